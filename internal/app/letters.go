@@ -116,7 +116,7 @@ func (n *node) lettersEdge() *httpapi.DeadLetters {
 			return audit.Verify(ctx, n.mail.actions, tenant, from, limit)
 		},
 		Limits:       dlq.RedriveLimits{DefaultRate: float64(d.RedriveRate), MaxRate: float64(d.MaxRedriveRate), Bulk: int64(d.BulkLimit)},
-		WakeRedrives: l.redriver.Wake, PolicyOf: n.mail.queue.PolicyOf, Drive: l.redriver.Now,
+		WakeRedrives: l.redriver.Wake, PolicyOf: n.mail.queue.PolicyOf, Drive: l.redriver.Now, Drives: l.redriver.Drives,
 		ForbiddenTopic: l.topics.Forbidden, UndoneByHand: l.sagas.UndoneByHand,
 	}
 }

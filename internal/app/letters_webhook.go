@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/skald-saga/skald/internal/dlq"
@@ -34,7 +33,8 @@ func (d *webhookLetters) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 	switch {
 	case err == nil && !hook.Enabled:
 		// It would wait for nobody knows how long; that is no failure of the letter's.
-		r.Outcome, r.Error = dlq.Withdrawn, fmt.Sprintf("the webhook %s is disabled (%s): enable it first", hook.ID, hook.DisabledReason)
+		r.Fault = fault.New(fault.Conflict, webhook.CodeDisabled, "the webhook %s is disabled (%s): enable it first", hook.ID, hook.DisabledReason)
+		r.Outcome, r.Error = dlq.Withdrawn, r.Fault.Detail
 	case err == nil:
 		_, err = d.Deliveries.Redeliver(ctx, l.TenantID, l.Link.WebhookID, l.Link.DeliveryID, d.Now())
 		r.Accepted, r.Outcome = true, dlq.Uncertain // also when nobody knows: the lease of the letter tells then

@@ -22,7 +22,8 @@ const (
 	CodeNoKafka     = "DLQ_NO_KAFKA"       // there are no brokers to drive it to
 	CodeFailed      = "DLQ_PROCESS_FAILED" // the target did not take it
 	CodeSagaWaits   = "DLQ_SAGA_WAITS"     // a saga waits for it
-	CodeUnavailable = "DLQ_UNAVAILABLE"    // there are no dead letters without PostgreSQL
+	CodeImport      = "DLQ_IMPORT_INCOMPLETE"
+	CodeUnavailable = "DLQ_UNAVAILABLE" // there are no dead letters without PostgreSQL
 
 	CodeGroupNotFound = "DLQ_GROUP_NOT_FOUND"
 	CodeTopicNotFound = "DLQ_TOPIC_NOT_FOUND"
@@ -50,8 +51,33 @@ const (
 	VerbUpdate  = "update"
 )
 
-// Actions lists what can be done to a letter now.
+// Unretryable is the fault of a letter whose status keeps it from being retried,
+// nil when it may be: PENDING, or DEAD with force.
+func (l *Letter) Unretryable(force bool) error {
+	switch {
+	case l.Status == Pending, l.Status == Dead && force:
+		return nil
+	case l.Status == Dead:
+		return fault.New(fault.Conflict, CodeConflict, "the dead letter is DEAD: retry it with \"force\": true, or requeue it").Allowing(l.Actions())
+	}
+	return l.Conflict("retried")
+}
+
+// Waited tells whether a saga waits for the letter, which then ends with the
+// saga's step: it is given up or deleted only with force.
+func (l *Letter) Waited() bool { return l.Source == FromSaga && l.Status != Resolved }
+
+// Actions lists what can be done to a letter now: a DEAD one is retried with
+// force. What only force makes possible while a saga waits is not among them.
 func (l *Letter) Actions() []string {
+	all := l.statusActions()
+	if !l.Waited() {
+		return all
+	}
+	return slices.DeleteFunc(all, func(verb string) bool { return verb == VerbDiscard || verb == VerbDelete })
+}
+
+func (l *Letter) statusActions() []string {
 	switch l.Status {
 	case Pending:
 		return []string{VerbRetry, VerbDiscard, VerbResolve, VerbUpdate, VerbDelete}
@@ -221,6 +247,12 @@ type Result struct {
 	// Accepted: the target has taken it and tells later what came of it (a saga,
 	// a job run): the letter stays RETRYING until then.
 	Accepted bool
+	// Missing: FailedDrive, because there is no such target, so that nothing was
+	// sent. It counts only when the target is the letter's own.
+	Missing bool
+	// Fault is of Withdrawn: what keeps the retry from being made until somebody
+	// changes it; nil: an outage.
+	Fault *fault.Error
 }
 
 // Finish is the end of a drive, to be stored if its Token still holds the letter.
@@ -236,6 +268,19 @@ type Finish struct {
 	RedriveID   uuid.UUID // zero: as it was
 	Attempt     Attempt
 	At          time.Time
+	Fault       *fault.Error // of Result; not stored
+}
+
+// elsewhere tells whether somebody has named another target than the letter's.
+func (d *Drive) elsewhere() bool {
+	own := d.Destination(nil)
+	partition := func(t *Target) int32 {
+		if t.Partition == nil {
+			return -1
+		}
+		return *t.Partition
+	}
+	return own.Kind != d.To.Kind || own.Topic != d.To.Topic || own.URL != d.To.URL || partition(&own) != partition(&d.To)
 }
 
 // Finished decides what a result makes of a letter (seed 3: success is
@@ -244,7 +289,7 @@ type Finish struct {
 // is to be stored by who drove it.
 func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 	f := Finish{
-		TenantID: d.TenantID, LetterID: d.ID, Token: d.Token, RetryCount: d.RetryCount, RedriveID: d.RedriveID, At: m.Now,
+		TenantID: d.TenantID, LetterID: d.ID, Token: d.Token, RetryCount: d.RetryCount, RedriveID: d.RedriveID, At: m.Now, Fault: r.Fault,
 		Attempt: Attempt{
 			LetterID: d.ID, Number: d.Number, Token: d.Token, Revision: d.Revision, Target: d.To, Outcome: r.Outcome, Error: r.Error,
 			StatusCode: r.StatusCode, Written: r.Written, RedriveID: d.RedriveID, Actor: d.Actor, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
@@ -258,9 +303,9 @@ func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 		f.Status = Retrying
 	case r.Outcome == Acknowledged:
 		end(Resolved, Redriven)
-	case r.Outcome == Withdrawn && d.Forced:
+	case (r.Outcome == Withdrawn || r.Missing && d.elsewhere()) && d.Forced:
 		end(Dead, cmp.Or(d.Was, Exhausted))
-	case r.Outcome == Withdrawn:
+	case r.Outcome == Withdrawn || r.Missing && d.elsewhere():
 		f.Status = Pending
 		f.NextRetryAt = p.NextRetry(d.Source, d.RetryCount, m.Now, m.Jitter)
 	default:
@@ -288,4 +333,12 @@ func NotFound(id uuid.UUID) *fault.Error {
 // one, which is present.
 func Stale(id uuid.UUID, present int64) *fault.Error {
 	return fault.New(fault.Precondition, CodeStale, "dead letter %s is at version %d", id, present)
+}
+
+// NoWay says that nothing is driven to targets of a kind from here.
+func NoWay(kind TargetKind) string {
+	if kind == ToKafka {
+		return "this server has no way to Kafka: set kafka.brokers (SKALD_KAFKA_BROKERS), or give the letter an HTTP target"
+	}
+	return "this server has no way to targets of kind " + string(kind)
 }

@@ -1,7 +1,6 @@
 package dlq
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -24,7 +23,7 @@ func (d *Drive) IdempotencyKey() string {
 // EditTag is 16 hexadecimal digits that tell one edited content of a letter from
 // another, "" when what is sent is the original.
 func (d *Drive) EditTag() string {
-	if sameContent(&d.Send, &d.Content) {
+	if d.Send.same(d.Content) {
 		return ""
 	}
 	h := sha256.New()
@@ -45,20 +44,6 @@ func (d *Drive) EditTag() string {
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
-
-func sameContent(a, b *Content) bool {
-	if !sameBytes(a.Payload, b.Payload) || !sameBytes(a.Key, b.Key) || len(a.Headers) != len(b.Headers) {
-		return false
-	}
-	for i := range a.Headers {
-		if a.Headers[i].Name != b.Headers[i].Name || !sameBytes(a.Headers[i].Value, b.Headers[i].Value) {
-			return false
-		}
-	}
-	return true
-}
-
-func sameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
 // With is a content with what an edit says of it: members that are nil stay.
 func (c Content) With(edit Content) Content {

@@ -183,18 +183,28 @@ func topicName(value []byte) string {
 	if len(value) > maxTopicName+2 {
 		return ""
 	}
-	s := plain(value)
+	if s := plain(value); CanBeTopic(s) {
+		return s
+	}
+	return ""
+}
+
+// TopicForm says which names topics of Kafka can have.
+const TopicForm = `1 to 249 of the characters a-z, A-Z, 0-9, ".", "_" and "-"`
+
+// CanBeTopic tells whether a topic of Kafka can have this name.
+func CanBeTopic(s string) bool {
 	if s == "" || len(s) > maxTopicName || s == "." || s == ".." {
-		return ""
+		return false
 	}
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
 		default:
-			return ""
+			return false
 		}
 	}
-	return s
+	return true
 }
 
 // plain returns a header's value as text, without the blanks and the quotes

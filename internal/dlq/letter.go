@@ -185,6 +185,8 @@ type Letter struct {
 	MaxRetries  int
 	NextRetryAt *time.Time // nil: not by itself
 	LastRetryAt *time.Time
+	LastError   string     // what its last retry said, "" when that went well; only of Get and lists
+	LastErrorAt *time.Time // when that retry ended
 	TerminalAt  *time.Time // when it became RESOLVED or DEAD: the clock of retention (defect B7)
 	Token       uuid.UUID  // of the retry under way; zero unless RETRYING
 	LeaseUntil  *time.Time // database clock; until then nobody else retries it

@@ -51,11 +51,32 @@ func CheckPolicy(p *Policy) error {
 	w.list("/redact", p.Redact, MaxWord, "a dotted path, such as card.number", func(s string) bool {
 		return !slices.Contains(strings.Split(s, "."), "")
 	})
-	w.list("/allowed_targets", p.AllowedTargets, maxURL, "a topic or URL, perhaps with *, ? or [a-z]", func(s string) bool {
-		_, err := path.Match(s, "")
-		return s != "" && err == nil
-	})
+	w.list("/allowed_targets", p.AllowedTargets, maxURL, "a topic or an http or https URL, perhaps with *, ? or [a-z]", targetPattern)
 	return w.fault()
+}
+
+// targetPattern tells whether a topic or a URL that a letter can be driven to may
+// fit a pattern: what stands before its first * ? [ or \ tells.
+func targetPattern(s string) bool {
+	if _, err := path.Match(s, ""); err != nil || s == "" {
+		return false
+	}
+	plain := s
+	if i := strings.IndexAny(s, `*?[\`); i >= 0 {
+		if plain = s[:i]; plain == "" || CanBeTopic(plain) || plain == "." || plain == ".." {
+			return true
+		}
+		for _, scheme := range []string{"http://", "https://"} {
+			if strings.HasPrefix(plain, scheme) || strings.HasPrefix(scheme, plain) {
+				return true
+			}
+		}
+		return false
+	}
+	if strings.Contains(plain, "://") {
+		return TargetMistakes("", Target{Kind: ToHTTP, URL: plain}) == nil
+	}
+	return CanBeTopic(plain)
 }
 
 func (w *mistakes) list(pointer string, words []string, limit int, form string, fits func(string) bool) {

@@ -293,8 +293,8 @@ func TargetMistakes(pointer string, t Target) []fault.Field {
 	var w mistakes
 	switch t.Kind {
 	case ToKafka:
-		if utf8.RuneCountInString(t.Topic) > MaxTopic || !storable(t.Topic) {
-			w.add(pointer+"/topic", "too_long", "must have at most %d characters, in UTF-8", MaxTopic)
+		if t.Topic != "" && !CanBeTopic(t.Topic) {
+			w.add(pointer+"/topic", "not_a_topic", "must be %s", TopicForm)
 		}
 		if t.Partition != nil && *t.Partition < 0 {
 			w.add(pointer+"/partition", "too_small", "must be at least 0")

@@ -327,6 +327,11 @@ type Overview interface {
 	// Topic returns the statistics of one topic. Fault: NotFound with
 	// CodeTopicNotFound when no letter of it is live and no policy names it.
 	Topic(ctx context.Context, tenant uuid.UUID, topic string) (TopicStats, error)
+	// KnownTopic tells whether there is, or was, a letter of a topic, live, archived
+	// or in a group, and whether a policy names it.
+	KnownTopic(ctx context.Context, tenant uuid.UUID, topic string) (letters, policy bool, err error)
+	// Unknown returns those of ids that no live letter of the tenant has, in their order.
+	Unknown(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error)
 	// Stats counts letters per topic and status (seed 3, section トピック別の障害状況).
 	Stats(ctx context.Context, tenant uuid.UUID) ([]TopicStats, error)
 	// Policy returns the policy stored for exactly this topic ("": the tenant's

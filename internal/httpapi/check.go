@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/skald-saga/skald/internal/fault"
@@ -73,7 +74,12 @@ func (s *server) checkBody(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r) // a GET has no body; one that comes is never read
 			return
 		}
-		body, err := s.readBody(s.contract.routeOf(r.Context(), r.Method), w, r)
+		rt := s.contract.routeOf(r.Context(), r.Method)
+		if rt.stream {
+			s.stream(next, rt, w, r)
+			return
+		}
+		body, err := s.readBody(rt, w, r)
 		if err != nil {
 			s.fail(w, r, err)
 			return
@@ -85,6 +91,39 @@ func (s *server) checkBody(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// stream hands on a body that the handler reads as it comes, however much it is,
+// as long as something comes.
+func (s *server) stream(next http.Handler, rt *route, w http.ResponseWriter, r *http.Request) {
+	media := mediaType(r.Header.Get("Content-Type"))
+	if !slices.Contains(rt.media, media) {
+		s.fail(w, r, wrongMedia(rt))
+		return
+	}
+	r.Header.Set("Content-Type", media)
+	r.Body = &steady{r.Body, http.NewResponseController(w), max(s.Limits.StreamWrite, s.Limits.RequestTimeout)}
+	next.ServeHTTP(w, r)
+}
+
+// steady is a body whose client has so long for each piece of it. The answer
+// gets as long after the last one.
+type steady struct {
+	io.ReadCloser
+	out  *http.ResponseController
+	wait time.Duration
+}
+
+func (b *steady) Read(p []byte) (int, error) {
+	now := time.Now()
+	if err := errors.Join(b.out.SetReadDeadline(now.Add(b.wait)), b.out.SetWriteDeadline(now.Add(2*b.wait))); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return 0, err
+	}
+	return b.ReadCloser.Read(p)
+}
+
+func wrongMedia(rt *route) error {
+	return fault.New(fault.Unsupported, codeMediaType, "the Content-Type must be %s, in UTF-8", strings.Join(slices.Sorted(slices.Values(rt.media)), " or "))
 }
 
 func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]byte, error) {
@@ -103,7 +142,7 @@ func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]
 	}
 	media := mediaType(r.Header.Get("Content-Type"))
 	if !slices.Contains(rt.media, media) {
-		return nil, fault.New(fault.Unsupported, codeMediaType, "the Content-Type must be %s, in UTF-8", strings.Join(slices.Sorted(slices.Values(rt.media)), " or "))
+		return nil, wrongMedia(rt)
 	}
 	r.Header.Set("Content-Type", media) // as the generated code compares it
 	if media != mediaJSON {

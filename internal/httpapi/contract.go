@@ -28,7 +28,8 @@ type contract struct {
 	doc    *openapi3.T
 	routes map[routeKey]*route
 	veiled shroud
-	json   []byte // the contract as it is published
+	letter *openapi3.Schema // of a message of a batch, each of which is checked on its own
+	json   []byte           // the contract as it is published
 	etag   string
 }
 
@@ -44,6 +45,7 @@ type route struct {
 	media        []string          // media types of the body; nil: it takes none
 	bodyRequired bool
 	bodyLimit    int64
+	stream       bool             // the handler reads the body as it comes
 	body         *openapi3.Schema // of a JSON body; nil: checked by the handler
 	deadLetters  bool             // of the dead-letter queue or the record of actions, which there may not be
 	jobs         bool             // of job runs, which there may not be
@@ -60,7 +62,7 @@ func loadContract(l Limits) (*contract, error) {
 		return nil, err
 	}
 	relax(doc)
-	c := &contract{doc: doc, routes: map[routeKey]*route{}, veiled: newShroud(doc)}
+	c := &contract{doc: doc, routes: map[routeKey]*route{}, veiled: newShroud(doc), letter: doc.Components.Schemas["DeadLetterInput"].Value}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			rt := newRoute(method, path, item, op, l)
@@ -115,7 +117,9 @@ var checkedByHand = []string{
 
 // relax takes the schemas of what is checked by hand out of what is enforced.
 func relax(doc *openapi3.T) {
-	doc.Components.Schemas["SagaInput"].Value.Properties["steps"] = doc.Components.Schemas["AnyJSON"]
+	free := doc.Components.Schemas["AnyJSON"]
+	doc.Components.Schemas["SagaInput"].Value.Properties["steps"] = free
+	doc.Components.Schemas["DeadLetterBatch"].Value.Properties["messages"].Value.Items = free
 	for _, item := range doc.Paths.Map() {
 		for _, op := range item.Operations() {
 			if op.RequestBody == nil {
@@ -133,6 +137,7 @@ func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operati
 	if most, ok := op.Extensions["x-max-body-bytes"].(float64); ok { // bodies that carry records of others
 		rt.bodyLimit = max(rt.bodyLimit, int64(most))
 	}
+	rt.stream, _ = op.Extensions["x-stream"].(bool)
 	for _, list := range []openapi3.Parameters{item.Parameters, op.Parameters} {
 		for _, p := range list {
 			if p.Value.In == openapi3.ParameterInQuery {

@@ -36,6 +36,9 @@ type DeadLetters struct {
 	// NotFound; Conflict; Precondition CodeStale; Invalid CodeTarget; Unavailable
 	// CodeNoKafka.
 	Drive func(context.Context, dlq.Claim) (dlq.Finish, error)
+	// Drives tells whether this server, as it is configured, drives letters to
+	// targets of a kind.
+	Drives func(dlq.TargetKind) bool
 	// ForbiddenTopic tells of topics that nothing is driven to, because what is
 	// written there comes back as a dead letter (invariant D6).
 	ForbiddenTopic func(topic string) bool
@@ -46,7 +49,7 @@ type DeadLetters struct {
 
 func (d *DeadLetters) complete() bool {
 	return d.Redrives != nil && d.Overview != nil && d.Actions != nil && d.Limits.MaxRate > 0 && d.WakeRedrives != nil &&
-		d.Letters != nil && d.PolicyOf != nil && d.Drive != nil && d.ForbiddenTopic != nil && d.UndoneByHand != nil
+		d.Letters != nil && d.PolicyOf != nil && d.Drive != nil && d.Drives != nil && d.ForbiddenTopic != nil && d.UndoneByHand != nil
 }
 
 // queueOpen refuses the operations of the dead-letter queue where there is none.
@@ -71,8 +74,9 @@ func noRecord() error {
 // letterFault is an error about a dead letter, with what a problem says of it.
 type letterFault struct {
 	error
-	current *api.DeadLetterCurrent // nil: not said
-	message *api.DeadLetter        // nil: not shown
+	current  *api.DeadLetterCurrent // nil: not said
+	message  *api.DeadLetter        // nil: not shown
+	imported *api.DeadLetterImport  // nil: nothing was imported
 }
 
 func (f *letterFault) Unwrap() error { return f.error }

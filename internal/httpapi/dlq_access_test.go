@@ -162,11 +162,12 @@ func TestALetterOfAnotherTenantDoesNotExist(t *testing.T) {
 			t.Errorf("%s %s: %d %s, and of nobody's %s", op.method, op.path, a.status, a.body, b.body)
 		}
 	}
-	for _, list := range []string{letters, letters + "?view=full&label=canary", topicPath("orders"), "/api/v1/dlq/archive", letters + "?root_id=" + l.ID.String()} {
+	for _, list := range []string{letters, letters + "?view=full&label=canary", "/api/v1/dlq/archive", letters + "?root_id=" + l.ID.String()} {
 		if got := q.send("GET", list, "", as("foreign")...).messages(); len(got.Messages) > 0 || *got.Pagination.TotalCount != 0 {
 			t.Errorf("%s: %+v", list, got)
 		}
 	}
+	q.send("GET", topicPath("orders"), "", as("foreign")...).wants(404, "DLQ_TOPIC_NOT_FOUND")
 	if lines, _ := q.exported("", as("foreign")...); len(lines) > 0 {
 		t.Errorf("exported: %v", lines)
 	}

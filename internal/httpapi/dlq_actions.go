@@ -84,7 +84,7 @@ func (s *server) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLetter
 
 // sagaWaits returns nil when no saga waits for the letter. Fault: Conflict.
 func sagaWaits(l *dlq.Letter) error {
-	if l.Source != dlq.FromSaga || l.Status == dlq.Resolved {
+	if !l.Waited() {
 		return nil
 	}
 	return fault.New(fault.Conflict, dlq.CodeSagaWaits,

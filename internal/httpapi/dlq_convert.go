@@ -23,7 +23,7 @@ func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
 		ID: l.ID, OriginalTopic: l.OriginalTopic, ErrorMessage: l.Failure.Message, RetryCount: l.RetryCount, MaxRetries: l.MaxRetries,
 		Status: api.DeadLetterStatus(l.Status), Resolution: wordUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
 		PayloadEncoding: wordUnlessEmpty[api.DeadLetterEncoding](string(l.Encoding)),
-		CreatedAt:       l.CreatedAt, UpdatedAt: l.UpdatedAt, LastRetryAt: l.LastRetryAt, NextRetryAt: l.NextRetryAt, TerminalAt: l.TerminalAt,
+		CreatedAt:       l.CreatedAt, UpdatedAt: l.UpdatedAt, LastRetryAt: l.LastRetryAt, LastError: unlessEmpty(l.LastError), LastErrorAt: l.LastErrorAt, NextRetryAt: l.NextRetryAt, TerminalAt: l.TerminalAt,
 		LeaseUntil: l.LeaseUntil, Version: l.Version, Source: api.DeadLetterSource(l.Source),
 		OriginalPartition: l.Origin.Partition, OriginalOffset: l.Origin.Offset, OriginalTimestamp: l.Origin.Timestamp,
 		ReadFrom: toAPIPlace(l.Arrived), ConsumerGroup: unlessEmpty(l.ConsumerGroup), ErrorType: unlessEmpty(l.Failure.Type),

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -18,12 +19,14 @@ import (
 	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/redrive"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/webhook"
 )
 
 const letters = "/api/v1/dlq/messages"
@@ -70,12 +73,12 @@ func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
 	forbidden := func(topic string) bool { return strings.HasSuffix(topic, ".dlq") }
 	driver := redrive.New(redrive.Config{
 		Queue: ruled{loops, q}, Redrives: redrives, Forbidden: forbidden, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-		Drivers: map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: web, dlq.ToSaga: accepts{}},
+		Drivers: map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: web, dlq.ToSaga: accepts{}, dlq.ToWebhook: disabled{}},
 	})
 	q.edge = newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now = time.Now
 		c.DeadLetters = &httpapi.DeadLetters{
-			Letters: q.letters, Drive: driver.Now, ForbiddenTopic: forbidden,
+			Letters: q.letters, Drive: driver.Now, Drives: driver.Drives, ForbiddenTopic: forbidden,
 			PolicyOf: ruled{loops, q}.PolicyOf, UndoneByHand: q.undoneByHand,
 			Redrives: redrives, Overview: store, Actions: q.actions, VerifyActions: verified(q.actions), WakeRedrives: func() {},
 			Limits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 1000, Bulk: 100},
@@ -103,6 +106,18 @@ func (accepts) Drive(_ context.Context, batch []dlq.Drive) []dlq.Result {
 	out := make([]dlq.Result, len(batch))
 	for i := range out {
 		out[i] = dlq.Result{Accepted: true, StartedAt: time.Now(), EndedAt: time.Now()}
+	}
+	return out
+}
+
+// disabled is a webhook that is sent nothing.
+type disabled struct{}
+
+func (disabled) Drive(_ context.Context, batch []dlq.Drive) []dlq.Result {
+	out := make([]dlq.Result, len(batch))
+	for i := range out {
+		why := fault.New(fault.Conflict, webhook.CodeDisabled, "the webhook is disabled (by request): enable it first")
+		out[i] = dlq.Result{Outcome: dlq.Withdrawn, Error: why.Detail, Fault: why, StartedAt: time.Now(), EndedAt: time.Now()}
 	}
 	return out
 }
@@ -207,7 +222,7 @@ func (r reply) messages() client.DeadLetterList {
 // store keeps a letter of another source than REST.
 func (q *queue) store(l dlq.Letter) client.DeadLetter {
 	q.t.Helper()
-	l.TenantID, l.OriginalTopic, l.Failure.Message, l.MaxRetries = tenant.ID, "saga.order.pay.compensate", "gave up", 3
+	l.TenantID, l.OriginalTopic, l.Failure.Message, l.MaxRetries = tenant.ID, cmp.Or(l.OriginalTopic, "saga.order.pay.compensate"), "gave up", 3
 	l = dlq.New(l, uuid.Must(uuid.NewV7()), &q.policy, dlq.Moment{Now: time.Now().UTC().Truncate(time.Microsecond)})
 	pushed, err := q.letters.Push(q.t.Context(), []dlq.Letter{l})
 	if err != nil || pushed[0].Err != nil {

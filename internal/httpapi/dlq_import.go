@@ -1,10 +1,14 @@
 package httpapi
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -14,31 +18,80 @@ import (
 )
 
 const (
-	importBatch  = 100 // letters stored at once
-	importErrors = 100 // that are told
+	importBatch  = 100     // letters stored at once,
+	importBytes  = 8 << 20 // or when their lines have so many bytes
+	importErrors = 100     // that are told
+	// importLine is how long a line may be: that of a letter with a payload of
+	// dlq.MaxPayload and as much again of headers, key and stack, all in base64.
+	importLine = 2 * (dlq.MaxPayload*4/3 + 1<<20)
 )
 
-// ImportDeadLetters stores the lines of an export, each on its own.
-func (s *server) ImportDeadLetters(ctx context.Context, _ api.ImportDeadLettersRequestObject) (api.ImportDeadLettersResponseObject, error) {
-	ctx, cancel := s.promised(ctx)
-	defer cancel()
-	req := requestOf(ctx)
-	in := importing{s: s, tenant: req.tenant.ID, policies: s.policies(req.tenant.ID), moment: s.moment()}
-	in.out.Errors = []api.DeadLetterImportError{}
-	line := 0
-	for text := range bytes.Lines(req.body) {
-		line++
-		if text = bytes.TrimSpace(text); len(text) == 0 || isEnd(text) {
-			continue
+// ImportDeadLetters stores the lines of an export, each on its own, as they come.
+func (s *server) ImportDeadLetters(ctx context.Context, req api.ImportDeadLettersRequestObject) (api.ImportDeadLettersResponseObject, error) {
+	tenant := requestOf(ctx).tenant.ID
+	in := importing{s: s, tenant: tenant, policies: s.policies(tenant), moment: s.moment()}
+	in.out.Errors, in.out.Known = []api.DeadLetterImportError{}, []api.DeadLetterImportKnown{}
+	over := time.Now().Add(s.Limits.StreamAge)
+	lines := bufio.NewReaderSize(req.Body, readAtOnce)
+	for line, end := 1, false; !end; line++ {
+		text, fits, err := nextLine(lines, importLine)
+		if end = errors.Is(err, io.EOF); err != nil && !end {
+			return nil, in.cutShort(ctx, line, fault.New(fault.Malformed, codeUnreadable, "the body ended early").Because(err))
 		}
-		if err := in.take(ctx, line, text); err != nil {
-			return nil, err
+		switch {
+		case !fits:
+			in.refuse(line, fault.New(fault.TooLarge, codeTooLarge, "the line has more than %d bytes, which no exported dead letter has", importLine))
+		case len(text) == 0 || isEnd(text):
+		default:
+			if err := in.take(ctx, line, text); err != nil {
+				return nil, err
+			}
+		}
+		if !end && s.over(over) {
+			return nil, in.cutShort(ctx, line, fault.New(fault.Unavailable, codeUnavailable, "the server stops, or the import took too long; import the same lines again"))
 		}
 	}
 	if err := in.store(ctx); err != nil {
 		return nil, err
 	}
+	if in.out.Failed > 0 {
+		return nil, &letterFault{imported: &in.out, error: fault.New(fault.Invalid, dlq.CodeImport,
+			"%d lines could not be imported; %d were, and %d were known", in.out.Failed, in.out.Imported, in.out.Duplicates)}
+	}
 	return answer{status: http.StatusOK, body: in.out}, nil
+}
+
+// cutShort stores what has come, and says which line was not read any more.
+func (in *importing) cutShort(ctx context.Context, line int, why *fault.Error) error {
+	if err := in.store(ctx); err != nil {
+		return err
+	}
+	return fault.New(why.Kind, why.Code, "%s (at line %d; %d letters were imported, %d were known)", why.Detail, line, in.out.Imported, in.out.Duplicates).Because(why)
+}
+
+// over tells whether a stream has to end.
+func (s *server) over(at time.Time) bool {
+	select {
+	case <-s.Stopping:
+		return true
+	default:
+		return time.Now().After(at)
+	}
+}
+
+// nextLine reads a line without the blanks around it. What is longer than most
+// is read over, and does not fit. io.EOF comes with the last line.
+func nextLine(from *bufio.Reader, most int) (line []byte, fits bool, err error) {
+	fits = true
+	for {
+		part, err := from.ReadSlice('\n')
+		if fits = fits && len(line)+len(part) <= most; fits {
+			line = append(line, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return bytes.TrimSpace(line), fits, err
+		}
+	}
 }
 
 // isEnd tells the last line of an export.
@@ -58,6 +111,7 @@ type importing struct {
 	moment   dlq.Moment
 	batch    []dlq.Letter
 	lines    []int // of each letter of the batch
+	bytes    int   // of those lines
 	out      api.DeadLetterImport
 }
 
@@ -71,8 +125,8 @@ func (in *importing) take(ctx context.Context, line int, text []byte) error {
 	case err != nil:
 		return err
 	}
-	in.batch, in.lines = append(in.batch, l), append(in.lines, line)
-	if len(in.batch) < importBatch {
+	in.batch, in.lines, in.bytes = append(in.batch, l), append(in.lines, line), in.bytes+len(text)
+	if len(in.batch) < importBatch && in.bytes < importBytes {
 		return nil
 	}
 	return in.store(ctx)
@@ -106,8 +160,10 @@ func (in *importing) refuse(line int, f *fault.Error) {
 // store pushes the batch. A letter whose id is somebody else's gets another one,
 // which is the same whenever it is imported.
 func (in *importing) store(ctx context.Context) error {
+	ctx, cancel := in.s.promised(ctx)
+	defer cancel()
 	batch, lines := in.batch, in.lines
-	in.batch, in.lines = nil, nil
+	in.batch, in.lines, in.bytes = nil, nil, 0
 	for again := false; len(batch) > 0; again = true {
 		pushed, err := in.s.DeadLetters.Letters.Push(ctx, batch)
 		if err != nil {
@@ -133,6 +189,9 @@ func (in *importing) store(ctx context.Context) error {
 				in.refuse(lines[i], f)
 			case p.Duplicate:
 				in.out.Duplicates++
+				if p.Letter.ID != batch[i].ID && len(in.out.Known) < importErrors {
+					in.out.Known = append(in.out.Known, api.DeadLetterImportKnown{Line: lines[i], ID: p.Letter.ID})
+				}
 			default:
 				in.out.Imported++
 			}

@@ -35,7 +35,15 @@ func (s *server) ListDeadLettersOfTopic(ctx context.Context, in api.ListDeadLett
 	f.Topic = in.Topic
 	return s.listLetters(ctx, f, letterPage{
 		page: p.Page, size: p.PageSize, cursor: p.Cursor, include: p.Include,
-		full: p.View != nil && *p.View == api.ListDeadLettersOfTopicParamsViewFull, read: s.DeadLetters.Letters.List,
+		full:   p.View != nil && *p.View == api.ListDeadLettersOfTopicParamsViewFull,
+		oldest: p.Order != nil && *p.Order == api.ListDeadLettersOfTopicParamsOrderAsc,
+		read: func(ctx context.Context, tenant uuid.UUID, q dlq.Query) (dlq.Page, error) {
+			page, err := s.DeadLetters.Letters.List(ctx, tenant, q)
+			if err == nil && len(page.Letters) == 0 {
+				err = s.knownTopic(ctx, tenant, in.Topic)
+			}
+			return page, err
+		},
 	})
 }
 

@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"strconv"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
@@ -41,11 +43,12 @@ func (s *server) policy(ctx context.Context, topic string, ifNone *string) (answ
 	if err != nil {
 		return answer{}, err
 	}
-	if p.Version == 0 {
+	a, err := s.policyAnswer(ctx, &p, topic)
+	if err != nil || p.Version == 0 {
 		// What serves instead may change while the version stays 0.
-		return policyAnswer(&p, topic), nil
+		return a, err
 	}
-	return policyAnswer(&p, topic).unchanged(ifNone)
+	return a.unchanged(ifNone)
 }
 
 func (s *server) putPolicy(ctx context.Context, topic string, match *string, b *api.DeadLetterPolicyInput) (answer, error) {
@@ -54,7 +57,7 @@ func (s *server) putPolicy(ctx context.Context, topic string, match *string, b *
 	req := requestOf(ctx)
 	p := policyOf(b)
 	p.TenantID, p.Topic, p.UpdatedBy = req.tenant.ID, topic, req.principal
-	if err := dlq.CheckPolicy(&p); err != nil {
+	if err := cmp.Or(dlq.CheckPolicy(&p), s.mayBeAllowed(&p)); err != nil {
 		return answer{}, err
 	}
 	for range maxReloads {
@@ -76,7 +79,7 @@ func (s *server) putPolicy(ctx context.Context, topic string, match *string, b *
 		by := s.acted(ctx, p.UpdatedAt, operator.TopicPolicy, subject, verbUpdate, text(b.Reason), map[string]any{"policy": toAPIPolicy(&p, topic)})
 		switch err := s.DeadLetters.Overview.PutPolicy(ctx, p, by); {
 		case err == nil:
-			return policyAnswer(&p, topic), nil
+			return s.policyAnswer(ctx, &p, topic)
 		case !fault.IsCode(err, dlq.CodeStale):
 			return answer{}, err
 		}
@@ -84,8 +87,28 @@ func (s *server) putPolicy(ctx context.Context, topic string, match *string, b *
 	return answer{}, fault.New(fault.Unavailable, codeUnavailable, "the policy keeps changing; try again")
 }
 
-func policyAnswer(p *dlq.Policy, topic string) answer {
-	return answer{status: http.StatusOK, body: toAPIPolicy(p, topic), etag: etagOf(p.Version)}
+// policyAnswer answers with a policy, and whether its topic is known.
+func (s *server) policyAnswer(ctx context.Context, p *dlq.Policy, topic string) (answer, error) {
+	out := toAPIPolicy(p, topic)
+	if topic != "" {
+		known, _, err := s.DeadLetters.Overview.KnownTopic(ctx, p.TenantID, topic)
+		if err != nil {
+			return answer{}, err
+		}
+		out.Known = &known
+	}
+	return answer{status: http.StatusOK, body: out, etag: etagOf(p.Version)}, nil
+}
+
+// mayBeAllowed returns nil when letters may be driven to all that a policy names.
+// Fault: Invalid with dlq.CodeTarget.
+func (s *server) mayBeAllowed(p *dlq.Policy) error {
+	for i, target := range p.AllowedTargets {
+		if s.DeadLetters.ForbiddenTopic(target) {
+			return notAllowed("/allowed_targets/"+strconv.Itoa(i), readAsDeadLetters)
+		}
+	}
+	return nil
 }
 
 func policyOf(b *api.DeadLetterPolicyInput) dlq.Policy {

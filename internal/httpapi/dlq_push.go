@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -62,11 +63,12 @@ func (s *server) PushDeadLetter(ctx context.Context, in api.PushDeadLetterReques
 		return nil, err
 	}
 	a.location, a.replayed = lettersURL+p.Letter.ID.String(), p.Duplicate && key != nil
+	body := a.body.(api.DeadLetter)
+	body.Warnings = s.undrivenHere(&p.Letter)
 	if p.Duplicate {
-		body := a.body.(api.DeadLetter)
 		body.Deduplicated = new(true)
-		a.body = body
 	}
+	a.body = body
 	return a, nil
 }
 
@@ -108,8 +110,8 @@ func (s *server) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRequ
 	out := api.DeadLetterResults{Results: make([]api.DeadLetterResult, len(in.Body.Messages))}
 	var batch []dlq.Letter
 	var at []int // index of each letter of the batch
-	for i := range in.Body.Messages {
-		l, err := s.letterOf(ctx, tenant, &in.Body.Messages[i], policies)
+	for i, raw := range in.Body.Messages {
+		l, err := s.batched(ctx, tenant, raw, policies)
 		switch f := fault.As(err); {
 		case f != nil:
 			out.Results[i] = refusedItem(f)
@@ -126,9 +128,24 @@ func (s *server) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRequ
 		}
 		for i := range pushed {
 			out.Results[at[i]] = pushedItem(&pushed[i])
+			if pushed[i].Err == nil {
+				out.Results[at[i]].Warnings = s.undrivenHere(&pushed[i].Letter)
+			}
 		}
 	}
 	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// batched reads one message of a batch, which is canonical JSON. Faults: Invalid.
+func (s *server) batched(ctx context.Context, tenant uuid.UUID, raw json.RawMessage, policies func(context.Context, string) (*dlq.Policy, error)) (dlq.Letter, error) {
+	if fields := violations(s.contract.letter, raw); fields != nil {
+		return dlq.Letter{}, schemaFault(fields...)
+	}
+	var b api.DeadLetterInput
+	if err := json.Unmarshal(raw, &b); err != nil {
+		return dlq.Letter{}, schemaFault(fault.Field{Code: "type", Message: "holds a value that is not of the right type, or a time that there is not"})
+	}
+	return s.letterOf(ctx, tenant, &b, policies)
 }
 
 func pushedItem(p *dlq.Pushed) api.DeadLetterResult {
@@ -177,9 +194,7 @@ func (s *server) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLett
 			wrong = append(wrong, fault.Field{Pointer: "/dedupe_key", Code: "reserved", Message: "must not begin with " + prefix})
 		}
 	}
-	if t := &l.Target; t.Kind != "" && t.Kind != dlq.ToKafka && t.Kind != dlq.ToHTTP && t.Kind != dlq.ToJobRun {
-		wrong = append(wrong, fault.Field{Pointer: "/target/kind", Code: "invalid", Message: "must be kafka, http or job_run"})
-	}
+	wrong = append(wrong, undrivable(&l)...)
 	if wrong != nil {
 		return l, summed(fault.Invalid, dlq.CodeInvalid, wrong)
 	}
@@ -288,6 +303,23 @@ func targetMistakes(t *dlq.Target) (wrong []fault.Field) {
 	return wrong
 }
 
+// undrivable tells what is wrong with the way that a pushed letter would go, by
+// itself: nothing that the server is configured to do could make it right.
+func undrivable(l *dlq.Letter) []fault.Field {
+	switch t := l.Target; {
+	case t.Kind == dlq.ToHTTP, t.Kind == dlq.ToKafka && t.Topic != "":
+		return dlq.TargetMistakes("/target", t)
+	case t.Kind == dlq.ToKafka, t.Kind == "":
+		if l.OriginalTopic != "" && !dlq.CanBeTopic(l.OriginalTopic) {
+			return []fault.Field{{Pointer: "/original_topic", Code: "not_a_topic",
+				Message: "cannot be the name of a topic of Kafka, where retries would go: name a target, or write " + dlq.TopicForm}}
+		}
+	case t.Kind != dlq.ToJobRun:
+		return []fault.Field{{Pointer: "/target/kind", Code: "invalid", Message: "must be kafka, http or job_run"}}
+	}
+	return nil
+}
+
 // checkPushedTarget refuses targets that no retry could go to. Fault: Invalid
 // with dlq.CodeTarget.
 func (s *server) checkPushedTarget(l *dlq.Letter) error {
@@ -300,6 +332,17 @@ func (s *server) checkPushedTarget(l *dlq.Letter) error {
 		return err
 	case t.Topic != "" && s.DeadLetters.ForbiddenTopic(t.Topic):
 		return notAllowed("/target/topic", readAsDeadLetters)
+	case t.Topic == "" && (t.Kind == dlq.ToKafka || t.Kind == "") && s.DeadLetters.ForbiddenTopic(l.OriginalTopic):
+		return notAllowed("/original_topic", readAsDeadLetters+": name the topic that the record was in before it failed, or a target")
+	}
+	return nil
+}
+
+// undrivenHere warns of a letter that this server, as it is configured, cannot
+// drive: it is kept, because that may change.
+func (s *server) undrivenHere(l *dlq.Letter) *api.DeadLetterWarnings {
+	if to := l.Destination(nil); l.Status == dlq.Pending && !s.DeadLetters.Drives(to.Kind) {
+		return &api.DeadLetterWarnings{{Code: dlq.CodeNoKafka, Detail: dlq.NoWay(to.Kind)}}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/skald-saga/skald/api/client"
 )
@@ -34,7 +35,7 @@ func TestAPushedLetterIsKeptByteForByte(t *testing.T) {
 		t.Fatalf("%v %s", err, got.Body)
 	}
 	l := *got.JSON200
-	if diff := cmp.Diff(*created.JSON201, l); diff != "" {
+	if diff := cmp.Diff(*created.JSON201, l, cmpopts.IgnoreFields(l, "Warnings")); diff != "" {
 		t.Errorf("(-created +read):\n%s", diff)
 	}
 	if *l.PayloadBase64 != *in.PayloadBase64 || l.Payload != nil || *l.PayloadEncoding != client.DeadLetterEncodingBinary || *l.PayloadBytes != len(binary) ||
@@ -126,6 +127,12 @@ func TestWhatCannotBeADeadLetterIsRefused(t *testing.T) {
 		"a URL for Kafka":      {with(`"target":{"kind":"kafka","url":"http://h/"}`), "DLQ_INVALID", "/target/url"},
 		"a forbidden URL":      {with(`"target":{"kind":"http","url":"http://169.254.1.1/"}`), "DLQ_TARGET_NOT_ALLOWED", "/target/url"},
 		"a dead-letter topic":  {with(`"target":{"kind":"kafka","topic":"orders.dlq"}`), "DLQ_TARGET_NOT_ALLOWED", "/target/topic"},
+		"no scheme":            {with(`"target":{"kind":"http","url":"orders"}`), "DLQ_INVALID", "/target/url"},
+		"another scheme":       {with(`"target":{"kind":"http","url":"ftp://127.0.0.1/"}`), "DLQ_INVALID", "/target/url"},
+		"no topic of Kafka":    {`{"original_topic":"my orders","error_message":"boom"}`, "DLQ_INVALID", "/original_topic"},
+		"one that is read":     {`{"original_topic":"ord.dlq","error_message":"boom"}`, "DLQ_TARGET_NOT_ALLOWED", "/original_topic"},
+		"no topic to drive to": {with(`"target":{"kind":"kafka","topic":"my orders"}`), "DLQ_INVALID", "/target/topic"},
+		"too much for HTTP":    {with(`"key":"` + strings.Repeat("x", 40_000) + `","target":{"kind":"http","url":"http://127.0.0.1/"}`), "DLQ_INVALID", "/headers"},
 		"a reserved key":       {with(`"dedupe_key":"idem:a"`), "DLQ_INVALID", "/dedupe_key"},
 		"too many retries":     {with(`"max_retries":1001`), "REQ_SCHEMA", "/max_retries"},
 		"an empty label":       {with(`"labels":[""]`), "DLQ_INVALID", "/labels/0"},
@@ -154,7 +161,7 @@ func TestABatchTellsWhatBecameOfEach(t *testing.T) {
 		return `{"original_topic":"` + topic + `","error_message":"boom"` + more + `}`
 	}
 	r := q.send("POST", letters+"/batch", `{"messages":[`+strings.Join([]string{
-		one("a", ""), one("", ""), one("b", `,"dedupe_key":"known"`), one("c", `,"target":{"kind":"http","url":"http://169.254.1.1/"}`), one("d", `,"dedupe_key":"twice"`), one("e", `,"dedupe_key":"twice"`),
+		one("a", ""), one("", ""), `{"original_topic":"no-message"}`, `5`, one("x", `,"max_retries":"3"`), one("x", `,"original_timestamp":"2026-02-30T00:00:00Z"`), one("b", `,"dedupe_key":"known"`), one("c", `,"target":{"kind":"http","url":"http://169.254.1.1/"}`), one("d", `,"dedupe_key":"twice"`), one("e", `,"dedupe_key":"twice"`),
 	}, ",")+`]}`)
 	var out client.DeadLetterResults
 	r.into(&out)
@@ -172,7 +179,7 @@ func TestABatchTellsWhatBecameOfEach(t *testing.T) {
 		}
 		got = append(got, s)
 	}
-	want := []string{"201", "422 DLQ_INVALID", "200 known", "422 DLQ_TARGET_NOT_ALLOWED", "201", "200 known"}
+	want := []string{"201", "422 DLQ_INVALID", "422 REQ_SCHEMA", "422 REQ_SCHEMA", "422 REQ_SCHEMA", "422 REQ_SCHEMA", "200 known", "422 DLQ_TARGET_NOT_ALLOWED", "201", "200 known"}
 	if diff := cmp.Diff(want, got); diff != "" || r.status != 200 {
 		t.Errorf("%d (-want +got):\n%s", r.status, diff)
 	}

@@ -147,6 +147,10 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 			add(pointer, "invalid", "must be in the years 1970 to 9999")
 		}
 	}
+	place, placed := r.place()
+	if !placed {
+		add("/read_from", "invalid", "is no place in Kafka")
+	}
 	if wrong != nil {
 		return l, summed(fault.Invalid, dlq.CodeInvalid, wrong)
 	}
@@ -154,6 +158,7 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 		return l, err
 	}
 	l.TenantID = tenant
+	l.Arrived = place // so that the record is known again where its topic is read
 	l.Assignee, l.Note = r.Assignee, r.Note
 	l.Link.StepIndex, l.Link.StepName, l.Link.Action = r.StepIndex, r.StepName, r.StepAction
 	l.RootID, l.ParentID, l.Link.WebhookID, l.Link.DeliveryID = orNil(r.RootID), orNil(r.ParentID), orNil(r.WebhookID), orNil(r.DeliveryID)
@@ -171,6 +176,18 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 	}
 	r.settle(&l, m)
 	return l, nil
+}
+
+// place is where the letter was read, nil when it is not of Kafka; false: nothing
+// can be read there.
+func (r *letterRecord) place() (*dlq.Place, bool) {
+	at := r.ReadFrom
+	if at == nil {
+		return nil, true
+	}
+	id, err := dlq.ParseTopicID(text(at.TopicID))
+	return &dlq.Place{Topic: at.Topic, Partition: at.Partition, Offset: at.Offset, TopicID: id},
+		err == nil && dlq.CanBeTopic(at.Topic) && at.Partition >= 0 && at.Offset >= 0
 }
 
 // settle makes the status of an imported letter one that it can have by itself.

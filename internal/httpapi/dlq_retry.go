@@ -65,6 +65,8 @@ func (s *server) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (an
 	switch {
 	case end.Status == dlq.Retrying:
 		status = http.StatusAccepted
+	case end.Attempt.Outcome == dlq.Withdrawn && end.Fault != nil:
+		return answer{}, insteadOf(end.Fault, &after)
 	case end.Attempt.Outcome == dlq.Withdrawn:
 		return answer{}, fault.New(fault.Unavailable, codeUnavailable, "the retry was not made: %s", end.Attempt.Error)
 	case end.Attempt.Outcome != dlq.Acknowledged:
@@ -130,6 +132,9 @@ func (s *server) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLett
 	if t.Topic != nil {
 		to.Topic = *t.Topic
 	}
+	if wrong := dlq.TargetMistakes("/target", to); wrong != nil {
+		return nil, summed(fault.Invalid, dlq.CodeInvalid, wrong)
+	}
 	if s.DeadLetters.ForbiddenTopic(to.Topic) {
 		return nil, notAllowed("/target/topic", readAsDeadLetters)
 	}
@@ -146,6 +151,9 @@ func (s *server) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Target, t 
 	}
 	if to.URL == "" {
 		return nil, schemaFault(fault.Field{Pointer: "/target/url", Code: "required", Message: "is required"})
+	}
+	if wrong := dlq.TargetMistakes("/target", to); wrong != nil {
+		return nil, summed(fault.Invalid, dlq.CodeInvalid, wrong)
 	}
 	if reason := s.CheckEndpoint(to.URL); reason != "" {
 		return nil, notAllowed("/target/url", reason)

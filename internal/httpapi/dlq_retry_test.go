@@ -162,6 +162,8 @@ func TestEditsAndTargetsThatCannotBeAreRefused(t *testing.T) {
 		"another verb":             {`{"headers_patch":[{"op":"grow","name":"a"}]}`, "REQ_SCHEMA", "/headers_patch/0/op"},
 		"a topic and a URL":        {`{"target":{"topic":"orders","url":"` + q.target.URL + `"}}`, "REQ_SCHEMA", "/target/url"},
 		"a topic nobody allows":    {`{"target":{"topic":"stranger"}}`, "DLQ_TARGET_NOT_ALLOWED", "/target/topic"},
+		"no topic":                 {`{"target":{"topic":"my orders"}}`, "DLQ_INVALID", "/target/topic"},
+		"no URL":                   {`{"target":{"url":"orders"}}`, "DLQ_INVALID", "/target/url"},
 		"a dead-letter topic":      {`{"target":{"topic":"orders.dlq"}}`, "DLQ_TARGET_NOT_ALLOWED", "/target/topic"},
 		"a URL nobody allows":      {`{"target":{"url":"http://127.0.0.1:9/"}}`, "DLQ_TARGET_NOT_ALLOWED", "/target/url"},
 		"a method that is none":    {`{"target":{"method":"GET"}}`, "REQ_SCHEMA", "/target/method"},
@@ -184,7 +186,7 @@ func TestEditsAndTargetsThatCannotBeAreRefused(t *testing.T) {
 	if r := q.send("POST", at(l)+"/retry", `{"target":{"url":"`+q.target.URL+`/allowed/x","method":"PUT"}}`, "If-Match", `"1"`); r.status != 200 {
 		t.Errorf("an allowed URL: %d %s", r.status, r.body)
 	}
-	own := q.push(`{"original_topic":"orders.dlq","error_message":"boom"}`)
+	own := q.store(dlq.Letter{Source: dlq.FromKafka, OriginalTopic: "orders.dlq"})
 	q.send("POST", at(own)+"/retry", "").wants(422, "DLQ_TARGET_NOT_ALLOWED")
 	q.policy.AllowedTargets = []string{"http://169.254.1.1/*"}
 	q.send("POST", at(own)+"/retry", `{"target":{"url":"http://169.254.1.1/x"}}`).wants(422, "DLQ_TARGET_NOT_ALLOWED")

@@ -3,10 +3,14 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
 )
 
 // ListDeadLetterTopics answers a page of topics by name.
@@ -62,6 +66,20 @@ func (s *server) GetDeadLetterStats(ctx context.Context, _ api.GetDeadLetterStat
 		}
 	}
 	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// knownTopic returns nil for a topic that something is known of; a beginning with
+// a * at its end is none. Fault: NotFound, because nothing found of a topic that is
+// misspelt looks like nothing wrong with the one that is meant.
+func (s *server) knownTopic(ctx context.Context, tenant uuid.UUID, topic string) error {
+	if strings.HasSuffix(topic, "*") {
+		return nil
+	}
+	letters, policy, err := s.DeadLetters.Overview.KnownTopic(ctx, tenant, topic)
+	if err != nil || letters || policy {
+		return err
+	}
+	return fault.New(fault.NotFound, dlq.CodeTopicNotFound, "there has been no dead letter of the topic %q, and no policy names it: is it misspelt?", clip(topic))
 }
 
 func toAPITopic(t *dlq.TopicStats, now time.Time) api.DeadLetterTopic {

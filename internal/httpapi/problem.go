@@ -104,7 +104,7 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 		p.AllowedActions = &f.Allowed
 	}
 	if about != nil {
-		p.Current, p.Message = about.current, about.message
+		p.Current, p.Message, p.Import = about.current, about.message, about.imported
 	}
 	body, err := json.Marshal(p)
 	if err != nil {

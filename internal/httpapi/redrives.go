@@ -103,6 +103,9 @@ func (s *server) RetryAllDeadLetters(ctx context.Context, in api.RetryAllDeadLet
 	}
 	asked.key, asked.all = in.Params.IdempotencyKey, asked.redrive.Filter.Empty()
 	r, err := s.newRedrive(ctx, asked)
+	if err == nil {
+		err = s.knownTopic(ctx, r.TenantID, in.Topic)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -147,12 +150,18 @@ func (s *server) redrive(ctx context.Context, asked bulk) (answer, error) {
 			return answer{}, s.tooMuch(&r)
 		}
 	}
+	unknown, err := s.unknownIDs(ctx, &r) // before it may delete them
+	if err != nil {
+		return answer{}, err
+	}
 	r, replayed, err := s.storeRedrive(ctx, r, who)
 	if err != nil {
 		return answer{}, err
 	}
+	shown := toAPIRedrive(&r, s.now())
+	shown.UnknownIds = unknown
 	return answer{
-		status: http.StatusAccepted, body: toAPIRedrive(&r, s.now()), etag: etagOf(r.Version), location: redrivePath(r.ID), replayed: replayed,
+		status: http.StatusAccepted, body: shown, etag: etagOf(r.Version), location: redrivePath(r.ID), replayed: replayed,
 	}, nil
 }
 
@@ -242,10 +251,22 @@ func (s *server) preview(ctx context.Context, r dlq.Redrive) (*api.RedrivePrevie
 		return nil, err
 	}
 	out := toAPIPreview(&p)
+	if out.UnknownIds, err = s.unknownIDs(ctx, &r); err != nil {
+		return nil, err
+	}
 	for i := range p.Sample {
 		out.Sample = append(out.Sample, toAPILetter(&p.Sample[i], letterView{}))
 	}
 	return out, nil
+}
+
+// unknownIDs are those of the ids of a redrive that stand for nothing: whoever
+// typed them is told at once.
+func (s *server) unknownIDs(ctx context.Context, r *dlq.Redrive) ([]uuid.UUID, error) {
+	if r.IDs == nil {
+		return nil, nil
+	}
+	return s.DeadLetters.Overview.Unknown(ctx, r.TenantID, r.IDs)
 }
 
 // acted is the record of what the one who asks did.

@@ -43,10 +43,14 @@ func (s *server) CreateWebhook(ctx context.Context, in api.CreateWebhookRequestO
 	if err := s.checkEndpoint(&sub.URL); err != nil {
 		return nil, err
 	}
+	unknown, err := s.unknownWorkflows(ctx, sub.WorkflowNames)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.Webhooks.Create(acting(ctx, b.Reason), sub, b.From != nil && *b.From == api.WebhookInputFromBeginning); err != nil {
 		return nil, err
 	}
-	a := webhookAnswer(sub, key)
+	a := webhookAnswer(sub, key).wondering(unknown)
 	a.status, a.location = http.StatusCreated, "/api/v1/webhooks/"+sub.ID.String()
 	return a, nil
 }
@@ -110,6 +114,14 @@ func (s *server) changeWebhook(ctx context.Context, id uuid.UUID, match, reason 
 func (s *server) UpdateWebhook(ctx context.Context, in api.UpdateWebhookRequestObject) (api.UpdateWebhookResponseObject, error) {
 	b := in.Body
 	settings := webhook.Settings{URL: b.URL, Description: b.Description, EventTypes: b.EventTypes, WorkflowNames: b.WorkflowNames, Enabled: b.Enabled}
+	var names []string
+	if b.WorkflowNames != nil {
+		names = *b.WorkflowNames
+	}
+	unknown, err := s.unknownWorkflows(ctx, names)
+	if err != nil {
+		return nil, err
+	}
 	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, b.Reason, func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
 		after, err := sub.With(settings, s.now())
 		if err == nil {
@@ -120,7 +132,7 @@ func (s *server) UpdateWebhook(ctx context.Context, in api.UpdateWebhookRequestO
 	if err != nil {
 		return nil, err
 	}
-	return webhookAnswer(sub, nil), nil
+	return webhookAnswer(sub, nil).wondering(unknown), nil
 }
 
 // EnableWebhook lets a webhook go on.
@@ -228,6 +240,28 @@ func (s *server) sending(ctx context.Context, tenant, id uuid.UUID) error {
 }
 
 // webhookAnswer answers with a webhook; key is shown as its secret unless nil.
+// unknownWorkflows are those of names that no workflow has: they may come later, or
+// be misspelt.
+func (s *server) unknownWorkflows(ctx context.Context, names []string) (unknown []string, err error) {
+	for _, name := range names {
+		switch _, err := s.Workflows.Get(ctx, requestOf(ctx).tenant.ID, name, 0); {
+		case fault.KindOf(err) == fault.NotFound:
+			unknown = append(unknown, name)
+		case err != nil:
+			return nil, err
+		}
+	}
+	return unknown, nil
+}
+
+// wondering is an answer that says which workflows of a webhook there are not.
+func (a answer) wondering(unknown []string) answer {
+	out := a.body.(api.Webhook)
+	out.UnknownWorkflows = unknown
+	a.body = out
+	return a
+}
+
 func webhookAnswer(s webhook.Subscription, key []byte) answer {
 	out := toAPIWebhook(&s)
 	if key != nil {

@@ -168,9 +168,12 @@ func spoilt(err error) bool {
 		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.CorruptMessage)
 }
 
+// absences are answers that there is no such topic.
+var absences = []error{kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException}
+
 // refusals are answers after which a record certainly is not in the topic.
 var refusals = []error{
-	kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException, kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed,
+	kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed,
 	kerr.PolicyViolation, kerr.UnsupportedForMessageFormat, kerr.InvalidRequiredAcks,
 }
 
@@ -181,7 +184,9 @@ func resultOf(r *kgo.Record, err error, silent bool) dlq.Result {
 	case err == nil:
 		return dlq.Result{Outcome: dlq.Acknowledged, Written: &dlq.Place{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}}
 	case lacksPartition(r):
-		return dlq.Result{Outcome: dlq.FailedDrive, Error: fmt.Sprintf("Kafka: %s has no such partition", r.Topic)}
+		return dlq.Result{Outcome: dlq.FailedDrive, Missing: true, Error: fmt.Sprintf("Kafka: the topic %s has no partition %d", r.Topic, r.Partition)}
+	case slices.ContainsFunc(absences, func(e error) bool { return errors.Is(err, e) }):
+		return dlq.Result{Outcome: dlq.FailedDrive, Missing: true, Error: fmt.Sprintf("Kafka: there is no topic %s: %v", r.Topic, err)}
 	case spoilt(err), slices.ContainsFunc(refusals, func(e error) bool { return errors.Is(err, e) }):
 		return dlq.Result{Outcome: dlq.FailedDrive, Error: "Kafka: " + err.Error()}
 	case silent:

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -131,6 +132,11 @@ func TestWhatKafkaRefusesIsFailedAndSpoilsNothingElse(t *testing.T) {
 	for i, res := range results {
 		if (res.Error == "") != (res.Outcome == dlq.Acknowledged) || (res.Written != nil) != (res.Outcome == dlq.Acknowledged) {
 			t.Errorf("letter %d: %+v", i, res)
+		}
+	}
+	for i, word := range map[int]string{2: c.name("missing"), 3: "partition 7", 7: "unknown:" + topic} {
+		if !results[i].Missing || !strings.Contains(results[i].Error, word) {
+			t.Errorf("letter %d, whose target is not there: %+v", i, results[i])
 		}
 	}
 	if n := c.ends(topic, 1); n != 3 {

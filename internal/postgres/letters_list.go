@@ -36,6 +36,9 @@ func (st *Letters) list(ctx context.Context, tenant uuid.UUID, t *letterTable, q
 	if page.More = len(page.Letters) > q.Limit; page.More {
 		page.Letters = page.Letters[:q.Limit]
 	}
+	if err := st.lastErrors(ctx, tenant, page.Letters); err != nil {
+		return page, fmt.Errorf("read the last retries of dead letters: %w", err)
+	}
 	switch {
 	case !q.Total:
 	case f.total >= 0:

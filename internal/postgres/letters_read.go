@@ -48,5 +48,7 @@ func (st *Letters) Get(ctx context.Context, tenant, id uuid.UUID) (dlq.Letter, e
 	case !found:
 		return dlq.Letter{}, dlq.NotFound(id)
 	}
-	return l, nil
+	one := []dlq.Letter{l}
+	err = st.lastErrors(ctx, tenant, one)
+	return one[0], outage("read the last retry of a dead letter", err)
 }

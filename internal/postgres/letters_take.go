@@ -68,14 +68,14 @@ func (st *LetterQueue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, leas
 
 // takeable returns why a letter, whose row is locked, cannot be claimed.
 func (st *LetterQueue) takeable(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter, c *dlq.Claim) error {
-	switch {
-	case c.Version != 0 && c.Version != l.Version:
+	if c.Version != 0 && c.Version != l.Version {
 		return dlq.Stale(l.ID, l.Version)
-	case l.Status != dlq.Pending && !(l.Status == dlq.Dead && c.Force):
-		return l.Conflict("retried")
+	}
+	if err := l.Unretryable(c.Force); err != nil {
+		return err
 	}
 	if to := l.Destination(c.Target); !slices.Contains(c.Kinds, to.Kind) {
-		return fault.New(fault.Unavailable, dlq.CodeNoKafka, "this server has no way to targets of kind %s", to.Kind)
+		return fault.New(fault.Unavailable, dlq.CodeNoKafka, "%s", dlq.NoWay(to.Kind))
 	}
 	if !l.Ordered {
 		return nil

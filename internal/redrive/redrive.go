@@ -140,6 +140,9 @@ func (c Config) complete() Config {
 	return c
 }
 
+// Drives tells whether there is a driver for targets of a kind.
+func (r *Redriver) Drives(kind dlq.TargetKind) bool { return r.cfg.Drivers[kind] != nil }
+
 // Wake has the loops look for work at once instead of at their next poll.
 func (r *Redriver) Wake() {
 	for loop := range r.wakes {
