@@ -2103,6 +2103,24 @@ func (e ListRedrivesParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for ListDeadLettersOfTopicParamsOrder.
+const (
+	ListDeadLettersOfTopicParamsOrderAsc  ListDeadLettersOfTopicParamsOrder = "asc"
+	ListDeadLettersOfTopicParamsOrderDesc ListDeadLettersOfTopicParamsOrder = "desc"
+)
+
+// Valid indicates whether the value is a known member of the ListDeadLettersOfTopicParamsOrder enum.
+func (e ListDeadLettersOfTopicParamsOrder) Valid() bool {
+	switch e {
+	case ListDeadLettersOfTopicParamsOrderAsc:
+		return true
+	case ListDeadLettersOfTopicParamsOrderDesc:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListDeadLettersOfTopicParamsView.
 const (
 	ListDeadLettersOfTopicParamsViewBasic ListDeadLettersOfTopicParamsView = "basic"
@@ -2999,8 +3017,10 @@ type DeadLetter struct {
 	DeliveryID   *openapi_types.UUID `json:"delivery_id,omitempty"`
 
 	// ErrorClass Whether trying again is likely to help.
-	ErrorClass   DeadLetterErrorClass `json:"error_class"`
-	ErrorMessage string               `json:"error_message"`
+	ErrorClass DeadLetterErrorClass `json:"error_class"`
+
+	// ErrorMessage Why it was given up in the first place.
+	ErrorMessage string `json:"error_message"`
 
 	// ErrorStack What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
 	ErrorStack *ContentText `json:"error_stack,omitempty"`
@@ -3021,9 +3041,16 @@ type DeadLetter struct {
 	Key *ContentText `json:"key,omitempty"`
 
 	// KeyBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
-	KeyBase64   *ContentText `json:"key_base64,omitempty"`
-	Labels      []string     `json:"labels"`
-	LastRetryAt *time.Time   `json:"last_retry_at,omitempty"`
+	KeyBase64 *ContentText `json:"key_base64,omitempty"`
+	Labels    []string     `json:"labels"`
+
+	// LastError What its last retry said; absent when that went well, or when there was
+	// none. With `include=attempts` there are the others.
+	LastError *string `json:"last_error,omitempty"`
+
+	// LastErrorAt When that retry ended.
+	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
+	LastRetryAt *time.Time `json:"last_retry_at,omitempty"`
 
 	// LeaseUntil While it is RETRYING; until then nobody else retries it.
 	LeaseUntil *time.Time `json:"lease_until,omitempty"`
@@ -3097,7 +3124,11 @@ type DeadLetter struct {
 	UpdatedAt  time.Time  `json:"updated_at"`
 
 	// Version Grows with every change; the ETag.
-	Version   int64               `json:"version"`
+	Version int64 `json:"version"`
+
+	// Warnings Of a push, what keeps the letter from being driven by this server as it is
+	// configured: it waits until somebody changes that.
+	Warnings  *DeadLetterWarnings `json:"warnings,omitempty"`
 	WebhookID *openapi_types.UUID `json:"webhook_id,omitempty"`
 }
 
@@ -3382,6 +3413,10 @@ type DeadLetterImport struct {
 	Errors   []DeadLetterImportError `json:"errors"`
 	Failed   int                     `json:"failed"`
 	Imported int                     `json:"imported"`
+
+	// Known The first hundred of the duplicates that are here under another id: as the
+	// letter of the same place in Kafka, or of the same `dedupe_key`.
+	Known []DeadLetterImportKnown `json:"known"`
 }
 
 // DeadLetterImportError defines model for DeadLetterImportError.
@@ -3391,6 +3426,15 @@ type DeadLetterImportError struct {
 
 	// Problem A problem with one item of many.
 	Problem ItemProblem `json:"problem"`
+}
+
+// DeadLetterImportKnown defines model for DeadLetterImportKnown.
+type DeadLetterImportKnown struct {
+	// ID The letter that is here.
+	ID openapi_types.UUID `json:"id"`
+
+	// Line From 1.
+	Line int `json:"line"`
 }
 
 // DeadLetterInput A payload is JSON (`payload`), kept in its canonical form: without blanks,
@@ -3447,7 +3491,7 @@ type DeadLetterInput struct {
 	// SagaID For reference.
 	SagaID *UUID `json:"saga_id,omitempty"`
 
-	// Target Where a retry drives it; to its original topic by default. Kinds `kafka` and `http`.
+	// Target Where a retry drives it; to its original topic by default. Kinds `kafka`, `http` and `job_run`.
 	Target  *DeadLetterTarget `json:"target,omitempty"`
 	TraceID *string           `json:"trace_id,omitempty"`
 }
@@ -3510,6 +3554,10 @@ type DeadLetterPolicy struct {
 
 	// Inherited There is none of its own; this is what serves instead.
 	Inherited bool `json:"inherited"`
+
+	// Known Whether there is, or was, a letter of this topic. A policy may be set before
+	// the first one; `false` may as well mean that the topic is misspelt.
+	Known *bool `json:"known,omitempty"`
 
 	// MaxGenerations How often a letter may come back before it is POISON.
 	MaxGenerations int32 `json:"max_generations"`
@@ -3595,6 +3643,10 @@ type DeadLetterResult struct {
 
 	// Status 201 stored, 200 it was there before, else that of the problem.
 	Status int `json:"status"`
+
+	// Warnings Of a push, what keeps the letter from being driven by this server as it is
+	// configured: it waits until somebody changes that.
+	Warnings *DeadLetterWarnings `json:"warnings,omitempty"`
 }
 
 // DeadLetterResults defines model for DeadLetterResults.
@@ -3761,6 +3813,10 @@ type DeadLetterTopicList struct {
 
 // DeadLetterVerb An action of the API, named as in its path; `update` is PATCH, `delete` DELETE.
 type DeadLetterVerb string
+
+// DeadLetterWarnings Of a push, what keeps the letter from being driven by this server as it is
+// configured: it waits until somebody changes that.
+type DeadLetterWarnings = []ItemProblem
 
 // DeadlineInput defines model for DeadlineInput.
 type DeadlineInput struct {
@@ -5137,6 +5193,9 @@ type Problem struct {
 	// Errors Every mistake found in the request.
 	Errors []ProblemField `json:"errors,omitempty"`
 
+	// Import With `DLQ_IMPORT_INCOMPLETE`, what became of the lines.
+	Import *DeadLetterImport `json:"import,omitempty"`
+
 	// Instance The path of the request.
 	Instance string `json:"instance"`
 
@@ -5266,8 +5325,12 @@ type Redrive struct {
 	Target *DeadLetterTarget `json:"target,omitempty"`
 
 	// Transform Any JSON value. In answers the text `***` for those who lack `payloads:read`.
-	Transform AnyJSON   `json:"transform,omitempty"`
-	UpdatedAt time.Time `json:"updated_at"`
+	Transform AnyJSON `json:"transform,omitempty"`
+
+	// UnknownIds Where it was asked for, those of `ids` that no live letter has: nothing is
+	// done for them.
+	UnknownIds []openapi_types.UUID `json:"unknown_ids,omitempty"`
+	UpdatedAt  time.Time            `json:"updated_at"`
 
 	// Version Grows with every decision; the ETag.
 	Version int64 `json:"version"`
@@ -5406,6 +5469,9 @@ type RedrivePreview struct {
 
 	// Sample Up to ten of them.
 	Sample []DeadLetter `json:"sample"`
+
+	// UnknownIds Those of `ids` that no live letter has.
+	UnknownIds []openapi_types.UUID `json:"unknown_ids,omitempty"`
 }
 
 // RedriveState PENDING gathers its letters, or its time has not come; HALTED has stopped itself
@@ -6272,9 +6338,13 @@ type Webhook struct {
 	Secret *string `json:"secret,omitempty"`
 
 	// Secrets The secrets that sign, newest first.
-	Secrets   []WebhookSecret `json:"secrets"`
-	UpdatedAt time.Time       `json:"updated_at"`
-	URL       string          `json:"url"`
+	Secrets []WebhookSecret `json:"secrets"`
+
+	// UnknownWorkflows Where it was made or changed, those of `workflow_names` that no workflow has
+	// yet: misspelt, perhaps.
+	UnknownWorkflows []string  `json:"unknown_workflows,omitempty"`
+	UpdatedAt        time.Time `json:"updated_at"`
+	URL              string    `json:"url"`
 
 	// Version Grows with every change; the ETag.
 	Version int64 `json:"version"`
@@ -7472,6 +7542,12 @@ type ListDeadLettersOfTopicParams struct {
 	// Status Repeatable.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
+	// Label Repeatable: it must have all.
+	Label DLQLabelFilter `form:"label,omitempty" json:"label,omitempty"`
+
+	// Order By `created_at`; `desc`, newest first, by default.
+	Order *ListDeadLettersOfTopicParamsOrder `form:"order,omitempty" json:"order,omitempty"`
+
 	// View How much of each item; `basic` by default.
 	View *ListDeadLettersOfTopicParamsView `form:"view,omitempty" json:"view,omitempty"`
 
@@ -7490,6 +7566,9 @@ type ListDeadLettersOfTopicParams struct {
 	// which can take seconds where there are millions.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
+
+// ListDeadLettersOfTopicParamsOrder defines parameters for ListDeadLettersOfTopic.
+type ListDeadLettersOfTopicParamsOrder string
 
 // ListDeadLettersOfTopicParamsView defines parameters for ListDeadLettersOfTopic.
 type ListDeadLettersOfTopicParamsView string
@@ -9164,10 +9243,15 @@ type ClientInterface interface {
 
 	// ImportDeadLettersWithBody Import dead letters
 	//
-	// Lines as exported, at most 10 MB a request. A letter keeps its id where
-	// nobody has it, and is stored once however often it is imported. It is not
-	// retried by itself; one that was being retried is PENDING. Lines that cannot
-	// be read are told in `errors` and do not stop the others.
+	// Lines as exported, as many as there are: they are stored as they come. A
+	// letter keeps its id where nobody has it, and the place where it was read, so
+	// that reading the topic again makes no second letter of it; it is stored once
+	// however often it is imported. It is not retried by itself; one that was
+	// being retried is PENDING.
+	//
+	// Lines that cannot be read do not stop the others, but the answer is then 422
+	// `DLQ_IMPORT_INCOMPLETE`, with the same figures as `import`: a script that
+	// looks at the status alone knows that not all letters are here.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9191,6 +9275,11 @@ type ClientInterface interface {
 	// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
 	// letter under the same Idempotency-Key is refused with 422.
 	//
+	// A letter that could never be driven is refused with 422: its URL is none, its
+	// topic is none that Kafka can have or one that is read as dead letters, its key
+	// and headers are more than a request carries. What this server cannot drive as
+	// it is configured now is stored and told in `warnings`.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
@@ -9203,6 +9292,11 @@ type ClientInterface interface {
 	// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
 	// letter under the same Idempotency-Key is refused with 422.
 	//
+	// A letter that could never be driven is refused with 422: its URL is none, its
+	// topic is none that Kafka can have or one that is read as dead letters, its key
+	// and headers are more than a request carries. What this server cannot drive as
+	// it is configured now is stored and told in `warnings`.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
@@ -9211,7 +9305,8 @@ type ClientInterface interface {
 	// PushDeadLettersWithBody Push up to 500 dead letters
 	//
 	// Each on its own: `results` says in the order of `messages` what became of
-	// each. A body that does not fit the contract is refused as a whole.
+	// each, also of those that do not fit the contract. Only a body that is no
+	// JSON, or no list of 1 to 500 messages, is refused as a whole.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9221,7 +9316,8 @@ type ClientInterface interface {
 	// PushDeadLetters Push up to 500 dead letters
 	//
 	// Each on its own: `results` says in the order of `messages` what became of
-	// each. A body that does not fit the contract is refused as a whole.
+	// each, also of those that do not fit the contract. Only a body that is no
+	// JSON, or no list of 1 to 500 messages, is refused as a whole.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9368,6 +9464,17 @@ type ClientInterface interface {
 	// edited content becomes a revision of the letter: the original never
 	// changes, and later retries send the revision.
 	//
+	// To an HTTP target go the payload as body and, as headers of the request,
+	// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
+	// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
+	// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
+	// their own names where no server on the way drops or obeys them, else as
+	// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
+	//
+	// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
+	// partition that the retry names and Kafka does not have fails without being
+	// counted.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
@@ -9380,6 +9487,17 @@ type ClientInterface interface {
 	// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
 	// edited content becomes a revision of the letter: the original never
 	// changes, and later retries send the revision.
+	//
+	// To an HTTP target go the payload as body and, as headers of the request,
+	// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
+	// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
+	// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
+	// their own names where no server on the way drops or obeys them, else as
+	// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
+	//
+	// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
+	// partition that the retry names and Kafka does not have fails without being
+	// counted.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9622,7 +9740,9 @@ type ClientInterface interface {
 	// Newest first. Characters such as `/` are percent-encoded in the path. A
 	// topic that is named like another path here (`messages`, `topics`, `groups`,
 	// `redrives`, `archive`, `stats`, `policy`, `export`, `import`) is listed by
-	// `GET /dlq/messages?topic=…`.
+	// `GET /dlq/messages?topic=…`. A topic that no letter, live or archived, no
+	// group and no policy names is 404 `DLQ_TOPIC_NOT_FOUND`: it is misspelt, or
+	// nothing of it has ever failed.
 	//
 	// Corresponds with GET /api/v1/dlq/{topic} (the `ListDeadLettersOfTopic` operationId).
 	ListDeadLettersOfTopic(ctx context.Context, topic string, params *ListDeadLettersOfTopicParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9631,7 +9751,8 @@ type ClientInterface interface {
 	//
 	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
 	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
-	// of the redrive, which goes on. `dry_run` only counts.
+	// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
+	// `DLQ_TOPIC_NOT_FOUND`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9642,7 +9763,8 @@ type ClientInterface interface {
 	//
 	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
 	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
-	// of the redrive, which goes on. `dry_run` only counts.
+	// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
+	// `DLQ_TOPIC_NOT_FOUND`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11719,10 +11841,15 @@ func (c *Client) RetryDeadLetterGroup(ctx context.Context, fingerprint Fingerpri
 
 // ImportDeadLettersWithBody Import dead letters
 //
-// Lines as exported, at most 10 MB a request. A letter keeps its id where
-// nobody has it, and is stored once however often it is imported. It is not
-// retried by itself; one that was being retried is PENDING. Lines that cannot
-// be read are told in `errors` and do not stop the others.
+// Lines as exported, as many as there are: they are stored as they come. A
+// letter keeps its id where nobody has it, and the place where it was read, so
+// that reading the topic again makes no second letter of it; it is stored once
+// however often it is imported. It is not retried by itself; one that was
+// being retried is PENDING.
+//
+// Lines that cannot be read do not stop the others, but the answer is then 422
+// `DLQ_IMPORT_INCOMPLETE`, with the same figures as `import`: a script that
+// looks at the status alone knows that not all letters are here.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11766,6 +11893,11 @@ func (c *Client) ListDeadLetters(ctx context.Context, params *ListDeadLettersPar
 // An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
 // letter under the same Idempotency-Key is refused with 422.
 //
+// A letter that could never be driven is refused with 422: its URL is none, its
+// topic is none that Kafka can have or one that is read as dead letters, its key
+// and headers are more than a request carries. What this server cannot drive as
+// it is configured now is stored and told in `warnings`.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
@@ -11788,6 +11920,11 @@ func (c *Client) PushDeadLetterWithBody(ctx context.Context, params *PushDeadLet
 // An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
 // letter under the same Idempotency-Key is refused with 422.
 //
+// A letter that could never be driven is refused with 422: its URL is none, its
+// topic is none that Kafka can have or one that is read as dead letters, its key
+// and headers are more than a request carries. What this server cannot drive as
+// it is configured now is stored and told in `warnings`.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
@@ -11806,7 +11943,8 @@ func (c *Client) PushDeadLetter(ctx context.Context, params *PushDeadLetterParam
 // PushDeadLettersWithBody Push up to 500 dead letters
 //
 // Each on its own: `results` says in the order of `messages` what became of
-// each. A body that does not fit the contract is refused as a whole.
+// each, also of those that do not fit the contract. Only a body that is no
+// JSON, or no list of 1 to 500 messages, is refused as a whole.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11826,7 +11964,8 @@ func (c *Client) PushDeadLettersWithBody(ctx context.Context, contentType string
 // PushDeadLetters Push up to 500 dead letters
 //
 // Each on its own: `results` says in the order of `messages` what became of
-// each. A body that does not fit the contract is refused as a whole.
+// each, also of those that do not fit the contract. Only a body that is no
+// JSON, or no list of 1 to 500 messages, is refused as a whole.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12123,6 +12262,17 @@ func (c *Client) ResolveDeadLetter(ctx context.Context, messageID DeadLetterID, 
 // edited content becomes a revision of the letter: the original never
 // changes, and later retries send the revision.
 //
+// To an HTTP target go the payload as body and, as headers of the request,
+// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
+// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
+// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
+// their own names where no server on the way drops or obeys them, else as
+// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
+//
+// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
+// partition that the retry names and Kafka does not have fails without being
+// counted.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
@@ -12145,6 +12295,17 @@ func (c *Client) RetryDeadLetterWithBody(ctx context.Context, messageID DeadLett
 // `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
 // edited content becomes a revision of the letter: the original never
 // changes, and later retries send the revision.
+//
+// To an HTTP target go the payload as body and, as headers of the request,
+// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
+// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
+// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
+// their own names where no server on the way drops or obeys them, else as
+// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
+//
+// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
+// partition that the retry names and Kafka does not have fails without being
+// counted.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12647,7 +12808,9 @@ func (c *Client) PutTopicPolicy(ctx context.Context, topic DLQTopic, params *Put
 // Newest first. Characters such as `/` are percent-encoded in the path. A
 // topic that is named like another path here (`messages`, `topics`, `groups`,
 // `redrives`, `archive`, `stats`, `policy`, `export`, `import`) is listed by
-// `GET /dlq/messages?topic=…`.
+// `GET /dlq/messages?topic=…`. A topic that no letter, live or archived, no
+// group and no policy names is 404 `DLQ_TOPIC_NOT_FOUND`: it is misspelt, or
+// nothing of it has ever failed.
 //
 // Corresponds with GET /api/v1/dlq/{topic} (the `ListDeadLettersOfTopic` operationId).
 func (c *Client) ListDeadLettersOfTopic(ctx context.Context, topic string, params *ListDeadLettersOfTopicParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12666,7 +12829,8 @@ func (c *Client) ListDeadLettersOfTopic(ctx context.Context, topic string, param
 //
 // Makes a redrive of the PENDING letters of the topic (of all that begin so, when
 // a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
-// of the redrive, which goes on. `dry_run` only counts.
+// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
+// `DLQ_TOPIC_NOT_FOUND`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12687,7 +12851,8 @@ func (c *Client) RetryAllDeadLettersWithBody(ctx context.Context, topic DLQTopic
 //
 // Makes a redrive of the PENDING letters of the topic (of all that begin so, when
 // a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
-// of the redrive, which goes on. `dry_run` only counts.
+// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
+// `DLQ_TOPIC_NOT_FOUND`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -20078,6 +20243,30 @@ func NewListDeadLettersOfTopicRequest(server string, topic string, params *ListD
 		if params.Status != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Label != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "label", params.Label, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Order != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "order", *params.Order, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -28090,10 +28279,15 @@ type ClientWithResponsesInterface interface {
 
 	// ImportDeadLettersWithBodyWithResponse Import dead letters
 	//
-	// Lines as exported, at most 10 MB a request. A letter keeps its id where
-	// nobody has it, and is stored once however often it is imported. It is not
-	// retried by itself; one that was being retried is PENDING. Lines that cannot
-	// be read are told in `errors` and do not stop the others.
+	// Lines as exported, as many as there are: they are stored as they come. A
+	// letter keeps its id where nobody has it, and the place where it was read, so
+	// that reading the topic again makes no second letter of it; it is stored once
+	// however often it is imported. It is not retried by itself; one that was
+	// being retried is PENDING.
+	//
+	// Lines that cannot be read do not stop the others, but the answer is then 422
+	// `DLQ_IMPORT_INCOMPLETE`, with the same figures as `import`: a script that
+	// looks at the status alone knows that not all letters are here.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28119,6 +28313,11 @@ type ClientWithResponsesInterface interface {
 	// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
 	// letter under the same Idempotency-Key is refused with 422.
 	//
+	// A letter that could never be driven is refused with 422: its URL is none, its
+	// topic is none that Kafka can have or one that is read as dead letters, its key
+	// and headers are more than a request carries. What this server cannot drive as
+	// it is configured now is stored and told in `warnings`.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
@@ -28131,6 +28330,11 @@ type ClientWithResponsesInterface interface {
 	// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
 	// letter under the same Idempotency-Key is refused with 422.
 	//
+	// A letter that could never be driven is refused with 422: its URL is none, its
+	// topic is none that Kafka can have or one that is read as dead letters, its key
+	// and headers are more than a request carries. What this server cannot drive as
+	// it is configured now is stored and told in `warnings`.
+	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
@@ -28139,7 +28343,8 @@ type ClientWithResponsesInterface interface {
 	// PushDeadLettersWithBodyWithResponse Push up to 500 dead letters
 	//
 	// Each on its own: `results` says in the order of `messages` what became of
-	// each. A body that does not fit the contract is refused as a whole.
+	// each, also of those that do not fit the contract. Only a body that is no
+	// JSON, or no list of 1 to 500 messages, is refused as a whole.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28149,7 +28354,8 @@ type ClientWithResponsesInterface interface {
 	// PushDeadLettersWithResponse Push up to 500 dead letters
 	//
 	// Each on its own: `results` says in the order of `messages` what became of
-	// each. A body that does not fit the contract is refused as a whole.
+	// each, also of those that do not fit the contract. Only a body that is no
+	// JSON, or no list of 1 to 500 messages, is refused as a whole.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28304,6 +28510,17 @@ type ClientWithResponsesInterface interface {
 	// edited content becomes a revision of the letter: the original never
 	// changes, and later retries send the revision.
 	//
+	// To an HTTP target go the payload as body and, as headers of the request,
+	// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
+	// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
+	// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
+	// their own names where no server on the way drops or obeys them, else as
+	// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
+	//
+	// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
+	// partition that the retry names and Kafka does not have fails without being
+	// counted.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
@@ -28316,6 +28533,17 @@ type ClientWithResponsesInterface interface {
 	// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
 	// edited content becomes a revision of the letter: the original never
 	// changes, and later retries send the revision.
+	//
+	// To an HTTP target go the payload as body and, as headers of the request,
+	// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
+	// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
+	// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
+	// their own names where no server on the way drops or obeys them, else as
+	// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
+	//
+	// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
+	// partition that the retry names and Kafka does not have fails without being
+	// counted.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28576,7 +28804,9 @@ type ClientWithResponsesInterface interface {
 	// Newest first. Characters such as `/` are percent-encoded in the path. A
 	// topic that is named like another path here (`messages`, `topics`, `groups`,
 	// `redrives`, `archive`, `stats`, `policy`, `export`, `import`) is listed by
-	// `GET /dlq/messages?topic=…`.
+	// `GET /dlq/messages?topic=…`. A topic that no letter, live or archived, no
+	// group and no policy names is 404 `DLQ_TOPIC_NOT_FOUND`: it is misspelt, or
+	// nothing of it has ever failed.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -28587,7 +28817,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
 	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
-	// of the redrive, which goes on. `dry_run` only counts.
+	// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
+	// `DLQ_TOPIC_NOT_FOUND`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28598,7 +28829,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
 	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
-	// of the redrive, which goes on. `dry_run` only counts.
+	// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
+	// `DLQ_TOPIC_NOT_FOUND`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -40737,10 +40969,15 @@ func (c *ClientWithResponses) RetryDeadLetterGroupWithResponse(ctx context.Conte
 
 // ImportDeadLettersWithBodyWithResponse Import dead letters
 //
-// Lines as exported, at most 10 MB a request. A letter keeps its id where
-// nobody has it, and is stored once however often it is imported. It is not
-// retried by itself; one that was being retried is PENDING. Lines that cannot
-// be read are told in `errors` and do not stop the others.
+// Lines as exported, as many as there are: they are stored as they come. A
+// letter keeps its id where nobody has it, and the place where it was read, so
+// that reading the topic again makes no second letter of it; it is stored once
+// however often it is imported. It is not retried by itself; one that was
+// being retried is PENDING.
+//
+// Lines that cannot be read do not stop the others, but the answer is then 422
+// `DLQ_IMPORT_INCOMPLETE`, with the same figures as `import`: a script that
+// looks at the status alone knows that not all letters are here.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -40778,6 +41015,11 @@ func (c *ClientWithResponses) ListDeadLettersWithResponse(ctx context.Context, p
 // An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
 // letter under the same Idempotency-Key is refused with 422.
 //
+// A letter that could never be driven is refused with 422: its URL is none, its
+// topic is none that Kafka can have or one that is read as dead letters, its key
+// and headers are more than a request carries. What this server cannot drive as
+// it is configured now is stored and told in `warnings`.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
@@ -40796,6 +41038,11 @@ func (c *ClientWithResponses) PushDeadLetterWithBodyWithResponse(ctx context.Con
 // An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
 // letter under the same Idempotency-Key is refused with 422.
 //
+// A letter that could never be driven is refused with 422: its URL is none, its
+// topic is none that Kafka can have or one that is read as dead letters, its key
+// and headers are more than a request carries. What this server cannot drive as
+// it is configured now is stored and told in `warnings`.
+//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
@@ -40810,7 +41057,8 @@ func (c *ClientWithResponses) PushDeadLetterWithResponse(ctx context.Context, pa
 // PushDeadLettersWithBodyWithResponse Push up to 500 dead letters
 //
 // Each on its own: `results` says in the order of `messages` what became of
-// each. A body that does not fit the contract is refused as a whole.
+// each, also of those that do not fit the contract. Only a body that is no
+// JSON, or no list of 1 to 500 messages, is refused as a whole.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -40826,7 +41074,8 @@ func (c *ClientWithResponses) PushDeadLettersWithBodyWithResponse(ctx context.Co
 // PushDeadLettersWithResponse Push up to 500 dead letters
 //
 // Each on its own: `results` says in the order of `messages` what became of
-// each. A body that does not fit the contract is refused as a whole.
+// each, also of those that do not fit the contract. Only a body that is no
+// JSON, or no list of 1 to 500 messages, is refused as a whole.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -41071,6 +41320,17 @@ func (c *ClientWithResponses) ResolveDeadLetterWithResponse(ctx context.Context,
 // edited content becomes a revision of the letter: the original never
 // changes, and later retries send the revision.
 //
+// To an HTTP target go the payload as body and, as headers of the request,
+// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
+// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
+// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
+// their own names where no server on the way drops or obeys them, else as
+// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
+//
+// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
+// partition that the retry names and Kafka does not have fails without being
+// counted.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
@@ -41089,6 +41349,17 @@ func (c *ClientWithResponses) RetryDeadLetterWithBodyWithResponse(ctx context.Co
 // `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
 // edited content becomes a revision of the letter: the original never
 // changes, and later retries send the revision.
+//
+// To an HTTP target go the payload as body and, as headers of the request,
+// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
+// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
+// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
+// their own names where no server on the way drops or obeys them, else as
+// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
+//
+// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
+// partition that the retry names and Kafka does not have fails without being
+// counted.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -41505,7 +41776,9 @@ func (c *ClientWithResponses) PutTopicPolicyWithResponse(ctx context.Context, to
 // Newest first. Characters such as `/` are percent-encoded in the path. A
 // topic that is named like another path here (`messages`, `topics`, `groups`,
 // `redrives`, `archive`, `stats`, `policy`, `export`, `import`) is listed by
-// `GET /dlq/messages?topic=…`.
+// `GET /dlq/messages?topic=…`. A topic that no letter, live or archived, no
+// group and no policy names is 404 `DLQ_TOPIC_NOT_FOUND`: it is misspelt, or
+// nothing of it has ever failed.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -41522,7 +41795,8 @@ func (c *ClientWithResponses) ListDeadLettersOfTopicWithResponse(ctx context.Con
 //
 // Makes a redrive of the PENDING letters of the topic (of all that begin so, when
 // a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
-// of the redrive, which goes on. `dry_run` only counts.
+// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
+// `DLQ_TOPIC_NOT_FOUND`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -41539,7 +41813,8 @@ func (c *ClientWithResponses) RetryAllDeadLettersWithBodyWithResponse(ctx contex
 //
 // Makes a redrive of the PENDING letters of the topic (of all that begin so, when
 // a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
-// of the redrive, which goes on. `dry_run` only counts.
+// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
+// `DLQ_TOPIC_NOT_FOUND`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
