@@ -20,20 +20,18 @@ import (
 // withoutTenant are the tables that have no tenant_id, and why they need none.
 // A new one belongs here by decision, not by oversight.
 var withoutTenant = map[string]string{
-	"saga.saga_step_logs":         "its rows are their saga's: policy through saga_states",
-	"saga.saga_step_logs_archive": "its rows are their saga's: policy through saga_states_archive",
-	"saga.saga_schema_version":    "says nothing about anybody",
-	"saga.engine_nodes":           "nodes drive the sagas of all tenants; the engine's alone",
-	"saga.deployment_secrets":     "keys of the deployment; the engine's alone",
-	"saga.publications":           "who publishes the events of all tenants; the engine's alone",
-	"saga.feed_clock":             "one number about the cluster; the engine's alone",
-	"saga.saga_counts_horizon":    "how far the statistics have come; everybody may know",
-	"saga.api_keys":               "read before it is known who asks; the engine's alone",
-	"jobs.leader":                 "who leads the scheduler of all tenants; the engine's alone",
-	"jobs.schedulers":             "nodes that would lead; the engine's alone",
-	"jobs.settings":               "of the deployment; the engine's alone",
-	"jobs.settings_version":       "of the deployment; the engine's alone",
-	"jobs.settings_history":       "of the deployment; the engine's alone",
+	"saga.saga_schema_version": "says nothing about anybody",
+	"saga.engine_nodes":        "nodes drive the sagas of all tenants; the engine's alone",
+	"saga.deployment_secrets":  "keys of the deployment; the engine's alone",
+	"saga.publications":        "who publishes the events of all tenants; the engine's alone",
+	"saga.feed_clock":          "one number about the cluster; the engine's alone",
+	"saga.saga_counts_horizon": "how far the statistics have come; everybody may know",
+	"saga.api_keys":            "read before it is known who asks; the engine's alone",
+	"jobs.leader":              "who leads the scheduler of all tenants; the engine's alone",
+	"jobs.schedulers":          "nodes that would lead; the engine's alone",
+	"jobs.settings":            "of the deployment; the engine's alone",
+	"jobs.settings_version":    "of the deployment; the engine's alone",
+	"jobs.settings_history":    "of the deployment; the engine's alone",
 }
 
 // as returns a connection of a login without rights of its own, which acts as role.
@@ -84,7 +82,7 @@ func TestEveryTableWithATenantIsSecured(t *testing.T) {
 		if why := withoutTenant[table]; hasTenant != (why == "") {
 			t.Errorf("%s: has a tenant: %v; the list says %q", table, hasTenant, why)
 		}
-		if !hasTenant && !strings.HasPrefix(table, "saga.saga_step_logs") {
+		if !hasTenant {
 			continue
 		}
 		if !ask[bool](t, pool, `SELECT relrowsecurity AND relforcerowsecurity FROM pg_class WHERE oid = $1::regclass`, table) {
@@ -93,10 +91,6 @@ func TestEveryTableWithATenantIsSecured(t *testing.T) {
 		got := texts(t, pool, `SELECT format('%s %s %s to %s: %s / %s', policyname, permissive, cmd, array_to_string(roles, ','), qual, with_check)
 			FROM pg_policies WHERE schemaname || '.' || tablename = $1 ORDER BY policyname`, table)
 		own := `(tenant_id = ( SELECT (NULLIF(current_setting('skald.tenant_id'::text, true), ''::text))::uuid AS "nullif"))`
-		if !hasTenant {
-			heads := strings.Replace(table, "step_logs", "states", 1)
-			own = fmt.Sprintf("( SELECT true\n   FROM %s s\n  WHERE (s.id = %s.saga_id))", heads, strings.TrimPrefix(table, "saga."))
-		}
 		want := []string{
 			"engine_rows PERMISSIVE ALL to saga_engine_role: true / true",
 			"readonly_rows PERMISSIVE SELECT to saga_readonly_role: true / ",
@@ -131,7 +125,7 @@ func TestRolesHaveTheseGrantsAndNoOthers(t *testing.T) {
 	}
 	for table, hasTenant := range tables(t, pool) {
 		want := map[string]string{db.AppRole: "", db.EngineRole: "SELECT INSERT UPDATE DELETE", db.ReadonlyRole: "SELECT"}
-		if hasTenant || strings.HasPrefix(table, "saga.saga_step_logs") {
+		if hasTenant {
 			want[db.AppRole] = "SELECT INSERT UPDATE DELETE"
 		}
 		switch {
@@ -238,7 +232,6 @@ func seeded(t *testing.T) (dsn string, tenants [2]uuid.UUID) {
 			execute(t, pool, `INSERT INTO `+table+` (`+names+`) VALUES (`+values+`)`)
 		}
 	}
-	execute(t, pool, `INSERT INTO saga.saga_step_logs (saga_id, step_index, step_name, action, status) SELECT id, 0, 's', 'EXECUTE', 'RUNNING' FROM saga.saga_states`)
 	return dsn, tenants
 }
 
@@ -248,7 +241,7 @@ func TestEveryTableShowsATenantItsOwnRows(t *testing.T) {
 	dsn, tenants := seeded(t)
 	app, engine := as(t, dsn, db.AppRole), as(t, dsn, db.EngineRole)
 	for table, hasTenant := range tables(t, open(t, dsn)) {
-		if !hasTenant && table != "saga.saga_step_logs" {
+		if !hasTenant {
 			continue
 		}
 		count := `SELECT count(*) FROM ` + table

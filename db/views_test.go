@@ -63,8 +63,8 @@ func TestViewsHaveExactlyTheSeedsColumns(t *testing.T) {
 			t.Errorf("%s (-seed +database):\n%s", view, diff)
 		}
 	}
-	// tenant_metadata and steps_to_retry are ours too: seed 2 searches its table of steps for the latter.
-	if views := texts(t, pool, `SELECT viewname FROM pg_views WHERE schemaname = 'saga' AND viewname NOT IN ('tenant_metadata', 'tenant_metadata_archive', 'steps_to_retry')`); len(views) != 8 {
+	// tenant_metadata, steps_by_tenant and steps_to_retry are ours too: seed 2 searches its table of steps for the latter.
+	if views := texts(t, pool, `SELECT viewname FROM pg_views WHERE schemaname = 'saga' AND viewname NOT IN ('tenant_metadata', 'tenant_metadata_archive', 'steps_by_tenant', 'steps_to_retry')`); len(views) != 8 {
 		t.Errorf("views %v, want the eight above", views)
 	}
 }
@@ -237,7 +237,7 @@ func (s *story) rows(id uuid.UUID) []stepRow {
 
 func (s *story) want(run saga.Run) []stepRow {
 	s.t.Helper()
-	loaded, err := s.st.Load(s.t.Context(), []uuid.UUID{run.ID})
+	loaded, err := s.st.Load(s.t.Context(), []saga.Ref{run.Ref()})
 	if err != nil || len(loaded) != 1 {
 		s.t.Fatalf("load: %d sagas, %v", len(loaded), err)
 	}
@@ -293,7 +293,7 @@ func TestStepsViewAgreesWithTheRules(t *testing.T) {
 			agree(t, "created", run)
 			for i, e := range events {
 				if r, is := e.(saga.RetryRequested); is {
-					loaded, err := s.st.Load(t.Context(), []uuid.UUID{run.ID})
+					loaded, err := s.st.Load(t.Context(), []saga.Ref{run.Ref()})
 					if err != nil {
 						t.Fatal(err)
 					}

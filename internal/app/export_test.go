@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -32,7 +30,7 @@ func NewSagaLetters(db *postgres.DB, letters letterStore) *sagaLetters {
 			}
 			return err
 		},
-		Wake: func(uuid.UUID) {}, NewID: newID,
+		Wake: func(saga.Ref) {}, NewID: newID,
 		Now: func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) },
 	}
 }

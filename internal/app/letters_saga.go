@@ -24,7 +24,7 @@ type sagaLetters struct {
 	Letters    letterStore
 	Definition func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error)
 	Commit     func(context.Context, saga.Change) error // of one change, as engine.Config.Commit
-	Wake       func(uuid.UUID)                          // tells the engine of a saga that is due
+	Wake       func(saga.Ref)                           // tells the engine of a saga that is due
 	Now        func() time.Time
 	NewID      func() uuid.UUID
 	// CompensationTimeout is engine.Config's.
@@ -141,7 +141,7 @@ func (d *sagaLetters) tell(ctx context.Context, l *dlq.Letter, by operator.By, a
 		change.Letter.Action = action
 		switch err := d.Commit(ctx, change); {
 		case err == nil:
-			d.Wake(run.ID)
+			d.Wake(run.Ref())
 			return nil
 		case !fault.IsCode(err, saga.CodeStale):
 			return err
@@ -152,11 +152,11 @@ func (d *sagaLetters) tell(ctx context.Context, l *dlq.Letter, by operator.By, a
 
 // waiting reads the saga that waits for l, or is at it again.
 func (d *sagaLetters) waiting(ctx context.Context, l *dlq.Letter) (saga.Run, error) {
-	loaded, err := d.Sagas.Load(ctx, []uuid.UUID{l.Link.SagaID})
+	loaded, err := d.Sagas.Load(ctx, []saga.Ref{{Tenant: l.TenantID, ID: l.Link.SagaID}})
 	if err != nil {
 		return saga.Run{}, errors.Join(errNotRead, err)
 	}
-	if len(loaded) == 0 || loaded[0].Saga.Tenant.ID != l.TenantID {
+	if len(loaded) == 0 {
 		return saga.Run{}, fault.New(fault.Conflict, dlq.CodeConflict, "the saga %s is in the archive: restore it first", l.Link.SagaID)
 	}
 	s := &loaded[0].Saga

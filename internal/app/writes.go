@@ -22,7 +22,7 @@ func newWrites(store saga.Store, batch int, m *ops.Metrics, told func()) *writes
 	return &writes{
 		metrics: m, told: told,
 		creates: groupcommit.New(groupcommit.Config[saga.NewSaga, saga.CreateResult]{
-			Flush: store.Create, Key: func(n saga.NewSaga) any { return n.ID },
+			Flush: store.Create, Key: func(n saga.NewSaga) any { return n.Ref() },
 			MaxBatch: batch, Observe: m.Batch("create"),
 		}),
 		changes: groupcommit.New(groupcommit.Config[saga.Change, error]{
@@ -33,7 +33,7 @@ func newWrites(store saga.Store, batch int, m *ops.Metrics, told func()) *writes
 				}
 				return results, err
 			},
-			Key: func(c saga.Change) any { return c.After.ID }, MaxBatch: batch, Observe: m.Batch("change"),
+			Key: func(c saga.Change) any { return c.After.Ref() }, MaxBatch: batch, Observe: m.Batch("change"),
 		}),
 	}
 }

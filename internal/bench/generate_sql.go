@@ -74,9 +74,9 @@ SELECT id, tenant_id, workflow_name, 1, workflow_name, $1::int,
 // generateLogs stores their step logs: the way forward up to the end or to bad,
 // there the attempt that failed, and the way back.
 const generateLogs = `
-INSERT INTO saga.saga_step_logs (id, saga_id, step_index, step_name, action, attempt, status, final, outcome_code,
+INSERT INTO saga.saga_step_logs (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code,
        request_payload, response_payload, error, started_at, completed_at, duration_ms, updated_at)
-SELECT pg_temp.v7(at, i * 64 + n * 2 + attempt, 30), id, k, ($2::text[])[1 + k], action, attempt, status, final,
+SELECT pg_temp.v7(at, i * 64 + n * 2 + attempt, 30), id, tenant_id, k, ($2::text[])[1 + k], action, attempt, status, final,
        CASE status WHEN 'SUCCESS' THEN 'HTTP_200' WHEN 'TIMEOUT' THEN 'TIMEOUT' WHEN 'FAILED' THEN CASE WHEN final THEN 'HTTP_409' ELSE 'HTTP_503' END END,
        jsonb_build_object('saga_id', id, 'step', ($2::text[])[1 + k], 'action', lower(action)),
        CASE WHEN status = 'SUCCESS' THEN jsonb_build_object('reference', 'r-' || i || '-' || k, 'accepted', true) END,

@@ -41,12 +41,12 @@ func TestGeneratedSagasAreAsTheRulesMakeThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var ids []uuid.UUID
+			var refs []saga.Ref
 			for _, s := range page.Sagas {
-				ids = append(ids, s.ID)
+				refs = append(refs, s.Ref())
 				after = &saga.Cursor{CreatedAt: s.CreatedAt, ID: s.ID}
 			}
-			loaded, err := sagas.Load(t.Context(), ids)
+			loaded, err := sagas.Load(t.Context(), refs)
 			if err != nil {
 				t.Fatal(err)
 			}

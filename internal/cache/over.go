@@ -23,7 +23,9 @@ type Config struct {
 	// Timeout is the default that TimeoutAt of a new saga is computed from,
 	// when neither the caller nor the workflow say; 0: none.
 	Timeout time.Duration
-	Log     *slog.Logger // of outages that a signature cannot tell; nil: nowhere
+	// DefaultTenant is the server's: the idempotency keys of its sagas' calls do not name it.
+	DefaultTenant uuid.UUID
+	Log           *slog.Logger // of outages that a signature cannot tell; nil: nowhere
 }
 
 // Stored is seed 4's PostgresStore: a cache over a store.

@@ -29,6 +29,7 @@ func (c *Stored) add(ctx context.Context, t saga.Tenant, s Saga) error {
 	now := c.cfg.Now()
 	spec := saga.Spec{
 		ID: s.TransactionID, Tenant: t, SagaType: s.SagaType, InitiatedBy: s.InitiatedBy, Payload: s.Data.Payload,
+		TenantInKeys: t.ID != c.cfg.DefaultTenant,
 	}
 	if spec.ID == uuid.Nil {
 		spec.ID = c.cfg.NewID()
@@ -115,11 +116,11 @@ func (c *Stored) Remove(ctx context.Context, id uuid.UUID) bool {
 
 // run reads a saga of the tenant as the rules need it.
 func (c *Stored) run(ctx context.Context, t saga.Tenant, id uuid.UUID) (saga.Run, error) {
-	loaded, err := c.cfg.Sagas.Load(ctx, []uuid.UUID{id})
+	loaded, err := c.cfg.Sagas.Load(ctx, []saga.Ref{{Tenant: t.ID, ID: id}})
 	if err != nil {
 		return saga.Run{}, err
 	}
-	if len(loaded) == 0 || loaded[0].Saga.Tenant.ID != t.ID {
+	if len(loaded) == 0 {
 		return saga.Run{}, saga.NotFound(id)
 	}
 	w, err := c.cfg.Workflows.Get(ctx, t.ID, loaded[0].Saga.WorkflowName, loaded[0].Saga.WorkflowVersion)

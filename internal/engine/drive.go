@@ -41,7 +41,7 @@ func (d *drive) loop() (after func()) {
 		var event saga.Event = saga.Turned{}
 		if task == saga.Send {
 			if s.stopping.Load() {
-				s.handOver(ids(d.run.ID))
+				s.handOver(refs(d.run.Ref()))
 				return nothing
 			}
 			o, ok := d.perform()
@@ -68,18 +68,18 @@ func (d *drive) loop() (after func()) {
 // wait leaves the saga until it is due: with this node when that is soon, with
 // nobody when the commit has released it.
 func (d *drive) wait() func() {
-	id, due := d.run.ID, d.run.NextRunAt
+	ref, due := d.run.Ref(), d.run.NextRunAt
 	switch {
 	case d.run.SuspendedAt != nil:
 		if d.run.LeaseOwner != nil {
 			// While it is still marked as driven: nobody resumes it in between.
-			d.s.handOver(ids(id))
+			d.s.handOver(refs(ref))
 		}
 		return nothing
 	case due == nil:
 		return nothing
 	case d.run.LeaseOwner != nil:
-		return func() { d.s.waitUntil(id, *due) }
+		return func() { d.s.waitUntil(ref, *due) }
 	case due.After(d.s.e.cfg.Now()):
 		return nothing // the poll of whichever node will find it
 	}
@@ -181,7 +181,7 @@ func (d *drive) reload(change saga.Change) readBack {
 		if d.s.calls.Err() != nil || !d.s.trusted() {
 			return notOurs
 		}
-		loaded, err := e.cfg.Store.Load(d.s.calls, ids(d.run.ID))
+		loaded, err := e.cfg.Store.Load(d.s.calls, refs(d.run.Ref()))
 		if err == nil && len(loaded) == 0 {
 			return notOurs
 		}

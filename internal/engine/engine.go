@@ -218,9 +218,9 @@ func (e *Engine) noteBacklog() {
 
 // Wake makes the engine look at a saga now: a flag was set. Harmless for sagas
 // that it does not know.
-func (e *Engine) Wake(id uuid.UUID) {
+func (e *Engine) Wake(ref saga.Ref) {
 	if s := e.current.Load(); s != nil {
-		s.wake(id)
+		s.wake(ref)
 	}
 	e.noteBacklog()
 }
@@ -236,7 +236,7 @@ func (e *Engine) Moved(s saga.Saga) {
 }
 
 // Watch returns a channel that is closed when the saga ends on this node.
-func (e *Engine) Watch(id uuid.UUID) (ended <-chan struct{}, stop func()) { return e.ends.watch(id) }
+func (e *Engine) Watch(ref saga.Ref) (ended <-chan struct{}, stop func()) { return e.ends.watch(ref) }
 
 // Load is how much the node does: for metrics.
 func (e *Engine) Load() (running, waiting int) {
@@ -263,34 +263,34 @@ func (e *Engine) jittered(d time.Duration) time.Duration {
 // watchers are those who wait for sagas to end.
 type watchers struct {
 	mu sync.Mutex
-	by map[uuid.UUID]map[chan struct{}]bool // guarded by mu
+	by map[saga.Ref]map[chan struct{}]bool // guarded by mu
 }
 
-func (w *watchers) watch(id uuid.UUID) (<-chan struct{}, func()) {
+func (w *watchers) watch(ref saga.Ref) (<-chan struct{}, func()) {
 	ch := make(chan struct{})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.by == nil {
-		w.by = map[uuid.UUID]map[chan struct{}]bool{}
+		w.by = map[saga.Ref]map[chan struct{}]bool{}
 	}
-	if w.by[id] == nil {
-		w.by[id] = map[chan struct{}]bool{}
+	if w.by[ref] == nil {
+		w.by[ref] = map[chan struct{}]bool{}
 	}
-	w.by[id][ch] = true
+	w.by[ref][ch] = true
 	return ch, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if delete(w.by[id], ch); len(w.by[id]) == 0 {
-			delete(w.by, id)
+		if delete(w.by[ref], ch); len(w.by[ref]) == 0 {
+			delete(w.by, ref)
 		}
 	}
 }
 
-func (w *watchers) ended(id uuid.UUID) {
+func (w *watchers) ended(ref saga.Ref) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for ch := range w.by[id] {
+	for ch := range w.by[ref] {
 		close(ch)
 	}
-	delete(w.by, id)
+	delete(w.by, ref)
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -64,8 +62,8 @@ func (s *session) resumeReady(ctx context.Context) (more bool) {
 	loaded, err := s.e.cfg.Store.Load(ctx, slices.Collect(maps.Keys(reserved)))
 	if err != nil {
 		s.e.cfg.Log.WarnContext(ctx, "cannot load sagas that are due", slog.Any("error", err))
-		for id := range reserved {
-			s.waitUntil(id, s.e.cfg.Now().Add(s.e.jittered(s.e.cfg.Poll)))
+		for ref := range reserved {
+			s.waitUntil(ref, s.e.cfg.Now().Add(s.e.jittered(s.e.cfg.Poll)))
 		}
 	}
 	s.startLoaded(ctx, loaded, taken, func(run saga.Run, k kind) bool { return s.startReserved(run, k, reserved) })
@@ -103,7 +101,7 @@ func (s *session) startLoaded(ctx context.Context, loaded []saga.Loaded, taken [
 		run, err := s.rebuild(ctx, l)
 		if err != nil {
 			s.e.cfg.Log.ErrorContext(ctx, "cannot read a saga's workflow definition", slog.String("saga_id", l.Saga.ID.String()), slog.Any("error", err))
-			s.waitUntil(l.Saga.ID, s.e.cfg.Now().Add(s.e.jittered(time.Second)))
+			s.waitUntil(l.Saga.Ref(), s.e.cfg.Now().Add(s.e.jittered(time.Second)))
 			continue
 		}
 		if l.Saga.LeaseOwner == nil || *l.Saga.LeaseOwner != s.owner {
@@ -130,13 +128,13 @@ func (s *session) rebuild(ctx context.Context, l saga.Loaded) (saga.Run, error) 
 // flag was set by another node, or a create's answer was lost after its commit.
 func (s *session) adoptStrays(ctx context.Context) {
 	// Every driven saga may show up here, and is left alone; the limit lies above their number.
-	ids, err := s.e.cfg.Ownership.Due(ctx, s.owner, strayAfter, 2*s.e.cfg.MaxRunning+1000)
+	refs, err := s.e.cfg.Ownership.Due(ctx, s.owner, strayAfter, 2*s.e.cfg.MaxRunning+1000)
 	if err != nil {
 		s.e.cfg.Log.WarnContext(ctx, "cannot look for stray sagas", slog.Any("error", err))
 		return
 	}
-	for _, id := range ids {
-		s.wake(id)
+	for _, ref := range refs {
+		s.wake(ref)
 	}
 }
 
@@ -170,11 +168,11 @@ func (s *session) reapAll(ctx context.Context) error {
 			return err
 		}
 		after = page[len(page)-1]
-		ids := make([]uuid.UUID, len(page))
+		refs := make([]saga.Ref, len(page))
 		for i := range page {
-			ids[i] = page[i].ID
+			refs[i] = page[i].Ref
 		}
-		overdue, err := s.e.cfg.Store.Load(ctx, ids)
+		overdue, err := s.e.cfg.Store.Load(ctx, refs)
 		if err != nil {
 			return err
 		}
@@ -211,7 +209,7 @@ func (s *session) flagOverdue(ctx context.Context, l saga.Loaded) {
 		}
 		return
 	}
-	s.e.Wake(l.Saga.ID)
+	s.e.Wake(l.Saga.Ref())
 	if change.After.State.Terminal() {
 		s.e.finished(&change.After.Saga)
 	}

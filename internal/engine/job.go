@@ -21,7 +21,7 @@ func (d *drive) lookAfter() (saga.Event, bool) {
 		if s.calls.Err() == nil {
 			s.e.cfg.Log.Warn("cannot look after a job run yet", slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
 			s.e.sleep(s.calls, s.e.cfg.Poll)
-			s.handOver(ids(d.run.ID))
+			s.handOver(refs(d.run.Ref()))
 		}
 		return nil, false
 	case o != nil:

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
@@ -16,13 +14,13 @@ func (e *Engine) moment() saga.Moment {
 // finished tells everybody who waits that a saga has ended, durably.
 func (e *Engine) finished(s *saga.Saga) {
 	e.cfg.Observer.Ended(s)
-	e.ends.ended(s.ID)
+	e.ends.ended(s.Ref())
 }
 
 // stale tells whether a commit failed only because the row had moved on.
 func stale(err error) bool { return fault.IsCode(err, saga.CodeStale) }
 
-func ids(id uuid.UUID) []uuid.UUID { return []uuid.UUID{id} }
+func refs(ref saga.Ref) []saga.Ref { return []saga.Ref{ref} }
 
 // hit passes the failpoint of the call's direction.
 func hit(a saga.Action, step, comp failpoint.Name) {

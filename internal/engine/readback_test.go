@@ -153,13 +153,13 @@ func TestWokenTwiceIsDrivenOnce(t *testing.T) {
 		}})
 		id := n.create(steps("u"))
 		time.Sleep(1900 * time.Millisecond)
-		n.engine.Wake(w.newID()) // keeps the intake busy until the saga is due
+		n.engine.Wake(refOf(w.newID())) // keeps the intake busy until the saga is due
 		time.Sleep(200 * time.Millisecond)
-		n.engine.Wake(id)
+		n.engine.Wake(refOf(id))
 		for range 63 {
-			n.engine.Wake(w.newID())
+			n.engine.Wake(refOf(w.newID()))
 		}
-		n.engine.Wake(id) // in the batch after
+		n.engine.Wake(refOf(id)) // in the batch after
 		w.untilEnded(id)
 		if story := w.participants.story(id); story != "X0 X0 X0" {
 			t.Errorf("%s; want three attempts", story)

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -29,12 +27,12 @@ type session struct {
 	stopping atomic.Bool  // drain: nothing new is sent
 
 	mu      sync.Mutex
-	running map[uuid.UUID]bool        // guarded by mu: sagas with a goroutine, or being loaded for one
-	adopted map[uuid.UUID]bool        // guarded by mu: new sagas that were loaded before Admit's done came for them
-	waiting map[uuid.UUID]*time.Timer // guarded by mu: sagas that wait a short time
-	ready   []uuid.UUID               // guarded by mu: due, to be loaded and driven
-	queued  map[uuid.UUID]bool        // guarded by mu: those in ready
-	readied chan struct{}             // capacity 1
+	running map[saga.Ref]bool        // guarded by mu: sagas with a goroutine, or being loaded for one
+	adopted map[saga.Ref]bool        // guarded by mu: new sagas that were loaded before Admit's done came for them
+	waiting map[saga.Ref]*time.Timer // guarded by mu: sagas that wait a short time
+	ready   []saga.Ref               // guarded by mu: due, to be loaded and driven
+	queued  map[saga.Ref]bool        // guarded by mu: those in ready
+	readied chan struct{}            // capacity 1
 
 	drives sync.WaitGroup
 }
@@ -53,8 +51,8 @@ func (e *Engine) register(ctx context.Context) (*session, error) {
 	}
 	s := &session{
 		e: e, owner: owner, slots: newSlots(e.cfg.MaxRunning),
-		running: map[uuid.UUID]bool{}, adopted: map[uuid.UUID]bool{}, waiting: map[uuid.UUID]*time.Timer{},
-		queued: map[uuid.UUID]bool{}, readied: make(chan struct{}, 1),
+		running: map[saga.Ref]bool{}, adopted: map[saga.Ref]bool{}, waiting: map[saga.Ref]*time.Timer{},
+		queued: map[saga.Ref]bool{}, readied: make(chan struct{}, 1),
 	}
 	s.calls, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
 	s.trust(sent)
@@ -144,35 +142,35 @@ func (s *session) end() {
 }
 
 // handOver gives up sagas of which nothing is in flight.
-func (s *session) handOver(ids []uuid.UUID) {
-	if len(ids) == 0 {
+func (s *session) handOver(refs []saga.Ref) {
+	if len(refs) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := s.e.cfg.Ownership.Release(ctx, s.owner, ids); err != nil {
-		s.e.cfg.Log.Warn("could not hand over sagas; they will be taken over", slog.Int("count", len(ids)), slog.Any("error", err))
+	if err := s.e.cfg.Ownership.Release(ctx, s.owner, refs); err != nil {
+		s.e.cfg.Log.Warn("could not hand over sagas; they will be taken over", slog.Int("count", len(refs)), slog.Any("error", err))
 	}
 }
 
 // stopTimers forgets what waits and returns it.
-func (s *session) stopTimers() []uuid.UUID {
+func (s *session) stopTimers() []saga.Ref {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, t := range s.waiting {
+	for ref, t := range s.waiting {
 		t.Stop()
-		s.queued[id] = true
+		s.queued[ref] = true
 	}
-	var ids []uuid.UUID
-	for id := range s.queued {
-		if !s.running[id] { // woken just before it was driven: a call may be in flight
-			ids = append(ids, id)
+	var refs []saga.Ref
+	for ref := range s.queued {
+		if !s.running[ref] { // woken just before it was driven: a call may be in flight
+			refs = append(refs, ref)
 		}
 	}
 	clear(s.waiting)
 	clear(s.queued)
 	s.ready = nil
-	return ids
+	return refs
 }
 
 // start drives a run on a slot of kind k, which is given back at its end.
@@ -180,14 +178,14 @@ func (s *session) stopTimers() []uuid.UUID {
 func (s *session) start(run saga.Run, k kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if run.State == saga.Pending && s.adopted[run.ID] {
-		delete(s.adopted, run.ID)
+	if run.State == saga.Pending && s.adopted[run.Ref()] {
+		delete(s.adopted, run.Ref())
 		return false // somebody asked for it before its create was over, and it has moved on
 	}
-	if s.running[run.ID] || s.stopping.Load() {
+	if s.running[run.Ref()] || s.stopping.Load() {
 		return false
 	}
-	s.running[run.ID] = true
+	s.running[run.Ref()] = true
 	s.launch(run, k)
 	return true
 }
@@ -195,16 +193,16 @@ func (s *session) start(run saga.Run, k kind) bool {
 // reserve marks up to n ready sagas as running before they are read: nobody
 // else may drive them between the reading and their start, which would then
 // begin with what is no longer so.
-func (s *session) reserve(n int) map[uuid.UUID]bool {
+func (s *session) reserve(n int) map[saga.Ref]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n = min(n, len(s.ready))
-	reserved := make(map[uuid.UUID]bool, n)
-	for _, id := range s.ready[:n] {
-		delete(s.queued, id)
-		if !s.running[id] {
-			s.running[id] = true
-			reserved[id] = true
+	reserved := make(map[saga.Ref]bool, n)
+	for _, ref := range s.ready[:n] {
+		delete(s.queued, ref)
+		if !s.running[ref] {
+			s.running[ref] = true
+			reserved[ref] = true
 		}
 	}
 	s.ready = append(s.ready[:0:0], s.ready[n:]...)
@@ -212,26 +210,26 @@ func (s *session) reserve(n int) map[uuid.UUID]bool {
 }
 
 // startReserved drives a run that was read under its reservation.
-func (s *session) startReserved(run saga.Run, k kind, reserved map[uuid.UUID]bool) bool {
+func (s *session) startReserved(run saga.Run, k kind, reserved map[saga.Ref]bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping.Load() {
 		return false
 	}
 	if run.State == saga.Pending {
-		s.adopted[run.ID] = true
+		s.adopted[run.Ref()] = true
 	}
-	delete(reserved, run.ID)
+	delete(reserved, run.Ref())
 	s.launch(run, k)
 	return true
 }
 
 // unreserve forgets reservations that were not used.
-func (s *session) unreserve(reserved map[uuid.UUID]bool) {
+func (s *session) unreserve(reserved map[saga.Ref]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id := range reserved {
-		delete(s.running, id)
+	for ref := range reserved {
+		delete(s.running, ref)
 	}
 }
 
@@ -241,7 +239,7 @@ func (s *session) launch(run saga.Run, k kind) {
 		d := drive{s: s, run: run}
 		after := d.loop()
 		s.mu.Lock()
-		delete(s.running, run.ID)
+		delete(s.running, run.Ref())
 		s.mu.Unlock()
 		s.slots.give(k)
 		after()
@@ -249,29 +247,29 @@ func (s *session) launch(run saga.Run, k kind) {
 }
 
 // waitUntil has the saga looked at again at the given time.
-func (s *session) waitUntil(id uuid.UUID, at time.Time) {
+func (s *session) waitUntil(ref saga.Ref, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping.Load() {
 		return
 	}
-	s.waiting[id] = time.AfterFunc(at.Sub(s.e.cfg.Now()), func() { s.wake(id) })
+	s.waiting[ref] = time.AfterFunc(at.Sub(s.e.cfg.Now()), func() { s.wake(ref) })
 }
 
 // wake makes a waiting saga ready now. Unless it waits or is owned by the node
 // without a drive, this changes nothing: a driven saga sees flags at its next commit.
-func (s *session) wake(id uuid.UUID) {
+func (s *session) wake(ref saga.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.waiting[id]; t != nil {
+	if t := s.waiting[ref]; t != nil {
 		t.Stop()
-		delete(s.waiting, id)
+		delete(s.waiting, ref)
 	}
-	if s.running[id] || s.queued[id] || s.stopping.Load() {
+	if s.running[ref] || s.queued[ref] || s.stopping.Load() {
 		return
 	}
-	s.queued[id] = true
-	s.ready = append(s.ready, id)
+	s.queued[ref] = true
+	s.ready = append(s.ready, ref)
 	select {
 	case s.readied <- struct{}{}:
 	default:

@@ -146,11 +146,11 @@ func TestStopKeepsWhatIsBeingCalled(t *testing.T) {
 			}
 			return there, 0
 		}})
-		a.engine.Wake(w.newID()) // keeps the intake busy
+		a.engine.Wake(refOf(w.newID())) // keeps the intake busy
 		synctest.Wait()
 		owner, done := a.engine.Admit(context.Background())
 		s := w.startOn(a, owner, func(run *saga.Run) {
-			a.engine.Wake(run.ID)
+			a.engine.Wake(refOf(run.ID))
 			done(run)
 		}, steps("uu"))
 		synctest.Wait()

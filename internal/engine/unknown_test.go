@@ -62,7 +62,7 @@ func disturb(t *testing.T, sc scenario, c *writes) (outcome, string) {
 	var id uuid.UUID
 	if sc.unowned {
 		id = w.createUnowned(sc.d)
-		n.engine.Wake(id)
+		n.engine.Wake(refOf(id))
 	} else {
 		id = n.create(sc.d)
 	}

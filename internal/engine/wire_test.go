@@ -198,18 +198,26 @@ func (c *wire) Claim(ctx context.Context, owner int64, limit int) (out []saga.Lo
 	return out, err
 }
 
-func (c *wire) Release(ctx context.Context, owner int64, ids []uuid.UUID) (err error) {
-	lost := c.do(request{op: releasing, ids: ids}, func() {
-		err = c.Sagas.Release(ctx, owner, ids)
-		for _, id := range ids {
+func (c *wire) Release(ctx context.Context, owner int64, refs []saga.Ref) (err error) {
+	lost := c.do(request{op: releasing, ids: idsOf(refs)}, func() {
+		err = c.Sagas.Release(ctx, owner, refs)
+		for _, id := range idsOf(refs) {
 			c.w.owned[id] = c.w.load(id).Saga.LeaseOwner != nil
 		}
 	})
 	return errors.Join(lost, err)
 }
 
-func (c *wire) Load(ctx context.Context, ids []uuid.UUID) (out []saga.Loaded, err error) {
-	if lost := c.do(request{op: loading, ids: ids}, func() { out, err = c.Sagas.Load(ctx, ids) }); lost != nil {
+func idsOf(refs []saga.Ref) []uuid.UUID {
+	ids := make([]uuid.UUID, len(refs))
+	for i, ref := range refs {
+		ids[i] = ref.ID
+	}
+	return ids
+}
+
+func (c *wire) Load(ctx context.Context, refs []saga.Ref) (out []saga.Loaded, err error) {
+	if lost := c.do(request{op: loading, ids: idsOf(refs)}, func() { out, err = c.Sagas.Load(ctx, refs) }); lost != nil {
 		return nil, lost
 	}
 	return out, err
@@ -235,7 +243,7 @@ func (c *wire) Resign(ctx context.Context, owner int64) (err error) {
 	return errors.Join(lost, err)
 }
 
-func (c *wire) Due(ctx context.Context, owner int64, idle time.Duration, limit int) (out []uuid.UUID, err error) {
+func (c *wire) Due(ctx context.Context, owner int64, idle time.Duration, limit int) (out []saga.Ref, err error) {
 	lost := c.do(request{op: lookingDue}, func() { out, err = c.Sagas.Due(ctx, owner, idle, limit) })
 	return out, errors.Join(lost, err)
 }

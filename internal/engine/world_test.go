@@ -252,13 +252,16 @@ func (w *world) wake(id uuid.UUID) {
 	nodes := slices.Clone(w.nodes)
 	w.mu.Unlock()
 	for _, n := range nodes {
-		n.engine.Wake(id)
+		n.engine.Wake(refOf(id))
 	}
 }
 
+// refOf is a saga of the tenant that all of a world's sagas have.
+func refOf(id uuid.UUID) saga.Ref { return saga.Ref{Tenant: tenant.ID, ID: id} }
+
 // load reads a saga as committed.
 func (w *world) load(id uuid.UUID) saga.Loaded {
-	l, err := w.store.Sagas.Load(context.Background(), []uuid.UUID{id})
+	l, err := w.store.Sagas.Load(context.Background(), []saga.Ref{refOf(id)})
 	if err != nil || len(l) != 1 {
 		w.t.Fatalf("saga %s: %d found, %v", id, len(l), err)
 	}

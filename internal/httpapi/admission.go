@@ -57,7 +57,7 @@ func (s *server) create(ctx context.Context, b *api.SagaInput, spec saga.Spec, k
 	}
 	out := created{id: spec.ID, stop: func() {}}
 	if watch {
-		out.ended, out.stop = s.Engine.Watch(spec.ID) // before it starts, so that its end is not missed
+		out.ended, out.stop = s.Engine.Watch(saga.Ref{Tenant: spec.Tenant.ID, ID: spec.ID}) // before it starts, so that its end is not missed
 	}
 	if err := s.admit(ctx, b, spec, c, key, &out); err != nil {
 		out.stop()

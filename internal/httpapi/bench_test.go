@@ -25,8 +25,8 @@ import (
 type idle struct{ owner int64 }
 
 func (i *idle) Admit(context.Context) (*int64, func(*saga.Run)) { return &i.owner, func(*saga.Run) {} }
-func (i *idle) Wake(uuid.UUID)                                  {}
-func (i *idle) Watch(uuid.UUID) (<-chan struct{}, func())       { return nil, func() {} }
+func (i *idle) Wake(saga.Ref)                                   {}
+func (i *idle) Watch(saga.Ref) (<-chan struct{}, func())        { return nil, func() {} }
 
 // nobody takes an answer.
 type nobody struct {

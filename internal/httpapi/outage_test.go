@@ -39,7 +39,7 @@ func (b brokenSagas) List(context.Context, uuid.UUID, saga.Filter) (saga.Page, e
 	return saga.Page{}, b.fail()
 }
 
-func (b brokenSagas) Load(context.Context, []uuid.UUID) ([]saga.Loaded, error) { return nil, b.fail() }
+func (b brokenSagas) Load(context.Context, []saga.Ref) ([]saga.Loaded, error) { return nil, b.fail() }
 
 func TestAnOutageIsA503ThatTellsNothing(t *testing.T) {
 	e := newEdge(t, func(c *httpapi.Config) { c.Sagas = brokenSagas{Store: c.Sagas} })
@@ -187,7 +187,7 @@ func TestANodeWithoutRoomStoresTheSagaForOthers(t *testing.T) {
 	}
 	// It ends elsewhere: only the store tells.
 	e.runner.deaf = true
-	run, _ := e.runner.load(s.SagaID)
+	run, _ := e.runner.load(saga.Ref{Tenant: tenant.ID, ID: s.SagaID})
 	g := newGate(nil)
 	e.runner.script = g.script
 	e.runner.drive(run)

@@ -32,14 +32,14 @@ type runner struct {
 	mayFail atomic.Bool
 
 	mu       sync.Mutex
-	admitted int                // rooms taken and not given back or used
-	driving  map[uuid.UUID]bool // true: it was woken meanwhile
-	watchers map[uuid.UUID]chan struct{}
+	admitted int               // rooms taken and not given back or used
+	driving  map[saga.Ref]bool // true: it was woken meanwhile
+	watchers map[saga.Ref]chan struct{}
 	work     sync.WaitGroup
 }
 
 func newRunner(t *testing.T, store *memstore.Store, now func() time.Time) *runner {
-	r := &runner{t: t, store: store, now: now, driving: map[uuid.UUID]bool{}, watchers: map[uuid.UUID]chan struct{}{}}
+	r := &runner{t: t, store: store, now: now, driving: map[saga.Ref]bool{}, watchers: map[saga.Ref]chan struct{}{}}
 	t.Cleanup(func() {
 		r.work.Wait()
 		if r.admitted != 0 {
@@ -74,22 +74,22 @@ func (r *runner) Admit(context.Context) (*int64, func(*saga.Run)) {
 	return &owner, done
 }
 
-func (r *runner) Wake(id uuid.UUID) {
-	if run, ok := r.load(id); ok && !run.State.Terminal() {
+func (r *runner) Wake(ref saga.Ref) {
+	if run, ok := r.load(ref); ok && !run.State.Terminal() {
 		r.drive(run)
 	}
 }
 
-func (r *runner) Watch(id uuid.UUID) (<-chan struct{}, func()) {
+func (r *runner) Watch(ref saga.Ref) (<-chan struct{}, func()) {
 	if r.deaf {
 		return nil, func() {}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.watchers[id] == nil {
-		r.watchers[id] = make(chan struct{})
+	if r.watchers[ref] == nil {
+		r.watchers[ref] = make(chan struct{})
 	}
-	return r.watchers[id], func() {}
+	return r.watchers[ref], func() {}
 }
 
 // drive runs a saga to its end. Whoever does already looks at it once more: it may
@@ -97,15 +97,15 @@ func (r *runner) Watch(id uuid.UUID) (<-chan struct{}, func()) {
 func (r *runner) drive(run saga.Run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, is := r.driving[run.ID]; is {
-		r.driving[run.ID] = true
+	if _, is := r.driving[run.Ref()]; is {
+		r.driving[run.Ref()] = true
 		return
 	}
-	r.driving[run.ID] = false
+	r.driving[run.Ref()] = false
 	r.work.Go(func() {
 		r.run(run)
-		for r.again(run.ID) {
-			if now, ok := r.load(run.ID); ok {
+		for r.again(run.Ref()) {
+			if now, ok := r.load(run.Ref()); ok {
 				r.run(now)
 			}
 		}
@@ -114,17 +114,17 @@ func (r *runner) drive(run saga.Run) {
 
 // again tells whether a saga was woken while it was driven; else its watchers hear
 // that it rests.
-func (r *runner) again(id uuid.UUID) bool {
+func (r *runner) again(ref saga.Ref) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.driving[id] {
-		r.driving[id] = false
+	if r.driving[ref] {
+		r.driving[ref] = false
 		return true
 	}
-	delete(r.driving, id)
-	if ended := r.watchers[id]; ended != nil {
+	delete(r.driving, ref)
+	if ended := r.watchers[ref]; ended != nil {
 		close(ended)
-		delete(r.watchers, id)
+		delete(r.watchers, ref)
 	}
 	return false
 }
@@ -169,19 +169,19 @@ func (r *runner) decide(run *saga.Run, e saga.Event) bool {
 			r.t.Errorf("commit: %v", results[0])
 			return false
 		}
-		*run, _ = r.load(run.ID)
+		*run, _ = r.load(run.Ref())
 	}
 }
 
-func (r *runner) load(id uuid.UUID) (saga.Run, bool) {
-	loaded, err := r.store.Sagas.Load(context.Background(), []uuid.UUID{id})
+func (r *runner) load(ref saga.Ref) (saga.Run, bool) {
+	loaded, err := r.store.Sagas.Load(context.Background(), []saga.Ref{ref})
 	if err != nil || len(loaded) == 0 {
 		return saga.Run{}, false
 	}
 	s := loaded[0].Saga
 	w, err := r.store.Workflows.Get(context.Background(), s.Tenant.ID, s.WorkflowName, s.WorkflowVersion)
 	if err != nil {
-		r.t.Errorf("definition of %s: %v", id, err)
+		r.t.Errorf("definition of %s: %v", ref.ID, err)
 		return saga.Run{}, false
 	}
 	return saga.Rebuild(s, w.Definition, loaded[0].Logs), true

@@ -90,7 +90,7 @@ func (s *server) act(ctx context.Context, a action) (answer, error) {
 		if made, replayed, err = s.apply(ctx, a, key); err != nil {
 			return answer{}, err
 		}
-		s.Engine.Wake(a.id)
+		s.Engine.Wake(saga.Ref{Tenant: req.tenant.ID, ID: a.id})
 	}
 	run, _, err := s.load(ctx, req.tenant.ID, a.id)
 	if err != nil {

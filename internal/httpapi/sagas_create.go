@@ -178,6 +178,7 @@ func noWorkflow(pointer, format string, args ...any) error {
 
 // newSaga is the first version of the saga asked for.
 func (s *server) newSaga(req *request, spec saga.Spec, c chosen, owner *int64, now time.Time, key *saga.IdempotencyKey, join bool) saga.NewSaga {
+	spec.TenantInKeys = spec.Tenant.ID != s.Tenant.ID
 	return saga.NewSaga{
 		Saga:     saga.New(spec, c.def, c.version, owner, now, s.SagaTimeout),
 		Floating: c.floating,

@@ -39,7 +39,7 @@ func (s *server) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (api.
 // awaitEnd waits for the end of a saga that has perhaps ended already. It
 // watches before it looks, so that no end falls in between.
 func (s *server) awaitEnd(ctx context.Context, tenant, id uuid.UUID, wait time.Duration) error {
-	ended, stop := s.Engine.Watch(id)
+	ended, stop := s.Engine.Watch(saga.Ref{Tenant: tenant, ID: id})
 	defer stop()
 	terminal, err := s.terminal(ctx, tenant, id)
 	if err != nil || terminal {

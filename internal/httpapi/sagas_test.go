@@ -244,7 +244,7 @@ func TestRunningStepLogsAreShownOnlyOnRequest(t *testing.T) {
 	e.runner.script = g.script
 	s := e.start(`{"workflow_name":"order"}`)
 	<-g.reached
-	run, _ := e.runner.load(s.SagaID)
+	run, _ := e.runner.load(saga.Ref{Tenant: tenant.ID, ID: s.SagaID})
 	change, err := saga.Apply(run, saga.Slow{StartedAt: e.cfg.Now()}, saga.Moment{Now: e.cfg.Now(), NewID: e.cfg.NewID})
 	if err != nil {
 		t.Fatal(err)

@@ -35,10 +35,10 @@ type Engine interface {
 	// run, which starts at once, or with nil to give the room back.
 	Admit(ctx context.Context) (owner *int64, done func(*saga.Run))
 	// Wake makes the engine look at a saga now, because a flag was set.
-	Wake(id uuid.UUID)
+	Wake(ref saga.Ref)
 	// Watch returns a channel that is closed when the saga ends on this node;
 	// its end on another node shows only in the store. stop must be called.
-	Watch(id uuid.UUID) (ended <-chan struct{}, stop func())
+	Watch(ref saga.Ref) (ended <-chan struct{}, stop func())
 }
 
 // Limits bounds what clients may ask for. Zero fields mean the defaults in

@@ -10,8 +10,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -19,7 +17,7 @@ import (
 // Store is what the janitor needs of the database.
 type Store interface {
 	Stuck(ctx context.Context) (stuck int, live map[saga.State]int, err error)
-	Neglected(ctx context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next uuid.UUID, err error)
+	Neglected(ctx context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next saga.Ref, err error)
 	ExpireKeys(ctx context.Context, keep time.Duration) (int64, error)
 	RollUp(ctx context.Context) error
 }
@@ -136,7 +134,7 @@ func raise(ctx context.Context, cfg Config) {
 			return
 		}
 		raisePage(ctx, cfg, stalled)
-		if next == uuid.Nil {
+		if next == (saga.Ref{}) {
 			return
 		}
 		q.After = next

@@ -34,12 +34,12 @@ type store struct {
 	asked    []any
 }
 
-func (s *store) Neglected(_ context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next uuid.UUID, err error) {
+func (s *store) Neglected(_ context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next saga.Ref, err error) {
 	s.asked = []any{q.Idle, q.Failures, q.Limit > 0}
-	if s.unread && q.After == uuid.Nil {
-		return nil, uuid.UUID{1}, nil // a page of sagas that cannot be read
+	if s.unread && q.After == (saga.Ref{}) {
+		return nil, saga.Ref{ID: uuid.UUID{1}}, nil // a page of sagas that cannot be read
 	}
-	return s.stalled, uuid.Nil, nil
+	return s.stalled, saga.Ref{}, nil
 }
 
 func (s *store) Stuck(ctx context.Context) (int, map[saga.State]int, error) {

@@ -62,7 +62,7 @@ func (w *world) sagas(tenant uuid.UUID, n int) {
 		if r, err := w.store.Sagas.Create(w.t.Context(), []saga.NewSaga{ns}); err != nil || r[0].Created != saga.Stored {
 			w.t.Fatalf("create: %+v, %v", r, err)
 		}
-		loaded, err := w.store.Sagas.Load(w.t.Context(), []uuid.UUID{ns.ID})
+		loaded, err := w.store.Sagas.Load(w.t.Context(), []saga.Ref{ns.Ref()})
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -20,13 +20,13 @@ func (st *Sagas) ArchiveExpired(_ context.Context, e saga.Expiry, limit int) (in
 	expired := st.m.expired(e)
 	expired = expired[:min(limit, len(expired))]
 	for _, s := range expired {
-		st.m.archive[s.ID] = &saga.Archived{
-			Loaded:     saga.Loaded{Saga: *s, Logs: inOrder(st.m.logs[s.ID])},
+		st.m.archive[s.Ref()] = &saga.Archived{
+			Loaded:     saga.Loaded{Saga: *s, Logs: inOrder(st.m.logs[s.Ref()])},
 			ArchivedAt: st.m.now().Truncate(time.Microsecond),
 		}
-		delete(st.m.sagas, s.ID)
-		delete(st.m.logs, s.ID)
-		delete(st.m.restored, s.ID)
+		delete(st.m.sagas, s.Ref())
+		delete(st.m.logs, s.Ref())
+		delete(st.m.restored, s.Ref())
 	}
 	return len(expired), nil
 }
@@ -39,7 +39,7 @@ func (m *memory) expired(e saga.Expiry) []*saga.Saga {
 			continue
 		}
 		since := *s.CompletedAt
-		if at, back := m.restored[s.ID]; back && at.After(since) {
+		if at, back := m.restored[s.Ref()]; back && at.After(since) {
 			since = at
 		}
 		if before, ever := m.cutoff(s, e); ever && since.Before(before) {
@@ -107,8 +107,8 @@ func (st *Sagas) CountExpired(_ context.Context, e saga.Expiry, maxEach int) ([]
 func (st *Sagas) GetArchived(_ context.Context, tenant, id uuid.UUID) (saga.Archived, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
-	a := st.m.archive[id]
-	if a == nil || a.Saga.Tenant.ID != tenant {
+	a := st.m.archive[saga.Ref{Tenant: tenant, ID: id}]
+	if a == nil {
 		return saga.Archived{}, saga.NotFound(id)
 	}
 	return saga.Archived{Loaded: saga.Loaded{Saga: copySaga(&a.Saga), Logs: copyLogs(a.Logs)}, ArchivedAt: a.ArchivedAt}, nil
@@ -133,8 +133,9 @@ func (st *Sagas) ListArchived(_ context.Context, tenant uuid.UUID, f saga.Filter
 func (st *Sagas) Restore(_ context.Context, r saga.Restoration) error {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
-	a := st.m.archive[r.SagaID]
-	if a == nil || a.Saga.Tenant.ID != r.TenantID {
+	ref := saga.Ref{Tenant: r.TenantID, ID: r.SagaID}
+	a := st.m.archive[ref]
+	if a == nil {
 		return saga.NotFound(r.SagaID)
 	}
 	if r.Key != nil {
@@ -143,9 +144,9 @@ func (st *Sagas) Restore(_ context.Context, r saga.Restoration) error {
 		}
 		st.m.keys[keyOf(r.Key)] = keyRow{string(r.Key.Hash), r.SagaID, st.m.now()}
 	}
-	st.m.sagas[r.SagaID], st.m.logs[r.SagaID] = &a.Saga, a.Logs
+	st.m.sagas[ref], st.m.logs[ref] = &a.Saga, a.Logs
 	st.m.audit = append(st.m.audit, copyEvent(r.Event))
-	st.m.restored[r.SagaID] = st.m.now().Truncate(time.Microsecond)
-	delete(st.m.archive, r.SagaID)
+	st.m.restored[ref] = st.m.now().Truncate(time.Microsecond)
+	delete(st.m.archive, ref)
 	return nil
 }

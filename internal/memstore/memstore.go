@@ -28,8 +28,8 @@ type Store struct {
 func New(now func() time.Time) *Store {
 	m := &memory{
 		now:   now,
-		sagas: map[uuid.UUID]*saga.Saga{}, logs: map[uuid.UUID][]saga.StepLog{},
-		archive: map[uuid.UUID]*saga.Archived{}, restored: map[uuid.UUID]time.Time{},
+		sagas: map[saga.Ref]*saga.Saga{}, logs: map[saga.Ref][]saga.StepLog{},
+		archive: map[saga.Ref]*saga.Archived{}, restored: map[saga.Ref]time.Time{},
 		seals: map[uuid.UUID][]saga.Seal{}, keys: map[keyID]keyRow{}, nodes: map[int64]*nodeRow{},
 		heads: map[nameID]*head{},
 		hooks: map[uuid.UUID]*hook{}, publications: map[string]*publication{},
@@ -49,10 +49,10 @@ type memory struct {
 	now func() time.Time
 
 	mu       sync.Mutex
-	sagas    map[uuid.UUID]*saga.Saga
-	logs     map[uuid.UUID][]saga.StepLog
-	archive  map[uuid.UUID]*saga.Archived
-	restored map[uuid.UUID]time.Time // live ones that came back, and when
+	sagas    map[saga.Ref]*saga.Saga
+	logs     map[saga.Ref][]saga.StepLog
+	archive  map[saga.Ref]*saga.Archived
+	restored map[saga.Ref]time.Time // live ones that came back, and when
 	keys     map[keyID]keyRow
 	nodes    map[int64]*nodeRow
 	lastTurn uuid.UUID // the tenant that a claim served last

@@ -123,7 +123,7 @@ func (m *memory) inTurn(sagas []*saga.Saga, limit int) []*saga.Saga {
 func (m *memory) claim(old *saga.Saga, owner int64, taken bool, now time.Time) *saga.Saga {
 	s := *old
 	if taken {
-		m.closeRunning(s.ID, now)
+		m.closeRunning(s.Ref(), now)
 		s.Uncertain = s.Uncertain || s.State.Forward()
 	}
 	if taken || s.Attempt == 0 {
@@ -139,12 +139,12 @@ func (m *memory) claim(old *saga.Saga, owner int64, taken bool, now time.Time) *
 	s.LeaseEpoch++
 	s.Version++
 	s.UpdatedAt = now
-	m.sagas[s.ID] = &s
+	m.sagas[s.Ref()] = &s
 	return &s
 }
 
-func (m *memory) closeRunning(id uuid.UUID, now time.Time) {
-	logs := slices.Clone(m.logs[id])
+func (m *memory) closeRunning(ref saga.Ref, now time.Time) {
+	logs := slices.Clone(m.logs[ref])
 	for i := range logs {
 		if l := &logs[i]; l.Status == saga.LogRunning {
 			code := "owner_lost"
@@ -152,16 +152,16 @@ func (m *memory) closeRunning(id uuid.UUID, now time.Time) {
 			l.Error = &saga.Error{Code: code, Message: "the node that made this call was lost; the call is repeated", Type: "network", Retryable: true, Timestamp: now}
 		}
 	}
-	m.logs[id] = logs
+	m.logs[ref] = logs
 }
 
 // Release implements saga.Ownership.
-func (st *Sagas) Release(_ context.Context, owner int64, ids []uuid.UUID) error {
+func (st *Sagas) Release(_ context.Context, owner int64, refs []saga.Ref) error {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	now := st.m.now().Truncate(time.Microsecond)
-	for _, id := range ids {
-		old := st.m.sagas[id]
+	for _, ref := range refs {
+		old := st.m.sagas[ref]
 		if old == nil || old.LeaseOwner == nil || *old.LeaseOwner != owner || old.State.Terminal() {
 			continue
 		}
@@ -172,26 +172,26 @@ func (st *Sagas) Release(_ context.Context, owner int64, ids []uuid.UUID) error 
 		}
 		s.Version++
 		s.UpdatedAt = now
-		st.m.sagas[id] = &s
+		st.m.sagas[ref] = &s
 	}
 	return nil
 }
 
 // Due implements saga.Ownership.
-func (st *Sagas) Due(_ context.Context, owner int64, idle time.Duration, limit int) ([]uuid.UUID, error) {
+func (st *Sagas) Due(_ context.Context, owner int64, idle time.Duration, limit int) ([]saga.Ref, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	now := st.m.now()
-	var ids []uuid.UUID
-	for id, s := range st.m.sagas {
-		if s.State.Terminal() || s.SuspendedAt != nil || s.LeaseOwner == nil || *s.LeaseOwner != owner || len(ids) == limit {
+	var refs []saga.Ref
+	for ref, s := range st.m.sagas {
+		if s.State.Terminal() || s.SuspendedAt != nil || s.LeaseOwner == nil || *s.LeaseOwner != owner || len(refs) == limit {
 			continue
 		}
 		if s.NextRunAt != nil && !s.NextRunAt.After(now) || s.NextRunAt == nil && s.UpdatedAt.Before(now.Add(-idle)) {
-			ids = append(ids, id)
+			refs = append(refs, ref)
 		}
 	}
-	return ids, nil
+	return refs, nil
 }
 
 // Overdue implements saga.Ownership.
@@ -204,7 +204,7 @@ func (st *Sagas) Overdue(_ context.Context, after saga.Deadline, limit int) ([]s
 	for _, s := range st.m.sagas {
 		forward := s.State.Forward() && s.EndCause == nil && passed(s.TimeoutAt)
 		undoing := s.State == saga.Compensating && !s.CompensationExpired && passed(s.CompensationTimeoutAt)
-		d := saga.Deadline{ID: s.ID}
+		d := saga.Deadline{Ref: s.Ref()}
 		switch {
 		case s.SuspendedAt != nil || !forward && !undoing:
 			continue
@@ -222,7 +222,7 @@ func (st *Sagas) Overdue(_ context.Context, after saga.Deadline, limit int) ([]s
 }
 
 func byDeadline(a, b saga.Deadline) int {
-	return cmp.Or(a.At.Compare(b.At), bytes.Compare(a.ID[:], b.ID[:]))
+	return cmp.Or(a.At.Compare(b.At), a.Ref.Compare(b.Ref))
 }
 
 // Stuck implements saga.Ownership.
@@ -245,12 +245,12 @@ func (st *Sagas) Stuck(context.Context) (int, map[saga.State]int, error) {
 }
 
 // Neglected implements saga.Ownership.
-func (st *Sagas) Neglected(_ context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next uuid.UUID, err error) {
+func (st *Sagas) Neglected(_ context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next saga.Ref, err error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	since := st.m.now().Add(-q.Idle)
 	for _, s := range st.m.sagas {
-		if s.State.Terminal() || s.SuspendedAt != nil || s.NeedsAttention || bytes.Compare(s.ID[:], q.After[:]) <= 0 {
+		if s.State.Terminal() || s.SuspendedAt != nil || s.NeedsAttention || s.Ref().Compare(q.After) <= 0 {
 			continue
 		}
 		due := s.UpdatedAt
@@ -271,10 +271,10 @@ func (st *Sagas) Neglected(_ context.Context, q saga.NeglectedQuery) (page []sag
 			page = append(page, saga.Stalled{Saga: copySaga(s), Reason: reason})
 		}
 	}
-	slices.SortFunc(page, func(a, b saga.Stalled) int { return bytes.Compare(a.Saga.ID[:], b.Saga.ID[:]) })
+	slices.SortFunc(page, func(a, b saga.Stalled) int { return a.Saga.Ref().Compare(b.Saga.Ref()) })
 	if len(page) >= q.Limit {
 		page = page[:q.Limit]
-		next = page[q.Limit-1].Saga.ID
+		next = page[q.Limit-1].Saga.Ref()
 	}
 	return page, next, nil
 }

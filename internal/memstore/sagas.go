@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -45,7 +44,7 @@ func (m *memory) create(n *saga.NewSaga) saga.CreateResult {
 		return saga.CreateResult{Created: saga.NotRunnable}
 	case n.Floating && n.WorkflowVersion != len(h.versions):
 		return saga.CreateResult{Created: saga.NotCurrent}
-	case m.sagas[n.ID] != nil, m.archive[n.ID] != nil:
+	case m.sagas[n.Ref()] != nil, m.archive[n.Ref()] != nil:
 		return saga.CreateResult{Created: saga.IDTaken}
 	case !storable(n.Payload) || !storable(n.Metadata):
 		return saga.CreateResult{Created: saga.Unstorable}
@@ -65,7 +64,7 @@ func (m *memory) create(n *saga.NewSaga) saga.CreateResult {
 		at := m.now().Add(time.Duration(*s.TimeoutMS) * time.Millisecond)
 		s.TimeoutAt = micro(&at)
 	}
-	m.sagas[s.ID] = &s
+	m.sagas[s.Ref()] = &s
 	m.audit = append(m.audit, copyEvent(s.Begun(n.Actor, n.RequestID)))
 	if n.Key != nil {
 		m.keys[keyOf(n.Key)] = keyRow{string(n.Key.Hash), s.ID, m.now()}
@@ -109,12 +108,12 @@ func storableError(e *saga.Error) bool {
 func (st *Sagas) Commit(_ context.Context, batch []saga.Change) ([]error, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
-	seen := map[uuid.UUID]bool{}
+	seen := map[saga.Ref]bool{}
 	for i := range batch {
-		if seen[batch[i].After.ID] {
+		if seen[batch[i].After.Ref()] {
 			return nil, fmt.Errorf("commit: two changes of saga %s in one batch", batch[i].After.ID)
 		}
-		seen[batch[i].After.ID] = true
+		seen[batch[i].After.Ref()] = true
 	}
 	out := make([]error, len(batch))
 	for i := range batch {
@@ -129,7 +128,7 @@ func (m *memory) commit(c *saga.Change) error {
 			return saga.KeyUsed()
 		}
 	}
-	now := m.sagas[c.After.ID]
+	now := m.sagas[c.After.Ref()]
 	if now == nil || now.Version != c.Before.Version || now.LeaseEpoch != c.Before.Epoch {
 		return c.Stale()
 	}
@@ -140,7 +139,7 @@ func (m *memory) commit(c *saga.Change) error {
 	}
 	ok := storableError(c.After.Error) && storable(c.After.Result) && (!now.State.Terminal() || now.State == saga.Failed)
 	for i := range c.Logs {
-		ok = ok && m.recordable(&c.Logs[i])
+		ok = ok && m.recordable(c.After.Ref(), &c.Logs[i])
 	}
 	for i := range c.Audit {
 		ok = ok && storable(c.Audit[i].Data) && storableError(c.Audit[i].Error)
@@ -161,9 +160,9 @@ func (m *memory) commit(c *saga.Change) error {
 			s.CompensationTimeoutAt = micro(&at)
 		}
 	}
-	m.sagas[s.ID] = &s
+	m.sagas[s.Ref()] = &s
 	for i := range c.Logs {
-		m.record(copyLog(&c.Logs[i]))
+		m.record(c.After.Ref(), copyLog(&c.Logs[i]))
 	}
 	for i := range c.Audit {
 		m.audit = append(m.audit, copyEvent(c.Audit[i]))
@@ -199,23 +198,23 @@ func (m *memory) operate(s *saga.Saga, o *saga.Operated) {
 }
 
 // attempt returns the index of the log of the same attempt among its saga's, or -1.
-func (m *memory) attempt(l *saga.StepLog) int {
-	return slices.IndexFunc(m.logs[l.SagaID], func(o saga.StepLog) bool {
+func (m *memory) attempt(of saga.Ref, l *saga.StepLog) int {
+	return slices.IndexFunc(m.logs[of], func(o saga.StepLog) bool {
 		return o.StepIndex == l.StepIndex && o.Action == l.Action && o.Attempt == l.Attempt
 	})
 }
 
 // recordable tells whether the database would take a log: an attempt has one row.
-func (m *memory) recordable(l *saga.StepLog) bool {
-	return storable(l.Request) && storable(l.Response) && storableError(l.Error) && (l.Completes || m.attempt(l) < 0)
+func (m *memory) recordable(of saga.Ref, l *saga.StepLog) bool {
+	return storable(l.Request) && storable(l.Response) && storableError(l.Error) && (l.Completes || m.attempt(of, l) < 0)
 }
 
 // record appends a step log, or completes the RUNNING one of the same attempt.
-func (m *memory) record(l saga.StepLog) {
-	logs := m.logs[l.SagaID]
-	switch i := m.attempt(&l); {
+func (m *memory) record(of saga.Ref, l saga.StepLog) {
+	logs := m.logs[of]
+	switch i := m.attempt(of, &l); {
 	case i < 0 && !l.Completes:
-		m.logs[l.SagaID] = append(logs, l)
+		m.logs[of] = append(logs, l)
 	case i >= 0 && logs[i].Status == saga.LogRunning:
 		l.ID, l.StartedAt, l.Completes = logs[i].ID, logs[i].StartedAt, false
 		logs[i] = l
@@ -223,12 +222,12 @@ func (m *memory) record(l saga.StepLog) {
 }
 
 // Load implements saga.Store.
-func (st *Sagas) Load(_ context.Context, ids []uuid.UUID) ([]saga.Loaded, error) {
+func (st *Sagas) Load(_ context.Context, refs []saga.Ref) ([]saga.Loaded, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	var out []saga.Loaded
-	for _, id := range slices.Compact(slices.SortedFunc(slices.Values(ids), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })) {
-		if s := st.m.sagas[id]; s != nil {
+	for _, ref := range slices.Compact(slices.SortedFunc(slices.Values(refs), saga.Ref.Compare)) {
+		if s := st.m.sagas[ref]; s != nil {
 			out = append(out, st.m.loaded(s))
 		}
 	}
@@ -236,14 +235,14 @@ func (st *Sagas) Load(_ context.Context, ids []uuid.UUID) ([]saga.Loaded, error)
 }
 
 func (m *memory) loaded(s *saga.Saga) saga.Loaded {
-	return saga.Loaded{Saga: copySaga(s), Logs: copyLogs(m.logs[s.ID])}
+	return saga.Loaded{Saga: copySaga(s), Logs: copyLogs(m.logs[s.Ref()])}
 }
 
 // Get implements saga.Store.
 func (st *Sagas) Get(_ context.Context, tenant, id uuid.UUID) (saga.Saga, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
-	if s := st.m.sagas[id]; s != nil && s.Tenant.ID == tenant {
+	if s := st.m.sagas[saga.Ref{Tenant: tenant, ID: id}]; s != nil {
 		return copySaga(s), nil
 	}
 	return saga.Saga{}, saga.NotFound(id)
@@ -253,10 +252,7 @@ func (st *Sagas) Get(_ context.Context, tenant, id uuid.UUID) (saga.Saga, error)
 func (st *Sagas) StepLogs(_ context.Context, tenant, id uuid.UUID) ([]saga.StepLog, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
-	if s := st.m.sagas[id]; s == nil || s.Tenant.ID != tenant {
-		return []saga.StepLog{}, nil
-	}
-	return inOrder(copyLogs(st.m.logs[id])), nil
+	return inOrder(copyLogs(st.m.logs[saga.Ref{Tenant: tenant, ID: id}])), nil
 }
 
 // inOrder sorts step logs as seed 1 lists them.

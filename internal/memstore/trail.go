@@ -79,7 +79,7 @@ func (m *memory) storedEvent(i int) saga.StoredEvent {
 		Position:   m.positionOf(i),
 		Stored:     digest[:],
 	}
-	if s := m.sagas[e.SagaID]; s != nil {
+	if s := m.sagas[saga.Ref{Tenant: e.TenantID, ID: e.SagaID}]; s != nil {
 		e.WorkflowName, e.CorrelationID, e.BusinessKey = s.WorkflowName, copied(s.CorrelationID), copied(s.BusinessKey)
 	}
 	return e

@@ -56,6 +56,8 @@ func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.
 	b = appendEncoded(b, call.Key)
 	b = append(b, "\r\nX-Saga-Id: "...)
 	b = append(b, call.SagaID.String()...)
+	b = append(b, "\r\nX-Saga-Tenant: "...)
+	b = append(b, call.Tenant.String()...)
 	b = append(b, "\r\nX-Saga-Step: "...)
 	b = appendEncoded(b, call.Step)
 	if call.Action == saga.Compensate {

@@ -24,6 +24,7 @@ func TestEveryRequestCarriesTheseHeadersAndNoOthers(t *testing.T) {
 		"Host": host, "Accept": "application/json", "User-Agent": "skald/1.2.3",
 		"Content-Type": "application/json", "Content-Length": "90",
 		"Idempotency-Key": testID.String() + "/reserve-stock/execute",
+		"X-Saga-Tenant":   "00000000-0000-0000-0000-000000000000",
 		"X-Saga-Id":       testID.String(), "X-Saga-Step": "reserve-stock", "X-Saga-Action": "execute",
 		"X-Saga-Attempt": "1", "X-Saga-Fence": "7", "X-Saga-Deadline": "2026-03-04T04:06:17.123Z",
 	}
@@ -156,7 +157,7 @@ func FuzzAHeadIsOneRequestAndNoMore(f *testing.F) {
 			return
 		}
 		for i, line := range strings.Split(strings.TrimSuffix(string(head), "\r\n\r\n"), "\r\n") {
-			if i > 13 || line == "" || strings.ContainsAny(line, "\r\n\x00") {
+			if i > 14 || line == "" || strings.ContainsAny(line, "\r\n\x00") {
 				t.Fatalf("line %d of the head is %q:\n%q", i, line, head)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 const (
 	getArchived  = `SELECT ` + sagaColumns + `, s.archived_at FROM saga.saga_states_archive s WHERE s.id = $1 AND s.tenant_id = $2`
 	archivedLogs = `
-SELECT ` + logColumns + ` FROM saga.saga_step_logs_archive l WHERE l.saga_id = $1
+SELECT ` + logColumns + ` FROM saga.saga_step_logs_archive l WHERE l.saga_id = $1 AND l.tenant_id = $2
  ORDER BY l.step_index, l.started_at, l.attempt`
 )
 
@@ -33,7 +33,7 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Ar
 		if err != nil || !found {
 			return err
 		}
-		if rows, err = tx.QueryContext(ctx, archivedLogs, id); err != nil {
+		if rows, err = tx.QueryContext(ctx, archivedLogs, id, tenant); err != nil {
 			return err
 		}
 		a.Logs = []saga.StepLog{}

@@ -104,7 +104,7 @@ func testArchivePlans(t *testing.T, l large) {
 	})
 	t.Run("an archived saga and its logs", func(t *testing.T) {
 		check(t, explain(t, l.db.SQL(), postgres.GetArchived, somebody, big), "saga_states_archive_pkey")
-		check(t, explain(t, l.db.SQL(), postgres.ArchivedLogs, somebody), "idx_saga_step_logs_archive_saga_id")
+		check(t, explain(t, l.db.SQL(), postgres.ArchivedLogs, somebody, big), "idx_saga_step_logs_archive_saga_id")
 	})
 	t.Run("every index of the archive has a purpose", func(t *testing.T) {
 		for _, name := range ask[pq.StringArray](t, l.db.SQL(), `SELECT array_agg(indexname ORDER BY indexname) FROM pg_indexes

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
@@ -57,7 +55,7 @@ func TestSagasOfANodeWithAWrongClockAreDueInTime(t *testing.T) {
 			if err := db.SQL().QueryRowContext(t.Context(), row, owned.ID).Scan(&before); err != nil {
 				t.Fatal(err)
 			}
-			loaded, err := st.Load(t.Context(), []uuid.UUID{owned.ID})
+			loaded, err := st.Load(t.Context(), refsOf(owned.ID))
 			if err != nil || len(loaded) != 1 {
 				t.Fatal(loaded, err)
 			}

@@ -120,7 +120,7 @@ func TestIdleConnectionsThatTheServerHasClosedAreNotUsed(t *testing.T) {
 		if r, err := st.Create(t.Context(), unkeyed()); err != nil || r[0].Created != saga.Stored {
 			t.Errorf("round %d: create = %v, %v; want it stored at the first try", round, r, err)
 		}
-		if _, err := st.Load(t.Context(), []uuid.UUID{big}); err != nil {
+		if _, err := st.Load(t.Context(), refsOf(big)); err != nil {
 			t.Errorf("round %d: read: %v", round, err)
 		}
 		if _, err := st.Register(t.Context(), "n", "", time.Minute); err != nil {

@@ -135,7 +135,7 @@ var proofs = []struct{ name, query string }{
 	{"J7 a failure with budget left has its retry once", `
 		SELECT min(r.id::text) FROM jobs.job_runs r WHERE r.retry_of_run_id IS NOT NULL AND r.trigger = 'RETRY' GROUP BY r.retry_of_run_id HAVING count(*) > 1`},
 	{"a saga whose run has ended does not wait for it", `
-		SELECT s.id::text FROM saga.saga_states s JOIN saga.saga_step_logs l ON l.saga_id = s.id AND l.completed_at IS NULL AND l.outcome_code = 'job_run'
+		SELECT s.id::text FROM saga.saga_states s JOIN saga.saga_step_logs l ON l.saga_id = s.id AND l.tenant_id = s.tenant_id AND l.completed_at IS NULL AND l.outcome_code = 'job_run'
 		 WHERE s.completed_at IS NULL AND s.next_run_at > now()
 		   AND EXISTS (SELECT FROM jobs.job_runs r WHERE r.id = l.id AND r.finished_at < now() - interval '1 minute')
 		   AND NOT EXISTS (SELECT FROM jobs.job_runs r WHERE r.root_run_id = l.id AND r.finished_at IS NULL)`},

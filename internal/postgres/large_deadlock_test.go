@@ -29,12 +29,16 @@ func testOppositeBatches(t *testing.T, l large) {
 	dsn := with(t, l.dsn, "deadlock_timeout", "10ms")
 	a, b := connect(t, dsn), connect(t, dsn)
 	watch := observer(t, l.dsn)
-	var ids []uuid.UUID
-	if err := watch.QueryRowContext(t.Context(), `SELECT array_agg(id ORDER BY md5(id::text)) FROM (
-		SELECT id FROM saga.saga_states WHERE completed_at IS NULL AND state = 1 AND lease_owner = 1 LIMIT 60) AS mine`).Scan(pq.Array(&ids)); err != nil {
+	var ids, tenants []uuid.UUID
+	if err := watch.QueryRowContext(t.Context(), `SELECT array_agg(id ORDER BY md5(id::text)), array_agg(tenant_id ORDER BY md5(id::text)) FROM (
+		SELECT id, tenant_id FROM saga.saga_states WHERE completed_at IS NULL AND state = 1 AND lease_owner = 1 LIMIT 60) AS mine`).Scan(pq.Array(&ids), pq.Array(&tenants)); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := postgres.NewSagas(a).Load(t.Context(), ids)
+	refs := make([]saga.Ref, len(ids))
+	for i, id := range ids {
+		refs[i] = saga.Ref{Tenant: tenants[i], ID: id}
+	}
+	loaded, err := postgres.NewSagas(a).Load(t.Context(), refs)
 	if err != nil || len(loaded) != len(ids) || len(ids) < 50 {
 		t.Fatalf("loaded %d of %d sagas, %v", len(loaded), len(ids), err)
 	}
@@ -61,7 +65,7 @@ func testOppositeBatches(t *testing.T, l large) {
 			loaded[i].Saga.Version++
 		}
 	}
-	if l, err := postgres.NewSagas(a).Load(t.Context(), ids[:1]); err != nil || l[0].Saga.Version < rounds {
+	if l, err := postgres.NewSagas(a).Load(t.Context(), refs[:1]); err != nil || l[0].Saga.Version < rounds {
 		t.Errorf("the sagas were not written: %+v, %v", l, err)
 	}
 	a.Close()

@@ -169,17 +169,17 @@ type purpose struct {
 
 var tenantPurposes = []purpose{
 	{"a saga of a tenant", postgres.GetSaga, []any{big, somebody}, []string{"saga_states_pkey"}},
-	{"S1-39 the step logs of a saga, in order", postgres.StepLogs, []any{big, somebody}, []string{"idx_saga_step_logs_saga_id_step_index", "saga_states_pkey"}},
+	{"S1-39 the step logs of a saga, in order", postgres.StepLogs, []any{big, somebody}, []string{"idx_saga_step_logs_saga_id_step_index"}},
 	{"an idempotency key", postgres.GetKey, []any{big, "p", "r", "k1"}, []string{"idempotency_keys_pkey"}},
 }
 
 var enginePurposes = []purpose{
-	{"sagas for the engine", postgres.LoadSagas, []any{array(somebody, big)}, []string{"saga_states_pkey"}},
-	{"S1-39 step logs for the engine", postgres.LoadLogs, []any{array(somebody, big)}, []string{"idx_saga_step_logs_saga_id_step_index"}},
+	{"sagas for the engine", postgres.LoadSagas, []any{array(somebody, big), array(big, big)}, []string{"saga_states_pkey"}},
+	{"S1-39 step logs for the engine", postgres.LoadLogs, []any{array(somebody, big), array(big, big)}, []string{"idx_saga_step_logs_saga_id_step_index"}},
 	{"a node's due sagas", postgres.DueSagas, []any{1, 5000, 100}, []string{"idx_saga_runnable"}},
-	{"S2-43, S2-48, S2-109, S4-18 overdue sagas of both phases", postgres.OverdueSagas, []any{100, "-infinity", uuid.Nil}, []string{"idx_sagas_timeout", "idx_saga_filter_state_timeout"}},
+	{"S2-43, S2-48, S2-109, S4-18 overdue sagas of both phases", postgres.OverdueSagas, []any{100, "-infinity", uuid.Nil, uuid.Nil}, []string{"idx_sagas_timeout", "idx_saga_filter_state_timeout"}},
 	{"live sagas by state", postgres.CountLive, nil, []string{"idx_saga_states_status|idx_saga_runnable"}},
-	{"releasing sagas", postgres.ReleaseSagas, []any{1, array(somebody, big)}, []string{"saga_states_pkey"}},
+	{"releasing sagas", postgres.ReleaseSagas, []any{array(somebody, big), array(big, big), 1}, []string{"saga_states_pkey"}},
 	{"the unfinished saga of a business key", postgres.ActiveKey("$1::uuid", "$2", "$3"), []any{big, "w1", "key-300"}, []string{"uq_saga_business_key"}},
 }
 
@@ -237,7 +237,7 @@ func cleanupQuery(t *testing.T, db *sql.DB) string {
 	if err := db.QueryRowContext(t.Context(), `SELECT prosrc FROM pg_proc WHERE oid = 'saga.cleanup_expired_sagas'::regproc`).Scan(&source); err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile(`(?s)batch := ARRAY\((SELECT .*?)\);`).FindStringSubmatch(source)
+	m := regexp.MustCompile(`(?s)FROM \((SELECT .*?)\) f;`).FindStringSubmatch(source)
 	if m == nil {
 		t.Fatalf("no query in %s", source)
 	}

@@ -45,8 +45,8 @@ SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid,
                at + CASE WHEN i % 50 = 7 THEN interval '2 minutes' ELSE interval '5 s' END AS ended) AS derived`
 
 const fillLogs = `
-INSERT INTO saga.saga_step_logs (saga_id, step_index, step_name, action, attempt, status, started_at, completed_at, outcome_code)
-SELECT s.id, k, 'step-' || k, CASE WHEN s.state IN (5, 6) AND k = 2 THEN 'COMPENSATE' ELSE 'EXECUTE' END, 1,
+INSERT INTO saga.saga_step_logs (saga_id, tenant_id, step_index, step_name, action, attempt, status, started_at, completed_at, outcome_code)
+SELECT s.id, s.tenant_id, k, 'step-' || k, CASE WHEN s.state IN (5, 6) AND k = 2 THEN 'COMPENSATE' ELSE 'EXECUTE' END, 1,
        CASE WHEN s.state = 3 OR k = 0 THEN 'SUCCESS' WHEN s.state = 8 THEN 'TIMEOUT' WHEN s.state = 7 THEN 'SKIPPED' ELSE 'FAILED' END,
        s.created_at + k * interval '1 s', s.created_at + (k + 1) * interval '1 s', 'http'
   FROM saga.saga_states s, generate_series(0, 2) AS k WHERE s.state <> 3 OR s.created_at >= $1`

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/uuid"
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/credentials"
@@ -157,7 +156,7 @@ func TestALoginThatIsTakenAwayIsReplacedWithoutAnError(t *testing.T) {
 				if r, err := st.Create(t.Context(), unkeyed()); err != nil || r[0].Created != saga.Stored {
 					t.Errorf("%s: create = %v, %v", when, r, err)
 				}
-				if _, err := st.Load(t.Context(), []uuid.UUID{big}); err != nil {
+				if _, err := st.Load(t.Context(), refsOf(big)); err != nil {
 					t.Errorf("%s: read: %v", when, err)
 				}
 				if _, err := st.Register(t.Context(), "n", "", 1e9); err != nil {

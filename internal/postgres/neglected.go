@@ -4,45 +4,43 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/internal/saga"
 )
 
 // neglectedSagas reads all unfinished sagas, which are few beside the ended
 // ones: idx_saga_runnable holds exactly those.
 const neglectedSagas = `
-SELECT ` + sagaColumns + `, s.id, CASE
+SELECT ` + sagaColumns + `, s.id, s.tenant_id, CASE
        WHEN s.step_failures >= $2 THEN 'keeps_failing'
        WHEN EXISTS (SELECT 1 FROM saga.engine_nodes e WHERE e.id = s.lease_owner AND e.lease_until > now()) THEN 'no_answer'
        ELSE 'nobody_drives_it' END
   FROM saga.saga_states s
  WHERE s.completed_at IS NULL AND s.suspended_at IS NULL AND NOT s.needs_attention
    AND (s.step_failures >= $2 OR greatest(s.updated_at, s.next_run_at) < now() - $1 * interval '1 ms')
-   AND s.id > $4
- ORDER BY s.id LIMIT $3`
+   AND (s.id, s.tenant_id) > ($4, $5)
+ ORDER BY s.id, s.tenant_id LIMIT $3`
 
 // Neglected implements saga.Ownership.
-func (st *Sagas) Neglected(ctx context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next uuid.UUID, err error) {
-	rows, err := st.db.queryRead(ctx, neglectedSagas, q.Idle.Milliseconds(), q.Failures, q.Limit, q.After)
+func (st *Sagas) Neglected(ctx context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next saga.Ref, err error) {
+	rows, err := st.db.queryRead(ctx, neglectedSagas, q.Idle.Milliseconds(), q.Failures, q.Limit, q.After.ID, q.After.Tenant)
 	if err != nil {
-		return nil, uuid.Nil, fmt.Errorf("find neglected sagas: %w", err)
+		return nil, saga.Ref{}, fmt.Errorf("find neglected sagas: %w", err)
 	}
 	read := 0
 	err = eachRow(rows, func() error {
 		var n saga.Stalled
 		var err error
-		n.Saga, err = st.db.scanSaga(withMore{rows, []any{&next, &n.Reason}})
+		n.Saga, err = st.db.scanSaga(withMore{rows, []any{&next.ID, &next.Tenant, &n.Reason}})
 		if read++; err == nil {
 			page = append(page, n)
 		}
 		return st.db.passOver(ctx, err)
 	})
 	if err != nil {
-		return nil, uuid.Nil, fmt.Errorf("find neglected sagas: %w", err)
+		return nil, saga.Ref{}, fmt.Errorf("find neglected sagas: %w", err)
 	}
 	if read < q.Limit {
-		next = uuid.Nil
+		next = saga.Ref{}
 	}
 	return page, next, nil
 }

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-	"github.com/lib/pq"
-
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -69,75 +66,77 @@ func (st *Sagas) Resign(ctx context.Context, owner int64) error {
 	return nil
 }
 
-// releaseSagas locks in id order, as commitSagas does and for the same reason.
+// releaseSagas locks in id and tenant order, as commitSagas does and for the same reason.
 const releaseSagas = `
 WITH mine AS MATERIALIZED (
-	SELECT id FROM saga.saga_states
-	 WHERE id = ANY ($2) AND lease_owner = $1 AND completed_at IS NULL ORDER BY id FOR UPDATE
+	SELECT id, tenant_id FROM saga.saga_states
+	 WHERE id = ANY ($1) AND ((id, tenant_id) IN ` + meant + `) IS TRUE
+	   AND lease_owner = $3 AND completed_at IS NULL ORDER BY id, tenant_id FOR UPDATE
 )
 UPDATE saga.saga_states s
    SET lease_owner = NULL, next_run_at = coalesce(s.next_run_at, now()), version = s.version + 1, updated_at = now()
   FROM mine
- WHERE s.id = mine.id`
+ WHERE s.id = mine.id AND s.tenant_id = mine.tenant_id`
 
 // Release implements saga.Ownership.
-func (st *Sagas) Release(ctx context.Context, owner int64, ids []uuid.UUID) error {
-	if _, err := st.db.read.ExecContext(ctx, releaseSagas, owner, pq.Array(ids)); err != nil {
+func (st *Sagas) Release(ctx context.Context, owner int64, refs []saga.Ref) error {
+	ids, tenants := refColumns(refs)
+	if _, err := st.db.read.ExecContext(ctx, releaseSagas, ids, tenants, owner); err != nil {
 		return fmt.Errorf("release sagas: %w", err)
 	}
 	return nil
 }
 
 const dueSagas = `
-SELECT id FROM saga.saga_states
+SELECT id, tenant_id FROM saga.saga_states
  WHERE completed_at IS NULL AND suspended_at IS NULL AND lease_owner = $1
    AND (next_run_at <= now() OR next_run_at IS NULL AND updated_at < now() - $2 * interval '1 ms')
  ORDER BY next_run_at NULLS LAST LIMIT $3`
 
 // Due implements saga.Ownership.
-func (st *Sagas) Due(ctx context.Context, owner int64, idle time.Duration, limit int) ([]uuid.UUID, error) {
+func (st *Sagas) Due(ctx context.Context, owner int64, idle time.Duration, limit int) ([]saga.Ref, error) {
 	rows, err := st.db.queryRead(ctx, dueSagas, owner, idle.Milliseconds(), limit)
 	if err != nil {
 		return nil, fmt.Errorf("find due sagas: %w", err)
 	}
-	var ids []uuid.UUID
+	var refs []saga.Ref
 	err = eachRow(rows, func() error {
-		var id uuid.UUID
-		err := rows.Scan(&id)
-		ids = append(ids, id)
+		var ref saga.Ref
+		err := rows.Scan(&ref.ID, &ref.Tenant)
+		refs = append(refs, ref)
 		return err
 	})
-	return ids, err
+	return refs, err
 }
 
 // overdueSagas finds deadlines that have passed, the oldest first, of both
 // phases together: each half reads limit rows from its own index, from where the
 // page before ended.
 const overdueSagas = `
-SELECT s.deadline, s.id FROM (
-	(SELECT s.timeout_at AS deadline, s.id FROM saga.saga_states s
+SELECT s.deadline, s.id, s.tenant_id FROM (
+	(SELECT s.timeout_at AS deadline, s.id, s.tenant_id FROM saga.saga_states s
 	  WHERE s.completed_at IS NULL AND s.timeout_at IS NOT NULL AND s.timeout_at <= now()
 	    AND s.state IN (0, 1, 2) AND s.end_cause IS NULL AND s.suspended_at IS NULL
-	    AND (s.timeout_at, s.id) > ($2, $3)
-	  ORDER BY s.timeout_at, s.id LIMIT $1)
+	    AND (s.timeout_at, s.id, s.tenant_id) > ($2, $3, $4)
+	  ORDER BY s.timeout_at, s.id, s.tenant_id LIMIT $1)
 	UNION ALL
-	(SELECT s.compensation_timeout_at, s.id FROM saga.saga_states s
+	(SELECT s.compensation_timeout_at, s.id, s.tenant_id FROM saga.saga_states s
 	  WHERE s.completed_at IS NULL AND s.compensation_timeout_at IS NOT NULL AND s.compensation_timeout_at <= now()
 	    AND s.state = 4 AND NOT s.compensation_expired AND s.suspended_at IS NULL
-	    AND (s.compensation_timeout_at, s.id) > ($2, $3)
-	  ORDER BY s.compensation_timeout_at, s.id LIMIT $1)
-) s ORDER BY s.deadline, s.id LIMIT $1`
+	    AND (s.compensation_timeout_at, s.id, s.tenant_id) > ($2, $3, $4)
+	  ORDER BY s.compensation_timeout_at, s.id, s.tenant_id LIMIT $1)
+) s ORDER BY s.deadline, s.id, s.tenant_id LIMIT $1`
 
 // Overdue implements saga.Ownership.
 func (st *Sagas) Overdue(ctx context.Context, after saga.Deadline, limit int) ([]saga.Deadline, error) {
-	rows, err := st.db.queryRead(ctx, overdueSagas, limit, after.At, after.ID)
+	rows, err := st.db.queryRead(ctx, overdueSagas, limit, after.At, after.ID, after.Tenant)
 	if err != nil {
 		return nil, fmt.Errorf("find overdue sagas: %w", err)
 	}
 	var page []saga.Deadline
 	err = eachRow(rows, func() error {
 		var d saga.Deadline
-		err := rows.Scan(&d.At, &d.ID)
+		err := rows.Scan(&d.At, &d.ID, &d.Tenant)
 		page = append(page, d)
 		return err
 	})

@@ -55,8 +55,11 @@ const expiredCompleted = `
 	WHERE s.tenant_id = $1 AND s.workflow_name = $2 AND s.created_at < $3 AND s.ended_state = 3 AND s.completed_at < $3
 	  AND NOT s.needs_attention AND (s.restored_at IS NULL OR s.restored_at < $3)`
 
+// archiveFound moves what the sub-select after it finds, by id and tenant.
+const archiveFound = `SELECT coalesce(saga.archive_sagas(array_agg(f.id), array_agg(f.tenant_id)), 0) FROM `
+
 const (
-	archiveCompleted = `SELECT saga.archive_sagas(ARRAY(SELECT s.id ` + expiredCompleted + ` ORDER BY s.created_at LIMIT $4 FOR UPDATE SKIP LOCKED))`
+	archiveCompleted = archiveFound + `(SELECT s.id, s.tenant_id ` + expiredCompleted + ` ORDER BY s.created_at LIMIT $4 FOR UPDATE SKIP LOCKED) f`
 	countCompleted   = `SELECT count(*) FROM (SELECT 1 ` + expiredCompleted + ` LIMIT $4) few`
 )
 
@@ -69,7 +72,7 @@ const expiredFailed = `
 	  AND (s.restored_at IS NULL OR s.restored_at < before.failed)`
 
 func archiveFailed(e saga.Expiry) string {
-	return `SELECT saga.archive_sagas(ARRAY(SELECT s.id ` + expiredFailed + ` AND ` + withinTenant(e) + ` LIMIT $5 FOR UPDATE OF s SKIP LOCKED))`
+	return archiveFound + `(SELECT s.id, s.tenant_id ` + expiredFailed + ` AND ` + withinTenant(e) + ` LIMIT $5 FOR UPDATE OF s SKIP LOCKED) f`
 }
 
 func countFailed(e saga.Expiry) string {

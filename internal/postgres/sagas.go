@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
@@ -23,7 +21,7 @@ type Sagas struct {
 func NewSagas(db *DB) *Sagas { return &Sagas{db: db} }
 
 // sagaColumns are the head's columns in the order of scanSaga; %[1]s is the table's alias.
-const sagaColumns = `s.id, s.tenant_id, s.tenant_region, s.tenant_major, s.tenant_minor, s.saga_type,
+const sagaColumns = `s.id, s.tenant_id, s.tenant_in_keys, s.tenant_region, s.tenant_major, s.tenant_minor, s.saga_type,
 	s.workflow_name, s.workflow_version, s.name, s.description, s.business_key, s.correlation_id, s.initiated_by,
 	s.trace_id, s.span_id, s.payload, s.metadata, s.retry_policy, s.interventions, s.result_data, s.state, s.current_step, s.total_steps,
 	s.step_attempt, s.step_failures, s.step_uncertain, s.version, s.lease_owner, s.lease_epoch, s.next_run_at,
@@ -39,7 +37,7 @@ type scanner interface{ Scan(dest ...any) error }
 func (db *DB) scanSaga(row scanner) (saga.Saga, error) {
 	var s saga.Saga
 	var payload, metadata, policy, interventions, result, failure []byte
-	err := row.Scan(&s.ID, &s.Tenant.ID, &s.Region, &s.Major, &s.Minor, &s.SagaType,
+	err := row.Scan(&s.ID, &s.Tenant.ID, &s.TenantInKeys, &s.Region, &s.Major, &s.Minor, &s.SagaType,
 		&s.WorkflowName, &s.WorkflowVersion, &s.Name, &s.Description, &s.BusinessKey, &s.CorrelationID, &s.InitiatedBy,
 		&s.TraceID, &s.SpanID, &payload, &metadata, &policy, &interventions, &result, &s.State, &s.CurrentStep, &s.TotalSteps,
 		&s.Attempt, &s.Failures, &s.Uncertain, &s.Version, &s.LeaseOwner, &s.LeaseEpoch, &s.NextRunAt,
@@ -94,31 +92,37 @@ func scanRare(place *envelope.Place, s *saga.Saga, policy, interventions, result
 }
 
 // logColumns are a step log's columns in the order of scanLog.
-const logColumns = `l.id, l.saga_id, l.step_index, l.step_name, l.action, l.attempt, l.status, l.final, l.outcome_code,
+const logColumns = `l.id, l.saga_id, l.tenant_id, l.step_index, l.step_name, l.action, l.attempt, l.status, l.final, l.outcome_code,
 	l.request_payload, l.response_payload, l.error, l.started_at, l.completed_at, l.duration_ms, l.updated_at`
 
 // scanLog reads one row of logColumns. placeOf returns the place of its saga's
 // values. Of a log whose sealed content does not open it returns the ids.
-func scanLog(row scanner, placeOf func(saga uuid.UUID) *envelope.Place) (saga.StepLog, error) {
-	var l saga.StepLog
+func scanLog(row scanner, placeOf func(saga.Ref) *envelope.Place) (saga.StepLog, error) {
+	l, _, err := scanLogOf(row, placeOf)
+	return l, err
+}
+
+// scanLogOf is scanLog that tells whose log it is.
+func scanLogOf(row scanner, placeOf func(saga.Ref) *envelope.Place) (l saga.StepLog, of saga.Ref, err error) {
 	var request, response, failure []byte
-	err := row.Scan(&l.ID, &l.SagaID, &l.StepIndex, &l.StepName, &l.Action, &l.Attempt, &l.Status, &l.Final, &l.Outcome,
+	err = row.Scan(&l.ID, &l.SagaID, &of.Tenant, &l.StepIndex, &l.StepName, &l.Action, &l.Attempt, &l.Status, &l.Final, &l.Outcome,
 		&request, &response, &failure, &l.StartedAt, &l.CompletedAt, &l.DurationMS, &l.UpdatedAt)
 	if err != nil {
-		return l, err
+		return l, of, err
 	}
-	place := placeOf(l.SagaID)
+	of.ID = l.SagaID
+	place := placeOf(of)
 	if l.Request, err = opened(place, logField(fieldRequest, &l), request); err != nil {
-		return l, err
+		return l, of, err
 	}
 	if l.Response, err = opened(place, logField(fieldResponse, &l), response); err != nil {
-		return l, err
+		return l, of, err
 	}
 	if l.Error, err = openError(place, logField(fieldLogError, &l), failure); err != nil {
-		return l, err
+		return l, of, err
 	}
 	utc(&l.StartedAt, l.CompletedAt, &l.UpdatedAt)
-	return l, nil
+	return l, of, nil
 }
 
 // canonical turns jsonb text into the form it had before it was stored; nil stays nil.

@@ -41,8 +41,8 @@ WITH RECURSIVE dead AS MATERIALIZED (
 		SELECT tenant_id FROM later WHERE next_run_at <= now() UNION ALL SELECT tenant_id FROM earlier WHERE next_run_at <= now()
 	) t LIMIT $2
 ), waiting AS MATERIALIZED (
-	SELECT w.id, false AS taken FROM turns t CROSS JOIN LATERAL (
-		SELECT s.id FROM saga.saga_states s
+	SELECT w.id, w.tenant_id, false AS taken FROM turns t CROSS JOIN LATERAL (
+		SELECT s.id, s.tenant_id FROM saga.saga_states s
 		 WHERE s.completed_at IS NULL AND s.suspended_at IS NULL AND s.lease_owner IS NULL AND s.tenant_id = t.tenant_id AND s.next_run_at <= now()
 		 ORDER BY s.lease_owner, s.next_run_at NULLS FIRST
 		 LIMIT (SELECT ($2 + count(*) - 1) / greatest(count(*), 1) FROM turns) FOR UPDATE SKIP LOCKED) w
@@ -56,37 +56,37 @@ WITH RECURSIVE dead AS MATERIALIZED (
 		) SELECT tenant_id FROM heirs) t
 	 ORDER BY t.tenant_id <= $3, t.tenant_id LIMIT $2
 ), left_behind AS MATERIALIZED (
-	SELECT o.id, true AS taken FROM estates d CROSS JOIN LATERAL (
-		SELECT s.id, s.version FROM saga.saga_states s
+	SELECT o.id, o.tenant_id, true AS taken FROM estates d CROSS JOIN LATERAL (
+		SELECT s.id, s.tenant_id, s.version FROM saga.saga_states s
 		 WHERE s.completed_at IS NULL AND s.suspended_at IS NULL AND s.lease_owner = d.owner AND s.tenant_id = d.tenant_id
 		 ORDER BY s.next_run_at NULLS FIRST, s.created_at
 		 LIMIT (SELECT ($2 + count(*) - 1) / greatest(count(*), 1) FROM estates) FOR UPDATE SKIP LOCKED) o
 	  -- A row that its owner still changed after this statement began is locked in
 	  -- its newest version, while the step log of that change is not visible here
 	  -- and could not be closed: left for the next claim.
-	  JOIN saga.saga_states seen ON seen.id = o.id AND seen.version = o.version
+	  JOIN saga.saga_states seen ON seen.id = o.id AND seen.tenant_id = o.tenant_id AND seen.version = o.version
 	 LIMIT $2
 ), picked AS MATERIALIZED (
-	SELECT id, taken FROM left_behind UNION ALL SELECT id, taken FROM waiting LIMIT $2
+	SELECT id, tenant_id, taken FROM left_behind UNION ALL SELECT id, tenant_id, taken FROM waiting LIMIT $2
 ), runs AS MATERIALIZED ( -- job runs go on, whoever drives their sagas (decision 0039)
-	SELECT l.saga_id AS id FROM picked p JOIN saga.saga_step_logs l ON l.saga_id = p.id
+	SELECT p.id, p.tenant_id FROM picked p JOIN saga.saga_step_logs l ON l.saga_id = p.id AND l.tenant_id = p.tenant_id
 	 WHERE p.taken AND l.completed_at IS NULL AND l.outcome_code = 'job_run'
 ), closed AS (
 	UPDATE saga.saga_step_logs l
 	   SET status = 'FAILED', completed_at = now(), updated_at = now(), outcome_code = 'owner_lost',
 	       error = jsonb_build_object('code', 'owner_lost', 'message', 'the node that made this call was lost; the call is repeated',
 	                                  'type', 'network', 'retryable', true, 'timestamp', now())
-	  FROM picked p WHERE p.taken AND l.saga_id = p.id AND l.completed_at IS NULL -- RUNNING; see commitSagas
+	  FROM picked p WHERE p.taken AND l.saga_id = p.id AND l.tenant_id = p.tenant_id AND l.completed_at IS NULL -- RUNNING; see commitSagas
 	   AND l.outcome_code IS DISTINCT FROM 'job_run'
 )
 UPDATE saga.saga_states s
    SET lease_owner = $1, lease_epoch = s.lease_epoch + 1, version = s.version + 1, updated_at = now(),
        next_run_at = CASE WHEN p.taken AND s.next_run_at > now() THEN s.next_run_at END,
        started_at = coalesce(s.started_at, now()),
-       step_attempt = CASE WHEN p.taken AND s.id NOT IN (SELECT id FROM runs) OR s.step_attempt = 0 THEN s.step_attempt + 1 ELSE s.step_attempt END,
-       step_uncertain = s.step_uncertain OR (p.taken AND s.state IN (0, 1, 2) AND s.id NOT IN (SELECT id FROM runs))
+       step_attempt = CASE WHEN p.taken AND (s.id, s.tenant_id) NOT IN (SELECT id, tenant_id FROM runs) OR s.step_attempt = 0 THEN s.step_attempt + 1 ELSE s.step_attempt END,
+       step_uncertain = s.step_uncertain OR (p.taken AND s.state IN (0, 1, 2) AND (s.id, s.tenant_id) NOT IN (SELECT id, tenant_id FROM runs))
   FROM picked p
- WHERE s.id = p.id
+ WHERE s.id = p.id AND s.tenant_id = p.tenant_id
 RETURNING ` + sagaColumns
 
 // The pieces of the look from one tenant to the next. The order names the owner

@@ -17,7 +17,7 @@ import (
 // Each parameter is one column of the batch (decision 0005).
 //
 // locked finds the rows whose version and epoch still match and locks them in
-// id order: two nodes with the same sagas in opposite order deadlocked once the
+// id and tenant order: two nodes with the same sagas in opposite order deadlocked once the
 // planner used the index (40P01, 3 of 120 runs on 200,000 rows); small tables
 // never show it. What belongs to a change is joined to it by a hashed subplan:
 // IS TRUE keeps the planner from making a join of it, which without hash joins
@@ -29,7 +29,7 @@ var commitSagas = commitStatement(operatedColumns{})
 // one that stores a declared output: four columns more, NULL for all others.
 // Two statements, because nearly no change has any of them (decision 0023).
 var commitOperated = commitStatement(operatedColumns{
-	arrays: ",\n\t\t$66::bool[], $67::bigint[], $68::text[], $69::text[]",
+	arrays: ",\n\t\t$68::bool[], $69::bigint[], $70::text[], $71::text[]",
 	names:  ", suspend, deadline_ms, interventions, result",
 	set: `
 	       suspended_at = CASE WHEN l.suspend THEN now() WHEN l.suspend IS NULL THEN s.suspended_at END,
@@ -61,23 +61,23 @@ WITH locked AS MATERIALIZED (
 		$7::bigint[], $8::bigint[], $9::bool[], $10::bigint[], $11::bigint[], $12::timestamptz[],
 		$13::text[], $14::text[], $15::bool[], $16::bool[], $17::text[],
 		$18::bigint[], $19::bool[], $20::bool[], $21::timestamptz[], $22::timestamptz[],
-		$23::timestamptz[], $24::timestamptz[], $25::timestamptz[], $26::bool[]%[1]s) AS c (
+		$23::timestamptz[], $24::timestamptz[], $25::timestamptz[], $26::bool[], $66::uuid[]%[1]s) AS c (
 		id, was, epoch_was, version, state, current_step,
 		attempt, failures, uncertain, owner, epoch, next_run_at,
 		error, end_cause, clean, attention, attention_reason,
 		comp_ms, comp_starts, comp_expired, timed_out_at, cancel_at,
-		started_at, completed_at, updated_at, keyed%[2]s)
-	  JOIN saga.saga_states s ON s.id = c.id
+		started_at, completed_at, updated_at, keyed, tenant_id%[2]s)
+	  JOIN saga.saga_states s ON s.id = c.id AND s.tenant_id = c.tenant_id
 	 WHERE s.version = c.was AND s.lease_epoch = c.epoch_was
-	 ORDER BY s.id
+	 ORDER BY s.id, s.tenant_id
 	   FOR UPDATE OF s
 ), keys AS (
 	INSERT INTO saga.idempotency_keys (saga_id, tenant_id, principal, route, key, request_hash)
 	SELECT * FROM unnest($27::uuid[], $28::uuid[], $29::text[], $30::text[], $31::text[], $32::bytea[]) AS k (id, tenant, principal, route, key, hash)
-	 WHERE (k.id IN (SELECT id FROM locked)) IS TRUE
+	 WHERE ((k.id, k.tenant) IN (SELECT id, tenant_id FROM locked)) IS TRUE
 	 ORDER BY k.tenant, k.principal, k.route, k.key
 	ON CONFLICT DO NOTHING
-	RETURNING saga_id
+	RETURNING saga_id, tenant_id
 ), moved AS (
 	UPDATE saga.saga_states s
 	   SET%[3]s version = l.version, state = l.state, current_step = l.current_step,
@@ -90,19 +90,19 @@ WITH locked AS MATERIALIZED (
 	       timed_out_at = l.timed_out_at, cancel_requested_at = l.cancel_at,
 	       started_at = l.started_at, completed_at = l.completed_at, updated_at = l.updated_at
 	  FROM locked l
-	 WHERE s.id = l.id AND (NOT l.keyed OR l.id IN (SELECT saga_id FROM keys))
-	RETURNING s.id
+	 WHERE s.id = l.id AND s.tenant_id = l.tenant_id AND (NOT l.keyed OR (l.id, l.tenant_id) IN (SELECT saga_id, tenant_id FROM keys))
+	RETURNING s.id, s.tenant_id
 ), logs AS MATERIALIZED (
 	SELECT * FROM unnest(
 		$33::uuid[], $34::uuid[], $35::bigint[], $36::text[], $37::text[], $38::bigint[], $39::text[], $40::bool[], $41::text[],
-		$42::text[], $43::text[], $44::text[], $45::timestamptz[], $46::timestamptz[], $47::bigint[], $48::timestamptz[], $49::bool[]) AS g (
+		$42::text[], $43::text[], $44::text[], $45::timestamptz[], $46::timestamptz[], $47::bigint[], $48::timestamptz[], $49::bool[], $67::uuid[]) AS g (
 		id, saga_id, step, name, action, attempt, status, final, outcome,
-		request, response, error, started_at, completed_at, ms, updated_at, completes)
-	 WHERE (g.saga_id IN (SELECT id FROM moved)) IS TRUE
+		request, response, error, started_at, completed_at, ms, updated_at, completes, tenant_id)
+	 WHERE ((g.saga_id, g.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 ), logged AS (
-	INSERT INTO saga.saga_step_logs (id, saga_id, step_index, step_name, action, attempt, status, final, outcome_code,
+	INSERT INTO saga.saga_step_logs (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code,
 	       request_payload, response_payload, error, started_at, completed_at, duration_ms, updated_at)
-	SELECT id, saga_id, step, name, action, attempt, status, final, outcome,
+	SELECT id, saga_id, tenant_id, step, name, action, attempt, status, final, outcome,
 	       request::jsonb, response::jsonb, error::jsonb, started_at, completed_at, ms, updated_at
 	  FROM logs WHERE NOT completes
 ), closed AS (
@@ -110,15 +110,16 @@ WITH locked AS MATERIALIZED (
 	   SET status = g.status, final = g.final, outcome_code = g.outcome, request_payload = g.request::jsonb,
 	       response_payload = g.response::jsonb, error = g.error::jsonb, completed_at = g.completed_at, duration_ms = g.ms, updated_at = g.updated_at
 	  FROM logs g
-	 WHERE g.completes AND t.saga_id = g.saga_id AND t.step_index = g.step AND t.action = g.action AND t.attempt = g.attempt
+	 WHERE g.completes AND t.saga_id = g.saga_id AND t.tenant_id = g.tenant_id AND t.step_index = g.step AND t.action = g.action AND t.attempt = g.attempt
 	   AND t.completed_at IS NULL
-), told AS (%[5]s WHERE (e.saga_id IN (SELECT id FROM moved)) IS TRUE
+), told AS (%[5]s WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 )
-SELECT id FROM moved`
+SELECT id, tenant_id FROM moved`
 
 // changeColumns makes the statement and its parameters, in the order of its lists.
 func (db *DB) changeColumns(batch []saga.Change) (query string, args []any, err error) {
 	var head [26]column
+	var tenants [2]column // of the heads, of the logs
 	var more [4]column
 	operated := slices.ContainsFunc(batch, func(c saga.Change) bool { return c.Operated != nil })
 	var keys [6]column
@@ -128,6 +129,7 @@ func (db *DB) changeColumns(batch []saga.Change) (query string, args []any, err 
 		c := &batch[i]
 		s := &c.After.Saga
 		head[0].uuid(s.ID)
+		tenants[0].uuid(s.Tenant.ID)
 		head[1].int(c.Before.Version)
 		head[2].int(c.Before.Epoch)
 		head[3].int(s.Version)
@@ -160,6 +162,7 @@ func (db *DB) changeColumns(batch []saga.Change) (query string, args []any, err 
 			keyColumns(&keys, s.ID, c.Key)
 		}
 		for j := range c.Logs {
+			tenants[1].uuid(s.Tenant.ID)
 			if err := logColumnsOf(&logs, &place, s.ID, &c.Logs[j]); err != nil {
 				return "", nil, err
 			}
@@ -176,9 +179,9 @@ func (db *DB) changeColumns(batch []saga.Change) (query string, args []any, err 
 		}
 	}
 	if operated {
-		return commitOperated, parameters(head[:], keys[:], logs[:], events.columns[:], more[:]), nil
+		return commitOperated, parameters(head[:], keys[:], logs[:], events.columns[:], tenants[:], more[:]), nil
 	}
-	return commitSagas, parameters(head[:], keys[:], logs[:], events.columns[:]), nil
+	return commitSagas, parameters(head[:], keys[:], logs[:], events.columns[:], tenants[:]), nil
 }
 
 func operatedColumnsOf(c *[4]column, place *envelope.Place, change *saga.Change) error {
@@ -241,15 +244,16 @@ func logColumnsOf(c *[17]column, place *envelope.Place, id uuid.UUID, l *saga.St
 
 // Commit implements saga.Store.
 func (st *Sagas) Commit(ctx context.Context, batch []saga.Change) ([]error, error) {
-	seen := make(map[uuid.UUID]bool, len(batch))
+	seen := make(map[saga.Ref]bool, len(batch))
 	for i := range batch {
-		if id := batch[i].After.ID; seen[id] {
+		ref := batch[i].After.Ref()
+		if seen[ref] {
 			// PostgreSQL would apply one of the two and log both.
-			return nil, fmt.Errorf("commit: two changes of saga %s in one batch", id)
+			return nil, fmt.Errorf("commit: two changes of saga %s in one batch", ref.ID)
 		}
-		seen[batch[i].After.ID] = true
+		seen[ref] = true
 	}
-	moved, err := again(func() (map[uuid.UUID]bool, error) { return st.update(ctx, batch) })
+	moved, err := again(func() (map[saga.Ref]bool, error) { return st.update(ctx, batch) })
 	switch {
 	case err == nil:
 	case dataError(err) && len(batch) > 1:
@@ -263,7 +267,7 @@ func (st *Sagas) Commit(ctx context.Context, batch []saga.Change) ([]error, erro
 	}
 	results := make([]error, len(batch))
 	for i := range batch {
-		if moved[batch[i].After.ID] {
+		if moved[batch[i].After.Ref()] {
 			continue
 		}
 		if results[i], err = st.whyNotMoved(ctx, &batch[i]); err != nil {
@@ -273,7 +277,7 @@ func (st *Sagas) Commit(ctx context.Context, batch []saga.Change) ([]error, erro
 	return results, nil
 }
 
-func (st *Sagas) update(ctx context.Context, batch []saga.Change) (map[uuid.UUID]bool, error) {
+func (st *Sagas) update(ctx context.Context, batch []saga.Change) (map[saga.Ref]bool, error) {
 	for i := range batch {
 		if batch[i].Letter != nil || batch[i].Run != nil || batch[i].Steer != nil {
 			return st.updateTold(ctx, batch)

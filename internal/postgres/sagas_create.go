@@ -17,7 +17,7 @@ import (
 // saga whose workflow is enabled and still current, and whose idempotency key
 // is new. Keys go in in order, and so do ids, so that two nodes with the same ones
 // wait for each other instead of deadlocking. A taken id fails the whole statement; the
-// caller then stores the batch one by one. An archived id stays taken:
+// caller then stores the batch one by one. An archived id of the tenant stays taken:
 // participants know it, and it could not be archived a second time.
 var createSagas = `
 WITH runnable AS MATERIALIZED (
@@ -26,39 +26,39 @@ WITH runnable AS MATERIALIZED (
 		$7::text[], $8::bigint[], $9::bool[], $10::text[], $11::text[],
 		$12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
 		$17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::bigint[], $22::bigint[],
-		$23::timestamptz[], $24::bigint[], $25::bigint[], $26::timestamptz[], $27::timestamptz[], $28::bool[], $51::text[]) AS c (
+		$23::timestamptz[], $24::bigint[], $25::bigint[], $26::timestamptz[], $27::timestamptz[], $28::bool[], $51::text[], $52::bool[]) AS c (
 		id, tenant_id, tenant_region, tenant_major, tenant_minor, saga_type,
 		workflow_name, workflow_version, floating, name, description,
 		business_key, correlation_id, initiated_by, trace_id, span_id,
 		payload, metadata, total_steps, step_attempt, lease_owner, lease_epoch,
-		next_run_at, timeout_ms, compensation_timeout_ms, created_at, started_at, keyed, retry_policy)
+		next_run_at, timeout_ms, compensation_timeout_ms, created_at, started_at, keyed, retry_policy, tenant_in_keys)
 	  JOIN saga.workflows w ON w.tenant_id = c.tenant_id AND w.name = c.workflow_name
 	 WHERE w.enabled AND (NOT c.floating OR w.latest_version = c.workflow_version)
-	   AND (SELECT a.id FROM saga.saga_states_archive a WHERE a.id = c.id) IS NULL -- NOT EXISTS would be a join, of the whole archive
+	   AND (SELECT a.id FROM saga.saga_states_archive a WHERE a.id = c.id AND a.tenant_id = c.tenant_id) IS NULL -- NOT EXISTS would be a join, of the whole archive
 	   AND (c.business_key IS NULL OR (` + activeKey("c.tenant_id", "c.workflow_name", "c.business_key") + `) IS NULL)
 ), keys AS (
 	INSERT INTO saga.idempotency_keys (saga_id, tenant_id, principal, route, key, request_hash)
 	SELECT * FROM unnest($29::uuid[], $30::uuid[], $31::text[], $32::text[], $33::text[], $34::bytea[]) AS k (id, tenant, principal, route, key, hash)
-	 WHERE (k.id IN (SELECT id FROM runnable)) IS TRUE
+	 WHERE ((k.id, k.tenant) IN (SELECT id, tenant_id FROM runnable)) IS TRUE
 	 ORDER BY k.tenant, k.principal, k.route, k.key
 	ON CONFLICT DO NOTHING
-	RETURNING saga_id
+	RETURNING saga_id, tenant_id
 ), stored AS (
 	INSERT INTO saga.saga_states (
 	id, tenant_id, tenant_region, tenant_major, tenant_minor, saga_type, workflow_name, workflow_version,
 	name, description, business_key, correlation_id, initiated_by, trace_id, span_id, payload, metadata,
 	total_steps, step_attempt, lease_owner, lease_epoch, next_run_at, timeout_ms, compensation_timeout_ms,
-	timeout_at, created_at, updated_at, started_at, retry_policy)
+	timeout_at, created_at, updated_at, started_at, retry_policy, tenant_in_keys)
 SELECT id, tenant_id, tenant_region, tenant_major, tenant_minor, saga_type, workflow_name, workflow_version,
 	name, description, business_key, correlation_id, initiated_by, trace_id, span_id, payload::jsonb, metadata::jsonb,
 	total_steps, step_attempt, lease_owner, lease_epoch, ` + dueAt("next_run_at", "created_at") + `, timeout_ms, compensation_timeout_ms,
-	now() + timeout_ms * interval '1 ms', created_at, created_at, started_at, retry_policy::jsonb
+	now() + timeout_ms * interval '1 ms', created_at, created_at, started_at, retry_policy::jsonb, tenant_in_keys
   FROM runnable
- WHERE NOT keyed OR id IN (SELECT saga_id FROM keys)
-RETURNING id, timeout_at
-), told AS (` + insertEvents(35) + ` WHERE (e.saga_id IN (SELECT id FROM stored)) IS TRUE
+ WHERE NOT keyed OR (id, tenant_id) IN (SELECT saga_id, tenant_id FROM keys)
+RETURNING id, tenant_id, timeout_at
+), told AS (` + insertEvents(35) + ` WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM stored)) IS TRUE
 )
-SELECT id, timeout_at FROM stored`
+SELECT id, tenant_id, timeout_at FROM stored`
 
 // newSagaColumns makes createSagas' parameters, in the order of its lists, each
 // with the sagas by their ids.
@@ -66,12 +66,12 @@ func (db *DB) newSagaColumns(batch []saga.NewSaga) ([]any, error) {
 	var head [28]column
 	var keys [6]column
 	var events eventColumns
-	var policies [1]column
+	var late [2]column // of the heads, added later
 	ordered := make([]*saga.NewSaga, len(batch))
 	for i := range batch {
 		ordered[i] = &batch[i]
 	}
-	slices.SortFunc(ordered, func(a, b *saga.NewSaga) int { return compareIDs(a.ID, b.ID) })
+	slices.SortFunc(ordered, func(a, b *saga.NewSaga) int { return a.Ref().Compare(b.Ref()) })
 	for _, n := range ordered {
 		s := &n.Saga
 		head[0].uuid(s.ID)
@@ -115,18 +115,19 @@ func (db *DB) newSagaColumns(batch []saga.NewSaga) ([]any, error) {
 				return nil, fmt.Errorf("encode retry policy: %w", err)
 			}
 		}
-		policies[0].json(policy)
+		late[0].json(policy)
+		late[1].bool(s.TenantInKeys)
 		begun := s.Begun(n.Actor, n.RequestID)
 		if err := db.addEvent(&events, &begun); err != nil {
 			return nil, err
 		}
 	}
-	return parameters(head[:], keys[:], events.columns[:], policies[:]), nil
+	return parameters(head[:], keys[:], events.columns[:], late[:]), nil
 }
 
 // Create implements saga.Store.
 func (st *Sagas) Create(ctx context.Context, batch []saga.NewSaga) ([]saga.CreateResult, error) {
-	timeouts, err := again(func() (map[uuid.UUID]*time.Time, error) { return st.insert(ctx, batch) })
+	timeouts, err := again(func() (map[saga.Ref]*time.Time, error) { return st.insert(ctx, batch) })
 	switch {
 	case err == nil:
 	case dataError(err) && len(batch) > 1:
@@ -143,7 +144,7 @@ func (st *Sagas) Create(ctx context.Context, batch []saga.NewSaga) ([]saga.Creat
 	}
 	results := make([]saga.CreateResult, len(batch))
 	for i := range batch {
-		timeout, isStored := timeouts[batch[i].ID]
+		timeout, isStored := timeouts[batch[i].Ref()]
 		if isStored {
 			s := batch[i].Saga
 			s.TimeoutAt = timeout
@@ -157,7 +158,7 @@ func (st *Sagas) Create(ctx context.Context, batch []saga.NewSaga) ([]saga.Creat
 	return results, nil
 }
 
-func (st *Sagas) insert(ctx context.Context, batch []saga.NewSaga) (map[uuid.UUID]*time.Time, error) {
+func (st *Sagas) insert(ctx context.Context, batch []saga.NewSaga) (map[saga.Ref]*time.Time, error) {
 	args, err := st.db.newSagaColumns(batch)
 	if err != nil {
 		return nil, err
@@ -167,15 +168,15 @@ func (st *Sagas) insert(ctx context.Context, batch []saga.NewSaga) (map[uuid.UUI
 		return nil, err
 	}
 	defer rows.Close()
-	out := make(map[uuid.UUID]*time.Time, len(batch))
+	out := make(map[saga.Ref]*time.Time, len(batch))
 	for rows.Next() {
-		var id uuid.UUID
+		var ref saga.Ref
 		var timeout *time.Time
-		if err := rows.Scan(&id, &timeout); err != nil {
+		if err := rows.Scan(&ref.ID, &ref.Tenant, &timeout); err != nil {
 			return nil, err
 		}
 		utc(timeout)
-		out[id] = timeout
+		out[ref] = timeout
 	}
 	return out, rows.Err()
 }
@@ -198,7 +199,7 @@ func (st *Sagas) whyNotCreated(ctx context.Context, n *saga.NewSaga) (saga.Creat
 		Archived bool `db:"archived"`
 	}
 	err := st.db.read.SelectContext(ctx, &found, `
-		SELECT enabled, EXISTS (SELECT 1 FROM saga.saga_states_archive WHERE id = $3) AS archived
+		SELECT enabled, EXISTS (SELECT 1 FROM saga.saga_states_archive WHERE id = $3 AND tenant_id = $1) AS archived
 		  FROM saga.workflows WHERE tenant_id = $1 AND name = $2`, n.Tenant.ID, n.WorkflowName, n.ID)
 	switch {
 	case err != nil:

@@ -158,10 +158,10 @@ func textOf(s *string) string {
 
 // beginRuns stores the runs of those changes that were written. after is to be
 // called after the commit.
-func (st *Sagas) beginRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, runs map[int]jobrun.Run, moved map[uuid.UUID]bool) (after func(), err error) {
+func (st *Sagas) beginRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, runs map[int]jobrun.Run, moved map[saga.Ref]bool) (after func(), err error) {
 	var list []jobrun.Run
 	for i := range batch {
-		if r, asked := runs[i]; asked && moved[batch[i].After.ID] {
+		if r, asked := runs[i]; asked && moved[batch[i].After.Ref()] {
 			list = append(list, r)
 		}
 	}
@@ -203,7 +203,7 @@ func (db *DB) sagaRunEnded(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) erro
 	switch {
 	case err != nil:
 		return err
-	case !moved[change.After.ID]:
+	case !moved[change.After.Ref()]:
 		return fmt.Errorf("saga %s was changed under its lock", change.After.ID)
 	}
 	time.AfterFunc(hintAfter, func() {
@@ -244,7 +244,7 @@ func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*w
 		return nil, err
 	}
 	place := st.db.keys.Of(s.Tenant.ID, s.ID)
-	rows, err := tx.QueryContext(ctx, `SELECT `+logColumns+` FROM saga.saga_step_logs l WHERE l.saga_id = $1`, s.ID)
+	rows, err := tx.QueryContext(ctx, `SELECT `+logColumns+` FROM saga.saga_step_logs l WHERE l.saga_id = $1 AND l.tenant_id = $2`, s.ID, s.Tenant.ID)
 	if err != nil {
 		return nil, err
 	}

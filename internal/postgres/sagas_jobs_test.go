@@ -92,7 +92,7 @@ func answer(output string) saga.Event {
 // read reads a saga as it stands.
 func (k *jobbed) read(id uuid.UUID) saga.Run {
 	k.t.Helper()
-	l, err := k.sagas.Load(k.t.Context(), []uuid.UUID{id})
+	l, err := k.sagas.Load(k.t.Context(), []saga.Ref{{Tenant: k.tenant, ID: id}})
 	if err != nil || len(l) != 1 {
 		k.t.Fatal(l, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/dlq"
@@ -14,7 +13,7 @@ import (
 // updateTold is update for a batch with a change that tells of a dead letter, or
 // begins, ends or holds a job run: a transaction of some more statements, because hardly any
 // batch has one. Letters are locked before sagas, everywhere.
-func (st *Sagas) updateTold(ctx context.Context, batch []saga.Change) (moved map[uuid.UUID]bool, err error) {
+func (st *Sagas) updateTold(ctx context.Context, batch []saga.Change) (moved map[saga.Ref]bool, err error) {
 	var begun func()
 	err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
 		moved, begun, err = st.change(ctx, tx, batch)
@@ -29,7 +28,7 @@ func (st *Sagas) updateTold(ctx context.Context, batch []saga.Change) (moved map
 
 // change writes a batch in tx, with what it tells of dead letters and the job runs
 // that it begins, ends or holds. begun is to be called after the commit.
-func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (moved map[uuid.UUID]bool, begun func(), err error) {
+func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (moved map[saga.Ref]bool, begun func(), err error) {
 	steered, err := st.lockSteered(ctx, tx, batch)
 	if err != nil {
 		return nil, nil, err
@@ -70,7 +69,7 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (
 	}
 	told := all[:0]
 	for i := range batch {
-		if c := &batch[i]; c.Letter != nil && moved[c.After.ID] {
+		if c := &batch[i]; c.Letter != nil && moved[c.After.Ref()] {
 			told = append(told, st.newsOf(c))
 		}
 	}
@@ -99,12 +98,12 @@ func (st *Sagas) newsOf(c *saga.Change) news {
 	return n
 }
 
-func movedSagas(rows *sql.Rows, most int) (map[uuid.UUID]bool, error) {
-	moved := make(map[uuid.UUID]bool, most)
+func movedSagas(rows *sql.Rows, most int) (map[saga.Ref]bool, error) {
+	moved := make(map[saga.Ref]bool, most)
 	return moved, eachRow(rows, func() error {
-		var id uuid.UUID
-		err := rows.Scan(&id)
-		moved[id] = true
+		var ref saga.Ref
+		err := rows.Scan(&ref.ID, &ref.Tenant)
+		moved[ref] = true
 		return err
 	})
 }

@@ -78,8 +78,8 @@ func listSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	switch {
 	case f.UpdatedFrom.IsZero() && f.Offset > 0:
 		// The rows before the page are passed in the index where that is possible.
-		parts, args := selectSagas(tenant, f, "s.id", page)
-		return "SELECT " + sagaColumns + " FROM " + parts[0] + " AS page JOIN saga.saga_states s ON s.id = page.id" + newest, args
+		parts, args := selectSagas(tenant, f, "s.id, s.tenant_id", page)
+		return "SELECT " + sagaColumns + " FROM " + parts[0] + " AS page JOIN saga.saga_states s ON s.id = page.id AND s.tenant_id = page.tenant_id" + newest, args
 	case f.UpdatedFrom.IsZero(): // then it is one part
 		parts, args := selectSagas(tenant, f, sagaColumns, page)
 		return parts[0], args

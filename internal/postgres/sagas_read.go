@@ -33,7 +33,7 @@ func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, erro
 }
 
 var stepLogs = ofTenant(`SELECT `+logColumns+` FROM saga.saga_step_logs l
- WHERE l.saga_id = $2 AND EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.id = $2 AND s.tenant_id = tenant.id)`,
+ WHERE l.saga_id = $2 AND l.tenant_id = tenant.id`,
 	`ORDER BY step_index, started_at, attempt`)
 
 // StepLogs implements saga.Store.
@@ -51,11 +51,17 @@ func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]saga.Ste
 	return logs, nil
 }
 
-const loadSagas = `SELECT ` + sagaColumns + ` FROM saga.saga_states s WHERE s.id = ANY ($1)`
+// meant are the sagas of two arrays, ids and tenants. As a hashed subplan, for
+// which see commitSagas: the ids find the rows by their index.
+const meant = `(SELECT m.id, m.tenant_id FROM unnest($1::uuid[], $2::uuid[]) AS m (id, tenant_id))`
+
+const loadSagas = `SELECT ` + sagaColumns + ` FROM saga.saga_states s
+ WHERE s.id = ANY ($1) AND ((s.id, s.tenant_id) IN ` + meant + `) IS TRUE`
 
 // Load implements saga.Store.
-func (st *Sagas) Load(ctx context.Context, ids []uuid.UUID) ([]saga.Loaded, error) {
-	rows, err := st.db.queryRead(ctx, loadSagas, pq.Array(ids))
+func (st *Sagas) Load(ctx context.Context, refs []saga.Ref) ([]saga.Loaded, error) {
+	ids, tenants := refColumns(refs)
+	rows, err := st.db.queryRead(ctx, loadSagas, ids, tenants)
 	if err != nil {
 		return nil, fmt.Errorf("load sagas: %w", err)
 	}
@@ -63,7 +69,8 @@ func (st *Sagas) Load(ctx context.Context, ids []uuid.UUID) ([]saga.Loaded, erro
 }
 
 const loadLogs = `
-SELECT ` + logColumns + ` FROM saga.saga_step_logs l WHERE l.saga_id = ANY ($1)
+SELECT ` + logColumns + ` FROM saga.saga_step_logs l
+ WHERE l.saga_id = ANY ($1) AND ((l.saga_id, l.tenant_id) IN ` + meant + `) IS TRUE
  ORDER BY l.step_index, l.started_at, l.attempt`
 
 // withLogs reads heads from rows and then the step logs of those that have any.
@@ -71,40 +78,41 @@ SELECT ` + logColumns + ` FROM saga.saga_step_logs l WHERE l.saga_id = ANY ($1)
 // somebody has changed would keep the engine from all others.
 func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, error) {
 	var out []saga.Loaded
-	index := map[uuid.UUID]int{}
-	var ids []uuid.UUID
+	index := map[saga.Ref]int{}
+	var refs []saga.Ref
 	var places []envelope.Place
 	err := eachRow(rows, func() error {
 		s, err := st.db.scanSaga(rows)
 		if err != nil {
 			return st.db.passOver(ctx, err)
 		}
-		index[s.ID] = len(out)
-		ids = append(ids, s.ID)
+		index[s.Ref()] = len(out)
+		refs = append(refs, s.Ref())
 		places = append(places, st.db.keys.Of(s.Tenant.ID, s.ID))
 		out = append(out, saga.Loaded{Saga: s})
 		return nil
 	})
 	// Rows that came before an error may be of a statement that was rolled back,
 	// and a saga with a part of its logs is another saga: all or nothing.
-	if err != nil || len(ids) == 0 {
+	if err != nil || len(refs) == 0 {
 		return nil, err
 	}
-	var closed map[uuid.UUID]bool // sagas with a log that does not open
-	logs, err := st.db.queryRead(ctx, loadLogs, pq.Array(ids))
+	var closed map[saga.Ref]bool // sagas with a log that does not open
+	ids, tenants := refColumns(refs)
+	logs, err := st.db.queryRead(ctx, loadLogs, ids, tenants)
 	if err == nil {
 		err = eachRow(logs, func() error {
-			l, err := scanLog(logs, func(id uuid.UUID) *envelope.Place { return &places[index[id]] })
+			l, of, err := scanLogOf(logs, func(of saga.Ref) *envelope.Place { return &places[index[of]] })
 			if err != nil {
 				if err = st.db.passOver(ctx, err); err == nil {
 					if closed == nil {
-						closed = map[uuid.UUID]bool{}
+						closed = map[saga.Ref]bool{}
 					}
-					closed[l.SagaID] = true
+					closed[of] = true
 				}
 				return err
 			}
-			i := index[l.SagaID]
+			i := index[of]
 			out[i].Logs = append(out[i].Logs, l)
 			return nil
 		})
@@ -113,9 +121,18 @@ func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, e
 		return nil, fmt.Errorf("load step logs: %w", err)
 	}
 	if closed != nil {
-		out = slices.DeleteFunc(out, func(l saga.Loaded) bool { return closed[l.Saga.ID] })
+		out = slices.DeleteFunc(out, func(l saga.Loaded) bool { return closed[l.Saga.Ref()] })
 	}
 	return out, nil
+}
+
+// refColumns are refs as two arrays, for unnest.
+func refColumns(refs []saga.Ref) (ids, tenants any) {
+	i, t := make([]uuid.UUID, len(refs)), make([]uuid.UUID, len(refs))
+	for n, r := range refs {
+		i[n], t[n] = r.ID, r.Tenant
+	}
+	return pq.Array(i), pq.Array(t)
 }
 
 // eachRow calls f for every row and closes rows.

@@ -88,12 +88,12 @@ func (st *Sagas) lockUnended(ctx context.Context, tx *sqlx.Tx, tenant, root uuid
 // steer ends and holds the runs of those changes that were written. The end of a
 // run that no worker had takes its saga on at once, unless that has ended. after
 // is to be called after the commit.
-func (st *Sagas) steer(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, runs map[int]steeredRun, moved map[uuid.UUID]bool) (after func(), err error) {
+func (st *Sagas) steer(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, runs map[int]steeredRun, moved map[saga.Ref]bool) (after func(), err error) {
 	var ended []jobrun.Run
 	jobs := NewJobs(st.db, st.db.steps.settings)
 	for i, r := range runs {
 		c := &batch[i]
-		if !moved[c.After.ID] {
+		if !moved[c.After.Ref()] {
 			continue
 		}
 		if hold := c.Steer.Hold; hold != nil {

@@ -30,6 +30,15 @@ func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
+// refsOf are sagas of the tenant big.
+func refsOf(ids ...uuid.UUID) []saga.Ref {
+	refs := make([]saga.Ref, len(ids))
+	for i, id := range ids {
+		refs[i] = saga.Ref{Tenant: big, ID: id}
+	}
+	return refs
+}
+
 // someSagas are new sagas of the tenant big, with keys.
 func someSagas(n int) []saga.NewSaga {
 	owner := int64(1)

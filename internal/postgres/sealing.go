@@ -7,8 +7,6 @@ import (
 	"errors"
 	"maps"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -39,8 +37,8 @@ func logField(name string, l *saga.StepLog) envelope.Field {
 }
 
 // at is for scanLog, when all logs are of one saga.
-func at(p *envelope.Place) func(uuid.UUID) *envelope.Place {
-	return func(uuid.UUID) *envelope.Place { return p }
+func at(p *envelope.Place) func(saga.Ref) *envelope.Place {
+	return func(saga.Ref) *envelope.Place { return p }
 }
 
 // passOver tells of content that does not open and returns nil; any other error

@@ -51,7 +51,7 @@ func BenchmarkEncryption(b *testing.B) {
 						b.Fatal(err, errs)
 					}
 				}
-				if l, err := st.Load(b.Context(), ids); err != nil || len(l) != len(ids) {
+				if l, err := st.Load(b.Context(), refsOf(ids...)); err != nil || len(l) != len(ids) {
 					b.Fatal(len(l), err)
 				}
 				sagas += len(batch)

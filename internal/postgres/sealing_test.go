@@ -119,7 +119,7 @@ func TestADumpShowsNothingThatAnybodySaid(t *testing.T) {
 			if got := strings.Contains(dump(t, db.SQL()), canary); got != tt.want {
 				t.Errorf("the dump shows the canary: %v", got)
 			}
-			l, err := st.Load(t.Context(), []uuid.UUID{run.ID})
+			l, err := st.Load(t.Context(), refsOf(run.ID))
 			if err != nil || len(l) != 1 {
 				t.Fatal(l, err)
 			}
@@ -172,7 +172,7 @@ func TestSealedContentInAnotherPlaceIsAnErrorAndStopsNobodyElse(t *testing.T) {
 			if !errors.Is(err, envelope.ErrUnreadable) || fault.IsCode(err, saga.CodeNotFound) {
 				t.Errorf("read: %v", err)
 			}
-			l, err := st.Load(t.Context(), []uuid.UUID{a.ID, b.ID})
+			l, err := st.Load(t.Context(), refsOf(a.ID, b.ID))
 			if err != nil || len(l) != 1 || l[0].Saga.ID != b.ID || told.Load() == 0 {
 				t.Errorf("the engine loads %d sagas, %v, and was told %d times; want the other one, and some", len(l), err, told.Load())
 			}
@@ -183,7 +183,7 @@ func TestSealedContentInAnotherPlaceIsAnErrorAndStopsNobodyElse(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if found = append(found, page...); next == uuid.Nil {
+				if found = append(found, page...); next == (saga.Ref{}) {
 					break
 				}
 				q.After = next
@@ -218,7 +218,7 @@ func TestKeysAreRotatedWhileSagasRun(t *testing.T) {
 						t.Error(errs, err)
 						return
 					}
-					l, err := nodes[(i+step+1)%2].Load(t.Context(), []uuid.UUID{run.ID})
+					l, err := nodes[(i+step+1)%2].Load(t.Context(), refsOf(run.ID))
 					if err != nil || len(l) != 1 || string(l[0].Saga.Payload) != string(n[0].Payload) || len(l[0].Logs) != step+1 {
 						t.Errorf("%+v, %v", l, err)
 						return

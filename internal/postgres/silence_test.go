@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/fault"
@@ -123,7 +122,7 @@ func TestASilentServerIsAnOutageWithinTheIOTimeout(t *testing.T) {
 	st := postgres.NewSagas(db)
 	ctx := context.Background() // without a deadline of its own
 	calls := map[string]func() error{
-		"a read":    func() error { _, err := st.Load(ctx, []uuid.UUID{big}); return err },
+		"a read":    func() error { _, err := st.Load(ctx, refsOf(big)); return err },
 		"a create":  func() error { _, err := st.Create(ctx, someSagas(1)); return err },
 		"a commit":  func() error { _, err := st.Commit(ctx, someChanges(1)); return err },
 		"a renewal": func() error { _, err := st.Renew(ctx, 1, time.Minute); return err },

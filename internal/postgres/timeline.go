@@ -34,10 +34,10 @@ WITH sagas AS MATERIALIZED (
 ), steps AS (
 	SELECT l.* FROM sagas s CROSS JOIN LATERAL (
 		SELECT l.id, l.saga_id, l.step_name, l.action, l.attempt, l.status, l.outcome_code, l.started_at, l.completed_at
-		  FROM saga.saga_step_logs l WHERE l.saga_id = s.id AND NOT s.archived
+		  FROM saga.saga_step_logs l WHERE l.saga_id = s.id AND l.tenant_id = $1 AND NOT s.archived
 		UNION ALL
 		SELECT l.id, l.saga_id, l.step_name, l.action, l.attempt, l.status, l.outcome_code, l.started_at, l.completed_at
-		  FROM saga.saga_step_logs_archive l WHERE l.saga_id = s.id AND s.archived) l
+		  FROM saga.saga_step_logs_archive l WHERE l.saga_id = s.id AND l.tenant_id = $1 AND s.archived) l
 ), runs AS MATERIALIZED (
 	SELECT r.id, r.saga_id, r.letter_id, r.definition_name, r.trigger, r.state, r.error_code, r.created_at, r.finished_at, r.attempt, r.assigned_at
 	  FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.correlation_id = $2 AND $4

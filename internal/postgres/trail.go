@@ -30,8 +30,8 @@ const storedColumns = `e.id, e.txid, e.tenant_id, e.saga_id, e.event_type, e.ste
 const (
 	sagaOfEvent = `coalesce(s.workflow_name, a.workflow_name) AS workflow_name,
 	coalesce(s.correlation_id, a.correlation_id) AS correlation_id, coalesce(s.business_key, a.business_key) AS business_key`
-	joinSagaOfEvent = `LEFT JOIN saga.saga_states s ON s.id = e.saga_id
-	LEFT JOIN saga.saga_states_archive a ON a.id = e.saga_id AND s.id IS NULL`
+	joinSagaOfEvent = `LEFT JOIN saga.saga_states s ON s.id = e.saga_id AND s.tenant_id = e.tenant_id
+	LEFT JOIN saga.saga_states_archive a ON a.id = e.saga_id AND a.tenant_id = e.tenant_id AND s.id IS NULL`
 )
 
 // settled holds for events that nothing can come before any more: all

@@ -96,6 +96,7 @@ func (c *Call) Headers() map[string]string {
 	h["Content-Type"] = "application/json"
 	h["Idempotency-Key"] = encoded(c.Key)
 	h["X-Saga-Id"] = c.SagaID.String()
+	h["X-Saga-Tenant"] = c.Tenant.String()
 	h["X-Saga-Step"] = encoded(c.Step)
 	h["X-Saga-Action"] = strings.ToLower(string(c.Action))
 	h["X-Saga-Attempt"] = strconv.Itoa(c.Attempt)

@@ -26,6 +26,9 @@ type Spec struct {
 	Metadata      json.RawMessage // canonical JSON object or nil
 	TimeoutMS     int64           // 0: the definition's, else the server's default
 	RetryPolicy   *retry.Policy   // of steps that name none; nil: the definition's
+	// TenantInKeys: the idempotency keys of its calls name the tenant. So they do
+	// in every tenant but the default one.
+	TenantInKeys bool
 }
 
 // NewSaga is a saga to be stored for the first time.
@@ -55,8 +58,8 @@ func New(spec Spec, def *workflow.Definition, ver int, owner *int64, now time.Ti
 		Name: spec.Name, Description: spec.Description, BusinessKey: spec.BusinessKey,
 		CorrelationID: spec.CorrelationID, InitiatedBy: spec.InitiatedBy,
 		TraceID: spec.TraceID, SpanID: spec.SpanID, Payload: spec.Payload, Metadata: spec.Metadata,
-		RetryPolicy: spec.RetryPolicy,
-		State:       Pending, TotalSteps: len(def.Steps), Version: 1,
+		RetryPolicy: spec.RetryPolicy, TenantInKeys: spec.TenantInKeys,
+		State: Pending, TotalSteps: len(def.Steps), Version: 1,
 		CreatedAt: now, UpdatedAt: now,
 	}
 	if s.SagaType == "" {

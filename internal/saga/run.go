@@ -113,6 +113,7 @@ func (r *Run) flagged() bool {
 // Call is one call to a participant, complete but for the transport.
 type Call struct {
 	SagaID  uuid.UUID
+	Tenant  uuid.UUID
 	Step    string
 	Index   int
 	Action  Action
@@ -132,7 +133,7 @@ type Call struct {
 func (r *Run) Call(d Defaults) Call {
 	step := &r.Def.Steps[r.CurrentStep]
 	c := Call{
-		SagaID: r.ID, Step: step.Name, Index: r.CurrentStep, Action: r.Action(),
+		SagaID: r.ID, Tenant: r.Tenant.ID, Step: step.Name, Index: r.CurrentStep, Action: r.Action(),
 		Attempt: r.Attempt, Fence: r.LeaseEpoch,
 		Timeout: r.Def.StepTimeout(r.CurrentStep, d.StepTimeout),
 	}
@@ -149,6 +150,9 @@ func (r *Run) Call(d Defaults) Call {
 		c.HTTP = *by.HTTP
 	}
 	c.Key = fmt.Sprintf("%s/%s/%s", r.ID, step.Name, word)
+	if r.TenantInKeys { // two tenants may have the same id, and a participant may serve both (decision 0047)
+		c.Key = r.Tenant.ID.String() + "/" + c.Key
+	}
 	if again > 0 { // an operator made it another call (decision 0023)
 		c.Key += fmt.Sprintf("#%d", again+1)
 	}

@@ -1,6 +1,8 @@
 package saga
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -60,11 +62,26 @@ func (e *Error) Brief() *Error {
 	return &Error{Code: e.Code, Message: "sealed", Type: e.Type, Retryable: e.Retryable, Timestamp: e.Timestamp}
 }
 
+// Ref is which saga is meant, where sagas of several tenants meet: an id is
+// unique within its tenant only, because clients may choose it.
+type Ref struct{ Tenant, ID uuid.UUID }
+
+// Compare orders refs by id, then by tenant: the order in which rows are locked.
+func (r Ref) Compare(o Ref) int {
+	return cmp.Or(bytes.Compare(r.ID[:], o.ID[:]), bytes.Compare(r.Tenant[:], o.Tenant[:]))
+}
+
+// Ref returns which saga it is.
+func (s *Saga) Ref() Ref { return Ref{Tenant: s.Tenant.ID, ID: s.ID} }
+
 // Saga is the head of a saga: one small row. Nil pointers are SQL NULLs. The
 // outcome of its steps stands in its step logs, from which Run is rebuilt.
 type Saga struct {
 	ID uuid.UUID `db:"id"`
 	Tenant
+	// TenantInKeys: the idempotency keys of its calls name the tenant. Decided at
+	// its creation for good, so that no key ever changes (invariant I7).
+	TenantInKeys    bool            `db:"tenant_in_keys"`
 	SagaType        string          `db:"saga_type"` // seed 4; at most 64 characters
 	WorkflowName    string          `db:"workflow_name"`
 	WorkflowVersion int             `db:"workflow_version"` // the saga is pinned to it

@@ -16,7 +16,7 @@ const (
 	Stored      Created = iota + 1 // durable; TimeoutAt is filled in
 	Replayed                       // the idempotency key was used before for the same request
 	KeyReused                      // ... for another request
-	IDTaken                        // a saga of this id exists (of whichever tenant)
+	IDTaken                        // the tenant has a saga of this id, live or archived
 	NotCurrent                     // Floating, and a newer workflow version exists
 	NotRunnable                    // the workflow does not exist or is disabled
 	Unstorable                     // the database refuses its content
@@ -41,7 +41,7 @@ type CreateResult struct {
 type Store interface {
 	// Create stores new sagas, each with its idempotency key, durably on
 	// return. One saga's refusal does not touch the others. A batch must not
-	// name one id twice.
+	// name one saga (Ref) twice.
 	Create(ctx context.Context, batch []NewSaga) ([]CreateResult, error)
 	// Commit writes each change if its precondition (version and epoch) still
 	// holds, durably on return. Per change: nil, or a fault: Conflict with
@@ -52,8 +52,8 @@ type Store interface {
 	// touched by it. A batch must not name one saga twice.
 	Commit(ctx context.Context, batch []Change) ([]error, error)
 	// Load returns sagas with their step logs, whoever's they are: for the
-	// engine. Unknown ids are left out; the order is not defined.
-	Load(ctx context.Context, ids []uuid.UUID) ([]Loaded, error)
+	// engine. Unknown ones are left out; the order is not defined.
+	Load(ctx context.Context, refs []Ref) ([]Loaded, error)
 	// Get returns one saga. Fault: NotFound.
 	Get(ctx context.Context, tenant, id uuid.UUID) (Saga, error)
 	// List returns a page, newest first (created_at, id descending).
@@ -147,12 +147,12 @@ type Ownership interface {
 	// few sagas leaves some of its share, so fewer than limit do not mean that
 	// nothing is left; none does.
 	Claim(ctx context.Context, owner int64, limit int) ([]Loaded, error)
-	// Release gives up those of ids that owner drives, so that anybody may claim
+	// Release gives up those of refs that owner drives, so that anybody may claim
 	// them when they are due. No call of theirs may be in flight.
-	Release(ctx context.Context, owner int64, ids []uuid.UUID) error
+	Release(ctx context.Context, owner int64, refs []Ref) error
 	// Due returns up to limit sagas of owner whose NextRunAt has passed, and
 	// those it has owned without a change for longer than idle.
-	Due(ctx context.Context, owner int64, idle time.Duration, limit int) ([]uuid.UUID, error)
+	Due(ctx context.Context, owner int64, idle time.Duration, limit int) ([]Ref, error)
 	// Overdue returns up to limit sagas whose deadline of the present phase has
 	// passed and that are not flagged yet, whoever owns them: in the order of
 	// Deadline, those after the given one. The last of a page gives the next page,
@@ -166,7 +166,7 @@ type Ownership interface {
 	// among them. next is what to ask with as After for the next page, uuid.Nil
 	// when this is the last: sagas that cannot be read are left out, so that a
 	// page may be short, or empty, before the last.
-	Neglected(ctx context.Context, q NeglectedQuery) (page []Stalled, next uuid.UUID, err error)
+	Neglected(ctx context.Context, q NeglectedQuery) (page []Stalled, next Ref, err error)
 	// Node tells who an owner is. known: false when the store has forgotten it.
 	Node(ctx context.Context, owner int64) (n Node, known bool, err error)
 }
@@ -178,11 +178,11 @@ type Incarnation struct {
 }
 
 // Deadline is the deadline of a saga's present phase: sagas are overdue in the
-// order of their deadlines, those of one moment in that of their ids. The zero
+// order of their deadlines, those of one moment in that of their refs. The zero
 // Deadline is before all others.
 type Deadline struct {
 	At time.Time
-	ID uuid.UUID
+	Ref
 }
 
 // NeglectedQuery asks for sagas that make no progress: nothing has changed for
@@ -191,7 +191,7 @@ type Deadline struct {
 type NeglectedQuery struct {
 	Idle     time.Duration
 	Failures int
-	After    uuid.UUID // only sagas with a greater id
+	After    Ref // only sagas after it (Ref.Compare)
 	Limit    int
 }
 

@@ -246,7 +246,7 @@ func archiveReads(f *fixture) {
 			f.t.Errorf("%s (-live +archived):\n%s", state, diff)
 		}
 		near(f, "time of archiving", &got.ArchivedAt, f.Now())
-		if loaded, err := f.Sagas.Load(f.t.Context(), []uuid.UUID{run.ID}); err != nil || len(loaded) > 0 {
+		if loaded, err := f.Sagas.Load(f.t.Context(), f.refs(run.ID)); err != nil || len(loaded) > 0 {
 			f.t.Errorf("%s: still live: %v, %v", state, loaded, err)
 		}
 		if logs := f.logsOf(run); len(logs) > 0 {

@@ -20,7 +20,7 @@ var creates = []contract{
 	{"a replay is answered even when the workflow has been disabled since", createReplaysDisabled},
 	{"a key used for another request is refused", createKeyReused},
 	{"the same key of another tenant, principal or route is another key", createKeyScope},
-	{"an id that exists is refused, whoever's it is", createIDTaken},
+	{"an id that the tenant has already is refused", createIDTaken},
 	{"a workflow that is unknown, foreign or disabled runs nothing", createNotRunnable},
 	{"a floating saga must be of the latest version, a pinned one need not", createNotCurrent},
 	{"content that the database refuses is unstorable", createUnstorable},
@@ -107,7 +107,7 @@ func createReplays(f *fixture) {
 // absent checks that nothing of a saga was stored.
 func (f *fixture) absent(ids ...uuid.UUID) {
 	f.t.Helper()
-	if loaded, err := f.Sagas.Load(f.t.Context(), ids); err != nil || len(loaded) > 0 {
+	if loaded, err := f.Sagas.Load(f.t.Context(), f.refs(ids...)); err != nil || len(loaded) > 0 {
 		f.t.Errorf("load: %d sagas, %v; want none", len(loaded), err)
 	}
 }
@@ -150,18 +150,15 @@ func createKeyScope(f *fixture) {
 
 func createIDTaken(f *fixture) {
 	first := f.stored(f.unowned())[0]
-	neighbour := begin(f.t, f.Env)
-	sameID := func(s *saga.NewSaga) { s.ID = first.ID }
-	for what, n := range map[string]saga.NewSaga{"own": f.unowned(sameID), "foreign": neighbour.unowned(sameID)} {
-		key := &saga.IdempotencyKey{TenantID: n.Tenant.ID, Principal: "alice", Route: "POST /sagas", Key: "k", Hash: []byte("hash")}
-		f.unchanged(first.ID, func() {
-			if r := f.create(withKey(n, key))[0]; r.Created != saga.IDTaken {
-				f.t.Errorf("%s: result %d, want id taken", what, r.Created)
-			}
-		})
-		if state, _, err := f.Sagas.Key(f.t.Context(), *key); state != saga.KeyNew || err != nil {
-			f.t.Errorf("%s: the refused saga's key is %d, %v; want new", what, state, err)
+	again := f.unowned(func(s *saga.NewSaga) { s.ID = first.ID })
+	key := f.key("k", "hash")
+	f.unchanged(first.ID, func() {
+		if r := f.create(withKey(again, key))[0]; r.Created != saga.IDTaken {
+			f.t.Errorf("result %d, want id taken", r.Created)
 		}
+	})
+	if state, _, err := f.Sagas.Key(f.t.Context(), *key); state != saga.KeyNew || err != nil {
+		f.t.Errorf("the refused saga's key is %d, %v; want new", state, err)
 	}
 }
 

@@ -26,7 +26,7 @@ var duties = []contract{
 
 func (f *fixture) release(owner int64, ids ...uuid.UUID) {
 	f.t.Helper()
-	if err := f.Ownership.Release(f.t.Context(), owner, ids); err != nil {
+	if err := f.Ownership.Release(f.t.Context(), owner, f.refs(ids...)); err != nil {
 		f.t.Fatalf("release: %v", err)
 	}
 }
@@ -81,9 +81,13 @@ func releaseOnlyOwn(f *fixture) {
 // wantDue compares the due sagas of an owner with a set.
 func (f *fixture) wantDue(owner int64, idle time.Duration, want ...uuid.UUID) {
 	f.t.Helper()
-	ids, err := f.Ownership.Due(f.t.Context(), owner, idle, 100)
+	refs, err := f.Ownership.Due(f.t.Context(), owner, idle, 100)
 	if err != nil {
 		f.t.Fatalf("due: %v", err)
+	}
+	var ids []uuid.UUID
+	for _, ref := range refs {
+		ids = append(ids, ref.ID)
 	}
 	f.sameIDs("due", want, ids)
 }

@@ -224,10 +224,19 @@ func (f *fixture) into(state saga.State, change ...func(*saga.NewSaga)) saga.Run
 	return run
 }
 
+// refs are sagas of the fixture's tenant.
+func (f *fixture) refs(ids ...uuid.UUID) []saga.Ref {
+	refs := make([]saga.Ref, len(ids))
+	for i, id := range ids {
+		refs[i] = saga.Ref{Tenant: f.tenant.ID, ID: id}
+	}
+	return refs
+}
+
 // load reads one saga that must be there.
 func (f *fixture) load(id uuid.UUID) saga.Loaded {
 	f.t.Helper()
-	loaded, err := f.Sagas.Load(f.t.Context(), []uuid.UUID{id})
+	loaded, err := f.Sagas.Load(f.t.Context(), f.refs(id))
 	if err != nil || len(loaded) != 1 {
 		f.t.Fatalf("load: %d sagas, %v", len(loaded), err)
 	}

@@ -220,7 +220,7 @@ func neglectedIsFound(f *fixture) {
 				}
 				out[n.Saga.ID] = n.Reason
 			}
-			if next == uuid.Nil {
+			if next == (saga.Ref{}) {
 				return out
 			}
 			q.After = next

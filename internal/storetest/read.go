@@ -48,7 +48,7 @@ func readLoad(f *fixture) {
 	a, b, c := f.into(saga.Compensated), f.into(saga.Pending), f.into(saga.Running)
 	neighbour := begin(f.t, f.Env)
 	d := neighbour.into(saga.Completed) // Load is the engine's: it sees all tenants
-	loaded, err := f.Sagas.Load(f.t.Context(), []uuid.UUID{a.ID, newID(), b.ID, c.ID, a.ID, d.ID})
+	loaded, err := f.Sagas.Load(f.t.Context(), append(f.refs(a.ID, newID(), b.ID, c.ID, a.ID), d.Ref()))
 	if err != nil {
 		f.t.Fatal(err)
 	}
