@@ -10392,6 +10392,10 @@ type ClientInterface interface {
 	// up with the saga still running; it is 201 in both cases and then has
 	// `step_logs`, and `result` when the saga is completed.
 	//
+	// `saga_id` may be chosen; it is unique within the tenant. Participants get it
+	// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
+	// that names the tenant as well unless that is the default one.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/sagas (the `CreateSaga` operationId).
@@ -10406,6 +10410,10 @@ type ClientInterface interface {
 	// With `wait` the answer comes when the saga has ended, or when the time is
 	// up with the saga still running; it is 201 in both cases and then has
 	// `step_logs`, and `result` when the saga is completed.
+	//
+	// `saga_id` may be chosen; it is unique within the tenant. Participants get it
+	// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
+	// that names the tenant as well unless that is the default one.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -14120,6 +14128,10 @@ func (c *Client) ListSagas(ctx context.Context, params *ListSagasParams, reqEdit
 // up with the saga still running; it is 201 in both cases and then has
 // `step_logs`, and `result` when the saga is completed.
 //
+// `saga_id` may be chosen; it is unique within the tenant. Participants get it
+// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
+// that names the tenant as well unless that is the default one.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/sagas (the `CreateSaga` operationId).
@@ -14144,6 +14156,10 @@ func (c *Client) CreateSagaWithBody(ctx context.Context, params *CreateSagaParam
 // With `wait` the answer comes when the saga has ended, or when the time is
 // up with the saga still running; it is 201 in both cases and then has
 // `step_logs`, and `result` when the saga is completed.
+//
+// `saga_id` may be chosen; it is unique within the tenant. Participants get it
+// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
+// that names the tenant as well unless that is the default one.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -29496,6 +29512,10 @@ type ClientWithResponsesInterface interface {
 	// up with the saga still running; it is 201 in both cases and then has
 	// `step_logs`, and `result` when the saga is completed.
 	//
+	// `saga_id` may be chosen; it is unique within the tenant. Participants get it
+	// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
+	// that names the tenant as well unless that is the default one.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas (the `CreateSaga` operationId).
@@ -29510,6 +29530,10 @@ type ClientWithResponsesInterface interface {
 	// With `wait` the answer comes when the saga has ended, or when the time is
 	// up with the saga still running; it is 201 in both cases and then has
 	// `step_logs`, and `result` when the saga is completed.
+	//
+	// `saga_id` may be chosen; it is unique within the tenant. Participants get it
+	// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
+	// that names the tenant as well unless that is the default one.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -42864,6 +42888,10 @@ func (c *ClientWithResponses) ListSagasWithResponse(ctx context.Context, params 
 // up with the saga still running; it is 201 in both cases and then has
 // `step_logs`, and `result` when the saga is completed.
 //
+// `saga_id` may be chosen; it is unique within the tenant. Participants get it
+// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
+// that names the tenant as well unless that is the default one.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas (the `CreateSaga` operationId).
@@ -42884,6 +42912,10 @@ func (c *ClientWithResponses) CreateSagaWithBodyWithResponse(ctx context.Context
 // With `wait` the answer comes when the saga has ended, or when the time is
 // up with the saga still running; it is 201 in both cases and then has
 // `step_logs`, and `result` when the saga is completed.
+//
+// `saga_id` may be chosen; it is unique within the tenant. Participants get it
+// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
+// that names the tenant as well unless that is the default one.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
