@@ -6,10 +6,28 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/lib/pq"
+	migrate "github.com/rubenv/sql-migrate"
 )
 
-// numbered is which migrations concern the schemas beside saga alone.
-var numbered = map[string]struct{ first, last int }{"dlq": {100, 109}, "jobs": {110, 199}}
+// named is how migrations that concern a schema beside saga alone are called.
+var named = map[string]string{"dlq": "dlq_", "jobs": "job"}
+
+// of is which migrations concern a schema alone.
+func of(schema string, known []*migrate.Migration) (versions []int64, err error) {
+	for _, m := range known {
+		number, name, _ := strings.Cut(m.Id, "_")
+		version, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("migration %s has no number: %w", m.Id, err)
+		}
+		if strings.HasPrefix(name, named[schema]) {
+			versions = append(versions, version)
+		}
+	}
+	return versions, nil
+}
 
 // adopt writes the record of applied migrations anew when there is none though
 // the schema is there, as after `pg_dump -n saga` and a restore: the schema
@@ -35,8 +53,12 @@ func adopt(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return fmt.Errorf("record what was restored: %w", err)
 	}
-	for schema, of := range numbered {
-		_, err = tx.ExecContext(ctx, `DELETE FROM saga.saga_schema_version WHERE version BETWEEN $1 AND $2 AND to_regnamespace($3) IS NULL`, of.first, of.last, schema)
+	for schema := range named {
+		versions, err := of(schema, known)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `DELETE FROM saga.saga_schema_version WHERE version = ANY ($1) AND to_regnamespace($2) IS NULL`, pq.Array(versions), schema)
 		if err != nil {
 			return fmt.Errorf("forget what was not restored: %w", err)
 		}

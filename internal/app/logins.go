@@ -141,11 +141,13 @@ func DSN(ctx context.Context, cfg config.Config, log *slog.Logger) (string, erro
 	}
 	l.end = nil // the login must outlive this function
 	defer l.close()
-	dsn, err := l.dsn(ctx, cfg.Database)
-	if err == nil { // the lock of who migrates is the session's
-		err = postgres.Unshared(ctx, postgres.Config{DSN: dsn, IOTimeout: cfg.Database.IOTimeout, Application: cfg.App.Name})
-	}
-	return dsn, err
+	return l.dsn(ctx, cfg.Database)
+}
+
+// Unshared returns nil when dsn leads to sessions of PostgreSQL that are not shared
+// with others: the lock of who migrates is one session's.
+func Unshared(ctx context.Context, cfg config.Config, dsn string) error {
+	return postgres.Unshared(ctx, postgres.Config{DSN: dsn, IOTimeout: cfg.Database.IOTimeout, Application: cfg.App.Name})
 }
 
 func (l *logins) dsn(ctx context.Context, d config.Database) (string, error) {

@@ -157,7 +157,7 @@ func TestAPoolerThatSharesSessionsIsRefusedAtTheStart(t *testing.T) {
 	t.Run("nor does it migrate", func(t *testing.T) {
 		cfg := config.Default(config.Dev)
 		cfg.Database.URL = config.Secret(pgbouncer(t, dsn, "pool_mode = transaction\n"))
-		if _, err := app.DSN(t.Context(), cfg, slog.New(slog.DiscardHandler)); !errors.Is(err, postgres.ErrShared) {
+		if err := app.Unshared(t.Context(), cfg, string(cfg.Database.URL)); !errors.Is(err, postgres.ErrShared) {
 			t.Errorf("%v", err)
 		}
 	})
