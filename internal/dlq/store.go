@@ -143,6 +143,7 @@ type Claim struct {
 // Queue is the letters of all tenants as the loops see them. Leases are
 // counted by the database's clock.
 type Queue interface {
+	Inflows
 	// Arrive stores what was read from Kafka: durable on return, each record once
 	// by its Place, or where the topic's id is not known by what is stored at it
 	// (Letter.Doubles); records that were there before are left as they are. A bounce

@@ -104,7 +104,7 @@ func TestLettersOfAnOrderedKeyAreDrivenAsTheyArrived(t *testing.T) {
 		})
 	}
 	c.produce(records...)
-	b.ingest(c)
+	b.ingest(c, func(cfg *kafka.IngestConfig) { cfg.Backlog = true })
 	b.has(len(records))
 	r := c.redriver()
 	var nodes sync.WaitGroup

@@ -153,3 +153,18 @@ func (c *cluster) ends(topic string, partitions int32) (sum int64) {
 	}
 	return sum
 }
+
+// committed is the offset of the first partition of a topic that a group has
+// committed; -1: none.
+func (c *cluster) committed(group, topic string) int64 {
+	c.t.Helper()
+	req := kmsg.NewPtrOffsetFetchRequest()
+	rt := kmsg.NewOffsetFetchRequestTopic()
+	rt.Topic, rt.Partitions = topic, []int32{0}
+	req.Group, req.Topics = group, append(req.Topics, rt)
+	res, err := req.RequestWith(c.t.Context(), c.client)
+	if err != nil || len(res.Topics) != 1 {
+		return -1
+	}
+	return res.Topics[0].Partitions[0].Offset
+}

@@ -26,6 +26,7 @@ type Arrivals interface {
 	Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, err error)
 	// PolicyOf is asked with every record: it remembers its answers for a while.
 	PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error)
+	dlq.Inflows
 }
 
 // IngestConfig of the loop that makes letters of the records of dead-letter
@@ -37,6 +38,7 @@ type IngestConfig struct {
 	Group   string // consumer group
 	Member  string // this node's name in it, the same over restarts, which takes its partitions back at once; "": a new one at each start
 	Latest  bool   // a partition that the group has never read begins at its end, not at its beginning
+	Backlog bool   // letters of what lay in a topic when it was first seen are retried by themselves, as all others are
 	Intake  dlq.Intake
 	Store   Arrivals
 	NewID   func() uuid.UUID
@@ -54,12 +56,14 @@ type IngestConfig struct {
 
 // IngestObserver is told what happens; nil functions are not called.
 type IngestObserver struct {
-	Stored  func(read, stored int) // records of a batch, and those that were not there before
-	Refused func()                 // PostgreSQL refused a record as it came; it is stored in a reduced form
-	Failed  func()                 // a batch could not be stored, or a fetch or a commit failed
-	Paused  func(paused bool)      // the database is away
-	Lag     func(records int64)    // records not read yet of the partitions of this node
-	Round   func()                 // everything that was read is stored and committed
+	Stored  func(read, stored int)    // records of a batch, and those that were not there before
+	Refused func()                    // PostgreSQL refused a record as it came; it is stored in a reduced form
+	Failed  func()                    // a batch could not be stored, or a fetch or a commit failed
+	Paused  func(paused bool)         // the database is away
+	Lag     func(records int64)       // records not read yet of the partitions of this node
+	Held    func(records int)         // records of a batch that are backlog, whose letters are not retried by themselves
+	Topics  func(read, near []string) // which topics are read, and which the expression matches in other case only
+	Round   func()                    // everything that was read is stored and committed
 }
 
 func (c IngestConfig) complete() IngestConfig {
@@ -77,6 +81,12 @@ func (c IngestConfig) complete() IngestConfig {
 	}
 	if o.Paused == nil {
 		o.Paused = func(bool) {}
+	}
+	if o.Held == nil {
+		o.Held = func(int) {}
+	}
+	if o.Topics == nil {
+		o.Topics = func([]string, []string) {}
 	}
 	if o.Lag == nil {
 		o.Lag = func(int64) {}
@@ -198,11 +208,18 @@ type ingest struct {
 	waiting bool           // the database is away: partitions are paused
 	lags    map[place]int64
 
-	committed map[place]uuid.UUID  // in which life of their topics the group has committed partitions
-	assumed   map[string]uuid.UUID // in which life topics are read
-	ended     map[string]bool      // topics whose life has ended
-	looked    time.Time            // at the topics there are; of member alone
-	asked     *kgo.Client          // for the topics there are: client, which may call back before it is known
+	committed map[place]uuid.UUID   // in which life of their topics the group has committed partitions
+	assumed   map[string]uuid.UUID  // in which life topics are read
+	ended     map[string]bool       // topics whose life has ended
+	looked    time.Time             // at the topics there are; of member alone
+	inflows   map[source]dlq.Inflow // what has been seen of topics
+	there     map[string]uuid.UUID  // the topics that there are, by the last look
+	before    time.Time             // when the group had looked before that; zero: never
+	asked     *kgo.Client           // for the topics there are: client, which may call back before it is known
+
+	looking  sync.Mutex // one look at a time; guards:
+	told     []string   // the topics that the log has named last, nil: none yet
+	toldNear []string
 }
 
 // place is a partition.
@@ -216,7 +233,7 @@ type place struct {
 func (in *ingest) member(ctx context.Context) error {
 	in.mu.Lock()
 	in.owned, in.gone, in.lags, in.waiting = map[place]bool{}, map[place]bool{}, map[place]int64{}, false
-	in.committed, in.ended, in.looked = map[place]uuid.UUID{}, map[string]bool{}, time.Now()
+	in.committed, in.ended, in.looked = map[place]uuid.UUID{}, map[string]bool{}, time.Time{}
 	if in.assumed == nil {
 		in.assumed = map[string]uuid.UUID{} // it outlives a member: what was read is remembered
 	}
@@ -239,6 +256,7 @@ func (in *ingest) member(ctx context.Context) error {
 	in.asked = client
 	in.mu.Unlock()
 	defer client.CloseAllowingRebalance()
+	in.lookAround(ctx) // if it fails, what comes looks again
 	for {
 		records, err := in.poll(ctx)
 		if err != nil || ctx.Err() != nil {

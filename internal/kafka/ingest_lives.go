@@ -129,11 +129,8 @@ func (in *ingest) lives(ctx context.Context) (map[string]uuid.UUID, error) {
 
 // topics asks a broker for all topics.
 func (in *ingest) topics(ctx context.Context) ([]kmsg.MetadataResponseTopic, error) {
-	in.mu.Lock()
-	client := in.asked
-	in.mu.Unlock()
 	req := kmsg.NewPtrMetadataRequest() // nil topics: all
-	res, err := req.RequestWith(ctx, client)
+	res, err := req.RequestWith(ctx, in.asks())
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +138,12 @@ func (in *ingest) topics(ctx context.Context) ([]kmsg.MetadataResponseTopic, err
 		return nil, err
 	}
 	return res.Topics, nil
+}
+
+func (in *ingest) asks() *kgo.Client {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.asked
 }
 
 // over tells whether a life of a topic has ended: nobody else can read what we have
@@ -174,19 +177,25 @@ func (in *ingest) suspect(fetches kgo.Fetches) {
 	}
 }
 
+const lookTimeout = 10 * time.Second
+
 // lookAround compares the topics there are with those that are read, as often as
 // new topics are looked for.
 func (in *ingest) lookAround(ctx context.Context) {
 	if time.Since(in.looked) < in.NewTopics {
 		return
 	}
-	lives, err := in.lives(ctx)
-	if err != nil {
-		return // whoever fetches tells of it
+	within, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if err := in.look(within, nil); err != nil {
+		in.Observer.Failed()
+		in.Log.WarnContext(ctx, "cannot see which dead-letter topics there are", slog.Any("error", err))
+		return
 	}
 	in.looked = time.Now()
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	lives := in.there
 	for topic, assumed := range in.assumed {
 		switch now, is := lives[topic]; {
 		case !is || now == uuid.Nil:

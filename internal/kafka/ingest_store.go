@@ -138,12 +138,13 @@ func (in *ingest) storeBatch(ctx context.Context, records []read) error {
 		if len(ours) == 0 {
 			return nil
 		}
-		letters, err := in.letters(ctx, ours)
+		letters, held, err := in.letters(ctx, ours)
 		if err == nil {
 			err = in.arrive(ctx, letters, form(0))
 		}
 		switch {
 		case err == nil:
+			in.Observer.Held(held)
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -179,20 +180,27 @@ func (in *ingest) ours(ctx context.Context, records []read) []read {
 	})
 }
 
-// letters makes letters of records.
-func (in *ingest) letters(ctx context.Context, records []read) ([]dlq.Arrival, error) {
-	batch := make([]dlq.Arrival, len(records))
+// letters makes letters of records, of which some are held.
+func (in *ingest) letters(ctx context.Context, records []read) (batch []dlq.Arrival, held int, err error) {
+	batch = make([]dlq.Arrival, len(records))
 	now := in.Now()
 	for i, r := range records {
 		batch[i] = in.Intake.Arrival(recordOf(r))
 		a := &batch[i]
 		policy, err := in.Store.PolicyOf(ctx, a.TenantID, a.OriginalTopic)
 		if err != nil {
-			return nil, fmt.Errorf("policy of a topic: %w", err)
+			return nil, 0, fmt.Errorf("policy of a topic: %w", err)
 		}
 		a.Letter = dlq.New(a.Letter, in.NewID(), &policy, dlq.Moment{Now: now, Jitter: rand.Float64()}) //nolint:gosec // spreads retries
+		switch is, err := in.isBacklog(ctx, r); {
+		case err != nil:
+			return nil, 0, fmt.Errorf("what lay in a topic: %w", err)
+		case is && !in.Backlog:
+			a.Letter = a.Hold()
+			held++
+		}
 	}
-	return batch, nil
+	return batch, held, nil
 }
 
 func recordOf(r read) dlq.Record {

@@ -93,6 +93,16 @@ func (b *inbox) PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (d
 	return b.queue.PolicyOf(ctx, tenant, topic)
 }
 
+// Looked implements kafka.Arrivals.
+func (b *inbox) Looked(ctx context.Context, group, expression string) (time.Time, []dlq.Inflow, error) {
+	return b.queue.Looked(ctx, group, expression)
+}
+
+// See implements kafka.Arrivals.
+func (b *inbox) See(ctx context.Context, group, expression string, inflows []dlq.Inflow) error {
+	return b.queue.See(ctx, group, expression, inflows)
+}
+
 // ingest runs a node until stop or the end of the test.
 func (b *inbox) ingest(c *cluster, change ...func(*kafka.IngestConfig)) (stop func()) {
 	b.t.Helper()

@@ -52,11 +52,12 @@ func (c Config) Open() (publication.Producer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
-	return &producer{client: client}, nil
+	return &producer{client: client, topic: c.Topic}, nil
 }
 
 type producer struct {
 	client  *kgo.Client
+	topic   string
 	reached bool // a broker has answered once; only Send looks, and one at a time
 	closed  sync.Once
 }
@@ -85,7 +86,7 @@ func (p *producer) Send(ctx context.Context, messages []publication.Message) err
 	stop := context.AfterFunc(ctx, p.Close)
 	defer stop()
 	if err := p.client.ProduceSync(context.WithoutCancel(ctx), records...).FirstErr(); err != nil {
-		return fmt.Errorf("kafka: produce: %w", errors.Join(ctx.Err(), err))
+		return fmt.Errorf("kafka: produce to the topic %s: %w", p.topic, errors.Join(ctx.Err(), err))
 	}
 	return nil
 }

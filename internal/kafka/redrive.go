@@ -188,11 +188,11 @@ func resultOf(r *kgo.Record, err error, silent bool) dlq.Result {
 	case slices.ContainsFunc(absences, func(e error) bool { return errors.Is(err, e) }):
 		return dlq.Result{Outcome: dlq.FailedDrive, Missing: true, Error: fmt.Sprintf("Kafka: there is no topic %s: %v", r.Topic, err)}
 	case spoilt(err), slices.ContainsFunc(refusals, func(e error) bool { return errors.Is(err, e) }):
-		return dlq.Result{Outcome: dlq.FailedDrive, Error: "Kafka: " + err.Error()}
+		return dlq.Result{Outcome: dlq.FailedDrive, Error: fmt.Sprintf("Kafka: %s: %s", r.Topic, err)}
 	case silent:
 		return dlq.Result{Outcome: dlq.Withdrawn, Error: "Kafka: no broker could be reached: " + err.Error()}
 	}
-	return dlq.Result{Outcome: dlq.Uncertain, Error: "Kafka: it may have been written: " + err.Error()}
+	return dlq.Result{Outcome: dlq.Uncertain, Error: "Kafka: a broker was sent the record and did not answer, so it may have been written; after that: " + err.Error()}
 }
 
 // byKey is the partition of a record for which its key decides.

@@ -13,6 +13,8 @@ type ingest struct {
 	failures prometheus.Counter
 	lag      prometheus.Gauge
 	paused   prometheus.Gauge
+	held     prometheus.Counter
+	topics   *prometheus.GaugeVec
 }
 
 func newIngest(counter func(name, help string, labels ...string) *prometheus.CounterVec, gauge func(name, help string, labels ...string) *prometheus.GaugeVec) *ingest {
@@ -24,6 +26,8 @@ func newIngest(counter func(name, help string, labels ...string) *prometheus.Cou
 		failures: counter("skald_dlq_ingest_failures_total", "Fetches, batches and commits of offsets that failed; they are tried again.").WithLabelValues(),
 		lag:      gauge("skald_dlq_ingest_lag_records", "Records of the partitions of this node that it has not read.").WithLabelValues(),
 		paused:   gauge("skald_dlq_ingest_paused", "1 while this node waits for the database to store what it has read.").WithLabelValues(),
+		held:     counter("skald_dlq_ingest_held_total", "Records whose letters are held, because they lay in a topic before it was first read.").WithLabelValues(),
+		topics:   gauge("skald_dlq_ingest_topic", "1 for each topic: of match read those that are read, of match case those that the expression matches in other case only.", "topic", "match"),
 	}
 }
 
@@ -51,4 +55,18 @@ func (m *Metrics) IngestPaused(paused bool) {
 		v = 1
 	}
 	m.ingest.paused.Set(v)
+}
+
+// IngestHeld counts records whose letters are held.
+func (m *Metrics) IngestHeld(records int) { m.ingest.held.Add(float64(records)) }
+
+// IngestTopics records which topics are read, and which would be in other case.
+func (m *Metrics) IngestTopics(read, near []string) {
+	m.ingest.topics.Reset()
+	for _, topic := range read {
+		m.ingest.topics.WithLabelValues(topic, "read").Set(1)
+	}
+	for _, topic := range near {
+		m.ingest.topics.WithLabelValues(topic, "case").Set(1)
+	}
 }
