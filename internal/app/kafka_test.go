@@ -23,7 +23,9 @@ func TestKafkaGetsEveryEventInOrderThoughNodesComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer broker.Close()
-	published := func(c *config.Config) { c.Kafka.Brokers, c.Engine.LeaseTTL = broker.ListenAddrs(), time.Second }
+	published := func(c *config.Config) {
+		c.Kafka.Brokers, c.Kafka.EventTopic, c.Engine.LeaseTTL = broker.ListenAddrs(), "skald.saga.events", time.Second
+	}
 	dsn := testdb.DSN(t)
 	a, b := start(t, dsn, "a", published), start(t, dsn, "b", published)
 	registerPair(t, a.url)

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"strconv"
 	"sync"
@@ -22,7 +23,7 @@ import (
 type notices struct {
 	hooks  delivery.Config
 	sender *delivery.Sender
-	topic  *publication.Config // nil: no brokers
+	topic  *publication.Config // nil: no topic of events
 }
 
 func (n *node) newNotices(policy *egress.Policy, name string, now func() time.Time, newID func() uuid.UUID) (*notices, error) {
@@ -38,13 +39,21 @@ func (n *node) newNotices(policy *egress.Policy, name string, now func() time.Ti
 			Round: func() { m.Loop("webhooks") },
 		},
 	}
-	if len(k.Brokers) == 0 {
+	if len(k.Brokers) == 0 || k.EventTopic == "" {
 		return out, nil
+	}
+	var tenants []uuid.UUID
+	for _, t := range k.EventTenants {
+		id, err := uuid.Parse(t)
+		if err != nil {
+			return nil, fmt.Errorf("kafka.event_tenants: %w", err)
+		}
+		tenants = append(tenants, id)
 	}
 	broker := kafka.Config{Connection: brokers(n.cfg), Topic: k.EventTopic}
 	out.topic = &publication.Config{
 		Name: "kafka:" + k.EventTopic, Node: name, Store: n.publications, Trail: n.trail, Open: broker.Open, Now: now, Log: log,
-		Lease:    n.cfg.Engine.LeaseTTL,
+		Lease: n.cfg.Engine.LeaseTTL, Tenants: tenants,
 		Observer: publication.Observer{Leading: m.PublishLeading, Published: m.Published, Failed: m.PublishFailed, Lag: m.PublishLag},
 	}
 	return out, broker.Check()

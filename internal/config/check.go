@@ -147,8 +147,14 @@ var rules = []rule{
 	{"ingest.topics", []string{"kafka.brokers", "store"}, func(c Config) string {
 		return unless(c.Ingest.Topics == "" || len(c.Kafka.Brokers) > 0 && c.Store == PostgreSQL, "is of no use without kafka.brokers and the store postgres")
 	}},
+	{"kafka.event_topic", []string{"kafka.brokers"}, func(c Config) string {
+		return unless(c.Kafka.EventTopic == "" || len(c.Kafka.Brokers) > 0, "is of no use without kafka.brokers")
+	}},
+	{"kafka.event_tenants", []string{"kafka.event_topic"}, func(c Config) string {
+		return unless(len(c.Kafka.EventTenants) == 0 || c.Kafka.EventTopic != "", "is of no use without kafka.event_topic")
+	}},
 	{"kafka.event_topic", []string{"ingest.topics", "ingest.exclude"}, func(c Config) string {
-		return unless(c.Ingest.Topics == "" || !regexp.MustCompile(c.Ingest.Topics).MatchString(c.Kafka.EventTopic) ||
+		return unless(c.Ingest.Topics == "" || c.Kafka.EventTopic == "" || !regexp.MustCompile(c.Ingest.Topics).MatchString(c.Kafka.EventTopic) ||
 			c.Ingest.Exclude != "" && regexp.MustCompile(c.Ingest.Exclude).MatchString(c.Kafka.EventTopic),
 			"must not match ingest.topics: every event would become a dead letter")
 	}},

@@ -31,7 +31,7 @@ type Config struct {
 	Tenant     Tenant     `koanf:"tenant" doc:"The tenant of requests that name none."`
 	Limits     Limits     `koanf:"limits" doc:"What clients may send."`
 	Webhooks   Webhooks   `koanf:"webhooks" doc:"Deliveries to webhooks (docs/webhooks.md)."`
-	Kafka      Kafka      `koanf:"kafka" doc:"Kafka (docs/kafka.md): audit events are published there, dead letters come from there and go back; off without brokers."`
+	Kafka      Kafka      `koanf:"kafka" doc:"Kafka (docs/kafka.md): dead letters come from there and go back, audit events may be published there; off without brokers."`
 	Ingest     Ingest     `koanf:"ingest" doc:"Dead letters from Kafka (docs/kafka.md); off without topics."`
 	DLQ        DLQ        `koanf:"dlq" doc:"The dead-letter queue (docs/dlq.md). What concerns letters is the default of topics without a policy of their own."`
 	Jobs       Jobs       `koanf:"jobs" doc:"Job runs."`
@@ -224,10 +224,12 @@ type Webhooks struct {
 	Keep            time.Duration `koanf:"keep" validate:"min=1h,max=87600h" doc:"How long deliveries that have ended are kept."`
 }
 
-// Kafka says where events are published. Nothing is published without Brokers.
+// Kafka says where brokers are, and where events are published: nowhere without
+// EventTopic.
 type Kafka struct {
 	Brokers      []string `koanf:"brokers" validate:"dive,broker" doc:"Some brokers of the cluster, host:port."`
-	EventTopic   string   `koanf:"event_topic" validate:"required,max=249" doc:"Topic of the audit events of all tenants."`
+	EventTopic   string   `koanf:"event_topic" validate:"max=249" doc:"Topic that audit events are published to, such as skald.saga.events; empty means they are not."`
+	EventTenants []string `koanf:"event_tenants" validate:"dive,uuid" doc:"Tenants whose events are published; none means all of them."`
 	TLS          bool     `koanf:"tls" doc:"Whether brokers are reached over TLS."`
 	CAFile       string   `koanf:"ca_file" doc:"File of CA certificates to verify brokers with; empty means the system's."`
 	SASL         string   `koanf:"sasl" validate:"omitempty,oneof=plain scram-sha-256 scram-sha-512" doc:"How to sign in: plain, scram-sha-256 or scram-sha-512; empty means not at all."`
@@ -259,11 +261,12 @@ type DLQ struct {
 // Ingest says which topics of Kafka are dead-letter topics, and how their
 // records become letters.
 type Ingest struct {
-	Topics             string   `koanf:"topics" validate:"omitempty,max=4096,pattern" doc:"Regular expression of the dead-letter topics, such as [._-]dl[qt]$; new topics are seen by themselves. Nothing is ever redriven to a topic that matches. Empty means none are read."`
+	Topics             string   `koanf:"topics" validate:"omitempty,max=4096,pattern" doc:"Regular expression of the dead-letter topics, such as (?i)[._-]dl[qt]$, where (?i) is for names in any case; new topics are seen by themselves. Nothing is ever redriven to a topic that matches. Empty means none are read."`
 	Exclude            string   `koanf:"exclude" validate:"omitempty,max=4096,pattern" doc:"Regular expression of topics that match and are not read all the same."`
 	Group              string   `koanf:"group" validate:"required,max=249" doc:"Consumer group; nodes that share it share the partitions."`
 	Tenant             string   `koanf:"tenant" validate:"omitempty,uuid" doc:"Tenant that the letters belong to; empty means tenant.default_id."`
 	Start              string   `koanf:"start" validate:"oneof=earliest latest" doc:"Where a partition begins that the group has never read: earliest, or latest to leave what is there."`
+	Backlog            string   `koanf:"backlog" validate:"oneof=hold retry" doc:"What becomes of letters whose records lay in a topic when the group first saw it: hold, so that nothing retries them until somebody does, or retry, as all others are."`
 	Batch              int      `koanf:"batch" validate:"min=1,max=5000" doc:"Most records in one statement."`
 	MaxBytes           int      `koanf:"max_bytes" validate:"min=1048576,max=268435456" doc:"Bytes asked for in one fetch. About four times as much may be in memory, and at least eight times the largest record."`
 	Suffixes           []string `koanf:"suffixes" doc:"What names of dead-letter topics end with, in any case: stripped to find the original topic when no header tells it."`

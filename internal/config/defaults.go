@@ -102,9 +102,8 @@ func Default(env Environment) Config {
 			BulkLimit:       1000,
 		},
 		Jobs:  Jobs{Scheduler: true, Worker: true, WorkerQueues: []string{"system"}, WorkerConcurrency: 4, RedisPrefix: "scheduler", UpkeepInterval: 30 * time.Second},
-		Kafka: Kafka{EventTopic: "skald.saga.events"},
 		Ingest: Ingest{
-			Group: "skald-dlq", Start: "earliest", Batch: 1000, MaxBytes: 16 << 20,
+			Group: "skald-dlq", Start: "earliest", Backlog: "hold", Batch: 1000, MaxBytes: 16 << 20,
 			Suffixes: []string{".dlq", "-dlq", "_dlq", ".dlt", "-dlt", "_dlt"}, Prefixes: []string{"dlq."},
 		},
 	}

@@ -14,9 +14,12 @@ import (
 	"encoding/json"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/cloudevent"
 	"github.com/skald-saga/skald/internal/retry"
@@ -56,6 +59,7 @@ type Config struct {
 	Poll    time.Duration // 200 ms: how often the database is asked for events when there are none
 	Timeout time.Duration // 30 s: a batch that the broker has not taken by then is sent anew
 	Batch   int           // 1000: most events of one batch, and so in memory
+	Tenants []uuid.UUID   // whose events are published; none: all of them
 
 	Observer Observer
 }
@@ -181,13 +185,14 @@ func (c *Config) publish(ctx context.Context, epoch int64) {
 		}
 	}
 	defer drop()
+	var told time.Time
 	for failures := 0; ctx.Err() == nil; {
 		if producer == nil {
 			var err error
 			if producer, err = c.Open(); err != nil {
 				producer = nil
 				failures++
-				c.failed(ctx, failures, err)
+				c.failed(ctx, failures, &told, err)
 				continue
 			}
 		}
@@ -198,7 +203,7 @@ func (c *Config) publish(ctx context.Context, epoch int64) {
 		case err != nil:
 			drop() // a batch half sent must not be finished later, behind our back
 			failures++
-			c.failed(ctx, failures, err)
+			c.failed(ctx, failures, &told, err)
 		case published == 0:
 			failures = 0
 			sleep(ctx, c.Poll)
@@ -208,12 +213,20 @@ func (c *Config) publish(ctx context.Context, epoch int64) {
 	}
 }
 
-func (c *Config) failed(ctx context.Context, failures int, err error) {
+// tellAgain is how often the log warns of what goes on failing; the metrics count
+// each time.
+const tellAgain = 10 * time.Minute
+
+func (c *Config) failed(ctx context.Context, failures int, told *time.Time, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	c.Observer.Failed()
-	c.Log.WarnContext(ctx, "cannot publish events; trying again", slog.Int("failures", failures), slog.Any("error", err))
+	level := slog.LevelDebug
+	if failures == 1 || time.Since(*told) >= tellAgain {
+		level, *told = slog.LevelWarn, time.Now()
+	}
+	c.Log.Log(ctx, level, "cannot publish events; trying again", slog.String("publication", c.Name), slog.Int("failures", failures), slog.Any("error", err))
 	sleep(ctx, backoff.Delay(failures, 0, 0))
 }
 
@@ -222,6 +235,9 @@ func (c *Config) pass(ctx context.Context, to Producer, epoch int64) (published 
 	tenants, err := c.Store.Unpublished(ctx, c.Name)
 	if err != nil {
 		return 0, true, err
+	}
+	if len(c.Tenants) > 0 {
+		tenants = slices.DeleteFunc(tenants, func(t saga.Unpublished) bool { return !slices.Contains(c.Tenants, t.TenantID) })
 	}
 	var lag time.Duration
 	for _, t := range tenants {
