@@ -101,7 +101,7 @@ func Default(env Environment) Config {
 			MaxRedriveRate:  10_000,
 			BulkLimit:       1000,
 		},
-		Jobs:  Jobs{Scheduler: true, Worker: true, WorkerQueues: []string{"system"}, WorkerConcurrency: 4, RedisPrefix: "scheduler", UpkeepInterval: 30 * time.Second},
+		Jobs: Jobs{Scheduler: true, Worker: true, WorkerQueues: []string{"system"}, WorkerConcurrency: 4, RedisPrefix: "scheduler", UpkeepInterval: 30 * time.Second},
 		Ingest: Ingest{
 			Group: "skald-dlq", Start: "earliest", Backlog: "hold", Batch: 1000, MaxBytes: 16 << 20,
 			Suffixes: []string{".dlq", "-dlq", "_dlq", ".dlt", "-dlt", "_dlt"}, Prefixes: []string{"dlq."},
