@@ -70,12 +70,12 @@ func tellVerified(trail app.Trail, v *saga.Verification) (tampered bool) {
 	if bad == nil {
 		return false
 	}
-	fmt.Printf("%s: %s: seal %d, row %d", trail, bad.Kind, bad.Seq, bad.EventID)
+	row, of := "row", "action"
+	if trail == app.SagaEvents {
+		row, of = "event", "saga"
+	}
+	fmt.Printf("%s: %s: seal %d, %s %d", trail, bad.Kind, bad.Seq, row, bad.EventID)
 	if bad.Subject != "" {
-		of := "action"
-		if trail == app.SagaEvents {
-			of = "saga"
-		}
 		fmt.Printf(", %s %s", of, bad.Subject)
 	}
 	fmt.Printf(": %s\n", bad.Detail)

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/identity"
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
@@ -58,7 +59,7 @@ func bootstrap(ctx context.Context, cfg config.Config, keys access.Store, now ti
 	if err != nil {
 		return err
 	}
-	err = keys.Create(ctx, key)
+	err = keys.Create(operator.As(ctx, operator.By{Actor: key.CreatedBy, Operation: "auth.bootstrap_admin_key"}), key)
 	switch {
 	case err == nil:
 		log.Info("the bootstrap admin key was stored", slog.String("prefix", key.Prefix))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -33,6 +34,13 @@ func (s *server) RunRetention(ctx context.Context, in api.RunRetentionRequestObj
 	}
 	if in.Params.DryRun != nil && *in.Params.DryRun {
 		return s.dryRetention(ctx, e)
+	}
+	if s.DeadLetters != nil { // else there is no record
+		asked := s.acted(ctx, began, operator.Retention, "sagas", "run", "", map[string]any{"older_than": e.Before})
+		asked.Result = operator.Asked
+		if err := s.DeadLetters.Actions.Record(ctx, asked); err != nil {
+			return nil, err
+		}
 	}
 	out := api.RetentionRun{More: true}
 	for s.now().Sub(began) < min(retentionWork, s.Limits.RequestTimeout/2) {

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
 )
 
 const (
@@ -26,11 +27,23 @@ const (
 	importLine = 2 * (dlq.MaxPayload*4/3 + 1<<20)
 )
 
+// tellImport records that somebody imports, before the first letter is stored.
+func (s *server) tellImport(ctx context.Context) error {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	asked := s.acted(ctx, s.now(), operator.DeadLetter, "*", "import", "", nil)
+	asked.Result = operator.Asked
+	return s.DeadLetters.Actions.Record(ctx, asked)
+}
+
 // ImportDeadLetters stores the lines of an export, each on its own, as they come.
 func (s *server) ImportDeadLetters(ctx context.Context, req api.ImportDeadLettersRequestObject) (api.ImportDeadLettersResponseObject, error) {
 	tenant := requestOf(ctx).tenant.ID
 	in := importing{s: s, tenant: tenant, policies: s.policies(tenant), moment: s.moment()}
 	in.out.Errors, in.out.Known = []api.DeadLetterImportError{}, []api.DeadLetterImportKnown{}
+	if err := s.tellImport(ctx); err != nil {
+		return nil, err
+	}
 	over := time.Now().Add(s.Limits.StreamAge)
 	lines := bufio.NewReaderSize(req.Body, readAtOnce)
 	for line, end := 1, false; !end; line++ {

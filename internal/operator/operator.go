@@ -73,8 +73,11 @@ type Action struct {
 	Result        string // Done when empty
 }
 
-// Done is the result of an action that did what was asked.
-const Done = "done"
+// Results of actions.
+const (
+	Done  = "done"  // what was asked, in the transaction of this record
+	Asked = "asked" // it follows, in many transactions
+)
 
 // By is who acts, for those who make an Action of it.
 type By struct {
@@ -148,5 +151,8 @@ type Page struct {
 
 // Log shows the actions of a tenant.
 type Log interface {
+	// Record stores an action that no one transaction has: work that is done in
+	// many, told before the first of them. Durable on return.
+	Record(ctx context.Context, a Action) error
 	Actions(ctx context.Context, tenant uuid.UUID, f Filter) (Page, error)
 }

@@ -20,6 +20,11 @@ func NewActions(db *DB) *Actions { return &Actions{db} }
 // maxActions is how far actions are counted.
 const maxActions = 10_000
 
+// Record implements operator.Log.
+func (st *Actions) Record(ctx context.Context, a operator.Action) error {
+	return outage("record an action", st.db.inTenant(ctx, a.TenantID, func(tx *sqlx.Tx) error { return putAction(ctx, tx, a) }))
+}
+
 // Actions implements operator.Log.
 func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Filter) (operator.Page, error) {
 	var page operator.Page

@@ -1,0 +1,387 @@
+package app_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// tellsItself are the operations that change something, or look as if they did,
+// and leave no action: with the reason why that is right.
+var tellsItself = map[string]string{
+	"validateWorkflow": "stores nothing",
+	"previewSchedule":  "stores nothing",
+	"createSaga":       "the saga's own events begin with saga.started, in the transaction of the saga; this is the hot path",
+	"pushDeadLetter":   "what a service reports: the letter is the record, with who sent it; the first thing somebody does to it is an action",
+	"pushDeadLetters":  "as pushDeadLetter",
+	"publishJobEvent":  "what a service reports: the event is the record",
+	"checkFence":       "the worker protocol: raises no more than the highest token seen",
+
+	"registerWorker":      "the worker protocol: the worker is the record of its registration",
+	"workerHeartbeat":     "the worker protocol: the run and its attempts are the record",
+	"claimRuns":           "the worker protocol",
+	"startRuns":           "the worker protocol",
+	"completeRuns":        "the worker protocol",
+	"startRun":            "the worker protocol",
+	"reportProgress":      "the worker protocol",
+	"completeRun":         "the worker protocol",
+	"failRun":             "the worker protocol",
+	"releaseRun":          "the worker protocol",
+	"acknowledgeCancel":   "the worker protocol",
+	"confirmContinuation": "the worker protocol",
+	"appendRunLog":        "the worker protocol",
+}
+
+// ofSagas are told of by the events of the saga, which name who asked.
+var ofSagas = map[string]bool{
+	"cancelSaga": true, "compensateSaga": true, "resumeCompensation": true, "retrySaga": true, "suspendSaga": true, "resumeSaga": true,
+	"extendDeadline": true, "forceComplete": true, "forceFail": true, "acknowledgeSaga": true, "skipStep": true, "completeStep": true,
+	"failStep": true, "restoreSaga": true,
+}
+
+// walker calls operations of the contract and looks what each leaves behind.
+type walker struct {
+	t      *testing.T
+	url    string
+	token  string
+	db     *sql.DB
+	ops    map[string]string // operationId → method and path
+	called map[string]string // operationId → the request's id
+}
+
+func newWalker(t *testing.T, change ...func(*config.Config)) *walker {
+	t.Helper()
+	dsn := testdb.DSN(t)
+	w := &walker{t: t, token: newToken(t), ops: map[string]string{}, called: map[string]string{}}
+	w.url = start(t, dsn, "a", append([]func(*config.Config){bootstrapped(w.token)}, change...)...).url
+	var err error
+	if w.db, err = sql.Open("postgres", dsn); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.db.Close() })
+	res, err := http.Get(w.url + "/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var contract struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	if err := json.NewDecoder(res.Body).Decode(&contract); err != nil {
+		t.Fatal(err)
+	}
+	for path, methods := range contract.Paths {
+		for method, text := range methods {
+			var op struct {
+				ID string `json:"operationId"`
+			}
+			if method != "parameters" && method != "get" && json.Unmarshal(text, &op) == nil {
+				w.ops[op.ID] = strings.ToUpper(method) + " " + path
+			}
+		}
+	}
+	if len(w.ops) < 85 {
+		t.Fatalf("only %d operations in the contract", len(w.ops))
+	}
+	return w
+}
+
+// send makes one request and returns status and answer.
+func (w *walker) send(id, method, path, body string) (int, map[string]any) {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	switch {
+	case strings.HasSuffix(path, "/import"):
+		req.Header.Set("Content-Type", "application/x-ndjson")
+	case body != "":
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("X-Request-Id", id)
+	req.Header.Set("X-API-Key", w.token)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var doc map[string]any
+	if err := json.NewDecoder(res.Body).Decode(&doc); err != nil && res.StatusCode != http.StatusNoContent {
+		w.t.Fatalf("%s %s: %d, %v", method, path, res.StatusCode, err)
+	}
+	return res.StatusCode, doc
+}
+
+// do calls an operation, which must succeed, with what its path leaves open.
+func (w *walker) do(op, body string, path ...string) map[string]any {
+	w.t.Helper()
+	method, at, known := strings.Cut(w.ops[op], " ")
+	if !known {
+		w.t.Fatalf("the contract has no %s", op)
+	}
+	query := ""
+	for _, p := range path {
+		if strings.HasPrefix(p, "?") {
+			query = p
+			continue
+		}
+		before, rest, _ := strings.Cut(at, "{")
+		_, after, _ := strings.Cut(rest, "}")
+		at = before + p + after
+	}
+	id := op + "-" + uuid.NewString()
+	status, doc := w.send(id, method, at+query, body)
+	if status >= 300 {
+		w.t.Fatalf("%s: %s %s: %d %v", op, method, at, status, doc)
+	}
+	w.called[op] = id
+	return doc
+}
+
+// until calls f until it returns true.
+func (w *walker) until(what string, f func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !f(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
+func (w *walker) get(path string) map[string]any {
+	w.t.Helper()
+	_, doc := w.send("look", "GET", path, "")
+	return doc
+}
+
+// Every operation of the contract that changes something says in the record who
+// did it, and from where. An operation that is new fails here until it does, or is
+// in one of the lists above with a reason.
+func TestEveryChangeSaysWhoDidIt(t *testing.T) {
+	w := newWalker(t, func(c *config.Config) {
+		c.DLQ.MaxRetries = 5
+		c.DLQ.AutoRetry = false
+	})
+	w.sagas()
+	w.webhooks()
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer target.Close()
+	w.letters(target.URL)
+	w.redrives(target.URL)
+	w.jobs()
+	key := w.do("createAPIKey", `{"name":"clerk","role":"auditor","reason":"for the auditors"}`)["api_key"].(map[string]any)["id"].(string)
+	w.do("revokeAPIKey", `{"reason":"it was in a ticket"}`, key)
+	w.do("changeSettings", `{"values":{"assign_ahead_seconds":120},"reason":"longer"}`)
+	w.do("stepDownLeader", `{"reason":"maintenance"}`)
+
+	for op, route := range w.ops {
+		id, called := w.called[op]
+		switch why := tellsItself[op]; {
+		case why != "" && called:
+		case why != "":
+		case !called:
+			t.Errorf("%s (%s): nobody calls it here: call it, or say why it needs no record", op, route)
+		case ofSagas[op]:
+			w.told(op, `SELECT count(*) FROM saga.audit_events WHERE request_id = $1 AND actor LIKE 'key:%'`, id)
+		default:
+			w.told(op, `SELECT count(*) FROM saga.audit_actions WHERE request_id = $1 AND operation = $2 AND actor LIKE 'key:%'
+				AND credential_id IS NOT NULL AND address = '127.0.0.1'`, id, op)
+		}
+	}
+	for op := range tellsItself {
+		if w.ops[op] == "" {
+			t.Errorf("%s is excepted, and is no operation", op)
+		}
+	}
+	if status, doc := w.send("verify", "GET", "/api/v1/audit/verify?trail=actions&limit=1000", ""); status != 200 || doc["ok"] != true {
+		t.Errorf("verify: %d %v", status, doc)
+	}
+	if status, doc := w.send("verify", "GET", "/api/v1/audit/verify?trail=actions&scope=deployment", ""); status != 200 || doc["ok"] != true {
+		t.Errorf("verify the deployment's: %d %v", status, doc)
+	}
+}
+
+func (w *walker) told(op, query string, args ...any) {
+	w.t.Helper()
+	var n int
+	if err := w.db.QueryRowContext(w.t.Context(), query, args...).Scan(&n); err != nil || n < 1 {
+		w.t.Errorf("%s leaves %d rows that say who did it, %v", op, n, err)
+	}
+}
+
+// sagas covers workflows, sagas and their archive.
+func (w *walker) sagas() {
+	participant := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/later"):
+			rw.WriteHeader(http.StatusServiceUnavailable)
+		case strings.HasSuffix(r.URL.Path, "/refuse"):
+			rw.WriteHeader(http.StatusConflict)
+		}
+	}))
+	w.t.Cleanup(participant.Close)
+	patient := `"retry":{"max_attempts":9,"initial_interval_ms":600000,"max_interval_ms":600000,"jitter":0}`
+	register := func(name, second, undo string) {
+		w.do("registerWorkflow", `{"name":"`+name+`",`+patient+`,"timeout_ms":3600000,"steps":[
+			{"name":"one","action":{"http":{"url":"`+participant.URL+`/one"}},"compensation":{"http":{"url":"`+participant.URL+undo+`"}}},
+			{"name":"two","action":{"http":{"url":"`+participant.URL+second+`"}},"compensation":"none"}]}`)
+	}
+	register("waits", "/later", "/one/undo")
+	register("strands", "/refuse", "/refuse")
+	register("ends", "/two", "/one/undo")
+	w.do("disableWorkflow", `{"reason":"a bad release"}`, "ends")
+	w.do("enableWorkflow", "", "ends")
+
+	run := func(workflow string, ready func(map[string]any) bool) string {
+		id := w.do("createSaga", `{"workflow_name":"`+workflow+`","payload":{}}`)["saga_id"].(string)
+		w.until("saga of "+workflow, func() bool { return ready(w.get("/api/v1/sagas/" + id)) })
+		return id
+	}
+	waits := func() string {
+		return run("waits", func(s map[string]any) bool { return s["next_run_at"] != nil && s["current_step"] == 1.0 })
+	}
+	const why = `{"reason":"why not"}`
+	w.do("cancelSaga", why, waits())
+	w.do("compensateSaga", why, waits())
+	w.do("retrySaga", why, waits())
+	id := waits()
+	w.do("suspendSaga", why, id)
+	w.do("resumeSaga", why, id)
+	w.do("extendDeadline", `{"reason":"slow today","timeout_ms":7200000}`, id)
+	w.do("skipStep", why, id, "two")
+	w.do("completeStep", `{"reason":"done by hand","output":{}}`, waits(), "two")
+	w.do("failStep", why, waits(), "two")
+	w.do("forceComplete", why, waits())
+	w.do("forceFail", why, waits())
+	stranded := func() string {
+		return run("strands", func(s map[string]any) bool { return s["state"] == "failed" })
+	}
+	w.do("acknowledgeSaga", why, stranded())
+	w.do("resumeCompensation", why, stranded())
+	id = run("ends", func(s map[string]any) bool { return s["state"] == "completed" })
+	w.do("runRetention", `{"older_than":"`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)
+	w.do("restoreSaga", why, id)
+}
+
+func (w *walker) webhooks() {
+	hook := w.do("createWebhook", `{"url":"http://127.0.0.1:9/hook","reason":"billing wants to know"}`)["id"].(string)
+	w.do("updateWebhook", `{"description":"billing"}`, hook)
+	delivery := w.do("testWebhook", "", hook)["id"].(string)
+	w.do("redeliverWebhookDelivery", "", hook, delivery)
+	if _, err := w.db.ExecContext(w.t.Context(), `UPDATE saga.webhook_deliveries SET status = 'failed', ended_at = now() WHERE id = $1`, delivery); err != nil {
+		w.t.Fatal(err)
+	}
+	w.do("redeliverFailed", `{"since":"2020-01-01T00:00:00Z"}`, hook)
+	w.do("disableWebhook", `{"reason":"it is down"}`, hook)
+	w.do("enableWebhook", "", hook)
+	w.do("rotateWebhookSecret", "", hook)
+	w.do("deleteWebhook", "", hook, "?reason=gone")
+}
+
+// letter pushes a letter that nobody drives by himself.
+func (w *walker) letter(topic, target string) string {
+	return w.do("pushDeadLetter", `{"original_topic":"`+topic+`","error_message":"boom","payload":{},"target":{"kind":"http","url":"`+target+`"}}`)["id"].(string)
+}
+
+func (w *walker) letters(target string) {
+	const why = `{"reason":"why not"}`
+	id := w.letter("orders", target)
+	w.do("updateDeadLetter", `{"note":"looked at","reason":"ticket 7"}`, id)
+	w.do("retryDeadLetter", why, id)
+	w.do("acknowledgeDeadLetter", fmt.Sprintf(`{"generation":%v,"outcome":"FAILED"}`, w.get("/api/v1/dlq/messages/" + id)["generation"]), id)
+	id = w.letter("orders", target)
+	w.do("discardDeadLetter", why, id)
+	w.do("requeueDeadLetter", why, id)
+	w.do("resolveDeadLetter", why, id)
+	w.do("deleteDeadLetter", "", id, "?reason=asked%20for")
+	id = w.letter("orders", target)
+	w.do("resolveDeadLetter", why, id)
+	w.exec(`UPDATE dlq.dlq_messages SET created_at = created_at - interval '400 days', updated_at = updated_at - interval '400 days',
+		terminal_at = terminal_at - interval '400 days' WHERE id = $1`, id)
+	w.exec(`CALL dlq.archive_old_dlq_messages()`)
+	w.do("restoreDeadLetter", why, id)
+	const policy = `{"max_retries":4,"auto_retry":false,"ordered":false,"retention_days":30,"archive_days":365,"max_generations":5,
+		"backoff":{"initial_interval_ms":1000,"max_interval_ms":60000,"multiplier":2,"jitter":0},"reason":"a weak service"}`
+	w.do("putTopicPolicy", policy, "orders")
+	w.do("putDefaultPolicy", policy)
+	w.do("importDeadLetters", "not a letter\n")
+
+	w.letter("groups", target)
+	print := func() string {
+		groups := w.get("/api/v1/dlq/groups?topic=groups")["groups"].([]any)
+		return groups[0].(map[string]any)["fingerprint"].(string)
+	}()
+	w.do("updateDeadLetterGroup", `{"state":"ACKNOWLEDGED","reason":"known"}`, print)
+	w.do("retryDeadLetterGroup", why, print)
+	w.letter("groups", target)
+	w.do("discardDeadLetterGroup", why, print)
+	w.letter("all", target)
+	w.do("retryAllDeadLetters", why, "all")
+}
+
+func (w *walker) exec(query string, args ...any) {
+	w.t.Helper()
+	if _, err := w.db.ExecContext(w.t.Context(), query, args...); err != nil {
+		w.t.Fatalf("%s: %v", query, err)
+	}
+}
+
+func (w *walker) redrives(target string) {
+	create := func(more string) string {
+		w.letter("bulk", target)
+		return w.do("createRedrive", `{"action":"RETRY","filter":{"topic":"bulk"},"reason":"again"`+more+`}`)["id"].(string)
+	}
+	id := create(`,"scheduled_for":"2100-01-01T00:00:00Z"`)
+	w.do("updateRedrive", `{"rate_per_second":7,"reason":"slower"}`, id)
+	w.do("pauseRedrive", `{"reason":"lunch"}`, id)
+	w.do("resumeRedrive", `{"reason":"back"}`, id)
+	w.do("cancelRedrive", `{"reason":"no"}`, id)
+	id = create(`,"approval_required":true`)
+	other := w.do("createAPIKey", `{"name":"second","role":"admin","reason":"two pairs of eyes"}`)["key"].(string)
+	first := w.token
+	w.token = other
+	w.do("approveRedrive", `{"reason":"looks right"}`, id)
+	w.token = first
+}
+
+func (w *walker) jobs() {
+	const why = `{"reason":"why not"}`
+	w.do("createJobDefinition", `{"name":"report","type":"time","command_name":"report","schedule":{"type":"hourly_at_minute","value":"0"},"reason":"asked for"}`)
+	w.do("updateJobDefinition", `{"priority":3,"reason":"it is urgent"}`, "report")
+	w.do("replaceJobDefinition", `{"name":"report","type":"time","command_name":"report","schedule":{"type":"hourly_at_minute","value":"5"}}`, "report")
+	w.do("pauseJobDefinition", why, "report")
+	w.do("resumeJobDefinition", why, "report")
+	run := func() string { return w.do("createJobRun", why, "report")["id"].(string) }
+	id := run()
+	w.do("cancelJobRun", why, id)
+	w.do("rerunJobRun", why, id)
+	hour := time.Now().UTC().Truncate(time.Hour)
+	backfill := w.do("createBackfill", `{"from":"`+hour.Add(-50*time.Hour).Format(time.RFC3339)+`","to":"`+hour.Format(time.RFC3339)+`","max_active":1,"reason":"lost"}`, "report")
+	w.do("cancelBackfill", why, backfill["id"].(string))
+	bulk := w.do("createJobBulk", `{"action":"CANCEL","filter":{"definition":"report"},"reason":"a mistake"}`)
+	w.exec(`UPDATE jobs.job_bulks SET state = 'PENDING', finished_at = NULL WHERE id = $1`, bulk["id"].(string))
+	w.do("cancelJobBulk", why, bulk["id"].(string))
+
+	worker := w.do("registerWorker", `{"name":"w","queues":["default"],"commands":["report"],"max_runs":4}`)["id"].(string)
+	id = run()
+	w.until("the run is claimed", func() bool {
+		runs, _ := w.do("claimRuns", `{"max_runs":4}`, worker)["runs"].([]any)
+		return len(runs) > 0
+	})
+	w.do("reassignJobRun", `{"reason":"it hangs","force":true}`, id)
+	w.do("drainWorker", why, worker)
+	w.do("undrainWorker", why, worker)
+	w.do("detachWorker", why, worker)
+	w.do("deleteJobDefinition", "", "report", "?force=true&reason=gone")
+}
