@@ -47,7 +47,7 @@ func TestAFailedCompensationIsDealtWithOverTheAPI(t *testing.T) {
 	s := newStranded(t)
 	retried, letter := s.fail()
 	at := s.url + "/api/v1/dlq/messages/" + letter.String()
-	if status, doc := call(t, "POST", at+"/discard", ""); status != 409 || doc["code"] != "DLQ_SAGA_WAITS" {
+	if status, doc := call(t, "POST", at+"/discard", `{"reason":"gone"}`); status != 409 || doc["code"] != "DLQ_SAGA_WAITS" {
 		t.Errorf("discard: %d %v", status, doc)
 	}
 	s.broken.Store(false)

@@ -124,7 +124,7 @@ func (w *walker) send(id, method, path, body string) (int, map[string]any) {
 }
 
 // do calls an operation, which must succeed, with what its path leaves open.
-func (w *walker) do(op, body string, path ...string) map[string]any {
+func (w *walker) do(op, body string, path ...string) answered {
 	w.t.Helper()
 	method, at, known := strings.Cut(w.ops[op], " ")
 	if !known {
@@ -143,10 +143,23 @@ func (w *walker) do(op, body string, path ...string) map[string]any {
 	id := op + "-" + uuid.NewString()
 	status, doc := w.send(id, method, at+query, body)
 	if status >= 300 {
-		w.t.Fatalf("%s: %s %s: %d %v", op, method, at, status, doc)
+		w.t.Errorf("%s: %s %s: %d %v", op, method, at, status, doc)
 	}
 	w.called[op] = id
 	return doc
+}
+
+// answered is the document of an answer.
+type answered map[string]any
+
+// text returns a member, "-" when it is no text: what needs it fails then, and
+// says so itself.
+func (a answered) text(name string) string {
+	s, ok := a[name].(string)
+	if !ok {
+		return "-"
+	}
+	return s
 }
 
 // until calls f until it returns true.
@@ -244,7 +257,7 @@ func (w *walker) sagas() {
 	w.do("enableWorkflow", "", "ends")
 
 	run := func(workflow string, ready func(map[string]any) bool) string {
-		id := w.do("createSaga", `{"workflow_name":"`+workflow+`","payload":{}}`)["saga_id"].(string)
+		id := w.do("createSaga", `{"workflow_name":"`+workflow+`","payload":{}}`).text("saga_id")
 		w.until("saga of "+workflow, func() bool { return ready(w.get("/api/v1/sagas/" + id)) })
 		return id
 	}
@@ -275,9 +288,9 @@ func (w *walker) sagas() {
 }
 
 func (w *walker) webhooks() {
-	hook := w.do("createWebhook", `{"url":"http://127.0.0.1:9/hook","reason":"billing wants to know"}`)["id"].(string)
+	hook := w.do("createWebhook", `{"url":"http://127.0.0.1:9/hook","reason":"billing wants to know"}`).text("id")
 	w.do("updateWebhook", `{"description":"billing"}`, hook)
-	delivery := w.do("testWebhook", "", hook)["id"].(string)
+	delivery := w.do("testWebhook", "", hook).text("id")
 	w.do("redeliverWebhookDelivery", "", hook, delivery)
 	if _, err := w.db.ExecContext(w.t.Context(), `UPDATE saga.webhook_deliveries SET status = 'failed', ended_at = now() WHERE id = $1`, delivery); err != nil {
 		w.t.Fatal(err)
@@ -291,7 +304,7 @@ func (w *walker) webhooks() {
 
 // letter pushes a letter that nobody drives by himself.
 func (w *walker) letter(topic, target string) string {
-	return w.do("pushDeadLetter", `{"original_topic":"`+topic+`","error_message":"boom","payload":{},"target":{"kind":"http","url":"`+target+`"}}`)["id"].(string)
+	return w.do("pushDeadLetter", `{"original_topic":"`+topic+`","error_message":"boom","payload":{},"target":{"kind":"http","url":"`+target+`"}}`).text("id")
 }
 
 func (w *walker) letters(target string) {
@@ -340,15 +353,15 @@ func (w *walker) exec(query string, args ...any) {
 func (w *walker) redrives(target string) {
 	create := func(more string) string {
 		w.letter("bulk", target)
-		return w.do("createRedrive", `{"action":"RETRY","filter":{"topic":"bulk"},"reason":"again"`+more+`}`)["id"].(string)
+		return w.do("createRedrive", `{"action":"RETRY","filter":{"topic":"bulk"},"reason":"again"`+more+`}`).text("id")
 	}
-	id := create(`,"scheduled_for":"2100-01-01T00:00:00Z"`)
+	id := create(`,"scheduled_for":"` + time.Now().UTC().Add(100*time.Hour).Format(time.RFC3339) + `"`)
 	w.do("updateRedrive", `{"rate_per_second":7,"reason":"slower"}`, id)
 	w.do("pauseRedrive", `{"reason":"lunch"}`, id)
 	w.do("resumeRedrive", `{"reason":"back"}`, id)
 	w.do("cancelRedrive", `{"reason":"no"}`, id)
 	id = create(`,"approval_required":true`)
-	other := w.do("createAPIKey", `{"name":"second","role":"admin","reason":"two pairs of eyes"}`)["key"].(string)
+	other := w.do("createAPIKey", `{"name":"second","role":"admin","reason":"two pairs of eyes"}`).text("key")
 	first := w.token
 	w.token = other
 	w.do("approveRedrive", `{"reason":"looks right"}`, id)
@@ -362,22 +375,27 @@ func (w *walker) jobs() {
 	w.do("replaceJobDefinition", `{"name":"report","type":"time","command_name":"report","schedule":{"type":"hourly_at_minute","value":"5"}}`, "report")
 	w.do("pauseJobDefinition", why, "report")
 	w.do("resumeJobDefinition", why, "report")
-	run := func() string { return w.do("createJobRun", why, "report")["id"].(string) }
+	run := func() string { return w.do("createJobRun", why, "report").text("id") }
 	id := run()
 	w.do("cancelJobRun", why, id)
 	w.do("rerunJobRun", why, id)
 	hour := time.Now().UTC().Truncate(time.Hour)
 	backfill := w.do("createBackfill", `{"from":"`+hour.Add(-50*time.Hour).Format(time.RFC3339)+`","to":"`+hour.Format(time.RFC3339)+`","max_active":1,"reason":"lost"}`, "report")
-	w.do("cancelBackfill", why, backfill["id"].(string))
+	w.do("cancelBackfill", why, backfill.text("id"))
 	bulk := w.do("createJobBulk", `{"action":"CANCEL","filter":{"definition":"report"},"reason":"a mistake"}`)
-	w.exec(`UPDATE jobs.job_bulks SET state = 'PENDING', finished_at = NULL WHERE id = $1`, bulk["id"].(string))
-	w.do("cancelJobBulk", why, bulk["id"].(string))
+	w.until("the bulk is canceled before the scheduler has ended it", func() bool {
+		w.exec(`UPDATE jobs.bulks SET state = 'RUNNING', ended_at = NULL WHERE id = $1`, bulk.text("id"))
+		id := "cancelJobBulk-" + uuid.NewString()
+		w.called["cancelJobBulk"] = id
+		status, _ := w.send(id, "POST", "/api/v1/job-runs/bulk/"+bulk.text("id")+"/cancel", why)
+		return status == http.StatusOK
+	})
 
-	worker := w.do("registerWorker", `{"name":"w","queues":["default"],"commands":["report"],"max_runs":4}`)["id"].(string)
+	worker := w.do("registerWorker", `{"name":"w","queues":["default"],"commands":["report"],"max_runs":4}`).text("worker_id")
 	id = run()
-	w.until("the run is claimed", func() bool {
-		runs, _ := w.do("claimRuns", `{"max_runs":4}`, worker)["runs"].([]any)
-		return len(runs) > 0
+	w.until("the run is somebody's", func() bool {
+		w.send("claim", "POST", "/api/v1/workers/"+worker+"/claim", `{"slots":4}`)
+		return w.get("/api/v1/job-runs/" + id)["state"] != "PENDING"
 	})
 	w.do("reassignJobRun", `{"reason":"it hangs","force":true}`, id)
 	w.do("drainWorker", why, worker)

@@ -121,6 +121,8 @@ func letterBody(op operation) string {
 		return `{"note":"x"}`
 	case strings.HasSuffix(op.path, "/ack"):
 		return `{"generation":0,"outcome":"PROCESSED"}`
+	case strings.HasSuffix(op.path, "/discard"):
+		return `{"reason":"r"}`
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
@@ -69,11 +70,11 @@ func (s *server) RequeueDeadLetter(ctx context.Context, in api.RequeueDeadLetter
 // DiscardDeadLetter gives a letter up.
 func (s *server) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLetterRequestObject) (api.DiscardDeadLetterResponseObject, error) {
 	b := in.Body
-	if b == nil {
-		b = &api.DeadLetterDiscardInput{}
+	if b == nil || strings.TrimSpace(b.Reason) == "" {
+		return nil, schemaFault(fault.Field{Pointer: "/reason", Code: "required", Message: "is required: a discarded letter is not driven again, and somebody will ask why"})
 	}
 	force := b.Force != nil && *b.Force
-	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbDiscard, b.Reason, detailOf(map[string]any{"force": force}), func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
+	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbDiscard, &b.Reason, detailOf(map[string]any{"force": force}), func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
 		after, err := l.Discarded(s.moment())
 		if err == nil && !force {
 			err = sagaWaits(&l)

@@ -55,7 +55,12 @@ func TestPatchChangesNotesAndNeverContent(t *testing.T) {
 		t.Errorf("stale: %+v", p.Current)
 	}
 	q.send("PATCH", at(l), `{"note":"x"}`, "If-Match", "1").wants(400, "REQ_INVALID_PARAMETER")
-	dead := q.send("POST", at(l)+"/discard", "").letter(200)
+	for _, body := range []string{"", `{}`, `{"reason":""}`, `{"reason":" \n"}`, `{"force":true}`} {
+		if p := q.send("POST", at(l)+"/discard", body).wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Pointer != "/reason" {
+			t.Errorf("discard with %q: %+v", body, p.Errors)
+		}
+	}
+	dead := q.send("POST", at(l)+"/discard", `{"reason":"r"}`).letter(200)
 	q.send("PATCH", at(l), `{"next_retry_at":"2030-01-01T00:00:00Z"}`, "If-Match", quoted(itoa(dead.Version))).wants(409, "DLQ_CONFLICT")
 }
 
@@ -89,7 +94,7 @@ func TestOperatorsMoveLetters(t *testing.T) {
 	if d := act("discard", `{"reason":"not worth it"}`); d.Status != client.DeadLetterStatusDEAD || *d.Resolution != client.DeadLetterResolutionDISCARDED || d.TerminalAt == nil {
 		t.Errorf("discarded: %+v", d)
 	}
-	refuse("discard", "")
+	refuse("discard", `{"reason":"r"}`)
 	if r := act("requeue", `{"reset_retry_count":true,"max_retries":4}`); r.Status != client.DeadLetterStatusPENDING || r.MaxRetries != 4 || r.RetryCount != 0 || r.Resolution != nil {
 		t.Errorf("requeued: %+v", r)
 	}
@@ -122,8 +127,8 @@ func TestOperatorsMoveLetters(t *testing.T) {
 		t.Errorf("resolved: %+v", r)
 	}
 	for _, verb := range []string{"retry", "requeue", "discard", "resolve"} {
-		q.send("POST", at(l)+"/"+verb, "", "If-Match", `"1"`).wants(412, "DLQ_VERSION_CONFLICT")
-		refuse(verb, "")
+		q.send("POST", at(l)+"/"+verb, `{"reason":"r"}`, "If-Match", `"1"`).wants(412, "DLQ_VERSION_CONFLICT")
+		refuse(verb, `{"reason":"r"}`)
 		q.send("POST", at(l)+"/"+verb, `{"colour":1}`).wants(422, "REQ_SCHEMA")
 	}
 	q.send("DELETE", at(l), "", "If-Match", `"1"`).wants(412, "DLQ_VERSION_CONFLICT")
@@ -189,7 +194,7 @@ func TestWhoeverIsFasterTheOtherDecidesAnew(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	race.times = 1
-	if got := q.send("POST", at(l)+"/discard", "").letter(200); got.Version != 6 || got.Status != client.DeadLetterStatusDEAD {
+	if got := q.send("POST", at(l)+"/discard", `{"reason":"r"}`).letter(200); got.Version != 6 || got.Status != client.DeadLetterStatusDEAD {
 		t.Errorf("%+v", got)
 	}
 	race.times = 1
@@ -231,13 +236,13 @@ func TestALetterThatASagaWaitsForIsNotGivenUpByAccident(t *testing.T) {
 	if got.Source != client.DeadLetterSourceSAGA || *got.StepIndex != 2 || *got.StepName != "pay" || *got.StepAction != client.StepActionCOMPENSATE || got.Target.Kind != client.DeadLetterTargetKindSagaStep {
 		t.Errorf("%+v", got)
 	}
-	for _, op := range [][]string{{"POST", at(l) + "/discard"}, {"DELETE", at(l)}} {
-		p := q.send(op[0], op[1], "").wants(409, "DLQ_SAGA_WAITS")
+	for _, op := range [][]string{{"POST", at(l) + "/discard", `{"reason":"r"}`}, {"DELETE", at(l), ""}} {
+		p := q.send(op[0], op[1], op[2]).wants(409, "DLQ_SAGA_WAITS")
 		if p.Current == nil || !strings.Contains(p.Detail, got.SagaID.String()) {
 			t.Errorf("%v: %+v", op, p)
 		}
 	}
-	if d := q.send("POST", at(l)+"/discard", `{"force":true}`).letter(200); *d.Resolution != client.DeadLetterResolutionDISCARDED {
+	if d := q.send("POST", at(l)+"/discard", `{"force":true,"reason":"r"}`).letter(200); *d.Resolution != client.DeadLetterResolutionDISCARDED {
 		t.Errorf("forced: %+v", d)
 	}
 	q.send("DELETE", at(l), "").wants(409, "DLQ_SAGA_WAITS")
@@ -286,7 +291,7 @@ func TestAnArchivedLetterIsReadAndRestored(t *testing.T) {
 		}
 	}
 	for _, op := range [][]string{
-		{"POST", at(l) + "/retry", ""}, {"POST", at(l) + "/requeue", ""}, {"POST", at(l) + "/discard", ""}, {"POST", at(l) + "/resolve", ""},
+		{"POST", at(l) + "/retry", ""}, {"POST", at(l) + "/requeue", ""}, {"POST", at(l) + "/discard", `{"reason":"r"}`}, {"POST", at(l) + "/resolve", ""},
 		{"POST", at(l) + "/ack", `{"generation":0,"outcome":"FAILED"}`}, {"PATCH", at(l), `{"note":"x"}`}, {"DELETE", at(l), ""},
 	} {
 		if p := q.send(op[0], op[1], op[2]).wants(409, "DLQ_CONFLICT"); p.AllowedActions == nil || !cmp.Equal(p.AllowedActions, []string{"restore"}) {

@@ -195,7 +195,7 @@ func TestALetterThatIsNotThereIsNotFound(t *testing.T) {
 	for _, op := range [][]string{
 		{"GET", at(none), ""}, {"GET", at(none) + "/attempts", ""}, {"GET", at(none) + "/lineage", ""}, {"GET", at(none) + "/revisions", ""},
 		{"PATCH", at(none), `{"note":"x"}`}, {"DELETE", at(none), ""}, {"POST", at(none) + "/retry", ""}, {"POST", at(none) + "/requeue", ""},
-		{"POST", at(none) + "/discard", ""}, {"POST", at(none) + "/resolve", ""}, {"POST", at(none) + "/ack", `{"generation":0,"outcome":"FAILED"}`},
+		{"POST", at(none) + "/discard", `{"reason":"r"}`}, {"POST", at(none) + "/resolve", ""}, {"POST", at(none) + "/ack", `{"generation":0,"outcome":"FAILED"}`},
 		{"GET", "/api/v1/dlq/archive/" + none.ID.String(), ""}, {"POST", "/api/v1/dlq/archive/" + none.ID.String() + "/restore", ""},
 	} {
 		q.send(op[0], op[1], op[2]).wants(404, "DLQ_NOT_FOUND")
