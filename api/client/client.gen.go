@@ -3270,7 +3270,7 @@ type DeadLetterDiscardInput struct {
 	Force *bool `json:"force,omitempty"`
 
 	// Reason Kept in the audit trail.
-	Reason *Reason `json:"reason,omitempty"`
+	Reason Reason `json:"reason"`
 }
 
 // DeadLetterEncoding What the bytes of the payload are. `json` and `text` are in `payload`, as a

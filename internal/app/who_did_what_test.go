@@ -16,39 +16,6 @@ import (
 	"github.com/skald-saga/skald/internal/testdb"
 )
 
-// tellsItself are the operations that change something, or look as if they did,
-// and leave no action: with the reason why that is right.
-var tellsItself = map[string]string{
-	"validateWorkflow": "stores nothing",
-	"previewSchedule":  "stores nothing",
-	"createSaga":       "the saga's own events begin with saga.started, in the transaction of the saga; this is the hot path",
-	"pushDeadLetter":   "what a service reports: the letter is the record, with who sent it; the first thing somebody does to it is an action",
-	"pushDeadLetters":  "as pushDeadLetter",
-	"publishJobEvent":  "what a service reports: the event is the record",
-	"checkFence":       "the worker protocol: raises no more than the highest token seen",
-
-	"registerWorker":      "the worker protocol: the worker is the record of its registration",
-	"workerHeartbeat":     "the worker protocol: the run and its attempts are the record",
-	"claimRuns":           "the worker protocol",
-	"startRuns":           "the worker protocol",
-	"completeRuns":        "the worker protocol",
-	"startRun":            "the worker protocol",
-	"reportProgress":      "the worker protocol",
-	"completeRun":         "the worker protocol",
-	"failRun":             "the worker protocol",
-	"releaseRun":          "the worker protocol",
-	"acknowledgeCancel":   "the worker protocol",
-	"confirmContinuation": "the worker protocol",
-	"appendRunLog":        "the worker protocol",
-}
-
-// ofSagas are told of by the events of the saga, which name who asked.
-var ofSagas = map[string]bool{
-	"cancelSaga": true, "compensateSaga": true, "resumeCompensation": true, "retrySaga": true, "suspendSaga": true, "resumeSaga": true,
-	"extendDeadline": true, "forceComplete": true, "forceFail": true, "acknowledgeSaga": true, "skipStep": true, "completeStep": true,
-	"failStep": true, "restoreSaga": true,
-}
-
 // walker calls operations of the contract and looks what each leaves behind.
 type walker struct {
 	t      *testing.T
