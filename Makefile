@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help object-store redis pgbouncer build run demo test race chaos chaos-jobs lint generate verify-generated bench bench-read bench-dlq-read bench-jobs postgres kafka kafka-stop test-kafka bench-dlq
+.PHONY: help object-store programs build run demo test race chaos chaos-jobs lint generate verify-generated bench bench-read bench-dlq-read bench-jobs postgres kafka kafka-stop test-kafka bench-dlq
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,11 +15,9 @@ build: ## bin/skald
 object-store: ## build the S3 server of the tests (versitygw, pinned in tools/s3), once on a machine
 	@$(GO) tool -n -modfile=tools/s3/go.mod versitygw >/dev/null
 
-redis: ## the program redis-server, for tests
-	@sh scripts/redis-server.sh
-
-pgbouncer: ## the program pgbouncer, for tests
-	@sh scripts/pgbouncer.sh
+# What tests and the sessions of the manual run beside Skald and PostgreSQL.
+programs: ## the programs of the tests: redis-server, pgbouncer, jq, curl, openssl
+	@sh scripts/programs.sh redis-server pgbouncer jq curl openssl
 
 postgres:
 	@sh scripts/postgres-binaries.sh
@@ -30,7 +28,7 @@ run: postgres build ## start Skald on http://127.0.0.1:8080 with a private Postg
 demo: postgres build ## run three orders through a private server and check the ledgers
 	./bin/skald demo
 
-test: postgres object-store redis pgbouncer ## every test; fails, never skips, when a component is missing
+test: postgres object-store programs ## every test; fails, never skips, when a component is missing
 	$(GO) vet ./...
 	$(GO) test -timeout 15m ./...
 
@@ -43,7 +41,7 @@ kafka-stop: ## end it
 test-kafka: postgres ## the integration suite of internal/kafka on a real broker
 	@GO='$(GO)' sh scripts/kafka.sh test
 
-race: postgres redis ## the packages that share memory, under the race detector
+race: postgres programs ## the packages that share memory, under the race detector
 	$(GO) test -race -timeout 15m ./internal/engine/... ./internal/groupcommit/... ./internal/memstore/... \
 		./internal/postgres/... ./internal/kafka/... ./internal/httpapi/... ./internal/participant/... ./internal/devpg/... ./internal/redrive/... ./internal/scheduler/... ./internal/joblog/... ./internal/redislease/... ./examples/...
 

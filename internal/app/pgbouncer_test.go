@@ -46,7 +46,7 @@ func pgbouncer(t *testing.T, dsn, settings string) string {
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin") // where Debian has it
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
-		t.Fatalf("%v: run scripts/pgbouncer.sh", err) // without it this would prove nothing
+		t.Fatalf("%v: run make programs", err) // without it this would prove nothing
 	}
 	u, err := url.Parse(dsn)
 	if err != nil {

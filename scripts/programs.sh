@@ -1,0 +1,37 @@
+#!/bin/sh
+# Makes sure that the programs named as arguments are on this machine, for tests:
+# each is the name of a program and of the Debian package that has it. Silent when
+# they are there. Otherwise root gets them by apt, and everybody else gets advice
+# and exit status 1. No server is started.
+set -eu
+PATH="$PATH:/usr/sbin" # Debian has some there, which is not on everybody's PATH
+
+missing() {
+	out=""
+	for program; do
+		command -v "$program" >/dev/null || out="$out $program"
+	done
+	echo "${out# }"
+}
+
+need=$(missing "$@")
+[ -n "$need" ] || exit 0
+if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+	echo "installing with apt: $need" >&2
+	# Only the programs are wanted. Debian's packages would start servers of their
+	# own; where this is not honoured, that does no harm.
+	policy=/usr/sbin/policy-rc.d
+	if [ ! -e "$policy" ]; then
+		trap 'rm -f "$policy"' EXIT
+		trap 'exit 1' HUP INT TERM
+		if printf '#!/bin/sh\nexit 101\n' >"$policy"; then chmod +x "$policy"; fi
+	fi
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get -qq update >&2 || true # the lists of yesterday may do
+	# shellcheck disable=SC2086 # a list of words
+	apt-get -qq -y --no-install-recommends install $need >&2 || true
+	need=$(missing "$@")
+	[ -n "$need" ] || exit 0
+fi
+echo "missing: $need. sudo apt-get install -y $need" >&2
+exit 1
