@@ -52,7 +52,7 @@ func (s *session) intake(ctx context.Context) {
 // resumeReady drives sagas whose wait is over, as far as there is room.
 func (s *session) resumeReady(ctx context.Context) (more bool) {
 	s.mu.Lock()
-	n := min(len(s.ready), intakeBatch)
+	n := min(s.ready.len(), intakeBatch)
 	s.mu.Unlock()
 	taken := s.slots.takeResumed(n)
 	if len(taken) == 0 {

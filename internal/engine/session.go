@@ -30,7 +30,7 @@ type session struct {
 	running map[saga.Ref]bool        // guarded by mu: sagas with a goroutine, or being loaded for one
 	adopted map[saga.Ref]bool        // guarded by mu: new sagas that were loaded before Admit's done came for them
 	waiting map[saga.Ref]*time.Timer // guarded by mu: sagas that wait a short time
-	ready   []saga.Ref               // guarded by mu: due, to be loaded and driven
+	ready   ready                    // guarded by mu
 	queued  map[saga.Ref]bool        // guarded by mu: those in ready
 	readied chan struct{}            // capacity 1
 
@@ -169,7 +169,7 @@ func (s *session) stopTimers() []saga.Ref {
 	}
 	clear(s.waiting)
 	clear(s.queued)
-	s.ready = nil
+	s.ready = ready{}
 	return refs
 }
 
@@ -196,16 +196,16 @@ func (s *session) start(run saga.Run, k kind) bool {
 func (s *session) reserve(n int) map[saga.Ref]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n = min(n, len(s.ready))
+	n = min(n, s.ready.len())
 	reserved := make(map[saga.Ref]bool, n)
-	for _, ref := range s.ready[:n] {
+	for range n {
+		ref := s.ready.pop()
 		delete(s.queued, ref)
 		if !s.running[ref] {
 			s.running[ref] = true
 			reserved[ref] = true
 		}
 	}
-	s.ready = append(s.ready[:0:0], s.ready[n:]...)
 	return reserved
 }
 
@@ -269,7 +269,7 @@ func (s *session) wake(ref saga.Ref) {
 		return
 	}
 	s.queued[ref] = true
-	s.ready = append(s.ready, ref)
+	s.ready.push(ref)
 	select {
 	case s.readied <- struct{}{}:
 	default:
@@ -279,5 +279,5 @@ func (s *session) wake(ref saga.Ref) {
 func (s *session) counts() (running, waiting int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.running), len(s.waiting) + len(s.ready)
+	return len(s.running), len(s.waiting) + s.ready.len()
 }

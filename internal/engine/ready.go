@@ -1,0 +1,45 @@
+package engine
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// ready holds sagas that are due, to be loaded and driven. Tenants take turns, so
+// that one whose sagas all become due at once does not keep the others waiting;
+// those of one tenant come in the order in which they became due. The zero value
+// is empty.
+type ready struct {
+	of    map[uuid.UUID][]saga.Ref // by tenant; none is empty
+	turns []uuid.UUID              // the tenants of of, the next one first
+	n     int
+}
+
+func (r *ready) push(ref saga.Ref) {
+	if r.of == nil {
+		r.of = map[uuid.UUID][]saga.Ref{}
+	}
+	if len(r.of[ref.Tenant]) == 0 {
+		r.turns = append(r.turns, ref.Tenant)
+	}
+	r.of[ref.Tenant] = append(r.of[ref.Tenant], ref)
+	r.n++
+}
+
+// pop takes the next saga. There must be one.
+func (r *ready) pop() saga.Ref {
+	tenant := r.turns[0]
+	r.turns = r.turns[1:]
+	ref, rest := r.of[tenant][0], r.of[tenant][1:]
+	if len(rest) > 0 {
+		r.of[tenant] = rest
+		r.turns = append(r.turns, tenant)
+	} else {
+		delete(r.of, tenant)
+	}
+	r.n--
+	return ref
+}
+
+func (r *ready) len() int { return r.n }
