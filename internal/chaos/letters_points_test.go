@@ -54,6 +54,7 @@ type mail struct {
 	log    *nodeLog
 	dir    string
 	target string
+	extra  []string // environment of each life
 
 	mu   sync.Mutex
 	sent map[string]int // requests by letter
