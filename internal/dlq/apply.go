@@ -49,6 +49,7 @@ const (
 	VerbAck     = "ack"
 	VerbDelete  = "delete"
 	VerbUpdate  = "update"
+	VerbHalt    = "halt" // a redrive stops itself
 )
 
 // Unretryable is the fault of a letter whose status keeps it from being retried,
@@ -184,7 +185,7 @@ func (l Letter) Edited(e Edit, m Moment) (Letter, error) {
 			return l, l.Conflict("given a time of its next retry")
 		}
 		at := e.NextRetryAt.UTC().Truncate(time.Microsecond)
-		l.NextRetryAt = &at
+		l.NextRetryAt, l.HeldRetryAt, l.RetryAsked = &at, nil, true
 	}
 	if e.Labels != nil {
 		l.Labels = slices.Clone(e.Labels)
@@ -208,13 +209,14 @@ func invalid(pointer, code, message string) *fault.Error {
 func (l *Letter) opened(p *Policy, m Moment) {
 	l.Status, l.Resolution, l.TerminalAt = Pending, "", nil
 	l.NextRetryAt = p.NextRetry(l.Source, l.RetryCount, m.Now, m.Jitter)
+	l.HeldRetryAt, l.RetryAsked = nil, false
 }
 
 func (l Letter) ended(s Status, r Resolution, m Moment) Letter {
 	if l.TerminalAt == nil || l.Status != s {
 		l.TerminalAt = &m.Now
 	}
-	l.Status, l.Resolution, l.NextRetryAt = s, r, nil
+	l.Status, l.Resolution, l.NextRetryAt, l.HeldRetryAt, l.RetryAsked = s, r, nil, nil, false
 	return l.next(m)
 }
 
@@ -234,6 +236,7 @@ type Drive struct {
 	Actor  string     // "" when it is automatic
 	Forced bool       // it was DEAD: a failure leaves it DEAD
 	Was    Resolution // of a Forced one, before it was claimed
+	Due    bool       // its time had come: nobody asked for it
 }
 
 // Result is what became of a drive.
@@ -268,6 +271,7 @@ type Finish struct {
 	RedriveID   uuid.UUID // zero: as it was
 	Attempt     Attempt
 	At          time.Time
+	Handover    uuid.UUID    // the note to be taken back; zero: none, or others need it still
 	Fault       *fault.Error // of Result; not stored
 }
 
@@ -307,7 +311,9 @@ func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 		end(Dead, cmp.Or(d.Was, Exhausted))
 	case r.Outcome == Withdrawn || r.Missing && d.elsewhere():
 		f.Status = Pending
-		f.NextRetryAt = p.NextRetry(d.Source, d.RetryCount, m.Now, m.Jitter)
+		again := *p
+		again.AutoRetry = p.AutoRetry || d.Due // what was to be retried still is: a policy holds it, and may let it go
+		f.NextRetryAt = again.NextRetry(d.Source, d.RetryCount, m.Now, m.Jitter)
 	default:
 		f.RetryCount = min(d.RetryCount+1, d.MaxRetries)
 		switch {

@@ -77,3 +77,56 @@ func TestARedriveEndsOnlyWhenAllOfItIsThrough(t *testing.T) {
 		}
 	})
 }
+
+func TestAGuardLeavesRoomForWhatWouldTripIt(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		r    Redrive
+		busy int64
+		want int64
+	}{
+		{"ten may fail", Redrive{Concurrency: 1, StopOn: StopOn{Failures: 10}}, 0, 10},
+		{"some of them have", Redrive{Concurrency: 1, Failed: 7, StopOn: StopOn{Failures: 10}}, 2, 1},
+		{"never less than at once", Redrive{Concurrency: 8, Failed: 9, StopOn: StopOn{Failures: 10}}, 0, 8},
+		{"all of them are on their way", Redrive{Concurrency: 8, StopOn: StopOn{Failures: 10}}, 12, 0},
+		{"counted from the resume on", Redrive{Concurrency: 1, Failed: 54, FailedBefore: 54, StopOn: StopOn{Failures: 10}}, 0, 10},
+		{"a ratio of few", Redrive{Concurrency: 1, StopOn: StopOn{FailureRatio: 0.1}}, 0, 20},
+		{"a ratio of many", Redrive{Concurrency: 1, Done: 900, StopOn: StopOn{FailureRatio: 0.1}}, 0, 101},
+		{"the stricter of both", Redrive{Concurrency: 1, Done: 900, StopOn: StopOn{FailureRatio: 0.1, Failures: 5}}, 0, 5},
+	} {
+		if got := tt.r.Room(tt.busy); got != tt.want {
+			t.Errorf("%s: room for %d, want %d", tt.name, got, tt.want)
+		}
+	}
+	if got := (&Redrive{}).Room(1000); got < 1<<40 {
+		t.Errorf("without a guard there is room for %d", got)
+	}
+}
+
+func TestARedriveTellsThatItStandsStill(t *testing.T) {
+	t.Parallel()
+	long, just := testNow.Add(-10*time.Second), testNow.Add(-time.Second)
+	running := Redrive{State: RedriveRunning, Gathered: true, Matched: 5, Rate: 100, ProgressAt: &long, WaitingFor: "kafka", WaitingAt: &just}
+	for _, tt := range []struct {
+		name   string
+		change func(*Redrive)
+		want   string // "": it does not
+	}{
+		{"nothing has come through", func(*Redrive) {}, "kafka"},
+		{"no node tells of itself", func(r *Redrive) { r.WaitingAt = &long }, WaitingForLease},
+		{"something came through", func(r *Redrive) { r.ProgressAt = &just }, ""},
+		{"its rate is slow", func(r *Redrive) { r.Rate = 0.1 }, ""},
+		{"its canary is watched", func(r *Redrive) { r.WatchedAt = &long }, ""},
+		{"its canary has passed", func(r *Redrive) { r.WatchedAt, r.CanaryOK = &long, true }, "kafka"},
+		{"it is paused", func(r *Redrive) { r.State = RedrivePaused }, ""},
+		{"it is through", func(r *Redrive) { r.Done = 5 }, ""},
+	} {
+		r := running
+		tt.change(&r)
+		since, what := r.Stalled(testNow)
+		if what != tt.want || (since != nil) != (tt.want != "") || since != nil && r.ETA(testNow) != nil {
+			t.Errorf("%s: since %v, waits for %q, eta %v", tt.name, since, what, r.ETA(testNow))
+		}
+	}
+}

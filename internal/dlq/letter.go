@@ -7,6 +7,7 @@ package dlq
 
 import (
 	"encoding/json"
+	"net/url"
 	"time"
 
 	"github.com/google/uuid"
@@ -142,6 +143,19 @@ func (l *Letter) Destination(to *Target) Target {
 	return t
 }
 
+// Name is what people know a target by: its kind, and its topic or host.
+func (t *Target) Name() string {
+	switch t.Kind {
+	case ToKafka:
+		return "kafka: the topic " + t.Topic
+	case ToHTTP:
+		if u, err := url.Parse(t.URL); err == nil {
+			return "http: " + u.Host
+		}
+	}
+	return string(t.Kind)
+}
+
 // Link names what a letter of our own stands for.
 type Link struct {
 	SagaID     uuid.UUID // zero: none
@@ -183,7 +197,9 @@ type Letter struct {
 	Resolution  Resolution // "" while not terminal
 	RetryCount  int
 	MaxRetries  int
-	NextRetryAt *time.Time // nil: not by itself
+	NextRetryAt *time.Time // nil: not by itself, or HeldRetryAt
+	HeldRetryAt *time.Time // its NextRetryAt, when that came and a policy held it
+	RetryAsked  bool       // a person has set the time of its next retry: no policy holds it
 	LastRetryAt *time.Time
 	LastError   string     // what its last retry said, "" when that went well; only of Get and lists
 	LastErrorAt *time.Time // when that retry ended

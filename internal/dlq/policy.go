@@ -20,6 +20,7 @@ type Policy struct {
 	// Backoff between retries; MaxAttempts and RetryOn mean nothing here.
 	Backoff   retry.Policy
 	AutoRetry bool // letters are retried by themselves
+	HoldAll   bool // of the tenant's default: no letter of any topic is
 	Ordered   bool // letters of one key one after the other, as they arrived
 	// RetentionDays is how long RESOLVED and dealt-with DEAD letters stay live,
 	// ArchiveDays how long they stay in the archive after that (seed 3: 30, 365).
@@ -36,6 +37,46 @@ type Policy struct {
 	AllowedTargets []string
 	UpdatedBy      string
 	UpdatedAt      time.Time
+
+	// Held is what keeps letters from being retried by themselves, as PolicyOf finds
+	// it; "": nothing.
+	Held Hold
+}
+
+// Hold is what keeps letters that have a time of their next retry from being
+// retried by themselves.
+type Hold string
+
+// Holds: auto_retry of the topic's policy, of the tenant's default, of the
+// configuration; hold_all of the tenant's default.
+const (
+	HeldByTopic         Hold = "topic_policy"
+	HeldByDefault       Hold = "default_policy"
+	HeldByConfiguration Hold = "configuration"
+	HeldByAll           Hold = "hold_all"
+)
+
+// NextRetry is when a letter is retried by itself, nil: never. Not before what
+// holds it lets it go.
+func (l *Letter) NextRetry() *time.Time {
+	if l.NextRetryAt != nil {
+		return l.NextRetryAt
+	}
+	return l.HeldRetryAt
+}
+
+// Scheduled tells whether a policy may hold a letter: nobody has set the time of
+// its next retry by hand.
+func (l *Letter) Scheduled() bool {
+	return l.Status == Pending && l.NextRetry() != nil && l.Source.automatic() && !l.RetryAsked
+}
+
+// Released returns when a letter that was held is retried after so many failures:
+// somewhere in the time of one backoff, because all that were held go on together.
+func (p *Policy) Released(failures int, now time.Time, spread float64) time.Time {
+	even := p.Backoff
+	even.Jitter = new(0.0)
+	return now.Add(time.Duration(spread * float64(even.Delay(failures+1, 0, 0)))).Truncate(time.Microsecond)
 }
 
 // defaultBackoff spreads three retries over about seven minutes, with full jitter

@@ -30,6 +30,9 @@ func CheckPolicy(p *Policy) error {
 	if utf8.RuneCountInString(p.Topic) > MaxTopic || !storable(p.Topic) {
 		w.add("/topic", "too_long", "must have at most %d characters, in UTF-8", MaxTopic)
 	}
+	if p.HoldAll && p.Topic != "" {
+		w.add("/hold_all", "excluded", "is for the default policy only: of a topic, auto_retry false holds its letters")
+	}
 	between("/max_retries", int64(p.MaxRetries), 0, MaxRetries)
 	b := &p.Backoff
 	between("/backoff/initial_interval_ms", b.InitialIntervalMS, 1, maxInterval)

@@ -112,6 +112,27 @@ type Redrive struct {
 	Skipped  int64 // their status had changed, or their key was blocked
 	Bounced  int64 // of those done: came back
 
+	// What has reached targets: Sent letters were answered; of MaybeSent ones nobody
+	// knows, because the node died or no answer came; Repeated ones were handed over
+	// again after that.
+	Sent      int64
+	MaybeSent int64
+	Repeated  int64
+
+	// DoneBefore, FailedBefore are the counts when somebody let it go on after it
+	// had halted: StopOn counts from there.
+	DoneBefore   int64
+	FailedBefore int64
+	Halts        int
+	LastHalt     string // HaltReason of the last halt, kept when it goes on; "": it never halted
+	LastHaltedAt *time.Time
+
+	ProgressAt  *time.Time // when a letter was last done, failed or skipped
+	WaitingFor  string     // what a node waits for, as it said at WaitingAt
+	WaitingAt   *time.Time
+	LastError   string // of the last send that failed
+	LastErrorAt *time.Time
+
 	CreatedAt time.Time
 	StartedAt *time.Time
 	WatchedAt *time.Time // the canary is done, and being watched since then
@@ -123,9 +144,17 @@ type Redrive struct {
 // Left is how many letters it has not come to yet.
 func (r *Redrive) Left() int64 { return max(0, r.Matched-r.Done-r.Failed-r.Skipped) }
 
+// NeverSent is how many letters certainly never left for their target.
+func (r *Redrive) NeverSent() int64 {
+	if r.Action != BulkRetry {
+		return 0
+	}
+	return max(0, r.Matched-r.Sent-r.MaybeSent)
+}
+
 // ETA is when it will be through at its rate, nil when that cannot be said.
 func (r *Redrive) ETA(now time.Time) *time.Time {
-	if r.State != RedriveRunning || !r.Gathered || r.Rate <= 0 {
+	if since, _ := r.Stalled(now); since != nil || r.State != RedriveRunning || !r.Gathered || r.Rate <= 0 {
 		return nil
 	}
 	at := now.Add(time.Duration(float64(r.Left()) / r.Rate * float64(time.Second)))
@@ -169,7 +198,7 @@ func (r *Redrive) Actions() []string {
 
 // Moved applies a verb. A resumed redrive is PENDING until a node takes it up,
 // which is at once; a canary that halted it is over then: who resumes has seen
-// it. Faults: Conflict; Forbidden when the one who asked approves.
+// it. What it stops on stays, and counts from there. Faults: Conflict; Forbidden when the one who asked approves.
 func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, error) {
 	to, ok := redriveMoves[verb][r.State]
 	if !ok {
@@ -182,7 +211,8 @@ func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, 
 		r.ApprovedBy = actor
 	}
 	if verb == ResumeRedrive && r.State == RedriveHalted {
-		r.HaltReason, r.CanaryOK, r.WatchedAt, r.StopOn = "", true, nil, StopOn{}
+		r.HaltReason, r.CanaryOK, r.WatchedAt = "", true, nil
+		r.DoneBefore, r.FailedBefore = r.Done, r.Failed
 	}
 	r.State = to
 	if to.Terminal() {
@@ -191,42 +221,6 @@ func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, 
 	r.Version++
 	r.UpdatedAt = now
 	return r, nil
-}
-
-// Judge decides what a running redrive's numbers make of it: it may halt, its
-// canary may begin to be watched or pass, it may be complete. busy is how many
-// letters are on their way. changed is false when it just goes on.
-func (r Redrive) Judge(busy int64, now time.Time) (after Redrive, changed bool) {
-	tried := r.Done + r.Failed
-	halt := func(why string) (Redrive, bool) {
-		r.State, r.HaltReason = RedriveHalted, why
-		return r, true
-	}
-	switch s := r.StopOn; {
-	case s.Failures > 0 && r.Failed >= s.Failures:
-		return halt("failures")
-	case s.FailureRatio > 0 && tried >= 20 && float64(r.Failed) > s.FailureRatio*float64(tried):
-		return halt("failure_ratio")
-	case r.Canary != nil && !r.CanaryOK && r.Bounced > 0 && float64(r.Bounced) > r.Canary.MaxBounceRatio*float64(r.Done):
-		return halt("bounce_ratio")
-	}
-	if c := r.Canary; c != nil && !r.CanaryOK && busy == 0 && r.Gathered && (r.Matched-r.Left() >= int64(c.Count) || r.Left() == 0) {
-		switch {
-		case r.WatchedAt == nil:
-			r.WatchedAt = &now
-			return r, true
-		case now.Sub(*r.WatchedAt) >= time.Duration(c.WatchSeconds)*time.Second:
-			r.CanaryOK = true
-			changed = true
-		default:
-			return r, false
-		}
-	}
-	if r.Gathered && r.Left() == 0 && busy == 0 {
-		r.State, r.EndedAt = RedriveCompleted, &now
-		return r, true
-	}
-	return r, changed
 }
 
 // ItemState is where one letter of a redrive stands.

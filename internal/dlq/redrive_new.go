@@ -114,6 +114,19 @@ func (r Redrive) Edited(e RedriveEdit, limits RedriveLimits, now time.Time) (Red
 	return r, wrong.fault()
 }
 
+// Resumed lets a paused or halted redrive go on; stop, unless nil, is what it
+// stops on from now on. Faults: Conflict; Invalid.
+func (r Redrive) Resumed(stop *StopOn, actor string, now time.Time) (Redrive, error) {
+	r, err := r.Moved(ResumeRedrive, actor, now)
+	if err != nil || stop == nil {
+		return r, err
+	}
+	r.StopOn = *stop
+	var wrong mistakes
+	wrong.stopOn(r.StopOn)
+	return r, wrong.fault()
+}
+
 // Empty tells whether a filter lets every letter through: nothing in it is set,
 // or only to what fits all (trap X31).
 func (f *Filter) Empty() bool {

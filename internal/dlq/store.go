@@ -140,6 +140,14 @@ type Claim struct {
 	By    operator.Action
 }
 
+// Handover is letters that are about to be sent together.
+type Handover struct {
+	ID        uuid.UUID
+	Tenants   []uuid.UUID // of each
+	Tokens    []uuid.UUID // under which each is held
+	RedriveID uuid.UUID   // which must be running; zero: no redrive's
+}
+
 // Queue is the letters of all tenants as the loops see them. Leases are
 // counted by the database's clock.
 type Queue interface {
@@ -151,12 +159,20 @@ type Queue interface {
 	// refuses the content of one of them, and nothing of the batch is stored.
 	Arrive(ctx context.Context, batch []Arrival) (stored int, err error)
 	// Due claims up to limit PENDING letters whose next retry is due, of these
-	// kinds of targets; of an Ordered key only the oldest open one.
+	// kinds of targets; of an Ordered key only the oldest open one. What a policy
+	// holds is put aside.
 	Due(ctx context.Context, kinds []TargetKind, lease time.Duration, limit int) ([]Drive, error)
+	// Release lets letters go on that were held when their time came, and that
+	// nothing holds any more: up to limit of them, spread over one backoff.
+	Release(ctx context.Context, limit int) (int, error)
 	// Take claims one letter for somebody. Faults: NotFound; Conflict (its status,
 	// its lease), CodeKeyBlocked; Precondition CodeStale; Unavailable CodeNoKafka
 	// when its target is of none of the claim's Kinds. Nothing is claimed then.
 	Take(ctx context.Context, c Claim, lease time.Duration) (Drive, error)
+	// HandOver notes that letters are about to be sent: durable on return, before the
+	// first byte may leave. ok is false when their redrive does not run any more:
+	// then they are not to be sent. Finish takes the note back.
+	HandOver(ctx context.Context, h Handover) (ok bool, err error)
 	// Finish stores ends of drives; false for one that lost its letter meanwhile:
 	// then nothing of it is stored but the attempt. One that is stored already
 	// (the answer was lost) is true again, and counted once.
@@ -164,8 +180,9 @@ type Queue interface {
 	// Extend prolongs the leases of drives that take long; ids that lost theirs
 	// are left out of the answer.
 	Extend(ctx context.Context, tokens []uuid.UUID, lease time.Duration) ([]uuid.UUID, error)
-	// Reclaim ends retries whose lease has passed: each counts as a failed one
-	// (Abandoned). A letter whose saga is still undoing is left to it.
+	// Reclaim ends retries whose lease has passed. One that was handed over counts as
+	// a failed one (Abandoned), one that was not does not (Withdrawn). A letter whose
+	// saga is still undoing is left to it.
 	Reclaim(ctx context.Context, limit int) (int, error)
 	// PolicyOf returns the policy of a topic: its own, the tenant's, or the
 	// configuration's.
@@ -223,6 +240,9 @@ type Redrives interface {
 	// Apply does the action of a redrive that is not RETRY to up to limit letters,
 	// with an operator.Action each.
 	Apply(ctx context.Context, r Redrive, limit int) (int, error)
+	// Waits notes what a running redrive waits for, "" that letters of it have come
+	// through meanwhile: what a node knows before their ends are stored.
+	Waits(ctx context.Context, tenant, id uuid.UUID, what string) error
 	// Judge applies Redrive.Judge to what is stored and returns what it became.
 	// TAKEN items whose lease has ended become what their letters have become:
 	// those that nobody tried to the end wait again.

@@ -39,13 +39,14 @@ const (
 	CancelBefore      Name = "cancel.before"
 	CancelAfter       Name = "cancel.after"
 
-	IngestAfterPoll    Name = "dlq.after_poll"
-	IngestAfterInsert  Name = "dlq.after_insert"
-	IngestBeforeCommit Name = "dlq.before_commit_offset"
-	LetterAfterClaim   Name = "dlq.claim_after"
-	LetterAfterDrive   Name = "dlq.after_drive"
-	LetterBeforeFinish Name = "dlq.before_finish"
-	LetterMidArchive   Name = "dlq.archive_mid"
+	IngestAfterPoll     Name = "dlq.after_poll"
+	IngestAfterInsert   Name = "dlq.after_insert"
+	IngestBeforeCommit  Name = "dlq.before_commit_offset"
+	LetterAfterClaim    Name = "dlq.claim_after"
+	LetterAfterHandOver Name = "dlq.hand_over_after"
+	LetterAfterDrive    Name = "dlq.after_drive"
+	LetterBeforeFinish  Name = "dlq.before_finish"
+	LetterMidArchive    Name = "dlq.archive_mid"
 
 	SchedTickBefore    Name = "sched.tick_before"
 	SchedTickInserted  Name = "sched.tick_after_insert"
@@ -70,7 +71,7 @@ var Jobs = []Name{
 // Letters lists the points of a dead letter's life, in its order.
 var Letters = []Name{
 	IngestAfterPoll, IngestAfterInsert, IngestBeforeCommit,
-	LetterAfterClaim, LetterAfterDrive, LetterBeforeFinish, LetterMidArchive,
+	LetterAfterClaim, LetterAfterHandOver, LetterAfterDrive, LetterBeforeFinish, LetterMidArchive,
 }
 
 // All lists every point.

@@ -180,7 +180,7 @@ func (s *server) letterAnswer(ctx context.Context, status int, l *dlq.Letter) (a
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{status: status, body: toAPILetter(l, letterView{content: true, redact: p.Redact}), etag: letterETag(l)}, nil
+	return answer{status: status, body: toAPILetter(l, letterView{content: true, redact: p.Redact, held: p.Held}), etag: letterETag(l)}, nil
 }
 
 // letterETag is the entity tag of a letter; archived it looks different.

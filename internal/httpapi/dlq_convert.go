@@ -16,6 +16,7 @@ type letterView struct {
 	content bool     // payload, key, headers, stack
 	raw     bool     // the payload's bytes, also of JSON and text
 	redact  []string // members of payloads that nobody is shown
+	held    dlq.Hold // of its topic
 }
 
 func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
@@ -23,7 +24,7 @@ func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
 		ID: l.ID, OriginalTopic: l.OriginalTopic, ErrorMessage: l.Failure.Message, RetryCount: l.RetryCount, MaxRetries: l.MaxRetries,
 		Status: api.DeadLetterStatus(l.Status), Resolution: wordUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
 		PayloadEncoding: wordUnlessEmpty[api.DeadLetterEncoding](string(l.Encoding)),
-		CreatedAt:       l.CreatedAt, UpdatedAt: l.UpdatedAt, LastRetryAt: l.LastRetryAt, LastError: unlessEmpty(l.LastError), LastErrorAt: l.LastErrorAt, NextRetryAt: l.NextRetryAt, TerminalAt: l.TerminalAt,
+		CreatedAt:       l.CreatedAt, UpdatedAt: l.UpdatedAt, LastRetryAt: l.LastRetryAt, LastError: unlessEmpty(l.LastError), LastErrorAt: l.LastErrorAt, NextRetryAt: l.NextRetry(), TerminalAt: l.TerminalAt,
 		LeaseUntil: l.LeaseUntil, Version: l.Version, Source: api.DeadLetterSource(l.Source),
 		OriginalPartition: l.Origin.Partition, OriginalOffset: l.Origin.Offset, OriginalTimestamp: l.Origin.Timestamp,
 		ReadFrom: toAPIPlace(l.Arrived), ConsumerGroup: unlessEmpty(l.ConsumerGroup), ErrorType: unlessEmpty(l.Failure.Type),
@@ -38,6 +39,9 @@ func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
 	}
 	if l.Link.StepName != "" {
 		out.StepIndex = &l.Link.StepIndex
+	}
+	if v.held != "" && l.Scheduled() {
+		out.HeldBy = new(api.DeadLetterHold(v.held))
 	}
 	actions := l.Actions()
 	if l.ArchivedAt != nil {

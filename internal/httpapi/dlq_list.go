@@ -94,15 +94,17 @@ func (s *server) listLetters(ctx context.Context, f dlq.Filter, p letterPage) (a
 	if err != nil {
 		return answer{}, err
 	}
-	redact := s.redactions(req.tenant.ID)
+	policies := s.policiesOf(req.tenant.ID)
 	out := api.DeadLetterList{Messages: make([]api.DeadLetter, len(page.Letters))}
 	for i := range page.Letters {
 		l := &page.Letters[i]
 		view := letterView{content: p.full}
-		if p.full {
-			if view.redact, err = redact(ctx, l.OriginalTopic); err != nil {
+		if p.full || l.Scheduled() {
+			policy, err := policies(ctx, l.OriginalTopic)
+			if err != nil {
 				return answer{}, err
 			}
+			view.redact, view.held = policy.Redact, policy.Held
 		}
 		out.Messages[i] = toAPILetter(l, view)
 	}
@@ -117,19 +119,18 @@ func (s *server) listLetters(ctx context.Context, f dlq.Filter, p letterPage) (a
 // is 50 MB at most.
 const largestListed = 256 << 10
 
-// redactions returns what says which members of a topic's payloads nobody is
-// shown; it asks once for each topic.
-func (s *server) redactions(tenant uuid.UUID) func(context.Context, string) ([]string, error) {
-	known := map[string][]string{}
-	return func(ctx context.Context, topic string) ([]string, error) {
-		if paths, ok := known[topic]; ok {
-			return paths, nil
+// policiesOf returns what knows the policies of topics; it asks once for each.
+func (s *server) policiesOf(tenant uuid.UUID) func(context.Context, string) (dlq.Policy, error) {
+	known := map[string]dlq.Policy{}
+	return func(ctx context.Context, topic string) (dlq.Policy, error) {
+		if p, ok := known[topic]; ok {
+			return p, nil
 		}
 		p, err := s.DeadLetters.PolicyOf(ctx, tenant, topic)
 		if err == nil {
-			known[topic] = p.Redact
+			known[topic] = p
 		}
-		return p.Redact, err
+		return p, err
 	}
 }
 
@@ -168,7 +169,7 @@ func (s *server) GetDeadLetter(ctx context.Context, in api.GetDeadLetterRequestO
 	for _, what := range in.Params.Include {
 		with[what] = true
 	}
-	shown := toAPILetter(&l, letterView{content: true, raw: with[api.GetDeadLetterParamsIncludeRaw], redact: p.Redact})
+	shown := toAPILetter(&l, letterView{content: true, raw: with[api.GetDeadLetterParamsIncludeRaw], redact: p.Redact, held: p.Held})
 	if with[api.GetDeadLetterParamsIncludeAttempts] {
 		attempts, err := s.DeadLetters.Letters.Attempts(ctx, tenant, l.ID)
 		if err != nil {

@@ -1,9 +1,9 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/skald-saga/skald/api"
@@ -36,6 +36,16 @@ func (s *server) PutDefaultPolicy(ctx context.Context, in api.PutDefaultPolicyRe
 	return s.putPolicy(ctx, "", in.Params.IfMatch, in.Body)
 }
 
+// UpdateTopicPolicy changes members of the policy that serves a topic.
+func (s *server) UpdateTopicPolicy(ctx context.Context, in api.UpdateTopicPolicyRequestObject) (api.UpdateTopicPolicyResponseObject, error) {
+	return s.patchPolicy(ctx, in.Topic, in.Params.IfMatch, in.Body)
+}
+
+// UpdateDefaultPolicy changes members of the policy of topics that have none.
+func (s *server) UpdateDefaultPolicy(ctx context.Context, in api.UpdateDefaultPolicyRequestObject) (api.UpdateDefaultPolicyResponseObject, error) {
+	return s.patchPolicy(ctx, "", in.Params.IfMatch, in.Body)
+}
+
 func (s *server) policy(ctx context.Context, topic string, ifNone *string) (answer, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -52,16 +62,20 @@ func (s *server) policy(ctx context.Context, topic string, ifNone *string) (answ
 }
 
 func (s *server) putPolicy(ctx context.Context, topic string, match *string, b *api.DeadLetterPolicyInput) (answer, error) {
+	return s.setPolicy(ctx, topic, match, text(b.Reason), func(dlq.Policy) dlq.Policy { return policyOf(b) })
+}
+
+func (s *server) patchPolicy(ctx context.Context, topic string, match *string, b *api.DeadLetterPolicyPatch) (answer, error) {
+	return s.setPolicy(ctx, topic, match, text(b.Reason), func(there dlq.Policy) dlq.Policy { return patchedPolicy(there, b) })
+}
+
+// setPolicy stores what decide makes of the policy that serves a topic, as its own.
+func (s *server) setPolicy(ctx context.Context, topic string, match *string, reason string, decide func(there dlq.Policy) dlq.Policy) (answer, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	req := requestOf(ctx)
-	p := policyOf(b)
-	p.TenantID, p.Topic, p.UpdatedBy = req.tenant.ID, topic, req.principal
-	if err := cmp.Or(dlq.CheckPolicy(&p), s.mayBeAllowed(&p)); err != nil {
-		return answer{}, err
-	}
 	for range maxReloads {
-		there, err := s.DeadLetters.Overview.Policy(ctx, p.TenantID, topic)
+		there, err := s.DeadLetters.Overview.Policy(ctx, req.tenant.ID, topic)
 		if err != nil {
 			return answer{}, err
 		}
@@ -71,12 +85,21 @@ func (s *server) putPolicy(ctx context.Context, topic string, match *string, b *
 		case !fits:
 			return answer{}, stale(dlq.CodeStale, "policy", there.Version)
 		}
+		p := decide(there)
+		p.TenantID, p.Topic, p.UpdatedBy = req.tenant.ID, topic, req.principal
+		if err := dlq.CheckPolicy(&p); err != nil {
+			return answer{}, err
+		}
+		// Not of what stays: a topic must be held by one field, whatever was allowed before.
+		if err := s.mayBeAllowed(&p); err != nil && !slices.Equal(p.AllowedTargets, there.AllowedTargets) {
+			return answer{}, err
+		}
 		p.Version, p.UpdatedAt = there.Version+1, s.now()
 		subject := topic
 		if subject == "" {
 			subject = defaultSubject
 		}
-		by := s.acted(ctx, p.UpdatedAt, operator.TopicPolicy, subject, verbUpdate, text(b.Reason), map[string]any{"policy": toAPIPolicy(&p, topic)})
+		by := s.acted(ctx, p.UpdatedAt, operator.TopicPolicy, subject, verbUpdate, reason, map[string]any{"policy": toAPIPolicy(&p, topic)})
 		switch err := s.DeadLetters.Overview.PutPolicy(ctx, p, by); {
 		case err == nil:
 			return s.policyAnswer(ctx, &p, topic)
@@ -114,7 +137,7 @@ func (s *server) mayBeAllowed(p *dlq.Policy) error {
 func policyOf(b *api.DeadLetterPolicyInput) dlq.Policy {
 	out := dlq.Policy{
 		MaxRetries: int(b.MaxRetries), AutoRetry: b.AutoRetry, Ordered: b.Ordered, RetentionDays: int(b.RetentionDays), ArchiveDays: int(b.ArchiveDays),
-		MaxGenerations: int(b.MaxGenerations), Redact: b.Redact, AllowedTargets: b.AllowedTargets,
+		MaxGenerations: int(b.MaxGenerations), Redact: b.Redact, AllowedTargets: b.AllowedTargets, HoldAll: b.HoldAll != nil && *b.HoldAll,
 		Backoff: retry.Policy{
 			InitialIntervalMS: b.Backoff.InitialIntervalMS, MaxIntervalMS: b.Backoff.MaxIntervalMS, Multiplier: b.Backoff.Multiplier, Jitter: &b.Backoff.Jitter,
 		},
@@ -131,6 +154,50 @@ func policyOf(b *api.DeadLetterPolicyInput) dlq.Policy {
 	return out
 }
 
+// patchedPolicy is a policy with the members that a patch names.
+func patchedPolicy(p dlq.Policy, b *api.DeadLetterPolicyPatch) dlq.Policy {
+	number := func(to *int, from *int32) {
+		if from != nil {
+			*to = int(*from)
+		}
+	}
+	number(&p.MaxRetries, b.MaxRetries)
+	number(&p.RetentionDays, b.RetentionDays)
+	number(&p.ArchiveDays, b.ArchiveDays)
+	number(&p.MaxGenerations, b.MaxGenerations)
+	replace(&p.AutoRetry, b.AutoRetry)
+	replace(&p.HoldAll, b.HoldAll)
+	replace(&p.Ordered, b.Ordered)
+	if in := b.Backoff; in != nil {
+		replace(&p.Backoff.InitialIntervalMS, in.InitialIntervalMS)
+		replace(&p.Backoff.MaxIntervalMS, in.MaxIntervalMS)
+		replace(&p.Backoff.Multiplier, in.Multiplier)
+		if in.Jitter != nil {
+			p.Backoff.Jitter = in.Jitter
+		}
+	}
+	if in := b.Alert; in != nil {
+		replace(&p.Alert.Count, in.Count)
+		replace(&p.Alert.Rate, in.Rate)
+		replace(&p.Alert.AgeMS, in.AgeMS)
+		replace(&p.Alert.NewGroup, in.NewGroup)
+	}
+	if b.Redact != nil {
+		p.Redact = b.Redact
+	}
+	if b.AllowedTargets != nil {
+		p.AllowedTargets = b.AllowedTargets
+	}
+	return p
+}
+
+// replace sets what is given.
+func replace[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
 func toAPIPolicy(p *dlq.Policy, topic string) api.DeadLetterPolicy {
 	out := api.DeadLetterPolicy{
 		Topic: unlessEmpty(topic), MaxRetries: int32(p.MaxRetries), AutoRetry: p.AutoRetry, Ordered: p.Ordered, RetentionDays: int32(p.RetentionDays), //nolint:gosec // CheckPolicy bounds them
@@ -138,6 +205,9 @@ func toAPIPolicy(p *dlq.Policy, topic string) api.DeadLetterPolicy {
 		Backoff: api.DeadLetterBackoff{InitialIntervalMS: p.Backoff.InitialIntervalMS, MaxIntervalMS: p.Backoff.MaxIntervalMS, Multiplier: p.Backoff.Multiplier},
 		Alert:   api.DeadLetterAlert{Count: &p.Alert.Count, Rate: &p.Alert.Rate, AgeMS: &p.Alert.AgeMS, NewGroup: &p.Alert.NewGroup},
 		Version: p.Version, Inherited: p.Version == 0, UpdatedBy: unlessEmpty(p.UpdatedBy),
+	}
+	if topic == "" {
+		out.HoldAll = &p.HoldAll
 	}
 	if p.Backoff.Jitter != nil {
 		out.Backoff.Jitter = *p.Backoff.Jitter
@@ -154,7 +224,9 @@ func toAPIPolicy(p *dlq.Policy, topic string) api.DeadLetterPolicy {
 	return out
 }
 
-func (a answer) VisitGetTopicPolicyResponse(w http.ResponseWriter) error   { return a.write(w) }
-func (a answer) VisitPutTopicPolicyResponse(w http.ResponseWriter) error   { return a.write(w) }
-func (a answer) VisitGetDefaultPolicyResponse(w http.ResponseWriter) error { return a.write(w) }
-func (a answer) VisitPutDefaultPolicyResponse(w http.ResponseWriter) error { return a.write(w) }
+func (a answer) VisitGetTopicPolicyResponse(w http.ResponseWriter) error      { return a.write(w) }
+func (a answer) VisitPutTopicPolicyResponse(w http.ResponseWriter) error      { return a.write(w) }
+func (a answer) VisitGetDefaultPolicyResponse(w http.ResponseWriter) error    { return a.write(w) }
+func (a answer) VisitPutDefaultPolicyResponse(w http.ResponseWriter) error    { return a.write(w) }
+func (a answer) VisitUpdateTopicPolicyResponse(w http.ResponseWriter) error   { return a.write(w) }
+func (a answer) VisitUpdateDefaultPolicyResponse(w http.ResponseWriter) error { return a.write(w) }

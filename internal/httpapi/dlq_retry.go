@@ -75,7 +75,7 @@ func (s *server) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (an
 			message: new(toAPILetter(&after, letterView{})),
 		}
 	}
-	shown := toAPILetter(&after, letterView{content: true, redact: p.Redact})
+	shown := toAPILetter(&after, letterView{content: true, redact: p.Redact, held: p.Held})
 	return answer{status: status, body: api.DeadLetterRetried{Message: shown}, etag: letterETag(&after)}, nil
 }
 

@@ -158,7 +158,7 @@ func TestARedriveHaltsWhenTheOutageIsNotOver(t *testing.T) {
 	target.set(false)
 	var r client.Redrive
 	out := e.send("POST", path+"/resume", `{"reason":"it is up again"}`)
-	if out.into(&r); out.status != http.StatusOK || r.HaltReason != nil || r.StopOn.FailureRatio != nil {
+	if out.into(&r); out.status != http.StatusOK || r.HaltReason != nil || r.StopOn.FailureRatio == nil || r.Counted.Tried != 0 {
 		t.Fatalf("resume: %d %s", out.status, out.body)
 	}
 	done := e.until(made.ID, "completed", inState("COMPLETED"))

@@ -20,7 +20,17 @@ func (s *server) PauseRedrive(ctx context.Context, in api.PauseRedriveRequestObj
 
 // ResumeRedrive lets a paused or halted redrive go on.
 func (s *server) ResumeRedrive(ctx context.Context, in api.ResumeRedriveRequestObject) (api.ResumeRedriveResponseObject, error) {
-	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.ResumeRedrive, in.Body)
+	reason, detail := "", map[string]any(nil)
+	var stop *dlq.StopOn
+	if b := in.Body; b != nil {
+		reason = text(b.Reason)
+		if stop = stopOf(b.StopOn); stop != nil {
+			detail = map[string]any{"stop_on": *stop}
+		}
+	}
+	return s.changeRedrive(ctx, in.RedriveID, in.Params.IfMatch, string(dlq.ResumeRedrive), reason, detail, func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
+		return r.Resumed(stop, requestOf(ctx).principal, now)
+	})
 }
 
 // CancelRedrive ends a redrive.

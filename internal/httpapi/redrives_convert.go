@@ -149,6 +149,16 @@ func toAPIRedrive(r *dlq.Redrive, now time.Time) api.Redrive {
 	if r.StopOn.FailureRatio > 0 {
 		out.StopOn.FailureRatio = &r.StopOn.FailureRatio
 	}
+	tried, failed := r.Counted()
+	out.Counted = api.RedriveCounted{Tried: tried, Failed: failed}
+	out.Sent, out.MaybeSent, out.Repeated, out.NeverSent = r.Sent, r.MaybeSent, r.Repeated, r.NeverSent()
+	out.LastError, out.LastErrorAt = unlessEmpty(r.LastError), r.LastErrorAt
+	if out.Halts = r.Halts; r.LastHaltedAt != nil {
+		out.LastHalt = &api.RedriveHalt{Reason: r.LastHalt, At: *r.LastHaltedAt}
+	}
+	if since, what := r.Stalled(now); since != nil {
+		out.StalledSince, out.WaitingFor = since, unlessEmpty(what)
+	}
 	if out.AllowedActions == nil {
 		out.AllowedActions = []api.RedriveVerb{}
 	}

@@ -35,7 +35,6 @@ const (
 
 	LetterColumns   = letterColumns
 	ClaimChosen     = claimChosen
-	ClaimDue        = claimDue
 	LockRunning     = lockRunning
 	LostRetries     = lostRetries
 	Parents         = parents
@@ -52,6 +51,8 @@ const (
 )
 
 var (
+	FreedLetters     = freedLetters
+	ClaimDue         = claimDue
 	PushLetters      = pushLetters
 	ArriveLetters    = arriveLetters
 	ArriveAlike      = arriveAlike

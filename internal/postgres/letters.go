@@ -36,7 +36,7 @@ const letterColumns = `m.id, m.tenant_id, m.seq, m.version, m.source, m.original
 	m.step_action, m.job_run_id, m.webhook_id, m.delivery_id, m.correlation_id, m.trace_id, m.dedupe_key, m.labels, m.assignee, m.note,
 	m.status, m.resolution, m.retry_count, m.max_retries, m.next_retry_at, m.last_retry_at, m.terminal_at, m.retry_token,
 	m.retry_lease_until, m.redrive_id, m.target, m.revision, m.ordered, m.root_id, m.parent_id, m.generation, m.created_at, m.updated_at,
-	m.dlq_topic_id`
+	m.dlq_topic_id, m.held_retry_at, m.retry_asked`
 
 // The fields of a letter that are sealed, and of its revisions, by number. The
 // archive takes rows as they are.
@@ -75,7 +75,7 @@ func (db *DB) scanLetter(row scanner, more ...any) (dlq.Letter, error) {
 		&action, &run, &webhook, &delivery, &l.CorrelationID, &l.TraceID, &dedupe, pq.Array(&l.Labels), &l.Assignee, &l.Note,
 		&l.Status, &resolution, &l.RetryCount, &l.MaxRetries, &l.NextRetryAt, &l.LastRetryAt, &l.TerminalAt, &token,
 		&l.LeaseUntil, &redrive, &target, &l.Revision, &l.Ordered, &l.RootID, &parent, &l.Generation, &l.CreatedAt, &l.UpdatedAt,
-		&arrived.topicID,
+		&arrived.topicID, &l.HeldRetryAt, &l.RetryAsked,
 	}
 	if err := row.Scan(append(dest, more...)...); err != nil {
 		return l, err
@@ -92,7 +92,7 @@ func (db *DB) scanLetter(row scanner, more ...any) (dlq.Letter, error) {
 	if len(l.Labels) == 0 {
 		l.Labels = nil
 	}
-	utc(l.Origin.Timestamp, l.NextRetryAt, l.LastRetryAt, l.TerminalAt, l.LeaseUntil, &l.CreatedAt, &l.UpdatedAt)
+	utc(l.Origin.Timestamp, l.NextRetryAt, l.HeldRetryAt, l.LastRetryAt, l.TerminalAt, l.LeaseUntil, &l.CreatedAt, &l.UpdatedAt)
 	if err := json.Unmarshal(target, &l.Target); err != nil {
 		return l, fmt.Errorf("stored target: %w", err)
 	}

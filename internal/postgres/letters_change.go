@@ -18,7 +18,8 @@ import (
 const changeLetter = `
 UPDATE dlq.dlq_messages m
    SET version = $3, status = $4, resolution = $5, retry_count = $6, max_retries = $7, next_retry_at = $8, terminal_at = $9,
-       labels = $10, assignee = $11, note = $12, terms = $13::integer[], updated_at = $14
+       labels = $10, assignee = $11, note = $12, terms = $13::integer[], updated_at = $14,
+       held_retry_at = $15, retry_asked = $16
  WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3 - 1 AND m.status <> 'RETRYING' AND $4 <> 'RETRYING'`
 
 // describeLetter stores what may be changed while somebody retries a letter:
@@ -40,7 +41,7 @@ func (st *Letters) Change(ctx context.Context, l dlq.Letter, by operator.Action)
 			res, err = tx.ExecContext(ctx, describeLetter, l.TenantID, l.ID, l.Version, list(l.Labels), l.Assignee, l.Note, terms, l.UpdatedAt)
 		} else {
 			res, err = tx.ExecContext(ctx, changeLetter, l.TenantID, l.ID, l.Version, l.Status, orNull(l.Resolution), l.RetryCount, l.MaxRetries,
-				l.NextRetryAt, l.TerminalAt, list(l.Labels), l.Assignee, l.Note, terms, l.UpdatedAt)
+				l.NextRetryAt, l.TerminalAt, list(l.Labels), l.Assignee, l.Note, terms, l.UpdatedAt, l.HeldRetryAt, l.RetryAsked)
 		}
 		if err := touchedLetter(ctx, tx, l.TenantID, l.ID, res, err); err != nil {
 			return err

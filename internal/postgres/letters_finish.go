@@ -162,13 +162,17 @@ func (db *DB) finish(ctx context.Context, tx *sqlx.Tx, lapsed bool, batch []dlq.
 		return nil, err
 	}
 	out := make([]finished, len(batch))
-	return out, eachRow(rows, func() error {
+	err = eachRow(rows, func() error {
 		var n int
 		var resolution dlq.Resolution
 		err := rows.Scan(&n, &resolution)
 		out[n-1] = finished{true, resolution}
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	return out, takeBack(ctx, tx, batch)
 }
 
 // inWrite runs f in a transaction of the writers' connections.
@@ -208,11 +212,15 @@ func (st *LetterQueue) end(ctx context.Context, lapsed bool, batch []dlq.Finish)
 }
 
 // lostRetries finds retries whose lease has passed, those first that have
-// waited longest. What goes on elsewhere is not lost: a saga that is being
+// waited longest, and whether they were never handed over. A note of that is written
+// under a lease that has not passed, so that this statement sees it: its snapshot is
+// not older than now(). What goes on elsewhere is not lost: a saga that is being
 // undone, a delivery that is being made.
 const lostRetries = `
 SELECT m.id, m.tenant_id, m.source, m.original_topic, m.retry_count, m.max_retries, m.retry_token, m.attempts, m.revision, m.target,
        coalesce(m.last_retry_at, m.updated_at), clock_timestamp(),
+       substr(m.retry_token::text, 15, 1) = '8' AND NOT EXISTS (
+	SELECT 1 FROM dlq.dlq_handovers h WHERE h.tenant_id = m.tenant_id AND m.retry_token = ANY (h.tokens)),
        (SELECT i.redrive_id FROM dlq.dlq_redrive_items i WHERE i.redrive_id = m.redrive_id AND i.message_id = m.id AND i.state = 'TAKEN'),
        CASE m.source
          WHEN 'SAGA' THEN EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.tenant_id = m.tenant_id AND s.id = m.saga_id AND s.state NOT IN (3, 5, 6, 7, 8))
@@ -221,12 +229,15 @@ SELECT m.id, m.tenant_id, m.source, m.original_topic, m.retry_count, m.max_retri
          ELSE m.target->>'kind' = 'job_run' AND EXISTS (SELECT 1 FROM jobs.job_runs r
                 WHERE r.tenant_id = m.tenant_id AND r.letter_id = m.id AND r.finished_at IS NULL) END
   FROM dlq.dlq_messages m
- WHERE m.status = 'RETRYING' AND m.retry_lease_until < clock_timestamp()
+ WHERE m.status = 'RETRYING' AND m.retry_lease_until < now()
  ORDER BY m.retry_lease_until LIMIT $1`
 
 // Reclaim implements dlq.Queue. A lease that is prolonged meanwhile is not
 // ended: the statement looks again.
 func (st *LetterQueue) Reclaim(ctx context.Context, limit int) (int, error) {
+	if err := st.forget(ctx); err != nil {
+		return 0, err
+	}
 	lost, going, err := st.lost(ctx, limit)
 	if err != nil {
 		return 0, fmt.Errorf("look for lost retries: %w", err)
@@ -261,9 +272,9 @@ func (st *LetterQueue) lost(ctx context.Context, limit int) (lost []dlq.Finish, 
 		var started, now time.Time
 		var redrive uuid.NullUUID
 		var target []byte
-		var goesOn bool
+		var goesOn, unsent bool
 		if err := rows.Scan(&d.ID, &d.TenantID, &d.Source, &d.OriginalTopic, &d.RetryCount, &d.MaxRetries, &d.Token, &d.Number, &d.Revision, &target,
-			&started, &now, &redrive, &goesOn); err != nil {
+			&started, &now, &unsent, &redrive, &goesOn); err != nil {
 			return err
 		}
 		if goesOn {
@@ -274,10 +285,12 @@ func (st *LetterQueue) lost(ctx context.Context, limit int) (lost []dlq.Finish, 
 			return fmt.Errorf("stored target: %w", err)
 		}
 		d.RedriveID = redrive.UUID
-		drives = append(drives, d)
-		results = append(results, dlq.Result{
-			Outcome: dlq.Abandoned, Error: "whoever retried it is gone", StartedAt: started.UTC(), EndedAt: now.UTC(),
-		})
+		result := dlq.Result{Outcome: dlq.Abandoned, Error: "its node is gone: it may have been sent", StartedAt: started.UTC(), EndedAt: now.UTC()}
+		if unsent {
+			result.Outcome, result.Error = dlq.Withdrawn, "its node was gone before it was sent"
+			d.Forced = d.RetryCount >= d.MaxRetries // it was DEAD: a PENDING one has a retry left (invariant D3)
+		}
+		drives, results = append(drives, d), append(results, result)
 		return nil
 	})
 	if err != nil {

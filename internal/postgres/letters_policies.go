@@ -30,7 +30,7 @@ func (st *Letters) policy(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, to
 		return err
 	})
 	if !own {
-		p.Version, p.UpdatedBy, p.UpdatedAt = 0, "", time.Time{}
+		p.Version, p.UpdatedBy, p.UpdatedAt, p.HoldAll = 0, "", time.Time{}, false
 	}
 	p.TenantID, p.Topic = tenant, topic
 	return p, err
@@ -49,18 +49,18 @@ func (st *Letters) PutPolicy(ctx context.Context, p dlq.Policy, by operator.Acti
 	statement := `
 		UPDATE dlq.dlq_policies
 		   SET version = $3, max_retries = $4, backoff = $5, auto_retry = $6, ordered = $7, retention_days = $8, archive_days = $9,
-		       max_generations = $10, alert = $11, redact = $12, allowed_targets = $13, updated_by = $14, updated_at = $15
+		       max_generations = $10, alert = $11, redact = $12, allowed_targets = $13, updated_by = $14, updated_at = $15, hold_all = $16
 		 WHERE tenant_id = $1 AND topic = $2 AND version = $3 - 1`
 	if p.Version == 1 {
 		statement = `
 		INSERT INTO dlq.dlq_policies (tenant_id, topic, version, max_retries, backoff, auto_retry, ordered, retention_days, archive_days,
-		       max_generations, alert, redact, allowed_targets, updated_by, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+		       max_generations, alert, redact, allowed_targets, updated_by, updated_at, hold_all)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 		ON CONFLICT (tenant_id, topic) DO NOTHING`
 	}
 	return outage("set the policy of a topic", st.db.inTenant(ctx, p.TenantID, func(tx *sqlx.Tx) error {
 		res, err := tx.ExecContext(ctx, statement, p.TenantID, p.Topic, p.Version, p.MaxRetries, string(backoff), p.AutoRetry, p.Ordered, p.RetentionDays, p.ArchiveDays,
-			p.MaxGenerations, string(alert), list(p.Redact), list(p.AllowedTargets), p.UpdatedBy, p.UpdatedAt)
+			p.MaxGenerations, string(alert), list(p.Redact), list(p.AllowedTargets), p.UpdatedBy, p.UpdatedAt, p.HoldAll)
 		if err != nil {
 			return err
 		}

@@ -36,11 +36,13 @@ func NewLetterQueue(db *DB, common dlq.Policy) *LetterQueue {
 const olderOfKey = `o.tenant_id = m.tenant_id AND o.original_topic = m.original_topic AND o.message_key = m.message_key
 		   AND o.seq < m.seq AND o.ordered AND o.status IN ('PENDING', 'RETRYING')`
 
-// claimLetter makes a letter RETRYING, under a fresh token, for $2 microseconds.
+// claimLetter makes a letter RETRYING, under a fresh token, for $2 microseconds. A
+// token of version 8 tells that its holder writes down what it hands over: a
+// version before this one, whose tokens are of version 4, does not.
 // What is terminal loses what made it so: it may have been DEAD.
 const claimLetter = `
-   SET status = 'RETRYING', resolution = NULL, terminal_at = NULL, next_retry_at = NULL, last_retry_at = clock_timestamp(), updated_at = clock_timestamp(),
-       retry_token = gen_random_uuid(), retry_lease_until = clock_timestamp() + $2 * interval '1 microsecond',
+   SET status = 'RETRYING', resolution = NULL, terminal_at = NULL, next_retry_at = NULL, held_retry_at = NULL, retry_asked = false, last_retry_at = clock_timestamp(), updated_at = clock_timestamp(),
+       retry_token = overlay(gen_random_uuid()::text PLACING '8' FROM 15)::uuid, retry_lease_until = clock_timestamp() + $2 * interval '1 microsecond',
        attempts = m.attempts + 1, version = m.version + 1`
 
 // claimedBytes bounds the payloads that are claimed at once, which a node holds
@@ -50,11 +52,12 @@ const claimedBytes = 64 << 20
 // claimDue takes what idx_dlq_messages_due says is due. MATERIALIZED keeps the
 // locks to the rows that are taken, whatever the planner makes of the join
 // (requirements 3.2, defect B9).
-const claimDue = `
+var claimDue = `
 WITH locked AS MATERIALIZED (
 	SELECT m.id, m.next_retry_at, m.seq, coalesce(octet_length(m.payload_raw), 0) AS size FROM dlq.dlq_messages m
 	 WHERE m.status = 'PENDING' AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
 	   AND (NOT m.ordered OR NOT EXISTS (SELECT 1 FROM dlq.dlq_messages o WHERE ` + olderOfKey + `))
+	   AND NOT (m.source IN ('KAFKA', 'REST') AND NOT m.retry_asked AND (` + heldTopic("m", 5) + `))
 	 ORDER BY m.next_retry_at, m.seq LIMIT $3
 	 FOR NO KEY UPDATE OF m SKIP LOCKED
 ), due AS (
@@ -66,11 +69,17 @@ RETURNING ` + letterColumns + `, m.attempts`
 
 // Due implements dlq.Queue.
 func (st *LetterQueue) Due(ctx context.Context, kinds []dlq.TargetKind, lease time.Duration, limit int) ([]dlq.Drive, error) {
-	rows, err := st.db.queryRead(ctx, claimDue, kindNames(kinds), lease.Microseconds(), limit, claimedBytes)
+	if done, err := st.park(ctx, kinds); err != nil || !done {
+		return nil, outage("hold dead letters", err)
+	}
+	rows, err := st.db.queryRead(ctx, claimDue, kindNames(kinds), lease.Microseconds(), limit, claimedBytes, st.common.AutoRetry)
 	if err != nil {
 		return nil, fmt.Errorf("claim dead letters: %w", err)
 	}
 	drives, err := st.db.scanDrives(ctx, rows)
+	for i := range drives {
+		drives[i].Due = true
+	}
 	if err == nil {
 		err = st.db.revise(ctx, st.db.read, drives)
 	}

@@ -242,6 +242,7 @@ func TestAnEndIsStoredOnceAndOnlyWhileItsTokenHoldsTheLetter(t *testing.T) {
 	}
 	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET next_retry_at = now() WHERE id = $1`, l.ID)
 	lost := m.claim(t, 1)[0]
+	m.handOver(t, lost)
 	m.expire(t)
 	if n, err := m.queue.Reclaim(t.Context(), 10); err != nil || n != 1 {
 		t.Fatalf("reclaimed %d, %v", n, err)
@@ -269,7 +270,7 @@ func TestAnEndIsStoredOnceAndOnlyWhileItsTokenHoldsTheLetter(t *testing.T) {
 	}
 	// A node that is gone for the last time.
 	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET next_retry_at = now() WHERE id = $1`, l.ID)
-	m.claim(t, 1)
+	m.handOver(t, m.claim(t, 1)...)
 	m.expire(t)
 	if _, err := m.queue.Reclaim(t.Context(), 10); err != nil {
 		t.Fatal(err)
@@ -285,6 +286,7 @@ func TestFinishAndReclaimAgreeWhoeverIsFirst(t *testing.T) {
 	for range 15 {
 		l := m.push(t, m.due())[0]
 		d := m.claim(t, 1)[0]
+		m.handOver(t, d)
 		m.expire(t)
 		var held bool
 		var reclaimed int
@@ -362,7 +364,7 @@ func TestALetterOfASagaThatIsBeingUndoneIsLeftToIt(t *testing.T) {
 	}
 	undone, gone := ofSaga(run.ID), ofSaga(newID())
 	m.push(t, undone, gone)
-	m.claim(t, 2)
+	m.handOver(t, m.claim(t, 2)...)
 	m.expire(t)
 	if n, err := m.queue.Reclaim(t.Context(), 10); err != nil || n != 1 {
 		t.Fatalf("reclaimed %d, %v; want the one without a saga", n, err)

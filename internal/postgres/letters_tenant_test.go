@@ -36,6 +36,7 @@ func (b letterbox) fillLetterTables(t *testing.T, super func(string, ...any)) {
 		t.Fatal(err)
 	}
 	super(`INSERT INTO dlq.dlq_redrive_items (redrive_id, tenant_id, seq, message_id, updated_at) VALUES ($1, $2, 1, $3, now())`, redrive.ID, b.tenant, l[1].ID)
+	super(`INSERT INTO dlq.dlq_handovers (id, tenant_id, tokens) VALUES ($1, $2, '{}')`, redrive.ID, b.tenant)
 }
 
 // Threat T12 for dead letters: with our own WHERE forgotten, a tenant still sees

@@ -92,17 +92,28 @@ func (st *LetterQueue) PolicyOf(ctx context.Context, tenant uuid.UUID, topic str
 	if ok && time.Since(known.read) < policyAge {
 		return known.Policy, nil
 	}
-	p, found := st.common, false
+	p, found, all := st.common, false, false
 	p.TenantID, p.Topic = tenant, topic
 	err := st.db.readTenant(ctx, tenant, policyServing, func(rows *sql.Rows) (err error) {
 		if !found {
-			p, err = scanPolicy(rows)
+			p, err = scanPolicy(rows, &all)
 			found = true
 		}
 		return err
 	}, topic)
 	if err != nil {
 		return dlq.Policy{}, fmt.Errorf("read the policy of a topic: %w", err)
+	}
+	switch {
+	case found && all:
+		p.Held = dlq.HeldByAll
+	case p.AutoRetry:
+	case !found:
+		p.Held = dlq.HeldByConfiguration
+	case p.Topic == topic:
+		p.Held = dlq.HeldByTopic
+	default:
+		p.Held = dlq.HeldByDefault
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()

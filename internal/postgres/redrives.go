@@ -30,7 +30,9 @@ func NewRedrives(db *DB, queue *LetterQueue) *Redrives { return &Redrives{db, qu
 // scanRedrive.
 const redriveColumns = `d.id, d.tenant_id, d.version, d.action, d.state, d.halt_reason, d.ids, d.filter, d.query, d.max_messages, d.rate, d.concurrency,
 	d.key_order, d.target, d.transform, d.force, d.canary, d.stop_on, d.scheduled_for, d.approval, d.request_hash, d.reason, d.actor, d.approved_by,
-	d.gathered, d.matched, d.done, d.failed, d.skipped, d.bounced, d.created_at, d.started_at, d.watched_at, d.canary_ok, d.ended_at, d.updated_at`
+	d.gathered, d.matched, d.done, d.failed, d.skipped, d.bounced, d.created_at, d.started_at, d.watched_at, d.canary_ok, d.ended_at, d.updated_at,
+	d.sent, d.maybe_sent, d.repeated, d.done_before, d.failed_before, d.halts, d.last_halt_reason, d.last_halted_at,
+	d.progress_at, d.waiting_for, d.waiting_at, d.last_error, d.last_error_at`
 
 func scanRedrive(row scanner, more ...any) (r dlq.Redrive, err error) {
 	var ids []uuid.UUID
@@ -39,11 +41,13 @@ func scanRedrive(row scanner, more ...any) (r dlq.Redrive, err error) {
 		&r.ID, &r.TenantID, &r.Version, &r.Action, &r.State, &r.HaltReason, pq.Array(&ids), &filter, &query, &r.Max, &r.Rate, &r.Concurrency,
 		&r.Order, &target, &transform, &r.Force, &canary, &stopOn, &r.ScheduledFor, &r.Approval, &r.RequestHash, &r.Reason, &r.Actor, &r.ApprovedBy,
 		&r.Gathered, &r.Matched, &r.Done, &r.Failed, &r.Skipped, &r.Bounced, &r.CreatedAt, &r.StartedAt, &r.WatchedAt, &r.CanaryOK, &r.EndedAt, &r.UpdatedAt,
+		&r.Sent, &r.MaybeSent, &r.Repeated, &r.DoneBefore, &r.FailedBefore, &r.Halts, &r.LastHalt, &r.LastHaltedAt,
+		&r.ProgressAt, &r.WaitingFor, &r.WaitingAt, &r.LastError, &r.LastErrorAt,
 	}
 	if err := row.Scan(append(dest, more...)...); err != nil {
 		return r, err
 	}
-	utc(r.ScheduledFor, &r.CreatedAt, r.StartedAt, r.WatchedAt, r.EndedAt, &r.UpdatedAt)
+	utc(r.ScheduledFor, &r.CreatedAt, r.StartedAt, r.WatchedAt, r.EndedAt, &r.UpdatedAt, r.LastHaltedAt, r.ProgressAt, r.WaitingAt, r.LastErrorAt)
 	r.IDs, r.Query, r.Transform = ids, query, transform
 	for _, doc := range []struct {
 		stored []byte
@@ -206,11 +210,14 @@ func (st *Redrives) Items(ctx context.Context, tenant, id uuid.UUID, states []dl
 }
 
 // changeRedrive stores what people change. What the loops count, and how far
-// they have come, stays as it is.
+// they have come, stays as it is. A halted redrive that goes on counts anew from
+// what it has at this moment.
 const changeRedrive = `
 UPDATE dlq.dlq_redrives
-   SET version = $4, state = $5, halt_reason = $6, rate = $7, concurrency = $8, stop_on = $9::jsonb, scheduled_for = $10, approved_by = $11,
-       canary_ok = $12, watched_at = $13, ended_at = $14, updated_at = $15
+   SET version = $4, state = $5::text, halt_reason = $6, rate = $7, concurrency = $8, stop_on = $9::jsonb, scheduled_for = $10, approved_by = $11,
+       canary_ok = $12, watched_at = $13, ended_at = $14, updated_at = $15,
+       done_before = CASE WHEN state = 'HALTED' AND $5::text = 'PENDING' THEN done ELSE done_before END,
+       failed_before = CASE WHEN state = 'HALTED' AND $5::text = 'PENDING' THEN failed ELSE failed_before END
  WHERE tenant_id = $1 AND id = $2 AND version = $3`
 
 // Change implements dlq.Redrives.

@@ -141,7 +141,7 @@ WITH s AS MATERIALIZED (
 ), n AS (
 	SELECT count(*) FILTER (WHERE moved.state = 'DONE') AS done, count(*) FILTER (WHERE moved.state = 'SKIPPED') AS skipped FROM moved
 )
-UPDATE dlq.dlq_redrives d SET done = d.done + n.done, skipped = d.skipped + n.skipped, updated_at = clock_timestamp()
+UPDATE dlq.dlq_redrives d SET done = d.done + n.done, skipped = d.skipped + n.skipped, updated_at = clock_timestamp(), progress_at = clock_timestamp()
   FROM n WHERE d.tenant_id = $1 AND d.id = $2`
 
 // verbs are what the actions of letters are called.
@@ -220,7 +220,8 @@ func (a *applying) gather(before, after *dlq.Letter, at time.Time) error {
 const applyLetters = `
 UPDATE dlq.dlq_messages m
    SET version = c.version + 1, status = c.status, resolution = c.resolution, retry_count = c.retry_count, max_retries = c.max_retries,
-       next_retry_at = c.next_retry_at, terminal_at = c.terminal_at, updated_at = c.updated_at
+       next_retry_at = c.next_retry_at, held_retry_at = NULL, retry_asked = false,
+       terminal_at = c.terminal_at, updated_at = c.updated_at
   FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[])
        AS c (id, version, status, resolution, retry_count, max_retries, next_retry_at, terminal_at, updated_at)
  WHERE m.tenant_id = $1 AND m.id = c.id AND m.version = c.version`

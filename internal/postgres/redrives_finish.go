@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/operator"
 )
 
 func unmarshalTarget(stored []byte, t *dlq.Target) error {
@@ -27,24 +29,46 @@ func unmarshalTarget(stored []byte, t *dlq.Target) error {
 // Items are looked up one by one, and changed by their place: nothing is known
 // yet of a redrive that was just gathered, and the planner would compare each of
 // its items with each of the batch.
+//
+// reach says what the target has of a letter: answered, unknown or nothing. An
+// earlier hand-over of the same letter (hands) ended with its node, so that nobody
+// knows of it either.
 const finishItems = `
 WITH f AS MATERIALIZED (
-	SELECT f.state, f.detail, x.place
-	  FROM unnest($3::uuid[], $4::text[], $5::text[]) AS f (message_id, state, detail)
+	SELECT f.state, f.detail, f.reach, x.place
+	  FROM unnest($3::uuid[], $4::text[], $5::text[], $6::text[]) AS f (message_id, state, detail, reach)
 	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i
 	        WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.message_id = f.message_id OFFSET 0) AS x
 ), moved AS (
 	UPDATE dlq.dlq_redrive_items i SET state = f.state, detail = f.detail, updated_at = clock_timestamp(),
+	       hands = i.hands + CASE f.reach WHEN 'nothing' THEN 0 ELSE 1 END,
 	       lease_until = CASE f.state WHEN 'TAKEN' THEN clock_timestamp() + interval '1 second' END
 	  FROM f WHERE i.ctid = f.place AND i.tenant_id = $1 AND i.state || '' = 'TAKEN'
-	RETURNING i.state
+	RETURNING i.state, i.hands, f.reach
 ), n AS (
 	SELECT count(*) FILTER (WHERE moved.state IN ('DONE', 'BOUNCED')) AS done, count(*) FILTER (WHERE moved.state = 'FAILED') AS failed,
-	       count(*) FILTER (WHERE moved.state = 'BOUNCED') AS bounced FROM moved
+	       count(*) FILTER (WHERE moved.state = 'BOUNCED') AS bounced,
+	       count(*) FILTER (WHERE moved.reach = 'answered') AS sent,
+	       count(*) FILTER (WHERE moved.reach = 'unknown' AND moved.hands = 1) - count(*) FILTER (WHERE moved.reach = 'answered' AND moved.hands > 1) AS maybe,
+	       count(*) FILTER (WHERE moved.reach <> 'nothing' AND moved.hands = 2) AS repeated FROM moved
 )
 UPDATE dlq.dlq_redrives d
-   SET done = d.done + n.done, failed = d.failed + n.failed, bounced = d.bounced + n.bounced, updated_at = clock_timestamp()
+   SET done = d.done + n.done, failed = d.failed + n.failed, bounced = d.bounced + n.bounced, updated_at = clock_timestamp(),
+       sent = d.sent + n.sent, maybe_sent = d.maybe_sent + n.maybe, repeated = d.repeated + n.repeated,
+       progress_at = CASE WHEN n.done + n.failed > 0 THEN clock_timestamp() ELSE d.progress_at END,
+       last_error = coalesce(nullif($7::text, ''), d.last_error), last_error_at = CASE $7::text WHEN '' THEN d.last_error_at ELSE clock_timestamp() END
   FROM n WHERE d.tenant_id = $1 AND d.id = $2`
+
+// reach says what the target has of a letter after a drive.
+func reach(a *dlq.Attempt) string {
+	switch {
+	case a.Outcome == dlq.Acknowledged, a.StatusCode != 0:
+		return "answered"
+	case a.Outcome == dlq.Uncertain:
+		return "unknown"
+	}
+	return "nothing"
+}
 
 // FinishItems implements dlq.Redrives. The letters are of one tenant. One that
 // was lost meanwhile is left to Judge, and so is one that was accepted: soon, not
@@ -67,25 +91,28 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 			if err != nil {
 				return err
 			}
-			var c [3]column
-			add := func(f *dlq.Finish, state dlq.ItemState, detail string) {
+			var c [4]column
+			var problem string // the last one
+			add := func(f *dlq.Finish, state dlq.ItemState, detail, has string) {
 				c[0].uuid(f.LetterID)
 				c[1].text(string(state))
 				c[2].text(detail)
+				c[3].text(has)
+				problem = cmp.Or(f.Attempt.Error, problem)
 			}
 			for i := range ended {
 				if done[i].held {
 					state, detail := itemState(&ended[i], done[i].resolution)
-					add(&ended[i], state, detail)
+					add(&ended[i], state, detail, reach(&ended[i].Attempt))
 				}
 			}
 			for i := range accepted {
-				add(&accepted[i], dlq.ItemTaken, "")
+				add(&accepted[i], dlq.ItemTaken, "", "nothing") // counted when its target has told
 			}
 			if c[0].n == 0 {
 				return nil
 			}
-			_, err = tx.ExecContext(ctx, finishItems, append([]any{batch[0].TenantID, r}, parameters(c[:])...)...)
+			_, err = tx.ExecContext(ctx, finishItems, append(append([]any{batch[0].TenantID, r}, parameters(c[:])...), problem)...)
 			return err
 		})
 	})
@@ -109,13 +136,16 @@ func itemState(f *dlq.Finish, stored dlq.Resolution) (dlq.ItemState, string) {
 // retry was reclaimed and they wait again. Those that are still on their way
 // stay so, and are looked at again soon. Letters are looked up one by one, for
 // the reason that finishItems has.
+//
+// Hand-overs that ended with their node are counted by their attempts: the letter
+// may have been claimed by somebody else since.
 const settleLost = `
 WITH lost AS MATERIALIZED (
-	SELECT i.seq, i.message_id FROM dlq.dlq_redrive_items i
+	SELECT i.seq, i.message_id, i.hands FROM dlq.dlq_redrive_items i
 	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state = 'TAKEN' AND i.lease_until < clock_timestamp()
 	 ORDER BY i.seq FOR NO KEY UPDATE OF i SKIP LOCKED
 ), news AS (
-	SELECT l.seq, CASE
+	SELECT l.seq, l.hands, g.hands AS gone, CASE
 	         WHEN m.status = 'RETRYING' THEN 'TAKEN'
 	         WHEN m.status = 'RESOLVED' AND m.resolution = 'BOUNCED' AND a.redrive_id = $2 THEN 'BOUNCED'
 	         WHEN m.status = 'RESOLVED' AND a.redrive_id = $2 AND a.outcome = 'ACKNOWLEDGED' THEN 'DONE'
@@ -124,19 +154,29 @@ WITH lost AS MATERIALIZED (
 	  FROM lost l
 	  LEFT JOIN LATERAL (SELECT m.status, m.resolution, m.attempts FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = l.message_id OFFSET 0) AS m ON true
 	  LEFT JOIN LATERAL (SELECT a.redrive_id, a.outcome, a.error FROM dlq.dlq_attempts a WHERE a.tenant_id = $1 AND a.message_id = l.message_id AND a.number = m.attempts OFFSET 0) AS a ON true
+	 CROSS JOIN LATERAL (SELECT count(*)::integer AS hands FROM dlq.dlq_attempts a
+	        WHERE a.tenant_id = $1 AND a.message_id = l.message_id AND a.redrive_id = $2 AND a.outcome = 'ABANDONED') AS g
+), counted AS (
+	SELECT n.*, greatest(n.hands, n.gone) + CASE WHEN n.state IN ('DONE', 'BOUNCED', 'FAILED') THEN 1 ELSE 0 END AS now FROM news n
 ), moved AS (
 	UPDATE dlq.dlq_redrive_items i
-	   SET state = n.state, detail = CASE n.state WHEN 'FAILED' THEN n.error ELSE '' END, updated_at = clock_timestamp(),
+	   SET state = n.state, hands = n.now, detail = CASE n.state WHEN 'FAILED' THEN n.error ELSE '' END, updated_at = clock_timestamp(),
 	       lease_until = CASE n.state WHEN 'TAKEN' THEN clock_timestamp() + interval '2 seconds' END
-	  FROM news n WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = n.seq
-	RETURNING i.state
+	  FROM counted n WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = n.seq
+	RETURNING i.state, n.hands, n.now
 ), n AS (
 	SELECT count(*) FILTER (WHERE moved.state IN ('DONE', 'BOUNCED')) AS done, count(*) FILTER (WHERE moved.state = 'FAILED') AS failed,
-	       count(*) FILTER (WHERE moved.state = 'BOUNCED') AS bounced FROM moved
+	       count(*) FILTER (WHERE moved.state = 'BOUNCED') AS bounced,
+	       count(*) FILTER (WHERE moved.state IN ('DONE', 'BOUNCED', 'FAILED')) AS sent,
+	       count(*) FILTER (WHERE moved.state IN ('WAITING', 'TAKEN') AND moved.hands = 0 AND moved.now > 0)
+	         - count(*) FILTER (WHERE moved.state IN ('DONE', 'BOUNCED', 'FAILED') AND moved.hands > 0) AS maybe,
+	       count(*) FILTER (WHERE moved.hands < 2 AND moved.now > 1) AS repeated FROM moved
 )
 UPDATE dlq.dlq_redrives d
-   SET done = d.done + n.done, failed = d.failed + n.failed, bounced = d.bounced + n.bounced, updated_at = clock_timestamp()
-  FROM n WHERE d.tenant_id = $1 AND d.id = $2 AND n.done + n.failed > 0`
+   SET done = d.done + n.done, failed = d.failed + n.failed, bounced = d.bounced + n.bounced, updated_at = clock_timestamp(),
+       sent = d.sent + n.sent, maybe_sent = d.maybe_sent + n.maybe, repeated = d.repeated + n.repeated,
+       progress_at = CASE WHEN n.done + n.failed > 0 THEN clock_timestamp() ELSE d.progress_at END
+  FROM n WHERE d.tenant_id = $1 AND d.id = $2 AND (n.done + n.failed > 0 OR n.maybe <> 0 OR n.repeated > 0)`
 
 const lockRedrive = `
 SELECT ` + redriveColumns + `, clock_timestamp(),
@@ -181,7 +221,19 @@ func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) (r dlq.Redriv
 	}
 	after.Version, after.UpdatedAt = r.Version+1, now.UTC()
 	_, err = tx.ExecContext(ctx, `
-		UPDATE dlq.dlq_redrives SET version = $3, state = $4, halt_reason = $5, watched_at = $6, canary_ok = $7, ended_at = $8, updated_at = $9
-		 WHERE tenant_id = $1 AND id = $2`, tenant, id, after.Version, after.State, after.HaltReason, after.WatchedAt, after.CanaryOK, after.EndedAt, after.UpdatedAt)
-	return after, err
+		UPDATE dlq.dlq_redrives SET version = $3, state = $4, halt_reason = $5, watched_at = $6, canary_ok = $7, ended_at = $8, updated_at = $9,
+		       halts = $10, last_halt_reason = $11, last_halted_at = $12
+		 WHERE tenant_id = $1 AND id = $2`, tenant, id, after.Version, after.State, after.HaltReason, after.WatchedAt, after.CanaryOK, after.EndedAt, after.UpdatedAt,
+		after.Halts, after.LastHalt, after.LastHaltedAt)
+	if err != nil || after.State != dlq.RedriveHalted {
+		return after, err
+	}
+	return after, putAction(ctx, tx, halted(&after))
+}
+
+// halted is what the audit trail keeps of a redrive that has stopped itself.
+func halted(r *dlq.Redrive) operator.Action {
+	tried, failed := r.Counted()
+	detail := fmt.Appendf(nil, `{"bounced":%d,"failed":%d,"halt_reason":%q,"left":%d,"tried":%d}`, r.Bounced, failed, r.HaltReason, r.Left(), tried)
+	return operator.By{}.Did(uuid.Must(uuid.NewV7()), r.TenantID, r.UpdatedAt, operator.Redrive, r.ID.String(), dlq.VerbHalt, detail)
 }

@@ -90,7 +90,7 @@ func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (
 	}
 	if r.State == dlq.RedrivePending {
 		_, err = tx.ExecContext(ctx, `
-			UPDATE dlq.dlq_redrives SET state = 'RUNNING', started_at = $3, version = version + 1, updated_at = $4 WHERE tenant_id = $1 AND id = $2`, tenant, id, r.StartedAt, now)
+			UPDATE dlq.dlq_redrives SET state = 'RUNNING', started_at = $3, version = version + 1, updated_at = $4, progress_at = $4 WHERE tenant_id = $1 AND id = $2`, tenant, id, r.StartedAt, now)
 	}
 	if err != nil || r.Gathered {
 		return true, err

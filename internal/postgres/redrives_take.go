@@ -97,13 +97,20 @@ func (t *taking) begin(ctx context.Context, r dlq.Redrive, limit int) (err error
 		return err
 	}
 	t.n = min(limit, int(t.allowance))
-	if c := t.r.Canary; c != nil && !t.r.CanaryOK {
+	canary := t.r.Canary
+	if t.r.CanaryOK {
+		canary = nil
+	}
+	if canary != nil || t.r.StopOn != (dlq.StopOn{}) {
 		var busy int64
 		err := t.tx.GetContext(ctx, &busy, `SELECT count(*) FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state = 'TAKEN'`, r.TenantID, r.ID)
 		if err != nil {
 			return err
 		}
-		t.n = min(t.n, max(0, c.Count-int(t.r.Matched-t.r.Left())-int(busy)))
+		t.n = int(min(int64(t.n), t.r.Room(busy)))
+		if canary != nil {
+			t.n = min(t.n, max(0, canary.Count-int(t.r.Matched-t.r.Left())-int(busy)))
+		}
 	}
 	if t.n == 0 {
 		return errNotRunning
@@ -347,7 +354,9 @@ WITH chosen AS MATERIALIZED (
 	RETURNING i.seq
 )
 UPDATE dlq.dlq_redrives d
-   SET allowance = $7::double precision, granted_at = $8, skipped = d.skipped + (SELECT count(*) FROM passed), updated_at = clock_timestamp()
+   SET allowance = $7::double precision, granted_at = $8, skipped = d.skipped + p.n, updated_at = clock_timestamp(),
+       progress_at = CASE WHEN p.n > 0 THEN clock_timestamp() ELSE d.progress_at END
+  FROM (SELECT count(*) AS n FROM passed) AS p
  WHERE d.tenant_id = $1 AND d.id = $2`
 
 func (t *taking) store(ctx context.Context, drives []dlq.Drive) error {

@@ -212,6 +212,7 @@ func TestWhatANodeLeftBehindIsDrivenAgainAndCountedOnce(t *testing.T) {
 	r := m.create(t, m.redrive(t, dlq.BulkRetry))
 	m.full(t, r)
 	lost := m.take(t, r, 10) // and then it dies
+	m.handOver(t, lost...)
 	m.expire(t)
 	execute(t, m.db.SQL(), `UPDATE dlq.dlq_redrive_items SET lease_until = now() - interval '1 second' WHERE state = 'TAKEN'`)
 	if got := m.judge(t, r); got.State != dlq.RedriveRunning || got.Done+got.Failed != 0 {
@@ -232,7 +233,7 @@ func TestWhatANodeLeftBehindIsDrivenAgainAndCountedOnce(t *testing.T) {
 		t.Errorf("who lost the letters counted %d", got.Done)
 	}
 	m.finish(t, r, dlq.Acknowledged, again...)
-	if got := m.judge(t, r); got.State != dlq.RedriveCompleted || got.Done != 3 {
+	if got := m.judge(t, r); got.State != dlq.RedriveCompleted || got.Done != 3 || got.Sent != 3 || got.MaybeSent != 0 || got.Repeated != 3 {
 		t.Errorf("%+v", got)
 	}
 	for _, l := range letters {

@@ -2,6 +2,7 @@ package redrive
 
 import (
 	"context"
+	"time"
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
@@ -21,6 +22,7 @@ func (r *Redriver) automatic(ctx, drives context.Context, kind dlq.TargetKind) {
 func (r *Redriver) due(ctx, drives context.Context, kind dlq.TargetKind) (more bool) {
 	// Not given up half-way when the node stops: what was claimed and then not
 	// sent would wait for its lease to end, and count.
+	claimed := time.Now()
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 	batch, err := r.cfg.Queue.Due(call, []dlq.TargetKind{kind}, r.cfg.Lease, r.atOnce(kind))
 	cancel()
@@ -32,7 +34,7 @@ func (r *Redriver) due(ctx, drives context.Context, kind dlq.TargetKind) (more b
 	if len(batch) == 0 || failpoint.Hit(failpoint.LetterAfterClaim) != nil {
 		return false
 	}
-	ends, ok := r.drive(drives, batch, how{})
+	ends, ok := r.drive(drives, batch, how{claimed: claimed})
 	if !ok {
 		return false
 	}

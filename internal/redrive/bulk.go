@@ -182,7 +182,7 @@ func (r *Redriver) step(ctx, drives context.Context, a dlq.Redrive, p *pace, bef
 	return under, progress || n > 0, again || full || n > 0 && a.Order == dlq.PerKey, err
 }
 
-// pace is how many letters of a redrive are claimed at once. What is claimed is
+// pace is how many letters of a redrive are claimed at once. What is handed over is
 // driven to its end, however the redrive is paused meanwhile, so it begins with
 // few, and grows while none of them goes to a target that may be slow.
 type pace struct{ limit int }
@@ -213,6 +213,7 @@ const flightBytes = 8 << 20
 // flight is a batch that is on its way.
 type flight struct {
 	done chan struct{} // closed when it has ended
+	told chan struct{} // closed when nothing more is told of it
 	ends []dlq.Finish  // what is to be stored, after that
 }
 
@@ -220,6 +221,7 @@ type flight struct {
 // order behind before; full tells that it was as many as may be claimed at once.
 // What may take long has ended when it returns, and under is nil.
 func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace, before *flight) (under *flight, full bool, n int, err error) {
+	claimed := time.Now()
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 	batch, err := r.cfg.Redrives.TakeItems(call, a, r.kinds, r.cfg.Lease, p.limit)
 	cancel()
@@ -231,11 +233,15 @@ func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace, bef
 	if len(batch) == 0 || failpoint.Hit(failpoint.LetterAfterClaim) != nil {
 		return nil, full, len(batch), nil
 	}
-	as := how{prepare: transformed(a), httpAtOnce: a.Concurrency}
+	as := how{prepare: transformed(a), httpAtOnce: a.Concurrency, claimed: claimed, redrive: a.ID, news: &news{}}
 	if before != nil {
 		as.after = before.done
 	}
-	f := &flight{done: make(chan struct{})}
+	f := &flight{done: make(chan struct{}), told: make(chan struct{})}
+	go func() {
+		defer close(f.told)
+		r.report(drives, &a, batch[0].To.Name(), as.news, f.done)
+	}()
 	go func() {
 		defer close(f.done)
 		if ends, ok := r.drive(drives, batch, as); ok {
@@ -251,6 +257,7 @@ func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace, bef
 // land waits for a batch, and stores what became of it.
 func (r *Redriver) land(drives context.Context, redrive uuid.UUID, under *flight) error {
 	<-under.done
+	<-under.told
 	if len(under.ends) == 0 {
 		return nil
 	}

@@ -3,7 +3,6 @@ package redrive
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -20,19 +19,23 @@ type how struct {
 	prepare    func(*dlq.Drive) error
 	httpAtOnce int // requests at once; 0: as many as the driver makes
 	// after is closed when those are sent that go before; nil: there are none.
-	after <-chan struct{}
+	after   <-chan struct{}
+	claimed time.Time // before the claim was asked for
+	redrive uuid.UUID // whose they are; zero: no redrive's
+	news    *news     // told of results; nil: nobody asks
 }
 
 // drive sends claimed letters and returns what is to be stored of each, in
 // order. ok is false when a failpoint has lost the outcome.
 func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as how) (ends []dlq.Finish, ok bool) {
 	policies := r.policies(ctx, batch)
-	release := r.hold(ctx, batch)
+	held := r.hold(ctx, batch, as.claimed)
 	if as.after != nil {
 		<-as.after
 	}
-	results := r.send(ctx, batch, policies, as)
-	release()
+	d := &desk{r: r, batch: batch, held: held, redrive: as.redrive, news: as.news, passed: make([]uuid.UUID, len(batch))}
+	results := r.send(ctx, d, policies, as)
+	held.stop()
 	if failpoint.Hit(failpoint.LetterAfterDrive) != nil {
 		return nil, false
 	}
@@ -47,6 +50,7 @@ func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as how) (ends [
 		r.cfg.Observer.Drove(d.To.Kind, outcome)
 		ends[i] = d.Finished(result, &policies[i], dlq.Moment{Now: r.cfg.Now(), Jitter: r.cfg.Jitter()})
 	}
+	d.settle(ends)
 	return ends, failpoint.Hit(failpoint.LetterBeforeFinish) == nil
 }
 
@@ -66,7 +70,8 @@ func (r *Redriver) policies(ctx context.Context, batch []dlq.Drive) []dlq.Policy
 }
 
 // send hands each letter to the driver of its kind.
-func (r *Redriver) send(ctx context.Context, batch []dlq.Drive, policies []dlq.Policy, as how) []dlq.Result {
+func (r *Redriver) send(ctx context.Context, at *desk, policies []dlq.Policy, as how) []dlq.Result {
+	batch := at.batch
 	results := make([]dlq.Result, len(batch))
 	byKind := map[dlq.TargetKind][]int{}
 	for i := range batch {
@@ -94,15 +99,18 @@ func (r *Redriver) send(ctx context.Context, batch []dlq.Drive, policies []dlq.P
 	}
 	var sending sync.WaitGroup
 	for kind, members := range byKind {
-		atOnce := len(members)
-		if kind == dlq.ToHTTP && as.httpAtOnce > 0 {
-			atOnce = as.httpAtOnce
+		atOnce := 0 // all of them
+		if limited, ok := r.cfg.Drivers[kind].(interface{ AtOnce() int }); ok {
+			atOnce = limited.AtOnce()
+			if as.httpAtOnce > 0 {
+				atOnce = min(atOnce, as.httpAtOnce)
+			}
 		}
 		sending.Go(func() {
-			for some := range slices.Chunk(members, atOnce) {
-				for i, result := range r.sendTo(ctx, kind, batch, some) {
-					results[some[i]] = result
-				}
+			if atOnce == 0 {
+				r.sendTogether(ctx, at, kind, members, results)
+			} else {
+				r.sendInTurn(ctx, at, kind, members, atOnce, results)
 			}
 		})
 	}
@@ -110,56 +118,76 @@ func (r *Redriver) send(ctx context.Context, batch []dlq.Drive, policies []dlq.P
 	return results
 }
 
-func (r *Redriver) sendTo(ctx context.Context, kind dlq.TargetKind, batch []dlq.Drive, members []int) []dlq.Result {
+// sendTogether hands letters over and sends them, all at once.
+func (r *Redriver) sendTogether(ctx context.Context, at *desk, kind dlq.TargetKind, members []int, results []dlq.Result) {
+	allowed, why := at.handOver(ctx, members)
+	for i, result := range r.sendTo(ctx, kind, at, allowed) {
+		results[allowed[i]] = result
+	}
+	if len(allowed) == len(members) {
+		return
+	}
+	for _, i := range members {
+		if !slices.Contains(allowed, i) {
+			results[i] = r.withdrawn(why)
+		}
+	}
+}
+
+// sendInTurn hands over and sends letters so many at a time: what has not been
+// handed over when the node dies, or the redrive is stopped, is not sent.
+func (r *Redriver) sendInTurn(ctx context.Context, at *desk, kind dlq.TargetKind, members []int, atOnce int, results []dlq.Result) {
+	next := make(chan int)
+	var places sync.WaitGroup
+	for range min(atOnce, len(members)) {
+		places.Go(func() {
+			for i := range next {
+				if ctx.Err() != nil {
+					results[i] = r.withdrawn("the node stopped before it was sent")
+				} else if why := at.pass(ctx, i); why != "" {
+					results[i] = r.withdrawn(why)
+				} else {
+					results[i] = r.sendTo(ctx, kind, at, []int{i})[0]
+				}
+			}
+		})
+	}
+	for _, i := range members {
+		next <- i
+	}
+	close(next)
+	places.Wait()
+}
+
+func (r *Redriver) sendTo(ctx context.Context, kind dlq.TargetKind, at *desk, members []int) []dlq.Result {
+	if len(members) == 0 {
+		return nil
+	}
 	drives := make([]dlq.Drive, len(members))
 	for i, m := range members {
-		drives[i] = batch[m]
+		drives[i] = at.batch[m]
 	}
 	if driver := r.cfg.Drivers[kind]; driver != nil {
-		return driver.Drive(ctx, drives)
+		results := driver.Drive(ctx, drives)
+		at.news.tell(results)
+		return results
 	}
 	// Only after a claim of a kind that nobody asked for.
 	out := make([]dlq.Result, len(members))
 	for i := range out {
-		now := r.cfg.Now()
-		out[i] = dlq.Result{Outcome: dlq.Withdrawn, Error: "there is no way to targets of kind " + string(kind), StartedAt: now, EndedAt: now}
+		out[i] = r.withdrawn("there is no way to targets of kind " + string(kind))
 	}
 	return out
+}
+
+func (r *Redriver) withdrawn(why string) dlq.Result {
+	now := r.cfg.Now()
+	return dlq.Result{Outcome: dlq.Withdrawn, Error: why, StartedAt: now, EndedAt: now}
 }
 
 func (r *Redriver) refused(why string) dlq.Result {
 	now := r.cfg.Now()
 	return dlq.Result{Outcome: dlq.FailedDrive, Error: why, StartedAt: now, EndedAt: now}
-}
-
-// hold prolongs the leases of a batch until release is called, which waits for
-// it to have stopped.
-func (r *Redriver) hold(ctx context.Context, batch []dlq.Drive) (release func()) {
-	tokens := make([]uuid.UUID, len(batch))
-	for i := range batch {
-		tokens[i] = batch[i].Token
-	}
-	holding, stop := context.WithCancel(ctx)
-	var holder sync.WaitGroup
-	holder.Go(func() {
-		t := time.NewTicker(max(r.cfg.Lease/3, time.Second))
-		defer t.Stop()
-		for {
-			select {
-			case <-holding.Done():
-				return
-			case <-t.C:
-			}
-			held, err := r.cfg.Queue.Extend(holding, tokens, r.cfg.Lease)
-			if err != nil {
-				r.warn(holding, "cannot prolong the leases of dead letters", err)
-			} else if len(held) < len(tokens) {
-				r.cfg.Log.InfoContext(ctx, "dead letters lost while they were driven", slog.Int("count", len(tokens)-len(held)))
-				tokens = held
-			}
-		}
-	})
-	return func() { stop(); holder.Wait() }
 }
 
 // storeAgain are the waits between tries to store what cannot be found out again.

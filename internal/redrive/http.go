@@ -91,6 +91,9 @@ func NewHTTP(cfg HTTPConfig) *HTTP {
 // Close closes idle connections.
 func (h *HTTP) Close() { h.client.CloseIdleConnections() }
 
+// AtOnce is how many requests are made at a time.
+func (h *HTTP) AtOnce() int { return h.cfg.Concurrency }
+
 // Drive implements Driver.
 func (h *HTTP) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	results := make([]dlq.Result, len(batch))

@@ -3,6 +3,7 @@ package redrive
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
@@ -25,6 +26,7 @@ func (r *Redriver) Now(ctx context.Context, c dlq.Claim) (dlq.Finish, error) {
 			With(fault.Field{Pointer: "/target/topic", Code: "not_allowed", Message: "is read as dead letters"})
 	}
 	c.Kinds = r.kinds
+	asked := time.Now()
 	claimed, err := r.cfg.Queue.Take(ctx, c, r.cfg.Lease)
 	if err != nil {
 		return dlq.Finish{}, err
@@ -34,7 +36,7 @@ func (r *Redriver) Now(ctx context.Context, c dlq.Claim) (dlq.Finish, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(r.cfg.Lease, storing))
 	defer cancel()
-	ends, ok := r.drive(ctx, []dlq.Drive{claimed}, how{})
+	ends, ok := r.drive(ctx, []dlq.Drive{claimed}, how{claimed: asked})
 	if !ok {
 		return dlq.Finish{}, failpoint.ErrInjected
 	}

@@ -5,9 +5,10 @@
 //
 // Any number of nodes may do this at once. A letter is claimed under a token
 // before it is sent, and the end of the retry is stored only while that token
-// holds it. Whoever dies in between leaves a lease behind; when it ends the
-// retry counts as failed and the letter is sent again: at least once, with the
-// same id of its lineage.
+// holds it. What is about to be sent is noted before that (desk). Whoever dies in
+// between leaves a lease behind; when it ends, a retry that was handed over counts
+// as failed, one that was not does not, and the letter is sent again: at least
+// once, with the same id of its lineage.
 package redrive
 
 import (
@@ -171,6 +172,7 @@ func (r *Redriver) Run(ctx context.Context) {
 	}
 	loops.Go(func() { r.bulk(ctx, drives) })
 	loops.Go(func() { r.every(ctx, max(r.cfg.Lease/4, time.Second), r.reclaim) })
+	loops.Go(func() { r.releases(ctx) })
 	if r.cfg.Upkeep > 0 {
 		loops.Go(func() { r.every(ctx, r.cfg.Upkeep, r.upkeep) })
 	}

@@ -64,6 +64,20 @@ func (r *Redriver) batches(ctx context.Context, message string, f func(context.C
 	return false
 }
 
+// releases lets letters go on that no policy holds any more, again and again. Where
+// many topics have held ones it looks for them less often.
+func (r *Redriver) releases(ctx context.Context) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		freed := 0
+		if r.batches(ctx, "cannot let held dead letters go on", r.cfg.Queue.Release, func(n int) { freed += n }) && freed > 0 {
+			r.cfg.Log.InfoContext(ctx, "dead letters that were held go on", slog.Int("count", freed))
+			r.Wake()
+		}
+		pause(ctx, nil, min(max(r.cfg.Poll, 20*time.Since(began)), time.Minute))
+	}
+}
+
 // Counting the letters that wait reads all of them, a million in some seconds. So it
 // takes at most a hundredth of the time, unless it would come too seldom then.
 const (

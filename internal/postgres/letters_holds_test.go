@@ -1,0 +1,142 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// free lets go what nothing holds, and makes it due.
+func (m mailroom) free(t *testing.T) (n int) {
+	t.Helper()
+	n, err := m.queue.Release(t.Context(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET next_retry_at = now() WHERE next_retry_at IS NOT NULL`)
+	return n
+}
+
+func (m mailroom) heldBy(t *testing.T, topic string) dlq.Hold {
+	t.Helper()
+	time.Sleep(1100 * time.Millisecond) // what is known of a policy may be a second old
+	p, err := m.queue.PolicyOf(t.Context(), m.tenant, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Held
+}
+
+func TestAPolicyHoldsLettersThatAreScheduled(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	topic := func(name string) func(*dlq.Letter) { return func(l *dlq.Letter) { l.OriginalTopic = name } }
+	l := m.push(t, m.due(topic("held")), m.due(topic("held")), m.due(topic("free")))
+	asked, err := m.get(t, l[1].ID).Edited(dlq.Edit{NextRetryAt: new(now())}, dlq.Moment{Now: now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked.OriginalTopic = "held"
+	if err := m.Change(t.Context(), asked, m.action(asked, "update")); err != nil {
+		t.Fatal(err)
+	}
+	m.policy(t, "held", func(p *dlq.Policy) { p.AutoRetry = false })
+	claimed := map[uuid.UUID]bool{}
+	for _, d := range m.claim(t, 2) {
+		claimed[d.ID] = true
+	}
+	if claimed[l[0].ID] || !claimed[l[1].ID] || !claimed[l[2].ID] {
+		t.Errorf("claimed %v; want the one that somebody asked for, and the one of another topic", claimed)
+	}
+	held := m.get(t, l[0].ID)
+	if held.Status != dlq.Pending || held.NextRetryAt != nil || held.NextRetry() == nil || !held.Scheduled() {
+		t.Errorf("%s, next %v, held %v", held.Status, held.NextRetryAt, held.HeldRetryAt)
+	}
+	if by := m.heldBy(t, "held"); by != dlq.HeldByTopic {
+		t.Errorf("held by %q", by)
+	}
+	if n := m.free(t); n != 0 {
+		t.Errorf("%d letters were let go", n)
+	}
+	m.policy(t, "held", func(p *dlq.Policy) { p.AutoRetry = true })
+	// Whoever holds all holds topics that have a policy of their own, too.
+	m.policy(t, "", func(p *dlq.Policy) { p.HoldAll = true })
+	if n := m.free(t); n != 0 {
+		t.Errorf("%d letters were let go", n)
+	}
+	if by := m.heldBy(t, "held"); by != dlq.HeldByAll {
+		t.Errorf("held by %q", by)
+	}
+	m.claim(t, 0)
+	m.policy(t, "", func(p *dlq.Policy) { p.HoldAll = false })
+	if n, err := m.queue.Release(t.Context(), 100); err != nil || n != 1 {
+		t.Fatalf("let go %d, %v", n, err)
+	}
+	freed := m.get(t, l[0].ID)
+	first := time.Duration(dlq.DefaultPolicy.Backoff.InitialIntervalMS) * time.Millisecond
+	if freed.HeldRetryAt != nil || freed.NextRetryAt == nil || time.Until(*freed.NextRetryAt) > first {
+		t.Errorf("next %v, held %v", freed.NextRetryAt, freed.HeldRetryAt)
+	}
+	if m.free(t); len(m.claim(t, 1)) != 1 {
+		t.Error("the letter does not go on")
+	}
+}
+
+// The configuration says what holds where no policy does, and a policy that says
+// otherwise counts for its topic.
+func TestTheConfigurationHoldsLettersThatAreScheduled(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	off := dlq.DefaultPolicy
+	off.AutoRetry = false
+	m.queue = postgres.NewLetterQueue(m.db, off)
+	l := m.push(t, m.due(func(l *dlq.Letter) { l.OriginalTopic = "a" }), m.due(func(l *dlq.Letter) { l.OriginalTopic = "b" }))
+	m.policy(t, "b", func(p *dlq.Policy) { p.AutoRetry = true })
+	if got := m.claim(t, 1)[0].ID; got != l[1].ID {
+		t.Errorf("claimed %s", got)
+	}
+	if by := m.heldBy(t, "a"); by != dlq.HeldByConfiguration {
+		t.Errorf("held by %q", by)
+	}
+	m.policy(t, "", func(p *dlq.Policy) { p.AutoRetry = false })
+	if by := m.heldBy(t, "a"); by != dlq.HeldByDefault {
+		t.Errorf("held by %q", by)
+	}
+	m.queue = postgres.NewLetterQueue(m.db, dlq.DefaultPolicy)
+	if n := m.free(t); n != 0 {
+		t.Errorf("%d letters were let go", n)
+	}
+	m.policy(t, "", func(p *dlq.Policy) { p.AutoRetry = true })
+	if n := m.free(t); n != 1 {
+		t.Errorf("%d letters were let go", n)
+	}
+}
+
+// What is held leaves the index of what is due, and does not come in its way.
+func TestManyHeldLettersKeepNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	var many []dlq.Letter
+	for range 500 {
+		many = append(many, m.due(func(l *dlq.Letter) { l.OriginalTopic = "held" }))
+	}
+	for range 5 {
+		m.push(t, many...)
+		for i := range many {
+			many[i].ID = newID()
+			many[i].RootID = many[i].ID
+		}
+	}
+	m.push(t, m.due(func(l *dlq.Letter) { l.OriginalTopic = "free" }))
+	m.policy(t, "held", func(p *dlq.Policy) { p.AutoRetry = false })
+	if got := m.claim(t, 1)[0].OriginalTopic; got != "free" {
+		t.Errorf("claimed one of %q", got)
+	}
+	if n := ask[int](t, m.db.SQL(), `SELECT count(*) FROM dlq.dlq_messages WHERE held_retry_at IS NOT NULL AND next_retry_at IS NULL`); n != 2500 {
+		t.Errorf("%d letters are put aside", n)
+	}
+}
