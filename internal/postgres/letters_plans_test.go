@@ -179,7 +179,7 @@ func (b letterbox) testLoopPlans(t *testing.T, rare *dlq.Letter, check func(*tes
 		args    []any
 		indexes []string
 	}{
-		"what is due": {postgres.ClaimDue, []any{kinds, 60_000_000, 100, 64 << 20, true}, []string{"idx_dlq_messages_due", "idx_dlq_messages_key"}},
+		"what is due":            {postgres.ClaimDue, []any{kinds, 60_000_000, 100, 64 << 20, true}, []string{"idx_dlq_messages_due", "idx_dlq_messages_key"}},
 		"what is held no longer": {postgres.FreedLetters, []any{100, true}, []string{"idx_dlq_messages_held"}},
 		"what was pushed before": {postgres.KnownLetters, []any{"{1}", one(b.tenant), one(uuid.Max), one(rare.DedupeKey), one("orders.dlq"), "{1}", "{7}", one(uuid.Nil), one(uuid.Max)},
 			[]string{"dlq_messages_pkey", "dlq_messages_archive_pkey", "idx_dlq_messages_dedupe", "idx_dlq_messages_place", "idx_dlq_messages_archive_place"}},
