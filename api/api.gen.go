@@ -468,6 +468,30 @@ func (e DeadLetterHeaderPatchOp) Valid() bool {
 	}
 }
 
+// Defines values for DeadLetterHold.
+const (
+	DeadLetterHoldConfiguration DeadLetterHold = "configuration"
+	DeadLetterHoldDefaultPolicy DeadLetterHold = "default_policy"
+	DeadLetterHoldHoldAll       DeadLetterHold = "hold_all"
+	DeadLetterHoldTopicPolicy   DeadLetterHold = "topic_policy"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterHold enum.
+func (e DeadLetterHold) Valid() bool {
+	switch e {
+	case DeadLetterHoldConfiguration:
+		return true
+	case DeadLetterHoldDefaultPolicy:
+		return true
+	case DeadLetterHoldHoldAll:
+		return true
+	case DeadLetterHoldTopicPolicy:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DeadLetterResolution.
 const (
 	DeadLetterResolutionBOUNCED   DeadLetterResolution = "BOUNCED"
@@ -3041,7 +3065,7 @@ type DeadLetter struct {
 	UpdatedAt   time.Time  `json:"updated_at"`
 	LastRetryAt *time.Time `json:"last_retry_at,omitempty"`
 
-	// NextRetryAt Absent when it is not retried by itself.
+	// NextRetryAt Absent when it is not retried by itself. While it is `held_by` something, not before that lets it go.
 	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
 
 	// TerminalAt When it became RESOLVED or DEAD.
@@ -3136,6 +3160,11 @@ type DeadLetter struct {
 	// ContentOmitted Present, and true, in a list of whole messages when payload, key, headers
 	// and stack have more than 256 kB together: ask for the message itself.
 	ContentOmitted *bool `json:"content_omitted,omitempty"`
+
+	// HeldBy What keeps a letter that has a `next_retry_at` from being retried by itself:
+	// `auto_retry` of its topic's policy, of the tenant's default policy or of the
+	// server's configuration (`dlq.auto_retry`), or `hold_all` of the default policy.
+	HeldBy *DeadLetterHold `json:"held_by,omitempty"`
 }
 
 // DeadLetterAckInput defines model for DeadLetterAckInput.
@@ -3203,8 +3232,8 @@ type DeadLetterAttempt struct {
 	Number int `json:"number"`
 
 	// Outcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
-	// UNCERTAIN: it may have been. ABANDONED: whoever made it is gone.
-	// WITHDRAWN: it was not made, and does not count.
+	// UNCERTAIN: it may have been. ABANDONED: it was handed over, and its node is gone.
+	// WITHDRAWN: it was not handed over, and does not count. docs/redrives.md has a table.
 	Outcome DeadLetterAttemptOutcome `json:"outcome"`
 	Error   *string                  `json:"error,omitempty"`
 
@@ -3226,8 +3255,8 @@ type DeadLetterAttempt struct {
 }
 
 // DeadLetterAttemptOutcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
-// UNCERTAIN: it may have been. ABANDONED: whoever made it is gone.
-// WITHDRAWN: it was not made, and does not count.
+// UNCERTAIN: it may have been. ABANDONED: it was handed over, and its node is gone.
+// WITHDRAWN: it was not handed over, and does not count. docs/redrives.md has a table.
 type DeadLetterAttemptOutcome string
 
 // DeadLetterAttemptList defines model for DeadLetterAttemptList.
@@ -3243,6 +3272,14 @@ type DeadLetterBackoff struct {
 
 	// Jitter Share of the interval by which it varies to either side.
 	Jitter float64 `json:"jitter"`
+}
+
+// DeadLetterBackoffPatch The time between retries; what is left out stays.
+type DeadLetterBackoffPatch struct {
+	InitialIntervalMS *int64   `json:"initial_interval_ms,omitempty"`
+	Jitter            *float64 `json:"jitter,omitempty"`
+	MaxIntervalMS     *int64   `json:"max_interval_ms,omitempty"`
+	Multiplier        *float64 `json:"multiplier,omitempty"`
 }
 
 // DeadLetterBatch defines model for DeadLetterBatch.
@@ -3411,6 +3448,11 @@ type DeadLetterHeaderPatch struct {
 // DeadLetterHeaderPatchOp defines model for DeadLetterHeaderPatch.Op.
 type DeadLetterHeaderPatchOp string
 
+// DeadLetterHold What keeps a letter that has a `next_retry_at` from being retried by itself:
+// `auto_retry` of its topic's policy, of the tenant's default policy or of the
+// server's configuration (`dlq.auto_retry`), or `hold_all` of the default policy.
+type DeadLetterHold string
+
 // DeadLetterImport defines model for DeadLetterImport.
 type DeadLetterImport struct {
 	// Duplicates They were there before.
@@ -3553,7 +3595,8 @@ type DeadLetterPolicy struct {
 	// Backoff The time between retries.
 	Backoff DeadLetterBackoff `json:"backoff"`
 
-	// AutoRetry Letters of Kafka and REST are retried by themselves.
+	// AutoRetry Letters of Kafka and REST are retried by themselves. Switched off, it also holds,
+	// within a second, those that have a time of their next retry already.
 	AutoRetry bool `json:"auto_retry"`
 
 	// Ordered Letters of one key are driven one after the other, as they arrived.
@@ -3585,6 +3628,10 @@ type DeadLetterPolicy struct {
 	UpdatedBy *string    `json:"updated_by,omitempty"`
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 
+	// HoldAll Of the default policy: no letter of any topic of the tenant is retried by itself,
+	// whatever the topic's own policy says. Absent of topics.
+	HoldAll *bool `json:"hold_all,omitempty"`
+
 	// Known Whether there is, or was, a letter of this topic. A policy may be set before
 	// the first one; `false` may as well mean that the topic is misspelt.
 	Known *bool `json:"known,omitempty"`
@@ -3601,11 +3648,16 @@ type DeadLetterPolicyInput struct {
 	// ArchiveDays How long they stay in the archive after that.
 	ArchiveDays int32 `json:"archive_days"`
 
-	// AutoRetry Letters of Kafka and REST are retried by themselves.
+	// AutoRetry Letters of Kafka and REST are retried by themselves. Switched off, it also holds,
+	// within a second, those that have a time of their next retry already.
 	AutoRetry bool `json:"auto_retry"`
 
 	// Backoff The time between retries.
 	Backoff DeadLetterBackoff `json:"backoff"`
+
+	// HoldAll Of the default policy: no letter of any topic of the tenant is retried by itself,
+	// whatever the topic's own policy says. Absent of topics.
+	HoldAll *bool `json:"hold_all,omitempty"`
 
 	// MaxGenerations How often a letter may come back before it is POISON.
 	MaxGenerations int32 `json:"max_generations"`
@@ -3624,6 +3676,29 @@ type DeadLetterPolicyInput struct {
 
 	// RetentionDays How long RESOLVED and discarded letters stay live; three times that for other DEAD ones.
 	RetentionDays int32 `json:"retention_days"`
+}
+
+// DeadLetterPolicyPatch A JSON merge patch (RFC 7396) of the policy that serves: members that are left out stay as they are, lists are replaced.
+type DeadLetterPolicyPatch struct {
+	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
+	Alert          *DeadLetterAlert `json:"alert,omitempty"`
+	AllowedTargets []string         `json:"allowed_targets,omitempty"`
+	ArchiveDays    *int32           `json:"archive_days,omitempty"`
+	AutoRetry      *bool            `json:"auto_retry,omitempty"`
+
+	// Backoff The time between retries; what is left out stays.
+	Backoff *DeadLetterBackoffPatch `json:"backoff,omitempty"`
+
+	// HoldAll Of the default policy only.
+	HoldAll        *bool  `json:"hold_all,omitempty"`
+	MaxGenerations *int32 `json:"max_generations,omitempty"`
+	MaxRetries     *int32 `json:"max_retries,omitempty"`
+	Ordered        *bool  `json:"ordered,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason        *Reason  `json:"reason,omitempty"`
+	Redact        []string `json:"redact,omitempty"`
+	RetentionDays *int32   `json:"retention_days,omitempty"`
 }
 
 // DeadLetterRequeueInput defines model for DeadLetterRequeueInput.
@@ -5160,7 +5235,7 @@ type Redrive struct {
 	// Left Letters found that it has not come to.
 	Left int64 `json:"left"`
 
-	// Eta When it will be through at its rate, while it is RUNNING.
+	// Eta When it will be through at its rate, while it is RUNNING and not stalled.
 	Eta       *time.Time `json:"eta,omitempty"`
 	CreatedAt time.Time  `json:"created_at"`
 	StartedAt *time.Time `json:"started_at,omitempty"`
@@ -5176,9 +5251,41 @@ type Redrive struct {
 	// AllowedActions What can be done to it now.
 	AllowedActions []RedriveVerb `json:"allowed_actions"`
 
+	// Counted What `stop_on` is compared with: letters since it was last resumed after a halt.
+	Counted RedriveCounted `json:"counted"`
+
+	// Halts How often it has stopped itself.
+	Halts int `json:"halts"`
+
+	// LastError What the last send that did not succeed said.
+	LastError   *string    `json:"last_error,omitempty"`
+	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
+
+	// LastHalt The last time that it stopped itself; kept when it goes on.
+	LastHalt *RedriveHalt `json:"last_halt,omitempty"`
+
+	// MaybeSent Letters handed over of which nobody knows whether the target has seen them: its
+	// answer did not come, or the node died before it could have.
+	MaybeSent int64 `json:"maybe_sent"`
+
+	// NeverSent Letters of which certainly nothing has reached a target: `matched` without `sent` and `maybe_sent`.
+	NeverSent int64 `json:"never_sent"`
+
+	// Repeated Of `sent` and `maybe_sent`: letters handed over again after a node had died, which the target may have seen more than once.
+	Repeated int64 `json:"repeated"`
+
+	// Sent Of RETRY: letters whose target has answered, whatever it said.
+	Sent int64 `json:"sent"`
+
+	// StalledSince Since when no letter has come through, though it is RUNNING; present after some seconds.
+	StalledSince *time.Time `json:"stalled_since,omitempty"`
+
 	// UnknownIds Where it was asked for, those of `ids` that no live letter has: nothing is
 	// done for them.
 	UnknownIds []openapi_types.UUID `json:"unknown_ids,omitempty"`
+
+	// WaitingFor What it waits for while it is stalled: the kind and name of a target that does not answer, or leases of letters whose node is gone.
+	WaitingFor *string `json:"waiting_for,omitempty"`
 }
 
 // RedriveAction What is done to each letter, as in the operations on one letter.
@@ -5194,6 +5301,22 @@ type RedriveCanary struct {
 
 	// WatchSeconds How long to wait for letters that come back; 0 by default.
 	WatchSeconds *int32 `json:"watch_seconds,omitempty"`
+}
+
+// RedriveCounted What `stop_on` is compared with: letters since it was last resumed after a halt.
+type RedriveCounted struct {
+	Failed int64 `json:"failed"`
+
+	// Tried Those done, and those failed.
+	Tried int64 `json:"tried"`
+}
+
+// RedriveHalt The last time that it stopped itself; kept when it goes on.
+type RedriveHalt struct {
+	At time.Time `json:"at"`
+
+	// Reason `failures`, `failure_ratio` or `bounce_ratio`.
+	Reason string `json:"reason"`
 }
 
 // RedriveInput One of `ids`, `filter` and `all`.
@@ -5315,6 +5438,15 @@ type RedrivePreview struct {
 
 	// UnknownIds Those of `ids` that no live letter has.
 	UnknownIds []openapi_types.UUID `json:"unknown_ids,omitempty"`
+}
+
+// RedriveResumeInput defines model for RedriveResumeInput.
+type RedriveResumeInput struct {
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// StopOn When a redrive halts by itself.
+	StopOn *RedriveStop `json:"stop_on,omitempty"`
 }
 
 // RedriveState PENDING gathers its letters, or its time has not come; HALTED has stopped itself
@@ -6717,6 +6849,9 @@ type Force = ForceInput
 // ForceComplete defines model for ForceComplete.
 type ForceComplete = ForceCompleteInput
 
+// RedriveResume defines model for RedriveResume.
+type RedriveResume = RedriveResumeInput
+
 // Resume defines model for Resume.
 type Resume = ResumeInput
 
@@ -7211,6 +7346,12 @@ type GetDefaultPolicyParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// UpdateDefaultPolicyParams defines parameters for UpdateDefaultPolicy.
+type UpdateDefaultPolicyParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // PutDefaultPolicyParams defines parameters for PutDefaultPolicy.
 type PutDefaultPolicyParams struct {
 	// IfMatch Go on only if the resource has this `ETag`.
@@ -7314,6 +7455,12 @@ type ListDeadLetterTopicsParams struct {
 type GetTopicPolicyParams struct {
 	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// UpdateTopicPolicyParams defines parameters for UpdateTopicPolicy.
+type UpdateTopicPolicyParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutTopicPolicyParams defines parameters for PutTopicPolicy.
@@ -8321,6 +8468,9 @@ type ResolveDeadLetterJSONRequestBody = DeadLetterActionInput
 // RetryDeadLetterJSONRequestBody defines body for RetryDeadLetter for application/json ContentType.
 type RetryDeadLetterJSONRequestBody = DeadLetterRetryInput
 
+// UpdateDefaultPolicyJSONRequestBody defines body for UpdateDefaultPolicy for application/json ContentType.
+type UpdateDefaultPolicyJSONRequestBody = DeadLetterPolicyPatch
+
 // PutDefaultPolicyJSONRequestBody defines body for PutDefaultPolicy for application/json ContentType.
 type PutDefaultPolicyJSONRequestBody = DeadLetterPolicyInput
 
@@ -8340,7 +8490,10 @@ type CancelRedriveJSONRequestBody = DeadLetterActionInput
 type PauseRedriveJSONRequestBody = DeadLetterActionInput
 
 // ResumeRedriveJSONRequestBody defines body for ResumeRedrive for application/json ContentType.
-type ResumeRedriveJSONRequestBody = DeadLetterActionInput
+type ResumeRedriveJSONRequestBody = RedriveResumeInput
+
+// UpdateTopicPolicyJSONRequestBody defines body for UpdateTopicPolicy for application/json ContentType.
+type UpdateTopicPolicyJSONRequestBody = DeadLetterPolicyPatch
 
 // PutTopicPolicyJSONRequestBody defines body for PutTopicPolicy for application/json ContentType.
 type PutTopicPolicyJSONRequestBody = DeadLetterPolicyInput
@@ -8691,6 +8844,9 @@ type ServerInterface interface {
 	// GetDefaultPolicy Get the policy of topics without one
 	// (GET /api/v1/dlq/policy)
 	GetDefaultPolicy(w http.ResponseWriter, r *http.Request, params GetDefaultPolicyParams)
+	// UpdateDefaultPolicy Change members of the policy of topics without one
+	// (PATCH /api/v1/dlq/policy)
+	UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request, params UpdateDefaultPolicyParams)
 	// PutDefaultPolicy Set the policy of topics without one
 	// (PUT /api/v1/dlq/policy)
 	PutDefaultPolicy(w http.ResponseWriter, r *http.Request, params PutDefaultPolicyParams)
@@ -8733,6 +8889,9 @@ type ServerInterface interface {
 	// GetTopicPolicy Get the policy of a topic
 	// (GET /api/v1/dlq/topics/{topic}/policy)
 	GetTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params GetTopicPolicyParams)
+	// UpdateTopicPolicy Change members of the policy of a topic
+	// (PATCH /api/v1/dlq/topics/{topic}/policy)
+	UpdateTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params UpdateTopicPolicyParams)
 	// PutTopicPolicy Set the policy of a topic
 	// (PUT /api/v1/dlq/topics/{topic}/policy)
 	PutTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params PutTopicPolicyParams)
@@ -9279,6 +9438,12 @@ func (_ Unimplemented) GetDefaultPolicy(w http.ResponseWriter, r *http.Request, 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// UpdateDefaultPolicy Change members of the policy of topics without one
+// (PATCH /api/v1/dlq/policy)
+func (_ Unimplemented) UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request, params UpdateDefaultPolicyParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // PutDefaultPolicy Set the policy of topics without one
 // (PUT /api/v1/dlq/policy)
 func (_ Unimplemented) PutDefaultPolicy(w http.ResponseWriter, r *http.Request, params PutDefaultPolicyParams) {
@@ -9360,6 +9525,12 @@ func (_ Unimplemented) GetDeadLetterTopic(w http.ResponseWriter, r *http.Request
 // GetTopicPolicy Get the policy of a topic
 // (GET /api/v1/dlq/topics/{topic}/policy)
 func (_ Unimplemented) GetTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params GetTopicPolicyParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// UpdateTopicPolicy Change members of the policy of a topic
+// (PATCH /api/v1/dlq/topics/{topic}/policy)
+func (_ Unimplemented) UpdateTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params UpdateTopicPolicyParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -12854,6 +13025,47 @@ func (siw *ServerInterfaceWrapper) GetDefaultPolicy(w http.ResponseWriter, r *ht
 	handler.ServeHTTP(w, r)
 }
 
+// UpdateDefaultPolicy operation middleware
+func (siw *ServerInterfaceWrapper) UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateDefaultPolicyParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateDefaultPolicy(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // PutDefaultPolicy operation middleware
 func (siw *ServerInterfaceWrapper) PutDefaultPolicy(w http.ResponseWriter, r *http.Request) {
 
@@ -13529,6 +13741,56 @@ func (siw *ServerInterfaceWrapper) GetTopicPolicy(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetTopicPolicy(w, r, topic, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateTopicPolicy operation middleware
+func (siw *ServerInterfaceWrapper) UpdateTopicPolicy(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "topic" -------------
+	var topic DLQTopic
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateTopicPolicyParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateTopicPolicy(w, r, topic, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -20070,6 +20332,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/dlq/policy", wrapper.GetDefaultPolicy)
 	})
 	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/api/v1/dlq/policy", wrapper.UpdateDefaultPolicy)
+	})
+	r.Group(func(r chi.Router) {
 		r.Put(options.BaseURL+"/api/v1/dlq/policy", wrapper.PutDefaultPolicy)
 	})
 	r.Group(func(r chi.Router) {
@@ -20110,6 +20375,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/dlq/topics/{topic}/policy", wrapper.GetTopicPolicy)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/api/v1/dlq/topics/{topic}/policy", wrapper.UpdateTopicPolicy)
 	})
 	r.Group(func(r chi.Router) {
 		r.Put(options.BaseURL+"/api/v1/dlq/topics/{topic}/policy", wrapper.PutTopicPolicy)
@@ -22578,6 +22846,59 @@ func (response GetDefaultPolicydefaultApplicationProblemPlusJSONResponse) VisitG
 	return err
 }
 
+type UpdateDefaultPolicyRequestObject struct {
+	Params UpdateDefaultPolicyParams
+	Body   *UpdateDefaultPolicyJSONRequestBody
+}
+
+type UpdateDefaultPolicyResponseObject interface {
+	VisitUpdateDefaultPolicyResponse(w http.ResponseWriter) error
+}
+
+type UpdateDefaultPolicy200JSONResponse struct {
+	DeadLetterPolicyFoundJSONResponse
+}
+
+func (response UpdateDefaultPolicy200JSONResponse) VisitUpdateDefaultPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateDefaultPolicydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response UpdateDefaultPolicydefaultApplicationProblemPlusJSONResponse) VisitUpdateDefaultPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PutDefaultPolicyRequestObject struct {
 	Params PutDefaultPolicyParams
 	Body   *PutDefaultPolicyJSONRequestBody
@@ -23315,6 +23636,60 @@ type GetTopicPolicydefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetTopicPolicydefaultApplicationProblemPlusJSONResponse) VisitGetTopicPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateTopicPolicyRequestObject struct {
+	Topic  DLQTopic `json:"topic"`
+	Params UpdateTopicPolicyParams
+	Body   *UpdateTopicPolicyJSONRequestBody
+}
+
+type UpdateTopicPolicyResponseObject interface {
+	VisitUpdateTopicPolicyResponse(w http.ResponseWriter) error
+}
+
+type UpdateTopicPolicy200JSONResponse struct {
+	DeadLetterPolicyFoundJSONResponse
+}
+
+func (response UpdateTopicPolicy200JSONResponse) VisitUpdateTopicPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateTopicPolicydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response UpdateTopicPolicydefaultApplicationProblemPlusJSONResponse) VisitUpdateTopicPolicyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -29716,6 +30091,9 @@ type StrictServerInterface interface {
 	// GetDefaultPolicy Get the policy of topics without one
 	// (GET /api/v1/dlq/policy)
 	GetDefaultPolicy(ctx context.Context, request GetDefaultPolicyRequestObject) (GetDefaultPolicyResponseObject, error)
+	// UpdateDefaultPolicy Change members of the policy of topics without one
+	// (PATCH /api/v1/dlq/policy)
+	UpdateDefaultPolicy(ctx context.Context, request UpdateDefaultPolicyRequestObject) (UpdateDefaultPolicyResponseObject, error)
 	// PutDefaultPolicy Set the policy of topics without one
 	// (PUT /api/v1/dlq/policy)
 	PutDefaultPolicy(ctx context.Context, request PutDefaultPolicyRequestObject) (PutDefaultPolicyResponseObject, error)
@@ -29758,6 +30136,9 @@ type StrictServerInterface interface {
 	// GetTopicPolicy Get the policy of a topic
 	// (GET /api/v1/dlq/topics/{topic}/policy)
 	GetTopicPolicy(ctx context.Context, request GetTopicPolicyRequestObject) (GetTopicPolicyResponseObject, error)
+	// UpdateTopicPolicy Change members of the policy of a topic
+	// (PATCH /api/v1/dlq/topics/{topic}/policy)
+	UpdateTopicPolicy(ctx context.Context, request UpdateTopicPolicyRequestObject) (UpdateTopicPolicyResponseObject, error)
 	// PutTopicPolicy Set the policy of a topic
 	// (PUT /api/v1/dlq/topics/{topic}/policy)
 	PutTopicPolicy(ctx context.Context, request PutTopicPolicyRequestObject) (PutTopicPolicyResponseObject, error)
@@ -31184,6 +31565,39 @@ func (sh *strictHandler) GetDefaultPolicy(w http.ResponseWriter, r *http.Request
 	}
 }
 
+// UpdateDefaultPolicy operation middleware
+func (sh *strictHandler) UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request, params UpdateDefaultPolicyParams) {
+	var request UpdateDefaultPolicyRequestObject
+
+	request.Params = params
+
+	var body UpdateDefaultPolicyJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateDefaultPolicy(ctx, request.(UpdateDefaultPolicyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateDefaultPolicy")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateDefaultPolicyResponseObject); ok {
+		if err := validResponse.VisitUpdateDefaultPolicyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // PutDefaultPolicy operation middleware
 func (sh *strictHandler) PutDefaultPolicy(w http.ResponseWriter, r *http.Request, params PutDefaultPolicyParams) {
 	var request PutDefaultPolicyRequestObject
@@ -31608,6 +32022,40 @@ func (sh *strictHandler) GetTopicPolicy(w http.ResponseWriter, r *http.Request, 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetTopicPolicyResponseObject); ok {
 		if err := validResponse.VisitGetTopicPolicyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateTopicPolicy operation middleware
+func (sh *strictHandler) UpdateTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params UpdateTopicPolicyParams) {
+	var request UpdateTopicPolicyRequestObject
+
+	request.Topic = topic
+	request.Params = params
+
+	var body UpdateTopicPolicyJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateTopicPolicy(ctx, request.(UpdateTopicPolicyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateTopicPolicy")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateTopicPolicyResponseObject); ok {
+		if err := validResponse.VisitUpdateTopicPolicyResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -35014,880 +35462,899 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P17d9w2li8MfxW8dWatdDJ0RZIlx5ZWr/MqkpyobUsaSW4/Z7VyiigSVYWIBVQIUHJNLz+f/VnYuBBk",
-	"gbeSnL5M5o9pR0WCuGzs+/7tv48SvlxxRpgUo8O/jxYEpySHfx5nGX9U/0iJSHK6kpSz0eHodkHQksgF",
-	"TwWSCyrQCssFWmARIc7Q/s7BeBSNRLIgS6xelusVGR2OhMwpm4++fIlGZ7d4Hh72geSCcob4DMkFQTkR",
-	"vMgTEiHK0G8Fl0SosXPyW0Fzko4OZV4Q/1srLCXJ1Wj/9270t/97N/rlP+9G/zGKApM4T8lyxSVh8pqs",
-	"MrxWw9WndEMkelwQhjBDBOcZJTlSHydCokcqFzBJgZcEudGS9Yt3ZI0esUCYiUeSkxThOaasuimEFcvR",
-	"4d9GagGjX0Lzu8rJjOSEJeR4tcpoaHpqxx4xlUgusNSfFPckRTOe6+nFepAYYZYiKtCCM17kJO06oGsi",
-	"8/XxTJI8tCcJZ6lAWP2MHhc0WSDMuFyQHMl8jZb4nggkCBOk+pklZXSpVr3rlkuZJHOSwzc/ffp0XMgF",
-	"YZImWJLND//MH5HkauQUYZTkJFXP4sxQ3W77or5EoxXO8ZJIQ9w/4uR+RrPs/FT9F1VfUHQ8ikYML9Wr",
-	"U/PAhKatNPcfOZmNDkf/6/vyHn2vfxXff/x4fgqr+7HI7pu/VGT3z/KVkyIXPA8TSszIZzlJ4InYXrAV",
-	"nhM0JTOekwhhgagmozl9ICyqkvgdm9FMbd4YnX1OsiIlAsXq/Xh8x0aRXtdvBcnX5cL016pUgD+/J2wu",
-	"F6PDvZ3915EiC/uH3dA9OH3/X8dC0Dkj5C1MwG1i7WPYPDXqu23v8ZRk9hsnnIliSfKfcl6s2j+UmEcn",
-	"c/Xstp/Lc5JhdT5dH3MPahLZ5mM5wZKkb3O+3KSNc5ZkhaAPcFuDM9BvT2bqdf/7M54vsRwdjlIsyQtJ",
-	"l2TUcIBmArd88/NAS30+L/mWHz/Lc56fZFiIcqerc7gmK4IlnmaNkyBqjEmiBqnMgkqyFF1ncUpw+p4o",
-	"wVROZfQlUlfhXL+/u+PmjvMcr6tT50xiyhpn/4nnIIixRDjLEE+SIlfyUl1cmDdaEiHwnEToccEzLUwx",
-	"W6MEi64Fm09vR3Yw+9v1quPe6k/B8rf6zFvK5iRf5ZTJxi0CKQXXVXE++KJoWvqsHG/UoFv8befFG/xi",
-	"9svfX+59+Y8muvuJMJLDxf2gPhMSZ3wmCbNMNydprvguCOtEKRVKAkUIS5QRLGTTfOfuO5MlZeFLQpl8",
-	"uTcCkjMyeAf+Lyql8k5QKqt1qG275SuahAWLVD9ZgTKjuVDzVVvVNGF4Ybuz/hmU06ZjPkZaedXqjhTo",
-	"AWeFFmyx+vaf4b/jMSov/CHcmWUhJJrRxi3Ww4ZvvifQ9nfevKoItL0N0uhz6//Cp9dFh1j4lU8neTFI",
-	"JDgt4fT9f70j6x+xIK/2m7ZSHew9WQOvmMKTvti/J+u4aa/uyXqi32iS+6933+w13Jl3ZN05IyyQJJ9l",
-	"y/ebPqzPJ/hhoLJu+XCoLitQywI/EEU7TdPIgGy7KGbXXMFmDcgnmL0GgnmPhQSVfUsJn2EhJ7ka4ClC",
-	"3s1iKzHvzWFrSX+Zp6Hj+3GNYqtFYBkfoVj9HkeIkUcCFz8XMkLTNUrJDBdZI2nxvM4FrBmHhWJoatiw",
-	"MXf6/r+u8DrjOG3mXUuynJJcMVKM/nJzeYFW+o0QN1P2g+FmEZh75DNerjJyx2KY5DgphORLkv85ebH7",
-	"Q4x4jmLJJc7+vLs3PmjjgI26vJnN78UEr7U0bNourU8ZtQecEEZ8gihVkkgRlLIX4a9NJ2pe2paNXhPB",
-	"s6KqxA9VLXM3xlM0y3Im/VgGXNQTXjD5AX9uEjL6OibqqckSf35+1cKbhVaROmfxNRSca85lF53xGeKM",
-	"oIwygufNZ8m53JaWbvAct8t8ged469HBj7Y9lWo/3FMoVM+g3+W/kVgWTzDXBLz/pNnqEXrdpRbdmOd0",
-	"ThnOtJI8RicLnOMEKEoUyQJ4+fcxwjlBK5InhMkXhCU81S66gKvI6s7NjiLfwXJw0Mu/Agto07uqy3B2",
-	"JM9BLk3JnDJG2RwkFUbxd1WhhLRMEuPv4q9gEtzmOOmwMKV6ZEvviaOIRu+dsa6fxYF3SjL6QPJ148dS",
-	"88DzfC1fXxcB0zRWo8UoWWA2JwIxLhfudMGnLdDezo52Dz6C65kXWYoWeLUiLEIpf2RK8soFuWMJzjIj",
-	"pvVTU4KWOCXNikaar5VpE/LmTjnPCGY6iPBAmGxyeB5X3Z1AqkopiD3/J2aIqDE2HJ/jr+jNhFnfwp+3",
-	"8EKplzc9Jb1Y23GRUll+vcLYDkKMzXOrNNBi1VHSKyjT7TjxAinvyHpzl/5KBZ1mBB3fnJyfKxI1/LTK",
-	"cTBSRO720dnvZua1aM2oP//01/L/e/H//vKfDauYfcAyWWxO/yeOOEOcZWtEqzEutMAmnBaf3eJ53Dz5",
-	"2Qs9+FO4/vnsgjPSMMljuOTo5c7+xiSFpFk2ZKrqM+3z3TAYwhNm4Hy4LkDSBHhWrn+JEU5TbQEISVYo",
-	"43PQ3jQfogzNMjpfSPQnrSOg648XF+cXP30bIT67YzqcJRckJ4gKUPmwQIJzpv4XwyhIQoQr42zezMSo",
-	"nm74nlqr0Uw5YDJ2KklmO26VTRfyd2KwfXCaGkZsGPfYmIHxofmH1qtj4IEznKv/gb8ofk/FHfutoMn9",
-	"kYkmQrRHsUoqEM4e8VrorRqjmHzGiZzYsWEI4r5NWBrZvU0wgw1EwsQRH2Gz9ZYrPWhJs4xyJp64tzCV",
-	"UTTyJrbNPv+FT0/JjDKqdvZasdeQfkRT6//8lU9R6l5wKpKaeYNGVz79rGqddiI26hHOd/hEFUJ/5hOm",
-	"MuzhVrdEkQGEqWdGChPm9isvWE1XfLkjtL9id6n+OUa3So0QJH8gOVriNUoKqWhQLHje4q5QH2ziOC/3",
-	"uvfvHWlWwu7J8+hfV3ge0APe5nyJdiNQt0qfFNod6wuIvoOo7UTQ/yYxbMiUICzRkguJdneinZ0d31Vr",
-	"FJ5xo1dnToZY1FFXGF+t6Yb+d2BdH9QE4Z4Ca9IyRjGWI7S308P75lbdc757fWYL+REBXeztCfphb39n",
-	"jGJFSH9+uRMrpufSPZTd9r/NLyKOTBrEI2UCcUWnXiihLhPNJ7sSMMAv1Xx9fb/VE6nQfOsJd1gP0HGP",
-	"75jilL/7Pf49mOANnuPGj5Rem6d+RZJVWPyoL2m/sVJ5nNChLCWfG6SOerB1Sps7CYb2CueEBejk08sT",
-	"BA+gE84gPIN+og/EXpk5hhnF1hLXGUmxWGF1Akr9AMmZF0w9d8fKB48QRkucqWtOUlDIqEB0znhOUh0L",
-	"UrqOkJilOE9RSpaYpb7yUL9/0ltG+4L/Sslj+EYsi2QBgWScLIClHaF4igVN4h587EENGwoiwAijaDQr",
-	"siwcRtj+jqoj+OcUtJ/IdMF5c3LUo/79Wa7QJ57ft3hyHuHnZ/vSLOOPFzBy26VVp/Nonm64rPA/Qy7r",
-	"F/0wEfJHnlKikzkT/fG/jxJ1Q/UlxqtVRhNIHvj+V6F/7rdSPdw5WxVSffBLNDrhiq4ksXzqWT7jD+o+",
-	"Vt+Kip/umddZH9hfsfoto4w868fUgG0rfcvz5Pm+CKN1fs6ewvN+1o7a9vlrIorl831XD+efIYSgnnF8",
-	"ma/94TXHeWaa9ActPwbbJ1acCf/CHycJWUmdPfwsH1fKjj6sTZ6G4ZNKQqdFjqcZATFfsFRp+ngNIkZr",
-	"A9rlSgVimut5Wec2Ozw0CfPY9/BMJYn7hZ/F3fZqIO8bVmPzgd/ygj3fbtlRm3bMJhk/z4ZUIxY6lfVZ",
-	"l1MbvGlVkGn3TKuwRvIzz/89FTI0/WOdE81nKCU4NZlsYow+UbnghUSxUt/+rFS0WInutU4EYtxma0Q6",
-	"ScmsCOhfSJzcj0fVVfGMJuuvdTh69KbTWcGvz3Q8NxLLr3E+TZP3TuWJK9CBtGfnj3bg5gXo3+tcMi1I",
-	"bUHvuZ5AWH+EohujP9oxx8O0RCXeMc2KvO0AVzmfZmT5n8N24Uq/FdoEcE4/EibRY87ZvLZoV3PUdoz6",
-	"ISu9X7hKlbZ3vJoWXW3yol5u0vZ2vTpFbx7PiSCEPadaRASdL2TzvlUirdotbwKm8ZPuw1/49Mciu39e",
-	"jmQGbRR+RXb/fIKv4qp/9nWUQzdfbPvEU5dxXbATiL0/6wqui8ap5wV71nNQC9AJl7/jAkp++gSFsj/P",
-	"zQs2nN2a1O7nJs7f42j9isQXXkli25ubNYzeLvgK+++0ESZb1DjxbSXnEqe2CO4fb4p8dRK84PIDT+ms",
-	"saI0GOsnOjUGqdU+iTuYaMOzq11m3MbTN9nBJZMwATYyp0wgLBFnCUEFy4iwt0UNnRYZSRHPwbEqwIGK",
-	"V6ucP+DsX4xWiEuEHkYvNhH7WXlWz9P6Z2NcN0RKyubieTfDjtq0G8L8rqMdZA1pEk+V0rc0uX/mdagh",
-	"m8xq8HiTzxJJ9V0who3j/3kNSDNo0xRMMOFJO6e9b8+7dXrMxlnDr8+nodngxHPraHbcsF+Fkcc6voMf",
-	"9/jqCpv3/eFc0C7tWb1RdtBuX5TdqD6OKN8O8Wb+zPes5ahvn+NkYVzzNfALXJ2bfFCcprA6nF3lfEVy",
-	"CQGuGc4EiUYr709/H+FEKikTyI8jgFdBpU5VgysVIUYo/DknD/yepIhBuHRFDWJGPQk5GmG2nkjCsN7N",
-	"zd/LqrO+hWzlO9N1gBajkZ6PGDQkTSvPFgVEODcegxK8Qrj51k6VIzxVhIfRkrJCgirR7/vMBEE3fljl",
-	"ZEY/N1zdYprRBK1wLu0NBs/qlMhHAlXTQkcWRMJzjQuzMb45yEGbZd9p2P+cZ6RTu1HPfIlGmjQmNKBo",
-	"H08FeMDAgVOSUVzZ1KaDMuMu8a86972e2FQ+QVnHEzmZG+a5GZkvOeTfRjARE4c2p2b2onILInvlKnRc",
-	"uQhlYgOf/koSqSajL7cOZQ284ZUbGKwY1rkMC84FAaLRj+utJ+CJNYbgGL1V6n26hDQulq0jY/RM16Za",
-	"Rw13hIhLrnMHHIf5Q/WybvAgZqkaEZYK9RkqBclmR4ipidVySYbdtWAZW4RSOld7ANk34xjFkxjF//8Y",
-	"xS/iMbpRH8WZmpCATQOJwhlx6asDK5dzgkVIMn9arCOXpJKThOeQp6Kjh6L2oYOdnegZr2F39sbm/aqn",
-	"8BNhLm71/JtTEV8dHLw8aC9F3Lyzv+tXSz7Q47M239FkRJoL5QxN7VWpEm8tKaid2dh8F3V+zewCtKaB",
-	"3GJFJ4q6+1fNaK3jSz0zPBqt8Jwyp3m2hkLKJ+sLdfOpjBdcsssgaF1uIGIg+JJMebpGKQUtZkNDCtZP",
-	"GfG0KOFJbu5xlhoGtSlso9HnF7o8/vCVUozSNCdCBLmezvZ3dAJIJ7OcL002n9JhU4IEfkRUjpGZCUCa",
-	"qeXA45BjyzhiRCpFMyj7AZ9sssBiEZYMwuRfwajG4UNZQtwn7eLB4EJLgMjiuf5PidTAWi0MlTe92g+V",
-	"N0Wj3oqIt597X6KR9k42rObm5+MXewev/MWoA0sV55bcK287VI8o9g/wAo/GkBAkyYmRCcY2EHfsTylP",
-	"xPdQcSbGy/Tb6rbocg31FVMcaJJOa7sDSYND9qdEdQtqTercjq/OlYSqUIZGnytfFtq5p35inJFeSlVK",
-	"JKZQS4Oz7HI2Ovxbh7f55vLi0tzPX4I3T9dPppHbabu7RzpZNyUZgXyZR+OW1ls69g//TU/13Xtl90s0",
-	"uqcs7ZfB90496b398ks0Ugyixah2P5+b9FIqYGk5TqSrtEz4colZWiUbxoETAUphg8JuNYbG5f1QJjca",
-	"Gml89LVOiSoy2VAilRgeQOURitV9iSPrAnY1YOriA+4gXgenLApNBA2FQRHyyiRhcwAuSW5e1CMUfxfr",
-	"TGbjaDaS9RvhikDK1I3GRe9/iUYPJJ+27sxBUL/HSoG/1wRhl2UGa5ZJ22jtTYrhNeiCJLXwZQLP8TdC",
-	"43Vt6p99FFCgE2fN9av5bljoO3OnAnSEmU19885TTdimdqcEpxOdtQI4Me6/HIYgkMVEny94p7SDPAKk",
-	"p0qNmIF+Mv+yCWT2P4vs3vxTew3Nf9hYhvtv63OORtZVo/5pvKeR1UxgJopnVeBJQnV0eo+20cm01t9f",
-	"JUssysnXUcnMdLo1MrZWIiBUPbvWAhbwecbonLmqea0tf5Yo/u6772JjAim79HHBUYaTexSbNDJxmBOs",
-	"FXxWZBmeKnNHOyo/v5jzF2Y6vwrOxtf48YPGIBh5v74Q93T1gq/0MbxYcaX05y6xtqwHH6hU3vAl0XgA",
-	"wMN0Koqu9cRwYcfoAqxXAx/QW+f8tOAefq2n+1mNAxE2p4woRVaxTmcut7LD3X1QuyRZrgI8+nLmKoW/",
-	"EVDdC2ymuWjMH1kJ2mkhKCNCwGVp47h7O0q9qYJ5tj2/qyR/0oLnuspwQgwKL4hg0NUs58yokBGaER28",
-	"FDIneOmEDog9jUjcPF+1OmC8fRKCAeqxMn2lR2i8ghTL7tB9qUz5g+y5QaSBTBgAcVBTaoJeOMSK5ZTk",
-	"EZrn/FHRtFLVKLOUvKm9hgr+a7oXI48TYZ3t/XRJtYXaP7+pSv4ELihtgvMs1UPHCOqas3V5OYyshJ+t",
-	"6nmEcAY17LIK1DKu22tu4D6HrWda0SbqKlnwlinN3XkHyIICrFn75VUj2wK6Ps6bmtlk6svaL5pSKA1g",
-	"0OADK0ST8h87MojRkmAGRa9JRsGequuziv8Edy42iz/UT7CUfI4B71obZmXRX+s2vnafUANUsLh32jjc",
-	"G/te2IHvb6LibsqQFRIvV8NtXMWkHUpP64cUtVqNpce8XgcV3bImswKpUi7Asd6g5Hd8Zgt1Rx/cFrAt",
-	"X03jMTPqVniq7LVRE9ZySJIsU/R5hKqOBEQ+rzJMmYDiSV9HBo4rJM4lsWc0TkyJkPvDDNPM+xmzhGTe",
-	"H9QJphNeSPsHuBu1QeFvGyPDX93w6mfCBOyG937lz/4QlR+aRqlMZfO3xvGqUwM8vLFRaby/kM8LXAiz",
-	"IsV4xkYKVHdr4owif5PttzZ/TU1N2mSFhSj/nBMhee7/t8zXnWOLYunteCFWhKWVMf3f3Zdr6yAsncx4",
-	"npR/UZvB9CcwFaG/JxnBee2wgUfU/qaU5hVJwyaOugA3CQ8Rv/GOA0rAo+3GYAxBz0n+jUD8kY1RnJJV",
-	"xtdL4r+ScJaQnAmEs+yO6RfEoUv/ibSYt4bcNwJlEDGPdMAGPAZsbT5UPrzEY3QuESMkFXfMb5xQe0V7",
-	"6xx+ig3olTNt3pS/kpzOaJmIMYAfJguS3JN0UvLF9niFfV4QnPV4HLBdJ1OcbmWVDogZle7DzZA9yBia",
-	"NnnDMRKUzTNiOGeCGZrqmFvYSWade865QOdK81pSsTQ4S0sq1JATx9oLRj6vSCLLjY5GagdDL+mdDZ31",
-	"EE1MPU5+a3C9E5xV/Lel1AALRfuQ1VMkRWsi62EugJbuQPbwJZxxaZkjCsm2BelBIZsLAYxZNc+yA4uh",
-	"zzF6R1YSkUwQDXCkvevLleJCKMNS3Vsq79gq5xomAUtYtdoHnRu14Bko8lR7lSBLGTPyaLzqFXK1gYEh",
-	"vna9v4NyI8yJPuUs1BCRnq8/hdChAIJfkIhMFImjOUecVR0FENLXDgr/PIaSUDTi95sfvuCe68MbHrKk",
-	"p4Qwa3mF8wEKZlZccrsaTLZW661V71FYpMM7NFlo9Dgo+4KLL9Cj2g0zkwhheccqYEDagjSZ7x4mBNDW",
-	"EYwOawJYM5vjo+G5NK11QOj6xwvOwyqPjuo8PnTWrk72eRK8zqVAecGE9VFBZpxEoG04cqEM3CQiSBub",
-	"9ODcVk0pWwF/tpoCoF32+8Q2+WKlb3jSM88LdmHQN2YGV/55080ouxc9ajrew3Maqm1SHnjgwlr4dysY",
-	"eZYSoXQYDfQelGn8geQZXvWYxwlnSZHnhCVrW18LASulkDXIuYx7vbkyDkmFWMKl7p/R0xQTg59WOU9M",
-	"oL1PGfq1e0Fxc6PrbgaUMy4tZqtiLRmZScQL2ZOKezmS/sKnH7AQxusVjSTvT2Amizcoijr4E9WKgH9l",
-	"7IQNmcNU/K2NHO6/R4DlpS/3sZxY5SZbSm9je9sE0SxO7ubxKcOsDMwrzUPxuTI5AGpITfHQppCaBZtI",
-	"aJqw4V51MojnWpHpT8rVGxzAVVLWiMlRyDXvXJt8ggeiubct1TlCBy6uTm2KUQlU1yncw60idKMgAWvN",
-	"C6ZbQxyBtNTMpPbNLTlNzwyDIM/ZcDd6z5j4sL+F0MFFxwpcsbil/m+8dHLoIkjWd8whSAG4lc6sKGPi",
-	"3ttI4LVAMc4y/gg94Cq8qjuD70m8S/ImEtWpMiWZ2mQ16HChaGlKNNkqBsdsLUXPJiM+Kym5RdvN3sJF",
-	"aEO6/b2EJcrIV/IRllPqdBPauVzl5MEAqA1YO1y9UAsbfQfVrbV0bOcUeeiXOzsAoTVkzxTVhPYNZmKA",
-	"Y8MZ1HnBEqv3BQDKK1aPN5gZeuSP0LaR1/5FaWdXpbaLdeFvlhOcrscovri8OIsPIRvK7N9yjOK3x+fv",
-	"z07jQxOFVq/fsZSm2v4ukoSUuRiEpWMUn1x+uHp/duu/xLn+bkrTMfJUB53DnGNAwb1joEncvDu/ujo7",
-	"jSx8cF6wIxsCp3Jhpm2WIUqd3QyW8qqTSq1qFI30MkbRyM0uyIArJz7QzhhSQFCwwFG9VcOWaYyxY38x",
-	"ygh+IMIqWB2UBAoFfCJEMye4hwm1KXcxlFnQhK4wA/+LUWvBc6gOwhTGxAspVxo08Fc+jQOh/XwunimF",
-	"7hhJslwpTu2VO38jEM7nxVINE1nKVMdSryj7RqCYF3JVSCWaqkIOaGxOpHG7YoZ+vr29qmyBVpHmRCJl",
-	"1/N0beSbWn8XY1GDwTl8gVSbsGlQxYlGj3AF1LxSTgQkP1xwWx7y4gW42tGSLHmuG68NRYPeJJQM02U/",
-	"rTMELV4WJT5iE9CsuXXV+JOGmDtk/HKTtgBPRkhwl55gMI1z6IegXSkDCw9+K0hBApfwkmVrQymCRPpf",
-	"lvGpLy+gDeOcCklMzdfTm7bZp+1/NkiaFoVYq3FGyLWn/PdRfSEE1VD6r3RunBOLim+V7TKF1UDg8xmC",
-	"YcIWhFIhJ0sxAKlUt43kjByhnZqK3bzYl70aPG2I4TDjVFRIUtMOZcB9ONZ2glmHvhTNfLE11GsSyqr5",
-	"ShvLbwiJQH5Xf9brPvZL4wU3k7AKtbobGZlJKCo12b1hb1hpj4SzonokQlX8Wh0/93Z7eWGYzodnhCWU",
-	"zSeS35OAif3WJZ2LtVAX+xAyiIRfVab7UStR5RyunqV2T8LpxLRsTdK4ezruNyErrrt39PDJZAQLMtmm",
-	"eFS/6fahc+dWOeU5leuexAusOuzcKnofrReY6n7WonpMZtqd2zP00dOpdV2w0qdFl4QXYVa4c7hZmtB8",
-	"fM25MfAjnc9J2DX9BFeZQ0evZB/bm18yqSqJ1KizfpN8H5l1u23QZmXn6idWrtcSj0dzm/enndmLgdwe",
-	"HPpdzF6vp1X+aV0jgronrz0L4uwQag2UbAUjDeoptBoIf4xRwSTNdG8tANRYEJzLKcFyjC5nSj6rxblA",
-	"qlWiIldkYmUtsCSaQ29pIu6Y4+9gYfWgSWvn9LK2Pfn6JdBmxac7t31tdo6XVhJSMXWfHrXigoFGbbN8",
-	"XX3KI89TFKsrGPslTbRsdyY5vKzOlzPSQ6Yapb/9oQtemfuXX2qrcTANA024GdbrUlN2oO+SrBAVRwjb",
-	"+CjNiFelZSAn66YuXOs+qRg2X2mQPBmYU2y9xqFZNau3Q+PadtNrPBqtCEvBib6LTLOmCO0ht/AIvUQ6",
-	"LytC+8jEASq+6P2u+lv4tEtk7IJCr1AJYMtvqLiGqXrjRuWZ1jaz62qVn/GiamZP9PVk+l9+6lqZoteS",
-	"S2Wxv3+0HciGMuHS1aWDuht0PIw9WShySZYb5lu7/bYpNQP72l614e3HNia59uAoM0TxcOO2C21Jm1nR",
-	"fqnIMtR4wmYrsNTYqDolsKzeWhIkc8yEzqbq7Zo9W1IpSRo8jE3zmXymcpLwlPTUODu15/atqOnDfRKh",
-	"LKJe58IBFdE+WylefKpVd2xd5OgD/RFMuLLZRd+eFj6Z+60yeimCTazG3bptzG7nKAYecFjSfumvYKZ6",
-	"MJA09fTr8DWouY94vC4YSEcD/v8/5A70dJ6UdmMvrA+XMd4dxXEW0ZMpvmxnMiwOoV3aQzajZ6UtLlIq",
-	"FbOm2e9XaFvZWz3R8KZB2fwt+dxUx419WHiU4DynRGg8CWhF9dQSzID6UjApflxb3Sh8hL08M5vL1akj",
-	"2wGembLd3rAm96EeuxY4yZRXovMyJ3fBHxnCcxyqHtxIu4X6YTul0Ml6cP8D15ll/FEp+WXxcLC8HzKp",
-	"bRo+lTbaP7AZ/F9JPt0wW/36t70v0QjnyYI+kEkPCIODV+Xzoeix/+i+9+hkG/iQgwM1AvgiSXux1P7L",
-	"L1HF/KttKXghTPPVP9vn4i3289iwz7Yt/UF7kkWxdEXyreW15nnFKCZcS9zNJVzlROiO3yxFUE2NoNgT",
-	"0qMgv5ZnBJmG7kL7BYJ9Pe6Ya+yhjRCNErHADO0dvEL3PyLJ54AxeIiwuHcuIzO0vVmglARgA/uXCb98",
-	"s5E2GoAZoxIpnvhAUgT9evslvNQLMVOSFivSWem8v2ufBWxJEi4IxWhViEUFB0N7YEog7pZb8RI+UbbC",
-	"H4KP8vK1VbMmSYbFALoFnesE3vFJ740bzxxvEPGs0mIeFSsXvQZ3HGRotRZxvnRfAbLrtmhLoemPsuOG",
-	"sSXVzXfqNRTQVNrABwQF1RnlMOiRbZij/qLYrg9+gqHWxfUGal6pIqA5YY0gNMrg5TNpQCAzyoi6U48Q",
-	"vAXYDKbLLZT9OYXeO1HPiteD3S8VvNKNLCR47gjcqhKElemXvQUX/Fk3pmxhglD/vgX6j0EIGXwxXpUK",
-	"QT970yeyUCTRAWh9vH374vV4o2L4nqwnUyzIq/0tyRkwGDKlUFZ9PZsxkoYt3t+zwKfO8AooEkBmWEgE",
-	"VY5IYJp6TlXCbK60+k+SZdppX8HJumMQ7UENQtTrfw55buo/RUU8BAT7m8rU20AmsZ2585UNY/+vduyn",
-	"dJnnNnoI1NlrcwlCGMFsNueevj67vf4/5xc/HZXxDgcfRTJBYD1Up8oMXg5gcRi20aXnmMe2UnNYAkWy",
-	"rXrOa+PgNuvpX5x/YCuk/CNpRfEzOrz+UlrFTxl4lmrWjMsOfXLfJlqHdID3paBQ1+ve4Nob/k03Ez5p",
-	"rpUY3XmhWTnY/wE+S+eU4WzCZzNBZB9bzCeQfX8ISAyTgShqyLnij/LSH+UJ6Ah7B5WB+Iom7YIb0n7z",
-	"pqpTqFzUprLJOzPtFpzA1EiMVKBe4Hk+Ue7Ap0Fj7uulqEGRmLefJhd+8Aday1Au2Lni6eDSqLNyFwe0",
-	"un9//eGN913CEg6Bkv76pX1jA8MOpxNbltFPMnu9AJVmGZbOap3MZPXj9IWhCaAvCxmJ1Lcrgnvv1ZfI",
-	"7z8fJi8tLDVZ6ezgnD+QOrfuIqd9g+DHs6JPAnu56OvynToWlGaXoLT1Z7b6xQcqGkERje2pF4utokBY",
-	"Ko7QjkXKtXe4P0Htw25z3nyTtf1gzs4wUyO0hu31myGJNL7aCEg74LDtf0A3+nmfrvYqODw9h9HP14Gn",
-	"ALQGJ31o5kaSlYGU89d0sAGZ03xGL1/2xsl5CUA3OJ8T2X+Rt/p5/6wOALk5X4JAaDP7pwSY+vXZzeX7",
-	"v56dKsX09Oz4dAuR/6YvRM++kgHFKh1WyVrH+PESl2p4WPU8O11xrYu0bHuqIfGMOujZI84ZQCP2PqBP",
-	"9g1flMFQZe/6QTfqh2DZYk0DqDsdqqytqlW6m1WrTPSOqZKZZW+n7yap+gKc2eXo2eOQpdpXMq+KSR9t",
-	"eHDb3cPHyf024ZI2J4LinfHnF2n224vysbhEMU94nobzj1vzOXghE15NmLi6vjw5u7mBChVTqvJLa51v",
-	"e+cseKpOIJW9tXPo2tOnw7f2nGnbLDKSD69BMBgZnrMJG2BdsYDSjUd8Txz0+ZEpfRWuklnxwR1XVBQE",
-	"qZyHU/iO564exVSE8hVhXkfiZtbTkERVhDxrl+WgYotRGXksneZ1eFLtqisL0/U2CEJYs/NVkVswR8qa",
-	"cZShmVL2dG+Y4XPuoBJrSg/NEij1IuxrRfXs/D6hmNfbADTUbJIqQ+pv6G/hBKwYgL3f3NtQ7nu/+upZ",
-	"dfX9Z9EGX4bh/+xzFa7Z0aPGI0bthRBbpGlBPY/lWjYkYyFblc3k36EILXiR6+bgGny8lmeMhZzsduRv",
-	"tJKWc37u7T9lmJd2mIPlE0bZ3UgENkNGbqXebDuOqEztGXBCl0z7FddP6ZOBC8mXWNKkNcbxZjgOS93t",
-	"7RzWrSEjDXDbkTZbYx2eDlNb7sm7i8tP789Ofzo7PdSpFKD7QQ4WlWOk1ZtDABkmucSUZWvbJgIAhtj4",
-	"jn28ODm7vj0+vzi01X4QQp0Swsbo+Mfji9PLCzXI44KDZALkK+2/nHNGxnfs0/ntz6fXx5/0CHZ89ZwO",
-	"7ULKt/qTjs1Uaob9Nfi1w25Wo2jkJjGKRu5bm0rb8/DN1zXfQr/b8mqbVOd6/EUzQpc4FsbzhOJYc846",
-	"i6YCb9XgLXm6kavk3mNOpdRJZs/r9wIAgZzfkxxod+XKDT1xXe9KpG9SeT3Clo93KN4V78WutkHP99I1",
-	"nikLY7PivCVbvBzuR5zc89lsCxQ9AJOxbf2MxbrJgaEECWcTgLF/wJnRzjeFjWt/tbP/emenqyC2Hjql",
-	"Nhuphi2ywLlT/O0U0HRtO2FJ9IAhHiW5LZYXtIb7lfJiCg3zynLdoGx0hFa5UMqc/3prV/xrWWSSrjJK",
-	"amVxm9NuGHdz4pv6V+AUN9dWmYs7lC7661NJUKUpm+mzxe1xqbdlPu9Be6VAtQbgb79s27uhtqNuDe3b",
-	"ozMWB97O90obterqdI20vNi8m6dnx6dP0PwUeV+dXZyeX/z0JP0xGlk/5xOVWRt9fpJqXTsnu0BvdG++",
-	"kd7DjjOE4uGtERv8HFmqLHYhTXCnhsGzndn1tGpTZ5PZMdq34pTocqNh971XifCmxdgxFSoSnKfbONIA",
-	"xTqgZmeCa5tC96EArARh26KEnTNPcR625F4HgpNhRREUqrUkwgpJEwZFOCdjFCtmF+u2o5J8ljHE+ilz",
-	"ydYxZGvjO1Z2zoGn1R+RPpkjFE8pw/k61tTr3jWh4riq50M/62gkdWRYvxn0uwbz+xpbRst8Tdlcp0CD",
-	"R5Hek2ytxP6CZCsfE+72+vji5vzs4nakuNv1h+ML/e+PF8oAueiYy1ua9UmLDsUDM+sTjX86u0Xfp9lv",
-	"31shAf3NUo0tS3NAYhFHCGeZhkebafKqqZhe7nCPvP5Q2m7P1+pZr/1eM26bYRil9q0hsJO1nNGBCoNH",
-	"XF8ayn4mCWfKZha9F1/N5Oz1Si2hM4QY/XIvjBhdussmSxrOhqkg0XTCs9hcywALFChW1PlnYAVxExTP",
-	"/s6bV5XilL0OLJ7Nna8mS/YpGTIpkhvT2ARqr6Q3es+/3n2zF2zArs4okKmib6cGdtMtqp6OS7QX2Asv",
-	"xW/YdfJeHHKjvEyhzeNfYbn4+sdfddr0rWQrfdwDuYDn7P4SmowL4E6W+POz3LDKmM90a72ElF6NAAb2",
-	"DXC5JAM31ySVhMAcnUpbpbMfXZNqHwkMCuJ0P8cEM5RyiCRaVIgtMkFLDbn9/rnUvkDTVRP812HOSJeq",
-	"mK67XmcvrTSh+LtYd1gnn/FylREUg1kixt8Nh4+rpn1s2UKz3IufrFIwxA41JihkfdTKCrxm5OqXSjlC",
-	"uzLT7Bvd618ksb8pUlvDcrohiSA1NKVePluX8L3d6+DybSxRUUSmA8MaidMCqBi/Vk6gRAXShuP/FbcG",
-	"Nw76ZAfvmk7DrDmmrHPpcoKYcam5NCbGc3R6fnNyfH16dhppNz9JUbGCdjuQHcALgVkaOZR/ZCq2JBWS",
-	"JsI8C6WB5tmhMetabFetZULFJMFhVPVbl+KPJaDuSBSrd+L2dGYdHkiIDVCHt4o8DM8+qEcTgFO0pHRK",
-	"4hINB2UWQrSqF35WjUtsNBrca+aRlzrz0c+G7CynelKS2n6PJDWoHyR8ldmOjIjKCAJTcMcgVVMf4LOk",
-	"r+1utHWuZmxZbBibP+ZnjhkCqzAon9v49NGQN/ZLN9/fIsIBRuQ2BpcWNF8LEdtMqxMOuzafqy281L7M",
-	"qkvuDVlt+a7/4E4DAPsQl1EjSNIFl+j67KdryHDz/R8XZ59GUT3c6hyev/SCqQ0yhADelxMMcCxoShK+",
-	"JKKcV3nfADOt5A/9Jqv+aUbqcNv87OzZAepNrK0ckyWeE79iByrnIqQfsZ4ueABi465aAZt203fs2DVZ",
-	"XWCtExnAb9AWrSjVDea1+e2hu9pBNhQnm9rcToA1ZQdG27KEY8++/7RKkI0IFCyk/abqQ7zaApoq5qsY",
-	"xYLI2CpM0M3Plo27/hkAgTxdq9OJUJyTJX8g6pWlaQZGluPeJ9ChvPOVn4sqTLhafShIyu7Iwr94h9Hu",
-	"NuerUdRnr8+XK54Pbn1ia8tFUFdZ67Y19XrydpsWdF/RVmOxKFhah4XuGSyERTpAu7pAMohpnYB7FIbp",
-	"8+Q944+sx1pcTxC3oaXSDbunvcWYabBbmh7q0jByx8rMSof1pduMUIbe4dk9Bnbj/xyXAALGV7/VNr6D",
-	"tXVlLbi9inxq8dDp9Ba5c+9DpWc242oAqWaUBSTW25wv0e64E2hplfNppsGx2rboXJLllXl0I4tOTaAc",
-	"qc8631nqGRxaayw0tHikG/ATLd3Btt638A50BvK2wd47dnEuKhDErv7kQlrfRuierKDPnNI8Esw4o4nu",
-	"u7o8dEJ3mmF2L6I7tiTLqRISAgg3QmKh/mGiNPrejtFlbhQDzNYm4PaneiDs2+iOwZf1XV3rGJwWEsJG",
-	"3lywTtfmB0T+ZhwnjCm3d3CgR9MxPJNdNeNZpnvqa0s7tl6kMKJSL0RwH3+kfg66YSHy2RLVZcUWuwjA",
-	"CcfoQ9kIaE5tZ32akuWh7mwh7nGWHoZn+VTYkG6kkF21V6+j3Td7ek9bpuFwQMLH8mofvaM/trwf9m21",
-	"AWC4Ex/QZ6cT8GIjBtMv0097izfS+97yHOVkRnLCEjLugrjyMMLOPkPBv0BxGbYJE0E1rNO2+SglCU8b",
-	"2viWsBXhIV7uRaYH18zvcFSSRU+0i02AgUAKHl/R5Bth+od9A8k+xjE+qOFEuCSqRy2+G/DNzs4Pu2/e",
-	"7B3s/7C/8+bNbu/B26v03fh7u/s/7L9++Wr/h94jD63cDxbrB2654pvJAuc4sVU+bQGynoB/m+XzDUCg",
-	"O+iDR6Ae+VvxNe5A2n/ma1omDA/N9DWpw02pvrYYG+J8AlF5pMHgRC2m4tM8ekdZqliBUmTjyDY+gvwV",
-	"w6zicQcwf90gaq/ebFdN3pdgJQN1T/PWc0GXhHSrPtMf7PZ7QmrmV/P5uTkN8Pr18yIsKfP/uvskF2AA",
-	"D2nrLIGXewOlCUC7mVxHq4yV4HixF42Ony5ZOvBvAnPp36v0azlS292cumphsA3Che4jZm3vTe/RVjg4",
-	"L3Ud4XboN36sptVLCE8F406XM0UxBvwk1hVH1DktNNfGQi/5G4Ek55kAjFKIs+i4sCRZJhBeQUcNDW0C",
-	"xuiU5+SOqXHAGccZ8dqug7vD7yuf+30TwHVwqKahS0hc09GX411dgMRnNrCjPmH7KKulKCmDkQmZqOdu",
-	"lLnhOijC+BYxkprSJZ8E97ryVa14Kc8tsoffwal0g9mhQKymfLunXIHHayFtCwWgNYCQhqqPTW3sx+v3",
-	"IkJTIijUhAnEH1lUBV2BnsF4SY6MafddbElBSKykOri+2Vrnc0wLieLvlYj/30a+/w2/+O9fGlOO9nb2",
-	"Xw/t/taI77fr4cameN3aMU3Z8ULitUNs1u85osVd3dJeHfQvB/lBTayQXDPXVvAuuHywc9dnN7dg/nsI",
-	"Y3JBloJkDxVDNgTa9SWCJrOmgqgfNdmSoxrHomxBciqbY/BwjXVcxJDQkfYWUNMSUpAcVMUyQ7555pAs",
-	"0uBvdUnD5rMaGBCLCOG6owKu7Rgd2xbOpgmiILYBm+ZVXqO8GC5kDE9iAcCDaEkwK3OYNIOkAi2pECuS",
-	"ySbAWSXRy+RO0Ya46SauPptwCxhmGKDmkVeX5zeXF53ivW9ywuseOkfmp4xM1T1EjCNdkFTix/FH9kSl",
-	"oybg+qDbQVZSFd0uIGwiz1kHZeEdCLg6dREnAbXng/Ej8pl1TtqOvBo/kWoZyeCTKZeSpGiF5UI08rwe",
-	"Yaa+LG9HpyQSBp6+DqbnwrpQ1KvrLEjqDhvYYUYfAPwnJ7qS0Kx15jr0nZ4dn6odF938sS97fNWch2JU",
-	"BquiEIaZ/Eb4zpRWXehJKSkH3gDTdpDm9vSVW5OLAt04y1i0Y6xPyDTa3QjIVnGKpo6ne/KngidUJZ6a",
-	"AN3kZZHRUdx92VQ4fOijUnj00Za2bdfTAF4DvvPcdb19BlXrf5x69U+lUf0uWtRTNKd/Ttn/TyTvf3cZ",
-	"v0Vi1r+MHvAvK/p/Z5HVLnmuCbQ93abetHarnnYvhpOpINZb51DPAh2XWpful95sUg6VBuHckc8huj47",
-	"vT7/69kF+pOSZx5eDU6U1ZaRdE5SROW3ETq5vHh7fv3h7PSO/cngygAqmuTKFFvlPCFCkPTbCP14+fHi",
-	"5OxUjVlFTbaZMppOv43u2Ifji4/H78dAi4d+0vrZ//Pz8cebWzUK40a4ZmSmJqKZKIx+T8hKKGYL0hQn",
-	"999Wy1zt8kbRyE1/FI3MBEfRSH9/FI3cp0fRyH17FI30xzryGq/LTnQDK88NAqlhkqUXtpbRVesX0mz5",
-	"vBwOh7a3XSZNIxpZdZV7O7smtyBCezs7oW4mkcasB+5ky6P1R9qBdJ4PjvSgod6+i9WoUxeD4SHdW8Or",
-	"4xSVdQWd7Ae6Jg/603ZxpyHRpnCUqMfs1s+NGYC1xNsof/CUC5PbMVnZuNRWSRw6qlWrZwuI+9ZUCcMq",
-	"mzrhf4XYt0uZMp49KJJvjXfbId121UMvkPMF24H+dP32BL16s7P3rb3kFVDwRwAmBZ8e8/NNnHqI5GP/",
-	"4kL13UtHV7VjaGlXO1xuD0XyAsq2Mfkv3Zfgtgz8D4h5GeIx8lz314J+5zJfH1qDGvytWFm1Y3SszWBQ",
-	"0V0vdH1TdPNznOUEp2tQOB8rLlSXGIPAlhahZLk2Sr+1GbC4ml1kDe0SSC9Ig0siFzytIApf3gCqxEf4",
-	"/8e3Jz8DgMz7s9uzoBx/9twY5/zyrYP9N53WQZFnww3+LhoqofMGERAiKVUmj7mkY2TtJZcBbdpC6IxG",
-	"LkrgXw/Gv+ajKeSiA5Rx74kwsvvVBL3nbzq1W+bMbVFv8eZZ2jrtbIlc+U/WeuT5WoBsyKGByzuoMP6W",
-	"qsgm0END2QNgcu3F3CL5x8IpbqdDGn7QrUXaj7Sv48bBEQQbqBgDcJbzpV9Q9u747btjXUOmmPTN8U/q",
-	"v/5y+eMoGn06+/Hny8t3HSbXjcRD982Z1U/APhvQZ2j3WTCa9zoz5creBbC+juOSeLDFIuw7G+gQxi9v",
-	"SscLcYRWmBokAl5ID8uZOHD5LQEiOglWz7J79SEj1WZBlUhixp8fuVZriAo0JZTNrec5Kp1wSj9yzdXv",
-	"mI5io5TgTJcyR9rwYISkAmG0IrngbIxSnojv0+y38TKFIUDlojOCknWSkaojYyA+XujGbKVJBpNEcaOj",
-	"4lc+DTqkAXfC5YZGLlVJu3+ZcYGof//KpyglM0DCVJt0bD4NRZx5wXRaQqTDKxUkNUVm82KpaGgLFA81",
-	"w6F4vO/UO7UbX6qjDZsAubJHSCmpfvTQvx5bKbI1cVZRahumovN3dXH9PVmjlCQ0tZ19N6c1pNdHjW02",
-	"wxJszqSWd9wwmSGqdU2/NGp22/nUv9CphldU0Hqnb0Um7YzJoyfPkIFdGUUjNaWRyS4Xkqh/m6s0cl10",
-	"ui6/PYCh2WuiNXICF9BWRcTwQlxaCOSzZokVlm8XZxvx5Bp1QSMtlJ05QstpUsohH8trO9AzBGzfqN2c",
-	"xGHB9hvHYMfWc1+g/ckEYE+auqWcS4HqjciGY8NWvhTqc6nX2dyXpdrhD3K/qIAHhjfCMpd9UuJShLBS",
-	"8jkRMjKlbzP6QLZQCsIAFk1pKC1aWkOGaGKP1VFWxxVW722hzW+Xe2+Wto0JoFlBlzplhh+Qy/9Xkk+D",
-	"DXUMWJihv+Or8wgkPohsU/25wnJxhGKdngNQDyDuIhSnAGUbIy32fOloI4m5jviNopEJhI4MCt0D8JXk",
-	"3iGyjKAtOpEa0wWiEh1s85MXXmho0h5pd5iORJVeMzB5jMZoYt6QqkCFzp/MYfVKrN2xhLMZnRc5SU3H",
-	"BrUlurOvbdJkEHK0+2VAeXil9nnT26lWmlFGntbnqroz19AcrOzcgouUSiRzTLOaWHVx1DbFzMB1uKSt",
-	"XjCeik3xQga57omBw4IDYvzRr+6CTY/DDNnFw3df7e3td+PHK00j3Mr53PS2L2SRE//z5bTjvqUYYfef",
-	"7v2/RYMX8gD5efpWPuK1RQEjLAWc9YBTz+uxUC+m07+gKZkXrBtjQtF5/wo338X/Swjq9yTjRXoG67FX",
-	"TQcXRtv4GId3pPGb0NSNqnXZ08jsH9LQC+GC5Ie2ZsVlyYe+afD0EcJIWpQbZhoVNwzcWOnc9MXY6Jwv",
-	"aAotAXWnSbOQfvgFWMiJeWHQjkJNU/XF5jbpK8JSyub9q5pyIlacCTJpimY7MG97H1zPFzjMQLx6SNvY",
-	"AQ4jfcFL5MwhvTSDXb+8ASp04fmX3E3v4ebU89tCHUr1q3RQbaNhd1+rstGbUw99qHI0GxQUG6KMfWcT",
-	"c1yA56WjScA9jjVjiMGnNAdFolgd3bHYpX3pn1ZYCJIi/gCNy00LSHOq8ABheJp5cg9xVvUxmZlpLUkt",
-	"QiPeWUgY972gznS2pFISzW+3CDY9kJBs2YS9GOjVqYJiDHy5yh2HAkslSZHnA+XF0KB+jU69CYdI0xyR",
-	"Ugm30Axszr6OwlfPidhTb5t1hULUzAvW85XroiH3zft9aFGocSXajDTP5RhogNmdX+TlWZRDhS1+7fdU",
-	"FtAWbkqakuWKS8KSdRjq5SOjvxUE4SVn8zJQr1ZLllSKI21uWSgq7XIW0nnsqdxiUmoT0iIj6WTG877U",
-	"vsFj3a4FaZelJ7gQJKxMmUYgtkJ0rnRWxVkfse5S7PDdJFlNHENLMEtIZpibMYRGgFSbY8nzMJv7vFIz",
-	"vsFzLAaHn5Yr15alXRMuIc9qfbbUZ7V/DZRRdYSYrU2CzKNug9k+9CPP72cZf2zoxl4/lurjkbcIN8vg",
-	"cX1eZZgykh67NvNDHI/9etPjOTbDg98dszDcy4rkSyrCpTygzyn7BloITAky5SDK7El5tZ9Mww5h2x7f",
-	"+46dTuvWXD6yrVqYMJ6aZEkTjtEQcnMcKoqhD6S58FIj7GJB0IJnaUP1BDwwISueLHp1LrJvONu3L6BA",
-	"qMui4pe6nEZpR+tSsQHnDRg3M57PuZQQJOg+LfhMdVGR2abWw7qRZPV1qFiSVUnFzcb0Cc4yc/WhWt60",
-	"8xRohnNTOIFWOQE/rknH0h5Mh5fZgZ7IUvK5mzMt8eeJP8l2/0c/HmNYi55BVF4oz96ofLbxoEpFf/Ax",
-	"Ndl6CWaKLaRQrzLVElKDGEB3Q53V0MtKqbPEgLEyzXhy7xxdmzffb1HmypirLbAiyCgvBEFeCbeaDWFC",
-	"10+gOX4gqFiNEeQX6oH+FEM8stIN6fu/m39NaPrle/C2xt9CzqDxroKvsryQZAVmRsFgs0gmyGNvPEMn",
-	"fkN+1gppL7Ag/Q36NthS8L7oByLEyCOBFk+56J+hoCRQI2wpI59lA1Et8EqdB6Atj1u8HAMQtaws6UWB",
-	"WvIM9UwQptTOYHJ1ZqPyyprVkO5hfCxqBui3ql6o+OoQNPJ1b/eJfUW7ToRh7b22DuQA1B1QKay6a9VL",
-	"ZUtoA1p7hUaRC1LoA9IBTvtvWeRMRyKKZYfiWc91MefmOWcsen05Me/I7M67CxE5thdipm8xzbat3dVJ",
-	"GiCYnUMz6DAOJ9u2ihPnTm1NzS4Y3EnXgpR8ptI1ce6C6NHqS0ryFo2nfZJatZD8nrAhPZOKPCGix9qu",
-	"3bMmzJFOeBFgNLfnH85OJ5cfb/1sft3OO6znKU2f5L0bEQXsBP22k9uj6l7UNtaeZpD+FNGeLIjG7xyW",
-	"rQSKLUbwTQMZb5j7JiXO1HesGb3BfdSvlM3Lo9zkugF80bdqXocoJ7NC6Nz1x5xKEtrzemLf/SjyplSf",
-	"QPtGbYfOa76gdyu8P5UdqLXD++Xvu9Hu6y93d2Pvv/6jUwfvua5tlnSVc/BTeW4PKpCQFPr1EKTJ9Bvx",
-	"nFzp9+cXv/NVDZ4QzxNyYpwB/27R49yVc27jhW3pFwu79u+1W4MWTwQhTFmyv4MpPSya7A5zI5R87OVG",
-	"UYlSsiIsFYgzCNuAnqcZjo60Sg39sCY6zuzVooTXG0Tyrsg045n1OvDpOagpqDNf8qWHqZOYFpgb218m",
-	"pgb0bK0BB3+Y9PQMmKzKDsVVZy9643r2vpmhHqrcukZaovPFVjXX2KUk6aLDlI/RhVbd4RCnhDCw+EMV",
-	"TCmVEwh3NGFFr1dll2cvIF/+TX+aSkGy2TCganW2DZ9NPPeQraRc4pQgOnMw2XJBlkocptBXhTIEKXBH",
-	"Dj4b3zHX7K1/hlHlWocmrduyTyyRtVNRmq8nJjBkrCqZF+SXkMKqrmH/C+6ZicFsEbCf1KYYXEznWYHd",
-	"lOr2E5Za94e+3JRNZpmlwvqQAAqUQPNoDVZHGdJPQ3tKQRAvJPAK3Y3JdDAoD3NKMmVPaWw7d/d14wB1",
-	"rDrHAei0AbjO2c/PuUX1HqCakM0+Kb0BmoBuhHfMuZaGaoUuLG2bUw1decj3HNRNfqNpLmUovtYdbWGE",
-	"OIC0UNJfPQSaGY/quBEk0EdlDuOKC46WmK1tYUx7oplpN9sjzyzHkkxWJJ/oNg/NYDwrkptWEJHOFFD0",
-	"yXhKxBGK0+y3sW34m0MeZon5HTkuAY9pqBTv0apLjhfTjFRczuOdcuKmau4r9uUHWvFP+qvQSoKha37n",
-	"7GGQE/1wlcUNIzGHbfBPRn0mk7rXNlzm6f8kklXsjq8mfV6Amd1IvgqnOvx8e3vVS3PeSHQw7e4kRxhB",
-	"VVBCV5jJMbomKc1JIoXpIvsAje90AHST2rfRZFuU0JrdfnlzW+uqsW01f7C653gK0EgkQgspV0qIq/8V",
-	"wTKfdg1WDR9iOT8TnMnFFpWVRaUqJljI0x+c5meCczkleCu9uHSQgMqisygeqVwEiUF/Z6L4QP6AM5Nq",
-	"3Ts8vOwAH9SBaQFRmkjnrLlYk/u6AaFiMsjKGj7dP7HwvXrcxRY2uqYTKSmbi4kHFNpjDr2CGp/gGMyn",
-	"A8cPLv3696OGY/G23G1BK/Fs50x0H98kF5vUtqlTWocc4o/KHMt1Y69HQBWz8RDRxalDbLqAhu+9j9qt",
-	"HXLNakB9IeweQX5rbGxM5UIbXSWhGuNPLzdSklja1BNttGEB0k1i47cGzOyh3Y43SIX8tnnS0ejzizl/",
-	"Yf74q+BsfI0fPxhcJp8Ots2rkzVussDP6nBNFiS5h+zr5/DvONYHvW9tHi41ubZHpnZAnY+fI/cP8fuu",
-	"cj7PiRhg9V4X7Mq+FHBtNS2t7DY22LtsXn2Ca/mcpeTzRzG8oQ+AVw3Fd2jOUolGIjE5ZQMHlMUqI2Iy",
-	"IzJZBKFR6QNBwCrgpgi6XGUEwdeQeWloTWj51ZyEeO0ZA1xL80H4Uk5kkbOtPlVAkunmV95BERy0whVI",
-	"P6STZQSHtgJQDYwUqc0XyETLQddQM6rmb3nGzQPOQpUoEGnTcKaMGJdKwpnxK6BpQbNUja/j0Ecozfmq",
-	"4RvhhCRNT261diKWLqo7vnHqQdL2qvEGd7HR72npAjW6kiyVXFEmXSh1PiWd8CQpkZhmnYBMZRZNL1lq",
-	"VviWkixtK9DdgNNJdHKemVVoA72ir8b9k3kRKDFYayw6PdSmg7xdKHq/vhD3dPWCr/R3X4AYUotRX1UT",
-	"5NPjUrANb2M/rF7Ak6GBbAmvXK0hpFGWSulOxiaDuN/Hu+PjnRIy4EvQPtGAc+T66ufji7PTCF2fvT87",
-	"vtH/Or65Of8J/mqgRAJuXMh9Z019Jptgn7Smng+tEayEZoeVYZUC04/Q1pImfDIJXhBHf1vUXvmJnf1g",
-	"Fktq76onb83e/Auf/lhk918lKmjG9nJsExkCoduyKDTljPSk7eH1ozOayW7Xmld70jOXL6Psvs/hvofn",
-	"wBxqUGWuC+ZnJWec35MU4b4Gedvtu6erVeiT5wZBmHOUqcuu0S3J0vIA6lfzgCJvQnnPZZz/hU8/YCGc",
-	"Y2CI/R8qvXQBUGvZ29021FXuhd+KwyNWe6AtV6usw7CeppPji5Oz94Aidf0xDHBt3t0mYWHLu9noG7+B",
-	"fH+jMmqdss1T3uve/IVPrwv2Vj9bIUbPJ3gQaGrYVAFiPttyDFsw5WmR3Q/iyMBJv1YprJ5NZxWsmcZV",
-	"Th4oeRyMw++YTY8ra56eUDFJcJhj6L5mgFkqwa9oMIet5txhDpTXcfNbDYs/sXZIsi4bB7ZkgoNrE9t8",
-	"tbQgRjmz5Ym8LMAEqNx7srb5JnfMgPrHM55PaWoaQTLyiAySz82786urs9MxiqG6KT6EmjHTDQScUAk0",
-	"iiB3zHX4jXMCRYJmNJ6ldjRdNUdSG7COAX0lPgz2iKzUF+v52Q5DkPkM3xhFI43g0sCDTisFlUOYUD4X",
-	"E03Uz4QrATbEDTyJ/rS3s7fzYncPFSwjQqD4P/QQMRJ4XfY6SHM8k996YXMLUnfHHHSCOneoQJtROUbn",
-	"UHbCuNQ9oMEVqofiicG3u9MpTgXN5ISG2OU9zlLtVQ1zyERR8qRYTTK6pKE6BehetKRiRnMy0QVFMbJv",
-	"HaIFf9SxRJFxKdQCjtAOiOJd3f2+GkfscigkfLnELHVFiaGsHetNzAu2DcBfUl7JcOXszQLnuqEQzjJP",
-	"hbBtYdS9o/LI85XBeZYPlvvd2YTYn8zKMYgOxr7JVLbUWe0703VD/hlOJzpG3Fw7iEtPrykoQlOiM1mw",
-	"X6g0Rp/8/TI40Tol6o6BbwiKWlPelMVieNJkcBk21KkOU+b9pfZpbmwwFcJB+V5V8X/hU6iIv83p3Jbi",
-	"9VPif6Vqf4OBNO2GB/tVGJQ1wdGySBaGQ1Mp4OZ2IB292ulzecuO2l3mhH5wOwPk8yTjQpCGsCHwIm0c",
-	"A4e0SVcZF7LagkvXQCAs0PvLm1vLtUCy6oAaiv1qw3g8tDeX4Zlz6H3fGOZUlguGM7BTNbPcYLoGlTM4",
-	"U2UYTNRYSmsWEzhck1EhOmCsXu3sv+51vNX59DGO9Aslj2p0sEOdW1qQoJfq1jV0hV3is9KnY7vUApmv",
-	"ifR7UTP/ATagVnCFC0EmLRYpPBBQLy9gHjqLAnIuKz3pAGIsyNj0eAMBQuCVBlyxgF9Pv1AHk9MlZ8J4",
-	"w3t+Oqc8pzIgOH+mcyURXO1kw2154bc88+hL636bQDmG78fN2BS7QZ4M47XrNZviN0bwmqfYqFv5iJXA",
-	"37FNG43OPB7eC0wbE5MtOKVrjthlycJz9oUJFPSH9RyLqGzizkoUlOCFEASF+wYpFyBCDIRWIL/U4H70",
-	"mN6NfVS9tiLJpLG7qomhm3R7UKUV3epYEckECYNstSH+XeruWoalm2wSEIFqefaAWZObaDjLtJhBHZty",
-	"qx7bpq1tRyfbtua1fooC2B4aWFLjwpzd4nkvT1nIjWWiZqWHqnLOpa7kGKlnwJgv1AyBsnzWInwG9Oaa",
-	"J8zbyw63WGlWbuXg+je3Lf8wEP9NDMR/F2tue8sslDawxPfEapBCHakuYzhCMi9ITeN4PsvuX9lk+8MC",
-	"+zewwAayxD90/ifo/OGK3beGgJordQ+CK/zDhqjYEP+66n441yyk/g7P3K1otVvEGn/l04mn1wyJOnpB",
-	"mq8Ve6zPrk8UspzW5axPOnN1P3p6YsNKqcWuK+sWlIR/xAKcRGF8pFbL+JNpkExLcIs5J0p7GQ8z0Sqf",
-	"6dy4K9tUr3XjlpT5f939w176w176w176l7SX/rB3/rB3/rB3/rB3/rB3/rB3nsXeeYoV89dSG/7DO/+H",
-	"tvlH+tb/mPStoQrsHzrqHzrqv5KO+oey+UdCzddJqPl3yo6pI1pUc0oqqR9bp5B0ukCNErqFR91MdUtX",
-	"ulV+u4or3VcaVtKvK9tGBVe4dyU3vDet9o2GkgOU0nCZ7fNVNdti4mCbCF0ta1FSYZZQFmjKmyF/1EBe",
-	"2EranpWB6lZM+pYHXhfMVQfem6bufdQSaADfXhYp+VazGIZR9KQq5lHU3PHeLnTLDrUWvlV3qV1ggTLd",
-	"q8miQLS2cQu1rQmDkLpR+jbHcA0Tt2sPu/FL2XmlsxNM5HIl/QaRvbquQPq1Em5DJl1iwwwjjOqmRp0F",
-	"4UAn22TmbTaN7AX6XW0V2c9jYF7+paWT8gxhwAQGaoXeQUJjnGlcId2jabzZbrLXnGtNJjdMPSALXWOo",
-	"2DXjj45YqLo7M4l4MSQH/Kv2p6xwQa9S2Qh5RTOpbvgIUGdZOpnq7u5lebRl6iOH3qAl/ozmSw1sYv4D",
-	"fuD5aoH10zkBlCL9T28UXe04ccDo7k/6G0WSAKaN3ye1bMphdcdyAZ5tbr41M6mwGZ9P+Gymtrehw6rd",
-	"ni20kBKwuq8O4rp0tuodZty2w9QI9U++ws+D1VC54sHaCZwJXmK9c2Ih3Qto9bxGS56HQ/fVvsX1AhGJ",
-	"KINGm6J3c6kNURlIq/Abg3dy+45m379Lw1o46IQI0cazXGt0074MUjRt3gSoc64NstVAtZegPyPTPXQm",
-	"pSzbFLHOP0Y0z6kXy/QSeu6Aaj21K3aLv/PdV+n3u/7m6n6tdB4zqz5ZPBWf3VCVUen8BoJ/ie+Jc0AH",
-	"IgZKyW9p+g4ZN0Qq26F05h+iGEaPI+tP1uDDVCCaRiD7I2TuCeBWKJoUPsKtJY5ReZ9+6by/NXi3zziR",
-	"cDUcPFj8XYywhAtEWLqFx33p8n6eHj0BaGuzOFHCMwFIZsrheq2wXICSJBfUYMhFCGvULpHgDOfjbRSK",
-	"7ftCaiDkidcfsu/tuS6U5T5tbPFI2bwf69E6o0CezwLdk3XPlooJHex6aBD7DobKNZQN9omtgH1tLsv2",
-	"cOwPx9Pb1mhrT3hrQTP+Ac0Ja1Z4Q92mkXoYtHLAOHcFCf1FWqUjYcecPqln3/K8Gb2zo51gSVzRxkVp",
-	"uIlb9z5qgb0fgtgTmhMYUm8dWJA3yP5mtyS/+dn//fMv//nn8Xf/MQrr6e+dW3rLpj8Wsf/lHgQuRaRZ",
-	"JTB3jCT5rC1L89TewQFKFjjHiYX1Dy7W1txvOacrLBdCl2FjCd1J2FwgWeuSXflkCZPlmXPXHy8uzi9+",
-	"GkWjk8sPV+/Pbs9O1b8BjurstMn0qYZP2tF0JDdxbbhTGSVoShZU9+xVCrz6u1YzIRw11hEjLcAdBg4A",
-	"36yhqDu3XbawD6YD4R/OHEaOaSFrG+2AmnHHYht0jw8hMO39HCGepa7rbGQijHE1th9XMXTURAFpynx7",
-	"VOYCNO3cFS7EE5uOdWbrNDC2c6kzlDkrORr00qmE4cHcekJtesPlvvLRkgf6GJXQNfkKkmSZsL22DEBm",
-	"3VotmOxojbAJX74BWR5oliAsCnKoqX1ifPqdQzfsj+5R8VUJo/HLebF10e0AW/P5c9LEiiRy4qljTfWF",
-	"0tYXrnAOxr8S6xleIQAvF73qDBt3Tw52nF/OAAa5yImoXD2I6iEbwKQCYQAOA+aUUXavveuA52WQ6u+Y",
-	"dnRFNvnJuypKXRWYpprv2jQoC6n+SKFxi0QLkq00V6tVWzAqKc46W0oMjzjqHI+A1IBgrWLxYpUTnGrk",
-	"DiqQWOCcQAOZHLNUd3nvcYXr3fEDWJmUKTGgbUWNbkJZkhUQTts1kVZ9HIOj4urrz793yyKTdJVRvX9b",
-	"M5vBtTfW1xv0E90oXV13ZaMuVSTJMF2S1AODKXFQFN2lhfYeLUiWoilO7vsr11/HGBzIzraDiLYvDYnp",
-	"VWKwIfwILE3+YplcFIblwA+YZniahSF+zt3Z2GkO9uSpc5zRLOu7MOfQb4yw1l3+w3LzKr0peh5sPX1y",
-	"ePKjD3/kgTuqi5EXzII8Bs3eZ8xl5ExSVmi3PWzEJCU4zSgjw/Zwc5xtoLgrwzhrvbpvJ5cXb8+vP5xf",
-	"/OS4hdCdh0CYqb1TkhKz1Jdz0LEAekqbaJIR4FZJv7i8OAPzxg4eVM2/VpAj+20yIHxs/A4SZA4lopdv",
-	"qVcjfs37oBe/e2ciiuXSNM1rcHD2jWb4Xf0D6RpG25mEIbtMusjjgmdEmc5KQZv5WxAYsQ533242LLDp",
-	"EuxyuMVaKJExDgN9MyoWA0+6507RlCxXXPrMY/MZUL3KpOKAB60Aca7tf+jmYWxqKg/hL1gobVEpMFR7",
-	"om1apuXQiOd3bFpk947kqEB8FiFzuXXOGZ7jCK2KaQb7od3Xii4iczr6T4qA75hNgOC5QTGyPzr07wwL",
-	"Bw53aFKUtBkKbzEOJuc944+ikr/soSxWio4HZW/piuMtARKHt07QbXbI5xVVdD+EkAajMWZ8PmnuthOY",
-	"Gp9PYOiA5xPcMQRlfI6o8FLKSt3N9DZPscRTLMJSTGdBu9seVo7LVOnN3/1s3NCvpS+hY5PKfkteJu4z",
-	"lzeZ8GWyKmxa80RyibOengY3AOXQvGbQWfovP+ZUku3eXhF8P8mFGPr2kMb8Nv/CrDx4svoJPpsMiDXk",
-	"nMvWAI427EB70CFsEDFH1gPmLGdtcTtrrzvIged4UkLrh3/vGzBRz9Y6v/udEEx+cWpDCgGRkHF55BzC",
-	"Go6ckUo6mhMKA0LzW6h628RiqinRPYhPQulCg6Ymy+B0V1pzWXqyDe5ff2A/mWMmQBA9A7hfTQxuZFl7",
-	"qH8mcmR3pE5KNZuwTMx2HHiTOzoRuqnNNGACls10qppgVVJUxELQYvBlXfXi15hLGwxh3XvQAUzotOah",
-	"SVMp6WiyqRts8hzF7y9vbmP41+35h7PTyeXH2zgoWNuc0LAB6iAbUdYItvV37d7Apvb1yX3XjTrhTBIm",
-	"b8ln6dcWtKflmEZjS9feq1xJ85mUccJhncSV7vJboW7kCud4SaCrtWnmkFEdMXJFkR0oKjVvR5+mkVum",
-	"w1pqtikxw0oTJR+Sledr1zUHUQpqOl6SLRJYtMVpr0W9zKnjZWeRDdsA99qQHQDm1lcFLPvVQIXbdD1Z",
-	"UhuL0W7cg72DV91d251u2oscaipPH8LzlJFej5dSYtCOl+8N2XLg7kP9uE53KLsD7wVaAxvJN2h0Tyto",
-	"H1zz8t6tWRt42e8QfNuS72xhD/mm28BSyX/xCGGnmv6pzPZPC2IqACpDPiHAfl1sizGnxN3Au/dVUeVg",
-	"Pn0SUR0TaPBkYFsxzlIxRilPxPe/8qkYL1OT2qhE/oygZJ3oLDTrMr46uzjVSTG2peUo8jJlbPfLUTS6",
-	"+XhycnZ2Cv/WVdujaOSUOD+TJhqZZJWmzBAbmvJrLSD44VVBwD/zgjWNceOVrA7KsvAJ02yVJWbYL6q3",
-	"a15QDZZXpaJUyMkcr4Ke3UecZS+SjCf3OtfWlANyUDfJZwpdqyCDBirDq4m7hxApgdCv+ithKaB1wFTw",
-	"yqYKHeqglUQ4y6oJOjY5B4Y2tSnBvVMrMFd+wCogVxzJRwppS+BnqCceK6V+yuUiHm9MSyhrRP0WTjBm",
-	"4WDrBUeSJvcQRco18sFAc7512KERP/X3/zZdN2va4vHFMSiLR+jj7cnQMvc+lVeW2i1yP6QphxJhWrXL",
-	"GgcyNQF6rAbG4yW/1y/S2nAdoOxKYrniCqNodPbXswvFGD4cX3w81h0fb6//zyga/Xh88u7t+Xv1p5vj",
-	"n45H0ej0/X81XfTbYOL5J91HT4kyKNOAejfPAV8msqJjtvZ/STBDU53rPF1DuMSfujl8mxe/xKzAWdPU",
-	"XDrrJuaB6RgZO6+UYsO2YZ7IuIwPqxkCYxQrI4vPZvoXXc+vafSO1azYMYrvyRoa6um/q9U0JW2jWDv1",
-	"gXlA3EH9N+QIaqUOfrDxI7U9SkVQ1ItiWeQsPjS/QQ8+3QNzgR+gK6ZughPDZYujOxYTlsL8XTyK6rRI",
-	"9QAEZ8BO0YObICYIvo2XBM0IkzqRUYmG6gOljw8G56sqMzS7r9hgxoH36K0dRSPtu9E74loeQxf1nNnq",
-	"PRjJq+DD1vekhVSIGt5bU2qgrfieYEGcaB9ckowWBOdySowfNOWs7EyfF4Fi5I26wlDH05UuGGUpwsk9",
-	"448ZSec6CyusDG4fAeL3DWrqIZxqo/rZpD8rrlReK34PZa8YKVv8CKpU3O+SQ+qOqakcP2fFsXPU8fsg",
-	"W33P5/3soI1W/JQkRLO6jM8bK83rfuWXe6MuozxZFCxwFMcCcr7rPpBXe7v7+8EklILdT6ZYkFf7wcHA",
-	"n1kb7eX+m4O919EWXdzbl6SJ0kXNe7kCyG/te7cT7t2cExwo3xIyVVpAizbQyR0quVO97G6fDv127qVf",
-	"2t+XjTbvagcaSBY6IadPpFng7DDQJvUCKoA5gk1fsm0b6xq9Luh8QWxH3cqwG+fXEWhwHw6t/IKf8OWK",
-	"MIHrjayZ0gVDsuCqYh4OMFEXWEzUZMJFJzDNpMhFSOG4MjVO5DNOZLbWakdsB4yPbDB7RkgKpwEOBlOe",
-	"iLNHvA4niKyMDz6c9qUxmGBK8bjzRqqxJoL+N6kgYQQfhajyBBLcA1/PMgQWvD77mUHU012wxZErT9nd",
-	"iXZ2dhxYImyNjlfHLUHCDe6y0zzBlt7P9kD0HnnricfoFjws6oTgL5TNQdqtlDqjzHmwpdTZ3DEDQzYl",
-	"CS4EJCZIzu91E3rO5oem6WBDj+kgNF6N+stTiUoCDN2Eq5xPM7IcyAGu356gN/sHPwSk1WZua714E2EE",
-	"DlPId8toIrXJad4wwFe8yFIly3GSkBXk8zAhCU4jMMlShMUdM9Qf174Z23iITQ/QO+bcQw22mvEEeYCi",
-	"L5S5/YKv9Ka8gERMZTWZLfn8gudK3zx8Aw7KULzsRuJpRo4MepC2XzZvpDfUKzUU6Pmyf7HsKcHpe8he",
-	"OjGvhmpmQWPSG24Nqwrsi8uiMjs99ue1uwOxFYnDFYe4BAbRKe9KNWxd6L4NqQRI5AwizksqwGSZ8YKl",
-	"ltMZFbc37oEh77eUZGnwqM10Xn+JRnS54vlW236u39zcdY1nd/r+vybnH64ur28n5xe2TC2ObOlbgpek",
-	"DOExogFc1CngxhJUqG92ZO72pHG7D6rB16ELbF3a1fXlydnNzUT7D50DqUwKxcKp749Vqto1bIsIGcyF",
-	"8J79wcRZClENT71543H1/YBj3hvjJTh8ZNawqeoOQzk5z1NxVPbHn2nGna+RAVcIZj9739nzHEB11Smj",
-	"7N6WwZCyntwepppDNXsnpy8Av9cUyzZ+dLfBE6QX7DbPXWOPxCIbw/bOokVY6Nu0XT7BoJQAx3E3txEq",
-	"+a/074gys6FTnq5BzkIJpblXuAyV64INpRyPOw0++/GoHuBv2BnI09vGBPyZP6IZtii6yuJP+JI8ryHo",
-	"1xH0u/wu+PZL1IRgAWiUNgWDGriwsQ7XPUsR4xJ/riQweLe73Prf36L0SLbqBw45gltrKztBb8u9+J2t",
-	"xhCRXzf4Z96RlbQCemiM8znqRje8RZFLF9fF1sAFtHLYY1Jfgks3kEzbzHQQFkQdohTe/aVtSmQoL17y",
-	"PCwBjc0B3mfR5KOrfLXNnqo70Lw3Iz2HhmXlBhZkGL5oj8CtGfs4Ma7fisBugSj1qxHaBf9OuLwvwEBN",
-	"xAKcuwB7YLWjXnqtWUmwFtBXeJQ9gVernD9g7R+mebAtj69HvHbvNMDC+wtWGtyUFyxpLIzhQq8yKsGb",
-	"QePdqJnsYaP7X/5BV9fhbvxls1kn+mF/qftujMkKC9G5NQfVErdAsnPdLBxac+UfHthcJja57S7t61Ds",
-	"tlNQGjORuDkXBDIvpwTJRc6L+cKCROVYkqhSd2HSD3pGZv0lvPni8BCfsBEHkE9nky77aD41s7wJOcan",
-	"D7Vdcwzemw5S2lOPLnAmJ91Rj5+P39+enR6i2GYfx5H79yRX5kNs4vTqHpq/dFrffYIgFfNCaQizgOdO",
-	"m4jCGOq2HEtn8EvQZZHkT7npry1+WIjH2K+bT8IkjirgKJwlBMX2WOKnzGTP1P4YDVA8gSAV+zL/7MW9",
-	"LvO0OgC4ZNQ9m6xcQ4I+enXN69FUu+x/6U0oN2zYLd4F+51kJAnGJ11/iZimIq7gD5dVXBqvSF/iJ5yi",
-	"4gQW5DWkBdEcaVsZLXBqawGtVUlzdE/WMDtAX2uA/O5JT6+2KVHx+fNu33oVQ0U3pg6h4hIRkq8mvbWn",
-	"G8lXlZNVi5A4n5POWqrSoXSrn6/7gqDKRG3BFjx6dw+gg+4Zf2QTmoqmrLp6MVFUdqLRxKc7/HCklFXr",
-	"wlpgAVlaC8rmiIo75oLyisXUHMyd1VL11MPBpTv+Ae4PquOxWGvavdVYxdNiM/vfPgCoOODMLcgaJlsG",
-	"Mk2wRoYxLw3XBl7uBSuKsFXpbaFNnTFW9TbLeq1UL+9ASF22tkEphTwpb1Q0D7K5BJC2irGRnG1VPWXJ",
-	"Ux8EvKoh01A+LpxxAXBv1tOPXQ2sMqCwDrpwBtklpk2Tl3Rjs7tOz29Ojq8hj/Ts5vL9X8/gX//18eyj",
-	"+tfp2fuz27Ng3LSqfA/zjJXVj5mR8uDOy/WQkcH9VCaroSfb4MdEfySacbWbogFmq1kOBSPO1TZm3UUR",
-	"SlPwdbLNz33w8OMsUJDWW6zVhJSOCI2Jpusyq7Q+w4BDqcudBDhvpt63oX8SZ3NFPY+YSmB19hCAQYJe",
-	"p2y46tzaN+71q/0ujKCN4ip1Ti13YBuP6yUr2b1SpUGjiCE3KsZZFgd8r1v4F7QroCm8ZQQLFVDXVm0l",
-	"Z5UcvdOKkHOaSOEJIGSw3sNOmqDFX+PMFiGPQGldISQyNr+agGsWtTn2Nib3ptVco7bb2ysbxhIWXyZC",
-	"K5IjBkler3tT2Kv9rluZ5utJXrBQZDpb69h9eOX9rMdSxylrq5zpuOEeAfaKOMvWh+j07Pi0vGOch2cR",
-	"1Gx21T01mRFmhN6uJOfVdpVCpktjXUupGz5hkFHBtSLvTaMZN8ww0h681JlK/aIXFaMpEA1/f3p2c1sh",
-	"qrAxFbY1FWHqZyKNsIuh/BQ6yMVp9tvYSCjF9knsfSZyaSzwmNrRyqMNTN2xy/HObhCBwZpwfTcHnt/c",
-	"lmvDLsqIp+Y300JqSh33qBK64LIUw14qQN8M/8G2SMX8GBrZNoZIgET8yxnZpAgbptUfhO6VpW51hO4p",
-	"SwWK7/HsHht5spByFY9HdeOm5WNjZMObSkajP12/PUGv3uzsfYtco1cDfn6EcB14yXWZmCk2jmkmxuh2",
-	"QTzZTZaCZA9EIxWCh0ZbuP17SXjY7NUCw52ODh9GirZJc9kjF6lWvNOYlQL+M62WQ5owFsjo5p3OsSrm",
-	"VW8n2R4ErUVT/bHNYYGl9kFPqPnfhlj6aieD1v5TjM2DzSC5sBgO3paVZpj3sY5T36L4z1HrkJAJUNjX",
-	"Kv/TE+ms/ds4og1S+fHy48XJ2amGdPGv+KMtCNAFG6LUw32r7dPx+a2u9bs9fnd2oSw0jSLnavxsMV9k",
-	"P9VmvG1xNtttJ8QX1RcHH2tndyE3cN/TubQaR0h1OKyhbVMGSSZZRrIxujq7nrw7+z+Hpomgs1zVsd2T",
-	"tW6QaVOe73Sxj8FkV/xf+0ssTK4RpeCyKus2gPWbEAAwNeFsXqgw1G1D19UCGj31UTQyE2w78ivXr2NI",
-	"jk9Fx3+Kkv6vr4r1UcC2U3e+NNPsVU4eKHncrurILL/MvTXuo01r2Hi+J/dkLULpIGtN7uoCQTHXiibG",
-	"CYkZXJwc8RVhVd3FQLcuweuwIMsn+NVffYlG0/VknvNi1V8pPIHueT+uL/CSBBTCH9doRtmc5KucMpOz",
-	"vLeDMqUJamO5Iman60mZrtj7szU1ZLqewO5tO8ZeNXK25XaC6oGXq1De5EdoMyCJTWBc9lYj/ezS5gyG",
-	"gy6n/m0v5/34Cf75miApfcDudDxq8w/e7VpUvTEtQqdBHTAF/Uh7nYUBlgUOCIEp9d9Kd6tEXY9M4Fgj",
-	"qZtSBF0/e8f+FHvB5/hbUCdsES30TEiPkOuoAb9aJACdIvRA8qpw8TAHjPYxOb66ur78qy4SduADV8cf",
-	"b0Dv0JMb0rjD54JbAASUHA58qtW2OLUuMX5wfYjb1jO0cgpRw1lZwrG3E+kYNZgkT3Tg2lyAkGuv4oHR",
-	"Zb2Bb27tjWkRQBYBouYbYib9zm7S8dV5WcihlCdFwCssF0co1iZDrATC1fHtyc++XrvChdB5yopEy+Jd",
-	"l7DkTI4GAoKMx21cxmVlvE10dUr3c2Xp/v6JrAN6svxTpJ+qQ98mAfOekJVDDw/GhaHe3tYtqKeQkHgt",
-	"lCruQsbDipavbZufzsRY142hrWi0BJCfrnvCH4WvqSSsVxFjQzwIcskAWBla+q+1oC3DbrrHEc6TBX1Q",
-	"/I8ytKRZRk2kaXzH3ptGwUpu7Rz6HYyh4ILkSosXeC2O0IvdQ+eKHCOXd55hCXaOiZnCw2jBs1TA08oC",
-	"0BM03EZR3yzjj6E2IWr7MqL2dSmCfjk9kg156Wfb2ejL3Vd7e/ubnPRF8Npqxtzj63rnqYbk1wARj3g9",
-	"RloB0noPUQxVmiPWDj4CRpE5j+ebeCtxbXNHwSyYKKEacpw556v2f+b2SzZ5w1KJ639yaNesq6xg81zh",
-	"ZemXRudSB7+mBK2wkJpEtoWxchuwRYMSc0ItqVGWFiD6B9zAnesR2jE1ffnaQkR0dKUvo2CbPC2cIG7Z",
-	"pJ6HIi7o+S25ncZRZQ7QSh5e0G3J0aNipUkhkVjwHPCOdMRKdxo1dxTCf7vqz2F2654LXhf3cXCkHFVu",
-	"v7BdMB+g8AriHLCUSGmCFhWyl+lypl+/UW932gt2p6PyjFvT32W+Ps6yba7Q1pHNf2hk73+Gq+dLy1lf",
-	"OyDyIUUcZRHSRpQBChg7KxRXnrNoSFDVOpmaakINGcbjujcjL0s7+nh0aw4V07GhCT/gvZ+cAqzGtngA",
-	"xxM01xciUlQ8w09JH93d9Cz7E2uvE4QjP8mwEA3gW8wV1BmLDfqpzQqBM3CRgZAzX6xDXPFCfZ4RqVie",
-	"soSYA8cGFBClWU10t5VoRNkDzmg6yYlYcSaaDCaZr7dqs5rzpcODD4C9S7LSYD1zyuCAHBMGdwZLyecj",
-	"7wZXmsZ5tixnxNBtu/rcXqj0i1fzPzoc/So4G1/jxw8O0LkTEUDmBYGa7VUhJ6thra6bCy1NGHhJ8jlU",
-	"fNtg8A8vX7/61kHlw5bAhtpu4rEJD8eHaLp2LUhNPfMcfyNs/FhpO1+iEeNyglerjIYTotXwNltoYRrn",
-	"I1Hk5jTAuDFt6szt0vcP3Ll62PEd++SnN+nz14gWay2Sp4Qw+3gJZxp7WxqHkS/+BU2wfF12nh3cTFRo",
-	"tUvtZcKXRCB11yqajjpgGF/DfUFjO/eQZgPfBFIiGzomBhDgMZV+pqUWyg7GrlUvgAzAHlrBV2qy2Nu9",
-	"1t588QRnWVv3xfGW2aKtW39hUjGptpibaiDaejLudvdkDBgfRbIwXzSNo80sXOPjMk7ZtesNs/G1Kuig",
-	"0pLUbIUfOmZIHc9a496bdls2R3JAJaWTyCFNvnp9n0tQXPNQLOVMbW7OMwJcMeWg4Doe6wWDl7pxsJX9",
-	"wNdAqOuMbt0XI13SMM7udcFOdG8KIgYjfynbCqZkWjH3AyMMpJGaGTS2/9+2+xS8Gbo+bxUH3Ggn06uH",
-	"yTOgBrr1elMMKogFO2PpYEi2T1UoGRzGiWzzTQdcBMN6/0V6c22OMrRGpyYO0qsf0VZt63KyyvA6pLic",
-	"61MWvJKNmOAsa3LkKs4z7NtSmzqN2+Nui+ZNSveZY8p6bceAFlLbdCzySoaG9vBxRG2zvLziFUNhTaSt",
-	"jI+nhV+qAbQwyMzA7hxhPI/Xu2/2okFtam5rGPvIgJ5udKuBBIue7Wq8Gb06OHj5qgVruo5S26NtTcM5",
-	"AYDtFsU6utlpMwMa3i/3Hwxl+88qTty8AjvWcKZXXtfBr4BO9HtC/vwDAHi+hDf12kAMii1TrsyW2lKe",
-	"2pb268jYasd0N2VsjxP06MvYPkCP1owd5WAN+97HZdqqJHFGttVeN1WjThm9PQ9alRCdbfL9XJKlRfOs",
-	"KUZfQ9n5R+svZXJdyL0I5fvOdFJKnynWproPN86guSQI4gXeTMZvUImfS2kqGpV/TdjiaZStrHQIvYPL",
-	"epPIm6WaQ+wp3egGnyDSLiSQeBr4Xwk9tbP9pV65tn6mubvn3cndeuSGTb3RS9je2NVUw4xfYRuO8TVU",
-	"kLJI16leGRZSPMtRdZlVps22tq0i7YYzeJktNtYgnvC7dG79OnZQq41/g+d4IC3GSyJxiiWGvDjMkB5N",
-	"K8ECOqjH+hLEuuyAF3JVSJcCIyRZCYgGMLwkkcbEsQEB9XaZ2xJIkulENLut4zeroVcGLFuDPWsgZzFG",
-	"5wwcdiJyppKuXJD5GiyHO2ZKtvTUdC0DBAwyPhcWShlP9ZtY1sA3Whvu4Dkui7ObUo73d79ELfkYYOWB",
-	"iaMnaGIL+vnIgtVobHz6QKya0QwFtb/nfe//Y+9vl9vGsb1R/FZQrqeqk/nLsuMk3dN2Tf2PO3amPZO3",
-	"bTud/dSjOSYkQhLbFMAmwCiaVKr2p3MB5yL2he0rOYW1FkBSIiVSop2XzqfEkkiCwMLCevmt39qqLOvJ",
-	"40/oegP45KYBpQ+wpw0zHUmhdXUj/wqetJKe256tZAQzsOrYCVNolHXCYCOgFhPjsRgZDXHRVMwohLKG",
-	"XQuJ2nKK/xvXoHlrlp0cKFZFdOLo0ABnBEfvfMoNJGvnfLEFzcnPlU0P61fo6a5kcwXm8ZrE7YUMxYei",
-	"QrGvOY6jyRT7hA1FJCcsA2qcE8eOD4qHGiZZK4ynWFfSb5xv/+vSwLBJ9LrJ+Bm4ynl4g4HJ2ugc1KAU",
-	"iaph0xbFhkLd/L1gWdJn74DPrqg2A9RVQd7cCc1Mbk5K7HdBflc5CQpAcfslTlwhqb/xcMw7X9W+XCEZ",
-	"CGl1e1DQ+dRjgf3o/6I/N1PFle6+TgofU+M36GuwEUUlw2eE517iK3T9qjfp8nPCMpRZ9bBTby2v9DKf",
-	"G6Y9zWauSyC6iqOxgH6LTcb3wv94ifjNneZb0FwBxejGLQBkWFKIUN/4c6Ee0cdZIlKtJPGAjMwG7fqj",
-	"a1xiLaBadUgHJJWt2r1RyBm1Zn3q7RFoYRtqsJ+999EFLuN1rfF07CAZpf0XoDEWWNsl5qlAxCHBMgZy",
-	"jbmGsMSBXKFcRW888SiCjRnON66XfZlWsdBWuRUTJFxX3R59mdNNJ3zz8fXXXYnwfmpq/tt9uVIX/2Mp",
-	"oNDkcijvKlMK2rPJmqjVlBiRN3sltCwTaUGGrEf1u917dIRDa8yR/U+W4H5pZt8akbxQk7XGrVWwOtNJ",
-	"kRS2lrTNJfOkmEM3JiHNFpv3MfXZDG+2tsCe0i22vsFh4QYz3cTbW6agLdgzG1odLZN0mpSPxMYt8NOu",
-	"RIB/bUUEiKwfndAAPjksALM3m2dHxV8XBtyQc3CFIZ1U2PIQKh6ybDgV9diSIVDol+G8+7hwmpcs5bJs",
-	"rJ67xcBAPQNgE96/ggO7W5EdwFPseCGeEBzA0A8+2n8+HUBT4t5AUmxByXKlp6+58zZtXpK3X7Se9+ic",
-	"Ik7EfZosd1q6v60J7f5PmqlY4ic+GCHDfV++RXRa++42/oMxdjUppATxNqaMtc+t6NyEbMlz0MS6zW9e",
-	"6A5VYcgbHsVtOuGv65dSyk3X5JRvQBtV98GKZkIbPkuaR9yqTYDKVHM+9J5rTZOPt/jwOsHfBjdwHoGB",
-	"G5RUA7Jlk2dK1TRRZffC5QhJM8uRwJ/1jVOc3QhBrB7T2WgKLU0pYE9tEfsM6jaUFCyTDhyD14Kj6t6J",
-	"egRT45XlkEGDga44eEUgQRNk7LIL1eiZTX2gMt2UO10aPULJG9fyDPUlWNx7x3upIDhf1QIpFioKWMiq",
-	"mS9a974Rv5OUgbwVi2MW4BMC9uDJ4c8PsY16KkyWyhvorA1RgAdHh4d4JCOGm0/4w7Kq9eNcurZSnbX0",
-	"jyq8iKZlILk/UcmblnswWJXIZ4JJCAq5LnOx4O+tK7gOw4xcc7l/0qjXa9EtWaHvKALhEa/74xNrB6XW",
-	"1E5XykUpcrIEFSfumnXbwduI1YUPemn7+sQkCBhkJltZ/LCZIunIG+v7Ge4EWS0bzxXuvi+qhD2B7TR6",
-	"JXVnRViEWDfPltYjn/QeAtaXseqNylY3QZ2Bgg+tpBZStWLaruQJxSTSBshufK0xw2IoOmVmIhXxgnEW",
-	"W910gq8YRNJaNMESuWnLZuNVpnQFMgtqpl0EsPhEdv4BQOvaDXY9werRoyc/Pfnr4x+f/NSeJKIcE6vp",
-	"wcdTLZi1tfMkSwnsPDJYHFaMqBasyjCn4q6z+e6RzgwKTBsnvCExuCnXjbfcyGKWxzmqG0imYhRphEqI",
-	"Pgus1Q2HUqTZ1fXp5fX52QkLKOlNVJYQ4fDzHAwkT4Xr63KCIW78xt7Es7qcLAe/6cvzV1en1/bKgcx/",
-	"YC9+UGAexWzCw14eaH8Ah3KoXFQeqGsGMvABhoA98CQOTgut3hESEciGZwcILg0G8vVAIgvNi/Oz8mlM",
-	"c7QHeWyJ/yvPyZIcVogovWWRL94/fK8QJqkVXrum1ggY6S3wmZ4WwRqVTheUTqO+S9y45pBoIoM2zmZM",
-	"jQfSyQp1Pu6xAPdk/neeKyt9RO9OH6J/SetKn50Qv4M2MELkdDCE6BEO+Ntjfspw8f2sVSavC4OrqBHD",
-	"leyxoTBzAYAJkSCpUnH1diQj4+8nN2GGZPv1pOsAKUXAhlFMyLDPXE9uSCVJ5IPXmGWsLrWp7fVSyOHG",
-	"xSrabatgDz+VBHrnG/61lGPd9W4/VSXJ1ka0i3K4w4N/zqmZoLi8xgx0jFGEVENFxB4UJrTnhd1L90PP",
-	"jucRWshmAOJQLSu7lMEtZ/bsvrwRH8QoM5vsDIwugmqRiyI1XMuuQU9X01i7iy4kk4o6bIebPS3Ftnce",
-	"2qO8C73Tv22poJZyt58tLrscam0QnV1+8+Vl6pWV+arCqFJJS1t7VQmuLmCdzK1sgXWGFx7SW9iaXN+o",
-	"cU25FTd8yLX4QbNRrEa3vgAB0fdb9NN5VMCNWCe8+rlTlaXuGeCr93KSWsdF46JQrfv7FUZgVIPnZwkz",
-	"qsMBPN6W/XklAVi0zBob/AWDbl3eboVLHaSk9NTGPsEm3LRiiYrjPoOCVITv2cmlwIQzh8lNKLE7lrgc",
-	"C0Z+kXraW9fVNi51FyCWkW3IJ7wWzrvEbw4NVAs/RGBNNLrVnrGZohwnTKp5sdqreYsDesMGQFU3GatO",
-	"oPuicpnpy2sKhPnETQpC64rM7VJav+hG3swimRlQuHanxYsbbuizvd5eyCP4xOpsIW5DvtD5X/jNuoVM",
-	"XwCxX2tEu2Kx4M78d/eq6syDs9IKKMxj4qFZMsCxXk8q4LrAx6fRZAq9eRFru5QR51pHE1nXh6cBlWNl",
-	"zcyWMPHQY902AshkXULKHr3hcNFChbmleWVvWUGsr+ciMWtBk+DvWQUDHCCuk2zus/ebU7KVNGSMgSJc",
-	"hcKrrdsz+BptCwXsdKJBjkIDhGZZHMKflfUXYQ0u8bUUQHSVpGokNOHsG2EC4cnVib/61RZCtkXYt0Tl",
-	"Ly2KxFRgPgOle+Yjcu9TuVbCQESl7SppvG51PXxiqFGJIoKRa0Fv5PpEmo1FXNEu/FNvL9I3hUdW8rGh",
-	"dmhWMim4pOlYLW12eqbRnapdBGDgjkz1F20BK4VrquCWn3p773mciYYDnk8riTReYxcFZf1g+G0ld+uy",
-	"ZKJbgo/veZkorVY+ofki0ey4wXj5yBdmjQw/A2FpLckF97peqqmvT6u1cdfUrE2tgEgxv/ELt0oKhybS",
-	"MTHsrrZxq19hFYd3c+M1Neg7lATlviyJU2ERNopBI19xiYgILoSQLsmBrhOEFkd6STY35SPc3de8Xmua",
-	"mThe8zq6cNM271NlnNTmzF6Piz3E24Lj6sXCD37ddDVrvlJNj2QUaYfViWvbnAT2XcuCfpnFSDgIeeOK",
-	"fbeSlbdbV1LhKiZ9vT6rIgOYRbL02co0Lk89vkTldFvD45ct5voykzDR3jhbmudMthBOew/XlKrcg3Fd",
-	"Wr+iFrHiJdcn/90UbAOsepMqWC9CNBExvjYRUFZhPr+aZu5rIshfpx7ca0PUCStsYx7NRIgN98ZCjgRV",
-	"K+rW+uOLINzPRXOrwuna/fFVtUjI5LZr4MuDd1gAkbQNHjdqVPyMxwCQ4+lENwd+FZF4q2SlmgX2dgGL",
-	"JGaEobJsqQ5zcyOjwm+XazgRTNyi2gWOm0TIUFcyCr7iMzKdcrCaI4MPC5yG7Aq+R1pxwYC5xRrQPaTh",
-	"n0daQBuDSJulNpobO///rqrapWgW/K6GSzPZGhhUjVZ6K6M/MuHKlvO0/wvXTiiMJkCxKUMW9AMW3AQs",
-	"OA5YsB/kPNr28Ujeax0cau3lqyhTvEe/lkak5Rqug555DgS7MsDzMeML4I/tDjRWiSe84gudUx5wnVd+",
-	"QWksQBf67BT/skflIhHsdzXMGW9xjbHpuNs4ScxH2M2qsO4ufjs1JtlDmfnXxjgLuR/F/VSnYvKKAvek",
-	"8/88f/b2+rwYxK/u7g8VR1ukuO64un6rgvoicrMx+PI3YELfBNmC29ZN/ws12aJ/vSOTIzBPXvqhJIrg",
-	"tk3sCxKxlOAqnNvNcsI/VtTNbwEA8MiZmd4lt/7jTqXFj9qVFgPIYBxJHtekGbBVTU73juml+TQaTT1h",
-	"oF3KscK6IKtW8f96fXXuX6FJfOuKTpWZkZqJG1eqUlO6kPDURKMo4dIwLvVcpABVUSkTH6DZHXa8vnly",
-	"+DOWWZDyXl9k/nNOr32zQ5nvIZb5Ap/9Lvd5tGVl7NGOVayA0WpYh4qKY7UU9SdXigok+qW9ergev0HX",
-	"bcSJPNmxUPHRTyttk30pHiUE/PCLY+o5BVa0qH2VHu61pWzChvbTNInf2AHmi5B3qhmuOsPwzmtmsg5c",
-	"YK20gq4jwBrBBgjmKT7wkYG4fWS1SPHcQNKjoSs/9gCEt8+enV9dFbEF1xcvz1+/vS41uHbohDr7BVDS",
-	"r0jq12F9KyDmGzC+1G6+9tG/tW/W+5qO94KMYQQC0puaSTWv9bhrmewp9EZGRM79NuOh2NxLquSkNSrC",
-	"L7p5nolrC0thG9Kb9laAP1ArCt+SzNy0YfJwMEpakVbDXu5JsN5tqc3VINdE21E3Pg935W4ry+cho53Y",
-	"Y48cB1+PHeWUGz322CNln5Qw2z32lJUAtT8y2o+l9gw/bhJvGNlNk8LDsjZpcxC3ORHpMHRl6YXh9fKN",
-	"viQtpX1SrcBVyhtkIpcS54RHzMldK4iIIA/rftkWSG+PJT6MW2Svru3P37oA9/rWbOXh+0dVTVDhti3n",
-	"SPDwxmRJLHSNXf3b6bO3b1/mvZtjwVMRsoUwW8zWVPBke7ZfK2K7Xd1ipYBQrGalnJqUPF78W7SAQcFV",
-	"mVHbX/mej7JlyMTGC1tfFL0XBaloOdMzFUbjSIQ3OpIjUTlLzW5Ue0gYZd+qZlu/4OlEMMys9ditsO5r",
-	"soxTari5AfJd85xfBU967Pr16dU1xMlIwKBCNErZjCe61HKnLbN0RcCsOJ7SZipPSXmrlJezV9rytYuV",
-	"75dKdRMh/X8bn6TFaSuVqfPyOUHLCWMSRmGfBTNlPZEJT4BeFAi94ngffwg1v6HC3jsMStQRKxmZgRxH",
-	"qdAFWkdnak540kcaksTfODKVt3GQS7hVfyCDVCRwluElajTKUse755tRYXdX+KnBIoRYjA3UB8JV8yiO",
-	"8dKBBDLUGdDYrjwPKnXLZYB+LnIDn/5yA6P/Lj240guw81jXZas8w4Zq58nOH6u057xLB4/9QbN/l/3J",
-	"Omgk4JXso+tkbwufGGDSzY9pK+AVat++q32Jzawi/pc9enT1u8yE6/rd4l2EhI4tLd4GH3MuTbqoPM2c",
-	"ENSH1oCgOYX8gN0BKUFH/fOd/P2uhjeQ7i+xXOpK8VoeBrD22f2iKpp9UQGZknkVZsInDcTJzVbhNdet",
-	"BU7StnnNJYIXzFQwleZFxefkGxuRIAGBSaPJxPF7Qmti2DXQuYF6FucsoJVpq3Xw5aGYcNkc/l8dYL0w",
-	"QIcxUtgBEzzUypEUeduaPfA2wq66Tn6sW+G8C+RaIvIlEiz6Xx5jo8/pxwWZK/9F+dl/1XfYaYxOr8xc",
-	"FllNez7Thv/7XQ1ZXnDG6CwwKolGlbNIeKRK2Fcep1LQ9sS+VX8jtqANtXk7V7rqpD7VRCwLhQl2nNrT",
-	"DzdU/yAWS95k1a4FbEPFUBM7S6kdzP/9fw73f+b749P95//6+NdP+8U/n7T589HRp/9VNQm/5TCcFipj",
-	"mEWxC7BU7MLZrAbTPKkpQvu7YqlAmn0C/MATIPtdKWQF9ND69cjhgRNVuQbvxHCqVFuDcJvQmLumBgC8",
-	"lgnYfh9p6ye3e6a/qK6R67vpgsTd/bRGNcJ31Zh68V5IA9xAGw9zmu1ze8U1XEBF3ZGcoBFfLSDIKUTV",
-	"375ejE5SakDd/JyYRO+FvMkqiLjPhHU3oKMc/IhlQMXNWarmJy7D4Moj7UhSrAffrMSaKiUxSkUVc+hU",
-	"zSX0FugRwyltFBdHrrlTXTkifknsWNFE9pgUc2Hn2M50Y5IkWs8rHHWFVZTJW6nm8sadLtUUR+XXAYYI",
-	"BHf3qCJfjZeI5nRADFiqRBg2kAthjtks0joRsemxRKRTnuilTgYbjbmtii/SeBPm/Y6JQ5dr0psu3zu6",
-	"CFBb1QFT+3JlHVXe9ytPznVGLoolHbiOsNNN2RqFfQ5337aBep0UGsUmiilZ6pCeMwrP8dlMG+WC3d70",
-	"M8oaelLNK820Nfq35x3sFLpqg9mMTKVL0LSnFV3YPq2ZolzLrioB+7GnRwyACipnGQK7J0nFOPpQ/FUx",
-	"G9X/S3CCVBgzwaVm1JjGb7G2jSKL8OzV/UhvtM1y1xMw1nS1K5x15TkzaSaWCMXu4DBcL52ADDxhgVTz",
-	"ErkZcaJ54GBAKgWG4zsteRA5NpBdzvpa4e3t+XvcryB7Bdpgyt5evrgjZWfHsEbr3CO/Gema5oESZ8lu",
-	"Ss34G28kNaA7NquZ6W7Xdb+pvkGhrVusK29A3rE7U66kr6zXtTcSKRmbbGT9OyzuiSZyy8rzDbnWwlRX",
-	"sngPtYozI9jUmMSecfZfzd5evsjrbRwzJhPQ05WlWSzgeFPzPrsUYZRCvyS0/I0HES6jyA+f/HXjoVe5",
-	"uNUlt7ADEFHviObMVOg8bKObnsZN8O2bTuOp4rOobZhRLm6MkFya+m4pEFmC37ARl2wo2Mia/7L6qA3F",
-	"exGrZCbW3xIOOrumjOtb7SgoACPKRqkIhTQRr+mqdysWtW2ATt9csFuxcEmbvNXsRicvEan1UFzDt+Zu",
-	"Sao2c5tc2t9AJwrcFRUzowD+GgFzPc/CyJDu05WOJC5I06ga/XrGf8c4eEVekn4RyQ2/SMWkUYzHvWl5",
-	"YosDX77l0jCXxtQrympZzCp1DhSEtS7kcjQUID5pJjX7XQ2rivpWOwQ2F5iRms14JSPi+Swxi+MlKpDm",
-	"Nw6F4aNp22hUyqN2pBhTwVMzFNxseZUWfzSqNe/tAXuwrgwH24P6b5CSbzdHDiPdoGQ+Vro9YM0Vwzbo",
-	"rlvPLlDHX5Is7ff6mUvSSI6ipAqO/w6CN7mSLdI511Qx/ZGJTLRVi/WEA/kD27VkJmRqdXZAE6+OEzNm",
-	"VBw27HOsw9tqvpjw9qY+qt2wAxOqokYNWFuUyLZrpF+sj13C09HaFqS3iAGG7bK8YksqoNjvpUlXF5wQ",
-	"rLnZphb73XSxa7H/p9phbTOgUyr/psit4ampoqWoVfvvCOpgzStI13LosWZ/fVOkCsgzfvqkQMVWd17s",
-	"Yl8eVgHUnDKuo0dYfuD6dAq+Nhyy2OcUxBVePu/g6BT8EjXC46OKBSyq31U8/ozLBT6NG4jZnxTpF5i9",
-	"2J71N4lIb2g5hyqTodUtPSpUiqwRrxXWPiKMv4YRb4VH/lGT0svqRPBzlbJEqCQWAOWRQgBox1riGVS3",
-	"blMsW5mV/1XpSkr+xgfRevBbfoxUEEHTDBs2EQaKj8syDh0zCkG+jmKaaxgn/LFQvVkjzeZpZIyQPiO6",
-	"PJTmWQfiV7g6+2eD+1Qh+er17BYsO6eAg7FaBzdChTLbOoCGN2weP0M7fmP4jG67OXoGP7yE4yz142/L",
-	"O5MzfmBDHMVuq+tQgC7xpkFL+8i4O1EHe5Iy68JC0rNhI/v8YHa0l7XPVWMru/aJQoaM55ZT60cZU/0U",
-	"x1iFdZ0p0yrv30/TF2n24vXVdcNHNtXwkcGycxWHTts3tATTrNFycccAU+R+8eqKF61Q1xJIVxwRNa/p",
-	"SJNu2jBzbWeNdmRTOmOyWvwqZGVppnsrW6Vkj65MSP3WrukBcvrs+uK38xN2dnl6AUV41OZK+5025UgC",
-	"AcdPgfb0BAQUvgaggVQDmS+vFeug/HbU7yAgULBmqXgfvRchGxL5k/hgTtjZ+fXps1/Pz4A4UaUDOVEq",
-	"LANvccx7vT036L3enh2L/YSurswGudDlTvHmuo5HrouGVUy5V9CehfrnUseCJlJrX+ksv2KpBLxpz+6n",
-	"65KJLj4pxZxCujwVjI9GIoGKKuL3pzlYX5f+BExmI7RZ36nITSgqCv/gicgxLYu8p1i/MRn+40Z9sz/5",
-	"li6OQ7ox04GvVNZVvfNB1LG9XyTJuINXSTPZImKzVOldhoBU5jeKAgoRgVxKew4o6dEpJAnI4ZJDrVoW",
-	"eB+WTbtmU3hUR8jpfekl6SmBN/I1Ky1EPX6jTmPaaXg2Fa2rL3bau+uCX43F8b5EEJkBoyKm2KSZ+NdG",
-	"hlW8qhBwqVuzwlyuW6az0pS3IojfkVWqdING9ETFwlRPUdRDLy4yOidT6oy2aFNPz4ao63vihcKi5K64",
-	"yJgRs8SqC0T3e8wQnCU/2INaAx7llOEI8LCBgRPWLfhfH5F1YCBTMRYpsPlBQ2RffgPbyY4DozLWZoKm",
-	"idZrObY3ANqf/qvTl+f9hJvpp2AgI2kUlSb8oKnrf8/+lthK6IcMfod8K/g5ey2pBGgcyVAPpLPIIs1k",
-	"Fsd9FvwvO2R6B86M+GCKryKtuT2QxMFFnak3Sz39cEvmrvZ8SuubWW7fh5JXdqHsZq9Vn1s1pE9d9eN0",
-	"StDHZ5e3QK5E4ZgHkijN/vfpyxcoG5HUUYgCbOdBSdFg21WeXc0usU+GvbqBktT9/j5RTEXcb+MwDLgU",
-	"TQIxeOtGoRj702vxoXJBV+eeYVMWXNRQjbIZIL+d1y1HU5WixuZxxLWoTp2XFqjdhHuY0ILP4vVCWBI+",
-	"strr45I1s4jP+VcV568WoyyNzOLKrhBFm5LINe5eAdkQLgJrZ9g/3l0jxGoURwBhAU074lbLMi0MO83M",
-	"VKXRvxFVCrW7e8fWiw/BiMWjc+8/90/fXOz/UyzyaeZJZP/+1NsbCp5WlRzlg/FjsQ8ASQNrCq/zdwQW",
-	"wE+foN5+XFGqcnXL4xDDPuA5HVOMKW99qxkfpUoj4iQaCd1jAjv9iITObDmQRAYD0sOKBk+PhVlqDW97",
-	"qLxR2kxScfUfL/oDOZB/+cszJd/joaH7f/kLno8zAST84DxqyW/FzYhrcQJaGj+9fP6MPX78+Gd7y7fX",
-	"z2AUAzmL7DgxfHDCHA0cXjGL4jii79iD4H/+679vZjp42Gcv6WF58AmOZ+xWGouxscdun10i3Rgd91QB",
-	"4EeqUv/RH5lIFyzhKZ8JQ28BRgEgafClgScG3vccAa32bzAfJAt4ksTRCIZ+kKRqGIvZ/8/qvcBv2YF8",
-	"YCfg5ydPf3rojCYNXBQsGKlQBCf2p9pdrfuzENhGdYmjnF1P7VsCKRtgr2BR7XaFZ7OhsB4eB5Q4lStQ",
-	"UcoJ4XDz3874wt3KDYgeTm98Ff1bwAv/osJI6JzV0pmCAcKZ+jP+4WaowgWWygc99oi9jH4poIJ72MMT",
-	"e6fYCz/sz/iHfXvNPl5D2HYuCwPUfKGZVjQaWkwWhYVFoOHb/aNZ8J/79KP9izDAhgG42X/QPddGbSAh",
-	"omVtBQnMXGA+0gs9OvproVl4j4lYC8YhQqGkcNLvUQQwkIq97XKXIyXH0SQDkIHWmUh7jOuBDEqa5pj9",
-	"Aruf/c9//TfS6XkVcwyfUY+ufF4yad274IAn0cH7R8FAYqgVTEmPO3JZMw2A+Q/7+TdO0pw2tZIGUw3e",
-	"4kCmKhYa48gR4blxjxXgE6g7rV+Hz6V1iDR7cvio5/blQC6N6cnh4z67kKyAZGIzFQqUTYDDWSELVTG9",
-	"y95N1UDGfHSrWUC2sj5OBQ8DpgW9OJg7wV/+8pcyxercNd3HIzIUPBxIKqZmI56mC1rUawBZ4YL6bnNR",
-	"7gMQGFCNwZMroPXscuHFVugG8gFnb99enD3sFb64BLBXwB44OXt8VBCz0k9f8t9VGlC/4/zTSNpPHxwy",
-	"o9iPT58+fvqQjabK7vAij2ReH1JYKhdr5XJBb3FS4DSG2ICdcyXjBUNyg5zmtnAbkJAHTw4fP6QZo4JN",
-	"mDJnXugeTnbPFahYnzIvu8ZFcIFt0iXWPbOHV3B+zSeB4/1wEa1IDuQfmTJC91lwMd5/yc1oCl7bVEkF",
-	"W0vJUtWS40d98OTRke+dCDvEzgFOFt3dzvzFeP+VksLd2N/s7+fX7MHjwycP+25704ClkuIYJRv4iPGh",
-	"rpShx1LxXt0CNRWJDwW57ZxdhGKWKCPkaGGnLXjz+uqa0T4+gJlDsuCcqM0af86xMfxWwLEdFO5j9USA",
-	"dPRWBdGeTERKi91jHhYFt05VZoSL0t+KxAwkIFCdaj56Ap0YNd4SiI/dduATHkk88ZAUFI8NR5A8kNRb",
-	"0L1BKqj8npcqmccxn0xEyPK3sDskiflChMfMuj7BSb5U7uGo9DwZs31XSDPAEY0DeXJ0ZM98/CR1Z3+m",
-	"xUBmCZPKXtRnbzJIgajxqmSmIkyj91aj2Jkmb2ou4hjTGrdCJEh4gsXYmBWjbIqvGcQEWepOC+viwB4J",
-	"Ej4RAXsA4aBHDzHIYj+70dG/RcCKJzH158aG2agMUjjpHx32Dg8PGdTrhUIkfRYU6B6CHqZrrN+LdVL4",
-	"8fI6jaMYzze4qTXPpD2qE7AKQyhaFGAfoT6w62Yf6aE+C+2X9GQgy4PF15dUtQpaBV+JSHz+Br8OMOsT",
-	"RyMhNUSkyLw+TeyI9o/6h1Trh8awPj44mM/nfQ5f91U6OaBr9cGLi2fnr67O4RoIHphYOBu5EFs+3jvs",
-	"P8KfqERInkR7x3uP+4f9x1joPgV/wm1GHs4ieeCjKAdpBv5monSF33aGjDbzAj844ryB6ma4sGeGiMfw",
-	"E9oc8tjxhVKrb1ScAzkHu80/2M6nsjYWBIfcZrC+kibk+FjMmbOR3fkCEoNnOsz9TKUiKJYLRxrIcOxx",
-	"EqoTp/cjg1Q47ApOTMrOCLDc3Hjs8hcsa/e+dk9CQAbbXruEAy6zN10uwr3jvTSTedDJTr2zuiEyUVFy",
-	"AJJFuww67g092WrYs9PrGe6d0wb2fO6zhemCSC/Qt6+q7fn0L09P/IsKFxhCloYg/UX7/nfC3OX3ahRf",
-	"wyDOp0+fCgTGIHJHh4fdP+0yk+hAViA5rKoKlRS9vIfhUPQxnuw71lU9xQ/74DkWwKNXns1mPF3YzYuL",
-	"UjCYfiAHtdjJHMp1INXOJxqoKuxe24OoUW4r7h3voWuL39oHlfemztkMJ1WF6gCwyl3XH6DPIrXRxaxm",
-	"HNMoNTNqAlnQExbzdGK3GLhmwG2lTZ89w2PViXZemqNNNOPGutdg2oy41CSvQCJgdz6ei/hgpFylFJ0W",
-	"FJ62OzECx1SlC+IIxAHoPnsOxpt9ZYTvKOv3LsOZydTIbbyqjTcRxlFA3qEIukdUSN81GAWJSk0X0uZR",
-	"SThTRfY4yrzYT6ZwbokFrJ21DHYRvCTat4Zgrcy9KlIXsNPiCpWXBx0XK4H2fr2SFQ+e+0CSq1G/nHGk",
-	"zembi3/aATVRo2DC5o6bp5WBMxrDBfCtnSgwYjFHTPu1Trdit/b1qrVXPx7wlCP/mjUPKRbQNJNC162n",
-	"+lf5ZB28wZB0o99dRf9u9NtnSL7V4JcXaBRdW5toD4+gO9qWKCkQcK/YmTn60a5KF7vTPsl7TsU9B9Go",
-	"ik2HX7hd16sxta7zYANikQ05PmhiFUDLGohKQLiUHIljlHNu1euUdpdzgfrsnWs0nwcyYqUNeXPCPwXM",
-	"Y3TDYMP2B/KfJMZ263oMN+1yf16AeaTKNW5opS25ctaDVrgPsduNtBoTwhngcdJDV5QBQiBwkffuxpLB",
-	"m3szphi9p3zVkvA+6uzRzxDgQa9Xc7KQS0iB6z4i8EIC3r5QI25q8UjW/HdBO+sk7i2/XIV682mMT7tv",
-	"lpcoUm6/tN8uFYfUwUesGf1UOK1W7AEvMEvHxwa1ZeXg7D70Va0NSzu3tGi7r8PfhbmzZThAVVLvRT53",
-	"sSKKbUPDcQxw5GrO+nORZE+dy2ddMYw3AY0dnNoDCZEgahvrQARgn2ajkRChrnTL4OIOBOIufCiu78mB",
-	"Wq9inFnUkbhd4uHSlcTZw6XWNH03VSyMQnCjj1cCplxisJ0NM+NCuEUerl6hBSZVgAwkMdMWso4+8YE3",
-	"fgB5BmQM6M/Chy6wQIFfk/LIpbailKm5PB7IAOKg+3hRUGv3UqndipxWWY/EgthQAODO/7SXVBiuVgii",
-	"sMfGkZyINEkjCQySQELp2Xudf82MqjNo80rxZqN6wYcixgHVGOFQLt7Jzd6LdLjNvVZnqrBu3tC3uzTl",
-	"I+NxqVT0VzdT/h5dvZ7rQdXCmah9yQDtvGCJjKlyxUcqEc2l0O7lK7ikzn3y+YFxAQ6lUhZzIritGgWQ",
-	"OhUH0Yz5ZO0AsINmPohaJ05t9eTv/ltBL2323zxlUEcuHO4/leof3K2LhxQcOatnVBj/AQna1fPp4L1I",
-	"o/Gi9pi6FHaAmSGTJ4wgGOeADkgi5vJL1pPzX2nB3VkykD74OJrySK6cQxj2GNeQLZUi7aOpGN1qxrEu",
-	"VoTQHO8EufkGEqPrdlPdaPFHwP5G6Rj4I5MmKnCcQSUDJtXsUHHXDGTh6sjupTgS70XYZ1dGJT68jqyj",
-	"eEI7CrV5quSk6nzEGQYNsikulDOawpigr7wY3Z6wRw00mht49a5u1kF/RaHSue/5hQoOPVWDI55Epa59",
-	"qg6OMTcQoIQFCJup1ULW6CgN2ZUe4aN9Czpd2YC1oojVj+OEfabz4KWiFdTFJTw8bDCMOJpFpnYFV8u5",
-	"NyzonWpAOwe/WeGm69cmOMZ2v3ahBeGJWMWG4RsnQZuUIEaRV9TgkI9ux1Ec64OP7r+bvPRf6Het3TJ3",
-	"4Rpnff2UuBs8t7PZlYPN3HtjdjIymiWpApKzwrT+roZV7o/9uPGkHoy4HIm43ue+MBDOg4QLJETTTFIu",
-	"pxARh6QNwESx6RnE9Z6dvnp2/uL8rM88p8NATpTQTMnKCB0Mpbul7N7N/ocaNvO071dmzgGdOswnromE",
-	"rLrHYfzHAWWNN+VvXHLZJXLwmIwdMjTHVgLzd/RewJHTr/ZU6V5ngodUZ9N67c9e/Ad23XwOg2himJ69",
-	"+I9r65S2uuJ57tW2ug6gsdeLRLS/6lnMtd7iMiUNj2S7K58pqbOZSP+eqixpdeU/xaLt73/hWvz4pNVV",
-	"v0K4utUlbxAO2W4aMJj+3LqCra64Vg1//4JrA1VCLZ7hr2n8FPg1JOZfRrL9NfxD42uAqzNSstU0/11I",
-	"0gXNh3cFeLlWj7niE97qAqvlM9ly46SpiHnrKbhOecu3gUhLqytOgUNBtHvMJQL92l2jVAutCF1/v43w",
-	"xfozOz/X6FU6iTr4E7iI0Swc/WH8R9OwQ+HcP/iYNylanxZbObTbn9n+UmuxNViK8SslBaCQd14Jz3Ty",
-	"+PDJ5uteKfOS2hd2l0KrWsBu18+OxKhUrDXuh2KkZkKzN+evzi5e/d3Tk2DzNZNGSFGC4IF+RU4MHtGZ",
-	"GKwa7tVT7H4SlZYVQ4B7nzoSjo5y1lUrjUYx4MUbLXq1tS4+JCqtz2i9AMPbla6rOCxkq5Sksm2sHoRG",
-	"/FJgSZCv/xoPZFBYH+v0BFi7wqAoiUWSDcGMW/EINV9g0GkoRkhWiBUBOJxeAa2OtTlqzAqPCvrsVV7a",
-	"PeP6VoToZQAy0A6V4LvBx8GekOFgD4HxPfY///Xfn7ArRuErrNtkg2LrP/s5/NjDfhnO50DOuWajzFBd",
-	"kX0aEgF5vPixXVf8NVXNp+rWvuSYkYPrEeUDSSVUnowUe0Hbu/Z8pBbwL+RB9dl56EgGXO9qR2I+kPhU",
-	"EVZ50Pjdd0fquyP13ZH67kh9d6S+DUeqIpXharKMolPoBKDS3WczGtB+VKXMfF0VMM/gUUdohlI5lg8R",
-	"cl07ZGrUWxxzu+4dLXMuH/ZluBoWXsE0VqGfvK0F9RxQbDjrpG7kHE2N1r5etdk4sadSPUb/Gqw4LYRE",
-	"ewVjvDU4o9zY+DvedUNC9RIKqRz+tDLvR6yR+dw3IiNZGog34ovUvqs0JY3Uq70fmDh73+EWdfO9GXeB",
-	"UtcZ7AJvZ2/slGGphhPZJ7Z3qPH2Bx8LOLa1AZGl6WhteBcM4p2jG2h1dpqQnNBLNZ1NKBjFVmRLxxf5",
-	"lr6QxpGRQN2kV5w8FX12yi7Pr16/+O38DJ/vgxWX53+/PL+6Oj/L86P2VHG9yytUFXIedrpITSJWxWhV",
-	"9+nIpdfB5m+NCg8+nzhdubiAdahxPRFe22LDztPIiEY79iCM9IinYX0I7NTVtKNE0u8RS0MxsWUFE+ki",
-	"urXP3uStjMrJT2IvsINzhfOVeF166H1LZ15XA4DuOxJSeJczfMMWpTFdVvzC1L9JxXtIOdTVSxRqpwmb",
-	"TKGugKqjC0EpCBBh32M40I4OjzZvCBrIKREHd6GbrdxmCcsDaxot7ubqusVe8tyHm3YSGfWNto+b47FK",
-	"RyLARhp0/dn56RlTUugOthiM/RveYCRb91RC/81uKAjadL+dopmL01dvnReRFMAY4oK74EFC5wKu8/71",
-	"x3mdNmRdwrKfyU4dcxMQsWD7KyhoQXQWsEdNObaucYFnrJws9am3FlyPaTWQ2PBO8DCi/gxYxoE0Nx4W",
-	"hoVWnuB2zCJzQrWjNEwlR2Igp2ou3sMvDHIORZrhzIiwzy5MbdrphKq+Ebg4kENhx+N+FvnkFRDK4FwW",
-	"qQuHAt6BhYogairJS0V1Dyp6ypWtwM/y5OhoIIOzF/9xc/HyzevL65uLV89ev3zz4vz63CVBCpH7SZbi",
-	"Egb4SsEx4wzXGAYzkLFStzkdCBEBxfbNbqWaOzIRZSCS40l3UsGIK2dFp+GDytH+ZgqmcYjj/k7pQpoJ",
-	"N0udWvH5JMKW2fOhg52PT902wmK/0iYVfEYztaQAKCvbjBehl7M2uswhnoLPCwi7kZoNI+mInU5fnZ1g",
-	"sgloHkltpT7WQqkl/PHrSyfz7hDFMuCg59njHL8adPcK/DP6LLgVC/u7W7G4wcyf/Yuud4xNdAtoSQWD",
-	"KhDcLfHTbQ4rfc9hfc9hfc9hfc9hfc9hfcNgwLMX//EaGqB8Bw7eNXBwS7xgHd3MGbFgOx7RAvlln506",
-	"pwDpuIJQhFkibqwNAfwUQC2NVv9AOpfGOhfHSwb50eFhbnGjM+DYRPGmYHUKsCdOJVuh/0SeQWeuu/wc",
-	"w/EAbUQQhWJ2PMgODx+PbsUC/iOCE0dj4z2rJZbNpQdVMm5ar8TPhKOXikMmwRuy3nEKVJAV1x6DD/f2",
-	"8oWrj+whXxr6YfQZ3vOffHzLgQ4HyANUmjtNEfp09q2Lqw/3si8/kMADhlwwyCuO9cpcghVJhZ48TSNr",
-	"hhKtWN6sn/wsDP5YBw3loEDuLNW84A6C7wnsyZIFc57KSE6qwzZJpqc7YAvvKQKzBJH7fK5TldN0gU49",
-	"bhisqV1i/jm/5pO6Z9DPDuA3n3p7FYy0my7NL/FXfOq1oBuipE5rxqEu6ZXWT3Ge+q+nV2ozyXc/Nzse",
-	"JG8yPWV8E3K5TGC/d/zox59++uno0Y8tAmfObz4Yumxi9SmE/O8SFJqay2MWYHMjHSAtd1Rs+2U9Xnfj",
-	"YAWkKvho2ivEoT2ilcJH48g46nqg6egz5HpgEF5z+laqgfzH1etXAHuRCsrf7P0eMaPY08ND5gbQK6p9",
-	"wJgCPHSzMtR7d63MfmmZT+z48Ze4gg0CQXbJuogBgVhniVuiTZZSl/K9XHcRilhUdSx95/LdOTAYaLnf",
-	"R5oawBOLEbYnX2Cgt9g3GNmpIzmQjg6gYKdhVh7J1OfcPmeMLTzKhsnhzz2WyVhoPZCUuanMa8JLdFki",
-	"spRxwq7rQlYMuZ6UwQ53IxtnNS8O1y1YdrBSuBHIqAwUuPOddQbrEtZYC5FmE+gpuvuGwgdtPinqcGu9",
-	"GqYuXxSP8ZweNjHyBiw2qBvd9tmpLMVQV6j5BzJw31P00v15w01QQxF8dwKNlrViPAzR8g/cNg/QWA/i",
-	"SApkyef5qeYGqF2Vhaaqioc9FqR8HrAHLuyaB22t0oKtYv+TH3hQEwLBXyM+mIf9ckjYhXp1gD1w4zlf",
-	"5Gz+NTuOeO2rIX2OW4SeUjCaenspn+/19twUABs+vH1lf+MdcX7fVHXZljVlnYC2XO6X3EUwhqyjO5CU",
-	"3z1mWghroJl0ERDrM3I7k5prgt+6h2rD+8Ju3RVsq6sytmdIVQg2RCJUEkMhkmB8iE2P2spaC0vogGMH",
-	"4no60BElKXSfvbl8/QxBgRB4SGea6KswLvHg8vzs8uK381ceRfjs9avnF5cvz88engzk89OLF3Ap0thb",
-	"Q3zMoxj6pJh0kSfMc0fP4VtUilAViFz1B/JaxHEkJ4UBmXk0Ep5bFG61RD5aJfN8dCvVPBbh5NsU/NPR",
-	"bdt4yX3Lvl3KJQ8RImIUsbsrqXcnXl22+HWhlLO/IX96mh+fOxfm3rllSoOtA5NfGE2wj+5w5Kgj4J64",
-	"up3UY1cv7EY0qlMpTkVZvVLAmqQ+t8bOLq6enV6enZ9Ve28D2ch9Y+u8t2VU6jekepbxqF+IugE8Z0kC",
-	"2U64s2opdFZ0ff1PDn/L2b280oPTy+pC10QL2oChCbdUZW6dkYh+MFOIIZv1qPZdhoUeRb53+uHhRq/r",
-	"BY3/a1Bobqw1yoyWolNlxuUISBlcQ0c9EjKEHj53rd5gz2Zr+CbATFphnMDWqq69npKojxfgZFQxTsBD",
-	"vkm1dInv9oWqJVg9UkveZZtacduhFrFOkrSK3zdjLnE1QtXn5MvTV29PX0AXKegQiSDSPEw4kIUmrdD7",
-	"mWuWSQAsDxdsCmpKhmwNbyEN9suQyK+XLuWKL5wFUzwA55i1jrGlOzQcBrRy58fihvKGQl8dlDvPGmJ4",
-	"OhFY0OSCi8eIWCBMhP3G8Fv8uUMS9NjR4VEpeg3NCn9XQ7pTyIyIY4105eiEOBckMj329NDBk8nPvEEX",
-	"ttDL0u1V7fNdQWlMUpk+O5UDKcLIiNDFX/zO4j6xUM43HlMyLZpEksfl8A5xg+KgnV2thW94ivcDTMS1",
-	"YlyyX6+v37gpnCjEpGMs0A4ckmpcIiDeBXg9MTWIdQ/6AJ/Ff+y/xJfcvwgD6BhsP8txZfln5GXkH1zS",
-	"sIL8Xq/p7fYBFxr0oIn5CqzEpfuWegzTQrv5jDTDGe75LiUP6DH2Lg8L/WBHKg1/8G96jHATiOli/wdi",
-	"y3GQfofAUCiJc75gYaoSaE2qhtjOzFpc2KZb+7dD7GTQxz7XYfxHfxaimLpucRA7t6P2TaIJna/pjVaQ",
-	"LWhdRNpeHbr2xtjw+mcWvDv/5dfXr/95c3ZxdfqLFVOrkhHGYuV+IBOemghUtnFt69AMwDe2U4QQlxB7",
-	"iVKzxDGP4rzNPVQGkEqvpshZKgT6powHky7upQCo/MyoOpN0XdaMkTlZCp+5c3troMSnvE7o/l7rtEJX",
-	"o26PiAeX3hDzrJfn15f/23r0juseN1IICbYd3nvXxFy66mlC+LLHpJrfZ7L7wOeum0W7YIr90UOk906o",
-	"akjqygGxS//Ar8GBdKNdFxIrH9/dhsYEUJF15zkmKo5Gi7WxB9+bgt7hxPfHngorWGGw0ka6jDa0P6+N",
-	"IsAt3+AoWuMJO0wS4hB8Wf1nShWCuQUjAavKnsf5aaqkaJett2fPal2wZsGbt1Ski084+Aj/fiJpqIF+",
-	"7rxY95bBgwHeVS5jSVB29bI6XvSl7e2KsJs1AK4p/rp0N/lcXEI0gAoOoaNtsAV/FkogmrbNVEBOSjo7",
-	"qdJcYnYtaMhpDOYqvQUqT8605ImeKlOgGzou1E9GoQ6I4MzDRceRGcgA6y5zt3soJpHUUO3siEKHeWte",
-	"QE5olnIjmLLnGo9j6HKpe2hADiT2JSygjZUUJznFAlJ3YXHxNK+pZzPB5XwaxQKrx2+jJAH/CPw/vxyz",
-	"0FlUkywKBfh3gTfooGZDSJVNphA8Q6Sk/b4/zOLbG+CWC/xYHgC5azYbEuQWJmkgVcqCGf9w4xG4D0+g",
-	"3MBanthDKs+1uwZql+f/8fb87Tl8fnb+4vz6HIpLaXCgicCfDNMFSzMJX+YdS6COofAaGHyAPoV5KAGX",
-	"HMhmQ19dvOLwu2ZLgHiCpm4YPRxIrlms5MRVlhRuaOrqt7EjMW2aL7W2YZlY4jtzSye215liWs0ENSxT",
-	"yPXQpiqr2sVyO/ngI/1vice9AkcZzLndtaY2vFkQZcd/cNbzzX2s1vv19IX9DPa2v8ze1l5j9ZjVd5oF",
-	"1n0NfAQrhxOFYhSFDlAUmRPf7MjqJwr2UMPUyNQY9ttuIyffjYI59ON3PGpEAPMmFWORbukpuKLLTmnc",
-	"/NG2pq3U1ijBZ5hIGadqhsTeOSWbPeh6cJS6A63PAm1UcqNkgAAFICIplkCcDGTw8VMAfB1wUK6BSiE8",
-	"8F5k4K7dCqf0OkUFdixMBAnEWP2ojIrqwHkoaa8DniSpWpcLvFIzAXkCiHLDaT+fKgak8a4YoApeh/f9",
-	"3EJzXwm7jkXgFGevoFNWUqudS8KmXnUviqCVPMcFB5o9ZFfAyrVN6L4LxQ6N6O5KEXjXvdKYuVgq8SuY",
-	"LhviDOja77bU9xuYsCPuMjjRNuhwD0EE+0qbAwnQUwN3fadR7xL7Wxt5rox5V4tzwjMtNiszTO1GKSR3",
-	"rfM+jmSkpyI8sQ4ucpghJyK/FZX4FHjQd422XUmonbs71Gmp0NlsjRScjiE1x6Y8NmWLWcwSQ2UJQPvA",
-	"00WheiHhWovwGAwhfAbGg2KlrFUE52OfvTm9fvYr08LkCAb/jBqkUzb7LkpbKhfwwGAzhtZrtksK5SVo",
-	"PkHD9B3ky54oumErqOHCMTliqaTJ9EbU7RXc/15ynvioGkwByngX2h78Va/qK+Zke42POZXa1fgFUS2b",
-	"ye+u8T5td9qXdqYvvdDmcx3nr7sjHVNcBnnH852w6wK7PGazxgDYQmILNkPqPXGPK1QL6LFf9jvMPduN",
-	"FmljVwdsLUNz1MmybAIbvFuFFThIJ2gC9B/z7m3ALPJepICIPCxQKwAKQQP9ldRG8LBGm8LcbpnOzuWg",
-	"96fHKbSRk/XgBCvU2I8P7w6ZOTxiMIcQQfoPGI57ENcoVcbw1J7dPUAhQvhbyNAHQCVT8oSlwu5OKzFk",
-	"nUHFcxz3WXAx3oc1OmaDvcPBXoCWWGSYkvGCMJ6O6AwFcSFMDVbi/kTrO6qiCapiCxFd0mWrZ8saJAV7",
-	"NuUpH4Fk6mw0BdD3AbI0JCIdCWn2hRypUISONiLhZgqc4ajsPHMRn4mQxdGtL+pCximQwwc5cVKPBaht",
-	"7f+wXwDApz0Nf8+Tadj/gnkKDMMI+emxAMnO7f+IMvuhfb41gID8eyCDv58TbMg99f8Pj/zb//zXfxfw",
-	"w0Sc7VuLQnmZ3WS+ukyqgcQOMlZlS+XWCVNRAFF+wgBLf/36zcWzm1evr2+ev3776iw4Jk5Du2CJiE2P",
-	"qXQgKROB5wIcE0DlhwXjDSiNX49rbIFV5eShjnT0UjjJLkkeTXKiVk8CVuyY9vTppoZpvTviWG7PV/qd",
-	"FfR+WEGRDTPnu+rEGnNmGGDu93m8JnT/EpoJ8E0tROhj3PcP7BhjAlUDsIZp1QMjbiA5C/4S2OPYHqgP",
-	"yVYrJCe0/e6YPTpk2tdCYyYcCONA8c0jLfrsjErBTM5wenR4SDUVUMPj6m3sphzIcuzZIUZc/ViOScBT",
-	"ntxZdipZJpEQ1ZN7Pjl8QiU+y2qptrLhNI53pE5vbAlsmQzvfTnIFpyve+qZgg9DUrtK5zeO4bQOVaFZ",
-	"ptsOGCs6YYoKwUp4lxWwS7mwoDPKTlxBIUdi/9ROxOb75Fe4Czov2tg8sTnU7q4mpjlfp0tItSLs7HDm",
-	"O2mPU4Ig5udEIQG8pdUr3ttRNDR41zbDqK4B+YcanuMjVvRiVY4OhnMDq9GU8w8MnKqmuO+mAkxpe14B",
-	"xDOjTlYzHuJ2nwC5QpbUZQyTVI2E1iLcirtwlHPS30ThNu9TeVfsdHBjPd7qpsIhN2LfRDPInKxametu",
-	"atRWt/yOxYaVc7J+CSWlmyOuuPc6i7gm2TCGLCXduKARfldDXaES7McboNlWm8LtCjTLLmYX6SK5Ix2J",
-	"R4dHJ6vbjWmlrIU4Bm+R4nuCj6YsFONIFopQwReV0GY7MlgRC4+vpLMfkPkG3SzzcmCKHVpJdSW0+eQQ",
-	"2T3Ykw707C/traCKtTDG+p0BqiZ6/lRlqQ6gV7Oujg7B45xE3BFvsLv9Z0EKl6V9DQ16PvWOCr1je6TR",
-	"SKLCQLohLoabQRdVWuImu20VQ4yb9eAjylcZO7wSzS4IVNVpWg5RuDuutXzWTezbtxdnrXu5d712XgN1",
-	"lQNxK1bmaYZMvQgZHIHN9WZhIcfW9NMHH+Ffq6E+HYymYhObIqoevdBGzCjCDZoTBIUZdcwCdQvogzG3",
-	"3i+xV0gxFykz6lZIpJieqrkcyDE4MRG0mKDt5rUcYcThvhEoWOjSByxlWOMr0drDu1rtmooZ0JBWR9jg",
-	"7Z4LJKNZG1V7R4FO+3BjB6J6LiQ6V2moc9p3QpGesExnPI4Xjvd9lKXWtF7YF6uJyPl531renel1R94v",
-	"TNUzO2mfRWHnj68u60BrGaMtxktDJ1l/+1DGmV0hLL64FUXcxVylt1ZwGuvM39VwPzcc2rb4Q470Rh3+",
-	"ap2as8LTNwj/+Qc+giA23tUaKMFfAld4JmRY537APx25Da1cqn+o4bX9fe3dhATGkY1u0bIm95V6kCNB",
-	"WI5U8+U6Pg5EK7V08nhhy4df3fI4/AESyoXHqTHB+eqeNcyi2NxEcksPcDbjMrzZdiHLb2Dv8jfoNVk3",
-	"WGgd2WaVS8mB755ccWryDb7ZkSuoos68ud/VsHjfTpy5NY3D0EoIM4GpdKnmTMljpmNlfAog4Rr25kBi",
-	"Y+MfNJEZ2UdXFLLWVF+WJvfuPKP8GS1O20d3M4I6uzZf4HtpXVR+3L22L4K5EEjgUynLy2Q3Tx79/OTx",
-	"4ZNqMV+NYy5ZBAcf8z/WNne5KEYqbkVCXoE9ma1SBbs7FaLPALgEv8whbVIZe36LEDeTtZfBml6m+j1e",
-	"PtzAEJCKoeFD7fWF9BWePWoHgfbxbSENVwCfY7EV1NiopL4XzPJ2a5edKl19Kcat8Co1x2KzdjCrrhLU",
-	"y2ZhZJhJeRTXnYIVPWMKqfinh4erMcytssKlqekK1eLbt5T1f0P1v9zDpSp+cO/CsCsurnqeP1ufj60W",
-	"ZkMZL/RSQ1fbg4IwOUFFuniwImpu6XeAVjspKIeB1IYv+uxaQX0KUkHP+aLnbrZ8FtQW935G1fGve7AL",
-	"uq33vRN1QFW/jaRumxO0BqL5rkg+yaOQTRAlWeAHC8gHDIh1jyMWV/fZpT8kxYdIm4G8FSLJ6cMKAX+4",
-	"tQMAL5DzfMZD6GhD4Sq7cGEWCzbl2rez6ZFdCkCOosFajdEAof/GZblbzOadyPIlaZ87E+aG5uDBkI9u",
-	"x1EcN0x7V4aAfvH3uA9R+rP43W5WN7vcfg07rUH1d0WMxW5HfVsX3JG1Wu+OzQCcB/iVTOq8WQPwOPGR",
-	"id6LgHEzkEqOHBqJs1jNRcqSNFJpZBbIy+A0qIt3llmY3Bs7GiaPpWvMw8QKCdPINGBfcot8P0r4foBt",
-	"7p0+S2DfPbwxaVOayfVsTdg0vPNErV/5mnBIURh3b+n8GbBm7gXuPbxymcnVWF07p7Hp6SnFB7NvldK6",
-	"UktrKjrFA/BgBFikYFGiliD70X6IAX0SSWTdj9Xo1vPbs1AhHoQ9gHiju7Puz8KHffba6WqX4OG52SiV",
-	"rK35fCU+WIfY2qvd6KLqHEAG6fp8+f1SHx0Ck0Q0y2YUl5hFEv/KCwQiacTEheeXSJplvGAmGt1qBsAa",
-	"zPyaaCZOwB5207GmMe9WILKtvPhrO86uTMl3mAS3aw6qAomvtk3crxX3DZQRr9QS0AlR6zMt4vdCn9Cm",
-	"5KlrNIB0W1f/vHjz5vyswleCknQXg2Qje34bqxGHYAi49ii1lBPfpJcDhBC7Nei5E4fGEVVsZSZuTGqX",
-	"xXATacVVjUPMXktR6JBvXNZ1yWmvoZ34JsUJm4R/gfJ0CXN+XwJFJ3hrNwXKdQ24JwlPDYsk8E3GPGEA",
-	"CNJ5m3r7wmJkbgr4nRzJdEwWaOHLGypUZGOVDiPKqjiI0sCR6RLQ06pDAnreioUnHoN8DBDTurYo3sAo",
-	"hp5GXA7kklK1hgTEnPhMVDaeobJgaJdmTWgoK27p/aDB8Vl8n81XXKd8JBKe2m12lzsw2337XWayaKNT",
-	"6rbJZc8Q7L7XjdXdPKN5dPjzT4+eHnWye4kRoSnyqdjqcTOi6Td3892F9N5AGjTmdS073Jz1OzFA+Wou",
-	"COLZuxiha72qFqU42PMKoEKeT82x41ntNZDwy9eXmNa2PkLwPhLzv42zOA7QoKUEN+PpRPeAzyo2PdTw",
-	"iYqkcZw9o9s696rWtbon4j58fmPOvrajMmk0mUBblvbjuqZrWw/rAo4zIDKqGVbJbtgRcXbt8QcO9KCh",
-	"Dx4wacHx7OwDPHVrhoS32GuJOq/xp7Hd6VcBpru/ojDNJ7zN7fIpXl1waxEBw50rm3PNv2vQFkqZmzST",
-	"2z2+EnJJQbTu7ijSVKU3IxWKOlTII4q+rCdoqHK5IN5GYRe7MaALY60mc7H47cv3qsaAQP98HJsfv2Wh",
-	"39dSkFgZ6yIOz24H6u+65UiXltPw1FjvnLoTzCKZGZGH90SUQkQJVDAGhuY8gvo0rcgPGWNbtnq1ZsTN",
-	"cHEzi1YgUhSIPHr6Y5NY5J+HHKRDt6dBn56sYxBxmrVED1cYpQfDLL7dIVv+DzX8JYtvGxaBr9p7Gyb2",
-	"Jdea7LzvElecGDvpDXLpdmk6kzm4m73tVsJXlzen0EwOwB1HmLLHbk9YypeTtzm7dM513pSgT/jagQSO",
-	"mgImd46tfY11aEABgwGkbzWrheCesMvzy7evMFE/kFLMKVPvsi5AvyV0kNe2efgvdo22Ovz64uX52c3r",
-	"t9eujykk/0NlbwnUhkzPrCGmjUhWc/dZfNu0fRKAiXfL25M8faldk2h4n6sW2j57TQL+VzXHIx0k2Gfi",
-	"R0qORPp5svFuPeuS8SRdX2ciPotv7z0J/wz6WOTLDFaadafMVMyYXWlojrZTWt6fxgcfoQHc5nrxrfYs",
-	"7KSz7QHb9vpu2yiBOK7robS9YZNP5cZ2J+8K1eLQ9wzzaK63dFVfk06W4EtOhHW51tjNZIjzteMu+YhR",
-	"iV16sTmmSRmK0BOElbqsVZMOb5/kucxkM7J+/O29tEXDR3W7nck43Hn/ukU+4MaIWWIatjRfE7A+dTfa",
-	"fvXu2KqnEa7LdXCto4mcdcUvdK3YfKpm+bqRYW0fIsLuFnGT+vVghjlle529Hum8OyI3eNY+ODo8fIg2",
-	"MwWxIRVy+fbVq4tXf8c8SKTLZXT2oqOHJ6Xdb5+DUZUAx3czSflI3CBDtQ56FCbVWWzgjpSw9uxCdr7c",
-	"6KiQkAoDXVg9SYTUbuD1LbJ2Vit3d5Y8t+/TRVIXK17Cxn1CV67qxohrq6Gq87dV0r3P11HCOOn8n//n",
-	"/y1Ug4I4atdzb1p0apElCxJ8BrOQBawGOzo8BKMJwBhoSFcSmfLRrVTzWIQTgRPQvtPMnUoYcJd8noa4",
-	"mTy3x389rRQuazesUld8QWECr2WtWkpKSnYrupQlUVSzxBVEbxbEq7fPnp2fn52fnXi6JDGzSi9yzqlj",
-	"8wHojEm51NhHekU0B3JFNtl60XRD3Ubz3a1QPqORfYly6c3WO5BKe2+djUZChPVy2aqAq5nIynGUzvbt",
-	"7EUy84GAOkctigXFtZ69fvX84vKllWZ7JFO2DKsZeRhHUvjSGy0QcSbFHFFkTw5/hkbu+hg2IkTlgCkj",
-	"0iOehoWjv1p2YczPikP+rli9ANO8CL2JQ7hzEY4kC1U29I/oVrtuINUteiI5NuvR4eHhCRsuwNLusUyG",
-	"IqWSK5Go0dTR1S3WOS91XLtfiusC41vnuHTHifrO+QnY6jykXud34HqKD0nMI1kbh6Pvu7He73Bt7DAl",
-	"r+Or8SVkjtEfcUBq7vE/FMVGrmo76zrqZvO+my4KrmcYYSwmjELrm/W6Xcwxj+JmVlFFFufE+3ugawA4",
-	"Y6cHOGd9AKnQ9KEHJlFLG4q1NaHsO3155pNd6z+j6YQta7o9cWI1qT9vTjUDBcSM+GDYg+B0NBKJOYY/",
-	"D+Cb4GGPcQS2/+Pq9SsWqlE2E9KwRKRsNM3k7UA+CIoz/mFfhnbWg54jdbCz9BBk3JqHIn0v0n1t74Eq",
-	"3d4AHgh/7muTCj6zzwUWaDWmo25KtMtIFUD4fhgBtFeKwuB4IIMXXJt9OEv2L84Cd4jn2BcfZIljNS8F",
-	"d91PM2mi2O3WgfRrDocsaLBC/k1I02evhAg1CxK+iBUPUZcEffZCTXQhiTxT7yGahORNsZqgg0QVYDzv",
-	"VFadaZ0Ic5nJF2qy7V6tKRKcWq2BYcMTQPZhnmzWoEaQLqtGN0XSPD7a26pwERa1VLkos9kQ6MHHLKCn",
-	"+qpzTE9L5rRE7Wjt7W60+KPheA/bjtfh/VCAe77zlzahykw9hNn+uh592AB8WM2kZQW8GTclplbza1EL",
-	"rAFEHjYArAFogWvDojAPzKZiJKL31n96F0nMk+QLChss8MsU+BlbHl9pj9ezeTUuT605OpwiKx8fq/1A",
-	"VnRXowu8Ybgm8VyVfI/VpN9JRRkP8eT5Qdt7bjaTSuqtHo5z6gpKnv7I/hn90meBXUvfbtHquEOIToJ2",
-	"p7XHWDyYN6TRrVm0EhQ6Weby90YRKghs0/QzIWas8FkXXrMZX0DuDlUKKmB35uJ5XhX4TBIhw9107h3Z",
-	"Ry/U5LOYRy/U5AoM0vqQZwGRsqOEnoZWQJNI4GlfLasdGEgeMFBv2gsp5roQCOKazUUc13BKqdS8yUEI",
-	"X5LcuGF9Ltv6hZ29dRTjRmHn9U4ykyKOwQkd87RgY1s9cG+RyVRgJrRetk6vri7+/gqdxdeXb349fXV+",
-	"1rOOodVZQ8FGMY9m1vjEDOBJAXboUoTLHKOllrfWRSzkNamZbSHReOxQMyOhUVMCehxKYAuISaR9/2Cc",
-	"xsYWf7rQoZdBQpTFSuvqjYFT8SfLVO4qxPxWFAIcsLJ2vXzhVFcZyFSAamsmqMVYRy60IKpQSOiFVSo2",
-	"zMKJgKMBu0k8V6mHzVoBhhhH0i6SgQFPreB3bjfA3AAWwftu1uQ0/FZI3/ACnbuiFYGVa9USC1Py5YVH",
-	"LnFgX2jSE0iRu0ADRe8F6e0hH912e+inIs3WaWVGqG0MP1TxUy409ieII0koEUCAOxiKNy0H8kEAzUBv",
-	"1Jiq4YIeCwrFccHDXg5f5OkE4iu+D2qB1hl4X61FHLoG+G53qTHEjrJU1OjeNJP3gDy7Pzz3pX2jb4sp",
-	"IIcB25OUu4D2XREIlPcDoKUaKH+r8Un7uxwosMewNJpMDWKleGqOMVLnjIpMG8BKDa1XlsnRFDyuksZX",
-	"43zvWLU94mkaiZBBBKp9XBtG8eVpbqji+1x6m0oI6zV3mkkZyU7CC/AsFOJdFLfmE76/IWfqu4AhoUEc",
-	"M3uVhjZSXDKVhs5UltAXnpjj0OLg7suB1FD6A1GJwFq6NyOo3Arg9IGW8wIkHZsOWiUM1McSxHYejUQP",
-	"vhrIOVjNhTSNdjQ4x77DGHTlApNZKyXRdMaw8ohL8FGsAU5oBAYFnyoV/aWR2Y0Rz+1RBJZ6j/FYK0an",
-	"lZCuHGggx8L18RjDISMXVB0F0wDVXuRvWNt+wZBPJ5hyfWMfCE+yEnpM/BDcFVdRY0ZjYgG3xg6OtHVY",
-	"rNQtgBc5G6oMgugUqFHjgaSEbk404V4LircEdAW0PobrhwR/gYDW0EpsmeKGy7CrUedF9HWkB+NYzVeb",
-	"/xTCl0dPn24Z+TUAQd2OQWDZK1dlNGFdZH1kVLr74yCWnu/k5rXzHVXMF5/ftG6+k9ruX9Uc6+2Mghw6",
-	"0keJD3yW2F34+FAHPe+Fp9S41OkhV/89kLh92EK4cCpk2jD4CXkcq3RScnUqBZNHtVH/x0cNxLHDslnY",
-	"lK529i7hDadZGJm14JO8HNYpps4C8F7T0cmFPUxWmvTCxxWnJhx0q9CFwql5kGckKg/Pq5VsrG+/aMf1",
-	"g6bzEwBGpKcnPNHHkHBF/xvlrjeQ2AgX9TdKp5WRHgtCbnhgz758sqF/b5Tf1P4EUqS6JMxK9tkveAqA",
-	"t+XQ9nRSqJQtZXwxzWzwJv7EcBGvVM1uwDT8mz3NAnv4jdQM8tlY22NPM8G1IajKo6eMsPywpayRAHsK",
-	"TAVOmT5fEqCNSrQbI5dsqjKEwtAPtDM4sIrXWsTQhmNOJIx2FU4wAIoDNnkODbLww1TNtfUGQ1VmE602",
-	"ge3gvp+J38/Er/FMhE2f7wJARDqlQodgn51/AMYE7RXCutnAjb8xI97mXNoh6e00GOS88+HtmPQ+Onzy",
-	"123S3i1T2KtHpLQqEeJVeH0XJ+RzgDDkZ2QcvRe7HYqdUOidrKHQG0jyi3IWPRDWobLHjzbcZJrWHDgg",
-	"gjyu17PnCZ9wiJbY+xi4qs9O09HUig+6tdjfDXrhk0USpUzN5TELOP2QzrYaJ+kK5mED856VY7odi6Q2",
-	"1lYh+8euAg6lVvXROLZqjNrhQbANmWCm27P22Rm9wmvvgExwS4pDN6hGBIf3R0cH8XPg7xouOmtgvMPh",
-	"Xt3YV0dSaE0Nw3c8wU8RN6mGv4vRsmf3cbCXikmk5GDveLAnssHep8BBYSb8B81mwnC0jDNtTVRpABZT",
-	"a3W439dtnCeHP/9Y2jlHjU0oKUSob7ixR8YyheTmJo3AbaSj97VivjNX3HJn7YbP68RY2fh22DTv/t7O",
-	"PW/Lt/tO4NYuqs8nfHPwAM/MSlpd6HHnaHUJZwdWglReBXTGwqXJAHB2FP693o6qA/tBmF87y4WMoUmk",
-	"DeRq3FnOHgSlYz3oWe+V3sX6xQNpfRltHBHzQ+veqDGLZBxJYW0lkWjSjKtUHIb0JWBgiJPoGOpRojhG",
-	"HAzRuUOnGMjLgs8N6QBXYg8J3Mjh0/sDOZCbWUD8o8tcIP47cNXssLIk92XgAqRopIzLCZUjHh0+YpFE",
-	"a3HEtdCOKEBik0OYiJtYTTRBIAIsMAxWJoK52tgQ3iQgbz3wsKKp0kK652Yy+iPD3sMU/DFCcmn67A1P",
-	"TTSKEm4dQMBxmIHkmgX/uW+lfv8iDHr5m+FVrPD9NXxCo+VylYRsIDE1w2fU1Cy/x1zEscuCF1qaesGp",
-	"6d+Dmt0+vXXUoy1nytdKtG8n57NkIWFVaoDNmXSMqSjEHkaBrF1ok0FDhweBkjcjJcdxNMLcVJAKk6Xy",
-	"BlrlRHISPLyXrul2nO24xHp7KDtCjsT+qZ3HzYxn+RXuApjBLlvSr1sXp1FIs/paNdKGRkFSk6dxJFKf",
-	"+Ssou5lgS5v+6yKM+6yL3FEaXqM2bHbkV6fh9cFHOkR2oc1aPTCdONFRybKkR0nmo8PD8mkIOQNeDIeU",
-	"oCEY43ffB9go3/99w01wwrSCAAo0oTMiYfYspX4FItE1dVdbnSWgYxuhpu7g1EHT9xKti656sd+LptlB",
-	"N3S26T5bA3kQaQ8F9ALa0liv37gHBTKferCXV/oSicNFysD5Z97577NTqlUFuMcMKlnRzHbbbQOV0B1v",
-	"qbN0cZnJuzHQ1vQhq15595NI6IPTERbRbwNYfK5SoYWQjQmw8GFYzdeJlL5ShiB6JcapWKnbUtkywZ62",
-	"P2E20r29laESuliO69MtCiEP4E4PhZBAwXmSnzyYu9UDiSRawLx2ykbQ1EKycQxARnuu2HNMhC4n8OTw",
-	"Z3fCxLGa2wMF3zIAxFfZ+0q4NsT+FNcAlvDb7/vga9wHngluya7qQO7VLBFS83X8Wy+iW0HC1YPadslQ",
-	"tFT6g2Z8BOU4xysC71gp0MMfSEgssCB/YsmVFzJkI+hiGbib13Jw4eXfRflrFOXrLJXO8lgqs9hdmjcg",
-	"dy9QaSLCKJJ5F/kFReUonCZLyVlEtAC9MvgUUM4bpbk/4CwQ9oZPhGYTwMp4PFG8WJcZ3RIuUxDj8isG",
-	"XI+CQrSzLmAPc1CK1QuZzWAV9GgPjWW7EO2D9WUkz7eO0OuOJApi5eDEFjB5GOJe1vpbABGKm2SFI2oj",
-	"u5KO5AjrMnsIHnNBbKzQhPC2/c7jx6DNle5h7dB8qgBlHiow49B8Qgqs6kI4GuFOCv4uBWQDPRUUCOQ/",
-	"6Yq7Z47cPeizubXpzlUTH4yQ4b7jIVzDfExt/e1JIg1LplyLY9gLH8QoM5Gc9Cid4s9qa5IyqK8TkZmK",
-	"dCADE82EyszNTAc9LOh1hcSAu1QpC6B2MqgWEDvWMzfUP6ER4N/9KzUDroTxVbFhvo7dmQJQbL6/mVz2",
-	"FEuHe8UEnc79OOR9KmUCQSWvuG8DGU0kUFFUsZ7ZwTiO1j+juD4vTcBXKrPYEQL0Ly8kPFuI7WqLiGqx",
-	"Xc/8RyJ77Eu4oIYT0qpWZHtMjMdiZJBcIRUzIPzDIt6VwNpAbpRs5gQbqBc4JrehEyday5BPz1W9kgw7",
-	"9tfvBDu9f9pd8G1I/wpz4O6inwrg8qmX+5fQ6Z8vp2QAIEq0lqux7B4TH/jIxAtqLjbnuj+QFwYDyNgz",
-	"Z7l5/hj7LYSUMJJqjuG44Or076c3r15f35xePvv14rfzs2Ag4eJCBjnSMKLqsnh4wzsOXHxR4Yh7yeH0",
-	"CjLw+XO9HaRRf0nBRVqW9JbxkkZbjkZZ7wk6/p9xrOY/aBaozCSZCVgoRjFPhT4pYqsgvAI/8D0KIdE5",
-	"kMMF9grHuDaU+5Zys1KZ/EjteZ/SM/oiL8U80mJN0vQS3+cO99Z9pS1P5eIfV69f1Uk98bxvK+ufMelo",
-	"/OjJ3HBr3g4zsNGdRRuk/jDJOd19sxt2UeDhp9pArHpjMcCXvUhn2ho7kZI9wosNZHArRHLjrg5q1H82",
-	"+9OGrS9xQb5S6wdHbw96WPtwVV53d1lRPvaLpvQ6jkCFnZooDk35QMyxoHUWOGaGknEORsqEvxcF5Atn",
-	"41ToKZj1C5aoOBot6iX4WXGA3xMwX5kk/10h6XSowMageCJ0BS7JCYlIxxJu0sU6FqzcjPYRTjDnS0yA",
-	"0OcYnFk1J5MfatmpW54nISE5zrEjcHfQ+mOVznkaOrfBERii24BNnQlugjxvA1nAHIKPXfAXnBsOoSKA",
-	"BKAjTi2K5q5BJz0FKehEwpB3Dn/rkk2IaItkkpmbxIpokI8L6F9c0IxQ+z1EnQE1OY/j/PtlCCS7EoKF",
-	"agTbwEOs+7Owep+bdPHnPaiskH6t6dV0ATwBIkHZ7nT72tvur+X3f20leYlruYcJVxFaYwpGFslQfOgh",
-	"cxcC9YmVuTpNakTyAlFpd2bWf8H4RXz72kwkdWRHYOkSgvhr8g18+rP0NrxjrwCc0WbSiyp67NlPrf/r",
-	"uUqqIARpJusFWH8LTinI4gZB/HaE8O4E8OCj/adJ60Pr64+yNAUGNyMSF3AvmWq93MRQmdFRCFmrq1se",
-	"h/08XhPpgQR7BGg86A2JyxMbd9ZCEo8pJGqyVGpgSDQK+Jox3eC4QfFJxM68rn+ilaM73A9w+6/ZAnlW",
-	"nKevFbJI7+CskeGCTbnsNmNQ2kzrc2avFBtnKVjGzo0gPbWyvVynn9IOw/Ymus9OB7J2n5xU7BNW2Ca5",
-	"uV/XGuv7zviGM2j203vbDvo2SpqfKwVK/YRrLXKetCl/b33bArDdn4rky2YAjYetQ06zUb2VLdTkgBnI",
-	"dTunbt/YN/2+b77hfXN1GyW0b7rdLxjKXXdoYGBHirmjyyNCf5RIh3NYFW2EwMsQfzWy7kLYH8izDOsO",
-	"CU2MtcYLxlNx4hMPGkJflYKO4/2Oe/8qhRgXr5MajtFUhFks0oMYOdtqScaA5ECNmVSh1dDkrGKfGm1Q",
-	"QhOVGt1zxA9WMGU4XCDvl55au94a+6NUhEKaiMcEl5ALYk44cR0DtACIMNhYvlzLjpDunoOIazK4LxwD",
-	"3d05sG7m6FF1Lc/gW5eEVmyusjiET7tpIatwWnC+3ZCKPqb/rGnz2GWRwFBdqObrek5QpNgKBw2ICDk4",
-	"kZBCqfRc+Qp8qK23biZ2hOagGKEjNLRZGUjQuZE2UL6jXVbBiw506ygJz3F5DuwPiJkWv68hGhXJmZrL",
-	"gry0VCXvgBf+PpArmwXunQMNibH3SXAR9TRK+h0ht8p3xS4jCuCusPJthK/iYKVL9EGSiveRmG8+Ugud",
-	"25aXl+7hpm7vjihJ6PZv8Glt2UnWr8N1NLrVz1Umw070hYAtSQMmbTSOUrFtq2ktjInkuja9eVtWSrAB",
-	"nb4u4HI49TWAPS1ihEiDKeOEOBRJrBYzIU0PuYfBcSCinxoMjxtYW/OmSQh0/dy7R/tV+wzhR0/R7RbI",
-	"Thm14tLtzwc7iXZCqroNYVcELZBMCx/XYzKL4zy9WuQ+QmwdA8FIoQdFn72yVgVQTENJ3Iw4rMdinpNY",
-	"P7fqvu2pUBk7BGnbQUBqLc9u1AkN7A0+pSM9siKUuwblcMvqfBZ30fp0l4NpZFX5ohnXbV0tJN4MB7iR",
-	"LvYRNeVZ3y46jmbRpmbR/AM1i4Ymw2t7R99pZqX4+nUpFgjaUDOZjuxQvF1IngGt6G6WqOEm0iYa6Q0M",
-	"yL+qOZvZPY80w5BzIzo+KCazf3tCvynXwOEHCYyhGIEhSgfUQHqUrLLuc4TJ3BCAqVYU4NCiW0M5b4oP",
-	"dUEvAogPJBYCeZw444YFXN+ocdBnv+H12stdzo6MlltmkPmuSCxK1Ms592fAUqFNGo2wdRXcgr7F1CI3",
-	"SHUOdRl4nM6jUEjs+DbOwHXLUvuW7O31s9xvoxIOpIbW2FFdq3Wlx1d+pVa3270yJX9rXK3fWUpLjNAo",
-	"Yw34Sv1v+53knzLpNqlVHCS8Rd2Wy3/jdK5ddFcdW93fBB7oWC0iyrP2vBVX/MoB1noQ+2OxMEACn/9i",
-	"ILHOSrsCBxn6igCAIlhfHJjZhwtQG1iBreKwQF9wmUGdtggHMvAqGxVT6bFBGP+B353kHShHPI6ppY+1",
-	"4O3Xua+aGSrwDuzfNyozAfap1Moah+ToSQqWkkwdg61n6AFYtzaninMg5axxDa7dzDfSVStk4vVkeg1J",
-	"tu9gs97l5vPTtbG/kBPpbkwKzw0gQooSWRktLAer6TDZZPfNxXCq1O0aAE9R8isPvnfuFm0diD+L1qYJ",
-	"2qyu3WJ0xn0xz5fG9290H23HFk3MLSaXSs8wAHUfqcCcjlEsyNI46DEdTXzrDcAQB1qMUmEC3wwH7SwX",
-	"S480NXnESDl6ybUcwTS3dxTRoru3iGQ96vrZdV4LrWOxPhOm9V5Ic+nh7ShVu+BCzYZ2WEMBfLUyTFSE",
-	"srbSbm2jmK863+6Sg4/0P8eTGgqHKCtLIH6eS2BLomqSrbNWWb4Vy/s5JRIwJQoBQcx+1VniqeB6qfdD",
-	"wdl4enjYpPnQk8rqr0izierm2DsThHSitWCuY3YorN1mLbgtVrvnzrgVW6iDVdwqRkrX+zYvnXCQzv3L",
-	"tNf61eHNl2I2dN3+Sw76Sta9zwIh+TAW4TG0mw0opQ/kwamAsKZfVG1UkghsjAdXWfM2VNUWKzbEuN/t",
-	"9q87PVe6jWx2LEoU2NxKmhoq14PCZm4S6ez5SFEwVOEiWGuPnhUVxS6y0rDP1Lr1prEsXIup7yGNlanZ",
-	"bB3nwtIpN1x+W8ymba08W0j7wUf6/2KJi73uXHKzdLdqzz3lrsne/NvU2LZucvqdnYjujrm1bBXIPa7x",
-	"QSroz/pE/lkmXOG8q8HE8HSqMmwEn4e3rDmEwQCHIhnIgAayH4VBn72WwrOnJEKGSH+xmEPzGKTzD/MH",
-	"Vpcs0pC/ICFsgDNzN+iUWg1gZl6KlusAuzsQI21tpzUyAj/AMmP6cejNKcpkuerZ1eORrvgmbKhL8GO8",
-	"a/4lmEwgJlIheRixjY4htz+/C2FBO3sdn0HB8GYVdvdxkXlUhGwmuEQeGQfNNUr1XROtcapmx/Zdglyv",
-	"ILBdvXfQPqdoCocqKpuBDMJIj3gaCquczp2xD358WYq9jVd44LJkVxFYym9GtGkwMEniy5Nwkuw7U4IN",
-	"jsrnWBVREDNkOLCC7pK/9mRLXbd5QMoGvVIip8e4GciZ0oY96h0eHjIggzXRTBxT0pciK9QPCXZGYDc3",
-	"NKyyjtraY/O5I3TbLaRwF6qTRtgisHnU/dNzZq8lAxCT9GHWSSQJz24rqzl3BHRrLjNxdCe9yu61fYzG",
-	"ri8XIoCBnqo5Ipcl4rxSYXrEn/RcpezoCQEUSBasTuUpdQCIJpKbLEXvBbpNV4kkjMnpAhzZ98O/49Ab",
-	"pJPzeGVhMe9CzIzQa6TLGv+uKDPSbMZD0QMHQlIDfpepXCSCBZHqayhtdnH9JJKT4AQlzBu9RsSxZlM1",
-	"ByyPqMYU2mHdSSz1sxr+0NgUJm7HpZwqPotqY112syPgswDlhIMNYVUFRuXIMI7lsytLMJ+q09nFXdZ8",
-	"vMPXqEPeA8ohfwEofyHWewetog6hLgNIKqIrCJ6SArvKYY9Y3+AqVKUioZHQVYvH5QKCA6WFg+qGplFK",
-	"HmvFDGByfcB8UlNqCRFLuvsGiOadNZrH51e0mn9S1Wn+e+CyMGkNkvq4uN3l9L2weEVEn2xCrtecFCPB",
-	"EpGyJFV2QyCF0DF0gUY2oShnwMInueAUfRiFffac2L7kQCrp+U0BDm/3/lTw1AwFtypsFPNopgG5RXxF",
-	"BK2Egja+wCMG0klACtgfSODYcvM4C10T4UkWhTUWOPavxiW6K2wA3PzzQAPg0Zfwlmltz4xL38V7CRNQ",
-	"zPPfabrejcCaRW4pGgrtaokmXXDwEf+zMXDuHtjSBsFV3TqdC5d3VVtA2dyWU7caqV6duQPYhfX24zug",
-	"CswSwPHMeQRNRQhmSMR6xNnnmpujL+Ohlv7sM5j1hXpsa33OErNAgKXruIeARQm3g8+kyutcy8WMPX/R",
-	"QJKCCVMeSe3LKaHzO8S3qE8/4yyAl4XW6RzVj2uhjl6+CKkJVWQcGAm8xFhpA03orbuo83JNAJ3W45Ls",
-	"Ay6xumgn2eteZT2zQ/ssTcPhySKEaanjX85kJ4fkqb4FQV0q8OpC3zRglzrVLDj4XQ337eMPPqaZLF3o",
-	"9pDdHj7OCZ2dqL9+AKQ7fqsN8IzVJyxAhmdNeOASaZoas8A+L1gu5hB8NF3HGvWFiimN7peW8IhuIguZ",
-	"RMpzXevfLM1vR72orNWDCvfR4eEhKhkwgOqEeMY/7FtFuT9cGDsPj3786aefjh79uIuAh8JwxP/UxF1V",
-	"yiZKhceQQ0VFaPW3ZKHKhiZPX1pZnij7NkRlgKTeVpuOlBxH6UxjheNJ7tOKWAv4AbCuFtuCP3l02GNZ",
-	"ogrkgN5edcaeHkguxbxK3PGturEI7qAs/l5NCopS4eFZjoB2oSHhOF5LET+OZKSnIi9RmHKNPPHASOxd",
-	"BYo3RRWoc3jI9+VcWU6Zk+t0va5+WdalG6WgOHYsuHa9HFOg8bQqwp5RMpKTgOqVx8L6npFmaTSZGrIl",
-	"XaW0ysxAqjHqlb7VAJCe1Mdg3BW7RtvLUu9p1KgAfJVf/Vt8cYeeH9pnsc/yiVkX1CMxs8bzBCjPrQnT",
-	"xfl3LWIKdHpZjq3N3aPFBbYoo1Gu9H0eiBCgaG3uwVWBJ75tY70N5GbzDW7/ZdpuV3ZofyLDDSJkS2bb",
-	"fcpnJjecuKduQ/nm+mgNiZA6dUWGPXhy+PPDk2qrCjXqKhhbfj+Eqw/hPDqw6xk8jtW8PuUArFocMlPL",
-	"Nf6Sz0SP+fZQFxK670Alf6m4vjYZgU/ekI54LeOFB+9QX+4CJs3dpi5XQVfuVZQMDZWKBZeN0g2/RWK+",
-	"922kJTbLrJ1QepHOcglurYuiip+tCqv/bkNS4cqo1AobC4U196FIlTuIw4eSwEIrEhDTZ3gKkB0wkO5H",
-	"PLYPW0BLs4iAPv67CXXiJEcRoo9Hh4fYXRaKn62bCbp/EqHBwoIINsRxwIYCGo543ghEB+N2gSrzTdkF",
-	"qn//sohz3MCcJdkr3WvBZ3H7e12LD6Yeru0WGQp5/nH1+hX853+fvnwBRHf0IeMIZLaf91lgxAcDowmw",
-	"4UpQHOWHffomFeATgPwEy+9BPcG6KJ6h9/RJUMrXNLvqGULO9jpPmSzxKzTbm2tOk4P3PI5CXo5glsXb",
-	"/aIg3l+7kJ4iDNdtXIJG359p6sVkKka3m3eR1XKwCn3mmAznqdVTlHZlkYSvHc7BqBgawXBrvQ1jMWMP",
-	"nhwdPeyE8sOOuKzHPVmPUdBSMzJbHh6V8vnR6uyNib2t1K678BWfia56gLRUKp+xQeSqqbiDhtm4gJsL",
-	"GZDVBY5m8cHaIhBR6LPqAgdHWrWEA0euFJ2NRkKElYe1q3i4P6H5CoCPy2K585k1zjSBV2FVdxOudccX",
-	"SdemyofK8oIaGWIlEaorK/guP3cnP4jXvE/5IS3YDM+33k12JHZ3LhnfHd0dC33dot/52ecedPCR/tfI",
-	"niFB2l2OVk1LGgY15XzkIzIJN9M8IPPeD6Ce06We7fPo0ZOfnvz18Y9PftrA+flnMrysgd61xTUVPDbT",
-	"f68TqV/hJ3t3my+yT6hwZYAGZgfXQ4yyNDKLveP/868lxm4AmxZj1JFmPI7eFzm7Z8LwvX/BPM2ESaOR",
-	"XjdPL+knGycKQhVJTIH2NZjJ5dl4k6qZHXimmb0HEx8SpdGPwq3U/UzRS4HHmz++eo5UIiRPor5b/LqJ",
-	"eqakSfnI3AmJeCcC+Y+r169eD38Xo3qaX3qHr6SBYs3qXk+J99G+ig+3Va8uhE3/XWvjPD187FnZGLJC",
-	"IbwSIDhSqgrLZyLMpeBhJIXWn02/jLi8SwUDYNRQ2McgntTX3VVPszs31+yf3wpH6x3NmHtEjfQ7ruY7",
-	"mDeMUBG2g01FWqWQy3f4uDcUPBWpvZk1CHgS3dwKuLfVEojiRQWTpfHe8d4BaA+66Qongg9OgW0HPkSB",
-	"XRoAarNZBpUzJ767v2ZJJIkEGkjLVliZdYU5BWGLXoGIFvvqgg8JCYNCMQ5wda/eAmaMS4ZSolIQtBCw",
-	"cty3eKV7uE5GNXe5FSLBtErIDR9yDVA8PeVJ8X0c+dnqLZQPHxaIALTPh/Sxu7mnpcTSCwyljkT0Hspa",
-	"8mlz9XDVRmgoeLiPzLjsj0xkgu4exn8UajoyLdIfNJV25PcO4z8qbvsPNSxEJouUwL70C+pIpvw9ZT2H",
-	"YhrJkJ78uxrqzY8GPtWa+YdnwW1YRY1KAeo7VQzc0rwaqCRtVtir16cSBO+48Fy7gKLQeXb5miF7sge3",
-	"yEV2djtGI2Rep5ekCmr0uHGofEdvj7g8J2FZGJmKJ56+uWC3YqHzvk8Ysi5JOJThrV77Mieydxw15UI3",
-	"IppevRIPjx5QK8NJ1cs9IFM8Pws3BD316V+f/r8AAAD//w==",
+	"7P17dxs3li8MfxW8PLNWOpkyI8myY0ur13kVSU7UtmW1JLefs1o5LLAKJBEVAaaAEs3p5eezPwsbl0IV",
+	"UTdKznT3ZP6YdsQqFK4b+/Lbv/2PUcKXK84Ik2J09I/RguCU5PDPkyzja/WPlIgkpytJORsdjW4XBC2J",
+	"XPBUILmgAq2wXKAFFhHiDB3uvRiPopFIFmSJ1ctysyKjo5GQOWXz0Zcv0ej8Fs/DzT6QXFDOEJ8huSAo",
+	"J4IXeUIiRBn6reCSCNV2Tn4raE7S0ZHMC+J/a4WlJLlq7f/ejf7+f+9Gv/zn3eg/RlGgExcpWa64JExe",
+	"k1WGN6q5epduiETrBWEIM0RwnlGSI/VxIiRaU7mATgq8JMi1lmyevSUbtMYCYSbWJCcpwnNMWXVSCCuW",
+	"o6O/j9QARr+E+neVkxnJCUvIyWqV0VD31IytMZVILrDUnxT3JEUznuvuxbqRGGGWIirQgjNe5CTtWqBr",
+	"IvPNyUySPDQnCWepQFj9jNYLmiwQZlwuSI5kvkFLfE8EEoQJUv3MkjK6VKPed8OlTJI5yeGbnz59Oink",
+	"gjBJEyzJ9od/5mskuWo5RRglOUnVszgzu26/fVBfotEK53hJpNncP+Lkfkaz7OJM/RdVX1D7eBSNGF6q",
+	"V6fmgQlNW/fcf+RkNjoa/a/vy3P0vf5VfP/x48UZjO7HIrtv/lKR3T/JV06LXPA8vFFiRj7LSQJPxPaA",
+	"rfCcoCmZ8ZxECAtE9Taa0wfCouoWv2MzmqnJG6Pzz0lWpESgWL0fj+/YKNLj+q0g+aYcmP5adRfgz+8I",
+	"m8vF6Ohg7/BVpLaF/cN+6BycvfvriRB0zgh5Ax1wk1j7GDZPjfpO2zs8JZn9xilnoliS/KecF6v2DyXm",
+	"0clcPbvr5/KcZFitT9fH3IN6i+zysZxgSdI3OV9u740LlmSFoA9wWoM90G9PZup1//szni+xHB2NUizJ",
+	"M0mXZNSwgKYDt3z787CX+nxe8h0/fp7nPD/NsBDlTFf7cE1WBEs8zRo7QVQbk0Q1UukFlWQputbijOD0",
+	"HVEXU9mV0ZdIHYUL/f7+nus7znO8qXadM4kpa+z9J57DRYwlwlmGeJIUubov1cGFfqMlEQLPSYTWC57p",
+	"yxSzDUqw6Bqw+fRu2w56f7tZdZxb/SkY/k6feUPZnOSrnDLZOEVwS8FxVZIPviiahj4r2xs16BZ/33v2",
+	"Gj+b/fKP5wdf/qNp3/1EGMnh4L5XnwldZ3wmCbNCNydpruQuXNaJUirUDRQhLFFGsJBN/Z2770yWlIUP",
+	"CWXy+cEItpy5g/fg/6LyVt4L3spqHGrabvmKJuGLRaqf7IUyo7lQ/VVT1dRheGG3tf4ZlNOmZT5BWnnV",
+	"6o4U6AFnhb7YYvXtP8N/x2NUHvgjODPLQkg0o41TrJsNn3zvQjvce/2ycqEdbG2NPqf+L3x6XXRcC7/y",
+	"6SQvBl0JTks4e/fXt2TzIxbk5WHTVKqFvScbkBVTeNK/9u/JJm6aq3uymeg3mu79V/uvDxrOzFuy6ewR",
+	"FkiSz7Ll+00f1usT/DDssu774UgdVtgtC/xA1N5p6kYG27Zrx+ybI9isAfkb5qBhw7zDQoLKvuMNn2Eh",
+	"J7lq4DGXvOvFTte814edb/oPeRpavh83KLZaBJbxMYrV73GEGFkTOPi5kBGablBKZrjIGrcWz+tSwJpx",
+	"WCiBppoNG3Nn7/56hTcZx2mz7FqS5ZTkSpBi9JebD5dopd8ISTNlPxhpFoG5Rz7j5SojdyyGTo6TQki+",
+	"JPmfk2f7P8SI5yiWXOLsz/sH4xdtErBRlze9+b2E4LW+DZumS+tTRu0BJ4S5PuEqVTeR2lDKXoS/Nq2o",
+	"eWlXMXpNBM+KqhI/VLXMXRuP0SzLnvQTGXBQT3nB5Hv8uemS0ccxUU9Nlvjz06sWXi+0itTZi6+h4Fxz",
+	"Lrv2GZ8hzgjKKCN43ryWnMtd99INnuP2O1/gOd65dfCj7b5LtR/uMTtU96Df4b+RWBaPMNcEvP+o3uoW",
+	"ep2lFt2Y53ROGc60kjxGpwuc4wR2lCiSBcjy72OEc4JWJE8Ik88IS3iqXXQBV5HVnZsdRb6D5cWLXv4V",
+	"GECb3lUdhrMjeQ730pTMKWOUzeGmwij+rnopIX0nifF38VcwCW5znHRYmFI9sqP3xO2IRu+dsa6fxIF3",
+	"RjL6QPJN48dS88DTfC3fXBcB0zRWrcUoWWA2JwIxLhdudcGnLdDB3p52D67B9cyLLEULvFoRFqGUr5m6",
+	"eeWC3LEEZ5m5pvVTU4KWOCXNikaab5RpE/LmTjnPCGY6iPBAmGxyeJ5U3Z2wVZVSEHv+T8wQUW1sOT7H",
+	"X9GbCb2+hT/v4IVSL297SnqJtpMipbL8ekWwvQgJNs+t0rAXq46SXkGZbseJF0h5Szbbs/Q3Kug0I+jk",
+	"5vTiQm1RI0+rEgcjtcndPDr73fS8Fq0Z9Zef/lj+f8/+31/+s2EUs/dYJovt7v/EEWeIs2yDaDXGhRbY",
+	"hNPi81s8j5s7P3umG3+M1L+YXXJGGjp5AoccPd873OqkkDTLhnRVfaa9v1sGQ7jDDJwP1wXcNAGZletf",
+	"YoTTVFsAQpIVyvgctDcthyhDs4zOFxL9SesI6Prj5eXF5U/fRojP7pgOZ8kFyQmiAlQ+LJDgnKn/xdAK",
+	"khDhyjibNwsxqrsbPqfWajRdDpiMnUqSmY5bZdOF/J0YbB+cpkYQG8E9NmZgfGT+ofXqGGTgDOfqf+Av",
+	"St5Tccd+K2hyf2yiiRDtUaKSCoSzNd4IPVVjFJPPOJET2zY0Qdy3CUsjO7cJZjCBSJg44homW0+50oOW",
+	"NMsoZ+KRcwtdGUUjr2O7zPNf+PSMzCijamavlXgN6Uc0tf7PX/kUpe4FpyKpnjdodOXTT6rWaSdiox7h",
+	"fIePVCH0Zz5hKsMebnVK1DaAMPXM3MKEufnKC1bTFZ/vCe2v2F+qf47RrVIjBMkfSI6WeIOSQqo9KBY8",
+	"b3FXqA82SZznB93z95Y0K2H35Gn0rys8D+gBb3K+RPsRqFulTwrtj/UBRN9B1HYi6H+RGCZkShCWaMmF",
+	"RPt70d7enu+qNQrPuNGrMydDLOqoK4yvxnRD/yswrveqg3BOQTTpO0YJlmN0sNfD++ZG3bO/B316C/iI",
+	"gC725hT9cHC4N0ax2kh/fr4XK6Hn4B7Kbvvf5hcRRwYGsaZMIK72qRdKqN+J5pNdAAzwSzUfX99v9chd",
+	"aL71iDOsG+g4x3dMScrf/Rz/HkLwBs9x40dKr81jvyLJKnz9qC9pv7FSedylQ1lKPjfcOurB1i5tzyQY",
+	"2iucExbYJ5+enyJ4AJ1yBuEZ9BN9IPbIzDH0KLaWuEYkxWKF1Qoo9QNuzrxg6rk7Vj54jDBa4kwdc5KC",
+	"QkYFonPGc5LqWJDSdYTELMV5ilKyxCz1lYf6+ZPeMNoH/DdK1uETsSySBQSScbIAkXaM4ikWNIl7yLEH",
+	"1WwoiAAtjKLRrMiycBhh9zOqluCf86L9RKYLzpvBUWv9+5McoU88v2/x5Kzh5yf70izj60toue3QqtVZ",
+	"m6cbDiv8z5DD+kU/TIT8kaeUaDBnoj/+j1GiTqg+xHi1ymgC4IHvfxX6534j1c1dsFUh1Qe/RKNTrvaV",
+	"JFZOPcln/Ebdx+pTUfHTPfE46w37I1a/ZZSRJ/2YarBtpG94njzdF6G1zs/ZVXjaz9pW2z5vlJNrIorl",
+	"032+0qq/ok/+ne0PyHzzhO3LfOM3rwXcEx8Bv9HyY7BaYsWZ8OXLSZKQldRg5Sf5uNKt9N7YFqEYPqkU",
+	"grTI8TQjoFUULFWGBd7AjaaVD+3hpQIxLWQ9kLsFo4c6YR77Hp6pYMaf+aDxtlcDMHMYjYUfv+EFe7rZ",
+	"sq02zZjFND/NhFQDJBo5+6TDqTXeNCoA9j3RKKxN/sT9f0eFDHX/REOw+QylBKcGOCfG6BOVC15IFCtt",
+	"8c9KI4yVprDRuCPGLTgk0pgoMyLY/0Li5H48qo6KZzTZfK3F0a03rc4Kfn2i5bmRWH6N9WnqvLcqjxyB",
+	"jts9uXy0DTcPQP9el5JpQWoDesd1B8LqKuT4GHXVtjkeppQqbQLTrMjbFnCV82lGlv85bBau9FuhSQBf",
+	"+JowidY5Z/PaoF2KU9sy6ofs7f3MJca0veOl0Ojklmf17Ja2t+vJMHryeE4EIewptTAi6Hwhm+etEtjV",
+	"UQATn40fdR7+wqc/Ftn900ok02jj5Vdk90938VUiA08+jrLp5oNtn3jsMK4Ldgqh/icdwXXR2PW8YE+6",
+	"DmoAGt/5Ow6glKePUCj7y9y8YMPFrUGSP/Xm/D2W1k+AfOZlQLa9uZ0y6c2Cr7D/ThNhwKkmZmATR5c4",
+	"tTl3//2myFffgpdcvucpnTUmsAahBUQjcZAa7aOkg7H0n1ztMu02rr4BI5dCwsTzyJwygbBEnCUEFSwj",
+	"wp4W1XRaZCRFPAc/rgB/LV6tcv6As3+xvUIc7nrYfrG47yeVWT1X659NcN0QKSmbi6edDNtq02wI87sO",
+	"rpANoDIee0vf0uT+icehmmwyq8HBTj5LJNV3wRg2cYanNSBNo01dMLGLR82c9r497dTpNht7Db8+nYZm",
+	"YyFPraPZdsN+FUbWdToJP8zy1RU27/vDpaAd2pN6o2yj3b4oO1F9HFG+HeL1/InPWctS3z7FykK75mvg",
+	"F7i6MPBTnKYwOpxd5XxFcgnxtBnOBIlGK+9P/xjhRKpbJgDHI0CPQaVGxsGRihAjFP6ckwd+T1LEIDq7",
+	"ooago455jkaYbSaSMKxnc/v3Msmtb95c+c50E9iL0Uj3RwxqkqaVZ4sCAqpbj0HGXyFcf2uryhGeqo2H",
+	"0ZKyQoIq0e/7zMRct35Y5WRGPzcc3WKa0QStcC7tCQbP6pTINYEkbaEjCyLhuaah2WrfLOSgybLvNMx/",
+	"zjPSqd2oZ75EI701JjSgaJ9MBXjAwIFTbqO4MqlNC2XaXeJfNdS+jqMqn6Cs44mczI3w3AYClBLy7yPo",
+	"iAl7m1Uzc1E5BZE9cpV9XDkIJY6CT38liVSd0Ydbh7IGnvDKCQwmKGvoxIJzQWDT6Mf11BPwxBpDcIze",
+	"KPU+XQJqjGWbyBg9041JDlLNHSPisHxugeOwfKge1i0ZxOyuRoSlQn2GSkGy2TFiqmM16MqwsxbMmotQ",
+	"SudqDgDsM45RPIlR/P+PUfwsHqMb9VGcqQ4JmDS4UTgjDi07MFE6J1iEbuZPi03kMDE5SXgOsBgdPRS1",
+	"D73Y24ue8Bh2g0W2z1c9Y4AIc3Cr69+MfHz54sXzF+2Zj9tn9nf9aikHenzWwisNANMcKGdoaq9KdfPW",
+	"MEjtwsbCa9T6NYsL0JoGSosVnajd3T9JR2sdX+pA9Gi0wnPKnObZGgopn6wP1PWn0l5wyA5B0DrcQMRA",
+	"8CWZ8nSDUgpazJaGFEzXMtfTomRDubnHWWoE1PZlG40+P9PZ+EcvlWKUpjkRIij1dHKB2ydArDLL+dKA",
+	"B5UOmxIk8BpROUamJ8CgpoYDjwOkl3HEiFSKZvDuBzq0yQKLRfhmEAbuBa0ahw9lCXGftIMHgwstgZGL",
+	"5/o/JVINa7UwlE318jCUTRWNeisi3nwefIlG2jvZMJqbn0+eHbx46Q9GLViqJLfkXjbdkXpEiX9gM1gb",
+	"Q0KQJCfmTjC2gbhjf0p5Ir6HBDcxXqbfVqdFZ4eor5hcRINxrc0OYBSHzE9JIhfUmtS6nVxdqBuqsjM0",
+	"2V35stDOPfUT44z0UqpSIjGF1B2cZR9mo6O/d3ibbz5cfjDn85fgydPpmmnkZtrO7rHGBqckI4CXWRu3",
+	"tJ7Ssb/4r3uq794r+1+i0T1laT/A4Fv1pPf28y/RSAmIFqPa/Xxh0KxUwNBynEiX2Jnw5RKztLptGAdJ",
+	"BKSIDQq71Rgah/dDiaU0e6Tx0VcaElVksiEjKzEygMpjFKvzEkfWBexSztTBB5pDvAl2WRR6EzTkIUXI",
+	"y8qEyQF2Jrl9UI9R/F2sgdPG0Wxu1m+EyzkpoRuNgz78Eo0eSD5tnZkXQf0eKwX+Xm8IOyzTWPOdtIvW",
+	"3qQYXoMuSFLLlibwHH8jND3Ytv7ZRwGFfeKsuX4p5g0DfWvOVGAfYWahb956qg5bJHlKcDrRqBWgpXH/",
+	"5SgLYVtM9PqCd0o7yCMglqqkpBmmKfMvCyCz/1lk9+af2mto/sPGMtx/W59zNLKuGvVP4z2NrGYCPVEy",
+	"q8KGEkrb03O0i06mtf7+KlliSVW+jkpmutOtkbGNugJCybobfcECHdAYXTCXpK+15c8Sxd99911sTCBl",
+	"l64XHGU4uUexgZGJo5xgreCzIsvwVJk72lH5+dmcPzPd+VVwNr7G6/ea8mDk/fpM3NPVM77Sy/BsxZXS",
+	"nzscb5l+PlCpvOFLoukHQIZpKIpOLcVwYMfoEqxXw1bQW+f8tOAeXa6n+1mNAxE2p4woRVaJTmcut4rD",
+	"/UNQuyRZrgIy+sPMJSZ/IyCZGMRMc46a37K6aKeFoIwIAYelTeIe7Cn1psod2vb8vrr5kxb62FWGE2JI",
+	"f+EKBl3NSs6MChmhGdHBSyFzgpfu0oFrTxMgN/dXjQ4Ebx9AMDBLVrqv9AhNj5Bi2R26L5Upv5ED14g0",
+	"DA0DGBVqSk3QC4dYsZySPELznK/VnlaqGmV2J29rryF+gZruxch6IqyzvZ8uqaZQ++e3VcmfwAWlTXCe",
+	"pbrpGEEadbYpD4e5K+Fnq3oeI5xByrys8sKM6/aaa7jPYuueVrSJukoWPGVKc3feAbKgwKLWfnhVyzZf",
+	"r4/zpmY2mXS29oOmFErDTzR4wQrRpPzHbhvEaEkwgxzbJKNgT9X1WSV/gjMXm8Ef6SdYSj7HQK+tDbMy",
+	"x7B1Gl+5T6gGKtTfe20S7rV9L+zA9ydRSTdlyAqJl6vhNq4S0o4UqPVDardajaVHv14FFd0yBbTC4FIO",
+	"wIne4M3v5MwO6o5euB1YYr6axmN61K3wVMVroyas7yFJskztz2NUdSQg8nmVYcoE5Gr6OjJIXCFxLold",
+	"o3FiMpLcH2aYZt7PmCUk8/6gVjCd8ELaP8DZqDUKf9tqGf7qmlc/EyZgNrz3K3/2m6j80NRKpSvbvzW2",
+	"V+0a0O+NjUrj/YV8XuBCmBEpwTM2t0B1tibOKPIn2X5r+9fUpMBNVliI8s85EZLn/n/LfNPZtiiW3owX",
+	"YkVYWmnT/919uTYOwtLJjOdJ+Rc1GUx/AlMR+nuSEZzXFhtkRO1vSmlekTRs4qgDcJPw0OY33nEgJVjb",
+	"4g/GEPSc5N8IxNdsjOKUrDK+WRL/lYSzhORMIJxld0y/II4c/CfS17w15L4RKIOIeaQDNuAxYBvzofLh",
+	"JR6jC4kYIam4Y36dhtor2lvn6FpsQK/safOk/I3kdEZLIMYAeZgsSHJP0kkpF9vjFfZ5QXDW43Ggkp1M",
+	"cbqTVTogZlS6D7dD9nDH0LTJG46RoGyeESM5E8zQVMfcwk4y69xzzgU6V5rXkoqloXVaUqGanDjRXjDy",
+	"eUUSWU50NFIzGHpJz2xorYdoYupx8luD653grOK/LW8NsFC0D1k9RVK0IbIe5gIm6w4iEf+GMy4ts0Sh",
+	"u21BeuyQ7YEApa3qZ1nwxezPMXpLVhKRTBDNp6S968uVkkIow1KdWyrv2CrnmpUBSxi1mgeNjVrwDBR5",
+	"qr1KgFLGjKyNV72yXW1gYIivXc/vIGyEWdHHrIVqItL99bsQWhQgDAxuIhNF4mjOEWdVRwGE9LWDwl+P",
+	"oVsoGvH77Q9fcs/14TUPKOkpIcxaXmE8QMHMiEtpV2Pl1mq9teq9HRbp8A5NFpqsDtK+4OALtFazYXoS",
+	"ISzvWIV7SFuQBvnuUVDA3jqG1mFMwKJmMT6aDUzvtQ7GXn95wXlYldFRXcaH1trlyT4NwOtCCpQXTFgf",
+	"FSDjJAJtw20XysBNIoJ7Y3s/OLdVE2Qr4M9WXQByzX6f2AUvVvqGJz1xXjALg74xMzT2Tws3o+xe9Mjp",
+	"eAfPaWa4SbnggQNr2ebtxcizlAilw2he+eCdxh9InuFVj36ccpYUeU5YsrH5tRCwUgpZwz2Xca8UWMYB",
+	"VIglHOr+iJ6mmBj8tMp5YgLtfdLQr90LSpobXXc7oJxxaSlilWjJyEwiXsieu7iXI+kvfPoeC2G8XtFI",
+	"8v4bzKB4g1dRh3yiWhHwj4ztsNnm0BV/aiNXZsDbgOWhL+ex7FjlJNud3ib2dgmiWVre7eVThlkZmFea",
+	"h5JzJTgAckhN8tD2JTUL1qzQe8KGe9XKIJ5rRab/Vq6e4ACNk7JGDEYh17JzY/AED0RLb5uqc4xeuLg6",
+	"tRCjkhev83IPV6bQdYkEjDUvmK5EcQy3pRYmtW/uKGl6IgyCMmfL3eg9Y+LD/hRCwRgdK3DJ4nb3f+PB",
+	"yaFoIdncMUdYBVxaGllRxsS9t5HAG4FinGV8DSXnKrKqG8H3KNkledMW1VCZcptasBoU1FB7aUr0tlUC",
+	"jtlcip41TXxRUkqLtpO9g4vQhnT7ewlLlpGv5CMsu9TpJrR9ucrJg+FrGzB2OHqhijn6DKpTa/ex7VPk",
+	"kW3u7QFj15A5U7smNG/QE8NTG0ZQ5wVLrN4X4EOvWD1eY6bpkd9C20Re+welXVyV2i7Wib9ZTnC6GaP4",
+	"8sPleXwEaCgzf8sxit+cXLw7P4uPTBRavX7HUppq+7tIElJiMQhLxyg+/fD+6t35rf8S5/q7KU3HyFMd",
+	"NIY5x0C6e8dAk7h5e3F1dX4WWbbivGDHNgRO5cJ02wxDlDq7aSzlVSeVGtUoGulhjKKR611QAFdWfKCd",
+	"MSSBoGCBpXqjmi1hjLETfzHKCH4gwipYHTsJFAr4RGjPnOIeJtT2vYshzYImdIUZ+F+MWgueQ7UQJjEm",
+	"Xki50hyFv/JpHAjt53PxRBC6EyTJcqUktZfu/I1AOJ8XS9VMZHemWpZ6Rtk3AsW8kKtCqqupesnBHpsT",
+	"adyumKGfb2+vKlOgVaQ5kUjZ9TzdmPtNjb9LsKjGYB2+ANQmbBpUaanRGo6A6lfKiQDwwyW36SHPnoGr",
+	"HS3Jkue6zttQ8untjZJhuuyndYaYzMukxDU2Ac2aW1e1P2mIuQPilxvYAjwZIcEdPMFQKOdQfkG7UgYm",
+	"HvxWkIIEDuEHlm3MThEk0v+ygk99eQFVH+dUSGJyvh5fI84+bf+z4aZpUYi1GmcuuXbIfx/VF0JQDan/",
+	"SufGObEk/FbZLiGshnGfzxA0E7YglAo5WYoBxKi6SiVn5Bjt1VTs5sE+71VPausaDgtOtQtJaqqvDDgP",
+	"J9pOMOPQh6JZLraGeg2grIpX2hp+Q0gE8F39Ra/72C+NB9x0wirU6mxkZCYhqdSge8PesNIeCaOiegCh",
+	"Kn6tjp97u728MEznwzPCEsrmE8nvScDEfuNA52Ij1ME+AgSR8LPKdPlrdVU5h6tnqd2TMJyYlpVQGmdP",
+	"x/0mZMV1sZAePpmMYEEmuySP6jfdPHTO3CqnPKdy03PzgqgOO7eK3kvrBaa6n7WsHpOZduf2DH30dGpd",
+	"F6z0adEl4UVYFO4dbacmNC9fMzYGfqTzOQm7ph/hKnNk7BX0sT35pZCqbpHa7qyfJN9HZt1uW3uzMnP1",
+	"FSvHazePt+e2z0+7sBcDpT049LuEvR5P6/2ndY0I8p68ajCIsyPINVB3KxhpkE+h1UD4Y4wKJmmmS3kB",
+	"ocaC4FxOCZZj9GGm7mc1OBdItUpU5JJM7F0LIonmUMqaiDvm5DtYWD32pLVzelnb3v36JVDVxd93bvra",
+	"7BwPVhJSMXVZIDXigoFGbVG+Lj9lzfMUxeoIxn5KEy2rq0kOL6v15Yz0uFON0t/+0CWv9P3LL7XROJqG",
+	"gSbcDOtxqS47jnlJVoiKY4RtfJRmxMvSMpSTdVMXjnUfKIbFKw26TwZiiq3XONSrZvV2aFzbTnpNRqMV",
+	"YSk40feRqQ0VoQPkBh6h50jjsiJ0iEwcoOKLPuzKv4VPOyBjF/N6ZZcAlf2WimuEqtduVK5pbTK7jlb5",
+	"GS+qZuZEH0+m/+VD10qIXguWylKN/2gLng0VwqWrSwd1t/bxMPFkmc8lWW6Zb+322/atGZjX9qwNbz52",
+	"Mcm1B0eZIUqGG7ddaErazIr2Q0WWoToXFq3AUmOjakhgmb21JEjmmAmNpurtmj1fUilJGlyMbfOZfKZy",
+	"kvCU9NQ4O7Xn9qmo6cN9gFCWUa9z4MCKaJ+tJC8+1qo7sS5y9J7+CCZcWVujbwkNf5v7lTl6KYJNosad",
+	"ul3MbucoBhlwVO790l/BTPZgADT1+OPwNXZzn+vxumBwOxry//8hZ6Cn86S0G3txfTjEeHcUx1lEj97x",
+	"ZfWUYXEI7dIeMhk9M21xkVKphDXNfr9E28rc6o6GJw3S5m/J56Y8buzTwqME5zklQvNJQOWrx6ZgBtSX",
+	"gknx48bqRuEl7OWZ2R6uho7sRnhm0nZ705rch0r6WuIkk16JLkpM7oKvGcJzHMoe3ILdQv6w7VJoZT26",
+	"/4HjzDK+Vkp+mTwcTO8HJLWF4VNpo/0Da8//jeTTLbPVz387+BKNcJ4s6AOZ9KAwePGyfD4UPfYfPfQe",
+	"nexCH/LihWoBfJGkPVnq8PmXqGL+1aYUvBCm1uuf7XPxDvN5YsRn25T+oD3Joli6JPnW9FrzvBIUE65v",
+	"3O0hXOVE6ALjLEWQTY0g2RPgUYCv5RlBpn680H6BYF2PO+YKe2gjRLNELDBDBy9eovsfkeRz4Bg8Qljc",
+	"O5eRadqeLFBKArSB/dOEn7/ego0GaMaoREomPpAUQXngfoCXeiJmStJiRToznQ/37bPALUnCCaEYrQqx",
+	"qPBgaA9MScTdciqewyfKyvtD+FGev7Jq1iTJsBiwb0HnOoV3/K332rVnljfIeFapaI+KlYtegzsOEFqt",
+	"SZzP3Vdg23VbtOWl6bey55qxKdXNZ+oVJNBUqs4HLgqqEeXQ6LEtmKP+osSuT36CIdfF1QZqHqnaQHPC",
+	"GklolMHLZ9KQQGaUEXWm1hC8BdoMptMtlP05hdo7Uc+M1xf7Xyp8pVsoJHjuGNyqEi4rU557Byn4s66D",
+	"2SIEIf99QbI+WpXXLs/S0W60QYZaZPCJellqEv0MVX93hkKQjnnr4+2bZ6/GW6nG92QzmWJBXh7ueA6A",
+	"vCFTmmjVSbQdXGlYm8MDy5jqLLaABgL7EwuJID0SCUxTzxtLmAVZq/8kWaa9/RWCrTsGYSLUcPt6ddoB",
+	"IKf+U1TulYBG8LrS9TZ2Smx77pxsw+6Nl3v2Uzo/dBcFBhL0tZ0FsY8gDM75ta/Pb6//z8XlT8dloMTx",
+	"TpFMEBgP1RibwcMBEg8jb7oUJPPYTvoRSyC7tlVBemU842Y8/bP6X9jUKn9JWun/jPKvv5R6xCvIn/nY",
+	"SKoYKAcN+FwDbg0iF0t1PQAb3ZzvoISoITMuO7TYQwvvDmke78rrSZ3Ne8Omb24Nug0zpblWnXS9h2aV",
+	"5PAH+CydU4azCZ/NBJF9LEB/dx36TQAcTQZityGXjt/Kc7+VR3AyHLyoNMRXNGlXFwBsnDflukK+pDbQ",
+	"DdrNFHlw17Tmf6QC9aLs83f0Hnwa9PS+vpEaAYp5+3GXyg9+QxsZQqBdqAsBHCn1e8BFH63F0V9ree19",
+	"l7CEQ3imv1Zr39hizsPpxCaD9LvWvQqESp8NX+1qnMzkEuD0mdkTsL8sUSVS367c+gcvv0R+kf3w9tI3",
+	"rd5WGpOc8wdSF/Vd2+nQ8AbyrOgDmy8HfV2+U2eg0rIWVMX+klq/+EBFIxWjsXj1YLHVMghLxTHas/y8",
+	"9gz331CHMNucN59kbbWYtTPC1Nx4w+b69RD4jq9zAr8PuIn7L9CNft7fVwcV9p+ezejn63RXQJWDkz57",
+	"5kaSlSGy88f0Youop3mNnj/vzc7zHOh1cD4nsv8gb/Xz/lq9AL7ofAkXQpuzYUpAqF+f33x497fzM6XV",
+	"np2fnO1w5b/uSwx0qO6AYpUOy5+tMwt5cKkaC1cd3afzvHVqmC2KNSSKUqdaW+OcASFj7wX6ZN/wrzJo",
+	"qizQP+hE/RBMlqxpAHVXR1W0VVVSd7Jq+ZDeMlXwYPZ0+s6ZqgfC2WxuP3sSslT7SuFVcSREW37jdqf0",
+	"SXK/S5CmzXWhZGf8+Vma/fasfCwuudMTnqdh1HMrioQXMuFVmMbV9YfT85sbyIsxCTK/tGYXt9frgqfq",
+	"G6Qyt7YPXXP6eNLYnj1t60VG8uGZD4aZw3NxYUPnKxaQMLLG98QRrh+bhFvh8qeVHNxzqUxBasx5GDh4",
+	"MndZMCYPla8I8+ogN4ueBuhWEfLnfSgbFTu0ysi6dNXXSVG1g7BMh9fTIAhhzS5ftd2CyCxrxlGGZkrZ",
+	"0xVphve5Y5dYO3woNqHUi7CvFdVzAvoEgF7tQgtRs0mqAqm/l2AHD2LFAOz95sGWct/71ZdPqqsfPok2",
+	"+DxMOmifq0jNjso43mbUXgixAzgMsois1LKBIEsUq2wm/wxFaMGLXJck15TnNXQzFnKy34Eaad1aznN6",
+	"cPiYZp7bZl4sH9HK/hb82DQZuZF6ve1YohJQNGCFPjDtlNw8pjoHLiRfYkmT1sjK6+HsL3WfufN2twaq",
+	"NK1uB1i3Jjo8HaY23NO3lx8+vTs/++n87EgDOED3A+QXlWOk1ZsjoDYmucSUZRtbnAJojdj4jn28PD2/",
+	"vj25uDyyOYYQuJ0Swsbo5MeTy7MPl6YR9eoCQ94xfyC5DhdTqBKXgpNmzhkZ37FPF7c/n12ffLp0b2mu",
+	"itqbAEBXv+hIkSbENOIOKDHVODCSULq6kt/sj9zPc3ZjGUUj1/VRNHId2lb1nkbavqp5JPqdsZe7wLLr",
+	"IR8tPh3ILcw9Com8ZndoxE+FiqvBx/J401jdluucSqkBcU/rLQOyg5zfkxx2ysqlRnqXfL2Ckj5/5aEK",
+	"20veoniCoZeQ24Xp34OWPBFiZDs7vgXZXjb3I07u+Wy2A+MfEN/YEoTGzt2W25AuhbMJUO4/4Mzo9NtX",
+	"lCvVtXf4am+vK3m3Hq2lFjlV40FZ4NyZC7YLaLqxVbskesAQApPcJvYLWuMoS3kxheJ+ZWpx8EZ1G61y",
+	"oJb481ccu5JfyyKTdJVRUkvh2+52Q7vbHd/W2gKruD22Sl/covTaf1c7JD80bcKAtSkk3vx+m7OyIXfd",
+	"R19n7zzhfumwGPuls1TXw8LNdhCLDv9dgspftKerVBNR/v7LrgVEakfFjaF932vY7MAd/04ZJ9Z6mW6Q",
+	"VgS29/XZ+cnZIwwBJbeuzi/PLi5/epQ5EY2s2/uRto1FMjzK0qqtkx2g17rX30jPYccaQgb7zrQhPlCb",
+	"CkSZkCbWVyOC2s0Kf1zKszPRbRvtU3FGdM7bsPPeK09924HQ0RUqEpynu/hVgUo9YHVlgmsTUxdDAcIO",
+	"YWvzhH11j/EltyQABGLVYQsANOWNJMJqPyYqjnBOxihWwi7WtW8l+SxjgH5Q5hD/MaQM4DtWlm+Cp8E8",
+	"0ytzjOIpZTjfxHr3uncNciCuGnBQVD0aSQ0U0G8G3fBBkGlj3XKZbyibaxw+XPn0nmQbpc8tSLbyiQlv",
+	"r08uby7OL29HSrpdvz+51P/+eKksy8uOvryhWR9sfig8nFkXefzT+S36Ps1++95eElBkL9UExzQHOiBx",
+	"jHCWaY6+md5eNdvBA7D3SC4JYcd7vlaHXvd7zXjxhhHl2reGcJ/WgMsDFQZvc31pyD2bJJxJTJnoPfgq",
+	"nLjXKzVUcYi2/PlBmLa89J5OljQMjqrQIXVyBFnAb0AEChSr3flnEAVxEx/U4d7rl5UMqYMOQqjtma8C",
+	"b/vkrRm47VY3tqsFVKCy3vOv9l+HOgoB1hBwSZ9OzS6o66Q9nhzrIDAXHlx02HHyXhxyojzg2Pbyr7Bc",
+	"fP3lr3rj+qZTliGPgVLAi318CXXGxfMnS/z5SU5Ypc0nOrUePqlXNYqBxSsctGjg5BqMUYhR1Km01X32",
+	"o6uU7tPRQVamLiqaYIZSXsJqTXHRoR1zGnL7+XNIz0DlX4MF0VHvSOdLmdLPXnk5rTSh+LtYl/knn/Fy",
+	"lREUg1kixt8N5zCsooB2rONazsVPVikYYocaExRAQLXcFq8ivvqlkhPTrsw0O70P+mfqHG5fqa1RWl0V",
+	"R5AapVcvZ7xLHtjtdfDlN+ZJqU2mcQKaDtay+BiHZU4gTwog6PH/iltjXS/6gMX3Tblr1gwx0NDKnCBm",
+	"fKUO1cZ4js4ubk5Prs/OzyId3SEpKlZQ8wnAIrwQmKWRKzWBTNqgpELSRJhnIT/VPDsUwlAL9auxTKiY",
+	"JDhM7X/r0kUAjI+FRLF6J25Ht+u4T0IsXiE8VeRhOBilHiYCSdGC8JXE4U4HAU0heNmLxK0mJbaqXR40",
+	"y8gPGgjrg2M7c/oehVk87IFZhCRWwleZLQuKqNSJGXDGALmrF/BJ0Iz7W7XFqwA+S1Bk4YQ+kNBssIqA",
+	"8qWNvz8aYIS/dMv9HUJXYETuYnDpi+Zr0bKbbnVystf6c7WDl9q/s+o399ZdbeWu/+BeQxWAIS6jRqau",
+	"Sy7R9flP1wB49P0fl+efRlE9ju4cnr/04koOCoQA6Zy7GGBZ0JQkfElE2a/yvAFxXykf+nVW/dO01OG2",
+	"+dnZswPUm1hbOSZpICd+9hdkYUZIP2I9XfAAgPhc8go2Nc/v2Imr9LvAWicyrPOgLdqrFGq/mZx6j2LY",
+	"NrKlOFmke/sGrCk70NqOGT0H9v3HJQZthRZhIO0nVS/iLiHCmK9iFAsiY6swQUlJy13girgAD/d0o1Yn",
+	"QnFOlvyBqFeWpiIdWY57r0CH8s5XPjRZGByC+lBwK7slC//iLUa725yvRlGvueZZ2uBSvidkpTa2TVOy",
+	"jFMYxZUkylhzeU6Jsn+2MiWP7liMC8n147HNmIE78BthyrZE1mvtaoVas9CWdbFJiXdMkPwBaoAmnM3o",
+	"vNAeMfSnOM1+G3tf+hbOW7zgWTrBWRZ7RWC8lmulP1WvJvoXTf+qHi3/UPnkKBrZxjuk0sVyxfPBRY4s",
+	"i4QIKoQbXaCqzhzR7jgAA0O05TUtCpbWCeB7RmRhkI66sn7rG27ETmpNCs30efKe8TXrMRa38G5CS8sG",
+	"Zk+75DHTtNY0PdLpmOSOlWhmx+qnCwpRht7i2T2Oyp2pf45LqhATENlpGt/C2LowP26uIn+3eDyUeorc",
+	"ureLAn8Bh23VjLKAWvBGSYX9cSel2irn00zT4LVN0YUkyyvz6BZyVXWgbKnPON/a3TM4ftmY3GuZh7eI",
+	"ZlrqAO48b+EZ6IyW7sKyeeKCiVQgCBD+ycUNv43QPVlBRUkl1hPMOKOJrrC8PHKazTTD7F5Ed2xJllN1",
+	"EwvYuBESC/UPEwrT53aMPuRG+8JsY6Kaf6pHG7+N7hh8WZ/VjQ506ptY2PCmi4hqMo2AXrUdLAuzRx68",
+	"eKFb04FSg02c8Szja3XvaXdGbF11Ye60Xtz/PtNQfR10aVLkiyWqU/ktSxnQkI7R+7Lk15wyQ6NNU7I8",
+	"0jVsxD3O0qNwLx9LENTNCbSv5upVtP/6QM9pSzcc4094WV4eorf0x5b3ww7ENqobt+IDKmp1UttsBbr6",
+	"4WS1S34LHPuG5ygnM5ITlpBxF5mdxwZ4/hkYOgSKy9hYeBNUY2dtk49SkvC0oWB3yTMTbuL5QWSq7c38",
+	"WmbltuhJT7PNCBLADlZUzm8AUWU0vEGlZcJpiD34L1yDr/f2fth//frgxeEPh3uvX+/3brydGcO1f7B/",
+	"+MPhq+cvD3/o3fJQtowgQUbglCu5mSxwjhObWdcWhexJ7blNWdFA+buH3nsb1Nv+9voad9TUeOJjWsLt",
+	"h+LkDfC+CShvCRB0ZgWi8ljTPopa4Mrf8+gtZakSBUqRjSNb4gxAQkZYxeOOEhx1q7M9Y7pdNXlXsgsN",
+	"1D3NW0/FNRTSrfp0f7Bv9RH416/mWHV9GuBa7eeqWVLm/3X/UX7WAIHZzlCM5wcDbxMgcTSAUquMlTSY",
+	"sRfyjx9/s3QQVgX60r8q8dfyVrf7knXOz2AbhAtdMdDa3tsuup24p57r3N3dGKf8gFirK1Z7lmiYETR2",
+	"hEOxzvKjzmmhpTYWesjfCCQ5zwSwEUMwSwffJckygfAKaudoOiEwRqc8J3dMtQMeT84IwjNtqhrGvDEq",
+	"Uypzv0IKuA6OVDd0ApYrL/x8vK+T+/jMRs/UJ2zFdDUUdctgZOJS6rkbZW64WqnQvuWGpabsjr8FD7pA",
+	"wfZ6KdctsovfIam0J28o5bKhTOh5r8DjNdyApd/QGkBIQ9XLpib24/U7EaEpETQl+g5fs6hKdATVwfGS",
+	"HBvT7rvYbgUhsbrVIb7ANho0My0kir9XV/z/Nvf73/Gz//qlEdd1sHf4amidx0Ymz32PITrFm9baiMqO",
+	"FxJvHDe7fs9tWtxVF/Hli/7JVD+ojjl/cSthHhw+mLnr85tbMP89R7dckKUg2QMRY3SzpjJZgNNxFgH7",
+	"cCY4WvAsFdEdU4sFtMvakI981JMpXqzry1sCPgiX6SW3FY1DzMk1QMy0TPLrt2VtVmBNLDr3dkhobfvS",
+	"jxDjPgEE2xjxVXHu69pctSiBmpsFljam5mw1vmY2BCDwRjhppVqEA9NEJE3ZguRUNgNBQMzp4Jw5Ysfa",
+	"m0JNcVyIM1TSNJonHRBLDf5oh1w3n9VMp1hEZWjFOnJgSGN0YodsysEKYpkktSz3SobGILBieBILYFJF",
+	"S4JZCaTTK0AFWlIhViSTTTOmNJ4SYSzauIddx9VnE25JDM0Foe+Qqw8XNx8uO9WfvgiZVz10sszHLU2V",
+	"nFIbUqevlUeKr9kjlbKaAtCHcROgcVXGzcBlHHnOTKCq6OAC1/hZnATUwvfGz8pn1nlra5NrQliqdQgG",
+	"n0y5lCRFKywXovFO6BHr7Hsl7GlcLGHgCe24FBy2AAgFdLIPSd1iw3WR0QcgJMuJThE1Y525WqVn5ydn",
+	"asZF9/3R9/p42QyG8oRUIKY57mKSeRQu6oXXwLSdrr4dQ3VrAFFQl7gERDjB+gi42/4WKqDKnTZ115F3",
+	"P1c4zqqbp6ZgbMuyyOhw7rxsK2Q+HVt5efTRJnctXNZAqAWxhdzV/34CVfR/nPr5T6Vx/vtomY/RLP+1",
+	"tcl/Qt3on0gf+t11oB3Qk/8yetK/rGr0O1/pfW7mXSCEJxrhsCT5nKiVThboT9dvTtEPz1+//NYlV2sh",
+	"Iks78QhZZIPDFlXYSHyYQmQzIkDA67wOA/dod5A/3eX/e127T3pxPt11pDfG8DsJcZZtxn2viKcU7k8m",
+	"np9SlP5u8u+RYqlFUFwTqKS/C3vEk67Q8EUQxIaFHKVtoIhn69D9RNrtK4ZKU/vG3TNH6Pr87Prib+eX",
+	"6E8A4i3JCHFyz/g6I+mcpIjKbyN0+uHyzcX1+/OzO/YnwxEIlLeSoylBq5wnRAiSfhuhHz98vDw9P1Nt",
+	"VktiWEimvtC+je7Y+5PLjyfvxnBpHfkpaOf/z88nH29uVSuMG11WCeBvI6NtQesa0pzwJZglOLn/tor/",
+	"tcMbRSPX/VE0Mh0cRSP9/VE0cp8eRSP37VE00h/rwANfl8WNB/LIGHp5o02V4b4adLhWgq7ZhfR8ONft",
+	"wW6QzUaq2eooD/b2DYgtQgd7e6ECeZGuZgT3rL2P9Ufa+Q6fjmv+RQN7zi9d563IenBA1bm/3VvDc93V",
+	"LutCN9gPdHUebKzdAA5DYA1hOEKP3m2emgEIa9V4K5nRuzoNiHCysormTmhBp4342emBe7EVk2dE5T3Z",
+	"/F4gK4fNNSESoLxpBVbZJt10BVXvq1Lpfvl678Ap3ZWKL2tgnYfgCPOBjc6ORHLdnypAffeD21e1ZWim",
+	"lNvh3h5KuAo724K/vnQfgtsSYTbA5jGbx9znumSrcaxsjqxnEgJXGH28fjdGJ9qkABNmbUNN+qTcMdAH",
+	"tB8JLNN1JRblEJgI7BIRQmW37fRbm2qBqzBW67EsWZKDe3BJ5IKnlXIRH26AI+oj/P+T29OfgQ7u3fnt",
+	"efAef3IQposi+Gr04etONbrIs+EmXNceKhmOB20gRFIqSWoP6Ri9r5vDpuaXhs5zUVZ18Go01ezdQi46",
+	"GLcPHlkj4LCKBH/6Oqb7JTh7h+zJ109S8HNvR1ryf7K6ck9X323rHho4vBcVwd/CcdDETW129oAaCPZg",
+	"7oAytazXu+mQRh50a5H2I+3juHHkQsHqeMYAnOV86aeHvz158/ZEZ4QrIX1z8pP6r798+HEUjT6d//jz",
+	"hw9vO0yuG4mHzpszqx/BZDqgiOT+kxTgOOiEZJeFqWB8Hcsl8WCLRdh3trieTIDTEMEU4hitMDW8QryQ",
+	"XqGO0nu6I91T54bVvewefchItXDbkhfUBEYjV4QXUVHNiI5Kb73Sj0SRJISkJL1jGg6EUoIzTUwSacOD",
+	"EZIKhNGK5IIzUzwhzX6zdRNA5aIzgpJNUi+fMJDtNnRidtIkg9kIuNFR8SufBj2vwCLlkhAih4nVcSKG",
+	"XfAS/cqnKCUzYPZWk3RiPg2UDHnBNL4r0nHqCi+q2mbzYqn20A6cXKqHQ8smvFXv1E58qY42TAIkZRwj",
+	"paT6MAz/eOykyNaus4pS29AVnSiiqXLuyQalJKHK5mro1pBCbjWx2UwytN2TWoJLQ2eGqNY1/dKo2W3r",
+	"U/9CpxpeUUFrkgm2Vrtg8vaTZ8jArIyikerSyKQxCUnUv81RGrkSiV2H3y7AUJi0aA2xlrGzbwSK4YW4",
+	"tBDIZy0SKyLfDs5WWcw1h5LmTSrLroWG06SUA/DXqynVM5xm36idnMQxu/drxzDB10GEUNtuAiRmTaXw",
+	"LqRA9Sqzw5neK18KVUDX42wuulct3wwgWirggeFVTs1hn5QsUyHms3xOhIxMjvWMPpAdlIIwHVUTnq9F",
+	"S2tIRUjssrqd1XGE1Xs7aPO7JXmZoe1iAmhR0KVOmeYHJI39jeTTYLVEQ/1p9t/J1UUENz5c2YZmYIXl",
+	"4hjFGucIxE1w3UUoToGYPkb62vNvRws5yHXEbxSNDGJiZDhlH0CuJPeOXw0YYFRz+gnJc9IhNj954YVA",
+	"mtaqEItIu8N0JKr0mvkcOgYcA5gvKjTAIIfRq2vtjlkWGpKa6ltqSgomaeYqcBq+O+1+GcBDUiHZ2PZ2",
+	"qpFmlJHHFTGtzsw1VH4ty/LhIqUSyRzTrHatujhqm2JmyLcc+rUXKbcSU7yQQal7asgtYYEYX/tpxDDp",
+	"cVgguwj1/suDg8NepVqguYDc1xMzK2SRE//zZbfjvjl/YfdfRh9Ivtmheh95APycPpVrvLGcnoSlUDUl",
+	"4NTzSmHVs7b1L2hK5gXrJjNS+7x/KrXv4v8lRNx/mvEiPYfx2KOmgwujXXyMw8sN+hUG60bVpixYaeYP",
+	"aY6fMPPFQ1mIdHucZW6hPmnw9DHCSFrOOnWltzTcSKnR9MXY6JzPaAosXLqMuBlIP6IcLOTEvDBoRiF5",
+	"tvpifW5pZmGZK8JSyub902dzIlacCTJpima70hz2PLjSfLCYgXh1lX6gc2L6Ooz0AS95sIcUSg+WdPUa",
+	"qOwLz7/kTnoPN6fu3w7qUKpfpYOS6I24+1op9F6feuhDlaXZ2kGx2ZSx72xiTgrwvHQ0CTjHsRYMMfiU",
+	"5qBIFKvjOxY7fKj+aYWFMLU6tSKvtqlZVXiAMDzNvHsPcVb1MZmeaS1JDULz11ruMfe9oM50vqRSEi1v",
+	"dwg2PZDQ3bLNrzTQq1NlXxr4clU6DqWJTJIizwfeF0OD+rV96nU4tDXNEimVcAfNwKL0dRS+uk7Ernpb",
+	"rys7RPW8YD1fuS4asG/e70NBwcaVaBFpnssxUN28G1/k4SzKpsIWv/Z7KgtoBzclTclyxSVhySbMKfaR",
+	"0d8KgvCSs3kZqFejJUsqxbE2tyznoXY5C+k89lTu0Ck1CWmRkXQy43nf3b4lY92sBfcuS09xIUhYmTJl",
+	"vSwVwVzprEqyrnGe+iajkGQ1cQItwSwhmRFuxhAaAe98jiXPw2Lu80r1+AbPsRgcflquXJG1dk245Nas",
+	"lUNVn9X+NVBG1RJitjEAmbWucd7e9Jrn97OMryeW/rZ9WaqPR94gXC+Dy/V5lWHKSHqSyD7og61a4T0u",
+	"bDUZpnnwu2MW5hVbkXxJRTgnEvQ5Zd9AQaApQQZar8yelFerwzXMkOls5Tu2O61T82HNdipIBpW7NfWG",
+	"DsdortI5DmUX0gfSnMGu+fKxIDrTLAyJgwcmZMWTRa86hPYNZ/v2Za4JFcNW8lLnJSrtaFMqNuC8AeNm",
+	"xvM5lxKCBN2rBZ+pDioy09S6WDeSrL7OLpZkVe7iZmP6FGeZOfpAy7LEKYEcphnOTS4KWuUE/LgGjqU9",
+	"mI79uoOml6Xkc7dkWuLPE7+T7f6PfjLGiBbdg6g8UJ69Ufls40KViv7gZWqy9RLMlFhIIbFtqm9IzZYD",
+	"Rag1qqGXlVIXiQFjZZrx5N45urZPvl9w1PFBVAtaRoAoLwRBHheG6g1hQieyoDl+IKhYjRHgC3VDf4oh",
+	"Hlmpbfj9P8y/JjT98r3PwW28q+CrLA8kWYGZUTCYLJIJsu5NnOuu36a0Hbe1F1iQ/gZ9Gz82eF/0AxFi",
+	"ZE2gYGMu+iMU1A3UyI/NyGfZsKkWeKXWA9J0xy1ejgHUjfYu6bUD9c0z1DNBmFI7g+DqzEbllTWrC7SE",
+	"iRipaaDfqHrVuFGLoOtY9Haf2Fe060QY0d5r6uAegLwDKoVVd616qWwJbUBrr9AockEKvUA6wGn/LYuc",
+	"6UhEsexQPOtYF7NunnPG1qIpO+YtmZ15dyAiJ/ZCwvQNptmuJAgapAEXs3NoBh3GYbBt63Xi3Kmt0OyC",
+	"wZl0BcXJZyoniVEvurjgtPqSkrxF42nvpFYtJL8nbEgFxCJPiOgxtmv3rAlzpBNeBATN7cX787PJh4+3",
+	"Ppr/zcnFO11UZlvPU5o+yXuXFQzYCfptd2+PqnNRm1i7msH9pzbt6YJoouhhaCVQbDGCb5oCMEa4b+/E",
+	"mfqONaO3pI/6lbJ5uZTbUjdAZP1G9esI5WRWCI1dX+dUktCc14F996PI61K9A+0TtRsNvPmCnq3w/FRm",
+	"oFbc9pd/7Ef7r77c3Y29//qPTh2857h2GdJVzsFP5bk9qEBCUqi+R5Dept+Ip5RKv7+8+J2PanCFeJ6Q",
+	"U+MM+HeLHucunXMXL2xL9XeYtX+v2Ro0eCIIYacmPf8rm9LDosluMbdCySceNopKlJIVYalAnEHYBvS8",
+	"spQS41JzxGyIjjN7uSjh8QZLRlTuNOOZ9Th/dB9UF9SaL/nSIydLTEHrrekvgakBPVtrwMEfJj09AwZV",
+	"2aG4avSi165n75se6qbKqWvcS3S+2CnnGjtIkk46TPkYXWrVHRZxSggDiz+UwZRSOYFwR1NRgs2KiEBA",
+	"vvyb/rQmNhpWEUGtbcNnE889ZDMplzgliM5cPQa5IEt1HaZQJY0yBBC4Y1enAd8xV7q1P8KocqxDnS7y",
+	"nDA5sZusfRel+WZiAkPGqpJ5QX4JKazqGPY/4J6ZGESLgP2kJsUQMDvPCsymVKefsNS6P/Thpmwyy+wu",
+	"rDcJ7GpqWSzrJ2VIPw3FpgVBvJAgK3RtRVMqp1zMKcmUPaVJQt3Z1xVq1LJqjAPs0waWK2c/P+UU1St6",
+	"641s5knpDVDSeyu8Y9a1NFQr+8LubbOqoSMPeM8zHYPeSdsFsGF8revTQwtxgGmh3H/1EGhmPKrNdDE+",
+	"/X+4gIXgaInZxibGtAPNTPH4HjizHEsyWZF8ognimlm7ViR3JHKAFFD7k/GUiGME9fZs+f4ccJhlcYnI",
+	"SQl4TFOleI9WXXK8mGak4nIe75UdN1lzu5DQ91Q1YK/4K/1V9kqCGc433b2HRk71w1URN2yLOW6Df7Ld",
+	"Z5DUvabhQ57+T9qyStzx1aTPC9CzG8lXYajDz7e3V7005y2ggyleKznCCLKCErrCTI7RNUlpThJDXKbr",
+	"3+rrJeS220WTbVFCa3b7h5vbWvmmXbP5g9k9J1OgRiIRWki5Upe4+l8RTPNp12BV8yGR8zPBmVzskFlZ",
+	"VLJigok8/clpfiY4l1OCd9KLSwcJqCwaRbGmchHcDPo7EyUH8gecGah17/DwsoPFVQemBURpIo1Zc7Em",
+	"93VDQsVkUJQ1fLo/sPCdetzFFuqKrSBSUjYXE49xuUcfegU1PsEymE8Hlh9c+vXvRw3L4k25m4LWzbOb",
+	"M9F9fHu7WFDbtk5pHXJA5brmua4guQZWMRsPEV2SOiSmC8YMtUCvpXZjB6xZjdEuxN0jyG/bI/op52ud",
+	"/ayNrnKjGuNPDzdSN7G00BNttGEBt5vExm8NxQfaM8O6KTtVJ7dWOhp9fjbnz8wffxWcja/x+r3hZfL3",
+	"wa64OlmTJgv8pA7XZEGSe0BfP4V/x4k+IE22OFxqsLbHJndArY+Pkftv8fuucj7PiRhg9V4X7Mq+FHBt",
+	"NQ2tLGs52LtsXn2Ea/mCpeTzRzG8chyQVw3ld2hGqUQjkWC2S4OyWGVETGYEOL0Dqi19IAhEhSacpctV",
+	"RhB8DZmXhuaEll/NSUjWnjPgtTQfhC/lRBY52+lTBYBMt7/yFpLgoLC9QPohDZYRHOqzQDYwUlttvkAm",
+	"Wg66hupRFb/lGTcPOAtlokCkTfMeM2JcKglnxq+ApgXNUtW+jkMfozTnq4ZvhAFJej+50dqO2H1RnfGt",
+	"VQ9ubS8bb3C5NP2evl0gR1eSpbpXlEkXgs6npJOeJCUS06yTkKlE0fS6S80I31CSpW0Jult0OokG55le",
+	"hSbQS/pqnD+ZF4EUg43motNNbTvI2y9F79dn4p6unvGV/u4zuIbUYNRXVQf59KS82IaEOHSxxGH5At4d",
+	"GkBLeOlqDSGNMlVKl8w3COJ+H++Oj3fekAFfgvaJBpwj11c/n1yen0Xo+vzd+cmN/tfJzc3FT/BXQyUS",
+	"cOMC9p01FTRuon3Smno+NEewEpodloZVXph+hLYGmvC3SfCAuP23Q+6VD+zsR7NY7vaufPJW9OZf+PTH",
+	"Irv/KlFB07aHsU1kiIRux6TQlDPSc28Pzx+d0Ux2u9a83JOeWL6Msvs+i/sOngNzqEGVuS6Yj0rOOL8n",
+	"KcJ9DfK203dPV6vQJy8MgzDnKFOHXbNbkqWVAdTP5gFF3oTynso4/wufvsdCOMfAEPs/lHrpAqDWsrez",
+	"bXZXORd+TSNvs9oFbTlaZR6G9TSdnlyenr8DFqnrj2GCa/PuLoCFHc9mo2/8BvD+RmXUOmWbp7zXufkL",
+	"n14X7I1+trIZPZ/gi0D13KYMEPPZlmXYQShPi+x+kEQGSfq1UmF1bzqzYE03rnLyQMl6MA+/EzY9jqx5",
+	"ekLFJMFhiaELRAJnqQS/ouEctppzhzlQHsftbzUM/tTaIcmmrFDbggQH1ya2eLW0IEY5s+mJvEzABKrc",
+	"e7KxeJM7Zkj94xnPpzQ1FYcZWSPD5HPz9uLq6vxsjGLIboqPIGfMlA0CJ1QCFWXIHXOl5GNTx8S0xrPU",
+	"tqaz5khqA9YxsK/ER8FixJX8Yt0/W6oNkM/wjVE00gwuDTLorJJQOUQI5XMx0Zv6iXglwIa4gSfRnw72",
+	"Dvae7R+ggmVECBT/h24ihlpUZWZpjmfyWy9sbknq7pijTlDrDhloMyrH6ALSThiXKCczNZ3cJPilPDH8",
+	"dnca4lTQTE5oSFze4yzVXtWwhEzUTp4Uq0lGlzSUpwBl4JZUzGhOJjqhKEb2rSO04GsdSxQZl0IN4Bjt",
+	"wVW8v7c33oojdjkUEr5cYpa6pMQQasd6E/OC7ULwl5RHMpw5e7PAuS46hrPMUyFs/Sh17qg89nxltqCM",
+	"ebCc785q935nVk5AdAj2baGyo85q35luGvBnOJ3oGHFz7iAuPb0moQhNiUayYD9RaYw++fNleKI1JOqO",
+	"gW8IklpT3oRiMTJpMjgNG/JUhynz/lD7VNE3nArhoHyvrPi/8ClkxN/mdG5T8fop8b9SNb/BQJp2w4P9",
+	"KgzLmuBoWSQLI6GpFHByO5iOXu71ObwZnpKslzmhH9zNAPk8ybgQpCFsCLJIG8cgIS3oKuNCVmv16RwI",
+	"hAV69+Hm1kotuFl1QA3FfrZhPB5a58nIzHmOk5Ywp7JcMKyB7arp5ZbQNaycwZ4qw2Ci2lJas5jA4hpE",
+	"heigsXq5d/iq1/JW+9PHONIvlDKq0cEOeW5pQYJeqltXGRtmic9Kn44t9w3bfEOkK/xoQ8RlPfD+/qwV",
+	"LgSZtFik8EBAvbyEfmgUBWAuK8U9gWIsKNh0ewMJQuCVBl6xgF9Pv1Ank9MpZ8J4w3t+Oqc8pzJwcf5M",
+	"5+pGcLmTDaflmV8bzNtfWvfbJsoxcj9u5qbYD8pkaK9dr9m+fmMEr3mKjTqVa6wu/D1b/dbozOPhtcC0",
+	"MTHZQVK6Ynldliw8Z1+YQEJ/WM+xjMom7qyugpK8EIKgcN4AcgFXiKHQCuBLDe9Hj+7d2EfVayuSTBrL",
+	"VJsYuoHbgyqt9q2OFZFMkDDJVhvj3wddXcuIdIMmgStQDc8uMGtyEw0XmZYzqGNSbtVju9QH7ygJ3lYF",
+	"3IcogO2hiSU1L8z5LZ738pSF3FgmalZ6qCrrXOpKTpB6Boz5Qs0QKNNnLcNnQG+uecK8uexwi5Vm5U4O",
+	"rn9z2/IPA/HfxED8d7HmdrfMQrCBJb4nVoMUZaHxYyTzgtQ0jqez7P6VTbY/LLB/AwtsoEj8Q+d/hM4f",
+	"zth9YzZQc6bui+AI/7AhKjbEv666H8aahdTf4cjdila7Q6zxVz6deHrNkKijF6T5WrHHeu/6RCHLbn2Y",
+	"9YEzV+ejpyc2rJRa7royb0Hd8GsswEkU5kdqtYw/mQLJtCS3mHOitJfxMBOt8pnOibuyRfVaJ25Jmf/X",
+	"/T/spT/spT/spX9Je+kPe+cPe+cPe+cPe+cPe+cPe+dJ7J3HWDF/K7XhP7zzf2ibf8C3/sfAt4YqsH/o",
+	"qH/oqP9KOuofyuYfgJqvA6j5d0LH1BktqpiSCvRjZwhJpwvUKKE7eNRNV3d0pVvltyu50n2lYST9qrJt",
+	"ZXCFa1dyI3vTat1oSDlAKQ2n2T5dVrNNJg6WidDZspYlFXoJaYEmvRnwo4bywmbS9swMVKdi0jc98Lpg",
+	"Ljvw3hR176OWQAH49rRIyXfqxTCOokdlMY+i5or3dqA7Vqi19K26Su0CC5TpWk2WBaK1jFuobE2YhNS1",
+	"0rc4hiuYuFt52K1fysornZVgIoeV9AtE9qq6AvBrdbkN6XTJDTNsY1QnNepMCId9sgsyb7toZC/S72qp",
+	"yH4eA/PyLy2VlGcIAycw7FaoHSQ0x5nmFdI1msbb5SZ79blWZHLL1INtoXMMlbhmfO02C1VnZyYRL4Zg",
+	"wL9qfcqKFPQylc0lr/ZMqgs+AtVZlk6murp7mR5thfrIsTfoG39G86UmNjH/AT/wfLXA+umcAEuR/qfX",
+	"is52nDhidPcn/Y0iSYDTxq+TWhblsLpjOQDPNjffmhkobMbnEz6bqeltqLBqp2cHLaQkrO6rg7gqna16",
+	"h2m3bTE1Q/2jj/DTcDVUjngwdwJngpdc75xYSvcCSj1v0JLn4dB9tW5xPUFEIsqg0KboXVxq66oMwCr8",
+	"wuCd0r6j2PfvUrAWFjohQrTJLFca3ZQvA4imxU2AOufKIFsNVHsJ+gsyXUNnUt5l21es848RLXPqyTK9",
+	"Lj23QLWa2hW7xZ/57qP0+x1/c3S/FpzH9KoPiqfisxuqMiqd31DwL/E9cQ7oQMRAKfktRd8BcUOksh1K",
+	"Z/4RiqH1OLL+ZE0+TAWiaQR3f4TMOQHeCrUnhc9wazfHqDxPv3Se3xq922ecSDgajh4s/i5GWMIBIizd",
+	"weO+dLifx0dPgNraDE6U9ExAkplyOF4rLBegJMkFNRxyEcKatUskOMP5eBeFYve6kJoIeeLVh+x7eq4L",
+	"ZblPG0s8UjbvJ3q0ziiQ57NA92TTs6RiQge7HhqufUdD5QrKBuvEVsi+todlazj2p+PpbWu0lSe8taQZ",
+	"/w3FCWtWeEPeprn1MGjlwHHuEhL6X2mVioQdffqknn3D82b2zo5yguXmirYOSsNJ3Ln2UQvt/RDGnlCf",
+	"wJB648iCvEYOt6sl+cXP/u+ff/nPP4+/+49RWE9/59zSOxb9sYz9zw8gcCkiLSpBuGMkyWdtWZqnDl68",
+	"QMkC5zixtP7Bwdqc+x37dIXlQug0bCyhOgmbCyRrVbIrnyxpsjxz7vrj5eXF5U+jaHT64f3Vu/Pb8zP1",
+	"b6CjOj9rMn2q4ZN2Nh3JTVwbzlRGCZqSBdU1e5UCr/6u1UwIR411xEhf4I4DB4hvNpDUndsqW9gn04Hw",
+	"D2eOI8eUkLWFdkDNuGOxDbrHRxCY9n6OEM9SV3U2MhHGuBrbj6scOqqjwDRlvj0qsQBNM3eFC/HIomOd",
+	"aJ0GwXYhNUKZs1KiQS2dShgezK1H5KY3HO4rny15oI9RXboGryBJlglba8sQZNat1YLJjtII2/TlW5Tl",
+	"gWIJwrIgh4raJ8an39l0w/zoGhVfdWM0fjkvdk66HWBrPj0mTaxIIieeOtaUXyhtfuEK52D8q2s9wysE",
+	"5OWiV55h4+zJwY7zDzOgQS5yIipHD6J6yAYwqUAYiMNAOGWU3WvvOvB5Gab6O6YdXZEFP3lHRamrAtNU",
+	"y10Lg7KU6msKhVskWpBspaVaLduCUUlx1llSYnjEUWM8ArcGBGuViBernOBUM3dQgcQC5wQKyOSYpbrK",
+	"e48jXK+OH+DKpExdA9pW1OwmlCVZAeG0fRNp1csxOCquvv70c7csMklXGdXzt7OwGZx7Y329QT/RjdLV",
+	"dVU26qAiSYbpkqQeGUzJg6L2XVpo79GCZCma4uS+v3L9dYzBgeJsN4po+9KQmF4lBhvij8DS4BdLcFGY",
+	"lgM/YJrhaRam+Llwa2O7OdiTp9ZxRrOs78CcQ78xwlp3+Q/D5lVqU/Rc2Dp8cjj40ac/8sgd1cHIC2ZJ",
+	"HoNm7xNiGTmTlBXabQ8TMUkJTjPKyLA53G5nFyruSjPOWq/O2+mHyzcX1+8vLn9y0kLoykNwmam5Uzcl",
+	"Zql/z0HFAqgpbaJJ5gK3Svrlh8tzMG9s40HV/GsFObLfJgPCx8bvIOHOoUT08i31KsSvZR/U4nfvTESx",
+	"XJqieQ0Ozr7RDL+qfwCuYbSdSZiyy8BF1gueEWU6KwVt5k9BoMU63X272bDApkqww3CLjVBXxjhM9M2o",
+	"WAxc6Z4zRVOyXHHpC4/tZ0D1KkHFAQ9aAde5tv+hmoexqak8gr9gobRFpcBQ7Ym2sEwroRHP79i0yO7d",
+	"lqMC8VmEzOHWmDM8xxFaFdMM5kO7r9W+iMzq6D+pDXzHLACC54bFyP7o2L8zLBw53JGBKGkzFN5iHEzO",
+	"e8bXooJf9lgWK0nHg9BbOuN4R4LE4aUTdJkd8nlF1b4fspEGszFmfD5prrYT6BqfT6DpgOcT3DEEZXyO",
+	"qPAgZaXuZmqbp1jiKRbhW0yjoN1pDyvHJVR6+3cfjRv6tfQldExSWW/JQ+I+cXqTCV8mq8LCmieSS5z1",
+	"9DS4BiiH4jWD1tJ/eZ1TSXZ7e0Xw/SQXYujbQwrzW/yFGXlwZfUTfDYZEGvIOZetARxt2IH2oEPYcMUc",
+	"Ww+Ys5y1xe2sve4gB57jSUmtH/69b8BEPVur/O5XQjD44tSGFAJXQsblsXMIazpyRipwNHcpDAjN76Dq",
+	"7RKLqUKie2w+CakLDZqaLIPTXbDmMvVkF96//sR+MsdMwEX0BOR+tWtwC2Xtsf6ZyJGdkfpWqtmEJTDb",
+	"SeBt6eiu0G1tpoETsCymU9UEqzdF5VoIWgz+XVc9+DXh0kZDWPcedBATOq15KGgqJR1FNnWBTZ6j+N2H",
+	"m9sY/nV78f78bPLh420cvFjbnNAwAWohG1nWCLb5d+3ewKby9cl914k65UwSJm/JZ+nnFrTDckyhsaUr",
+	"71WOpHlNyjjhsEriSnf5rVAncoVzvCRQ1doUc8iojhi5pMgOFpWat6NP0cgd4bB2N1tIzLDURMmHoPJ8",
+	"7brmIEpBTcdLsgOARVuc9ljU05w6XnYW2bAJcK8NmQEQbn1VwLJeDWS4TTeTJbWxGO3GfXHw4mV31Xan",
+	"m/baDjWVp8/G85SRXo+Xt8SgGS/fGzLlIN2H+nGd7lBWBz4IlAY2N9+g1j2toL1xLct7l2ZtkGW/Q/Bt",
+	"R7mzgz3km24DUyX/xSOEnWr6pxLtnxbEZABUmnxEgP262JVjTl13A8/eV2WVg/70AaI6IdDgycA2Y5yl",
+	"YoxSnojvf+VTMV6mBtqorvwZQckm0Sg06zK+Or8806AYW9JyFHlIGVv9chSNbj6enp6fn8G/ddb2KBo5",
+	"Jc5H0kQjA1ZpQobY0JSfawHBDy8LAv6ZF6ypjRsvZXUQysLfmGaq7GaG+aJ6uuYF1WR51V2UCjmZ41XQ",
+	"s7vGWfYsyXhyr7G2Jh2Qg7pJPlOoWgUIGsgMrwJ3jyBSAqFf9VfCUmDrgK7glYUKHemglUQ4y6oAHQvO",
+	"gaZNbkpw7tQIzJEfMArAiiO5pgBbAj9DHXislPopl4t4vNUtoawR9VsYYMzCwdZLjiRN7iGKlGvmg4Hm",
+	"fGuzQyN+6u//Zapu1rTFk8sTUBaP0cfb06Fp7n0yr+xut8z9AFMOAWFatcuaBDI5AbqtBsHjgd/rB2lj",
+	"pA7s7AqwXEmFUTQ6/9v5pRIM708uP57oio+31/9nFI1+PDl9++binfrTzclPJ6NodPbur00H/TYIPP+k",
+	"6+ipqwzSNCDfzXPAl0BWdMI2/i8JZmiqsc7TDYRL/K6bxbe4+CVmBc6auubgrNucB6ZiZOy8UkoM24J5",
+	"IuMyPqoiBMYoVkYWn830LzqfX+/RO1azYscovicbKKin/65G0wTaRrF26oPwgLiD+m/ACGqlDn6w8SM1",
+	"PUpFULsXxbLIWXxkfoMafLoG5gI/QFVMXQQnhsMWR3csJiyF/rt4FNWwSPUABGfATtGNmyAmXHxbLwma",
+	"ESY1kFFdDdUHSh8fNM5XVWFoZl+JwYyD7NFTO4pG2nejZ8SVPIYq6jmz2XvQkpfBh63vSV9Sod3wzppS",
+	"A23FdwQL4q72wSnJaEFwLqfE+EFTzsrK9HkRSEbeyisMVTxd6YRRliKc3DO+zkg61yissDK4ewSI3zeo",
+	"qUewqo3qZ5P+rKRSeaz4PaS9YqRs8WPIUnG/Sw7QHZNTOX7KjGPnqOP3QbH6js/72UFbpfgpSYgWdRmf",
+	"N2aa1/3Kzw9GXUZ5sihYYClOBGC+6z6Qlwf7h4dBEErB7idTLMjLw2Bj4M+stfb88PWLg1fRDlXc24ek",
+	"N6WLmvdyBZDf2uduL1y7OSc4kL4lZKq0gBZtoFM6VLBTvexufx/65dxLv7Q/L1tl3tUMNGxZqIScPnLP",
+	"gmSHhrZ3L7ACmCXY9iXbsrGu0OuCzhfEVtStNLu1fh2BBvfh0Mgv+SlfrggTuF7ImildMHQXXFXMwwEm",
+	"6gKLiepMOOkEupkUuQgpHFcmx4l8xonMNlrtiG2D8bENZs8ISWE1wMFg0hNxtsabMEBkZXzwYdiX5mCC",
+	"LsXjzhOp2poI+l+kwoQRfBSiyhMAuAe+nmUILHi99jPDqKerYItjl56yvxft7e05skSYGh2vjluChFvS",
+	"Za+5gy21n+2C6DnyxhOP0S14WNQKwV8om8Ntt1LqjDLnwZZSa3PHDA3ZlCS4EABMkJzf6yL0nM2PTNHB",
+	"hhrTQWq82u4vVyUqN2DoJFzlfJqR5UAJcP3mFL0+fPFD4LbaxrbWkzcRRuAwBbxbRhOpTU7zhiG+4kWW",
+	"qrscJwlZAZ6HCUlwGoFJliIs7pjZ/XHtm7GNh1h4gJ4x5x5qsNWMJ8gjFH2mzO1nfKUn5RkAMZXVZKbk",
+	"8zOeK33z6DU4KEPxshuJpxk5NuxB2n7ZPpFeUy9VU6Dny/7JsmcEp+8AvXRqXg3lzILGpCfcGlYV2heH",
+	"ojIzPfb7tb8HsRWJwxmHuCQG0ZB3pRq2DvTQhlQCW+QcIs5LKsBkmfGCpVbSGRW3N++B2d5vKMnS4FKb",
+	"7rz6Eo3ocsXznab9Qr+5Peuaz+7s3V8nF++vPlzfTi4ubZpaHNnUtwQvSRnCY0QTuKhVwI0pqJDf7La5",
+	"m5PG6X5RDb4OHWDr0K6uP5ye39xMtP/QOZBKUCgWTn1fV3fVvhFbRMggFsJ79gcTZylENTz1+rUn1Q8D",
+	"jnmvjefg8JFZw6SqMwzp5DxPxXFZH3+mBXe+QYZcIYh+9r5z4DmA6qpTRtm9TYMhZT65XUzVhyp6J6fP",
+	"gL/XJMs2fnS/wROkB+wmzx1jb4tFNobtrUXLZaFP0254gkGQACdxt6cRMvmv9O+IMjOhU55u4J6FFEpz",
+	"rnAZKtcJG0o5HncafPbjUT3A3zAzgNPbxQT8ma/RDFsWXWXxJ3xJntYQ9PMI+h1+F3z7JWpisAA2SgvB",
+	"oIYubKzDdU+SxLjEnysABu90l1P/+1uU3pat+oFDjuDW3MpO0ttyLn5nqzG0ya8b/DNvyUraC3pojPMp",
+	"8ka3vEWRg4vrZGuQAlo57NGpL8GhG0qmXXo6iAuiTlEK7/7S1iUyVBYveR6+AY3NAd5n0eSjq3y1zZ6q",
+	"O9C8NyPdh4Zh5YYWZBi/aI/ArWn7JDGu38qF3UJR6mcjtF/8e+H0voAANRELcO4C7YHVjnrptWYkwVxA",
+	"X+FR9gRerXL+gLV/mObBsjy+HvHKvdNAC+8PWGlwU16wpDExhgs9yqgkbwaNdytnsoeN7n/5B51dh7v5",
+	"l81kneqH/aEeujYmKyxE59S8qKa4BcDOW2ahugjTvj00T++SrOWvOhhrJqi56/Qe6hjurl1QqjaRuBlE",
+	"ApDNKUFykfNivrDsUjmWJKokbBjcAkQuGJdISJxlNZ9grz4dvP7iiBUfMTEvAJhn0Zt9VKiafd9EQeNv",
+	"NDV9cwxuoI49eaAeXeBMTrrDJz+fvLs9PztCsYUxx5H79yRXdkhsAv7qQJu/dJrx6uMNFPx8JstAqfWG",
+	"lVxE7d64PlGaiv0TjTIs5MTlEzaorcAGKAgzzAIpNftK028C50A4K8g1PiwfSr2m5qinEPhZPQqK6Szg",
+	"JtX2uDBeEZv7ptMlJBgOSPLHiNVXlqwtJNDt180noRPHFSYazhKCYrt148f05MAkWhl1Wzzi0P4ATW2m",
+	"ZCIIa5nVBVYST7NmQSoKTRaVvD60NiVP1EaSOJ8Ts7eJpppcQkD7jmEm1iR3e0utS2mX8pSglLr0dMPc",
+	"m+kAvHZWDnRcM/IARSnaxubGk5BcYsqyDTIRdZ2dTLBac4TNsI5QbLZBWeIhVl+IQRLH5XTGO3jazbr0",
+	"OhAf8rS6muCMVBfFZOVKcfSxKGv+vqasff9Lr+G5lWbcDek3DVNyZHxf1S2F55gyE+3Ceh8scAp7ITKL",
+	"4+2rJd5oSAZsrpJqyibfD5zyLXDnsNtzHxxwJCNJcCpcgZiYpiKuEIiXaZiacExfno+QDC8MQ19wQQCO",
+	"VE7/GvRP76Tqk6knHEt1blRnrdAfOqeGKzpkTNEcaZcbrLFJKbZCgObonmxgjoDEkaSPkZQvtW9UqUUT",
+	"Z2yGOE4gPMW4dcxaX5NVwiKlritlrKJ5HTuuRb1zhXrDZIp+xUw8X5vc75uWZ0TGjUm3qnh+lf4x6W0k",
+	"3ki+qux/Ncl6H3W1UPrNb/XzdZc3JNOpKdhBg9w/AIY0dRuxCU1FE3i4njMZlQW39BHVhcw4Uja5tyGO",
+	"3K1AxR1z2CN1t9XiaJ1JoXWE9eAMRX8BDwelK1pKSe3Fb0xWbHEN+t9+YRgxKZs3IeO1HqbxfTPAJJUW",
+	"jDmamtjvnjLN3Fu6p410MsBiwxKu5RTIC3DTwQVelWpwgVCB5oYDNcDiCRd4C+mRATICCBBr0i7z0nD7",
+	"6vlBMNkTW2+LzYGs39xVk9rqBtZOKs9taU1bmyPk27COnFKL9SwpYxZ7/Pol27/1YhjN21wxFb3R0wUq",
+	"OldbumaZy9qH2rTqoWrYZ8J5jYDH04ZwsSM34CsCthsDzhD1rKm/56EpLWz37OLm9OQaEgTObz68+9s5",
+	"/OuvH88/qn+dnb87vz0PAmKqXpVhIY8yrT0rtVOMct2k1YVwTuxutKqyCetLNONqNkUDf2KzfhKEElXr",
+	"U3ZnuymrxLeRtz/33iMGtQxw2kay7jAEW/gY7aHppkwXqPcwECnoihMAgae5nhsK43E2V7tHSSsQVnYR",
+	"QAKBQjDFyX21b+0T9+rlYRf521bWrFqnljNwWrrOhiJoYyMyYnVW1LUKxTzV9VAqhqAn2VsSXAKaKzR1",
+	"+rlaoO39tZsDSSfyhTXF0kEKhO7w3/orgzXSegQYPumkXctk/2z8EwPPMMybuhecJ6Lq5DlG92QlHVze",
+	"0LeGQpsDSgY1uLke6dTaDlfAZ6DYWMvE7RLw/cBKNUz1FewhY0PiLIsD87NDeENHIprQNUbhowLS6quV",
+	"bK2JphdViducJlJ4iiEypWbCMaJgwKGmfViCXgKZ/YWQyIQcVAdcrcrttnfx+G877Wsy8fb2yqJohKW3",
+	"i9CK5KBiHaNXveXgy8OuuyPNN5O8YCFgXLbR0MHwyPv5nEvbo0ztdg7nsLGMOMs2R+js/OSsvAk4D/ci",
+	"aHHsq9vEADNNC70jWS6o7hKVTZHouvVQdwWGOc4F124IrxvNtKXmuu9x4zt/VT/wRMVzFQDjvTs7v7mt",
+	"bKqwRyvsyVMbUz8TGb8SsF9AAds4zX4bGz1KyToSe5+JHIoWHlMzWnm0QfVwF854bz9IAGUFct/Jgee3",
+	"p+XaiIsScKXlzbSQeqeOeyQpX3JZKoseErGvl2Kwj6DiFhgKrDMOgsAW8Q9nZDGZFiVmLEY+8y2AY7At",
+	"BYrv8ewem/tkIeUqHo/qToeWj42RRVcpTRL96frNKXr5eu/gW+TqzJvaK8cI13kfnfk6U2Ic00yMESgK",
+	"TsMkS0GyB6KJksE3rj1j/UtZeaVhqvwGex0Fxswt2nabyx5Q6FrucCMoFqJuWvWCLCUskLE2O0NqVcrN",
+	"3iGwA8DMiSb6EwuhhaH2IW+qRdeGeODUTAa9cI9xAr3YxugJSyHlTVnpavA+1rHqO3APuN06BLEBO+xr",
+	"sQ/ojnRSD2wt0dZW+fHDx8vT8zPNKOcf8bXNR9T5oqK0Fn3fwqeTi1tNNXB78vb8chSNzjSJraMYsFwC",
+	"kf1Um4thh7XZbToB3qS+OHhZO4sbuob7rs4Hq3GEVIejWrEPygDjmmUkG6Or8+vJ2/P/c2RqGDv/ilq2",
+	"e7LR9bltxtWdzjU2JWGU/NfWmmXpN1cpuJLLtFEQ/cbGAqEmnGcGCA501fJNNX9Xd30UjUwH25b8ypUL",
+	"GwIxruj4j1HS//VVsT4K2G7qzpfmPXuVkwdK1rslPZvhl6k/xsm5bQ2biNnknmxECI260dtdHSDIJV/R",
+	"xAQHMIODkyO+Iqyquxiv+xJ8YwuyfEQ87uWXaDTdTOY5L1b9lULwd4kfN5d4SQIK4Y8bNKNsTvJVTplJ",
+	"mTrYQ5nSBLWxXLlmp5tJmS3R+7M1NWS6mcDs7drGQRVLsuN0guqBl6tQ2sZHqHIkic2fWPZWI/3klmYA",
+	"5YuuYNttr6Da+BFxs9pFUkY13Op4u81feDdrUfXEtFw61+ACfRwa+79F8jToMYYICekAkDCE/CC6IbKm",
+	"/hvclz6A6tjg5AKgtTv2p9jD2sXfgh5kyUe0//gYuUpk8KtlUNLQ6geSV29Fj6vJqE2Tk6ur6w9/0+Qq",
+	"jrTp6uTjDShMunNDCp75k7gDsVIpmiFkUS0nuO0cd27XIVERz0LMAQ2jC9Lp1NeDvUjDzbad4sPjI9ZL",
+	"HPJJVlxHGnvT5ogf6kZq2b+WOavm1GImbcFO0snVRZkAq7Q+tYFXWC6OUaxtHQh5XJ3cnv7sK+QrXAid",
+	"36W2aEl64oDezlZq2EAQgt7F110yCtkEIWctPFV20++fADSglt0/RdrOrkL9npCVq7oSBJo4LKR9CgmJ",
+	"NwCTdBiUYWQv17Y8YmdCkati1Ua2URbemW560kaGj6kkrBf5Q0O4FaD0UJAC8CAbrSGUUW1dGxLnyYI+",
+	"KPlHGVrSLKMWZ3XH3pGZhPoxPEd7R+r8Q8OGCFCQXJkfAm/EMXq2f+R8qGPkAZ8lGGgGkgAPowXPUg1Z",
+	"UaaL7qCRNmr3zTK+DpVXU9OXETWvSxF0KOqWbERZP9suRp/vvzw4ONyWpM+Cx1YL5h5f1zNPdSkjTay1",
+	"xpsx0pqbVtiIEqjSLLH2TAIy0K7H03W8dXPtckbBnpmoSzXk8XNeY+24ze2XLBrM7hJXN+7Ijllnp8Pk",
+	"OcKK0qGOLqSO2k0JWmEha6jlgfSfbgJ2KOxmVqgFkWr3AoQtQRq4dT1Ge4YLId9Yaq32KL4XvtuWaeHE",
+	"OismdT/U5srUUZbcduO40ofIYcwhGCjQWonSpJBILHgOPJE61KYrtJszCnHLffXnsLh1zwWPi/s4eICO",
+	"K6df2OrhD5CwDgEaGEqkNEHLpt3L5jrXr9+otzsNHTvTUbnGrWmDMt+cZNkuR2jnkOx/a0jyf4aP6kvL",
+	"Wl+7Ai5Dkl/L5O2t8AgQP3QyO6w8L9eQaLD1jjVxaZhtGI/rbpi8TInt44queYJMpasm3qV3PvYLRI0t",
+	"jQUeM8iKEiJSu3iGH4Pa3992ifsda+dXgCU/zbAQDaSlzBERGIsN6tDOCoEz8O3BJWe+WKcG5YUEPKdU",
+	"Ik9ZQswVFQEYqNKsTFZZNKLsAWc0neRErDgTTQaTzDc7lafP+dLV0QkUyZFkpUkO55TBAjkhDO4MlpLP",
+	"x94JrhTb9WxZzojZt+3qc3uC9y8eV9LoaPSr4Gx8jdfvXSGMTiYlmRcEuG5WhZysnM//kQQVJn79/7H3",
+	"rstt49r+4KugXP+qTvbQsuMkfbFr14w7drq9d27HdjrnX6M9JiRCEtsUoCbAKNpdqTqf5gHmIc6DnSeZ",
+	"wloLICmREinRzqXzKbEkkiCwsLAuv/VbU5GOgSnHZbF/ePzj9w99iyGYEpjQsTDa2tEh5bXDYzZY+Nbt",
+	"xAMz5t9pl/i21s7HYE8qc8Nns6QG12dv72BOE67ZlEeC6Syl1QDnhtr70u7C/QdxaLxtry/fFXFZuP7I",
+	"BEbFQQMhpPt5TgMfFqY0rGYM+wJdsHSRd+xv3YRdo9ll53KopkIzu9dKlo5dYLi/Q2IKmf8I1cB3FYjj",
+	"mk7TFZ1zeGyKQGY8lD3971q7AAC2DayCO2pO3Ti8tr5p9TOeJOu6Vve2BGOvnfpXhHSO0WOuKz1b18v6",
+	"0eZe1hXORzac0BMxu+pGQRHQYoJ106zXjKZoVUHnuTU1A+7wY6eS2eVZYL8galPqwJ0tGCj8iVxlyZe3",
+	"b1cHxaWqSgKd28lNVSJAK0YKDFyvYwtZ7ClfFM9+0GtwqGPBBPYTi6ZxdX+Cy0w+w55eQrdmTLW+FQyp",
+	"FgNdReJcgX+lEVR/u0PXTriyavs8txpwpQ1fo95vHbAt+/ctDLHSQMzkuYy2KxfIKfh4Nb/2uth0RYig",
+	"Xc/kwFVlItgR6nxjyoM06uO4VbvfVMwSvqgyXC5wlbUqwSiHPEnqArlW87R7tkFXp3Z6/G5B3WRtnzGP",
+	"ZaPpaNF6c5tOj4UaxLa9D71QO3haoTaMJKxOtK3zsVv6pZxAqybna9nVrJoH7cdHPx0Frdr7XS/1JmJE",
+	"Fr/S5Q+QIQ3b/BVG9P3Tp4+/X9OjY5ndv0G7v5p1AuL/bepooEl8vQLyZ0M1Y8HH4HNrAfC5Hid+XBUz",
+	"VrOmbwrdmu+A1fE+qRI/AXHhx+pJvSRqZr0lVoym1NUgLU1ps07Wa/2Yzc2sN5AXbe5nvf4GDVpab6gE",
+	"rJn3LDG7GUlUbb6N9bpqGm08o7fXQbOc2nzd+X5hxNSxoC8ZRndh7Hxq+yVHBVaFF4GvxLtO1ugj9ocY",
+	"WjIxnkBT7pytqElnhu6MpqzW+EfB1rtJtvXSIfUOIetVIa8/1TzTYR5GJ8KTAENIcOJhwyR76A1XOew2",
+	"NapvgUn3+3wzKh3vXDOpV/gK2zu7KDWS4grbaIy7MEHyGnhveiVcG93JUm1yq3BKybcKMAxHPONrfKxW",
+	"OuFeOt7fjR+01se/4mPeUhbDqTA84oYDLo5LhndDI1gr+2GImyDEegmVmVlmPARGGzHTkA2QHCjc5FD4",
+	"hIBjF0BsSwVIZiMT7PVy3wt7a8e2hE0ysAGG7rELCQE7HXhXCUsuTLoAz6EvqdYMh4ZFGJAwSNRYuxYU",
+	"fIBXcrPE5rO2USEf87yqvA4r/eTRx2ANHgO8PHBxcICUW8DfB44jDHsKxe8FK5PaVDBfPjkqPG+rerIn",
+	"jz+i6w3gk5sGhHDAOjvIdCyF1je3Yj07ruOXLem57emPhjADq46dMIUGoycMNgJqMTEaiaHREBdNxZRC",
+	"KGvIRJHgNm+NdEP50e1pu3KgWBULkWODBZwRHL2elW3OF1twEP1U2Sy6foWe7sq1W+jYUpO4vZCR+FBU",
+	"KPY1R0k8nmB/1YGI5ZhlwLV14roKgeKhRpPWCuMpFsT0Gufbf1wa2I3VYGsn4yfo8cKjGwxM1kbnoHim",
+	"2OADNm1RbCjUzd8Lls167B2QYRXVZoi6KiyTZtmrTkrUWWF+VzkOC0Bx+yVOXCGpv/FwzDuG1r5cIRkI",
+	"aXV7UND5FLDQfvR/0Z+bmXFLd18nhY+pYS70g9qIopLRM8JzL9E1O+LbTbr8nLAMZRJhpLat7cexTM2K",
+	"aU+zmSMcmPOSeCSgT3WT8b3wP17mcKXTfAvePKBm37gFgF1PChHpG38u1CP6OJuJVCtJBCZDs0G7fu8a",
+	"vlkLqFYd0gFJ9bZ2bxRyRq0p2YI9Ai1swzX4k/c+usBlvK41no4dJKO0/0I0xkJruyQ8FYg4JFhGX64x",
+	"1xCW2JcrVPXojc88imBjhpMAB8sMyfYNbrYgqIbrXNy5/pfw0xnffHz9uCuz5g9NzX+7L1cK+r8vBRSa",
+	"XA51aWUmV3s2WRO1mssj9mavBFpFkRZkyHpUv9u9R0c4tBQf2v9kM9wvzexbI2Yv1HitcWsVrM70rMiJ",
+	"v4ZiFZN5UsyBAFJIs8XmfUz9yaObrS2wp3SLrW9wWLjBVDfx9pYZ9wv2zIYWkcsUzyblQ7FxC/ywK7Po",
+	"j62YRZGupBNe0SeHBWD2ZvPsqPjrwoAbkpiudJYhFbY8hIqHLBtORT22ZAgU+ow57z4pnOYlS7ksG6vn",
+	"bjEwUE+w2YRWs+DA7lZkB/AUO16IJ4QHMPSDP+0/Hw/sl2HQlxRbULJc6elr7rxNm5fk7Ret5z06p4ie",
+	"dJ8my52W7m9rQrv/k2YqlviJD0bIaN+XbxEP2L67jf9ghN3gCilBvI0pY+1zKzo3IVsSNDSxbvObF7pq",
+	"VhjyhseJbmrTbOgzV8pN1+SUb0AbVfcPjadCGz6dNY+4VZsAlanmfOiBa+mXj7f48DrB3wY3cB6DgRuW",
+	"VAPyKJJnStU0cWXX5+UISTPLkcCf9Q3nnN0IQayA6Ww4gVbwFLCndtI9BnUbSgqWSQeOwWvBUXXvBBnE",
+	"2FDDuuWQQYOBrjh4RSBBE2TssgvV6JlNfaAyT5Y7XRo9Qskb1yoW9SVY3HvHe6kgOF/VAikWKQpYyKqZ",
+	"L1r3MPfQsZEkpS9vxeKYhfiEkD14cvjTQwiPhKkwWSpvxIdYYxTgwdHhIR7JiOHmY/6wrGr9OJeurVRn",
+	"Lf2jCi+iaRlI7k9UEr7lHgxWJfKpYBKCQq47byL4e+sKrsMwI0le7p806pFfdEtWeEeKQHjE637/xNpB",
+	"qTW105VyUYqcLEHFiXRn3XbwNmJ14YNe2r4+MQkCBpnJVhY/bKZYOtbJ+j7QO0FWy8ZzhbvviyphT2Ab",
+	"sqCk7qwIiwjr5tnSeuSTHiBgfRmr3qhsdRPUGbgD0UpqIVUrpu1KnlCMY22ApcfXGjMshqJTZipSkSwY",
+	"Z4nVTSf4imEsrUUTLrGyLsO4NkhblSldxXBshDYuAlh8Ijv/AKB17Qa7nhn26NGTH578+Pj7Jz+0J4ko",
+	"x8RqehfzVAtmbe08yVICOw8NFocVI6oFq7KSJ7ps890jDxsUmDZOeENicFOuG2+5kX4tj3NUN95OxTDW",
+	"CJUQPRZaqxsOpVizq+vTy+vzsxMWUtKbODghwuHnOexLnoq8uUqYf2Nv4lldTpaD3/Tl+aur02t7ZV/m",
+	"P7AXPyhQpmI24WGQB9ofwKEcKReVB+qavgx9gCFkDzyJg9NCq3eERATS+NkBgkuDgXzdl8hC8+L8rHwa",
+	"0xztQR5b4v/Kc7IkhxUiSm9ZbN3gH75XCJPUCq9dU2sEDPUW+ExPi2CNSqcLSqdRzyVuXFNtNJFBG2dT",
+	"pkZ96WQFCx7DgIW4J/O/81xZ6SN6d/oQ/UtaV/rsJG9sB60FgNPBEKJHOOBvwPyU4eL7WatMXhcGV1Ej",
+	"hisZsIEwcwGACTFDUqXi6u3Iosbfj2+iDHtZ1Pc0AEgpAjaMYkJGPXZKHacglSSx3YLGLGN1qU1tp7BC",
+	"DjcpVtFuWwV7+LEk0Dvf8MdSjnXXu/1QlSRbG9EuyuEOD/4pp2aC4vIaM9AxRhFSDRURe1CY0MALu5fu",
+	"h57WzyO0kM0AxKFaVnYpg1vO7GHjyA9imJlNdgZGF0G1yEWR065ls7anq2ms3UUXkklFHbbDzZ6WYts7",
+	"D+2RDzR7/duWCmopd/vJ4rLLodYG0dnlN19epqCszFcVRpVKWtraq0pwdQHrZG5lC6wzvPCQ3sLW5PpG",
+	"jWrKrbjhA67Fd5oNEzW89QUI1FFqix1WwI1YJ7z6uROVpe4Z4KsHObuu46JxUajW7YwLIzCqwfOzGTOq",
+	"wwE83pa2eiUBWLTMGhv8BYNuXd5uhQQepKT01MY+wSbctGIzlSQ9BgWpCN+zk0uBCWcOk5tQYncscTkW",
+	"jPwiZ7a3rqttXGqLQCwj25BPeC3sj7mnm0MD1cIPEVgTD2+1p5qmKMcJk2perPZq3puB3rABUNVNxqoT",
+	"6L6oXGb68poCYT5xk4LQuiJzu5TWL7qRN9NYZgYUrt1pyeKGG/psL9iLeAyfWJ0txG3EFzr/C79Zt5Dp",
+	"CyD2a41oVywR3Jn/7l5VLYVwVloBhXlCPDRLBjjW61GjZHx8Go8nxq514Dq3FzPiXOt4LOsaCDWgcqys",
+	"mdkSJh55rNtGAJmsS0jZozcaLFqoMLc0r+wtKzoC6LmYmbWgSfD3rIIZYPdpbKSf++y95pRsJQ2ZYKAI",
+	"V6Hwauv2DL5G20IB6GAJBjkKDRCaZUkEf1bWX0Q1uMTXUgDR1SxVQ6EJZ98IEwhPrk781a+2ELItwr4l",
+	"Kn9pUSSmAvMZKN0zH5F7n8q1EgYiKm1XSeN1q+vhE0ONShQRjFwLeiPXJ9ZsJBJT2c801jeFR1bysaF2",
+	"aFYyKbik6VgtbXZ6ptGdql0EoA6PTfUXbQErhWuq4JYfg733PEFaiAYDnk8qiTReY/sHZf1g+G0ld+uy",
+	"ZKJbgo8PvEyUViuf0HyRaHbcYLx85AuzRoafgbC0luSCe10v1dSQqNXauGtq1qZWQKSY3/iFWyWFQxPp",
+	"mBh2V/vP1a+wSqK7ufGaGvQdSoJyX5bEqbAIG8Wgka+4REQEF0JIl+RA1wlCiyO9JJub8hHu7mterzXN",
+	"TJKseR1duGmb96kyTmpzZq9HUK5QFblqQsddKxZ+8Oumq1nXmGp6JKNIO6xOXNveBrDvWhb0yyxBwkHI",
+	"G1fsu5WsvN26roc4Jn29PqsiA5jGsvTZyjQuTz2+ROV0W8Pj5y3m+jKTMNHeOFua50y2EE57D9dNq9w8",
+	"cl1av6IWseIl1yf/3RRsA6x6kypYL0I0ETG+NjFQVmE+v5pm7ksiyF+nHtxrQ9QJK2wTHk9FhJ0CR0IO",
+	"BVUr6tb647Mg3M9Fc6vC6dr98UW1SMjktmvgy4N3WAAxaxs8btRh+RlPACDH07FuDvwqIvFWyUo1C+3t",
+	"QhZLzAhDZdlSHebmDkyF3y7XcCKYuEW1Cxw3MyEjXcko+IpPyXTKwWqODD4qcBqyK/geacUFA+YWa0AH",
+	"SMM/j7WANgaxNkv9Pze0RAr2fldV7VI0C39Xg6WZbA0MqkYrvZXxH5lwZct52v+FaycUxWOg2JQRC3sh",
+	"C29CFh6HLNwPcx5t+3gk77UODvUk81WUKd6jV0sj0nIN10HPPAeCXRng+ZjyBfDHdgcaq8QTXvGFzikP",
+	"uM4rv6A0FqALPXaKf9mjcjET7Hc1yBlvcY2xW7rbOLOED7ENV2HdXfx2YsxsD2XmXxvjLOR+FPdTnYrJ",
+	"Kwrck87/8/zZ2+vzYhD/vDrIa8RsmxTXHVfXb1VQX0RuNgZf/gZM6JsgW3Dbuul/ocZbNN53ZHIE5slL",
+	"P5REEdy2+35BIpYSXIVzu1lO+PuKuvktAAAeOTPVu+TWv9+ptPhRu9JiABmMYsmTmjQDtqrJ6d4xvTSf",
+	"xMOJJwy0SzlSWBdk1Sr+X6+vzv0Rutu3ruhUmRmqqbhxpSo1pQsznpp4GM+4NIxLPRcpQFVUysQH6NKH",
+	"rbpvnhz+hGUWpLzXF5n/lNNr3+xQ5nuIZb7AZ7/LfR5tWRl7tGMVK2C0GtahouJYLUX9wZWiAol+aa8e",
+	"rsdv0HUbcSJPdixUfPTDSr9nX4pHCQE//OKYAqfAiha1r9LDvbaUTdjQN5sm8Ss7wHwR8k41w1VnGN55",
+	"zUzWgQuslVbQdQRYI9gAwTzFBz40ELePrRYpnhtIejRw5ccegPD22bPzq6situD64uX567fXpc7cDp1Q",
+	"Z78ASvoVSf06rG8FxHwDxpf65Nc++rf2XYZf0/FekDGMQEB6UzOp5rUedy2TPYXeyIjIud+mPBKbe0mV",
+	"nLRGRfhFN88zcW1hKWxDetPeCvAHakXh2ywzN22YPByMklak1bCXexKsd1tqczXINdF21I3Pw12528ry",
+	"echoJwbskePgC9hRTrkRsMceKfukhNkO2FNWAtR+z2g/ltozfL9JvGFkN00KD8vapM1B3OZEpMPQlaUX",
+	"hhfkG31JWkr7pFqBq5Q3yEQuJc4Jj5iTu1YQEUEe1v2yLZDeHkt8kLTIXl3bn791Ae71rdnKw/ePqpqg",
+	"wm1bzpHg0Y3JZonQNXb1b6fP3r59mfduTgRPRcQWwmwxWxPBZ9uz/VoR2+3qFisFhGI1K+XUpOTJ4t+i",
+	"BQwKrsqM2v7K93yYLUMmNl7Y+qL4vShIRcuZnqooHsUiutGxHIrKWWp2o9pDwij7VjXb+gVPx4JhZi1g",
+	"t8K6r7NlnFLDzQ2Q75rn/Cr4LGDXr0+vriFORgIGFaJxyqZ8pkstd9oyS1cEzIrjKW2m8pSUt0p5OYPS",
+	"lq9drHy/VKqbGOn/2/gkLU5bqUydl88JWk4YkyiOeiycKuuJjPkM6EWB0CtJ9vGHUPMbKey9w6BEHbGS",
+	"senLUZwKXaB1dKbmmM96SEMy8zeOTeVtHOQSbtXryzAVMzjL8BI1HGap493zzaiwuyv81GARQiJGBuoD",
+	"4ap5nCR4aV8CGeoUaGxXngeVuuUyQD8XuYFPf7mB0X+XHlzpBdh5rOuyVZ5hQ7XzZOePVBo479LBY7/T",
+	"7N9lf7IOGgl4JfvoOtnbwicGmHTzY9oKeIXat+9qX2Izq4j/ZUCPrn6XqXBdv1u8i5DQsaXF2+BjzqVJ",
+	"F5WnmROC+tAaEDSnkB+wOyAl6Kh/vpO/39XgBtL9JZZLXSley8MA1j67X1RFsy8qIFMyr8Kc8XEDcXKz",
+	"VXjNdWuBk7RtXnOJ4AUzFUyleVHxOfnGRsyQgMCk8Xjs+D2hNTHsGujcQD2LcxbQyrTVOvjyQIy5bA7/",
+	"rw6wXhigwxgq7IAJHmrlSIq8bc0eeBtjV10nP9atcN4Fci0R+RIJFv0vj7HR5/TjgsyV/6L87L/qO+w0",
+	"RqdXZi6LrKaBz7Th/35XA5YXnDE6C4yaxcPKWSQ8UiXsK49TKWh7Yt+qtxFb0IbavJ0rXXVSn2oiloXC",
+	"BDtO7emHG6p/EIslb7Jq1wK2oWKoMztLqR3M//N/H+7/xPdHp/vP//Xnjx/3i38+afPno6OP/6tqEn7L",
+	"YTgtVMYgixMXYKnYhdNpDaZ5XFOE9otiqUCafQL8wBMg+10pZAX00Pr1yOGBY1W5Bu/EYKJUW4Nwm9CY",
+	"u6YGALyWCdh+H2vrJ7d7pr+orpHru8mCxN39tEY1wnfVmHrxXkgD3EAbD3Oa7XN7xTVcQEXdsRyjEV8t",
+	"IMgpRNXfvl6MTlJqQN38nBjH74W8ySqIuM+EdTegoxz8iGVAxc1ZquYnLsPgyiPtSFKsB9+sxJoqJTFM",
+	"RRVz6ETNJfQWCIjhlDaKiyPX3KmuHBG/JHaseCwDJsVc2Dm2M92YJInW8wpHXWEVZfJWqrm8cadLNcVR",
+	"+XWAIQLB3QFV5KvREtGcDokBS5UIw/pyIcwxm8Zaz0RiAjYT6YTP9FIng43G3FbFF2myCfN+x8ShyzXp",
+	"TZfvHV0EqK3qgKl9ubKOKu/7lSfnOiMXxZIOXEfY6aZsjcI+h7tv20C9TgqNYmPFlCx1SM8Zhef4bKaN",
+	"csFub/oZZQ09qeaVZtoa/Rt4BzuFrtpgNiNT6RI07WlFF7aPa6Yo17KrSsB+7OkRQ6CCylmGwO6ZpWIU",
+	"fyj+qpiN6v0tPEEqjKngUjNqTOO3WNtGkUV49up+pDfaZrnrCRhrutoVzrrynJk0E0uEYndwGK6XTkAG",
+	"nrBQqnmJ3Iw40TxwMCSVAsPxnZY8iBwbyC5nfa3wBnv+HvcryF6BNpiyt5cv7kjZ2TGs0Tr3yG9GuqZ5",
+	"oMRZsptSM/7GG0kN6I7Nama623Xdb6qvUGjrFuvKG5B37M6UK+kr63XtjURKxiYbWv8Oi3visdyy8nxD",
+	"rrUw1ZUs3gOtkswINjFmZs84+69mby9f5PU2jhmTCejpytIsEXC8qXmPXYooTqFfElr+xoMIl1Hkh09+",
+	"3HjoVS5udckt7ABE1DuiOTMROg/b6KancRN8+6bTeKL4NG4bZpSLGyMkl6a+WwpEluA3bMglGwg2tOa/",
+	"rD5qI/FeJGo2FetvCQedXVPG9a12FBSAEWXDVERCmpjXdNW7FYvaNkCnby7YrVi4pE3eanajkzcTqfVQ",
+	"XMO35m5JqjZzm1za30AnCtwVFTOjAP4aA3M9z6LYkO7TlY4kLkjTqBr9esp/xzh4RV6SfhHLDb9IxbhR",
+	"jMe9aXliiwNfvuXSMJfGFBRltSxmlToHCsJaF3I5GgoQnzSTmv2uBlVFfasdApsLzFBNp7ySEfF8OjOL",
+	"4yUqkOY3joThw0nbaFTK43akGBPBUzMQ3Gx5lRZ/NKo1D/aAPVhXhoPtQf13SMm3myOHkW5QMp8o3R6w",
+	"5ophG3TXrWcXqOMvmS3t9/qZm6WxHMazKjj+Owje5Eq2SOdcU8X0RyYy0VYt1hMO5A9s15KZkKnV2QFN",
+	"vDpOzJhRSdSwz7GObqv5YqLbm/qodsMOTKiKGjVgbVEi266RfrE+dglPR2tbkN4iBhi2y/KKLamAYr+X",
+	"Jl1dcEKw5mabWux3k8Wuxf4fa4e1zYBOqfybIreGp6aKlqJW7b8jqIM1ryBdy6HHmv31TZEqIM/46ZMC",
+	"FVvdebGLfXlYBVBzyriOHmH5gevTKfjacMhin1MQV3j5vIOjU/BL1AiPjyoWsKh+V/H4Uy4X+DRuIGZ/",
+	"UqRfYPZie9bfzER6Q8s5UJmMrG4JqFAptka8Vlj7iDD+Gka8FR75R01KL6sTwc9VymZCzRIBUB4pBIB2",
+	"rCWeQXXrNsWylVn5X5WupORvfBCtB7/lx0gFETTNsGFjYaD4uCzj0DGjEOTrKKa5hnHCHwvVmzXWbJ7G",
+	"xgjpM6LLQ2medSB+hauzfza4TxWSr17PbsGycwo4GKt1cCNUKLOtA2h4w+bxM7TjN4bP6Labo2fww0s4",
+	"zlI//ra8MznjBzbEUey2ug4F6BJvGrS0j427E3WwJymzLiwkPRs2ss8PZkd7WftcNbKya58oZMR4bjm1",
+	"fpQx1U9xjFVY15kyrfL+/TR9sWYvXl9dN3xkUw0fGyw7V0nktH1DSzDNGi0XdwwwRe4Xr6540Qp1LYF0",
+	"xRFR85qONOmmDTPXdtZoRzalMyarxa9CVpZmOljZKiV7dGVC6rd2TQ+Q02fXF7+dn7Czy9MLKMKjNlfa",
+	"77QJRxIIOH4KtKcnIKDwNQANpOrLfHmtWIflt6N+ByGBgjVLxfv4vYjYgMifxAdzws7Or0+f/Xp+BsSJ",
+	"Ku3LsVJRGXiLY94L9tyg94I9Oxb7CV1dmQ1yocud4s11HY9cFw2rmHKvoD0L9U+ljgVNpNa+0ll+xVIJ",
+	"eNOe3U/XJRNdfFKKOYV0eSoYHw7FDCqqiN+f5mB9XfoTMJmN0GZ9pyI3oago/IPHIse0LPKeYr3GZPiP",
+	"G/XN/uhbujgO6cZMB75SWVf1zgdRx/Z+sSTjDl4lzWSLiM1SpXcZAlKZ3ygKKEQEcikNHFDSo1NIEpDD",
+	"JYdatSzwPiybds2m8KiOkNP70kvSUwJv5GtWWoh6/EadxrTT8GwiWldf7LR31wW/GovjfYkgMgPGRUyx",
+	"STPxr40Mq3hVIeBSt2aFuVy3TGelKW9FEL8jq1TpBo3oiYqFqZ6iKEAvLjY6J1PqjLZoU0/Phqjre+KF",
+	"wqLkrrjImBHTmVUXiO73mCE4S76zB7UGPMopwxHgYQMDJ6xb+L/+RNaBvkzFSKTA5gcNkX35DWwnOw6M",
+	"ylibCZomWq/l2N4AaH96r05fnvdm3Ew+hn0ZS6OoNOE7TV3/A/tbYiuhHzL4HfKt4OfstaQSoFEsI92X",
+	"ziKLNZNZkvRY+L/skOkdODPigym+irTmdl8SBxd1pt4s9fTDLZm72vMprW9muX0fSl7ZhbKbvVZ9btWQ",
+	"PnXVj9MpQR+fXd4CuRKFYx5IojT736cvX6BsxFLHEQqwnQclRYNtV3l2NbvEPhn26gZKUvf7+0QxFXG/",
+	"jcMw4FI0CcTgrRuFYuxPr8WHygVdnXuGTVlwUSM1zKaA/HZetxxOVIoamycx16I6dV5aoHYT7mFCCz5N",
+	"1gthSfjIaq+PS9bMIj7nX1Wcv1oMszQ2iyu7QhRtmsWucfcKyIZwEVg7w/7x7hohVsMkBggLaNoht1qW",
+	"aWHYaWYmKo3/jahSqN3dO7ZefARGLB6de/+5f/rmYv+fYpFPM5/F9u+Pwd5A8LSq5CgfjB+LfQBIGlhT",
+	"eJ2/I7AAfvwI9fajilKVq1ueRBj2Ac/pmGJMeetbzfgwVRoRJ/FQ6IAJ7PQjZnRmy74kMhiQHlY0eAIW",
+	"Zak1vO2h8kZpM07F1X+86PVlX/7tb8+UfI+Hhu797W94Pk4FkPCD86glvxU3Q67FCWhp/PTy+TP2+PHj",
+	"n+wt314/g1H05TS248TwwQlzNHB4xTROkpi+Yw/C//mv/76Z6vBhj72kh+XBJziesVtpIkbGHrs9dol0",
+	"Y3TcUwWAH6lK/Ud/ZCJdsBlP+VQYegswCgBJgy8NPDHwvucIaLV/g/kgWchnsyQewtAPZqkaJGL6f1i9",
+	"F/ot25cP7AT89OTpDw+d0aSBi4KFQxWJ8MT+VLurdW8aAduoLnGUs+uJfUsgZQPsFSyq3a7wbDYQ1sPj",
+	"gBKncgUqSjkhHG7+2ylfuFu5AdHD6Y2v4n8LeOGfVRQLnbNaOlMwRDhTb8o/3AxUtMBS+TBgj9jL+OcC",
+	"KjjAHp7YO8Ve+GF/yj/s22v28RrCtnNZGKDmC820otHQYrI4KiwCDd/uH83C/9ynH+1fRCE2DMDN/p0O",
+	"XBu1voSIlrUVJDBzgflIL/To6MdCs/CAiUQLxiFCoaRw0u9RBDCQir3tcpdDJUfxOAOQgdaZSAPGdV+G",
+	"JU1zzH6G3c/+57/+G+n0vIo5hs+oR1c+L5m07l14wGfxwftHYV9iqBVMSY87clkzDYD5D/v5N07SnDa1",
+	"kgZTDd5iX6YqERrjyDHhuXGPFeATqDutX4fPpXWINXty+Chw+7Ivl8b05PBxj11IVkAysamKBMomwOGs",
+	"kEWqmN5l7yaqLxM+vNUsJFtZH6eCRyHTgl4czJ3wb3/7W5lide6a7uMRGQke9SUVU7MhT9MFLeo1gKxw",
+	"QX23uTj3AQgMqEbgyRXQena58GIrdH35gLO3by/OHgaFLy4B7BWyB07OHh8VxKz005f8d5WG1O84/zSW",
+	"9tMHh8wo9v3Tp4+fPmTDibI7vMgjmdeHFJbKxVq5XNBbnBQ4jSE2YOdcyWTBkNwgp7kt3AYk5MGTw8cP",
+	"acaoYBOmzJkXOsDJDlyBivUp87JrXAQX2CZdYt0ze3iF59d8HDreDxfRimVf/pEpI3SPhRej/ZfcDCfg",
+	"tU2UVLC1lCxVLTl+1AdPHh353omwQ+wc4GTR3e3MX4z2Xykp3I39zX45v2YPHh8+edhz25sGLJUUxyjZ",
+	"wEeMD3WlDAFLxXt1C9RUJD4U5LZzdhGJ6UwZIYcLO23hm9dX14z28QHMHJIF50Rt1vhzjo3htwKO7bBw",
+	"H6snQqSjtyqI9uRMpLTYAfOwKLh1qjIjXJT+VsxMXwIC1anmoyfQiVHjLYH42G0HPuaxxBMPSUHx2HAE",
+	"yX1JvQXdG6SCyu95qZJ5lPDxWEQsfwu7Q2YJX4jomFnXJzzJl8o9HJWeJ2O27wppBjiicSBPjo7smY+f",
+	"pO7sz7Toy2zGpLIX9dibDFIgarQqmamI0vi91Sh2psmbmoskwbTGrRAzJDzBYmzMilE2xdcMYoIsdaeF",
+	"dXFgj4QzPhYhewDhoEcPMchiP7vR8b9FyIonMfXnxobZqAxSOOkfHQaHh4cM6vUiIWY9FhboHsIA0zXW",
+	"78U6Kfx4eZ1GcYLnG9zUmmfSHtUzsAojKFoUYB+hPrDrZh/poT4L7Zf0pC/Lg8XXl1S1CloFX4lIfP4O",
+	"vw4x65PEQyE1RKTIvD6d2RHtH/UOqdYPjWF9fHAwn897HL7uqXR8QNfqgxcXz85fXZ3DNRA8MIlwNnIh",
+	"tny8d9h7hD9RMyH5LN473nvcO+w9xkL3CfgTbjPyaBrLAx9FOUgz8DdnSlf4bWfIaDMv8IMjzhuobgYL",
+	"e2aIZAQ/oc0hjx1fKLX6RsXZl3Ow2/yD7Xwqa2NBcMhtBusraUKOj8ScORvZnS8gMXimw9xPVSrCYrlw",
+	"rIEMxx4nkTpxej82SIXDruDEpOyMAMvNjccuf8Gydu9r9yQEZLDttUs44DJ70+Ui2jveSzOZB53s1Dur",
+	"GyITFSUHIFm0y6Dj3sCTrUaBnV7PcO+cNrDnc58tShdEeoG+fVVtz8d/eXrin1W0wBCyNATpL9r3vxPm",
+	"Lr9Xo/gaBnE+fvxYIDAGkTs6POz+aZeZRAeyAslhVVWkpAjyHoYD0cN4su9YV/UUP+yD51gAj155Np3y",
+	"dGE3Ly5KwWD6jhzUYidzKNeBVDsfa6CqsHttD6JGua24d7yHri1+ax9U3ps6ZzMcVxWqA8Aqd12/gz6L",
+	"1EYXs5pJQqPUzKgxZEFPWMLTsd1i4JoBt5U2PfYMj1Un2nlpjjbxlBvrXoNpM+RSk7wCiYDd+Xgu4oOR",
+	"cpVSdFpQeNruxBgcU5UuiCMQB6B77DkYb/aVEb6jrN+7DGcmUyO38ao23lgYRwF5hyLoHlEhfddgFMxU",
+	"arqQNo9KwpkqssdR5sV+MoFzSyxg7axlsIvgzeJ9awjWytyrInUBOy2uUHl50HGxEmjvF5SsePDc+5Jc",
+	"jfrlTGJtTt9c/NMOqIkaBRM2d9w8rQyc0RgugG/tRIERizli2q91uhW7ta9XrUH9eMBTjv1r1jykWEDT",
+	"TApdt57qX+WTdfAGQ9KNfncV/7vRb58h+VaDX16gUXRtbaI9PILuaFuipEDAvWJn5uhHuypd7E77JO85",
+	"FfccRKMqNh1+4XZdUGNqXefBBsQiG3J80MQqgJY1EJWAcCk5FMco59yq1wntLucC9dg712g+D2QkShvy",
+	"5oR/CpjH6IbBhu315T9JjO3W9Rhu2uX+vADzSJVr3NBKW3LlrAetcB9itxtpNSaEM8DjpIeuKAOEQOAi",
+	"792NJYM392ZMMXpP+aol4X3U2aOfIcCDXq/mZCGXkALXPUTgRQS8faGG3NTikaz574J21kncW365CvXm",
+	"0xgfd98sL1Gk3H5pv10qDqmDP7Fm9GPhtFqxB7zALB0fG9SWlYOz+9BXtTYs7dzSou2+Dr8Ic2fLcICq",
+	"pN6LfO5iRRTbhobjGODI1Zz152LJnjqXz7piGG8CGjs4tfsSIkHUNtaBCMA+zYZDISJd6ZbBxR0IxF34",
+	"UFzfkwO1XsU4s6gjcbvEw6UribOHS61p+m6iWBRH4EYfrwRMucRgOxtkxoVwizxcQaEFJlWA9CUx0xay",
+	"jj7xgTd+AHkGZAzoTaOHLrBAgV+T8tiltuKUqbk87ssQ4qD7eFFYa/dSqd2KnFZZj8SC2FAA4M7/tJdU",
+	"GK5WCOIoYKNYjkU6S2MJDJJAQunZe51/zYyqM2jzSvFmo3rBByLBAdUY4VAu3snN3ot0sM29VmeqsG7e",
+	"0Le7NOVD43GpVPRXN1P+Hl29nutB1cKZqH3JEO28cImMqXLFh2ommkuh3ctXcEmd++TzA6MCHEqlLOFE",
+	"cFs1CiB1Kg6iGfPJ2gFgB818ELVOnNrqyd/8t4Je2uy/ecqgjlw43H8q1d+5WxcPKThyVs+oKPkDErSr",
+	"59PBe5HGo0XtMXUp7AAzQyZPFEMwzgEdkETM5ZesJ+e/0oK7s6QvffBxOOGxXDmHMOwxqiFbKkXahxMx",
+	"vNWMY12siKA53gly8/UlRtftprrR4o+Q/Z3SMfBHJk1c4DiDSgZMqtmh4q7py8LVsd1LSSzei6jHroya",
+	"+fA6so7iCe0o1OapkuOq8xFnGDTIprhQzmgKY4K+8mJ4e8IeNdBobuDVu7pZB/0VhUrnvucXKjj0VA2O",
+	"eBKVuvapOjzG3ECIEhYibKZWC1mjozRkV3qEj/Yt6HRlA9aKIlY/jhP2ic6Dl4pWUBeX8PCwwTCSeBqb",
+	"2hVcLefesKB3qgHtHPxmhZuuX5vgGNn92oUWhCdiFRuGb5wEbVKCGEVeUYMDPrwdxUmiD/50/93kpf9M",
+	"v2vtlrkL1zjr66fE3eC5nc2uHGzm3huzk7HRbJYqIDkrTOvvalDl/tiPG0/qwZDLoUjqfe4LA+E8SLhA",
+	"QjTNJOVyChFxSNoATBSbnkFc79npq2fnL87PesxzOvTlWAnNlKyM0MFQulvK7t3sf6hBM0/7fmXmHNCp",
+	"g3zimkjIqnscJX8cUNZ4U/7GJZddIgePycQhQ3NsJTB/x+8FHDm9ak+V7nUmeER1Nq3X/uzFf2DXzecw",
+	"iCaG6dmL/7i2TmmrK57nXm2r6wAae72YifZXPUu41ltcpqThsWx35TMldTYV6S+pymatrvynWLT9/c9c",
+	"i++ftLrqVwhXt7rkDcIh200DBtOfW1ew1RXXquHvX3BtoEqoxTP8NY2fAr+GxPzLWLa/hn9ofA1wdcZK",
+	"tprmX4QkXdB8eFeAl2v1mCs+5q0usFo+ky03TpqKhLeeguuUt3wbiLS0uuIUOBREu8dcItCv3TVKtdCK",
+	"0PX36whfrD+z83ONXqWTqIM/gYsYzcLRHyV/NA07FM79gz/zJkXr02Irh3b7M9tfai22BksxeqWkABTy",
+	"zivhmU4eHz7ZfN0rZV5S+8LuUmhVC9jt+tmRGJWKtcb9QAzVVGj25vzV2cWrXzw9CTZfM2mMFCUIHuhV",
+	"5MTgEZ2JwarhXj3F7idxaVkxBLj3sSPh6ChnXbXSaBQDXrzRoldb6+LDTKX1Ga0XYHi70nWVRIVslZJU",
+	"to3Vg9CIXwosCfL1X6O+DAvrY52eEGtXGBQlsViyAZhxKx6h5gsMOg3EEMkKsSIAhxMU0OpYm6NGrPCo",
+	"sMde5aXdU65vRYReBiAD7VAJvhv+2d8TMurvITA+YP/zX//9EbtiFL7Cuk3WL7b+s5/Djz3sl+F89uWc",
+	"azbMDNUV2achEZDHix/bdcVfU9V8qm7tS44YObgeUd6XVELlyUixF7S9a+AjtYB/IQ+qx84jRzLgelc7",
+	"EvO+xKeKqMqDxu++OVLfHKlvjtQ3R+qbI/V1OFIVqQxXk2UUnUInAJXuPpvRgPajKmXm66qAeQaPOkIz",
+	"lMqxfIiQ69ohU6Pe4pjbde9omXP5sC+j1bDwCqaxCv3kbS2o54Biw2kndSPnaGq09vWqzcaxPZXqMfrX",
+	"YMVpISTaKxjjrcEZ5cbGL3jXDQnVSyikcvjTyrwfsUbmc9+IjGRpIN6IL1L7rtKUNFKv9n5g4ux9g1vU",
+	"zfdm3AVKXWewC7ydvbFThqUaTmSf2N6hxtsf/FnAsa0NiCxNR2vDu2AQ7xzdQKuz04TkmF6q6WxCwSi2",
+	"Ils6vsi39IU0jowE6ia94uSp6LFTdnl+9frFb+dn+HwfrLg8/+Xy/Orq/CzPj9pTxfUur1BVyHnY6SI1",
+	"iVgVo1XdpyOXXgebvzUqPPh04nTl4gLWocb1RHhtiw07T2MjGu3YgyjWQ55G9SGwU1fTjhJJv0csDcXE",
+	"lhVMrIvo1h57k7cyKic/ib3ADs4Vzlfidemh9y2deV0NALrvSEjhXc7wDVuUxnRZ8QtT/yYV7yHlUFcv",
+	"UaidJmwyhbpCqo4uBKUgQIR9j+FAOzo82rwhaCCnRBzchW62cpvNWB5Y02hxN1fXLfaS5z7ctJPIqG+0",
+	"fdwcj1Q6FCE20qDrz85Pz5iSQnewxWDsX/EGI9m6pxL6r3ZDQdCm++0UT12cvnrrvIilAMYQF9wFDxI6",
+	"F3Cd968/zuu0IesSlf1MduqYm4CIBdtfQUELorOAPWrCsXWNCzxj5WSpT7214AKmVV9iwzvBo5j6M2AZ",
+	"B9LceFgYFlp5gtsRi80J1Y7SMJUcir6cqLl4D78wyDkUa4YzI6IeuzC1aacTqvpG4GJfDoQdj/tZ7JNX",
+	"QCiDc1mkLhwIeAcWKYKoqVleKqoDqOgpV7YCP8uTo6O+DM9e/MfNxcs3ry+vby5ePXv98s2L8+tzlwQp",
+	"RO7HWYpLGOIrhceMM1xjGExfJkrd5nQgRASU2De7lWruyESUgUiOJ91JBSOunBWdhg8qR/ubKZjGIY77",
+	"O6ULaSbcLHVqxeeTCFtmz4cOdj4+ddsIi/1Km1TwKc3UkgKgrGwzXoQgZ210mUM8BZ8XEHZDNR3E0hE7",
+	"nb46O8FkE9A8ktpKfayFUkv449eXTubdIYplwGHg2eMcvxp09wr9M3osvBUL+7tbsbjBzJ/9i653jE10",
+	"C2hJBYMqENwt8dNtDit9y2F9y2F9y2F9y2F9y2F9xWDAsxf/8RoaoHwDDt41cHBLvGAd3cwZsWA7HtEC",
+	"+WWPnTqnAOm4wkhE2UzcWBsC+CmAWhqt/r50Lo11Lo6XDPKjw8Pc4kZnwLGJ4k3B6hRgT5xKtkL/iTyD",
+	"zlx3+TmG4wHaiDCOxPS4nx0ePh7eigX8R4QnjsbGe1ZLLJtLD6pk3LReiZ8JRy+VREyCN2S94xSoICuu",
+	"PQYf7u3lC1cfGSBfGvph9Bne8598dMuBDgfIA1SaO00x+nT2rYurD/eyL9+XwAOGXDDIK471ylyCFUmF",
+	"njxNY2uGEq1Y3qyf/CwM/lgHDeWgQO4s1bzgDoLvCezJkoVznspYjqvDNrNMT3bAFt5TBGYJIvfpXKcq",
+	"p+kCnXrcMFhTu8T8c37Nx3XPoJ8dwG8+BnsVjLSbLs0v8Vd8DFrQDVFSpzXjUJf0SuunOE/919MrtZnk",
+	"u5+bHQ+SN5meML4JuVwmsN87fvT9Dz/8cPTo+xaBM+c3HwxcNrH6FEL+dwkKTc3lMQuxuZEOkZY7Lrb9",
+	"sh6vu3G4AlIVfDgJCnFoj2il8NEoNo66Hmg6egy5HhiE15y+laov/3H1+hXAXqSC8jd7v0fMKPb08JC5",
+	"AQRFtQ8YU4CHblaGeu+uldnPLfOJHT/+ElewQSDILlkXMSAQ62zmlmiTpdSlfC/XXUQiEVUdS9+5fHcO",
+	"DAZa7vexpgbwxGKE7ckXGOgt9g1GdupY9qWjAyjYaZiVRzL1ObfPGWELj7JhcvhTwDKZCK37kjI3lXlN",
+	"eIkuS0SWMk7YdV3IiiHXkzLY4W5k46zmxeG6BcsOVgo3AhmVgQJ3vrPOYF2iGmsh1mwMPUV331D4oM0n",
+	"RR1uLahh6vJF8RjPCbCJkTdgsUHd8LbHTmUphrpCzd+XofueopfuzxtuwhqK4LsTaLSsFeNRhJZ/6LZ5",
+	"iMZ6mMRSIEs+z081N0Dtqiw0VVU8DFiY8nnIHriwax60tUoLtor9T37gQU0IBH+N+GAe9sohYRfq1SH2",
+	"wE3mfJGz+dfsOOK1r4b0OW4RekrBaAr2Uj7fC/bcFAAbPrx9ZX/jHXF+X1V12ZY1ZZ2Atlzul9xFMIas",
+	"o9uXlN89ZloIa6CZdBES6zNyO5Oaa4Lfuodqw/vCbt0VbKurMrZnSFUINsRMqFkChUiC8QE2PWoray0s",
+	"oQOOHYjr6UCHlKTQPfbm8vUzBAVC4CGdaqKvwrjEg8vzs8uL385feRThs9evnl9cvjw/e3jSl89PL17A",
+	"pUhjbw3xEY8T6JNi0kWeMM8dPYdvUSlCVSBy1evLa5EksRwXBmTm8VB4blG41RL5aJXM8+GtVPNEROOv",
+	"U/BPh7dt4yX3Lft2KZc8RIiIUcTurqTenXh12eLXhVLO3ob86Wl+fO5cmHvnlikNtg5MfmE0wT66w5Gj",
+	"joB74up2Uo9dvbAb0ahOpTgVZfVKAWuS+twaO7u4enZ6eXZ+Vu299WUj942t896WUalfkepZxqN+JuoG",
+	"8JwlCWQ74c6qpdBZ0fX1Pzn8LWf38koPTi+rC10TLWgDhibcUpW5dUZi+sFUIYZsGlDtu4wKPYp87/TD",
+	"w41e1wsa/5eg0NxYa5QZLUWnyozLIZAyuIaOeihkBD187lq9wZ7N1vBNgJm0wjiBrVVdez0lUR8vwMmo",
+	"YpyAh3yVaukS3+0zVUuweqSWvMs2seK2Qy1inSRplbxvxlziaoSqz8mXp6/enr6ALlLQIRJBpHmYsC8L",
+	"TVqh9zPXLJMAWB4s2ATUlIzYGt5CGuznIZFfLl3KFV84C6Z4AM4xa51gS3doOAxo5c6PxQ3lDYW+Oih3",
+	"njXE8HQssKDJBRePEbFAmAj7jeG3+HOHJAjY0eFRKXoNzQp/VwO6U8SMSBKNdOXohDgXJDYBe3ro4Mnk",
+	"Z96gC1voZen2qvb5rrA0JqlMj53KvhRRbETk4i9+Z3GfWCjnG48pmRaPY8mTcniHuEFx0M6u1sI3PMX7",
+	"ASbiWjEu2a/X12/cFI4VYtIxFmgHDkk1LhEQ7wK8npgaxDqAPsBnyR/7L/El9y+iEDoG289yXFn+GXkZ",
+	"+QeXNKwwv9drert9wIWGATQxX4GVuHTfUo9hWmg3n7FmOMOB71LygB5j7/Kw0A92qNLoO/+mxwg3gZgu",
+	"9n8gthwH6XcIDIWSOOcLFqVqBq1J1QDbmVmLC9t0a/92iJ0Me9jnOkr+6E0jFFPXLQ5i53bUvkk0ofM1",
+	"vdEKsgWti1jbqyPX3hgbXv/EwnfnP//6+vU/b84urk5/tmJqVTLCWKzc9+WMpyYGlW1c2zo0A/CN7RQh",
+	"xCXCXqLULHHE4yRvcw+VAaTSqylylgqBvirjwaSLeykAKj8zrs4kXZc1Y2xOlsJn7tzeGijxMa8Tur/X",
+	"Oq3Q1ajbY+LBpTfEPOvl+fXl/7YeveO6x40UQYJth/feNTGXrnqaEL4MmFTz+0x2H/jcdbNoF0yxP3qI",
+	"9N4JVQ1JXTkgdukf+CU4kG6060Ji5eO729CYACqy7jzHmUri4WJt7MH3pqB3OPH9sSfCClYUrrSRLqMN",
+	"7c9rowhwyzc4itZ4wg6ThDgEX1b/iVKFYG7BSMCqsudxfpoqKdpl62vSh6dsKtIxINeGHrq2vMo0jOO+",
+	"DP/s7/HMqBs4qz1938ew0NCyUJ65NGhONwqA/89eccOTxPEDfgzzsids8QWXr0s57iYw95ZFhAHeVS5x",
+	"SVi7ySjmNJNdi2FWVZ6uWfjmLdWK4xMO/oR/P5JSqkEgmy9LBO4qpdatCFx1rHuWThnHBdCsD3VNDeKl",
+	"u8mnorSiAVRQWR1tA3H5qzBT0bRtZqRyUtKZwZTmErNrXU3OpjFX6S0wynKmJZ/piTIF1qvjQhlvHOmQ",
+	"ePY8ankUm74Msfw3j/4MxDiWGoruHV/tIO8QDQAezVJuBFPWvOJJAs1WdYB+TF/i2VkAvSspTnKmD2SQ",
+	"wxr3SU7twKaCy/kkTgSSGNzGsxm46RCG8MsxjZxhP87iSECYIfR+BZQOCamy8QRiuAjYtd/3BllyewMU",
+	"h6EfywPgGM7sUZNPUl+qlIVT/uHGA8EfnkDVi3WAsJVZDvlwffwuz//j7fnbc/j87PzF+fU51DjT4EAT",
+	"QVgjShcszSR8mTfOgXKawmtgDAzaZeYRLVxy4DyOfJH7StzJ9fwC4B30FsQgdl9yzRIlx67AqXBDU0cj",
+	"gI2xadN8riU2y/wm3wiEOnEBzhTTaiqob55CypE2xYHVnr7byQd/0v+W2glUwHnDObe71tRG2Qui7Gg4",
+	"zgLfY8pqvV9PX9jPYG/7y+xt7TVWj1l9p1l4fs3HoQ+k5qi2SAzjyOHaYnPie25Z/UQxR+rbG5sa/3Lb",
+	"beTku1FMkX78jseNeIjepGIk0i0dVlf72ymboD/a1nQ32xqs+gzzeaNUTZFfPmcGtAddAEepO9B6LNRG",
+	"zW6UDBEnA3w4xUqcE+uQfgyBNgYOyjWIPXQZ70UG7tqtcEqvU4eyY2EiPxJTRsMyOK8D56GkvQ74bJaq",
+	"dSnpKzUVkK6CZAuc9vOJYtC7wNWkVKE88b6fWmjuK2/csQic4uwVdMpKhr9zSdjUMvFFETuVp1rhQLOH",
+	"7ApmvrYX4jeh2KEf4l0pAu+6VxozF0uVpgXTZUOcAV373Zb6fgMTdsRdBifaBh3uIYhgX2lzIAFau+Cu",
+	"7zT5UiIhbCPPlamXanGe8UyLzcoMEQZxChgD67yPYhnriYhOrIOLVHpIzclvRSVMCh70TaNtV5ls5+4O",
+	"dVoqdDZdIwXOwfVGMGS3AZRDZcUqLfyxEu45KZjZWkCgIkfMBAwMbGz/fjqCXDSb8ATLyMrWfCrYg5Dg",
+	"HeFDDNHwvhxyydNFoXpnxrUW0TFYYPhyGIhKlLLmGLxNDZYvm34BUkpPusR1+xxE9AV4drDJIysNdgGh",
+	"egrNsrFiapdWZ/ak0g07nQ0WjqgUK4FNpjeCyq/g/veS0sdH1UBmUIS7OEXAD/ZHSMWcbH+SYK6mdjV+",
+	"RtDWZm7Ha7xP2232udkKSy+02V7A+evOVMDUmUFa/Xwn7LrALj/arO8FdkjZgqyTWqvc4wrV4tUAC9Ah",
+	"tMJutFgbuzpgwxmao06WZROW5t0qasYhlkEToF+aNycE4pz3IgXA72GBOQRANnC4x1IbwaMabQpzu2Wa",
+	"PJeD4C8Pw2kjJ1thb+hRprC4XixcbsmBwEkymsNzCs5QAPIDNHcUFPPP1nyh60Oo9ydJ3/A57fE528ln",
+	"VgP3w3aoeHfISKMJhLmzGNLeQDAfQDyvVJjIU2tbBgACh7SPkJF3FSRT8oSFuaiGxJVkl9WqOHgOElAk",
+	"SY+FF6N9kIZj1t877O+hp2K1npLJgiD3jncSFedCmBrM0NcqwF8qumgLkV06e1dtoTWIIvZswlM+BEnV",
+	"2XACNTgHSJozE+lQSLMv5FBFInIsPjNuJtDCAQ9nTyTHpyJiSXzra2yRAJBcYQ9fCFiI1oH9H7ZvgWoW",
+	"3xUl8NxG9r/gTgHhO0LfAhZi7wn7P+pg8NA+3xrs0IuhL8Nfzgk+5576f8Ij//4///XfhXIO6mPgOz1D",
+	"ta/dZL7YV6q+xIZedkNK5dYJU7JQMfKEQWnT9es3F89uXr2+vnn++u2rs/CYKGbtgs1EYgKm0r6kjBza",
+	"MWDWwJGD/B0NGOZfj2ps11Vl5ZHnZCpSWNUuSR5VdaJWz8lYbGD59Omm/pXBHVHet6eP/kbSfD8kzUhO",
+	"nNMPduI9OLcBDsN9nqxJYb2E3i58U0cnB+WGff/AjjGhGhcAmDGtAnA6+pKz8G+hPZ7tgUpxu2KSTtvv",
+	"jtmjQ6Y9NQUiQoC/ExTfPNaix86oMtfkhNNHh4dU4gYlla780W7KviznYJx168p5c2wOnvIUfmGnkmUS",
+	"+ak91/KTwydUcbmslmoLzU6TZMdOFo0tgS1BIcHng/DC+bqnFlb4MOQYrQzWJAmc1pEq9C522wFjmydM",
+	"UV1uCfe1Avoq13l1xqCMKyjkUOyf2onYfJ/8CndB5zV0myc2h5ze1cQ0p092idlW/Mkdznwn3cpKUNz8",
+	"nCgAIba0esV7O4qGBu/a3kTVJXn/UINzfMSKXqzKVcNwbmA1mlKwgoFT1aP83USAKW3PK4A6Z9RYcMoj",
+	"3O5j4LrJZnWZ81mqhkJrEW1FJTvMW4TcxNE271N5V2w8c2M94Ooe7xE3Yt/EU8ggrlqZ625q1Fa3/FaT",
+	"ACvnZP0SKvw3Zwhw73WWIZhlgwSy9XTjgkb4XQ10hUqwH28oUbDaFG5XYL13MeZYF7l26Ug8Ojw6Wd1u",
+	"TCtlLcQReIsUjxZ8OGGRGMWywAkAvqjUzCgotj6V9PjK7iJ9Mt+guXDOzkCxbiupjtEgnxzqPQL2pAP/",
+	"52nqFXS9FsZYvzNE1UTPn6gs1SG0ztfV0SF4nJOIO6Jxd7f/JIj5srSv6UqRT73rTNGxPdJoJHFhIN3w",
+	"yMPNoKk1LXGT3baKpcfNevAnylcZQ7+SfSkIVNVpWg5RuDuutXzWTezbtxdnex/vUWfW5ezgTbrK2bkV",
+	"K9PmA3BERAyOwOZ6s7CQI2v66YM/4V+roT4eDCdiE7ktqh690EZMKeINmhMEhRl1zEJ1C7h1yMA4MiEp",
+	"5iJlRt0KiYz/EzWXfTkCJyaGjj+03byWo1oJuG8MChaapgJpJFIuSLT28K5Wu6YC8wPVETZ4u+cCucHW",
+	"RtXeUaDTPtzYgajAhUTnKo103oWD0NQnLNMZT5KFa8MxzFJrWi/si9VE5Py8by3vzvS6I+8XpuqZnbRP",
+	"orDzx1eXN6G1jNEW46WhE5SKfSjjzK4QFiHdiiJOaK7SWys4jXXm72qwnxsObTuuYsuKRg1Xa52as8LT",
+	"Nwj/+Qc+hCA23tUaKOHfQleAKWRU537APx25Da1cqn+owbX9fe3dhAQCqI1u0bIm9xWrkCNBGJlU8+V6",
+	"Vg68V7XdPfDClg+/uuVJ9B2kuQuPUyOCtdY9a5DFibmJ5ZYe4HTKZXSz7UKW38De5e/Q+rdusNDJt80q",
+	"l5ID3zy54tTkG3yzI1dQRZ15c7+rQfG+nThza/o4opUQZQJT61LNmZLHTCfK5OAArmFv9iX2mf9OE7ec",
+	"fXRFQXdNFXJpcu/OM8qf0eK0fXQ3I6iza/MFvpdOcuXH3Ws3OZgLgXxqlbK8zD325NFPTx4fPqkW89U4",
+	"5pJFcPBn/sfaXlsXxUjFrZiRV2BPZqtUwe5OhegxANrBL3MIplTGnt8iws1k7WWwppeZ14+XDzcwBKRi",
+	"aPhgSYXdk67SOaDuPGgf3xbScIUiDCw6hFozNatvzbW83dplp0pXX4pRK7xKzbHYrDvXqqsEdeNZFBtm",
+	"Uh4ndadgRQuvQir+6eHhagxzq6xwaWq6QrX4blpl/d9Q/S+31KqKH9y7MOyK46ye50/WdmmrhdlQzg6t",
+	"LdHV9qAgTE5QsToerIiiW/odoNVOCsqhL7Xhix67VlCnhcz8c74I3M2Wz4JahOYnVB3/uge7oFug5p2o",
+	"A0JpNpK6bU7QGsjmuyIXMI8jNkaUZIGuMSQfMCQSVCwMi3WPXfpDUnyItenLWyFmOZtjIeAPt3aA9QW2",
+	"oJjyCBqMUbjKLlyUJYJNuPbdxQKySwncmRus1RgNEPqvXJa7xWzeiSxfkva5M2FuaA4eDPjwdhQnScO0",
+	"d2UI6Gd/j/sQpb+K3+1mdbPL7dew01psf1fEWOx21Ld1wR13tvXu2BTAeYBfyaTOe+cAnxkfmvi9CBk3",
+	"fank0KGROEvUXKRslsYqjc0C+UmcBnXxzjIbmXtjR0fmsXSN+chYIWEamwYsZG6R70cJ3w+wzb3TJwns",
+	"u4c3Ji9LM7metUwblZZJyzodaF04pCiMu3fY/wRYM/cC9x5euczkaqyundPY9PSU4oPZt0ppXWmwNRWd",
+	"4gF4MAIsUrAoUUuQ/Wg/xIA+iSQ2QUnU8Na3G2GRQjwIewDxRndn3ZtGD3vstdPVOT20NxuBcKCmOuCV",
+	"+GAdYmuvdqOLqnMAGaTr8+X3S310CIwq8TSbUlxiGkv8Ky8QiKURYxeeX+LMl8mCmXh4qxkAazDza+Kp",
+	"OAF72E3Hmj7pW4HItvLir+04uzIl32ES3K45qAokgNs2cb9W3DdQp7xSS0AnRK1PtUjeC31Cm5Knru8L",
+	"0s5d/fPizZvzswpfCSgUXAySDe35baxGHIAh4LpV1VKvfJVeDhCj7NYv7U4cGkfYspWZuDGpXRbDTeQt",
+	"VzUOMXstRV5npozLui457TUcKV+lOF1CfPgzlCckerkvgaITvLWbAuW7BtyTGU8NiyXwriZ8xgAQ5Gp7",
+	"oC5Rz8TQ3BTwOzmS6Zgs0MKXN1SoyEYqHcSUVXEQpb4jlSagp1WHBPS8FQtPwAf5GCBodl2qvIFRDD0N",
+	"uezLJaVqDQmIOfGpqOwDRmXB0L3SmtAjJERq5f2gwfFJfJ/NV1ynfChmPLXb7C53YLb79rvMZNFGp9Rt",
+	"k8ueIdh9rxuru3lG8+jwpx8ePT3qZPcSg0dT5FOx8+5mRNNv7ua7C+m9gTRozOs6KLk563VigPLVXBDE",
+	"s3cxQtd6VS1KcbAFIUCFPK+gY4m02qsv4ZevLzGtbX2E8H0s5n8fZUkSokFLCW7G07EOgF4tMQFq+JmK",
+	"pXEcU8PbOveq1rW6JwJLfH5j7sq2ozJpPB5Dl6z247qma1sP6wKOMyDeqhlWyW7YEXF27fEHDvSgoS0p",
+	"ML/B8ezsAzx1a4aEt9hriTqv8aex+/QXAaa7v6Iwzce8ze3yKV5dcGsRAeOiK5vD/q61aAulzE2aye0e",
+	"Xwm5pCBad3cUaarSm6GKRB0q5BFFX9YTNFS5XBBvo7CL3RjQFLdWk7lY/Pble1VjQKB/Po7Nj9+y0O9L",
+	"KUisjHURl223A/V33XKkS8tpeGqsd05dOqaxzIzIw3siTiGiBCoYA0NzHkN9mlbkh4ywS2a9WjPiZrC4",
+	"mcYrECkKRB49/b5JLPKvQw7SodvToF9V1jGIOM1aoocrjNKDQZbc7pAt/4ca/Jwltw2LwFftvQ0T+5Jr",
+	"TXbeN4krToyd9Aa5dLs0nckc3M3edivhq8ubU2gmB+COYkzZY9czLOXLyducXTrnOm/O0SN8bV8CR00B",
+	"kzvHTuvGOjSggMEA0rea1UJwT9jl+eXbV5io70sp5pSpd1kXoN8SOsxr2zz8F5v4Wx1+ffHy/Ozm9dtr",
+	"11Yakv+RsrcEKk6mp9YQ00bMVnP3WXLbtI0YgIl3y9uTPH2u3cNoeJ+qFto+e00C/lc1xyMdJNhn4odK",
+	"DkX6abLxbj3rkvEkXV9mIj5Lbu89Cf8M+rnkywxWmnWnzERMmV1paBK4U1ren8YHf0IjxM314lvtWdhJ",
+	"Z9sDtu313bYTA3Fc10tse8Mmn8qNbX/eFarFof8f5tFcq/+q/j6dLMHnnAjrcq2xq88A52vHXfInRiV2",
+	"6UnomCZlJCJPEFbqNlhNkr19kucyk806S+Bv76U9ID6q2+1MxuHO+9ct8gE3Rkxna6isXifRZi/lMpOn",
+	"7kbbr94dW/U0wnW5Dq51PJbTrviFrhWbT9Q0XzcyrO1DRNTdIm5Svx7MMKdsr7PXY513CeUGz9oHR4eH",
+	"D9FmpiA2pEIu3756dfHqF8yDxLpcRmcvOnp4Utr99jkYVQlxfDfjlA/FDTJW6zCgMKnOEgN3pIS1Zxey",
+	"8+VGR4WEVBjowuqzmZDaDby+VdzOauXuzpLn9n26SOpixUvUuF/uylXdGHFtNVR1/rZKuvf5OkoYJ53/",
+	"8//+f4VqUBBH7XpPTopOLbJkQYLPYBaygNVgR4eHYDQBGAMN6UoiUz68lWqeiGgscALat0W6UwkD7pJP",
+	"0xg6k+f2+K+nlcJl7YZV6opTxwbutaxVS7OSkt2KLmVJFNV05gqiNwvi1dtnz87Pz87PTjxdkphapRc7",
+	"59Sx+QB0xqRcauynviKafbkim2y9aLqhbqP57lYon9HIPke59GbrHUilvbfOhkMhonq5bFXA1Uxk5ShO",
+	"p/t29mKZ+UBAnaMWJ4LiWs9ev3p+cfnSSrM9kilbhtWMPEpiKXzpjRaIOJNijiiyJ4c/QYc7fQwbEaJy",
+	"wJQR6yFPo8LRXy27MOZnxSF/U6xegGlehN7EIdy5CMeSRSob+Ed0q103kOoWPZEcm/Xo8PDwhA0WYGkH",
+	"LJORSKnkSszUcOLo6hbrnJc6rt3PxXWB8a1zXLrjRH3n/ARs+R9Rz/87cD3Fh1nCY1kbh6Pvu7He73Bt",
+	"7DAlr+Or8SVkjtEfcUBq7vE/FMVGrmo76zruZvO+mywKrmcUYywmiiPrmwXdLuaIx0kzq6gii3Pi/T3Q",
+	"NQCcsdMDnLM+gFRo+hCASdTShmJtTSj7Tp+f+WTX+q9oOmHLmm5PnESN68+bU81AATEjPhj2IDwdDsXM",
+	"HMOfB/ANdNlFYPs/rl6/YpEaZlMhDZuJlA0nmbztywdhccY/7MvIznoYOFIHO0sPA+oRDA3n0n1t74Eq",
+	"3d4AHgh/7muTCj61zwUWaDWio25CtMtIFUD4fhgBtFeKo/C4L8MXXJt9OEv2L85Cd4jn2BcfZEkSNS8F",
+	"d91PM2nixO3WvvRrDocsaLBC/k1I02OvhIg0C2d8kSgeoS4Je+yFGutCEnmq3kM0CcmbEjVGB4kqwHhU",
+	"aHJcEzu+zOQLNd52r9YUCU6s1sCw4Qkg+zBPNm1QI0iXVaObYmkeH+1tVbgIi1qqXJTZdAD04CMW0lN9",
+	"1TmmpyVzWqJ2tPZ2N1r80XC8h23H6/B+KMCB7/ylTaQyUw9htr+uRx82AB9WM2lZAW/GTYmp1fxa1AJr",
+	"AJGHDQBrAFrg2rA4ygOzqRiK+L31n97FEvMk+YLCBgv9MoV+xpbHV9rj9WxejctTa44Op8jKx8dqP5AV",
+	"3dXoAm8Yrkk8VyXfEzXudVJRxiM8eb7T9p6bzaSSequH45y6gpKn37N/xj/3WGjXstTI/RCik6Ddae0x",
+	"Fg/mDWl0axatBIVOlrn8vVGECgLbNP1EiBkrfNaF12zKF5C7Q5WCCtiduXieVwU+ZzMho9107h3ZRy/U",
+	"+JOYRy/U+AoM0vqQZwGRsqOEnkZWQGexwNO+WlY7MJA8YKDetBdSzHUhEMQ1m4skqeGUUql5k4MQPie5",
+	"ccP6VLb1Czt76yjGjWJQ5t5JZlIkCTihI54WbGyrB+4tMpkKzITWy9bp1dXFL6/QWXx9+ebX01fnZ4F1",
+	"DK3OGgg2THg8tcYnZgBPCrBDlyJc5hgttcC1LmIhr0nNbAuJxmOHmhkKjZoS0ONQAltATCLt+wfjNDa2",
+	"+NOFjr0MEqIsUVpXbwycir9YpnJXIea3ohDggJW16+ULp7rKQKYCVFszQS3GOnKhBVGFQkIvrFKxQRaN",
+	"BRwN2E3iuUo9bNYKMMQ4Zu0iGRjw1Ap+53YDzA1gEbzvZk1Ow2+F9A0v0LkrWhFYuVYtsTAln1945BIH",
+	"9pkmPYEUuQs0UPxekN4e8OFtt4d+KtJsnVZmhNrG8EMVP+VCY3+CJJaEEgEEuIOheNOyLx+E0Az0Ro2o",
+	"Gi4MWFgojgsfBjl8kadjiK/4PqgFWmfgfbUWceTb8tPuUiOIHWWpqNG9aSbvAXl2f3juS/tGXxdTQA4D",
+	"ticpdwHtuyIQKO8HQEs1UP5W45P2dzlQYI9haTyeGMRK8dQcY6TOGRWZNoCVGlivLJPDCXhcJY2vRvne",
+	"sWp7yNM0FhGDCFT7uDaM4vPT3FDF96n0NpUQ1mvuNJMylp2EF+BZKMS7KG7Nx3x/Q87UdwFDQoMkYfYq",
+	"DW2kuGQqjZypLKEvPDHHocXB3Zd9qaH0B6ISobV0b4ZQuRXC6QMt5wVIOjYdtEoYqI8liO08HooAvurL",
+	"OVjNhTSNdjQ4x77DGHTlApNZKyXRdMaw8pBL8FGsAU5oBAYFnyoVvaWR2Y2RzO1RBJZ6wHiiFaPTSkhX",
+	"DtSXI+H6eIzgkJELqo6CaYBqL/I3rG2/YMinE064vrEPhCdZCT0mfgjuiquoMaMxiYBbYwdH2josUeoW",
+	"wIucDVQGQXQK1KhRX1JCNyeacK8FxVsCugJaH8P1Q4K/QEBraCW2THHDZdjVqPMi+jrSg1Gi5qvNfwrh",
+	"y6OnT7eM/BqAoG7HILDslasymrAusj40Kt39cRBLz3dy89r5jirmi89vWjffSW33r2qO9XZGQQ4d6aPE",
+	"Bz6d2V34+FCHgffCU2pc6vSQq//uS9w+bCFcOBUybRj8hDyOVTopuTqVgsnj2qj/46MG4thh2SxsSlc7",
+	"e5fwhtMsis1a8EleDusUU2cBeK/p6OTCHiYrTXrh44pTEw66VehC4dQ8yDMSlYfn1Uo21rdftOP6TtP5",
+	"CQAj0tNjPtPHkHBF/xvlLuhLbISL+hul08pIwMKIGx7asy+fbOjfG+c3tT+BFKkuCbOSPfYzngLgbTm0",
+	"PZ0UKmVLGV9MMxu8iT8xXMQrVdMbMA3/bk+z0B5+QzWFfDbW9tjTTHBtCKry6CkjLD9sKWskwJ4CU4FT",
+	"ps+XBGijZtqNkUs2URlCYegH2hkcWMVrLWJowzEnEka7CicYAMUBmzyHBln4Qarm2nqDkSqziVabwHZw",
+	"387Eb2fil3gmwqbPdwEgIp1SoUOwx84/AGOC9gph3Wzgxt+YEW9zLu2Q9HYaDHLe+fB2THofHT75cZu0",
+	"d8sU9uoRKa1KhHgVXt/FCfkcIAz5GZnE78Vuh2InFHonayj0+pL8opxFD4R1oOzxow03maY1Bw6IMI/r",
+	"BfY84WMO0RJ7HwNX9dhpOpxY8UG3Fvu7QS98skjilKm5PGYhpx/S2VbjJF3BPGxg3rNyTLdjsdTG2ipk",
+	"/9hVwKHUqj4ax1aNUTs8CLYhE8x0e9Y+O6NXeO0dkAluSXHoBtWI4PD+6Oggfg78XYNFZw2Mdzjcqxv7",
+	"6lgKralh+I4n+CniJtXgdzFc9uz+7O+lYhwr2d877u+JrL/3MXRQmDH/TrOpMBwt40xbE1UagMXUWh3u",
+	"93Ub58nhT9+Xds5RYxNKChHpG27skbFMIbm5SSNwG+n4fa2Y78wVt9xZu+HzOjFWNr4dNs27v7dzz9vy",
+	"7b4RuLWL6vMx3xw8wDOzklYXetw5Wl3C2YGVIJVXAZ2xcGkyAJwdhX+vt6PqwH4Q5tfOciFjaBxrA7ka",
+	"d5azB2HpWA8D673Su1i/uC+tL6ONI2J+aN0bNWKxTGIprK0kZpo04yoVhyF9CRgY4iQ6hnqUOEkQB0N0",
+	"7tApBvKy4HNDOsCV2EMCN3b49F5f9uVmFhD/6DIXiP8OXDU7rGyW+zJwAVI0UsblhMoRjw4fsViitTjk",
+	"WmhHFCCxySFMxE2ixpogECEWGIYrE8FcbWwEbxKStx56WNFEaSHdczMZ/5Fh72EK/hghuTQ99oanJh7G",
+	"M24dQMBxmL7kmoX/uW+lfv8iCoP8zfAqVvj+Gj6h0XK5SkLWl5ia4VNqapbfYy6SxGXBCy1NveDU9O9B",
+	"zW6f3jrq0ZYz5Usl2reT80mykLAqNcDmTDrGVBRiD6NA1i60yaChw4NQyZuhkqMkHmJuKkyFyVJ5A61y",
+	"YjkOH95L13Q7znZcYsEeyo6QQ7F/audxM+NZfoW7AGawy5b069bFaRTSrL5WjbShUZDU5GkSi9Rn/grK",
+	"birY0qb/sgjjPukid5SG16gNmx351Wl4ffAnHSK70GatHphOnOioZNksoCTz0eFh+TSEnAEvhkNK0BCM",
+	"8bvvQ2yU7/++4SY8YVpBAAWa0BkxY/YspX4FYqZr6q62OktAxzZCTd3BqYOm7yVaF131Yr8XTbODbuhs",
+	"032yBvIg0h4K6AW0pbFev3EPCmQ+9WAvr/QlEoeLlIHzz7zz32OnVKsKcI8pVLKime222wYqoTveUmfp",
+	"4jKTd2OgrelDVr3y7iex0AenQyyi3waw+FylQgshGxNg4cOwmq8TKX2lDEH0SoxTiVK3pbJlgj1tf8Js",
+	"pHt7KyMldLEc16dbFEIewJ0eCCGBgvMkP3kwd6v7Ekm0gHntlA2hqYVkowSAjPZcseeYiFxO4MnhT+6E",
+	"SRI1twcKvmUIiK+y9zXj2hD7U1IDWMJvv+2DL3EfeCa4JbuqA7lX05mQmq/j33oR3woSrgBq2yVD0VLp",
+	"d5rxIZTjHK8IvGOlQA+/LyGxwML8iSVXXsiIDaGLZehuXsvBhZd/E+UvUZSvs1Q6y2OpzGJ3ad6A3L1A",
+	"pYkIo1jmXeQXFJWjcJosJWcR0QL0yuBTQDlvnOb+gLNA2Bs+FpqNASvj8UTJYl1mdEu4TEGMy68Ycj0M",
+	"C9HOuoA9zEEpVi9kNoVV0MM9NJbtQrQP1peRPF87Qq87kiiIlYMTW8DkYYh7WetvAUQobpIVjqiN7Eo6",
+	"lkOsywwQPOaC2FihCeFt+53Hj0GbKx1g7dB8ogBlHikw49B8Qgqs6kI4GuFOCv4uBWQDPRUUCOQ/6Yq7",
+	"Z47cPeizubXpzlUTH4yQ0b7jIVzDfExt/e1JIg2bTbgWx7AXPohhZmI5Diid4s9qa5IyqK8TsZmItC9D",
+	"E0+FyszNVIcBFvS6QmLAXaqUhVA7GVYLiB3rmRvqX9AI8O/+hZoBV8L4qtgoX8fuTAEoNt/fTC57iqXD",
+	"QTFBp3M/DnmfSplAUMkr7ltfxmMJVBRVrGd2MI6j9a8ors9LE/CFyix2hAD9ywsJzxZiu9oiolps1zP/",
+	"kcge+xIuqOGEtKoV2YCJ0UgMDZIrpGIKhH9YxLsSWOvLjZLNnGAD9QLH5DZ04kRrGfLpuapXkmHH/vqd",
+	"YKf3L7sLvg7pX2EO3F30UwFcPvVy/xI6/fPllAwARInWcjWWHTDxgQ9NsqDmYnOue315YTCAjD1zlpvn",
+	"j7DfQkQJI6nmGI4Lr05/Ob159fr65vTy2a8Xv52fhX0JFxcyyLGGEVWXxcMb3nHg4rMKR9xLDicoyMCn",
+	"z/V2kEb9OQUXaVnSW8ZLGm05GmW9J+j4f0aJmn+nWagyM8tMyCIxTHgq9EkRWwXhFfiB71EIic6+HCyw",
+	"VzjGtaHct5SblcrkR2rgfUrP6Iu8FPNYizVJ00t8nzvcW/eVtjyVi39cvX5VJ/XE876trH/CpKPxoydz",
+	"w615O8zARncWbZD6wyTndPfNbthFgYefagOx6o0lAF/2Ip1pa+zESgaEF+vL8FaI2Y27OqxR/9n0Lxu2",
+	"vsQF+UKtHxy9Pehh7aNVed3dZUX52C+a0us4AhV2aqI4NOUDMceC1lnomBlKxjkYKWP+XhSQL5yNUqEn",
+	"YNYv2Ewl8XBRL8HPigP8loD5wiT5F4Wk05ECG4PiidAVuCQnJCIdS7hJF+tYsHIz2kc4wZwvMQFCn2Nw",
+	"ZtWcTH6oZadueZ6EhOQ4x47A3UHrj1Q652nk3AZHYIhuAzZ1JrgJ8rz1ZQFzCD52wV9wbjiEigASgI44",
+	"tSiauwad9BSkoBMzhrxz+FuXbEJEWyxnmbmZWREN83EB/YsLmhFqP0DUGVCT8yTJv1+GQLIrIVikhrAN",
+	"PMS6N42q97lJF3/dg8oK6ZeaXk0XwBMgZijbnW5fe9v9tfz+r60kL3EtB5hwFZE1pmBksYzEhwCZuxCo",
+	"T6zM1WlSI2YvEJV2Z2b9Z4xfxLevzURSR3YEli4hiL8k38CnP0tvwzv2CsAZbSa9qKJHnv3U+r+eq6QK",
+	"QpBmsl6A9dfglIIsbhDEr0cI704AD/60/zRpfWh9/WGWpsDgZsTMBdxLplqQmxgqMzqOIGt1dcuTqJfH",
+	"a2Ldl2CPAI0HvSFxeWLjzlpI4jGFRE2WSg0MiUYBXzOmGxw3KD6J2JnX9U+0cnSH+wFu/yVbIM+K8/Sl",
+	"QhbpHZw1MliwCZfdZgxKm2l9zuyVYqMsBcvYuRGkp1a2l+v0U9ph2N5E99hpX9buk5OKfcIK2yQ39+ta",
+	"Y33bGV9xBs1+em/bQd/Gs+bnSoFSf8a1FjlP2oS/t75tAdjuT0XyZTOAxsPWIafZqGBlCzU5YPpy3c6p",
+	"2zf2Tb/tm69431zdxjPaN93uFwzlrjs0MLAjxdzR5RGhP0qkwzmsijZC4GWEvxpadyHq9eVZhnWHhCbG",
+	"WuMF46k48YkHDaGvSkHH8X7DvX+RQoyL10kNx3AioiwR6UGCnG21JGNAcqBGTKrIamhyVrFPjTYooTOV",
+	"Gh044gcrmDIaLJD3S0+sXW+N/WEqIiFNzBOCS8gFMSecuI4BWgBEGGwsX65lR0h3z0HENRncF46B7u4c",
+	"WDdz9Ki6lmfwrUtCKzZXWRLBp920kFU4LTjfbkhFH9N/1rR57LJIYKguUvN1PScoUmyFgwZEhBycSEih",
+	"VHqufAU+1NZbNxM7QnNQjNARGtqs9CXo3FgbKN/RLqvgRQe6dZSE57g8B/YHxEyL39cQjYrZmZrLgry0",
+	"VCXvgBf+PpArmwXunQMNiZH3SXAR9SSe9TpCbpXvil1GFMBdYeXbCF/FwUqX6INZKt7HYr75SC10blte",
+	"XrqHm7q9O6Ikodu/wae1ZSdZvw7X8fBWP1eZjDrRFwK2JA2YtNEoTsW2raa1MCaW69r05m1ZKcEGdPq6",
+	"gMvh1NcA9rRIECINpowT4kjMErWYCmkC5B4Gx4GIfmowPG5gbc2bJiHQ9XPvHu1X7ROEHz1Ft1sgO2XU",
+	"iku3Px/sJNoJqeo2hF0RtEAyLXxcwGSWJHl6tch9hNg6BoKRQg+KHntlrQqgmIaSuClxWI/EPCexfm7V",
+	"fdtToTJ2CNK2g4DUWp7dqBMa2Bt8Skd6ZEUodw3K4ZbV+SzuovXpLgeT2KryRTOu27paSLwZDnAjXewj",
+	"asqzvl10Ek/jTc2i+QdqFg1Nhtf2jr7TzErx9etSLBC0oWYyHdmheLuIPANa0d0sUcNNrE081BsYkH9V",
+	"cza1ex5phiHnRnR8UExm//aEfhOugcMPEhgDMQRDlA6ovvQoWWXd5xiTuREAU60owKFFt4Zy3hQf6oJe",
+	"BBDvSywE8jhxxg0Lub5Ro7DHfsPrtZe7nB0ZLbfMIPNdkViUqJdz7s+QpUKbNB5i6yq4BX2LqUVukOoc",
+	"6jLwOJ3HkZDY8W2UgeuWpfYt2dvrZ7nfRiUcSA2tsaO6VutKj6/8Sq1ut3tlSv7auFq/sZSWGKFRxhrw",
+	"lfrf9jrJP2XSbVKrOEh4i7otl//G6Vy76K46trq/CTzQsVrElGcNvBVX/MoB1gKI/bFEGCCBz3/Rl1hn",
+	"pV2Bg4x8RQBAEawvDszsgwWoDazAVklUoC+4zKBOW0R9GXqVjYqp9NgwSv7A707yDpRDniTU0sda8Pbr",
+	"3FfNDBV4h/bvG5WZEPtUamWNQ3L0JAVLSaaOwdYz9ACsW5tTxTmQcta4Btdu5hvpqhUy8XoyvYYk23ew",
+	"We9y8/np2thfyIl0NyaF5wYQEUWJrIwWloPVdJhssvvmYjBR6nYNgKco+ZUH3zt3i7YOxF9Fa9MEbVbX",
+	"bjE6476Y50vj+ze6j7ZjiybmFpNLpWcYgLqPVGBOxygWZmkSBkzHY996AzDEoRbDVJjQN8NBO8vF0mNN",
+	"TR4xUo5eci1HMM3tHUW06O4tIlmPun52nddC61isz4RpvRfSXHp4O0rVLrhQs4Ed1kAAX62MZipGWVtp",
+	"t7ZRzFedb3fJwZ/0P8eTGgmHKCtLIH6eS2BLomqSrbNWWb4Vy/s5JRIwJQoBQcx+1VniqeB6qfdDwdl4",
+	"enjYpPnQk8rqr1izserm2DsThHSitWCuY3YkrN1mLbgtVjtwZ9yKLdTBKm4VI6XrfZuXTjhI5/5l2mv9",
+	"6vDmSzEduG7/JQd9JeveY6GQfJCI6BjazYaU0gfy4FRAWNMvqjZqNhPYGA+usuZtpKotVmyIcb/b7V93",
+	"eq50G9nsWJQosLmVNDVUrgeFzdwk0hn4SFE4UNEiXGuPnhUVxS6y0rDP1Lr1prEsXIupbyGNlanZbB3n",
+	"wtIpN1x+W8ymba08W0j7wZ/0/8USF3vdueRm6W7VnnvKXZO9+bepsW3d5PQ6OxHdHXNr2SqQe1zjg1TQ",
+	"n/WJ/LNMuMJ5V4OJ4elUZdgIPg9vWXMIgwEORdKXIQ1kP47CHnsthWdPmQkZIf3FYg7NY5DOP8ofWF2y",
+	"SEP+jISwAc7M3aBTajWAmXkpWq4D7O5AjLW1ndbICPwAy4zpx5E3pyiT5apnV49HuuKrsKEuwY/xrvnn",
+	"YDKBmEiF5GHENjqC3P78LoQF7ex1fAYFw5tV2N3HReZREbGp4BJ5ZBw01yjVc020RqmaHtt3CXO9gsB2",
+	"9d5B+5yiKRyqqGz6MoxiPeRpJKxyOnfGPvjxZSn2Nl7hgcuSXUVgKb8a0abBwCSJz0/CSbLvTAk2OCqf",
+	"Y1VEQcyQ4cAKukv+2pMtdd3mASkbBqVETsC46cup0oY9Cg4PDxmQwZp4Ko4p6UuRFeqHBDsjtJsbGlZZ",
+	"R23tsfncEbrtFlK4C9VJI2wR2Dzq/uk5s9eSAYhJ+ijrJJKEZ7eV1Zw7Aro1l5k4upNeZffaPkZj15cL",
+	"EcBAT9QckcsScV6pMAHxJz1XKTt6QgAFkgWrU3lKHQDiseQmS9F7gW7TVSIJY3K6AEf27fDvOPQG6eQ8",
+	"XllYzLsQMyP0Gumyxr8ryow1m/JIBOBASGrA7zKVi5lgYax6GkqbXVx/FstxeIIS5o1eI5JEs4maA5ZH",
+	"VGMK7bDuJJb6SQ1/aGwKE7fjUk4Un8a1sS672RHwWYBywsGGsKoCo3JsGMfy2ZUlmE/U6fTiLms+3uFr",
+	"1CHvAeWQvwCUvxDrvYNWUYdQlwEkFdEVBE9JgV3lsEesb3AVqVKR0FDoqsXjcgHBgdLCQXVD0yglT7Ri",
+	"BjC5PmA+rim1hIgl3X0DRPPOGs3j8ytazT+p6jT/LXBZmLQGSX1c3O5y+l5YvCKiTzYh12tOiqFgM5Gy",
+	"WarshkAKoWPoAo1sQnHOgIVPcsEp+jCOeuw5sX3JvlTS85sCHN7u/YngqRkIblXYMOHxVANyi/iKCFoJ",
+	"BW18gUcMpJOAFLDXl8Cx5eZxGrkmwuMsjmoscOxfjUt0V9gAuPmngQbAoy/hLdPanhmXvov3EiagmOe/",
+	"03S9G4E1i9xSNBTa1RJNuuDgT/zPxsC5e2BLGwRXdet0LlzeVW0BZXNbTt1qpHp15g5gF9bbj++AKjCb",
+	"AY5nzmNoKkIwQyLWI84+19wcfRkPtfRnn8GsL9RjW+tzOjMLBFi6jnsIWJRwO/hMqrzOtVzMGPiL+pIU",
+	"TJTyWGpfTgmd3yG+RX36GWchvCy0TueoflwLdfTyRURNqGLjwEjgJSZKG2hCb91FnZdrAui0HpdkH3CJ",
+	"1UU7yV73KuuZHdonaRoOTxYRTEsd/3ImOzkkT/UtCOpSgVcX+qYBu9SpZuHB72qwbx9/8GeaydKFbg/Z",
+	"7eHjnNDZifrrh0C647daH89YfcJCZHjWhAcukaapEQvt88LlYg7Bh5N1rFGfqZjS6H5uCY/oJrKQSaQ8",
+	"17X+zdL8dtSLylo9qHAfHR4eopIBA6hOiKf8w75VlPuDhbHz8Oj7H3744ejR97sIeCQMR/xPTdxVpWys",
+	"VHQMOVRUhFZ/SxapbGDy9KWV5bGyb0NUBkjqbbXpUMlRnE41Vjie5D6tSLSAHwDrarEt+JNHhwHLZqpA",
+	"DujtVWfs6b7kUsyrxB3fqhuL4A7K4u/VpKAoFR6e5QhoFxoSjuO1FPGjWMZ6IvIShQnXyBMPjMTeVaB4",
+	"U1yBOoeHfFvOleWUOblO1+vql2VdulEKimMngmvXyzEFGk+rIuwZJWM5DqleeSSs7xlrlsbjiSFb0lVK",
+	"q8z0pRqhXulZDQDpSX0Mxl2xa7S9LPWeRo0KwFf51b/FZ3fo+aF9Evssn5h1QT0SM2s8j4Hy3JowXZx/",
+	"1yKhQKeX5cTa3AEtLrBFGY1ype/zQIQARWtzD64KPfFtG+utLzebb3D7z9N2u7JD+wsZbhAhWzLb7lM+",
+	"M7nhxD11G8o310drSETUqSs27MGTw58enlRbVahRV8HY8tshXH0I59GBXc/gUaLm9SkHYNXikJlarvGX",
+	"fCoC5ttDXUjovgOV/KXi+tpkBD55QzritUwWHrxDfbkLmDR3m7pcBV25V1EyNFAqEVw2Sjf8Fov53teR",
+	"ltgss3ZC6UU6yyW4tS6KKn62Kqz+uw1JhSujUitsLBLW3IciVe4gDh9KAgutSEBMn+EpQHZAX7of8cQ+",
+	"bAEtzWIC+vjvxtSJkxxFiD4eHR5id1kofrZuJuj+cYwGCwtj2BDHIRsIaDjieSMQHYzbBarMN2UXqP79",
+	"8yLOcQNzlmRQuteCT5P297oWH0w9XNstMhTy/OPq9Sv4z/8+ffkCiO7oQ8YRyGw/77HQiA8GRhNiw5Ww",
+	"OMoP+/RNKsAnAPkJl9+DeoJ1UTxD7+mToJSvaXbVM4Sc7XWeMlniV2i2N9ecJgfveRJHvBzBLIu3+0VB",
+	"vL90IT1FGK7buASNvj/T1IvJRAxvN+8iq+VgFXrMMRnOU6unKO3KYglfO5yDUQk0guHWehskYsoePDk6",
+	"etgJ5YcdcVmPe7Ke/5+9q+mJmwfCf8Xay3vhhVJoqeip6qVF4kNt1UuFKm8ybQxJHGJnBaz475XHH/Fu",
+	"7ISSDQiVGwcyTsbP2uPxPM9Iji01mXzg5hHE51Kt2YMXew9adu2DJ7SATfUA+ctF5QkbRHZDxRErzOAE",
+	"DhMZtKoLbs1wrWIRzChskzDBwYpWrdWBa60U0SQJQBrcrC3j4fFA8wwKH9dhOXrP+tUIU7yKszoOXH3b",
+	"l0HXEPMhSC+IYIisQChGK3jBz3T40fWaj4kfswrer56v/5hsRewmR8bLQXck0ddO+uR7nx1oZ2n+ulc8",
+	"Y4A0Hkfd0NK8hmnKuesyMhWVWZuQWbgXiGu6xNU+X+/uH+y/23u7fzCg+fkvBV4qQN90xJUBzWV22wep",
+	"T/gvs2nvi9QIgaMMysCMOHpA0tRM3swOf5yvKXZjsamfo2aC0JwtfM3uAiSdnaOfCpA1S0Sfn47Nvww6",
+	"ClMVVW4S7T01k+veOKt5oV68EUTZIHBdcaHPUfqntHlPmY/CE287fNhHvIKSVmzbTn7MUR95KWuayElE",
+	"xDcCyKOvpyen8wtI4jK/5hueSQPFyOx+y4zuo/oUl24Lzy6mTW+jMc6bV3tOlY1oVShdXoklOGXJA5HP",
+	"b5BfgKasBCGebH1JaDnlAoPFqCmoYXQ9qePdhd1s982e3893b2udyGN2iAj6rVbzBH7TGSpT20EyqEML",
+	"8qqF5WwOtIZaGVMBAa3Yz0tA22qV0FW8eoFp6nx2ONvB1cMY7WgiuOQUxnZ4hvDUpbFArSgaZM68d939",
+	"BalYaUSgUbSso8osAuEUpi22PCFa3VcXz5B4YeCRcVCru2sCPUZLolHCawRairVy1LV4NTZsJ6OIlUuA",
+	"Sl+rpFTSORVYiicyWvnfY8XPuia4Sx96QgDC3Yds6+7mTpZSUy90KjUBtkBaS+s2y4cLB6Ep0PR/rYxL",
+	"rhpowFhP8yuP09EIqP8ThtrR2k7zq4DZIz73MpO+JLCjfiGPJKMLc+s5h4yVqRn5gs/F8NCopxrxP46F",
+	"ZkiAo+KV+mac4LG0ZQOtoE2BPTw/wSJ4q4Vn2wX4oHPq8pFXdmIPdpJ9dXb1jhLKlqdX1Rw5elTaqnwr",
+	"b6/r8izCmpTJwIgfzj6TS7gRbd8nnbJeQTjS8LrPHrdC9lajZpXoZoSmu0/qzWMLpZVxp9pqT0DS3z89",
+	"g7hO3Z3f/QkAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -462,6 +462,30 @@ func (e DeadLetterHeaderPatchOp) Valid() bool {
 	}
 }
 
+// Defines values for DeadLetterHold.
+const (
+	DeadLetterHoldConfiguration DeadLetterHold = "configuration"
+	DeadLetterHoldDefaultPolicy DeadLetterHold = "default_policy"
+	DeadLetterHoldHoldAll       DeadLetterHold = "hold_all"
+	DeadLetterHoldTopicPolicy   DeadLetterHold = "topic_policy"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterHold enum.
+func (e DeadLetterHold) Valid() bool {
+	switch e {
+	case DeadLetterHoldConfiguration:
+		return true
+	case DeadLetterHoldDefaultPolicy:
+		return true
+	case DeadLetterHoldHoldAll:
+		return true
+	case DeadLetterHoldTopicPolicy:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DeadLetterResolution.
 const (
 	DeadLetterResolutionBOUNCED   DeadLetterResolution = "BOUNCED"
@@ -3033,7 +3057,12 @@ type DeadLetter struct {
 	Generation int `json:"generation"`
 
 	// Headers In order; repetitions count.
-	Headers  []DeadLetterHeader  `json:"headers,omitempty"`
+	Headers []DeadLetterHeader `json:"headers,omitempty"`
+
+	// HeldBy What keeps a letter that has a `next_retry_at` from being retried by itself:
+	// `auto_retry` of its topic's policy, of the tenant's default policy or of the
+	// server's configuration (`dlq.auto_retry`), or `hold_all` of the default policy.
+	HeldBy   *DeadLetterHold     `json:"held_by,omitempty"`
 	ID       openapi_types.UUID  `json:"id"`
 	JobRunID *openapi_types.UUID `json:"job_run_id,omitempty"`
 
@@ -3059,7 +3088,7 @@ type DeadLetter struct {
 	Lineage    []DeadLetterAncestor `json:"lineage,omitempty"`
 	MaxRetries int                  `json:"max_retries"`
 
-	// NextRetryAt Absent when it is not retried by itself.
+	// NextRetryAt Absent when it is not retried by itself. While it is `held_by` something, not before that lets it go.
 	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
 	Note        *string    `json:"note,omitempty"`
 
@@ -3201,8 +3230,8 @@ type DeadLetterAttempt struct {
 	Number  int       `json:"number"`
 
 	// Outcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
-	// UNCERTAIN: it may have been. ABANDONED: whoever made it is gone.
-	// WITHDRAWN: it was not made, and does not count.
+	// UNCERTAIN: it may have been. ABANDONED: it was handed over, and its node is gone.
+	// WITHDRAWN: it was not handed over, and does not count. docs/redrives.md has a table.
 	Outcome   DeadLetterAttemptOutcome `json:"outcome"`
 	RedriveID *openapi_types.UUID      `json:"redrive_id,omitempty"`
 	Revision  int                      `json:"revision"`
@@ -3219,8 +3248,8 @@ type DeadLetterAttempt struct {
 }
 
 // DeadLetterAttemptOutcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
-// UNCERTAIN: it may have been. ABANDONED: whoever made it is gone.
-// WITHDRAWN: it was not made, and does not count.
+// UNCERTAIN: it may have been. ABANDONED: it was handed over, and its node is gone.
+// WITHDRAWN: it was not handed over, and does not count. docs/redrives.md has a table.
 type DeadLetterAttemptOutcome string
 
 // DeadLetterAttemptList defines model for DeadLetterAttemptList.
@@ -3236,6 +3265,14 @@ type DeadLetterBackoff struct {
 	Jitter        float64 `json:"jitter"`
 	MaxIntervalMS int64   `json:"max_interval_ms"`
 	Multiplier    float64 `json:"multiplier"`
+}
+
+// DeadLetterBackoffPatch The time between retries; what is left out stays.
+type DeadLetterBackoffPatch struct {
+	InitialIntervalMS *int64   `json:"initial_interval_ms,omitempty"`
+	Jitter            *float64 `json:"jitter,omitempty"`
+	MaxIntervalMS     *int64   `json:"max_interval_ms,omitempty"`
+	Multiplier        *float64 `json:"multiplier,omitempty"`
 }
 
 // DeadLetterBatch defines model for DeadLetterBatch.
@@ -3404,6 +3441,11 @@ type DeadLetterHeaderPatch struct {
 // DeadLetterHeaderPatchOp defines model for DeadLetterHeaderPatch.Op.
 type DeadLetterHeaderPatchOp string
 
+// DeadLetterHold What keeps a letter that has a `next_retry_at` from being retried by itself:
+// `auto_retry` of its topic's policy, of the tenant's default policy or of the
+// server's configuration (`dlq.auto_retry`), or `hold_all` of the default policy.
+type DeadLetterHold string
+
 // DeadLetterImport defines model for DeadLetterImport.
 type DeadLetterImport struct {
 	// Duplicates They were there before.
@@ -3546,11 +3588,16 @@ type DeadLetterPolicy struct {
 	// ArchiveDays How long they stay in the archive after that.
 	ArchiveDays int32 `json:"archive_days"`
 
-	// AutoRetry Letters of Kafka and REST are retried by themselves.
+	// AutoRetry Letters of Kafka and REST are retried by themselves. Switched off, it also holds,
+	// within a second, those that have a time of their next retry already.
 	AutoRetry bool `json:"auto_retry"`
 
 	// Backoff The time between retries.
 	Backoff DeadLetterBackoff `json:"backoff"`
+
+	// HoldAll Of the default policy: no letter of any topic of the tenant is retried by itself,
+	// whatever the topic's own policy says. Absent of topics.
+	HoldAll *bool `json:"hold_all,omitempty"`
 
 	// Inherited There is none of its own; this is what serves instead.
 	Inherited bool `json:"inherited"`
@@ -3594,11 +3641,16 @@ type DeadLetterPolicyInput struct {
 	// ArchiveDays How long they stay in the archive after that.
 	ArchiveDays int32 `json:"archive_days"`
 
-	// AutoRetry Letters of Kafka and REST are retried by themselves.
+	// AutoRetry Letters of Kafka and REST are retried by themselves. Switched off, it also holds,
+	// within a second, those that have a time of their next retry already.
 	AutoRetry bool `json:"auto_retry"`
 
 	// Backoff The time between retries.
 	Backoff DeadLetterBackoff `json:"backoff"`
+
+	// HoldAll Of the default policy: no letter of any topic of the tenant is retried by itself,
+	// whatever the topic's own policy says. Absent of topics.
+	HoldAll *bool `json:"hold_all,omitempty"`
 
 	// MaxGenerations How often a letter may come back before it is POISON.
 	MaxGenerations int32 `json:"max_generations"`
@@ -3617,6 +3669,29 @@ type DeadLetterPolicyInput struct {
 
 	// RetentionDays How long RESOLVED and discarded letters stay live; three times that for other DEAD ones.
 	RetentionDays int32 `json:"retention_days"`
+}
+
+// DeadLetterPolicyPatch A JSON merge patch (RFC 7396) of the policy that serves: members that are left out stay as they are, lists are replaced.
+type DeadLetterPolicyPatch struct {
+	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
+	Alert          *DeadLetterAlert `json:"alert,omitempty"`
+	AllowedTargets []string         `json:"allowed_targets,omitempty"`
+	ArchiveDays    *int32           `json:"archive_days,omitempty"`
+	AutoRetry      *bool            `json:"auto_retry,omitempty"`
+
+	// Backoff The time between retries; what is left out stays.
+	Backoff *DeadLetterBackoffPatch `json:"backoff,omitempty"`
+
+	// HoldAll Of the default policy only.
+	HoldAll        *bool  `json:"hold_all,omitempty"`
+	MaxGenerations *int32 `json:"max_generations,omitempty"`
+	MaxRetries     *int32 `json:"max_retries,omitempty"`
+	Ordered        *bool  `json:"ordered,omitempty"`
+
+	// Reason Kept in the audit trail.
+	Reason        *Reason  `json:"reason,omitempty"`
+	Redact        []string `json:"redact,omitempty"`
+	RetentionDays *int32   `json:"retention_days,omitempty"`
 }
 
 // DeadLetterRequeueInput defines model for DeadLetterRequeueInput.
@@ -5275,11 +5350,14 @@ type Redrive struct {
 	Canary       *RedriveCanary `json:"canary,omitempty"`
 	CanaryPassed *bool          `json:"canary_passed,omitempty"`
 	Concurrency  int            `json:"concurrency"`
-	CreatedAt    time.Time      `json:"created_at"`
-	Done         int64          `json:"done"`
-	EndedAt      *time.Time     `json:"ended_at,omitempty"`
 
-	// Eta When it will be through at its rate, while it is RUNNING.
+	// Counted What `stop_on` is compared with: letters since it was last resumed after a halt.
+	Counted   RedriveCounted `json:"counted"`
+	CreatedAt time.Time      `json:"created_at"`
+	Done      int64          `json:"done"`
+	EndedAt   *time.Time     `json:"ended_at,omitempty"`
+
+	// Eta When it will be through at its rate, while it is RUNNING and not stalled.
 	Eta    *time.Time `json:"eta,omitempty"`
 	Failed int64      `json:"failed"`
 
@@ -5289,8 +5367,18 @@ type Redrive struct {
 	Gathered bool    `json:"gathered"`
 
 	// HaltReason Why it is HALTED: `failures`, `failure_ratio` or `bounce_ratio`.
-	HaltReason *string            `json:"halt_reason,omitempty"`
-	ID         openapi_types.UUID `json:"id"`
+	HaltReason *string `json:"halt_reason,omitempty"`
+
+	// Halts How often it has stopped itself.
+	Halts int                `json:"halts"`
+	ID    openapi_types.UUID `json:"id"`
+
+	// LastError What the last send that did not succeed said.
+	LastError   *string    `json:"last_error,omitempty"`
+	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
+
+	// LastHalt The last time that it stopped itself; kept when it goes on.
+	LastHalt *RedriveHalt `json:"last_halt,omitempty"`
 
 	// Left Letters found that it has not come to.
 	Left int64 `json:"left"`
@@ -5299,20 +5387,36 @@ type Redrive struct {
 	Matched     int64  `json:"matched"`
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
+	// MaybeSent Letters handed over of which nobody knows whether the target has seen them: its
+	// answer did not come, or the node died before it could have.
+	MaybeSent int64 `json:"maybe_sent"`
+
+	// NeverSent Letters of which certainly nothing has reached a target: `matched` without `sent` and `maybe_sent`.
+	NeverSent int64 `json:"never_sent"`
+
 	// Order OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
 	// other, each only when the one before was acknowledged; a failure skips the rest
 	// of its key.
 	Order         RedriveOrder `json:"order"`
 	RatePerSecond float64      `json:"rate_per_second"`
 	Reason        *string      `json:"reason,omitempty"`
-	ScheduledFor  *time.Time   `json:"scheduled_for,omitempty"`
+
+	// Repeated Of `sent` and `maybe_sent`: letters handed over again after a node had died, which the target may have seen more than once.
+	Repeated     int64      `json:"repeated"`
+	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
 
 	// Selected How many `ids` it was given; absent with a filter.
 	Selected *int64 `json:"selected,omitempty"`
 
+	// Sent Of RETRY: letters whose target has answered, whatever it said.
+	Sent int64 `json:"sent"`
+
 	// Skipped Their status had changed, or their key was blocked.
-	Skipped   int64      `json:"skipped"`
-	StartedAt *time.Time `json:"started_at,omitempty"`
+	Skipped int64 `json:"skipped"`
+
+	// StalledSince Since when no letter has come through, though it is RUNNING; present after some seconds.
+	StalledSince *time.Time `json:"stalled_since,omitempty"`
+	StartedAt    *time.Time `json:"started_at,omitempty"`
 
 	// State PENDING gathers its letters, or its time has not come; HALTED has stopped itself
 	// (`halt_reason`) and can be resumed; COMPLETED and CANCELED are over.
@@ -5335,6 +5439,9 @@ type Redrive struct {
 	// Version Grows with every decision; the ETag.
 	Version int64 `json:"version"`
 
+	// WaitingFor What it waits for while it is stalled: the kind and name of a target that does not answer, or leases of letters whose node is gone.
+	WaitingFor *string `json:"waiting_for,omitempty"`
+
 	// WatchedAt Since when its canary is watched.
 	WatchedAt *time.Time `json:"watched_at,omitempty"`
 }
@@ -5352,6 +5459,22 @@ type RedriveCanary struct {
 
 	// WatchSeconds How long to wait for letters that come back; 0 by default.
 	WatchSeconds *int32 `json:"watch_seconds,omitempty"`
+}
+
+// RedriveCounted What `stop_on` is compared with: letters since it was last resumed after a halt.
+type RedriveCounted struct {
+	Failed int64 `json:"failed"`
+
+	// Tried Those done, and those failed.
+	Tried int64 `json:"tried"`
+}
+
+// RedriveHalt The last time that it stopped itself; kept when it goes on.
+type RedriveHalt struct {
+	At time.Time `json:"at"`
+
+	// Reason `failures`, `failure_ratio` or `bounce_ratio`.
+	Reason string `json:"reason"`
 }
 
 // RedriveInput One of `ids`, `filter` and `all`.
@@ -5472,6 +5595,15 @@ type RedrivePreview struct {
 
 	// UnknownIds Those of `ids` that no live letter has.
 	UnknownIds []openapi_types.UUID `json:"unknown_ids,omitempty"`
+}
+
+// RedriveResumeInput defines model for RedriveResumeInput.
+type RedriveResumeInput struct {
+	// Reason Kept in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// StopOn When a redrive halts by itself.
+	StopOn *RedriveStop `json:"stop_on,omitempty"`
 }
 
 // RedriveState PENDING gathers its letters, or its time has not come; HALTED has stopped itself
@@ -6932,6 +7064,9 @@ type Force = ForceInput
 // ForceComplete defines model for ForceComplete.
 type ForceComplete = ForceCompleteInput
 
+// RedriveResume defines model for RedriveResume.
+type RedriveResume = RedriveResumeInput
+
 // Resume defines model for Resume.
 type Resume = ResumeInput
 
@@ -7426,6 +7561,12 @@ type GetDefaultPolicyParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// UpdateDefaultPolicyParams defines parameters for UpdateDefaultPolicy.
+type UpdateDefaultPolicyParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // PutDefaultPolicyParams defines parameters for PutDefaultPolicy.
 type PutDefaultPolicyParams struct {
 	// IfMatch Go on only if the resource has this `ETag`.
@@ -7529,6 +7670,12 @@ type ListDeadLetterTopicsParams struct {
 type GetTopicPolicyParams struct {
 	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// UpdateTopicPolicyParams defines parameters for UpdateTopicPolicy.
+type UpdateTopicPolicyParams struct {
+	// IfMatch Go on only if the resource has this `ETag`.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutTopicPolicyParams defines parameters for PutTopicPolicy.
@@ -8536,6 +8683,9 @@ type ResolveDeadLetterJSONRequestBody = DeadLetterActionInput
 // RetryDeadLetterJSONRequestBody defines body for RetryDeadLetter for application/json ContentType.
 type RetryDeadLetterJSONRequestBody = DeadLetterRetryInput
 
+// UpdateDefaultPolicyJSONRequestBody defines body for UpdateDefaultPolicy for application/json ContentType.
+type UpdateDefaultPolicyJSONRequestBody = DeadLetterPolicyPatch
+
 // PutDefaultPolicyJSONRequestBody defines body for PutDefaultPolicy for application/json ContentType.
 type PutDefaultPolicyJSONRequestBody = DeadLetterPolicyInput
 
@@ -8555,7 +8705,10 @@ type CancelRedriveJSONRequestBody = DeadLetterActionInput
 type PauseRedriveJSONRequestBody = DeadLetterActionInput
 
 // ResumeRedriveJSONRequestBody defines body for ResumeRedrive for application/json ContentType.
-type ResumeRedriveJSONRequestBody = DeadLetterActionInput
+type ResumeRedriveJSONRequestBody = RedriveResumeInput
+
+// UpdateTopicPolicyJSONRequestBody defines body for UpdateTopicPolicy for application/json ContentType.
+type UpdateTopicPolicyJSONRequestBody = DeadLetterPolicyPatch
 
 // PutTopicPolicyJSONRequestBody defines body for PutTopicPolicy for application/json ContentType.
 type PutTopicPolicyJSONRequestBody = DeadLetterPolicyInput
@@ -9518,6 +9671,26 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/dlq/policy (the `GetDefaultPolicy` operationId).
 	GetDefaultPolicy(ctx context.Context, params *GetDefaultPolicyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// UpdateDefaultPolicyWithBody Change members of the policy of topics without one
+	//
+	// A merge patch of the tenant's default policy:
+	// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
+	UpdateDefaultPolicyWithBody(ctx context.Context, params *UpdateDefaultPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateDefaultPolicy Change members of the policy of topics without one
+	//
+	// A merge patch of the tenant's default policy:
+	// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
+	UpdateDefaultPolicy(ctx context.Context, params *UpdateDefaultPolicyParams, body UpdateDefaultPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// PutDefaultPolicyWithBody Set the policy of topics without one
 	//
 	// As `PUT /dlq/topics/{topic}/policy`.
@@ -9673,7 +9846,9 @@ type ClientInterface interface {
 
 	// ResumeRedriveWithBody Let a paused or halted redrive go on
 	//
-	// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+	// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
+	// another one, `{}` none. After a halt it counts from there (`counted`), and a
+	// canary counts as passed: who resumes has looked at it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9682,7 +9857,9 @@ type ClientInterface interface {
 
 	// ResumeRedrive Let a paused or halted redrive go on
 	//
-	// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+	// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
+	// another one, `{}` none. After a halt it counts from there (`counted`), and a
+	// canary counts as passed: who resumes has looked at it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9715,10 +9892,30 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/dlq/topics/{topic}/policy (the `GetTopicPolicy` operationId).
 	GetTopicPolicy(ctx context.Context, topic DLQTopic, params *GetTopicPolicyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// UpdateTopicPolicyWithBody Change members of the policy of a topic
+	//
+	// A merge patch of the policy that serves the topic, which becomes its own policy:
+	// `{"auto_retry": false}` holds its letters, whatever else the policy says.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
+	UpdateTopicPolicyWithBody(ctx context.Context, topic DLQTopic, params *UpdateTopicPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateTopicPolicy Change members of the policy of a topic
+	//
+	// A merge patch of the policy that serves the topic, which becomes its own policy:
+	// `{"auto_retry": false}` holds its letters, whatever else the policy says.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
+	UpdateTopicPolicy(ctx context.Context, topic DLQTopic, params *UpdateTopicPolicyParams, body UpdateTopicPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// PutTopicPolicyWithBody Set the policy of a topic
 	//
 	// The whole policy. It counts, within a second, for letters that arrive, fail
-	// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+	// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9728,7 +9925,7 @@ type ClientInterface interface {
 	// PutTopicPolicy Set the policy of a topic
 	//
 	// The whole policy. It counts, within a second, for letters that arrive, fail
-	// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+	// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -12364,6 +12561,46 @@ func (c *Client) GetDefaultPolicy(ctx context.Context, params *GetDefaultPolicyP
 	return c.Client.Do(req)
 }
 
+// UpdateDefaultPolicyWithBody Change members of the policy of topics without one
+//
+// A merge patch of the tenant's default policy:
+// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
+func (c *Client) UpdateDefaultPolicyWithBody(ctx context.Context, params *UpdateDefaultPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateDefaultPolicyRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateDefaultPolicy Change members of the policy of topics without one
+//
+// A merge patch of the tenant's default policy:
+// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
+func (c *Client) UpdateDefaultPolicy(ctx context.Context, params *UpdateDefaultPolicyParams, body UpdateDefaultPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateDefaultPolicyRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // PutDefaultPolicyWithBody Set the policy of topics without one
 //
 // As `PUT /dlq/topics/{topic}/policy`.
@@ -12669,7 +12906,9 @@ func (c *Client) PauseRedrive(ctx context.Context, redriveID RedriveID, params *
 
 // ResumeRedriveWithBody Let a paused or halted redrive go on
 //
-// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
+// another one, `{}` none. After a halt it counts from there (`counted`), and a
+// canary counts as passed: who resumes has looked at it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12688,7 +12927,9 @@ func (c *Client) ResumeRedriveWithBody(ctx context.Context, redriveID RedriveID,
 
 // ResumeRedrive Let a paused or halted redrive go on
 //
-// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
+// another one, `{}` none. After a halt it counts from there (`counted`), and a
+// canary counts as passed: who resumes has looked at it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12771,10 +13012,50 @@ func (c *Client) GetTopicPolicy(ctx context.Context, topic DLQTopic, params *Get
 	return c.Client.Do(req)
 }
 
+// UpdateTopicPolicyWithBody Change members of the policy of a topic
+//
+// A merge patch of the policy that serves the topic, which becomes its own policy:
+// `{"auto_retry": false}` holds its letters, whatever else the policy says.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
+func (c *Client) UpdateTopicPolicyWithBody(ctx context.Context, topic DLQTopic, params *UpdateTopicPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateTopicPolicyRequestWithBody(c.Server, topic, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateTopicPolicy Change members of the policy of a topic
+//
+// A merge patch of the policy that serves the topic, which becomes its own policy:
+// `{"auto_retry": false}` holds its letters, whatever else the policy says.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
+func (c *Client) UpdateTopicPolicy(ctx context.Context, topic DLQTopic, params *UpdateTopicPolicyParams, body UpdateTopicPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateTopicPolicyRequest(c.Server, topic, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // PutTopicPolicyWithBody Set the policy of a topic
 //
 // The whole policy. It counts, within a second, for letters that arrive, fail
-// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12794,7 +13075,7 @@ func (c *Client) PutTopicPolicyWithBody(ctx context.Context, topic DLQTopic, par
 // PutTopicPolicy Set the policy of a topic
 //
 // The whole policy. It counts, within a second, for letters that arrive, fail
-// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -19300,6 +19581,61 @@ func NewGetDefaultPolicyRequest(server string, params *GetDefaultPolicyParams) (
 	return req, nil
 }
 
+// NewUpdateDefaultPolicyRequest calls the generic UpdateDefaultPolicy builder with application/json body
+func NewUpdateDefaultPolicyRequest(server string, params *UpdateDefaultPolicyParams, body UpdateDefaultPolicyJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateDefaultPolicyRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewUpdateDefaultPolicyRequestWithBody constructs an http.Request for the UpdateDefaultPolicy method, with any body, and a specified content type
+func NewUpdateDefaultPolicyRequestWithBody(server string, params *UpdateDefaultPolicyParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/policy")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewPutDefaultPolicyRequest calls the generic PutDefaultPolicy builder with application/json body
 func NewPutDefaultPolicyRequest(server string, params *PutDefaultPolicyParams, body PutDefaultPolicyJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -20152,6 +20488,68 @@ func NewGetTopicPolicyRequest(server string, topic DLQTopic, params *GetTopicPol
 			}
 
 			req.Header.Set("If-None-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewUpdateTopicPolicyRequest calls the generic UpdateTopicPolicy builder with application/json body
+func NewUpdateTopicPolicyRequest(server string, topic DLQTopic, params *UpdateTopicPolicyParams, body UpdateTopicPolicyJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateTopicPolicyRequestWithBody(server, topic, params, "application/json", bodyReader)
+}
+
+// NewUpdateTopicPolicyRequestWithBody constructs an http.Request for the UpdateTopicPolicy method, with any body, and a specified content type
+func NewUpdateTopicPolicyRequestWithBody(server string, topic DLQTopic, params *UpdateTopicPolicyParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "topic", topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/topics/%s/policy", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
 		}
 
 	}
@@ -28584,6 +28982,26 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/dlq/policy (the `GetDefaultPolicy` operationId).
 	GetDefaultPolicyWithResponse(ctx context.Context, params *GetDefaultPolicyParams, reqEditors ...RequestEditorFn) (*GetDefaultPolicyResponse, error)
 
+	// UpdateDefaultPolicyWithBodyWithResponse Change members of the policy of topics without one
+	//
+	// A merge patch of the tenant's default policy:
+	// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
+	UpdateDefaultPolicyWithBodyWithResponse(ctx context.Context, params *UpdateDefaultPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateDefaultPolicyResponse, error)
+
+	// UpdateDefaultPolicyWithResponse Change members of the policy of topics without one
+	//
+	// A merge patch of the tenant's default policy:
+	// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
+	UpdateDefaultPolicyWithResponse(ctx context.Context, params *UpdateDefaultPolicyParams, body UpdateDefaultPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateDefaultPolicyResponse, error)
+
 	// PutDefaultPolicyWithBodyWithResponse Set the policy of topics without one
 	//
 	// As `PUT /dlq/topics/{topic}/policy`.
@@ -28745,7 +29163,9 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeRedriveWithBodyWithResponse Let a paused or halted redrive go on
 	//
-	// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+	// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
+	// another one, `{}` none. After a halt it counts from there (`counted`), and a
+	// canary counts as passed: who resumes has looked at it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28754,7 +29174,9 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeRedriveWithResponse Let a paused or halted redrive go on
 	//
-	// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+	// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
+	// another one, `{}` none. After a halt it counts from there (`counted`), and a
+	// canary counts as passed: who resumes has looked at it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28795,10 +29217,30 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/dlq/topics/{topic}/policy (the `GetTopicPolicy` operationId).
 	GetTopicPolicyWithResponse(ctx context.Context, topic DLQTopic, params *GetTopicPolicyParams, reqEditors ...RequestEditorFn) (*GetTopicPolicyResponse, error)
 
+	// UpdateTopicPolicyWithBodyWithResponse Change members of the policy of a topic
+	//
+	// A merge patch of the policy that serves the topic, which becomes its own policy:
+	// `{"auto_retry": false}` holds its letters, whatever else the policy says.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
+	UpdateTopicPolicyWithBodyWithResponse(ctx context.Context, topic DLQTopic, params *UpdateTopicPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateTopicPolicyResponse, error)
+
+	// UpdateTopicPolicyWithResponse Change members of the policy of a topic
+	//
+	// A merge patch of the policy that serves the topic, which becomes its own policy:
+	// `{"auto_retry": false}` holds its letters, whatever else the policy says.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
+	UpdateTopicPolicyWithResponse(ctx context.Context, topic DLQTopic, params *UpdateTopicPolicyParams, body UpdateTopicPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateTopicPolicyResponse, error)
+
 	// PutTopicPolicyWithBodyWithResponse Set the policy of a topic
 	//
 	// The whole policy. It counts, within a second, for letters that arrive, fail
-	// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+	// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28808,7 +29250,7 @@ type ClientWithResponsesInterface interface {
 	// PutTopicPolicyWithResponse Set the policy of a topic
 	//
 	// The whole policy. It counts, within a second, for letters that arrive, fail
-	// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+	// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -32695,6 +33137,70 @@ func (r GetDefaultPolicyResponse) ContentType() string {
 	return ""
 }
 
+// UpdateDefaultPolicyResponse200Headers the declared response headers of an HTTP 200 response for UpdateDefaultPolicy
+type UpdateDefaultPolicyResponse200Headers struct {
+	ETag string
+}
+
+// UpdateDefaultPolicyResponseDefaultHeaders the declared response headers of an HTTP default response for UpdateDefaultPolicy
+type UpdateDefaultPolicyResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type UpdateDefaultPolicyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterPolicyFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateDefaultPolicyResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *UpdateDefaultPolicyResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateDefaultPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateDefaultPolicyResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateDefaultPolicyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateDefaultPolicyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateDefaultPolicyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateDefaultPolicyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // PutDefaultPolicyResponse200Headers the declared response headers of an HTTP 200 response for PutDefaultPolicy
 type PutDefaultPolicyResponse200Headers struct {
 	ETag string
@@ -33572,6 +34078,70 @@ func (r GetTopicPolicyResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetTopicPolicyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateTopicPolicyResponse200Headers the declared response headers of an HTTP 200 response for UpdateTopicPolicy
+type UpdateTopicPolicyResponse200Headers struct {
+	ETag string
+}
+
+// UpdateTopicPolicyResponseDefaultHeaders the declared response headers of an HTTP default response for UpdateTopicPolicy
+type UpdateTopicPolicyResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type UpdateTopicPolicyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterPolicyFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateTopicPolicyResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *UpdateTopicPolicyResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateTopicPolicyResponse) GetJSON200() *DeadLetterPolicyFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateTopicPolicyResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateTopicPolicyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateTopicPolicyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateTopicPolicyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateTopicPolicyResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -41426,6 +41996,38 @@ func (c *ClientWithResponses) GetDefaultPolicyWithResponse(ctx context.Context, 
 	return ParseGetDefaultPolicyResponse(rsp)
 }
 
+// UpdateDefaultPolicyWithBodyWithResponse Change members of the policy of topics without one
+//
+// A merge patch of the tenant's default policy:
+// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
+func (c *ClientWithResponses) UpdateDefaultPolicyWithBodyWithResponse(ctx context.Context, params *UpdateDefaultPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateDefaultPolicyResponse, error) {
+	rsp, err := c.UpdateDefaultPolicyWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateDefaultPolicyResponse(rsp)
+}
+
+// UpdateDefaultPolicyWithResponse Change members of the policy of topics without one
+//
+// A merge patch of the tenant's default policy:
+// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
+func (c *ClientWithResponses) UpdateDefaultPolicyWithResponse(ctx context.Context, params *UpdateDefaultPolicyParams, body UpdateDefaultPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateDefaultPolicyResponse, error) {
+	rsp, err := c.UpdateDefaultPolicy(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateDefaultPolicyResponse(rsp)
+}
+
 // PutDefaultPolicyWithBodyWithResponse Set the policy of topics without one
 //
 // As `PUT /dlq/topics/{topic}/policy`.
@@ -41677,7 +42279,9 @@ func (c *ClientWithResponses) PauseRedriveWithResponse(ctx context.Context, redr
 
 // ResumeRedriveWithBodyWithResponse Let a paused or halted redrive go on
 //
-// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
+// another one, `{}` none. After a halt it counts from there (`counted`), and a
+// canary counts as passed: who resumes has looked at it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -41692,7 +42296,9 @@ func (c *ClientWithResponses) ResumeRedriveWithBodyWithResponse(ctx context.Cont
 
 // ResumeRedriveWithResponse Let a paused or halted redrive go on
 //
-// After a halt `stop_on` is empty, and a canary counts as passed: who resumes has looked at it. PATCH sets another `stop_on`.
+// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
+// another one, `{}` none. After a halt it counts from there (`counted`), and a
+// canary counts as passed: who resumes has looked at it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -41763,10 +42369,42 @@ func (c *ClientWithResponses) GetTopicPolicyWithResponse(ctx context.Context, to
 	return ParseGetTopicPolicyResponse(rsp)
 }
 
+// UpdateTopicPolicyWithBodyWithResponse Change members of the policy of a topic
+//
+// A merge patch of the policy that serves the topic, which becomes its own policy:
+// `{"auto_retry": false}` holds its letters, whatever else the policy says.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
+func (c *ClientWithResponses) UpdateTopicPolicyWithBodyWithResponse(ctx context.Context, topic DLQTopic, params *UpdateTopicPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateTopicPolicyResponse, error) {
+	rsp, err := c.UpdateTopicPolicyWithBody(ctx, topic, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateTopicPolicyResponse(rsp)
+}
+
+// UpdateTopicPolicyWithResponse Change members of the policy of a topic
+//
+// A merge patch of the policy that serves the topic, which becomes its own policy:
+// `{"auto_retry": false}` holds its letters, whatever else the policy says.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
+func (c *ClientWithResponses) UpdateTopicPolicyWithResponse(ctx context.Context, topic DLQTopic, params *UpdateTopicPolicyParams, body UpdateTopicPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateTopicPolicyResponse, error) {
+	rsp, err := c.UpdateTopicPolicy(ctx, topic, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateTopicPolicyResponse(rsp)
+}
+
 // PutTopicPolicyWithBodyWithResponse Set the policy of a topic
 //
 // The whole policy. It counts, within a second, for letters that arrive, fail
-// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -41782,7 +42420,7 @@ func (c *ClientWithResponses) PutTopicPolicyWithBodyWithResponse(ctx context.Con
 // PutTopicPolicyWithResponse Set the policy of a topic
 //
 // The whole policy. It counts, within a second, for letters that arrive, fail
-// or end from then on; retention counts for all. `If-Match: "0"` sets it only where there is none yet.
+// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -46901,6 +47539,76 @@ func ParseGetDefaultPolicyResponse(rsp *http.Response) (*GetDefaultPolicyRespons
 	return response, nil
 }
 
+// ParseUpdateDefaultPolicyResponse parses an HTTP response from a UpdateDefaultPolicyWithResponse call
+func ParseUpdateDefaultPolicyResponse(rsp *http.Response) (*UpdateDefaultPolicyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateDefaultPolicyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterPolicyFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateDefaultPolicyResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers UpdateDefaultPolicyResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
 // ParsePutDefaultPolicyResponse parses an HTTP response from a PutDefaultPolicyWithResponse call
 func ParsePutDefaultPolicyResponse(rsp *http.Response) (*PutDefaultPolicyResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -47880,6 +48588,76 @@ func ParseGetTopicPolicyResponse(rsp *http.Response) (*GetTopicPolicyResponse, e
 		response.Headers304 = &headers
 	case true:
 		var headers GetTopicPolicyResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUpdateTopicPolicyResponse parses an HTTP response from a UpdateTopicPolicyWithResponse call
+func ParseUpdateTopicPolicyResponse(rsp *http.Response) (*UpdateTopicPolicyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateTopicPolicyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterPolicyFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateTopicPolicyResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers UpdateTopicPolicyResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
