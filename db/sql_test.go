@@ -12,7 +12,7 @@ import (
 // what came after 15 is looked for by name as well.
 var afterFifteen = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	`IS JSON`, `(JSON_ARRAY|JSON_ARRAYAGG|JSON_OBJECTAGG|ANY_VALUE|array_shuffle|array_sample|random_normal) ?\(`, `STORAGE DEFAULT`, // 16
-	`(JSON_TABLE|JSON_EXISTS|JSON_QUERY|JSON_VALUE|to_bin|to_oct|uuid_extract_\w+) ?\(`, `transaction_timeout`, `SET EXPRESSION`, // 17
+	`(JSON_TABLE|JSON_EXISTS|JSON_QUERY|JSON_VALUE|to_bin|to_oct|uuid_extract_\w+) ?\(`, `transaction_timeout`, `COLUMN \w+ SET EXPRESSION`, // 17
 	`(uuidv4|uuidv7|array_sort|array_reverse|casefold) ?\(`, `VIRTUAL`, `WITHOUT OVERLAPS`, `NOT ENFORCED`, `RETURNING (OLD|NEW|WITH)\b`, // 18
 }, "|") + `)`)
 

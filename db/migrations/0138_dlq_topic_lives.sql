@@ -13,6 +13,7 @@
 -- +migrate Up
 ALTER TABLE dlq.dlq_messages ADD COLUMN dlq_topic_id uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000';
 ALTER TABLE dlq.dlq_messages_archive ADD COLUMN dlq_topic_id uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000';
+ALTER TABLE dlq.dlq_messages_archive ALTER COLUMN dlq_topic_id DROP DEFAULT; -- the archive invents no value
 
 CREATE UNIQUE INDEX idx_dlq_messages_place_new ON dlq.dlq_messages (tenant_id, dlq_topic, dlq_partition, dlq_offset, dlq_topic_id) WHERE dlq_topic IS NOT NULL;
 DROP INDEX dlq.idx_dlq_messages_place;
