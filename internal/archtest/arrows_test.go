@@ -82,6 +82,7 @@ var arrows = map[string][]string{
 	"examples/order":        {"examples/order/shop"},
 	"examples/order/ledger": {},
 	"scripts/kafka/topic":   {},
+	"examples/stub":         {},
 	"examples/worker":       {"api/worker"},
 	"examples/order/shop":   {"examples/order/ledger"},
 	// test support
