@@ -172,6 +172,9 @@ func (l *loader) readEnv(environ []string) layer {
 		}
 	}
 	for _, name := range sortedKeys(vars) {
+		if name == "SKALD_URL" || name == "SKALD_KEY" {
+			continue // by which workers find their server: a shell has them for both
+		}
 		l.add(name, "", unknownVariable(name))
 	}
 	return out

@@ -116,6 +116,12 @@ func TestNamesThatAgreeAreFine(t *testing.T) {
 	}
 }
 
+func TestAShellMayHaveTheVariablesOfWorkers(t *testing.T) {
+	if _, err := Load("", []string{"SKALD_URL=http://127.0.0.1:8080", "SKALD_KEY=skald_x"}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestVariablesOfKubernetesAreIgnored(t *testing.T) {
 	got, err := Load("", []string{
 		"SKALD_SERVICE_HOST=10.0.0.1", "SKALD_SERVICE_PORT=8080", "SKALD_SERVICE_PORT_HTTP=8080",
