@@ -33,8 +33,8 @@ import (
 
 // Session is one heading of one page.
 type Session struct {
-	Page    string // from the root of the repository
-	Heading string
+	Page    string   // from the root of the repository
+	Heading string   // "": the whole page
 	Dir     string   // where the commands run; "": an empty directory
 	Env     []string // beside this process's, NAME=value; PATH has skald
 	// Replace is for what a page has to print and a test cannot use, such as

@@ -31,7 +31,7 @@ var (
 )
 
 // section reads the blocks below a heading of the page, and those of the
-// headings below it.
+// headings below it; without a heading, those of the whole page.
 func section(path, heading string) ([]block, error) {
 	page, err := os.ReadFile(path)
 	if err != nil {
@@ -46,7 +46,8 @@ func section(path, heading string) ([]block, error) {
 		started int
 		near    bool   // nothing but blank lines since the last commands
 		before  string // the last line that was not blank
-		seen    bool
+		whole   = heading == ""
+		seen    = whole
 	)
 	for n, line := range strings.Split(string(page), "\n") {
 		if fence != "" {
@@ -56,7 +57,7 @@ func section(path, heading string) ([]block, error) {
 			}
 			text := strings.Join(body, "\n") + "\n"
 			switch {
-			case depth == 0 || notRun.MatchString(before):
+			case depth == 0 && !whole || notRun.MatchString(before):
 				near = false
 			case lang == "sh" || lang == "bash":
 				blocks, near = append(blocks, block{line: started, script: text}), true
@@ -77,7 +78,7 @@ func section(path, heading string) ([]block, error) {
 			fence, lang, body, started = m[1], m[2], nil, n+2
 			continue
 		}
-		if m := headings.FindStringSubmatch(line); m != nil {
+		if m := headings.FindStringSubmatch(line); m != nil && !whole {
 			switch {
 			case depth > 0 && len(m[1]) <= depth:
 				depth = 0

@@ -1,0 +1,118 @@
+package manual
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// page is one session from top to bottom: a user who copies its commands in order
+// gets what it shows. Each has a server of its own on 127.0.0.1:8080, and the
+// directory examples where it runs.
+type page struct {
+	name    string
+	stub    bool     // examples/stub on 127.0.0.1:9001
+	private bool     // the server has its own PostgreSQL, in .skald
+	env     []string // of the server
+	given   []string // variables that the page leaves to its reader
+	masks   []Mask
+}
+
+var pages = []page{
+	{name: "dlq-sagas.md", stub: true},
+	{name: "dlq.md", stub: true},
+	{name: "events.md", stub: true, private: true, masks: []Mask{
+		{`[0-9a-f]{64}`, "<hash>"},
+		{`"prefix": ?"[a-z0-9]{8}"`, `"prefix": "<prefix>"`},
+		{`"cursor": ?"[A-Za-z0-9_-]*"`, `"cursor": "<cursor>"`},
+		{`"id": "\d+"`, `"id": "<number>"`},
+	}},
+	{name: "lifecycle.md", stub: true},
+	{name: "redrives.md", stub: true, given: []string{"N=1600"}, masks: []Mask{ // the page has 10,000, and as many failures as there were
+		{`\b1600\b`, "10000"}, {`\b1520\b`, "9500"}, {`"received":80\b`, `"received":500`},
+		{`("[0-9a-f]{32}":)80\b`, "${1}500"},
+		{`"(done|failed|tried|left|retried_count)": ?[1-9]\d*`, `"$1":"some"`}, {`\d+ of \d+ letters`, "all letters"},
+		{`"eta":(null|"[^"]*")`, `"eta":null`}, {`Etag: "\d+"`, "Etag: <etag>"},
+	}},
+	{name: "saga-jobs.md", stub: true},
+	{name: "webhooks.md", stub: true},
+}
+
+// elsewhere are pages of which other tests run what can be run, or nobody can.
+var elsewhere = map[string]string{
+	"operations.md": "its recipes are run by their headings; the rest needs systemd, Vault and administrators of a cluster",
+	"tenants.md":    "its commands are those of operations.md, First production start, for other clusters",
+	"jobs.md":       "its examples are not one session yet",
+	"workers.md":    "its examples are not one session yet",
+	"kafka.md":      "its examples are not one session yet",
+}
+
+func TestThePagesOfTheManual(t *testing.T) {
+	t.Parallel()
+	for _, p := range pages {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			p.run(t)
+		})
+	}
+}
+
+func (p page) run(t *testing.T) {
+	t.Helper()
+	dir, env, replace := t.TempDir(), p.env, map[string]string{}
+	if err := os.Symlink(filepath.Join(root(t), "examples"), filepath.Join(dir, "examples")); err != nil {
+		t.Fatal(err)
+	}
+	if p.private {
+		env = append(slices.Clone(env), "SKALD_DATABASE_URL=", "SKALD_DATABASE_EMBEDDED_DIR="+filepath.Join(dir, ".skald", "postgres"))
+	}
+	if p.stub {
+		addr := FreeAddress(t)
+		Background(t, Program(t, "./examples/stub"), []string{"-listen", addr})
+		replace["127.0.0.1:9001"] = addr
+	}
+	addr := Serve(t, env...)
+	replace["127.0.0.1:8080"] = addr
+	Session{
+		Page: "docs/" + p.name, Dir: dir, Env: append(p.given, "SKALD_URL=http://"+addr), Replace: replace, Masks: p.masks,
+	}.Run(t)
+}
+
+// A page that prints commands and is in neither list would be run by nobody.
+func TestEveryPageWithCommandsIsRun(t *testing.T) {
+	commands := regexp.MustCompile("(?m)^```(sh|bash|shell|console)$")
+	known := map[string]bool{}
+	for _, p := range pages {
+		known[p.name] = true
+	}
+	for name := range elsewhere {
+		if known[name] {
+			t.Errorf("%s is run, and said not to be", name)
+		}
+		known[name] = true
+	}
+	paths, err := filepath.Glob(filepath.Join(root(t), "docs", "*.md"))
+	if err != nil || len(paths) < 10 {
+		t.Fatalf("%v: %d pages", err, len(paths))
+	}
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(path)
+		if elsewhere[name] == "" && strings.Contains(string(content), "```console\n") {
+			t.Errorf("%s: nobody runs a block of prompts: print ```sh, and below it what it says", name)
+		}
+		if has := commands.Match(content); has != known[name] {
+			t.Errorf("%s: prints commands: %v, is in a list of pages: %v", name, has, known[name])
+		}
+		delete(known, name)
+	}
+	for name := range known {
+		t.Errorf("%s: no such page", name)
+	}
+}
