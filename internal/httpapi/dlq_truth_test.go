@@ -86,7 +86,7 @@ func TestALetterSaysWhatCanBeDoneAndWhatItsLastRetrySaid(t *testing.T) {
 	if got := q.send("GET", at(saga), "").letter(200).AllowedActions; !cmp.Equal(got, want) {
 		t.Errorf("of a letter that a saga waits for: %v, want %v", got, want)
 	}
-	if p := q.send("POST", at(saga)+"/discard", "").wants(409, "DLQ_SAGA_WAITS"); len(p.AllowedActions) != len(want) {
+	if p := q.send("POST", at(saga)+"/discard", `{"reason": "not wanted"}`).wants(409, "DLQ_SAGA_WAITS"); len(p.AllowedActions) != len(want) {
 		t.Errorf("%v", p.AllowedActions)
 	}
 	hook := q.store(dlq.Letter{Source: dlq.FromWebhook, Target: dlq.Target{Kind: dlq.ToWebhook}})
