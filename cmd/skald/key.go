@@ -29,7 +29,7 @@ var shell = access.Principal{Subject: "cli", Role: access.Admin, AnyTenant: true
 
 type keyCreate struct {
 	Name      string        `required:"" help:"What uses it. Keys of one name are the same to audit records."`
-	Role      string        `required:"" enum:"auditor,operator,admin" help:"auditor, operator or admin."`
+	Role      string        `required:"" enum:"worker,auditor,operator,admin" help:"worker, auditor, operator or admin."`
 	Tenant    uuid.UUID     `help:"The tenant it belongs to; by default the configured one." xor:"tenant"`
 	AnyTenant bool          `help:"Let every request choose its tenant; admins only." xor:"tenant"`
 	Expires   time.Duration `help:"How long it counts, such as 720h; by default for ever."`

@@ -40,6 +40,7 @@ const (
 	DLQWrite       Permission = "dlq:write"
 	DLQAdmin       Permission = "dlq:admin"
 	JobsRead       Permission = "jobs:read"
+	JobsWork       Permission = "jobs:work" // what a worker does: claim runs, and say of those what becomes of them
 	JobsWrite      Permission = "jobs:write"
 	JobsAdmin      Permission = "jobs:admin"
 	PayloadsRead   Permission = "payloads:read" // what sagas carry, and not only that they exist
@@ -49,25 +50,35 @@ const (
 // Role is a named set of permissions. The zero value holds none.
 type Role string
 
-// Roles, each holding all of the one before.
+// Roles. Worker and Auditor hold nothing in common; Operator holds all of both,
+// and Admin all of Operator.
 const (
+	Worker   Role = "worker"   // does runs, and sees nothing but those that it holds
 	Auditor  Role = "auditor"  // sees what happens, not what is in it
 	Operator Role = "operator" // runs sagas
 	Admin    Role = "admin"    // everything
 )
 
-// Roles is every role, the least first.
-var Roles = []Role{Auditor, Operator, Admin}
+// Roles is every role. Of several that a token names the last one here counts.
+var Roles = []Role{Worker, Auditor, Operator, Admin}
 
-// grants is the whole truth about roles: for each permission the least role
-// that holds it.
+// Who holds a permission.
+var (
+	workers   = []Role{Worker, Operator, Admin}
+	readers   = []Role{Auditor, Operator, Admin}
+	operators = []Role{Operator, Admin}
+	admins    = []Role{Admin}
+)
+
+// grants is the whole truth about roles: for each permission those that hold it.
 var grants = []struct {
 	permission Permission
-	from       Role
+	roles      []Role
 }{
-	{SagasRead, Auditor}, {WorkflowsRead, Auditor}, {DLQRead, Auditor}, {JobsRead, Auditor},
-	{SagasWrite, Operator}, {WorkflowsWrite, Operator}, {DLQWrite, Operator}, {JobsWrite, Operator}, {PayloadsRead, Operator},
-	{SagasAdmin, Admin}, {WorkflowsAdmin, Admin}, {DLQAdmin, Admin}, {JobsAdmin, Admin}, {AccessAdmin, Admin},
+	{JobsWork, workers},
+	{SagasRead, readers}, {WorkflowsRead, readers}, {DLQRead, readers}, {JobsRead, readers},
+	{SagasWrite, operators}, {WorkflowsWrite, operators}, {DLQWrite, operators}, {JobsWrite, operators}, {PayloadsRead, operators},
+	{SagasAdmin, admins}, {WorkflowsAdmin, admins}, {DLQAdmin, admins}, {JobsAdmin, admins}, {AccessAdmin, admins},
 }
 
 // Known tells whether p is a permission at all.
@@ -88,7 +99,7 @@ func (r Role) Valid() bool { return slices.Contains(Roles, r) }
 func (r Role) Allows(p Permission) bool {
 	for _, g := range grants {
 		if g.permission == p {
-			return r.Valid() && slices.Index(Roles, r) >= slices.Index(Roles, g.from)
+			return slices.Contains(g.roles, r)
 		}
 	}
 	return false

@@ -160,7 +160,7 @@ func IssueFor(t Token, r Request, by Principal, id uuid.UUID, now time.Time) (Ke
 	}
 	switch {
 	case !r.Role.Valid():
-		add("/role", "enum", "must be auditor, operator or admin")
+		add("/role", "enum", "must be worker, auditor, operator or admin")
 	case r.Tenant == nil && r.Role != Admin:
 		add("/any_tenant", "excluded", "is for the role admin only")
 	}

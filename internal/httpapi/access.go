@@ -21,7 +21,7 @@ func (s *server) authorize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rt := s.contract.routeOf(r.Context(), r.Method)
 		req := requestOf(r.Context())
-		req.route, req.operation = rt.name, rt.operation
+		req.route, req.operation, req.permission = rt.name, rt.operation, rt.permission
 		if rt.open {
 			next.ServeHTTP(w, r)
 			return

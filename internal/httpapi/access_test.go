@@ -24,6 +24,7 @@ var foreignTenant = saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-0000
 
 // people are the credentials of guarded edges and who stands behind them.
 var people = map[string]access.Principal{
+	"worker":   {Subject: "key:worker", Role: access.Worker, Tenant: tenant},
 	"auditor":  {Subject: "key:auditor", Role: access.Auditor, Tenant: tenant},
 	"operator": {Subject: "key:operator", Role: access.Operator, Tenant: tenant},
 	"admin":    {Subject: "key:admin", Role: access.Admin, Tenant: tenant},

@@ -19,12 +19,13 @@ var veiled = json.RawMessage(`"***"`)
 
 // veil takes out of successful answers what their reader may not see. It is
 // the only place that does, and looks at every answer of every operation. What
-// it cannot look into is not answered at all.
+// it cannot look into is not answered at all. What a worker gets is of the runs
+// that it holds, and it could not do them without.
 func (s *server) veil(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, in any) (any, error) {
 		out, err := next(ctx, w, r, in)
 		req := requestOf(ctx)
-		if err != nil || req.who.Subject == "" || req.who.Role.Allows(access.PayloadsRead) {
+		if err != nil || req.who.Subject == "" || req.who.Role.Allows(access.PayloadsRead) || req.permission == access.JobsWork {
 			return out, err
 		}
 		if st, live := out.(*stream); live {

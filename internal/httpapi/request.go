@@ -25,7 +25,9 @@ type request struct {
 	path      string // decoded
 	query     string // as sent
 	route     string // method and path template; "" before routing
-	body      []byte // canonical JSON, or text as sent; nil when there is none
+	// permission is what the route needs; "": nothing, or only to be known.
+	permission access.Permission
+	body       []byte // canonical JSON, or text as sent; nil when there is none
 }
 
 type requestKey struct{}

@@ -67,9 +67,22 @@ func (s *server) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestObj
 	if err := onceEach(len(results), func(i int) uuid.UUID { return results[i].RunID }); err != nil {
 		return nil, err
 	}
-	done, err := s.Jobs.Work.Finish(ctx, results)
-	if err != nil {
-		return nil, err
+	done := make([]jobrun.Done, len(results))
+	var allowed []jobrun.Result
+	var places []int // of those in the list
+	for i := range results {
+		if done[i].Err = mayEmit(ctx, &results[i]); done[i].Err == nil {
+			allowed, places = append(allowed, results[i]), append(places, i)
+		}
+	}
+	if len(allowed) > 0 {
+		ended, err := s.Jobs.Work.Finish(ctx, allowed)
+		if err != nil {
+			return nil, err
+		}
+		for i, at := range places {
+			done[at] = ended[i]
+		}
 	}
 	return resultsAnswer(0, done, func(i int) uuid.UUID { return results[i].RunID })
 }

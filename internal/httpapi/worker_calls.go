@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
@@ -125,6 +126,9 @@ func (s *server) CompleteRun(ctx context.Context, in api.CompleteRunRequestObjec
 	if res.Emit, wrong = emittedOf(b.Emit, ""); wrong != nil {
 		return nil, schemaFault(wrong...)
 	}
+	if err := mayEmit(ctx, &res); err != nil {
+		return nil, err
+	}
 	return s.finish(ctx, res)
 }
 
@@ -211,6 +215,17 @@ func emittedOf(list []api.EmittedItem, at string) (out []jobrun.Emitted, wrong [
 		}})
 	}
 	return out, wrong
+}
+
+// mayEmit returns nil when whoever reports this result may publish what it emits.
+// Fault: Forbidden.
+func mayEmit(ctx context.Context, r *jobrun.Result) error {
+	who := &requestOf(ctx).who
+	if len(r.Emit) == 0 || who.Role.Allows(access.JobsWrite) {
+		return nil
+	}
+	return fault.New(fault.Forbidden, access.CodeForbidden,
+		"emit publishes events and makes runs, which needs the permission %s; the credential is %s", access.JobsWrite, who.Role)
 }
 
 func inUTC(t *time.Time) *time.Time {

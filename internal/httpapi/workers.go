@@ -123,17 +123,33 @@ func jobPaging(p paging) (jobrun.Paging, error) {
 
 // GetWorker answers one worker.
 func (s *server) GetWorker(ctx context.Context, in api.GetWorkerRequestObject) (api.GetWorkerResponseObject, error) {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	w, err := s.Jobs.Workers.Worker(ctx, requestOf(ctx).tenant.ID, in.WorkerID)
+	w, err := s.worker(ctx, in.WorkerID)
 	if err != nil {
 		return nil, err
 	}
 	return workerAnswer(&w), nil
 }
 
-// DrainWorker gives a worker nothing new.
+// worker reads one. Fault: NotFound.
+func (s *server) worker(ctx context.Context, id uuid.UUID) (jobrun.WorkerProcess, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	return s.Jobs.Workers.Worker(ctx, requestOf(ctx).tenant.ID, id)
+}
+
+// DrainWorker gives a worker nothing new. Whoever may only work drains what it has
+// registered itself.
 func (s *server) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObject) (api.DrainWorkerResponseObject, error) {
+	if req := requestOf(ctx); !req.who.Role.Allows(access.JobsWrite) {
+		w, err := s.worker(ctx, in.WorkerID)
+		if err != nil {
+			return nil, err
+		}
+		if w.Principal != req.principal {
+			return nil, fault.New(fault.Forbidden, access.CodeForbidden,
+				"another credential registered this worker: to drain it needs the permission %s", access.JobsWrite)
+		}
+	}
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDraining, "drain", in.Body)
 }
 

@@ -33,7 +33,7 @@ func (c claims) at(name string) any {
 	return v
 }
 
-// role is the highest of the roles that a claim names, as text or as a list.
+// role is the last of access.Roles that a claim names, as text or as a list.
 // Words that are no role here are somebody else's and do not count; without a
 // role the bearer is known and may do nothing.
 func (c claims) role(claim string) access.Role {

@@ -48,7 +48,8 @@ func TestATokenOfTheIssuerCounts(t *testing.T) {
 		{"from a clock that is ahead within the leeway", "es", map[string]any{"iat": time.Now().Add(20 * time.Second).Unix(), "nbf": time.Now().Add(20 * time.Second).Unix()}, alice},
 		{"no role: known, and may do nothing", "es", map[string]any{"role": nil}, with(func(p *access.Principal) { p.Role = "" })},
 		{"a role that is none here", "es", map[string]any{"role": "superuser"}, with(func(p *access.Principal) { p.Role = "" })},
-		{"the highest of several roles", "es", map[string]any{"role": []any{"auditor", "viewer", 7, "admin", "operator"}}, with(func(p *access.Principal) { p.Role = access.Admin })},
+		{"a worker", "es", map[string]any{"role": "worker"}, with(func(p *access.Principal) { p.Role = access.Worker })},
+		{"the last of several roles", "es", map[string]any{"role": []any{"auditor", "viewer", 7, "admin", "operator"}}, with(func(p *access.Principal) { p.Role = access.Admin })},
 		{"all of a tenant", "es", map[string]any{"tenant_region": "eu", "tenant_major": 3, "tenant_minor": 65535},
 			with(func(p *access.Principal) { p.Tenant = saga.Tenant{ID: home.ID, Region: "eu", Major: 3, Minor: 65535} })},
 	} {

@@ -42,6 +42,7 @@ func TestAnAPIKeyCannotBecomeAnother(t *testing.T) {
 		}
 	}
 	for what, values := range map[string]string{
+		"a worker of any tenant":    `gen_random_uuid(), 'a', 'bbbbbbbb', sha256(''), 'worker', 'x'`,
 		"an operator of any tenant": `gen_random_uuid(), 'a', 'bbbbbbbb', sha256(''), 'operator', 'x'`,
 		"a role that is none":       `gen_random_uuid(), 'a', 'bbbbbbbb', sha256(''), 'root', 'x'`,
 		"a hash that is none":       `gen_random_uuid(), 'a', 'bbbbbbbb', 'secret', 'admin', 'x'`,

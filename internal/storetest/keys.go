@@ -63,7 +63,9 @@ func keyReadsBack(f *fixture) {
 	free.Role, free.Tenant = access.Admin, nil
 	plain, _ := f.apiKey("plain")
 	plain.Role, plain.Tenant = access.Auditor, &saga.Tenant{ID: f.tenant.ID}
-	for _, k := range []access.Key{bound, free, plain} {
+	worker, _ := f.apiKey("worker")
+	worker.Role = access.Worker
+	for _, k := range []access.Key{bound, free, plain, worker} {
 		f.storeKey(k)
 		byPrefix, err := f.Keys.Find(f.t.Context(), k.Prefix)
 		if diff := cmp.Diff(k, byPrefix); diff != "" || err != nil {
