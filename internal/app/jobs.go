@@ -26,6 +26,7 @@ type jobStores struct {
 	definitions jobrun.Definitions
 	masses      jobrun.Masses
 	workers     jobrun.Workers
+	fences      jobrun.Fences
 	elections   jobrun.Elections
 	settings    jobrun.SettingsStore
 	offloading  jobrun.Offloading
@@ -46,7 +47,7 @@ func postgresJobs(db *postgres.DB) *jobStores {
 	runs := postgres.NewJobs(db, settings.Current)
 	kept := &jobStores{
 		definitions: postgres.NewJobDefinitions(db), runs: runs, masses: postgres.NewJobMasses(runs),
-		workers:   postgres.NewJobWorkers(db, settings.Current),
+		workers: postgres.NewJobWorkers(db, settings.Current), fences: postgres.NewJobFences(db),
 		elections: postgres.NewJobElections(db), settings: settings, offloading: postgres.NewJobLogs(db),
 		current: settings.Current, admitted: db.RunsAdmitted, events: postgres.NewJobEvents(db, settings.Current),
 		ensure: postgres.NewJobDefinitions(db).EnsureBuiltIns, joinSteps: db.ConfigureJobSteps, lookAfter: postgres.NewSagas(db).LookAfter,
@@ -161,7 +162,7 @@ func (j *jobs) edge() *httpapi.Jobs {
 		return nil
 	}
 	return &httpapi.Jobs{
-		Definitions: j.definitions, Runs: j.runs, Events: j.events, Masses: j.masses, Work: j.work, Workers: j.workers, Elections: j.elections, Settings: j.settings, Current: j.current, Now: j.sweeps.Now,
+		Definitions: j.definitions, Runs: j.runs, Events: j.events, Masses: j.masses, Work: j.work, Workers: j.workers, Fences: j.fences, Elections: j.elections, Settings: j.settings, Current: j.current, Now: j.sweeps.Now,
 		Start: func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error) {
 			return j.starts.Do(ctx, tenantFence{tenant, f})
 		},

@@ -25,6 +25,8 @@ var jobProblems = []problemKind{
 	{jobrun.CodeNotConfirming, []int{409}, "Not in doubt", "The run is not waiting to be confirmed."},
 	{jobrun.CodeLogGap, []int{409}, "Another chunk has this number", "Another chunk of the log is stored under this number. Go on with the number after the last one that was taken."},
 	{jobrun.CodeNoLeader, []int{409}, "Nobody leads", "No node leads the scheduler right now."},
+	{jobrun.CodeFenceNotFound, []int{404}, "No such fence", "No fencing token was checked for this key, or the fence was reset, or not checked for `run_retention_days`."},
+	{jobrun.CodeFenceNotIssued, []int{422}, "Not a fencing token of this server", "No run was ever given this fencing token, so it was not remembered. Refuse the write. Whoever showed it made it up, or has it from another installation, or from after the moment that the database was restored to."},
 	{jobrun.CodeSetting, []int{422}, "Impossible setting", "There is no setting of this name, or the value is not one that it may have. `errors` lists every mistake."},
 	{jobrun.CodeUnavailable, []int{503}, "No job runs", "The server was started with `--store memory`, which has no job runs."},
 }

@@ -48,7 +48,7 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 		t.Fatalf("nobody leads: %v", err)
 	}
 	e := &jobEdge{db: db, term: term, work: runs, jobs: &httpapi.Jobs{
-		Definitions: postgres.NewJobDefinitions(db), Runs: runs, Elections: leader, Settings: settings, Workers: postgres.NewJobWorkers(db, settings.Current), Masses: masses,
+		Definitions: postgres.NewJobDefinitions(db), Runs: runs, Elections: leader, Settings: settings, Workers: postgres.NewJobWorkers(db, settings.Current), Fences: postgres.NewJobFences(db), Masses: masses,
 	}}
 	e.edge = newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now, c.Limits.MaxWait = time.Now, time.Minute

@@ -23,6 +23,7 @@ type Jobs struct {
 	Events      jobrun.Events
 	Work        jobrun.Work
 	Workers     jobrun.Workers
+	Fences      jobrun.Fences
 	Elections   jobrun.Elections
 	Settings    jobrun.SettingsStore
 	// Current returns the settings as this node knows them; it is asked at every

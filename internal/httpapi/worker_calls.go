@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -276,21 +275,4 @@ func (s *server) ConfirmContinuation(ctx context.Context, in api.ConfirmContinua
 	return answer{status: http.StatusOK, body: api.RunContinues{
 		RunID: in.RunID, Continue: true, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease, CancelRequested: onlyTrue(r.CancelRequestedAt != nil),
 	}}, nil
-}
-
-// CheckFence tells whether a fencing token is the newest that its key has shown.
-func (s *server) CheckFence(ctx context.Context, in api.CheckFenceRequestObject) (api.CheckFenceResponseObject, error) {
-	ctx, cancel := s.promised(ctx)
-	defer cancel()
-	epochText, seqText, _ := strings.Cut(in.Body.FencingToken, ".")
-	epoch, errEpoch := strconv.ParseInt(epochText, 10, 64)
-	seq, errSeq := strconv.ParseInt(seqText, 10, 64)
-	if errEpoch != nil || errSeq != nil { // the contract has checked it
-		return nil, schemaFault(fault.Field{Pointer: "/fencing_token", Code: "invalid", Message: "is not a fencing token"})
-	}
-	ok, err := s.Jobs.Work.CheckFence(ctx, requestOf(ctx).tenant.ID, in.FenceKey, epoch, seq)
-	if err != nil {
-		return nil, err
-	}
-	return answer{status: http.StatusOK, body: api.FenceCheck{Ok: ok, FenceKey: in.FenceKey, FencingToken: in.Body.FencingToken}}, nil
 }

@@ -64,7 +64,7 @@ func newShop(t *testing.T, change ...func(*httpapi.Config)) *shop {
 	s := &shop{raw: raw, runs: postgres.NewJobs(db, settings.Current), lead: postgres.NewJobElections(db)}
 	s.work = &told{s.runs, make(chan jobrun.ClaimAsk, 1000)}
 	s.jobs = &httpapi.Jobs{
-		Runs: s.runs, Work: s.work, Workers: postgres.NewJobWorkers(db, settings.Current), Elections: s.lead, Settings: settings, Current: settings.Current,
+		Runs: s.runs, Work: s.work, Workers: postgres.NewJobWorkers(db, settings.Current), Fences: postgres.NewJobFences(db), Elections: s.lead, Settings: settings, Current: settings.Current,
 		Admitted: func(woke func(uuid.UUID, string)) {
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan struct{})

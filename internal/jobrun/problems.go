@@ -26,8 +26,11 @@ const (
 	CodeNotConfirming = "JOB_NOT_CONFIRMING"
 	CodeLogGap        = "JOB_LOG_CONFLICT" // another chunk has that number
 	CodeNoLeader      = "JOB_NO_LEADER"
-	CodeSetting       = "JOB_SETTING_INVALID"
-	CodeUnavailable   = "JOB_UNAVAILABLE" // there are no job runs without PostgreSQL
+	CodeFenceNotFound = "JOB_FENCE_NOT_FOUND"
+	// CodeFenceNotIssued is of a fencing token that no run was ever given.
+	CodeFenceNotIssued = "JOB_FENCE_NOT_ISSUED"
+	CodeSetting        = "JOB_SETTING_INVALID"
+	CodeUnavailable    = "JOB_UNAVAILABLE" // there are no job runs without PostgreSQL
 )
 
 // Call is what a worker asks for a run.

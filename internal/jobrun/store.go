@@ -231,8 +231,33 @@ type Work interface {
 	// Confirm takes a run out of doubt before the deadline (W11).
 	Confirm(ctx context.Context, tenant, run uuid.UUID, f Fence) (Run, error)
 	// CheckFence remembers the newest token that key has shown, and tells whether
-	// this one is not older.
+	// this one is not older. Fault: Invalid (CodeFenceNotIssued) for one that no run
+	// was ever given, which is not remembered.
 	CheckFence(ctx context.Context, tenant uuid.UUID, key string, epoch, seq int64) (ok bool, err error)
+}
+
+// KeyFence is the newest fencing token that was checked for a key.
+type KeyFence struct {
+	TenantID  uuid.UUID
+	Key       string
+	Epoch     int64
+	Seq       int64
+	CheckedAt time.Time // database clock
+}
+
+// FencingToken is the token as workers have it.
+func (f *KeyFence) FencingToken() string { return fencingToken(f.Epoch, f.Seq) }
+
+// Fences is what was checked for other systems, as operators see it. A tenant sees
+// only its own.
+type Fences interface {
+	// ListFences returns them by key, those after a key.
+	ListFences(ctx context.Context, tenant uuid.UUID, after string, limit int) (list []KeyFence, more bool, err error)
+	// Fence returns one. Fault: NotFound.
+	Fence(ctx context.Context, tenant uuid.UUID, key string) (KeyFence, error)
+	// ResetFence forgets one: the next token that is checked counts, however old. did
+	// makes the action that is stored with it. Fault: NotFound.
+	ResetFence(ctx context.Context, tenant uuid.UUID, key string, did func(KeyFence) operator.Action) (KeyFence, error)
 }
 
 // RunFence names a run and who holds it.

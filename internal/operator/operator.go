@@ -30,6 +30,7 @@ const (
 	JobWorker     Kind = "job_worker"
 	JobScheduler  Kind = "job_scheduler" // subject: the node that leads
 	JobSettings   Kind = "job_settings"  // subject: the setting
+	JobFence      Kind = "job_fence"     // subject: the key
 
 	Workflow  Kind = "workflow" // subject: the name
 	Webhook   Kind = "webhook"
@@ -41,7 +42,7 @@ const (
 // Kinds is every kind.
 var Kinds = []Kind{
 	DeadLetter, DeadGroup, TopicPolicy, Redrive,
-	JobDefinition, JobRun, JobBackfill, JobBulk, JobWorker, JobScheduler, JobSettings,
+	JobDefinition, JobRun, JobBackfill, JobBulk, JobWorker, JobScheduler, JobSettings, JobFence,
 	Workflow, Webhook, APIKey, Retention, Schema,
 }
 

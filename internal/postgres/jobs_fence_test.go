@@ -217,29 +217,3 @@ func TestABatchSaysOfEachRunWhatBecameOfIt(t *testing.T) {
 		t.Errorf("the good one again: %+v", done[5])
 	}
 }
-
-func TestAFenceOfAnotherSystemRefusesOlderTokens(t *testing.T) {
-	t.Parallel()
-	j := newJobs(t)
-	for _, tt := range []struct {
-		epoch, seq int64
-		ok         bool
-	}{{1, 5, true}, {1, 5, true}, {1, 4, false}, {1, 7, true}, {2, 1, true}, {1, 9, false}, {2, 0, false}} {
-		ok, err := j.CheckFence(t.Context(), j.tenant, "table-1", tt.epoch, tt.seq)
-		if err != nil || ok != tt.ok {
-			t.Errorf("%d.%d: %v, %v", tt.epoch, tt.seq, ok, err)
-		}
-	}
-	if ok, err := j.CheckFence(t.Context(), newID(), "table-1", 1, 1); err != nil || !ok {
-		t.Errorf("another tenant's key: %v, %v", ok, err)
-	}
-	w := j.worker(t)
-	seen := int64(0)
-	for range 3 {
-		r := j.running(t, w, j.job)
-		if r.FencingSeq <= seen {
-			t.Errorf("assignment %d follows %d", r.FencingSeq, seen)
-		}
-		seen = r.FencingSeq
-	}
-}

@@ -95,25 +95,3 @@ func (st *Jobs) chunk(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, at jobrun
 	c.Body, err = place.OpenBytes(fieldRunLog(at), stored)
 	return c, err
 }
-
-// checkFence remembers a token that is not older than the newest one.
-const checkFence = `
-INSERT INTO jobs.fences AS f (tenant_id, key, epoch, seq, checked_at)
-VALUES ($1, $2, $3, $4, clock_timestamp())
-ON CONFLICT (tenant_id, key) DO UPDATE
-   SET epoch = EXCLUDED.epoch, seq = EXCLUDED.seq, checked_at = EXCLUDED.checked_at
- WHERE (EXCLUDED.epoch, EXCLUDED.seq) >= (f.epoch, f.seq)`
-
-// CheckFence implements jobrun.Work.
-func (st *Jobs) CheckFence(ctx context.Context, tenant uuid.UUID, key string, epoch, seq int64) (ok bool, err error) {
-	err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		done, err := tx.ExecContext(ctx, checkFence, tenant, key, epoch, seq)
-		if err != nil {
-			return err
-		}
-		n, err := done.RowsAffected()
-		ok = n == 1
-		return err
-	})
-	return ok, outage("check a fence", err)
-}

@@ -1,0 +1,85 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+// CheckFence tells whether a fencing token is the newest that its key has shown.
+func (s *server) CheckFence(ctx context.Context, in api.CheckFenceRequestObject) (api.CheckFenceResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	epochText, seqText, _ := strings.Cut(in.Body.FencingToken, ".")
+	epoch, errEpoch := strconv.ParseInt(epochText, 10, 64)
+	seq, errSeq := strconv.ParseInt(seqText, 10, 64)
+	if errEpoch != nil || errSeq != nil { // the contract has checked it
+		return nil, schemaFault(fault.Field{Pointer: "/fencing_token", Code: "invalid", Message: "is not a fencing token"})
+	}
+	ok, err := s.Jobs.Work.CheckFence(ctx, requestOf(ctx).tenant.ID, in.FenceKey, epoch, seq)
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusOK, body: api.FenceCheck{Ok: ok, FenceKey: in.FenceKey, FencingToken: in.Body.FencingToken}}, nil
+}
+
+// ListFences answers a page of fences by key.
+func (s *server) ListFences(ctx context.Context, in api.ListFencesRequestObject) (api.ListFencesResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	req, p := requestOf(ctx), in.Params
+	list := req.list()
+	paging, err := s.pagingOf(list, nil, p.PageSize, p.Cursor, nil)
+	if err != nil {
+		return nil, err
+	}
+	fences, more, err := s.Jobs.Fences.ListFences(ctx, req.tenant.ID, string(paging.after), paging.size)
+	if err != nil {
+		return nil, err
+	}
+	out := api.FenceList{Fences: make([]api.Fence, len(fences))}
+	for i := range fences {
+		out.Fences[i] = toAPIFence(&fences[i])
+	}
+	out.Pagination = paging.onward(more, func() string { return s.cursors.seal(list, []byte(fences[len(fences)-1].Key)) })
+	return answer{status: http.StatusOK, body: out}, nil
+}
+
+// GetFence answers one fence.
+func (s *server) GetFence(ctx context.Context, in api.GetFenceRequestObject) (api.GetFenceResponseObject, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	f, err := s.Jobs.Fences.Fence(ctx, requestOf(ctx).tenant.ID, in.FenceKey)
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusOK, body: toAPIFence(&f)}, nil
+}
+
+// ResetFence forgets what a fence remembers.
+func (s *server) ResetFence(ctx context.Context, in api.ResetFenceRequestObject) (api.ResetFenceResponseObject, error) {
+	ctx, cancel := s.promised(ctx)
+	defer cancel()
+	f, err := s.Jobs.Fences.ResetFence(ctx, requestOf(ctx).tenant.ID, in.FenceKey, func(f jobrun.KeyFence) operator.Action {
+		return s.didJob(ctx, operator.JobFence, in.FenceKey, "reset", &in.Params.Reason,
+			detailOf(map[string]any{"fencing_token": f.FencingToken(), "checked_at": f.CheckedAt}))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusOK, body: toAPIFence(&f)}, nil
+}
+
+func toAPIFence(f *jobrun.KeyFence) api.Fence {
+	return api.Fence{FenceKey: f.Key, FencingToken: f.FencingToken(), CheckedAt: f.CheckedAt}
+}
+
+func (a answer) VisitListFencesResponse(w http.ResponseWriter) error { return a.write(w) }
+func (a answer) VisitGetFenceResponse(w http.ResponseWriter) error   { return a.write(w) }
+func (a answer) VisitResetFenceResponse(w http.ResponseWriter) error { return a.write(w) }

@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
+)
+
+// checkFence remembers a token that is not older than the newest one, and was
+// issued: both of its numbers only grow, so that one above what the leader's row
+// and the sequence stand at is nobody's. A leader elected meanwhile only adds to
+// what was issued, and a worker has its token after the claim that gave it.
+const checkFence = `
+WITH issued AS MATERIALIZED (
+	SELECT coalesce((SELECT l.epoch FROM jobs.leader l WHERE l.name = 'default'), 0) AS epoch,
+	       coalesce((SELECT s.last_value FROM pg_catalog.pg_sequences s WHERE s.schemaname = 'jobs' AND s.sequencename = 'fencing'), 0) AS seq
+), noted AS (
+	INSERT INTO jobs.fences AS f (tenant_id, key, epoch, seq, checked_at)
+	SELECT $1, $2, $3::bigint, $4::bigint, clock_timestamp() FROM issued i WHERE $3 BETWEEN 1 AND i.epoch AND $4 BETWEEN 1 AND i.seq
+	ON CONFLICT (tenant_id, key) DO UPDATE
+	   SET epoch = EXCLUDED.epoch, seq = EXCLUDED.seq, checked_at = EXCLUDED.checked_at
+	 WHERE (EXCLUDED.epoch, EXCLUDED.seq) >= (f.epoch, f.seq)
+	RETURNING 1
+)
+SELECT $3 BETWEEN 1 AND i.epoch AND $4 BETWEEN 1 AND i.seq, EXISTS (SELECT FROM noted) FROM issued i`
+
+// CheckFence implements jobrun.Work. As a claim does, it runs as the engine's role,
+// since a tenant's may not see who leads.
+func (st *Jobs) CheckFence(ctx context.Context, tenant uuid.UUID, key string, epoch, seq int64) (ok bool, err error) {
+	issued := false
+	rows, err := st.db.queryWrite(ctx, checkFence, tenant, key, epoch, seq)
+	if err == nil {
+		err = eachRow(rows, func() error { return rows.Scan(&issued, &ok) })
+	}
+	switch {
+	case err != nil:
+		return false, outage("check a fence", err)
+	case !issued:
+		return false, fault.New(fault.Invalid, jobrun.CodeFenceNotIssued, "%d.%d is no fencing token of this server: refuse the write", epoch, seq).
+			With(fault.Field{Pointer: "/fencing_token", Code: "not_issued", Message: "was never given to a run"})
+	}
+	return ok, nil
+}
+
+// JobFences is jobrun.Fences on PostgreSQL.
+type JobFences struct{ db *DB }
+
+// NewJobFences returns the fences of db.
+func NewJobFences(db *DB) *JobFences { return &JobFences{db} }
+
+const fenceColumns = `f.tenant_id, f.key, f.epoch, f.seq, f.checked_at`
+
+func scanFence(row scanner) (f jobrun.KeyFence, err error) {
+	err = row.Scan(&f.TenantID, &f.Key, &f.Epoch, &f.Seq, &f.CheckedAt)
+	utc(&f.CheckedAt)
+	return f, err
+}
+
+var (
+	listFences = ofTenant(`SELECT `+fenceColumns+` FROM jobs.fences f WHERE f.tenant_id = tenant.id AND f.key > $2 ORDER BY f.key LIMIT $3`, "ORDER BY key")
+	readFence  = ofTenant(`SELECT `+fenceColumns+` FROM jobs.fences f WHERE f.tenant_id = tenant.id AND f.key = $2`, "")
+)
+
+// ListFences implements jobrun.Fences.
+func (st *JobFences) ListFences(ctx context.Context, tenant uuid.UUID, after string, limit int) (list []jobrun.KeyFence, more bool, err error) {
+	err = st.db.readTenant(ctx, tenant, listFences, func(rows *sql.Rows) error {
+		f, err := scanFence(rows)
+		list = append(list, f)
+		return err
+	}, after, limit+1)
+	if len(list) > limit {
+		list, more = list[:limit], true
+	}
+	return list, more, outage("list fences", err)
+}
+
+// Fence implements jobrun.Fences.
+func (st *JobFences) Fence(ctx context.Context, tenant uuid.UUID, key string) (f jobrun.KeyFence, err error) {
+	found := false
+	err = st.db.readTenant(ctx, tenant, readFence, func(rows *sql.Rows) (err error) {
+		found = true
+		f, err = scanFence(rows)
+		return err
+	}, key)
+	if err == nil && !found {
+		return f, noFence()
+	}
+	return f, outage("read a fence", err)
+}
+
+// ResetFence implements jobrun.Fences.
+func (st *JobFences) ResetFence(ctx context.Context, tenant uuid.UUID, key string, did func(jobrun.KeyFence) operator.Action) (f jobrun.KeyFence, err error) {
+	err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		f, err = scanFence(tx.QueryRowContext(ctx, `DELETE FROM jobs.fences f WHERE f.tenant_id = $1 AND f.key = $2 RETURNING `+fenceColumns, tenant, key))
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return noFence()
+		case err != nil:
+			return err
+		}
+		return putAction(ctx, tx, did(f))
+	})
+	return f, outage("reset a fence", err)
+}
+
+func noFence() error {
+	return fault.New(fault.NotFound, jobrun.CodeFenceNotFound, "no fencing token was checked for this key")
+}
+
+var _ jobrun.Fences = (*JobFences)(nil)
