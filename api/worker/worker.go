@@ -18,7 +18,8 @@ import (
 type Config struct {
 	// URL is where Skald answers, such as https://skald.example.
 	URL string
-	// Credential is an API key or JWT that holds jobs:write; "" in development mode.
+	// Credential is an API key or JWT that holds jobs:work, best of the role worker; ""
+	// in development mode. To emit events and runs takes jobs:write as well.
 	Credential string
 	// Client makes the requests; nil: one with sound limits. It must have no timeout
 	// shorter than Poll.

@@ -3,6 +3,8 @@
 //
 //	go run ./examples/worker -url http://127.0.0.1:8080
 //
+// SKALD_KEY is an API key of the role worker, if the server asks for one.
+//
 // It stops on SIGTERM or Ctrl-C: what it does then may finish within ten seconds,
 // or is given back.
 package main

@@ -1,7 +1,8 @@
 #!/bin/bash
 # A worker of Skald in bash, with curl and jq: it runs the argument "line" of its
-# runs through tr. SKALD_URL is the server, SKALD_KEY an API key if it asks for one,
-# MAX_RUNS how many runs to do before it stops. docs/workers.md explains each call.
+# runs through tr. SKALD_URL is the server, SKALD_KEY an API key of the role worker if
+# it asks for one (skald key create --name worker.sh --role worker), MAX_RUNS how many
+# runs to do before it stops. docs/workers.md explains each call.
 set -u
 url=${SKALD_URL:-http://127.0.0.1:8080}/api/v1
 call() { # path, body: prints the answer; fails on anything but 2xx, after tries while the outcome is unknown

@@ -158,7 +158,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	s.definitions = newDefinitions(cfg.Workflows, workflow.Limits{MaxSteps: cfg.Limits.MaxSteps}, s.runnable)
 	if cfg.Jobs != nil {
-		s.waits = newWaits(cfg.Jobs.MaxWaiting)
+		s.waits = newWaits(cfg.Jobs.MaxWaiting, s.waitingLive)
 		if cfg.Jobs.Admitted != nil {
 			cfg.Jobs.Admitted(s.waits.admitted)
 		}

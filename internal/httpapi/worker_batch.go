@@ -29,6 +29,7 @@ func (s *server) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRequ
 	if err != nil {
 		return nil, err
 	}
+	s.waits.lives(requestOf(ctx).tenant.ID, in.WorkerID)
 	return answer{status: http.StatusOK, raw: heartbeatAnswer(&w, settings, leases)}, nil
 }
 

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -33,6 +34,12 @@ func (s *server) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (
 	if ask.Queues == nil && len(k.queues) == 1 {
 		ask.Queues = k.queues // a claim of one queue costs less
 	}
+	every := settings.Seconds(jobrun.HeartbeatTTL) / 3
+	if s.waits.quiet(ask.TenantID, ask.WorkerID, every) {
+		if _, err := s.alive(ctx, ask.TenantID, ask.WorkerID, every); err != nil {
+			return nil, err
+		}
+	}
 	lease := settings.Seconds(jobrun.AssignLease)
 	if ask.Start {
 		lease = settings.Seconds(jobrun.RunLease)
@@ -51,7 +58,50 @@ func (s *server) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (
 			lease = min(lease, left)
 		}
 	}
-	return answer{status: http.StatusOK, raw: claimedRuns(ms(lease), offers)}, nil
+	state := jobrun.WorkerActive                // or it would have got nothing
+	if len(offers) == 0 || offers[0].Left > 0 { // a claim that is repeated gives runs to one that drains, too
+		if state, err = s.alive(ctx, ask.TenantID, ask.WorkerID, every); err != nil {
+			return nil, err
+		}
+	}
+	return answer{status: http.StatusOK, raw: claimedRuns(ms(lease), state, offers)}, nil
+}
+
+// alive notes that a worker lives, and returns its state. Fault: Gone.
+func (s *server) alive(ctx context.Context, tenant, worker uuid.UUID, fresh time.Duration) (jobrun.WorkerState, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	states, err := s.Jobs.Work.Alive(ctx, tenant, []uuid.UUID{worker}, fresh)
+	if err != nil {
+		return "", err
+	}
+	state, known := states[worker]
+	if !known {
+		return "", fault.New(fault.Gone, jobrun.CodeWorkerGone, "this worker is detached or unknown: stop what it runs and register anew")
+	}
+	s.waits.lives(tenant, worker)
+	return state, nil
+}
+
+// aliveAtOnce is of how many workers one statement notes that they live.
+const aliveAtOnce = 1000
+
+// waitingLive notes that workers live whose claims wait here: a heartbeat of theirs
+// is not to be expected while they have nothing to do. Should it fail they are told
+// so by their next claim.
+func (s *server) waitingLive(tenant uuid.UUID, workers []uuid.UUID) {
+	ctx, cancel := s.bounded(context.Background())
+	defer cancel()
+	settings, err := s.Jobs.Current(ctx)
+	for some := range slices.Chunk(workers, aliveAtOnce) {
+		if err == nil {
+			_, err = s.Jobs.Work.Alive(ctx, tenant, some, settings.Seconds(jobrun.HeartbeatTTL)/3)
+		}
+	}
+	if err != nil {
+		s.Log.WarnContext(ctx, "cannot note that workers live whose claims wait; unless they send heartbeats they may be taken for lost",
+			slog.Int("workers", len(workers)), slog.Any("error", err))
+	}
 }
 
 // claim asks once. What is assigned to a client that left is its own for the
@@ -68,7 +118,7 @@ func (s *server) awaitRuns(ctx context.Context, ask jobrun.ClaimAsk, k kind, wai
 	if ask.Queues != nil && len(meet(ask.Queues, k.queues)) == 0 {
 		wait = 0 // it asks for what it has not registered
 	}
-	p, err := s.waits.enter(ask.TenantID, k, ask.Queues) // before the first look, so that no hint is missed
+	p, err := s.waits.enter(ask.TenantID, ask.WorkerID, k, ask.Queues) // before the first look, so that no hint is missed
 	if err != nil {
 		return nil, err
 	}

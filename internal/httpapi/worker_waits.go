@@ -36,11 +36,15 @@ type lineID struct {
 // waits is all lines of a node. Its zero value is not ready: see newWaits.
 type waits struct {
 	max int
+	// alive notes that workers live whose claims wait; called without the lock.
+	alive func(tenant uuid.UUID, workers []uuid.UUID)
 
 	mu      sync.Mutex
 	waiting int
 	lines   map[lineID]*line
 	known   map[knownWorker]kind
+	seen    map[knownWorker]time.Time // when this node last noted that a worker lives
+	every   time.Duration             // how often that is noted
 }
 
 // knownWorker names a worker within its tenant.
@@ -58,8 +62,9 @@ type line struct {
 	of     *waits
 	id     lineID
 	queues []string
-	places *list.List // of *place: those that are not awake
-	all    int        // those that are awake too
+	places *list.List          // of *place: those that are not awake
+	all    map[*place]struct{} // those that are awake too
+	noted  time.Time           // when it was noted last that they live
 	look   *time.Timer
 	missed bool // a hint came while nobody slept: who goes to sleep next looks once more
 }
@@ -67,12 +72,13 @@ type line struct {
 // place is one claim in a line.
 type place struct {
 	line  *line
+	of    uuid.UUID     // the worker
 	awake chan struct{} // capacity 1: it is to look
 	at    *list.Element // nil: it is awake
 }
 
-func newWaits(most int) *waits {
-	return &waits{max: most, lines: map[lineID]*line{}, known: map[knownWorker]kind{}}
+func newWaits(most int, alive func(uuid.UUID, []uuid.UUID)) *waits {
+	return &waits{max: most, alive: alive, lines: map[lineID]*line{}, known: map[knownWorker]kind{}, seen: map[knownWorker]time.Time{}}
 }
 
 // know remembers what a worker takes.
@@ -94,9 +100,28 @@ func (w *waits) kindOf(tenant, id uuid.UUID) (kind, bool) {
 	return k, ok
 }
 
+// quiet tells whether it is time to note that a worker lives, which is to be done
+// every so often.
+func (w *waits) quiet(tenant, id uuid.UUID, every time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.every = every
+	return time.Since(w.seen[knownWorker{tenant, id}]) >= every
+}
+
+// lives remembers that it was noted that a worker lives.
+func (w *waits) lives(tenant, id uuid.UUID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.seen) >= maxKnown {
+		clear(w.seen)
+	}
+	w.seen[knownWorker{tenant, id}] = time.Now()
+}
+
 // enter takes a place for a claim by a worker of this kind; queues nil: all of its.
 // leave must be called. Fault: Unavailable when too many wait.
-func (w *waits) enter(tenant uuid.UUID, k kind, queues []string) (*place, error) {
+func (w *waits) enter(tenant, worker uuid.UUID, k kind, queues []string) (*place, error) {
 	if queues == nil {
 		queues = k.queues
 	}
@@ -109,29 +134,50 @@ func (w *waits) enter(tenant uuid.UUID, k kind, queues []string) (*place, error)
 	w.waiting++
 	l := w.lines[id]
 	if l == nil {
-		l = &line{of: w, id: id, queues: queues, places: list.New()}
-		l.look = time.AfterFunc(pauseToLook(), l.lookAgain)
+		l = &line{of: w, id: id, queues: queues, places: list.New(), all: map[*place]struct{}{}, noted: time.Now()}
+		l.look = time.AfterFunc(w.pauseToLook(), l.lookAgain)
 		w.lines[id] = l
 	}
-	l.all++
-	p := &place{line: l, awake: make(chan struct{}, 1)}
+	p := &place{line: l, of: worker, awake: make(chan struct{}, 1)}
+	l.all[p] = struct{}{}
 	p.at = l.places.PushBack(p)
 	return p, nil
 }
 
-func pauseToLook() time.Duration {
-	return lookEvery + rand.N(lookEvery) //nolint:gosec // spreads load, guards nothing
+// pauseToLook is at most as long as a worker may be silent. The caller holds the lock.
+func (w *waits) pauseToLook() time.Duration {
+	pause := lookEvery + rand.N(lookEvery) //nolint:gosec // spreads load, guards nothing
+	if w.every > 0 {
+		pause = min(pause, w.every)
+	}
+	return pause
 }
 
-// lookAgain has the first of the line look, and the line do so again.
+// lookAgain has the first of the line look, and the line do so again. While their
+// claims wait here the workers of the line live.
 func (l *line) lookAgain() {
+	if waiting := l.lookNow(); len(waiting) > 0 {
+		l.of.alive(l.id.tenant, waiting)
+	}
+}
+
+// lookNow returns the workers of whom it is time to note that they live.
+func (l *line) lookNow() (waiting []uuid.UUID) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	if l.all == 0 {
-		return
+	if len(l.all) == 0 {
+		return nil
 	}
 	l.wake(1)
-	l.look.Reset(pauseToLook())
+	l.look.Reset(l.of.pauseToLook())
+	if time.Since(l.noted) < l.of.every {
+		return nil
+	}
+	l.noted = time.Now()
+	for p := range l.all {
+		waiting = append(waiting, p.of)
+	}
+	return waiting
 }
 
 // wake wakes the first n who sleep. The caller holds the lock.
@@ -177,7 +223,7 @@ func (p *place) leave(full bool) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	l.of.waiting--
-	if l.all--; l.all == 0 {
+	if delete(l.all, p); len(l.all) == 0 {
 		l.look.Stop()
 		delete(l.of.lines, l.id)
 		return

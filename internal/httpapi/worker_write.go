@@ -106,9 +106,10 @@ func (j *jsonText) raw(name string, v json.RawMessage) {
 }
 
 // claimedRuns is a ClaimedRuns.
-func claimedRuns(lease int64, offers []jobrun.Offer) []byte {
+func claimedRuns(lease int64, state jobrun.WorkerState, offers []jobrun.Offer) []byte {
 	j := jsonText{b: make([]byte, 0, 64+700*len(offers))}
 	j.open('{')
+	j.text("state", string(state))
 	j.int("lease_ms", lease)
 	j.key("runs")
 	j.open('[')

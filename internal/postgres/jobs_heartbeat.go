@@ -63,6 +63,41 @@ WITH f AS MATERIALIZED (
 )
 SELECT n.id, n.lease_expires_at, n.canceling, n.cancel_reason FROM renewed n`
 
+// workersLive notes a sign of life of workers that have given none for $3 µs. One
+// that somebody else is writing to has given one, or is being moved by an operator.
+const workersLive = `
+WITH quiet AS MATERIALIZED (
+	SELECT w.id FROM jobs.workers w
+	 WHERE w.tenant_id = $1 AND w.id = ANY ($2::uuid[]) AND w.state <> 'DETACHED'
+	   AND (w.state = 'LOST' OR w.heartbeat_at < clock_timestamp() - $3 * interval '1 microsecond')
+	 ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED
+), noted AS (
+	UPDATE jobs.workers w
+	   SET heartbeat_at = clock_timestamp(), lost_at = NULL,
+	       state = CASE WHEN w.state <> 'LOST' THEN w.state WHEN w.drain_at IS NULL THEN 'ACTIVE' ELSE 'DRAINING' END,
+	       version = w.version + CASE WHEN w.state = 'LOST' THEN 1 ELSE 0 END
+	  FROM quiet q WHERE w.id = q.id AND w.tenant_id = $1
+	RETURNING w.id, w.state
+)
+SELECT w.id, coalesce(n.state, w.state) FROM jobs.workers w LEFT JOIN noted n ON n.id = w.id
+ WHERE w.tenant_id = $1 AND w.id = ANY ($2::uuid[]) AND w.state <> 'DETACHED'`
+
+// Alive implements jobrun.Work.
+func (st *Jobs) Alive(ctx context.Context, tenant uuid.UUID, workers []uuid.UUID, fresh time.Duration) (map[uuid.UUID]jobrun.WorkerState, error) {
+	states := make(map[uuid.UUID]jobrun.WorkerState, len(workers))
+	rows, err := st.db.queryWrite(ctx, workersLive, tenant, pq.Array(workers), fresh.Microseconds())
+	if err == nil {
+		err = eachRow(rows, func() error {
+			var id uuid.UUID
+			var state jobrun.WorkerState
+			err := rows.Scan(&id, &state)
+			states[id] = state
+			return err
+		})
+	}
+	return states, outage("note that workers live", err)
+}
+
 // fencedHere is fenced, where the tenant is a parameter.
 const fencedHere = `r.id = f.id AND r.assigned_worker_id = f.worker AND r.attempt = f.attempt AND r.lease_token = f.token
 	   AND r.leader_epoch = f.epoch AND r.state || ''`
@@ -196,6 +231,9 @@ func (st *Jobs) refuseBeats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, 
 		switch f := fault.As(refusal); {
 		case f != nil && f.Code != jobrun.CodeNotStarted:
 			l.Reason = f.Code
+			if r.State == jobrun.TimedOut && f.Code == jobrun.CodeConflict { // the worker's own, which it has kept for too long
+				l.Reason = string(jobrun.TimedOut)
+			}
 			if err := st.noteRefusal(ctx, tx, &r, workerCall{tenant, r.ID, beats[i].Fence, jobrun.CallProgress}, refusal); err != nil {
 				return err
 			}

@@ -4,7 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
@@ -199,5 +201,43 @@ func TestALogIsAppendedOnce(t *testing.T) {
 		if _, err := chunk(8, "x"); !fault.IsCode(err, jobrun.CodeConflict) {
 			t.Errorf("a log that is elsewhere: %v", err)
 		}
+	}
+}
+
+func TestASignOfLifeIsNotedOnceInAWhile(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	put := func(state jobrun.WorkerState, more string) uuid.UUID {
+		id := putWorker(t, j.db.SQL(), j.tenant, state, time.Hour)
+		execute(t, j.db.SQL(), `UPDATE jobs.workers SET version = 7`+more+` WHERE id = $1`, id)
+		return id
+	}
+	const silent = `, heartbeat_at = now() - interval '1 hour'`
+	fresh, quiet, lost, drains := put(jobrun.WorkerActive, ""), put(jobrun.WorkerActive, silent), put(jobrun.WorkerLost, silent), put(jobrun.WorkerLost, silent+`, drain_at = now()`)
+	gone, foreign := put(jobrun.WorkerDetached, silent), putWorker(t, j.db.SQL(), newID(), jobrun.WorkerActive, time.Hour)
+	execute(t, j.db.SQL(), `UPDATE jobs.workers SET heartbeat_at = now() - interval '1 hour' WHERE id = $1`, foreign)
+	was := map[uuid.UUID]string{}
+	row := func(id uuid.UUID) (s string) {
+		if err := j.db.SQL().QueryRowContext(t.Context(), `SELECT concat_ws(' ', state, version, heartbeat_at, lost_at IS NULL) FROM jobs.workers WHERE id = $1`, id).Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for _, id := range []uuid.UUID{fresh, gone, foreign} {
+		was[id] = row(id)
+	}
+	states, err := j.Alive(t.Context(), j.tenant, []uuid.UUID{fresh, quiet, lost, drains, gone, foreign, newID()}, time.Minute)
+	want := map[uuid.UUID]jobrun.WorkerState{fresh: jobrun.WorkerActive, quiet: jobrun.WorkerActive, lost: jobrun.WorkerActive, drains: jobrun.WorkerDraining}
+	if diff := cmp.Diff(want, states); diff != "" || err != nil {
+		t.Errorf("the states, %v (-want +got):\n%s", err, diff)
+	}
+	for id, want := range was {
+		if got := row(id); got != want {
+			t.Errorf("%s became %s", want, got)
+		}
+	}
+	if n := j.count(t, `SELECT count(*) FROM jobs.workers WHERE id = ANY ($1::uuid[]) AND heartbeat_at > now() - interval '1 minute' AND lost_at IS NULL
+		AND (version, state, id) IN ((7, 'ACTIVE', $2), (8, 'ACTIVE', $3), (8, 'DRAINING', $4))`, pq.Array([]uuid.UUID{quiet, lost, drains}), quiet, lost, drains); n != 3 {
+		t.Errorf("%d of 3 workers are as they should: %s, %s, %s", n, row(quiet), row(lost), row(drains))
 	}
 }
