@@ -107,7 +107,7 @@ func TestBadInputGetsItsProblem(t *testing.T) {
 		{"a body too large", "POST", sagas, `{"workflow_name":"order","payload":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, "REQ_TOO_LARGE", "-"},
 		{"a form", "POST", sagas, "workflow_name=order", []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "REQ_UNSUPPORTED_MEDIA_TYPE", "-"},
 		{"JSON in another character set", "POST", sagas, `{"workflow_name":"order"}`, []string{"Content-Type", "application/json; charset=utf-16"}, 415, "REQ_UNSUPPORTED_MEDIA_TYPE", "-"},
-		{"a body where none belongs", "POST", "/api/v1/webhooks/0192f0c1-0000-7000-8000-000000000001/test", `{"reason":"x"}`, nil, 415, "REQ_UNSUPPORTED_MEDIA_TYPE", "-"},
+		{"a body where none belongs", "POST", "/api/v1/webhooks/0192f0c1-0000-7000-8000-000000000001/test", `{"reason":"x"}`, nil, 422, "REQ_SCHEMA", ""},
 
 		{"a list instead of an object", "POST", sagas, `[]`, nil, 422, "REQ_SCHEMA", ""},
 		{"null instead of an object", "POST", sagas, `null`, nil, 422, "REQ_SCHEMA", ""},

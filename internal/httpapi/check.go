@@ -128,10 +128,7 @@ func wrongMedia(rt *route) error {
 
 func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if rt.media == nil {
-		if r.ContentLength != 0 {
-			return nil, fault.New(fault.Unsupported, codeMediaType, "this operation takes no body")
-		}
-		return nil, nil
+		return nil, noBody(w, r)
 	}
 	data, err := readAll(w, r, rt.bodyLimit)
 	if err != nil {
@@ -157,10 +154,33 @@ func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]
 	}
 	if rt.body != nil {
 		if fields := violations(rt.body, canonical); fields != nil {
-			return nil, schemaFault(fields...)
+			return nil, schemaFault(rt.allMistakes(canonical, fields)...)
 		}
 	}
 	return canonical, nil
+}
+
+// noBody returns nil when a request to an operation that takes no body says nothing:
+// no body, or an empty object, which many clients send with every POST. Faults:
+// Invalid, or what reading it says.
+func noBody(w http.ResponseWriter, r *http.Request) error {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	data, err := readAll(w, r, mostOfNothing)
+	switch said := bytes.TrimSpace(data); {
+	case fault.KindOf(err) == fault.TooLarge, err == nil && len(said) > 0 && !emptyObject(said):
+		return schemaFault(fault.Field{Code: "unexpected", Message: "this operation takes no body: leave it out, or send {}"})
+	default:
+		return err
+	}
+}
+
+// mostOfNothing is how much is read of a body that is to say nothing.
+const mostOfNothing = 1 << 10
+
+func emptyObject(text []byte) bool {
+	return text[0] == '{' && text[len(text)-1] == '}' && len(bytes.TrimSpace(text[1:len(text)-1])) == 0
 }
 
 // readAtOnce is the largest body for which memory is set aside on the word of

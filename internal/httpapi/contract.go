@@ -16,6 +16,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
 )
 
 const (
@@ -50,6 +51,8 @@ type route struct {
 	deadLetters  bool             // of the dead-letter queue or the record of actions, which there may not be
 	jobs         bool             // of job runs, which there may not be
 	checked      routers.Route    // of its parameters
+	// together finds mistakes beside those of the form; nil: the form alone is told.
+	together func(body []byte, wrong func(pointer string) bool) []fault.Field
 }
 
 // loadContract reads the embedded contract.
@@ -152,7 +155,7 @@ func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operati
 	for media, m := range op.RequestBody.Value.Content {
 		rt.media = append(rt.media, media)
 		if media == mediaJSON && m.Schema != nil {
-			rt.body = m.Schema.Value
+			rt.body, rt.together = m.Schema.Value, together[m.Schema.Ref]
 		}
 		if media == mediaYAML {
 			rt.bodyLimit = l.MaxWorkflowBytes

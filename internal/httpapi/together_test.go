@@ -1,0 +1,80 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// pointers are where the mistakes of a problem are.
+func (r reply) pointers(status int, code string) (at []string) {
+	r.t.Helper()
+	for _, f := range r.wants(status, code).Errors {
+		at = append(at, f.Pointer)
+	}
+	return slices.Compact(at)
+}
+
+func TestAllMistakesOfADefinitionAreToldTogether(t *testing.T) {
+	t.Parallel()
+	e := newJobEdge(t)
+	got := e.send("POST", definitions, `{"name":"bad name!","type":"time","command_name":"","schedule":{"type":"cron","value":"61 * * * *","timezone":"Mars/Base"},
+		"concurrency_policy":"never","retry":{"max_attempts":-1},"timeout_ms":-5,"args_schema":{"type":"bogus"}}`).pointers(http.StatusUnprocessableEntity, "REQ_SCHEMA")
+	want := []string{"/args_schema", "/command_name", "/concurrency_policy", "/name", "/retry/max_attempts", "/schedule/timezone", "/schedule/value", "/timeout_ms"}
+	for _, at := range want {
+		if !slices.ContainsFunc(got, func(p string) bool { return strings.HasPrefix(p, at) }) {
+			t.Errorf("nothing is told of %s: %v", at, got)
+		}
+	}
+	// What is missing because its form is wrong is told once.
+	if got := e.send("POST", definitions, `{"name":7,"type":"time","command_name":"c","schedule":"daily","colour":"red"}`).pointers(http.StatusUnprocessableEntity, "REQ_SCHEMA"); !slices.Equal(got, []string{"/colour", "/name", "/schedule"}) {
+		t.Errorf("mistakes at %v", got)
+	}
+	if got := e.send("POST", definitions, `{"name":"a b","type":"manual","command_name":"c"}`).pointers(http.StatusUnprocessableEntity, "JOB_INVALID"); !slices.Equal(got, []string{"/name"}) {
+		t.Errorf("mistakes at %v", got)
+	}
+}
+
+func TestAllMistakesInSettingsAreToldTogether(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for body, code := range map[string]string{
+		`{"values":{"colour":1,"run_lease_seconds":-1,"sweep_limit":10.5,"heartbeat_ttl_seconds":"5s"}}`: "REQ_SCHEMA",
+		`{"values":{"colour":1,"run_lease_seconds":-1,"sweep_limit":10.5,"heartbeat_ttl_seconds":0}}`:    "JOB_SETTING_INVALID",
+	} {
+		got := s.send("PATCH", "/api/v1/settings", body).pointers(http.StatusUnprocessableEntity, code)
+		if want := []string{"/values/colour", "/values/heartbeat_ttl_seconds", "/values/run_lease_seconds", "/values/sweep_limit"}; !slices.Equal(got, want) {
+			t.Errorf("%s: mistakes at %v, want %v", body, got, want)
+		}
+	}
+}
+
+func TestOperationsWithoutABodyTakeAnEmptyObject(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	for _, tt := range []struct {
+		name, body string
+		header     []string
+		refused    bool
+	}{
+		{"nothing", "", nil, false},
+		{"nothing, as JSON", "", []string{"Content-Type", "application/json"}, false},
+		{"an empty object", "{}", []string{"Content-Type", "application/json"}, false},
+		{"an empty object with blanks", " { \n} ", []string{"Content-Type", "application/json"}, false},
+		{"an empty object of a form", "{}", []string{"Content-Type", "application/x-www-form-urlencoded"}, false},
+		{"a member", `{"reason":"x"}`, []string{"Content-Type", "application/json"}, true},
+		{"a list", `[]`, []string{"Content-Type", "application/json"}, true},
+		{"text", `hello`, []string{"Content-Type", "text/plain"}, true},
+		{"much", strings.Repeat("x", 10_000), []string{"Content-Type", "text/plain"}, true},
+	} {
+		r := e.send("POST", "/api/v1/webhooks/0192f0c1-0000-7000-8000-000000000001/test", tt.body, tt.header...)
+		if !tt.refused {
+			r.wants(http.StatusNotFound, "WEBHOOK_NOT_FOUND") // it has passed the body
+			continue
+		}
+		if p := r.wants(http.StatusUnprocessableEntity, "REQ_SCHEMA"); !strings.Contains(p.Detail, "takes no body") {
+			t.Errorf("%s: %+v", tt.name, p)
+		}
+	}
+}
