@@ -13,40 +13,52 @@ import (
 	"github.com/skald-saga/skald/internal/operator"
 )
 
-// checkFence remembers a token that is not older than the newest one, and was
-// issued: both of its numbers only grow, so that one above what the leader's row
-// and the sequence stand at is nobody's. A leader elected meanwhile only adds to
-// what was issued, and a worker has its token after the claim that gave it.
-const checkFence = `
-WITH issued AS MATERIALIZED (
-	SELECT coalesce((SELECT l.epoch FROM jobs.leader l WHERE l.name = 'default'), 0) AS epoch,
-	       coalesce((SELECT s.last_value FROM pg_catalog.pg_sequences s WHERE s.schemaname = 'jobs' AND s.sequencename = 'fencing'), 0) AS seq
-), noted AS (
-	INSERT INTO jobs.fences AS f (tenant_id, key, epoch, seq, checked_at)
-	SELECT $1, $2, $3::bigint, $4::bigint, clock_timestamp() FROM issued i WHERE $3 BETWEEN 1 AND i.epoch AND $4 BETWEEN 1 AND i.seq
-	ON CONFLICT (tenant_id, key) DO UPDATE
-	   SET epoch = EXCLUDED.epoch, seq = EXCLUDED.seq, checked_at = EXCLUDED.checked_at
-	 WHERE (EXCLUDED.epoch, EXCLUDED.seq) >= (f.epoch, f.seq)
-	RETURNING 1
-)
-SELECT $3 BETWEEN 1 AND i.epoch AND $4 BETWEEN 1 AND i.seq, EXISTS (SELECT FROM noted) FROM issued i`
+// issuedTokens is how far fencing tokens have come: the epoch of the leader's row, and
+// the last number of the sequence.
+const issuedTokens = `
+SELECT coalesce((SELECT l.epoch FROM jobs.leader l WHERE l.name = 'default'), 0),
+       coalesce((SELECT s.last_value FROM pg_catalog.pg_sequences s WHERE s.schemaname = 'jobs' AND s.sequencename = 'fencing'), 0)`
 
-// CheckFence implements jobrun.Work. As a claim does, it runs as the engine's role,
-// since a tenant's may not see who leads.
-func (st *Jobs) CheckFence(ctx context.Context, tenant uuid.UUID, key string, epoch, seq int64) (ok bool, err error) {
-	issued := false
-	rows, err := st.db.queryWrite(ctx, checkFence, tenant, key, epoch, seq)
+// issued tells whether a token may have been given to a run: both of its numbers only
+// grow, so that one above what was reached is nobody's. Whoever shows a genuine one has
+// it from before this looks; a leader elected meanwhile only adds to what was issued.
+// It acts as the engine's role, since a tenant's may not see who leads.
+func (st *Jobs) issued(ctx context.Context, epoch, seq int64) (bool, error) {
+	var lastEpoch, lastSeq int64
+	rows, err := st.db.queryWrite(ctx, issuedTokens)
 	if err == nil {
-		err = eachRow(rows, func() error { return rows.Scan(&issued, &ok) })
+		err = eachRow(rows, func() error { return rows.Scan(&lastEpoch, &lastSeq) })
 	}
-	switch {
+	return epoch >= 1 && epoch <= lastEpoch && seq >= 1 && seq <= lastSeq, err
+}
+
+// checkFence remembers a token that is not older than the newest one.
+const checkFence = `
+INSERT INTO jobs.fences AS f (tenant_id, key, epoch, seq, checked_at)
+VALUES ($1, $2, $3, $4, clock_timestamp())
+ON CONFLICT (tenant_id, key) DO UPDATE
+   SET epoch = EXCLUDED.epoch, seq = EXCLUDED.seq, checked_at = EXCLUDED.checked_at
+ WHERE (EXCLUDED.epoch, EXCLUDED.seq) >= (f.epoch, f.seq)`
+
+// CheckFence implements jobrun.Work.
+func (st *Jobs) CheckFence(ctx context.Context, tenant uuid.UUID, key string, epoch, seq int64) (ok bool, err error) {
+	switch issued, err := st.issued(ctx, epoch, seq); {
 	case err != nil:
 		return false, outage("check a fence", err)
 	case !issued:
 		return false, fault.New(fault.Invalid, jobrun.CodeFenceNotIssued, "%d.%d is no fencing token of this server: refuse the write", epoch, seq).
 			With(fault.Field{Pointer: "/fencing_token", Code: "not_issued", Message: "was never given to a run"})
 	}
-	return ok, nil
+	err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		done, err := tx.ExecContext(ctx, checkFence, tenant, key, epoch, seq)
+		if err != nil {
+			return err
+		}
+		n, err := done.RowsAffected()
+		ok = n == 1
+		return err
+	})
+	return ok, outage("check a fence", err)
 }
 
 // JobFences is jobrun.Fences on PostgreSQL.

@@ -85,16 +85,19 @@ SELECT w.id, coalesce(n.state, w.state) FROM jobs.workers w LEFT JOIN noted n ON
 // Alive implements jobrun.Work.
 func (st *Jobs) Alive(ctx context.Context, tenant uuid.UUID, workers []uuid.UUID, fresh time.Duration) (map[uuid.UUID]jobrun.WorkerState, error) {
 	states := make(map[uuid.UUID]jobrun.WorkerState, len(workers))
-	rows, err := st.db.queryWrite(ctx, workersLive, tenant, pq.Array(workers), fresh.Microseconds())
-	if err == nil {
-		err = eachRow(rows, func() error {
+	err := st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		rows, err := tx.QueryContext(ctx, workersLive, tenant, pq.Array(workers), fresh.Microseconds())
+		if err != nil {
+			return err
+		}
+		return eachRow(rows, func() error {
 			var id uuid.UUID
 			var state jobrun.WorkerState
 			err := rows.Scan(&id, &state)
 			states[id] = state
 			return err
 		})
-	}
+	})
 	return states, outage("note that workers live", err)
 }
 
