@@ -215,6 +215,8 @@ func TestChunksOfALogComeOnce(t *testing.T) {
 func TestFencingTokensGoOneWay(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
+	s.exec(`UPDATE jobs.leader SET epoch = 2`) // what is checked below was issued
+	s.exec(`SELECT setval('jobs.fencing', 9)`)
 	check := func(key, token string, want bool) {
 		t.Helper()
 		r := s.send("POST", "/api/v1/fences/"+key+"/check", `{"fencing_token":"`+token+`"}`)
