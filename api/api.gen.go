@@ -32,6 +32,7 @@ const (
 	ActionKindJobBackfill     ActionKind = "job_backfill"
 	ActionKindJobBulk         ActionKind = "job_bulk"
 	ActionKindJobDefinition   ActionKind = "job_definition"
+	ActionKindJobFence        ActionKind = "job_fence"
 	ActionKindJobRun          ActionKind = "job_run"
 	ActionKindJobScheduler    ActionKind = "job_scheduler"
 	ActionKindJobSettings     ActionKind = "job_settings"
@@ -58,6 +59,8 @@ func (e ActionKind) Valid() bool {
 	case ActionKindJobBulk:
 		return true
 	case ActionKindJobDefinition:
+		return true
+	case ActionKindJobFence:
 		return true
 	case ActionKindJobRun:
 		return true
@@ -1427,6 +1430,7 @@ const (
 	RoleAdmin    Role = "admin"
 	RoleAuditor  Role = "auditor"
 	RoleOperator Role = "operator"
+	RoleWorker   Role = "worker"
 )
 
 // Valid indicates whether the value is a known member of the Role enum.
@@ -1437,6 +1441,8 @@ func (e Role) Valid() bool {
 	case RoleAuditor:
 		return true
 	case RoleOperator:
+		return true
+	case RoleWorker:
 		return true
 	default:
 		return false
@@ -2542,7 +2548,9 @@ type APIKey struct {
 	RevokedAt *time.Time `json:"revoked_at,omitempty"`
 	RevokedBy *string    `json:"revoked_by,omitempty"`
 
-	// Role Each role may do all that the one before may.
+	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
+	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+	// everything.
 	Role Role `json:"role"`
 
 	// TenantID Absent with `any_tenant`.
@@ -2566,7 +2574,9 @@ type APIKeyInput struct {
 	// Reason Why, for the record of actions.
 	Reason *string `json:"reason,omitempty"`
 
-	// Role Each role may do all that the one before may.
+	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
+	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+	// everything.
 	Role     Role  `json:"role"`
 	TenantID *UUID `json:"tenant_id,omitempty"`
 
@@ -2931,6 +2941,10 @@ type ClaimedRuns struct {
 	// has left.
 	LeaseMS int64        `json:"lease_ms"`
 	Runs    []ClaimedRun `json:"runs"`
+
+	// State The worker's. Only an ACTIVE one gets runs; DRAINING says why there are none. A claim
+	// is a sign of life, also while it waits: a worker that was LOST is back with it.
+	State WorkerState `json:"state"`
 }
 
 // Compensation A call that undoes the step, or the word `none` when there is nothing to undo.
@@ -4096,6 +4110,16 @@ type FailInput struct {
 	WorkerID UUID  `json:"worker_id"`
 }
 
+// Fence The newest fencing token that was checked for a key.
+type Fence struct {
+	// CheckedAt When it was checked last.
+	CheckedAt time.Time `json:"checked_at"`
+	FenceKey  string    `json:"fence_key"`
+
+	// FencingToken Older ones are refused.
+	FencingToken string `json:"fencing_token"`
+}
+
 // FenceCheck Whether a token is the newest.
 type FenceCheck struct {
 	FenceKey     string `json:"fence_key"`
@@ -4116,6 +4140,12 @@ type FenceInput struct {
 	LeaderEpoch int64 `json:"leader_epoch"`
 	LeaseToken  UUID  `json:"lease_token"`
 	WorkerID    UUID  `json:"worker_id"`
+}
+
+// FenceList defines model for FenceList.
+type FenceList struct {
+	Fences     []Fence    `json:"fences"`
+	Pagination Pagination `json:"pagination"`
 }
 
 // ForceCompleteInput defines model for ForceCompleteInput.
@@ -5040,7 +5070,8 @@ type LeaseState struct {
 	// Ok False: stop it.
 	Ok bool `json:"ok"`
 
-	// Reason Why it is not ok, as a code; or why it is to be canceled.
+	// Reason Why it is not ok: the code of a refusal, or TIMED_OUT when the leader ended the run
+	// `timeout_grace_seconds` after its `timeout_ms`. Otherwise why it is to be canceled.
 	Reason *string            `json:"reason,omitempty"`
 	RunID  openapi_types.UUID `json:"run_id"`
 }
@@ -5567,7 +5598,9 @@ type RetryInput struct {
 // RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
 type RetryPolicy = json.RawMessage
 
-// Role Each role may do all that the one before may.
+// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
+// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+// everything.
 type Role string
 
 // RunContinues A run that goes on.
@@ -6390,7 +6423,9 @@ type Whoami struct {
 	KeyID       *openapi_types.UUID `json:"key_id,omitempty"`
 	Permissions []string            `json:"permissions"`
 
-	// Role Each role may do all that the one before may.
+	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
+	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+	// everything.
 	Role *Role `json:"role,omitempty"`
 
 	// Subject Who one is in audit records.
@@ -6686,6 +6721,9 @@ type EventCursor = string
 // EventType defines model for EventType.
 type EventType = []AuditEventType
 
+// FenceKey defines model for FenceKey.
+type FenceKey = Label
+
 // Fingerprint defines model for Fingerprint.
 type Fingerprint = string
 
@@ -6782,6 +6820,9 @@ type DeliveryAccepted = Delivery
 
 // Failure RFC 9457.
 type Failure = Problem
+
+// FenceFound The newest fencing token that was checked for a key.
+type FenceFound = Fence
 
 // Foreseen What an action would do. Nothing has been done.
 type Foreseen = Foresight
@@ -7549,6 +7590,22 @@ type ListJobEventsParams struct {
 
 // ListJobEventsParamsInclude defines parameters for ListJobEvents.
 type ListJobEventsParamsInclude string
+
+// ListFencesParams defines parameters for ListFences.
+type ListFencesParams struct {
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ResetFenceParams defines parameters for ResetFence.
+type ResetFenceParams struct {
+	// Reason For the audit trail.
+	Reason string `form:"reason" json:"reason"`
+}
 
 // ListJobDefinitionsParams defines parameters for ListJobDefinitions.
 type ListJobDefinitionsParams struct {
@@ -8910,9 +8967,18 @@ type ServerInterface interface {
 	// GetJobEvent Get an event, and what it has led to
 	// (GET /api/v1/events/{event_id})
 	GetJobEvent(w http.ResponseWriter, r *http.Request, eventID UUID)
+	// ListFences List fences
+	// (GET /api/v1/fences)
+	ListFences(w http.ResponseWriter, r *http.Request, params ListFencesParams)
+	// ResetFence Reset a fence
+	// (DELETE /api/v1/fences/{fence_key})
+	ResetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey, params ResetFenceParams)
+	// GetFence Get a fence
+	// (GET /api/v1/fences/{fence_key})
+	GetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey)
 	// CheckFence Check a fencing token
 	// (POST /api/v1/fences/{fence_key}/check)
-	CheckFence(w http.ResponseWriter, r *http.Request, fenceKey Label)
+	CheckFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey)
 	// ListJobDefinitions List job definitions
 	// (GET /api/v1/job-definitions)
 	ListJobDefinitions(w http.ResponseWriter, r *http.Request, params ListJobDefinitionsParams)
@@ -9570,9 +9636,27 @@ func (_ Unimplemented) GetJobEvent(w http.ResponseWriter, r *http.Request, event
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListFences List fences
+// (GET /api/v1/fences)
+func (_ Unimplemented) ListFences(w http.ResponseWriter, r *http.Request, params ListFencesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ResetFence Reset a fence
+// (DELETE /api/v1/fences/{fence_key})
+func (_ Unimplemented) ResetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey, params ResetFenceParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetFence Get a fence
+// (GET /api/v1/fences/{fence_key})
+func (_ Unimplemented) GetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // CheckFence Check a fencing token
 // (POST /api/v1/fences/{fence_key}/check)
-func (_ Unimplemented) CheckFence(w http.ResponseWriter, r *http.Request, fenceKey Label) {
+func (_ Unimplemented) CheckFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -14242,6 +14326,120 @@ func (siw *ServerInterfaceWrapper) GetJobEvent(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// ListFences operation middleware
+func (siw *ServerInterfaceWrapper) ListFences(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListFencesParams
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListFences(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResetFence operation middleware
+func (siw *ServerInterfaceWrapper) ResetFence(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "fence_key" -------------
+	var fenceKey FenceKey
+
+	err = runtime.BindStyledParameterWithOptions("simple", "fence_key", chi.URLParam(r, "fence_key"), &fenceKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fence_key", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResetFenceParams
+
+	// ------------- Required query parameter "reason" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "reason", r.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "reason"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reason", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResetFence(w, r, fenceKey, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetFence operation middleware
+func (siw *ServerInterfaceWrapper) GetFence(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "fence_key" -------------
+	var fenceKey FenceKey
+
+	err = runtime.BindStyledParameterWithOptions("simple", "fence_key", chi.URLParam(r, "fence_key"), &fenceKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fence_key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetFence(w, r, fenceKey)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // CheckFence operation middleware
 func (siw *ServerInterfaceWrapper) CheckFence(w http.ResponseWriter, r *http.Request) {
 
@@ -14249,7 +14447,7 @@ func (siw *ServerInterfaceWrapper) CheckFence(w http.ResponseWriter, r *http.Req
 	_ = err
 
 	// ------------- Path parameter "fence_key" -------------
-	var fenceKey Label
+	var fenceKey FenceKey
 
 	err = runtime.BindStyledParameterWithOptions("simple", "fence_key", chi.URLParam(r, "fence_key"), &fenceKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
 	if err != nil {
@@ -20392,6 +20590,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/events/{event_id}", wrapper.GetJobEvent)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/fences", wrapper.ListFences)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/api/v1/fences/{fence_key}", wrapper.ResetFence)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/fences/{fence_key}", wrapper.GetFence)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/fences/{fence_key}/check", wrapper.CheckFence)
 	})
 	r.Group(func(r chi.Router) {
@@ -20774,6 +20981,8 @@ type FailureApplicationProblemPlusJSONResponse struct {
 
 	Headers FailureResponseHeaders
 }
+
+type FenceFoundJSONResponse Fence
 
 type ForeseenResponseHeaders struct {
 	ETag string
@@ -24070,8 +24279,156 @@ func (response GetJobEventdefaultApplicationProblemPlusJSONResponse) VisitGetJob
 	return err
 }
 
+type ListFencesRequestObject struct {
+	Params ListFencesParams
+}
+
+type ListFencesResponseObject interface {
+	VisitListFencesResponse(w http.ResponseWriter) error
+}
+
+type ListFences200JSONResponse FenceList
+
+func (response ListFences200JSONResponse) VisitListFencesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListFencesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ListFencesdefaultApplicationProblemPlusJSONResponse) VisitListFencesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResetFenceRequestObject struct {
+	FenceKey FenceKey `json:"fence_key"`
+	Params   ResetFenceParams
+}
+
+type ResetFenceResponseObject interface {
+	VisitResetFenceResponse(w http.ResponseWriter) error
+}
+
+type ResetFence200JSONResponse struct{ FenceFoundJSONResponse }
+
+func (response ResetFence200JSONResponse) VisitResetFenceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResetFencedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response ResetFencedefaultApplicationProblemPlusJSONResponse) VisitResetFenceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetFenceRequestObject struct {
+	FenceKey FenceKey `json:"fence_key"`
+}
+
+type GetFenceResponseObject interface {
+	VisitGetFenceResponse(w http.ResponseWriter) error
+}
+
+type GetFence200JSONResponse struct{ FenceFoundJSONResponse }
+
+func (response GetFence200JSONResponse) VisitGetFenceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetFencedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	Headers    FailureResponseHeaders
+	StatusCode int
+}
+
+func (response GetFencedefaultApplicationProblemPlusJSONResponse) VisitGetFenceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CheckFenceRequestObject struct {
-	FenceKey Label `json:"fence_key"`
+	FenceKey FenceKey `json:"fence_key"`
 	Body     *CheckFenceJSONRequestBody
 }
 
@@ -30157,6 +30514,15 @@ type StrictServerInterface interface {
 	// GetJobEvent Get an event, and what it has led to
 	// (GET /api/v1/events/{event_id})
 	GetJobEvent(ctx context.Context, request GetJobEventRequestObject) (GetJobEventResponseObject, error)
+	// ListFences List fences
+	// (GET /api/v1/fences)
+	ListFences(ctx context.Context, request ListFencesRequestObject) (ListFencesResponseObject, error)
+	// ResetFence Reset a fence
+	// (DELETE /api/v1/fences/{fence_key})
+	ResetFence(ctx context.Context, request ResetFenceRequestObject) (ResetFenceResponseObject, error)
+	// GetFence Get a fence
+	// (GET /api/v1/fences/{fence_key})
+	GetFence(ctx context.Context, request GetFenceRequestObject) (GetFenceResponseObject, error)
 	// CheckFence Check a fencing token
 	// (POST /api/v1/fences/{fence_key}/check)
 	CheckFence(ctx context.Context, request CheckFenceRequestObject) (CheckFenceResponseObject, error)
@@ -32244,8 +32610,87 @@ func (sh *strictHandler) GetJobEvent(w http.ResponseWriter, r *http.Request, eve
 	}
 }
 
+// ListFences operation middleware
+func (sh *strictHandler) ListFences(w http.ResponseWriter, r *http.Request, params ListFencesParams) {
+	var request ListFencesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListFences(ctx, request.(ListFencesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListFences")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListFencesResponseObject); ok {
+		if err := validResponse.VisitListFencesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ResetFence operation middleware
+func (sh *strictHandler) ResetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey, params ResetFenceParams) {
+	var request ResetFenceRequestObject
+
+	request.FenceKey = fenceKey
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResetFence(ctx, request.(ResetFenceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResetFence")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResetFenceResponseObject); ok {
+		if err := validResponse.VisitResetFenceResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetFence operation middleware
+func (sh *strictHandler) GetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey) {
+	var request GetFenceRequestObject
+
+	request.FenceKey = fenceKey
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetFence(ctx, request.(GetFenceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetFence")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetFenceResponseObject); ok {
+		if err := validResponse.VisitGetFenceResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // CheckFence operation middleware
-func (sh *strictHandler) CheckFence(w http.ResponseWriter, r *http.Request, fenceKey Label) {
+func (sh *strictHandler) CheckFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey) {
 	var request CheckFenceRequestObject
 
 	request.FenceKey = fenceKey
@@ -35462,899 +35907,909 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P17dxs3li8MfxW8PLNWOpkyI8myY0ur13kVSU7UtmW1JLefs1o5LLAKJBEVAaaAEs3p5eezPwsbl0IV",
-	"UTdKznT3ZP6YdsQqFK4b+/Lbv/2PUcKXK84Ik2J09I/RguCU5PDPkyzja/WPlIgkpytJORsdjW4XBC2J",
-	"XPBUILmgAq2wXKAFFhHiDB3uvRiPopFIFmSJ1ctysyKjo5GQOWXz0Zcv0ej8Fs/DzT6QXFDOEJ8huSAo",
-	"J4IXeUIiRBn6reCSCNV2Tn4raE7S0ZHMC+J/a4WlJLlq7f/ejf7+f+9Gv/zn3eg/RlGgExcpWa64JExe",
-	"k1WGN6q5epduiETrBWEIM0RwnlGSI/VxIiRaU7mATgq8JMi1lmyevSUbtMYCYSbWJCcpwnNMWXVSCCuW",
-	"o6O/j9QARr+E+neVkxnJCUvIyWqV0VD31IytMZVILrDUnxT3JEUznuvuxbqRGGGWIirQgjNe5CTtWqBr",
-	"IvPNyUySPDQnCWepQFj9jNYLmiwQZlwuSI5kvkFLfE8EEoQJUv3MkjK6VKPed8OlTJI5yeGbnz59Oink",
-	"gjBJEyzJ9od/5mskuWo5RRglOUnVszgzu26/fVBfotEK53hJpNncP+Lkfkaz7OJM/RdVX1D7eBSNGF6q",
-	"V6fmgQlNW/fcf+RkNjoa/a/vy3P0vf5VfP/x48UZjO7HIrtv/lKR3T/JV06LXPA8vFFiRj7LSQJPxPaA",
-	"rfCcoCmZ8ZxECAtE9Taa0wfCouoWv2MzmqnJG6Pzz0lWpESgWL0fj+/YKNLj+q0g+aYcmP5adRfgz+8I",
-	"m8vF6Ohg7/BVpLaF/cN+6BycvfvriRB0zgh5Ax1wk1j7GDZPjfpO2zs8JZn9xilnoliS/KecF6v2DyXm",
-	"0clcPbvr5/KcZFitT9fH3IN6i+zysZxgSdI3OV9u740LlmSFoA9wWoM90G9PZup1//szni+xHB2NUizJ",
-	"M0mXZNSwgKYDt3z787CX+nxe8h0/fp7nPD/NsBDlTFf7cE1WBEs8zRo7QVQbk0Q1UukFlWQputbijOD0",
-	"HVEXU9mV0ZdIHYUL/f7+nus7znO8qXadM4kpa+z9J57DRYwlwlmGeJIUubov1cGFfqMlEQLPSYTWC57p",
-	"yxSzDUqw6Bqw+fRu2w56f7tZdZxb/SkY/k6feUPZnOSrnDLZOEVwS8FxVZIPviiahj4r2xs16BZ/33v2",
-	"Gj+b/fKP5wdf/qNp3/1EGMnh4L5XnwldZ3wmCbNCNydpruQuXNaJUirUDRQhLFFGsJBN/Z2770yWlIUP",
-	"CWXy+cEItpy5g/fg/6LyVt4L3spqHGrabvmKJuGLRaqf7IUyo7lQ/VVT1dRheGG3tf4ZlNOmZT5BWnnV",
-	"6o4U6AFnhb7YYvXtP8N/x2NUHvgjODPLQkg0o41TrJsNn3zvQjvce/2ycqEdbG2NPqf+L3x6XXRcC7/y",
-	"6SQvBl0JTks4e/fXt2TzIxbk5WHTVKqFvScbkBVTeNK/9u/JJm6aq3uymeg3mu79V/uvDxrOzFuy6ewR",
-	"FkiSz7Ll+00f1usT/DDssu774UgdVtgtC/xA1N5p6kYG27Zrx+ybI9isAfkb5qBhw7zDQoLKvuMNn2Eh",
-	"J7lq4DGXvOvFTte814edb/oPeRpavh83KLZaBJbxMYrV73GEGFkTOPi5kBGablBKZrjIGrcWz+tSwJpx",
-	"WCiBppoNG3Nn7/56hTcZx2mz7FqS5ZTkSpBi9JebD5dopd8ISTNlPxhpFoG5Rz7j5SojdyyGTo6TQki+",
-	"JPmfk2f7P8SI5yiWXOLsz/sH4xdtErBRlze9+b2E4LW+DZumS+tTRu0BJ4S5PuEqVTeR2lDKXoS/Nq2o",
-	"eWlXMXpNBM+KqhI/VLXMXRuP0SzLnvQTGXBQT3nB5Hv8uemS0ccxUU9Nlvjz06sWXi+0itTZi6+h4Fxz",
-	"Lrv2GZ8hzgjKKCN43ryWnMtd99INnuP2O1/gOd65dfCj7b5LtR/uMTtU96Df4b+RWBaPMNcEvP+o3uoW",
-	"ep2lFt2Y53ROGc60kjxGpwuc4wR2lCiSBcjy72OEc4JWJE8Ik88IS3iqXXQBV5HVnZsdRb6D5cWLXv4V",
-	"GECb3lUdhrMjeQ730pTMKWOUzeGmwij+rnopIX0nifF38VcwCW5znHRYmFI9sqP3xO2IRu+dsa6fxIF3",
-	"RjL6QPJN48dS88DTfC3fXBcB0zRWrcUoWWA2JwIxLhdudcGnLdDB3p52D67B9cyLLEULvFoRFqGUr5m6",
-	"eeWC3LEEZ5m5pvVTU4KWOCXNikaab5RpE/LmTjnPCGY6iPBAmGxyeJ5U3Z2wVZVSEHv+T8wQUW1sOT7H",
-	"X9GbCb2+hT/v4IVSL297SnqJtpMipbL8ekWwvQgJNs+t0rAXq46SXkGZbseJF0h5Szbbs/Q3Kug0I+jk",
-	"5vTiQm1RI0+rEgcjtcndPDr73fS8Fq0Z9Zef/lj+f8/+31/+s2EUs/dYJovt7v/EEWeIs2yDaDXGhRbY",
-	"hNPi81s8j5s7P3umG3+M1L+YXXJGGjp5AoccPd873OqkkDTLhnRVfaa9v1sGQ7jDDJwP1wXcNAGZletf",
-	"YoTTVFsAQpIVyvgctDcthyhDs4zOFxL9SesI6Prj5eXF5U/fRojP7pgOZ8kFyQmiAlQ+LJDgnKn/xdAK",
-	"khDhyjibNwsxqrsbPqfWajRdDpiMnUqSmY5bZdOF/J0YbB+cpkYQG8E9NmZgfGT+ofXqGGTgDOfqf+Av",
-	"St5Tccd+K2hyf2yiiRDtUaKSCoSzNd4IPVVjFJPPOJET2zY0Qdy3CUsjO7cJZjCBSJg44homW0+50oOW",
-	"NMsoZ+KRcwtdGUUjr2O7zPNf+PSMzCijamavlXgN6Uc0tf7PX/kUpe4FpyKpnjdodOXTT6rWaSdiox7h",
-	"fIePVCH0Zz5hKsMebnVK1DaAMPXM3MKEufnKC1bTFZ/vCe2v2F+qf47RrVIjBMkfSI6WeIOSQqo9KBY8",
-	"b3FXqA82SZznB93z95Y0K2H35Gn0rys8D+gBb3K+RPsRqFulTwrtj/UBRN9B1HYi6H+RGCZkShCWaMmF",
-	"RPt70d7enu+qNQrPuNGrMydDLOqoK4yvxnRD/yswrveqg3BOQTTpO0YJlmN0sNfD++ZG3bO/B316C/iI",
-	"gC725hT9cHC4N0ax2kh/fr4XK6Hn4B7Kbvvf5hcRRwYGsaZMIK72qRdKqN+J5pNdAAzwSzUfX99v9chd",
-	"aL71iDOsG+g4x3dMScrf/Rz/HkLwBs9x40dKr81jvyLJKnz9qC9pv7FSedylQ1lKPjfcOurB1i5tzyQY",
-	"2iucExbYJ5+enyJ4AJ1yBuEZ9BN9IPbIzDH0KLaWuEYkxWKF1Qoo9QNuzrxg6rk7Vj54jDBa4kwdc5KC",
-	"QkYFonPGc5LqWJDSdYTELMV5ilKyxCz1lYf6+ZPeMNoH/DdK1uETsSySBQSScbIAkXaM4ikWNIl7yLEH",
-	"1WwoiAAtjKLRrMiycBhh9zOqluCf86L9RKYLzpvBUWv9+5McoU88v2/x5Kzh5yf70izj60toue3QqtVZ",
-	"m6cbDiv8z5DD+kU/TIT8kaeUaDBnoj/+j1GiTqg+xHi1ymgC4IHvfxX6534j1c1dsFUh1Qe/RKNTrvaV",
-	"JFZOPcln/Ebdx+pTUfHTPfE46w37I1a/ZZSRJ/2YarBtpG94njzdF6G1zs/ZVXjaz9pW2z5vlJNrIorl",
-	"032+0qq/ok/+ne0PyHzzhO3LfOM3rwXcEx8Bv9HyY7BaYsWZ8OXLSZKQldRg5Sf5uNKt9N7YFqEYPqkU",
-	"grTI8TQjoFUULFWGBd7AjaaVD+3hpQIxLWQ9kLsFo4c6YR77Hp6pYMaf+aDxtlcDMHMYjYUfv+EFe7rZ",
-	"sq02zZjFND/NhFQDJBo5+6TDqTXeNCoA9j3RKKxN/sT9f0eFDHX/REOw+QylBKcGOCfG6BOVC15IFCtt",
-	"8c9KI4yVprDRuCPGLTgk0pgoMyLY/0Li5H48qo6KZzTZfK3F0a03rc4Kfn2i5bmRWH6N9WnqvLcqjxyB",
-	"jts9uXy0DTcPQP9el5JpQWoDesd1B8LqKuT4GHXVtjkeppQqbQLTrMjbFnCV82lGlv85bBau9FuhSQBf",
-	"+JowidY5Z/PaoF2KU9sy6ofs7f3MJca0veOl0Ojklmf17Ja2t+vJMHryeE4EIewptTAi6Hwhm+etEtjV",
-	"UQATn40fdR7+wqc/Ftn900ok02jj5Vdk90938VUiA08+jrLp5oNtn3jsMK4Ldgqh/icdwXXR2PW8YE+6",
-	"DmoAGt/5Ow6glKePUCj7y9y8YMPFrUGSP/Xm/D2W1k+AfOZlQLa9uZ0y6c2Cr7D/ThNhwKkmZmATR5c4",
-	"tTl3//2myFffgpdcvucpnTUmsAahBUQjcZAa7aOkg7H0n1ztMu02rr4BI5dCwsTzyJwygbBEnCUEFSwj",
-	"wp4W1XRaZCRFPAc/rgB/LV6tcv6As3+xvUIc7nrYfrG47yeVWT1X659NcN0QKSmbi6edDNtq02wI87sO",
-	"rpANoDIee0vf0uT+icehmmwyq8HBTj5LJNV3wRg2cYanNSBNo01dMLGLR82c9r497dTpNht7Db8+nYZm",
-	"YyFPraPZdsN+FUbWdToJP8zy1RU27/vDpaAd2pN6o2yj3b4oO1F9HFG+HeL1/InPWctS3z7FykK75mvg",
-	"F7i6MPBTnKYwOpxd5XxFcgnxtBnOBIlGK+9P/xjhRKpbJgDHI0CPQaVGxsGRihAjFP6ckwd+T1LEIDq7",
-	"ooago455jkaYbSaSMKxnc/v3Msmtb95c+c50E9iL0Uj3RwxqkqaVZ4sCAqpbj0HGXyFcf2uryhGeqo2H",
-	"0ZKyQoIq0e/7zMRct35Y5WRGPzcc3WKa0QStcC7tCQbP6pTINYEkbaEjCyLhuaah2WrfLOSgybLvNMx/",
-	"zjPSqd2oZ75EI701JjSgaJ9MBXjAwIFTbqO4MqlNC2XaXeJfNdS+jqMqn6Cs44mczI3w3AYClBLy7yPo",
-	"iAl7m1Uzc1E5BZE9cpV9XDkIJY6CT38liVSd0Ydbh7IGnvDKCQwmKGvoxIJzQWDT6Mf11BPwxBpDcIze",
-	"KPU+XQJqjGWbyBg9041JDlLNHSPisHxugeOwfKge1i0ZxOyuRoSlQn2GSkGy2TFiqmM16MqwsxbMmotQ",
-	"SudqDgDsM45RPIlR/P+PUfwsHqMb9VGcqQ4JmDS4UTgjDi07MFE6J1iEbuZPi03kMDE5SXgOsBgdPRS1",
-	"D73Y24ue8Bh2g0W2z1c9Y4AIc3Cr69+MfHz54sXzF+2Zj9tn9nf9aikHenzWwisNANMcKGdoaq9KdfPW",
-	"MEjtwsbCa9T6NYsL0JoGSosVnajd3T9JR2sdX+pA9Gi0wnPKnObZGgopn6wP1PWn0l5wyA5B0DrcQMRA",
-	"8CWZ8nSDUgpazJaGFEzXMtfTomRDubnHWWoE1PZlG40+P9PZ+EcvlWKUpjkRIij1dHKB2ydArDLL+dKA",
-	"B5UOmxIk8BpROUamJ8CgpoYDjwOkl3HEiFSKZvDuBzq0yQKLRfhmEAbuBa0ahw9lCXGftIMHgwstgZGL",
-	"5/o/JVINa7UwlE318jCUTRWNeisi3nwefIlG2jvZMJqbn0+eHbx46Q9GLViqJLfkXjbdkXpEiX9gM1gb",
-	"Q0KQJCfmTjC2gbhjf0p5Ir6HBDcxXqbfVqdFZ4eor5hcRINxrc0OYBSHzE9JIhfUmtS6nVxdqBuqsjM0",
-	"2V35stDOPfUT44z0UqpSIjGF1B2cZR9mo6O/d3ibbz5cfjDn85fgydPpmmnkZtrO7rHGBqckI4CXWRu3",
-	"tJ7Ssb/4r3uq794r+1+i0T1laT/A4Fv1pPf28y/RSAmIFqPa/Xxh0KxUwNBynEiX2Jnw5RKztLptGAdJ",
-	"BKSIDQq71Rgah/dDiaU0e6Tx0VcaElVksiEjKzEygMpjFKvzEkfWBexSztTBB5pDvAl2WRR6EzTkIUXI",
-	"y8qEyQF2Jrl9UI9R/F2sgdPG0Wxu1m+EyzkpoRuNgz78Eo0eSD5tnZkXQf0eKwX+Xm8IOyzTWPOdtIvW",
-	"3qQYXoMuSFLLlibwHH8jND3Ytv7ZRwGFfeKsuX4p5g0DfWvOVGAfYWahb956qg5bJHlKcDrRqBWgpXH/",
-	"5SgLYVtM9PqCd0o7yCMglqqkpBmmKfMvCyCz/1lk9+af2mto/sPGMtx/W59zNLKuGvVP4z2NrGYCPVEy",
-	"q8KGEkrb03O0i06mtf7+KlliSVW+jkpmutOtkbGNugJCybobfcECHdAYXTCXpK+15c8Sxd99911sTCBl",
-	"l64XHGU4uUexgZGJo5xgreCzIsvwVJk72lH5+dmcPzPd+VVwNr7G6/ea8mDk/fpM3NPVM77Sy/BsxZXS",
-	"nzscb5l+PlCpvOFLoukHQIZpKIpOLcVwYMfoEqxXw1bQW+f8tOAeXa6n+1mNAxE2p4woRVaJTmcut4rD",
-	"/UNQuyRZrgIy+sPMJSZ/IyCZGMRMc46a37K6aKeFoIwIAYelTeIe7Cn1psod2vb8vrr5kxb62FWGE2JI",
-	"f+EKBl3NSs6MChmhGdHBSyFzgpfu0oFrTxMgN/dXjQ4Ebx9AMDBLVrqv9AhNj5Bi2R26L5Upv5ED14g0",
-	"DA0DGBVqSk3QC4dYsZySPELznK/VnlaqGmV2J29rryF+gZruxch6IqyzvZ8uqaZQ++e3VcmfwAWlTXCe",
-	"pbrpGEEadbYpD4e5K+Fnq3oeI5xByrys8sKM6/aaa7jPYuueVrSJukoWPGVKc3feAbKgwKLWfnhVyzZf",
-	"r4/zpmY2mXS29oOmFErDTzR4wQrRpPzHbhvEaEkwgxzbJKNgT9X1WSV/gjMXm8Ef6SdYSj7HQK+tDbMy",
-	"x7B1Gl+5T6gGKtTfe20S7rV9L+zA9ydRSTdlyAqJl6vhNq4S0o4UqPVDardajaVHv14FFd0yBbTC4FIO",
-	"wIne4M3v5MwO6o5euB1YYr6axmN61K3wVMVroyas7yFJskztz2NUdSQg8nmVYcoE5Gr6OjJIXCFxLold",
-	"o3FiMpLcH2aYZt7PmCUk8/6gVjCd8ELaP8DZqDUKf9tqGf7qmlc/EyZgNrz3K3/2m6j80NRKpSvbvzW2",
-	"V+0a0O+NjUrj/YV8XuBCmBEpwTM2t0B1tibOKPIn2X5r+9fUpMBNVliI8s85EZLn/n/LfNPZtiiW3owX",
-	"YkVYWmnT/919uTYOwtLJjOdJ+Rc1GUx/AlMR+nuSEZzXFhtkRO1vSmlekTRs4qgDcJPw0OY33nEgJVjb",
-	"4g/GEPSc5N8IxNdsjOKUrDK+WRL/lYSzhORMIJxld0y/II4c/CfS17w15L4RKIOIeaQDNuAxYBvzofLh",
-	"JR6jC4kYIam4Y36dhtor2lvn6FpsQK/safOk/I3kdEZLIMYAeZgsSHJP0kkpF9vjFfZ5QXDW43Ggkp1M",
-	"cbqTVTogZlS6D7dD9nDH0LTJG46RoGyeESM5E8zQVMfcwk4y69xzzgU6V5rXkoqloXVaUqGanDjRXjDy",
-	"eUUSWU50NFIzGHpJz2xorYdoYupx8luD653grOK/LW8NsFC0D1k9RVK0IbIe5gIm6w4iEf+GMy4ts0Sh",
-	"u21BeuyQ7YEApa3qZ1nwxezPMXpLVhKRTBDNp6S968uVkkIow1KdWyrv2CrnmpUBSxi1mgeNjVrwDBR5",
-	"qr1KgFLGjKyNV72yXW1gYIivXc/vIGyEWdHHrIVqItL99bsQWhQgDAxuIhNF4mjOEWdVRwGE9LWDwl+P",
-	"oVsoGvH77Q9fcs/14TUPKOkpIcxaXmE8QMHMiEtpV2Pl1mq9teq9HRbp8A5NFpqsDtK+4OALtFazYXoS",
-	"ISzvWIV7SFuQBvnuUVDA3jqG1mFMwKJmMT6aDUzvtQ7GXn95wXlYldFRXcaH1trlyT4NwOtCCpQXTFgf",
-	"FSDjJAJtw20XysBNIoJ7Y3s/OLdVE2Qr4M9WXQByzX6f2AUvVvqGJz1xXjALg74xMzT2Tws3o+xe9Mjp",
-	"eAfPaWa4SbnggQNr2ebtxcizlAilw2he+eCdxh9InuFVj36ccpYUeU5YsrH5tRCwUgpZwz2Xca8UWMYB",
-	"VIglHOr+iJ6mmBj8tMp5YgLtfdLQr90LSpobXXc7oJxxaSlilWjJyEwiXsieu7iXI+kvfPoeC2G8XtFI",
-	"8v4bzKB4g1dRh3yiWhHwj4ztsNnm0BV/aiNXZsDbgOWhL+ex7FjlJNud3ib2dgmiWVre7eVThlkZmFea",
-	"h5JzJTgAckhN8tD2JTUL1qzQe8KGe9XKIJ5rRab/Vq6e4ACNk7JGDEYh17JzY/AED0RLb5uqc4xeuLg6",
-	"tRCjkhev83IPV6bQdYkEjDUvmK5EcQy3pRYmtW/uKGl6IgyCMmfL3eg9Y+LD/hRCwRgdK3DJ4nb3f+PB",
-	"yaFoIdncMUdYBVxaGllRxsS9t5HAG4FinGV8DSXnKrKqG8H3KNkledMW1VCZcptasBoU1FB7aUr0tlUC",
-	"jtlcip41TXxRUkqLtpO9g4vQhnT7ewlLlpGv5CMsu9TpJrR9ucrJg+FrGzB2OHqhijn6DKpTa/ex7VPk",
-	"kW3u7QFj15A5U7smNG/QE8NTG0ZQ5wVLrN4X4EOvWD1eY6bpkd9C20Re+welXVyV2i7Wib9ZTnC6GaP4",
-	"8sPleXwEaCgzf8sxit+cXLw7P4uPTBRavX7HUppq+7tIElJiMQhLxyg+/fD+6t35rf8S5/q7KU3HyFMd",
-	"NIY5x0C6e8dAk7h5e3F1dX4WWbbivGDHNgRO5cJ02wxDlDq7aSzlVSeVGtUoGulhjKKR611QAFdWfKCd",
-	"MSSBoGCBpXqjmi1hjLETfzHKCH4gwipYHTsJFAr4RGjPnOIeJtT2vYshzYImdIUZ+F+MWgueQ7UQJjEm",
-	"Xki50hyFv/JpHAjt53PxRBC6EyTJcqUktZfu/I1AOJ8XS9VMZHemWpZ6Rtk3AsW8kKtCqqupesnBHpsT",
-	"adyumKGfb2+vKlOgVaQ5kUjZ9TzdmPtNjb9LsKjGYB2+ANQmbBpUaanRGo6A6lfKiQDwwyW36SHPnoGr",
-	"HS3Jkue6zttQ8untjZJhuuyndYaYzMukxDU2Ac2aW1e1P2mIuQPilxvYAjwZIcEdPMFQKOdQfkG7UgYm",
-	"HvxWkIIEDuEHlm3MThEk0v+ygk99eQFVH+dUSGJyvh5fI84+bf+z4aZpUYi1GmcuuXbIfx/VF0JQDan/",
-	"SufGObEk/FbZLiGshnGfzxA0E7YglAo5WYoBxKi6SiVn5Bjt1VTs5sE+71VPausaDgtOtQtJaqqvDDgP",
-	"J9pOMOPQh6JZLraGeg2grIpX2hp+Q0gE8F39Ra/72C+NB9x0wirU6mxkZCYhqdSge8PesNIeCaOiegCh",
-	"Kn6tjp97u728MEznwzPCEsrmE8nvScDEfuNA52Ij1ME+AgSR8LPKdPlrdVU5h6tnqd2TMJyYlpVQGmdP",
-	"x/0mZMV1sZAePpmMYEEmuySP6jfdPHTO3CqnPKdy03PzgqgOO7eK3kvrBaa6n7WsHpOZduf2DH30dGpd",
-	"F6z0adEl4UVYFO4dbacmNC9fMzYGfqTzOQm7ph/hKnNk7BX0sT35pZCqbpHa7qyfJN9HZt1uW3uzMnP1",
-	"FSvHazePt+e2z0+7sBcDpT049LuEvR5P6/2ndY0I8p68ajCIsyPINVB3KxhpkE+h1UD4Y4wKJmmmS3kB",
-	"ocaC4FxOCZZj9GGm7mc1OBdItUpU5JJM7F0LIonmUMqaiDvm5DtYWD32pLVzelnb3v36JVDVxd93bvra",
-	"7BwPVhJSMXVZIDXigoFGbVG+Lj9lzfMUxeoIxn5KEy2rq0kOL6v15Yz0uFON0t/+0CWv9P3LL7XROJqG",
-	"gSbcDOtxqS47jnlJVoiKY4RtfJRmxMvSMpSTdVMXjnUfKIbFKw26TwZiiq3XONSrZvV2aFzbTnpNRqMV",
-	"YSk40feRqQ0VoQPkBh6h50jjsiJ0iEwcoOKLPuzKv4VPOyBjF/N6ZZcAlf2WimuEqtduVK5pbTK7jlb5",
-	"GS+qZuZEH0+m/+VD10qIXguWylKN/2gLng0VwqWrSwd1t/bxMPFkmc8lWW6Zb+322/atGZjX9qwNbz52",
-	"Mcm1B0eZIUqGG7ddaErazIr2Q0WWoToXFq3AUmOjakhgmb21JEjmmAmNpurtmj1fUilJGlyMbfOZfKZy",
-	"kvCU9NQ4O7Xn9qmo6cN9gFCWUa9z4MCKaJ+tJC8+1qo7sS5y9J7+CCZcWVujbwkNf5v7lTl6KYJNosad",
-	"ul3MbucoBhlwVO790l/BTPZgADT1+OPwNXZzn+vxumBwOxry//8hZ6Cn86S0G3txfTjEeHcUx1lEj97x",
-	"ZfWUYXEI7dIeMhk9M21xkVKphDXNfr9E28rc6o6GJw3S5m/J56Y8buzTwqME5zklQvNJQOWrx6ZgBtSX",
-	"gknx48bqRuEl7OWZ2R6uho7sRnhm0nZ705rch0r6WuIkk16JLkpM7oKvGcJzHMoe3ILdQv6w7VJoZT26",
-	"/4HjzDK+Vkp+mTwcTO8HJLWF4VNpo/0Da8//jeTTLbPVz387+BKNcJ4s6AOZ9KAwePGyfD4UPfYfPfQe",
-	"nexCH/LihWoBfJGkPVnq8PmXqGL+1aYUvBCm1uuf7XPxDvN5YsRn25T+oD3Joli6JPnW9FrzvBIUE65v",
-	"3O0hXOVE6ALjLEWQTY0g2RPgUYCv5RlBpn680H6BYF2PO+YKe2gjRLNELDBDBy9eovsfkeRz4Bg8Qljc",
-	"O5eRadqeLFBKArSB/dOEn7/ego0GaMaoREomPpAUQXngfoCXeiJmStJiRToznQ/37bPALUnCCaEYrQqx",
-	"qPBgaA9MScTdciqewyfKyvtD+FGev7Jq1iTJsBiwb0HnOoV3/K332rVnljfIeFapaI+KlYtegzsOEFqt",
-	"SZzP3Vdg23VbtOWl6bey55qxKdXNZ+oVJNBUqs4HLgqqEeXQ6LEtmKP+osSuT36CIdfF1QZqHqnaQHPC",
-	"GklolMHLZ9KQQGaUEXWm1hC8BdoMptMtlP05hdo7Uc+M1xf7Xyp8pVsoJHjuGNyqEi4rU557Byn4s66D",
-	"2SIEIf99QbI+WpXXLs/S0W60QYZaZPCJellqEv0MVX93hkKQjnnr4+2bZ6/GW6nG92QzmWJBXh7ueA6A",
-	"vCFTmmjVSbQdXGlYm8MDy5jqLLaABgL7EwuJID0SCUxTzxtLmAVZq/8kWaa9/RWCrTsGYSLUcPt6ddoB",
-	"IKf+U1TulYBG8LrS9TZ2Smx77pxsw+6Nl3v2Uzo/dBcFBhL0tZ0FsY8gDM75ta/Pb6//z8XlT8dloMTx",
-	"TpFMEBgP1RibwcMBEg8jb7oUJPPYTvoRSyC7tlVBemU842Y8/bP6X9jUKn9JWun/jPKvv5R6xCvIn/nY",
-	"SKoYKAcN+FwDbg0iF0t1PQAb3ZzvoISoITMuO7TYQwvvDmke78rrSZ3Ne8Omb24Nug0zpblWnXS9h2aV",
-	"5PAH+CydU4azCZ/NBJF9LEB/dx36TQAcTQZityGXjt/Kc7+VR3AyHLyoNMRXNGlXFwBsnDflukK+pDbQ",
-	"DdrNFHlw17Tmf6QC9aLs83f0Hnwa9PS+vpEaAYp5+3GXyg9+QxsZQqBdqAsBHCn1e8BFH63F0V9ree19",
-	"l7CEQ3imv1Zr39hizsPpxCaD9LvWvQqESp8NX+1qnMzkEuD0mdkTsL8sUSVS367c+gcvv0R+kf3w9tI3",
-	"rd5WGpOc8wdSF/Vd2+nQ8AbyrOgDmy8HfV2+U2eg0rIWVMX+klq/+EBFIxWjsXj1YLHVMghLxTHas/y8",
-	"9gz331CHMNucN59kbbWYtTPC1Nx4w+b69RD4jq9zAr8PuIn7L9CNft7fVwcV9p+ezejn63RXQJWDkz57",
-	"5kaSlSGy88f0Youop3mNnj/vzc7zHOh1cD4nsv8gb/Xz/lq9AL7ofAkXQpuzYUpAqF+f33x497fzM6XV",
-	"np2fnO1w5b/uSwx0qO6AYpUOy5+tMwt5cKkaC1cd3afzvHVqmC2KNSSKUqdaW+OcASFj7wX6ZN/wrzJo",
-	"qizQP+hE/RBMlqxpAHVXR1W0VVVSd7Jq+ZDeMlXwYPZ0+s6ZqgfC2WxuP3sSslT7SuFVcSREW37jdqf0",
-	"SXK/S5CmzXWhZGf8+Vma/fasfCwuudMTnqdh1HMrioQXMuFVmMbV9YfT85sbyIsxCTK/tGYXt9frgqfq",
-	"G6Qyt7YPXXP6eNLYnj1t60VG8uGZD4aZw3NxYUPnKxaQMLLG98QRrh+bhFvh8qeVHNxzqUxBasx5GDh4",
-	"MndZMCYPla8I8+ogN4ueBuhWEfLnfSgbFTu0ysi6dNXXSVG1g7BMh9fTIAhhzS5ftd2CyCxrxlGGZkrZ",
-	"0xVphve5Y5dYO3woNqHUi7CvFdVzAvoEgF7tQgtRs0mqAqm/l2AHD2LFAOz95sGWct/71ZdPqqsfPok2",
-	"+DxMOmifq0jNjso43mbUXgixAzgMsois1LKBIEsUq2wm/wxFaMGLXJck15TnNXQzFnKy34Eaad1aznN6",
-	"cPiYZp7bZl4sH9HK/hb82DQZuZF6ve1YohJQNGCFPjDtlNw8pjoHLiRfYkmT1sjK6+HsL3WfufN2twaq",
-	"NK1uB1i3Jjo8HaY23NO3lx8+vTs/++n87EgDOED3A+QXlWOk1ZsjoDYmucSUZRtbnAJojdj4jn28PD2/",
-	"vj25uDyyOYYQuJ0Swsbo5MeTy7MPl6YR9eoCQ94xfyC5DhdTqBKXgpNmzhkZ37FPF7c/n12ffLp0b2mu",
-	"itqbAEBXv+hIkSbENOIOKDHVODCSULq6kt/sj9zPc3ZjGUUj1/VRNHId2lb1nkbavqp5JPqdsZe7wLLr",
-	"IR8tPh3ILcw9Com8ZndoxE+FiqvBx/J401jdluucSqkBcU/rLQOyg5zfkxx2ysqlRnqXfL2Ckj5/5aEK",
-	"20veoniCoZeQ24Xp34OWPBFiZDs7vgXZXjb3I07u+Wy2A+MfEN/YEoTGzt2W25AuhbMJUO4/4Mzo9NtX",
-	"lCvVtXf4am+vK3m3Hq2lFjlV40FZ4NyZC7YLaLqxVbskesAQApPcJvYLWuMoS3kxheJ+ZWpx8EZ1G61y",
-	"oJb481ccu5JfyyKTdJVRUkvh2+52Q7vbHd/W2gKruD22Sl/covTaf1c7JD80bcKAtSkk3vx+m7OyIXfd",
-	"R19n7zzhfumwGPuls1TXw8LNdhCLDv9dgspftKerVBNR/v7LrgVEakfFjaF932vY7MAd/04ZJ9Z6mW6Q",
-	"VgS29/XZ+cnZIwwBJbeuzi/PLi5/epQ5EY2s2/uRto1FMjzK0qqtkx2g17rX30jPYccaQgb7zrQhPlCb",
-	"CkSZkCbWVyOC2s0Kf1zKszPRbRvtU3FGdM7bsPPeK09924HQ0RUqEpynu/hVgUo9YHVlgmsTUxdDAcIO",
-	"YWvzhH11j/EltyQABGLVYQsANOWNJMJqPyYqjnBOxihWwi7WtW8l+SxjgH5Q5hD/MaQM4DtWlm+Cp8E8",
-	"0ytzjOIpZTjfxHr3uncNciCuGnBQVD0aSQ0U0G8G3fBBkGlj3XKZbyibaxw+XPn0nmQbpc8tSLbyiQlv",
-	"r08uby7OL29HSrpdvz+51P/+eKksy8uOvryhWR9sfig8nFkXefzT+S36Ps1++95eElBkL9UExzQHOiBx",
-	"jHCWaY6+md5eNdvBA7D3SC4JYcd7vlaHXvd7zXjxhhHl2reGcJ/WgMsDFQZvc31pyD2bJJxJTJnoPfgq",
-	"nLjXKzVUcYi2/PlBmLa89J5OljQMjqrQIXVyBFnAb0AEChSr3flnEAVxEx/U4d7rl5UMqYMOQqjtma8C",
-	"b/vkrRm47VY3tqsFVKCy3vOv9l+HOgoB1hBwSZ9OzS6o66Q9nhzrIDAXHlx02HHyXhxyojzg2Pbyr7Bc",
-	"fP3lr3rj+qZTliGPgVLAi318CXXGxfMnS/z5SU5Ypc0nOrUePqlXNYqBxSsctGjg5BqMUYhR1Km01X32",
-	"o6uU7tPRQVamLiqaYIZSXsJqTXHRoR1zGnL7+XNIz0DlX4MF0VHvSOdLmdLPXnk5rTSh+LtYl/knn/Fy",
-	"lREUg1kixt8N5zCsooB2rONazsVPVikYYocaExRAQLXcFq8ivvqlkhPTrsw0O70P+mfqHG5fqa1RWl0V",
-	"R5AapVcvZ7xLHtjtdfDlN+ZJqU2mcQKaDtay+BiHZU4gTwog6PH/iltjXS/6gMX3Tblr1gwx0NDKnCBm",
-	"fKUO1cZ4js4ubk5Prs/OzyId3SEpKlZQ8wnAIrwQmKWRKzWBTNqgpELSRJhnIT/VPDsUwlAL9auxTKiY",
-	"JDhM7X/r0kUAjI+FRLF6J25Ht+u4T0IsXiE8VeRhOBilHiYCSdGC8JXE4U4HAU0heNmLxK0mJbaqXR40",
-	"y8gPGgjrg2M7c/oehVk87IFZhCRWwleZLQuKqNSJGXDGALmrF/BJ0Iz7W7XFqwA+S1Bk4YQ+kNBssIqA",
-	"8qWNvz8aYIS/dMv9HUJXYETuYnDpi+Zr0bKbbnVystf6c7WDl9q/s+o399ZdbeWu/+BeQxWAIS6jRqau",
-	"Sy7R9flP1wB49P0fl+efRlE9ju4cnr/04koOCoQA6Zy7GGBZ0JQkfElE2a/yvAFxXykf+nVW/dO01OG2",
-	"+dnZswPUm1hbOSZpICd+9hdkYUZIP2I9XfAAgPhc8go2Nc/v2Imr9LvAWicyrPOgLdqrFGq/mZx6j2LY",
-	"NrKlOFmke/sGrCk70NqOGT0H9v3HJQZthRZhIO0nVS/iLiHCmK9iFAsiY6swQUlJy13girgAD/d0o1Yn",
-	"QnFOlvyBqFeWpiIdWY57r0CH8s5XPjRZGByC+lBwK7slC//iLUa725yvRlGvueZZ2uBSvidkpTa2TVOy",
-	"jFMYxZUkylhzeU6Jsn+2MiWP7liMC8n147HNmIE78BthyrZE1mvtaoVas9CWdbFJiXdMkPwBaoAmnM3o",
-	"vNAeMfSnOM1+G3tf+hbOW7zgWTrBWRZ7RWC8lmulP1WvJvoXTf+qHi3/UPnkKBrZxjuk0sVyxfPBRY4s",
-	"i4QIKoQbXaCqzhzR7jgAA0O05TUtCpbWCeB7RmRhkI66sn7rG27ETmpNCs30efKe8TXrMRa38G5CS8sG",
-	"Zk+75DHTtNY0PdLpmOSOlWhmx+qnCwpRht7i2T2Oyp2pf45LqhATENlpGt/C2LowP26uIn+3eDyUeorc",
-	"ureLAn8Bh23VjLKAWvBGSYX9cSel2irn00zT4LVN0YUkyyvz6BZyVXWgbKnPON/a3TM4ftmY3GuZh7eI",
-	"ZlrqAO48b+EZ6IyW7sKyeeKCiVQgCBD+ycUNv43QPVlBRUkl1hPMOKOJrrC8PHKazTTD7F5Ed2xJllN1",
-	"EwvYuBESC/UPEwrT53aMPuRG+8JsY6Kaf6pHG7+N7hh8WZ/VjQ506ptY2PCmi4hqMo2AXrUdLAuzRx68",
-	"eKFb04FSg02c8Szja3XvaXdGbF11Ye60Xtz/PtNQfR10aVLkiyWqU/ktSxnQkI7R+7Lk15wyQ6NNU7I8",
-	"0jVsxD3O0qNwLx9LENTNCbSv5upVtP/6QM9pSzcc4094WV4eorf0x5b3ww7ENqobt+IDKmp1UttsBbr6",
-	"4WS1S34LHPuG5ygnM5ITlpBxF5mdxwZ4/hkYOgSKy9hYeBNUY2dtk49SkvC0oWB3yTMTbuL5QWSq7c38",
-	"WmbltuhJT7PNCBLADlZUzm8AUWU0vEGlZcJpiD34L1yDr/f2fth//frgxeEPh3uvX+/3brydGcO1f7B/",
-	"+MPhq+cvD3/o3fJQtowgQUbglCu5mSxwjhObWdcWhexJ7blNWdFA+buH3nsb1Nv+9voad9TUeOJjWsLt",
-	"h+LkDfC+CShvCRB0ZgWi8ljTPopa4Mrf8+gtZakSBUqRjSNb4gxAQkZYxeOOEhx1q7M9Y7pdNXlXsgsN",
-	"1D3NW0/FNRTSrfp0f7Bv9RH416/mWHV9GuBa7eeqWVLm/3X/UX7WAIHZzlCM5wcDbxMgcTSAUquMlTSY",
-	"sRfyjx9/s3QQVgX60r8q8dfyVrf7knXOz2AbhAtdMdDa3tsuup24p57r3N3dGKf8gFirK1Z7lmiYETR2",
-	"hEOxzvKjzmmhpTYWesjfCCQ5zwSwEUMwSwffJckygfAKaudoOiEwRqc8J3dMtQMeT84IwjNtqhrGvDEq",
-	"Uypzv0IKuA6OVDd0ApYrL/x8vK+T+/jMRs/UJ2zFdDUUdctgZOJS6rkbZW64WqnQvuWGpabsjr8FD7pA",
-	"wfZ6KdctsovfIam0J28o5bKhTOh5r8DjNdyApd/QGkBIQ9XLpib24/U7EaEpETQl+g5fs6hKdATVwfGS",
-	"HBvT7rvYbgUhsbrVIb7ANho0My0kir9XV/z/Nvf73/Gz//qlEdd1sHf4amidx0Ymz32PITrFm9baiMqO",
-	"FxJvHDe7fs9tWtxVF/Hli/7JVD+ojjl/cSthHhw+mLnr85tbMP89R7dckKUg2QMRY3SzpjJZgNNxFgH7",
-	"cCY4WvAsFdEdU4sFtMvakI981JMpXqzry1sCPgiX6SW3FY1DzMk1QMy0TPLrt2VtVmBNLDr3dkhobfvS",
-	"jxDjPgEE2xjxVXHu69pctSiBmpsFljam5mw1vmY2BCDwRjhppVqEA9NEJE3ZguRUNgNBQMzp4Jw5Ysfa",
-	"m0JNcVyIM1TSNJonHRBLDf5oh1w3n9VMp1hEZWjFOnJgSGN0YodsysEKYpkktSz3SobGILBieBILYFJF",
-	"S4JZCaTTK0AFWlIhViSTTTOmNJ4SYSzauIddx9VnE25JDM0Foe+Qqw8XNx8uO9WfvgiZVz10sszHLU2V",
-	"nFIbUqevlUeKr9kjlbKaAtCHcROgcVXGzcBlHHnOTKCq6OAC1/hZnATUwvfGz8pn1nlra5NrQliqdQgG",
-	"n0y5lCRFKywXovFO6BHr7Hsl7GlcLGHgCe24FBy2AAgFdLIPSd1iw3WR0QcgJMuJThE1Y525WqVn5ydn",
-	"asZF9/3R9/p42QyG8oRUIKY57mKSeRQu6oXXwLSdrr4dQ3VrAFFQl7gERDjB+gi42/4WKqDKnTZ115F3",
-	"P1c4zqqbp6ZgbMuyyOhw7rxsK2Q+HVt5efTRJnctXNZAqAWxhdzV/34CVfR/nPr5T6Vx/vtomY/RLP+1",
-	"tcl/Qt3on0gf+t11oB3Qk/8yetK/rGr0O1/pfW7mXSCEJxrhsCT5nKiVThboT9dvTtEPz1+//NYlV2sh",
-	"Iks78QhZZIPDFlXYSHyYQmQzIkDA67wOA/dod5A/3eX/e127T3pxPt11pDfG8DsJcZZtxn2viKcU7k8m",
-	"np9SlP5u8u+RYqlFUFwTqKS/C3vEk67Q8EUQxIaFHKVtoIhn69D9RNrtK4ZKU/vG3TNH6Pr87Prib+eX",
-	"6E8A4i3JCHFyz/g6I+mcpIjKbyN0+uHyzcX1+/OzO/YnwxEIlLeSoylBq5wnRAiSfhuhHz98vDw9P1Nt",
-	"VktiWEimvtC+je7Y+5PLjyfvxnBpHfkpaOf/z88nH29uVSuMG11WCeBvI6NtQesa0pzwJZglOLn/tor/",
-	"tcMbRSPX/VE0Mh0cRSP9/VE0cp8eRSP37VE00h/rwANfl8WNB/LIGHp5o02V4b4adLhWgq7ZhfR8ONft",
-	"wW6QzUaq2eooD/b2DYgtQgd7e6ECeZGuZgT3rL2P9Ufa+Q6fjmv+RQN7zi9d563IenBA1bm/3VvDc93V",
-	"LutCN9gPdHUebKzdAA5DYA1hOEKP3m2emgEIa9V4K5nRuzoNiHCysormTmhBp4342emBe7EVk2dE5T3Z",
-	"/F4gK4fNNSESoLxpBVbZJt10BVXvq1Lpfvl678Ap3ZWKL2tgnYfgCPOBjc6ORHLdnypAffeD21e1ZWim",
-	"lNvh3h5KuAo724K/vnQfgtsSYTbA5jGbx9znumSrcaxsjqxnEgJXGH28fjdGJ9qkABNmbUNN+qTcMdAH",
-	"tB8JLNN1JRblEJgI7BIRQmW37fRbm2qBqzBW67EsWZKDe3BJ5IKnlXIRH26AI+oj/P+T29OfgQ7u3fnt",
-	"efAef3IQposi+Gr04etONbrIs+EmXNceKhmOB20gRFIqSWoP6Ri9r5vDpuaXhs5zUVZ18Go01ezdQi46",
-	"GLcPHlkj4LCKBH/6Oqb7JTh7h+zJ109S8HNvR1ryf7K6ck9X323rHho4vBcVwd/CcdDETW129oAaCPZg",
-	"7oAytazXu+mQRh50a5H2I+3juHHkQsHqeMYAnOV86aeHvz158/ZEZ4QrIX1z8pP6r798+HEUjT6d//jz",
-	"hw9vO0yuG4mHzpszqx/BZDqgiOT+kxTgOOiEZJeFqWB8Hcsl8WCLRdh3trieTIDTEMEU4hitMDW8QryQ",
-	"XqGO0nu6I91T54bVvewefchItXDbkhfUBEYjV4QXUVHNiI5Kb73Sj0SRJISkJL1jGg6EUoIzTUwSacOD",
-	"EZIKhNGK5IIzUzwhzX6zdRNA5aIzgpJNUi+fMJDtNnRidtIkg9kIuNFR8SufBj2vwCLlkhAih4nVcSKG",
-	"XfAS/cqnKCUzYPZWk3RiPg2UDHnBNL4r0nHqCi+q2mbzYqn20A6cXKqHQ8smvFXv1E58qY42TAIkZRwj",
-	"paT6MAz/eOykyNaus4pS29AVnSiiqXLuyQalJKHK5mro1pBCbjWx2UwytN2TWoJLQ2eGqNY1/dKo2W3r",
-	"U/9CpxpeUUFrkgm2Vrtg8vaTZ8jArIyikerSyKQxCUnUv81RGrkSiV2H3y7AUJi0aA2xlrGzbwSK4YW4",
-	"tBDIZy0SKyLfDs5WWcw1h5LmTSrLroWG06SUA/DXqynVM5xm36idnMQxu/drxzDB10GEUNtuAiRmTaXw",
-	"LqRA9Sqzw5neK18KVUDX42wuulct3wwgWirggeFVTs1hn5QsUyHms3xOhIxMjvWMPpAdlIIwHVUTnq9F",
-	"S2tIRUjssrqd1XGE1Xs7aPO7JXmZoe1iAmhR0KVOmeYHJI39jeTTYLVEQ/1p9t/J1UUENz5c2YZmYIXl",
-	"4hjFGucIxE1w3UUoToGYPkb62vNvRws5yHXEbxSNDGJiZDhlH0CuJPeOXw0YYFRz+gnJc9IhNj954YVA",
-	"mtaqEItIu8N0JKr0mvkcOgYcA5gvKjTAIIfRq2vtjlkWGpKa6ltqSgomaeYqcBq+O+1+GcBDUiHZ2PZ2",
-	"qpFmlJHHFTGtzsw1VH4ty/LhIqUSyRzTrHatujhqm2JmyLcc+rUXKbcSU7yQQal7asgtYYEYX/tpxDDp",
-	"cVgguwj1/suDg8NepVqguYDc1xMzK2SRE//zZbfjvjl/YfdfRh9Ivtmheh95APycPpVrvLGcnoSlUDUl",
-	"4NTzSmHVs7b1L2hK5gXrJjNS+7x/KrXv4v8lRNx/mvEiPYfx2KOmgwujXXyMw8sN+hUG60bVpixYaeYP",
-	"aY6fMPPFQ1mIdHucZW6hPmnw9DHCSFrOOnWltzTcSKnR9MXY6JzPaAosXLqMuBlIP6IcLOTEvDBoRiF5",
-	"tvpifW5pZmGZK8JSyub902dzIlacCTJpima70hz2PLjSfLCYgXh1lX6gc2L6Ooz0AS95sIcUSg+WdPUa",
-	"qOwLz7/kTnoPN6fu3w7qUKpfpYOS6I24+1op9F6feuhDlaXZ2kGx2ZSx72xiTgrwvHQ0CTjHsRYMMfiU",
-	"5qBIFKvjOxY7fKj+aYWFMLU6tSKvtqlZVXiAMDzNvHsPcVb1MZmeaS1JDULz11ruMfe9oM50vqRSEi1v",
-	"dwg2PZDQ3bLNrzTQq1NlXxr4clU6DqWJTJIizwfeF0OD+rV96nU4tDXNEimVcAfNwKL0dRS+uk7Ernpb",
-	"rys7RPW8YD1fuS4asG/e70NBwcaVaBFpnssxUN28G1/k4SzKpsIWv/Z7KgtoBzclTclyxSVhySbMKfaR",
-	"0d8KgvCSs3kZqFejJUsqxbE2tyznoXY5C+k89lTu0Ck1CWmRkXQy43nf3b4lY92sBfcuS09xIUhYmTJl",
-	"vSwVwVzprEqyrnGe+iajkGQ1cQItwSwhmRFuxhAaAe98jiXPw2Lu80r1+AbPsRgcflquXJG1dk245Nas",
-	"lUNVn9X+NVBG1RJitjEAmbWucd7e9Jrn97OMryeW/rZ9WaqPR94gXC+Dy/V5lWHKSHqSyD7og61a4T0u",
-	"bDUZpnnwu2MW5hVbkXxJRTgnEvQ5Zd9AQaApQQZar8yelFerwzXMkOls5Tu2O61T82HNdipIBpW7NfWG",
-	"DsdortI5DmUX0gfSnMGu+fKxIDrTLAyJgwcmZMWTRa86hPYNZ/v2Za4JFcNW8lLnJSrtaFMqNuC8AeNm",
-	"xvM5lxKCBN2rBZ+pDioy09S6WDeSrL7OLpZkVe7iZmP6FGeZOfpAy7LEKYEcphnOTS4KWuUE/LgGjqU9",
-	"mI79uoOml6Xkc7dkWuLPE7+T7f6PfjLGiBbdg6g8UJ69Ufls40KViv7gZWqy9RLMlFhIIbFtqm9IzZYD",
-	"Rag1qqGXlVIXiQFjZZrx5N45urZPvl9w1PFBVAtaRoAoLwRBHheG6g1hQieyoDl+IKhYjRHgC3VDf4oh",
-	"Hlmpbfj9P8y/JjT98r3PwW28q+CrLA8kWYGZUTCYLJIJsu5NnOuu36a0Hbe1F1iQ/gZ9Gz82eF/0AxFi",
-	"ZE2gYGMu+iMU1A3UyI/NyGfZsKkWeKXWA9J0xy1ejgHUjfYu6bUD9c0z1DNBmFI7g+DqzEbllTWrC7SE",
-	"iRipaaDfqHrVuFGLoOtY9Haf2Fe060QY0d5r6uAegLwDKoVVd616qWwJbUBrr9AockEKvUA6wGn/LYuc",
-	"6UhEsexQPOtYF7NunnPG1qIpO+YtmZ15dyAiJ/ZCwvQNptmuJAgapAEXs3NoBh3GYbBt63Xi3Kmt0OyC",
-	"wZl0BcXJZyoniVEvurjgtPqSkrxF42nvpFYtJL8nbEgFxCJPiOgxtmv3rAlzpBNeBATN7cX787PJh4+3",
-	"Ppr/zcnFO11UZlvPU5o+yXuXFQzYCfptd2+PqnNRm1i7msH9pzbt6YJoouhhaCVQbDGCb5oCMEa4b+/E",
-	"mfqONaO3pI/6lbJ5uZTbUjdAZP1G9esI5WRWCI1dX+dUktCc14F996PI61K9A+0TtRsNvPmCnq3w/FRm",
-	"oFbc9pd/7Ef7r77c3Y29//qPTh2857h2GdJVzsFP5bk9qEBCUqi+R5Dept+Ip5RKv7+8+J2PanCFeJ6Q",
-	"U+MM+HeLHucunXMXL2xL9XeYtX+v2Ro0eCIIYacmPf8rm9LDosluMbdCySceNopKlJIVYalAnEHYBvS8",
-	"spQS41JzxGyIjjN7uSjh8QZLRlTuNOOZ9Th/dB9UF9SaL/nSIydLTEHrrekvgakBPVtrwMEfJj09AwZV",
-	"2aG4avSi165n75se6qbKqWvcS3S+2CnnGjtIkk46TPkYXWrVHRZxSggDiz+UwZRSOYFwR1NRgs2KiEBA",
-	"vvyb/rQmNhpWEUGtbcNnE889ZDMplzgliM5cPQa5IEt1HaZQJY0yBBC4Y1enAd8xV7q1P8KocqxDnS7y",
-	"nDA5sZusfRel+WZiAkPGqpJ5QX4JKazqGPY/4J6ZGESLgP2kJsUQMDvPCsymVKefsNS6P/Thpmwyy+wu",
-	"rDcJ7GpqWSzrJ2VIPw3FpgVBvJAgK3RtRVMqp1zMKcmUPaVJQt3Z1xVq1LJqjAPs0waWK2c/P+UU1St6",
-	"641s5knpDVDSeyu8Y9a1NFQr+8LubbOqoSMPeM8zHYPeSdsFsGF8revTQwtxgGmh3H/1EGhmPKrNdDE+",
-	"/X+4gIXgaInZxibGtAPNTPH4HjizHEsyWZF8ognimlm7ViR3JHKAFFD7k/GUiGME9fZs+f4ccJhlcYnI",
-	"SQl4TFOleI9WXXK8mGak4nIe75UdN1lzu5DQ91Q1YK/4K/1V9kqCGc433b2HRk71w1URN2yLOW6Df7Ld",
-	"Z5DUvabhQ57+T9qyStzx1aTPC9CzG8lXYajDz7e3V7005y2ggyleKznCCLKCErrCTI7RNUlpThJDXKbr",
-	"3+rrJeS220WTbVFCa3b7h5vbWvmmXbP5g9k9J1OgRiIRWki5Upe4+l8RTPNp12BV8yGR8zPBmVzskFlZ",
-	"VLJigok8/clpfiY4l1OCd9KLSwcJqCwaRbGmchHcDPo7EyUH8gecGah17/DwsoPFVQemBURpIo1Zc7Em",
-	"93VDQsVkUJQ1fLo/sPCdetzFFuqKrSBSUjYXE49xuUcfegU1PsEymE8Hlh9c+vXvRw3L4k25m4LWzbOb",
-	"M9F9fHu7WFDbtk5pHXJA5brmua4guQZWMRsPEV2SOiSmC8YMtUCvpXZjB6xZjdEuxN0jyG/bI/op52ud",
-	"/ayNrnKjGuNPDzdSN7G00BNttGEBt5vExm8NxQfaM8O6KTtVJ7dWOhp9fjbnz8wffxWcja/x+r3hZfL3",
-	"wa64OlmTJgv8pA7XZEGSe0BfP4V/x4k+IE22OFxqsLbHJndArY+Pkftv8fuucj7PiRhg9V4X7Mq+FHBt",
-	"NQ2tLGs52LtsXn2Ea/mCpeTzRzG8chyQVw3ld2hGqUQjkWC2S4OyWGVETGYEOL0Dqi19IAhEhSacpctV",
-	"RhB8DZmXhuaEll/NSUjWnjPgtTQfhC/lRBY52+lTBYBMt7/yFpLgoLC9QPohDZYRHOqzQDYwUlttvkAm",
-	"Wg66hupRFb/lGTcPOAtlokCkTfMeM2JcKglnxq+ApgXNUtW+jkMfozTnq4ZvhAFJej+50dqO2H1RnfGt",
-	"VQ9ubS8bb3C5NP2evl0gR1eSpbpXlEkXgs6npJOeJCUS06yTkKlE0fS6S80I31CSpW0Jult0OokG55le",
-	"hSbQS/pqnD+ZF4EUg43motNNbTvI2y9F79dn4p6unvGV/u4zuIbUYNRXVQf59KS82IaEOHSxxGH5At4d",
-	"GkBLeOlqDSGNMlVKl8w3COJ+H++Oj3fekAFfgvaJBpwj11c/n1yen0Xo+vzd+cmN/tfJzc3FT/BXQyUS",
-	"cOMC9p01FTRuon3Smno+NEewEpodloZVXph+hLYGmvC3SfCAuP23Q+6VD+zsR7NY7vaufPJW9OZf+PTH",
-	"Irv/KlFB07aHsU1kiIRux6TQlDPSc28Pzx+d0Ux2u9a83JOeWL6Msvs+i/sOngNzqEGVuS6Yj0rOOL8n",
-	"KcJ9DfK203dPV6vQJy8MgzDnKFOHXbNbkqWVAdTP5gFF3oTynso4/wufvsdCOMfAEPs/lHrpAqDWsrez",
-	"bXZXORd+TSNvs9oFbTlaZR6G9TSdnlyenr8DFqnrj2GCa/PuLoCFHc9mo2/8BvD+RmXUOmWbp7zXufkL",
-	"n14X7I1+trIZPZ/gi0D13KYMEPPZlmXYQShPi+x+kEQGSfq1UmF1bzqzYE03rnLyQMl6MA+/EzY9jqx5",
-	"ekLFJMFhiaELRAJnqQS/ouEctppzhzlQHsftbzUM/tTaIcmmrFDbggQH1ya2eLW0IEY5s+mJvEzABKrc",
-	"e7KxeJM7Zkj94xnPpzQ1FYcZWSPD5HPz9uLq6vxsjGLIboqPIGfMlA0CJ1QCFWXIHXOl5GNTx8S0xrPU",
-	"tqaz5khqA9YxsK/ER8FixJX8Yt0/W6oNkM/wjVE00gwuDTLorJJQOUQI5XMx0Zv6iXglwIa4gSfRnw72",
-	"Dvae7R+ggmVECBT/h24ihlpUZWZpjmfyWy9sbknq7pijTlDrDhloMyrH6ALSThiXKCczNZ3cJPilPDH8",
-	"dnca4lTQTE5oSFze4yzVXtWwhEzUTp4Uq0lGlzSUpwBl4JZUzGhOJjqhKEb2rSO04GsdSxQZl0IN4Bjt",
-	"wVW8v7c33oojdjkUEr5cYpa6pMQQasd6E/OC7ULwl5RHMpw5e7PAuS46hrPMUyFs/Sh17qg89nxltqCM",
-	"ebCc785q935nVk5AdAj2baGyo85q35luGvBnOJ3oGHFz7iAuPb0moQhNiUayYD9RaYw++fNleKI1JOqO",
-	"gW8IklpT3oRiMTJpMjgNG/JUhynz/lD7VNE3nArhoHyvrPi/8ClkxN/mdG5T8fop8b9SNb/BQJp2w4P9",
-	"KgzLmuBoWSQLI6GpFHByO5iOXu71ObwZnpKslzmhH9zNAPk8ybgQpCFsCLJIG8cgIS3oKuNCVmv16RwI",
-	"hAV69+Hm1kotuFl1QA3FfrZhPB5a58nIzHmOk5Ywp7JcMKyB7arp5ZbQNaycwZ4qw2Ci2lJas5jA4hpE",
-	"heigsXq5d/iq1/JW+9PHONIvlDKq0cEOeW5pQYJeqltXGRtmic9Kn44t9w3bfEOkK/xoQ8RlPfD+/qwV",
-	"LgSZtFik8EBAvbyEfmgUBWAuK8U9gWIsKNh0ewMJQuCVBl6xgF9Pv1Ank9MpZ8J4w3t+Oqc8pzJwcf5M",
-	"5+pGcLmTDaflmV8bzNtfWvfbJsoxcj9u5qbYD8pkaK9dr9m+fmMEr3mKjTqVa6wu/D1b/dbozOPhtcC0",
-	"MTHZQVK6Ynldliw8Z1+YQEJ/WM+xjMom7qyugpK8EIKgcN4AcgFXiKHQCuBLDe9Hj+7d2EfVayuSTBrL",
-	"VJsYuoHbgyqt9q2OFZFMkDDJVhvj3wddXcuIdIMmgStQDc8uMGtyEw0XmZYzqGNSbtVju9QH7ygJ3lYF",
-	"3IcogO2hiSU1L8z5LZ738pSF3FgmalZ6qCrrXOpKTpB6Boz5Qs0QKNNnLcNnQG+uecK8uexwi5Vm5U4O",
-	"rn9z2/IPA/HfxED8d7HmdrfMQrCBJb4nVoMUZaHxYyTzgtQ0jqez7P6VTbY/LLB/AwtsoEj8Q+d/hM4f",
-	"zth9YzZQc6bui+AI/7AhKjbEv666H8aahdTf4cjdila7Q6zxVz6deHrNkKijF6T5WrHHeu/6RCHLbn2Y",
-	"9YEzV+ejpyc2rJRa7royb0Hd8GsswEkU5kdqtYw/mQLJtCS3mHOitJfxMBOt8pnOibuyRfVaJ25Jmf/X",
-	"/T/spT/spT/spX9Je+kPe+cPe+cPe+cPe+cPe+cPe+dJ7J3HWDF/K7XhP7zzf2ibf8C3/sfAt4YqsH/o",
-	"qH/oqP9KOuofyuYfgJqvA6j5d0LH1BktqpiSCvRjZwhJpwvUKKE7eNRNV3d0pVvltyu50n2lYST9qrJt",
-	"ZXCFa1dyI3vTat1oSDlAKQ2n2T5dVrNNJg6WidDZspYlFXoJaYEmvRnwo4bywmbS9swMVKdi0jc98Lpg",
-	"Ljvw3hR176OWQAH49rRIyXfqxTCOokdlMY+i5or3dqA7Vqi19K26Su0CC5TpWk2WBaK1jFuobE2YhNS1",
-	"0rc4hiuYuFt52K1fysornZVgIoeV9AtE9qq6AvBrdbkN6XTJDTNsY1QnNepMCId9sgsyb7toZC/S72qp",
-	"yH4eA/PyLy2VlGcIAycw7FaoHSQ0x5nmFdI1msbb5SZ79blWZHLL1INtoXMMlbhmfO02C1VnZyYRL4Zg",
-	"wL9qfcqKFPQylc0lr/ZMqgs+AtVZlk6murp7mR5thfrIsTfoG39G86UmNjH/AT/wfLXA+umcAEuR/qfX",
-	"is52nDhidPcn/Y0iSYDTxq+TWhblsLpjOQDPNjffmhkobMbnEz6bqeltqLBqp2cHLaQkrO6rg7gqna16",
-	"h2m3bTE1Q/2jj/DTcDVUjngwdwJngpdc75xYSvcCSj1v0JLn4dB9tW5xPUFEIsqg0KboXVxq66oMwCr8",
-	"wuCd0r6j2PfvUrAWFjohQrTJLFca3ZQvA4imxU2AOufKIFsNVHsJ+gsyXUNnUt5l21es848RLXPqyTK9",
-	"Lj23QLWa2hW7xZ/57qP0+x1/c3S/FpzH9KoPiqfisxuqMiqd31DwL/E9cQ7oQMRAKfktRd8BcUOksh1K",
-	"Z/4RiqH1OLL+ZE0+TAWiaQR3f4TMOQHeCrUnhc9wazfHqDxPv3Se3xq922ecSDgajh4s/i5GWMIBIizd",
-	"weO+dLifx0dPgNraDE6U9ExAkplyOF4rLBegJMkFNRxyEcKatUskOMP5eBeFYve6kJoIeeLVh+x7eq4L",
-	"ZblPG0s8UjbvJ3q0ziiQ57NA92TTs6RiQge7HhqufUdD5QrKBuvEVsi+todlazj2p+PpbWu0lSe8taQZ",
-	"/w3FCWtWeEPeprn1MGjlwHHuEhL6X2mVioQdffqknn3D82b2zo5yguXmirYOSsNJ3Ln2UQvt/RDGnlCf",
-	"wJB648iCvEYOt6sl+cXP/u+ff/nPP4+/+49RWE9/59zSOxb9sYz9zw8gcCkiLSpBuGMkyWdtWZqnDl68",
-	"QMkC5zixtP7Bwdqc+x37dIXlQug0bCyhOgmbCyRrVbIrnyxpsjxz7vrj5eXF5U+jaHT64f3Vu/Pb8zP1",
-	"b6CjOj9rMn2q4ZN2Nh3JTVwbzlRGCZqSBdU1e5UCr/6u1UwIR411xEhf4I4DB4hvNpDUndsqW9gn04Hw",
-	"D2eOI8eUkLWFdkDNuGOxDbrHRxCY9n6OEM9SV3U2MhHGuBrbj6scOqqjwDRlvj0qsQBNM3eFC/HIomOd",
-	"aJ0GwXYhNUKZs1KiQS2dShgezK1H5KY3HO4rny15oI9RXboGryBJlglba8sQZNat1YLJjtII2/TlW5Tl",
-	"gWIJwrIgh4raJ8an39l0w/zoGhVfdWM0fjkvdk66HWBrPj0mTaxIIieeOtaUXyhtfuEK52D8q2s9wysE",
-	"5OWiV55h4+zJwY7zDzOgQS5yIipHD6J6yAYwqUAYiMNAOGWU3WvvOvB5Gab6O6YdXZEFP3lHRamrAtNU",
-	"y10Lg7KU6msKhVskWpBspaVaLduCUUlx1llSYnjEUWM8ArcGBGuViBernOBUM3dQgcQC5wQKyOSYpbrK",
-	"e48jXK+OH+DKpExdA9pW1OwmlCVZAeG0fRNp1csxOCquvv70c7csMklXGdXzt7OwGZx7Y329QT/RjdLV",
-	"dVU26qAiSYbpkqQeGUzJg6L2XVpo79GCZCma4uS+v3L9dYzBgeJsN4po+9KQmF4lBhvij8DS4BdLcFGY",
-	"lgM/YJrhaRam+Llwa2O7OdiTp9ZxRrOs78CcQ78xwlp3+Q/D5lVqU/Rc2Dp8cjj40ac/8sgd1cHIC2ZJ",
-	"HoNm7xNiGTmTlBXabQ8TMUkJTjPKyLA53G5nFyruSjPOWq/O2+mHyzcX1+8vLn9y0kLoykNwmam5Uzcl",
-	"Zql/z0HFAqgpbaJJ5gK3Svrlh8tzMG9s40HV/GsFObLfJgPCx8bvIOHOoUT08i31KsSvZR/U4nfvTESx",
-	"XJqieQ0Ozr7RDL+qfwCuYbSdSZiyy8BF1gueEWU6KwVt5k9BoMU63X272bDApkqww3CLjVBXxjhM9M2o",
-	"WAxc6Z4zRVOyXHHpC4/tZ0D1KkHFAQ9aAde5tv+hmoexqak8gr9gobRFpcBQ7Ym2sEwroRHP79i0yO7d",
-	"lqMC8VmEzOHWmDM8xxFaFdMM5kO7r9W+iMzq6D+pDXzHLACC54bFyP7o2L8zLBw53JGBKGkzFN5iHEzO",
-	"e8bXooJf9lgWK0nHg9BbOuN4R4LE4aUTdJkd8nlF1b4fspEGszFmfD5prrYT6BqfT6DpgOcT3DEEZXyO",
-	"qPAgZaXuZmqbp1jiKRbhW0yjoN1pDyvHJVR6+3cfjRv6tfQldExSWW/JQ+I+cXqTCV8mq8LCmieSS5z1",
-	"9DS4BiiH4jWD1tJ/eZ1TSXZ7e0Xw/SQXYujbQwrzW/yFGXlwZfUTfDYZEGvIOZetARxt2IH2oEPYcMUc",
-	"Ww+Ys5y1xe2sve4gB57jSUmtH/69b8BEPVur/O5XQjD44tSGFAJXQsblsXMIazpyRipwNHcpDAjN76Dq",
-	"7RKLqUKie2w+CakLDZqaLIPTXbDmMvVkF96//sR+MsdMwEX0BOR+tWtwC2Xtsf6ZyJGdkfpWqtmEJTDb",
-	"SeBt6eiu0G1tpoETsCymU9UEqzdF5VoIWgz+XVc9+DXh0kZDWPcedBATOq15KGgqJR1FNnWBTZ6j+N2H",
-	"m9sY/nV78f78bPLh420cvFjbnNAwAWohG1nWCLb5d+3ewKby9cl914k65UwSJm/JZ+nnFrTDckyhsaUr",
-	"71WOpHlNyjjhsEriSnf5rVAncoVzvCRQ1doUc8iojhi5pMgOFpWat6NP0cgd4bB2N1tIzLDURMmHoPJ8",
-	"7brmIEpBTcdLsgOARVuc9ljU05w6XnYW2bAJcK8NmQEQbn1VwLJeDWS4TTeTJbWxGO3GfXHw4mV31Xan",
-	"m/baDjWVp8/G85SRXo+Xt8SgGS/fGzLlIN2H+nGd7lBWBz4IlAY2N9+g1j2toL1xLct7l2ZtkGW/Q/Bt",
-	"R7mzgz3km24DUyX/xSOEnWr6pxLtnxbEZABUmnxEgP262JVjTl13A8/eV2WVg/70AaI6IdDgycA2Y5yl",
-	"YoxSnojvf+VTMV6mBtqorvwZQckm0Sg06zK+Or8806AYW9JyFHlIGVv9chSNbj6enp6fn8G/ddb2KBo5",
-	"Jc5H0kQjA1ZpQobY0JSfawHBDy8LAv6ZF6ypjRsvZXUQysLfmGaq7GaG+aJ6uuYF1WR51V2UCjmZ41XQ",
-	"s7vGWfYsyXhyr7G2Jh2Qg7pJPlOoWgUIGsgMrwJ3jyBSAqFf9VfCUmDrgK7glYUKHemglUQ4y6oAHQvO",
-	"gaZNbkpw7tQIzJEfMArAiiO5pgBbAj9DHXislPopl4t4vNUtoawR9VsYYMzCwdZLjiRN7iGKlGvmg4Hm",
-	"fGuzQyN+6u//Zapu1rTFk8sTUBaP0cfb06Fp7n0yr+xut8z9AFMOAWFatcuaBDI5AbqtBsHjgd/rB2lj",
-	"pA7s7AqwXEmFUTQ6/9v5pRIM708uP57oio+31/9nFI1+PDl9++binfrTzclPJ6NodPbur00H/TYIPP+k",
-	"6+ipqwzSNCDfzXPAl0BWdMI2/i8JZmiqsc7TDYRL/K6bxbe4+CVmBc6auubgrNucB6ZiZOy8UkoM24J5",
-	"IuMyPqoiBMYoVkYWn830LzqfX+/RO1azYscovicbKKin/65G0wTaRrF26oPwgLiD+m/ACGqlDn6w8SM1",
-	"PUpFULsXxbLIWXxkfoMafLoG5gI/QFVMXQQnhsMWR3csJiyF/rt4FNWwSPUABGfATtGNmyAmXHxbLwma",
-	"ESY1kFFdDdUHSh8fNM5XVWFoZl+JwYyD7NFTO4pG2nejZ8SVPIYq6jmz2XvQkpfBh63vSV9Sod3wzppS",
-	"A23FdwQL4q72wSnJaEFwLqfE+EFTzsrK9HkRSEbeyisMVTxd6YRRliKc3DO+zkg61yissDK4ewSI3zeo",
-	"qUewqo3qZ5P+rKRSeaz4PaS9YqRs8WPIUnG/Sw7QHZNTOX7KjGPnqOP3QbH6js/72UFbpfgpSYgWdRmf",
-	"N2aa1/3Kzw9GXUZ5sihYYClOBGC+6z6Qlwf7h4dBEErB7idTLMjLw2Bj4M+stfb88PWLg1fRDlXc24ek",
-	"N6WLmvdyBZDf2uduL1y7OSc4kL4lZKq0gBZtoFM6VLBTvexufx/65dxLv7Q/L1tl3tUMNGxZqIScPnLP",
-	"gmSHhrZ3L7ACmCXY9iXbsrGu0OuCzhfEVtStNLu1fh2BBvfh0Mgv+SlfrggTuF7ImildMHQXXFXMwwEm",
-	"6gKLiepMOOkEupkUuQgpHFcmx4l8xonMNlrtiG2D8bENZs8ISWE1wMFg0hNxtsabMEBkZXzwYdiX5mCC",
-	"LsXjzhOp2poI+l+kwoQRfBSiyhMAuAe+nmUILHi99jPDqKerYItjl56yvxft7e05skSYGh2vjluChFvS",
-	"Za+5gy21n+2C6DnyxhOP0S14WNQKwV8om8Ntt1LqjDLnwZZSa3PHDA3ZlCS4EABMkJzf6yL0nM2PTNHB",
-	"hhrTQWq82u4vVyUqN2DoJFzlfJqR5UAJcP3mFL0+fPFD4LbaxrbWkzcRRuAwBbxbRhOpTU7zhiG+4kWW",
-	"qrscJwlZAZ6HCUlwGoFJliIs7pjZ/XHtm7GNh1h4gJ4x5x5qsNWMJ8gjFH2mzO1nfKUn5RkAMZXVZKbk",
-	"8zOeK33z6DU4KEPxshuJpxk5NuxB2n7ZPpFeUy9VU6Dny/7JsmcEp+8AvXRqXg3lzILGpCfcGlYV2heH",
-	"ojIzPfb7tb8HsRWJwxmHuCQG0ZB3pRq2DvTQhlQCW+QcIs5LKsBkmfGCpVbSGRW3N++B2d5vKMnS4FKb",
-	"7rz6Eo3ocsXznab9Qr+5Peuaz+7s3V8nF++vPlzfTi4ubZpaHNnUtwQvSRnCY0QTuKhVwI0pqJDf7La5",
-	"m5PG6X5RDb4OHWDr0K6uP5ye39xMtP/QOZBKUCgWTn1fV3fVvhFbRMggFsJ79gcTZylENTz1+rUn1Q8D",
-	"jnmvjefg8JFZw6SqMwzp5DxPxXFZH3+mBXe+QYZcIYh+9r5z4DmA6qpTRtm9TYMhZT65XUzVhyp6J6fP",
-	"gL/XJMs2fnS/wROkB+wmzx1jb4tFNobtrUXLZaFP0254gkGQACdxt6cRMvmv9O+IMjOhU55u4J6FFEpz",
-	"rnAZKtcJG0o5HncafPbjUT3A3zAzgNPbxQT8ma/RDFsWXWXxJ3xJntYQ9PMI+h1+F3z7JWpisAA2SgvB",
-	"oIYubKzDdU+SxLjEnysABu90l1P/+1uU3pat+oFDjuDW3MpO0ttyLn5nqzG0ya8b/DNvyUraC3pojPMp",
-	"8ka3vEWRg4vrZGuQAlo57NGpL8GhG0qmXXo6iAuiTlEK7/7S1iUyVBYveR6+AY3NAd5n0eSjq3y1zZ6q",
-	"O9C8NyPdh4Zh5YYWZBi/aI/ArWn7JDGu38qF3UJR6mcjtF/8e+H0voAANRELcO4C7YHVjnrptWYkwVxA",
-	"X+FR9gRerXL+gLV/mObBsjy+HvHKvdNAC+8PWGlwU16wpDExhgs9yqgkbwaNdytnsoeN7n/5B51dh7v5",
-	"l81kneqH/aEeujYmKyxE59S8qKa4BcDOW2ahugjTvj00T++SrOWvOhhrJqi56/Qe6hjurl1QqjaRuBlE",
-	"ApDNKUFykfNivrDsUjmWJKokbBjcAkQuGJdISJxlNZ9grz4dvP7iiBUfMTEvAJhn0Zt9VKiafd9EQeNv",
-	"NDV9cwxuoI49eaAeXeBMTrrDJz+fvLs9PztCsYUxx5H79yRXdkhsAv7qQJu/dJrx6uMNFPx8JstAqfWG",
-	"lVxE7d64PlGaiv0TjTIs5MTlEzaorcAGKAgzzAIpNftK028C50A4K8g1PiwfSr2m5qinEPhZPQqK6Szg",
-	"JtX2uDBeEZv7ptMlJBgOSPLHiNVXlqwtJNDt180noRPHFSYazhKCYrt148f05MAkWhl1Wzzi0P4ATW2m",
-	"ZCIIa5nVBVYST7NmQSoKTRaVvD60NiVP1EaSOJ8Ts7eJpppcQkD7jmEm1iR3e0utS2mX8pSglLr0dMPc",
-	"m+kAvHZWDnRcM/IARSnaxubGk5BcYsqyDTIRdZ2dTLBac4TNsI5QbLZBWeIhVl+IQRLH5XTGO3jazbr0",
-	"OhAf8rS6muCMVBfFZOVKcfSxKGv+vqasff9Lr+G5lWbcDek3DVNyZHxf1S2F55gyE+3Ceh8scAp7ITKL",
-	"4+2rJd5oSAZsrpJqyibfD5zyLXDnsNtzHxxwJCNJcCpcgZiYpiKuEIiXaZiacExfno+QDC8MQ19wQQCO",
-	"VE7/GvRP76Tqk6knHEt1blRnrdAfOqeGKzpkTNEcaZcbrLFJKbZCgObonmxgjoDEkaSPkZQvtW9UqUUT",
-	"Z2yGOE4gPMW4dcxaX5NVwiKlritlrKJ5HTuuRb1zhXrDZIp+xUw8X5vc75uWZ0TGjUm3qnh+lf4x6W0k",
-	"3ki+qux/Ncl6H3W1UPrNb/XzdZc3JNOpKdhBg9w/AIY0dRuxCU1FE3i4njMZlQW39BHVhcw4Uja5tyGO",
-	"3K1AxR1z2CN1t9XiaJ1JoXWE9eAMRX8BDwelK1pKSe3Fb0xWbHEN+t9+YRgxKZs3IeO1HqbxfTPAJJUW",
-	"jDmamtjvnjLN3Fu6p410MsBiwxKu5RTIC3DTwQVelWpwgVCB5oYDNcDiCRd4C+mRATICCBBr0i7z0nD7",
-	"6vlBMNkTW2+LzYGs39xVk9rqBtZOKs9taU1bmyPk27COnFKL9SwpYxZ7/Pol27/1YhjN21wxFb3R0wUq",
-	"OldbumaZy9qH2rTqoWrYZ8J5jYDH04ZwsSM34CsCthsDzhD1rKm/56EpLWz37OLm9OQaEgTObz68+9s5",
-	"/OuvH88/qn+dnb87vz0PAmKqXpVhIY8yrT0rtVOMct2k1YVwTuxutKqyCetLNONqNkUDf2KzfhKEElXr",
-	"U3ZnuymrxLeRtz/33iMGtQxw2kay7jAEW/gY7aHppkwXqPcwECnoihMAgae5nhsK43E2V7tHSSsQVnYR",
-	"QAKBQjDFyX21b+0T9+rlYRf521bWrFqnljNwWrrOhiJoYyMyYnVW1LUKxTzV9VAqhqAn2VsSXAKaKzR1",
-	"+rlaoO39tZsDSSfyhTXF0kEKhO7w3/orgzXSegQYPumkXctk/2z8EwPPMMybuhecJ6Lq5DlG92QlHVze",
-	"0LeGQpsDSgY1uLke6dTaDlfAZ6DYWMvE7RLw/cBKNUz1FewhY0PiLIsD87NDeENHIprQNUbhowLS6quV",
-	"bK2JphdViducJlJ4iiEypWbCMaJgwKGmfViCXgKZ/YWQyIQcVAdcrcrttnfx+G877Wsy8fb2yqJohKW3",
-	"i9CK5KBiHaNXveXgy8OuuyPNN5O8YCFgXLbR0MHwyPv5nEvbo0ztdg7nsLGMOMs2R+js/OSsvAk4D/ci",
-	"aHHsq9vEADNNC70jWS6o7hKVTZHouvVQdwWGOc4F124IrxvNtKXmuu9x4zt/VT/wRMVzFQDjvTs7v7mt",
-	"bKqwRyvsyVMbUz8TGb8SsF9AAds4zX4bGz1KyToSe5+JHIoWHlMzWnm0QfVwF854bz9IAGUFct/Jgee3",
-	"p+XaiIsScKXlzbSQeqeOeyQpX3JZKoseErGvl2Kwj6DiFhgKrDMOgsAW8Q9nZDGZFiVmLEY+8y2AY7At",
-	"BYrv8ewem/tkIeUqHo/qToeWj42RRVcpTRL96frNKXr5eu/gW+TqzJvaK8cI13kfnfk6U2Ic00yMESgK",
-	"TsMkS0GyB6KJksE3rj1j/UtZeaVhqvwGex0Fxswt2nabyx5Q6FrucCMoFqJuWvWCLCUskLE2O0NqVcrN",
-	"3iGwA8DMiSb6EwuhhaH2IW+qRdeGeODUTAa9cI9xAr3YxugJSyHlTVnpavA+1rHqO3APuN06BLEBO+xr",
-	"sQ/ojnRSD2wt0dZW+fHDx8vT8zPNKOcf8bXNR9T5oqK0Fn3fwqeTi1tNNXB78vb8chSNzjSJraMYsFwC",
-	"kf1Um4thh7XZbToB3qS+OHhZO4sbuob7rs4Hq3GEVIejWrEPygDjmmUkG6Or8+vJ2/P/c2RqGDv/ilq2",
-	"e7LR9bltxtWdzjU2JWGU/NfWmmXpN1cpuJLLtFEQ/cbGAqEmnGcGCA501fJNNX9Xd30UjUwH25b8ypUL",
-	"GwIxruj4j1HS//VVsT4K2G7qzpfmPXuVkwdK1rslPZvhl6k/xsm5bQ2biNnknmxECI260dtdHSDIJV/R",
-	"xAQHMIODkyO+Iqyquxiv+xJ8YwuyfEQ87uWXaDTdTOY5L1b9lULwd4kfN5d4SQIK4Y8bNKNsTvJVTplJ",
-	"mTrYQ5nSBLWxXLlmp5tJmS3R+7M1NWS6mcDs7drGQRVLsuN0guqBl6tQ2sZHqHIkic2fWPZWI/3klmYA",
-	"5YuuYNttr6Da+BFxs9pFUkY13Op4u81feDdrUfXEtFw61+ACfRwa+79F8jToMYYICekAkDCE/CC6IbKm",
-	"/hvclz6A6tjg5AKgtTv2p9jD2sXfgh5kyUe0//gYuUpk8KtlUNLQ6geSV29Fj6vJqE2Tk6ur6w9/0+Qq",
-	"jrTp6uTjDShMunNDCp75k7gDsVIpmiFkUS0nuO0cd27XIVERz0LMAQ2jC9Lp1NeDvUjDzbad4sPjI9ZL",
-	"HPJJVlxHGnvT5ogf6kZq2b+WOavm1GImbcFO0snVRZkAq7Q+tYFXWC6OUaxtHQh5XJ3cnv7sK+QrXAid",
-	"36W2aEl64oDezlZq2EAQgt7F110yCtkEIWctPFV20++fADSglt0/RdrOrkL9npCVq7oSBJo4LKR9CgmJ",
-	"NwCTdBiUYWQv17Y8YmdCkati1Ua2URbemW560kaGj6kkrBf5Q0O4FaD0UJAC8CAbrSGUUW1dGxLnyYI+",
-	"KPlHGVrSLKMWZ3XH3pGZhPoxPEd7R+r8Q8OGCFCQXJkfAm/EMXq2f+R8qGPkAZ8lGGgGkgAPowXPUg1Z",
-	"UaaL7qCRNmr3zTK+DpVXU9OXETWvSxF0KOqWbERZP9suRp/vvzw4ONyWpM+Cx1YL5h5f1zNPdSkjTay1",
-	"xpsx0pqbVtiIEqjSLLH2TAIy0K7H03W8dXPtckbBnpmoSzXk8XNeY+24ze2XLBrM7hJXN+7Ijllnp8Pk",
-	"OcKK0qGOLqSO2k0JWmEha6jlgfSfbgJ2KOxmVqgFkWr3AoQtQRq4dT1Ge4YLId9Yaq32KL4XvtuWaeHE",
-	"OismdT/U5srUUZbcduO40ofIYcwhGCjQWonSpJBILHgOPJE61KYrtJszCnHLffXnsLh1zwWPi/s4eICO",
-	"K6df2OrhD5CwDgEaGEqkNEHLpt3L5jrXr9+otzsNHTvTUbnGrWmDMt+cZNkuR2jnkOx/a0jyf4aP6kvL",
-	"Wl+7Ai5Dkl/L5O2t8AgQP3QyO6w8L9eQaLD1jjVxaZhtGI/rbpi8TInt44queYJMpasm3qV3PvYLRI0t",
-	"jQUeM8iKEiJSu3iGH4Pa3992ifsda+dXgCU/zbAQDaSlzBERGIsN6tDOCoEz8O3BJWe+WKcG5YUEPKdU",
-	"Ik9ZQswVFQEYqNKsTFZZNKLsAWc0neRErDgTTQaTzDc7lafP+dLV0QkUyZFkpUkO55TBAjkhDO4MlpLP",
-	"x94JrhTb9WxZzojZt+3qc3uC9y8eV9LoaPSr4Gx8jdfvXSGMTiYlmRcEuG5WhZysnM//kQQVJn79/7H3",
-	"rstt49r+4KugXP+qTvbQsuMkfbFr14w7drq9d27HdjrnX6M9JiRCEtsUoCbAKNpdqTqf5gHmIc6DnSeZ",
-	"wloLICmREinRzqXzKbEkkiCwsLAuv/VbU5GOgSnHZbF/ePzj9w99iyGYEpjQsTDa2tEh5bXDYzZY+Nbt",
-	"xAMz5t9pl/i21s7HYE8qc8Nns6QG12dv72BOE67ZlEeC6Syl1QDnhtr70u7C/QdxaLxtry/fFXFZuP7I",
-	"BEbFQQMhpPt5TgMfFqY0rGYM+wJdsHSRd+xv3YRdo9ll53KopkIzu9dKlo5dYLi/Q2IKmf8I1cB3FYjj",
-	"mk7TFZ1zeGyKQGY8lD3971q7AAC2DayCO2pO3Ti8tr5p9TOeJOu6Vve2BGOvnfpXhHSO0WOuKz1b18v6",
-	"0eZe1hXORzac0BMxu+pGQRHQYoJ106zXjKZoVUHnuTU1A+7wY6eS2eVZYL8galPqwJ0tGCj8iVxlyZe3",
-	"b1cHxaWqSgKd28lNVSJAK0YKDFyvYwtZ7ClfFM9+0GtwqGPBBPYTi6ZxdX+Cy0w+w55eQrdmTLW+FQyp",
-	"FgNdReJcgX+lEVR/u0PXTriyavs8txpwpQ1fo95vHbAt+/ctDLHSQMzkuYy2KxfIKfh4Nb/2uth0RYig",
-	"Xc/kwFVlItgR6nxjyoM06uO4VbvfVMwSvqgyXC5wlbUqwSiHPEnqArlW87R7tkFXp3Z6/G5B3WRtnzGP",
-	"ZaPpaNF6c5tOj4UaxLa9D71QO3haoTaMJKxOtK3zsVv6pZxAqybna9nVrJoH7cdHPx0Frdr7XS/1JmJE",
-	"Fr/S5Q+QIQ3b/BVG9P3Tp4+/X9OjY5ndv0G7v5p1AuL/bepooEl8vQLyZ0M1Y8HH4HNrAfC5Hid+XBUz",
-	"VrOmbwrdmu+A1fE+qRI/AXHhx+pJvSRqZr0lVoym1NUgLU1ps07Wa/2Yzc2sN5AXbe5nvf4GDVpab6gE",
-	"rJn3LDG7GUlUbb6N9bpqGm08o7fXQbOc2nzd+X5hxNSxoC8ZRndh7Hxq+yVHBVaFF4GvxLtO1ugj9ocY",
-	"WjIxnkBT7pytqElnhu6MpqzW+EfB1rtJtvXSIfUOIetVIa8/1TzTYR5GJ8KTAENIcOJhwyR76A1XOew2",
-	"NapvgUn3+3wzKh3vXDOpV/gK2zu7KDWS4grbaIy7MEHyGnhveiVcG93JUm1yq3BKybcKMAxHPONrfKxW",
-	"OuFeOt7fjR+01se/4mPeUhbDqTA84oYDLo5LhndDI1gr+2GImyDEegmVmVlmPARGGzHTkA2QHCjc5FD4",
-	"hIBjF0BsSwVIZiMT7PVy3wt7a8e2hE0ysAGG7rELCQE7HXhXCUsuTLoAz6EvqdYMh4ZFGJAwSNRYuxYU",
-	"fIBXcrPE5rO2USEf87yqvA4r/eTRx2ANHgO8PHBxcICUW8DfB44jDHsKxe8FK5PaVDBfPjkqPG+rerIn",
-	"jz+i6w3gk5sGhHDAOjvIdCyF1je3Yj07ruOXLem57emPhjADq46dMIUGoycMNgJqMTEaiaHREBdNxZRC",
-	"KGvIRJHgNm+NdEP50e1pu3KgWBULkWODBZwRHL2elW3OF1twEP1U2Sy6foWe7sq1W+jYUpO4vZCR+FBU",
-	"KPY1R0k8nmB/1YGI5ZhlwLV14roKgeKhRpPWCuMpFsT0Gufbf1wa2I3VYGsn4yfo8cKjGwxM1kbnoHim",
-	"2OADNm1RbCjUzd8Lls167B2QYRXVZoi6KiyTZtmrTkrUWWF+VzkOC0Bx+yVOXCGpv/FwzDuG1r5cIRkI",
-	"aXV7UND5FLDQfvR/0Z+bmXFLd18nhY+pYS70g9qIopLRM8JzL9E1O+LbTbr8nLAMZRJhpLat7cexTM2K",
-	"aU+zmSMcmPOSeCSgT3WT8b3wP17mcKXTfAvePKBm37gFgF1PChHpG38u1CP6OJuJVCtJBCZDs0G7fu8a",
-	"vlkLqFYd0gFJ9bZ2bxRyRq0p2YI9Ai1swzX4k/c+usBlvK41no4dJKO0/0I0xkJruyQ8FYg4JFhGX64x",
-	"1xCW2JcrVPXojc88imBjhpMAB8sMyfYNbrYgqIbrXNy5/pfw0xnffHz9uCuz5g9NzX+7L1cK+r8vBRSa",
-	"XA51aWUmV3s2WRO1mssj9mavBFpFkRZkyHpUv9u9R0c4tBQf2v9kM9wvzexbI2Yv1HitcWsVrM70rMiJ",
-	"v4ZiFZN5UsyBAFJIs8XmfUz9yaObrS2wp3SLrW9wWLjBVDfx9pYZ9wv2zIYWkcsUzyblQ7FxC/ywK7Po",
-	"j62YRZGupBNe0SeHBWD2ZvPsqPjrwoAbkpiudJYhFbY8hIqHLBtORT22ZAgU+ow57z4pnOYlS7ksG6vn",
-	"bjEwUE+w2YRWs+DA7lZkB/AUO16IJ4QHMPSDP+0/Hw/sl2HQlxRbULJc6elr7rxNm5fk7Ret5z06p4ie",
-	"dJ8my52W7m9rQrv/k2YqlviJD0bIaN+XbxEP2L67jf9ghN3gCilBvI0pY+1zKzo3IVsSNDSxbvObF7pq",
-	"VhjyhseJbmrTbOgzV8pN1+SUb0AbVfcPjadCGz6dNY+4VZsAlanmfOiBa+mXj7f48DrB3wY3cB6DgRuW",
-	"VAPyKJJnStU0cWXX5+UISTPLkcCf9Q3nnN0IQayA6Ww4gVbwFLCndtI9BnUbSgqWSQeOwWvBUXXvBBnE",
-	"2FDDuuWQQYOBrjh4RSBBE2TssgvV6JlNfaAyT5Y7XRo9Qskb1yoW9SVY3HvHe6kgOF/VAikWKQpYyKqZ",
-	"L1r3MPfQsZEkpS9vxeKYhfiEkD14cvjTQwiPhKkwWSpvxIdYYxTgwdHhIR7JiOHmY/6wrGr9OJeurVRn",
-	"Lf2jCi+iaRlI7k9UEr7lHgxWJfKpYBKCQq47byL4e+sKrsMwI0le7p806pFfdEtWeEeKQHjE637/xNpB",
-	"qTW105VyUYqcLEHFiXRn3XbwNmJ14YNe2r4+MQkCBpnJVhY/bKZYOtbJ+j7QO0FWy8ZzhbvviyphT2Ab",
-	"sqCk7qwIiwjr5tnSeuSTHiBgfRmr3qhsdRPUGbgD0UpqIVUrpu1KnlCMY22ApcfXGjMshqJTZipSkSwY",
-	"Z4nVTSf4imEsrUUTLrGyLsO4NkhblSldxXBshDYuAlh8Ijv/AKB17Qa7nhn26NGTH578+Pj7Jz+0J4ko",
-	"x8RqehfzVAtmbe08yVICOw8NFocVI6oFq7KSJ7ps890jDxsUmDZOeENicFOuG2+5kX4tj3NUN95OxTDW",
-	"CJUQPRZaqxsOpVizq+vTy+vzsxMWUtKbODghwuHnOexLnoq8uUqYf2Nv4lldTpaD3/Tl+aur02t7ZV/m",
-	"P7AXPyhQpmI24WGQB9ofwKEcKReVB+qavgx9gCFkDzyJg9NCq3eERATS+NkBgkuDgXzdl8hC8+L8rHwa",
-	"0xztQR5b4v/Kc7IkhxUiSm9ZbN3gH75XCJPUCq9dU2sEDPUW+ExPi2CNSqcLSqdRzyVuXFNtNJFBG2dT",
-	"pkZ96WQFCx7DgIW4J/O/81xZ6SN6d/oQ/UtaV/rsJG9sB60FgNPBEKJHOOBvwPyU4eL7WatMXhcGV1Ej",
-	"hisZsIEwcwGACTFDUqXi6u3Iosbfj2+iDHtZ1Pc0AEgpAjaMYkJGPXZKHacglSSx3YLGLGN1qU1tp7BC",
-	"DjcpVtFuWwV7+LEk0Dvf8MdSjnXXu/1QlSRbG9EuyuEOD/4pp2aC4vIaM9AxRhFSDRURe1CY0MALu5fu",
-	"h57WzyO0kM0AxKFaVnYpg1vO7GHjyA9imJlNdgZGF0G1yEWR065ls7anq2ms3UUXkklFHbbDzZ6WYts7",
-	"D+2RDzR7/duWCmopd/vJ4rLLodYG0dnlN19epqCszFcVRpVKWtraq0pwdQHrZG5lC6wzvPCQ3sLW5PpG",
-	"jWrKrbjhA67Fd5oNEzW89QUI1FFqix1WwI1YJ7z6uROVpe4Z4KsHObuu46JxUajW7YwLIzCqwfOzGTOq",
-	"wwE83pa2eiUBWLTMGhv8BYNuXd5uhQQepKT01MY+wSbctGIzlSQ9BgWpCN+zk0uBCWcOk5tQYncscTkW",
-	"jPwiZ7a3rqttXGqLQCwj25BPeC3sj7mnm0MD1cIPEVgTD2+1p5qmKMcJk2perPZq3puB3rABUNVNxqoT",
-	"6L6oXGb68poCYT5xk4LQuiJzu5TWL7qRN9NYZgYUrt1pyeKGG/psL9iLeAyfWJ0txG3EFzr/C79Zt5Dp",
-	"CyD2a41oVywR3Jn/7l5VLYVwVloBhXlCPDRLBjjW61GjZHx8Go8nxq514Dq3FzPiXOt4LOsaCDWgcqys",
-	"mdkSJh55rNtGAJmsS0jZozcaLFqoMLc0r+wtKzoC6LmYmbWgSfD3rIIZYPdpbKSf++y95pRsJQ2ZYKAI",
-	"V6Hwauv2DL5G20IB6GAJBjkKDRCaZUkEf1bWX0Q1uMTXUgDR1SxVQ6EJZ98IEwhPrk781a+2ELItwr4l",
-	"Kn9pUSSmAvMZKN0zH5F7n8q1EgYiKm1XSeN1q+vhE0ONShQRjFwLeiPXJ9ZsJBJT2c801jeFR1bysaF2",
-	"aFYyKbik6VgtbXZ6ptGdql0EoA6PTfUXbQErhWuq4JYfg733PEFaiAYDnk8qiTReY/sHZf1g+G0ld+uy",
-	"ZKJbgo8PvEyUViuf0HyRaHbcYLx85AuzRoafgbC0luSCe10v1dSQqNXauGtq1qZWQKSY3/iFWyWFQxPp",
-	"mBh2V/vP1a+wSqK7ufGaGvQdSoJyX5bEqbAIG8Wgka+4REQEF0JIl+RA1wlCiyO9JJub8hHu7mterzXN",
-	"TJKseR1duGmb96kyTmpzZq9HUK5QFblqQsddKxZ+8Oumq1nXmGp6JKNIO6xOXNveBrDvWhb0yyxBwkHI",
-	"G1fsu5WsvN26roc4Jn29PqsiA5jGsvTZyjQuTz2+ROV0W8Pj5y3m+jKTMNHeOFua50y2EE57D9dNq9w8",
-	"cl1av6IWseIl1yf/3RRsA6x6kypYL0I0ETG+NjFQVmE+v5pm7ksiyF+nHtxrQ9QJK2wTHk9FhJ0CR0IO",
-	"BVUr6tb647Mg3M9Fc6vC6dr98UW1SMjktmvgy4N3WAAxaxs8btRh+RlPACDH07FuDvwqIvFWyUo1C+3t",
-	"QhZLzAhDZdlSHebmDkyF3y7XcCKYuEW1Cxw3MyEjXcko+IpPyXTKwWqODD4qcBqyK/geacUFA+YWa0AH",
-	"SMM/j7WANgaxNkv9Pze0RAr2fldV7VI0C39Xg6WZbA0MqkYrvZXxH5lwZct52v+FaycUxWOg2JQRC3sh",
-	"C29CFh6HLNwPcx5t+3gk77UODvUk81WUKd6jV0sj0nIN10HPPAeCXRng+ZjyBfDHdgcaq8QTXvGFzikP",
-	"uM4rv6A0FqALPXaKf9mjcjET7Hc1yBlvcY2xW7rbOLOED7ENV2HdXfx2YsxsD2XmXxvjLOR+FPdTnYrJ",
-	"Kwrck87/8/zZ2+vzYhD/vDrIa8RsmxTXHVfXb1VQX0RuNgZf/gZM6JsgW3Dbuul/ocZbNN53ZHIE5slL",
-	"P5REEdy2+35BIpYSXIVzu1lO+PuKuvktAAAeOTPVu+TWv9+ptPhRu9JiABmMYsmTmjQDtqrJ6d4xvTSf",
-	"xMOJJwy0SzlSWBdk1Sr+X6+vzv0Rutu3ruhUmRmqqbhxpSo1pQsznpp4GM+4NIxLPRcpQFVUysQH6NKH",
-	"rbpvnhz+hGUWpLzXF5n/lNNr3+xQ5nuIZb7AZ7/LfR5tWRl7tGMVK2C0GtahouJYLUX9wZWiAol+aa8e",
-	"rsdv0HUbcSJPdixUfPTDSr9nX4pHCQE//OKYAqfAiha1r9LDvbaUTdjQN5sm8Ss7wHwR8k41w1VnGN55",
-	"zUzWgQuslVbQdQRYI9gAwTzFBz40ELePrRYpnhtIejRw5ccegPD22bPzq6situD64uX567fXpc7cDp1Q",
-	"Z78ASvoVSf06rG8FxHwDxpf65Nc++rf2XYZf0/FekDGMQEB6UzOp5rUedy2TPYXeyIjIud+mPBKbe0mV",
-	"nLRGRfhFN88zcW1hKWxDetPeCvAHakXh2ywzN22YPByMklak1bCXexKsd1tqczXINdF21I3Pw12528ry",
-	"echoJwbskePgC9hRTrkRsMceKfukhNkO2FNWAtR+z2g/ltozfL9JvGFkN00KD8vapM1B3OZEpMPQlaUX",
-	"hhfkG31JWkr7pFqBq5Q3yEQuJc4Jj5iTu1YQEUEe1v2yLZDeHkt8kLTIXl3bn791Ae71rdnKw/ePqpqg",
-	"wm1bzpHg0Y3JZonQNXb1b6fP3r59mfduTgRPRcQWwmwxWxPBZ9uz/VoR2+3qFisFhGI1K+XUpOTJ4t+i",
-	"BQwKrsqM2v7K93yYLUMmNl7Y+qL4vShIRcuZnqooHsUiutGxHIrKWWp2o9pDwij7VjXb+gVPx4JhZi1g",
-	"t8K6r7NlnFLDzQ2Q75rn/Cr4LGDXr0+vriFORgIGFaJxyqZ8pkstd9oyS1cEzIrjKW2m8pSUt0p5OYPS",
-	"lq9drHy/VKqbGOn/2/gkLU5bqUydl88JWk4YkyiOeiycKuuJjPkM6EWB0CtJ9vGHUPMbKey9w6BEHbGS",
-	"senLUZwKXaB1dKbmmM96SEMy8zeOTeVtHOQSbtXryzAVMzjL8BI1HGap493zzaiwuyv81GARQiJGBuoD",
-	"4ap5nCR4aV8CGeoUaGxXngeVuuUyQD8XuYFPf7mB0X+XHlzpBdh5rOuyVZ5hQ7XzZOePVBo479LBY7/T",
-	"7N9lf7IOGgl4JfvoOtnbwicGmHTzY9oKeIXat+9qX2Izq4j/ZUCPrn6XqXBdv1u8i5DQsaXF2+BjzqVJ",
-	"F5WnmROC+tAaEDSnkB+wOyAl6Kh/vpO/39XgBtL9JZZLXSley8MA1j67X1RFsy8qIFMyr8Kc8XEDcXKz",
-	"VXjNdWuBk7RtXnOJ4AUzFUyleVHxOfnGRsyQgMCk8Xjs+D2hNTHsGujcQD2LcxbQyrTVOvjyQIy5bA7/",
-	"rw6wXhigwxgq7IAJHmrlSIq8bc0eeBtjV10nP9atcN4Fci0R+RIJFv0vj7HR5/TjgsyV/6L87L/qO+w0",
-	"RqdXZi6LrKaBz7Th/35XA5YXnDE6C4yaxcPKWSQ8UiXsK49TKWh7Yt+qtxFb0IbavJ0rXXVSn2oiloXC",
-	"BDtO7emHG6p/EIslb7Jq1wK2oWKoMztLqR3M//N/H+7/xPdHp/vP//Xnjx/3i38+afPno6OP/6tqEn7L",
-	"YTgtVMYgixMXYKnYhdNpDaZ5XFOE9otiqUCafQL8wBMg+10pZAX00Pr1yOGBY1W5Bu/EYKJUW4Nwm9CY",
-	"u6YGALyWCdh+H2vrJ7d7pr+orpHru8mCxN39tEY1wnfVmHrxXkgD3EAbD3Oa7XN7xTVcQEXdsRyjEV8t",
-	"IMgpRNXfvl6MTlJqQN38nBjH74W8ySqIuM+EdTegoxz8iGVAxc1ZquYnLsPgyiPtSFKsB9+sxJoqJTFM",
-	"RRVz6ETNJfQWCIjhlDaKiyPX3KmuHBG/JHaseCwDJsVc2Dm2M92YJInW8wpHXWEVZfJWqrm8cadLNcVR",
-	"+XWAIQLB3QFV5KvREtGcDokBS5UIw/pyIcwxm8Zaz0RiAjYT6YTP9FIng43G3FbFF2myCfN+x8ShyzXp",
-	"TZfvHV0EqK3qgKl9ubKOKu/7lSfnOiMXxZIOXEfY6aZsjcI+h7tv20C9TgqNYmPFlCx1SM8Zhef4bKaN",
-	"csFub/oZZQ09qeaVZtoa/Rt4BzuFrtpgNiNT6RI07WlFF7aPa6Yo17KrSsB+7OkRQ6CCylmGwO6ZpWIU",
-	"fyj+qpiN6v0tPEEqjKngUjNqTOO3WNtGkUV49up+pDfaZrnrCRhrutoVzrrynJk0E0uEYndwGK6XTkAG",
-	"nrBQqnmJ3Iw40TxwMCSVAsPxnZY8iBwbyC5nfa3wBnv+HvcryF6BNpiyt5cv7kjZ2TGs0Tr3yG9GuqZ5",
-	"oMRZsptSM/7GG0kN6I7Nama623Xdb6qvUGjrFuvKG5B37M6UK+kr63XtjURKxiYbWv8Oi3visdyy8nxD",
-	"rrUw1ZUs3gOtkswINjFmZs84+69mby9f5PU2jhmTCejpytIsEXC8qXmPXYooTqFfElr+xoMIl1Hkh09+",
-	"3HjoVS5udckt7ABE1DuiOTMROg/b6KancRN8+6bTeKL4NG4bZpSLGyMkl6a+WwpEluA3bMglGwg2tOa/",
-	"rD5qI/FeJGo2FetvCQedXVPG9a12FBSAEWXDVERCmpjXdNW7FYvaNkCnby7YrVi4pE3eanajkzcTqfVQ",
-	"XMO35m5JqjZzm1za30AnCtwVFTOjAP4aA3M9z6LYkO7TlY4kLkjTqBr9esp/xzh4RV6SfhHLDb9IxbhR",
-	"jMe9aXliiwNfvuXSMJfGFBRltSxmlToHCsJaF3I5GgoQnzSTmv2uBlVFfasdApsLzFBNp7ySEfF8OjOL",
-	"4yUqkOY3joThw0nbaFTK43akGBPBUzMQ3Gx5lRZ/NKo1D/aAPVhXhoPtQf13SMm3myOHkW5QMp8o3R6w",
-	"5ophG3TXrWcXqOMvmS3t9/qZm6WxHMazKjj+Owje5Eq2SOdcU8X0RyYy0VYt1hMO5A9s15KZkKnV2QFN",
-	"vDpOzJhRSdSwz7GObqv5YqLbm/qodsMOTKiKGjVgbVEi266RfrE+dglPR2tbkN4iBhi2y/KKLamAYr+X",
-	"Jl1dcEKw5mabWux3k8Wuxf4fa4e1zYBOqfybIreGp6aKlqJW7b8jqIM1ryBdy6HHmv31TZEqIM/46ZMC",
-	"FVvdebGLfXlYBVBzyriOHmH5gevTKfjacMhin1MQV3j5vIOjU/BL1AiPjyoWsKh+V/H4Uy4X+DRuIGZ/",
-	"UqRfYPZie9bfzER6Q8s5UJmMrG4JqFAptka8Vlj7iDD+Gka8FR75R01KL6sTwc9VymZCzRIBUB4pBIB2",
-	"rCWeQXXrNsWylVn5X5WupORvfBCtB7/lx0gFETTNsGFjYaD4uCzj0DGjEOTrKKa5hnHCHwvVmzXWbJ7G",
-	"xgjpM6LLQ2medSB+hauzfza4TxWSr17PbsGycwo4GKt1cCNUKLOtA2h4w+bxM7TjN4bP6Labo2fww0s4",
-	"zlI//ra8MznjBzbEUey2ug4F6BJvGrS0j427E3WwJymzLiwkPRs2ss8PZkd7WftcNbKya58oZMR4bjm1",
-	"fpQx1U9xjFVY15kyrfL+/TR9sWYvXl9dN3xkUw0fGyw7V0nktH1DSzDNGi0XdwwwRe4Xr6540Qp1LYF0",
-	"xRFR85qONOmmDTPXdtZoRzalMyarxa9CVpZmOljZKiV7dGVC6rd2TQ+Q02fXF7+dn7Czy9MLKMKjNlfa",
-	"77QJRxIIOH4KtKcnIKDwNQANpOrLfHmtWIflt6N+ByGBgjVLxfv4vYjYgMifxAdzws7Or0+f/Xp+BsSJ",
-	"Ku3LsVJRGXiLY94L9tyg94I9Oxb7CV1dmQ1yocud4s11HY9cFw2rmHKvoD0L9U+ljgVNpNa+0ll+xVIJ",
-	"eNOe3U/XJRNdfFKKOYV0eSoYHw7FDCqqiN+f5mB9XfoTMJmN0GZ9pyI3oago/IPHIse0LPKeYr3GZPiP",
-	"G/XN/uhbujgO6cZMB75SWVf1zgdRx/Z+sSTjDl4lzWSLiM1SpXcZAlKZ3ygKKEQEcikNHFDSo1NIEpDD",
-	"JYdatSzwPiybds2m8KiOkNP70kvSUwJv5GtWWoh6/EadxrTT8GwiWldf7LR31wW/GovjfYkgMgPGRUyx",
-	"STPxr40Mq3hVIeBSt2aFuVy3TGelKW9FEL8jq1TpBo3oiYqFqZ6iKEAvLjY6J1PqjLZoU0/Phqjre+KF",
-	"wqLkrrjImBHTmVUXiO73mCE4S76zB7UGPMopwxHgYQMDJ6xb+L/+RNaBvkzFSKTA5gcNkX35DWwnOw6M",
-	"ylibCZomWq/l2N4AaH96r05fnvdm3Ew+hn0ZS6OoNOE7TV3/A/tbYiuhHzL4HfKt4OfstaQSoFEsI92X",
-	"ziKLNZNZkvRY+L/skOkdODPigym+irTmdl8SBxd1pt4s9fTDLZm72vMprW9muX0fSl7ZhbKbvVZ9btWQ",
-	"PnXVj9MpQR+fXd4CuRKFYx5IojT736cvX6BsxFLHEQqwnQclRYNtV3l2NbvEPhn26gZKUvf7+0QxFXG/",
-	"jcMw4FI0CcTgrRuFYuxPr8WHygVdnXuGTVlwUSM1zKaA/HZetxxOVIoamycx16I6dV5aoHYT7mFCCz5N",
-	"1gthSfjIaq+PS9bMIj7nX1Wcv1oMszQ2iyu7QhRtmsWucfcKyIZwEVg7w/7x7hohVsMkBggLaNoht1qW",
-	"aWHYaWYmKo3/jahSqN3dO7ZefARGLB6de/+5f/rmYv+fYpFPM5/F9u+Pwd5A8LSq5CgfjB+LfQBIGlhT",
-	"eJ2/I7AAfvwI9fajilKVq1ueRBj2Ac/pmGJMeetbzfgwVRoRJ/FQ6IAJ7PQjZnRmy74kMhiQHlY0eAIW",
-	"Zak1vO2h8kZpM07F1X+86PVlX/7tb8+UfI+Hhu797W94Pk4FkPCD86glvxU3Q67FCWhp/PTy+TP2+PHj",
-	"n+wt314/g1H05TS248TwwQlzNHB4xTROkpi+Yw/C//mv/76Z6vBhj72kh+XBJziesVtpIkbGHrs9dol0",
-	"Y3TcUwWAH6lK/Ud/ZCJdsBlP+VQYegswCgBJgy8NPDHwvucIaLV/g/kgWchnsyQewtAPZqkaJGL6f1i9",
-	"F/ot25cP7AT89OTpDw+d0aSBi4KFQxWJ8MT+VLurdW8aAduoLnGUs+uJfUsgZQPsFSyq3a7wbDYQ1sPj",
-	"gBKncgUqSjkhHG7+2ylfuFu5AdHD6Y2v4n8LeOGfVRQLnbNaOlMwRDhTb8o/3AxUtMBS+TBgj9jL+OcC",
-	"KjjAHp7YO8Ve+GF/yj/s22v28RrCtnNZGKDmC820otHQYrI4KiwCDd/uH83C/9ynH+1fRCE2DMDN/p0O",
-	"XBu1voSIlrUVJDBzgflIL/To6MdCs/CAiUQLxiFCoaRw0u9RBDCQir3tcpdDJUfxOAOQgdaZSAPGdV+G",
-	"JU1zzH6G3c/+57/+G+n0vIo5hs+oR1c+L5m07l14wGfxwftHYV9iqBVMSY87clkzDYD5D/v5N07SnDa1",
-	"kgZTDd5iX6YqERrjyDHhuXGPFeATqDutX4fPpXWINXty+Chw+7Ivl8b05PBxj11IVkAysamKBMomwOGs",
-	"kEWqmN5l7yaqLxM+vNUsJFtZH6eCRyHTgl4czJ3wb3/7W5lide6a7uMRGQke9SUVU7MhT9MFLeo1gKxw",
-	"QX23uTj3AQgMqEbgyRXQena58GIrdH35gLO3by/OHgaFLy4B7BWyB07OHh8VxKz005f8d5WG1O84/zSW",
-	"9tMHh8wo9v3Tp4+fPmTDibI7vMgjmdeHFJbKxVq5XNBbnBQ4jSE2YOdcyWTBkNwgp7kt3AYk5MGTw8cP",
-	"acaoYBOmzJkXOsDJDlyBivUp87JrXAQX2CZdYt0ze3iF59d8HDreDxfRimVf/pEpI3SPhRej/ZfcDCfg",
-	"tU2UVLC1lCxVLTl+1AdPHh353omwQ+wc4GTR3e3MX4z2Xykp3I39zX45v2YPHh8+edhz25sGLJUUxyjZ",
-	"wEeMD3WlDAFLxXt1C9RUJD4U5LZzdhGJ6UwZIYcLO23hm9dX14z28QHMHJIF50Rt1vhzjo3htwKO7bBw",
-	"H6snQqSjtyqI9uRMpLTYAfOwKLh1qjIjXJT+VsxMXwIC1anmoyfQiVHjLYH42G0HPuaxxBMPSUHx2HAE",
-	"yX1JvQXdG6SCyu95qZJ5lPDxWEQsfwu7Q2YJX4jomFnXJzzJl8o9HJWeJ2O27wppBjiicSBPjo7smY+f",
-	"pO7sz7Toy2zGpLIX9dibDFIgarQqmamI0vi91Sh2psmbmoskwbTGrRAzJDzBYmzMilE2xdcMYoIsdaeF",
-	"dXFgj4QzPhYhewDhoEcPMchiP7vR8b9FyIonMfXnxobZqAxSOOkfHQaHh4cM6vUiIWY9FhboHsIA0zXW",
-	"78U6Kfx4eZ1GcYLnG9zUmmfSHtUzsAojKFoUYB+hPrDrZh/poT4L7Zf0pC/Lg8XXl1S1CloFX4lIfP4O",
-	"vw4x65PEQyE1RKTIvD6d2RHtH/UOqdYPjWF9fHAwn897HL7uqXR8QNfqgxcXz85fXZ3DNRA8MIlwNnIh",
-	"tny8d9h7hD9RMyH5LN473nvcO+w9xkL3CfgTbjPyaBrLAx9FOUgz8DdnSlf4bWfIaDMv8IMjzhuobgYL",
-	"e2aIZAQ/oc0hjx1fKLX6RsXZl3Ow2/yD7Xwqa2NBcMhtBusraUKOj8ScORvZnS8gMXimw9xPVSrCYrlw",
-	"rIEMxx4nkTpxej82SIXDruDEpOyMAMvNjccuf8Gydu9r9yQEZLDttUs44DJ70+Ui2jveSzOZB53s1Dur",
-	"GyITFSUHIFm0y6Dj3sCTrUaBnV7PcO+cNrDnc58tShdEeoG+fVVtz8d/eXrin1W0wBCyNATpL9r3vxPm",
-	"Lr9Xo/gaBnE+fvxYIDAGkTs6POz+aZeZRAeyAslhVVWkpAjyHoYD0cN4su9YV/UUP+yD51gAj155Np3y",
-	"dGE3Ly5KwWD6jhzUYidzKNeBVDsfa6CqsHttD6JGua24d7yHri1+ax9U3ps6ZzMcVxWqA8Aqd12/gz6L",
-	"1EYXs5pJQqPUzKgxZEFPWMLTsd1i4JoBt5U2PfYMj1Un2nlpjjbxlBvrXoNpM+RSk7wCiYDd+Xgu4oOR",
-	"cpVSdFpQeNruxBgcU5UuiCMQB6B77DkYb/aVEb6jrN+7DGcmUyO38ao23lgYRwF5hyLoHlEhfddgFMxU",
-	"arqQNo9KwpkqssdR5sV+MoFzSyxg7axlsIvgzeJ9awjWytyrInUBOy2uUHl50HGxEmjvF5SsePDc+5Jc",
-	"jfrlTGJtTt9c/NMOqIkaBRM2d9w8rQyc0RgugG/tRIERizli2q91uhW7ta9XrUH9eMBTjv1r1jykWEDT",
-	"TApdt57qX+WTdfAGQ9KNfncV/7vRb58h+VaDX16gUXRtbaI9PILuaFuipEDAvWJn5uhHuypd7E77JO85",
-	"FfccRKMqNh1+4XZdUGNqXefBBsQiG3J80MQqgJY1EJWAcCk5FMco59yq1wntLucC9dg712g+D2QkShvy",
-	"5oR/CpjH6IbBhu315T9JjO3W9Rhu2uX+vADzSJVr3NBKW3LlrAetcB9itxtpNSaEM8DjpIeuKAOEQOAi",
-	"792NJYM392ZMMXpP+aol4X3U2aOfIcCDXq/mZCGXkALXPUTgRQS8faGG3NTikaz574J21kncW365CvXm",
-	"0xgfd98sL1Gk3H5pv10qDqmDP7Fm9GPhtFqxB7zALB0fG9SWlYOz+9BXtTYs7dzSou2+Dr8Ic2fLcICq",
-	"pN6LfO5iRRTbhobjGODI1Zz152LJnjqXz7piGG8CGjs4tfsSIkHUNtaBCMA+zYZDISJd6ZbBxR0IxF34",
-	"UFzfkwO1XsU4s6gjcbvEw6UribOHS61p+m6iWBRH4EYfrwRMucRgOxtkxoVwizxcQaEFJlWA9CUx0xay",
-	"jj7xgTd+AHkGZAzoTaOHLrBAgV+T8tiltuKUqbk87ssQ4qD7eFFYa/dSqd2KnFZZj8SC2FAA4M7/tJdU",
-	"GK5WCOIoYKNYjkU6S2MJDJJAQunZe51/zYyqM2jzSvFmo3rBByLBAdUY4VAu3snN3ot0sM29VmeqsG7e",
-	"0Le7NOVD43GpVPRXN1P+Hl29nutB1cKZqH3JEO28cImMqXLFh2ommkuh3ctXcEmd++TzA6MCHEqlLOFE",
-	"cFs1CiB1Kg6iGfPJ2gFgB818ELVOnNrqyd/8t4Je2uy/ecqgjlw43H8q1d+5WxcPKThyVs+oKPkDErSr",
-	"59PBe5HGo0XtMXUp7AAzQyZPFEMwzgEdkETM5ZesJ+e/0oK7s6QvffBxOOGxXDmHMOwxqiFbKkXahxMx",
-	"vNWMY12siKA53gly8/UlRtftprrR4o+Q/Z3SMfBHJk1c4DiDSgZMqtmh4q7py8LVsd1LSSzei6jHroya",
-	"+fA6so7iCe0o1OapkuOq8xFnGDTIprhQzmgKY4K+8mJ4e8IeNdBobuDVu7pZB/0VhUrnvucXKjj0VA2O",
-	"eBKVuvapOjzG3ECIEhYibKZWC1mjozRkV3qEj/Yt6HRlA9aKIlY/jhP2ic6Dl4pWUBeX8PCwwTCSeBqb",
-	"2hVcLefesKB3qgHtHPxmhZuuX5vgGNn92oUWhCdiFRuGb5wEbVKCGEVeUYMDPrwdxUmiD/50/93kpf9M",
-	"v2vtlrkL1zjr66fE3eC5nc2uHGzm3huzk7HRbJYqIDkrTOvvalDl/tiPG0/qwZDLoUjqfe4LA+E8SLhA",
-	"QjTNJOVyChFxSNoATBSbnkFc79npq2fnL87PesxzOvTlWAnNlKyM0MFQulvK7t3sf6hBM0/7fmXmHNCp",
-	"g3zimkjIqnscJX8cUNZ4U/7GJZddIgePycQhQ3NsJTB/x+8FHDm9ak+V7nUmeER1Nq3X/uzFf2DXzecw",
-	"iCaG6dmL/7i2TmmrK57nXm2r6wAae72YifZXPUu41ltcpqThsWx35TMldTYV6S+pymatrvynWLT9/c9c",
-	"i++ftLrqVwhXt7rkDcIh200DBtOfW1ew1RXXquHvX3BtoEqoxTP8NY2fAr+GxPzLWLa/hn9ofA1wdcZK",
-	"tprmX4QkXdB8eFeAl2v1mCs+5q0usFo+ky03TpqKhLeeguuUt3wbiLS0uuIUOBREu8dcItCv3TVKtdCK",
-	"0PX36whfrD+z83ONXqWTqIM/gYsYzcLRHyV/NA07FM79gz/zJkXr02Irh3b7M9tfai22BksxeqWkABTy",
-	"zivhmU4eHz7ZfN0rZV5S+8LuUmhVC9jt+tmRGJWKtcb9QAzVVGj25vzV2cWrXzw9CTZfM2mMFCUIHuhV",
-	"5MTgEZ2JwarhXj3F7idxaVkxBLj3sSPh6ChnXbXSaBQDXrzRoldb6+LDTKX1Ga0XYHi70nWVRIVslZJU",
-	"to3Vg9CIXwosCfL1X6O+DAvrY52eEGtXGBQlsViyAZhxKx6h5gsMOg3EEMkKsSIAhxMU0OpYm6NGrPCo",
-	"sMde5aXdU65vRYReBiAD7VAJvhv+2d8TMurvITA+YP/zX//9EbtiFL7Cuk3WL7b+s5/Djz3sl+F89uWc",
-	"azbMDNUV2achEZDHix/bdcVfU9V8qm7tS44YObgeUd6XVELlyUixF7S9a+AjtYB/IQ+qx84jRzLgelc7",
-	"EvO+xKeKqMqDxu++OVLfHKlvjtQ3R+qbI/V1OFIVqQxXk2UUnUInAJXuPpvRgPajKmXm66qAeQaPOkIz",
-	"lMqxfIiQ69ohU6Pe4pjbde9omXP5sC+j1bDwCqaxCv3kbS2o54Biw2kndSPnaGq09vWqzcaxPZXqMfrX",
-	"YMVpISTaKxjjrcEZ5cbGL3jXDQnVSyikcvjTyrwfsUbmc9+IjGRpIN6IL1L7rtKUNFKv9n5g4ux9g1vU",
-	"zfdm3AVKXWewC7ydvbFThqUaTmSf2N6hxtsf/FnAsa0NiCxNR2vDu2AQ7xzdQKuz04TkmF6q6WxCwSi2",
-	"Ils6vsi39IU0jowE6ia94uSp6LFTdnl+9frFb+dn+HwfrLg8/+Xy/Orq/CzPj9pTxfUur1BVyHnY6SI1",
-	"iVgVo1XdpyOXXgebvzUqPPh04nTl4gLWocb1RHhtiw07T2MjGu3YgyjWQ55G9SGwU1fTjhJJv0csDcXE",
-	"lhVMrIvo1h57k7cyKic/ib3ADs4Vzlfidemh9y2deV0NALrvSEjhXc7wDVuUxnRZ8QtT/yYV7yHlUFcv",
-	"UaidJmwyhbpCqo4uBKUgQIR9j+FAOzo82rwhaCCnRBzchW62cpvNWB5Y02hxN1fXLfaS5z7ctJPIqG+0",
-	"fdwcj1Q6FCE20qDrz85Pz5iSQnewxWDsX/EGI9m6pxL6r3ZDQdCm++0UT12cvnrrvIilAMYQF9wFDxI6",
-	"F3Cd968/zuu0IesSlf1MduqYm4CIBdtfQUELorOAPWrCsXWNCzxj5WSpT7214AKmVV9iwzvBo5j6M2AZ",
-	"B9LceFgYFlp5gtsRi80J1Y7SMJUcir6cqLl4D78wyDkUa4YzI6IeuzC1aacTqvpG4GJfDoQdj/tZ7JNX",
-	"QCiDc1mkLhwIeAcWKYKoqVleKqoDqOgpV7YCP8uTo6O+DM9e/MfNxcs3ry+vby5ePXv98s2L8+tzlwQp",
-	"RO7HWYpLGOIrhceMM1xjGExfJkrd5nQgRASU2De7lWruyESUgUiOJ91JBSOunBWdhg8qR/ubKZjGIY77",
-	"O6ULaSbcLHVqxeeTCFtmz4cOdj4+ddsIi/1Km1TwKc3UkgKgrGwzXoQgZ210mUM8BZ8XEHZDNR3E0hE7",
-	"nb46O8FkE9A8ktpKfayFUkv449eXTubdIYplwGHg2eMcvxp09wr9M3osvBUL+7tbsbjBzJ/9i653jE10",
-	"C2hJBYMqENwt8dNtDit9y2F9y2F9y2F9y2F9y2F9xWDAsxf/8RoaoHwDDt41cHBLvGAd3cwZsWA7HtEC",
-	"+WWPnTqnAOm4wkhE2UzcWBsC+CmAWhqt/r50Lo11Lo6XDPKjw8Pc4kZnwLGJ4k3B6hRgT5xKtkL/iTyD",
-	"zlx3+TmG4wHaiDCOxPS4nx0ePh7eigX8R4QnjsbGe1ZLLJtLD6pk3LReiZ8JRy+VREyCN2S94xSoICuu",
-	"PQYf7u3lC1cfGSBfGvph9Bne8598dMuBDgfIA1SaO00x+nT2rYurD/eyL9+XwAOGXDDIK471ylyCFUmF",
-	"njxNY2uGEq1Y3qyf/CwM/lgHDeWgQO4s1bzgDoLvCezJkoVznspYjqvDNrNMT3bAFt5TBGYJIvfpXKcq",
-	"p+kCnXrcMFhTu8T8c37Nx3XPoJ8dwG8+BnsVjLSbLs0v8Vd8DFrQDVFSpzXjUJf0SuunOE/919MrtZnk",
-	"u5+bHQ+SN5meML4JuVwmsN87fvT9Dz/8cPTo+xaBM+c3HwxcNrH6FEL+dwkKTc3lMQuxuZEOkZY7Lrb9",
-	"sh6vu3G4AlIVfDgJCnFoj2il8NEoNo66Hmg6egy5HhiE15y+laov/3H1+hXAXqSC8jd7v0fMKPb08JC5",
-	"AQRFtQ8YU4CHblaGeu+uldnPLfOJHT/+ElewQSDILlkXMSAQ62zmlmiTpdSlfC/XXUQiEVUdS9+5fHcO",
-	"DAZa7vexpgbwxGKE7ckXGOgt9g1GdupY9qWjAyjYaZiVRzL1ObfPGWELj7JhcvhTwDKZCK37kjI3lXlN",
-	"eIkuS0SWMk7YdV3IiiHXkzLY4W5k46zmxeG6BcsOVgo3AhmVgQJ3vrPOYF2iGmsh1mwMPUV331D4oM0n",
-	"RR1uLahh6vJF8RjPCbCJkTdgsUHd8LbHTmUphrpCzd+XofueopfuzxtuwhqK4LsTaLSsFeNRhJZ/6LZ5",
-	"iMZ6mMRSIEs+z081N0Dtqiw0VVU8DFiY8nnIHriwax60tUoLtor9T37gQU0IBH+N+GAe9sohYRfq1SH2",
-	"wE3mfJGz+dfsOOK1r4b0OW4RekrBaAr2Uj7fC/bcFAAbPrx9ZX/jHXF+X1V12ZY1ZZ2Atlzul9xFMIas",
-	"o9uXlN89ZloIa6CZdBES6zNyO5Oaa4Lfuodqw/vCbt0VbKurMrZnSFUINsRMqFkChUiC8QE2PWoray0s",
-	"oQOOHYjr6UCHlKTQPfbm8vUzBAVC4CGdaqKvwrjEg8vzs8uL385feRThs9evnl9cvjw/e3jSl89PL17A",
-	"pUhjbw3xEY8T6JNi0kWeMM8dPYdvUSlCVSBy1evLa5EksRwXBmTm8VB4blG41RL5aJXM8+GtVPNEROOv",
-	"U/BPh7dt4yX3Lft2KZc8RIiIUcTurqTenXh12eLXhVLO3ob86Wl+fO5cmHvnlikNtg5MfmE0wT66w5Gj",
-	"joB74up2Uo9dvbAb0ahOpTgVZfVKAWuS+twaO7u4enZ6eXZ+Vu299WUj942t896WUalfkepZxqN+JuoG",
-	"8JwlCWQ74c6qpdBZ0fX1Pzn8LWf38koPTi+rC10TLWgDhibcUpW5dUZi+sFUIYZsGlDtu4wKPYp87/TD",
-	"w41e1wsa/5eg0NxYa5QZLUWnyozLIZAyuIaOeihkBD187lq9wZ7N1vBNgJm0wjiBrVVdez0lUR8vwMmo",
-	"YpyAh3yVaukS3+0zVUuweqSWvMs2seK2Qy1inSRplbxvxlziaoSqz8mXp6/enr6ALlLQIRJBpHmYsC8L",
-	"TVqh9zPXLJMAWB4s2ATUlIzYGt5CGuznIZFfLl3KFV84C6Z4AM4xa51gS3doOAxo5c6PxQ3lDYW+Oih3",
-	"njXE8HQssKDJBRePEbFAmAj7jeG3+HOHJAjY0eFRKXoNzQp/VwO6U8SMSBKNdOXohDgXJDYBe3ro4Mnk",
-	"Z96gC1voZen2qvb5rrA0JqlMj53KvhRRbETk4i9+Z3GfWCjnG48pmRaPY8mTcniHuEFx0M6u1sI3PMX7",
-	"ASbiWjEu2a/X12/cFI4VYtIxFmgHDkk1LhEQ7wK8npgaxDqAPsBnyR/7L/El9y+iEDoG289yXFn+GXkZ",
-	"+QeXNKwwv9drert9wIWGATQxX4GVuHTfUo9hWmg3n7FmOMOB71LygB5j7/Kw0A92qNLoO/+mxwg3gZgu",
-	"9n8gthwH6XcIDIWSOOcLFqVqBq1J1QDbmVmLC9t0a/92iJ0Me9jnOkr+6E0jFFPXLQ5i53bUvkk0ofM1",
-	"vdEKsgWti1jbqyPX3hgbXv/EwnfnP//6+vU/b84urk5/tmJqVTLCWKzc9+WMpyYGlW1c2zo0A/CN7RQh",
-	"xCXCXqLULHHE4yRvcw+VAaTSqylylgqBvirjwaSLeykAKj8zrs4kXZc1Y2xOlsJn7tzeGijxMa8Tur/X",
-	"Oq3Q1ajbY+LBpTfEPOvl+fXl/7YeveO6x40UQYJth/feNTGXrnqaEL4MmFTz+0x2H/jcdbNoF0yxP3qI",
-	"9N4JVQ1JXTkgdukf+CU4kG6060Ji5eO729CYACqy7jzHmUri4WJt7MH3pqB3OPH9sSfCClYUrrSRLqMN",
-	"7c9rowhwyzc4itZ4wg6ThDgEX1b/iVKFYG7BSMCqsudxfpoqKdpl62vSh6dsKtIxINeGHrq2vMo0jOO+",
-	"DP/s7/HMqBs4qz1938ew0NCyUJ65NGhONwqA/89eccOTxPEDfgzzsids8QWXr0s57iYw95ZFhAHeVS5x",
-	"SVi7ySjmNJNdi2FWVZ6uWfjmLdWK4xMO/oR/P5JSqkEgmy9LBO4qpdatCFx1rHuWThnHBdCsD3VNDeKl",
-	"u8mnorSiAVRQWR1tA3H5qzBT0bRtZqRyUtKZwZTmErNrXU3OpjFX6S0wynKmJZ/piTIF1qvjQhlvHOmQ",
-	"ePY8ankUm74Msfw3j/4MxDiWGoruHV/tIO8QDQAezVJuBFPWvOJJAs1WdYB+TF/i2VkAvSspTnKmD2SQ",
-	"wxr3SU7twKaCy/kkTgSSGNzGsxm46RCG8MsxjZxhP87iSECYIfR+BZQOCamy8QRiuAjYtd/3BllyewMU",
-	"h6EfywPgGM7sUZNPUl+qlIVT/uHGA8EfnkDVi3WAsJVZDvlwffwuz//j7fnbc/j87PzF+fU51DjT4EAT",
-	"QVgjShcszSR8mTfOgXKawmtgDAzaZeYRLVxy4DyOfJH7StzJ9fwC4B30FsQgdl9yzRIlx67AqXBDU0cj",
-	"gI2xadN8riU2y/wm3wiEOnEBzhTTaiqob55CypE2xYHVnr7byQd/0v+W2glUwHnDObe71tRG2Qui7Gg4",
-	"zgLfY8pqvV9PX9jPYG/7y+xt7TVWj1l9p1l4fs3HoQ+k5qi2SAzjyOHaYnPie25Z/UQxR+rbG5sa/3Lb",
-	"beTku1FMkX78jseNeIjepGIk0i0dVlf72ymboD/a1nQ32xqs+gzzeaNUTZFfPmcGtAddAEepO9B6LNRG",
-	"zW6UDBEnA3w4xUqcE+uQfgyBNgYOyjWIPXQZ70UG7tqtcEqvU4eyY2EiPxJTRsMyOK8D56GkvQ74bJaq",
-	"dSnpKzUVkK6CZAuc9vOJYtC7wNWkVKE88b6fWmjuK2/csQic4uwVdMpKhr9zSdjUMvFFETuVp1rhQLOH",
-	"7ApmvrYX4jeh2KEf4l0pAu+6VxozF0uVpgXTZUOcAV373Zb6fgMTdsRdBifaBh3uIYhgX2lzIAFau+Cu",
-	"7zT5UiIhbCPPlamXanGe8UyLzcoMEQZxChgD67yPYhnriYhOrIOLVHpIzclvRSVMCh70TaNtV5ls5+4O",
-	"dVoqdDZdIwXOwfVGMGS3AZRDZcUqLfyxEu45KZjZWkCgIkfMBAwMbGz/fjqCXDSb8ATLyMrWfCrYg5Dg",
-	"HeFDDNHwvhxyydNFoXpnxrUW0TFYYPhyGIhKlLLmGLxNDZYvm34BUkpPusR1+xxE9AV4drDJIysNdgGh",
-	"egrNsrFiapdWZ/ak0g07nQ0WjqgUK4FNpjeCyq/g/veS0sdH1UBmUIS7OEXAD/ZHSMWcbH+SYK6mdjV+",
-	"RtDWZm7Ha7xP2232udkKSy+02V7A+evOVMDUmUFa/Xwn7LrALj/arO8FdkjZgqyTWqvc4wrV4tUAC9Ah",
-	"tMJutFgbuzpgwxmao06WZROW5t0qasYhlkEToF+aNycE4pz3IgXA72GBOQRANnC4x1IbwaMabQpzu2Wa",
-	"PJeD4C8Pw2kjJ1thb+hRprC4XixcbsmBwEkymsNzCs5QAPIDNHcUFPPP1nyh60Oo9ydJ3/A57fE528ln",
-	"VgP3w3aoeHfISKMJhLmzGNLeQDAfQDyvVJjIU2tbBgACh7SPkJF3FSRT8oSFuaiGxJVkl9WqOHgOElAk",
-	"SY+FF6N9kIZj1t877O+hp2K1npLJgiD3jncSFedCmBrM0NcqwF8qumgLkV06e1dtoTWIIvZswlM+BEnV",
-	"2XACNTgHSJozE+lQSLMv5FBFInIsPjNuJtDCAQ9nTyTHpyJiSXzra2yRAJBcYQ9fCFiI1oH9H7ZvgWoW",
-	"3xUl8NxG9r/gTgHhO0LfAhZi7wn7P+pg8NA+3xrs0IuhL8Nfzgk+5576f8Ij//4///XfhXIO6mPgOz1D",
-	"ta/dZL7YV6q+xIZedkNK5dYJU7JQMfKEQWnT9es3F89uXr2+vnn++u2rs/CYKGbtgs1EYgKm0r6kjBza",
-	"MWDWwJGD/B0NGOZfj2ps11Vl5ZHnZCpSWNUuSR5VdaJWz8lYbGD59Omm/pXBHVHet6eP/kbSfD8kzUhO",
-	"nNMPduI9OLcBDsN9nqxJYb2E3i58U0cnB+WGff/AjjGhGhcAmDGtAnA6+pKz8G+hPZ7tgUpxu2KSTtvv",
-	"jtmjQ6Y9NQUiQoC/ExTfPNaix86oMtfkhNNHh4dU4gYlla780W7KviznYJx168p5c2wOnvIUfmGnkmUS",
-	"+ak91/KTwydUcbmslmoLzU6TZMdOFo0tgS1BIcHng/DC+bqnFlb4MOQYrQzWJAmc1pEq9C522wFjmydM",
-	"UV1uCfe1Avoq13l1xqCMKyjkUOyf2onYfJ/8CndB5zV0myc2h5ze1cQ0p092idlW/Mkdznwn3cpKUNz8",
-	"nCgAIba0esV7O4qGBu/a3kTVJXn/UINzfMSKXqzKVcNwbmA1mlKwgoFT1aP83USAKW3PK4A6Z9RYcMoj",
-	"3O5j4LrJZnWZ81mqhkJrEW1FJTvMW4TcxNE271N5V2w8c2M94Ooe7xE3Yt/EU8ggrlqZ625q1Fa3/FaT",
-	"ACvnZP0SKvw3Zwhw73WWIZhlgwSy9XTjgkb4XQ10hUqwH28oUbDaFG5XYL13MeZYF7l26Ug8Ojw6Wd1u",
-	"TCtlLcQReIsUjxZ8OGGRGMWywAkAvqjUzCgotj6V9PjK7iJ9Mt+guXDOzkCxbiupjtEgnxzqPQL2pAP/",
-	"52nqFXS9FsZYvzNE1UTPn6gs1SG0ztfV0SF4nJOIO6Jxd7f/JIj5srSv6UqRT73rTNGxPdJoJHFhIN3w",
-	"yMPNoKk1LXGT3baKpcfNevAnylcZQ7+SfSkIVNVpWg5RuDuutXzWTezbtxdnex/vUWfW5ezgTbrK2bkV",
-	"K9PmA3BERAyOwOZ6s7CQI2v66YM/4V+roT4eDCdiE7ktqh690EZMKeINmhMEhRl1zEJ1C7h1yMA4MiEp",
-	"5iJlRt0KiYz/EzWXfTkCJyaGjj+03byWo1oJuG8MChaapgJpJFIuSLT28K5Wu6YC8wPVETZ4u+cCucHW",
-	"RtXeUaDTPtzYgajAhUTnKo103oWD0NQnLNMZT5KFa8MxzFJrWi/si9VE5Py8by3vzvS6I+8XpuqZnbRP",
-	"orDzx1eXN6G1jNEW46WhE5SKfSjjzK4QFiHdiiJOaK7SWys4jXXm72qwnxsObTuuYsuKRg1Xa52as8LT",
-	"Nwj/+Qc+hCA23tUaKOHfQleAKWRU537APx25Da1cqn+owbX9fe3dhAQCqI1u0bIm9xWrkCNBGJlU8+V6",
-	"Vg68V7XdPfDClg+/uuVJ9B2kuQuPUyOCtdY9a5DFibmJ5ZYe4HTKZXSz7UKW38De5e/Q+rdusNDJt80q",
-	"l5ID3zy54tTkG3yzI1dQRZ15c7+rQfG+nThza/o4opUQZQJT61LNmZLHTCfK5OAArmFv9iX2mf9OE7ec",
-	"fXRFQXdNFXJpcu/OM8qf0eK0fXQ3I6iza/MFvpdOcuXH3Ws3OZgLgXxqlbK8zD325NFPTx4fPqkW89U4",
-	"5pJFcPBn/sfaXlsXxUjFrZiRV2BPZqtUwe5OhegxANrBL3MIplTGnt8iws1k7WWwppeZ14+XDzcwBKRi",
-	"aPhgSYXdk67SOaDuPGgf3xbScIUiDCw6hFozNatvzbW83dplp0pXX4pRK7xKzbHYrDvXqqsEdeNZFBtm",
-	"Uh4ndadgRQuvQir+6eHhagxzq6xwaWq6QrX4blpl/d9Q/S+31KqKH9y7MOyK46ye50/WdmmrhdlQzg6t",
-	"LdHV9qAgTE5QsToerIiiW/odoNVOCsqhL7Xhix67VlCnhcz8c74I3M2Wz4JahOYnVB3/uge7oFug5p2o",
-	"A0JpNpK6bU7QGsjmuyIXMI8jNkaUZIGuMSQfMCQSVCwMi3WPXfpDUnyItenLWyFmOZtjIeAPt3aA9QW2",
-	"oJjyCBqMUbjKLlyUJYJNuPbdxQKySwncmRus1RgNEPqvXJa7xWzeiSxfkva5M2FuaA4eDPjwdhQnScO0",
-	"d2UI6Gd/j/sQpb+K3+1mdbPL7dew01psf1fEWOx21Ld1wR13tvXu2BTAeYBfyaTOe+cAnxkfmvi9CBk3",
-	"fank0KGROEvUXKRslsYqjc0C+UmcBnXxzjIbmXtjR0fmsXSN+chYIWEamwYsZG6R70cJ3w+wzb3TJwns",
-	"u4c3Ji9LM7metUwblZZJyzodaF04pCiMu3fY/wRYM/cC9x5euczkaqyundPY9PSU4oPZt0ppXWmwNRWd",
-	"4gF4MAIsUrAoUUuQ/Wg/xIA+iSQ2QUnU8Na3G2GRQjwIewDxRndn3ZtGD3vstdPVOT20NxuBcKCmOuCV",
-	"+GAdYmuvdqOLqnMAGaTr8+X3S310CIwq8TSbUlxiGkv8Ky8QiKURYxeeX+LMl8mCmXh4qxkAazDza+Kp",
-	"OAF72E3Hmj7pW4HItvLir+04uzIl32ES3K45qAokgNs2cb9W3DdQp7xSS0AnRK1PtUjeC31Cm5Knru8L",
-	"0s5d/fPizZvzswpfCSgUXAySDe35baxGHIAh4LpV1VKvfJVeDhCj7NYv7U4cGkfYspWZuDGpXRbDTeQt",
-	"VzUOMXstRV5npozLui457TUcKV+lOF1CfPgzlCckerkvgaITvLWbAuW7BtyTGU8NiyXwriZ8xgAQ5Gp7",
-	"oC5Rz8TQ3BTwOzmS6Zgs0MKXN1SoyEYqHcSUVXEQpb4jlSagp1WHBPS8FQtPwAf5GCBodl2qvIFRDD0N",
-	"uezLJaVqDQmIOfGpqOwDRmXB0L3SmtAjJERq5f2gwfFJfJ/NV1ynfChmPLXb7C53YLb79rvMZNFGp9Rt",
-	"k8ueIdh9rxuru3lG8+jwpx8ePT3qZPcSg0dT5FOx8+5mRNNv7ua7C+m9gTRozOs6KLk563VigPLVXBDE",
-	"s3cxQtd6VS1KcbAFIUCFPK+gY4m02qsv4ZevLzGtbX2E8H0s5n8fZUkSokFLCW7G07EOgF4tMQFq+JmK",
-	"pXEcU8PbOveq1rW6JwJLfH5j7sq2ozJpPB5Dl6z247qma1sP6wKOMyDeqhlWyW7YEXF27fEHDvSgoS0p",
-	"ML/B8ezsAzx1a4aEt9hriTqv8aex+/QXAaa7v6Iwzce8ze3yKV5dcGsRAeOiK5vD/q61aAulzE2aye0e",
-	"Xwm5pCBad3cUaarSm6GKRB0q5BFFX9YTNFS5XBBvo7CL3RjQFLdWk7lY/Pble1VjQKB/Po7Nj9+y0O9L",
-	"KUisjHURl223A/V33XKkS8tpeGqsd05dOqaxzIzIw3siTiGiBCoYA0NzHkN9mlbkh4ywS2a9WjPiZrC4",
-	"mcYrECkKRB49/b5JLPKvQw7SodvToF9V1jGIOM1aoocrjNKDQZbc7pAt/4ca/Jwltw2LwFftvQ0T+5Jr",
-	"TXbeN4krToyd9Aa5dLs0nckc3M3edivhq8ubU2gmB+COYkzZY9czLOXLyducXTrnOm/O0SN8bV8CR00B",
-	"kzvHTuvGOjSggMEA0rea1UJwT9jl+eXbV5io70sp5pSpd1kXoN8SOsxr2zz8F5v4Wx1+ffHy/Ozm9dtr",
-	"11Yakv+RsrcEKk6mp9YQ00bMVnP3WXLbtI0YgIl3y9uTPH2u3cNoeJ+qFto+e00C/lc1xyMdJNhn4odK",
-	"DkX6abLxbj3rkvEkXV9mIj5Lbu89Cf8M+rnkywxWmnWnzERMmV1paBK4U1ren8YHf0IjxM314lvtWdhJ",
-	"Z9sDtu313bYTA3Fc10tse8Mmn8qNbX/eFarFof8f5tFcq/+q/j6dLMHnnAjrcq2xq88A52vHXfInRiV2",
-	"6UnomCZlJCJPEFbqNlhNkr19kucyk806S+Bv76U9ID6q2+1MxuHO+9ct8gE3Rkxna6isXifRZi/lMpOn",
-	"7kbbr94dW/U0wnW5Dq51PJbTrviFrhWbT9Q0XzcyrO1DRNTdIm5Svx7MMKdsr7PXY513CeUGz9oHR4eH",
-	"D9FmpiA2pEIu3756dfHqF8yDxLpcRmcvOnp4Utr99jkYVQlxfDfjlA/FDTJW6zCgMKnOEgN3pIS1Zxey",
-	"8+VGR4WEVBjowuqzmZDaDby+VdzOauXuzpLn9n26SOpixUvUuF/uylXdGHFtNVR1/rZKuvf5OkoYJ53/",
-	"8//+f4VqUBBH7XpPTopOLbJkQYLPYBaygNVgR4eHYDQBGAMN6UoiUz68lWqeiGgscALat0W6UwkD7pJP",
-	"0xg6k+f2+K+nlcJl7YZV6opTxwbutaxVS7OSkt2KLmVJFNV05gqiNwvi1dtnz87Pz87PTjxdkphapRc7",
-	"59Sx+QB0xqRcauynviKafbkim2y9aLqhbqP57lYon9HIPke59GbrHUilvbfOhkMhonq5bFXA1Uxk5ShO",
-	"p/t29mKZ+UBAnaMWJ4LiWs9ev3p+cfnSSrM9kilbhtWMPEpiKXzpjRaIOJNijiiyJ4c/QYc7fQwbEaJy",
-	"wJQR6yFPo8LRXy27MOZnxSF/U6xegGlehN7EIdy5CMeSRSob+Ed0q103kOoWPZEcm/Xo8PDwhA0WYGkH",
-	"LJORSKnkSszUcOLo6hbrnJc6rt3PxXWB8a1zXLrjRH3n/ARs+R9Rz/87cD3Fh1nCY1kbh6Pvu7He73Bt",
-	"7DAlr+Or8SVkjtEfcUBq7vE/FMVGrmo76zruZvO+mywKrmcUYywmiiPrmwXdLuaIx0kzq6gii3Pi/T3Q",
-	"NQCcsdMDnLM+gFRo+hCASdTShmJtTSj7Tp+f+WTX+q9oOmHLmm5PnESN68+bU81AATEjPhj2IDwdDsXM",
-	"HMOfB/ANdNlFYPs/rl6/YpEaZlMhDZuJlA0nmbztywdhccY/7MvIznoYOFIHO0sPA+oRDA3n0n1t74Eq",
-	"3d4AHgh/7muTCj61zwUWaDWio25CtMtIFUD4fhgBtFeKo/C4L8MXXJt9OEv2L85Cd4jn2BcfZEkSNS8F",
-	"d91PM2nixO3WvvRrDocsaLBC/k1I02OvhIg0C2d8kSgeoS4Je+yFGutCEnmq3kM0CcmbEjVGB4kqwHhU",
-	"aHJcEzu+zOQLNd52r9YUCU6s1sCw4Qkg+zBPNm1QI0iXVaObYmkeH+1tVbgIi1qqXJTZdAD04CMW0lN9",
-	"1TmmpyVzWqJ2tPZ2N1r80XC8h23H6/B+KMCB7/ylTaQyUw9htr+uRx82AB9WM2lZAW/GTYmp1fxa1AJr",
-	"AJGHDQBrAFrg2rA4ygOzqRiK+L31n97FEvMk+YLCBgv9MoV+xpbHV9rj9WxejctTa44Op8jKx8dqP5AV",
-	"3dXoAm8Yrkk8VyXfEzXudVJRxiM8eb7T9p6bzaSSequH45y6gpKn37N/xj/3WGjXstTI/RCik6Ddae0x",
-	"Fg/mDWl0axatBIVOlrn8vVGECgLbNP1EiBkrfNaF12zKF5C7Q5WCCtiduXieVwU+ZzMho9107h3ZRy/U",
-	"+JOYRy/U+AoM0vqQZwGRsqOEnkZWQGexwNO+WlY7MJA8YKDetBdSzHUhEMQ1m4skqeGUUql5k4MQPie5",
-	"ccP6VLb1Czt76yjGjWJQ5t5JZlIkCTihI54WbGyrB+4tMpkKzITWy9bp1dXFL6/QWXx9+ebX01fnZ4F1",
-	"DK3OGgg2THg8tcYnZgBPCrBDlyJc5hgttcC1LmIhr0nNbAuJxmOHmhkKjZoS0ONQAltATCLt+wfjNDa2",
-	"+NOFjr0MEqIsUVpXbwycir9YpnJXIea3ohDggJW16+ULp7rKQKYCVFszQS3GOnKhBVGFQkIvrFKxQRaN",
-	"BRwN2E3iuUo9bNYKMMQ4Zu0iGRjw1Ap+53YDzA1gEbzvZk1Ow2+F9A0v0LkrWhFYuVYtsTAln1945BIH",
-	"9pkmPYEUuQs0UPxekN4e8OFtt4d+KtJsnVZmhNrG8EMVP+VCY3+CJJaEEgEEuIOheNOyLx+E0Az0Ro2o",
-	"Gi4MWFgojgsfBjl8kadjiK/4PqgFWmfgfbUWceTb8tPuUiOIHWWpqNG9aSbvAXl2f3juS/tGXxdTQA4D",
-	"ticpdwHtuyIQKO8HQEs1UP5W45P2dzlQYI9haTyeGMRK8dQcY6TOGRWZNoCVGlivLJPDCXhcJY2vRvne",
-	"sWp7yNM0FhGDCFT7uDaM4vPT3FDF96n0NpUQ1mvuNJMylp2EF+BZKMS7KG7Nx3x/Q87UdwFDQoMkYfYq",
-	"DW2kuGQqjZypLKEvPDHHocXB3Zd9qaH0B6ISobV0b4ZQuRXC6QMt5wVIOjYdtEoYqI8liO08HooAvurL",
-	"OVjNhTSNdjQ4x77DGHTlApNZKyXRdMaw8pBL8FGsAU5oBAYFnyoVvaWR2Y2RzO1RBJZ6wHiiFaPTSkhX",
-	"DtSXI+H6eIzgkJELqo6CaYBqL/I3rG2/YMinE064vrEPhCdZCT0mfgjuiquoMaMxiYBbYwdH2josUeoW",
-	"wIucDVQGQXQK1KhRX1JCNyeacK8FxVsCugJaH8P1Q4K/QEBraCW2THHDZdjVqPMi+jrSg1Gi5qvNfwrh",
-	"y6OnT7eM/BqAoG7HILDslasymrAusj40Kt39cRBLz3dy89r5jirmi89vWjffSW33r2qO9XZGQQ4d6aPE",
-	"Bz6d2V34+FCHgffCU2pc6vSQq//uS9w+bCFcOBUybRj8hDyOVTopuTqVgsnj2qj/46MG4thh2SxsSlc7",
-	"e5fwhtMsis1a8EleDusUU2cBeK/p6OTCHiYrTXrh44pTEw66VehC4dQ8yDMSlYfn1Uo21rdftOP6TtP5",
-	"CQAj0tNjPtPHkHBF/xvlLuhLbISL+hul08pIwMKIGx7asy+fbOjfG+c3tT+BFKkuCbOSPfYzngLgbTm0",
-	"PZ0UKmVLGV9MMxu8iT8xXMQrVdMbMA3/bk+z0B5+QzWFfDbW9tjTTHBtCKry6CkjLD9sKWskwJ4CU4FT",
-	"ps+XBGijZtqNkUs2URlCYegH2hkcWMVrLWJowzEnEka7CicYAMUBmzyHBln4Qarm2nqDkSqziVabwHZw",
-	"387Eb2fil3gmwqbPdwEgIp1SoUOwx84/AGOC9gph3Wzgxt+YEW9zLu2Q9HYaDHLe+fB2THofHT75cZu0",
-	"d8sU9uoRKa1KhHgVXt/FCfkcIAz5GZnE78Vuh2InFHonayj0+pL8opxFD4R1oOzxow03maY1Bw6IMI/r",
-	"BfY84WMO0RJ7HwNX9dhpOpxY8UG3Fvu7QS98skjilKm5PGYhpx/S2VbjJF3BPGxg3rNyTLdjsdTG2ipk",
-	"/9hVwKHUqj4ax1aNUTs8CLYhE8x0e9Y+O6NXeO0dkAluSXHoBtWI4PD+6Oggfg78XYNFZw2Mdzjcqxv7",
-	"6lgKralh+I4n+CniJtXgdzFc9uz+7O+lYhwr2d877u+JrL/3MXRQmDH/TrOpMBwt40xbE1UagMXUWh3u",
-	"93Ub58nhT9+Xds5RYxNKChHpG27skbFMIbm5SSNwG+n4fa2Y78wVt9xZu+HzOjFWNr4dNs27v7dzz9vy",
-	"7b4RuLWL6vMx3xw8wDOzklYXetw5Wl3C2YGVIJVXAZ2xcGkyAJwdhX+vt6PqwH4Q5tfOciFjaBxrA7ka",
-	"d5azB2HpWA8D673Su1i/uC+tL6ONI2J+aN0bNWKxTGIprK0kZpo04yoVhyF9CRgY4iQ6hnqUOEkQB0N0",
-	"7tApBvKy4HNDOsCV2EMCN3b49F5f9uVmFhD/6DIXiP8OXDU7rGyW+zJwAVI0UsblhMoRjw4fsViitTjk",
-	"WmhHFCCxySFMxE2ixpogECEWGIYrE8FcbWwEbxKStx56WNFEaSHdczMZ/5Fh72EK/hghuTQ99oanJh7G",
-	"M24dQMBxmL7kmoX/uW+lfv8iCoP8zfAqVvj+Gj6h0XK5SkLWl5ia4VNqapbfYy6SxGXBCy1NveDU9O9B",
-	"zW6f3jrq0ZYz5Usl2reT80mykLAqNcDmTDrGVBRiD6NA1i60yaChw4NQyZuhkqMkHmJuKkyFyVJ5A61y",
-	"YjkOH95L13Q7znZcYsEeyo6QQ7F/audxM+NZfoW7AGawy5b069bFaRTSrL5WjbShUZDU5GkSi9Rn/grK",
-	"birY0qb/sgjjPukid5SG16gNmx351Wl4ffAnHSK70GatHphOnOioZNksoCTz0eFh+TSEnAEvhkNK0BCM",
-	"8bvvQ2yU7/++4SY8YVpBAAWa0BkxY/YspX4FYqZr6q62OktAxzZCTd3BqYOm7yVaF131Yr8XTbODbuhs",
-	"032yBvIg0h4K6AW0pbFev3EPCmQ+9WAvr/QlEoeLlIHzz7zz32OnVKsKcI8pVLKime222wYqoTveUmfp",
-	"4jKTd2OgrelDVr3y7iex0AenQyyi3waw+FylQgshGxNg4cOwmq8TKX2lDEH0SoxTiVK3pbJlgj1tf8Js",
-	"pHt7KyMldLEc16dbFEIewJ0eCCGBgvMkP3kwd6v7Ekm0gHntlA2hqYVkowSAjPZcseeYiFxO4MnhT+6E",
-	"SRI1twcKvmUIiK+y9zXj2hD7U1IDWMJvv+2DL3EfeCa4JbuqA7lX05mQmq/j33oR3woSrgBq2yVD0VLp",
-	"d5rxIZTjHK8IvGOlQA+/LyGxwML8iSVXXsiIDaGLZehuXsvBhZd/E+UvUZSvs1Q6y2OpzGJ3ad6A3L1A",
-	"pYkIo1jmXeQXFJWjcJosJWcR0QL0yuBTQDlvnOb+gLNA2Bs+FpqNASvj8UTJYl1mdEu4TEGMy68Ycj0M",
-	"C9HOuoA9zEEpVi9kNoVV0MM9NJbtQrQP1peRPF87Qq87kiiIlYMTW8DkYYh7WetvAUQobpIVjqiN7Eo6",
-	"lkOsywwQPOaC2FihCeFt+53Hj0GbKx1g7dB8ogBlHikw49B8Qgqs6kI4GuFOCv4uBWQDPRUUCOQ/6Yq7",
-	"Z47cPeizubXpzlUTH4yQ0b7jIVzDfExt/e1JIg2bTbgWx7AXPohhZmI5Diid4s9qa5IyqK8TsZmItC9D",
-	"E0+FyszNVIcBFvS6QmLAXaqUhVA7GVYLiB3rmRvqX9AI8O/+hZoBV8L4qtgoX8fuTAEoNt/fTC57iqXD",
-	"QTFBp3M/DnmfSplAUMkr7ltfxmMJVBRVrGd2MI6j9a8ors9LE/CFyix2hAD9ywsJzxZiu9oiolps1zP/",
-	"kcge+xIuqOGEtKoV2YCJ0UgMDZIrpGIKhH9YxLsSWOvLjZLNnGAD9QLH5DZ04kRrGfLpuapXkmHH/vqd",
-	"YKf3L7sLvg7pX2EO3F30UwFcPvVy/xI6/fPllAwARInWcjWWHTDxgQ9NsqDmYnOue315YTCAjD1zlpvn",
-	"j7DfQkQJI6nmGI4Lr05/Ob159fr65vTy2a8Xv52fhX0JFxcyyLGGEVWXxcMb3nHg4rMKR9xLDicoyMCn",
-	"z/V2kEb9OQUXaVnSW8ZLGm05GmW9J+j4f0aJmn+nWagyM8tMyCIxTHgq9EkRWwXhFfiB71EIic6+HCyw",
-	"VzjGtaHct5SblcrkR2rgfUrP6Iu8FPNYizVJ00t8nzvcW/eVtjyVi39cvX5VJ/XE876trH/CpKPxoydz",
-	"w615O8zARncWbZD6wyTndPfNbthFgYefagOx6o0lAF/2Ip1pa+zESgaEF+vL8FaI2Y27OqxR/9n0Lxu2",
-	"vsQF+UKtHxy9Pehh7aNVed3dZUX52C+a0us4AhV2aqI4NOUDMceC1lnomBlKxjkYKWP+XhSQL5yNUqEn",
-	"YNYv2Ewl8XBRL8HPigP8loD5wiT5F4Wk05ECG4PiidAVuCQnJCIdS7hJF+tYsHIz2kc4wZwvMQFCn2Nw",
-	"ZtWcTH6oZadueZ6EhOQ4x47A3UHrj1Q652nk3AZHYIhuAzZ1JrgJ8rz1ZQFzCD52wV9wbjiEigASgI44",
-	"tSiauwad9BSkoBMzhrxz+FuXbEJEWyxnmbmZWREN83EB/YsLmhFqP0DUGVCT8yTJv1+GQLIrIVikhrAN",
-	"PMS6N42q97lJF3/dg8oK6ZeaXk0XwBMgZijbnW5fe9v9tfz+r60kL3EtB5hwFZE1pmBksYzEhwCZuxCo",
-	"T6zM1WlSI2YvEJV2Z2b9Z4xfxLevzURSR3YEli4hiL8k38CnP0tvwzv2CsAZbSa9qKJHnv3U+r+eq6QK",
-	"QpBmsl6A9dfglIIsbhDEr0cI704AD/60/zRpfWh9/WGWpsDgZsTMBdxLplqQmxgqMzqOIGt1dcuTqJfH",
-	"a2Ldl2CPAI0HvSFxeWLjzlpI4jGFRE2WSg0MiUYBXzOmGxw3KD6J2JnX9U+0cnSH+wFu/yVbIM+K8/Sl",
-	"QhbpHZw1MliwCZfdZgxKm2l9zuyVYqMsBcvYuRGkp1a2l+v0U9ph2N5E99hpX9buk5OKfcIK2yQ39+ta",
-	"Y33bGV9xBs1+em/bQd/Gs+bnSoFSf8a1FjlP2oS/t75tAdjuT0XyZTOAxsPWIafZqGBlCzU5YPpy3c6p",
-	"2zf2Tb/tm69431zdxjPaN93uFwzlrjs0MLAjxdzR5RGhP0qkwzmsijZC4GWEvxpadyHq9eVZhnWHhCbG",
-	"WuMF46k48YkHDaGvSkHH8X7DvX+RQoyL10kNx3AioiwR6UGCnG21JGNAcqBGTKrIamhyVrFPjTYooTOV",
-	"Gh044gcrmDIaLJD3S0+sXW+N/WEqIiFNzBOCS8gFMSecuI4BWgBEGGwsX65lR0h3z0HENRncF46B7u4c",
-	"WDdz9Ki6lmfwrUtCKzZXWRLBp920kFU4LTjfbkhFH9N/1rR57LJIYKguUvN1PScoUmyFgwZEhBycSEih",
-	"VHqufAU+1NZbNxM7QnNQjNARGtqs9CXo3FgbKN/RLqvgRQe6dZSE57g8B/YHxEyL39cQjYrZmZrLgry0",
-	"VCXvgBf+PpArmwXunQMNiZH3SXAR9SSe9TpCbpXvil1GFMBdYeXbCF/FwUqX6INZKt7HYr75SC10blte",
-	"XrqHm7q9O6Ikodu/wae1ZSdZvw7X8fBWP1eZjDrRFwK2JA2YtNEoTsW2raa1MCaW69r05m1ZKcEGdPq6",
-	"gMvh1NcA9rRIECINpowT4kjMErWYCmkC5B4Gx4GIfmowPG5gbc2bJiHQ9XPvHu1X7ROEHz1Ft1sgO2XU",
-	"iku3Px/sJNoJqeo2hF0RtEAyLXxcwGSWJHl6tch9hNg6BoKRQg+KHntlrQqgmIaSuClxWI/EPCexfm7V",
-	"fdtToTJ2CNK2g4DUWp7dqBMa2Bt8Skd6ZEUodw3K4ZbV+SzuovXpLgeT2KryRTOu27paSLwZDnAjXewj",
-	"asqzvl10Ek/jTc2i+QdqFg1Nhtf2jr7TzErx9etSLBC0oWYyHdmheLuIPANa0d0sUcNNrE081BsYkH9V",
-	"cza1ex5phiHnRnR8UExm//aEfhOugcMPEhgDMQRDlA6ovvQoWWXd5xiTuREAU60owKFFt4Zy3hQf6oJe",
-	"BBDvSywE8jhxxg0Lub5Ro7DHfsPrtZe7nB0ZLbfMIPNdkViUqJdz7s+QpUKbNB5i6yq4BX2LqUVukOoc",
-	"6jLwOJ3HkZDY8W2UgeuWpfYt2dvrZ7nfRiUcSA2tsaO6VutKj6/8Sq1ut3tlSv7auFq/sZSWGKFRxhrw",
-	"lfrf9jrJP2XSbVKrOEh4i7otl//G6Vy76K46trq/CTzQsVrElGcNvBVX/MoB1gKI/bFEGCCBz3/Rl1hn",
-	"pV2Bg4x8RQBAEawvDszsgwWoDazAVklUoC+4zKBOW0R9GXqVjYqp9NgwSv7A707yDpRDniTU0sda8Pbr",
-	"3FfNDBV4h/bvG5WZEPtUamWNQ3L0JAVLSaaOwdYz9ACsW5tTxTmQcta4Btdu5hvpqhUy8XoyvYYk23ew",
-	"We9y8/np2thfyIl0NyaF5wYQEUWJrIwWloPVdJhssvvmYjBR6nYNgKco+ZUH3zt3i7YOxF9Fa9MEbVbX",
-	"bjE6476Y50vj+ze6j7ZjiybmFpNLpWcYgLqPVGBOxygWZmkSBkzHY996AzDEoRbDVJjQN8NBO8vF0mNN",
-	"TR4xUo5eci1HMM3tHUW06O4tIlmPun52nddC61isz4RpvRfSXHp4O0rVLrhQs4Ed1kAAX62MZipGWVtp",
-	"t7ZRzFedb3fJwZ/0P8eTGgmHKCtLIH6eS2BLomqSrbNWWb4Vy/s5JRIwJQoBQcx+1VniqeB6qfdDwdl4",
-	"enjYpPnQk8rqr1izserm2DsThHSitWCuY3YkrN1mLbgtVjtwZ9yKLdTBKm4VI6XrfZuXTjhI5/5l2mv9",
-	"6vDmSzEduG7/JQd9JeveY6GQfJCI6BjazYaU0gfy4FRAWNMvqjZqNhPYGA+usuZtpKotVmyIcb/b7V93",
-	"eq50G9nsWJQosLmVNDVUrgeFzdwk0hn4SFE4UNEiXGuPnhUVxS6y0rDP1Lr1prEsXIupbyGNlanZbB3n",
-	"wtIpN1x+W8ymba08W0j7wZ/0/8USF3vdueRm6W7VnnvKXZO9+bepsW3d5PQ6OxHdHXNr2SqQe1zjg1TQ",
-	"n/WJ/LNMuMJ5V4OJ4elUZdgIPg9vWXMIgwEORdKXIQ1kP47CHnsthWdPmQkZIf3FYg7NY5DOP8ofWF2y",
-	"SEP+jISwAc7M3aBTajWAmXkpWq4D7O5AjLW1ndbICPwAy4zpx5E3pyiT5apnV49HuuKrsKEuwY/xrvnn",
-	"YDKBmEiF5GHENjqC3P78LoQF7ex1fAYFw5tV2N3HReZREbGp4BJ5ZBw01yjVc020RqmaHtt3CXO9gsB2",
-	"9d5B+5yiKRyqqGz6MoxiPeRpJKxyOnfGPvjxZSn2Nl7hgcuSXUVgKb8a0abBwCSJz0/CSbLvTAk2OCqf",
-	"Y1VEQcyQ4cAKukv+2pMtdd3mASkbBqVETsC46cup0oY9Cg4PDxmQwZp4Ko4p6UuRFeqHBDsjtJsbGlZZ",
-	"R23tsfncEbrtFlK4C9VJI2wR2Dzq/uk5s9eSAYhJ+ijrJJKEZ7eV1Zw7Aro1l5k4upNeZffaPkZj15cL",
-	"EcBAT9QckcsScV6pMAHxJz1XKTt6QgAFkgWrU3lKHQDiseQmS9F7gW7TVSIJY3K6AEf27fDvOPQG6eQ8",
-	"XllYzLsQMyP0Gumyxr8ryow1m/JIBOBASGrA7zKVi5lgYax6GkqbXVx/FstxeIIS5o1eI5JEs4maA5ZH",
-	"VGMK7bDuJJb6SQ1/aGwKE7fjUk4Un8a1sS672RHwWYBywsGGsKoCo3JsGMfy2ZUlmE/U6fTiLms+3uFr",
-	"1CHvAeWQvwCUvxDrvYNWUYdQlwEkFdEVBE9JgV3lsEesb3AVqVKR0FDoqsXjcgHBgdLCQXVD0yglT7Ri",
-	"BjC5PmA+rim1hIgl3X0DRPPOGs3j8ytazT+p6jT/LXBZmLQGSX1c3O5y+l5YvCKiTzYh12tOiqFgM5Gy",
-	"WarshkAKoWPoAo1sQnHOgIVPcsEp+jCOeuw5sX3JvlTS85sCHN7u/YngqRkIblXYMOHxVANyi/iKCFoJ",
-	"BW18gUcMpJOAFLDXl8Cx5eZxGrkmwuMsjmoscOxfjUt0V9gAuPmngQbAoy/hLdPanhmXvov3EiagmOe/",
-	"03S9G4E1i9xSNBTa1RJNuuDgT/zPxsC5e2BLGwRXdet0LlzeVW0BZXNbTt1qpHp15g5gF9bbj++AKjCb",
-	"AY5nzmNoKkIwQyLWI84+19wcfRkPtfRnn8GsL9RjW+tzOjMLBFi6jnsIWJRwO/hMqrzOtVzMGPiL+pIU",
-	"TJTyWGpfTgmd3yG+RX36GWchvCy0TueoflwLdfTyRURNqGLjwEjgJSZKG2hCb91FnZdrAui0HpdkH3CJ",
-	"1UU7yV73KuuZHdonaRoOTxYRTEsd/3ImOzkkT/UtCOpSgVcX+qYBu9SpZuHB72qwbx9/8GeaydKFbg/Z",
-	"7eHjnNDZifrrh0C647daH89YfcJCZHjWhAcukaapEQvt88LlYg7Bh5N1rFGfqZjS6H5uCY/oJrKQSaQ8",
-	"17X+zdL8dtSLylo9qHAfHR4eopIBA6hOiKf8w75VlPuDhbHz8Oj7H3744ejR97sIeCQMR/xPTdxVpWys",
-	"VHQMOVRUhFZ/SxapbGDy9KWV5bGyb0NUBkjqbbXpUMlRnE41Vjie5D6tSLSAHwDrarEt+JNHhwHLZqpA",
-	"DujtVWfs6b7kUsyrxB3fqhuL4A7K4u/VpKAoFR6e5QhoFxoSjuO1FPGjWMZ6IvIShQnXyBMPjMTeVaB4",
-	"U1yBOoeHfFvOleWUOblO1+vql2VdulEKimMngmvXyzEFGk+rIuwZJWM5DqleeSSs7xlrlsbjiSFb0lVK",
-	"q8z0pRqhXulZDQDpSX0Mxl2xa7S9LPWeRo0KwFf51b/FZ3fo+aF9Evssn5h1QT0SM2s8j4Hy3JowXZx/",
-	"1yKhQKeX5cTa3AEtLrBFGY1ype/zQIQARWtzD64KPfFtG+utLzebb3D7z9N2u7JD+wsZbhAhWzLb7lM+",
-	"M7nhxD11G8o310drSETUqSs27MGTw58enlRbVahRV8HY8tshXH0I59GBXc/gUaLm9SkHYNXikJlarvGX",
-	"fCoC5ttDXUjovgOV/KXi+tpkBD55QzritUwWHrxDfbkLmDR3m7pcBV25V1EyNFAqEVw2Sjf8Fov53teR",
-	"ltgss3ZC6UU6yyW4tS6KKn62Kqz+uw1JhSujUitsLBLW3IciVe4gDh9KAgutSEBMn+EpQHZAX7of8cQ+",
-	"bAEtzWIC+vjvxtSJkxxFiD4eHR5id1kofrZuJuj+cYwGCwtj2BDHIRsIaDjieSMQHYzbBarMN2UXqP79",
-	"8yLOcQNzlmRQuteCT5P297oWH0w9XNstMhTy/OPq9Sv4z/8+ffkCiO7oQ8YRyGw/77HQiA8GRhNiw5Ww",
-	"OMoP+/RNKsAnAPkJl9+DeoJ1UTxD7+mToJSvaXbVM4Sc7XWeMlniV2i2N9ecJgfveRJHvBzBLIu3+0VB",
-	"vL90IT1FGK7buASNvj/T1IvJRAxvN+8iq+VgFXrMMRnOU6unKO3KYglfO5yDUQk0guHWehskYsoePDk6",
-	"etgJ5YcdcVmPe7Ke/5+9q+mJmwfCf8Xay3vhhVJoqeip6qVF4kNt1UuFKm8ybQxJHGJnBaz475XHH/Fu",
-	"7ISSDQiVGwcyTsbP2uPxPM9Iji01mXzg5hHE51Kt2YMXew9adu2DJ7SATfUA+ctF5QkbRHZDxRErzOAE",
-	"DhMZtKoLbs1wrWIRzChskzDBwYpWrdWBa60U0SQJQBrcrC3j4fFA8wwKH9dhOXrP+tUIU7yKszoOXH3b",
-	"l0HXEPMhSC+IYIisQChGK3jBz3T40fWaj4kfswrer56v/5hsRewmR8bLQXck0ddO+uR7nx1oZ2n+ulc8",
-	"Y4A0Hkfd0NK8hmnKuesyMhWVWZuQWbgXiGu6xNU+X+/uH+y/23u7fzCg+fkvBV4qQN90xJUBzWV22wep",
-	"T/gvs2nvi9QIgaMMysCMOHpA0tRM3swOf5yvKXZjsamfo2aC0JwtfM3uAiSdnaOfCpA1S0Sfn47Nvww6",
-	"ClMVVW4S7T01k+veOKt5oV68EUTZIHBdcaHPUfqntHlPmY/CE287fNhHvIKSVmzbTn7MUR95KWuayElE",
-	"xDcCyKOvpyen8wtI4jK/5hueSQPFyOx+y4zuo/oUl24Lzy6mTW+jMc6bV3tOlY1oVShdXoklOGXJA5HP",
-	"b5BfgKasBCGebH1JaDnlAoPFqCmoYXQ9qePdhd1s982e3893b2udyGN2iAj6rVbzBH7TGSpT20EyqEML",
-	"8qqF5WwOtIZaGVMBAa3Yz0tA22qV0FW8eoFp6nx2ONvB1cMY7WgiuOQUxnZ4hvDUpbFArSgaZM68d939",
-	"BalYaUSgUbSso8osAuEUpi22PCFa3VcXz5B4YeCRcVCru2sCPUZLolHCawRairVy1LV4NTZsJ6OIlUuA",
-	"Sl+rpFTSORVYiicyWvnfY8XPuia4Sx96QgDC3Yds6+7mTpZSUy90KjUBtkBaS+s2y4cLB6Ep0PR/rYxL",
-	"rhpowFhP8yuP09EIqP8ThtrR2k7zq4DZIz73MpO+JLCjfiGPJKMLc+s5h4yVqRn5gs/F8NCopxrxP46F",
-	"ZkiAo+KV+mac4LG0ZQOtoE2BPTw/wSJ4q4Vn2wX4oHPq8pFXdmIPdpJ9dXb1jhLKlqdX1Rw5elTaqnwr",
-	"b6/r8izCmpTJwIgfzj6TS7gRbd8nnbJeQTjS8LrPHrdC9lajZpXoZoSmu0/qzWMLpZVxp9pqT0DS3z89",
-	"g7hO3Z3f/QkAAP//",
+	"7P39d9s2ti+M/yv46p61Op3DqLZjp4m9Zt2vazutJ4ntsZ3muWvcK0IkJKGmAJUArejMyvO3PwsbLwQp",
+	"kCJlpWdmTs8PZ1KLBPG6sV8++7P/MUj4fMEZYVIMjv8xmBGckhz+eZplfKn+kRKR5HQhKWeD48H9jKA5",
+	"kTOeCiRnVKAFljM0wyJCnKHDvaPhIBqIZEbmWL0sVwsyOB4ImVM2HXz5Eg0u7vE03OwTyQXlDPEJkjOC",
+	"ciJ4kSckQpSh3wouiVBt5+S3guYkHRzLvCD+txZYSpKr1v7vw+Dv//dh8Mt/Pgz+YxAFOnGZkvmCS8Lk",
+	"LVlkeKWaq3fpjki0nBGGMEME5xklOVIfJ0KiJZUz6KTAc4Jca8nqxTuyQkssEGZiSXKSIjzFlFUnhbBi",
+	"Pjj++0ANYPBLqH83OZmQnLCEnC4WGQ11T83YElOJ5AxL/UnxSFI04bnuXqwbiRFmKaICzTjjRU7STQt0",
+	"S2S+Op1IkofmJOEsFQirn9FyRpMZwozLGcmRzFdojh+JQIIwQaqfmVNG52rU+264lEkyJTl889OnT6eF",
+	"nBEmaYIlWf/wT3yJJFctpwijJCepehZnZtfttw/qSzRY4BzPiTSb+wecPE5oll2eq/+i6gtqHw+iAcNz",
+	"9erYPDCiaeue+4+cTAbHg//1XXmOvtO/iu8+frw8h9H9UGSPzV8qssedfOWsyAXPwxslZuSzHCXwRGwP",
+	"2AJPCRqTCc9JhLBAVG+jKX0iLKpu8Qc2oZmavCG6+JxkRUoEitX78fCBDSI9rt8Kkq/KgemvVXcB/vye",
+	"sKmcDY4P9g5fR2pb2D/sh87B+fu/nQpBp4yQt9ABN4m1j2Hz1KDrtL3HY5LZb5xxJoo5yX/MebFo/1Bi",
+	"Hh1N1bPbfi7PSYbV+mz6mHtQb5FtPpYTLEn6Nufz9b1xyZKsEPQJTmuwB/rt0US97n9/wvM5loPjQYol",
+	"eSHpnAwaFtB04J6vfx72UpfPS77lxy/ynOdnGRainOlqH27JgmCJx1ljJ4hqY5SoRiq9oJLMxaa1OCc4",
+	"fU/UxVR2ZfAlUkfhUr+/v+f6jvMcr6pd50xiyhp7/4nncBFjiXCWIZ4kRa7uS3Vwod9oToTAUxKh5Yxn",
+	"+jLFbIUSLDYN2Hx6u20Hvb9fLTacW/0pGP5Wn3lL2ZTki5wy2ThFcEvBcVWSD74omoY+KdsbNOgWf997",
+	"8Qa/mPzyj5cHX/6jad/9SBjJ4eB+UJ8JXWd8IgmzQjcnaa7kLlzWiVIq1A0UISxRRrCQTf2duu+M5pSF",
+	"Dwll8uXBALacuYP34P+i8lbeC97Kahxq2u75gibhi0Wqn+yFMqG5UP1VU9XUYXhhu7X+CZTTpmU+RVp5",
+	"1eqOFOgJZ4W+2GL17b/Af8dDVB74Yzgz80JINKGNU6ybDZ9870I73HvzqnKhHaxtjS6n/q98fFtsuBZ+",
+	"5eNRXvS6EpyWcP7+b+/I6gcsyKvDpqlUC/tIViArxvCkf+0/klXcNFePZDXSbzTd+6/33xw0nJl3ZLWx",
+	"R1ggST7Llu83fVivT/DDsMs23w/H6rDCbpnhJ6L2TlM3Mti2m3bMvjmCzRqQv2EOGjbMeywkqOxb3vAZ",
+	"FnKUqwaec8m7Xmx1zXt92Pqmv87T0PL9sEKx1SKwjE9QrH6PI8TIksDBz4WM0HiFUjLBRda4tXhelwLW",
+	"jMNCCTTVbNiYO3//txu8yjhOm2XXnMzHJFeCFKO/3l1foYV+IyTNlP1gpFkE5h75jOeLjDywGDo5TAoh",
+	"+Zzkf0le7H8fI56jWHKJs7/sHwyP2iRgoy5vevN7CcFbfRs2TZfWp4zaA04Ic33CVapuIrWhlL0If21a",
+	"UfPStmL0lgieFVUlvq9qmbs2nqNZlj3pJjLgoJ7xgskP+HPTJaOPY6KeGs3x592rFl4vtIq0sRdfQ8G5",
+	"5Vxu2md8gjgjKKOM4GnzWnIut91Ld3iK2+98gad469bBj7b9LtV+uOfsUN2Dbof/TmJZPMNcE/D+s3qr",
+	"W+h0llp0Y57TKWU400ryEJ3NcI4T2FGiSGYgy7+LEc4JWpA8IUy+ICzhqXbRBVxFVndudhT5Dpajo07+",
+	"FRhAm95VHYazI3kO99KYTCljlE3hpsIo/nP1UkL6ThLDP8dfwSS4z3GywcKU6pEtvSduRzR674x1vRMH",
+	"3jnJ6BPJV40fS80Du/lavrotAqZprFqLUTLDbEoEYlzO3OqCT1ugg7097R5cguuZF1mKZnixICxCKV8y",
+	"dfPKGXlgCc4yc03rp8YEzXFKmhWNNF8p0ybkzR1znhHMdBDhiTDZ5PA8rbo7YasqpSD2/J+YIaLaWHN8",
+	"Dr+iNxN6fQ9/3sILpV5e95R0Em2nRUpl+fWKYDsKCba3hCXkHVmFvClYIirQMqdSErXUkfU3LcEXBb4A",
+	"LoiSEwiLxxNUiAJn2QqeSThLijwnLFkpg65B0E3U50famNtum5eH2PMQNRyrqs+nU3xpsw/IiwkF5/Fn",
+	"Kug4I+j07uzyUp02czVUhSdG6ry6WXKuCNPzWuBp0P0q8Mfy/3vx//7ynw2jmHzAMpmtd/9HjjhDnGUr",
+	"RKvhOjTDJjIYX9zjadzc+ckL3fhzLrDLyRVnpKGTpyCv0Mu9w7VOCkmzrE9X1Wfa+7tm+4Q7zMCPclvA",
+	"pRkQv7n+JUY4TbUxIyRZoIxP4WxpkUoZmmR0OpPoT1rdQbcfr64ur378NkJ88sB0ZE7OSE7UYVXaKxZI",
+	"cM7U/2JoBUkI1mWcTZvlMdXdDYscawCbLges3436npmOe2WeNggbydVUmDvF3EFDY9HGx+Yf2kSIQZxP",
+	"cK7+B/6iri4qHthvBU0eT0xgFAJXSupTgXC2xCuhp2qIYvIZJ3Jk24YmiPs2YWlk5zbBDCYQCRMSXcJk",
+	"6ylXKt2cZhnlTDxzbqErg2jgdWybef4rH5+TCWVUzeytkpshVY+m1pX7Kx+j1L3gtD3V8waZXT69Uw1V",
+	"+0MbVSLnBn2mNqQ/8wlTGXbWq1OitgFE3CdGoSDMzVdesJra+3JPaNfL/lz9c4julUYkSP5EcjTHK5QU",
+	"Uu1BMeN5i+dFfbBJ4rw82Dx/70izPvlIdqNK3uBpQKV5m/M52o9Acyzda2h/qA8g+jMEoEeC/heJYULG",
+	"BGGJ5lxItL8X7e3t+V5no7sNGx1UU9LHORBtQiSoMd3R/wqM64PqIJxTEE36jlGC5QQd7HVwJLpRd+zv",
+	"QZfeAtQjoFa+PUPfHxzuDVGsNtJfXu7FSug55IoyQf+3+UXEkUF0LCkTiKt96kVF6nei+eQmLAm42JqP",
+	"r++Ce+YuNN96xhnWDWw4xw9MScrf/Rz/HkLwDk9x40dKB9RzvyLJInz9qC9pF7hSedylQ1lKPjfcOurB",
+	"1i6tzyT4DBY4JyywTz69PEPwADrjDCJN6Ef6ROyRmWLoUWydChpcFYsFViug1A+4OfOCqeceWPngCcJo",
+	"jjN1zEkKChkViE4Zz0mqw1pK1xESsxTnKUrJHLPUVx7q5096w2gf8M+ULMMnYl4kM4iJ42QGIu0ExWMs",
+	"aBJ3kGNPqtlQPARaGESDSZFl4YjI9mdULcE/50X7iYxnnDfjvJb6950coU88f2xxSi3h5519aZLx5RW0",
+	"3HZojQcAnm44rPA/fQ7rF/0wEfIHnlKicamJ/vg/Bok6ofoQ48UiowngIL77Veifu41UN3fJFoVUH/wS",
+	"Dc642leSWDm1k8/4jbqP1aei4nLc8TjrDfsjVr9llJGdfkw12DbStzxPdvdFaG3j5+wq7PazttW2zxvl",
+	"5JaIYr67z1da9Vd0599Z/4DMVztsX+Yrv3kt4HZ8BPxGy4/BaokFZ8KXL6dJQhZS46538nGlW+m9sS5C",
+	"MXxSKQRpkeNxRkCrKFiqDAu8ghtNKx/aWU0FYlrIenh9i6sPdcI89h08U4G/v/Dx722vBhDzMBqLpH7L",
+	"C7a72bKtNs2YhWfvZkKqsR4NAt7pcGqNN40KMIo7GoW1yXfc//dUyFD3TzWanE9QSnBqMIBiiD5ROeOF",
+	"RLHSFv+iNMJYaQorDaFi3OJcIg3vMiOC/S8kTh6Hg+qoeEaT1ddaHN160+os4NcdLc+dxPJrrE9T571V",
+	"eeYIdAhy5/LRNtw8AP17XUqmBakN6D3XHQirq5CuZNRV2+awn1KqtAlMsyJvW8BFzscZmf9nv1m40W+F",
+	"JgF84UvCJFrmnE1rg3bZWm3LqB+yt/cLl+PT9o6XDaTzdF7UE3Xa3q7n9XxxwcXdnmFosmnrQDQRBMlb",
+	"nhNBCNul/kcEnc5k84pVouM6/mCC3PGzTuJf+fiHInvc7TyaRhuv3SJ73N2VW4lJ7HwcZdPNIsU+8dxh",
+	"3BbsDPASOx3BbdHY9bxgO10HNQANkv0dB1BK8meost2lfV6w/oLewPF3vTl/j6X1s0hfeGmkbW+u5516",
+	"s+CbCr/TRBiEr4lW2OzbOU5t4uJ/vxH01bfgFZcfeEonjVnAQVAD0XAmpEb7LOlgfAw7V/hMu42rbxDd",
+	"pZAwkUQypUwgLBFnCUEFy4iwp0U1nRYZSRHPwYMswFOMF4ucP+HsX2yvEAde77dfLHh+pzKr42r9swmu",
+	"OyIlZVOx28mwrTbNhjC/67AOWQEe5Lm39D1NHnc8DtVkk0EPrn3yWSKpvgvas4lw7NZ0NY02dcFETZ41",
+	"c9rvt9up02029hp+3Z2GZqMwu9bRbLthjw4jyzonhx/g+eoKm/f9/lLQDm2nfjDb6GYvmJ2oLi4w3w7x",
+	"er7jc9ay1Pe7WFlo13wNPBI3lwb4itMURoezm5wvSC4hkjfBmSDRYOH96R8DnEh1ywSAgAQ4RqjUmDw4",
+	"UhFihMKfc/LEH0mKGMSFF9SwnNSB49EAs9VIEob1bK7/XmYKdk0+LN8ZrwJ7MRro/oheTdK08mxRQCh3",
+	"7TFImyyE629tVTnCY7XxMJpTVkhQJbp9n5lo79oPi5xM6OeGo1uMM5qgBc6lPcHg0x0TuSSQ6S50TEMk",
+	"PNdcPmvtm4XsNVn2nYb5z3lGNmo36pkv0UBvjRENKNqnYwG+N3DglNsorkxq00KZduf4V52vUEdwlU9Q",
+	"tuGJnEyN8FyHIJQS8u8D6IgJuJtVM3NROQWRPXKVfVw5CCWCg49/JYlUndGHWwfRep7wygkMZnlr0MaM",
+	"c0Fg0+jH9dQT8AEbQ3CI3ir1Pp0DXo1lq8gYPeOVybBSzZ0g4lCEboHjsHyoHtY1GcTsrkaEpUJ9hkpB",
+	"sskJYqpjNdBMv7MWTD2MUEqnag4AZjSMUTyKUfz/j1H8Ih6iO/VRnKkOCZg0uFE4Iw6n2zPbPCdYhG7m",
+	"T7NV5NA4OUl4DoAcHbcUtQ8d7e1FOzyGm2Eq6+ernqtAhDm41fVvxly+Ojp6edSePrp+Zn/Xr5ZyoMNn",
+	"LbDTQD/NgXKGpvaqVDdvDf3ULmwssEetX7O4AK2pp7RY0JHa3d0znbTW8aUOgY8GCzylzGmerUGY8sn6",
+	"QF1/Ku0Fh+ywC63DDUQMBJ+TMU9XKKWgxaxpSMGcN3M9zUpKmbtHnKVGQK1fttHg8wtNaXD8SilGaZoT",
+	"IYJST6c1uH0C7DSTnM8NbFHpsClBAi8RlUNkegI0dGo48DiAiRlHjEilaAbvfuCUG82wmIVvBmGAZtCq",
+	"cfhQlhD3STt4MLjQHGjNeK7/UyLVsFYLQ3lcrw5DeVzRoLMi4s3nwZdooL2TDaO5++n0xcHRK38wasFS",
+	"Jbkl91ISj9UjSvwDJcTSGBKCJDkxd4KxDcQD+1PKE/EdZAmK4Tz9tjotOi9FfcUkdBp0bW12AB3ZZ35K",
+	"Jr6g1qTW7fTmElL9/J2hGQPLl4V27qmfGGekk1KVEokpJA3hLLueDI7/vsHbfHd9dW3O5y/Bk6dzXtPI",
+	"zbSd3RONSk5JRgCpszRuaT2lQ3/x33RU371X9r9Eg0fK0m5QxXfqSe/tl1+igRIQLUa1+/nS4GipgKHl",
+	"OJEuOzbh8zlmaXXbMA6SCJglGxR2qzE0Du/7EsVp9kjjo681GKvIZEMuWGJkAJUnKFbnJY6sC9glu6mD",
+	"D1yReBXssij0JmjIgIqQlw8KkwMUV3L9oJ6g+M+xhmwbR7O5Wb8RLtulBI00DvrwSzR4Ivm4dWaOgvo9",
+	"Vgr8o94QdlimseY7aRutvUkxvAVdkKQ2BVjgKf5GaI61df2ziwIK+8RZc91SfBsG+s6cqcA+wsyC7rz1",
+	"VB22GPaU4HSk8TLA7eP+y/E+wrYY6fUF75R2kEfAzlVJhjN0XeZfFrpm/7PIHs0/tdfQ/IeNZbj/tj5n",
+	"/Z+AaRhEA+u2Uf80ntTIainQKyW/KvQyoeRBPV/b6GfaAuiuniWWpebrqGemO5u1M7ZS10EoZXilL1vg",
+	"VxqiS+ZYD7Tm/Fmi+M9//nNszCGb6J7h5BHFBswmjnOCtbLPiizDY2X6aKfl5xdT/sJ051fB2fAWLz9o",
+	"DomB9+sL8UgXL/hCL8OLBVcGQO7QxGU+f08F847PieZzAHmmYSk6wRXD4R2iK7BkDf1DZ/3zk072N/zD",
+	"nh5otQ9E2JQyopRaJUad6dwqGvcPQQWTZL4IyOvriUuP/kZASjOInOZMOb9ldemOC0EZEQIOS5v0PdhT",
+	"qk6VjLXt+X2lBSQtfLyLDCfEsCjDdQx6m5WiGRUyQhOiA5lC5gTP3QUEV6BmlG7urxodCOEusGSg6qx0",
+	"X+kUmm8ixXJzGL9UrPxGDlwj0lBe9KCoqCk4QY8cYsV8TPIITXO+VHtaqW2U2Z28rsmGWA5qehgjy5Gw",
+	"jvdueqWaQu2rX1crfwR3lDbHeZbqpmMEydzZqjwc5t6En60aeoJwBon7skq0M6zbbq7hLoute1rRLOrq",
+	"WfCUKS3eeQrIjAItXfvhVS3brMEujpyaCWWS6toPmlIuDeFT7wUrRJMhELttEKM5wQwyfZOMgm1V122V",
+	"/AnOXGwGf6yfYCn5HANfuTbSykzH1ml87T6hGqhwqe+1Sbg39r2wM9+fRCXdlFErJJ4v+tu7Skg7lqXW",
+	"D6ndajWWDv16HVR6y0TUCiVOOQAneoM3v5MzW6g7euG2oN35ahqP6dFmhacqXhu1Yn0PSZJlan+eoKpT",
+	"AZHPiwxTJiBj1NeXQeIKiXNJ7BoNE5MX5f4wwTTzfsYsIZn3B7WC6YgX0v4BzkatUfjbWsvwV9e8+pkw",
+	"AbPhvV/5s99E5YemVipdWf+tsb1q14DPcGhUGu8v5PMMF8KMSAmeobkFqrM1cgaSP8n2W+u/piYRb7TA",
+	"QpR/zomQPPf/W+arjW2LYu7NeCEWhKWVNv3f3Zdr4yAsHU14npR/UZPB9CcwFaG/JxnBeW2xQUbU/qaU",
+	"5gVJwyaOOgB3CQ9tfuMpB2qEpa2mYYxCz2H+jUB8yYYoTski46s58V9JOEtIzgTCWfbA9Avi2EGBIn3N",
+	"W6PuG4EyiJ5HOngD3gO2Mh8qH57jIbqUiBGSigfmF76ovaI9d440xgb3yp42T8rPJKcTWoIyesjDZEaS",
+	"R5KOSrnYHruwzwuCsw6PAzfvaIzTrazSHvGj0pW4Hr6HO4amTZ5xjARl04wYyZlghsY6/hZ2mFlHn3M0",
+	"0KnSvOZUzA251JwK1eTIifaCkc8LkshyoqOBmsHQS3pmQ2vdRxNTj5PfGtzwBGcVX255axhqOMYlPEVS",
+	"tCKyHvICavANdCb+DWfcW2aJQnfbjHTYIesDAY5g1c+ygo7Zn0P0jiwkIpkgmtVJe9rnCyWFUIalOrdU",
+	"PrBFzjU3BJYwajUPGic14xko8lR7mACxjBlZGg97ZbvaIEEfv7ue3144CbOiz1kL1USk++t3IbQowMAY",
+	"3EQmosTRlCPOqo4CCO9rB4W/Hn23UDTgj+sfvuKe68NrHhDTY0KYtbzC2ICCmRGX0q5Gc67VemvVezss",
+	"0qEemsw0ZR4kn8HBF2ipZsP0JEJYPrAKA5K2IA0K3iPCgL11Aq3DmIDLzeJ9NCeZ3msbKJD95QXnYVVG",
+	"R3UZH1prl627G7DXpRQoL5iwPipAyUkE2obbLpSBm0QE98b6fnBuqyb4VsC3rboAbKXdPrENdqz0E486",
+	"Yr5gFnp9Y2LqAuwWekbZo+iQ3/EentP8dKNywQMH1tL324uRZykRSofRRP3BO40/kTzDiw79OCt5R22W",
+	"LwSvlELWcM9l3KutlnEAGGIJh7o7uqcpPgY/LXKemKB7l2T4W/eCkuZG110PLmdcWs5dJVoyMpGIF7Lj",
+	"Lu7kSPorH3/AQhivVzSQvPsGM4je4FW0QT5RrQj4R8Z22Gxz6Io/tZGr2+BtwPLQl/NYdqxyku1ObxN7",
+	"2wTULM/x+vIpw6wM0ivNQ8m5EigA+aQmkWj9kpoEi4DoPWFDv2plEM+1ItN9K1dPcIBMSlkjBq+Qa9m5",
+	"MtiCJ6Klt03bOUFHLsZOLdyoZOfbeLmHS33oQk8CxpoXTJf2OIHbUguT2je3lDQd0QZBmbPmbvSeMbFi",
+	"fwqBWlnHClzKut3933jQcqgCSVYPzNFmAaOXRlmU8XHvbSTwSqAYZxlfQg2/iqzajOZ7luySvGmLathM",
+	"uU0tcA0qlKi9NCZ62yoBx2xeRcciMb4oKaVF28newkVow7vdvYQl18lX8hGWXdroJrR9ucnJk2GN6zF2",
+	"OHqhEkT6DKpTa/ex7VPkUX7u7QFvWJ85U7smNG/QE8OWG0ZT5wVLrN4XIJivWD1eY6bpgd9C20Te+gel",
+	"XVyV2i7WScBZTnC6GqL46vrqIj4GZJSZv/kQxW9PL99fnMfHJgqtXn9gKU21/V0kCSlxGYSlQxSfXX+4",
+	"eX9x77/Euf5uStMh8lQHjWfOMVD/PjDQJO7eXd7cXJxHljM5L9iJDYFTOTPdNsMQpc5uGkt51UmlRjWI",
+	"BnoYg2jgehcUwJUV72ln9EkmKFhgqd6qZktIY+zEX4wygp+IsArWhp0ECgV8IrRnznAHE2r93sWQckET",
+	"usAM/C9GrQXPoVoIkyQTz6RcaKbEX/k4DoT286nYEZzuFEkyXyhJ7aU+fyMQzqfFXDXjigaoZalnl30j",
+	"UMwLuSikupqqlxzssSmRxu2KGfrp/v6mMgVaRZoSiZRdz9OVud/U+DcJFtUYrMMXwNmETYMqOTZawhFQ",
+	"/Uo5EQB+uOI2VeTFC3C1ozmZ81wXzutLgb2+UTJM5920zhCfepmguMQmoFlz66r2Rw0xd0D/cgNbgCcj",
+	"JLiDJxgi5xzqWWhXSs8khN8KUpDAIbxm2crsFEGiss6E/fIMymhOqZDE5H89v+iefdr+Z8NN06IQazXO",
+	"XHLt8P8uqi+EoBpoAJTOjXNiSwFYZbuEsxrefz5B0EzYglAq5GguetCz6rKfnJETtFdTsZsH+7JTga61",
+	"azgsONUuJKkpZ9PjPJxqO8GMQx+KZrnYGuo1gLIqXmlt+A0hEcB3dRe97mO/NB5w0wmrUKuzkZGJhART",
+	"g/QNe8NKeySMiuoAhKr4tTb83Nnt5YVhNj48ISyhbDqS/JEETOy3DoAuVkId7GNAEAk/w0zXE1dXlXO4",
+	"rleuCTjPXD2WxtnTcb8RWXBdsqSDTyYjWJDRNomk+k03DxtnbpFTnlO56rh5QVSHnVtF56X1AlObn7UM",
+	"H6OJdud2DH10dGrdFqz0adE54UVYFO4dr6cpNC9fMzYGfqTTKQm7pp/hKnOU8BUksj35pZCqbpHa7qyf",
+	"JN9HZt1ua3uzMnP1FSvHazePt+fWz0+7sBc9pT049DcJez2e1vtP6xoR5EB5NWkQZ8eQd6DuVjDSILdC",
+	"q4HwxxgVTNJM10YDco0ZwbkcEyyH6Hqi7mc1OBdItUpU5BJO7F0LIonmUBuciAfm5DtYWB32pLVzOlnb",
+	"3v0asrX7wSU1c0YTYLJkz/hGDBGofJih07P7y58vILMVVH/V+xN0fnt6CYoO+LKWs5VXfQeOJzrVE/rA",
+	"qIBA/RSILDI6IcqIFRwtZzQjOq2DSnGMsNWMneP//fXdvVqLMU4e9VrqOrlr2knlPMDWbzb0PFxNSMfW",
+	"1ZlUDwoGJoWFObtknSXPUxSrQcZ+fhct6/VJDi+rDc4Z6bAuxuppf+iKV/r+5ZfaaBxnRU8bdoL1uFSX",
+	"HdW/JAtExQnCNkBs1spADAzzZ93WB7nWBYtiAVu9LtSeoGrrNg/1qlm/7xvYt5Neu6TQgrAUogj7yJTo",
+	"itABcgOP0EukgWkROkQmEFJxxh9uSkaGTzsk5yYC/MougYoCTafIazcq17Q2mZuOVvkZL6xo5kQfT6b/",
+	"5WP3SoxiC5jMMr7/YOvO9b2FSl+fjmqv7eN+8tkS0EsyX7Nf2w3YdbUhMK/taSvefGzjk9AuLGWHqUvM",
+	"+C1DU9JmV7UfKjIPlRuxcA2WGiNdYyLLVLY5QTLHTGg4WWff9MWcSknS4GKs357kM5WjhKeko8q90Xxo",
+	"n4qaQdAFCWbpBTcOHCgi7bOVTM7nmrWnNkaAPtAfwIYtS5x0rWTib3O/QEonTbhJ1LhTt43fwXnKQQYc",
+	"l3u/dNgwk0oZQI09/zh8jd3c5Xq8LRjcjqYGw/+QM9DRe1Qazp2ITxxkfnMYy5mEz97xZRGbfoEY7dPv",
+	"Mxkd045xkVKphDXNfr+s48rc6o6GJw04BO7J56akduyz86ME5zklQpNrQAGy5+agBtSXgknxw8rqRuEl",
+	"7OSaWh+uxs5sx/5m8pY7c7w8hiorWxYpk1+KLktQ8owvGcJTHEqfXMMdQwK17VJoZb2qCz3HmWV8qZT8",
+	"Mns6yHUAUHKbh0ClhTt0kttl534m+XjNbvcTAA++RAOcJzP6REYd+ByOXpXPh8Ln/qOH3qOjbbhUjo5U",
+	"C+CMJe3ZYocvv0QV8682peCGMSV3/2Kfi7eYz1MjPtum9HvtShfF3DEGtOYXm+eVoBhxfeOuD+EmJ0KX",
+	"rGcpgnRyBNmugA8DgDHPCJprtVxov0CwvMoDc/VVtBGiKTNmmKGDo1fo8Qck+RQIF48RFo/OZ2aaticL",
+	"lJIAh2L3POmXb9ZwswHONSqRkolPJEVQpbkb4qeeiZqStFiQjaneh/v2WSDaJOGMWIwWhZhVSEG0B6Zk",
+	"JW85FS/hE7r2yKgnWczL11bNGiUZFj32LehcZ/COv/XeuPbM8gbp3+woNb9esXDhe/BHAkStNYv1pfsK",
+	"bLvNFm15afqt7LlmbE5585l6DRlEleL/gYuCakg9NHpi6xapvyix6zPBYEj2cSWamkeqNtCUsEZGHmXw",
+	"8ok0jJgZZUSdqSVEr4FDhOl8E2V/jqEEUtQx5fdo/0uFvHUNhgXPnYBfWcJlZaqkbyEFf9LlSFuEIBAA",
+	"zEjWRavy2uVZOtiOQ8nwrPQ+Ua9KTaKboervzlAM1tGQfbx/++L1cC3X+pGsRmMsyKvDLc8BsFdkShOt",
+	"OonWo0sNa3N4YOljncUW0EBgf2IhEeSHIoFp6nljCbMoc/WfJMt0uKPCNvbAtCO+4fb1HPaAEFT/KSr3",
+	"SkAjeFPpehtVJ7Y9d062fvfGqz37KZ0gu40CAwwF2s6C4E8QB+j82rcX97f/5/Lqx5MyUuRIuEgmCIyH",
+	"apBR7+EAi4mRN5sUJPPYVvoRSyC9uFVBem0842Y83WkNjmxumb8krVyIRvnXX0o95hnkz3xsJFUM/IsG",
+	"fa8RxwaSjKW6HoCab8q3UELUkBmXG7TYQ4tvD2ke78vrSZ3NR1NawNwadB1nS3OtOuniF80qyeH38Fk6",
+	"pQxnIz6ZCCK7WID+7jr0mwA8ngwEr0MuHb+Vl34rzyClODiqNMQXNGlXFwBtnTcl+0LCqDbQDdzPVLxw",
+	"17Qmw6QCdeIv9Hf0Hnwa9PSuvpEaA4x5+3mXyvd+QysZguBdqgsBHCn1e8BFH63F0V1reeN9l7CEQ3im",
+	"u1Zr31ijEcTpyGbDdLvWvUKQSp8NX+1qnMwkU+D0hdkTsL8saydS367c+gevvjiGuObtpW9ava00KDvn",
+	"T6Qu6jdtp0NDosizokveQDno2/KdOgWXlrWgKnaX1PrFJyoaeSmNxasHi62WQVgqTtCeJSu2Z7j7hjqE",
+	"2ea8+SRrq8WsnRGm5sbrN9dv+uCXfJ0TCI7ATdx9ge708/6+OqjQH3VsRj9f5/sCriCcdNkzd5IsDJOf",
+	"P6ajNaai5jV6+bIzPdFL4BfC+ZTI7oO818/7a3UE5Nn5HC6ENmfDmIBQv724u37/88W50mrPL07Pt7jy",
+	"33RlRjpUd0CxSPslENeplTy8WI2GrA5v1InuOjfOVgjrE0Wpc80tcc6AnbLzAn2yb/hXGTSlaSx7n6jv",
+	"g9miNQ2g7uqoiraqSupOVi0h1FumCiDOnk7fOVP1QDibze1nT0KWal8pvCqOhGjNb9zulD5NHrcJ0rS5",
+	"LpTsjD+/SLPfXpSPxSWRfMLzNAz7bkWR8EImvArTuLm9Pru4u4PEIJMh9EtrenV78TJ4qr5BKnNr+7Bp",
+	"Tp/PoNuxp229yEjeP/XDUJN4Li5suI3FDDJmlviROPb5E5NxLFwCuZKDey6XK8gNOg0jJ0+nLg3IJOLy",
+	"BWFeOepm0dMA3SpC/rzrslGxRauMLEtXfZ0VVjsIS1igngZBCGt2+artFkRmWTOOMjRRyp4uz9O/zxt2",
+	"ibXD+2ITSr0I+1pRPSmiSwDo9Ta8GDWbpCqQunsJtvAgVgzAzm8erCn3nV99tVNd/XAn2uDLMOuifa4i",
+	"NTeUCfI2o/ZCiC3AYZBGZaWWDQRZplxlM/lnKEIzXuS6Mrzmf6/Bu7GQo/0NqJHWreU8pweHz2nmpW3m",
+	"aP6MVvbra2WbjNxIvd5uWKISUNRjha6ZdkqunlOqBBeSz7GkSWtk5U1/+pu6z9x5u1sDVZpXeANYtyY6",
+	"PB2mNtyzd1fXn95fnP94cX6sARyg+wHyi8oh0urNMXA7k1xiyrKVrdQBvE5s+MA+Xp1d3N6fXl4d2yRL",
+	"CNyOCWFDdPrD6dX59ZVpRL06w5B4zZ9IrsPFFErmpeCkmXJGhg/s0+X9T+e3p5+u3FuarKP2JgDQ1S86",
+	"UqQZQY24A05QNQ6MJNTxriR4+yP3E73dWAbRwHV9EA1ch9ZVvd1I29c1j0S3M/ZqG1h2PeSjxacDuYXJ",
+	"VyGT2ewOjfipcJE1+Fiebxqr23KZUyk1IG633jJge8j5I8lhpyxcbqh3ydfLSenzVx6qsL3kLYonGDoJ",
+	"uW1KHXjQkh0hRtbpAVqQ7WVzP+DkkU8mW1AeAvOPrcdo7Nx1uQ35YjgbQc2BJ5wZnX79inJ1y/YOX+/t",
+	"bcperkdrqUVO1YhgZjh35oLtAhqvbAkziZ4whMAkt8wGgtZI2lJejKHSYZlbHbxR3UarHKg5/vwVx67k",
+	"17zIJF1klNRyGNe73dDuesfXtbbAKq6PrdIXtyid9t/NFskPTZswYG0KiVe/3+asbMht99HX2Ts73C8b",
+	"LMZu6SzV9bBwsy3EosN/l6Dyo/Z0lWoiyt9/2baCSu2ouDG073sNm+25498r48RaL+MV0orA+r4+vzg9",
+	"f4YhoOTWzcXV+eXVj88yJ6KBdXs/07axSIZnWVq1dbID9Fr3+hvpOdywhpDCvzVvig/UpgJRJqSJ9dWY",
+	"sLazwp+X8+1MdNtG+1ScE53z1u+8d0rUX3cgbOgKFQnO0238qsAlH7C6dHYvsdVgdIKvLU4U9tU9x5fc",
+	"kgAQiFWHLQDQlFeSCKv9mKg4wjkZolgJu1gXApbks4wB+kGZQ/zHkDKAH1hZvwqeBvNMr8wJiseU4XwV",
+	"693r3jXIgbhqwEGF+WggNVBAvxl0wwdBpo1F3GW+omyqcfhw5dNHkq2UPjcj2cJnZry/Pb26u7y4uh8o",
+	"6Xb74fRK//vjlbIsrzb05S3NumDzQ+HhzLrI4x8v7tF3afbbd/aSgIqDqWZ4pjnwIYkThLNMkxRO9Paq",
+	"2Q4egL1DckkIO97xtTr0uttrxovXjynYvtWH/LUGXO6pMHib60tD7tko4UxiykTnwVfhxJ1eqaGKQ7zt",
+	"Lw/CvO2l93Q0p2FwVIUPaiNJkgX8BkSgQLHanX8BURA3EWId7r15VcmQOtjAiLU+81XgbZe8NQO3XevG",
+	"ermEClTWe/71/ptQRyHAGgIu6dOp6RV1objns4MdBObCg4v2O07ei31OlAccW1/+BZazr7/8VW9c13TK",
+	"MuTRUwp4sY8voc64eP5ojj/v5IRV2tzRqfXwSZ3KcfSs3uGgRT0n12CMGmheisCt/oMrG+/z8UFWpq6w",
+	"mmCGUl7Cak2l1b4dcxpy+/lzSM9AGWSDBdFR70jnS5k62F59Pa00ofjPcaSplD/j+SIjKAazRAz/3J/E",
+	"sYoC2rKobTkXP1qloI8dakxQAAHVclssy7IGr1ZzYtqVmWan90H3TJ3D9Su1NUqrywIJUuM06+SMd8kD",
+	"270OvvzGPCm1yTROQPPhWhYf47DMCeRJAQQ9/l9xa6zrqAtYfN/U/mbNEAMNrcwJYsZX6lBtjOfo/PLu",
+	"7PT2/OI80tEdkqJiAUWvACzCC4FZGrlaG8ikDUoqJE2EeRbyU82zfSEMtVC/GsuIilGCw7UN7l26CIDx",
+	"sZAoVu/E7eh2HfdJiMUrhKeKPPUHo9TDRCApWhC+kjjcaS+gKQQvO7HY1aTEWrnPg2YZea2BsD44dmNO",
+	"37Mwi4cdMIuQxEr4IrN1URGVOjHDkHEJ613bCZpxf63QehXAZwmKLJzQBxKaDVYRUL608fdHA4zwl81y",
+	"f4vQFRiR2xhc+qL5Wrz0plsbSelr/bnZwkvt31n1m3vtrrZy139wr6EMQh+XUSNT1xWX6Pbix1sAPPr+",
+	"j6uLT4OoHkd3Ds9fOpFFBwVCgHTOXQywLGhMEj4nouxXed6AubCUD906q/5pWtrgtvnJ2bM91JtYWzkm",
+	"aSAnfvYXZGFGSD9iPV3wAID4XPIKNkXfH9ipK3U8w1onMrT7oC3aqxSK35mceo9j2TaypjhZpHv7Bqwp",
+	"O9Dalhk9B/b95yUGrYUWYSDtJ1Uv4jYhwpgvYhQLImOrMEFNTctd4KrYABH5eKVWJ0JxTub8iahX5qYk",
+	"H5kPO6/ABuWdL3xosjA4BPWh4FZ2Sxb+xVuMdrc5XwyiTnPNs7TBpfxIyEJtbJumZBmnMIorSZSxJjMd",
+	"E2X/rGVKHj+wGBeS68djmzEDd+A3wtStiazX2hVLtWahrWtjkxIfmCD5ExRBTTib0GmhPWLoT3Ga/Tb0",
+	"vvQtnLd4xrN0hLMs9qrgeC3Xap+qXo30L5r/Vj1a/qHyyUE0sI1vkEqX8wXPe1d5siwSIqgQrnSFrjpz",
+	"RLvjAAwM0ZbXNCtYWmfA7xiRhUE66sr6rW+4ETdSa1JopsuTj4wvWYexuIV3E1paNjB72iWPmeb1pumx",
+	"TsckD6xEMztWP11RiTL0Dk8ecVTuTP1zXFKFmIDIVtP4Dsa2CfPj5iryd4vHQ6mnyK17uyjwF7DfVs0o",
+	"C6gFb5VU2B9upFRb5HycaRq8tim6lGR+Yx5dQ66qDpQtdRnnO7t7escvG5N7LfXyGtFMSyHErectPAMb",
+	"o6XbsGyeumAiFQgChH9yccNvI/RIFlBSU4n1BDPOaKJLTM+PnWYzzjB7FNEDm5P5WN3EAjZuhMRM/cOE",
+	"wvS5HaLr3GhfmK1MVPNP9Wjjt9EDgy/rs7rSgU59Ewsb3nQRUU2mEdCr1oNlYfbIg6Mj3ZoOlBps4oRn",
+	"GV+qe0+7M2Lrqgtzp3UqfuAzDdXXQddmRb5YojqV37KUAQ3pEH0oa55NKTM84jQl82NdxEc84iw9Dvfy",
+	"uQRBmzmB9tVcvY723xzoOW3phmP8CS/Lq0P0jv7Q8n7YgdhGdeNWvEdJsY3UNmuBrm44We2SXwPHvuU5",
+	"ysmE5IQlZLiJzM5jA7z4DAwdAsVlbCy8Caqxs7bJRylJeNpQsbzkmQk38fIgMuUGJ34xt3JbdKSnWWcE",
+	"CWAHKyrnN4CoMhper9o64TTEDvwXrsE3e3vf7795c3B0+P3h3ps3+50bb2fGcO0f7B9+f/j65avD7zu3",
+	"3JctI0iQETjlSm4mM5zjxGbWtUUhO1J7rlNWNFD+7qEP3gb1tr+9voYbiors+JiWcPu+OHkDvG8CylsC",
+	"BJ1Zgag80bSPoha48vc8ekdZqkSBUmTjyNZ4A5CQEVbxcEMNkrrV2Z4x3a6avC/ZhXrqnuatXXENhXSr",
+	"Lt3v7Vt9Bv71qzlWXZ96uFa7uWrmlPl/3X+WnzVAYLY1FOPlQc/bBEgcDaDUKmMlDWbshfzj598sGwir",
+	"An3pXpb5a3mr233JOuentw3ChS6ZaG3vdRfdVtxTL3Xu7naMU35ArNUVqz1LNMwIGjvCoVhn+VHntNBS",
+	"Gws95G8EkpxnAtiIIZilg++SZJlAeAHFgzSdEBijY56TB6baAY8nZwThiTZVDWPeEJUplblfIQVcB8eq",
+	"GzoBy9VXfjnc18l9fGKjZ+oTtmS8Goq6ZTAycSn13J0yN1yxWGjfcsNSU3fI34IHm0DB9nop1y2yi79B",
+	"UmlPXl/KZUOZ0PFegcdruAFLv6E1gJCGqpdNTezH2/ciQmMiaEr0Hb5kUZXoCMqj4zk5Mabdn2O7FYTE",
+	"6laH+AJbadDMuJAo/k5d8f/b3O9/xy/+65dGXNfB3uHrvoUuG5k89z2G6BSvWotDKjteSLxy3Oz6Pbdp",
+	"8abCkK+OuidTfa865vzFrYR5cPhg5m4v7u7B/Pcc3XJG5oJkT0QM0d2SymQGTsdJBOzDmeBoxrNURA9M",
+	"LRbQLmtDPvJRT6Z6sy6wbwn4IFyml9yWdA4xJ9cAMeMyya/blrVZgTWx6NzbIaG17ks/Roz7BBBsZcRX",
+	"xbmvi5PVogRqbmZY2pias9X4ktkQgMAr4aSVahEOTBORNGUzklPZDAQBMaeDc+aInWhvCjXVgSHOUEnT",
+	"aJ50QCw1+KMdct18VjOdYhGVoRXryIEhDdGpHbKphyuIZZLUstyrmRqDwIrhSSyASRXNCWYlkE6vABVo",
+	"ToVYkEw2zZjSeEqEsWjjHnYdV59NuCUxNBeEvkNuri/vrq82qj9dETKvO+hkmY9bGis5pTakTl8rjxRf",
+	"smcqZTUFoAvjJkDjqoybgcs48pyZQFWxgQtc42dxElALPxg/K59Y560tzq4JYanWIRh8MuVSkhQtsJyJ",
+	"xjuhQ6yz65Wwp3GxhIEndMOl4LAFQCigk31I6hYbrouMPgEhWU50iqgZ68QVaz2/OD1XMy423x9dr49X",
+	"zWAoT0gFYprDTUwyz8JFHXkNjNvp6tsxVPcGEAWFmUtAhBOsz4C77a+hAqrcaWN3HXn3c4XjrLp5agrG",
+	"uiyLjA7nzsu6QubTsZWXRxdtctvCZQ2EWhBbyF0B9B2oov/j1M9/Ko3z30fLfI5m+a+tTf4T6kb/RPrQ",
+	"764DbYGe/JfRk/5lVaPf+UrvcjNvAyE81QiHOcmnRK10MkN/un17hr5/+ebVty65WgsRWdqJx8giGxy2",
+	"qMJG4sMUIpsRAQJe53UYuEe7g3x3l//vde3u9OLc3XWkN0b/Owlxlq2GXa+IXQr3nYnnXYrS303+PVMs",
+	"tQiKW/JbQQqyDXvETleo/yIIYsNCjtI2UMSzdeh+Iu36FUOlqX3j7pljdHtxfnv588UV+hOAeEsyQpw8",
+	"Mr7MSDolKaLy2widXV+9vbz9cHH+wP5kOAKB8lZyNCZokfOECEHSbyP0w/XHq7OLc9VmtSSGhWTqC+3b",
+	"6IF9OL36ePp+CJfWsZ+CdvH//HT68e5etcK40WWVAP42MtoWtK4hzQmfg1mCk8dvq/hfO7xBNHDdH0QD",
+	"08FBNNDfH0QD9+lBNHDfHkQD/bENeODbsrhxTx4ZQy9vtKky3FeDDtdK0DW7kF7257o92A6y2Ug1Wx3l",
+	"wd6+AbFF6GBvL1QgL9LVjOCetfex/kg73+HuuOaPGthzftl03oqsAwdUnfvbvdU/113tsk3oBvuBTZ0H",
+	"G2s7gEMfWEMYjtChd6tdMwBhrRqvJTN6V6cBEY4WVtHcCi3otBE/Oz1wL7Zi8oyofCSr3wtk5bC5JkQC",
+	"lDetwCrbpJuuoOp9Uyrdr97sHTilu1LxZQms8xAcYT6w0dmRSC67UwWo7167fVVbhmZKuS3u7b6Eq7Cz",
+	"Lfjry+ZDcF8izHrYPGbzmPtcl2w1jpXVsfVMQuAKo4+374foVJsUYMIsbahJn5QHBvqA9iOBZbqsxKIc",
+	"AhOBXSJCqOy2nX5vUy1wFcZqPZYlS3JwD86JnPG0Ui7i+g44oj7C/z+9P/sJ6ODeX9xfBO/xnYMwXRTB",
+	"V6MP32xUo4s862/CbdpDJcNxrw2ESEolSe0hHaIPdXPY1PzS0HkuyqoOXo2mmr1byNkGxu2DZ9YIOKwi",
+	"wXdfx3S/BGdvkT35ZicFP/e2pCX/J6srt7v6bmv3UM/hHVUEfwvHQRM3tdnZPWog2IO5BcrUsl5vp0Ma",
+	"ebBZi7QfaR/HnSMXClbHMwbgJOdzPz383enbd6c6I1wJ6bvTH9V//fX6h0E0+HTxw0/X1+82mFx3Eved",
+	"N2dWP4PJtEcRyf2dFOA42AjJLgtTwfg2LJfEvS0WYd9Z43oyAU5DBFOIE7TA1PAK8UJ6hTpK7+mWdE8b",
+	"N6zu5ebRh4xUC7cteUFNYDRyRXgRFdWM6Kj01iv9SBRJQkhK0gem4UAoJTjTxCSRNjwYIalAGC1ILjgz",
+	"xRPS7DdbNwFULjohKFkl9fIJPdluQydmK00ymI2AGx0Vv/Jx0PMKLFIuCSFymFgdJ2LYBS/Rr3yMUjIB",
+	"Zm81Safm00DJkBdM47siHaeu8KKqbTYt5moPbcHJpXrYt2zCO/VO7cSX6mjDJEBSxglSSqoPw/CPx1aK",
+	"bO06qyi1DV3RiSKaKueRrFBKEqpsroZu9SnkVhObzSRD6z2pJbg0dKaPal3TL42a3bY+9S9sVMMrKmhN",
+	"MsHWahdM3n7yDBmYlUE0UF0amDQmIYn6tzlKA1cicdPhtwvQFyYtWkOsZezsG4FieCEuLQTyWYvEisi3",
+	"g7NVFnPNoaR5k8qya6HhNCnlAPz1akp1DKfZN2onJ3HM7t3aMUzwdRAh1LYbAYlZUym8SylQvcpsf6b3",
+	"ypdCFdD1OJuL7lXLNwOIlgp4oH+VU3PYRyXLVIj5LJ8SISOTYz2hT2QLpSBMR9WE52vR0hpSERK7rG5n",
+	"bTjC6r0ttPntkrzM0LYxAbQo2KROmeZ7JI39TPJxsFqiof40++/05jKCGx+ubEMzsMBydoJijXME4ia4",
+	"7iIUp0BMHyN97fm3o4Uc5DriN4gGBjExMJyyTyBXkkfHrwYMMKo5/YTkOdkgNj954YVAmtaiELNIu8N0",
+	"JKr0mvkcOgYcA5gvKjTAIIfRq2vtgVkWGpKa6ltqSgomaeYqcBq+O+1+6cFDUiHZWPd2qpFmlJHnFTGt",
+	"zswtVH4ty/LhIqUSyRzTrHatujhqm2JmyLcc+rUTKbcSU7yQQal7ZsgtYYEYX/ppxDDpcVgguwj1/quD",
+	"g8NOpVqguYDc1xMzKWSRE//zZbfjrjl/YfdfRp9Ivtqieh95AvycPpVLvLKcnoSlUDUl4NTzSmHVs7b1",
+	"L2hMpgXbTGak9nn3VGrfxf9LiLj/LONFegHjsUdNBxcG2/gY+5cb9CsM1o2qVVmw0swf0hw/YeaLp7IQ",
+	"6fo4y9xCfdLg6ROEkbScdepKb2m4kVKj6Yux0Tlf0BRYuHQZcTOQbkQ5WMiReaHXjELybPXF+tzSzMIy",
+	"F4SllE27p8/mRCw4E2TUFM12pTnseXCl+WAxA/HqKv3Axonp6jDSB7zkwe5TKD1Y0tVroLIvPP+SO+kd",
+	"3Jy6f1uoQ6l+lfZKojfi7mul0Ht96qAPVZZmbQfFZlPGvrOJOSnA89LRJOAcx1owxOBTmoIiUSxOHljs",
+	"8KH6pwUWwtTq1Iq82qZmVeEBwvA48+49xFnVx2R6prUkNQjNX2u5x9z3gjrTxZxKSbS83SLY9ERCd8s6",
+	"v1JPr06Vfanny1Xp2JcmMkmKPO95X/QN6tf2qdfh0NY0S6RUwi00A4vS11H46joRu+ptva7sENXzgnV8",
+	"5bZowL55v/cFBRtXokWkeS7HQHXzzfgiD2dRNhW2+LXfU1lAW7gpaUrmCy4JS1ZhTrGPjP5WEITnnE3L",
+	"QL0aLZlTKU60uWU5D7XLWUjnsadyi06pSUiLjKSjCc+77vY1GetmLbh3WXqGC0HCypQp62WpCKZKZ1WS",
+	"dYnz1DcZhSSLkRNoCWYJyYxwM4bQAHjncyx5HhZznxeqx3d4ikXv8NN84YqstWvCJbdmrRyq+qz2r4Ey",
+	"qpYQs5UByCx1jfP2ppc8f5xkfDmy9Lfty1J9PPIG4XoZXK7PiwxTRtLTRHZBH6zVCu9wYavJMM2D3x2z",
+	"MK/YguRzKsI5kaDPKfsGCgKNCTLQemX2pLxaHa5hhkxnK9+x3Wmdmusl26ogGVTu1tQbOhyjuUqnOJRd",
+	"SJ9Icwa75svHguhMszAkDh4YkQVPZp3qENo3nO3blbkmVAxbyUudl6i0o1Wp2IDzBoybCc+nXEoIEmxe",
+	"LfhMdVCRmabWxbqTZPF1drEki3IXNxvTZzjLzNEHWpY5TgnkME1wbnJR0CIn4Mc1cCztwXTs1xtoellK",
+	"Pm+WTHP8eeR3st3/0U3GGNGiexCVB8qzNyqfbVyoUtHvvUxNtl6CmRILKSS2jfUNqdlyoAi1RjV0slLq",
+	"IjFgrIwznjw6R9f6yfcLjjo+iGpBywgQ5YUgyOPCUL0hTOhEFjTFTwQViyECfKFu6E8xxCMrtQ2/+4f5",
+	"14imX77zObiNdxV8leWBJAswMwoGk0UyQZadiXPd9duUtuO29gwL0t2gb+PHBu+LfiBCjCwJFGzMRXeE",
+	"grqBGvmxGfksGzbVDC/UekCa7rDFy9GDutHeJZ12oL55+nomCFNqZxBcndmovLJmdYGWMBEjNQ10G1Wn",
+	"GjdqEXQdi87uE/uKdp0II9o7TR3cA5B3QKWw6q5VL5UtoQ1o7RUaRC5IoRdIBzjtv2WRMx2JKOYbFM86",
+	"1sWsm+ecsbVoyo55S2Zn3h2IyIm9kDB9i2m2LQmCBmnAxewcmkGHcRhs23qdOHdqKzS7YHAmXUFx8pnK",
+	"UWLUi01ccFp9SUneovG0d1KrFpI/EtanAmKRJ0R0GNute9aEOdIRLwKC5v7yw8X56PrjvY/mf3t6+V4X",
+	"lVnX85SmT/LOZQUDdoJ+293bg+pc1CbWrmZw/1k501czNkKcsESXFnwkhjhJXUzJjKjb1cC7TF5FzUTT",
+	"jzQ4ljUOxW/K+ny7iTPVL+eLCv5K2bTcObV7MEtJDmndJs14UohguKBescp9tP6JyB9u4zKcqWf6g8bA",
+	"vsBmCXQdHrM867Pec17WL78An/hb1a9jM03aFZpTSUJbv46vfBxELbPWPlHbsfFXNmx4fiozUKsx/Ms/",
+	"9qP9118eHobef/1Hp53RYVzbDOkm5+Au9LxPVCAhKRRBJEhLi2/ELi+H319s/84Ss3GFtoiywP7uHmHR",
+	"AvlrhVdMZzaGVt7yPCFnxgH174ZYyF0K8TaefzOyxln795qtXoMnghB2ZighvrL7ph+CwS3mGnzh1MPj",
+	"UYlSsiAsFYgzCBWCbVGW72Jcal6iFdHYBi//KTzeYJmSygVuogEez5Tug+qCWvM5n3uEeIkpor42/SUY",
+	"OmDbaasr+MOoozfKIHk3GEsaMeu16/mYTA91U+XUNe4lOp1tleePHQxOJ7qmfIiutLkIizgmhIGXKZQ1",
+	"l1I5ghBbUyGM1YKIAAik/Jv+tCbT6leFQ61tw2cTzyVps3fnOCWITlwNEDkjc3X3p1CZjzIEsMsTVxsE",
+	"PzBXLrg7qq1yrEOdLvKcMDmym6x9F6X5amSCkcaSl3lBfgkZSeoYdj/gnmsiiFACm11NiiH9dt48mE2p",
+	"Tj9hqXW56cNN2WiS2V1YbxIY/dSyWKZZypB+GgqcC4J4IUFW6HqepjxTuZhjkikbXhPTurOvqyKpZdW4",
+	"GtinDcxqzmezyymqV5HXG9nMk1KSoIz8WkjRrGvpHKnsC7u3zaqGjjxgjM817mEr1R4ArvEtgUgNtBAH",
+	"2D3K/VcPu2fGi99MUeSXnAgXTREczTFb2WSsdnDj/p79v00Kc44lGS1IPtKkhM1McQuSO+JCQKeo/cl4",
+	"SsQJghqPuZ6eUQ7Y37KgSeSkBDym6Xm8R6uWNy/GGamEOYZ7ZcdNpuY2hQ86qhqwV/yV/ip7JcEM56vN",
+	"vYdGzvTDVRHXb4s5Po1/st1n0PudpuE6T/8nbVkl7vhi1OUF6Nmd5IswvOan+/ubTprzGrjGFEyWHGEE",
+	"mWgJXWAmh+iWpDQniSHL0zWX9fUSchVvo8m2KKE1J8X13X2tZNi2DBLBjLLTMdBxkQjNpFyoS1z9rwim",
+	"lrVrsKr5kMj5ieBMzrbI5i0qmVjB5LHuhEg/EZzLMcFb6cWlNwhUFo3cWVI5C24G/Z2RkgP5E84MvL8z",
+	"JGG+gTlYgyEEuHUjjZN08U33dUN8xmRQlDV8urur5b163MWz6oqtIFJSNhUjj+W7Qx86BdI+wTKYTweW",
+	"H8JI9e9HDcviTbmbgtbNs53n1H18fbtYIOW6Tmm9j0AfvOS5rlq6BCY7G4MTmyR1SEwXjBk6i05L7cYO",
+	"+MYai2KIL0qQ39ZH9GPOlzrjXhtd5UY1xp8ebqRuYmnhTi4oom43iY2THgpetGcjbqaJVZ1cW+lo8PnF",
+	"lL8wf/xVcDa8xcsPhgvM3wfbYjllTZrM8E69yxAqAcT/Lvw7TvQBUbfFflOD7z4x+SpqfXxc5n+Lk3uR",
+	"82lORA+r97ZgN/algGuraWhlKdXernTz6jP86JcsJZ8/iv7VCoEwrS+nSDMyKhqIBLNtGpTFIiNiNCHA",
+	"Ix9QbekTQSAqNMkxnS8yguBryLzUNw+5/GpOQrL2ggGXqvkgfCknssjZVp8qANi8/pV3kHj5hLOCCKQf",
+	"0gAtwaEmEGSgI7XVpjNkEBqga6geVTGDnnHzhLNQ9hOEFTXXNiPGpZJwZvwKaFzQLFXta+zDCUpzvmj4",
+	"RhgEp/eTG63tiN0X1RlfW/Xg1vYyQHuX6NPv6dsF8sIlmat7RZl0oXSNlGykxEmJxDTbSAJWIrc63aVm",
+	"hG8pydK2pPA1CqdEA0JNr0IT6CUaNs6fzItAWstK8x/qptYd5O2XovfrC/FIFy/4Qn/3BVxDajDqq6qD",
+	"fHxaXmx9Qhy6QGe/HBXvDg0gdLwUyYaQRpmeV7C0RK13h1C0gwE23pABX4L2iQacI7c3P51eXZxH6Pbi",
+	"/cXpnf7X6d3d5Y/wV0NfE3DjQr4Fayqi3UQ1pjX1vG9eaiUO3S/1r7ww/XB0Dajjb5PgAXH7b4tItA8m",
+	"7kbtWe72TRwGrYjhv/LxD0X2+FWigqZtD9edyBDx4ZaJyClnpOPe7p+zPKGZ3Oxa8/KdOuJHM8oeuyzu",
+	"e3gOzKEGVea2YD4SPuP8kaQIdzXI207fI10sQp+8NKzVnKNMHXbNqErmVgZQP4MMFHkTytuVcf5XPv6A",
+	"hXCOgT72fyjd1wVArWVvZ9vsrnIu/Dpa3ma1C9pytMrcH+tpOju9Ort4D8xltx/DpOrm3W0AC1uezUbf",
+	"+B3kmBiVUeuUbZ7yTufmr3x8W7C3+tnKZvR8gkeBis1NWUfmsy3LsIVQHhfZYy+JDJL0a+GDdG82woNM",
+	"N25y8kTJsnftBydsOhxZ8/SIilGCwxJDFyUFnlwJfkXDc2015w3mQHkc17/VMPgza4ckq7Iqckv2Abg2",
+	"sQXnpQUxyplNieVl0i/QMz+SlcWbPDBTSCKe8HxMU1PlmpElMuxRd+8ub24uzocohoy6+BjyFE2pKnBC",
+	"JVDFiDww639HsamdY1rjWWpb05maJLUB6xgYf+LjYAHsSk677p8tDwhoe/jGIBpo1qAGGXReSeLtI4Ty",
+	"qRjpTb0jLhOwIe7gSfSng72DvRf7B6hgGRECxf+hm4ih/lmZzZzjifzWC5tbYsQH5ug61LpD1uOEyiG6",
+	"hFQnxiXKyURNJzdJpSlPDKfig4Y4FTSTIxoSl484S7VXNSwhE7WTR8VilNE5DSGsofTgnIoJzclIJ7HF",
+	"yL51jGZ8qWOJIuNSqAGcoD24ivf39oZrccRNDoWEz+eYpS4RNoTasd7EvGDbkEom5ZEMZ2vfzXCuC93h",
+	"LPNUCFuzTJ07Kk88X5ktYmQeLOe73rXWziycgNgg2NeFypY6q31nvGrAn+F0pGPEzfmquPT0miQ2NCYa",
+	"yYL95Lgh+uTPl+Em15CoBwa+IUikTnkTisXIpFHv1H/Ije6nzPtDrZG/B/QAJdqAxyMclO/ExPBXPgYW",
+	"hvucTm36Zzcl/leq5jcYSNNueLBfhWH2ExzNi2RmJDSVAk7uBnatV3tdDm+GxyTrZE7oB7czQD6PMi4E",
+	"aQgbgizSxjFISAu6yriQ1fqQOu8GYYHeX9/dW6kFN6sOqKHYz3CNh31rixmZOc1x0hLmVJYLhjWwXTW9",
+	"XBO6hgk22FNlGIxUW0prFiNYXIOoEBuo017tHb7utLzV/nQxjvQLpYxqdLBDbmVakKCX6t5VY4dZ4pPS",
+	"p2NLzMM2XxHpio3aEHFZg767P2uBC0FGLRYpPBBQL6+gHxpFAZjLSkFZoLULCjbdXk9SGnilgcsu4NfT",
+	"L9QJDHWaozDe8I6fzinPqQxcnD/RqboRXL5uw2l54dej8/aX1v3WyZmM3I+b+VD2gzIZ2mvXa9av3xjB",
+	"a55io07lEqsLf89WXDY687B//TltTIy2kJSuQOMmSxaesy+MgEQirOdYFm8Td1ZXQUmYCUFQOG8AuYAr",
+	"xNC2BfClhmumQ/fu7KPqtQVJRo2l0U0M3cDtQZVW+1bHikgmSJjYrY1l8lpXdDMi3aBJ4ApUw7MLzJrc",
+	"RP1FpuWp2jAp9+qxbWrSbyhD31Z53ocogO2hyUw1F9HFPZ528pSF3FgmalZ6qCrrXOpKTpB6Boz5Qs0Q",
+	"KFO2LatsQG+uecK8udzgFivNyq0cXP/mtuUfBuK/iYH472LNbW+ZhWADc/xIrAYpyuL2J0jmBalpHLuz",
+	"7P6VTbY/LLB/Awusp0j8Q+d/hs4fzth9azZQc6buUXCEf9gQFRviX1fdD2PNQupvf+RuRavdItb4Kx+P",
+	"PL2mT9TRC9J8rdhjvXddopBlt64nXeDM1fno6IkNK6WWL7HMW1A3/BILcBKFOblaLeNPpig3LZk8ppwo",
+	"7WXYz0SrfGbjxN3YQo6tEzenzP/r/h/20h/20h/20r+kvfSHvfOHvfOHvfOHvfOHvfOHvbMTe+c5VszP",
+	"pTb8h3f+D23zD/jW/xj4Vl8F9g8d9Q8d9V9JR/1D2fwDUPN1ADX/TuiYOqNFFVNSgX5sDSHZ6AI1SugW",
+	"HnXT1S1d6Vb53ZRc6b7SMJJulQDXMrjC9VK5kb1ptVY5pByglIbTbHeX1WyTiYOlSXS2rGVJhV5CWqBJ",
+	"bwb8qKG8sJm0HTMD1akYdU0PvC2Yyw58pCztqpa8U8+2p0VKvlUv+nEUPSuLeWDG3LYXt6yKbOlbdWXk",
+	"GRYo0/XBLAtEa+nAUKmkMAmpa6VrQRZXpHO7ksRrv5TVfjZWH4ocVtIvStqp0g/Ar9Xl1qfTJTdMv41R",
+	"ndRoY0I47JNtkHnrhUo7kX5Xy5N28xiYl39pqd49QRg4gWG3Qr0qoTnONK+Qrgs2XC9x2qnPtcKm4SIZ",
+	"OsdQiWvGl26zUHV2JhLxog8G/KvWRK1IQS9T2Vzyas+kusgoUJ1l6WiMk8dKerQV6gPH3qBv/AnN55rY",
+	"xPwH/MDzxQzrp3MCLEX6n14rOttx5IjR3Z/0N4okAU4bvzZvWQjG6o7lADzb3HxrYqCwGZ+O+GSipreh",
+	"qq+dni20kJKwuqsO4irDtuodpt22xdQM9c8+wrvhaqgc8WDuBM4EL7neObGU7gWUF1+hOc/Doftqrex6",
+	"gohElEFxV9G5oNnaVRmAVfjF6DdK+w0F5n+XIsmw0AkRok1muXL8pmQeQDQtbgLUOVd622qg2kvQXZDp",
+	"uk2j8i5bv2Kdf4xomVNPlul06bkFqtVxr9gt/sxvPkq/3/E3R/drwXlMr7qgeCo+u74qo9L5DQX/HD8S",
+	"54AORAyUkt/gv3aIGyKV7VA6849RDK3HkfUna/JhKhBNI7j7I2TOCfBWqD0pfIZbuzkG5Xn6ZeP5rdG7",
+	"fcaJhKPh6MHiP8cISzhAhKVbeNznDvfz/OgJUFubwYmSnglIMlMOx2uB5QyUJDmjhkMuQlizdokEZzgf",
+	"bqNQbF+LVBMhj7yapF1Pz22hLPdxY1lRyqbdRI/WGQXyfBa2WFoHkyShvV0PDde+o6FyRYyDtYkrZF/r",
+	"w7J1Q7vT8XS2NdpKYt5b0oz/hoKYNSu8IW/T3HoYtHLgOHcJCd2vtEoVzA19+qSefcvzZvbODSUsy80V",
+	"rR2UhpO4de2jFtr7Pow9oT6BIfXWkQV5jRyuV0vyK73937/88p9/Gf75PwZhPf29c0tvWfTHMva/PIDA",
+	"pYi0qAThjpEkn7VlaZ46ODpCyQznOLG0/sHB2pz7Lft0g+VM6DRsLKE6CZsKJGuV2SufLGmyPHPu9uPV",
+	"1eXVj4NocHb94eb9xf3Fufo30FFdnDeZPtXwSTubjuQmrg1nKqMEjcmM6jrRSoFXf9dqJoSjhjpipC9w",
+	"x4EDxDcrU+DRVNnCPpkOhH84cxw5puKlLbQDasYDi23QPT6GwLT3c4R4lrpKx5GJMMbV2H5c5dBRHQWm",
+	"KfPtQYkFaJq5G1yIZxYd24jWaRBsl1IjlDkrJRrU0qmE4cHcekZuesPhvvHZknv6GNWla/AKkmSZsLW2",
+	"DEFm3VotmNxQGmGdvnyNsjxQLEFYFuR1w4vkifHpb2y6YX50jYqvujEav5wXWyfd9rA1d49JEwuSyJGn",
+	"jjXlF0qbX7jAORj/6lrP8EKXqxWd8gwbZ0/2dpxfT4AGuciJqBw9iOohG8CkAmEgDgPhlFH2qL3rwOdl",
+	"mOofmHZ0RRb85B0Vpa4KTFMtdy0MylKqLykUbpFoRrKFlmq1bAtGJcXZxpIS/SOOGuMRuDUgWKtEvFjk",
+	"BKeauYMKJGY4J1BAJscs5fNwBYK1I+xDJBq4MilT14C2FTW7CWVJVkA4bd9EWvVy9I6Kq6/vfu7mRSbp",
+	"IqN6/rYWNr1zb6yvN+gnulO6uq7KRh1UJMkwnZPUI4MpeVDUvksL7T2akSxFY5w8dleuv44x2FOcbUcR",
+	"bV/qE9OrxGBD/BFYGvxiCS4K03LgJ0wzPM7CFD+Xbm1sN3t78tQ6TmiWdR2Yc+g3RljrLv9+2LxKbYqO",
+	"C1uHT/YHP/r0Rx65ozoYecEsyWPQ7N0hlpEzSVmh3fYwEaOU4DSjjPSbw/V2tqHirjTjrPXqvJ1dX729",
+	"vP1wefWjkxZCVx6Cy0zNnbopMUv9ew4qFkABbRNNMhe4VdKvrq8uwLyxjQdV868V5Mh+G/UIHxu/g4Q7",
+	"hxLRybfkAtebZd8FPGrfGYliPjdF8xocnF2jGZ+pUsQqRQ58uIbRdkZhyi4DF1nOeEaU6awUtIk/BYEW",
+	"63T37WbDDJsqwQ7DLVZCXRnDMNE3o2LWc6U7zhRNyXzBpS881p8B1asEFQc8aAVc59r+h2oexqam8hj+",
+	"goXSFpUCQ7Un2sIyrYRGPH9g4yJ7dFuOCsQnETKHW2PO8BRHaFGMM5gP7b5W+yIyq6P/pDbwA7MACJ4b",
+	"FiP7o2P/zrBw5HDHBqKkzVB4i3EwOR8ZX4oKftljWawkHfdCb+mM4y0JEvuXTtBldsjnBVX7vs9G6s3G",
+	"mPHpqLnaTqBrfDqCpgOeT3DHEJTxKaLCg5SVupupbZ5iicdYhG8xjYJ2pz2sHJdQ6fXffTRu6NfSl7Bh",
+	"ksp6Sx4Sd8fpTSZ8mSwKC2seSS5x1tHT4BqgHIrX9FpL/+VlTiXZ7u0FwY+jXIi+b/cpzG/xF2bkwZXV",
+	"T/DJqEesIedctgZwtGEH2oMOYcMVc2I9YM5y1ha3s/Y2BznwFI9Kav3w710DJurZWuV3vxKCwRenNqQQ",
+	"uBIyLk+cQ1jTkTNSgaO5S6FHaH4LVW+bWEwVEt1h80lIXWjQ1GQZnN4Eay5TT7bh/etO7CdzzARcRDsg",
+	"96tdg2soa4/1z0SO7IzUt1LNJiyB2U4Cr0tHd4WuazMNnIBlMZ2qJli9KSrXQtBi8O+66sGvCZc2GsK6",
+	"92ADMaHTmvuCplKyocimLrDJcxS/v767j+Ff95cfLs5H1x/v4+DF2uaEhglQC9nIskawzb9r9wY2la9P",
+	"HjedqDPOJGHynnyWfm5BOyzHFBqbu/Je5Uia16SME/arJK50l98KdSIXOMdzAlWtTTGHjOqIkUuK3MCi",
+	"UvN2dCkauSUc1u5mC4npl5ooeR9Unq9d1xxEKajpeE62ALBoi9Mei3qa04aXnUXWbwLca31mAIRbVxWw",
+	"rFcDGW7j1WhObSxGu3GPDo5eba7a7nTTTtuhpvJ02XieMtLp8fKW6DXj5Xt9phyke18/rtMdyurAB4HS",
+	"wObm69W6pxW0N65leefSrA2y7HcIvm0pd7awh3zTrWeq5L94hHCjmv6pRPunBTEZAJUmnxFgvy225ZhT",
+	"113Ps/dVWeWgP12AqE4INHgysM0YZ6kYopQn4rtf+VgM56mBNqorf0JQsko0Cs26jG8urs41KMaWtBxE",
+	"HlLGVr8cRIO7j2dnFxfn8G+dtT2IBk6J85E00cCAVZqQITY05edaQPDDy4KAf+YFa2rjzktZ7YWy8Dem",
+	"mSq7mWG+qJ6uaUE1WV51F6VCjqZ4EfTsLnGWvUgynjxqrK1JB+SgbpLPFKpWAYIGMsOrwN1jiJRA6Ff9",
+	"lbAU2DqgK3hhoULHOmglEc6yKkDHgnOgaZObEpw7NQJz5HuMArDiSC4pwJbAz1AHHiulfszlLB6udUso",
+	"a0T9FgYYs3Cw9YojSZNHiCLlmvmgpznf2mzfiJ/6+3+Zqps1bfH06hSUxRP08f6sb5p7l8wru9stcz/A",
+	"lENAmFbtsiaBTE6AbqtB8Hjg9/pBWhmpAzu7AixXUmEQDS5+vrhSguHD6dXHU13x8f72/wyiwQ+nZ+/e",
+	"Xr5Xf7o7/fF0EA3O3/+t6aDfB4Hnn3QdPXWVQZoG5Lt5DvgSyIpO2cr/JcEMjTXWebyCcInfdbP4Fhc/",
+	"x6zAWVPXHJx1nfPAVIyMnVdKiWFbME9kXMbHVYTAEMXKyOKTif5F5/PrPfrAalbsEMWPZAUF9fTf1Wia",
+	"QNso1k59EB4Qd1D/DRhBrdTBDzZ+pKZHqQhq96JYFjmLj81vUINP18Cc4SeoiqmL4MRw2OLogcWEpdB/",
+	"F4+iGhapHoDgDNgpunETxISLb+0lQTPCpAYyqquh+kDp44PG+aIqDM3sKzGYcZA9emoH0UD7bvSMuJLH",
+	"UEU9ZzZ7D1ryMviw9T3pSyq0G95bU6qnrfieYEHc1d47JRnNCM7lmBg/aMpZWZk+LwLJyGt5haGKpwud",
+	"MMpShJNHxpcZSacahRVWBrePAPHHBjX1GFa1Uf1s0p+VVCqPFX/UCFllimsJAXmPOIPLyukuJVGuSeOH",
+	"c2ozbx5YbF22mkTGErp4XDxx6dSNh+haHcklFQQtXXckB6SQSeFsiPltm+LsPIP8MSjH3/NpN8NrrfY/",
+	"JYmZuYxPG1Pb647slweDTV6AZFawwNqfCgCZ150urw72Dw+DqJeCPY7GWJBXh8HGwIFaa+3l4Zujg9fR",
+	"FmXj24ekT4EL03fyPZDf2uduL1wsOic4kC8mZKrUjhb1Y6M4qoC1Ohn6/j7068eXjnB/XtbqyqsZaNiy",
+	"UHo5feaehasEGlrfvUBDYJZg3Xlt69S6yrIzOp0RW8K30uza+m2IbLgPh0Z+xc/4fEGYwPXK2Uwpn6HL",
+	"56Zij/awiWdYjFRnwlku0M2kyEVIw7kxSVXkM05kttIyNLYNxic2ej4hJIXVAI+GyYfE2RKvwoiUhXH6",
+	"h3FmmvQJuhQPN55I1dZI0P8iFeqN4KMQxh4Boj7w9SxD4DLQaz8xFH667LY4cfkw+3vR3t6eY2eEqdEB",
+	"8rglKrkmXfaaO9hSbNouiJ4jbzzxEN2DS0etEPyFsilcrwt9y+UanqrW5oEZ3rMxSXAhAAkhOX/UVe85",
+	"mx6bKocNRa2DXHy13V+uSlRuwNBJuMn5OCPznhLg9u0ZenN49H3gtloH09azRRFG4KEFgF1GE6ltXPOG",
+	"YdriRZaq2xwnCVkAgIgJSXAagQ2YIiwemNn9ce2bsQ3AWDyCnjHnj2owDo3ryWMwfaHs+xd8oSflBSA/",
+	"lZlmpuTzC54rBff4DXhEQwG6O4nHGTkxdEXaYFo/kV5Tr1RTYFjI7tm55wSn7wEudWZeDSXpIuwm3Fpy",
+	"FZ4ZB9syMz30+7W/B8EcicMpjrhkItEYe6WrtQ700MZwAlvkAkLccyrARprwgqVW0hmdujPRgtnebynJ",
+	"0uBSm+68/hIN6HzB862m/VK/uT7rmkDv/P3fRpcfbq5v70eXVzYvLo5srl2C56SMGTKiGWPUKuDGnFdI",
+	"qHbb3M1J43QfVaO9fQfYOrSb2+uzi7u7kXZYOo9ViULFwtkLy+qu2jdiiwgZBF94z35vAjuFqMbD3rzx",
+	"pPphIBLgtfESPEwya5hUMGEog0i6OCkL8k+04M5XyLA5BOHW3ncOPI9TXXXKKHu0eTekTGC3i6n6UIUL",
+	"5fQFEAab7NzGj+43uJ70gN3kuWPsbbHIBs29tWi5LPRp2g7A0AuD4CTu+jQCdcCN/h1RZiZ0zNMV3LOQ",
+	"s2nOFS5j8zpDRCnHw40Gn/14VEcUNMwMAAO3MQF/4ks0wZa2d4YFSvic7NYQ9BMXuh1+F+37JWqizAD6",
+	"S4v5oIafbKjjgzvJmpzjzxXEhHe6y6n//S1Kb8tWHc8hz3NrMudGlt1yLn5nqzG0yW8bHELvyELaC7pv",
+	"UHUXiapr7qnI4dN1djdIAa0cdujUl+DQDQfUNj3tRT5R50SFd39p6xLpK4vnPA/fgMbmAHe3aHIKVr7a",
+	"Zk/VHWjem5HuQ8OwcsND0o/QtEOk2LR9mhhfc+XCbuFE9dMf2i/+vXA+YUCAmhAJeJOBZ8FqR530WjOS",
+	"YPKhr/AoewIvFjl/wtohTfNgHSBfj3jt3mngofcHrDS4MS9Y0piJw4UeZVSyRYPGu5ak2cFG97/8vU7n",
+	"w5sJn81knemH/aEeujZGCyzExqk5qubUBdDVa2ahugjTrj00T2+THeavOhhrJoq67fQe6qDxtl1QqjaR",
+	"uBm1AhjRMUFylvNiOrN0VjmWJKpkiBigBIRKGJdISJxlNZ9gpz4dvPnimByfMTFHgAS0cNEuKlTNvm/i",
+	"vPE3mpq+KQY30IY9eaAeneFMjjbHa346fX9/cX6MYoubjiP371Gu7JDYIAzUgTZ/2WjGq483cP7ziSwj",
+	"s9YbVpIftXvjukRpKvZPNMiwkCOXwNigtgL9oCDMUBmk1OwrzfcJJAfhNCTXeL8ELPWamqOOQuAn9Sgo",
+	"ppOAm1Tb48J4RWyync7PkGA4IMmfI1ZfW3a4kEC3XzefhE6cVKhvOEsIiu3WjZ/TkwOT2WXUbfGMQ/s9",
+	"NLUak5EgrGVWZxiikkDTBbkvNJlVEgnR0tRYURtJ4nxKzN4mOro5hwj6A8NMLEnu9pZal9Iu5SlBKXX5",
+	"8IYqONMRf+2s7Om4ZuQJqmC0jc2NJyG5xJRlK2RC+DodmmC15gibYR2j2GyDsqZErL4QgySOy+mMt/C0",
+	"m3XpdCCu87S6muCMVBfFaOFqf3SxKGv+viaaAP9Lb+C5hab4Dek3DVNybHxf1S2Fp5gyE+3Ceh/McAp7",
+	"ITKL4+2rOV5pDAhsrpLbymb795zyNTRpv9tzHxxwJCNJcCpcRZqYpiKuMJaXeZ+a4Uxfns+QDEeGEjC4",
+	"IIB/Kqd/Cfqnd1L1ydQTjqU6N6qzVuj3nVNDTh0ypmiOtMsN1tjkMFshQHP0SFYwR8AaSdLnSMpX2jeq",
+	"1KKRMzZDpCoQnmLcOmatr8kqYZFS15UyVtG8Thy5o965Qr1hABpfMfXP1yb3u+YBGpFxZ/K7Kp5fpX+M",
+	"OhuJd5IvKvtfTbLeR5taKP3m9/r5ussbsvfUFGyhQe4fACWbuo3YiKaiCa1cT9KMygpf+ojqymkcKZvc",
+	"2xDH7lag4oE5sJO622pxtI1ZqHVId++USH8BD3vlR1oOS+3Fb8yObHEN+t8+MhSclE2boPhaD9OAQjVf",
+	"vgVjjqbGST1SpqmCS/e0kU4GyWxoybWcAnkBbjq4wKtSDS4QKtDUkK4GaEPhAm9hWTLISUAdYs0SZl7q",
+	"b1+9PAhml2LrbbFJl/Wbu2pSW93A2knluS2taWtzhHwb1pFTarGeJWXMYo/QvywvYL0YRvM2V0xFb/R0",
+	"gYrO1ZYfWibPduFSrXqoGvaZcF4jIA61IVzs2BT4goDtxoCkRD1rCv558E2LEz6/vDs7vYWMhIu76/c/",
+	"X8C//vbx4qP61/nF+4v7iyAgpupV6RfyKPPos1I7xSjXTVpdCOfE7karKpuwvkQTrmZTNBA2NusnQShR",
+	"tSDm5vQ6ZZX4NvL65z54TKSWck7bSNYdhmALn6A9NF6V+Qn1HgYiBZviBMAYaq7nhkp8nE3V7lHSCoSV",
+	"XQSQQKAQjHHyWO1b+8S9fnW4iW1uLU1XrVPLGTgrXWd9IbuxERmxOivqWoXqoep6KBVD0JPsLQkuAU1O",
+	"mjr9XC3Q+v7azoGkMwfDmmLpIAUGefhv/ZXeGmk9AgyfdNKuZbJ/Mv6JnmcY5k3dC84TUXXynKBHspAO",
+	"n2/4YkOhzR41ihrcXM90aq2HK+AzUN2sZeK2Cfhes1INU30Fe8jYkDjL4sD8bBHe0JGIJnSNUfiogDz+",
+	"aulca6LpRVXiNqeJFJ5iiExtm3CMKBhwqGkflhGYAJVAISQyIQfVAVccc73tbTz+6077mky8v7+xKBph",
+	"+fQitCA5qFgn6HVnOfjqcNPdkearUV6wEDAuW2noYHjk3XzOpe1R5pI7h3PYWEacZatjdH5xel7eBJyH",
+	"exG0OPbVbWKAmaaFzpEsF1R3mdGmKnXdeqi7AsOk6oJrN4TXjWaeVHPdd7jxnb+qG3ii4rkKgPHen1/c",
+	"3Vc2VdijFfbkqY2pn4mMXwnoNqBibpxmvw2NHqVkHYm9z0QORQuPqRmtPNqgergLZ7i3H2ScsgK56+TA",
+	"8+vTcmvERQm40vJmXEi9U4cdsqKvuCyVRQ+J2NVL0dtHUHEL9AXWGQdBYIv4hzOymEyLEjMWI5/4FsAJ",
+	"2JYCxY948ojNfTKTchEPB3WnQ8vHhsiiq5Qmif50+/YMvXqzd/AtcoXtTbGXE4TrRJPOfJ0oMY5pJoYI",
+	"FAWnYZK5INkT0czM4BvXnrHutbO8WjRVQoW9DRXNzC3adpvLDlDoWrJyIygWom5a9YLiPVggY21uDKlV",
+	"OT47h8AOADMnmvhWLIQWhtqFLaoWXevjgVMzGfTCPccJdLSO0ROWs8qbstLV4H1sw6pvQXbgdmsfxAbs",
+	"sK9Fd6A7spHrYG2J1rbKD9cfr84uzjWFnX/ElzYBUieoitJa9H0Ln04v7zW3wf3pu4urQTQ416y5jtPA",
+	"khdE9lNtLoYt1ma76QR4k/pi72XdWE3RNdx1da6txhFSHY5r1UUoA4xrlpFsiG4ubkfvLv7Pscm2dP4V",
+	"tWyPZKULgtuMqwed3Gxq0Cj5X2ZqqgfNVQqu5DJPFUS/sbFAqAnnmQFGBV0mfVVNGNZdH0QD08G2Jb9x",
+	"9cn6QIwrOv5zlPR/fVWsiwK2nbrzpXnP3uTkiZLldlnWZvhl6o9xcq5bwyZiNnokKxFCo670dlcHCJLX",
+	"FzQxwQHM4ODkiC8Iq+ouxus+B9/YjMyfEY979SUajFejac6LRXelEPxd4ofVFZ6TgEL4wwpNKJuSfJFT",
+	"ZlKmDvZQpjRBbSxXrtnxalRmS3T+bE0NGa9GMHvbtnFQxZJsOZ2geuD5IpS28RHKKkli8yfmndVIP7ml",
+	"GUB5tCnYdt8pqDZ8RtysdpGUUQ23Ot5u8xfezVpUPTEtl84tuECfh8b+b5E8DXqMYV5COgAkTAUAEN0Q",
+	"WVP/De5LH0B1YnByAdDaA/tT7GHt4m9BD7JsJ9p/fIJc6TP41VI2aWj1E8mrt6JHDmXUptHpzc3t9c+a",
+	"zcWxRN2cfrwDhUl3rk+FNX8St2ByKkUzhCyq9QvXnePO7donKuJZiDmgYXQFPJ36erAXabjZulO8f3zE",
+	"eolDPsmK60hjb9oc8X3dSC3711J11ZxazKQt2Ek6vbksE2CV1qc28ALL2QmKta0DIY+b0/uzn3yFfIEL",
+	"ofO71BYtWVYc0NvZSg0bCELQ2/i6SwojmyDkrIVdZTf9/glAPYrn/VOk7Wwr1B8JWbgyL0GgicNC2qeQ",
+	"kHgFMEmHQenHLnNr6zFuTChyZbPayDbKSj/jVUeeyvAxlYR1In9oCLdquhuBp3Cn4JXWEMqoti5GifNk",
+	"Rp+U/KMMzWmWUYuzemDvyURCwRqeo71jdf6hYcM8KEiuzA+BV+IEvdg/dj7UIfKAzxIMNANJgIfRjGep",
+	"hqwo00V30EgbtfsmGV+G6rmp6cuImte5CDoUdUs2oqyfbRejL/dfHRwcrkvSF8FjqwVzh6/rmae6dpJm",
+	"8lri1RBpzU0rbEQJVGmWWHsmARlo12N3HW/dXNucUbBnRupSDXn8nNdYO25z+yWLBrO7xBWqO7Zj1tnp",
+	"MHmOsKJ0qKNLqaN2Y4IWWMgaarkn36ibgC0qyZkVakGk2r0AYUuQBm5dT9Ce4ULIV5bLqz2K74Xv1mVa",
+	"OLHOikndD7W5MnWUJbfdOKn0IXIYcwgGCrT8/9h72+W2cW1t8FZQrreqkz207DhJ9267ds24Y6fbe+fr",
+	"2M7OeWu0x4RESGKbAtQEGEU7larzay5gLuJc2LmSKay1AJISKZES7Xx0fiWWRBIEFhbW5/NYVTrMDNMT",
+	"lQIwJabakBKe9ijkLR/Zj6vVrf9d5XbxD4cI0Elp92tHV/4eGtYhQQOvElhL0MF3N/K5zvHyK3v1RkfH",
+	"zXSQr/HatkGTLk6TZJsttHVK9rOmJP8cMapPa9b60jPGtGl+zZu3V9IjAPywEdlhVohytckGu+hYHZYG",
+	"iWHYWw7DpHlLbJNQ9FIkiKi16nCXXhRrv0DVOC4uiJhBV5TWgZXiEd+lav/Raki8OLD1+Aqw5M8SrnUN",
+	"Sqr0QATksQHxLQARQmwPDjl64jIWqcoM1HMaq/KsJyQ9iwmUgVrLirrKgr1YvudJHN2kQs+U1HUOk0kX",
+	"W/Hhp2rqiXsqWHmMmCHM4TiWsEBeCUM4Q0biw0lhB5fYfQu+rJKC5Ha9+by+wftfBaykveO937WSvUs+",
+	"f+mZNzYiKZk0E4B1M8vMzczH/HcEqKD89VSkY0DKcVnsnx7/9ceHntMIpgQmdCyMtnZ0SHnt8JgNFp4r",
+	"nnBgxvwH7RLf1tr5FOxJZW74bJbU1PXZ27sypwnXbMojwXSW0mqAc0N8wrS7cP9BHBpv2+vLd8W6LFx/",
+	"RAKj5qCBENL9PMedDwtTGlYjhn2FLljqCEm3YX3XaHbZuRyqqdDM7rWSpWMXGO7vKjGFzH+EauCHiorj",
+	"GmrrCqoeHptiITMeyh5veK1dAAW2DayCO2LDbhxeW8+S/YwnyTqa7N6Wxdhrp/4VVTrH6DHXtZ6tI89+",
+	"tJk8u8L5yIYTeiJmV90oKAJaTLBumvWa0RStKqC6W9Mz4A4/diqZXZ4FEhQRL6or7myBQOFP5CpLvrx9",
+	"uzooLlVVEgijZMfIEc5+VwOEK7d7WPOFh1mDTU9posAXs4pEix6qOJUeMy3Q8+1LBLTT8EuCx6OQa48a",
+	"LOzvqfd5oOxRbJ8IHBHo6cmIAUEE49E0lsd9mde0lXMAHiCbhmFPaHqC/dBeXW1mZPIZ0poJ3RrD1Q4U",
+	"jpLaquwqHOuKilwaQfW3OxCXwpVVG/q51ckrTISN6O86wH/271sYYqXJmslzGW3XwJCDAvJqiPF10fKK",
+	"oEU72ujA9YniDoHO45gyM42oLLdiPE7FLOGLKlPqAldZq1Jh55AnSV1o2erCds826HzVTo/fLagtrTU2",
+	"5rFsNB0t2Ee3IbssdEW2pX/0Qu0K5grdaiRhdaJt3aHdEkLllF41XGBLYrdqZLa/Pvr5KGjFcHi9RM/E",
+	"CC9/hegQalUaMh0WRvTj06ePf1xDU7JMcNCA8bBmnYD7YJvOHuDJr1dA/myoxlD4FHxpLAhf6nHix1Ux",
+	"YzVr+qZAWH0HOJP3Cd74GaAUP1VP6iWBRestq9doSl1X1NKUNiPzXutZbebz3gCntJnSe/0NGrB6b+hN",
+	"rJn3LDG7GUnU/76N9bpqGm08o7fXQbMcbH3d+X5hxNThsi8ZRndh7Hxu+yWvU6wKeAKCig+YWaOP8Chi",
+	"YKViPAFe8hw/qQlXRHdGU1Zr/KNg690kW/DhBIoBIIi+KuT1p5rHXswD+wTBEmBQC0485Iyyh95wFVVv",
+	"E1d/iyp5v88318njnWsm9QpfYXtnF6VGUqRjG41xFyZI3pXvTa+Ea6M7WapNbhVOKflWAQYGCfl8jY/V",
+	"SifcC+n/3fhBa338Kz7mLWUxnArDI244VOpxyfBuaARrZT8McROE2MGhMjPLjC/K0UbMNOQnJAdQOTkU",
+	"PkXh8A6w2qaibGcjNu31MhOHvbXDf0LaDqTk0D12ISGEqAPvKmETiEkX4Dn0JXW/4dCwLQRSGIkaa0eK",
+	"wQd4JTdL+EJruRr5mOd97nXV208efQrWVIiAlwcuDg6Qsh34+8ChliHLUfxesDLMTgUW55OjwvO26nB7",
+	"8vgTut5QDnPTAKIOcHAHmY6l0PrmVqzH63WItyU9tz0g0xBmYNWxE6bAsXrCYCOgFhOjkRgaDfmrVEwp",
+	"hLIG3hQhd3OyphtHA7c1kFheulaFi+TwaaHyCY5ejxM354stUJF+ruTLrl+hp7ui/xY4ZGpSyRcyEh+K",
+	"CsW+5iiJxxOkmB2IWI5ZBuhfJ47nCBQPcW1aK4yn2KLTa1wB8Nelgd1YDbZ2Mn4G1hke3WBgsjY6B+08",
+	"RcoR2LRFsaFQN38vWDbrsXcAz1VUmyHqqrAM42WvOimBeYX5XeU4LJSu2y9x4gplBhsPx5w0tfblCulJ",
+	"SPTbg4LOp4CF9qP/i/7cjNVbuvs6KXxMnMHAULWxrktGz6jCfAlA2kHxbtLl51RdUYY1RrDdWoaQZbBY",
+	"TMSazajlgOWXxCMBVN1NxvfC/3gZVZZO8y2Q/AAsfuMWALw/KUSkb/y5UF9jyNlMpFpJglQZmg3a9UdH",
+	"QWctoFp1SAckdQDbvVHIGbUGiQv2qIxiG/TDn7330UWlyOta4+nYFYmU9l+IxlhobZeEpwJrIKlQpC/X",
+	"mGtYKNmXK+D56I3PfF3DxpwrlUAsYzbbN7jZAjIbrnNx5/pfwk9nfPPx9dddsT5/amr+2325AjHwYymg",
+	"0ORy6JQrY8vas8maqNXoIrE3eyUAPYq0IEPWo/rd7j06woFVfWj/k81wvzSzb42YvVDjtcatVbA607Mi",
+	"Sv8a0FdM5kkxB0hKIc0Wm/cxUbRHN1tbYE/pFlvf4LBwg6lu4u0tcwAU7JkNpJXLoNMGyIk3bYGfdsU6",
+	"/WsrrFMEUOkE6fTJYaFUfLN5dlT8dWHADWFVV7huSIUtD6HiIcuGU1GPLRkCBeYz590nhdO8ZCmXZWP1",
+	"3C0GBuohP5sAfRYc2N3a/qBgxo4X4gnhAQz94KP959OB/TIM+pJiC0qW6058F6C3afMmwf2i9bxH5xQB",
+	"pu7TZLnT0v1tTWj3f9JMxaZD8cEIGe37hjJCJtt3t/EfjJCfrpASxNuYcvV/bkXnJmRLyIgm1m1+8wLP",
+	"Z4Uhb3ic6KY2zQbmu1JuuianfAPaqJrRNJ4Kbfh01jziVm0CVKaa86EHjmQwH2/x4XWCv03dwHkMBm5Y",
+	"Ug2I7EieKfX3xJU81MsRkmaWI5Wj1lPgObsRglgB09lwwjiG9aySI4LrHoNOEiUFy6QrjsFrwVF17wQZ",
+	"xNgQhd5yyKDBQFccvGIhQZNa3WUXqtEzm/pAZeQud7o0eoSSN468FvUlWNx7x3upoALDqgVSLFIUsJBV",
+	"M1+07mHugUOSJKUvb8XimIX4hJA9eHL480MIj4SpMFkqb8SHWGMU4MHR4SEeyVhVzsf8YVnV+nEuXVup",
+	"zlr6RxVeRNPGlNyfqISgyz0Y7JPkU8EkBIUcX3Ai+HvrCq6rqkbYvtw/acTaX3RLVpBQiqX5WEH84xNr",
+	"B6XW1E5XGlgpcrJUvE4wQOu2g7cRq1sx9NL29YlJEDDITLay+GEzxdLhYNYzU+9URFs2nivcfd/mCXsC",
+	"idGCkrqzIiwi7ORnS+uRT3qAJfTL1fONGmk3FV8DmiFaSS2kasW0XckTinGsDeAG+e5nhu1ZdMpMRSqS",
+	"BeMssbrpBF8xjKW1aMIlnNjlMq4N0lZlSldhLhuhjYsAFp/Izj9AGb12g12PVXv06MlPT/76+McnP7WH",
+	"rSjHxGrYlHmqBbO2dp5kKbZe2dV7L4rWJ7oXPgZThVxdtvnuERkOarobJ7whMbgp14233AgIl8c5qqnA",
+	"UzGMNZZKiB4LrdUNh1Ks2dX16eX1+dkJCynpTaigEOHw8xz2JU9FTvcS5t/Ym3icmZPl4Dd9ef7q6vTa",
+	"XtmX+Q/sxQ8KIK6YTXgY5IH2B3AoR8pF5QFMpy9DH2AI2QMPK+G00OodIRGBwIJ2gODSYCBf9yXi4rw4",
+	"PyufxjRHe5DHlvi/8pwsyWGFiNJbFskk/MP3CmGSWuG1a2qNgKHeoj7TAzVYo9LpgtJp1HOJG0fzjSYy",
+	"aONsytSoL52sYAtmGLAQ92T+d54rK31E704fon9J60qfneRUe0B2ACgThip6hCv8DZifMlx8P2uVyevC",
+	"4Cq61nAlAzYQZi6gYELMEOapuHo74rrx9+ObKEN2jXqWBSgpxYINo5iQUY+dEgcWpJIkEkBozDJWN//U",
+	"cpcVcrhJsa93277cw08lgd75hn8t5Vh3vdtPVUmytRHtohzu8OCfc7AoaHevMQMdhhVVqqEiYg8KExp4",
+	"YffS/dADDfoKLcRXAHGolpVdGvOWM3tIZflBDDOzyc7A6CKoFrkoouy1pI97uprG2l10IZlU1GE73Oxp",
+	"Kba989Ae+UCz179twamWcrefLS67HGptEJ1dfvPlZQrKynxVYVSppKWtvaoEVxewTuZWtsA6wwsP6S1s",
+	"Ta5v1Kim3YobPuBa/KDZMFHDW9+AQBxXW+ywQt2IdcKrnztRWeqeAb56kOP9OnQcF4VqTbBcGIFRDZ6f",
+	"zZhRHQ7g8bZA2isJwKJl1tjgLxh06/J2K7D0ICWlpzb2CTbVTSs2U0nSY+d8OKHyPTu5FJhw5jC5CSW8",
+	"yRK6ZMHIL6J4e+u62sYlogbCPdkGDsNrYX/MPd0cGqgWfojAmnh4qz34NUU5TphU82K3V3O2CHrDBoWq",
+	"bjJWnUD3ReUy05fXFAjziZsUhNa1vdultH7RjbyZxjIzoHDtTksWN9zQZ3vBXsRj+MTqbCFuI77Q+V/4",
+	"zbqFTF8A1GDrinbFEsGd+e/uVUVyhLPSqlCYJ4SMs2SAY78eUTfj49N4PDF2rQPHJV/MiHOt47GsozRq",
+	"AC5Z2TOzZZl45GvdNhaQybqElD16o8GihQpzS/PK3rKCo0DPxcysLZoEf88qmAHyYSO1f6HtvTlIXElD",
+	"JhgowlUovNq6PYOv0bZRADg1wSBHoQGItSyJ4M/K/ouopi7xtRQAvTVL1VBoqrNvVBMIT65O/NWvthCy",
+	"bYV9y6r8pUWRmArMZ6B0z3xE7n0q10oYiKi0XSWN162uh08MNWpRxGLk2qI3cn1izUYiMZUMq7G+KTyy",
+	"EiEOtUOzlknBJU3Hamuz0zON7lTtIgCYeWyqv2hbsFK4pqrc8lOw954nCAvRYMDzSSW0x2skpFDWD4bf",
+	"VqLJLksmuiX4+MDLRGm18gnNF4lmxw3Gy0e+MGtk+BkIS2tJLrjX9VJNFEmt1sZdU7M2tQIixfzGL9wq",
+	"TB2aSMeE+bvKiFe/wiqJ7ubGa3rQd2gJyn1ZEqfCImwUg0a+4hI0ElwIIV2SA10nCC2O9JJsbspHuLuv",
+	"eb3WMDNJsuZ1dOGmbd6nyjipzZm9HjmQns20Ho9aiIUf/LrpasZjUw3YZBRph9WJa8u2APuuZUO/zBKE",
+	"QIS8ccW+W8nK263rWM0x6ev1WRUYwDSWpc9WpnF56vElKqfbGh6/bDHXl5mEifbG2dI8Z7KFcNp7OH6v",
+	"Mp3lurR+RS9ixUuuT/67KdimsOpNqmC9qKKJoPq1iZPE5/Orge++Jsj+derBvTZEnbDDNuHxVETIXTgS",
+	"ciioW1G31h9fBAVALppbNU7X7o+virQhk9uugW8P3mEBxKxt8LgR5/MznkCBHE/HunnhV7ESbxU+VbPQ",
+	"3i5kscSMMHSWLfVhbuaEKvx2uYcTi4lbdLvAcTMTMtKVGIevOGH7FYrVHDx9VEBZZFfwPQKdCwbILdaA",
+	"DpAYYB5rAcQKsTZLjKQbSJqCvd9VFYGLZuHvarA0k60Lg6qrld7K+I9MuLblPO3/whEcRfEYQD9lxMJe",
+	"yMKbkIXHIQv3wxzZ2z4e4YStg0Msab6LMsV79GphRFqu4brSM4+BYFcGcD6mfAGItt0VjVXWE17xhc4h",
+	"D7jOO7+gNRZKF3rsFP+yR+ViJgBl0mPw4hojf7vbOLOED5EYrLDuLn47MWa2hzLzr41xFnI/ivupTsXk",
+	"HQXuSef/ef7s7fV5MYh/Xh3kNWK2TYrrjrvrt2qoL1ZuNi6+/Cdgs28q2YLb1k3/C9U2lPVaehBoV8yT",
+	"t34oiSLY29vubChIxFKCq3BuN8sJ/1jRN79FAYCvnJnqXXLrP+7UWvyoXWsxFBmMYsmTmjQDkufkAPSY",
+	"XppP4uHEAwbapRwp7AuyahX/r9d35/4V+PZbd3SqzAzVVNy4VpWa1oUZT008jGdcGsalnosUSlVUysQH",
+	"4A1E8vCbJ4c/Y5sFKe/1TeY/54DfNzu0+R5imy8g7O9yn0dbdsYe7djFCjVaDftQUXGstqL+5FpRAda/",
+	"tFcP19dv0HUb60Se7Nio+OinFQZq34pHCQE//OKYAqfAiha179LDvbaUTdjA5E2T+I0dYL4Jeaee4aoz",
+	"DO+8ZibriguslVbQdVSwRmUDVOYpPvChgbh9bLVI8dxA0KOBaz/2BQhvnz07v7oq1hZcX7w8f/32usQV",
+	"7qoT6uwXqJJ+RVK/rta3osR8Q40vMffXPvqf7XmPX9PxXpAxjEBAelMzqea1Hncttj6F3siIyLHfpjwS",
+	"m9mtSk5aoyb8opvnkbi2sBS2Ab1pbwX4A7Wi8W2WmZs2SB6ujJJWpNWwl1kS1rsttbkaxJpoO+rG5+Gu",
+	"2G1l+TxktBMD9shh8AXsKIfcCNhjXyn7pFSzHbCnrFRQ+yOj/VgijPhxk3jDyG6aNB6WtUmbg7jNiUiH",
+	"oWtLLwwvyDf6krSU9km1Alcpb5CJXEqcUz1iDu5aAUQEeVj3y7aF9PZY4oOkRfbq2v78rQtwryeLKw/f",
+	"P6pqggq3bTlHgkc3JpslQtfY1f88ffb27cucTToRPBURWwizxWxNBJ9tj/ZrRWy3q1usFACK1ayUU5OS",
+	"J4t/ixZlUHBVZtT2V77nw2y5ZGLjha0vit+LglS0nOmpiuJRLKIbHcuhqJylZjeqPSSMsm9Vs61f8HQs",
+	"GGbWAnYrrPs6W65Tari5oeS75jm/CT4L2PXr06triJORgEGHaJyyKZ/pEglQW2TpioBZcTylzVSekvJW",
+	"KS9nUNrytYuV75dKdRMj/H8bn6TFaSuVqfPyOZWWU41JFEc9Fk6V9UTGfAbwogDolST7+EPo+Y0UsgEx",
+	"aFHHWsnY9OUoToUuwDo6U3PMZz2EIZn5G8em8jau5BJu1evLMBUzOMvwEjUcZqnD3fP0WMg3Cz812ISQ",
+	"iJGB/kC4ah4nCV7alwCGOgUY25XnQaduuQ3Qz0Vu4NNfbmD036UHV3oBdh7reL/KM2yod57s/JFKA+dd",
+	"uvLYHzT7d9mfrCuNhHol++g62dvCJ4Yy6ebHtBXwCrVv39W+xGZUEf/LgB5d/S5T4XjIW7yLkMDY0uJt",
+	"8DHn0qSLytPMCUF9aA0AmlPID9gdkFLpqH++k7/f1eAG0v0llEtdKV7LwwDUPrtfVAX9GDWQKZl3Yc74",
+	"uIE4udkqvOa6tcBJ2javuQTwgpkKptK8qficfGMjZghAYNJ4PHb4nkCWDLsGmBuIRTlHAa1MW60rXx6I",
+	"MZfNy/+rA6wXBuAwhgo5OcFDrRxJEbet2QNvY+T5dfJj3QrnXSDWEoEvkWDR//IYG31OPy7IXPkvys/+",
+	"q55hp3F1emXmsohqGvhMG/7vdzVgecMZo7PAqFk8rJxFqkeqLPvK41QKaE/sW/U21ha0gTZv50pXndSn",
+	"moBloTHBjlN7+OGG6h/EYsmbrNq1UNtQMdSZnaXUDub/+b8P93/m+6PT/ef/+vjXT/vFP5+0+fPR0af/",
+	"VTUJ/8zLcFqojEEWJy7AUrELp9OamuZxTRPar4qlAmH2qeAHngDZ70ohK1QPrV+PvDxwrCrX4J0YTJRq",
+	"axBuExpz19QUAK9FArbfx9r6ye2e6S+qo5Z9N1mQuLuf1qhG+K66pl68F9IANtDGw5xm+9xecQ0XUFN3",
+	"LMdoxFcLCGIKUfe37xejk5QosZufE+P4vZA3WQUQ95mw7gYwysGPWAZQ3Jylan7iMgyuPdKOJMV+8M1K",
+	"rKlSEsNUVCGHTtRcArdAQAintFFcHLnmTnXtiPgloWPFYxkwKebCzrGd6cYgSbSeVzjqCqsok7dSzeWN",
+	"O12qIY7KrwMIEVjcHVBHvhotAc3pkBCwVAkwrC8Xwhyzaaz1TCQmYDORTvhMLzEZbDTmtmq+SJNNNe93",
+	"DBy63JPedPne0UVQtVUdMLUvV9ZR5X2/8uRcZ+SiWNKB6wA73ZStUdjncPdtKd3rpNAoNlZMyRJne44o",
+	"PMdnM22UC3Z7088oa+hJNa8009bo38A72CnwfIPZjEilS6VpTytY2D6tmaJcy64qAfuxh0cMAQoqRxkC",
+	"u2eWilH8ofirYjaq95fwBKEwpoJLzYiYxm+xtkSRxfLs1f1Ib7TNctcDMNaw2hXOuvKcmTQTS4Bid3AY",
+	"rpdOqAw8YaFU8xK4GWGi+cLBkFQKDMczLfkiciSQXc76WuEN9vw97leQvQJtMGVvL1/ckbKzY1ijde4R",
+	"34x0TfNAibNkN6Vm/I03ghrQHZv1zHS367rfVN+g0NYt1pU3IO/YnSl30lf269obiZSMTTa0/h0298Rj",
+	"uWXn+YZca2GqK1G8B1olmRFsYszMnnH2X83eXr7I+20cMiYTwOnK0iwRcLypeY9diihOgS8JLX/jiwiX",
+	"q8gPn/x146FXubjVLbewA7Ci3gHNmYnQedhGNz2Nm9S3bzqNJ4pP47ZhRrm4MUJyaerZUiCyBL9hQy7Z",
+	"QLChNf9l9VEbifciUbOpWH9LOOjsmjKub7WDoIAaUTZMRSSkiXkNq96tWNTSAJ2+uWC3YuGSNjnV7EYn",
+	"byZS66E4wrfmbkmqNmObXNrfABMF7oqKmVFQ/hoDcj3PotiQ7tOVjiQuSNOoGv16yn/HOHhFXpJ+EcsN",
+	"v0jFuFGMx71peWKLA1++5dIwl8YUFGW1LGaVOgcawlo3cjkYChCfNJOa/a4GVU19qwyBzQVmqKZTXomI",
+	"eD6dmcXxEhRI8xtHwvDhpG00KuVxO1CMieCpGQhutrxKiz8a9ZoHe4AerCvDwfag/huk5NvNkauRbtAy",
+	"nyjdvmDNNcM2YNetRxeowy+ZLe33+pmbpbEcxrOqcvx3ELzJlWwRzrmmi+mPTGSirVqsBxzIH9iOkpkq",
+	"U6uzA5pwdZyYMaOSqCHPsY5uq/Fiotub+qh2QwYmVEWNCFhbtMi2I9Iv9scu1dPR2hakt1gDDNtlecWW",
+	"VECR76UJqwtOCPbcbNOL/W6y2LXZ/1PtsLYZ0Cm1f1Pk1vDUVMFS1Kr9d1TqYM0rSNdy4Fizv74pQgXk",
+	"GT99UoBiqzsvdrEvD6sK1JwyroNHWH7g+nQKvjYcsshzCuIKL58zODoFvwSN8PioYgGL6ne1Hn/K5QKf",
+	"xg3E7E+K8AvMXmzP+puZSG9oOQcqk5HVLQE1KsXWiNcKex+xjL8GEW8FR/5Rk9bL6kTwc5WymVCzREAp",
+	"jxQCinasJZ5Bd+s2zbKVWfnflK6E5G98EK0vfsuPkQogaJphw8bCQPNxWcaBMaMQ5OsoprkGccIfC9Wb",
+	"NdZsnsbGCOkzostDaZ51IHyFq7N/NLhPVSVfvZ7dAmXnFOpgrNbBjVChzLYOoOENm8fP0I7fGD6j226O",
+	"nsEPL+E4S/342+LO5IgfSIij2G11HwrAJd40oLSPjbsTMdiTlFkXFpKeDYns84PZwV7WPleNrOzaJwoZ",
+	"MZ5bTq0fZUz1UxxiFfZ1pkyrnL+fpi/W7MXrq+uGj2yq4WODbecqiZy2b2gJplmj5eIOAaaI/eLVFS9a",
+	"oY4SSFccETWv6UCTbtogc21njXZkUzpjslr8KmRlaaaDla1SskdXJqR+a9dwgJw+u7745/kJO7s8vYAm",
+	"PKK50n6nTTiCQMDxU4A9PQEBha+h0ECqvsyX14p1WH474jsIqShYs1S8j9+LiA0I/El8MCfs7Pz69Nlv",
+	"52cAnKjSvhwrFZULb3HMe8GeG/ResGfHYj+hqyuzQS50uVO8uY7xyLFoWMWUewXtUah/LjEWNJFa+0pn",
+	"+RVLLeBNObufrksmuvikFHMK6fJUMD4cihl0VBG+P83B+r70J2AyG6HNeqYiN6GoKPyDxyKvaVnknGK9",
+	"xmD4jxvxZn/ylC4OQ7ox0oHvVNZV3Pkg6kjvF0sy7uBV0ky2iNgsdXqXS0Aq8xtFAYWIQC6lgSuU9NUp",
+	"JAmI4ZKXWrVs8D4sm3bNpvCoDpDT+9JL0lMq3sjXrLQQ9fUbdRrTTsOziWjdfbHT3l0X/GosjvclgogM",
+	"GBdrik2aiX9tRFjFqwoBl7o1K8zlumU6K015K4D4HVGlSjdoBE9UbEz1EEUBenGx0TmYUmewRZs4PRtW",
+	"Xd8TLhQ2JXeFRcaMmM6susDqfl8zBGfJD/ag1lCPcspwBHjYwMCp1i38Xx8RdaAvUzESKaD5ASGyb7+B",
+	"7WTHgVEZazMBaaL1Wo7tDQD2p/fq9OV5b8bN5FPYl7E0iloTftDE+h/Y3xJaCf2Qwe8QbwU/Z68ltQCN",
+	"YhnpvnQWWayZzJKkx8L/ZYdM78CZER9M8VWkNbf7kjC4iJl6s9TTD7dE7mqPp7SezHJ7HkpeyULZzV6r",
+	"PrdqQJ+64uN0StDHZ5e3QK5E4ZgHkCjN/vfpyxcoG7HUcYQCbOdBSdFg21WeXc0usU+GvboBktT9/j6r",
+	"mIp1v43DMOBSNAnE4K0bhWLsT6/Fh8oFXZ17hqQsuKiRGmZTqPx2XrccTlSKGpsnMdeiOnVeWqB2E+7L",
+	"hBZ8mqwXwpLwkdVeH5esmUV8zr+qMH+1GGZpbBZXdoUo2jSLHXH3SpEN1UVg7wz7+7trLLEaJjGUsICm",
+	"HXKrZZkWhp1mZqLS+N9YVQq9u3vH1ouPwIjFo3PvP/dP31zs/0Ms8mnms9j+/SnYGwieVrUc5YPxY7EP",
+	"AEkDawqv83cEFMBPn6DfflTRqnJ1y5MIwz7gOR1TjCmnvtWMD1OlseIkHgodMIFMP2JGZ7bsSwKDAelh",
+	"RYMnYFGWWsPbHipvlDbjVFz9x4teX/blX/7yTMn3eGjo3l/+gufjVAAIPziPWvJbcTPkWpyAlsZPL58/",
+	"Y48fP/7Z3vLt9TMYRV9OYztODB+cMAcDh1dM4ySJ6Tv2IPyf//rvm6kOH/bYS3pYHnyC4xnZShMxMvbY",
+	"7bFLhBuj4546APxIVeo/+iMT6YLNeMqnwtBbgFEAlTT40oATA+97jgWt9m8wHyQL+WyWxEMY+sEsVYNE",
+	"TP8Pq/dCv2X78oGdgJ+fPP3poTOaNGBRsHCoIhGe2J9qd7XuTSNAG9UljHJ2PbFvCaBsUHsFi2q3Kzyb",
+	"DYT18DhUiVO7AjWlnFAdbv7bKV+4W7kB0cPpja/ifwt44V9UFAudo1o6UzDEcqbelH+4Gahoga3yYcAe",
+	"sZfxL4Wq4AA5PJE7xV74YX/KP+zba/bxGqpt57IwQM0XmmlFo6HFZHFUWAQavt0/moX/uU8/2r+IQiQM",
+	"wM3+gw4cjVpfQkTL2goSkLnAfKQXenT01wJZeMBEogXjEKFQUjjp91UEMJCKve1yl0MlR/E4gyIDrTOR",
+	"BozrvgxLmuaY/QK7n/3Pf/03wul5FXMMnxFHVz4vmbTuXXjAZ/HB+0dhX2KoFUxJX3fksmYaCuY/7Off",
+	"OElz2tRKGkw1eIt9mapEaIwjx1TPjXusUD6ButP6dfhcWodYsyeHjwK3L/tyaUxPDh/32IVkhUomNlWR",
+	"QNmEcjgrZJEqpnfZu4nqy4QPbzULyVbWx6ngUci0oBcHcyf8y1/+UoZYnTvSfTwiI8GjvqRmajbkabqg",
+	"Rb2GIitcUM82F+c+ABUDqhF4coVqPbtceLEVur58wNnbtxdnD4PCF5dQ7BWyB07OHh8VxKz005f8d5WG",
+	"xHecfxpL++mDQ2YU+/Hp08dPH7LhRNkdXsSRzPtDCkvlYq1cLugtTgqYxhAbsHOuZLJgCG6Qw9wWbgMS",
+	"8uDJ4eOHNGPUsAlT5swLHeBkB65BxfqUeds1LoILbJMuse6ZPbzC82s+Dh3uh4toxbIv/8iUEbrHwovR",
+	"/ktuhhPw2iZKKthaSpa6lhw+6oMnj448dyLsEDsHOFl0dzvzF6P9V0oKd2N/s1/Pr9mDx4dPHvbc9qYB",
+	"SyXFMUo24BHjQ10rQ8BS8V7dAjQViQ8Fue2cXURiOlNGyOHCTlv45vXVNaN9fAAzh2DBOVCbNf6cY2P4",
+	"rYBjOyzcx+qJEOHorQqiPTkTKS12wHxZFNw6VZkRLkp/K2amL6EC1anmoyfAxKjxlgB87LYDH/NY4omH",
+	"oKB4bDiA5L4kbkH3Bqmg9nte6mQeJXw8FhHL38LukFnCFyI6Ztb1CU/ypXIPR6XnwZjtu0KaAY5oHMiT",
+	"oyN75uMnqTv7My36MpsxqexFPfYmgxSIGq1KZiqiNH5vNYqdafKm5iJJMK1xK8QMAU+wGRuzYpRN8T2D",
+	"mCBL3WlhXRzYI+GMj0XIHkA46NFDDLLYz250/G8RsuJJTPzcSJiNyiCFk/7RYXB4eMigXy8SYtZjYQHu",
+	"IQwwXWP9XuyTwo+X12kUJ3i+wU2teSbtUT0DqzCCpkUB9hHqA7tu9pG+1Geh/ZKe9GV5sPj6krpWQavg",
+	"KxGIz9/g1yFmfZJ4KKSGiBSZ16czO6L9o94h9fqhMayPDw7m83mPw9c9lY4P6Fp98OLi2fmrq3O4BoIH",
+	"JhHORi7Elo/3DnuP8CdqJiSfxXvHe497h73H2Og+AX/CbUYeTWN54KMoB2kG/uZM6Qq/7QwRbeYFfHCs",
+	"8waom8HCnhkiGcFPaHPIY4cXSlTfqDj7cg52m3+wnU9lbSwIDrnNYH0lTZXjIzFnzkZ25wtIDJ7pMPdT",
+	"lYqw2C4cawDDscdJpE6c3o8NQuGwKzgxKTsjwHJz47HLX7Cs3fvaPQkBGaS9dgkHXGZvulxEe8d7aSbz",
+	"oJOdemd1Q2SiouUAJIt2GTDuDTzYahTY6fUI985pA3s+99midEGgF+jbV/X2fPqXhyf+RUULDCFLQyX9",
+	"Rfv+d6q5y+/VKL6GQZxPnz4VAIxB5I4OD7t/2mUm0YGsqOSwqipSUgQ5h+FA9DCe7Bnrqp7ih33wHBvg",
+	"0SvPplOeLuzmxUUpGEw/kINaZDKHdh1ItfOxBqgKu9f2IGqU24p7x3vo2uK39kHlvalzNMNxVaM6FFjl",
+	"rusPwLNINLqY1UwSGqVmRo0hC3rCEp6O7RYD1wywrbTpsWd4rDrRzltztImn3Fj3GkybIZea5BVABOzO",
+	"x3MRH4yQq5Si04LC03YnxuCYqnRBGIE4AN1jz8F4s6+M5TvK+r3L5cxkauQ2XtXGGwvjICDvUATdIyqk",
+	"7xqMgplKTRfS5quScKaK6HGUebGfTODcEgtYO2sZ7CJ4s3jfGoK1MveqCF3ATosrVF4edFysBNr7BSUr",
+	"Hjz3viRXo345k1ib0zcX/7ADaqJGwYTNHTcPKwNnNIYL4Fs7UWDEYo6Y9mudbkW29vWqNagfD3jKsX/N",
+	"mocUG2iaSaFj66n+VT5ZB28wJN3od1fxvxv99hmCbzX45QUaRdfWJtrDI+iOtiVKCgTcK3ZmXv1oV6WL",
+	"3Wmf5D2n4p6DaFTFpsMv3K4Lakyt6zzYgLXIhhwfNLEKRcsagEpAuJQcimOUc27V64R2l3OBeuydI5rP",
+	"AxmJ0oa8OeGfAuYxumGwYXt9+Q8SY7t1fQ037XJ/XoB5pMo9bmilLbly1oNWuA+R7UZajQnhDPA46aEr",
+	"ygBLIHCR9+7GksGbezOmGL2nfNWS8D7q7NHPsMCDXq/mZCGXkALXPazAi6jw9oUaclNbj2TNfxe0s07i",
+	"3vLLVag3n8b4tPtmeYki5fZL++1ScUgdfMSe0U+F02rFHvACs3R8bFBbVg7O7kNf1dqwtHNLi7b7Ovwq",
+	"zJ0twwGqknov8rmLFVFsGwjHMcCRqznrz8WSPXUun3XFMN4EMHZwavclRIKINtYVEYB9mg2HQkS60i2D",
+	"izsQiLvwobi+JwdqvYpxZlFH4naJh0tXEmcPl1rT9N1EsSiOwI0+XgmYconBdjbIjAvhFnG4ggIFJnWA",
+	"9CUh0xayjj7xgTd+AHkGRAzoTaOHLrBAgV+T8tiltuKUqbk87ssQ4qD7eFFYa/dSq92KnFZZj4SC2FAA",
+	"4M7/sJdUGK5WCOIoYKNYjkU6S2MJCJIAQunRe51/zYyqM2jzTvFmo3rBByLBAdUY4dAu3snN3ot0sM29",
+	"VmeqsG7e0Le7NOVD4+tSqemvbqb8Pbp6PcdB1cKZqH3JEO28cAmMqXLFh2ommkuh3ctXcEmd++TzA6NC",
+	"OZRKWcIJ4LZqFADqVBxEM+STtQNABs18ELVOnNrqyd/9t4Je2uy/ecigjlw43H8q1T+4WxcPKThyVs+o",
+	"KPkDErSr59PBe5HGo0XtMXUp7AAzQyZPFEMwzhU6IIiYyy9ZT85/pQV3Z0lf+uDjcMJjuXIOYdhjVAO2",
+	"VIq0DydieKsZx75YEQE53gli8/UlRtftprrR4o+Q/Y3SMfBHJk1cwDiDTgZMqtmh4q7py8LVsd1LSSze",
+	"i6jHroya+fA6oo7iCe0g1OapkuOq8xFnGDTIprhQjmgKYwJeeTG8PWGPGmg0N/DqXd2MQX9FodK57/GF",
+	"Cg49dYNjPYlKHX2qDo8xNxCihIVYNlOrhazRURqyaz3CR3sKOl1JwFrRxOrHccI+03nwUtEK6uISHh42",
+	"GEYST2NTu4Kr7dwbFvRONaCdg39a4abr1yY4Rna/dqEF4YnYxYbhGydBm5QgRpFX1OCAD29HcZLog4/u",
+	"v5u89F/od63dMnfhGmd9/ZS4Gzy3s9mVg83ce2N2MjaazVIFIGeFaf1dDarcH/tx40k9GHI5FEm9z31h",
+	"IJwHCRdIiKaZpFxOISIOSRsoE0XSM4jrPTt99ez8xflZj3lMh74cK6GZkpUROhhKd0vZvZv9dzVo5mnf",
+	"r8ycQ3XqIJ+4JhKy6h5HyR8HlDXelL9xyWWXyMFjMnGVoXltJSB/x+8FHDm9ak+V7nUmeER9Nq3X/uzF",
+	"fyDr5nMYRBPD9OzFf1xbp7TVFc9zr7bVdVAae72YifZXPUu41ltcpqThsWx35TMldTYV6a+pymatrvyH",
+	"WLT9/S9cix+ftLrqNwhXt7rkDZZDtpsGDKY/t65gqyuuVcPfv+DaQJdQi2f4axo/BX4NifmXsWx/Df/Q",
+	"+BrA6oyVbDXNvwpJuqD58K6gXq7VY674mLe6wGr5TLbcOGkqEt56Cq5T3vJtINLS6opTwFAQ7R5ziYV+",
+	"7a5RqoVWBNbfbyN8sf7Mzs81epVOog7+BC7WaBaO/ij5o2nYoXDuH3zMSYrWp8VWDu32Z7a/1FpsDZZi",
+	"9EpJAVXIO6+ERzp5fPhk83WvlHlJ9IXdpdCqFrDb9bMjMSoVa437gRiqqdDszfmrs4tXv3p4EiRfM2mM",
+	"ECVYPNCryInBIzoTg1XDvXqK3U/i0rJiCHDvU0fC0VHOumql0SiGevFGi15trYsPM5XWZ7RegOHtWtdV",
+	"EhWyVUpS2zZ2DwIRvxTYEuT7v0Z9GRbWxzo9IfauMGhKYrFkAzDjVjxCzRcYdBqIIYIVYkcADicoVKtj",
+	"b44ascKjwh57lbd2T7m+FRF6GVAZaIdK5bvhx/6ekFF/DwvjA/Y///Xfn5AVo/AV9m2yfpH6z34OP/Zl",
+	"vwznsy/nXLNhZqivyD4NgYB8vfixXVf8NXXNp+rWvuSIkYPrK8r7klqoPBgpckHbuwY+Ugv1L+RB9dh5",
+	"5EAGHHe1AzHvS3yqiKo8aPzuuyP13ZH67kh9d6S+O1LfhiNVkcpwPVlG0Sl0AqXS3WczGsB+VKXMfF8V",
+	"IM/gUUfVDKV2LB8i5Lp2yETUWxxzO/aOljmXD/syWg0Lr9Q0VlU/eVsL+jmg2XDaSd/IOZoarX29arNx",
+	"bE+l+hr9a7DitBAS7RWM8dbUGeXGxq941w0J1UtopHL1p5V5P0KNzOe+ERjJ0kC8EV+E9l2FKWmkXu39",
+	"wMTZ+15uUTffm+suUOo6K7vA29kbO2VY6uFE9IntHWq8/cHHQh3b2oDI0nS0NrwLBvHO0Q20OjtNSI7p",
+	"pZrOJjSMIhXZ0vFFvqVvpHFgJNA36RUnT0WPnbLL86vXL/55fobP98GKy/NfL8+vrs7P8vyoPVUcd3mF",
+	"qkLMw04XqUnEqhit6j4dufQ6SP7WqPHg84nTlYsLWIca1xPLa1ts2HkaG9Foxx5EsR7yNKoPgZ26nnaU",
+	"SPo91tJQTGxZwcS6WN3aY29yKqNy8pPQC+zgXON8Zb0uPfS+pTPvq4GC7jsSUniXM3zDFq0xXXb8wtS/",
+	"ScV7SDnU9UsUeqepNplCXSF1RxeCUhAgQt5jONCODo82bwgayCkBB3ehm63cZjOWB9Y0WtzN1XWLveSx",
+	"DzftJDLqG20fN8cjlQ5FiEQadP3Z+ekZU1LoDrYYjP0b3mAkW/fUQv/NbigI2nS/neKpi9NXb50XsRSA",
+	"GOKCu+BBAnMB1zl//XHepw1Zl6jsZ7JTh9wEQCxIfwUNLVidBehRE47UNS7wjJ2TJZ56a8EFTKu+RMI7",
+	"waOY+BmwjQNhbnxZGDZaeYDbEYvNCfWO0jCVHIq+nKi5eA+/MIg5FGuGMyOiHrswtWmnE+r6xsLFvhwI",
+	"Ox73s9gnrwBQBueyCF04EPAOLFJUoqZmeauoDqCjp9zZCvgsT46O+jI8e/EfNxcv37y+vL65ePXs9cs3",
+	"L86vz10SpBC5H2cpLmGIrxQeM85wjWEwfZkodZvDgRAQUGLf7FaquQMTUQYiOR50JxWMsHJWdBo+qBzt",
+	"b6ZgGoc47u+ULqSZcLPUqRWfT6LaMns+dLDz8anbRljsV9qkgk9pppYUAGVlm+EiBDlqo8sc4in4vFBh",
+	"N1TTQSwdsNPpq7MTTDYBzCOprdTHWii1hD9+felk3h2i2AYcBh49zuGrAbtX6J/RY+GtWNjf3YrFDWb+",
+	"7F90vUNsolsAJRUMqgBwt4RPtzms9D2H9T2H9T2H9T2H9T2H9Q0XA569+I/XQIDyvXDwrgsHt6wXrIOb",
+	"OSMUbIcjWgC/7LFT5xQgHFcYiSibiRtrQwA+BUBLo9Xfl86lsc7F8ZJBfnR4mFvc6Aw4NFG8KVidAuyJ",
+	"U8lW4D8RZ9CZ6y4/x3A8ABsRxpGYHvezw8PHw1uxgP+I8MTB2HjPagllc+lBlYib1ivxM+HgpZKISfCG",
+	"rHecAhRkxbXH4MO9vXzh+iMDxEtDP4w+w3v+g49uOcDhAHiASnOnKUafzr51cfXhXvbl+xJwwBALBnHF",
+	"sV+ZS7AiqdGTp2lszVCCFcvJ+snPwuCPddBQDgrgzlLNC+4g+J6AnixZOOepjOW4Omwzy/Rkh9rCe4rA",
+	"LJXIfT7XqcppukCnHjcM9tQuIf+cX/Nx3TPoZwfwm0/BXgUi7aZL80v8FZ+CFnBDlNRpjTjUJbzS+inO",
+	"U//18EptJvnu52bHg+RNpieMb6pcLgPY7x0/+vGnn346evRji8CZ85sPBi6bWH0KIf67BIWm5vKYhUhu",
+	"pEOE5Y6LtF/W43U3DleKVAUfToJCHNpXtFL4aBQbB10PMB09hlgPDMJrTt9K1Zd/v3r9CspepIL2N3u/",
+	"R8wo9vTwkLkBBEW1DzWmUB66WRnqvbtWZr+0zCd2/PhLXMEGgSC7ZF3EgECss5lbok2WUpfyvdx3EYlE",
+	"VDGWvnP57rwwGGC538eaCOAJxQjpyRcY6C3yBiM6dSz70sEBFOw0zMojmPqc2+eMkMKjbJgc/hywTCZC",
+	"676kzE1lXhNeossWkaWME7KuC1kx5HpQBjvcjWic1bg4XLdA2cFO4UZFRuVCgTvfWWewLlGNtRBrNgZO",
+	"0d03FD5o80lRV7cW1CB1+aZ4jOcESGLkDVgkqBve9tipLMVQV6D5+zJ031P00v15w01YAxF8dwKNlrVi",
+	"PIrQ8g/dNg/RWA+TWApEyef5qeYGqF2XhaauiocBC1M+D9kDF3bNg7ZWacFWsf/JDzzoCYHgrxEfzMNe",
+	"OSTsQr06RA7cZM4XOZp/zY4jXPvqkj6HLUJPKRhNwV7K53vBnpsCQMOHt6/kN96xzu+b6i7bsqesk6It",
+	"l/sldxGMIevo9iXld4+ZFsIaaCZdhIT6jNjOpOaa1G/dQ7fhfdVu3VXZVldtbM8QqhBsiJlQswQakQTj",
+	"AyQ9aitrLSyhA44MxPVwoENKUugee3P5+hkWBULgIZ1qgq/CuMSDy/Ozy4t/nr/yVYTPXr96fnH58vzs",
+	"4UlfPj+9eAGXIoy9NcRHPE6AJ8Wkizxhnjt6rr5FpViqApGrXl9eiySJ5bgwIDOPh8Jji8KtlsBHq2Se",
+	"D2+lmiciGn+bgn86vG0bL7lv2bdLueQhQkSMInZ3JfXuxKvLFr8utHL2NuRPT/Pjc+fG3Du3TGmwdcXk",
+	"F0ZT2Ud3deSoI+CeuLqd9GNXL+zGalSnUpyKsnqlUGuS+twaO7u4enZ6eXZ+Vu299WUj942t896Wq1K/",
+	"IdWzXI/6hagbqOcsSSDbqe6sWgqdFV3f/5OXv+XoXl7pwelldaEj0QIaMDThlrrMrTMS0w+mCmvIpgH1",
+	"vsuowFHkudMPDzd6XS9o/F+DQnNjrVFmtBSdKjMuhwDK4Agd9VDICDh87lq9wZ7N1uBNgJm0gjiB1KqO",
+	"Xk9J1McLcDKqECfgId+kWrrEd/tC1RKsHqkl77JNrLjt0ItYJ0laJe+bIZe4HqHqc/Ll6au3py+ARQoY",
+	"IrGINA8T9mWBpBW4n7lmmYSC5cGCTUBNyYitwS2kwX4ZEvn1wqVc8YWzYIoH4Byz1glSugPhMFQrd34s",
+	"bmhvKPDqoNx51BDD07HAhiYXXDzGigWqibDfGH6LP3eVBAE7OjwqRa+BrPB3NaA7RcyIJNEIV45OiHNB",
+	"YhOwp4euPJn8zBt0YQtclm6vap/vCktjksr02KnsSxHFRkQu/uJ3FveJhXK+8ZiSafE4ljwph3cIGxQH",
+	"7exqLTzhKd4PaiKuFeOS/XZ9/cZN4VhhTTrGAu3AIanGJRbEuwCvB6YGsQ6AB/gs+WP/Jb7k/kUUAmOw",
+	"/SyvK8s/Iy8j/+CShhXm93pNb7cPdaFhACTmK2UlLt23xDFMC+3mM9YMZzjwLCUP6DH2Lg8LfLBDlUY/",
+	"+Dc9xnITiOki/wOh5biSfleBoVAS53zBolTNgJpUDZDOzFpcSNOt/dth7WTYQ57rKPmjN41QTB1bHMTO",
+	"7ag9STRV52t6o5XKFrQuYm2vjhy9MRJe/8zCd+e//Pb69T9uzi6uTn+xYmpVMpaxWLnvyxlPTQwq2zja",
+	"OjQD8I3tFGGJS4RcokSWOOJxktPcQ2cAqfRqiJylRqBvyngw6eJeGoDKz4yrM0nXZc0Ym5Ol8Jk7t7cu",
+	"lPiU9wnd32udVuhq1O0x4eDSG2Ke9fL8+vJ/W4/eYd3jRoogwbbDe++amEtXPU0IXwZMqvl9JrsPfO66",
+	"WbQLptgfPQR674SqBqSuHBC79A/8GhxIN9p1IbHy8d1taEwAFFl3nuNMJfFwsTb24Lkp6B1OPD/2RFjB",
+	"isIVGulytaH9eW0UAW75BkfRup6wwyQhDsG31X+mVCGYWzASsKrseZyfpkqKdtn6mvThKZuKdAyVa0Nf",
+	"ura8yjSM474MP/b3eGbUDZzVHr7vU1ggtCy0Zy4NmtONAsD/s1fc8CRx+ICfwrztCSm+4PJ1KcfdBObe",
+	"sogwwLvKJS4JazcZxRxmsmsxzKra0zUL37ylXnF8wsFH+PcTKaWaCmTzdYnAXaXUuhWBq451z9Ip47AA",
+	"mvFQ1/QgXrqbfC5IKxpABZTV0TYlLn8WZCqats2IVE5KOjOY0lxidu2rydE05iq9BURZzrTkMz1RpoB6",
+	"dVxo440jHRLOnq9aHsWmL0Ns/82jPwMxjqWGpnuHVzvIGaKhgEezlBvBlDWveJIA2aoO0I/pSzw7C0Xv",
+	"SoqTHOkDEeSwx32SQzuwqeByPokTgSAGt/FsBm46hCH8ckwjZ9iPszgSEGYIvV8BrUNCqmw8gRguFuza",
+	"73uDLLm9AYjD0I/lAWAMZ/aoySepL1XKwin/cOMLwR+eQNeLdYCQyiwv+XA8fpfn//H2/O05fH52/uL8",
+	"+hx6nGlwoIkgrBGlC5ZmEr7MiXOgnabwGhgDA7rMPKKFSw6Yx5Fvcl+JOznOLyi8A25BDGL3JdcsUXLs",
+	"GpwKNzR1MAJIjE2b5kttsVnGN/kOINSJC3CmmFZTQbx5CiFH2jQHVnv6bicffKT/LdEJVJTzhnNud62p",
+	"jbIXRNnBcJwFnmPKar3fTl/Yz2Bv+8vsbe01Vo9ZfadZeH7Nx6EPpOZVbZEYxpGra4vNiefcsvqJYo7E",
+	"2xubGv9y223k5LtRTJF+/I7HjXCI3qRiJNItHVbX+9spmqA/2tawm21drPoM83mjVE0RXz5HBrQHXQBH",
+	"qTvQeizURs1ulAyxTgbwcIqdOCfWIf0UAmwMHJRrKvbQZbwXGbhrt8IpvU4dyo6FifxITBkNy8V5HTgP",
+	"Je11wGezVK1LSV+pqYB0FSRb4LSfTxQD7gLXk1JV5Yn3/dxCc195445F4BRnr6BTVjL8nUvCJsrEF8Xa",
+	"qTzVCgeaPWRXauZruRC/C8UOfIh3pQi8615pzFwsdZoWTJcNcQZ07Xdb6vsNTNgRdxmcaBt0uIcggn2l",
+	"zYEEoHbBXd9p8qUEQthGnitTL9XiPOOZFpuVGVYYxCnUGFjnfRTLWE9EdGIdXITSQ2hOfisqy6TgQd81",
+	"2nadyXbu7lCnpUJn0zVS4BxcbwRDdhuKcqitWKWFP1bCPScFM1sLCFTkFTMBAwMb6d9PR5CLZhOeYBtZ",
+	"2ZpPBXsQUnlH+BBDNLwvh1zydFHo3plxrUV0DBYYvhwGohKlrDkGb1NTy5dNvwIppSdd4rp9CSL6Ajw7",
+	"2OSRlQa7gNA9hWbZWDG1C9WZPal0Q6azwcIBlWInsMn0xqLyK7j/vaT08VE1JTMowl2cIuAH+yOkYk62",
+	"P0kwV1O7Gr9g0dZmbMdrvE/bbfal2QpLL7TZXsD5685UwNSZQVj9fCfsusAuP9qM9wIZUrYA6yRqlXtc",
+	"odp6NagF6LC0wm60WBu7OmDDGZqjTpZlUy3Nu9WqGVexDJoA/dKcnBCAc96LFAp+DwvIIVBkA4d7LLUR",
+	"PKrRpjC3W6bJczkI/vRlOG3kZKvaG3qUKSyuFwuXW3JF4CQZzctzCs5QAPIDMHcUFPPP1nyh60Oo9ydJ",
+	"3+tz2tfnbCefWU25H9Kh4t0hI40mEObOYkh7A8B8APG8UmMiT61tGUAROKR9hIy8qyCZkicszEU1JKwk",
+	"u6xWxcFzEIAiSXosvBjtgzQcs/7eYX8PPRWr9ZRMFlRy73AnUXEuhKmpGfpWBfhrrS7aQmSXzt5VW2hN",
+	"RRF7NuEpH4Kk6mw4gR6cAwTNmYl0KKTZF3KoIhE5FJ8ZNxOgcMDD2QPJ8amIWBLf+h5bBAAkV9iXLwQs",
+	"ROvA/g/pW6CbxbOiBB7byP4X3CkAfMfSt4CFyD1h/0cMBg/t863BDlwMfRn+ek7lc+6p/yc88m//81//",
+	"XWjnIB4Dz/QM3b52k/lmX6n6Egm97IaUyq0TpmShY+QJg9am69dvLp7dvHp9ffP89dtXZ+ExQczaBZuJ",
+	"xARMpX1JGTm0Y8CsgSMH8TsaIMy/HtXYrqvKyleek6lIYVW7JHlU1YlaPSZjkcDy6dNN/JXBHUHet4eP",
+	"/g7SfD8gzQhOnMMPduI9OLcBDsN9nqxJYb0Ebhe+idHJlXLDvn9gx5hQjwsUmDGtAnA6+pKz8C+hPZ7t",
+	"gUpxu2KSTtvvjtmjQ6Y9NAVWhAB+Jyi+eaxFj51RZ67JAaePDg+pxQ1aKl37o92UfVnOwTjr1rXz5rU5",
+	"eMpT+IWdSpZJxKf2WMtPDp9Qx+WyWqptNDtNkh2ZLBpbAlsWhQRfToUXztc9UVjhwxBjtDJYkyRwWkeq",
+	"wF3stgPGNk+Yor7cUt3XStFXuc+rMwRlXEEhh2L/1E7E5vvkV7gLOu+h2zyxecnpXU1Mc/hkl5hthZ/c",
+	"4cx3wlZWKsXNz4lCIcSWVq94b0fR0OBdy01U3ZL3dzU4x0es6MWqXDUM5wZWoykEKxg4VRzl7yYCTGl7",
+	"XkGpc0bEglMe4XYfA9ZNNqvLnM9SNRRai2grKNlhThFyE0fbvE/lXZF45sZ6wNUc7xE3Yt/EU8ggrlqZ",
+	"625q1Fa3/N6TACvnZP0SOvw3Zwhw73WWIZhlgwSy9XTjgkb4XQ10hUqwH29oUbDaFG5XQL13MeZYF7F2",
+	"6Ug8Ojw6Wd1uTCtlLcQReIsUjxZ8OGGRGMWygAkAvqjUzChotj6V9PhKdpE+mW9ALpyjM1Cs20qqQzTI",
+	"J4e4R8CedMX/eZp6pbpeC2Os3xmiaqLnT1SW6hCo83V1dAge5yTijmDc3e0/S8V8WdrXsFLkU++YKTq2",
+	"RxqNJC4MpBscebgZkFrTEjfZbau19LhZDz6ifJVr6FeyLwWBqjpNyyEKd8e1ls+6iX379uJs79M96sy6",
+	"nB28SVc5O7diZdh8KBwREYMjsLneLCzkyJp+axPmt2LRY68LNKfUbiCGrnw4TDN546PXNxFf6JA94E4L",
+	"QbRupNKxMqa6AMuqz+c4kK894w6vsfkUxWnv7BQduclzMjBX6a2dwXZicPAR/rUH1Vquh+cqHQtCJpNo",
+	"bBt1K2TAtMpBcqC9oUj15GTGpVE87W4SAd5ZrI8x6YHvw4jk12V7OD6E4iSxYXpSYKuC8gIs8WMv+a1g",
+	"OktFX4IT4CO/gqdJLFKG08O0iZOEgXbTiN+RE3vNnbR7yXXUwbEE2CMGHBXMpDxOAmaUqqnaEija7Tm9",
+	"7VUQ1wiq8KWXRlDnDXhqiEYh36eHh5tCvlvFIuFdusqhXNo5dULSXObXMzdc56Js74tdZwiMxl3pYK7x",
+	"wIy0irGq2GDX5f78M/zrNvPbQKccwByux01Hq1YvtBFTSqaCUQ67lBl1zEJ1Cy1RkNx3OHV27VKnILi2",
+	"umEu+7K4WGTJeQOa2vDgvjHY7sDHDXjEqA2Kug0Md6eMkEKwICBF0jnUR2PQR4pxaLhFWLK+DP/++peb",
+	"5+evnp1DkPbi6urt+VlI2aZc2YnoZM3grJU/F0lS2Z5hZ7gTCeze8ocHPLMD/Cy2f/746k5ZDLygjs9P",
+	"tk4KHu1DaUd5zdJ8Z9mvSzvrdzXYz13QttzdeKo3ou6uDY+dFZ6+ITl5/oEPIR2Kd7UGQfiX0LXyCxnV",
+	"HV3wT0cBqFbBub+rwbX9fe3dhAQowY0BtuUjxmMfQLYdC5Klmi8jI3BAUKzlicILWz786pYn0Q9QMFV4",
+	"nBpRg0TdswZZnJibWG4ZS5xOuYxutl3I8hvYu/wNSOTrBguc8G1WuZRm/h4TLE5NvsE3OzMFVdSZR/O7",
+	"GhTv20lYcA0jMBoFUSawSEuqOVPymOlEmbzMjGvYm30p1UBFix80oZTaR1dAg9TgWZQm9+5ibPkzWhy2",
+	"j+5mBHURknyB74WTtPy4e+UlhbkQiMxZKcvLKJZPHv385PHhk7WuTL1FcPAx/2OtJ39RjHnfihnFl+zJ",
+	"bJUqmNmpED0GJdvwy7yY31qsQkKlmCHzGOzTZQ6P4+XDDQwBqZwbzrF8UXrMjIB43iaCfuL3YKGdD9vX",
+	"oWtZzepJHpe3WzubuHT1pRi1qnysORab8Tzu7vHXe/id+PSlqenK8/S8jGX931D9L7v4VZHoexeGXTsC",
+	"quf5sxH4bbUwG4BRgCQZPV8fLMQ0N8Ge4MGK9dhLv4O655OCcuhLbfiix64VhAOR42XOF4G72fJZUFvr",
+	"/xlVx7/uwS7otuT/TtQB1fs3krptTtCa4v93RVR5HkdsjPX2BeDfkHzAkOC0scU41j126Q9J8SHWpi9v",
+	"hZjluMCF1DHc2rU+LZDMaMojoKqk6JRduChLBJtw7XkqA7JLqU0gN1irI9Ag9N+4LHdb/X8nsnxJ2ufO",
+	"hLmhOXgw4MPbUZwkDQuoKkNAv/h73Ico/Vn8bjerm11uv4adonr4u2K13m5HfVsX3LEwWO+OTaHMGyoh",
+	"M6lzFjZAxuRDE78XIeOmL5UcurpWzhI1FymbpbFKY7NApCunQV28s4xr6d7YAVv6quzGyJasUHoTmwZ4",
+	"lm6R70cJ30+JtHunzxLXdw9vDIOZZnI9/qU2Ki3DX3Y60LpwSFEYqWpth7jIZ6hadi9w7+GVy0yuxura",
+	"OY1NT08pPph9q5TW1cxYU9EpHmg0wVK9FCxK1BJkP9oPMaBPIol0Woka3nriKhYprCxkDyDe6O6se9Po",
+	"YY+9dro6JxrwZiNA19RU3LwSH6xDbO3VbnRRdQ4gg8KvfPn9Uh8dAjZXPM2meeUB/pXXHcTSiLELzy+x",
+	"r8hkwUw8vNUMSjQxCWviqTgBe9hNR1ybSdmuHHkrL/7ajrMrU/Id5rztmoOqwFqbbUvA1or7BhCuV2qp",
+	"ZBb7n6ZaJO+FPqFNyVPHIIbJ66t/XLx5c35W4SsBGI+LQbKhPb+hRmcAhoDjPawF8fomvRyA2NqNefNO",
+	"HBoH/bWVmbhaUrpWDDfBgF3VOMR54aIrqcas65LTXoO29U2K0yXEh79AeULIsPsSKDrBW7spAARhwD2Z",
+	"8dSwWAKCd8JnWCHmukShw13PxNDcDJUcZmlqjfC8cOmYLNDClzfU8s5GKh3ElFVxRT99R09ALQNWHVLL",
+	"wK1YeChXyMcA1L/jO/QGRjH0NOSyL5eUqjUkIObEp6KSUZIAJoAH2ZrQI4TWa+X9oMHxWXyfzVdcp3wo",
+	"Zjy12+wud2C2+/a7zGTRRqfUbZPLnmHb1F43VnfzjObR4c8/PXp61MnuJSyoppVPRQ73zRVN/3Q3311I",
+	"761Ig8a8jovPzVmvEwOUr+aCIJ69ixG61qtq0dSJZLZQKuQRah3esNVefQm/fH2JaW3rI4TvYzH/2yhL",
+	"khANWkpwM56OdQBAnYkJUMPPVCyNQysc3ta5V7Wu1T1BIePzG6Mgtx2VSePxGPgW24/rmq5tPawLOM4A",
+	"wrFmWCW7YceKs2tff+CKHjQQXAOGKBzPzj7AU7dmSHiLvZb9SzX+NNDwfx3FdPfXXqz5mLe5XT7Fqwtu",
+	"LSLA7nUN2MgUXlttoZS5STO53eMrSy4piNbdHUWaqvRmqCJRVxXyaHPfR1DtckG8jcIudmMAvXqtJnOx",
+	"+O0bwavGgHX9+Tg2P37LlvGvpbW9MtZFqOjdDtTfdcuRLi2n4amx3jnxPU1jmRmRh/dEnEJECVQwNW/x",
+	"GDqdtSI/ZIR8y/VqzYibweJmGq+USFEg8ujpj01ikX8emKkO3Z4GzIdZx0XEadayerjCKD0YZMntDtny",
+	"v6vBL1ly2xBOZNXe2zCxL7nWZOd9l7jixNhJb5BLt0vTmczB3exttxK+urw5hWbyAtxRjCl75M/EpvAc",
+	"BtTZpXOuc5qnHtXX9iWgnRVqcuFKKHYiBQwGkL6lsruqEtwTdnl++fYVJur7Uoo5Zepd1gWAHIUO8bJS",
+	"+e/z0wsixru+eHl+dvP67TXm5Sn5Hyl7SwB1ZnpqDTFtxGw1d58lt00JKaGYeLe8PcnTl8pDScP7XKga",
+	"9tlrEvC/qTke6SDBPhM/VHIo0s+TjXfrWZeMJ+n6OhPxWXJ770n4Z8AMli8zWGnWnTITMWV2pYFudqe0",
+	"vD+NDz4Cpe5m5JGt9izspLPtC7bt9d02Y4M4rmOl3N6wyadyI4HcuwLuCDDJYh7N/rdXwxTXyRJ8yYmw",
+	"Ltca+eEGOF877pKPGJXYhd3WYRbLSEQearLEW1tNt7B9kucyk804ivC390I0i4/qdjuTcbjz/nWLfMCN",
+	"EdPZGlDE10m02Uu5zOSpu9H2q3fHVj2NcF2ug2sdj+W0K6S6a8XmEzXN140Ma/sQEXW3iJvU7woKk7PX",
+	"Y53zTXODZ+2Do8PDh2gzUxAbUiGXb1+9unj1K+ZBYl1uo7MXHT08Ke1++xyMqoQ4vptxyofiBrkPdBhQ",
+	"mFRnCWD45CgVhFNn58uNjhoJqTHQhdVnMyG1G3g96ejOauXuzpLn9n26SOpix0vUmHl95apujLi2Gqo6",
+	"f1sl3ft8HQKMk87/+X//v0I3KIijdizGk6JTi3iLkOAzmIUs1Gqwo8NDMJqgGAMN6UpIbD68lWqeiGgs",
+	"cALaE+zdqYQBdMlnce0uM3luj/96gEJc1m7wCa84cf9wr2WtWpqVlOw2aClLkqimM9cPvVkOr94+e3Z+",
+	"fnZ+duJx98TU6rzY+aaOKQMqZ0zKpebA0LkimX25IppsvWS6oW6j+O5WJp/RyL5EsfRW6x0Ipb23zoZD",
+	"IaJ6sWzVv9VIYuUoTqf7dvJimfkwQJ2bFieColrPXr96fnH50gqzPZApV4a9jDxKYil8440WWG8mxRxr",
+	"yJ4c/gxMqfoYtiHE5AAnI9ZDnkaFg79adGHMz4pD/q5WvfzSvAi9CYu+cwmOJYtUNvCP6FS3bsBmL7oh",
+	"eWHWo8PDwxM2WICZHbBMRiKlfisxU8OJQz1drPNc6iDbvxS/Bca3zmvpDlr7nXMSIjGMoeh+gI0hnfud",
+	"4sMs4bGsDcLR992Y7ne4NnaYkteB1fj+MUcMg0VAau6LfyiEjZQHdtZ13M3efTdZFPzOKMZATBQDYGDQ",
+	"7WKOeJw0s4kqUjgn3tlDRMQ0RmZOgC730aMCd1AABlFLC4q1NaDsO315xpNd6z+j4YTMZ50eOIka1x83",
+	"p5qB/mFGfDDsQXg6HIqZOYY/D+Ab4GrHova/X71+xSI1zKZCGjYTKRtOMnnblw/C4oR/2JeRnfQwcIAO",
+	"dpIeBsQ0jyig+9reAzW6vQE8EP7c1yYVfGqfC1wCakQn3YTA+xEmgGr7YQRA0hdH4XFfhi+4NvtwlOxf",
+	"nIXuCM/rXnyAJUnUvBTYdT/NpIkTt1n70i85nLGgwAq5NyFNj70SItIsnPFFoniEqiTssRdqrAsJ5Kl6",
+	"D5EkBG5K1Bi9I+r+4lGBKr8mbnyZyRdqvO1WrWkQnFilgSHDE6jqwxzZtEF/IF1WXdkUS/P4aG+rpkVY",
+	"1FLXosymAyCZGLGQnuo7zjE1LZlTErWjtbe70eKPhuM9bDteV+uHAhx4/khtIpWZ+vJl++v6ysMGhYfV",
+	"KFpWwJvhUmJaNb8WtcCaYsjDBsVqULDAtWFxlAdlUzEU8XvrPb2LJeZI8gWFDRb6ZQr9jC2Pr7TH65G8",
+	"Grem1pwcTpGVT49VVqkV3dXoAm8Xrkk6VyXeEzXuddJNxiM8eH7Q9p6braSSeqsvxTl1zSRPf2T/iH/p",
+	"sdCupasqAR13CJFJ0O609hiHB+uGNLq1ilYiQifLjDDeJkIFgWR/P1O1jBU+68BrNuULyNuhSkEF7I5c",
+	"PM6rgp6zmZDRbjr3jsyjF2r8WayjF2p8BfZofbizUI2yo4SeRlZAZ7HA075aVne3j3ytQL1hL6SY60IU",
+	"aA2+eCpmKjVv8vqDL0ls3LA+l2X9ws7eOnBxoxh0uHeSlBRJAi7oiKcFC9uqgfuKSqYCc6D1onV6dXXx",
+	"6yv0FF9fvvnt9NX5WWC9QquxBoINEx5PremJub+TQsGhSw4uo4uWaNStf1jIaBIheiHFeOzqZYZCo56E",
+	"unFofi3USnq+EtLXSBOrC6zvDFKhLFFaV+8LnIo/WY5yVxnmt6IQ3YCVtevlW6a6yj2mAjRbM0EtBjpy",
+	"oQVRhRZCL6xSsUEWjQUcDEgb8VylvmDWCjAEOGbtwhgY7dQKfud2A8wNVCF4z80anMB445kt0LUr2hDY",
+	"s1YtsTAlX15s5BIH9oWmOwEOuYs6oPi9ILU94MPbTo/8VKTZOqXMqFwbYw9VwJQLjcQESSypPARKv139",
+	"ibcr+/JBCHzSN2pEbXBhwMJCV1z4MMjrFnk6huCKp9Iu4DkD4Ks1hzGvpObSbS41grhRlooa1Ztm8h5K",
+	"zu6vkPvSvtG3BRGQ1//ag5S7YPZdIQeU9wOUSTXQ/Vbhk/J36U+AjWFpPJ4YLJLiqTnGMJ2zKTJtoEhq",
+	"YF2yTA4n4G6VFL4a5XsHuKR4msYiYhB+ah/ThlF8eYob2vc+l9qm3sF6xZ1mUsayk9gCPAuFeAe9rfmY",
+	"729Il3oeSQQySBJmr9IBiyXjkqk0coYysk4RYhzaG9x92ZcaWn4gIhFaO/dmCB1bIZw9zI5UgKAjba3V",
+	"wQB5LEFq5/FQBPBVX87BZi5kaLSDvzn2HJVAvgUGs1ZKouGMIeUhl+CgWPOb6hAYNHqqVPSWRmb3RTK3",
+	"JxHY6QHjiVaMDishXRtQX46E4+8YwRkjF9QVBdMAXV7kbVjLfsEQRyeccH1jHwhPsgJ6TLgQ3DVVEbWv",
+	"MYmAWyMHMO0clih1C0WLnA1UBgF0CtKoUV9SLjcHmHCvBU1bAnhlrYfheJDgL5DPGjiJLbPbcBmyGXXe",
+	"PF8HdjBK1HyV9KcQujx6+nTLqK+B0tPtkAOWXXJVriKsi6oPjUp3fxzE0fOd3LxnvqNO+eLzm/bLd9LT",
+	"/ZuaY5+dUZA+R9go8YFPZ3YXPj7UYeB98JSor50ecn3ffYnbhy2EC6Ui1x4EPiGHY5VOSo5OpWDyuDbi",
+	"//iogTh22C4Lm/I+2GhPsyg2a+tO8jZYp5g6C757TUcnF3KXrNC8w8cVhyYcdKtVC4VT8yDPRlQenlcr",
+	"mdjA1RnYcf2g6fyE2iLS02M+08eQbEXvG+Uu6EukUkf9jdJpZSRgYcQND+3Zl082MMDH+U3tTyA9qkvC",
+	"rGSP/YKnADhbrsqeTgqVsqVsL6aYDd7Enxgu3pWq6Q1Yhn+zp1loD7+hmkIuG3t67GkmuDZUpfLoKaMa",
+	"fthS1kiAPQWmAqcsn28F0EbNtBsjl2yiMqyCoR9oZ3Bg9641iIF+Y07gi3YVTjD6iQM2ef4MMvCDVM21",
+	"dQYjVUYRrbaA7eC+n4nfz8Sv8UyETZ/vAuSoJqVCh2CPnX8ApATtFcK62cCNvzEb3uZc2iHh7TQY5Lvz",
+	"4e2Y8D46fPLXbVLeLdPXq0ektCoRwlV4fRcn5HMoX8jPyCR+L3Y7FDuBzjtZA53Xl+QX5eh5IKwDZY8f",
+	"bbjJNK05YD+EeVgvsOcJH3MIltj7GLiqx07T4cSKD7q1yOvGrLtDFkmcMjWXxyzk9EM622qcpCuYhw2I",
+	"e8DzjrdjsdTG2ipk/9hVwKHUqj4ax1aEqB0eBNuACGa6PVqfndErvPYOQAS3hDZ0g2oEbHh/MHQQPgfc",
+	"rsGiM+LiHQ73akJfHUuh9c2tWOx+gp9izaQa/C6Gy57dx/5eKsaxkv294/6eyPp7n0JXBjPmP2g2FYaj",
+	"ZZxpa6JKAyUxtVaH+33dxnly+POPpZ1z1NiEkkJE+oYbe2QsQ0duJmcETCMdv68V850x4pYZtRs+rxNj",
+	"ZePbIVne/b2de96Wb/cduK1dUJ+P+ebgAZ6ZlXC6wG3n4HSpxg6sBKm8CugMfUuTAeDsKPx7vR1VV+gH",
+	"UX7tLBcyhsaxNpCqcWc5exCWjvUwsN4rvYv1i/vS+jLaOADmh9a9USMWyySWwtpKYqZJM65CcBjSl1AB",
+	"Q1hEx9CKEicJVsEQjDswxEBaFnxuSAe41nrI38auNr3Xl325Gf3DP7qMAeK/A1fNDiub5b4MXIDQjJRw",
+	"OaFGxKPDRyyWaC0OuRbaAQRIJDeEibhJ1FhTAUSIrYXhykQw1xQbwZuE5K2HvqhoorSQ7rmZjP/IkHOY",
+	"gj9GSC5Nj73hqYmH8YxbBxCqOExfcs3C/9y3Ur9/EYVB/mZ4FSt8fw2f0Gi5XAUf60tMzfApkZnl95iL",
+	"JHFJ8AKVqRecGt4e1Oz26a2jHm2xUr5WgH07OZ8lCQmrUlPUnEmHlIpC7KsoEK0LbTIgcngQKnkzVHKU",
+	"xEPMTYWpMFkqb4AiJ5bj8OG9sKXbcbbDEAv2UHaEHIr9UzuPm5HO8ivcBTCDXVLRr1sXp1FIs/o2NdKG",
+	"RkFSk6dJLFKf+Ssou6lgS5v+6wKK+6yL3FEWXqM2bHbkr5aLwOcHH+kQ2QUua/XAdOJERyXLZgElmY8O",
+	"D8unIeQMeDEcUqoMwRi/+z5Egnz/9w034QnTCgIoQD5nxIzZs5R4CsRM1/RcbXWWgI5tVDR1B6cOmr6X",
+	"aF10xcF+L5pmB93Q2ab7bMTxINK+EtALaEtjvX7jHhRAfOprvbzSlwgYLlIGzj/zzn+PnVKbKpR7TKGJ",
+	"Fc1st902QAjd8ZY6SxeXmbwbA20N/1j1yrufxEIfnA6xf36besXnKhVaCNkY+Aofhp18nUjpK2WoQq+E",
+	"NJUodVvqWKayp+1PmI0wb29lpIQutuL6dIvCkgdwpwdCSIDePMlPHszd6r5E8CxAXDtlQyCzkGyUQB2j",
+	"PVfsOSYilxN4cvizO2GSRM3tgYJvGULFV9n7mnFtCPUpqSlYwm+/74OvcR94BLglu6oDuVfTmZCarwPe",
+	"ehHfChKuAPraJUPRUukPmvEhNOMcrwi8A6RAD78vIbHAwvyJJVdeyIgNgb0ydDevBd/Cy7+L8tcoytdZ",
+	"Kp3lsdRksbs0b6jcvUCliRVGsczZ4xcUlaNwmiwlZ7GiBWCVwaeAVt44zf0BZ4GwN3wsNBtDrYyvJ0oW",
+	"6zKjW5bLFMS4/Ioh18OwEO2sC9jDHJRi9UJmU1gFPdxDY9kuRPtgfbmS51uv0OsOHwpi5eDEFmryMMS9",
+	"rPW3KEQobpIVeKiNwEo6lkPsygyweMwFsbE/E8Lb9jtfPwb0VjrA1qH5REGVeaTAjEPzCdGvqtvgaIQ7",
+	"Kfi7FJANyFTQIJD/pCvYnjnC9qDP5tamO1dNfDBCRvsOgXAN4jHR+duTRBo2m3AtjmEvfBDDzMRyHFA6",
+	"xZ/V1iRl0F0nYjMRaV+GJp4KlZmbqQ4DbOd1bcRQd6lSFkLnZFgtIHasZ26of0IjwL/7V2oGXAnje2Kj",
+	"fB27MwWg1Xx/M6rsKTYOB8UEnc79OMR8KmUCQSWvuG99GY8lwFBUAZ7ZwThw1j+juD4vTcBXKrPIBAH6",
+	"lxcSni3EdpUaolps14P+kcge+xYuaOGEtKoV2YCJ0UgMDUIrpGIKWH/Yw7sSWOvLjZLNnGAD8ALH5DYw",
+	"cKK1DPn0XNUryZCpv34n2On90+6Cb0P6V0ADdxf9VACOT73cvwSGf76ckoECUUK0XI1lB0x84EOTLIhU",
+	"bM51ry8vDAaQkStnmTR/hDwLESWMpJpjOC68Ov319ObV6+ub08tnv1388/ws7Eu4uJBBjjWMqLorHt7w",
+	"jgMXX1Q44l5yOEFBBj5/rreDNOovKbhIy5LeMl7SaMvRKOs9QYf+M0rU/AfNQpWZWWZCFolhwlOhT4q1",
+	"VRBegR94bkJIdPblYIEc4RjXhnbfUm5WKpMfqYH3KT2YL8JSzGMt1iRNL/F97nBv3Vfa8lQu/n71+lWd",
+	"1BPC+7ay/hmTjsaPnswNt+btagY2urNog9QfJjmauye5YRcFBH7qDcSuN5ZA+bIX6UxbYydWMqB6sb4M",
+	"b4WY3birwxr1n03/tGHrS1yQr9T6wdHbgx7WPlqV191dVpSP/aIpvQ4gUCFDE8WhKR+IORa0zkKHzFAy",
+	"zsFIGfP3olD5wtkoFXoCZv2CzVQSDxf1EvysOMDvCZivTJJ/VQg4HSmwMSieCGzAJTkhEelYwk26WAeC",
+	"lZvRPsIJ5nwJBxD4jcGZVXMy+aGXnVjyPAgJyXFeOwJ3B60/Uumcp5FzGxx8IboNSOZM5SaI8taXhZpD",
+	"8LEL/oJzwyFUBCUB6IgTN9HcEXPSUxCATswYos7hb12yCSvaYjnLzM3MimiYjwvgX1zQjKr2A6w6A1hy",
+	"niT598slkOxKCBapIWwDX2Ldm0bV+9ykiz/vQWWF9GtNr6YLwAkQM5TtTrevve3+Wmz/11aSl3CWA0y4",
+	"isgaUzCyWEbiQ4DAXVioT4jM1WlSI2YvsCrtzsz6L7h+Ed++NhNJTOxYWLpUQfw1+QY+/Vl6G96xVwDO",
+	"aDPpRRU98tin1v/1WCVVJQRpJusFWH8LTinI4gZB/HaE8O4E8OCj/acJ56H19YdZmgKCmxEzF3AvmWpB",
+	"bmKozOg4gqzV1S1Pol4er4l1X4I9AjAe9IYE5YmEnbUliccUEjVZKjUAJBoFaM2YbnDQoPgkwmZeR5xo",
+	"5egO9wPc/mu2QJ4V5+lrLVmkd3DWyGDBJlx2mzEobab1ObNXio2yFCxj50aQnlrZXo7lp7TDkNpE99hp",
+	"X9buk5OKfcIK2yQ39+tYsb7vjG84g2Y/vbftoG/jWfNzpQCoP+NaixwnbcLfW9+2UNjuT0XyZTMojYet",
+	"Q06zUcHKFmpywPTlup1Tt2/sm37fN9/wvrm6jWe0b7rdLxjKXXdoYGBHirmDyyM4f5RIV+ewKtpYAi8j",
+	"/NXQugtRry/PMuw7pGpi7DVeMJ6KE5940BD6qhR0HO/3uvevUohx8Trp4RhORJQlIj1IELOtFmQMQA7U",
+	"iEkVWQ1NziqS1GiDEjpTqdGBA36wgimjwQJxv/TE2vXW2B+mIhLSxDyhcgm5IOSEE0cYoAWUCION5du1",
+	"7Ajp7nkRcU0G94VDoLs7B9bNHD2qju4MvnVJaMXmKksi+LQb9liF04Lz7YZU9DH9Z015Y5dFAkN1kZqv",
+	"o5ygSLEVDhoQAXJwAiGFVum58h340Ftv3Uwkg+agGIEMGkhW+hJ0bqwNtO9ol1XwogNcHSXhOS7Pgf0B",
+	"IdPi9zVAo2J2puayIC8tVck7gIW/j8qVzQL3zhUNiZH3SXAR9SSe9Tqq3CrfFUlGFJS7wsq3Eb6Kg5Uu",
+	"0QezVLyPxXzzkVpgbVteXrqHm7q9O4Ikodu/wae1RSdZvw7X8fBWP1eZjDrRFwK2JA2YtNEoTsW2LNNa",
+	"GBPLdRS9OSUrJdgATl8X6nI48RrAnhYJlkiDKeOEOBKzRC2mQpoAsYfBcSCgn5oaHjewtuZNkxDo+rl3",
+	"j/ar9hnCjx6i2y2QnTIi4tLtzwc7iXZCqsiGkBVBCwTTwscFTGZJkqdXi9hHWFvHQDBS4KDosVfWqgCI",
+	"aWiJmxKG9UjMcxDr51bdtz0VKmOHIG07CEit5dmNOqGBvcGndKRHVoRy16Acblmdz+IuWp/ucjCJrSpf",
+	"NMO6reuFxJvhADfCxT4iTp71VNFJPI03EUXzD0QUDQTDa3mj7zSzUnz9uhQLBG2ITKYjOxRvF5FnQCu6",
+	"myVquIm1iYd6AwLyb2rOpnbPI8ww5NwIjg+ayezfHtBvwjVg+EECYyCGYIjSAdWXvkpWWfc5xmRuBIWp",
+	"VhTg0KJbQztvig91QS8qEO9LbATydeKMGxZyfaNGYY/9E6/XXu5ydGS03DKDyHdFYFGCXs6xP0OWCm3S",
+	"eIjMVXAL+hZTi9wg1Dn0ZeBxOo8jIZHwbZSB65al9i3Z2+tnud9GLRwIDa2RTV2rda3HV36lVrfbvSIl",
+	"f2tYrd9RSkuI0ChjDfBK/W97neSfMuk2qVUcJLxF3ZbLf+N0rl101x1bzW8CD3SoFjHlWQNvxRW/cgVr",
+	"AcT+WCIMgMDnv+hL7LPSrsFBRr4jAEoRrC8OyOyDBagN7MBWSVSAL7jMoE9bRH0ZepWNiqn02DBK/sDv",
+	"TnICyiFPEqL0sRa8/Tr3VTNDDd6h/ftGZSZEmkqtrHFIjp6kYCnJ1DHYeoYegH1rc+o4B1DOGtfg2s18",
+	"I121AiZeD6bXEGT7DjbrXW4+P10b+YWcSHdjUnhsABFRlMjKaGE5WA3BZJPdNxeDiVK3awp4ipJfefC9",
+	"c7do60D8WbQ2TdBmde0WozPsi3m+NJ6+0X20HVo0IbeYXCo9wgD0faQCczpGsTBLkzBgOh576g2oIQ61",
+	"GKbChJ4MB+0sF0uPNZE8YqQcveRajGCa2zuKaNHdW0SyHnX97Dqvhdax2J8J03ovoLn08HaQql1goWYD",
+	"O6yBALxaGc1UjLK2Qre2UcxXnW93ycFH+p/DSY2EqygrSyB+nktgS6Bqkq2zVlm+Fcv7OSUSMCUKAUHM",
+	"ftVZ4qngeon7oeBsPD08bEI+9KSy+yvWbKy6OfbOBFU60VowR5gdCWu3WQtui9UO3Bm3Ygt1sIpbxUjp",
+	"ek/z0gkG6dy/THutXx3efCmmA8f1X3LQV7LuPRYKyQeJiI6BbjaklD6AB6cCwpp+UbVRs5lAYjy4ypq3",
+	"kaq2WJEQ436327/u9FzpNrLZsShRYHMraWqoXA8Km7lJpDPwkaJwoKJFuNYePSsqil1kpSHP1Lr1prEs",
+	"HMXU95DGytRsto5zYekUGy6/LWbTtlaeLaT94CP9f7GExV53LrlZulu1555y12Bv/m1qbFs3Ob3OTkR3",
+	"x9xatgrkHtf4IBX0Z30i/ywTrnHe9WBieDpVGRLB5+Etaw5hMMBVkfRlSAPZj6Owx15L4dFTZkJGCH+x",
+	"mAN5DML5R/kDq1sWachfkBA2qDNzN+gUWg3KzLwULfcBdncgxtraTmtkBH6Abcb048ibU5TJct2zq8cj",
+	"XfFN2FCX4Md41/xLMJlATKRC8DBCGx1Bbn9+F8KCdvY6PIOC4c0q7O7jIvKoiNhUcIk4Mq401yjVcyRa",
+	"o1RNj+27hLlewcJ29d6V9jlFUzhUUdn0ZRjFesjTSFjldO6MffDjy1LsbbzCA5cluwrAUn4zok2DgUkS",
+	"X56Ek2TfmRJscFQ+x66IgpghwoEVdJf8tSdb6tjmoVI2DEqJnIBx05dTpQ17FBweHjIAgzXxVBxT0pci",
+	"K8SHBDsjtJsbCKuso7b22HzuAN12CyncheqkEbYIbB51//Qc2WvJAMQkfZR1EknCs9vKao4dAWzNZSSO",
+	"7qRX2b22j9HY9e1CVGCgJ2qOlcsS67xSYQLCT3quUnb0hAoUSBasTuUpMQDEY8lNlqL3AmzTVSIJY3K6",
+	"AEf2/fDvOPQG6eQ8XllYzLsQMyP0Gumyxr9ryow1m/JIBOBASCLgd5nKxUywMFY9Da3NLq4/i+U4PEEJ",
+	"80avEUmi2UTNoZZHVNcU2mHdSSz1sxr+QGwKE7fjUk4Un8a1sS672bHgs1DKCQcbllUVEJVjwzi2z64s",
+	"wXyiTqcXd9nz8Q5fo67yHqoc8heA9hdCvXelVcQQ6jKApCK6KsFTUiCrHHLEeoKrSJWahIZCVy0elwsI",
+	"DpQWDrobmkYpeaIVM1CT6wPm45pWS4hY0t03lGjeGdE8Pr+Cav5JFdP898BlYdIaJPVxcbvL6Xth8YqI",
+	"PtlUuV5zUgwFm4mUzVJlNwRCCB0DCzSiCcU5AhY+yQWn6MM46rHnhPYl+1JJj28K5fB2708ET81AcKvC",
+	"hgmPpxoqtwiviEoroaGNL/CIgXQSgAL2+hIwttw8TiNHIjzO4qjGAkf+alyiu6oNgJt/ntIAePQlvGVa",
+	"y5lx6Vm8l2oCinn+O03XuxFYs8gtRUOhtV9XaeCDj/ifjXFz97yWJggu6tbZXLi8q9YCSua2nLnVQPXq",
+	"zB3AJqw3H98BUmA2gzKeOY+BU4SqDAlXjyD7HLc5ujK+0tIffQaTvtCObY3P6cwssL7SEe5hvaKE28Fn",
+	"UuVtruVexsBf1JekX6KUx1KzByEcfSEaqQ99dyUQwUO4i2j7GWchvDwwqXPURo5RHZ1+EREnVWxcbRI4",
+	"jYnSBjjprfeo8+5NqEGtL1OyD7jEZqOdZLF7DfbMDu2zcIjDk0UE01IHx5zJTs7MU30LgrvU79WB+mmA",
+	"NXWqWXjwuxrs26cffEwzWbrQbSm7W3zUE3ieiG0/BAgev/P6eOLqExYi3rOm6uAShJoasdA+L1xu7RB8",
+	"OFmHIfWFSimN7peWxRLdxBkyiQDoutbbWZrfjpiprA2E+vfR4eEh6hgwh+pkeMo/7Fu9uT9YGDsPj378",
+	"6aefjh79uIN8R8JwLAaqCcKqlI2Vio4hoYpq0GpzySKVDUyey7SiPFb2ZQjXABG+rS4dKjmK06nGdseT",
+	"3MEViRbwA4BgLXKEP3l0GLBspgpIgf8/e9fX1DYOxL+KJi/XzqQppdz1jj4xfWmZAzoH05mbg7ko8RKr",
+	"OHKwZAhl+t1vtFrJdizH0DgBrrxlkliypZ93V/vnt954dZafOpVcwnUI7fapurEP1lAjv1EDg1xWVpVW",
+	"3aEt8rHGoBEEUEZN8Rr54s+FFCqGol4h5sqSxiM9sT83kPNJBFLQcZLn7axtpyyYdjrWe35XloUeJZBP",
+	"OwGuXF/HDCk9jYQwGkoKORlS7fI5mHOoUCwTk1iTYemqptNcn8r03IqVgREAGKpUu2jZlTtIm8syf+po",
+	"kAD2UT76p3h0Ks/f2oMYZ8XCLHPwEcqM5TxB+nNjwHSh/U4gIaenh3JiDO4+bS4yR2llcaU2qA7RV3Fv",
+	"Ww+vGnoO3PuYbqey3XbD4R+n4XZsbu0nstrQWbZgs20QnrlsUbd77nXybfatKQQR9ewSmr3Y2frj5fuw",
+	"SWXlaT0tWz5r4LAGLhwDqxpW50l63Rx8QH4tjjGqxWp/yafQZ75R1CeJfXiwpr9SZt8YlrAztwQmjmRy",
+	"49N4qEN3KTvNDdMUtaAre4HioVGaJsDlnQIPXwRc9/4fAYp2zJoFpQfpLKrg9roMVftdHaz+t5bwwrFO",
+	"MwM2FoGx9bFclbtkh3kFsNiUBGH6wSoBsgJOpfsTT8xkN9jcTFDKj/9tQj056ZSIjsjtrS3bZxbLoM0Z",
+	"E0X/RFhzhQ0FvhC7QzYCbD3iGSRsnrB9XbDevC3OQJXwj4tCx92YsyP7lbFu+DS5/1gnMNfNidtuk7Gk",
+	"Z//46BA//L138CdS3tGXjNuUZvP9gA01zDXezdC2XhmW73L+in7JAE8EiJ/h4nNQd7AuymjoOX04lCI3",
+	"d7vqg00+63UePFlgWrjbu7lEm7y+4omIeNV7WYW3+0cJ3k8dpHs2Ide9uJQkvTnL1MMkhvFF+1tkpBzu",
+	"woA5TsPrzMgpCsAyIfFnl/Gg0wRbwnBjvY0SmLIXO9vbLzsh/zB3XJXjnrZHp9hcU+gfVB5BfN4amd0a",
+	"4/shsesuPORT6KobyD2FygO2iqybiitImNYNbC9psPwuqJphbmwR9CcMWLjUwdFXLWSEW9YUlY/HAFFQ",
+	"Wbvah82B5gmkQC7CcmWddZ4rSmPFXV0NXMvUF6GrrQYiWGjQgCFWgVBTgcEzftaHH5u5uUn8kBS8W2bf",
+	"8mOyo7NbOzKeD7orlvy6TV+77nMTvb6lT3eyZwhIq+OoblrSbVB7zjfeIzPjOi4cMlf+BprZXZp5P7ff",
+	"7Lzb+f3tbzvvWtg/fybDyxjoXVtcMfBEx9+WQeoj/qW33miRmSFwlEFCmBWOHjDOM6Fverv/nC1wd2Pa",
+	"adlHLRTjibgqs3dPQfPeGa7TFHQmxmrZOh3QX1oXCl0Vs4Qc7UuyJxdX43OWTs2N54qZMRjMZ6my5yj7",
+	"KnW/UvRQeOItpg+vUToDyWdi4Da/aaE+pFJnfKzXQifeCSD3j48Oj0ZfYdxM+EvP8ERaKTbs7klMDJDm",
+	"Uby7Lby76Db91mjj/Lr11vOzMcsPZTMtMf9GyjRg+UxA/wU8EhKUejD5MuZynQIG81IjMNPYVFJfgRde",
+	"Zqc3l7w/X0qqdU0r5qZoQL9jbV7DulkPFWV2sBiykECujnDbGwHPIDODGYOAz8S/F4BjGylhE3itgMmz",
+	"pLfbe43SgwatsSN45xTadniGKPFMY3badJpjDc173+dfsZmQRAeN9GU1fmYVMKfQbdEvUdLaDrt4hsSA",
+	"QaksB1m760PginHJLErSDIEWYaIc981eaQzX06hhlAuAmQ2rRFzzEVeYh6diPis/j6NBqw+RevdhiRJA",
+	"+XjIwPY59wSVtgjDulLHIK6wwKVYNlcZFzZCI+DRK8uRyy5zyIFGj5LLUnVHriD7RVGRRzF2lFwGht1P",
+	"RyXPZJkc2BeBYUVJzK8o6jmCWMiIZv6ajlT71Mis2rD+OBcOwwLVKqU03zhleCwt6oIqaDNgD+9PMB/e",
+	"seK5xgFl0Hme+YZb9rQPbpPLPO3mHjXIomJvlqVYrce1S9B3RPc2Kc8hLI+EDsy49/kTu4AbVXSAsi7r",
+	"CsKxIK9+7UFBae/Yaqolb0Q5Xb/SKo8+kiyjpuoXJyBd1p+lAVFOfT/7/l8AAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

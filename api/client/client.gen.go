@@ -26,6 +26,7 @@ const (
 	ActionKindJobBackfill     ActionKind = "job_backfill"
 	ActionKindJobBulk         ActionKind = "job_bulk"
 	ActionKindJobDefinition   ActionKind = "job_definition"
+	ActionKindJobFence        ActionKind = "job_fence"
 	ActionKindJobRun          ActionKind = "job_run"
 	ActionKindJobScheduler    ActionKind = "job_scheduler"
 	ActionKindJobSettings     ActionKind = "job_settings"
@@ -52,6 +53,8 @@ func (e ActionKind) Valid() bool {
 	case ActionKindJobBulk:
 		return true
 	case ActionKindJobDefinition:
+		return true
+	case ActionKindJobFence:
 		return true
 	case ActionKindJobRun:
 		return true
@@ -1421,6 +1424,7 @@ const (
 	RoleAdmin    Role = "admin"
 	RoleAuditor  Role = "auditor"
 	RoleOperator Role = "operator"
+	RoleWorker   Role = "worker"
 )
 
 // Valid indicates whether the value is a known member of the Role enum.
@@ -1431,6 +1435,8 @@ func (e Role) Valid() bool {
 	case RoleAuditor:
 		return true
 	case RoleOperator:
+		return true
+	case RoleWorker:
 		return true
 	default:
 		return false
@@ -2536,7 +2542,9 @@ type APIKey struct {
 	RevokedAt *time.Time `json:"revoked_at,omitempty"`
 	RevokedBy *string    `json:"revoked_by,omitempty"`
 
-	// Role Each role may do all that the one before may.
+	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
+	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+	// everything.
 	Role Role `json:"role"`
 
 	// TenantID Absent with `any_tenant`.
@@ -2560,7 +2568,9 @@ type APIKeyInput struct {
 	// Reason Why, for the record of actions.
 	Reason *string `json:"reason,omitempty"`
 
-	// Role Each role may do all that the one before may.
+	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
+	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+	// everything.
 	Role     Role  `json:"role"`
 	TenantID *UUID `json:"tenant_id,omitempty"`
 
@@ -2924,6 +2934,10 @@ type ClaimedRuns struct {
 	// has left.
 	LeaseMS int64        `json:"lease_ms"`
 	Runs    []ClaimedRun `json:"runs"`
+
+	// State The worker's. Only an ACTIVE one gets runs; DRAINING says why there are none. A claim
+	// is a sign of life, also while it waits: a worker that was LOST is back with it.
+	State WorkerState `json:"state"`
 }
 
 // Compensation A call that undoes the step, or the word `none` when there is nothing to undo.
@@ -4088,6 +4102,16 @@ type FailInput struct {
 	WorkerID UUID  `json:"worker_id"`
 }
 
+// Fence The newest fencing token that was checked for a key.
+type Fence struct {
+	// CheckedAt When it was checked last.
+	CheckedAt time.Time `json:"checked_at"`
+	FenceKey  string    `json:"fence_key"`
+
+	// FencingToken Older ones are refused.
+	FencingToken string `json:"fencing_token"`
+}
+
 // FenceCheck Whether a token is the newest.
 type FenceCheck struct {
 	FenceKey     string `json:"fence_key"`
@@ -4108,6 +4132,12 @@ type FenceInput struct {
 	LeaderEpoch int64 `json:"leader_epoch"`
 	LeaseToken  UUID  `json:"lease_token"`
 	WorkerID    UUID  `json:"worker_id"`
+}
+
+// FenceList defines model for FenceList.
+type FenceList struct {
+	Fences     []Fence    `json:"fences"`
+	Pagination Pagination `json:"pagination"`
 }
 
 // ForceCompleteInput defines model for ForceCompleteInput.
@@ -5199,7 +5229,8 @@ type LeaseState struct {
 	// Ok False: stop it.
 	Ok bool `json:"ok"`
 
-	// Reason Why it is not ok, as a code; or why it is to be canceled.
+	// Reason Why it is not ok: the code of a refusal, or TIMED_OUT when the leader ended the run
+	// `timeout_grace_seconds` after its `timeout_ms`. Otherwise why it is to be canceled.
 	Reason *string            `json:"reason,omitempty"`
 	RunID  openapi_types.UUID `json:"run_id"`
 }
@@ -5753,7 +5784,9 @@ type RetryPolicy struct {
 	RetryOn []RetryClass `json:"retry_on,omitempty"`
 }
 
-// Role Each role may do all that the one before may.
+// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
+// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+// everything.
 type Role string
 
 // RunContinues A run that goes on.
@@ -6576,7 +6609,9 @@ type Whoami struct {
 	KeyID       *openapi_types.UUID `json:"key_id,omitempty"`
 	Permissions []string            `json:"permissions"`
 
-	// Role Each role may do all that the one before may.
+	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
+	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+	// everything.
 	Role *Role `json:"role,omitempty"`
 
 	// Subject Who one is in audit records.
@@ -6901,6 +6936,9 @@ type EventCursor = string
 // EventType defines model for EventType.
 type EventType = []AuditEventType
 
+// FenceKey defines model for FenceKey.
+type FenceKey = Label
+
 // Fingerprint defines model for Fingerprint.
 type Fingerprint = string
 
@@ -6997,6 +7035,9 @@ type DeliveryAccepted = Delivery
 
 // Failure RFC 9457.
 type Failure = Problem
+
+// FenceFound The newest fencing token that was checked for a key.
+type FenceFound = Fence
 
 // Foreseen What an action would do. Nothing has been done.
 type Foreseen = Foresight
@@ -7764,6 +7805,22 @@ type ListJobEventsParams struct {
 
 // ListJobEventsParamsInclude defines parameters for ListJobEvents.
 type ListJobEventsParamsInclude string
+
+// ListFencesParams defines parameters for ListFences.
+type ListFencesParams struct {
+	// PageSize Most items to answer with; 20 by default.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, as it was given, with the same
+	// filters. Excludes `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ResetFenceParams defines parameters for ResetFence.
+type ResetFenceParams struct {
+	// Reason For the audit trail.
+	Reason string `form:"reason" json:"reason"`
+}
 
 // ListJobDefinitionsParams defines parameters for ListJobDefinitions.
 type ListJobDefinitionsParams struct {
@@ -10004,27 +10061,53 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/events/{event_id} (the `GetJobEvent` operationId).
 	GetJobEvent(ctx context.Context, eventID UUID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListFences List fences
+	//
+	// By key. One that was not checked for `run_retention_days` (a setting) is forgotten.
+	//
+	// Corresponds with GET /api/v1/fences (the `ListFences` operationId).
+	ListFences(ctx context.Context, params *ListFencesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResetFence Reset a fence
+	//
+	// Forgets the newest token, so that the next one that is checked counts, however old it
+	// is: for a fence that remembers a token which it should never have taken. Make sure
+	// first that no earlier worker still writes. The answer is what was forgotten; it is in
+	// the audit trail, too.
+	//
+	// Corresponds with DELETE /api/v1/fences/{fence_key} (the `ResetFence` operationId).
+	ResetFence(ctx context.Context, fenceKey FenceKey, params *ResetFenceParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetFence Get a fence
+	//
+	// The newest fencing token that was checked for this key.
+	//
+	// Corresponds with GET /api/v1/fences/{fence_key} (the `GetFence` operationId).
+	GetFence(ctx context.Context, fenceKey FenceKey, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// CheckFenceWithBody Check a fencing token
 	//
 	// For other systems that runs write to: `ok` is false when a newer token was shown
 	// for this key before, and then the write is to be refused. The newest token is
-	// remembered.
+	// remembered. A token that this server never gave to a run is 422
+	// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
-	CheckFenceWithBody(ctx context.Context, fenceKey Label, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CheckFenceWithBody(ctx context.Context, fenceKey FenceKey, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CheckFence Check a fencing token
 	//
 	// For other systems that runs write to: `ok` is false when a newer token was shown
 	// for this key before, and then the write is to be refused. The newest token is
-	// remembered.
+	// remembered. A token that this server never gave to a run is 422
+	// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
-	CheckFence(ctx context.Context, fenceKey Label, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CheckFence(ctx context.Context, fenceKey FenceKey, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListJobDefinitions List job definitions
 	//
@@ -11271,7 +11354,7 @@ type ClientInterface interface {
 	//
 	// Waits up to `wait_ms` for the first one, and then answers with those that there
 	// are; an empty list when there is none, when nobody leads the scheduler, when the
-	// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+	// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
 	// its answer was lost: it gives the same runs again.
 	//
 	// Takes any type of body and a specified content type.
@@ -11283,7 +11366,7 @@ type ClientInterface interface {
 	//
 	// Waits up to `wait_ms` for the first one, and then answers with those that there
 	// are; an empty list when there is none, when nobody leads the scheduler, when the
-	// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+	// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
 	// its answer was lost: it gives the same runs again.
 	//
 	// Takes a body of the `application/json` content type.
@@ -13234,16 +13317,71 @@ func (c *Client) GetJobEvent(ctx context.Context, eventID UUID, reqEditors ...Re
 	return c.Client.Do(req)
 }
 
+// ListFences List fences
+//
+// By key. One that was not checked for `run_retention_days` (a setting) is forgotten.
+//
+// Corresponds with GET /api/v1/fences (the `ListFences` operationId).
+func (c *Client) ListFences(ctx context.Context, params *ListFencesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListFencesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResetFence Reset a fence
+//
+// Forgets the newest token, so that the next one that is checked counts, however old it
+// is: for a fence that remembers a token which it should never have taken. Make sure
+// first that no earlier worker still writes. The answer is what was forgotten; it is in
+// the audit trail, too.
+//
+// Corresponds with DELETE /api/v1/fences/{fence_key} (the `ResetFence` operationId).
+func (c *Client) ResetFence(ctx context.Context, fenceKey FenceKey, params *ResetFenceParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResetFenceRequest(c.Server, fenceKey, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetFence Get a fence
+//
+// The newest fencing token that was checked for this key.
+//
+// Corresponds with GET /api/v1/fences/{fence_key} (the `GetFence` operationId).
+func (c *Client) GetFence(ctx context.Context, fenceKey FenceKey, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetFenceRequest(c.Server, fenceKey)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // CheckFenceWithBody Check a fencing token
 //
 // For other systems that runs write to: `ok` is false when a newer token was shown
 // for this key before, and then the write is to be refused. The newest token is
-// remembered.
+// remembered. A token that this server never gave to a run is 422
+// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
 //
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
-func (c *Client) CheckFenceWithBody(ctx context.Context, fenceKey Label, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Client) CheckFenceWithBody(ctx context.Context, fenceKey FenceKey, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCheckFenceRequestWithBody(c.Server, fenceKey, contentType, body)
 	if err != nil {
 		return nil, err
@@ -13259,12 +13397,13 @@ func (c *Client) CheckFenceWithBody(ctx context.Context, fenceKey Label, content
 //
 // For other systems that runs write to: `ok` is false when a newer token was shown
 // for this key before, and then the write is to be refused. The newest token is
-// remembered.
+// remembered. A token that this server never gave to a run is 422
+// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
 //
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
-func (c *Client) CheckFence(ctx context.Context, fenceKey Label, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Client) CheckFence(ctx context.Context, fenceKey FenceKey, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCheckFenceRequest(c.Server, fenceKey, body)
 	if err != nil {
 		return nil, err
@@ -15801,7 +15940,7 @@ func (c *Client) GetWorker(ctx context.Context, workerID WorkerID, reqEditors ..
 //
 // Waits up to `wait_ms` for the first one, and then answers with those that there
 // are; an empty list when there is none, when nobody leads the scheduler, when the
-// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
 // its answer was lost: it gives the same runs again.
 //
 // Takes any type of body and a specified content type.
@@ -15823,7 +15962,7 @@ func (c *Client) ClaimRunsWithBody(ctx context.Context, workerID WorkerID, conte
 //
 // Waits up to `wait_ms` for the first one, and then answers with those that there
 // are; an empty list when there is none, when nobody leads the scheduler, when the
-// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
 // its answer was lost: it gives the same runs again.
 //
 // Takes a body of the `application/json` content type.
@@ -21088,8 +21227,165 @@ func NewGetJobEventRequest(server string, eventID UUID) (*http.Request, error) {
 	return req, nil
 }
 
+// NewListFencesRequest constructs an http.Request for the ListFences method
+func NewListFencesRequest(server string, params *ListFencesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/fences")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewResetFenceRequest constructs an http.Request for the ResetFence method
+func NewResetFenceRequest(server string, fenceKey FenceKey, params *ResetFenceParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "fence_key", fenceKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/fences/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetFenceRequest constructs an http.Request for the GetFence method
+func NewGetFenceRequest(server string, fenceKey FenceKey) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "fence_key", fenceKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/fences/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewCheckFenceRequest calls the generic CheckFence builder with application/json body
-func NewCheckFenceRequest(server string, fenceKey Label, body CheckFenceJSONRequestBody) (*http.Request, error) {
+func NewCheckFenceRequest(server string, fenceKey FenceKey, body CheckFenceJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
@@ -21100,7 +21396,7 @@ func NewCheckFenceRequest(server string, fenceKey Label, body CheckFenceJSONRequ
 }
 
 // NewCheckFenceRequestWithBody constructs an http.Request for the CheckFence method, with any body, and a specified content type
-func NewCheckFenceRequestWithBody(server string, fenceKey Label, contentType string, body io.Reader) (*http.Request, error) {
+func NewCheckFenceRequestWithBody(server string, fenceKey FenceKey, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -29335,27 +29631,59 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/events/{event_id} (the `GetJobEvent` operationId).
 	GetJobEventWithResponse(ctx context.Context, eventID UUID, reqEditors ...RequestEditorFn) (*GetJobEventResponse, error)
 
+	// ListFencesWithResponse List fences
+	//
+	// By key. One that was not checked for `run_retention_days` (a setting) is forgotten.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/fences (the `ListFences` operationId).
+	ListFencesWithResponse(ctx context.Context, params *ListFencesParams, reqEditors ...RequestEditorFn) (*ListFencesResponse, error)
+
+	// ResetFenceWithResponse Reset a fence
+	//
+	// Forgets the newest token, so that the next one that is checked counts, however old it
+	// is: for a fence that remembers a token which it should never have taken. Make sure
+	// first that no earlier worker still writes. The answer is what was forgotten; it is in
+	// the audit trail, too.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/fences/{fence_key} (the `ResetFence` operationId).
+	ResetFenceWithResponse(ctx context.Context, fenceKey FenceKey, params *ResetFenceParams, reqEditors ...RequestEditorFn) (*ResetFenceResponse, error)
+
+	// GetFenceWithResponse Get a fence
+	//
+	// The newest fencing token that was checked for this key.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/fences/{fence_key} (the `GetFence` operationId).
+	GetFenceWithResponse(ctx context.Context, fenceKey FenceKey, reqEditors ...RequestEditorFn) (*GetFenceResponse, error)
+
 	// CheckFenceWithBodyWithResponse Check a fencing token
 	//
 	// For other systems that runs write to: `ok` is false when a newer token was shown
 	// for this key before, and then the write is to be refused. The newest token is
-	// remembered.
+	// remembered. A token that this server never gave to a run is 422
+	// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
-	CheckFenceWithBodyWithResponse(ctx context.Context, fenceKey Label, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CheckFenceResponse, error)
+	CheckFenceWithBodyWithResponse(ctx context.Context, fenceKey FenceKey, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CheckFenceResponse, error)
 
 	// CheckFenceWithResponse Check a fencing token
 	//
 	// For other systems that runs write to: `ok` is false when a newer token was shown
 	// for this key before, and then the write is to be refused. The newest token is
-	// remembered.
+	// remembered. A token that this server never gave to a run is 422
+	// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
-	CheckFenceWithResponse(ctx context.Context, fenceKey Label, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*CheckFenceResponse, error)
+	CheckFenceWithResponse(ctx context.Context, fenceKey FenceKey, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*CheckFenceResponse, error)
 
 	// ListJobDefinitionsWithResponse List job definitions
 	//
@@ -30678,7 +31006,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Waits up to `wait_ms` for the first one, and then answers with those that there
 	// are; an empty list when there is none, when nobody leads the scheduler, when the
-	// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+	// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
 	// its answer was lost: it gives the same runs again.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -30690,7 +31018,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Waits up to `wait_ms` for the first one, and then answers with those that there
 	// are; an empty list when there is none, when nobody leads the scheduler, when the
-	// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+	// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
 	// its answer was lost: it gives the same runs again.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -34522,6 +34850,177 @@ func (r GetJobEventResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetJobEventResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListFencesResponseDefaultHeaders the declared response headers of an HTTP default response for ListFences
+type ListFencesResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ListFencesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FenceList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListFencesResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListFencesResponse) GetJSON200() *FenceList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListFencesResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListFencesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListFencesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListFencesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListFencesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ResetFenceResponseDefaultHeaders the declared response headers of an HTTP default response for ResetFence
+type ResetFenceResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type ResetFenceResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FenceFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ResetFenceResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ResetFenceResponse) GetJSON200() *FenceFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ResetFenceResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResetFenceResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResetFenceResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResetFenceResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResetFenceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetFenceResponseDefaultHeaders the declared response headers of an HTTP default response for GetFence
+type GetFenceResponseDefaultHeaders struct {
+	Allow           *string
+	RetryAfter      *int
+	WWWAuthenticate *string
+}
+
+type GetFenceResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FenceFound
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetFenceResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetFenceResponse) GetJSON200() *FenceFound {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetFenceResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetFenceResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetFenceResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetFenceResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetFenceResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -42553,16 +43052,65 @@ func (c *ClientWithResponses) GetJobEventWithResponse(ctx context.Context, event
 	return ParseGetJobEventResponse(rsp)
 }
 
+// ListFencesWithResponse List fences
+//
+// By key. One that was not checked for `run_retention_days` (a setting) is forgotten.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/fences (the `ListFences` operationId).
+func (c *ClientWithResponses) ListFencesWithResponse(ctx context.Context, params *ListFencesParams, reqEditors ...RequestEditorFn) (*ListFencesResponse, error) {
+	rsp, err := c.ListFences(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListFencesResponse(rsp)
+}
+
+// ResetFenceWithResponse Reset a fence
+//
+// Forgets the newest token, so that the next one that is checked counts, however old it
+// is: for a fence that remembers a token which it should never have taken. Make sure
+// first that no earlier worker still writes. The answer is what was forgotten; it is in
+// the audit trail, too.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/fences/{fence_key} (the `ResetFence` operationId).
+func (c *ClientWithResponses) ResetFenceWithResponse(ctx context.Context, fenceKey FenceKey, params *ResetFenceParams, reqEditors ...RequestEditorFn) (*ResetFenceResponse, error) {
+	rsp, err := c.ResetFence(ctx, fenceKey, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResetFenceResponse(rsp)
+}
+
+// GetFenceWithResponse Get a fence
+//
+// The newest fencing token that was checked for this key.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/fences/{fence_key} (the `GetFence` operationId).
+func (c *ClientWithResponses) GetFenceWithResponse(ctx context.Context, fenceKey FenceKey, reqEditors ...RequestEditorFn) (*GetFenceResponse, error) {
+	rsp, err := c.GetFence(ctx, fenceKey, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetFenceResponse(rsp)
+}
+
 // CheckFenceWithBodyWithResponse Check a fencing token
 //
 // For other systems that runs write to: `ok` is false when a newer token was shown
 // for this key before, and then the write is to be refused. The newest token is
-// remembered.
+// remembered. A token that this server never gave to a run is 422
+// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
-func (c *ClientWithResponses) CheckFenceWithBodyWithResponse(ctx context.Context, fenceKey Label, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CheckFenceResponse, error) {
+func (c *ClientWithResponses) CheckFenceWithBodyWithResponse(ctx context.Context, fenceKey FenceKey, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CheckFenceResponse, error) {
 	rsp, err := c.CheckFenceWithBody(ctx, fenceKey, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
@@ -42574,12 +43122,13 @@ func (c *ClientWithResponses) CheckFenceWithBodyWithResponse(ctx context.Context
 //
 // For other systems that runs write to: `ok` is false when a newer token was shown
 // for this key before, and then the write is to be refused. The newest token is
-// remembered.
+// remembered. A token that this server never gave to a run is 422
+// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
-func (c *ClientWithResponses) CheckFenceWithResponse(ctx context.Context, fenceKey Label, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*CheckFenceResponse, error) {
+func (c *ClientWithResponses) CheckFenceWithResponse(ctx context.Context, fenceKey FenceKey, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*CheckFenceResponse, error) {
 	rsp, err := c.CheckFence(ctx, fenceKey, body, reqEditors...)
 	if err != nil {
 		return nil, err
@@ -44676,7 +45225,7 @@ func (c *ClientWithResponses) GetWorkerWithResponse(ctx context.Context, workerI
 //
 // Waits up to `wait_ms` for the first one, and then answers with those that there
 // are; an empty list when there is none, when nobody leads the scheduler, when the
-// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
 // its answer was lost: it gives the same runs again.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -44694,7 +45243,7 @@ func (c *ClientWithResponses) ClaimRunsWithBodyWithResponse(ctx context.Context,
 //
 // Waits up to `wait_ms` for the first one, and then answers with those that there
 // are; an empty list when there is none, when nobody leads the scheduler, when the
-// worker drains or the server stops. With a `claim_id` a claim may be repeated when
+// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
 // its answer was lost: it gives the same runs again.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -49083,6 +49632,186 @@ func ParseGetJobEventResponse(rsp *http.Response) (*GetJobEventResponse, error) 
 	switch {
 	case true:
 		var headers GetJobEventResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListFencesResponse parses an HTTP response from a ListFencesWithResponse call
+func ParseListFencesResponse(rsp *http.Response) (*ListFencesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListFencesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FenceList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListFencesResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseResetFenceResponse parses an HTTP response from a ResetFenceWithResponse call
+func ParseResetFenceResponse(rsp *http.Response) (*ResetFenceResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResetFenceResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FenceFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ResetFenceResponseDefaultHeaders
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetFenceResponse parses an HTTP response from a GetFenceWithResponse call
+func ParseGetFenceResponse(rsp *http.Response) (*GetFenceResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetFenceResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FenceFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers GetFenceResponseDefaultHeaders
 		if values := rsp.Header.Values("Allow"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
