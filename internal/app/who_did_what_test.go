@@ -163,6 +163,7 @@ func TestEveryChangeSaysWhoDidIt(t *testing.T) {
 	key := w.do("createAPIKey", `{"name":"clerk","role":"auditor","reason":"for the auditors"}`)["api_key"].(map[string]any)["id"].(string)
 	w.do("revokeAPIKey", `{"reason":"it was in a ticket"}`, key)
 	w.do("changeSettings", `{"values":{"assign_ahead_seconds":120},"reason":"longer"}`)
+	w.do("changeSettings", `{"values":{"assign_ahead_seconds":null},"reason":"as it was"}`)
 	w.do("stepDownLeader", `{"reason":"maintenance"}`)
 
 	for op, route := range w.ops {
@@ -177,8 +178,10 @@ func TestEveryChangeSaysWhoDidIt(t *testing.T) {
 		default:
 			w.told(op, `SELECT count(*) FROM saga.audit_actions WHERE request_id = $1 AND operation = $2 AND actor LIKE 'key:%'
 				AND credential_id IS NOT NULL AND address = '127.0.0.1'`, id, op)
+			w.hashed(op, id)
 		}
 	}
+	w.chained()
 	for op := range tellsItself {
 		if w.ops[op] == "" {
 			t.Errorf("%s is excepted, and is no operation", op)
@@ -294,7 +297,10 @@ func (w *walker) letters(target string) {
 	const policy = `{"max_retries":4,"auto_retry":false,"ordered":false,"retention_days":30,"archive_days":365,"max_generations":5,
 		"backoff":{"initial_interval_ms":1000,"max_interval_ms":60000,"multiplier":2,"jitter":0},"reason":"a weak service"}`
 	w.do("putTopicPolicy", policy, "orders")
+	w.do("updateTopicPolicy", `{"max_retries":2,"reason":"weaker still"}`, "orders")
+	w.do("putTopicPolicy", policy, "orders")
 	w.do("putDefaultPolicy", policy)
+	w.do("updateDefaultPolicy", `{"ordered":true,"reason":"keys matter"}`)
 	w.do("importDeadLetters", `{"end":true}`) // an export of nothing
 
 	w.letter("groups", target)
@@ -303,6 +309,7 @@ func (w *walker) letters(target string) {
 		return groups[0].(map[string]any)["fingerprint"].(string)
 	}()
 	w.do("updateDeadLetterGroup", `{"state":"ACKNOWLEDGED","reason":"known"}`, print)
+	w.do("updateDeadLetterGroup", `{"assignee":"ann","note":"ticket 7","reason":"hers"}`, print)
 	w.do("retryDeadLetterGroup", why, print)
 	w.letter("groups", target)
 	w.do("discardDeadLetterGroup", why, print)
@@ -340,6 +347,8 @@ func (w *walker) jobs() {
 	w.do("createJobDefinition", `{"name":"report","type":"time","command_name":"report","schedule":{"type":"hourly_at_minute","value":"0"},"reason":"asked for"}`)
 	w.do("updateJobDefinition", `{"priority":3,"reason":"it is urgent"}`, "report")
 	w.do("replaceJobDefinition", `{"name":"report","type":"time","command_name":"report","schedule":{"type":"hourly_at_minute","value":"5"}}`, "report")
+	w.do("updateJobDefinition", `{"enabled":false,"default_args":{"n":1e2},"reason":"not this week"}`, "report")
+	w.do("updateJobDefinition", `{"enabled":true,"retry":{"max_attempts":2,"multiplier":1.50},"reason":"back"}`, "report")
 	w.do("pauseJobDefinition", why, "report")
 	w.do("resumeJobDefinition", why, "report")
 	run := func() string { return w.do("createJobRun", why, "report").text("id") }

@@ -59,19 +59,20 @@ func (st *JobDefinitions) Create(ctx context.Context, d jobrun.Definition, by op
 		return fmt.Errorf("encode the spec of a job: %w", err)
 	}
 	err = st.db.inTenant(ctx, d.TenantID, func(tx *sqlx.Tx) error {
-		_, err := tx.ExecContext(ctx, `
-			INSERT INTO jobs.job_definitions (id, tenant_id, name, version, spec_version, type, command_name, spec, labels, enabled, paused_at,
+		stored, err := scanDefinition(tx.QueryRowContext(ctx, `
+			INSERT INTO jobs.job_definitions AS d (id, tenant_id, name, version, spec_version, type, command_name, spec, labels, enabled, paused_at,
 			       paused_until, pause_reason, built_in, event_type, last_materialized_at, next_due_at, created_at, updated_at, created_by, updated_by)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::jsonb, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::jsonb, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
+			RETURNING `+definitionColumns,
 			d.ID, d.TenantID, d.Name, d.Version, d.SpecVersion, d.Spec.Type, d.Spec.CommandName, string(spec), list(jobrun.Pairs(d.Spec.Labels)), d.Enabled, d.PausedAt,
-			d.PausedUntil, d.PauseReason, d.BuiltIn, eventTypeOf(&d.Spec), d.LastMaterializedAt, d.NextDueAt, d.CreatedAt, d.UpdatedAt, d.CreatedBy, d.UpdatedBy)
+			d.PausedUntil, d.PauseReason, d.BuiltIn, eventTypeOf(&d.Spec), d.LastMaterializedAt, d.NextDueAt, d.CreatedAt, d.UpdatedAt, d.CreatedBy, d.UpdatedBy))
 		if err != nil {
 			return err
 		}
 		if err := putSpec(ctx, tx, &d, string(spec)); err != nil {
 			return err
 		}
-		return putAction(ctx, tx, by)
+		return putAction(ctx, tx, by.From(nil, stored.Audited()))
 	})
 	return outage("create job definition", definitionRefused(&d, err))
 }
@@ -154,20 +155,22 @@ func (st *JobDefinitions) Change(ctx context.Context, d jobrun.Definition, by op
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `
+		// What is stored is hashed, not what was sent: jsonb writes numbers its own way.
+		after, err := scanDefinition(tx.QueryRowContext(ctx, `
 			UPDATE jobs.job_definitions d
 			   SET name = $3, version = $4, spec_version = $5, type = $6, command_name = $7, spec = $8::jsonb, labels = $9, enabled = $10, paused_at = $11,
 			       paused_until = $12, pause_reason = $13, event_type = $14, last_materialized_at = $15, next_due_at = $16, updated_at = $17, updated_by = $18
-			 WHERE d.tenant_id = $1 AND d.id = $2 AND d.version = $4 - 1 AND d.deleted_at IS NULL`,
+			 WHERE d.tenant_id = $1 AND d.id = $2 AND d.version = $4 - 1 AND d.deleted_at IS NULL
+			RETURNING `+definitionColumns,
 			d.TenantID, d.ID, d.Name, d.Version, d.SpecVersion, d.Spec.Type, d.Spec.CommandName, string(spec), list(jobrun.Pairs(d.Spec.Labels)), d.Enabled, d.PausedAt,
-			d.PausedUntil, d.PauseReason, eventTypeOf(&d.Spec), d.LastMaterializedAt, d.NextDueAt, d.UpdatedAt, d.UpdatedBy)
+			d.PausedUntil, d.PauseReason, eventTypeOf(&d.Spec), d.LastMaterializedAt, d.NextDueAt, d.UpdatedAt, d.UpdatedBy))
 		if err == nil && d.SpecVersion > before.SpecVersion {
 			err = putSpec(ctx, tx, &d, string(spec))
 		}
 		if err != nil {
 			return err
 		}
-		return putAction(ctx, tx, by)
+		return putAction(ctx, tx, by.From(before.Audited(), after.Audited()))
 	})
 	return outage("change job definition", definitionRefused(&d, err))
 }

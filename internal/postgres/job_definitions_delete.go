@@ -35,7 +35,8 @@ func (st *JobDefinitions) Delete(ctx context.Context, d jobrun.Definition, force
 // that their workers were asked to cancel do not count. It locks the definition
 // first, so that the leader makes no runs of it meanwhile.
 func deleteDefinition(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, asked bool, by operator.Action) error {
-	if _, err := lockDefinition(ctx, tx, d, d.Version); err != nil {
+	before, err := lockDefinition(ctx, tx, d, d.Version)
+	if err != nil {
 		return err
 	}
 	var active []uuid.UUID
@@ -48,11 +49,11 @@ func deleteDefinition(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, as
 	if active != nil {
 		return fault.New(fault.Conflict, jobrun.CodeActiveRuns, "run %s of the job definition, and perhaps others, has not ended", active[0])
 	}
-	_, err := tx.ExecContext(ctx, `
+	_, err = tx.ExecContext(ctx, `
 		UPDATE jobs.job_definitions d SET version = $3 + 1, deleted_at = $4, next_due_at = NULL, updated_at = $4, updated_by = $5
 		 WHERE d.tenant_id = $1 AND d.id = $2 AND d.version = $3`, d.TenantID, d.ID, d.Version, by.At, by.Actor)
 	if err != nil {
 		return err
 	}
-	return putAction(ctx, tx, by)
+	return putAction(ctx, tx, by.From(before.Audited(), nil))
 }

@@ -181,6 +181,7 @@ func changeSettings(ctx context.Context, tx *sqlx.Tx, version int64, values map[
 	if _, err := tx.ExecContext(ctx, `UPDATE jobs.settings_version SET version = $1`, present+1); err != nil {
 		return after, err
 	}
+	by = by.From(jobrun.AuditedSettings(present, before), jobrun.AuditedSettings(present+1, all))
 	return jobrun.NewSettings(present+1, all), putAction(ctx, tx, by)
 }
 

@@ -120,21 +120,23 @@ func noGroup(fingerprint string) error {
 // ChangeGroup implements dlq.Overview.
 func (st *Letters) ChangeGroup(ctx context.Context, g dlq.Group, by operator.Action) error {
 	return outage("change a group of dead letters", st.db.inTenant(ctx, g.TenantID, func(tx *sqlx.Tx) error {
-		var version int64
-		err := tx.GetContext(ctx, &version, `SELECT g.version FROM dlq.dlq_groups g WHERE g.tenant_id = $1 AND g.fingerprint = $2 FOR NO KEY UPDATE`, g.TenantID, g.Fingerprint)
+		before := dlq.Group{Fingerprint: g.Fingerprint}
+		err := tx.QueryRowContext(ctx, `
+			SELECT g.version, g.state, g.assignee, g.note FROM dlq.dlq_groups g WHERE g.tenant_id = $1 AND g.fingerprint = $2 FOR NO KEY UPDATE`,
+			g.TenantID, g.Fingerprint).Scan(&before.Version, &before.State, &before.Assignee, &before.Note)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return noGroup(g.Fingerprint)
 		case err != nil:
 			return err
-		case version != g.Version-1:
-			return fault.New(fault.Precondition, dlq.CodeStale, "the group of dead letters is at version %d", version)
+		case before.Version != g.Version-1:
+			return fault.New(fault.Precondition, dlq.CodeStale, "the group of dead letters is at version %d", before.Version)
 		}
 		if _, err := tx.ExecContext(ctx, `
 			UPDATE dlq.dlq_groups SET state = $3, assignee = $4, note = $5, updated_at = $6, version = $7 WHERE tenant_id = $1 AND fingerprint = $2`,
 			g.TenantID, g.Fingerprint, g.State, g.Assignee, g.Note, g.UpdatedAt, g.Version); err != nil {
 			return err
 		}
-		return putAction(ctx, tx, by)
+		return putAction(ctx, tx, by.From(before.Audited(), g.Audited()))
 	}))
 }

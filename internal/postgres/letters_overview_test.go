@@ -83,7 +83,7 @@ func TestGroupsCountTheirOpenLetters(t *testing.T) {
 	if err := b.ChangeGroup(t.Context(), foreign, by); !fault.IsCode(err, dlq.CodeGroupNotFound) {
 		t.Errorf("a change of somebody else's group: %v", err)
 	}
-	b.actions(t, operator.Filter{Kind: operator.DeadGroup, Verb: "update", Limit: 10}, change)
+	b.actions(t, operator.Filter{Kind: operator.DeadGroup, Verb: "update", Limit: 10}, change.From(g.Audited(), edited.Audited()))
 }
 
 // actions fails the test unless these are the actions of a filter.

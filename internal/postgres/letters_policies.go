@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -47,29 +49,31 @@ func (st *Letters) PutPolicy(ctx context.Context, p dlq.Policy, by operator.Acti
 		return fmt.Errorf("encode alert: %w", err)
 	}
 	statement := `
-		UPDATE dlq.dlq_policies
+		UPDATE dlq.dlq_policies p
 		   SET version = $3, max_retries = $4, backoff = $5, auto_retry = $6, ordered = $7, retention_days = $8, archive_days = $9,
 		       max_generations = $10, alert = $11, redact = $12, allowed_targets = $13, updated_by = $14, updated_at = $15, hold_all = $16
-		 WHERE tenant_id = $1 AND topic = $2 AND version = $3 - 1`
+		 WHERE tenant_id = $1 AND topic = $2 AND version = $3 - 1 RETURNING ` + policyColumns
 	if p.Version == 1 {
 		statement = `
-		INSERT INTO dlq.dlq_policies (tenant_id, topic, version, max_retries, backoff, auto_retry, ordered, retention_days, archive_days,
+		INSERT INTO dlq.dlq_policies AS p (tenant_id, topic, version, max_retries, backoff, auto_retry, ordered, retention_days, archive_days,
 		       max_generations, alert, redact, allowed_targets, updated_by, updated_at, hold_all)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
-		ON CONFLICT (tenant_id, topic) DO NOTHING`
+		ON CONFLICT (tenant_id, topic) DO NOTHING RETURNING ` + policyColumns
 	}
 	return outage("set the policy of a topic", st.db.inTenant(ctx, p.TenantID, func(tx *sqlx.Tx) error {
-		res, err := tx.ExecContext(ctx, statement, p.TenantID, p.Topic, p.Version, p.MaxRetries, string(backoff), p.AutoRetry, p.Ordered, p.RetentionDays, p.ArchiveDays,
-			p.MaxGenerations, string(alert), list(p.Redact), list(p.AllowedTargets), p.UpdatedBy, p.UpdatedAt, p.HoldAll)
-		if err != nil {
+		// Locked, so that it is what the statement below replaces.
+		before, err := scanPolicy(tx.QueryRowContext(ctx, `SELECT `+policyColumns+` FROM dlq.dlq_policies p WHERE p.tenant_id = $1 AND p.topic = $2 FOR UPDATE`, p.TenantID, p.Topic))
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		switch n, err := res.RowsAffected(); {
+		after, err := scanPolicy(tx.QueryRowContext(ctx, statement, p.TenantID, p.Topic, p.Version, p.MaxRetries, string(backoff), p.AutoRetry, p.Ordered, p.RetentionDays, p.ArchiveDays,
+			p.MaxGenerations, string(alert), list(p.Redact), list(p.AllowedTargets), p.UpdatedBy, p.UpdatedAt, p.HoldAll))
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return fault.New(fault.Precondition, dlq.CodeStale, "the policy is no longer at version %d", p.Version-1)
 		case err != nil:
 			return err
-		case n == 0:
-			return fault.New(fault.Precondition, dlq.CodeStale, "the policy is no longer at version %d", p.Version-1)
 		}
-		return putAction(ctx, tx, by)
+		return putAction(ctx, tx, by.From(before.Audited(), after.Audited()))
 	}))
 }

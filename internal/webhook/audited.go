@@ -13,8 +13,10 @@ func (s *Subscription) Audited() any {
 	for i, k := range s.Secrets {
 		secrets[i] = secret{k.CreatedAt, k.ExpiresAt}
 	}
+	// No entries and nil are the same selection, and are read back as one of the two.
+	all := func(entries []string) []string { return append([]string{}, entries...) }
 	return map[string]any{
-		"id": s.ID, "url": s.URL, "description": s.Description, "event_types": s.EventTypes, "workflow_names": s.WorkflowNames,
+		"id": s.ID, "url": s.URL, "description": s.Description, "event_types": all(s.EventTypes), "workflow_names": all(s.WorkflowNames),
 		"enabled": s.Enabled, "disabled_reason": s.DisabledReason, "version": s.Version, "secrets": secrets,
 	}
 }

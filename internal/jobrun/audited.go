@@ -1,0 +1,19 @@
+package jobrun
+
+// Audited returns what is hashed of a definition when somebody changes it: what it
+// says, without the default arguments, which not everybody may see (SpecVersion
+// tells of their changes), and without what moves by itself.
+func (d *Definition) Audited() any {
+	spec := d.Spec
+	spec.DefaultArgs = nil
+	return map[string]any{
+		"id": d.ID, "name": d.Name, "version": d.Version, "spec_version": d.SpecVersion, "spec": spec, "enabled": d.Enabled,
+		"paused_at": d.PausedAt, "paused_until": d.PausedUntil, "pause_reason": d.PauseReason, "built_in": d.BuiltIn,
+	}
+}
+
+// AuditedSettings returns what is hashed of the settings: those that differ from
+// their defaults.
+func AuditedSettings(version int64, values map[string]float64) any {
+	return map[string]any{"version": version, "values": values}
+}
