@@ -4,7 +4,7 @@
 #
 #   scripts/kafka.sh start    start it unless it runs, and print its address
 #   scripts/kafka.sh stop     end the one that start has started
-#   scripts/kafka.sh test     run the integration suite of internal/kafka on it
+#   scripts/kafka.sh test     run the integration suite of internal/kafka and the session of docs/kafka.md on it
 #
 # SKALD_KAFKA_PORT (19092) is its port; the next one is the controller's.
 # MAVEN_CENTRAL is the URL of a mirror of Maven Central, when Maven's own
@@ -126,6 +126,7 @@ test)
 	fi
 	echo "the integration suite runs on Apache Kafka $version, 127.0.0.1:$port"
 	SKALD_TEST_KAFKA_BROKERS=127.0.0.1:$port ${GO:-go} test -count=1 -timeout 10m ./internal/kafka
+	SKALD_TEST_KAFKA_BROKERS=127.0.0.1:$port ${GO:-go} test -count=1 -timeout 10m -run TestThePageOfKafka ./internal/manual
 	;;
 *)
 	sed -n '2,16p' "$0" >&2

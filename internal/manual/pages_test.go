@@ -47,7 +47,7 @@ var elsewhere = map[string]string{
 	"tenants.md":    "its commands are those of operations.md, First production start, for other clusters",
 	"jobs.md":       "its examples are not one session yet",
 	"workers.md":    "its examples are not one session yet",
-	"kafka.md":      "its examples are not one session yet",
+	"kafka.md":      "TestThePageOfKafka runs it, with a broker",
 }
 
 func TestThePagesOfTheManual(t *testing.T) {
