@@ -46,8 +46,7 @@ const (
 )
 
 // park puts aside what is due and held; done tells that the first of what is due is
-// not. While no
-// policy holds anything, as nearly always, it asks for nothing else.
+// not. While no policy holds anything, as nearly always, it asks for nothing else.
 func (st *LetterQueue) park(ctx context.Context, kinds []dlq.TargetKind) (done bool, err error) {
 	if st.common.AutoRetry {
 		var any bool

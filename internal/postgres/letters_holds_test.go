@@ -133,8 +133,15 @@ func TestManyHeldLettersKeepNobodyWaiting(t *testing.T) {
 	}
 	m.push(t, m.due(func(l *dlq.Letter) { l.OriginalTopic = "free" }))
 	m.policy(t, "held", func(p *dlq.Policy) { p.AutoRetry = false })
-	if got := m.claim(t, 1)[0].OriginalTopic; got != "free" {
-		t.Errorf("claimed one of %q", got)
+	// One look puts aside what it can in its time, and the next goes on there.
+	var claimed []dlq.Drive
+	for range 100 {
+		if claimed = m.claim(t, 1); len(claimed) > 0 {
+			break
+		}
+	}
+	if len(claimed) != 1 || claimed[0].OriginalTopic != "free" {
+		t.Fatalf("claimed %+v", claimed)
 	}
 	if n := ask[int](t, m.db.SQL(), `SELECT count(*) FROM dlq.dlq_messages WHERE held_retry_at IS NOT NULL AND next_retry_at IS NULL`); n != 2500 {
 		t.Errorf("%d letters are put aside", n)
