@@ -6,10 +6,10 @@ var tellsItself = map[string]string{
 	"validateWorkflow": "stores nothing",
 	"previewSchedule":  "stores nothing",
 	"createSaga":       "the saga's own events begin with saga.started, in the transaction of the saga; this is the hot path",
-	"pushDeadLetter":   "what a service reports: the letter is the record, with who sent it; the first thing somebody does to it is an action",
+	"pushDeadLetter":   "what a service reports, by the thousand: the letter is the record, with when it came and from which source. It does not name who sent it; the first thing somebody does to it is an action",
 	"pushDeadLetters":  "as pushDeadLetter",
-	"publishJobEvent":  "what a service reports: the event is the record",
-	"checkFence":       "the worker protocol: raises no more than the highest token seen",
+	"publishJobEvent":  "what a service reports: the event is the record, with who published it",
+	"checkFence":       "other systems ask it before each write of a run: it raises the highest token seen of a key, and the row has the token and when, not who asked",
 
 	"registerWorker":      "the worker protocol: the worker is the record of its registration",
 	"workerHeartbeat":     "the worker protocol: the run and its attempts are the record",

@@ -67,11 +67,24 @@ func (s *server) RequeueDeadLetter(ctx context.Context, in api.RequeueDeadLetter
 	})
 }
 
+// saysWhy returns nil when a reason is given for what cannot be undone. Fault: that
+// of the schema, at /reason.
+func saysWhy(reason, because string) error {
+	if strings.TrimSpace(reason) == "" {
+		return schemaFault(fault.Field{Pointer: "/reason", Code: "required", Message: "is required: " + because})
+	}
+	return nil
+}
+
 // DiscardDeadLetter gives a letter up.
 func (s *server) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLetterRequestObject) (api.DiscardDeadLetterResponseObject, error) {
 	b := in.Body
-	if b == nil || strings.TrimSpace(b.Reason) == "" {
-		return nil, schemaFault(fault.Field{Pointer: "/reason", Code: "required", Message: "is required: a discarded letter is not driven again, and somebody will ask why"})
+	var why string
+	if b != nil {
+		why = b.Reason
+	}
+	if err := saysWhy(why, "a discarded letter is not driven again, and somebody will ask why"); err != nil {
+		return nil, err
 	}
 	force := b.Force != nil && *b.Force
 	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbDiscard, &b.Reason, detailOf(map[string]any{"force": force}), func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {

@@ -230,7 +230,10 @@ func (s *server) runAnswer(r *jobrun.Run) answer {
 func (s *server) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestObject) (api.CancelJobRunResponseObject, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
-	force, reason := forceOf(in.Body)
+	force, reason, err := forceOf(in.Body)
+	if err != nil {
+		return nil, err
+	}
 	by := s.toRun(ctx, in.RunID, verbCancel, reason, map[string]any{"force": force})
 	r, err := s.Jobs.Runs.Cancel(ctx, requestOf(ctx).tenant.ID, in.RunID, force, by)
 	if err != nil {
@@ -247,7 +250,10 @@ func (s *server) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestObj
 func (s *server) ReassignJobRun(ctx context.Context, in api.ReassignJobRunRequestObject) (api.ReassignJobRunResponseObject, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
-	force, reason := forceOf(in.Body)
+	force, reason, err := forceOf(in.Body)
+	if err != nil {
+		return nil, err
+	}
 	by := s.toRun(ctx, in.RunID, verbReassign, reason, map[string]any{"force": force})
 	r, err := s.Jobs.Runs.Reassign(ctx, requestOf(ctx).tenant.ID, in.RunID, force, by)
 	if err != nil {
@@ -256,11 +262,16 @@ func (s *server) ReassignJobRun(ctx context.Context, in api.ReassignJobRunReques
 	return s.runAnswer(&r), nil
 }
 
-func forceOf(b *api.JobForceInput) (force bool, reason string) {
+// forceOf returns what is asked. Fault: that of the schema, when force says not why.
+func forceOf(b *api.JobForceInput) (force bool, reason string, err error) {
 	if b == nil {
-		return false, ""
+		return false, "", nil
 	}
-	return b.Force != nil && *b.Force, text(b.Reason)
+	force, reason = b.Force != nil && *b.Force, text(b.Reason)
+	if force {
+		err = saysWhy(reason, "force does not wait for the worker, whose work may go on")
+	}
+	return force, reason, err
 }
 
 // RerunJobRun makes a run that does once more what an ended one did.

@@ -96,6 +96,10 @@ func TestACancelEndsWhatWasNotStartedAndAsksForTheRest(t *testing.T) {
 		t.Errorf("asked: %+v", asked)
 	}
 	e.send("POST", path+"/cancel", "").run(http.StatusAccepted)
+	for _, body := range []string{`{"force":true}`, `{"force":true,"reason":" "}`} {
+		wantsReason(t, e.send("POST", path+"/cancel", body))
+		wantsReason(t, e.send("POST", path+"/reassign", body))
+	}
 	if forced := e.send("POST", path+"/cancel", `{"force":true,"reason":"now"}`).run(http.StatusOK); forced.State != "CANCELED" {
 		t.Errorf("forced: %+v", forced)
 	}
@@ -124,7 +128,7 @@ func TestAReassignedRunIsNobodysAndClaimedAnew(t *testing.T) {
 		t.Fatalf("claimed anew: %+v", second)
 	}
 	e.send("POST", path+"/reassign", "").wants(http.StatusConflict, "JOB_STATE_CONFLICT")
-	e.send("POST", path+"/reassign", `{"force":true}`).run(http.StatusOK)
+	e.send("POST", path+"/reassign", `{"force":true,"reason":"it hangs"}`).run(http.StatusOK)
 	_, third := e.claim(1, true)
 	e.finish(&third[0], nil)
 	var list client.JobAttemptList

@@ -119,7 +119,7 @@ func TestEachSeesTheKeysItMayGive(t *testing.T) {
 		}
 	}
 	e.send("GET", apiKeys+"?tenant_id="+foreignTenant.ID.String(), "", as("admin")...).wants(403, access.CodeTenantMismatch)
-	e.send("POST", apiKeys+"/"+ours.APIKey.ID.String()+"/revoke", "", as("foreign")...).wants(404, access.CodeKeyNotFound)
+	e.send("POST", apiKeys+"/"+ours.APIKey.ID.String()+"/revoke", `{"reason":"lost"}`, as("foreign")...).wants(404, access.CodeKeyNotFound)
 }
 
 func TestKeysAreListedInPages(t *testing.T) {
@@ -150,12 +150,16 @@ func TestAKeyIsRevokedOnceAndForGood(t *testing.T) {
 	e := newEdge(t, guarded)
 	path := apiKeys + "/" + e.makeKey("admin", `{"name":"a","role":"auditor"}`).APIKey.ID.String()
 	var first, again client.APIKey
-	r := e.send("POST", path+"/revoke", "", as("admin")...)
+	for _, body := range []string{"", `{}`, `{"reason":" "}`} {
+		wantsReason(t, e.send("POST", path+"/revoke", body, as("admin")...))
+	}
+	const lost = `{"reason":"lost"}`
+	r := e.send("POST", path+"/revoke", lost, as("admin")...)
 	r.into(&first)
 	if r.status != 200 || first.Active || first.RevokedAt == nil || *first.RevokedBy != "key:admin" {
 		t.Errorf("%d %s", r.status, r.body)
 	}
-	e.send("POST", path+"/revoke", "", as("root")...).into(&again)
+	e.send("POST", path+"/revoke", lost, as("root")...).into(&again)
 	if diff := cmp.Diff(first, again); diff != "" {
 		t.Errorf("again (-first +second):\n%s", diff)
 	}
@@ -251,5 +255,24 @@ func TestIdempotencyKeysAreEachSubjectsOwn(t *testing.T) {
 	other := e.start(body, append(as("admin"), "Idempotency-Key", "k")...)
 	if first.SagaID != again.SagaID || first.SagaID == other.SagaID {
 		t.Errorf("the sagas are %s, %s and %s; want the first two the same", first.SagaID, again.SagaID, other.SagaID)
+	}
+}
+
+// wantsReason fails the test unless a request was refused for the want of a reason.
+func wantsReason(t *testing.T, r reply) {
+	t.Helper()
+	if p := r.wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Pointer != "/reason" {
+		t.Errorf("without a reason: %+v", p.Errors)
+	}
+}
+
+func TestTheRecordOfTheDeploymentIsForCredentialsOfAnyTenant(t *testing.T) {
+	e := newQueueEdge(t, guarded)
+	const path = "/api/v1/audit?scope=deployment"
+	e.send("GET", path, "", as("admin")...).wants(403, access.CodeForbidden)
+	for path, who := range map[string]string{path: "root", "/api/v1/audit?scope=tenant": "admin"} {
+		if r := e.send("GET", path, "", as(who)...); r.status != 200 {
+			t.Errorf("%s as %s: %d %s", path, who, r.status, r.body)
+		}
 	}
 }

@@ -49,13 +49,16 @@ func (s *server) StepDownLeader(ctx context.Context, in api.StepDownLeaderReques
 	if err := forDeployment(ctx, "the scheduler"); err != nil {
 		return nil, err
 	}
-	l, err := s.Jobs.Elections.Leadership(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var reason *string
 	if in.Body != nil {
 		reason = in.Body.Reason
+	}
+	if err := saysWhy(text(reason), "the scheduler is of all tenants, and nothing is scheduled until another node leads"); err != nil {
+		return nil, err
+	}
+	l, err := s.Jobs.Elections.Leadership(ctx)
+	if err != nil {
+		return nil, err
 	}
 	by := s.didJob(ctx, operator.JobScheduler, l.Node, "step-down", reason, detailOf(map[string]any{"epoch": l.Epoch}))
 	by.TenantID = operator.Deployment

@@ -345,7 +345,8 @@ func TestSettingsAndTheLeaderAreOfTheDeployment(t *testing.T) {
 	if r.into(&leader); r.status != 200 || leader.Alive || leader.Epoch != s.term.Epoch {
 		t.Errorf("%d %s", r.status, r.body)
 	}
-	s.send("POST", "/api/v1/scheduler/leader/step-down", "", as("root")...).wants(409, "JOB_NO_LEADER")
+	wantsReason(t, s.send("POST", "/api/v1/scheduler/leader/step-down", "", as("root")...))
+	s.send("POST", "/api/v1/scheduler/leader/step-down", `{"reason":"test"}`, as("root")...).wants(409, "JOB_NO_LEADER")
 	if r := s.send("GET", "/api/v1/scheduler/leader", "", as("auditor")...); r.status != 200 || !strings.Contains(string(r.body), `"alive":false`) {
 		t.Errorf("%d %s", r.status, r.body)
 	}
