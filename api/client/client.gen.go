@@ -9281,7 +9281,7 @@ type ClientInterface interface {
 	// RevokeAPIKeyWithBody Revoke an API key
 	//
 	// For good. Every node refuses the key within 5 seconds. Revoking a revoked
-	// key changes nothing and succeeds.
+	// key changes nothing and succeeds. `reason` is required.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9291,7 +9291,7 @@ type ClientInterface interface {
 	// RevokeAPIKey Revoke an API key
 	//
 	// For good. Every node refuses the key within 5 seconds. Revoking a revoked
-	// key changes nothing and succeeds.
+	// key changes nothing and succeeds. `reason` is required.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10380,7 +10380,8 @@ type ClientInterface interface {
 	//
 	// One that was not started is CANCELED at once (200). The worker of a RUNNING one
 	// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-	// is refused and the run CANCELED. With `force` that happens at once.
+	// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
+	// required.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10391,7 +10392,8 @@ type ClientInterface interface {
 	//
 	// One that was not started is CANCELED at once (200). The worker of a RUNNING one
 	// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-	// is refused and the run CANCELED. With `force` that happens at once.
+	// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
+	// required.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10546,7 +10548,7 @@ type ClientInterface interface {
 	//
 	// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
 	// refused from then on. A RUNNING one only with `force`: its process may still
-	// be there when the next attempt begins. It counts as no loss.
+	// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10557,7 +10559,7 @@ type ClientInterface interface {
 	//
 	// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
 	// refused from then on. A RUNNING one only with `force`: its process may still
-	// be there when the next attempt begins. It counts as no loss.
+	// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11053,6 +11055,7 @@ type ClientInterface interface {
 	//
 	// Another node leads within a second or two, or the same one under a new epoch. For
 	// administrators whose credential is for any tenant: the scheduler is of all tenants.
+	// `reason` is required.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11063,6 +11066,7 @@ type ClientInterface interface {
 	//
 	// Another node leads within a second or two, or the same one under a new epoch. For
 	// administrators whose credential is for any tenant: the scheduler is of all tenants.
+	// `reason` is required.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11757,7 +11761,7 @@ func (c *Client) GetAPIKey(ctx context.Context, keyID KeyID, reqEditors ...Reque
 // RevokeAPIKeyWithBody Revoke an API key
 //
 // For good. Every node refuses the key within 5 seconds. Revoking a revoked
-// key changes nothing and succeeds.
+// key changes nothing and succeeds. `reason` is required.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11777,7 +11781,7 @@ func (c *Client) RevokeAPIKeyWithBody(ctx context.Context, keyID KeyID, contentT
 // RevokeAPIKey Revoke an API key
 //
 // For good. Every node refuses the key within 5 seconds. Revoking a revoked
-// key changes nothing and succeeds.
+// key changes nothing and succeeds. `reason` is required.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13976,7 +13980,8 @@ func (c *Client) ListJobRunAttempts(ctx context.Context, runID JobRunID, reqEdit
 //
 // One that was not started is CANCELED at once (200). The worker of a RUNNING one
 // is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-// is refused and the run CANCELED. With `force` that happens at once.
+// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
+// required.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13997,7 +14002,8 @@ func (c *Client) CancelJobRunWithBody(ctx context.Context, runID JobRunID, conte
 //
 // One that was not started is CANCELED at once (200). The worker of a RUNNING one
 // is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-// is refused and the run CANCELED. With `force` that happens at once.
+// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
+// required.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14312,7 +14318,7 @@ func (c *Client) ReportProgress(ctx context.Context, runID RunID, body ReportPro
 //
 // ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
 // refused from then on. A RUNNING one only with `force`: its process may still
-// be there when the next attempt begins. It counts as no loss.
+// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14333,7 +14339,7 @@ func (c *Client) ReassignJobRunWithBody(ctx context.Context, runID JobRunID, con
 //
 // ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
 // refused from then on. A RUNNING one only with `force`: its process may still
-// be there when the next attempt begins. It counts as no loss.
+// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -15299,6 +15305,7 @@ func (c *Client) GetLeader(ctx context.Context, reqEditors ...RequestEditorFn) (
 //
 // Another node leads within a second or two, or the same one under a new epoch. For
 // administrators whose credential is for any tenant: the scheduler is of all tenants.
+// `reason` is required.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15319,6 +15326,7 @@ func (c *Client) StepDownLeaderWithBody(ctx context.Context, contentType string,
 //
 // Another node leads within a second or two, or the same one under a new epoch. For
 // administrators whose credential is for any tenant: the scheduler is of all tenants.
+// `reason` is required.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -28801,7 +28809,7 @@ type ClientWithResponsesInterface interface {
 	// RevokeAPIKeyWithBodyWithResponse Revoke an API key
 	//
 	// For good. Every node refuses the key within 5 seconds. Revoking a revoked
-	// key changes nothing and succeeds.
+	// key changes nothing and succeeds. `reason` is required.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28811,7 +28819,7 @@ type ClientWithResponsesInterface interface {
 	// RevokeAPIKeyWithResponse Revoke an API key
 	//
 	// For good. Every node refuses the key within 5 seconds. Revoking a revoked
-	// key changes nothing and succeeds.
+	// key changes nothing and succeeds. `reason` is required.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29978,7 +29986,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// One that was not started is CANCELED at once (200). The worker of a RUNNING one
 	// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-	// is refused and the run CANCELED. With `force` that happens at once.
+	// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
+	// required.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29989,7 +29998,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// One that was not started is CANCELED at once (200). The worker of a RUNNING one
 	// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-	// is refused and the run CANCELED. With `force` that happens at once.
+	// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
+	// required.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30150,7 +30160,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
 	// refused from then on. A RUNNING one only with `force`: its process may still
-	// be there when the next attempt begins. It counts as no loss.
+	// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30161,7 +30171,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
 	// refused from then on. A RUNNING one only with `force`: its process may still
-	// be there when the next attempt begins. It counts as no loss.
+	// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30677,6 +30687,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Another node leads within a second or two, or the same one under a new epoch. For
 	// administrators whose credential is for any tenant: the scheduler is of all tenants.
+	// `reason` is required.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30687,6 +30698,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Another node leads within a second or two, or the same one under a new epoch. For
 	// administrators whose credential is for any tenant: the scheduler is of all tenants.
+	// `reason` is required.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -41754,7 +41766,7 @@ func (c *ClientWithResponses) GetAPIKeyWithResponse(ctx context.Context, keyID K
 // RevokeAPIKeyWithBodyWithResponse Revoke an API key
 //
 // For good. Every node refuses the key within 5 seconds. Revoking a revoked
-// key changes nothing and succeeds.
+// key changes nothing and succeeds. `reason` is required.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -41770,7 +41782,7 @@ func (c *ClientWithResponses) RevokeAPIKeyWithBodyWithResponse(ctx context.Conte
 // RevokeAPIKeyWithResponse Revoke an API key
 //
 // For good. Every node refuses the key within 5 seconds. Revoking a revoked
-// key changes nothing and succeeds.
+// key changes nothing and succeeds. `reason` is required.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43603,7 +43615,8 @@ func (c *ClientWithResponses) ListJobRunAttemptsWithResponse(ctx context.Context
 //
 // One that was not started is CANCELED at once (200). The worker of a RUNNING one
 // is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-// is refused and the run CANCELED. With `force` that happens at once.
+// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
+// required.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43620,7 +43633,8 @@ func (c *ClientWithResponses) CancelJobRunWithBodyWithResponse(ctx context.Conte
 //
 // One that was not started is CANCELED at once (200). The worker of a RUNNING one
 // is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-// is refused and the run CANCELED. With `force` that happens at once.
+// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
+// required.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43877,7 +43891,7 @@ func (c *ClientWithResponses) ReportProgressWithResponse(ctx context.Context, ru
 //
 // ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
 // refused from then on. A RUNNING one only with `force`: its process may still
-// be there when the next attempt begins. It counts as no loss.
+// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43894,7 +43908,7 @@ func (c *ClientWithResponses) ReassignJobRunWithBodyWithResponse(ctx context.Con
 //
 // ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
 // refused from then on. A RUNNING one only with `force`: its process may still
-// be there when the next attempt begins. It counts as no loss.
+// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44692,6 +44706,7 @@ func (c *ClientWithResponses) GetLeaderWithResponse(ctx context.Context, reqEdit
 //
 // Another node leads within a second or two, or the same one under a new epoch. For
 // administrators whose credential is for any tenant: the scheduler is of all tenants.
+// `reason` is required.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44708,6 +44723,7 @@ func (c *ClientWithResponses) StepDownLeaderWithBodyWithResponse(ctx context.Con
 //
 // Another node leads within a second or two, or the same one under a new epoch. For
 // administrators whose credential is for any tenant: the scheduler is of all tenants.
+// `reason` is required.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
