@@ -374,6 +374,8 @@ func (w *walker) jobs() {
 		return w.get("/api/v1/job-runs/" + id)["state"] != "PENDING"
 	})
 	w.do("reassignJobRun", `{"reason":"it hangs","force":true}`, id)
+	w.exec(`INSERT INTO jobs.fences (tenant_id, key, epoch, seq, checked_at) SELECT tenant_id, 'ledger', 1, 1, now() FROM jobs.workers WHERE id = $1`, worker)
+	w.do("resetFence", "", "ledger", "?reason=poisoned")
 	w.do("drainWorker", why, worker)
 	w.do("undrainWorker", why, worker)
 	w.do("detachWorker", why, worker)
