@@ -111,6 +111,9 @@ func TestAChangedActionIsFoundWhateverWasChanged(t *testing.T) {
 		}
 		columns = append(columns, c)
 	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
 	other := map[string]string{
 		"id": "gen_random_uuid()", "tenant_id": "", "at": "at + interval '1 us'", "detail": `'{"name": "other"}'`, "credential_id": "NULL",
 		"before_hash": "'\\x00'", "after_hash": "NULL",
