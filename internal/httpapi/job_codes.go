@@ -5,7 +5,7 @@ import "github.com/skald-saga/skald/internal/jobrun"
 // jobProblems is every code of job runs, in the order of the document. What a
 // worker is to do stands with the codes that it gets (docs/workers.md).
 var jobProblems = []problemKind{
-	{jobrun.CodeNotFound, []int{404, 422}, "No such job definition", "The tenant has no job definition of this id or name. 404 where the path names it, 422 where a body does."},
+	{jobrun.CodeNotFound, []int{404, 422}, "No such job definition", "The tenant has no job definition of this id or name. 404 where the path names it, 422 where a body or a filter does. A definition that was deleted is found by its id."},
 	{jobrun.CodeRunNotFound, []int{404}, "No such job run", "The tenant has no job run of this id."},
 	{jobrun.CodeEventNotFound, []int{404}, "No such event", "The tenant has no event of this id."},
 	{jobrun.CodeInvalid, []int{413, 422}, "Invalid job", "What was sent cannot be a job definition, a run's arguments, an event or what a worker reports. `errors` lists every mistake. 413 for a log that is too long."},

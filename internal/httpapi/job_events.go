@@ -1,8 +1,12 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,11 +38,51 @@ func (s *server) PublishJobEvent(ctx context.Context, in api.PublishJobEventRequ
 	if err != nil {
 		return nil, err
 	}
-	a := answer{status: http.StatusOK, body: toAPIJobEvent(&stored)}
+	out := toAPIJobEvent(&stored)
+	a := answer{status: http.StatusOK, replayed: !created}
 	if created {
 		a.status, a.location = http.StatusAccepted, "/api/v1/events/"+stored.ID.String()
+	} else {
+		out.Duplicate, out.PayloadDiffers = new(true), onlyTrue(!samePayload(stored.Payload, e.Payload))
 	}
+	a.body = out
 	return a, nil
+}
+
+// samePayload tells whether two documents say the same: PostgreSQL stores a number in
+// another form than it was sent in, and members in another order. Absent is as null.
+func samePayload(a, b json.RawMessage) bool {
+	decode := func(doc json.RawMessage) (v any, ok bool) {
+		if doc == nil {
+			return nil, true
+		}
+		dec := json.NewDecoder(bytes.NewReader(doc))
+		dec.UseNumber()
+		return v, dec.Decode(&v) == nil
+	}
+	x, okX := decode(a)
+	y, okY := decode(b)
+	return okX && okY && sameValue(x, y)
+}
+
+func sameValue(a, b any) bool {
+	switch a := a.(type) {
+	case json.Number:
+		b, ok := b.(json.Number)
+		if !ok || a == b {
+			return ok
+		}
+		x, errX := a.Float64()
+		y, errY := b.Float64()
+		return strings.ContainsAny(string(a+b), ".eE") && errX == nil && errY == nil && x == y
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, sameValue)
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		return ok && maps.EqualFunc(a, b, sameValue)
+	}
+	return a == b
 }
 
 // GetJobEvent answers an event and what it has led to.

@@ -35,6 +35,13 @@ func TestEventsArePublishedReadAndListed(t *testing.T) {
 	if again := publish(`{"event_type":"order.paid","payload":{"n":2},"dedupe_key":"k"}`, http.StatusOK); again.EventID != first.EventID {
 		t.Errorf("the second one is %s", again.EventID)
 	}
+	for payload, differs := range map[string]bool{`{"n":1}`: false, `{"n":1e0}`: false, `{"n":2}`: true, `{"n":1,"m":0}`: true, `[1]`: true, `null`: true} {
+		r := e.send("POST", "/api/v1/events", `{"event_type":"order.paid","dedupe_key":"k","payload":`+payload+`}`)
+		var again client.JobEventRecord
+		if r.into(&again); r.status != 200 || again.Duplicate == nil || (again.PayloadDiffers != nil) != differs || r.header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("the same key with %s: %d %s", payload, r.status, r.body)
+		}
+	}
 	publish(`{"event_type":"order.sent"}`, http.StatusAccepted)
 	r := e.send("GET", "/api/v1/events/"+first.EventID.String(), "")
 	if body := strings.ReplaceAll(string(r.body), " ", ""); r.status != http.StatusOK || !strings.Contains(body, `"payload":{"n":1}`) || !strings.Contains(body, `"occurred_at":"2026-01-02T03:04:05Z"`) {

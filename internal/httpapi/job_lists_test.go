@@ -55,8 +55,7 @@ func TestRunsAreListedByEachFilter(t *testing.T) {
 		"trigger=MANUAL&queue=slow":  "labeled plain",
 		"trigger=TIME":               "",
 		"definition=job":             "labeled plain",
-		"definition=" + other.ID.String() + "&state=FAILED": "failed",
-		"definition=nobody":                                           "",
+		"definition=" + other.ID.String() + "&state=FAILED":           "failed",
 		"worker=" + worker.String():                                   "failed",
 		"worker=" + two[0].WorkerID.String():                          "started late",
 		"label=x%3Da%3Db":                                             "labeled",
@@ -154,10 +153,18 @@ func TestASchedulesPreviewTellsWhatTheClockDoes(t *testing.T) {
 	if p.Errors[0].Pointer != "/schedule/value" {
 		t.Errorf("%+v", p.Errors)
 	}
+	l = preview(`{"schedule":{"type":"daily_at","value":"02:30","timezone":"Europe/Berlin","dst_gap":"skip"},"from":"2027-03-27T12:00:00Z","count":2}`)
+	if len(l.Ticks) != 2 || !l.Ticks[0].At.Equal(time.Date(2027, 3, 29, 0, 30, 0, 0, time.UTC)) || len(l.LeftOut) != 1 || *l.LeftOut[0].Note != "skipped_gap" {
+		t.Errorf("what is left out is no tick: %+v", l)
+	}
+	l = preview(`{"schedule":{"type":"cron","value":"@daily"},"from":"2027-01-01T00:00:00Z","count":1}`)
+	if len(l.Ticks) != 1 || !l.Ticks[0].At.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) || len(l.LeftOut) != 0 {
+		t.Errorf("from is at or after: %+v", l)
+	}
 	e.hourly("job", "")
 	e.define("by-hand", "")
 	var next client.TickList
-	if e.send("GET", definitions+"/job/next-runs?count=3&from=2027-01-01T00:00:00Z", "").into(&next); len(next.Ticks) != 3 || !next.Ticks[0].At.Equal(time.Date(2027, 1, 1, 1, 0, 0, 0, time.UTC)) {
+	if e.send("GET", definitions+"/job/next-runs?count=3&from=2027-01-01T00:00:00Z", "").into(&next); len(next.Ticks) != 3 || !next.Ticks[0].At.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("%+v", next)
 	}
 	if e.send("GET", definitions+"/by-hand/next-runs", "").into(&next); len(next.Ticks) != 0 {
@@ -214,5 +221,32 @@ func TestARunTellsWhatItWaitsFor(t *testing.T) {
 	e.claim(1, true)
 	if x := expect(second, "key", first.ID.String()); *x.BlockingRunID != first.ID {
 		t.Errorf("blocked by %v", x.BlockingRunID)
+	}
+}
+
+func TestAListOfRunsOfNoDefinitionIsRefusedAndOfADeletedOneIsNot(t *testing.T) {
+	t.Parallel()
+	e := newJobEdge(t)
+	d := e.define("job", "")
+	r := e.run("job", "")
+	for _, ref := range []string{"typo", uuid.NewString()} {
+		if p := e.send("GET", jobRuns+"?definition="+ref, "").wants(http.StatusUnprocessableEntity, "JOB_DEFINITION_NOT_FOUND"); p.Errors[0].Pointer != "definition" {
+			t.Errorf("%s: %+v", ref, p)
+		}
+	}
+	e.send("DELETE", definitions+"/job?force=true", "").definition(200)
+	var l client.JobRunList
+	if e.send("GET", jobRuns+"?definition="+d.ID.String(), "").into(&l); len(l.JobRuns) != 1 || l.JobRuns[0].ID != r.ID {
+		t.Errorf("runs of a definition that was deleted: %+v", l)
+	}
+	full, basic := e.send("GET", jobRuns+"/"+r.ID.String()+"?view=full", "").run(200), e.send("GET", jobRuns+"/"+r.ID.String()+"?view=basic", "").run(200)
+	if full.ID != r.ID || basic.ID != r.ID || basic.Args != nil {
+		t.Errorf("by view: %+v and %+v", full, basic)
+	}
+	for format, media := range map[string]string{"text": "text/plain", "ndjson": "application/x-ndjson", "sse": "text/event-stream"} {
+		got := e.send("GET", jobRuns+"/"+r.ID.String()+"/logs?format="+format, "", "Accept", "application/x-ndjson")
+		if got.status != 200 || !strings.HasPrefix(got.header.Get("Content-Type"), media) {
+			t.Errorf("%s: %d %s", format, got.status, got.header.Get("Content-Type"))
+		}
 	}
 }

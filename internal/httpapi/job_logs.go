@@ -57,6 +57,9 @@ func (s *server) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (
 		s: s, ctx: ctx, tenant: req.tenant.ID, media: logMedia(text(p.Accept)), bare: req.method == http.MethodHead,
 		stream: text(p.Stream), follow: p.Follow != nil && *p.Follow,
 	}
+	if p.Format != nil {
+		l.media = logFormats[string(*p.Format)]
+	}
 	if p.Attempt != nil {
 		l.attempt = int(*p.Attempt)
 		l.next.Attempt = l.attempt
@@ -91,6 +94,9 @@ func (s *server) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (
 	}
 	return l, nil
 }
+
+// logFormats are the words of the parameter format.
+var logFormats = map[string]string{"text": mediaText, "ndjson": mediaNDJSON, "sse": mediaStream}
 
 // logMedia chooses how a log is written.
 func logMedia(accept string) string {

@@ -203,6 +203,9 @@ func (s *server) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject) (
 		return nil, err
 	}
 	a := s.runAnswer(&r)
+	if in.Params.View != nil && *in.Params.View == "basic" {
+		a.body = toAPIRun(&r, false)
+	}
 	a.waited = honoured
 	return a, nil
 }

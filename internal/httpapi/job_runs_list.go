@@ -28,16 +28,13 @@ func (s *server) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	f, none, err := s.runFilter(ctx, &p)
+	f, err := s.runFilter(ctx, &p)
 	if err != nil {
 		return nil, err
 	}
-	var runs []jobrun.Run
-	var page jobrun.Paged
-	if !none {
-		if runs, page, err = s.Jobs.Runs.ListRuns(ctx, req.tenant.ID, f, jp); err != nil {
-			return nil, err
-		}
+	runs, page, err := s.Jobs.Runs.ListRuns(ctx, req.tenant.ID, f, jp)
+	if err != nil {
+		return nil, err
 	}
 	full := p.View != nil && *p.View == api.ListJobRunsParamsViewFull
 	out := api.JobRunList{JobRuns: make([]api.JobRun, len(runs))}
@@ -52,18 +49,22 @@ func (s *server) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObjec
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
-// runFilter reads the filters of a list. none tells that no run can fit, because
-// there is no such definition. Fault: Malformed.
-func (s *server) runFilter(ctx context.Context, p *api.ListJobRunsParams) (f jobrun.Filter, none bool, err error) {
+// runFilter reads the filters of a list. That of a definition which was deleted is
+// its id. Faults: Malformed; Invalid (jobrun.CodeNotFound) when there is no such
+// definition: an empty list would look as if it had no runs.
+func (s *server) runFilter(ctx context.Context, p *api.ListJobRunsParams) (jobrun.Filter, error) {
 	f, none, wrong, err := s.filterOfRuns(ctx, &api.JobRunFilter{
 		States: p.State, Triggers: p.Trigger, Definition: p.Definition, Worker: p.Worker, Queue: p.Queue, Label: p.Label, CorrelationID: p.CorrelationID,
 		SagaID: p.SagaID, RootRunID: p.RootRunID, BackfillID: p.BackfillID, ErrorCode: p.ErrorCode, ScheduledFrom: p.ScheduledFrom, ScheduledTo: p.ScheduledTo,
 		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, FinishedFrom: p.FinishedFrom, FinishedTo: p.FinishedTo, LateByMin: p.LateByMin,
 	})
 	if wrong != nil {
-		return f, false, parameterFault(codeInvalidParameter, wrong...)
+		return f, parameterFault(codeInvalidParameter, wrong...)
 	}
-	return f, none, err
+	if err == nil && none {
+		return f, noDefinitionIn("definition", *p.Definition)
+	}
+	return f, err
 }
 
 // filterOfRuns reads filters that fit the contract. wrong is what is not right

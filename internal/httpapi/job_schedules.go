@@ -28,7 +28,7 @@ func (s *server) ListNextJobRuns(ctx context.Context, in api.ListNextJobRunsRequ
 		return nil, err
 	}
 	if d.Spec.Schedule == nil {
-		return answer{status: http.StatusOK, body: api.TickList{Timezone: "UTC", Ticks: []api.Tick{}}}, nil
+		return answer{status: http.StatusOK, body: api.TickList{Timezone: "UTC", Ticks: []api.Tick{}, LeftOut: []api.Tick{}}}, nil
 	}
 	return s.ticks(*d.Spec.Schedule, from, in.Params.Count)
 }
@@ -50,8 +50,9 @@ func (s *server) PreviewSchedule(ctx context.Context, _ api.PreviewScheduleReque
 	return s.ticks(b.Schedule, from, b.Count)
 }
 
-// ticks lists the ticks after a time, now when it is zero. Fault: Invalid
-// (jobrun.CodeInvalid), with pointers into /schedule.
+// ticks lists the ticks at or after a time, now when it is zero, and apart from
+// them what clock changes leave out. Fault: Invalid (jobrun.CodeInvalid), with
+// pointers into /schedule.
 func (s *server) ticks(spec schedule.Spec, from time.Time, count *int) (answer, error) {
 	compiled, err := jobrun.CompileSchedule("/schedule", spec)
 	if err != nil {
@@ -64,12 +65,17 @@ func (s *server) ticks(spec schedule.Spec, from time.Time, count *int) (answer, 
 	if count != nil {
 		n = *count
 	}
-	out := api.TickList{Timezone: spec.Timezone, Ticks: []api.Tick{}}
+	out := api.TickList{Timezone: spec.Timezone, Ticks: []api.Tick{}, LeftOut: []api.Tick{}}
 	if out.Timezone == "" {
 		out.Timezone = "UTC"
 	}
-	for _, t := range compiled.Preview(from, n) {
-		out.Ticks = append(out.Ticks, api.Tick{At: t.At, Wall: t.Wall, Note: wordUnlessEmpty[api.TickNote](string(t.Note))})
+	for _, t := range compiled.Preview(from.Add(-1), n) { // which is after that
+		tick := api.Tick{At: t.At, Wall: t.Wall, Note: wordUnlessEmpty[api.TickNote](string(t.Note))}
+		if t.Note == schedule.SkippedGap {
+			out.LeftOut = append(out.LeftOut, tick)
+		} else {
+			out.Ticks = append(out.Ticks, tick)
+		}
 	}
 	return answer{status: http.StatusOK, body: out}, nil
 }

@@ -116,17 +116,27 @@ func (s *Schedule) Ticks(after, until time.Time, limit int) []Tick {
 	return ticks
 }
 
+// mostLeftOut bounds a preview of a schedule that gaps leave little of.
+const mostLeftOut = 1000
+
 // Preview returns the next ticks strictly after the given time for people, no
-// more than count entries: among the ticks stand the wall-clock times that a
-// gap costs (SkippedGap), At being the end of the gap.
+// more than count of them: among the ticks stand the wall-clock times that a
+// gap costs (SkippedGap), At being the end of the gap. These are no ticks and do
+// not count, but there are never more of them than mostLeftOut.
 func (s *Schedule) Preview(after time.Time, count int) []Tick {
 	var ticks []Tick
 	if count <= 0 {
 		return nil
 	}
+	due, leftOut := 0, 0
 	s.walk(after, true, func(t Tick) bool {
+		if t.Note == SkippedGap {
+			leftOut++
+		} else {
+			due++
+		}
 		ticks = append(ticks, t)
-		return len(ticks) < count
+		return due < count && leftOut < mostLeftOut
 	})
 	return ticks
 }
