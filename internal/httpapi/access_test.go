@@ -144,7 +144,7 @@ type operation struct{ method, path, permission string }
 func (o operation) body() string {
 	for suffix, body := range map[string]string{
 		"/extend-deadline": `{"reason":"r","timeout_ms":1000}`, "/redeliver": `{"since":"2026-01-01T00:00:00Z"}`,
-		"/force-complete": `{"reason":"r"}`, "/force-fail": `{"reason":"r"}`, "/skip": `{"reason":"r"}`, "/complete": `{"reason":"r"}`, "/fail": `{"reason":"r"}`,
+		"/force-complete": `{"reason":"r"}`, "/force-fail": `{"reason":"r"}`, "/skip": `{"reason":"r"}`, "/complete": `{"reason":"r"}`, "/fail": `{"reason":"r"}`, "/revoke": `{"reason":"r"}`,
 	} {
 		if o.method == http.MethodPost && strings.HasSuffix(o.path, suffix) && !strings.Contains(o.path, "/deliveries/") {
 			return body
