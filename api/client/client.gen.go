@@ -2295,6 +2295,45 @@ func (e ListJobBulksParamsInclude) Valid() bool {
 	}
 }
 
+// Defines values for GetJobRunParamsView.
+const (
+	GetJobRunParamsViewBasic GetJobRunParamsView = "basic"
+	GetJobRunParamsViewFull  GetJobRunParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the GetJobRunParamsView enum.
+func (e GetJobRunParamsView) Valid() bool {
+	switch e {
+	case GetJobRunParamsViewBasic:
+		return true
+	case GetJobRunParamsViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetRunLogParamsFormat.
+const (
+	GetRunLogParamsFormatNdjson GetRunLogParamsFormat = "ndjson"
+	GetRunLogParamsFormatSse    GetRunLogParamsFormat = "sse"
+	GetRunLogParamsFormatText   GetRunLogParamsFormat = "text"
+)
+
+// Valid indicates whether the value is a known member of the GetRunLogParamsFormat enum.
+func (e GetRunLogParamsFormat) Valid() bool {
+	switch e {
+	case GetRunLogParamsFormatNdjson:
+		return true
+	case GetRunLogParamsFormatSse:
+		return true
+	case GetRunLogParamsFormatText:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListSagasParamsView.
 const (
 	ListSagasParamsViewBasic ListSagasParamsView = "basic"
@@ -4853,12 +4892,19 @@ type JobEventRecord struct {
 
 	// Deliveries Not in lists.
 	Deliveries []JobEventDelivery `json:"deliveries,omitempty"`
+
+	// Duplicate Of the answer to a publication: true when the event was there before and was not
+	// published again.
+	Duplicate  *bool              `json:"duplicate,omitempty"`
 	EventID    openapi_types.UUID `json:"event_id"`
 	EventType  string             `json:"event_type"`
 	OccurredAt time.Time          `json:"occurred_at"`
 
 	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Payload AnyJSON `json:"payload,omitempty"`
+
+	// PayloadDiffers With `duplicate`, true when the stored event has another payload than the one sent.
+	PayloadDiffers *bool `json:"payload_differs,omitempty"`
 
 	// ProcessedAt When the last of its runs was made, or given up; absent before.
 	ProcessedAt *time.Time `json:"processed_at,omitempty"`
@@ -5185,10 +5231,10 @@ type JobSchedule struct {
 	// DstOverlap Of wall-clock times that occur twice. `first`, the default, or `both`.
 	DstOverlap *JobScheduleDstOverlap `json:"dst_overlap,omitempty"`
 
-	// EndAt No tick at or after.
+	// EndAt No slot at or after.
 	EndAt *time.Time `json:"end_at,omitempty"`
 
-	// StartAt No tick before.
+	// StartAt No slot before.
 	StartAt *time.Time `json:"start_at,omitempty"`
 
 	// Timezone IANA name; UTC without it.
@@ -6129,7 +6175,7 @@ type SagaStatus string
 type SchedulePreviewInput struct {
 	Count *int `json:"count,omitempty"`
 
-	// From Only ticks after this time; now without it.
+	// From Only slots at or after this time; now without it.
 	From *time.Time `json:"from,omitempty"`
 
 	// Schedule When it is due. docs/schedules.md is the guide.
@@ -6418,6 +6464,11 @@ type TickNote string
 
 // TickList defines model for TickList.
 type TickList struct {
+	// LeftOut Wall-clock times among them that do not exist because the clock jumps over them, and for
+	// which nothing runs (`skipped_gap`). `at` is the end of the gap. They do not count.
+	LeftOut []Tick `json:"left_out"`
+
+	// Ticks The slots that are due, at most `count`.
 	Ticks    []Tick `json:"ticks"`
 	Timezone string `json:"timezone"`
 }
@@ -7918,7 +7969,7 @@ type CreateBackfillParams struct {
 type ListNextJobRunsParams struct {
 	Count *int `form:"count,omitempty" json:"count,omitempty"`
 
-	// From Only ticks after this time; now without it.
+	// From Only slots at or after this time; now without it.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 }
 
@@ -8038,6 +8089,9 @@ type CreateJobBulkParams struct {
 
 // GetJobRunParams defines parameters for GetJobRun.
 type GetJobRunParams struct {
+	// View `full` by default; `basic` leaves out arguments, result, checkpoint and stack, as lists do.
+	View *GetJobRunParamsView `form:"view,omitempty" json:"view,omitempty"`
+
 	// Wait How long to wait for the end of the run, for example `30s` or `1m30s`. The
 	// server may cut it short.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
@@ -8045,6 +8099,9 @@ type GetJobRunParams struct {
 	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 }
+
+// GetJobRunParamsView defines parameters for GetJobRun.
+type GetJobRunParamsView string
 
 // GetRunLogParams defines parameters for GetRunLog.
 type GetRunLogParams struct {
@@ -8057,11 +8114,17 @@ type GetRunLogParams struct {
 	// Stream Only chunks of this stream, such as stdout.
 	Stream *string `form:"stream,omitempty" json:"stream,omitempty"`
 	Follow *bool   `form:"follow,omitempty" json:"follow,omitempty"`
-	Accept *string `json:"Accept,omitempty"`
+
+	// Format How the log is written, whatever `Accept` says.
+	Format *GetRunLogParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+	Accept *string                `json:"Accept,omitempty"`
 
 	// LastEventID The last id that was received. Wins over `attempt` and `after_seq`.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
+
+// GetRunLogParamsFormat defines parameters for GetRunLog.
+type GetRunLogParamsFormat string
 
 // RerunJobRunParams defines parameters for RerunJobRun.
 type RerunJobRunParams struct {
@@ -10036,8 +10099,10 @@ type ClientInterface interface {
 	//
 	// The event is durable when this is answered, with 202; its runs are made soon
 	// after, one of each definition that listens to it. An event whose `dedupe_key` is
-	// known of another one of its type is not published again: 200, and the other one,
-	// as long as the setting `event_dedupe_hours` lasts.
+	// known of another one of its type is not published again, as long as the setting
+	// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
+	// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
+	// another payload, and yours was not taken: mend the producer if two events share a key.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10048,8 +10113,10 @@ type ClientInterface interface {
 	//
 	// The event is durable when this is answered, with 202; its runs are made soon
 	// after, one of each definition that listens to it. An event whose `dedupe_key` is
-	// known of another one of its type is not published again: 200, and the other one,
-	// as long as the setting `event_dedupe_hours` lasts.
+	// known of another one of its type is not published again, as long as the setting
+	// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
+	// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
+	// another payload, and yours was not taken: mend the producer if two events share a key.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10494,9 +10561,9 @@ type ClientInterface interface {
 
 	// GetRunLog Read a run's log
 	//
-	// As plain text (`Accept: text/plain`), as one JSON document per chunk
-	// (`application/x-ndjson`, the default), or as server-sent events
-	// (`text/event-stream`), each of which has the place of its chunk as `id`:
+	// As plain text (`Accept: text/plain` or `format=text`), as one JSON document per chunk
+	// (`application/x-ndjson` or `format=ndjson`, the default), or as server-sent events
+	// (`text/event-stream` or `format=sse`), each of which has the place of its chunk as `id`:
 	// `Last-Event-ID` goes on after it. With `follow` the answer goes on until the run
 	// has ended and everything was sent. Needs `payloads:read`. Logs that were moved to
 	// the log store are read from there.
@@ -13266,8 +13333,10 @@ func (c *Client) ListJobEvents(ctx context.Context, params *ListJobEventsParams,
 //
 // The event is durable when this is answered, with 202; its runs are made soon
 // after, one of each definition that listens to it. An event whose `dedupe_key` is
-// known of another one of its type is not published again: 200, and the other one,
-// as long as the setting `event_dedupe_hours` lasts.
+// known of another one of its type is not published again, as long as the setting
+// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
+// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
+// another payload, and yours was not taken: mend the producer if two events share a key.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13288,8 +13357,10 @@ func (c *Client) PublishJobEventWithBody(ctx context.Context, contentType string
 //
 // The event is durable when this is answered, with 202; its runs are made soon
 // after, one of each definition that listens to it. An event whose `dedupe_key` is
-// known of another one of its type is not published again: 200, and the other one,
-// as long as the setting `event_dedupe_hours` lasts.
+// known of another one of its type is not published again, as long as the setting
+// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
+// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
+// another payload, and yours was not taken: mend the producer if two events share a key.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14214,9 +14285,9 @@ func (c *Client) FailRun(ctx context.Context, runID RunID, body FailRunJSONReque
 
 // GetRunLog Read a run's log
 //
-// As plain text (`Accept: text/plain`), as one JSON document per chunk
-// (`application/x-ndjson`, the default), or as server-sent events
-// (`text/event-stream`), each of which has the place of its chunk as `id`:
+// As plain text (`Accept: text/plain` or `format=text`), as one JSON document per chunk
+// (`application/x-ndjson` or `format=ndjson`, the default), or as server-sent events
+// (`text/event-stream` or `format=sse`), each of which has the place of its chunk as `id`:
 // `Last-Event-ID` goes on after it. With `follow` the answer goes on until the run
 // has ended and everything was sent. Needs `payloads:read`. Logs that were moved to
 // the log store are read from there.
@@ -22968,6 +23039,18 @@ func NewGetJobRunRequest(server string, runID JobRunID, params *GetJobRunParams)
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
+		if params.View != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Wait != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -23420,6 +23503,18 @@ func NewGetRunLogRequest(server string, runID RunID, params *GetRunLogParams) (*
 		if params.Follow != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "follow", *params.Follow, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Format != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "format", *params.Format, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -29612,8 +29707,10 @@ type ClientWithResponsesInterface interface {
 	//
 	// The event is durable when this is answered, with 202; its runs are made soon
 	// after, one of each definition that listens to it. An event whose `dedupe_key` is
-	// known of another one of its type is not published again: 200, and the other one,
-	// as long as the setting `event_dedupe_hours` lasts.
+	// known of another one of its type is not published again, as long as the setting
+	// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
+	// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
+	// another payload, and yours was not taken: mend the producer if two events share a key.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29624,8 +29721,10 @@ type ClientWithResponsesInterface interface {
 	//
 	// The event is durable when this is answered, with 202; its runs are made soon
 	// after, one of each definition that listens to it. An event whose `dedupe_key` is
-	// known of another one of its type is not published again: 200, and the other one,
-	// as long as the setting `event_dedupe_hours` lasts.
+	// known of another one of its type is not published again, as long as the setting
+	// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
+	// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
+	// another payload, and yours was not taken: mend the producer if two events share a key.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30104,9 +30203,9 @@ type ClientWithResponsesInterface interface {
 
 	// GetRunLogWithResponse Read a run's log
 	//
-	// As plain text (`Accept: text/plain`), as one JSON document per chunk
-	// (`application/x-ndjson`, the default), or as server-sent events
-	// (`text/event-stream`), each of which has the place of its chunk as `id`:
+	// As plain text (`Accept: text/plain` or `format=text`), as one JSON document per chunk
+	// (`application/x-ndjson` or `format=ndjson`, the default), or as server-sent events
+	// (`text/event-stream` or `format=sse`), each of which has the place of its chunk as `id`:
 	// `Last-Event-ID` goes on after it. With `follow` the answer goes on until the run
 	// has ended and everything was sent. Needs `payloads:read`. Logs that were moved to
 	// the log store are read from there.
@@ -43019,8 +43118,10 @@ func (c *ClientWithResponses) ListJobEventsWithResponse(ctx context.Context, par
 //
 // The event is durable when this is answered, with 202; its runs are made soon
 // after, one of each definition that listens to it. An event whose `dedupe_key` is
-// known of another one of its type is not published again: 200, and the other one,
-// as long as the setting `event_dedupe_hours` lasts.
+// known of another one of its type is not published again, as long as the setting
+// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
+// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
+// another payload, and yours was not taken: mend the producer if two events share a key.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43037,8 +43138,10 @@ func (c *ClientWithResponses) PublishJobEventWithBodyWithResponse(ctx context.Co
 //
 // The event is durable when this is answered, with 202; its runs are made soon
 // after, one of each definition that listens to it. An event whose `dedupe_key` is
-// known of another one of its type is not published again: 200, and the other one,
-// as long as the setting `event_dedupe_hours` lasts.
+// known of another one of its type is not published again, as long as the setting
+// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
+// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
+// another payload, and yours was not taken: mend the producer if two events share a key.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43805,9 +43908,9 @@ func (c *ClientWithResponses) FailRunWithResponse(ctx context.Context, runID Run
 
 // GetRunLogWithResponse Read a run's log
 //
-// As plain text (`Accept: text/plain`), as one JSON document per chunk
-// (`application/x-ndjson`, the default), or as server-sent events
-// (`text/event-stream`), each of which has the place of its chunk as `id`:
+// As plain text (`Accept: text/plain` or `format=text`), as one JSON document per chunk
+// (`application/x-ndjson` or `format=ndjson`, the default), or as server-sent events
+// (`text/event-stream` or `format=sse`), each of which has the place of its chunk as `id`:
 // `Last-Event-ID` goes on after it. With `follow` the answer goes on until the run
 // has ended and everything was sent. Needs `payloads:read`. Logs that were moved to
 // the log store are read from there.
