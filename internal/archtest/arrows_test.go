@@ -46,7 +46,7 @@ var arrows = map[string][]string{
 	"internal/redislease":  {"internal/fault", "internal/jobrun"},
 	"internal/joblog":      {"internal/envelope", "internal/failpoint", "internal/jobrun", "internal/logstore"},
 	"internal/logstore":    {"internal/failpoint", "internal/fault"},
-	"internal/redrive":     {"internal/dlq", "internal/egress", "internal/failpoint", "internal/fault"},
+	"internal/redrive":     {"internal/dlq", "internal/egress", "internal/failpoint", "internal/fault", "internal/groupcommit"},
 	"internal/scheduler":   {"internal/failpoint", "internal/fault", "internal/jobrun", "internal/schedule"},
 	"internal/jobworker":   {"internal/fault", "internal/jobrun"},
 	"internal/failpoint":   {},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/groupcommit"
 )
 
 // how is what a redrive says of the way its letters are driven.
@@ -135,8 +136,14 @@ func (r *Redriver) sendTogether(ctx context.Context, at *desk, kind dlq.TargetKi
 }
 
 // sendInTurn hands over and sends letters so many at a time: what has not been
-// handed over when the node dies, or the redrive is stopped, is not sent.
+// handed over when the node dies, or the redrive is stopped, is not sent. Those that
+// wait for it at the same time are handed over together.
 func (r *Redriver) sendInTurn(ctx context.Context, at *desk, kind dlq.TargetKind, members []int, atOnce int, results []dlq.Result) {
+	handovers := groupcommit.New(groupcommit.Config[int, string]{
+		Key: func(i int) any { return i }, MaxBatch: len(members),
+		Flush: func(_ context.Context, turns []int) ([]string, error) { return at.pass(ctx, turns), nil },
+	})
+	defer handovers.Close()
 	next := make(chan int)
 	var places sync.WaitGroup
 	for range min(atOnce, len(members)) {
@@ -144,7 +151,9 @@ func (r *Redriver) sendInTurn(ctx context.Context, at *desk, kind dlq.TargetKind
 			for i := range next {
 				if ctx.Err() != nil {
 					results[i] = r.withdrawn("the node stopped before it was sent")
-				} else if why := at.pass(ctx, i); why != "" {
+				} else if why, err := handovers.Do(context.WithoutCancel(ctx), i); err != nil {
+					results[i] = r.withdrawn(notNoted)
+				} else if why != "" {
 					results[i] = r.withdrawn(why)
 				} else {
 					results[i] = r.sendTo(ctx, kind, at, []int{i})[0]

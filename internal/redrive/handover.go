@@ -106,57 +106,20 @@ type desk struct {
 	redrive uuid.UUID // zero: it is no redrive's
 	news    *news     // nil: nobody asks
 
-	mu      sync.Mutex
-	passed  []uuid.UUID // the hand-over of each letter, zero while there is none; guarded by mu
-	waiting []*turn     // guarded by mu
-	serving bool        // guarded by mu
+	mu     sync.Mutex
+	passed []uuid.UUID // the hand-over of each letter, zero while there is none; guarded by mu
 }
 
-// turn is a letter that waits to be handed over.
-type turn struct {
-	member int
-	why    string // it is not sent; set when done is closed
-	done   chan struct{}
-}
-
-// pass hands a letter over together with those that wait at the same time. It
-// returns why it is not to be sent, "" when it is.
-func (d *desk) pass(ctx context.Context, member int) string {
-	t := &turn{member: member, done: make(chan struct{})}
-	d.mu.Lock()
-	d.waiting = append(d.waiting, t)
-	serve := !d.serving
-	d.serving = true
-	d.mu.Unlock()
-	if serve {
-		go d.serve(ctx)
-	}
-	<-t.done
-	return t.why
-}
-
-func (d *desk) serve(ctx context.Context) {
-	for {
-		d.mu.Lock()
-		turns := d.waiting
-		d.waiting = nil
-		d.serving = len(turns) > 0
-		d.mu.Unlock()
-		if len(turns) == 0 {
-			return
-		}
-		members := make([]int, len(turns))
-		for i, t := range turns {
-			members[i] = t.member
-		}
-		allowed, why := d.handOver(ctx, members)
-		for _, t := range turns {
-			if !slices.Contains(allowed, t.member) {
-				t.why = why
-			}
-			close(t.done)
+// pass hands letters over, and returns of each why it is not to be sent, "" when it is.
+func (d *desk) pass(ctx context.Context, members []int) []string {
+	allowed, why := d.handOver(ctx, members)
+	reasons := make([]string, len(members))
+	for i, m := range members {
+		if !slices.Contains(allowed, m) {
+			reasons[i] = why
 		}
 	}
+	return reasons
 }
 
 // handOver notes that letters are about to be sent, and returns those that are to
