@@ -52,6 +52,23 @@ func TestEveryRequirementHasItsRowAndEveryNamedTestExists(t *testing.T) {
 	}
 }
 
+func TestThreatsNameTestsThatExist(t *testing.T) {
+	page, err := os.ReadFile("requirements.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := testFunctions(t)
+	threats := regexp.MustCompile("(?m)^\\| (T\\d+) \\|.*\\| `(\\S+)` \\|$").FindAllStringSubmatch(string(page), -1)
+	if len(threats) == 0 {
+		t.Error("no threat has a row")
+	}
+	for _, m := range threats {
+		if !tests[m[2]] {
+			t.Errorf("%s: there is no test %s", m[1], m[2])
+		}
+	}
+}
+
 // testFunctions returns the tests of the module as package.Name.
 func testFunctions(t *testing.T) map[string]bool {
 	t.Helper()

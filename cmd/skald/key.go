@@ -33,9 +33,15 @@ type keyCreate struct {
 	Tenant    uuid.UUID     `help:"The tenant it belongs to; by default the configured one." xor:"tenant"`
 	AnyTenant bool          `help:"Let every request choose its tenant; admins only." xor:"tenant"`
 	Expires   time.Duration `help:"How long it counts, such as 720h; by default for ever."`
+	Reason    string        `help:"Why, for the audit trail."`
 }
 
 func (k keyCreate) Run(ctx context.Context, c *cli) error {
+	if k.Reason != "" {
+		if err := app.Explained(k.Reason); err != nil {
+			return err
+		}
+	}
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	want := access.Request{Name: k.Name, Role: access.Role(k.Role)}
 	if k.Expires != 0 {
@@ -57,7 +63,7 @@ func (k keyCreate) Run(ctx context.Context, c *cli) error {
 			}
 			key, token, err := access.Issue(want, shell, uuid.Must(uuid.NewV7()), chance, now)
 			if err == nil {
-				err = keys.Create(app.Commanded(ctx, shell.Subject, "skald key create"), key)
+				err = keys.Create(app.Commanded(ctx, shell.Subject, "skald key create", k.Reason), key)
 			}
 			if errors.Is(err, access.ErrPrefixTaken) {
 				continue
@@ -101,12 +107,16 @@ func (k keyList) Run(ctx context.Context, c *cli) error {
 }
 
 type keyRevoke struct {
-	ID uuid.UUID `arg:"" help:"The key's id, as list shows it."`
+	ID     uuid.UUID `arg:"" help:"The key's id, as list shows it."`
+	Reason string    `help:"Why, for the audit trail; required."`
 }
 
 func (k keyRevoke) Run(ctx context.Context, c *cli) error {
+	if err := app.Explained(k.Reason); err != nil {
+		return err
+	}
 	return withKeys(ctx, c, func(keys access.Store, _ config.Config) error {
-		key, err := keys.Revoke(app.Commanded(ctx, shell.Subject, "skald key revoke"), nil, k.ID, shell.Subject, time.Now().UTC().Truncate(time.Microsecond))
+		key, err := keys.Revoke(app.Commanded(ctx, shell.Subject, "skald key revoke", k.Reason), nil, k.ID, shell.Subject, time.Now().UTC().Truncate(time.Microsecond))
 		if err == nil {
 			fmt.Printf("%s (%s) is revoked; every node refuses it within 5 seconds\n", key.ID, key.Name)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -11,7 +12,8 @@ import (
 )
 
 func TestKeysAreMadeListedAndRevoked(t *testing.T) {
-	env := []string{"SKALD_DATABASE_URL=" + testdb.DSN(t), "SKALD_LOG_LEVEL=error"}
+	dsn := testdb.DSN(t)
+	env := []string{"SKALD_DATABASE_URL=" + dsn, "SKALD_LOG_LEVEL=error"}
 	const tenant = "0198a5b0-0000-7000-8000-000000000002"
 	for _, tt := range []struct {
 		args []string
@@ -19,15 +21,18 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 		code int
 	}{
 		{[]string{"create", "--name", "ops", "--role", "admin", "--any-tenant"}, "admin of tenant any", 0},
-		{[]string{"create", "--name", "orders", "--role", "operator", "--tenant", tenant, "--expires", "720h"}, "operator of tenant " + tenant, 0},
+		{[]string{"create", "--name", "orders", "--role", "operator", "--tenant", tenant, "--expires", "720h", "--reason", "new shop"}, "operator of tenant " + tenant, 0},
 		{[]string{"create", "--name", "here", "--role", "auditor"}, "auditor of tenant 00000000-0000-0000-0000-000000000001", 0},
 		{[]string{"create", "--name", "a b", "--role", "auditor"}, "/name", 1},
 		{[]string{"create", "--name", "x", "--role", "operator", "--any-tenant"}, "/any_tenant", 1},
 		{[]string{"create", "--name", "x", "--role", "operator", "--expires=-1h"}, "/expires_at", 1},
 		{[]string{"create", "--name", "x", "--role", "root"}, "must be one of", 1},
 		{[]string{"create", "--name", "x", "--role", "admin", "--any-tenant", "--tenant", tenant}, "can't be used together", 1},
-		{[]string{"revoke", "0198a5b0-0000-7000-8000-000000000003"}, access.CodeKeyNotFound, 1},
-		{[]string{"revoke", "ops"}, "invalid UUID", 1},
+		{[]string{"create", "--name", "x", "--role", "admin", "--reason", strings.Repeat("x", 501)}, "at most 500 characters", 1},
+		{[]string{"revoke", "0198a5b0-0000-7000-8000-000000000003", "--reason", "lost"}, access.CodeKeyNotFound, 1},
+		{[]string{"revoke", "0198a5b0-0000-7000-8000-000000000003"}, "say why with --reason", 1},
+		{[]string{"revoke", "0198a5b0-0000-7000-8000-000000000003", "--reason", " "}, "say why with --reason", 1},
+		{[]string{"revoke", "ops", "--reason", "lost"}, "invalid UUID", 1},
 	} {
 		out, code := run(t, env, append([]string{"key"}, tt.args...)...)
 		if (code != 0) != (tt.code != 0) || !strings.Contains(out, tt.want) {
@@ -42,7 +47,7 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	if row == nil || strings.Count(list, "\n") != 4 || !strings.Contains(list, "any ") || strings.Contains(list, "skald_") {
 		t.Fatalf("the list is\n%s", list)
 	}
-	if out, code := run(t, env, "key", "revoke", row[1]); code != 0 || !strings.Contains(out, "(orders) is revoked") {
+	if out, code := run(t, env, "key", "revoke", row[1], "--reason", "it was in a ticket"); code != 0 || !strings.Contains(out, "(orders) is revoked") {
 		t.Errorf("revoke: exit %d, %s", code, out)
 	}
 	if list, _ := run(t, env, "key", "list"); strings.Contains(list, "orders") {
@@ -50,6 +55,19 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	}
 	if list, _ := run(t, env, "key", "list", "--all"); !strings.Contains(list, "orders") {
 		t.Errorf("a revoked key is not listed with --all:\n%s", list)
+	}
+	db, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for operation, want := range map[string]string{"skald key revoke": "it was in a ticket", "skald key create": "new shop"} {
+		var why string
+		err := db.QueryRowContext(t.Context(), `SELECT reason FROM saga.audit_actions WHERE kind = 'api_key' AND subject = $1 AND operation = $2 AND actor = 'cli'`,
+			row[1], operation).Scan(&why)
+		if err != nil || why != want {
+			t.Errorf("%s is on record with the reason %q, %v", operation, why, err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/internal/access"
@@ -143,8 +144,8 @@ func (n *node) redriveLetters(ctx context.Context, r *jobworker.Run) (json.RawMe
 	limits := dlq.RedriveLimits{DefaultRate: float64(d.RedriveRate), MaxRate: float64(d.MaxRedriveRate), Bulk: int64(d.BulkLimit)}
 	asked, err := dlq.NewRedrive(dlq.Redrive{
 		TenantID: r.TenantID, Action: dlq.BulkRetry, Filter: of, Max: args.Max, Rate: args.Rate,
-		Reason: args.Reason, Actor: cmp.Or(r.InitiatedBy, "job run "+r.ID.String()),
-	}, of == nil, r.RootRunID, limits, n.now())
+		Reason: cmp.Or(strings.TrimSpace(args.Reason), "job run "+r.ID.String()), Actor: cmp.Or(r.InitiatedBy, "job run "+r.ID.String()),
+	}, dlq.Asked{All: of == nil}, r.RootRunID, limits, n.now())
 	if err != nil {
 		return nil, &jobworker.Failure{Code: "ARGS", Message: err.Error(), Permanent: true}
 	}
@@ -152,7 +153,7 @@ func (n *node) redriveLetters(ctx context.Context, r *jobworker.Run) (json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	by := operator.By{Actor: asked.Actor, Reason: args.Reason}
+	by := operator.By{Actor: asked.Actor, Reason: asked.Reason}
 	err = n.mail.redrives.Create(ctx, asked, by.Did(newID(), r.TenantID, n.now(), operator.Redrive, asked.ID.String(), "create", way))
 	if err != nil && !fault.IsCode(err, dlq.CodeRedriveExists) {
 		return nil, err

@@ -70,7 +70,7 @@ func TestDeadLettersComeFromKafkaAndGoBack(t *testing.T) {
 	if status, doc := call(t, "POST", b.url+"/api/v1/dlq/messages/"+id+"/retry", `{}`); status != 200 {
 		t.Errorf("retry: %d %v", status, doc)
 	}
-	status, redrive := call(t, "POST", b.url+"/api/v1/dlq/redrives", `{"action":"RETRY","filter":{"topic":"orders"},"rate_per_second":1000}`)
+	status, redrive := call(t, "POST", b.url+"/api/v1/dlq/redrives", `{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"rate_per_second":1000}`)
 	for status/100 == 2 && redrive["state"] != "COMPLETED" {
 		if time.Now().After(deadline) {
 			t.Fatalf("after a minute: %v", redrive)

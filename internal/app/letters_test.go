@@ -180,7 +180,7 @@ func TestALetterOfASagaThroughTheAPI(t *testing.T) {
 	if doc := s.ends(id, isState("compensated")); doc["clean"] != true || s.letter(letter).Resolution != dlq.Confirmed {
 		t.Errorf("the saga %v, the letter %s", doc, s.letter(letter).Resolution)
 	}
-	if status, doc := verb(letter, "retry", `{"force": true}`); status != 409 {
+	if status, doc := verb(letter, "retry", `{"force": true, "reason": "once more"}`); status != 409 {
 		t.Errorf("retried once more: %d %v", status, doc)
 	}
 	s.broken.Store(true)

@@ -2,9 +2,13 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/user"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -62,10 +66,22 @@ func VerifyAudit(ctx context.Context, cfg config.Config, log *slog.Logger, which
 	}
 }
 
+// Explained returns nil when the reason of a command is one that the record of
+// actions can keep: as over the API, where it is required.
+func Explained(reason string) error {
+	switch {
+	case strings.TrimSpace(reason) == "":
+		return errors.New("say why with --reason: it is kept in the audit trail, and somebody will ask")
+	case utf8.RuneCountInString(reason) > operator.MaxReason || !utf8.ValidString(reason):
+		return fmt.Errorf("--reason must have at most %d characters, in UTF-8", operator.MaxReason)
+	}
+	return nil
+}
+
 // Commanded returns ctx for a command that changes something: the record of
 // actions names it, with the operating system's user and host for an address.
-func Commanded(ctx context.Context, actor, command string) context.Context {
-	by := operator.By{Actor: actor, Operation: command}
+func Commanded(ctx context.Context, actor, command, reason string) context.Context {
+	by := operator.By{Actor: actor, Operation: command, Reason: reason}
 	if u, err := user.Current(); err == nil {
 		by.Address = u.Username
 	}

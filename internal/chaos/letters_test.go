@@ -298,7 +298,7 @@ func (p *post) redrive(ctx context.Context, t *testing.T) (id string) {
 	t.Helper()
 	p.until(ctx, t, "a redrive is accepted", func() bool {
 		id, _ = p.call(ctx, http.MethodPost, "/api/v1/dlq/redrives", map[string]any{
-			"action": "RETRY", "filter": map[string]any{"status": []string{"PENDING"}}, "rate_per_second": 5000,
+			"action": "RETRY", "filter": map[string]any{"status": []string{"PENDING"}}, "rate_per_second": 5000, "reason": "chaos",
 		})["id"].(string)
 		return id != ""
 	})
@@ -316,7 +316,7 @@ func (p *post) archive(ctx context.Context, t *testing.T) {
 	deleted := 0
 	for _, r := range rows {
 		if !r.archived && deleted < 5 {
-			p.call(ctx, http.MethodDelete, "/api/v1/dlq/messages/"+r.id, nil)
+			p.call(ctx, http.MethodDelete, "/api/v1/dlq/messages/"+r.id+"?reason=chaos", nil)
 			deleted++
 		}
 	}

@@ -59,7 +59,7 @@ func (l *Letter) Unretryable(force bool) error {
 	case l.Status == Pending, l.Status == Dead && force:
 		return nil
 	case l.Status == Dead:
-		return fault.New(fault.Conflict, CodeConflict, "the dead letter is DEAD: retry it with \"force\": true, or requeue it").Allowing(l.Actions())
+		return fault.New(fault.Conflict, CodeConflict, "the dead letter is DEAD: retry it with \"force\": true and a reason, or requeue it").Allowing(l.Actions())
 	}
 	return l.Conflict("retried")
 }

@@ -33,12 +33,21 @@ type RedriveLimits struct {
 	Bulk int64
 }
 
+// Asked is how somebody asks for a redrive.
+type Asked struct {
+	// All: every letter is meant. A filter that restricts nothing is refused
+	// without it (trap X31).
+	All bool
+	// Unexplained: it needs no reason, because it only counts, or because the
+	// route has worked without one from the beginning.
+	Unexplained bool
+}
+
 // NewRedrive completes a redrive that somebody asks for: what is left out gets
 // its default, and a filter without statuses is for those that the action can
-// do something to. all is that somebody means every letter: a filter that
-// restricts nothing is refused without it (trap X31). It starts PENDING or
-// AWAITING_APPROVAL. Fault: Invalid, with a field for each mistake.
-func NewRedrive(r Redrive, all bool, id uuid.UUID, limits RedriveLimits, now time.Time) (Redrive, error) {
+// do something to. It starts PENDING or AWAITING_APPROVAL. Fault: Invalid, with
+// a field for each mistake.
+func NewRedrive(r Redrive, asked Asked, id uuid.UUID, limits RedriveLimits, now time.Time) (Redrive, error) {
 	r.ID, r.Version, r.CreatedAt, r.UpdatedAt = id, 1, now, now
 	r.State = RedrivePending
 	if r.Approval {
@@ -53,14 +62,14 @@ func NewRedrive(r Redrive, all bool, id uuid.UUID, limits RedriveLimits, now tim
 	if r.Order == "" {
 		r.Order = Oldest
 	}
-	if all && r.Filter == nil && r.IDs == nil {
+	if asked.All && r.Filter == nil && r.IDs == nil {
 		r.Filter = &Filter{}
 	}
 	var wrong mistakes
-	wrong.selection(&r, all)
+	wrong.selection(&r, asked.All)
 	wrong.pace(r.Rate, r.Concurrency, limits)
 	wrong.stopOn(r.StopOn)
-	wrong.reason(&r)
+	wrong.reason(&r, asked.Unexplained)
 	if r.Max < 0 {
 		wrong.add("/max_messages", "too_small", "must be at least 1")
 	}
@@ -255,10 +264,10 @@ func (w *mistakes) stopOn(s StopOn) {
 	}
 }
 
-func (w *mistakes) reason(r *Redrive) {
+func (w *mistakes) reason(r *Redrive, unexplained bool) {
 	switch {
-	case r.Reason == "" && r.Action != BulkRetry:
-		w.add("/reason", "required", "is required for %s", r.Action)
+	case strings.TrimSpace(r.Reason) == "" && !unexplained:
+		w.add("/reason", "required", "is required unless dry_run is true: somebody will ask why many letters were changed at once")
 	case utf8.RuneCountInString(r.Reason) > MaxReason || !storable(r.Reason):
 		w.add("/reason", "too_long", "must have at most %d characters, in UTF-8 without NUL", MaxReason)
 	}

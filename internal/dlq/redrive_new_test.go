@@ -44,7 +44,7 @@ func pointers(t *testing.T, err error) []string {
 func TestARedriveIsRefusedWithEveryMistake(t *testing.T) {
 	t.Parallel()
 	retry := func(change func(*dlq.Redrive)) dlq.Redrive {
-		r := dlq.Redrive{Action: dlq.BulkRetry, Filter: &dlq.Filter{Topic: "orders"}}
+		r := dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", Filter: &dlq.Filter{Topic: "orders"}}
 		change(&r)
 		return r
 	}
@@ -58,10 +58,10 @@ func TestARedriveIsRefusedWithEveryMistake(t *testing.T) {
 		wrong   []string
 	}{
 		"by a filter":                  {retry(func(*dlq.Redrive) {}), false, nil},
-		"by ids":                       {dlq.Redrive{Action: dlq.BulkRetry, IDs: someIDs}, false, nil},
-		"of everything":                {dlq.Redrive{Action: dlq.BulkRetry}, true, nil},
+		"by ids":                       {dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", IDs: someIDs}, false, nil},
+		"of everything":                {dlq.Redrive{Action: dlq.BulkRetry, Reason: "r"}, true, nil},
 		"of everything, with a filter": {retry(func(r *dlq.Redrive) { r.Filter = &dlq.Filter{} }), true, nil},
-		"of nothing":                   {dlq.Redrive{Action: dlq.BulkRetry}, false, []string{"/ids"}},
+		"of nothing":                   {dlq.Redrive{Action: dlq.BulkRetry, Reason: "r"}, false, []string{"/ids"}},
 		"by a filter that is empty":    {retry(func(r *dlq.Redrive) { r.Filter = &dlq.Filter{} }), false, []string{"/filter"}},
 		"by a filter that says nothing": {retry(func(r *dlq.Redrive) {
 			r.Filter = &dlq.Filter{
@@ -71,9 +71,9 @@ func TestARedriveIsRefusedWithEveryMistake(t *testing.T) {
 		"by an empty key":                 {retry(func(r *dlq.Redrive) { r.Filter = &dlq.Filter{Key: []byte{}} }), false, nil},
 		"of everything and something":     {retry(func(*dlq.Redrive) {}), true, []string{"/all"}},
 		"by ids and a filter":             {retry(func(r *dlq.Redrive) { r.IDs = someIDs }), false, []string{"/ids"}},
-		"by no ids":                       {dlq.Redrive{Action: dlq.BulkRetry, IDs: []uuid.UUID{}}, false, []string{"/ids"}},
-		"by too many ids":                 {dlq.Redrive{Action: dlq.BulkRetry, IDs: many}, false, []string{"/ids"}},
-		"by as many ids as may be":        {dlq.Redrive{Action: dlq.BulkRetry, IDs: many[1:]}, false, nil},
+		"by no ids":                       {dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", IDs: []uuid.UUID{}}, false, []string{"/ids"}},
+		"by too many ids":                 {dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", IDs: many}, false, []string{"/ids"}},
+		"by as many ids as may be":        {dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", IDs: many[1:]}, false, nil},
 		"faster than may be":              {retry(func(r *dlq.Redrive) { r.Rate = 1001 }), false, []string{"/rate_per_second"}},
 		"slower than makes sense":         {retry(func(r *dlq.Redrive) { r.Rate = 0.001 }), false, []string{"/rate_per_second"}},
 		"backwards":                       {retry(func(r *dlq.Redrive) { r.Rate, r.Concurrency, r.Max = -1, -1, -1 }), false, []string{"/concurrency", "/max_messages", "/rate_per_second"}},
@@ -94,6 +94,8 @@ func TestARedriveIsRefusedWithEveryMistake(t *testing.T) {
 		"in two years":                 {retry(func(r *dlq.Redrive) { r.ScheduledFor = new(newAt.AddDate(2, 0, 0)) }), false, []string{"/scheduled_for"}},
 		"for a long reason":            {retry(func(r *dlq.Redrive) { r.Reason = strings.Repeat("ö", 501) }), false, []string{"/reason"}},
 		"for a reason of 500 letters":  {retry(func(r *dlq.Redrive) { r.Reason = strings.Repeat("ö", 500) }), false, nil},
+		"without a reason":             {retry(func(r *dlq.Redrive) { r.Reason = "" }), false, []string{"/reason"}},
+		"for a reason of blanks":       {retry(func(r *dlq.Redrive) { r.Reason = " \t\n" }), false, []string{"/reason"}},
 		"discarding without a reason":  {dlq.Redrive{Action: dlq.BulkDiscard, IDs: someIDs}, false, []string{"/reason"}},
 		"discarding with what only retries have": {dlq.Redrive{
 			Action: dlq.BulkDiscard, IDs: someIDs, Reason: "r", Force: true, Order: dlq.PerKey, Canary: &dlq.Canary{Count: 1},
@@ -102,7 +104,7 @@ func TestARedriveIsRefusedWithEveryMistake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := dlq.NewRedrive(tt.redrive, tt.all, someIDs[0], limits, newAt)
+			_, err := dlq.NewRedrive(tt.redrive, dlq.Asked{All: tt.all}, someIDs[0], limits, newAt)
 			if diff := cmp.Diff(append([]string{}, tt.wrong...), pointers(t, err)); diff != "" {
 				t.Errorf("mistakes (-want +got):\n%s", diff)
 			}
@@ -113,13 +115,13 @@ func TestARedriveIsRefusedWithEveryMistake(t *testing.T) {
 func TestARedriveIsCompletedWithDefaults(t *testing.T) {
 	t.Parallel()
 	filter := dlq.Filter{Topic: "orders"}
-	got, err := dlq.NewRedrive(dlq.Redrive{Action: dlq.BulkRetry, Filter: &filter}, false, someIDs[0], limits, newAt)
+	got, err := dlq.NewRedrive(dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", Filter: &filter}, dlq.Asked{}, someIDs[0], limits, newAt)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := dlq.Redrive{
 		ID: someIDs[0], Version: 1, Action: dlq.BulkRetry, State: dlq.RedrivePending, Filter: &dlq.Filter{Topic: "orders", Statuses: []dlq.Status{dlq.Pending}},
-		Rate: 50, Concurrency: dlq.DefaultConcurrency, Order: dlq.Oldest, CreatedAt: newAt, UpdatedAt: newAt,
+		Rate: 50, Concurrency: dlq.DefaultConcurrency, Order: dlq.Oldest, Reason: "r", CreatedAt: newAt, UpdatedAt: newAt,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -127,9 +129,22 @@ func TestARedriveIsCompletedWithDefaults(t *testing.T) {
 	if filter.Statuses != nil {
 		t.Error("the caller's filter was changed")
 	}
-	twice := dlq.Redrive{Action: dlq.BulkRetry, IDs: []uuid.UUID{someIDs[1], someIDs[0], someIDs[1]}, Approval: true}
-	if got, err = dlq.NewRedrive(twice, false, someIDs[0], limits, newAt); err != nil || got.State != dlq.AwaitingApproval || !slices.Equal(got.IDs, []uuid.UUID{someIDs[1], someIDs[0]}) {
+	twice := dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", IDs: []uuid.UUID{someIDs[1], someIDs[0], someIDs[1]}, Approval: true}
+	if got, err = dlq.NewRedrive(twice, dlq.Asked{}, someIDs[0], limits, newAt); err != nil || got.State != dlq.AwaitingApproval || !slices.Equal(got.IDs, []uuid.UUID{someIDs[1], someIDs[0]}) {
 		t.Errorf("got %v %v, %v", got.State, got.IDs, err)
+	}
+}
+
+func TestWhatOnlyCountsNeedsNoReason(t *testing.T) {
+	t.Parallel()
+	for _, action := range dlq.RedriveActions {
+		if _, err := dlq.NewRedrive(dlq.Redrive{Action: action, IDs: someIDs}, dlq.Asked{Unexplained: true}, someIDs[0], limits, newAt); err != nil {
+			t.Errorf("%s: %v", action, err)
+		}
+		_, err := dlq.NewRedrive(dlq.Redrive{Action: action, IDs: someIDs}, dlq.Asked{}, someIDs[0], limits, newAt)
+		if got := pointers(t, err); !slices.Equal(got, []string{"/reason"}) {
+			t.Errorf("%s: mistakes at %v", action, got)
+		}
 	}
 }
 
@@ -139,12 +154,12 @@ func TestAnActionIsForLettersItCanDoSomethingTo(t *testing.T) {
 		dlq.BulkRetry: {dlq.Pending}, dlq.BulkDiscard: {dlq.Pending}, dlq.BulkResolve: {dlq.Pending, dlq.Dead},
 		dlq.BulkRequeue: {dlq.Dead}, dlq.BulkDelete: {dlq.Pending, dlq.Resolved, dlq.Dead},
 	} {
-		r, err := dlq.NewRedrive(dlq.Redrive{Action: action, Reason: "r"}, true, someIDs[0], limits, newAt)
+		r, err := dlq.NewRedrive(dlq.Redrive{Action: action, Reason: "r"}, dlq.Asked{All: true}, someIDs[0], limits, newAt)
 		if err != nil || !slices.Equal(r.Filter.Statuses, want) {
 			t.Errorf("%s is for %v, want %v (%v)", action, r.Filter.Statuses, want, err)
 		}
 	}
-	r, err := dlq.NewRedrive(dlq.Redrive{Action: dlq.BulkRetry, Force: true}, true, someIDs[0], limits, newAt)
+	r, err := dlq.NewRedrive(dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", Force: true}, dlq.Asked{All: true}, someIDs[0], limits, newAt)
 	if err != nil || !slices.Equal(r.Filter.Statuses, []dlq.Status{dlq.Pending, dlq.Dead}) {
 		t.Errorf("a forced retry is for %v (%v)", r.Filter.Statuses, err)
 	}

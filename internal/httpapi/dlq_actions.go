@@ -167,7 +167,7 @@ func (s *server) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetterRe
 		if err != nil {
 			return nil, err
 		}
-		switch err := s.DeadLetters.Letters.Delete(ctx, l, s.did(ctx, l.ID, dlq.VerbDelete, in.Params.Reason, l.Tombstone())); {
+		switch err := s.DeadLetters.Letters.Delete(ctx, l, s.did(ctx, l.ID, dlq.VerbDelete, &in.Params.Reason, l.Tombstone())); {
 		case err == nil:
 			return answer{status: http.StatusOK, body: api.DeadLetterDeleted{ID: l.ID}}, nil
 		case !fault.IsCode(err, dlq.CodeStale):

@@ -131,13 +131,19 @@ func TestOperatorsMoveLetters(t *testing.T) {
 		refuse(verb, `{"reason":"r"}`)
 		q.send("POST", at(l)+"/"+verb, `{"colour":1}`).wants(422, "REQ_SCHEMA")
 	}
-	q.send("DELETE", at(l), "", "If-Match", `"1"`).wants(412, "DLQ_VERSION_CONFLICT")
-	gone, err := q.DeleteDeadLetterWithResponse(t.Context(), l.ID, &client.DeleteDeadLetterParams{Reason: new("GDPR")})
+	for _, query := range []string{"", "?force=true", "?reason=", "?reason=%20%09", "?reason=" + strings.Repeat("x", 501)} {
+		if p := q.send("DELETE", at(l)+query, "").wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Pointer != "reason" {
+			t.Errorf("DELETE with %q: %+v", query, p.Errors)
+		}
+	}
+	q.send("DELETE", at(l)+"?force=maybe", "").wants(400, "REQ_INVALID_PARAMETER")
+	q.send("DELETE", at(l)+"?reason=GDPR", "", "If-Match", `"1"`).wants(412, "DLQ_VERSION_CONFLICT")
+	gone, err := q.DeleteDeadLetterWithResponse(t.Context(), l.ID, &client.DeleteDeadLetterParams{Reason: "GDPR"})
 	if err != nil || gone.JSON200 == nil || gone.JSON200.ID != l.ID {
 		t.Fatalf("%v %s", err, gone.Body)
 	}
 	q.send("GET", at(l), "").wants(404, "DLQ_NOT_FOUND")
-	q.send("DELETE", at(l), "").wants(404, "DLQ_NOT_FOUND")
+	q.send("DELETE", at(l)+"?reason=r", "").wants(404, "DLQ_NOT_FOUND")
 	q.audited(l.ID, "resolve booked by hand", "delete GDPR")
 }
 
@@ -236,7 +242,7 @@ func TestALetterThatASagaWaitsForIsNotGivenUpByAccident(t *testing.T) {
 	if got.Source != client.DeadLetterSourceSAGA || *got.StepIndex != 2 || *got.StepName != "pay" || *got.StepAction != client.StepActionCOMPENSATE || got.Target.Kind != client.DeadLetterTargetKindSagaStep {
 		t.Errorf("%+v", got)
 	}
-	for _, op := range [][]string{{"POST", at(l) + "/discard", `{"reason":"r"}`}, {"DELETE", at(l), ""}} {
+	for _, op := range [][]string{{"POST", at(l) + "/discard", `{"reason":"r"}`}, {"DELETE", at(l) + "?reason=r", ""}} {
 		p := q.send(op[0], op[1], op[2]).wants(409, "DLQ_SAGA_WAITS")
 		if p.Current == nil || !strings.Contains(p.Detail, got.SagaID.String()) {
 			t.Errorf("%v: %+v", op, p)
@@ -245,7 +251,7 @@ func TestALetterThatASagaWaitsForIsNotGivenUpByAccident(t *testing.T) {
 	if d := q.send("POST", at(l)+"/discard", `{"force":true,"reason":"r"}`).letter(200); *d.Resolution != client.DeadLetterResolutionDISCARDED {
 		t.Errorf("forced: %+v", d)
 	}
-	q.send("DELETE", at(l), "").wants(409, "DLQ_SAGA_WAITS")
+	q.send("DELETE", at(l)+"?reason=r", "").wants(409, "DLQ_SAGA_WAITS")
 	if r := q.send("DELETE", at(l)+"?force=true&reason=x", ""); r.status != 200 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
@@ -254,7 +260,7 @@ func TestALetterThatASagaWaitsForIsNotGivenUpByAccident(t *testing.T) {
 		t.Errorf("resolved: %+v", r)
 	}
 	q.send("POST", at(l)+"/resolve", "").wants(409, "DLQ_CONFLICT")
-	if r := q.send("DELETE", at(l), ""); r.status != 200 {
+	if r := q.send("DELETE", at(l)+"?reason=r", ""); r.status != 200 {
 		t.Errorf("a resolved one: %d %s", r.status, r.body)
 	}
 }
@@ -292,7 +298,7 @@ func TestAnArchivedLetterIsReadAndRestored(t *testing.T) {
 	}
 	for _, op := range [][]string{
 		{"POST", at(l) + "/retry", ""}, {"POST", at(l) + "/requeue", ""}, {"POST", at(l) + "/discard", `{"reason":"r"}`}, {"POST", at(l) + "/resolve", ""},
-		{"POST", at(l) + "/ack", `{"generation":0,"outcome":"FAILED"}`}, {"PATCH", at(l), `{"note":"x"}`}, {"DELETE", at(l), ""},
+		{"POST", at(l) + "/ack", `{"generation":0,"outcome":"FAILED"}`}, {"PATCH", at(l), `{"note":"x"}`}, {"DELETE", at(l) + "?reason=r", ""},
 	} {
 		if p := q.send(op[0], op[1], op[2]).wants(409, "DLQ_CONFLICT"); p.AllowedActions == nil || !cmp.Equal(p.AllowedActions, []string{"restore"}) {
 			t.Errorf("%v: %+v", op, p)

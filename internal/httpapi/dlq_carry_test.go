@@ -50,7 +50,7 @@ func TestALetterOverHTTPKeepsItsKeyAndHeaders(t *testing.T) {
 		t.Errorf("an edited letter went out under %q", key)
 	}
 	q.target.answer(200)
-	expect(retry(`{"force":true}`), http.Header{"Idempotency-Key": {key}, "X-Dlq-Revision": {"1"}, "X-Corrected": {"1"}})
+	expect(retry(`{"force":true,"reason":"r"}`), http.Header{"Idempotency-Key": {key}, "X-Dlq-Revision": {"1"}, "X-Corrected": {"1"}})
 }
 
 func TestAnEditMayLeaveNoHeader(t *testing.T) {

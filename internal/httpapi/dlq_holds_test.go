@@ -84,7 +84,7 @@ func TestAGuardSurvivesTheResume(t *testing.T) {
 	target := newService(t)
 	target.set(true)
 	e.pushed("orders", target.URL, `{"n":%d}`, 100)
-	r := e.bulk(`{"action":"RETRY","filter":{"topic":"orders"},"rate_per_second":1000,"stop_on":{"failures":5},"concurrency":2}`)
+	r := e.bulk(`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"rate_per_second":1000,"stop_on":{"failures":5},"concurrency":2}`)
 	at := redrives + "/" + r.ID.String()
 	halted := e.until(r.ID, "halted", func(r client.Redrive) bool { return r.State == client.RedriveStateHALTED })
 	if halted.Failed < 5 || halted.Failed > 7 || halted.Halts != 1 || halted.LastHalt == nil || halted.Sent != halted.Failed || halted.NeverSent != 100-halted.Failed {

@@ -194,7 +194,7 @@ func TestALetterThatIsNotThereIsNotFound(t *testing.T) {
 	none := client.DeadLetter{ID: uuid.Must(uuid.NewV7())}
 	for _, op := range [][]string{
 		{"GET", at(none), ""}, {"GET", at(none) + "/attempts", ""}, {"GET", at(none) + "/lineage", ""}, {"GET", at(none) + "/revisions", ""},
-		{"PATCH", at(none), `{"note":"x"}`}, {"DELETE", at(none), ""}, {"POST", at(none) + "/retry", ""}, {"POST", at(none) + "/requeue", ""},
+		{"PATCH", at(none), `{"note":"x"}`}, {"DELETE", at(none) + "?reason=r", ""}, {"POST", at(none) + "/retry", ""}, {"POST", at(none) + "/requeue", ""},
 		{"POST", at(none) + "/discard", `{"reason":"r"}`}, {"POST", at(none) + "/resolve", ""}, {"POST", at(none) + "/ack", `{"generation":0,"outcome":"FAILED"}`},
 		{"GET", "/api/v1/dlq/archive/" + none.ID.String(), ""}, {"POST", "/api/v1/dlq/archive/" + none.ID.String() + "/restore", ""},
 	} {

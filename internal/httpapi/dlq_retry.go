@@ -19,6 +19,11 @@ func (s *server) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRequ
 	if b == nil {
 		b = &api.DeadLetterRetryInput{}
 	}
+	if b.Force != nil && *b.Force {
+		if err := saysWhy(text(b.Reason), "force drives a letter that was given up"); err != nil {
+			return nil, err
+		}
+	}
 	work, cancel := s.promised(ctx)
 	defer cancel()
 	for range maxReloads {

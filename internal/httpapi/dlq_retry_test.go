@@ -29,12 +29,15 @@ func TestARetrySucceedsOrSaysWhyNot(t *testing.T) {
 	if p.Current == nil || p.Current.Status != client.DeadLetterStatusDEAD || p.AllowedActions == nil {
 		t.Errorf("a DEAD letter: %+v", p)
 	}
-	p = q.send("POST", at(l)+"/retry", `{"force":true}`).wants(502, "DLQ_PROCESS_FAILED")
+	for _, body := range []string{`{"force":true}`, `{"force":true,"reason":" "}`} {
+		wantsReason(t, q.send("POST", at(l)+"/retry", body))
+	}
+	p = q.send("POST", at(l)+"/retry", `{"force":true,"reason":"given up too early"}`).wants(502, "DLQ_PROCESS_FAILED")
 	if p.Message.Status != client.DeadLetterStatusDEAD || p.Message.RetryCount != 2 {
 		t.Errorf("forced in vain: %+v", p.Message)
 	}
 	q.target.answer(200)
-	ok, err := q.RetryDeadLetterWithResponse(t.Context(), l.ID, nil, client.DeadLetterRetryInput{Force: new(true)})
+	ok, err := q.RetryDeadLetterWithResponse(t.Context(), l.ID, nil, client.DeadLetterRetryInput{Force: new(true), Reason: new("it is back")})
 	if err != nil || ok.JSON200 == nil {
 		t.Fatalf("%v %s", err, ok.Body)
 	}
@@ -44,7 +47,7 @@ func TestARetrySucceedsOrSaysWhyNot(t *testing.T) {
 	if got := q.target.last(t); got.body != `{"n":1.00}` || got.header.Get("X-Dlq-Message-Id") != l.ID.String() {
 		t.Errorf("sent %+v", got)
 	}
-	q.send("POST", at(l)+"/retry", `{"force":true}`).wants(409, "DLQ_CONFLICT")
+	q.send("POST", at(l)+"/retry", `{"force":true,"reason":"given up too early"}`).wants(409, "DLQ_CONFLICT")
 
 	attempts, err := q.ListDeadLetterAttemptsWithResponse(t.Context(), l.ID)
 	if err != nil || attempts.JSON200 == nil {
@@ -87,7 +90,7 @@ func TestARetryWithoutItsTargetChangesNothing(t *testing.T) {
 	if p.Current == nil || p.Current.Status != client.DeadLetterStatusRETRYING {
 		t.Errorf("while it is retried: %+v", p)
 	}
-	q.send("DELETE", at(saga), "").wants(409, "DLQ_CONFLICT")
+	q.send("DELETE", at(saga)+"?reason=r", "").wants(409, "DLQ_CONFLICT")
 	for body, code := range map[string]string{
 		`{"payload":1}`: "REQ_SCHEMA", `{"target":{"topic":"orders"}}`: "DLQ_TARGET_NOT_ALLOWED",
 	} {

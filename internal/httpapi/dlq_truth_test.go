@@ -30,7 +30,7 @@ func TestAMisspeltTopicIsSaidToBeUnknown(t *testing.T) {
 	if list := q.send("GET", topicPath("orders")+"?order=asc", "").messages(); len(list.Messages) != 2 || list.Messages[0].ID != l.ID {
 		t.Errorf("oldest first: %+v", list)
 	}
-	q.send("DELETE", at(l), "").wants2xx()
+	q.send("DELETE", at(l)+"?reason=r", "").wants2xx()
 	if r := q.send("POST", topicPath("orders")+"/retry-all", `{"dry_run":true}`); r.status != 200 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
@@ -77,7 +77,7 @@ func TestALetterSaysWhatCanBeDoneAndWhatItsLastRetrySaid(t *testing.T) {
 		t.Errorf("a DEAD letter: %s", p.Detail)
 	}
 	q.target.answer(200)
-	q.send("POST", at(l)+"/retry", `{"force":true}`).wants2xx()
+	q.send("POST", at(l)+"/retry", `{"force":true,"reason":"r"}`).wants2xx()
 	if now := q.send("GET", at(l), "").letter(200); now.LastError != nil {
 		t.Errorf("after one that went well: %s", *now.LastError)
 	}
@@ -117,7 +117,7 @@ func TestIdsThatStandForNothingAreNamed(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	l, unknown := q.push(q.toTarget("")), uuid.New()
-	body := `"action":"RETRY","ids":["` + l.ID.String() + `","` + unknown.String() + `"]`
+	body := `"action":"RETRY","reason":"r","ids":["` + l.ID.String() + `","` + unknown.String() + `"]`
 	var r client.Redrive
 	if got := q.send("POST", "/api/v1/dlq/redrives", "{"+body+"}"); got.status == http.StatusAccepted {
 		got.into(&r)

@@ -43,7 +43,11 @@ func TestFencesAreShownAndReset(t *testing.T) {
 	s.send("GET", fencesPath+"/ledger", "", as("foreign")...).wants(http.StatusNotFound, "JOB_FENCE_NOT_FOUND")
 	s.send("DELETE", fencesPath+"/ledger?reason=r", "", as("foreign")...).wants(http.StatusNotFound, "JOB_FENCE_NOT_FOUND")
 	s.send("DELETE", fencesPath+"/ledger?reason=r", "", as("operator")...).wants(http.StatusForbidden, access.CodeForbidden)
-	s.send("DELETE", fencesPath+"/ledger", "", as("admin")...).wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
+	for _, query := range []string{"", "?reason=", "?reason=%20"} {
+		if p := s.send("DELETE", fencesPath+"/ledger"+query, "", as("admin")...).wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Pointer != "reason" {
+			t.Errorf("reset with %q: %+v", query, p.Errors)
+		}
+	}
 	var f client.Fence
 	if r := s.send("DELETE", fencesPath+"/"+url.PathEscape("a/b ü")+"?reason=poisoned", "", as("admin")...); r.status != 200 {
 		t.Fatalf("reset: %d %s", r.status, r.body)

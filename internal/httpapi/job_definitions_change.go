@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/api"
@@ -223,6 +224,10 @@ func (s *server) DeleteJobDefinition(ctx context.Context, in api.DeleteJobDefini
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	p := in.Params
+	force := p.Force != nil && *p.Force
+	if force && strings.TrimSpace(text(p.Reason)) == "" {
+		return nil, schemaFault(fault.Field{Pointer: "reason", Code: "required", Message: "is required: force cancels runs, and who waits for them will ask why"})
+	}
 	for range maxReloads {
 		d, err := s.definitionAt(ctx, in.Definition, p.IfMatch)
 		if err != nil {
@@ -232,7 +237,7 @@ func (s *server) DeleteJobDefinition(ctx context.Context, in api.DeleteJobDefini
 			return nil, fault.New(fault.Conflict, jobrun.CodeBuiltIn, "the job definition is Skald's own: pause it instead")
 		}
 		now := s.now()
-		switch err := s.Jobs.Definitions.Delete(ctx, d, p.Force != nil && *p.Force, s.toDefinition(ctx, &d, verbDelete, text(p.Reason))); {
+		switch err := s.Jobs.Definitions.Delete(ctx, d, force, s.toDefinition(ctx, &d, verbDelete, text(p.Reason))); {
 		case err == nil:
 			d.Version, d.DeletedAt, d.NextDueAt, d.UpdatedAt, d.UpdatedBy = d.Version+1, &now, nil, now, requestOf(ctx).principal
 			return s.definitionAnswer(&d), nil

@@ -234,7 +234,7 @@ func TestAListOfRunsOfNoDefinitionIsRefusedAndOfADeletedOneIsNot(t *testing.T) {
 			t.Errorf("%s: %+v", ref, p)
 		}
 	}
-	e.send("DELETE", definitions+"/job?force=true", "").definition(200)
+	e.send("DELETE", definitions+"/job?force=true&reason=r", "").definition(200)
 	var l client.JobRunList
 	if e.send("GET", jobRuns+"?definition="+d.ID.String(), "").into(&l); len(l.JobRuns) != 1 || l.JobRuns[0].ID != r.ID {
 		t.Errorf("runs of a definition that was deleted: %+v", l)

@@ -203,7 +203,12 @@ func TestADefinitionIsDeletedWithoutActiveRuns(t *testing.T) {
 	e.claim(1, true)
 	waiting := e.run("job", "")
 	e.send("DELETE", definitions+"/job", "").wants(http.StatusConflict, "JOB_ACTIVE_RUNS")
-	e.send("DELETE", definitions+"/job?force=true", "", "If-Match", `"7"`).wants(http.StatusPreconditionFailed, "JOB_VERSION_CONFLICT")
+	for _, query := range []string{"", "&reason=", "&reason=%20"} {
+		if p := e.send("DELETE", definitions+"/job?force=true"+query, "").wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Pointer != "reason" {
+			t.Errorf("force with %q: %+v", query, p.Errors)
+		}
+	}
+	e.send("DELETE", definitions+"/job?force=true&reason=old", "", "If-Match", `"7"`).wants(http.StatusPreconditionFailed, "JOB_VERSION_CONFLICT")
 	d := e.send("DELETE", definitions+"/job?force=true&reason=old", "", "If-Match", `"1"`).definition(200)
 	if d.DeletedAt == nil || d.Version != 2 {
 		t.Errorf("deleted: %+v", d)

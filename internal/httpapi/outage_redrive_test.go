@@ -80,7 +80,7 @@ func TestTwoThousandLettersOfAnOutageAreDrivenAgain(t *testing.T) {
 	if p.Matched != 2000 || p.ByTopic["orders"] != 2000 || len(p.ByTopic) != 1 {
 		t.Fatalf("dry run: %+v", p)
 	}
-	made := e.bulk(`{"action":"RETRY","filter":{"topic":"orders"},"rate_per_second":100,"canary":{"count":20,"watch_seconds":1},"stop_on":{"failures":1}}`)
+	made := e.bulk(`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"rate_per_second":100,"canary":{"count":20,"watch_seconds":1},"stop_on":{"failures":1}}`)
 	path := redrives + "/" + made.ID.String()
 	watched := e.until(made.ID, "watching its canary", func(r client.Redrive) bool { return r.WatchedAt != nil })
 	taken, _ := target.counts()
@@ -148,7 +148,7 @@ func TestARedriveHaltsWhenTheOutageIsNotOver(t *testing.T) {
 	target := newService(t)
 	target.set(true)
 	ids := e.pushed("orders", target.URL, `{"n":%d}`, 300)
-	made := e.bulk(`{"action":"RETRY","filter":{"topic":"orders"},"rate_per_second":100,"stop_on":{"failure_ratio":0.5}}`)
+	made := e.bulk(`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"rate_per_second":100,"stop_on":{"failure_ratio":0.5}}`)
 	path := redrives + "/" + made.ID.String()
 	halted := e.until(made.ID, "halted", inState("HALTED"))
 	_, refused := target.counts()

@@ -65,6 +65,7 @@ func pathParameters(r *http.Request) (map[string]string, bool) {
 // badParameters answers what the contract's validator refused.
 func (s *server) badParameters(w http.ResponseWriter, r *http.Request, err error) {
 	var fields []fault.Field
+	unexplained := true // nothing is wrong but that the required reason is not there
 	for _, e := range flatten(err) {
 		var bad *openapi3filter.RequestError
 		if !errors.As(e, &bad) || bad.Parameter == nil {
@@ -72,7 +73,14 @@ func (s *server) badParameters(w http.ResponseWriter, r *http.Request, err error
 			s.fail(w, r, fmt.Errorf("unexpected result of the contract's validator: %w", err))
 			return
 		}
+		unexplained = unexplained && bad.Parameter.Required && bad.Parameter.Name == "reason"
 		fields = append(fields, parameterFields(bad)...)
+	}
+	if unexplained { // as where the reason is in the body
+		s.fail(w, r, schemaFault(fault.Field{
+			Pointer: "reason", Code: "required", Message: "is required, with 1 to 500 characters: the audit trail keeps why this was done",
+		}))
+		return
 	}
 	s.fail(w, r, parameterFault(codeInvalidParameter, fields...))
 }

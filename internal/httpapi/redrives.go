@@ -28,7 +28,7 @@ const retryAllWait = 10 * time.Second
 // bulk is a request for a redrive.
 type bulk struct {
 	redrive dlq.Redrive
-	all     bool // every letter is meant
+	asked   dlq.Asked
 	dryRun  bool
 	key     *string // Idempotency-Key
 }
@@ -101,7 +101,8 @@ func (s *server) RetryAllDeadLetters(ctx context.Context, in api.RetryAllDeadLet
 	if err != nil {
 		return nil, err
 	}
-	asked.key, asked.all = in.Params.IdempotencyKey, asked.redrive.Filter.Empty()
+	// Its body may be left out, as it always could: the record then says who and when.
+	asked.key, asked.asked = in.Params.IdempotencyKey, dlq.Asked{All: asked.redrive.Filter.Empty(), Unexplained: true}
 	r, err := s.newRedrive(ctx, asked)
 	if err == nil {
 		err = s.knownTopic(ctx, r.TenantID, in.Topic)
@@ -184,7 +185,7 @@ func (s *server) newRedrive(ctx context.Context, asked bulk) (dlq.Redrive, error
 	if key := keyOf(req, asked.key); key != nil {
 		id, r.RequestHash = redriveID(req, key.Key), key.Hash
 	}
-	r, err := dlq.NewRedrive(r, asked.all, id, s.DeadLetters.Limits, s.now())
+	r, err := dlq.NewRedrive(r, asked.asked, id, s.DeadLetters.Limits, s.now())
 	if err == nil && r.Target != nil {
 		err = s.mayTarget(ctx, &r)
 	}

@@ -26,20 +26,20 @@ func TestHowMuchSomebodyMayTouchIsCheckedBeforeAnythingIsStored(t *testing.T) {
 		who, path, body string
 		status          int
 	}{
-		{"auditor", redrives, `{"action":"RETRY","ids":[` + quoted[0] + `]}`, 403},
-		{"operator", redrives, `{"action":"RETRY","ids":[` + strings.Join(quoted[:2], ",") + `]}`, 202},
-		{"operator", redrives, `{"action":"RETRY","ids":[` + strings.Join(quoted, ",") + `]}`, 403},
-		{"operator", redrives, `{"action":"RETRY","ids":[` + strings.Join(quoted, ",") + `],"max_messages":2}`, 202},
-		{"operator", redrives, `{"action":"RETRY","all":true}`, 403},
-		{"operator", redrives, `{"action":"RETRY","all":true,"max_messages":3}`, 403},
+		{"auditor", redrives, `{"action":"RETRY","reason":"r","ids":[` + quoted[0] + `]}`, 403},
+		{"operator", redrives, `{"action":"RETRY","reason":"r","ids":[` + strings.Join(quoted[:2], ",") + `]}`, 202},
+		{"operator", redrives, `{"action":"RETRY","reason":"r","ids":[` + strings.Join(quoted, ",") + `]}`, 403},
+		{"operator", redrives, `{"action":"RETRY","reason":"r","ids":[` + strings.Join(quoted, ",") + `],"max_messages":2}`, 202},
+		{"operator", redrives, `{"action":"RETRY","reason":"r","all":true}`, 403},
+		{"operator", redrives, `{"action":"RETRY","reason":"r","all":true,"max_messages":3}`, 403},
 		{"operator", redrives, `{"action":"RETRY","all":true,"dry_run":true}`, 200},
 		{"operator", redrives, `{"action":"REQUEUE","ids":[` + quoted[0] + `],"reason":"r"}`, 403},
 		{"operator", redrives, `{"action":"DELETE","ids":[` + quoted[0] + `],"reason":"r"}`, 403},
 		{"operator", "/api/v1/dlq/orders/retry-all?wait=0s", `{"max_messages":1}`, 403},
-		{"operator", "/api/v1/dlq/groups/" + group + "/retry", ``, 403},
+		{"operator", "/api/v1/dlq/groups/" + group + "/retry", `{"reason":"r"}`, 403},
 		{"operator", "/api/v1/dlq/groups/" + group + "/discard", `{"reason":"r"}`, 403},
 		{"operator", "/api/v1/dlq/groups/" + group + "/discard", `{"reason":"r","max_messages":1}`, 202},
-		{"admin", redrives, `{"action":"RETRY","all":true}`, 202},
+		{"admin", redrives, `{"action":"RETRY","reason":"r","all":true}`, 202},
 		{"admin", redrives, `{"action":"DELETE","ids":[` + quoted[0] + `],"reason":"r"}`, 202},
 	} {
 		r := e.send("POST", tt.path, tt.body, as(tt.who)...)
@@ -49,7 +49,7 @@ func TestHowMuchSomebodyMayTouchIsCheckedBeforeAnythingIsStored(t *testing.T) {
 			r.wants(http.StatusForbidden, access.CodeForbidden)
 		}
 	}
-	made := e.bulk(`{"action":"RETRY","ids":[`+quoted[0]+`],"scheduled_for":"`+later()+`"}`, as("operator")...)
+	made := e.bulk(`{"action":"RETRY","reason":"r","ids":[`+quoted[0]+`],"scheduled_for":"`+later()+`"}`, as("operator")...)
 	for _, verb := range []string{"pause", "resume", "cancel", "approve"} {
 		e.send("POST", redrives+"/"+made.ID.String()+"/"+verb, "", as("operator")...).wants(http.StatusForbidden, access.CodeForbidden)
 	}
@@ -122,7 +122,7 @@ func TestRedrivesGroupsTopicsAndActionsOfOthersDoNotExist(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t, guarded)
 	e.pushed("orders", nowhere(t), `{"n":%d}`, 2, as("admin")...)
-	made := e.bulk(`{"action":"RETRY","filter":{"topic":"orders"},"scheduled_for":"`+later()+`"}`, append(as("admin"), "Idempotency-Key", "k")...)
+	made := e.bulk(`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"scheduled_for":"`+later()+`"}`, append(as("admin"), "Idempotency-Key", "k")...)
 	group := e.group(as("admin")...)
 	for _, call := range [][4]string{
 		{"GET", redrives + "/%s", "", "DLQ_REDRIVE_NOT_FOUND"}, {"GET", redrives + "/%s/items", "", "DLQ_REDRIVE_NOT_FOUND"},
@@ -135,7 +135,7 @@ func TestRedrivesGroupsTopicsAndActionsOfOthersDoNotExist(t *testing.T) {
 		}
 	}
 	for _, call := range [][3]string{
-		{"GET", "", ""}, {"PATCH", "", `{"note":"n"}`}, {"POST", "/retry", ""}, {"POST", "/discard", `{"reason":"r"}`},
+		{"GET", "", ""}, {"PATCH", "", `{"note":"n"}`}, {"POST", "/retry", `{"reason":"r"}`}, {"POST", "/discard", `{"reason":"r"}`},
 	} {
 		for _, fingerprint := range []string{group, strings.Repeat("0", 32)} {
 			e.send(call[0], "/api/v1/dlq/groups/"+fingerprint+call[1], call[2], as("foreign")...).wants(http.StatusNotFound, "DLQ_GROUP_NOT_FOUND")

@@ -98,20 +98,20 @@ func TestARedriveThatCannotBeIsRefusedWithEveryMistake(t *testing.T) {
 	}{
 		{"no action", `{"all":true}`, "REQ_SCHEMA", []string{"/action"}},
 		{"an action that does not exist", `{"action":"FORGET","all":true}`, "REQ_SCHEMA", []string{"/action"}},
-		{"an unknown member", `{"action":"RETRY","all":true,"colour":"red"}`, "REQ_SCHEMA", []string{"/colour"}},
-		{"an unknown filter", `{"action":"RETRY","filter":{"topics":"orders"}}`, "REQ_SCHEMA", []string{"/filter/topics"}},
-		{"an unknown status", `{"action":"RETRY","filter":{"status":["OPEN"]}}`, "REQ_SCHEMA", []string{"/filter/status/0"}},
-		{"a filter that is half a pair", `{"action":"RETRY","filter":{"payload":["customer"]}}`, "REQ_SCHEMA", []string{"/filter/payload"}},
-		{"a filter by nobody", `{"action":"RETRY","filter":{"saga_id":"00000000-0000-0000-0000-000000000000"}}`, "REQ_SCHEMA", []string{"/filter/saga_id"}},
-		{"nothing that it is for", `{"action":"RETRY"}`, "DLQ_INVALID", []string{"/ids"}},
-		{"an empty filter", `{"action":"RETRY","filter":{}}`, "DLQ_INVALID", []string{"/filter"}},
-		{"an empty filter in disguise", `{"action":"RETRY","filter":{"status":[],"label":[],"topic":"*"}}`, "DLQ_INVALID", []string{"/filter"}},
-		{"ids and a filter", `{"action":"RETRY","ids":["` + id + `"],"filter":{"topic":"a"}}`, "DLQ_INVALID", []string{"/ids"}},
+		{"an unknown member", `{"action":"RETRY","reason":"r","all":true,"colour":"red"}`, "REQ_SCHEMA", []string{"/colour"}},
+		{"an unknown filter", `{"action":"RETRY","reason":"r","filter":{"topics":"orders"}}`, "REQ_SCHEMA", []string{"/filter/topics"}},
+		{"an unknown status", `{"action":"RETRY","reason":"r","filter":{"status":["OPEN"]}}`, "REQ_SCHEMA", []string{"/filter/status/0"}},
+		{"a filter that is half a pair", `{"action":"RETRY","reason":"r","filter":{"payload":["customer"]}}`, "REQ_SCHEMA", []string{"/filter/payload"}},
+		{"a filter by nobody", `{"action":"RETRY","reason":"r","filter":{"saga_id":"00000000-0000-0000-0000-000000000000"}}`, "REQ_SCHEMA", []string{"/filter/saga_id"}},
+		{"nothing that it is for", `{"action":"RETRY","reason":"r"}`, "DLQ_INVALID", []string{"/ids"}},
+		{"an empty filter", `{"action":"RETRY","reason":"r","filter":{}}`, "DLQ_INVALID", []string{"/filter"}},
+		{"an empty filter in disguise", `{"action":"RETRY","reason":"r","filter":{"status":[],"label":[],"topic":"*"}}`, "DLQ_INVALID", []string{"/filter"}},
+		{"ids and a filter", `{"action":"RETRY","reason":"r","ids":["` + id + `"],"filter":{"topic":"a"}}`, "DLQ_INVALID", []string{"/ids"}},
 		{"no reason", `{"action":"DELETE","ids":["` + id + `"]}`, "DLQ_INVALID", []string{"/reason"}},
-		{"a rate beyond the limit", `{"action":"RETRY","ids":["` + id + `"],"rate_per_second":5001}`, "DLQ_INVALID", []string{"/rate_per_second"}},
-		{"a patch that is none", `{"action":"RETRY","ids":["` + id + `"],"transform":[{"op":"add","path":"a","value":1}]}`, "DLQ_INVALID", []string{"/transform/0/path"}},
-		{"a target it may not go to", `{"action":"RETRY","filter":{"topic":"orders"},"target":{"kind":"http","url":"http://127.0.0.1:9/x"}}`, "DLQ_TARGET_NOT_ALLOWED", []string{"/target"}},
-		{"a target that nobody may go to", `{"action":"RETRY","ids":["` + id + `"],"target":{"kind":"http","url":"http://169.254.169.254/x"}}`, "DLQ_TARGET_NOT_ALLOWED", []string{"/target/url"}},
+		{"a rate beyond the limit", `{"action":"RETRY","reason":"r","ids":["` + id + `"],"rate_per_second":5001}`, "DLQ_INVALID", []string{"/rate_per_second"}},
+		{"a patch that is none", `{"action":"RETRY","reason":"r","ids":["` + id + `"],"transform":[{"op":"add","path":"a","value":1}]}`, "DLQ_INVALID", []string{"/transform/0/path"}},
+		{"a target it may not go to", `{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"target":{"kind":"http","url":"http://127.0.0.1:9/x"}}`, "DLQ_TARGET_NOT_ALLOWED", []string{"/target"}},
+		{"a target that nobody may go to", `{"action":"RETRY","reason":"r","ids":["` + id + `"],"target":{"kind":"http","url":"http://169.254.169.254/x"}}`, "DLQ_TARGET_NOT_ALLOWED", []string{"/target/url"}},
 		{"several at once", `{"action":"DISCARD","filter":{},"force":true,"max_messages":1}`, "DLQ_INVALID", []string{"/filter", "/force", "/reason"}},
 	} {
 		p := e.send("POST", redrives, tt.body).wants(http.StatusUnprocessableEntity, tt.code)
@@ -308,7 +308,7 @@ func TestATargetIsAllowedByThePolicyOfEachTopic(t *testing.T) {
 	}
 	e.pushed("orders", nowhere(t), `{"n":%d}`, 2)
 	allowed := e.pushed("refunds", nowhere(t), `{"n":%d}`, 2)
-	made := e.bulk(`{"action":"RETRY","all":true,"target":{"kind":"http","url":"` + target.URL + `/again"}}`)
+	made := e.bulk(`{"action":"RETRY","reason":"r","all":true,"target":{"kind":"http","url":"` + target.URL + `/again"}}`)
 	done := e.until(made.ID, "completed", inState("COMPLETED"))
 	taken, _ := target.counts()
 	if diff := cmp.Diff(once(allowed), taken); diff != "" || done.Done != 2 || done.Failed != 2 {

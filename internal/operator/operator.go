@@ -80,10 +80,13 @@ const (
 	Asked = "asked" // it follows, in many transactions
 )
 
+// MaxReason bounds a reason, in characters.
+const MaxReason = 500
+
 // By is who acts, for those who make an Action of it.
 type By struct {
 	Actor      string
-	Reason     string // at most 500 characters
+	Reason     string // at most MaxReason characters
 	RequestID  string
 	Credential uuid.UUID
 	Address    string

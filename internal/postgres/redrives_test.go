@@ -38,7 +38,7 @@ func (m redriving) redrive(t *testing.T, action dlq.RedriveAction, change ...fun
 		c(&r)
 	}
 	all := r.IDs == nil && r.Filter == nil
-	r, err := dlq.NewRedrive(r, all, newID(), redriveLimits, now())
+	r, err := dlq.NewRedrive(r, dlq.Asked{All: all}, newID(), redriveLimits, now())
 	if err != nil {
 		t.Fatal(err)
 	}

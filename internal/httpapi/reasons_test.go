@@ -1,0 +1,64 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/skald-saga/skald/api/client"
+)
+
+// kept returns the reason of the only action on a subject; "" is none given.
+func (e *edge) kept(kind, subject string) string {
+	e.t.Helper()
+	var list client.ActionList
+	e.send("GET", "/api/v1/audit?kind="+kind+"&verb=create&subject="+subject, "").into(&list)
+	if len(list.Actions) != 1 {
+		e.t.Fatalf("%s %s has the actions %+v", kind, subject, list.Actions)
+	}
+	if list.Actions[0].Reason == nil {
+		return ""
+	}
+	return *list.Actions[0].Reason
+}
+
+// A redrive says why, however it is asked for, unless it changes nothing; retry-all
+// is as it was from the beginning.
+func TestARedriveSaysWhyAndItIsOnRecord(t *testing.T) {
+	t.Parallel()
+	e := newQueueEdge(t)
+	e.pushed("orders", nowhere(t), `{"n":%d}`, 2)
+	group := "/api/v1/dlq/groups/" + e.group() + "/retry"
+	for _, tt := range []struct{ path, members string }{
+		{redrives, `"action":"RETRY","filter":{"topic":"orders"}`},
+		{redrives, `"action":"DISCARD","filter":{"topic":"orders"}`},
+		{group, `"max_messages":1`},
+	} {
+		for _, reason := range []string{"", `,"reason":""`, `,"reason":" \t"`} {
+			p := e.send("POST", tt.path, "{"+tt.members+reason+"}").wants(422, "DLQ_INVALID")
+			if len(p.Errors) != 1 || p.Errors[0].Pointer != "/reason" || p.Errors[0].Code != "required" {
+				t.Errorf("%s {%s%s}: %+v", tt.path, tt.members, reason, p.Errors)
+			}
+		}
+		if r := e.send("POST", tt.path, "{"+tt.members+`,"dry_run":true}`); r.status != http.StatusOK {
+			t.Errorf("a dry run of {%s}: %d %s", tt.members, r.status, r.body)
+		}
+		var made client.Redrive
+		r := e.send("POST", tt.path, "{"+tt.members+`,"reason":"ticket 7"}`)
+		if r.into(&made); r.status != http.StatusAccepted {
+			t.Fatalf("%s {%s} with a reason: %d %s", tt.path, tt.members, r.status, r.body)
+		}
+		if got := e.kept("redrive", made.ID.String()); got != "ticket 7" {
+			t.Errorf("on record for {%s}: %q", tt.members, got)
+		}
+	}
+	for body, want := range map[string]string{"": "", `{}`: "", `{"reason":"ticket 8"}`: "ticket 8"} {
+		var all client.RetryAllResult
+		r := e.send("POST", "/api/v1/dlq/orders/retry-all", body)
+		if r.into(&all); r.status >= 300 || all.Redrive == nil {
+			t.Fatalf("retry-all with %q: %d %s", body, r.status, r.body)
+		}
+		if got := e.kept("redrive", all.Redrive.ID.String()); got != want {
+			t.Errorf("on record for retry-all with %q: %q", body, got)
+		}
+	}
+}
