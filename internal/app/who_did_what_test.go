@@ -279,6 +279,7 @@ func (w *walker) letter(topic, target string) string {
 
 func (w *walker) letters(target string) {
 	const why = `{"reason":"why not"}`
+	w.do("pushDeadLetters", `{"messages":[{"original_topic":"orders","error_message":"boom"},{"original_topic":"orders","error_message":"bang"}]}`)
 	id := w.letter("orders", target)
 	w.do("updateDeadLetter", `{"note":"looked at","reason":"ticket 7"}`, id)
 	w.do("retryDeadLetter", why, id)

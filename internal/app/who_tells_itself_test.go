@@ -6,8 +6,6 @@ var tellsItself = map[string]string{
 	"validateWorkflow": "stores nothing",
 	"previewSchedule":  "stores nothing",
 	"createSaga":       "the saga's own events begin with saga.started, in the transaction of the saga; this is the hot path",
-	"pushDeadLetter":   "what a service reports, by the thousand: the letter is the record, with when it came and from which source. It does not name who sent it; the first thing somebody does to it is an action",
-	"pushDeadLetters":  "as pushDeadLetter",
 	"publishJobEvent":  "what a service reports: the event is the record, with who published it",
 	"checkFence":       "other systems ask it before each write of a run: it raises the highest token seen of a key, and the row has the token and when, not who asked",
 

@@ -42,6 +42,7 @@ func (l *Letter) Conflict(what string) *fault.Error {
 
 // Verbs of operators.
 const (
+	VerbPush    = "push" // of a client; what comes from Kafka leaves no action
 	VerbRetry   = "retry"
 	VerbRequeue = "requeue"
 	VerbDiscard = "discard"

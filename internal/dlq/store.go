@@ -100,7 +100,8 @@ type Arrival struct {
 type Letters interface {
 	// Push stores letters durably, each on its own. One whose DedupeKey is known
 	// is not stored again, nor one whose ID is, live or archived: so a push that
-	// is repeated changes nothing.
+	// is repeated changes nothing. Who acts in ctx (operator.As) is on record for
+	// what is new.
 	Push(ctx context.Context, batch []Letter) ([]Pushed, error)
 	// Get returns a live letter, or an archived one (ArchivedAt). Fault: NotFound.
 	Get(ctx context.Context, tenant, id uuid.UUID) (Letter, error)

@@ -121,7 +121,7 @@ func TestOperatorsMoveLetters(t *testing.T) {
 	for _, body := range []string{"{}", `{"generation":-1,"outcome":"FAILED"}`, `{"generation":0,"outcome":"MAYBE"}`} {
 		q.send("POST", at(l)+"/ack", body).wants(422, "REQ_SCHEMA")
 	}
-	q.audited(l.ID, "discard not worth it", "requeue", "retry", "ack", "retry", "ack")
+	q.audited(l.ID, "push", "discard not worth it", "requeue", "retry", "ack", "retry", "ack")
 	l = q.push(q.toTarget(""))
 	if r := act("resolve", `{"reason":"booked by hand"}`); r.Status != client.DeadLetterStatusRESOLVED || *r.Resolution != client.DeadLetterResolutionMANUAL {
 		t.Errorf("resolved: %+v", r)
@@ -144,7 +144,7 @@ func TestOperatorsMoveLetters(t *testing.T) {
 	}
 	q.send("GET", at(l), "").wants(404, "DLQ_NOT_FOUND")
 	q.send("DELETE", at(l)+"?reason=r", "").wants(404, "DLQ_NOT_FOUND")
-	q.audited(l.ID, "resolve booked by hand", "delete GDPR")
+	q.audited(l.ID, "push", "resolve booked by hand", "delete GDPR")
 }
 
 // audited checks what is kept of the actions on a letter, oldest first: verbs

@@ -27,7 +27,8 @@ const (
 	importLine = 2 * (dlq.MaxPayload*4/3 + 1<<20)
 )
 
-// tellImport records that somebody imports, before the first letter is stored.
+// tellImport records that somebody imports, before the first letter is stored; each
+// batch then says which letters it brought.
 func (s *server) tellImport(ctx context.Context) error {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
@@ -173,7 +174,7 @@ func (in *importing) refuse(line int, f *fault.Error) {
 // store pushes the batch. A letter whose id is somebody else's gets another one,
 // which is the same whenever it is imported.
 func (in *importing) store(ctx context.Context) error {
-	ctx, cancel := in.s.promised(ctx)
+	ctx, cancel := in.s.promised(acting(ctx, nil))
 	defer cancel()
 	batch, lines := in.batch, in.lines
 	in.batch, in.lines, in.bytes = nil, nil, 0

@@ -183,8 +183,8 @@ func TestActionsAreFilteredAndPaged(t *testing.T) {
 	since := time.Now().UTC().Add(time.Hour).Format(time.RFC3339)
 	e.send("POST", "/api/v1/dlq/messages/"+ids[2].String()+"/resolve", `{"reason":"r"}`, append(as("admin"), "X-Request-Id", "req-7")...)
 	for query, want := range map[string]int{
-		"": 3, "?verb=discard": 2, "?actor=key:admin": 1, "?subject=" + ids[0].String(): 1, "?kind=redrive": 0, "?kind=dead_letter&verb=resolve": 1,
-		"?from=" + since: 0, "?to=" + since: 3,
+		"": 4, "?verb=push": 1, "?verb=discard": 2, "?actor=key:admin": 1, "?subject=" + ids[0].String(): 1, "?kind=redrive": 0, "?kind=dead_letter&verb=resolve": 1,
+		"?from=" + since: 0, "?to=" + since: 4,
 	} {
 		var list client.ActionList
 		e.send("GET", "/api/v1/audit"+query, "", as("auditor")...).into(&list)
@@ -208,7 +208,7 @@ func TestActionsAreFilteredAndPaged(t *testing.T) {
 			path = "/api/v1/audit?page_size=2&cursor=" + *list.Pagination.NextCursor
 		}
 	}
-	if diff := cmp.Diff([]string{"resolve by key:admin", "discard by key:operator", "discard by key:operator"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"resolve by key:admin", "discard by key:operator", "discard by key:operator", "push by key:operator"}, got); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)
 	}
 	e.send("GET", "/api/v1/audit?kind=saga", "", as("auditor")...).wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")

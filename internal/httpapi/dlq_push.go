@@ -28,7 +28,7 @@ const (
 
 // PushDeadLetter stores a letter.
 func (s *server) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequestObject) (api.PushDeadLetterResponseObject, error) {
-	ctx, cancel := s.promised(ctx)
+	ctx, cancel := s.promised(acting(ctx, nil))
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
 	key := in.Params.IdempotencyKey
@@ -103,7 +103,7 @@ func sameHeaders(a, b []dlq.Header) bool {
 
 // PushDeadLetters stores letters, each on its own.
 func (s *server) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRequestObject) (api.PushDeadLettersResponseObject, error) {
-	ctx, cancel := s.promised(ctx)
+	ctx, cancel := s.promised(acting(ctx, nil))
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
 	policies := s.policies(tenant)

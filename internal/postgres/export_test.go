@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -54,6 +55,7 @@ var (
 	FreedLetters     = freedLetters
 	ClaimDue         = claimDue
 	PushLetters      = pushLetters
+	PushTold         = pushTold
 	ArriveLetters    = arriveLetters
 	ArriveAlike      = arriveAlike
 	AtPlaces         = atPlaces
@@ -128,7 +130,7 @@ func PageOfArchive(tenant uuid.UUID, q dlq.Query) (string, []any) {
 	return archivedLetters.page(tenant, q)
 }
 
-// PushParameters are what Push sends for batch.
+// PushParameters are what PushLetters takes for batch.
 func PushParameters(t *testing.T, batch []dlq.Letter) []any {
 	t.Helper()
 	c := newLetters{db: new(DB)}
@@ -138,6 +140,16 @@ func PushParameters(t *testing.T, batch []dlq.Letter) []any {
 		}
 	}
 	return c.parameters()
+}
+
+// PushToldParameters are what Push sends for batch, by nobody.
+func PushToldParameters(t *testing.T, batch []dlq.Letter) []any {
+	t.Helper()
+	told, err := pushedBy(operator.By{}, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(PushParameters(t, batch), told...)
 }
 
 // ArriveParameters are what Arrive sends for batch, with ArriveAlike if alike, else

@@ -207,6 +207,11 @@ func (b letterbox) testLoopPlans(t *testing.T, rare *dlq.Letter, check func(*tes
 			check(t, p, "dlq_messages_archive_pkey", "dlq_groups_pkey")
 			wantNestedLoops(t, p)
 		}
+		args = postgres.PushToldParameters(t, []dlq.Letter{b.letter(), b.letter()})
+		for _, p := range []plan{explain(t, writers, postgres.PushTold, args...), explainGeneric(t, writers, postgres.PushTold, args...)} {
+			check(t, p, "dlq_messages_archive_pkey", "dlq_groups_pkey")
+			wantNestedLoops(t, p)
+		}
 		one := b.letter()
 		args, alike := postgres.ArriveParameters(t, []dlq.Letter{one, b.letter()})
 		same, ok := postgres.ArriveParameters(t, []dlq.Letter{one, one})

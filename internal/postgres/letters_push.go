@@ -12,10 +12,26 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/operator"
 )
 
 // pushLetters stores a batch, and tells what of it is new.
 var pushLetters = `WITH ` + insertLetters() + ` SELECT s.id, s.seq FROM stored s`
+
+// pushTold is pushLetters with the record of who has pushed: one action for each
+// tenant of the batch of which a letter is new, in the transaction of the letters.
+// Of one letter the subject is that letter, of more the action names all of them:
+// a batch is bounded. What Kafka brings is stored by pushLetters, without actions.
+var pushTold = `WITH ` + insertLetters() + `, told AS (
+	INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb, detail, actor, reason, request_id, credential_id, address, operation)
+	SELECT a.id, a.tenant_id, now(), '` + string(operator.DeadLetter) + `', CASE p.letters WHEN 1 THEN p.ids->>0 ELSE '*' END, '` + dlq.VerbPush + `',
+	       CASE WHEN p.letters > 1 THEN jsonb_build_object('letters', p.letters, 'ids', p.ids) END,
+	       ` + fmt.Sprintf(`$%d::text, $%d::text, $%d::text, $%d::uuid, $%d::text, $%d::text
+	  FROM unnest($%d::uuid[], $%d::uuid[]) AS a (id, tenant_id)`,
+	afterTerms+2, afterTerms+3, afterTerms+4, afterTerms+5, afterTerms+6, afterTerms+7, afterTerms, afterTerms+1) + `
+	 CROSS JOIN LATERAL (SELECT count(*) AS letters, jsonb_agg(s.id ORDER BY s.seq) AS ids FROM stored s WHERE s.tenant_id = a.tenant_id) AS p
+	 WHERE p.letters > 0
+) SELECT s.id, s.seq FROM stored s`
 
 // knownLetters finds the letters that kept others from being stored: by the id,
 // of whatever tenant, live or archived; by the dedupe key; by the place in Kafka, or
@@ -112,7 +128,11 @@ func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUI
 			return nil, err
 		}
 	}
-	rows, err := st.db.queryWrite(ctx, pushLetters, c.parameters()...)
+	told, err := pushedBy(operator.Acting(ctx), batch)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := st.db.queryWrite(ctx, pushTold, append(c.parameters(), told...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -125,6 +145,25 @@ func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUI
 		return err
 	})
 	return stored, err
+}
+
+// pushedBy returns what pushTold has beyond pushLetters.
+func pushedBy(by operator.By, batch []dlq.Letter) ([]any, error) {
+	var ids, tenants []uuid.UUID
+	for i := range batch {
+		if slices.Contains(tenants, batch[i].TenantID) {
+			continue
+		}
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, err
+		}
+		ids, tenants = append(ids, id), append(tenants, batch[i].TenantID)
+	}
+	return []any{
+		pq.Array(ids), pq.Array(tenants), by.Actor, by.Reason, by.RequestID,
+		uuid.NullUUID{UUID: by.Credential, Valid: by.Credential != uuid.Nil}, by.Address, by.Operation,
+	}, nil
 }
 
 // whyNotPushed finds what was in the way of the letters at left, and pushes

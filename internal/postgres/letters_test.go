@@ -263,7 +263,7 @@ func TestAResolvedGroupRegressesWithItsNextLetter(t *testing.T) {
 	if got, want := group(), fmt.Sprint("REGRESSED 2 4 ", last.ID); got != want {
 		t.Errorf("after another one it is %s, want %s", got, want)
 	}
-	told := ask[string](t, b.db.SQL(), `SELECT string_agg(concat_ws(' ', kind, subject, verb, actor), '; ') FROM saga.audit_actions WHERE tenant_id = '`+b.tenant.String()+`'`)
+	told := ask[string](t, b.db.SQL(), `SELECT string_agg(concat_ws(' ', kind, subject, verb, actor), '; ') FROM saga.audit_actions WHERE verb <> 'push' AND tenant_id = '`+b.tenant.String()+`'`)
 	if want := "dead_letter_group " + first.Fingerprint + " regress "; told != want {
 		t.Errorf("told %q, want %q", told, want)
 	}
