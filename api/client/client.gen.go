@@ -18,6 +18,24 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for ActionResult.
+const (
+	ActionResultAsked ActionResult = "asked"
+	ActionResultDone  ActionResult = "done"
+)
+
+// Valid indicates whether the value is a known member of the ActionResult enum.
+func (e ActionResult) Valid() bool {
+	switch e {
+	case ActionResultAsked:
+		return true
+	case ActionResultDone:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ActionKind.
 const (
 	ActionKindAPIKey          ActionKind = "api_key"
@@ -2660,13 +2678,16 @@ type Action struct {
 	Reason    *string `json:"reason,omitempty"`
 	RequestID *string `json:"request_id,omitempty"`
 
-	// Result What came of it; `done`, unless there is more to say.
-	Result *string `json:"result,omitempty"`
+	// Result What came of it: `done`, or `asked` for work of many transactions that follow.
+	Result *ActionResult `json:"result,omitempty"`
 
 	// Subject The id, fingerprint or topic that it was done to; `*` stands for a tenant's default policy.
 	Subject string `json:"subject"`
 	Verb    string `json:"verb"`
 }
+
+// ActionResult What came of it: `done`, or `asked` for work of many transactions that follow.
+type ActionResult string
 
 // ActionInput defines model for ActionInput.
 type ActionInput struct {
@@ -3789,7 +3810,7 @@ type DeadLetterRetried struct {
 
 // DeadLetterRetryInput defines model for DeadLetterRetryInput.
 type DeadLetterRetryInput struct {
-	// Force Also a DEAD letter.
+	// Force Also a DEAD letter; needs a `reason`.
 	Force        *bool                   `json:"force,omitempty"`
 	HeadersPatch []DeadLetterHeaderPatch `json:"headers_patch,omitempty"`
 
@@ -5592,7 +5613,7 @@ type RedriveInput struct {
 	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
-	// Reason Required for everything but RETRY.
+	// Reason Required, unless `dry_run` is true.
 	Reason *Reason `json:"reason,omitempty"`
 
 	// ScheduledFor Not before this time.
@@ -7035,6 +7056,9 @@ type RedriveID = UUID
 // RedriveWait defines model for RedriveWait.
 type RedriveWait = string
 
+// RequiredReason defines model for RequiredReason.
+type RequiredReason = string
+
 // RunID defines model for RunID.
 type RunID = UUID
 
@@ -7590,8 +7614,10 @@ type PushDeadLetterParams struct {
 // DeleteDeadLetterParams defines parameters for DeleteDeadLetter.
 type DeleteDeadLetterParams struct {
 	// Force Also when a saga waits for it.
-	Force  *bool   `form:"force,omitempty" json:"force,omitempty"`
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+	Force *bool `form:"force,omitempty" json:"force,omitempty"`
+
+	// Reason Kept in the audit trail. Without it the answer is 422, as where it belongs in the body.
+	Reason RequiredReason `form:"reason" json:"reason"`
 
 	// IfMatch Go on only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7869,8 +7895,8 @@ type ListFencesParams struct {
 
 // ResetFenceParams defines parameters for ResetFence.
 type ResetFenceParams struct {
-	// Reason For the audit trail.
-	Reason string `form:"reason" json:"reason"`
+	// Reason Kept in the audit trail. Without it the answer is 422, as where it belongs in the body.
+	Reason RequiredReason `form:"reason" json:"reason"`
 }
 
 // ListJobDefinitionsParams defines parameters for ListJobDefinitions.
@@ -9498,7 +9524,7 @@ type ClientInterface interface {
 
 	// RetryDeadLetterGroupWithBody Retry the letters of a group
 	//
-	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9507,7 +9533,7 @@ type ClientInterface interface {
 
 	// RetryDeadLetterGroup Retry the letters of a group
 	//
-	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9600,7 +9626,7 @@ type ClientInterface interface {
 	// DeleteDeadLetter Delete a dead letter
 	//
 	// With its attempts and revisions; who did it, why, and what it was stays in
-	// `/audit`. A letter that a saga waits for is refused with 409, unless
+	// `/audit`. `reason` is required. A letter that a saga waits for is refused with 409, unless
 	// `force`.
 	//
 	// Corresponds with DELETE /api/v1/dlq/messages/{message_id} (the `DeleteDeadLetter` operationId).
@@ -9746,7 +9772,7 @@ type ClientInterface interface {
 	//
 	// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
 	// partition that the retry names and Kafka does not have fails without being
-	// counted.
+	// counted. `force` needs a `reason`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9770,7 +9796,7 @@ type ClientInterface interface {
 	//
 	// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
 	// partition that the retry names and Kafka does not have fails without being
-	// counted.
+	// counted. `force` needs a `reason`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9841,7 +9867,7 @@ type ClientInterface interface {
 	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
 	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
 	// every letter is done; letters whose status has changed meanwhile are skipped.
-	// docs/redrives.md is the guide.
+	// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 	//
 	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
 	// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
@@ -9860,7 +9886,7 @@ type ClientInterface interface {
 	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
 	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
 	// every letter is done; letters whose status has changed meanwhile are skipped.
-	// docs/redrives.md is the guide.
+	// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 	//
 	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
 	// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
@@ -10067,7 +10093,9 @@ type ClientInterface interface {
 	// RetryAllDeadLettersWithBody Retry every letter of a topic that waits
 	//
 	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
+	// needed, and so no `reason`: the record of the redrive says who asked, when and for which
+	// topic. Done by then it is 200, else 202 with the path
 	// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
 	// `DLQ_TOPIC_NOT_FOUND`.
 	//
@@ -10079,7 +10107,9 @@ type ClientInterface interface {
 	// RetryAllDeadLetters Retry every letter of a topic that waits
 	//
 	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
+	// needed, and so no `reason`: the record of the redrive says who asked, when and for which
+	// topic. Done by then it is 200, else 202 with the path
 	// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
 	// `DLQ_TOPIC_NOT_FOUND`.
 	//
@@ -10207,7 +10237,7 @@ type ClientInterface interface {
 	//
 	// Its runs are kept, and its name is free. With runs that have not ended it is
 	// refused, unless `force`: those that are with no worker are then CANCELED, and
-	// the workers of the others are asked to stop.
+	// the workers of the others are asked to stop. `force` needs a `reason`.
 	//
 	// Corresponds with DELETE /api/v1/job-definitions/{definition} (the `DeleteJobDefinition` operationId).
 	DeleteJobDefinition(ctx context.Context, definition JobDefinitionRef, params *DeleteJobDefinitionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -12162,7 +12192,7 @@ func (c *Client) DiscardDeadLetterGroup(ctx context.Context, fingerprint Fingerp
 
 // RetryDeadLetterGroupWithBody Retry the letters of a group
 //
-// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12181,7 +12211,7 @@ func (c *Client) RetryDeadLetterGroupWithBody(ctx context.Context, fingerprint F
 
 // RetryDeadLetterGroup Retry the letters of a group
 //
-// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12344,7 +12374,7 @@ func (c *Client) PushDeadLetters(ctx context.Context, body PushDeadLettersJSONRe
 // DeleteDeadLetter Delete a dead letter
 //
 // With its attempts and revisions; who did it, why, and what it was stays in
-// `/audit`. A letter that a saga waits for is refused with 409, unless
+// `/audit`. `reason` is required. A letter that a saga waits for is refused with 409, unless
 // `force`.
 //
 // Corresponds with DELETE /api/v1/dlq/messages/{message_id} (the `DeleteDeadLetter` operationId).
@@ -12630,7 +12660,7 @@ func (c *Client) ResolveDeadLetter(ctx context.Context, messageID DeadLetterID, 
 //
 // A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
 // partition that the retry names and Kafka does not have fails without being
-// counted.
+// counted. `force` needs a `reason`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12664,7 +12694,7 @@ func (c *Client) RetryDeadLetterWithBody(ctx context.Context, messageID DeadLett
 //
 // A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
 // partition that the retry names and Kafka does not have fails without being
-// counted.
+// counted. `force` needs a `reason`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12815,7 +12845,7 @@ func (c *Client) ListRedrives(ctx context.Context, params *ListRedrivesParams, r
 // A redrive works on a snapshot of letters: those of `ids`, or those that fit
 // `filter` when it begins. It goes on by itself, at its rate over all nodes, until
 // every letter is done; letters whose status has changed meanwhile are skipped.
-// docs/redrives.md is the guide.
+// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 //
 // `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
 // or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
@@ -12844,7 +12874,7 @@ func (c *Client) CreateRedriveWithBody(ctx context.Context, params *CreateRedriv
 // A redrive works on a snapshot of letters: those of `ids`, or those that fit
 // `filter` when it begins. It goes on by itself, at its rate over all nodes, until
 // every letter is done; letters whose status has changed meanwhile are skipped.
-// docs/redrives.md is the guide.
+// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 //
 // `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
 // or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
@@ -13271,7 +13301,9 @@ func (c *Client) ListDeadLettersOfTopic(ctx context.Context, topic string, param
 // RetryAllDeadLettersWithBody Retry every letter of a topic that waits
 //
 // Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
+// needed, and so no `reason`: the record of the redrive says who asked, when and for which
+// topic. Done by then it is 200, else 202 with the path
 // of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
 // `DLQ_TOPIC_NOT_FOUND`.
 //
@@ -13293,7 +13325,9 @@ func (c *Client) RetryAllDeadLettersWithBody(ctx context.Context, topic DLQTopic
 // RetryAllDeadLetters Retry every letter of a topic that waits
 //
 // Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
+// needed, and so no `reason`: the record of the redrive says who asked, when and for which
+// topic. Done by then it is 200, else 202 with the path
 // of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
 // `DLQ_TOPIC_NOT_FOUND`.
 //
@@ -13551,7 +13585,7 @@ func (c *Client) CreateJobDefinition(ctx context.Context, body CreateJobDefiniti
 //
 // Its runs are kept, and its name is free. With runs that have not ended it is
 // refused, unless `force`: those that are with no worker are then CANCELED, and
-// the workers of the others are asked to stop.
+// the workers of the others are asked to stop. `force` needs a `reason`.
 //
 // Corresponds with DELETE /api/v1/job-definitions/{definition} (the `DeleteJobDefinition` operationId).
 func (c *Client) DeleteJobDefinition(ctx context.Context, definition JobDefinitionRef, params *DeleteJobDefinitionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -19166,16 +19200,12 @@ func NewDeleteDeadLetterRequest(server string, messageID DeadLetterID, params *D
 
 		}
 
-		if params.Reason != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", *params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
 			}
-
 		}
 
 		if encoded := queryValues.Encode(); encoded != "" {
@@ -29074,7 +29104,7 @@ type ClientWithResponsesInterface interface {
 
 	// RetryDeadLetterGroupWithBodyWithResponse Retry the letters of a group
 	//
-	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29083,7 +29113,7 @@ type ClientWithResponsesInterface interface {
 
 	// RetryDeadLetterGroupWithResponse Retry the letters of a group
 	//
-	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29178,7 +29208,7 @@ type ClientWithResponsesInterface interface {
 	// DeleteDeadLetterWithResponse Delete a dead letter
 	//
 	// With its attempts and revisions; who did it, why, and what it was stays in
-	// `/audit`. A letter that a saga waits for is refused with 409, unless
+	// `/audit`. `reason` is required. A letter that a saga waits for is refused with 409, unless
 	// `force`.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -29332,7 +29362,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
 	// partition that the retry names and Kafka does not have fails without being
-	// counted.
+	// counted. `force` needs a `reason`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29356,7 +29386,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
 	// partition that the retry names and Kafka does not have fails without being
-	// counted.
+	// counted. `force` needs a `reason`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29433,7 +29463,7 @@ type ClientWithResponsesInterface interface {
 	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
 	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
 	// every letter is done; letters whose status has changed meanwhile are skipped.
-	// docs/redrives.md is the guide.
+	// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 	//
 	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
 	// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
@@ -29452,7 +29482,7 @@ type ClientWithResponsesInterface interface {
 	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
 	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
 	// every letter is done; letters whose status has changed meanwhile are skipped.
-	// docs/redrives.md is the guide.
+	// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 	//
 	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
 	// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
@@ -29673,7 +29703,9 @@ type ClientWithResponsesInterface interface {
 	// RetryAllDeadLettersWithBodyWithResponse Retry every letter of a topic that waits
 	//
 	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
+	// needed, and so no `reason`: the record of the redrive says who asked, when and for which
+	// topic. Done by then it is 200, else 202 with the path
 	// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
 	// `DLQ_TOPIC_NOT_FOUND`.
 	//
@@ -29685,7 +29717,9 @@ type ClientWithResponsesInterface interface {
 	// RetryAllDeadLettersWithResponse Retry every letter of a topic that waits
 	//
 	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
+	// needed, and so no `reason`: the record of the redrive says who asked, when and for which
+	// topic. Done by then it is 200, else 202 with the path
 	// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
 	// `DLQ_TOPIC_NOT_FOUND`.
 	//
@@ -29825,7 +29859,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Its runs are kept, and its name is free. With runs that have not ended it is
 	// refused, unless `force`: those that are with no worker are then CANCELED, and
-	// the workers of the others are asked to stop.
+	// the workers of the others are asked to stop. `force` needs a `reason`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -42143,7 +42177,7 @@ func (c *ClientWithResponses) DiscardDeadLetterGroupWithResponse(ctx context.Con
 
 // RetryDeadLetterGroupWithBodyWithResponse Retry the letters of a group
 //
-// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42158,7 +42192,7 @@ func (c *ClientWithResponses) RetryDeadLetterGroupWithBodyWithResponse(ctx conte
 
 // RetryDeadLetterGroupWithResponse Retry the letters of a group
 //
-// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`.
+// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42295,7 +42329,7 @@ func (c *ClientWithResponses) PushDeadLettersWithResponse(ctx context.Context, b
 // DeleteDeadLetterWithResponse Delete a dead letter
 //
 // With its attempts and revisions; who did it, why, and what it was stays in
-// `/audit`. A letter that a saga waits for is refused with 409, unless
+// `/audit`. `reason` is required. A letter that a saga waits for is refused with 409, unless
 // `force`.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -42533,7 +42567,7 @@ func (c *ClientWithResponses) ResolveDeadLetterWithResponse(ctx context.Context,
 //
 // A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
 // partition that the retry names and Kafka does not have fails without being
-// counted.
+// counted. `force` needs a `reason`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42563,7 +42597,7 @@ func (c *ClientWithResponses) RetryDeadLetterWithBodyWithResponse(ctx context.Co
 //
 // A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
 // partition that the retry names and Kafka does not have fails without being
-// counted.
+// counted. `force` needs a `reason`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42688,7 +42722,7 @@ func (c *ClientWithResponses) ListRedrivesWithResponse(ctx context.Context, para
 // A redrive works on a snapshot of letters: those of `ids`, or those that fit
 // `filter` when it begins. It goes on by itself, at its rate over all nodes, until
 // every letter is done; letters whose status has changed meanwhile are skipped.
-// docs/redrives.md is the guide.
+// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 //
 // `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
 // or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
@@ -42713,7 +42747,7 @@ func (c *ClientWithResponses) CreateRedriveWithBodyWithResponse(ctx context.Cont
 // A redrive works on a snapshot of letters: those of `ids`, or those that fit
 // `filter` when it begins. It goes on by itself, at its rate over all nodes, until
 // every letter is done; letters whose status has changed meanwhile are skipped.
-// docs/redrives.md is the guide.
+// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 //
 // `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
 // or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
@@ -43066,7 +43100,9 @@ func (c *ClientWithResponses) ListDeadLettersOfTopicWithResponse(ctx context.Con
 // RetryAllDeadLettersWithBodyWithResponse Retry every letter of a topic that waits
 //
 // Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
+// needed, and so no `reason`: the record of the redrive says who asked, when and for which
+// topic. Done by then it is 200, else 202 with the path
 // of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
 // `DLQ_TOPIC_NOT_FOUND`.
 //
@@ -43084,7 +43120,9 @@ func (c *ClientWithResponses) RetryAllDeadLettersWithBodyWithResponse(ctx contex
 // RetryAllDeadLettersWithResponse Retry every letter of a topic that waits
 //
 // Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. Done by then it is 200, else 202 with the path
+// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
+// needed, and so no `reason`: the record of the redrive says who asked, when and for which
+// topic. Done by then it is 200, else 202 with the path
 // of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
 // `DLQ_TOPIC_NOT_FOUND`.
 //
@@ -43302,7 +43340,7 @@ func (c *ClientWithResponses) CreateJobDefinitionWithResponse(ctx context.Contex
 //
 // Its runs are kept, and its name is free. With runs that have not ended it is
 // refused, unless `force`: those that are with no worker are then CANCELED, and
-// the workers of the others are asked to stop.
+// the workers of the others are asked to stop. `force` needs a `reason`.
 //
 // Returns a wrapper object for the known response body format(s).
 //

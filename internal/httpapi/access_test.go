@@ -166,7 +166,11 @@ func operations(t *testing.T, replace *strings.Replacer) []operation {
 				t.Errorf("%s %s: x-permission %q, asks for a credential %t", method, path, permission, needsOne)
 			}
 			if permission != "" {
-				out = append(out, operation{method, replace.Replace(path), permission})
+				query := ""
+				if p := op.Parameters.GetByInAndName("query", "reason"); p != nil && p.Required {
+					query = "?reason=r"
+				}
+				out = append(out, operation{method, replace.Replace(path) + query, permission})
 			}
 		}
 	}

@@ -75,7 +75,7 @@ func toAPIAction(a *operator.Action) api.Action {
 		ID: a.ID, At: a.At, Kind: api.ActionKind(a.Kind), Subject: a.Subject, Verb: a.Verb, Actor: unlessEmpty(a.Actor),
 		Reason: unlessEmpty(a.Reason), RequestID: unlessEmpty(a.RequestID), Detail: a.Detail,
 		CredentialID: unlessNil(a.Credential), Address: unlessEmpty(a.Address), Operation: unlessEmpty(a.Operation),
-		BeforeHash: unlessEmpty(hex.EncodeToString(a.Before)), AfterHash: unlessEmpty(hex.EncodeToString(a.After)), Result: unlessEmpty(cmp.Or(a.Result, operator.Done)),
+		BeforeHash: unlessEmpty(hex.EncodeToString(a.Before)), AfterHash: unlessEmpty(hex.EncodeToString(a.After)), Result: new(api.ActionResult(cmp.Or(a.Result, operator.Done))),
 	}
 }
 

@@ -184,7 +184,9 @@ func TestForcedEnds(t *testing.T) {
 	e := newEdge(t)
 	at, g := held(t, e, nil)
 	for _, path := range []string{at + "/force-complete", at + "/force-fail"} {
-		e.send("POST", path, `{"requested_by":"ann"}`).wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
+		for _, body := range []string{`{"requested_by":"ann"}`, `{"reason":" "}`} {
+			wantsReason(t, e.send("POST", path, body))
+		}
 	}
 	e.send("GET", at+"/result", "").wants(http.StatusConflict, "SAGA_HAS_NO_RESULT")
 	if r := e.send("POST", at+"/force-complete", `{"reason":"done by hand","result":{"order":17}}`); r.status != http.StatusAccepted {

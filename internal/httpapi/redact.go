@@ -79,7 +79,10 @@ func (n shroud) cover(body any) (covered any, ok bool) {
 	return v.Interface(), ok
 }
 
-var rawJSON = reflect.TypeFor[json.RawMessage]()
+var (
+	rawJSON = reflect.TypeFor[json.RawMessage]()
+	anyText = reflect.TypeFor[string]()
+)
 
 func (n shroud) walk(v reflect.Value) bool {
 	switch v.Kind() {
@@ -117,9 +120,11 @@ func (n shroud) member(f reflect.Value, of reflect.StructField) bool {
 		if n[name] && !f.IsNil() {
 			f.Set(reflect.ValueOf(veiled))
 		}
-	case n[name] && f.Kind() == reflect.String:
+	// A word of the contract's own (an enum has a type of its own) tells no content,
+	// such as what came of an action, whose name the result of a saga has too.
+	case n[name] && f.Type() == anyText:
 		f.SetString(veiledText)
-	case n[name] && f.Kind() == reflect.Pointer && f.Type().Elem().Kind() == reflect.String:
+	case n[name] && f.Kind() == reflect.Pointer && f.Type().Elem() == anyText:
 		if !f.IsNil() {
 			f.Set(reflect.ValueOf(new(veiledText))) // what the handler points to may be shared
 		}
