@@ -109,7 +109,11 @@ func private(ctx context.Context) (address, error) {
 // baseDir makes the directory of all servers. Its name is known to everybody on
 // the machine, so it must be ours if it is there already.
 func baseDir() (string, error) {
-	base := filepath.Join(os.TempDir(), fmt.Sprintf("skald-testdb-%d", os.Getuid()))
+	parent := os.TempDir()
+	if memory := inMemory(); memory != "" && os.Getenv("TMPDIR") == "" {
+		parent = memory
+	}
+	base := filepath.Join(parent, fmt.Sprintf("skald-testdb-%d", os.Getuid()))
 	// Others may pass: root's servers run as another user.
 	if err := os.Mkdir(base, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err

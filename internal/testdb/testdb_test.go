@@ -150,6 +150,9 @@ func TestForeignBaseDirectoryIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if filepath.Dir(base) != tmp {
+		t.Errorf("the servers are in %s in spite of TMPDIR=%s", base, tmp)
+	}
 	if err := os.Chmod(base, 0o777); err != nil {
 		t.Fatal(err)
 	}
