@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/routers"
@@ -45,7 +46,8 @@ type route struct {
 	query        map[string]bool   // known parameters; true: repeatable
 	media        []string          // media types of the body; nil: it takes none
 	bodyRequired bool
-	bodyLimit    int64
+	bodyAtLeast  int64            // bytes that the contract lets the body have, whatever is configured
+	bodyLimit    int64            // bytes that it may have here
 	stream       bool             // the handler reads the body as it comes
 	body         *openapi3.Schema // of a JSON body; nil: checked by the handler
 	deadLetters  bool             // of the dead-letter queue or the record of actions, which there may not be
@@ -55,8 +57,29 @@ type route struct {
 	together func(body []byte, wrong func(pointer string) bool) []fault.Field
 }
 
-// loadContract reads the embedded contract.
+// loadContract is the embedded contract, with a configuration's limits.
 func loadContract(l Limits) (*contract, error) {
+	read, err := embedded()
+	if err != nil {
+		return nil, err
+	}
+	c := *read
+	c.routes = make(map[routeKey]*route, len(read.routes))
+	for key, rt := range read.routes {
+		here := *rt
+		here.bodyLimit = max(l.MaxBodyBytes, rt.bodyAtLeast)
+		if slices.Contains(rt.media, mediaYAML) {
+			here.bodyLimit = l.MaxWorkflowBytes
+		}
+		c.routes[key] = &here
+	}
+	return &c, nil
+}
+
+// embedded reads the embedded contract, once in a process, however many servers
+// tests start in it: that takes a tenth of a second of CPU, and ten times as much
+// under the race detector. Nobody changes what it returns.
+var embedded = sync.OnceValues(func() (*contract, error) {
 	doc, err := api.GetSpec()
 	if err != nil {
 		return nil, err
@@ -68,7 +91,7 @@ func loadContract(l Limits) (*contract, error) {
 	c := &contract{doc: doc, routes: map[routeKey]*route{}, veiled: newShroud(doc), letter: doc.Components.Schemas["DeadLetterInput"].Value}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
-			rt := newRoute(method, path, item, op, l)
+			rt := newRoute(method, path, item, op)
 			if err := rt.guard(path, op, doc.Security); err != nil {
 				return nil, err
 			}
@@ -85,7 +108,7 @@ func loadContract(l Limits) (*contract, error) {
 	sum := sha256.Sum256(c.json)
 	c.etag = `"` + hex.EncodeToString(sum[:16]) + `"`
 	return c, nil
-}
+})
 
 // anybody is the x-permission of operations that need no permission, only a
 // credential that counts.
@@ -135,10 +158,10 @@ func relax(doc *openapi3.T) {
 	}
 }
 
-func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operation, l Limits) *route {
-	rt := &route{name: method + " " + path, operation: op.OperationID, query: map[string]bool{}, bodyLimit: l.MaxBodyBytes, deadLetters: strings.HasPrefix(path, "/api/v1/dlq/") || path == "/api/v1/audit", jobs: ofJobs(path)}
+func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operation) *route {
+	rt := &route{name: method + " " + path, operation: op.OperationID, query: map[string]bool{}, deadLetters: strings.HasPrefix(path, "/api/v1/dlq/") || path == "/api/v1/audit", jobs: ofJobs(path)}
 	if most, ok := op.Extensions["x-max-body-bytes"].(float64); ok { // bodies that carry records of others
-		rt.bodyLimit = max(rt.bodyLimit, int64(most))
+		rt.bodyAtLeast = int64(most)
 	}
 	rt.stream, _ = op.Extensions["x-stream"].(bool)
 	for _, list := range []openapi3.Parameters{item.Parameters, op.Parameters} {
@@ -156,9 +179,6 @@ func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operati
 		rt.media = append(rt.media, media)
 		if media == mediaJSON && m.Schema != nil {
 			rt.body, rt.together = m.Schema.Value, together[m.Schema.Ref]
-		}
-		if media == mediaYAML {
-			rt.bodyLimit = l.MaxWorkflowBytes
 		}
 	}
 	return rt
