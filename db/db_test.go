@@ -122,28 +122,50 @@ func TestUpDownUpLeadsToTheSameSchema(t *testing.T) {
 	}
 }
 
+// Taken back to any place, the schema comes up again to what it was. From a place
+// that the first way up went through, the rest of the way is known, so it is gone
+// only until there: to go all of it from each place takes the square of the migrations.
 func TestEachMigrationCanBeTakenBackAlone(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.Empty(t)
 	pool := open(t, dsn)
-	n, err := db.Up(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
+	was := [][]string{nil} // the schema after so many migrations
+	up := func() (n int) {
+		t.Helper()
+		n, err := db.UpBy(t.Context(), dsn, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
 	}
-	full := shape(t, pool)
-	for back := 1; back < n; back++ { // with none left there is no schema to look at
-		if down, err := db.Down(t.Context(), dsn, back); err != nil || down != back {
-			t.Fatalf("down by %d: %d migrations, %v", back, down, err)
+	for up() > 0 {
+		was = append(was, shape(t, pool))
+	}
+	n := len(was) - 1
+	for left := n - 1; left > 0; left-- { // with none left there is no schema to look at
+		if down, err := db.Down(t.Context(), dsn, 1); err != nil || down != 1 {
+			t.Fatalf("down to %d of %d: %d migrations, %v", left, n, down, err)
 		}
-		if versions := ask[int](t, pool, `SELECT count(*) FROM saga.saga_schema_version`); versions != n-back {
-			t.Errorf("after %d of %d migrations the schema says version %d", n-back, n, versions)
+		if versions := ask[int](t, pool, `SELECT count(*) FROM saga.saga_schema_version`); versions != left {
+			t.Errorf("after %d of %d migrations the schema says version %d", left, n, versions)
 		}
-		if up, err := db.Up(t.Context(), dsn); err != nil || up != back {
-			t.Fatalf("up by %d: %d migrations, %v", back, up, err)
+		at, diff := left, "not tried"
+		for at < n && diff != "" {
+			at += up()
+			diff = cmp.Diff(was[at], shape(t, pool))
 		}
-		if diff := cmp.Diff(full, shape(t, pool)); diff != "" {
-			t.Fatalf("after taking %d back and forth (-before +after):\n%s", back, diff)
+		if diff != "" {
+			t.Fatalf("after taking %d back and forth (-before +after):\n%s", n-left, diff)
 		}
+		if down, err := db.Down(t.Context(), dsn, at-left); err != nil || down != at-left {
+			t.Fatalf("down from %d to %d: %d migrations, %v", at, left, down, err)
+		}
+	}
+	if again, err := db.Up(t.Context(), dsn); err != nil || again != n-1 {
+		t.Fatalf("up from the first: %d migrations, %v", again, err)
+	}
+	if diff := cmp.Diff(was[n], shape(t, pool)); diff != "" {
+		t.Errorf("after taking all but the first back and forth (-before +after):\n%s", diff)
 	}
 }
 
