@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,8 +16,10 @@ type apiDoc struct {
 
 // apiOperation is one operation of the contract.
 type apiOperation struct {
-	method, path string
-	body         any // an answer to its request schema, as small as can be; nil: it takes none
+	method, path, id string
+	body             any                       // an answer to its request schema, as small as can be; nil: it takes none
+	bodies           map[string]map[string]any // media type → schema
+	parameters       []map[string]any
 }
 
 func contractOf(t *testing.T, n *node) apiDoc {
@@ -34,15 +37,25 @@ func (d apiDoc) operations() (all []apiOperation) {
 		if !strings.HasPrefix(path, "/api/v1/") {
 			continue
 		}
-		for method, op := range item.(map[string]any) {
+		item := item.(map[string]any)
+		for method, op := range item {
 			if !slices.Contains([]string{"get", "post", "put", "patch", "delete"}, method) {
 				continue
 			}
-			o := apiOperation{method: strings.ToUpper(method), path: path}
-			if body, has := op.(map[string]any)["requestBody"].(map[string]any); has {
-				content := d.resolve(body)["content"].(map[string]any)
-				if media, has := content["application/json"].(map[string]any); has {
-					o.body = d.example(media["schema"].(map[string]any), 0)
+			op := op.(map[string]any)
+			o := apiOperation{method: strings.ToUpper(method), path: path, id: op["operationId"].(string), bodies: map[string]map[string]any{}}
+			for _, from := range []any{item["parameters"], op["parameters"]} {
+				some, _ := from.([]any)
+				for _, p := range some {
+					o.parameters = append(o.parameters, d.resolve(p.(map[string]any)))
+				}
+			}
+			if body, has := op["requestBody"].(map[string]any); has {
+				for media, of := range d.resolve(body)["content"].(map[string]any) {
+					o.bodies[media] = of.(map[string]any)["schema"].(map[string]any)
+				}
+				if schema, has := o.bodies["application/json"]; has {
+					o.body = d.example(schema, 0)
 				}
 			}
 			all = append(all, o)
@@ -65,10 +78,20 @@ func (d apiDoc) resolve(s map[string]any) map[string]any {
 	if !is {
 		return s
 	}
-	whole := map[string]any{}
-	for _, part := range append(parts, any(map[string]any{})) {
+	whole, own := map[string]any{}, maps.Clone(s)
+	delete(own, "allOf")
+	for _, part := range append(slices.Clone(parts), any(own)) {
 		for k, v := range d.resolve(part.(map[string]any)) {
-			whole[k] = v
+			switch before := whole[k].(type) {
+			case map[string]any: // properties
+				both := maps.Clone(before)
+				maps.Copy(both, v.(map[string]any))
+				whole[k] = both
+			case []any: // required
+				whole[k] = append(slices.Clone(before), v.([]any)...)
+			default:
+				whole[k] = v
+			}
 		}
 	}
 	return whole

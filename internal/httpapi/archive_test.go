@@ -44,15 +44,22 @@ func TestAnArchivedSagaIsAnsweredAsBeforeAndSaysSo(t *testing.T) {
 	e.register("order", "reserve", "pay")
 	at := e.finish(`{"workflow_name":"order","payload":{"n":1.50},"metadata":{"team":1},"correlation_id":"c"}`)
 	type answers struct {
-		saga  client.Saga
-		logs  client.StepLogList
-		steps client.StepList
+		saga   client.Saga
+		logs   client.StepLogList
+		steps  client.StepList
+		why    client.Explanation
+		result string
 	}
 	read := func() (a answers) {
 		t.Helper()
 		e.send("GET", at, "").into(&a.saga)
 		e.send("GET", at+"/step-logs", "").into(&a.logs)
 		e.send("GET", at+"/steps", "").into(&a.steps)
+		e.send("GET", at+"/explain", "").into(&a.why)
+		r := e.send("GET", at+"/result", "")
+		if a.result = string(r.body); r.status != http.StatusOK {
+			t.Errorf("the result: %d %s", r.status, r.body)
+		}
 		return a
 	}
 	live := read()
@@ -65,6 +72,7 @@ func TestAnArchivedSagaIsAnsweredAsBeforeAndSaysSo(t *testing.T) {
 		at       *time.Time
 	}{
 		"saga": {archived.saga.Archived, archived.saga.ArchivedAt}, "logs": {archived.logs.Archived, archived.logs.ArchivedAt}, "steps": {archived.steps.Archived, archived.steps.ArchivedAt},
+		"explanation": {archived.why.Archived, archived.why.ArchivedAt},
 	} {
 		if since.archived == nil || !*since.archived || since.at == nil || since.at.Before(live.saga.UpdatedAt) {
 			t.Errorf("%s: archived %v at %v", what, since.archived, since.at)
@@ -76,13 +84,20 @@ func TestAnArchivedSagaIsAnsweredAsBeforeAndSaysSo(t *testing.T) {
 	same := cmp.Options{
 		cmp.AllowUnexported(answers{}), cmpopts.IgnoreFields(client.Saga{}, "Archived", "ArchivedAt", "AllowedActions"),
 		cmpopts.IgnoreFields(client.StepLogList{}, "Archived", "ArchivedAt"), cmpopts.IgnoreFields(client.StepList{}, "Archived", "ArchivedAt"),
+		cmpopts.IgnoreFields(client.Explanation{}, "Archived", "ArchivedAt", "Actions", "Sentence"),
 	}
 	if diff := cmp.Diff(live, archived, same); diff != "" || live.saga.Archived != nil || live.logs.Archived != nil || live.steps.Archived != nil {
 		t.Errorf("the saga (-live +archived):\n%s", diff)
 	}
+	if a := archived.why.Actions; len(a) != 1 || a[0].Action != client.SagaActionRestore || a[0].Permission != "sagas:admin" || a[0].Means == "" {
+		t.Errorf("what can be done: %+v, want the restore", a)
+	}
+	if want := live.why.Sentence + " It has been in the archive since "; !strings.HasPrefix(archived.why.Sentence, want) || !strings.HasSuffix(archived.why.Sentence, ": restore it before acting on it.") {
+		t.Errorf("the sentence is %q, want %q …", archived.why.Sentence, want)
+	}
 	// It looks different, so it is another version to caches.
 	tag := fmt.Sprintf(`"%d-archived"`, live.saga.Version)
-	for _, path := range []string{at, at + "/steps", at + "/step-logs"} {
+	for _, path := range []string{at, at + "/steps", at + "/step-logs", at + "/result"} {
 		if r := e.send("GET", path, "", "If-None-Match", tag); r.status != http.StatusNotModified || r.header.Get("ETag") != tag {
 			t.Errorf("%s: %d, ETag %s, want 304 with %s", path, r.status, r.header.Get("ETag"), tag)
 		}
@@ -131,6 +146,34 @@ func TestActionsOnAnArchivedSagaSayThatItMustBeRestored(t *testing.T) {
 		if p.AllowedActions == nil || !cmp.Equal(p.AllowedActions, []string{"restore"}) {
 			t.Errorf("%s: allowed actions %v", action, p.AllowedActions)
 		}
+	}
+}
+
+// What an archived saga that could not be undone waits for is told, and that it has no result.
+func TestAnArchivedFailureIsExplained(t *testing.T) {
+	e := newEdge(t)
+	e.register("order", "reserve", "pay")
+	e.runner.script = func(c saga.Call) saga.Outcome {
+		if c.Step == "pay" || c.Action == saga.Compensate {
+			return refused()
+		}
+		return done("null")
+	}
+	at := e.finish(`{"workflow_name":"order"}`)
+	if r := e.send("POST", at+"/acknowledge", ""); r.status != http.StatusAccepted {
+		t.Fatalf("acknowledge: %d %s", r.status, r.body)
+	}
+	if run := e.archiveAll(); run.Archived != 1 {
+		t.Fatalf("%d sagas archived, want the one", run.Archived)
+	}
+	var why client.Explanation
+	e.send("GET", at+"/explain", "").into(&why)
+	if why.WaitsFor != client.ExplanationWaitsForOperator || why.Archived == nil || len(why.Errors) == 0 || why.Step == nil {
+		t.Errorf("the explanation is %+v", why)
+	}
+	e.send("GET", at+"/result", "").wants(http.StatusConflict, "SAGA_HAS_NO_RESULT")
+	for _, path := range []string{"/explain", "/result"} {
+		e.send("GET", missing+path, "").wants(http.StatusNotFound, "SAGA_NOT_FOUND")
 	}
 }
 

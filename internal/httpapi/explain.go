@@ -40,11 +40,12 @@ func (s *server) foresee(ctx context.Context, a action) (answer, error) {
 	return answer{status: http.StatusOK, body: out, etag: etagOf(before.Version)}, nil
 }
 
-// ExplainSaga says what a saga waits for and who can do something about it.
+// ExplainSaga says what a saga waits for and who can do something about it, and of
+// an archived one how it has ended.
 func (s *server) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObject) (api.ExplainSagaResponseObject, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	run, logs, err := s.load(ctx, requestOf(ctx).tenant.ID, in.SagaID)
+	f, run, err := s.look(ctx, in.SagaID)
 	if err != nil {
 		return nil, err
 	}
@@ -63,11 +64,14 @@ func (s *server) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObjec
 			}
 		}
 	}
-	x := saga.Explain(&run, logs, alive, s.now())
+	x := saga.Explain(&run, f.logs, alive, s.now())
+	if f.archivedAt != nil {
+		x = saga.ExplainArchived(&run, f.logs, *f.archivedAt, s.now())
+	}
 	out := api.Explanation{
 		SagaID: run.ID, Status: api.SagaStatus(run.State.Status()), State: api.SagaState(run.State.String()),
 		WaitsFor: api.ExplanationWaitsFor(x.WaitsFor), Since: x.Since, NextAt: x.NextAt, Sentence: x.Sentence,
-		Owner: owner, Deadline: x.Deadline, Errors: []api.SagaError{}, Actions: []api.ExplainedAction{},
+		Archived: f.archived(), ArchivedAt: f.archivedAt, Owner: owner, Deadline: x.Deadline, Errors: []api.SagaError{}, Actions: []api.ExplainedAction{},
 	}
 	if x.Next != "" {
 		out.Next = &x.Next
@@ -87,11 +91,25 @@ func (s *server) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObjec
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
-// GetSagaResult answers the result of a completed saga.
+// look reads a saga, live or archived, and rebuilds its run. Fault: NotFound.
+func (s *server) look(ctx context.Context, id uuid.UUID) (found, saga.Run, error) {
+	tenant := requestOf(ctx).tenant.ID
+	f, err := s.find(ctx, tenant, id)
+	if err != nil {
+		return found{}, saga.Run{}, err
+	}
+	def, err := s.definitions.Version(ctx, tenant, f.saga.WorkflowName, f.saga.WorkflowVersion)
+	if err != nil {
+		return found{}, saga.Run{}, pinnedIsGone(err)
+	}
+	return f, saga.Rebuild(f.saga, def, f.logs), nil
+}
+
+// GetSagaResult answers the result of a completed saga, live or archived.
 func (s *server) GetSagaResult(ctx context.Context, in api.GetSagaResultRequestObject) (api.GetSagaResultResponseObject, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	run, _, err := s.load(ctx, requestOf(ctx).tenant.ID, in.SagaID)
+	f, run, err := s.look(ctx, in.SagaID)
 	if err != nil {
 		return nil, err
 	}
@@ -102,5 +120,5 @@ func (s *server) GetSagaResult(ctx context.Context, in api.GetSagaResultRequestO
 	if found == nil {
 		return nil, fault.New(fault.Conflict, codeNoResult, "the saga is %s; only a completed one has a result", run.State)
 	}
-	return answer{status: http.StatusOK, raw: found, etag: etagOf(run.Version)}.unchanged(in.Params.IfNoneMatch)
+	return answer{status: http.StatusOK, raw: found, etag: f.etag()}.unchanged(in.Params.IfNoneMatch)
 }

@@ -107,16 +107,11 @@ func (s *server) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestObj
 func (s *server) ListSteps(ctx context.Context, in api.ListStepsRequestObject) (api.ListStepsResponseObject, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	tenant := requestOf(ctx).tenant.ID
-	f, err := s.find(ctx, tenant, in.SagaID)
+	f, run, err := s.look(ctx, in.SagaID)
 	if err != nil {
 		return nil, err
 	}
-	def, err := s.definitions.Version(ctx, tenant, f.saga.WorkflowName, f.saga.WorkflowVersion)
-	if err != nil {
-		return nil, pinnedIsGone(err)
-	}
-	steps := toAPISteps(saga.Steps(saga.Rebuild(f.saga, def, f.logs), f.logs))
+	steps := toAPISteps(saga.Steps(run, f.logs))
 	list := api.StepList{Archived: f.archived(), ArchivedAt: f.archivedAt, Steps: steps}
 	return answer{status: http.StatusOK, body: list, etag: f.etag()}.unchanged(in.Params.IfNoneMatch)
 }

@@ -133,7 +133,8 @@ func (s *server) ChangeSettings(ctx context.Context, in api.ChangeSettingsReques
 	return s.settings(ctx)
 }
 
-// ListSettingChanges answers who changed what.
+// ListSettingChanges answers who changed what. By whom and why is the deployment's
+// own affair: a tenant sees what the values were.
 func (s *server) ListSettingChanges(ctx context.Context, in api.ListSettingChangesRequestObject) (api.ListSettingChangesResponseObject, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -148,8 +149,9 @@ func (s *server) ListSettingChanges(ctx context.Context, in api.ListSettingChang
 	out := api.SettingChangeList{Changes: make([]api.SettingChange, len(changes))}
 	for i := range changes {
 		c := &changes[i]
-		out.Changes[i] = api.SettingChange{
-			Version: c.Version, Name: c.Name, OldValue: c.Old, NewValue: c.New, ChangedBy: unlessEmpty(c.By), Reason: unlessEmpty(c.Reason), ChangedAt: c.At,
+		out.Changes[i] = api.SettingChange{Version: c.Version, Name: c.Name, OldValue: c.Old, NewValue: c.New, ChangedAt: c.At}
+		if requestOf(ctx).who.AnyTenant {
+			out.Changes[i].ChangedBy, out.Changes[i].Reason = unlessEmpty(c.By), unlessEmpty(c.Reason)
 		}
 	}
 	return answer{status: http.StatusOK, body: out}, nil

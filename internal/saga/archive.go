@@ -2,6 +2,7 @@ package saga
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -82,5 +83,17 @@ type Restoration struct {
 	Key      *IdempotencyKey // nil: none
 }
 
+// restore is the one verb that an archived saga accepts, and a live one does not.
+var restore = VerbRule{Verb: "restore", Needs: Admin, Means: "make it live again, with its step logs"}
+
 // ArchivedActions lists the operator verbs that an archived saga accepts.
-func ArchivedActions() []string { return []string{"restore"} }
+func ArchivedActions() []string { return []string{string(restore.Verb)} }
+
+// ExplainArchived says how an archived saga has ended, and that it must be restored
+// before anything can be done about it.
+func ExplainArchived(r *Run, logs []StepLog, at, now time.Time) Explanation {
+	x := Explain(r, logs, true, now)
+	x.Allowed = []VerbRule{restore}
+	x.Sentence += fmt.Sprintf(" It has been in the archive since %s: restore it before acting on it.", at.Format(time.RFC3339))
+	return x
+}

@@ -1,0 +1,212 @@
+package app_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// does has the owner make a request that must succeed, and returns the answer. In
+// body and in more, # stands for the canary and @ for the address of the
+// participants. Of more, "saga_id:…" is a parameter of the path (the owner's
+// own, a.ids, when there is none), "reason=…" one of the query, "as:…" the
+// credential, and "answers:…" the status, where that is none of success. Each header that takes a free text gets one.
+func (a *aviary) does(id, body string, more ...string) string {
+	a.t.Helper()
+	op, known := a.ops[id]
+	if !known {
+		a.t.Fatalf("the contract has no %s", id)
+	}
+	if a.said[id] == nil {
+		a.said[id] = &sung{other: "\n"}
+	}
+	said := a.said[id]
+	words := strings.NewReplacer("#", canary, "@", a.participants.URL)
+	body = words.Replace(body)
+	path, query, as, want, header := op.path, "", a.owner, "", []string(nil)
+	for _, m := range more {
+		m = words.Replace(m)
+		if name, value, is := strings.Cut(m, "="); is {
+			query += "&" + m
+			said.other += name + "=" + value + "\n"
+		} else if name, value, _ := strings.Cut(m, ":"); name == "as" {
+			as = value
+		} else if name == "answers" {
+			want = value
+		} else {
+			path = strings.ReplaceAll(path, "{"+name+"}", value)
+		}
+	}
+	for name, value := range a.ids {
+		path = strings.ReplaceAll(path, "{"+name+"}", value)
+	}
+	for _, p := range op.parameters {
+		if p["in"] == "header" && p["name"] == "Idempotency-Key" && (id != "pushDeadLetter" || !strings.Contains(body, "dedupe_key")) { // it takes one of them
+			header = append(header, "Idempotency-Key", canary+uuid.NewString())
+			said.other += "idempotency-key=" + canary + "\n"
+		}
+	}
+	var doc any
+	switch err := json.Unmarshal([]byte(body), &doc); {
+	case id == "importDeadLetters":
+		header = append(header, "Content-Type", "application/x-ndjson")
+		said.other += "application/x-ndjson=" + body + "\n"
+	case err == nil:
+		said.bodies = append(said.bodies, doc)
+	case body != "":
+		header = append(header, "Content-Type", "application/yaml")
+		said.other += "application/yaml=" + body + "\n"
+	}
+	status, text := a.send(as, op.method, path+strings.Replace(query, "&", "?", 1), body, header...)
+	if want == "" && status >= 300 || want != "" && want != fmt.Sprint(status) {
+		text, _, _ = strings.Cut(text, "\nmap[")
+		a.t.Errorf("%s: %d %s\nto %s", id, status, text, body)
+	}
+	return text
+}
+
+// keeps remembers what the owner has under the name of a path parameter.
+func (a *aviary) keeps(param, value string) string {
+	a.t.Helper()
+	if value == "" {
+		a.t.Errorf("the answer has no %s", param)
+	}
+	if before := a.ids[param]; before != "" && before != value {
+		a.more[param] = append(a.more[param], before)
+	}
+	a.ids[param] = value
+	return value
+}
+
+func (a *aviary) looks(path string) string {
+	a.t.Helper()
+	_, text := a.send(a.owner, "GET", "/api/v1/"+path, "")
+	return text
+}
+
+func (a *aviary) until(what string, f func() bool) {
+	a.t.Helper()
+	for end := time.Now().Add(time.Minute); !f(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			a.t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
+func (a *aviary) exec(query string, args ...any) {
+	a.t.Helper()
+	if _, err := a.db.ExecContext(a.t.Context(), query, args...); err != nil {
+		a.t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// why is the body of most actions on sagas.
+const whyNot = `{"reason":"#","requested_by":"#"}`
+
+// sing has the owner say everything that it can say.
+func (a *aviary) sing() {
+	a.singOfJobs()
+	a.singOfWebhooks()
+	a.singOfSagas()
+	a.singOfLetters()
+	a.singOfRedrives()
+	a.singOfAccess()
+}
+
+// workflowOf is a workflow of two steps: the first has a compensation, the second
+// follows it.
+func workflowOf(name, second, undo string) string {
+	return `"name":"#-` + name + `","description":"#","output":{"#":"${steps.#-one}"},` + stepsOf(second, undo)
+}
+
+func stepsOf(second, undo string) string {
+	const patient = `"retry":{"max_attempts":9,"initial_interval_ms":600000,"max_interval_ms":600000,"jitter":0}`
+	return fmt.Sprintf(`"steps":[{"name":"#-one","action":{"http":{"url":"@/#-one","headers":{"X-#":"#"}}},
+		"compensation":{"http":{"url":"@/#-%s","headers":{"X-#":"#"}}},"compensation_retry":{"max_attempts":1},%s},
+		{"name":"#-two","depends_on":["#-one"],"action":{"http":{"url":"@/#-%s"}},"compensation":"none",%[2]s}]`, undo, patient, second)
+}
+
+// jobSteps are done by a worker, in both forms of writing them.
+const jobSteps = `"steps":[{"name":"#-a","type":"job","job":"#-work","args":{"#":"#"},"compensation":{"job":"#-work","args":{"#":"#"}}},
+	{"name":"#-b","action":{"job":"#-work","args":{"#":"#"}},"compensation":"none"}]`
+
+func (a *aviary) singOfSagas() {
+	for _, op := range []string{"validateWorkflow", "registerWorkflow"} {
+		a.does(op, `{`+workflowOf("waits", "later", "undo")+`}`)
+		a.does(op, `{`+workflowOf("strands", "refuse", "refuse")+`}`)
+		a.does(op, `{`+workflowOf("good", "two", "undo")+`}`)
+		a.does(op, `{"name":"#-works","description":"#",`+jobSteps+`}`)
+		a.does(op, `{"workflow_yaml":"name: #-yaml\nsteps: [{name: s, action: {http: {url: \"@/#\"}}, compensation: none}]"}`)
+		a.does(op, "name: #-plainyaml\nsteps: [{name: s, action: {http: {url: \"@/#\"}}, compensation: none}]")
+	}
+	a.does("disableWorkflow", `{"reason":"#"}`, "name:#-yaml")
+	a.does("enableWorkflow", `{"reason":"#"}`, "name:#-yaml")
+	a.keeps("name", canary+"-good")
+	a.ids["version"], a.ids["step"] = "1", "0"
+
+	const common = `"payload":{"#":"#"},"metadata":{"#":"#"},"correlation_id":"#","initiated_by":"#","name":"#","description":"#","saga_type":"#"}`
+	run := func(workflow, ready string) string {
+		text := a.does("createSaga", `{"workflow_name":"#-`+workflow+`","business_key":"#-`+uuid.NewString()+`",`+common)
+		id := a.keeps("saga_id", field(text, "saga_id"))
+		a.until("saga of "+workflow, func() bool {
+			text := a.looks("sagas/" + id)
+			return strings.Contains(text, `"state":"`+ready+`"`) &&
+				(workflow != "waits" || strings.Contains(text, `"current_step":1`) && strings.Contains(text, `"next_run_at":"`))
+		})
+		return "saga_id:" + id
+	}
+	a.does("createSaga", `{`+stepsOf("two", "undo")+`,`+common)
+	a.does("createSaga", `{`+jobSteps+`,`+common)
+	waits := func() string { return run("waits", "running") }
+	stranded := func() string { return run("strands", "failed") }
+	a.does("cancelSaga", whyNot, waits())
+	a.does("compensateSaga", whyNot, waits())
+	a.does("retrySaga", whyNot, waits())
+	id := waits()
+	a.does("suspendSaga", whyNot, id)
+	a.does("resumeSaga", whyNot, id)
+	a.does("extendDeadline", `{"reason":"#","requested_by":"#","timeout_ms":7200000}`, id)
+	a.does("skipStep", whyNot, id, "step:#-two")
+	a.does("completeStep", `{"reason":"#","requested_by":"#","output":{"#":"#"}}`, waits(), "step:#-two")
+	a.does("failStep", whyNot, waits(), "step:#-two")
+	a.does("forceComplete", `{"reason":"#","requested_by":"#","result":{"#":"#"}}`, waits())
+	a.does("forceFail", whyNot, waits())
+	a.does("acknowledgeSaga", whyNot, stranded())
+	a.does("resumeCompensation", whyNot, stranded())
+	a.does("retrySaga", `{"reason":"#","requested_by":"#","from_step":"#-two","input_patch":{"#":"#"}}`, stranded())
+	archived, restored := run("good", "completed"), run("good", "completed")
+	a.does("runRetention", `{"older_than":"`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)
+	if text := a.looks("sagas/" + strings.TrimPrefix(archived, "saga_id:")); !strings.Contains(text, `"archived":true`) {
+		a.t.Errorf("the saga is not archived: %s", text)
+	}
+	a.does("restoreSaga", whyNot, restored)
+	stranded()
+	run("good", "completed")
+}
+
+func (a *aviary) singOfWebhooks() {
+	create := func(path string) string {
+		return field(a.does("createWebhook", `{"url":"@/#-`+path+`","description":"#","reason":"#","workflow_names":["#-good"]}`), "id")
+	}
+	hook := a.keeps("webhook_id", create("hook"))
+	a.does("updateWebhook", `{"url":"@/#-hook-refuse","description":"#","workflow_names":["#-good"],"reason":"#"}`)
+	delivery := a.keeps("delivery_id", field(a.does("testWebhook", ""), "id"))
+	a.until("the delivery fails", func() bool { return field(a.looks("webhooks/"+hook+"/deliveries/"+delivery), "status") == "failed" })
+	a.does("redeliverFailed", `{"since":"2020-01-01T00:00:00Z"}`)
+	a.does("redeliverWebhookDelivery", "")
+	a.does("disableWebhook", `{"reason":"#"}`)
+	a.does("enableWebhook", `{"reason":"#"}`)
+	a.does("rotateWebhookSecret", `{"reason":"#"}`)
+	a.does("deleteWebhook", "", "webhook_id:"+create("gone"), "reason=#")
+}
+
+func (a *aviary) singOfAccess() {
+	a.does("createAPIKey", `{"name":"#","role":"auditor","tenant_id":"`+a.tenant+`","tenant_region":"#","reason":"#"}`, "as:"+a.root)
+	a.keeps("key_id", field(a.does("createAPIKey", `{"name":"#","role":"auditor","reason":"#"}`), "id"))
+	a.does("revokeAPIKey", `{"reason":"#"}`)
+	a.does("changeSettings", `{"values":{"assign_ahead_seconds":120},"reason":"#"}`, "as:"+a.root)
+	a.does("stepDownLeader", `{"reason":"#"}`, "as:"+a.root)
+}
