@@ -25,9 +25,10 @@ func (st *Actions) Record(ctx context.Context, a operator.Action) error {
 	return outage("record an action", st.db.inTenant(ctx, a.TenantID, func(tx *sqlx.Tx) error { return putAction(ctx, tx, a) }))
 }
 
-// Actions implements operator.Log.
-func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Filter) (operator.Page, error) {
-	var page operator.Page
+// actionsQuery is the page that f asks for, newest first, and the count of all
+// pages. An action is found by its request or operation through an index of that
+// (migrations 0153 and 0165), by its subject, and else by its time.
+func actionsQuery(tenant uuid.UUID, f operator.Filter) (query string, args []any, count string, counted []any) {
 	w := where{}
 	w.add("a.tenant_id = ?", tenant)
 	for _, eq := range []struct{ column, value string }{
@@ -45,13 +46,20 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 		w.add("a.at < ?", f.To)
 	}
 	const newest = " ORDER BY a.at DESC, a.id DESC"
-	count, counted := fmt.Sprintf(`SELECT count(*) FROM (SELECT a.id FROM saga.audit_actions a WHERE %s%s LIMIT %d) AS few`, w.text(), newest, maxActions+1), w.args
+	count, counted = fmt.Sprintf(`SELECT count(*) FROM (SELECT a.id FROM saga.audit_actions a WHERE %s%s LIMIT %d) AS few`, w.text(), newest, maxActions+1), w.args
 	if f.After != nil {
 		w.add("(a.at, a.id) < (?, ?)", f.After.At, f.After.ID)
 	}
-	query := fmt.Sprintf(`SELECT a.id, a.tenant_id, a.at, a.kind, a.subject, a.verb, a.actor, a.reason, a.request_id, a.detail,
+	query = fmt.Sprintf(`SELECT a.id, a.tenant_id, a.at, a.kind, a.subject, a.verb, a.actor, a.reason, a.request_id, a.detail,
 		a.credential_id, a.address, a.operation, a.before_hash, a.after_hash, a.result
 		FROM saga.audit_actions a WHERE %s%s LIMIT %d OFFSET %d`, w.text(), newest, f.Limit+1, f.Offset)
+	return query, w.args, count, counted
+}
+
+// Actions implements operator.Log.
+func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Filter) (operator.Page, error) {
+	var page operator.Page
+	query, args, count, counted := actionsQuery(tenant, f)
 	err := st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		if f.Total {
 			if err := tx.GetContext(ctx, &page.Total, count, counted...); err != nil {
@@ -61,7 +69,7 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 				page.Total = maxActions
 			}
 		}
-		rows, err := tx.QueryContext(ctx, query, w.args...)
+		rows, err := tx.QueryContext(ctx, query, args...)
 		if err != nil {
 			return err
 		}

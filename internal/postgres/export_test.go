@@ -72,6 +72,7 @@ var (
 	Expiring         = expiring
 	ExpiryParameters = expiryParameters
 	ListArchived     = listArchived
+	ActionsQuery     = actionsQuery
 	ActiveKey        = activeKey
 	CommitSagas      = commitSagas
 	CountSagas       = countSagas

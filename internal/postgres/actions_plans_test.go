@@ -1,0 +1,60 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/testdb"
+)
+
+// TestActionsAreFoundByIndex: what a request or a rare operation has done is found
+// without reading all that its tenant has ever done.
+func TestActionsAreFoundByIndex(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	fill := observer(t, dsn)
+	tenant := uuid.MustParse("00000000-0000-4000-8000-000000000001")
+	for _, s := range []string{
+		`SET session_replication_role = replica`, // no digests
+		`INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb, actor, request_id, operation, digest)
+		 SELECT gen_random_uuid(), t::uuid, now() - i * interval '1 s', 'dead_letter', 'letter-' || i, 'retry', 'user-' || i % 50, 'request-' || i / 3,
+		        CASE WHEN i % 9000 = 9 THEN 'resetFence' ELSE 'retryDeadLetter' END, ''
+		   FROM generate_series(1, 60000) AS i, unnest(ARRAY['` + tenant.String() + `', '00000000-0000-4000-8000-000000000002']) AS t`,
+		`VACUUM (ANALYZE) saga.audit_actions`,
+	} {
+		if _, err := fill.ExecContext(t.Context(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+	tx := inTenant(t, connect(t, dsn), tenant)
+	for _, tt := range []struct {
+		name, index string
+		filter      operator.Filter
+		found       int
+	}{
+		{"by request", "idx_audit_actions_request", operator.Filter{RequestID: "request-100", Limit: 50}, 3},
+		{"by rare operation", "idx_audit_actions_operation", operator.Filter{Operation: "resetFence", Limit: 50}, 7},
+		{"by operation that nobody has called", "idx_audit_actions_operation", operator.Filter{Operation: "stepDownLeader", Limit: 50}, 0},
+		{"the newest of a frequent operation", "idx_audit_actions_at|idx_audit_actions_operation", operator.Filter{Operation: "retryDeadLetter", Limit: 50}, 51},
+		{"by subject", "idx_audit_actions_subject", operator.Filter{Subject: "letter-100", Limit: 50}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			query, args, count, counted := postgres.ActionsQuery(tenant, tt.filter)
+			p := explain(t, tx, query, args...)
+			wantIndexes(t, p, tt.index)
+			if p.has("Seq Scan") {
+				t.Errorf("the page reads everything:\n%s", p)
+			}
+			if p := explain(t, tx, count, counted...); p.has("Seq Scan") {
+				t.Errorf("the count reads everything:\n%s", p)
+			}
+			var n int
+			if err := tx.QueryRowContext(t.Context(), "SELECT count(*) FROM ("+query+") AS page", args...).Scan(&n); err != nil || n != tt.found {
+				t.Errorf("%d actions, %v, want %d", n, err, tt.found)
+			}
+		})
+	}
+}
