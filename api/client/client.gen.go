@@ -4107,6 +4107,10 @@ type Explanation struct {
 	// Actions What can be done about it, and by whom.
 	Actions []ExplainedAction `json:"actions"`
 
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+
 	// BlockedBy The dead letter that the saga waits for, because one of its compensations gave up. Retry that (`POST /dlq/messages/{message_id}/retry`), or resolve it when the step was undone elsewhere.
 	BlockedBy *openapi_types.UUID `json:"blocked_by,omitempty"`
 
@@ -6255,16 +6259,20 @@ type Setting struct {
 // SettingChange A change of a setting.
 type SettingChange struct {
 	ChangedAt time.Time `json:"changed_at"`
-	ChangedBy *string   `json:"changed_by,omitempty"`
-	Name      string    `json:"name"`
+
+	// ChangedBy Told to credentials for any tenant only.
+	ChangedBy *string `json:"changed_by,omitempty"`
+	Name      string  `json:"name"`
 
 	// NewValue Without it: the default.
 	NewValue *float64 `json:"new_value,omitempty"`
 
 	// OldValue Without it: the default.
 	OldValue *float64 `json:"old_value,omitempty"`
-	Reason   *string  `json:"reason,omitempty"`
-	Version  int64    `json:"version"`
+
+	// Reason Told to credentials for any tenant only.
+	Reason  *string `json:"reason,omitempty"`
+	Version int64   `json:"version"`
 }
 
 // SettingChangeList Changes of settings.
@@ -10879,7 +10887,7 @@ type ClientInterface interface {
 	// ExplainSaga Say what a saga waits for
 	//
 	// What it waits for, since when, what happens next and when, the last errors,
-	// and who can do something about it.
+	// and who can do something about it. Of a saga in the archive: how it ended.
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/explain (the `ExplainSaga` operationId).
 	ExplainSaga(ctx context.Context, sagaID SagaID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10972,6 +10980,7 @@ type ClientInterface interface {
 	//
 	// What the workflow's `output` declares; by default the outputs of the steps
 	// by name. 409 while the saga has not completed, and when it ended otherwise.
+	// The archive keeps it as well.
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/result (the `GetSagaResult` operationId).
 	GetSagaResult(ctx context.Context, sagaID SagaID, params *GetSagaResultParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -14867,7 +14876,7 @@ func (c *Client) ListSagaEvents(ctx context.Context, sagaID SagaID, params *List
 // ExplainSaga Say what a saga waits for
 //
 // What it waits for, since when, what happens next and when, the last errors,
-// and who can do something about it.
+// and who can do something about it. Of a saga in the archive: how it ended.
 //
 // Corresponds with GET /api/v1/sagas/{saga_id}/explain (the `ExplainSaga` operationId).
 func (c *Client) ExplainSaga(ctx context.Context, sagaID SagaID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -15050,6 +15059,7 @@ func (c *Client) RestoreSaga(ctx context.Context, sagaID SagaID, params *Restore
 //
 // What the workflow's `output` declares; by default the outputs of the steps
 // by name. 409 while the saga has not completed, and when it ended otherwise.
+// The archive keeps it as well.
 //
 // Corresponds with GET /api/v1/sagas/{saga_id}/result (the `GetSagaResult` operationId).
 func (c *Client) GetSagaResult(ctx context.Context, sagaID SagaID, params *GetSagaResultParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -30537,7 +30547,7 @@ type ClientWithResponsesInterface interface {
 	// ExplainSagaWithResponse Say what a saga waits for
 	//
 	// What it waits for, since when, what happens next and when, the last errors,
-	// and who can do something about it.
+	// and who can do something about it. Of a saga in the archive: how it ended.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -30632,6 +30642,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// What the workflow's `output` declares; by default the outputs of the steps
 	// by name. 409 while the saga has not completed, and when it ended otherwise.
+	// The archive keeps it as well.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -44402,7 +44413,7 @@ func (c *ClientWithResponses) ListSagaEventsWithResponse(ctx context.Context, sa
 // ExplainSagaWithResponse Say what a saga waits for
 //
 // What it waits for, since when, what happens next and when, the last errors,
-// and who can do something about it.
+// and who can do something about it. Of a saga in the archive: how it ended.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -44551,6 +44562,7 @@ func (c *ClientWithResponses) RestoreSagaWithResponse(ctx context.Context, sagaI
 //
 // What the workflow's `output` declares; by default the outputs of the steps
 // by name. 409 while the saga has not completed, and when it ended otherwise.
+// The archive keeps it as well.
 //
 // Returns a wrapper object for the known response body format(s).
 //
