@@ -29,13 +29,13 @@ const claimSagas = `
 WITH RECURSIVE dead AS MATERIALIZED (
 	SELECT id FROM saga.engine_nodes WHERE lease_until <= now() AND id <> $1 -- whoever has lost its own lease would take the same ones again and again
 ), later AS ( -- tenants with unowned sagas and the first due time of each, after $3
-	SELECT f.tenant_id, f.next_run_at FROM (` + firstUnowned + ` AND s.tenant_id > $3 ` + firstOfTenant + `) f
+	SELECT f.tenant_id, f.next_run_at FROM (` + firstUnowned + ` AND s.tenant_id > ` + lastTurn + ` ` + firstOfTenant + `) f
 	UNION ALL
 	SELECT n.tenant_id, n.next_run_at FROM later t CROSS JOIN LATERAL (` + firstUnowned + ` AND s.tenant_id > t.tenant_id ` + firstOfTenant + `) n
 ), earlier AS ( -- and those up to $3
-	SELECT f.tenant_id, f.next_run_at FROM (` + firstUnowned + ` AND s.tenant_id <= $3 ` + firstOfTenant + `) f
+	SELECT f.tenant_id, f.next_run_at FROM (` + firstUnowned + ` AND s.tenant_id <= ` + lastTurn + ` ` + firstOfTenant + `) f
 	UNION ALL
-	SELECT n.tenant_id, n.next_run_at FROM earlier t CROSS JOIN LATERAL (` + firstUnowned + ` AND s.tenant_id > t.tenant_id AND s.tenant_id <= $3 ` + firstOfTenant + `) n
+	SELECT n.tenant_id, n.next_run_at FROM earlier t CROSS JOIN LATERAL (` + firstUnowned + ` AND s.tenant_id > t.tenant_id AND s.tenant_id <= ` + lastTurn + ` ` + firstOfTenant + `) n
 ), turns AS MATERIALIZED (
 	SELECT t.tenant_id FROM (
 		SELECT tenant_id FROM later WHERE next_run_at <= now() UNION ALL SELECT tenant_id FROM earlier WHERE next_run_at <= now()
@@ -54,7 +54,7 @@ WITH RECURSIVE dead AS MATERIALIZED (
 			UNION ALL
 			SELECT n.tenant_id FROM heirs t CROSS JOIN LATERAL (` + firstLeft + ` AND s.tenant_id > t.tenant_id ` + firstOfTenant + `) n
 		) SELECT tenant_id FROM heirs) t
-	 ORDER BY t.tenant_id <= $3, t.tenant_id LIMIT $2
+	 ORDER BY t.tenant_id <= ` + lastTurn + `, t.tenant_id LIMIT $2
 ), left_behind AS MATERIALIZED (
 	SELECT o.id, o.tenant_id, true AS taken FROM estates d CROSS JOIN LATERAL (
 		SELECT s.id, s.tenant_id, s.version FROM saga.saga_states s
@@ -92,8 +92,12 @@ RETURNING ` + sagaColumns
 // The pieces of the look from one tenant to the next. The order names the owner
 // as well: PostgreSQL does not know that IS NULL leaves the index in its order.
 const (
-	firstUnowned  = `SELECT s.tenant_id, s.next_run_at FROM saga.saga_states s WHERE s.completed_at IS NULL AND s.lease_owner IS NULL`
-	firstLeft     = `SELECT s.tenant_id FROM saga.saga_states s WHERE s.completed_at IS NULL AND s.lease_owner = d.id`
+	firstUnowned = `SELECT s.tenant_id, s.next_run_at FROM saga.saga_states s WHERE s.completed_at IS NULL AND s.lease_owner IS NULL`
+	firstLeft    = `SELECT s.tenant_id FROM saga.saga_states s WHERE s.completed_at IS NULL AND s.lease_owner = d.id`
+	// A bare $3 would tell the planner how few sagas of such tenants there were when
+	// the table was last analyzed. For few it reads all that live, by another index,
+	// and sorts them: a backlog that has come since then, in each claim.
+	lastTurn      = `(SELECT $3::uuid)`
 	firstOfTenant = `ORDER BY s.lease_owner, s.tenant_id, s.next_run_at NULLS FIRST LIMIT 1`
 )
 
