@@ -4335,8 +4335,8 @@ type Heartbeat struct {
 	SettingsVersion int64        `json:"settings_version"`
 
 	// State ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
-	// heartbeat for `heartbeat_ttl_seconds`, and is revived by the next; DETACHED is for
-	// good.
+	// heartbeat and no claim for `heartbeat_ttl_seconds`, and is revived by the next,
+	// which says nothing about its runs; DETACHED is for good.
 	State WorkerState `json:"state"`
 }
 
@@ -5093,7 +5093,7 @@ type JobRun struct {
 	ContinuationCheckDeadlineAt *time.Time           `json:"continuation_check_deadline_at,omitempty"`
 	ContinuationCheckStartedAt  *time.Time           `json:"continuation_check_started_at,omitempty"`
 
-	// ContinuationState CONFIRMING while its lease has run out and its worker may still confirm it.
+	// ContinuationState CONFIRMING while it is in doubt: its lease has ended, and its worker may still confirm that it goes on.
 	ContinuationState JobRunContinuationState `json:"continuation_state"`
 	CorrelationID     *string                 `json:"correlation_id,omitempty"`
 	CreatedAt         time.Time               `json:"created_at"`
@@ -5174,12 +5174,13 @@ type JobRun struct {
 	Version int64 `json:"version"`
 }
 
-// JobRunContinuationState CONFIRMING while its lease has run out and its worker may still confirm it.
+// JobRunContinuationState CONFIRMING while it is in doubt: its lease has ended, and its worker may still confirm that it goes on.
 type JobRunContinuationState string
 
 // JobRunError defines model for JobRunError.
 type JobRunError struct {
-	// Code The worker's word, or `LOST` or `TIMED_OUT`.
+	// Code The worker's word, or Skald's: `TIMED_OUT`, and `LOST` when too many of its
+	// assignments came to nothing (not a worker's state of that name).
 	Code    string `json:"code"`
 	Message string `json:"message"`
 
@@ -6249,8 +6250,10 @@ type Setting struct {
 	Name      string     `json:"name"`
 	Unit      string     `json:"unit"`
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
-	UpdatedBy *string    `json:"updated_by,omitempty"`
-	Value     float64    `json:"value"`
+
+	// UpdatedBy Told to credentials for any tenant only.
+	UpdatedBy *string `json:"updated_by,omitempty"`
+	Value     float64 `json:"value"`
 
 	// Whole Only whole numbers.
 	Whole bool `json:"whole"`
@@ -6734,8 +6737,8 @@ type Worker struct {
 	SdkVersion *string `json:"sdk_version,omitempty"`
 
 	// State ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
-	// heartbeat for `heartbeat_ttl_seconds`, and is revived by the next; DETACHED is for
-	// good.
+	// heartbeat and no claim for `heartbeat_ttl_seconds`, and is revived by the next,
+	// which says nothing about its runs; DETACHED is for good.
 	State    WorkerState        `json:"state"`
 	Version  int64              `json:"version"`
 	WorkerID openapi_types.UUID `json:"worker_id"`
@@ -6800,15 +6803,15 @@ type WorkerRegistration struct {
 	SettingsVersion int64 `json:"settings_version"`
 
 	// State ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
-	// heartbeat for `heartbeat_ttl_seconds`, and is revived by the next; DETACHED is for
-	// good.
+	// heartbeat and no claim for `heartbeat_ttl_seconds`, and is revived by the next,
+	// which says nothing about its runs; DETACHED is for good.
 	State    WorkerState        `json:"state"`
 	WorkerID openapi_types.UUID `json:"worker_id"`
 }
 
 // WorkerState ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
-// heartbeat for `heartbeat_ttl_seconds`, and is revived by the next; DETACHED is for
-// good.
+// heartbeat and no claim for `heartbeat_ttl_seconds`, and is revived by the next,
+// which says nothing about its runs; DETACHED is for good.
 type WorkerState string
 
 // Workflow defines model for Workflow.
@@ -10547,7 +10550,7 @@ type ClientInterface interface {
 
 	// ConfirmContinuationWithBody Say that a run in doubt goes on
 	//
-	// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+	// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
 	// it and discard its result.
 	//
 	// Takes any type of body and a specified content type.
@@ -10557,7 +10560,7 @@ type ClientInterface interface {
 
 	// ConfirmContinuation Say that a run in doubt goes on
 	//
-	// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+	// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
 	// it and discard its result.
 	//
 	// Takes a body of the `application/json` content type.
@@ -14216,7 +14219,7 @@ func (c *Client) CompleteRun(ctx context.Context, runID RunID, body CompleteRunJ
 
 // ConfirmContinuationWithBody Say that a run in doubt goes on
 //
-// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
 // it and discard its result.
 //
 // Takes any type of body and a specified content type.
@@ -14236,7 +14239,7 @@ func (c *Client) ConfirmContinuationWithBody(ctx context.Context, runID RunID, c
 
 // ConfirmContinuation Say that a run in doubt goes on
 //
-// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
 // it and discard its result.
 //
 // Takes a body of the `application/json` content type.
@@ -30191,7 +30194,7 @@ type ClientWithResponsesInterface interface {
 
 	// ConfirmContinuationWithBodyWithResponse Say that a run in doubt goes on
 	//
-	// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+	// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
 	// it and discard its result.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -30201,7 +30204,7 @@ type ClientWithResponsesInterface interface {
 
 	// ConfirmContinuationWithResponse Say that a run in doubt goes on
 	//
-	// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+	// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
 	// it and discard its result.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -43865,7 +43868,7 @@ func (c *ClientWithResponses) CompleteRunWithResponse(ctx context.Context, runID
 
 // ConfirmContinuationWithBodyWithResponse Say that a run in doubt goes on
 //
-// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
 // it and discard its result.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -43881,7 +43884,7 @@ func (c *ClientWithResponses) ConfirmContinuationWithBodyWithResponse(ctx contex
 
 // ConfirmContinuationWithResponse Say that a run in doubt goes on
 //
-// While it is CONFIRMING and before its deadline; the lease is renewed. A 409 means: stop
+// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
 // it and discard its result.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).

@@ -32,7 +32,7 @@ type cli struct {
 	Key      keyCmd      `cmd:"" help:"Make, list and revoke API keys."`
 	Workflow workflowCmd `cmd:"" help:"Check workflow definitions."`
 	Audit    auditCmd    `cmd:"" help:"Check the audit trail."`
-	Demo     demoCmd     `cmd:"" help:"Run three orders through a private server: one completes, one is refused, one is in doubt."`
+	Demo     demoCmd     `cmd:"" help:"Run three orders through a private server: one completes, one is refused, of one the outcome is unknown."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 
 	overrides []string // settings given as flags, in the form of variables

@@ -1,6 +1,6 @@
 // Package demo runs the order example whole: participants with a durable
 // ledger, a Skald, and three orders, of which one completes, one is refused
-// and one is left in doubt. It prints what happened and checks the ledger.
+// and of one the outcome stays unknown. It prints what happened and checks the ledger.
 package demo
 
 import (

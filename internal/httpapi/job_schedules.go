@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/schedule"
 )
 
-// previewed is how many ticks are shown when nobody says how many.
+// previewed is how many slots are shown when nobody says how many.
 const previewed = 20
 
 // ListNextJobRuns answers when a definition is due next.
@@ -50,7 +50,7 @@ func (s *server) PreviewSchedule(ctx context.Context, _ api.PreviewScheduleReque
 	return s.ticks(b.Schedule, from, b.Count)
 }
 
-// ticks lists the ticks at or after a time, now when it is zero, and apart from
+// ticks lists the slots at or after a time, now when it is zero, and apart from
 // them what clock changes leave out. Fault: Invalid (jobrun.CodeInvalid), with
 // pointers into /schedule.
 func (s *server) ticks(spec schedule.Spec, from time.Time, count *int) (answer, error) {

@@ -89,7 +89,10 @@ func (s *server) settings(ctx context.Context) (answer, error) {
 		v := &values[i]
 		out.Settings[i] = api.Setting{
 			Name: v.Name, Value: v.Value, Default: v.Default, IsDefault: v.IsDefault, Minimum: v.Min, Maximum: v.Max, Unit: v.Unit, Whole: v.Whole || v.Switch,
-			Effect: v.Effect, Meaning: v.Meaning, UpdatedBy: unlessEmpty(v.UpdatedBy), UpdatedAt: v.UpdatedAt,
+			Effect: v.Effect, Meaning: v.Meaning, UpdatedAt: v.UpdatedAt,
+		}
+		if requestOf(ctx).who.AnyTenant { // see ListSettingChanges
+			out.Settings[i].UpdatedBy = unlessEmpty(v.UpdatedBy)
 		}
 	}
 	return answer{status: http.StatusOK, body: out, etag: etagOf(version)}, nil

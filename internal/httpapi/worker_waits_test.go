@@ -336,6 +336,9 @@ func TestSettingsAndTheLeaderAreOfTheDeployment(t *testing.T) {
 		if r.status != 200 || !strings.Contains(body, `"new_value":60`) || strings.Contains(body, "slow jobs") != told || strings.Contains(body, "changed_by") != told {
 			t.Errorf("the changes as %s sees them: %d %s", who, r.status, r.body)
 		}
+		if r := s.send("GET", "/api/v1/settings", "", as(who)...); strings.Contains(string(r.body), "updated_by") != told {
+			t.Errorf("the settings as %s sees them: %d %s", who, r.status, r.body)
+		}
 	}
 	for who, named := range map[string]bool{"auditor": false, "admin": false, "root": true} { // nodes are of all tenants
 		r := s.send("GET", "/api/v1/scheduler/leader", "", as(who)...)

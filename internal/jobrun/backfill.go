@@ -146,7 +146,7 @@ func (b *Backfill) Next(s *schedule.Schedule, n int) []time.Time {
 	if b.Cursor != nil {
 		until = *b.Cursor
 	}
-	// Ticks come oldest first: the last of a stretch that grows until it holds enough.
+	// Slots come oldest first: the last of a stretch that grows until it holds enough.
 	for stretch := time.Hour; ; stretch *= 2 {
 		start := until.Add(-stretch)
 		if start.Before(b.From) {

@@ -33,7 +33,7 @@ const (
 	Forbid  Policy = "forbid"  // the new one is SKIPPED; by hand it is refused
 	Allow   Policy = "allow"   // any number at once
 	Replace Policy = "replace" // the old one is canceled, and then the new one begins
-	Queue   Policy = "queue"   // one after the other, in the order of their due times
+	Queue   Policy = "queue"   // one after the other, in the order of their slots
 )
 
 // Policies is every policy.

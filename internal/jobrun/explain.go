@@ -89,7 +89,7 @@ func (s *Situation) unassigned() Explanation {
 	case s.SagaSuspended:
 		return Explanation{WaitsFor: ForTurn, Sentence: fmt.Sprintf("Saga %s is suspended, and its run may not be claimed before somebody resumes it.", r.SagaID), Since: &r.UpdatedAt}
 	case r.State == Orphaned && r.AvailableAt.After(s.Now):
-		return Explanation{ForBackoff, fmt.Sprintf("Its worker was lost (%d of %d); it may be assigned again at %s.", r.LossesUsed, r.MaxLosses, stamp(r.AvailableAt)), &r.UpdatedAt, &r.AvailableAt, uuid.Nil}
+		return Explanation{ForBackoff, fmt.Sprintf("No worker has it any more (%d of %d losses); it may be assigned again at %s.", r.LossesUsed, r.MaxLosses, stamp(r.AvailableAt)), &r.UpdatedAt, &r.AvailableAt, uuid.Nil}
 	case r.AvailableAt.After(s.Now) && r.Trigger == ByRetry:
 		return Explanation{ForBackoff, fmt.Sprintf("It is retry %d after %d failures, and due at %s.", r.RetryNumber, r.FailuresUsed, stamp(r.AvailableAt)), &r.CreatedAt, &r.AvailableAt, uuid.Nil}
 	case r.AvailableAt.After(s.Now):

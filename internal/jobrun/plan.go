@@ -100,7 +100,7 @@ func (p *plan) late(from, to time.Time) {
 	}
 }
 
-// newest returns the last ticks in (from, to], up to limit, oldest first; more
+// newest returns the last slots in (from, to], up to limit, oldest first; more
 // says that there are others before them. It does not go through all of them: a
 // job that runs every second may have been away for a year.
 func newest(s *schedule.Schedule, from, to time.Time, limit int) (ticks []schedule.Tick, more bool) {

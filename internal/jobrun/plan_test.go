@@ -37,7 +37,7 @@ func plain(t *testing.T, f func(*rapid.T)) {
 	rapid.Check(t, f)
 }
 
-// J8: whatever the leader's ticks were, and whoever led, the slots are those of
+// J8: whenever the leader swept, and whoever led, the slots are those of
 // the schedule: none twice, none missing.
 func TestSlotsAreThoseOfTheScheduleHoweverTheTicksFall(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ type WorkerState string
 const (
 	WorkerActive   WorkerState = "ACTIVE"
 	WorkerDraining WorkerState = "DRAINING" // finishes what it has, gets nothing new
-	WorkerLost     WorkerState = "LOST"     // its heartbeats stopped; one more revives it
+	WorkerLost     WorkerState = "LOST"     // silent for heartbeat_ttl_seconds; the next heartbeat or claim revives it
 	WorkerDetached WorkerState = "DETACHED" // for good: the process must register anew
 )
 

@@ -46,7 +46,7 @@ func (db *DB) runsAdmitted(tenant uuid.UUID, queue string) {
 const leaderPayload = "leader"
 
 // leaderWanted tells the leader, on this node or another, that it has something
-// to decide before its next tick: a concurrency key has become free, a run waits
+// to decide before its next sweep: a concurrency key has become free, a run waits
 // for one, or an event was published. Called after the commit. Like runsAdmitted it
 // is a hint.
 func (db *DB) leaderWanted() {

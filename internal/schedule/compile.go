@@ -54,7 +54,7 @@ func (s Spec) Compile() (*Schedule, error) {
 		w.add("/end_at", "out_of_range", "must be later than start_at")
 	case len(w) == 0 && s.EndAt != nil:
 		if _, ok := c.Next(time.Unix(c.from-1, 0)); !ok {
-			w.add("/end_at", "never_fires", "is before the first tick")
+			w.add("/end_at", "never_fires", "is before the first slot")
 		}
 	}
 	if err := w.fault(); err != nil {
@@ -63,7 +63,7 @@ func (s Spec) Compile() (*Schedule, error) {
 	return c, nil
 }
 
-// roundUp returns the first whole second that is not before t. Ticks are whole
+// roundUp returns the first whole second that is not before t. Slots are whole
 // seconds, so with rounded bounds nothing changes, and an interval keeps to them.
 func roundUp(t time.Time) int64 {
 	if t.Nanosecond() > 0 {

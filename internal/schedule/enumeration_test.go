@@ -92,7 +92,7 @@ func compare(t *testing.T, zone *time.Location, from, until time.Time, specs []s
 		if err != nil {
 			t.Fatalf("%+v: %v", spec, err)
 		}
-		// The last day is there for the repetitions that ticks of the day before leave out.
+		// The last day is there for the repetitions that slots of the day before leave out.
 		end := until.Add(-26 * time.Hour)
 		want := models[i].ticks
 		for len(want) > 0 && want[len(want)-1].At.After(end) {

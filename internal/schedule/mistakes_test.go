@@ -90,7 +90,7 @@ var mistaken = []struct {
 		"/end_at out_of_range: must be later than start_at",
 	}},
 	{"an end before the first leap day", schedule.Spec{Type: schedule.Cron, Value: "0 0 29 2 *", StartAt: at("2026-01-01T00:00:00Z"), EndAt: at("2028-02-29T00:00:00Z")}, []string{
-		"/end_at never_fires: is before the first tick",
+		"/end_at never_fires: is before the first slot",
 	}},
 }
 

@@ -124,7 +124,7 @@ func nearest(date time.Time, n, last int) int {
 	return 0
 }
 
-// enumerate lists the ticks of each model in [from, until) minute by minute.
+// enumerate lists the slots of each model in [from, until) minute by minute.
 func enumerate(t *testing.T, zone *time.Location, from, until time.Time, models []*model) {
 	t.Helper()
 	offsetAt := func(u int64) int64 {
@@ -222,7 +222,7 @@ func (m *model) gap(u, wall, until int64) {
 	defer m.newDay(until)
 	m.newDay(until)
 	if due := m.seconds(until); len(due) > 0 && due[0] == until*60 {
-		return // its own tick stands at that moment
+		return // its own slot stands at that moment
 	}
 	for ; wall < until; wall++ {
 		m.newDay(wall)

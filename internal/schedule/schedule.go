@@ -1,7 +1,7 @@
 // Package schedule tells when a time-triggered job is due.
 //
 // A Spec is what people write; Compile turns it into a Schedule, which lists
-// its ticks. Two rules cover clock changes. What follows the wall clock (a
+// its slots. Two rules cover clock changes. What follows the wall clock (a
 // daily time, a cron expression with a fixed minute and hour) fires once per
 // wall-clock time: at the end of the gap when that time does not exist, and the
 // first time when it occurs twice. What follows real time (an interval, a cron
@@ -18,7 +18,7 @@ type Type string
 const (
 	Cron           Type = "cron"             // 5 fields, or 6 with seconds first; names, L, W, #, @daily
 	Interval       Type = "interval"         // a Go duration of whole seconds, from 1s: "90s", "36h"
-	EveryNMinutes  Type = "every_n_minutes"  // minutes between two ticks, from 1: "5"
+	EveryNMinutes  Type = "every_n_minutes"  // minutes between two slots, from 1: "5"
 	HourlyAtMinute Type = "hourly_at_minute" // minutes of the hour: "15" or "0,30"
 	DailyAt        Type = "daily_at"         // times of day: "09:00" or "09:00,17:30:15"
 	WeekdaysAt     Type = "weekdays_at"      // the same, from Monday to Friday
@@ -51,22 +51,22 @@ type Spec struct {
 	Timezone   string      `json:"timezone,omitempty"` // IANA name, "" is UTC
 	DSTGap     GapRule     `json:"dst_gap,omitempty"`
 	DSTOverlap OverlapRule `json:"dst_overlap,omitempty"`
-	StartAt    *time.Time  `json:"start_at,omitempty"` // no tick before; intervals are counted from here, nil: from the Unix epoch
-	EndAt      *time.Time  `json:"end_at,omitempty"`   // no tick at or after
+	StartAt    *time.Time  `json:"start_at,omitempty"` // no slot before; intervals are counted from here, nil: from the Unix epoch
+	EndAt      *time.Time  `json:"end_at,omitempty"`   // no slot at or after
 }
 
-// Note says what a clock change did to a tick.
+// Note says what a clock change did to a slot.
 type Note string
 
-// Notes. Most ticks have none.
+// Notes. Most slots have none.
 const (
 	MovedGap          Note = "moved_gap"           // Wall does not exist that day; fires at the end of the gap
 	SkippedGap        Note = "skipped_gap"         // Wall does not exist that day; does not fire. In previews only
 	Repeated          Note = "repeated"            // the wall clock shows Wall for the second time
-	RepetitionLeftOut Note = "repetition_left_out" // the wall clock will show Wall once more, without a tick
+	RepetitionLeftOut Note = "repetition_left_out" // the wall clock will show Wall once more, without a slot
 )
 
-// Tick is one time at which a job is due.
+// Tick is one slot: a time at which a schedule makes a run due.
 type Tick struct {
 	At   time.Time // UTC, whole seconds
 	Note Note
@@ -76,20 +76,20 @@ type Tick struct {
 // Schedule is a compiled Spec. It does not change, and many may use it at once.
 type Schedule struct {
 	zone     *time.Location
-	from, to int64 // Unix seconds: no tick before from, none at or after to
+	from, to int64 // Unix seconds: no slot before from, none at or after to
 
 	every  int64 // seconds of an interval; 0 means programs
-	anchor int64 // Unix seconds, a tick of the interval
+	anchor int64 // Unix seconds, a slot of the interval
 
 	programs   []program // due when one of them is
 	realTime   bool
-	tellGaps   bool // a gap can cost ticks
+	tellGaps   bool // a gap can cost slots
 	skipGaps   bool
 	repeatBoth bool
 }
 
-// Next returns the first tick strictly after the given time; false when there
-// is none any more. No tick is later than the year 9999.
+// Next returns the first slot strictly after the given time; false when there
+// is none any more. No slot is later than the year 9999.
 func (s *Schedule) Next(after time.Time) (Tick, bool) {
 	var first Tick
 	found := false
@@ -100,7 +100,7 @@ func (s *Schedule) Next(after time.Time) (Tick, bool) {
 	return first, found
 }
 
-// Ticks returns the ticks in (after, until] in order, no more than limit of them.
+// Ticks returns the slots in (after, until] in order, no more than limit of them.
 func (s *Schedule) Ticks(after, until time.Time, limit int) []Tick {
 	var ticks []Tick
 	if limit <= 0 {
@@ -119,9 +119,9 @@ func (s *Schedule) Ticks(after, until time.Time, limit int) []Tick {
 // mostLeftOut bounds a preview of a schedule that gaps leave little of.
 const mostLeftOut = 1000
 
-// Preview returns the next ticks strictly after the given time for people, no
-// more than count of them: among the ticks stand the wall-clock times that a
-// gap costs (SkippedGap), At being the end of the gap. These are no ticks and do
+// Preview returns the next slots strictly after the given time for people, no
+// more than count of them: among the slots stand the wall-clock times that a
+// gap costs (SkippedGap), At being the end of the gap. These are no slots and do
 // not count, but there are never more of them than mostLeftOut.
 func (s *Schedule) Preview(after time.Time, count int) []Tick {
 	var ticks []Tick

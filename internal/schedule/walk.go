@@ -15,7 +15,7 @@ const (
 	wallForm = "2006-01-02T15:04:05"
 )
 
-// walk yields the ticks strictly after the given time in order until yield
+// walk yields the slots strictly after the given time in order until yield
 // returns false, and with tell also the times that gaps cost.
 func (s *Schedule) walk(after time.Time, tell bool, yield func(Tick) bool) {
 	u := max(after.Unix(), earliest-1) // Unix rounds down, so the next whole second is after it
@@ -74,7 +74,7 @@ func (s *Schedule) spanAt(u int64) span {
 	return p
 }
 
-// walkSpan yields the ticks of a span from u on, and returns where to go on.
+// walkSpan yields the slots of a span from u on, and returns where to go on.
 func (s *Schedule) walkSpan(p span, u int64, tell bool, yield func(Tick) bool) (next int64, more bool) {
 	emit := func(at, wall int64, note Note) bool {
 		return at < s.to && yield(Tick{At: time.Unix(at, 0).UTC(), Note: note, Wall: time.Unix(wall, 0).UTC().Format(wallForm)})
@@ -120,7 +120,7 @@ func (s *Schedule) walkSpan(p span, u int64, tell bool, yield func(Tick) bool) (
 
 // walkGap yields what becomes of the wall-clock times from before to until,
 // which do not exist. Times that would fire at the end of the gap make one
-// tick, and none beside the one that is due at that moment anyway.
+// slot, and none beside the one that is due at that moment anyway.
 func (s *Schedule) walkGap(before, until int64, tell bool, yield func(int64, Note) bool) bool {
 	switch moves := !s.realTime && !s.skipGaps; {
 	case moves:

@@ -80,7 +80,7 @@ func (s *Scheduler) prepare(ctx context.Context, t jobrun.Term) error {
 	return s.cfg.Sweeps.Swept(bounded, t)
 }
 
-// await waits for the next tick or for being woken, though not at once again.
+// await waits for the next sweep or for being woken, though not at once again.
 func (s *Scheduler) await(ctx context.Context, next time.Time) {
 	pause(ctx, min(wakeEvery, time.Until(next)))
 	t := time.NewTimer(time.Until(next))

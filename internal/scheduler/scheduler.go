@@ -1,6 +1,6 @@
 // Package scheduler is the leader's loop of the job runs: it makes runs of slots,
 // admits them, and ends or gives up what is late or lost (requirements/jobrun.md,
-// 5b). Every node runs it; one leads. The rules are in package jobrun, due times
+// 5b). Every node runs it; one leads. The rules are in package jobrun, slots
 // in package schedule, and what a sweep does to rows is the store's.
 //
 // A leader trusts its lease by its own monotonic clock until a moment before it
@@ -94,7 +94,7 @@ func New(cfg Config) *Scheduler {
 }
 
 // Wake has the leader look at once for what waits for a concurrency key, or was
-// published, instead of at its next tick. On a node that does not lead it does
+// published, instead of at its next sweep. On a node that does not lead it does
 // nothing.
 func (s *Scheduler) Wake() {
 	select {

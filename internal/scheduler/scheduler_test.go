@@ -323,7 +323,7 @@ func (b *brokenSweeps) Now(ctx context.Context) (time.Time, error) {
 }
 
 // A run whose key has become free begins when the leader is woken, not at its
-// next tick.
+// next sweep.
 func TestAWokenLeaderAdmitsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
