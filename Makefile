@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help object-store programs build run demo test race chaos chaos-jobs lint generate verify-generated bench bench-read bench-dlq-read bench-jobs postgres kafka kafka-stop test-kafka bench-dlq
+.PHONY: help object-store programs build run demo test race chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-dlq-read bench-jobs postgres kafka kafka-stop test-kafka bench-dlq
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,7 +42,7 @@ kafka: ## one real Apache Kafka broker on 127.0.0.1:19092 (SKALD_KAFKA_PORT), it
 kafka-stop: ## end it
 	@sh scripts/kafka.sh stop
 
-test-kafka: postgres ## the integration suite of internal/kafka on a real broker
+test-kafka: postgres ## the integration suite of internal/kafka on a real broker, and a short chaos-kafka
 	@GO='$(GO)' sh scripts/kafka.sh test
 
 race: postgres programs ## the packages that share memory, under the race detector
@@ -50,10 +50,13 @@ race: postgres programs ## the packages that share memory, under the race detect
 		./internal/postgres/... ./internal/kafka/... ./internal/httpapi/... ./internal/participant/... ./internal/devpg/... ./internal/redrive/... ./internal/scheduler/... ./internal/joblog/... ./internal/redislease/... ./examples/...
 
 chaos: postgres ## kill two nodes two hundred times under load, then check every ledger and letter (about twenty minutes)
-	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive' ./internal/chaos
+	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive|ARedriveTells' ./internal/chaos
 
 chaos-jobs: postgres ## kill and pause workers, leaders and the database under job runs, with wrong clocks, then check every run (about sixteen minutes)
 	SKALD_CHAOS=long $(GO) test -v -timeout 40m -run 'JobRunsSurvive' ./internal/chaos
+
+chaos-kafka: postgres ## kill nodes and an Apache Kafka while its topics are deleted and made anew, then check all 10,000 letters (about ten minutes)
+	@GO='$(GO)' sh scripts/kafka.sh chaos
 
 lint: ## vet, gofmt and golangci-lint
 	$(GO) vet ./...

@@ -4,7 +4,9 @@
 #
 #   scripts/kafka.sh start    start it unless it runs, and print its address
 #   scripts/kafka.sh stop     end the one that start has started
-#   scripts/kafka.sh test     run the integration suite of internal/kafka and the session of docs/kafka.md on it
+#   scripts/kafka.sh test     run the integration suite of internal/kafka and the session of docs/kafka.md on it,
+#                             and a short campaign on a broker of its own that is killed
+#   scripts/kafka.sh chaos    run that campaign long: 10,000 records in topics that are deleted and made anew
 #
 # SKALD_KAFKA_PORT (19092) is its port; the next one is the controller's.
 # MAVEN_CENTRAL is the URL of a mirror of Maven Central, when Maven's own
@@ -56,11 +58,15 @@ jars() {
 	touch "$dir/libs/.complete"
 }
 
-start() {
-	if running; then return 0; fi
+programs() {
 	usable || install default-jre-headless
 	usable || unavailable "there is no Java 17 or later"
 	jars
+}
+
+start() {
+	if running; then return 0; fi
+	programs
 	rm -rf "$dir/data" # every start is a new cluster: nothing of it is worth keeping
 	mkdir -p "$dir/data"
 	cat >"$dir/server.properties" <<-PROPERTIES
@@ -127,9 +133,14 @@ test)
 	echo "the integration suite runs on Apache Kafka $version, 127.0.0.1:$port"
 	SKALD_TEST_KAFKA_BROKERS=127.0.0.1:$port ${GO:-go} test -count=1 -timeout 10m ./internal/kafka
 	SKALD_TEST_KAFKA_BROKERS=127.0.0.1:$port ${GO:-go} test -count=1 -timeout 10m -run TestThePageOfKafka ./internal/manual
+	SKALD_TEST_KAFKA_LIBS=$dir/libs ${GO:-go} test -v -count=1 -timeout 10m -run TestDeadLettersSurviveTopicsMadeAnew ./internal/chaos
+	;;
+chaos)
+	programs
+	SKALD_CHAOS=long SKALD_TEST_KAFKA_LIBS=$dir/libs ${GO:-go} test -v -count=1 -timeout 40m -run TestDeadLettersSurviveTopicsMadeAnew ./internal/chaos
 	;;
 *)
-	sed -n '2,16p' "$0" >&2
+	sed -n '2,18p' "$0" >&2
 	exit 2
 	;;
 esac

@@ -12,11 +12,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Bulk redrives under kills: letters in ordinary runs, and how often the node dies.
-const (
-	ledgerLetters = 1500
-	ledgerKills   = 5
-)
+// Bulk redrives under kills: letters, and how often the node dies.
+var ledgerLetters = map[string]int{"": 1500, "long": 10_000}
+
+const ledgerKills = 5
 
 // TestARedriveTellsExactlyWhatItHasSent kills the node five times with SIGKILL in a
 // bulk redrive, and compares what the redrive and the attempts of its letters tell
@@ -84,14 +83,14 @@ func copies(t *testing.T, broker *kfake.Cluster) map[string]int {
 // again, and judges what it tells. ledger is what the target has seen of each.
 func (m *mail) bulkUnderKills(target map[string]any, ledger func() map[string]int) {
 	m.extra = append(m.extra, "SKALD_DLQ_AUTO_RETRY=false", "SKALD_DLQ_BATCH=200")
-	p := m.start(m.extra...)
-	ids := m.pushMany(ledgerLetters, target)
+	p, letters := m.start(m.extra...), ledgerLetters[chaosMode(m.t)]
+	ids := m.pushMany(letters, target)
 	id, _ := m.call("/dlq/redrives", map[string]any{"action": "RETRY", "ids": ids, "rate_per_second": 10_000, "reason": "ledger"})["id"].(string)
 	came := func() int { return m.ask(`SELECT done + failed + skipped FROM dlq.dlq_redrives WHERE id = $1`, id) }
 	for kill := range ledgerKills {
 		// Not only where ends are stored: some way into a batch, too.
 		m.await("the redrive to go on", func() bool {
-			return came() >= kill*ledgerLetters/(2*ledgerKills) && m.ask(`SELECT count(*) FROM dlq.dlq_messages WHERE status = 'RETRYING'`) > 0
+			return came() >= kill*letters/(2*ledgerKills) && m.ask(`SELECT count(*) FROM dlq.dlq_messages WHERE status = 'RETRYING'`) > 0
 		})
 		time.Sleep(time.Duration(kill) * 3 * time.Millisecond)
 		p.signal(syscall.SIGKILL)

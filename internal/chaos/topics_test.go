@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -22,43 +21,67 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// topicPlans are runs of topics that are deleted and made anew.
-var topicPlans = map[string]struct {
+// topicPlan is a run of topics that are deleted and made anew.
+type topicPlan struct {
 	plan
 	topics, lives, records int           // records of all lives together
 	absences               int           // of a broker
-	outage                 time.Duration // how long it is away
-}{
+	outage                 time.Duration // how long it is away; how long at most before a real one is started again
+}
+
+var topicPlans = map[string]topicPlan{
 	"":     {plan{lease: time.Second, nodes: 2, kills: 3, gap: 2 * time.Second}, 4, 3, 360, 3, time.Second},
 	"long": {plan{lease: time.Second, nodes: 2, kills: 25, cuts: 10, gap: 4 * time.Second}, 20, 5, 10_000, 12, 3 * time.Second},
+}
+
+// realTopicPlans are those of an Apache Kafka, which takes its time to come back.
+var realTopicPlans = map[string]topicPlan{
+	"":     {plan{lease: time.Second, nodes: 2, kills: 2, gap: 3 * time.Second}, 3, 2, 180, 1, 0},
+	"long": {plan{lease: time.Second, nodes: 2, kills: 30, cuts: 10, gap: 12 * time.Second}, 20, 5, 10_000, 12, 3 * time.Second},
 }
 
 // TestDeadLettersSurviveTopicsMadeAnew is the proof that every record of a topic that
 // is deleted and made anew is one letter, byte for byte, whoever dies meanwhile. A life
 // of a topic ends as soon as all of it is stored: before, Kafka itself loses records.
+//
+// Its brokers are of this process, and hang up; with SKALD_TEST_KAFKA_LIBS it is an
+// Apache Kafka that dies of SIGKILL.
 func TestDeadLettersSurviveTopicsMadeAnew(t *testing.T) {
 	t.Parallel()
+	libs := os.Getenv("SKALD_TEST_KAFKA_LIBS")
 	tp := topicPlans[chaosMode(t)]
+	if libs != "" {
+		tp = realTopicPlans[chaosMode(t)]
+	}
+	began := time.Now()
 	w := newWorld(t, tp.plan, seed(t), binary(t, buildPlain))
-	c, err := openTopics(w)
+	c, err := openTopics(w, libs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.close)
-	w.env = []string{"SKALD_KAFKA_BROKERS=" + strings.Join(c.brokers.ListenAddrs(), ","), `SKALD_INGEST_TOPICS=[.]dlq$`, "SKALD_DLQ_AUTO_RETRY=false"}
+	w.env = []string{"SKALD_KAFKA_BROKERS=" + strings.Join(c.brokers.addrs(), ","), `SKALD_INGEST_TOPICS=[.]dlq$`, "SKALD_DLQ_AUTO_RETRY=false"}
 	db, err := ownDatabase(t.Context(), w.dir)
 	w.db = db
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	defer cancel()
 	if err := w.heal(ctx); err != nil {
 		t.Fatal(err)
 	}
 	var trouble, topics sync.WaitGroup
+	var absences atomic.Int64
 	trouble.Go(func() { (&nemesis{w: w, dice: w.dice("nemesis")}).rage(ctx) })
-	trouble.Go(func() { c.leave(ctx, w.dice("brokers"), tp.absences, tp.outage) })
+	trouble.Go(func() {
+		for dice := w.dice("brokers"); int(absences.Load()) < tp.absences && pause(ctx, 2*time.Second); absences.Add(1) {
+			if err := c.brokers.leave(ctx, dice, tp.outage); err != nil {
+				w.add("harness", "", "", "%v", err)
+				return
+			}
+		}
+	})
 	for i := range tp.topics {
 		topics.Go(func() {
 			if err := c.live(ctx, i, tp.lives, tp.records/tp.topics/tp.lives); err != nil {
@@ -67,22 +90,23 @@ func TestDeadLettersSurviveTopicsMadeAnew(t *testing.T) {
 		})
 	}
 	topics.Wait()
+	kills, lived := w.tally.kills.Load(), absences.Load() // while topics lived
 	trouble.Wait()
-	c.judge(ctx, t)
+	lives := c.judge(ctx, t)
 	w.reportFindings()
-	t.Logf("topics made anew: seed=%d topics=%d lives=%d records=%d kills=%d pg_cuts=%d broker_absences=%d violations=%d",
-		w.seed, tp.topics, tp.lives, len(c.sent), w.tally.kills.Load(), w.tally.cuts.Load(), tp.absences, len(w.all()))
-	if len(c.sent) != tp.records || w.tally.kills.Load() == 0 {
-		t.Errorf("the run proves nothing: %d records, %d kills", len(c.sent), w.tally.kills.Load())
+	t.Logf("topics made anew on %s: seed=%d topics=%d lives=%d records=%d kills=%d (%d while topics lived) pg_cuts=%d broker_absences=%d (%d) violations=%d in %s",
+		c.brokers, w.seed, tp.topics, lives, len(c.sent), w.tally.kills.Load(), kills, w.tally.cuts.Load(), absences.Load(), lived,
+		len(w.all()), time.Since(began).Round(time.Second))
+	if len(c.sent) != tp.records || kills == 0 || lived == 0 || lives != tp.topics*tp.lives {
+		t.Errorf("the run proves nothing: %d records, %d lives, %d kills of nodes and %d absences of brokers while topics lived", len(c.sent), lives, kills, lived)
 	}
 }
 
-// topicLives are brokers, topics that come and go, and what was written to them.
+// topicLives are topics that come and go, and what was written to them.
 type topicLives struct {
 	w       *world
-	brokers *kfake.Cluster
+	brokers brokers
 	client  *kgo.Client
-	away    atomic.Int32 // the broker that hangs up on everybody; -1: none
 
 	mu   sync.Mutex
 	sent map[string]*kgo.Record // guarded by mu: by value, which no two share
@@ -90,41 +114,26 @@ type topicLives struct {
 
 const topicPartitions = 3
 
-func openTopics(w *world) (*topicLives, error) {
-	brokers, err := kfake.NewCluster(kfake.NumBrokers(3))
+// openTopics has brokers of this process, or, with the jars of one, an Apache Kafka.
+func openTopics(w *world, libs string) (*topicLives, error) {
+	c := &topicLives{w: w, sent: map[string]*kgo.Record{}}
+	var err error
+	if libs == "" {
+		c.brokers, err = startFakeBrokers(w)
+	} else {
+		c.brokers, err = startRealBroker(w, libs)
+	}
 	if err != nil {
 		return nil, err
 	}
-	c := &topicLives{w: w, brokers: brokers, sent: map[string]*kgo.Record{}}
-	c.away.Store(-1)
-	brokers.Control(func(req kmsg.Request) (kmsg.Response, error, bool) {
-		brokers.KeepControl()
-		// Who is not even told the versions takes it for TLS and gives up.
-		if req.Key() != kmsg.ApiVersions.Int16() && brokers.CurrentNode() == c.away.Load() {
-			return nil, errors.New("the broker is away"), true
-		}
-		return nil, nil, false
-	})
-	c.client, err = kgo.NewClient(kgo.SeedBrokers(brokers.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.MetadataMinAge(100*time.Millisecond), kgo.UnknownTopicRetries(50))
+	c.client, err = kgo.NewClient(kgo.SeedBrokers(c.brokers.addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.MetadataMinAge(100*time.Millisecond), kgo.UnknownTopicRetries(-1), kgo.RequiredAcks(kgo.AllISRAcks()))
 	return c, err
 }
 
 func (c *topicLives) close() {
 	c.client.Close()
-	c.brokers.Close()
-}
-
-// leave takes one broker after the other away for a while.
-func (c *topicLives) leave(ctx context.Context, dice *rand.Rand, times int, each time.Duration) {
-	for range times {
-		pause(ctx, 2*time.Second)
-		gone := dice.Int32N(3)
-		c.w.diary.write("broker %d is away for %s", gone, each)
-		c.away.Store(gone)
-		pause(ctx, each)
-		c.away.Store(-1)
-	}
+	c.brokers.close()
 }
 
 // live makes a topic, fills it, waits until all is stored, and deletes it, life after
@@ -170,7 +179,7 @@ func (c *topicLives) live(ctx context.Context, i, lives, records int) error {
 
 // stored waits until the database has so many letters of a topic.
 func (c *topicLives) stored(ctx context.Context, topic string, want int) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	n := 0
 	for {
@@ -224,8 +233,9 @@ func (c *topicLives) remove(ctx context.Context, topic string) error {
 	return nil
 }
 
-// judge compares every letter with its record.
-func (c *topicLives) judge(ctx context.Context, t *testing.T) {
+// judge compares every letter with its record, and returns how many lives of topics
+// there are letters of.
+func (c *topicLives) judge(ctx context.Context, t *testing.T) (lives int) {
 	t.Helper()
 	if err := c.w.heal(ctx); err != nil {
 		t.Error(err)
@@ -271,6 +281,10 @@ func (c *topicLives) judge(ctx context.Context, t *testing.T) {
 			c.w.add("D1", "", "", "%s is no letter", value)
 		}
 	}
+	if err := c.w.db.sql().QueryRowContext(ctx, `SELECT count(DISTINCT (dlq_topic, dlq_topic_id)) FROM dlq.dlq_messages`).Scan(&lives); err != nil {
+		t.Fatal(err)
+	}
+	return lives
 }
 
 func sameContent(r *kgo.Record, c dlq.Content) bool {
