@@ -48,42 +48,61 @@ func (st *LetterQueue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored 
 // records: what is in the way of one is looked at again.
 func (st *LetterQueue) arriveRest(ctx context.Context, batch []dlq.Arrival) (stored int, err error) {
 	for range pushTries {
-		if batch, err = st.unknown(ctx, batch); err != nil || len(batch) == 0 {
-			return stored, err
-		}
-		isNew, err := again(func() (isNew map[uuid.UUID]bool, err error) {
-			return isNew, st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
-				isNew, err = st.arrive(ctx, tx, slices.Clone(batch))
+		rest, err := again(func() (rest arrivedRest, err error) {
+			err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
+				rest, err = st.arriveUnknown(ctx, tx, batch)
 				return err
 			})
+			return rest, err
 		})
 		if err != nil {
 			return stored, err
 		}
-		stored += len(isNew)
-		batch = slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return isNew[a.ID] })
+		stored += rest.stored
+		if batch = rest.open; len(batch) == 0 {
+			return stored, nil
+		}
 	}
 	return stored, errElusive
 }
 
-// unknown returns the letters of a batch that are of records that nobody has read.
-func (st *LetterQueue) unknown(ctx context.Context, batch []dlq.Arrival) ([]dlq.Arrival, error) {
-	batch = slices.Clone(batch)
-	asked := make([]arrival, len(batch))
+// arrivedRest is how many letters of a batch were stored, and which are neither stored
+// nor known.
+type arrivedRest struct {
+	stored int
+	open   []dlq.Arrival
+}
+
+// arriveUnknown stores those letters of a batch that are of records that nobody has read.
+func (st *LetterQueue) arriveUnknown(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (rest arrivedRest, err error) {
+	var lives column
+	asked, batch := make([]arrival, len(batch)), slices.Clone(batch)
 	for i := range batch {
+		lives.uuid(batch[i].Arrived.TopicID)
 		asked[i] = arrival{&batch[i].Letter, batch[i].Written}
 	}
-	known, err := st.db.settlePlaces(ctx, asked)
-	if err != nil {
-		return nil, err
+	if _, err := tx.ExecContext(ctx, lockPlaces, lives.parameter()); err != nil {
+		return rest, err
 	}
-	var left []dlq.Arrival
+	known, err := st.db.settlePlaces(ctx, st.db.askingIn(tx), asked)
+	if err != nil {
+		return rest, err
+	}
 	for i := range batch {
 		if _, is := known[i]; !is {
-			left = append(left, batch[i])
+			rest.open = append(rest.open, batch[i])
 		}
 	}
-	return left, nil
+	if len(rest.open) == 0 {
+		return rest, nil
+	}
+	isNew, err := st.arrive(ctx, tx, slices.Clone(rest.open))
+	if err != nil {
+		return rest, err
+	}
+	rest.stored = len(isNew)
+	rest.open = slices.DeleteFunc(rest.open, func(a dlq.Arrival) bool { return isNew[a.ID] })
+	return rest, nil
 }
 
 // arriveNew stores a batch that nobody has looked for yet; errKnown, or a unique
@@ -100,7 +119,7 @@ func (st *LetterQueue) arriveNew(ctx context.Context, tx *sqlx.Tx, batch []dlq.A
 	return st.markBounced(ctx, tx, slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil }))
 }
 
-// arrive stores a batch that unknown has left, and tells what of it was new.
+// arrive stores a batch of which nothing is known, and tells what of it was new.
 func (st *LetterQueue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (isNew map[uuid.UUID]bool, err error) {
 	letters, err := st.travelling(ctx, tx, batch)
 	if err != nil {

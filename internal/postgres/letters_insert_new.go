@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,8 +16,9 @@ import (
 // error (a unique violation), so that no index is asked for it before; what the
 // batch adds to groups and arrivals is counted before it travels; and whether any is
 // in the archive, or at the place of a letter that does not know the topic's id, is
-// asked of whole stretches of a partition. If so, no letter is stored, but the rest
-// is: it has to be rolled back.
+// asked of whole stretches of a partition (migration 0170; nobody stores places of the
+// other form until this has ended). If so, no letter is stored, but the rest is: it has
+// to be rolled back.
 func insertNew(once bool) string {
 	names, values, from := letterRows(once)
 	var groups, arrivals, spans arrays
@@ -25,15 +27,7 @@ func insertNew(once bool) string {
 	next = arrivals.add(next, arrivalTallies[:]...)
 	spans.add(next, spanTallies[:]...)
 	return `WITH doubtful AS MATERIALIZED (
-	SELECT count(*) AS n
-	  FROM ` + spans.as("s") + `
-	 CROSS JOIN LATERAL ((SELECT a.id FROM dlq.dlq_messages_archive a
-	        WHERE a.tenant_id = s.tenant_id AND a.dlq_topic = s.topic AND a.dlq_partition = s.partition AND a.dlq_offset BETWEEN s.first AND s.last
-	          AND (a.dlq_topic_id = s.topic_id OR ` + unknownLife("a", "s.topic_id") + `) LIMIT 1)
-	        UNION ALL
-	        (SELECT m.id FROM dlq.dlq_messages m
-	        WHERE m.tenant_id = s.tenant_id AND m.dlq_topic = s.topic AND m.dlq_partition = s.partition AND m.dlq_offset BETWEEN s.first AND s.last
-	          AND ` + unknownLife("m", "s.topic_id") + ` LIMIT 1)) AS a
+	SELECT dlq.places_in_doubt(` + strings.Join(spans.values, ", ") + `) AS n
 ), named AS MATERIALIZED (
 	SELECT * FROM ` + groups.as("n") + `
 ), known AS MATERIALIZED (

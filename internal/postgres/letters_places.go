@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/dlq"
 )
@@ -39,6 +41,24 @@ type arrival struct {
 	written time.Time
 }
 
+// asking is how a query is asked: in a transaction, or by itself.
+type asking func(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+
+// askingIn asks in a transaction of the writers'.
+func (db *DB) askingIn(tx *sqlx.Tx) asking {
+	return func(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+		stmt, err := db.preparedIn(ctx, tx, query)
+		if err != nil {
+			return nil, err
+		}
+		return stmt.QueryContext(ctx, args...)
+	}
+}
+
+// lockPlaces has a transaction wait until nobody stores places of another form than
+// those of a batch: with the id of a topic, or without. It holds until the end.
+const lockPlaces = `SELECT dlq.lock_places($1::uuid[])`
+
 func (a arrival) digest() uuid.UUID { return a.letter.Digest(a.written) }
 
 // settlePlaces finds out which letters of a batch are of records that are known, by
@@ -48,8 +68,9 @@ func (a arrival) digest() uuid.UUID { return a.letter.Digest(a.written) }
 // Place then. A letter without a place is left alone.
 //
 // What is stored while this runs is not seen: it is in the way of the INSERT, and
-// whoever inserts has to look again.
-func (db *DB) settlePlaces(ctx context.Context, batch []arrival) (known map[int]uuid.UUID, err error) {
+// whoever inserts has to look again. That is not so of places of the other form, with
+// an id or without; lockPlaces keeps them away.
+func (db *DB) settlePlaces(ctx context.Context, ask asking, batch []arrival) (known map[int]uuid.UUID, err error) {
 	var asked [5]column
 	for i, a := range batch {
 		if p := a.letter.Arrived; p != nil {
@@ -63,7 +84,7 @@ func (db *DB) settlePlaces(ctx context.Context, batch []arrival) (known map[int]
 	if asked[0].n == 0 {
 		return nil, nil //nolint:nilnil // nothing is known
 	}
-	rows, err := db.queryWrite(ctx, atPlaces, parameters(asked[:])...)
+	rows, err := ask(ctx, atPlaces, parameters(asked[:])...)
 	if err != nil {
 		return nil, fmt.Errorf("look at places in Kafka: %w", err)
 	}
@@ -92,7 +113,7 @@ func (db *DB) settlePlaces(ctx context.Context, batch []arrival) (known map[int]
 	if err != nil {
 		return nil, fmt.Errorf("look at places in Kafka: %w", err)
 	}
-	if err := db.compareAt(ctx, batch, known, &compare); err != nil {
+	if err := db.compareAt(ctx, ask, batch, known, &compare); err != nil {
 		return nil, fmt.Errorf("compare letters at the same place in Kafka: %w", err)
 	}
 	for i := range taken {
@@ -110,11 +131,11 @@ func (db *DB) settlePlaces(ctx context.Context, batch []arrival) (known map[int]
 // compareAt adds to known which letters double a stored one by what they carry. One
 // whose content does not open is none that could be compared: whatever is read at its
 // place is stored.
-func (db *DB) compareAt(ctx context.Context, batch []arrival, known map[int]uuid.UUID, compare *[2]column) error {
+func (db *DB) compareAt(ctx context.Context, ask asking, batch []arrival, known map[int]uuid.UUID, compare *[2]column) error {
 	if compare[0].n == 0 {
 		return nil
 	}
-	rows, err := db.queryWrite(ctx, atPlacesWhole, parameters(compare[:])...)
+	rows, err := ask(ctx, atPlacesWhole, parameters(compare[:])...)
 	if err != nil {
 		return err
 	}

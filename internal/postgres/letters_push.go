@@ -79,7 +79,7 @@ func (st *Letters) push(ctx context.Context, batch []dlq.Letter, tries int) ([]d
 	for i := range batch {
 		asked[i].letter = &batch[i]
 	}
-	doubles, err := st.db.settlePlaces(ctx, asked)
+	doubles, err := st.db.settlePlaces(ctx, st.db.queryWrite, asked)
 	if err != nil {
 		return nil, fmt.Errorf("push dead letters: %w", err)
 	}
