@@ -200,6 +200,7 @@ func TestNoOperatorSaysWhatAProgramIs(t *testing.T) {
 	c.bySagas()
 	c.byEvents()
 	c.byWorkers()
+	c.byClock(fixed)
 	c.brittle(fixed)
 	// The operator cannot change what the definition says, by no verb and no body.
 	for _, doc := range []string{`{"default_args":{"script":"id"}}`, `{"command_name":"system.dlq.redrive"}`, `{"event":{"event_type":"x"},"type":"event"}`, `{"args_schema":{}}`} {

@@ -31,6 +31,27 @@ func (c *campaign) byLetters() {
 		id := c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "other", `{}`), 201)["id"]
 		c.must(c.operator, "POST", fmt.Sprintf("/api/v1/dlq/messages/%v/retry", id), `{"payload":`+doc+`}`, 202)
 	})
+	// By patches of it, of one letter and of a redrive's.
+	c.each("DLQ", func(doc string) {
+		id := c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "patched", `{"of":"one"}`), 201)["id"]
+		c.must(c.operator, "POST", fmt.Sprintf("/api/v1/dlq/messages/%v/retry", id), `{"payload_patch":[{"op":"replace","path":"","value":`+doc+`}]}`, 202)
+	})
+	c.each("DLQ", func(doc string) {
+		id := c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "transformed", `{"of":"many"}`), 201)["id"]
+		c.must(c.operator, "POST", "/api/v1/dlq/redrives", fmt.Sprintf(`{"action":"RETRY","ids":[%q],"reason":"x","transform":[{"op":"replace","path":"","value":%s}]}`, id, doc), 202)
+	})
+	// By their group, and by an administrator who retries their topic.
+	c.each("DLQ", func(doc string) {
+		c.must(c.operator, "POST", "/api/v1/dlq/messages", strings.Replace(fmt.Sprintf(letter, "grouped", doc), `"e"`, `"of this group alone"`, 1), 201)
+	})
+	groups := c.must(c.operator, "GET", "/api/v1/dlq/groups?topic=grouped", "", 200)["groups"].([]any)
+	for _, g := range groups {
+		c.must(c.operator, "POST", fmt.Sprintf("/api/v1/dlq/groups/%v/retry", g.(map[string]any)["fingerprint"]), `{"max_messages":1000,"rate_per_second":1000,"reason":"x"}`, 202)
+	}
+	c.each("DLQ", func(doc string) {
+		c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "topical", doc), 201)
+	})
+	c.must(c.admin, "POST", "/api/v1/dlq/topical/retry-all?wait=0s", `{"rate_per_second":1000,"reason":"x"}`, 202)
 	// Many at once.
 	c.each("DLQ", func(doc string) {
 		c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "many", doc), 201)
@@ -56,6 +77,50 @@ func (c *campaign) bySagas() {
 	}
 	c.each("SAGA", start)
 	c.wanted["SAGA"] += len(c.docs) // the compensations
+}
+
+// byClock has runs of a schedule, of its past, of what an operator makes of them, and
+// of an administrator who runs all those once more.
+func (c *campaign) byClock(fixed string) {
+	c.must(c.admin, "POST", "/api/v1/job-definitions", fmt.Sprintf(`{"name":"ticks","queue":"shellq","command_name":"shell","type":"time","schedule":{"type":"interval","value":"1s"},
+		"concurrency_policy":"allow","default_args":{"script":%q,"env":{"X":"y"},"dir":"/"}}`, says), 201)
+	runs := func() []map[string]any { // that ran; a definition that is paused skips its slots
+		return slices.DeleteFunc(c.ended("ticks", 1), func(r map[string]any) bool { return r["finished_at"] == nil || r["state"] == "SKIPPED" })
+	}
+	until := func(what string, ok func(triggers map[string]int) bool) {
+		for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+			n := map[string]int{}
+			for _, r := range runs() {
+				n[r["trigger"].(string)]++
+			}
+			if ok(n) {
+				return
+			}
+			if time.Now().After(deadline) {
+				c.t.Fatalf("waited in vain for %s: %v", what, n)
+			}
+		}
+	}
+	until("a schedule", func(n map[string]int) bool { return n["TIME"] >= 2 })
+	first := runs()[0]["id"].(string)
+	c.must(c.operator, "POST", "/api/v1/job-definitions/ticks/pause", ``, 200)
+	now := time.Now().UTC().Truncate(time.Second)
+	slots := fmt.Sprintf(`{"from":%q,"to":%q,"max_active":20,"reason":"x"}`, now.Add(-time.Hour).Format(time.RFC3339), now.Add(-time.Hour+10*time.Second).Format(time.RFC3339))
+	c.must(c.operator, "POST", "/api/v1/job-definitions/ticks/backfills", slots, 403)
+	c.must(c.admin, "POST", "/api/v1/job-definitions/ticks/backfills", slots, 202)
+	for _, doc := range c.docs {
+		c.must(c.operator, "POST", "/api/v1/job-runs/"+first+"/rerun", `{"args":`+doc+`}`, 201)
+	}
+	many := `{"action":"RERUN","filter":{"definition":"ticks","triggers":["MANUAL"],"states":["SUCCEEDED"]},"reason":"x"}`
+	c.must(c.operator, "POST", "/api/v1/job-runs/bulk", many, 403)
+	until("the runs of an operator", func(n map[string]int) bool { return n["MANUAL"] == len(c.docs) && n["BACKFILL"] == 10 })
+	c.must(c.admin, "POST", "/api/v1/job-runs/bulk", many, 202)
+	until("what is run once more", func(n map[string]int) bool { return n["MANUAL"] == 2*len(c.docs) })
+	for _, r := range runs() {
+		if text := c.log(r["id"].(string)); r["state"] != "SUCCEEDED" || text != fixed {
+			c.t.Errorf("a run by %v is %v and says %q", r["trigger"], r["state"], text)
+		}
+	}
 }
 
 func (c *campaign) byEvents() {
