@@ -26,18 +26,19 @@ type topicPlan struct {
 	plan
 	topics, lives, records int           // records of all lives together
 	absences               int           // of a broker
+	up                     time.Duration // how long none is away before
 	outage                 time.Duration // how long it is away; how long at most before a real one is started again
 }
 
 var topicPlans = map[string]topicPlan{
-	"":     {plan{lease: time.Second, nodes: 2, kills: 3, gap: 2 * time.Second}, 4, 3, 360, 3, time.Second},
-	"long": {plan{lease: time.Second, nodes: 2, kills: 25, cuts: 10, gap: 4 * time.Second}, 20, 5, 10_000, 12, 3 * time.Second},
+	"":     {plan{lease: time.Second, nodes: 2, kills: 3, gap: 2 * time.Second}, 4, 3, 360, 3, 2 * time.Second, time.Second},
+	"long": {plan{lease: time.Second, nodes: 2, kills: 25, cuts: 10, gap: 4 * time.Second}, 20, 5, 10_000, 12, 2 * time.Second, 3 * time.Second},
 }
 
 // realTopicPlans are those of an Apache Kafka, which takes its time to come back.
 var realTopicPlans = map[string]topicPlan{
-	"":     {plan{lease: time.Second, nodes: 2, kills: 2, gap: 3 * time.Second}, 3, 2, 180, 1, 0},
-	"long": {plan{lease: time.Second, nodes: 2, kills: 30, cuts: 10, gap: 12 * time.Second}, 20, 5, 10_000, 12, 3 * time.Second},
+	"":     {plan{lease: time.Second, nodes: 2, kills: 2, gap: 3 * time.Second}, 3, 2, 180, 1, 2 * time.Second, 0},
+	"long": {plan{lease: time.Second, nodes: 2, kills: 30, cuts: 10, gap: 12 * time.Second}, 20, 5, 10_000, 10, 20 * time.Second, 3 * time.Second},
 }
 
 // TestDeadLettersSurviveTopicsMadeAnew is the proof that every record of a topic that
@@ -75,7 +76,7 @@ func TestDeadLettersSurviveTopicsMadeAnew(t *testing.T) {
 	var absences atomic.Int64
 	trouble.Go(func() { (&nemesis{w: w, dice: w.dice("nemesis")}).rage(ctx) })
 	trouble.Go(func() {
-		for dice := w.dice("brokers"); int(absences.Load()) < tp.absences && pause(ctx, 2*time.Second); absences.Add(1) {
+		for dice := w.dice("brokers"); int(absences.Load()) < tp.absences && pause(ctx, tp.up); absences.Add(1) {
 			if err := c.brokers.leave(ctx, dice, tp.outage); err != nil {
 				w.add("harness", "", "", "%v", err)
 				return
@@ -179,7 +180,7 @@ func (c *topicLives) live(ctx context.Context, i, lives, records int) error {
 
 // stored waits until the database has so many letters of a topic.
 func (c *topicLives) stored(ctx context.Context, topic string, want int) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	defer cancel()
 	n := 0
 	for {
@@ -188,7 +189,7 @@ func (c *topicLives) stored(ctx context.Context, topic string, want int) error {
 			return nil
 		}
 		if !pause(ctx, 100*time.Millisecond) {
-			return fmt.Errorf("%d of %d records are letters: %w", n, want, err)
+			return fmt.Errorf("%d of %d records are letters: %w", n, want, errors.Join(err, ctx.Err()))
 		}
 	}
 }
