@@ -145,24 +145,16 @@ func (c *topicLives) live(ctx context.Context, i, lives, records int) error {
 		if err := c.again(ctx, func() error { return c.create(ctx, topic) }); err != nil {
 			return err
 		}
-		first := make(chan error, records)
+		var written []*kgo.Record
 		for k := range records {
-			r := &kgo.Record{
+			written = append(written, &kgo.Record{
 				Topic: topic, Partition: int32(k % topicPartitions), Key: fmt.Appendf(nil, "key-%d", k%5), //nolint:gosec // small
 				Value:   fmt.Appendf(nil, `{"topic":%d,"life":%d,"record":%d}`, i, life, k),
 				Headers: []kgo.RecordHeader{{Key: "kafka_dlt-original-topic", Value: []byte("orders")}, {Key: "raw", Value: []byte{0, byte(k), 255}}, {Key: "raw", Value: nil}},
-			}
-			c.client.Produce(ctx, r, func(r *kgo.Record, err error) {
-				c.mu.Lock()
-				c.sent[string(r.Value)] = r
-				c.mu.Unlock()
-				first <- err
 			})
 		}
-		for range records {
-			if err := <-first; err != nil {
-				return fmt.Errorf("life %d: %w", life, err)
-			}
+		if err := c.write(ctx, written); err != nil {
+			return fmt.Errorf("life %d: %w", life, err)
 		}
 		if err := c.stored(ctx, topic, (life+1)*records); err != nil {
 			return fmt.Errorf("life %d: %w", life, err)
@@ -174,6 +166,35 @@ func (c *topicLives) live(ctx context.Context, i, lives, records int) error {
 			return err
 		}
 		c.client.PurgeTopicsFromClient(topic)
+	}
+	return nil
+}
+
+// write returns when all records are acknowledged. A broker that has just come back may
+// not know yet which life a topic is in. Of a record that it refuses for that nothing
+// was written; the client stays with the life until it forgets the topic.
+func (c *topicLives) write(ctx context.Context, records []*kgo.Record) error {
+	for len(records) > 0 {
+		var refused []*kgo.Record
+		for _, r := range c.client.ProduceSync(ctx, records...) {
+			switch {
+			case r.Err == nil:
+				c.mu.Lock()
+				c.sent[string(r.Record.Value)] = r.Record
+				c.mu.Unlock()
+			case errors.Is(r.Err, kerr.UnknownTopicID):
+				refused = append(refused, &kgo.Record{
+					Topic: r.Record.Topic, Partition: r.Record.Partition, Key: r.Record.Key, Value: r.Record.Value, Headers: r.Record.Headers,
+				})
+			default:
+				return r.Err
+			}
+		}
+		if len(refused) > 0 {
+			c.client.PurgeTopicsFromClient(records[0].Topic)
+			pause(ctx, 100*time.Millisecond)
+		}
+		records = refused
 	}
 	return nil
 }
