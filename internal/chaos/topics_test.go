@@ -127,9 +127,13 @@ func openTopics(w *world, libs string) (*topicLives, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.client, err = kgo.NewClient(kgo.SeedBrokers(c.brokers.addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.MetadataMinAge(100*time.Millisecond), kgo.UnknownTopicRetries(-1), kgo.RequiredAcks(kgo.AllISRAcks()))
+	c.client, err = c.open()
 	return c, err
+}
+
+func (c *topicLives) open() (*kgo.Client, error) {
+	return kgo.NewClient(kgo.SeedBrokers(c.brokers.addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.MetadataMinAge(100*time.Millisecond), kgo.UnknownTopicRetries(-1), kgo.RequiredAcks(kgo.AllISRAcks()))
 }
 
 func (c *topicLives) close() {
@@ -153,7 +157,7 @@ func (c *topicLives) live(ctx context.Context, i, lives, records int) error {
 				Headers: []kgo.RecordHeader{{Key: "kafka_dlt-original-topic", Value: []byte("orders")}, {Key: "raw", Value: []byte{0, byte(k), 255}}, {Key: "raw", Value: nil}},
 			})
 		}
-		if err := c.write(ctx, written); err != nil {
+		if err := c.write(ctx, topic, written); err != nil {
 			return fmt.Errorf("life %d: %w", life, err)
 		}
 		if err := c.stored(ctx, topic, (life+1)*records); err != nil {
@@ -165,38 +169,106 @@ func (c *topicLives) live(ctx context.Context, i, lives, records int) error {
 		if err := c.again(ctx, func() error { return c.remove(ctx, topic) }); err != nil {
 			return err
 		}
-		c.client.PurgeTopicsFromClient(topic)
+		// The controller has deleted it; the broker takes records for it until it hears of that.
+		if err := c.again(ctx, func() error { return c.gone(ctx, topic) }); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// write returns when all records are acknowledged. A broker that has just come back may
-// not know yet which life a topic is in. Of a record that it refuses for that nothing
-// was written; the client stays with the life until it forgets the topic.
-func (c *topicLives) write(ctx context.Context, records []*kgo.Record) error {
-	for len(records) > 0 {
-		var refused []*kgo.Record
-		for _, r := range c.client.ProduceSync(ctx, records...) {
-			switch {
-			case r.Err == nil:
-				c.mu.Lock()
-				c.sent[string(r.Record.Value)] = r.Record
-				c.mu.Unlock()
-			case errors.Is(r.Err, kerr.UnknownTopicID):
-				refused = append(refused, &kgo.Record{
-					Topic: r.Record.Topic, Partition: r.Record.Partition, Key: r.Record.Key, Value: r.Record.Value, Headers: r.Record.Headers,
-				})
-			default:
-				return r.Err
+// write returns when all records are acknowledged and lie in the topic. A broker that has
+// just come back acknowledges some into the life that it still knows, and deletes them
+// with it; or refuses them for it. Each try has a client, and so a producer id, of its
+// own: else the broker takes the sequence numbers of one life for repeats of another's.
+func (c *topicLives) write(ctx context.Context, topic string, records []*kgo.Record) error {
+	left := map[int32][]*kgo.Record{}
+	for _, r := range records {
+		left[r.Partition] = append(left[r.Partition], r)
+	}
+	for len(left) > 0 {
+		client, err := c.open()
+		if err != nil {
+			return err
+		}
+		for partition, of := range left {
+			if err := c.writePartition(ctx, client, topic, of); err == nil {
+				delete(left, partition)
+			} else if !errors.Is(err, kerr.UnknownTopicID) && !errors.Is(err, errFormerLife) || !pause(ctx, 100*time.Millisecond) {
+				client.Close()
+				return err
 			}
 		}
-		if len(refused) > 0 {
-			c.client.PurgeTopicsFromClient(records[0].Topic)
-			pause(ctx, 100*time.Millisecond)
-		}
-		records = refused
+		client.Close()
 	}
 	return nil
+}
+
+var errFormerLife = errors.New("acknowledged into a former life of the topic")
+
+// writePartition writes records of one partition, all or none.
+func (c *topicLives) writePartition(ctx context.Context, client *kgo.Client, topic string, records []*kgo.Record) error {
+	tries := make([]*kgo.Record, len(records))
+	for i, r := range records {
+		tries[i] = &kgo.Record{Topic: r.Topic, Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: r.Headers}
+	}
+	results := client.ProduceSync(ctx, tries...)
+	var end int64
+	if err := c.again(ctx, func() (err error) { end, err = c.end(ctx, topic, records[0].Partition); return err }); err != nil {
+		return err
+	}
+	if err := results.FirstErr(); err != nil {
+		if end != 0 {
+			return fmt.Errorf("%d of %d records lie in partition %d: %v", end, len(records), records[0].Partition, err) //nolint:errorlint // not to be tried again
+		}
+		return err
+	}
+	switch end {
+	case int64(len(records)):
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, r := range results {
+			c.sent[string(r.Record.Value)] = r.Record
+		}
+		return nil
+	case 0:
+		c.w.diary.write("%s: %d records of partition %d: %v", topic, len(records), records[0].Partition, errFormerLife)
+		return errFormerLife
+	}
+	return fmt.Errorf("%d of %d records lie in partition %d, and all are acknowledged", end, len(records), records[0].Partition)
+}
+
+// gone returns nil when brokers know a topic no more.
+func (c *topicLives) gone(ctx context.Context, topic string) error {
+	_, err := c.end(ctx, topic, 0)
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return nil
+	case err == nil:
+		return errors.New(topic + " is still there")
+	}
+	return err
+}
+
+// end is where a partition ends.
+func (c *topicLives) end(ctx context.Context, topic string, partition int32) (int64, error) {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	rt, rp := kmsg.NewListOffsetsRequestTopic(), kmsg.NewListOffsetsRequestTopicPartition()
+	rp.Partition, rp.Timestamp = partition, -1
+	rt.Topic, rt.Partitions = topic, append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	client, err := c.open()
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close()
+	res, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return 0, err
+	}
+	at := res.Topics[0].Partitions[0]
+	return at.Offset, kerr.ErrorForCode(at.ErrorCode)
 }
 
 // stored waits until the database has so many letters of a topic.
