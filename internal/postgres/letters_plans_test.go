@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -229,9 +228,7 @@ func (b letterbox) testLoopPlans(t *testing.T, rare *dlq.Letter, check func(*tes
 		}
 		// Whether any of it is known the statement asks a function.
 		asks, place := placesInDoubt(t, writers), b.letter()
-		args = []any{
-			pq.Array([]uuid.UUID{place.TenantID}), pq.Array([]string{"orders.dlq"}), pq.Array([]int64{0}), pq.Array([]int64{7}), pq.Array([]int64{9}), pq.Array([]uuid.UUID{newID()}),
-		}
+		args = []any{"{" + place.TenantID.String() + "}", "{orders.dlq}", "{0}", "{7}", "{9}", "{" + newID().String() + "}"}
 		for _, p := range []plan{explain(t, writers, asks, args...), explainGeneric(t, writers, asks, args...)} {
 			check(t, p, "idx_dlq_messages_place", "idx_dlq_messages_archive_place")
 			wantNestedLoops(t, p)
