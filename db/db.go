@@ -43,32 +43,43 @@ func Hash() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Migrate brings the database up to date, durable on return. Nodes that start
-// together take turns. dsn must reach PostgreSQL directly, not through a
-// transaction pooler: the lock is the session's.
+// Migrate is Up for databases of tests and benchmarks: it leaves no action, so
+// that what they find in the record is their own.
 func Migrate(ctx context.Context, dsn string) error {
-	_, err := Up(ctx, dsn)
+	_, err := run(ctx, dsn, migrate.Up, 0, "")
 	return err
 }
 
-// Up is Migrate and returns how many migrations were applied.
+// Up brings the database up to date, durable on return, and returns how many
+// migrations were applied. Nodes that start together take turns. dsn must reach
+// PostgreSQL directly, not through a transaction pooler: the lock is the session's.
+// Who does it is in ctx (As), and on record when anything was applied.
 func Up(ctx context.Context, dsn string) (int, error) {
-	return run(ctx, dsn, migrate.Up, 0)
+	return run(ctx, dsn, migrate.Up, 0, "up")
 }
 
-// Down takes back the last n migrations, all of them when n is 0.
+// Down takes back the last n migrations, all of them when n is 0, and is on record
+// as Up is.
 func Down(ctx context.Context, dsn string, n int) (int, error) {
-	return run(ctx, dsn, migrate.Down, n)
+	return run(ctx, dsn, migrate.Down, n, "down")
 }
 
-func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit int) (n int, err error) {
+// run migrates; verb is what is put on record, "": nothing.
+func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit int, verb string) (n int, err error) {
 	err = locked(ctx, dsn, func(db *sql.DB) error {
+		from := ""
 		err := adopt(ctx, db)
+		if err == nil {
+			from, err = newest(ctx, db)
+		}
 		if err == nil {
 			n, err = set.ExecMaxContext(ctx, db, "postgres", source, dir, limit)
 		}
 		if err == nil && dir == migrate.Up {
 			err = secure(ctx, db, n > 0)
+		}
+		if err == nil && n > 0 && verb != "" {
+			err = record(ctx, db, verb, from, n)
 		}
 		if denied(err) {
 			return notOwner(ctx, db, err)

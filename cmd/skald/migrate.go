@@ -21,7 +21,7 @@ type migrateUp struct{}
 
 func (migrateUp) Run(ctx context.Context, c *cli) error {
 	return withDatabase(ctx, c, func(dsn string) error {
-		n, err := db.Up(ctx, dsn)
+		n, err := db.Up(app.Migrating(ctx, shell.Subject, "skald migrate up"), dsn)
 		if err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (m migrateDown) Run(ctx context.Context, c *cli) error {
 		return fmt.Errorf("the count must be 1 or more")
 	}
 	return withDatabase(ctx, c, func(dsn string) error {
-		n, err := db.Down(ctx, dsn, m.Count)
+		n, err := db.Down(app.Migrating(ctx, shell.Subject, "skald migrate down"), dsn, m.Count)
 		if err == nil {
 			fmt.Printf("%d migrations taken back\n", n)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/operator"
@@ -89,4 +90,10 @@ func Commanded(ctx context.Context, actor, command, reason string) context.Conte
 		by.Address += "@" + host
 	}
 	return operator.As(ctx, by)
+}
+
+// Migrating returns ctx for a command that changes the schema.
+func Migrating(ctx context.Context, actor, command string) context.Context {
+	by := operator.Acting(Commanded(ctx, actor, command, ""))
+	return db.As(ctx, db.By{Actor: by.Actor, Address: by.Address, Operation: by.Operation})
 }

@@ -1,0 +1,81 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// By is who changes the schema, for the record of actions.
+type By struct {
+	Actor     string // "": SystemMigrate
+	Address   string
+	Operation string
+}
+
+// SystemMigrate is who migrates where no command was given: a node that starts.
+const SystemMigrate = "system:migrate"
+
+type byKey struct{}
+
+// As returns ctx with who migrates in it.
+func As(ctx context.Context, by By) context.Context { return context.WithValue(ctx, byKey{}, by) }
+
+// newest returns the newest migration that is applied; "": none is.
+func newest(ctx context.Context, db *sql.DB) (last string, err error) {
+	all, err := Status(ctx, db)
+	for _, m := range all {
+		if !m.At.IsZero() {
+			last = max(last, m.ID)
+		}
+	}
+	return last, err
+}
+
+// recorded tells whether the table of actions is there, with what 0153 made of it.
+const recorded = `SELECT EXISTS (SELECT FROM information_schema.columns
+	WHERE table_schema = 'saga' AND table_name = 'audit_actions' AND column_name = 'operation')`
+
+// The schema concerns all tenants: it is recorded under the nil UUID (operator.Deployment).
+const recordSchema = `
+INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb, actor, address, operation, detail)
+SELECT gen_random_uuid(), '00000000-0000-0000-0000-000000000000', now(), 'schema', $1::text, $2::text, $3::text, $4::text, $5::text,
+       jsonb_build_object('from', $6::text, 'to', $1::text, 'migrations', $7::integer, 'login', session_user::text)`
+
+// actAsEngine takes the engine's role where the login may: an owner that does not
+// inherit its rights is subject to row-level security like everybody else.
+const actAsEngine = `SELECT set_config('role', r.rolname, true) FROM pg_roles r WHERE r.rolname = $1 AND pg_has_role(current_user, r.oid, 'MEMBER')`
+
+// record puts n applied migrations on record, or n that were taken back. Each
+// migration is a transaction of its own, some are none, so that the record comes
+// after them: what a crash in between leaves unsaid here, skald.schema_migrations
+// still says, with its time. A schema without the table of actions keeps none.
+func record(ctx context.Context, db *sql.DB, verb, from string, n int) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	to, err := newest(ctx, db)
+	if err != nil {
+		return err
+	}
+	var there bool
+	if err := db.QueryRowContext(ctx, recorded).Scan(&there); err != nil || !there {
+		return err
+	}
+	by, _ := ctx.Value(byKey{}).(By)
+	if by.Actor == "" {
+		by.Actor = SystemMigrate
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+	if _, err := tx.ExecContext(ctx, actAsEngine, EngineRole); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, recordSchema, to, verb, by.Actor, by.Address, by.Operation, from, n); err != nil {
+		return fmt.Errorf("the migrations are done (now %s), but not on record: %w", to, err)
+	}
+	return tx.Commit()
+}
