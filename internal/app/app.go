@@ -24,6 +24,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/identity"
 	"github.com/skald-saga/skald/internal/janitor"
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/participant"
 	"github.com/skald-saga/skald/internal/saga"
@@ -246,7 +247,8 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 		janitor.Retain(work, janitor.RetentionConfig{
 			Archive: n.archive, Log: n.opt.Log, Default: n.retention(),
 			Interval: n.cfg.Retention.Interval, Batch: n.cfg.Retention.BatchSize,
-			Done: func() { n.metrics.Loop("retention") },
+			Done:  func() { n.metrics.Loop("retention") },
+			Round: func(ctx context.Context, do func(context.Context)) { n.retained(ctx, operator.By{}, "sagas", do) },
 		})
 	})
 	parts.Go(func() {

@@ -75,16 +75,25 @@ func answered(v any, err error) (json.RawMessage, error) {
 
 var errUnfinished = errors.New("it was not done to the end: the log of the node says why")
 
-func (n *node) archiveLetters(ctx context.Context, _ *jobworker.Run) (json.RawMessage, error) {
-	archived, ok := n.letters.redriver.Archive(ctx)
+// asks is who is behind a run, for the record of what it took away.
+func asks(r *jobworker.Run, command string) operator.By {
+	return operator.By{Actor: r.InitiatedBy, Operation: command}
+}
+
+func (n *node) archiveLetters(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
+	var archived int
+	var ok bool
+	n.retained(ctx, asks(r, jobrun.SystemArchive), "dead_letters", func(ctx context.Context) { archived, ok = n.letters.redriver.Archive(ctx) })
 	if !ok {
 		return nil, errUnfinished
 	}
 	return answered(map[string]int{"archived": archived}, nil)
 }
 
-func (n *node) purgeLetters(ctx context.Context, _ *jobworker.Run) (json.RawMessage, error) {
-	purged, ok := n.letters.redriver.Purge(ctx)
+func (n *node) purgeLetters(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
+	var purged int
+	var ok bool
+	n.retained(ctx, asks(r, jobrun.SystemPurge), "dead_letters", func(ctx context.Context) { purged, ok = n.letters.redriver.Purge(ctx) })
 	if !ok {
 		return nil, errUnfinished
 	}

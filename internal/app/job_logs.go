@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/joblog"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/logstore"
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/redislease"
 )
 
@@ -35,6 +36,7 @@ func (n *node) newJobLogs(ctx context.Context) (l jobLogs, err error) {
 	}
 	l.mover = joblog.NewMover(joblog.Config{
 		Store: l.store, Chunks: n.kept.runs, Offloading: n.kept.offloading, Settings: n.kept.current, Keys: l.keys, Log: n.opt.Log, Now: n.now,
+		Purging: func(ctx context.Context, do func(context.Context)) { n.retained(ctx, operator.By{}, "job_runs", do) },
 	})
 	return l, nil
 }

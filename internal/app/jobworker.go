@@ -33,8 +33,9 @@ func (n *node) newJobWorker(j *jobs, name string) *jobworker.Worker {
 func (n *node) commands(j *jobs) map[string]jobworker.Command {
 	all := map[string]jobworker.Command{
 		jobrun.SystemRedrive: n.redriveLetters, jobrun.SystemArchive: n.archiveLetters, jobrun.SystemPurge: n.purgeLetters,
-		jobrun.SystemRetention: func(ctx context.Context, _ *jobworker.Run) (json.RawMessage, error) {
-			return answered(j.runs.Retain(ctx))
+		jobrun.SystemRetention: func(ctx context.Context, r *jobworker.Run) (doc json.RawMessage, err error) {
+			n.retained(ctx, asks(r, jobrun.SystemRetention), "jobs", func(ctx context.Context) { doc, err = answered(j.runs.Retain(ctx)) })
+			return doc, err
 		},
 		jobrun.SystemInvariants: func(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) { return prove(ctx, j.runs, r) },
 		// One round of what every node does by itself all the time: for those who want

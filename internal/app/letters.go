@@ -85,6 +85,9 @@ func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinne
 		Queue: n.mail.queue, Redrives: n.mail.redrives, Drivers: drivers, Forbidden: l.topics.Forbidden, Now: n.now, Log: n.opt.Log,
 		Poll: d.PollInterval, Lease: d.Lease, Batch: d.Batch, Upkeep: n.letterUpkeep(),
 		AtOnce: map[dlq.TargetKind]int{dlq.ToHTTP: 4 * d.HTTPConcurrency, dlq.ToWebhook: webhooksAtOnce, dlq.ToJobRun: webhooksAtOnce},
+		Round: func(ctx context.Context, do func(context.Context)) {
+			n.retained(ctx, operator.By{}, "dead_letters", do)
+		},
 		Observer: redrive.Observer{
 			Drove: m.LetterDrove, Loop: func(name string) { m.Loop("dlq_" + name) },
 			Reclaimed: m.LettersReclaimed, Archived: m.LettersArchived, Purged: m.LettersPurged,

@@ -23,6 +23,8 @@ type RetentionConfig struct {
 	Batch    int            // 500; sagas per transaction
 	// Done is told of every round that ended well; nil is fine.
 	Done func()
+	// Round makes a round by calling do, and puts on record what it took; nil: do alone.
+	Round func(ctx context.Context, do func(context.Context))
 }
 
 // Retain archives the expired sagas of all tenants, every Interval, until ctx
@@ -37,11 +39,16 @@ func Retain(ctx context.Context, cfg RetentionConfig) {
 	if cfg.Batch == 0 {
 		cfg.Batch = 500
 	}
+	if cfg.Round == nil {
+		cfg.Round = func(ctx context.Context, do func(context.Context)) { do(ctx) }
+	}
 	// Nodes that start together spread, and one that is restarted all the time
 	// comes to it too.
 	wait := time.Duration(rand.Float64() * float64(cfg.Interval) / 10)
 	for rest(ctx, wait) {
-		archived, err := retain(ctx, cfg)
+		var archived int
+		var err error
+		cfg.Round(ctx, func(ctx context.Context) { archived, err = retain(ctx, cfg) })
 		switch {
 		case err != nil && ctx.Err() == nil:
 			cfg.Log.WarnContext(ctx, "cannot archive expired sagas", slog.Int("archived", archived), slog.Any("error", err))

@@ -47,6 +47,9 @@ type Config struct {
 	Keys       *envelope.Keyring // seals logs in the store if it seals; nil: it does not
 	Log        *slog.Logger
 	Now        func() time.Time
+	// Purging deletes what has expired by calling do, and puts on record what that
+	// was; nil: do alone.
+	Purging func(ctx context.Context, do func(context.Context))
 }
 
 // Round is what one round has done.
@@ -65,7 +68,12 @@ type Mover struct {
 }
 
 // NewMover returns a Mover.
-func NewMover(cfg Config) *Mover { return &Mover{cfg: cfg, aside: map[uuid.UUID]time.Time{}} }
+func NewMover(cfg Config) *Mover {
+	if cfg.Purging == nil {
+		cfg.Purging = func(ctx context.Context, do func(context.Context)) { do(ctx) }
+	}
+	return &Mover{cfg: cfg, aside: map[uuid.UUID]time.Time{}}
+}
 
 // Once moves the logs that are old enough (log_retention_days_db) and then
 // deletes the runs that are (run_retention_days), with their stored logs. It
@@ -84,7 +92,10 @@ func (m *Mover) Once(ctx context.Context) (r Round, err error) {
 			return r, err
 		}
 	}
-	return r, m.purge(ctx, m.cfg.Now().Add(-days(settings, jobrun.RunRetentionDays)), &r)
+	m.cfg.Purging(ctx, func(ctx context.Context) {
+		err = m.purge(ctx, m.cfg.Now().Add(-days(settings, jobrun.RunRetentionDays)), &r)
+	})
+	return r, err
 }
 
 func days(s jobrun.Settings, name string) time.Duration {

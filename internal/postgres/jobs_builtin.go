@@ -9,6 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
 )
 
 // ensureBuiltIn stores a built-in definition unless it is there, and gives one that
@@ -62,26 +63,30 @@ type Expired struct {
 var retention = []string{`
 WITH gone AS (
 	DELETE FROM jobs.events v WHERE v.id IN (SELECT id FROM jobs.events WHERE processed_at < now() - $1 * interval '1 day' ORDER BY processed_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-	RETURNING v.id
+	RETURNING v.id, v.tenant_id
 ), deliveries AS (
 	DELETE FROM jobs.event_deliveries d USING gone WHERE d.event_id = gone.id
 )
-SELECT count(*) FROM gone`, `
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, `
 WITH gone AS (
 	DELETE FROM jobs.claims c WHERE c.ctid IN (SELECT ctid FROM jobs.claims WHERE created_at < now() - interval '1 day' AND $1::float8 > 0 LIMIT $2)
-	RETURNING 1
+	RETURNING c.tenant_id
 )
-SELECT count(*) FROM gone`, `
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, `
 WITH gone AS (
 	DELETE FROM jobs.fences f WHERE (f.tenant_id, f.key) IN (SELECT tenant_id, key FROM jobs.fences WHERE checked_at < now() - $1 * interval '1 day' LIMIT $2)
-	RETURNING 1
+	RETURNING f.tenant_id
 )
-SELECT count(*) FROM gone`, `
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, `
 WITH gone AS (
 	DELETE FROM jobs.workers w WHERE w.id IN (SELECT id FROM jobs.workers WHERE state = 'DETACHED' AND detached_at < now() - $1 * interval '1 day' LIMIT $2)
-	RETURNING 1
+	RETURNING w.tenant_id
 )
-SELECT count(*) FROM gone`}
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`}
+
+// retained is how the record of actions calls what retention deletes; "": it is not
+// told of. Claims are answers that are kept for a day to be repeated.
+var retained = []string{"job_events_deleted", "", "fences_deleted", "workers_deleted"}
 
 // Retain deletes what is kept about job runs and whose time has passed, but for
 // the runs themselves and their logs, which package joblog purges. It stops when
@@ -96,8 +101,15 @@ func (st *Jobs) Retain(ctx context.Context) (e Expired, err error) {
 		days := s.Number([]string{jobrun.EventRetention, jobrun.RunRetentionDays, jobrun.RunRetentionDays, jobrun.RunRetentionDays}[i])
 		for {
 			var n int64
-			if err := st.db.read.GetContext(ctx, &n, retention[i], days, batch); err != nil {
+			gone, err := st.db.byTenant(ctx, retention[i], days, batch)
+			if err != nil {
 				return e, outage("delete what has expired", err)
+			}
+			for tenant, of := range gone {
+				n += of
+				if retained[i] != "" {
+					operator.Took(ctx, tenant, retained[i], of)
+				}
 			}
 			if *count += n; n < batch {
 				break

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
@@ -29,9 +30,14 @@ func TestRetentionDeletesWhatHasExpiredAndNothingElse(t *testing.T) {
 		VALUES (gen_random_uuid(), $1, 'order.paid', now(), now() - interval '400 days')`, j.tenant) // not processed yet
 
 	for _, want := range []postgres.Expired{{Events: 1, Claims: 1, Fences: 1, Workers: 1}, {}} {
-		got, err := j.Retain(t.Context())
+		ctx, tally := operator.Tallied(t.Context())
+		got, err := j.Retain(ctx)
 		if err != nil {
 			t.Fatal(err)
+		}
+		told := tally.Actions(operator.By{}, "jobs", now(), newID)
+		if n := len(told); n != int(got.Events) || n == 1 && (told[0].TenantID != j.tenant || string(told[0].Detail) != `{"fences_deleted":1,"job_events_deleted":1,"workers_deleted":1}`) {
+			t.Errorf("the round tells %+v", told)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("deleted (-want +got):\n%s", diff)

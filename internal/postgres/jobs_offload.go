@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/operator"
 )
 
 // JobLogs is jobrun.Offloading on PostgreSQL.
@@ -108,7 +109,7 @@ WITH RECURSIVE tenants AS (
 	DELETE FROM jobs.job_run_logs l USING doomed d WHERE l.run_id = d.id AND l.tenant_id = d.tenant_id
 )
 DELETE FROM jobs.job_runs r USING doomed d WHERE r.id = d.id AND r.tenant_id = d.tenant_id
-RETURNING coalesce(r.log_ref, '')`
+RETURNING r.tenant_id, coalesce(r.log_ref, '')`
 
 // Purge implements jobrun.Offloading.
 func (st *JobLogs) Purge(ctx context.Context, before time.Time, limit int) (refs []string, deleted int, err error) {
@@ -116,17 +117,25 @@ func (st *JobLogs) Purge(ctx context.Context, before time.Time, limit int) (refs
 	if err != nil {
 		return nil, 0, outage("purge job runs", err)
 	}
+	gone := map[uuid.UUID]int64{}
 	err = eachRow(rows, func() error {
+		var tenant uuid.UUID
 		var ref string
-		if err := rows.Scan(&ref); err != nil {
+		if err := rows.Scan(&tenant, &ref); err != nil {
 			return err
 		}
 		deleted++
+		gone[tenant]++
 		if ref != "" {
 			refs = append(refs, ref)
 		}
 		return nil
 	})
+	if err == nil { // else it is not known to be durable
+		for tenant, n := range gone {
+			operator.Took(ctx, tenant, "job_runs_deleted", n)
+		}
+	}
 	return refs, deleted, outage("purge job runs", err)
 }
 

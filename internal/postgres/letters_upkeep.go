@@ -9,17 +9,76 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/operator"
 )
 
 // Archive implements dlq.Queue: migration 0102 has the statement.
-func (st *LetterQueue) Archive(ctx context.Context, limit int) (int, error) {
-	return st.count(ctx, "archive dead letters", `SELECT dlq.archive_batch(NULL, $1, $2)`, st.common.RetentionDays, limit)
+func (st *LetterQueue) Archive(ctx context.Context, limit int) (n int, err error) {
+	n, moved, err := st.archive(ctx, limit)
+	for tenant, n := range moved {
+		operator.Took(ctx, tenant, "dead_letters_archived", n)
+	}
+	return n, outage("archive dead letters", err)
+}
+
+// ofThisTransaction finds whose letters the transaction has archived: it looks at
+// those that were archived since it began, which the index of their age has.
+const ofThisTransaction = `
+SELECT m.tenant_id, count(*) FROM dlq.dlq_messages_archive m
+ WHERE m.archived_at >= now() AND m.xmin = pg_current_xact_id()::xid GROUP BY m.tenant_id`
+
+func (st *LetterQueue) archive(ctx context.Context, limit int) (n int, moved map[uuid.UUID]int64, err error) {
+	tx, err := st.db.read.BeginTxx(ctx, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+	if err := tx.QueryRowContext(ctx, `SELECT dlq.archive_batch(NULL, $1, $2)`, st.common.RetentionDays, limit).Scan(&n); err != nil {
+		return 0, nil, err
+	}
+	if n > 0 {
+		rows, err := tx.QueryContext(ctx, ofThisTransaction)
+		if err != nil {
+			return 0, nil, err
+		}
+		if moved, err = counts(rows); err != nil {
+			return 0, nil, err
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return 0, nil, err
+	}
+	return n, moved, nil
 }
 
 // Purge implements dlq.Queue.
-func (st *LetterQueue) Purge(ctx context.Context, limit int) (int, error) {
-	return st.count(ctx, "purge dead letters", `SELECT dlq.purge_batch(NULL, $1, $2)`, st.common.ArchiveDays, limit)
+func (st *LetterQueue) Purge(ctx context.Context, limit int) (n int, err error) {
+	gone, err := st.db.byTenant(ctx, purgeLetters, st.common.ArchiveDays, limit)
+	for tenant, of := range gone {
+		operator.Took(ctx, tenant, "dead_letters_deleted", of)
+		n += int(of)
+	}
+	return n, outage("purge dead letters", err)
 }
+
+// purgeLetters is dlq.purge_batch, and tells whose letters they were.
+const purgeLetters = `
+WITH doomed AS MATERIALIZED (
+	SELECT m.id FROM dlq.dlq_messages_archive m
+	  LEFT JOIN dlq.dlq_policies own ON own.tenant_id = m.tenant_id AND own.topic = m.original_topic
+	  LEFT JOIN dlq.dlq_policies common ON common.tenant_id = m.tenant_id AND common.topic = ''
+	 WHERE m.archived_at < clock_timestamp() - make_interval(days => coalesce(own.archive_days, common.archive_days, $1::integer))
+	 ORDER BY m.archived_at, m.id
+	 LIMIT $2
+	   FOR UPDATE OF m SKIP LOCKED
+), attempts AS (
+	DELETE FROM dlq.dlq_attempts a USING doomed d WHERE a.message_id = d.id
+), revisions AS (
+	DELETE FROM dlq.dlq_revisions r USING doomed d WHERE r.message_id = d.id
+), gone AS (
+	DELETE FROM dlq.dlq_messages_archive m USING doomed d WHERE m.id = d.id RETURNING m.tenant_id
+)
+SELECT g.tenant_id, count(*) FROM gone g GROUP BY g.tenant_id`
 
 // Statistics look back a day (dlq.TopicStats); another one is for whoever looks
 // across midnight.

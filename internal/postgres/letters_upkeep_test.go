@@ -6,14 +6,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/operator"
 )
 
 func TestUpkeepOfLetters(t *testing.T) {
 	t.Parallel()
 	m := newMailroom(t)
-	ctx := t.Context()
+	ctx, tally := operator.Tallied(t.Context())
 	old := m.push(t, m.letter(func(l *dlq.Letter) { l.MaxRetries = 0 }))[0]
 	m.push(t, m.letter(), m.due())
 	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET resolution = 'DISCARDED', terminal_at = now() - interval '31 days' WHERE id = $1`, old.ID)
@@ -37,6 +39,42 @@ func TestUpkeepOfLetters(t *testing.T) {
 	execute(t, m.db.SQL(), `UPDATE dlq.dlq_arrivals SET minute = minute - interval '3 days' WHERE tenant_id = $1`, m.tenant)
 	if n, err := m.queue.Expire(ctx, 10); err != nil || n == 0 {
 		t.Fatalf("expired %d, %v", n, err)
+	}
+	told := tally.Actions(operator.By{}, "dead_letters", now(), newID)
+	if len(told) != 1 || told[0].TenantID != m.tenant || string(told[0].Detail) != `{"dead_letters_archived":1,"dead_letters_deleted":1}` || told[0].Actor != operator.SystemRetention {
+		t.Errorf("the round tells %+v", told)
+	}
+}
+
+// What a batch takes is counted for each tenant, and what others archive meanwhile
+// is not.
+func TestUpkeepTellsWhoseLettersItTakes(t *testing.T) {
+	t.Parallel()
+	m := newMailroom(t)
+	other := newID()
+	m.push(t, m.letter(), m.letter(), m.letter(func(l *dlq.Letter) { l.TenantID = other }))
+	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET status = 'DEAD', resolution = 'DISCARDED', terminal_at = now() - interval '31 days', next_retry_at = NULL`)
+	for _, want := range []string{`{"dead_letters_archived":%d}`, `{"dead_letters_deleted":%d}`, ``} {
+		ctx, tally := operator.Tallied(t.Context())
+		n, err := m.queue.Archive(ctx, 10)
+		if err == nil && n == 0 {
+			n, err = m.queue.Purge(ctx, 10)
+		}
+		if err != nil || n != 3 && want != "" {
+			t.Fatalf("%d letters, %v", n, err)
+		}
+		got := map[uuid.UUID]string{}
+		for _, a := range tally.Actions(operator.By{}, "dead_letters", now(), newID) {
+			got[a.TenantID] = string(a.Detail)
+		}
+		wanted := map[uuid.UUID]string{}
+		if want != "" {
+			wanted = map[uuid.UUID]string{m.tenant: fmt.Sprintf(want, 2), other: fmt.Sprintf(want, 1)}
+		}
+		if diff := cmp.Diff(wanted, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '366 days'`)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -55,11 +56,12 @@ const expiredCompleted = `
 	WHERE s.tenant_id = $1 AND s.workflow_name = $2 AND s.created_at < $3 AND s.ended_state = 3 AND s.completed_at < $3
 	  AND NOT s.needs_attention AND (s.restored_at IS NULL OR s.restored_at < $3)`
 
-// archiveFound moves what the sub-select after it finds, by id and tenant.
-const archiveFound = `SELECT coalesce(saga.archive_sagas(array_agg(f.id), array_agg(f.tenant_id)), 0) FROM `
+// archiveFound moves what the sub-select after it finds, by id and tenant, and tells
+// how many of each tenant.
+const archiveFound = `SELECT f.tenant_id, saga.archive_sagas(array_agg(f.id), array_agg(f.tenant_id)) FROM `
 
 const (
-	archiveCompleted = archiveFound + `(SELECT s.id, s.tenant_id ` + expiredCompleted + ` ORDER BY s.created_at LIMIT $4 FOR UPDATE SKIP LOCKED) f`
+	archiveCompleted = archiveFound + `(SELECT s.id, s.tenant_id ` + expiredCompleted + ` ORDER BY s.created_at LIMIT $4 FOR UPDATE SKIP LOCKED) f GROUP BY f.tenant_id`
 	countCompleted   = `SELECT count(*) FROM (SELECT 1 ` + expiredCompleted + ` LIMIT $4) few`
 )
 
@@ -72,7 +74,7 @@ const expiredFailed = `
 	  AND (s.restored_at IS NULL OR s.restored_at < before.failed)`
 
 func archiveFailed(e saga.Expiry) string {
-	return archiveFound + `(SELECT s.id, s.tenant_id ` + expiredFailed + ` AND ` + withinTenant(e) + ` LIMIT $5 FOR UPDATE OF s SKIP LOCKED) f`
+	return archiveFound + `(SELECT s.id, s.tenant_id ` + expiredFailed + ` AND ` + withinTenant(e) + ` LIMIT $5 FOR UPDATE OF s SKIP LOCKED) f GROUP BY f.tenant_id`
 }
 
 func countFailed(e saga.Expiry) string {
@@ -141,11 +143,11 @@ func (st *Sagas) ArchiveExpired(ctx context.Context, e saga.Expiry, limit int) (
 
 func (st *Sagas) archiveExpired(ctx context.Context, e saga.Expiry, limit int) (total int, err error) {
 	move := func(statement string, args ...any) error {
-		moved, err := again(func() (moved int, err error) {
-			err = st.db.read.GetContext(ctx, &moved, statement, args...)
-			return moved, err
-		})
-		total += moved
+		moved, err := again(func() (map[uuid.UUID]int64, error) { return st.db.byTenant(ctx, statement, args...) })
+		for tenant, n := range moved {
+			operator.Took(ctx, tenant, "sagas_archived", n)
+			total += int(n)
+		}
 		return err
 	}
 	workflows, err := st.expiring(ctx, e)
@@ -214,4 +216,30 @@ func (st *Sagas) countExpired(ctx context.Context, e saga.Expiry, maxEach int) (
 		return cmp.Or(cmp.Compare(a.WorkflowName, b.WorkflowName), bytes.Compare(a.TenantID[:], b.TenantID[:]))
 	})
 	return out[:min(maxCounted, len(out))], nil
+}
+
+// byTenant runs a statement that changes something and answers with tenants and how
+// many of each.
+func (db *DB) byTenant(ctx context.Context, statement string, args ...any) (map[uuid.UUID]int64, error) {
+	rows, err := db.read.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	return counts(rows)
+}
+
+// counts reads rows of a tenant and a number.
+func counts(rows *sql.Rows) (map[uuid.UUID]int64, error) {
+	found := map[uuid.UUID]int64{}
+	err := eachRow(rows, func() error {
+		var tenant uuid.UUID
+		var n int64
+		err := rows.Scan(&tenant, &n)
+		found[tenant] += n
+		return err
+	})
+	if err != nil {
+		return nil, err // it is not known to be durable
+	}
+	return found, nil
 }

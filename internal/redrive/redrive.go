@@ -56,6 +56,9 @@ type Config struct {
 	// Upkeep is how often letters are archived and purged, 10 min; negative: never by
 	// itself, because somebody else calls Archive and Purge.
 	Upkeep time.Duration
+	// Round makes a round of upkeep by calling do, and puts on record what it took;
+	// nil: do alone.
+	Round func(ctx context.Context, do func(context.Context))
 
 	Observer Observer
 }
@@ -116,6 +119,9 @@ func (c Config) complete() Config {
 	orDur(&c.Upkeep, 10*time.Minute)
 	if c.Batch == 0 {
 		c.Batch = 500
+	}
+	if c.Round == nil {
+		c.Round = func(ctx context.Context, do func(context.Context)) { do(ctx) }
 	}
 	if c.Jitter == nil {
 		c.Jitter = rand.Float64

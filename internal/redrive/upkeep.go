@@ -17,10 +17,12 @@ func (r *Redriver) reclaim(ctx context.Context) {
 
 // upkeep archives, purges, and lets old counts go.
 func (r *Redriver) upkeep(ctx context.Context) {
-	_, archived := r.Archive(ctx)
-	if _, purged := r.Purge(ctx); archived && purged {
-		r.cfg.Observer.Loop(LoopUpkeep)
-	}
+	r.cfg.Round(ctx, func(ctx context.Context) {
+		_, archived := r.Archive(ctx)
+		if _, purged := r.Purge(ctx); archived && purged {
+			r.cfg.Observer.Loop(LoopUpkeep)
+		}
+	})
 }
 
 // Archive moves letters whose retention has passed to the archive, and returns how
