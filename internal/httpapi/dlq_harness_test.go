@@ -38,6 +38,7 @@ type queue struct {
 	letters dlq.Letters
 	loops   dlq.Queue
 	target  *receiver
+	driver  *redrive.Redriver // not running
 	actions *postgres.Actions
 	policy  dlq.Policy // of all topics; to be changed before requests
 }
@@ -75,6 +76,7 @@ func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
 		Queue: ruled{loops, q}, Redrives: redrives, Forbidden: forbidden, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Drivers: map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: web, dlq.ToSaga: accepts{}, dlq.ToWebhook: disabled{}},
 	})
+	q.driver = driver
 	q.edge = newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now = time.Now
 		c.DeadLetters = &httpapi.DeadLetters{

@@ -47,15 +47,15 @@ WITH f AS MATERIALIZED (
 	RETURNING i.state, i.hands, f.reach
 ), n AS (
 	SELECT count(*) FILTER (WHERE moved.state IN ('DONE', 'BOUNCED')) AS done, count(*) FILTER (WHERE moved.state = 'FAILED') AS failed,
-	       count(*) FILTER (WHERE moved.state = 'BOUNCED') AS bounced,
+	       count(*) FILTER (WHERE moved.state = 'BOUNCED') AS bounced, count(*) FILTER (WHERE moved.state = 'SKIPPED') AS skipped,
 	       count(*) FILTER (WHERE moved.reach = 'answered') AS sent,
 	       count(*) FILTER (WHERE moved.reach = 'unknown' AND moved.hands = 1) - count(*) FILTER (WHERE moved.reach = 'answered' AND moved.hands > 1) AS maybe,
 	       count(*) FILTER (WHERE moved.reach <> 'nothing' AND moved.hands = 2) AS repeated FROM moved
 )
 UPDATE dlq.dlq_redrives d
-   SET done = d.done + n.done, failed = d.failed + n.failed, bounced = d.bounced + n.bounced, updated_at = clock_timestamp(),
-       sent = d.sent + n.sent, maybe_sent = d.maybe_sent + n.maybe, repeated = d.repeated + n.repeated,
-       progress_at = CASE WHEN n.done + n.failed > 0 THEN clock_timestamp() ELSE d.progress_at END,
+   SET done = d.done + n.done, failed = d.failed + n.failed, bounced = d.bounced + n.bounced, skipped = d.skipped + n.skipped,
+       updated_at = clock_timestamp(), sent = d.sent + n.sent, maybe_sent = d.maybe_sent + n.maybe, repeated = d.repeated + n.repeated,
+       progress_at = CASE WHEN n.done + n.failed + n.skipped > 0 THEN clock_timestamp() ELSE d.progress_at END,
        last_error = coalesce(nullif($7::text, ''), d.last_error), last_error_at = CASE $7::text WHEN '' THEN d.last_error_at ELSE clock_timestamp() END
   FROM n WHERE d.tenant_id = $1 AND d.id = $2`
 
@@ -121,6 +121,10 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 
 func itemState(f *dlq.Finish, stored dlq.Resolution) (dlq.ItemState, string) {
 	switch {
+	case f.Attempt.Outcome == dlq.Withdrawn && f.Fault != nil:
+		// Until somebody changes what keeps it, such as a disabled webhook: the redrive
+		// would take it again and again, and never end.
+		return dlq.ItemSkipped, f.Fault.Detail
 	case f.Attempt.Outcome == dlq.Withdrawn:
 		return dlq.ItemWaiting, ""
 	case f.Status == dlq.Resolved && stored == dlq.Bounced:
