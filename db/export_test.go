@@ -8,5 +8,5 @@ import (
 
 // UpBy applies the next n migrations.
 func UpBy(ctx context.Context, dsn string, n int) (int, error) {
-	return run(ctx, dsn, migrate.Up, n)
+	return run(ctx, dsn, migrate.Up, n, "")
 }
