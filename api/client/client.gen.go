@@ -9877,7 +9877,8 @@ type ClientInterface interface {
 	//
 	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
 	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-	// every letter is done; letters whose status has changed meanwhile are skipped.
+	// every letter is done; letters whose status has changed meanwhile, and those of a
+	// disabled webhook, are skipped.
 	// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 	//
 	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
@@ -9896,7 +9897,8 @@ type ClientInterface interface {
 	//
 	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
 	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-	// every letter is done; letters whose status has changed meanwhile are skipped.
+	// every letter is done; letters whose status has changed meanwhile, and those of a
+	// disabled webhook, are skipped.
 	// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 	//
 	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
@@ -12856,7 +12858,8 @@ func (c *Client) ListRedrives(ctx context.Context, params *ListRedrivesParams, r
 //
 // A redrive works on a snapshot of letters: those of `ids`, or those that fit
 // `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-// every letter is done; letters whose status has changed meanwhile are skipped.
+// every letter is done; letters whose status has changed meanwhile, and those of a
+// disabled webhook, are skipped.
 // docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 //
 // `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
@@ -12885,7 +12888,8 @@ func (c *Client) CreateRedriveWithBody(ctx context.Context, params *CreateRedriv
 //
 // A redrive works on a snapshot of letters: those of `ids`, or those that fit
 // `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-// every letter is done; letters whose status has changed meanwhile are skipped.
+// every letter is done; letters whose status has changed meanwhile, and those of a
+// disabled webhook, are skipped.
 // docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 //
 // `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
@@ -29475,7 +29479,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
 	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-	// every letter is done; letters whose status has changed meanwhile are skipped.
+	// every letter is done; letters whose status has changed meanwhile, and those of a
+	// disabled webhook, are skipped.
 	// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 	//
 	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
@@ -29494,7 +29499,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
 	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-	// every letter is done; letters whose status has changed meanwhile are skipped.
+	// every letter is done; letters whose status has changed meanwhile, and those of a
+	// disabled webhook, are skipped.
 	// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 	//
 	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
@@ -42735,7 +42741,8 @@ func (c *ClientWithResponses) ListRedrivesWithResponse(ctx context.Context, para
 //
 // A redrive works on a snapshot of letters: those of `ids`, or those that fit
 // `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-// every letter is done; letters whose status has changed meanwhile are skipped.
+// every letter is done; letters whose status has changed meanwhile, and those of a
+// disabled webhook, are skipped.
 // docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 //
 // `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
@@ -42760,7 +42767,8 @@ func (c *ClientWithResponses) CreateRedriveWithBodyWithResponse(ctx context.Cont
 //
 // A redrive works on a snapshot of letters: those of `ids`, or those that fit
 // `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-// every letter is done; letters whose status has changed meanwhile are skipped.
+// every letter is done; letters whose status has changed meanwhile, and those of a
+// disabled webhook, are skipped.
 // docs/redrives.md is the guide. `reason` is required unless it is a dry run.
 //
 // `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
