@@ -67,6 +67,11 @@ func TestTheRunsOfTwinsAreTheirOwn(t *testing.T) {
 	if runs[w.a]["run_id"] == runs[w.b]["run_id"] {
 		t.Fatalf("both have the run %v", runs[w.a])
 	}
+	for of, run := range runs { // what they write to may serve both
+		if want := of.tenant.String() + "/saga:" + id + ":0:EXECUTE:1"; run["idempotency_key"] != want {
+			t.Errorf("the key of the run of %s is %v, want %s", of.name, run["idempotency_key"], want)
+		}
+	}
 	if status := w.b.ends(workers[w.b], "complete", `"result":{}`, runs[w.a]); status != 404 {
 		t.Errorf("completing the other's run: %d", status)
 	}

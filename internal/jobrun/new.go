@@ -57,9 +57,15 @@ func BackfillKey(backfill uuid.UUID, slot time.Time) string {
 	return fmt.Sprintf("backfill:%s:%s", backfill, slot.UTC().Format(time.RFC3339Nano))
 }
 
-// SagaKey is of a saga's step: the n-th time that its action is tried.
-func SagaKey(saga uuid.UUID, step int, action string, n int) string {
-	return fmt.Sprintf("saga:%s:%d:%s:%d", saga, step, action, n)
+// SagaKey is of a saga's step: the n-th time that its action is tried. It names
+// the tenant unless that is Nil: two tenants may have the same saga id, and what
+// their workers write to may serve both (decision 0051).
+func SagaKey(tenant, saga uuid.UUID, step int, action string, n int) string {
+	key := fmt.Sprintf("saga:%s:%d:%s:%d", saga, step, action, n)
+	if tenant != uuid.Nil {
+		key = tenant.String() + "/" + key
+	}
+	return key
 }
 
 // RetryKey is of the n-th retry of a chain, which follows that run.

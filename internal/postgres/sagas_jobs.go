@@ -139,8 +139,12 @@ func (st *Sagas) askedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 		if err != nil {
 			return nil, err
 		}
+		var named uuid.UUID
+		if c.After.TenantInKeys {
+			named = c.After.Tenant.ID
+		}
 		runs[i] = jobrun.New(&d, jobrun.Ask{
-			ID: c.Run.ID, Trigger: jobrun.BySaga, Key: jobrun.SagaKey(c.After.ID, c.Run.Step, string(c.Run.Action), c.Run.Attempt),
+			ID: c.Run.ID, Trigger: jobrun.BySaga, Key: jobrun.SagaKey(named, c.After.ID, c.Run.Step, string(c.Run.Action), c.Run.Attempt),
 			Args: c.Run.Args, SagaID: c.After.ID, SagaStep: c.Run.Step, SagaAction: string(c.Run.Action),
 			CorrelationID: cmp.Or(textOf(c.After.CorrelationID), c.After.ID.String()), TraceID: textOf(c.After.TraceID),
 			By: by.String,

@@ -148,7 +148,7 @@ func TestAStepThatIsAJobBeginsAndEndsWithItsRun(t *testing.T) {
 	}
 	r := k.working(k.read(run.ID))
 	if r.Trigger != jobrun.BySaga || r.SagaID != run.ID || r.SagaStep != 1 || r.SagaAction != "EXECUTE" || compact(t, r.Args) != `{"order":7,"reserved":"r-1"}` ||
-		r.IdempotencyKey != jobrun.SagaKey(run.ID, 1, "EXECUTE", 1) {
+		r.IdempotencyKey != jobrun.SagaKey(uuid.Nil, run.ID, 1, "EXECUTE", 1) {
 		t.Errorf("the run is %+v, with %s", r, r.Args)
 	}
 	run = k.finish(r, `{"settled": true}`, nil)
