@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bytes"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -151,7 +152,7 @@ func TestTheLargestLetterComesOverWithItsPlace(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	l, err := other.letters.Get(t.Context(), tenant.ID, largest.ID)
-	if err != nil || !cmp.Equal(l.Content, content) || l.Arrived == nil || !cmp.Equal(*l.Arrived, place) {
+	if err != nil || !reflect.DeepEqual(l.Content, content) || l.Arrived == nil || !cmp.Equal(*l.Arrived, place) {
 		t.Fatalf("%v, %d bytes, read from %v", err, len(l.Content.Payload), l.Arrived)
 	}
 	now := dlq.Moment{Now: time.Now().UTC().Truncate(time.Microsecond)}
