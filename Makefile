@@ -3,8 +3,17 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -X main.version=$(VERSION)
 
+# One way to compile everything, for tests build the program too: otherwise each
+# package is compiled twice, and again in each working copy.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
+
+# The packages that share memory between goroutines.
+RACED = ./internal/engine/... ./internal/groupcommit/... ./internal/memstore/... ./internal/postgres/... ./internal/kafka/... \
+	./internal/httpapi/... ./internal/participant/... ./internal/devpg/... ./internal/redrive/... ./internal/scheduler/... \
+	./internal/joblog/... ./internal/redislease/... ./examples/...
+
 .DEFAULT_GOAL := help
-.PHONY: help object-store programs build run demo test race chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-dlq-read bench-jobs postgres kafka kafka-stop test-kafka bench-dlq
+.PHONY: help object-store programs build run demo test test-fast race unraced chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-dlq-read bench-jobs postgres kafka kafka-stop test-kafka bench-dlq
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,9 +37,18 @@ run: postgres build ## start Skald on http://127.0.0.1:8080 with a private Postg
 demo: postgres build ## run three orders through a private server and check the ledgers
 	./bin/skald demo
 
-test: postgres object-store programs ## every test; fails, never skips, when a component is missing
+# Most tests wait more than they compute, so twice as many packages run at once as
+# there are cores.
+test: postgres object-store programs ## every test; fails, never skips, when a component is missing (RACE=1: the packages of `make race` under the race detector)
 	$(GO) vet ./...
-	$(GO) test -timeout 15m ./...
+ifeq ($(RACE),)
+	$(GO) test -vet=off -timeout 15m -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./...
+else
+	$(MAKE) --no-print-directory -j2 race unraced
+endif
+
+unraced: # the packages that `make race` leaves out
+	$(GO) test -vet=off -timeout 15m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED))")
 
 test-fast: ## the tests that need nothing but Go: no database, no object store, no broker (under a minute)
 	$(GO) test $$($(GO) list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps " "}}{{end}}' ./... | \
@@ -46,8 +64,7 @@ test-kafka: postgres ## the integration suite of internal/kafka on a real broker
 	@GO='$(GO)' sh scripts/kafka.sh test
 
 race: postgres programs ## the packages that share memory, under the race detector
-	$(GO) test -race -timeout 15m ./internal/engine/... ./internal/groupcommit/... ./internal/memstore/... \
-		./internal/postgres/... ./internal/kafka/... ./internal/httpapi/... ./internal/participant/... ./internal/devpg/... ./internal/redrive/... ./internal/scheduler/... ./internal/joblog/... ./internal/redislease/... ./examples/...
+	$(GO) test -race -timeout 15m $(RACED)
 
 chaos: postgres ## kill two nodes two hundred times under load, then check every ledger and letter (about twenty minutes)
 	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive|ARedriveTells' ./internal/chaos
