@@ -128,6 +128,31 @@ func TestAWebhookIsChangedByWhatTheBodyNames(t *testing.T) {
 	e.send("GET", path, "").wants(http.StatusNotFound, "WEBHOOK_NOT_FOUND")
 }
 
+// A webhook for a workflow that there is not waits for it, or is misspelt: whoever
+// makes or changes it is told.
+func TestAWebhookSaysWhichOfItsWorkflowsThereAreNot(t *testing.T) {
+	e := newEdge(t)
+	if r := e.send("POST", workflows, `{"name":"order","steps":[{"name":"a","action":{"http":{"url":"https://h.example/"}},"compensation":"none"}]}`); r.status != http.StatusCreated {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	unknown := func(r reply, want ...string) client.Webhook {
+		t.Helper()
+		var w client.Webhook
+		if r.into(&w); r.status >= 300 || cmp.Diff(want, w.UnknownWorkflows) != "" {
+			t.Errorf("%d, unknown %v, want %v", r.status, w.UnknownWorkflows, want)
+		}
+		return w
+	}
+	w := unknown(e.send("POST", hooks, `{"url":"https://h.example/in","workflow_names":["ordre","order","later"]}`), "later", "ordre")
+	path := hooks + "/" + w.ID.String()
+	unknown(e.send("GET", path, "")) // told to whoever could have misspelt it
+	unknown(e.send("PATCH", path, `{"description":"d"}`))
+	unknown(e.send("PATCH", path, `{"workflow_names":["order","later"]}`), "later")
+	unknown(e.send("PATCH", path, `{"workflow_names":["order"]}`))
+	unknown(e.send("PATCH", path, `{"workflow_names":[]}`))
+	unknown(e.send("POST", hooks, `{"url":"https://h.example/in"}`))
+}
+
 func TestAWebhookThatCannotBeIsRefusedWithEveryMistake(t *testing.T) {
 	e := newEdge(t)
 	w := e.hook(`{"url":"https://h.example/in"}`)
