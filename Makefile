@@ -37,18 +37,21 @@ run: postgres build ## start Skald on http://127.0.0.1:8080 with a private Postg
 demo: postgres build ## run three orders through a private server and check the ledgers
 	./bin/skald demo
 
+# The longest first: nothing waits for them alone in the end.
+LONGEST = ./internal/chaos ./internal/app
+
 # Most tests wait more than they compute, so twice as many packages run at once as
 # there are cores.
 test: postgres object-store programs ## every test; fails, never skips, when a component is missing (RACE=1: the packages of `make race` under the race detector)
 	$(GO) vet ./...
 ifeq ($(RACE),)
-	$(GO) test -vet=off -timeout 15m -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./...
+	$(GO) test -vet=off -timeout 15m -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) $(LONGEST) ./...
 else
 	$(MAKE) --no-print-directory -j2 race unraced
 endif
 
 unraced: # the packages that `make race` leaves out
-	$(GO) test -vet=off -timeout 15m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED))")
+	$(GO) test -vet=off -timeout 15m $(LONGEST) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED))")
 
 test-fast: ## the tests that need nothing but Go: no database, no object store, no broker (under a minute)
 	$(GO) test $$($(GO) list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps " "}}{{end}}' ./... | \
