@@ -225,8 +225,8 @@ func TestActionsAreKeptAndFound(t *testing.T) {
 	}
 	// The store hashes the group itself: each change begins where the one before ended.
 	kept, err := postgres.NewActions(b.db).Actions(t.Context(), b.tenant, operator.Filter{Limit: 10})
-	if err != nil || len(kept.Actions) != len(all) {
-		t.Fatalf("%d actions, %v", len(kept.Actions), err)
+	if err != nil || len(kept.Actions) != len(all)+1 || kept.Actions[len(all)].Verb != "push" {
+		t.Fatalf("%+v, %v; want what was done and, the oldest, the push of the letter", kept.Actions, err)
 	}
 	for i := range all {
 		all[i].Before, all[i].After = kept.Actions[i].Before, kept.Actions[i].After
@@ -234,15 +234,16 @@ func TestActionsAreKeptAndFound(t *testing.T) {
 			t.Errorf("action %d is from %x to %x", i, all[i].Before, all[i].After)
 		}
 	}
+	all = append(all, kept.Actions[len(all)])
 	b.actions(t, operator.Filter{Limit: 10}, all...)
 	b.actions(t, operator.Filter{Limit: 10, Verb: "requeue", Kind: operator.DeadLetter, Subject: l.ID.String(), Actor: "key:ann"}, all[1])
 	b.actions(t, operator.Filter{Limit: 10, Operation: "requeueDeadLetter", RequestID: all[1].RequestID}, all[1])
 	b.actions(t, operator.Filter{Limit: 10, RequestID: "of nobody"})
 	b.actions(t, operator.Filter{Limit: 10, From: all[1].At, To: all[0].At}, all[1])
-	b.actions(t, operator.Filter{Limit: 10, After: &operator.Cursor{At: all[1].At, ID: all[1].ID}}, all[2])
+	b.actions(t, operator.Filter{Limit: 10, After: &operator.Cursor{At: all[1].At, ID: all[1].ID}}, all[2:]...)
 	b.actions(t, operator.Filter{Limit: 1, Offset: 2}, all[2])
 	page, err := postgres.NewActions(b.db).Actions(t.Context(), b.tenant, operator.Filter{Limit: 2, Total: true})
-	if err != nil || page.Total != 3 || page.TotalCapped || !page.More || len(page.Actions) != 2 {
+	if err != nil || page.Total != 4 || page.TotalCapped || !page.More || len(page.Actions) != 2 {
 		t.Errorf("page 1: %+v, %v", page, err)
 	}
 	b.tenant = newID()

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -36,6 +37,12 @@ func explainGeneric(t *testing.T, conn *sql.Conn, query string, args ...any) pla
 	t.Helper()
 	literals := make([]string, len(args))
 	for i, a := range args {
+		if v, is := a.(sqldriver.Valuer); is { // an array, as the driver would send it
+			var err error
+			if a, err = v.Value(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if _, binary := a.([]byte); binary || a == nil {
 			literals[i] = "NULL" // what is in binary form has no literal, and its content does not matter here
 			continue
