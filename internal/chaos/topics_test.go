@@ -27,18 +27,19 @@ type topicPlan struct {
 	topics, lives, records int           // records of all lives together
 	absences               int           // of a broker
 	up                     time.Duration // how long none is away before
+	rest                   time.Duration // longest pause of a topic before it is written to, so that it lives while things die
 	outage                 time.Duration // how long it is away; how long at most before a real one is started again
 }
 
 var topicPlans = map[string]topicPlan{
-	"":     {plan{lease: time.Second, nodes: 2, kills: 3, gap: 2 * time.Second}, 4, 3, 360, 3, 2 * time.Second, time.Second},
-	"long": {plan{lease: time.Second, nodes: 2, kills: 25, cuts: 10, gap: 4 * time.Second}, 20, 5, 10_000, 12, 2 * time.Second, 3 * time.Second},
+	"":     {plan{lease: time.Second, nodes: 2, kills: 3, gap: 2 * time.Second}, 4, 3, 360, 3, 2 * time.Second, 0, time.Second},
+	"long": {plan{lease: time.Second, nodes: 2, kills: 25, cuts: 10, gap: 4 * time.Second}, 20, 5, 10_000, 12, 2 * time.Second, 2 * time.Second, 3 * time.Second},
 }
 
 // realTopicPlans are those of an Apache Kafka, which takes its time to come back.
 var realTopicPlans = map[string]topicPlan{
-	"":     {plan{lease: time.Second, nodes: 2, kills: 2, gap: 3 * time.Second}, 3, 2, 180, 1, 2 * time.Second, 0},
-	"long": {plan{lease: time.Second, nodes: 2, kills: 30, cuts: 10, gap: 12 * time.Second}, 20, 5, 10_000, 10, 20 * time.Second, 3 * time.Second},
+	"":     {plan{lease: time.Second, nodes: 2, kills: 2, gap: 3 * time.Second}, 3, 2, 180, 1, 2 * time.Second, time.Second, 0},
+	"long": {plan{lease: time.Second, nodes: 2, kills: 30, cuts: 10, gap: 12 * time.Second}, 20, 5, 10_000, 10, 20 * time.Second, 30 * time.Second, 3 * time.Second},
 }
 
 // TestDeadLettersSurviveTopicsMadeAnew is the proof that every record of a topic that
@@ -56,7 +57,7 @@ func TestDeadLettersSurviveTopicsMadeAnew(t *testing.T) {
 	}
 	began := time.Now()
 	w := newWorld(t, tp.plan, seed(t), binary(t, buildPlain))
-	c, err := openTopics(w, libs)
+	c, err := openTopics(w, tp, libs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +107,7 @@ func TestDeadLettersSurviveTopicsMadeAnew(t *testing.T) {
 // topicLives are topics that come and go, and what was written to them.
 type topicLives struct {
 	w       *world
+	plan    topicPlan
 	brokers brokers
 	client  *kgo.Client
 
@@ -116,8 +118,8 @@ type topicLives struct {
 const topicPartitions = 3
 
 // openTopics has brokers of this process, or, with the jars of one, an Apache Kafka.
-func openTopics(w *world, libs string) (*topicLives, error) {
-	c := &topicLives{w: w, sent: map[string]*kgo.Record{}}
+func openTopics(w *world, tp topicPlan, libs string) (*topicLives, error) {
+	c := &topicLives{w: w, plan: tp, sent: map[string]*kgo.Record{}}
 	var err error
 	if libs == "" {
 		c.brokers, err = startFakeBrokers(w)
@@ -144,21 +146,25 @@ func (c *topicLives) close() {
 // live makes a topic, fills it, waits until all is stored, and deletes it, life after
 // life.
 func (c *topicLives) live(ctx context.Context, i, lives, records int) error {
-	topic := fmt.Sprintf("topic-%d.dlq", i)
+	topic, dice := fmt.Sprintf("topic-%d.dlq", i), c.w.dice(fmt.Sprintf("topic %d", i))
 	for life := range lives {
 		if err := c.again(ctx, func() error { return c.create(ctx, topic) }); err != nil {
 			return err
 		}
-		var written []*kgo.Record
+		written := map[int32][]*kgo.Record{}
 		for k := range records {
-			written = append(written, &kgo.Record{
-				Topic: topic, Partition: int32(k % topicPartitions), Key: fmt.Appendf(nil, "key-%d", k%5), //nolint:gosec // small
+			partition := int32(k % topicPartitions) //nolint:gosec // small
+			written[partition] = append(written[partition], &kgo.Record{
+				Topic: topic, Partition: partition, Key: fmt.Appendf(nil, "key-%d", k%5),
 				Value:   fmt.Appendf(nil, `{"topic":%d,"life":%d,"record":%d}`, i, life, k),
 				Headers: []kgo.RecordHeader{{Key: "kafka_dlt-original-topic", Value: []byte("orders")}, {Key: "raw", Value: []byte{0, byte(k), 255}}, {Key: "raw", Value: nil}},
 			})
 		}
-		if err := c.write(ctx, topic, written); err != nil {
-			return fmt.Errorf("life %d: %w", life, err)
+		for _, of := range written {
+			pause(ctx, time.Duration(dice.Int64N(int64(c.plan.rest)+1)))
+			if err := c.write(ctx, topic, of); err != nil {
+				return fmt.Errorf("life %d: %w", life, err)
+			}
 		}
 		if err := c.stored(ctx, topic, (life+1)*records); err != nil {
 			return fmt.Errorf("life %d: %w", life, err)
@@ -177,37 +183,28 @@ func (c *topicLives) live(ctx context.Context, i, lives, records int) error {
 	return nil
 }
 
-// write returns when all records are acknowledged and lie in the topic. A broker that has
+// write returns when all records of a partition are acknowledged and lie in it. A broker that has
 // just come back acknowledges some into the life that it still knows, and deletes them
 // with it; or refuses them for it. Each try has a client, and so a producer id, of its
 // own: else the broker takes the sequence numbers of one life for repeats of another's.
 func (c *topicLives) write(ctx context.Context, topic string, records []*kgo.Record) error {
-	left := map[int32][]*kgo.Record{}
-	for _, r := range records {
-		left[r.Partition] = append(left[r.Partition], r)
-	}
-	for len(left) > 0 {
+	for {
 		client, err := c.open()
 		if err != nil {
 			return err
 		}
-		for partition, of := range left {
-			if err := c.writePartition(ctx, client, topic, of); err == nil {
-				delete(left, partition)
-			} else if !errors.Is(err, kerr.UnknownTopicID) && !errors.Is(err, errFormerLife) || !pause(ctx, 100*time.Millisecond) {
-				client.Close()
-				return err
-			}
-		}
+		err = c.tryWrite(ctx, client, topic, records)
 		client.Close()
+		if !errors.Is(err, kerr.UnknownTopicID) && !errors.Is(err, errFormerLife) || !pause(ctx, 100*time.Millisecond) {
+			return err
+		}
 	}
-	return nil
 }
 
 var errFormerLife = errors.New("acknowledged into a former life of the topic")
 
-// writePartition writes records of one partition, all or none.
-func (c *topicLives) writePartition(ctx context.Context, client *kgo.Client, topic string, records []*kgo.Record) error {
+// tryWrite writes records of a partition, all or none.
+func (c *topicLives) tryWrite(ctx context.Context, client *kgo.Client, topic string, records []*kgo.Record) error {
 	tries := make([]*kgo.Record, len(records))
 	for i, r := range records {
 		tries[i] = &kgo.Record{Topic: r.Topic, Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: r.Headers}
