@@ -75,7 +75,7 @@ chaos: postgres ## kill two nodes two hundred times under load, then check every
 chaos-jobs: postgres ## kill and pause workers, leaders and the database under job runs, with wrong clocks, then check every run (about sixteen minutes)
 	SKALD_CHAOS=long $(GO) test -v -timeout 40m -run 'JobRunsSurvive' ./internal/chaos
 
-chaos-kafka: postgres ## kill nodes and an Apache Kafka while its topics are deleted and made anew, then check all 10,000 letters (about ten minutes)
+chaos-kafka: postgres ## kill nodes and an Apache Kafka while its topics are deleted and made anew, then check all 10,000 letters (about seven minutes)
 	@GO='$(GO)' sh scripts/kafka.sh chaos
 
 lint: ## vet, gofmt and golangci-lint
