@@ -6,8 +6,9 @@
 // (package devpg), which ends with the process. Its directory, skald-testdb-<uid>
 // in TMPDIR, or where that is not set in memory (/dev/shm) if there is plenty, else
 // in /tmp, is used again by the next process, and with it the migrated template; as
-// many directories exist as processes ever ran at once. SKALD_TEST_DATABASE_URL,
-// when set, names an existing server to use instead, by the DSN of a superuser.
+// many directories exist as processes ever ran at once, of 0.1 to 0.4 GB each; while
+// no test runs they may be deleted. SKALD_TEST_DATABASE_URL, when set, names an
+// existing server to use instead, by the DSN of a superuser.
 //
 // Without PostgreSQL tests fail, with advice; they are never skipped.
 //
