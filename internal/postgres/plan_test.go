@@ -13,11 +13,12 @@ import (
 
 // plan is what the planner would do, as EXPLAIN (FORMAT JSON) says it.
 type plan struct {
-	Type     string `json:"Node Type"`
-	Relation string `json:"Relation Name"`
-	Index    string `json:"Index Name"`
-	Cond     string `json:"Index Cond"`
-	Plans    []plan `json:"Plans"`
+	Type     string  `json:"Node Type"`
+	Relation string  `json:"Relation Name"`
+	Index    string  `json:"Index Name"`
+	Cond     string  `json:"Index Cond"`
+	Cost     float64 `json:"Total Cost"`
+	Plans    []plan  `json:"Plans"`
 }
 
 // querier is a pool or one connection.
