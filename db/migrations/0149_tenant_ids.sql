@@ -5,8 +5,8 @@
 --
 -- Step logs get the tenant of their saga. Where all sagas are of one tenant that is
 -- no work: the column's value for the rows that are there is noted once. Others are
--- updated, by estimate 15 s per million logs. The two keys and the index take by
--- estimate 5 s per million rows; nothing is read or written meanwhile.
+-- updated: 14 s for 277,000 logs on two busy cores. The keys and the index took 4.2 s
+-- there for 302,000 sagas and 907,000 logs; nothing is read or written meanwhile.
 --
 -- Nodes of the release before know sagas by their ids alone. docs/operations.md,
 -- Upgrades, says when they may still run beside this.
