@@ -159,6 +159,12 @@ func TestNoWordOfATenantIsInWhatAnotherGets(t *testing.T) {
 	a.takesTheSameNames()
 	a.asksForWords()
 	stream.quiet()
+	for range 300 { // its events are on their way
+		if strings.Contains(a.heard.String(), "saga.") {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 	a.quiet(200, a.heard.String())
 	if !strings.Contains(a.heard.String(), "saga.") {
 		t.Errorf("the stranger's webhook heard nothing: %q", a.heard)
