@@ -160,7 +160,7 @@ func (b *realBroker) start(ctx context.Context) (err error) {
 		case err == nil:
 			return nil
 		case b.proc.ended():
-			return fmt.Errorf("the broker ended by itself: %v; its log is %s", b.proc.err, b.log.Name())
+			return fmt.Errorf("the broker ended by itself: %w; its log is %s", b.proc.err, b.log.Name())
 		case !pause(ctx, 100*time.Millisecond):
 			return fmt.Errorf("the broker does not answer: %w; its log is %s", err, b.log.Name())
 		}
@@ -181,14 +181,14 @@ func (b *realBroker) close() {
 // leave kills the broker, and starts it again on its data within outage.
 func (b *realBroker) leave(ctx context.Context, dice *rand.Rand, outage time.Duration) error {
 	if b.proc.ended() {
-		return fmt.Errorf("the broker ended by itself: %v; its log is %s", b.proc.err, b.log.Name())
+		return fmt.Errorf("the broker ended by itself: %w; its log is %s", b.proc.err, b.log.Name())
 	}
 	down := time.Duration(dice.Int64N(int64(outage) + 1))
 	b.w.diary.write("the broker, pid %d: SIGKILL, started again in %s", b.proc.cmd.Process.Pid, down)
 	b.proc.signal(syscall.SIGKILL)
 	<-b.proc.done
 	if !b.proc.killed() {
-		return fmt.Errorf("the broker was not killed: %v", b.proc.err)
+		return fmt.Errorf("the broker was not killed: %w", b.proc.err)
 	}
 	pause(ctx, down)
 	if err := b.start(ctx); err != nil {
