@@ -126,7 +126,8 @@ func (r *run) measure(ctx context.Context) error {
 	for _, spec := range r.levels() {
 		level, err := r.runLevel(ctx, spec)
 		if err != nil {
-			return fmt.Errorf("%s, %s, %d clients: %w", spec.flow.name, spec.mode, spec.clients, err)
+			err = fmt.Errorf("%s, %s, %d clients: %w", spec.flow.name, spec.mode, spec.clients, err)
+			return errors.Join(err, r.server.endedWithin(time.Second))
 		}
 		r.report.Levels = append(r.report.Levels, level)
 		printRow(r.cfg.Out, level)

@@ -74,6 +74,18 @@ func (c *child) stop() error {
 	return nil
 }
 
+// endedWithin is ended for a process that may be dying: its connections are reset
+// before its end can be seen.
+func (c *child) endedWithin(d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+	case <-timer.C:
+	}
+	return c.ended()
+}
+
 // ended returns an error once the process has ended, and nil before.
 func (c *child) ended() error {
 	select {

@@ -195,7 +195,9 @@ func (c *topicLives) write(ctx context.Context, topic string, records []*kgo.Rec
 		}
 		err = c.tryWrite(ctx, client, topic, records)
 		client.Close()
-		if !errors.Is(err, kerr.UnknownTopicID) && !errors.Is(err, errFormerLife) || !pause(ctx, 100*time.Millisecond) {
+		tryAgain := errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, errFormerLife) ||
+			err != nil && strings.Contains(err.Error(), "unable to initialize a producer ID") // nothing was sent
+		if !tryAgain || !pause(ctx, 100*time.Millisecond) {
 			return err
 		}
 	}
