@@ -47,7 +47,7 @@ test: postgres object-store programs ## every test; fails, never skips, when a c
 ifeq ($(RACE),)
 	$(GO) test -vet=off -timeout 15m -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) $(LONGEST) ./...
 else
-	$(MAKE) --no-print-directory -j2 race unraced
+	$(MAKE) --no-print-directory -j2 race unraced RACE_FLAGS='-p 1'
 endif
 
 unraced: # the packages that `make race` leaves out
@@ -67,7 +67,7 @@ test-kafka: postgres ## the integration suite of internal/kafka on a real broker
 	@GO='$(GO)' sh scripts/kafka.sh test
 
 race: postgres programs ## the packages that share memory, under the race detector
-	$(GO) test -race -timeout 15m $(RACED)
+	$(GO) test -race -timeout 15m $(RACE_FLAGS) $(RACED)
 
 chaos: postgres ## kill two nodes two hundred times under load, then check every ledger and letter (about twenty minutes)
 	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive|ARedriveTells' ./internal/chaos
