@@ -84,6 +84,7 @@ var (
 	GetSaga          = getSaga
 	StepLogs         = stepLogs
 	CommitOperated   = commitOperated
+	MarkBounced      = markBouncedLetters
 	SealEvents       = ofEvents.seal
 )
 

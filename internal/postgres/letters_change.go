@@ -26,7 +26,7 @@ UPDATE dlq.dlq_messages m
 // what people have added to it.
 const describeLetter = `
 UPDATE dlq.dlq_messages m SET version = $3, labels = $4, assignee = $5, note = $6, terms = $7::integer[], updated_at = $8
- WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3 - 1 AND m.status = 'RETRYING'`
+ WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3 - 1 AND m.status || '' = 'RETRYING'`
 
 // Change implements dlq.Letters. The letter must have its content, of which its
 // terms are made. Of one that somebody retries only labels, assignee and note are

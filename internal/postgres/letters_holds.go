@@ -36,7 +36,7 @@ WITH due AS MATERIALIZED (
 	 ORDER BY m.id FOR NO KEY UPDATE OF m SKIP LOCKED
 )
 UPDATE dlq.dlq_messages m SET held_retry_at = m.next_retry_at, next_retry_at = NULL
-  FROM held h WHERE m.tenant_id = h.tenant_id AND m.id = h.id AND m.status = 'PENDING' AND m.next_retry_at IS NOT NULL`
+  FROM held h WHERE m.tenant_id = h.tenant_id AND m.id = h.id AND m.status || '' = 'PENDING' AND coalesce(m.next_retry_at, '-infinity') > '-infinity'`
 
 // Letters looked at at once, and how long one call may do so: what is not done then
 // is done by the next.
@@ -121,7 +121,7 @@ func (st *LetterQueue) Release(ctx context.Context, limit int) (int, error) {
 	_, err = st.db.write.ExecContext(ctx, `
 		UPDATE dlq.dlq_messages m SET next_retry_at = f.at, held_retry_at = NULL
 		  FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS f (tenant_id, id, at)
-		 WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND m.status = 'PENDING' AND m.held_retry_at IS NOT NULL`,
+		 WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND m.status || '' = 'PENDING' AND coalesce(m.held_retry_at, '-infinity') > '-infinity'`,
 		tenants.parameter(), ids.parameter(), times.parameter())
 	return len(all), outage("let dead letters go on", err)
 }

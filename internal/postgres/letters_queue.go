@@ -64,7 +64,7 @@ WITH locked AS MATERIALIZED (
 	SELECT s.id FROM (SELECT l.id, sum(l.size) OVER (ORDER BY l.next_retry_at, l.seq) - l.size AS before FROM locked l) AS s WHERE s.before < $4
 )
 UPDATE dlq.dlq_messages m` + claimLetter + `
-  FROM due WHERE m.id = due.id AND m.status = 'PENDING'
+  FROM due WHERE m.id = due.id AND m.status || '' = 'PENDING'
 RETURNING ` + letterColumns + `, m.attempts`
 
 // Due implements dlq.Queue.
