@@ -99,7 +99,8 @@ func TestDeadLettersSurviveTopicsMadeAnew(t *testing.T) {
 	t.Logf("topics made anew on %s: seed=%d topics=%d lives=%d records=%d kills=%d (%d while topics lived) pg_cuts=%d broker_absences=%d (%d) violations=%d in %s",
 		c.brokers, w.seed, tp.topics, lives, len(c.sent), w.tally.kills.Load(), kills, w.tally.cuts.Load(), absences.Load(), lived,
 		len(w.all()), time.Since(began).Round(time.Second))
-	if len(c.sent) != tp.records || kills == 0 || lived == 0 || lives != tp.topics*tp.lives {
+	// A node that was not told a topic's id may have put a substitute in its place (decision 0044), so there can be more.
+	if len(c.sent) != tp.records || kills == 0 || lived == 0 || lives < tp.topics*tp.lives {
 		t.Errorf("the run proves nothing: %d records, %d lives, %d kills of nodes and %d absences of brokers while topics lived", len(c.sent), lives, kills, lived)
 	}
 }
