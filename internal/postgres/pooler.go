@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -89,7 +90,8 @@ func Unshared(ctx context.Context, cfg Config) error {
 // tooFew explains a connection that was waited for in vain: a pooler in session
 // mode makes those wait for which it has no session.
 func tooFew(ctx context.Context, had int, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && had > 0 {
+	late := errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) // whichever is first
+	if late && had > 0 {
 		return fmt.Errorf("PostgreSQL, or a pooler before it, gave %d sessions and for %s no further one; "+
 			"a node needs database.max_open_conns and one more at the same time (PgBouncer: default_pool_size): %w", had, probePatient, err)
 	}
