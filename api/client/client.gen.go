@@ -9309,22 +9309,12 @@ type ClientInterface interface {
 
 	// RunRetentionWithBody Archive the tenant's sagas that have expired
 	//
-	// Does now what the server does by itself now and then: archives ended sagas
-	// whose retention is over. One request works for a few seconds at most and
-	// says with `more` when there is more to do; repeat it then. Sagas that need
-	// attention stay. Requests at the same time share the work.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
 	RunRetentionWithBody(ctx context.Context, params *RunRetentionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RunRetention Archive the tenant's sagas that have expired
-	//
-	// Does now what the server does by itself now and then: archives ended sagas
-	// whose retention is over. One request works for a few seconds at most and
-	// says with `more` when there is more to do; repeat it then. Sagas that need
-	// attention stay. Requests at the same time share the work.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9333,28 +9323,15 @@ type ClientInterface interface {
 
 	// GetStorage What the tables and indexes take, and how they are used
 	//
-	// From PostgreSQL's statistics, of all tenants together; largest table
-	// first. Counts are the server's estimates, and scans count since its
-	// statistics were last reset. A store in memory has no tables. For
-	// administrators whose credential is for any tenant.
-	//
 	// Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
 	GetStorage(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListAPIKeys List API keys
 	//
-	// Newest first. A credential for any tenant sees all keys, another one those
-	// of its tenant.
-	//
 	// Corresponds with GET /api/v1/api-keys (the `ListAPIKeys` operationId).
 	ListAPIKeys(ctx context.Context, params *ListAPIKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateAPIKeyWithBody Make an API key
-	//
-	// The answer holds the key itself, which is shown this once: only a hash
-	// of it is kept. When the answer is lost, revoke the key and make another.
-	// Keys of one name and tenant are the same to audit records and
-	// Idempotency-Keys, so that one can replace the other.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9362,11 +9339,6 @@ type ClientInterface interface {
 	CreateAPIKeyWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateAPIKey Make an API key
-	//
-	// The answer holds the key itself, which is shown this once: only a hash
-	// of it is kept. When the answer is lost, revoke the key and make another.
-	// Keys of one name and tenant are the same to audit records and
-	// Idempotency-Keys, so that one can replace the other.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9380,18 +9352,12 @@ type ClientInterface interface {
 
 	// RevokeAPIKeyWithBody Revoke an API key
 	//
-	// For good. Every node refuses the key within 5 seconds. Revoking a revoked
-	// key changes nothing and succeeds. `reason` is required.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
 	RevokeAPIKeyWithBody(ctx context.Context, keyID KeyID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RevokeAPIKey Revoke an API key
-	//
-	// For good. Every node refuses the key within 5 seconds. Revoking a revoked
-	// key changes nothing and succeeds. `reason` is required.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9400,19 +9366,10 @@ type ClientInterface interface {
 
 	// ListActions List operators' actions
 	//
-	// Who did what: every change of anything but sagas, newest first, as it was written
-	// in the transaction of the change (docs/events.md). Sagas have a trail of their own:
-	// `/saga-events`.
-	//
 	// Corresponds with GET /api/v1/audit (the `ListActions` operationId).
 	ListActions(ctx context.Context, params *ListActionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// VerifyAudit Verify the audit trail
-	//
-	// Recomputes the digest of each event and the hash of each seal of the
-	// tenant's chain (docs/events.md), or of the record of actions. One request checks a bounded part; go on
-	// with `from_seq` = `next_seq` until there is none. The seal before
-	// `from_seq` is believed. Stops at the first thing that is wrong.
 	//
 	// Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
 	VerifyAudit(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9424,9 +9381,6 @@ type ClientInterface interface {
 
 	// CancelBackfillWithBody End a backfill
 	//
-	// It makes no more runs, and those that were not started are CANCELED. What runs
-	// goes on.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
@@ -9434,17 +9388,12 @@ type ClientInterface interface {
 
 	// CancelBackfill End a backfill
 	//
-	// It makes no more runs, and those that were not started are CANCELED. What runs
-	// goes on.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
 	CancelBackfill(ctx context.Context, backfillID BackfillID, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListArchivedDeadLetters List archived dead letters
-	//
-	// Newest archived first. The filters are those of the live list.
 	//
 	// Corresponds with GET /api/v1/dlq/archive (the `ListArchivedDeadLetters` operationId).
 	ListArchivedDeadLetters(ctx context.Context, params *ListArchivedDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9456,16 +9405,12 @@ type ClientInterface interface {
 
 	// RestoreDeadLetterWithBody Make an archived dead letter live again
 	//
-	// It becomes PENDING, and is not retried by itself.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
 	RestoreDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RestoreDeadLetter Make an archived dead letter live again
-	//
-	// It becomes PENDING, and is not retried by itself.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9474,20 +9419,10 @@ type ClientInterface interface {
 
 	// ExportDeadLetters Export dead letters
 	//
-	// Live letters, oldest first, one JSON object a line: the members of
-	// `DeadLetterInput`, with bytes in base64, and those that say what became of
-	// the letter, under the names of `DeadLetter`. Nothing is masked. The last line
-	// says `{"end": true, …}`, or `{"end": false, "next_cursor": …}` when the export
-	// was cut. Each line has a `cursor`: an export that broke off goes on with the
-	// one of its last whole line, and the same filters. Edits and attempts are not
-	// exported.
-	//
 	// Corresponds with GET /api/v1/dlq/export (the `ExportDeadLetters` operationId).
 	ExportDeadLetters(ctx context.Context, params *ExportDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListDeadLetterGroups List groups of letters with the same error
-	//
-	// Those seen last first.
 	//
 	// Corresponds with GET /api/v1/dlq/groups (the `ListDeadLetterGroups` operationId).
 	ListDeadLetterGroups(ctx context.Context, params *ListDeadLetterGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9499,16 +9434,12 @@ type ClientInterface interface {
 
 	// UpdateDeadLetterGroupWithBody Say what has become of an error
 	//
-	// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
 	UpdateDeadLetterGroupWithBody(ctx context.Context, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateDeadLetterGroup Say what has become of an error
-	//
-	// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9517,16 +9448,12 @@ type ClientInterface interface {
 
 	// DiscardDeadLetterGroupWithBody Give up the letters of a group
 	//
-	// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
 	DiscardDeadLetterGroupWithBody(ctx context.Context, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DiscardDeadLetterGroup Give up the letters of a group
-	//
-	// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9535,16 +9462,12 @@ type ClientInterface interface {
 
 	// RetryDeadLetterGroupWithBody Retry the letters of a group
 	//
-	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/retry (the `RetryDeadLetterGroup` operationId).
 	RetryDeadLetterGroupWithBody(ctx context.Context, fingerprint Fingerprint, params *RetryDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RetryDeadLetterGroup Retry the letters of a group
-	//
-	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9553,16 +9476,6 @@ type ClientInterface interface {
 
 	// ImportDeadLettersWithBody Import dead letters
 	//
-	// Lines as exported, as many as there are: they are stored as they come. A
-	// letter keeps its id where nobody has it, and the place where it was read, so
-	// that reading the topic again makes no second letter of it; it is stored once
-	// however often it is imported. It is not retried by itself; one that was
-	// being retried is PENDING.
-	//
-	// Lines that cannot be read do not stop the others, but the answer is then 422
-	// `DLQ_IMPORT_INCOMPLETE`, with the same figures as `import`: a script that
-	// looks at the status alone knows that not all letters are here.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/import (the `ImportDeadLetters` operationId).
@@ -9570,25 +9483,10 @@ type ClientInterface interface {
 
 	// ListDeadLetters List dead letters
 	//
-	// Newest first, without archived ones. Filters are combined with AND; the
-	// values of a repeatable filter with OR, but those of `header`, `payload` and
-	// `label` with AND. `key`, `key_base64`, `header` and `payload` need the
-	// permission `payloads:read`.
-	//
 	// Corresponds with GET /api/v1/dlq/messages (the `ListDeadLetters` operationId).
 	ListDeadLetters(ctx context.Context, params *ListDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PushDeadLetterWithBody Push a dead letter
-	//
-	// Durable when it is answered. A letter whose `dedupe_key` is known is not
-	// stored again: the answer is 200 with the one there is, `deduplicated`.
-	// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
-	// letter under the same Idempotency-Key is refused with 422.
-	//
-	// A letter that could never be driven is refused with 422: its URL is none, its
-	// topic is none that Kafka can have or one that is read as dead letters, its key
-	// and headers are more than a request carries. What this server cannot drive as
-	// it is configured now is stored and told in `warnings`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9597,26 +9495,12 @@ type ClientInterface interface {
 
 	// PushDeadLetter Push a dead letter
 	//
-	// Durable when it is answered. A letter whose `dedupe_key` is known is not
-	// stored again: the answer is 200 with the one there is, `deduplicated`.
-	// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
-	// letter under the same Idempotency-Key is refused with 422.
-	//
-	// A letter that could never be driven is refused with 422: its URL is none, its
-	// topic is none that Kafka can have or one that is read as dead letters, its key
-	// and headers are more than a request carries. What this server cannot drive as
-	// it is configured now is stored and told in `warnings`.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
 	PushDeadLetter(ctx context.Context, params *PushDeadLetterParams, body PushDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PushDeadLettersWithBody Push up to 500 dead letters
-	//
-	// Each on its own: `results` says in the order of `messages` what became of
-	// each, also of those that do not fit the contract. Only a body that is no
-	// JSON, or no list of 1 to 500 messages, is refused as a whole.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9625,10 +9509,6 @@ type ClientInterface interface {
 
 	// PushDeadLetters Push up to 500 dead letters
 	//
-	// Each on its own: `results` says in the order of `messages` what became of
-	// each, also of those that do not fit the contract. Only a body that is no
-	// JSON, or no list of 1 to 500 messages, is refused as a whole.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
@@ -9636,25 +9516,15 @@ type ClientInterface interface {
 
 	// DeleteDeadLetter Delete a dead letter
 	//
-	// With its attempts and revisions; who did it, why, and what it was stays in
-	// `/audit`. `reason` is required. A letter that a saga waits for is refused with 409, unless
-	// `force`.
-	//
 	// Corresponds with DELETE /api/v1/dlq/messages/{message_id} (the `DeleteDeadLetter` operationId).
 	DeleteDeadLetter(ctx context.Context, messageID DeadLetterID, params *DeleteDeadLetterParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetDeadLetter Get a dead letter
 	//
-	// With its payload, key, headers and stack. An archived one is answered with
-	// `archived` and `archived_at`.
-	//
 	// Corresponds with GET /api/v1/dlq/messages/{message_id} (the `GetDeadLetter` operationId).
 	GetDeadLetter(ctx context.Context, messageID DeadLetterID, params *GetDeadLetterParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateDeadLetterWithBody Change what people note about a dead letter
-	//
-	// Members that are left out stay as they are. What it carries is never
-	// changed: see `retry` for another content.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9663,19 +9533,12 @@ type ClientInterface interface {
 
 	// UpdateDeadLetter Change what people note about a dead letter
 	//
-	// Members that are left out stay as they are. What it carries is never
-	// changed: see `retry` for another content.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
 	UpdateDeadLetter(ctx context.Context, messageID DeadLetterID, params *UpdateDeadLetterParams, body UpdateDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// AcknowledgeDeadLetterWithBody Tell what became of a redriven letter
-	//
-	// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
-	// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
-	// Telling PROCESSED twice succeeds and changes nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9684,10 +9547,6 @@ type ClientInterface interface {
 
 	// AcknowledgeDeadLetter Tell what became of a redriven letter
 	//
-	// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
-	// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
-	// Telling PROCESSED twice succeeds and changes nothing.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/ack (the `AcknowledgeDeadLetter` operationId).
@@ -9695,15 +9554,10 @@ type ClientInterface interface {
 
 	// ListDeadLetterAttempts List the retries of a dead letter
 	//
-	// Oldest first.
-	//
 	// Corresponds with GET /api/v1/dlq/messages/{message_id}/attempts (the `ListDeadLetterAttempts` operationId).
 	ListDeadLetterAttempts(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DiscardDeadLetterWithBody Give a dead letter up
-	//
-	// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
-	// waits for is refused with 409, unless `force`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9712,9 +9566,6 @@ type ClientInterface interface {
 
 	// DiscardDeadLetter Give a dead letter up
 	//
-	// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
-	// waits for is refused with 409, unless `force`.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/discard (the `DiscardDeadLetter` operationId).
@@ -9722,15 +9573,10 @@ type ClientInterface interface {
 
 	// GetDeadLetterLineage List the ancestors and descendants of a dead letter
 	//
-	// The letters that were redriven and came back as one another, oldest first,
-	// this one among them, live and archived, at most 200.
-	//
 	// Corresponds with GET /api/v1/dlq/messages/{message_id}/lineage (the `GetDeadLetterLineage` operationId).
 	GetDeadLetterLineage(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RequeueDeadLetterWithBody Give a DEAD letter another chance
-	//
-	// DEAD becomes PENDING, with at least one retry left.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9739,17 +9585,12 @@ type ClientInterface interface {
 
 	// RequeueDeadLetter Give a DEAD letter another chance
 	//
-	// DEAD becomes PENDING, with at least one retry left.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
 	RequeueDeadLetter(ctx context.Context, messageID DeadLetterID, params *RequeueDeadLetterParams, body RequeueDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ResolveDeadLetterWithBody Say that a dead letter was dealt with elsewhere
-	//
-	// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
-	// counts the step as undone by hand and goes on.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9758,32 +9599,12 @@ type ClientInterface interface {
 
 	// ResolveDeadLetter Say that a dead letter was dealt with elsewhere
 	//
-	// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
-	// counts the step as undone by hand and goes on.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
 	ResolveDeadLetter(ctx context.Context, messageID DeadLetterID, params *ResolveDeadLetterParams, body ResolveDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RetryDeadLetterWithBody Drive a dead letter again, now
-	//
-	// The answer comes when the target has answered: 200 when it has taken the
-	// letter, 202 when a saga or a job has and tells later what came of it, 502
-	// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
-	// edited content becomes a revision of the letter: the original never
-	// changes, and later retries send the revision.
-	//
-	// To an HTTP target go the payload as body and, as headers of the request,
-	// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
-	// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
-	// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
-	// their own names where no server on the way drops or obeys them, else as
-	// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
-	//
-	// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
-	// partition that the retry names and Kafka does not have fails without being
-	// counted. `force` needs a `reason`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9792,23 +9613,6 @@ type ClientInterface interface {
 
 	// RetryDeadLetter Drive a dead letter again, now
 	//
-	// The answer comes when the target has answered: 200 when it has taken the
-	// letter, 202 when a saga or a job has and tells later what came of it, 502
-	// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
-	// edited content becomes a revision of the letter: the original never
-	// changes, and later retries send the revision.
-	//
-	// To an HTTP target go the payload as body and, as headers of the request,
-	// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
-	// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
-	// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
-	// their own names where no server on the way drops or obeys them, else as
-	// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
-	//
-	// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
-	// partition that the retry names and Kafka does not have fails without being
-	// counted. `force` needs a `reason`.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
@@ -9816,22 +9620,15 @@ type ClientInterface interface {
 
 	// ListDeadLetterRevisions List the edits of a dead letter
 	//
-	// Oldest first. The original is the letter itself.
-	//
 	// Corresponds with GET /api/v1/dlq/messages/{message_id}/revisions (the `ListDeadLetterRevisions` operationId).
 	ListDeadLetterRevisions(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetDefaultPolicy Get the policy of topics without one
 	//
-	// The tenant's default; with `inherited` what the server is configured with.
-	//
 	// Corresponds with GET /api/v1/dlq/policy (the `GetDefaultPolicy` operationId).
 	GetDefaultPolicy(ctx context.Context, params *GetDefaultPolicyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateDefaultPolicyWithBody Change members of the policy of topics without one
-	//
-	// A merge patch of the tenant's default policy:
-	// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9840,17 +9637,12 @@ type ClientInterface interface {
 
 	// UpdateDefaultPolicy Change members of the policy of topics without one
 	//
-	// A merge patch of the tenant's default policy:
-	// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
 	UpdateDefaultPolicy(ctx context.Context, params *UpdateDefaultPolicyParams, body UpdateDefaultPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PutDefaultPolicyWithBody Set the policy of topics without one
-	//
-	// As `PUT /dlq/topics/{topic}/policy`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9859,8 +9651,6 @@ type ClientInterface interface {
 
 	// PutDefaultPolicy Set the policy of topics without one
 	//
-	// As `PUT /dlq/topics/{topic}/policy`.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /api/v1/dlq/policy (the `PutDefaultPolicy` operationId).
@@ -9868,25 +9658,10 @@ type ClientInterface interface {
 
 	// ListRedrives List redrives
 	//
-	// Newest first.
-	//
 	// Corresponds with GET /api/v1/dlq/redrives (the `ListRedrives` operationId).
 	ListRedrives(ctx context.Context, params *ListRedrivesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateRedriveWithBody Do something to many letters
-	//
-	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
-	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-	// every letter is done; letters whose status has changed meanwhile, and those of a
-	// disabled webhook, are skipped.
-	// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
-	//
-	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
-	// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
-	// `dlq:admin`. A dry run needs no more than `dlq:write`.
-	//
-	// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
-	// as long as the redrive is there.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9895,19 +9670,6 @@ type ClientInterface interface {
 
 	// CreateRedrive Do something to many letters
 	//
-	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
-	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-	// every letter is done; letters whose status has changed meanwhile, and those of a
-	// disabled webhook, are skipped.
-	// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
-	//
-	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
-	// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
-	// `dlq:admin`. A dry run needs no more than `dlq:write`.
-	//
-	// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
-	// as long as the redrive is there.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/redrives (the `CreateRedrive` operationId).
@@ -9915,17 +9677,10 @@ type ClientInterface interface {
 
 	// GetRedrive Get a redrive with its progress
 	//
-	// With `wait` the answer comes when the redrive is COMPLETED, CANCELED or HALTED,
-	// or when the wait is over. Its `ETag` names what people decide about it; progress
-	// does not change it.
-	//
 	// Corresponds with GET /api/v1/dlq/redrives/{redrive_id} (the `GetRedrive` operationId).
 	GetRedrive(ctx context.Context, redriveID RedriveID, params *GetRedriveParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateRedriveWithBody Change the pace of a redrive
-	//
-	// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
-	// `{}` stops on nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9934,17 +9689,12 @@ type ClientInterface interface {
 
 	// UpdateRedrive Change the pace of a redrive
 	//
-	// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
-	// `{}` stops on nothing.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
 	UpdateRedrive(ctx context.Context, redriveID RedriveID, params *UpdateRedriveParams, body UpdateRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ApproveRedriveWithBody Approve a redrive that waits for it
-	//
-	// Somebody else than who asked for it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9953,16 +9703,12 @@ type ClientInterface interface {
 
 	// ApproveRedrive Approve a redrive that waits for it
 	//
-	// Somebody else than who asked for it.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
 	ApproveRedrive(ctx context.Context, redriveID RedriveID, params *ApproveRedriveParams, body ApproveRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CancelRedriveWithBody End a redrive
-	//
-	// Letters that it has not come to stay as they are.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9971,8 +9717,6 @@ type ClientInterface interface {
 
 	// CancelRedrive End a redrive
 	//
-	// Letters that it has not come to stay as they are.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
@@ -9980,14 +9724,10 @@ type ClientInterface interface {
 
 	// ListRedriveItems List the letters of a redrive
 	//
-	// In the order of the redrive.
-	//
 	// Corresponds with GET /api/v1/dlq/redrives/{redrive_id}/items (the `ListRedriveItems` operationId).
 	ListRedriveItems(ctx context.Context, redriveID RedriveID, params *ListRedriveItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PauseRedriveWithBody Pause a redrive
-	//
-	// Letters on their way are finished; no others are taken.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9996,18 +9736,12 @@ type ClientInterface interface {
 
 	// PauseRedrive Pause a redrive
 	//
-	// Letters on their way are finished; no others are taken.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/pause (the `PauseRedrive` operationId).
 	PauseRedrive(ctx context.Context, redriveID RedriveID, params *PauseRedriveParams, body PauseRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ResumeRedriveWithBody Let a paused or halted redrive go on
-	//
-	// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
-	// another one, `{}` none. After a halt it counts from there (`counted`), and a
-	// canary counts as passed: who resumes has looked at it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10016,10 +9750,6 @@ type ClientInterface interface {
 
 	// ResumeRedrive Let a paused or halted redrive go on
 	//
-	// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
-	// another one, `{}` none. After a halt it counts from there (`counted`), and a
-	// canary counts as passed: who resumes has looked at it.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
@@ -10027,14 +9757,10 @@ type ClientInterface interface {
 
 	// GetDeadLetterStats Count letters by topic and status
 	//
-	// Live letters, by topic and status.
-	//
 	// Corresponds with GET /api/v1/dlq/stats (the `GetDeadLetterStats` operationId).
 	GetDeadLetterStats(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListDeadLetterTopics List topics that have letters
-	//
-	// By name.
 	//
 	// Corresponds with GET /api/v1/dlq/topics (the `ListDeadLetterTopics` operationId).
 	ListDeadLetterTopics(ctx context.Context, params *ListDeadLetterTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10046,15 +9772,10 @@ type ClientInterface interface {
 
 	// GetTopicPolicy Get the policy of a topic
 	//
-	// With `inherited` when the topic has none of its own: version 0, and what serves it instead.
-	//
 	// Corresponds with GET /api/v1/dlq/topics/{topic}/policy (the `GetTopicPolicy` operationId).
 	GetTopicPolicy(ctx context.Context, topic DLQTopic, params *GetTopicPolicyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateTopicPolicyWithBody Change members of the policy of a topic
-	//
-	// A merge patch of the policy that serves the topic, which becomes its own policy:
-	// `{"auto_retry": false}` holds its letters, whatever else the policy says.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10063,18 +9784,12 @@ type ClientInterface interface {
 
 	// UpdateTopicPolicy Change members of the policy of a topic
 	//
-	// A merge patch of the policy that serves the topic, which becomes its own policy:
-	// `{"auto_retry": false}` holds its letters, whatever else the policy says.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
 	UpdateTopicPolicy(ctx context.Context, topic DLQTopic, params *UpdateTopicPolicyParams, body UpdateTopicPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PutTopicPolicyWithBody Set the policy of a topic
-	//
-	// The whole policy. It counts, within a second, for letters that arrive, fail
-	// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10083,9 +9798,6 @@ type ClientInterface interface {
 
 	// PutTopicPolicy Set the policy of a topic
 	//
-	// The whole policy. It counts, within a second, for letters that arrive, fail
-	// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /api/v1/dlq/topics/{topic}/policy (the `PutTopicPolicy` operationId).
@@ -10093,24 +9805,10 @@ type ClientInterface interface {
 
 	// ListDeadLettersOfTopic List the dead letters of a topic
 	//
-	// Newest first. Characters such as `/` are percent-encoded in the path. A
-	// topic that is named like another path here (`messages`, `topics`, `groups`,
-	// `redrives`, `archive`, `stats`, `policy`, `export`, `import`) is listed by
-	// `GET /dlq/messages?topic=…`. A topic that no letter, live or archived, no
-	// group and no policy names is 404 `DLQ_TOPIC_NOT_FOUND`: it is misspelt, or
-	// nothing of it has ever failed.
-	//
 	// Corresponds with GET /api/v1/dlq/{topic} (the `ListDeadLettersOfTopic` operationId).
 	ListDeadLettersOfTopic(ctx context.Context, topic string, params *ListDeadLettersOfTopicParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RetryAllDeadLettersWithBody Retry every letter of a topic that waits
-	//
-	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
-	// needed, and so no `reason`: the record of the redrive says who asked, when and for which
-	// topic. Done by then it is 200, else 202 with the path
-	// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
-	// `DLQ_TOPIC_NOT_FOUND`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10119,13 +9817,6 @@ type ClientInterface interface {
 
 	// RetryAllDeadLetters Retry every letter of a topic that waits
 	//
-	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
-	// needed, and so no `reason`: the record of the redrive says who asked, when and for which
-	// topic. Done by then it is 200, else 202 with the path
-	// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
-	// `DLQ_TOPIC_NOT_FOUND`.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
@@ -10133,19 +9824,10 @@ type ClientInterface interface {
 
 	// ListJobEvents List published events
 	//
-	// Newest first. Filters are combined with AND.
-	//
 	// Corresponds with GET /api/v1/events (the `ListJobEvents` operationId).
 	ListJobEvents(ctx context.Context, params *ListJobEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PublishJobEventWithBody Publish an event
-	//
-	// The event is durable when this is answered, with 202; its runs are made soon
-	// after, one of each definition that listens to it. An event whose `dedupe_key` is
-	// known of another one of its type is not published again, as long as the setting
-	// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
-	// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
-	// another payload, and yours was not taken: mend the producer if two events share a key.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10153,13 +9835,6 @@ type ClientInterface interface {
 	PublishJobEventWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PublishJobEvent Publish an event
-	//
-	// The event is durable when this is answered, with 202; its runs are made soon
-	// after, one of each definition that listens to it. An event whose `dedupe_key` is
-	// known of another one of its type is not published again, as long as the setting
-	// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
-	// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
-	// another payload, and yours was not taken: mend the producer if two events share a key.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10173,34 +9848,20 @@ type ClientInterface interface {
 
 	// ListFences List fences
 	//
-	// By key. One that was not checked for `run_retention_days` (a setting) is forgotten.
-	//
 	// Corresponds with GET /api/v1/fences (the `ListFences` operationId).
 	ListFences(ctx context.Context, params *ListFencesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ResetFence Reset a fence
-	//
-	// Forgets the newest token, so that the next one that is checked counts, however old it
-	// is: for a fence that remembers a token which it should never have taken. Make sure
-	// first that no earlier worker still writes. The answer is what was forgotten; it is in
-	// the audit trail, too.
 	//
 	// Corresponds with DELETE /api/v1/fences/{fence_key} (the `ResetFence` operationId).
 	ResetFence(ctx context.Context, fenceKey FenceKey, params *ResetFenceParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetFence Get a fence
 	//
-	// The newest fencing token that was checked for this key.
-	//
 	// Corresponds with GET /api/v1/fences/{fence_key} (the `GetFence` operationId).
 	GetFence(ctx context.Context, fenceKey FenceKey, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CheckFenceWithBody Check a fencing token
-	//
-	// For other systems that runs write to: `ok` is false when a newer token was shown
-	// for this key before, and then the write is to be refused. The newest token is
-	// remembered. A token that this server never gave to a run is 422
-	// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10209,11 +9870,6 @@ type ClientInterface interface {
 
 	// CheckFence Check a fencing token
 	//
-	// For other systems that runs write to: `ok` is false when a newer token was shown
-	// for this key before, and then the write is to be refused. The newest token is
-	// remembered. A token that this server never gave to a run is 422
-	// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
@@ -10221,15 +9877,10 @@ type ClientInterface interface {
 
 	// ListJobDefinitions List job definitions
 	//
-	// Newest first, without deleted ones. Filters are combined with AND.
-	//
 	// Corresponds with GET /api/v1/job-definitions (the `ListJobDefinitions` operationId).
 	ListJobDefinitions(ctx context.Context, params *ListJobDefinitionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateJobDefinitionWithBody Define a job
-	//
-	// Durable when it is answered, and due from now on: slots of the past are
-	// nobody's. docs/jobs.md is the guide.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10238,19 +9889,12 @@ type ClientInterface interface {
 
 	// CreateJobDefinition Define a job
 	//
-	// Durable when it is answered, and due from now on: slots of the past are
-	// nobody's. docs/jobs.md is the guide.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
 	CreateJobDefinition(ctx context.Context, body CreateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteJobDefinition Delete a job definition
-	//
-	// Its runs are kept, and its name is free. With runs that have not ended it is
-	// refused, unless `force`: those that are with no worker are then CANCELED, and
-	// the workers of the others are asked to stop. `force` needs a `reason`.
 	//
 	// Corresponds with DELETE /api/v1/job-definitions/{definition} (the `DeleteJobDefinition` operationId).
 	DeleteJobDefinition(ctx context.Context, definition JobDefinitionRef, params *DeleteJobDefinitionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10262,18 +9906,12 @@ type ClientInterface interface {
 
 	// UpdateJobDefinitionWithBody Change a job definition
 	//
-	// Each member that is given replaces the whole member that is there; the others
-	// stay. To take one away, replace the definition.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /api/v1/job-definitions/{definition} (the `UpdateJobDefinition` operationId).
 	UpdateJobDefinitionWithBody(ctx context.Context, definition JobDefinitionRef, params *UpdateJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateJobDefinition Change a job definition
-	//
-	// Each member that is given replaces the whole member that is there; the others
-	// stay. To take one away, replace the definition.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10282,20 +9920,12 @@ type ClientInterface interface {
 
 	// ReplaceJobDefinitionWithBody Replace a job definition
 	//
-	// What is not said gets its default; `enabled` stays as it is. Runs that exist
-	// keep what the definition said when they were made. When the schedule has
-	// changed, slots count from now on.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /api/v1/job-definitions/{definition} (the `ReplaceJobDefinition` operationId).
 	ReplaceJobDefinitionWithBody(ctx context.Context, definition JobDefinitionRef, params *ReplaceJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReplaceJobDefinition Replace a job definition
-	//
-	// What is not said gets its default; `enabled` stays as it is. Runs that exist
-	// keep what the definition said when they were made. When the schedule has
-	// changed, slots count from now on.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10304,16 +9934,10 @@ type ClientInterface interface {
 
 	// ListBackfills List the backfills of a job definition
 	//
-	// Newest first.
-	//
 	// Corresponds with GET /api/v1/job-definitions/{definition}/backfills (the `ListBackfills` operationId).
 	ListBackfills(ctx context.Context, definition JobDefinitionRef, params *ListBackfillsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateBackfillWithBody Run slots of the past
-	//
-	// Durable when it is answered; the leader makes the runs, at most `max_active` at
-	// once, with a lower priority than scheduled ones. The id of the backfill is made
-	// of the `Idempotency-Key`, which therefore counts as long as it is there.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10322,10 +9946,6 @@ type ClientInterface interface {
 
 	// CreateBackfill Run slots of the past
 	//
-	// Durable when it is answered; the leader makes the runs, at most `max_active` at
-	// once, with a lower priority than scheduled ones. The id of the backfill is made
-	// of the `Idempotency-Key`, which therefore counts as long as it is there.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
@@ -10333,16 +9953,10 @@ type ClientInterface interface {
 
 	// ListNextJobRuns When a job is due next
 	//
-	// By its schedule, whether or not it is enabled or paused, with what clock
-	// changes do to it (docs/schedules.md). Of a job without a schedule none.
-	//
 	// Corresponds with GET /api/v1/job-definitions/{definition}/next-runs (the `ListNextJobRuns` operationId).
 	ListNextJobRuns(ctx context.Context, definition JobDefinitionRef, params *ListNextJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PauseJobDefinitionWithBody Pause a job definition
-	//
-	// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
-	// go on, and it can still be run by hand.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10351,17 +9965,12 @@ type ClientInterface interface {
 
 	// PauseJobDefinition Pause a job definition
 	//
-	// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
-	// go on, and it can still be run by hand.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/pause (the `PauseJobDefinition` operationId).
 	PauseJobDefinition(ctx context.Context, definition JobDefinitionRef, params *PauseJobDefinitionParams, body PauseJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ResumeJobDefinitionWithBody Resume a job definition
-	//
-	// Slots count from now on. One that is not paused stays as it is.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10370,19 +9979,12 @@ type ClientInterface interface {
 
 	// ResumeJobDefinition Resume a job definition
 	//
-	// Slots count from now on. One that is not paused stays as it is.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/resume (the `ResumeJobDefinition` operationId).
 	ResumeJobDefinition(ctx context.Context, definition JobDefinitionRef, params *ResumeJobDefinitionParams, body ResumeJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateJobRunWithBody Run a job
-	//
-	// Durable when it is answered. It takes part in overlap checks unless
-	// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
-	// while another run of its key has not ended. A disabled or paused definition can
-	// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10391,11 +9993,6 @@ type ClientInterface interface {
 
 	// CreateJobRun Run a job
 	//
-	// Durable when it is answered. It takes part in overlap checks unless
-	// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
-	// while another run of its key has not ended. A disabled or paused definition can
-	// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
@@ -10403,33 +10000,20 @@ type ClientInterface interface {
 
 	// ListJobDefinitionVersions What a job definition said
 	//
-	// Newest first, at most 200.
-	//
 	// Corresponds with GET /api/v1/job-definitions/{definition}/versions (the `ListJobDefinitionVersions` operationId).
 	ListJobDefinitionVersions(ctx context.Context, definition JobDefinitionRef, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListJobRuns List job runs
-	//
-	// Newest first. Filters are combined with AND, the values of a repeatable one
-	// with OR. Without `view=full` runs have no args, result, checkpoint and stack.
 	//
 	// Corresponds with GET /api/v1/job-runs (the `ListJobRuns` operationId).
 	ListJobRuns(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListJobBulks List bulks of job runs
 	//
-	// Newest first.
-	//
 	// Corresponds with GET /api/v1/job-runs/bulk (the `ListJobBulks` operationId).
 	ListJobBulks(ctx context.Context, params *ListJobBulksParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateJobBulkWithBody Cancel many runs, or run them once more
-	//
-	// Of the runs that fit the filter and were there when it was asked for. CANCEL
-	// ends those that were not started and asks the workers of the others; RERUN makes
-	// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
-	// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
-	// therefore counts as long as it is there.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10437,12 +10021,6 @@ type ClientInterface interface {
 	CreateJobBulkWithBody(ctx context.Context, params *CreateJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateJobBulk Cancel many runs, or run them once more
-	//
-	// Of the runs that fit the filter and were there when it was asked for. CANCEL
-	// ends those that were not started and asks the workers of the others; RERUN makes
-	// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
-	// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
-	// therefore counts as long as it is there.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10456,16 +10034,12 @@ type ClientInterface interface {
 
 	// CancelJobBulkWithBody End a bulk
 	//
-	// What it has done stays done.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
 	CancelJobBulkWithBody(ctx context.Context, bulkID BulkID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CancelJobBulk End a bulk
-	//
-	// What it has done stays done.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10474,24 +10048,15 @@ type ClientInterface interface {
 
 	// GetJobRun Get a job run
 	//
-	// With `wait` the answer comes when it has ended, or the wait is over.
-	//
 	// Corresponds with GET /api/v1/job-runs/{run_id} (the `GetJobRun` operationId).
 	GetJobRun(ctx context.Context, runID JobRunID, params *GetJobRunParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListJobRunAttempts To whom a job run was assigned
 	//
-	// Oldest first.
-	//
 	// Corresponds with GET /api/v1/job-runs/{run_id}/attempts (the `ListJobRunAttempts` operationId).
 	ListJobRunAttempts(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CancelJobRunWithBody Cancel a job run
-	//
-	// One that was not started is CANCELED at once (200). The worker of a RUNNING one
-	// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-	// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
-	// required.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10500,20 +10065,12 @@ type ClientInterface interface {
 
 	// CancelJobRun Cancel a job run
 	//
-	// One that was not started is CANCELED at once (200). The worker of a RUNNING one
-	// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-	// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
-	// required.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
 	CancelJobRun(ctx context.Context, runID JobRunID, body CancelJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// AcknowledgeCancelWithBody Say that a run was stopped
-	//
-	// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
-	// `replayed`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10522,18 +10079,12 @@ type ClientInterface interface {
 
 	// AcknowledgeCancel Say that a run was stopped
 	//
-	// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
-	// `replayed`.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
 	AcknowledgeCancel(ctx context.Context, runID RunID, body AcknowledgeCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CompleteRunWithBody Say that a run has succeeded
-	//
-	// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
-	// answered 200 with `replayed`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10542,18 +10093,12 @@ type ClientInterface interface {
 
 	// CompleteRun Say that a run has succeeded
 	//
-	// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
-	// answered 200 with `replayed`.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
 	CompleteRun(ctx context.Context, runID RunID, body CompleteRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ConfirmContinuationWithBody Say that a run in doubt goes on
-	//
-	// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
-	// it and discard its result.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10562,17 +10107,12 @@ type ClientInterface interface {
 
 	// ConfirmContinuation Say that a run in doubt goes on
 	//
-	// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
-	// it and discard its result.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
 	ConfirmContinuation(ctx context.Context, runID RunID, body ConfirmContinuationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListJobRunEvents What was decided about a job run
-	//
-	// Oldest first, at most 1000; by whom, under which epoch, and why.
 	//
 	// Corresponds with GET /api/v1/job-runs/{run_id}/events (the `ListJobRunEvents` operationId).
 	ListJobRunEvents(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10584,18 +10124,12 @@ type ClientInterface interface {
 
 	// FailRunWithBody Say that a run has failed
 	//
-	// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
-	// stored in the same transaction. A repetition is answered 200 with `replayed`.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
 	FailRunWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// FailRun Say that a run has failed
-	//
-	// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
-	// stored in the same transaction. A repetition is answered 200 with `replayed`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10604,21 +10138,10 @@ type ClientInterface interface {
 
 	// GetRunLog Read a run's log
 	//
-	// As plain text (`Accept: text/plain` or `format=text`), as one JSON document per chunk
-	// (`application/x-ndjson` or `format=ndjson`, the default), or as server-sent events
-	// (`text/event-stream` or `format=sse`), each of which has the place of its chunk as `id`:
-	// `Last-Event-ID` goes on after it. With `follow` the answer goes on until the run
-	// has ended and everything was sent. Needs `payloads:read`. Logs that were moved to
-	// the log store are read from there.
-	//
 	// Corresponds with GET /api/v1/job-runs/{run_id}/logs (the `GetRunLog` operationId).
 	GetRunLog(ctx context.Context, runID RunID, params *GetRunLogParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// AppendRunLogWithBody Add a piece of a run's log
-	//
-	// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
-	// answered 200; another one of the same number is 409. The last lines may come after
-	// the run has ended.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10627,18 +10150,12 @@ type ClientInterface interface {
 
 	// AppendRunLog Add a piece of a run's log
 	//
-	// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
-	// answered 200; another one of the same number is 409. The last lines may come after
-	// the run has ended.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
 	AppendRunLog(ctx context.Context, runID RunID, body AppendRunLogJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReportProgressWithBody Tell how far a run has come
-	//
-	// Renews the lease as well.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10647,18 +10164,12 @@ type ClientInterface interface {
 
 	// ReportProgress Tell how far a run has come
 	//
-	// Renews the lease as well.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
 	ReportProgress(ctx context.Context, runID RunID, body ReportProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReassignJobRunWithBody Take a job run from its worker
-	//
-	// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
-	// refused from then on. A RUNNING one only with `force`: its process may still
-	// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10667,20 +10178,12 @@ type ClientInterface interface {
 
 	// ReassignJobRun Take a job run from its worker
 	//
-	// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
-	// refused from then on. A RUNNING one only with `force`: its process may still
-	// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
 	ReassignJobRun(ctx context.Context, runID JobRunID, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReleaseRunWithBody Give a run back
-	//
-	// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-	// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
-	// was taken before, until another one has it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10689,20 +10192,12 @@ type ClientInterface interface {
 
 	// ReleaseRun Give a run back
 	//
-	// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-	// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
-	// was taken before, until another one has it.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
 	ReleaseRun(ctx context.Context, runID RunID, body ReleaseRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RerunJobRunWithBody Run a job once more as a run did
-	//
-	// A new run of what the definition says now, linked to the one that has ended
-	// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
-	// and its own budget of failures.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10711,19 +10206,12 @@ type ClientInterface interface {
 
 	// RerunJobRun Run a job once more as a run did
 	//
-	// A new run of what the definition says now, linked to the one that has ended
-	// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
-	// and its own budget of failures.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
 	RerunJobRun(ctx context.Context, runID JobRunID, params *RerunJobRunParams, body RerunJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// StartRunWithBody Start a run
-	//
-	// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
-	// A repetition of one that was carried out is answered 200 with `replayed`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10732,9 +10220,6 @@ type ClientInterface interface {
 
 	// StartRun Start a run
 	//
-	// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
-	// A repetition of one that was carried out is answered 200 with `replayed`.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
@@ -10742,51 +10227,20 @@ type ClientInterface interface {
 
 	// ListEvents Read the feed of all audit events
 	//
-	// The events of all sagas, in an order that never changes. A reader that
-	// sends each `next_cursor` back misses no event and gets none twice, even
-	// where transactions overlap: an event shows as soon as nothing can come
-	// before it any more. `next_cursor` is always there, also at the end of the
-	// feed, and fits any filters. A page may be empty while `has_next` is true:
-	// with a filter that little fits, one request looks at a bounded number of
-	// events. Without `cursor` the feed begins at its beginning.
-	//
 	// Corresponds with GET /api/v1/saga-events (the `ListEvents` operationId).
 	ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// StreamEvents Follow the feed live
-	//
-	// Server-sent events, in the feed's order and without gaps: `id` is a cursor,
-	// `event` the event type, `data` an AuditEvent. An id without data moves the
-	// cursor on. Begins now, after `cursor` or `Last-Event-ID`, or at the
-	// beginning with `from_start=true`. A comment comes at least every 15 seconds. The
-	// server ends a stream when it stops, after an hour, or when its reader does
-	// not take what is sent; go on with the last id, as browsers do by themselves.
 	//
 	// Corresponds with GET /api/v1/saga-events/stream (the `StreamEvents` operationId).
 	StreamEvents(ctx context.Context, params *StreamEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListSagas List sagas
 	//
-	// Newest first. Filters are combined with AND; the values of a repeatable
-	// filter with OR. Where both `status` and `state` are given, a saga must
-	// fit both. Archived sagas are a list of their own: `archived=true`.
-	//
 	// Corresponds with GET /api/v1/sagas (the `ListSagas` operationId).
 	ListSagas(ctx context.Context, params *ListSagasParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateSagaWithBody Start a saga
-	//
-	// Starts a saga of a registered workflow (`workflow_name`, by default its
-	// latest version) or of inline `steps`. The answer comes when the saga is
-	// durable: it will then be run to its end whatever happens to this server.
-	//
-	// With `wait` the answer comes when the saga has ended, or when the time is
-	// up with the saga still running; it is 201 in both cases and then has
-	// `step_logs`, and `result` when the saga is completed.
-	//
-	// `saga_id` may be chosen; it is unique within the tenant. Participants get it
-	// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
-	// that names the tenant as well unless that is the default one.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10795,18 +10249,6 @@ type ClientInterface interface {
 
 	// CreateSaga Start a saga
 	//
-	// Starts a saga of a registered workflow (`workflow_name`, by default its
-	// latest version) or of inline `steps`. The answer comes when the saga is
-	// durable: it will then be run to its end whatever happens to this server.
-	//
-	// With `wait` the answer comes when the saga has ended, or when the time is
-	// up with the saga still running; it is 201 in both cases and then has
-	// `step_logs`, and `result` when the saga is completed.
-	//
-	// `saga_id` may be chosen; it is unique within the tenant. Participants get it
-	// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
-	// that names the tenant as well unless that is the default one.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas (the `CreateSaga` operationId).
@@ -10814,16 +10256,10 @@ type ClientInterface interface {
 
 	// GetSaga Get a saga with its step logs
 	//
-	// With `wait` the answer comes when the saga has ended or the time is up,
-	// with 200 in both cases. An archived saga is answered with `archived` and
-	// `archived_at`; so are its step logs and steps.
-	//
 	// Corresponds with GET /api/v1/sagas/{saga_id} (the `GetSaga` operationId).
 	GetSaga(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// AcknowledgeSagaWithBody Note that somebody has looked
-	//
-	// The saga no longer needs attention. A failed one may then be archived.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10832,18 +10268,12 @@ type ClientInterface interface {
 
 	// AcknowledgeSaga Note that somebody has looked
 	//
-	// The saga no longer needs attention. A failed one may then be archived.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/acknowledge (the `AcknowledgeSaga` operationId).
 	AcknowledgeSaga(ctx context.Context, sagaID SagaID, params *AcknowledgeSagaParams, body AcknowledgeSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CancelSagaWithBody Cancel a saga
-	//
-	// Undoes everything that was or may have been done; the saga ends as
-	// CANCELLED. A call in flight is awaited first. 409 with `allowed_actions`
-	// when the saga is past cancelling.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10852,19 +10282,12 @@ type ClientInterface interface {
 
 	// CancelSaga Cancel a saga
 	//
-	// Undoes everything that was or may have been done; the saga ends as
-	// CANCELLED. A call in flight is awaited first. 409 with `allowed_actions`
-	// when the saga is past cancelling.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/cancel (the `CancelSaga` operationId).
 	CancelSaga(ctx context.Context, sagaID SagaID, params *CancelSagaParams, body CancelSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CompensateSagaWithBody Turn a saga back
-	//
-	// Like cancel, on an operator's account: the saga ends as FAILED in the
-	// state `compensated`, with the end cause `operator`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10873,9 +10296,6 @@ type ClientInterface interface {
 
 	// CompensateSaga Turn a saga back
 	//
-	// Like cancel, on an operator's account: the saga ends as FAILED in the
-	// state `compensated`, with the end cause `operator`.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/compensate (the `CompensateSaga` operationId).
@@ -10883,24 +10303,15 @@ type ClientInterface interface {
 
 	// ListSagaEvents List the audit events of a saga
 	//
-	// In the order in which they happened, or newest first. Events stay when
-	// their saga is archived. Pages go by cursor only.
-	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
 	ListSagaEvents(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ExplainSaga Say what a saga waits for
 	//
-	// What it waits for, since when, what happens next and when, the last errors,
-	// and who can do something about it. Of a saga in the archive: how it ended.
-	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/explain (the `ExplainSaga` operationId).
 	ExplainSaga(ctx context.Context, sagaID SagaID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ExtendDeadlineWithBody Set another deadline
-	//
-	// Of the present phase: of executing, or of compensating. Give either
-	// `timeout_ms`, counted from now, or `until`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10909,18 +10320,12 @@ type ClientInterface interface {
 
 	// ExtendDeadline Set another deadline
 	//
-	// Of the present phase: of executing, or of compensating. Give either
-	// `timeout_ms`, counted from now, or `until`.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
 	ExtendDeadline(ctx context.Context, sagaID SagaID, params *ExtendDeadlineParams, body ExtendDeadlineJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ForceCompleteWithBody End a saga as completed
-	//
-	// At once, whatever has been done of it. The answer of a call in flight is
-	// ignored.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10929,19 +10334,12 @@ type ClientInterface interface {
 
 	// ForceComplete End a saga as completed
 	//
-	// At once, whatever has been done of it. The answer of a call in flight is
-	// ignored.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
 	ForceComplete(ctx context.Context, sagaID SagaID, params *ForceCompleteParams, body ForceCompleteJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ForceFailWithBody End a saga as failed
-	//
-	// At once: nothing more is undone, effects may remain, and it needs attention.
-	// The answer of a call in flight is ignored. It can be retried, or its
-	// compensation resumed.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10950,20 +10348,12 @@ type ClientInterface interface {
 
 	// ForceFail End a saga as failed
 	//
-	// At once: nothing more is undone, effects may remain, and it needs attention.
-	// The answer of a call in flight is ignored. It can be retried, or its
-	// compensation resumed.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
 	ForceFail(ctx context.Context, sagaID SagaID, params *ForceFailParams, body ForceFailJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RestoreSagaWithBody Bring an archived saga back
-	//
-	// Makes an archived saga live again, with its step logs, exactly as it was.
-	// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
-	// for a saga that is live.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10972,10 +10362,6 @@ type ClientInterface interface {
 
 	// RestoreSaga Bring an archived saga back
 	//
-	// Makes an archived saga live again, with its step logs, exactly as it was.
-	// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
-	// for a saga that is live.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
@@ -10983,17 +10369,10 @@ type ClientInterface interface {
 
 	// GetSagaResult Get the result of a completed saga
 	//
-	// What the workflow's `output` declares; by default the outputs of the steps
-	// by name. 409 while the saga has not completed, and when it ended otherwise.
-	// The archive keeps it as well.
-	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/result (the `GetSagaResult` operationId).
 	GetSagaResult(ctx context.Context, sagaID SagaID, params *GetSagaResultParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ResumeSagaWithBody Resume a suspended saga
-	//
-	// It goes on at once. Its deadline moves by the length of the suspension, unless
-	// `keep_deadline`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11002,18 +10381,12 @@ type ClientInterface interface {
 
 	// ResumeSaga Resume a suspended saga
 	//
-	// It goes on at once. Its deadline moves by the length of the suspension, unless
-	// `keep_deadline`.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/resume (the `ResumeSaga` operationId).
 	ResumeSaga(ctx context.Context, sagaID SagaID, params *ResumeSagaParams, body ResumeSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ResumeCompensationWithBody Go on undoing a saga whose compensation gave up
-	//
-	// Reopens a saga in the state `failed` at the compensation that gave up,
-	// with a fresh retry policy.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11022,21 +10395,12 @@ type ClientInterface interface {
 
 	// ResumeCompensation Go on undoing a saga whose compensation gave up
 	//
-	// Reopens a saga in the state `failed` at the compensation that gave up,
-	// with a fresh retry policy.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/resume-compensation (the `ResumeCompensation` operationId).
 	ResumeCompensation(ctx context.Context, sagaID SagaID, params *ResumeCompensationParams, body ResumeCompensationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RetrySagaWithBody Try a step again
-	//
-	// A saga that waits for its next attempt makes it now, with all attempts of the
-	// policy. A failed saga goes forward again, from the step that failed or from
-	// an earlier one, as long as nothing of it was undone; what was done from that
-	// step on is undone first. With `input_patch` the step gets another payload, and
-	// its calls another Idempotency-Key. See docs/participants.md.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11045,12 +10409,6 @@ type ClientInterface interface {
 
 	// RetrySaga Try a step again
 	//
-	// A saga that waits for its next attempt makes it now, with all attempts of the
-	// policy. A failed saga goes forward again, from the step that failed or from
-	// an earlier one, as long as nothing of it was undone; what was done from that
-	// step on is undone first. With `input_patch` the step gets another payload, and
-	// its calls another Idempotency-Key. See docs/participants.md.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/retry (the `RetrySaga` operationId).
@@ -11058,23 +10416,15 @@ type ClientInterface interface {
 
 	// ListStepLogs List the step logs of a saga
 	//
-	// One for each attempt, ordered by step index, start and attempt.
-	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/step-logs (the `ListStepLogs` operationId).
 	ListStepLogs(ctx context.Context, sagaID SagaID, params *ListStepLogsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListSteps List the steps of a saga
 	//
-	// One for each step of its workflow, in the order in which they run.
-	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/steps (the `ListSteps` operationId).
 	ListSteps(ctx context.Context, sagaID SagaID, params *ListStepsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CompleteStepWithBody Complete a step by hand
-	//
-	// The current step, or its compensation, was done outside of Skald. `output` is
-	// what later steps get of it. A call in flight is awaited: if it turns out to
-	// be done, its own output counts.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11083,19 +10433,12 @@ type ClientInterface interface {
 
 	// CompleteStep Complete a step by hand
 	//
-	// The current step, or its compensation, was done outside of Skald. `output` is
-	// what later steps get of it. A call in flight is awaited: if it turns out to
-	// be done, its own output counts.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
 	CompleteStep(ctx context.Context, sagaID SagaID, step StepParameter, params *CompleteStepParams, body CompleteStepJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// FailStepWithBody Fail a step by hand
-	//
-	// No further attempt of the current step, or of its compensation, follows. A
-	// call in flight is awaited; if it turns out to be done, it is undone.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11104,19 +10447,12 @@ type ClientInterface interface {
 
 	// FailStep Fail a step by hand
 	//
-	// No further attempt of the current step, or of its compensation, follows. A
-	// call in flight is awaited; if it turns out to be done, it is undone.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/fail (the `FailStep` operationId).
 	FailStep(ctx context.Context, sagaID SagaID, step StepParameter, params *FailStepParams, body FailStepJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SkipStepWithBody Skip a step
-	//
-	// The current step counts as passed without having been done; of a saga that
-	// undoes, or failed to, its compensation. A call in flight is awaited: if it
-	// turns out to be done, it is done.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11125,19 +10461,12 @@ type ClientInterface interface {
 
 	// SkipStep Skip a step
 	//
-	// The current step counts as passed without having been done; of a saga that
-	// undoes, or failed to, its compensation. A call in flight is awaited: if it
-	// turns out to be done, it is done.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/skip (the `SkipStep` operationId).
 	SkipStep(ctx context.Context, sagaID SagaID, step StepParameter, params *SkipStepParams, body SkipStepJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SuspendSagaWithBody Suspend a saga
-	//
-	// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
-	// Due times stay as they are; deadlines wait.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11146,9 +10475,6 @@ type ClientInterface interface {
 
 	// SuspendSaga Suspend a saga
 	//
-	// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
-	// Due times stay as they are; deadlines wait.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
@@ -11156,17 +10482,10 @@ type ClientInterface interface {
 
 	// GetLeader Who leads the scheduler
 	//
-	// Names of nodes, which tell hosts and ports, and the standbys are shown to
-	// credentials for any tenant; others see whether somebody leads, and since when.
-	//
 	// Corresponds with GET /api/v1/scheduler/leader (the `GetLeader` operationId).
 	GetLeader(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// StepDownLeaderWithBody End the leadership of whoever leads
-	//
-	// Another node leads within a second or two, or the same one under a new epoch. For
-	// administrators whose credential is for any tenant: the scheduler is of all tenants.
-	// `reason` is required.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11175,18 +10494,12 @@ type ClientInterface interface {
 
 	// StepDownLeader End the leadership of whoever leads
 	//
-	// Another node leads within a second or two, or the same one under a new epoch. For
-	// administrators whose credential is for any tenant: the scheduler is of all tenants.
-	// `reason` is required.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
 	StepDownLeader(ctx context.Context, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PreviewScheduleWithBody When a schedule would fire
-	//
-	// Nothing is stored.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11195,8 +10508,6 @@ type ClientInterface interface {
 
 	// PreviewSchedule When a schedule would fire
 	//
-	// Nothing is stored.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
@@ -11204,16 +10515,10 @@ type ClientInterface interface {
 
 	// GetSettings Read the settings of job runs
 	//
-	// All of them, with bounds, and when a change is felt. They are of the deployment,
-	// not of a tenant.
-	//
 	// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
 	GetSettings(ctx context.Context, params *GetSettingsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ChangeSettingsWithBody Change settings
-	//
-	// A number sets a setting, null makes it the default again. All or none. Nodes read
-	// them every few seconds. For administrators whose credential is for any tenant.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11222,9 +10527,6 @@ type ClientInterface interface {
 
 	// ChangeSettings Change settings
 	//
-	// A number sets a setting, null makes it the default again. All or none. Nodes read
-	// them every few seconds. For administrators whose credential is for any tenant.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
@@ -11232,44 +10534,25 @@ type ClientInterface interface {
 
 	// ListSettingChanges Who changed which setting
 	//
-	// Newest first.
-	//
 	// Corresponds with GET /api/v1/settings/history (the `ListSettingChanges` operationId).
 	ListSettingChanges(ctx context.Context, params *ListSettingChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListSagaStatistics Count sagas by workflow
-	//
-	// How many sagas each version of each workflow has, by what became of them,
-	// archived ones included; by name and version. Every saga counts exactly
-	// once, as it was at `as_of`. Versions without sagas are left out.
-	//
-	// `created_from` and `created_to` restrict to sagas created in that time.
-	// They are widened to full hours in UTC, and the answer repeats them so.
 	//
 	// Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
 	ListSagaStatistics(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetTimeline What happened under one correlation id
 	//
-	// Sagas with their steps, job runs with their attempts, dead letters with their
-	// retries, live and archived, in one list by time, the oldest first. Runs need
-	// `jobs:read` and dead letters `dlq:read`; what the caller may not read is left out,
-	// and `left_out` says so. Nothing in it is content: for that there is what it names.
-	//
 	// Corresponds with GET /api/v1/timeline (the `GetTimeline` operationId).
 	GetTimeline(ctx context.Context, params *GetTimelineParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListWebhooks List webhooks
 	//
-	// Oldest first.
-	//
 	// Corresponds with GET /api/v1/webhooks (the `ListWebhooks` operationId).
 	ListWebhooks(ctx context.Context, params *ListWebhooksParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateWebhookWithBody Subscribe an endpoint to events
-	//
-	// Events that happen from now on are sent to `url`, signed with the
-	// `secret` of this answer, which is never shown again.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11277,9 +10560,6 @@ type ClientInterface interface {
 	CreateWebhookWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateWebhook Subscribe an endpoint to events
-	//
-	// Events that happen from now on are sent to `url`, signed with the
-	// `secret` of this answer, which is never shown again.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11298,9 +10578,6 @@ type ClientInterface interface {
 
 	// UpdateWebhookWithBody Change a webhook
 	//
-	// Members that are left out stay as they are. `enabled: true` resumes where
-	// the webhook stopped, as enabling does.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /api/v1/webhooks/{webhook_id} (the `UpdateWebhook` operationId).
@@ -11308,17 +10585,12 @@ type ClientInterface interface {
 
 	// UpdateWebhook Change a webhook
 	//
-	// Members that are left out stay as they are. `enabled: true` resumes where
-	// the webhook stopped, as enabling does.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /api/v1/webhooks/{webhook_id} (the `UpdateWebhook` operationId).
 	UpdateWebhook(ctx context.Context, webhookID WebhookID, params *UpdateWebhookParams, body UpdateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListWebhookDeliveries List the deliveries of a webhook
-	//
-	// Newest first, without `body`.
 	//
 	// Corresponds with GET /api/v1/webhooks/{webhook_id}/deliveries (the `ListWebhookDeliveries` operationId).
 	ListWebhookDeliveries(ctx context.Context, webhookID WebhookID, params *ListWebhookDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -11330,15 +10602,10 @@ type ClientInterface interface {
 
 	// RedeliverWebhookDelivery Send a delivery again
 	//
-	// Due at once, with a full round of attempts, and under the same
-	// `webhook-id`. One that is pending anyway becomes due at once.
-	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver (the `RedeliverWebhookDelivery` operationId).
 	RedeliverWebhookDelivery(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DisableWebhookWithBody Send no more events for now
-	//
-	// Disabling a disabled webhook changes nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11347,18 +10614,12 @@ type ClientInterface interface {
 
 	// DisableWebhook Send no more events for now
 	//
-	// Disabling a disabled webhook changes nothing.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
 	DisableWebhook(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, body DisableWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// EnableWebhookWithBody Send events again
-	//
-	// Resumes where the webhook stopped: what happened meanwhile is sent too.
-	// With `from: now` that is passed over, and pending deliveries become
-	// `discarded`. Enabling an enabled webhook without `from: now` changes nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11367,19 +10628,12 @@ type ClientInterface interface {
 
 	// EnableWebhook Send events again
 	//
-	// Resumes where the webhook stopped: what happened meanwhile is sent too.
-	// With `from: now` that is passed over, and pending deliveries become
-	// `discarded`. Enabling an enabled webhook without `from: now` changes nothing.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/enable (the `EnableWebhook` operationId).
 	EnableWebhook(ctx context.Context, webhookID WebhookID, params *EnableWebhookParams, body EnableWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RedeliverFailedWithBody Send again what was given up
-	//
-	// Failed deliveries that were created at or after `since`, oldest first, at
-	// most 1,000 at a time: repeat the request while `more` is true.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11388,18 +10642,12 @@ type ClientInterface interface {
 
 	// RedeliverFailed Send again what was given up
 	//
-	// Failed deliveries that were created at or after `since`, oldest first, at
-	// most 1,000 at a time: repeat the request while `more` is true.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
 	RedeliverFailed(ctx context.Context, webhookID WebhookID, body RedeliverFailedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RotateWebhookSecretWithBody Give a webhook a new secret
-	//
-	// The answer shows the new secret, once. For 24 hours requests bear the
-	// signatures of both.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11408,9 +10656,6 @@ type ClientInterface interface {
 
 	// RotateWebhookSecret Give a webhook a new secret
 	//
-	// The answer shows the new secret, once. For 24 hours requests bear the
-	// signatures of both.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
@@ -11418,31 +10663,20 @@ type ClientInterface interface {
 
 	// TestWebhook Send a test event
 	//
-	// One attempt is made, of an event of the type `io.skald.webhook.ping`; the
-	// delivery tells how it went.
-	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/test (the `TestWebhook` operationId).
 	TestWebhook(ctx context.Context, webhookID WebhookID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// WhoAmI Who one is and what one may do
-	//
-	// For every credential that counts, whatever it allows.
 	//
 	// Corresponds with GET /api/v1/whoami (the `WhoAmI` operationId).
 	WhoAmI(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListWorkers List workers
 	//
-	// Newest first, also those that are gone.
-	//
 	// Corresponds with GET /api/v1/workers (the `ListWorkers` operationId).
 	ListWorkers(ctx context.Context, params *ListWorkersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RegisterWorkerWithBody Register a worker
-	//
-	// Once per process start: a restart is another worker, with another id. From then
-	// on the worker sends heartbeats, claims runs, starts them and says how they ended.
-	// docs/workers.md is the guide.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11450,10 +10684,6 @@ type ClientInterface interface {
 	RegisterWorkerWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RegisterWorker Register a worker
-	//
-	// Once per process start: a restart is another worker, with another id. From then
-	// on the worker sends heartbeats, claims runs, starts them and says how they ended.
-	// docs/workers.md is the guide.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11467,22 +10697,12 @@ type ClientInterface interface {
 
 	// ClaimRunsWithBody Ask for runs
 	//
-	// Waits up to `wait_ms` for the first one, and then answers with those that there
-	// are; an empty list when there is none, when nobody leads the scheduler, when the
-	// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
-	// its answer was lost: it gives the same runs again.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
 	ClaimRunsWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ClaimRuns Ask for runs
-	//
-	// Waits up to `wait_ms` for the first one, and then answers with those that there
-	// are; an empty list when there is none, when nobody leads the scheduler, when the
-	// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
-	// its answer was lost: it gives the same runs again.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11491,18 +10711,12 @@ type ClientInterface interface {
 
 	// CompleteRunsWithBody Say how up to 1000 runs ended
 	//
-	// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
-	// others; `results` says in the order of `runs` what became of each.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
 	CompleteRunsWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CompleteRuns Say how up to 1000 runs ended
-	//
-	// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
-	// others; `results` says in the order of `runs` what became of each.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11511,20 +10725,12 @@ type ClientInterface interface {
 
 	// DetachWorkerWithBody Give a worker up
 	//
-	// For good: its runs are in doubt at once, and go to others unless it confirms
-	// them; whatever else it calls is answered 410, upon which the process registers
-	// anew.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
 	DetachWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DetachWorker Give a worker up
-	//
-	// For good: its runs are in doubt at once, and go to others unless it confirms
-	// them; whatever else it calls is answered 410, upon which the process registers
-	// anew.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11533,16 +10739,12 @@ type ClientInterface interface {
 
 	// DrainWorkerWithBody Give a worker nothing new
 	//
-	// It finishes what it has. Its next heartbeat tells it.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
 	DrainWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DrainWorker Give a worker nothing new
-	//
-	// It finishes what it has. Its next heartbeat tells it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11551,18 +10753,12 @@ type ClientInterface interface {
 
 	// WorkerHeartbeatWithBody Tell that a worker lives, and renew its leases
 	//
-	// Renews the lease of every run in `running` whose fence is right, and takes it out
-	// of doubt. 410 means: stop everything and register anew.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
 	WorkerHeartbeatWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// WorkerHeartbeat Tell that a worker lives, and renew its leases
-	//
-	// Renews the lease of every run in `running` whose fence is right, and takes it out
-	// of doubt. 410 means: stop everything and register anew.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11571,18 +10767,12 @@ type ClientInterface interface {
 
 	// StartRunsWithBody Start up to 1000 runs
 	//
-	// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
-	// became of each.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
 	StartRunsWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// StartRuns Start up to 1000 runs
-	//
-	// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
-	// became of each.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11591,16 +10781,12 @@ type ClientInterface interface {
 
 	// UndrainWorkerWithBody Give a worker runs again
 	//
-	// A worker that was detached stays it (409); the process registers anew.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
 	UndrainWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UndrainWorker Give a worker runs again
-	//
-	// A worker that was detached stays it (409); the process registers anew.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11609,16 +10795,10 @@ type ClientInterface interface {
 
 	// ListWorkflows List workflows
 	//
-	// The latest version of each name, by name. Inline ones are left out.
-	//
 	// Corresponds with GET /api/v1/workflows (the `ListWorkflows` operationId).
 	ListWorkflows(ctx context.Context, params *ListWorkflowsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RegisterWorkflowWithBody Register a workflow
-	//
-	// Stores a definition as the next version of its name. Content that a
-	// version already has is that version again, answered with 200. The names
-	// that begin with `inline:` belong to sagas with inline steps.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11626,10 +10806,6 @@ type ClientInterface interface {
 	RegisterWorkflowWithBody(ctx context.Context, params *RegisterWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RegisterWorkflow Register a workflow
-	//
-	// Stores a definition as the next version of its name. Content that a
-	// version already has is that version again, answered with 200. The names
-	// that begin with `inline:` belong to sagas with inline steps.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11657,18 +10833,12 @@ type ClientInterface interface {
 
 	// DisableWorkflowWithBody Refuse new sagas of a workflow
 	//
-	// Sagas that exist go on. Disabling a disabled workflow changes nothing
-	// and succeeds.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
 	DisableWorkflowWithBody(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DisableWorkflow Refuse new sagas of a workflow
-	//
-	// Sagas that exist go on. Disabling a disabled workflow changes nothing
-	// and succeeds.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11677,8 +10847,6 @@ type ClientInterface interface {
 
 	// EnableWorkflowWithBody Accept new sagas of a workflow
 	//
-	// Enabling an enabled workflow changes nothing and succeeds.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
@@ -11686,16 +10854,12 @@ type ClientInterface interface {
 
 	// EnableWorkflow Accept new sagas of a workflow
 	//
-	// Enabling an enabled workflow changes nothing and succeeds.
-	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
 	EnableWorkflow(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, body EnableWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListWorkflowVersions List the versions of a workflow
-	//
-	// Newest first.
 	//
 	// Corresponds with GET /api/v1/workflows/{name}/versions (the `ListWorkflowVersions` operationId).
 	ListWorkflowVersions(ctx context.Context, name WorkflowName, params *ListWorkflowVersionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -11717,8 +10881,6 @@ type ClientInterface interface {
 
 	// GetReadiness Whether this node can serve requests
 	//
-	// 503 with the reason when it cannot.
-	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
@@ -11729,11 +10891,6 @@ type ClientInterface interface {
 }
 
 // RunRetentionWithBody Archive the tenant's sagas that have expired
-//
-// Does now what the server does by itself now and then: archives ended sagas
-// whose retention is over. One request works for a few seconds at most and
-// says with `more` when there is more to do; repeat it then. Sagas that need
-// attention stay. Requests at the same time share the work.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11752,11 +10909,6 @@ func (c *Client) RunRetentionWithBody(ctx context.Context, params *RunRetentionP
 
 // RunRetention Archive the tenant's sagas that have expired
 //
-// Does now what the server does by itself now and then: archives ended sagas
-// whose retention is over. One request works for a few seconds at most and
-// says with `more` when there is more to do; repeat it then. Sagas that need
-// attention stay. Requests at the same time share the work.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
@@ -11774,11 +10926,6 @@ func (c *Client) RunRetention(ctx context.Context, params *RunRetentionParams, b
 
 // GetStorage What the tables and indexes take, and how they are used
 //
-// From PostgreSQL's statistics, of all tenants together; largest table
-// first. Counts are the server's estimates, and scans count since its
-// statistics were last reset. A store in memory has no tables. For
-// administrators whose credential is for any tenant.
-//
 // Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
 func (c *Client) GetStorage(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetStorageRequest(c.Server)
@@ -11794,9 +10941,6 @@ func (c *Client) GetStorage(ctx context.Context, reqEditors ...RequestEditorFn) 
 
 // ListAPIKeys List API keys
 //
-// Newest first. A credential for any tenant sees all keys, another one those
-// of its tenant.
-//
 // Corresponds with GET /api/v1/api-keys (the `ListAPIKeys` operationId).
 func (c *Client) ListAPIKeys(ctx context.Context, params *ListAPIKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListAPIKeysRequest(c.Server, params)
@@ -11811,11 +10955,6 @@ func (c *Client) ListAPIKeys(ctx context.Context, params *ListAPIKeysParams, req
 }
 
 // CreateAPIKeyWithBody Make an API key
-//
-// The answer holds the key itself, which is shown this once: only a hash
-// of it is kept. When the answer is lost, revoke the key and make another.
-// Keys of one name and tenant are the same to audit records and
-// Idempotency-Keys, so that one can replace the other.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11833,11 +10972,6 @@ func (c *Client) CreateAPIKeyWithBody(ctx context.Context, contentType string, b
 }
 
 // CreateAPIKey Make an API key
-//
-// The answer holds the key itself, which is shown this once: only a hash
-// of it is kept. When the answer is lost, revoke the key and make another.
-// Keys of one name and tenant are the same to audit records and
-// Idempotency-Keys, so that one can replace the other.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11871,9 +11005,6 @@ func (c *Client) GetAPIKey(ctx context.Context, keyID KeyID, reqEditors ...Reque
 
 // RevokeAPIKeyWithBody Revoke an API key
 //
-// For good. Every node refuses the key within 5 seconds. Revoking a revoked
-// key changes nothing and succeeds. `reason` is required.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
@@ -11890,9 +11021,6 @@ func (c *Client) RevokeAPIKeyWithBody(ctx context.Context, keyID KeyID, contentT
 }
 
 // RevokeAPIKey Revoke an API key
-//
-// For good. Every node refuses the key within 5 seconds. Revoking a revoked
-// key changes nothing and succeeds. `reason` is required.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11911,10 +11039,6 @@ func (c *Client) RevokeAPIKey(ctx context.Context, keyID KeyID, body RevokeAPIKe
 
 // ListActions List operators' actions
 //
-// Who did what: every change of anything but sagas, newest first, as it was written
-// in the transaction of the change (docs/events.md). Sagas have a trail of their own:
-// `/saga-events`.
-//
 // Corresponds with GET /api/v1/audit (the `ListActions` operationId).
 func (c *Client) ListActions(ctx context.Context, params *ListActionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListActionsRequest(c.Server, params)
@@ -11929,11 +11053,6 @@ func (c *Client) ListActions(ctx context.Context, params *ListActionsParams, req
 }
 
 // VerifyAudit Verify the audit trail
-//
-// Recomputes the digest of each event and the hash of each seal of the
-// tenant's chain (docs/events.md), or of the record of actions. One request checks a bounded part; go on
-// with `from_seq` = `next_seq` until there is none. The seal before
-// `from_seq` is believed. Stops at the first thing that is wrong.
 //
 // Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
 func (c *Client) VerifyAudit(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11965,9 +11084,6 @@ func (c *Client) GetBackfill(ctx context.Context, backfillID BackfillID, reqEdit
 
 // CancelBackfillWithBody End a backfill
 //
-// It makes no more runs, and those that were not started are CANCELED. What runs
-// goes on.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
@@ -11985,9 +11101,6 @@ func (c *Client) CancelBackfillWithBody(ctx context.Context, backfillID Backfill
 
 // CancelBackfill End a backfill
 //
-// It makes no more runs, and those that were not started are CANCELED. What runs
-// goes on.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
@@ -12004,8 +11117,6 @@ func (c *Client) CancelBackfill(ctx context.Context, backfillID BackfillID, body
 }
 
 // ListArchivedDeadLetters List archived dead letters
-//
-// Newest archived first. The filters are those of the live list.
 //
 // Corresponds with GET /api/v1/dlq/archive (the `ListArchivedDeadLetters` operationId).
 func (c *Client) ListArchivedDeadLetters(ctx context.Context, params *ListArchivedDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12037,8 +11148,6 @@ func (c *Client) GetArchivedDeadLetter(ctx context.Context, messageID DeadLetter
 
 // RestoreDeadLetterWithBody Make an archived dead letter live again
 //
-// It becomes PENDING, and is not retried by itself.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
@@ -12055,8 +11164,6 @@ func (c *Client) RestoreDeadLetterWithBody(ctx context.Context, messageID DeadLe
 }
 
 // RestoreDeadLetter Make an archived dead letter live again
-//
-// It becomes PENDING, and is not retried by itself.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12075,14 +11182,6 @@ func (c *Client) RestoreDeadLetter(ctx context.Context, messageID DeadLetterID, 
 
 // ExportDeadLetters Export dead letters
 //
-// Live letters, oldest first, one JSON object a line: the members of
-// `DeadLetterInput`, with bytes in base64, and those that say what became of
-// the letter, under the names of `DeadLetter`. Nothing is masked. The last line
-// says `{"end": true, …}`, or `{"end": false, "next_cursor": …}` when the export
-// was cut. Each line has a `cursor`: an export that broke off goes on with the
-// one of its last whole line, and the same filters. Edits and attempts are not
-// exported.
-//
 // Corresponds with GET /api/v1/dlq/export (the `ExportDeadLetters` operationId).
 func (c *Client) ExportDeadLetters(ctx context.Context, params *ExportDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewExportDeadLettersRequest(c.Server, params)
@@ -12097,8 +11196,6 @@ func (c *Client) ExportDeadLetters(ctx context.Context, params *ExportDeadLetter
 }
 
 // ListDeadLetterGroups List groups of letters with the same error
-//
-// Those seen last first.
 //
 // Corresponds with GET /api/v1/dlq/groups (the `ListDeadLetterGroups` operationId).
 func (c *Client) ListDeadLetterGroups(ctx context.Context, params *ListDeadLetterGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12130,8 +11227,6 @@ func (c *Client) GetDeadLetterGroup(ctx context.Context, fingerprint Fingerprint
 
 // UpdateDeadLetterGroupWithBody Say what has become of an error
 //
-// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
@@ -12148,8 +11243,6 @@ func (c *Client) UpdateDeadLetterGroupWithBody(ctx context.Context, fingerprint 
 }
 
 // UpdateDeadLetterGroup Say what has become of an error
-//
-// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12168,8 +11261,6 @@ func (c *Client) UpdateDeadLetterGroup(ctx context.Context, fingerprint Fingerpr
 
 // DiscardDeadLetterGroupWithBody Give up the letters of a group
 //
-// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
@@ -12186,8 +11277,6 @@ func (c *Client) DiscardDeadLetterGroupWithBody(ctx context.Context, fingerprint
 }
 
 // DiscardDeadLetterGroup Give up the letters of a group
-//
-// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12206,8 +11295,6 @@ func (c *Client) DiscardDeadLetterGroup(ctx context.Context, fingerprint Fingerp
 
 // RetryDeadLetterGroupWithBody Retry the letters of a group
 //
-// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/dlq/groups/{fingerprint}/retry (the `RetryDeadLetterGroup` operationId).
@@ -12224,8 +11311,6 @@ func (c *Client) RetryDeadLetterGroupWithBody(ctx context.Context, fingerprint F
 }
 
 // RetryDeadLetterGroup Retry the letters of a group
-//
-// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12244,16 +11329,6 @@ func (c *Client) RetryDeadLetterGroup(ctx context.Context, fingerprint Fingerpri
 
 // ImportDeadLettersWithBody Import dead letters
 //
-// Lines as exported, as many as there are: they are stored as they come. A
-// letter keeps its id where nobody has it, and the place where it was read, so
-// that reading the topic again makes no second letter of it; it is stored once
-// however often it is imported. It is not retried by itself; one that was
-// being retried is PENDING.
-//
-// Lines that cannot be read do not stop the others, but the answer is then 422
-// `DLQ_IMPORT_INCOMPLETE`, with the same figures as `import`: a script that
-// looks at the status alone knows that not all letters are here.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/dlq/import (the `ImportDeadLetters` operationId).
@@ -12271,11 +11346,6 @@ func (c *Client) ImportDeadLettersWithBody(ctx context.Context, contentType stri
 
 // ListDeadLetters List dead letters
 //
-// Newest first, without archived ones. Filters are combined with AND; the
-// values of a repeatable filter with OR, but those of `header`, `payload` and
-// `label` with AND. `key`, `key_base64`, `header` and `payload` need the
-// permission `payloads:read`.
-//
 // Corresponds with GET /api/v1/dlq/messages (the `ListDeadLetters` operationId).
 func (c *Client) ListDeadLetters(ctx context.Context, params *ListDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListDeadLettersRequest(c.Server, params)
@@ -12290,16 +11360,6 @@ func (c *Client) ListDeadLetters(ctx context.Context, params *ListDeadLettersPar
 }
 
 // PushDeadLetterWithBody Push a dead letter
-//
-// Durable when it is answered. A letter whose `dedupe_key` is known is not
-// stored again: the answer is 200 with the one there is, `deduplicated`.
-// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
-// letter under the same Idempotency-Key is refused with 422.
-//
-// A letter that could never be driven is refused with 422: its URL is none, its
-// topic is none that Kafka can have or one that is read as dead letters, its key
-// and headers are more than a request carries. What this server cannot drive as
-// it is configured now is stored and told in `warnings`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12318,16 +11378,6 @@ func (c *Client) PushDeadLetterWithBody(ctx context.Context, params *PushDeadLet
 
 // PushDeadLetter Push a dead letter
 //
-// Durable when it is answered. A letter whose `dedupe_key` is known is not
-// stored again: the answer is 200 with the one there is, `deduplicated`.
-// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
-// letter under the same Idempotency-Key is refused with 422.
-//
-// A letter that could never be driven is refused with 422: its URL is none, its
-// topic is none that Kafka can have or one that is read as dead letters, its key
-// and headers are more than a request carries. What this server cannot drive as
-// it is configured now is stored and told in `warnings`.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
@@ -12344,10 +11394,6 @@ func (c *Client) PushDeadLetter(ctx context.Context, params *PushDeadLetterParam
 }
 
 // PushDeadLettersWithBody Push up to 500 dead letters
-//
-// Each on its own: `results` says in the order of `messages` what became of
-// each, also of those that do not fit the contract. Only a body that is no
-// JSON, or no list of 1 to 500 messages, is refused as a whole.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12366,10 +11412,6 @@ func (c *Client) PushDeadLettersWithBody(ctx context.Context, contentType string
 
 // PushDeadLetters Push up to 500 dead letters
 //
-// Each on its own: `results` says in the order of `messages` what became of
-// each, also of those that do not fit the contract. Only a body that is no
-// JSON, or no list of 1 to 500 messages, is refused as a whole.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
@@ -12387,10 +11429,6 @@ func (c *Client) PushDeadLetters(ctx context.Context, body PushDeadLettersJSONRe
 
 // DeleteDeadLetter Delete a dead letter
 //
-// With its attempts and revisions; who did it, why, and what it was stays in
-// `/audit`. `reason` is required. A letter that a saga waits for is refused with 409, unless
-// `force`.
-//
 // Corresponds with DELETE /api/v1/dlq/messages/{message_id} (the `DeleteDeadLetter` operationId).
 func (c *Client) DeleteDeadLetter(ctx context.Context, messageID DeadLetterID, params *DeleteDeadLetterParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewDeleteDeadLetterRequest(c.Server, messageID, params)
@@ -12406,9 +11444,6 @@ func (c *Client) DeleteDeadLetter(ctx context.Context, messageID DeadLetterID, p
 
 // GetDeadLetter Get a dead letter
 //
-// With its payload, key, headers and stack. An archived one is answered with
-// `archived` and `archived_at`.
-//
 // Corresponds with GET /api/v1/dlq/messages/{message_id} (the `GetDeadLetter` operationId).
 func (c *Client) GetDeadLetter(ctx context.Context, messageID DeadLetterID, params *GetDeadLetterParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetDeadLetterRequest(c.Server, messageID, params)
@@ -12423,9 +11458,6 @@ func (c *Client) GetDeadLetter(ctx context.Context, messageID DeadLetterID, para
 }
 
 // UpdateDeadLetterWithBody Change what people note about a dead letter
-//
-// Members that are left out stay as they are. What it carries is never
-// changed: see `retry` for another content.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12444,9 +11476,6 @@ func (c *Client) UpdateDeadLetterWithBody(ctx context.Context, messageID DeadLet
 
 // UpdateDeadLetter Change what people note about a dead letter
 //
-// Members that are left out stay as they are. What it carries is never
-// changed: see `retry` for another content.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
@@ -12463,10 +11492,6 @@ func (c *Client) UpdateDeadLetter(ctx context.Context, messageID DeadLetterID, p
 }
 
 // AcknowledgeDeadLetterWithBody Tell what became of a redriven letter
-//
-// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
-// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
-// Telling PROCESSED twice succeeds and changes nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12485,10 +11510,6 @@ func (c *Client) AcknowledgeDeadLetterWithBody(ctx context.Context, messageID De
 
 // AcknowledgeDeadLetter Tell what became of a redriven letter
 //
-// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
-// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
-// Telling PROCESSED twice succeeds and changes nothing.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/messages/{message_id}/ack (the `AcknowledgeDeadLetter` operationId).
@@ -12506,8 +11527,6 @@ func (c *Client) AcknowledgeDeadLetter(ctx context.Context, messageID DeadLetter
 
 // ListDeadLetterAttempts List the retries of a dead letter
 //
-// Oldest first.
-//
 // Corresponds with GET /api/v1/dlq/messages/{message_id}/attempts (the `ListDeadLetterAttempts` operationId).
 func (c *Client) ListDeadLetterAttempts(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListDeadLetterAttemptsRequest(c.Server, messageID)
@@ -12522,9 +11541,6 @@ func (c *Client) ListDeadLetterAttempts(ctx context.Context, messageID DeadLette
 }
 
 // DiscardDeadLetterWithBody Give a dead letter up
-//
-// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
-// waits for is refused with 409, unless `force`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12543,9 +11559,6 @@ func (c *Client) DiscardDeadLetterWithBody(ctx context.Context, messageID DeadLe
 
 // DiscardDeadLetter Give a dead letter up
 //
-// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
-// waits for is refused with 409, unless `force`.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/messages/{message_id}/discard (the `DiscardDeadLetter` operationId).
@@ -12563,9 +11576,6 @@ func (c *Client) DiscardDeadLetter(ctx context.Context, messageID DeadLetterID, 
 
 // GetDeadLetterLineage List the ancestors and descendants of a dead letter
 //
-// The letters that were redriven and came back as one another, oldest first,
-// this one among them, live and archived, at most 200.
-//
 // Corresponds with GET /api/v1/dlq/messages/{message_id}/lineage (the `GetDeadLetterLineage` operationId).
 func (c *Client) GetDeadLetterLineage(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetDeadLetterLineageRequest(c.Server, messageID)
@@ -12580,8 +11590,6 @@ func (c *Client) GetDeadLetterLineage(ctx context.Context, messageID DeadLetterI
 }
 
 // RequeueDeadLetterWithBody Give a DEAD letter another chance
-//
-// DEAD becomes PENDING, with at least one retry left.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12600,8 +11608,6 @@ func (c *Client) RequeueDeadLetterWithBody(ctx context.Context, messageID DeadLe
 
 // RequeueDeadLetter Give a DEAD letter another chance
 //
-// DEAD becomes PENDING, with at least one retry left.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
@@ -12618,9 +11624,6 @@ func (c *Client) RequeueDeadLetter(ctx context.Context, messageID DeadLetterID, 
 }
 
 // ResolveDeadLetterWithBody Say that a dead letter was dealt with elsewhere
-//
-// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
-// counts the step as undone by hand and goes on.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12639,9 +11642,6 @@ func (c *Client) ResolveDeadLetterWithBody(ctx context.Context, messageID DeadLe
 
 // ResolveDeadLetter Say that a dead letter was dealt with elsewhere
 //
-// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
-// counts the step as undone by hand and goes on.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
@@ -12658,23 +11658,6 @@ func (c *Client) ResolveDeadLetter(ctx context.Context, messageID DeadLetterID, 
 }
 
 // RetryDeadLetterWithBody Drive a dead letter again, now
-//
-// The answer comes when the target has answered: 200 when it has taken the
-// letter, 202 when a saga or a job has and tells later what came of it, 502
-// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
-// edited content becomes a revision of the letter: the original never
-// changes, and later retries send the revision.
-//
-// To an HTTP target go the payload as body and, as headers of the request,
-// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
-// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
-// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
-// their own names where no server on the way drops or obeys them, else as
-// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
-//
-// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
-// partition that the retry names and Kafka does not have fails without being
-// counted. `force` needs a `reason`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12693,23 +11676,6 @@ func (c *Client) RetryDeadLetterWithBody(ctx context.Context, messageID DeadLett
 
 // RetryDeadLetter Drive a dead letter again, now
 //
-// The answer comes when the target has answered: 200 when it has taken the
-// letter, 202 when a saga or a job has and tells later what came of it, 502
-// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
-// edited content becomes a revision of the letter: the original never
-// changes, and later retries send the revision.
-//
-// To an HTTP target go the payload as body and, as headers of the request,
-// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
-// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
-// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
-// their own names where no server on the way drops or obeys them, else as
-// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
-//
-// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
-// partition that the retry names and Kafka does not have fails without being
-// counted. `force` needs a `reason`.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
@@ -12727,8 +11693,6 @@ func (c *Client) RetryDeadLetter(ctx context.Context, messageID DeadLetterID, pa
 
 // ListDeadLetterRevisions List the edits of a dead letter
 //
-// Oldest first. The original is the letter itself.
-//
 // Corresponds with GET /api/v1/dlq/messages/{message_id}/revisions (the `ListDeadLetterRevisions` operationId).
 func (c *Client) ListDeadLetterRevisions(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListDeadLetterRevisionsRequest(c.Server, messageID)
@@ -12744,8 +11708,6 @@ func (c *Client) ListDeadLetterRevisions(ctx context.Context, messageID DeadLett
 
 // GetDefaultPolicy Get the policy of topics without one
 //
-// The tenant's default; with `inherited` what the server is configured with.
-//
 // Corresponds with GET /api/v1/dlq/policy (the `GetDefaultPolicy` operationId).
 func (c *Client) GetDefaultPolicy(ctx context.Context, params *GetDefaultPolicyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetDefaultPolicyRequest(c.Server, params)
@@ -12760,9 +11722,6 @@ func (c *Client) GetDefaultPolicy(ctx context.Context, params *GetDefaultPolicyP
 }
 
 // UpdateDefaultPolicyWithBody Change members of the policy of topics without one
-//
-// A merge patch of the tenant's default policy:
-// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12781,9 +11740,6 @@ func (c *Client) UpdateDefaultPolicyWithBody(ctx context.Context, params *Update
 
 // UpdateDefaultPolicy Change members of the policy of topics without one
 //
-// A merge patch of the tenant's default policy:
-// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
@@ -12800,8 +11756,6 @@ func (c *Client) UpdateDefaultPolicy(ctx context.Context, params *UpdateDefaultP
 }
 
 // PutDefaultPolicyWithBody Set the policy of topics without one
-//
-// As `PUT /dlq/topics/{topic}/policy`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12820,8 +11774,6 @@ func (c *Client) PutDefaultPolicyWithBody(ctx context.Context, params *PutDefaul
 
 // PutDefaultPolicy Set the policy of topics without one
 //
-// As `PUT /dlq/topics/{topic}/policy`.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PUT /api/v1/dlq/policy (the `PutDefaultPolicy` operationId).
@@ -12839,8 +11791,6 @@ func (c *Client) PutDefaultPolicy(ctx context.Context, params *PutDefaultPolicyP
 
 // ListRedrives List redrives
 //
-// Newest first.
-//
 // Corresponds with GET /api/v1/dlq/redrives (the `ListRedrives` operationId).
 func (c *Client) ListRedrives(ctx context.Context, params *ListRedrivesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListRedrivesRequest(c.Server, params)
@@ -12855,19 +11805,6 @@ func (c *Client) ListRedrives(ctx context.Context, params *ListRedrivesParams, r
 }
 
 // CreateRedriveWithBody Do something to many letters
-//
-// A redrive works on a snapshot of letters: those of `ids`, or those that fit
-// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-// every letter is done; letters whose status has changed meanwhile, and those of a
-// disabled webhook, are skipped.
-// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
-//
-// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
-// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
-// `dlq:admin`. A dry run needs no more than `dlq:write`.
-//
-// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
-// as long as the redrive is there.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12886,19 +11823,6 @@ func (c *Client) CreateRedriveWithBody(ctx context.Context, params *CreateRedriv
 
 // CreateRedrive Do something to many letters
 //
-// A redrive works on a snapshot of letters: those of `ids`, or those that fit
-// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-// every letter is done; letters whose status has changed meanwhile, and those of a
-// disabled webhook, are skipped.
-// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
-//
-// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
-// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
-// `dlq:admin`. A dry run needs no more than `dlq:write`.
-//
-// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
-// as long as the redrive is there.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/redrives (the `CreateRedrive` operationId).
@@ -12916,10 +11840,6 @@ func (c *Client) CreateRedrive(ctx context.Context, params *CreateRedriveParams,
 
 // GetRedrive Get a redrive with its progress
 //
-// With `wait` the answer comes when the redrive is COMPLETED, CANCELED or HALTED,
-// or when the wait is over. Its `ETag` names what people decide about it; progress
-// does not change it.
-//
 // Corresponds with GET /api/v1/dlq/redrives/{redrive_id} (the `GetRedrive` operationId).
 func (c *Client) GetRedrive(ctx context.Context, redriveID RedriveID, params *GetRedriveParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetRedriveRequest(c.Server, redriveID, params)
@@ -12934,9 +11854,6 @@ func (c *Client) GetRedrive(ctx context.Context, redriveID RedriveID, params *Ge
 }
 
 // UpdateRedriveWithBody Change the pace of a redrive
-//
-// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
-// `{}` stops on nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12955,9 +11872,6 @@ func (c *Client) UpdateRedriveWithBody(ctx context.Context, redriveID RedriveID,
 
 // UpdateRedrive Change the pace of a redrive
 //
-// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
-// `{}` stops on nothing.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
@@ -12974,8 +11888,6 @@ func (c *Client) UpdateRedrive(ctx context.Context, redriveID RedriveID, params 
 }
 
 // ApproveRedriveWithBody Approve a redrive that waits for it
-//
-// Somebody else than who asked for it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12994,8 +11906,6 @@ func (c *Client) ApproveRedriveWithBody(ctx context.Context, redriveID RedriveID
 
 // ApproveRedrive Approve a redrive that waits for it
 //
-// Somebody else than who asked for it.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
@@ -13012,8 +11922,6 @@ func (c *Client) ApproveRedrive(ctx context.Context, redriveID RedriveID, params
 }
 
 // CancelRedriveWithBody End a redrive
-//
-// Letters that it has not come to stay as they are.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13032,8 +11940,6 @@ func (c *Client) CancelRedriveWithBody(ctx context.Context, redriveID RedriveID,
 
 // CancelRedrive End a redrive
 //
-// Letters that it has not come to stay as they are.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
@@ -13051,8 +11957,6 @@ func (c *Client) CancelRedrive(ctx context.Context, redriveID RedriveID, params 
 
 // ListRedriveItems List the letters of a redrive
 //
-// In the order of the redrive.
-//
 // Corresponds with GET /api/v1/dlq/redrives/{redrive_id}/items (the `ListRedriveItems` operationId).
 func (c *Client) ListRedriveItems(ctx context.Context, redriveID RedriveID, params *ListRedriveItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListRedriveItemsRequest(c.Server, redriveID, params)
@@ -13067,8 +11971,6 @@ func (c *Client) ListRedriveItems(ctx context.Context, redriveID RedriveID, para
 }
 
 // PauseRedriveWithBody Pause a redrive
-//
-// Letters on their way are finished; no others are taken.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13087,8 +11989,6 @@ func (c *Client) PauseRedriveWithBody(ctx context.Context, redriveID RedriveID, 
 
 // PauseRedrive Pause a redrive
 //
-// Letters on their way are finished; no others are taken.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/pause (the `PauseRedrive` operationId).
@@ -13105,10 +12005,6 @@ func (c *Client) PauseRedrive(ctx context.Context, redriveID RedriveID, params *
 }
 
 // ResumeRedriveWithBody Let a paused or halted redrive go on
-//
-// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
-// another one, `{}` none. After a halt it counts from there (`counted`), and a
-// canary counts as passed: who resumes has looked at it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13127,10 +12023,6 @@ func (c *Client) ResumeRedriveWithBody(ctx context.Context, redriveID RedriveID,
 
 // ResumeRedrive Let a paused or halted redrive go on
 //
-// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
-// another one, `{}` none. After a halt it counts from there (`counted`), and a
-// canary counts as passed: who resumes has looked at it.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
@@ -13148,8 +12040,6 @@ func (c *Client) ResumeRedrive(ctx context.Context, redriveID RedriveID, params 
 
 // GetDeadLetterStats Count letters by topic and status
 //
-// Live letters, by topic and status.
-//
 // Corresponds with GET /api/v1/dlq/stats (the `GetDeadLetterStats` operationId).
 func (c *Client) GetDeadLetterStats(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetDeadLetterStatsRequest(c.Server)
@@ -13164,8 +12054,6 @@ func (c *Client) GetDeadLetterStats(ctx context.Context, reqEditors ...RequestEd
 }
 
 // ListDeadLetterTopics List topics that have letters
-//
-// By name.
 //
 // Corresponds with GET /api/v1/dlq/topics (the `ListDeadLetterTopics` operationId).
 func (c *Client) ListDeadLetterTopics(ctx context.Context, params *ListDeadLetterTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13197,8 +12085,6 @@ func (c *Client) GetDeadLetterTopic(ctx context.Context, topic DLQTopic, reqEdit
 
 // GetTopicPolicy Get the policy of a topic
 //
-// With `inherited` when the topic has none of its own: version 0, and what serves it instead.
-//
 // Corresponds with GET /api/v1/dlq/topics/{topic}/policy (the `GetTopicPolicy` operationId).
 func (c *Client) GetTopicPolicy(ctx context.Context, topic DLQTopic, params *GetTopicPolicyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetTopicPolicyRequest(c.Server, topic, params)
@@ -13213,9 +12099,6 @@ func (c *Client) GetTopicPolicy(ctx context.Context, topic DLQTopic, params *Get
 }
 
 // UpdateTopicPolicyWithBody Change members of the policy of a topic
-//
-// A merge patch of the policy that serves the topic, which becomes its own policy:
-// `{"auto_retry": false}` holds its letters, whatever else the policy says.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13234,9 +12117,6 @@ func (c *Client) UpdateTopicPolicyWithBody(ctx context.Context, topic DLQTopic, 
 
 // UpdateTopicPolicy Change members of the policy of a topic
 //
-// A merge patch of the policy that serves the topic, which becomes its own policy:
-// `{"auto_retry": false}` holds its letters, whatever else the policy says.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
@@ -13253,9 +12133,6 @@ func (c *Client) UpdateTopicPolicy(ctx context.Context, topic DLQTopic, params *
 }
 
 // PutTopicPolicyWithBody Set the policy of a topic
-//
-// The whole policy. It counts, within a second, for letters that arrive, fail
-// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13274,9 +12151,6 @@ func (c *Client) PutTopicPolicyWithBody(ctx context.Context, topic DLQTopic, par
 
 // PutTopicPolicy Set the policy of a topic
 //
-// The whole policy. It counts, within a second, for letters that arrive, fail
-// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PUT /api/v1/dlq/topics/{topic}/policy (the `PutTopicPolicy` operationId).
@@ -13294,13 +12168,6 @@ func (c *Client) PutTopicPolicy(ctx context.Context, topic DLQTopic, params *Put
 
 // ListDeadLettersOfTopic List the dead letters of a topic
 //
-// Newest first. Characters such as `/` are percent-encoded in the path. A
-// topic that is named like another path here (`messages`, `topics`, `groups`,
-// `redrives`, `archive`, `stats`, `policy`, `export`, `import`) is listed by
-// `GET /dlq/messages?topic=…`. A topic that no letter, live or archived, no
-// group and no policy names is 404 `DLQ_TOPIC_NOT_FOUND`: it is misspelt, or
-// nothing of it has ever failed.
-//
 // Corresponds with GET /api/v1/dlq/{topic} (the `ListDeadLettersOfTopic` operationId).
 func (c *Client) ListDeadLettersOfTopic(ctx context.Context, topic string, params *ListDeadLettersOfTopicParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListDeadLettersOfTopicRequest(c.Server, topic, params)
@@ -13315,13 +12182,6 @@ func (c *Client) ListDeadLettersOfTopic(ctx context.Context, topic string, param
 }
 
 // RetryAllDeadLettersWithBody Retry every letter of a topic that waits
-//
-// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
-// needed, and so no `reason`: the record of the redrive says who asked, when and for which
-// topic. Done by then it is 200, else 202 with the path
-// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
-// `DLQ_TOPIC_NOT_FOUND`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13340,13 +12200,6 @@ func (c *Client) RetryAllDeadLettersWithBody(ctx context.Context, topic DLQTopic
 
 // RetryAllDeadLetters Retry every letter of a topic that waits
 //
-// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
-// needed, and so no `reason`: the record of the redrive says who asked, when and for which
-// topic. Done by then it is 200, else 202 with the path
-// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
-// `DLQ_TOPIC_NOT_FOUND`.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
@@ -13364,8 +12217,6 @@ func (c *Client) RetryAllDeadLetters(ctx context.Context, topic DLQTopic, params
 
 // ListJobEvents List published events
 //
-// Newest first. Filters are combined with AND.
-//
 // Corresponds with GET /api/v1/events (the `ListJobEvents` operationId).
 func (c *Client) ListJobEvents(ctx context.Context, params *ListJobEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListJobEventsRequest(c.Server, params)
@@ -13380,13 +12231,6 @@ func (c *Client) ListJobEvents(ctx context.Context, params *ListJobEventsParams,
 }
 
 // PublishJobEventWithBody Publish an event
-//
-// The event is durable when this is answered, with 202; its runs are made soon
-// after, one of each definition that listens to it. An event whose `dedupe_key` is
-// known of another one of its type is not published again, as long as the setting
-// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
-// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
-// another payload, and yours was not taken: mend the producer if two events share a key.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13404,13 +12248,6 @@ func (c *Client) PublishJobEventWithBody(ctx context.Context, contentType string
 }
 
 // PublishJobEvent Publish an event
-//
-// The event is durable when this is answered, with 202; its runs are made soon
-// after, one of each definition that listens to it. An event whose `dedupe_key` is
-// known of another one of its type is not published again, as long as the setting
-// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
-// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
-// another payload, and yours was not taken: mend the producer if two events share a key.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13444,8 +12281,6 @@ func (c *Client) GetJobEvent(ctx context.Context, eventID UUID, reqEditors ...Re
 
 // ListFences List fences
 //
-// By key. One that was not checked for `run_retention_days` (a setting) is forgotten.
-//
 // Corresponds with GET /api/v1/fences (the `ListFences` operationId).
 func (c *Client) ListFences(ctx context.Context, params *ListFencesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListFencesRequest(c.Server, params)
@@ -13460,11 +12295,6 @@ func (c *Client) ListFences(ctx context.Context, params *ListFencesParams, reqEd
 }
 
 // ResetFence Reset a fence
-//
-// Forgets the newest token, so that the next one that is checked counts, however old it
-// is: for a fence that remembers a token which it should never have taken. Make sure
-// first that no earlier worker still writes. The answer is what was forgotten; it is in
-// the audit trail, too.
 //
 // Corresponds with DELETE /api/v1/fences/{fence_key} (the `ResetFence` operationId).
 func (c *Client) ResetFence(ctx context.Context, fenceKey FenceKey, params *ResetFenceParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13481,8 +12311,6 @@ func (c *Client) ResetFence(ctx context.Context, fenceKey FenceKey, params *Rese
 
 // GetFence Get a fence
 //
-// The newest fencing token that was checked for this key.
-//
 // Corresponds with GET /api/v1/fences/{fence_key} (the `GetFence` operationId).
 func (c *Client) GetFence(ctx context.Context, fenceKey FenceKey, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetFenceRequest(c.Server, fenceKey)
@@ -13497,11 +12325,6 @@ func (c *Client) GetFence(ctx context.Context, fenceKey FenceKey, reqEditors ...
 }
 
 // CheckFenceWithBody Check a fencing token
-//
-// For other systems that runs write to: `ok` is false when a newer token was shown
-// for this key before, and then the write is to be refused. The newest token is
-// remembered. A token that this server never gave to a run is 422
-// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13520,11 +12343,6 @@ func (c *Client) CheckFenceWithBody(ctx context.Context, fenceKey FenceKey, cont
 
 // CheckFence Check a fencing token
 //
-// For other systems that runs write to: `ok` is false when a newer token was shown
-// for this key before, and then the write is to be refused. The newest token is
-// remembered. A token that this server never gave to a run is 422
-// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
@@ -13542,8 +12360,6 @@ func (c *Client) CheckFence(ctx context.Context, fenceKey FenceKey, body CheckFe
 
 // ListJobDefinitions List job definitions
 //
-// Newest first, without deleted ones. Filters are combined with AND.
-//
 // Corresponds with GET /api/v1/job-definitions (the `ListJobDefinitions` operationId).
 func (c *Client) ListJobDefinitions(ctx context.Context, params *ListJobDefinitionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListJobDefinitionsRequest(c.Server, params)
@@ -13558,9 +12374,6 @@ func (c *Client) ListJobDefinitions(ctx context.Context, params *ListJobDefiniti
 }
 
 // CreateJobDefinitionWithBody Define a job
-//
-// Durable when it is answered, and due from now on: slots of the past are
-// nobody's. docs/jobs.md is the guide.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13579,9 +12392,6 @@ func (c *Client) CreateJobDefinitionWithBody(ctx context.Context, contentType st
 
 // CreateJobDefinition Define a job
 //
-// Durable when it is answered, and due from now on: slots of the past are
-// nobody's. docs/jobs.md is the guide.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
@@ -13598,10 +12408,6 @@ func (c *Client) CreateJobDefinition(ctx context.Context, body CreateJobDefiniti
 }
 
 // DeleteJobDefinition Delete a job definition
-//
-// Its runs are kept, and its name is free. With runs that have not ended it is
-// refused, unless `force`: those that are with no worker are then CANCELED, and
-// the workers of the others are asked to stop. `force` needs a `reason`.
 //
 // Corresponds with DELETE /api/v1/job-definitions/{definition} (the `DeleteJobDefinition` operationId).
 func (c *Client) DeleteJobDefinition(ctx context.Context, definition JobDefinitionRef, params *DeleteJobDefinitionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13633,9 +12439,6 @@ func (c *Client) GetJobDefinition(ctx context.Context, definition JobDefinitionR
 
 // UpdateJobDefinitionWithBody Change a job definition
 //
-// Each member that is given replaces the whole member that is there; the others
-// stay. To take one away, replace the definition.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PATCH /api/v1/job-definitions/{definition} (the `UpdateJobDefinition` operationId).
@@ -13652,9 +12455,6 @@ func (c *Client) UpdateJobDefinitionWithBody(ctx context.Context, definition Job
 }
 
 // UpdateJobDefinition Change a job definition
-//
-// Each member that is given replaces the whole member that is there; the others
-// stay. To take one away, replace the definition.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13673,10 +12473,6 @@ func (c *Client) UpdateJobDefinition(ctx context.Context, definition JobDefiniti
 
 // ReplaceJobDefinitionWithBody Replace a job definition
 //
-// What is not said gets its default; `enabled` stays as it is. Runs that exist
-// keep what the definition said when they were made. When the schedule has
-// changed, slots count from now on.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PUT /api/v1/job-definitions/{definition} (the `ReplaceJobDefinition` operationId).
@@ -13693,10 +12489,6 @@ func (c *Client) ReplaceJobDefinitionWithBody(ctx context.Context, definition Jo
 }
 
 // ReplaceJobDefinition Replace a job definition
-//
-// What is not said gets its default; `enabled` stays as it is. Runs that exist
-// keep what the definition said when they were made. When the schedule has
-// changed, slots count from now on.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13715,8 +12507,6 @@ func (c *Client) ReplaceJobDefinition(ctx context.Context, definition JobDefinit
 
 // ListBackfills List the backfills of a job definition
 //
-// Newest first.
-//
 // Corresponds with GET /api/v1/job-definitions/{definition}/backfills (the `ListBackfills` operationId).
 func (c *Client) ListBackfills(ctx context.Context, definition JobDefinitionRef, params *ListBackfillsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListBackfillsRequest(c.Server, definition, params)
@@ -13731,10 +12521,6 @@ func (c *Client) ListBackfills(ctx context.Context, definition JobDefinitionRef,
 }
 
 // CreateBackfillWithBody Run slots of the past
-//
-// Durable when it is answered; the leader makes the runs, at most `max_active` at
-// once, with a lower priority than scheduled ones. The id of the backfill is made
-// of the `Idempotency-Key`, which therefore counts as long as it is there.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13753,10 +12539,6 @@ func (c *Client) CreateBackfillWithBody(ctx context.Context, definition JobDefin
 
 // CreateBackfill Run slots of the past
 //
-// Durable when it is answered; the leader makes the runs, at most `max_active` at
-// once, with a lower priority than scheduled ones. The id of the backfill is made
-// of the `Idempotency-Key`, which therefore counts as long as it is there.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
@@ -13774,9 +12556,6 @@ func (c *Client) CreateBackfill(ctx context.Context, definition JobDefinitionRef
 
 // ListNextJobRuns When a job is due next
 //
-// By its schedule, whether or not it is enabled or paused, with what clock
-// changes do to it (docs/schedules.md). Of a job without a schedule none.
-//
 // Corresponds with GET /api/v1/job-definitions/{definition}/next-runs (the `ListNextJobRuns` operationId).
 func (c *Client) ListNextJobRuns(ctx context.Context, definition JobDefinitionRef, params *ListNextJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListNextJobRunsRequest(c.Server, definition, params)
@@ -13791,9 +12570,6 @@ func (c *Client) ListNextJobRuns(ctx context.Context, definition JobDefinitionRe
 }
 
 // PauseJobDefinitionWithBody Pause a job definition
-//
-// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
-// go on, and it can still be run by hand.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13812,9 +12588,6 @@ func (c *Client) PauseJobDefinitionWithBody(ctx context.Context, definition JobD
 
 // PauseJobDefinition Pause a job definition
 //
-// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
-// go on, and it can still be run by hand.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-definitions/{definition}/pause (the `PauseJobDefinition` operationId).
@@ -13831,8 +12604,6 @@ func (c *Client) PauseJobDefinition(ctx context.Context, definition JobDefinitio
 }
 
 // ResumeJobDefinitionWithBody Resume a job definition
-//
-// Slots count from now on. One that is not paused stays as it is.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13851,8 +12622,6 @@ func (c *Client) ResumeJobDefinitionWithBody(ctx context.Context, definition Job
 
 // ResumeJobDefinition Resume a job definition
 //
-// Slots count from now on. One that is not paused stays as it is.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-definitions/{definition}/resume (the `ResumeJobDefinition` operationId).
@@ -13869,11 +12638,6 @@ func (c *Client) ResumeJobDefinition(ctx context.Context, definition JobDefiniti
 }
 
 // CreateJobRunWithBody Run a job
-//
-// Durable when it is answered. It takes part in overlap checks unless
-// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
-// while another run of its key has not ended. A disabled or paused definition can
-// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13892,11 +12656,6 @@ func (c *Client) CreateJobRunWithBody(ctx context.Context, definition JobDefinit
 
 // CreateJobRun Run a job
 //
-// Durable when it is answered. It takes part in overlap checks unless
-// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
-// while another run of its key has not ended. A disabled or paused definition can
-// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
@@ -13914,8 +12673,6 @@ func (c *Client) CreateJobRun(ctx context.Context, definition JobDefinitionRef, 
 
 // ListJobDefinitionVersions What a job definition said
 //
-// Newest first, at most 200.
-//
 // Corresponds with GET /api/v1/job-definitions/{definition}/versions (the `ListJobDefinitionVersions` operationId).
 func (c *Client) ListJobDefinitionVersions(ctx context.Context, definition JobDefinitionRef, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListJobDefinitionVersionsRequest(c.Server, definition)
@@ -13930,9 +12687,6 @@ func (c *Client) ListJobDefinitionVersions(ctx context.Context, definition JobDe
 }
 
 // ListJobRuns List job runs
-//
-// Newest first. Filters are combined with AND, the values of a repeatable one
-// with OR. Without `view=full` runs have no args, result, checkpoint and stack.
 //
 // Corresponds with GET /api/v1/job-runs (the `ListJobRuns` operationId).
 func (c *Client) ListJobRuns(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13949,8 +12703,6 @@ func (c *Client) ListJobRuns(ctx context.Context, params *ListJobRunsParams, req
 
 // ListJobBulks List bulks of job runs
 //
-// Newest first.
-//
 // Corresponds with GET /api/v1/job-runs/bulk (the `ListJobBulks` operationId).
 func (c *Client) ListJobBulks(ctx context.Context, params *ListJobBulksParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListJobBulksRequest(c.Server, params)
@@ -13965,12 +12717,6 @@ func (c *Client) ListJobBulks(ctx context.Context, params *ListJobBulksParams, r
 }
 
 // CreateJobBulkWithBody Cancel many runs, or run them once more
-//
-// Of the runs that fit the filter and were there when it was asked for. CANCEL
-// ends those that were not started and asks the workers of the others; RERUN makes
-// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
-// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
-// therefore counts as long as it is there.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13988,12 +12734,6 @@ func (c *Client) CreateJobBulkWithBody(ctx context.Context, params *CreateJobBul
 }
 
 // CreateJobBulk Cancel many runs, or run them once more
-//
-// Of the runs that fit the filter and were there when it was asked for. CANCEL
-// ends those that were not started and asks the workers of the others; RERUN makes
-// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
-// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
-// therefore counts as long as it is there.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14027,8 +12767,6 @@ func (c *Client) GetJobBulk(ctx context.Context, bulkID BulkID, reqEditors ...Re
 
 // CancelJobBulkWithBody End a bulk
 //
-// What it has done stays done.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
@@ -14045,8 +12783,6 @@ func (c *Client) CancelJobBulkWithBody(ctx context.Context, bulkID BulkID, conte
 }
 
 // CancelJobBulk End a bulk
-//
-// What it has done stays done.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14065,8 +12801,6 @@ func (c *Client) CancelJobBulk(ctx context.Context, bulkID BulkID, body CancelJo
 
 // GetJobRun Get a job run
 //
-// With `wait` the answer comes when it has ended, or the wait is over.
-//
 // Corresponds with GET /api/v1/job-runs/{run_id} (the `GetJobRun` operationId).
 func (c *Client) GetJobRun(ctx context.Context, runID JobRunID, params *GetJobRunParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetJobRunRequest(c.Server, runID, params)
@@ -14082,8 +12816,6 @@ func (c *Client) GetJobRun(ctx context.Context, runID JobRunID, params *GetJobRu
 
 // ListJobRunAttempts To whom a job run was assigned
 //
-// Oldest first.
-//
 // Corresponds with GET /api/v1/job-runs/{run_id}/attempts (the `ListJobRunAttempts` operationId).
 func (c *Client) ListJobRunAttempts(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListJobRunAttemptsRequest(c.Server, runID)
@@ -14098,11 +12830,6 @@ func (c *Client) ListJobRunAttempts(ctx context.Context, runID JobRunID, reqEdit
 }
 
 // CancelJobRunWithBody Cancel a job run
-//
-// One that was not started is CANCELED at once (200). The worker of a RUNNING one
-// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
-// required.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14121,11 +12848,6 @@ func (c *Client) CancelJobRunWithBody(ctx context.Context, runID JobRunID, conte
 
 // CancelJobRun Cancel a job run
 //
-// One that was not started is CANCELED at once (200). The worker of a RUNNING one
-// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
-// required.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
@@ -14142,9 +12864,6 @@ func (c *Client) CancelJobRun(ctx context.Context, runID JobRunID, body CancelJo
 }
 
 // AcknowledgeCancelWithBody Say that a run was stopped
-//
-// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
-// `replayed`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14163,9 +12882,6 @@ func (c *Client) AcknowledgeCancelWithBody(ctx context.Context, runID RunID, con
 
 // AcknowledgeCancel Say that a run was stopped
 //
-// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
-// `replayed`.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
@@ -14182,9 +12898,6 @@ func (c *Client) AcknowledgeCancel(ctx context.Context, runID RunID, body Acknow
 }
 
 // CompleteRunWithBody Say that a run has succeeded
-//
-// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
-// answered 200 with `replayed`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14203,9 +12916,6 @@ func (c *Client) CompleteRunWithBody(ctx context.Context, runID RunID, contentTy
 
 // CompleteRun Say that a run has succeeded
 //
-// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
-// answered 200 with `replayed`.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
@@ -14222,9 +12932,6 @@ func (c *Client) CompleteRun(ctx context.Context, runID RunID, body CompleteRunJ
 }
 
 // ConfirmContinuationWithBody Say that a run in doubt goes on
-//
-// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
-// it and discard its result.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14243,9 +12950,6 @@ func (c *Client) ConfirmContinuationWithBody(ctx context.Context, runID RunID, c
 
 // ConfirmContinuation Say that a run in doubt goes on
 //
-// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
-// it and discard its result.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
@@ -14262,8 +12966,6 @@ func (c *Client) ConfirmContinuation(ctx context.Context, runID RunID, body Conf
 }
 
 // ListJobRunEvents What was decided about a job run
-//
-// Oldest first, at most 1000; by whom, under which epoch, and why.
 //
 // Corresponds with GET /api/v1/job-runs/{run_id}/events (the `ListJobRunEvents` operationId).
 func (c *Client) ListJobRunEvents(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14295,9 +12997,6 @@ func (c *Client) ExplainJobRun(ctx context.Context, runID JobRunID, reqEditors .
 
 // FailRunWithBody Say that a run has failed
 //
-// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
-// stored in the same transaction. A repetition is answered 200 with `replayed`.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
@@ -14314,9 +13013,6 @@ func (c *Client) FailRunWithBody(ctx context.Context, runID RunID, contentType s
 }
 
 // FailRun Say that a run has failed
-//
-// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
-// stored in the same transaction. A repetition is answered 200 with `replayed`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14335,13 +13031,6 @@ func (c *Client) FailRun(ctx context.Context, runID RunID, body FailRunJSONReque
 
 // GetRunLog Read a run's log
 //
-// As plain text (`Accept: text/plain` or `format=text`), as one JSON document per chunk
-// (`application/x-ndjson` or `format=ndjson`, the default), or as server-sent events
-// (`text/event-stream` or `format=sse`), each of which has the place of its chunk as `id`:
-// `Last-Event-ID` goes on after it. With `follow` the answer goes on until the run
-// has ended and everything was sent. Needs `payloads:read`. Logs that were moved to
-// the log store are read from there.
-//
 // Corresponds with GET /api/v1/job-runs/{run_id}/logs (the `GetRunLog` operationId).
 func (c *Client) GetRunLog(ctx context.Context, runID RunID, params *GetRunLogParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetRunLogRequest(c.Server, runID, params)
@@ -14356,10 +13045,6 @@ func (c *Client) GetRunLog(ctx context.Context, runID RunID, params *GetRunLogPa
 }
 
 // AppendRunLogWithBody Add a piece of a run's log
-//
-// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
-// answered 200; another one of the same number is 409. The last lines may come after
-// the run has ended.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14378,10 +13063,6 @@ func (c *Client) AppendRunLogWithBody(ctx context.Context, runID RunID, contentT
 
 // AppendRunLog Add a piece of a run's log
 //
-// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
-// answered 200; another one of the same number is 409. The last lines may come after
-// the run has ended.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
@@ -14398,8 +13079,6 @@ func (c *Client) AppendRunLog(ctx context.Context, runID RunID, body AppendRunLo
 }
 
 // ReportProgressWithBody Tell how far a run has come
-//
-// Renews the lease as well.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14418,8 +13097,6 @@ func (c *Client) ReportProgressWithBody(ctx context.Context, runID RunID, conten
 
 // ReportProgress Tell how far a run has come
 //
-// Renews the lease as well.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
@@ -14436,10 +13113,6 @@ func (c *Client) ReportProgress(ctx context.Context, runID RunID, body ReportPro
 }
 
 // ReassignJobRunWithBody Take a job run from its worker
-//
-// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
-// refused from then on. A RUNNING one only with `force`: its process may still
-// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14458,10 +13131,6 @@ func (c *Client) ReassignJobRunWithBody(ctx context.Context, runID JobRunID, con
 
 // ReassignJobRun Take a job run from its worker
 //
-// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
-// refused from then on. A RUNNING one only with `force`: its process may still
-// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
@@ -14478,10 +13147,6 @@ func (c *Client) ReassignJobRun(ctx context.Context, runID JobRunID, body Reassi
 }
 
 // ReleaseRunWithBody Give a run back
-//
-// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
-// was taken before, until another one has it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14500,10 +13165,6 @@ func (c *Client) ReleaseRunWithBody(ctx context.Context, runID RunID, contentTyp
 
 // ReleaseRun Give a run back
 //
-// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
-// was taken before, until another one has it.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
@@ -14520,10 +13181,6 @@ func (c *Client) ReleaseRun(ctx context.Context, runID RunID, body ReleaseRunJSO
 }
 
 // RerunJobRunWithBody Run a job once more as a run did
-//
-// A new run of what the definition says now, linked to the one that has ended
-// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
-// and its own budget of failures.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14542,10 +13199,6 @@ func (c *Client) RerunJobRunWithBody(ctx context.Context, runID JobRunID, params
 
 // RerunJobRun Run a job once more as a run did
 //
-// A new run of what the definition says now, linked to the one that has ended
-// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
-// and its own budget of failures.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
@@ -14562,9 +13215,6 @@ func (c *Client) RerunJobRun(ctx context.Context, runID JobRunID, params *RerunJ
 }
 
 // StartRunWithBody Start a run
-//
-// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
-// A repetition of one that was carried out is answered 200 with `replayed`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14583,9 +13233,6 @@ func (c *Client) StartRunWithBody(ctx context.Context, runID RunID, contentType 
 
 // StartRun Start a run
 //
-// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
-// A repetition of one that was carried out is answered 200 with `replayed`.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
@@ -14603,14 +13250,6 @@ func (c *Client) StartRun(ctx context.Context, runID RunID, body StartRunJSONReq
 
 // ListEvents Read the feed of all audit events
 //
-// The events of all sagas, in an order that never changes. A reader that
-// sends each `next_cursor` back misses no event and gets none twice, even
-// where transactions overlap: an event shows as soon as nothing can come
-// before it any more. `next_cursor` is always there, also at the end of the
-// feed, and fits any filters. A page may be empty while `has_next` is true:
-// with a filter that little fits, one request looks at a bounded number of
-// events. Without `cursor` the feed begins at its beginning.
-//
 // Corresponds with GET /api/v1/saga-events (the `ListEvents` operationId).
 func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListEventsRequest(c.Server, params)
@@ -14625,13 +13264,6 @@ func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, reqEd
 }
 
 // StreamEvents Follow the feed live
-//
-// Server-sent events, in the feed's order and without gaps: `id` is a cursor,
-// `event` the event type, `data` an AuditEvent. An id without data moves the
-// cursor on. Begins now, after `cursor` or `Last-Event-ID`, or at the
-// beginning with `from_start=true`. A comment comes at least every 15 seconds. The
-// server ends a stream when it stops, after an hour, or when its reader does
-// not take what is sent; go on with the last id, as browsers do by themselves.
 //
 // Corresponds with GET /api/v1/saga-events/stream (the `StreamEvents` operationId).
 func (c *Client) StreamEvents(ctx context.Context, params *StreamEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14648,10 +13280,6 @@ func (c *Client) StreamEvents(ctx context.Context, params *StreamEventsParams, r
 
 // ListSagas List sagas
 //
-// Newest first. Filters are combined with AND; the values of a repeatable
-// filter with OR. Where both `status` and `state` are given, a saga must
-// fit both. Archived sagas are a list of their own: `archived=true`.
-//
 // Corresponds with GET /api/v1/sagas (the `ListSagas` operationId).
 func (c *Client) ListSagas(ctx context.Context, params *ListSagasParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListSagasRequest(c.Server, params)
@@ -14666,18 +13294,6 @@ func (c *Client) ListSagas(ctx context.Context, params *ListSagasParams, reqEdit
 }
 
 // CreateSagaWithBody Start a saga
-//
-// Starts a saga of a registered workflow (`workflow_name`, by default its
-// latest version) or of inline `steps`. The answer comes when the saga is
-// durable: it will then be run to its end whatever happens to this server.
-//
-// With `wait` the answer comes when the saga has ended, or when the time is
-// up with the saga still running; it is 201 in both cases and then has
-// `step_logs`, and `result` when the saga is completed.
-//
-// `saga_id` may be chosen; it is unique within the tenant. Participants get it
-// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
-// that names the tenant as well unless that is the default one.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14696,18 +13312,6 @@ func (c *Client) CreateSagaWithBody(ctx context.Context, params *CreateSagaParam
 
 // CreateSaga Start a saga
 //
-// Starts a saga of a registered workflow (`workflow_name`, by default its
-// latest version) or of inline `steps`. The answer comes when the saga is
-// durable: it will then be run to its end whatever happens to this server.
-//
-// With `wait` the answer comes when the saga has ended, or when the time is
-// up with the saga still running; it is 201 in both cases and then has
-// `step_logs`, and `result` when the saga is completed.
-//
-// `saga_id` may be chosen; it is unique within the tenant. Participants get it
-// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
-// that names the tenant as well unless that is the default one.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/sagas (the `CreateSaga` operationId).
@@ -14725,10 +13329,6 @@ func (c *Client) CreateSaga(ctx context.Context, params *CreateSagaParams, body 
 
 // GetSaga Get a saga with its step logs
 //
-// With `wait` the answer comes when the saga has ended or the time is up,
-// with 200 in both cases. An archived saga is answered with `archived` and
-// `archived_at`; so are its step logs and steps.
-//
 // Corresponds with GET /api/v1/sagas/{saga_id} (the `GetSaga` operationId).
 func (c *Client) GetSaga(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetSagaRequest(c.Server, sagaID, params)
@@ -14743,8 +13343,6 @@ func (c *Client) GetSaga(ctx context.Context, sagaID SagaID, params *GetSagaPara
 }
 
 // AcknowledgeSagaWithBody Note that somebody has looked
-//
-// The saga no longer needs attention. A failed one may then be archived.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14763,8 +13361,6 @@ func (c *Client) AcknowledgeSagaWithBody(ctx context.Context, sagaID SagaID, par
 
 // AcknowledgeSaga Note that somebody has looked
 //
-// The saga no longer needs attention. A failed one may then be archived.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/acknowledge (the `AcknowledgeSaga` operationId).
@@ -14781,10 +13377,6 @@ func (c *Client) AcknowledgeSaga(ctx context.Context, sagaID SagaID, params *Ack
 }
 
 // CancelSagaWithBody Cancel a saga
-//
-// Undoes everything that was or may have been done; the saga ends as
-// CANCELLED. A call in flight is awaited first. 409 with `allowed_actions`
-// when the saga is past cancelling.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14803,10 +13395,6 @@ func (c *Client) CancelSagaWithBody(ctx context.Context, sagaID SagaID, params *
 
 // CancelSaga Cancel a saga
 //
-// Undoes everything that was or may have been done; the saga ends as
-// CANCELLED. A call in flight is awaited first. 409 with `allowed_actions`
-// when the saga is past cancelling.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/cancel (the `CancelSaga` operationId).
@@ -14823,9 +13411,6 @@ func (c *Client) CancelSaga(ctx context.Context, sagaID SagaID, params *CancelSa
 }
 
 // CompensateSagaWithBody Turn a saga back
-//
-// Like cancel, on an operator's account: the saga ends as FAILED in the
-// state `compensated`, with the end cause `operator`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14844,9 +13429,6 @@ func (c *Client) CompensateSagaWithBody(ctx context.Context, sagaID SagaID, para
 
 // CompensateSaga Turn a saga back
 //
-// Like cancel, on an operator's account: the saga ends as FAILED in the
-// state `compensated`, with the end cause `operator`.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/compensate (the `CompensateSaga` operationId).
@@ -14864,9 +13446,6 @@ func (c *Client) CompensateSaga(ctx context.Context, sagaID SagaID, params *Comp
 
 // ListSagaEvents List the audit events of a saga
 //
-// In the order in which they happened, or newest first. Events stay when
-// their saga is archived. Pages go by cursor only.
-//
 // Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
 func (c *Client) ListSagaEvents(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListSagaEventsRequest(c.Server, sagaID, params)
@@ -14882,9 +13461,6 @@ func (c *Client) ListSagaEvents(ctx context.Context, sagaID SagaID, params *List
 
 // ExplainSaga Say what a saga waits for
 //
-// What it waits for, since when, what happens next and when, the last errors,
-// and who can do something about it. Of a saga in the archive: how it ended.
-//
 // Corresponds with GET /api/v1/sagas/{saga_id}/explain (the `ExplainSaga` operationId).
 func (c *Client) ExplainSaga(ctx context.Context, sagaID SagaID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewExplainSagaRequest(c.Server, sagaID)
@@ -14899,9 +13475,6 @@ func (c *Client) ExplainSaga(ctx context.Context, sagaID SagaID, reqEditors ...R
 }
 
 // ExtendDeadlineWithBody Set another deadline
-//
-// Of the present phase: of executing, or of compensating. Give either
-// `timeout_ms`, counted from now, or `until`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14920,9 +13493,6 @@ func (c *Client) ExtendDeadlineWithBody(ctx context.Context, sagaID SagaID, para
 
 // ExtendDeadline Set another deadline
 //
-// Of the present phase: of executing, or of compensating. Give either
-// `timeout_ms`, counted from now, or `until`.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
@@ -14939,9 +13509,6 @@ func (c *Client) ExtendDeadline(ctx context.Context, sagaID SagaID, params *Exte
 }
 
 // ForceCompleteWithBody End a saga as completed
-//
-// At once, whatever has been done of it. The answer of a call in flight is
-// ignored.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14960,9 +13527,6 @@ func (c *Client) ForceCompleteWithBody(ctx context.Context, sagaID SagaID, param
 
 // ForceComplete End a saga as completed
 //
-// At once, whatever has been done of it. The answer of a call in flight is
-// ignored.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
@@ -14979,10 +13543,6 @@ func (c *Client) ForceComplete(ctx context.Context, sagaID SagaID, params *Force
 }
 
 // ForceFailWithBody End a saga as failed
-//
-// At once: nothing more is undone, effects may remain, and it needs attention.
-// The answer of a call in flight is ignored. It can be retried, or its
-// compensation resumed.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15001,10 +13561,6 @@ func (c *Client) ForceFailWithBody(ctx context.Context, sagaID SagaID, params *F
 
 // ForceFail End a saga as failed
 //
-// At once: nothing more is undone, effects may remain, and it needs attention.
-// The answer of a call in flight is ignored. It can be retried, or its
-// compensation resumed.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
@@ -15021,10 +13577,6 @@ func (c *Client) ForceFail(ctx context.Context, sagaID SagaID, params *ForceFail
 }
 
 // RestoreSagaWithBody Bring an archived saga back
-//
-// Makes an archived saga live again, with its step logs, exactly as it was.
-// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
-// for a saga that is live.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15043,10 +13595,6 @@ func (c *Client) RestoreSagaWithBody(ctx context.Context, sagaID SagaID, params 
 
 // RestoreSaga Bring an archived saga back
 //
-// Makes an archived saga live again, with its step logs, exactly as it was.
-// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
-// for a saga that is live.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
@@ -15064,10 +13612,6 @@ func (c *Client) RestoreSaga(ctx context.Context, sagaID SagaID, params *Restore
 
 // GetSagaResult Get the result of a completed saga
 //
-// What the workflow's `output` declares; by default the outputs of the steps
-// by name. 409 while the saga has not completed, and when it ended otherwise.
-// The archive keeps it as well.
-//
 // Corresponds with GET /api/v1/sagas/{saga_id}/result (the `GetSagaResult` operationId).
 func (c *Client) GetSagaResult(ctx context.Context, sagaID SagaID, params *GetSagaResultParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetSagaResultRequest(c.Server, sagaID, params)
@@ -15082,9 +13626,6 @@ func (c *Client) GetSagaResult(ctx context.Context, sagaID SagaID, params *GetSa
 }
 
 // ResumeSagaWithBody Resume a suspended saga
-//
-// It goes on at once. Its deadline moves by the length of the suspension, unless
-// `keep_deadline`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15103,9 +13644,6 @@ func (c *Client) ResumeSagaWithBody(ctx context.Context, sagaID SagaID, params *
 
 // ResumeSaga Resume a suspended saga
 //
-// It goes on at once. Its deadline moves by the length of the suspension, unless
-// `keep_deadline`.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/resume (the `ResumeSaga` operationId).
@@ -15122,9 +13660,6 @@ func (c *Client) ResumeSaga(ctx context.Context, sagaID SagaID, params *ResumeSa
 }
 
 // ResumeCompensationWithBody Go on undoing a saga whose compensation gave up
-//
-// Reopens a saga in the state `failed` at the compensation that gave up,
-// with a fresh retry policy.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15143,9 +13678,6 @@ func (c *Client) ResumeCompensationWithBody(ctx context.Context, sagaID SagaID, 
 
 // ResumeCompensation Go on undoing a saga whose compensation gave up
 //
-// Reopens a saga in the state `failed` at the compensation that gave up,
-// with a fresh retry policy.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/resume-compensation (the `ResumeCompensation` operationId).
@@ -15162,12 +13694,6 @@ func (c *Client) ResumeCompensation(ctx context.Context, sagaID SagaID, params *
 }
 
 // RetrySagaWithBody Try a step again
-//
-// A saga that waits for its next attempt makes it now, with all attempts of the
-// policy. A failed saga goes forward again, from the step that failed or from
-// an earlier one, as long as nothing of it was undone; what was done from that
-// step on is undone first. With `input_patch` the step gets another payload, and
-// its calls another Idempotency-Key. See docs/participants.md.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15186,12 +13712,6 @@ func (c *Client) RetrySagaWithBody(ctx context.Context, sagaID SagaID, params *R
 
 // RetrySaga Try a step again
 //
-// A saga that waits for its next attempt makes it now, with all attempts of the
-// policy. A failed saga goes forward again, from the step that failed or from
-// an earlier one, as long as nothing of it was undone; what was done from that
-// step on is undone first. With `input_patch` the step gets another payload, and
-// its calls another Idempotency-Key. See docs/participants.md.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/retry (the `RetrySaga` operationId).
@@ -15209,8 +13729,6 @@ func (c *Client) RetrySaga(ctx context.Context, sagaID SagaID, params *RetrySaga
 
 // ListStepLogs List the step logs of a saga
 //
-// One for each attempt, ordered by step index, start and attempt.
-//
 // Corresponds with GET /api/v1/sagas/{saga_id}/step-logs (the `ListStepLogs` operationId).
 func (c *Client) ListStepLogs(ctx context.Context, sagaID SagaID, params *ListStepLogsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListStepLogsRequest(c.Server, sagaID, params)
@@ -15226,8 +13744,6 @@ func (c *Client) ListStepLogs(ctx context.Context, sagaID SagaID, params *ListSt
 
 // ListSteps List the steps of a saga
 //
-// One for each step of its workflow, in the order in which they run.
-//
 // Corresponds with GET /api/v1/sagas/{saga_id}/steps (the `ListSteps` operationId).
 func (c *Client) ListSteps(ctx context.Context, sagaID SagaID, params *ListStepsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListStepsRequest(c.Server, sagaID, params)
@@ -15242,10 +13758,6 @@ func (c *Client) ListSteps(ctx context.Context, sagaID SagaID, params *ListSteps
 }
 
 // CompleteStepWithBody Complete a step by hand
-//
-// The current step, or its compensation, was done outside of Skald. `output` is
-// what later steps get of it. A call in flight is awaited: if it turns out to
-// be done, its own output counts.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15264,10 +13776,6 @@ func (c *Client) CompleteStepWithBody(ctx context.Context, sagaID SagaID, step S
 
 // CompleteStep Complete a step by hand
 //
-// The current step, or its compensation, was done outside of Skald. `output` is
-// what later steps get of it. A call in flight is awaited: if it turns out to
-// be done, its own output counts.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
@@ -15284,9 +13792,6 @@ func (c *Client) CompleteStep(ctx context.Context, sagaID SagaID, step StepParam
 }
 
 // FailStepWithBody Fail a step by hand
-//
-// No further attempt of the current step, or of its compensation, follows. A
-// call in flight is awaited; if it turns out to be done, it is undone.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15305,9 +13810,6 @@ func (c *Client) FailStepWithBody(ctx context.Context, sagaID SagaID, step StepP
 
 // FailStep Fail a step by hand
 //
-// No further attempt of the current step, or of its compensation, follows. A
-// call in flight is awaited; if it turns out to be done, it is undone.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/fail (the `FailStep` operationId).
@@ -15324,10 +13826,6 @@ func (c *Client) FailStep(ctx context.Context, sagaID SagaID, step StepParameter
 }
 
 // SkipStepWithBody Skip a step
-//
-// The current step counts as passed without having been done; of a saga that
-// undoes, or failed to, its compensation. A call in flight is awaited: if it
-// turns out to be done, it is done.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15346,10 +13844,6 @@ func (c *Client) SkipStepWithBody(ctx context.Context, sagaID SagaID, step StepP
 
 // SkipStep Skip a step
 //
-// The current step counts as passed without having been done; of a saga that
-// undoes, or failed to, its compensation. A call in flight is awaited: if it
-// turns out to be done, it is done.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/skip (the `SkipStep` operationId).
@@ -15366,9 +13860,6 @@ func (c *Client) SkipStep(ctx context.Context, sagaID SagaID, step StepParameter
 }
 
 // SuspendSagaWithBody Suspend a saga
-//
-// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
-// Due times stay as they are; deadlines wait.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15387,9 +13878,6 @@ func (c *Client) SuspendSagaWithBody(ctx context.Context, sagaID SagaID, params 
 
 // SuspendSaga Suspend a saga
 //
-// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
-// Due times stay as they are; deadlines wait.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
@@ -15407,9 +13895,6 @@ func (c *Client) SuspendSaga(ctx context.Context, sagaID SagaID, params *Suspend
 
 // GetLeader Who leads the scheduler
 //
-// Names of nodes, which tell hosts and ports, and the standbys are shown to
-// credentials for any tenant; others see whether somebody leads, and since when.
-//
 // Corresponds with GET /api/v1/scheduler/leader (the `GetLeader` operationId).
 func (c *Client) GetLeader(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetLeaderRequest(c.Server)
@@ -15424,10 +13909,6 @@ func (c *Client) GetLeader(ctx context.Context, reqEditors ...RequestEditorFn) (
 }
 
 // StepDownLeaderWithBody End the leadership of whoever leads
-//
-// Another node leads within a second or two, or the same one under a new epoch. For
-// administrators whose credential is for any tenant: the scheduler is of all tenants.
-// `reason` is required.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15446,10 +13927,6 @@ func (c *Client) StepDownLeaderWithBody(ctx context.Context, contentType string,
 
 // StepDownLeader End the leadership of whoever leads
 //
-// Another node leads within a second or two, or the same one under a new epoch. For
-// administrators whose credential is for any tenant: the scheduler is of all tenants.
-// `reason` is required.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
@@ -15466,8 +13943,6 @@ func (c *Client) StepDownLeader(ctx context.Context, body StepDownLeaderJSONRequ
 }
 
 // PreviewScheduleWithBody When a schedule would fire
-//
-// Nothing is stored.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15486,8 +13961,6 @@ func (c *Client) PreviewScheduleWithBody(ctx context.Context, contentType string
 
 // PreviewSchedule When a schedule would fire
 //
-// Nothing is stored.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
@@ -15505,9 +13978,6 @@ func (c *Client) PreviewSchedule(ctx context.Context, body PreviewScheduleJSONRe
 
 // GetSettings Read the settings of job runs
 //
-// All of them, with bounds, and when a change is felt. They are of the deployment,
-// not of a tenant.
-//
 // Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
 func (c *Client) GetSettings(ctx context.Context, params *GetSettingsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetSettingsRequest(c.Server, params)
@@ -15522,9 +13992,6 @@ func (c *Client) GetSettings(ctx context.Context, params *GetSettingsParams, req
 }
 
 // ChangeSettingsWithBody Change settings
-//
-// A number sets a setting, null makes it the default again. All or none. Nodes read
-// them every few seconds. For administrators whose credential is for any tenant.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15543,9 +14010,6 @@ func (c *Client) ChangeSettingsWithBody(ctx context.Context, params *ChangeSetti
 
 // ChangeSettings Change settings
 //
-// A number sets a setting, null makes it the default again. All or none. Nodes read
-// them every few seconds. For administrators whose credential is for any tenant.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
@@ -15563,8 +14027,6 @@ func (c *Client) ChangeSettings(ctx context.Context, params *ChangeSettingsParam
 
 // ListSettingChanges Who changed which setting
 //
-// Newest first.
-//
 // Corresponds with GET /api/v1/settings/history (the `ListSettingChanges` operationId).
 func (c *Client) ListSettingChanges(ctx context.Context, params *ListSettingChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListSettingChangesRequest(c.Server, params)
@@ -15579,13 +14041,6 @@ func (c *Client) ListSettingChanges(ctx context.Context, params *ListSettingChan
 }
 
 // ListSagaStatistics Count sagas by workflow
-//
-// How many sagas each version of each workflow has, by what became of them,
-// archived ones included; by name and version. Every saga counts exactly
-// once, as it was at `as_of`. Versions without sagas are left out.
-//
-// `created_from` and `created_to` restrict to sagas created in that time.
-// They are widened to full hours in UTC, and the answer repeats them so.
 //
 // Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
 func (c *Client) ListSagaStatistics(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -15602,11 +14057,6 @@ func (c *Client) ListSagaStatistics(ctx context.Context, params *ListSagaStatist
 
 // GetTimeline What happened under one correlation id
 //
-// Sagas with their steps, job runs with their attempts, dead letters with their
-// retries, live and archived, in one list by time, the oldest first. Runs need
-// `jobs:read` and dead letters `dlq:read`; what the caller may not read is left out,
-// and `left_out` says so. Nothing in it is content: for that there is what it names.
-//
 // Corresponds with GET /api/v1/timeline (the `GetTimeline` operationId).
 func (c *Client) GetTimeline(ctx context.Context, params *GetTimelineParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetTimelineRequest(c.Server, params)
@@ -15622,8 +14072,6 @@ func (c *Client) GetTimeline(ctx context.Context, params *GetTimelineParams, req
 
 // ListWebhooks List webhooks
 //
-// Oldest first.
-//
 // Corresponds with GET /api/v1/webhooks (the `ListWebhooks` operationId).
 func (c *Client) ListWebhooks(ctx context.Context, params *ListWebhooksParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListWebhooksRequest(c.Server, params)
@@ -15638,9 +14086,6 @@ func (c *Client) ListWebhooks(ctx context.Context, params *ListWebhooksParams, r
 }
 
 // CreateWebhookWithBody Subscribe an endpoint to events
-//
-// Events that happen from now on are sent to `url`, signed with the
-// `secret` of this answer, which is never shown again.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15658,9 +14103,6 @@ func (c *Client) CreateWebhookWithBody(ctx context.Context, contentType string, 
 }
 
 // CreateWebhook Subscribe an endpoint to events
-//
-// Events that happen from now on are sent to `url`, signed with the
-// `secret` of this answer, which is never shown again.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -15709,9 +14151,6 @@ func (c *Client) GetWebhook(ctx context.Context, webhookID WebhookID, reqEditors
 
 // UpdateWebhookWithBody Change a webhook
 //
-// Members that are left out stay as they are. `enabled: true` resumes where
-// the webhook stopped, as enabling does.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PATCH /api/v1/webhooks/{webhook_id} (the `UpdateWebhook` operationId).
@@ -15729,9 +14168,6 @@ func (c *Client) UpdateWebhookWithBody(ctx context.Context, webhookID WebhookID,
 
 // UpdateWebhook Change a webhook
 //
-// Members that are left out stay as they are. `enabled: true` resumes where
-// the webhook stopped, as enabling does.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PATCH /api/v1/webhooks/{webhook_id} (the `UpdateWebhook` operationId).
@@ -15748,8 +14184,6 @@ func (c *Client) UpdateWebhook(ctx context.Context, webhookID WebhookID, params 
 }
 
 // ListWebhookDeliveries List the deliveries of a webhook
-//
-// Newest first, without `body`.
 //
 // Corresponds with GET /api/v1/webhooks/{webhook_id}/deliveries (the `ListWebhookDeliveries` operationId).
 func (c *Client) ListWebhookDeliveries(ctx context.Context, webhookID WebhookID, params *ListWebhookDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -15781,9 +14215,6 @@ func (c *Client) GetWebhookDelivery(ctx context.Context, webhookID WebhookID, de
 
 // RedeliverWebhookDelivery Send a delivery again
 //
-// Due at once, with a full round of attempts, and under the same
-// `webhook-id`. One that is pending anyway becomes due at once.
-//
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver (the `RedeliverWebhookDelivery` operationId).
 func (c *Client) RedeliverWebhookDelivery(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRedeliverWebhookDeliveryRequest(c.Server, webhookID, deliveryID)
@@ -15798,8 +14229,6 @@ func (c *Client) RedeliverWebhookDelivery(ctx context.Context, webhookID Webhook
 }
 
 // DisableWebhookWithBody Send no more events for now
-//
-// Disabling a disabled webhook changes nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15818,8 +14247,6 @@ func (c *Client) DisableWebhookWithBody(ctx context.Context, webhookID WebhookID
 
 // DisableWebhook Send no more events for now
 //
-// Disabling a disabled webhook changes nothing.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
@@ -15836,10 +14263,6 @@ func (c *Client) DisableWebhook(ctx context.Context, webhookID WebhookID, params
 }
 
 // EnableWebhookWithBody Send events again
-//
-// Resumes where the webhook stopped: what happened meanwhile is sent too.
-// With `from: now` that is passed over, and pending deliveries become
-// `discarded`. Enabling an enabled webhook without `from: now` changes nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15858,10 +14281,6 @@ func (c *Client) EnableWebhookWithBody(ctx context.Context, webhookID WebhookID,
 
 // EnableWebhook Send events again
 //
-// Resumes where the webhook stopped: what happened meanwhile is sent too.
-// With `from: now` that is passed over, and pending deliveries become
-// `discarded`. Enabling an enabled webhook without `from: now` changes nothing.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/enable (the `EnableWebhook` operationId).
@@ -15878,9 +14297,6 @@ func (c *Client) EnableWebhook(ctx context.Context, webhookID WebhookID, params 
 }
 
 // RedeliverFailedWithBody Send again what was given up
-//
-// Failed deliveries that were created at or after `since`, oldest first, at
-// most 1,000 at a time: repeat the request while `more` is true.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15899,9 +14315,6 @@ func (c *Client) RedeliverFailedWithBody(ctx context.Context, webhookID WebhookI
 
 // RedeliverFailed Send again what was given up
 //
-// Failed deliveries that were created at or after `since`, oldest first, at
-// most 1,000 at a time: repeat the request while `more` is true.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
@@ -15918,9 +14331,6 @@ func (c *Client) RedeliverFailed(ctx context.Context, webhookID WebhookID, body 
 }
 
 // RotateWebhookSecretWithBody Give a webhook a new secret
-//
-// The answer shows the new secret, once. For 24 hours requests bear the
-// signatures of both.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15939,9 +14349,6 @@ func (c *Client) RotateWebhookSecretWithBody(ctx context.Context, webhookID Webh
 
 // RotateWebhookSecret Give a webhook a new secret
 //
-// The answer shows the new secret, once. For 24 hours requests bear the
-// signatures of both.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
@@ -15959,9 +14366,6 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, webhookID WebhookID, p
 
 // TestWebhook Send a test event
 //
-// One attempt is made, of an event of the type `io.skald.webhook.ping`; the
-// delivery tells how it went.
-//
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/test (the `TestWebhook` operationId).
 func (c *Client) TestWebhook(ctx context.Context, webhookID WebhookID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewTestWebhookRequest(c.Server, webhookID)
@@ -15976,8 +14380,6 @@ func (c *Client) TestWebhook(ctx context.Context, webhookID WebhookID, reqEditor
 }
 
 // WhoAmI Who one is and what one may do
-//
-// For every credential that counts, whatever it allows.
 //
 // Corresponds with GET /api/v1/whoami (the `WhoAmI` operationId).
 func (c *Client) WhoAmI(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -15994,8 +14396,6 @@ func (c *Client) WhoAmI(ctx context.Context, reqEditors ...RequestEditorFn) (*ht
 
 // ListWorkers List workers
 //
-// Newest first, also those that are gone.
-//
 // Corresponds with GET /api/v1/workers (the `ListWorkers` operationId).
 func (c *Client) ListWorkers(ctx context.Context, params *ListWorkersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListWorkersRequest(c.Server, params)
@@ -16010,10 +14410,6 @@ func (c *Client) ListWorkers(ctx context.Context, params *ListWorkersParams, req
 }
 
 // RegisterWorkerWithBody Register a worker
-//
-// Once per process start: a restart is another worker, with another id. From then
-// on the worker sends heartbeats, claims runs, starts them and says how they ended.
-// docs/workers.md is the guide.
 //
 // Takes any type of body and a specified content type.
 //
@@ -16031,10 +14427,6 @@ func (c *Client) RegisterWorkerWithBody(ctx context.Context, contentType string,
 }
 
 // RegisterWorker Register a worker
-//
-// Once per process start: a restart is another worker, with another id. From then
-// on the worker sends heartbeats, claims runs, starts them and says how they ended.
-// docs/workers.md is the guide.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16068,11 +14460,6 @@ func (c *Client) GetWorker(ctx context.Context, workerID WorkerID, reqEditors ..
 
 // ClaimRunsWithBody Ask for runs
 //
-// Waits up to `wait_ms` for the first one, and then answers with those that there
-// are; an empty list when there is none, when nobody leads the scheduler, when the
-// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
-// its answer was lost: it gives the same runs again.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
@@ -16089,11 +14476,6 @@ func (c *Client) ClaimRunsWithBody(ctx context.Context, workerID WorkerID, conte
 }
 
 // ClaimRuns Ask for runs
-//
-// Waits up to `wait_ms` for the first one, and then answers with those that there
-// are; an empty list when there is none, when nobody leads the scheduler, when the
-// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
-// its answer was lost: it gives the same runs again.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16112,9 +14494,6 @@ func (c *Client) ClaimRuns(ctx context.Context, workerID WorkerID, body ClaimRun
 
 // CompleteRunsWithBody Say how up to 1000 runs ended
 //
-// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
-// others; `results` says in the order of `runs` what became of each.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
@@ -16131,9 +14510,6 @@ func (c *Client) CompleteRunsWithBody(ctx context.Context, workerID WorkerID, co
 }
 
 // CompleteRuns Say how up to 1000 runs ended
-//
-// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
-// others; `results` says in the order of `runs` what became of each.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16152,10 +14528,6 @@ func (c *Client) CompleteRuns(ctx context.Context, workerID WorkerID, body Compl
 
 // DetachWorkerWithBody Give a worker up
 //
-// For good: its runs are in doubt at once, and go to others unless it confirms
-// them; whatever else it calls is answered 410, upon which the process registers
-// anew.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
@@ -16172,10 +14544,6 @@ func (c *Client) DetachWorkerWithBody(ctx context.Context, workerID WorkerID, co
 }
 
 // DetachWorker Give a worker up
-//
-// For good: its runs are in doubt at once, and go to others unless it confirms
-// them; whatever else it calls is answered 410, upon which the process registers
-// anew.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16194,8 +14562,6 @@ func (c *Client) DetachWorker(ctx context.Context, workerID WorkerID, body Detac
 
 // DrainWorkerWithBody Give a worker nothing new
 //
-// It finishes what it has. Its next heartbeat tells it.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
@@ -16212,8 +14578,6 @@ func (c *Client) DrainWorkerWithBody(ctx context.Context, workerID WorkerID, con
 }
 
 // DrainWorker Give a worker nothing new
-//
-// It finishes what it has. Its next heartbeat tells it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16232,9 +14596,6 @@ func (c *Client) DrainWorker(ctx context.Context, workerID WorkerID, body DrainW
 
 // WorkerHeartbeatWithBody Tell that a worker lives, and renew its leases
 //
-// Renews the lease of every run in `running` whose fence is right, and takes it out
-// of doubt. 410 means: stop everything and register anew.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
@@ -16251,9 +14612,6 @@ func (c *Client) WorkerHeartbeatWithBody(ctx context.Context, workerID WorkerID,
 }
 
 // WorkerHeartbeat Tell that a worker lives, and renew its leases
-//
-// Renews the lease of every run in `running` whose fence is right, and takes it out
-// of doubt. 410 means: stop everything and register anew.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16272,9 +14630,6 @@ func (c *Client) WorkerHeartbeat(ctx context.Context, workerID WorkerID, body Wo
 
 // StartRunsWithBody Start up to 1000 runs
 //
-// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
-// became of each.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
@@ -16291,9 +14646,6 @@ func (c *Client) StartRunsWithBody(ctx context.Context, workerID WorkerID, conte
 }
 
 // StartRuns Start up to 1000 runs
-//
-// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
-// became of each.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16312,8 +14664,6 @@ func (c *Client) StartRuns(ctx context.Context, workerID WorkerID, body StartRun
 
 // UndrainWorkerWithBody Give a worker runs again
 //
-// A worker that was detached stays it (409); the process registers anew.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
@@ -16330,8 +14680,6 @@ func (c *Client) UndrainWorkerWithBody(ctx context.Context, workerID WorkerID, c
 }
 
 // UndrainWorker Give a worker runs again
-//
-// A worker that was detached stays it (409); the process registers anew.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16350,8 +14698,6 @@ func (c *Client) UndrainWorker(ctx context.Context, workerID WorkerID, body Undr
 
 // ListWorkflows List workflows
 //
-// The latest version of each name, by name. Inline ones are left out.
-//
 // Corresponds with GET /api/v1/workflows (the `ListWorkflows` operationId).
 func (c *Client) ListWorkflows(ctx context.Context, params *ListWorkflowsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListWorkflowsRequest(c.Server, params)
@@ -16366,10 +14712,6 @@ func (c *Client) ListWorkflows(ctx context.Context, params *ListWorkflowsParams,
 }
 
 // RegisterWorkflowWithBody Register a workflow
-//
-// Stores a definition as the next version of its name. Content that a
-// version already has is that version again, answered with 200. The names
-// that begin with `inline:` belong to sagas with inline steps.
 //
 // Takes any type of body and a specified content type.
 //
@@ -16387,10 +14729,6 @@ func (c *Client) RegisterWorkflowWithBody(ctx context.Context, params *RegisterW
 }
 
 // RegisterWorkflow Register a workflow
-//
-// Stores a definition as the next version of its name. Content that a
-// version already has is that version again, answered with 200. The names
-// that begin with `inline:` belong to sagas with inline steps.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16458,9 +14796,6 @@ func (c *Client) GetWorkflow(ctx context.Context, name WorkflowName, params *Get
 
 // DisableWorkflowWithBody Refuse new sagas of a workflow
 //
-// Sagas that exist go on. Disabling a disabled workflow changes nothing
-// and succeeds.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
@@ -16477,9 +14812,6 @@ func (c *Client) DisableWorkflowWithBody(ctx context.Context, name WorkflowName,
 }
 
 // DisableWorkflow Refuse new sagas of a workflow
-//
-// Sagas that exist go on. Disabling a disabled workflow changes nothing
-// and succeeds.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16498,8 +14830,6 @@ func (c *Client) DisableWorkflow(ctx context.Context, name WorkflowName, params 
 
 // EnableWorkflowWithBody Accept new sagas of a workflow
 //
-// Enabling an enabled workflow changes nothing and succeeds.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
@@ -16517,8 +14847,6 @@ func (c *Client) EnableWorkflowWithBody(ctx context.Context, name WorkflowName, 
 
 // EnableWorkflow Accept new sagas of a workflow
 //
-// Enabling an enabled workflow changes nothing and succeeds.
-//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
@@ -16535,8 +14863,6 @@ func (c *Client) EnableWorkflow(ctx context.Context, name WorkflowName, params *
 }
 
 // ListWorkflowVersions List the versions of a workflow
-//
-// Newest first.
 //
 // Corresponds with GET /api/v1/workflows/{name}/versions (the `ListWorkflowVersions` operationId).
 func (c *Client) ListWorkflowVersions(ctx context.Context, name WorkflowName, params *ListWorkflowVersionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -16597,8 +14923,6 @@ func (c *Client) GetContract(ctx context.Context, params *GetContractParams, req
 }
 
 // GetReadiness Whether this node can serve requests
-//
-// 503 with the reason when it cannot.
 //
 // Corresponds with GET /readyz (the `GetReadiness` operationId).
 func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -28873,22 +27197,12 @@ type ClientWithResponsesInterface interface {
 
 	// RunRetentionWithBodyWithResponse Archive the tenant's sagas that have expired
 	//
-	// Does now what the server does by itself now and then: archives ended sagas
-	// whose retention is over. One request works for a few seconds at most and
-	// says with `more` when there is more to do; repeat it then. Sagas that need
-	// attention stay. Requests at the same time share the work.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
 	RunRetentionWithBodyWithResponse(ctx context.Context, params *RunRetentionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RunRetentionResponse, error)
 
 	// RunRetentionWithResponse Archive the tenant's sagas that have expired
-	//
-	// Does now what the server does by itself now and then: archives ended sagas
-	// whose retention is over. One request works for a few seconds at most and
-	// says with `more` when there is more to do; repeat it then. Sagas that need
-	// attention stay. Requests at the same time share the work.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28897,20 +27211,12 @@ type ClientWithResponsesInterface interface {
 
 	// GetStorageWithResponse What the tables and indexes take, and how they are used
 	//
-	// From PostgreSQL's statistics, of all tenants together; largest table
-	// first. Counts are the server's estimates, and scans count since its
-	// statistics were last reset. A store in memory has no tables. For
-	// administrators whose credential is for any tenant.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
 	GetStorageWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetStorageResponse, error)
 
 	// ListAPIKeysWithResponse List API keys
-	//
-	// Newest first. A credential for any tenant sees all keys, another one those
-	// of its tenant.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -28919,22 +27225,12 @@ type ClientWithResponsesInterface interface {
 
 	// CreateAPIKeyWithBodyWithResponse Make an API key
 	//
-	// The answer holds the key itself, which is shown this once: only a hash
-	// of it is kept. When the answer is lost, revoke the key and make another.
-	// Keys of one name and tenant are the same to audit records and
-	// Idempotency-Keys, so that one can replace the other.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
 	CreateAPIKeyWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateAPIKeyResponse, error)
 
 	// CreateAPIKeyWithResponse Make an API key
-	//
-	// The answer holds the key itself, which is shown this once: only a hash
-	// of it is kept. When the answer is lost, revoke the key and make another.
-	// Keys of one name and tenant are the same to audit records and
-	// Idempotency-Keys, so that one can replace the other.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28950,18 +27246,12 @@ type ClientWithResponsesInterface interface {
 
 	// RevokeAPIKeyWithBodyWithResponse Revoke an API key
 	//
-	// For good. Every node refuses the key within 5 seconds. Revoking a revoked
-	// key changes nothing and succeeds. `reason` is required.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
 	RevokeAPIKeyWithBodyWithResponse(ctx context.Context, keyID KeyID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error)
 
 	// RevokeAPIKeyWithResponse Revoke an API key
-	//
-	// For good. Every node refuses the key within 5 seconds. Revoking a revoked
-	// key changes nothing and succeeds. `reason` is required.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28970,21 +27260,12 @@ type ClientWithResponsesInterface interface {
 
 	// ListActionsWithResponse List operators' actions
 	//
-	// Who did what: every change of anything but sagas, newest first, as it was written
-	// in the transaction of the change (docs/events.md). Sagas have a trail of their own:
-	// `/saga-events`.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/audit (the `ListActions` operationId).
 	ListActionsWithResponse(ctx context.Context, params *ListActionsParams, reqEditors ...RequestEditorFn) (*ListActionsResponse, error)
 
 	// VerifyAuditWithResponse Verify the audit trail
-	//
-	// Recomputes the digest of each event and the hash of each seal of the
-	// tenant's chain (docs/events.md), or of the record of actions. One request checks a bounded part; go on
-	// with `from_seq` = `next_seq` until there is none. The seal before
-	// `from_seq` is believed. Stops at the first thing that is wrong.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29000,9 +27281,6 @@ type ClientWithResponsesInterface interface {
 
 	// CancelBackfillWithBodyWithResponse End a backfill
 	//
-	// It makes no more runs, and those that were not started are CANCELED. What runs
-	// goes on.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
@@ -29010,17 +27288,12 @@ type ClientWithResponsesInterface interface {
 
 	// CancelBackfillWithResponse End a backfill
 	//
-	// It makes no more runs, and those that were not started are CANCELED. What runs
-	// goes on.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
 	CancelBackfillWithResponse(ctx context.Context, backfillID BackfillID, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error)
 
 	// ListArchivedDeadLettersWithResponse List archived dead letters
-	//
-	// Newest archived first. The filters are those of the live list.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29036,16 +27309,12 @@ type ClientWithResponsesInterface interface {
 
 	// RestoreDeadLetterWithBodyWithResponse Make an archived dead letter live again
 	//
-	// It becomes PENDING, and is not retried by itself.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
 	RestoreDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreDeadLetterResponse, error)
 
 	// RestoreDeadLetterWithResponse Make an archived dead letter live again
-	//
-	// It becomes PENDING, and is not retried by itself.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29054,22 +27323,12 @@ type ClientWithResponsesInterface interface {
 
 	// ExportDeadLettersWithResponse Export dead letters
 	//
-	// Live letters, oldest first, one JSON object a line: the members of
-	// `DeadLetterInput`, with bytes in base64, and those that say what became of
-	// the letter, under the names of `DeadLetter`. Nothing is masked. The last line
-	// says `{"end": true, …}`, or `{"end": false, "next_cursor": …}` when the export
-	// was cut. Each line has a `cursor`: an export that broke off goes on with the
-	// one of its last whole line, and the same filters. Edits and attempts are not
-	// exported.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/export (the `ExportDeadLetters` operationId).
 	ExportDeadLettersWithResponse(ctx context.Context, params *ExportDeadLettersParams, reqEditors ...RequestEditorFn) (*ExportDeadLettersResponse, error)
 
 	// ListDeadLetterGroupsWithResponse List groups of letters with the same error
-	//
-	// Those seen last first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29085,16 +27344,12 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateDeadLetterGroupWithBodyWithResponse Say what has become of an error
 	//
-	// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
 	UpdateDeadLetterGroupWithBodyWithResponse(ctx context.Context, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateDeadLetterGroupResponse, error)
 
 	// UpdateDeadLetterGroupWithResponse Say what has become of an error
-	//
-	// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29103,16 +27358,12 @@ type ClientWithResponsesInterface interface {
 
 	// DiscardDeadLetterGroupWithBodyWithResponse Give up the letters of a group
 	//
-	// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
 	DiscardDeadLetterGroupWithBodyWithResponse(ctx context.Context, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DiscardDeadLetterGroupResponse, error)
 
 	// DiscardDeadLetterGroupWithResponse Give up the letters of a group
-	//
-	// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29121,16 +27372,12 @@ type ClientWithResponsesInterface interface {
 
 	// RetryDeadLetterGroupWithBodyWithResponse Retry the letters of a group
 	//
-	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/retry (the `RetryDeadLetterGroup` operationId).
 	RetryDeadLetterGroupWithBodyWithResponse(ctx context.Context, fingerprint Fingerprint, params *RetryDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryDeadLetterGroupResponse, error)
 
 	// RetryDeadLetterGroupWithResponse Retry the letters of a group
-	//
-	// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29139,27 +27386,12 @@ type ClientWithResponsesInterface interface {
 
 	// ImportDeadLettersWithBodyWithResponse Import dead letters
 	//
-	// Lines as exported, as many as there are: they are stored as they come. A
-	// letter keeps its id where nobody has it, and the place where it was read, so
-	// that reading the topic again makes no second letter of it; it is stored once
-	// however often it is imported. It is not retried by itself; one that was
-	// being retried is PENDING.
-	//
-	// Lines that cannot be read do not stop the others, but the answer is then 422
-	// `DLQ_IMPORT_INCOMPLETE`, with the same figures as `import`: a script that
-	// looks at the status alone knows that not all letters are here.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/import (the `ImportDeadLetters` operationId).
 	ImportDeadLettersWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportDeadLettersResponse, error)
 
 	// ListDeadLettersWithResponse List dead letters
-	//
-	// Newest first, without archived ones. Filters are combined with AND; the
-	// values of a repeatable filter with OR, but those of `header`, `payload` and
-	// `label` with AND. `key`, `key_base64`, `header` and `payload` need the
-	// permission `payloads:read`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29168,32 +27400,12 @@ type ClientWithResponsesInterface interface {
 
 	// PushDeadLetterWithBodyWithResponse Push a dead letter
 	//
-	// Durable when it is answered. A letter whose `dedupe_key` is known is not
-	// stored again: the answer is 200 with the one there is, `deduplicated`.
-	// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
-	// letter under the same Idempotency-Key is refused with 422.
-	//
-	// A letter that could never be driven is refused with 422: its URL is none, its
-	// topic is none that Kafka can have or one that is read as dead letters, its key
-	// and headers are more than a request carries. What this server cannot drive as
-	// it is configured now is stored and told in `warnings`.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
 	PushDeadLetterWithBodyWithResponse(ctx context.Context, params *PushDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PushDeadLetterResponse, error)
 
 	// PushDeadLetterWithResponse Push a dead letter
-	//
-	// Durable when it is answered. A letter whose `dedupe_key` is known is not
-	// stored again: the answer is 200 with the one there is, `deduplicated`.
-	// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
-	// letter under the same Idempotency-Key is refused with 422.
-	//
-	// A letter that could never be driven is refused with 422: its URL is none, its
-	// topic is none that Kafka can have or one that is read as dead letters, its key
-	// and headers are more than a request carries. What this server cannot drive as
-	// it is configured now is stored and told in `warnings`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29202,20 +27414,12 @@ type ClientWithResponsesInterface interface {
 
 	// PushDeadLettersWithBodyWithResponse Push up to 500 dead letters
 	//
-	// Each on its own: `results` says in the order of `messages` what became of
-	// each, also of those that do not fit the contract. Only a body that is no
-	// JSON, or no list of 1 to 500 messages, is refused as a whole.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
 	PushDeadLettersWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PushDeadLettersResponse, error)
 
 	// PushDeadLettersWithResponse Push up to 500 dead letters
-	//
-	// Each on its own: `results` says in the order of `messages` what became of
-	// each, also of those that do not fit the contract. Only a body that is no
-	// JSON, or no list of 1 to 500 messages, is refused as a whole.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29224,19 +27428,12 @@ type ClientWithResponsesInterface interface {
 
 	// DeleteDeadLetterWithResponse Delete a dead letter
 	//
-	// With its attempts and revisions; who did it, why, and what it was stays in
-	// `/audit`. `reason` is required. A letter that a saga waits for is refused with 409, unless
-	// `force`.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /api/v1/dlq/messages/{message_id} (the `DeleteDeadLetter` operationId).
 	DeleteDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *DeleteDeadLetterParams, reqEditors ...RequestEditorFn) (*DeleteDeadLetterResponse, error)
 
 	// GetDeadLetterWithResponse Get a dead letter
-	//
-	// With its payload, key, headers and stack. An archived one is answered with
-	// `archived` and `archived_at`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29245,18 +27442,12 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateDeadLetterWithBodyWithResponse Change what people note about a dead letter
 	//
-	// Members that are left out stay as they are. What it carries is never
-	// changed: see `retry` for another content.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
 	UpdateDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *UpdateDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateDeadLetterResponse, error)
 
 	// UpdateDeadLetterWithResponse Change what people note about a dead letter
-	//
-	// Members that are left out stay as they are. What it carries is never
-	// changed: see `retry` for another content.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29265,20 +27456,12 @@ type ClientWithResponsesInterface interface {
 
 	// AcknowledgeDeadLetterWithBodyWithResponse Tell what became of a redriven letter
 	//
-	// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
-	// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
-	// Telling PROCESSED twice succeeds and changes nothing.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/ack (the `AcknowledgeDeadLetter` operationId).
 	AcknowledgeDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *AcknowledgeDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeDeadLetterResponse, error)
 
 	// AcknowledgeDeadLetterWithResponse Tell what became of a redriven letter
-	//
-	// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
-	// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
-	// Telling PROCESSED twice succeeds and changes nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29287,17 +27470,12 @@ type ClientWithResponsesInterface interface {
 
 	// ListDeadLetterAttemptsWithResponse List the retries of a dead letter
 	//
-	// Oldest first.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/messages/{message_id}/attempts (the `ListDeadLetterAttempts` operationId).
 	ListDeadLetterAttemptsWithResponse(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*ListDeadLetterAttemptsResponse, error)
 
 	// DiscardDeadLetterWithBodyWithResponse Give a dead letter up
-	//
-	// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
-	// waits for is refused with 409, unless `force`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29306,18 +27484,12 @@ type ClientWithResponsesInterface interface {
 
 	// DiscardDeadLetterWithResponse Give a dead letter up
 	//
-	// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
-	// waits for is refused with 409, unless `force`.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/discard (the `DiscardDeadLetter` operationId).
 	DiscardDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *DiscardDeadLetterParams, body DiscardDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*DiscardDeadLetterResponse, error)
 
 	// GetDeadLetterLineageWithResponse List the ancestors and descendants of a dead letter
-	//
-	// The letters that were redriven and came back as one another, oldest first,
-	// this one among them, live and archived, at most 200.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29326,16 +27498,12 @@ type ClientWithResponsesInterface interface {
 
 	// RequeueDeadLetterWithBodyWithResponse Give a DEAD letter another chance
 	//
-	// DEAD becomes PENDING, with at least one retry left.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
 	RequeueDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *RequeueDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RequeueDeadLetterResponse, error)
 
 	// RequeueDeadLetterWithResponse Give a DEAD letter another chance
-	//
-	// DEAD becomes PENDING, with at least one retry left.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29344,18 +27512,12 @@ type ClientWithResponsesInterface interface {
 
 	// ResolveDeadLetterWithBodyWithResponse Say that a dead letter was dealt with elsewhere
 	//
-	// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
-	// counts the step as undone by hand and goes on.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
 	ResolveDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *ResolveDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResolveDeadLetterResponse, error)
 
 	// ResolveDeadLetterWithResponse Say that a dead letter was dealt with elsewhere
-	//
-	// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
-	// counts the step as undone by hand and goes on.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29364,46 +27526,12 @@ type ClientWithResponsesInterface interface {
 
 	// RetryDeadLetterWithBodyWithResponse Drive a dead letter again, now
 	//
-	// The answer comes when the target has answered: 200 when it has taken the
-	// letter, 202 when a saga or a job has and tells later what came of it, 502
-	// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
-	// edited content becomes a revision of the letter: the original never
-	// changes, and later retries send the revision.
-	//
-	// To an HTTP target go the payload as body and, as headers of the request,
-	// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
-	// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
-	// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
-	// their own names where no server on the way drops or obeys them, else as
-	// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
-	//
-	// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
-	// partition that the retry names and Kafka does not have fails without being
-	// counted. `force` needs a `reason`.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
 	RetryDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *RetryDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryDeadLetterResponse, error)
 
 	// RetryDeadLetterWithResponse Drive a dead letter again, now
-	//
-	// The answer comes when the target has answered: 200 when it has taken the
-	// letter, 202 when a saga or a job has and tells later what came of it, 502
-	// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
-	// edited content becomes a revision of the letter: the original never
-	// changes, and later retries send the revision.
-	//
-	// To an HTTP target go the payload as body and, as headers of the request,
-	// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
-	// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
-	// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
-	// their own names where no server on the way drops or obeys them, else as
-	// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
-	//
-	// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
-	// partition that the retry names and Kafka does not have fails without being
-	// counted. `force` needs a `reason`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29412,16 +27540,12 @@ type ClientWithResponsesInterface interface {
 
 	// ListDeadLetterRevisionsWithResponse List the edits of a dead letter
 	//
-	// Oldest first. The original is the letter itself.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/messages/{message_id}/revisions (the `ListDeadLetterRevisions` operationId).
 	ListDeadLetterRevisionsWithResponse(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*ListDeadLetterRevisionsResponse, error)
 
 	// GetDefaultPolicyWithResponse Get the policy of topics without one
-	//
-	// The tenant's default; with `inherited` what the server is configured with.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29430,18 +27554,12 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateDefaultPolicyWithBodyWithResponse Change members of the policy of topics without one
 	//
-	// A merge patch of the tenant's default policy:
-	// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
 	UpdateDefaultPolicyWithBodyWithResponse(ctx context.Context, params *UpdateDefaultPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateDefaultPolicyResponse, error)
 
 	// UpdateDefaultPolicyWithResponse Change members of the policy of topics without one
-	//
-	// A merge patch of the tenant's default policy:
-	// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29450,16 +27568,12 @@ type ClientWithResponsesInterface interface {
 
 	// PutDefaultPolicyWithBodyWithResponse Set the policy of topics without one
 	//
-	// As `PUT /dlq/topics/{topic}/policy`.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /api/v1/dlq/policy (the `PutDefaultPolicy` operationId).
 	PutDefaultPolicyWithBodyWithResponse(ctx context.Context, params *PutDefaultPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutDefaultPolicyResponse, error)
 
 	// PutDefaultPolicyWithResponse Set the policy of topics without one
-	//
-	// As `PUT /dlq/topics/{topic}/policy`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29468,27 +27582,12 @@ type ClientWithResponsesInterface interface {
 
 	// ListRedrivesWithResponse List redrives
 	//
-	// Newest first.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/redrives (the `ListRedrives` operationId).
 	ListRedrivesWithResponse(ctx context.Context, params *ListRedrivesParams, reqEditors ...RequestEditorFn) (*ListRedrivesResponse, error)
 
 	// CreateRedriveWithBodyWithResponse Do something to many letters
-	//
-	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
-	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-	// every letter is done; letters whose status has changed meanwhile, and those of a
-	// disabled webhook, are skipped.
-	// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
-	//
-	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
-	// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
-	// `dlq:admin`. A dry run needs no more than `dlq:write`.
-	//
-	// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
-	// as long as the redrive is there.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29497,29 +27596,12 @@ type ClientWithResponsesInterface interface {
 
 	// CreateRedriveWithResponse Do something to many letters
 	//
-	// A redrive works on a snapshot of letters: those of `ids`, or those that fit
-	// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-	// every letter is done; letters whose status has changed meanwhile, and those of a
-	// disabled webhook, are skipped.
-	// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
-	//
-	// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
-	// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
-	// `dlq:admin`. A dry run needs no more than `dlq:write`.
-	//
-	// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
-	// as long as the redrive is there.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/redrives (the `CreateRedrive` operationId).
 	CreateRedriveWithResponse(ctx context.Context, params *CreateRedriveParams, body CreateRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateRedriveResponse, error)
 
 	// GetRedriveWithResponse Get a redrive with its progress
-	//
-	// With `wait` the answer comes when the redrive is COMPLETED, CANCELED or HALTED,
-	// or when the wait is over. Its `ETag` names what people decide about it; progress
-	// does not change it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29528,18 +27610,12 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateRedriveWithBodyWithResponse Change the pace of a redrive
 	//
-	// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
-	// `{}` stops on nothing.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
 	UpdateRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *UpdateRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateRedriveResponse, error)
 
 	// UpdateRedriveWithResponse Change the pace of a redrive
-	//
-	// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
-	// `{}` stops on nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29548,16 +27624,12 @@ type ClientWithResponsesInterface interface {
 
 	// ApproveRedriveWithBodyWithResponse Approve a redrive that waits for it
 	//
-	// Somebody else than who asked for it.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
 	ApproveRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *ApproveRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApproveRedriveResponse, error)
 
 	// ApproveRedriveWithResponse Approve a redrive that waits for it
-	//
-	// Somebody else than who asked for it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29566,16 +27638,12 @@ type ClientWithResponsesInterface interface {
 
 	// CancelRedriveWithBodyWithResponse End a redrive
 	//
-	// Letters that it has not come to stay as they are.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
 	CancelRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *CancelRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelRedriveResponse, error)
 
 	// CancelRedriveWithResponse End a redrive
-	//
-	// Letters that it has not come to stay as they are.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29584,16 +27652,12 @@ type ClientWithResponsesInterface interface {
 
 	// ListRedriveItemsWithResponse List the letters of a redrive
 	//
-	// In the order of the redrive.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/redrives/{redrive_id}/items (the `ListRedriveItems` operationId).
 	ListRedriveItemsWithResponse(ctx context.Context, redriveID RedriveID, params *ListRedriveItemsParams, reqEditors ...RequestEditorFn) (*ListRedriveItemsResponse, error)
 
 	// PauseRedriveWithBodyWithResponse Pause a redrive
-	//
-	// Letters on their way are finished; no others are taken.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29602,18 +27666,12 @@ type ClientWithResponsesInterface interface {
 
 	// PauseRedriveWithResponse Pause a redrive
 	//
-	// Letters on their way are finished; no others are taken.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/pause (the `PauseRedrive` operationId).
 	PauseRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *PauseRedriveParams, body PauseRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseRedriveResponse, error)
 
 	// ResumeRedriveWithBodyWithResponse Let a paused or halted redrive go on
-	//
-	// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
-	// another one, `{}` none. After a halt it counts from there (`counted`), and a
-	// canary counts as passed: who resumes has looked at it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29622,10 +27680,6 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeRedriveWithResponse Let a paused or halted redrive go on
 	//
-	// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
-	// another one, `{}` none. After a halt it counts from there (`counted`), and a
-	// canary counts as passed: who resumes has looked at it.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
@@ -29633,16 +27687,12 @@ type ClientWithResponsesInterface interface {
 
 	// GetDeadLetterStatsWithResponse Count letters by topic and status
 	//
-	// Live letters, by topic and status.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/stats (the `GetDeadLetterStats` operationId).
 	GetDeadLetterStatsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDeadLetterStatsResponse, error)
 
 	// ListDeadLetterTopicsWithResponse List topics that have letters
-	//
-	// By name.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29658,17 +27708,12 @@ type ClientWithResponsesInterface interface {
 
 	// GetTopicPolicyWithResponse Get the policy of a topic
 	//
-	// With `inherited` when the topic has none of its own: version 0, and what serves it instead.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/topics/{topic}/policy (the `GetTopicPolicy` operationId).
 	GetTopicPolicyWithResponse(ctx context.Context, topic DLQTopic, params *GetTopicPolicyParams, reqEditors ...RequestEditorFn) (*GetTopicPolicyResponse, error)
 
 	// UpdateTopicPolicyWithBodyWithResponse Change members of the policy of a topic
-	//
-	// A merge patch of the policy that serves the topic, which becomes its own policy:
-	// `{"auto_retry": false}` holds its letters, whatever else the policy says.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29677,18 +27722,12 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateTopicPolicyWithResponse Change members of the policy of a topic
 	//
-	// A merge patch of the policy that serves the topic, which becomes its own policy:
-	// `{"auto_retry": false}` holds its letters, whatever else the policy says.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
 	UpdateTopicPolicyWithResponse(ctx context.Context, topic DLQTopic, params *UpdateTopicPolicyParams, body UpdateTopicPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateTopicPolicyResponse, error)
 
 	// PutTopicPolicyWithBodyWithResponse Set the policy of a topic
-	//
-	// The whole policy. It counts, within a second, for letters that arrive, fail
-	// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29697,22 +27736,12 @@ type ClientWithResponsesInterface interface {
 
 	// PutTopicPolicyWithResponse Set the policy of a topic
 	//
-	// The whole policy. It counts, within a second, for letters that arrive, fail
-	// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /api/v1/dlq/topics/{topic}/policy (the `PutTopicPolicy` operationId).
 	PutTopicPolicyWithResponse(ctx context.Context, topic DLQTopic, params *PutTopicPolicyParams, body PutTopicPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*PutTopicPolicyResponse, error)
 
 	// ListDeadLettersOfTopicWithResponse List the dead letters of a topic
-	//
-	// Newest first. Characters such as `/` are percent-encoded in the path. A
-	// topic that is named like another path here (`messages`, `topics`, `groups`,
-	// `redrives`, `archive`, `stats`, `policy`, `export`, `import`) is listed by
-	// `GET /dlq/messages?topic=…`. A topic that no letter, live or archived, no
-	// group and no policy names is 404 `DLQ_TOPIC_NOT_FOUND`: it is misspelt, or
-	// nothing of it has ever failed.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29721,26 +27750,12 @@ type ClientWithResponsesInterface interface {
 
 	// RetryAllDeadLettersWithBodyWithResponse Retry every letter of a topic that waits
 	//
-	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
-	// needed, and so no `reason`: the record of the redrive says who asked, when and for which
-	// topic. Done by then it is 200, else 202 with the path
-	// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
-	// `DLQ_TOPIC_NOT_FOUND`.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
 	RetryAllDeadLettersWithBodyWithResponse(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryAllDeadLettersResponse, error)
 
 	// RetryAllDeadLettersWithResponse Retry every letter of a topic that waits
-	//
-	// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-	// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
-	// needed, and so no `reason`: the record of the redrive says who asked, when and for which
-	// topic. Done by then it is 200, else 202 with the path
-	// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
-	// `DLQ_TOPIC_NOT_FOUND`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29749,8 +27764,6 @@ type ClientWithResponsesInterface interface {
 
 	// ListJobEventsWithResponse List published events
 	//
-	// Newest first. Filters are combined with AND.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/events (the `ListJobEvents` operationId).
@@ -29758,26 +27771,12 @@ type ClientWithResponsesInterface interface {
 
 	// PublishJobEventWithBodyWithResponse Publish an event
 	//
-	// The event is durable when this is answered, with 202; its runs are made soon
-	// after, one of each definition that listens to it. An event whose `dedupe_key` is
-	// known of another one of its type is not published again, as long as the setting
-	// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
-	// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
-	// another payload, and yours was not taken: mend the producer if two events share a key.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
 	PublishJobEventWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PublishJobEventResponse, error)
 
 	// PublishJobEventWithResponse Publish an event
-	//
-	// The event is durable when this is answered, with 202; its runs are made soon
-	// after, one of each definition that listens to it. An event whose `dedupe_key` is
-	// known of another one of its type is not published again, as long as the setting
-	// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
-	// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
-	// another payload, and yours was not taken: mend the producer if two events share a key.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29793,19 +27792,12 @@ type ClientWithResponsesInterface interface {
 
 	// ListFencesWithResponse List fences
 	//
-	// By key. One that was not checked for `run_retention_days` (a setting) is forgotten.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/fences (the `ListFences` operationId).
 	ListFencesWithResponse(ctx context.Context, params *ListFencesParams, reqEditors ...RequestEditorFn) (*ListFencesResponse, error)
 
 	// ResetFenceWithResponse Reset a fence
-	//
-	// Forgets the newest token, so that the next one that is checked counts, however old it
-	// is: for a fence that remembers a token which it should never have taken. Make sure
-	// first that no earlier worker still writes. The answer is what was forgotten; it is in
-	// the audit trail, too.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29814,19 +27806,12 @@ type ClientWithResponsesInterface interface {
 
 	// GetFenceWithResponse Get a fence
 	//
-	// The newest fencing token that was checked for this key.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/fences/{fence_key} (the `GetFence` operationId).
 	GetFenceWithResponse(ctx context.Context, fenceKey FenceKey, reqEditors ...RequestEditorFn) (*GetFenceResponse, error)
 
 	// CheckFenceWithBodyWithResponse Check a fencing token
-	//
-	// For other systems that runs write to: `ok` is false when a newer token was shown
-	// for this key before, and then the write is to be refused. The newest token is
-	// remembered. A token that this server never gave to a run is 422
-	// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29835,19 +27820,12 @@ type ClientWithResponsesInterface interface {
 
 	// CheckFenceWithResponse Check a fencing token
 	//
-	// For other systems that runs write to: `ok` is false when a newer token was shown
-	// for this key before, and then the write is to be refused. The newest token is
-	// remembered. A token that this server never gave to a run is 422
-	// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
 	CheckFenceWithResponse(ctx context.Context, fenceKey FenceKey, body CheckFenceJSONRequestBody, reqEditors ...RequestEditorFn) (*CheckFenceResponse, error)
 
 	// ListJobDefinitionsWithResponse List job definitions
-	//
-	// Newest first, without deleted ones. Filters are combined with AND.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29856,9 +27834,6 @@ type ClientWithResponsesInterface interface {
 
 	// CreateJobDefinitionWithBodyWithResponse Define a job
 	//
-	// Durable when it is answered, and due from now on: slots of the past are
-	// nobody's. docs/jobs.md is the guide.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
@@ -29866,19 +27841,12 @@ type ClientWithResponsesInterface interface {
 
 	// CreateJobDefinitionWithResponse Define a job
 	//
-	// Durable when it is answered, and due from now on: slots of the past are
-	// nobody's. docs/jobs.md is the guide.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
 	CreateJobDefinitionWithResponse(ctx context.Context, body CreateJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobDefinitionResponse, error)
 
 	// DeleteJobDefinitionWithResponse Delete a job definition
-	//
-	// Its runs are kept, and its name is free. With runs that have not ended it is
-	// refused, unless `force`: those that are with no worker are then CANCELED, and
-	// the workers of the others are asked to stop. `force` needs a `reason`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29894,18 +27862,12 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateJobDefinitionWithBodyWithResponse Change a job definition
 	//
-	// Each member that is given replaces the whole member that is there; the others
-	// stay. To take one away, replace the definition.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/job-definitions/{definition} (the `UpdateJobDefinition` operationId).
 	UpdateJobDefinitionWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *UpdateJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateJobDefinitionResponse, error)
 
 	// UpdateJobDefinitionWithResponse Change a job definition
-	//
-	// Each member that is given replaces the whole member that is there; the others
-	// stay. To take one away, replace the definition.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29914,20 +27876,12 @@ type ClientWithResponsesInterface interface {
 
 	// ReplaceJobDefinitionWithBodyWithResponse Replace a job definition
 	//
-	// What is not said gets its default; `enabled` stays as it is. Runs that exist
-	// keep what the definition said when they were made. When the schedule has
-	// changed, slots count from now on.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /api/v1/job-definitions/{definition} (the `ReplaceJobDefinition` operationId).
 	ReplaceJobDefinitionWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *ReplaceJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReplaceJobDefinitionResponse, error)
 
 	// ReplaceJobDefinitionWithResponse Replace a job definition
-	//
-	// What is not said gets its default; `enabled` stays as it is. Runs that exist
-	// keep what the definition said when they were made. When the schedule has
-	// changed, slots count from now on.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29936,18 +27890,12 @@ type ClientWithResponsesInterface interface {
 
 	// ListBackfillsWithResponse List the backfills of a job definition
 	//
-	// Newest first.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/job-definitions/{definition}/backfills (the `ListBackfills` operationId).
 	ListBackfillsWithResponse(ctx context.Context, definition JobDefinitionRef, params *ListBackfillsParams, reqEditors ...RequestEditorFn) (*ListBackfillsResponse, error)
 
 	// CreateBackfillWithBodyWithResponse Run slots of the past
-	//
-	// Durable when it is answered; the leader makes the runs, at most `max_active` at
-	// once, with a lower priority than scheduled ones. The id of the backfill is made
-	// of the `Idempotency-Key`, which therefore counts as long as it is there.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29956,19 +27904,12 @@ type ClientWithResponsesInterface interface {
 
 	// CreateBackfillWithResponse Run slots of the past
 	//
-	// Durable when it is answered; the leader makes the runs, at most `max_active` at
-	// once, with a lower priority than scheduled ones. The id of the backfill is made
-	// of the `Idempotency-Key`, which therefore counts as long as it is there.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
 	CreateBackfillWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateBackfillParams, body CreateBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateBackfillResponse, error)
 
 	// ListNextJobRunsWithResponse When a job is due next
-	//
-	// By its schedule, whether or not it is enabled or paused, with what clock
-	// changes do to it (docs/schedules.md). Of a job without a schedule none.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29977,18 +27918,12 @@ type ClientWithResponsesInterface interface {
 
 	// PauseJobDefinitionWithBodyWithResponse Pause a job definition
 	//
-	// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
-	// go on, and it can still be run by hand.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/pause (the `PauseJobDefinition` operationId).
 	PauseJobDefinitionWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *PauseJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseJobDefinitionResponse, error)
 
 	// PauseJobDefinitionWithResponse Pause a job definition
-	//
-	// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
-	// go on, and it can still be run by hand.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29997,16 +27932,12 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeJobDefinitionWithBodyWithResponse Resume a job definition
 	//
-	// Slots count from now on. One that is not paused stays as it is.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/resume (the `ResumeJobDefinition` operationId).
 	ResumeJobDefinitionWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *ResumeJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeJobDefinitionResponse, error)
 
 	// ResumeJobDefinitionWithResponse Resume a job definition
-	//
-	// Slots count from now on. One that is not paused stays as it is.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30015,22 +27946,12 @@ type ClientWithResponsesInterface interface {
 
 	// CreateJobRunWithBodyWithResponse Run a job
 	//
-	// Durable when it is answered. It takes part in overlap checks unless
-	// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
-	// while another run of its key has not ended. A disabled or paused definition can
-	// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
 	CreateJobRunWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobRunResponse, error)
 
 	// CreateJobRunWithResponse Run a job
-	//
-	// Durable when it is answered. It takes part in overlap checks unless
-	// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
-	// while another run of its key has not ended. A disabled or paused definition can
-	// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30039,17 +27960,12 @@ type ClientWithResponsesInterface interface {
 
 	// ListJobDefinitionVersionsWithResponse What a job definition said
 	//
-	// Newest first, at most 200.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/job-definitions/{definition}/versions (the `ListJobDefinitionVersions` operationId).
 	ListJobDefinitionVersionsWithResponse(ctx context.Context, definition JobDefinitionRef, reqEditors ...RequestEditorFn) (*ListJobDefinitionVersionsResponse, error)
 
 	// ListJobRunsWithResponse List job runs
-	//
-	// Newest first. Filters are combined with AND, the values of a repeatable one
-	// with OR. Without `view=full` runs have no args, result, checkpoint and stack.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -30058,8 +27974,6 @@ type ClientWithResponsesInterface interface {
 
 	// ListJobBulksWithResponse List bulks of job runs
 	//
-	// Newest first.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/job-runs/bulk (the `ListJobBulks` operationId).
@@ -30067,24 +27981,12 @@ type ClientWithResponsesInterface interface {
 
 	// CreateJobBulkWithBodyWithResponse Cancel many runs, or run them once more
 	//
-	// Of the runs that fit the filter and were there when it was asked for. CANCEL
-	// ends those that were not started and asks the workers of the others; RERUN makes
-	// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
-	// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
-	// therefore counts as long as it is there.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/bulk (the `CreateJobBulk` operationId).
 	CreateJobBulkWithBodyWithResponse(ctx context.Context, params *CreateJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobBulkResponse, error)
 
 	// CreateJobBulkWithResponse Cancel many runs, or run them once more
-	//
-	// Of the runs that fit the filter and were there when it was asked for. CANCEL
-	// ends those that were not started and asks the workers of the others; RERUN makes
-	// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
-	// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
-	// therefore counts as long as it is there.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30100,16 +28002,12 @@ type ClientWithResponsesInterface interface {
 
 	// CancelJobBulkWithBodyWithResponse End a bulk
 	//
-	// What it has done stays done.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
 	CancelJobBulkWithBodyWithResponse(ctx context.Context, bulkID BulkID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error)
 
 	// CancelJobBulkWithResponse End a bulk
-	//
-	// What it has done stays done.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30118,16 +28016,12 @@ type ClientWithResponsesInterface interface {
 
 	// GetJobRunWithResponse Get a job run
 	//
-	// With `wait` the answer comes when it has ended, or the wait is over.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/job-runs/{run_id} (the `GetJobRun` operationId).
 	GetJobRunWithResponse(ctx context.Context, runID JobRunID, params *GetJobRunParams, reqEditors ...RequestEditorFn) (*GetJobRunResponse, error)
 
 	// ListJobRunAttemptsWithResponse To whom a job run was assigned
-	//
-	// Oldest first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -30136,22 +28030,12 @@ type ClientWithResponsesInterface interface {
 
 	// CancelJobRunWithBodyWithResponse Cancel a job run
 	//
-	// One that was not started is CANCELED at once (200). The worker of a RUNNING one
-	// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-	// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
-	// required.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
 	CancelJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobRunResponse, error)
 
 	// CancelJobRunWithResponse Cancel a job run
-	//
-	// One that was not started is CANCELED at once (200). The worker of a RUNNING one
-	// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-	// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
-	// required.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30160,18 +28044,12 @@ type ClientWithResponsesInterface interface {
 
 	// AcknowledgeCancelWithBodyWithResponse Say that a run was stopped
 	//
-	// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
-	// `replayed`.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
 	AcknowledgeCancelWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeCancelResponse, error)
 
 	// AcknowledgeCancelWithResponse Say that a run was stopped
-	//
-	// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
-	// `replayed`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30180,18 +28058,12 @@ type ClientWithResponsesInterface interface {
 
 	// CompleteRunWithBodyWithResponse Say that a run has succeeded
 	//
-	// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
-	// answered 200 with `replayed`.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
 	CompleteRunWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CompleteRunResponse, error)
 
 	// CompleteRunWithResponse Say that a run has succeeded
-	//
-	// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
-	// answered 200 with `replayed`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30200,9 +28072,6 @@ type ClientWithResponsesInterface interface {
 
 	// ConfirmContinuationWithBodyWithResponse Say that a run in doubt goes on
 	//
-	// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
-	// it and discard its result.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
@@ -30210,17 +28079,12 @@ type ClientWithResponsesInterface interface {
 
 	// ConfirmContinuationWithResponse Say that a run in doubt goes on
 	//
-	// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
-	// it and discard its result.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
 	ConfirmContinuationWithResponse(ctx context.Context, runID RunID, body ConfirmContinuationJSONRequestBody, reqEditors ...RequestEditorFn) (*ConfirmContinuationResponse, error)
 
 	// ListJobRunEventsWithResponse What was decided about a job run
-	//
-	// Oldest first, at most 1000; by whom, under which epoch, and why.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -30236,18 +28100,12 @@ type ClientWithResponsesInterface interface {
 
 	// FailRunWithBodyWithResponse Say that a run has failed
 	//
-	// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
-	// stored in the same transaction. A repetition is answered 200 with `replayed`.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
 	FailRunWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*FailRunResponse, error)
 
 	// FailRunWithResponse Say that a run has failed
-	//
-	// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
-	// stored in the same transaction. A repetition is answered 200 with `replayed`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30256,23 +28114,12 @@ type ClientWithResponsesInterface interface {
 
 	// GetRunLogWithResponse Read a run's log
 	//
-	// As plain text (`Accept: text/plain` or `format=text`), as one JSON document per chunk
-	// (`application/x-ndjson` or `format=ndjson`, the default), or as server-sent events
-	// (`text/event-stream` or `format=sse`), each of which has the place of its chunk as `id`:
-	// `Last-Event-ID` goes on after it. With `follow` the answer goes on until the run
-	// has ended and everything was sent. Needs `payloads:read`. Logs that were moved to
-	// the log store are read from there.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/job-runs/{run_id}/logs (the `GetRunLog` operationId).
 	GetRunLogWithResponse(ctx context.Context, runID RunID, params *GetRunLogParams, reqEditors ...RequestEditorFn) (*GetRunLogResponse, error)
 
 	// AppendRunLogWithBodyWithResponse Add a piece of a run's log
-	//
-	// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
-	// answered 200; another one of the same number is 409. The last lines may come after
-	// the run has ended.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30281,18 +28128,12 @@ type ClientWithResponsesInterface interface {
 
 	// AppendRunLogWithResponse Add a piece of a run's log
 	//
-	// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
-	// answered 200; another one of the same number is 409. The last lines may come after
-	// the run has ended.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
 	AppendRunLogWithResponse(ctx context.Context, runID RunID, body AppendRunLogJSONRequestBody, reqEditors ...RequestEditorFn) (*AppendRunLogResponse, error)
 
 	// ReportProgressWithBodyWithResponse Tell how far a run has come
-	//
-	// Renews the lease as well.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30301,18 +28142,12 @@ type ClientWithResponsesInterface interface {
 
 	// ReportProgressWithResponse Tell how far a run has come
 	//
-	// Renews the lease as well.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
 	ReportProgressWithResponse(ctx context.Context, runID RunID, body ReportProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportProgressResponse, error)
 
 	// ReassignJobRunWithBodyWithResponse Take a job run from its worker
-	//
-	// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
-	// refused from then on. A RUNNING one only with `force`: its process may still
-	// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30321,20 +28156,12 @@ type ClientWithResponsesInterface interface {
 
 	// ReassignJobRunWithResponse Take a job run from its worker
 	//
-	// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
-	// refused from then on. A RUNNING one only with `force`: its process may still
-	// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
 	ReassignJobRunWithResponse(ctx context.Context, runID JobRunID, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*ReassignJobRunResponse, error)
 
 	// ReleaseRunWithBodyWithResponse Give a run back
-	//
-	// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-	// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
-	// was taken before, until another one has it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30343,20 +28170,12 @@ type ClientWithResponsesInterface interface {
 
 	// ReleaseRunWithResponse Give a run back
 	//
-	// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-	// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
-	// was taken before, until another one has it.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
 	ReleaseRunWithResponse(ctx context.Context, runID RunID, body ReleaseRunJSONRequestBody, reqEditors ...RequestEditorFn) (*ReleaseRunResponse, error)
 
 	// RerunJobRunWithBodyWithResponse Run a job once more as a run did
-	//
-	// A new run of what the definition says now, linked to the one that has ended
-	// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
-	// and its own budget of failures.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30365,19 +28184,12 @@ type ClientWithResponsesInterface interface {
 
 	// RerunJobRunWithResponse Run a job once more as a run did
 	//
-	// A new run of what the definition says now, linked to the one that has ended
-	// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
-	// and its own budget of failures.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
 	RerunJobRunWithResponse(ctx context.Context, runID JobRunID, params *RerunJobRunParams, body RerunJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*RerunJobRunResponse, error)
 
 	// StartRunWithBodyWithResponse Start a run
-	//
-	// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
-	// A repetition of one that was carried out is answered 200 with `replayed`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30386,23 +28198,12 @@ type ClientWithResponsesInterface interface {
 
 	// StartRunWithResponse Start a run
 	//
-	// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
-	// A repetition of one that was carried out is answered 200 with `replayed`.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
 	StartRunWithResponse(ctx context.Context, runID RunID, body StartRunJSONRequestBody, reqEditors ...RequestEditorFn) (*StartRunResponse, error)
 
 	// ListEventsWithResponse Read the feed of all audit events
-	//
-	// The events of all sagas, in an order that never changes. A reader that
-	// sends each `next_cursor` back misses no event and gets none twice, even
-	// where transactions overlap: an event shows as soon as nothing can come
-	// before it any more. `next_cursor` is always there, also at the end of the
-	// feed, and fits any filters. A page may be empty while `has_next` is true:
-	// with a filter that little fits, one request looks at a bounded number of
-	// events. Without `cursor` the feed begins at its beginning.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -30411,23 +28212,12 @@ type ClientWithResponsesInterface interface {
 
 	// StreamEventsWithResponse Follow the feed live
 	//
-	// Server-sent events, in the feed's order and without gaps: `id` is a cursor,
-	// `event` the event type, `data` an AuditEvent. An id without data moves the
-	// cursor on. Begins now, after `cursor` or `Last-Event-ID`, or at the
-	// beginning with `from_start=true`. A comment comes at least every 15 seconds. The
-	// server ends a stream when it stops, after an hour, or when its reader does
-	// not take what is sent; go on with the last id, as browsers do by themselves.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/saga-events/stream (the `StreamEvents` operationId).
 	StreamEventsWithResponse(ctx context.Context, params *StreamEventsParams, reqEditors ...RequestEditorFn) (*StreamEventsResponse, error)
 
 	// ListSagasWithResponse List sagas
-	//
-	// Newest first. Filters are combined with AND; the values of a repeatable
-	// filter with OR. Where both `status` and `state` are given, a saga must
-	// fit both. Archived sagas are a list of their own: `archived=true`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -30436,36 +28226,12 @@ type ClientWithResponsesInterface interface {
 
 	// CreateSagaWithBodyWithResponse Start a saga
 	//
-	// Starts a saga of a registered workflow (`workflow_name`, by default its
-	// latest version) or of inline `steps`. The answer comes when the saga is
-	// durable: it will then be run to its end whatever happens to this server.
-	//
-	// With `wait` the answer comes when the saga has ended, or when the time is
-	// up with the saga still running; it is 201 in both cases and then has
-	// `step_logs`, and `result` when the saga is completed.
-	//
-	// `saga_id` may be chosen; it is unique within the tenant. Participants get it
-	// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
-	// that names the tenant as well unless that is the default one.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas (the `CreateSaga` operationId).
 	CreateSagaWithBodyWithResponse(ctx context.Context, params *CreateSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateSagaResponse, error)
 
 	// CreateSagaWithResponse Start a saga
-	//
-	// Starts a saga of a registered workflow (`workflow_name`, by default its
-	// latest version) or of inline `steps`. The answer comes when the saga is
-	// durable: it will then be run to its end whatever happens to this server.
-	//
-	// With `wait` the answer comes when the saga has ended, or when the time is
-	// up with the saga still running; it is 201 in both cases and then has
-	// `step_logs`, and `result` when the saga is completed.
-	//
-	// `saga_id` may be chosen; it is unique within the tenant. Participants get it
-	// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
-	// that names the tenant as well unless that is the default one.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30474,18 +28240,12 @@ type ClientWithResponsesInterface interface {
 
 	// GetSagaWithResponse Get a saga with its step logs
 	//
-	// With `wait` the answer comes when the saga has ended or the time is up,
-	// with 200 in both cases. An archived saga is answered with `archived` and
-	// `archived_at`; so are its step logs and steps.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id} (the `GetSaga` operationId).
 	GetSagaWithResponse(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*GetSagaResponse, error)
 
 	// AcknowledgeSagaWithBodyWithResponse Note that somebody has looked
-	//
-	// The saga no longer needs attention. A failed one may then be archived.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30494,18 +28254,12 @@ type ClientWithResponsesInterface interface {
 
 	// AcknowledgeSagaWithResponse Note that somebody has looked
 	//
-	// The saga no longer needs attention. A failed one may then be archived.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/acknowledge (the `AcknowledgeSaga` operationId).
 	AcknowledgeSagaWithResponse(ctx context.Context, sagaID SagaID, params *AcknowledgeSagaParams, body AcknowledgeSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*AcknowledgeSagaResponse, error)
 
 	// CancelSagaWithBodyWithResponse Cancel a saga
-	//
-	// Undoes everything that was or may have been done; the saga ends as
-	// CANCELLED. A call in flight is awaited first. 409 with `allowed_actions`
-	// when the saga is past cancelling.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30514,19 +28268,12 @@ type ClientWithResponsesInterface interface {
 
 	// CancelSagaWithResponse Cancel a saga
 	//
-	// Undoes everything that was or may have been done; the saga ends as
-	// CANCELLED. A call in flight is awaited first. 409 with `allowed_actions`
-	// when the saga is past cancelling.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/cancel (the `CancelSaga` operationId).
 	CancelSagaWithResponse(ctx context.Context, sagaID SagaID, params *CancelSagaParams, body CancelSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelSagaResponse, error)
 
 	// CompensateSagaWithBodyWithResponse Turn a saga back
-	//
-	// Like cancel, on an operator's account: the saga ends as FAILED in the
-	// state `compensated`, with the end cause `operator`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30535,18 +28282,12 @@ type ClientWithResponsesInterface interface {
 
 	// CompensateSagaWithResponse Turn a saga back
 	//
-	// Like cancel, on an operator's account: the saga ends as FAILED in the
-	// state `compensated`, with the end cause `operator`.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/compensate (the `CompensateSaga` operationId).
 	CompensateSagaWithResponse(ctx context.Context, sagaID SagaID, params *CompensateSagaParams, body CompensateSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*CompensateSagaResponse, error)
 
 	// ListSagaEventsWithResponse List the audit events of a saga
-	//
-	// In the order in which they happened, or newest first. Events stay when
-	// their saga is archived. Pages go by cursor only.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -30555,18 +28296,12 @@ type ClientWithResponsesInterface interface {
 
 	// ExplainSagaWithResponse Say what a saga waits for
 	//
-	// What it waits for, since when, what happens next and when, the last errors,
-	// and who can do something about it. Of a saga in the archive: how it ended.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/explain (the `ExplainSaga` operationId).
 	ExplainSagaWithResponse(ctx context.Context, sagaID SagaID, reqEditors ...RequestEditorFn) (*ExplainSagaResponse, error)
 
 	// ExtendDeadlineWithBodyWithResponse Set another deadline
-	//
-	// Of the present phase: of executing, or of compensating. Give either
-	// `timeout_ms`, counted from now, or `until`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30575,18 +28310,12 @@ type ClientWithResponsesInterface interface {
 
 	// ExtendDeadlineWithResponse Set another deadline
 	//
-	// Of the present phase: of executing, or of compensating. Give either
-	// `timeout_ms`, counted from now, or `until`.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
 	ExtendDeadlineWithResponse(ctx context.Context, sagaID SagaID, params *ExtendDeadlineParams, body ExtendDeadlineJSONRequestBody, reqEditors ...RequestEditorFn) (*ExtendDeadlineResponse, error)
 
 	// ForceCompleteWithBodyWithResponse End a saga as completed
-	//
-	// At once, whatever has been done of it. The answer of a call in flight is
-	// ignored.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30595,19 +28324,12 @@ type ClientWithResponsesInterface interface {
 
 	// ForceCompleteWithResponse End a saga as completed
 	//
-	// At once, whatever has been done of it. The answer of a call in flight is
-	// ignored.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
 	ForceCompleteWithResponse(ctx context.Context, sagaID SagaID, params *ForceCompleteParams, body ForceCompleteJSONRequestBody, reqEditors ...RequestEditorFn) (*ForceCompleteResponse, error)
 
 	// ForceFailWithBodyWithResponse End a saga as failed
-	//
-	// At once: nothing more is undone, effects may remain, and it needs attention.
-	// The answer of a call in flight is ignored. It can be retried, or its
-	// compensation resumed.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30616,20 +28338,12 @@ type ClientWithResponsesInterface interface {
 
 	// ForceFailWithResponse End a saga as failed
 	//
-	// At once: nothing more is undone, effects may remain, and it needs attention.
-	// The answer of a call in flight is ignored. It can be retried, or its
-	// compensation resumed.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
 	ForceFailWithResponse(ctx context.Context, sagaID SagaID, params *ForceFailParams, body ForceFailJSONRequestBody, reqEditors ...RequestEditorFn) (*ForceFailResponse, error)
 
 	// RestoreSagaWithBodyWithResponse Bring an archived saga back
-	//
-	// Makes an archived saga live again, with its step logs, exactly as it was.
-	// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
-	// for a saga that is live.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30638,20 +28352,12 @@ type ClientWithResponsesInterface interface {
 
 	// RestoreSagaWithResponse Bring an archived saga back
 	//
-	// Makes an archived saga live again, with its step logs, exactly as it was.
-	// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
-	// for a saga that is live.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
 	RestoreSagaWithResponse(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, body RestoreSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*RestoreSagaResponse, error)
 
 	// GetSagaResultWithResponse Get the result of a completed saga
-	//
-	// What the workflow's `output` declares; by default the outputs of the steps
-	// by name. 409 while the saga has not completed, and when it ended otherwise.
-	// The archive keeps it as well.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -30660,18 +28366,12 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeSagaWithBodyWithResponse Resume a suspended saga
 	//
-	// It goes on at once. Its deadline moves by the length of the suspension, unless
-	// `keep_deadline`.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/resume (the `ResumeSaga` operationId).
 	ResumeSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *ResumeSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeSagaResponse, error)
 
 	// ResumeSagaWithResponse Resume a suspended saga
-	//
-	// It goes on at once. Its deadline moves by the length of the suspension, unless
-	// `keep_deadline`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30680,18 +28380,12 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeCompensationWithBodyWithResponse Go on undoing a saga whose compensation gave up
 	//
-	// Reopens a saga in the state `failed` at the compensation that gave up,
-	// with a fresh retry policy.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/resume-compensation (the `ResumeCompensation` operationId).
 	ResumeCompensationWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *ResumeCompensationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeCompensationResponse, error)
 
 	// ResumeCompensationWithResponse Go on undoing a saga whose compensation gave up
-	//
-	// Reopens a saga in the state `failed` at the compensation that gave up,
-	// with a fresh retry policy.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30700,24 +28394,12 @@ type ClientWithResponsesInterface interface {
 
 	// RetrySagaWithBodyWithResponse Try a step again
 	//
-	// A saga that waits for its next attempt makes it now, with all attempts of the
-	// policy. A failed saga goes forward again, from the step that failed or from
-	// an earlier one, as long as nothing of it was undone; what was done from that
-	// step on is undone first. With `input_patch` the step gets another payload, and
-	// its calls another Idempotency-Key. See docs/participants.md.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/retry (the `RetrySaga` operationId).
 	RetrySagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *RetrySagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetrySagaResponse, error)
 
 	// RetrySagaWithResponse Try a step again
-	//
-	// A saga that waits for its next attempt makes it now, with all attempts of the
-	// policy. A failed saga goes forward again, from the step that failed or from
-	// an earlier one, as long as nothing of it was undone; what was done from that
-	// step on is undone first. With `input_patch` the step gets another payload, and
-	// its calls another Idempotency-Key. See docs/participants.md.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30726,16 +28408,12 @@ type ClientWithResponsesInterface interface {
 
 	// ListStepLogsWithResponse List the step logs of a saga
 	//
-	// One for each attempt, ordered by step index, start and attempt.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/step-logs (the `ListStepLogs` operationId).
 	ListStepLogsWithResponse(ctx context.Context, sagaID SagaID, params *ListStepLogsParams, reqEditors ...RequestEditorFn) (*ListStepLogsResponse, error)
 
 	// ListStepsWithResponse List the steps of a saga
-	//
-	// One for each step of its workflow, in the order in which they run.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -30744,20 +28422,12 @@ type ClientWithResponsesInterface interface {
 
 	// CompleteStepWithBodyWithResponse Complete a step by hand
 	//
-	// The current step, or its compensation, was done outside of Skald. `output` is
-	// what later steps get of it. A call in flight is awaited: if it turns out to
-	// be done, its own output counts.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
 	CompleteStepWithBodyWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *CompleteStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CompleteStepResponse, error)
 
 	// CompleteStepWithResponse Complete a step by hand
-	//
-	// The current step, or its compensation, was done outside of Skald. `output` is
-	// what later steps get of it. A call in flight is awaited: if it turns out to
-	// be done, its own output counts.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30766,18 +28436,12 @@ type ClientWithResponsesInterface interface {
 
 	// FailStepWithBodyWithResponse Fail a step by hand
 	//
-	// No further attempt of the current step, or of its compensation, follows. A
-	// call in flight is awaited; if it turns out to be done, it is undone.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/fail (the `FailStep` operationId).
 	FailStepWithBodyWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *FailStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*FailStepResponse, error)
 
 	// FailStepWithResponse Fail a step by hand
-	//
-	// No further attempt of the current step, or of its compensation, follows. A
-	// call in flight is awaited; if it turns out to be done, it is undone.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30786,20 +28450,12 @@ type ClientWithResponsesInterface interface {
 
 	// SkipStepWithBodyWithResponse Skip a step
 	//
-	// The current step counts as passed without having been done; of a saga that
-	// undoes, or failed to, its compensation. A call in flight is awaited: if it
-	// turns out to be done, it is done.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/skip (the `SkipStep` operationId).
 	SkipStepWithBodyWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *SkipStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SkipStepResponse, error)
 
 	// SkipStepWithResponse Skip a step
-	//
-	// The current step counts as passed without having been done; of a saga that
-	// undoes, or failed to, its compensation. A call in flight is awaited: if it
-	// turns out to be done, it is done.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30808,18 +28464,12 @@ type ClientWithResponsesInterface interface {
 
 	// SuspendSagaWithBodyWithResponse Suspend a saga
 	//
-	// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
-	// Due times stay as they are; deadlines wait.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
 	SuspendSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *SuspendSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SuspendSagaResponse, error)
 
 	// SuspendSagaWithResponse Suspend a saga
-	//
-	// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
-	// Due times stay as they are; deadlines wait.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30828,19 +28478,12 @@ type ClientWithResponsesInterface interface {
 
 	// GetLeaderWithResponse Who leads the scheduler
 	//
-	// Names of nodes, which tell hosts and ports, and the standbys are shown to
-	// credentials for any tenant; others see whether somebody leads, and since when.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/scheduler/leader (the `GetLeader` operationId).
 	GetLeaderWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetLeaderResponse, error)
 
 	// StepDownLeaderWithBodyWithResponse End the leadership of whoever leads
-	//
-	// Another node leads within a second or two, or the same one under a new epoch. For
-	// administrators whose credential is for any tenant: the scheduler is of all tenants.
-	// `reason` is required.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30849,18 +28492,12 @@ type ClientWithResponsesInterface interface {
 
 	// StepDownLeaderWithResponse End the leadership of whoever leads
 	//
-	// Another node leads within a second or two, or the same one under a new epoch. For
-	// administrators whose credential is for any tenant: the scheduler is of all tenants.
-	// `reason` is required.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
 	StepDownLeaderWithResponse(ctx context.Context, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error)
 
 	// PreviewScheduleWithBodyWithResponse When a schedule would fire
-	//
-	// Nothing is stored.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30869,17 +28506,12 @@ type ClientWithResponsesInterface interface {
 
 	// PreviewScheduleWithResponse When a schedule would fire
 	//
-	// Nothing is stored.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
 	PreviewScheduleWithResponse(ctx context.Context, body PreviewScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewScheduleResponse, error)
 
 	// GetSettingsWithResponse Read the settings of job runs
-	//
-	// All of them, with bounds, and when a change is felt. They are of the deployment,
-	// not of a tenant.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -30888,18 +28520,12 @@ type ClientWithResponsesInterface interface {
 
 	// ChangeSettingsWithBodyWithResponse Change settings
 	//
-	// A number sets a setting, null makes it the default again. All or none. Nodes read
-	// them every few seconds. For administrators whose credential is for any tenant.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
 	ChangeSettingsWithBodyWithResponse(ctx context.Context, params *ChangeSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeSettingsResponse, error)
 
 	// ChangeSettingsWithResponse Change settings
-	//
-	// A number sets a setting, null makes it the default again. All or none. Nodes read
-	// them every few seconds. For administrators whose credential is for any tenant.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30908,21 +28534,12 @@ type ClientWithResponsesInterface interface {
 
 	// ListSettingChangesWithResponse Who changed which setting
 	//
-	// Newest first.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/settings/history (the `ListSettingChanges` operationId).
 	ListSettingChangesWithResponse(ctx context.Context, params *ListSettingChangesParams, reqEditors ...RequestEditorFn) (*ListSettingChangesResponse, error)
 
 	// ListSagaStatisticsWithResponse Count sagas by workflow
-	//
-	// How many sagas each version of each workflow has, by what became of them,
-	// archived ones included; by name and version. Every saga counts exactly
-	// once, as it was at `as_of`. Versions without sagas are left out.
-	//
-	// `created_from` and `created_to` restrict to sagas created in that time.
-	// They are widened to full hours in UTC, and the answer repeats them so.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -30931,19 +28548,12 @@ type ClientWithResponsesInterface interface {
 
 	// GetTimelineWithResponse What happened under one correlation id
 	//
-	// Sagas with their steps, job runs with their attempts, dead letters with their
-	// retries, live and archived, in one list by time, the oldest first. Runs need
-	// `jobs:read` and dead letters `dlq:read`; what the caller may not read is left out,
-	// and `left_out` says so. Nothing in it is content: for that there is what it names.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/timeline (the `GetTimeline` operationId).
 	GetTimelineWithResponse(ctx context.Context, params *GetTimelineParams, reqEditors ...RequestEditorFn) (*GetTimelineResponse, error)
 
 	// ListWebhooksWithResponse List webhooks
-	//
-	// Oldest first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -30952,18 +28562,12 @@ type ClientWithResponsesInterface interface {
 
 	// CreateWebhookWithBodyWithResponse Subscribe an endpoint to events
 	//
-	// Events that happen from now on are sent to `url`, signed with the
-	// `secret` of this answer, which is never shown again.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks (the `CreateWebhook` operationId).
 	CreateWebhookWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateWebhookResponse, error)
 
 	// CreateWebhookWithResponse Subscribe an endpoint to events
-	//
-	// Events that happen from now on are sent to `url`, signed with the
-	// `secret` of this answer, which is never shown again.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30986,9 +28590,6 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateWebhookWithBodyWithResponse Change a webhook
 	//
-	// Members that are left out stay as they are. `enabled: true` resumes where
-	// the webhook stopped, as enabling does.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/webhooks/{webhook_id} (the `UpdateWebhook` operationId).
@@ -30996,17 +28597,12 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateWebhookWithResponse Change a webhook
 	//
-	// Members that are left out stay as they are. `enabled: true` resumes where
-	// the webhook stopped, as enabling does.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/webhooks/{webhook_id} (the `UpdateWebhook` operationId).
 	UpdateWebhookWithResponse(ctx context.Context, webhookID WebhookID, params *UpdateWebhookParams, body UpdateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateWebhookResponse, error)
 
 	// ListWebhookDeliveriesWithResponse List the deliveries of a webhook
-	//
-	// Newest first, without `body`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -31022,17 +28618,12 @@ type ClientWithResponsesInterface interface {
 
 	// RedeliverWebhookDeliveryWithResponse Send a delivery again
 	//
-	// Due at once, with a full round of attempts, and under the same
-	// `webhook-id`. One that is pending anyway becomes due at once.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver (the `RedeliverWebhookDelivery` operationId).
 	RedeliverWebhookDeliveryWithResponse(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*RedeliverWebhookDeliveryResponse, error)
 
 	// DisableWebhookWithBodyWithResponse Send no more events for now
-	//
-	// Disabling a disabled webhook changes nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -31041,18 +28632,12 @@ type ClientWithResponsesInterface interface {
 
 	// DisableWebhookWithResponse Send no more events for now
 	//
-	// Disabling a disabled webhook changes nothing.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
 	DisableWebhookWithResponse(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, body DisableWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*DisableWebhookResponse, error)
 
 	// EnableWebhookWithBodyWithResponse Send events again
-	//
-	// Resumes where the webhook stopped: what happened meanwhile is sent too.
-	// With `from: now` that is passed over, and pending deliveries become
-	// `discarded`. Enabling an enabled webhook without `from: now` changes nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -31061,19 +28646,12 @@ type ClientWithResponsesInterface interface {
 
 	// EnableWebhookWithResponse Send events again
 	//
-	// Resumes where the webhook stopped: what happened meanwhile is sent too.
-	// With `from: now` that is passed over, and pending deliveries become
-	// `discarded`. Enabling an enabled webhook without `from: now` changes nothing.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/enable (the `EnableWebhook` operationId).
 	EnableWebhookWithResponse(ctx context.Context, webhookID WebhookID, params *EnableWebhookParams, body EnableWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*EnableWebhookResponse, error)
 
 	// RedeliverFailedWithBodyWithResponse Send again what was given up
-	//
-	// Failed deliveries that were created at or after `since`, oldest first, at
-	// most 1,000 at a time: repeat the request while `more` is true.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -31082,18 +28660,12 @@ type ClientWithResponsesInterface interface {
 
 	// RedeliverFailedWithResponse Send again what was given up
 	//
-	// Failed deliveries that were created at or after `since`, oldest first, at
-	// most 1,000 at a time: repeat the request while `more` is true.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
 	RedeliverFailedWithResponse(ctx context.Context, webhookID WebhookID, body RedeliverFailedJSONRequestBody, reqEditors ...RequestEditorFn) (*RedeliverFailedResponse, error)
 
 	// RotateWebhookSecretWithBodyWithResponse Give a webhook a new secret
-	//
-	// The answer shows the new secret, once. For 24 hours requests bear the
-	// signatures of both.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -31102,18 +28674,12 @@ type ClientWithResponsesInterface interface {
 
 	// RotateWebhookSecretWithResponse Give a webhook a new secret
 	//
-	// The answer shows the new secret, once. For 24 hours requests bear the
-	// signatures of both.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
 	RotateWebhookSecretWithResponse(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
 
 	// TestWebhookWithResponse Send a test event
-	//
-	// One attempt is made, of an event of the type `io.skald.webhook.ping`; the
-	// delivery tells how it went.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -31122,16 +28688,12 @@ type ClientWithResponsesInterface interface {
 
 	// WhoAmIWithResponse Who one is and what one may do
 	//
-	// For every credential that counts, whatever it allows.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/whoami (the `WhoAmI` operationId).
 	WhoAmIWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*WhoAmIResponse, error)
 
 	// ListWorkersWithResponse List workers
-	//
-	// Newest first, also those that are gone.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -31140,20 +28702,12 @@ type ClientWithResponsesInterface interface {
 
 	// RegisterWorkerWithBodyWithResponse Register a worker
 	//
-	// Once per process start: a restart is another worker, with another id. From then
-	// on the worker sends heartbeats, claims runs, starts them and says how they ended.
-	// docs/workers.md is the guide.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers (the `RegisterWorker` operationId).
 	RegisterWorkerWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RegisterWorkerResponse, error)
 
 	// RegisterWorkerWithResponse Register a worker
-	//
-	// Once per process start: a restart is another worker, with another id. From then
-	// on the worker sends heartbeats, claims runs, starts them and says how they ended.
-	// docs/workers.md is the guide.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -31169,22 +28723,12 @@ type ClientWithResponsesInterface interface {
 
 	// ClaimRunsWithBodyWithResponse Ask for runs
 	//
-	// Waits up to `wait_ms` for the first one, and then answers with those that there
-	// are; an empty list when there is none, when nobody leads the scheduler, when the
-	// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
-	// its answer was lost: it gives the same runs again.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
 	ClaimRunsWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ClaimRunsResponse, error)
 
 	// ClaimRunsWithResponse Ask for runs
-	//
-	// Waits up to `wait_ms` for the first one, and then answers with those that there
-	// are; an empty list when there is none, when nobody leads the scheduler, when the
-	// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
-	// its answer was lost: it gives the same runs again.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -31193,18 +28737,12 @@ type ClientWithResponsesInterface interface {
 
 	// CompleteRunsWithBodyWithResponse Say how up to 1000 runs ended
 	//
-	// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
-	// others; `results` says in the order of `runs` what became of each.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
 	CompleteRunsWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CompleteRunsResponse, error)
 
 	// CompleteRunsWithResponse Say how up to 1000 runs ended
-	//
-	// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
-	// others; `results` says in the order of `runs` what became of each.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -31213,20 +28751,12 @@ type ClientWithResponsesInterface interface {
 
 	// DetachWorkerWithBodyWithResponse Give a worker up
 	//
-	// For good: its runs are in doubt at once, and go to others unless it confirms
-	// them; whatever else it calls is answered 410, upon which the process registers
-	// anew.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
 	DetachWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error)
 
 	// DetachWorkerWithResponse Give a worker up
-	//
-	// For good: its runs are in doubt at once, and go to others unless it confirms
-	// them; whatever else it calls is answered 410, upon which the process registers
-	// anew.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -31235,16 +28765,12 @@ type ClientWithResponsesInterface interface {
 
 	// DrainWorkerWithBodyWithResponse Give a worker nothing new
 	//
-	// It finishes what it has. Its next heartbeat tells it.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
 	DrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error)
 
 	// DrainWorkerWithResponse Give a worker nothing new
-	//
-	// It finishes what it has. Its next heartbeat tells it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -31253,18 +28779,12 @@ type ClientWithResponsesInterface interface {
 
 	// WorkerHeartbeatWithBodyWithResponse Tell that a worker lives, and renew its leases
 	//
-	// Renews the lease of every run in `running` whose fence is right, and takes it out
-	// of doubt. 410 means: stop everything and register anew.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
 	WorkerHeartbeatWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WorkerHeartbeatResponse, error)
 
 	// WorkerHeartbeatWithResponse Tell that a worker lives, and renew its leases
-	//
-	// Renews the lease of every run in `running` whose fence is right, and takes it out
-	// of doubt. 410 means: stop everything and register anew.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -31273,18 +28793,12 @@ type ClientWithResponsesInterface interface {
 
 	// StartRunsWithBodyWithResponse Start up to 1000 runs
 	//
-	// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
-	// became of each.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
 	StartRunsWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StartRunsResponse, error)
 
 	// StartRunsWithResponse Start up to 1000 runs
-	//
-	// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
-	// became of each.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -31293,16 +28807,12 @@ type ClientWithResponsesInterface interface {
 
 	// UndrainWorkerWithBodyWithResponse Give a worker runs again
 	//
-	// A worker that was detached stays it (409); the process registers anew.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
 	UndrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UndrainWorkerResponse, error)
 
 	// UndrainWorkerWithResponse Give a worker runs again
-	//
-	// A worker that was detached stays it (409); the process registers anew.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -31311,8 +28821,6 @@ type ClientWithResponsesInterface interface {
 
 	// ListWorkflowsWithResponse List workflows
 	//
-	// The latest version of each name, by name. Inline ones are left out.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/workflows (the `ListWorkflows` operationId).
@@ -31320,20 +28828,12 @@ type ClientWithResponsesInterface interface {
 
 	// RegisterWorkflowWithBodyWithResponse Register a workflow
 	//
-	// Stores a definition as the next version of its name. Content that a
-	// version already has is that version again, answered with 200. The names
-	// that begin with `inline:` belong to sagas with inline steps.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workflows (the `RegisterWorkflow` operationId).
 	RegisterWorkflowWithBodyWithResponse(ctx context.Context, params *RegisterWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RegisterWorkflowResponse, error)
 
 	// RegisterWorkflowWithResponse Register a workflow
-	//
-	// Stores a definition as the next version of its name. Content that a
-	// version already has is that version again, answered with 200. The names
-	// that begin with `inline:` belong to sagas with inline steps.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -31363,18 +28863,12 @@ type ClientWithResponsesInterface interface {
 
 	// DisableWorkflowWithBodyWithResponse Refuse new sagas of a workflow
 	//
-	// Sagas that exist go on. Disabling a disabled workflow changes nothing
-	// and succeeds.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
 	DisableWorkflowWithBodyWithResponse(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DisableWorkflowResponse, error)
 
 	// DisableWorkflowWithResponse Refuse new sagas of a workflow
-	//
-	// Sagas that exist go on. Disabling a disabled workflow changes nothing
-	// and succeeds.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -31383,8 +28877,6 @@ type ClientWithResponsesInterface interface {
 
 	// EnableWorkflowWithBodyWithResponse Accept new sagas of a workflow
 	//
-	// Enabling an enabled workflow changes nothing and succeeds.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
@@ -31392,16 +28884,12 @@ type ClientWithResponsesInterface interface {
 
 	// EnableWorkflowWithResponse Accept new sagas of a workflow
 	//
-	// Enabling an enabled workflow changes nothing and succeeds.
-	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
 	EnableWorkflowWithResponse(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, body EnableWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*EnableWorkflowResponse, error)
 
 	// ListWorkflowVersionsWithResponse List the versions of a workflow
-	//
-	// Newest first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -31431,8 +28919,6 @@ type ClientWithResponsesInterface interface {
 
 	// GetReadinessWithResponse Whether this node can serve requests
 	//
-	// 503 with the reason when it cannot.
-	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
@@ -31446,13 +28932,6 @@ type ClientWithResponsesInterface interface {
 	GetVersionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetVersionResponse, error)
 }
 
-// RunRetentionResponseDefaultHeaders the declared response headers of an HTTP default response for RunRetention
-type RunRetentionResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type RunRetentionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -31460,8 +28939,6 @@ type RunRetentionResponse struct {
 	JSON200 *RetentionRun
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *RunRetentionResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -31503,13 +28980,6 @@ func (r RunRetentionResponse) ContentType() string {
 	return ""
 }
 
-// GetStorageResponseDefaultHeaders the declared response headers of an HTTP default response for GetStorage
-type GetStorageResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetStorageResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -31517,8 +28987,6 @@ type GetStorageResponse struct {
 	JSON200 *Storage
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetStorageResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -31560,13 +29028,6 @@ func (r GetStorageResponse) ContentType() string {
 	return ""
 }
 
-// ListAPIKeysResponseDefaultHeaders the declared response headers of an HTTP default response for ListAPIKeys
-type ListAPIKeysResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListAPIKeysResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -31574,8 +29035,6 @@ type ListAPIKeysResponse struct {
 	JSON200 *APIKeyList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListAPIKeysResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -31617,18 +29076,6 @@ func (r ListAPIKeysResponse) ContentType() string {
 	return ""
 }
 
-// CreateAPIKeyResponse201Headers the declared response headers of an HTTP 201 response for CreateAPIKey
-type CreateAPIKeyResponse201Headers struct {
-	Location string
-}
-
-// CreateAPIKeyResponseDefaultHeaders the declared response headers of an HTTP default response for CreateAPIKey
-type CreateAPIKeyResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CreateAPIKeyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -31636,10 +29083,6 @@ type CreateAPIKeyResponse struct {
 	JSON201 *CreatedAPIKey
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers201 the parsed response headers for an HTTP 201 response
-	Headers201 *CreateAPIKeyResponse201Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CreateAPIKeyResponseDefaultHeaders
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -31681,13 +29124,6 @@ func (r CreateAPIKeyResponse) ContentType() string {
 	return ""
 }
 
-// GetAPIKeyResponseDefaultHeaders the declared response headers of an HTTP default response for GetAPIKey
-type GetAPIKeyResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetAPIKeyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -31695,8 +29131,6 @@ type GetAPIKeyResponse struct {
 	JSON200 *APIKey
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetAPIKeyResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -31738,13 +29172,6 @@ func (r GetAPIKeyResponse) ContentType() string {
 	return ""
 }
 
-// RevokeAPIKeyResponseDefaultHeaders the declared response headers of an HTTP default response for RevokeAPIKey
-type RevokeAPIKeyResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type RevokeAPIKeyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -31752,8 +29179,6 @@ type RevokeAPIKeyResponse struct {
 	JSON200 *APIKey
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *RevokeAPIKeyResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -31795,13 +29220,6 @@ func (r RevokeAPIKeyResponse) ContentType() string {
 	return ""
 }
 
-// ListActionsResponseDefaultHeaders the declared response headers of an HTTP default response for ListActions
-type ListActionsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListActionsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -31809,8 +29227,6 @@ type ListActionsResponse struct {
 	JSON200 *ActionList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListActionsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -31852,13 +29268,6 @@ func (r ListActionsResponse) ContentType() string {
 	return ""
 }
 
-// VerifyAuditResponseDefaultHeaders the declared response headers of an HTTP default response for VerifyAudit
-type VerifyAuditResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type VerifyAuditResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -31866,8 +29275,6 @@ type VerifyAuditResponse struct {
 	JSON200 *AuditVerification
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *VerifyAuditResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -31909,18 +29316,6 @@ func (r VerifyAuditResponse) ContentType() string {
 	return ""
 }
 
-// GetBackfillResponse200Headers the declared response headers of an HTTP 200 response for GetBackfill
-type GetBackfillResponse200Headers struct {
-	ETag string
-}
-
-// GetBackfillResponseDefaultHeaders the declared response headers of an HTTP default response for GetBackfill
-type GetBackfillResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetBackfillResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -31928,10 +29323,6 @@ type GetBackfillResponse struct {
 	JSON200 *BackfillFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetBackfillResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetBackfillResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -31973,18 +29364,6 @@ func (r GetBackfillResponse) ContentType() string {
 	return ""
 }
 
-// CancelBackfillResponse200Headers the declared response headers of an HTTP 200 response for CancelBackfill
-type CancelBackfillResponse200Headers struct {
-	ETag string
-}
-
-// CancelBackfillResponseDefaultHeaders the declared response headers of an HTTP default response for CancelBackfill
-type CancelBackfillResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CancelBackfillResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -31992,10 +29371,6 @@ type CancelBackfillResponse struct {
 	JSON200 *BackfillFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *CancelBackfillResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CancelBackfillResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -32037,13 +29412,6 @@ func (r CancelBackfillResponse) ContentType() string {
 	return ""
 }
 
-// ListArchivedDeadLettersResponseDefaultHeaders the declared response headers of an HTTP default response for ListArchivedDeadLetters
-type ListArchivedDeadLettersResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListArchivedDeadLettersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -32051,8 +29419,6 @@ type ListArchivedDeadLettersResponse struct {
 	JSON200 *DeadLetterPage
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListArchivedDeadLettersResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -32094,23 +29460,6 @@ func (r ListArchivedDeadLettersResponse) ContentType() string {
 	return ""
 }
 
-// GetArchivedDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for GetArchivedDeadLetter
-type GetArchivedDeadLetterResponse200Headers struct {
-	ETag string
-}
-
-// GetArchivedDeadLetterResponse304Headers the declared response headers of an HTTP 304 response for GetArchivedDeadLetter
-type GetArchivedDeadLetterResponse304Headers struct {
-	ETag string
-}
-
-// GetArchivedDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for GetArchivedDeadLetter
-type GetArchivedDeadLetterResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetArchivedDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -32118,12 +29467,6 @@ type GetArchivedDeadLetterResponse struct {
 	JSON200 *DeadLetterState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetArchivedDeadLetterResponse200Headers
-	// Headers304 the parsed response headers for an HTTP 304 response
-	Headers304 *GetArchivedDeadLetterResponse304Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetArchivedDeadLetterResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -32165,18 +29508,6 @@ func (r GetArchivedDeadLetterResponse) ContentType() string {
 	return ""
 }
 
-// RestoreDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for RestoreDeadLetter
-type RestoreDeadLetterResponse200Headers struct {
-	ETag string
-}
-
-// RestoreDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for RestoreDeadLetter
-type RestoreDeadLetterResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type RestoreDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -32184,10 +29515,6 @@ type RestoreDeadLetterResponse struct {
 	JSON200 *DeadLetterState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *RestoreDeadLetterResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *RestoreDeadLetterResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -32229,20 +29556,11 @@ func (r RestoreDeadLetterResponse) ContentType() string {
 	return ""
 }
 
-// ExportDeadLettersResponseDefaultHeaders the declared response headers of an HTTP default response for ExportDeadLetters
-type ExportDeadLettersResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ExportDeadLettersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ExportDeadLettersResponseDefaultHeaders
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -32279,13 +29597,6 @@ func (r ExportDeadLettersResponse) ContentType() string {
 	return ""
 }
 
-// ListDeadLetterGroupsResponseDefaultHeaders the declared response headers of an HTTP default response for ListDeadLetterGroups
-type ListDeadLetterGroupsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListDeadLetterGroupsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -32293,8 +29604,6 @@ type ListDeadLetterGroupsResponse struct {
 	JSON200 *DeadLetterGroupList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListDeadLetterGroupsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -32336,18 +29645,6 @@ func (r ListDeadLetterGroupsResponse) ContentType() string {
 	return ""
 }
 
-// GetDeadLetterGroupResponse200Headers the declared response headers of an HTTP 200 response for GetDeadLetterGroup
-type GetDeadLetterGroupResponse200Headers struct {
-	ETag string
-}
-
-// GetDeadLetterGroupResponseDefaultHeaders the declared response headers of an HTTP default response for GetDeadLetterGroup
-type GetDeadLetterGroupResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetDeadLetterGroupResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -32355,10 +29652,6 @@ type GetDeadLetterGroupResponse struct {
 	JSON200 *DeadLetterGroupFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetDeadLetterGroupResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetDeadLetterGroupResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -32400,18 +29693,6 @@ func (r GetDeadLetterGroupResponse) ContentType() string {
 	return ""
 }
 
-// UpdateDeadLetterGroupResponse200Headers the declared response headers of an HTTP 200 response for UpdateDeadLetterGroup
-type UpdateDeadLetterGroupResponse200Headers struct {
-	ETag string
-}
-
-// UpdateDeadLetterGroupResponseDefaultHeaders the declared response headers of an HTTP default response for UpdateDeadLetterGroup
-type UpdateDeadLetterGroupResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type UpdateDeadLetterGroupResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -32419,10 +29700,6 @@ type UpdateDeadLetterGroupResponse struct {
 	JSON200 *DeadLetterGroupFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *UpdateDeadLetterGroupResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *UpdateDeadLetterGroupResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -32464,20 +29741,6 @@ func (r UpdateDeadLetterGroupResponse) ContentType() string {
 	return ""
 }
 
-// DiscardDeadLetterGroupResponse202Headers the declared response headers of an HTTP 202 response for DiscardDeadLetterGroup
-type DiscardDeadLetterGroupResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-	Location           string
-}
-
-// DiscardDeadLetterGroupResponseDefaultHeaders the declared response headers of an HTTP default response for DiscardDeadLetterGroup
-type DiscardDeadLetterGroupResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type DiscardDeadLetterGroupResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -32487,10 +29750,6 @@ type DiscardDeadLetterGroupResponse struct {
 	JSON202 *RedriveAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *DiscardDeadLetterGroupResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *DiscardDeadLetterGroupResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -32537,20 +29796,6 @@ func (r DiscardDeadLetterGroupResponse) ContentType() string {
 	return ""
 }
 
-// RetryDeadLetterGroupResponse202Headers the declared response headers of an HTTP 202 response for RetryDeadLetterGroup
-type RetryDeadLetterGroupResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-	Location           string
-}
-
-// RetryDeadLetterGroupResponseDefaultHeaders the declared response headers of an HTTP default response for RetryDeadLetterGroup
-type RetryDeadLetterGroupResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type RetryDeadLetterGroupResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -32560,10 +29805,6 @@ type RetryDeadLetterGroupResponse struct {
 	JSON202 *RedriveAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *RetryDeadLetterGroupResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *RetryDeadLetterGroupResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -32610,13 +29851,6 @@ func (r RetryDeadLetterGroupResponse) ContentType() string {
 	return ""
 }
 
-// ImportDeadLettersResponseDefaultHeaders the declared response headers of an HTTP default response for ImportDeadLetters
-type ImportDeadLettersResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ImportDeadLettersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -32624,8 +29858,6 @@ type ImportDeadLettersResponse struct {
 	JSON200 *DeadLetterImport
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ImportDeadLettersResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -32667,13 +29899,6 @@ func (r ImportDeadLettersResponse) ContentType() string {
 	return ""
 }
 
-// ListDeadLettersResponseDefaultHeaders the declared response headers of an HTTP default response for ListDeadLetters
-type ListDeadLettersResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListDeadLettersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -32681,8 +29906,6 @@ type ListDeadLettersResponse struct {
 	JSON200 *DeadLetterPage
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListDeadLettersResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -32724,26 +29947,6 @@ func (r ListDeadLettersResponse) ContentType() string {
 	return ""
 }
 
-// PushDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for PushDeadLetter
-type PushDeadLetterResponse200Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-	Location           string
-}
-
-// PushDeadLetterResponse201Headers the declared response headers of an HTTP 201 response for PushDeadLetter
-type PushDeadLetterResponse201Headers struct {
-	ETag     string
-	Location string
-}
-
-// PushDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for PushDeadLetter
-type PushDeadLetterResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type PushDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -32753,12 +29956,6 @@ type PushDeadLetterResponse struct {
 	JSON201 *DeadLetter
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *PushDeadLetterResponse200Headers
-	// Headers201 the parsed response headers for an HTTP 201 response
-	Headers201 *PushDeadLetterResponse201Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *PushDeadLetterResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -32805,13 +30002,6 @@ func (r PushDeadLetterResponse) ContentType() string {
 	return ""
 }
 
-// PushDeadLettersResponseDefaultHeaders the declared response headers of an HTTP default response for PushDeadLetters
-type PushDeadLettersResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type PushDeadLettersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -32819,8 +30009,6 @@ type PushDeadLettersResponse struct {
 	JSON200 *DeadLetterResults
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *PushDeadLettersResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -32862,13 +30050,6 @@ func (r PushDeadLettersResponse) ContentType() string {
 	return ""
 }
 
-// DeleteDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for DeleteDeadLetter
-type DeleteDeadLetterResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type DeleteDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -32876,8 +30057,6 @@ type DeleteDeadLetterResponse struct {
 	JSON200 *DeadLetterDeleted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *DeleteDeadLetterResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -32919,23 +30098,6 @@ func (r DeleteDeadLetterResponse) ContentType() string {
 	return ""
 }
 
-// GetDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for GetDeadLetter
-type GetDeadLetterResponse200Headers struct {
-	ETag string
-}
-
-// GetDeadLetterResponse304Headers the declared response headers of an HTTP 304 response for GetDeadLetter
-type GetDeadLetterResponse304Headers struct {
-	ETag string
-}
-
-// GetDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for GetDeadLetter
-type GetDeadLetterResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -32943,12 +30105,6 @@ type GetDeadLetterResponse struct {
 	JSON200 *DeadLetterState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetDeadLetterResponse200Headers
-	// Headers304 the parsed response headers for an HTTP 304 response
-	Headers304 *GetDeadLetterResponse304Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetDeadLetterResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -32990,18 +30146,6 @@ func (r GetDeadLetterResponse) ContentType() string {
 	return ""
 }
 
-// UpdateDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for UpdateDeadLetter
-type UpdateDeadLetterResponse200Headers struct {
-	ETag string
-}
-
-// UpdateDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for UpdateDeadLetter
-type UpdateDeadLetterResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type UpdateDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33009,10 +30153,6 @@ type UpdateDeadLetterResponse struct {
 	JSON200 *DeadLetterState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *UpdateDeadLetterResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *UpdateDeadLetterResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -33054,18 +30194,6 @@ func (r UpdateDeadLetterResponse) ContentType() string {
 	return ""
 }
 
-// AcknowledgeDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for AcknowledgeDeadLetter
-type AcknowledgeDeadLetterResponse200Headers struct {
-	ETag string
-}
-
-// AcknowledgeDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for AcknowledgeDeadLetter
-type AcknowledgeDeadLetterResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type AcknowledgeDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33073,10 +30201,6 @@ type AcknowledgeDeadLetterResponse struct {
 	JSON200 *DeadLetterState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *AcknowledgeDeadLetterResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *AcknowledgeDeadLetterResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -33118,13 +30242,6 @@ func (r AcknowledgeDeadLetterResponse) ContentType() string {
 	return ""
 }
 
-// ListDeadLetterAttemptsResponseDefaultHeaders the declared response headers of an HTTP default response for ListDeadLetterAttempts
-type ListDeadLetterAttemptsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListDeadLetterAttemptsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33132,8 +30249,6 @@ type ListDeadLetterAttemptsResponse struct {
 	JSON200 *DeadLetterAttemptList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListDeadLetterAttemptsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -33175,18 +30290,6 @@ func (r ListDeadLetterAttemptsResponse) ContentType() string {
 	return ""
 }
 
-// DiscardDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for DiscardDeadLetter
-type DiscardDeadLetterResponse200Headers struct {
-	ETag string
-}
-
-// DiscardDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for DiscardDeadLetter
-type DiscardDeadLetterResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type DiscardDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33194,10 +30297,6 @@ type DiscardDeadLetterResponse struct {
 	JSON200 *DeadLetterState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *DiscardDeadLetterResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *DiscardDeadLetterResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -33239,13 +30338,6 @@ func (r DiscardDeadLetterResponse) ContentType() string {
 	return ""
 }
 
-// GetDeadLetterLineageResponseDefaultHeaders the declared response headers of an HTTP default response for GetDeadLetterLineage
-type GetDeadLetterLineageResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetDeadLetterLineageResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33253,8 +30345,6 @@ type GetDeadLetterLineageResponse struct {
 	JSON200 *DeadLetterLineage
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetDeadLetterLineageResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -33296,18 +30386,6 @@ func (r GetDeadLetterLineageResponse) ContentType() string {
 	return ""
 }
 
-// RequeueDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for RequeueDeadLetter
-type RequeueDeadLetterResponse200Headers struct {
-	ETag string
-}
-
-// RequeueDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for RequeueDeadLetter
-type RequeueDeadLetterResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type RequeueDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33315,10 +30393,6 @@ type RequeueDeadLetterResponse struct {
 	JSON200 *DeadLetterState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *RequeueDeadLetterResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *RequeueDeadLetterResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -33360,18 +30434,6 @@ func (r RequeueDeadLetterResponse) ContentType() string {
 	return ""
 }
 
-// ResolveDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for ResolveDeadLetter
-type ResolveDeadLetterResponse200Headers struct {
-	ETag string
-}
-
-// ResolveDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for ResolveDeadLetter
-type ResolveDeadLetterResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ResolveDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33379,10 +30441,6 @@ type ResolveDeadLetterResponse struct {
 	JSON200 *DeadLetterState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *ResolveDeadLetterResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ResolveDeadLetterResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -33424,23 +30482,6 @@ func (r ResolveDeadLetterResponse) ContentType() string {
 	return ""
 }
 
-// RetryDeadLetterResponse200Headers the declared response headers of an HTTP 200 response for RetryDeadLetter
-type RetryDeadLetterResponse200Headers struct {
-	ETag string
-}
-
-// RetryDeadLetterResponse202Headers the declared response headers of an HTTP 202 response for RetryDeadLetter
-type RetryDeadLetterResponse202Headers struct {
-	ETag string
-}
-
-// RetryDeadLetterResponseDefaultHeaders the declared response headers of an HTTP default response for RetryDeadLetter
-type RetryDeadLetterResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type RetryDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33450,12 +30491,6 @@ type RetryDeadLetterResponse struct {
 	JSON202 *DeadLetterRetried
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *RetryDeadLetterResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *RetryDeadLetterResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *RetryDeadLetterResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -33502,13 +30537,6 @@ func (r RetryDeadLetterResponse) ContentType() string {
 	return ""
 }
 
-// ListDeadLetterRevisionsResponseDefaultHeaders the declared response headers of an HTTP default response for ListDeadLetterRevisions
-type ListDeadLetterRevisionsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListDeadLetterRevisionsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33516,8 +30544,6 @@ type ListDeadLetterRevisionsResponse struct {
 	JSON200 *DeadLetterRevisionList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListDeadLetterRevisionsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -33559,23 +30585,6 @@ func (r ListDeadLetterRevisionsResponse) ContentType() string {
 	return ""
 }
 
-// GetDefaultPolicyResponse200Headers the declared response headers of an HTTP 200 response for GetDefaultPolicy
-type GetDefaultPolicyResponse200Headers struct {
-	ETag string
-}
-
-// GetDefaultPolicyResponse304Headers the declared response headers of an HTTP 304 response for GetDefaultPolicy
-type GetDefaultPolicyResponse304Headers struct {
-	ETag string
-}
-
-// GetDefaultPolicyResponseDefaultHeaders the declared response headers of an HTTP default response for GetDefaultPolicy
-type GetDefaultPolicyResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetDefaultPolicyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33583,12 +30592,6 @@ type GetDefaultPolicyResponse struct {
 	JSON200 *DeadLetterPolicyFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetDefaultPolicyResponse200Headers
-	// Headers304 the parsed response headers for an HTTP 304 response
-	Headers304 *GetDefaultPolicyResponse304Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetDefaultPolicyResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -33630,18 +30633,6 @@ func (r GetDefaultPolicyResponse) ContentType() string {
 	return ""
 }
 
-// UpdateDefaultPolicyResponse200Headers the declared response headers of an HTTP 200 response for UpdateDefaultPolicy
-type UpdateDefaultPolicyResponse200Headers struct {
-	ETag string
-}
-
-// UpdateDefaultPolicyResponseDefaultHeaders the declared response headers of an HTTP default response for UpdateDefaultPolicy
-type UpdateDefaultPolicyResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type UpdateDefaultPolicyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33649,10 +30640,6 @@ type UpdateDefaultPolicyResponse struct {
 	JSON200 *DeadLetterPolicyFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *UpdateDefaultPolicyResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *UpdateDefaultPolicyResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -33694,18 +30681,6 @@ func (r UpdateDefaultPolicyResponse) ContentType() string {
 	return ""
 }
 
-// PutDefaultPolicyResponse200Headers the declared response headers of an HTTP 200 response for PutDefaultPolicy
-type PutDefaultPolicyResponse200Headers struct {
-	ETag string
-}
-
-// PutDefaultPolicyResponseDefaultHeaders the declared response headers of an HTTP default response for PutDefaultPolicy
-type PutDefaultPolicyResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type PutDefaultPolicyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33713,10 +30688,6 @@ type PutDefaultPolicyResponse struct {
 	JSON200 *DeadLetterPolicyFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *PutDefaultPolicyResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *PutDefaultPolicyResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -33758,13 +30729,6 @@ func (r PutDefaultPolicyResponse) ContentType() string {
 	return ""
 }
 
-// ListRedrivesResponseDefaultHeaders the declared response headers of an HTTP default response for ListRedrives
-type ListRedrivesResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListRedrivesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33772,8 +30736,6 @@ type ListRedrivesResponse struct {
 	JSON200 *RedriveList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListRedrivesResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -33815,20 +30777,6 @@ func (r ListRedrivesResponse) ContentType() string {
 	return ""
 }
 
-// CreateRedriveResponse202Headers the declared response headers of an HTTP 202 response for CreateRedrive
-type CreateRedriveResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-	Location           string
-}
-
-// CreateRedriveResponseDefaultHeaders the declared response headers of an HTTP default response for CreateRedrive
-type CreateRedriveResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CreateRedriveResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33838,10 +30786,6 @@ type CreateRedriveResponse struct {
 	JSON202 *RedriveAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *CreateRedriveResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CreateRedriveResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -33888,19 +30832,6 @@ func (r CreateRedriveResponse) ContentType() string {
 	return ""
 }
 
-// GetRedriveResponse200Headers the declared response headers of an HTTP 200 response for GetRedrive
-type GetRedriveResponse200Headers struct {
-	ETag              string
-	PreferenceApplied *string
-}
-
-// GetRedriveResponseDefaultHeaders the declared response headers of an HTTP default response for GetRedrive
-type GetRedriveResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetRedriveResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33908,10 +30839,6 @@ type GetRedriveResponse struct {
 	JSON200 *RedriveFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetRedriveResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetRedriveResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -33953,19 +30880,6 @@ func (r GetRedriveResponse) ContentType() string {
 	return ""
 }
 
-// UpdateRedriveResponse200Headers the declared response headers of an HTTP 200 response for UpdateRedrive
-type UpdateRedriveResponse200Headers struct {
-	ETag              string
-	PreferenceApplied *string
-}
-
-// UpdateRedriveResponseDefaultHeaders the declared response headers of an HTTP default response for UpdateRedrive
-type UpdateRedriveResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type UpdateRedriveResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -33973,10 +30887,6 @@ type UpdateRedriveResponse struct {
 	JSON200 *RedriveFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *UpdateRedriveResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *UpdateRedriveResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34018,19 +30928,6 @@ func (r UpdateRedriveResponse) ContentType() string {
 	return ""
 }
 
-// ApproveRedriveResponse200Headers the declared response headers of an HTTP 200 response for ApproveRedrive
-type ApproveRedriveResponse200Headers struct {
-	ETag              string
-	PreferenceApplied *string
-}
-
-// ApproveRedriveResponseDefaultHeaders the declared response headers of an HTTP default response for ApproveRedrive
-type ApproveRedriveResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ApproveRedriveResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34038,10 +30935,6 @@ type ApproveRedriveResponse struct {
 	JSON200 *RedriveFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *ApproveRedriveResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ApproveRedriveResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34083,19 +30976,6 @@ func (r ApproveRedriveResponse) ContentType() string {
 	return ""
 }
 
-// CancelRedriveResponse200Headers the declared response headers of an HTTP 200 response for CancelRedrive
-type CancelRedriveResponse200Headers struct {
-	ETag              string
-	PreferenceApplied *string
-}
-
-// CancelRedriveResponseDefaultHeaders the declared response headers of an HTTP default response for CancelRedrive
-type CancelRedriveResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CancelRedriveResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34103,10 +30983,6 @@ type CancelRedriveResponse struct {
 	JSON200 *RedriveFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *CancelRedriveResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CancelRedriveResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34148,13 +31024,6 @@ func (r CancelRedriveResponse) ContentType() string {
 	return ""
 }
 
-// ListRedriveItemsResponseDefaultHeaders the declared response headers of an HTTP default response for ListRedriveItems
-type ListRedriveItemsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListRedriveItemsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34162,8 +31031,6 @@ type ListRedriveItemsResponse struct {
 	JSON200 *RedriveItemList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListRedriveItemsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34205,19 +31072,6 @@ func (r ListRedriveItemsResponse) ContentType() string {
 	return ""
 }
 
-// PauseRedriveResponse200Headers the declared response headers of an HTTP 200 response for PauseRedrive
-type PauseRedriveResponse200Headers struct {
-	ETag              string
-	PreferenceApplied *string
-}
-
-// PauseRedriveResponseDefaultHeaders the declared response headers of an HTTP default response for PauseRedrive
-type PauseRedriveResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type PauseRedriveResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34225,10 +31079,6 @@ type PauseRedriveResponse struct {
 	JSON200 *RedriveFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *PauseRedriveResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *PauseRedriveResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34270,19 +31120,6 @@ func (r PauseRedriveResponse) ContentType() string {
 	return ""
 }
 
-// ResumeRedriveResponse200Headers the declared response headers of an HTTP 200 response for ResumeRedrive
-type ResumeRedriveResponse200Headers struct {
-	ETag              string
-	PreferenceApplied *string
-}
-
-// ResumeRedriveResponseDefaultHeaders the declared response headers of an HTTP default response for ResumeRedrive
-type ResumeRedriveResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ResumeRedriveResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34290,10 +31127,6 @@ type ResumeRedriveResponse struct {
 	JSON200 *RedriveFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *ResumeRedriveResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ResumeRedriveResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34335,13 +31168,6 @@ func (r ResumeRedriveResponse) ContentType() string {
 	return ""
 }
 
-// GetDeadLetterStatsResponseDefaultHeaders the declared response headers of an HTTP default response for GetDeadLetterStats
-type GetDeadLetterStatsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetDeadLetterStatsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34349,8 +31175,6 @@ type GetDeadLetterStatsResponse struct {
 	JSON200 *DeadLetterStats
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetDeadLetterStatsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34392,13 +31216,6 @@ func (r GetDeadLetterStatsResponse) ContentType() string {
 	return ""
 }
 
-// ListDeadLetterTopicsResponseDefaultHeaders the declared response headers of an HTTP default response for ListDeadLetterTopics
-type ListDeadLetterTopicsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListDeadLetterTopicsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34406,8 +31223,6 @@ type ListDeadLetterTopicsResponse struct {
 	JSON200 *DeadLetterTopicList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListDeadLetterTopicsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34449,13 +31264,6 @@ func (r ListDeadLetterTopicsResponse) ContentType() string {
 	return ""
 }
 
-// GetDeadLetterTopicResponseDefaultHeaders the declared response headers of an HTTP default response for GetDeadLetterTopic
-type GetDeadLetterTopicResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetDeadLetterTopicResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34463,8 +31271,6 @@ type GetDeadLetterTopicResponse struct {
 	JSON200 *DeadLetterTopic
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetDeadLetterTopicResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34506,23 +31312,6 @@ func (r GetDeadLetterTopicResponse) ContentType() string {
 	return ""
 }
 
-// GetTopicPolicyResponse200Headers the declared response headers of an HTTP 200 response for GetTopicPolicy
-type GetTopicPolicyResponse200Headers struct {
-	ETag string
-}
-
-// GetTopicPolicyResponse304Headers the declared response headers of an HTTP 304 response for GetTopicPolicy
-type GetTopicPolicyResponse304Headers struct {
-	ETag string
-}
-
-// GetTopicPolicyResponseDefaultHeaders the declared response headers of an HTTP default response for GetTopicPolicy
-type GetTopicPolicyResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetTopicPolicyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34530,12 +31319,6 @@ type GetTopicPolicyResponse struct {
 	JSON200 *DeadLetterPolicyFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetTopicPolicyResponse200Headers
-	// Headers304 the parsed response headers for an HTTP 304 response
-	Headers304 *GetTopicPolicyResponse304Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetTopicPolicyResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34577,18 +31360,6 @@ func (r GetTopicPolicyResponse) ContentType() string {
 	return ""
 }
 
-// UpdateTopicPolicyResponse200Headers the declared response headers of an HTTP 200 response for UpdateTopicPolicy
-type UpdateTopicPolicyResponse200Headers struct {
-	ETag string
-}
-
-// UpdateTopicPolicyResponseDefaultHeaders the declared response headers of an HTTP default response for UpdateTopicPolicy
-type UpdateTopicPolicyResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type UpdateTopicPolicyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34596,10 +31367,6 @@ type UpdateTopicPolicyResponse struct {
 	JSON200 *DeadLetterPolicyFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *UpdateTopicPolicyResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *UpdateTopicPolicyResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34641,18 +31408,6 @@ func (r UpdateTopicPolicyResponse) ContentType() string {
 	return ""
 }
 
-// PutTopicPolicyResponse200Headers the declared response headers of an HTTP 200 response for PutTopicPolicy
-type PutTopicPolicyResponse200Headers struct {
-	ETag string
-}
-
-// PutTopicPolicyResponseDefaultHeaders the declared response headers of an HTTP default response for PutTopicPolicy
-type PutTopicPolicyResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type PutTopicPolicyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34660,10 +31415,6 @@ type PutTopicPolicyResponse struct {
 	JSON200 *DeadLetterPolicyFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *PutTopicPolicyResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *PutTopicPolicyResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34705,13 +31456,6 @@ func (r PutTopicPolicyResponse) ContentType() string {
 	return ""
 }
 
-// ListDeadLettersOfTopicResponseDefaultHeaders the declared response headers of an HTTP default response for ListDeadLettersOfTopic
-type ListDeadLettersOfTopicResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListDeadLettersOfTopicResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34719,8 +31463,6 @@ type ListDeadLettersOfTopicResponse struct {
 	JSON200 *DeadLetterPage
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListDeadLettersOfTopicResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34762,26 +31504,6 @@ func (r ListDeadLettersOfTopicResponse) ContentType() string {
 	return ""
 }
 
-// RetryAllDeadLettersResponse200Headers the declared response headers of an HTTP 200 response for RetryAllDeadLetters
-type RetryAllDeadLettersResponse200Headers struct {
-	IdempotentReplayed *string
-	PreferenceApplied  *string
-}
-
-// RetryAllDeadLettersResponse202Headers the declared response headers of an HTTP 202 response for RetryAllDeadLetters
-type RetryAllDeadLettersResponse202Headers struct {
-	IdempotentReplayed *string
-	Location           string
-	PreferenceApplied  *string
-}
-
-// RetryAllDeadLettersResponseDefaultHeaders the declared response headers of an HTTP default response for RetryAllDeadLetters
-type RetryAllDeadLettersResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type RetryAllDeadLettersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34791,12 +31513,6 @@ type RetryAllDeadLettersResponse struct {
 	JSON202 *RetryAllResult
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *RetryAllDeadLettersResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *RetryAllDeadLettersResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *RetryAllDeadLettersResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34843,13 +31559,6 @@ func (r RetryAllDeadLettersResponse) ContentType() string {
 	return ""
 }
 
-// ListJobEventsResponseDefaultHeaders the declared response headers of an HTTP default response for ListJobEvents
-type ListJobEventsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListJobEventsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34857,8 +31566,6 @@ type ListJobEventsResponse struct {
 	JSON200 *JobEventRecordList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListJobEventsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34900,13 +31607,6 @@ func (r ListJobEventsResponse) ContentType() string {
 	return ""
 }
 
-// PublishJobEventResponseDefaultHeaders the declared response headers of an HTTP default response for PublishJobEvent
-type PublishJobEventResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type PublishJobEventResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34916,8 +31616,6 @@ type PublishJobEventResponse struct {
 	JSON202 *JobEventRecord
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *PublishJobEventResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -34964,13 +31662,6 @@ func (r PublishJobEventResponse) ContentType() string {
 	return ""
 }
 
-// GetJobEventResponseDefaultHeaders the declared response headers of an HTTP default response for GetJobEvent
-type GetJobEventResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetJobEventResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -34978,8 +31669,6 @@ type GetJobEventResponse struct {
 	JSON200 *JobEventRecord
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetJobEventResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -35021,13 +31710,6 @@ func (r GetJobEventResponse) ContentType() string {
 	return ""
 }
 
-// ListFencesResponseDefaultHeaders the declared response headers of an HTTP default response for ListFences
-type ListFencesResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListFencesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35035,8 +31717,6 @@ type ListFencesResponse struct {
 	JSON200 *FenceList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListFencesResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -35078,13 +31758,6 @@ func (r ListFencesResponse) ContentType() string {
 	return ""
 }
 
-// ResetFenceResponseDefaultHeaders the declared response headers of an HTTP default response for ResetFence
-type ResetFenceResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ResetFenceResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35092,8 +31765,6 @@ type ResetFenceResponse struct {
 	JSON200 *FenceFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ResetFenceResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -35135,13 +31806,6 @@ func (r ResetFenceResponse) ContentType() string {
 	return ""
 }
 
-// GetFenceResponseDefaultHeaders the declared response headers of an HTTP default response for GetFence
-type GetFenceResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetFenceResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35149,8 +31813,6 @@ type GetFenceResponse struct {
 	JSON200 *FenceFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetFenceResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -35192,13 +31854,6 @@ func (r GetFenceResponse) ContentType() string {
 	return ""
 }
 
-// CheckFenceResponseDefaultHeaders the declared response headers of an HTTP default response for CheckFence
-type CheckFenceResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CheckFenceResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35206,8 +31861,6 @@ type CheckFenceResponse struct {
 	JSON200 *FenceCheck
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CheckFenceResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -35249,13 +31902,6 @@ func (r CheckFenceResponse) ContentType() string {
 	return ""
 }
 
-// ListJobDefinitionsResponseDefaultHeaders the declared response headers of an HTTP default response for ListJobDefinitions
-type ListJobDefinitionsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListJobDefinitionsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35263,8 +31909,6 @@ type ListJobDefinitionsResponse struct {
 	JSON200 *JobDefinitionList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListJobDefinitionsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -35306,19 +31950,6 @@ func (r ListJobDefinitionsResponse) ContentType() string {
 	return ""
 }
 
-// CreateJobDefinitionResponse201Headers the declared response headers of an HTTP 201 response for CreateJobDefinition
-type CreateJobDefinitionResponse201Headers struct {
-	ETag     string
-	Location string
-}
-
-// CreateJobDefinitionResponseDefaultHeaders the declared response headers of an HTTP default response for CreateJobDefinition
-type CreateJobDefinitionResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CreateJobDefinitionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35326,10 +31957,6 @@ type CreateJobDefinitionResponse struct {
 	JSON201 *JobDefinition
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers201 the parsed response headers for an HTTP 201 response
-	Headers201 *CreateJobDefinitionResponse201Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CreateJobDefinitionResponseDefaultHeaders
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -35371,18 +31998,6 @@ func (r CreateJobDefinitionResponse) ContentType() string {
 	return ""
 }
 
-// DeleteJobDefinitionResponse200Headers the declared response headers of an HTTP 200 response for DeleteJobDefinition
-type DeleteJobDefinitionResponse200Headers struct {
-	ETag string
-}
-
-// DeleteJobDefinitionResponseDefaultHeaders the declared response headers of an HTTP default response for DeleteJobDefinition
-type DeleteJobDefinitionResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type DeleteJobDefinitionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35390,10 +32005,6 @@ type DeleteJobDefinitionResponse struct {
 	JSON200 *JobDefinitionFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *DeleteJobDefinitionResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *DeleteJobDefinitionResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -35435,23 +32046,6 @@ func (r DeleteJobDefinitionResponse) ContentType() string {
 	return ""
 }
 
-// GetJobDefinitionResponse200Headers the declared response headers of an HTTP 200 response for GetJobDefinition
-type GetJobDefinitionResponse200Headers struct {
-	ETag string
-}
-
-// GetJobDefinitionResponse304Headers the declared response headers of an HTTP 304 response for GetJobDefinition
-type GetJobDefinitionResponse304Headers struct {
-	ETag string
-}
-
-// GetJobDefinitionResponseDefaultHeaders the declared response headers of an HTTP default response for GetJobDefinition
-type GetJobDefinitionResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetJobDefinitionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35459,12 +32053,6 @@ type GetJobDefinitionResponse struct {
 	JSON200 *JobDefinitionFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetJobDefinitionResponse200Headers
-	// Headers304 the parsed response headers for an HTTP 304 response
-	Headers304 *GetJobDefinitionResponse304Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetJobDefinitionResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -35506,18 +32094,6 @@ func (r GetJobDefinitionResponse) ContentType() string {
 	return ""
 }
 
-// UpdateJobDefinitionResponse200Headers the declared response headers of an HTTP 200 response for UpdateJobDefinition
-type UpdateJobDefinitionResponse200Headers struct {
-	ETag string
-}
-
-// UpdateJobDefinitionResponseDefaultHeaders the declared response headers of an HTTP default response for UpdateJobDefinition
-type UpdateJobDefinitionResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type UpdateJobDefinitionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35525,10 +32101,6 @@ type UpdateJobDefinitionResponse struct {
 	JSON200 *JobDefinitionFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *UpdateJobDefinitionResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *UpdateJobDefinitionResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -35570,18 +32142,6 @@ func (r UpdateJobDefinitionResponse) ContentType() string {
 	return ""
 }
 
-// ReplaceJobDefinitionResponse200Headers the declared response headers of an HTTP 200 response for ReplaceJobDefinition
-type ReplaceJobDefinitionResponse200Headers struct {
-	ETag string
-}
-
-// ReplaceJobDefinitionResponseDefaultHeaders the declared response headers of an HTTP default response for ReplaceJobDefinition
-type ReplaceJobDefinitionResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ReplaceJobDefinitionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35589,10 +32149,6 @@ type ReplaceJobDefinitionResponse struct {
 	JSON200 *JobDefinitionFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *ReplaceJobDefinitionResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ReplaceJobDefinitionResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -35634,13 +32190,6 @@ func (r ReplaceJobDefinitionResponse) ContentType() string {
 	return ""
 }
 
-// ListBackfillsResponseDefaultHeaders the declared response headers of an HTTP default response for ListBackfills
-type ListBackfillsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListBackfillsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35648,8 +32197,6 @@ type ListBackfillsResponse struct {
 	JSON200 *BackfillList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListBackfillsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -35691,20 +32238,6 @@ func (r ListBackfillsResponse) ContentType() string {
 	return ""
 }
 
-// CreateBackfillResponse202Headers the declared response headers of an HTTP 202 response for CreateBackfill
-type CreateBackfillResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-	Location           string
-}
-
-// CreateBackfillResponseDefaultHeaders the declared response headers of an HTTP default response for CreateBackfill
-type CreateBackfillResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CreateBackfillResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35714,10 +32247,6 @@ type CreateBackfillResponse struct {
 	JSON202 *Backfill
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *CreateBackfillResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CreateBackfillResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -35764,13 +32293,6 @@ func (r CreateBackfillResponse) ContentType() string {
 	return ""
 }
 
-// ListNextJobRunsResponseDefaultHeaders the declared response headers of an HTTP default response for ListNextJobRuns
-type ListNextJobRunsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListNextJobRunsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35778,8 +32300,6 @@ type ListNextJobRunsResponse struct {
 	JSON200 *TicksFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListNextJobRunsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -35821,18 +32341,6 @@ func (r ListNextJobRunsResponse) ContentType() string {
 	return ""
 }
 
-// PauseJobDefinitionResponse200Headers the declared response headers of an HTTP 200 response for PauseJobDefinition
-type PauseJobDefinitionResponse200Headers struct {
-	ETag string
-}
-
-// PauseJobDefinitionResponseDefaultHeaders the declared response headers of an HTTP default response for PauseJobDefinition
-type PauseJobDefinitionResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type PauseJobDefinitionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35840,10 +32348,6 @@ type PauseJobDefinitionResponse struct {
 	JSON200 *JobDefinitionFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *PauseJobDefinitionResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *PauseJobDefinitionResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -35885,18 +32389,6 @@ func (r PauseJobDefinitionResponse) ContentType() string {
 	return ""
 }
 
-// ResumeJobDefinitionResponse200Headers the declared response headers of an HTTP 200 response for ResumeJobDefinition
-type ResumeJobDefinitionResponse200Headers struct {
-	ETag string
-}
-
-// ResumeJobDefinitionResponseDefaultHeaders the declared response headers of an HTTP default response for ResumeJobDefinition
-type ResumeJobDefinitionResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ResumeJobDefinitionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35904,10 +32396,6 @@ type ResumeJobDefinitionResponse struct {
 	JSON200 *JobDefinitionFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *ResumeJobDefinitionResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ResumeJobDefinitionResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -35949,26 +32437,6 @@ func (r ResumeJobDefinitionResponse) ContentType() string {
 	return ""
 }
 
-// CreateJobRunResponse200Headers the declared response headers of an HTTP 200 response for CreateJobRun
-type CreateJobRunResponse200Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-	Location           string
-}
-
-// CreateJobRunResponse201Headers the declared response headers of an HTTP 201 response for CreateJobRun
-type CreateJobRunResponse201Headers struct {
-	ETag     string
-	Location string
-}
-
-// CreateJobRunResponseDefaultHeaders the declared response headers of an HTTP default response for CreateJobRun
-type CreateJobRunResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CreateJobRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -35978,12 +32446,6 @@ type CreateJobRunResponse struct {
 	JSON201 *JobRunCreated
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *CreateJobRunResponse200Headers
-	// Headers201 the parsed response headers for an HTTP 201 response
-	Headers201 *CreateJobRunResponse201Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CreateJobRunResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36030,13 +32492,6 @@ func (r CreateJobRunResponse) ContentType() string {
 	return ""
 }
 
-// ListJobDefinitionVersionsResponseDefaultHeaders the declared response headers of an HTTP default response for ListJobDefinitionVersions
-type ListJobDefinitionVersionsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListJobDefinitionVersionsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36044,8 +32499,6 @@ type ListJobDefinitionVersionsResponse struct {
 	JSON200 *JobDefinitionVersionList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListJobDefinitionVersionsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36087,13 +32540,6 @@ func (r ListJobDefinitionVersionsResponse) ContentType() string {
 	return ""
 }
 
-// ListJobRunsResponseDefaultHeaders the declared response headers of an HTTP default response for ListJobRuns
-type ListJobRunsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListJobRunsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36101,8 +32547,6 @@ type ListJobRunsResponse struct {
 	JSON200 *JobRunList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListJobRunsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36144,13 +32588,6 @@ func (r ListJobRunsResponse) ContentType() string {
 	return ""
 }
 
-// ListJobBulksResponseDefaultHeaders the declared response headers of an HTTP default response for ListJobBulks
-type ListJobBulksResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListJobBulksResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36158,8 +32595,6 @@ type ListJobBulksResponse struct {
 	JSON200 *JobBulkList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListJobBulksResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36201,20 +32636,6 @@ func (r ListJobBulksResponse) ContentType() string {
 	return ""
 }
 
-// CreateJobBulkResponse202Headers the declared response headers of an HTTP 202 response for CreateJobBulk
-type CreateJobBulkResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-	Location           string
-}
-
-// CreateJobBulkResponseDefaultHeaders the declared response headers of an HTTP default response for CreateJobBulk
-type CreateJobBulkResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CreateJobBulkResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36224,10 +32645,6 @@ type CreateJobBulkResponse struct {
 	JSON202 *JobBulk
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *CreateJobBulkResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CreateJobBulkResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36274,18 +32691,6 @@ func (r CreateJobBulkResponse) ContentType() string {
 	return ""
 }
 
-// GetJobBulkResponse200Headers the declared response headers of an HTTP 200 response for GetJobBulk
-type GetJobBulkResponse200Headers struct {
-	ETag string
-}
-
-// GetJobBulkResponseDefaultHeaders the declared response headers of an HTTP default response for GetJobBulk
-type GetJobBulkResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetJobBulkResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36293,10 +32698,6 @@ type GetJobBulkResponse struct {
 	JSON200 *JobBulkFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetJobBulkResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetJobBulkResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36338,18 +32739,6 @@ func (r GetJobBulkResponse) ContentType() string {
 	return ""
 }
 
-// CancelJobBulkResponse200Headers the declared response headers of an HTTP 200 response for CancelJobBulk
-type CancelJobBulkResponse200Headers struct {
-	ETag string
-}
-
-// CancelJobBulkResponseDefaultHeaders the declared response headers of an HTTP default response for CancelJobBulk
-type CancelJobBulkResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CancelJobBulkResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36357,10 +32746,6 @@ type CancelJobBulkResponse struct {
 	JSON200 *JobBulkFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *CancelJobBulkResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CancelJobBulkResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36402,19 +32787,6 @@ func (r CancelJobBulkResponse) ContentType() string {
 	return ""
 }
 
-// GetJobRunResponse200Headers the declared response headers of an HTTP 200 response for GetJobRun
-type GetJobRunResponse200Headers struct {
-	ETag              string
-	PreferenceApplied *string
-}
-
-// GetJobRunResponseDefaultHeaders the declared response headers of an HTTP default response for GetJobRun
-type GetJobRunResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetJobRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36422,10 +32794,6 @@ type GetJobRunResponse struct {
 	JSON200 *JobRunFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetJobRunResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetJobRunResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36467,13 +32835,6 @@ func (r GetJobRunResponse) ContentType() string {
 	return ""
 }
 
-// ListJobRunAttemptsResponseDefaultHeaders the declared response headers of an HTTP default response for ListJobRunAttempts
-type ListJobRunAttemptsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListJobRunAttemptsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36481,8 +32842,6 @@ type ListJobRunAttemptsResponse struct {
 	JSON200 *JobAttemptList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListJobRunAttemptsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36524,23 +32883,6 @@ func (r ListJobRunAttemptsResponse) ContentType() string {
 	return ""
 }
 
-// CancelJobRunResponse200Headers the declared response headers of an HTTP 200 response for CancelJobRun
-type CancelJobRunResponse200Headers struct {
-	ETag string
-}
-
-// CancelJobRunResponse202Headers the declared response headers of an HTTP 202 response for CancelJobRun
-type CancelJobRunResponse202Headers struct {
-	ETag string
-}
-
-// CancelJobRunResponseDefaultHeaders the declared response headers of an HTTP default response for CancelJobRun
-type CancelJobRunResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CancelJobRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36550,12 +32892,6 @@ type CancelJobRunResponse struct {
 	JSON202 *JobRunChanged
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *CancelJobRunResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *CancelJobRunResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CancelJobRunResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36602,13 +32938,6 @@ func (r CancelJobRunResponse) ContentType() string {
 	return ""
 }
 
-// AcknowledgeCancelResponseDefaultHeaders the declared response headers of an HTTP default response for AcknowledgeCancel
-type AcknowledgeCancelResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type AcknowledgeCancelResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36616,8 +32945,6 @@ type AcknowledgeCancelResponse struct {
 	JSON200 *RunEnded
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *AcknowledgeCancelResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36659,13 +32986,6 @@ func (r AcknowledgeCancelResponse) ContentType() string {
 	return ""
 }
 
-// CompleteRunResponseDefaultHeaders the declared response headers of an HTTP default response for CompleteRun
-type CompleteRunResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CompleteRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36673,8 +32993,6 @@ type CompleteRunResponse struct {
 	JSON200 *RunEnded
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CompleteRunResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36716,13 +33034,6 @@ func (r CompleteRunResponse) ContentType() string {
 	return ""
 }
 
-// ConfirmContinuationResponseDefaultHeaders the declared response headers of an HTTP default response for ConfirmContinuation
-type ConfirmContinuationResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ConfirmContinuationResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36730,8 +33041,6 @@ type ConfirmContinuationResponse struct {
 	JSON200 *RunContinues
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ConfirmContinuationResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36773,13 +33082,6 @@ func (r ConfirmContinuationResponse) ContentType() string {
 	return ""
 }
 
-// ListJobRunEventsResponseDefaultHeaders the declared response headers of an HTTP default response for ListJobRunEvents
-type ListJobRunEventsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListJobRunEventsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36787,8 +33089,6 @@ type ListJobRunEventsResponse struct {
 	JSON200 *JobEventList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListJobRunEventsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36830,13 +33130,6 @@ func (r ListJobRunEventsResponse) ContentType() string {
 	return ""
 }
 
-// ExplainJobRunResponseDefaultHeaders the declared response headers of an HTTP default response for ExplainJobRun
-type ExplainJobRunResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ExplainJobRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36844,8 +33137,6 @@ type ExplainJobRunResponse struct {
 	JSON200 *JobExplanation
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ExplainJobRunResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36887,13 +33178,6 @@ func (r ExplainJobRunResponse) ContentType() string {
 	return ""
 }
 
-// FailRunResponseDefaultHeaders the declared response headers of an HTTP default response for FailRun
-type FailRunResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type FailRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -36901,8 +33185,6 @@ type FailRunResponse struct {
 	JSON200 *RunEnded
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *FailRunResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -36944,20 +33226,11 @@ func (r FailRunResponse) ContentType() string {
 	return ""
 }
 
-// GetRunLogResponseDefaultHeaders the declared response headers of an HTTP default response for GetRunLog
-type GetRunLogResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetRunLogResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetRunLogResponseDefaultHeaders
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -36994,13 +33267,6 @@ func (r GetRunLogResponse) ContentType() string {
 	return ""
 }
 
-// AppendRunLogResponseDefaultHeaders the declared response headers of an HTTP default response for AppendRunLog
-type AppendRunLogResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type AppendRunLogResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37008,8 +33274,6 @@ type AppendRunLogResponse struct {
 	JSON200 *LogStored
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *AppendRunLogResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -37051,13 +33315,6 @@ func (r AppendRunLogResponse) ContentType() string {
 	return ""
 }
 
-// ReportProgressResponseDefaultHeaders the declared response headers of an HTTP default response for ReportProgress
-type ReportProgressResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ReportProgressResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37065,8 +33322,6 @@ type ReportProgressResponse struct {
 	JSON200 *RunLease
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ReportProgressResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -37108,18 +33363,6 @@ func (r ReportProgressResponse) ContentType() string {
 	return ""
 }
 
-// ReassignJobRunResponse200Headers the declared response headers of an HTTP 200 response for ReassignJobRun
-type ReassignJobRunResponse200Headers struct {
-	ETag string
-}
-
-// ReassignJobRunResponseDefaultHeaders the declared response headers of an HTTP default response for ReassignJobRun
-type ReassignJobRunResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ReassignJobRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37127,10 +33370,6 @@ type ReassignJobRunResponse struct {
 	JSON200 *JobRunChanged
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *ReassignJobRunResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ReassignJobRunResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -37172,13 +33411,6 @@ func (r ReassignJobRunResponse) ContentType() string {
 	return ""
 }
 
-// ReleaseRunResponseDefaultHeaders the declared response headers of an HTTP default response for ReleaseRun
-type ReleaseRunResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ReleaseRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37186,8 +33418,6 @@ type ReleaseRunResponse struct {
 	JSON200 *RunEnded
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ReleaseRunResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -37229,26 +33459,6 @@ func (r ReleaseRunResponse) ContentType() string {
 	return ""
 }
 
-// RerunJobRunResponse200Headers the declared response headers of an HTTP 200 response for RerunJobRun
-type RerunJobRunResponse200Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-	Location           string
-}
-
-// RerunJobRunResponse201Headers the declared response headers of an HTTP 201 response for RerunJobRun
-type RerunJobRunResponse201Headers struct {
-	ETag     string
-	Location string
-}
-
-// RerunJobRunResponseDefaultHeaders the declared response headers of an HTTP default response for RerunJobRun
-type RerunJobRunResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type RerunJobRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37258,12 +33468,6 @@ type RerunJobRunResponse struct {
 	JSON201 *JobRunCreated
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *RerunJobRunResponse200Headers
-	// Headers201 the parsed response headers for an HTTP 201 response
-	Headers201 *RerunJobRunResponse201Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *RerunJobRunResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -37310,13 +33514,6 @@ func (r RerunJobRunResponse) ContentType() string {
 	return ""
 }
 
-// StartRunResponseDefaultHeaders the declared response headers of an HTTP default response for StartRun
-type StartRunResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type StartRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37324,8 +33521,6 @@ type StartRunResponse struct {
 	JSON200 *RunStarted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *StartRunResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -37367,13 +33562,6 @@ func (r StartRunResponse) ContentType() string {
 	return ""
 }
 
-// ListEventsResponseDefaultHeaders the declared response headers of an HTTP default response for ListEvents
-type ListEventsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListEventsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37381,8 +33569,6 @@ type ListEventsResponse struct {
 	JSON200 *AuditEventList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListEventsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -37424,20 +33610,11 @@ func (r ListEventsResponse) ContentType() string {
 	return ""
 }
 
-// StreamEventsResponseDefaultHeaders the declared response headers of an HTTP default response for StreamEvents
-type StreamEventsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type StreamEventsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *StreamEventsResponseDefaultHeaders
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -37474,13 +33651,6 @@ func (r StreamEventsResponse) ContentType() string {
 	return ""
 }
 
-// ListSagasResponseDefaultHeaders the declared response headers of an HTTP default response for ListSagas
-type ListSagasResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListSagasResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37488,8 +33658,6 @@ type ListSagasResponse struct {
 	JSON200 *SagaList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListSagasResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -37531,28 +33699,6 @@ func (r ListSagasResponse) ContentType() string {
 	return ""
 }
 
-// CreateSagaResponse200Headers the declared response headers of an HTTP 200 response for CreateSaga
-type CreateSagaResponse200Headers struct {
-	ETag              string
-	Location          string
-	PreferenceApplied *string
-}
-
-// CreateSagaResponse201Headers the declared response headers of an HTTP 201 response for CreateSaga
-type CreateSagaResponse201Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-	Location           string
-	PreferenceApplied  *string
-}
-
-// CreateSagaResponseDefaultHeaders the declared response headers of an HTTP default response for CreateSaga
-type CreateSagaResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CreateSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37562,12 +33708,6 @@ type CreateSagaResponse struct {
 	JSON201 *Saga
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *CreateSagaResponse200Headers
-	// Headers201 the parsed response headers for an HTTP 201 response
-	Headers201 *CreateSagaResponse201Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CreateSagaResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -37614,24 +33754,6 @@ func (r CreateSagaResponse) ContentType() string {
 	return ""
 }
 
-// GetSagaResponse200Headers the declared response headers of an HTTP 200 response for GetSaga
-type GetSagaResponse200Headers struct {
-	ETag              string
-	PreferenceApplied *string
-}
-
-// GetSagaResponse304Headers the declared response headers of an HTTP 304 response for GetSaga
-type GetSagaResponse304Headers struct {
-	ETag string
-}
-
-// GetSagaResponseDefaultHeaders the declared response headers of an HTTP default response for GetSaga
-type GetSagaResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37639,12 +33761,6 @@ type GetSagaResponse struct {
 	JSON200 *Saga
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetSagaResponse200Headers
-	// Headers304 the parsed response headers for an HTTP 304 response
-	Headers304 *GetSagaResponse304Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetSagaResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -37686,24 +33802,6 @@ func (r GetSagaResponse) ContentType() string {
 	return ""
 }
 
-// AcknowledgeSagaResponse200Headers the declared response headers of an HTTP 200 response for AcknowledgeSaga
-type AcknowledgeSagaResponse200Headers struct {
-	ETag string
-}
-
-// AcknowledgeSagaResponse202Headers the declared response headers of an HTTP 202 response for AcknowledgeSaga
-type AcknowledgeSagaResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-
-// AcknowledgeSagaResponseDefaultHeaders the declared response headers of an HTTP default response for AcknowledgeSaga
-type AcknowledgeSagaResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type AcknowledgeSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37713,12 +33811,6 @@ type AcknowledgeSagaResponse struct {
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *AcknowledgeSagaResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *AcknowledgeSagaResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *AcknowledgeSagaResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -37765,24 +33857,6 @@ func (r AcknowledgeSagaResponse) ContentType() string {
 	return ""
 }
 
-// CancelSagaResponse200Headers the declared response headers of an HTTP 200 response for CancelSaga
-type CancelSagaResponse200Headers struct {
-	ETag string
-}
-
-// CancelSagaResponse202Headers the declared response headers of an HTTP 202 response for CancelSaga
-type CancelSagaResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-
-// CancelSagaResponseDefaultHeaders the declared response headers of an HTTP default response for CancelSaga
-type CancelSagaResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CancelSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37792,12 +33866,6 @@ type CancelSagaResponse struct {
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *CancelSagaResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *CancelSagaResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CancelSagaResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -37844,24 +33912,6 @@ func (r CancelSagaResponse) ContentType() string {
 	return ""
 }
 
-// CompensateSagaResponse200Headers the declared response headers of an HTTP 200 response for CompensateSaga
-type CompensateSagaResponse200Headers struct {
-	ETag string
-}
-
-// CompensateSagaResponse202Headers the declared response headers of an HTTP 202 response for CompensateSaga
-type CompensateSagaResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-
-// CompensateSagaResponseDefaultHeaders the declared response headers of an HTTP default response for CompensateSaga
-type CompensateSagaResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CompensateSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37871,12 +33921,6 @@ type CompensateSagaResponse struct {
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *CompensateSagaResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *CompensateSagaResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CompensateSagaResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -37923,13 +33967,6 @@ func (r CompensateSagaResponse) ContentType() string {
 	return ""
 }
 
-// ListSagaEventsResponseDefaultHeaders the declared response headers of an HTTP default response for ListSagaEvents
-type ListSagaEventsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListSagaEventsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37937,8 +33974,6 @@ type ListSagaEventsResponse struct {
 	JSON200 *AuditEventList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListSagaEventsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -37980,13 +34015,6 @@ func (r ListSagaEventsResponse) ContentType() string {
 	return ""
 }
 
-// ExplainSagaResponseDefaultHeaders the declared response headers of an HTTP default response for ExplainSaga
-type ExplainSagaResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ExplainSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -37994,8 +34022,6 @@ type ExplainSagaResponse struct {
 	JSON200 *Explanation
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ExplainSagaResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -38037,24 +34063,6 @@ func (r ExplainSagaResponse) ContentType() string {
 	return ""
 }
 
-// ExtendDeadlineResponse200Headers the declared response headers of an HTTP 200 response for ExtendDeadline
-type ExtendDeadlineResponse200Headers struct {
-	ETag string
-}
-
-// ExtendDeadlineResponse202Headers the declared response headers of an HTTP 202 response for ExtendDeadline
-type ExtendDeadlineResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-
-// ExtendDeadlineResponseDefaultHeaders the declared response headers of an HTTP default response for ExtendDeadline
-type ExtendDeadlineResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ExtendDeadlineResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38064,12 +34072,6 @@ type ExtendDeadlineResponse struct {
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *ExtendDeadlineResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *ExtendDeadlineResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ExtendDeadlineResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -38116,24 +34118,6 @@ func (r ExtendDeadlineResponse) ContentType() string {
 	return ""
 }
 
-// ForceCompleteResponse200Headers the declared response headers of an HTTP 200 response for ForceComplete
-type ForceCompleteResponse200Headers struct {
-	ETag string
-}
-
-// ForceCompleteResponse202Headers the declared response headers of an HTTP 202 response for ForceComplete
-type ForceCompleteResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-
-// ForceCompleteResponseDefaultHeaders the declared response headers of an HTTP default response for ForceComplete
-type ForceCompleteResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ForceCompleteResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38143,12 +34127,6 @@ type ForceCompleteResponse struct {
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *ForceCompleteResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *ForceCompleteResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ForceCompleteResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -38195,24 +34173,6 @@ func (r ForceCompleteResponse) ContentType() string {
 	return ""
 }
 
-// ForceFailResponse200Headers the declared response headers of an HTTP 200 response for ForceFail
-type ForceFailResponse200Headers struct {
-	ETag string
-}
-
-// ForceFailResponse202Headers the declared response headers of an HTTP 202 response for ForceFail
-type ForceFailResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-
-// ForceFailResponseDefaultHeaders the declared response headers of an HTTP default response for ForceFail
-type ForceFailResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ForceFailResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38222,12 +34182,6 @@ type ForceFailResponse struct {
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *ForceFailResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *ForceFailResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ForceFailResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -38274,19 +34228,6 @@ func (r ForceFailResponse) ContentType() string {
 	return ""
 }
 
-// RestoreSagaResponse200Headers the declared response headers of an HTTP 200 response for RestoreSaga
-type RestoreSagaResponse200Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-
-// RestoreSagaResponseDefaultHeaders the declared response headers of an HTTP default response for RestoreSaga
-type RestoreSagaResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type RestoreSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38294,10 +34235,6 @@ type RestoreSagaResponse struct {
 	JSON200 *Saga
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *RestoreSagaResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *RestoreSagaResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -38339,23 +34276,6 @@ func (r RestoreSagaResponse) ContentType() string {
 	return ""
 }
 
-// GetSagaResultResponse200Headers the declared response headers of an HTTP 200 response for GetSagaResult
-type GetSagaResultResponse200Headers struct {
-	ETag string
-}
-
-// GetSagaResultResponse304Headers the declared response headers of an HTTP 304 response for GetSagaResult
-type GetSagaResultResponse304Headers struct {
-	ETag string
-}
-
-// GetSagaResultResponseDefaultHeaders the declared response headers of an HTTP default response for GetSagaResult
-type GetSagaResultResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetSagaResultResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38363,12 +34283,6 @@ type GetSagaResultResponse struct {
 	JSON200 *AnyJSON
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetSagaResultResponse200Headers
-	// Headers304 the parsed response headers for an HTTP 304 response
-	Headers304 *GetSagaResultResponse304Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetSagaResultResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -38410,24 +34324,6 @@ func (r GetSagaResultResponse) ContentType() string {
 	return ""
 }
 
-// ResumeSagaResponse200Headers the declared response headers of an HTTP 200 response for ResumeSaga
-type ResumeSagaResponse200Headers struct {
-	ETag string
-}
-
-// ResumeSagaResponse202Headers the declared response headers of an HTTP 202 response for ResumeSaga
-type ResumeSagaResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-
-// ResumeSagaResponseDefaultHeaders the declared response headers of an HTTP default response for ResumeSaga
-type ResumeSagaResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ResumeSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38437,12 +34333,6 @@ type ResumeSagaResponse struct {
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *ResumeSagaResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *ResumeSagaResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ResumeSagaResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -38489,24 +34379,6 @@ func (r ResumeSagaResponse) ContentType() string {
 	return ""
 }
 
-// ResumeCompensationResponse200Headers the declared response headers of an HTTP 200 response for ResumeCompensation
-type ResumeCompensationResponse200Headers struct {
-	ETag string
-}
-
-// ResumeCompensationResponse202Headers the declared response headers of an HTTP 202 response for ResumeCompensation
-type ResumeCompensationResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-
-// ResumeCompensationResponseDefaultHeaders the declared response headers of an HTTP default response for ResumeCompensation
-type ResumeCompensationResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ResumeCompensationResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38516,12 +34388,6 @@ type ResumeCompensationResponse struct {
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *ResumeCompensationResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *ResumeCompensationResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ResumeCompensationResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -38568,24 +34434,6 @@ func (r ResumeCompensationResponse) ContentType() string {
 	return ""
 }
 
-// RetrySagaResponse200Headers the declared response headers of an HTTP 200 response for RetrySaga
-type RetrySagaResponse200Headers struct {
-	ETag string
-}
-
-// RetrySagaResponse202Headers the declared response headers of an HTTP 202 response for RetrySaga
-type RetrySagaResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-
-// RetrySagaResponseDefaultHeaders the declared response headers of an HTTP default response for RetrySaga
-type RetrySagaResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type RetrySagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38595,12 +34443,6 @@ type RetrySagaResponse struct {
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *RetrySagaResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *RetrySagaResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *RetrySagaResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -38647,23 +34489,6 @@ func (r RetrySagaResponse) ContentType() string {
 	return ""
 }
 
-// ListStepLogsResponse200Headers the declared response headers of an HTTP 200 response for ListStepLogs
-type ListStepLogsResponse200Headers struct {
-	ETag string
-}
-
-// ListStepLogsResponse304Headers the declared response headers of an HTTP 304 response for ListStepLogs
-type ListStepLogsResponse304Headers struct {
-	ETag string
-}
-
-// ListStepLogsResponseDefaultHeaders the declared response headers of an HTTP default response for ListStepLogs
-type ListStepLogsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListStepLogsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38671,12 +34496,6 @@ type ListStepLogsResponse struct {
 	JSON200 *StepLogList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *ListStepLogsResponse200Headers
-	// Headers304 the parsed response headers for an HTTP 304 response
-	Headers304 *ListStepLogsResponse304Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListStepLogsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -38718,23 +34537,6 @@ func (r ListStepLogsResponse) ContentType() string {
 	return ""
 }
 
-// ListStepsResponse200Headers the declared response headers of an HTTP 200 response for ListSteps
-type ListStepsResponse200Headers struct {
-	ETag string
-}
-
-// ListStepsResponse304Headers the declared response headers of an HTTP 304 response for ListSteps
-type ListStepsResponse304Headers struct {
-	ETag string
-}
-
-// ListStepsResponseDefaultHeaders the declared response headers of an HTTP default response for ListSteps
-type ListStepsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListStepsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38742,12 +34544,6 @@ type ListStepsResponse struct {
 	JSON200 *StepList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *ListStepsResponse200Headers
-	// Headers304 the parsed response headers for an HTTP 304 response
-	Headers304 *ListStepsResponse304Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListStepsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -38789,24 +34585,6 @@ func (r ListStepsResponse) ContentType() string {
 	return ""
 }
 
-// CompleteStepResponse200Headers the declared response headers of an HTTP 200 response for CompleteStep
-type CompleteStepResponse200Headers struct {
-	ETag string
-}
-
-// CompleteStepResponse202Headers the declared response headers of an HTTP 202 response for CompleteStep
-type CompleteStepResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-
-// CompleteStepResponseDefaultHeaders the declared response headers of an HTTP default response for CompleteStep
-type CompleteStepResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CompleteStepResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38816,12 +34594,6 @@ type CompleteStepResponse struct {
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *CompleteStepResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *CompleteStepResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CompleteStepResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -38868,24 +34640,6 @@ func (r CompleteStepResponse) ContentType() string {
 	return ""
 }
 
-// FailStepResponse200Headers the declared response headers of an HTTP 200 response for FailStep
-type FailStepResponse200Headers struct {
-	ETag string
-}
-
-// FailStepResponse202Headers the declared response headers of an HTTP 202 response for FailStep
-type FailStepResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-
-// FailStepResponseDefaultHeaders the declared response headers of an HTTP default response for FailStep
-type FailStepResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type FailStepResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38895,12 +34649,6 @@ type FailStepResponse struct {
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *FailStepResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *FailStepResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *FailStepResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -38947,24 +34695,6 @@ func (r FailStepResponse) ContentType() string {
 	return ""
 }
 
-// SkipStepResponse200Headers the declared response headers of an HTTP 200 response for SkipStep
-type SkipStepResponse200Headers struct {
-	ETag string
-}
-
-// SkipStepResponse202Headers the declared response headers of an HTTP 202 response for SkipStep
-type SkipStepResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-
-// SkipStepResponseDefaultHeaders the declared response headers of an HTTP default response for SkipStep
-type SkipStepResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type SkipStepResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38974,12 +34704,6 @@ type SkipStepResponse struct {
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *SkipStepResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *SkipStepResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *SkipStepResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -39026,24 +34750,6 @@ func (r SkipStepResponse) ContentType() string {
 	return ""
 }
 
-// SuspendSagaResponse200Headers the declared response headers of an HTTP 200 response for SuspendSaga
-type SuspendSagaResponse200Headers struct {
-	ETag string
-}
-
-// SuspendSagaResponse202Headers the declared response headers of an HTTP 202 response for SuspendSaga
-type SuspendSagaResponse202Headers struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-
-// SuspendSagaResponseDefaultHeaders the declared response headers of an HTTP default response for SuspendSaga
-type SuspendSagaResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type SuspendSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39053,12 +34759,6 @@ type SuspendSagaResponse struct {
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *SuspendSagaResponse200Headers
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *SuspendSagaResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *SuspendSagaResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -39105,13 +34805,6 @@ func (r SuspendSagaResponse) ContentType() string {
 	return ""
 }
 
-// GetLeaderResponseDefaultHeaders the declared response headers of an HTTP default response for GetLeader
-type GetLeaderResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetLeaderResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39119,8 +34812,6 @@ type GetLeaderResponse struct {
 	JSON200 *SchedulerLeader
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetLeaderResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -39162,13 +34853,6 @@ func (r GetLeaderResponse) ContentType() string {
 	return ""
 }
 
-// StepDownLeaderResponseDefaultHeaders the declared response headers of an HTTP default response for StepDownLeader
-type StepDownLeaderResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type StepDownLeaderResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39176,8 +34860,6 @@ type StepDownLeaderResponse struct {
 	JSON200 *SchedulerLeader
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *StepDownLeaderResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -39219,13 +34901,6 @@ func (r StepDownLeaderResponse) ContentType() string {
 	return ""
 }
 
-// PreviewScheduleResponseDefaultHeaders the declared response headers of an HTTP default response for PreviewSchedule
-type PreviewScheduleResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type PreviewScheduleResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39233,8 +34908,6 @@ type PreviewScheduleResponse struct {
 	JSON200 *TicksFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *PreviewScheduleResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -39276,23 +34949,6 @@ func (r PreviewScheduleResponse) ContentType() string {
 	return ""
 }
 
-// GetSettingsResponse200Headers the declared response headers of an HTTP 200 response for GetSettings
-type GetSettingsResponse200Headers struct {
-	ETag string
-}
-
-// GetSettingsResponse304Headers the declared response headers of an HTTP 304 response for GetSettings
-type GetSettingsResponse304Headers struct {
-	ETag string
-}
-
-// GetSettingsResponseDefaultHeaders the declared response headers of an HTTP default response for GetSettings
-type GetSettingsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetSettingsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39300,12 +34956,6 @@ type GetSettingsResponse struct {
 	JSON200 *SettingsFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetSettingsResponse200Headers
-	// Headers304 the parsed response headers for an HTTP 304 response
-	Headers304 *GetSettingsResponse304Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetSettingsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -39347,18 +34997,6 @@ func (r GetSettingsResponse) ContentType() string {
 	return ""
 }
 
-// ChangeSettingsResponse200Headers the declared response headers of an HTTP 200 response for ChangeSettings
-type ChangeSettingsResponse200Headers struct {
-	ETag string
-}
-
-// ChangeSettingsResponseDefaultHeaders the declared response headers of an HTTP default response for ChangeSettings
-type ChangeSettingsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ChangeSettingsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39366,10 +35004,6 @@ type ChangeSettingsResponse struct {
 	JSON200 *SettingsFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *ChangeSettingsResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ChangeSettingsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -39411,13 +35045,6 @@ func (r ChangeSettingsResponse) ContentType() string {
 	return ""
 }
 
-// ListSettingChangesResponseDefaultHeaders the declared response headers of an HTTP default response for ListSettingChanges
-type ListSettingChangesResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListSettingChangesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39425,8 +35052,6 @@ type ListSettingChangesResponse struct {
 	JSON200 *SettingChangeList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListSettingChangesResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -39468,13 +35093,6 @@ func (r ListSettingChangesResponse) ContentType() string {
 	return ""
 }
 
-// ListSagaStatisticsResponseDefaultHeaders the declared response headers of an HTTP default response for ListSagaStatistics
-type ListSagaStatisticsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListSagaStatisticsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39482,8 +35100,6 @@ type ListSagaStatisticsResponse struct {
 	JSON200 *SagaStatisticsList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListSagaStatisticsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -39525,13 +35141,6 @@ func (r ListSagaStatisticsResponse) ContentType() string {
 	return ""
 }
 
-// GetTimelineResponseDefaultHeaders the declared response headers of an HTTP default response for GetTimeline
-type GetTimelineResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetTimelineResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39539,8 +35148,6 @@ type GetTimelineResponse struct {
 	JSON200 *Timeline
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetTimelineResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -39582,13 +35189,6 @@ func (r GetTimelineResponse) ContentType() string {
 	return ""
 }
 
-// ListWebhooksResponseDefaultHeaders the declared response headers of an HTTP default response for ListWebhooks
-type ListWebhooksResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListWebhooksResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39596,8 +35196,6 @@ type ListWebhooksResponse struct {
 	JSON200 *WebhookList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListWebhooksResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -39639,19 +35237,6 @@ func (r ListWebhooksResponse) ContentType() string {
 	return ""
 }
 
-// CreateWebhookResponse201Headers the declared response headers of an HTTP 201 response for CreateWebhook
-type CreateWebhookResponse201Headers struct {
-	ETag     string
-	Location string
-}
-
-// CreateWebhookResponseDefaultHeaders the declared response headers of an HTTP default response for CreateWebhook
-type CreateWebhookResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CreateWebhookResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39659,10 +35244,6 @@ type CreateWebhookResponse struct {
 	JSON201 *Webhook
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers201 the parsed response headers for an HTTP 201 response
-	Headers201 *CreateWebhookResponse201Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CreateWebhookResponseDefaultHeaders
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -39704,20 +35285,11 @@ func (r CreateWebhookResponse) ContentType() string {
 	return ""
 }
 
-// DeleteWebhookResponseDefaultHeaders the declared response headers of an HTTP default response for DeleteWebhook
-type DeleteWebhookResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type DeleteWebhookResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *DeleteWebhookResponseDefaultHeaders
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -39754,18 +35326,6 @@ func (r DeleteWebhookResponse) ContentType() string {
 	return ""
 }
 
-// GetWebhookResponse200Headers the declared response headers of an HTTP 200 response for GetWebhook
-type GetWebhookResponse200Headers struct {
-	ETag string
-}
-
-// GetWebhookResponseDefaultHeaders the declared response headers of an HTTP default response for GetWebhook
-type GetWebhookResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetWebhookResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39773,10 +35333,6 @@ type GetWebhookResponse struct {
 	JSON200 *WebhookState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetWebhookResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetWebhookResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -39818,18 +35374,6 @@ func (r GetWebhookResponse) ContentType() string {
 	return ""
 }
 
-// UpdateWebhookResponse200Headers the declared response headers of an HTTP 200 response for UpdateWebhook
-type UpdateWebhookResponse200Headers struct {
-	ETag string
-}
-
-// UpdateWebhookResponseDefaultHeaders the declared response headers of an HTTP default response for UpdateWebhook
-type UpdateWebhookResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type UpdateWebhookResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39837,10 +35381,6 @@ type UpdateWebhookResponse struct {
 	JSON200 *WebhookState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *UpdateWebhookResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *UpdateWebhookResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -39882,13 +35422,6 @@ func (r UpdateWebhookResponse) ContentType() string {
 	return ""
 }
 
-// ListWebhookDeliveriesResponseDefaultHeaders the declared response headers of an HTTP default response for ListWebhookDeliveries
-type ListWebhookDeliveriesResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListWebhookDeliveriesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39896,8 +35429,6 @@ type ListWebhookDeliveriesResponse struct {
 	JSON200 *DeliveryList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListWebhookDeliveriesResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -39939,13 +35470,6 @@ func (r ListWebhookDeliveriesResponse) ContentType() string {
 	return ""
 }
 
-// GetWebhookDeliveryResponseDefaultHeaders the declared response headers of an HTTP default response for GetWebhookDelivery
-type GetWebhookDeliveryResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetWebhookDeliveryResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -39953,8 +35477,6 @@ type GetWebhookDeliveryResponse struct {
 	JSON200 *Delivery
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetWebhookDeliveryResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -39996,18 +35518,6 @@ func (r GetWebhookDeliveryResponse) ContentType() string {
 	return ""
 }
 
-// RedeliverWebhookDeliveryResponse202Headers the declared response headers of an HTTP 202 response for RedeliverWebhookDelivery
-type RedeliverWebhookDeliveryResponse202Headers struct {
-	Location string
-}
-
-// RedeliverWebhookDeliveryResponseDefaultHeaders the declared response headers of an HTTP default response for RedeliverWebhookDelivery
-type RedeliverWebhookDeliveryResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type RedeliverWebhookDeliveryResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40015,10 +35525,6 @@ type RedeliverWebhookDeliveryResponse struct {
 	JSON202 *DeliveryAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *RedeliverWebhookDeliveryResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *RedeliverWebhookDeliveryResponseDefaultHeaders
 }
 
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
@@ -40060,18 +35566,6 @@ func (r RedeliverWebhookDeliveryResponse) ContentType() string {
 	return ""
 }
 
-// DisableWebhookResponse200Headers the declared response headers of an HTTP 200 response for DisableWebhook
-type DisableWebhookResponse200Headers struct {
-	ETag string
-}
-
-// DisableWebhookResponseDefaultHeaders the declared response headers of an HTTP default response for DisableWebhook
-type DisableWebhookResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type DisableWebhookResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40079,10 +35573,6 @@ type DisableWebhookResponse struct {
 	JSON200 *WebhookState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *DisableWebhookResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *DisableWebhookResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -40124,18 +35614,6 @@ func (r DisableWebhookResponse) ContentType() string {
 	return ""
 }
 
-// EnableWebhookResponse200Headers the declared response headers of an HTTP 200 response for EnableWebhook
-type EnableWebhookResponse200Headers struct {
-	ETag string
-}
-
-// EnableWebhookResponseDefaultHeaders the declared response headers of an HTTP default response for EnableWebhook
-type EnableWebhookResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type EnableWebhookResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40143,10 +35621,6 @@ type EnableWebhookResponse struct {
 	JSON200 *WebhookState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *EnableWebhookResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *EnableWebhookResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -40188,13 +35662,6 @@ func (r EnableWebhookResponse) ContentType() string {
 	return ""
 }
 
-// RedeliverFailedResponseDefaultHeaders the declared response headers of an HTTP default response for RedeliverFailed
-type RedeliverFailedResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type RedeliverFailedResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40202,8 +35669,6 @@ type RedeliverFailedResponse struct {
 	JSON202 *Redelivered
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *RedeliverFailedResponseDefaultHeaders
 }
 
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
@@ -40245,18 +35710,6 @@ func (r RedeliverFailedResponse) ContentType() string {
 	return ""
 }
 
-// RotateWebhookSecretResponse200Headers the declared response headers of an HTTP 200 response for RotateWebhookSecret
-type RotateWebhookSecretResponse200Headers struct {
-	ETag string
-}
-
-// RotateWebhookSecretResponseDefaultHeaders the declared response headers of an HTTP default response for RotateWebhookSecret
-type RotateWebhookSecretResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type RotateWebhookSecretResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40264,10 +35717,6 @@ type RotateWebhookSecretResponse struct {
 	JSON200 *WebhookState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *RotateWebhookSecretResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *RotateWebhookSecretResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -40309,18 +35758,6 @@ func (r RotateWebhookSecretResponse) ContentType() string {
 	return ""
 }
 
-// TestWebhookResponse202Headers the declared response headers of an HTTP 202 response for TestWebhook
-type TestWebhookResponse202Headers struct {
-	Location string
-}
-
-// TestWebhookResponseDefaultHeaders the declared response headers of an HTTP default response for TestWebhook
-type TestWebhookResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type TestWebhookResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40328,10 +35765,6 @@ type TestWebhookResponse struct {
 	JSON202 *DeliveryAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers202 the parsed response headers for an HTTP 202 response
-	Headers202 *TestWebhookResponse202Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *TestWebhookResponseDefaultHeaders
 }
 
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
@@ -40373,13 +35806,6 @@ func (r TestWebhookResponse) ContentType() string {
 	return ""
 }
 
-// WhoAmIResponseDefaultHeaders the declared response headers of an HTTP default response for WhoAmI
-type WhoAmIResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type WhoAmIResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40387,8 +35813,6 @@ type WhoAmIResponse struct {
 	JSON200 *Whoami
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *WhoAmIResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -40430,13 +35854,6 @@ func (r WhoAmIResponse) ContentType() string {
 	return ""
 }
 
-// ListWorkersResponseDefaultHeaders the declared response headers of an HTTP default response for ListWorkers
-type ListWorkersResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListWorkersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40444,8 +35861,6 @@ type ListWorkersResponse struct {
 	JSON200 *WorkerList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListWorkersResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -40487,18 +35902,6 @@ func (r ListWorkersResponse) ContentType() string {
 	return ""
 }
 
-// RegisterWorkerResponse201Headers the declared response headers of an HTTP 201 response for RegisterWorker
-type RegisterWorkerResponse201Headers struct {
-	Location *string
-}
-
-// RegisterWorkerResponseDefaultHeaders the declared response headers of an HTTP default response for RegisterWorker
-type RegisterWorkerResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type RegisterWorkerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40506,10 +35909,6 @@ type RegisterWorkerResponse struct {
 	JSON201 *WorkerRegistration
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers201 the parsed response headers for an HTTP 201 response
-	Headers201 *RegisterWorkerResponse201Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *RegisterWorkerResponseDefaultHeaders
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -40551,18 +35950,6 @@ func (r RegisterWorkerResponse) ContentType() string {
 	return ""
 }
 
-// GetWorkerResponse200Headers the declared response headers of an HTTP 200 response for GetWorker
-type GetWorkerResponse200Headers struct {
-	ETag string
-}
-
-// GetWorkerResponseDefaultHeaders the declared response headers of an HTTP default response for GetWorker
-type GetWorkerResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetWorkerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40570,10 +35957,6 @@ type GetWorkerResponse struct {
 	JSON200 *WorkerFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetWorkerResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetWorkerResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -40615,13 +35998,6 @@ func (r GetWorkerResponse) ContentType() string {
 	return ""
 }
 
-// ClaimRunsResponseDefaultHeaders the declared response headers of an HTTP default response for ClaimRuns
-type ClaimRunsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ClaimRunsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40629,8 +36005,6 @@ type ClaimRunsResponse struct {
 	JSON200 *ClaimedRuns
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ClaimRunsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -40672,13 +36046,6 @@ func (r ClaimRunsResponse) ContentType() string {
 	return ""
 }
 
-// CompleteRunsResponseDefaultHeaders the declared response headers of an HTTP default response for CompleteRuns
-type CompleteRunsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type CompleteRunsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40686,8 +36053,6 @@ type CompleteRunsResponse struct {
 	JSON200 *RunResults
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *CompleteRunsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -40729,18 +36094,6 @@ func (r CompleteRunsResponse) ContentType() string {
 	return ""
 }
 
-// DetachWorkerResponse200Headers the declared response headers of an HTTP 200 response for DetachWorker
-type DetachWorkerResponse200Headers struct {
-	ETag string
-}
-
-// DetachWorkerResponseDefaultHeaders the declared response headers of an HTTP default response for DetachWorker
-type DetachWorkerResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type DetachWorkerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40748,10 +36101,6 @@ type DetachWorkerResponse struct {
 	JSON200 *WorkerFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *DetachWorkerResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *DetachWorkerResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -40793,18 +36142,6 @@ func (r DetachWorkerResponse) ContentType() string {
 	return ""
 }
 
-// DrainWorkerResponse200Headers the declared response headers of an HTTP 200 response for DrainWorker
-type DrainWorkerResponse200Headers struct {
-	ETag string
-}
-
-// DrainWorkerResponseDefaultHeaders the declared response headers of an HTTP default response for DrainWorker
-type DrainWorkerResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type DrainWorkerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40812,10 +36149,6 @@ type DrainWorkerResponse struct {
 	JSON200 *WorkerFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *DrainWorkerResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *DrainWorkerResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -40857,13 +36190,6 @@ func (r DrainWorkerResponse) ContentType() string {
 	return ""
 }
 
-// WorkerHeartbeatResponseDefaultHeaders the declared response headers of an HTTP default response for WorkerHeartbeat
-type WorkerHeartbeatResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type WorkerHeartbeatResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40871,8 +36197,6 @@ type WorkerHeartbeatResponse struct {
 	JSON200 *Heartbeat
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *WorkerHeartbeatResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -40914,13 +36238,6 @@ func (r WorkerHeartbeatResponse) ContentType() string {
 	return ""
 }
 
-// StartRunsResponseDefaultHeaders the declared response headers of an HTTP default response for StartRuns
-type StartRunsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type StartRunsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40928,8 +36245,6 @@ type StartRunsResponse struct {
 	JSON200 *RunResults
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *StartRunsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -40971,18 +36286,6 @@ func (r StartRunsResponse) ContentType() string {
 	return ""
 }
 
-// UndrainWorkerResponse200Headers the declared response headers of an HTTP 200 response for UndrainWorker
-type UndrainWorkerResponse200Headers struct {
-	ETag string
-}
-
-// UndrainWorkerResponseDefaultHeaders the declared response headers of an HTTP default response for UndrainWorker
-type UndrainWorkerResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type UndrainWorkerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -40990,10 +36293,6 @@ type UndrainWorkerResponse struct {
 	JSON200 *WorkerFound
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *UndrainWorkerResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *UndrainWorkerResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -41035,13 +36334,6 @@ func (r UndrainWorkerResponse) ContentType() string {
 	return ""
 }
 
-// ListWorkflowsResponseDefaultHeaders the declared response headers of an HTTP default response for ListWorkflows
-type ListWorkflowsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListWorkflowsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41049,8 +36341,6 @@ type ListWorkflowsResponse struct {
 	JSON200 *WorkflowPage
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListWorkflowsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -41092,24 +36382,6 @@ func (r ListWorkflowsResponse) ContentType() string {
 	return ""
 }
 
-// RegisterWorkflowResponse200Headers the declared response headers of an HTTP 200 response for RegisterWorkflow
-type RegisterWorkflowResponse200Headers struct {
-	ETag string
-}
-
-// RegisterWorkflowResponse201Headers the declared response headers of an HTTP 201 response for RegisterWorkflow
-type RegisterWorkflowResponse201Headers struct {
-	ETag     string
-	Location string
-}
-
-// RegisterWorkflowResponseDefaultHeaders the declared response headers of an HTTP default response for RegisterWorkflow
-type RegisterWorkflowResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type RegisterWorkflowResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41119,12 +36391,6 @@ type RegisterWorkflowResponse struct {
 	JSON201 *WorkflowCreated
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *RegisterWorkflowResponse200Headers
-	// Headers201 the parsed response headers for an HTTP 201 response
-	Headers201 *RegisterWorkflowResponse201Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *RegisterWorkflowResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -41171,13 +36437,6 @@ func (r RegisterWorkflowResponse) ContentType() string {
 	return ""
 }
 
-// ValidateWorkflowResponseDefaultHeaders the declared response headers of an HTTP default response for ValidateWorkflow
-type ValidateWorkflowResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ValidateWorkflowResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41185,8 +36444,6 @@ type ValidateWorkflowResponse struct {
 	JSON200 *WorkflowCheck
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ValidateWorkflowResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -41228,23 +36485,6 @@ func (r ValidateWorkflowResponse) ContentType() string {
 	return ""
 }
 
-// GetWorkflowResponse200Headers the declared response headers of an HTTP 200 response for GetWorkflow
-type GetWorkflowResponse200Headers struct {
-	ETag string
-}
-
-// GetWorkflowResponse304Headers the declared response headers of an HTTP 304 response for GetWorkflow
-type GetWorkflowResponse304Headers struct {
-	ETag string
-}
-
-// GetWorkflowResponseDefaultHeaders the declared response headers of an HTTP default response for GetWorkflow
-type GetWorkflowResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetWorkflowResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41252,12 +36492,6 @@ type GetWorkflowResponse struct {
 	JSON200 *WorkflowState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetWorkflowResponse200Headers
-	// Headers304 the parsed response headers for an HTTP 304 response
-	Headers304 *GetWorkflowResponse304Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetWorkflowResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -41299,18 +36533,6 @@ func (r GetWorkflowResponse) ContentType() string {
 	return ""
 }
 
-// DisableWorkflowResponse200Headers the declared response headers of an HTTP 200 response for DisableWorkflow
-type DisableWorkflowResponse200Headers struct {
-	ETag string
-}
-
-// DisableWorkflowResponseDefaultHeaders the declared response headers of an HTTP default response for DisableWorkflow
-type DisableWorkflowResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type DisableWorkflowResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41318,10 +36540,6 @@ type DisableWorkflowResponse struct {
 	JSON200 *WorkflowState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *DisableWorkflowResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *DisableWorkflowResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -41363,18 +36581,6 @@ func (r DisableWorkflowResponse) ContentType() string {
 	return ""
 }
 
-// EnableWorkflowResponse200Headers the declared response headers of an HTTP 200 response for EnableWorkflow
-type EnableWorkflowResponse200Headers struct {
-	ETag string
-}
-
-// EnableWorkflowResponseDefaultHeaders the declared response headers of an HTTP default response for EnableWorkflow
-type EnableWorkflowResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type EnableWorkflowResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41382,10 +36588,6 @@ type EnableWorkflowResponse struct {
 	JSON200 *WorkflowState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *EnableWorkflowResponse200Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *EnableWorkflowResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -41427,13 +36629,6 @@ func (r EnableWorkflowResponse) ContentType() string {
 	return ""
 }
 
-// ListWorkflowVersionsResponseDefaultHeaders the declared response headers of an HTTP default response for ListWorkflowVersions
-type ListWorkflowVersionsResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type ListWorkflowVersionsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41441,8 +36636,6 @@ type ListWorkflowVersionsResponse struct {
 	JSON200 *WorkflowPage
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *ListWorkflowVersionsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -41484,23 +36677,6 @@ func (r ListWorkflowVersionsResponse) ContentType() string {
 	return ""
 }
 
-// GetWorkflowVersionResponse200Headers the declared response headers of an HTTP 200 response for GetWorkflowVersion
-type GetWorkflowVersionResponse200Headers struct {
-	ETag string
-}
-
-// GetWorkflowVersionResponse304Headers the declared response headers of an HTTP 304 response for GetWorkflowVersion
-type GetWorkflowVersionResponse304Headers struct {
-	ETag string
-}
-
-// GetWorkflowVersionResponseDefaultHeaders the declared response headers of an HTTP default response for GetWorkflowVersion
-type GetWorkflowVersionResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetWorkflowVersionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41508,12 +36684,6 @@ type GetWorkflowVersionResponse struct {
 	JSON200 *WorkflowState
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetWorkflowVersionResponse200Headers
-	// Headers304 the parsed response headers for an HTTP 304 response
-	Headers304 *GetWorkflowVersionResponse304Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetWorkflowVersionResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -41555,13 +36725,6 @@ func (r GetWorkflowVersionResponse) ContentType() string {
 	return ""
 }
 
-// GetHealthResponseDefaultHeaders the declared response headers of an HTTP default response for GetHealth
-type GetHealthResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetHealthResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41569,8 +36732,6 @@ type GetHealthResponse struct {
 	JSON200 *Health
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetHealthResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -41612,23 +36773,6 @@ func (r GetHealthResponse) ContentType() string {
 	return ""
 }
 
-// GetContractResponse200Headers the declared response headers of an HTTP 200 response for GetContract
-type GetContractResponse200Headers struct {
-	ETag string
-}
-
-// GetContractResponse304Headers the declared response headers of an HTTP 304 response for GetContract
-type GetContractResponse304Headers struct {
-	ETag string
-}
-
-// GetContractResponseDefaultHeaders the declared response headers of an HTTP default response for GetContract
-type GetContractResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetContractResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41636,12 +36780,6 @@ type GetContractResponse struct {
 	JSON200 *JSONObject
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *GetContractResponse200Headers
-	// Headers304 the parsed response headers for an HTTP 304 response
-	Headers304 *GetContractResponse304Headers
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetContractResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -41683,13 +36821,6 @@ func (r GetContractResponse) ContentType() string {
 	return ""
 }
 
-// GetReadinessResponseDefaultHeaders the declared response headers of an HTTP default response for GetReadiness
-type GetReadinessResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetReadinessResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41697,8 +36828,6 @@ type GetReadinessResponse struct {
 	JSON200 *Health
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetReadinessResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -41740,13 +36869,6 @@ func (r GetReadinessResponse) ContentType() string {
 	return ""
 }
 
-// GetVersionResponseDefaultHeaders the declared response headers of an HTTP default response for GetVersion
-type GetVersionResponseDefaultHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-
 type GetVersionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -41754,8 +36876,6 @@ type GetVersionResponse struct {
 	JSON200 *Version
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
-	// HeadersDefault the parsed response headers for an HTTP default response
-	HeadersDefault *GetVersionResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -41799,11 +36919,6 @@ func (r GetVersionResponse) ContentType() string {
 
 // RunRetentionWithBodyWithResponse Archive the tenant's sagas that have expired
 //
-// Does now what the server does by itself now and then: archives ended sagas
-// whose retention is over. One request works for a few seconds at most and
-// says with `more` when there is more to do; repeat it then. Sagas that need
-// attention stay. Requests at the same time share the work.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
@@ -41816,11 +36931,6 @@ func (c *ClientWithResponses) RunRetentionWithBodyWithResponse(ctx context.Conte
 }
 
 // RunRetentionWithResponse Archive the tenant's sagas that have expired
-//
-// Does now what the server does by itself now and then: archives ended sagas
-// whose retention is over. One request works for a few seconds at most and
-// says with `more` when there is more to do; repeat it then. Sagas that need
-// attention stay. Requests at the same time share the work.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -41835,11 +36945,6 @@ func (c *ClientWithResponses) RunRetentionWithResponse(ctx context.Context, para
 
 // GetStorageWithResponse What the tables and indexes take, and how they are used
 //
-// From PostgreSQL's statistics, of all tenants together; largest table
-// first. Counts are the server's estimates, and scans count since its
-// statistics were last reset. A store in memory has no tables. For
-// administrators whose credential is for any tenant.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
@@ -41852,9 +36957,6 @@ func (c *ClientWithResponses) GetStorageWithResponse(ctx context.Context, reqEdi
 }
 
 // ListAPIKeysWithResponse List API keys
-//
-// Newest first. A credential for any tenant sees all keys, another one those
-// of its tenant.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -41869,11 +36971,6 @@ func (c *ClientWithResponses) ListAPIKeysWithResponse(ctx context.Context, param
 
 // CreateAPIKeyWithBodyWithResponse Make an API key
 //
-// The answer holds the key itself, which is shown this once: only a hash
-// of it is kept. When the answer is lost, revoke the key and make another.
-// Keys of one name and tenant are the same to audit records and
-// Idempotency-Keys, so that one can replace the other.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
@@ -41886,11 +36983,6 @@ func (c *ClientWithResponses) CreateAPIKeyWithBodyWithResponse(ctx context.Conte
 }
 
 // CreateAPIKeyWithResponse Make an API key
-//
-// The answer holds the key itself, which is shown this once: only a hash
-// of it is kept. When the answer is lost, revoke the key and make another.
-// Keys of one name and tenant are the same to audit records and
-// Idempotency-Keys, so that one can replace the other.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -41918,9 +37010,6 @@ func (c *ClientWithResponses) GetAPIKeyWithResponse(ctx context.Context, keyID K
 
 // RevokeAPIKeyWithBodyWithResponse Revoke an API key
 //
-// For good. Every node refuses the key within 5 seconds. Revoking a revoked
-// key changes nothing and succeeds. `reason` is required.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
@@ -41933,9 +37022,6 @@ func (c *ClientWithResponses) RevokeAPIKeyWithBodyWithResponse(ctx context.Conte
 }
 
 // RevokeAPIKeyWithResponse Revoke an API key
-//
-// For good. Every node refuses the key within 5 seconds. Revoking a revoked
-// key changes nothing and succeeds. `reason` is required.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -41950,10 +37036,6 @@ func (c *ClientWithResponses) RevokeAPIKeyWithResponse(ctx context.Context, keyI
 
 // ListActionsWithResponse List operators' actions
 //
-// Who did what: every change of anything but sagas, newest first, as it was written
-// in the transaction of the change (docs/events.md). Sagas have a trail of their own:
-// `/saga-events`.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/audit (the `ListActions` operationId).
@@ -41966,11 +37048,6 @@ func (c *ClientWithResponses) ListActionsWithResponse(ctx context.Context, param
 }
 
 // VerifyAuditWithResponse Verify the audit trail
-//
-// Recomputes the digest of each event and the hash of each seal of the
-// tenant's chain (docs/events.md), or of the record of actions. One request checks a bounded part; go on
-// with `from_seq` = `next_seq` until there is none. The seal before
-// `from_seq` is believed. Stops at the first thing that is wrong.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -41998,9 +37075,6 @@ func (c *ClientWithResponses) GetBackfillWithResponse(ctx context.Context, backf
 
 // CancelBackfillWithBodyWithResponse End a backfill
 //
-// It makes no more runs, and those that were not started are CANCELED. What runs
-// goes on.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
@@ -42014,9 +37088,6 @@ func (c *ClientWithResponses) CancelBackfillWithBodyWithResponse(ctx context.Con
 
 // CancelBackfillWithResponse End a backfill
 //
-// It makes no more runs, and those that were not started are CANCELED. What runs
-// goes on.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
@@ -42029,8 +37100,6 @@ func (c *ClientWithResponses) CancelBackfillWithResponse(ctx context.Context, ba
 }
 
 // ListArchivedDeadLettersWithResponse List archived dead letters
-//
-// Newest archived first. The filters are those of the live list.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -42058,8 +37127,6 @@ func (c *ClientWithResponses) GetArchivedDeadLetterWithResponse(ctx context.Cont
 
 // RestoreDeadLetterWithBodyWithResponse Make an archived dead letter live again
 //
-// It becomes PENDING, and is not retried by itself.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
@@ -42072,8 +37139,6 @@ func (c *ClientWithResponses) RestoreDeadLetterWithBodyWithResponse(ctx context.
 }
 
 // RestoreDeadLetterWithResponse Make an archived dead letter live again
-//
-// It becomes PENDING, and is not retried by itself.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42088,14 +37153,6 @@ func (c *ClientWithResponses) RestoreDeadLetterWithResponse(ctx context.Context,
 
 // ExportDeadLettersWithResponse Export dead letters
 //
-// Live letters, oldest first, one JSON object a line: the members of
-// `DeadLetterInput`, with bytes in base64, and those that say what became of
-// the letter, under the names of `DeadLetter`. Nothing is masked. The last line
-// says `{"end": true, …}`, or `{"end": false, "next_cursor": …}` when the export
-// was cut. Each line has a `cursor`: an export that broke off goes on with the
-// one of its last whole line, and the same filters. Edits and attempts are not
-// exported.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/dlq/export (the `ExportDeadLetters` operationId).
@@ -42108,8 +37165,6 @@ func (c *ClientWithResponses) ExportDeadLettersWithResponse(ctx context.Context,
 }
 
 // ListDeadLetterGroupsWithResponse List groups of letters with the same error
-//
-// Those seen last first.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -42137,8 +37192,6 @@ func (c *ClientWithResponses) GetDeadLetterGroupWithResponse(ctx context.Context
 
 // UpdateDeadLetterGroupWithBodyWithResponse Say what has become of an error
 //
-// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
@@ -42151,8 +37204,6 @@ func (c *ClientWithResponses) UpdateDeadLetterGroupWithBodyWithResponse(ctx cont
 }
 
 // UpdateDeadLetterGroupWithResponse Say what has become of an error
-//
-// Members that are left out stay as they are. A RESOLVED group becomes REGRESSED with its next letter.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42167,8 +37218,6 @@ func (c *ClientWithResponses) UpdateDeadLetterGroupWithResponse(ctx context.Cont
 
 // DiscardDeadLetterGroupWithBodyWithResponse Give up the letters of a group
 //
-// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
@@ -42181,8 +37230,6 @@ func (c *ClientWithResponses) DiscardDeadLetterGroupWithBodyWithResponse(ctx con
 }
 
 // DiscardDeadLetterGroupWithResponse Give up the letters of a group
-//
-// A redrive that discards the PENDING letters with this fingerprint. Permissions are those of `POST /dlq/redrives`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42197,8 +37244,6 @@ func (c *ClientWithResponses) DiscardDeadLetterGroupWithResponse(ctx context.Con
 
 // RetryDeadLetterGroupWithBodyWithResponse Retry the letters of a group
 //
-// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/groups/{fingerprint}/retry (the `RetryDeadLetterGroup` operationId).
@@ -42211,8 +37256,6 @@ func (c *ClientWithResponses) RetryDeadLetterGroupWithBodyWithResponse(ctx conte
 }
 
 // RetryDeadLetterGroupWithResponse Retry the letters of a group
-//
-// A redrive of the PENDING letters with this fingerprint, with `force` also of the DEAD ones. Permissions are those of `POST /dlq/redrives`, and so it needs a `reason` unless it is a dry run.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42227,16 +37270,6 @@ func (c *ClientWithResponses) RetryDeadLetterGroupWithResponse(ctx context.Conte
 
 // ImportDeadLettersWithBodyWithResponse Import dead letters
 //
-// Lines as exported, as many as there are: they are stored as they come. A
-// letter keeps its id where nobody has it, and the place where it was read, so
-// that reading the topic again makes no second letter of it; it is stored once
-// however often it is imported. It is not retried by itself; one that was
-// being retried is PENDING.
-//
-// Lines that cannot be read do not stop the others, but the answer is then 422
-// `DLQ_IMPORT_INCOMPLETE`, with the same figures as `import`: a script that
-// looks at the status alone knows that not all letters are here.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/import (the `ImportDeadLetters` operationId).
@@ -42249,11 +37282,6 @@ func (c *ClientWithResponses) ImportDeadLettersWithBodyWithResponse(ctx context.
 }
 
 // ListDeadLettersWithResponse List dead letters
-//
-// Newest first, without archived ones. Filters are combined with AND; the
-// values of a repeatable filter with OR, but those of `header`, `payload` and
-// `label` with AND. `key`, `key_base64`, `header` and `payload` need the
-// permission `payloads:read`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -42268,16 +37296,6 @@ func (c *ClientWithResponses) ListDeadLettersWithResponse(ctx context.Context, p
 
 // PushDeadLetterWithBodyWithResponse Push a dead letter
 //
-// Durable when it is answered. A letter whose `dedupe_key` is known is not
-// stored again: the answer is 200 with the one there is, `deduplicated`.
-// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
-// letter under the same Idempotency-Key is refused with 422.
-//
-// A letter that could never be driven is refused with 422: its URL is none, its
-// topic is none that Kafka can have or one that is read as dead letters, its key
-// and headers are more than a request carries. What this server cannot drive as
-// it is configured now is stored and told in `warnings`.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/messages (the `PushDeadLetter` operationId).
@@ -42290,16 +37308,6 @@ func (c *ClientWithResponses) PushDeadLetterWithBodyWithResponse(ctx context.Con
 }
 
 // PushDeadLetterWithResponse Push a dead letter
-//
-// Durable when it is answered. A letter whose `dedupe_key` is known is not
-// stored again: the answer is 200 with the one there is, `deduplicated`.
-// An `Idempotency-Key` does the same, as the dedupe key `idem:<key>`; another
-// letter under the same Idempotency-Key is refused with 422.
-//
-// A letter that could never be driven is refused with 422: its URL is none, its
-// topic is none that Kafka can have or one that is read as dead letters, its key
-// and headers are more than a request carries. What this server cannot drive as
-// it is configured now is stored and told in `warnings`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42314,10 +37322,6 @@ func (c *ClientWithResponses) PushDeadLetterWithResponse(ctx context.Context, pa
 
 // PushDeadLettersWithBodyWithResponse Push up to 500 dead letters
 //
-// Each on its own: `results` says in the order of `messages` what became of
-// each, also of those that do not fit the contract. Only a body that is no
-// JSON, or no list of 1 to 500 messages, is refused as a whole.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/messages/batch (the `PushDeadLetters` operationId).
@@ -42330,10 +37334,6 @@ func (c *ClientWithResponses) PushDeadLettersWithBodyWithResponse(ctx context.Co
 }
 
 // PushDeadLettersWithResponse Push up to 500 dead letters
-//
-// Each on its own: `results` says in the order of `messages` what became of
-// each, also of those that do not fit the contract. Only a body that is no
-// JSON, or no list of 1 to 500 messages, is refused as a whole.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42348,10 +37348,6 @@ func (c *ClientWithResponses) PushDeadLettersWithResponse(ctx context.Context, b
 
 // DeleteDeadLetterWithResponse Delete a dead letter
 //
-// With its attempts and revisions; who did it, why, and what it was stays in
-// `/audit`. `reason` is required. A letter that a saga waits for is refused with 409, unless
-// `force`.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /api/v1/dlq/messages/{message_id} (the `DeleteDeadLetter` operationId).
@@ -42364,9 +37360,6 @@ func (c *ClientWithResponses) DeleteDeadLetterWithResponse(ctx context.Context, 
 }
 
 // GetDeadLetterWithResponse Get a dead letter
-//
-// With its payload, key, headers and stack. An archived one is answered with
-// `archived` and `archived_at`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -42381,9 +37374,6 @@ func (c *ClientWithResponses) GetDeadLetterWithResponse(ctx context.Context, mes
 
 // UpdateDeadLetterWithBodyWithResponse Change what people note about a dead letter
 //
-// Members that are left out stay as they are. What it carries is never
-// changed: see `retry` for another content.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
@@ -42396,9 +37386,6 @@ func (c *ClientWithResponses) UpdateDeadLetterWithBodyWithResponse(ctx context.C
 }
 
 // UpdateDeadLetterWithResponse Change what people note about a dead letter
-//
-// Members that are left out stay as they are. What it carries is never
-// changed: see `retry` for another content.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42413,10 +37400,6 @@ func (c *ClientWithResponses) UpdateDeadLetterWithResponse(ctx context.Context, 
 
 // AcknowledgeDeadLetterWithBodyWithResponse Tell what became of a redriven letter
 //
-// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
-// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
-// Telling PROCESSED twice succeeds and changes nothing.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/messages/{message_id}/ack (the `AcknowledgeDeadLetter` operationId).
@@ -42429,10 +37412,6 @@ func (c *ClientWithResponses) AcknowledgeDeadLetterWithBodyWithResponse(ctx cont
 }
 
 // AcknowledgeDeadLetterWithResponse Tell what became of a redriven letter
-//
-// For consumers. PROCESSED confirms the redrive (REDRIVEN becomes CONFIRMED);
-// FAILED counts as a failed retry, and the letter is PENDING or DEAD again.
-// Telling PROCESSED twice succeeds and changes nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42447,8 +37426,6 @@ func (c *ClientWithResponses) AcknowledgeDeadLetterWithResponse(ctx context.Cont
 
 // ListDeadLetterAttemptsWithResponse List the retries of a dead letter
 //
-// Oldest first.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/dlq/messages/{message_id}/attempts (the `ListDeadLetterAttempts` operationId).
@@ -42461,9 +37438,6 @@ func (c *ClientWithResponses) ListDeadLetterAttemptsWithResponse(ctx context.Con
 }
 
 // DiscardDeadLetterWithBodyWithResponse Give a dead letter up
-//
-// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
-// waits for is refused with 409, unless `force`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42478,9 +37452,6 @@ func (c *ClientWithResponses) DiscardDeadLetterWithBodyWithResponse(ctx context.
 
 // DiscardDeadLetterWithResponse Give a dead letter up
 //
-// PENDING becomes DEAD, with the resolution DISCARDED. A letter that a saga
-// waits for is refused with 409, unless `force`.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/messages/{message_id}/discard (the `DiscardDeadLetter` operationId).
@@ -42493,9 +37464,6 @@ func (c *ClientWithResponses) DiscardDeadLetterWithResponse(ctx context.Context,
 }
 
 // GetDeadLetterLineageWithResponse List the ancestors and descendants of a dead letter
-//
-// The letters that were redriven and came back as one another, oldest first,
-// this one among them, live and archived, at most 200.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -42510,8 +37478,6 @@ func (c *ClientWithResponses) GetDeadLetterLineageWithResponse(ctx context.Conte
 
 // RequeueDeadLetterWithBodyWithResponse Give a DEAD letter another chance
 //
-// DEAD becomes PENDING, with at least one retry left.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
@@ -42524,8 +37490,6 @@ func (c *ClientWithResponses) RequeueDeadLetterWithBodyWithResponse(ctx context.
 }
 
 // RequeueDeadLetterWithResponse Give a DEAD letter another chance
-//
-// DEAD becomes PENDING, with at least one retry left.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42540,9 +37504,6 @@ func (c *ClientWithResponses) RequeueDeadLetterWithResponse(ctx context.Context,
 
 // ResolveDeadLetterWithBodyWithResponse Say that a dead letter was dealt with elsewhere
 //
-// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
-// counts the step as undone by hand and goes on.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
@@ -42555,9 +37516,6 @@ func (c *ClientWithResponses) ResolveDeadLetterWithBodyWithResponse(ctx context.
 }
 
 // ResolveDeadLetterWithResponse Say that a dead letter was dealt with elsewhere
-//
-// It becomes RESOLVED, with the resolution MANUAL. A saga that waits for it
-// counts the step as undone by hand and goes on.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42572,23 +37530,6 @@ func (c *ClientWithResponses) ResolveDeadLetterWithResponse(ctx context.Context,
 
 // RetryDeadLetterWithBodyWithResponse Drive a dead letter again, now
 //
-// The answer comes when the target has answered: 200 when it has taken the
-// letter, 202 when a saga or a job has and tells later what came of it, 502
-// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
-// edited content becomes a revision of the letter: the original never
-// changes, and later retries send the revision.
-//
-// To an HTTP target go the payload as body and, as headers of the request,
-// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
-// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
-// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
-// their own names where no server on the way drops or obeys them, else as
-// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
-//
-// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
-// partition that the retry names and Kafka does not have fails without being
-// counted. `force` needs a `reason`.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
@@ -42601,23 +37542,6 @@ func (c *ClientWithResponses) RetryDeadLetterWithBodyWithResponse(ctx context.Co
 }
 
 // RetryDeadLetterWithResponse Drive a dead letter again, now
-//
-// The answer comes when the target has answered: 200 when it has taken the
-// letter, 202 when a saga or a job has and tells later what came of it, 502
-// `DLQ_PROCESS_FAILED` with the letter as `message` when it has not. An
-// edited content becomes a revision of the letter: the original never
-// changes, and later retries send the revision.
-//
-// To an HTTP target go the payload as body and, as headers of the request,
-// `X-Dlq-Message-Id`, `X-Dlq-Generation`, `X-Dlq-Attempt`, `X-Dlq-Revision`,
-// `X-Dlq-Original-Topic`, an `Idempotency-Key` that is another one when the
-// content is edited, the key (`X-Dlq-Key`) and the record's headers: under
-// their own names where no server on the way drops or obeys them, else as
-// `X-Dlq-Header`. docs/dlq.md has the table. An edit of what is not sent is 422.
-//
-// A letter of a disabled webhook is 409 `WEBHOOK_DISABLED`. A topic or a
-// partition that the retry names and Kafka does not have fails without being
-// counted. `force` needs a `reason`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42632,8 +37556,6 @@ func (c *ClientWithResponses) RetryDeadLetterWithResponse(ctx context.Context, m
 
 // ListDeadLetterRevisionsWithResponse List the edits of a dead letter
 //
-// Oldest first. The original is the letter itself.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/dlq/messages/{message_id}/revisions (the `ListDeadLetterRevisions` operationId).
@@ -42646,8 +37568,6 @@ func (c *ClientWithResponses) ListDeadLetterRevisionsWithResponse(ctx context.Co
 }
 
 // GetDefaultPolicyWithResponse Get the policy of topics without one
-//
-// The tenant's default; with `inherited` what the server is configured with.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -42662,9 +37582,6 @@ func (c *ClientWithResponses) GetDefaultPolicyWithResponse(ctx context.Context, 
 
 // UpdateDefaultPolicyWithBodyWithResponse Change members of the policy of topics without one
 //
-// A merge patch of the tenant's default policy:
-// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
@@ -42677,9 +37594,6 @@ func (c *ClientWithResponses) UpdateDefaultPolicyWithBodyWithResponse(ctx contex
 }
 
 // UpdateDefaultPolicyWithResponse Change members of the policy of topics without one
-//
-// A merge patch of the tenant's default policy:
-// `{"auto_retry": false}` holds the letters of topics without a policy, `{"hold_all": true}` those of every topic.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42694,8 +37608,6 @@ func (c *ClientWithResponses) UpdateDefaultPolicyWithResponse(ctx context.Contex
 
 // PutDefaultPolicyWithBodyWithResponse Set the policy of topics without one
 //
-// As `PUT /dlq/topics/{topic}/policy`.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /api/v1/dlq/policy (the `PutDefaultPolicy` operationId).
@@ -42708,8 +37620,6 @@ func (c *ClientWithResponses) PutDefaultPolicyWithBodyWithResponse(ctx context.C
 }
 
 // PutDefaultPolicyWithResponse Set the policy of topics without one
-//
-// As `PUT /dlq/topics/{topic}/policy`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42724,8 +37634,6 @@ func (c *ClientWithResponses) PutDefaultPolicyWithResponse(ctx context.Context, 
 
 // ListRedrivesWithResponse List redrives
 //
-// Newest first.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/dlq/redrives (the `ListRedrives` operationId).
@@ -42738,19 +37646,6 @@ func (c *ClientWithResponses) ListRedrivesWithResponse(ctx context.Context, para
 }
 
 // CreateRedriveWithBodyWithResponse Do something to many letters
-//
-// A redrive works on a snapshot of letters: those of `ids`, or those that fit
-// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-// every letter is done; letters whose status has changed meanwhile, and those of a
-// disabled webhook, are skipped.
-// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
-//
-// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
-// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
-// `dlq:admin`. A dry run needs no more than `dlq:write`.
-//
-// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
-// as long as the redrive is there.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42765,19 +37660,6 @@ func (c *ClientWithResponses) CreateRedriveWithBodyWithResponse(ctx context.Cont
 
 // CreateRedriveWithResponse Do something to many letters
 //
-// A redrive works on a snapshot of letters: those of `ids`, or those that fit
-// `filter` when it begins. It goes on by itself, at its rate over all nodes, until
-// every letter is done; letters whose status has changed meanwhile, and those of a
-// disabled webhook, are skipped.
-// docs/redrives.md is the guide. `reason` is required unless it is a dry run.
-//
-// `dlq:write` is enough for up to `dlq.bulk_limit` letters (the number of `ids`,
-// or `max_messages`); more, no bound, and the actions REQUEUE and DELETE need
-// `dlq:admin`. A dry run needs no more than `dlq:write`.
-//
-// The id of the redrive is made of the `Idempotency-Key`, which therefore counts
-// as long as the redrive is there.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/redrives (the `CreateRedrive` operationId).
@@ -42790,10 +37672,6 @@ func (c *ClientWithResponses) CreateRedriveWithResponse(ctx context.Context, par
 }
 
 // GetRedriveWithResponse Get a redrive with its progress
-//
-// With `wait` the answer comes when the redrive is COMPLETED, CANCELED or HALTED,
-// or when the wait is over. Its `ETag` names what people decide about it; progress
-// does not change it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -42808,9 +37686,6 @@ func (c *ClientWithResponses) GetRedriveWithResponse(ctx context.Context, redriv
 
 // UpdateRedriveWithBodyWithResponse Change the pace of a redrive
 //
-// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
-// `{}` stops on nothing.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
@@ -42823,9 +37698,6 @@ func (c *ClientWithResponses) UpdateRedriveWithBodyWithResponse(ctx context.Cont
 }
 
 // UpdateRedriveWithResponse Change the pace of a redrive
-//
-// Counts from the next letters on, on all nodes. `stop_on` is replaced as a whole;
-// `{}` stops on nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42840,8 +37712,6 @@ func (c *ClientWithResponses) UpdateRedriveWithResponse(ctx context.Context, red
 
 // ApproveRedriveWithBodyWithResponse Approve a redrive that waits for it
 //
-// Somebody else than who asked for it.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
@@ -42854,8 +37724,6 @@ func (c *ClientWithResponses) ApproveRedriveWithBodyWithResponse(ctx context.Con
 }
 
 // ApproveRedriveWithResponse Approve a redrive that waits for it
-//
-// Somebody else than who asked for it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42870,8 +37738,6 @@ func (c *ClientWithResponses) ApproveRedriveWithResponse(ctx context.Context, re
 
 // CancelRedriveWithBodyWithResponse End a redrive
 //
-// Letters that it has not come to stay as they are.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
@@ -42884,8 +37750,6 @@ func (c *ClientWithResponses) CancelRedriveWithBodyWithResponse(ctx context.Cont
 }
 
 // CancelRedriveWithResponse End a redrive
-//
-// Letters that it has not come to stay as they are.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42900,8 +37764,6 @@ func (c *ClientWithResponses) CancelRedriveWithResponse(ctx context.Context, red
 
 // ListRedriveItemsWithResponse List the letters of a redrive
 //
-// In the order of the redrive.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/dlq/redrives/{redrive_id}/items (the `ListRedriveItems` operationId).
@@ -42914,8 +37776,6 @@ func (c *ClientWithResponses) ListRedriveItemsWithResponse(ctx context.Context, 
 }
 
 // PauseRedriveWithBodyWithResponse Pause a redrive
-//
-// Letters on their way are finished; no others are taken.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42930,8 +37790,6 @@ func (c *ClientWithResponses) PauseRedriveWithBodyWithResponse(ctx context.Conte
 
 // PauseRedriveWithResponse Pause a redrive
 //
-// Letters on their way are finished; no others are taken.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/pause (the `PauseRedrive` operationId).
@@ -42944,10 +37802,6 @@ func (c *ClientWithResponses) PauseRedriveWithResponse(ctx context.Context, redr
 }
 
 // ResumeRedriveWithBodyWithResponse Let a paused or halted redrive go on
-//
-// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
-// another one, `{}` none. After a halt it counts from there (`counted`), and a
-// canary counts as passed: who resumes has looked at it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -42962,10 +37816,6 @@ func (c *ClientWithResponses) ResumeRedriveWithBodyWithResponse(ctx context.Cont
 
 // ResumeRedriveWithResponse Let a paused or halted redrive go on
 //
-// What it stops on stays, as it was or as it was changed meanwhile; `stop_on` sets
-// another one, `{}` none. After a halt it counts from there (`counted`), and a
-// canary counts as passed: who resumes has looked at it.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
@@ -42979,8 +37829,6 @@ func (c *ClientWithResponses) ResumeRedriveWithResponse(ctx context.Context, red
 
 // GetDeadLetterStatsWithResponse Count letters by topic and status
 //
-// Live letters, by topic and status.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/dlq/stats (the `GetDeadLetterStats` operationId).
@@ -42993,8 +37841,6 @@ func (c *ClientWithResponses) GetDeadLetterStatsWithResponse(ctx context.Context
 }
 
 // ListDeadLetterTopicsWithResponse List topics that have letters
-//
-// By name.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -43022,8 +37868,6 @@ func (c *ClientWithResponses) GetDeadLetterTopicWithResponse(ctx context.Context
 
 // GetTopicPolicyWithResponse Get the policy of a topic
 //
-// With `inherited` when the topic has none of its own: version 0, and what serves it instead.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/dlq/topics/{topic}/policy (the `GetTopicPolicy` operationId).
@@ -43036,9 +37880,6 @@ func (c *ClientWithResponses) GetTopicPolicyWithResponse(ctx context.Context, to
 }
 
 // UpdateTopicPolicyWithBodyWithResponse Change members of the policy of a topic
-//
-// A merge patch of the policy that serves the topic, which becomes its own policy:
-// `{"auto_retry": false}` holds its letters, whatever else the policy says.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43053,9 +37894,6 @@ func (c *ClientWithResponses) UpdateTopicPolicyWithBodyWithResponse(ctx context.
 
 // UpdateTopicPolicyWithResponse Change members of the policy of a topic
 //
-// A merge patch of the policy that serves the topic, which becomes its own policy:
-// `{"auto_retry": false}` holds its letters, whatever else the policy says.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
@@ -43068,9 +37906,6 @@ func (c *ClientWithResponses) UpdateTopicPolicyWithResponse(ctx context.Context,
 }
 
 // PutTopicPolicyWithBodyWithResponse Set the policy of a topic
-//
-// The whole policy. It counts, within a second, for letters that arrive, fail
-// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43085,9 +37920,6 @@ func (c *ClientWithResponses) PutTopicPolicyWithBodyWithResponse(ctx context.Con
 
 // PutTopicPolicyWithResponse Set the policy of a topic
 //
-// The whole policy. It counts, within a second, for letters that arrive, fail
-// or end from then on; `auto_retry` and retention count for all. `If-Match: "0"` sets it only where there is none yet.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /api/v1/dlq/topics/{topic}/policy (the `PutTopicPolicy` operationId).
@@ -43100,13 +37932,6 @@ func (c *ClientWithResponses) PutTopicPolicyWithResponse(ctx context.Context, to
 }
 
 // ListDeadLettersOfTopicWithResponse List the dead letters of a topic
-//
-// Newest first. Characters such as `/` are percent-encoded in the path. A
-// topic that is named like another path here (`messages`, `topics`, `groups`,
-// `redrives`, `archive`, `stats`, `policy`, `export`, `import`) is listed by
-// `GET /dlq/messages?topic=…`. A topic that no letter, live or archived, no
-// group and no policy names is 404 `DLQ_TOPIC_NOT_FOUND`: it is misspelt, or
-// nothing of it has ever failed.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -43121,13 +37946,6 @@ func (c *ClientWithResponses) ListDeadLettersOfTopicWithResponse(ctx context.Con
 
 // RetryAllDeadLettersWithBodyWithResponse Retry every letter of a topic that waits
 //
-// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
-// needed, and so no `reason`: the record of the redrive says who asked, when and for which
-// topic. Done by then it is 200, else 202 with the path
-// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
-// `DLQ_TOPIC_NOT_FOUND`.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
@@ -43140,13 +37958,6 @@ func (c *ClientWithResponses) RetryAllDeadLettersWithBodyWithResponse(ctx contex
 }
 
 // RetryAllDeadLettersWithResponse Retry every letter of a topic that waits
-//
-// Makes a redrive of the PENDING letters of the topic (of all that begin so, when
-// a `*` ends it), and waits for its end: 10 s unless `wait` says otherwise. No body is
-// needed, and so no `reason`: the record of the redrive says who asked, when and for which
-// topic. Done by then it is 200, else 202 with the path
-// of the redrive, which goes on. `dry_run` only counts. An unknown topic is 404
-// `DLQ_TOPIC_NOT_FOUND`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43161,8 +37972,6 @@ func (c *ClientWithResponses) RetryAllDeadLettersWithResponse(ctx context.Contex
 
 // ListJobEventsWithResponse List published events
 //
-// Newest first. Filters are combined with AND.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/events (the `ListJobEvents` operationId).
@@ -43176,13 +37985,6 @@ func (c *ClientWithResponses) ListJobEventsWithResponse(ctx context.Context, par
 
 // PublishJobEventWithBodyWithResponse Publish an event
 //
-// The event is durable when this is answered, with 202; its runs are made soon
-// after, one of each definition that listens to it. An event whose `dedupe_key` is
-// known of another one of its type is not published again, as long as the setting
-// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
-// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
-// another payload, and yours was not taken: mend the producer if two events share a key.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
@@ -43195,13 +37997,6 @@ func (c *ClientWithResponses) PublishJobEventWithBodyWithResponse(ctx context.Co
 }
 
 // PublishJobEventWithResponse Publish an event
-//
-// The event is durable when this is answered, with 202; its runs are made soon
-// after, one of each definition that listens to it. An event whose `dedupe_key` is
-// known of another one of its type is not published again, as long as the setting
-// `event_dedupe_hours` lasts: 200, and the stored one, with `duplicate: true` and the
-// header `Idempotent-Replayed`. `payload_differs: true` says that the stored one has
-// another payload, and yours was not taken: mend the producer if two events share a key.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43229,8 +38024,6 @@ func (c *ClientWithResponses) GetJobEventWithResponse(ctx context.Context, event
 
 // ListFencesWithResponse List fences
 //
-// By key. One that was not checked for `run_retention_days` (a setting) is forgotten.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/fences (the `ListFences` operationId).
@@ -43243,11 +38036,6 @@ func (c *ClientWithResponses) ListFencesWithResponse(ctx context.Context, params
 }
 
 // ResetFenceWithResponse Reset a fence
-//
-// Forgets the newest token, so that the next one that is checked counts, however old it
-// is: for a fence that remembers a token which it should never have taken. Make sure
-// first that no earlier worker still writes. The answer is what was forgotten; it is in
-// the audit trail, too.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -43262,8 +38050,6 @@ func (c *ClientWithResponses) ResetFenceWithResponse(ctx context.Context, fenceK
 
 // GetFenceWithResponse Get a fence
 //
-// The newest fencing token that was checked for this key.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/fences/{fence_key} (the `GetFence` operationId).
@@ -43276,11 +38062,6 @@ func (c *ClientWithResponses) GetFenceWithResponse(ctx context.Context, fenceKey
 }
 
 // CheckFenceWithBodyWithResponse Check a fencing token
-//
-// For other systems that runs write to: `ok` is false when a newer token was shown
-// for this key before, and then the write is to be refused. The newest token is
-// remembered. A token that this server never gave to a run is 422
-// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43295,11 +38076,6 @@ func (c *ClientWithResponses) CheckFenceWithBodyWithResponse(ctx context.Context
 
 // CheckFenceWithResponse Check a fencing token
 //
-// For other systems that runs write to: `ok` is false when a newer token was shown
-// for this key before, and then the write is to be refused. The newest token is
-// remembered. A token that this server never gave to a run is 422
-// `JOB_FENCE_NOT_ISSUED` and not remembered; the write is to be refused as well.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/fences/{fence_key}/check (the `CheckFence` operationId).
@@ -43312,8 +38088,6 @@ func (c *ClientWithResponses) CheckFenceWithResponse(ctx context.Context, fenceK
 }
 
 // ListJobDefinitionsWithResponse List job definitions
-//
-// Newest first, without deleted ones. Filters are combined with AND.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -43328,9 +38102,6 @@ func (c *ClientWithResponses) ListJobDefinitionsWithResponse(ctx context.Context
 
 // CreateJobDefinitionWithBodyWithResponse Define a job
 //
-// Durable when it is answered, and due from now on: slots of the past are
-// nobody's. docs/jobs.md is the guide.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
@@ -43344,9 +38115,6 @@ func (c *ClientWithResponses) CreateJobDefinitionWithBodyWithResponse(ctx contex
 
 // CreateJobDefinitionWithResponse Define a job
 //
-// Durable when it is answered, and due from now on: slots of the past are
-// nobody's. docs/jobs.md is the guide.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
@@ -43359,10 +38127,6 @@ func (c *ClientWithResponses) CreateJobDefinitionWithResponse(ctx context.Contex
 }
 
 // DeleteJobDefinitionWithResponse Delete a job definition
-//
-// Its runs are kept, and its name is free. With runs that have not ended it is
-// refused, unless `force`: those that are with no worker are then CANCELED, and
-// the workers of the others are asked to stop. `force` needs a `reason`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -43390,9 +38154,6 @@ func (c *ClientWithResponses) GetJobDefinitionWithResponse(ctx context.Context, 
 
 // UpdateJobDefinitionWithBodyWithResponse Change a job definition
 //
-// Each member that is given replaces the whole member that is there; the others
-// stay. To take one away, replace the definition.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /api/v1/job-definitions/{definition} (the `UpdateJobDefinition` operationId).
@@ -43405,9 +38166,6 @@ func (c *ClientWithResponses) UpdateJobDefinitionWithBodyWithResponse(ctx contex
 }
 
 // UpdateJobDefinitionWithResponse Change a job definition
-//
-// Each member that is given replaces the whole member that is there; the others
-// stay. To take one away, replace the definition.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43422,10 +38180,6 @@ func (c *ClientWithResponses) UpdateJobDefinitionWithResponse(ctx context.Contex
 
 // ReplaceJobDefinitionWithBodyWithResponse Replace a job definition
 //
-// What is not said gets its default; `enabled` stays as it is. Runs that exist
-// keep what the definition said when they were made. When the schedule has
-// changed, slots count from now on.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /api/v1/job-definitions/{definition} (the `ReplaceJobDefinition` operationId).
@@ -43438,10 +38192,6 @@ func (c *ClientWithResponses) ReplaceJobDefinitionWithBodyWithResponse(ctx conte
 }
 
 // ReplaceJobDefinitionWithResponse Replace a job definition
-//
-// What is not said gets its default; `enabled` stays as it is. Runs that exist
-// keep what the definition said when they were made. When the schedule has
-// changed, slots count from now on.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43456,8 +38206,6 @@ func (c *ClientWithResponses) ReplaceJobDefinitionWithResponse(ctx context.Conte
 
 // ListBackfillsWithResponse List the backfills of a job definition
 //
-// Newest first.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/job-definitions/{definition}/backfills (the `ListBackfills` operationId).
@@ -43470,10 +38218,6 @@ func (c *ClientWithResponses) ListBackfillsWithResponse(ctx context.Context, def
 }
 
 // CreateBackfillWithBodyWithResponse Run slots of the past
-//
-// Durable when it is answered; the leader makes the runs, at most `max_active` at
-// once, with a lower priority than scheduled ones. The id of the backfill is made
-// of the `Idempotency-Key`, which therefore counts as long as it is there.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43488,10 +38232,6 @@ func (c *ClientWithResponses) CreateBackfillWithBodyWithResponse(ctx context.Con
 
 // CreateBackfillWithResponse Run slots of the past
 //
-// Durable when it is answered; the leader makes the runs, at most `max_active` at
-// once, with a lower priority than scheduled ones. The id of the backfill is made
-// of the `Idempotency-Key`, which therefore counts as long as it is there.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
@@ -43504,9 +38244,6 @@ func (c *ClientWithResponses) CreateBackfillWithResponse(ctx context.Context, de
 }
 
 // ListNextJobRunsWithResponse When a job is due next
-//
-// By its schedule, whether or not it is enabled or paused, with what clock
-// changes do to it (docs/schedules.md). Of a job without a schedule none.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -43521,9 +38258,6 @@ func (c *ClientWithResponses) ListNextJobRunsWithResponse(ctx context.Context, d
 
 // PauseJobDefinitionWithBodyWithResponse Pause a job definition
 //
-// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
-// go on, and it can still be run by hand.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-definitions/{definition}/pause (the `PauseJobDefinition` operationId).
@@ -43536,9 +38270,6 @@ func (c *ClientWithResponses) PauseJobDefinitionWithBodyWithResponse(ctx context
 }
 
 // PauseJobDefinitionWithResponse Pause a job definition
-//
-// No runs are made by themselves; slots are recorded as SKIPPED. Runs that exist
-// go on, and it can still be run by hand.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43553,8 +38284,6 @@ func (c *ClientWithResponses) PauseJobDefinitionWithResponse(ctx context.Context
 
 // ResumeJobDefinitionWithBodyWithResponse Resume a job definition
 //
-// Slots count from now on. One that is not paused stays as it is.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-definitions/{definition}/resume (the `ResumeJobDefinition` operationId).
@@ -43567,8 +38296,6 @@ func (c *ClientWithResponses) ResumeJobDefinitionWithBodyWithResponse(ctx contex
 }
 
 // ResumeJobDefinitionWithResponse Resume a job definition
-//
-// Slots count from now on. One that is not paused stays as it is.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43583,11 +38310,6 @@ func (c *ClientWithResponses) ResumeJobDefinitionWithResponse(ctx context.Contex
 
 // CreateJobRunWithBodyWithResponse Run a job
 //
-// Durable when it is answered. It takes part in overlap checks unless
-// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
-// while another run of its key has not ended. A disabled or paused definition can
-// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
@@ -43600,11 +38322,6 @@ func (c *ClientWithResponses) CreateJobRunWithBodyWithResponse(ctx context.Conte
 }
 
 // CreateJobRunWithResponse Run a job
-//
-// Durable when it is answered. It takes part in overlap checks unless
-// `respect_concurrency` is false: with `concurrency_policy` forbid it is refused
-// while another run of its key has not ended. A disabled or paused definition can
-// be run by hand. Of the same `Idempotency-Key` there is one run, for as long as it is there.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43619,8 +38336,6 @@ func (c *ClientWithResponses) CreateJobRunWithResponse(ctx context.Context, defi
 
 // ListJobDefinitionVersionsWithResponse What a job definition said
 //
-// Newest first, at most 200.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/job-definitions/{definition}/versions (the `ListJobDefinitionVersions` operationId).
@@ -43633,9 +38348,6 @@ func (c *ClientWithResponses) ListJobDefinitionVersionsWithResponse(ctx context.
 }
 
 // ListJobRunsWithResponse List job runs
-//
-// Newest first. Filters are combined with AND, the values of a repeatable one
-// with OR. Without `view=full` runs have no args, result, checkpoint and stack.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -43650,8 +38362,6 @@ func (c *ClientWithResponses) ListJobRunsWithResponse(ctx context.Context, param
 
 // ListJobBulksWithResponse List bulks of job runs
 //
-// Newest first.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/job-runs/bulk (the `ListJobBulks` operationId).
@@ -43665,12 +38375,6 @@ func (c *ClientWithResponses) ListJobBulksWithResponse(ctx context.Context, para
 
 // CreateJobBulkWithBodyWithResponse Cancel many runs, or run them once more
 //
-// Of the runs that fit the filter and were there when it was asked for. CANCEL
-// ends those that were not started and asks the workers of the others; RERUN makes
-// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
-// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
-// therefore counts as long as it is there.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/bulk (the `CreateJobBulk` operationId).
@@ -43683,12 +38387,6 @@ func (c *ClientWithResponses) CreateJobBulkWithBodyWithResponse(ctx context.Cont
 }
 
 // CreateJobBulkWithResponse Cancel many runs, or run them once more
-//
-// Of the runs that fit the filter and were there when it was asked for. CANCEL
-// ends those that were not started and asks the workers of the others; RERUN makes
-// new runs, without `states` of those that are FAILED or TIMED_OUT. The leader does
-// it in small steps. The id of the bulk is made of the `Idempotency-Key`, which
-// therefore counts as long as it is there.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43716,8 +38414,6 @@ func (c *ClientWithResponses) GetJobBulkWithResponse(ctx context.Context, bulkID
 
 // CancelJobBulkWithBodyWithResponse End a bulk
 //
-// What it has done stays done.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
@@ -43730,8 +38426,6 @@ func (c *ClientWithResponses) CancelJobBulkWithBodyWithResponse(ctx context.Cont
 }
 
 // CancelJobBulkWithResponse End a bulk
-//
-// What it has done stays done.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43746,8 +38440,6 @@ func (c *ClientWithResponses) CancelJobBulkWithResponse(ctx context.Context, bul
 
 // GetJobRunWithResponse Get a job run
 //
-// With `wait` the answer comes when it has ended, or the wait is over.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/job-runs/{run_id} (the `GetJobRun` operationId).
@@ -43760,8 +38452,6 @@ func (c *ClientWithResponses) GetJobRunWithResponse(ctx context.Context, runID J
 }
 
 // ListJobRunAttemptsWithResponse To whom a job run was assigned
-//
-// Oldest first.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -43776,11 +38466,6 @@ func (c *ClientWithResponses) ListJobRunAttemptsWithResponse(ctx context.Context
 
 // CancelJobRunWithBodyWithResponse Cancel a job run
 //
-// One that was not started is CANCELED at once (200). The worker of a RUNNING one
-// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
-// required.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
@@ -43793,11 +38478,6 @@ func (c *ClientWithResponses) CancelJobRunWithBodyWithResponse(ctx context.Conte
 }
 
 // CancelJobRunWithResponse Cancel a job run
-//
-// One that was not started is CANCELED at once (200). The worker of a RUNNING one
-// is asked to stop (202); when it has not after `cancel_grace_seconds`, its result
-// is refused and the run CANCELED. With `force` that happens at once, and `reason` is
-// required.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43812,9 +38492,6 @@ func (c *ClientWithResponses) CancelJobRunWithResponse(ctx context.Context, runI
 
 // AcknowledgeCancelWithBodyWithResponse Say that a run was stopped
 //
-// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
-// `replayed`.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
@@ -43827,9 +38504,6 @@ func (c *ClientWithResponses) AcknowledgeCancelWithBodyWithResponse(ctx context.
 }
 
 // AcknowledgeCancelWithResponse Say that a run was stopped
-//
-// RUNNING → CANCELED, when somebody has asked for it. A repetition is answered 200 with
-// `replayed`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43844,9 +38518,6 @@ func (c *ClientWithResponses) AcknowledgeCancelWithResponse(ctx context.Context,
 
 // CompleteRunWithBodyWithResponse Say that a run has succeeded
 //
-// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
-// answered 200 with `replayed`.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
@@ -43859,9 +38530,6 @@ func (c *ClientWithResponses) CompleteRunWithBodyWithResponse(ctx context.Contex
 }
 
 // CompleteRunWithResponse Say that a run has succeeded
-//
-// RUNNING → SUCCEEDED; what it emits is stored in the same transaction. A repetition is
-// answered 200 with `replayed`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43876,9 +38544,6 @@ func (c *ClientWithResponses) CompleteRunWithResponse(ctx context.Context, runID
 
 // ConfirmContinuationWithBodyWithResponse Say that a run in doubt goes on
 //
-// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
-// it and discard its result.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
@@ -43892,9 +38557,6 @@ func (c *ClientWithResponses) ConfirmContinuationWithBodyWithResponse(ctx contex
 
 // ConfirmContinuationWithResponse Say that a run in doubt goes on
 //
-// While it is in doubt (`continuation_state` CONFIRMING) and before its deadline; the lease is renewed. A 409 means: stop
-// it and discard its result.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
@@ -43907,8 +38569,6 @@ func (c *ClientWithResponses) ConfirmContinuationWithResponse(ctx context.Contex
 }
 
 // ListJobRunEventsWithResponse What was decided about a job run
-//
-// Oldest first, at most 1000; by whom, under which epoch, and why.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -43936,9 +38596,6 @@ func (c *ClientWithResponses) ExplainJobRunWithResponse(ctx context.Context, run
 
 // FailRunWithBodyWithResponse Say that a run has failed
 //
-// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
-// stored in the same transaction. A repetition is answered 200 with `replayed`.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
@@ -43951,9 +38608,6 @@ func (c *ClientWithResponses) FailRunWithBodyWithResponse(ctx context.Context, r
 }
 
 // FailRunWithResponse Say that a run has failed
-//
-// RUNNING → FAILED or TIMED_OUT; the run that tries it again, or the dead letter, is
-// stored in the same transaction. A repetition is answered 200 with `replayed`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -43968,13 +38622,6 @@ func (c *ClientWithResponses) FailRunWithResponse(ctx context.Context, runID Run
 
 // GetRunLogWithResponse Read a run's log
 //
-// As plain text (`Accept: text/plain` or `format=text`), as one JSON document per chunk
-// (`application/x-ndjson` or `format=ndjson`, the default), or as server-sent events
-// (`text/event-stream` or `format=sse`), each of which has the place of its chunk as `id`:
-// `Last-Event-ID` goes on after it. With `follow` the answer goes on until the run
-// has ended and everything was sent. Needs `payloads:read`. Logs that were moved to
-// the log store are read from there.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/job-runs/{run_id}/logs (the `GetRunLog` operationId).
@@ -43987,10 +38634,6 @@ func (c *ClientWithResponses) GetRunLogWithResponse(ctx context.Context, runID R
 }
 
 // AppendRunLogWithBodyWithResponse Add a piece of a run's log
-//
-// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
-// answered 200; another one of the same number is 409. The last lines may come after
-// the run has ended.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44005,10 +38648,6 @@ func (c *ClientWithResponses) AppendRunLogWithBodyWithResponse(ctx context.Conte
 
 // AppendRunLogWithResponse Add a piece of a run's log
 //
-// At most 256 KiB. `seq` counts from 0 for each attempt. The same chunk again is
-// answered 200; another one of the same number is 409. The last lines may come after
-// the run has ended.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
@@ -44021,8 +38660,6 @@ func (c *ClientWithResponses) AppendRunLogWithResponse(ctx context.Context, runI
 }
 
 // ReportProgressWithBodyWithResponse Tell how far a run has come
-//
-// Renews the lease as well.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44037,8 +38674,6 @@ func (c *ClientWithResponses) ReportProgressWithBodyWithResponse(ctx context.Con
 
 // ReportProgressWithResponse Tell how far a run has come
 //
-// Renews the lease as well.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
@@ -44051,10 +38686,6 @@ func (c *ClientWithResponses) ReportProgressWithResponse(ctx context.Context, ru
 }
 
 // ReassignJobRunWithBodyWithResponse Take a job run from its worker
-//
-// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
-// refused from then on. A RUNNING one only with `force`: its process may still
-// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44069,10 +38700,6 @@ func (c *ClientWithResponses) ReassignJobRunWithBodyWithResponse(ctx context.Con
 
 // ReassignJobRunWithResponse Take a job run from its worker
 //
-// ASSIGNED or ORPHANED, it may be claimed at once; the worker that had it is
-// refused from then on. A RUNNING one only with `force`: its process may still
-// be there when the next attempt begins; `force` needs a `reason`. It counts as no loss.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
@@ -44085,10 +38712,6 @@ func (c *ClientWithResponses) ReassignJobRunWithResponse(ctx context.Context, ru
 }
 
 // ReleaseRunWithBodyWithResponse Give a run back
-//
-// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
-// was taken before, until another one has it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44103,10 +38726,6 @@ func (c *ClientWithResponses) ReleaseRunWithBodyWithResponse(ctx context.Context
 
 // ReleaseRunWithResponse Give a run back
 //
-// ASSIGNED or RUNNING → ORPHANED, claimable at once; no budget is used. For workers that
-// stop. A repetition is answered 200 with `replayed`, and so is a worker from whom the run
-// was taken before, until another one has it.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
@@ -44119,10 +38738,6 @@ func (c *ClientWithResponses) ReleaseRunWithResponse(ctx context.Context, runID 
 }
 
 // RerunJobRunWithBodyWithResponse Run a job once more as a run did
-//
-// A new run of what the definition says now, linked to the one that has ended
-// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
-// and its own budget of failures.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44137,10 +38752,6 @@ func (c *ClientWithResponses) RerunJobRunWithBodyWithResponse(ctx context.Contex
 
 // RerunJobRunWithResponse Run a job once more as a run did
 //
-// A new run of what the definition says now, linked to the one that has ended
-// (`retry_of_run_id`, `root_run_id`), with its arguments unless others are given
-// and its own budget of failures.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
@@ -44153,9 +38764,6 @@ func (c *ClientWithResponses) RerunJobRunWithResponse(ctx context.Context, runID
 }
 
 // StartRunWithBodyWithResponse Start a run
-//
-// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
-// A repetition of one that was carried out is answered 200 with `replayed`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44170,9 +38778,6 @@ func (c *ClientWithResponses) StartRunWithBodyWithResponse(ctx context.Context, 
 
 // StartRunWithResponse Start a run
 //
-// ASSIGNED → RUNNING. A 409 is no right to start: the process must not be launched.
-// A repetition of one that was carried out is answered 200 with `replayed`.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
@@ -44185,14 +38790,6 @@ func (c *ClientWithResponses) StartRunWithResponse(ctx context.Context, runID Ru
 }
 
 // ListEventsWithResponse Read the feed of all audit events
-//
-// The events of all sagas, in an order that never changes. A reader that
-// sends each `next_cursor` back misses no event and gets none twice, even
-// where transactions overlap: an event shows as soon as nothing can come
-// before it any more. `next_cursor` is always there, also at the end of the
-// feed, and fits any filters. A page may be empty while `has_next` is true:
-// with a filter that little fits, one request looks at a bounded number of
-// events. Without `cursor` the feed begins at its beginning.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -44207,13 +38804,6 @@ func (c *ClientWithResponses) ListEventsWithResponse(ctx context.Context, params
 
 // StreamEventsWithResponse Follow the feed live
 //
-// Server-sent events, in the feed's order and without gaps: `id` is a cursor,
-// `event` the event type, `data` an AuditEvent. An id without data moves the
-// cursor on. Begins now, after `cursor` or `Last-Event-ID`, or at the
-// beginning with `from_start=true`. A comment comes at least every 15 seconds. The
-// server ends a stream when it stops, after an hour, or when its reader does
-// not take what is sent; go on with the last id, as browsers do by themselves.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/saga-events/stream (the `StreamEvents` operationId).
@@ -44226,10 +38816,6 @@ func (c *ClientWithResponses) StreamEventsWithResponse(ctx context.Context, para
 }
 
 // ListSagasWithResponse List sagas
-//
-// Newest first. Filters are combined with AND; the values of a repeatable
-// filter with OR. Where both `status` and `state` are given, a saga must
-// fit both. Archived sagas are a list of their own: `archived=true`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -44244,18 +38830,6 @@ func (c *ClientWithResponses) ListSagasWithResponse(ctx context.Context, params 
 
 // CreateSagaWithBodyWithResponse Start a saga
 //
-// Starts a saga of a registered workflow (`workflow_name`, by default its
-// latest version) or of inline `steps`. The answer comes when the saga is
-// durable: it will then be run to its end whatever happens to this server.
-//
-// With `wait` the answer comes when the saga has ended, or when the time is
-// up with the saga still running; it is 201 in both cases and then has
-// `step_logs`, and `result` when the saga is completed.
-//
-// `saga_id` may be chosen; it is unique within the tenant. Participants get it
-// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
-// that names the tenant as well unless that is the default one.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas (the `CreateSaga` operationId).
@@ -44268,18 +38842,6 @@ func (c *ClientWithResponses) CreateSagaWithBodyWithResponse(ctx context.Context
 }
 
 // CreateSagaWithResponse Start a saga
-//
-// Starts a saga of a registered workflow (`workflow_name`, by default its
-// latest version) or of inline `steps`. The answer comes when the saga is
-// durable: it will then be run to its end whatever happens to this server.
-//
-// With `wait` the answer comes when the saga has ended, or when the time is
-// up with the saga still running; it is 201 in both cases and then has
-// `step_logs`, and `result` when the saga is completed.
-//
-// `saga_id` may be chosen; it is unique within the tenant. Participants get it
-// as `X-Saga-Id`, with the tenant as `X-Saga-Tenant`, and an `Idempotency-Key`
-// that names the tenant as well unless that is the default one.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44294,10 +38856,6 @@ func (c *ClientWithResponses) CreateSagaWithResponse(ctx context.Context, params
 
 // GetSagaWithResponse Get a saga with its step logs
 //
-// With `wait` the answer comes when the saga has ended or the time is up,
-// with 200 in both cases. An archived saga is answered with `archived` and
-// `archived_at`; so are its step logs and steps.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/sagas/{saga_id} (the `GetSaga` operationId).
@@ -44310,8 +38868,6 @@ func (c *ClientWithResponses) GetSagaWithResponse(ctx context.Context, sagaID Sa
 }
 
 // AcknowledgeSagaWithBodyWithResponse Note that somebody has looked
-//
-// The saga no longer needs attention. A failed one may then be archived.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44326,8 +38882,6 @@ func (c *ClientWithResponses) AcknowledgeSagaWithBodyWithResponse(ctx context.Co
 
 // AcknowledgeSagaWithResponse Note that somebody has looked
 //
-// The saga no longer needs attention. A failed one may then be archived.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/acknowledge (the `AcknowledgeSaga` operationId).
@@ -44340,10 +38894,6 @@ func (c *ClientWithResponses) AcknowledgeSagaWithResponse(ctx context.Context, s
 }
 
 // CancelSagaWithBodyWithResponse Cancel a saga
-//
-// Undoes everything that was or may have been done; the saga ends as
-// CANCELLED. A call in flight is awaited first. 409 with `allowed_actions`
-// when the saga is past cancelling.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44358,10 +38908,6 @@ func (c *ClientWithResponses) CancelSagaWithBodyWithResponse(ctx context.Context
 
 // CancelSagaWithResponse Cancel a saga
 //
-// Undoes everything that was or may have been done; the saga ends as
-// CANCELLED. A call in flight is awaited first. 409 with `allowed_actions`
-// when the saga is past cancelling.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/cancel (the `CancelSaga` operationId).
@@ -44374,9 +38920,6 @@ func (c *ClientWithResponses) CancelSagaWithResponse(ctx context.Context, sagaID
 }
 
 // CompensateSagaWithBodyWithResponse Turn a saga back
-//
-// Like cancel, on an operator's account: the saga ends as FAILED in the
-// state `compensated`, with the end cause `operator`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44391,9 +38934,6 @@ func (c *ClientWithResponses) CompensateSagaWithBodyWithResponse(ctx context.Con
 
 // CompensateSagaWithResponse Turn a saga back
 //
-// Like cancel, on an operator's account: the saga ends as FAILED in the
-// state `compensated`, with the end cause `operator`.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/compensate (the `CompensateSaga` operationId).
@@ -44406,9 +38946,6 @@ func (c *ClientWithResponses) CompensateSagaWithResponse(ctx context.Context, sa
 }
 
 // ListSagaEventsWithResponse List the audit events of a saga
-//
-// In the order in which they happened, or newest first. Events stay when
-// their saga is archived. Pages go by cursor only.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -44423,9 +38960,6 @@ func (c *ClientWithResponses) ListSagaEventsWithResponse(ctx context.Context, sa
 
 // ExplainSagaWithResponse Say what a saga waits for
 //
-// What it waits for, since when, what happens next and when, the last errors,
-// and who can do something about it. Of a saga in the archive: how it ended.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/sagas/{saga_id}/explain (the `ExplainSaga` operationId).
@@ -44438,9 +38972,6 @@ func (c *ClientWithResponses) ExplainSagaWithResponse(ctx context.Context, sagaI
 }
 
 // ExtendDeadlineWithBodyWithResponse Set another deadline
-//
-// Of the present phase: of executing, or of compensating. Give either
-// `timeout_ms`, counted from now, or `until`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44455,9 +38986,6 @@ func (c *ClientWithResponses) ExtendDeadlineWithBodyWithResponse(ctx context.Con
 
 // ExtendDeadlineWithResponse Set another deadline
 //
-// Of the present phase: of executing, or of compensating. Give either
-// `timeout_ms`, counted from now, or `until`.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
@@ -44470,9 +38998,6 @@ func (c *ClientWithResponses) ExtendDeadlineWithResponse(ctx context.Context, sa
 }
 
 // ForceCompleteWithBodyWithResponse End a saga as completed
-//
-// At once, whatever has been done of it. The answer of a call in flight is
-// ignored.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44487,9 +39012,6 @@ func (c *ClientWithResponses) ForceCompleteWithBodyWithResponse(ctx context.Cont
 
 // ForceCompleteWithResponse End a saga as completed
 //
-// At once, whatever has been done of it. The answer of a call in flight is
-// ignored.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
@@ -44502,10 +39024,6 @@ func (c *ClientWithResponses) ForceCompleteWithResponse(ctx context.Context, sag
 }
 
 // ForceFailWithBodyWithResponse End a saga as failed
-//
-// At once: nothing more is undone, effects may remain, and it needs attention.
-// The answer of a call in flight is ignored. It can be retried, or its
-// compensation resumed.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44520,10 +39038,6 @@ func (c *ClientWithResponses) ForceFailWithBodyWithResponse(ctx context.Context,
 
 // ForceFailWithResponse End a saga as failed
 //
-// At once: nothing more is undone, effects may remain, and it needs attention.
-// The answer of a call in flight is ignored. It can be retried, or its
-// compensation resumed.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
@@ -44536,10 +39050,6 @@ func (c *ClientWithResponses) ForceFailWithResponse(ctx context.Context, sagaID 
 }
 
 // RestoreSagaWithBodyWithResponse Bring an archived saga back
-//
-// Makes an archived saga live again, with its step logs, exactly as it was.
-// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
-// for a saga that is live.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44554,10 +39064,6 @@ func (c *ClientWithResponses) RestoreSagaWithBodyWithResponse(ctx context.Contex
 
 // RestoreSagaWithResponse Bring an archived saga back
 //
-// Makes an archived saga live again, with its step logs, exactly as it was.
-// It then stays for as long as if it had ended now. 409 `SAGA_NOT_ARCHIVED`
-// for a saga that is live.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
@@ -44570,10 +39076,6 @@ func (c *ClientWithResponses) RestoreSagaWithResponse(ctx context.Context, sagaI
 }
 
 // GetSagaResultWithResponse Get the result of a completed saga
-//
-// What the workflow's `output` declares; by default the outputs of the steps
-// by name. 409 while the saga has not completed, and when it ended otherwise.
-// The archive keeps it as well.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -44588,9 +39090,6 @@ func (c *ClientWithResponses) GetSagaResultWithResponse(ctx context.Context, sag
 
 // ResumeSagaWithBodyWithResponse Resume a suspended saga
 //
-// It goes on at once. Its deadline moves by the length of the suspension, unless
-// `keep_deadline`.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/resume (the `ResumeSaga` operationId).
@@ -44603,9 +39102,6 @@ func (c *ClientWithResponses) ResumeSagaWithBodyWithResponse(ctx context.Context
 }
 
 // ResumeSagaWithResponse Resume a suspended saga
-//
-// It goes on at once. Its deadline moves by the length of the suspension, unless
-// `keep_deadline`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44620,9 +39116,6 @@ func (c *ClientWithResponses) ResumeSagaWithResponse(ctx context.Context, sagaID
 
 // ResumeCompensationWithBodyWithResponse Go on undoing a saga whose compensation gave up
 //
-// Reopens a saga in the state `failed` at the compensation that gave up,
-// with a fresh retry policy.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/resume-compensation (the `ResumeCompensation` operationId).
@@ -44635,9 +39128,6 @@ func (c *ClientWithResponses) ResumeCompensationWithBodyWithResponse(ctx context
 }
 
 // ResumeCompensationWithResponse Go on undoing a saga whose compensation gave up
-//
-// Reopens a saga in the state `failed` at the compensation that gave up,
-// with a fresh retry policy.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44652,12 +39142,6 @@ func (c *ClientWithResponses) ResumeCompensationWithResponse(ctx context.Context
 
 // RetrySagaWithBodyWithResponse Try a step again
 //
-// A saga that waits for its next attempt makes it now, with all attempts of the
-// policy. A failed saga goes forward again, from the step that failed or from
-// an earlier one, as long as nothing of it was undone; what was done from that
-// step on is undone first. With `input_patch` the step gets another payload, and
-// its calls another Idempotency-Key. See docs/participants.md.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/retry (the `RetrySaga` operationId).
@@ -44670,12 +39154,6 @@ func (c *ClientWithResponses) RetrySagaWithBodyWithResponse(ctx context.Context,
 }
 
 // RetrySagaWithResponse Try a step again
-//
-// A saga that waits for its next attempt makes it now, with all attempts of the
-// policy. A failed saga goes forward again, from the step that failed or from
-// an earlier one, as long as nothing of it was undone; what was done from that
-// step on is undone first. With `input_patch` the step gets another payload, and
-// its calls another Idempotency-Key. See docs/participants.md.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44690,8 +39168,6 @@ func (c *ClientWithResponses) RetrySagaWithResponse(ctx context.Context, sagaID 
 
 // ListStepLogsWithResponse List the step logs of a saga
 //
-// One for each attempt, ordered by step index, start and attempt.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/sagas/{saga_id}/step-logs (the `ListStepLogs` operationId).
@@ -44704,8 +39180,6 @@ func (c *ClientWithResponses) ListStepLogsWithResponse(ctx context.Context, saga
 }
 
 // ListStepsWithResponse List the steps of a saga
-//
-// One for each step of its workflow, in the order in which they run.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -44720,10 +39194,6 @@ func (c *ClientWithResponses) ListStepsWithResponse(ctx context.Context, sagaID 
 
 // CompleteStepWithBodyWithResponse Complete a step by hand
 //
-// The current step, or its compensation, was done outside of Skald. `output` is
-// what later steps get of it. A call in flight is awaited: if it turns out to
-// be done, its own output counts.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
@@ -44736,10 +39206,6 @@ func (c *ClientWithResponses) CompleteStepWithBodyWithResponse(ctx context.Conte
 }
 
 // CompleteStepWithResponse Complete a step by hand
-//
-// The current step, or its compensation, was done outside of Skald. `output` is
-// what later steps get of it. A call in flight is awaited: if it turns out to
-// be done, its own output counts.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44754,9 +39220,6 @@ func (c *ClientWithResponses) CompleteStepWithResponse(ctx context.Context, saga
 
 // FailStepWithBodyWithResponse Fail a step by hand
 //
-// No further attempt of the current step, or of its compensation, follows. A
-// call in flight is awaited; if it turns out to be done, it is undone.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/fail (the `FailStep` operationId).
@@ -44769,9 +39232,6 @@ func (c *ClientWithResponses) FailStepWithBodyWithResponse(ctx context.Context, 
 }
 
 // FailStepWithResponse Fail a step by hand
-//
-// No further attempt of the current step, or of its compensation, follows. A
-// call in flight is awaited; if it turns out to be done, it is undone.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44786,10 +39246,6 @@ func (c *ClientWithResponses) FailStepWithResponse(ctx context.Context, sagaID S
 
 // SkipStepWithBodyWithResponse Skip a step
 //
-// The current step counts as passed without having been done; of a saga that
-// undoes, or failed to, its compensation. A call in flight is awaited: if it
-// turns out to be done, it is done.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/skip (the `SkipStep` operationId).
@@ -44802,10 +39258,6 @@ func (c *ClientWithResponses) SkipStepWithBodyWithResponse(ctx context.Context, 
 }
 
 // SkipStepWithResponse Skip a step
-//
-// The current step counts as passed without having been done; of a saga that
-// undoes, or failed to, its compensation. A call in flight is awaited: if it
-// turns out to be done, it is done.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44820,9 +39272,6 @@ func (c *ClientWithResponses) SkipStepWithResponse(ctx context.Context, sagaID S
 
 // SuspendSagaWithBodyWithResponse Suspend a saga
 //
-// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
-// Due times stay as they are; deadlines wait.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
@@ -44835,9 +39284,6 @@ func (c *ClientWithResponses) SuspendSagaWithBodyWithResponse(ctx context.Contex
 }
 
 // SuspendSagaWithResponse Suspend a saga
-//
-// Nothing new is sent until it is resumed. A call in flight ends and is recorded.
-// Due times stay as they are; deadlines wait.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44852,9 +39298,6 @@ func (c *ClientWithResponses) SuspendSagaWithResponse(ctx context.Context, sagaI
 
 // GetLeaderWithResponse Who leads the scheduler
 //
-// Names of nodes, which tell hosts and ports, and the standbys are shown to
-// credentials for any tenant; others see whether somebody leads, and since when.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/scheduler/leader (the `GetLeader` operationId).
@@ -44867,10 +39310,6 @@ func (c *ClientWithResponses) GetLeaderWithResponse(ctx context.Context, reqEdit
 }
 
 // StepDownLeaderWithBodyWithResponse End the leadership of whoever leads
-//
-// Another node leads within a second or two, or the same one under a new epoch. For
-// administrators whose credential is for any tenant: the scheduler is of all tenants.
-// `reason` is required.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44885,10 +39324,6 @@ func (c *ClientWithResponses) StepDownLeaderWithBodyWithResponse(ctx context.Con
 
 // StepDownLeaderWithResponse End the leadership of whoever leads
 //
-// Another node leads within a second or two, or the same one under a new epoch. For
-// administrators whose credential is for any tenant: the scheduler is of all tenants.
-// `reason` is required.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
@@ -44901,8 +39336,6 @@ func (c *ClientWithResponses) StepDownLeaderWithResponse(ctx context.Context, bo
 }
 
 // PreviewScheduleWithBodyWithResponse When a schedule would fire
-//
-// Nothing is stored.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44917,8 +39350,6 @@ func (c *ClientWithResponses) PreviewScheduleWithBodyWithResponse(ctx context.Co
 
 // PreviewScheduleWithResponse When a schedule would fire
 //
-// Nothing is stored.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
@@ -44931,9 +39362,6 @@ func (c *ClientWithResponses) PreviewScheduleWithResponse(ctx context.Context, b
 }
 
 // GetSettingsWithResponse Read the settings of job runs
-//
-// All of them, with bounds, and when a change is felt. They are of the deployment,
-// not of a tenant.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -44948,9 +39376,6 @@ func (c *ClientWithResponses) GetSettingsWithResponse(ctx context.Context, param
 
 // ChangeSettingsWithBodyWithResponse Change settings
 //
-// A number sets a setting, null makes it the default again. All or none. Nodes read
-// them every few seconds. For administrators whose credential is for any tenant.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
@@ -44963,9 +39388,6 @@ func (c *ClientWithResponses) ChangeSettingsWithBodyWithResponse(ctx context.Con
 }
 
 // ChangeSettingsWithResponse Change settings
-//
-// A number sets a setting, null makes it the default again. All or none. Nodes read
-// them every few seconds. For administrators whose credential is for any tenant.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -44980,8 +39402,6 @@ func (c *ClientWithResponses) ChangeSettingsWithResponse(ctx context.Context, pa
 
 // ListSettingChangesWithResponse Who changed which setting
 //
-// Newest first.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/settings/history (the `ListSettingChanges` operationId).
@@ -44994,13 +39414,6 @@ func (c *ClientWithResponses) ListSettingChangesWithResponse(ctx context.Context
 }
 
 // ListSagaStatisticsWithResponse Count sagas by workflow
-//
-// How many sagas each version of each workflow has, by what became of them,
-// archived ones included; by name and version. Every saga counts exactly
-// once, as it was at `as_of`. Versions without sagas are left out.
-//
-// `created_from` and `created_to` restrict to sagas created in that time.
-// They are widened to full hours in UTC, and the answer repeats them so.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -45015,11 +39428,6 @@ func (c *ClientWithResponses) ListSagaStatisticsWithResponse(ctx context.Context
 
 // GetTimelineWithResponse What happened under one correlation id
 //
-// Sagas with their steps, job runs with their attempts, dead letters with their
-// retries, live and archived, in one list by time, the oldest first. Runs need
-// `jobs:read` and dead letters `dlq:read`; what the caller may not read is left out,
-// and `left_out` says so. Nothing in it is content: for that there is what it names.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/timeline (the `GetTimeline` operationId).
@@ -45032,8 +39440,6 @@ func (c *ClientWithResponses) GetTimelineWithResponse(ctx context.Context, param
 }
 
 // ListWebhooksWithResponse List webhooks
-//
-// Oldest first.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -45048,9 +39454,6 @@ func (c *ClientWithResponses) ListWebhooksWithResponse(ctx context.Context, para
 
 // CreateWebhookWithBodyWithResponse Subscribe an endpoint to events
 //
-// Events that happen from now on are sent to `url`, signed with the
-// `secret` of this answer, which is never shown again.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/webhooks (the `CreateWebhook` operationId).
@@ -45063,9 +39466,6 @@ func (c *ClientWithResponses) CreateWebhookWithBodyWithResponse(ctx context.Cont
 }
 
 // CreateWebhookWithResponse Subscribe an endpoint to events
-//
-// Events that happen from now on are sent to `url`, signed with the
-// `secret` of this answer, which is never shown again.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -45106,9 +39506,6 @@ func (c *ClientWithResponses) GetWebhookWithResponse(ctx context.Context, webhoo
 
 // UpdateWebhookWithBodyWithResponse Change a webhook
 //
-// Members that are left out stay as they are. `enabled: true` resumes where
-// the webhook stopped, as enabling does.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /api/v1/webhooks/{webhook_id} (the `UpdateWebhook` operationId).
@@ -45122,9 +39519,6 @@ func (c *ClientWithResponses) UpdateWebhookWithBodyWithResponse(ctx context.Cont
 
 // UpdateWebhookWithResponse Change a webhook
 //
-// Members that are left out stay as they are. `enabled: true` resumes where
-// the webhook stopped, as enabling does.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /api/v1/webhooks/{webhook_id} (the `UpdateWebhook` operationId).
@@ -45137,8 +39531,6 @@ func (c *ClientWithResponses) UpdateWebhookWithResponse(ctx context.Context, web
 }
 
 // ListWebhookDeliveriesWithResponse List the deliveries of a webhook
-//
-// Newest first, without `body`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -45166,9 +39558,6 @@ func (c *ClientWithResponses) GetWebhookDeliveryWithResponse(ctx context.Context
 
 // RedeliverWebhookDeliveryWithResponse Send a delivery again
 //
-// Due at once, with a full round of attempts, and under the same
-// `webhook-id`. One that is pending anyway becomes due at once.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver (the `RedeliverWebhookDelivery` operationId).
@@ -45181,8 +39570,6 @@ func (c *ClientWithResponses) RedeliverWebhookDeliveryWithResponse(ctx context.C
 }
 
 // DisableWebhookWithBodyWithResponse Send no more events for now
-//
-// Disabling a disabled webhook changes nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -45197,8 +39584,6 @@ func (c *ClientWithResponses) DisableWebhookWithBodyWithResponse(ctx context.Con
 
 // DisableWebhookWithResponse Send no more events for now
 //
-// Disabling a disabled webhook changes nothing.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
@@ -45211,10 +39596,6 @@ func (c *ClientWithResponses) DisableWebhookWithResponse(ctx context.Context, we
 }
 
 // EnableWebhookWithBodyWithResponse Send events again
-//
-// Resumes where the webhook stopped: what happened meanwhile is sent too.
-// With `from: now` that is passed over, and pending deliveries become
-// `discarded`. Enabling an enabled webhook without `from: now` changes nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -45229,10 +39610,6 @@ func (c *ClientWithResponses) EnableWebhookWithBodyWithResponse(ctx context.Cont
 
 // EnableWebhookWithResponse Send events again
 //
-// Resumes where the webhook stopped: what happened meanwhile is sent too.
-// With `from: now` that is passed over, and pending deliveries become
-// `discarded`. Enabling an enabled webhook without `from: now` changes nothing.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/enable (the `EnableWebhook` operationId).
@@ -45245,9 +39622,6 @@ func (c *ClientWithResponses) EnableWebhookWithResponse(ctx context.Context, web
 }
 
 // RedeliverFailedWithBodyWithResponse Send again what was given up
-//
-// Failed deliveries that were created at or after `since`, oldest first, at
-// most 1,000 at a time: repeat the request while `more` is true.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -45262,9 +39636,6 @@ func (c *ClientWithResponses) RedeliverFailedWithBodyWithResponse(ctx context.Co
 
 // RedeliverFailedWithResponse Send again what was given up
 //
-// Failed deliveries that were created at or after `since`, oldest first, at
-// most 1,000 at a time: repeat the request while `more` is true.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
@@ -45277,9 +39648,6 @@ func (c *ClientWithResponses) RedeliverFailedWithResponse(ctx context.Context, w
 }
 
 // RotateWebhookSecretWithBodyWithResponse Give a webhook a new secret
-//
-// The answer shows the new secret, once. For 24 hours requests bear the
-// signatures of both.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -45294,9 +39662,6 @@ func (c *ClientWithResponses) RotateWebhookSecretWithBodyWithResponse(ctx contex
 
 // RotateWebhookSecretWithResponse Give a webhook a new secret
 //
-// The answer shows the new secret, once. For 24 hours requests bear the
-// signatures of both.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
@@ -45309,9 +39674,6 @@ func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Contex
 }
 
 // TestWebhookWithResponse Send a test event
-//
-// One attempt is made, of an event of the type `io.skald.webhook.ping`; the
-// delivery tells how it went.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -45326,8 +39688,6 @@ func (c *ClientWithResponses) TestWebhookWithResponse(ctx context.Context, webho
 
 // WhoAmIWithResponse Who one is and what one may do
 //
-// For every credential that counts, whatever it allows.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/whoami (the `WhoAmI` operationId).
@@ -45340,8 +39700,6 @@ func (c *ClientWithResponses) WhoAmIWithResponse(ctx context.Context, reqEditors
 }
 
 // ListWorkersWithResponse List workers
-//
-// Newest first, also those that are gone.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -45356,10 +39714,6 @@ func (c *ClientWithResponses) ListWorkersWithResponse(ctx context.Context, param
 
 // RegisterWorkerWithBodyWithResponse Register a worker
 //
-// Once per process start: a restart is another worker, with another id. From then
-// on the worker sends heartbeats, claims runs, starts them and says how they ended.
-// docs/workers.md is the guide.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workers (the `RegisterWorker` operationId).
@@ -45372,10 +39726,6 @@ func (c *ClientWithResponses) RegisterWorkerWithBodyWithResponse(ctx context.Con
 }
 
 // RegisterWorkerWithResponse Register a worker
-//
-// Once per process start: a restart is another worker, with another id. From then
-// on the worker sends heartbeats, claims runs, starts them and says how they ended.
-// docs/workers.md is the guide.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -45403,11 +39753,6 @@ func (c *ClientWithResponses) GetWorkerWithResponse(ctx context.Context, workerI
 
 // ClaimRunsWithBodyWithResponse Ask for runs
 //
-// Waits up to `wait_ms` for the first one, and then answers with those that there
-// are; an empty list when there is none, when nobody leads the scheduler, when the
-// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
-// its answer was lost: it gives the same runs again.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
@@ -45420,11 +39765,6 @@ func (c *ClientWithResponses) ClaimRunsWithBodyWithResponse(ctx context.Context,
 }
 
 // ClaimRunsWithResponse Ask for runs
-//
-// Waits up to `wait_ms` for the first one, and then answers with those that there
-// are; an empty list when there is none, when nobody leads the scheduler, when the
-// worker drains (`state` tells) or the server stops. With a `claim_id` a claim may be repeated when
-// its answer was lost: it gives the same runs again.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -45439,9 +39779,6 @@ func (c *ClientWithResponses) ClaimRunsWithResponse(ctx context.Context, workerI
 
 // CompleteRunsWithBodyWithResponse Say how up to 1000 runs ended
 //
-// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
-// others; `results` says in the order of `runs` what became of each.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
@@ -45454,9 +39791,6 @@ func (c *ClientWithResponses) CompleteRunsWithBodyWithResponse(ctx context.Conte
 }
 
 // CompleteRunsWithResponse Say how up to 1000 runs ended
-//
-// As `/job-runs/{run_id}/complete` for those without `error`, and `/fail` for the
-// others; `results` says in the order of `runs` what became of each.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -45471,10 +39805,6 @@ func (c *ClientWithResponses) CompleteRunsWithResponse(ctx context.Context, work
 
 // DetachWorkerWithBodyWithResponse Give a worker up
 //
-// For good: its runs are in doubt at once, and go to others unless it confirms
-// them; whatever else it calls is answered 410, upon which the process registers
-// anew.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
@@ -45487,10 +39817,6 @@ func (c *ClientWithResponses) DetachWorkerWithBodyWithResponse(ctx context.Conte
 }
 
 // DetachWorkerWithResponse Give a worker up
-//
-// For good: its runs are in doubt at once, and go to others unless it confirms
-// them; whatever else it calls is answered 410, upon which the process registers
-// anew.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -45505,8 +39831,6 @@ func (c *ClientWithResponses) DetachWorkerWithResponse(ctx context.Context, work
 
 // DrainWorkerWithBodyWithResponse Give a worker nothing new
 //
-// It finishes what it has. Its next heartbeat tells it.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
@@ -45519,8 +39843,6 @@ func (c *ClientWithResponses) DrainWorkerWithBodyWithResponse(ctx context.Contex
 }
 
 // DrainWorkerWithResponse Give a worker nothing new
-//
-// It finishes what it has. Its next heartbeat tells it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -45535,9 +39857,6 @@ func (c *ClientWithResponses) DrainWorkerWithResponse(ctx context.Context, worke
 
 // WorkerHeartbeatWithBodyWithResponse Tell that a worker lives, and renew its leases
 //
-// Renews the lease of every run in `running` whose fence is right, and takes it out
-// of doubt. 410 means: stop everything and register anew.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
@@ -45550,9 +39869,6 @@ func (c *ClientWithResponses) WorkerHeartbeatWithBodyWithResponse(ctx context.Co
 }
 
 // WorkerHeartbeatWithResponse Tell that a worker lives, and renew its leases
-//
-// Renews the lease of every run in `running` whose fence is right, and takes it out
-// of doubt. 410 means: stop everything and register anew.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -45567,9 +39883,6 @@ func (c *ClientWithResponses) WorkerHeartbeatWithResponse(ctx context.Context, w
 
 // StartRunsWithBodyWithResponse Start up to 1000 runs
 //
-// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
-// became of each.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
@@ -45582,9 +39895,6 @@ func (c *ClientWithResponses) StartRunsWithBodyWithResponse(ctx context.Context,
 }
 
 // StartRunsWithResponse Start up to 1000 runs
-//
-// As `/job-runs/{run_id}/start` for each; `results` says in the order of `runs` what
-// became of each.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -45599,8 +39909,6 @@ func (c *ClientWithResponses) StartRunsWithResponse(ctx context.Context, workerI
 
 // UndrainWorkerWithBodyWithResponse Give a worker runs again
 //
-// A worker that was detached stays it (409); the process registers anew.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
@@ -45613,8 +39921,6 @@ func (c *ClientWithResponses) UndrainWorkerWithBodyWithResponse(ctx context.Cont
 }
 
 // UndrainWorkerWithResponse Give a worker runs again
-//
-// A worker that was detached stays it (409); the process registers anew.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -45629,8 +39935,6 @@ func (c *ClientWithResponses) UndrainWorkerWithResponse(ctx context.Context, wor
 
 // ListWorkflowsWithResponse List workflows
 //
-// The latest version of each name, by name. Inline ones are left out.
-//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/workflows (the `ListWorkflows` operationId).
@@ -45644,10 +39948,6 @@ func (c *ClientWithResponses) ListWorkflowsWithResponse(ctx context.Context, par
 
 // RegisterWorkflowWithBodyWithResponse Register a workflow
 //
-// Stores a definition as the next version of its name. Content that a
-// version already has is that version again, answered with 200. The names
-// that begin with `inline:` belong to sagas with inline steps.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workflows (the `RegisterWorkflow` operationId).
@@ -45660,10 +39960,6 @@ func (c *ClientWithResponses) RegisterWorkflowWithBodyWithResponse(ctx context.C
 }
 
 // RegisterWorkflowWithResponse Register a workflow
-//
-// Stores a definition as the next version of its name. Content that a
-// version already has is that version again, answered with 200. The names
-// that begin with `inline:` belong to sagas with inline steps.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -45717,9 +40013,6 @@ func (c *ClientWithResponses) GetWorkflowWithResponse(ctx context.Context, name 
 
 // DisableWorkflowWithBodyWithResponse Refuse new sagas of a workflow
 //
-// Sagas that exist go on. Disabling a disabled workflow changes nothing
-// and succeeds.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
@@ -45732,9 +40025,6 @@ func (c *ClientWithResponses) DisableWorkflowWithBodyWithResponse(ctx context.Co
 }
 
 // DisableWorkflowWithResponse Refuse new sagas of a workflow
-//
-// Sagas that exist go on. Disabling a disabled workflow changes nothing
-// and succeeds.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -45749,8 +40039,6 @@ func (c *ClientWithResponses) DisableWorkflowWithResponse(ctx context.Context, n
 
 // EnableWorkflowWithBodyWithResponse Accept new sagas of a workflow
 //
-// Enabling an enabled workflow changes nothing and succeeds.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
@@ -45764,8 +40052,6 @@ func (c *ClientWithResponses) EnableWorkflowWithBodyWithResponse(ctx context.Con
 
 // EnableWorkflowWithResponse Accept new sagas of a workflow
 //
-// Enabling an enabled workflow changes nothing and succeeds.
-//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
@@ -45778,8 +40064,6 @@ func (c *ClientWithResponses) EnableWorkflowWithResponse(ctx context.Context, na
 }
 
 // ListWorkflowVersionsWithResponse List the versions of a workflow
-//
-// Newest first.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -45832,8 +40116,6 @@ func (c *ClientWithResponses) GetContractWithResponse(ctx context.Context, param
 }
 
 // GetReadinessWithResponse Whether this node can serve requests
-//
-// 503 with the reason when it cannot.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -45889,33 +40171,6 @@ func ParseRunRetentionResponse(rsp *http.Response) (*RunRetentionResponse, error
 
 	}
 
-	switch {
-	case true:
-		var headers RunRetentionResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -45947,33 +40202,6 @@ func ParseGetStorageResponse(rsp *http.Response) (*GetStorageResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers GetStorageResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -46009,33 +40237,6 @@ func ParseListAPIKeysResponse(rsp *http.Response) (*ListAPIKeysResponse, error) 
 
 	}
 
-	switch {
-	case true:
-		var headers ListAPIKeysResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -46067,43 +40268,6 @@ func ParseCreateAPIKeyResponse(rsp *http.Response) (*CreateAPIKeyResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 201:
-		var headers CreateAPIKeyResponse201Headers
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers201 = &headers
-	case true:
-		var headers CreateAPIKeyResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -46139,33 +40303,6 @@ func ParseGetAPIKeyResponse(rsp *http.Response) (*GetAPIKeyResponse, error) {
 
 	}
 
-	switch {
-	case true:
-		var headers GetAPIKeyResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -46197,33 +40334,6 @@ func ParseRevokeAPIKeyResponse(rsp *http.Response) (*RevokeAPIKeyResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers RevokeAPIKeyResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -46259,33 +40369,6 @@ func ParseListActionsResponse(rsp *http.Response) (*ListActionsResponse, error) 
 
 	}
 
-	switch {
-	case true:
-		var headers ListActionsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -46317,33 +40400,6 @@ func ParseVerifyAuditResponse(rsp *http.Response) (*VerifyAuditResponse, error) 
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers VerifyAuditResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -46379,43 +40435,6 @@ func ParseGetBackfillResponse(rsp *http.Response) (*GetBackfillResponse, error) 
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetBackfillResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers GetBackfillResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -46449,43 +40468,6 @@ func ParseCancelBackfillResponse(rsp *http.Response) (*CancelBackfillResponse, e
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers CancelBackfillResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers CancelBackfillResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -46517,33 +40499,6 @@ func ParseListArchivedDeadLettersResponse(rsp *http.Response) (*ListArchivedDead
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListArchivedDeadLettersResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -46582,53 +40537,6 @@ func ParseGetArchivedDeadLetterResponse(rsp *http.Response) (*GetArchivedDeadLet
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetArchivedDeadLetterResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 304:
-		var headers GetArchivedDeadLetterResponse304Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers304 = &headers
-	case true:
-		var headers GetArchivedDeadLetterResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -46662,43 +40570,6 @@ func ParseRestoreDeadLetterResponse(rsp *http.Response) (*RestoreDeadLetterRespo
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers RestoreDeadLetterResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers RestoreDeadLetterResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -46723,33 +40594,6 @@ func ParseExportDeadLettersResponse(rsp *http.Response) (*ExportDeadLettersRespo
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ExportDeadLettersResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -46785,33 +40629,6 @@ func ParseListDeadLetterGroupsResponse(rsp *http.Response) (*ListDeadLetterGroup
 
 	}
 
-	switch {
-	case true:
-		var headers ListDeadLetterGroupsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -46845,43 +40662,6 @@ func ParseGetDeadLetterGroupResponse(rsp *http.Response) (*GetDeadLetterGroupRes
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetDeadLetterGroupResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers GetDeadLetterGroupResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -46913,43 +40693,6 @@ func ParseUpdateDeadLetterGroupResponse(rsp *http.Response) (*UpdateDeadLetterGr
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers UpdateDeadLetterGroupResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers UpdateDeadLetterGroupResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -46992,57 +40735,6 @@ func ParseDiscardDeadLetterGroupResponse(rsp *http.Response) (*DiscardDeadLetter
 
 	}
 
-	switch {
-	case rsp.StatusCode == 202:
-		var headers DiscardDeadLetterGroupResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers DiscardDeadLetterGroupResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -47083,57 +40775,6 @@ func ParseRetryDeadLetterGroupResponse(rsp *http.Response) (*RetryDeadLetterGrou
 
 	}
 
-	switch {
-	case rsp.StatusCode == 202:
-		var headers RetryDeadLetterGroupResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers RetryDeadLetterGroupResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -47167,33 +40808,6 @@ func ParseImportDeadLettersResponse(rsp *http.Response) (*ImportDeadLettersRespo
 
 	}
 
-	switch {
-	case true:
-		var headers ImportDeadLettersResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -47225,33 +40839,6 @@ func ParseListDeadLettersResponse(rsp *http.Response) (*ListDeadLettersResponse,
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListDeadLettersResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -47294,74 +40881,6 @@ func ParsePushDeadLetterResponse(rsp *http.Response) (*PushDeadLetterResponse, e
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers PushDeadLetterResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 201:
-		var headers PushDeadLetterResponse201Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers201 = &headers
-	case true:
-		var headers PushDeadLetterResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -47395,33 +40914,6 @@ func ParsePushDeadLettersResponse(rsp *http.Response) (*PushDeadLettersResponse,
 
 	}
 
-	switch {
-	case true:
-		var headers PushDeadLettersResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -47453,33 +40945,6 @@ func ParseDeleteDeadLetterResponse(rsp *http.Response) (*DeleteDeadLetterRespons
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers DeleteDeadLetterResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -47518,53 +40983,6 @@ func ParseGetDeadLetterResponse(rsp *http.Response) (*GetDeadLetterResponse, err
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetDeadLetterResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 304:
-		var headers GetDeadLetterResponse304Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers304 = &headers
-	case true:
-		var headers GetDeadLetterResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -47596,43 +41014,6 @@ func ParseUpdateDeadLetterResponse(rsp *http.Response) (*UpdateDeadLetterRespons
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers UpdateDeadLetterResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers UpdateDeadLetterResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -47668,43 +41049,6 @@ func ParseAcknowledgeDeadLetterResponse(rsp *http.Response) (*AcknowledgeDeadLet
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers AcknowledgeDeadLetterResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers AcknowledgeDeadLetterResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -47736,33 +41080,6 @@ func ParseListDeadLetterAttemptsResponse(rsp *http.Response) (*ListDeadLetterAtt
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListDeadLetterAttemptsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -47798,43 +41115,6 @@ func ParseDiscardDeadLetterResponse(rsp *http.Response) (*DiscardDeadLetterRespo
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers DiscardDeadLetterResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers DiscardDeadLetterResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -47866,33 +41146,6 @@ func ParseGetDeadLetterLineageResponse(rsp *http.Response) (*GetDeadLetterLineag
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers GetDeadLetterLineageResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -47928,43 +41181,6 @@ func ParseRequeueDeadLetterResponse(rsp *http.Response) (*RequeueDeadLetterRespo
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers RequeueDeadLetterResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers RequeueDeadLetterResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -47996,43 +41212,6 @@ func ParseResolveDeadLetterResponse(rsp *http.Response) (*ResolveDeadLetterRespo
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers ResolveDeadLetterResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers ResolveDeadLetterResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -48075,53 +41254,6 @@ func ParseRetryDeadLetterResponse(rsp *http.Response) (*RetryDeadLetterResponse,
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers RetryDeadLetterResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers RetryDeadLetterResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers RetryDeadLetterResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -48153,33 +41285,6 @@ func ParseListDeadLetterRevisionsResponse(rsp *http.Response) (*ListDeadLetterRe
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListDeadLetterRevisionsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -48218,53 +41323,6 @@ func ParseGetDefaultPolicyResponse(rsp *http.Response) (*GetDefaultPolicyRespons
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetDefaultPolicyResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 304:
-		var headers GetDefaultPolicyResponse304Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers304 = &headers
-	case true:
-		var headers GetDefaultPolicyResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -48296,43 +41354,6 @@ func ParseUpdateDefaultPolicyResponse(rsp *http.Response) (*UpdateDefaultPolicyR
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers UpdateDefaultPolicyResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers UpdateDefaultPolicyResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -48368,43 +41389,6 @@ func ParsePutDefaultPolicyResponse(rsp *http.Response) (*PutDefaultPolicyRespons
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers PutDefaultPolicyResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers PutDefaultPolicyResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -48436,33 +41420,6 @@ func ParseListRedrivesResponse(rsp *http.Response) (*ListRedrivesResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListRedrivesResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -48505,57 +41462,6 @@ func ParseCreateRedriveResponse(rsp *http.Response) (*CreateRedriveResponse, err
 
 	}
 
-	switch {
-	case rsp.StatusCode == 202:
-		var headers CreateRedriveResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers CreateRedriveResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -48587,50 +41493,6 @@ func ParseGetRedriveResponse(rsp *http.Response) (*GetRedriveResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetRedriveResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.PreferenceApplied = &value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers GetRedriveResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -48666,50 +41528,6 @@ func ParseUpdateRedriveResponse(rsp *http.Response) (*UpdateRedriveResponse, err
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers UpdateRedriveResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.PreferenceApplied = &value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers UpdateRedriveResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -48741,50 +41559,6 @@ func ParseApproveRedriveResponse(rsp *http.Response) (*ApproveRedriveResponse, e
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers ApproveRedriveResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.PreferenceApplied = &value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers ApproveRedriveResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -48820,50 +41594,6 @@ func ParseCancelRedriveResponse(rsp *http.Response) (*CancelRedriveResponse, err
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers CancelRedriveResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.PreferenceApplied = &value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers CancelRedriveResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -48895,33 +41625,6 @@ func ParseListRedriveItemsResponse(rsp *http.Response) (*ListRedriveItemsRespons
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListRedriveItemsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -48957,50 +41660,6 @@ func ParsePauseRedriveResponse(rsp *http.Response) (*PauseRedriveResponse, error
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers PauseRedriveResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.PreferenceApplied = &value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers PauseRedriveResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -49032,50 +41691,6 @@ func ParseResumeRedriveResponse(rsp *http.Response) (*ResumeRedriveResponse, err
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers ResumeRedriveResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.PreferenceApplied = &value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers ResumeRedriveResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -49111,33 +41726,6 @@ func ParseGetDeadLetterStatsResponse(rsp *http.Response) (*GetDeadLetterStatsRes
 
 	}
 
-	switch {
-	case true:
-		var headers GetDeadLetterStatsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -49171,33 +41759,6 @@ func ParseListDeadLetterTopicsResponse(rsp *http.Response) (*ListDeadLetterTopic
 
 	}
 
-	switch {
-	case true:
-		var headers ListDeadLetterTopicsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -49229,33 +41790,6 @@ func ParseGetDeadLetterTopicResponse(rsp *http.Response) (*GetDeadLetterTopicRes
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers GetDeadLetterTopicResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -49294,53 +41828,6 @@ func ParseGetTopicPolicyResponse(rsp *http.Response) (*GetTopicPolicyResponse, e
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetTopicPolicyResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 304:
-		var headers GetTopicPolicyResponse304Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers304 = &headers
-	case true:
-		var headers GetTopicPolicyResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -49372,43 +41859,6 @@ func ParseUpdateTopicPolicyResponse(rsp *http.Response) (*UpdateTopicPolicyRespo
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers UpdateTopicPolicyResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers UpdateTopicPolicyResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -49444,43 +41894,6 @@ func ParsePutTopicPolicyResponse(rsp *http.Response) (*PutTopicPolicyResponse, e
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers PutTopicPolicyResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers PutTopicPolicyResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -49512,33 +41925,6 @@ func ParseListDeadLettersOfTopicResponse(rsp *http.Response) (*ListDeadLettersOf
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListDeadLettersOfTopicResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -49581,74 +41967,6 @@ func ParseRetryAllDeadLettersResponse(rsp *http.Response) (*RetryAllDeadLettersR
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers RetryAllDeadLettersResponse200Headers
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.PreferenceApplied = &value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers RetryAllDeadLettersResponse202Headers
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.PreferenceApplied = &value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers RetryAllDeadLettersResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -49680,33 +41998,6 @@ func ParseListJobEventsResponse(rsp *http.Response) (*ListJobEventsResponse, err
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListJobEventsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -49749,33 +42040,6 @@ func ParsePublishJobEventResponse(rsp *http.Response) (*PublishJobEventResponse,
 
 	}
 
-	switch {
-	case true:
-		var headers PublishJobEventResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -49807,33 +42071,6 @@ func ParseGetJobEventResponse(rsp *http.Response) (*GetJobEventResponse, error) 
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers GetJobEventResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -49869,33 +42106,6 @@ func ParseListFencesResponse(rsp *http.Response) (*ListFencesResponse, error) {
 
 	}
 
-	switch {
-	case true:
-		var headers ListFencesResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -49927,33 +42137,6 @@ func ParseResetFenceResponse(rsp *http.Response) (*ResetFenceResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ResetFenceResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -49989,33 +42172,6 @@ func ParseGetFenceResponse(rsp *http.Response) (*GetFenceResponse, error) {
 
 	}
 
-	switch {
-	case true:
-		var headers GetFenceResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -50047,33 +42203,6 @@ func ParseCheckFenceResponse(rsp *http.Response) (*CheckFenceResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers CheckFenceResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -50109,33 +42238,6 @@ func ParseListJobDefinitionsResponse(rsp *http.Response) (*ListJobDefinitionsRes
 
 	}
 
-	switch {
-	case true:
-		var headers ListJobDefinitionsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -50169,50 +42271,6 @@ func ParseCreateJobDefinitionResponse(rsp *http.Response) (*CreateJobDefinitionR
 
 	}
 
-	switch {
-	case rsp.StatusCode == 201:
-		var headers CreateJobDefinitionResponse201Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers201 = &headers
-	case true:
-		var headers CreateJobDefinitionResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -50244,43 +42302,6 @@ func ParseDeleteJobDefinitionResponse(rsp *http.Response) (*DeleteJobDefinitionR
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers DeleteJobDefinitionResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers DeleteJobDefinitionResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -50319,53 +42340,6 @@ func ParseGetJobDefinitionResponse(rsp *http.Response) (*GetJobDefinitionRespons
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetJobDefinitionResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 304:
-		var headers GetJobDefinitionResponse304Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers304 = &headers
-	case true:
-		var headers GetJobDefinitionResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -50397,43 +42371,6 @@ func ParseUpdateJobDefinitionResponse(rsp *http.Response) (*UpdateJobDefinitionR
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers UpdateJobDefinitionResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers UpdateJobDefinitionResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -50469,43 +42406,6 @@ func ParseReplaceJobDefinitionResponse(rsp *http.Response) (*ReplaceJobDefinitio
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers ReplaceJobDefinitionResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers ReplaceJobDefinitionResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -50537,33 +42437,6 @@ func ParseListBackfillsResponse(rsp *http.Response) (*ListBackfillsResponse, err
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListBackfillsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -50606,57 +42479,6 @@ func ParseCreateBackfillResponse(rsp *http.Response) (*CreateBackfillResponse, e
 
 	}
 
-	switch {
-	case rsp.StatusCode == 202:
-		var headers CreateBackfillResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers CreateBackfillResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -50688,33 +42510,6 @@ func ParseListNextJobRunsResponse(rsp *http.Response) (*ListNextJobRunsResponse,
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListNextJobRunsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -50750,43 +42545,6 @@ func ParsePauseJobDefinitionResponse(rsp *http.Response) (*PauseJobDefinitionRes
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers PauseJobDefinitionResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers PauseJobDefinitionResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -50818,43 +42576,6 @@ func ParseResumeJobDefinitionResponse(rsp *http.Response) (*ResumeJobDefinitionR
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers ResumeJobDefinitionResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers ResumeJobDefinitionResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -50897,74 +42618,6 @@ func ParseCreateJobRunResponse(rsp *http.Response) (*CreateJobRunResponse, error
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers CreateJobRunResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 201:
-		var headers CreateJobRunResponse201Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers201 = &headers
-	case true:
-		var headers CreateJobRunResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -50996,33 +42649,6 @@ func ParseListJobDefinitionVersionsResponse(rsp *http.Response) (*ListJobDefinit
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListJobDefinitionVersionsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -51058,33 +42684,6 @@ func ParseListJobRunsResponse(rsp *http.Response) (*ListJobRunsResponse, error) 
 
 	}
 
-	switch {
-	case true:
-		var headers ListJobRunsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -51116,33 +42715,6 @@ func ParseListJobBulksResponse(rsp *http.Response) (*ListJobBulksResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListJobBulksResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -51185,57 +42757,6 @@ func ParseCreateJobBulkResponse(rsp *http.Response) (*CreateJobBulkResponse, err
 
 	}
 
-	switch {
-	case rsp.StatusCode == 202:
-		var headers CreateJobBulkResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers CreateJobBulkResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -51267,43 +42788,6 @@ func ParseGetJobBulkResponse(rsp *http.Response) (*GetJobBulkResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetJobBulkResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers GetJobBulkResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -51339,43 +42823,6 @@ func ParseCancelJobBulkResponse(rsp *http.Response) (*CancelJobBulkResponse, err
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers CancelJobBulkResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers CancelJobBulkResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -51409,50 +42856,6 @@ func ParseGetJobRunResponse(rsp *http.Response) (*GetJobRunResponse, error) {
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetJobRunResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.PreferenceApplied = &value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers GetJobRunResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -51484,33 +42887,6 @@ func ParseListJobRunAttemptsResponse(rsp *http.Response) (*ListJobRunAttemptsRes
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListJobRunAttemptsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -51553,53 +42929,6 @@ func ParseCancelJobRunResponse(rsp *http.Response) (*CancelJobRunResponse, error
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers CancelJobRunResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers CancelJobRunResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers CancelJobRunResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -51631,33 +42960,6 @@ func ParseAcknowledgeCancelResponse(rsp *http.Response) (*AcknowledgeCancelRespo
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers AcknowledgeCancelResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -51693,33 +42995,6 @@ func ParseCompleteRunResponse(rsp *http.Response) (*CompleteRunResponse, error) 
 
 	}
 
-	switch {
-	case true:
-		var headers CompleteRunResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -51751,33 +43026,6 @@ func ParseConfirmContinuationResponse(rsp *http.Response) (*ConfirmContinuationR
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ConfirmContinuationResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -51813,33 +43061,6 @@ func ParseListJobRunEventsResponse(rsp *http.Response) (*ListJobRunEventsRespons
 
 	}
 
-	switch {
-	case true:
-		var headers ListJobRunEventsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -51871,33 +43092,6 @@ func ParseExplainJobRunResponse(rsp *http.Response) (*ExplainJobRunResponse, err
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ExplainJobRunResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -51933,33 +43127,6 @@ func ParseFailRunResponse(rsp *http.Response) (*FailRunResponse, error) {
 
 	}
 
-	switch {
-	case true:
-		var headers FailRunResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -51984,33 +43151,6 @@ func ParseGetRunLogResponse(rsp *http.Response) (*GetRunLogResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers GetRunLogResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -52046,33 +43186,6 @@ func ParseAppendRunLogResponse(rsp *http.Response) (*AppendRunLogResponse, error
 
 	}
 
-	switch {
-	case true:
-		var headers AppendRunLogResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -52104,33 +43217,6 @@ func ParseReportProgressResponse(rsp *http.Response) (*ReportProgressResponse, e
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ReportProgressResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -52166,43 +43252,6 @@ func ParseReassignJobRunResponse(rsp *http.Response) (*ReassignJobRunResponse, e
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers ReassignJobRunResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers ReassignJobRunResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -52234,33 +43283,6 @@ func ParseReleaseRunResponse(rsp *http.Response) (*ReleaseRunResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ReleaseRunResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -52303,74 +43325,6 @@ func ParseRerunJobRunResponse(rsp *http.Response) (*RerunJobRunResponse, error) 
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers RerunJobRunResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 201:
-		var headers RerunJobRunResponse201Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers201 = &headers
-	case true:
-		var headers RerunJobRunResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -52402,33 +43356,6 @@ func ParseStartRunResponse(rsp *http.Response) (*StartRunResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers StartRunResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -52464,33 +43391,6 @@ func ParseListEventsResponse(rsp *http.Response) (*ListEventsResponse, error) {
 
 	}
 
-	switch {
-	case true:
-		var headers ListEventsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -52515,33 +43415,6 @@ func ParseStreamEventsResponse(rsp *http.Response) (*StreamEventsResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers StreamEventsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -52575,33 +43448,6 @@ func ParseListSagasResponse(rsp *http.Response) (*ListSagasResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListSagasResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -52644,88 +43490,6 @@ func ParseCreateSagaResponse(rsp *http.Response) (*CreateSagaResponse, error) {
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers CreateSagaResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.PreferenceApplied = &value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 201:
-		var headers CreateSagaResponse201Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.PreferenceApplied = &value
-		}
-		response.Headers201 = &headers
-	case true:
-		var headers CreateSagaResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -52760,60 +43524,6 @@ func ParseGetSagaResponse(rsp *http.Response) (*GetSagaResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetSagaResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.PreferenceApplied = &value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 304:
-		var headers GetSagaResponse304Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers304 = &headers
-	case true:
-		var headers GetSagaResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -52856,60 +43566,6 @@ func ParseAcknowledgeSagaResponse(rsp *http.Response) (*AcknowledgeSagaResponse,
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers AcknowledgeSagaResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers AcknowledgeSagaResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers AcknowledgeSagaResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -52948,60 +43604,6 @@ func ParseCancelSagaResponse(rsp *http.Response) (*CancelSagaResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers CancelSagaResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers CancelSagaResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers CancelSagaResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -53044,60 +43646,6 @@ func ParseCompensateSagaResponse(rsp *http.Response) (*CompensateSagaResponse, e
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers CompensateSagaResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers CompensateSagaResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers CompensateSagaResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -53131,33 +43679,6 @@ func ParseListSagaEventsResponse(rsp *http.Response) (*ListSagaEventsResponse, e
 
 	}
 
-	switch {
-	case true:
-		var headers ListSagaEventsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -53189,33 +43710,6 @@ func ParseExplainSagaResponse(rsp *http.Response) (*ExplainSagaResponse, error) 
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ExplainSagaResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -53258,60 +43752,6 @@ func ParseExtendDeadlineResponse(rsp *http.Response) (*ExtendDeadlineResponse, e
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers ExtendDeadlineResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers ExtendDeadlineResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers ExtendDeadlineResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -53350,60 +43790,6 @@ func ParseForceCompleteResponse(rsp *http.Response) (*ForceCompleteResponse, err
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers ForceCompleteResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers ForceCompleteResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers ForceCompleteResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -53446,60 +43832,6 @@ func ParseForceFailResponse(rsp *http.Response) (*ForceFailResponse, error) {
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers ForceFailResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers ForceFailResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers ForceFailResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -53531,50 +43863,6 @@ func ParseRestoreSagaResponse(rsp *http.Response) (*RestoreSagaResponse, error) 
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers RestoreSagaResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers RestoreSagaResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -53611,53 +43899,6 @@ func ParseGetSagaResultResponse(rsp *http.Response) (*GetSagaResultResponse, err
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetSagaResultResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 304:
-		var headers GetSagaResultResponse304Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers304 = &headers
-	case true:
-		var headers GetSagaResultResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -53700,60 +43941,6 @@ func ParseResumeSagaResponse(rsp *http.Response) (*ResumeSagaResponse, error) {
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers ResumeSagaResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers ResumeSagaResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers ResumeSagaResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -53792,60 +43979,6 @@ func ParseResumeCompensationResponse(rsp *http.Response) (*ResumeCompensationRes
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers ResumeCompensationResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers ResumeCompensationResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers ResumeCompensationResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -53888,60 +44021,6 @@ func ParseRetrySagaResponse(rsp *http.Response) (*RetrySagaResponse, error) {
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers RetrySagaResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers RetrySagaResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers RetrySagaResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -53978,53 +44057,6 @@ func ParseListStepLogsResponse(rsp *http.Response) (*ListStepLogsResponse, error
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers ListStepLogsResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 304:
-		var headers ListStepLogsResponse304Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers304 = &headers
-	case true:
-		var headers ListStepLogsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -54059,53 +44091,6 @@ func ParseListStepsResponse(rsp *http.Response) (*ListStepsResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers ListStepsResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 304:
-		var headers ListStepsResponse304Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers304 = &headers
-	case true:
-		var headers ListStepsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -54148,60 +44133,6 @@ func ParseCompleteStepResponse(rsp *http.Response) (*CompleteStepResponse, error
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers CompleteStepResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers CompleteStepResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers CompleteStepResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -54240,60 +44171,6 @@ func ParseFailStepResponse(rsp *http.Response) (*FailStepResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers FailStepResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers FailStepResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers FailStepResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -54336,60 +44213,6 @@ func ParseSkipStepResponse(rsp *http.Response) (*SkipStepResponse, error) {
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers SkipStepResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers SkipStepResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers SkipStepResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -54430,60 +44253,6 @@ func ParseSuspendSagaResponse(rsp *http.Response) (*SuspendSagaResponse, error) 
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers SuspendSagaResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 202:
-		var headers SuspendSagaResponse202Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.IdempotentReplayed = &value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers SuspendSagaResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -54515,33 +44284,6 @@ func ParseGetLeaderResponse(rsp *http.Response) (*GetLeaderResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers GetLeaderResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -54577,33 +44319,6 @@ func ParseStepDownLeaderResponse(rsp *http.Response) (*StepDownLeaderResponse, e
 
 	}
 
-	switch {
-	case true:
-		var headers StepDownLeaderResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -54635,33 +44350,6 @@ func ParsePreviewScheduleResponse(rsp *http.Response) (*PreviewScheduleResponse,
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers PreviewScheduleResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -54700,53 +44388,6 @@ func ParseGetSettingsResponse(rsp *http.Response) (*GetSettingsResponse, error) 
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetSettingsResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 304:
-		var headers GetSettingsResponse304Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers304 = &headers
-	case true:
-		var headers GetSettingsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -54778,43 +44419,6 @@ func ParseChangeSettingsResponse(rsp *http.Response) (*ChangeSettingsResponse, e
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers ChangeSettingsResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers ChangeSettingsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -54850,33 +44454,6 @@ func ParseListSettingChangesResponse(rsp *http.Response) (*ListSettingChangesRes
 
 	}
 
-	switch {
-	case true:
-		var headers ListSettingChangesResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -54908,33 +44485,6 @@ func ParseListSagaStatisticsResponse(rsp *http.Response) (*ListSagaStatisticsRes
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListSagaStatisticsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -54970,33 +44520,6 @@ func ParseGetTimelineResponse(rsp *http.Response) (*GetTimelineResponse, error) 
 
 	}
 
-	switch {
-	case true:
-		var headers GetTimelineResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -55028,33 +44551,6 @@ func ParseListWebhooksResponse(rsp *http.Response) (*ListWebhooksResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListWebhooksResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -55090,50 +44586,6 @@ func ParseCreateWebhookResponse(rsp *http.Response) (*CreateWebhookResponse, err
 
 	}
 
-	switch {
-	case rsp.StatusCode == 201:
-		var headers CreateWebhookResponse201Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers201 = &headers
-	case true:
-		var headers CreateWebhookResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -55161,33 +44613,6 @@ func ParseDeleteWebhookResponse(rsp *http.Response) (*DeleteWebhookResponse, err
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers DeleteWebhookResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -55223,43 +44648,6 @@ func ParseGetWebhookResponse(rsp *http.Response) (*GetWebhookResponse, error) {
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetWebhookResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers GetWebhookResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -55291,43 +44679,6 @@ func ParseUpdateWebhookResponse(rsp *http.Response) (*UpdateWebhookResponse, err
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers UpdateWebhookResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers UpdateWebhookResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -55363,33 +44714,6 @@ func ParseListWebhookDeliveriesResponse(rsp *http.Response) (*ListWebhookDeliver
 
 	}
 
-	switch {
-	case true:
-		var headers ListWebhookDeliveriesResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -55421,33 +44745,6 @@ func ParseGetWebhookDeliveryResponse(rsp *http.Response) (*GetWebhookDeliveryRes
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers GetWebhookDeliveryResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -55483,43 +44780,6 @@ func ParseRedeliverWebhookDeliveryResponse(rsp *http.Response) (*RedeliverWebhoo
 
 	}
 
-	switch {
-	case rsp.StatusCode == 202:
-		var headers RedeliverWebhookDeliveryResponse202Headers
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers RedeliverWebhookDeliveryResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -55551,43 +44811,6 @@ func ParseDisableWebhookResponse(rsp *http.Response) (*DisableWebhookResponse, e
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers DisableWebhookResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers DisableWebhookResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -55623,43 +44846,6 @@ func ParseEnableWebhookResponse(rsp *http.Response) (*EnableWebhookResponse, err
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers EnableWebhookResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers EnableWebhookResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -55691,33 +44877,6 @@ func ParseRedeliverFailedResponse(rsp *http.Response) (*RedeliverFailedResponse,
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers RedeliverFailedResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -55753,43 +44912,6 @@ func ParseRotateWebhookSecretResponse(rsp *http.Response) (*RotateWebhookSecretR
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers RotateWebhookSecretResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers RotateWebhookSecretResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -55821,43 +44943,6 @@ func ParseTestWebhookResponse(rsp *http.Response) (*TestWebhookResponse, error) 
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 202:
-		var headers TestWebhookResponse202Headers
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers202 = &headers
-	case true:
-		var headers TestWebhookResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -55893,33 +44978,6 @@ func ParseWhoAmIResponse(rsp *http.Response) (*WhoAmIResponse, error) {
 
 	}
 
-	switch {
-	case true:
-		var headers WhoAmIResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -55951,33 +45009,6 @@ func ParseListWorkersResponse(rsp *http.Response) (*ListWorkersResponse, error) 
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListWorkersResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -56013,43 +45044,6 @@ func ParseRegisterWorkerResponse(rsp *http.Response) (*RegisterWorkerResponse, e
 
 	}
 
-	switch {
-	case rsp.StatusCode == 201:
-		var headers RegisterWorkerResponse201Headers
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = &value
-		}
-		response.Headers201 = &headers
-	case true:
-		var headers RegisterWorkerResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -56081,43 +45075,6 @@ func ParseGetWorkerResponse(rsp *http.Response) (*GetWorkerResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetWorkerResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers GetWorkerResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -56153,33 +45110,6 @@ func ParseClaimRunsResponse(rsp *http.Response) (*ClaimRunsResponse, error) {
 
 	}
 
-	switch {
-	case true:
-		var headers ClaimRunsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -56211,33 +45141,6 @@ func ParseCompleteRunsResponse(rsp *http.Response) (*CompleteRunsResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers CompleteRunsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -56273,43 +45176,6 @@ func ParseDetachWorkerResponse(rsp *http.Response) (*DetachWorkerResponse, error
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers DetachWorkerResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers DetachWorkerResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -56341,43 +45207,6 @@ func ParseDrainWorkerResponse(rsp *http.Response) (*DrainWorkerResponse, error) 
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers DrainWorkerResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers DrainWorkerResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -56413,33 +45242,6 @@ func ParseWorkerHeartbeatResponse(rsp *http.Response) (*WorkerHeartbeatResponse,
 
 	}
 
-	switch {
-	case true:
-		var headers WorkerHeartbeatResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -56471,33 +45273,6 @@ func ParseStartRunsResponse(rsp *http.Response) (*StartRunsResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers StartRunsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -56533,43 +45308,6 @@ func ParseUndrainWorkerResponse(rsp *http.Response) (*UndrainWorkerResponse, err
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers UndrainWorkerResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers UndrainWorkerResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -56601,33 +45339,6 @@ func ParseListWorkflowsResponse(rsp *http.Response) (*ListWorkflowsResponse, err
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListWorkflowsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -56670,60 +45381,6 @@ func ParseRegisterWorkflowResponse(rsp *http.Response) (*RegisterWorkflowRespons
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers RegisterWorkflowResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 201:
-		var headers RegisterWorkflowResponse201Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Location = value
-		}
-		response.Headers201 = &headers
-	case true:
-		var headers RegisterWorkflowResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -56755,33 +45412,6 @@ func ParseValidateWorkflowResponse(rsp *http.Response) (*ValidateWorkflowRespons
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ValidateWorkflowResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -56820,53 +45450,6 @@ func ParseGetWorkflowResponse(rsp *http.Response) (*GetWorkflowResponse, error) 
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetWorkflowResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 304:
-		var headers GetWorkflowResponse304Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers304 = &headers
-	case true:
-		var headers GetWorkflowResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -56898,43 +45481,6 @@ func ParseDisableWorkflowResponse(rsp *http.Response) (*DisableWorkflowResponse,
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case rsp.StatusCode == 200:
-		var headers DisableWorkflowResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers DisableWorkflowResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -56970,43 +45516,6 @@ func ParseEnableWorkflowResponse(rsp *http.Response) (*EnableWorkflowResponse, e
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers EnableWorkflowResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case true:
-		var headers EnableWorkflowResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -57038,33 +45547,6 @@ func ParseListWorkflowVersionsResponse(rsp *http.Response) (*ListWorkflowVersion
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers ListWorkflowVersionsResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -57103,53 +45585,6 @@ func ParseGetWorkflowVersionResponse(rsp *http.Response) (*GetWorkflowVersionRes
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetWorkflowVersionResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 304:
-		var headers GetWorkflowVersionResponse304Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers304 = &headers
-	case true:
-		var headers GetWorkflowVersionResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -57181,33 +45616,6 @@ func ParseGetHealthResponse(rsp *http.Response) (*GetHealthResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers GetHealthResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -57246,53 +45654,6 @@ func ParseGetContractResponse(rsp *http.Response) (*GetContractResponse, error) 
 
 	}
 
-	switch {
-	case rsp.StatusCode == 200:
-		var headers GetContractResponse200Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers200 = &headers
-	case rsp.StatusCode == 304:
-		var headers GetContractResponse304Headers
-		if values := rsp.Header.Values("ETag"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.ETag = value
-		}
-		response.Headers304 = &headers
-	case true:
-		var headers GetContractResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -57326,33 +45687,6 @@ func ParseGetReadinessResponse(rsp *http.Response) (*GetReadinessResponse, error
 
 	}
 
-	switch {
-	case true:
-		var headers GetReadinessResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
-	}
-
 	return response, nil
 }
 
@@ -57384,33 +45718,6 @@ func ParseGetVersionResponse(rsp *http.Response) (*GetVersionResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
-	}
-
-	switch {
-	case true:
-		var headers GetVersionResponseDefaultHeaders
-		if values := rsp.Header.Values("Allow"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.Allow = &value
-		}
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = &value
-		}
-		response.HeadersDefault = &headers
 	}
 
 	return response, nil

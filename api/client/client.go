@@ -1,0 +1,11 @@
+// Package client is the Go client, generated from the contract, openapi.yaml.
+//
+// A method that ends in WithResponse returns the answer's body decoded, by its
+// status. Headers it leaves where net/http puts them: read ETag, Location,
+// Retry-After, Idempotent-Replayed and the others with
+//
+//	answer.HTTPResponse.Header.Get("ETag")
+//
+// What an operation does beyond its summary, and which headers its answers have,
+// is in the contract.
+package client
