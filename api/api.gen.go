@@ -2655,29 +2655,15 @@ type APIKeyList struct {
 
 // Action What somebody did.
 type Action struct {
-	ID openapi_types.UUID `json:"id"`
-	At time.Time          `json:"at"`
-
-	// Kind What an action was done to.
-	Kind ActionKind `json:"kind"`
-
-	// Subject The id, fingerprint or topic that it was done to; `*` stands for a tenant's default policy.
-	Subject string `json:"subject"`
-	Verb    string `json:"verb"`
-
 	// Actor Absent when it was Skald itself.
-	Actor     *string `json:"actor,omitempty"`
-	Reason    *string `json:"reason,omitempty"`
-	RequestID *string `json:"request_id,omitempty"`
-
-	// Detail What changed, without contents; of a deletion what there was.
-	Detail JSONObject `json:"detail,omitempty"`
+	Actor *string `json:"actor,omitempty"`
 
 	// Address Where the request came from, as the node saw it. Absent for what came over no network.
 	Address *string `json:"address,omitempty"`
 
 	// AfterHash The same of what it is since. Absent when it is no more, or is not hashed.
-	AfterHash *string `json:"after_hash,omitempty"`
+	AfterHash *string   `json:"after_hash,omitempty"`
+	At        time.Time `json:"at"`
 
 	// BeforeHash SHA-256 of what it was done to, as it was: of its JSON without secrets and contents
 	// (docs/events.md). Absent when there was nothing, or it is not hashed.
@@ -2686,11 +2672,24 @@ type Action struct {
 	// CredentialID The API key. Absent for other credentials, and for none.
 	CredentialID *openapi_types.UUID `json:"credential_id,omitempty"`
 
+	// Detail What changed, without contents; of a deletion what there was.
+	Detail JSONObject         `json:"detail,omitempty"`
+	ID     openapi_types.UUID `json:"id"`
+
+	// Kind What an action was done to.
+	Kind ActionKind `json:"kind"`
+
 	// Operation The operationId of this contract, or the command. Absent when nobody asked.
 	Operation *string `json:"operation,omitempty"`
+	Reason    *string `json:"reason,omitempty"`
+	RequestID *string `json:"request_id,omitempty"`
 
 	// Result What came of it: `done`, or `asked` for work of many transactions that follow.
 	Result *ActionResult `json:"result,omitempty"`
+
+	// Subject The id, fingerprint or topic that it was done to; `*` stands for a tenant's default policy.
+	Subject string `json:"subject"`
+	Verb    string `json:"verb"`
 }
 
 // ActionResult What came of it: `done`, or `asked` for work of many transactions that follow.
@@ -2717,13 +2716,29 @@ type AnyJSON = json.RawMessage
 
 // AuditEvent Something that happened to a saga. Never changes.
 type AuditEvent struct {
-	// ID A number, growing within a saga.
-	ID     string `json:"id"`
-	SagaID UUID   `json:"saga_id"`
+	// Actor Who asked for it. Absent when the engine did it by itself.
+	Actor *string `json:"actor,omitempty"`
+
+	// Attempt Of the step's call.
+	Attempt       *int    `json:"attempt,omitempty"`
+	BusinessKey   *string `json:"business_key,omitempty"`
+	CorrelationID *string `json:"correlation_id,omitempty"`
+
+	// Cursor The place after this event in the list, feed or stream that it came in.
+	Cursor string     `json:"cursor"`
+	Error  *SagaError `json:"error,omitempty"`
+
+	// EventData Any JSON object.
+	EventData JSONObject `json:"event_data,omitempty"`
 
 	// EventType What an event tells of; docs/events.md explains each.
 	EventType AuditEventType `json:"event_type"`
-	Timestamp time.Time      `json:"timestamp"`
+
+	// ID A number, growing within a saga.
+	ID string `json:"id"`
+
+	// NewState Given with `old_state` exactly when the saga's state changed; alone at its beginning.
+	NewState *SagaState `json:"new_state,omitempty"`
 
 	// OldState The precise state. `pending` is STARTED; `running` and `step_completed`
 	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
@@ -2732,37 +2747,21 @@ type AuditEvent struct {
 	// CANCELLED.
 	OldState *SagaState `json:"old_state,omitempty"`
 
-	// NewState Given with `old_state` exactly when the saga's state changed; alone at its beginning.
-	NewState *SagaState `json:"new_state,omitempty"`
+	// RequestID Of the API request behind it.
+	RequestID *string `json:"request_id,omitempty"`
+	SagaID    UUID    `json:"saga_id"`
+	SpanID    *string `json:"span_id,omitempty"`
 
 	// Status What `new_state` means to clients.
 	Status *SagaStatus `json:"status,omitempty"`
 
 	// StepID `saga_id:step_index`, on events of a step.
-	StepID    *string `json:"step_id,omitempty"`
-	StepIndex *int    `json:"step_index,omitempty"`
-	StepName  *string `json:"step_name,omitempty"`
-
-	// Attempt Of the step's call.
-	Attempt *int `json:"attempt,omitempty"`
-
-	// EventData Any JSON object.
-	EventData JSONObject `json:"event_data,omitempty"`
-	Error     *SagaError `json:"error,omitempty"`
-
-	// Actor Who asked for it. Absent when the engine did it by itself.
-	Actor *string `json:"actor,omitempty"`
-
-	// RequestID Of the API request behind it.
-	RequestID     *string `json:"request_id,omitempty"`
-	TraceID       *string `json:"trace_id,omitempty"`
-	SpanID        *string `json:"span_id,omitempty"`
-	WorkflowName  *string `json:"workflow_name,omitempty"`
-	CorrelationID *string `json:"correlation_id,omitempty"`
-	BusinessKey   *string `json:"business_key,omitempty"`
-
-	// Cursor The place after this event in the list, feed or stream that it came in.
-	Cursor string `json:"cursor"`
+	StepID       *string   `json:"step_id,omitempty"`
+	StepIndex    *int      `json:"step_index,omitempty"`
+	StepName     *string   `json:"step_name,omitempty"`
+	Timestamp    time.Time `json:"timestamp"`
+	TraceID      *string   `json:"trace_id,omitempty"`
+	WorkflowName *string   `json:"workflow_name,omitempty"`
 }
 
 // AuditEventList defines model for AuditEventList.
@@ -3095,130 +3094,62 @@ type CreatedAPIKey struct {
 
 // DeadLetter defines model for DeadLetter.
 type DeadLetter struct {
-	ID            openapi_types.UUID `json:"id"`
-	OriginalTopic string             `json:"original_topic"`
+	// AllowedActions What can be done to it now.
+	AllowedActions []DeadLetterVerb `json:"allowed_actions"`
+	ArchiveReason  *string          `json:"archive_reason,omitempty"`
+	Archived       *bool            `json:"archived,omitempty"`
+	ArchivedAt     *time.Time       `json:"archived_at,omitempty"`
+	Assignee       *string          `json:"assignee,omitempty"`
+
+	// Attempts With `include=attempts`.
+	Attempts      []DeadLetterAttempt `json:"attempts,omitempty"`
+	ConsumerGroup *string             `json:"consumer_group,omitempty"`
+
+	// ContentOmitted Present, and true, in a list of whole messages when payload, key, headers
+	// and stack have more than 256 kB together: ask for the message itself.
+	ContentOmitted *bool   `json:"content_omitted,omitempty"`
+	CorrelationID  *string `json:"correlation_id,omitempty"`
+
+	// CreatedAt When it arrived here.
+	CreatedAt time.Time `json:"created_at"`
+	DedupeKey *string   `json:"dedupe_key,omitempty"`
+
+	// Deduplicated Of a push that it was there before.
+	Deduplicated *bool               `json:"deduplicated,omitempty"`
+	DeliveryID   *openapi_types.UUID `json:"delivery_id,omitempty"`
+
+	// ErrorClass Whether trying again is likely to help.
+	ErrorClass DeadLetterErrorClass `json:"error_class"`
 
 	// ErrorMessage Why it was given up in the first place.
 	ErrorMessage string `json:"error_message"`
-	RetryCount   int    `json:"retry_count"`
-	MaxRetries   int    `json:"max_retries"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
-	Payload AnyJSON `json:"payload,omitempty"`
+	// ErrorStack What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	ErrorStack *ContentText `json:"error_stack,omitempty"`
+	ErrorType  *string      `json:"error_type,omitempty"`
 
-	// PayloadBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
-	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
+	// Fingerprint The kind of error; letters of one fingerprint are a group.
+	Fingerprint string `json:"fingerprint"`
 
-	// PayloadEncoding What the bytes of the payload are. `json` and `text` are in `payload`, as a
-	// JSON value and as a string; `binary` is in `payload_base64`.
-	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
+	// Generation How often its lineage was redriven and came back.
+	Generation int `json:"generation"`
 
-	// PayloadBytes Its length; absent when there is no payload.
-	PayloadBytes *int `json:"payload_bytes,omitempty"`
+	// Headers In order; repetitions count.
+	Headers []DeadLetterHeader `json:"headers,omitempty"`
+
+	// HeldBy What keeps a letter that has a `next_retry_at` from being retried by itself:
+	// `auto_retry` of its topic's policy, of the tenant's default policy or of the
+	// server's configuration (`dlq.auto_retry`), or `hold_all` of the default policy.
+	HeldBy   *DeadLetterHold     `json:"held_by,omitempty"`
+	ID       openapi_types.UUID  `json:"id"`
+	JobRunID *openapi_types.UUID `json:"job_run_id,omitempty"`
 
 	// Key When it is UTF-8.
 	Key *ContentText `json:"key,omitempty"`
 
 	// KeyBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
 	KeyBase64 *ContentText `json:"key_base64,omitempty"`
-
-	// Headers In order; repetitions count.
-	Headers []DeadLetterHeader `json:"headers,omitempty"`
-
-	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
-	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
-	Status DeadLetterStatus `json:"status"`
-
-	// Resolution How it ended. RESOLVED: REDRIVEN (its target has acknowledged it), CONFIRMED
-	// (it was seen to be processed), BOUNCED (it came back as another letter),
-	// MANUAL. DEAD: DISCARDED, EXHAUSTED (no retry left), POISON (it keeps coming back).
-	Resolution *DeadLetterResolution `json:"resolution,omitempty"`
-
-	// CreatedAt When it arrived here.
-	CreatedAt   time.Time  `json:"created_at"`
-	UpdatedAt   time.Time  `json:"updated_at"`
-	LastRetryAt *time.Time `json:"last_retry_at,omitempty"`
-
-	// NextRetryAt Absent when it is not retried by itself. While it is `held_by` something, not before that lets it go.
-	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
-
-	// TerminalAt When it became RESOLVED or DEAD.
-	TerminalAt *time.Time `json:"terminal_at,omitempty"`
-
-	// LeaseUntil While it is RETRYING; until then nobody else retries it.
-	LeaseUntil *time.Time `json:"lease_until,omitempty"`
-
-	// Version Grows with every change; the ETag.
-	Version int64 `json:"version"`
-
-	// Source Where it came from.
-	Source            DeadLetterSource `json:"source"`
-	OriginalPartition *int32           `json:"original_partition,omitempty"`
-	OriginalOffset    *int64           `json:"original_offset,omitempty"`
-	OriginalTimestamp *time.Time       `json:"original_timestamp,omitempty"`
-
-	// ReadFrom Where in the dead-letter topics it was read.
-	ReadFrom      *DeadLetterPlace `json:"read_from,omitempty"`
-	ConsumerGroup *string          `json:"consumer_group,omitempty"`
-	ErrorType     *string          `json:"error_type,omitempty"`
-
-	// ErrorClass Whether trying again is likely to help.
-	ErrorClass DeadLetterErrorClass `json:"error_class"`
-
-	// ErrorStack What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
-	ErrorStack *ContentText `json:"error_stack,omitempty"`
-
-	// Fingerprint The kind of error; letters of one fingerprint are a group.
-	Fingerprint   string              `json:"fingerprint"`
-	SagaID        *openapi_types.UUID `json:"saga_id,omitempty"`
-	StepIndex     *int                `json:"step_index,omitempty"`
-	StepName      *string             `json:"step_name,omitempty"`
-	StepAction    *StepAction         `json:"step_action,omitempty"`
-	JobRunID      *openapi_types.UUID `json:"job_run_id,omitempty"`
-	WebhookID     *openapi_types.UUID `json:"webhook_id,omitempty"`
-	DeliveryID    *openapi_types.UUID `json:"delivery_id,omitempty"`
-	CorrelationID *string             `json:"correlation_id,omitempty"`
-	TraceID       *string             `json:"trace_id,omitempty"`
-	DedupeKey     *string             `json:"dedupe_key,omitempty"`
-	Labels        []string            `json:"labels"`
-	Assignee      *string             `json:"assignee,omitempty"`
-	Note          *string             `json:"note,omitempty"`
-
-	// Target Where a retry drives a letter.
-	Target DeadLetterTarget `json:"target"`
-
-	// Revision The content that a retry sends; 0 is the original.
-	Revision int `json:"revision"`
-
-	// Ordered Letters of its key are driven in the order of their arrival.
-	Ordered bool `json:"ordered"`
-
-	// RedriveID The last redrive that drove it.
-	RedriveID *openapi_types.UUID `json:"redrive_id,omitempty"`
-
-	// RootID The first letter of its lineage.
-	RootID openapi_types.UUID `json:"root_id"`
-
-	// ParentID The letter whose redrive came back as this one.
-	ParentID *openapi_types.UUID `json:"parent_id,omitempty"`
-
-	// Generation How often its lineage was redriven and came back.
-	Generation int `json:"generation"`
-
-	// AllowedActions What can be done to it now.
-	AllowedActions []DeadLetterVerb `json:"allowed_actions"`
-
-	// Deduplicated Of a push that it was there before.
-	Deduplicated  *bool      `json:"deduplicated,omitempty"`
-	Archived      *bool      `json:"archived,omitempty"`
-	ArchivedAt    *time.Time `json:"archived_at,omitempty"`
-	ArchiveReason *string    `json:"archive_reason,omitempty"`
-
-	// Attempts With `include=attempts`.
-	Attempts []DeadLetterAttempt `json:"attempts,omitempty"`
-
-	// Lineage With `include=lineage`.
-	Lineage []DeadLetterAncestor `json:"lineage,omitempty"`
+	Labels    []string     `json:"labels"`
 
 	// LastError What its last retry said; absent when that went well, or when there was
 	// none. With `include=attempts` there are the others.
@@ -3226,19 +3157,86 @@ type DeadLetter struct {
 
 	// LastErrorAt When that retry ended.
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
+	LastRetryAt *time.Time `json:"last_retry_at,omitempty"`
+
+	// LeaseUntil While it is RETRYING; until then nobody else retries it.
+	LeaseUntil *time.Time `json:"lease_until,omitempty"`
+
+	// Lineage With `include=lineage`.
+	Lineage    []DeadLetterAncestor `json:"lineage,omitempty"`
+	MaxRetries int                  `json:"max_retries"`
+
+	// NextRetryAt Absent when it is not retried by itself. While it is `held_by` something, not before that lets it go.
+	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
+	Note        *string    `json:"note,omitempty"`
+
+	// Ordered Letters of its key are driven in the order of their arrival.
+	Ordered           bool       `json:"ordered"`
+	OriginalOffset    *int64     `json:"original_offset,omitempty"`
+	OriginalPartition *int32     `json:"original_partition,omitempty"`
+	OriginalTimestamp *time.Time `json:"original_timestamp,omitempty"`
+	OriginalTopic     string     `json:"original_topic"`
+
+	// ParentID The letter whose redrive came back as this one.
+	ParentID *openapi_types.UUID `json:"parent_id,omitempty"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// PayloadBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
+
+	// PayloadBytes Its length; absent when there is no payload.
+	PayloadBytes *int `json:"payload_bytes,omitempty"`
+
+	// PayloadEncoding What the bytes of the payload are. `json` and `text` are in `payload`, as a
+	// JSON value and as a string; `binary` is in `payload_base64`.
+	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
+
+	// ReadFrom Where in the dead-letter topics it was read.
+	ReadFrom *DeadLetterPlace `json:"read_from,omitempty"`
+
+	// RedriveID The last redrive that drove it.
+	RedriveID *openapi_types.UUID `json:"redrive_id,omitempty"`
+
+	// Resolution How it ended. RESOLVED: REDRIVEN (its target has acknowledged it), CONFIRMED
+	// (it was seen to be processed), BOUNCED (it came back as another letter),
+	// MANUAL. DEAD: DISCARDED, EXHAUSTED (no retry left), POISON (it keeps coming back).
+	Resolution *DeadLetterResolution `json:"resolution,omitempty"`
+	RetryCount int                   `json:"retry_count"`
+
+	// Revision The content that a retry sends; 0 is the original.
+	Revision int `json:"revision"`
+
+	// RootID The first letter of its lineage.
+	RootID openapi_types.UUID  `json:"root_id"`
+	SagaID *openapi_types.UUID `json:"saga_id,omitempty"`
+
+	// Source Where it came from.
+	Source DeadLetterSource `json:"source"`
+
+	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
+	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	Status     DeadLetterStatus `json:"status"`
+	StepAction *StepAction      `json:"step_action,omitempty"`
+	StepIndex  *int             `json:"step_index,omitempty"`
+	StepName   *string          `json:"step_name,omitempty"`
+
+	// Target Where a retry drives a letter.
+	Target DeadLetterTarget `json:"target"`
+
+	// TerminalAt When it became RESOLVED or DEAD.
+	TerminalAt *time.Time `json:"terminal_at,omitempty"`
+	TraceID    *string    `json:"trace_id,omitempty"`
+	UpdatedAt  time.Time  `json:"updated_at"`
+
+	// Version Grows with every change; the ETag.
+	Version int64 `json:"version"`
 
 	// Warnings Of a push, what keeps the letter from being driven by this server as it is
 	// configured: it waits until somebody changes that.
-	Warnings *DeadLetterWarnings `json:"warnings,omitempty"`
-
-	// ContentOmitted Present, and true, in a list of whole messages when payload, key, headers
-	// and stack have more than 256 kB together: ask for the message itself.
-	ContentOmitted *bool `json:"content_omitted,omitempty"`
-
-	// HeldBy What keeps a letter that has a `next_retry_at` from being retried by itself:
-	// `auto_retry` of its topic's policy, of the tenant's default policy or of the
-	// server's configuration (`dlq.auto_retry`), or `hold_all` of the default policy.
-	HeldBy *DeadLetterHold `json:"held_by,omitempty"`
+	Warnings  *DeadLetterWarnings `json:"warnings,omitempty"`
+	WebhookID *openapi_types.UUID `json:"webhook_id,omitempty"`
 }
 
 // DeadLetterAckInput defines model for DeadLetterAckInput.
@@ -3277,55 +3275,54 @@ type DeadLetterAlert struct {
 
 // DeadLetterAncestor A letter of a lineage.
 type DeadLetterAncestor struct {
-	ID       openapi_types.UUID  `json:"id"`
-	ParentID *openapi_types.UUID `json:"parent_id,omitempty"`
-
-	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
-	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
-	Status DeadLetterStatus `json:"status"`
+	Archived   *bool               `json:"archived,omitempty"`
+	CreatedAt  time.Time           `json:"created_at"`
+	Generation int                 `json:"generation"`
+	ID         openapi_types.UUID  `json:"id"`
+	ParentID   *openapi_types.UUID `json:"parent_id,omitempty"`
+	RedriveID  *openapi_types.UUID `json:"redrive_id,omitempty"`
 
 	// Resolution How it ended. RESOLVED: REDRIVEN (its target has acknowledged it), CONFIRMED
 	// (it was seen to be processed), BOUNCED (it came back as another letter),
 	// MANUAL. DEAD: DISCARDED, EXHAUSTED (no retry left), POISON (it keeps coming back).
 	Resolution *DeadLetterResolution `json:"resolution,omitempty"`
-	Generation int                   `json:"generation"`
-	RedriveID  *openapi_types.UUID   `json:"redrive_id,omitempty"`
-	CreatedAt  time.Time             `json:"created_at"`
-	Archived   *bool                 `json:"archived,omitempty"`
+
+	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
+	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	Status DeadLetterStatus `json:"status"`
 }
 
 // DeadLetterArrivals How many letters arrived in the last five minutes, hour and day.
 type DeadLetterArrivals struct {
-	Last5M  int64 `json:"last_5m"`
 	Last1H  int64 `json:"last_1h"`
 	Last24H int64 `json:"last_24h"`
+	Last5M  int64 `json:"last_5m"`
 }
 
 // DeadLetterAttempt One retry.
 type DeadLetterAttempt struct {
-	Number int `json:"number"`
+	// Actor Absent when it was automatic.
+	Actor   *string   `json:"actor,omitempty"`
+	EndedAt time.Time `json:"ended_at"`
+	Error   *string   `json:"error,omitempty"`
+	Number  int       `json:"number"`
 
 	// Outcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
 	// UNCERTAIN: it may have been. ABANDONED: it was handed over, and its node is gone.
 	// WITHDRAWN: it was not handed over, and does not count. docs/redrives.md has a table.
-	Outcome DeadLetterAttemptOutcome `json:"outcome"`
-	Error   *string                  `json:"error,omitempty"`
+	Outcome   DeadLetterAttemptOutcome `json:"outcome"`
+	RedriveID *openapi_types.UUID      `json:"redrive_id,omitempty"`
+	Revision  int                      `json:"revision"`
+	StartedAt time.Time                `json:"started_at"`
 
 	// StatusCode What an HTTP target answered.
 	StatusCode *int `json:"status_code,omitempty"`
 
 	// Target Where a retry drives a letter.
-	Target   DeadLetterTarget `json:"target"`
-	Revision int              `json:"revision"`
+	Target DeadLetterTarget `json:"target"`
 
 	// Written Where the broker has put it.
-	Written   *DeadLetterPlace    `json:"written,omitempty"`
-	RedriveID *openapi_types.UUID `json:"redrive_id,omitempty"`
-
-	// Actor Absent when it was automatic.
-	Actor     *string   `json:"actor,omitempty"`
-	StartedAt time.Time `json:"started_at"`
-	EndedAt   time.Time `json:"ended_at"`
+	Written *DeadLetterPlace `json:"written,omitempty"`
 }
 
 // DeadLetterAttemptOutcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
@@ -3340,12 +3337,12 @@ type DeadLetterAttemptList struct {
 
 // DeadLetterBackoff The time between retries.
 type DeadLetterBackoff struct {
-	InitialIntervalMS int64   `json:"initial_interval_ms"`
-	MaxIntervalMS     int64   `json:"max_interval_ms"`
-	Multiplier        float64 `json:"multiplier"`
+	InitialIntervalMS int64 `json:"initial_interval_ms"`
 
 	// Jitter Share of the interval by which it varies to either side.
-	Jitter float64 `json:"jitter"`
+	Jitter        float64 `json:"jitter"`
+	MaxIntervalMS int64   `json:"max_interval_ms"`
+	Multiplier    float64 `json:"multiplier"`
 }
 
 // DeadLetterBackoffPatch The time between retries; what is left out stays.
@@ -3363,10 +3360,10 @@ type DeadLetterBatch struct {
 
 // DeadLetterCounts Live letters by status.
 type DeadLetterCounts struct {
-	PENDING  int64 `json:"PENDING"`
-	RETRYING int64 `json:"RETRYING"`
-	RESOLVED int64 `json:"RESOLVED"`
 	DEAD     int64 `json:"DEAD"`
+	PENDING  int64 `json:"PENDING"`
+	RESOLVED int64 `json:"RESOLVED"`
+	RETRYING int64 `json:"RETRYING"`
 }
 
 // DeadLetterCurrent What the dead letter is instead.
@@ -3442,34 +3439,34 @@ type DeadLetterFilter struct {
 
 // DeadLetterGroup Letters with one fingerprint, which is one kind of error.
 type DeadLetterGroup struct {
-	Fingerprint string `json:"fingerprint"`
-
-	// State A RESOLVED group becomes REGRESSED with its next letter.
-	State DeadLetterGroupState `json:"state"`
-
-	// Topic Of its first letter.
-	Topic     string  `json:"topic"`
-	ErrorType *string `json:"error_type,omitempty"`
+	Assignee    *string   `json:"assignee,omitempty"`
+	ErrorType   *string   `json:"error_type,omitempty"`
+	Fingerprint string    `json:"fingerprint"`
+	FirstSeen   time.Time `json:"first_seen"`
+	LastSeen    time.Time `json:"last_seen"`
 
 	// Message The error with all that varies replaced by `#`.
-	Message string `json:"message"`
-
-	// Received Letters ever.
-	Received int64 `json:"received"`
+	Message string  `json:"message"`
+	Note    *string `json:"note,omitempty"`
 
 	// Open Letters that are neither RESOLVED nor DISCARDED, counted up to ten thousand, in lists and statistics up to one thousand.
 	Open *int64 `json:"open,omitempty"`
 
 	// OpenIsCapped There are at least `open`.
-	OpenIsCapped *bool     `json:"open_is_capped,omitempty"`
-	FirstSeen    time.Time `json:"first_seen"`
-	LastSeen     time.Time `json:"last_seen"`
+	OpenIsCapped *bool `json:"open_is_capped,omitempty"`
+
+	// Received Letters ever.
+	Received int64 `json:"received"`
 
 	// SampleID The latest letter.
-	SampleID  openapi_types.UUID `json:"sample_id"`
-	Assignee  *string            `json:"assignee,omitempty"`
-	Note      *string            `json:"note,omitempty"`
-	UpdatedAt time.Time          `json:"updated_at"`
+	SampleID openapi_types.UUID `json:"sample_id"`
+
+	// State A RESOLVED group becomes REGRESSED with its next letter.
+	State DeadLetterGroupState `json:"state"`
+
+	// Topic Of its first letter.
+	Topic     string    `json:"topic"`
+	UpdatedAt time.Time `json:"updated_at"`
 
 	// Version Grows when people change it, not with its letters; the ETag.
 	Version int64 `json:"version"`
@@ -3648,9 +3645,9 @@ type DeadLetterPatch struct {
 
 // DeadLetterPlace A position in Kafka.
 type DeadLetterPlace struct {
-	Topic     string `json:"topic"`
-	Partition int32  `json:"partition"`
 	Offset    int64  `json:"offset"`
+	Partition int32  `json:"partition"`
+	Topic     string `json:"topic"`
 
 	// TopicID Of `read_from`: the id of the topic as Kafka's tools show it, which tells apart topics that bore
 	// the name one after the other. Absent where it is not known: of brokers before 3.1, and of letters
@@ -3660,55 +3657,55 @@ type DeadLetterPlace struct {
 
 // DeadLetterPolicy defines model for DeadLetterPolicy.
 type DeadLetterPolicy struct {
-	// Topic Absent of the tenant's default.
-	Topic *string `json:"topic,omitempty"`
+	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
+	Alert DeadLetterAlert `json:"alert"`
 
-	// MaxRetries Of letters that bring no number of their own.
-	MaxRetries int32 `json:"max_retries"`
+	// AllowedTargets Topics and URLs, beside its own, that a retry may name; with `*`, which stands for anything but `/`, `?` and `[a-z]`.
+	AllowedTargets []string `json:"allowed_targets"`
 
-	// Backoff The time between retries.
-	Backoff DeadLetterBackoff `json:"backoff"`
+	// ArchiveDays How long they stay in the archive after that.
+	ArchiveDays int32 `json:"archive_days"`
 
 	// AutoRetry Letters of Kafka and REST are retried by themselves. Switched off, it also holds,
 	// within a second, those that have a time of their next retry already.
 	AutoRetry bool `json:"auto_retry"`
 
-	// Ordered Letters of one key are driven one after the other, as they arrived.
-	Ordered bool `json:"ordered"`
-
-	// RetentionDays How long RESOLVED and discarded letters stay live; three times that for other DEAD ones.
-	RetentionDays int32 `json:"retention_days"`
-
-	// ArchiveDays How long they stay in the archive after that.
-	ArchiveDays int32 `json:"archive_days"`
-
-	// MaxGenerations How often a letter may come back before it is POISON.
-	MaxGenerations int32 `json:"max_generations"`
-
-	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
-	Alert DeadLetterAlert `json:"alert"`
-
-	// Redact Members of payloads that nobody is shown, as dotted paths.
-	Redact []string `json:"redact"`
-
-	// AllowedTargets Topics and URLs, beside its own, that a retry may name; with `*`, which stands for anything but `/`, `?` and `[a-z]`.
-	AllowedTargets []string `json:"allowed_targets"`
-
-	// Inherited There is none of its own; this is what serves instead.
-	Inherited bool `json:"inherited"`
-
-	// Version The ETag; 0 when it is inherited.
-	Version   int64      `json:"version"`
-	UpdatedBy *string    `json:"updated_by,omitempty"`
-	UpdatedAt *time.Time `json:"updated_at,omitempty"`
+	// Backoff The time between retries.
+	Backoff DeadLetterBackoff `json:"backoff"`
 
 	// HoldAll Of the default policy: no letter of any topic of the tenant is retried by itself,
 	// whatever the topic's own policy says. Absent of topics.
 	HoldAll *bool `json:"hold_all,omitempty"`
 
+	// Inherited There is none of its own; this is what serves instead.
+	Inherited bool `json:"inherited"`
+
 	// Known Whether there is, or was, a letter of this topic. A policy may be set before
 	// the first one; `false` may as well mean that the topic is misspelt.
 	Known *bool `json:"known,omitempty"`
+
+	// MaxGenerations How often a letter may come back before it is POISON.
+	MaxGenerations int32 `json:"max_generations"`
+
+	// MaxRetries Of letters that bring no number of their own.
+	MaxRetries int32 `json:"max_retries"`
+
+	// Ordered Letters of one key are driven one after the other, as they arrived.
+	Ordered bool `json:"ordered"`
+
+	// Redact Members of payloads that nobody is shown, as dotted paths.
+	Redact []string `json:"redact"`
+
+	// RetentionDays How long RESOLVED and discarded letters stay live; three times that for other DEAD ones.
+	RetentionDays int32 `json:"retention_days"`
+
+	// Topic Absent of the tenant's default.
+	Topic     *string    `json:"topic,omitempty"`
+	UpdatedAt *time.Time `json:"updated_at,omitempty"`
+	UpdatedBy *string    `json:"updated_by,omitempty"`
+
+	// Version The ETag; 0 when it is inherited.
+	Version int64 `json:"version"`
 }
 
 // DeadLetterPolicyInput How the letters of a topic are treated.
@@ -3791,13 +3788,14 @@ type DeadLetterResolution string
 
 // DeadLetterResult What became of one letter.
 type DeadLetterResult struct {
-	// Status 201 stored, 200 it was there before, else that of the problem.
-	Status       int                 `json:"status"`
-	ID           *openapi_types.UUID `json:"id,omitempty"`
 	Deduplicated *bool               `json:"deduplicated,omitempty"`
+	ID           *openapi_types.UUID `json:"id,omitempty"`
 
 	// Problem A problem with one item of many.
 	Problem *ItemProblem `json:"problem,omitempty"`
+
+	// Status 201 stored, 200 it was there before, else that of the problem.
+	Status int `json:"status"`
 
 	// Warnings Of a push, what keeps the letter from being driven by this server as it is
 	// configured: it waits until somebody changes that.
@@ -3856,13 +3854,16 @@ type DeadLetterRetryTargetMethod string
 
 // DeadLetterRevision An edited content. Members that are absent are those of the original.
 type DeadLetterRevision struct {
-	Number    int       `json:"number"`
-	Author    string    `json:"author"`
-	Reason    *string   `json:"reason,omitempty"`
-	CreatedAt time.Time `json:"created_at"`
+	Author    string             `json:"author"`
+	CreatedAt time.Time          `json:"created_at"`
+	Headers   []DeadLetterHeader `json:"headers,omitempty"`
 
-	// PayloadPatch Any JSON value. In answers the text `***` for those who lack `payloads:read`.
-	PayloadPatch AnyJSON `json:"payload_patch,omitempty"`
+	// Key What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	Key *ContentText `json:"key,omitempty"`
+
+	// KeyBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	KeyBase64 *ContentText `json:"key_base64,omitempty"`
+	Number    int          `json:"number"`
 
 	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
 	Payload AnyJSON `json:"payload,omitempty"`
@@ -3874,12 +3875,9 @@ type DeadLetterRevision struct {
 	// JSON value and as a string; `binary` is in `payload_base64`.
 	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
 
-	// Key What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
-	Key *ContentText `json:"key,omitempty"`
-
-	// KeyBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
-	KeyBase64 *ContentText       `json:"key_base64,omitempty"`
-	Headers   []DeadLetterHeader `json:"headers,omitempty"`
+	// PayloadPatch Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	PayloadPatch AnyJSON `json:"payload_patch,omitempty"`
+	Reason       *string `json:"reason,omitempty"`
 }
 
 // DeadLetterRevisionList defines model for DeadLetterRevisionList.
@@ -3892,12 +3890,12 @@ type DeadLetterSource string
 
 // DeadLetterStat defines model for DeadLetterStat.
 type DeadLetterStat struct {
+	Count         int64  `json:"count"`
 	OriginalTopic string `json:"original_topic"`
 
 	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
 	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
 	Status DeadLetterStatus `json:"status"`
-	Count  int64            `json:"count"`
 }
 
 // DeadLetterStats defines model for DeadLetterStats.
@@ -3912,22 +3910,21 @@ type DeadLetterStatus string
 
 // DeadLetterTarget Where a retry drives a letter.
 type DeadLetterTarget struct {
+	// Job Of kind `job_run`, the id or the name of the job definition. A retry is a run of it, with the payload as arguments.
+	Job  *string              `json:"job,omitempty"`
 	Kind DeadLetterTargetKind `json:"kind"`
-
-	// Topic Of kind `kafka`; the original topic when it is left out.
-	Topic *string `json:"topic,omitempty"`
-
-	// Partition Of kind `kafka`; the key decides when it is left out.
-	Partition *int32 `json:"partition,omitempty"`
-
-	// URL Of kind `http`.
-	URL *string `json:"url,omitempty"`
 
 	// Method Of kind `http`; POST when it is left out.
 	Method *DeadLetterTargetMethod `json:"method,omitempty"`
 
-	// Job Of kind `job_run`, the id or the name of the job definition. A retry is a run of it, with the payload as arguments.
-	Job *string `json:"job,omitempty"`
+	// Partition Of kind `kafka`; the key decides when it is left out.
+	Partition *int32 `json:"partition,omitempty"`
+
+	// Topic Of kind `kafka`; the original topic when it is left out.
+	Topic *string `json:"topic,omitempty"`
+
+	// URL Of kind `http`.
+	URL *string `json:"url,omitempty"`
 }
 
 // DeadLetterTargetMethod Of kind `http`; POST when it is left out.
@@ -3938,25 +3935,24 @@ type DeadLetterTargetKind string
 
 // DeadLetterTopic defines model for DeadLetterTopic.
 type DeadLetterTopic struct {
-	Topic string `json:"topic"`
-
-	// Counts Live letters by status.
-	Counts DeadLetterCounts `json:"counts"`
-
-	// OldestOpenAt Arrival of the oldest open letter; absent when none is open.
-	OldestOpenAt *time.Time `json:"oldest_open_at,omitempty"`
-
-	// OldestOpenAgeMS Its age.
-	OldestOpenAgeMS *int64 `json:"oldest_open_age_ms,omitempty"`
+	// Alerts Members of the policy's `alert` that are exceeded.
+	Alerts []DeadLetterTopicAlerts `json:"alerts,omitempty"`
 
 	// Arrivals How many letters arrived in the last five minutes, hour and day.
 	Arrivals DeadLetterArrivals `json:"arrivals"`
 
+	// Counts Live letters by status.
+	Counts DeadLetterCounts `json:"counts"`
+
+	// OldestOpenAgeMS Its age.
+	OldestOpenAgeMS *int64 `json:"oldest_open_age_ms,omitempty"`
+
+	// OldestOpenAt Arrival of the oldest open letter; absent when none is open.
+	OldestOpenAt *time.Time `json:"oldest_open_at,omitempty"`
+
 	// TopGroups The largest, up to five.
 	TopGroups []DeadLetterGroup `json:"top_groups,omitempty"`
-
-	// Alerts Members of the policy's `alert` that are exceeded.
-	Alerts []DeadLetterTopicAlerts `json:"alerts,omitempty"`
+	Topic     string            `json:"topic"`
 }
 
 // DeadLetterTopicAlerts defines model for DeadLetterTopic.Alerts.
@@ -5196,38 +5192,38 @@ type Pagination struct {
 
 // Problem RFC 9457.
 type Problem struct {
-	// Type A link to the explanation of the code.
-	Type string `json:"type"`
-
-	// Title The code in words; the same for every occurrence.
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-
-	// Detail What happened this time.
-	Detail string `json:"detail"`
-
-	// Instance The path of the request.
-	Instance string `json:"instance"`
-
-	// Code Stable; decide by it.
-	Code      string `json:"code"`
-	RequestID string `json:"request_id"`
-
-	// Errors Every mistake found in the request.
-	Errors []ProblemField `json:"errors,omitempty"`
-
 	// AllowedActions On a state conflict, the actions that would be accepted instead, named as
 	// in the `allowed_actions` of the resource.
 	AllowedActions *[]string `json:"allowed_actions,omitempty"`
 
+	// Code Stable; decide by it.
+	Code string `json:"code"`
+
 	// Current On a conflict of a dead letter, what it is instead.
 	Current *DeadLetterCurrent `json:"current,omitempty"`
 
-	// Message With `DLQ_PROCESS_FAILED`, the dead letter as it is now.
-	Message *DeadLetter `json:"message,omitempty"`
+	// Detail What happened this time.
+	Detail string `json:"detail"`
+
+	// Errors Every mistake found in the request.
+	Errors []ProblemField `json:"errors,omitempty"`
 
 	// Import With `DLQ_IMPORT_INCOMPLETE`, what became of the lines.
 	Import *DeadLetterImport `json:"import,omitempty"`
+
+	// Instance The path of the request.
+	Instance string `json:"instance"`
+
+	// Message With `DLQ_PROCESS_FAILED`, the dead letter as it is now.
+	Message   *DeadLetter `json:"message,omitempty"`
+	RequestID string      `json:"request_id"`
+	Status    int         `json:"status"`
+
+	// Title The code in words; the same for every occurrence.
+	Title string `json:"title"`
+
+	// Type A link to the explanation of the code.
+	Type string `json:"type"`
 }
 
 // ProblemField defines model for ProblemField.
@@ -5276,89 +5272,46 @@ type Redelivered struct {
 
 // Redrive defines model for Redrive.
 type Redrive struct {
-	ID openapi_types.UUID `json:"id"`
-
 	// Action What is done to each letter, as in the operations on one letter.
 	Action RedriveAction `json:"action"`
 
-	// State PENDING gathers its letters, or its time has not come; HALTED has stopped itself
-	// (`halt_reason`) and can be resumed; COMPLETED and CANCELED are over.
-	State RedriveState `json:"state"`
-
-	// HaltReason Why it is HALTED: `failures`, `failure_ratio` or `bounce_ratio`.
-	HaltReason *string `json:"halt_reason,omitempty"`
-
-	// Selected How many `ids` it was given; absent with a filter.
-	Selected *int64 `json:"selected,omitempty"`
-
-	// Filter Any JSON value. In answers the text `***` for those who lack `payloads:read`.
-	Filter        AnyJSON `json:"filter,omitempty"`
-	MaxMessages   *int64  `json:"max_messages,omitempty"`
-	RatePerSecond float64 `json:"rate_per_second"`
-	Concurrency   int     `json:"concurrency"`
-
-	// Order OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
-	// other, each only when the one before was acknowledged; a failure skips the rest
-	// of its key.
-	Order RedriveOrder `json:"order"`
-
-	// Target Where a retry drives a letter.
-	Target *DeadLetterTarget `json:"target,omitempty"`
-
-	// Transform Any JSON value. In answers the text `***` for those who lack `payloads:read`.
-	Transform AnyJSON `json:"transform,omitempty"`
-	Force     bool    `json:"force"`
-
-	// Canary The first letters of a redrive, which are watched before the rest follows.
-	Canary       *RedriveCanary `json:"canary,omitempty"`
-	CanaryPassed *bool          `json:"canary_passed,omitempty"`
-
-	// StopOn When a redrive halts by itself.
-	StopOn           RedriveStop `json:"stop_on"`
-	ScheduledFor     *time.Time  `json:"scheduled_for,omitempty"`
-	ApprovalRequired bool        `json:"approval_required"`
-	Reason           *string     `json:"reason,omitempty"`
-
 	// Actor Who asked for it.
-	Actor      string  `json:"actor"`
-	ApprovedBy *string `json:"approved_by,omitempty"`
+	Actor string `json:"actor"`
 
-	// Matched Letters it has found; all of them once `gathered`.
-	Matched  int64 `json:"matched"`
-	Gathered bool  `json:"gathered"`
-	Done     int64 `json:"done"`
-	Failed   int64 `json:"failed"`
-
-	// Skipped Their status had changed, or their key was blocked.
-	Skipped int64 `json:"skipped"`
+	// AllowedActions What can be done to it now.
+	AllowedActions   []RedriveVerb `json:"allowed_actions"`
+	ApprovalRequired bool          `json:"approval_required"`
+	ApprovedBy       *string       `json:"approved_by,omitempty"`
 
 	// Bounced Of those done, how many came back.
 	Bounced int64 `json:"bounced"`
 
-	// Left Letters found that it has not come to.
-	Left int64 `json:"left"`
-
-	// Eta When it will be through at its rate, while it is RUNNING and not stalled.
-	Eta       *time.Time `json:"eta,omitempty"`
-	CreatedAt time.Time  `json:"created_at"`
-	StartedAt *time.Time `json:"started_at,omitempty"`
-
-	// WatchedAt Since when its canary is watched.
-	WatchedAt *time.Time `json:"watched_at,omitempty"`
-	EndedAt   *time.Time `json:"ended_at,omitempty"`
-	UpdatedAt time.Time  `json:"updated_at"`
-
-	// Version Grows with every decision; the ETag.
-	Version int64 `json:"version"`
-
-	// AllowedActions What can be done to it now.
-	AllowedActions []RedriveVerb `json:"allowed_actions"`
+	// Canary The first letters of a redrive, which are watched before the rest follows.
+	Canary       *RedriveCanary `json:"canary,omitempty"`
+	CanaryPassed *bool          `json:"canary_passed,omitempty"`
+	Concurrency  int            `json:"concurrency"`
 
 	// Counted What `stop_on` is compared with: letters since it was last resumed after a halt.
-	Counted RedriveCounted `json:"counted"`
+	Counted   RedriveCounted `json:"counted"`
+	CreatedAt time.Time      `json:"created_at"`
+	Done      int64          `json:"done"`
+	EndedAt   *time.Time     `json:"ended_at,omitempty"`
+
+	// Eta When it will be through at its rate, while it is RUNNING and not stalled.
+	Eta    *time.Time `json:"eta,omitempty"`
+	Failed int64      `json:"failed"`
+
+	// Filter Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Filter   AnyJSON `json:"filter,omitempty"`
+	Force    bool    `json:"force"`
+	Gathered bool    `json:"gathered"`
+
+	// HaltReason Why it is HALTED: `failures`, `failure_ratio` or `bounce_ratio`.
+	HaltReason *string `json:"halt_reason,omitempty"`
 
 	// Halts How often it has stopped itself.
-	Halts int `json:"halts"`
+	Halts int                `json:"halts"`
+	ID    openapi_types.UUID `json:"id"`
 
 	// LastError What the last send that did not succeed said.
 	LastError   *string    `json:"last_error,omitempty"`
@@ -5367,6 +5320,13 @@ type Redrive struct {
 	// LastHalt The last time that it stopped itself; kept when it goes on.
 	LastHalt *RedriveHalt `json:"last_halt,omitempty"`
 
+	// Left Letters found that it has not come to.
+	Left int64 `json:"left"`
+
+	// Matched Letters it has found; all of them once `gathered`.
+	Matched     int64  `json:"matched"`
+	MaxMessages *int64 `json:"max_messages,omitempty"`
+
 	// MaybeSent Letters handed over of which nobody knows whether the target has seen them: its
 	// answer did not come, or the node died before it could have.
 	MaybeSent int64 `json:"maybe_sent"`
@@ -5374,21 +5334,56 @@ type Redrive struct {
 	// NeverSent Letters of which certainly nothing has reached a target: `matched` without `sent` and `maybe_sent`.
 	NeverSent int64 `json:"never_sent"`
 
+	// Order OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
+	// other, each only when the one before was acknowledged; a failure skips the rest
+	// of its key.
+	Order         RedriveOrder `json:"order"`
+	RatePerSecond float64      `json:"rate_per_second"`
+	Reason        *string      `json:"reason,omitempty"`
+
 	// Repeated Of `sent` and `maybe_sent`: letters handed over again after a node had died, which the target may have seen more than once.
-	Repeated int64 `json:"repeated"`
+	Repeated     int64      `json:"repeated"`
+	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
+
+	// Selected How many `ids` it was given; absent with a filter.
+	Selected *int64 `json:"selected,omitempty"`
 
 	// Sent Of RETRY: letters whose target has answered, whatever it said.
 	Sent int64 `json:"sent"`
 
+	// Skipped Their status had changed, or their key was blocked.
+	Skipped int64 `json:"skipped"`
+
 	// StalledSince Since when no letter has come through, though it is RUNNING; present after some seconds.
 	StalledSince *time.Time `json:"stalled_since,omitempty"`
+	StartedAt    *time.Time `json:"started_at,omitempty"`
+
+	// State PENDING gathers its letters, or its time has not come; HALTED has stopped itself
+	// (`halt_reason`) and can be resumed; COMPLETED and CANCELED are over.
+	State RedriveState `json:"state"`
+
+	// StopOn When a redrive halts by itself.
+	StopOn RedriveStop `json:"stop_on"`
+
+	// Target Where a retry drives a letter.
+	Target *DeadLetterTarget `json:"target,omitempty"`
+
+	// Transform Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Transform AnyJSON `json:"transform,omitempty"`
 
 	// UnknownIds Where it was asked for, those of `ids` that no live letter has: nothing is
 	// done for them.
 	UnknownIds []openapi_types.UUID `json:"unknown_ids,omitempty"`
+	UpdatedAt  time.Time            `json:"updated_at"`
+
+	// Version Grows with every decision; the ETag.
+	Version int64 `json:"version"`
 
 	// WaitingFor What it waits for while it is stalled: the kind and name of a target that does not answer, or leases of letters whose node is gone.
 	WaitingFor *string `json:"waiting_for,omitempty"`
+
+	// WatchedAt Since when its canary is watched.
+	WatchedAt *time.Time `json:"watched_at,omitempty"`
 }
 
 // RedriveAction What is done to each letter, as in the operations on one letter.
@@ -5478,16 +5473,16 @@ type RedriveInput struct {
 
 // RedriveItem defines model for RedriveItem.
 type RedriveItem struct {
-	// Position In the redrive.
-	Position  int64              `json:"position"`
+	// Detail Why it failed or was skipped.
+	Detail    *string            `json:"detail,omitempty"`
 	MessageID openapi_types.UUID `json:"message_id"`
 
-	// State BOUNCED is a letter that was done and has come back.
-	State RedriveItemState `json:"state"`
+	// Position In the redrive.
+	Position int64 `json:"position"`
 
-	// Detail Why it failed or was skipped.
-	Detail    *string   `json:"detail,omitempty"`
-	UpdatedAt time.Time `json:"updated_at"`
+	// State BOUNCED is a letter that was done and has come back.
+	State     RedriveItemState `json:"state"`
+	UpdatedAt time.Time        `json:"updated_at"`
 }
 
 // RedriveItemList defines model for RedriveItemList.
@@ -5526,18 +5521,17 @@ type RedrivePatch struct {
 
 // RedrivePreview What a redrive would be done to.
 type RedrivePreview struct {
-	Matched int64        `json:"matched"`
-	ByTopic CountsByName `json:"by_topic"`
+	// BlockedKeys Keys of ordered topics with an older open letter that is not among them.
+	BlockedKeys int64 `json:"blocked_keys"`
 
 	// ByGroup By fingerprint, the 20 largest.
 	ByGroup  CountsByName `json:"by_group"`
 	ByStatus CountsByName `json:"by_status"`
+	ByTopic  CountsByName `json:"by_topic"`
+	Matched  int64        `json:"matched"`
 
 	// Sample Up to ten of them.
 	Sample []DeadLetter `json:"sample"`
-
-	// BlockedKeys Keys of ordered topics with an older open letter that is not among them.
-	BlockedKeys int64 `json:"blocked_keys"`
 
 	// UnknownIds Those of `ids` that no live letter has.
 	UnknownIds []openapi_types.UUID `json:"unknown_ids,omitempty"`
@@ -5635,15 +5629,15 @@ type RetryAllInput struct {
 
 // RetryAllResult defines model for RetryAllResult.
 type RetryAllResult struct {
-	// RetriedCount Letters that were retried with success, so far.
-	RetriedCount int64 `json:"retried_count"`
-
 	// Message In words.
-	Message string   `json:"message"`
-	Redrive *Redrive `json:"redrive,omitempty"`
+	Message string `json:"message"`
 
 	// Preview With `dry_run`.
 	Preview *RedrivePreview `json:"preview,omitempty"`
+	Redrive *Redrive        `json:"redrive,omitempty"`
+
+	// RetriedCount Letters that were retried with success, so far.
+	RetriedCount int64 `json:"retried_count"`
 }
 
 // RetryClass Why an attempt failed. A refusal is never retried.
@@ -5795,15 +5789,69 @@ type RunStarted struct {
 // Saga `metadata` is an object, and so is `result`: the outputs of the steps by
 // name, once the saga is completed.
 type Saga struct {
-	SagaID          openapi_types.UUID `json:"saga_id"`
-	WorkflowName    string             `json:"workflow_name"`
-	WorkflowVersion int                `json:"workflow_version"`
+	// AllowedActions The actions that the present state accepts. In lists, without the retry of a
+	// failed saga if its step logs decide about that.
+	AllowedActions []SagaAction `json:"allowed_actions"`
+
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived          *bool      `json:"archived,omitempty"`
+	ArchivedAt        *time.Time `json:"archived_at,omitempty"`
+	AttentionReason   *string    `json:"attention_reason,omitempty"`
+	BusinessKey       *string    `json:"business_key,omitempty"`
+	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
+
+	// Clean Set at the end; false when effects may remain.
+	Clean                 *bool      `json:"clean,omitempty"`
+	CompensationTimeoutAt *time.Time `json:"compensation_timeout_at,omitempty"`
+
+	// CompletedAt When it ended, in whatever way.
+	CompletedAt   *time.Time `json:"completed_at,omitempty"`
+	CorrelationID *string    `json:"correlation_id,omitempty"`
+	CreatedAt     time.Time  `json:"created_at"`
+
+	// CurrentStep Index of the step in flight, or being undone; `total_steps` when all are done.
+	CurrentStep     int     `json:"current_step"`
+	CurrentStepName *string `json:"current_step_name,omitempty"`
+
+	// DeadLetterID The open dead letter of a compensation that gave up. While the saga is `failed` it waits for that; while it is `compensating` the letter is being retried.
+	DeadLetterID *openapi_types.UUID `json:"dead_letter_id,omitempty"`
 
 	// DefinitionID The workflow's name and version, `name@version`.
-	DefinitionID string `json:"definition_id"`
+	DefinitionID string  `json:"definition_id"`
+	Description  *string `json:"description,omitempty"`
 
-	// Status The status to poll. Each state has one.
-	Status SagaStatus `json:"status"`
+	// EndCause Why a saga did not go on forward.
+	EndCause     *EndCause  `json:"end_cause,omitempty"`
+	Error        *SagaError `json:"error,omitempty"`
+	ErrorMessage *string    `json:"error_message,omitempty"`
+	InitiatedBy  string     `json:"initiated_by"`
+
+	// Lifecycle The coarse life of a saga.
+	Lifecycle SagaLifecycle `json:"lifecycle"`
+
+	// Metadata Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Metadata AnyJSON `json:"metadata,omitempty"`
+	Name     *string `json:"name,omitempty"`
+
+	// NeedsAttention Whether a person must act.
+	NeedsAttention bool `json:"needs_attention"`
+
+	// NextRunAt When a saga that waits goes on.
+	NextRunAt *time.Time `json:"next_run_at,omitempty"`
+
+	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// Result Once the saga is completed: what the workflow's `output` declares, by default
+	// the outputs of the steps by name.
+	Result AnyJSON `json:"result,omitempty"`
+
+	// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
+	RetryPolicy RetryPolicy        `json:"retry_policy,omitempty"`
+	SagaID      openapi_types.UUID `json:"saga_id"`
+	SagaType    string             `json:"saga_type"`
+	SpanID      *string            `json:"span_id,omitempty"`
+	StartedAt   *time.Time         `json:"started_at,omitempty"`
 
 	// State The precise state. `pending` is STARTED; `running` and `step_completed`
 	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
@@ -5812,80 +5860,25 @@ type Saga struct {
 	// CANCELLED.
 	State SagaState `json:"state"`
 
-	// Lifecycle The coarse life of a saga.
-	Lifecycle SagaLifecycle `json:"lifecycle"`
-
-	// CurrentStep Index of the step in flight, or being undone; `total_steps` when all are done.
-	CurrentStep     int     `json:"current_step"`
-	CurrentStepName *string `json:"current_step_name,omitempty"`
-	TotalSteps      int     `json:"total_steps"`
-	SagaType        string  `json:"saga_type"`
-	Name            *string `json:"name,omitempty"`
-	Description     *string `json:"description,omitempty"`
-	BusinessKey     *string `json:"business_key,omitempty"`
-	CorrelationID   *string `json:"correlation_id,omitempty"`
-	InitiatedBy     string  `json:"initiated_by"`
-	TraceID         *string `json:"trace_id,omitempty"`
-	SpanID          *string `json:"span_id,omitempty"`
-
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
-	Payload AnyJSON `json:"payload,omitempty"`
-
-	// Metadata Any JSON value. In answers the text `***` for those who lack `payloads:read`.
-	Metadata AnyJSON `json:"metadata,omitempty"`
-
-	// Result Once the saga is completed: what the workflow's `output` declares, by default
-	// the outputs of the steps by name.
-	Result       AnyJSON    `json:"result,omitempty"`
-	ErrorMessage *string    `json:"error_message,omitempty"`
-	Error        *SagaError `json:"error,omitempty"`
-
-	// EndCause Why a saga did not go on forward.
-	EndCause *EndCause `json:"end_cause,omitempty"`
-
-	// Clean Set at the end; false when effects may remain.
-	Clean *bool `json:"clean,omitempty"`
-
-	// NeedsAttention Whether a person must act.
-	NeedsAttention  bool    `json:"needs_attention"`
-	AttentionReason *string `json:"attention_reason,omitempty"`
-
-	// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
-	RetryPolicy           RetryPolicy `json:"retry_policy,omitempty"`
-	TimeoutMS             *int64      `json:"timeout_ms,omitempty"`
-	TimeoutAt             *time.Time  `json:"timeout_at,omitempty"`
-	CompensationTimeoutAt *time.Time  `json:"compensation_timeout_at,omitempty"`
-
-	// NextRunAt When a saga that waits goes on.
-	NextRunAt *time.Time `json:"next_run_at,omitempty"`
-
-	// SuspendedAt Since when nothing new is sent.
-	SuspendedAt       *time.Time `json:"suspended_at,omitempty"`
-	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
-	TimedOutAt        *time.Time `json:"timed_out_at,omitempty"`
-	CreatedAt         time.Time  `json:"created_at"`
-	StartedAt         *time.Time `json:"started_at,omitempty"`
-	UpdatedAt         time.Time  `json:"updated_at"`
-
-	// CompletedAt When it ended, in whatever way.
-	CompletedAt *time.Time `json:"completed_at,omitempty"`
-
-	// Version Grows with every change; the ETag.
-	Version int64 `json:"version"`
-
-	// AllowedActions The actions that the present state accepts. In lists, without the retry of a
-	// failed saga if its step logs decide about that.
-	AllowedActions []SagaAction `json:"allowed_actions"`
-
-	// Archived True of a saga in the archive, absent of a live one.
-	Archived   *bool      `json:"archived,omitempty"`
-	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+	// Status The status to poll. Each state has one.
+	Status SagaStatus `json:"status"`
 
 	// StepLogs Not in lists, nor where the saga was just created or acted upon.
 	StepLogs []StepLog `json:"step_logs,omitempty"`
 
-	// DeadLetterID The open dead letter of a compensation that gave up. While the saga is `failed` it waits for that; while it is `compensating` the letter is being retried.
-	DeadLetterID *openapi_types.UUID `json:"dead_letter_id,omitempty"`
+	// SuspendedAt Since when nothing new is sent.
+	SuspendedAt *time.Time `json:"suspended_at,omitempty"`
+	TimedOutAt  *time.Time `json:"timed_out_at,omitempty"`
+	TimeoutAt   *time.Time `json:"timeout_at,omitempty"`
+	TimeoutMS   *int64     `json:"timeout_ms,omitempty"`
+	TotalSteps  int        `json:"total_steps"`
+	TraceID     *string    `json:"trace_id,omitempty"`
+	UpdatedAt   time.Time  `json:"updated_at"`
+
+	// Version Grows with every change; the ETag.
+	Version         int64  `json:"version"`
+	WorkflowName    string `json:"workflow_name"`
+	WorkflowVersion int    `json:"workflow_version"`
 }
 
 // SagaAction An action of the API, named as in its path; `skip-step` is `/steps/{step}/skip`,
@@ -5971,29 +5964,28 @@ type SagaState string
 // and `failed_count`; the last one holds the states failed, cancelled and
 // timed_out.
 type SagaStatistics struct {
-	DefinitionID    string `json:"definition_id"`
-	WorkflowName    string `json:"workflow_name"`
-	WorkflowVersion int    `json:"workflow_version"`
-	TotalInstances  int64  `json:"total_instances"`
-	PendingCount    int64  `json:"pending_count"`
-
 	// ActiveCount Running, between steps, or compensating.
-	ActiveCount         int64 `json:"active_count"`
-	CompletedCount      int64 `json:"completed_count"`
-	CompensatedCount    int64 `json:"compensated_count"`
-	FailedCount         int64 `json:"failed_count"`
-	CancelledCount      int64 `json:"cancelled_count"`
-	TimedOutCount       int64 `json:"timed_out_count"`
-	NeedsAttentionCount int64 `json:"needs_attention_count"`
+	ActiveCount int64 `json:"active_count"`
+
+	// AvgDurationSeconds From start to end. Absent while none has ended.
+	AvgDurationSeconds *float64 `json:"avg_duration_seconds,omitempty"`
+	CancelledCount     int64    `json:"cancelled_count"`
+	CompensatedCount   int64    `json:"compensated_count"`
+	CompletedCount     int64    `json:"completed_count"`
+	DefinitionID       string   `json:"definition_id"`
+	FailedCount        int64    `json:"failed_count"`
 
 	// FailureRate The share of status FAILED (compensated, failed, timed_out) among those that have ended. Absent while none has.
 	FailureRate *float64 `json:"failure_rate,omitempty"`
 
-	// AvgDurationSeconds From start to end. Absent while none has ended.
-	AvgDurationSeconds *float64 `json:"avg_duration_seconds,omitempty"`
-
 	// LastExecution The latest change of any of them.
-	LastExecution time.Time `json:"last_execution"`
+	LastExecution       time.Time `json:"last_execution"`
+	NeedsAttentionCount int64     `json:"needs_attention_count"`
+	PendingCount        int64     `json:"pending_count"`
+	TimedOutCount       int64     `json:"timed_out_count"`
+	TotalInstances      int64     `json:"total_instances"`
+	WorkflowName        string    `json:"workflow_name"`
+	WorkflowVersion     int       `json:"workflow_version"`
 }
 
 // SagaStatisticsList defines model for SagaStatisticsList.
@@ -6006,8 +5998,8 @@ type SagaStatisticsList struct {
 
 	// CreatedTo The hour counted up to, when the request has it.
 	CreatedTo  *time.Time       `json:"created_to,omitempty"`
-	Statistics []SagaStatistics `json:"statistics"`
 	Pagination Pagination       `json:"pagination"`
+	Statistics []SagaStatistics `json:"statistics"`
 }
 
 // SagaStatus The status to poll. Each state has one.
@@ -6187,18 +6179,16 @@ type StepList struct {
 
 // StepLog One attempt of one action of one step.
 type StepLog struct {
-	ID        openapi_types.UUID `json:"id"`
-	SagaID    openapi_types.UUID `json:"saga_id"`
-	StepIndex int                `json:"step_index"`
-	StepName  string             `json:"step_name"`
-	Action    StepAction         `json:"action"`
-	Attempt   int                `json:"attempt"`
-
-	// Status How an attempt ended. RUNNING holds exactly while `completed_at` is absent.
-	Status StepLogStatus `json:"status"`
+	Action       StepAction `json:"action"`
+	Attempt      int        `json:"attempt"`
+	CompletedAt  *time.Time `json:"completed_at,omitempty"`
+	DurationMS   *int64     `json:"duration_ms,omitempty"`
+	Error        *SagaError `json:"error,omitempty"`
+	ErrorMessage *string    `json:"error_message,omitempty"`
 
 	// Final False for an attempt after which another one followed or follows.
-	Final bool `json:"final"`
+	Final bool               `json:"final"`
+	ID    openapi_types.UUID `json:"id"`
 
 	// OutcomeCode What the participant answered, for example `http_409` or `timeout`.
 	OutcomeCode *string `json:"outcome_code,omitempty"`
@@ -6207,13 +6197,15 @@ type StepLog struct {
 	RequestPayload AnyJSON `json:"request_payload,omitempty"`
 
 	// ResponsePayload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
-	ResponsePayload AnyJSON    `json:"response_payload,omitempty"`
-	ErrorMessage    *string    `json:"error_message,omitempty"`
-	Error           *SagaError `json:"error,omitempty"`
-	StartedAt       time.Time  `json:"started_at"`
-	CompletedAt     *time.Time `json:"completed_at,omitempty"`
-	DurationMS      *int64     `json:"duration_ms,omitempty"`
-	UpdatedAt       time.Time  `json:"updated_at"`
+	ResponsePayload AnyJSON            `json:"response_payload,omitempty"`
+	SagaID          openapi_types.UUID `json:"saga_id"`
+	StartedAt       time.Time          `json:"started_at"`
+
+	// Status How an attempt ended. RUNNING holds exactly while `completed_at` is absent.
+	Status    StepLogStatus `json:"status"`
+	StepIndex int           `json:"step_index"`
+	StepName  string        `json:"step_name"`
+	UpdatedAt time.Time     `json:"updated_at"`
 }
 
 // StepLogList defines model for StepLogList.
@@ -6630,26 +6622,25 @@ type WorkerState string
 
 // Workflow defines model for Workflow.
 type Workflow struct {
-	Name    string `json:"name"`
-	Version int    `json:"version"`
-
-	// LatestVersion The version that new sagas get when they name none.
-	LatestVersion int `json:"latest_version"`
+	// CreatedAt When this version was registered.
+	CreatedAt   time.Time          `json:"created_at"`
+	Definition  WorkflowDefinition `json:"definition,omitempty"`
+	Description *string            `json:"description,omitempty"`
 
 	// Enabled Whether new sagas are accepted, of any version.
-	Enabled     bool    `json:"enabled"`
-	Description *string `json:"description,omitempty"`
-	StepCount   int     `json:"step_count"`
+	Enabled bool `json:"enabled"`
+
+	// LatestVersion The version that new sagas get when they name none.
+	LatestVersion int    `json:"latest_version"`
+	Name          string `json:"name"`
+	StepCount     int    `json:"step_count"`
 
 	// StepNames In the order in which they run.
-	StepNames  []string           `json:"step_names"`
-	Definition WorkflowDefinition `json:"definition,omitempty"`
-
-	// CreatedAt When this version was registered.
-	CreatedAt time.Time `json:"created_at"`
+	StepNames []string `json:"step_names"`
 
 	// UpdatedAt When a version was last registered, or the workflow enabled or disabled.
 	UpdatedAt time.Time `json:"updated_at"`
+	Version   int       `json:"version"`
 }
 
 // WorkflowCheck defines model for WorkflowCheck.
@@ -36033,924 +36024,906 @@ func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P17cxs3lj+MvxX8+N2qTGbbjCTLji3V1PenSHKisS15JTl+tkZZNtgNkoiaANNAi+ZO+XntT+Hg0ugm",
-	"+kbJ2ZnZ7B87jtiNxvXgXD7nc/4+SvhyxRlhUoyO/j5aEJySHP55kmV8rf6REpHkdCUpZ6Oj0e2CoCWR",
-	"C54KJBdUoBWWC7TAIkKcocO9F+NRNBLJgiyxelluVmR0NBIyp2w++vIlGp3f4nm42QeSC8oZ4jMkFwTl",
-	"RPAiT0iEKEO/FVwSodrOyW8FzUk6OpJ5QfxvrbCUJFet/dfd6G//dTf65d/vRv82igKduEjJcsUlYfKa",
-	"rDK8Uc3Vu3RDJFovCEOYIYLzjJIcqY8TIdGaygV0UuAlQa61ZPPsLdmgNRYIM7EmOUkRnmPKqpNCWLEc",
-	"Hf1tpAYw+iXUvw85mZGcsIScrFYZDXVPzdgaU4nkAkv9SXFPUjTjue5erBuJEWYpogItOONFTtKuBbom",
-	"Mt+czCTJQ3OScJYKhNXPaL2gyQJhxuWC5EjmG7TE90QgQZgg1c8sKaNLNep9N1zKJJmTHL756dOnk0Iu",
-	"CJM0wZJsf/gnvkaSq5ZThFGSk1Q9izOz6/bbB/UlGq1wjpdEms39A07uZzTLLs7Uf1H1BbWPR9GI4aV6",
-	"dWoemNC0dc/9W05mo6PR//muPEff6V/Fdx8/XpzB6H4osvvmLxXZ/ZN85bTIBc/DGyVm5LOcJPBEbA/Y",
-	"Cs8JmpIZz0mEsEBUb6M5fSAsqm7xOzajmZq8MTr/nGRFSgSK1fvx+I6NIj2u3wqSb8qB6a9VdwH+/I6w",
-	"uVyMjg72Dl9FalvYP+yHzsHZu/84EYLOGSFvoANuEmsfw+apUd9pe4enJLPfOOVMFEuS/5jzYtX+ocQ8",
-	"OpmrZ3f9XJ6TDKv16fqYe1BvkV0+lhMsSfom58vtvXHBkqwQ9AFOa7AH+u3JTL3uf3/G8yWWo6NRiiV5",
-	"JumSjBoW0HTglm9/HvZSn89LvuPHz/Oc56cZFqKc6WofrsmKYImnWWMniGpjkqhGKr2gkixF11qcEZy+",
-	"I+piKrsy+hKpo3Ch39/fc33HeY431a5zJjFljb3/xHO4iLFEOMsQT5IiV/elOrjQb7QkQuA5idB6wTN9",
-	"mWK2QQkWXQM2n95t20HvbzerjnOrPwXD3+kzbyibk3yVUyYbpwhuKTiuSvLBF0XT0Gdle6MG3eJve89e",
-	"42ezX/7+/ODLvzXtux8JIzkc3PfqM6HrjM8kYVbo5iTNldyFyzpRSoW6gSKEJcoIFrKpv3P3ncmSsvAh",
-	"oUw+PxjBljN38B78X1TeynvBW1mNQ03bLV/RJHyxSPWTvVBmNBeqv2qqmjoML+y21j+Bctq0zCdIK69a",
-	"3ZECPeCs0BdbrL79F/jveIzKA38EZ2ZZCIlmtHGKdbPhk+9daId7r19WLrSDra3R59T/lU+vi45r4Vc+",
-	"neTFoCvBaQln7/7jLdn8gAV5edg0lWph78kGZMUUnvSv/XuyiZvm6p5sJvqNpnv/1f7rg4Yz85ZsOnuE",
-	"BZLks2z5ftOH9foEPwy7rPt+OFKHFXbLAj8QtXeaupHBtu3aMfvmCDZrQP6GOWjYMO+wkKCy73jDZ1jI",
-	"Sa4aeMwl73qx0zXv9WHnm/4qT0PL98MGxVaLwDI+RrH6PY4QI2sCBz8XMkLTDUrJDBdZ49bieV0KWDMO",
-	"CyXQVLNhY+7s3X98wJuM47RZdi3JckpyJUgx+uvN1SVa6TdC0kzZD0aaRWDukc94ucrIHYuhk+OkEJIv",
-	"Sf6X5Nn+9zHiOYollzj7y/7B+EWbBGzU5U1vfi8heK1vw6bp0vqUUXvACWGuT7hK1U2kNpSyF+GvTStq",
-	"XtpVjF4TwbOiqsQPVS1z18ZjNMuyJ/1EBhzUU14w+R5/brpk9HFM1FOTJf789KqF1wutInX24msoONec",
-	"y659xmeIM4IyygieN68l53LXvXSD57j9zhd4jnduHfxou+9S7Yd7zA7VPeh3+G8klsUjzDUB7z+qt7qF",
-	"XmepRTfmOZ1ThjOtJI/R6QLnOIEdJYpkAbL8uxjhnKAVyRPC5DPCEp5qF13AVWR152ZHke9gefGil38F",
-	"BtCmd1WH4exInsO9NCVzyhhlc7ipMIr/XL2UkL6TxPjP8VcwCW5znHRYmFI9sqP3xO2IRu+dsa6fxIF3",
-	"RjL6QPJN48dS88DTfC3fXBcB0zRWrcUoWWA2JwIxLhdudcGnLdDB3p52D67B9cyLLEULvFoRFqGUr5m6",
-	"eeWC3LEEZ5m5pvVTU4KWOCXNikaab5RpE/LmTjnPCGY6iPBAmGxyeJ5U3Z2wVZVSEHv+T8wQUW1sOT7H",
-	"X9GbCb2+hT/v4IVSL297SnqJtpMipbL8ekWwvQgJtjeEJeQt2YS8KVgiKtA6p1IStdSR9TetwRcFvgAu",
-	"iJITCIv7Y1SIAmfZBp5JOEuKPCcs2SiDrkHQzdTnJ9qY222bl4fY8xA1HKuqz6dXfKnbB+TFhILz+DMV",
-	"dJoRdHJzenGhTpu5GqrCEyN1Xt0sOVeE6Xkt8DTqfxX4Y/n/Pft/f/n3hlHM3mOZLLa7/yNHnCHOsg2i",
-	"1XAdWmATGYzPb/E8bu787Jlu/DEX2MXskjPS0MkTkFfo+d7hVieFpFk2pKvqM+393bJ9wh1m4Ee5LuDS",
-	"DIjfXP8SI5ym2pgRkqxQxudwtrRIpQzNMjpfSPQnre6g64+XlxeXP34bIT67YzoyJxckJ+qwKu0VCyQ4",
-	"Z+p/MbSCJATrMs7mzfKY6u6GRY41gE2XA9Zvp75npuNWmacNwkZyNRXmTjF30NhYtPGR+Yc2EWIQ5zOc",
-	"q/+Bv6iri4o79ltBk/tjExiFwJWS+lQgnK3xRuipGqOYfMaJnNi2oQnivk1YGtm5TTCDCUTChETXMNl6",
-	"ypVKt6RZRjkTj5xb6MooGnkd22We/8qnZ2RGGVUze63kZkjVo6l15f7Kpyh1LzhtT/W8QWaXTz+phqr9",
-	"oY0qkXODPlIb0p/5hKkMO+vVKVHbACLuM6NQEObmKy9YTe19vie062V/qf45RrdKIxIkfyA5WuINSgqp",
-	"9qBY8LzF86I+2CRxnh90z99b0qxP3pOnUSU/4HlApXmT8yXaj0BzLN1raH+sDyD6MwSgJ4L+N4lhQqYE",
-	"YYmWXEi0vxft7e35Xmeju40bHVRzMsQ5EHUhEtSYbuh/B8b1XnUQzimIJn3HKMFyjA72ejgS3ah79veg",
-	"T28B6hFQK9+cou8PDvfGKFYb6S/P92Il9BxyRZmg/9f8IuLIIDrWlAnE1T71oiL1O9F8sgtLAi625uPr",
-	"u+AeuQvNtx5xhnUDHef4jilJ+buf42szOdcECx4w296SlbSKOFbqPpI5ptkYfaJywXUXy/tTbYLDgwO4",
-	"LvXFRSWaEjVDwrYy5emm2W8Jvegp6F9sBzpK/fPu7iaoev4eUv8Gz3HjR0qP22O/IskqfN+qL2mfv9Lx",
-	"3C1LWUo+N1yz6sHWLm3PJDhJVjgnLHAwPj0/RfAAOuUMQmvoR/pArIyYY+hRbL0oGk0WixVWK6D0LVAV",
-	"8oKp5+5Y+eAxwmiJMyXXSAoaKBWIzhnPSarjeEq5ExKzFOcpSskSs9TXluoCR3rDaB/wz5SswyJgWSQL",
-	"AAHgZAEy/BjFUyxoEvcQ3A+q2VAACFoYRaNZkWXhENDuQkktwT+mZvGJTBecNwPb1vr3JzlCn3h+3+KF",
-	"W8PPT/alWcbXl9By26E1Lg94uuGwwv8MOaxf9MNEyB94SokG4ib6438fJeqE6kOMV6uMJgD8+O5XcyH0",
-	"G6lu7oKtCqk++CUanXK1rySxcupJPuM36j5Wn4qKj/WJx1lv2B+x+i2jjDzpx1SDbSN9w/Pk6b4IrXV+",
-	"zq7C037Wttr2eaONXRNRLJ/u85VW/RV98u9sf0DmmydsX+Ybv3kt4J74CPiNlh+D1RIrzoQvX06ShKyk",
-	"Bpo/yceVbqX3xrYIxfBJpRCkRY6nGQGtomCpsqTwBm40rXxo7zwViGkh6yUo2ESCUCfMY9/BMxW8/zMf",
-	"8N/2aiBFAEZjoeNveMGebrZsq00zZvHoTzMh1eCWRj0/6XBqjTeNCkCZTzQK64R44v6/o0KGun+i4fN8",
-	"hlKCUwN6FKW5FStt8S9KI4yVprDRmDHGLbAn0ng2MyLY/0Li5H48qo6KZzTZfK3F0a03rc4Kfn2i5bmR",
-	"WH6N9WnqvLcqjxyBjrk+uXy0DTcPQP9el5JpQWoDesd1B8LqKuRnGXXVtjkeppQqbQLTrMjbFnCV82lG",
-	"lv8+bBY+6LdCkwDO/zVhEq1zzua1Qbv0tLZl1A/Z2/uZS2pqe8dLf9KJSc/qmUltb9cTmb64aOrTnmFo",
-	"smnrQPgUBMkbnhNBCHtK/Y8IOl/I5hWrwAF0wMVE9eNHncS/8ukPRXb/tPNoGm28dovs/umu3EoQ5snH",
-	"UTbdLFLsE48dxnXBTgEg8qQjuC4au54X7EnXQQ1Ao4J/xwGUkvwRqmx/aZ8XbLigN/kHT705f4+l9dNm",
-	"n3l5s21vbifaerPgmwq/00QYSLMJz9h04yVObabm/7wR9NW34CWX73lKZ41pz0EUB9H4LaRG+yjpYHwM",
-	"T67wmXYbV99A2EshYUKnZE6ZQFgizhKCCpYRYU+LajotMpIinoMHWYCnGK9WOX/A2T/ZXiEOrT9sv9hs",
-	"gSeVWT1X6x9NcN0QKSmbi6edDNtq02wI87sO65ANAGAee0vf0uT+icehmmwy6MG1Tz5LJDIuBWjPJsLx",
-	"tKarabSpCyZq8qiZ036/p5063WZjr+HXp9PQbBTmqXU0227Yo8PIuk5C4gd4vrrC5n1/uBS0Q3tSP5ht",
-	"tNsLZieqjwvMt0O8nj/xOWtZ6tunWFlo13wNPBIfLgzSF6cpjA5nH3K+IrmESN4MZ4JEo5X3p7+PcCLV",
-	"LRNAPhIgVaFSgxDhSEWIEQp/zskDvycpYhAXXlFD61JHykcjzDYTSRjWs7n9e5ka2TfbsnxnugnsxWik",
-	"+yMGNUnTyrNFAaHcrccgT7QQrr+1VeUIT9XGw2hJWSFBlej3fWaivVs/rHIyo58bjm4xzWiCVjiX9gSD",
-	"T3dK5JpAar/QMQ2R8FyTF221bxZy0GTZdxrmP+cZ6dRu1DNfopHeGhMaULRPpgJ8b+DAKbdRXJnUpoUy",
-	"7S7xrzpBow5ZK5+grOOJnMyN8NyGIJQS8m8j6IgJuJtVM3NROQWRPXKVfVw5CCWCg09/JYlUndGHWwfR",
-	"Bp7wygkMprVr0MaCc0Fg0+jH9dQT8AEbQ3CM3ij1Pl0CQI9lm8gYPdONSSlTzR0j4mCTboHjsHyoHtYt",
-	"GcTsrkaEpUJ9hkpBstkxYqpjNdDMsLMWzLWMUErnag4AZjSOUTyJUfz/j1H8LB6jG/VRnKkOCZg0uFE4",
-	"Iw6YPDC9Pm9A031abCKHxslJwnMA5Oi4pah9COBtT3cMu2Eq2+ernpxBhDm41fVvBpm+fPHi+Yv2fNnt",
-	"M/u7frWUAz0+a5GsButqDpQzNLVXpbp5a+indmFjgT1q/ZrFBWhNA6XFik7U7u6f2qW1ji91zH80WuE5",
-	"ZU7zbA3ClE/WB+r6U2kvOGSHXWgdbiBiIPiSTHm6QSkFLWZLQwom+ZnraVFy6Nzc4yw1Amr7so1Gn59p",
-	"Doejl0oxStOcCBGUejqPw+0ToOOZ5XxpYItKh00JEniNqBwj0xPg3VPDgccBPc04YkQqRTN49wOJ3mSB",
-	"xSJ8MwgDNINWjcOHsoS4T9rBg8GFlsDjxnP9nxKphrVaGEpce3kYSlyLRr0VEW8+D75EI+2dbBjNzU8n",
-	"zw5evPQHoxYsVZJbci8H80g9osQ/cGCsjSEhSJITcycY20DcsT+lPBHfQVqkGC/Tb6vTohNx1FdMBqtB",
-	"19ZmB9CRQ+anpB4Mak1q3U4+XEBuo78zNEVi+bLQzj31E+OM9FKqUiIxhSwpnGVXs9HR3zq8zTdXl1fm",
-	"fP4SPHk6yTeN3Ezb2T3WqOSUZASQOmvjltZTOvYX/3VP9d17Zf9LNLqnLO0HVXyrnvTefv4lGikB0WJU",
-	"u58vDI6WChhajhPp0oETvlxilla3DeMgiYBKs0FhtxpD4/C+L1GcZo80PvpKg7GKTDYkvyVGBlB5hGJ1",
-	"XnQ6cwwdjLXQ4fm9emSJ2QbJHDNh1BQdTJjxzFi5Fq6smlF6sGoimEsmCr1rGnLEIuRlzMJsAgmY3D7Z",
-	"xyj+c6wx3sYzba7ib4TLBypRJo2zdPglGj2QfNo6lS+CBgFWGv+93kF2WKax5ktsFzW/SZO8BuWRpDar",
-	"QuA5/kZoFrpthbWPxgoby5l//ZKgGwb61hzCwMbDzKL0vPWs7CKC04kG2AD7kfsvx4wJ22Ki1xfcWdqj",
-	"HgF/WSVd0BCamX9ZrJv9zyK7N//UbkbzHzb44f7bOqn1fwIIYhSNrJ9H/dO4XiOr1kCvlMCrEPCEjoSe",
-	"r10UOn0W++tzieXx+Tr6nOlOtzrHNur+CCVVb/TtDAxUY3TBHC+EVrU/SxT/+c9/jo39ZKkAMpzco9ig",
-	"38RRTrC2DliRZXiqbCXt5fz8bM6fme78KjgbX+P1e82yMfJ+fSbu6eoZX+lleLbiymLIHfy4ZDwYqJHe",
-	"8CXRjBcgzzSORacAYzi8Y3QJpq8hyOitsH7SdAiGodlTHK26ggibU0aUFgzZWJs+quz+IehskixXAXl9",
-	"NXMJ5N8ISPoGkdOcS+i3rG7paSEoI0LAYWmTvgd7Sjeq0tW2Pb+v1IakhbF4leGEGJ5puL9B0bNSNKNC",
-	"RmhGdORTyJzgpbuA4M7UnNvN/VWjAyHcB8cMZKaV7islRDNypFh2x/1LTcxv5MA1Ig0pyAASj5pGFHTh",
-	"IVYspySP0Dzna7WnlZ5Hmd3J26pviAeiprgxsp4I66nvp4iqKdTO/W099EfwX2n7nWepbjpGkO6ebcrD",
-	"Ye5N+NnqrccIZ0BtIKtUROO6seca7rPYuqcVzaKuzwVPmVL7nWuBLCgQ97UfXtWyTTPs4/mp2VwmC6/9",
-	"oClt1FBiDV6wQjRZDrHbBjFaEswgFzrJKBhjdWVYyZ/gzMVm8Ef6CZaSzzEwumurrkyNbJ3GV+4TqoEK",
-	"2/xem4R7bd8Le//9SVTSTVnBQuLlariBrIS046Fq/ZDarVZj6dGvV0Glt8xcrZAGlQNwojd48zs5s4O6",
-	"oxduB2Kir6bxmB51KzxV8dqoFet7SJIsU/vzGFW9EIh8XmWYMgEppr6+DBJXSJxLYtdonJhEKveHGaaZ",
-	"9zNmCcm8P6gVTCe8kPYPcDZqjcLftlqGv7rm1c+ECZgN7/3Kn/0mKj80tVLpyvZvje1VuwaMj2Oj0nh/",
-	"IZ8XuBBmRErwjM0tUJ2tiTOQ/Em239r+NTWZe5MVFqL8c06E5Ln/3zLfdLYtiqU344VYEZZW2vR/d1+u",
-	"jYOwdDLjeVL+RU0G05/AVIT+nmQE57XFBhlR+5tSmlcNVj8cgJuEhza/ca0DecTa1hsxRqHnYf9GIL5m",
-	"YxSnZJXxzZL4ryScJSRnAuEsu2P6BXHksEORvuatUfeNQBmE2yMd7QHvAduYD5UPL/EYXUjECEnFHfNL",
-	"g9Re0a4+R6tjo4FlT5sn5WeS0xktURwD5GGyIMk9SSelXGwPdtjnBcFZj8eBvXgyxelOVumAgFPpe9yO",
-	"98MdQ9MmVzpGgrJ5RozkTDBDUx2wC3vYrGfQORroXGleSyqWhn5rSYVqcuJEe8HI5xVJZDnR0UjNYOgl",
-	"PbNBt9cATUw9Tn5r8NsTnFWcv+WtYcjzGJfwFEnRhsh6jAzI0zsIX/wbzri3zBKF7rYF6bFDtgcCLMqq",
-	"n2WNIbM/xwj4RkgmiKYP0a755UpJIZRhqc4tlXdslXNNJoEljFrNgwZWLXgGijzVHiaAOGNG1sYlX9mu",
-	"NqowxFGv53cQsMKs6GPWQjUR6f76XQgtCnBUBjeRCUFxNOeIs6qjAPAA2kHhr8fQLRSN+P32hy+55/rw",
-	"mgeI9ZQQZi2vMJigYGbEpbSrEcFrtd5a9d4Oi3RsiCYLTSoI2Wpw8AVaq9kwPYkQlneswhGlLUgDm/eY",
-	"M2BvHUPrMCZgu7MAIc3apvdaB0m0v7zgPKzK6Kgu40Nr7dJ7nwYddiEFygvr4TewOolA23DbhTJwk4jg",
-	"3tjeD85t1YT3Cvi2VReAz7XfJ3YBm5V+4klPkBjMwqBvzEzlhKfFqlF2L3okhLyD5zSD36Rc8MCBtQUO",
-	"7MXIs5QIpcPoUgbBO40/kDzDqx79OC2ZWW1aMES7lELWcM9l3Ks+l3FAJGIJh7o/HKgpoAY/rXKemCh9",
-	"n+z5a/eCkuZG192ORmdcWlZiJVoyMpOIF7LnLu7lSPorn77HQhivVzSSvP8GMxDg4FXUIZ+oVgT8I2M7",
-	"bLY5dMWf2shVtvA2YHnoy3ksO1Y5yXant4m9XQJqlgl6e/mUYVZG9ZXmoeRciSyABFSTebR9Sc2CZVL0",
-	"nrCxYrUyiOdakem/lasnOMA+pawRA3DItezcGDDCA9HS2+b5HKMXLihPLT6p5C/svNzDxVB0KSxIcIBs",
-	"MzAfjuG21MKk9s0dJU1PeEJQ5my5G71nTKzYn0Ign9axApfjbnf/N6LOfre5Y45nCyjANCzD5FRV30YC",
-	"bwSKcZbxNVQ5rMiqbvjfo2SX5E1bVONsym1qkW5Qw0XtpSnR21YJOGYTMXqW0fFFSSkt2k72Di5CG97t",
-	"7yUsyVG+ko+w7FKnm9D25UNOHgzN3ICxw9ELFWnSZ1CdWruPbZ8ijxR1bw+IxobMmdo1oXmDnhg+4TD8",
-	"Oi9YYvW+AAV/xerxGjNNj/wW2iby2j8o7eKq1HaxzhrOcoLTzRjFl1eX5/ERQKnM/C3HKH5zcvHu/Cw+",
-	"MlFo9fodS2mq7e8iSUiJyyAsHaP49Or9h3fnt/5LnOvvpjQdI0910ADoHAM58h0DTeLm7cWHD+dnkWWV",
-	"zgt2bEPgVC5Mt80wRKmzm8ZSXnVSqVGNopEexigaud4FBXBlxQfaGUOyDwoWWKo3qtkSAxk78RejjOAH",
-	"IqyC1bGTQKGAT4T2zCnuYUJt37sYcjRoQleYgf/FqLXgOVQLYbJq4oWUK02t+CufxoHQfj4XT4S/O0GS",
-	"LFdKUnu50t8IhPN5sVTNuLIKalnq6WjfCBTzQq4Kqa6mGsWr2mNzIo3bFTP00+3th8oUaBVpTiRSdj1P",
-	"N+Z+U+PvEiyqMViHL4CzCZsGVfpwtIYjoPqVciIA/HDJbW7Js2fgakdLsuS5Li04lCR8e6NkmC77aZ0h",
-	"xvkyo3GNTUCz5tZV7U8aYu4AF+YGtgBPRkhwB08wVNc5VPzQrpSBWQu/FaQggUN4xbKN2SmCRGUlDvvl",
-	"BRQanVMhiUkYe3xZQvu0/c+Gm6ZFIdZqnLnk2vMF+qi+EIJq4A1QOjfOiS2WYJXtEv9qKiPwGYJmwhaE",
-	"UiEnSzGAz1UXRuWMHKO9mordPNjnvUqYbV3DYcGpdiFJTcGfAefhRNsJZhz6UDTLxdZQrwGUVfFKW8Nv",
-	"CIkAvqu/6HUf+6XxgJtOWIVanY2MzCRkpBpocNgbVtojYVRUDyBUxa/V8XNvt5cXhul8eEZYQtl8Ivk9",
-	"CZjYbxxiXWyEOthHgCASfkqarriurirncN2u7RNwnrmKNY2zp+N+E7LiuqhLD59MRrAgk10yT/Wbbh46",
-	"Z26VU55Tuem5eUFUh51bRe+l9QJT3c9aSpDJTLtze4Y+ejq1rgtW+rTokvAiLAr3jrbzGpqXrxkbAz/S",
-	"+ZyEXdOPcJU5DvkKEtme/FJIVbdIbXfWT5LvI7Nut629WZm5+oqV47Wbx9tz2+enXdiLgdIeHPpdwl6P",
-	"p/X+07pGBElTftUBzo7U3Qh3KxhpkMyg1UD4Y4wKJmmmq8cBG8eC4FxOCZZjdDVT97ManAukWiUqchkq",
-	"9q4FkURzqJ5OxB1z8h0srB570to5vaxt734N2drD4JKaaqMJMFnSbXwjxghUPszQyentxc/nkAoLqr/q",
-	"/TE6uz65AEUHfFnrxcarTwTHE53oCb1jVECgfg7MFxmdEWXECo7WC5oRndZBpThC2GrGzvH/7urmVq3F",
-	"FCf3ei11JeEt7aRyHmDrNxt6Hq4mpGPr+lWqBwUDk8LCnF12z5rnKYrVIGM/IYyWFQ0lh5fVBueM9FgX",
-	"Y/W0P3TJK33/8kttNI7kYqANO8N6XKrLrjaAJCtExTHCNkBs1spADAxVaN3WB7nWB4tiAVuDLtSBoGrr",
-	"Ng/1qlm/HxrYt5Neu6TQirAUogj7yBQxi9ABcgOP0HOkgWkROkQmEFJxxh92ZS/Dpx2Ss4sxv7JLoARB",
-	"0yny2o3KNa1NZtfRKj/jhRXNnOjjyfS/fOxeiVFsAZNZivgfbGW+obdQ6evTUe2tfTxMPlvGekmWW/Zr",
-	"uwG7rTYE5rU9bcWbj118EtqFpewwdYkZv2VoStrsqvZDRZah+iQWrsFSY6RrTGSZyrYkfsJhb9/0+ZJK",
-	"SdLgYmzfnuQzlZOEp6Snyt1pPrRPRc0g6IMEs3yEnQMHTkn7bCX187Fm7YmNEaD39AewYcuaKH1Ln/jb",
-	"3K+o0ksTbhI17tTt4ndwnnKQAUfl3i8dNsykUgZQY48/Dl9jN/e5Hq8LBrejKdrwv+QM9PQelYZzL6YU",
-	"B5nvDmM5k/DRO76sejMsEKN9+kMmo2fasV8SrjvruKM6265ZyJW51h0PTyKQENySz01Z8din90cJznNK",
-	"hGbngApmj81JDagzBZPih43VlcJL2stVtT1cjaXZjT7O5DH3Jom5D9WitjRUJt8UXZQg5QVfM4TnOJRO",
-	"uYVDhoRq26XQynplGwaOM8v4Win9ZTZ1kCwBoOU2L4FKC3/oJcfLzv1M8umWHe8nBB58iUY4Txb0gUx6",
-	"EEK8eFk+Hwqn+48eeo9OdiFjefFCtQDOWdKePXb4/EtUMQdrUwpuGVOk+C/2uXiH+Twx4rRtSr/XrnVR",
-	"LB2DQGu+sXleCYoJ1zfw9hA+5EToIv8sRZBejiD7FfBiADjmGUFLraYL7ScI1me5Y65AizZKlhqEgxk6",
-	"ePES3f+AJJ8DY+MRwuLe+dBM0/ZkgZISIGHsnzf9/PUWjjZA2kYlUjLxgaQI6lr3QwDVM1NTkhYr0pn6",
-	"fbhvnwWmThLOkMVoVYhFhSREe2RKWvOWU/EcPqGLl0wGss08f2XVrkmSYTFg34IOdgrv+FvvtWvPLG+Q",
-	"P86OUhP0FSsXzgf/JEDWWrNan7uvwLbrtnDLS9NvZc81Y3PMm8/UK8goctQuDRcF1RB7aPTYFj5Sf1Fi",
-	"12eGwZD842o8NY9UbaA5YY2UPsoA5jNpKDUzyog6U2uIZgOnCNP5J8oenUINpahnCvCL/S8V9tctWBY8",
-	"dwx+Zkk1qw7wse4gBX/S9UxbhCAQAixI1ker8trlWTrajYTJ8K4MPlEvS02in+Hq785QTNbxmH28ffPs",
-	"1Xgr9/qebCZTLMjLwx3PAbBZZEoTrTqNtqNNDWtzeGD5Z50FF9BAYH9iIRHkiyKBaep5ZwmzqHP1nyTL",
-	"dPijQld2x7RjvuH29Rz4gBhU/ykq90pAI3hd6Xob1ye2PXdOt2H3xss9+ymdMLuLAgOMBdrugmBQEBfo",
-	"/NzX57fX/3lx+eNxGTlyLF4kEwTGQzXoaPBwgNXEyJsuBck8tpN+xBJIN25VkF4ZT7kZT3+agxc218xf",
-	"klYyRaP86y+lHhMN8mc+NpIqBgJHg8bXCGQDUcZSXQ/A7TfnOyghasiMyw4t9tDi3UOax7vyelJn897U",
-	"JjC3Bt3G3dJcq066ekazSnL4PXyWzinD2YTPZoLIPhagv7sO/SYAnycDweyQi8dv5bnfyiNIKg5eVBri",
-	"K5q0qwuAvs6bkn8hgVQb6Ab+Z0pmuGtas2lSgXoRIPo7eg8+DXp6X19JjRHGvP24S+V7v6GNDEHyLtSF",
-	"AI6V+j3gopHW4uivtbz2vktYwiFc01+rtW9s8RDidGKzY/pd614lSaXPhq92NU5mkitw+szsCdhflvYT",
-	"qW9Xbv2Dl18cY1zz9tI3rd5WGqSd8wdSF/Vd2+nQsDDyrOiTR1AO+rp8p07JpWUtqIr9JbV+8YGKRmJL",
-	"Y/HqwWKrZRCWimO0Z9mO7Rnuv6EOYbY5bz7J2moxa2eEqbnxhs316yF4Jl/nBMIjcBv3X6Ab/by/rw4q",
-	"dEg9m9HP1/m/gDsIJ332zI0kK8Ps54/pxRZzUfMaPX/em67oOfAN4XxOZP9B3urn/bV6Aezb+RIuhDZn",
-	"w5SAUL8+v7l69/P5mdJqz85Pzna48l/3ZUo6VHdAsUqHJRTXqZY8/FiNlqwOd9SJ7zpXzpYYGxJVqXPP",
-	"rXHOgK2y9wJ9sm/4Vxk0pWktB5+o74PZozUNoO7qqIq2qkrqTlYtQdRbpgpAzp5O3zlT9UA4m83tZ09C",
-	"lmpfKbwqjoRoy2/c7pQ+Se53Cdq0uS6U7Iw/P0uz356Vj8UlE33C8zQMA29FlfBCJrwK2/hwfXV6fnMD",
-	"iUImY+iX1nTr9upn8FR9g1Tm1vaha04fz6jbs6dtvchIPjwVxFCVeC4ubLiOxQIyaNb4njj6+mOTgSxc",
-	"QrmSg3sutyvIFToPIylP5i4tyCTm8hVhXj3rZtHTAOUqQv68q7JRsUOrjKxLV32dJVY7CEuYoJ4GQQhr",
-	"dvmq7RZEalkzjjI0U8qeru8zvM8du8Ta4UOxCqVehH2tqJ4k0ScA9GoXnoyaTVIVSP29BDt4ECsGYO83",
-	"D7aU+96vvnxSXf3wSbTB52EWRvtcRWp21BnyNqP2QogdwGKQVmWllg0EWeZcZTP5ZyhCC17kurQ83gTg",
-	"3ljIyX4HiqR1aznP6cHhY5p5bpt5sXxEK/v1tbJNRm6kXm87lqgEGA1YoSumnZKbx9Q6wYXkSyxp0hpZ",
-	"eT2cDqfuM3fe7tZAleYZ7gDv1kSHp8PUhnv69vLq07vzsx/Pz440gAN0P0CCUTlGWr05Aq5nkktMWbax",
-	"pT6A54mN79jHy9Pz69uTi8sjm3QJgdspIWyMTn44uTy7ujSNqFcXGBKx+QPJdbiYQs29FJw0c87I+I59",
-	"urj96ez65NOle0uTd9TeBEC6+kVHijRDqBF3wBGqxoGRhELglYRvf+R+4rcbyygaua6PopHr0Laq9zTS",
-	"9lXNI9HvjL3cBaZdD/lo8elAb2EyVshsNrtDI34q3GQNPpbHm8bqtlznVEoNkHtabxmwP+T8nuSwU1Yu",
-	"V9S75Ov1qPT5Kw9V2F7yFsUTDL2E3C6lDzxoyRMhRrbpAlqQ7mVzP+Dkns9mO1AgAhOQLeho7NxtuQ35",
-	"YzibQA2CB5wZnX77inKFz/YOX+3tdWUz16O11CKnasQwC5w7c8F2AU03tgaaRA8YQmCSW6YDQWukbSkv",
-	"plAqscy1Dt6obqNVDtQSf/6KY1fya1lkkq4ySmo5jdvdbmh3u+PbWltgFbfHVumLW5Re++/DDskQTZsw",
-	"YG0KiTe/3+asbMhd99HX2TtPuF86LMZ+6S3V9bBwsx3EosODlyDzF+3pK9XElL/9smtFldpRcWNo3/ca",
-	"Njtwx79Txom1XqYbpBWB7X19dn5y9ghDQMmtD+eXZxeXPz7KnIhG1u39SNvGIhkeZWnV1skO0Gvd62+k",
-	"57BjDSGlf2ceFR+oTQWiTEgT66sxY+1mhT8uB9yZ6LaN9qk4IzoHbth575W4v+1A6OgKFQnO0138qsAt",
-	"H7C6dLYvsdVhdMKvLVYU9tU9xpfckgAQiFWHLQDQlDeSCKv9mKg4wjkZo1gJu1hXEpbks4wB+kGZQ/zH",
-	"kDKA71hZzwqeBvNMr8wxiqeU4XwT693r3jXIgbhqwEGJ+mgkNVBAvxl0wwdBpo1V4GW+oWyucfhw5dN7",
-	"km2UPrcg2cpnary9Prm8uTi/vB0p6Xb9/uRS//vjpbIsLzv68oZmfbD5ofBwZl3k8Y/nt+i7NPvtO3tJ",
-	"xJEug27gNQwvlfqCs0yTFs709qrZDh6AvUdySQg73vO1OvS632vGizeMOdi+NYQMtgZcHqgweJvrS0Mu",
-	"2iThTGLKRO/BV+HEvV6poYpDPO7PD8I87qX3dLKkYXBUhR+qkzTJAn4DIlCgWO3Ov4AoiJsIsg73Xr+s",
-	"ZEwddDBkbc98FXjbJ4/NwG23urFdPqEClfWef7X/OtRRCLCGgEv6dGq6RV047vFsYQeBufDgosOOk/fi",
-	"kBPlAce2l3+F5eLrL3/VG9c3vbIMeQyUAl7s40uoMy6eP1niz09ywiptPtGp9fBJvcpzDKzm4aBFAyfX",
-	"YIwaaF+KwK3+g6s77/PzQZamrriaYIZSXsJqTeXVoR1zGnL7+XNIz0AdZYMF0VHvSOdLmULaXr09rTSh",
-	"+M9xpKmVP+PlKiMoBrNEjP88nNSxigLaschtORc/WqVgiB1qTFAAAdVyWyzrsgavVnNi2pWZZqf3Qf9M",
-	"ncPtK7U1SqvLBAlS4zjr5Yx3yQO7vQ6+/MY8KbXJNE5A8+NaVh/jsMwJ5EkBBD3+P3FrrOtFH7D4vike",
-	"zpohBhpamRPEjK/UodoYz9HZxc3pyfXZ+VmkozskRcUKimABWIQXArM0crU3kEkblFRImgjzLOSnmmeH",
-	"QhhqoX41lgkVkwSHax3cunQRAONjIVGs3onb0e067pMQi1cITxV5GA5GqYeJQFK0IHwlcbjTQUBTCF72",
-	"YrWrSYmt8p8HzTLySgNhfXBsZ07fozCLhz0wi5DESvgqs3VSEZU6McOQcwnrXXsSNOP+VuH1KoDPEhZZ",
-	"OKEPJDQbrCKgfGnj748GGOEv3XJ/h9AVGJG7GFz6ovlaPPWmW50k9bX+fNjBS+3fWfWbe+uutnLXf3Cv",
-	"oSzCEJdRI3PXJZfo+vzHawA8+v6Py/NPo6geR3cOz196kUcHBUKAhM5dDLAsaEoSviSi7Fd53oDJsJQP",
-	"/Tqr/mla6nDb/OTs2QHqTaytHJM0kBM/+wuyMCOkH7GeLngAQHwueQWbIvB37MSVPl5grRMZGn7QFu1V",
-	"CsXwTE69x7lsG9lSnCzSvX0D1pQdaG3HjJ4D+/7jEoO2QoswkPaTqhdxlxBhzFcxigWRsVWYoMam5S5w",
-	"VW2AmHy6UasToTgnS/5A1CtLU6KPLMe9V6BDeecrH5osDA5BfSi4ld2ShX/xFqPdbc5Xo6jXXPMsbXAp",
-	"3xOyUhvbpilZBiqM4koSZazJTadE2T9bmZJHdyzGheT68dhmzMAd+I0wdWwi67V2xVOtWWjr3NikxDsm",
-	"SP4ARVETzmZ0XmiPGPpTnGa/jb0vfQvnLV7wLJ3gLIu9qjhey7VaqKpXE/2L5sNVj5Z/qHxyFI1s4x1S",
-	"6WK54vngqk+WRUIEFcKNrthVZ45odxyAgSHa8poWBUvrjPg9I7IwSEdlWb/1DVdiJ9UmhWb6PHnP+Jr1",
-	"GItbeDehpWUDs6dd8phpnm+aHul0THLHSjSzY/nTFZYoQ2/x7B5H5c7UP8clVYgJiOw0jW9hbF2YHzdX",
-	"kb9bPF5KPUVu3dtFgb+Aw7ZqRllALXijpML+uJNibZXzaaZp8dqm6EKS5Qfz6BZyVXWgbKnPON/a3TM4",
-	"ftmY3GupmLeIZloKI+48b+EZ6IyW7sK6eeKCiVQgCBD+ycUNv43QPVlBiU0l1hPMOKOJLjm9PHKazTTD",
-	"7F5Ed2xJllN1EwvYuBESC/UPEwrT53aMrnKjfWG2MVHNP9Wjjd9Gdwy+rM/qRgc69U0sbHjTRUQ1mUZA",
-	"r9oOloXZJA9evNCt6UCpwSbOeJbxtbr3tDsjtq66MHdar2IIPtNQfR10rVbkiyWqU/ktSxnQko7R+7IG",
-	"2pwywytOU7I80kV9xD3O0qNwLx9LENTNCbSv5upVtP/6QM9pSzcc4094WV4eorf0h5b3ww7ENqobt+ID",
-	"Sox1UttsBbr64WS1S34LHPuG5ygnM5ITlpBxF5mdxwZ4/hkYOgSKy9hYeBNUY2dtk49SkvC0oYJ5yTMT",
-	"buL5QWTKD8784m7ltuhJT7PNCBLADlZUzm8AUWU0vEG1dsJpiD34L1yDr/f2vt9//frgxeH3h3uvX+/3",
-	"brydGcO1f7B/+P3hq+cvD7/v3fJQtowgQUbglCu5mSxwjhObWdcWhexJ9blNWdFAAbyH3nsb1Nv+9voa",
-	"dxQZeeJjWsLth+LkDfC+CShvCRB0ZgWi8ljTPopa4Mrf8+gtZakSBUqRjSNb8w1AQkZYxeOOmiR1q7M9",
-	"Y7pdNXlXsgsN1D3NW0/FNRTSrfp0f7Bv9RH416/mWHV9GuBa7eeqWVLm/3X/UX7WAIHZzlCM5wcDbxMg",
-	"cTSAUquMlTSYsRfyjx9/s3QQVgX60r9M89fyVrf7knXOz2AbhAtdQtHa3tsuup24p57r3N3dGKf8gFir",
-	"K1Z7lmiYETR2hEOxzvKjzmmhpTYWesjfCCQ5zwSwEUMwSwffJckygfAKiglpOiEwRqc8J3dMtQMeT84I",
-	"wjNtqhrGvDEqUypzv2IKuA6OVDd0Apart/x8vK+T+/jMRs/UJ2wJeTUUdctgZOJS6rkbZW644rHQvuWG",
-	"paYOkb8FD7pAwfZ6KdctsovfIam0J28o5bKhTOh5r8DjNdyApd/QGkBIQ9XLpib24/U7EaEpETQl+g5f",
-	"s6hKdATl0vGSHBvT7s+x3QpCYnWrQ3yBbTRoZlpIFH+nrvj/a+73v+Fn//1LI67rYO/w1dDCl41Mnvse",
-	"Q3SKN63FIpUdLyTeOK52/Z7btLirUOTLF/2Tqb5XHXP+4lbCPDh8MHPX5ze3YP57jm65IEtBsgcixuhm",
-	"TWWyAKfjLAL24UxwtOBZKqI7phYLaJe1IR/5qCdTzVkX3LcEfBAu00tuSzyHmJNrgJhpmeTXb8varMCa",
-	"WHTu7ZDQ2valHyHGfQIItjHiq+Lc18XKalECNTcLLG1MzdlqfM1sCEDgjXDSSrUIB6aJSJqyBcmpbAaC",
-	"gJjTwTlzxI61N4WaasEQZ6ikaTRPOiCWGvzRDrluPquZTrGIytCKdeTAkMboxA7Z1McVxDJJalnu1VCN",
-	"QWDF8CQWwKSKlgSzEkinV4AKtKRCrEgmm2ZMaTwlwli0cQ+7jqvPJtySGJoLQt8hH64ubq4uO9WfvgiZ",
-	"Vz10sszHLU2VnFIbUqevlUeKr9kjlbKaAtCHcROgcVXGzcBlHHnOTKCq6OAC1/hZnATUwvfGz8pn1nlr",
-	"i7VrQliqdQgGn0y5lCRFKywXovFO6BHr7Hsl7GlcLGHgCe24FBy2AAgFdLIPSd1iw3WR0QcgJMuJThE1",
-	"Y5254q1n5ydnasZF9/3R9/p42QyG8oRUIKY57mKSeRQu6oXXwLSdrr4dQ3VrAFFQqLkERDjB+gi42/4W",
-	"KqDKnTZ115F3P1c4zqqbp6ZgbMuyyOhw7rxsK2Q+HVt5efTRJnctZNZAqAWxhdwVRH8CVfR/nfr5D6Vx",
-	"/utomY/RLP+5tcl/QN3oH0gf+t11oB3Qk/80etI/rWr0O1/pfW7mXSCEJxrhsCT5nKiVThboT9dvTtH3",
-	"z1+//NYlV2shIks78QhZZIPDFlXYSHyYQmQzIkDA67wOA/dod5A/3eX/e127T3pxPt11pDfG8DsJcZZt",
-	"xn2viKcU7k8mnp9SlP5u8u+RYqlFUFyT3wpSkF3YI550hYYvgiA2LOQobQNFPVuH7ifSbl8xVJraN+6e",
-	"OULX52fXFz+fX6I/AYi3JCPEyT3j64ykc5IiKr+N0OnV5ZuL6/fnZ3fsT4YjEChvJUdTglY5T4gQJP02",
-	"Qj9cfbw8PT9TbVZLYlhIpr7Qvo3u2PuTy48n78ZwaR35KWjn/89PJx9vblUrjBtdVgngbyOjbUHrGtKc",
-	"8CWYJTi5/7aK/7XDG0Uj1/1RNDIdHEUj/f1RNHKfHkUj9+1RNNIf68ADX5fFjgfyyBh6eaNNleG+GnS4",
-	"VoKu2YX0fDjX7cFukM1GqtnqKA/29g2ILUIHe3uhAnmRrmYE96y9j/VH2vkOn45r/kUDe84vXeetyHpw",
-	"QNW5v91bw3Pd1S7rQjfYD3R1Hmys3QAOQ2ANYThCj95tnpoBCGvVWB+yY8QISSH5QYvqOKwGGFjhZGVV",
-	"z53wg04/8fPVAzdlK0rPCM97svm9YFcOrWuCJkCC0wq1sk266Qoq4x9KNfzl670Dp4ZXasCsgYcewiXM",
-	"hzo6yxLJdX/yAPXdK7fTasvQTDK3w00+lIIV9rqFg33pPha3JeZsgBVkNo+54XURV+Nq2RxZXyWEsjD6",
-	"eP1ujE60kQFGzdoGn/TZuWOgIWjPEtiq60p0ymEyEVgqIoTTbtvptzb5AleBrdaHWfImB/fgksgFTysF",
-	"JK5ugDXqI/z/k9vTn4Ag7t357XnwZn9yWKaLK/iK9eHrTsW6yLPhRl3XHio5jwdtIERSKklqD+kYva8b",
-	"yKYKmAbTc1HWefCqNtUs4EIuOji4Dx5ZNeCwig1/+sqm+yVce4d8ytdPUgJ0b0ei8n+wSnNPV/Ft6x4a",
-	"OLwXFcHfwnrQxFZtdvaAqgj2YO6AO7U82LtplUYedOuV9iPt47hxdEPBennGJJzlfOknjL89efP2ROeI",
-	"KyF9c/Kj+q+/Xv0wikafzn/46erqbYcRdiPx0HlzhvYjuE0HlJXcf5KSHAedIO2yVBWMr2O5JB5swwj7",
-	"zhb7kwl5GmqYQhyjFaaGaYgX0ivdUfpTdySA6tywupfdow+ZrRaAWzKFmlBp5MryIiqqOdJR6b9X+pEo",
-	"koSQlKR3TAOEUEpwpqlKIm2KWBNkRXLBmSmnkGa/2UoKoHLRGUHJJqkXVBjIfxs6MTtpksH8BNzouviV",
-	"T4O+WOCVcmkJkUPJ6sgRwy6ciX7lU5SSGXB9q0k6MZ8Gkoa8YBrxFenIdYUpVW2zebFUe2gHli7Vw6GF",
-	"FN6qd2onvlRHGyYB0jSOkVJSfWCGfzx2UmRr11lFqW3oik4d0eQ592SDUpJQZXM1dGtIabea2GymHdru",
-	"SS3lpaEzQ1Trmn5p1Oy29al/oVMNr6igNckEW6tdMHn7yTNkYFZG0Uh1aWQSm4Qk6t/mKI1c0cSuw28X",
-	"YChwWrQGXcto2jcCxfBCXFoI5LMWiRWRbwdn6y7mmlVJMymVhdhCw2lSygEK7FWZ6hlgs2/UTk7iuN77",
-	"tWO44euwQqh2NwFas6bieBdSoHrd2eHc75UvhWqi63E2l+GrFnQGWC0V8MDwuqfmsE9K3qkQF1o+J0JG",
-	"Jut6Rh/IDkpBmKCqCeHXoqU1JCckdlndzuo4wuq9HbT53dK+zNB2MQG0KOhSp0zzA9LIfib5NFg/0ZCB",
-	"mv138uEighsfrmxDPLDCcnGMYo18BConuO4iFKdAVR8jfe35t6MFIeQ6BjiKRgZDMTIssw8gV5J7x7gG",
-	"nDCqOf2E5DnpEJufvIBDIHFrVYhFpN1hOjZVes18Vh0DlwEUGBUacpDD6NW1dscsLw1JTT0uNSUFkzRz",
-	"NTkNA552vwxgJqnQbmx7O9VIM8rI48qaVmfmGmrBloX6cJFSiWSOaVa7Vl1ktU0xM3RcDg/bi6ZbiSle",
-	"yKDUPTV0l7BAjK/9xGKY9DgskF3Mev/lwcFhr+It0FxA7uuJmRWyyIn/+bLbcd8swLD7L6MPJN/sUM+P",
-	"PACiTp/KNd5Ylk/CUqijEnDqecWx6nnc+hc0JfOCddMbqX3eP7nad/H/EqLyP814kZ7DeOxR08GF0S4+",
-	"xuEFCP2ag3WjalOWsDTzhzTrT5gL46EsTbo9zjLbUJ80ePoYYSQti5260lsabiTZaPpibHTOZzQFXi5d",
-	"WNwMpB91DhZyYl4YNKOQTlt9sT63NLNAzRVhKWXz/gm1ORErzgSZNMW3XbEOex5csT5YzEAEu0pI0Dkx",
-	"fR1G+oCXzNhDSqcHi7x6DVT2hedfcie9h5tT928HdSjVr9JBafVG3H2tpHqvTz30ocrSbO2g2GzK2Hc2",
-	"MScFeF46mgSc41gLhhh8SnNQJIrV8R2LHWJU/7TCQpjqnVqRV9vUrCo8QBieZt69hzir+phMz7SWpAah",
-	"GW0tG5n7XlBnOl9SKYmWtzsEmx5I6G7ZZlwa6NWp8jENfLkqHYcSRyZJkecD74uhQf3aPvU6HNqaZomU",
-	"SriDZmBx+zoKX10nYle9rdeVHaJ6XrCer1wXDWg47/ehMGHjSrQYNc/lGKh33o048nAWZVNhi1/7PZUF",
-	"tIObkqZkueKSsGQTZhn7yOhvBUF4ydm8DNSr0ZIlleJYm1uWBVG7nIV0Hnsqd+iUmoS0yEg6mfG8727f",
-	"krFu1oJ7l6WnuBAkrEyZQl+WnGCudFYlWdc4T32TUUiymjiBlmCWkMwIN2MIjYCJPseS52Ex93mlenyD",
-	"51gMDj8tV67sWrsmXLJt1gqkqs9q/xooo2oJMdsYgMxaVz1vb3rN8/tZxtcTS4jbvizVxyNvEK6XweX6",
-	"vMowZSQ9SWQf9MFW9fAeF7aaDNM8+N0xCzONrUi+pCKcJQn6nLJvoETQlCADtldmT8qr9eIaZsh0tvId",
-	"253Wqblas51KlEEtb03GocMxmr10jkP5hvSBNOe0awZ9LIjOPQtD4uCBCVnxZNGrMqF9w9m+fblsQuWx",
-	"lbzUmYpKO9qUig04b8C4mfF8zqWEIEH3asFnqoOKzDS1LtaNJKuvs4slWZW7uNmYPsVZZo4+ELUscUog",
-	"q2mGc5OdglY5AT+ugWNpD6bjw+4g7mUp+dwtmZb488TvZLv/o5+MMaJF9yAqD5Rnb1Q+27hQpaI/eJma",
-	"bL0EMyUWUkh1m+obUvPnQFlqjWroZaXUReKXxvSbkNWdF0RnGcNFV812jaz/Hh5QexlVDX7vNNtPDFJL",
-	"pxlP7p0Dblsi+aVRHXNFtfRmBNj3QhDksXaoWSJM6JQbNMcPBBWrMQLco27oTzHESStVGL/7u/nXhKZf",
-	"vvPZwo3XF3yopaAgKzB/CgaLSDJB1r0pfp1a0JRg5I7cAgvS39HQxuQNXiH9QIQYWRMoLZmL/sgJdTM2",
-	"Mnkz8lk2bPYFXqn1gITicYv3ZQDJpL3jep0MfSMO9ZgQptThIAw8s2gBZWXrUjJhykhqGug3ql7VeNQi",
-	"6Iobvd069hXt0hHmyuk1dXA/QYYElcKq4VbtVTaONuy1t2oUueCJXiAdeLX/lkXOdISkWHYoxHUMjlk3",
-	"z2lkq+aUHfOWzM68OxCRE8chIf8G02xXugYNHgGFwTlag47sMAi49Zpzbt5WyHjB4Ey60ufkM5WTxKg9",
-	"Xax1Wq1KSd6iibV3Uqs8kt8TNqRWY5EnRPQY27V71oRf0gkvAoLm9uL9+dnk6uOtn2Xw5uTinS5/s31j",
-	"KQuE5L0LIAbsF/220ydG1bmoTaxdzeD+s3JmqMZuhDhhiS6CeE8MxZO6mJIFUbergZ2ZfI+a6agfaXB4",
-	"a3yM35T1RfcTZ6pfzkcW/JWyeblzavdglpIcEtBNQvSsEMEwRr22lvto/RORP9zGZThVzwwHs4Hdg80S",
-	"6IpBZnm2Z33gvGxffgHm8zeqX0dmmrSLNqcyqKzVcZ/3o6hl1tonare6AZUNG56fygzUqiH/8vf9aP/V",
-	"l7u7sfdf/9ZrZ/QY1y5D+pBzcGN6XjEqkJAUyjUSpKXFN+IpL4ffX2z/zhKzcYV2iP7A/u4f+dEC+WuF",
-	"fUxnOkM+b3iekFPjGPvHQVKUp/Hu7mb0VMiK3CU/7xKhMCNtnMV/7dkbNBlEEMJODbnFV3Y7DUNeuMXd",
-	"gl2ceDhCKlFKVoSlAnEGIU6wPcpCZIxLzbC0IRqT4eVthccbLLhSueBNFMNjzNJ9UF1Qe2DJlx61X2LK",
-	"wW9NfwniDth+2ioL/jDp6UUzCOQOY0ojfb12Pd+Y6aFuqpy6xr1E54udGAuwg+/pBN2Uj9GlNidhEaeE",
-	"MPCOhbL9UionEBpsKumxWRERAK+Uf9Of1rRgw+qJqLVt+GziuVJt1vESpwTRmatmIhdkqXSDFGoMUoYA",
-	"LnrsqpzgO+YKH/dH41WOdajTRZ4TJid2k7XvojTfTEwQ1Vj6Mi/ILyEjSh3D/gfcc10EkVVg06tJMfTl",
-	"ztsHsynV6ScstS45fbgpm8wyuwvrTQI3oVoWy5lLGdJPQ6l2QRAvJMgKXZnUFJoqF3NKMmXja4pdd/Z1",
-	"fSe1rBoPBPu0gSPO+XSecorq9fD1RjbzpJQoKIi/FQo161o6Tyr7wu5ts6qhIw/Y6DON19hJ9QdgbnxN",
-	"IMIELcQBnpJy/9XhApmJPjSTLfnFM8LlXwRHS8w2NomsHZS5v2f/r0uhzrEkkxXJJ5pesZnzbkVyR8EI",
-	"qBq1PxlPiThGUK0y19MzyQGzXJZmiZyUgMc00ZD3aNUy58U0I5XwzHiv7LjJMN2lhENPVQP2ir/SX2Wv",
-	"JJjhfNPde2jkVD9cFXHDtphjBvkH230m66DXNFzl6f+mLavEHV9N+rwAPbuRfBWGBf10e/uhl+a8BQoy",
-	"pZ8lRxhBBl1CV5jJMbomKc1JYmj/dPVofb2EXMm7aLItSmjNiXF1c1srfrYr80UwE+5kCsRiJEILKVfq",
-	"Elf/K4Ipce0arGo+JHJ+IjiTix2ykItKBlkw6a0/tdNPBOdySvBOenHpLQKVRSOO1lQugptBf2ei5ED+",
-	"gDOTltAbSrHs4EDWIA4Bbt9I4ztd/NN93VC4MRkUZQ2f7u+Keaced/GuumIriJSUzcXE4yvv0YdegbZP",
-	"sAzm04HlhzBT/ftRw7J4U+6moHXz7OZZdR/f3i4WALqtU1rvJBAhr3mu66+ugZPPxuhEl6QOiemCMUPD",
-	"0Wup3dgBl1njgwzxXAny2/aIfsz5WjMFaKOr3KjG+NPDjdRNLC1MywVN1O0msXHiQ+mO9izKbsJb1cmt",
-	"lY5Gn5/N+TPzx18FZ+NrvH5vWM38fbArBlXWpMkCP6n3GUIpkKnwFP4dJ/qActxi1qnBpR+bPBu1Pj6e",
-	"9H/ECb7K+TwnYoDVe12wD/algGuraWhlUdjBrnbz6iP87BcsJZ8/iuF1F4HobSgXSjOiKxqJBLNdGpTF",
-	"KiNiMiPAiB9QbekDQSAqNF0zXa4yguBryLw0NH+6/GpOQrL2nAErrPkgfCknssjZTp8qAJC9/ZW3kDD6",
-	"gLOCCKQf0sAywaG6EWTOI7XV5gtkEByga6geVbGOnnHzgLNQ1haEHTVrOCPGpZJwZvwKaFrQLFXta2zE",
-	"MUpzvmr4Rhi8p/eTG63tiN0X1RnfWvXg1vYyVwcXG9Tv6dsF8tklWap7RZl0oTSTlHRS+aREYpp1kpeV",
-	"yK5ed6kZ4RtKsrQtmX2LeirRQFbTq9AEegmSjfMn8yKQjrPRvI26qW0Heful6P36TNzT1TO+0t99BteQ",
-	"Goz6quogn56UF9uQEIcuNToMxOjdoQEEj5fa2RDSKNMKC5aWaPv+EIt2sEDnDRnwJWifaMA5cv3hp5PL",
-	"87MIXZ+/Oz+50f86ubm5+BH+amh3Am5cyBNhTeXAmyjStKaeD82nrcSph6UslhemH66uAXn8bRI8IG7/",
-	"7RCp9kHQ/ShJy93exb3QinT+K5/+UGT3XyUqaNr28OiJDBE27phAnXJGeu7t4bnWM5rJbteal6fVE1+a",
-	"UXbfZ3HfwXNgDjWoMtcF8xH8Gef3JEW4r0Hedvru6WoV+uSF4d/mHGXqsGsmWLK0MoD6mW+gyJtQ3lMZ",
-	"53/l0/dYCOcYGGL/h9KUXQDUWvZ2ts3uKufCrwjmbVa7oC1Hq8xZsp6m05PL0/N3wLh2/TFMD2/e3QXA",
-	"sOPZbPSN30BujFEZtU7Z5invdW7+yqfXBXujn61sRs8n+CJQe7opW8p8tmUZdhDK0yK7HySRQZJ+LfyQ",
-	"7k0nfMh040NOHihZD65i4YRNjyNrnp5QMUlwWGLo8qrA7yvBr2j4ua3m3GEOlMdx+1sNgz+1dkiyKes7",
-	"t2QngGsTW/BeWhCjnNlUXl4mKwOt9D3ZWLzJHTMlMeIZz6c0NfW6GVkjw3p18/biw4fzszGKIRMwPoL8",
-	"SlN0C5xQCdRjInfM+t9RbKoAmdZ4ltrWdIYpSW3AOgamovgoWMq7kouv+2cLHQIaH74xikaa7ahBBp1V",
-	"ko+HCKF8LiZ6Uz8RBwvYEDfwJPrTwd7B3rP9A1SwjAiB4n/TTcRQya3Mws7xTH7rhc0toeMdczQjat0h",
-	"W3NG5RhdQIoW4xLlZKamk5tk2JQnhgvyTkOcCprJCQ2Jy3ucpdqrGpaQidrJk2I1yeiShhDYUERxScWM",
-	"5mSik+9iZN86Qgu+1rFEkXEp1ACO0R5cxft7e+OtOGKXQyHhyyVmqUvgDaF2rDcxL9guZJhJeSTDWeY3",
-	"C5zrkn04yzwVwlZfU+eOymPPV2bLMZkHy/mud621MysnIDoE+7ZQ2VFnte9MNw34M5xOdIy4Oc8Wl55e",
-	"k+SGpkQjWbCfPDdGn/z5MpzqGhJ1x8A3BAngKW9CsRiZNBlMWQA53cOUeX+oNdL6gB6gRBvwj4SD8r0Y",
-	"JP7Kp8AecZvTuU1b7afE/0rV/AYDadoND/arMIyEgqNlkSyMhKZSwMntYAV7udfn8GZ4SrJe5oR+cDcD",
-	"5PMk40KQhrAhyCJtHIOEtKCrjAtZrXSp83IQFujd1c2tlVpws+qAGor9zNx4PLRKmpGZ8xwnLWFOZblg",
-	"WAPbVdPLLaFrGGyDPVWGwUS1pbRmMYHFNYgK0UH59nLv8FWv5a32p49xpF8oZVSjgx1yL9OCBL1Ut66u",
-	"PMwSn5U+HVssH7b5hkhXNtWGiMtq+v39WStcCDJpsUjhgYB6eQn90CgKwFxWSuMCHV9QsOn2BpLpwCsN",
-	"HHwBv55+oU68qNMghfGG9/x0TnlOZeDi/InO1Y3g8nkbTsszv7Ket7+07rdNKmXkftzM47IflMnQXrte",
-	"s339xghe8xQbdSrXWF34e7Z2tNGZx8Mr6WljYrKDpHSlJrssWXjOvjAB8ouwnmPZx03cWV0FJdEnBEHh",
-	"vAHkAq4QQzcXwJcajpwe3buxj6rXViSZNBZ5NzF0A7cHVVrtWx0rIpkgYUK6NnbMK12bzoh0gyaBK1AN",
-	"zy4wa3ITDReZll+rY1Ju1WO7VNfvKKjfVkPfhyiA7aFJWDWH0vktnvfylIXcWCZqVnqoKutc6kpOkHoG",
-	"jPlCzRAoU7otG25Ab655wry57HCLlWblTg6uf3Hb8g8D8V/EQPxXseZ2t8xCsIElvidWgxRlmf5jJPOC",
-	"1DSOp7Ps/plNtj8ssH8BC2ygSPxD53+Ezh/O4H1jNlBz5u6L4Aj/sCEqNsQ/r7ofxpqF1N/hyN2KVrtD",
-	"rPFXPp14es2QqKMXpPlascd67/pEIctuXc36wJmr89HTExtWSi3PY5m3oG74NRbgJApzdrVaxp9MeXFa",
-	"Mn3MOVHay3iYiVb5TOfEfbAFKFsnbkmZ/9f9P+ylP+ylP+ylf0p76Q975w975w975w975w975w9750ns",
-	"ncdYMT+X2vAf3vk/tM0/4Fv/a+BbQxXYP3TUP3TUfyYd9Q9l8w9AzdcB1PwroWPqjBZVTEkF+rEzhKTT",
-	"BWqU0B086qarO7rSrfLblVzpvtIwkn4VDLcyuMJ1XrmRvWm1xjqkHKCUhtNsny6r2SYTB0uX6GxZy5IK",
-	"vYS0QJPeDPhRQ3lhM2l7ZgaqUzHpmx54XTCXHXhPWdpXLXmrnm1Pi5R8p14M4yh6VBbzyIy5bS/uWM3Z",
-	"0rfqis4LLFCm65pZFojWkoehEk9hElLXSt+CLa646G6llLd+KasBdVYnihxW0i+m2qsSEMCv1eU2pNMl",
-	"N8ywjVGd1KgzIRz2yS7IvO0Cq71IwKtlVft5DMzLv7RUHZ8hDJzAsFuhzpbQHGeaV0jXMxtvl2bt1eda",
-	"QdZwEQ2dY6jENeNrt1moOjsziXgxBAP+VWu5VqSgl6lsLnm1Z1JdHBWozrJ0MsXJfSU92gr1kWNv0Df+",
-	"jOZLTWxi/gN+4PlqgfXTOQGWIv1PrxWd7ThxxOjuT/obRZIAp41fU7gsFGN1x3IAnm1uvjUzUNiMzyd8",
-	"NlPT21CN2E7PDlpISVjdVwdxFW1b9Q7Tbttiasb6Rx/hp+FqqBzxYO4EzgQvud45sZTuBZRF36Alz8Oh",
-	"+2qN73qCiESUQVFa0bvg2dZVGYBVpMUqo4nRBoIKkSWoB/LPYgpPU86ODM7RIhO0sFrrmou5s7oxS+GP",
-	"kGYMr4sFSRGeY8qa/D1+Yf/OG6ijWP/vUnDavTFJ6WxGQiXstJHrZjuOatMHlTtTTy2xLmDTslJI9ZNK",
-	"SbGElYGMoJwnRIg2gS5tNT1TbxDwqxZUArquq6du1XO9mP2lvC56NSkv+m39wzkPiRbI9UyiXhqB2ym1",
-	"4vwVo87fAt1y5veTjUaufS2sk+lVH4hTxaE5VJ9WBpGpT7DE98R55wPhFGUBNTj3HRyJSGVYlZGOIxRD",
-	"6+rEaGe7ZmamAtE0AsUocodESRu1J4VP/2s3x6g82L90CpIa991nnEg4Go47Lf5zjLCEA0RYukM4YulA",
-	"UY8PLQHvtxmcKLmrgEE05XC8VlguQLDIBTUEexHCmtJMJDjD+XgXbWv3ArOaJXriFZrte3quC/Yzyaeh",
-	"kwM1WSmb9xM9WqEWyHPo2EpzPey1hA72yzToRI6jy1WmDhacrjChbQ/LFl3tz1XU2xBrqyd6axlF/geq",
-	"idZcFA1JrebWw2CyAAG8y9bof6VVSoh29OmTevYNz5upTTvqf5abK9o6KA0ncedCUS01AYbQGYX6BFbm",
-	"G8ek5DVy2FZa6r/+9l9/+eXf/zL+87+NwkbMO+ez37Eiki1n8PwAoroi0qIShDtGknzWZrd56uDFC5Qs",
-	"cI4TW/MgOFhLSLBjnz5guRA6Rx1LKN3C5kKp3VQ2fbLkEPNs3euPl5cXlz+OotHp1fsP785vz8/Uv4Gr",
-	"6/ysyS6sxpbaqYYkN0F/OFMZVcr+guri38q6KXVViNWNdThNX+COIAhYgTamOqYpSYZ9piGIjXHmCIRM",
-	"uVBbhQjUjDsWW0RCfARRe+/nCPEsdWWiIxN+javAh7hKMKQ6CjRc5tujEijRNHMfcCEeWaGtE8rUINgu",
-	"pIZvc1ZKNCg0VMEogI3xiMT9hsP9waeSHuiAVZeuAXNIkmXCFiIz7KF1U75gsqNuxDa3+xafe6CShLAU",
-	"0dsWIMkTE/DobLphfnQBj6+6MRq/nBc7ZyQPMHqfHrAnViSRE08da0q+lDb5coVz8Iyoaz3DK13rV/RK",
-	"wmycPTk4qnA1A47oIieicvQg5IlsdJcKhIFVDYRTRtm9Dj1Yq16J0zumvYCRRYZ5R0WpqwLTVMtd6yCw",
-	"fPNrClVtJFqQbKWlWi0VhVFJcdZZb2N4OFYDYAK3BkSylYgXq5zgVNOaUIHEAucEquvkmKV8GS7PsHWE",
-	"ffxIA5EoZeoa0Laipn6hLMkKiDXumzC0Xo7BkAH19aefu2WRSbrKqJ6/nYXN4MQk6wgP+olulK6uS9ZR",
-	"h6NJMkyXJPWYckqSGLXv0kJ7jxYkS9EUJ/f9leuvYwwOFGe78Wfbl4YEPCsB6hC5BpYG3Fkir8KcJfgB",
-	"0wxPszD/0YVbG9vNwZ48tY4zmmV9B+aiHY3h53o8ZBhwsVK4o+fC1rGlw5GhPjeUx3ypDkZeMMuAGTR7",
-	"nxDoyZmkrNAxDZiISUpwmlFGhs3hdju78JRXmnHWenXeTq8u31xcv7+4/LEiLShDSr7JI7jdIGwGlxvQ",
-	"kGpqXu/ag+oOUIzcRN6MLe+UX9/Zd3l1eQ6mj/1wUG3/WtGh7LfJgLi7G4e6jygRvfxOLuLfLRfP4VH7",
-	"zkQUy6WpNtjg/OwbcvlMlZJWqQ7h41yMJjQJc52ZsNJ6wTOizGqlvM38KQi0WK8T0G5SLLApr+zA72Ij",
-	"1HUyDjOkM4hJDVrpnjNFU7JccekLlu1nQC0r0dgB71oBV732DUAZFGNvU3kEf8FCaZJKuaHaS23xrFZ6",
-	"I57fsWmR3bstRwXiswiZg6/BeniOI1TG6MC1rfZFZFZH/0lt4DtmkSM8N/RP9kdHm55h4Vj1jgy2S5uo",
-	"8BbjYI7eM74WlUCgR09ZydYeBHvTqdo7MksOrzmh6xORzyuq9v2QjTSYxjLj80lzmaJA1/h8Ak0HvKLg",
-	"qiEo43NEhYfFq0hqiLpgiadYhG84DR93pz2sOJcY8+3ffRhz6NfSz9AxSWWhKg/C/MR5YSa0mawKiwef",
-	"SC5x1tML4RqgHKr+DFpL/+V1TiXZ7e0VwfeTXIihbxeZHOQdkPlmYkYeXFn9BJ9NBsQhcs5la3BHG31K",
-	"KzPhbbhijq13zFnV2hp3lmB3AATP8aSsSRD+vW8wRT1bK5nvl5AwwOzUhhsCV0LG5bFzFmsed0YqOD53",
-	"KQwI2++gBu4Sp6liyXtsPgk5Hw2amiwD11148DJnZxfCxP6MiDLHTMBF9ASsiLVrcAue7tElmqiSnZH6",
-	"VqrZiyWi3UngbenortBtbaaBTLGsQlTVBKs3ReVaCFoT/l1XPfg14dLG31j3LHQwOjqteSjaLCUd1Ul1",
-	"ZVKeI0Osf4Ti24v352eTq4+3sbZ54ndXN7exwQRxU2lbS7E75udgJXhJlHJr69/9CUz88lu6hBWEQkze",
-	"4rcNKlabDxzmWO2VRgY8gm1uZLszMpypInFy33VoTzmThMlb8ln6eR/tqCBTBG7pSq+VI2le9jJMOazK",
-	"u1KPfivUoV/hHC8JVBw3hTYyqgNWLmG1g+Gm5mzpU9BzR6iyPTAWkTMsbVTyIYhJX4Gv+adSsATwkuyA",
-	"n9FGrT159RS0jped0TdsAtxrQ2YA5GdfLbOsJQTZh9PNZEltKEh7kV8cvHjZXVHfqb+9tkNNq+qz8Tx9",
-	"p9fj5UU0aMbL94ZMOQjAoW5kp56UlZsPAmWbzeU6qHVP8WhvXIvw3mVzG2TZ7xD721Hu7GBy+dbhwDTW",
-	"f/IAZacl8KnMxEgLYrIzKk0+Ir5/XezK/6euu4Fn76sy/kF/+uBgnRBocJZgm83PUjFGKU/Ed7/yqRgv",
-	"U4OsVFf+jKBkk2gQnPVKfzi/PNOYHFtudBR5QB1bmXQUjW4+np6en5/Bv3VG/SgaOUXRB/JEI4OVaQKm",
-	"2MiYnwcDsRcvQwX+mResqY0bL514EMjD35hmquxmhvmierrmBdVEhtVdlAo5meNV0Hm8xln2LMl4cq+h",
-	"viZVE7RhRD5TqCgGAB7I2q/iho8gUAORZ0haYCkwqUBX8MoilY50zEwinGVVfJDFBkHTJm8oOHdqBObI",
-	"DxgFQNWRXFNATYEro4575jmKp1wu4vFWt4QyeNRvYXwzC8d6LzWaC4JYuWalGOgxaG12aMBR/f2/TUXU",
-	"mrZ4cnkCyuIx+nh7OpSCoE9WnN3ttqoCoKRDOJxW7bImgUxKgm6rQfB42Pv6QdoYqQM7u4JrV1JhFI3O",
-	"fz6/VILh/cnlxxNdjfP2+j9H0eiHk9O3by7eqT/dnPx4MopGZ+/+o+mg3wZx7590jUN1lUGWCOQiej7+",
-	"EkeLTtjG/yXBDE011Hq6gYiM33Wz+BaWv8SswFlT1xyadpuPwhjAsXN8uSiiOsoZl/FRFaAwRrEysvhs",
-	"pn/RXAt6j96xmhU7RvE92UCxQ/13NZomzDiKddwAhAeENtR/A0RRK3Xwgw1RqelRKoLavSiWRc7iI/Mb",
-	"1EfUDoEFfoCKpbpAUQyHLY7uWExYGh/5IS+qUZnqAYj/gJ2iGzdBU7j4tl4SNCNMahyluhqqD5RuRGic",
-	"r6rC0My+EoMZB9mjp3YUjbR7SM+IK0cNFe5zZjMroSUvuxJb95a+pEK74Z01pQbaiu8IFsRd7YPTxdGC",
-	"4FxOiXG1ppwRly+eF4FE8a2cz1A12pVO5mUpwsk94+uMpHMNAgsrg7sHmfh9g5p6BKvaqH426c9KKpXH",
-	"it9rgK4yxbWEgJxUnMFl5XSXMtfNUCzAObWJP3cstl5hTfBjyXY8nqS49BvHY3SljuSaCoLWrjuSA1DJ",
-	"pNc2+Lx2TT93zkd+H5Tj7/i8n+FV535ZUZKYmcv4vJF2oO4rf34w6vICJIuCBdb+RADGve50eXmwf3gY",
-	"BN0U7H4yxYK8PAw2Bj7aWmvPD1+/OHgV7VDSv31I+hQ4JEAv3wP5rX3u9sKFvHOCA+lqQqZK7WhRPzrF",
-	"UQUr1svQ9/ehX9u/9LX787JV81/NQMOWhbLY6SP3LFwl0ND27gWKCLME2/5xW0PYVf1d0PmC2PLKlWa3",
-	"1q8jeOI+HBr5JT/lyxVhAtermjOlfIYunw8Ve3SATbzAYqI6E06ygW4mRS5CGs4Hk9NFPuNEZhstQ2Pb",
-	"YHxsA/QzQlJYDfBomHRMnK3xJgx6WRmnfxjmpgm5oEvxuPNEqrYmgv43qdCiBB+FSPkEAP2Br2cZApeB",
-	"XvuZoVfUJdHFsUvH2d+L9vb2HHMmTI2Owcctgc8t6bLX3MGWQuB2QfQceeOJx+jWZXTDXyibw/W60rdc",
-	"rtGxam3umMmOn5IEFwLAFpLze4j6ZJzNj0wSfUPB8WDefG33l6sSlRswdBI+5HyakeVACXD95hS9Pnzx",
-	"feC22sby1pNVETYhKqX5ZTSR2sY1bxgWNF5kqbrNcZKQFWCUmJAEpxHYgCnC4o6Z3R/XvhnbAIyFPOgZ",
-	"c/6oBuPQuJ48dtlnyr5/xld6Up4B8FSZaWZKPj/juVJwj16DRzQUA7yReJqRY0MlpQ2m7RPpNfVSNQWG",
-	"heyfHHxGcPoOEFmn5tVQjjDCbsKtJVfhAHLIMDPTY79f+3sQzJE4nGGJS5YYDfFXulrrQA9tDCewRc4h",
-	"ir6kAmykGS9YaiWd0al7k2CY7f2GkiwNLrXpzqsv0YguVzzfadov9Jvbs655H87e/cfk4v2Hq+vbycWl",
-	"TcuLI5vqB/FcFzNkRLP5qFXAjSm3kM/ttrmbk8bpflGN9g4dYOvQPlxfnZ7f3Ey0w9J5rEqgKxbOXlhX",
-	"d9W+EVtEyCC+w3v2exPYKUQ1Hvb6tSfVDwORAK+N5+BhklnDpIIJQxkE68WxJuawqc0a2WHIJIJob+87",
-	"B57Hqa46ZZTd27QfUubP28VUfagiknL6DMicTXJw40f3G1xPesBu8twx9rZYZIPm3lq0XBb6NO2GkRiE",
-	"QXASd3sagbngg/4dUWYmdMrTDdyzkDJqzhUuY/M6QUUpx+NOg89+PKojChpmBrCHu5iAP/E1mmFLqbzA",
-	"AiV8SZ7WEPTzJvodfhft+yVqYuwAalKL+aCGO26s44NPkrS5xJ8riAnvdJdT//tblN6WrTqeQ57n1lzS",
-	"Tgbkci5+Z6sxtMmvGxxCb8lK2gt6aFD1KfJkt9xTkYPA6+RykAJaOezRqS/BoRt+rl16Ooj7os5XC+/+",
-	"0tYlMlQWL3kevgGNzQHubtHkFKx8tc2eqjvQvDcj3YeGYeWGBmUY2WyPSLFp+yQxvubKhd3CV+tnWLRf",
-	"/HvhdMaAADUhEvAmA82D1Y566bVmJMHcR1/hUfYEXq1y/oC1Q5rmwRpNvh7xyr3TUCPAH7DS4Ka8YElj",
-	"sg8XepRRyeQNGu9WjmgPG93/8vc6mxB3k3GbyTrVD/tDPXRtTFZYiM6peVFN6QsAuLfMQnURpn17aJ7e",
-	"JQHNX3Uw1kwUddfpPdRB4127oFRtInEzagUwolOC5CLnxXxh2bRyLElUSUIxQAkIlTAukZA4y2o+wV59",
-	"Onj9xbFsPmJiXgAS0MJF+6hQNfu+iXLH32hq+uYY3EAde/JAPbrAmZx0x2t+Onl3e352hGILzY4j9+9J",
-	"ruyQ2CAM1IE2f+k049XHG+ox8JksI7PWG1ZyL7V74/pEaSr2TzTKsJATlyPZoLYC+6EgzDAppNTsK83F",
-	"ChwL4Uwn1/iwHC/1mpqjnkLgJ/UoKKazgJtU2+PCeEVsPp9OAZFgOCDJHyNWX1lyupBAt183n4ROHFeY",
-	"dzhLCIrt1o0f05MDkzxm1G3xiEP7PTS1mZKJIKxlVhcYopLAEgbpNTRZVHIV0drUv1EbSeJ8TszeJjq6",
-	"uTwyeH1Nm2r3llqX0i7lKUEpden4hsY50xF/7awc6Lhm5AEqlLSNzY0nIbnElGUbl0GgRpATnAA3qxnW",
-	"EYrNNijrfcTqC7HOViinM97B027WpdeBuMrT6mqCM1JdFJOVq8vSx6Ks+fuaWAr8L72G51aafjmk3zRM",
-	"yZHxfVW3FPDemmgX1vtggVPYC5FZHG9fLfFGY0Bgc5XUWpZsYOCUb6FJh92e++CAIxlJglPhqgXFNBVx",
-	"hU2+TC3VBGv68nyEZHhhGAmDCwL4p3L616B/eidVn0w94Viqc6M6a4X+0Dk1xOEhY4rmSLvcYI1NmrQV",
-	"AjRH92QDcwSklSR9jKR8qX2jSi2aOGMzxOkC4SnGrWPW+pqsEhYpdV0pYxXN69hxS+qdK9QbBqDxFbML",
-	"fW1yv2+qoREZNyaFrOL5VfrHpLeReCP5qrL/1STrfdTVQuk3v9XP113ekCCopmAHDXL/ABjh1G3EJjQV",
-	"TWjleh5oVFZf00dUZ4dxpGxyb0McuVuBijvmwE7qbqvF0ToTXeuQ7sFZl/4CHg5KwbQUmtqL35iA2eIa",
-	"9L/9wjCAUjZvguJrPUwDCtV8+RaMOZoaJ3VPmWYqLt3TRjoZJLOhjNdyCuQFuOngAq9KNbhAqEBzw/ka",
-	"YC2FC7yF5MkgJwF1iDVJmXlpuH31/CCYwIqtt8XmddZv7qpJbXUDayeV57a0pq3NEfJtWEdOqcV6lpQx",
-	"i71iC2XpB+vFMJq3uWIqeqOnC1R0rrYU1DI/tw+Va9VD1bDPhPMaAW+pDeFiR9jAVwRsNwY8KOpZU4zR",
-	"g29anPDZxc3pyTVkJJzfXL37+Rz+9R8fzz+qf52dvzu/PQ8CYqpelWEhjzJVPyu1U4xy3aTVhXBO7G60",
-	"qrIJ60s042o2RQNfZLN+EoQSVYuVdqfXKavEt5G3P/feI0K1jHfaRrLuMARb+BjtoemmzE+o9zAQKeiK",
-	"EwBhqbmeG6okcjZXu0dJKxBWdhFAAoFCMMXJfbVv7RP36uVhF9ndVpquWqeWM3Baus6GQnZjIzJidVbU",
-	"tQqVXdX1UCqGoCfZWxJcApobNXX6uVqg7f21mwNJZw6GNcXSQQoE9vDf+iuDNdJ6BBg+6aRdy2T/ZPwT",
-	"A88wzJu6F5wnourkOUb3ZCUdPt9j7KqHNgfUj2pwcz3SqbUdroDPQOW5lonbJeB7xUo1TPUV7CFjQ+Is",
-	"iwPzs0N4Q0cimtA1RuGjAvL4q2WNrYmmF1WJ25wmUniKITJ1h8IxomDAoaZ9WEJiAlQChZDIhBxUB1zh",
-	"0u22d/H4bzvtazLx9vaDRdEIS+cXoRXJQcU6Rq96y8GXh113R5pvJnnBQsC4bKOhg+GR9/M5l7ZHmUvu",
-	"HM5hYxlxlm2O0Nn5yVl5E3Ae7kXQ4thXt4kBZpoWekeyXFDdZUabiuF166HuCgxzugtDnOF1o5mm1Vz3",
-	"PW5856/qB56oeK4CYLx3Z+c3t5VNFfZohT15amPqZyLjVwK6DahmHKfZb2OjRylZR2LvM5FD0cJjakYr",
-	"jzaoHu7CGe/tB0mtrEDuOznw/Pa0XBtx4diPY3NY4B6XeUHGPdKiL13aYRWK2NdNMdhJUPELDEXWGQ9B",
-	"YI/4pzOyoEwLEzMmI5/5JsAxGJcCxfd4do/NhbKQchWPR3WvQ8vHxsjCq5Qqif50/eYUvXy9d/Ctqdye",
-	"u2IzxwjXySyd/TpTchzTTIwRaApOxSRLQbIHopmhwTmuXWP9C5t5tXCqjAp7HeXmzDXadp3LHljoWrZy",
-	"IyoWwm5a94LiQVggY252xtSqPKK9Y2AHAJoTTYQrFkMLQ+3DSFULrw1xwamZDLrhHuMFerEN0hOWF8ub",
-	"stLX4H2sY9V3YDtwu3UIZAN22NfiO9Ad6SQ72Fqira3yw9XHy9PzM02T5x/xtc2A1BmqojQXfefCp5OL",
-	"W01ucHvy9vxyFI3ONDOvIzWw7AWR/VSbj2GHtdltOgHfpL44eFk7S126hvuuzpVVOUK6w1GtugllAHLN",
-	"MpKN0Yfz68nb8/88MumWzsGilu2ebHS1dptydaezm00NHCX/y1RN9aC5SsGXXCaqgug3RhYINeFcM0Cp",
-	"oGvYb6oZw7rro2hkOti25B9cfbQhGOOKkv8YLf2fXxfro4Htpu58ad6zH3LyQMl6tzRrM/wy98d4ObfN",
-	"YRMym9yTjQjBUTd6u6sDBNnrK5qY6ABmcHByxFeEVXUX43ZfgnNsQZaPCMi9/BKNppvJPOfFqr9SCA4v",
-	"8cPmEi9JQCH8YYNmlM1JvsopMzlTB3soU5qgtpYr1+x0MynTJXp/tqaGTDcTmL1d2ziogkl2nE5QPfBy",
-	"Fcrb+AhlnSSxCRTL3mqkn93SjKB80RVtu+0VVRs/InBWu0jKsIZbHW+3+QvvZi2qnpiWS+cafKCPg2P/",
-	"j0ieBj3GUC8hHQESpuIAiG4Iran/Bv+lj6A6NkC5AGrtjv0p9sB28begB1m6E+1APkau9Br8ajmbNLb6",
-	"geTVW9FjhzJq0+Tkw4frq581nYujifpw8vEGFCbduSEV3vxJ3IHKqRTNELOo1k/c9o47v+uQsIhnIeYA",
-	"h9EV+HTu68FepPFm217x4QES6yYOOSUrviMNvmnzxA/1I7XsX8vVVfNqMZO3YCfp5MNFmQGrtD61gVdY",
-	"Lo5RrG0d8JV8OLk9/clXyFe4EDrBS23RkmbFIb2drdSwgSAGvYuzu+QwshlCzlp4qvSm3z8DaEDxvn+I",
-	"vJ1dhfo9IStXZiaINHFgSPsUEhJvACfpQCjD6GWubT3IzowiV7arjW2jrDQ03fQkqgwfU0lYL/aHhnir",
-	"5rsReA53Ct5oDaEMa+timDhPFvRByT/K0JJmGbVAqzv2jswk4gVQPO0dqfMPDRvqQUFyZX4IvPn/2Hv3",
-	"5bZxbG/0VVCuXdXJHFp2nKQvdk2d446dbs/kNrYz2V99miNCIiSzTQFqAoyi6UrV/us8wHmI/WD7Sb7C",
-	"WgsgKZESKdHOpfNXYkkkQWBhYV1+67f0Cdt/dOyrVnusgHw24KARJgF+zG5UEiFmxbouOEDSNlb6xoma",
-	"V/WTs9OXCDuvU10ZUMQ7uZQy/na9Gn386PujoyermnS/ctuiYm7wdJz5GHs3IZXXnC96DC03NNiEVaiG",
-	"lhgjkwANdOvR3cDXCtc2exT8mYE9VKsifj5qjIHb1D3JwcGclPhGecfunbE8HSbPM1bkAXV2YTBtNxRs",
-	"xrVZgi23JBz1E7BFJztaoTWQVCcLkLcEbeDX9YQdEhlCunBkXuvT+IX83apOq66sc2oSx2GFK7Fb2Sg3",
-	"jJPSGAIPModsoGZzq0pHmWH6RqVA1Yi5NmxJT3sUEpeP7MfV6tb/rnK7+IdDBOiktPu1a5f+HirW7dGE",
-	"rxJYS9Dxdzfyuc7x8it79UZHx810kK/x2rpBky5Ok2SbLbR1TvaT5iT/HDGqj2vW+tJ3pWlT/ZpXb6+k",
-	"R4D5YSO1w6wQ5WqTDnbRsToyDZft7C2HYdK8JrZJKHopEkTtu+qIl14UwV+galy/L4iYQVmU1oGV4jHf",
-	"Bbb/aDUkXhzYeoIFWPJnCde6hiZVeiYC8tig8S4wEUJsDw45euIyGanKDAA6jVV51hOSvlMK4ECtZUVl",
-	"ZcFeLN/zJI4GqdAzJXWdw2TSxVb9+FM19c2BKjr/GDFDnsNJLGGBvBKGcIaMxIeTwg4udRcu+LJKCpLb",
-	"9ebz+grvfxXIkvaO937TSvYu+fylb72xkUrJpJkAsptZZgYzH/PfkaGC8tdTkU6AKsdlsX94/OP3D33f",
-	"JJgSmNCJMNra0SHltcNjNlz4XvVEBDPh32mX+LbWzsdgTyoz4LNZUgPss7d3OKcbrtmUR4LpLKXVAOeG",
-	"+hnT7sL9B3FovG2vL98VgVm4/kgFRtVBQyGk+3lOPB8WpjSspgz7Al2w1DVE3abrvEazy87lSE2FZnav",
-	"lSwdu8BwfwfFFDL/EaqB7yogxzWttSvaAfHYFJHMeCh7wuG1dgEgbBtYBXfUjbtxeG19l+5nPEnWtenu",
-	"bYnGXjv1rwjqHKPHXFd7tq5596PNzbsrnI9sdENPxOyqGwVFQIsJ1k2zXjOaolUF7fTWFA24w4+dSmaX",
-	"Z4Ediqj3qkN3tqCg8CdylSVf3r5dHRSXqioJhFGyY+xRzn5TQ+Qrt3tY84XnWYNNT2miwKNZRaJFD1Wc",
-	"So+ZFuj59iUy2mn4JfHjUci1RxUW9vdU/DxU9ii2T4QmEejpyYhBhwjGo2ksj/tghCxwmks5AM+QTcOw",
-	"JzQ9wX5or642MzL5DFunCd2axNUOFI6SWlh2FZF1BSSXRlD97Q7NUeHKqg393OrklW6HjVrsdUAA7d+3",
-	"MMRKkzWT5zLaroIhZwXk1Rzj66LlFUGLdq2pA1coijsESo9jysw0ape5VVflVMwSvqgypS5wlbUqATtH",
-	"PEnqQstWF7Z7tkHnq3Z6/G5BbWmtsQmPZaPpaNHhdJuGmoWyyLYtJr1QO8BcoVyNJKxOtK07tFtCqJzS",
-	"q+YLbNnZrZqa7cdHPx0FrVocXi/1Z2JEmL/S6RCwKg1bHRZG9P3Tp4+/X9OnZLnDQYOWhzXrBM0Ptint",
-	"gb789QrInw3VJAofg8+tDcLnepz4cVXMWM2avik0xb4Dosn7ZG/8BFyKH6sn9ZLYovWW6DWaUlcWtTSl",
-	"zRqGr/WsNvcM38CntLlt+PobNOgcvqE4sWbes8TsZiRRAfw21uuqabTxjN5eB81ytvV15/uFEVNHzL5k",
-	"GN2FsfOp7Zccp1gV8AQKFR8ws0YfEVLE0JaK8QR6n+cESk2aRXRnNGW1xj8Ktt5NsgUf3QAYAILoq0Je",
-	"f6p58sU8sE8cLAEGteDEw6ZR9tAbrdLqrTn18ndrFizw+3wzTh7vXDOpV/gK2zu7KDWSIh3baIy7MEHy",
-	"snxveiVcG93JUm1yq3BKybcKMDBI1OdrfKxWOiFt223/8/GD1vr4V3zCW8piOBWGR9xwQOpxyfBuaARr",
-	"ZT8McROEWMGhMjPLjAflaCNmGvITkgOrnBwJn6JwhAeItqmA7Wwkp71ebsVhb+0IoLBvB/bk0D12ISGE",
-	"qAPvKmERiEmhcz3vS6p+w6FhWQikMBI10a4rBh/ildwsEQytbdbIJzwvdK9Dbz959DFYgxABLw9cHBwg",
-	"ZTvw94GjLcM2R/F7wco8OxVknE+OCs/bqsLtyeOP6HoDHGbQgKMOiHCHmY6l0HpwK9YT9jrK25Ke256R",
-	"aQQzsOrYCVNosnrCYCOgFhPjsRgZDfmrVEwphLKG3xQ5d/NuTQPXB25rJrEculZFjOQIagH5BEevJ4qb",
-	"88UWtEg/VTbMrl+hp7vS/xaayNSkki9kJD4UFYp9zXEST26wx+xQxHLCMqD/OnGNjkDxULNNa4XxFEt0",
-	"eo0RAD8uDWxgNdjayfgJ2s7waICBydroHJTzFHuOwKYtig2Fuvl7wbJZj70Dfq6i2gxRV4VlHi971UmJ",
-	"zSvM7yonYQG6br/EiSvADDYejnnX1NqXK6QnIdFvDwo6nwIW2o/+H/pzM1lv6e7rpPAxNQ2GFlUbcV0y",
-	"ekYI8yUGacfFu0mXnxO6osxrjGy7tS1CltliMRFrNtOWA5lfEo8F9OpuMr4X/sfLtLJ0mm9B5Qds8Ru3",
-	"ABD+SSEiPfDnQj3GkLOZSLWSxKkyMhu06/euB521gGrVIR2QVAFs90YhZ9SaJS7YIxjFNvSHP3nvowuk",
-	"yOta4+nYgURK+y9EYyy0tkvCU4EYSAKK9OUacw2Bkn25wp6P3vjM4xo25lwJArFM2mzfYLAFZzZc5+LO",
-	"9b+En8745uPrx13JPn9oav7bfblCMfB9KaDQ5HKolCuTy9qzyZqo1ewisTd7JTA9irQgQ9aj+s3uPTrC",
-	"oa36yP4nm+F+aWbfGjF7oSZrjVurYHWmZ0Wa/jWsr5jMk2IOnJRCmi0272Pq0R4NtrbAntIttr7BYeEG",
-	"U93E21tuAlCwZzZ0rVxmnTbQnXjTFvhhV7LTH1uRnSKBSidUp08OC1DxzebZUfHXhQE35FVdaXZDKmx5",
-	"CBUPWTacinpsyRAotD5z3n1SOM1LlnJZNlbP3WJgoJ7zswnTZ8GB3a3sDwAzdrwQTwgPYOgHf9h/Ph7Y",
-	"L8OgLym2oGQZd+KrAL1NmxcJ7het5z06p4gxdZ8my52W7m9rQrv/k2YqFh2KD0bIaN8XlBE12b67jf9g",
-	"jA3qCilBvI0po/9zKzo3IVtSRjSxbvObFxp9VhjyhseJbmrTbGh9V8pN1+SUB6CNqluaxlOhDZ/Omkfc",
-	"qk2AylRzPvTAdRnMx1t8eJ3gb4MbOI/BwA1LqgGpHckzpfqeuLIR9XKEpJnlSHDU+h54zm6EIFbAdDa6",
-	"YRzDelbJUYfrHoNKEiUFy6QDx+C14Ki6d4IMYmyoh95yyKDBQFccvCKQoAlWd9mFavTMpj5QmbnLnS6N",
-	"HqHkwHWvRX0JFvfe8V4qCGBYtUCKRYoCFrJq5ovWPcw9NJEkSenLW7E4ZiE+IWQPnhz+9BDCI2EqTJbK",
-	"gfgQa4wCPDg6PMQjGVHlfMIfllWtH+fStZXqrKV/VOFFNC1Myf2JSgq63IPBOkk+FUxCUMg1DE4Ef29d",
-	"wXWoaqTty/2TRm37i27JChNKEZqPCOLvn1g7KLWmdrpSwEqRkyXwOtEArdsO3kasLsXQS9vXJyZBwCAz",
-	"2crih80US0eEWd+aeicQbdl4rnD3fZkn7AnsjBaU1J0VYRFhJT9bWo980gOE0C+j5xsV0m4CXwObIVpJ",
-	"LaRqxbRdyROKSawN8Ab56meG5Vl0ykxFKpIF4yyxuukEXzGMpbVowiWi2GUY1wZpqzKlq0iXjdDGRQCL",
-	"T2TnHwBGr91g15PVHj168sOTHx9//+SH9rQV5ZhYTTtlnmrBrK2dJ1mKpVd29d6LovWJ7oWPwVRRV5dt",
-	"vntkhgNMd+OENyQGN+W68ZYbCeHyOEd1L/BUjGKNUAnRY6G1uuFQijW7uj69vD4/O2EhJb2JFRQiHH6e",
-	"w77kqcj7vYT5N/YmnmfmZDn4TV+ev7o6vbZX9mX+A3vxgxzwTtmEh0EeaH8Ah3KkXFQeyHT6MvQBhpA9",
-	"8LQSTgut3hESEUgsaAcILg0G8nVfIi/Oi/Oz8mlMc7QHeWyJ/yvPyZIcVogovWWxm4R/+F4hTFIrvHZN",
-	"rREw0lvgMz1RgzUqnS4onUY9l7hxfb7RRAZtnE2ZGvelkxUswQwDFuKezP/Oc2Wlj+jd6UP0L2ld6bOT",
-	"vNcedDsAlglDiB7hgL8B81OGi+9nrTJ5XRhcRdUarmTAhsLMBQAmxAxpnoqrtyOvG38/GUQZtteob7MA",
-	"kFIEbBjFhIx67JSaYEEqSWIHCI1Zxurin9rmZYUcblKs6922LvfwY0mgd77hj6Uc6653+6EqSbY2ol2U",
-	"wx0e/FNOFgXl7jVmoOOwIqQaKiL2oDChgRd2L90PPdGgR2ghvwKIQ7Ws7FKYt5zZw16WH8QoM5vsDIwu",
-	"gmqRiyLLXsv+cU9X01i7iy4kk4o6bIebPS3Ftnce2iMfaPb6ty051VLu9pPFZZdDrQ2is8tvvrxMQVmZ",
-	"ryqMKpW0tLVXleDqAtbJ3MoWWGd44SG9ha3J9UCNa8qtuOFDrsV3mo0SNbr1BQjU5GqLHVbAjVgnvPq5",
-	"NypL3TPAVw9yvl/HjuOiUK07LBdGYFSD52czZlSHA3i8LZH2SgKwaJk1NvgLBt26vN0KLT1ISempjX2C",
-	"TbhpxWYqSXrsnI9uCL5nJ5cCE84cJjehxDdZYpcsGPlFFm9vXVfbuNSogXhPtqHD8FrYH3NPN4cGqoUf",
-	"IrA6UdTiJfUU2BTrOGFSzYs1X817RtB7NoCruilZdQXdF5WLTV9eUzjMp29SEF1X/G4X1HpHAzmYxjIz",
-	"oHbtfksWA27os71gL+IxfGI1txC3EV/o/C/8Zt1ypi+AcLA1rl2xRHDnBLh7VfU6wllpBRfmCfHjLJnh",
-	"WLVHHZzx8Wk8uTF2rQPXUr6YF+daxxNZ19moAcVkZeXMlmDxyCPeNsLIZF1ayh7A0XDRQpG5pXllb1nR",
-	"qUDPxcyshU6C12fVzBDbYmOH/0Lxe3OquJKeTDBchKtQeLV1ewZfo225ALTWBLMchQaI1rIkgj8rqzCi",
-	"GnTiaymAgGuWqpHQhLZvhAyEJ1en/+pXWwjZFmffEpu/tCgSE4L5DJTumY/IvU/lWgkDcZW2q6TxutX1",
-	"8OmhRoWKCEmuhb6RAxRrNhaJqWy0GutB4ZGVPHGoHZoVTgouaTpWC5ydnml0p2pHASjNY1P9RVvYSuGa",
-	"YUVvtWuVRNYKGaUisgY4T4hrVC6YEZJLgz2Hqu77nifIKtHgTec3lcwgr7GfhbJuNPy2kox2WaTRq8HH",
-	"B16YSsucr0S+ujStbjBesPIVXSP8z0DKWm+Bgndevx2ow1KrRXXXdL2otSIpxXzgV3yVHg+NsmPiGl5t",
-	"xVcvGiqJ7ubGdfRZO8n89jVMufNNAlxY9o2C18i5XeJyggshBk2Sp+tEr4X1UdoNmxIo7u5rXq81L06S",
-	"rHkdXbhpm/epsqNqk3yvx45VaHMfkkctxMIPft10NWu8U80wZWUeVmR14tq2h4AN25KBQGYJcjZCorti",
-	"w67ACOyed33YMUvtNWgVe8E0lqXPVqZxeerxJSqn29pIP28x15eZhIn2duTSPGeyhXDae7iGZOUGnOtw",
-	"CBXFkxUvuR6t4KZgGyTYm1TBehEEi3oLaBMniQcgVDP1fUk9BtapB/faECbDkuCEx1MRYbPFsZAjQeWV",
-	"urX++Cx6FuSiuVWld+3++KK6TGRy2zXw9cw7LICYtY12N+pS/YwngOjj6UQ3R6oVoYOrfK+ahfZ2IYsl",
-	"prChFG6pcHRzE6vCb5eLThH93KI8B46bmZCRriRlfMWJjLCArnN8+lGBFpJdwffIzC4YUM1Ykz3ATgbz",
-	"WAvoBBFrs9RCdUNXqWDvN1XVcUaz8Dc1XJrJ1kimanjVWxn/nglXZ53jFF64jkxRPAGWUhmxsBeycBCy",
-	"8Dhk4X6YU5HbxyP/sXWpqK2bL/tM8R69Wt6Tlmu4DivnSRvsygAxyZQvgIK3O5RbJQDyii90ztHAdV6q",
-	"BrW8gLXosVP8yx6Vi5kAWkxPGoxrjB3n3caZJXyEncwK6+5CzTfGzPZQZv61MSRE7kdxP9WpmLwEwj3p",
-	"/D/Pn729Pi9mHc6r49FGzLbJyd0xHcBWDABFqGljtOg/gUx+E8YMbls3/S9U26jba+lZqx36KK9VURJF",
-	"sLe33dlQkIiljFzh3G6WxP6+otB/C8SCh/pM9S5ggO93qoV+1K4WGlAR41jypCYjQtEIv46YCZvfxKMb",
-	"z3Bol3KssJDJqlX8v15fTvzjx2BvixJUlZmRmoqBq62pqbWY8dTEo3jGpWFc6rmAXvHQweYDNDrEbueD",
-	"J4c/YV0IKe/1VfE/5Qzlgx3qkg+xLhlaAuxyn0dblvIe7Vh2C6CyhoWzqDhWa2d/cLWz0IegtFcP1wNO",
-	"6LqNwJYnO1ZWPvphpWW2rx2k3IUffnFMgVNgRYvalxXiXltKfGxoPU6T+JUdYL5qeqci56ozDO+8Zibr",
-	"0BDWSivoOkLYEc6BcKniAx8ZyBTEVosUzw1kaRq6emmPmHj77Nn51VURDHF98fL89dvrUnNzB6eos18A",
-	"1v2KpH4dOLkCE78BlKxv49msDjrvrIf2Z7+zKUnGMAIBmVjNpJrXety1zQAo9EZGRE5WN+WR2NyOq+Sk",
-	"NWINKLp5njpsC0thG5ae9laAP1ArKvVmmRm0oR5xuE9akVbDXm7rsN5tqU3yIDlG21E3Pg93JZsry+ch",
-	"o50YsEeONDBgRzlHSMAee2jvkxLIPGBPWQkB/D2j/VjqcPH9JvGGkQ2aVEqWtUmbg7jNiUiHoaujLwwv",
-	"yDf6krSU9km1Alcpb5D7XMrxE4AyZ6OtYE6CzK/7ZVvkvz2W+DBpkb26tj9/6wLc67vblYfvH1U1QYXb",
-	"tpwjwaOByWaJ0DV29T9Pn719+zJvf50InoqILYTZYrZuBJ9tT09sRWy3q1usFDCg1ayUU5OSJ4t/ixaI",
-	"LbgqM2r7K9/zUbaM7th4YeuL4veiIBUtZ3qqongci2igYzkSlbPU7Ea1h4RR9q1qtvULnk4Ew8xawG6F",
-	"dV9ny5CqhpsbMOo1z/lV8FnArl+fXl1DnIwEDEpa45RN+UyXuha1pcKuCJgVx1PaTOUpKW+V8nIGpS1f",
-	"u1j5fqlUNzH2K2jjk7Q4baUydV4+Jyw8oVqiOOqxcKqsJzLhM+BDBQayJNnHH0KRcqSwfRGDmnqEdcam",
-	"L8dxKnSBh9KZmhM+6yFvyszfODaVt3HoULhVry/DVMzgLMNL1GiUpY4o0Pfzwga58FODVROJGBsoaISr",
-	"5nGS4KV9CeytU+DdXXkelBaX6xb9XOQGPv3lBkb/XXpwpRdg57GuUVl5hg0V+5OdP1Zp4LxLh+T9TrN/",
-	"l/3JOhQnIKTso+tkbwuf2L9nRd+z0qtoX3glpvhakcoXHYi3M410XnjRb9l0prFtKvaNsss0VmlfYrzM",
-	"rRh0nHpQkqqHPRaSA1klgdc3YuGejj1mm9PfwhatOLhMPLqtqwgA6Du8MjB3ZqLQ3hVrNnu7P34qrBRs",
-	"5pHxv3RjDvYqZLUoF1PhmtC3kAshoV1PcwOOHnMuTbqotAzqBa1IUS9SyLXYpU0JMeyf7/byb2o4AOhE",
-	"ieJUV27V5WEAZaPVPaqi9xxVDyqZl+DO+KTB1nSz1XAtcJK2zREvsftg1oepNK8oP6c4gxEzZJ8waTyZ",
-	"OHJX6JQNGgjadlAL7ZwCtjIFuA61PhQTLptXfVQHqy8McKGMFDZkBW+/ciRF0r5mD7yNscmzkx/rojlP",
-	"DYm2iHmLBIv+l8cr6XP6cUHmyn9Rrvtf9e2VGhclVGaBi5S2gc9a4v9+U0OWVxsyOleNmsWjajQpYrsq",
-	"IXR5zE9Bzxv7Vr2NOI02vPbtwhJVVs+pJlZhqEex49See7rhUQpiseSZV+1awIlUDHVmZym1g/l///fh",
-	"/k98f3y6//xff/z4cb/455M2fz46+vgfVZPwzxzS1EJlDLM4ccGqil04ndZA2Sc1FYi/KJYK7LFA4Cl4",
-	"AiAJNmFy169HDrWcqMo1eCeGN0q1Na63CTO6a6qIkDfRQNvvY82HSctn+ovqgNHvbhYk7u6nNaoRvqsu",
-	"pRDvhTRADLXxMKfZPrdXXMMFVNEfywk6RNUCgoRSVPrvywTpJKV+6M3PiUn8XshBVsHCfias6wbtBOFH",
-	"LAMeds5SNT9x2RpXG2tHkiIZwGYl1lQpiVEqqmhjb9RcQmOJgOhtaaO4mHzNneosT/ySqNHiiQyYFHNh",
-	"59jOdGOrk9bzCkddYRVl8laquRy406Wa36r8OkAPgkD5gOgY1HiJZVCHRH+mSmxxfbkQ5phNY61nIjEB",
-	"m4n0hs/0kh2/0ZjbquYmTSrvfX+sscuEBE2X7x1dBAi46uCzfbmyjirv+5Un5zojF8WSDlzH1uqmbI3C",
-	"Poe7b9vPv04KjWITxZQsNezP6aTn+GymjXKJA2/6GWUNPanmlWbaGv0b+GBFCk3ewWxGmtolmN/TihZ8",
-	"H9dMUa5lV5WA/dhzY4bAA5ZTTIHdM0vFOP5Q/FUxs9f7S3iCPChTwaVm1JXIb7G2XUKLUPfV/UhvtM1y",
-	"17Nv1rQ0LJx15TkzaSaW2OTu4DBcL52AsjxhoVTzErMdEeJ5EGZIKgWG49tseUA+dg9ezqBb4Q32/D3u",
-	"V5C9Am0wZW8vX9yRsrNjWKN17pHcjnRN80CJs2Q3pbn8jTcyWtAdm9Ufdbfrut9UX6HQ1i3WlTcg79id",
-	"KRMoVJZp2xuJlIxNNrL+HRZKxRO5JeHAhrx1YaorKdyHWiWZEezGmJk94+y/mr29fJHXLjlaVCagoS9L",
-	"s0TA8abmPXYpojiFZllo+RsPyFxG5B8++XHjoVe5uNUF07ADsDrBsQyaG6HzsI1ueho3qRXYdBrfKD6N",
-	"24YZ5WKApbb1rXIgsoTluCMu2VCwkTX/ZfVRG4n3IlGzqVh/Szjo7Joyrm+1Yx4BvG2hHrj6EbdiUdsD",
-	"6vTNBbsVC5cAy/sMb3TyZiK1Horr9tfcLUnVZkqbS/sbaEOCu6JiZhRAiWNoW8CzKDak+3SlI4kL0jSq",
-	"Rr+e8t8wDl6R46VfxHLDL1IxaRTjcW9antjiwJdvuTTMpTEFRVkti1mlzoHiutZFcY59BMQHUlW/qWFV",
-	"geRqe8jmAjNS0ymvpMM8n87M4niJAab5jSNh+OimbTQq5XE7LpQbwVMzFNxseZUWvzeq2w/2gDpaV4aD",
-	"7UH9V4A3tJsjhzdvwFuQKN0e/OcKixu0Vq6neKijrZkt7ff6mZulsRzFs6rShncQvMmVbJHLu6Yi7PdM",
-	"ZKKtWqxpyQlfuQe268dNKN/q7IAmOiUnZsyoJGrY5FpHt9U0QdHtoD6q3bD9FqqiRt13W5Qbb9D5a2qN",
-	"l7CJtLYF6S3iqWG7LK/YkgooNvtp0tIHJwTrl7apa393s9iVOOFj7bC2GdApldJT5Nbw1FRRfNSq/XcE",
-	"G7HmFaRrOTTYs78eFGkX8oyfPikw8NWdF7vYl4dVYD+njOuoJpYfuD6dgq8Nhyw2uQVxhZfP23c6Bb9E",
-	"M/H4qGIBi+p3tbZhyuUCn8YNxOxPilQWzF5sz/rBTKQDWs6hymRkdUtARV+xNeK1wjpSLImoIUJcaSLw",
-	"qEkZa3Ui+LlK2UyoWSIAFiWFAACUtcQzqBTepvC4Miv/q9KV/RgaH0TrgYT5MVLBAk4zbNhEGCjkLss4",
-	"tEspBPk6immuYe/wx0L1Zo01m6exMUL6jOjyUJpnHYir4urs7w3uU4WKrNezWzAWnQIOxmod3AgVymzr",
-	"ABresHn8DO34jeEzuu3m6Bn88BKOs9SPvy2HT86egt2QFLutrukBlsyBb41fXxofG3cnZMN3bYOsCwtJ",
-	"z8q0UyW0nA5mx3Za+1w1trJrnyhkxHhuObV+lDHVT3G0YVgjmzKt8GUL0xdr9uL11XXDRzbV8LHBEn6V",
-	"RE7bN7QE06zRcnHHplPk0fHqihetUNcPSlccETWv6QioBm1YzrazRjuyKZ0xWS1+FbKyNNPBylYp2aMr",
-	"E1K/tWsawJw+u7745/kJO7s8vYCCRupxpv1Ou+FIqAHHT4Ht9gQEFL4GoIFUfZkvL4KRkVYIZDwsvyp1",
-	"vggJba1ZKt7H70XEhsSqJT6YwGFkNV/kj4ZOeeDX4Fl4dn59+uzX8zMg2FQpmygVlUHP+I57wZ57yb1g",
-	"z47dfkIXV2aPXKhzp/h0XXss13LFKrLci2hPWf5Tqb1FEym3r3SWX7FUft+0wfvTdclHF8+UYk4hYJ4K",
-	"xkcjMYNqNmoGQXOwnhPgCZjYRmizvq2Vm1BULP7BE5FjYBZ5A7pe484Jjxs1Wf/o+/84wvHGLBO+SrxC",
-	"sV4gBhd7QcaSjEF4lTSTLSI8S1X2ZchIZT6kKKAQQcilNHDASo9mIUlA/pwcmtWyuP6wbAo2m8KjOvpV",
-	"73svSU8J7JGvWWkh6vEedRrWTsOzG9G68mWnvbsuWNZYHO9LBJGVMS5ikE2aiX9t5NPFqwoBmro1K8zl",
-	"umU6K015q24COzJ6lW7QiBqqWBTs6aEC9PrsGejxD51RRm1qANsQpX1PnFxYEN4VDxwzYjqz6gKrATzG",
-	"CM6S7+xBrQG/cspwBHjYwMAJGxf+xx/I+NCXqRiLFJgUoXu2L32C7WTHgVEca2NBh03r5RzbGwDlUu/V",
-	"6cvz3oybm49hX8bSKCpl+A4KBGaZCexviSmGfsjgd8h1g5+z15LKr8axjHRfOjMq1kxmSdJj4X/YIdM7",
-	"cGbEB1N8FWnN874k/jNqY75Z6umHW7KmteeyWt/5dPumpbyyZWk3e6363Koh3OqqeatTgj6eu7wFciUK",
-	"xzwQdGn2v05fvkDZiKWOIxRgOw9KigbbrvLsanaJfTLs1Q10sO7394l6KuKEG4dtwKVoErjBWzcK3dif",
-	"XosPlQu6OvcMO/jgokZqlE0BKe68dDm6USlqbJ7EXIvqVHtpgdpNuIcVLfg0WS+EJeEjq70+jlkzi/ic",
-	"f1XxLWsxytLYLK7sClF0aha7Lu8roBzCUWCtDfvbu2uEZI2SGCAvoGlH3GpZpoVhp5m5UWn8b0ShQt30",
-	"3rH1+iMwYvHo3PvP/dM3F/t/F4t8mvkstn9/DPaGgqdVJUr5YPxY7ANA0sCawuv8HYGB8eNH4DoYV5S2",
-	"XN3yJMIwEXhOxxSTyvska8ZHqdKIUIlHQgdMYFsoMaMzW/YlEfGA9LCiwROwKEut4W0PlTdKm0kqrv7x",
-	"oteXffmXvzxT8j0eGrr3l7/g+TgV0HIBnEct+a0YjLgWJ64QNxXs8vkz9vjx45/sLd9eP4NR9OU0tuPE",
-	"CMMJcxR8eMU0TpKYvmMPwv/5r/8eTHX4sMde0sPyYBUcz9jaNhFjY4/dHrtEqjc67qliwI9Upf6j3zOR",
-	"LtiMp3wqDL0FGAWAvMGXBo4eeN9zBMDav8F8kCzks1kSj2DoB7NUDRMx/b+s3gv9lu3LB3YCfnry9IeH",
-	"zmjSwAPCwpGKRHhif6rd1bo3jYDpVZf44dn1jX1LIMQDrBYsqt2u8Gw2FNbD44Aqp/IGKmI5Idxu/tsp",
-	"X7hbuQHRw+mNr+J/C3jhn1UUC50zivpSYoQ/9ab8w2CoogXSFIQBe8Rexj8XUMQBNnzFFjv2wg/7U/5h",
-	"316zj9cQFp7LwgAhlKQVjYYWk8VRYRFo+Hb/aBb+5z79aP8iCo+psNtu9u904Hru9SVEwKytIIEVDcxH",
-	"eqFHRz8WOssHTCRaMA4RCiWFk/681YMdSMXedrnOkZLjeJIBKEHrTKQB47ovw5KmOWY/w+5n//Nf/41U",
-	"hl7FHMNn1NAtn5dMWvcuPOCz+OD9o7AvMTQLpqTHKbksmwaA/Yf9/BsnaU6bWkmDqQZvsS9TlQiNceeY",
-	"8N+4xwpwC9Sd1q/D59I6xJo9OXwUuH3Zl0tjenL4uMcuJCsgn9hURQJlE+BzVsgiVUwHs3c3qi8TPrrV",
-	"LCRbWR+ngkch04JeHMyd8C9/+UuZ3hYCoxTVkhGUDPclFV+zEU/TBS3qNYCycEF9a8I49wFcL48xeHIF",
-	"dJ9dLrzYCl1fPuDs7duLs4dB4YtLAIeF7IGTs8dHBTEr/fQl/02lITXHzj+Npf30wSEzin3/9Onjpw/Z",
-	"6EbZHV7k8MzrSQpLhS9hd7rrSHJS4JOG2ICdcyWTBUNiiZxiuHAbkJAHTw4fP6QZowJPmDJnXugAJztw",
-	"BS3Wp8zLtHERXCCcdIl1z+zhFZ5f80noOFdcRCuWffl7pozQPRZejPdfcjO6Aa/tRkkFW0vJUpWT46Z9",
-	"8OTRkW+0CTvEzgFOFt3dzvzFeP+VksLd2N/sl/Nr9uDx4ZOHPbe9acBSSXGMkg1c0PhQV/oQsFS8V7dA",
-	"C1YOcts5u4jEdKaMkKOFnbbwzeura0b7+ABmDomac5I8a/w5x8bwWwHHdli4j9UTIbYCsCqI9uRMpLTY",
-	"AfMwKrh1qjIjXCD/VsxMXwJi1anmoyfQtlPjLYF02m0HPuGxxBMPCVnx2HDk1H1JjSjdG6SCyvV5qfJ5",
-	"nPDJREQsfwu7Q2YJX4jomFnXJzzJl8o9HJWeJ8K27wqZCDiicSBPjo7smY+fpO7sz7Toy2zGpLIX9dib",
-	"DFImarwqmamI0vi91Sh2psmbmoskwczHrRAzJJvB4m3MolH2xdcYYkItFSdMK6vJflNDsNQCcEfHcZLg",
-	"w4ZZcqsDbKfOJeKwv9MsjESUzYQ1akHM7bmzbqpcAk9JuwDxhBrDp/ArlGVQCwEMU7x3kwhLdUxJQKQI",
-	"LpT0zO05hTKN5PT2MUeHh65G1J+J+Pkje4ejw6Me8zyPlM22egOpdGDQoaOSAV0fS20EjwIGBbqoi4BN",
-	"IZZsaPcj8PDYjWMdRdA04YxPRMgeQFDt0UMMVdnPBjr+twhZ0Z6hlvjId4IqNQV76dFhcHh4yKBKMhJi",
-	"1mNhgWQjDDBJZpcLq9Pw42VpH8cJWglwU2vkSmvwzMC2jqBUVICViVrVSr99pAdYLbTfGCd9WR4sLqqk",
-	"WmHQzfhKREP1V/h1iLmzJB4JqSGuR07K6cyOaP+od0gVluhS6OODg/l83uPwdU+lkwO6Vh+8uHh2/urq",
-	"HK6BEIxJhPM0ChH6473D3iP8iZoJyWfx3vHe495h7zHSC9yAV+ZUGo+msTzwsaiDNAOvfaZ0hfd7hpxM",
-	"8wLDPaLrgaxpuLAnr0jG8BNSMfLYMd5Sd308fvpyDtavfzBsJGupQojNqRQrotSti43FnDlPw53SIDFo",
-	"GcHcT1UqwmKRdqyBzskeypE6cadnbJDMiV2B3UE5LgH2rxuPXf6Cf+Le12o2CGthp3mXtsFl9gbgRbR3",
-	"vJdmMg/d2al3vgvEdyoKPUCySFdBe8uhpwuOAju9vkeDc33BK8o93yhdENUIRkiqKqo+/ssTbP+sogUG",
-	"4qWhQoqil/QbIR3zezWKUmIo7OPHjwUKbhC5o8PD7p92mUl0wyvwM1bhR0qKIG8YOhQ9jMr79pBVT/HD",
-	"PniOtAMY28imU54u7ObFRSmYnd+Rm4+yBFYIFkkBwIFPNBCE2L22B7G33OLeO97DAAF+ax9U3ps65+Oc",
-	"VNEDAKwtDwB8B01NqXM15oaThEapmVETyCWfsISnE7vFwMEFdjZteuwZGidOtPOCKG3iKTdC4zmrR1xq",
-	"klc8GWKj0brAByNpMCU6taAgP5xS4N6rdEEslzgA3WPPwQS2r4ygKZXac3sJRB4v9+6r2ngTYRyJ6R2K",
-	"oHtEhfRdg2k1U6npQto8Fgxnqsh/SPkr+8kNnFtiAWtn7atdBG8W71tzulbmXhUJI9hpcYWWWiuC+2cl",
-	"0N4vKPlCEP/oS3LY6pczibU5fXPxdzugJmoUHIHc/fVkPnBGY9DF866BK4CZdtqvdbrVGvvQ73iNag3q",
-	"xwPxhti/Zs1DimVLzaTQ9Zuq/lU+WQdvMLDf6HdX8b8b/fYZUp41+OUFGkXX1ibawyPojrYlSgqkLSp2",
-	"Zo45tavSxe60T/L+Z3HPQUyvYtPhF27XBTWm1nUeskEEuCH3EU2sAlRcAz0MCJeSI3GMcs6ter2h3eUc",
-	"yR6j3FwxHJQobcgnFv4pYB6jMwsbtteXfycxtlvXI+dpl/vzAswjVa4sRCttySHWgXW+YB9ivyaJDhE6",
-	"Gcw9dEUZIJAEF3nvbiwZvLk3Y4o5EMr6LQnvo84e/QxhMvR6NScLOdYU/u8h7jEiuPMLNeKmFtVlzX8X",
-	"+rSu9t7yy1WoN58M+rj7ZnmJIuX2S/vtUnFIHfyBlbofC6fVij3gBWbp+NigtqwcnN2Hvqq1YWnnlhZt",
-	"93X4RZg7W4YDVCX1XuRzF3GjDAF098cwUa7mrD8XS/bUuXzWFcOoHYRO4NTuS4inUeNjj2i19mk2Gglh",
-	"rwqxYivEUBSKeqWzBrfsQEzuwrOyb3AvbtV6xeOMpY6E8BKPnK7k0B45tQbruxvFojgC5/p4JRjNJSYy",
-	"2DAzLjxe5EQLCq1dqRqnLylMVsjo+qQS3vgB5HCQvaE3jR66cAMF1U3KY5c2jFOm5vK4L0OIMe/jRWGt",
-	"NUxljytyWmVTEiNlQwGAO//dXlJhzlohiKOAjWM5EeksjSWweQIhqGeldl43M6rOzM2r9puN6gUfigQH",
-	"VGOaQ+l+Jzd7L9LhNvdananCunnz3+7SlI+Mx/xSAWbdTPl7dPV6rrdaCxej9iVDtP7CJWKsyhUfqZlo",
-	"LoV2L1/BJXVOlc+9jAtQM5WyhBPZcNUogGCrOIhmLDRrB0DBdz+IWtdObfXkb15dQS9t9uo8fVNHjh3u",
-	"P5Xq79yti4cUHDmrZ1SU/A7J79Xz6eC9SOPxovaYuhR2gJkhQyiKIUTnQCSY/XG5O+vf+a+04O4s6Usf",
-	"khzd8FiunEMYDBnXEF+V4u+jGzG61YxjjbKIoOnjCfIk9iXG3O2mGmjxe8j+Skka+COTJi7wzUGVCCYs",
-	"7VBx1/Rl4erY7qUkFu9F1GNXRs180B0ZYPGEdnR281TJSdX5iDMMGmRTtChnl4UxGYXve8IeNdBobuDV",
-	"u7oJ1UKFQqVz33M9Fdx8qsxHrI5KXVtgHR5jxiBECQsRklSrhazRURqyK+vCR/vWirqysXBFQbEfxwn7",
-	"ROfBS0UrqItLeHjYYBhJPI1N7QqultZvWNA71YB2Dv5phZuuX5v2GNv92oUWhCdiESEGdZwEbVKCGFte",
-	"UYM+w37wh/vvJt/9Z/pda7fMXbjGhV8/Je4Gz+1sduV2e5AB5ixjo9ksVUA4V5jW39Swyv2xHzee1IMR",
-	"lyOR1HviFwaCfJCGgTQpoiDwhPFxckjlAAQXm/lBtO/Z6atn5y/Oz3rM82v05UQJzZSsjNvBULpbyu7d",
-	"7L+pYTNP+35l5hyQv8N84ppIyKp7HCW/H1AueVNWx6WcXXoHj8nEoW5z3CqwsMfvBRw5vWpPle51JnhE",
-	"NUyt1/7sxT+wm+xzGEQTw/TsxT+urVPa6ornuVfb6jqAHV8vZqL9Vc8SrvUWlylpeCzbXflMSZ1NRfpL",
-	"qrJZqyv/LhZtf/8z1+L7J62u+hWC2K0ueYNQ03bTgCH259YVbHXFtWr4+xdcG6jAavEMf03jp8CvIV3/",
-	"Mpbtr+EfGl8DvKmxkq2m+RchSRc0H94VYBFbPeaKT3irC6yWz2TLjZOmIuGtp+A65S3fBiItra44BT4L",
-	"0e4xlwiibHeNUi20InSz/jrCF+vP7Pxco1fpJOrgT+Ai/rVw9EfJ703DDoVz/+CPvGHU+mTZyqHd/sz2",
-	"l1qLrcFSjF8pKQDhvfNKeNaZx4dPNl/3SpmX1Jazu8Ra1QJ2u352JEalYq1xPxQjNRWavTl/dXbx6hfP",
-	"DoON8EwaI0MMQgp6FTkxeERnYrBquFdPsftJXFpWDAHufexIODrKZFetNBrFgMVvtOjV1rr4MFNpfUbr",
-	"BRjejhZAJVEhW6UklcRjZSbjLImlwHIrX1s37suwsD7W6QmxLohBwRdCvK0Zt+IRar7AoNNQjJA4Eqst",
-	"cDhBoRIA657UmBUeFfbYq7xsfsr1rYjQywC8oB0qgXrDP/p7Qkb9PUTSB+x//uu/P2KHksJXWBPL+sU2",
-	"jPZz+LEHAzOcz76cc81GmaGaLfs0JGXyKPJjQNrDr4mRIFW39iXHjBxcjzPvSypP88Sw2OPc3jXwkVpA",
-	"xZAH1WPnkSNwcD3ZHaF8X+JTqzPU+N03R+qbI/XNkfrmSH1zpL4OR6oileHq3YyiU+gEANTdZzMaUKpU",
-	"pcx8tRWUseFRR2iGUpGWDxFyXTtkappcHHO7Tiotcy4f9mW0GhZeQTpWoZ+8rQVVHlQH10WK5RxNjda+",
-	"XrXZOLGnUj1y/xqsOC2ERHsFY7w1OKPc2PgF77ohoXoJ5VUOlVqZ9yMGz3zuGxG9LA3EG/FFmuVVCphG",
-	"6tXeD0ycvW9wi7r53oy7QKnrDHaBt7M3dsqwVNmJzB7bO9R4+4M/Cji2tQGRpelobXgXDOKdoxtodXaa",
-	"kJzQSzWdTSgjxbZwS8cX+Za+vMYRvUA1pVecPBU9dsouz69ev/jn+Rk+3wcrLs9/uTy/ujo/y/Oj9lRx",
-	"feQrVBXySXa6SE0iVsVoVffpyKXXwUZ8jcoRPp04Xbm4gHWocT0RXttiw87T2IhGO/YgivWIp1F9COzU",
-	"8QWgRNLvEUtDMbFlBRPrIrq1x97kbaXKyU9ihrCDc6QElXhdeuh9S2debQOA7jsSUniXM3zDFgUzXdYB",
-	"w9S/ScV7SDnUVVEUKqoJm0yhrpBqpgtBKQgQYQ9qONCODo82bwgayCmRMnehm63cZjOWB9Y0WtzN1XWL",
-	"veR5JTftJDLqG20fN8djlY5EiE1N6Pqz89MzpqTQLbcY1R+rAnlSXuORyURox2TCWZQiqW5luYdJF1/x",
-	"niRxvKda/K92D0Kcp/sdGE9daL96t72IpQDqERcPBqcTGk9w4q6xO+U4L/iGRE1Udk3ZqSPSAl4c7F4G",
-	"NTAI6AKClxuOnYdcrBpLMOfFvvwpEsCovsR+hYJHMbXXwMoPZB3ySDKs2PJ8w2MWmxPakzRMJUeiL2/U",
-	"HMhusEMI/gBnRkQ9dmFqM1UnVD7uWHCGwo7H/Sz2+S5gpsG5LDJJDgW8A4sUodrULK851QEUAZVLZIHo",
-	"5cnRUV+GZy/+Mbh4+eb15fXg4tWz1y/fvDi/Pnd5k0Kwf5KluIQhvlJ4zDjDNYbB9GWi1G3OK0K8TIl9",
-	"s1up5o6VRBkI/ngOpFQwuzZVOg0fVE4QNFMwjaMi93ewFzJTuFnq1IpPQREczR4pHex8fOq2QRn7lTap",
-	"4FOaqSUFQIncZgQLQU6i6ZKNeHA+L4DyRmo6jKXj2Tp9dXaC+Slg3dSecYrCM5SNwh+/vnQy785drCcO",
-	"A0/m5+juoDlb6J/RY+GtWNjf3YrFAJOF9i+63lE/0S2goxgMqsA3uEQXuDkS9S3t9S3t9S3t9S3t9S3t",
-	"9RXjB89e/OM19KP5hjW8a6zhlhDDOt6aMyIld7SuBS7SHjt1TgHyei0TaSLTN1r9felcGutcHC8Z5EeH",
-	"h7nFjc6AI3fFm4LVKcCeOJVshY0VCQudue5SegzHA/wTYRyJ6XE/Ozx8PLoVC/iPCE8cH473rJZIT5ce",
-	"VEmAar0SPxOOpyqJmARvyHrHKXBKVlx7DD7c28sXrqQyQOI19MPoM7zn3/n4lgOvDvANqDR3mmL06exb",
-	"F1cf7mVfHhlPiVQGad6xxJlLsCKpNpSnaWzNUOIni7VjgyQ/C+NF1kFDOShwbUs1L7iD4HsCmbVk4Zyn",
-	"MpaT6mDqLNM3O8AR7ykCs4Sq+3SuU5XTdIFOfZE5dolC6PyaT+qeQT87gN98DPYqWG83XZpf4q/4GLTg",
-	"LaI8UGvqoi55mtZPcY4WqOdpajPJdz83Ox4kbzJ9w/gmsHO5n8De8aPvf/jhh6NH37cInDm/+WDoEpDV",
-	"pxDS8UtQaGouj1mIvaZ0iCzpcbELm/V43Y3DFVyr4KOboBC69iBYCh+NY+M6CQCzR48hPQTyJzt9K1Vf",
-	"/u3q9StAykgFFXP2fo+YUezp4SFzAwiKah9gqYAo3awM9d5dK7OfW6YgO378Ja5gg0CQXbIuYkAg1tnM",
-	"LdEmS6lL+V4u1YhEIqoazr5zKfIcSwws6e9jTf37ifgIu8svMNBbbPuMNNex7EvHIFBDmsXKNgsx3s+5",
-	"ffoY+6yUzZXDnwLKyPQlpYAqE6Twal3WmiylrrCVvpAVQ65nd7DD3Uj2uWFglzR1WFbcHlRw51vqDKY+",
-	"qjETYs0m0Nt1952ED9p8RNRh3IIaVi9fQI+BnACbSXnLFRsFjm577FSWgqcrLRL6MnTfU9jS/TngJqwh",
-	"Gb47mUWTWjEeRWjyh25/h2ilh0ksBfLs8/w4cwPUriJDUwXGw4CFKZ+H7IGLt+bRWqutYDfY/+QnHdSP",
-	"QNTXiA/mYa8cC3YxXh1iL+JkzhdkVOJkVW0qYsavhv85HhJ6SsFaCvZSPt8L9twUAJ8+vH1ln+kdMYFf",
-	"VSXalvVnnQC8XNKX/ESwgqyH25eU2D1mWgh71ph0ERJvNLJDk5prgvW6h8rE+8J53RXEq6uSt2dIawjG",
-	"w0yoWQJFS4JayLeXtRYm0AHHTtD1hKIjyk7oHntz+foZAggh4pBONVFdYUDiweX52eXFP89fecThs9ev",
-	"nl9cvjw/e3jSl89PL17ApUiEby3wMY8T6Fdj0kWeKc89PIeFUSnCWiBk1evLa5EksZwUBmTm8Uh4dlK4",
-	"1RJ9aZXM89GtVPNERJOvU/BPR7dtAyX3Lft2KZdcQwiFUajurqTenXh1aeLXhbLP3obE6Wl+fO5cxHvn",
-	"likNtg54fmE04T26w5yjjoB74up2UrtdvbAbkatOpTgVZfVKAWSS+qQaO7u4enZ6eXZ+Vu2g9WUjD42t",
-	"c9CWEaxfkepZxq5+JuoGsJ8lCWQ7Ac6qpdBZ0fW1QjnuLWcC80oPTi+rC10bLmjHhibcUkW6dUZi+sFU",
-	"IXhsGlCdvIwKXY58D/vDw41e1wsa/5eg0NxYa5QZLUWnyozLERA4uMaaeiRkBF2A7lq9wZ7N1nBTgJm0",
-	"wk6BLW5dm0MlUR8vwMmoYqeAh3yVaukS3+0zVUuweqSWvMt2Y8Vth7rFOknSKnnfjOXE1RNVn5MvT1+9",
-	"PX0BfaigUyeiR/NIYF8WmuVCD26uWSYBqTxcsBtsAhmxNRyHNNjPQyK/XGqVK75wFkzxAJxjujrB1vrQ",
-	"+Blgyp0fixtKIQqdeVDuPMOI4elEYPGTCy4eI1SBwBD2G8Nv8ecOQhCwo8OjUoAa2h3+poZ0p4gZkSQa",
-	"qc3RCXEuSGwC9vTQ4ZLJzxygC1vohun2qvaJrrA0JqlMj53KvhRRbETk4i9+Z3GfUSgnGo8pixZPYsmT",
-	"cniHeERx0M6u1sI3nsX7ARjiWjEu2a/X12/cFE4UgtExFmgHDtk0LhEJ7wK8nsQaxDqAfsxnye/7L/El",
-	"9y+iEDo3289yQFn+GXkZ+QeXNKwwv9drert9AIRC/UkFnsTl+ZZ6PdNCu/mMNcMZDnyfkwf0GHuXh4W+",
-	"vCOVRt/5Nz1GnAnEdLFXBDHrOCy/g14olMQ5X7AoVTNobqqG2BDNWlzYLl37t0PQZNjDfuNR8ntvGqGY",
-	"un5zEDu3o/bNugmWr+mNViAtaF3E2l4duTbT2Hj8Jxa+O//519ev/z44u7g6/dmKqVXJiF+xct+XM56a",
-	"GFS2cY3v0AzAN7ZThNiWCLuRUrvFMY8T7ZHSUBJAKl1EPV+CtFwy1KA26KsyK0y6uJeaoPIz4+oc03VZ",
-	"Z8bmZCmw5k70rbETH/PSoft7rdMKLY5aPyY2XXpDTL1enl9f/i/r6zvGfNxiEaTednjvXVN26aoPCoHN",
-	"gEk1v8/894FPZzeLg8EU+0OJqPOdUNVQ3ZVDZZf+gV+Ca+lGuy5YVj7Yuw2aCSA0686nnKkkHi3WRiV8",
-	"hwt6hxPfe/tGWMGKwpUW1WUAov15bXwBbvkGR9EaYthh+hCH4IvzP1ESEQwxGAnYW/akzs9ZJUW7PH5N",
-	"YvGUTUU6ATDbyKPZlleZhnHcl+Ef/T2eGTWAs9qTAH4MC80yCxWbS4PmdKMAWATtFQOeJI5l8GOYV0Jh",
-	"ozC4fF0ycjeBubf8IgzwrrKMS8LaTa4xJ6vsWgyzqiJ3zcI3b6niHJ9w8Af8+5GUUg0o2XxZInBXybZu",
-	"ReCqY92zdMo4RoFmPa5ryhIv3U0+FTEWDaCCEOtoG/DLn4XfiqZtM6+Vk5LODKY0l5hdS21yTo65Sm+B",
-	"l5YzLflM3yhT4M46LlT2xpEOia3PA5nHsenLECuC87jQUExiqaEO37HeDvPu0wDt0SzlRjBlzSueJNDI",
-	"VQfox/Qlnp0FHLyS4iTnC0EeOix7v8nZHthUcDm/iRNRZB22xmVfLscUAqQ+uI1nM6DMhRiGX7Fp5Gz/",
-	"SRZHohrVWk8Z0peh91PgEiFVNrmBaDFigu33vWGW3A6AeDH07/YAmI8ze3Tlk96XKmXhlH8YeKz5wxMo",
-	"rLEOFTZYy8Elrrvg5fk/3p6/PYfPz85fnF+fQwiDBgeaDQIoNG6Kb7h2PlCxU3gNjLZBE888doYiBEzM",
-	"ka+jX4lwuU5kAPGDjocYLu9Lrlmi5MTVUBVuaOqYCrCJN23Cz7WKZ5lC5RutUScuxZliWk0FdfNTyGrS",
-	"pv6wOnLgtv3BH/S/pSYHFcDhcM7trjW18fyCKDumj7PAd76yWvTX0xf2M9jb/jJ7W3uN1YtWf2oWnl/z",
-	"SehDtjl+LhKjOHIIutic+E5gVplRdJO6Ccemxl/ddhs5+W4Uo6Qfv+NxI6qjN6kYi3RLB9iVF3fKceiP",
-	"yjU917aGxT7DzOE4VVNkvc/5Cu3BGcDR7A7IHgu1UbOBP4mAcqdY7HNiHdyPITDTwMG7BhuILui9yMBd",
-	"uylO6XXqoHYsTOSXYnJqVIYBduCMlLTXAZ/NUrUu+X2lpgISY5DWgdN+fqMYdFRwBS5VeFK876cWmvvK",
-	"UHcsAqc4ewWdsoIl6FwSNjVyfFFEaeVJXTjQ7CG7gs6v7dD4TSh26NJ4V4rAhwIqjZmLpWLWgumyIW6B",
-	"oYLdlvp+Ax12xF0GO9oGMe4hKGFfaXNgAhrO4K7vNJlT4jlsI8+VqZxqcZ7xTIvNygyxDHEKaAbr6Y9j",
-	"GesbEZ1YBxfZ+pAwlN+KSkAWPOibRtuu+NnO3R3qtFTobLpGCpyD641gyJYD/Icql1Va+GMlfHRSMLO1",
-	"gEBFjs0JGBjY2JT+dAy5bXbDEyxYK1vzqWAPQgKShA8xRMP7csQlTxeFOqEZ11pEx2CB4cthYCtRyppj",
-	"8DY1qMFs+gVIKT3pEtftcxDRF+DZwSaPrDTYBYQ6LTTLJoqpXRqw2ZNKN+y/Nlw4LlSsOTaZ3ghfv4L7",
-	"3wtEAB9VA8FBEe7iFAE/2B8hFXOy/UmCuZ/a1fgZ4WGb6SOv8T5tt9nnZissvdBmewHnrztTAVNxBsn+",
-	"852w6wK7fGuzbhzYt2ULPlBq+HKPK1SLfwNsQYdQDbvRYm3s6oANZ2iOOlmWTdicd6soHIeNBk2Afmne",
-	"MhG4ed6LFKDFhwVyEgDtYFpGaiN4VKNNYW63TLvnchD86WE9beRkKywPPcoUFteLhcstObg5SUZzuE/B",
-	"GQpAfoBJj4Ji/tmaL3R9CPX+JOkb3qc93mc7+cxq4IPYpBXvDhluNIEwdxZDGh047AOI55VKIHlqbcsA",
-	"4OaQ9hEy8q6CZEqesDAX1ZDomOyyWhUHz0GqiyTpsfBivA/ScMz6e4f9PfRUrNZTMlkQuN9RW6LiXAhT",
-	"g0H6WgX4S0UrbSGyS2fvqi20BqHEnt3wlI9AUnU2uoFqnwOk55mJdCSk2RdypCIROb6gGTc30CUCD2fP",
-	"VcenImJJfOureZFjkFxhD18IWIjWgf0fNpWBuplCrxbHomT/C+4UcMojlC5gIba3sP+jJgkP7fOtwQ7t",
-	"Hvoy/OWc4Hjuqf83PPKv//Nf/10oHKFWCb7/NNQV203my4ql6ktsM2Y3pFRunTAlC7UpTxgUUV2/fnPx",
-	"bPDq9fXg+eu3r87CY8KG2AWbicQETKV9SRk5tGPArIEjB5lCGpDYvx7X2K6rysoj2clUpLCqXZI8qupE",
-	"rZ72sdhW8+nTTV01gzti1W/PUP2NB/p+eKCR/zhnOOzEe3BuAxyG+zxZk8J6Ce1j+KY+Uw4aDvv+gR1j",
-	"QjUzAFhjWgXgdPQlZ+FfQns82wOV4nbFJJ223x2zR4dMexIMRIQARSgovnmsRY+9Ulh+GOu+lEJEIvJd",
-	"qKTysLLjQuXeMroK7uhTswFVe0pM0oLxS0q4x86o4NjkBNpHh4dUuQeVoq6q02qAviw/yZnSrko5BwKh",
-	"SUGxHnYqWSaRb9tzRz85fEKFpMs6sLZK7jRJduzM0djs2BKBEnw+cDKcr3tqyYUPQ87UyshQkoBpEKlC",
-	"+2YnrhhIPWGKyo1LILMVhFm5SK0zRmhcQSFHYv/UTsTm++RXuAs6LwDcPLE5XvauJqY5HbTLArfig+5w",
-	"5jvpvlbCEeeHUgF1saWJLd7bUTS0rtf2WqquJ/ybGp7jI1b0YlViHIYzgNUIGkojWFNVbdrf3Qiw2+3h",
-	"CDjtjHorTnmE230CFD7ZrC5NP0vVSGgtoo0kuJVt3fOWJ4M42uZ9Ku+KjXQG1t2ubnMfcSP2TTyFdOWq",
-	"SbvupkZtdctvBRWwck7WL8H82ZyOwL3XWTpilg0TgAbQjQsa4Tc11BUqwX68ob7CalO4XYHF3wW0Y12k",
-	"EKYj8ejw6GR1uzGtlDVHx+CaUvBb8NENi8Q4lgWqA3B8pWZGQaX4qaTHV3ZL6ZP5Bv2Vc9IJCqxbSXVE",
-	"DfnkUP32EmJfC2OALSFEFUTPuVFZqkOWcG30MdqgrjrBt3HMjQHXcgVrKEP3077EI6JQUJAff2FOKjyI",
-	"4vEYa1Xgco10wr47onuedbXzTL6nfbZPW9jxAhbAvjRgQo7Z1BGOzFIVZSORsnjMzFyRnDB9A/TF7FYs",
-	"qsNqMHVOuu+IYt/d/pOUGpR37pqOIbkYua4hHdtWjUYSFwbSDcc/3Ax6lNMSN9Ecq0UIKFAHf+AeKhcf",
-	"rKStCgJVZRmUYzvujmutuHUT+/btxdnex3vU/3XJTniTrpKdbsXKLQ0AcSMiBsd58zOgsJBja8auRRpY",
-	"ZcFeF1rQUp2GGDncdZhmcuDD/oOIL3TIHnCnaiHMOVbpRBlTjVyzR8FzHMiXDlWA19hsEeC0d2YRjN3k",
-	"ORmYq/TWzmA7MTj4A/61h+7aPhzPVToRRB4n0XEw6lbIgGmVn2NQF1Jsw+VkxuWffEvkJAJKulgfY7YI",
-	"34dRA2aXJuP4EIr5xIbpm0InMcBlIDaSveS3guksFX0JDo0PmQueJrFIGU4P0yZOEgbaTSORSt50be6k",
-	"3Uuua+scS2CmYtA/hJmUx0nAjFI1cDeBot2+37q9CmI07XtvbBVphQd2lSG6tC/uVrK5YK7vgHGdy5u9",
-	"L9bUIcEcd8DIXC2B3Wq1VxWUYtc1+fQz/Ms289tg4x/AHK7nn0eDVC+0EVOyXMELgK3EjDpmobqFgi+A",
-	"Lji+P7t2qdvF3Nqjai77srhYZG5565uKDOG+MTgL0NAceJ1xyxYVEHgKTmNgF5+CgBS79qHSmIDSUIxD",
-	"OTHSu/Vl+LfXPw+en796dg5R4Yurq7fnZyHl0nKNJKKTNYOz/sZcJEll8Ymd4U4ksHvzHB7wzA7wkxjo",
-	"+eOr64Ax0oOKOD9+OoFz2ofSjvKapfnOsl+XdtZvarif+7xtm5/j0duo93ltPO6s8PQNqdfzD3wEyV68",
-	"qz21w7+EjvhAyKgucgb/dBTxahUN/JsaXtvf195NSKBP2BjRWz5iPFMEYAkQbi3VfJlHggMTZW1LLbyw",
-	"5cOvbnkSfQdwsMLj1JjKP+qeNczixAygEf82wcvplMtosO1Clt/A3uWv0IW/brDQVL/NKpeS6N+CkMWp",
-	"yTf4Zo+joIo6czt+U8PifTuJQ65pqYxGQZQJhKBJNWdKHjOdKJOD6LiGvdmXUg1VtPhOE9urffQKS0ot",
-	"W0dpcu8uEJY/o8Vh++huRlAXxsgX+F6aupYfd6+NXWEuBPKYVsryMufnk0c/PXl8+GStK1NvERz8kf+x",
-	"1t2+KAbZb8WMgkD2ZLZKFczsVIgeA0A6/DIvVbAWq5CAgzNkHoN9utwL5Xj5cANDQCrnK3MEZ0rPCBJQ",
-	"v7wbQT/xe7BQrIjF+VCTrWbtiIlxNpY3YjtruXT1pRi3QnzWHJjNmmWu+kxLIYO68xFnZK8GzPb08HA1",
-	"MbeVL1qamq58Ut/5snwyNDwYlp3/qkDyvQvDrpUQ1fP8yVokbrUwGwhhoP80+sQ+1ocZd6J7wSMXcehL",
-	"vwO890lBbfSlNnzRY9cKonnYRWfOF4G72fIpUVvj8AlVx7/uwWLottThTtQB1Tk0krptztaaood3Rd5+",
-	"HkdsgnUGBQLlkLzDkGjJOZHi9dilPz7Fh1ibvrwVYpbzKxey2HBrV/K1wHZRUx5BM1CKW9mFi7KEErlU",
-	"tR2QxUrlEbkpWx1ABqH/ymW526qHO5HlS9I+dybMDQ3FgyEf3Y7jJGmI5aoMDv3s73EfovRn8cjdrG52",
-	"xv0adspm4u+KwMHdjvq2zrnrZgH4lynA2wGUmUmd97kDRlA+MvF7ETJu+lLJkUPVcJaouUjZLI1VGpsF",
-	"Mnw5DeoioWU+T/fGjtDTA8QbM3oW4UGxacDj6Rb5fpTw/aC13Tt9koi/e3hj+s80k+t5PxFA1Tlix698",
-	"TaCkKIwEoNshYvIJANTuBe498HKZydUoXjunsenpKcUHs2+V0jrIizUVneKB8hUEHKZgUaKWIPvRfoih",
-	"fhJJbFiWqNGtbw3GIoUgR/YAIpHuzro3jR722Gunq/OGDd5sBMqeGsDMK/HBOsTWXu1GF1VnBzLAbeXL",
-	"75f66BA4yeJpNqW4xDSW+FdeYhdLIyYucL/UxUYmC1p1bqB+cYzdfK0OjqfiBKxiNylxbaZlO3z0Vr78",
-	"dTy61V0ZlO8wJ25XHhQGAma2xXGtFfoNFGSv1BKGFwuyplok74U+cYuUunovTG5f/f3izZvzswqPCaiI",
-	"XIySjewpDkCbIZgDrr9kLYXZV+nrAMHYbh1O78StccRnWxmLq7jQtWK4iQTtqsYtztGHDuONWdkl172G",
-	"a+yrFCcEen2G8oSEafclUHSOt3ZWgAbDgJMy46lhsQT+8oTPEEHmamShvl/PxMgMRkqOsjS1pngObDom",
-	"O7Tw5YAK/tlYpcOYsi4OFNRHtj5fw2DVIdUw3IqFJ7KFfA00OnA9ILyZUQxAjbjsyyWlas0JiDzxqajs",
-	"3En0GtBv2hrSYyQWbOUDodnxSTygzVdcp3wkZjy12+wud2C2+/a7zGTRUqfUbpPLnmEd1143tnfzjOfR",
-	"4U8/PHp61MnuJSaspsioYq/8zYinf7qb7y6k9wbioDGv62zo5qzXiQHKVzNCENXexQhd61u1qDLFpsEA",
-	"JfL8vI5t2WqvvoRfvr7EtLf1EcL3sZj/dZwlSYgGLSXAGU8nOgCa0sQEqOFnKpbGcTWObuucrFoH656I",
-	"oPH5jTmg247KpPFkAt0r24/rmq5tPawLOM6AwLJmWCW7YUdE2rXHJzhQhIZG4sCgCsezsw/w1K0ZEt5i",
-	"r2URUo1X/Xsmsi8EbHd/9c6aT3ib2+VTvLrg1iIC5mJXEY4d2WsxF0qZQZrJ7R5fCcmkUFp3dxRpqtLB",
-	"SEWiDhvyiGIw64mOqlwuiLpR2MVuDGhjX6vJXER++8r0qjEg7j8fx+bHb1nD/qXU2lfGuogTvtuB+rtu",
-	"OdKl5TQ8NQL4gqDb1TSWmRHah/dEnEJECVQwVWDx2MRyYi9BP2SM3avr1ZoRg+FiMI1XgFIUjjx6+n2T",
-	"iOSfh2SrQ7enQR/JrGOQcZq1RBdXGKUHwyy53SFn/jc1/DlLbhvym6zaexsm9iXXmuy8bxJXnBg76Q0y",
-	"6nZpOpM5uJu97VbCV5c9p9BMDtAdx5i4x26kWNmdk6A6u3TOdd7kqkf4274ErrcCZheuBMgTKWAwgPQt",
-	"ge+qILon7PL88u0rTNf3pRRzyte7rAvQWAod4mUlePDz0wtqC3h98fL8bPD67TVm5wkCECl7S6C0Znpq",
-	"DTFtxGw1g58lt03bcQLYeLfsPcnT59qFk4b3qagx7LPXpOF/VXM80kGCfT5+pORIpJ8mJ+/Wsy4lT9L1",
-	"Zabjs+T23lPxz6AvWr7MYKVZd8rciCmzKw3NdndKzvvT+OAPaCi8mT5kqz0LO+lse9i2vb7bYm0Qx3U9",
-	"Obc3bPKp3Ng+712BPAT66GIezf63V9Mnr5Ml+JwTYV2uNXbHG+J87bhL/sCoxC69fR1jswQmVypEKXXt",
-	"rW42sX2S5zKTle3yQgzNDhcFHPaQ63gUWqPhvdAM4C/pJJsKIAhZF7FFYq9YGyu5dY4inGRFjSmk9Qb/",
-	"9x48di/YsyOyy9Ke6w7f815aBOOjulVFZNjurHucgB5wY8R0toZh8nUSbfawLjN56m60veTdsUdCI1yX",
-	"p+FaxxM57Yr271qx+Y2a5utGToF9iIi6W8RNR8cKDZTzNWKddwrnBu2EB0eHhw/R3qcAPKRxLt++enXx",
-	"6hfM4cS6XCJoLzp6eFLSXPY5GBEKcXyDScpHYoBdK3QYUIjX6gq4o2fgIDY8O19udFQk6QoRKSUwmwmp",
-	"3cARueRKE6lmEk2w+k6yO2vLuzsin9tX7SJXjeU8UeN2+itXdWObtlVe1WnpKsHf5+uIb5zg/s//9/8X",
-	"imBBUrVrTX1T9NWR1xLylgaTqwUICjs6PARbEDAmjiKyqn/16FaqeSKiicAJaN818U4lDBhbPonHepnJ",
-	"c2vV1JMn4rJ2w514xamhE/cK2GqsWUn/bkMSsySJajpzZeCb5fDq7bNn5+dn52cnnhNQTK06jJ3L7dqf",
-	"ACDIpFxqDm1XVySzL1dEk62XTDfUbRTf3crkMxrZ5yiW3hi/A6G099bZaARtG+rEslVxWiOJleM4ne7b",
-	"yYtl5qMbdd5nnAjPpMcilQ0NtJzNLx5A1DFkz16/en5x+fLi1S8P4UimFCEWcvIoiaXwVUdaIMxOijlC",
-	"554c/gTtcfUxbFMIRQJ9SKxHPI0KNkO1aMM7PSu+0je16+Wb5kXoTT0BOpdwLzL0iE517waO/KIHk+PR",
-	"Hh0eHp5Yp9Za6AHLZCSoywkTMzW6cYyti3VOTx11/ufi8sD41jk83VGcv3P+RSRGMdQaDLEqpnOXVXyY",
-	"JTyWtbFH+r4b0/4O18YOU/I6Dh9fPOe6ASH2Sc095oki99h6ws66jrvZu+9uFgWXNYox/hTFwKMYdLuY",
-	"Yx4nzWymiszVifcTkSgyjbEdK1HIU9Cs0DAqAIOppYXF2hpY9p0+P+PKrvWf0bDCdnedHjiJmtQfN6ea",
-	"gf5hRnywJtLpaCRm5hj+PIBvQiuZIcJ0/mo/Dh9CWFRJwf529foVi9QIYqlsJlI2usnkbV8+CIsr8GFf",
-	"Rr9BnKNwK/oocIwXdiIfwjbgjkB1X9vbota394RBwZ/72qSCT0s31FrYoUEfCDWm0/GGOjIgrwKVQcAg",
-	"oZtjHIXHfRm+4Nrsw/Gzf3EWumM/hwj5eE6SqHkpBu5+mkkTJ26D96UXEziXQekV0pRCmh57BfRUrlsD",
-	"qp+wx16oiS7k2qfqPQSukAMrURP0uKhQjueNUqsT0hNhLjP5Qk223d7VFZUAoKNg7AkAIDGdOG1QSkmX",
-	"VYPAYmkeH+1tVeUJi6qLBZ4ymw6hQciYhfRUX6KPWXzJfNCtbrT2dgMtfm843sO243WwSBTowDca1SZS",
-	"malHettf14M0G2A0q2nHrIC35B37Vc2ZE84Y6ZmNkIWu0aRUsAVJbYUtTmlVHsVgySoqDPsLLWrSKXBj",
-	"TI3nd8anrwG0HjYAHALohGvD4igPTqdiJOL31hV8F0vMc+WShgFeLz+hf/Hl8ZWUTz0nW+Py4ppj0Cnh",
-	"8lG42qpsRck2usAbuWuAA1XgiURNep1UBPIIT9HvtL3nZpOvpHfr4VSnriDo6ffs7/HPPRbatXTIIFC+",
-	"hxCGhWOH1h7zEWCq0VFjTbyV8NfJcpshb+Ch5sIOkj8R4skKXxJLodmULyD3iroOTwZnP6BtUhXhnc2E",
-	"jHY7DO7I1nuhJp/E1HuhJldgXNfHdguIoh0l9DSyAjqLBZoh1bK6u7Hn8R71XoqQYq4LIa01HPKpmKnU",
-	"vMkxJJ+T2LhhfSo34YWdvXUE8kYxYCnoJDkrkgT86TFPC+6CVQP3FYJNBeaC60Xr9Orq4pdX6Pa+vnzz",
-	"6+mr87PAurhWYw0FGyU8nlqbGHOgJwXQqEuSLjPIevtWMnR2C5ldaulfSLUeO8zTSGjUk4D9hwLmAt7V",
-	"N44hfY2NjvVJPXUsuzAFNKhULFFaV+8YnKQ/Wap2V+nmt6IQxIE1tyvpC+K6SsGmAnReMxEuxnNycQYh",
-	"hgJRL8ZSsWEWTQQcGdg05LlKPRzaijbEcWbtojW+Jbb9ndsnMDeA0/DOpjVFoSmR72uC3mjRusCKxGqJ",
-	"hSn5/EJAlziwzzTrC2TYXSCl4veCFPqQj247NQZSkWbr1DUjMD6GS6rIRxca21IksSQADQD7HULHW5x9",
-	"+SCE9uUDNaYixzBgYaHmMXwY5KhUD79z/OAFNm8g9bWGMqbP1Fy6zaXGEB7LUlGjetNMdgEo/Gxg+pf2",
-	"jb4uAogc3W0PUu5i9nfFC1HeDwAka6D7rcIn5e+yvEAKxNJ4cmMQRsZTc+zaoKK1kWkDMLKhddYyOboB",
-	"R6yk8NU43zvQSYynaSwigKRuEbqHUXx+ihuKMz+V2qbK0HrFnWZSxrKTqAM8C4V4B72t+YTvb8gK+1af",
-	"SFORJMxepQMWS8YlU2nkTGjsOUasgGhvcPdlX2oo6IJYRWgt4MEI6vFCOHuYHakAQccuyVYHA621BKmd",
-	"xyMRwFd9OQdrupCI0o7c6Ni3EYXWa2Awa6UkGs4YBR9xCa6LNcwJbsGgjFelorc0Mrsvkjk2LxbQtC3R",
-	"itFhJaQr8urLsXDdW8ZwxsgF1bzBNEANH/kh1uZfMGRJCm+4HtgHwpOsgB4T6wd3JXPUSdqYRMCtseU0",
-	"7RyWKHULsE7OhiqDmD+Fb9S4LyllndOHuNeCkjwBrX+t7+G6YMFfIJ81ZCFbJvHhMuxl1Tk1Qh2VxThR",
-	"89WWT4Wg5tHTp1sGqg2Ac7fjhVh21lUZTFmXCBgZle7+OAj95zu5OSNCRzwIxec3ZUPopGL/VzXHKkqj",
-	"ACWApGDiA5/O7C58fKjDwHvnKXVad3rIVfX3JW4fthAuyIqdFiEkCmknq3RScnQqBZPHtbmAx0cNxLHD",
-	"YmjYlPfRMPg0i2KzFl6TFzk7xdRZWN5rOjq5sD+NcHrMHZvwccWhCQfdKjijcGoe5HmKysPzaiWZHDg4",
-	"hR3Xd5rOT4BQkZ6e8Jk+hvwwet8od4Hr6I/6G6XTykjAwogbHtqzL5/sHjuVLM5van8CGV1dEmYle+xn",
-	"PAXA2XJ1CHRSqJQtJagxS27wJv7EcJGwVE0HYBn+FRr/28NvpKaQoceKLXuaCa4NgXEePWVU5QBbyhoJ",
-	"sKfAVOCUmPTFEtqomXZj5JLdqAzBPvQD7QwOrM22BjG0WJkTtaZdhROMi+KATZ5ZA1zBMFVzbZ3BSJU5",
-	"YqstYDu4b2fitzPxSzwTYdPnuwDbiJNSoUOwx84/AA+G9gph3Wzgxt+YwG9zLu2QCncaDDLh+fB2TIUf",
-	"HT75cZtkeMvE9uoRKa1KhHAVXt/FCfkcEBf5GZnE78Vuh2InxIgna4gR+5L8opwbEYR1qOzxow03maY1",
-	"J4y9D+sF9jzhEw7BEnsfA1f12Gk6urHig24tdvWDwluySOKUqbk8ZiGnH9LZVuMkXcE8bOBThFb8eDsW",
-	"S22srUL2j10FHEqt6qNxbNUOt8ODYBuKyEy352K0M3qF194BReSWxJVuUI1oK++PZBDC58DKNlx01rZ6",
-	"h8O9up2zjqXQenArFruf4KeIBFXD38Ro2bP7o7+XikmsZH/vuL8nsv7ex9ABZCb8O82mwnC0jDNtTVRp",
-	"ACxTa3W439dtnCeHP31f2jlHjU0oyPsOuLFHxjIx6GYgHDBW6fh9rZjvzAC43E+94fM6MVY2vh02RLy/",
-	"t3PP2/LtvtHytQvq8wnfHDzAM7OSLBn6FzqyZELfgZUglVcBnXGraTIAnB2Ff6+3o+oggBDl185yIWNo",
-	"EmsDqRp3lrMHYelYD4MCB4n1i/vS+jLaOHrth9a9UWMWyySWwtpKYqZJM64SrBjSl4CNIaapY6i4iZME",
-	"8TFE0g9dgCAtmyNwHfkA5G9jB6/v9WVfbuZ28Y8uM7z478BVs8PKZrkvAxcg8SYlXE6oHvPo8BGLJVqL",
-	"I66FdhQKEhtYwkQMEjXRoSdJ0FliwpWJYK42OII3CclbDz3c6EZpId1zMxn/nmHHaQr+GCG5ND32hqcm",
-	"HsUzbh1AQHGYvuSahf+5b6V+/yIKg/zN8CpW+P4aPqHRcrlKLdeXmJrhU2pYl99jLpLEJcEL7Wq94NT0",
-	"ZkLNbp/eOurRlk3mS22fYCfnkyQhYVVq4M6ZdDy4KMQeRYFcbGiTQZuOB6GSg5GS4yQeYW4qTIXJUjmA",
-	"BkixnIQP76VXvh1nO4a4YA9lR8iR2D+187iZxy6/wl0AM0hghTtfF6dRSLP6ajzShkZBUpOnSSxSn/kr",
-	"KLupYEub/suiAfyki9xRFl6jNmx25K/CReDzgz/oENmFDG31wHTiREcly2YBJZmPDg/LpyHkDHgxHFJC",
-	"hmCM330PYZa+9H8PuAlPmFYQQIEGg0bMmD1LidNMzHRNmdhWZwno2EagqTs4ddD0vUTroqs++/eiaXbQ",
-	"DZ1tuseHTzZvuFfKvFRRPI5Fd6RwINIeCegFtKWxXr9xDwpcRvVYL6/0JdLBi9SBvp3z32OnVI0LcI8p",
-	"1Oqime222wYmpTveUmfp4jKTd2OgrekuV73y7iex0AenI6QJ2Aav+FylQgshG/N/4cOwxq8TKX2lDCH0",
-	"SoRbiVK3pcJsgj1tf8JsJMJ7KyMldLF62KdbFEIewJ0eCiGBWPUkP3kwd6v7EjnEgJPulI2gVYlk4wRw",
-	"jPZcseeYiFxO4MnhT+6ESRI1twcKvmUIiK+y9zXj2hD5VVIDWMJvv+2DL3EfeCK8JbuqA7lX05mQmq/j",
-	"H3sR3woSrgBK8SVD0VLpd5rxERTjHK8IvOPdQA+/LyGxwML8iSVXXsiIjaA3aehuXstBhpd/E+UvUZSv",
-	"s1Q6y2OpyGJ3ad6A3L1ApYkIo1gS/QAFQ2czISmcJkvJWUS0AGk2+BRQ5BunuT/gLBD2hk+EZhPAyng8",
-	"UbJYlxndEi5TEOMlymWuR0XG5bqAPcxBZYU/16M9NJa340kuI3m+doRedzRYECsHJ7aAycMQ97LW3wKI",
-	"UNwkKyxYG/mjdCxHWK+JVBI+iI2VmxDett95/Bg0L9MBlg7NbxSgzCMFZhyaT0jyFRvqh4+bCfcnbajj",
-	"EmdV1SaiN9npILhLQdpA1AWFBPlPumIxmiOLEfp2bg27c+nEByNktO8IGddwR4+pJkcA2nN2w7U4hj3z",
-	"QYwyE8tJQGkXf6Zb05VBFZ6IzY1I+zI08VSozAymOgyw7NcVIgM+U6UshArLsFpA7FjP3FD/hMaCf/cv",
-	"1Fy4EsbXzkb5OnZnMkCV+f5mEt5TxxVeSOTp3N9DOqtSxhBU94qb15fxRKoaanEYjOOy/TOK6/PSBHyh",
-	"Mov9QED/8kJitIXYrjYIqRbb9RyIJLLHvtQLSj0h/WpFNmBiPBYjg+QMqZgC9SHW+q4E4Ppyo2QzJ9hA",
-	"0MAxCQ59WNGqhrx7ruqVBDre6ZqdYKf3T7sLvg7pX+FQ3F30UwFMQPVy/5LfApJhKXUDQFIi+FyNeQdM",
-	"fOAjkyyotdyc615fXhgMNGPHpDESIvoGdGPsWBFRYkmqOYbtwqvTX04Hr15fD04vn/168c/zs7Av4eJC",
-	"pjnWMKLq6nl4wzsOcHxWYYt7yfUEBRn49DnhDtKtP6fgSi1Lesu4SqMtR6Os9xgdf9A4UfPvNAtVZmaZ",
-	"CVkkRglPhT4pYrAgDAM/8B0qISHal8MFdorH+DeUBZdyuFKZ/EgNvO/p/USkr5jHWrgzi2Dlt0LMkOO3",
-	"nmOLcq+X+Lp3uPXuK/t5Khd/u3r9qm5TEB/+tlvhE+YujR89WSNOJNpBDzZ6u2ii1J81Ofe9oyCy5k/e",
-	"r4BKDLF4jiWAgvYSn2lrC8VKBgQ768vQiunAXR3WnA7Z9E8b/b7EBflCjSMcvbUDYO2jVXnd3aNF+dgv",
-	"WtrrGAgVtsIqReAoVYPGW+gIHkq2O9gwE/5eFAA0nI1ToW/A6l+wmUri0aJegp8VB/gtj/OFSfIvCqm2",
-	"IwUmCIUboWV0SU5IRDqWcJMu1nFp5Va2D4CCtV8iGoQm2ODrqjl5BFAST+0IPZcJyXEOQYG7g9Yfq3TO",
-	"08h5FY4fEb0K7PhNqBUki+vLAnQRXPCCO+G8dIgkAbIA/XTq9DR33VvpKchjJ2YMyevwty5nhcC4WM4y",
-	"M5hZEQ3zcQGLjIupEfg/QPAaELLzJMm/X0ZSsishWKRGsA08Urs3jar3uUkXf96Dygrpl5qlTRdANyBm",
-	"KNudbl972/21nRBeW0leInIOMG8rImtMwchiGYkPAfJ/Id6fKJ+rs61GzF4guO3OzPrPGAaJb1+b0KR2",
-	"/YhPXQIif0m+gc+ilt6Gd+wVgK/aTHpRRY89hap1jz3lSRUSIc1kvQDrr8EpBVncIIhfjxDenQAe/GH/",
-	"adJB0vr6oyxNgQjOiJmLx5dMtSA3MVRmdBxBUuvqlidRLw/nxLovwR4BNhB6Q2IExfantcjGY4qYmiyV",
-	"2PrbKKCDxmyEYxjFJxHF87o2lFaO7nA/wO2/ZAvkWXGevlTkI72Ds0aGC3bDZbcJhdJmWp9Se6XYOEvB",
-	"MnZuBOmple3l+huVdhg2ddE9dtqXtfvkpGKfsMI2yc39uh5i33bGV5xgs5/e23bQt/Gs+blS4OWfca1F",
-	"Trd2w99b37aAj/enIvmyGSDsYeuQ02xUsLKFmhwwfblu59TtG/um3/bNV7xvrm7jGe2bbvcLhnLXHRoY",
-	"2JFi7lj3qCsASqSDQayKNiLpZYS/Gll3Ier15VmG5YsESsaS5QXjqTjxiQcNoa9KQcfxfoPPf5FCjIvX",
-	"SSnI6EZEWSLSgwSp32q5yoArQY2ZVJHV0OSsYhccbVBCZyo1OnD8EVYwZTRcIH2YvrF2vTX2R6mIhDQx",
-	"TwhNIRdEwHDi+g5oAUhjsLF81ZcdId09xyLXZHBfOCK7u3Ng3czRo+r6qcG3Lket2FxlSQSfdtNrV+G0",
-	"4Hy7IRV9TP9Z0y67yyKBobpIzdd1rqBIsRUOGhDxenDiMoWK67nyhfxQom/dTGydzUExQuts6NXSl6Bz",
-	"Y22gCki7rIIXHWj5URKe4/Ic2B8QwS1+b91I1z8IdSl1mqykMRWzMzWXBTFqqWHeAen8feBdNsvhOwc1",
-	"EmPvquDa6pt41usI71W+K7YwUQCSBYFoI5MV5y1dog9mqXgfi/nmk7bQLW55eekebur27ojwhG7/Bp/W",
-	"lvtk/Tpcx6Nb/VxlMupEjQjYqTRgUlLjOBXbturWwphYrutznPeopbwbkPXrApqHU9cE2OoiQWA1WDhO",
-	"iCMxS9RiKqQJkNkY/AmiEaqB9riBtbV6mkRG18+9e7RftU8QlfQE4G6B7JRRmy/d/tiwk2gnpKqVEfZc",
-	"0AKpuvBxAZNZkuRZ1yKzEiLyGAhGCh0ueuyVNTaAwBoK7qbEkD0W85wi+7k9BdoeFpUhRZC2HQSk1iDt",
-	"Rp3QwN7gUzrSIytCuWusDreszmdxF61Pdzm4ia0qXzRj0q2rtMSb4QA3ktE+oo4/63tnJ/E03tQ5m3+g",
-	"ztnQ2HhtI+07TbgUX78u8wKxHGpV05F5ireLyGGgFd3NQDXcxNrEI72BX/lXNWdTu+eRxBhScUT2ByVo",
-	"9m9PF3jDNTAEQl5jKEZgn9IB1ZceW6usVx1jjjcCOKsVBTi06NZQLJziQ10sjGDlfYnlQx5dzrhhIdcD",
-	"NQ577J94vfZyl3Mvo+WWGeTVK9KWErFzziwaslRok8Yj7IsFt6BvMePIDRKpAzIWj9N5HAmJ7eTGGXh0",
-	"WWrfkr29fpa7c1T4gcTTGtvLa7WusPnKr9TqdrtXHuavjQn2GwdqiW8aZawBG6r/ba+TtFQm3Sa1ioOE",
-	"t6jbcvlvnOW1i+5qaqu7p8ADHWdGTOnXwFtxxa8cji2AkCBLhAGK+fwXfYnVWdqVRcjI1xEAQsG66MD7",
-	"PlyA2sD6bpVEBXKEywyqwEXUl6FX2aiYSo8No+R3/O4kb2854klCDYOsBW+/zn3VzFD5eGj/HqjMhNgE",
-	"UytrHJKjJymGSjJ1DLaeoQdgtduc6tmB8rPGNbh2M99IV61QlddT9TWk8L6DzXqXm89P18buRU6kuzEp",
-	"PPOAiCh4ZGW0sByspn1lk903F8MbpW7X4HqKkl958L1zt2jrQPxZtDZN0GZ17RajM2aNeb40vjmk+2g7",
-	"LmrihTG5VHpeAigHSQWmeoxiYZYmYcB0PPGNPQBaHGoxSoUJfasdtLNciD3W1EISA+joJdcyENPc3lFE",
-	"i+7eIpL1qOtn13kttI7Fqk6Y1nuh5KWHtyNs7YJpNRvaYQ0FsOHKaKZilLWVZm4bxXzV+XaXHPxB/3Ms",
-	"rJFwQLOyBOLnuQS2pMEm2TprlfxbsbyfU34BM6UQEMSkWJ0ljhmBOmfj6eFhk9ZGTyqLwmLNJqqbY+9M",
-	"EACK1oK5dtyRsHabteC2WO3AnXErtlAHq7hVjJSu901kOmE4nfuXaa/1q8ObL8V0aC1a0PtFB30lGd9j",
-	"oZB8mIjoGJrZhpTpB2riVEBY0y+qNmo2E9h2D66y5m2kqi1WbLdxv9vtX3d6rnQb2exYlCiwuZU0NVSu",
-	"B4XN3CTSGfhIUThU0SJca4+eFRXFLrLSsIvVuvWmsSxcA6tvIY2VqdlsHefC0inzXH5bzKZtrTxbSPvB",
-	"H/T/xRLTe9255GbpbtWee8pdU8T5t6mxbd3k9Do7Ed0dc2vZKpB7XOODVNCf9Yn8s0y4enpXmonh6VRl",
-	"2GY+D29ZcwiDAQ5c0pchDWQ/jsIeey2F51yZCRkhacZiDq1psFlAlD+wupKRhvwZCWED+Jm7QaeEbIA+",
-	"81K0XB7Y3YEYa2s7rZER+AFWH9OPI29OUSbLFdWuHo90xVdhQ12CH+Nd88/BZAIxkQopx4jLdAy5/fld",
-	"CAva2etoDgqGN6uwu4+LvKYiYlPBJbLPOMSuUarnWnSNUzU9tu8S5noF8e7qvUP8OUVTOFRR2fRlGMV6",
-	"xNNIWOV07ox98OPLUuxtvMIDlyW7ivZSfjWiTYOBSRKfn4STZN+ZEmxwVD7HYomCmCHxgRV0l/y1J1vq",
-	"etkDgDYMSomcgHHTl1OlDXsUHB4eMqCQNfFUHFPSlyIr1G0JdkZoNzfgKa2jtvbYfO5o4HYLKdyF6qQR",
-	"tghsHnX/9JwPbMkAxCR9lHUSScKz28pqTikBvaDLBB3dSa+ye20fo7Hrq4gIYKBv1BwBzRJxXqkwAdEq",
-	"PVcpO3pCAAWSBatTeUr9BeKJ5CZL0XuBXtZVIgljcroAR/bt8O849Abp5DxeWVjMuxAzI/Qa6bLGv6vV",
-	"jDWb8kgE4EBIau/vMpWLmWD/h70r6m0bR8J/hfDLtUDiONlcc5c85QoctsW1XbTFLg6X4kRbjMVGIlWR",
-	"SuIN9r8fODOkJFuynFpO0tu8GbZFiuRwOJz55ptI6rGBjGfv18+lmkdnKGHB6LUiTY2nJ78R7ZhC91o7",
-	"8aU+quEPZVNh4rZcykTzTHb6utxmR8BnDcoJBxvCqmo8zNIyjlm1K0twk+jz7M0uU0F+w2F0Ie8B5VAN",
-	"ALJiiFPfQ6uo/qiPAJKKGAqCp5XAmnVYgTaUz4p1I3doJkzb4nG1AOdAY+Egu2FTLyVPjWYWMLnBYT7v",
-	"yMAEjyW13gPR3FkZe+y/pZD9cVsd+2fHZW3SNgjq4+IOF9MPwhIUEX3Th1zvOClmguWiYHmh3YZAZqFT",
-	"qDGNJEOyIsbCnrxzir6U8Zj9k0jA1IXSKrCiAhze7f1E8MJOBXcqbJZymRlAbhGNEUErIc+NL/CIgXCS",
-	"r4EB1Ft+HrPYlyielzLusMCxOjYu0a6wAdD440ADoOuPMMqis9LGx1AjfAkTUI/z7zRc79/AmUV+KTYU",
-	"WvdzmwY+uMMPvX5z3989TRBc1O+O5sLjQ6UWUDD3njO36qhenbkD2ITd5uNvQCBY5gDjueESKpEQypDo",
-	"9ojJz1dOx6tMQFqGo89i0BeytJ3xmeV2gfhKX84P8YoKmoPvlK6yX5spjnvhoQtF+iUuuFSGvYjg6IvQ",
-	"SH0Zki6hzDy4uwzxA3IWweChTjtHbeTrteOlX8RU8Upaj02CS2OqjYWK9+72aKqkTsCgdsOUXAcfMdlo",
-	"K1kcXoO9dq/2KBXKoWcRw7R0sTSXapAz89xcgeAu5XsNoH42oKA6Nyw6+Kqn+673g7uiVI0H/ZZyuyV4",
-	"PaGKFNXyj4CZJ+y8CzxxzRmLkAbaEDq4waymL1nk+ouWUzsEnyXrqKWeqJTS2/3jnmCJYfwMpUJedNN5",
-	"21ma34HqWTkbCPXv4WQyQR0D5lCXDGf8dt/pzf3pwrp5OHx1cnJydPhqC/mOheUIBupwwuqCzbWOTyGg",
-	"imrQaXPFYl1ObRXLdKI8124wRHeAxN9Ol860upRFZjDd8ay64IrUCPgDMLPWK5AfH072WJnrGoFgMF69",
-	"5WcuFFfipk3acVTD2Ac7yJF/UAODXFZ4lDbdoT36cYVYo1WACiq510kjfymVNImo8hUSbpBLHliLw72B",
-	"nE+yBYIOnTwv58pyqoqAZ+BzL6zKutCjEuTTTgU3vmpkAUyfTkO4E0pJNY8od/lSuHuoNKyQ88SSYemz",
-	"pnVpL5S+RLUydgoAQpXmFCy7en1q91gRbh0dGgCH8nMYxZM78sKrPYpxVk3MOgcfSZmznOfAiu4MmCFO",
-	"v88iJadnEOXUGdx7tLhAKGUNypV5wOMQfBX3tvXgqShQ497HdLtQ/bYbNP80DbdP7tX+RFYbOMuWbLYH",
-	"FM9S9Ry35347hSL+aAqJmCp9ScteHE/+/vKs3aRCfboKy1bPJ3D7CVw5BrY1rC5TfdMdfADaLQ4xquVs",
-	"f8UzscdCeak3CsrzQE5/I82+MyyBPfcEJj6odBFgPFT/u4ZO8810RS3oyVFL8tBU61RwtVHg4Vcpbkb/",
-	"HwGKfpl1E0oDGSyq4Ne6Lqr43aqwht96wgufrC6csLFYOFsf0lW5BzvcNgQWapWAmL7GQ4CsgAvl/8RT",
-	"19kCSqJJgvyE3+ZUyZNuieCIPJpMsDotpEG7Oyao/rlEc4VFEjbEacSmAiqSBAYJxAnjdoF88744A2XC",
-	"Py0KHf9i3o7ca7S14Fl6/7Y+i1vbDdz2iwwpPW8/fXgPH/59/u5fwIRHXzKOkGb3/ZhFVtxaeJsIK7JE",
-	"9be83adfCgE3ApCfaHkcVDRsiDQaGmcIh1LkZrOnXiP4bDR48GSJaWGzvbnmNDm45qmMedN72RRv/4+a",
-	"eP/oQnqOgFy/cQkk/XCWaRCTRMyu+neR03KwCmPmOQ1vCqenKADLpIKfPeLB6hQqxXBnvU1TkbEXx0dH",
-	"Lwch/3Bv3NTjgbbHaijJKe13Hh6t8nnndHZvjO+71K5/8D3PxFBFQu6pVB6xguSqqbiFhuldwP6UBuR3",
-	"gaNZ3DpbBPwJY9ae6uDpq5YQ4ciaYsrZTIi49bD2uQ8PJzQ/AARyWSy3PrMuS0MwVljV7YRr3fFF0tWX",
-	"A9GaaNAhQ6whQl0JBs/yszv5QeTmQ8oPacHNkH3rr8mezm7nkvF80d0y5dcv+s7PPt/RwR192sieIUHa",
-	"Xo5WTUt6DaraeRg8Mjm3SeWQuQ4v0M3u0s37eXR4fHL8t59eHZ/0sH/+mQwvZ6APbXElgqc2+X2dSP0M",
-	"fxntNlrkemi5ygAhzBZXDzErC2kXo9P/fFni7gbYad1HLQ3jqbyus3dnwvLRF5inTNhCzsy6eXpHf+md",
-	"KHBV5Ck52tegJ5dn45dCZ+7FS8NcG0zc5trgPQq30vAzRYOCG2/Vffsc6VwonsuxX/yuiXqtlS34zO6E",
-	"TnwQgXz76cP7D9OvYtZN+Etj+EEqLHas7ueEGCDdUIK7rX11wW36e6eN89fJT4GfjSE/FCItAX+jlG6x",
-	"fObCfhQ8lkoY82j6ZcbVLhUM4FJj4bpBKGnIwGufZn9urtk/v9aO1h3NmO+iQ/o9a/MO5g09VITsYIko",
-	"2hRys4W70VTwQhSuMWcQ8Fz+90pA205LIIAXFUxZpKPT0QFoD2p0hR0hOKfAtoM7RI1nGtBpWVZCDs1Z",
-	"KP9vWC4V0UEDfdkKP7NpMafAbbFXo6TFwrtwh4SAQS0tB1i7V5uAGeOKoZToAgQtBqAcDzVgqQ1f6qij",
-	"lSshcgyrxNzyKTeAwzMJz+vj8TRoq03o4D6sUQKYEA8ZY/nzQFCJSRjoSp0JeQ0JLtW0+cy4diM0Fjze",
-	"R45c9q0UpaDW4/RbLbujNKL4i6Ekj6rtOP3W0uxbPa15JuvkwCEJDDJKEn5NUc+pSKSKqeevemr6uwZm",
-	"1Y75h76gGdaSrVKD+SaawbW0ygtqSJsT9vb1acXDe1Y8XzigLnSBZ77jlQPtg1/kOk+7e0crVJWxlxca",
-	"svW49QB9T3SPoDwvYWUsbUuP57+8YVdiYarCUOiybkg4JOStPvuuorT3bDXNlDeinF59Eg+PPSBZhpNq",
-	"r7oB2fr5WWsQ9NQfX/74XwAAAP//",
+	"7P17dxs3ljeMfhUcvrNWkp4yIyt2OpFWr+cokpyobUseSU7Os1oZFlgFkoiKAFNAieb08vns78LeAOpC",
+	"VLGKktOX8fwx7YhVAAqXjX357d/++yiRy5UUTGg1Ovr7aMFoynL450mWybX5R8pUkvOV5lKMjka3C0aW",
+	"TC9kqohecEVWVC/IgqqISEFeHLwcj6KRShZsSc3LerNio6OR0jkX89HHj9Ho/JbOw80+sFxxKYicEb1g",
+	"JGdKFnnCIsIF+b2QminTds5+L3jO0tGRzgtW7WtFtWa5ae2/70Z/+++70a//eTf6j1EUGMRFypYrqZnQ",
+	"12yV0Y1prjmkG6bJesEEoYIwmmec5cR0zpQma64XMEhFl4z41pLNs9dsQ9ZUESrUmuUsJXROuahPChPF",
+	"cnT0t5H5gNGvofG9y9mM5Uwk7GS1ynhoeGbG1pRrohdUY5fqnqVkJnMcXoyNxISKlHBFFlLIImfprgW6",
+	"ZjrfnMw0y0NzkkiRKkLNz2S94MmCUCH1guVE5xuypPdMEcWEYvVullzwpfnq5/5zudBsznLo85dffjkp",
+	"9IIJzROq2XbHP8k10dK0nBJKkpyl5lma2V33vPujPkajFc3pkmm7uX+gyf2MZ9nFmfkvbnow+3gUjQRd",
+	"mlen9oEJTzv33H/kbDY6Gv0/X5fn6Gv8VX39/v3FGXzdD0V2395Tkd0/SS+nRa5kHt4osWAf9CSBJ2J3",
+	"wFZ0zsiUzWTOIkIV4biN5vyBiai+xe/EjGdm8sbk/EOSFSlTJDbvx+M7MYrwu34vWL4pPwx7q+8C+uEN",
+	"E3O9GB0dHrz4LjLbwv3heegcnL35rxOl+Fww9goG4Cex0Rm1T436TtsbOmWZ6+NUClUsWf5jLotVd0eJ",
+	"fXQyN8/u212es4ya9dnVmX8Qt8g+neWMapa+yuVye29ciCQrFH+A0xocAb49mZnXq/3PZL6kenQ0Sqlm",
+	"zzRfslHLAtoB3Mrt7mEv9eleyz07P89zmZ9mVKlyputjuGYrRjWdZq2DYKaNSWIaqY2Ca7ZUu9bijNH0",
+	"DTMXUzmU0cfIHIULfP/5gR87zXO6qQ9dCk25aB39LzKHi5hqQrOMyCQpcnNfmoML4yZLphSds4isFzLD",
+	"y5SKDUmo2vXBtuv9th2M/naz2nFusSv4/L26ecXFnOWrnAvdOkVwS8FxNZIPelRtnz4r2xu16BZ/O3j2",
+	"PX02+/Xv3xx+/I+2ffcjEyyHg/vWdBO6zuRMM+GEbs7S3MhduKwTo1SYGygiVJOMUaXbxjv3/UyWXIQP",
+	"CRf6m8MRbDl7Bx/A/0XlrXwQvJXNd5hpu5UrnoQvFm1+chfKjOfKjNdMVduA4YX91vonUE7blvmEoPKK",
+	"6o5W5IFmBV5ssen7L/Df8ZiUB/4IzsyyUJrMeOsUY7Phk1+50F4cfP9t7UI73NoafU79X+X0uthxLfwm",
+	"p5O8GHQleC3h7M1/vWabH6hi375om0qzsPdsA7JiCk9Wr/17tonb5uqebSb4Rtu9/93z7w9bzsxrttk5",
+	"IqqIZh90R/9tHeP6BDuGXbb7fjgyhxV2y4I+MLN32oaRwbbdtWOe2yPYrgFVN8xhy4Z5Q5UGlX3PGz6j",
+	"Sk9y08BjLnk/ir2u+coY9r7pr/I0tHw/bEjstAiq42MSm9/jiAi2ZnDwc6UjMt2QlM1okbVuLZk3pYAz",
+	"46gyAs00Gzbmzt781zu6ySRN22XXki2nLDeClJK/3lxdkhW+EZJmxn6w0iwCc499oMtVxu5EDIMcJ4XS",
+	"csnyvyTPnv85JjInsZaaZn95fjh+2SUBW3V5O5o/Sghe423YNl2oT1m1B5wQ9vqEq9TcRGZDGXsR/tq2",
+	"ovalfcXoNVMyK+pK/FDVMvdtPEazLEfST2TAQT2VhdBv6Ye2SwaPY2Kemizph6dXLSqjQBVp5yg+hYJz",
+	"LaXetc/kjEjBSMYFo/P2tZRS77uXbuicdt/5is7p3q2DH23/XYp+uMfsUBxBv8N/o6kuHmGuKXj/UaPF",
+	"FnqdpQ7dWOZ8zgXNUEkek9MFzWkCO0oVyQJk+dcxoTkjK5YnTOhnTCQyRRddwFXkdOd2R1HVwfLyZS//",
+	"CnxAl95V/wxvR8oc7qUpm3MhuJjDTUVJ/Kf6pUTwTlLjP8WfwCS4zWmyw8LU5pE9vSd+R7R676x1/SQO",
+	"vDOW8QeWb1o7S+0DT9NbvrkuAqZpbFqLSbKgYs4UEVIv/OqCT1uRw4MDdA+uwfUsiywlC7paMRGRVK6F",
+	"uXn1gt2JhGaZvabxqSkjS5qydkUjzTfGtAl5c6dSZowKDCI8MKHbHJ4ndXcnbFWjFMQV/ycVhJk2thyf",
+	"40/ozYRR38Kf9/BCmZe3PSW9RNtJkXJd9l4TbC9Dgu0VEwl7zTYhbwrVhCuyzrnWzCx15PxNa/BFgS9A",
+	"KmbkBKHq/pgUqqBZtoFnEimSIs+ZSDbGoGsRdDPT/QSNuf22eXmIKx6ilmNV9/n0ii/t9gFVYkLBefyZ",
+	"Kz7NGDm5Ob24MKfNXg114UmJOa9+lrwrwo68EXga9b8Kqt/y/3n2///1P1u+YvaW6mSxPfwfJZGCSJFt",
+	"CK+H68iC2shgfH5L53H74GfPsPHHXGAXs0spWMsgT0BekW8OXmwNUmmeZUOGarrpHu+W7RMesAA/ynUB",
+	"l2ZA/Ob4S0xomqIxozRbkUzO4WyhSOWCzDI+X2jyJao75Pr95eXF5Y9fRUTO7gRG5vSC5cwcVqO9UkWU",
+	"lML8L4VWiIZgXSbFvF0ecxxuWOQ4A9gOOWD97tT37HTcGvO0RdhoaabC3in2DhpbizY+sv9AEyEGcT6j",
+	"ufkf+Iu5uri6E78XPLk/toFRCFwZqc8VodmabhRO1ZjE7ANN9MS1DU0w3zcTaeTmNqECJpAoGxJdw2Tj",
+	"lBuVbsmzjEuhHjm3MJRRNKoMbJ95/qucnrEZF9zM7LWRmyFVj6fOlfubnJLUv+C1PTPyFpldPv2kGir6",
+	"Q1tVIu8GfaQ2hN38QrkOO+vNKTHbACLuM6tQMOHnKy9EQ+395kCh6+X50vxzTG6NRqRY/sBysqQbkhTa",
+	"7EG1kHmH58V02CZxvjncPX+vWbs+ec+eRpV8R+cBleZVLpfkeQSaY+leI8/HeADJnyAAPVH8f1gMEzJl",
+	"hGqylEqT5wfRwcFB1etsdbdxq4NqzoY4B6JdiATzTTf8fwLf9dYMEM4piCa8Y4xgOSaHBz0cif6re473",
+	"sM9oAeoRUCtfnZI/H744GJPYbKS/fHMQG6HnkSvGBP0/9hcVRxbRseZCEWn2aSUq0rwTbZe7sCTgYms/",
+	"vlUX3CN3oe3rEWcYG9hxju+EkZR/+Dm+tpNzzaiSAbPtNVtpp4hTo+4TnVOejckvXC8kDrG8P80meHF4",
+	"CNclXlxckykzM6RcK1OZbtr9ljCKnoL+5Xago9Q/7+5ugqrnHyH1b+ictnZSetwe24tmq/B9a3pCn7/R",
+	"8fwty0XKPrRcs+bBziFtzyQ4SVY0ZyJwMH755pTAA+RUCgitkR/5A3MyYk5hRLHzoiCaLFYralbA6Fug",
+	"KuSFMM/difLBY0LJkmZGrrEUNFCuCJ8LmbMU43hGuVOaipTmKUnZkoq0qi01BY6ufEb3B//M2TosApZF",
+	"sgAQAE0WIMOPSTyliidxD8H9YJoNBYCghVE0mhVZFg4B7S+UzBL8c2oWv7DpQsp2YNsaf3+SI/SLzO87",
+	"vHBr+PnJepplcn0JLXcdWuvygKdbDiv8z5DD+hEfZkr/IFPOEIibYOd/HyXmhOIhpqtVxhMAfnz9m70Q",
+	"+n0pNnchVoU2HX6MRqfS7CvNnJx6km6qjfrOmlNR87E+8Xc2G65+sfkt44I9aWemwa4vfSXz5Ol6hNZ2",
+	"dudW4Wm7da12dW+1sWumiuXTdV9rtbqiT97Pdgc63zxh+zrfVJtHAffER6DaaNkZrJZaSaGq8uUkSdhK",
+	"I9D8STo3uhXujW0RSqFLoxCkRU6nGQOtohCpsaToBm40VD7QO88VEShkKwkKLpEgNAj72NfwTA3v/6wK",
+	"+O96NZAiAF/joOOvZCGebrZcq20z5vDoTzMh9eAWop6f9HMajbd9FYAyn+grnBPiicf/hisdGv4Jwufl",
+	"jKSMphb0qEpzKzba4l+MRhgbTWGDmDEhHbAnQjyb/SLY/0rT5H48qn+VzHiy+VSLg623rc4Kfn2i5bnR",
+	"VH+K9WkbfGVVHvkFGHN9cvnoGm7/APy9KSXTgjU+6I3EAYTVVcjPsuqqa3M8TCk12gTlWZF3LeAql9OM",
+	"Lf9z2Cy8w7dCkwDO/zUTmqxzKeaNj/bpaV3LiA+52/uZT2rqeqeS/oSJSc+amUldbzcTmT76aOrTnmFo",
+	"sm3rQPgUBMkrmTPFmHhK/Y8pPl/o9hWrwQEw4GKj+vGjTuJf5fSHIrt/2nm0jbZeu0V2/3RXbi0I8+Tf",
+	"UTbdLlLcE4/9jOtCnAJA5Em/4LpoHXpeiCddB/MBiAr+Az+glOSPUGX7S/u8EMMFvc0/eOrN+UcsbTVt",
+	"9lklb7brze1E28osVE2FP2giLKTZhmdcuvGSpi5T8x9vBH3yLXgp9VuZ8llr2nMQxcEQv0XM1z5KOlgf",
+	"w5MrfLbd1tW3EPZSSNjQKZtzoQjVRIqEkUJkTLnTYppOi4ylRObgQVbgKaarVS4faPYvtleYR+sP2y8u",
+	"W+BJZVbP1fpnE1w3TGsu5uppJ8O12jYbyv6OYR22AQDMY2/pW57cP/F3mCbbDHpw7bMPmqhMagXas41w",
+	"PK3pahttG4KNmjxq5tDv97RTh222jhp+fToNzUVhnlpHc+2GPTqCrZskJNUAzydX2Cr9D5eC7tOe1A/m",
+	"Gt3tBXMT1ccFVrVDKiN/4nPWsdS3T7Gy0K7tDTwS7y4s0pemKXwdzd7lcsVyDZG8Gc0Ui0aryp/+PqKJ",
+	"NrdMAPnIgFSFawQhwpGKiGAc/pyzB3nPUiIgLrziltaliZSPRlRsJpoJirO5/XuZGtk327J8Z7oJ7MVo",
+	"hONRg5rkae3ZooBQ7tZjkCdaKD/exqpKQqdm41Gy5KLQoEr061/YaO/WD6uczfiHlqNbTDOekBXNtTvB",
+	"4NOdMr1mkNqvMKahEpkjedFW+3YhB02We6dl/nOZsZ3ajXnmYzTCrTHhAUX7ZKrA9wYOnHIbxbVJbVso",
+	"2+6S/oYJGk3IWvkEFzueyNncCs9tCEIpIf82goHYgLtdNTsXtVMQuSNX28e1g1AiOOT0N5ZoMxg83BhE",
+	"G3jCaycwmNaOoI2FlIrBpsHHceoZ+ICtITgmr4x6ny4BoCeyTWSNnunGppSZ5o4J87BJv8BxWD7UD+uW",
+	"DBJuVxMmUmW64VqxbHZMhBlYAzQz7KwFcy0jkvK5mQOAGY1jEk9iEv9/YxI/i8fkxnRKMzMgBZMGN4oU",
+	"zAOTB6bX5y1oul8Wm8ijcXKWyBwAORi3VI2OAN72dMdwN0xl+3w1kzOYsge3vv7tINNvX7785mV3vuz2",
+	"mf1Dey3lQI9uHZLVYl3tgfKGJnpV6pu3gX7qFjYO2GPWr11cgNY0UFqs+MTs7v6pXah1fGxi/qPRis65",
+	"8JpnZxCmfLL5oX48tfaCn+yxC52fG4gYKLlkU5luSMpBi9nSkIJJfvZ6WpQcOjf3NEutgApetjRNc6ZU",
+	"UNJh7obfG0DBM8vl0kIVjd6aMqLomnA9JrZ34NoznwCPA2JaSCKYNspleAgzzfLJgqpF+DZQFlwGrVon",
+	"DxcJ8126DwYjiyyBu03m+J+amIZRFQwlq337IpSsFo2GKB/ohWz5gpufTp4dvvy2+gFmYVIjobWs5Foe",
+	"mUeMmAeui7U1GBRLcmZlv7UB1J34MpWJ+hrSH9V4mX5VnwpMuDG92ExVi6JtzAigIIfMSUkxGNSOzFqd",
+	"vLuAHMbqbkAqxPJlhU4885OQgvVSnlKmKYdsKJplV7PR0d92eJVvri6v7Dn8NXjCMJk3jfxMu9k9RvRx",
+	"yjIGiJy1dT/jlI4HqOb3XKT9oIevzZMfo5E55B2Gsf/5wmJhuYJh5zTRPqU3kcslFWl9SwgJ0gToMFuU",
+	"bnfrB36C82/XPPCzKjLdkqiW2LPL9RGJzZ7H1OMYBhKjsJD5vXlkScWG6JwKZVUKdPzPZGYtUgctNs0Y",
+	"ndU0Ecz7UgWufEs+V0Qq2a0wa0DYpbdP5zGJ/xQjHtt6ke21+YXyuTslImRrHA8sn/ZU0qnRwmG/lMO3",
+	"DbRfLPuo3m3a3TUodCx1mQ6KzukXCpnhtpXIPlokbBpvkvVLTG750Nf2IAU2GBUOOVdZt9puYTSdIOgF",
+	"GIn8f3m2Slj+Ca4juJjQyx0Bp1gthc+SjNl/OfyZ+88iu7f/RNef/Q8XkPD/7RzH+J8ATBhFI+d7Mf+0",
+	"7tDIqRowKiOcaqQ4oa2P87WPkoVnrr+OlThunU+jY9nh7FaxxMbI+lCi8wZvUmCFGpML4bkaUP39oEn8",
+	"pz/9KbY2jUvPz2hyT2KLSFNHOaOosYsiy+jU2C/oefzwbC6f2eH8pqQYX9P1W2S+GFV+fabu+eqZXOEy",
+	"PFtJo8XnHhJcshAM1BJv5JIhCwXILcSWYFouhcM7JpdgjlrSit5K5C9IUWBZkyuKnVMtCBNzLpjRTCFD",
+	"atOpXmrNlquAKL6a+TzuLxTkXoOU6Ujpi0bTQnHBlIIjEbqKGtywwUc6GIFXGU2Y5XGGuxUULCcRM650",
+	"RGYMI4tK54wu/aUB9xxyWm87/4wM7QMNBn5QeAN4LVKqd0fPK3pOVOXDGMx+EfR3EVEspyyPyDyXa7PZ",
+	"jLLEhdti2/pjkDQhGgm2nijnyu6nwZkJQe/3tgL3Izh40MCVWYpNxwTywbNNuVPtJQY/O4XvmNAMcv91",
+	"nasHFDvfWJ/lsqNrKkjBfW70Ym9jswUHBrvgbnEpdj29HjbrLLjXLevT4CkvVJvSHPuFjMmSUQHpvknG",
+	"wQ7BLtkqOA+x/a4jfEKk7EMMROVoxJQZf+FJ8S/ViNODvhF4ttV5bWw4pely1d+882xJofbctd3WY0jZ",
+	"K7MoawQ25dC8mAreeP7o7nHN42zvQZLzyW56O6LdF31dYrVqgyizNcsys6mOSd1SJuzDKqNcKEh3rOqJ",
+	"INCUprlmbo3GiU3q8X+YUZ5VfqYiYVnlD2YF04kstPsDbOhGo/C3rZbhr7558zMTCmaj8n7tz9Umaj+0",
+	"tVIbyvZvre3Vhwbsg2N7r1f+wj4saKHsFxkJMbYCtz5bE28YVCfZ9bX9a2qzyCYrqlT555wpLfPqf+t8",
+	"s7NtVSwrM16oFRNprc3q777nxncwkU5mMk/Kv5jJENgF5Sr09yRjNG8sNnDANf5mlMVVi1ULB+AmkaHN",
+	"b928QGSwdrUvrDFU8fZ+oYhcizGJU7bK5GbJqq8kUiQsF4rQLLsT+II68jiWCG9UZ8x8oUgGod8IIw9g",
+	"HRsDHt4rH17SMbnQRDCWqjtRLVPReAXdUZ7ixUWmypG2T8rPLOczXiIKBsjDZMGSe5ZOSrnYfbm45xWj",
+	"WY/HgUl3MqXpXtbYADWg9I9tq59wx/C0zcVLieJinjErORMqyBSDR2FPkfNqeQObz43ys+RqaamgllyZ",
+	"JidetBeCfVixRJcTHY3MDIZewpn99Qk0I/Z7iz+Z0azmoCxvDUvkJqSGp1hKNkw34zVA5L2DfKR6w1m3",
+	"jl2i0N22YD12yPaHAKOvGWdZ78buzzEB7guWKYZUFug+Xq6MFCIZ1ebccn0nVrlEYgOq4avNPCDIZyEz",
+	"0Jk5elYAbksFW1u3cW27Os/3EGcyzu+gIL9d0ceshWkiwvFWhxBaFOBLDG4iGxqRZC6JFHUDGWLTaJhX",
+	"12PoFopG8n6740tZMfkrzQPcd8qYcEZOOLBdCPvFpbRrkJKjLu4s4MoOizB+wZMFEtxB5hQcfEXWZjbs",
+	"SCJC9Z2o8RWhsWYh3BUWB9hbx9A6fBMwrzmwCjKI4V7bQVhcXV5wmtVldNSU8aG19qmmT4NUutCK5IXz",
+	"YFuIlyagbfjtwgW4FFRwb2zvB++uacMeBXy6ZgjALdqvi32AT6V/dNIzKgKzMKiPmWXxf1rcFBf3qkdy",
+	"wht4DtnkJuWCBw6sI9t3F6PMUqaMDoO0+sE7TT6wPKOrHuM4LVlCXYoqRG2MQtZyz2WyUgktk4COoxoO",
+	"dX9oSmdgaJXLxEaP+2RyX/sXjDS3uu52xDST2jHkGtGSsZkmstA9d3Ev/81f5fQtVcq7cLTsv8EsHDV4",
+	"Fe2QTxwVgeqRcQO22xyGUp3ayFdZqGzA8tCX81gOrHaS3U7vEnv7BJIcK/H28hnDrIw8G83DyLky+g3J",
+	"kDYLZvuSmgVLduCecDFPszJE5qjI9N/K9RMcYEIy1ogNwucoOzc2YP7AUHq7nJNj8tIHjrnDypRcejsv",
+	"93BhDizLBGB7yHwC8+EYbksUJo0+95Q0PUPoQZmz5ResPGNjodUpBCJk9Kv7fGu3+79QTSa2zZ3wnE9A",
+	"R4XQAZvfU3+bKLpRJKZZJtdQca8mq3ZD0R4lu7Rs26KIBSm3qUNdQT0Rs5emDLetEXDCJQX0LOlSFSWl",
+	"tOg62Xu4CF1Ys7+XsCTq+EQ+wnJIO92EbizvcvZgKc8GfDscvVDBIDyD5tS6fezGFFUIOg8OgPRqyJyZ",
+	"XROaNxiJ5bYNQ4HzQiRO7wvQwdesnkpjtulRtYWuibyuHpRucVVquxQzWLOc0XQzJvHl1eV5fARwHzt/",
+	"yzGJX51cvDk/i49s9NW8fidSnqL9XSQJK/EITKRjEp9evX335vy2+pKU2G/K0zGpqA4Ixs0pEPXeCdAk",
+	"bl5fvHt3fhY5huO8EMcu9Mv1wg7bfoYqdXbbWCrrTirzVaNohJ8xikZ+dEEBXFvxgXbGECR8IQJL9co0",
+	"W2LzYi/+YpIx+sCUU7B27CRQKKCL0J45pT1MqO17l0K+AE/4igrwv1i1FjyHZiFshke80HqFNH+/yWkc",
+	"CGnnc/VEGLETotlyZSR1JW/3C0VoPi+WphlP8W+WpZka9YUisSz0qtDmamrQjZo9Nmfaul2pID/d3r6r",
+	"TQGqSHOmibHrZbqx95v5/l2CxTQG6/AR8CVh06BOZU3WcATMuFLJFAT9L6XLc3j2DFztZMmWMscyd0MJ",
+	"q7c3Skb5sp/WGWI/L7Pr1lToALYhMe1PWkLaAGOVNsQPT0ZESR/Kt7TLOVSfQFfKQAT97wUrWOAQXols",
+	"Y3eKYlFZFcL1vICil3OuNLPJS48vkeeedv/ZctN0KMSoxtlLrhu73kf1hRBUSw670blpzhxxv1O2S4ym",
+	"ZemXMwLNhC0Io0JOlmoAtygW6ZSCHZODhord/rHf9CqntXUNhwWn2YUstcVnBpyHE7QT7HfgoWiXi52h",
+	"XgukqoN2tj6/JSQCuKb+otd39mvrAbeDcAq1ORsZm+kx4nwA4tqCAfL2yGNwQhXcX/fPvd1elTDMzodn",
+	"TCRczCda3rOAif3Ko6rVRpmDfQQAHVVNj8Lq3+aq8g7X7TozAeeZr57SOnsY95uwlcQCIz18Mhmjik32",
+	"yYLEN/087Jy5Vc5lzvWm5+YFUR12bhW9l7YSmNr9rKOnmMzQndsz9NHTqXVdiNKnxZdMFmFReHC0jb1v",
+	"X75OBIzO+XzOwq7pR7jKPJ95DYHrTn4ppOpbpLE7myep6iNzbretvVmbueaKld/rNk9lz22fn25hrwZK",
+	"e3Do7xL2+D2d9x/qGhEk81QZ8KU4Mncj3K1gpAFYH9VA+GNMCqF5hpXMgBliwWiup4zqMbmamfvZfJwP",
+	"pDolKvJZFO6uBZHEc6jkzdSd8PIdLKwee9LZOb2s7cr9GrK1hyETkfahDZtYUj98ocYEVD4qyMnp7cXP",
+	"55CWCaq/Gf0xObs+uQBFB3xZ68WmUisHjic5wQm9E1xBoH4OLAwZnzFjxCpJ1gueMUxb4FodEeo0Y+/4",
+	"f3N1c2vWYkqTe1xLrGq7pZ3UzgNs/XZDr4KrCenYWEvJjKAQYFI4rK/PUlnLPCWx+ci4mrTEy+p6WsLL",
+	"ZoNLwXqsi7V6uh+6lLWxf/y18TWecGGgDTuj+F1myJ6nXrMV4eqYUBcgtmtlIQaWtrJp64Nc64NFcYCt",
+	"QRfqcDQyuM1Do2rX74cG9t2kNy4psmIihSjCc2ILakXkkPgPj8g3BIFpEXlBbCCk5ox/Ee1Ei1LNPHhz",
+	"F3t7bZcAHX7bKaq0G5Vr2pjMXUer7KYSVrRzgsdT4L+q2L0So9gBJnN05T+4KnFDb6HS14dR7a19PEw+",
+	"O/Z0zZZb9mu3AbutNgTmtTtdozIf+/gk0IVl7DBziVm/ZWhKuuyq7kPFlqFaGQ6uIVJrpCMmskzhWrJq",
+	"Ql1v3/T5kmvN0uBibN+e7APXk0SmrKfKvdN86J6KhkHQBwnmuPF2fjjwG7pna6mNjzVrT1yMgLzlP4wd",
+	"cBzrc/Qtw1Hd5tXqHr004TZR40/dPn4H7ykHGXBU7v3SYSNsCmEANfb44/ApdnOf6/G6EHA72gIC/0vO",
+	"QE/vUWk492Lt8JD53WEsbxI+eseXFViGBWLQpz9kMnqm21bLk+3Ott1RKWzf7NvaXOPAw5MIifK37ENb",
+	"1jetUs2ThOY5ZwpZI6Ca1mNzMQPqTCG0+mHjdKXwkvZyVW1/LmJp9qMys/m7vQlL7kN1kR0lks2zJBcl",
+	"SHkh14LQOQ2mHjZxyJBI7IYUWtlKCYGB35llcm2U/jKLOEgGANByl5fAtYM/9JLj5eB+Zvk0ZMfTPFnw",
+	"BzbpgKzZR9Iw85v7dZDxgo5WFvYiVu2mxoyAV8XWu/2Ley7eYzpOrDQMzEgihSqWPte9xV9uTvNE4jW5",
+	"PdB3OVNYFV6kBHKfCWSAAqgLUMEyY8QW/VdozAcLetwJX9EDLYclImWoIIcvvyX3PxAt50Dxd0SouveO",
+	"Ltu02/6gSQRY+3rk/tbwrQFiL66JkVUPLCVQ+7g3sixlabFirR5z+Bk4G1k4RZSSVaEWNQoK9IeUBNfb",
+	"X+wqV/SOQBiVZZJkVA3YXKDnnMI7vgm7IEGKMDd85GArVj5KDm4/QIK1J0lPYHPsNhbL+8e/6ZKet0Mp",
+	"9Vr3AcnKEZMO7Ry7qjXmL0ZOValCKGTL+AI9W13NmWilbzFGopxpS4GYccHMll5DxBf4JgTmaBibbQo1",
+	"b3Z5LioEnVtoJUAqHYP7VXMkUwHKzD2ky09YcjIgXBYs66NfVJqSWToAoW3ZNvpub3v4+llqtT0UCEJ6",
+	"Qqn3t6+efTe27U+mVLFvXwzcoJlRsOq+kO0gSmNugdXT2yKBuxR2EVWaQOYjUZSnFT8jEw4/bf6TZRk6",
+	"8mvkUHcCXcwtF1HFFQ3YN/OfqiZ8GxykeA47SBOpG6z3GPUMAZrWMcFzeOQQ4hVB6Jp3xV6f317/34vL",
+	"H4/L4IYnTGKZYjBqjriY/oPGE77r3reP7XXtiwSSYEPbZ0k/TOyod/uRIdGpOr+drHJW88TW0wr9B6nO",
+	"aWyFQwxMdhYKjvBXi4+l2ohaID+bywFMmVKH5bxLp21j0XSo5HtLxW6FLt+GdvIctQAsFrB978qcz7mg",
+	"2UTOZorpnnaFfwuAXjoQFW3xFfgX96AuKN+VK56E2XyhenAroZu14SxCzDL8+1sKiQC5In153KxiOMCC",
+	"tm/sJ3r9yxsdAmRdGCEKZnVTdvpYlFNld9/Hri8mEgkO+v46lnsDHQbpxOVA9LvLKrXrjHoVvs/M9wgL",
+	"oafpM7ussC0cASExfY9xEL4EfXhT4MWDmwHRt7l8YE0B2bYJcqZkVvTBhJefdl2+89FSDkxApdkt33L2",
+	"wFUrp561f/AzqLtOmUjVMTlwZKnuHO3eBbmU7YcJlWA791Ye2Rug18QNApqAC6//BN/g8zXamJ5vWsoY",
+	"S71Ckz4re6PZquQQq/O7DOZ0ofmc6f4DvsXngUc3X4J87DIJpwzk3fX5zdWbn8/PjCZ1dn5y1v/O6oTP",
+	"FKt0cNJlBVbTIEZqosAwHxhTiFwVoIHO5jXNBfDV9Z7fX9wbH6NqxfPduzaULde4wpo2aF0W1DUfv5Ub",
+	"CXGVKa8BgvAE1A3lugHplXm/6SripdRBSjFQMwqjLT9ZtxPuJLnfx0ndZYYaKRR/eJZmvz8rH4tLFuhE",
+	"5mkY9top9WShE1kPU7+7vjo9v7mBxAibIfFrZ3ppd+UheKq5QWpz68awa04fz5zZc6Rdo8hYPhz6bqkZ",
+	"Kh4KarlL1QIyBtb0nnnq6GObcal8Aq2RXAc+lyXICTgPI8dO5j4NwiYiyhUTlVqy7TKlBbpShNwxV2Wj",
+	"ao9WBVuXjs4mGyT6d0pYFE6DYkx0OtnyIDLF2RRckJnRgbC2xvAx79glzsIbGpstNQxa1S+aoPAuV/g+",
+	"XAB1wdO9Vj21mJp10kOxrOqtf4Aeuq+qFGSFc3dVTartqMFR2Sxosqo9wCuQ5uGkinOAO9ZLo+pX93hE",
+	"FrLIsewy3QTgp1TpyfMdUe3gloA3D1/s/erL5eA3G+vgmon8V1RGtWP6SzDDgNm/Euhd2jyG458WWi6p",
+	"5sn4aeg2vNtx2/kCbKC7MYAVdaAx+tPXl1e/vDk/+/H87Ahjv6BGAYiE6zFBTeEIKFVZrikX2cYx2QNF",
+	"jBjfifeXp+fXtycXl0cuXwvCSVPGxJic/HByeXZ1aRsxry4o5HDKB5ZjEItD6agULPy5FGx8J365uP3p",
+	"7Prkl0v/Fub9N94ELKv5Bb3pSC5opQ7QC5rvoERDPdtarmj1y6s5o/5bRtHID30UjfyAWrSmgYKutIB3",
+	"wiH3Qm8WysNfwrSMkONoFxtj/zWWomoAfm9rbp1zrRES87SeE8j3zuU9y2GBVzY7bKsCCh6Pcv+HrYTK",
+	"HFeOZy/xsg+xdyUC/VSB5a2k4A48a9ncDzS5l7PZHkRnwPfhSohZ625bYkKWCM0mwLD9QDOryW5fCL7U",
+	"zsGL7w4OeuQs/sYdJqJB+bCguVeMXbdkunGVdjR5oBA50NLlMCveoGNKZTGFglxlFmXwzrKbyzr3n/4b",
+	"l0Wm+SrjrJGVtD28lrbcAJu6TWBVtr+h1r+f8F776d0eEOa2TRWwmZSmm3/QZvu33iOdC9tnRevr4fAn",
+	"e4g5j+IsoaEvu0HndTj5337dl/+/cVT8N3TvewS7Ddzxb4wK73T86Ybgpb29r8/OT872UMDfnV+eXVz+",
+	"uMebzq2616sYuH2s2u8GX2mxMq4I52THmkBi7d5sBlW4JFeEC6UZDWQQ7O+af0QmpjdMXRvdU3HGMBNl",
+	"2Pnd0z+8YyhcJTRP9/H2AcNzwIDBnDvmSiBUKszzFjqCR3k4O2C4gfhhWPsG7XWjmXKaio1UEpqzMYmN",
+	"8IqxtqRmH3QM0XEuPO42BuAuvRNlNRV4GiwdXJljEk+5oPkmxt3r37VR27huC0HR4mhkehtFI3wzaOYE",
+	"YWitdYF1vuFijmhYuML5Pcs2RvdasGxV5Uu7vT65vLk4v7wdGcl1/fbkEv/9/tIYaZc7xvKKZ30QsqHw",
+	"X+Yct/GP57fk6zT7/Wsn9OMIC+NaBIKgS6OO0CxD6rAZbq+Gbl+BnvaAeIfwoD1fa2Ir+71mfVfD+Dvd",
+	"W0MoGRvQxoEKQB3jGMwImSRSaMqF6v3xdVhir1caUMUQm/I3h2E25dJnOFnyMLKkxtKyk7rE4QsDIlCR",
+	"2OzOv4AoiNtoal4cfP9tLW/hcAdPzfbM1wGAfbJJLAZwaxghsGAFUVJ5/rvn3x8GMWhmjQIAEjydSHqG",
+	"NYwez9lzeNACCMRQ57DjVHlxyImqAHW2l39F9eLTL3/dydU3yal06A+UAnXP/vZgfJR5sqQfnuSE1dp8",
+	"olNbwZ/0IskfyKnvQSUDJ7dEl4TIF4rArf6Dr0RcZcmCXCms95dQQVJZ4gtt3b+hA/Macvf58wC6QFVO",
+	"i1DAWGyECRG25GqlwBQqTST+U4xltNkHulxljMSAGlDjPw2nVqtDS/YssVjOxY9OKRhiV1qTEjAnDcB8",
+	"peK0+aUGtO9WZlou+L4g/8DvudITxRokQrsF57BXWhMjzDbB+DPyTDp2DOsezBkkRgCaNv5/wilu7cDX",
+	"VYgiyq0LwtpyRoR1QHoYk5A5Obu4OT25Pjs/izCiwVJSrKBmDGANZKGoSCNPVU9sAo/mSvNE2Wchncs+",
+	"u0fU3ox/wtUkoWE68FuPQwfIMFWaxOaduM3cSpgLa4enhD3shVlQcFw7MJGaeXBfPzRfH06nxumsEJYH",
+	"5dEVggqrQMPgbvoUqDNI/GJylblae4RrBH1b1hnlHFCPwKM1WZBr4CxHvuGgYlWQmN0VNVlQPeTVBW6B",
+	"iP26W3ruEaABU2wfswXF9afiXLbD2km43BjPuz18t1XJ37z/WuVg9cGDForvIY6XVhaaS6nJ9fmP1wBm",
+	"q3oRLs9/GUXNwK53G/7aiwg1eLwDhEpeasOykClL5JKpclzlEQNWrvLk9xus+adtaYfz4ydvFQ5QEmK0",
+	"FSyaOmfVZBJIsIoIPuL8RfAAALQ8FJ/aQr534sRX0lxQ1CwspTToXO6ew3LdaMRW+ENdI1vqh0MX79yA",
+	"0MLAPITqxw16tRlhpjsBjrhA+wTFYrmKSayYjp1CArXgXPqur74ABLrTjZn5iMQ5W8oHZl5Z2lJSbDnu",
+	"Pbs71Fu5qkJKlY2km46C29QvTfiXygJ0O5blahT1mmuZtdUlv2dsZTatS7RwTCmUxLV8qxhJ+KbMWAhb",
+	"SVVHdyKmhZb4eOxyBuB++0LZeguR8+u21KY3pwKfuBOK5Q9QvC+RYsbnBfqMyJdxmv0+rvT0FZbpX8gs",
+	"ndAsiyvVG6pV7+s1++p11O2j5R9qXY6ikWt8h8S5WK5kPrg6icu3VkFtbYOVZZo51t0KICjwqiuzY1GI",
+	"tMnc3DMGCR/pKdeaN7rl9NqNqoRm+jx5L+Ra9PgWv/B+QkuTAmYPndZUIB8tT48wJ4zdiRKF6tmosBII",
+	"F+Q1nd3TqNyZ+HNc5tHbkMFe0/gavm0XasXPVVTdLRX+NJwiv+7doqC6gMO2asZF4Mp/ZaTC89010Ve5",
+	"nGZI39Q1RReaLd/ZR7dQj2YAZUt9vvO12z2DI3ytGYaOMnSLeKGjgNfe8xaegZ3xxH3Y4U58uI0rAiG0",
+	"L31k7auI3LMVlIIzYj2hQgqeYGnU5ZHXWqYZFfcquhNLtpyam1jBxo2IWph/2GARntsxucqtZkXFxsb9",
+	"vmzG476K7gT0jGd1g6FAvImVCwD6mCHmwAd0pu1wUpj17PDlS2wNQ4kWUTeTWYZV5dGPEDtnVtgB0ou0",
+	"u0rD0VwHrClIqmKJYz6wY9MB+rwxeVvW6plzV2eep2x5hMUn1D3N0qN4/I8h2Xhu5uq76Pn3hzinfeg0",
+	"wsvy7Qvymv/Q8X6rv62Ve8Kv+IBSOH24JuqhoH7oTnRab0E6X8mc5GzGciYSNt5FulRhrTr/ADn7isRl",
+	"9Ci8CerRpa7JJylLZNpSabckjgg38c1hZMtkzapFiMpt0Z9vokEYEEDL1VTOLwBDZDW8QTUhDjpT3Dsy",
+	"6n2D3x8c/Pn5998fvnzx5xcH33//vHfj3Yn3vv3D5y/+/OK7b7598efeLT9JZn7glBu5mSxoThOXEfVJ",
+	"EupbqCoPyNvKBq1sf3d9jXfkKD/xMS2B4UPR3Q4i3gLvdlnfCOMnXB8jPZlqhHaqe5685iI1osAosnHk",
+	"ahMBjMYKq3i8I/m3aXV2Z7p2qyZvSr6RgbqnfevJ2EcCulWf4Q/2mz4C8fnJnKZ+TAPcpv1cNUsuqn99",
+	"/igfaoCRaG+wwjeHA28ToDuzkEunjJVMcHElKB4//mbZwW0TGMtwKpqn9kR3+4kxU2WwDSIVlvpytve2",
+	"i24Qm81QEpt2/hn0GvEwL17s6VBiTBfj3iGBEpkq/JwvFNFSZgoYMSHuhKFnzbJMEbqCghZIdgKG5lTm",
+	"7E6YdsCbKQWrVD0HV0a1rHteZe0Ht8CRGQamBPman9+Mn2OWmJy5QJfpwpUxNp9ibhBKbDzJPHdjTAlf",
+	"wBDad9SH3NbCqG6vw12QWHd1lOsTuYXdIYXQSzeU9tOmsfe8M+DxjyUNAt7oIY0Tl8pM5vvrNyoiU6Z4",
+	"yvBOXouoztYCZXrpkh1bU+1PsVt+pam5pSEWIGxZ/mmhSfy1ubL/j72v/0af/c+vrUimw4MX3w0tuNbG",
+	"TJrSTWddMmOKK003nhYY3/N7k+6qSfbty91ZHKWbt5MsC84VTND1+c0tWO0V/7ResKVi2QNTY3Kz5jpZ",
+	"gK9wFgGJZqYkWcgsVdGdMGsChKFof0dVOI8tFor1nB35FkSwcGVdBdEWzs9pmVHWbwe6FLSPFe9zSO5s",
+	"u7qPiJDVvHqxsRKo5nvHmjcNJ76ZgwXVLpzlTSm5Fs5Dr+hGeYFjWoT93/bZXCxYznU7WAIkFcbF7Ik5",
+	"RmcHt0UnIQxQyzPY7qXFQ+zR1rYnZBakKiqDHb5Mt/mKMTlxX2krKyrmaOBQAleq78UgZmJ4kipgLiRL",
+	"RkUJ/sJJ54osuVIrlum2STI6SImKVV2MnH7gpttEOm4zK9ZR8r+7uri5utypkOzSR3ZpRlkVtjM10sXs",
+	"O0ybKk+IXIunMLp3E+YBbKtOmBe4KqOKGxHIA9qQOSlNAkrYW+vVlDPnKnUlfJGDkeOtLqCbVGrNUrKi",
+	"eqFaJXaPyOIOgZ0zzQS4GneIbB+Yh/RwzDdhqV9HEOYZfwAKppxh1qH9vJmv4nd2fnJmJlbtlu67hHuL",
+	"O6EiWgKBwieDCLl3pptd5eC2PUznt3QO9TdLbIAXdPsQq9TsshorlLs2aldhjb2pvvqN+3tbtkRWE/J7",
+	"fFvFqRJNlfK7j062b0maFqog8L7nvrTtZ4Xus0L3WaH7Byt0n3WVfz5dZRh28LNu88l1mz/2Su9zM+8D",
+	"sjtBDMCS5XNmVjpZkC+vX52SP3/z/bdf+QRdFCK6NNWOiIv9e/RNjaGiGsiPHFgfBDxmFlhARLcL+eku",
+	"/z/q2n3Si/PpriPcGMPvJCJFthn3vSKeUrg/mXh+SlH6h8m/R4qlDkFxzaBI9D4MBE+6QsMXQTEXOPFk",
+	"nYHybJ2fXk3G3L5iuLaFIPw9c0Suz8+uL34+vyRfAsy15Iajyb2Q64ylc5YSrr+KyOnV5auL67fnZ3fi",
+	"S0vZBmSeWpIpI6tcJkwpln4VkR+u3l+enp+ZNuvM9Q60iBfaV9GdeHty+f7kzRguraNqdtT5/++nk/c3",
+	"t6YVIa0uawTwV5HVtqB1BP0mcglmCU3uv6ojZN3njaKRH/4oGtkBjqIR9j+KRr7rUTTyfY+iEXa2AzF7",
+	"XZatHMhFYqmurTZVBsQa4NpGOaOAh7Inu+ce4MX2jNHDg+cWwhWRw4ODUCGlCAt6wB3q7lpsOMxF9xju",
+	"6zCLyq+7zkyR9eD2aTIT+7eG5zybnbIrhu862DV4sJP2C+MPCd6Hg+49Rrd5aiYYiuotHpRjIhhLAeKP",
+	"4rYlQ9GC5yYrpz7uhZLzOkY1bzlw23Vi0awAvGebPwpc5DGpNvYAZCidgCLXpJ+uoEL9rlSlv/3+4NCr",
+	"0rXyDmtgyYYQhKgC+rx1SPS6fxK56ffK77TGMnRUrB5+Gw+lxIS97kBPH3cfi9sSWTXAkrGbx97SWK3P",
+	"uks2R87fCOEhSt5fvxmTEzQUwDBZu4AOnp07Abc8eofA3lzXIj4eeUjA2lAhNHLXTr91KQa0Dt90fsiS",
+	"inYcTuzWC5nW6O2vboA96D38/5Pb05+AKOzN+e158HZ+cvChd/RXleMX3+9Ujos8G26Y7dpDJb3soA1E",
+	"WMo1S90hHZO3TSPXVuVByLhUJQt9pSBLw4ot9KKFvngfTvMK0vnJwMw9KsI28gf3rj3Xl7H5H1SX6XG1",
+	"krZuhsFFmbvBNJ7P1+6pAWzs7kjsgWt0TMH76XP2JO7W6Fwn3d9x4wlfghWlrEE1y+Wymmz8+uTV6xPM",
+	"Lzbi8ebkR/Nff736YRSNfjn/4aerq9c7TJgbTYfOmzdTh/JP7K6R9kQ0/1sA37I8DYx9x1JoOtgyUO6d",
+	"LW4dGwy0fB6FOiYryi2Piyx0pRxA6Wnck15n52bEUe7++pDR58CbJQ+jDSJGvq4j4aqeXxuVnm2jdagi",
+	"SRhLWXonEMpCUkYzZK2IUMF3iv2K5UoKy/ueZr87yndQZPiMkWSTNJnfB7KLhk7DXvpZENtOW4363+Q0",
+	"6KUE1h4PaY88ChNjKoL6QB/5TU5JymbAjGwm6cR2Dcn7eSEQjhRhTLfGQ2m22bxYmj20BweSGeFQuvjX",
+	"5p2aYtfy4QDrPyZG3asiE6pH4klUwpbuMb0A+VLu2YakLOGpq7K9PZSBZZvaSWS2e2+kQrQMYD9ltGvu",
+	"m632UlZrZe/NUncLl8qeqKj48PWjaGSGMbKJLUoz8297HEa+vtmuA+wmeii4VnWGFMtY0ReKxPBCXOrO",
+	"7AOKtZrYdh/n6qXlyJiDLDllAaXQ52wHY8qKMz1DRu4NVwJqwLuW9dpc2FCBagK8UW0Fqy60Is2qij3V",
+	"gWrroXK4+A3t5bDqpUQBh8kVPDCgYqBcTUpeoBDZVD5nSkc2c3bGH9gel3MrgVCbJtQCNrdLWdkRO46b",
+	"eW8PzXi/FB37Ofuo03hsd6kvtvkBKT8/s3warFFmqQ3t3jp5dxHBDQtXpE0SX1G9OCYxIu2AUgeumojE",
+	"KRBvxwSvnOrN5MLhOUajRtHIRvNHljPzAWRAcu+Zr4C/wzSHT2iZsx0i7peKqzyQZLMq1CJCpw5GSUrf",
+	"T5UBxQI3AI/EFQa/c/h6c9XcCcchwlJbqMdMCZbtdnXvLPkYOhEGsEg0ogzNM2G+NOOCPa50YH1mrqHe",
+	"YllsixYp10TnlGeNa8/H+LpuU0uLxPpU5fekw0YEyUIHpeip5QSEBRJyXU0ChUmPwwLWR0+ff3t4+KJX",
+	"aYmWOu0XODGzQhc5q3ZfDjvuK1bDTqyMP7B8s0fdLvYA2C48lWu6cVSITKRQ5SHgmqqU4mnm3OIvZMrm",
+	"hdhNRWP2ef9E2Kqj+tcQMflpJov0HL7HHTV0ke/rNXtE0bGmEbMpy9DZ+SPI0BLmLXjoKmZeZo/hSYOn",
+	"jwkl2rGJCVvIvKXhVkKEth5jqx8+4ylwKGFVXvsh/WhOqNIT+8KgGYXUx/qLzbkt6/WvmEi5mPfXUHKm",
+	"VlIoNmmLxvrSA+48+LJfsJjheOugAtc9nTJ4wEue30dXJK40UNsXFX+OP+k9XIY4vj3UoRRf5YNSoK24",
+	"+1QJ0JUx9dCHakuztYNiuynjqnNHeCkg89Kxo+AcxygYYvDhzEGRKFbHdyL22EX8aUWVsmX9fL1/YlcV",
+	"HmCCTrPKvUekqPt07MhQSzIfgcyijjnK9xfUmc6XXGuG8naPkMkDC90t2+w4A70ode6cgS/XpeNQkr8k",
+	"KfJ84H0xNGDR2KeVAYe2pl0ioxLuoRk4BDnGkuvrxNyqd426tkPMyAvR85XrogWXVfl9KGDVuu4cWqri",
+	"4gvUFN6NlakEYsqmwhY8+hmNBbSHW5CnbLmSmolkE2aEei/47wUjdCnFvAw3m69lS67VMZpbjrEOXbxK",
+	"ew8513sMykxCWmQsncxk3ne3b8lYP2vBvSvSU1ooFlambNkil2w+NzqrkaxrioXfPdemZquJF2gJFQnL",
+	"rHCzhtAIqLtzqmUeFnMfVmbEN3RO1eBQznLli0h1a8IlM2KjNKPpFn1hoIyaJaRiY2Eea6xc3N30Wub3",
+	"s0yuJ468tHtZ6o9HlY/wowwu14dVRrlgKVamH+okTPpc2GYybPPg86YizAq1YvmSq3CKHuhzxr6BgidT",
+	"Rizs25g9qaxXv2qZITvYWj9uOJ1Tc7UWexVcgiK/SK6A4Q9kmpzTUOYbf2Dt2c5IXk4VwyyoMLALHpiw",
+	"lUwWPWk08A1v+/blHQkV2jXyEnPmjHa0KRUbcN6AcTOT+VxqDY773asF3dQ/KrLT1LlYN5qtPs0u1mxV",
+	"7uJ2Y/qUZpk9+kC8saQpg/yaGc1tngRZ5Qx8tBZUhB5Mz128g2RVpOzDbsm0pB8m1UF2+z/6yRgrWnAE",
+	"UXmgKvZGrdvWhSoV/cHL1GbrJVQYsZBC0tUUb0jkQ4GCuIgQ6GWlNEXix9ZEkJDVnRcM813hoqvnXUbO",
+	"Nw8PmL1M6gZ/5TS7LgappdNMJvfeAbctkaqFHj2nQb2QYAQo7EIxUqFwMLPEhMLkDzKnD4wUqzEB9B42",
+	"9GUMMcpaTbmv/27/NeHpx6+rzM7W6ws+1FJQsBWYP4WARWSZYuvedKxeLWhLdfFHbkEV6+9o6GJdBq8Q",
+	"PhARwdYMCuXlqj9SwdyMrazLgn3QLZt9QVdmPSC1ddzhfRlACOjuuF4nA2/EoR4TJow6HAQzZy46b6xs",
+	"rOIRpvfjtoH+teFZn0XwhU36uXXcK+jSUfbK6TV1cD8Btp9r5dRwp/YaGwcNe/RWjSIfPMEFwiCp+7cu",
+	"coERkmK5QyFuYl7sulWcRq56STmwypK5mfcHIvLiOCTkX1Ge7UscgGANUBi8ozXoyA5DWTuvOe/m7QQ+",
+	"FwLOpC/MzD5wPUms2tODbSwD6GWHJtY9SFR5tLxnYkjluSJPmOrxbdf+WRt+SSeyCAia24u352eTq/e3",
+	"Vaz8q5OLN1iGZPvGMhYIy3uXcwvYL/i21ydG9bloTKxbzeD+c3JmqMZuhTgTCZZ0u2eW/MdcTMmCmdvV",
+	"wrxs1kLDdMRHWhzeiFmpNuV80f3EmRmX95EFf+ViXu6cxj2YpSyHVGibmjsrVDCM0axx5DttdhFVP7d1",
+	"GU7NM8PBY2D3ULsEWLnFLs/2rA+cl+3LL8BS/cqM68hOE7poc66DyloTZ3k/ijpmrXui9uN4r23Y8PzU",
+	"ZqBR2/XXvz+Pnn/38e5uXPmv/+i1M3p81z6f9C6X4MaseMW4IkpzKF3HCEqLL9RTXg5/vNj+gyVm6wrt",
+	"Ef2B/d0/8oMC+VOFfexgdoZ8Xsk8YafWMfbPg6QoT+Pd3c3oqZAVuU/D3SdC0VH5HWbx33v2Bk0GU4yJ",
+	"U0uz8IndTsOQF35xt2AXJxWMINckZSsmUkWkgBAn2B5l0SghNXL9bBhiMipZSeHvDRbHqF3wNopR4W7C",
+	"MZghmD2wlMsKY1xii1tvTX8JoA7YfmiVBX+Y9PSiWYTwDmMKUbmVdiu+MTtCbKqcuta9xOeLvXLnqYfv",
+	"YZppKsfkEs1JWMQpYwK8Y6GctZTrCYQG28ovbFZMBcAr5d+waySoGlb7waxtS7dJxZXqcmeXNGWEz3zl",
+	"Cb1gS6MbpFAPjgsCbCDHviIFvRO+Omx/NF7tWIcGXeQ5E3riNln3LkrzzcQGUa2lr/OC/Royoswx7H/A",
+	"K66LILIKbHozKZaO2nv7YDa1Of1MpM4lh4ebi8ksc7uw2SSw5JllcWyqXBB8GgpPK0ZkoUFWYIVIWxSo",
+	"XMwpy4yNj+Sr/uxjLR6zrIgHgn3awlbmfTpPOUXN6t64ke08GSUKyntvhULtupbOk9q+cHvbrmroyAMG",
+	"+gzxGnup/gDMja+xVj20EAcYM8r914QLZDb60E77Uy10EC7VoSRZUrFxSVvdoExbSL4HJjOnmk1WLJ8g",
+	"0V87+9qK5Z4MEFA1Zn8KmTJ1TKCyoCvlnwNmuSyjEXkpAY8h5U3l0bplLotpxmrhmfFBOXCbrbkP3X5P",
+	"VQP2SnWlP8leSaig+Wb36KGRU3y4LuKGbTHPb/FPtvvgGuk5DVd5+r9pyxpxJ1eTPi/AyG60XIVhQT/d",
+	"3r7rpTlvgYJsCV4tCSWQyZbwFRV6TK5ZynOWWAI6rOKL10vIlbyPJtuhhDacGFc3t41CVfsm6wUz1U6m",
+	"QHHFIrLQemUucfO/Kpiy1q3BmuZDIucnRjO92CPrt6hlewUT1PoTFP3EaK6njO6lF5feIlBZEHG05noR",
+	"3AzYz8TIgfyBZjYtoTeUYrmDjRdBHArcvhHiO3380/duycSEDoqylq77u2LemMfLQv4NxVYxrbmYq0mF",
+	"LLvHGHoF2n6BZbBdB5YfwkzN/qOWZalMuZ+Czs2zn2fVd769XRwAdFundN5JoORdyxxrZa6BHc7F6NQu",
+	"SR0S04UQlq6i11L7bwdcZoOZMMTWpNjv21/0Yy7XmJmPRle5Ua3xh58bmZtYO5iWD5qY201T68SHog7d",
+	"WZG7qVfNILdWOhp9eDaXz+wff1NSjK/p+q3l5qrug30xqLohTRb0Sb3PEEqBTIWn8O940Qfk1w6zzi0u",
+	"/djm2Zj1qeJJ/yFO8FUu5zlTA6ze60K8cy8FXFttn1YW8BzsarevPsLPfiFS9uG9Gl4jD+jK9uAVaUF0",
+	"RSOVULFPg7pYZUxNZgy42QOqLX9gBEQFEgfz5SpjBHoj9qU98qFtrzkLydpzAfyktkPoKWe6yMVeXRUA",
+	"yN7u5TUkjEIJf0XwIQSWKQmlbiDLnZitNl8Qi+AAXcOMqI51rBg3DzQLZW1B2BH5qwWzLpVECutXINOC",
+	"Z6lpH7ERxyTN5aqljzB4D/eT/1o3ELcv6jO+terBrV3JXB1cGA7fw9sFctU1W5p7xZh0oTSTlLV4lzXl",
+	"WfCnEsHV6860X/KKsyzdmXudIEjV9h6anEryY+vc6LwIpNpskFkQm9p2fndfeJVfn6l7vnomV9jvM7hi",
+	"jGVrejUDlNOT8tIaEr7Ako/DAIqV+zGAzqmkbbaEK8qUQSz8b5H0/eET3UCAnbdfwE+A/s6A4+P63U8n",
+	"l+dnEbk+f3N+coP/Orm5ufgR/mopbAIuWsgBEW1lmVvpw0ALz4fmytZi0MPSEcvLsBqKboB0qtskeED8",
+	"/tsjCl0FOPcjzSx3+66z3Yli/quc/lBk958k4mfbrmDNE/2ElIKpFKzn3h6eRz3jmd7tNqvkYPXEjmZc",
+	"3PdZ3DfwHJg6LWrKdSGq6PxMynuWEtrX2O46ffd8tQp1eWGZoKUkmTnsyFXKlk4G8GpWGyjpNkz3VIb3",
+	"X+X0LVXKG/1DbPtQCrIPbjqr3c223V3lXFTrTlU2q1vQjqNV5iM5L9LpyeXp+RtgL7t+HyYht+/uA07Y",
+	"82y2+r1vIO/FqoOoL3Z5wXudm7/K6XUhXuGztc1Y8fe9DNQAbsuEst12LMMeQnlaZPeDJDJI0k+FDcLR",
+	"7IQG2WG8y9kDZ+vBtRK8sOlxZO3TE64mCQ1LDKyjCQy0GnyGlkHaacU7VP3yOG731fLxp87GSDZlLd6O",
+	"zANwW1IHzEsLZpUzl6Yry0RkID6+ZxuHJbkTtvBCPJP5lKe2trJga2LZqm5eX7x7d342JjFk+cVHkDtp",
+	"SzuBgymBqj/sTviC+LGtNWNbk1nqWsPsUZa6YHQMLETxUbDsci3PHsfnyukB0h76GEUjZDJqkUFntcTi",
+	"IUIon6sJbuon4lcBG+IGniRfHh4cHjx7fkgKkTGlSPwf2EQM9cLKDOuczvRXlZC4I0e8E55CxKw7ZGLO",
+	"uB6TC0i/ElKTnM3MdEqb6JrKxPIq3iF8qeCZnvCQuLynWYoe07CETMxOnhSrScaXPISuhlJ9S65mPGcT",
+	"TKyLiXvriCzkGuOEKpNamQ84JgdwFT8/OBhvxQh3OQsSuVxSkfrk3BAix3kK80LsQyyZlEcynEF+s6A5",
+	"FoajWVZRIVyNL3PuuD6u+MFc0R/7YDnfO2v2Vwez8gJih2DfFip76qzunZbCnimj6QTjv+05tLT04toE",
+	"NjJliFKh1cS4MfmlOl+W9RvhTncC/D6Q3J3KNoSKlUmTwXQEkK89TJmvfmqDVj2gBxjRBtwi4YB7L3aI",
+	"v8opMEPc5nzuUlL7KfG/cTO/wSAZutjBflWWVVBJsiyShZXQXCs4uTsYv7496HN4MzplWS9zAh/czwD5",
+	"MMmkUqwlJAiyCI1jkJAOUJVJpev1FDHnhlBF3lzd3DqpBTcrBstIXM26jcdDa3FZmTnPadIRwjSWC4U1",
+	"cEO1o9wSupYlNjhSYxhMTFtGa1YTWFyLllA76Ny+PXjxXa/lrY+nj3GEL5QyqtV5DnmVacGCXqpbX00c",
+	"ZknOSp+Oq4oO23zDtC/O6cK/Zdn0/v6sFS0Um3RYpPBAQL28hHEgQgLwlLUCrEC1FxRs2N5Aohx4pYVf",
+	"L+DXwxeapIqY4qisp7tn1zmXOdeBi/MnPjc3gs/VbTktz6r12yr7C3W/bcIoK/fjdo6W50GZDO116zXb",
+	"129M4LWKYmNO5ZqaC//AVSi2OvN4eL02NCYme0hKX9BwlyULz7kXJkBsEdZzHJO3jSmbq6Ak8YQAJ5w3",
+	"gFPAFWKp5ALYUct/02N4N+5R89qKJZPW6uE2Pm6h9KBKm32LcSCWKRYmm+tivrzCCmhWpFukCFyB5vPc",
+	"Aos2N9Fwkem4s3ZMyq157A8uzl6FH4DtgQSryI90fkvnvTxlITeWjYiVHqraOpe6khekFQPG9tAwBMp0",
+	"bcd0G9CbG56wylzucIuVZuVeDq5/c9vys4H4b2Ig/rtYc/tbZiFIwJLeM6dBqrIY/DHRecEaGsfTWXb/",
+	"yibbZwvs38ACGygSP+v8j9D5w9m5r+wGas/KfRn8ws82RM2G+NdV98M4spD6OxyVW9Nq94g1/iank4pe",
+	"MyTqWAnSfKrYY3N0faKQ5bCuZn2gyvX56OmJDSuljsOxzEkwN/yaKnAShfm4Oi3jX2yha16yeMwlM9rL",
+	"eJiJVutm58S9cwUZOyduyUX1r88/20uf7aXP9tK/pL302d75bO98tnc+2zuf7Z3P9s6T2DuPsWJ+LrXh",
+	"z975z9rmZ/jW/xr41lAF9rOO+llH/VfSUT8rm58BNZ8GUPPvhI5pslXUMSU16MfeEJKdLlCrhO7hUbdD",
+	"3dOV7pTfXcmVvpeWL+lXnXArgytcw1Va2ZvWa6NDygFJeTjN9umyml0ycbAsCWbLOgZUGCWkBdr0ZsCP",
+	"WjoLl0nbMzPQnIpJ3/TA60L47MB7LtK+aslr82x3WqSWe41iGP/Qo7KYR/abu/binpWaHTUrVmteUEUy",
+	"rFnmGB46yxmGyjeFCUZ9K32LsfjCofuVSd76paz0s7PyUOSxktVCqb2q/AD82lxuQwZd8r4M2xj1SY12",
+	"JoTDPtkHmbddPLUXwXe9ZGo/j4F9+deOiuIzQoHvF3Yr1NBSyF+GnEFYq2y8XXa115gbxVbDBTIwx9CI",
+	"ayHXfrNwc3ZmmshiCAb8k9ZprUnBSqayveTNnkmx8CnQmGXpZEqT+1p6tBPqI8/egDf+jOdLrARk/wN+",
+	"kPlqQfHpnAEDEf6z0gpmO0486bn/E/ZRJAnw1VTrBZdFYJzuWH5AxTa3fc0sFDaT84mczcz0tlQadtOz",
+	"hxZSklH31UF8tdpOvcO227WYyEb/6CP8NFwNtSMezJ2gmZIlj7tkjq69gJLnG7KUeTh0X6/f3UwQ0YQL",
+	"KDirehcz27oqA7CKtFhlPLHaQFAhcuTzQOxZTOFpLsWRxTk6ZAIKqzXWU8y91U1FCn+ENGN4XS1YSuic",
+	"ctHm76kW7d95A+0oxP+HFJP2b0xSPpuxUHk6NHL9bMdRY/qgKmdaUUucC9i2bBRSfNIoKY6MMpARlMuE",
+	"KdUl0LWrlGdrCQJ+1YFKQNf1tdKdeo6L2V/KY0GrSXnRb+sf3nnIUCA3M4l6aQR+pzQK79eMuuoW2C1n",
+	"/jjZaOXap8I62VH1gTjVHJpD9WljENnaA0t6z7x3PhBOMRZQi3Pfw5GYNoZVGek4IjG0bk4MOtuRdZkr",
+	"wtMIFKPIHxIjbcyeVFVqX7c5RuXB/nWnIGnw2n2giYaj4XnR4j/FhGo4QEyke4Qjlh4U9fjQEnB6249T",
+	"JXcVsIOmEo7XiuoFCBa94JY8LyIUKc1UQjOaj/fRtvYvHosM0JNKEdm+p+e6ED+zfBo6OVBvlYt5P9GD",
+	"CrUiFYeOqyLXw15L+GC/TItO5Dm6fNXpYDHpGhPa9me5gqr9uYp6G2JdtUJvHaPIP6BSaMNF0ZLUam89",
+	"CiYLkLv7bI3+V1qtPOiOMf1inn0l83ba0h21PcvNFW0dlJaTuHcRqA6+/yF0RqExgZX5yjMpVRp50VU2",
+	"6r//9t9/+fU//zL+03+MwkbMG++z37PakStV8M0hRHVVhKIShDslmn1As9s+dfjyJUkWNKeJq2cQ/FhH",
+	"SLDnmN5RvVCYo041lGURc2XUbq7buiw5xCq27vX7y8uLyx9H0ej06u27N+e352fm38DVdX7WZhfWY0vd",
+	"VENa2qA/nKmMG2V/wbGwt7FuSl0VYnVjDKfhBe4JgoAVaGMrX9pyY7TKNASxMSk8gZAtBeoqDIGacSdi",
+	"h0iIjyBqX/k5IjJLfQnoyIZf4zrwIa4TDJmBAg2X7XtUAiXaZu4dLdQjq6/thDK1CLYLjfBtKUqJBkWE",
+	"ahgFsDEekbjfcrjfVWmiBzpgzaVrwRyaZZlyRcYse2jTlC+E3lETYpu3fYurPVAlQjn6520LkOWJDXjs",
+	"bLplfrA4xyfdGK0958XeGckDjN6nB+ypFUv0pKKOtSVfapd8uaI5eEbMtZ7RFdbxVb2SMFtnTw+OKlzN",
+	"gP+5yJmqHT0IeRIX3eWKUGBVA+GUcXGPoQdn1RtxeifQCxg5ZFjlqBh1VVGeotx1DgLHJb/mULFGkwXL",
+	"VijVGqkogmtOs521NIaHYxEAE7g1IJJtRLxa5YymSGvCFVELmjOonJNTkcpluPTC1hGu4kdaiES5MNcA",
+	"2opI/cJFkhUQa3xuw9C4HIMhA6b3p5+7ZZFpvso4zt/ewmZwYpJzhAf9RDdGV8dydNzjaJKM8iVLK0w5",
+	"JUmM2Xdpgd6jBctSMqXJfX/l+tMYgwPF2X782e6lIQHPWoA6RK5BtQV3lsirMGcJfaA8o9MszH904dfG",
+	"DXOwJ8+s44xnWd8P89GO1vBzMx4yDLhYK8rRc2Gb2NLhyNAqN1SF+dIcjLwQjgEzaPY+IdBTCs1FgTEN",
+	"mIhJymiaccGGzeF2O/vwlNea8dZ6fd5Ory5fXVy/vbj8sSYtuCBGvukjuN0gbAaXG9CQIjVv5dqDyg1Q",
+	"aNxG3qwt75XfqrPv8uryHEwf13FQbf9U0aHs98mAuLv/DnMfcaZ6+Z18xH+3XDyHR907E1Usl7aSYIvz",
+	"s2/I5QM3Slqt8kMV52I1oUmY68yGldYLmTFjVhvlbVadgkCLzToB3SbFgtrSyR78rjbKXCfjMEO6gJjU",
+	"oJXuOVM8ZcuV1FXBsv0MqGUlGjvgXSvgqkffAJQ4sfY210fwF6qMJmmUG45eaodnddKbyPxOTIvs3m85",
+	"roicRcQefATr0TmNSBmjA9e22ReRXR38k9nAd8IhR2Ru6Z/cj542PaPKs+odWWwXmqjwlpBgjt4LuVa1",
+	"QGCFnrKWrT0I9oap2nsySw6vOYG1h9iHFTf7fshGGkxjmcn5pL0EUWBocj6BpgNeUXDVMJLJOeGqgsWr",
+	"SWqIulBNp1SFbziEj/vTHlacS4z59u9VGHPo19LPsGOSyiJUFQjzE+eF2dBmsiocHnyipaZZTy+Eb4BL",
+	"qOgzaC2rL69zrtl+b68YvZ/kSg19u8j0IO+AzjcT++XBlcUn5GwyIA6RS6k7gzto9BmtzIa34Yo5dt4x",
+	"b1WjNe4twd0BEDqnk7ImQfj3vsEU82yjHH61hIQFZqcu3BC4EjKpj72zGHncBavh+PylMCBsv4cauE+c",
+	"po4l77H5NOR8tGhqugxc78KDlzk7+xAm9mdE1DkVCi6iJ2BFbFyDW/D0Cl2ijSq5GWlupYa9WCLavQTe",
+	"lo7+Ct3WZlrIFMsqRHVNsH5T1K6FoDVRvevqB78hXLr4G5uehR2Mjl5rHoo2S9mOyqNYdVTmxBLrH5H4",
+	"9uLt+dnk6v1tjDZP/Obq5ja2mCBpq2ijFLsT1RyshC6ZUW5dbbsvwcQv+8ISVhAKsXmLX7WoWF0+cJhj",
+	"s1daGfAYdbmR3c7IcKaKpsn9rkN7KoVmQt+yD7qa99GNCrJF4Ja+9Fr5Je3LXoYph1VwN+rR74U59Cua",
+	"0yWDauK20EbGMWDlE1Z3MNw0nC19inXuCVV2B8YhcoaljWo5BDFZVeAb/qkULAG6ZHvgZ9CodSevmYK2",
+	"42Vv9A2bAP/akBkA+dlXyyxrCUH24XQzWXIXCkIv8svDl9/urpbv1d9e26GhVfXZeBV9p9fj5UU0aMbL",
+	"94ZMOQjAoW5kr56UVZkPAyWZ7eU6qPWK4tHdOIrw3iVxW2TZHxD721Pu7GFyVa3DgWms/+IByp2WwC9l",
+	"JkZaMJudUWvyEfH962Jf/j9z3Q08e5+U8Q/G0wcH64VAi7OEumx+kaoxSWWivv5NTtV4mVpkpbnyZ4wk",
+	"mwRBcM4r/e788gwxOa7c6CiqAHVcZdJRNLp5f3p6fn4G/8aM+lE08opiFcgTjSxWpg2Y4iJj1TwYiL1U",
+	"MlTgn3kh2tq4qaQTDwJ5VDemnSq3mWG+OE7XvOBIZFjfRanSkzldBZ3Ha5plz5JMJvcI9bWpmqANE/aB",
+	"Q0UxAPBA1n4dN3wEgRqIPEPSgkiBSQWGQlcOqXSEMTNNaJbV8UEOGwRN27yh4NyZL7BHfsBXAFSd6DUH",
+	"1BS4Mpq4Z5mTeCr1Ih5vDUsZg8f8FsY3i3Cs9xLRXBDEypGVYqDHoLPZoQFH8/f/sRVRG9riyeUJKIvH",
+	"5P3t6VAKgj5ZcW63u6oKgJIO4XA6tcuGBLIpCdhWi+CpYO+bB2ljpQ7s7Bqu3UiFUTQ6//n80giGtyeX",
+	"70+wGuft9f8dRaMfTk5fv7p4Y/50c/LjySganb35r7aDfhvEvf+CNQ7NVQZZIpCLWPHxlzhaciI21V8S",
+	"KsgUodbTDURkqkO3i+9g+UsqCpq1Dc2jabf5KKwBHHvHl48imqOcSR0f1QEKYxIbI0vOZvgLci3gHr0T",
+	"DSt2TOJ7toFih/h38zVtmHESY9wAhAeENsx/A0QRlTr4wYWozPQYFcHsXhLrIhfxkf0N6iOiQ2BBH6Bi",
+	"KRYoiuGwxdGdiJlI46NqyIsjKtM8APEfsFOwcRs0hYtv6yXFMyY04ijN1VB/oHQjQuNyVReGdvaNGMwk",
+	"yB6c2lE0QvcQzogvRw3V63PhMiuhpUp2JXXuLbykQrvhjTOlBtqKbxhVzF/tg9PFyYLRXE+ZdbWmUjCf",
+	"L54XgUTxrZzPUDXaFSbzipTQ5F7IdcbSOYLAwsrg/kEmed+iph7Bqraqn236s5FK5bGS9wjQNaY4SgjI",
+	"SaUZXFZedylz3SzFApxTl/hzJ2LnFUaCH0e2U+FJiku/cTwmV+ZIrrliZO2HoyUAlWx6bYvPa9/0c+98",
+	"lPdBOf5GzvsZXk3ulxVniZ25TM5baQeavvJvDke7vADJohCBtT9RgHFvOl2+PXz+4kUQdFOI+8mUKvbt",
+	"i2Bj4KNttPbNi+9fHn4X7VHSv/uT8BR4JEAv3wP7vXvuDsKFvHNGA+lqSqdG7ehQP3aKoxpWrJehX92H",
+	"1dr+pa+9Oi9bNf/NDLRsWSiLnT5yz8JVAg1t716giLBLsO0fdzWEfdXfBZ8vmCuvXGt2a/12BE98x6Ev",
+	"v5SncrliQtFmVXNhlM/Q5fOuZo8OsIkXVE3MYMJJNjDMpMhVSMN5Z3O62Aea6GyDMjR2DcbHLkA/YyyF",
+	"1QCPhk3HpNmabsKgl5V1+odhbkjIBUOKxztPpGlrovj/sBotSvBRiJRPANAf6D3LCLgMcO1nll4RS6Kr",
+	"Y5+O8/wgOjg48MyZMDUYg487Ap9b0uWgfYAdhcDdguAcVb4nHpNbn9ENf+FiDtfrCm+5HNGxZm3uhM2O",
+	"n7KEFgrAFlrKe4j6ZFLMj2wSfUvB8WDefGP3l6sSlRswdBLe5XKaseVACXD96pR8/+LlnwO31TaWt5ms",
+	"SqgNURnNL+OJRhvXvmFZ0GSRpeY2p0nCVoBREkozmkZgA6aEqjthd3/c6DN2ARgHecAZ8/6oFuPQup4q",
+	"7LLPjH3/TK5wUp4B8NSYaTAl4AUNxf1uNJ1m7NjSR6GRFMaGggGh+ycBnzGavgHk1al9NZQLTKifWGex",
+	"1bh+PALMzugY4zSahpMnaUkAg+h9o4aNW7GJgRU/h6D4kisweWayEKkTXFZF7s1pYXfrK86yYOo8X65k",
+	"vteMXuCb2xOK1A1nb/5rcvH23dX17eTi0mXWxZHL1oOQrA/7CYaEPGaCaWvWLKRk+53q56ErSDv0ozo/",
+	"59311en5zc0E/Yze0VTiU6nyav567KBTTOk2JIY51IWqR6u+/74ic1+E/fSa66xljsCo4ALC5+oYqTJc",
+	"sjFiLSy9Qxv+OpzQfwLpNy75hpVZ7G49TL91XFDOnwGlsk3R7eX0wQ/zE+NPWWVnRC5cXZnbDjGNG38/",
+	"dMKg6L+XddtTB5wB7/B3woWdxKlMN3DDQbKmPQ60jIpjaohRS8c7p891HjVj+S0zA6i/fYyvn+SazKgj",
+	"MzbGfSKX7GlNsGrGQr/z6+Nsv0ZtXBlACurQFtyyto0xMvck6ZJL+qGGVaic3HLq/3hbrrJl6y7fkM+3",
+	"M4tzJ/dwORd/sL0W2uTXLa6Y12yl3V06NJz5FBmqW46hyIPPMa0bpACqZT0G9TH46ZYZa5+RDmKdaDLF",
+	"wru/dg2JDZXFS5mHbzqr7YOjWbW542q9dlkyTddV5c0Ix9DyWbklIBlG89ojRmvbPklcgbcOdthqPsO4",
+	"Z75gQE7aGAS4a4FHwRXS76Vp2gG3JheuVrl8oOjk5Xlb3SN8rJ1qfyoLkbSmyUiFw49KDmxQNLeyK/tZ",
+	"twkVdDdztf3wU3zYvzZZUaXaPrOBiAjVdzC3Utq3b/v0vnlYNn44cHrAIT2MflXTdlQGYCCnjOhFLov5",
+	"wrFF5VSzqJZkYYEAEAoQUhvbOMsaPq9uWBoSRw7/4pkHPfaE/XSQxcwp+CxaNsiCZnqyO57w08mb2/Oz",
+	"IxI76HAc+X9PcqOhxzYCbo6N/UtQRJgOW2oEyJkuo4XOQ1PyAXVPWU+If0aVnvhcvRYlDlj4FBM2oz/l",
+	"dv2RExRy/cfdjQ/LNTKvmXnpeQp/Mo+CmjYLuOvQwFTWnHd5ZZiKoEGNJlruIaSAFy0kEV2Hthfo97hG",
+	"+iJFwkjsNmK8V+cfXAan2uM8LelmyiaKiY75WlCIewEPFSRw8GRRy4Yja1thxWwRTfM5szuVYfxseWQR",
+	"4UjM6XaNmfHS/jJmc8p9wrclCs4wpozusIHfJoy5vePb/PckLNeUi2zjMermC3JGE2D/tJ91RGK72mVF",
+	"idj0ECMevpzOfdZS5ulu2Wa3+hU8a7Qmqtlk5Yt99M7qak13z9kKqXtDN3zLxx5ZB0x9swBnqo2UUFzh",
+	"BU1hlSM77ZUds6QbxA/AtilpmVyi+sDJ3EIi9sQHsYwlwa/3xWVinqq4Rj5eZiIiHxfeUvsMOrhZr2YE",
+	"IDLlLK9B0aocNTxaOK9Um41vBujk8dBRWG7pkNbPc4K+IVhKm0nrTjHPyT3bwLwAryHbq3dUJibeEAox",
+	"fUDQQkjn93N+EKe6REYVNSpMTV859oyDuCeVecOG7f8Jcs7syfaobnPRT3rbKTdarkDth02x66XS4XqL",
+	"z2POmlDmewaoV4UwN4CY8FS1YVCb2X1RWVMLTxLm/Ehi7L3Kgh55SczVnfAQFnOfNKIjO3Wbpin0aXPp",
+	"HBciOn9bM+m6PU1ryjUX8zYYNeouCAYzs1LVzu0BQozLPRfIMls6OK3YsChUS/eNAgQOMjh64GqsixsQ",
+	"4FyRueXrDDBOwtXYQdBjUW+AGKNIMGVfGoD93so3tPZ8mU7YvBPr5p67aJ1xUJ600upz6njIbHaegFLz",
+	"q9gS1parcOOXTP3OdLYKqhX3NSWscv3WFJiujMEynbIP82bdrdGytZT3QQDNpIvEUZ9fL1cMTBkBtBXm",
+	"WVs7r4K2c7DOs4ub05NrAJCf31y9+fkc/vVf78/fm3+dnb85vz0P4hfqdv0wP3mZWZ2Vqh4lOTbp1A+a",
+	"M7cBnd5po7CazKSZTdVC79euHwSRH/XakruzoYxaXzUZt7t7W+GtdARlaFc4HwyBLXxMDsh0U8LJmyMM",
+	"uJd3OZeBX9Lemy1F7aSYm91jBBTIJ7cIIHTgpp7S5L4+tu6J++7bF7u4ybayKs06dZyB09LFMxRhGVuR",
+	"EZuzYq5IKMRpLoFSSQMFxl1/YDkjlWXqVWKzQNv7a2/nCFCehLS20isHfOPw39jLYP2sGTaELr2065js",
+	"n6wZP/AMw7yZq8Ab7HX/xzG5Zyvt4dQVgqVmPGxAuZ8Wr89jfTxbPm7oBgqFdUzcPlHCK1HqV2asYI9Y",
+	"s41mWRyYnz194lnWhp6wmhxXkHZdr0LrTCRcVCNuc55oVdH4iC0TEw4sBH3ZDYXD8ccyyPwulCbWtW0G",
+	"4OtMBjzDe/qcu1Lsfrq9fecQE8qxr0VkxXLQqo7Jd73l4Lcvdt0dab6Z5IUI4ZiyDSK9wl/ez7lamg5l",
+	"6q/3soYNVyJFtjkiZ+cnZ+VNIGV4FEFT4rm5TSyOzrbQOy7iI7E+kdUWeG6aBU1fWpiCW1meg8ow2lk1",
+	"7XXf48b3zp9+Efe6G2gbU/Xm7Pzmtrapwr6isFvMbEx8JrKuHGBHgOKzcZr9PrZ6lJF1LK50E3nQIzxm",
+	"ZrT2aIvq4S+c8cHzTm9V38mB57en5dqKC09WG9vDAve4zgs27pHFeumzxOrwsr6+gMeZ9UMRVc7A/zXq",
+	"Op2Rw9Y5PJG1EuWsagIcgz2pSHxPZ/fUXigLrVfxeMuD0NHZmDhMjlElyZfXr07Jt98fHH5FfJF4Wxvk",
+	"mNAm96A3WWdGjlOeqTEBTcGrmGypWPbAkMgXPM3opupfh6pSuqSeAH+wozqYvUa7rnPdA7raSC5tRTpC",
+	"FAp1L6j1QhWx5mYXLq8v69NKqjYeDIeFhE/qWbxjiBPMzFJZJWOwu2YLnaUcFVFlCkp/QaWDHSu3R4K5",
+	"33FDgviwSz5VijkOZGd++dZSbG2DH67eX56enyEzWfWYrl3SGSYFqtLkqzoIfjm5uMV88tuT1+eXo2h0",
+	"hmSoPo/cJYxHrqsuP8Eea7PfdAKwxfQ4eFl3Vhf0DfddnSunNoTu/6NGQQkuAN2YZSwbk3fn15PX5//3",
+	"yGa4eSeJWbZ7tsEC2S7L5Q4TSm3ZESPDy+w486C9DsHRW+YGgvi2hhIIJuXdK5DFjmXDN/UkTRz6KBrZ",
+	"AXYt+TtfkmoIuLSmqD9G0/7X16f6aFH7qSwf2/fsu5w9cLbeL7PVfn6ZbmE9ldsmrQ1BTe7ZRoVwiBvc",
+	"7uYAQcLwiifWj08FHJycyBUTdf3DesuX4OBasOUeAa7pZjLPZbHqr8yBo0r9sLmkSxZQ5H7YkBkXc5av",
+	"ci5sasrhAcmMBqdQ859uJiXWvX9X8CLMzND3KqCIofE/ulyFwPXvoRqOZg7xvuytzlWzCwLBoK4Q1m2v",
+	"UNX4EdGoxgVQhhT8zFd2THUh/UxF9Z3ecVlcg//xcfjZf4jEaNE/LEsNweiLsuTsIHIhkmX+G3yHVZDP",
+	"scVsBcBUd+LLuIL7ir8C/cUxQ6Dz9pj4KlXwq6O3QTDsA8vrt1mFSMeqO5OTd++ur35G5gvPqPPu5P0N",
+	"KDo4uCHFsKqTuAfrTSlSIV5QLzW37Zn2Ps8hIYmKdZYD+gOLlWGa4OFBhPiobY/08OCEc9GGHII1vw1i",
+	"Tbq84EN9OB3719EaNTxKwgLN3SSdvLsokwWNtmY28IrqxTGJ0UYBP8W7k9vTn6qK9IoWCjNyzBYtGSk8",
+	"mtfbOC0bCEK++ziaS7oXl9Lhtfynykf541M2BtQ5+6dItNhXqN8ztvIVOYLwDY/qc08RpekGAH8e2TGM",
+	"iePalc7bmQLiKxx1EROURVmmm56cfuFjqpnolSjfEutEahBF53Cn0A1qCGVIGesG0jxZ8Acj/7ggS55l",
+	"3KGP7sQbNtNEFsCGc3Bkzj80bFnaFMuN2aDoRh2TZ8+PfDrhmFTAuRoMK4sHgIfJQmYpQkSMyYEDtNLG",
+	"7L5ZJteh0ltm+jJm5nWpgs48bMmFc/HZbjH6zfNvDw9fbEvSZ8Fji4K5R+848xzL3CDr0ZpuxgQ1N1TY",
+	"mBGo2i4xegUBIufW4+kG3rm59jmjYIdMzKUa8sJ5jy06TXPXk8NYuV3ia4oduW/GNGCYPJ/cXzqzyYXG",
+	"kNmUkRVVuoG/HcjN6Cdgj6JfdoU64JhuL0DMEKSBX9djcmDzyfON4z3qNj4qsbNtmRZOhXJiEsdhNldm",
+	"jrKWbhjHtTFEHi0NkThF1kaUJoUmaiFzYLXDOBdW77ZnFIKGz82fw+LWPxc8Lr5z8Nwc106/cpWlHyCt",
+	"2FxN+CmR0QQd1XEvO+scX78xb+80dNxMR+UadyZ66XxzkmX7HKG946H/0Hjg/w7f0seOtb72BTyGpCuW",
+	"6bZbIQtIyQ+zy1Q8UkPCr86T1UZa4KKL44rTeICr2FYxauOfeVMFVYEYcWWPwIsFWTlKRWaHzmj+WKhP",
+	"fTDdGe6whKcZVaqFIVL4VHBrgUHNUSBhAx8bXFq2xyYPoyw0gCO1EWHGshG+SARgKo2mZDOZohEXDzTj",
+	"6SRnaiWFajOAdL7ZqxR5Lpe+Lkqg6IlmK6R4m3MBi+KFKrgnRMo+HFdOZK2wasU2lYLZPdmtDnen2P5a",
+	"4YkZHY1+U1KMr+n6ra86sJNFRucFA5KQVaEnK+97fyRFgI0FL1k+B4oRFxH+8zffffuVLxkDUwITOmda",
+	"Gb04tjHi+IhMN75Mt2XcmNMvlAsiG+3lYzQSUk/oapW1gORM8w4ztKCKLGnKiPp/2Xvb5bZxbG30VlCu",
+	"XdXJHFp23OmeabumznHbTrdn8jW2M9lvvZpjQiIkoU0BaoKMokmlav86F3AuYl/YvpK3sNYCSEqkREq0",
+	"89H5lVgSSRBYWFifz5MltBrgrBCVK+0o3HMQD8bb9vrqbbHICdcfUZCouWUghHI/zzG3w8KUhtVoSV+g",
+	"S5Uscnb21oTbBs0oO5dDPRWG2b1WslzsAsP9XVmjUPmPUA18V1G+W8MqXMGEwmVarArGQ9Zjra4956Fa",
+	"tcEpf09ExI3DZesJis94HK9jKO5tWdm8dupfUtmwRA+4ro9qHW/xk828xRXORDac0BMxy+lGQRHNYqJz",
+	"06zXjKZoJQGT2JoCfHf4sVPF7PIskJyFaCddpWQLcAB/IldZ5uXt29VBcaWrEjkY9TpGemb2mx4gVLPd",
+	"w4YvPD4VbHpK9QS+MlTERvRQxenkmBmBnmxfIeKXgV8SZBiFUHvUrWB/T823A22PYvtEwMdHz01FDMDx",
+	"GY+mUh33wQhZ4DSXYvoeHJiGYU9oeoL90F5dbWZk6gxZo4RpjV9pBwpHSW2JcxWGbyXwAYyg+tsdeCHh",
+	"yqoN/czq5BWit4ZFQztj3/r3LQyx0mTN1IWKtusGyNHUeDW88rrod0UQoh0rb+C6IXGHQOespExLI6bA",
+	"rQhlEzGL+aLKlLrEVTa6VCQ55HFcFyq2urDds1N0rGqnx+8W1JbWGhtzqRpNRwtyx224BAuNhG3Z9bxQ",
+	"u8K1QusXSVidaFt3aLcETzlFVw3Y1pLUqhob6y9PfjoKWrG73SxR0zDCCl8heYOakYYsb4UR/fjDD9//",
+	"uAaqbxncvQHbW806Ae77Nm0yQEler4Das9x/YgT4z/U48eOqmLGaNX1d4AO+B6S/h4TP+wRgdh+rJ/WK",
+	"gHLNllVkNKWuxWhpSptxJa/1rDbTJW+A7dnMmLz+Bg1IkzdE/2rmPYvT3Ywk6h/fxnpdNY02AxttrYNm",
+	"OdD0uvP9MhVTh0m9ZBjdh7Hzqe2XvI6wKuAJ0CA+YGaNPkJtkMDIw3gMtM85sk8TnPzujKas1vhHwTa7",
+	"Sbbgwwkk96GqdFXI6081j56XB/MJaCTAoBaceMiXYw+94Sri2iYq9BbV6n6fb65XxzvXTOo1vsL2zi5K",
+	"jaJIxzYa4z5MkLzF3ZteMTep6WSpNrlVOKXkWwUYGCSM6TU+Viud8CCc6vfjB6318a/5mLeUxXAqUh7x",
+	"lEPlHVcM74ZGsNH2wxA3QYidFDpLZ1nqi2xMKmYG8hOKA9yZGgqfonDgAVg9U1GGsxE29GaZhcDe2qEc",
+	"IWUB0hGYHrtUEEI0gXeVsBkjTYC0m/cVdZLh0LA9A1IYsR4bRw7AB3glT5dQeNby1PExz5vGV5BJa4s8",
+	"wLEDrwbHRAkO/H3gULeQ1EW+E6yMTFNsGKdHtJJqXzK0zm8aZEYqYQwQzDdxrFoNYQgvsOqKibTACHnC",
+	"QHRR74jRSAxTAxmnREwp6FEVB8zZZG4dT1WrofkSsSq8H4cpChVGcCR6YLI5XzTvll2l7a0l+W41eGSj",
+	"qMndXqpIvC/uYDv+USzHE+SzHAipxiwDUKoTR6oCO52I/azZwxPsTdlcdFQczK1VE5WvGVlvAiN+tWEv",
+	"6FcpEiLA1iguNcWQ+TvBslmPvQXcqKI+ClEJhGV8KXvVSQllKszvqsZhocbbfokTVMjfbzx1cibG2pcr",
+	"5P0gg241MCn+gIX2o/+H/qwGWC3d8UM13yiw22ysc1LRGfzOMYg0UX8Qgctp4NcxGWCGMq3HYI7lSABl",
+	"b5MHP/c/BgceT7MWEG+1AqmEiMytV5L1lXGczURitCIUjmFNsAh4pezRXqtP6BigFlMrm4VkSEOfDksC",
+	"Wrx/knu8OxY6vKo9+49djUNJykO0JUJ79MY8EViSR3UOfbXG2sC6vX7B45z5TPzGLCEl7cuU+ZvNRvtb",
+	"FxBd/XbG1RoSlvsxOK30V7itTS7JDF4jZrfW+KnGgJDeoFIAwSeSwvJaW/03K+90PAFX8dD+J5uhwDaz",
+	"nFIxe64rUQxNZmZFBPA1OJmYGVJiDviAQqXt6I2j27bGwTYGRU6W2cgncNxnIPMNmNyApLNGBO8XEBLh",
+	"J3aDgyStUG8e+F8UxrWhW6lEHUFbfflRFTdePqyLe3/p8CoQCTlXLT+7lqyw8nquHi9FL68eDLEJBGLB",
+	"G9mtJwuqH+x4wTkMD2DoBx/sPx8PgJg96CtyFLUqFxH4Fi1vR+UdXPtFi22PVDhBSe7TZLmzw/1tzTb3",
+	"f9IMxY4w8T4VKtr33T6E2bTvbuM/GCHdUyG/g7dJy6XZueDlxk3LPvwmplbJcqqlhUKAFNPiUF9nfpUS",
+	"jTUJwltQJ9XUfHIqTMqnsxaar/rYrMob5kMPHGdXPt7iw+sEf5sk8IUEOy4sqQbEvCOvh5ovZCWh6rKL",
+	"3MyOotrCekYpZ0VBRCJgJhtOGMcYTRKJhJhaewzK/LUSLFOu0gGvBefIvRPxpPeqnc4GA11xMIpZ4SaF",
+	"l8tmf6NnNjXoy5BG7hRp9Aitbh07I+pLsD/3jvcSQdViVQukWaTJGVZVM1+0dWHugZKNJKWv7sTimIX4",
+	"hJA9enr402NwvcNEpFmibsV7adDzfHR0eIinLZYI8zF/XFa1fpxL11aqs20chLKB3bSDoGBqV2Fz5fY8",
+	"NrFZl1dBwMERYsaCv7Puz7oS2d6SHd+Ifrpoyq9ATRTrrLEc9Men1sRJrHWbrHQXkre+VIlM2CrrtoO3",
+	"66rr6s3S9vVZJhAwSDO1MrJhM0nlEALrKVZ3qogs27gVLq7vwYM9gQxGQUndWREWEbZZs6X1yCc9wHro",
+	"5VLoRl2OwWZTWhm0klpI1YoJu5L0EWNpUgBj8a2pDPto6JSZikTEC8ZZbHXTCb5iKJW1aMIlBM3lmpwG",
+	"DOfL5nMVGm0qTOqiTsUnsov3UBNt3GDXo3gePXn656d/+f7Hp39ujylQDurUkJDyxAhmbe08fF7so7Gr",
+	"904UrU87D4WgbhWmb9nme0C4LSjQbZy9hCzPpsQl3nIjylYeQqgmxE3EUBrMe4seC63VDYeSNOz65vTq",
+	"5uL8hIWUwSS4RAgq+HkO+4onImeoCPNv7E08CMjJcsCVvrx4eX16Y6/sq/wH9uJHefUyRaofB3lw9xEc",
+	"ypF2kWBAOumr0Hv7IXvke/6dFlq9IwS5Ea3NDhBcGgwem75C0JLnF+fl05jmaA+Skgr/V56TJTmsEFF6",
+	"yyLMvn/4XiFmUSu8dk2tETA0WxTb+S56a1Q6XVA6jXouKeBYc9FEBm2cTZke9ZWTFSJjD1iIezL/O0+w",
+	"lD6id6cP0b+kdaXPTnKuLoCBBwiAlMozhKviDJifMlx8P2uVmcjC4CpakHAlAzYQ6VxA9lvMEIOnuHpb",
+	"gGXxd+PbKEOugXrMeagJxIx7qplQUY+dEiMPpCwUwuEbTEdVd2+sVHD56cnfui194fJybXmPghRscYeV",
+	"1EoNHd/WDyjAAtXoSQ8FRAVCqDLYo8IEBV4svRw+9jhrvjAG29RhEatXeMd+KCSqey+GWbrJCMCoHux7",
+	"tShikjXz+ZfCW1tPfkmNbEMa4OO7W9+hrOm2wOi59+jmcsCyQYxz+a2WZzooq8TVjVq1/Ze22qqOWV2P",
+	"OklZkdV15gsedVtYbNzc6lFNBwpP+YAb8Z1hw1gP73xNNnHotMjxUzTXuq/Vz5roLHH3BS83yOFHHeiH",
+	"i9+0fWqqGzwzm7FUd/DQrS3gkr3S2AwumDmbDGJc6dKTGlvHm8pBNZvpOO6xCz6cUFWSnThy0Z1hSAZz",
+	"CRavBIJXMHeLIMHezqy29gjLnaAatuny94rRHyM/bHaSq4UZYpEm1sQCkXiEXfL6T5jS82IrS3NYeXrP",
+	"BlV4bkpWnSL3ReVi05c3FBjyiYwE9KXr6bULav2EW3U7lSpLQXXavRQvbnlKn+0FexGX8InVvkLcRXxh",
+	"8r/wm3XLmTwHXLTW5bqaxYI7c9jdq4oOBWelXb1YTPAeS8YpNiMRYyo+PpHjCbB7B45EuZih5cbIsaoj",
+	"P2mAhFfNFr1dDWzk64021gCougSNPUSjwaKF8nJL89Lesir5PRezdG3lGfg/Vs0MkIYWOa0LPb3bMc7h",
+	"IrtVKLzauj2Dr9G2ChoI98DsRaEBPKgsjuDPyuLyqKY27JX14kXCZokeCkNFxI3qsuDJ1Ymw+tUWQrWt",
+	"5kh2AvhXmBrLZ6B0z3xE7n0q10qkEGFou0oGr1tdD58oadR/hXWbtYVP5G1Iw0YiTivr26S5LTyyEs4K",
+	"tUOzfjDBFU3Hat+m0zON7lRr1GdKpp2VY7hrBhX0Szc6jqwVMkxEZI1oHhMkolqwVCiuUqQlqSzz4HEm",
+	"Gr7pfFIJePAK4fK1dVPht5WYmcsijZ4JPj7wwlRa5nwl8tWlaXWD8YKVr+ga4T8DKWu9BQqucP12IBKW",
+	"dmW6dE3Xi7qmpnF+61d8FdELjbJjgkRdZeuqFw0dR/dz4zpUoJ1kfvvWjNyBJgEuLPtGwWvkoC5B1MCF",
+	"EI0lyTN1otfC+ijthk2ek7v7mtdrDfcRx2texxRu2uZ9quyo2nTXq5EDS9lMc/CkhVj4wa+brma8HtXA",
+	"OVbmYUVWJ64tij1s2JaN1SqLEYoOUr4VG3YloW73vGNnxnyt16BVTdlTqUqfrUzj8tTjS1ROt7WRft5i",
+	"rq8yBRPt7cilec5UC+G093B8R2WOvnUZ+YqesIqXXJ+3d1OwTU3U60TDelExEkGgm1TGsU/FVwOQfUlQ",
+	"6OvUg3ttCIFhp2PM5VREyMc2EmooqGvMbFny+omh1XPR3KqBtXZ/fFFg+Jnadg18m+YOCyBmbSPWjYhs",
+	"z3gcY1/g2DSv2SoW0a3CWBoW2tuFTCpM5moCfi1V827k0Sn8drlND+uA2/VwRGImVGQqseZecsJYK9SZ",
+	"OdjvqIB2x67hewSQFgwQNKzJHiDg+lwaAYD10qRLLIsbyG+Cvd90FTGGYeFverA0k61reqoLjd4o+Xsm",
+	"XC9pnrF/7ohjIjkG8EUVsbAXsvA2ZOFxyML9MEdMto9HWFfrUhFrlG+6S/AevVo4h5ZruK5qzPei25UB",
+	"vIUpXwCyaHf1XpWlgNd8YfLWc27yFibomISqgx47xb/sUbmYCUD781iouMZISu02zizmQyRcKqy7CzVP",
+	"0nS2hzLzr40hIXI/ivupTsXkzQDuSRf/eXH25uaimHW4qI5Hp2K2TV7tM2159kWXjesm/wn415uqreC2",
+	"ddP/XI+34Dd3oF5Uh5N3bWiFIrgtyXlBIj4GxbN6/S5Z7oduNuG+tmW6DcbPfXSfjqTicU0WgyIIfu4x",
+	"ezWfyOHEg63Z6R9pbMOxqhD/b+rIvhslFnSWDvVU3LoOkJqOgBlPUjmUM65SxpWZC6B6BhKM98CVhmTF",
+	"t08Pf8LuBVKsYY2mhhzv7VYtowA2vsWlrVout2yczJp2HS51QgJeeWkjVBP4rW1j35nMN+84ozi/H1nx",
+	"0YHb7EXr0zejoYwvJQk2sADTnHxlyt63t+7WjVqh7/HOa2ayrnLAWjQFHUPVXlQTQNWM4j0fphBVl3ZX",
+	"F3UvArUMXJerry54c3Z2cX1dLBy4uXxx8erNTYln2JUe1J31UAz8koR7XUlrRSX1hlJWYu6uffQ/23Om",
+	"vqKjsCBj6K1D1tIwpee13mktHjiFqejAzfGqpjxqAnZRdGgatXEXXSLfzr3dabsNVEj7M7amyhIx/lui",
+	"L0CRF61Iq2EvI7uvN15q1TUCDLQd9UOcYhWGwCGjnRiwJw43LGBHOc5CwL73ZaZPS6XJAfuBlapRfywy",
+	"6edo8xvZa+3Ibpv015W1SasztsWJSIeh674uDC/IN/qStJT2SbUC1wlvkCdcyodTwWAOSFmB8QJZUvfL",
+	"LerFUz6IW2R6buzP37hg8HrCqvLw/aOqJqhw25ZzJHh0m2azWJgaO/efp2dv3rzIGW1jwRMRsYVIt5it",
+	"ieCz7RFKrYjtdnWLlQJMppqVcmpS8Xjxb9GiugmuylK9/ZXv+DBbroTYeGHri+Q7UZCKljM91ZEcSRHd",
+	"GqmGonKWmt2o9pBItX2rmm39nCdjwTALFbA7Yd3G2XL5UZtK85rn/Cr4LGA3r06vbyCmRAIGjZAyYVM+",
+	"MyXikl24sEiBFsdT2kzlKSlvlfJyBqUtX7tY+X6pVDcSIcvb+CQtTlul0zqvm1PtN1WARDLqsXCqrScy",
+	"5jOARASspjjexx9Ca2ukkcGEQSc2lkDKtK9GMhGmAGznTM0xn/UQbWPmbyzTytu4Skq4Va+vwkTM4CzD",
+	"S/RwmCUO0sxT+iDnJfw0xS6BWIxSaIODq+YyjvHSvgIAxylAb648DxpSy91ufi5yA5/+cgOj/y49uNIL",
+	"sPNYx1VUnuGUWsTJzh/pJHDepat6/c6wf5f9ybqKR6gmso+uk70tfGL/nhXUR6VXMb4JSEzxtSKdLzpg",
+	"72YGcZfwot+y6cwgEyJSx9hlGumkrzBO5VYMSGcelaTqcY+F5EBWSeDNRCzc05E2sjkCJmzRioMrlcO7",
+	"uup5KBOHVwYswUwUGBux06+3++OnwkrBZvQR/0s35mCvQlaLcjEVjle6hVwIBYwdzQ04esyFSpNFpWVQ",
+	"L2hFlGqRQF7CLm1C1bX++W4v/6YHt1BmUAJjNJVbdXkYAG5ndY+uoJ+iTjat8sbNGR832JputhquBU7S",
+	"tvnUJUwYzJAwneR9yBcUZ0jFDDEL0kSOxw6GEshvQQMBcj+x4uZglb1qDNb6Cu+BGHPVBkq0Knh8mQKC",
+	"xlAjJyN4+5UjKUKtNXvgnUTeVic/1kVznhrCMxFeEwkW/S+PV9Ln9OOCzJX/orzwv+oZVhoX8FdmTIvg",
+	"m4HP8OH/ftMDlnfXMTpXUz2Tw+rKS6yDqiw3y2N+Gmgv7Fv1NtY0tIG2bheWqLJ6Tg3hn0Lvhh2n8TC3",
+	"DY9SEIslz7xq10JNRcVQZ3aWEjuY//d/H+7/xPdHp/vP/vXhLx/3i38+bfPnk6OP/1E1Cf/My39aqIxB",
+	"JmMXrKqCDZ7WlH2PazrxftEsEQizToVG8ATIum+qX12/HnlZ4lhXrsFbMZho3da43gqRmK6pgXzdBF4b",
+	"ScMHcdvko7uoroj47WRB4u5+WqMa4bvqtgPxTqgU4IQ2HuY02xf2ihu4gLrLpRqjQ1QtIAhDRG3ovqWO",
+	"TlKiQW5+TozlO6Fuswpc6HNhXTdgFIMfsQyQoTlL9PzEZWtcj6gdSYKN6ZuVWFOlJIaJqAL7nOi5Amz5",
+	"gHBIaaO4mHzNneosT/ySALXkWAVMibmwc2xnurHVSet5jaOusIoydaf0XN2uoa9/u/w6ACqBReUBQQPo",
+	"0RI2nQkJNEuXMMb6aiHSYzaVxsxEnAZsJpIJn5klO36jMbdVf0oSV97708GINl2+t3QRVItVB5/ty5V1",
+	"VHnfrzw51xm5KJZ04DqMTzdlaxT2Bdx9W0rvOilMNRtrplWJszvH/Z3js5lJtUsceNMv1dbQU3peaaat",
+	"0b+BD1YkwPMMZjOCmy6VxP1QwcL1cc0U5Vp2VQnYjz2iYgjoUTkwEdg9s0SM5Pvir4qZvd6fwhPE5JgK",
+	"rgwjYhK/xdoSBRbLwlf3I73RNstdj9lYw2pWOOvKc5YmmVjCILuHw3C9dEJF4gkLlZ6X8NAIRs0XLIak",
+	"UmA4nmnHF68jgehyBt0Kb7Dn7/GwguwVaIMpe3P1/J6UnR3DGq3zgJBopGuaB0qcJbspzeVvvBH9ge7Y",
+	"rFenu13X/ab6CoW2brGuvQF5z+5MGWygsqXZ3kgkZGyyofXvsKlIjtWWzfkb8taFqa4E/h4YHWepYJM0",
+	"ndkzzv5r2Jur53mfjwPTZAI4PVmSxQKONz3vsSsRyQTYd9DyT30h5HL1+uHTv2w89CoXt7q5GHYAVvI7",
+	"bLp0IkwetjFNT+MmdfWbTuOJ5lPZNsyoFrfYllrPIwKRJWxdHXLFBoINrflfQ3AUiXci1rOpWH9LOOjs",
+	"mjJu7oxD6YA610LvbPUj7sSilq3m9PUluxMLlwDLqUY3OnkzkVgPxRF+NXdLEr0Z/gUo+YE8AndFxcxo",
+	"KOFF9nxguCfdZyodSVyQplE1+vWU/4Zx8IocL/1Cqg2/SMS4UYzHvWl5YosDX77l0jCXxhQUZbUsZpU6",
+	"BxrRWjeQOaQOEB9IVf2mB1XNhKsMcc0FZqinU14JqHgxnaWL4yW0lOY3jkTKh20Z5aOEy3a4IRPBk3Qg",
+	"eLrlVUb83pBqBACHTWU42B7Uf4XyhnZz5ArDG/T4x9q0L/5zTbgN2FXr4RDqIF5mS/u9fuZmiVRDOatq",
+	"KXgLwZtcyRYRoGu6p37PRCbaqsV68r78ge0oeanKtzo7YAh6yIkZS3UcNeS5NdFdNaROdHdbH9VuyIeE",
+	"qqgRAWeL1tx2ROrFvtyl2kRa24L0FuupYbssr9iSCihSxDQhgsEJwV6fbXrA304Wu4IMfKwd1jYDOqW2",
+	"c4rcpjxJq+AwatX+WyobseYVpGuRdd7++rYIUZBn/MxJAa2u7rzYxb48rCr2c8q4DpZh+YHr0yn42nDI",
+	"ImsmiCu8fE406BT8EiTD90dVNPkF9bva2zDlaoFP4ynE7E+KsA/MXmzP+tuZSG5pOQc6U5HVLQE1W0lr",
+	"xBuNPZfYElEDGrgCPf+kSctndSL4mU7YTOhZLKAsSgkBBVDWEs+gq3abJt3KrPyv2lSi+Dc+iNYXEubH",
+	"SAWONM1wysYihabnsowDyUYhyNdRTHMN0oU/Fqo3qzRsnsg0FcpnRJeH0jzrQLgO1+d/b3CfqqrIej27",
+	"BbrPKdTBWK2DG6FCmW0dQMMbNo+foR2/MXxGt90cPYMfXsFxlvjxt8W7yZFGkENHs7vqnh5AlLxtQGku",
+	"U3cnYjAnKbMuLCQ9GxKZ5wezQwatfa4eWdm1TxQqYjy3nFo/Kk2rn+IgtrA3NWFG5/ztNH3SsOevrm8a",
+	"PrKphpcptrvrOHLavqElmGSNlos75Jki5oxXV7xohToWIVNxRNS8pgNrum2DCLadNdqRTemMyWrxq5CV",
+	"pZkOVrZKyR5dmZD6rV1DG3J6dnP5z4sTdn51egkNjcSMZfxOm3AEn4Djp4AMewICCl9DoYHSfZUvLxYj",
+	"IwQPyHhYflXiTgip2tqwRLyT70TEBoRAJd6ngauRNXyRPxoZ36U/C88vbk7Pfr04BzBKnbCx1lG56Bnf",
+	"cS/Ycy+5F+zZsdtP6OLK7JELde4Un64jVXJEHVaR5V5E87KQ3OZtItn2Nc7zKxrRT9ckFl2sUok5hXd5",
+	"4mj9RRQ4BgJ6v+pIJXIWrCc3chOEisI/bCzympZFTkO2uaalNqpAbC8OVHvtTXxHt6miaQfJRbY/YJi3",
+	"sgvDTDLV26GkozJfURQg8PBzKQpc4aOvNqHVRCyYvHSqNbVsC4w9hxjqXeClRS/VXORLUJrj+rKLOkVn",
+	"3/ZsIlo3oOy6nb4o6XrHY1ksBU6TTPxrIwQsXlWIk9StWWEu1y3TeWnKWwHg7whCVbpBIzSjYm+uRzQK",
+	"0PmyR5EvQ+gM5WgTe2fDYukHgpHCvuyuoMtYKqYzqy6wKN+X+sAR8J09Lw2UkZwyHAGeETBwKlEL/+MD",
+	"Ai/0VSJGIgHwP6A+9h1IsJ3sODCYYk0doEe0zsaxvQGgBPVenr646M14OvkY9pVUqaaOgu8Msd0H9reE",
+	"rEI/ZPA7hIDBz9krRV1QI6ki01fOmpGGqSyOeyz8DztkegfOUvE+Lb6KslayZ9AnDurNUk8/3BLoqz38",
+	"0nrayu0ZJ3kl32Q3e6363KrBiOqKedMpQR9WXd4CuRKF0xwwpQz7X6cvnqNsSGVkhAJs50Er0WDbVZ5d",
+	"zS6xT4a9ugHB1P3+IYuPiuW6jaMnYNk3iZ/grRtFUOxPb8T7ygVdnXuGpDO4qJEeZlMo2HbOshpOdIIa",
+	"m8eSG1Gd8S4tULsJ99U9Cz6N1wthSfjI2K4PJ9bMIj7nX1UQwUYMs0Smi2u7QhQkmklH0b1SG0PlDNjy",
+	"wv729gYro4axhMoT0LRDbrUsMyJlp1k60Yn8NxaDQvvy3rF1viNoXsKjc+8/909fX+7/XSzyaeYzaf/+",
+	"GOwNBE+qOoXywfix2AeApIE1hdf5OwJo4MePADkwqugwub7jcYTRGnB4jik0lJPcGsaHiTZYKCKHwgRM",
+	"IJORmNGZrfqK8HBAeljR4AlYlCXW8LaHymtt0nEirv/xvNdXffWnP51p9Q4PDdP705/wfJwKYAkAP88o",
+	"fiduh9yIE9cPmwh29eyMff/99z/ZW765OYNR9NVU2nGio3/CHLQcXjGVcSzpO/Yo/J//+u/bqQkf99gL",
+	"elgeM4LjGXlJYzFK7bHbY1eIhkbHPRXu+5HqxH/0eyaSBZvxhE9FSm8BRgEUwOBLA1QOvO8F1qHav8F8",
+	"UCzks1kshzD0g1miB7GY/l9W74V+y/bVIzsBPz394c+PndFkAI6DhUMdifDE/tS4q01vGgE4qSlBmrOb",
+	"iX1LwImDkilYVLtd4dlsIKwjx6G4m7oMqJfkhMpn899O+cLdyg2IHk5vfC3/LeCFf9aRFCYHwfQdvViF",
+	"1Jvy97cDHS0QLSAM2BP2Qv5cKOYNkK0TWWHshe/3p/z9vr1mH6+hknSuCgOEiI7RNBpaTCajwiLQ8O3+",
+	"MSz8z3360f5lFB5Tf7Xd7N+ZwFG99RUEoqytoACcDMxHeqEnR38p0IIHTMRGMA6BBa2Ek/6cncAOpGJv",
+	"u5TjUKuRHGdQG2BMJpKAcdNXYUnTHLOfYfez//mv/0aEP69ijuEz4iDL5yVT1r0LD/hMHrx7EvYVRkjB",
+	"lPTlQi7ZZaDO/f1+/o2TNKdNraTBVIO32FeJjoXB8K+kMmzcY4WqB9Sd1q/D59I6SMOeHj4J3L7sq6Ux",
+	"PT38vscuFSsUILGpjgTKJlSxWSGLdDEry95OdF/FfHhnWEi2sjlOBI9CZgS9OJg74Z/+9KcyIuvc0evj",
+	"ERkJHvUV9UCzIU+SBS3qDdRG4YJ6pjyZ+wCOfmIEnlyhyM4uF15sha6vHnH25s3l+eOg8MUV1GiF7JGT",
+	"s++PCmJW+ukL/ptOQmI2zj+Vyn766JClmv34ww/f//CYDSfa7vAihGXe1lFYKnwJu9MdicZJAQIZYgN2",
+	"zrWKFwzxHXJU3MJtQEIePT38/jHNGPVZwpQ588IEONmB6yuxPmXeLY2L4OLRpEuse2YPr/Diho9DB33i",
+	"AldS9dXvmU6F6bHwcrT/gqfDCXhtE600bC2tSs1GDk710dMnR57fEXaInQOcLLq7nfnL0f5LrYS7sb/Z",
+	"Lxc37NH3h08f99z2pgErrcQxSjbAF+NDXQdCwBLxTt8BOlc51mzn7DIS05lOhRou7LSFr19d3zDaxwcw",
+	"c4gtnGPVWePPOTYpvxNwbIeF+1g9ESJ6vVVBtCdnIqHFDpivZoJbJzpLhYun34lZ2ldQOOpU89FTYJE0",
+	"eEvASXbbgY+5VHjiIU4pHhsOT7mviDvRvUEiqGuelxqQRzEfj0XE8rewO2QW84WIjpl1fcKTfKncw1Hp",
+	"eexm+66QEIAjGgfy9OjInvn4SeLO/syIvspmTGl7UY+9ziBzoUerkpmIKJHvrEaxM03e1FzEMSYg7oSY",
+	"IeYL9lBjMouSIL7VD/NaiThhRltN9psegKUWgDs6knGMDxtk8Z0JkAubKyyH/s6wMBJRNhPWqAUxt+fO",
+	"uqlyeTSt7ALIMbF6J/ArlGVQCwEMU7xzkwhLdUy5OETILXTWzO05hTKNeOr2MUeHh65V05+J+PkTe4ej",
+	"w6Me83CLlFS2egMRbWDQoUN0AV0vlUkFjwIGfbKoiwDUQCo2sPsR4HDsxrGOImiacMbHImSPIKj25DGG",
+	"quxnt0b+W4SsaM8QnznCjqBKTcBeenIYHB4eMmhWjISY9VhYwLoIA8xV2eXCJjH8eFnaRzJGKwFuao1c",
+	"ZQ2eGdjWEXRsCrAyUata6beP9HVOC+M3xklflQeLi6qoZRd0M74SoUH9FX4dYgorlkOhDMT1yEk5ndkR",
+	"7R/1DqnREV0Kc3xwMJ/Pexy+7ulkfEDXmoPnl2cXL68v4BoIwaSxcJ5GIUJ/vHfYe4I/0TOh+EzuHe99",
+	"3zvsfY9d/hPwypxK49FUqgMfizpIMvDaZ9pUeL/nCI00L4CyY5E7YCYNFvbkFfEIfkIqRh074FmiScfj",
+	"p6/mYP36B8NGspYqhNicSrEiSgRTbCTmzHka7pQGiUHLCOZ+qhMRFnulpQFUJXsoR/rEnZ4yRUwldg12",
+	"B6WmBNi/bjx2+Qv+iXtfq9kgrIXk4y47g8vsDcDLaO94L8lUHrqzU+98F4jvVPRbgGSRrgJGxoFH7Y0C",
+	"O72eVsC5vuAV5Z5vlCwI8QMjJFWNTR//5TGof9bRAgPxKqV+hqKX9BsVHOb3ahSlxFDYx48fC5DVIHJH",
+	"h4fdP+0qU+iGV5SxWIUfaSWCnONyIHqUdXWMhlVP8cM+eIbd/xjbyKZTnizs5sVFKZid35GbX+STh14l",
+	"qDPgYwM4HXav7UHsLbe49473MECA39oHlfemyWExx1Vd+lBdlgcAvgMeTiJbxjRuHNMoDUv1GNK+Jyzm",
+	"ydhuMXBwASTNpD12hsaJE+28L8mkcspTYfCcNUOuDMkrngwyNWhd4IMRu5fymUZQkB9OKXDvdbIgsEkc",
+	"gOmxZ2AC21fG2iWd2HN7qZZbLtPNVW28sUgdlug9iqB7RIX03YBpNdNJ2oW0+ZIsnKkiDCHlr+wnEzi3",
+	"xALWztpXuwjeTO5bc7pW5l4WcRvYaXGFltgAwf2zEmjvF5R8IYh/9BU5bPXLGUuTnr6+/LsdUBM1Co5A",
+	"7v56TB04ozHo4uHPwBXAhDrt1zrdirz861VrUD8eiDdI/5o1Dyl2DzWTQkeRVP2rfLIOXmNgv9HvruW/",
+	"G/32DJHHGvzyEo2iG2sT7eERdE/bEiUF0hYVOzMv/bSr0sXutE/y/mdxz0FMr2LT4Rdu1wU1ptZNHrLB",
+	"QuyU3Ec0sQoV2wZQWkC4tBqKY5RzbtXrhHaXcyR7jHJzxXBQrE1KPrHwTwHzGJ1Z2LC9vvo7ibHdur6A",
+	"nXa5Py/APNLlBj+00pYcYhNY5wv2IVIMKXSI0Mlg7qErygALSXCR9+7HksGbezOmmAOhrN+S8D7p7NFn",
+	"WCZDr1dzspBjTeH/HpYfRlR1/FwPeVpbjGXNfxf6tK723vLLVag3nwz6uPtmeYEi5fZL++1ScUgdfMCG",
+	"2Y+F02rFHvACs3R8bFBbVg7OH0Jf1dqwtHNLi7b7Ovwi0ntbhgNUJfVe5DMXcaMMARDSY5goV3PWn5OK",
+	"/eBcPuuKYdQOQidwavcVxNOIq9cXllr7NBsOhbBXhdg4FWIoCkW90lmDW3YgJvfhWdk3eBC3ar3iccZS",
+	"R0J4hUdOV3Joj5xag/XtRLNIRuBcH68Eo7nCRAYbZKkLjxehyYICGyk1xfQVhckKGV2fVMIbP4IcDoIo",
+	"9KbRYxduoKB6mnDp0oYyYXqujvsqhBjzPl4U1lrD1H24IqdVNiUBQzYUALjz3+0lFeasFQIZBWwk1Vgk",
+	"s0QqANUEXE4PDu28bpbqOjM3b55vNqrnfCBiHFCNaQ4d9J3c7J1IBtvca3WmCuvmzX+7SxM+TH1pL/VB",
+	"1s2Uv0dXr+fox1q4GLUvGaL1Fy7hU1Wu+FDPRHMptHv5Gi6pc6p87mVUKDXTCYs5Yf5WjQJwroqDaAYG",
+	"s3YAFHz3g6h17fRWT/7m1RX00mavzqModeTY4f7TifnO3bp4SMGRs3pGRfHvkPxePZ8O3olEjha1x9SV",
+	"sAPMUjKEIgkhOldEgtkfl7uz/p3/ygjuzpK+8iHJ4YRLtXIOYTBkVIM/VYq/DydieGcYx1ZhEQEX4gnC",
+	"FfYVxtztpro14veQ/ZWSNPBHplJZgH2D5g5MWNqh4q7pq8LV0u6lWIp3Iuqx61TPfNAdgVjxhHaocvNE",
+	"q3HV+YgzDBpkU7QoB3mFMQHFvxjenbAnDTSaG3j1rm6CeFChUOnc95BLBTefGuSxVkcnjsnWhMeYMQhR",
+	"wkIsSarVQtboKA3ZdVfhoz3Doankwq3o6/XjOGGf6Dx4oWkFTXEJDw8bDCOWU5nWruBqh/uGBb1XDWjn",
+	"4J9WuOn6tWmPkd2vXWhBeCL28mFQx0nQJiWIseUVNegz7Acf3H83+e4/0+9au2XuwjUu/PopcTd4Zmez",
+	"K7fbFxlgzlKmhs0SDbhvhWn9TQ+q3B/7ceNJPRhyNRRxvSd+mUKQD9IwkCbFKgg8YXycHFI5UIKLnHoQ",
+	"7Ts7fXl28fzivMc8zEVfjbUwTKvKuB0Mpbul7N7N/pseNPO0H1ZmLqDyd5BPXBMJWXWPo/j3A8olb8rq",
+	"uJSzS+/gMRm7qtu8bhXA0OU7AUdOr9pTpXudCx5RD1PrtT9//g8kdX0Gg2himJ4//8eNdUpbXfEs92pb",
+	"XQdlxzeLmWh/1VnMjdniMq1SLlW7K8+0MtlUJL8kOpu1uvLvYtH29z9zI3582uqqXyGI3eqS11hq2m4a",
+	"MMT+zLqCra640Q1//5ybFDqwWjzDX9P4KfBrSNe/kKr9Nfx942sAvlRq1WqafxGKdEHz4V1DLWKrx1zz",
+	"MW91gdXymWq5cZJExLz1FNwkvOXbQKSl1RWnACsh2j3mCoso212jdQutCKTSX0f4Yv2ZnZ9r9CqdRB38",
+	"CVysfy0c/VH8e9OwQ+HcP/iQ8zatT5atHNrtz2x/qbXYGizF6KVWAiq8d14JD/7y/eHTzde91OkLYsfs",
+	"LrFWtYDdrp8dSaoTsda4H4ihngrDXl+8PL98+YsHaUE+ujSRCNSCJQW9ipwYPKIzMVg13Kun2P1ElpYV",
+	"Q4B7HzsSjo4y2VUrjUYx1OI3WvRqa128n+mkPqP1HAxvBwug46iQrdKKWuKxM5NxFkslsN3K99aN+ios",
+	"rI91ekLsC2LQ8IUl3taMW/EIDV9g0GkghojfiN0WOJyg0AmAfU96xAqPCnvsZd42P+XmTkToZUC9oB0q",
+	"FfWGH/p7QkX9PaykD9j//Nd/f0SikMJX2BPL+kU2RPs5/NgXAzOcz76ac8OGWUo9W/ZpiI3kq8iPodIe",
+	"fk2IBIm+sy85YuTg+jrzvqL2NI/PilTj9q6Bj9RCVQx5UD12ETkAB0eN7nDd+wqfWp2hxu++OVLfHKlv",
+	"jtQ3R+qbI/V1OFIVqQzX75ZqOoVOoIC6+2xGA0iVqpSZ77aCNjY86qiaodSk5UOE3NQOmbiLi2NuR2jS",
+	"Mufyfl9Fq2HhlUrHquonb2tBlwf1wXWRYrlAU6O1r1dtNo7tqVRfuX8DVpwRQqG9gjHemjqj3Nj4Be+6",
+	"IaF6Be1Vriq1Mu9HQJr53DcCelkaiDfii2jHqxAwjdSrvR+YOHvfyi3q5ntz3QVKXWdlF3g7e2OnDEud",
+	"nYjssb1Djbc/+FCoY1sbEFmajtaGd8Eg3jm6gVZnpwnJMb1U09mENlJkZ1s6vsi39O01DugFuim94uSJ",
+	"6LFTdnVx/er5Py/O8fk+WHF18cvVxfX1xXmeH7WniqNzr1BViCfZ6SI1iVgVo1XdpyOXXgf58Bq1I3w6",
+	"cbp2cQHrUON6Ynltiw07T2QqGu3Yg0iaIU+i+hDYqcMLQImk32MtDcXElhWMNMXq1h57nbM7lZOfhAxh",
+	"B+dACSrrdemhDy2debcNFHTfk5DCu5zjG7ZomOmyDxim/nUi3kHKoa6LotBRTbXJFOoKqWe6EJSCABFS",
+	"QcOBdnR4tHlD0EBOCT+5C91s5TabsTywZtDibq6uW+wljyu5aSeRUd9o+7g5HulkKELkFqHrzy9Oz5lW",
+	"wrTcYtR/rAvgSXmPR6ZiYRySCWdRgqC6le0eabL4ivckieMD9eJ/tXsQ4jzd70A5daH96t32XCoB0CMu",
+	"HgxOJ/A/cMKusTvlOG/4hkRNVHZN2akD0gJcHCQRgx4YLOgCgJcJRwIgF6vGFswS23+CADC6r5A2UPBI",
+	"EssFdn4g6pCvJMOOLY83PGIyPaE9ScPUaij6aqLnAHaDRB34A5wZEfXYZVqbqTqh9nGHgjMQdjzuZ9Ln",
+	"uwCZBueyiCQ5EPAOLNJU1aZnec+pCaAJqNwiC0AvT4+O+io8f/6P28sXr19d3dxevjx79eL184ubC5c3",
+	"KQT7x1mCSxjiK4XHjDNcYxhMX8Va3+W4IoTLFNs3u1N67lBJdArBH4+BlAhm16ZKp+GDygmCZgqmcVTk",
+	"4Q72QmYKN0udWvEpKCpHs0dKBzsfn7ptUMZ+ZdJE8CnN1JICoERuM4CFIAfRdMlGPDifFYryhno6kMrh",
+	"bJ2+PD/B/BSgbhqPOEXhGcpG4Y9fXTmZd+cu9hOHgQfzc3B3wJEW+mf0WHgnFvZ3d2Jxi8lC+xdd76Cf",
+	"6BZA7AWDKuANLsEFbo5EfUt7fUt7fUt7fUt7fUt7fcX1g+fP//Eqib7VGj5AreGWJYZ1uDXnBEruYF0L",
+	"WKQ9duqcAsT1WgbSRKRvtPr7yrk01rk4XjLIjw4Pc4sbnQEH7oo3BatTgD1xqtgKGisCFjpz3aX0GI4H",
+	"8CdCGYnpcT87PPx+eCcW8B8Rnjg8HO9ZLYGeLj2oEgDVeiV+JhxOVRwxBd6Q9Y4TwJSsuPYYfLg3V89d",
+	"S2WAwGvoh9FneM+/89EdB1wdwBvQSe40SfTp7FsXVx/uZV8eEU8JVAZh3rHFmSuwIqk3lCeJtGYo4ZNJ",
+	"49Agyc/CeJF10FAOCljbSs8L7iD4ngBmrVg454mSalwdTJ1lZrJDOeIDRWCWquo+netU5TRdolNfRI5d",
+	"ghC6uOHjumfQzw7gNx+DvQrU202X5pf4Kz4GLXCLKA/UGrqoS5ym9VOcVwvU4zS1meT7n5sdD5LXmZkw",
+	"vqnYucwnsHf85Mc///nPR09+bBE4c37zwcAlIKtPIYTjV6DQ9FwdsxC5pkyIKOmyyMJmPV5343ClrlXw",
+	"4SQohK59ESyFj0YydUwCgOzRYwgPgfjJTt8q3Vd/u371EipllIaOOXu/JyzV7IfDQ+YGEBTVPpSlQkXp",
+	"ZmVo9u5bmf3cMgXZ8eOvcAUbBILsknURAwKxzmZuiTZZSl3K93KrRiRiUcX7+talyPNaYkBJfycN0egT",
+	"8BGSvC8w0FtkX0aYa6n6yiEI1IBmsbLNQoj3c26fPkKelbK5cvhTQBmZvqIUUGWCFF6ty16TpdQVMtoL",
+	"VTHkenQHO9yNYJ8bBnZFU4dtxe2LCu59S53D1Ec1ZoI0bAyUrLvvJHzQ5iOirsYtqEH18g30GMgJkEzK",
+	"W65IFDi867FTVQqerlAk9FXovqewpfvzlqdhDcjw/cksmtSa8ShCkz90+ztEKz2MpRKIs8/z48wN0LiO",
+	"DEMdGI8DFiZ8HrJHLt6aR2uttoLdYP+Tn3TQPwJR31S8Tx/3yrFgF+M1IdIGx3O+IKMSJ6tqUxEyfnX5",
+	"n8MhoacUrKVgL+HzvWDPTQHg6cPbV9I971gT+FV1om3Zf9ZJgZdL+pKfCFaQ9XD7ihK7x8wIYc+aNFmE",
+	"hBuN6NCk5prUej1AZ+JD1XndV4lXVy1vZwhrCMbDTOhZDE1Lgpjc28taCxPogCMTdD2g6JCyE6bHXl+9",
+	"OsMCQog4JFNDUFcYkHh0dXF+dfnPi5e+4vDs1ctnl1cvLs4fn/TVs9PL53ApAuFbC3zEZQx8NWmyyDPl",
+	"uYfnamF0gmUtELLq9dWNiGOpxoUBpXM5FB6dFG61BF9aJfN8eKf0PBbR+OsU/NPhXdtAyUPLvl3KJdcQ",
+	"QmEUqrsvqXcnXl2a+FWh7bO3IXF6mh+fOzfx3rtlSoOtKzy/TA3Ve3RXc446Au6Jq9tJ73b1wm6sXHUq",
+	"xakoq1cKRSaJT6qx88vrs9Or84vzagetrxp5aGydg7ZcwfoVqZ7l2tXPRN1A7WdJAtlOBWfVUuis6Ppe",
+	"obzuLUcC80oPTi+rCx0NF9CxoQm31JFunRFJP5hqLB6bBtQnr6ICy5HnsD883Oh1PafxfwkKzY21RpnR",
+	"UnSqzLgaAoCDI9Y0Q6EiYAG6b/UGezZbg00BZtIKOgVS3DqaQ61QHy/AyahCp4CHfJVq6Qrf7TNVS7B6",
+	"pJa8yzax4rZD32KdJBkdv2uGcuL6iarPyRenL9+cPgceKmDqxOrRPBLYVwWyXODg5oZlCiqVBws2QRLI",
+	"iK3BOKTBfh4S+eVCq1zzhbNgigfgHNPVMVLrA/EzlCl3fixuaIUoMPOg3HmEkZQnY4HNTy64eIylClQM",
+	"Yb9J+R3+3JUQBOzo8KgUoAa6w9/0gO4UsVTEsUFoc3RCnAsi04D9cOjqksnPvEUXtsCG6faq8YmusDQm",
+	"pdMeO1V9JSKZisjFX/zO4j6jUE40HlMWTY6l4nE5vEM4ojhoZ1cb4Yln8X5QDHGjGVfs15ub124KxxqL",
+	"0TEWaAcO2TSusBLeBXg9iDWIdQB8zOfx7/sv8CX3L6MQmJvtZ3lBWf4ZeRn5B1c0rDC/1yt6u30oCIX+",
+	"k4p6EpfnW+J6poV28ykNwxkOPM/JI3qMvcvjAi/vUCfRd/5Nj7HOBGK6yBVByDqult+VXmiUxDlfsCjR",
+	"MyA31QMkRLMWF9KlG/92WDQZ9pBvPIp/700jFFPHNwexcztqT9ZNZfmG3milpAWtC2ns1ZGjmUbi8Z9Y",
+	"+Pbi519fvfr77fnl9enPVkytSsb6FSv3fTXjSSpBZaeO+A7NAHxjO0VY2xIhGynRLY64jI2vlIaWAFLp",
+	"Iur5FqTllqEGvUFflVmRJosH6QkqP1NW55huyjpTpidLgTV3om9dO/Exbx16uNc6rdDiqPUloenSG2Lq",
+	"9eri5up/WV/fIebjFosg9bbDe++asktWfVAIbAZM6flD5r8PfDq7WRwMptgfSgSd74SqBuquHCq78g/8",
+	"ElxLN9p1wbLywd5t0EwAoFl3PuVMx3K4WBuV8AwX9A4nnnt7IqxgReEKRXW5ANH+vDa+ALd8jaNoXWLY",
+	"YfoQh+Cb8z9REhEMMRgJ2Fv2pM7PWa1Euzx+TWLxlE1FMoZitqGvZlteZRrGcV+FH/p7PEv1LZzVHgTw",
+	"Y1ggyyx0bC4NmtONAkARtFfc8jh2KIMfw7wTConC4PJ1ycjdBObB8oswwPvKMi4Jaze5xhyssmsxzKqa",
+	"3A0LX7+hjnN8wsEH+PcjKaWaouT0yxKB+0q2dSsC1x3rnqVTxiEKNOO4rmlLvHI3+VTAWDSACkCso22K",
+	"X/4o+FY0bZtxrZyUdGYwJbnE7Npqk2NyzHVyB7i0nBnFZ2ai0wJ21nGhs1dGJiS0Pl/IPJJpX4XYEZzH",
+	"hQZiLJWBPnyHejvI2aehtMewhKeCaWte8TgGIlcToB/TV3h2FurgtRInOV4I4tBh2/skR3tgU8HVfCJj",
+	"UUQdtsZlXy3HFAKEPriTsxlA5kIMw6/YNHK2/ziTkaiuaq2HDOmr0PspcIlQOhtPIFqMNcH2+94gi+9u",
+	"AXgx9O/2CJCPM3t05ZPeVzph4ZS/v/W15o9PoLHGOlRIsJYXlzh2wauLf7y5eHMBn59fPL+4uYAQBg0O",
+	"NBsEUGjcFN9wdD7QsVN4DYy2AYlnHjtDEQIk5sj30a9EuBwTGZT4AeMhhsv7ihsWazV2PVSFG6Z1SAVI",
+	"4k2b8HPt4lmGUPkGa9SJS3GumdFTQWx+GlFN2vQfVkcO3LY/+ED/WyI5qCgcDufc7tq0Np5fEGWH9HEe",
+	"eOYrq0V/PX1uP4O97S+zt7XXWL1o9adh4cUNH4c+ZJvXz0ViKCNXQSfTE88EZpUZRTeJTVimNf7qttvI",
+	"yXejGCX9+C2XjaCOXidiJJItHWDXXtwpxqE/Ktdwrm1dFnuGmcNRoqeIep/jFdqDM4Cj2R2QPRaaVM9u",
+	"/UkEkDvFZp8T6+B+DAGZBg7eNbWB6II+iAzct5vilF6nDmrHwkR+KSanhuUywA6ckZL2OuCzWaLXJb+v",
+	"9VRAYgzSOnDazyeaAaOCa3CpqifF+35qoXmoDHXHInCKs1fQKSu1BJ1LwiYix+fFKq08qQsHmj1kV6rz",
+	"axkavwnFDiyN96UIfCig0pi5XGpmLZguG+IWGCrYbakfNtBhR9xlsKNtEOMBghL2lTYHJoBwBnd9p8mc",
+	"Es5hG3muTOVUi/OMZ0ZsVmZYyyATqGawnv5IKmkmIjqxDi6i9SFgKL8TlQVZ8KBvGm275mc7d/eo0xJh",
+	"sukaKXAOrjeCIVsO5T/UuayTwh8r4aOTgpltBAQq8tqcgIGBjaT0pyPIbbMJj7FhrWzNJ4I9CqmQJHyM",
+	"IRreV0OueLIo9AnNuDEiOgYLDF8OA1ux1tYcg7epqRrMpl+AlNKTrnDdPgcRfQ6eHWzyyEqDXUDo00Kz",
+	"bKyZ3oWAzZ5UpiH/2mDhsFCx5zjNzMby9Wu4/4OUCOCjakpwUIS7OEXAD/ZHSMWcbH+SYO6ndjV+xvKw",
+	"zfCRN3ifttvsc7MVll5os72A89edqYCpuBTB/vOdsOsCu3xrMzYO5G3ZAg+UCF8ecIVq69+gtqDDUg27",
+	"0aRJ7eqADZfSHHWyLJtqc96uVuG42mjQBOiX5pSJgM3zTiRQWnxYACeBoh1MyyiTCh7VaFOY2y3T7rkc",
+	"BH/4sp42crJVLQ89Ki0srhcLl1ty5eYkGc3LfQrOUADyA0h6FBTzzzZ8YepDqA8nSd/qfdrX+2wnn1lN",
+	"+SCStOLdIcONJhDmziSk0QHDPoB4XqkFkifWtgyg3BzSPkJF3lVQTKsTFuaiGhIck11Wq+LgOQh1Ecc9",
+	"Fl6O9kEajll/77C/h56K1XpaxQsq7nfQlqg4FyKtqUH6WgX4S61W2kJkl87eVVtoTYUSO5vwhA9BUk02",
+	"nEC3zwHC88xEMhQq3RdqqCMRObygGU8nwBKBh7PHquNTEbFY3vluXsQYJFfYly8ELETrwP4PSWWgb6bA",
+	"1eJQlOx/wZ0CTHkspQtYiPQW9n9EkvDYPt8a7ED30FfhLxdUjuee+n/DI//6P//134XGEaJK8PzT0Fds",
+	"N5lvK1a6r5BmzG5Ipd06YUoWelOeMmiiunn1+vLs9uWrm9tnr968PA+PqTbELthMxGnAdNJXlJFDOwbM",
+	"GjhyECmkAYj9q1GN7bqqrHwlO5mKFFa1S5JHVZ2o1cM+Fmk1f/hhE6tmcE+o+u0Rqr/hQD8MDjTiH+cI",
+	"h514D85tgMNwn8drUlgvgD6Gb+KZcqXhsO8f2THG1DMDBWvM6ACcjr7iLPxTaI9ne6BS3K6YpDP2u2P2",
+	"5JAZD4KBFSEAEQqKby6N6LGXGtsPpekrJUQkIs9CpbQvKzsudO4tV1fBHX1qNqBuT4VJWjB+SQn32Dk1",
+	"HKc5gPbR4SF17kGnqOvqtBqgr8pPcqa061LOC4HQpKBYDztVLFOIt+2xo58ePqVG0mUdWNsldxrHOzJz",
+	"NDY7tqxACT6fcjKcrwei5MKHIWZqZWQojsE0iHSBvtmJKwZST5imduNSkdlKhVm5Sa0zRGhcQaGGYv/U",
+	"TsTm++RXuAs6bwDcPLF5vex9TUxzOGiXBW6FB93hzHfCvlaqI84PpULVxZYmtnhnR9HQul7LtVTdT/g3",
+	"PbjAR6zoxarEOAznFlYjaCiNYE1V0bS/nQiw2+3hCHXaGXErTnmE230MED7ZrC5NP0v0UBgjoo0guJW0",
+	"7jnlya2Mtnmfyrsikc6tdberae4jnor9VE4hXblq0q67aaq3uuW3hgpYOSfrV2D+bE5H4N7rLB0xywYx",
+	"lAbQjQsa4Tc9MBUqwX68ob/CalO4XQHF3wW0pSlCCNOReHR4dLK63ZjR2pqjI3BNKfgt+HDCIjGSqgB1",
+	"AI6vMizV0Cl+qujxlWwpfTLfgF85B52gwLqVVAfUkE8O9W8vVewbkaaAlhCiCqLnTHSWmJDF3KTmGG1Q",
+	"153gaRxzY8BRrmAPZeh+2ld4RBQaCvLjL8xBhW8jORphrwpcbhBO2LMjuudZVzvP5HvYZ/u0hR0v1ALY",
+	"l4aakGM2dYAjs0RH2VAkTI5YOtckJ8xMAL6Y3YlFdVgNps5J9z1B7Lvbf5JWg/LOXcMYkouRYw3p2LZq",
+	"NBJZGEg3GP9wM+AopyVuojlWmxBQoA4+4B4qNx+spK0KAlVlGZRjO+6Oa624dRP75s3l+d7HB9T/dclO",
+	"eJOukp1uxcqUBlBxIyIGx3nzM6CwkCNrxq6tNLDKgr0qUNBSn4YYurrrMMnUrQ/730Z8YUL2iDtVC2HO",
+	"kU7GOk2rK9fsUfAMB/KllyrAa2y2CHDaO7MIRm7ynAzMdXJnZ7CdGBx8gH/tobuWh+OZTsaCwOMUOg6p",
+	"vhMqYEbn5xj0hRRpuJzMuPyTp0SOI4Ckk+YYs0X4PowImF2ajONDKOYjU2YmBSYxqMvA2kj2gt8JZrJE",
+	"9BU4ND5kLngSS5EwnB5mUhnHDLSbQSCVnHRt7qTdS66jdZYKkKkY8IewNOEyDliqdU25m0DRbs+3bq+C",
+	"GE177o2tIq3wwK4yRFf2xd1KNhfM9QwYN7m82ftiTx0CzHFXGJmrJbBbrfaqKqXYdU0+/Qz/ss38Ntj4",
+	"BzCH6/Hn0SA1C5OKKVmu4AXAVmKpPmahvoOGLyhdcHh/du0St4u5tUf1XPVVcbHI3PLWNzUZwn0lOAtA",
+	"aA64zrhliwoIPAWnMZDFpyAgRdY+VBpjUBqacWgnRni3vgr/9urn22cXL88uICp8eX395uI8pFxarpFE",
+	"dLJmcNbfmIs4rmw+sTPciQR2b57DA87sAD+JgZ4/vroPGCM9qIjz46eTck77UNpRXrM031n269LO+k0P",
+	"9nOfty35OR69jbjPa+Nx54Wnb0i9XrznQ0j24l3tqR3+KXTAB0JFdZEz+KejiFeraODf9ODG/r72bkIB",
+	"fMLGiN7yEeORIqCWAMutlZ4v40hwQKKspdTCC1s+/PqOx9F3UA5WeJweUftH3bMGmYzTWyDi3yZ4OZ1y",
+	"Fd1uu5DlN7B3+Suw8NcNFkj126xyKYn+LQhZnJp8g2/2OAqqqDO34zc9KN63kzjkGkplNAqiTGAJmtJz",
+	"ptUxM7FO8yI6bmBv9pXSAx0tvjOE9mofvYKSUovWUZrc+wuE5c9ocdg+uZ8R1IUx8gV+EFLX8uMelNgV",
+	"5kIgjmmlLC9jfj598tPT7w+frnVl6i2Cgw/5H2vd7ctikP1OzCgIZE9mq1TBzE6E6DEoSIdf5q0K1mIV",
+	"CurgUjKPwT5d5kI5Xj7cwBBQ2vnKHIszlUcECYgvbyLoJ34PFpoVsTkferL1rB0wMc7G8kZsZy2Xrr4S",
+	"o1YVnzUHZjOyzFWfaSlkUHc+4ozs1RSz/XB4uJqY28oXLU1NVz6pZ74snwwND4Zl578qkPzgwrBrJ0T1",
+	"PH8yisStFmYDIAzwT6NP7GN9mHEnuBc8crEOfel3UO99UlAbfWVSvuixGw3RPGTRmfNF4G62fErU9jh8",
+	"QtXxrwewGLptdbgXdUB9Do2kbpuztabp4W0Rt5/LiI2xz6AAoBySdxgSLDknULweu/LHp3gvTdpXd0LM",
+	"cnzlQhYbbu1avhZIFzXlEZCBUtzKLlyUxZTIpa7tgCxWao/ITdnqADII/Vcuy912PdyLLF+R9rk3YW5o",
+	"KB4M+PBuJOO4YS1XZXDoZ3+PhxClP4pH7mZ1szPu17BTNBN/Vywc3O2ob+ucOzYLqH+ZQnk7FGVmyuQ8",
+	"d4AIyoepfCdCxtO+0mroqmo4i/VcJGyWSJ3IdIEIX06DukhoGc/TvbED9PQF4o0RPYvlQTJtgOPpFvlh",
+	"lPDDVGu7d/okEX/38Mbwn0mm1uN+YgFV5xU7fuVrAiVFYaQCuh0iJp+ggNq9wIMHXq4ytRrFa+c0Nj09",
+	"lXif7lultK7kxZqKTvFA+woWHCZgUaKWIPvRfoihfhJJJCyL9fDOU4OxSGORI3sEkUh3Z9ObRo977JXT",
+	"1TlhgzcbAbKnpmDmpXhvHWJrr3aji6qzAxnUbeXL75f66BAwyeQ0m1JcYioV/pW32EmVirEL3C+x2Kh4",
+	"QavOU+hfHCGbr9XBcipOwCp2kyJrMy3b1Udv5cvfyOGd6cqgfIs5cbvyoDCwYGbbOq61Qr8BguylXqrh",
+	"xYasqRHxO2FO3CIlrt8Lk9vXf798/frivMJjAigiF6NkQ3uKQ6HNAMwBxy9ZC2H2Vfo6ADC2G8Ppvbg1",
+	"DvhsK2NxtS50rRhuAkG7rnGL8+pDV+ONWdkl170Ga+yrFCcs9PoM5QkB0x5KoOgcb+2sAAxGCk7KjCcp",
+	"kwrwy2M+wwoy1yML/f1mJobp7VCrYZYk1hTPC5uOyQ4tfHlLDf9spJOBpKyLKwrqI1qf72Gw6pB6GO7E",
+	"wgPZQr4GiA4cB4Q3M4oBqCFXfbWkVK05AZEnPhWVzJ0ErwF809aQHiGwYCsfCM2OT+IBbb7iJuFDMeOJ",
+	"3Wb3uQOz3bffVaaKljqldptcdoZ9XHvd2N7NM55Hhz/9+ckPR53sXkLCaloZVeTK31zx9E93892F9MGK",
+	"OGjM65gN3Zz1OjFA+WpGCKLauxiha32rFl2mSBoMpUQen9ehLVvt1Vfwy1dXmPa2PkL4Tor5X0dZHIdo",
+	"0FICnPFkbAKAKY3TADX8TEuVOqzG4V2dk1XrYD0QEDQ+vzEGdNtRpYkcj4G9sv24buja1sO6hOMMACxr",
+	"hlWyG3asSLvx9QmuKMIAkTggqMLx7OwDPHVrhoS32GvZhFTjVf+eiewLKbZ7uH5nw8e8ze3yKV5dcGsR",
+	"AXKx6whHRvbamgut09skU9s9vrIkk0Jp3d1RJIlOboc6EnW1IU8oBrMe6KjK5YKoG4Vd7MYAGvtaTeYi",
+	"8tt3pleNAev+83FsfvyWPexfSq99ZayLMOG7Hai/65YjXVrOlCepALwgYLuaSpWlwvjwnpAJRJRABVMH",
+	"FpepVGN7CfohI2SvrldrqbgdLG6ncqVQisKRRz/82CQi+ccB2erQ7WnAI5l1XGScZC2riyuM0oNBFt/t",
+	"kDP/mx78nMV3DfFNVu29DRP7ghtDdt43iStOjJ30Bhl1uzSdyRzczd52K+Gry55TaCYv0B1JTNwjGyl2",
+	"ducgqM4unXOTk1z1qP62rwDrrVCzC1dCyRMpYDCAzB0V31WV6J6wq4urNy8xXd9XSswpX++yLgBjKUyI",
+	"l5XKg5+dXhIt4M3li4vz21dvbjA7TyUAkba3BEhrZqbWEDOpmK1m8LP4rikdJxQb75a9J3n6XFk4aXif",
+	"ChrDPntNGv5XPccjHSTY5+OHWg1F8mly8m4961LyJF1fZjo+i+8ePBV/Brxo+TKDlWbdqXQipsyuNJDt",
+	"7pSc96fxwQcgFN4MH7LVnoWddL592ba9vttmbRDHdZyc2xs2+VRupM97WwAPAR5dzKPZ//ZqePI6WYLP",
+	"ORHW5VojO94A52vHXfIBoxK7cPs6xGYFSK7UiFJi7a0mm9g+yXOVqUq6vBBDs4NFoQ57wI0chtZoeCcM",
+	"g/KXZJxNBQCErIvYIrCXNKmV3DpHEU6yosYUynqD/3sPHrsX7NkR2WVpj3WH7/kgFMH4qG5VERm2O+se",
+	"J6AHPE3FdLYGYfJVHG32sK4ydeputL3k3bNHQiNcl6fhxsixmnYF+3ej2Xyip/m6kVNgHyKi7hZx09Gx",
+	"AgPlfA1pcqZwnqKd8Ojo8PAx2vsUgIc0ztWbly8vX/6CORxpyi2C9qKjxyclzWWfgxGhEMd3O074UNwi",
+	"a4UJAwrxWl0Bd/QIHISGZ+fLjY6aJF0jIqUEZjOhjBs4Vi651kTqmUQTrJ5JdmdteX9H5DP7ql3kqrGd",
+	"J2pMp79yVTe2aVvlVZ2WrhL8fb4O+MYJ7v/8f/9/oQkWJNU4aupJ0VdHXEvIW6aYXC2UoLCjw0OwBaHG",
+	"xEFEVvFXD++UnsciGgucgPasifcqYYDY8kk81qtMXVirph48EZe1G+zEa06ETtwrYKuxZiX9uw1IzJIk",
+	"6unMtYFvlsPrN2dnFxfnF+cnHhNQTK06lM7ldvQnUBCUJlwZDrSrK5LZVyuiydZLphvqNorvfmXyjEb2",
+	"OYqlN8bvQSjtvU02HAJtQ51YtmpOaySxaiST6b6dPKkyH92o8z5lLDySHot0NkiBcja/+BaijiE7e/Xy",
+	"2eXVi8uXvzyGI5lShNjIyaNYKuG7jozAMjsl5lg69/TwJ6DHNcewTSEUCfAh0gx5EhVshmrRhnc6K77S",
+	"N7Xr5ZvmRZhNnACdS7gXGXpEp7p3A0Z+0YPJ69GeHB4enlin1lroActUJIjlhImZHk4cYutindNTB53/",
+	"ubg8ML51Dk93EOdvnX8RiaGEXoMBdsV07rKK97OYS1Ube6TvuzHt73Ft7DAVr8Pw8c1zjg0Ia5/03Nc8",
+	"UeQeqSfsrBvZzd59O1kUXNZIYvwpkoCjGHS7mCMu42Y2U0Xm6sT7iQgUmUikYyUIeQqaFQijAjCYWlpY",
+	"rK2BZd/p8zOu7Fr/EQ0rpLvr9MCJ9bj+uDk1DPQPS8V7ayKdDodilh7DnwfwTWglM8Qynb/aj4GxH4v7",
+	"/3b96iWL9BBiqWwmEjacZOqurx6FxRV4v6+i3yDOUbgVfRQ4xAs7kY9hG3AHoLpv7G1R69t7wqDgz32T",
+	"JoJPSzc0RtihAQ+EHtHpOCFGBsRVoDYIGCSwOcooPO6r8Dk36T4cP/uX56E79vMSIR/PiWM9L8XA3U8z",
+	"lcrYbfC+8mIC5zIovUKaUqi0x14CPJVja0D1E/bYcz02hVz7VL+DwBViYMV6jB4XNcrxnCi1OiE9FulV",
+	"pp7r8bbbu7qjEgroKBh7AgWQmE6cNmilpMuqi8CkSr8/2tuqyxMW1RQbPFU2HQBByIiF9FTfoo9ZfMV8",
+	"0K1utPZ2t0b83nC8h23H68oiUaADTzRq0khnaX2lt/11fZFmgxrNatgxK+Atccd+1XPmhFMiPHMqVIE1",
+	"mpQKUpDUdtjilFblUVJsWUWFYX9hRE06BW6MqfH8zvj0NQWthw0KDqHohJuUySgPTidiKOQ76wq+lQrz",
+	"XLmkYYDXy0/oX3x5fCXlU4/J1ri9uOYYdEq4fBSuUpWtKNlGF3gjd03hQFXxRKzHvU46AnmEp+h3xt5z",
+	"s8lX0rv15VSnriHohx/Z3+XPPRbatXSVQaB8DyEMC8cOrT3mI8BUo6PGmngr4a+TZZohb+Ch5kIGyZ+o",
+	"4skKXyyVMGzKF5B7RV2HJ4OzH9A2qYrwzmZCRbsdBvdk6z3X409i6j3X42swrutju4WKoh0l9DSyAjqT",
+	"As2Qalnd3djz9R71XopQYm4KIa01GPKJmOkkfZ3XkHxOYuOG9anchOd29tYByKeaAUpBJ8lZEcfgT494",
+	"UnAXrBp4qBBsIjAXXC9ap9fXl7+8RLf31dXrX09fXpwH1sW1Gmsg2DDmcmptYsyBnhSKRl2SdBlB1tu3",
+	"iqGzW8jsEqV/IdV67GqehsKgnoTaf2hgLtS7euIY0tdIdGxO6qFj2WVaqAZVmsXamOodg5P0B0vV7ird",
+	"/E4Ugjiw5nYlfUNcVynYRIDOaybCxXhOLs4gxNAg6sVYaTbIorGAIwNJQ57pxJdDW9GGOM6sXbTGU2Lb",
+	"37l9AnMDdRre2bSmKJASeV4T9EaL1gV2JFZLLEzJ5xcCusKBfaZZXwDD7qJSSr4TpNAHfHjXqTGQiCRb",
+	"p64ZFeNjuKQKfHRhkJYilooKaKCw31XoeIuzrx6FQF9+q0fU5BgGLCz0PIaPg7wq1ZffOXzwApo3gPpa",
+	"QxnTZ3qu3ObSIwiPZYmoUb1JprooKPxsyvSv7Bt9XQAQeXW3PUi5i9nfFy5EeT9AIVkD3W8VPil/l+UF",
+	"UCCWyPEkxTIynqTHjgYVrY3MpFBGNrDOWqaGE3DESgpfj/K9A0xiPEmkiKAkdYvQPYzi81Pc0Jz5qdQ2",
+	"dYbWK+4kU0qqTqIO8CwU4h30tuFjvr8hK+ypPhGmIo6ZvcoETCrGFdNJ5Exo5BwjVEC0N7j7sq8MNHRB",
+	"rCK0FvDtEPrxQjh7mB2pAEFHlmSrgwHWWoHUzuVQBPBVX83Bmi4koowDNzr2NKJAvQYGs9FaoeGMUfAh",
+	"V+C6WMOcyi0YtPHqRPSWRmb3RTxH8mIBpG2x0YwOK6Fck1dfjYRjbxnBGaMW1PMG0wA9fOSHWJt/wRAl",
+	"KZxwc2sfCE+yAnpMqB/ctcwRk3SaxgJujZTTtHNYrPUdlHVyNtAZxPwpfKNHfUUp6xw+xL0WtOQJoP61",
+	"vodjwYK/QD5rwEK2TOLDZchl1Tk0Qh2UxSjW81XKp0JQ8+iHH7YMVKdQnLsdLsSys67LxZR1iYBhqpPd",
+	"Hweh/3wnN0dE6AgHofj8pmgInXTs/6rn2EWZaqgSQFAw8Z5PZ3YXfn9owsB75wkxrTs95Lr6+wq3D1sI",
+	"F2RFpkUIiULaySqdhBydSsHksjYX8P1RA3HssBkaNuVDEAafZpFM15bX5E3OTjF1Fpb3mo5OLuSnEU6P",
+	"uWMTPq44NOGgWy3OKJyaB3meovLwvF5JJgeunMKO6ztD5yeUUJGeHvOZOYb8MHrfKHeBY/RH/Y3SaWUk",
+	"YGHEUx7asy+f7B47VUzmN7U/gYyuKQmzVj32M54C4Gy5PgQ6KXTClhLUmCVP8Sb+xHCRsERPb8Ey/CsQ",
+	"/9vDb6inkKHHji17mgluUirGefIDoy4H2FLWSIA9BaYCp8Skb5YwqZ4ZN0au2ERnWOxDPzDO4MDebGsQ",
+	"A8XKnKA17SqcYFwUB5zmmTWoKxgkem6sMxjpMkZstQVsB/ftTPx2Jn6JZyJs+nwXII04KRU6BHvs4j3g",
+	"YBivENbNBm78jQn8NufSDqlwp8EgE54Pb8dU+NHh079skwxvmdhePSKVVYkQrsLruzghn0HFRX5GxvKd",
+	"2O1Q7AQY8WQNMGJfkV+UYyOCsA60PX5MytPM0JpTjb0P6wX2POFjDsESe58Uruqx02Q4seKDbi2y+kHj",
+	"LVkkMmF6ro5ZyOmHdLbVOEnXMA8b8BSBih9vx6QyqbVVyP6xq4BDqVV9NI6t6HA7PAi2gYjMTHssRjuj",
+	"13jtPUBEbglc6QbVCLby4UAGIXwOqGyDRWe01Tsc7tV0zkYqYcztnVjsfoKfYiWoHvwmhsue3Yf+XiLG",
+	"Uqv+3nF/T2T9vY+hK5AZ8+8Mm4qUo2WcGWuiqhSKZWqtDvf7uo3z9PCnH0s756ixCQV531ue2iNjGRh0",
+	"cyEcIFYZ+a5WzHdGAFzmU2/4vE6MlY1vh4SID/d27nlbvt03WL52QX0+5puDB3hmVoIlA3+hA0um6juw",
+	"EpT2KqAzbDVDBoCzo/Dv9XZUXQkgRPmNs1zIGBpLk0Kqxp3l7FFYOtbDoIBBYv3ivrK+jEkdvPZj697o",
+	"EZMqlkpYW0nMDGnGVYCVlPQl1MYQ0tQxdNzIOMb6GALpBxYgSMvmFbgOfADyt9KV1/f6qq82Y7v4R5cR",
+	"Xvx34KrZYWWz3JeBCxB4kxIuJ9SPeXT4hEmF1uKQG2EchIJCAkuYiNtYj03oQRJMFqfhykQw1xscwZuE",
+	"5K2Hvtxooo1Q7rmZkr9nyDhNwZ9UKK7SHnvNk1QO5YxbBxCqONK+4oaF/7lvpX7/MgqD/M3wKlb4/gY+",
+	"odFytQot11eYmuFTIqzL7zEXceyS4AW6Wi84NdxMqNnt01tHPdqiyXyp9Al2cj5JEhJWpabcOVMOBxeF",
+	"2FdRIBYb2mRA0/Eo1Op2qNUolkPMTYWJSLNE3QIBklTj8PGDcOXbcbZDiAv2UHaEGor9UzuPm3Hs8ivc",
+	"BTCDVKxw7+viNAppVt+NR9ow1ZDU5EksReIzfwVlNxVsadN/WTCAn3SRO8rCG9SGzY781XIR+PzgAx0i",
+	"u4ChrR6YTpzoqGTZLKAk89HhYfk0hJwBL4ZDSpUhGON330OYpa/837c8DU+Y0RBAAYLBVMyYPUsJ00zM",
+	"TE2b2FZnCejYRkVT93DqoOl7hdZFVzz7D6JpdtANnW267w+fbt5wL3X6QkdyJEV3oHAg0r4S0AtoS2O9",
+	"fuMeFLCM6mu9vNJXCAcvElf07Zz/Hjulblwo95hCry6a2W67bUBSuuctdZ4srjJ1PwbaGna56pV3P5HC",
+	"HJwOESZgm3rFZzoRRgjVGP8LH4Y9fp1I6UudUoVeCXAr1vqu1JhNZU/bnzAbgfDeqEgLU+we9ukWjSUP",
+	"4E4PhFAArHqSnzyYuzV9hRhigEl3yoZAVaLYKIY6Rnuu2HNMRC4n8PTwJ3fCxLGe2wMF3zKEiq+y9zXj",
+	"JiXwq7imYAm//bYPvsR94IHwluyqDuReT2dCGb4Of+y5vBMkXAG04iuGoqWT7wzjQ2jGOV4ReIe7gR5+",
+	"X0FigYX5E0uuvFARGwI3aehuXotBhpd/E+UvUZRvskQ5y2OpyWJ3ad5QuXuJShMrjKQi+AEKhs5mQlE4",
+	"TZWSs1jRAqDZ4FNAk69Mcn/AWSDsNR8Lw8ZQK+PrieLFuszoluUyBTFeglzmZlhEXK4L2MMcVHb4czPc",
+	"Q2N5O5zkciXP116h1x0MFsTKwYkt1ORhiHtZ629RiFDcJCsoWBvxo4xUQ+zXRCgJH8TGzk0Ib9vvfP0Y",
+	"kJeZAFuH5hMNVeaRBjMOzScE+ZIp8eHjZsL9SRvquIRZVbWJ6E12OgjuU5A2AHVBI0H+k65QjOaIYoS+",
+	"nVvD7lw68T4VKtp3gIxrsKNH1JMjoNpzNuFGHMOeeS+GWSrVOKC0iz/TrenKoAtPyHQikr4KUzkVOktv",
+	"pyYMsO3XNSJDfaZOWAgdlmG1gNixnruh/gGNBf/uX6i5cC1S3zsb5evYnckAXeb7m0F4Tx1WeCGRZ3J/",
+	"D+GsShlDUN0rbl5fybHSNdDiMBiHZftHFNdnpQn4QmUW+UBA//JCYrSF2K4ShFSL7XoMRBLZY9/qBa2e",
+	"kH61IhswMRqJYYrgDImYAvQh9vquBOD6aqNkMyfYANDAMQkOPKxoVUPePVf1WgEc73TNTrDT+4fdBV+H",
+	"9K9gKO4u+okAJKB6uX/B76CSYSl1A4WkBPC5GvMOmHjPh2m8IGq5OTe9vrpMMdCMjEkjBET0BHQjZKyI",
+	"KLGk9BzDduH16S+nty9f3dyeXp39evnPi/Owr+DiQqZZGhhRdfc8vOE9Bzg+q7DFg+R6goIMfPqccAfp",
+	"1p8TcKWWJb1lXKXRlqNR1nuMDj9oFOv5d4aFOktnWRqySAxjnghzUqzBgjAM/MAzVEJCtK8GC2SKx/g3",
+	"tAWXcrhKp/mRGnjf0/uJCF8xl0a4M4vKyu+EmCHGbz3GFuVer/B173HrPVT281Qt/nb96mXdpiA8/G23",
+	"wifMXaZ+9GSNOJFoV3qw0dtFE6X+rMmx7x0EkTV/cr4CajHE5jkWQxW0l/jMWFtIahVQ2VlfhVZMb93V",
+	"Yc3pkE3/sNHvK1yQL9Q4wtFbOwDWPlqV1909WpSP/aKlvQ6BUCMVVikCR6kaNN5CB/BQst3Bhhnzd6JQ",
+	"QMPZKBFmAlb/gs10LIeLegk+Kw7wWx7nC5PkXzRCbUcaTBAKNwJldElOSEQ6lvA0WazD0sqtbB8ABWu/",
+	"BDQIJNjg6+o5eQTQEk90hB7LhOQ4L0GBu4PWH+lkzpPIeRUOHxG9CmT8pqoVBIvrq0LpIrjgBXfCeekQ",
+	"SYLKAvTTielp7thb6SmIYydmDMHr8LcuZ4WFcVLNsvR2ZkU0zMcFKDIupkbF/wEWrwEgO4/j/PvlSkp2",
+	"LQSL9BC2ga/U7k2j6n2eJos/7kFlhfRLzdImC4AbEDOU7U63r73t/lomhFdWkpeAnAPM24rIGlMwMqki",
+	"8T5A/C+s9yfI5+psaypmz7G47d7M+s+4DBLfvjahSXT9WJ+6VIj8JfkGPotaehvesVcAvmoz6UUVPfIQ",
+	"qtY99pAnVZUISabqBdh8DU4pyOIGQfx6hPD+BPDgg/2nCYOk9fWHWZIAEFwqZi4eXzLVgtzE0FlqZARJ",
+	"res7Hke9PJwjTV+BPQJoIPSGhAiK9Ke1lY3HFDFNs0Qh9XeqAQ4asxEOYRSfRBDP62gorRzd436A23/J",
+	"FshZcZ6+1MpHegdnjQwWbMJVtwmF0mZan1J7qdkoS8Aydm4E6amV7eX4jUo7DEldTI+d9lXtPjmp2Ces",
+	"sE1yc7+OQ+zbzviKE2z20wfbDuZOzpqfKwVc/hk3RuRwaxP+zvq2hfp4fyqSL5tBhT1sHXKaUx2sbKEm",
+	"B0xfrds5dfvGvum3ffMV75vrOzmjfdPtfsFQ7rpDAwM7Sswd6h6xAqBEujKIVdHGSnoV4a+G1l2Ien11",
+	"nmH7IhUlY8vygvFEnPjEg4HQV6Wg43i/lc9/kUKMi9dJK8hwIqIsFslBjNBvtVhlgJWgR0zpyGpoclaR",
+	"BcekKKEznaQmcPgRVjBVNFggfJiZWLveGvvDRERCpZLHVE2hFgTAcOJ4B4yASmOwsXzXlx0h3T2vRa7J",
+	"4D53QHb358C6maNH1fGpwbcuR63ZXGdxBJ92w7WrcVpwvt2Qij6m/6wpy+6ySGCoLtLzdcwVFCm2wkED",
+	"IlwPTlim0HE9176RH1r0rZuJ1NkcFCNQZwNXS1+BzpUmhS4g47IKXnSA8qMkPMflObA/IIBb/N66kY4/",
+	"CHUpMU1WwpiK2bmeq4IYtdQwbwF0/iHqXTbL4VtXaiRG3lXBtTUTOet1VO9VvitSmGgokgWBaCOTFect",
+	"XWIOZol4J8V880lbYItbXl66h5u6vXsCPKHbv8antcU+Wb8ON3J4Z57pTEWdqBEBO5UGTEpqJBOxLVW3",
+	"EWkq1Tqe45yjlvJuANZvCtU8nFgTYKuLGAurwcJxQhyJWawXU6HSAJGNwZ8gGKGa0h43sLZWT5PI6Pq5",
+	"d4/2q/YJopIeANwtkJ0yovky7Y8NO4l2QqqojJBzwQiE6sLHBUxlcZxnXYvISliRx0AwEmC46LGX1tgA",
+	"AGtouJsSQvZIzHOI7Gf2FGh7WFSGFEHadhCQWoO0G3VCA3uNT+lIj6wI5a6xOtyyJp/FXbQ+3eVgIq0q",
+	"XzRD0q3rtMSb4QA3gtE+Icaf9dzZsZzKTczZ/D0xZwOx8Voi7XtNuBRfvy7zArEcoqrpyDzF20XkMNCK",
+	"7magpjyVJpVDswFf+Vc9Z1O75xHEGFJxBPYHLWj2bw8XOOEGEAIhrzEQQ7BP6YDqK19bq61XLTHHG0E5",
+	"qxUFOLTo1tAsnOBDXSyMysr7CtuHfHU54ykLubnVo7DH/onXGy93OfYyWm5Zirh6RdhSAnbOkUVDlgiT",
+	"JnKIvFhwC/oWM448RSB1qIzF43QuI6GQTm6UgUeXJfYt2Zubs9ydo8YPBJ42SC9v9LrG5mu/Uqvb7UFx",
+	"mL82JNhvGKglvGmUsQZoqP63vU7SUplym9QqDhLeom7L5b9xltcuuuuprWZPgQc6zAxJ6dfAW3HFr1wd",
+	"WwAhQRaLFCDm81/0FXZnGdcWoSLfRwAVCtZFB9z3wQLUBvZ36zgqgCNcZdAFLqK+Cr3KRsVUemwYxb/j",
+	"dyc5veWQxzERBlkL3n6d+6pZSu3jof37VmdpiCSYRlvjkBw9RTFUkqljsPVSegB2u82pnx0gP2tcgxs3",
+	"84101QpUeT1UX0MI73vYrPe5+fx0bWQvciLdjUnhkQdERMEjK6OF5WA19JVNdt9cDCZa362p6ylKfuXB",
+	"99bdoq0D8UfR2jRBm9W1W4zOkDXm+dJ4ckj30XZY1IQLk+ZS6XEJoB0kEZjqSTULsyQOA2bk2BN7QGlx",
+	"aMQwEWnoqXbQznIhdmmIQhID6Ogl1yIQ09zeU0SL7t4ikvWk62fXeS20jsWuTpjWB4HkpYe3A2ztAmk1",
+	"G9hhDQSg4apopiXK2gqZ20YxX3W+3SUHH+h/DoU1Eq7QrCyB+HkugS1hsEm2zlsl/1Ys72eUX8BMKQQE",
+	"MSlWZ4ljRqDO2fjh8LAJtdHTyqYwadhYd3PsnQsqgKK1YI6OOxLWbrMW3BarHbgzbsUW6mAVt4qR0vWe",
+	"RKYThNO5f5n2Wr86vPlCTAfWogW9X3TQV5LxPRYKxQexiI6BzDakTD9AEycCwpp+UU2qZzOBtHtwlTVv",
+	"I11tsSLdxsNut3/d67nSbWSzY1GiwOZW0tRQuR4UNnOTSGfgI0XhQEeLcK09el5UFLvISkMWq3XrTWNZ",
+	"OAKrbyGNlanZbB3nwtIp8lx+W8ymba08W0j7wQf6/2IJ6b3uXHKzdL9qzz3lviHi/NvU2LZucnqdnYju",
+	"jrm1bBXIA67xQSLoz/pE/nkmXD+9a83E8HSiM6SZz8Nb1hzCYIArLumrkAayL6Owx14p4TFXZkJFCJqx",
+	"mAM1DZIFRPkDqzsZacifkRA2KD9zN+gUkA2qz7wULbcHdncgSmNtpzUyAj/A7mP6ceTNKcpkuaba1eOR",
+	"rvgqbKgr8GO8a/45mEwgJkoj5BhhmY4gtz+/D2FBO3sdzEHB8GYVdvdxEddURGwquEL0GVexm2rdcxRd",
+	"o0RPj+27hLlewXp3/c5V/DlFUzhUUdn0VRhJM+RJJKxyunDGPvjxZSn2Nl7hgcuSXQV7qb4a0abBwCSJ",
+	"z0/CSbLvTQk2OCqfYbNEQcwQ+MAKukv+2pMtcVz2UEAbBqVETsB42ldTbVL2JDg8PGQAIZvKqTimpC9F",
+	"VohtCXZGaDc31FNaR23tsfnMwcDtFlK4D9VJI2wR2Dzq/uk5HtiSAYhJ+ijrJJKEZ7eV1RxSArigywAd",
+	"3UmvtnttH6Ox67uIqMDATPQcC5oV1nklIg0IVumZTtjRUypQIFmwOpUnxC8gx4qnWYLeC3BZV4kkjMnp",
+	"AhzZt8O/49AbpJPzeGVhMe9DzFJh1kiXNf5dr6Y0bMojEYADoYje32UqFzPBQql7BjqeXVx/JtU4PEEJ",
+	"80ZvKuLYOHjyuaiuKbTDupdY6ic1/IE2FSZux6WcaD6VtbEuu9mx4LNQygkHG5ZVFXCYZco4dtWuLMF8",
+	"ok+nl/fZCvIWX6Ou8h6qHPIXgK4YwtR3pVXEP+oygKQiuirB00ogZx0y0Hr6rEiXeoeGwlQtHlcLCA6U",
+	"Fg66G5pGKXlsNEuhJtcHzMc1HZgQsaS7byjRvDcae3x+BZH90yoe+2+By8KkNUjq4+J2l9P3wuIVEX2y",
+	"qXK95qQYCjYTCZsl2m4IRBY6Bo5pBBmSOTAWPskFp+hDGfXYMwIBU32llUdFhXJ4u/cngifpQHCrwoYx",
+	"l1MDlVsEY0SlldDnxhd4xEA6yXFgAPSWm8dp5CiKx5mMaixwZMfGJbqv2gC4+acpDYBHX8FbJrVMG1ee",
+	"I3ypJqCY57/XdL0bgTWL3FI0FFr7dZUGPviA/9kYN3fPa2mC4KJunc2Fy7tqLaBkbsuZWw1Ur87cAWzC",
+	"evPxLQAIZjMo45lzCUwkVGVIcHuE5OeY09GV8ZWW/uhLMekLXdrW+JzO0gXWVzo6P6xXVHA7+EzpvPu1",
+	"3OIY+Iv6ivRLlHCpDHsUwtEXopH62DddAs08hLsM4QNyFsLLA087R23k+NrR6RcRMV7J1NUmgdMYa5MC",
+	"4731Hk3e1Ak1qPVlSvYBV9hstJMsdq/BzuzQPglDOTxZRDAtdSjNmerkzDw1dyC4S/1eHaifBhBUp4aF",
+	"B7/pwb59+sGHJFOlC92WsrvFRz2BRYq4/ENA5vE7r48nrjlhIcJAG6oOLiGr6REL7fPC5dYOwYeTddBS",
+	"n6mU0uh+blks0U2cIVOIi25qvZ2l+e2Iz8raQKh/nxweHqKOAXOoToan/P2+1Zv7g0Vq5+HJj3/+85+P",
+	"nvy4g3xHIuVYDFQThNUJG2sdHUNCFdWg1eaKRTobpHku04ryWNuXIbgDBP62unSo1UgmU4Ptjie5gyti",
+	"I+AHgMxaZCB/+uQwYNlMFwAEvfHqLD/TV1yJeZW041t1Yx/cQ4/8gxoYFLLCo7QcDt2gH1eANSoFKCHK",
+	"vVoY+ZFU0kxE3q8w4Qax5AG12PsNFHySFSXo8JBvy7mynCoH4On43POrsi71qATFtGPBjWONTADp02oI",
+	"e0IpqcYh9S6PhPVDpWGJHE9SMixd17TO0r7SI1QrPasAIFVpjsGyK/JT28sS73X8H/au7qltHIj/K5q8",
+	"XDuTAqXc9Y4+Mby0zAGdg+nMzZW5KPEWuziysWRIyvR/v9FqJcuxHIfmA7jylkliff6sXe3Hb1tOADOV",
+	"924Wj07kuaE9iHJWLcw8Ax+hTGvOl8iKrhWYVUi/c0jJ6OmgnGqFu0+bi4RSShpcyQ2KQ7RV3FvXw6cG",
+	"jhr3PqrbZ9Gtu2Hzj1NxO9ND+4m0NjSWzehsG4RnKTrE7YF9nVwRf6MKQUSVvhLFXuzt/PHyXVilMudp",
+	"MyxbPEvgsASuDAPLKlZf0uy23fmAtFscfVSz2f6Cj6HPXHmpDwLL82BOfy3NvtUtYXrucEycinTqwnio",
+	"/rcXnWabafNa0JO9QPLQMMtS4GIhx8OnBG57/w8HRTdm9YLSRFbmVbB77UPVfNcEq/utw71wprJCg41F",
+	"oHV9TFflNthhUgMs1ipBmB4aIUBawGdh/8RT3dkUS6IlFPLjfrukSp50S0RD5O7OjqlOi2nQ+o6JR/9l",
+	"YtQVNkjwhdgfsCFgRRLHIGHihM3rgvnmXX4GyoR/XBQ6dmBWj+zX2prycXr/ts5hotoDt+0mY0rP0dnp",
+	"CX74++D4T2TCoy8ZNyHN+vstNlAwUTiaganIMvBHOXlFvxSANwLEz2B2HlQ0bBVpNDRP5w4lz81iTx2a",
+	"4LPeyp0nM0wLi72bc6TJ9g1Pk4jXrZd1eNt/ePB+6iA9MAG59sWlIOnNaaYOJjGMrrrfIn3K4S5sMctp",
+	"eFvoc4ocsCwR+LONeFBZipViuNbehimM2Yu93d2XKyH/0COun+OOtkdlWJIzUT8oPIL4vNNndqeP74eO",
+	"XfvgCR/DqoqE3PNQecAKkk1VcYkTpnMDu1MaDL8LimaYaF0E7QlbLJzqYOmrZiLCDWuKLEcjgCgorG3u",
+	"w+ZA8wRCIGdhubTM+lJKCmPFXV0OXPPEF6GrKwcimGjQgiFWg1BbgsEzftaHHxO5uUn80Cm4WGTf/Guy",
+	"pbNbOzKeL7pLpvzaTV+77LMdbd/Rp4X0GQLS8jhqqpY0DKra+dpZZHKu4sogc+MG0M7u0s77uft67+3e",
+	"729+23vbwf75MyleWkFftcYVA09V/G0epN7jX3rr9RbpHgJXGSSEWeLqAaOySNS0t//PxQx3N4ad+jbq",
+	"RDKeJjc+e/cYFO9d4DqNQRXJSM5bp2P6S+dCoakiT8nQPid6cnY1PhbZWA+8lEy3wWCSZ9Lco8yrtPqV",
+	"oknhjbfqPrxGWQ6C58mW3fy2hTrMhCr4SK2FTnwlgDw6Oz05HX6FUTvhL83hiVRYbNnd85gYIPVUnLkt",
+	"vLtoNv3WquP8uvPG8bMxww9lIi0x/kaILKD5XIL6C3iUCJDywc6XERfrPGAwLjUC3Y0JJXUZeOFltnJz",
+	"zvvzyROta1ox20UL+i1r8xrWzVioKLKDxVCEDuR6C3e9IfACCt2YVgh4nvx7Bdi2PiVMAK85YMoi7e33",
+	"tvH0oEYb7AjOOIW6Hd4hPJ5pjE4bj0vMoXnnyv9LlieC6KCRvqzBzywD6hSaLfoeJa0pvIt3SHQYeGk5",
+	"yNrdbAJXjAtmUJIVCLQIA+W4qwFLbdhSRy2tXAHkxq0SccWHXGIcnox57s/H0qA1m8ic+dCjBJDOH7Jl",
+	"yp87gkqThGFMqSNIbjDBpVo2mxkXVkIj4NErw5HLrksogVqP0msvu6OUUPwiKcmjajtKrwPNHmVDzzLp",
+	"kwO7JDDMKIn5DXk9hxAnIqKev2ZD2d01Mqu2rD/2hc2wQLaKF+YbZwyvpVVeUA1tGuzh/QnGw1tWPFs4",
+	"wAed45lvGbKjfbCb7PO06zEqEFXGXl5kmK3HlQ3Qt0T3JijPIqyMEhXo8eDjB3YFU1kVhjIm6xrCMSGv",
+	"+exxRWlv2WrqKW9EOd180giPPpIso6TqVzcg5ctPr0E8p75ffP8vAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

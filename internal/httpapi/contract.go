@@ -218,7 +218,7 @@ func withoutHints(v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, member := range v {
-			if strings.HasPrefix(key, "x-go-type") || key == "x-order" {
+			if strings.HasPrefix(key, "x-go-type") {
 				delete(v, key)
 				continue
 			}
