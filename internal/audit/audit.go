@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -43,7 +44,7 @@ func Seal(ctx context.Context, cfg SealConfig) {
 		}
 		// With very many tenants a round takes long: it may not take all the time.
 		pause := max(cfg.Interval, 9*time.Since(began))
-		if !sleep(ctx, time.Duration(float64(pause)*(0.9+0.2*rand.Float64()))) {
+		if !loop.Sleep(ctx, time.Duration(float64(pause)*(0.9+0.2*rand.Float64()))) {
 			return
 		}
 	}
@@ -71,16 +72,4 @@ func sealRound(ctx context.Context, chain saga.Sealed) (events int, lag time.Dur
 		}
 	}
 	return events, lag, nil
-}
-
-// sleep returns false when ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -130,7 +131,7 @@ func (t *Tail) run(ctx context.Context, tenant uuid.UUID, tt *tenantTail) {
 // rest pauses, shorter when this node writes, and returns how long the next
 // pause should be measured by; 0 when ctx has ended.
 func (tt *tenantTail) rest(ctx context.Context, pause time.Duration) time.Duration {
-	if !sleep(ctx, busy) {
+	if !loop.Sleep(ctx, busy) {
 		return 0
 	}
 	over := time.NewTimer(pause - busy)

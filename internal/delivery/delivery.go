@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/cloudevent"
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/webhook"
 )
@@ -66,8 +67,8 @@ const (
 // storing bounds a write that must not be given up because the node stops.
 const storing = 10 * time.Second
 
-// Loop is the running loop.
-type loop struct {
+// deliverer is what Run runs.
+type deliverer struct {
 	Config
 	healthy, failing chan struct{}
 	kick             chan struct{} // there may be more to do than was done
@@ -79,7 +80,7 @@ type loop struct {
 // Run works until ctx ends, and returns when every attempt in flight has ended
 // and its outcome is stored, or Drain has passed.
 func Run(ctx context.Context, cfg Config) {
-	l := &loop{
+	l := &deliverer{
 		Config: cfg.complete(), busy: map[uuid.UUID]bool{}, kick: make(chan struct{}, 1),
 		healthy: make(chan struct{}, healthyPlaces), failing: make(chan struct{}, failingPlaces),
 	}
@@ -100,7 +101,7 @@ func Run(ctx context.Context, cfg Config) {
 			expired = now
 			l.expire(ctx)
 		}
-		t := time.NewTimer(time.Duration(float64(l.Poll) * (0.8 + 0.4*rand.Float64())))
+		t := time.NewTimer(loop.Jittered(l.Poll))
 		select {
 		case <-ctx.Done():
 		case <-l.kick:
@@ -143,7 +144,7 @@ func (c Config) complete() Config {
 }
 
 // round starts serving every subscription that has work and is not served yet.
-func (l *loop) round(ctx, sends context.Context, serving *sync.WaitGroup) {
+func (l *deliverer) round(ctx, sends context.Context, serving *sync.WaitGroup) {
 	ready, err := l.Queue.Ready(ctx, l.Now())
 	if err != nil {
 		l.warn(ctx, "cannot look for webhooks with work", err)
@@ -188,7 +189,7 @@ func (l *loop) round(ctx, sends context.Context, serving *sync.WaitGroup) {
 
 // serve reads the feed for one subscription and sends what is due. more tells
 // that there may be more to do at once.
-func (l *loop) serve(ctx, sends context.Context, w *webhook.Work) (more bool) {
+func (l *deliverer) serve(ctx, sends context.Context, w *webhook.Work) (more bool) {
 	if w.News {
 		read, err := l.read(ctx, w)
 		if err != nil {
@@ -234,7 +235,7 @@ func (l *loop) serve(ctx, sends context.Context, w *webhook.Work) (more bool) {
 
 // read makes deliveries of the next events. It returns true when the feed may
 // go on.
-func (l *loop) read(ctx context.Context, w *webhook.Work) (more bool, err error) {
+func (l *deliverer) read(ctx context.Context, w *webhook.Work) (more bool, err error) {
 	events, end, err := l.Trail.Feed(ctx, w.TenantID, w.Cursor, saga.EventFilter{}, batch)
 	if err != nil || end == w.Cursor {
 		return false, err
@@ -266,7 +267,7 @@ func (l *loop) read(ctx context.Context, w *webhook.Work) (more bool, err error)
 }
 
 // attempt sends one delivery and stores the outcome; false after a failure.
-func (l *loop) attempt(ctx context.Context, s *webhook.Subscription, d *webhook.Delivery) bool {
+func (l *deliverer) attempt(ctx context.Context, s *webhook.Subscription, d *webhook.Delivery) bool {
 	o := l.Send(ctx, s, d)
 	store, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 	defer cancel()
@@ -297,7 +298,7 @@ func (l *loop) attempt(ctx context.Context, s *webhook.Subscription, d *webhook.
 	return result == "delivered"
 }
 
-func (l *loop) count(ctx context.Context) {
+func (l *deliverer) count(ctx context.Context) {
 	pending, oldest, err := l.Queue.Backlog(ctx)
 	if err != nil {
 		l.warn(ctx, "cannot count pending deliveries", err)
@@ -310,7 +311,7 @@ func (l *loop) count(ctx context.Context) {
 	l.Observer.Backlog(pending, age)
 }
 
-func (l *loop) expire(ctx context.Context) {
+func (l *deliverer) expire(ctx context.Context) {
 	n, err := l.Queue.Expire(ctx, l.Now().Add(-l.Keep))
 	if err != nil {
 		l.warn(ctx, "cannot expire deliveries", err)
@@ -320,7 +321,7 @@ func (l *loop) expire(ctx context.Context) {
 }
 
 // warn logs an error unless the node is stopping.
-func (l *loop) warn(ctx context.Context, message string, err error) {
+func (l *deliverer) warn(ctx context.Context, message string, err error) {
 	if ctx.Err() == nil {
 		l.Log.WarnContext(ctx, message, slog.Any("error", err))
 	}

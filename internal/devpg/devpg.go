@@ -30,6 +30,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // User owns the private server and is its superuser, and Database is the
@@ -117,7 +119,7 @@ func startOrAttach(ctx context.Context, cfg Config) (*Server, error) {
 			return nil, fmt.Errorf("it runs, but for another user: %w", err)
 		}
 		// The owner is still starting, or already stopping.
-		if pause(ctx, pollEvery) != nil {
+		if !loop.Sleep(ctx, pollEvery) {
 			return nil, fmt.Errorf("%w; cannot attach to its server: %w", ErrInUse, err)
 		}
 	}
@@ -165,16 +167,4 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, ErrInUse
 	}
 	return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
-}
-
-// pause waits for d, or returns why there is no more time.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -16,6 +16,8 @@ import (
 	"strconv"
 
 	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // launch starts the server process and returns when it accepts connections.
@@ -33,7 +35,7 @@ func (s *Server) launch(ctx context.Context, cfg Config, c cluster) error {
 		// meantime, or children of a killed server are still ending.
 		passing := bytes.Contains(said, []byte("could not bind")) ||
 			bytes.Contains(said, []byte("pre-existing shared memory block"))
-		if !passing || pause(ctx, 20*pollEvery) != nil {
+		if !passing || !loop.Sleep(ctx, 20*pollEvery) {
 			return fmt.Errorf("%w; the end of %s:\n%s", err, logPath(s.dir), said)
 		}
 	}
@@ -76,9 +78,9 @@ func (s *Server) launchOn(ctx context.Context, cfg Config, c cluster, port int) 
 			return logSince(log, before), fmt.Errorf("postgres ended at its start: %s", proc.cmd.ProcessState)
 		default:
 		}
-		if err := pause(ctx, pollEvery); err != nil {
+		if !loop.Sleep(ctx, pollEvery) {
 			proc.abort()
-			return logSince(log, before), fmt.Errorf("postgres is not ready yet: %w", err)
+			return logSince(log, before), fmt.Errorf("postgres is not ready yet: %w", ctx.Err())
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // pidFile is what we use of postmaster.pid, PostgreSQL's word on its state.
@@ -81,8 +83,8 @@ func endFormerServer(ctx context.Context, pgdata string, log *slog.Logger) error
 		return fmt.Errorf("stop the server that lost its owner, process %d: %w", former.pid, err)
 	}
 	for serves(former.pid, pgdata) {
-		if err := pause(ctx, pollEvery); err != nil {
-			return fmt.Errorf("the server that lost its owner, process %d, has not stopped: %w", former.pid, err)
+		if !loop.Sleep(ctx, pollEvery) {
+			return fmt.Errorf("the server that lost its owner, process %d, has not stopped: %w", former.pid, ctx.Err())
 		}
 	}
 	return nil

@@ -22,6 +22,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/workflow"
 )
@@ -248,16 +249,11 @@ func (e *Engine) Load() (running, waiting int) {
 
 // sleep waits for about d, jittered by a fifth, or until ctx ends.
 func (e *Engine) sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(e.jittered(d))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
+	loop.Sleep(ctx, e.jittered(d))
 }
 
 func (e *Engine) jittered(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.8 + 0.4*e.cfg.Jitter()))
+	return loop.JitteredBy(e.cfg.Jitter(), d)
 }
 
 // watchers are those who wait for sagas to end.

@@ -7,10 +7,10 @@ package janitor
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -96,7 +96,7 @@ func Run(ctx context.Context, cfg Config) {
 			}
 			measured = time.Now()
 		}
-		if !rest(ctx, time.Duration(float64(cfg.Check)*(0.8+0.4*rand.Float64()))) {
+		if !loop.Sleep(ctx, loop.Jittered(cfg.Check)) {
 			return
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -45,7 +46,7 @@ func Retain(ctx context.Context, cfg RetentionConfig) {
 	// Nodes that start together spread, and one that is restarted all the time
 	// comes to it too.
 	wait := time.Duration(rand.Float64() * float64(cfg.Interval) / 10)
-	for rest(ctx, wait) {
+	for loop.Sleep(ctx, wait) {
 		var archived int
 		var err error
 		cfg.Round(ctx, func(ctx context.Context) { archived, err = retain(ctx, cfg) })
@@ -58,7 +59,7 @@ func Retain(ctx context.Context, cfg RetentionConfig) {
 		if err == nil && cfg.Done != nil {
 			cfg.Done()
 		}
-		wait = time.Duration((0.8 + 0.4*rand.Float64()) * float64(cfg.Interval))
+		wait = loop.Jittered(cfg.Interval)
 	}
 }
 
@@ -68,20 +69,8 @@ func retain(ctx context.Context, cfg RetentionConfig) (total int, err error) {
 		began := time.Now()
 		n, err := cfg.Archive.ArchiveExpired(ctx, saga.Expiry{Default: cfg.Default}, cfg.Batch)
 		total += n
-		if err != nil || n == 0 || !rest(ctx, time.Since(began)) {
+		if err != nil || n == 0 || !loop.Sleep(ctx, time.Since(began)) {
 			return total, err
 		}
-	}
-}
-
-// rest waits for d; false: ctx ended first.
-func rest(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return ctx.Err() == nil
 	}
 }

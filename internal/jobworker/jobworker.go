@@ -19,6 +19,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // Command does a run. ctx ends, with a cause, when the run is no longer this
@@ -108,7 +109,7 @@ func (w *Worker) Run(ctx context.Context) {
 		if ctx.Err() == nil {
 			w.cfg.Log.WarnContext(ctx, "the node's own worker cannot register", slog.Any("error", err))
 		}
-		sleep(ctx, tryAgain)
+		loop.Sleep(ctx, tryAgain)
 	}
 }
 
@@ -122,15 +123,6 @@ func (w *Worker) register(ctx context.Context) (uuid.UUID, jobrun.Settings, erro
 		Queues: w.cfg.Queues, Commands: slices.Sorted(maps.Keys(w.cfg.Commands)), MaxRuns: w.cfg.Concurrency, Labels: []string{},
 	}
 	return p.ID, settings, w.cfg.Work.Register(ctx, p)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // session is the time under one worker id.
@@ -243,7 +235,7 @@ func (s *session) beat(ctx context.Context, interval time.Duration, gone func())
 		if err != nil && ctx.Err() == nil {
 			s.w.cfg.Log.WarnContext(ctx, "heartbeat of the node's own worker failed", slog.Any("error", err))
 		}
-		sleep(ctx, interval)
+		loop.Sleep(ctx, interval)
 	}
 }
 

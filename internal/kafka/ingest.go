@@ -17,6 +17,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // Arrivals is where ingestion stores what it reads; dlq.Queue is one.
@@ -383,12 +384,7 @@ func (in *ingest) lost(m map[string][]int32) {
 	}
 }
 
-// pause waits, no longer than ctx lasts.
+// pause waits for d, more or less by up to a half, and no longer than ctx lasts.
 func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d/2 + rand.N(d))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
+	loop.Sleep(ctx, d/2+rand.N(d))
 }

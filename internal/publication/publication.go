@@ -13,7 +13,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -22,6 +21,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/cloudevent"
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -86,7 +86,7 @@ func Run(ctx context.Context, cfg Config) {
 		case err == nil && epoch > 0:
 			cfg.term(ctx, epoch)
 		}
-		sleep(ctx, cfg.Lease/3)
+		loop.Sleep(ctx, loop.Jittered(cfg.Lease/3))
 	}
 }
 
@@ -118,16 +118,6 @@ func (c Config) complete() Config {
 	return c
 }
 
-// sleep waits for about d, less when ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(time.Duration(float64(d) * (0.8 + 0.4*rand.Float64())))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
-
 // term leads until ctx ends or somebody else leads.
 func (c *Config) term(ctx context.Context, epoch int64) {
 	c.Log.InfoContext(ctx, "leading the publication", slog.String("publication", c.Name), slog.Int64("epoch", epoch))
@@ -156,7 +146,7 @@ func (c *Config) term(ctx context.Context, epoch int64) {
 func (c *Config) renew(ctx context.Context, epoch int64) {
 	renewed := time.Now()
 	for {
-		sleep(ctx, c.Lease/4)
+		loop.Sleep(ctx, loop.Jittered(c.Lease/4))
 		if ctx.Err() != nil {
 			return
 		}
@@ -206,7 +196,7 @@ func (c *Config) publish(ctx context.Context, epoch int64) {
 			c.failed(ctx, failures, &told, err)
 		case published == 0:
 			failures = 0
-			sleep(ctx, c.Poll)
+			loop.Sleep(ctx, loop.Jittered(c.Poll))
 		default:
 			failures = 0
 		}
@@ -227,7 +217,7 @@ func (c *Config) failed(ctx context.Context, failures int, told *time.Time, err 
 		level, *told = slog.LevelWarn, time.Now()
 	}
 	c.Log.Log(ctx, level, "cannot publish events; trying again", slog.String("publication", c.Name), slog.Int("failures", failures), slog.Any("error", err))
-	sleep(ctx, backoff.Delay(failures, 0, 0))
+	loop.Sleep(ctx, loop.Jittered(backoff.Delay(failures, 0, 0)))
 }
 
 // pass sends one batch of each tenant that has something to publish.

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/groupcommit"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // how is what a redrive says of the way its letters are driven.
@@ -212,7 +213,7 @@ func (r *Redriver) store(ctx context.Context, f func(context.Context) error) err
 		if err == nil || try == len(storeAgain) || call.Err() != nil {
 			return err
 		}
-		pause(call, nil, storeAgain[try])
+		loop.Sleep(call, loop.Jittered(storeAgain[try]))
 	}
 }
 

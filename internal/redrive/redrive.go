@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // Driver carries letters to targets of one kind. It is safe for concurrent use.
@@ -152,14 +153,14 @@ func (r *Redriver) Drives(kind dlq.TargetKind) bool { return r.cfg.Drivers[kind]
 
 // Wake has the loops look for work at once instead of at their next poll.
 func (r *Redriver) Wake() {
-	for loop := range r.wakes {
-		r.wake(loop)
+	for name := range r.wakes {
+		r.wake(name)
 	}
 }
 
-func (r *Redriver) wake(loop string) {
+func (r *Redriver) wake(name string) {
 	select {
-	case r.wakes[loop] <- struct{}{}:
+	case r.wakes[name] <- struct{}{}:
 	default:
 	}
 }
@@ -187,7 +188,7 @@ func (r *Redriver) Run(ctx context.Context) {
 
 // pause waits for a poll's time, more or less, a wake or the end of ctx.
 func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) {
-	t := time.NewTimer(time.Duration(float64(d) * (0.8 + 0.4*rand.Float64())))
+	t := time.NewTimer(loop.Jittered(d))
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
@@ -200,7 +201,7 @@ func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) {
 func (r *Redriver) every(ctx context.Context, d time.Duration, f func(context.Context)) {
 	for ctx.Err() == nil {
 		f(ctx)
-		pause(ctx, nil, d)
+		loop.Sleep(ctx, loop.Jittered(d))
 	}
 }
 

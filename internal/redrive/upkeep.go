@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // reclaim ends retries whose node is gone.
@@ -76,7 +77,7 @@ func (r *Redriver) releases(ctx context.Context) {
 			r.cfg.Log.InfoContext(ctx, "dead letters that were held go on", slog.Int("count", freed))
 			r.Wake()
 		}
-		pause(ctx, nil, min(max(r.cfg.Poll, 20*time.Since(began)), time.Minute))
+		loop.Sleep(ctx, loop.Jittered(min(max(r.cfg.Poll, 20*time.Since(began)), time.Minute)))
 	}
 }
 
@@ -93,7 +94,7 @@ func (r *Redriver) counts(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		r.count(ctx)
-		pause(ctx, nil, min(max(countEvery, countShare*time.Since(began)), countAtLeast))
+		loop.Sleep(ctx, loop.Jittered(min(max(countEvery, countShare*time.Since(began)), countAtLeast)))
 	}
 }
 

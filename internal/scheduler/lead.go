@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // pulse is when something last went well, by the monotonic clock.
@@ -82,7 +83,7 @@ func (s *Scheduler) prepare(ctx context.Context, t jobrun.Term) error {
 
 // await waits for the next sweep or for being woken, though not at once again.
 func (s *Scheduler) await(ctx context.Context, next time.Time) {
-	pause(ctx, min(wakeEvery, time.Until(next)))
+	loop.Sleep(ctx, min(wakeEvery, time.Until(next)))
 	t := time.NewTimer(time.Until(next))
 	defer t.Stop()
 	select {
@@ -167,6 +168,6 @@ func (s *Scheduler) count(ctx context.Context) {
 		if err == nil {
 			s.cfg.Observer.Backlog(b)
 		}
-		pause(ctx, countEvery)
+		loop.Sleep(ctx, countEvery)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // Sweep is one thing that the leader does in every round.
@@ -110,7 +111,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 	e.s = s
 	defer e.resign(ctx)
 	for ctx.Err() == nil {
-		pause(ctx, e.stand(ctx))
+		loop.Sleep(ctx, e.stand(ctx))
 	}
 }
 
@@ -130,16 +131,6 @@ func (s *Scheduler) sweeps() []Sweep {
 	}
 	all = append(all, s.cfg.More...)
 	return append(all, Sweep{"admit", st.Admit, true})
-}
-
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }
 
 // settings returns the settings; the defaults while they cannot be read, because
