@@ -151,24 +151,21 @@ func Issue(r Request, by Principal, id uuid.UUID, chance [EntropyBytes]byte, now
 
 // IssueFor is Issue for a token that exists already.
 func IssueFor(t Token, r Request, by Principal, id uuid.UUID, now time.Time) (Key, error) {
-	var fields []fault.Field
-	add := func(pointer, code, message string) {
-		fields = append(fields, fault.Field{Pointer: pointer, Code: code, Message: message})
-	}
+	var fields fault.Mistakes
 	if !validName(r.Name) {
-		add("/name", "pattern", "must have 1 to 100 letters, digits and . _ @ -")
+		fields.Add("/name", "pattern", "must have 1 to 100 letters, digits and . _ @ -")
 	}
 	switch {
 	case !r.Role.Valid():
-		add("/role", "enum", "must be worker, auditor, operator or admin")
+		fields.Add("/role", "enum", "must be worker, auditor, operator or admin")
 	case r.Tenant == nil && r.Role != Admin:
-		add("/any_tenant", "excluded", "is for the role admin only")
+		fields.Add("/any_tenant", "excluded", "is for the role admin only")
 	}
 	if r.Tenant != nil && !validTenant(*r.Tenant) {
-		add("/tenant_id", "invalid", "must not be all zeros, its region at most 32 characters, its versions 0 to 65535")
+		fields.Add("/tenant_id", "invalid", "must not be all zeros, its region at most 32 characters, its versions 0 to 65535")
 	}
 	if r.ExpiresAt != nil && (!r.ExpiresAt.After(now) || r.ExpiresAt.Year() > 9999) {
-		add("/expires_at", "invalid", "must lie ahead, and before the year 10000")
+		fields.Add("/expires_at", "invalid", "must lie ahead, and before the year 10000")
 	}
 	if fields != nil {
 		return Key{}, fault.New(fault.Invalid, CodeKeyRefused, "%s %s", fields[0].Pointer, fields[0].Message).With(fields...)

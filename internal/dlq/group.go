@@ -21,7 +21,7 @@ func (g Group) Edited(e GroupEdit, now time.Time) (Group, error) {
 		case GroupNew, GroupAcknowledged, GroupResolved:
 			g.State = *e.State
 		default:
-			w.add("/state", "enum", "must be %s, %s or %s", GroupNew, GroupAcknowledged, GroupResolved)
+			w.Add("/state", "enum", "must be %s, %s or %s", GroupNew, GroupAcknowledged, GroupResolved)
 		}
 	}
 	text := func(pointer string, in *string, limit int, into *string) {
@@ -29,7 +29,7 @@ func (g Group) Edited(e GroupEdit, now time.Time) (Group, error) {
 			return
 		}
 		if *into = *in; utf8.RuneCountInString(*in) > limit || !storable(*in) {
-			w.add(pointer, "too_long", "must have at most %d characters, in UTF-8 without NUL", limit)
+			w.Add(pointer, "too_long", "must have at most %d characters, in UTF-8 without NUL", limit)
 		}
 	}
 	text("/assignee", e.Assignee, MaxWord, &g.Assignee)

@@ -84,25 +84,22 @@ const maxJSON = 1 << 20
 // Check returns what is wrong with a letter handed in over REST: a fault of
 // kind Invalid with a field for each mistake, nil when there is none.
 func Check(l *Letter) error {
-	var wrong []fault.Field
-	add := func(pointer, code, format string, args ...any) {
-		wrong = append(wrong, fault.Field{Pointer: pointer, Code: code, Message: fmt.Sprintf(format, args...)})
-	}
+	var wrong fault.Mistakes
 	word := func(pointer, s string, limit int) {
 		switch {
 		case len(s) > limit:
-			add(pointer, "too_long", "has more than %d bytes", limit)
+			wrong.Add(pointer, "too_long", "has more than %d bytes", limit)
 		case !storable(s):
-			add(pointer, "invalid_character", "must be UTF-8 without NUL")
+			wrong.Add(pointer, "invalid_character", "must be UTF-8 without NUL")
 		}
 	}
 	if l.OriginalTopic == "" {
-		add("/original_topic", "required", "is required")
+		wrong.Add("/original_topic", "required", "is required")
 	} else if utf8.RuneCountInString(l.OriginalTopic) > MaxTopic || !storable(l.OriginalTopic) {
-		add("/original_topic", "too_long", "must have at most %d characters, in UTF-8", MaxTopic)
+		wrong.Add("/original_topic", "too_long", "must have at most %d characters, in UTF-8", MaxTopic)
 	}
 	if l.Failure.Message == "" {
-		add("/error_message", "required", "is required")
+		wrong.Add("/error_message", "required", "is required")
 	}
 	word("/error_message", l.Failure.Message, MaxError)
 	word("/error_type", l.Failure.Type, MaxWord)
@@ -112,23 +109,23 @@ func Check(l *Letter) error {
 	word("/correlation_id", l.CorrelationID, MaxWord)
 	word("/trace_id", l.TraceID, MaxWord)
 	if len(l.Content.Payload) > MaxPayload {
-		add("/payload", "too_long", "has more than %d bytes", MaxPayload)
+		wrong.Add("/payload", "too_long", "has more than %d bytes", MaxPayload)
 	}
 	if len(l.Content.Key) > MaxKey {
-		add("/key_base64", "too_long", "has more than %d bytes", MaxKey)
+		wrong.Add("/key_base64", "too_long", "has more than %d bytes", MaxKey)
 	}
 	if len(l.Content.Headers) > MaxHeaders {
-		add("/headers", "too_many", "has more than %d headers", MaxHeaders)
+		wrong.Add("/headers", "too_many", "has more than %d headers", MaxHeaders)
 	}
 	for i, h := range l.Content.Headers {
 		word(fmt.Sprintf("/headers/%d/name", i), h.Name, MaxWord)
 	}
 	if l.MaxRetries > MaxRetries {
-		add("/max_retries", "too_large", "must be at most %d", MaxRetries)
+		wrong.Add("/max_retries", "too_large", "must be at most %d", MaxRetries)
 	}
 	wrong = append(wrong, labelMistakes(l.Labels)...)
 	if t := l.Origin.Timestamp; t != nil && (t.Year() < 1970 || t.Year() > 9999) {
-		add("/original_timestamp", "invalid", "must be in the years 1970 to 9999")
+		wrong.Add("/original_timestamp", "invalid", "must be in the years 1970 to 9999")
 	}
 	if len(wrong) == 0 {
 		return nil
@@ -136,13 +133,13 @@ func Check(l *Letter) error {
 	return fault.New(fault.Invalid, CodeInvalid, "%s: %s", wrong[0].Pointer, wrong[0].Message).With(wrong...)
 }
 
-func labelMistakes(labels []string) (wrong []fault.Field) {
+func labelMistakes(labels []string) (wrong fault.Mistakes) {
 	if len(labels) > MaxLabels {
-		wrong = append(wrong, fault.Field{Pointer: "/labels", Code: "too_many", Message: fmt.Sprintf("has more than %d labels", MaxLabels)})
+		wrong.Add("/labels", "too_many", "has more than %d labels", MaxLabels)
 	}
 	for i, s := range labels {
 		if s == "" || len(s) > MaxLabel || !storable(s) {
-			wrong = append(wrong, fault.Field{Pointer: fmt.Sprintf("/labels/%d", i), Code: "invalid", Message: fmt.Sprintf("must have 1 to %d bytes of UTF-8 without NUL", MaxLabel)})
+			wrong.Add(fmt.Sprintf("/labels/%d", i), "invalid", "must have 1 to %d bytes of UTF-8 without NUL", MaxLabel)
 		}
 	}
 	return wrong

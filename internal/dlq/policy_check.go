@@ -24,31 +24,31 @@ func CheckPolicy(p *Policy) error {
 	var w mistakes
 	between := func(pointer string, n, low, high int64) {
 		if n < low || n > high {
-			w.add(pointer, "out_of_range", "must be from %d to %d", low, high)
+			w.Add(pointer, "out_of_range", "must be from %d to %d", low, high)
 		}
 	}
 	if utf8.RuneCountInString(p.Topic) > MaxTopic || !storable(p.Topic) {
-		w.add("/topic", "too_long", "must have at most %d characters, in UTF-8", MaxTopic)
+		w.Add("/topic", "too_long", "must have at most %d characters, in UTF-8", MaxTopic)
 	}
 	if p.HoldAll && p.Topic != "" {
-		w.add("/hold_all", "excluded", "is for the default policy only: of a topic, auto_retry false holds its letters")
+		w.Add("/hold_all", "excluded", "is for the default policy only: of a topic, auto_retry false holds its letters")
 	}
 	between("/max_retries", int64(p.MaxRetries), 0, MaxRetries)
 	b := &p.Backoff
 	between("/backoff/initial_interval_ms", b.InitialIntervalMS, 1, maxInterval)
 	between("/backoff/max_interval_ms", b.MaxIntervalMS, max(1, min(b.InitialIntervalMS, maxInterval)), maxInterval)
 	if !(b.Multiplier >= 1 && b.Multiplier <= maxMultiplier) {
-		w.add("/backoff/multiplier", "out_of_range", "must be from 1 to %d", maxMultiplier)
+		w.Add("/backoff/multiplier", "out_of_range", "must be from 1 to %d", maxMultiplier)
 	}
 	if b.Jitter == nil || !(*b.Jitter >= 0 && *b.Jitter <= 1) {
-		w.add("/backoff/jitter", "out_of_range", "must be from 0 to 1")
+		w.Add("/backoff/jitter", "out_of_range", "must be from 0 to 1")
 	}
 	between("/retention_days", int64(p.RetentionDays), 1, maxRetention)
 	between("/archive_days", int64(p.ArchiveDays), 1, maxArchive)
 	between("/max_generations", int64(p.MaxGenerations), 0, maxGenerations)
 	for pointer, n := range map[string]int64{"/alert/age_ms": p.Alert.AgeMS, "/alert/count": p.Alert.Count, "/alert/rate": p.Alert.Rate} {
 		if n < 0 {
-			w.add(pointer, "out_of_range", "must be 0 or more")
+			w.Add(pointer, "out_of_range", "must be 0 or more")
 		}
 	}
 	w.list("/redact", p.Redact, MaxWord, "a dotted path, such as card.number", func(s string) bool {
@@ -84,11 +84,11 @@ func targetPattern(s string) bool {
 
 func (w *mistakes) list(pointer string, words []string, limit int, form string, fits func(string) bool) {
 	if len(words) > maxListed {
-		w.add(pointer, "too_many", "must be at most %d", maxListed)
+		w.Add(pointer, "too_many", "must be at most %d", maxListed)
 	}
 	for i, s := range words {
 		if len(s) > limit || !storable(s) || !fits(s) {
-			w.add(fmt.Sprintf("%s/%d", pointer, i), "invalid", "must be %s, of at most %d bytes", form, limit)
+			w.Add(fmt.Sprintf("%s/%d", pointer, i), "invalid", "must be %s, of at most %d bytes", form, limit)
 		}
 	}
 }

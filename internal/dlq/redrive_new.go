@@ -1,7 +1,6 @@
 package dlq
 
 import (
-	"fmt"
 	"net/url"
 	"reflect"
 	"slices"
@@ -71,10 +70,10 @@ func NewRedrive(r Redrive, asked Asked, id uuid.UUID, limits RedriveLimits, now 
 	wrong.stopOn(r.StopOn)
 	wrong.reason(&r, asked.Unexplained)
 	if r.Max < 0 {
-		wrong.add("/max_messages", "too_small", "must be at least 1")
+		wrong.Add("/max_messages", "too_small", "must be at least 1")
 	}
 	if r.ScheduledFor != nil && (r.ScheduledFor.Year() < 1970 || r.ScheduledFor.After(now.Add(maxAhead))) {
-		wrong.add("/scheduled_for", "invalid", "must be at most a year ahead")
+		wrong.Add("/scheduled_for", "invalid", "must be at most a year ahead")
 	}
 	if r.Action == BulkRetry {
 		wrong.retry(&r)
@@ -175,50 +174,36 @@ func (a RedriveAction) workable(force bool) []Status {
 }
 
 // mistakes gathers what is wrong with something asked for.
-type mistakes []fault.Field
-
-func (w *mistakes) add(pointer, code, format string, args ...any) {
-	*w = append(*w, fault.Field{Pointer: pointer, Code: code, Message: fmt.Sprintf(format, args...)})
-}
+type mistakes struct{ fault.Mistakes }
 
 // fault is nil when there are none.
 func (w mistakes) fault() error {
-	if len(w) == 0 {
+	if len(w.Mistakes) == 0 {
 		return nil
 	}
-	return fault.New(fault.Invalid, CodeInvalid, "%s %s", w[0].Pointer, w[0].Message).With(w...)
-}
-
-// within takes over the mistakes of a part that stands at pointer.
-func (w *mistakes) within(pointer string, err error) {
-	if f := fault.As(err); f != nil {
-		for _, field := range f.Fields {
-			field.Pointer = pointer + field.Pointer
-			*w = append(*w, field)
-		}
-	}
+	return fault.New(fault.Invalid, CodeInvalid, "%s %s", w.Mistakes[0].Pointer, w.Mistakes[0].Message).With(w.Mistakes...)
 }
 
 // selection checks what a redrive is for, and completes it.
 func (w *mistakes) selection(r *Redrive, all bool) {
 	switch {
 	case r.IDs != nil && (r.Filter != nil || all):
-		w.add("/ids", "excluded", "cannot be combined with filter or all")
+		w.Add("/ids", "excluded", "cannot be combined with filter or all")
 	case r.IDs != nil:
 		w.ids(r)
 	case r.Filter == nil:
-		w.add("/ids", "required", "is required, unless there is filter or all")
+		w.Add("/ids", "required", "is required, unless there is filter or all")
 	case r.Filter.Empty() && !all:
-		w.add("/filter", "empty", "restricts nothing; say all: true when every letter is meant")
+		w.Add("/filter", "empty", "restricts nothing; say all: true when every letter is meant")
 	case all && !r.Filter.Empty():
-		w.add("/all", "excluded", "cannot be combined with a filter that restricts")
+		w.Add("/all", "excluded", "cannot be combined with a filter that restricts")
 	default:
 		f := *r.Filter
 		can := r.Action.workable(r.Force)
 		if f.Statuses == nil {
 			f.Statuses = can
 		} else if !slices.ContainsFunc(f.Statuses, func(s Status) bool { return slices.Contains(can, s) }) {
-			w.add("/filter/status", "impossible", "none of them can be the subject of %s%s", r.Action, withoutForce(r))
+			w.Add("/filter/status", "impossible", "none of them can be the subject of %s%s", r.Action, withoutForce(r))
 		}
 		r.Filter = &f
 	}
@@ -233,7 +218,7 @@ func withoutForce(r *Redrive) string {
 
 func (w *mistakes) ids(r *Redrive) {
 	if n := len(r.IDs); n == 0 || n > MaxSelected {
-		w.add("/ids", "count", "must be 1 to %d letters", MaxSelected)
+		w.Add("/ids", "count", "must be 1 to %d letters", MaxSelected)
 	}
 	seen := make(map[uuid.UUID]bool, len(r.IDs))
 	var once []uuid.UUID
@@ -248,52 +233,52 @@ func (w *mistakes) ids(r *Redrive) {
 
 func (w *mistakes) pace(rate float64, concurrency int, limits RedriveLimits) {
 	if !(rate >= MinRate && rate <= limits.MaxRate) {
-		w.add("/rate_per_second", "out_of_range", "must be from %g to %g", MinRate, limits.MaxRate)
+		w.Add("/rate_per_second", "out_of_range", "must be from %g to %g", MinRate, limits.MaxRate)
 	}
 	if concurrency < 1 || concurrency > MaxConcurrency {
-		w.add("/concurrency", "out_of_range", "must be from 1 to %d", MaxConcurrency)
+		w.Add("/concurrency", "out_of_range", "must be from 1 to %d", MaxConcurrency)
 	}
 }
 
 func (w *mistakes) stopOn(s StopOn) {
 	if s.Failures < 0 {
-		w.add("/stop_on/failures", "too_small", "must be at least 1")
+		w.Add("/stop_on/failures", "too_small", "must be at least 1")
 	}
 	if !(s.FailureRatio >= 0 && s.FailureRatio <= 1) {
-		w.add("/stop_on/failure_ratio", "out_of_range", "must be from 0 to 1")
+		w.Add("/stop_on/failure_ratio", "out_of_range", "must be from 0 to 1")
 	}
 }
 
 func (w *mistakes) reason(r *Redrive, unexplained bool) {
 	switch {
 	case strings.TrimSpace(r.Reason) == "" && !unexplained:
-		w.add("/reason", "required", "is required unless dry_run is true: somebody will ask why many letters were changed at once")
+		w.Add("/reason", "required", "is required unless dry_run is true: somebody will ask why many letters were changed at once")
 	case utf8.RuneCountInString(r.Reason) > MaxReason || !storable(r.Reason):
-		w.add("/reason", "too_long", "must have at most %d characters, in UTF-8 without NUL", MaxReason)
+		w.Add("/reason", "too_long", "must have at most %d characters, in UTF-8 without NUL", MaxReason)
 	}
 }
 
 // retry checks what only a redrive that retries can have.
 func (w *mistakes) retry(r *Redrive) {
 	if r.Order != Oldest && r.Order != PerKey {
-		w.add("/order", "enum", "must be %s or %s", Oldest, PerKey)
+		w.Add("/order", "enum", "must be %s or %s", Oldest, PerKey)
 	}
 	if c := r.Canary; c != nil {
 		if c.Count < 1 {
-			w.add("/canary/count", "too_small", "must be at least 1")
+			w.Add("/canary/count", "too_small", "must be at least 1")
 		}
 		if c.WatchSeconds < 0 || c.WatchSeconds > maxWatchSeconds {
-			w.add("/canary/watch_seconds", "out_of_range", "must be from 0 to %d", maxWatchSeconds)
+			w.Add("/canary/watch_seconds", "out_of_range", "must be from 0 to %d", maxWatchSeconds)
 		}
 		if !(c.MaxBounceRatio >= 0 && c.MaxBounceRatio <= 1) {
-			w.add("/canary/max_bounce_ratio", "out_of_range", "must be from 0 to 1")
+			w.Add("/canary/max_bounce_ratio", "out_of_range", "must be from 0 to 1")
 		}
 	}
 	if r.Target != nil {
-		*w = append(*w, TargetMistakes("/target", *r.Target)...)
+		w.Mistakes = append(w.Mistakes, TargetMistakes("/target", *r.Target)...)
 	}
 	if r.Transform != nil {
-		w.within("/transform", CheckPatch(r.Transform))
+		w.Within("/transform", CheckPatch(r.Transform))
 	}
 }
 
@@ -302,40 +287,40 @@ func (w *mistakes) onlyForRetries(r *Redrive) {
 		"/target": r.Target != nil, "/transform": r.Transform != nil, "/canary": r.Canary != nil, "/order": r.Order != Oldest, "/force": r.Force,
 	} {
 		if given {
-			w.add(pointer, "excluded", "is for %s only", BulkRetry)
+			w.Add(pointer, "excluded", "is for %s only", BulkRetry)
 		}
 	}
-	slices.SortStableFunc(*w, func(a, b fault.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
+	slices.SortStableFunc(w.Mistakes, func(a, b fault.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
 }
 
 // TargetMistakes returns what is wrong with a target that somebody names for a
 // retry: only records and HTTP requests can be sent elsewhere. Whether a policy
 // allows it is another question.
 func TargetMistakes(pointer string, t Target) []fault.Field {
-	var w mistakes
+	var w fault.Mistakes
 	switch t.Kind {
 	case ToKafka:
 		if t.Topic != "" && !CanBeTopic(t.Topic) {
-			w.add(pointer+"/topic", "not_a_topic", "must be %s", TopicForm)
+			w.Add(pointer+"/topic", "not_a_topic", "must be %s", TopicForm)
 		}
 		if t.Partition != nil && *t.Partition < 0 {
-			w.add(pointer+"/partition", "too_small", "must be at least 0")
+			w.Add(pointer+"/partition", "too_small", "must be at least 0")
 		}
 		if t.URL != "" || t.Method != "" {
-			w.add(pointer+"/url", "excluded", "is for the kind %s only", ToHTTP)
+			w.Add(pointer+"/url", "excluded", "is for the kind %s only", ToHTTP)
 		}
 	case ToHTTP:
 		if u, err := url.Parse(t.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(t.URL) > maxURL {
-			w.add(pointer+"/url", "invalid", "must be an absolute http or https URL without credentials, of at most %d bytes", maxURL)
+			w.Add(pointer+"/url", "invalid", "must be an absolute http or https URL without credentials, of at most %d bytes", maxURL)
 		}
 		if !slices.Contains([]string{"", "POST", "PUT", "PATCH", "DELETE"}, t.Method) {
-			w.add(pointer+"/method", "enum", "must be POST, PUT, PATCH or DELETE")
+			w.Add(pointer+"/method", "enum", "must be POST, PUT, PATCH or DELETE")
 		}
 		if t.Topic != "" || t.Partition != nil {
-			w.add(pointer+"/topic", "excluded", "is for the kind %s only", ToKafka)
+			w.Add(pointer+"/topic", "excluded", "is for the kind %s only", ToKafka)
 		}
 	default:
-		w.add(pointer+"/kind", "enum", "must be %s or %s", ToKafka, ToHTTP)
+		w.Add(pointer+"/kind", "enum", "must be %s or %s", ToKafka, ToHTTP)
 	}
 	return w
 }

@@ -37,6 +37,26 @@ type Field struct {
 	Message string // for people
 }
 
+// Mistakes gathers what is wrong with an input, for Error.With. The zero value is
+// ready; nil means that nothing is wrong.
+type Mistakes []Field
+
+// Add adds a mistake with a formatted message.
+func (m *Mistakes) Add(pointer, code, format string, args ...any) {
+	*m = append(*m, Field{Pointer: pointer, Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+// Within takes over the mistakes of a part that stands at pointer. An error that
+// is no fault has none.
+func (m *Mistakes) Within(pointer string, err error) {
+	if f := As(err); f != nil {
+		for _, field := range f.Fields {
+			field.Pointer = pointer + field.Pointer
+			*m = append(*m, field)
+		}
+	}
+}
+
 // Error is a fault. Its text is safe to show to clients; the cause is not.
 type Error struct {
 	Kind    Kind

@@ -92,3 +92,20 @@ func TestNoKindIsZero(t *testing.T) {
 		seen[k] = true
 	}
 }
+
+func TestMistakesAreKeptInTheirOrder(t *testing.T) {
+	var wrong fault.Mistakes
+	wrong.Add("/name", "required", "is required")
+	wrong.Add("/retry/0", "too_large", "must be at most %d", 10)
+	wrong.Within("/schedule", fmt.Errorf("wrapped: %w", fault.New(fault.Invalid, "X_INVALID", "").With(fault.Field{Pointer: "/value", Code: "cron", Message: "is wrong"})))
+	wrong.Within("/schedule", io.ErrUnexpectedEOF)
+	wrong.Within("/schedule", nil)
+	want := []fault.Field{
+		{Pointer: "/name", Code: "required", Message: "is required"},
+		{Pointer: "/retry/0", Code: "too_large", Message: "must be at most 10"},
+		{Pointer: "/schedule/value", Code: "cron", Message: "is wrong"},
+	}
+	if diff := cmp.Diff(want, fault.New(fault.Invalid, "X_INVALID", "wrong").With(wrong...).Fields); diff != "" {
+		t.Errorf("mistakes (-want +got):\n%s", diff)
+	}
+}

@@ -212,20 +212,17 @@ func (s *server) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLett
 }
 
 // readLetter reads what only meaning can tell to be wrong.
-func readLetter(b *api.DeadLetterInput) (l dlq.Letter, wrong []fault.Field) {
-	add := func(pointer, code, message string) {
-		wrong = append(wrong, fault.Field{Pointer: pointer, Code: code, Message: message})
-	}
+func readLetter(b *api.DeadLetterInput) (l dlq.Letter, wrong fault.Mistakes) {
 	bytesOf := func(pointer string, asText, asBase64 *string) []byte {
 		switch {
 		case asText != nil && asBase64 != nil:
-			add(pointer+"_base64", "excluded", "cannot be combined with the same as text")
+			wrong.Add(pointer+"_base64", "excluded", "cannot be combined with the same as text")
 		case asText != nil:
 			return append([]byte{}, *asText...)
 		case asBase64 != nil:
 			raw, err := base64.StdEncoding.Strict().DecodeString(*asBase64)
 			if err != nil {
-				add(pointer+"_base64", "invalid", "is not base64")
+				wrong.Add(pointer+"_base64", "invalid", "is not base64")
 			}
 			return append([]byte{}, raw...)
 		}
@@ -253,7 +250,7 @@ func readLetter(b *api.DeadLetterInput) (l dlq.Letter, wrong []fault.Field) {
 		l.Link.JobRunID = *b.JobRunID
 	}
 	if b.Payload != nil && b.PayloadBase64 != nil {
-		add("/payload_base64", "excluded", "cannot be combined with payload")
+		wrong.Add("/payload_base64", "excluded", "cannot be combined with payload")
 	}
 	if l.Content.Payload = b.Payload; b.Payload == nil {
 		l.Content.Payload = bytesOf("/payload", nil, b.PayloadBase64)
@@ -273,31 +270,28 @@ func readLetter(b *api.DeadLetterInput) (l dlq.Letter, wrong []fault.Field) {
 }
 
 // targetMistakes tells what is wrong with the target of a push by itself.
-func targetMistakes(t *dlq.Target) (wrong []fault.Field) {
-	add := func(pointer, code, message string) {
-		wrong = append(wrong, fault.Field{Pointer: "/target/" + pointer, Code: code, Message: message})
-	}
+func targetMistakes(t *dlq.Target) (wrong fault.Mistakes) {
 	if t.Job != "" && t.Kind != dlq.ToJobRun {
-		add("job", "excluded", "is of the kind job_run only")
+		wrong.Add("/target/job", "excluded", "is of the kind job_run only")
 	}
 	switch t.Kind {
 	case dlq.ToJobRun:
 		if t.Job == "" {
-			add("job", "required", "is required")
+			wrong.Add("/target/job", "required", "is required")
 		}
 		if t.Topic != "" || t.Partition != nil || t.URL != "" || t.Method != "" {
-			add("kind", "excluded", "a job run has nothing but job")
+			wrong.Add("/target/kind", "excluded", "a job run has nothing but job")
 		}
 	case dlq.ToKafka:
 		if t.URL != "" || t.Method != "" {
-			add("url", "excluded", "is not of the kind kafka")
+			wrong.Add("/target/url", "excluded", "is not of the kind kafka")
 		}
 	case dlq.ToHTTP:
 		if t.Topic != "" || t.Partition != nil {
-			add("topic", "excluded", "is not of the kind http")
+			wrong.Add("/target/topic", "excluded", "is not of the kind http")
 		}
 		if t.URL == "" {
-			add("url", "required", "is required")
+			wrong.Add("/target/url", "required", "is required")
 		}
 	}
 	return wrong

@@ -99,57 +99,54 @@ func readRecord(line []byte, maxDepth int) (r letterRecord, err error) {
 // retried by itself. Fault: Invalid.
 func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dlq.Letter, error) {
 	l, wrong := readLetter(&r.DeadLetterInput)
-	add := func(pointer, code, message string) {
-		wrong = append(wrong, fault.Field{Pointer: pointer, Code: code, Message: message})
-	}
 	if r.ID == nil || *r.ID == uuid.Nil {
-		add("/id", "required", "is required")
+		wrong.Add("/id", "required", "is required")
 		r.ID = new(uuid.UUID)
 	}
 	if r.Source != "" && !slices.Contains(dlq.Sources, r.Source) {
-		add("/source", "enum", "is no source")
+		wrong.Add("/source", "enum", "is no source")
 	}
 	if r.Status != "" && !slices.Contains(dlq.Statuses, r.Status) {
-		add("/status", "enum", "is no status")
+		wrong.Add("/status", "enum", "is no status")
 	}
 	if c := l.Failure.Class; c != "" && !slices.Contains(dlq.Classes, c) {
-		add("/error_class", "enum", "is no class")
+		wrong.Add("/error_class", "enum", "is no class")
 	}
 	if r.Resolution != "" && !ends(r.Status, r.Resolution) {
-		add("/resolution", "invalid", "does not go with the status")
+		wrong.Add("/resolution", "invalid", "does not go with the status")
 	}
 	if r.RetryCount < 0 || r.RetryCount > dlq.MaxRetries || l.MaxRetries < -1 {
-		add("/retry_count", "out_of_range", "must be from 0 to 1000")
+		wrong.Add("/retry_count", "out_of_range", "must be from 0 to 1000")
 	}
 	if r.Generation < 0 || r.Generation > dlq.MaxRetries {
-		add("/generation", "out_of_range", "must be from 0 to 1000")
+		wrong.Add("/generation", "out_of_range", "must be from 0 to 1000")
 	}
 	if r.StepIndex < 0 || r.StepIndex > 1<<30 {
-		add("/step_index", "out_of_range", "must be 0 or more")
+		wrong.Add("/step_index", "out_of_range", "must be 0 or more")
 	}
 	if a := r.StepAction; a != "" && a != "EXECUTE" && a != "COMPENSATE" {
-		add("/step_action", "enum", "must be EXECUTE or COMPENSATE")
+		wrong.Add("/step_action", "enum", "must be EXECUTE or COMPENSATE")
 	}
 	if t := &l.Target; t.Kind != "" && !slices.Contains(dlq.TargetKinds, t.Kind) || len(t.Topic) > dlq.MaxTopic || len(t.URL) > maxURL ||
 		t.Partition != nil && *t.Partition < 0 || t.Method != "" && !api.DeadLetterTargetMethod(t.Method).Valid() {
-		add("/target", "invalid", "is no target")
+		wrong.Add("/target", "invalid", "is no target")
 	}
 	for pointer, word := range map[string]struct {
 		s    string
 		most int
 	}{"/assignee": {r.Assignee, dlq.MaxWord}, "/note": {r.Note, dlq.MaxNote}, "/step_name": {r.StepName, dlq.MaxWord}} {
 		if utf8.RuneCountInString(word.s) > word.most {
-			add(pointer, "too_long", "is too long")
+			wrong.Add(pointer, "too_long", "is too long")
 		}
 	}
 	for pointer, at := range map[string]*time.Time{"/created_at": r.CreatedAt, "/last_retry_at": r.LastRetryAt, "/terminal_at": r.TerminalAt} {
 		if at != nil && (at.UTC().Year() < 1970 || at.UTC().Year() > 9999) {
-			add(pointer, "invalid", "must be in the years 1970 to 9999")
+			wrong.Add(pointer, "invalid", "must be in the years 1970 to 9999")
 		}
 	}
 	place, placed := r.place()
 	if !placed {
-		add("/read_from", "invalid", "is no place in Kafka")
+		wrong.Add("/read_from", "invalid", "is no place in Kafka")
 	}
 	if wrong != nil {
 		return l, summed(fault.Invalid, dlq.CodeInvalid, wrong)

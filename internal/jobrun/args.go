@@ -66,33 +66,33 @@ func clean(err error) string {
 func (s *Schema) Check(pointer string, args json.RawMessage) error {
 	w := s.mistakes(pointer, args)
 	if len(args) > MaxArgs {
-		w.add(pointer, "too_large", "must have at most %d bytes", MaxArgs)
+		w.Add(pointer, "too_large", "must have at most %d bytes", MaxArgs)
 	}
 	return w.fault()
 }
 
-func (s *Schema) mistakes(pointer string, args json.RawMessage) mistakes {
+func (s *Schema) mistakes(pointer string, args json.RawMessage) (w mistakes) {
 	if s == nil {
-		return nil
+		return w
 	}
 	if args == nil {
 		args = json.RawMessage(`{}`)
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(args))
 	if err != nil {
-		return mistakes{{Pointer: pointer, Code: "syntax", Message: "is not JSON"}}
+		w.Add(pointer, "syntax", "is not JSON")
+		return w
 	}
 	var wrong *jsonschema.ValidationError
 	err = s.compiled.Validate(value)
 	if !errors.As(err, &wrong) {
 		if err != nil {
-			return mistakes{{Pointer: pointer, Code: "schema", Message: clean(err)}}
+			w.Add(pointer, "schema", "%s", clean(err))
 		}
-		return nil
+		return w
 	}
-	var w mistakes
 	w.leaves(pointer, wrong, message.NewPrinter(language.English))
-	slices.SortFunc(w, func(a, b fault.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
+	slices.SortFunc(w.Mistakes, func(a, b fault.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
 	return w
 }
 
@@ -111,5 +111,5 @@ func (w *mistakes) leaves(pointer string, e *jsonschema.ValidationError, p *mess
 	if path := e.ErrorKind.KeywordPath(); len(path) > 0 {
 		code = path[0]
 	}
-	w.add(pointer, code, "%s", e.ErrorKind.LocalizedString(p))
+	w.Add(pointer, code, "%s", e.ErrorKind.LocalizedString(p))
 }

@@ -21,22 +21,18 @@ import (
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
 
 // mistakes gathers what is wrong with a definition.
-type mistakes []fault.Field
-
-func (w *mistakes) add(pointer, code, format string, args ...any) {
-	*w = append(*w, fault.Field{Pointer: pointer, Code: code, Message: fmt.Sprintf(format, args...)})
-}
+type mistakes struct{ fault.Mistakes }
 
 // fault is nil when nothing is wrong. Its detail tells the first mistake.
 func (w mistakes) fault() error {
-	if len(w) == 0 {
+	if len(w.Mistakes) == 0 {
 		return nil
 	}
-	f := fault.New(fault.Invalid, CodeInvalid, "%s", strings.TrimSpace(w[0].Pointer+" "+w[0].Message))
-	if n := len(w) - 1; n > 0 {
+	f := fault.New(fault.Invalid, CodeInvalid, "%s", strings.TrimSpace(w.Mistakes[0].Pointer+" "+w.Mistakes[0].Message))
+	if n := len(w.Mistakes) - 1; n > 0 {
 		f.Detail += fmt.Sprintf(" (and %d more)", n)
 	}
-	return f.With(w...)
+	return f.With(w.Mistakes...)
 }
 
 // Check returns what is wrong with a definition's name and spec (A-01, A-02): a
@@ -46,9 +42,9 @@ func Check(name string, s *Spec) error {
 	var w mistakes
 	switch {
 	case !nameForm.MatchString(name) || len(name) > MaxName:
-		w.add("/name", "pattern", "must be 1 to %d letters, digits, dots, dashes, underscores or colons, and begin with a letter or digit", MaxName)
+		w.Add("/name", "pattern", "must be 1 to %d letters, digits, dots, dashes, underscores or colons, and begin with a letter or digit", MaxName)
 	case uuid.Validate(name) == nil:
-		w.add("/name", "pattern", "must not be a UUID: ids are")
+		w.Add("/name", "pattern", "must not be a UUID: ids are")
 	}
 	w.text("/description", s.Description, 0, MaxDescription)
 	w.text("/command_name", s.CommandName, 1, MaxName)
@@ -67,13 +63,13 @@ func CheckNew(name string, s *Spec) error {
 	err := Check(name, s)
 	var w mistakes
 	if f := fault.As(err); f != nil {
-		w = f.Fields
+		w.Mistakes = f.Fields
 	}
 	if strings.HasPrefix(name, SystemPrefix) {
-		w.add("/name", "reserved", "must not begin with %s", SystemPrefix)
+		w.Add("/name", "reserved", "must not begin with %s", SystemPrefix)
 	}
 	if s.Queue == SystemQueue {
-		w.add("/queue", "reserved", "is only for Skald's own definitions")
+		w.Add("/queue", "reserved", "is only for Skald's own definitions")
 	}
 	return w.fault()
 }
@@ -82,40 +78,40 @@ func CheckNew(name string, s *Spec) error {
 func (w *mistakes) text(pointer, s string, least, most int) {
 	switch n := utf8.RuneCountInString(s); {
 	case n < least:
-		w.add(pointer, "required", "is required")
+		w.Add(pointer, "required", "is required")
 	case n > most:
-		w.add(pointer, "maxLength", "must have at most %d characters", most)
+		w.Add(pointer, "maxLength", "must have at most %d characters", most)
 	case strings.ContainsRune(s, 0) || !utf8.ValidString(s):
-		w.add(pointer, "pattern", "holds a NUL character or is not UTF-8")
+		w.Add(pointer, "pattern", "holds a NUL character or is not UTF-8")
 	}
 }
 
 // within checks a number.
 func (w *mistakes) within(pointer string, n, least, most int64) {
 	if n < least || n > most {
-		w.add(pointer, "out_of_range", "must be from %d to %d", least, most)
+		w.Add(pointer, "out_of_range", "must be from %d to %d", least, most)
 	}
 }
 
 func (w *mistakes) trigger(s *Spec) {
 	if !slices.Contains(Types, s.Type) {
-		w.add("/type", "enum", "must be %s, %s or %s", OnTime, OnEvent, OnDemand)
+		w.Add("/type", "enum", "must be %s, %s or %s", OnTime, OnEvent, OnDemand)
 	}
 	switch {
 	case s.Type == OnTime && s.Schedule == nil:
-		w.add("/schedule", "required", "is required of type %s", OnTime)
+		w.Add("/schedule", "required", "is required of type %s", OnTime)
 	case s.Type != OnTime && s.Schedule != nil:
-		w.add("/schedule", "excluded", "is only for type %s", OnTime)
+		w.Add("/schedule", "excluded", "is only for type %s", OnTime)
 	case s.Schedule != nil:
 		if _, err := CompileSchedule("/schedule", *s.Schedule); err != nil {
-			*w = append(*w, fault.As(err).Fields...)
+			w.Within("", err)
 		}
 	}
 	switch {
 	case s.Type == OnEvent && s.Event == nil:
-		w.add("/event", "required", "is required of type %s", OnEvent)
+		w.Add("/event", "required", "is required of type %s", OnEvent)
 	case s.Type != OnEvent && s.Event != nil:
-		w.add("/event", "excluded", "is only for type %s", OnEvent)
+		w.Add("/event", "excluded", "is only for type %s", OnEvent)
 	case s.Event != nil:
 		w.event(s.Event)
 	}
@@ -125,34 +121,30 @@ func (w *mistakes) trigger(s *Spec) {
 // beginning with pointer.
 func CompileSchedule(pointer string, s schedule.Spec) (*schedule.Schedule, error) {
 	compiled, err := s.Compile()
-	f := fault.As(err)
-	if f == nil {
+	if fault.As(err) == nil {
 		return compiled, err
 	}
 	var w mistakes
-	for _, field := range f.Fields {
-		field.Pointer = pointer + field.Pointer
-		w = append(w, field)
-	}
+	w.Within(pointer, err)
 	return nil, w.fault()
 }
 
 func (w *mistakes) event(e *EventTrigger) {
 	w.text("/event/event_type", e.EventType, 1, MaxWord)
 	if i := strings.IndexByte(e.EventType, '*'); i >= 0 && i < len(e.EventType)-1 {
-		w.add("/event/event_type", "pattern", "may have one * at its end only")
+		w.Add("/event/event_type", "pattern", "may have one * at its end only")
 	}
 	if !slices.Contains([]string{"", "event", "payload"}, e.Args) {
-		w.add("/event/args_from", "enum", "must be event or payload")
+		w.Add("/event/args_from", "enum", "must be event or payload")
 	}
 	if len(e.Match) > MaxLabels {
-		w.add("/event/match", "maxProperties", "must have at most %d members", MaxLabels)
+		w.Add("/event/match", "maxProperties", "must have at most %d members", MaxLabels)
 	}
 	for path, value := range e.Match {
 		at := "/event/match/" + escapes.Replace(path)
 		w.text(at, path, 1, MaxWord)
 		if len(value) == 0 || value[0] == '{' || value[0] == '[' {
-			w.add(at, "type", "must be a text, number, true, false or null")
+			w.Add(at, "type", "must be a text, number, true, false or null")
 		}
 	}
 }
@@ -169,7 +161,7 @@ func (w *mistakes) numbers(s *Spec) {
 	w.within("/catch_up_limit", int64(s.CatchUpLimit), 0, MaxCatchUp)
 	w.within("/jitter_ms", s.JitterMS, 0, time.Hour.Milliseconds())
 	if !slices.Contains(append(Misfires, ""), s.Misfire) {
-		w.add("/misfire_policy", "enum", "must be one of %v", Misfires)
+		w.Add("/misfire_policy", "enum", "must be one of %v", Misfires)
 	}
 }
 
@@ -179,16 +171,16 @@ func (w *mistakes) retries(s *Spec) {
 	w.within("/retry/initial_interval_ms", r.InitialIntervalMS, 0, MaxTimeoutMS)
 	w.within("/retry/max_interval_ms", r.MaxIntervalMS, 0, MaxTimeoutMS)
 	if m := r.Multiplier; m != 0 && (m < 1 || m > 100 || math.IsNaN(m)) {
-		w.add("/retry/multiplier", "out_of_range", "must be from 1 to 100")
+		w.Add("/retry/multiplier", "out_of_range", "must be from 1 to 100")
 	}
 	if j := r.Jitter; j != nil && (*j < 0 || *j > 1 || math.IsNaN(*j)) {
-		w.add("/retry/jitter", "out_of_range", "must be from 0 to 1")
+		w.Add("/retry/jitter", "out_of_range", "must be from 0 to 1")
 	}
 }
 
 func (w *mistakes) placement(s *Spec) {
 	if s.Queue != "" && (!nameForm.MatchString(s.Queue) || len(s.Queue) > MaxQueueName) {
-		w.add("/queue", "pattern", "must be 1 to %d letters, digits, dots, dashes, underscores or colons", MaxQueueName)
+		w.Add("/queue", "pattern", "must be 1 to %d letters, digits, dots, dashes, underscores or colons", MaxQueueName)
 	}
 	w.labels("/required_labels", s.Requires)
 	w.labels("/labels", s.Labels)
@@ -196,12 +188,12 @@ func (w *mistakes) placement(s *Spec) {
 
 func (w *mistakes) labels(pointer string, labels map[string]string) {
 	if len(labels) > MaxLabels {
-		w.add(pointer, "maxProperties", "must have at most %d members", MaxLabels)
+		w.Add(pointer, "maxProperties", "must have at most %d members", MaxLabels)
 	}
 	for name, value := range labels {
 		at := pointer + "/" + escapes.Replace(name)
 		if !nameForm.MatchString(name) || len(name) > MaxQueueName {
-			w.add(at, "pattern", "is no name of a label: 1 to %d letters, digits, dots, dashes, underscores or colons", MaxQueueName)
+			w.Add(at, "pattern", "is no name of a label: 1 to %d letters, digits, dots, dashes, underscores or colons", MaxQueueName)
 		}
 		w.text(at, value, 0, MaxWord)
 	}
@@ -217,27 +209,27 @@ func CheckLabels(pointer string, labels map[string]string) error {
 
 func (w *mistakes) overlap(s *Spec) {
 	if !slices.Contains(append(Policies, ""), s.Concurrency) {
-		w.add("/concurrency_policy", "enum", "must be one of %v", Policies)
+		w.Add("/concurrency_policy", "enum", "must be one of %v", Policies)
 	}
 	w.text("/concurrency_key", s.ConcurrencyKey, 0, MaxWord)
 	if s.ConcurrencyKey != "" && s.Concurrency == Allow {
-		w.add("/concurrency_key", "excluded", "has no meaning with concurrency_policy %s", Allow)
+		w.Add("/concurrency_key", "excluded", "has no meaning with concurrency_policy %s", Allow)
 	}
 }
 
 func (w *mistakes) arguments(s *Spec) {
 	if len(s.DefaultArgs) > MaxArgs {
-		w.add("/default_args", "too_large", "must have at most %d bytes", MaxArgs)
+		w.Add("/default_args", "too_large", "must have at most %d bytes", MaxArgs)
 		return
 	}
 	schema, err := ParseSchema(s.ArgsSchema)
 	if err != nil {
-		w.add("/args_schema", "schema", "%s", fault.As(err).Detail)
+		w.Add("/args_schema", "schema", "%s", fault.As(err).Detail)
 		return
 	}
 	// What nobody gives arguments to must be content with the default.
 	if s.DefaultArgs != nil && s.CommandName != ShellCommand || s.Type == OnTime {
-		*w = append(*w, schema.mistakes("/default_args", s.Data(nil))...)
+		w.Mistakes = append(w.Mistakes, schema.mistakes("/default_args", s.Data(nil)).Mistakes...)
 	}
 }
 

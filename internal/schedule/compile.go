@@ -23,19 +23,19 @@ const (
 // Compile reads the spec. What is wrong with it is a fault of kind Invalid with
 // a field for each mistake; pointers begin at the schedule: /value.
 func (s Spec) Compile() (*Schedule, error) {
-	var w mistakes
+	var w fault.Mistakes
 	c := &Schedule{
 		zone: zone(s.Timezone), from: earliest, to: math.MaxInt64,
 		skipGaps: s.DSTGap == Skip, repeatBoth: s.DSTOverlap == Both, tellGaps: true,
 	}
 	if c.zone == nil {
-		w.add("/timezone", "unknown_zone", "%q is no time zone; IANA names such as Europe/Berlin are, and UTC", s.Timezone)
+		w.Add("/timezone", "unknown_zone", "%q is no time zone; IANA names such as Europe/Berlin are, and UTC", s.Timezone)
 	}
 	if s.DSTGap != "" && s.DSTGap != FireAfter && s.DSTGap != Skip {
-		w.add("/dst_gap", "enum", "must be %s or %s", FireAfter, Skip)
+		w.Add("/dst_gap", "enum", "must be %s or %s", FireAfter, Skip)
 	}
 	if s.DSTOverlap != "" && s.DSTOverlap != First && s.DSTOverlap != Both {
-		w.add("/dst_overlap", "enum", "must be %s or %s", First, Both)
+		w.Add("/dst_overlap", "enum", "must be %s or %s", First, Both)
 	}
 	if s.StartAt != nil {
 		c.from = max(roundUp(*s.StartAt), earliest)
@@ -45,19 +45,19 @@ func (s Spec) Compile() (*Schedule, error) {
 		c.to = roundUp(*s.EndAt)
 	}
 	if len(s.Value) > maxValue {
-		w.add("/value", "too_long", "must have at most %d bytes", maxValue)
+		w.Add("/value", "too_long", "must have at most %d bytes", maxValue)
 	} else {
 		c.read(s.Type, s.Value, &w)
 	}
 	switch {
 	case s.StartAt != nil && s.EndAt != nil && !s.StartAt.Before(*s.EndAt):
-		w.add("/end_at", "out_of_range", "must be later than start_at")
+		w.Add("/end_at", "out_of_range", "must be later than start_at")
 	case len(w) == 0 && s.EndAt != nil:
 		if _, ok := c.Next(time.Unix(c.from-1, 0)); !ok {
-			w.add("/end_at", "never_fires", "is before the first slot")
+			w.Add("/end_at", "never_fires", "is before the first slot")
 		}
 	}
-	if err := w.fault(); err != nil {
+	if err := refused(w); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -73,7 +73,7 @@ func roundUp(t time.Time) int64 {
 }
 
 // read reads a value of a type.
-func (s *Schedule) read(t Type, value string, w *mistakes) {
+func (s *Schedule) read(t Type, value string, w *fault.Mistakes) {
 	switch t {
 	case Cron:
 		s.readCron(value, w)
@@ -81,17 +81,17 @@ func (s *Schedule) read(t Type, value string, w *mistakes) {
 		d, err := time.ParseDuration(value)
 		switch {
 		case err != nil:
-			w.add("/value", "interval", "%q is no duration such as 90s, 15m or 36h", value)
+			w.Add("/value", "interval", "%q is no duration such as 90s, 15m or 36h", value)
 		case d < time.Second || d > maxInterval:
-			w.add("/value", "out_of_range", "must be from 1s to %.0fh", maxInterval.Hours())
+			w.Add("/value", "out_of_range", "must be from 1s to %.0fh", maxInterval.Hours())
 		case d%time.Second != 0:
-			w.add("/value", "interval", "must be whole seconds")
+			w.Add("/value", "interval", "must be whole seconds")
 		}
 		s.every = int64(d / time.Second)
 	case EveryNMinutes:
 		n, ok := digits(value, len("5270400"))
 		if !ok || n < 1 || n > maxMinutes {
-			w.add("/value", "out_of_range", "must be minutes, a number from 1 to %d", maxMinutes)
+			w.Add("/value", "out_of_range", "must be minutes, a number from 1 to %d", maxMinutes)
 		}
 		s.every = int64(n) * 60
 	case HourlyAtMinute:
@@ -99,7 +99,7 @@ func (s *Schedule) read(t Type, value string, w *mistakes) {
 		for i, word := range list(value, w) {
 			n, ok := digits(word, 2)
 			if !ok || n > 59 {
-				w.add("/value", "hourly_at_minute", "%s %q is no minute from 0 to 59", nth(i), word)
+				w.Add("/value", "hourly_at_minute", "%s %q is no minute from 0 to 59", nth(i), word)
 				continue
 			}
 			p.minute |= 1 << n
@@ -118,22 +118,22 @@ func (s *Schedule) read(t Type, value string, w *mistakes) {
 			name, clock, _ := strings.Cut(words, " ")
 			n := fields[dayOfWeek].value(strings.ToUpper(name))
 			if n < 0 || len(name) != 3 {
-				w.add("/value", "weekly_at", "%s %q does not begin with a day, MON to SUN, and a space", nth(i), words)
+				w.Add("/value", "weekly_at", "%s %q does not begin with a day, MON to SUN, and a space", nth(i), words)
 				continue
 			}
 			s.at(i, 1<<n, strings.TrimSpace(clock), w)
 		}
 	case "":
-		w.add("/type", "required", "is required: %s", types)
+		w.Add("/type", "required", "is required: %s", types)
 	default:
-		w.add("/type", "enum", "must be %s", types)
+		w.Add("/type", "enum", "must be %s", types)
 	}
 }
 
 const types = "cron, interval, every_n_minutes, hourly_at_minute, daily_at, weekdays_at or weekly_at"
 
 // at adds a time of day on some days of the week. i is its place in the list.
-func (s *Schedule) at(i int, week uint64, clock string, w *mistakes) {
+func (s *Schedule) at(i int, week uint64, clock string, w *fault.Mistakes) {
 	var n [3]int
 	words := strings.Split(clock, ":")
 	ok := len(words) == 2 || len(words) == 3
@@ -142,17 +142,17 @@ func (s *Schedule) at(i int, week uint64, clock string, w *mistakes) {
 		ok = ok && len(words[j]) == 2 && n[j] <= []int{23, 59, 59}[j]
 	}
 	if !ok {
-		w.add("/value", "time_of_day", "%s %q is no time from 00:00 to 23:59:59", nth(i), clock)
+		w.Add("/value", "time_of_day", "%s %q is no time from 00:00 to 23:59:59", nth(i), clock)
 		return
 	}
 	s.programs = append(s.programs, program{hour: 1 << n[0], minute: 1 << n[1], second: 1 << n[2], month: allMonths, days: onWeekdays(week)})
 }
 
 // list splits a list at its commas.
-func list(value string, w *mistakes) []string {
+func list(value string, w *fault.Mistakes) []string {
 	words := strings.Split(value, ",")
 	if len(words) > maxTimes {
-		w.add("/value", "too_many", "must be at most %d times", maxTimes)
+		w.Add("/value", "too_many", "must be at most %d times", maxTimes)
 		return nil
 	}
 	for i := range words {
@@ -164,16 +164,10 @@ func list(value string, w *mistakes) []string {
 // nth names the place in a list for messages.
 func nth(i int) string { return fmt.Sprintf("entry %d", i+1) }
 
-type mistakes []fault.Field
-
-func (w *mistakes) add(pointer, code, format string, args ...any) {
-	*w = append(*w, fault.Field{Pointer: pointer, Code: code, Message: fmt.Sprintf(format, args...)})
-}
-
-// fault is nil when there are none.
-func (w mistakes) fault() error {
-	if len(w) == 0 {
+// refused is nil when there are no mistakes.
+func refused(wrong fault.Mistakes) error {
+	if len(wrong) == 0 {
 		return nil
 	}
-	return fault.New(fault.Invalid, CodeInvalid, "%s %s", w[0].Pointer, w[0].Message).With(w...)
+	return fault.New(fault.Invalid, CodeInvalid, "%s %s", wrong[0].Pointer, wrong[0].Message).With(wrong...)
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/adhocore/gronx"
+
+	"github.com/skald-saga/skald/internal/fault"
 )
 
 // field is one field of a cron expression. gronx says what its words mean; it
@@ -34,7 +36,7 @@ const (
 )
 
 // readCron adds the program of an expression to the schedule.
-func (s *Schedule) readCron(value string, w *mistakes) {
+func (s *Schedule) readCron(value string, w *fault.Mistakes) {
 	words := strings.Fields(strings.ToUpper(value))
 	if len(words) == 1 && words[0] == "@MIDNIGHT" {
 		words[0] = "@DAILY" // gronx has all others of cron
@@ -43,7 +45,7 @@ func (s *Schedule) readCron(value string, w *mistakes) {
 	switch {
 	case len(words) == 1 && strings.HasPrefix(words[0], "@"):
 		if err != nil {
-			w.add("/value", "cron", "%q is not known; there are @yearly, @monthly, @weekly, @daily and @hourly, and for intervals the type interval", value)
+			w.Add("/value", "cron", "%q is not known; there are @yearly, @monthly, @weekly, @daily and @hourly, and for intervals the type interval", value)
 			return
 		}
 		words = segments
@@ -51,22 +53,22 @@ func (s *Schedule) readCron(value string, w *mistakes) {
 		words = append([]string{"0"}, words...)
 	case len(words) == 6:
 	default:
-		w.add("/value", "cron", "has %d fields; cron has 5 (minute, hour, day of month, month, day of week), or 6 with seconds first, and no year", len(words))
+		w.Add("/value", "cron", "has %d fields; cron has 5 (minute, hour, day of month, month, day of week), or 6 with seconds first, and no year", len(words))
 		return
 	}
 	if !checkFields(words, w) {
 		return
 	}
 	if err != nil || len(segments) != len(fields) {
-		w.add("/value", "cron", "cannot be read")
+		w.Add("/value", "cron", "cannot be read")
 		return
 	}
 	p, err := compile(segments)
 	switch {
 	case err != nil:
-		w.add("/value", "cron", "cannot be read: %v", err)
+		w.Add("/value", "cron", "cannot be read: %v", err)
 	case !p.fires():
-		w.add("/value", "never_fires", "%q never fires: none of its months has such a day", value)
+		w.Add("/value", "never_fires", "%q never fires: none of its months has such a day", value)
 	}
 	s.programs = append(s.programs, p)
 	s.realTime = segments[1][0] == '*' || segments[2][0] == '*'
@@ -75,12 +77,12 @@ func (s *Schedule) readCron(value string, w *mistakes) {
 }
 
 // checkFields reports what in an expression is no word of its field.
-func checkFields(words []string, w *mistakes) bool {
+func checkFields(words []string, w *fault.Mistakes) bool {
 	ok := true
 	for i, f := range fields {
 		for part := range strings.SplitSeq(words[i], ",") {
 			if wrong := f.check(part, i); wrong != "" {
-				w.add("/value", "cron", "%s %q %s", f.name, part, wrong)
+				w.Add("/value", "cron", "%s %q %s", f.name, part, wrong)
 				ok = false
 			}
 		}
