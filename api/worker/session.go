@@ -283,7 +283,7 @@ func (s *session) beat(ctx context.Context) {
 		}
 		seq++
 		if err := s.beatOnce(ctx, seq); gone(err) {
-			s.log.Warn("the worker is gone: it registers anew", slog.Any("error", err))
+			s.log.Warn("the worker was detached; registering again", slog.Any("error", err))
 			s.end(ErrLost)
 			s.each(func(h *held) { h.drop(ErrLost) })
 			return

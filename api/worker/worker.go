@@ -47,7 +47,7 @@ type Handler func(ctx context.Context, r *Run) (result any, err error)
 
 // Why the context of a handler has ended, as context.Cause says.
 var (
-	ErrCanceled  = errors.New("worker: somebody has asked to cancel the run")
+	ErrCanceled  = errors.New("worker: a cancel of the run was requested")
 	ErrLost      = errors.New("worker: the run is no longer this worker's")
 	ErrLeaseOver = errors.New("worker: the lease of the run has ended, and the server could not be reached")
 	ErrTimedOut  = errors.New("worker: the run has taken longer than its definition allows")

@@ -30,8 +30,8 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 		{[]string{"create", "--name", "x", "--role", "admin", "--any-tenant", "--tenant", tenant}, "can't be used together", 1},
 		{[]string{"create", "--name", "x", "--role", "admin", "--reason", strings.Repeat("x", 501)}, "at most 500 characters", 1},
 		{[]string{"revoke", "0198a5b0-0000-7000-8000-000000000003", "--reason", "lost"}, access.CodeKeyNotFound, 1},
-		{[]string{"revoke", "0198a5b0-0000-7000-8000-000000000003"}, "say why with --reason", 1},
-		{[]string{"revoke", "0198a5b0-0000-7000-8000-000000000003", "--reason", " "}, "say why with --reason", 1},
+		{[]string{"revoke", "0198a5b0-0000-7000-8000-000000000003"}, "give the reason with --reason", 1},
+		{[]string{"revoke", "0198a5b0-0000-7000-8000-000000000003", "--reason", " "}, "give the reason with --reason", 1},
 		{[]string{"revoke", "ops", "--reason", "lost"}, "invalid UUID", 1},
 	} {
 		out, code := run(t, env, append([]string{"key"}, tt.args...)...)

@@ -26,7 +26,7 @@ func checker(ctx context.Context, cfg config.Config, keys access.Store, addr net
 		if tcp, ok := addr.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
 			return nil, fmt.Errorf("auth.mode: %s is not on loopback, so the API must ask for credentials", addr)
 		}
-		log.Warn("development mode: the API asks nobody for credentials, and everybody on this machine may do everything; set SKALD_AUTH_MODE=required to change that")
+		log.Warn("development mode: the API requires no credentials, so anyone on this machine may do anything; set SKALD_AUTH_MODE=required to change that")
 		return nil, nil
 	}
 	c := identity.Config{Keys: keys, Now: now, Log: log}
@@ -40,7 +40,7 @@ func checker(ctx context.Context, cfg config.Config, keys access.Store, addr net
 	active := true
 	page, err := keys.List(ctx, nil, access.Filter{Active: &active, Now: now(), Limit: 1})
 	if err == nil && len(page.Keys) == 0 {
-		log.Warn("nobody can use the API: there is no API key and no JWT issuer; make a key with skald key create --name NAME --role admin --any-tenant")
+		log.Warn("the API cannot be used: there is no API key and no JWT issuer; create a key with skald key create --name NAME --role admin --any-tenant")
 	}
 	return identity.New(c), err
 }

@@ -103,7 +103,7 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 		StatementTimeout: statements, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
 		LetterRetries: &cfg.DLQ.MaxRetries,
 		Encryption:    keys, Unreadable: func(ctx context.Context, err error) {
-			log.ErrorContext(ctx, "a saga is left alone: its sealed content does not open", slog.Any("error", err))
+			log.ErrorContext(ctx, "skipping saga: cannot decrypt its payload", slog.Any("error", err))
 		},
 	})
 }

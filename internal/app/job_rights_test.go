@@ -100,7 +100,7 @@ func TestARedriveByAJobIsBoundAndNamesWhoIsBehindIt(t *testing.T) {
 	c := newRights(t)
 	runs := "/api/v1/job-definitions/" + jobrun.SystemRedrive + "/runs"
 	for _, args := range []string{`{}`, `{"topic":"bulk"}`, `{"topic":"bulk","max_messages":3}`} {
-		if doc := c.must(c.operator, "POST", runs, `{"args":`+args+`}`, 403); !strings.Contains(fmt.Sprint(doc["detail"]), "at most 2 letters: give max_messages") {
+		if doc := c.must(c.operator, "POST", runs, `{"args":`+args+`}`, 403); !strings.Contains(fmt.Sprint(doc["detail"]), "at most 2 letters: set max_messages") {
 			t.Errorf("%s: %v", args, doc)
 		}
 	}

@@ -93,7 +93,7 @@ func (d *sagaLetters) UndoneByHand(ctx context.Context, l dlq.Letter, by operato
 	action := by.Did(d.NewID(), l.TenantID, d.Now(), operator.DeadLetter, l.ID.String(), dlq.VerbResolve, nil)
 	err := d.tell(ctx, &l, by, &action, func(run *saga.Run) (saga.Event, error) {
 		if run.State != saga.Failed {
-			return nil, l.Conflict("resolved by hand while its saga undoes again")
+			return nil, l.Conflict("resolved manually while its saga is compensating again")
 		}
 		return saga.StepOrdered{Step: run.CurrentStep, Order: saga.Order{Verb: saga.UndoneStep, By: by.Actor, Reason: by.Reason}}, nil
 	})

@@ -72,7 +72,7 @@ func VerifyAudit(ctx context.Context, cfg config.Config, log *slog.Logger, which
 func Explained(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
-		return errors.New("say why with --reason: it is kept in the audit trail, and somebody will ask")
+		return errors.New("give the reason with --reason: the audit trail records it")
 	case utf8.RuneCountInString(reason) > operator.MaxReason || !utf8.ValidString(reason):
 		return fmt.Errorf("--reason must have at most %d characters, in UTF-8", operator.MaxReason)
 	}

@@ -152,7 +152,7 @@ func (l *nodeLog) Write(p []byte) (int, error) {
 // forbidden are the beginnings of, or messages in, lines that betray a defect.
 var forbidden = []string{
 	"panic:", "fatal error:", "WARNING: DATA RACE", "request handler panicked",
-	"sagas are stuck", "an outcome no longer fits its saga",
+	"sagas are stuck", "an outcome no longer matches its saga",
 }
 
 func (l *nodeLog) inspect(line string) {

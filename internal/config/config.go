@@ -86,7 +86,7 @@ type Database struct {
 	MaxOpenConns     int           `koanf:"max_open_conns" validate:"min=10,max=1000" doc:"Most open connections of this node."`
 	MaxIdleConns     int           `koanf:"max_idle_conns" validate:"min=0,max=1000" doc:"Connections kept open for reads by key; at most max_open_conns. Those for lists close after a minute without use."`
 	ConnMaxLifetime  time.Duration `koanf:"conn_max_lifetime" validate:"omitempty,min=1s,max=24h" doc:"A connection is replaced after this long; 0 means never."`
-	AutoMigrate      bool          `koanf:"auto_migrate" doc:"Whether serve migrates the schema by itself; if not, it only checks that the schema is current."`
+	AutoMigrate      bool          `koanf:"auto_migrate" doc:"Whether serve migrates the schema at startup; if not, it only checks that the schema is current."`
 	StatementTimeout time.Duration `koanf:"statement_timeout" validate:"omitempty,min=100ms,max=1h" doc:"PostgreSQL ends a statement after this long. 0 leaves it to the server. See docs/operations.md for PgBouncer."`
 	IOTimeout        time.Duration `koanf:"io_timeout" validate:"min=1s,max=2h" doc:"A connection on which a single read or write takes this long is given up; must exceed statement_timeout."`
 	EmbeddedDir      string        `koanf:"embedded_dir" validate:"required" doc:"Data directory of the private PostgreSQL."`
@@ -240,13 +240,13 @@ type Kafka struct {
 // DLQ says how dead letters are treated and driven again. The first eight
 // settings are the policy of topics that have none, in tenants that have none.
 type DLQ struct {
-	AutoRetry       bool          `koanf:"auto_retry" doc:"Whether letters of Kafka and REST are retried by themselves."`
+	AutoRetry       bool          `koanf:"auto_retry" doc:"Whether letters of Kafka and REST are retried automatically."`
 	MaxRetries      int           `koanf:"max_retries" validate:"min=0,max=1000" doc:"Retries of a letter that brings no number of its own, before it is DEAD."`
 	InitialInterval time.Duration `koanf:"initial_interval" validate:"min=10ms,max=24h" doc:"Wait before the first automatic retry; each wait is between nothing and twice as long, by chance."`
 	MaxInterval     time.Duration `koanf:"max_interval" validate:"min=10ms,max=720h" doc:"Longest wait between two of them; at least initial_interval."`
 	Multiplier      int           `koanf:"multiplier" validate:"min=1,max=10" doc:"By how much the wait grows with each failure."`
 	MaxGenerations  int           `koanf:"max_generations" validate:"min=0,max=100" doc:"How often a letter that was redriven may come back before it is DEAD as poison."`
-	RetentionDays   int           `koanf:"retention_days" validate:"min=1,max=36500" doc:"Days until letters that have been dealt with are archived. DEAD ones that nobody gave up stay three times as long."`
+	RetentionDays   int           `koanf:"retention_days" validate:"min=1,max=36500" doc:"Days until letters that have been dealt with are archived. DEAD ones that were not discarded stay three times as long."`
 	ArchiveDays     int           `koanf:"archive_days" validate:"min=1,max=36500" doc:"Days until archived letters are deleted."`
 	Lease           time.Duration `koanf:"lease" validate:"min=3s,max=1h" doc:"How long a node holds a letter that it retries; prolonged while it does. A retry whose node is gone counts as failed after it."`
 	PollInterval    time.Duration `koanf:"poll_interval" validate:"min=10ms,max=1m" doc:"How often a node looks for letters that are due, and for redrives."`
@@ -261,12 +261,12 @@ type DLQ struct {
 // Ingest says which topics of Kafka are dead-letter topics, and how their
 // records become letters.
 type Ingest struct {
-	Topics             string   `koanf:"topics" validate:"omitempty,max=4096,pattern" doc:"Regular expression of the dead-letter topics, such as (?i)[._-]dl[qt]$, where (?i) is for names in any case; new topics are seen by themselves. Nothing is ever redriven to a topic that matches. Empty means none are read."`
-	Exclude            string   `koanf:"exclude" validate:"omitempty,max=4096,pattern" doc:"Regular expression of topics that match and are not read all the same."`
+	Topics             string   `koanf:"topics" validate:"omitempty,max=4096,pattern" doc:"Regular expression of the dead-letter topics, such as (?i)[._-]dl[qt]$, where (?i) is for names in any case; new topics are found automatically. Nothing is ever redriven to a topic that matches. Empty means none are read."`
+	Exclude            string   `koanf:"exclude" validate:"omitempty,max=4096,pattern" doc:"Regular expression of topics to skip although they match."`
 	Group              string   `koanf:"group" validate:"required,max=249" doc:"Consumer group; nodes that share it share the partitions."`
 	Tenant             string   `koanf:"tenant" validate:"omitempty,uuid" doc:"Tenant that the letters belong to; empty means tenant.default_id."`
 	Start              string   `koanf:"start" validate:"oneof=earliest latest" doc:"Where a partition begins that the group has never read: earliest, or latest to leave what is there."`
-	Backlog            string   `koanf:"backlog" validate:"oneof=hold retry" doc:"What becomes of letters whose records lay in a topic when the group first saw it: hold, so that nothing retries them until somebody does, or retry, as all others are."`
+	Backlog            string   `koanf:"backlog" validate:"oneof=hold retry" doc:"What becomes of letters whose records lay in a topic when the group first saw it: hold, so that they are retried only on request, or retry, as all others are."`
 	Batch              int      `koanf:"batch" validate:"min=1,max=5000" doc:"Most records in one statement."`
 	MaxBytes           int      `koanf:"max_bytes" validate:"min=1048576,max=268435456" doc:"Bytes asked for in one fetch. About four times as much may be in memory, and at least eight times the largest record."`
 	Suffixes           []string `koanf:"suffixes" doc:"What names of dead-letter topics end with, in any case: stripped to find the original topic when no header tells it."`

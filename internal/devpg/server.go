@@ -84,7 +84,7 @@ func (s *Server) Stop(ctx context.Context) error {
 func (s *Server) watch() {
 	<-s.proc.done
 	if !s.stopping.Load() {
-		s.log.Error("private PostgreSQL has ended by itself; see its log",
+		s.log.Error("private PostgreSQL exited unexpectedly; see its log",
 			slog.String("file", logPath(s.dir)), slog.Any("error", s.proc.err))
 	}
 	_ = s.lock.Close()

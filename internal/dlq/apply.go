@@ -175,7 +175,7 @@ func (l Letter) Edited(e Edit, m Moment) (Letter, error) {
 	if e.MaxRetries != nil {
 		switch {
 		case l.Status == Retrying:
-			return l, l.Conflict("given another number of retries")
+			return l, l.Conflict("given a new number of retries")
 		case l.Status == Pending && *e.MaxRetries <= l.RetryCount:
 			return l, invalid("/max_retries", "too_small", fmt.Sprintf("must be more than retry_count, which is %d: discard the letter instead", l.RetryCount))
 		}
@@ -345,7 +345,7 @@ func Stale(id uuid.UUID, present int64) *fault.Error {
 // NoWay says that nothing is driven to targets of a kind from here.
 func NoWay(kind TargetKind) string {
 	if kind == ToKafka {
-		return "this server has no way to Kafka: set kafka.brokers (SKALD_KAFKA_BROKERS), or give the letter an HTTP target"
+		return "Kafka is not configured: set kafka.brokers (SKALD_KAFKA_BROKERS), or give the letter an HTTP target"
 	}
-	return "this server has no way to targets of kind " + string(kind)
+	return "target kind not configured on this server: " + string(kind)
 }

@@ -129,5 +129,5 @@ func (l *Letter) attempted(n *News, m Moment) *Attempt {
 }
 
 var whyWithdrawn = map[Told]string{
-	ByHand: "it was dealt with by hand before the retry ended", Stopped: "the retry was stopped",
+	ByHand: "resolved manually before the retry ended", Stopped: "the retry was stopped",
 }

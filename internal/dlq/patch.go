@@ -55,7 +55,7 @@ func Patched(payload []byte, patch json.RawMessage) ([]byte, error) {
 	inner, wrapped := strings.CutPrefix(string(out), wrapBefore)
 	out = []byte(strings.TrimSuffix(inner, wrapAfter))
 	if !wrapped || !jsonPayload(out) {
-		return nil, invalid("", "not_json", "what the patch leaves is no JSON value that can be stored")
+		return nil, invalid("", "not_json", "the result of the patch is not a JSON value that can be stored")
 	}
 	return out, nil
 }
@@ -65,11 +65,11 @@ func refused(op int, err error) *fault.Error {
 	var size *jsonpatch.AccumulatedCopySizeError
 	switch {
 	case errors.Is(err, jsonpatch.ErrTestFailed):
-		return invalid(pointer, "test_failed", "the value is another one").Because(err)
+		return invalid(pointer, "test_failed", "the value is different").Because(err)
 	case errors.Is(err, jsonpatch.ErrMissing), errors.Is(err, jsonpatch.ErrInvalidIndex):
-		return invalid(pointer+"/path", "missing", "there is no such place in the payload").Because(err)
+		return invalid(pointer+"/path", "missing", "no such path in the payload").Because(err)
 	case errors.As(err, &size):
-		return invalid(pointer, "too_large", "copies more than a payload can hold").Because(err)
+		return invalid(pointer, "too_large", "makes the payload larger than the limit").Because(err)
 	}
 	return invalid(pointer, "invalid", "cannot be applied to the payload").Because(err)
 }

@@ -31,7 +31,7 @@ func CheckPolicy(p *Policy) error {
 		w.Add("/topic", "too_long", "must have at most %d characters, in UTF-8", MaxTopic)
 	}
 	if p.HoldAll && p.Topic != "" {
-		w.Add("/hold_all", "excluded", "is for the default policy only: of a topic, auto_retry false holds its letters")
+		w.Add("/hold_all", "excluded", "is allowed in the default policy only: to hold the letters of one topic, set auto_retry to false")
 	}
 	between("/max_retries", int64(p.MaxRetries), 0, MaxRetries)
 	b := &p.Backoff

@@ -206,7 +206,7 @@ func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, 
 	}
 	if verb == ApproveRedrive {
 		if actor == r.Actor {
-			return r, fault.New(fault.Forbidden, CodeSelfApproval, "a redrive is approved by somebody else than who asked for it")
+			return r, fault.New(fault.Forbidden, CodeSelfApproval, "a redrive must be approved by someone other than its requester")
 		}
 		r.ApprovedBy = actor
 	}

@@ -103,7 +103,7 @@ type RedriveEdit struct {
 // Edited applies an edit. Faults: Conflict when the redrive is over; Invalid.
 func (r Redrive) Edited(e RedriveEdit, limits RedriveLimits, now time.Time) (Redrive, error) {
 	if r.State.Terminal() {
-		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s and changes no more", r.State).Allowing(r.Actions())
+		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s and can no longer be changed", r.State).Allowing(r.Actions())
 	}
 	if e.Rate != nil {
 		r.Rate = *e.Rate
@@ -192,9 +192,9 @@ func (w *mistakes) selection(r *Redrive, all bool) {
 	case r.IDs != nil:
 		w.ids(r)
 	case r.Filter == nil:
-		w.Add("/ids", "required", "is required, unless there is filter or all")
+		w.Add("/ids", "required", "is required unless filter or all is set")
 	case r.Filter.Empty() && !all:
-		w.Add("/filter", "empty", "restricts nothing; say all: true when every letter is meant")
+		w.Add("/filter", "empty", "selects every letter; set all: true if that is intended")
 	case all && !r.Filter.Empty():
 		w.Add("/all", "excluded", "cannot be combined with a filter that restricts")
 	default:
@@ -203,7 +203,7 @@ func (w *mistakes) selection(r *Redrive, all bool) {
 		if f.Statuses == nil {
 			f.Statuses = can
 		} else if !slices.ContainsFunc(f.Statuses, func(s Status) bool { return slices.Contains(can, s) }) {
-			w.Add("/filter/status", "impossible", "none of them can be the subject of %s%s", r.Action, withoutForce(r))
+			w.Add("/filter/status", "impossible", "none of these statuses allows %s%s", r.Action, withoutForce(r))
 		}
 		r.Filter = &f
 	}
@@ -218,7 +218,7 @@ func withoutForce(r *Redrive) string {
 
 func (w *mistakes) ids(r *Redrive) {
 	if n := len(r.IDs); n == 0 || n > MaxSelected {
-		w.Add("/ids", "count", "must be 1 to %d letters", MaxSelected)
+		w.Add("/ids", "count", "must name 1 to %d letters", MaxSelected)
 	}
 	seen := make(map[uuid.UUID]bool, len(r.IDs))
 	var once []uuid.UUID
@@ -252,7 +252,7 @@ func (w *mistakes) stopOn(s StopOn) {
 func (w *mistakes) reason(r *Redrive, unexplained bool) {
 	switch {
 	case strings.TrimSpace(r.Reason) == "" && !unexplained:
-		w.Add("/reason", "required", "is required unless dry_run is true: somebody will ask why many letters were changed at once")
+		w.Add("/reason", "required", "is required unless dry_run is true: the audit trail records it")
 	case utf8.RuneCountInString(r.Reason) > MaxReason || !storable(r.Reason):
 		w.Add("/reason", "too_long", "must have at most %d characters, in UTF-8 without NUL", MaxReason)
 	}
@@ -287,7 +287,7 @@ func (w *mistakes) onlyForRetries(r *Redrive) {
 		"/target": r.Target != nil, "/transform": r.Transform != nil, "/canary": r.Canary != nil, "/order": r.Order != Oldest, "/force": r.Force,
 	} {
 		if given {
-			w.Add(pointer, "excluded", "is for %s only", BulkRetry)
+			w.Add(pointer, "excluded", "is allowed for %s only", BulkRetry)
 		}
 	}
 	slices.SortStableFunc(w.Mistakes, func(a, b fault.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
@@ -307,7 +307,7 @@ func TargetMistakes(pointer string, t Target) []fault.Field {
 			w.Add(pointer+"/partition", "too_small", "must be at least 0")
 		}
 		if t.URL != "" || t.Method != "" {
-			w.Add(pointer+"/url", "excluded", "is for the kind %s only", ToHTTP)
+			w.Add(pointer+"/url", "excluded", "is allowed with kind %s only", ToHTTP)
 		}
 	case ToHTTP:
 		if u, err := url.Parse(t.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(t.URL) > maxURL {
@@ -317,7 +317,7 @@ func TargetMistakes(pointer string, t Target) []fault.Field {
 			w.Add(pointer+"/method", "enum", "must be POST, PUT, PATCH or DELETE")
 		}
 		if t.Topic != "" || t.Partition != nil {
-			w.Add(pointer+"/topic", "excluded", "is for the kind %s only", ToKafka)
+			w.Add(pointer+"/topic", "excluded", "is allowed with kind %s only", ToKafka)
 		}
 	default:
 		w.Add(pointer+"/kind", "enum", "must be %s or %s", ToKafka, ToHTTP)

@@ -123,7 +123,7 @@ func New(cfg Config) *Engine {
 
 // errNameTaken ends Run: two live processes under one node name would fence
 // each other for ever.
-var errNameTaken = errors.New("another process that is alive has this node's name, and each node needs its own (engine.node_id)")
+var errNameTaken = errors.New("another live process has this node's name: give each node its own (engine.node_id)")
 
 // Run drives sagas until ctx ends, then stops gracefully: nothing new is
 // taken, calls in flight get DrainTimeout, the rest is handed over. A lost

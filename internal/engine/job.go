@@ -12,14 +12,14 @@ func (d *drive) lookAfter() (saga.Event, bool) {
 	s := d.s
 	call := d.run.JobCall(s.e.cfg.Now())
 	if s.e.cfg.LookAfter == nil {
-		s.e.cfg.Log.Error("a saga waits for a job run, and there are none here", slog.String("saga_id", d.run.ID.String()))
+		s.e.cfg.Log.Error("a saga is waiting for a job run, but this server has no job runs", slog.String("saga_id", d.run.ID.String()))
 		return saga.LookedAfter{}, true
 	}
 	o, err := s.e.cfg.LookAfter(s.calls, call)
 	switch {
 	case err != nil:
 		if s.calls.Err() == nil {
-			s.e.cfg.Log.Warn("cannot look after a job run yet", slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
+			s.e.cfg.Log.Warn("cannot check a job run yet", slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
 			s.e.sleep(s.calls, s.e.cfg.Poll)
 			s.handOver(refs(d.run.Ref()))
 		}

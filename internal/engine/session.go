@@ -67,7 +67,7 @@ func (s *session) trust(sent time.Duration) { s.until.Store(int64(sent + s.e.cfg
 // send, so that a node that slept does not call for a saga that is another's.
 func (s *session) trusted() bool { return int64(time.Since(epoch0)) < s.until.Load() }
 
-// distrust ends the trust for good: nothing is before this time.
+// distrust marks the lease as lost: no time is before this one.
 func (s *session) distrust() { s.until.Store(math.MinInt64) }
 
 // serve runs the session's loops until ctx ends or the lease is lost.

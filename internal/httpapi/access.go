@@ -86,10 +86,10 @@ func ownMachine(r *http.Request) error {
 	}
 	addr, err := netip.ParseAddr(host)
 	if host != "" && host != "localhost" && (err != nil || !addr.IsLoopback()) {
-		return fault.New(fault.Forbidden, codeCrossSite, "in development mode requests must be for localhost or 127.0.0.1, and not for %q", clip(host))
+		return fault.New(fault.Forbidden, codeCrossSite, "in development mode, requests must be addressed to localhost or 127.0.0.1, not to %q", clip(host))
 	}
 	if err := otherSites.Check(r); err != nil {
-		return fault.New(fault.Forbidden, codeCrossSite, "in development mode web pages of other sites may change nothing").Because(err)
+		return fault.New(fault.Forbidden, codeCrossSite, "in development mode, cross-site requests may not change anything").Because(err)
 	}
 	return nil
 }
@@ -99,9 +99,9 @@ func credentialOf(h http.Header) (string, error) {
 	bearer, key := h["Authorization"], h["X-Api-Key"]
 	switch {
 	case len(bearer)+len(key) == 0:
-		return "", fault.New(fault.Unauthenticated, access.CodeRequired, "this needs an API key or a JWT, as Authorization: Bearer … or X-API-Key: …")
+		return "", fault.New(fault.Unauthenticated, access.CodeRequired, "an API key or a JWT is required: send Authorization: Bearer … or X-API-Key: …")
 	case len(bearer)+len(key) > 1:
-		return "", fault.New(fault.Unauthenticated, access.CodeInvalid, "the request has several credentials")
+		return "", fault.New(fault.Unauthenticated, access.CodeInvalid, "the request has more than one credential: send one")
 	case len(key) == 1:
 		return key[0], nil
 	}
@@ -119,7 +119,7 @@ func choiceOf(h http.Header) (c access.Choice, err error) {
 		values := h[name]
 		switch {
 		case len(values) > 1:
-			fields = append(fields, fault.Field{Pointer: name, Code: "repeated", Message: "may be given once"})
+			fields = append(fields, fault.Field{Pointer: name, Code: "repeated", Message: "must not be repeated"})
 		case len(values) == 1 && !parse(values[0]):
 			fields = append(fields, fault.Field{Pointer: name, Code: "invalid", Message: "must be " + want})
 		}

@@ -29,7 +29,7 @@ func (s *server) RunRetention(ctx context.Context, in api.RunRetentionRequestObj
 	if in.Body != nil && in.Body.OlderThan != nil {
 		e.Before = in.Body.OlderThan.UTC()
 		if e.Before.After(began) || e.Before.Year() < 1970 {
-			return nil, schemaFault(fault.Field{Pointer: "/older_than", Code: "invalid", Message: "must be past, and in 1970 at the earliest"})
+			return nil, schemaFault(fault.Field{Pointer: "/older_than", Code: "invalid", Message: "must be in the past, and not before 1970"})
 		}
 	}
 	if in.Params.DryRun != nil && *in.Params.DryRun {

@@ -128,7 +128,7 @@ func (s *server) unlessStored(ctx context.Context, n saga.NewSaga, result saga.C
 	if getErr != nil || !found.CreatedAt.Equal(n.CreatedAt) || !sameOwner(&found, n.LeaseOwner) {
 		return result, err
 	}
-	s.Log.WarnContext(ctx, "saga was stored though its commit did not say so",
+	s.Log.WarnContext(ctx, "saga was stored although its commit reported an error",
 		slog.String("request_id", requestOf(ctx).id), slog.String("saga_id", n.ID.String()), slog.Any("error", err))
 	return saga.CreateResult{Created: saga.Stored, Saga: found}, nil
 }
@@ -147,6 +147,6 @@ func sameOwner(s *saga.Saga, owner *int64) bool {
 }
 
 func sagaExists(id uuid.UUID) error {
-	return fault.New(fault.Conflict, codeSagaExists, "a saga %s exists already", id).
+	return fault.New(fault.Conflict, codeSagaExists, "saga %s already exists", id).
 		With(fault.Field{Pointer: "/saga_id", Code: "exists", Message: "is taken"})
 }

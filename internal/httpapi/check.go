@@ -46,7 +46,7 @@ func (rt *route) checkQuery(raw string) error {
 		case !known:
 			field.Code, field.Message = "unknown", "is not a parameter of this operation"
 		case !repeatable && len(query[name]) > 1:
-			field.Code, field.Message = "repeated", "may be given once"
+			field.Code, field.Message = "repeated", "must not be repeated"
 		case slices.ContainsFunc(query[name], unstorable):
 			field.Code, field.Message = "invalid", "holds a NUL character or is not UTF-8"
 		default:
@@ -206,7 +206,7 @@ func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 	case errors.As(err, &over):
 		return nil, tooLarge(limit)
 	case err != nil:
-		return nil, fault.New(fault.Malformed, codeUnreadable, "the body ended early").Because(err)
+		return nil, fault.New(fault.Malformed, codeUnreadable, "the body ended before it was complete: send it again").Because(err)
 	}
 	return data, nil
 }

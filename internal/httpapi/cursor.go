@@ -57,7 +57,7 @@ func (c cursors) open(list listID, token string) ([]byte, error) {
 		return nil, badCursor()
 	}
 	if listID(body[1:1+cursorList]) != list {
-		return nil, badParameter("cursor", "invalid", "belongs to another list, or to one with other filters")
+		return nil, badParameter("cursor", "invalid", "belongs to another list or to other filters: start again without a cursor")
 	}
 	return body[1+cursorList:], nil
 }
@@ -69,7 +69,7 @@ func (c cursors) sign(b []byte) []byte {
 }
 
 func badCursor() error {
-	return badParameter("cursor", "invalid", "is not one that this server gave out")
+	return badParameter("cursor", "invalid", "was not issued by this server")
 }
 
 // sagaKeys are the sort keys of a saga: microseconds and id.

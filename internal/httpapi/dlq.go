@@ -68,7 +68,7 @@ func (s *server) queueOpen(next http.Handler) http.Handler {
 
 // noRecord is the fault where there is neither a queue nor a record of actions.
 func noRecord() error {
-	return fault.New(fault.Unavailable, dlq.CodeUnavailable, "this server keeps everything in memory, and has no dead-letter queue and no record of actions: they need PostgreSQL")
+	return fault.New(fault.Unavailable, dlq.CodeUnavailable, "the memory store has no dead-letter queue and no record of actions: use PostgreSQL")
 }
 
 // letterFault is an error about a dead letter, with what a problem says of it.

@@ -38,7 +38,7 @@ func (s *server) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetterRe
 		changed["note"] = *b.Note
 	}
 	if len(changed) == 0 {
-		return nil, schemaFault(fault.Field{Code: "required", Message: "names nothing to change"})
+		return nil, schemaFault(fault.Field{Code: "required", Message: "must name at least one field to change"})
 	}
 	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbUpdate, b.Reason, detailOf(changed), func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
 		return l.Edited(e, s.moment())
@@ -83,7 +83,7 @@ func (s *server) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLetter
 	if b != nil {
 		why = b.Reason
 	}
-	if err := saysWhy(why, "a discarded letter is not driven again, and somebody will ask why"); err != nil {
+	if err := saysWhy(why, "a discarded dead letter is never retried, so the audit trail must say why"); err != nil {
 		return nil, err
 	}
 	force := b.Force != nil && *b.Force
@@ -102,7 +102,7 @@ func sagaWaits(l *dlq.Letter) error {
 		return nil
 	}
 	return fault.New(fault.Conflict, dlq.CodeSagaWaits,
-		"the saga %s waits for this dead letter: retry it, resolve it when its step was undone by hand, or say force", l.Link.SagaID).Allowing(l.Actions())
+		"saga %s is waiting for this dead letter: retry it, resolve it if its step was compensated manually, or set force", l.Link.SagaID).Allowing(l.Actions())
 }
 
 // ResolveDeadLetter notes that a letter was dealt with elsewhere. A saga that

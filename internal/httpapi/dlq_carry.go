@@ -30,10 +30,10 @@ func (s *server) carryable(ctx context.Context, l *dlq.Letter, claim *dlq.Claim,
 		lost = append(carried.Dropped, carried.Withheld...)
 	default:
 		if len(b.HeadersPatch) > 0 {
-			return schemaFault(fault.Field{Pointer: "/headers_patch", Code: "excluded", Message: "only what goes to Kafka or HTTP has headers"})
+			return schemaFault(fault.Field{Pointer: "/headers_patch", Code: "excluded", Message: "headers are allowed for Kafka and HTTP targets only"})
 		}
 		if b.KeyBase64 != nil || b.Target != nil && b.Target.KeyBase64 != nil {
-			return schemaFault(fault.Field{Pointer: "/key_base64", Code: "excluded", Message: "only what goes to Kafka or HTTP has a key"})
+			return schemaFault(fault.Field{Pointer: "/key_base64", Code: "excluded", Message: "a key is allowed for Kafka and HTTP targets only"})
 		}
 	}
 	for i, p := range b.HeadersPatch {
@@ -41,9 +41,9 @@ func (s *server) carryable(ctx context.Context, l *dlq.Letter, claim *dlq.Claim,
 		switch {
 		case p.Op == api.DeadLetterHeaderPatchOpRemove:
 		case dlq.OwnHeader(p.Name):
-			return schemaFault(fault.Field{Pointer: pointer, Code: "reserved", Message: "is Skald's own: it is written anew by every retry"})
+			return schemaFault(fault.Field{Pointer: pointer, Code: "reserved", Message: "is reserved: Skald sets it on every retry"})
 		case slices.Contains(lost, p.Name):
-			return schemaFault(fault.Field{Pointer: pointer, Code: "not_sent", Message: "is not sent over HTTP, or not to this host: it tells of the failure, or holds credentials"})
+			return schemaFault(fault.Field{Pointer: pointer, Code: "not_sent", Message: "is not sent to this HTTP target: it describes the failure or holds credentials"})
 		}
 	}
 	return nil

@@ -58,7 +58,7 @@ func letterFilter(ctx context.Context, query url.Values) (dlq.Filter, error) {
 		}
 		var err error
 		if *id, err = uuid.Parse(query.Get(name)); err != nil || *id == uuid.Nil { // zero does not filter
-			fail(name, "invalid", "is nobody's id")
+			fail(name, "invalid", "must not be the nil UUID")
 		}
 	}
 	for name, at := range map[string]*time.Time{

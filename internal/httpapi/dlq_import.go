@@ -50,11 +50,11 @@ func (s *server) ImportDeadLetters(ctx context.Context, req api.ImportDeadLetter
 	for line, end := 1, false; !end; line++ {
 		text, fits, err := nextLine(lines, importLine)
 		if end = errors.Is(err, io.EOF); err != nil && !end {
-			return nil, in.cutShort(ctx, line, fault.New(fault.Malformed, codeUnreadable, "the body ended early").Because(err))
+			return nil, in.cutShort(ctx, line, fault.New(fault.Malformed, codeUnreadable, "the body ended before it was complete: send it again").Because(err))
 		}
 		switch {
 		case !fits:
-			in.refuse(line, fault.New(fault.TooLarge, codeTooLarge, "the line has more than %d bytes, which no exported dead letter has", importLine))
+			in.refuse(line, fault.New(fault.TooLarge, codeTooLarge, "the line has more than %d bytes, more than any exported dead letter", importLine))
 		case len(text) == 0 || isEnd(text):
 		default:
 			if err := in.take(ctx, line, text); err != nil {
@@ -62,7 +62,7 @@ func (s *server) ImportDeadLetters(ctx context.Context, req api.ImportDeadLetter
 			}
 		}
 		if !end && s.over(over) {
-			return nil, in.cutShort(ctx, line, fault.New(fault.Unavailable, codeUnavailable, "the server stops, or the import took too long; import the same lines again"))
+			return nil, in.cutShort(ctx, line, fault.New(fault.Unavailable, codeUnavailable, "the server is stopping or the import took too long: import the same lines again"))
 		}
 	}
 	if err := in.store(ctx); err != nil {
@@ -70,7 +70,7 @@ func (s *server) ImportDeadLetters(ctx context.Context, req api.ImportDeadLetter
 	}
 	if in.out.Failed > 0 {
 		return nil, &letterFault{imported: &in.out, error: fault.New(fault.Invalid, dlq.CodeImport,
-			"%d lines could not be imported; %d were, and %d were known", in.out.Failed, in.out.Imported, in.out.Duplicates)}
+			"%d lines could not be imported; %d were imported, %d already existed", in.out.Failed, in.out.Imported, in.out.Duplicates)}
 	}
 	return answer{status: http.StatusOK, body: in.out}, nil
 }

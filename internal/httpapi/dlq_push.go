@@ -143,7 +143,7 @@ func (s *server) batched(ctx context.Context, tenant uuid.UUID, raw json.RawMess
 	}
 	var b api.DeadLetterInput
 	if err := json.Unmarshal(raw, &b); err != nil {
-		return dlq.Letter{}, schemaFault(fault.Field{Code: "type", Message: "holds a value that is not of the right type, or a time that there is not"})
+		return dlq.Letter{}, schemaFault(fault.Field{Code: "type", Message: "holds a value of the wrong type or a time that does not exist"})
 	}
 	return s.letterOf(ctx, tenant, &b, policies)
 }
@@ -216,7 +216,7 @@ func readLetter(b *api.DeadLetterInput) (l dlq.Letter, wrong fault.Mistakes) {
 	bytesOf := func(pointer string, asText, asBase64 *string) []byte {
 		switch {
 		case asText != nil && asBase64 != nil:
-			wrong.Add(pointer+"_base64", "excluded", "cannot be combined with the same as text")
+			wrong.Add(pointer+"_base64", "excluded", "cannot be combined with the same field as text")
 		case asText != nil:
 			return append([]byte{}, *asText...)
 		case asBase64 != nil:
@@ -272,7 +272,7 @@ func readLetter(b *api.DeadLetterInput) (l dlq.Letter, wrong fault.Mistakes) {
 // targetMistakes tells what is wrong with the target of a push by itself.
 func targetMistakes(t *dlq.Target) (wrong fault.Mistakes) {
 	if t.Job != "" && t.Kind != dlq.ToJobRun {
-		wrong.Add("/target/job", "excluded", "is of the kind job_run only")
+		wrong.Add("/target/job", "excluded", "is allowed with kind job_run only")
 	}
 	switch t.Kind {
 	case dlq.ToJobRun:
@@ -280,15 +280,15 @@ func targetMistakes(t *dlq.Target) (wrong fault.Mistakes) {
 			wrong.Add("/target/job", "required", "is required")
 		}
 		if t.Topic != "" || t.Partition != nil || t.URL != "" || t.Method != "" {
-			wrong.Add("/target/kind", "excluded", "a job run has nothing but job")
+			wrong.Add("/target/kind", "excluded", "kind job_run accepts only job")
 		}
 	case dlq.ToKafka:
 		if t.URL != "" || t.Method != "" {
-			wrong.Add("/target/url", "excluded", "is not of the kind kafka")
+			wrong.Add("/target/url", "excluded", "is not allowed with kind kafka")
 		}
 	case dlq.ToHTTP:
 		if t.Topic != "" || t.Partition != nil {
-			wrong.Add("/target/topic", "excluded", "is not of the kind http")
+			wrong.Add("/target/topic", "excluded", "is not allowed with kind http")
 		}
 		if t.URL == "" {
 			wrong.Add("/target/url", "required", "is required")
@@ -306,7 +306,7 @@ func undrivable(l *dlq.Letter) []fault.Field {
 	case t.Kind == dlq.ToKafka, t.Kind == "":
 		if l.OriginalTopic != "" && !dlq.CanBeTopic(l.OriginalTopic) {
 			return []fault.Field{{Pointer: "/original_topic", Code: "not_a_topic",
-				Message: "cannot be the name of a topic of Kafka, where retries would go: name a target, or write " + dlq.TopicForm}}
+				Message: "is not a valid Kafka topic name: set a target, or use " + dlq.TopicForm}}
 		}
 	case t.Kind != dlq.ToJobRun:
 		return []fault.Field{{Pointer: "/target/kind", Code: "invalid", Message: "must be kafka, http or job_run"}}
@@ -327,7 +327,7 @@ func (s *server) checkPushedTarget(l *dlq.Letter) error {
 	case t.Topic != "" && s.DeadLetters.ForbiddenTopic(t.Topic):
 		return notAllowed("/target/topic", readAsDeadLetters)
 	case t.Topic == "" && (t.Kind == dlq.ToKafka || t.Kind == "") && s.DeadLetters.ForbiddenTopic(l.OriginalTopic):
-		return notAllowed("/original_topic", readAsDeadLetters+": name the topic that the record was in before it failed, or a target")
+		return notAllowed("/original_topic", readAsDeadLetters+": name the topic the record was in before it failed, or set a target")
 	}
 	return nil
 }
@@ -341,7 +341,7 @@ func (s *server) undrivenHere(l *dlq.Letter) *api.DeadLetterWarnings {
 	return nil
 }
 
-const readAsDeadLetters = "is read as dead letters: what is written there comes back"
+const readAsDeadLetters = "is a dead-letter topic: messages sent there come back as dead letters"
 
 func notAllowed(pointer, reason string) error {
 	return fault.New(fault.Invalid, dlq.CodeTarget, "%s: %s", pointer, reason).With(fault.Field{Pointer: pointer, Code: "not_allowed", Message: reason})

@@ -88,9 +88,9 @@ func readRecord(line []byte, maxDepth int) (r letterRecord, err error) {
 	if err := dec.Decode(&r); err != nil {
 		var typ *json.UnmarshalTypeError
 		if errors.As(err, &typ) {
-			return r, schemaFault(fault.Field{Pointer: "/" + typ.Field, Code: "type", Message: "is not of the right type"})
+			return r, schemaFault(fault.Field{Pointer: "/" + typ.Field, Code: "type", Message: "has the wrong type"})
 		}
-		return r, schemaFault(fault.Field{Code: "invalid", Message: "is no dead letter: " + err.Error()})
+		return r, schemaFault(fault.Field{Code: "invalid", Message: "is not a dead letter: " + err.Error()})
 	}
 	return r, nil
 }
@@ -104,16 +104,16 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 		r.ID = new(uuid.UUID)
 	}
 	if r.Source != "" && !slices.Contains(dlq.Sources, r.Source) {
-		wrong.Add("/source", "enum", "is no source")
+		wrong.Add("/source", "enum", "must be a known source")
 	}
 	if r.Status != "" && !slices.Contains(dlq.Statuses, r.Status) {
-		wrong.Add("/status", "enum", "is no status")
+		wrong.Add("/status", "enum", "must be a known status")
 	}
 	if c := l.Failure.Class; c != "" && !slices.Contains(dlq.Classes, c) {
-		wrong.Add("/error_class", "enum", "is no class")
+		wrong.Add("/error_class", "enum", "must be a known error class")
 	}
 	if r.Resolution != "" && !ends(r.Status, r.Resolution) {
-		wrong.Add("/resolution", "invalid", "does not go with the status")
+		wrong.Add("/resolution", "invalid", "does not match the status")
 	}
 	if r.RetryCount < 0 || r.RetryCount > dlq.MaxRetries || l.MaxRetries < -1 {
 		wrong.Add("/retry_count", "out_of_range", "must be from 0 to 1000")
@@ -129,7 +129,7 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 	}
 	if t := &l.Target; t.Kind != "" && !slices.Contains(dlq.TargetKinds, t.Kind) || len(t.Topic) > dlq.MaxTopic || len(t.URL) > maxURL ||
 		t.Partition != nil && *t.Partition < 0 || t.Method != "" && !api.DeadLetterTargetMethod(t.Method).Valid() {
-		wrong.Add("/target", "invalid", "is no target")
+		wrong.Add("/target", "invalid", "must be a valid target")
 	}
 	for pointer, word := range map[string]struct {
 		s    string
@@ -146,7 +146,7 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 	}
 	place, placed := r.place()
 	if !placed {
-		wrong.Add("/read_from", "invalid", "is no place in Kafka")
+		wrong.Add("/read_from", "invalid", "must be a topic, partition and offset in Kafka")
 	}
 	if wrong != nil {
 		return l, summed(fault.Invalid, dlq.CodeInvalid, wrong)

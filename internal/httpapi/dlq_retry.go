@@ -73,10 +73,10 @@ func (s *server) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (an
 	case end.Attempt.Outcome == dlq.Withdrawn && end.Fault != nil:
 		return answer{}, insteadOf(end.Fault, &after)
 	case end.Attempt.Outcome == dlq.Withdrawn:
-		return answer{}, fault.New(fault.Unavailable, codeUnavailable, "the retry was not made: %s", end.Attempt.Error)
+		return answer{}, fault.New(fault.Unavailable, codeUnavailable, "the retry was not attempted: %s", end.Attempt.Error)
 	case end.Attempt.Outcome != dlq.Acknowledged:
 		return answer{}, &letterFault{
-			error:   fault.New(fault.Upstream, dlq.CodeFailed, "the target did not take the dead letter: %s", end.Attempt.Error).Allowing(after.Actions()),
+			error:   fault.New(fault.Upstream, dlq.CodeFailed, "the target did not accept the dead letter: %s", end.Attempt.Error).Allowing(after.Actions()),
 			message: new(toAPILetter(&after, letterView{})),
 		}
 	}
@@ -122,7 +122,7 @@ func (s *server) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLett
 		return nil, nil //nolint:nilnil // its own
 	}
 	if own.Kind != dlq.ToKafka && own.Kind != dlq.ToHTTP {
-		return nil, notAllowed("/target", "only a letter for Kafka or HTTP may go elsewhere")
+		return nil, notAllowed("/target", "only dead letters for Kafka or HTTP can be sent to another target")
 	}
 	if t.URL != nil || t.Method != nil {
 		if t.Topic != nil || t.Partition != nil {
@@ -173,7 +173,7 @@ func (s *server) allowed(ctx context.Context, l *dlq.Letter, to *dlq.Target, poi
 	if err != nil || p.AllowsDrive(l, to) {
 		return err
 	}
-	return notAllowed(pointer, "is neither the letter's own nor one of the policy's allowed_targets")
+	return notAllowed(pointer, "must be the letter's own target or one of the policy's allowed_targets")
 }
 
 // revisionOf makes a revision of an edit, nil when nothing is edited. It begins
@@ -190,7 +190,7 @@ func (s *server) revisionOf(ctx context.Context, l *dlq.Letter, b *api.DeadLette
 		return nil, nil //nolint:nilnil // no edit
 	}
 	if l.Target.Kind != dlq.ToKafka && l.Target.Kind != dlq.ToHTTP && l.Target.Kind != dlq.ToJobRun {
-		return nil, schemaFault(fault.Field{Pointer: "", Code: "excluded", Message: "only what goes to Kafka, HTTP or a job can be edited: this letter's source sends what it has"})
+		return nil, schemaFault(fault.Field{Pointer: "", Code: "excluded", Message: "only dead letters for Kafka, HTTP or a job can be edited: this one is sent again by its source"})
 	}
 	r := dlq.Revision{LetterID: l.ID, Number: 1, Author: requestOf(ctx).principal, Reason: text(b.Reason), CreatedAt: s.now()}
 	revisions, err := s.DeadLetters.Letters.Revisions(ctx, l.TenantID, l.ID)
@@ -289,7 +289,7 @@ func patchedHeaders(headers []dlq.Header, patch []api.DeadLetterHeaderPatch) ([]
 		out = slices.DeleteFunc(out, func(h dlq.Header) bool { return h.Name == p.Name })
 		if p.Op == api.DeadLetterHeaderPatchOpRemove {
 			if p.Value != nil || p.ValueBase64 != nil {
-				return nil, mistake("/value", "excluded", "is not of remove")
+				return nil, mistake("/value", "excluded", "is not allowed with op remove")
 			}
 			continue
 		}

@@ -79,7 +79,7 @@ func (s *server) knownTopic(ctx context.Context, tenant uuid.UUID, topic string)
 	if err != nil || letters || policy {
 		return err
 	}
-	return fault.New(fault.NotFound, dlq.CodeTopicNotFound, "there has been no dead letter of the topic %q, and no policy names it: is it misspelt?", clip(topic))
+	return fault.New(fault.NotFound, dlq.CodeTopicNotFound, "topic %q has no dead letters and no policy: check the spelling", clip(topic))
 }
 
 func toAPITopic(t *dlq.TopicStats, now time.Time) api.DeadLetterTopic {

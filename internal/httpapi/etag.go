@@ -70,5 +70,5 @@ func ifNoneMatch(header *string, etag string) (has bool, err error) {
 
 // stale is the answer to an If-Match that names another version.
 func stale(code, what string, present int64) error {
-	return fault.New(fault.Precondition, code, "the %s is at version %d, which If-Match does not name", what, present)
+	return fault.New(fault.Precondition, code, "the %s is at version %d, which does not match If-Match: read it again", what, present)
 }

@@ -51,7 +51,7 @@ func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, act
 	}
 	if id != nil {
 		if *id == uuid.Nil {
-			return f, badParameter("saga_id", "invalid", "is no saga's")
+			return f, badParameter("saga_id", "invalid", "is not the id of a saga")
 		}
 		f.SagaID = *id
 	}
@@ -273,7 +273,7 @@ func (s *server) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObjec
 	case ofActions:
 		check = s.DeadLetters.VerifyActions
 	case tenant == operator.Deployment:
-		return nil, parameterFault(codeInvalidParameter, fault.Field{Pointer: "scope", Code: "excluded", Message: "deployment is for trail=actions: every event is a tenant's"})
+		return nil, parameterFault(codeInvalidParameter, fault.Field{Pointer: "scope", Code: "excluded", Message: "deployment requires trail=actions: every event belongs to a tenant"})
 	}
 	v, err := check(ctx, tenant, from, limit)
 	if err != nil {

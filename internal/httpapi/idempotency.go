@@ -40,8 +40,8 @@ func (s *server) prior(ctx context.Context, key *saga.IdempotencyKey) (id uuid.U
 }
 
 func keyReused() error {
-	return fault.New(fault.Invalid, saga.CodeKeyUsed, "this Idempotency-Key stands for another request").
-		With(fault.Field{Pointer: "Idempotency-Key", Code: "reused", Message: "stands for another request"})
+	return fault.New(fault.Invalid, saga.CodeKeyUsed, "this Idempotency-Key was used for another request: use a new key").
+		With(fault.Field{Pointer: "Idempotency-Key", Code: "reused", Message: "was used for another request"})
 }
 
 // inUse are the Idempotency-Keys and client-given saga ids of requests that
@@ -74,7 +74,7 @@ func (u *inUse) hold(tenant, id uuid.UUID, key *saga.IdempotencyKey) (release fu
 	defer u.mu.Unlock()
 	for _, name := range names {
 		if _, held := u.names[name]; held {
-			return nil, fault.New(fault.Conflict, codeKeyInUse, "a request with this Idempotency-Key or saga_id is being worked on")
+			return nil, fault.New(fault.Conflict, codeKeyInUse, "a request with this Idempotency-Key or saga_id is in progress: retry later")
 		}
 	}
 	if u.names == nil {

@@ -120,10 +120,10 @@ func (s *server) ExtendDeadline(ctx context.Context, in api.ExtendDeadlineReques
 		e.TimeoutMS = *b.TimeoutMS
 	case b.Until != nil:
 		if e.TimeoutMS = b.Until.Sub(s.now()).Milliseconds(); e.TimeoutMS < 1 || e.TimeoutMS > maxDeadline.Milliseconds() {
-			return nil, schemaFault(fault.Field{Pointer: "/until", Code: "invalid", Message: "must lie in the future, at most a year ahead"})
+			return nil, schemaFault(fault.Field{Pointer: "/until", Code: "invalid", Message: "must be in the future, at most a year ahead"})
 		}
 	default:
-		return nil, schemaFault(fault.Field{Pointer: "/timeout_ms", Code: "required", Message: "is required, unless there is until"})
+		return nil, schemaFault(fault.Field{Pointer: "/timeout_ms", Code: "required", Message: "is required unless until is set"})
 	}
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(e)})
 }

@@ -36,9 +36,9 @@ func unreadable(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &when):
-		return schemaFault(fault.Field{Code: "invalid", Message: "holds " + clip(when.Value) + ", and there is no such time"})
+		return schemaFault(fault.Field{Code: "invalid", Message: "holds " + clip(when.Value) + ", which is not a valid time"})
 	}
-	return schemaFault(fault.Field{Code: "type", Message: "holds a number that is not whole, or a value of another type"})
+	return schemaFault(fault.Field{Code: "type", Message: "holds a fractional number or a value of the wrong type"})
 }
 
 // CreateJobDefinition stores a new definition.

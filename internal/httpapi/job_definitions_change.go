@@ -109,7 +109,7 @@ func says(d jobrun.Definition, b *definitionBody, now time.Time) (jobrun.Definit
 // ofSkald is says of a definition of Skald's own, which stays what it is.
 func ofSkald(d jobrun.Definition, before *jobrun.Definition, now time.Time) (jobrun.Definition, error) {
 	if d.Name != before.Name || d.Spec.CommandName != before.Spec.CommandName || d.Spec.Queue != before.Spec.Queue || d.Spec.Type != before.Spec.Type {
-		return d, fault.New(fault.Conflict, jobrun.CodeBuiltIn, "the job definition is Skald's own: its name, type, command_name and queue stay")
+		return d, fault.New(fault.Conflict, jobrun.CodeBuiltIn, "the job definition is built in: its name, type, command_name and queue cannot change")
 	}
 	if err := jobrun.Check(d.Name, &d.Spec); err != nil {
 		return d, err
@@ -226,7 +226,7 @@ func (s *server) DeleteJobDefinition(ctx context.Context, in api.DeleteJobDefini
 	p := in.Params
 	force := p.Force != nil && *p.Force
 	if force && strings.TrimSpace(text(p.Reason)) == "" {
-		return nil, schemaFault(fault.Field{Pointer: "reason", Code: "required", Message: "is required: force cancels runs, and who waits for them will ask why"})
+		return nil, schemaFault(fault.Field{Pointer: "reason", Code: "required", Message: "is required: force cancels runs, so the audit trail must say why"})
 	}
 	for range maxReloads {
 		d, err := s.definitionAt(ctx, in.Definition, p.IfMatch)
@@ -234,7 +234,7 @@ func (s *server) DeleteJobDefinition(ctx context.Context, in api.DeleteJobDefini
 			return nil, err
 		}
 		if d.BuiltIn {
-			return nil, fault.New(fault.Conflict, jobrun.CodeBuiltIn, "the job definition is Skald's own: pause it instead")
+			return nil, fault.New(fault.Conflict, jobrun.CodeBuiltIn, "the job definition is built in and cannot be deleted: pause it instead")
 		}
 		now := s.now()
 		switch err := s.Jobs.Definitions.Delete(ctx, d, force, s.toDefinition(ctx, &d, verbDelete, text(p.Reason))); {

@@ -25,7 +25,7 @@ func (s *server) PublishJobEvent(ctx context.Context, in api.PublishJobEventRequ
 		By: requestOf(ctx).principal,
 	}
 	if strings.HasSuffix(e.Type, "*") {
-		return nil, schemaFault(fault.Field{Pointer: "/event_type", Code: "pattern", Message: "must not end with *, which definitions select by"})
+		return nil, schemaFault(fault.Field{Pointer: "/event_type", Code: "pattern", Message: "must not end with *: that is for the selectors of definitions"})
 	}
 	if b.OccurredAt != nil {
 		at := b.OccurredAt.UTC().Truncate(time.Microsecond)

@@ -203,10 +203,10 @@ func TestARunTellsWhatItWaitsFor(t *testing.T) {
 	gpu := e.run("gpu", "")
 	expect(gpu, "worker", "gpu=yes")
 	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.leader SET expires_at = now() - interval '1 second'`) //nolint:errcheck // seen below
-	expect(run, "leader", "Nobody leads")
+	expect(run, "leader", "The scheduler has no leader")
 	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.leader SET expires_at = now() + interval '1 hour'`) //nolint:errcheck // seen below
 	_, offers := e.claim(1, false)
-	expect(run, "start", "is to start it")
+	expect(run, "start", "must start it")
 	if _, err := e.work.Start(t.Context(), tenant.ID, []jobrun.RunFence{{RunID: offers[0].ID, Fence: offers[0].Fence()}}); err != nil {
 		t.Fatal(err)
 	}

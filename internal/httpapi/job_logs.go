@@ -67,7 +67,7 @@ func (s *server) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (
 	switch {
 	case p.LastEventID != nil && *p.LastEventID != "":
 		if _, err := fmt.Sscanf(*p.LastEventID, "%d.%d", &l.next.Attempt, &l.next.Seq); err != nil || l.next.Attempt < 1 || l.next.Seq < 0 {
-			return nil, badParameter("Last-Event-ID", "invalid", "is not an id of this stream")
+			return nil, badParameter("Last-Event-ID", "invalid", "is not an event id of this stream")
 		}
 		l.next.Seq++
 	case p.AfterSeq != nil && p.Attempt == nil:
@@ -80,7 +80,7 @@ func (s *server) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (
 	}
 	if l.run.LogRef != "" {
 		if s.Jobs.Offloaded == nil {
-			return nil, fault.New(fault.Unavailable, codeUnavailable, "the log is in a log store, and this server has none: see jobs.log_offload_url")
+			return nil, fault.New(fault.Unavailable, codeUnavailable, "the log is in a log store that is not configured on this server: set jobs.log_offload_url")
 		}
 		var err error
 		l.stored, err = s.Jobs.Offloaded(ctx, &l.run)

@@ -155,9 +155,9 @@ func (s *server) mayRun(ctx context.Context, d *jobrun.Definition, args json.Raw
 	}
 	if beyond {
 		return fault.New(fault.Forbidden, access.CodeForbidden,
-			"without %s a run of %s may touch at most %d letters: give max_messages", need, d.Name, limit)
+			"without %s a run of %s may touch at most %d letters: set max_messages", need, d.Name, limit)
 	}
-	return fault.New(fault.Forbidden, access.CodeForbidden, "a run of %s needs the permission %s, as what it does would; the credential is %s", d.Name, need, who.Role)
+	return fault.New(fault.Forbidden, access.CodeForbidden, "a run of %s needs the permission %s, as its operation does; the credential has the role %s", d.Name, need, who.Role)
 }
 
 // keyOfRun is what an Idempotency-Key of a principal stands for, short enough to
@@ -272,7 +272,7 @@ func forceOf(b *api.JobForceInput) (force bool, reason string, err error) {
 	}
 	force, reason = b.Force != nil && *b.Force, text(b.Reason)
 	if force {
-		err = saysWhy(reason, "force does not wait for the worker, whose work may go on")
+		err = saysWhy(reason, "force does not wait for the worker, which may still be running")
 	}
 	return force, reason, err
 }
@@ -287,7 +287,7 @@ func (s *server) RerunJobRun(ctx context.Context, in api.RerunJobRunRequestObjec
 		return nil, err
 	}
 	if !r.State.Terminal() {
-		return nil, r.Conflict("run once more before it has ended")
+		return nil, r.Conflict("rerun before it has ended")
 	}
 	d, err := s.Jobs.Definitions.Definition(ctx, tenant, r.DefinitionID.String())
 	if err == nil && d.DeletedAt != nil {

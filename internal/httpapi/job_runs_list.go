@@ -85,7 +85,7 @@ func (s *server) filterOfRuns(ctx context.Context, p *api.JobRunFilter) (f jobru
 		switch {
 		case id.in == nil:
 		case *id.in == uuid.Nil: // zero does not filter
-			wrong = append(wrong, fault.Field{Pointer: id.name, Code: "invalid", Message: "is nobody's id"})
+			wrong = append(wrong, fault.Field{Pointer: id.name, Code: "invalid", Message: "must not be the nil UUID"})
 		default:
 			*id.out = *id.in
 		}

@@ -97,7 +97,7 @@ func (s *server) jobsOpen(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.contract.routeOf(r.Context(), r.Method).jobs {
-			s.fail(w, r, fault.New(fault.Unavailable, jobrun.CodeUnavailable, "this server keeps everything in memory, and has no job runs: they need PostgreSQL"))
+			s.fail(w, r, fault.New(fault.Unavailable, jobrun.CodeUnavailable, "the memory store has no job runs: use PostgreSQL"))
 			return
 		}
 		next.ServeHTTP(w, r)

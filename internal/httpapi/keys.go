@@ -143,7 +143,7 @@ func (s *server) RevokeAPIKey(ctx context.Context, in api.RevokeAPIKeyRequestObj
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	req := requestOf(ctx)
-	if err := saysWhy(text(reasonIn(in.Body)), "a revoked key never counts again, and who uses it will ask why"); err != nil {
+	if err := saysWhy(text(reasonIn(in.Body)), "a revoked key cannot be restored, so the audit trail must say why"); err != nil {
 		return nil, err
 	}
 	key, err := s.Keys.Revoke(acting(ctx, reasonIn(in.Body)), scopeOf(req), in.KeyID, req.principal, s.now())

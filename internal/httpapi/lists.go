@@ -154,7 +154,7 @@ func metadataOf(text string) (json.RawMessage, error) {
 	var e *strictjson.Error
 	switch {
 	case errors.As(err, &e):
-		return nil, parameterFault(codeInvalidParameter, fault.Field{Pointer: "metadata", Code: e.Code, Message: "is not acceptable JSON: " + e.Detail})
+		return nil, parameterFault(codeInvalidParameter, fault.Field{Pointer: "metadata", Code: e.Code, Message: "is not valid JSON: " + e.Detail})
 	case err != nil:
 		return nil, err
 	case canonical[0] != '{':

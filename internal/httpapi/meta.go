@@ -45,5 +45,5 @@ func (s *server) GetContract(_ context.Context, in api.GetContractRequestObject)
 // GetMetrics is in the contract but served in front of this package; here
 // there is nothing.
 func (s *server) GetMetrics(context.Context, api.GetMetricsRequestObject) (api.GetMetricsResponseObject, error) {
-	return nil, fault.New(fault.NotFound, codeNotFound, "metrics are not served here")
+	return nil, fault.New(fault.NotFound, codeNotFound, "metrics are not served on this port")
 }

@@ -45,7 +45,7 @@ func (s *server) pagingOf(list listID, page, size *int32, cursor *string, includ
 		p.page = int(*page)
 	}
 	if p.page*p.size > maxPageDepth {
-		return p, badParameter("page", "maximum", "reaches %d rows deep with page_size; go on with next_cursor instead", maxPageDepth)
+		return p, badParameter("page", "maximum", "goes beyond the first %d rows: use next_cursor instead", maxPageDepth)
 	}
 	p.total = true
 	return p, nil

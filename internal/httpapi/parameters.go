@@ -78,7 +78,7 @@ func (s *server) badParameters(w http.ResponseWriter, r *http.Request, err error
 	}
 	if unexplained { // as where the reason is in the body
 		s.fail(w, r, schemaFault(fault.Field{
-			Pointer: "reason", Code: "required", Message: "is required, with 1 to 500 characters: the audit trail keeps why this was done",
+			Pointer: "reason", Code: "required", Message: "is required, with 1 to 500 characters: the audit trail records it",
 		}))
 		return
 	}
@@ -88,7 +88,7 @@ func (s *server) badParameters(w http.ResponseWriter, r *http.Request, err error
 func parameterFields(bad *openapi3filter.RequestError) []fault.Field {
 	var fields []fault.Field
 	for _, cause := range flatten(bad.Err) {
-		field := fault.Field{Pointer: bad.Parameter.Name, Code: "invalid", Message: "is not of the form the contract asks for"}
+		field := fault.Field{Pointer: bad.Parameter.Name, Code: "invalid", Message: "does not match the format in the contract"}
 		var violation *openapi3.SchemaError
 		switch {
 		case errors.As(cause, &violation):

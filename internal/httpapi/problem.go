@@ -139,7 +139,7 @@ func clip(s string) string {
 }
 
 func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.fail(w, r, fault.New(fault.NotFound, codeNotFound, "there is nothing at this path"))
+	s.fail(w, r, fault.New(fault.NotFound, codeNotFound, "no such path"))
 }
 
 // methods are those the contract uses, and HEAD, which every GET answers.
@@ -160,7 +160,7 @@ func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	}
 	list := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", list)
-	s.writeProblem(w, r, http.StatusMethodNotAllowed, fault.New(0, codeMethod, "this path has %s, not %s", list, clip(requestOf(r.Context()).method)))
+	s.writeProblem(w, r, http.StatusMethodNotAllowed, fault.New(0, codeMethod, "this path supports %s, not %s", list, clip(requestOf(r.Context()).method)))
 }
 
 // unbound answers what the generated code could not bind, which the checks
@@ -176,19 +176,19 @@ func (s *server) unbound(w http.ResponseWriter, r *http.Request, err error) {
 	)
 	switch {
 	case errors.As(err, &format):
-		err = badParameter(format.ParamName, "invalid", "is not of the form the contract asks for")
+		err = badParameter(format.ParamName, "invalid", "does not match the format in the contract")
 	case errors.As(err, &missing):
 		err = badParameter(missing.ParamName, "required", "is required")
 	case errors.As(err, &header):
 		err = badParameter(header.ParamName, "required", "is required")
 	case errors.As(err, &many):
-		err = badParameter(many.ParamName, "repeated", "may be given once")
+		err = badParameter(many.ParamName, "repeated", "must not be repeated")
 	case errors.As(err, &typ):
 		// The schema calls 1.0 an integer; Go does not.
-		err = schemaFault(fault.Field{Pointer: "/" + strings.ReplaceAll(typ.Field, ".", "/"), Code: "type", Message: "is not of the right type, or written with a fraction"})
+		err = schemaFault(fault.Field{Pointer: "/" + strings.ReplaceAll(typ.Field, ".", "/"), Code: "type", Message: "has the wrong type, or has a fraction"})
 	case errors.As(err, &when):
 		// The schema knows the form of a time, and nothing of leap years.
-		err = schemaFault(fault.Field{Code: "invalid", Message: "holds " + clip(when.Value) + ", and there is no such time"})
+		err = schemaFault(fault.Field{Code: "invalid", Message: "holds " + clip(when.Value) + ", which is not a valid time"})
 	}
 	s.fail(w, r, err)
 }

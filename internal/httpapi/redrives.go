@@ -125,7 +125,7 @@ func (s *server) RetryAllDeadLetters(ctx context.Context, in api.RetryAllDeadLet
 		return nil, err
 	}
 	out := answer{status: http.StatusAccepted, location: redrivePath(r.ID), replayed: replayed, waited: honoured}
-	message := fmt.Sprintf("%d of %d letters retried so far; the redrive goes on", r.Done, r.Matched)
+	message := fmt.Sprintf("%d of %d letters retried so far; the redrive continues", r.Done, r.Matched)
 	if over(r.State) {
 		out.status, out.location = http.StatusOK, ""
 		message = fmt.Sprintf("%d of %d letters retried, %d failed, %d skipped; the redrive is %s", r.Done, r.Matched, r.Failed, r.Skipped, r.State)
@@ -169,10 +169,10 @@ func (s *server) redrive(ctx context.Context, asked bulk) (answer, error) {
 // tooMuch says why an operator may not have a redrive.
 func (s *server) tooMuch(r *dlq.Redrive) error {
 	if r.Action == dlq.BulkDelete || r.Action == dlq.BulkRequeue {
-		return fault.New(fault.Forbidden, access.CodeForbidden, "%s of many letters needs the permission %s", r.Action, access.DLQAdmin)
+		return fault.New(fault.Forbidden, access.CodeForbidden, "a bulk %s needs the permission %s", r.Action, access.DLQAdmin)
 	}
 	return fault.New(fault.Forbidden, access.CodeForbidden,
-		"without %s a redrive may touch at most %d letters: give max_messages or fewer ids", access.DLQAdmin, s.DeadLetters.Limits.Bulk)
+		"without %s a redrive may touch at most %d letters: set max_messages or name fewer ids", access.DLQAdmin, s.DeadLetters.Limits.Bulk)
 }
 
 // newRedrive makes the redrive that is asked for, complete but for what the
@@ -220,7 +220,7 @@ func (s *server) mayTarget(ctx context.Context, r *dlq.Redrive) error {
 	if err != nil || p.AllowsTarget(r.Filter.Topic, r.Target) {
 		return err
 	}
-	return notAllowed("/target", "is none of the policy's allowed_targets")
+	return notAllowed("/target", "must be one of the policy's allowed_targets")
 }
 
 // storeRedrive stores a redrive, or finds the one of the same request. Faults:

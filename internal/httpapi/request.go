@@ -93,7 +93,7 @@ func (s *server) recover(w *response, r *http.Request) {
 	if w.begun {
 		panic(http.ErrAbortHandler) // half an answer must not look whole
 	}
-	s.writeProblem(w, r, http.StatusInternalServerError, fault.New(0, codeInternal, "an error inside Skald; it has been logged under the request id"))
+	s.writeProblem(w, r, http.StatusInternalServerError, fault.New(0, codeInternal, "internal error: see the server log under the request id"))
 }
 
 // response tells whether an answer has begun.

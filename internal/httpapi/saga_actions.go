@@ -142,7 +142,7 @@ func (s *server) apply(ctx context.Context, a action, key *saga.IdempotencyKey) 
 		case fault.IsCode(err, saga.CodeKeyUsed):
 			_, used, err := s.prior(ctx, key)
 			if err == nil && !used {
-				err = fault.New(fault.Unavailable, codeUnavailable, "the Idempotency-Key was used a moment ago; try again")
+				err = fault.New(fault.Unavailable, codeUnavailable, "the Idempotency-Key was used moments ago: retry")
 			}
 			return change, used, err
 		case !fault.IsCode(err, saga.CodeStale):

@@ -106,20 +106,20 @@ func specOf(req *request, in api.CreateSagaRequestObject) (saga.Spec, error) {
 	var fields []fault.Field
 	switch {
 	case b.WorkflowName == nil && b.Steps == nil:
-		fields = append(fields, fault.Field{Pointer: "/workflow_name", Code: "required", Message: "is required, unless there are steps"})
+		fields = append(fields, fault.Field{Pointer: "/workflow_name", Code: "required", Message: "is required unless steps are given"})
 	case b.Steps != nil && b.WorkflowVersion != nil:
 		fields = append(fields, fault.Field{Pointer: "/workflow_version", Code: "excluded", Message: "cannot be combined with steps"})
 	}
 	switch {
 	case b.SagaID != nil && b.TransactionID != nil && *b.SagaID != *b.TransactionID:
-		fields = append(fields, fault.Field{Pointer: "/transaction_id", Code: "excluded", Message: "means the same as saga_id and differs from it"})
+		fields = append(fields, fault.Field{Pointer: "/transaction_id", Code: "excluded", Message: "is an alias of saga_id and must equal it"})
 	case b.SagaID != nil:
 		spec.ID = *b.SagaID
 	case b.TransactionID != nil:
 		spec.ID = *b.TransactionID
 	}
 	if b.OnConflict != nil && b.BusinessKey == nil {
-		fields = append(fields, fault.Field{Pointer: "/on_conflict", Code: "excluded", Message: "says what a taken business_key means; there is none"})
+		fields = append(fields, fault.Field{Pointer: "/on_conflict", Code: "excluded", Message: "requires business_key"})
 	}
 	if (b.SagaID != nil || b.TransactionID != nil) && spec.ID == uuid.Nil {
 		fields = append(fields, fault.Field{Pointer: "/saga_id", Code: "invalid", Message: "must not be all zeros"})
@@ -153,7 +153,7 @@ func (s *server) choose(ctx context.Context, tenant uuid.UUID, b *api.SagaInput,
 		version := int(*b.WorkflowVersion)
 		def, err := s.definitions.Pinned(ctx, tenant, *b.WorkflowName, version, fresh)
 		if fault.KindOf(err) == fault.NotFound {
-			err = noWorkflow("/workflow_version", "there is no version %d of a workflow %q", version, *b.WorkflowName)
+			err = noWorkflow("/workflow_version", "there is no version %d of workflow %q", version, *b.WorkflowName)
 		}
 		return chosen{def, version, false}, err
 	}

@@ -53,7 +53,7 @@ func (s *server) StepDownLeader(ctx context.Context, in api.StepDownLeaderReques
 	if in.Body != nil {
 		reason = in.Body.Reason
 	}
-	if err := saysWhy(text(reason), "the scheduler is of all tenants, and nothing is scheduled until another node leads"); err != nil {
+	if err := saysWhy(text(reason), "the scheduler serves all tenants, and nothing is scheduled until another node is elected"); err != nil {
 		return nil, err
 	}
 	l, err := s.Jobs.Elections.Leadership(ctx)
@@ -126,7 +126,7 @@ func (s *server) ChangeSettings(ctx context.Context, in api.ChangeSettingsReques
 	}
 	detail, err := json.Marshal(in.Body.Values)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, jobrun.CodeSetting, "the values are no numbers")
+		return nil, fault.New(fault.Invalid, jobrun.CodeSetting, "the values must be numbers")
 	}
 	by := s.didJob(ctx, operator.JobSettings, subject, "change", in.Body.Reason, detail)
 	by.TenantID = operator.Deployment

@@ -40,7 +40,7 @@ func (s *streams) enter() (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open >= s.max {
-		return nil, fault.New(fault.Unavailable, codeTooManyStreams, "%d streams are open, more than that are not allowed", s.open)
+		return nil, fault.New(fault.Unavailable, codeTooManyStreams, "%d streams are open, which is the limit: retry later or on another node", s.open)
 	}
 	s.open++
 	s.changed(s.open)
@@ -66,7 +66,7 @@ func (s *server) StreamEvents(ctx context.Context, in api.StreamEventsRequestObj
 	switch {
 	case resumed:
 		if st.at, err = s.positionOf(st.list, *p.LastEventID); err != nil {
-			return nil, badParameter("Last-Event-ID", "invalid", "is not an id of this stream")
+			return nil, badParameter("Last-Event-ID", "invalid", "is not an event id of this stream")
 		}
 	case fromStart && p.Cursor != nil:
 		return nil, badParameter("from_start", "excluded", "cannot be combined with cursor")

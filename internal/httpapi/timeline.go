@@ -16,7 +16,7 @@ import (
 // GetTimeline answers what happened under a correlation id.
 func (s *server) GetTimeline(ctx context.Context, in api.GetTimelineRequestObject) (api.GetTimelineResponseObject, error) {
 	if s.Timeline == nil {
-		return nil, fault.New(fault.Unavailable, jobrun.CodeUnavailable, "this server keeps everything in memory, and has no timelines: they need PostgreSQL")
+		return nil, fault.New(fault.Unavailable, jobrun.CodeUnavailable, "the memory store has no timelines: use PostgreSQL")
 	}
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()

@@ -135,7 +135,7 @@ func violationField(e *openapi3.SchemaError) fault.Field {
 	case "minimum":
 		f.Message = "must be at least " + strconv.FormatFloat(*e.Schema.Min, 'f', -1, 64)
 	case "pattern", "format":
-		f.Message = "is not of the form the contract asks for"
+		f.Message = "does not match the format in the contract"
 	}
 	return f
 }

@@ -105,7 +105,7 @@ func onceEach(n int, id func(i int) uuid.UUID) error {
 	seen := make(map[uuid.UUID]struct{}, n)
 	for i := range n {
 		if _, twice := seen[id(i)]; twice {
-			return schemaFault(fault.Field{Pointer: fmt.Sprintf("/runs/%d/run_id", i), Code: "repeated", Message: "may be named once"})
+			return schemaFault(fault.Field{Pointer: fmt.Sprintf("/runs/%d/run_id", i), Code: "repeated", Message: "must not be repeated"})
 		}
 		seen[id(i)] = struct{}{}
 	}

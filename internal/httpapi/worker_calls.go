@@ -224,7 +224,7 @@ func mayEmit(ctx context.Context, r *jobrun.Result) error {
 		return nil
 	}
 	return fault.New(fault.Forbidden, access.CodeForbidden,
-		"emit publishes events and makes runs, which needs the permission %s; the credential is %s", access.JobsWrite, who.Role)
+		"emit publishes events and creates runs, which needs the permission %s; the credential has the role %s", access.JobsWrite, who.Role)
 }
 
 func inUTC(t *time.Time) *time.Time {

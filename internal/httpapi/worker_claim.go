@@ -77,7 +77,7 @@ func (s *server) alive(ctx context.Context, tenant, worker uuid.UUID, fresh time
 	}
 	state, known := states[worker]
 	if !known {
-		return "", fault.New(fault.Gone, jobrun.CodeWorkerGone, "this worker is detached or unknown: stop what it runs and register anew")
+		return "", fault.New(fault.Gone, jobrun.CodeWorkerGone, "this worker is detached or unknown: stop its runs and register again")
 	}
 	s.waits.lives(tenant, worker)
 	return state, nil
@@ -99,7 +99,7 @@ func (s *server) waitingLive(tenant uuid.UUID, workers []uuid.UUID) {
 		}
 	}
 	if err != nil {
-		s.Log.WarnContext(ctx, "cannot note that workers live whose claims wait; unless they send heartbeats they may be taken for lost",
+		s.Log.WarnContext(ctx, "cannot extend workers with waiting claims; without heartbeats they may be marked LOST",
 			slog.Int("workers", len(workers)), slog.Any("error", err))
 	}
 }
@@ -155,7 +155,7 @@ func (s *server) kindOf(ctx context.Context, tenant, id uuid.UUID) (kind, error)
 	w, err := s.Jobs.Workers.Worker(ctx, tenant, id)
 	switch {
 	case fault.KindOf(err) == fault.NotFound:
-		return kind{}, fault.New(fault.Gone, jobrun.CodeWorkerGone, "there is no worker of this id: register")
+		return kind{}, fault.New(fault.Gone, jobrun.CodeWorkerGone, "no worker has this id: register first")
 	case err != nil:
 		return kind{}, err
 	}

@@ -84,7 +84,7 @@ func (rd *batchReader) uuid(at string, raw []byte) (id uuid.UUID) {
 			return id
 		}
 	}
-	rd.mistake(at, "pattern", "is not of the form the contract asks for")
+	rd.mistake(at, "pattern", "does not match the format in the contract")
 	return id
 }
 

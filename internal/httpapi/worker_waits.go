@@ -129,7 +129,7 @@ func (w *waits) enter(tenant, worker uuid.UUID, k kind, queues []string) (*place
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.waiting >= w.max {
-		return nil, fault.New(fault.Unavailable, codeUnavailable, "%d claims wait on this node, more than that are not allowed", w.waiting)
+		return nil, fault.New(fault.Unavailable, codeUnavailable, "%d claims are waiting on this node, which is the limit: retry later or on another node", w.waiting)
 	}
 	w.waiting++
 	l := w.lines[id]

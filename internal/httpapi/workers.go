@@ -60,7 +60,7 @@ func (s *server) RegisterWorker(ctx context.Context, in api.RegisterWorkerReques
 // checkWorker refuses what a worker of somebody else may not be. Fault: Invalid.
 func checkWorker(w *jobrun.WorkerProcess) error {
 	if slices.Contains(w.Queues, jobrun.SystemQueue) {
-		return schemaFault(fault.Field{Pointer: "/queues", Code: "reserved", Message: "must not have " + jobrun.SystemQueue + ", which is Skald's own"})
+		return schemaFault(fault.Field{Pointer: "/queues", Code: "reserved", Message: "must not have " + jobrun.SystemQueue + ", which is reserved"})
 	}
 	for _, l := range w.Labels {
 		if l[0] == '=' {
@@ -147,7 +147,7 @@ func (s *server) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObjec
 		}
 		if w.Principal != req.principal {
 			return nil, fault.New(fault.Forbidden, access.CodeForbidden,
-				"another credential registered this worker: to drain it needs the permission %s", access.JobsWrite)
+				"this worker was registered by another credential: draining it needs the permission %s", access.JobsWrite)
 		}
 	}
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDraining, "drain", in.Body)
@@ -200,5 +200,5 @@ func forDeployment(ctx context.Context, what string) error {
 	if requestOf(ctx).who.AnyTenant {
 		return nil
 	}
-	return fault.New(fault.Forbidden, access.CodeForbidden, "%s concerns all tenants: it needs a credential that is for any tenant", cmp.Or(what, "this"))
+	return fault.New(fault.Forbidden, access.CodeForbidden, "%s concerns all tenants: it needs a credential for any tenant", cmp.Or(what, "this"))
 }

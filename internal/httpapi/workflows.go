@@ -74,7 +74,7 @@ func (s *server) parseDefinition(req *request, isJSON bool) (*workflow.Definitio
 		return nil, err
 	}
 	if strings.HasPrefix(def.Name, inlinePrefix) {
-		return nil, fault.New(fault.Invalid, workflow.CodeInvalid, "/name: names that begin with %q belong to inline steps", inlinePrefix).
+		return nil, fault.New(fault.Invalid, workflow.CodeInvalid, "/name: names that begin with %q are reserved for inline steps", inlinePrefix).
 			With(fault.Field{Pointer: "/name", Code: workflow.CodeInvalid, Message: "is reserved"})
 	}
 	return def, s.runnable(def)
@@ -84,7 +84,7 @@ func (s *server) parseDefinition(req *request, isJSON bool) (*workflow.Definitio
 // Unavailable.
 func (s *server) runnable(def *workflow.Definition) error {
 	if s.Jobs == nil && def.HasJobs() {
-		return fault.New(fault.Unavailable, jobrun.CodeUnavailable, "a step of this workflow is a job: this server keeps everything in memory, and has no job runs; they need PostgreSQL")
+		return fault.New(fault.Unavailable, jobrun.CodeUnavailable, "a step of this workflow is a job, and the memory store has no job runs: use PostgreSQL")
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func yamlInside(body []byte) (text string, isYAML bool, err error) {
 		return "", true, schemaFault(fault.Field{Pointer: "/workflow_yaml", Code: "type", Message: "must be a string"})
 	}
 	if len(members) > 1 {
-		return "", true, schemaFault(fault.Field{Pointer: "", Code: "unknown", Message: "holds members beside workflow_yaml"})
+		return "", true, schemaFault(fault.Field{Pointer: "", Code: "unknown", Message: "must have no members but workflow_yaml"})
 	}
 	return text, true, nil
 }
@@ -183,5 +183,5 @@ func checkName(name string) error {
 	if workflow.ValidName(name) {
 		return nil
 	}
-	return fault.New(fault.NotFound, workflow.CodeNotFound, "there is no workflow %q: no workflow can have that name", clip(name))
+	return fault.New(fault.NotFound, workflow.CodeNotFound, "there is no workflow %q: the name is not valid", clip(name))
 }

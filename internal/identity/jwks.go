@@ -55,7 +55,7 @@ func newKeySet(cfg JWT, log *slog.Logger) *keySet {
 }
 
 var (
-	errNoKeys  = errors.New("the JWT issuer's keys cannot be had") // an outage
+	errNoKeys  = errors.New("cannot fetch the JWT issuer's keys") // an outage
 	errNoKey   = errors.New("the issuer has no key of the token's kid")
 	errNotTrue = errors.New("the token's signature is not of its key")
 )

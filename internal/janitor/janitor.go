@@ -112,7 +112,7 @@ func check(ctx context.Context, cfg Config) {
 		return
 	}
 	if stuck > 0 {
-		cfg.Log.ErrorContext(ctx, "sagas are stuck: nobody will look at them again", slog.Int("count", stuck))
+		cfg.Log.ErrorContext(ctx, "sagas are stuck: they are neither owned nor due", slog.Int("count", stuck))
 	}
 	cfg.Counted(stuck, live)
 }

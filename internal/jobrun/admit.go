@@ -134,12 +134,12 @@ func (k *admission) hold(h *Candidate) {
 		case c.Policy == Forbid && !retry:
 			k.decide(c, StepSkip, "forbidden while run %s of %s has not ended", h.ID, stamp(h.ScheduledFor))
 		case c.Policy == Replace && retry:
-			k.decide(c, StepSkip, "something newer has its key: run %s of %s", h.ID, stamp(h.ScheduledFor))
+			k.decide(c, StepSkip, "a newer run has its key: run %s of %s", h.ID, stamp(h.ScheduledFor))
 		case c.Policy == Replace && c != by:
 			k.decide(c, StepSkip, "replaced by run %s of %s before it began", by.ID, stamp(by.ScheduledFor))
 		case c.Policy == Queue && !retry:
 			if queued++; c.QueueLimit > 0 && queued > c.QueueLimit {
-				k.decide(c, StepSkip, "%d runs wait for its key already, as many as may", c.QueueLimit)
+				k.decide(c, StepSkip, "%d runs are already waiting for its key, which is the limit", c.QueueLimit)
 			}
 		}
 	}

@@ -37,7 +37,7 @@ func ParseSchema(doc json.RawMessage) (*Schema, error) {
 		return nil, nil
 	}
 	bad := func(err error) (*Schema, error) {
-		return nil, fault.New(fault.Invalid, CodeInvalid, "is no JSON Schema: %s", clean(err))
+		return nil, fault.New(fault.Invalid, CodeInvalid, "is not a valid JSON Schema: %s", clean(err))
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(doc))
 	if err != nil {

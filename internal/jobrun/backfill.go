@@ -106,14 +106,14 @@ func (b *Backfill) Policy(s *Spec) Policy {
 func CheckBackfill(b *Backfill, d *Definition, now time.Time) (slots int, err error) {
 	var w mistakes
 	if d.Spec.Schedule == nil {
-		w.Add("/from", "excluded", "the job has no schedule, and so no slots")
+		w.Add("/from", "excluded", "the job has no schedule, so there are no slots to backfill")
 		return 0, w.fault()
 	}
 	if !b.From.Before(b.To) {
 		w.Add("/to", "out_of_range", "must be later than from")
 	}
 	if b.To.After(now) {
-		w.Add("/to", "out_of_range", "must not be later than now: what is to come runs by itself")
+		w.Add("/to", "out_of_range", "must not be in the future: future slots run on schedule")
 	}
 	w.within("/max_active", int64(b.MaxActive), 1, MaxBackfillActive)
 	if err := w.fault(); err != nil {
@@ -124,7 +124,7 @@ func CheckBackfill(b *Backfill, d *Definition, now time.Time) (slots int, err er
 		return 0, err
 	}
 	if slots = len(s.Ticks(b.From.Add(-1), b.To.Add(-1), MaxBackfill+1)); slots > MaxBackfill {
-		w.Add("/from", "too_many", "there are more than %d slots up to then: make several backfills", MaxBackfill)
+		w.Add("/from", "too_many", "there are more than %d slots in this range: split it into several backfills", MaxBackfill)
 	}
 	return slots, w.fault()
 }
@@ -213,7 +213,7 @@ func CheckBulk(b *Bulk) error {
 	var w mistakes
 	for _, s := range b.Filter.States {
 		if !b.Action.may(s) {
-			w.Add("/filter/states", "excluded", "%s is nothing for runs that are %s", b.Action, s)
+			w.Add("/filter/states", "excluded", "%s is not possible for runs that are %s", b.Action, s)
 		}
 	}
 	if len(b.Filter.States) == 0 && b.Action == BulkCancel {

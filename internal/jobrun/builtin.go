@@ -53,7 +53,7 @@ var BuiltIns = []BuiltIn{
 	// Nodes do that all the time by themselves; this is a round of it now.
 	{SystemOffload, system("moves logs of ended job runs to the log store, and purges runs whose time has passed, now", nil)},
 	{SystemRetention, daily("03:40", "deletes processed events, answered claims and forgotten fences of job runs whose time has passed")},
-	{SystemInvariants, every("1h", "proves what must always hold, and fails when it does not")},
+	{SystemInvariants, every("1h", "checks the invariants, and fails when one is violated")},
 }
 
 const hourMS = 3_600_000

@@ -44,7 +44,7 @@ func Check(name string, s *Spec) error {
 	case !nameForm.MatchString(name) || len(name) > MaxName:
 		w.Add("/name", "pattern", "must be 1 to %d letters, digits, dots, dashes, underscores or colons, and begin with a letter or digit", MaxName)
 	case uuid.Validate(name) == nil:
-		w.Add("/name", "pattern", "must not be a UUID: ids are")
+		w.Add("/name", "pattern", "must not be a UUID: it would look like an id")
 	}
 	w.text("/description", s.Description, 0, MaxDescription)
 	w.text("/command_name", s.CommandName, 1, MaxName)
@@ -144,7 +144,7 @@ func (w *mistakes) event(e *EventTrigger) {
 		at := "/event/match/" + escapes.Replace(path)
 		w.text(at, path, 1, MaxWord)
 		if len(value) == 0 || value[0] == '{' || value[0] == '[' {
-			w.Add(at, "type", "must be a text, number, true, false or null")
+			w.Add(at, "type", "must be a string, number, true, false or null")
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (w *mistakes) labels(pointer string, labels map[string]string) {
 	for name, value := range labels {
 		at := pointer + "/" + escapes.Replace(name)
 		if !nameForm.MatchString(name) || len(name) > MaxQueueName {
-			w.Add(at, "pattern", "is no name of a label: 1 to %d letters, digits, dots, dashes, underscores or colons", MaxQueueName)
+			w.Add(at, "pattern", "is not a valid label name: use 1 to %d letters, digits, dots, dashes, underscores or colons", MaxQueueName)
 		}
 		w.text(at, value, 0, MaxWord)
 	}
@@ -213,7 +213,7 @@ func (w *mistakes) overlap(s *Spec) {
 	}
 	w.text("/concurrency_key", s.ConcurrencyKey, 0, MaxWord)
 	if s.ConcurrencyKey != "" && s.Concurrency == Allow {
-		w.Add("/concurrency_key", "excluded", "has no meaning with concurrency_policy %s", Allow)
+		w.Add("/concurrency_key", "excluded", "is not allowed with concurrency_policy %s", Allow)
 	}
 }
 

@@ -63,10 +63,10 @@ func Explain(s Situation) Explanation {
 		return Explanation{WaitsFor: ForNothing, Sentence: r.epilogue(), Since: r.FinishedAt}
 	case r.CancelRequestedAt != nil:
 		until := r.CancelRequestedAt.Add(s.Settings.Seconds(CancelGrace))
-		return Explanation{ForCancel, fmt.Sprintf("Worker %s was asked to stop it; unless it has by %s, its result is refused and the run CANCELED.", r.WorkerID, stamp(until)),
+		return Explanation{ForCancel, fmt.Sprintf("Worker %s was asked to stop it; if it does not by %s, its result is refused and the run becomes CANCELED.", r.WorkerID, stamp(until)),
 			r.CancelRequestedAt, &until, uuid.Nil}
 	case r.Continuation == Confirming:
-		return Explanation{ForConfirmation, fmt.Sprintf("Worker %s has been silent since its lease ran out; unless it confirms the run by %s, somebody else gets it.", r.WorkerID, stamp(*r.ConfirmDeadlineAt)),
+		return Explanation{ForConfirmation, fmt.Sprintf("Worker %s has been silent since its lease expired; unless it confirms the run by %s, the run goes to another worker.", r.WorkerID, stamp(*r.ConfirmDeadlineAt)),
 			r.ConfirmStartedAt, r.ConfirmDeadlineAt, uuid.Nil}
 	case r.State == Running:
 		x := Explanation{WaitsFor: ForEnd, Sentence: fmt.Sprintf("Worker %s runs it: attempt %d.", r.WorkerID, r.Attempt), Since: r.StartedAt}
@@ -76,7 +76,7 @@ func Explain(s Situation) Explanation {
 		}
 		return x
 	case r.State == Assigned:
-		return Explanation{ForStart, fmt.Sprintf("Worker %s has it and is to start it by %s; else somebody else gets it.", r.WorkerID, stamp(*r.LeaseExpiresAt)),
+		return Explanation{ForStart, fmt.Sprintf("Worker %s must start it by %s, or it goes to another worker.", r.WorkerID, stamp(*r.LeaseExpiresAt)),
 			r.AssignedAt, r.LeaseExpiresAt, uuid.Nil}
 	}
 	return s.unassigned()
@@ -87,7 +87,7 @@ func (s *Situation) unassigned() Explanation {
 	r := &s.Run
 	switch {
 	case s.SagaSuspended:
-		return Explanation{WaitsFor: ForTurn, Sentence: fmt.Sprintf("Saga %s is suspended, and its run may not be claimed before somebody resumes it.", r.SagaID), Since: &r.UpdatedAt}
+		return Explanation{WaitsFor: ForTurn, Sentence: fmt.Sprintf("Saga %s is suspended, and its run cannot be claimed until the saga is resumed.", r.SagaID), Since: &r.UpdatedAt}
 	case r.State == Orphaned && r.AvailableAt.After(s.Now):
 		return Explanation{ForBackoff, fmt.Sprintf("No worker has it any more (%d of %d losses); it may be assigned again at %s.", r.LossesUsed, r.MaxLosses, stamp(r.AvailableAt)), &r.UpdatedAt, &r.AvailableAt, uuid.Nil}
 	case r.AvailableAt.After(s.Now) && r.Trigger == ByRetry:
@@ -97,7 +97,7 @@ func (s *Situation) unassigned() Explanation {
 	case s.Holder != nil && s.Holder.ID != r.ID:
 		return Explanation{ForKey, fmt.Sprintf("Run %s is %s and has its concurrency key %q; its policy is %s.", s.Holder.ID, s.Holder.State, r.ConcurrencyKey, r.Concurrency), &r.AvailableAt, nil, s.Holder.ID}
 	case !s.Leader.Alive:
-		return Explanation{WaitsFor: ForLeader, Sentence: "Nobody leads the scheduler, so nothing is assigned; what runs goes on.", Since: &s.Leader.ExpiresAt}
+		return Explanation{WaitsFor: ForLeader, Sentence: "The scheduler has no leader, so nothing is assigned; active runs continue.", Since: &s.Leader.ExpiresAt}
 	case r.AdmittedAt == nil:
 		return Explanation{ForTurn, fmt.Sprintf("It is due, and the leader (epoch %d) has not admitted it yet.", s.Leader.Epoch), &r.AvailableAt, nil, uuid.Nil}
 	}

@@ -25,7 +25,7 @@ func TestWhatARunWaitsFor(t *testing.T) {
 		"its slot":         {func(s *jobrun.Situation) { s.Run.AvailableAt = soon }, jobrun.ForSlot, "due at 2026-01-01T12:01:00Z"},
 		"its retry":        {func(s *jobrun.Situation) { s.Run.AvailableAt, s.Run.Trigger = soon, jobrun.ByRetry }, jobrun.ForBackoff, "retry"},
 		"another worker":   {func(s *jobrun.Situation) { s.Run.AvailableAt, s.Run.State = soon, jobrun.Orphaned }, jobrun.ForBackoff, "No worker has it any more"},
-		"a leader":         {func(s *jobrun.Situation) { s.Leader.Alive = false }, jobrun.ForLeader, "Nobody leads"},
+		"a leader":         {func(s *jobrun.Situation) { s.Leader.Alive = false }, jobrun.ForLeader, "The scheduler has no leader"},
 		"its admission":    {func(s *jobrun.Situation) { s.Run.AdmittedAt = nil }, jobrun.ForTurn, "has not admitted"},
 		"a queue's worker": {func(s *jobrun.Situation) { s.Workers = nil }, jobrun.ForWorker, "queue"},
 		"one that drains":  {func(s *jobrun.Situation) { s.Workers[0].State = jobrun.WorkerDraining }, jobrun.ForWorker, "queue"},

@@ -75,12 +75,12 @@ func Judge(r *Run, f Fence, c Call) (replayed, again bool, refusal error) {
 			}
 		}
 		if r.State == Canceled && (c == CallComplete || c == CallFail) {
-			return false, false, fault.New(fault.Conflict, CodeCancelWins, "the run was canceled before: discard its result")
+			return false, false, fault.New(fault.Conflict, CodeCancelWins, "the run was already canceled: discard its result")
 		}
 		if c == CallLogs {
 			return false, true, nil // the last lines of a run that has ended are welcome
 		}
-		return false, false, fault.New(fault.Conflict, CodeConflict, "the run is %s already: discard its result", r.State)
+		return false, false, fault.New(fault.Conflict, CodeConflict, "the run is already %s: discard its result", r.State)
 	case r.State == Orphaned:
 		if c == CallRelease {
 			return true, false, nil
@@ -93,7 +93,7 @@ func Judge(r *Run, f Fence, c Call) (replayed, again bool, refusal error) {
 	case c == CallConfirm && r.Continuation != Confirming:
 		return true, false, nil // nobody doubts it any more
 	case c == CallCancel && r.CancelRequestedAt == nil:
-		return false, false, fault.New(fault.Conflict, CodeConflict, "nobody has asked to cancel this run")
+		return false, false, fault.New(fault.Conflict, CodeConflict, "no cancel was requested for this run")
 	}
 	return false, true, nil
 }

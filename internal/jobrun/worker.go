@@ -56,7 +56,7 @@ func (w *WorkerProcess) Moved(to WorkerState) (changed bool, refusal error) {
 	case w.State == to && w.State != WorkerLost:
 		return false, nil
 	case w.State == WorkerDetached:
-		return false, fault.New(fault.Conflict, CodeConflict, "the worker is detached for good: its process must register anew").Allowing(w.Actions())
+		return false, fault.New(fault.Conflict, CodeConflict, "the worker is detached: its process must register again").Allowing(w.Actions())
 	case w.State == WorkerLost && to != WorkerDetached:
 		if draining == (to == WorkerDraining) {
 			return false, nil

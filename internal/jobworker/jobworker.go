@@ -48,7 +48,7 @@ func (f *Failure) Error() string { return f.Message }
 
 // Why the context of a command has ended.
 var (
-	ErrCanceled = errors.New("somebody has asked to cancel the run")
+	ErrCanceled = errors.New("a cancel of the run was requested")
 	ErrLost     = errors.New("the run is no longer this worker's")
 	ErrTimedOut = errors.New("the run has taken longer than its definition allows")
 	ErrStopping = errors.New("the node stops")

@@ -129,7 +129,7 @@ func TestTopicsThatAreReadAreNamed(t *testing.T) {
 		t.Errorf("read: %v, in another case: %v", matched, near)
 	}
 	for _, want := range []string{
-		`level=INFO msg="dead-letter topics that are read" topics=[` + read + `]`,
+		`level=INFO msg="reading dead-letter topics" topics=[` + read + `]`,
 		`level=WARN msg="these topics are not read`, "topics=[" + other + "]", "topic=" + read + " records=7",
 	} {
 		if !strings.Contains(log.String(), want) {

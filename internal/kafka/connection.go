@@ -71,7 +71,7 @@ func (c Connection) mechanism() (sasl.Mechanism, error) {
 	case "scram-sha-512":
 		return scram.Auth{User: c.User, Pass: c.Password}.AsSha512Mechanism(), nil
 	}
-	return nil, fmt.Errorf("kafka: there is no SASL mechanism %q", c.SASL)
+	return nil, fmt.Errorf("kafka: unknown SASL mechanism %q", c.SASL)
 }
 
 // durable returns the options of every producer: idempotent, and acknowledged

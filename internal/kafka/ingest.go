@@ -191,7 +191,7 @@ func Ingest(ctx context.Context, cfg IngestConfig) error {
 			return nil
 		}
 		in.Observer.Failed()
-		in.Log.ErrorContext(ctx, "ingestion of dead letters begins anew", slog.Any("error", err))
+		in.Log.ErrorContext(ctx, "restarting dead-letter ingestion", slog.Any("error", err))
 		pause(ctx, time.Second)
 	}
 	return nil
@@ -308,7 +308,7 @@ func (in *ingest) poll(ctx context.Context) ([]read, error) {
 		case ctx.Err() != nil:
 		case err != nil:
 			in.Observer.Failed()
-			in.Log.WarnContext(ctx, "no broker answers the ingestion of dead letters", slog.Any("error", err))
+			in.Log.WarnContext(ctx, "dead-letter ingestion cannot reach a broker", slog.Any("error", err))
 			pause(ctx, time.Second)
 		case failed:
 			pause(ctx, time.Second)
@@ -330,7 +330,7 @@ func (in *ingest) failures(ctx context.Context, fetches kgo.Fetches) (failed boo
 		}
 		failed = true
 		in.Observer.Failed()
-		in.Log.WarnContext(ctx, "a fetch of dead letters failed", slog.String("topic", f.Topic), slog.Int("partition", int(f.Partition)), slog.Any("error", f.Err))
+		in.Log.WarnContext(ctx, "fetching dead letters failed", slog.String("topic", f.Topic), slog.Int("partition", int(f.Partition)), slog.Any("error", f.Err))
 	}
 	return failed
 }

@@ -229,18 +229,18 @@ func (in *ingest) tell(ctx context.Context, topics []kmsg.MetadataResponseTopic,
 		return
 	}
 	in.told, in.toldNear = append([]string{}, matched...), near
-	in.Log.InfoContext(ctx, "dead-letter topics that are read", slog.Any("topics", matched), slog.String("ingest.topics", in.Topics), slog.String("ingest.exclude", in.Exclude))
+	in.Log.InfoContext(ctx, "reading dead-letter topics", slog.Any("topics", matched), slog.String("ingest.topics", in.Topics), slog.String("ingest.exclude", in.Exclude))
 	if len(near) > 0 {
-		in.Log.WarnContext(ctx, "these topics are not read: the expression matches them in other case only; with (?i) before it, it matches in any case",
+		in.Log.WarnContext(ctx, "these topics are not read: the expression matches them only if case is ignored; prefix it with (?i) to do that",
 			slog.Any("topics", near), slog.String("ingest.topics", in.Topics))
 	}
 	for _, topic := range matched {
 		if n := backlog[topic]; n > 0 {
-			does := "their letters are held: release them with a redrive of the label backlog"
+			does := "their letters are held: release them with a redrive on the label backlog"
 			if in.Backlog {
-				does = "their letters are retried by themselves (ingest.backlog)"
+				does = "their letters are retried automatically (ingest.backlog)"
 			}
-			in.Log.InfoContext(ctx, "records lay in a dead-letter topic before it was first read; "+does,
+			in.Log.InfoContext(ctx, "a dead-letter topic had records before it was first read; "+does,
 				slog.String("topic", topic), slog.Int64("records", n))
 		}
 	}

@@ -103,7 +103,7 @@ func (in *ingest) begin(ctx context.Context, offsets map[string]map[int32]kgo.Of
 			then, committed := in.committed[place{topic, p}]
 			anew := committed && then != uuid.Nil && now != uuid.Nil && then != now
 			if anew || !committed && was && before != uuid.Nil && now != uuid.Nil && before != now {
-				in.Log.InfoContext(ctx, "a dead-letter topic was made anew: it is read from its beginning",
+				in.Log.InfoContext(ctx, "a dead-letter topic was recreated; reading it from the beginning",
 					slog.String("topic", topic), slog.Int("partition", int(p)), slog.String("topic_id", dlq.Place{TopicID: now}.ID()))
 				partitions[p] = kgo.NewOffset().AtStart()
 			}
@@ -189,7 +189,7 @@ func (in *ingest) lookAround(ctx context.Context) {
 	defer cancel()
 	if err := in.look(within, nil); err != nil {
 		in.Observer.Failed()
-		in.Log.WarnContext(ctx, "cannot see which dead-letter topics there are", slog.Any("error", err))
+		in.Log.WarnContext(ctx, "cannot list the dead-letter topics", slog.Any("error", err))
 		return
 	}
 	in.looked = time.Now()
@@ -221,7 +221,7 @@ func (in *ingest) leave(ctx context.Context) {
 		return
 	}
 	slices.Sort(topics)
-	in.Log.InfoContext(ctx, "dead-letter topics were deleted, or deleted and made anew", slog.Any("topics", topics))
+	in.Log.InfoContext(ctx, "dead-letter topics were deleted or recreated", slog.Any("topics", topics))
 	in.client.PurgeTopicsFromConsuming(topics...)
 	in.client.ForceMetadataRefresh()
 }

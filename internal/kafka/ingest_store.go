@@ -60,7 +60,7 @@ func (in *ingest) round(ctx context.Context, records []read) error {
 		// The next commit tells of these too; until then they may be read again,
 		// and are known by their place.
 		in.Observer.Failed()
-		in.Log.WarnContext(ctx, "the offsets of stored dead letters could not be committed", slog.Any("error", err))
+		in.Log.WarnContext(ctx, "cannot commit the offsets of stored dead letters", slog.Any("error", err))
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func (in *ingest) storeBatch(ctx context.Context, records []read) error {
 		}
 		in.Observer.Failed()
 		in.hold()
-		in.Log.WarnContext(ctx, "dead letters could not be stored; they are tried again", slog.Int("records", len(ours)), slog.Any("error", err))
+		in.Log.WarnContext(ctx, "cannot store dead letters; retrying", slog.Int("records", len(ours)), slog.Any("error", err))
 		wait := min(storeBackoff<<min(failures, 10), maxStoreBackoff)
 		failures++
 		pause(ctx, wait)
@@ -249,7 +249,7 @@ func (in *ingest) arrive(ctx context.Context, batch []dlq.Arrival, f form) error
 		return err
 	}
 	in.Observer.Refused()
-	in.Log.WarnContext(ctx, "a dead letter was refused as it came; it is stored in a reduced form", slog.Any("place", *batch[0].Arrived), slog.Any("error", err))
+	in.Log.WarnContext(ctx, "the database cannot store a dead letter as received; storing a reduced form", slog.Any("place", *batch[0].Arrived), slog.Any("error", err))
 	return in.arrive(ctx, []dlq.Arrival{in.reduce(batch[0], f, err)}, f)
 }
 
@@ -262,7 +262,7 @@ func (in *ingest) reduce(a dlq.Arrival, f form, why error) dlq.Arrival {
 	l := dlq.Letter{
 		ID: a.ID, TenantID: a.TenantID, Source: a.Source, OriginalTopic: dlq.Storable(a.OriginalTopic, dlq.MaxTopic), Arrived: a.Arrived,
 		MaxRetries: max(a.MaxRetries, 0), Labels: a.Labels, Note: a.Note, Content: a.Content,
-		Failure: dlq.Failure{Message: dlq.Storable("PostgreSQL refused this record as it came: "+detail, dlq.MaxError)},
+		Failure: dlq.Failure{Message: dlq.Storable("PostgreSQL could not store this record as received: "+detail, dlq.MaxError)},
 	}
 	if f >= bare {
 		l.Content = dlq.Content{}

@@ -356,7 +356,7 @@ func TestARecordThatPostgreSQLRefusesIsFoundAndReduced(t *testing.T) {
 		switch i {
 		case 77:
 			same(t, r, l)
-			if l.OriginalTopic != "orders" || l.Encoding != dlq.Binary || l.Failure.Message != "PostgreSQL refused this record as it came: it is refused" {
+			if l.OriginalTopic != "orders" || l.Encoding != dlq.Binary || l.Failure.Message != "PostgreSQL could not store this record as received: it is refused" {
 				t.Errorf("reduced to %+v", l)
 			}
 		case 130:

@@ -122,9 +122,9 @@ func (r *Redriver) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 func (r *Redriver) refuse(d *dlq.Drive) string {
 	switch topic := topicOf(d); {
 	case r.cfg.Forbidden != nil && r.cfg.Forbidden(topic):
-		return fmt.Sprintf("%s is a topic that ingestion reads: the letter would come back at once", topic)
+		return fmt.Sprintf("%s is a dead-letter topic: the letter would come straight back", topic)
 	case d.Revision == 0 && slices.Contains(d.Labels, dlq.LabelTruncated):
-		return "only a part of the payload is kept: retry with the whole payload"
+		return "the payload was truncated: retry with the whole payload"
 	}
 	return ""
 }

@@ -54,7 +54,7 @@ func (w *Webhooks) Create(_ context.Context, s webhook.Subscription, fromBeginni
 		}
 	}
 	if count >= webhook.MaxPerTenant {
-		return fault.New(fault.Conflict, webhook.CodeLimit, "there are %d webhooks already", webhook.MaxPerTenant)
+		return fault.New(fault.Conflict, webhook.CodeLimit, "there are already %d webhooks", webhook.MaxPerTenant)
 	}
 	h := &hook{Subscription: copySubscription(s), cursor: w.m.end(), deliveries: map[uuid.UUID]*parcel{}}
 	if fromBeginning {

@@ -20,7 +20,7 @@ type letters struct {
 
 func newLetters(counter func(name, help string, labels ...string) *prometheus.CounterVec, gauge func(name, help string, labels ...string) *prometheus.GaugeVec) *letters {
 	return &letters{
-		live:      gauge("skald_dead_letters", "Dead letters in the database that nobody has dealt with, by status.", "status"),
+		live:      gauge("skald_dead_letters", "Unresolved dead letters in the database, by status.", "status"),
 		age:       gauge("skald_dead_letters_pending_age_seconds", "Age of the oldest PENDING dead letter; 0 without any.").WithLabelValues(),
 		drives:    counter("skald_dead_letter_drives_total", "Retries of dead letters that this node made, by kind of target and outcome.", "kind", "outcome"),
 		reclaimed: counter("skald_dead_letters_reclaimed_total", "Retries that this node ended because whoever made them is gone.").WithLabelValues(),

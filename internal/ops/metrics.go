@@ -73,7 +73,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.claimed = counter("skald_sagas_claimed_total", "Sagas claimed: unowned ones that were due, and those of dead nodes.").WithLabelValues()
 	m.batch = histogram("skald_commit_batch_size", "Writes per group commit.", prometheus.ExponentialBuckets(1, 2, 11), "kind")
 	m.live = gauge("skald_sagas_live", "Unfinished sagas in the database, by state.", "state")
-	m.stuck = gauge("skald_sagas_stuck", "Sagas nobody will ever look at again; anything but 0 is a bug.").WithLabelValues()
+	m.stuck = gauge("skald_sagas_stuck", "Sagas that are neither owned nor due; anything but 0 is a bug.").WithLabelValues()
 	m.archived = counter("skald_sagas_archived_total", "Ended sagas that this node moved to the archive.").WithLabelValues()
 	m.bytes = gauge("skald_table_bytes", "What a table takes on disk, by part: heap, toast or index.", "table", "part")
 	m.tuples = gauge("skald_table_tuples", "Rows of a table as PostgreSQL estimates them, by kind: live or dead.", "table", "kind")

@@ -89,9 +89,9 @@ func putSpec(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, spec string
 func definitionRefused(d *jobrun.Definition, err error) error {
 	switch {
 	case violates(err, "idx_job_definitions_name"):
-		return fault.New(fault.Conflict, jobrun.CodeNameTaken, "there is another job definition %q", d.Name)
+		return fault.New(fault.Conflict, jobrun.CodeNameTaken, "a job definition named %q already exists", d.Name)
 	case dataError(err):
-		return fault.New(fault.Invalid, jobrun.CodeInvalid, "the definition holds something that cannot be stored").Because(err)
+		return fault.New(fault.Invalid, jobrun.CodeInvalid, "the database cannot store this definition").Because(err)
 	}
 	return err
 }

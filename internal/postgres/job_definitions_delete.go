@@ -28,7 +28,7 @@ func (st *JobDefinitions) Delete(ctx context.Context, d jobrun.Definition, force
 			return outage("cancel the runs of a job definition", err)
 		}
 	}
-	return fault.New(fault.Conflict, jobrun.CodeActiveRuns, "the job definition %s keeps getting runs: disable it first", d.Name)
+	return fault.New(fault.Conflict, jobrun.CodeActiveRuns, "the job definition %s keeps getting new runs: disable it first", d.Name)
 }
 
 // deleteDefinition marks it deleted unless runs of it have not ended; asked: those

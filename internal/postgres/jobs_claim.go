@@ -259,5 +259,5 @@ func (st *Jobs) claimedBefore(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.
 
 // workerGone is the fault of a worker that is detached, or unknown to its tenant.
 func workerGone() error {
-	return fault.New(fault.Gone, jobrun.CodeWorkerGone, "this worker is detached or unknown: stop what it runs and register anew")
+	return fault.New(fault.Gone, jobrun.CodeWorkerGone, "this worker is detached or unknown: stop its runs and register again")
 }

@@ -277,10 +277,10 @@ func (st *JobEvents) settle(ctx context.Context, tx *sqlx.Tx, events []jobrun.Pu
 // whyRefused says in one line why there is no run.
 func whyRefused(err error) string {
 	if dataError(err) {
-		return "the database refuses its arguments"
+		return "the database cannot store its arguments"
 	}
 	if f := fault.As(err); f != nil {
-		return fmt.Sprintf("its arguments do not fit the definition: %s", f.Detail)
+		return fmt.Sprintf("its arguments do not match the definition: %s", f.Detail)
 	}
 	return err.Error()
 }

@@ -85,7 +85,7 @@ func (st *Jobs) nextRun(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, i int, 
 		return jobrun.Run{}, fault.New(fault.Conflict, jobrun.CodeConflict, "the job definition %s is disabled", d.Name)
 	}
 	if strings.HasPrefix(d.Spec.CommandName, jobrun.SystemPrefix) { // a worker's rights are none but its runs
-		return jobrun.Run{}, fault.New(fault.Conflict, jobrun.CodeConflict, "a run cannot make runs of Skald's own job %s", d.Name)
+		return jobrun.Run{}, fault.New(fault.Conflict, jobrun.CodeConflict, "a run cannot create runs of the built-in job %s", d.Name)
 	}
 	schema, err := jobrun.ParseSchema(d.Spec.ArgsSchema)
 	if err != nil {

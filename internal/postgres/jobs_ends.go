@@ -53,7 +53,7 @@ func (db *DB) putEnding(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, e 
 			return err
 		}
 		if !created[0] {
-			return fmt.Errorf("the retry of run %s is there already", e.Run.ID)
+			return fmt.Errorf("the retry of run %s already exists", e.Run.ID)
 		}
 		if e.Run.SagaID != uuid.Nil {
 			if err := db.execIn(ctx, tx, holdRetry, e.Run.TenantID, e.Run.ID, e.Retry.ID); err != nil {
@@ -101,7 +101,7 @@ func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before, r *jobrun.Run) er
 	if n, err := done.RowsAffected(); err != nil || n == 1 {
 		return err
 	}
-	return fault.New(fault.Conflict, jobrun.CodeStale, "somebody else has changed job run %s meanwhile", r.ID)
+	return fault.New(fault.Conflict, jobrun.CodeStale, "job run %s was changed concurrently: read it again", r.ID)
 }
 
 // newsOfRun is what a run's end tells of its dead letter. While content is sealed,

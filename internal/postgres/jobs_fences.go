@@ -46,8 +46,8 @@ func (st *Jobs) CheckFence(ctx context.Context, tenant uuid.UUID, key string, ep
 	case err != nil:
 		return false, outage("check a fence", err)
 	case !issued:
-		return false, fault.New(fault.Invalid, jobrun.CodeFenceNotIssued, "%d.%d is no fencing token of this server: refuse the write", epoch, seq).
-			With(fault.Field{Pointer: "/fencing_token", Code: "not_issued", Message: "was never given to a run"})
+		return false, fault.New(fault.Invalid, jobrun.CodeFenceNotIssued, "%d.%d was not issued by this server: refuse the write", epoch, seq).
+			With(fault.Field{Pointer: "/fencing_token", Code: "not_issued", Message: "was never issued to a run"})
 	}
 	err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		done, err := tx.ExecContext(ctx, checkFence, tenant, key, epoch, seq)

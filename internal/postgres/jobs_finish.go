@@ -189,7 +189,7 @@ func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done,
 	case fault.As(err) != nil:
 		d.Err = err
 	case dataError(err):
-		d.Err = fault.New(fault.Invalid, jobrun.CodeInvalid, "what the run left behind cannot be stored").Because(err)
+		d.Err = fault.New(fault.Invalid, jobrun.CodeInvalid, "the database cannot store the result of the run").Because(err)
 	default:
 		return d, fmt.Errorf("finish job run %s: %w", f.RunID, err)
 	}

@@ -90,7 +90,7 @@ func (st *JobElections) Depose(ctx context.Context, by operator.Action) error {
 		case err != nil:
 			return err
 		case n == 0:
-			return fault.New(fault.Conflict, jobrun.CodeNoLeader, "nobody leads the scheduler at present")
+			return fault.New(fault.Conflict, jobrun.CodeNoLeader, "the scheduler has no leader right now: retry after the next election")
 		}
 		return putAction(ctx, tx, by)
 	}))

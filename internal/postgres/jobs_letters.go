@@ -45,10 +45,10 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 	defer func() { r.EndedAt = now() }()
 	switch {
 	case l.Link.SagaID != uuid.Nil && l.Source == dlq.FromJob:
-		r.Error = fmt.Sprintf("the run was a step of the saga %s, which has turned back for it: retry the saga, and resolve or discard this", l.Link.SagaID)
+		r.Error = fmt.Sprintf("the run was a step of saga %s, which is compensating because of it: retry the saga, and resolve or discard this letter", l.Link.SagaID)
 		return r
 	case l.Send.Payload != nil && !isJSON(l.Send.Payload):
-		r.Outcome, r.Error = dlq.FailedDrive, "the payload is no JSON, which the arguments of a run must be"
+		r.Outcome, r.Error = dlq.FailedDrive, "the payload is not JSON, and the arguments of a run must be"
 		return r
 	}
 	settings, err := st.settings(ctx)
@@ -79,7 +79,7 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 		st.db.runsCreated(runs, created)
 		r.Accepted, r.Outcome = true, dlq.Uncertain
 	case errors.Is(err, sql.ErrNoRows):
-		r.Error = "the retry was ended meanwhile"
+		r.Error = "the retry was ended concurrently"
 	case errors.Is(err, errNoJob):
 		r.Outcome, r.Error = dlq.FailedDrive, fmt.Sprintf("there is no job definition %q", l.To.Job)
 	default:

@@ -57,14 +57,14 @@ func (st *Jobs) AppendLog(ctx context.Context, tenant, run uuid.UUID, f jobrun.F
 
 func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobrun.LogChunk) (next int, err error) {
 	if r.LogRef != "" {
-		return 0, fault.New(fault.Conflict, jobrun.CodeConflict, "the run has ended, and its log is closed")
+		return 0, fault.New(fault.Conflict, jobrun.CodeConflict, "the run has ended and its log is closed")
 	}
 	place := st.db.keys.Of(r.TenantID, r.ID)
 	stream := dlq.Storable(c.Stream, maxStream)
 	known, err := st.chunk(ctx, tx, r, c.LogPlace)
 	switch {
 	case err == nil && (known.Stream != stream || !bytes.Equal(known.Body, c.Body)):
-		return 0, fault.New(fault.Conflict, jobrun.CodeLogGap, "chunk %d of attempt %d is there already, and another one", c.Seq, c.Attempt)
+		return 0, fault.New(fault.Conflict, jobrun.CodeLogGap, "chunk %d of attempt %d already exists with different content", c.Seq, c.Attempt)
 	case errors.Is(err, sql.ErrNoRows):
 		if r.LogBytes+int64(len(c.Body)) > jobrun.MaxLog {
 			return 0, fault.New(fault.TooLarge, jobrun.CodeInvalid, "the log of a run has at most %d bytes", jobrun.MaxLog)

@@ -96,7 +96,7 @@ func (st *Jobs) Reassign(ctx context.Context, tenant, id uuid.UUID, force bool, 
 			return st.hasten(ctx, tx, r, what)
 		case r.State == jobrun.Running && !force:
 			return operated{}, fault.New(fault.Conflict, jobrun.CodeConflict,
-				"the job run is RUNNING, and its process may go on after it was taken away: say force").Allowing(r.Actions())
+				"the job run is RUNNING and its process may still be working: set force to reassign it anyway").Allowing(r.Actions())
 		case r.State == jobrun.Running, r.State == jobrun.Assigned:
 			r, err := st.db.putBack(ctx, tx, r, what, outcomeReassigned)
 			return operated{r, true}, err

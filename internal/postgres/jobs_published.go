@@ -107,7 +107,7 @@ func (st *JobEvents) Publish(ctx context.Context, tenant uuid.UUID, e jobrun.New
 		return err
 	})
 	if dataError(err) {
-		return stored, false, fault.New(fault.Invalid, jobrun.CodeInvalid, "the database refuses the content of this event").Because(err)
+		return stored, false, fault.New(fault.Invalid, jobrun.CodeInvalid, "the database cannot store the content of this event").Because(err)
 	}
 	if err == nil && created {
 		st.db.leaderWanted()

@@ -112,11 +112,11 @@ const (
 var (
 	orphanUnstarted = move{
 		"orphan assigned job runs", inHand + notStarted + ` LIMIT $1`,
-		giveUp(notStarted, "it was not started within its lease", "$3", "$4"),
+		giveUp(notStarted, "not started before its lease expired", "$3", "$4"),
 	}
 	orphanUnconfirmed = move{
 		"orphan job runs in doubt", inHand + unconfirmed + ` LIMIT $1`,
-		giveUp(unconfirmed, "its lease ran out, and nobody confirmed it in time", "$2", "$3"),
+		giveUp(unconfirmed, "its lease expired and was not confirmed in time", "$2", "$3"),
 	}
 	doubtSilent = move{"doubt job runs", inHand + silent + ` LIMIT $1`, `
 WITH late AS MATERIALIZED (

@@ -134,7 +134,7 @@ var (
 		"end lost job runs", givenUp + exhausted + ` LIMIT $1`, exhausted,
 		func(r *jobrun.Run) jobrun.Outcome {
 			return jobrun.Outcome{State: jobrun.Failed, Error: &jobrun.Error{
-				Code: jobrun.ErrLost, Message: fmt.Sprintf("%d of its assignments were lost, and no more than %d may be", r.LossesUsed, r.MaxLosses),
+				Code: jobrun.ErrLost, Message: fmt.Sprintf("%d of its assignments were lost; the limit is %d", r.LossesUsed, r.MaxLosses),
 			}}
 		},
 	}

@@ -18,7 +18,7 @@ import (
 var arriveLetters, arriveAlike = insertNew(false), insertNew(true)
 
 // errKnown says that a letter of a batch that is expected to be new is there.
-var errKnown = errors.New("a dead letter of Kafka is there already")
+var errKnown = errors.New("a dead letter of Kafka already exists")
 
 // Arrive implements dlq.Queue. A batch is stored whole or not at all: what was
 // not stored is read again. It is taken for new: only what a crash, or a

@@ -285,9 +285,9 @@ func (st *LetterQueue) lost(ctx context.Context, limit int) (lost []dlq.Finish, 
 			return fmt.Errorf("stored target: %w", err)
 		}
 		d.RedriveID = redrive.UUID
-		result := dlq.Result{Outcome: dlq.Abandoned, Error: "its node is gone: it may have been sent", StartedAt: started.UTC(), EndedAt: now.UTC()}
+		result := dlq.Result{Outcome: dlq.Abandoned, Error: "retry abandoned: its node lost the lease, and the letter may have been sent", StartedAt: started.UTC(), EndedAt: now.UTC()}
 		if unsent {
-			result.Outcome, result.Error = dlq.Withdrawn, "its node was gone before it was sent"
+			result.Outcome, result.Error = dlq.Withdrawn, "retry withdrawn: its node lost the lease before the letter was sent"
 			d.Forced = d.RetryCount >= d.MaxRetries // it was DEAD: a PENDING one has a retry left (invariant D3)
 		}
 		drives, results = append(drives, d), append(results, result)

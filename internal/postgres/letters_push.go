@@ -98,7 +98,7 @@ func (st *Letters) push(ctx context.Context, batch []dlq.Letter, tries int) ([]d
 	case dataError(err) && len(batch) > 1:
 		return oneByOne(batch, func(one []dlq.Letter) ([]dlq.Pushed, error) { return st.push(ctx, one, tries) })
 	case dataError(err):
-		refused := fault.New(fault.Invalid, dlq.CodeInvalid, "the database refuses the dead letter").Because(err)
+		refused := fault.New(fault.Invalid, dlq.CodeInvalid, "the database cannot store the dead letter").Because(err)
 		return []dlq.Pushed{{Letter: batch[0], Err: refused}}, nil
 	default:
 		return nil, fmt.Errorf("push dead letters: %w", err)
@@ -178,7 +178,7 @@ func (st *Letters) whyNotPushed(ctx context.Context, batch []dlq.Letter, doubles
 	for _, i := range left {
 		if l, ok := found[i]; ok {
 			if out[i] = (dlq.Pushed{Letter: l, Duplicate: true}); l.TenantID != batch[i].TenantID {
-				taken := fault.New(fault.Conflict, dlq.CodeConflict, "there is a dead letter %s already", batch[i].ID)
+				taken := fault.New(fault.Conflict, dlq.CodeConflict, "dead letter %s already exists", batch[i].ID)
 				out[i] = dlq.Pushed{Letter: batch[i], Err: taken}
 			}
 			continue

@@ -87,7 +87,7 @@ func (st *LetterQueue) takeable(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter,
 	if err != nil || older == nil {
 		return err
 	}
-	return fault.New(fault.Conflict, dlq.CodeKeyBlocked, "older dead letters of its key are open: %s", strings.Join(older, ", ")).
+	return fault.New(fault.Conflict, dlq.CodeKeyBlocked, "older dead letters with the same key are open: %s", strings.Join(older, ", ")).
 		Allowing([]string{dlq.VerbDiscard, dlq.VerbResolve})
 }
 

@@ -111,7 +111,7 @@ func (st *Redrives) Create(ctx context.Context, r dlq.Redrive, by operator.Actio
 		case err != nil:
 			return err
 		case n == 0:
-			return fault.New(fault.Conflict, dlq.CodeRedriveExists, "there is a redrive %s", r.ID)
+			return fault.New(fault.Conflict, dlq.CodeRedriveExists, "redrive %s already exists", r.ID)
 		}
 		return putAction(ctx, tx, by)
 	}))

@@ -265,4 +265,4 @@ func (a *applying) mustChange(ctx context.Context, n uint32, query string, args 
 	return nil
 }
 
-var errMoved = errors.New("somebody changed a row that is locked")
+var errMoved = errors.New("a locked row was changed")

@@ -40,7 +40,7 @@ SELECT ` + redriveColumns + `, c.at,
 
 // errNotRunning is told to who finds that a redrive does not run, or that another
 // node is at it.
-var errNotRunning = errors.New("the redrive does not run, or another node is taking of it")
+var errNotRunning = errors.New("the redrive is not running, or another node is working on it")
 
 // TakeItems implements dlq.Redrives. Of an Ordered key, and with the order
 // PER_KEY of any key, only the first letter that is not through is taken.
@@ -266,12 +266,12 @@ func (t *taking) choose(all []candidate) {
 		case c.status != dlq.Pending && !(c.status == dlq.Dead && t.r.Force):
 			skip(c, "it is %s", c.status)
 		case !slices.Contains(t.kinds, c.to.Kind):
-			skip(c, "this server has no way to targets of kind %s", c.to.Kind)
+			skip(c, "target kind %s is not configured on this server", c.to.Kind)
 		case c.blocked == string(dlq.ItemFailed):
-			skip(c, "an older letter of its key has failed")
+			skip(c, "an older dead letter with the same key has failed")
 		case c.blocked == string(dlq.ItemWaiting), c.blocked == string(dlq.ItemTaken), key != "" && busy[key]:
 		case c.blocked != "":
-			skip(c, "an older letter of its key is open")
+			skip(c, "an older dead letter with the same key is open")
 		default:
 			t.chosen = append(t.chosen, c.id)
 			t.seqs[c.id] = c.seq

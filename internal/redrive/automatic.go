@@ -44,7 +44,7 @@ func (r *Redriver) due(ctx, drives context.Context, kind dlq.TargetKind) (more b
 			return err
 		})
 		if err != nil {
-			r.warn(ctx, "cannot store the ends of retries", err)
+			r.warn(ctx, "cannot store the outcomes of retries", err)
 			return false
 		}
 	}

@@ -137,14 +137,14 @@ func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) (unfinished 
 		}
 		under = next
 		if err != nil {
-			r.warn(ctx, "a redrive cannot go on", err, slog.String("redrive_id", a.ID.String()))
+			r.warn(ctx, "a redrive cannot continue", err, slog.String("redrive_id", a.ID.String()))
 			more = false
 			continue
 		}
 		if r.turns.mustJudge(a.ID, progress, r.cfg.Poll) {
 			before := a
 			if a, err = r.cfg.Redrives.Judge(ctx, a.TenantID, a.ID); err != nil {
-				r.warn(ctx, "cannot judge a redrive", err, slog.String("redrive_id", a.ID.String()))
+				r.warn(ctx, "cannot evaluate a redrive", err, slog.String("redrive_id", a.ID.String()))
 				a, more = before, false
 				continue
 			}

@@ -84,11 +84,11 @@ func (r *Redriver) send(ctx context.Context, at *desk, policies []dlq.Policy, as
 			continue
 		}
 		if d.To.Kind == dlq.ToKafka && r.cfg.Forbidden(d.To.Topic) {
-			results[i] = r.refused(fmt.Sprintf("nothing is driven to the topic %q: what is written there comes back as a dead letter", d.To.Topic))
+			results[i] = r.refused(fmt.Sprintf("topic %q is a dead-letter topic: choose another target", d.To.Topic))
 			continue
 		}
 		if d.Revision == 0 && slices.Contains(d.Labels, dlq.LabelTruncated) {
-			results[i] = r.refused("only a part of its payload is kept: retry it with the whole payload")
+			results[i] = r.refused("its payload was truncated: retry it with the whole payload")
 			continue
 		}
 		if as.prepare != nil {
@@ -185,7 +185,7 @@ func (r *Redriver) sendTo(ctx context.Context, kind dlq.TargetKind, at *desk, me
 	// Only after a claim of a kind that nobody asked for.
 	out := make([]dlq.Result, len(members))
 	for i := range out {
-		out[i] = r.withdrawn("there is no way to targets of kind " + string(kind))
+		out[i] = r.withdrawn("target kind not configured: " + string(kind))
 	}
 	return out
 }

@@ -58,12 +58,12 @@ func (h *holding) prolong(ctx context.Context) {
 	asked := time.Now()
 	held, err := h.r.cfg.Queue.Extend(ctx, h.held, h.r.cfg.Lease)
 	if err != nil {
-		h.r.warn(ctx, "cannot prolong the leases of dead letters", err)
+		h.r.warn(ctx, "cannot renew the leases of dead letters", err)
 		return
 	}
 	h.until = asked.Add(h.r.cfg.Lease)
 	if len(held) < len(h.held) {
-		h.r.cfg.Log.InfoContext(ctx, "dead letters lost while they were driven", slog.Int("count", len(h.held)-len(held)))
+		h.r.cfg.Log.InfoContext(ctx, "lost the leases of dead letters during a retry", slog.Int("count", len(h.held)-len(held)))
 		h.held = held
 	}
 }
@@ -92,9 +92,9 @@ func (h *holding) left() time.Duration {
 
 // Why letters of a batch are not sent after all.
 const (
-	notHeld    = "its lease had ended before it was sent"
-	notNoted   = "that it is about to be sent could not be noted"
-	notRunning = "the redrive did not go on before it was sent"
+	notHeld    = "its lease expired before it was sent"
+	notNoted   = "the intent to send it could not be recorded"
+	notRunning = "the redrive was stopped before it was sent"
 )
 
 // desk is where the letters of a batch are handed over: durably noted as about to
@@ -142,7 +142,7 @@ func (d *desk) handOver(ctx context.Context, members []int) (allowed []int, why 
 	ok, err := d.r.cfg.Queue.HandOver(call, h)
 	switch {
 	case err != nil:
-		d.r.warn(ctx, "cannot note which dead letters are about to be sent", err)
+		d.r.warn(ctx, "cannot record which dead letters are about to be sent", err)
 		return nil, notNoted
 	case !ok:
 		return nil, notRunning
@@ -212,7 +212,7 @@ func (r *Redriver) report(ctx context.Context, a *dlq.Redrive, waits string, n *
 		}
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 		if err := r.cfg.Redrives.Waits(call, a.TenantID, a.ID, what); err != nil {
-			r.warn(ctx, "cannot note what a redrive waits for", err)
+			r.warn(ctx, "cannot record what a redrive is waiting for", err)
 		}
 		cancel()
 	}

@@ -128,7 +128,7 @@ func (h *HTTP) one(ctx context.Context, d *dlq.Drive) dlq.Result {
 func (h *HTTP) request(ctx context.Context, d *dlq.Drive) (outcome dlq.AttemptOutcome, status int, problem string) {
 	req, err := http.NewRequestWithContext(ctx, cmp.Or(d.To.Method, http.MethodPost), d.To.URL, bytes.NewReader(d.Send.Payload))
 	if err != nil {
-		return dlq.FailedDrive, 0, "the URL or the method cannot be used"
+		return dlq.FailedDrive, 0, "invalid URL or method"
 	}
 	req.GetBody = nil // or net/http might send it twice, and nobody would know (trap X45)
 	req.Header.Set("User-Agent", "skald/"+h.cfg.Version)
@@ -197,7 +197,7 @@ func (h *HTTP) failed(ctx context.Context, d *dlq.Drive, err error) (dlq.Attempt
 	case errors.As(err, &call) && call.Timeout():
 		words = "no answer in time"
 	}
-	log.DebugContext(ctx, "drive of a dead letter failed", slog.Any("error", err))
+	log.DebugContext(ctx, "sending a dead letter failed", slog.Any("error", err))
 	return outcome, words
 }
 

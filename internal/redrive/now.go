@@ -22,7 +22,7 @@ import (
 // letter was lost while it was driven, and only the attempt is stored.
 func (r *Redriver) Now(ctx context.Context, c dlq.Claim) (dlq.Finish, error) {
 	if t := c.Target; t != nil && t.Kind == dlq.ToKafka && r.cfg.Forbidden(t.Topic) {
-		return dlq.Finish{}, fault.New(fault.Invalid, dlq.CodeTarget, "nothing is driven to the topic %q: what is written there comes back as a dead letter", t.Topic).
+		return dlq.Finish{}, fault.New(fault.Invalid, dlq.CodeTarget, "topic %q is a dead-letter topic: choose another target", t.Topic).
 			With(fault.Field{Pointer: "/target/topic", Code: "not_allowed", Message: "is read as dead letters"})
 	}
 	c.Kinds = r.kinds

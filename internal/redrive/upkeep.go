@@ -73,8 +73,8 @@ func (r *Redriver) releases(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		freed := 0
-		if r.batches(ctx, "cannot let held dead letters go on", r.cfg.Queue.Release, func(n int) { freed += n }) && freed > 0 {
-			r.cfg.Log.InfoContext(ctx, "dead letters that were held go on", slog.Int("count", freed))
+		if r.batches(ctx, "cannot release held dead letters", r.cfg.Queue.Release, func(n int) { freed += n }) && freed > 0 {
+			r.cfg.Log.InfoContext(ctx, "held dead letters released", slog.Int("count", freed))
 			r.Wake()
 		}
 		loop.Sleep(ctx, loop.Jittered(min(max(r.cfg.Poll, 20*time.Since(began)), time.Minute)))

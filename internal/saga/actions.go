@@ -54,7 +54,7 @@ var Verbs = []VerbRule{
 	{ExtendDeadline, Write, "set another deadline for the present phase", func(r *Run) bool { return turnable(r) || undoing(r) }},
 	{ForceComplete, Admin, "end as completed, whatever has been done", func(r *Run) bool { return turnable(r) && r.Attempt > 0 }},
 	{ForceFail, Admin, "end as failed at once, with nothing more undone", func(r *Run) bool { return !r.State.Terminal() && r.Attempt > 0 }},
-	{Acknowledge, Write, "note that somebody has looked: it needs no attention any more", func(r *Run) bool { return r.NeedsAttention }},
+	{Acknowledge, Write, "mark as seen: clears the need for attention", func(r *Run) bool { return r.NeedsAttention }},
 }
 
 func turnable(r *Run) bool { return r.State.Forward() && r.EndCause == nil }

@@ -23,8 +23,8 @@ func at(text string) *time.Time {
 	return &t
 }
 
-const ofDay = "is none of: *, a number from 1 to 31, a range 1-5, a step */2, L (the last day), 15W (the workday nearest to the 15th)"
-const ofWeek = "is none of: *, a number from 0 to 7, a range 1-5, a step */2, SUN to SAT, 5L (the last Friday), 1#2 (the second Monday)"
+const ofDay = "must be one of: *, a number from 1 to 31, a range 1-5, a step */2, L (the last day), 15W (the workday nearest to the 15th)"
+const ofWeek = "must be one of: *, a number from 0 to 7, a range 1-5, a step */2, SUN to SAT, 5L (the last Friday), 1#2 (the second Monday)"
 
 // mistaken are specs, and the whole of what is said about each.
 var mistaken = []struct {
@@ -44,12 +44,12 @@ var mistaken = []struct {
 		`/value cron: second "60" is not from 0 to 59`, `/value cron: minute "60" is not from 0 to 59`, `/value cron: hour "24" is not from 0 to 23`,
 		`/value cron: day of month "0" is not from 1 to 31`, `/value cron: month "13" is not from 1 to 12`, `/value cron: day of week "8" is not from 0 to 7`,
 	}},
-	{"not a number", cronSpec("5x * * * *"), []string{`/value cron: minute "5X" is none of: *, a number from 0 to 59, a range 1-5, a step */2`}},
+	{"not a number", cronSpec("5x * * * *"), []string{`/value cron: minute "5X" must be one of: *, a number from 0 to 59, a range 1-5, a step */2`}},
 	{"a name in the wrong field", cronSpec("0 0 MON * *"), []string{`/value cron: day of month "MON" ` + ofDay}},
 	{"a long name", cronSpec("0 0 * * MONDAY"), []string{`/value cron: day of week "MONDAY" ` + ofWeek}},
-	{"an empty element", cronSpec("0,,5 * * * *"), []string{`/value cron: minute "" is none of: *, a number from 0 to 59, a range 1-5, a step */2`}},
-	{"a negative number", cronSpec("-5 * * * *"), []string{`/value cron: minute "-5" is none of: *, a number from 0 to 59, a range 1-5, a step */2`}},
-	{"a range of three", cronSpec("1-5-7 * * * *"), []string{`/value cron: minute "1-5-7" is none of: *, a number from 0 to 59, a range 1-5, a step */2`}},
+	{"an empty element", cronSpec("0,,5 * * * *"), []string{`/value cron: minute "" must be one of: *, a number from 0 to 59, a range 1-5, a step */2`}},
+	{"a negative number", cronSpec("-5 * * * *"), []string{`/value cron: minute "-5" must be one of: *, a number from 0 to 59, a range 1-5, a step */2`}},
+	{"a range of three", cronSpec("1-5-7 * * * *"), []string{`/value cron: minute "1-5-7" must be one of: *, a number from 0 to 59, a range 1-5, a step */2`}},
 	{"a range that runs backwards", cronSpec("0 17-9 * * *"), []string{`/value cron: hour "17-9" runs backwards`}},
 	{"a week that ends with Sunday as 0", cronSpec("0 9 * * FRI-SUN"), []string{`/value cron: day of week "FRI-SUN" runs backwards; at the end of a range Sunday is 7`}},
 	{"a step of nothing", cronSpec("*/0 * * * *"), []string{`/value cron: minute "*/0" has no step from 1 to 59 after the slash`}},
@@ -60,7 +60,7 @@ var mistaken = []struct {
 	{"a workday near no day", cronSpec("0 0 32W * *"), []string{`/value cron: day of month "32W" is not from 1 to 31`}},
 	{"L without a weekday", cronSpec("0 0 * * L"), []string{`/value cron: day of week "L" ` + ofWeek}},
 	{"the sixth Monday", cronSpec("0 0 * * 1#6"), []string{`/value cron: day of week "1#6" has no number from 1 to 5 after #`}},
-	{"a question mark for minutes", cronSpec("? * * * *"), []string{`/value cron: minute "?" is none of: *, a number from 0 to 59, a range 1-5, a step */2`}},
+	{"a question mark for minutes", cronSpec("? * * * *"), []string{`/value cron: minute "?" must be one of: *, a number from 0 to 59, a range 1-5, a step */2`}},
 	{"an unknown shorthand", cronSpec("@reboot"), []string{`/value cron: "@reboot" is not known; there are @yearly, @monthly, @weekly, @daily and @hourly, and for intervals the type interval`}},
 	{"February 30", cronSpec("0 0 30 2 *"), []string{`/value never_fires: "0 0 30 2 *" never fires: none of its months has such a day`}},
 	{"the 31st of short months", cronSpec("0 0 31 2,4,6,9,11 *"), []string{`/value never_fires: "0 0 31 2,4,6,9,11 *" never fires: none of its months has such a day`}},

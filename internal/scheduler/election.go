@@ -73,7 +73,7 @@ func (e *election) stand(ctx context.Context) time.Duration {
 	switch r := e.reign; {
 	case err != nil:
 		if ctx.Err() == nil {
-			e.s.cfg.Log.WarnContext(ctx, "cannot stand for the lead of job runs", slog.Bool("led", r != nil), slog.Any("error", err))
+			e.s.cfg.Log.WarnContext(ctx, "leader election failed", slog.Bool("led", r != nil), slog.Any("error", err))
 		}
 		e.end()
 		return look
@@ -84,7 +84,7 @@ func (e *election) stand(ctx context.Context) time.Duration {
 		r.expire.Reset(time.Until(deadline))
 		return renew
 	case r != nil: // its lease had ended: it was too late, or deposed
-		e.s.cfg.Log.WarnContext(ctx, "the lead of job runs was lost", slog.Int64("epoch", r.term.Epoch))
+		e.s.cfg.Log.WarnContext(ctx, "leadership of the scheduler lost", slog.Int64("epoch", r.term.Epoch))
 		r.term = term
 		e.abdicate(ctx, ttl)
 		return look
@@ -103,7 +103,7 @@ func (e *election) begin(ctx context.Context, term jobrun.Term, deadline time.Ti
 	r.expire = time.AfterFunc(time.Until(deadline), stop)
 	r.pulse.beat()
 	e.reign = r
-	e.s.cfg.Log.InfoContext(ctx, "leading the job runs", slog.Int64("epoch", term.Epoch))
+	e.s.cfg.Log.InfoContext(ctx, "elected leader of the scheduler", slog.Int64("epoch", term.Epoch))
 	e.s.cfg.Observer.Leads(true, term.Epoch)
 	go func() {
 		defer close(r.done)
@@ -127,7 +127,7 @@ func (e *election) look(ctx context.Context, ttl time.Duration) {
 	switch {
 	case r == nil:
 	case isClosed(r.failed) || r.pulse.since() > e.s.cfg.Stalled:
-		e.s.cfg.Log.WarnContext(ctx, "stepping down as the leader of job runs", slog.Int64("epoch", r.term.Epoch))
+		e.s.cfg.Log.WarnContext(ctx, "stepping down as leader of the scheduler", slog.Int64("epoch", r.term.Epoch))
 		e.abdicate(ctx, ttl)
 	case isClosed(r.done):
 		e.end()
@@ -168,7 +168,7 @@ func (e *election) abdicate(ctx context.Context, ttl time.Duration) {
 		return
 	}
 	if err := e.s.cfg.Elections.StepDown(call, term); err != nil && ctx.Err() == nil {
-		e.s.cfg.Log.WarnContext(ctx, "cannot step down; the lease ends by itself", slog.Any("error", err))
+		e.s.cfg.Log.WarnContext(ctx, "cannot step down; the lease will expire", slog.Any("error", err))
 	}
 }
 
@@ -181,6 +181,6 @@ func (e *election) resign(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, acquiring)
 	defer cancel()
 	if err := e.s.cfg.Elections.Gone(call, e.s.cfg.ID); err != nil {
-		e.s.cfg.Log.WarnContext(ctx, "cannot leave the list of schedulers", slog.Any("error", err))
+		e.s.cfg.Log.WarnContext(ctx, "cannot remove this node from the list of schedulers", slog.Any("error", err))
 	}
 }

@@ -33,7 +33,7 @@ const (
 func (s *Scheduler) lead(ctx context.Context, r *reign) bool {
 	if err := s.prepare(ctx, r.term); err != nil {
 		if ctx.Err() == nil {
-			s.cfg.Log.WarnContext(ctx, "cannot begin to lead the job runs", slog.Int64("epoch", r.term.Epoch), slog.Any("error", err))
+			s.cfg.Log.WarnContext(ctx, "cannot start the leader's term", slog.Int64("epoch", r.term.Epoch), slog.Any("error", err))
 		}
 		return ctx.Err() != nil
 	}
@@ -109,11 +109,11 @@ func (s *Scheduler) round(ctx context.Context, r *reign, sweeps []Sweep, full bo
 		case ctx.Err() != nil:
 			return false, false
 		case f != nil && f.Code == jobrun.CodeNoLeader:
-			s.cfg.Log.WarnContext(ctx, "the term of the leader of job runs is over", slog.Int64("epoch", r.term.Epoch))
+			s.cfg.Log.WarnContext(ctx, "the leader's term is over", slog.Int64("epoch", r.term.Epoch))
 			return false, true
 		default:
 			good = false
-			s.cfg.Log.WarnContext(ctx, "a sweep of job runs failed", slog.String("sweep", sweep.Name), slog.Any("error", err))
+			s.cfg.Log.WarnContext(ctx, "scheduler sweep failed", slog.String("sweep", sweep.Name), slog.Any("error", err))
 		}
 	}
 	if !good || !full {

@@ -141,7 +141,7 @@ func (s *Scheduler) settings(ctx context.Context) jobrun.Settings {
 	set, err := s.cfg.Settings(bounded)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.cfg.Log.WarnContext(ctx, "cannot read the settings of job runs; the defaults count", slog.Any("error", err))
+			s.cfg.Log.WarnContext(ctx, "cannot read the job settings; using the defaults", slog.Any("error", err))
 		}
 		return jobrun.NewSettings(0, nil)
 	}
