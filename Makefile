@@ -8,9 +8,9 @@ LDFLAGS  = -X main.version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
 
 # The packages that share memory between goroutines.
-RACED = ./internal/engine/... ./internal/groupcommit/... ./internal/memstore/... ./internal/postgres/... ./internal/kafka/... \
-	./internal/httpapi/... ./internal/participant/... ./internal/devpg/... ./internal/redrive/... ./internal/scheduler/... \
-	./internal/joblog/... ./internal/redislease/... ./examples/...
+RACED = ./internal/saga/engine/... ./internal/groupcommit/... ./internal/memstore/... ./internal/postgres/... ./internal/kafka/... \
+	./internal/httpapi/... ./internal/saga/participant/... ./internal/postgres/devpg/... ./internal/dlq/redrive/... ./internal/jobrun/scheduler/... \
+	./internal/jobrun/joblog/... ./internal/jobrun/redislease/... ./examples/...
 
 .DEFAULT_GOAL := help
 .PHONY: help object-store programs build run demo test test-fast race unraced chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-dlq-read bench-jobs postgres kafka kafka-stop test-kafka bench-dlq
@@ -38,7 +38,7 @@ demo: postgres build ## run three orders through a private server and check the 
 	./bin/skald demo
 
 # The longest first: nothing waits for them alone in the end.
-LONGEST = ./internal/chaos ./internal/app
+LONGEST = ./internal/test/chaos ./internal/app
 
 # Most tests wait more than they compute, so twice as many packages run at once as
 # there are cores.
@@ -70,10 +70,10 @@ race: postgres programs ## the packages that share memory, under the race detect
 	$(GO) test -race -timeout 15m $(RACE_FLAGS) $(RACED)
 
 chaos: postgres ## kill two nodes two hundred times under load, then check every ledger and letter (about twenty minutes)
-	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive|ARedriveTells' ./internal/chaos
+	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive|ARedriveTells' ./internal/test/chaos
 
 chaos-jobs: postgres ## kill and pause workers, leaders and the database under job runs, with wrong clocks, then check every run (about sixteen minutes)
-	SKALD_CHAOS=long $(GO) test -v -timeout 40m -run 'JobRunsSurvive' ./internal/chaos
+	SKALD_CHAOS=long $(GO) test -v -timeout 40m -run 'JobRunsSurvive' ./internal/test/chaos
 
 chaos-kafka: postgres ## kill nodes and an Apache Kafka while its topics are deleted and made anew, then check all 10,000 letters (about seven minutes)
 	@GO='$(GO)' sh scripts/kafka.sh chaos

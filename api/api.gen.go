@@ -8887,16 +8887,16 @@ func (t *Compensation) UnmarshalJSON(b []byte) error {
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
-	// RunRetention Archive the tenant's sagas that have expired
+	// RunRetention Archive the tenant's expired sagas
 	// (POST /api/v1/admin/retention/run)
 	RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams)
-	// GetStorage What the tables and indexes take, and how they are used
+	// GetStorage Show the size and use of tables and indexes
 	// (GET /api/v1/admin/storage)
 	GetStorage(w http.ResponseWriter, r *http.Request)
 	// ListAPIKeys List API keys
 	// (GET /api/v1/api-keys)
 	ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams)
-	// CreateAPIKey Make an API key
+	// CreateAPIKey Create an API key
 	// (POST /api/v1/api-keys)
 	CreateAPIKey(w http.ResponseWriter, r *http.Request)
 	// GetAPIKey Get an API key
@@ -8905,7 +8905,7 @@ type ServerInterface interface {
 	// RevokeAPIKey Revoke an API key
 	// (POST /api/v1/api-keys/{key_id}/revoke)
 	RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID)
-	// ListActions List operators' actions
+	// ListActions List operator actions
 	// (GET /api/v1/audit)
 	ListActions(w http.ResponseWriter, r *http.Request, params ListActionsParams)
 	// VerifyAudit Verify the audit trail
@@ -8914,7 +8914,7 @@ type ServerInterface interface {
 	// GetBackfill Get a backfill with its progress
 	// (GET /api/v1/backfills/{backfill_id})
 	GetBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID)
-	// CancelBackfill End a backfill
+	// CancelBackfill Cancel a backfill
 	// (POST /api/v1/backfills/{backfill_id}/cancel)
 	CancelBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID)
 	// ListArchivedDeadLetters List archived dead letters
@@ -8923,25 +8923,25 @@ type ServerInterface interface {
 	// GetArchivedDeadLetter Get an archived dead letter
 	// (GET /api/v1/dlq/archive/{message_id})
 	GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetArchivedDeadLetterParams)
-	// RestoreDeadLetter Make an archived dead letter live again
+	// RestoreDeadLetter Restore an archived dead letter
 	// (POST /api/v1/dlq/archive/{message_id}/restore)
 	RestoreDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
 	// ExportDeadLetters Export dead letters
 	// (GET /api/v1/dlq/export)
 	ExportDeadLetters(w http.ResponseWriter, r *http.Request, params ExportDeadLettersParams)
-	// ListDeadLetterGroups List groups of letters with the same error
+	// ListDeadLetterGroups List dead-letter groups
 	// (GET /api/v1/dlq/groups)
 	ListDeadLetterGroups(w http.ResponseWriter, r *http.Request, params ListDeadLetterGroupsParams)
-	// GetDeadLetterGroup Get a group
+	// GetDeadLetterGroup Get a dead-letter group
 	// (GET /api/v1/dlq/groups/{fingerprint})
 	GetDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint)
-	// UpdateDeadLetterGroup Say what has become of an error
+	// UpdateDeadLetterGroup Update a dead-letter group
 	// (PATCH /api/v1/dlq/groups/{fingerprint})
 	UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params UpdateDeadLetterGroupParams)
-	// DiscardDeadLetterGroup Give up the letters of a group
+	// DiscardDeadLetterGroup Discard the dead letters of a group
 	// (POST /api/v1/dlq/groups/{fingerprint}/discard)
 	DiscardDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params DiscardDeadLetterGroupParams)
-	// RetryDeadLetterGroup Retry the letters of a group
+	// RetryDeadLetterGroup Retry the dead letters of a group
 	// (POST /api/v1/dlq/groups/{fingerprint}/retry)
 	RetryDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params RetryDeadLetterGroupParams)
 	// ImportDeadLetters Import dead letters
@@ -8962,91 +8962,91 @@ type ServerInterface interface {
 	// GetDeadLetter Get a dead letter
 	// (GET /api/v1/dlq/messages/{message_id})
 	GetDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetDeadLetterParams)
-	// UpdateDeadLetter Change what people note about a dead letter
+	// UpdateDeadLetter Update the notes on a dead letter
 	// (PATCH /api/v1/dlq/messages/{message_id})
 	UpdateDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params UpdateDeadLetterParams)
-	// AcknowledgeDeadLetter Tell what became of a redriven letter
+	// AcknowledgeDeadLetter Report the outcome of a redriven dead letter
 	// (POST /api/v1/dlq/messages/{message_id}/ack)
 	AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params AcknowledgeDeadLetterParams)
 	// ListDeadLetterAttempts List the retries of a dead letter
 	// (GET /api/v1/dlq/messages/{message_id}/attempts)
 	ListDeadLetterAttempts(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
-	// DiscardDeadLetter Give a dead letter up
+	// DiscardDeadLetter Discard a dead letter
 	// (POST /api/v1/dlq/messages/{message_id}/discard)
 	DiscardDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DiscardDeadLetterParams)
 	// GetDeadLetterLineage List the ancestors and descendants of a dead letter
 	// (GET /api/v1/dlq/messages/{message_id}/lineage)
 	GetDeadLetterLineage(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
-	// RequeueDeadLetter Give a DEAD letter another chance
+	// RequeueDeadLetter Requeue a dead letter that is DEAD
 	// (POST /api/v1/dlq/messages/{message_id}/requeue)
 	RequeueDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RequeueDeadLetterParams)
-	// ResolveDeadLetter Say that a dead letter was dealt with elsewhere
+	// ResolveDeadLetter Resolve a dead letter handled elsewhere
 	// (POST /api/v1/dlq/messages/{message_id}/resolve)
 	ResolveDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params ResolveDeadLetterParams)
-	// RetryDeadLetter Drive a dead letter again, now
+	// RetryDeadLetter Retry a dead letter now
 	// (POST /api/v1/dlq/messages/{message_id}/retry)
 	RetryDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RetryDeadLetterParams)
 	// ListDeadLetterRevisions List the edits of a dead letter
 	// (GET /api/v1/dlq/messages/{message_id}/revisions)
 	ListDeadLetterRevisions(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
-	// GetDefaultPolicy Get the policy of topics without one
+	// GetDefaultPolicy Get the default policy
 	// (GET /api/v1/dlq/policy)
 	GetDefaultPolicy(w http.ResponseWriter, r *http.Request, params GetDefaultPolicyParams)
-	// UpdateDefaultPolicy Change members of the policy of topics without one
+	// UpdateDefaultPolicy Update the default policy
 	// (PATCH /api/v1/dlq/policy)
 	UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request, params UpdateDefaultPolicyParams)
-	// PutDefaultPolicy Set the policy of topics without one
+	// PutDefaultPolicy Replace the default policy
 	// (PUT /api/v1/dlq/policy)
 	PutDefaultPolicy(w http.ResponseWriter, r *http.Request, params PutDefaultPolicyParams)
 	// ListRedrives List redrives
 	// (GET /api/v1/dlq/redrives)
 	ListRedrives(w http.ResponseWriter, r *http.Request, params ListRedrivesParams)
-	// CreateRedrive Do something to many letters
+	// CreateRedrive Start a bulk redrive
 	// (POST /api/v1/dlq/redrives)
 	CreateRedrive(w http.ResponseWriter, r *http.Request, params CreateRedriveParams)
 	// GetRedrive Get a redrive with its progress
 	// (GET /api/v1/dlq/redrives/{redrive_id})
 	GetRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params GetRedriveParams)
-	// UpdateRedrive Change the pace of a redrive
+	// UpdateRedrive Change the rate of a redrive
 	// (PATCH /api/v1/dlq/redrives/{redrive_id})
 	UpdateRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params UpdateRedriveParams)
-	// ApproveRedrive Approve a redrive that waits for it
+	// ApproveRedrive Approve a redrive
 	// (POST /api/v1/dlq/redrives/{redrive_id}/approve)
 	ApproveRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ApproveRedriveParams)
-	// CancelRedrive End a redrive
+	// CancelRedrive Cancel a redrive
 	// (POST /api/v1/dlq/redrives/{redrive_id}/cancel)
 	CancelRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params CancelRedriveParams)
-	// ListRedriveItems List the letters of a redrive
+	// ListRedriveItems List the dead letters of a redrive
 	// (GET /api/v1/dlq/redrives/{redrive_id}/items)
 	ListRedriveItems(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ListRedriveItemsParams)
 	// PauseRedrive Pause a redrive
 	// (POST /api/v1/dlq/redrives/{redrive_id}/pause)
 	PauseRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params PauseRedriveParams)
-	// ResumeRedrive Let a paused or halted redrive go on
+	// ResumeRedrive Resume a paused or halted redrive
 	// (POST /api/v1/dlq/redrives/{redrive_id}/resume)
 	ResumeRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ResumeRedriveParams)
-	// GetDeadLetterStats Count letters by topic and status
+	// GetDeadLetterStats Count dead letters by topic and status
 	// (GET /api/v1/dlq/stats)
 	GetDeadLetterStats(w http.ResponseWriter, r *http.Request)
-	// ListDeadLetterTopics List topics that have letters
+	// ListDeadLetterTopics List dead-letter topics
 	// (GET /api/v1/dlq/topics)
 	ListDeadLetterTopics(w http.ResponseWriter, r *http.Request, params ListDeadLetterTopicsParams)
-	// GetDeadLetterTopic Get the statistics of a topic
+	// GetDeadLetterTopic Get the statistics of a dead-letter topic
 	// (GET /api/v1/dlq/topics/{topic})
 	GetDeadLetterTopic(w http.ResponseWriter, r *http.Request, topic DLQTopic)
 	// GetTopicPolicy Get the policy of a topic
 	// (GET /api/v1/dlq/topics/{topic}/policy)
 	GetTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params GetTopicPolicyParams)
-	// UpdateTopicPolicy Change members of the policy of a topic
+	// UpdateTopicPolicy Update the policy of a topic
 	// (PATCH /api/v1/dlq/topics/{topic}/policy)
 	UpdateTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params UpdateTopicPolicyParams)
-	// PutTopicPolicy Set the policy of a topic
+	// PutTopicPolicy Replace the policy of a topic
 	// (PUT /api/v1/dlq/topics/{topic}/policy)
 	PutTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params PutTopicPolicyParams)
 	// ListDeadLettersOfTopic List the dead letters of a topic
 	// (GET /api/v1/dlq/{topic})
 	ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request, topic string, params ListDeadLettersOfTopicParams)
-	// RetryAllDeadLetters Retry every letter of a topic that waits
+	// RetryAllDeadLetters Retry all waiting dead letters of a topic
 	// (POST /api/v1/dlq/{topic}/retry-all)
 	RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, topic DLQTopic, params RetryAllDeadLettersParams)
 	// ListJobEvents List published events
@@ -9055,7 +9055,7 @@ type ServerInterface interface {
 	// PublishJobEvent Publish an event
 	// (POST /api/v1/events)
 	PublishJobEvent(w http.ResponseWriter, r *http.Request)
-	// GetJobEvent Get an event, and what it has led to
+	// GetJobEvent Get a published event and what it triggered
 	// (GET /api/v1/events/{event_id})
 	GetJobEvent(w http.ResponseWriter, r *http.Request, eventID UUID)
 	// ListFences List fences
@@ -9073,7 +9073,7 @@ type ServerInterface interface {
 	// ListJobDefinitions List job definitions
 	// (GET /api/v1/job-definitions)
 	ListJobDefinitions(w http.ResponseWriter, r *http.Request, params ListJobDefinitionsParams)
-	// CreateJobDefinition Define a job
+	// CreateJobDefinition Create a job definition
 	// (POST /api/v1/job-definitions)
 	CreateJobDefinition(w http.ResponseWriter, r *http.Request)
 	// DeleteJobDefinition Delete a job definition
@@ -9082,7 +9082,7 @@ type ServerInterface interface {
 	// GetJobDefinition Get a job definition
 	// (GET /api/v1/job-definitions/{definition})
 	GetJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params GetJobDefinitionParams)
-	// UpdateJobDefinition Change a job definition
+	// UpdateJobDefinition Update a job definition
 	// (PATCH /api/v1/job-definitions/{definition})
 	UpdateJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params UpdateJobDefinitionParams)
 	// ReplaceJobDefinition Replace a job definition
@@ -9091,10 +9091,10 @@ type ServerInterface interface {
 	// ListBackfills List the backfills of a job definition
 	// (GET /api/v1/job-definitions/{definition}/backfills)
 	ListBackfills(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListBackfillsParams)
-	// CreateBackfill Run slots of the past
+	// CreateBackfill Start a backfill
 	// (POST /api/v1/job-definitions/{definition}/backfills)
 	CreateBackfill(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateBackfillParams)
-	// ListNextJobRuns When a job is due next
+	// ListNextJobRuns List the next due times of a job
 	// (GET /api/v1/job-definitions/{definition}/next-runs)
 	ListNextJobRuns(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListNextJobRunsParams)
 	// PauseJobDefinition Pause a job definition
@@ -9103,79 +9103,79 @@ type ServerInterface interface {
 	// ResumeJobDefinition Resume a job definition
 	// (POST /api/v1/job-definitions/{definition}/resume)
 	ResumeJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ResumeJobDefinitionParams)
-	// CreateJobRun Run a job
+	// CreateJobRun Trigger a job run
 	// (POST /api/v1/job-definitions/{definition}/runs)
 	CreateJobRun(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateJobRunParams)
-	// ListJobDefinitionVersions What a job definition said
+	// ListJobDefinitionVersions List versions of a job definition
 	// (GET /api/v1/job-definitions/{definition}/versions)
 	ListJobDefinitionVersions(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef)
 	// ListJobRuns List job runs
 	// (GET /api/v1/job-runs)
 	ListJobRuns(w http.ResponseWriter, r *http.Request, params ListJobRunsParams)
-	// ListJobBulks List bulks of job runs
+	// ListJobBulks List bulk operations on job runs
 	// (GET /api/v1/job-runs/bulk)
 	ListJobBulks(w http.ResponseWriter, r *http.Request, params ListJobBulksParams)
-	// CreateJobBulk Cancel many runs, or run them once more
+	// CreateJobBulk Start a bulk cancel or rerun of job runs
 	// (POST /api/v1/job-runs/bulk)
 	CreateJobBulk(w http.ResponseWriter, r *http.Request, params CreateJobBulkParams)
-	// GetJobBulk Get a bulk with its progress
+	// GetJobBulk Get a bulk operation with its progress
 	// (GET /api/v1/job-runs/bulk/{bulk_id})
 	GetJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID)
-	// CancelJobBulk End a bulk
+	// CancelJobBulk Cancel a bulk operation
 	// (POST /api/v1/job-runs/bulk/{bulk_id}/cancel)
 	CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID)
 	// GetJobRun Get a job run
 	// (GET /api/v1/job-runs/{run_id})
 	GetJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params GetJobRunParams)
-	// ListJobRunAttempts To whom a job run was assigned
+	// ListJobRunAttempts List the attempts of a job run
 	// (GET /api/v1/job-runs/{run_id}/attempts)
 	ListJobRunAttempts(w http.ResponseWriter, r *http.Request, runID JobRunID)
 	// CancelJobRun Cancel a job run
 	// (POST /api/v1/job-runs/{run_id}/cancel)
 	CancelJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID)
-	// AcknowledgeCancel Say that a run was stopped
+	// AcknowledgeCancel Acknowledge the cancellation of a job run
 	// (POST /api/v1/job-runs/{run_id}/cancel-ack)
 	AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runID RunID)
-	// CompleteRun Say that a run has succeeded
+	// CompleteRun Complete a job run
 	// (POST /api/v1/job-runs/{run_id}/complete)
 	CompleteRun(w http.ResponseWriter, r *http.Request, runID RunID)
-	// ConfirmContinuation Say that a run in doubt goes on
+	// ConfirmContinuation Confirm that a job run is still running
 	// (POST /api/v1/job-runs/{run_id}/confirm-continuation)
 	ConfirmContinuation(w http.ResponseWriter, r *http.Request, runID RunID)
-	// ListJobRunEvents What was decided about a job run
+	// ListJobRunEvents List the events of a job run
 	// (GET /api/v1/job-runs/{run_id}/events)
 	ListJobRunEvents(w http.ResponseWriter, r *http.Request, runID JobRunID)
-	// ExplainJobRun Why a job run did, or did not, run
+	// ExplainJobRun Explain why a job run did or did not run
 	// (GET /api/v1/job-runs/{run_id}/explain)
 	ExplainJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID)
-	// FailRun Say that a run has failed
+	// FailRun Fail a job run
 	// (POST /api/v1/job-runs/{run_id}/fail)
 	FailRun(w http.ResponseWriter, r *http.Request, runID RunID)
-	// GetRunLog Read a run's log
+	// GetRunLog Get the log of a job run
 	// (GET /api/v1/job-runs/{run_id}/logs)
 	GetRunLog(w http.ResponseWriter, r *http.Request, runID RunID, params GetRunLogParams)
-	// AppendRunLog Add a piece of a run's log
+	// AppendRunLog Append to the log of a job run
 	// (POST /api/v1/job-runs/{run_id}/logs)
 	AppendRunLog(w http.ResponseWriter, r *http.Request, runID RunID)
-	// ReportProgress Tell how far a run has come
+	// ReportProgress Report the progress of a job run
 	// (POST /api/v1/job-runs/{run_id}/progress)
 	ReportProgress(w http.ResponseWriter, r *http.Request, runID RunID)
-	// ReassignJobRun Take a job run from its worker
+	// ReassignJobRun Reassign a job run
 	// (POST /api/v1/job-runs/{run_id}/reassign)
 	ReassignJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID)
-	// ReleaseRun Give a run back
+	// ReleaseRun Release a job run
 	// (POST /api/v1/job-runs/{run_id}/release)
 	ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID)
-	// RerunJobRun Run a job once more as a run did
+	// RerunJobRun Rerun a job run
 	// (POST /api/v1/job-runs/{run_id}/rerun)
 	RerunJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params RerunJobRunParams)
-	// StartRun Start a run
+	// StartRun Start a job run
 	// (POST /api/v1/job-runs/{run_id}/start)
 	StartRun(w http.ResponseWriter, r *http.Request, runID RunID)
-	// ListEvents Read the feed of all audit events
+	// ListEvents List the audit events of all sagas
 	// (GET /api/v1/saga-events)
 	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
-	// StreamEvents Follow the feed live
+	// StreamEvents Stream audit events as they happen
 	// (GET /api/v1/saga-events/stream)
 	StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams)
 	// ListSagas List sagas
@@ -9187,31 +9187,31 @@ type ServerInterface interface {
 	// GetSaga Get a saga with its step logs
 	// (GET /api/v1/sagas/{saga_id})
 	GetSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaParams)
-	// AcknowledgeSaga Note that somebody has looked
+	// AcknowledgeSaga Acknowledge a saga
 	// (POST /api/v1/sagas/{saga_id}/acknowledge)
 	AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams)
 	// CancelSaga Cancel a saga
 	// (POST /api/v1/sagas/{saga_id}/cancel)
 	CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams)
-	// CompensateSaga Turn a saga back
+	// CompensateSaga Compensate a saga
 	// (POST /api/v1/sagas/{saga_id}/compensate)
 	CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams)
 	// ListSagaEvents List the audit events of a saga
 	// (GET /api/v1/sagas/{saga_id}/events)
 	ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams)
-	// ExplainSaga Say what a saga waits for
+	// ExplainSaga Explain what a saga is waiting for
 	// (GET /api/v1/sagas/{saga_id}/explain)
 	ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID)
-	// ExtendDeadline Set another deadline
+	// ExtendDeadline Change the deadline of a saga
 	// (POST /api/v1/sagas/{saga_id}/extend-deadline)
 	ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams)
-	// ForceComplete End a saga as completed
+	// ForceComplete Force a saga to COMPLETED
 	// (POST /api/v1/sagas/{saga_id}/force-complete)
 	ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams)
-	// ForceFail End a saga as failed
+	// ForceFail Force a saga to FAILED
 	// (POST /api/v1/sagas/{saga_id}/force-fail)
 	ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams)
-	// RestoreSaga Bring an archived saga back
+	// RestoreSaga Restore an archived saga
 	// (POST /api/v1/sagas/{saga_id}/restore)
 	RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams)
 	// GetSagaResult Get the result of a completed saga
@@ -9220,10 +9220,10 @@ type ServerInterface interface {
 	// ResumeSaga Resume a suspended saga
 	// (POST /api/v1/sagas/{saga_id}/resume)
 	ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams)
-	// ResumeCompensation Go on undoing a saga whose compensation gave up
+	// ResumeCompensation Resume the failed compensation of a saga
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams)
-	// RetrySaga Try a step again
+	// RetrySaga Retry a step of a saga
 	// (POST /api/v1/sagas/{saga_id}/retry)
 	RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams)
 	// ListStepLogs List the step logs of a saga
@@ -9232,10 +9232,10 @@ type ServerInterface interface {
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams)
-	// CompleteStep Complete a step by hand
+	// CompleteStep Complete a step manually
 	// (POST /api/v1/sagas/{saga_id}/steps/{step}/complete)
 	CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams)
-	// FailStep Fail a step by hand
+	// FailStep Fail a step manually
 	// (POST /api/v1/sagas/{saga_id}/steps/{step}/fail)
 	FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams)
 	// SkipStep Skip a step
@@ -9244,34 +9244,34 @@ type ServerInterface interface {
 	// SuspendSaga Suspend a saga
 	// (POST /api/v1/sagas/{saga_id}/suspend)
 	SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams)
-	// GetLeader Who leads the scheduler
+	// GetLeader Get the leader of the scheduler
 	// (GET /api/v1/scheduler/leader)
 	GetLeader(w http.ResponseWriter, r *http.Request)
-	// StepDownLeader End the leadership of whoever leads
+	// StepDownLeader Make the scheduler's leader step down
 	// (POST /api/v1/scheduler/leader/step-down)
 	StepDownLeader(w http.ResponseWriter, r *http.Request)
-	// PreviewSchedule When a schedule would fire
+	// PreviewSchedule Preview when a schedule fires
 	// (POST /api/v1/schedules/preview)
 	PreviewSchedule(w http.ResponseWriter, r *http.Request)
-	// GetSettings Read the settings of job runs
+	// GetSettings Get the job settings
 	// (GET /api/v1/settings)
 	GetSettings(w http.ResponseWriter, r *http.Request, params GetSettingsParams)
-	// ChangeSettings Change settings
+	// ChangeSettings Update the job settings
 	// (PATCH /api/v1/settings)
 	ChangeSettings(w http.ResponseWriter, r *http.Request, params ChangeSettingsParams)
-	// ListSettingChanges Who changed which setting
+	// ListSettingChanges List changes of the job settings
 	// (GET /api/v1/settings/history)
 	ListSettingChanges(w http.ResponseWriter, r *http.Request, params ListSettingChangesParams)
 	// ListSagaStatistics Count sagas by workflow
 	// (GET /api/v1/statistics/sagas)
 	ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams)
-	// GetTimeline What happened under one correlation id
+	// GetTimeline Show the timeline of a correlation ID
 	// (GET /api/v1/timeline)
 	GetTimeline(w http.ResponseWriter, r *http.Request, params GetTimelineParams)
 	// ListWebhooks List webhooks
 	// (GET /api/v1/webhooks)
 	ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams)
-	// CreateWebhook Subscribe an endpoint to events
+	// CreateWebhook Create a webhook
 	// (POST /api/v1/webhooks)
 	CreateWebhook(w http.ResponseWriter, r *http.Request)
 	// DeleteWebhook Delete a webhook and its deliveries
@@ -9280,7 +9280,7 @@ type ServerInterface interface {
 	// GetWebhook Get a webhook
 	// (GET /api/v1/webhooks/{webhook_id})
 	GetWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
-	// UpdateWebhook Change a webhook
+	// UpdateWebhook Update a webhook
 	// (PATCH /api/v1/webhooks/{webhook_id})
 	UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params UpdateWebhookParams)
 	// ListWebhookDeliveries List the deliveries of a webhook
@@ -9289,25 +9289,25 @@ type ServerInterface interface {
 	// GetWebhookDelivery Get a delivery with its body
 	// (GET /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id})
 	GetWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID)
-	// RedeliverWebhookDelivery Send a delivery again
+	// RedeliverWebhookDelivery Redeliver a delivery
 	// (POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver)
 	RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID)
-	// DisableWebhook Send no more events for now
+	// DisableWebhook Disable a webhook
 	// (POST /api/v1/webhooks/{webhook_id}/disable)
 	DisableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DisableWebhookParams)
-	// EnableWebhook Send events again
+	// EnableWebhook Enable a webhook
 	// (POST /api/v1/webhooks/{webhook_id}/enable)
 	EnableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params EnableWebhookParams)
-	// RedeliverFailed Send again what was given up
+	// RedeliverFailed Redeliver the failed deliveries of a webhook
 	// (POST /api/v1/webhooks/{webhook_id}/redeliver)
 	RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
-	// RotateWebhookSecret Give a webhook a new secret
+	// RotateWebhookSecret Rotate the secret of a webhook
 	// (POST /api/v1/webhooks/{webhook_id}/rotate-secret)
 	RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RotateWebhookSecretParams)
-	// TestWebhook Send a test event
+	// TestWebhook Send a test event to a webhook
 	// (POST /api/v1/webhooks/{webhook_id}/test)
 	TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
-	// WhoAmI Who one is and what one may do
+	// WhoAmI Show the caller's identity and permissions
 	// (GET /api/v1/whoami)
 	WhoAmI(w http.ResponseWriter, r *http.Request)
 	// ListWorkers List workers
@@ -9319,25 +9319,25 @@ type ServerInterface interface {
 	// GetWorker Get a worker
 	// (GET /api/v1/workers/{worker_id})
 	GetWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	// ClaimRuns Ask for runs
+	// ClaimRuns Claim job runs
 	// (POST /api/v1/workers/{worker_id}/claim)
 	ClaimRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	// CompleteRuns Say how up to 1000 runs ended
+	// CompleteRuns Report the outcome of up to 1000 job runs
 	// (POST /api/v1/workers/{worker_id}/complete)
 	CompleteRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	// DetachWorker Give a worker up
+	// DetachWorker Detach a worker
 	// (POST /api/v1/workers/{worker_id}/detach)
 	DetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	// DrainWorker Give a worker nothing new
+	// DrainWorker Drain a worker
 	// (POST /api/v1/workers/{worker_id}/drain)
 	DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	// WorkerHeartbeat Tell that a worker lives, and renew its leases
+	// WorkerHeartbeat Send a heartbeat and renew a worker's leases
 	// (POST /api/v1/workers/{worker_id}/heartbeat)
 	WorkerHeartbeat(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	// StartRuns Start up to 1000 runs
+	// StartRuns Start up to 1000 job runs
 	// (POST /api/v1/workers/{worker_id}/start)
 	StartRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	// UndrainWorker Give a worker runs again
+	// UndrainWorker Undrain a worker
 	// (POST /api/v1/workers/{worker_id}/undrain)
 	UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
 	// ListWorkflows List workflows
@@ -9346,37 +9346,37 @@ type ServerInterface interface {
 	// RegisterWorkflow Register a workflow
 	// (POST /api/v1/workflows)
 	RegisterWorkflow(w http.ResponseWriter, r *http.Request, params RegisterWorkflowParams)
-	// ValidateWorkflow Check a definition without storing it
+	// ValidateWorkflow Validate a workflow definition without storing it
 	// (POST /api/v1/workflows/validate)
 	ValidateWorkflow(w http.ResponseWriter, r *http.Request)
 	// GetWorkflow Get the latest version of a workflow
 	// (GET /api/v1/workflows/{name})
 	GetWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params GetWorkflowParams)
-	// DisableWorkflow Refuse new sagas of a workflow
+	// DisableWorkflow Disable a workflow
 	// (POST /api/v1/workflows/{name}/disable)
 	DisableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params DisableWorkflowParams)
-	// EnableWorkflow Accept new sagas of a workflow
+	// EnableWorkflow Enable a workflow
 	// (POST /api/v1/workflows/{name}/enable)
 	EnableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params EnableWorkflowParams)
-	// ListWorkflowVersions List the versions of a workflow
+	// ListWorkflowVersions List versions of a workflow
 	// (GET /api/v1/workflows/{name}/versions)
 	ListWorkflowVersions(w http.ResponseWriter, r *http.Request, name WorkflowName, params ListWorkflowVersionsParams)
-	// GetWorkflowVersion Get one version of a workflow
+	// GetWorkflowVersion Get a version of a workflow
 	// (GET /api/v1/workflows/{name}/versions/{version})
 	GetWorkflowVersion(w http.ResponseWriter, r *http.Request, name WorkflowName, version int32, params GetWorkflowVersionParams)
-	// GetHealth Whether the process is alive
+	// GetHealth Check whether the process is alive
 	// (GET /healthz)
 	GetHealth(w http.ResponseWriter, r *http.Request)
-	// GetMetrics Metrics for Prometheus
+	// GetMetrics Get metrics in the Prometheus format
 	// (GET /metrics)
 	GetMetrics(w http.ResponseWriter, r *http.Request)
-	// GetContract This contract, as JSON
+	// GetContract Get the OpenAPI document
 	// (GET /openapi.json)
 	GetContract(w http.ResponseWriter, r *http.Request, params GetContractParams)
-	// GetReadiness Whether this node can serve requests
+	// GetReadiness Check whether this node can serve requests
 	// (GET /readyz)
 	GetReadiness(w http.ResponseWriter, r *http.Request)
-	// GetVersion What is running here
+	// GetVersion Get the version and build of this node
 	// (GET /version)
 	GetVersion(w http.ResponseWriter, r *http.Request)
 }
@@ -9385,13 +9385,13 @@ type ServerInterface interface {
 
 type Unimplemented struct{}
 
-// RunRetention Archive the tenant's sagas that have expired
+// RunRetention Archive the tenant's expired sagas
 // (POST /api/v1/admin/retention/run)
 func (_ Unimplemented) RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetStorage What the tables and indexes take, and how they are used
+// GetStorage Show the size and use of tables and indexes
 // (GET /api/v1/admin/storage)
 func (_ Unimplemented) GetStorage(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9403,7 +9403,7 @@ func (_ Unimplemented) ListAPIKeys(w http.ResponseWriter, r *http.Request, param
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CreateAPIKey Make an API key
+// CreateAPIKey Create an API key
 // (POST /api/v1/api-keys)
 func (_ Unimplemented) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9421,7 +9421,7 @@ func (_ Unimplemented) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyI
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListActions List operators' actions
+// ListActions List operator actions
 // (GET /api/v1/audit)
 func (_ Unimplemented) ListActions(w http.ResponseWriter, r *http.Request, params ListActionsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9439,7 +9439,7 @@ func (_ Unimplemented) GetBackfill(w http.ResponseWriter, r *http.Request, backf
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CancelBackfill End a backfill
+// CancelBackfill Cancel a backfill
 // (POST /api/v1/backfills/{backfill_id}/cancel)
 func (_ Unimplemented) CancelBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9457,7 +9457,7 @@ func (_ Unimplemented) GetArchivedDeadLetter(w http.ResponseWriter, r *http.Requ
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// RestoreDeadLetter Make an archived dead letter live again
+// RestoreDeadLetter Restore an archived dead letter
 // (POST /api/v1/dlq/archive/{message_id}/restore)
 func (_ Unimplemented) RestoreDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9469,31 +9469,31 @@ func (_ Unimplemented) ExportDeadLetters(w http.ResponseWriter, r *http.Request,
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListDeadLetterGroups List groups of letters with the same error
+// ListDeadLetterGroups List dead-letter groups
 // (GET /api/v1/dlq/groups)
 func (_ Unimplemented) ListDeadLetterGroups(w http.ResponseWriter, r *http.Request, params ListDeadLetterGroupsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetDeadLetterGroup Get a group
+// GetDeadLetterGroup Get a dead-letter group
 // (GET /api/v1/dlq/groups/{fingerprint})
 func (_ Unimplemented) GetDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// UpdateDeadLetterGroup Say what has become of an error
+// UpdateDeadLetterGroup Update a dead-letter group
 // (PATCH /api/v1/dlq/groups/{fingerprint})
 func (_ Unimplemented) UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params UpdateDeadLetterGroupParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// DiscardDeadLetterGroup Give up the letters of a group
+// DiscardDeadLetterGroup Discard the dead letters of a group
 // (POST /api/v1/dlq/groups/{fingerprint}/discard)
 func (_ Unimplemented) DiscardDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params DiscardDeadLetterGroupParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// RetryDeadLetterGroup Retry the letters of a group
+// RetryDeadLetterGroup Retry the dead letters of a group
 // (POST /api/v1/dlq/groups/{fingerprint}/retry)
 func (_ Unimplemented) RetryDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params RetryDeadLetterGroupParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9535,13 +9535,13 @@ func (_ Unimplemented) GetDeadLetter(w http.ResponseWriter, r *http.Request, mes
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// UpdateDeadLetter Change what people note about a dead letter
+// UpdateDeadLetter Update the notes on a dead letter
 // (PATCH /api/v1/dlq/messages/{message_id})
 func (_ Unimplemented) UpdateDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params UpdateDeadLetterParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// AcknowledgeDeadLetter Tell what became of a redriven letter
+// AcknowledgeDeadLetter Report the outcome of a redriven dead letter
 // (POST /api/v1/dlq/messages/{message_id}/ack)
 func (_ Unimplemented) AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params AcknowledgeDeadLetterParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9553,7 +9553,7 @@ func (_ Unimplemented) ListDeadLetterAttempts(w http.ResponseWriter, r *http.Req
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// DiscardDeadLetter Give a dead letter up
+// DiscardDeadLetter Discard a dead letter
 // (POST /api/v1/dlq/messages/{message_id}/discard)
 func (_ Unimplemented) DiscardDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DiscardDeadLetterParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9565,19 +9565,19 @@ func (_ Unimplemented) GetDeadLetterLineage(w http.ResponseWriter, r *http.Reque
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// RequeueDeadLetter Give a DEAD letter another chance
+// RequeueDeadLetter Requeue a dead letter that is DEAD
 // (POST /api/v1/dlq/messages/{message_id}/requeue)
 func (_ Unimplemented) RequeueDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RequeueDeadLetterParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ResolveDeadLetter Say that a dead letter was dealt with elsewhere
+// ResolveDeadLetter Resolve a dead letter handled elsewhere
 // (POST /api/v1/dlq/messages/{message_id}/resolve)
 func (_ Unimplemented) ResolveDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params ResolveDeadLetterParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// RetryDeadLetter Drive a dead letter again, now
+// RetryDeadLetter Retry a dead letter now
 // (POST /api/v1/dlq/messages/{message_id}/retry)
 func (_ Unimplemented) RetryDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RetryDeadLetterParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9589,19 +9589,19 @@ func (_ Unimplemented) ListDeadLetterRevisions(w http.ResponseWriter, r *http.Re
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetDefaultPolicy Get the policy of topics without one
+// GetDefaultPolicy Get the default policy
 // (GET /api/v1/dlq/policy)
 func (_ Unimplemented) GetDefaultPolicy(w http.ResponseWriter, r *http.Request, params GetDefaultPolicyParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// UpdateDefaultPolicy Change members of the policy of topics without one
+// UpdateDefaultPolicy Update the default policy
 // (PATCH /api/v1/dlq/policy)
 func (_ Unimplemented) UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request, params UpdateDefaultPolicyParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// PutDefaultPolicy Set the policy of topics without one
+// PutDefaultPolicy Replace the default policy
 // (PUT /api/v1/dlq/policy)
 func (_ Unimplemented) PutDefaultPolicy(w http.ResponseWriter, r *http.Request, params PutDefaultPolicyParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9613,7 +9613,7 @@ func (_ Unimplemented) ListRedrives(w http.ResponseWriter, r *http.Request, para
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CreateRedrive Do something to many letters
+// CreateRedrive Start a bulk redrive
 // (POST /api/v1/dlq/redrives)
 func (_ Unimplemented) CreateRedrive(w http.ResponseWriter, r *http.Request, params CreateRedriveParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9625,25 +9625,25 @@ func (_ Unimplemented) GetRedrive(w http.ResponseWriter, r *http.Request, redriv
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// UpdateRedrive Change the pace of a redrive
+// UpdateRedrive Change the rate of a redrive
 // (PATCH /api/v1/dlq/redrives/{redrive_id})
 func (_ Unimplemented) UpdateRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params UpdateRedriveParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ApproveRedrive Approve a redrive that waits for it
+// ApproveRedrive Approve a redrive
 // (POST /api/v1/dlq/redrives/{redrive_id}/approve)
 func (_ Unimplemented) ApproveRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ApproveRedriveParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CancelRedrive End a redrive
+// CancelRedrive Cancel a redrive
 // (POST /api/v1/dlq/redrives/{redrive_id}/cancel)
 func (_ Unimplemented) CancelRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params CancelRedriveParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListRedriveItems List the letters of a redrive
+// ListRedriveItems List the dead letters of a redrive
 // (GET /api/v1/dlq/redrives/{redrive_id}/items)
 func (_ Unimplemented) ListRedriveItems(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ListRedriveItemsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9655,25 +9655,25 @@ func (_ Unimplemented) PauseRedrive(w http.ResponseWriter, r *http.Request, redr
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ResumeRedrive Let a paused or halted redrive go on
+// ResumeRedrive Resume a paused or halted redrive
 // (POST /api/v1/dlq/redrives/{redrive_id}/resume)
 func (_ Unimplemented) ResumeRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ResumeRedriveParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetDeadLetterStats Count letters by topic and status
+// GetDeadLetterStats Count dead letters by topic and status
 // (GET /api/v1/dlq/stats)
 func (_ Unimplemented) GetDeadLetterStats(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListDeadLetterTopics List topics that have letters
+// ListDeadLetterTopics List dead-letter topics
 // (GET /api/v1/dlq/topics)
 func (_ Unimplemented) ListDeadLetterTopics(w http.ResponseWriter, r *http.Request, params ListDeadLetterTopicsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetDeadLetterTopic Get the statistics of a topic
+// GetDeadLetterTopic Get the statistics of a dead-letter topic
 // (GET /api/v1/dlq/topics/{topic})
 func (_ Unimplemented) GetDeadLetterTopic(w http.ResponseWriter, r *http.Request, topic DLQTopic) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9685,13 +9685,13 @@ func (_ Unimplemented) GetTopicPolicy(w http.ResponseWriter, r *http.Request, to
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// UpdateTopicPolicy Change members of the policy of a topic
+// UpdateTopicPolicy Update the policy of a topic
 // (PATCH /api/v1/dlq/topics/{topic}/policy)
 func (_ Unimplemented) UpdateTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params UpdateTopicPolicyParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// PutTopicPolicy Set the policy of a topic
+// PutTopicPolicy Replace the policy of a topic
 // (PUT /api/v1/dlq/topics/{topic}/policy)
 func (_ Unimplemented) PutTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params PutTopicPolicyParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9703,7 +9703,7 @@ func (_ Unimplemented) ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Req
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// RetryAllDeadLetters Retry every letter of a topic that waits
+// RetryAllDeadLetters Retry all waiting dead letters of a topic
 // (POST /api/v1/dlq/{topic}/retry-all)
 func (_ Unimplemented) RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, topic DLQTopic, params RetryAllDeadLettersParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9721,7 +9721,7 @@ func (_ Unimplemented) PublishJobEvent(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetJobEvent Get an event, and what it has led to
+// GetJobEvent Get a published event and what it triggered
 // (GET /api/v1/events/{event_id})
 func (_ Unimplemented) GetJobEvent(w http.ResponseWriter, r *http.Request, eventID UUID) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9757,7 +9757,7 @@ func (_ Unimplemented) ListJobDefinitions(w http.ResponseWriter, r *http.Request
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CreateJobDefinition Define a job
+// CreateJobDefinition Create a job definition
 // (POST /api/v1/job-definitions)
 func (_ Unimplemented) CreateJobDefinition(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9775,7 +9775,7 @@ func (_ Unimplemented) GetJobDefinition(w http.ResponseWriter, r *http.Request, 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// UpdateJobDefinition Change a job definition
+// UpdateJobDefinition Update a job definition
 // (PATCH /api/v1/job-definitions/{definition})
 func (_ Unimplemented) UpdateJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params UpdateJobDefinitionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9793,13 +9793,13 @@ func (_ Unimplemented) ListBackfills(w http.ResponseWriter, r *http.Request, def
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CreateBackfill Run slots of the past
+// CreateBackfill Start a backfill
 // (POST /api/v1/job-definitions/{definition}/backfills)
 func (_ Unimplemented) CreateBackfill(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateBackfillParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListNextJobRuns When a job is due next
+// ListNextJobRuns List the next due times of a job
 // (GET /api/v1/job-definitions/{definition}/next-runs)
 func (_ Unimplemented) ListNextJobRuns(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListNextJobRunsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9817,13 +9817,13 @@ func (_ Unimplemented) ResumeJobDefinition(w http.ResponseWriter, r *http.Reques
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CreateJobRun Run a job
+// CreateJobRun Trigger a job run
 // (POST /api/v1/job-definitions/{definition}/runs)
 func (_ Unimplemented) CreateJobRun(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateJobRunParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListJobDefinitionVersions What a job definition said
+// ListJobDefinitionVersions List versions of a job definition
 // (GET /api/v1/job-definitions/{definition}/versions)
 func (_ Unimplemented) ListJobDefinitionVersions(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9835,25 +9835,25 @@ func (_ Unimplemented) ListJobRuns(w http.ResponseWriter, r *http.Request, param
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListJobBulks List bulks of job runs
+// ListJobBulks List bulk operations on job runs
 // (GET /api/v1/job-runs/bulk)
 func (_ Unimplemented) ListJobBulks(w http.ResponseWriter, r *http.Request, params ListJobBulksParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CreateJobBulk Cancel many runs, or run them once more
+// CreateJobBulk Start a bulk cancel or rerun of job runs
 // (POST /api/v1/job-runs/bulk)
 func (_ Unimplemented) CreateJobBulk(w http.ResponseWriter, r *http.Request, params CreateJobBulkParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetJobBulk Get a bulk with its progress
+// GetJobBulk Get a bulk operation with its progress
 // (GET /api/v1/job-runs/bulk/{bulk_id})
 func (_ Unimplemented) GetJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CancelJobBulk End a bulk
+// CancelJobBulk Cancel a bulk operation
 // (POST /api/v1/job-runs/bulk/{bulk_id}/cancel)
 func (_ Unimplemented) CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9865,7 +9865,7 @@ func (_ Unimplemented) GetJobRun(w http.ResponseWriter, r *http.Request, runID J
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListJobRunAttempts To whom a job run was assigned
+// ListJobRunAttempts List the attempts of a job run
 // (GET /api/v1/job-runs/{run_id}/attempts)
 func (_ Unimplemented) ListJobRunAttempts(w http.ResponseWriter, r *http.Request, runID JobRunID) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9877,91 +9877,91 @@ func (_ Unimplemented) CancelJobRun(w http.ResponseWriter, r *http.Request, runI
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// AcknowledgeCancel Say that a run was stopped
+// AcknowledgeCancel Acknowledge the cancellation of a job run
 // (POST /api/v1/job-runs/{run_id}/cancel-ack)
 func (_ Unimplemented) AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runID RunID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CompleteRun Say that a run has succeeded
+// CompleteRun Complete a job run
 // (POST /api/v1/job-runs/{run_id}/complete)
 func (_ Unimplemented) CompleteRun(w http.ResponseWriter, r *http.Request, runID RunID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ConfirmContinuation Say that a run in doubt goes on
+// ConfirmContinuation Confirm that a job run is still running
 // (POST /api/v1/job-runs/{run_id}/confirm-continuation)
 func (_ Unimplemented) ConfirmContinuation(w http.ResponseWriter, r *http.Request, runID RunID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListJobRunEvents What was decided about a job run
+// ListJobRunEvents List the events of a job run
 // (GET /api/v1/job-runs/{run_id}/events)
 func (_ Unimplemented) ListJobRunEvents(w http.ResponseWriter, r *http.Request, runID JobRunID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ExplainJobRun Why a job run did, or did not, run
+// ExplainJobRun Explain why a job run did or did not run
 // (GET /api/v1/job-runs/{run_id}/explain)
 func (_ Unimplemented) ExplainJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// FailRun Say that a run has failed
+// FailRun Fail a job run
 // (POST /api/v1/job-runs/{run_id}/fail)
 func (_ Unimplemented) FailRun(w http.ResponseWriter, r *http.Request, runID RunID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetRunLog Read a run's log
+// GetRunLog Get the log of a job run
 // (GET /api/v1/job-runs/{run_id}/logs)
 func (_ Unimplemented) GetRunLog(w http.ResponseWriter, r *http.Request, runID RunID, params GetRunLogParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// AppendRunLog Add a piece of a run's log
+// AppendRunLog Append to the log of a job run
 // (POST /api/v1/job-runs/{run_id}/logs)
 func (_ Unimplemented) AppendRunLog(w http.ResponseWriter, r *http.Request, runID RunID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ReportProgress Tell how far a run has come
+// ReportProgress Report the progress of a job run
 // (POST /api/v1/job-runs/{run_id}/progress)
 func (_ Unimplemented) ReportProgress(w http.ResponseWriter, r *http.Request, runID RunID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ReassignJobRun Take a job run from its worker
+// ReassignJobRun Reassign a job run
 // (POST /api/v1/job-runs/{run_id}/reassign)
 func (_ Unimplemented) ReassignJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ReleaseRun Give a run back
+// ReleaseRun Release a job run
 // (POST /api/v1/job-runs/{run_id}/release)
 func (_ Unimplemented) ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// RerunJobRun Run a job once more as a run did
+// RerunJobRun Rerun a job run
 // (POST /api/v1/job-runs/{run_id}/rerun)
 func (_ Unimplemented) RerunJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params RerunJobRunParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// StartRun Start a run
+// StartRun Start a job run
 // (POST /api/v1/job-runs/{run_id}/start)
 func (_ Unimplemented) StartRun(w http.ResponseWriter, r *http.Request, runID RunID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListEvents Read the feed of all audit events
+// ListEvents List the audit events of all sagas
 // (GET /api/v1/saga-events)
 func (_ Unimplemented) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// StreamEvents Follow the feed live
+// StreamEvents Stream audit events as they happen
 // (GET /api/v1/saga-events/stream)
 func (_ Unimplemented) StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9985,7 +9985,7 @@ func (_ Unimplemented) GetSaga(w http.ResponseWriter, r *http.Request, sagaID Sa
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// AcknowledgeSaga Note that somebody has looked
+// AcknowledgeSaga Acknowledge a saga
 // (POST /api/v1/sagas/{saga_id}/acknowledge)
 func (_ Unimplemented) AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -9997,7 +9997,7 @@ func (_ Unimplemented) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CompensateSaga Turn a saga back
+// CompensateSaga Compensate a saga
 // (POST /api/v1/sagas/{saga_id}/compensate)
 func (_ Unimplemented) CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -10009,31 +10009,31 @@ func (_ Unimplemented) ListSagaEvents(w http.ResponseWriter, r *http.Request, sa
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ExplainSaga Say what a saga waits for
+// ExplainSaga Explain what a saga is waiting for
 // (GET /api/v1/sagas/{saga_id}/explain)
 func (_ Unimplemented) ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ExtendDeadline Set another deadline
+// ExtendDeadline Change the deadline of a saga
 // (POST /api/v1/sagas/{saga_id}/extend-deadline)
 func (_ Unimplemented) ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ForceComplete End a saga as completed
+// ForceComplete Force a saga to COMPLETED
 // (POST /api/v1/sagas/{saga_id}/force-complete)
 func (_ Unimplemented) ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ForceFail End a saga as failed
+// ForceFail Force a saga to FAILED
 // (POST /api/v1/sagas/{saga_id}/force-fail)
 func (_ Unimplemented) ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// RestoreSaga Bring an archived saga back
+// RestoreSaga Restore an archived saga
 // (POST /api/v1/sagas/{saga_id}/restore)
 func (_ Unimplemented) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -10051,13 +10051,13 @@ func (_ Unimplemented) ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ResumeCompensation Go on undoing a saga whose compensation gave up
+// ResumeCompensation Resume the failed compensation of a saga
 // (POST /api/v1/sagas/{saga_id}/resume-compensation)
 func (_ Unimplemented) ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// RetrySaga Try a step again
+// RetrySaga Retry a step of a saga
 // (POST /api/v1/sagas/{saga_id}/retry)
 func (_ Unimplemented) RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -10075,13 +10075,13 @@ func (_ Unimplemented) ListSteps(w http.ResponseWriter, r *http.Request, sagaID 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CompleteStep Complete a step by hand
+// CompleteStep Complete a step manually
 // (POST /api/v1/sagas/{saga_id}/steps/{step}/complete)
 func (_ Unimplemented) CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// FailStep Fail a step by hand
+// FailStep Fail a step manually
 // (POST /api/v1/sagas/{saga_id}/steps/{step}/fail)
 func (_ Unimplemented) FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -10099,37 +10099,37 @@ func (_ Unimplemented) SuspendSaga(w http.ResponseWriter, r *http.Request, sagaI
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetLeader Who leads the scheduler
+// GetLeader Get the leader of the scheduler
 // (GET /api/v1/scheduler/leader)
 func (_ Unimplemented) GetLeader(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// StepDownLeader End the leadership of whoever leads
+// StepDownLeader Make the scheduler's leader step down
 // (POST /api/v1/scheduler/leader/step-down)
 func (_ Unimplemented) StepDownLeader(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// PreviewSchedule When a schedule would fire
+// PreviewSchedule Preview when a schedule fires
 // (POST /api/v1/schedules/preview)
 func (_ Unimplemented) PreviewSchedule(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetSettings Read the settings of job runs
+// GetSettings Get the job settings
 // (GET /api/v1/settings)
 func (_ Unimplemented) GetSettings(w http.ResponseWriter, r *http.Request, params GetSettingsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ChangeSettings Change settings
+// ChangeSettings Update the job settings
 // (PATCH /api/v1/settings)
 func (_ Unimplemented) ChangeSettings(w http.ResponseWriter, r *http.Request, params ChangeSettingsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListSettingChanges Who changed which setting
+// ListSettingChanges List changes of the job settings
 // (GET /api/v1/settings/history)
 func (_ Unimplemented) ListSettingChanges(w http.ResponseWriter, r *http.Request, params ListSettingChangesParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -10141,7 +10141,7 @@ func (_ Unimplemented) ListSagaStatistics(w http.ResponseWriter, r *http.Request
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetTimeline What happened under one correlation id
+// GetTimeline Show the timeline of a correlation ID
 // (GET /api/v1/timeline)
 func (_ Unimplemented) GetTimeline(w http.ResponseWriter, r *http.Request, params GetTimelineParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -10153,7 +10153,7 @@ func (_ Unimplemented) ListWebhooks(w http.ResponseWriter, r *http.Request, para
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CreateWebhook Subscribe an endpoint to events
+// CreateWebhook Create a webhook
 // (POST /api/v1/webhooks)
 func (_ Unimplemented) CreateWebhook(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -10171,7 +10171,7 @@ func (_ Unimplemented) GetWebhook(w http.ResponseWriter, r *http.Request, webhoo
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// UpdateWebhook Change a webhook
+// UpdateWebhook Update a webhook
 // (PATCH /api/v1/webhooks/{webhook_id})
 func (_ Unimplemented) UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params UpdateWebhookParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -10189,43 +10189,43 @@ func (_ Unimplemented) GetWebhookDelivery(w http.ResponseWriter, r *http.Request
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// RedeliverWebhookDelivery Send a delivery again
+// RedeliverWebhookDelivery Redeliver a delivery
 // (POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver)
 func (_ Unimplemented) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// DisableWebhook Send no more events for now
+// DisableWebhook Disable a webhook
 // (POST /api/v1/webhooks/{webhook_id}/disable)
 func (_ Unimplemented) DisableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DisableWebhookParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// EnableWebhook Send events again
+// EnableWebhook Enable a webhook
 // (POST /api/v1/webhooks/{webhook_id}/enable)
 func (_ Unimplemented) EnableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params EnableWebhookParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// RedeliverFailed Send again what was given up
+// RedeliverFailed Redeliver the failed deliveries of a webhook
 // (POST /api/v1/webhooks/{webhook_id}/redeliver)
 func (_ Unimplemented) RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// RotateWebhookSecret Give a webhook a new secret
+// RotateWebhookSecret Rotate the secret of a webhook
 // (POST /api/v1/webhooks/{webhook_id}/rotate-secret)
 func (_ Unimplemented) RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RotateWebhookSecretParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// TestWebhook Send a test event
+// TestWebhook Send a test event to a webhook
 // (POST /api/v1/webhooks/{webhook_id}/test)
 func (_ Unimplemented) TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// WhoAmI Who one is and what one may do
+// WhoAmI Show the caller's identity and permissions
 // (GET /api/v1/whoami)
 func (_ Unimplemented) WhoAmI(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -10249,43 +10249,43 @@ func (_ Unimplemented) GetWorker(w http.ResponseWriter, r *http.Request, workerI
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ClaimRuns Ask for runs
+// ClaimRuns Claim job runs
 // (POST /api/v1/workers/{worker_id}/claim)
 func (_ Unimplemented) ClaimRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CompleteRuns Say how up to 1000 runs ended
+// CompleteRuns Report the outcome of up to 1000 job runs
 // (POST /api/v1/workers/{worker_id}/complete)
 func (_ Unimplemented) CompleteRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// DetachWorker Give a worker up
+// DetachWorker Detach a worker
 // (POST /api/v1/workers/{worker_id}/detach)
 func (_ Unimplemented) DetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// DrainWorker Give a worker nothing new
+// DrainWorker Drain a worker
 // (POST /api/v1/workers/{worker_id}/drain)
 func (_ Unimplemented) DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// WorkerHeartbeat Tell that a worker lives, and renew its leases
+// WorkerHeartbeat Send a heartbeat and renew a worker's leases
 // (POST /api/v1/workers/{worker_id}/heartbeat)
 func (_ Unimplemented) WorkerHeartbeat(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// StartRuns Start up to 1000 runs
+// StartRuns Start up to 1000 job runs
 // (POST /api/v1/workers/{worker_id}/start)
 func (_ Unimplemented) StartRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// UndrainWorker Give a worker runs again
+// UndrainWorker Undrain a worker
 // (POST /api/v1/workers/{worker_id}/undrain)
 func (_ Unimplemented) UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -10303,7 +10303,7 @@ func (_ Unimplemented) RegisterWorkflow(w http.ResponseWriter, r *http.Request, 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ValidateWorkflow Check a definition without storing it
+// ValidateWorkflow Validate a workflow definition without storing it
 // (POST /api/v1/workflows/validate)
 func (_ Unimplemented) ValidateWorkflow(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -10315,55 +10315,55 @@ func (_ Unimplemented) GetWorkflow(w http.ResponseWriter, r *http.Request, name 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// DisableWorkflow Refuse new sagas of a workflow
+// DisableWorkflow Disable a workflow
 // (POST /api/v1/workflows/{name}/disable)
 func (_ Unimplemented) DisableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params DisableWorkflowParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// EnableWorkflow Accept new sagas of a workflow
+// EnableWorkflow Enable a workflow
 // (POST /api/v1/workflows/{name}/enable)
 func (_ Unimplemented) EnableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params EnableWorkflowParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListWorkflowVersions List the versions of a workflow
+// ListWorkflowVersions List versions of a workflow
 // (GET /api/v1/workflows/{name}/versions)
 func (_ Unimplemented) ListWorkflowVersions(w http.ResponseWriter, r *http.Request, name WorkflowName, params ListWorkflowVersionsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetWorkflowVersion Get one version of a workflow
+// GetWorkflowVersion Get a version of a workflow
 // (GET /api/v1/workflows/{name}/versions/{version})
 func (_ Unimplemented) GetWorkflowVersion(w http.ResponseWriter, r *http.Request, name WorkflowName, version int32, params GetWorkflowVersionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetHealth Whether the process is alive
+// GetHealth Check whether the process is alive
 // (GET /healthz)
 func (_ Unimplemented) GetHealth(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetMetrics Metrics for Prometheus
+// GetMetrics Get metrics in the Prometheus format
 // (GET /metrics)
 func (_ Unimplemented) GetMetrics(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetContract This contract, as JSON
+// GetContract Get the OpenAPI document
 // (GET /openapi.json)
 func (_ Unimplemented) GetContract(w http.ResponseWriter, r *http.Request, params GetContractParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetReadiness Whether this node can serve requests
+// GetReadiness Check whether this node can serve requests
 // (GET /readyz)
 func (_ Unimplemented) GetReadiness(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetVersion What is running here
+// GetVersion Get the version and build of this node
 // (GET /version)
 func (_ Unimplemented) GetVersion(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -30460,16 +30460,16 @@ func (response GetVersiondefaultApplicationProblemPlusJSONResponse) VisitGetVers
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
-	// RunRetention Archive the tenant's sagas that have expired
+	// RunRetention Archive the tenant's expired sagas
 	// (POST /api/v1/admin/retention/run)
 	RunRetention(ctx context.Context, request RunRetentionRequestObject) (RunRetentionResponseObject, error)
-	// GetStorage What the tables and indexes take, and how they are used
+	// GetStorage Show the size and use of tables and indexes
 	// (GET /api/v1/admin/storage)
 	GetStorage(ctx context.Context, request GetStorageRequestObject) (GetStorageResponseObject, error)
 	// ListAPIKeys List API keys
 	// (GET /api/v1/api-keys)
 	ListAPIKeys(ctx context.Context, request ListAPIKeysRequestObject) (ListAPIKeysResponseObject, error)
-	// CreateAPIKey Make an API key
+	// CreateAPIKey Create an API key
 	// (POST /api/v1/api-keys)
 	CreateAPIKey(ctx context.Context, request CreateAPIKeyRequestObject) (CreateAPIKeyResponseObject, error)
 	// GetAPIKey Get an API key
@@ -30478,7 +30478,7 @@ type StrictServerInterface interface {
 	// RevokeAPIKey Revoke an API key
 	// (POST /api/v1/api-keys/{key_id}/revoke)
 	RevokeAPIKey(ctx context.Context, request RevokeAPIKeyRequestObject) (RevokeAPIKeyResponseObject, error)
-	// ListActions List operators' actions
+	// ListActions List operator actions
 	// (GET /api/v1/audit)
 	ListActions(ctx context.Context, request ListActionsRequestObject) (ListActionsResponseObject, error)
 	// VerifyAudit Verify the audit trail
@@ -30487,7 +30487,7 @@ type StrictServerInterface interface {
 	// GetBackfill Get a backfill with its progress
 	// (GET /api/v1/backfills/{backfill_id})
 	GetBackfill(ctx context.Context, request GetBackfillRequestObject) (GetBackfillResponseObject, error)
-	// CancelBackfill End a backfill
+	// CancelBackfill Cancel a backfill
 	// (POST /api/v1/backfills/{backfill_id}/cancel)
 	CancelBackfill(ctx context.Context, request CancelBackfillRequestObject) (CancelBackfillResponseObject, error)
 	// ListArchivedDeadLetters List archived dead letters
@@ -30496,25 +30496,25 @@ type StrictServerInterface interface {
 	// GetArchivedDeadLetter Get an archived dead letter
 	// (GET /api/v1/dlq/archive/{message_id})
 	GetArchivedDeadLetter(ctx context.Context, request GetArchivedDeadLetterRequestObject) (GetArchivedDeadLetterResponseObject, error)
-	// RestoreDeadLetter Make an archived dead letter live again
+	// RestoreDeadLetter Restore an archived dead letter
 	// (POST /api/v1/dlq/archive/{message_id}/restore)
 	RestoreDeadLetter(ctx context.Context, request RestoreDeadLetterRequestObject) (RestoreDeadLetterResponseObject, error)
 	// ExportDeadLetters Export dead letters
 	// (GET /api/v1/dlq/export)
 	ExportDeadLetters(ctx context.Context, request ExportDeadLettersRequestObject) (ExportDeadLettersResponseObject, error)
-	// ListDeadLetterGroups List groups of letters with the same error
+	// ListDeadLetterGroups List dead-letter groups
 	// (GET /api/v1/dlq/groups)
 	ListDeadLetterGroups(ctx context.Context, request ListDeadLetterGroupsRequestObject) (ListDeadLetterGroupsResponseObject, error)
-	// GetDeadLetterGroup Get a group
+	// GetDeadLetterGroup Get a dead-letter group
 	// (GET /api/v1/dlq/groups/{fingerprint})
 	GetDeadLetterGroup(ctx context.Context, request GetDeadLetterGroupRequestObject) (GetDeadLetterGroupResponseObject, error)
-	// UpdateDeadLetterGroup Say what has become of an error
+	// UpdateDeadLetterGroup Update a dead-letter group
 	// (PATCH /api/v1/dlq/groups/{fingerprint})
 	UpdateDeadLetterGroup(ctx context.Context, request UpdateDeadLetterGroupRequestObject) (UpdateDeadLetterGroupResponseObject, error)
-	// DiscardDeadLetterGroup Give up the letters of a group
+	// DiscardDeadLetterGroup Discard the dead letters of a group
 	// (POST /api/v1/dlq/groups/{fingerprint}/discard)
 	DiscardDeadLetterGroup(ctx context.Context, request DiscardDeadLetterGroupRequestObject) (DiscardDeadLetterGroupResponseObject, error)
-	// RetryDeadLetterGroup Retry the letters of a group
+	// RetryDeadLetterGroup Retry the dead letters of a group
 	// (POST /api/v1/dlq/groups/{fingerprint}/retry)
 	RetryDeadLetterGroup(ctx context.Context, request RetryDeadLetterGroupRequestObject) (RetryDeadLetterGroupResponseObject, error)
 	// ImportDeadLetters Import dead letters
@@ -30535,91 +30535,91 @@ type StrictServerInterface interface {
 	// GetDeadLetter Get a dead letter
 	// (GET /api/v1/dlq/messages/{message_id})
 	GetDeadLetter(ctx context.Context, request GetDeadLetterRequestObject) (GetDeadLetterResponseObject, error)
-	// UpdateDeadLetter Change what people note about a dead letter
+	// UpdateDeadLetter Update the notes on a dead letter
 	// (PATCH /api/v1/dlq/messages/{message_id})
 	UpdateDeadLetter(ctx context.Context, request UpdateDeadLetterRequestObject) (UpdateDeadLetterResponseObject, error)
-	// AcknowledgeDeadLetter Tell what became of a redriven letter
+	// AcknowledgeDeadLetter Report the outcome of a redriven dead letter
 	// (POST /api/v1/dlq/messages/{message_id}/ack)
 	AcknowledgeDeadLetter(ctx context.Context, request AcknowledgeDeadLetterRequestObject) (AcknowledgeDeadLetterResponseObject, error)
 	// ListDeadLetterAttempts List the retries of a dead letter
 	// (GET /api/v1/dlq/messages/{message_id}/attempts)
 	ListDeadLetterAttempts(ctx context.Context, request ListDeadLetterAttemptsRequestObject) (ListDeadLetterAttemptsResponseObject, error)
-	// DiscardDeadLetter Give a dead letter up
+	// DiscardDeadLetter Discard a dead letter
 	// (POST /api/v1/dlq/messages/{message_id}/discard)
 	DiscardDeadLetter(ctx context.Context, request DiscardDeadLetterRequestObject) (DiscardDeadLetterResponseObject, error)
 	// GetDeadLetterLineage List the ancestors and descendants of a dead letter
 	// (GET /api/v1/dlq/messages/{message_id}/lineage)
 	GetDeadLetterLineage(ctx context.Context, request GetDeadLetterLineageRequestObject) (GetDeadLetterLineageResponseObject, error)
-	// RequeueDeadLetter Give a DEAD letter another chance
+	// RequeueDeadLetter Requeue a dead letter that is DEAD
 	// (POST /api/v1/dlq/messages/{message_id}/requeue)
 	RequeueDeadLetter(ctx context.Context, request RequeueDeadLetterRequestObject) (RequeueDeadLetterResponseObject, error)
-	// ResolveDeadLetter Say that a dead letter was dealt with elsewhere
+	// ResolveDeadLetter Resolve a dead letter handled elsewhere
 	// (POST /api/v1/dlq/messages/{message_id}/resolve)
 	ResolveDeadLetter(ctx context.Context, request ResolveDeadLetterRequestObject) (ResolveDeadLetterResponseObject, error)
-	// RetryDeadLetter Drive a dead letter again, now
+	// RetryDeadLetter Retry a dead letter now
 	// (POST /api/v1/dlq/messages/{message_id}/retry)
 	RetryDeadLetter(ctx context.Context, request RetryDeadLetterRequestObject) (RetryDeadLetterResponseObject, error)
 	// ListDeadLetterRevisions List the edits of a dead letter
 	// (GET /api/v1/dlq/messages/{message_id}/revisions)
 	ListDeadLetterRevisions(ctx context.Context, request ListDeadLetterRevisionsRequestObject) (ListDeadLetterRevisionsResponseObject, error)
-	// GetDefaultPolicy Get the policy of topics without one
+	// GetDefaultPolicy Get the default policy
 	// (GET /api/v1/dlq/policy)
 	GetDefaultPolicy(ctx context.Context, request GetDefaultPolicyRequestObject) (GetDefaultPolicyResponseObject, error)
-	// UpdateDefaultPolicy Change members of the policy of topics without one
+	// UpdateDefaultPolicy Update the default policy
 	// (PATCH /api/v1/dlq/policy)
 	UpdateDefaultPolicy(ctx context.Context, request UpdateDefaultPolicyRequestObject) (UpdateDefaultPolicyResponseObject, error)
-	// PutDefaultPolicy Set the policy of topics without one
+	// PutDefaultPolicy Replace the default policy
 	// (PUT /api/v1/dlq/policy)
 	PutDefaultPolicy(ctx context.Context, request PutDefaultPolicyRequestObject) (PutDefaultPolicyResponseObject, error)
 	// ListRedrives List redrives
 	// (GET /api/v1/dlq/redrives)
 	ListRedrives(ctx context.Context, request ListRedrivesRequestObject) (ListRedrivesResponseObject, error)
-	// CreateRedrive Do something to many letters
+	// CreateRedrive Start a bulk redrive
 	// (POST /api/v1/dlq/redrives)
 	CreateRedrive(ctx context.Context, request CreateRedriveRequestObject) (CreateRedriveResponseObject, error)
 	// GetRedrive Get a redrive with its progress
 	// (GET /api/v1/dlq/redrives/{redrive_id})
 	GetRedrive(ctx context.Context, request GetRedriveRequestObject) (GetRedriveResponseObject, error)
-	// UpdateRedrive Change the pace of a redrive
+	// UpdateRedrive Change the rate of a redrive
 	// (PATCH /api/v1/dlq/redrives/{redrive_id})
 	UpdateRedrive(ctx context.Context, request UpdateRedriveRequestObject) (UpdateRedriveResponseObject, error)
-	// ApproveRedrive Approve a redrive that waits for it
+	// ApproveRedrive Approve a redrive
 	// (POST /api/v1/dlq/redrives/{redrive_id}/approve)
 	ApproveRedrive(ctx context.Context, request ApproveRedriveRequestObject) (ApproveRedriveResponseObject, error)
-	// CancelRedrive End a redrive
+	// CancelRedrive Cancel a redrive
 	// (POST /api/v1/dlq/redrives/{redrive_id}/cancel)
 	CancelRedrive(ctx context.Context, request CancelRedriveRequestObject) (CancelRedriveResponseObject, error)
-	// ListRedriveItems List the letters of a redrive
+	// ListRedriveItems List the dead letters of a redrive
 	// (GET /api/v1/dlq/redrives/{redrive_id}/items)
 	ListRedriveItems(ctx context.Context, request ListRedriveItemsRequestObject) (ListRedriveItemsResponseObject, error)
 	// PauseRedrive Pause a redrive
 	// (POST /api/v1/dlq/redrives/{redrive_id}/pause)
 	PauseRedrive(ctx context.Context, request PauseRedriveRequestObject) (PauseRedriveResponseObject, error)
-	// ResumeRedrive Let a paused or halted redrive go on
+	// ResumeRedrive Resume a paused or halted redrive
 	// (POST /api/v1/dlq/redrives/{redrive_id}/resume)
 	ResumeRedrive(ctx context.Context, request ResumeRedriveRequestObject) (ResumeRedriveResponseObject, error)
-	// GetDeadLetterStats Count letters by topic and status
+	// GetDeadLetterStats Count dead letters by topic and status
 	// (GET /api/v1/dlq/stats)
 	GetDeadLetterStats(ctx context.Context, request GetDeadLetterStatsRequestObject) (GetDeadLetterStatsResponseObject, error)
-	// ListDeadLetterTopics List topics that have letters
+	// ListDeadLetterTopics List dead-letter topics
 	// (GET /api/v1/dlq/topics)
 	ListDeadLetterTopics(ctx context.Context, request ListDeadLetterTopicsRequestObject) (ListDeadLetterTopicsResponseObject, error)
-	// GetDeadLetterTopic Get the statistics of a topic
+	// GetDeadLetterTopic Get the statistics of a dead-letter topic
 	// (GET /api/v1/dlq/topics/{topic})
 	GetDeadLetterTopic(ctx context.Context, request GetDeadLetterTopicRequestObject) (GetDeadLetterTopicResponseObject, error)
 	// GetTopicPolicy Get the policy of a topic
 	// (GET /api/v1/dlq/topics/{topic}/policy)
 	GetTopicPolicy(ctx context.Context, request GetTopicPolicyRequestObject) (GetTopicPolicyResponseObject, error)
-	// UpdateTopicPolicy Change members of the policy of a topic
+	// UpdateTopicPolicy Update the policy of a topic
 	// (PATCH /api/v1/dlq/topics/{topic}/policy)
 	UpdateTopicPolicy(ctx context.Context, request UpdateTopicPolicyRequestObject) (UpdateTopicPolicyResponseObject, error)
-	// PutTopicPolicy Set the policy of a topic
+	// PutTopicPolicy Replace the policy of a topic
 	// (PUT /api/v1/dlq/topics/{topic}/policy)
 	PutTopicPolicy(ctx context.Context, request PutTopicPolicyRequestObject) (PutTopicPolicyResponseObject, error)
 	// ListDeadLettersOfTopic List the dead letters of a topic
 	// (GET /api/v1/dlq/{topic})
 	ListDeadLettersOfTopic(ctx context.Context, request ListDeadLettersOfTopicRequestObject) (ListDeadLettersOfTopicResponseObject, error)
-	// RetryAllDeadLetters Retry every letter of a topic that waits
+	// RetryAllDeadLetters Retry all waiting dead letters of a topic
 	// (POST /api/v1/dlq/{topic}/retry-all)
 	RetryAllDeadLetters(ctx context.Context, request RetryAllDeadLettersRequestObject) (RetryAllDeadLettersResponseObject, error)
 	// ListJobEvents List published events
@@ -30628,7 +30628,7 @@ type StrictServerInterface interface {
 	// PublishJobEvent Publish an event
 	// (POST /api/v1/events)
 	PublishJobEvent(ctx context.Context, request PublishJobEventRequestObject) (PublishJobEventResponseObject, error)
-	// GetJobEvent Get an event, and what it has led to
+	// GetJobEvent Get a published event and what it triggered
 	// (GET /api/v1/events/{event_id})
 	GetJobEvent(ctx context.Context, request GetJobEventRequestObject) (GetJobEventResponseObject, error)
 	// ListFences List fences
@@ -30646,7 +30646,7 @@ type StrictServerInterface interface {
 	// ListJobDefinitions List job definitions
 	// (GET /api/v1/job-definitions)
 	ListJobDefinitions(ctx context.Context, request ListJobDefinitionsRequestObject) (ListJobDefinitionsResponseObject, error)
-	// CreateJobDefinition Define a job
+	// CreateJobDefinition Create a job definition
 	// (POST /api/v1/job-definitions)
 	CreateJobDefinition(ctx context.Context, request CreateJobDefinitionRequestObject) (CreateJobDefinitionResponseObject, error)
 	// DeleteJobDefinition Delete a job definition
@@ -30655,7 +30655,7 @@ type StrictServerInterface interface {
 	// GetJobDefinition Get a job definition
 	// (GET /api/v1/job-definitions/{definition})
 	GetJobDefinition(ctx context.Context, request GetJobDefinitionRequestObject) (GetJobDefinitionResponseObject, error)
-	// UpdateJobDefinition Change a job definition
+	// UpdateJobDefinition Update a job definition
 	// (PATCH /api/v1/job-definitions/{definition})
 	UpdateJobDefinition(ctx context.Context, request UpdateJobDefinitionRequestObject) (UpdateJobDefinitionResponseObject, error)
 	// ReplaceJobDefinition Replace a job definition
@@ -30664,10 +30664,10 @@ type StrictServerInterface interface {
 	// ListBackfills List the backfills of a job definition
 	// (GET /api/v1/job-definitions/{definition}/backfills)
 	ListBackfills(ctx context.Context, request ListBackfillsRequestObject) (ListBackfillsResponseObject, error)
-	// CreateBackfill Run slots of the past
+	// CreateBackfill Start a backfill
 	// (POST /api/v1/job-definitions/{definition}/backfills)
 	CreateBackfill(ctx context.Context, request CreateBackfillRequestObject) (CreateBackfillResponseObject, error)
-	// ListNextJobRuns When a job is due next
+	// ListNextJobRuns List the next due times of a job
 	// (GET /api/v1/job-definitions/{definition}/next-runs)
 	ListNextJobRuns(ctx context.Context, request ListNextJobRunsRequestObject) (ListNextJobRunsResponseObject, error)
 	// PauseJobDefinition Pause a job definition
@@ -30676,79 +30676,79 @@ type StrictServerInterface interface {
 	// ResumeJobDefinition Resume a job definition
 	// (POST /api/v1/job-definitions/{definition}/resume)
 	ResumeJobDefinition(ctx context.Context, request ResumeJobDefinitionRequestObject) (ResumeJobDefinitionResponseObject, error)
-	// CreateJobRun Run a job
+	// CreateJobRun Trigger a job run
 	// (POST /api/v1/job-definitions/{definition}/runs)
 	CreateJobRun(ctx context.Context, request CreateJobRunRequestObject) (CreateJobRunResponseObject, error)
-	// ListJobDefinitionVersions What a job definition said
+	// ListJobDefinitionVersions List versions of a job definition
 	// (GET /api/v1/job-definitions/{definition}/versions)
 	ListJobDefinitionVersions(ctx context.Context, request ListJobDefinitionVersionsRequestObject) (ListJobDefinitionVersionsResponseObject, error)
 	// ListJobRuns List job runs
 	// (GET /api/v1/job-runs)
 	ListJobRuns(ctx context.Context, request ListJobRunsRequestObject) (ListJobRunsResponseObject, error)
-	// ListJobBulks List bulks of job runs
+	// ListJobBulks List bulk operations on job runs
 	// (GET /api/v1/job-runs/bulk)
 	ListJobBulks(ctx context.Context, request ListJobBulksRequestObject) (ListJobBulksResponseObject, error)
-	// CreateJobBulk Cancel many runs, or run them once more
+	// CreateJobBulk Start a bulk cancel or rerun of job runs
 	// (POST /api/v1/job-runs/bulk)
 	CreateJobBulk(ctx context.Context, request CreateJobBulkRequestObject) (CreateJobBulkResponseObject, error)
-	// GetJobBulk Get a bulk with its progress
+	// GetJobBulk Get a bulk operation with its progress
 	// (GET /api/v1/job-runs/bulk/{bulk_id})
 	GetJobBulk(ctx context.Context, request GetJobBulkRequestObject) (GetJobBulkResponseObject, error)
-	// CancelJobBulk End a bulk
+	// CancelJobBulk Cancel a bulk operation
 	// (POST /api/v1/job-runs/bulk/{bulk_id}/cancel)
 	CancelJobBulk(ctx context.Context, request CancelJobBulkRequestObject) (CancelJobBulkResponseObject, error)
 	// GetJobRun Get a job run
 	// (GET /api/v1/job-runs/{run_id})
 	GetJobRun(ctx context.Context, request GetJobRunRequestObject) (GetJobRunResponseObject, error)
-	// ListJobRunAttempts To whom a job run was assigned
+	// ListJobRunAttempts List the attempts of a job run
 	// (GET /api/v1/job-runs/{run_id}/attempts)
 	ListJobRunAttempts(ctx context.Context, request ListJobRunAttemptsRequestObject) (ListJobRunAttemptsResponseObject, error)
 	// CancelJobRun Cancel a job run
 	// (POST /api/v1/job-runs/{run_id}/cancel)
 	CancelJobRun(ctx context.Context, request CancelJobRunRequestObject) (CancelJobRunResponseObject, error)
-	// AcknowledgeCancel Say that a run was stopped
+	// AcknowledgeCancel Acknowledge the cancellation of a job run
 	// (POST /api/v1/job-runs/{run_id}/cancel-ack)
 	AcknowledgeCancel(ctx context.Context, request AcknowledgeCancelRequestObject) (AcknowledgeCancelResponseObject, error)
-	// CompleteRun Say that a run has succeeded
+	// CompleteRun Complete a job run
 	// (POST /api/v1/job-runs/{run_id}/complete)
 	CompleteRun(ctx context.Context, request CompleteRunRequestObject) (CompleteRunResponseObject, error)
-	// ConfirmContinuation Say that a run in doubt goes on
+	// ConfirmContinuation Confirm that a job run is still running
 	// (POST /api/v1/job-runs/{run_id}/confirm-continuation)
 	ConfirmContinuation(ctx context.Context, request ConfirmContinuationRequestObject) (ConfirmContinuationResponseObject, error)
-	// ListJobRunEvents What was decided about a job run
+	// ListJobRunEvents List the events of a job run
 	// (GET /api/v1/job-runs/{run_id}/events)
 	ListJobRunEvents(ctx context.Context, request ListJobRunEventsRequestObject) (ListJobRunEventsResponseObject, error)
-	// ExplainJobRun Why a job run did, or did not, run
+	// ExplainJobRun Explain why a job run did or did not run
 	// (GET /api/v1/job-runs/{run_id}/explain)
 	ExplainJobRun(ctx context.Context, request ExplainJobRunRequestObject) (ExplainJobRunResponseObject, error)
-	// FailRun Say that a run has failed
+	// FailRun Fail a job run
 	// (POST /api/v1/job-runs/{run_id}/fail)
 	FailRun(ctx context.Context, request FailRunRequestObject) (FailRunResponseObject, error)
-	// GetRunLog Read a run's log
+	// GetRunLog Get the log of a job run
 	// (GET /api/v1/job-runs/{run_id}/logs)
 	GetRunLog(ctx context.Context, request GetRunLogRequestObject) (GetRunLogResponseObject, error)
-	// AppendRunLog Add a piece of a run's log
+	// AppendRunLog Append to the log of a job run
 	// (POST /api/v1/job-runs/{run_id}/logs)
 	AppendRunLog(ctx context.Context, request AppendRunLogRequestObject) (AppendRunLogResponseObject, error)
-	// ReportProgress Tell how far a run has come
+	// ReportProgress Report the progress of a job run
 	// (POST /api/v1/job-runs/{run_id}/progress)
 	ReportProgress(ctx context.Context, request ReportProgressRequestObject) (ReportProgressResponseObject, error)
-	// ReassignJobRun Take a job run from its worker
+	// ReassignJobRun Reassign a job run
 	// (POST /api/v1/job-runs/{run_id}/reassign)
 	ReassignJobRun(ctx context.Context, request ReassignJobRunRequestObject) (ReassignJobRunResponseObject, error)
-	// ReleaseRun Give a run back
+	// ReleaseRun Release a job run
 	// (POST /api/v1/job-runs/{run_id}/release)
 	ReleaseRun(ctx context.Context, request ReleaseRunRequestObject) (ReleaseRunResponseObject, error)
-	// RerunJobRun Run a job once more as a run did
+	// RerunJobRun Rerun a job run
 	// (POST /api/v1/job-runs/{run_id}/rerun)
 	RerunJobRun(ctx context.Context, request RerunJobRunRequestObject) (RerunJobRunResponseObject, error)
-	// StartRun Start a run
+	// StartRun Start a job run
 	// (POST /api/v1/job-runs/{run_id}/start)
 	StartRun(ctx context.Context, request StartRunRequestObject) (StartRunResponseObject, error)
-	// ListEvents Read the feed of all audit events
+	// ListEvents List the audit events of all sagas
 	// (GET /api/v1/saga-events)
 	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
-	// StreamEvents Follow the feed live
+	// StreamEvents Stream audit events as they happen
 	// (GET /api/v1/saga-events/stream)
 	StreamEvents(ctx context.Context, request StreamEventsRequestObject) (StreamEventsResponseObject, error)
 	// ListSagas List sagas
@@ -30760,31 +30760,31 @@ type StrictServerInterface interface {
 	// GetSaga Get a saga with its step logs
 	// (GET /api/v1/sagas/{saga_id})
 	GetSaga(ctx context.Context, request GetSagaRequestObject) (GetSagaResponseObject, error)
-	// AcknowledgeSaga Note that somebody has looked
+	// AcknowledgeSaga Acknowledge a saga
 	// (POST /api/v1/sagas/{saga_id}/acknowledge)
 	AcknowledgeSaga(ctx context.Context, request AcknowledgeSagaRequestObject) (AcknowledgeSagaResponseObject, error)
 	// CancelSaga Cancel a saga
 	// (POST /api/v1/sagas/{saga_id}/cancel)
 	CancelSaga(ctx context.Context, request CancelSagaRequestObject) (CancelSagaResponseObject, error)
-	// CompensateSaga Turn a saga back
+	// CompensateSaga Compensate a saga
 	// (POST /api/v1/sagas/{saga_id}/compensate)
 	CompensateSaga(ctx context.Context, request CompensateSagaRequestObject) (CompensateSagaResponseObject, error)
 	// ListSagaEvents List the audit events of a saga
 	// (GET /api/v1/sagas/{saga_id}/events)
 	ListSagaEvents(ctx context.Context, request ListSagaEventsRequestObject) (ListSagaEventsResponseObject, error)
-	// ExplainSaga Say what a saga waits for
+	// ExplainSaga Explain what a saga is waiting for
 	// (GET /api/v1/sagas/{saga_id}/explain)
 	ExplainSaga(ctx context.Context, request ExplainSagaRequestObject) (ExplainSagaResponseObject, error)
-	// ExtendDeadline Set another deadline
+	// ExtendDeadline Change the deadline of a saga
 	// (POST /api/v1/sagas/{saga_id}/extend-deadline)
 	ExtendDeadline(ctx context.Context, request ExtendDeadlineRequestObject) (ExtendDeadlineResponseObject, error)
-	// ForceComplete End a saga as completed
+	// ForceComplete Force a saga to COMPLETED
 	// (POST /api/v1/sagas/{saga_id}/force-complete)
 	ForceComplete(ctx context.Context, request ForceCompleteRequestObject) (ForceCompleteResponseObject, error)
-	// ForceFail End a saga as failed
+	// ForceFail Force a saga to FAILED
 	// (POST /api/v1/sagas/{saga_id}/force-fail)
 	ForceFail(ctx context.Context, request ForceFailRequestObject) (ForceFailResponseObject, error)
-	// RestoreSaga Bring an archived saga back
+	// RestoreSaga Restore an archived saga
 	// (POST /api/v1/sagas/{saga_id}/restore)
 	RestoreSaga(ctx context.Context, request RestoreSagaRequestObject) (RestoreSagaResponseObject, error)
 	// GetSagaResult Get the result of a completed saga
@@ -30793,10 +30793,10 @@ type StrictServerInterface interface {
 	// ResumeSaga Resume a suspended saga
 	// (POST /api/v1/sagas/{saga_id}/resume)
 	ResumeSaga(ctx context.Context, request ResumeSagaRequestObject) (ResumeSagaResponseObject, error)
-	// ResumeCompensation Go on undoing a saga whose compensation gave up
+	// ResumeCompensation Resume the failed compensation of a saga
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(ctx context.Context, request ResumeCompensationRequestObject) (ResumeCompensationResponseObject, error)
-	// RetrySaga Try a step again
+	// RetrySaga Retry a step of a saga
 	// (POST /api/v1/sagas/{saga_id}/retry)
 	RetrySaga(ctx context.Context, request RetrySagaRequestObject) (RetrySagaResponseObject, error)
 	// ListStepLogs List the step logs of a saga
@@ -30805,10 +30805,10 @@ type StrictServerInterface interface {
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(ctx context.Context, request ListStepsRequestObject) (ListStepsResponseObject, error)
-	// CompleteStep Complete a step by hand
+	// CompleteStep Complete a step manually
 	// (POST /api/v1/sagas/{saga_id}/steps/{step}/complete)
 	CompleteStep(ctx context.Context, request CompleteStepRequestObject) (CompleteStepResponseObject, error)
-	// FailStep Fail a step by hand
+	// FailStep Fail a step manually
 	// (POST /api/v1/sagas/{saga_id}/steps/{step}/fail)
 	FailStep(ctx context.Context, request FailStepRequestObject) (FailStepResponseObject, error)
 	// SkipStep Skip a step
@@ -30817,34 +30817,34 @@ type StrictServerInterface interface {
 	// SuspendSaga Suspend a saga
 	// (POST /api/v1/sagas/{saga_id}/suspend)
 	SuspendSaga(ctx context.Context, request SuspendSagaRequestObject) (SuspendSagaResponseObject, error)
-	// GetLeader Who leads the scheduler
+	// GetLeader Get the leader of the scheduler
 	// (GET /api/v1/scheduler/leader)
 	GetLeader(ctx context.Context, request GetLeaderRequestObject) (GetLeaderResponseObject, error)
-	// StepDownLeader End the leadership of whoever leads
+	// StepDownLeader Make the scheduler's leader step down
 	// (POST /api/v1/scheduler/leader/step-down)
 	StepDownLeader(ctx context.Context, request StepDownLeaderRequestObject) (StepDownLeaderResponseObject, error)
-	// PreviewSchedule When a schedule would fire
+	// PreviewSchedule Preview when a schedule fires
 	// (POST /api/v1/schedules/preview)
 	PreviewSchedule(ctx context.Context, request PreviewScheduleRequestObject) (PreviewScheduleResponseObject, error)
-	// GetSettings Read the settings of job runs
+	// GetSettings Get the job settings
 	// (GET /api/v1/settings)
 	GetSettings(ctx context.Context, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
-	// ChangeSettings Change settings
+	// ChangeSettings Update the job settings
 	// (PATCH /api/v1/settings)
 	ChangeSettings(ctx context.Context, request ChangeSettingsRequestObject) (ChangeSettingsResponseObject, error)
-	// ListSettingChanges Who changed which setting
+	// ListSettingChanges List changes of the job settings
 	// (GET /api/v1/settings/history)
 	ListSettingChanges(ctx context.Context, request ListSettingChangesRequestObject) (ListSettingChangesResponseObject, error)
 	// ListSagaStatistics Count sagas by workflow
 	// (GET /api/v1/statistics/sagas)
 	ListSagaStatistics(ctx context.Context, request ListSagaStatisticsRequestObject) (ListSagaStatisticsResponseObject, error)
-	// GetTimeline What happened under one correlation id
+	// GetTimeline Show the timeline of a correlation ID
 	// (GET /api/v1/timeline)
 	GetTimeline(ctx context.Context, request GetTimelineRequestObject) (GetTimelineResponseObject, error)
 	// ListWebhooks List webhooks
 	// (GET /api/v1/webhooks)
 	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
-	// CreateWebhook Subscribe an endpoint to events
+	// CreateWebhook Create a webhook
 	// (POST /api/v1/webhooks)
 	CreateWebhook(ctx context.Context, request CreateWebhookRequestObject) (CreateWebhookResponseObject, error)
 	// DeleteWebhook Delete a webhook and its deliveries
@@ -30853,7 +30853,7 @@ type StrictServerInterface interface {
 	// GetWebhook Get a webhook
 	// (GET /api/v1/webhooks/{webhook_id})
 	GetWebhook(ctx context.Context, request GetWebhookRequestObject) (GetWebhookResponseObject, error)
-	// UpdateWebhook Change a webhook
+	// UpdateWebhook Update a webhook
 	// (PATCH /api/v1/webhooks/{webhook_id})
 	UpdateWebhook(ctx context.Context, request UpdateWebhookRequestObject) (UpdateWebhookResponseObject, error)
 	// ListWebhookDeliveries List the deliveries of a webhook
@@ -30862,25 +30862,25 @@ type StrictServerInterface interface {
 	// GetWebhookDelivery Get a delivery with its body
 	// (GET /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id})
 	GetWebhookDelivery(ctx context.Context, request GetWebhookDeliveryRequestObject) (GetWebhookDeliveryResponseObject, error)
-	// RedeliverWebhookDelivery Send a delivery again
+	// RedeliverWebhookDelivery Redeliver a delivery
 	// (POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver)
 	RedeliverWebhookDelivery(ctx context.Context, request RedeliverWebhookDeliveryRequestObject) (RedeliverWebhookDeliveryResponseObject, error)
-	// DisableWebhook Send no more events for now
+	// DisableWebhook Disable a webhook
 	// (POST /api/v1/webhooks/{webhook_id}/disable)
 	DisableWebhook(ctx context.Context, request DisableWebhookRequestObject) (DisableWebhookResponseObject, error)
-	// EnableWebhook Send events again
+	// EnableWebhook Enable a webhook
 	// (POST /api/v1/webhooks/{webhook_id}/enable)
 	EnableWebhook(ctx context.Context, request EnableWebhookRequestObject) (EnableWebhookResponseObject, error)
-	// RedeliverFailed Send again what was given up
+	// RedeliverFailed Redeliver the failed deliveries of a webhook
 	// (POST /api/v1/webhooks/{webhook_id}/redeliver)
 	RedeliverFailed(ctx context.Context, request RedeliverFailedRequestObject) (RedeliverFailedResponseObject, error)
-	// RotateWebhookSecret Give a webhook a new secret
+	// RotateWebhookSecret Rotate the secret of a webhook
 	// (POST /api/v1/webhooks/{webhook_id}/rotate-secret)
 	RotateWebhookSecret(ctx context.Context, request RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error)
-	// TestWebhook Send a test event
+	// TestWebhook Send a test event to a webhook
 	// (POST /api/v1/webhooks/{webhook_id}/test)
 	TestWebhook(ctx context.Context, request TestWebhookRequestObject) (TestWebhookResponseObject, error)
-	// WhoAmI Who one is and what one may do
+	// WhoAmI Show the caller's identity and permissions
 	// (GET /api/v1/whoami)
 	WhoAmI(ctx context.Context, request WhoAmIRequestObject) (WhoAmIResponseObject, error)
 	// ListWorkers List workers
@@ -30892,25 +30892,25 @@ type StrictServerInterface interface {
 	// GetWorker Get a worker
 	// (GET /api/v1/workers/{worker_id})
 	GetWorker(ctx context.Context, request GetWorkerRequestObject) (GetWorkerResponseObject, error)
-	// ClaimRuns Ask for runs
+	// ClaimRuns Claim job runs
 	// (POST /api/v1/workers/{worker_id}/claim)
 	ClaimRuns(ctx context.Context, request ClaimRunsRequestObject) (ClaimRunsResponseObject, error)
-	// CompleteRuns Say how up to 1000 runs ended
+	// CompleteRuns Report the outcome of up to 1000 job runs
 	// (POST /api/v1/workers/{worker_id}/complete)
 	CompleteRuns(ctx context.Context, request CompleteRunsRequestObject) (CompleteRunsResponseObject, error)
-	// DetachWorker Give a worker up
+	// DetachWorker Detach a worker
 	// (POST /api/v1/workers/{worker_id}/detach)
 	DetachWorker(ctx context.Context, request DetachWorkerRequestObject) (DetachWorkerResponseObject, error)
-	// DrainWorker Give a worker nothing new
+	// DrainWorker Drain a worker
 	// (POST /api/v1/workers/{worker_id}/drain)
 	DrainWorker(ctx context.Context, request DrainWorkerRequestObject) (DrainWorkerResponseObject, error)
-	// WorkerHeartbeat Tell that a worker lives, and renew its leases
+	// WorkerHeartbeat Send a heartbeat and renew a worker's leases
 	// (POST /api/v1/workers/{worker_id}/heartbeat)
 	WorkerHeartbeat(ctx context.Context, request WorkerHeartbeatRequestObject) (WorkerHeartbeatResponseObject, error)
-	// StartRuns Start up to 1000 runs
+	// StartRuns Start up to 1000 job runs
 	// (POST /api/v1/workers/{worker_id}/start)
 	StartRuns(ctx context.Context, request StartRunsRequestObject) (StartRunsResponseObject, error)
-	// UndrainWorker Give a worker runs again
+	// UndrainWorker Undrain a worker
 	// (POST /api/v1/workers/{worker_id}/undrain)
 	UndrainWorker(ctx context.Context, request UndrainWorkerRequestObject) (UndrainWorkerResponseObject, error)
 	// ListWorkflows List workflows
@@ -30919,37 +30919,37 @@ type StrictServerInterface interface {
 	// RegisterWorkflow Register a workflow
 	// (POST /api/v1/workflows)
 	RegisterWorkflow(ctx context.Context, request RegisterWorkflowRequestObject) (RegisterWorkflowResponseObject, error)
-	// ValidateWorkflow Check a definition without storing it
+	// ValidateWorkflow Validate a workflow definition without storing it
 	// (POST /api/v1/workflows/validate)
 	ValidateWorkflow(ctx context.Context, request ValidateWorkflowRequestObject) (ValidateWorkflowResponseObject, error)
 	// GetWorkflow Get the latest version of a workflow
 	// (GET /api/v1/workflows/{name})
 	GetWorkflow(ctx context.Context, request GetWorkflowRequestObject) (GetWorkflowResponseObject, error)
-	// DisableWorkflow Refuse new sagas of a workflow
+	// DisableWorkflow Disable a workflow
 	// (POST /api/v1/workflows/{name}/disable)
 	DisableWorkflow(ctx context.Context, request DisableWorkflowRequestObject) (DisableWorkflowResponseObject, error)
-	// EnableWorkflow Accept new sagas of a workflow
+	// EnableWorkflow Enable a workflow
 	// (POST /api/v1/workflows/{name}/enable)
 	EnableWorkflow(ctx context.Context, request EnableWorkflowRequestObject) (EnableWorkflowResponseObject, error)
-	// ListWorkflowVersions List the versions of a workflow
+	// ListWorkflowVersions List versions of a workflow
 	// (GET /api/v1/workflows/{name}/versions)
 	ListWorkflowVersions(ctx context.Context, request ListWorkflowVersionsRequestObject) (ListWorkflowVersionsResponseObject, error)
-	// GetWorkflowVersion Get one version of a workflow
+	// GetWorkflowVersion Get a version of a workflow
 	// (GET /api/v1/workflows/{name}/versions/{version})
 	GetWorkflowVersion(ctx context.Context, request GetWorkflowVersionRequestObject) (GetWorkflowVersionResponseObject, error)
-	// GetHealth Whether the process is alive
+	// GetHealth Check whether the process is alive
 	// (GET /healthz)
 	GetHealth(ctx context.Context, request GetHealthRequestObject) (GetHealthResponseObject, error)
-	// GetMetrics Metrics for Prometheus
+	// GetMetrics Get metrics in the Prometheus format
 	// (GET /metrics)
 	GetMetrics(ctx context.Context, request GetMetricsRequestObject) (GetMetricsResponseObject, error)
-	// GetContract This contract, as JSON
+	// GetContract Get the OpenAPI document
 	// (GET /openapi.json)
 	GetContract(ctx context.Context, request GetContractRequestObject) (GetContractResponseObject, error)
-	// GetReadiness Whether this node can serve requests
+	// GetReadiness Check whether this node can serve requests
 	// (GET /readyz)
 	GetReadiness(ctx context.Context, request GetReadinessRequestObject) (GetReadinessResponseObject, error)
-	// GetVersion What is running here
+	// GetVersion Get the version and build of this node
 	// (GET /version)
 	GetVersion(ctx context.Context, request GetVersionRequestObject) (GetVersionResponseObject, error)
 }
@@ -36453,477 +36453,475 @@ var swaggerSpec = []string{
 	"fTDdGe6whKcZVaqFIVL4VHBrgUHNUSBhAx8bXFq2xyYPoyw0gCO1EWHGshG+SARgKo2mZDOZohEXDzTj",
 	"6SRnaiWFajOAdL7ZqxR5Lpe+Lkqg6IlmK6R4m3MBi+KFKrgnRMo+HFdOZK2wasU2lYLZPdmtDnen2P5a",
 	"4YkZHY1+U1KMr+n6ra86sJNFRucFA5KQVaEnK+97fyRFgI0FL1k+B4oRFxH+8zffffuVLxkDUwITOmda",
-	"Gb04tjHi+IhMN75Mt2XcmNMvlAsiG+3lYzQSUk/oapW1gORM8w4ztKCKLGnKiPp/2Xvb5bZxbG30VlCu",
-	"XdXJHFp23OmeabumznHbTrdn8jW2M9lvvZpjQiIkoU0BaoKMokmlav86F3AuYl/YvpK3sNYCSEqkREq0",
-	"89H5lVgSSRBYWFifz5MltBrgrBCVK+0o3HMQD8bb9vrqbbHICdcfUZCouWUghHI/zzG3w8KUhtVoSV+g",
-	"S5Uscnb21oTbBs0oO5dDPRWG2b1WslzsAsP9XVmjUPmPUA18V1G+W8MqXMGEwmVarArGQ9Zjra4956Fa",
-	"tcEpf09ExI3DZesJis94HK9jKO5tWdm8dupfUtmwRA+4ro9qHW/xk828xRXORDac0BMxy+lGQRHNYqJz",
-	"06zXjKZoJQGT2JoCfHf4sVPF7PIskJyFaCddpWQLcAB/IldZ5uXt29VBcaWrEjkY9TpGemb2mx4gVLPd",
-	"w4YvPD4VbHpK9QS+MlTERvRQxenkmBmBnmxfIeKXgV8SZBiFUHvUrWB/T823A22PYvtEwMdHz01FDMDx",
-	"GY+mUh33wQhZ4DSXYvoeHJiGYU9oeoL90F5dbWZk6gxZo4RpjV9pBwpHSW2JcxWGbyXwAYyg+tsdeCHh",
-	"yqoN/czq5BWit4ZFQztj3/r3LQyx0mTN1IWKtusGyNHUeDW88rrod0UQoh0rb+C6IXGHQOespExLI6bA",
-	"rQhlEzGL+aLKlLrEVTa6VCQ55HFcFyq2urDds1N0rGqnx+8W1JbWGhtzqRpNRwtyx224BAuNhG3Z9bxQ",
-	"u8K1QusXSVidaFt3aLcETzlFVw3Y1pLUqhob6y9PfjoKWrG73SxR0zDCCl8heYOakYYsb4UR/fjDD9//",
-	"uAaqbxncvQHbW806Ae77Nm0yQEler4Das9x/YgT4z/U48eOqmLGaNX1d4AO+B6S/h4TP+wRgdh+rJ/WK",
-	"gHLNllVkNKWuxWhpSptxJa/1rDbTJW+A7dnMmLz+Bg1IkzdE/2rmPYvT3Ywk6h/fxnpdNY02AxttrYNm",
-	"OdD0uvP9MhVTh0m9ZBjdh7Hzqe2XvI6wKuAJ0CA+YGaNPkJtkMDIw3gMtM85sk8TnPzujKas1vhHwTa7",
-	"Sbbgwwkk96GqdFXI6081j56XB/MJaCTAoBaceMiXYw+94Sri2iYq9BbV6n6fb65XxzvXTOo1vsL2zi5K",
-	"jaJIxzYa4z5MkLzF3ZteMTep6WSpNrlVOKXkWwUYGCSM6TU+Viud8CCc6vfjB6318a/5mLeUxXAqUh7x",
-	"lEPlHVcM74ZGsNH2wxA3QYidFDpLZ1nqi2xMKmYG8hOKA9yZGgqfonDgAVg9U1GGsxE29GaZhcDe2qEc",
-	"IWUB0hGYHrtUEEI0gXeVsBkjTYC0m/cVdZLh0LA9A1IYsR4bRw7AB3glT5dQeNby1PExz5vGV5BJa4s8",
-	"wLEDrwbHRAkO/H3gULeQ1EW+E6yMTFNsGKdHtJJqXzK0zm8aZEYqYQwQzDdxrFoNYQgvsOqKibTACHnC",
-	"QHRR74jRSAxTAxmnREwp6FEVB8zZZG4dT1WrofkSsSq8H4cpChVGcCR6YLI5XzTvll2l7a0l+W41eGSj",
-	"qMndXqpIvC/uYDv+USzHE+SzHAipxiwDUKoTR6oCO52I/azZwxPsTdlcdFQczK1VE5WvGVlvAiN+tWEv",
-	"6FcpEiLA1iguNcWQ+TvBslmPvQXcqKI+ClEJhGV8KXvVSQllKszvqsZhocbbfokTVMjfbzx1cibG2pcr",
-	"5P0gg241MCn+gIX2o/+H/qwGWC3d8UM13yiw22ysc1LRGfzOMYg0UX8Qgctp4NcxGWCGMq3HYI7lSABl",
-	"b5MHP/c/BgceT7MWEG+1AqmEiMytV5L1lXGczURitCIUjmFNsAh4pezRXqtP6BigFlMrm4VkSEOfDksC",
-	"Wrx/knu8OxY6vKo9+49djUNJykO0JUJ79MY8EViSR3UOfbXG2sC6vX7B45z5TPzGLCEl7cuU+ZvNRvtb",
-	"FxBd/XbG1RoSlvsxOK30V7itTS7JDF4jZrfW+KnGgJDeoFIAwSeSwvJaW/03K+90PAFX8dD+J5uhwDaz",
-	"nFIxe64rUQxNZmZFBPA1OJmYGVJiDviAQqXt6I2j27bGwTYGRU6W2cgncNxnIPMNmNyApLNGBO8XEBLh",
-	"J3aDgyStUG8e+F8UxrWhW6lEHUFbfflRFTdePqyLe3/p8CoQCTlXLT+7lqyw8nquHi9FL68eDLEJBGLB",
-	"G9mtJwuqH+x4wTkMD2DoBx/sPx8PgJg96CtyFLUqFxH4Fi1vR+UdXPtFi22PVDhBSe7TZLmzw/1tzTb3",
-	"f9IMxY4w8T4VKtr33T6E2bTvbuM/GCHdUyG/g7dJy6XZueDlxk3LPvwmplbJcqqlhUKAFNPiUF9nfpUS",
-	"jTUJwltQJ9XUfHIqTMqnsxaar/rYrMob5kMPHGdXPt7iw+sEf5sk8IUEOy4sqQbEvCOvh5ovZCWh6rKL",
-	"3MyOotrCekYpZ0VBRCJgJhtOGMcYTRKJhJhaewzK/LUSLFOu0gGvBefIvRPxpPeqnc4GA11xMIpZ4SaF",
-	"l8tmf6NnNjXoy5BG7hRp9Aitbh07I+pLsD/3jvcSQdViVQukWaTJGVZVM1+0dWHugZKNJKWv7sTimIX4",
-	"hJA9enr402NwvcNEpFmibsV7adDzfHR0eIinLZYI8zF/XFa1fpxL11aqs20chLKB3bSDoGBqV2Fz5fY8",
-	"NrFZl1dBwMERYsaCv7Puz7oS2d6SHd+Ifrpoyq9ATRTrrLEc9Men1sRJrHWbrHQXkre+VIlM2CrrtoO3",
-	"66rr6s3S9vVZJhAwSDO1MrJhM0nlEALrKVZ3qogs27gVLq7vwYM9gQxGQUndWREWEbZZs6X1yCc9wHro",
-	"5VLoRl2OwWZTWhm0klpI1YoJu5L0EWNpUgBj8a2pDPto6JSZikTEC8ZZbHXTCb5iKJW1aMIlBM3lmpwG",
-	"DOfL5nMVGm0qTOqiTsUnsov3UBNt3GDXo3gePXn656d/+f7Hp39ujylQDurUkJDyxAhmbe08fF7so7Gr",
-	"904UrU87D4WgbhWmb9nme0C4LSjQbZy9hCzPpsQl3nIjylYeQqgmxE3EUBrMe4seC63VDYeSNOz65vTq",
-	"5uL8hIWUwSS4RAgq+HkO+4onImeoCPNv7E08CMjJcsCVvrx4eX16Y6/sq/wH9uJHefUyRaofB3lw9xEc",
-	"ypF2kWBAOumr0Hv7IXvke/6dFlq9IwS5Ea3NDhBcGgwem75C0JLnF+fl05jmaA+Skgr/V56TJTmsEFF6",
-	"yyLMvn/4XiFmUSu8dk2tETA0WxTb+S56a1Q6XVA6jXouKeBYc9FEBm2cTZke9ZWTFSJjD1iIezL/O0+w",
-	"lD6id6cP0b+kdaXPTnKuLoCBBwiAlMozhKviDJifMlx8P2uVmcjC4CpakHAlAzYQ6VxA9lvMEIOnuHpb",
-	"gGXxd+PbKEOugXrMeagJxIx7qplQUY+dEiMPpCwUwuEbTEdVd2+sVHD56cnfui194fJybXmPghRscYeV",
-	"1EoNHd/WDyjAAtXoSQ8FRAVCqDLYo8IEBV4svRw+9jhrvjAG29RhEatXeMd+KCSqey+GWbrJCMCoHux7",
-	"tShikjXz+ZfCW1tPfkmNbEMa4OO7W9+hrOm2wOi59+jmcsCyQYxz+a2WZzooq8TVjVq1/Ze22qqOWV2P",
-	"OklZkdV15gsedVtYbNzc6lFNBwpP+YAb8Z1hw1gP73xNNnHotMjxUzTXuq/Vz5roLHH3BS83yOFHHeiH",
-	"i9+0fWqqGzwzm7FUd/DQrS3gkr3S2AwumDmbDGJc6dKTGlvHm8pBNZvpOO6xCz6cUFWSnThy0Z1hSAZz",
-	"CRavBIJXMHeLIMHezqy29gjLnaAatuny94rRHyM/bHaSq4UZYpEm1sQCkXiEXfL6T5jS82IrS3NYeXrP",
-	"BlV4bkpWnSL3ReVi05c3FBjyiYwE9KXr6bULav2EW3U7lSpLQXXavRQvbnlKn+0FexGX8InVvkLcRXxh",
-	"8r/wm3XLmTwHXLTW5bqaxYI7c9jdq4oOBWelXb1YTPAeS8YpNiMRYyo+PpHjCbB7B45EuZih5cbIsaoj",
-	"P2mAhFfNFr1dDWzk64021gCougSNPUSjwaKF8nJL89Lesir5PRezdG3lGfg/Vs0MkIYWOa0LPb3bMc7h",
-	"IrtVKLzauj2Dr9G2ChoI98DsRaEBPKgsjuDPyuLyqKY27JX14kXCZokeCkNFxI3qsuDJ1Ymw+tUWQrWt",
-	"5kh2AvhXmBrLZ6B0z3xE7n0q10qkEGFou0oGr1tdD58oadR/hXWbtYVP5G1Iw0YiTivr26S5LTyyEs4K",
-	"tUOzfjDBFU3Hat+m0zON7lRr1GdKpp2VY7hrBhX0Szc6jqwVMkxEZI1oHhMkolqwVCiuUqQlqSzz4HEm",
-	"Gr7pfFIJePAK4fK1dVPht5WYmcsijZ4JPj7wwlRa5nwl8tWlaXWD8YKVr+ga4T8DKWu9BQqucP12IBKW",
-	"dmW6dE3Xi7qmpnF+61d8FdELjbJjgkRdZeuqFw0dR/dz4zpUoJ1kfvvWjNyBJgEuLPtGwWvkoC5B1MCF",
-	"EI0lyTN1otfC+ijthk2ek7v7mtdrDfcRx2texxRu2uZ9quyo2nTXq5EDS9lMc/CkhVj4wa+brma8HtXA",
-	"OVbmYUVWJ64tij1s2JaN1SqLEYoOUr4VG3YloW73vGNnxnyt16BVTdlTqUqfrUzj8tTjS1ROt7WRft5i",
-	"rq8yBRPt7cilec5UC+G093B8R2WOvnUZ+YqesIqXXJ+3d1OwTU3U60TDelExEkGgm1TGsU/FVwOQfUlQ",
-	"6OvUg3ttCIFhp2PM5VREyMc2EmooqGvMbFny+omh1XPR3KqBtXZ/fFFg+Jnadg18m+YOCyBmbSPWjYhs",
-	"z3gcY1/g2DSv2SoW0a3CWBoW2tuFTCpM5moCfi1V827k0Sn8drlND+uA2/VwRGImVGQqseZecsJYK9SZ",
-	"OdjvqIB2x67hewSQFgwQNKzJHiDg+lwaAYD10qRLLIsbyG+Cvd90FTGGYeFverA0k61reqoLjd4o+Xsm",
-	"XC9pnrF/7ohjIjkG8EUVsbAXsvA2ZOFxyML9MEdMto9HWFfrUhFrlG+6S/AevVo4h5ZruK5qzPei25UB",
-	"vIUpXwCyaHf1XpWlgNd8YfLWc27yFibomISqgx47xb/sUbmYCUD781iouMZISu02zizmQyRcKqy7CzVP",
-	"0nS2hzLzr40hIXI/ivupTsXkzQDuSRf/eXH25uaimHW4qI5Hp2K2TV7tM2159kWXjesm/wn415uqreC2",
-	"ddP/XI+34Dd3oF5Uh5N3bWiFIrgtyXlBIj4GxbN6/S5Z7oduNuG+tmW6DcbPfXSfjqTicU0WgyIIfu4x",
-	"ezWfyOHEg63Z6R9pbMOxqhD/b+rIvhslFnSWDvVU3LoOkJqOgBlPUjmUM65SxpWZC6B6BhKM98CVhmTF",
-	"t08Pf8LuBVKsYY2mhhzv7VYtowA2vsWlrVout2yczJp2HS51QgJeeWkjVBP4rW1j35nMN+84ozi/H1nx",
-	"0YHb7EXr0zejoYwvJQk2sADTnHxlyt63t+7WjVqh7/HOa2ayrnLAWjQFHUPVXlQTQNWM4j0fphBVl3ZX",
-	"F3UvArUMXJerry54c3Z2cX1dLBy4uXxx8erNTYln2JUe1J31UAz8koR7XUlrRSX1hlJWYu6uffQ/23Om",
-	"vqKjsCBj6K1D1tIwpee13mktHjiFqejAzfGqpjxqAnZRdGgatXEXXSLfzr3dabsNVEj7M7amyhIx/lui",
-	"L0CRF61Iq2EvI7uvN15q1TUCDLQd9UOcYhWGwCGjnRiwJw43LGBHOc5CwL73ZaZPS6XJAfuBlapRfywy",
-	"6edo8xvZa+3Ibpv015W1SasztsWJSIeh674uDC/IN/qStJT2SbUC1wlvkCdcyodTwWAOSFmB8QJZUvfL",
-	"LerFUz6IW2R6buzP37hg8HrCqvLw/aOqJqhw25ZzJHh0m2azWJgaO/efp2dv3rzIGW1jwRMRsYVIt5it",
-	"ieCz7RFKrYjtdnWLlQJMppqVcmpS8Xjxb9GiugmuylK9/ZXv+DBbroTYeGHri+Q7UZCKljM91ZEcSRHd",
-	"GqmGonKWmt2o9pBItX2rmm39nCdjwTALFbA7Yd3G2XL5UZtK85rn/Cr4LGA3r06vbyCmRAIGjZAyYVM+",
-	"MyXikl24sEiBFsdT2kzlKSlvlfJyBqUtX7tY+X6pVDcSIcvb+CQtTlul0zqvm1PtN1WARDLqsXCqrScy",
-	"5jOARASspjjexx9Ca2ukkcGEQSc2lkDKtK9GMhGmAGznTM0xn/UQbWPmbyzTytu4Skq4Va+vwkTM4CzD",
-	"S/RwmCUO0sxT+iDnJfw0xS6BWIxSaIODq+YyjvHSvgIAxylAb648DxpSy91ufi5yA5/+cgOj/y49uNIL",
-	"sPNYx1VUnuGUWsTJzh/pJHDepat6/c6wf5f9ybqKR6gmso+uk70tfGL/nhXUR6VXMb4JSEzxtSKdLzpg",
-	"72YGcZfwot+y6cwgEyJSx9hlGumkrzBO5VYMSGcelaTqcY+F5EBWSeDNRCzc05E2sjkCJmzRioMrlcO7",
-	"uup5KBOHVwYswUwUGBux06+3++OnwkrBZvQR/0s35mCvQlaLcjEVjle6hVwIBYwdzQ04esyFSpNFpWVQ",
-	"L2hFlGqRQF7CLm1C1bX++W4v/6YHt1BmUAJjNJVbdXkYAG5ndY+uoJ+iTjat8sbNGR832JputhquBU7S",
-	"tvnUJUwYzJAwneR9yBcUZ0jFDDEL0kSOxw6GEshvQQMBcj+x4uZglb1qDNb6Cu+BGHPVBkq0Knh8mQKC",
-	"xlAjJyN4+5UjKUKtNXvgnUTeVic/1kVznhrCMxFeEwkW/S+PV9Ln9OOCzJX/orzwv+oZVhoX8FdmTIvg",
-	"m4HP8OH/ftMDlnfXMTpXUz2Tw+rKS6yDqiw3y2N+Gmgv7Fv1NtY0tIG2bheWqLJ6Tg3hn0Lvhh2n8TC3",
-	"DY9SEIslz7xq10JNRcVQZ3aWEjuY//d/H+7/xPdHp/vP/vXhLx/3i38+bfPnk6OP/1E1Cf/My39aqIxB",
-	"JmMXrKqCDZ7WlH2PazrxftEsEQizToVG8ATIum+qX12/HnlZ4lhXrsFbMZho3da43gqRmK6pgXzdBF4b",
-	"ScMHcdvko7uoroj47WRB4u5+WqMa4bvqtgPxTqgU4IQ2HuY02xf2ihu4gLrLpRqjQ1QtIAhDRG3ovqWO",
-	"TlKiQW5+TozlO6Fuswpc6HNhXTdgFIMfsQyQoTlL9PzEZWtcj6gdSYKN6ZuVWFOlJIaJqAL7nOi5Amz5",
-	"gHBIaaO4mHzNneosT/ySALXkWAVMibmwc2xnurHVSet5jaOusIoydaf0XN2uoa9/u/w6ACqBReUBQQPo",
-	"0RI2nQkJNEuXMMb6aiHSYzaVxsxEnAZsJpIJn5klO36jMbdVf0oSV97708GINl2+t3QRVItVB5/ty5V1",
-	"VHnfrzw51xm5KJZ04DqMTzdlaxT2Bdx9W0rvOilMNRtrplWJszvH/Z3js5lJtUsceNMv1dbQU3peaaat",
-	"0b+BD1YkwPMMZjOCmy6VxP1QwcL1cc0U5Vp2VQnYjz2iYgjoUTkwEdg9s0SM5Pvir4qZvd6fwhPE5JgK",
-	"rgwjYhK/xdoSBRbLwlf3I73RNstdj9lYw2pWOOvKc5YmmVjCILuHw3C9dEJF4gkLlZ6X8NAIRs0XLIak",
-	"UmA4nmnHF68jgehyBt0Kb7Dn7/GwguwVaIMpe3P1/J6UnR3DGq3zgJBopGuaB0qcJbspzeVvvBH9ge7Y",
-	"rFenu13X/ab6CoW2brGuvQF5z+5MGWygsqXZ3kgkZGyyofXvsKlIjtWWzfkb8taFqa4E/h4YHWepYJM0",
-	"ndkzzv5r2Jur53mfjwPTZAI4PVmSxQKONz3vsSsRyQTYd9DyT30h5HL1+uHTv2w89CoXt7q5GHYAVvI7",
-	"bLp0IkwetjFNT+MmdfWbTuOJ5lPZNsyoFrfYllrPIwKRJWxdHXLFBoINrflfQ3AUiXci1rOpWH9LOOjs",
-	"mjJu7oxD6YA610LvbPUj7sSilq3m9PUluxMLlwDLqUY3OnkzkVgPxRF+NXdLEr0Z/gUo+YE8AndFxcxo",
-	"KOFF9nxguCfdZyodSVyQplE1+vWU/4Zx8IocL/1Cqg2/SMS4UYzHvWl5YosDX77l0jCXxhQUZbUsZpU6",
-	"BxrRWjeQOaQOEB9IVf2mB1XNhKsMcc0FZqinU14JqHgxnaWL4yW0lOY3jkTKh20Z5aOEy3a4IRPBk3Qg",
-	"eLrlVUb83pBqBACHTWU42B7Uf4XyhnZz5ArDG/T4x9q0L/5zTbgN2FXr4RDqIF5mS/u9fuZmiVRDOatq",
-	"KXgLwZtcyRYRoGu6p37PRCbaqsV68r78ge0oeanKtzo7YAh6yIkZS3UcNeS5NdFdNaROdHdbH9VuyIeE",
-	"qqgRAWeL1tx2ROrFvtyl2kRa24L0FuupYbssr9iSCihSxDQhgsEJwV6fbXrA304Wu4IMfKwd1jYDOqW2",
-	"c4rcpjxJq+AwatX+WyobseYVpGuRdd7++rYIUZBn/MxJAa2u7rzYxb48rCr2c8q4DpZh+YHr0yn42nDI",
-	"ImsmiCu8fE406BT8EiTD90dVNPkF9bva2zDlaoFP4ynE7E+KsA/MXmzP+tuZSG5pOQc6U5HVLQE1W0lr",
-	"xBuNPZfYElEDGrgCPf+kSctndSL4mU7YTOhZLKAsSgkBBVDWEs+gq3abJt3KrPyv2lSi+Dc+iNYXEubH",
-	"SAWONM1wysYihabnsowDyUYhyNdRTHMN0oU/Fqo3qzRsnsg0FcpnRJeH0jzrQLgO1+d/b3CfqqrIej27",
-	"BbrPKdTBWK2DG6FCmW0dQMMbNo+foR2/MXxGt90cPYMfXsFxlvjxt8W7yZFGkENHs7vqnh5AlLxtQGku",
-	"U3cnYjAnKbMuLCQ9GxKZ5wezQwatfa4eWdm1TxQqYjy3nFo/Kk2rn+IgtrA3NWFG5/ztNH3SsOevrm8a",
-	"PrKphpcptrvrOHLavqElmGSNlos75Jki5oxXV7xohToWIVNxRNS8pgNrum2DCLadNdqRTemMyWrxq5CV",
-	"pZkOVrZKyR5dmZD6rV1DG3J6dnP5z4sTdn51egkNjcSMZfxOm3AEn4Djp4AMewICCl9DoYHSfZUvLxYj",
-	"IwQPyHhYflXiTgip2tqwRLyT70TEBoRAJd6ngauRNXyRPxoZ36U/C88vbk7Pfr04BzBKnbCx1lG56Bnf",
-	"cS/Ycy+5F+zZsdtP6OLK7JELde4Un64jVXJEHVaR5V5E87KQ3OZtItn2Nc7zKxrRT9ckFl2sUok5hXd5",
-	"4mj9RRQ4BgJ6v+pIJXIWrCc3chOEisI/bCzympZFTkO2uaalNqpAbC8OVHvtTXxHt6miaQfJRbY/YJi3",
-	"sgvDTDLV26GkozJfURQg8PBzKQpc4aOvNqHVRCyYvHSqNbVsC4w9hxjqXeClRS/VXORLUJrj+rKLOkVn",
-	"3/ZsIlo3oOy6nb4o6XrHY1ksBU6TTPxrIwQsXlWIk9StWWEu1y3TeWnKWwHg7whCVbpBIzSjYm+uRzQK",
-	"0PmyR5EvQ+gM5WgTe2fDYukHgpHCvuyuoMtYKqYzqy6wKN+X+sAR8J09Lw2UkZwyHAGeETBwKlEL/+MD",
-	"Ai/0VSJGIgHwP6A+9h1IsJ3sODCYYk0doEe0zsaxvQGgBPVenr646M14OvkY9pVUqaaOgu8Msd0H9reE",
-	"rEI/ZPA7hIDBz9krRV1QI6ki01fOmpGGqSyOeyz8DztkegfOUvE+Lb6KslayZ9AnDurNUk8/3BLoqz38",
-	"0nrayu0ZJ3kl32Q3e6363KrBiOqKedMpQR9WXd4CuRKF0xwwpQz7X6cvnqNsSGVkhAJs50Er0WDbVZ5d",
-	"zS6xT4a9ugHB1P3+IYuPiuW6jaMnYNk3iZ/grRtFUOxPb8T7ygVdnXuGpDO4qJEeZlMo2HbOshpOdIIa",
-	"m8eSG1Gd8S4tULsJ99U9Cz6N1wthSfjI2K4PJ9bMIj7nX1UQwUYMs0Smi2u7QhQkmklH0b1SG0PlDNjy",
-	"wv729gYro4axhMoT0LRDbrUsMyJlp1k60Yn8NxaDQvvy3rF1viNoXsKjc+8/909fX+7/XSzyaeYzaf/+",
-	"GOwNBE+qOoXywfix2AeApIE1hdf5OwJo4MePADkwqugwub7jcYTRGnB4jik0lJPcGsaHiTZYKCKHwgRM",
-	"IJORmNGZrfqK8HBAeljR4AlYlCXW8LaHymtt0nEirv/xvNdXffWnP51p9Q4PDdP705/wfJwKYAkAP88o",
-	"fiduh9yIE9cPmwh29eyMff/99z/ZW765OYNR9NVU2nGio3/CHLQcXjGVcSzpO/Yo/J//+u/bqQkf99gL",
-	"elgeM4LjGXlJYzFK7bHbY1eIhkbHPRXu+5HqxH/0eyaSBZvxhE9FSm8BRgEUwOBLA1QOvO8F1qHav8F8",
-	"UCzks1kshzD0g1miB7GY/l9W74V+y/bVIzsBPz394c+PndFkAI6DhUMdifDE/tS4q01vGgE4qSlBmrOb",
-	"iX1LwImDkilYVLtd4dlsIKwjx6G4m7oMqJfkhMpn899O+cLdyg2IHk5vfC3/LeCFf9aRFCYHwfQdvViF",
-	"1Jvy97cDHS0QLSAM2BP2Qv5cKOYNkK0TWWHshe/3p/z9vr1mH6+hknSuCgOEiI7RNBpaTCajwiLQ8O3+",
-	"MSz8z3360f5lFB5Tf7Xd7N+ZwFG99RUEoqytoACcDMxHeqEnR38p0IIHTMRGMA6BBa2Ek/6cncAOpGJv",
-	"u5TjUKuRHGdQG2BMJpKAcdNXYUnTHLOfYfez//mv/0aEP69ijuEz4iDL5yVT1r0LD/hMHrx7EvYVRkjB",
-	"lPTlQi7ZZaDO/f1+/o2TNKdNraTBVIO32FeJjoXB8K+kMmzcY4WqB9Sd1q/D59I6SMOeHj4J3L7sq6Ux",
-	"PT38vscuFSsUILGpjgTKJlSxWSGLdDEry95OdF/FfHhnWEi2sjlOBI9CZgS9OJg74Z/+9KcyIuvc0evj",
-	"ERkJHvUV9UCzIU+SBS3qDdRG4YJ6pjyZ+wCOfmIEnlyhyM4uF15sha6vHnH25s3l+eOg8MUV1GiF7JGT",
-	"s++PCmJW+ukL/ptOQmI2zj+Vyn766JClmv34ww/f//CYDSfa7vAihGXe1lFYKnwJu9MdicZJAQIZYgN2",
-	"zrWKFwzxHXJU3MJtQEIePT38/jHNGPVZwpQ588IEONmB6yuxPmXeLY2L4OLRpEuse2YPr/Diho9DB33i",
-	"AldS9dXvmU6F6bHwcrT/gqfDCXhtE600bC2tSs1GDk710dMnR57fEXaInQOcLLq7nfnL0f5LrYS7sb/Z",
-	"Lxc37NH3h08f99z2pgErrcQxSjbAF+NDXQdCwBLxTt8BOlc51mzn7DIS05lOhRou7LSFr19d3zDaxwcw",
-	"c4gtnGPVWePPOTYpvxNwbIeF+1g9ESJ6vVVBtCdnIqHFDpivZoJbJzpLhYun34lZ2ldQOOpU89FTYJE0",
-	"eEvASXbbgY+5VHjiIU4pHhsOT7mviDvRvUEiqGuelxqQRzEfj0XE8rewO2QW84WIjpl1fcKTfKncw1Hp",
-	"eexm+66QEIAjGgfy9OjInvn4SeLO/syIvspmTGl7UY+9ziBzoUerkpmIKJHvrEaxM03e1FzEMSYg7oSY",
-	"IeYL9lBjMouSIL7VD/NaiThhRltN9psegKUWgDs6knGMDxtk8Z0JkAubKyyH/s6wMBJRNhPWqAUxt+fO",
-	"uqlyeTSt7ALIMbF6J/ArlGVQCwEMU7xzkwhLdUy5OETILXTWzO05hTKNeOr2MUeHh65V05+J+PkTe4ej",
-	"w6Me83CLlFS2egMRbWDQoUN0AV0vlUkFjwIGfbKoiwDUQCo2sPsR4HDsxrGOImiacMbHImSPIKj25DGG",
-	"quxnt0b+W4SsaM8QnznCjqBKTcBeenIYHB4eMmhWjISY9VhYwLoIA8xV2eXCJjH8eFnaRzJGKwFuao1c",
-	"ZQ2eGdjWEXRsCrAyUata6beP9HVOC+M3xklflQeLi6qoZRd0M74SoUH9FX4dYgorlkOhDMT1yEk5ndkR",
-	"7R/1DqnREV0Kc3xwMJ/Pexy+7ulkfEDXmoPnl2cXL68v4BoIwaSxcJ5GIUJ/vHfYe4I/0TOh+EzuHe99",
-	"3zvsfY9d/hPwypxK49FUqgMfizpIMvDaZ9pUeL/nCI00L4CyY5E7YCYNFvbkFfEIfkIqRh074FmiScfj",
-	"p6/mYP36B8NGspYqhNicSrEiSgRTbCTmzHka7pQGiUHLCOZ+qhMRFnulpQFUJXsoR/rEnZ4yRUwldg12",
-	"B6WmBNi/bjx2+Qv+iXtfq9kgrIXk4y47g8vsDcDLaO94L8lUHrqzU+98F4jvVPRbgGSRrgJGxoFH7Y0C",
-	"O72eVsC5vuAV5Z5vlCwI8QMjJFWNTR//5TGof9bRAgPxKqV+hqKX9BsVHOb3ahSlxFDYx48fC5DVIHJH",
-	"h4fdP+0qU+iGV5SxWIUfaSWCnONyIHqUdXWMhlVP8cM+eIbd/xjbyKZTnizs5sVFKZid35GbX+STh14l",
-	"qDPgYwM4HXav7UHsLbe49473MECA39oHlfemyWExx1Vd+lBdlgcAvgMeTiJbxjRuHNMoDUv1GNK+Jyzm",
-	"ydhuMXBwASTNpD12hsaJE+28L8mkcspTYfCcNUOuDMkrngwyNWhd4IMRu5fymUZQkB9OKXDvdbIgsEkc",
-	"gOmxZ2AC21fG2iWd2HN7qZZbLtPNVW28sUgdlug9iqB7RIX03YBpNdNJ2oW0+ZIsnKkiDCHlr+wnEzi3",
-	"xALWztpXuwjeTO5bc7pW5l4WcRvYaXGFltgAwf2zEmjvF5R8IYh/9BU5bPXLGUuTnr6+/LsdUBM1Co5A",
-	"7v56TB04ozHo4uHPwBXAhDrt1zrdirz861VrUD8eiDdI/5o1Dyl2DzWTQkeRVP2rfLIOXmNgv9HvruW/",
-	"G/32DJHHGvzyEo2iG2sT7eERdE/bEiUF0hYVOzMv/bSr0sXutE/y/mdxz0FMr2LT4Rdu1wU1ptZNHrLB",
-	"QuyU3Ec0sQoV2wZQWkC4tBqKY5RzbtXrhHaXcyR7jHJzxXBQrE1KPrHwTwHzGJ1Z2LC9vvo7ibHdur6A",
-	"nXa5Py/APNLlBj+00pYcYhNY5wv2IVIMKXSI0Mlg7qErygALSXCR9+7HksGbezOmmAOhrN+S8D7p7NFn",
-	"WCZDr1dzspBjTeH/HpYfRlR1/FwPeVpbjGXNfxf6tK723vLLVag3nwz6uPtmeYEi5fZL++1ScUgdfMCG",
-	"2Y+F02rFHvACs3R8bFBbVg7OH0Jf1dqwtHNLi7b7Ovwi0ntbhgNUJfVe5DMXcaMMARDSY5goV3PWn5OK",
-	"/eBcPuuKYdQOQidwavcVxNOIq9cXllr7NBsOhbBXhdg4FWIoCkW90lmDW3YgJvfhWdk3eBC3ar3iccZS",
-	"R0J4hUdOV3Joj5xag/XtRLNIRuBcH68Eo7nCRAYbZKkLjxehyYICGyk1xfQVhckKGV2fVMIbP4IcDoIo",
-	"9KbRYxduoKB6mnDp0oYyYXqujvsqhBjzPl4U1lrD1H24IqdVNiUBQzYUALjz3+0lFeasFQIZBWwk1Vgk",
-	"s0QqANUEXE4PDu28bpbqOjM3b55vNqrnfCBiHFCNaQ4d9J3c7J1IBtvca3WmCuvmzX+7SxM+TH1pL/VB",
-	"1s2Uv0dXr+fox1q4GLUvGaL1Fy7hU1Wu+FDPRHMptHv5Gi6pc6p87mVUKDXTCYs5Yf5WjQJwroqDaAYG",
-	"s3YAFHz3g6h17fRWT/7m1RX00mavzqModeTY4f7TifnO3bp4SMGRs3pGRfHvkPxePZ8O3olEjha1x9SV",
-	"sAPMUjKEIgkhOldEgtkfl7uz/p3/ygjuzpK+8iHJ4YRLtXIOYTBkVIM/VYq/DydieGcYx1ZhEQEX4gnC",
-	"FfYVxtztpro14veQ/ZWSNPBHplJZgH2D5g5MWNqh4q7pq8LV0u6lWIp3Iuqx61TPfNAdgVjxhHaocvNE",
-	"q3HV+YgzDBpkU7QoB3mFMQHFvxjenbAnDTSaG3j1rm6CeFChUOnc95BLBTefGuSxVkcnjsnWhMeYMQhR",
-	"wkIsSarVQtboKA3ZdVfhoz3Doankwq3o6/XjOGGf6Dx4oWkFTXEJDw8bDCOWU5nWruBqh/uGBb1XDWjn",
-	"4J9WuOn6tWmPkd2vXWhBeCL28mFQx0nQJiWIseUVNegz7Acf3H83+e4/0+9au2XuwjUu/PopcTd4Zmez",
-	"K7fbFxlgzlKmhs0SDbhvhWn9TQ+q3B/7ceNJPRhyNRRxvSd+mUKQD9IwkCbFKgg8YXycHFI5UIKLnHoQ",
-	"7Ts7fXl28fzivMc8zEVfjbUwTKvKuB0Mpbul7N7N/pseNPO0H1ZmLqDyd5BPXBMJWXWPo/j3A8olb8rq",
-	"uJSzS+/gMRm7qtu8bhXA0OU7AUdOr9pTpXudCx5RD1PrtT9//g8kdX0Gg2himJ4//8eNdUpbXfEs92pb",
-	"XQdlxzeLmWh/1VnMjdniMq1SLlW7K8+0MtlUJL8kOpu1uvLvYtH29z9zI3582uqqXyGI3eqS11hq2m4a",
-	"MMT+zLqCra640Q1//5ybFDqwWjzDX9P4KfBrSNe/kKr9Nfx942sAvlRq1WqafxGKdEHz4V1DLWKrx1zz",
-	"MW91gdXymWq5cZJExLz1FNwkvOXbQKSl1RWnACsh2j3mCoso212jdQutCKTSX0f4Yv2ZnZ9r9CqdRB38",
-	"CVysfy0c/VH8e9OwQ+HcP/iQ8zatT5atHNrtz2x/qbXYGizF6KVWAiq8d14JD/7y/eHTzde91OkLYsfs",
-	"LrFWtYDdrp8dSaoTsda4H4ihngrDXl+8PL98+YsHaUE+ujSRCNSCJQW9ipwYPKIzMVg13Kun2P1ElpYV",
-	"Q4B7HzsSjo4y2VUrjUYx1OI3WvRqa128n+mkPqP1HAxvBwug46iQrdKKWuKxM5NxFkslsN3K99aN+ios",
-	"rI91ekLsC2LQ8IUl3taMW/EIDV9g0GkghojfiN0WOJyg0AmAfU96xAqPCnvsZd42P+XmTkToZUC9oB0q",
-	"FfWGH/p7QkX9PaykD9j//Nd/f0SikMJX2BPL+kU2RPs5/NgXAzOcz76ac8OGWUo9W/ZpiI3kq8iPodIe",
-	"fk2IBIm+sy85YuTg+jrzvqL2NI/PilTj9q6Bj9RCVQx5UD12ETkAB0eN7nDd+wqfWp2hxu++OVLfHKlv",
-	"jtQ3R+qbI/V1OFIVqQzX75ZqOoVOoIC6+2xGA0iVqpSZ77aCNjY86qiaodSk5UOE3NQOmbiLi2NuR2jS",
-	"Mufyfl9Fq2HhlUrHquonb2tBlwf1wXWRYrlAU6O1r1dtNo7tqVRfuX8DVpwRQqG9gjHemjqj3Nj4Be+6",
-	"IaF6Be1Vriq1Mu9HQJr53DcCelkaiDfii2jHqxAwjdSrvR+YOHvfyi3q5ntz3QVKXWdlF3g7e2OnDEud",
-	"nYjssb1Djbc/+FCoY1sbEFmajtaGd8Eg3jm6gVZnpwnJMb1U09mENlJkZ1s6vsi39O01DugFuim94uSJ",
-	"6LFTdnVx/er5Py/O8fk+WHF18cvVxfX1xXmeH7WniqNzr1BViCfZ6SI1iVgVo1XdpyOXXgf58Bq1I3w6",
-	"cbp2cQHrUON6Ynltiw07T2QqGu3Yg0iaIU+i+hDYqcMLQImk32MtDcXElhWMNMXq1h57nbM7lZOfhAxh",
-	"B+dACSrrdemhDy2debcNFHTfk5DCu5zjG7ZomOmyDxim/nUi3kHKoa6LotBRTbXJFOoKqWe6EJSCABFS",
-	"QcOBdnR4tHlD0EBOCT+5C91s5TabsTywZtDibq6uW+wljyu5aSeRUd9o+7g5HulkKELkFqHrzy9Oz5lW",
-	"wrTcYtR/rAvgSXmPR6ZiYRySCWdRgqC6le0eabL4ivckieMD9eJ/tXsQ4jzd70A5daH96t32XCoB0CMu",
-	"HgxOJ/A/cMKusTvlOG/4hkRNVHZN2akD0gJcHCQRgx4YLOgCgJcJRwIgF6vGFswS23+CADC6r5A2UPBI",
-	"EssFdn4g6pCvJMOOLY83PGIyPaE9ScPUaij6aqLnAHaDRB34A5wZEfXYZVqbqTqh9nGHgjMQdjzuZ9Ln",
-	"uwCZBueyiCQ5EPAOLNJU1aZnec+pCaAJqNwiC0AvT4+O+io8f/6P28sXr19d3dxevjx79eL184ubC5c3",
-	"KQT7x1mCSxjiK4XHjDNcYxhMX8Va3+W4IoTLFNs3u1N67lBJdArBH4+BlAhm16ZKp+GDygmCZgqmcVTk",
-	"4Q72QmYKN0udWvEpKCpHs0dKBzsfn7ptUMZ+ZdJE8CnN1JICoERuM4CFIAfRdMlGPDifFYryhno6kMrh",
-	"bJ2+PD/B/BSgbhqPOEXhGcpG4Y9fXTmZd+cu9hOHgQfzc3B3wJEW+mf0WHgnFvZ3d2Jxi8lC+xdd76Cf",
-	"6BZA7AWDKuANLsEFbo5EfUt7fUt7fUt7fUt7fUt7fcX1g+fP//Eqib7VGj5AreGWJYZ1uDXnBEruYF0L",
-	"WKQ9duqcAsT1WgbSRKRvtPr7yrk01rk4XjLIjw4Pc4sbnQEH7oo3BatTgD1xqtgKGisCFjpz3aX0GI4H",
-	"8CdCGYnpcT87PPx+eCcW8B8Rnjg8HO9ZLYGeLj2oEgDVeiV+JhxOVRwxBd6Q9Y4TwJSsuPYYfLg3V89d",
-	"S2WAwGvoh9FneM+/89EdB1wdwBvQSe40SfTp7FsXVx/uZV8eEU8JVAZh3rHFmSuwIqk3lCeJtGYo4ZNJ",
-	"49Agyc/CeJF10FAOCljbSs8L7iD4ngBmrVg454mSalwdTJ1lZrJDOeIDRWCWquo+netU5TRdolNfRI5d",
-	"ghC6uOHjumfQzw7gNx+DvQrU202X5pf4Kz4GLXCLKA/UGrqoS5ym9VOcVwvU4zS1meT7n5sdD5LXmZkw",
-	"vqnYucwnsHf85Mc///nPR09+bBE4c37zwcAlIKtPIYTjV6DQ9FwdsxC5pkyIKOmyyMJmPV5343ClrlXw",
-	"4SQohK59ESyFj0YydUwCgOzRYwgPgfjJTt8q3Vd/u371EipllIaOOXu/JyzV7IfDQ+YGEBTVPpSlQkXp",
-	"ZmVo9u5bmf3cMgXZ8eOvcAUbBILsknURAwKxzmZuiTZZSl3K93KrRiRiUcX7+talyPNaYkBJfycN0egT",
-	"8BGSvC8w0FtkX0aYa6n6yiEI1IBmsbLNQoj3c26fPkKelbK5cvhTQBmZvqIUUGWCFF6ty16TpdQVMtoL",
-	"VTHkenQHO9yNYJ8bBnZFU4dtxe2LCu59S53D1Ec1ZoI0bAyUrLvvJHzQ5iOirsYtqEH18g30GMgJkEzK",
-	"W65IFDi867FTVQqerlAk9FXovqewpfvzlqdhDcjw/cksmtSa8ShCkz90+ztEKz2MpRKIs8/z48wN0LiO",
-	"DEMdGI8DFiZ8HrJHLt6aR2uttoLdYP+Tn3TQPwJR31S8Tx/3yrFgF+M1IdIGx3O+IKMSJ6tqUxEyfnX5",
-	"n8MhoacUrKVgL+HzvWDPTQHg6cPbV9I971gT+FV1om3Zf9ZJgZdL+pKfCFaQ9XD7ihK7x8wIYc+aNFmE",
-	"hBuN6NCk5prUej1AZ+JD1XndV4lXVy1vZwhrCMbDTOhZDE1Lgpjc28taCxPogCMTdD2g6JCyE6bHXl+9",
-	"OsMCQog4JFNDUFcYkHh0dXF+dfnPi5e+4vDs1ctnl1cvLs4fn/TVs9PL53ApAuFbC3zEZQx8NWmyyDPl",
-	"uYfnamF0gmUtELLq9dWNiGOpxoUBpXM5FB6dFG61BF9aJfN8eKf0PBbR+OsU/NPhXdtAyUPLvl3KJdcQ",
-	"QmEUqrsvqXcnXl2a+FWh7bO3IXF6mh+fOzfx3rtlSoOtKzy/TA3Ve3RXc446Au6Jq9tJ73b1wm6sXHUq",
-	"xakoq1cKRSaJT6qx88vrs9Or84vzagetrxp5aGydg7ZcwfoVqZ7l2tXPRN1A7WdJAtlOBWfVUuis6Ppe",
-	"obzuLUcC80oPTi+rCx0NF9CxoQm31JFunRFJP5hqLB6bBtQnr6ICy5HnsD883Oh1PafxfwkKzY21RpnR",
-	"UnSqzLgaAoCDI9Y0Q6EiYAG6b/UGezZbg00BZtIKOgVS3DqaQ61QHy/AyahCp4CHfJVq6Qrf7TNVS7B6",
-	"pJa8yzax4rZD32KdJBkdv2uGcuL6iarPyRenL9+cPgceKmDqxOrRPBLYVwWyXODg5oZlCiqVBws2QRLI",
-	"iK3BOKTBfh4S+eVCq1zzhbNgigfgHNPVMVLrA/EzlCl3fixuaIUoMPOg3HmEkZQnY4HNTy64eIylClQM",
-	"Yb9J+R3+3JUQBOzo8KgUoAa6w9/0gO4UsVTEsUFoc3RCnAsi04D9cOjqksnPvEUXtsCG6faq8YmusDQm",
-	"pdMeO1V9JSKZisjFX/zO4j6jUE40HlMWTY6l4nE5vEM4ojhoZ1cb4Yln8X5QDHGjGVfs15ub124KxxqL",
-	"0TEWaAcO2TSusBLeBXg9iDWIdQB8zOfx7/sv8CX3L6MQmJvtZ3lBWf4ZeRn5B1c0rDC/1yt6u30oCIX+",
-	"k4p6EpfnW+J6poV28ykNwxkOPM/JI3qMvcvjAi/vUCfRd/5Nj7HOBGK6yBVByDqult+VXmiUxDlfsCjR",
-	"MyA31QMkRLMWF9KlG/92WDQZ9pBvPIp/700jFFPHNwexcztqT9ZNZfmG3milpAWtC2ns1ZGjmUbi8Z9Y",
-	"+Pbi519fvfr77fnl9enPVkytSsb6FSv3fTXjSSpBZaeO+A7NAHxjO0VY2xIhGynRLY64jI2vlIaWAFLp",
-	"Iur5FqTllqEGvUFflVmRJosH6QkqP1NW55huyjpTpidLgTV3om9dO/Exbx16uNc6rdDiqPUloenSG2Lq",
-	"9eri5up/WV/fIebjFosg9bbDe++asktWfVAIbAZM6flD5r8PfDq7WRwMptgfSgSd74SqBuquHCq78g/8",
-	"ElxLN9p1wbLywd5t0EwAoFl3PuVMx3K4WBuV8AwX9A4nnnt7IqxgReEKRXW5ANH+vDa+ALd8jaNoXWLY",
-	"YfoQh+Cb8z9REhEMMRgJ2Fv2pM7PWa1Euzx+TWLxlE1FMoZitqGvZlteZRrGcV+FH/p7PEv1LZzVHgTw",
-	"Y1ggyyx0bC4NmtONAkARtFfc8jh2KIMfw7wTConC4PJ1ycjdBObB8oswwPvKMi4Jaze5xhyssmsxzKqa",
-	"3A0LX7+hjnN8wsEH+PcjKaWaouT0yxKB+0q2dSsC1x3rnqVTxiEKNOO4rmlLvHI3+VTAWDSACkCso22K",
-	"X/4o+FY0bZtxrZyUdGYwJbnE7Npqk2NyzHVyB7i0nBnFZ2ai0wJ21nGhs1dGJiS0Pl/IPJJpX4XYEZzH",
-	"hQZiLJWBPnyHejvI2aehtMewhKeCaWte8TgGIlcToB/TV3h2FurgtRInOV4I4tBh2/skR3tgU8HVfCJj",
-	"UUQdtsZlXy3HFAKEPriTsxlA5kIMw6/YNHK2/ziTkaiuaq2HDOmr0PspcIlQOhtPIFqMNcH2+94gi+9u",
-	"AXgx9O/2CJCPM3t05ZPeVzph4ZS/v/W15o9PoLHGOlRIsJYXlzh2wauLf7y5eHMBn59fPL+4uYAQBg0O",
-	"NBsEUGjcFN9wdD7QsVN4DYy2AYlnHjtDEQIk5sj30a9EuBwTGZT4AeMhhsv7ihsWazV2PVSFG6Z1SAVI",
-	"4k2b8HPt4lmGUPkGa9SJS3GumdFTQWx+GlFN2vQfVkcO3LY/+ED/WyI5qCgcDufc7tq0Np5fEGWH9HEe",
-	"eOYrq0V/PX1uP4O97S+zt7XXWL1o9adh4cUNH4c+ZJvXz0ViKCNXQSfTE88EZpUZRTeJTVimNf7qttvI",
-	"yXejGCX9+C2XjaCOXidiJJItHWDXXtwpxqE/Ktdwrm1dFnuGmcNRoqeIep/jFdqDM4Cj2R2QPRaaVM9u",
-	"/UkEkDvFZp8T6+B+DAGZBg7eNbWB6II+iAzct5vilF6nDmrHwkR+KSanhuUywA6ckZL2OuCzWaLXJb+v",
-	"9VRAYgzSOnDazyeaAaOCa3CpqifF+35qoXmoDHXHInCKs1fQKSu1BJ1LwiYix+fFKq08qQsHmj1kV6rz",
-	"axkavwnFDiyN96UIfCig0pi5XGpmLZguG+IWGCrYbakfNtBhR9xlsKNtEOMBghL2lTYHJoBwBnd9p8mc",
-	"Es5hG3muTOVUi/OMZ0ZsVmZYyyATqGawnv5IKmkmIjqxDi6i9SFgKL8TlQVZ8KBvGm275mc7d/eo0xJh",
-	"sukaKXAOrjeCIVsO5T/UuayTwh8r4aOTgpltBAQq8tqcgIGBjaT0pyPIbbMJj7FhrWzNJ4I9CqmQJHyM",
-	"IRreV0OueLIo9AnNuDEiOgYLDF8OA1ux1tYcg7epqRrMpl+AlNKTrnDdPgcRfQ6eHWzyyEqDXUDo00Kz",
-	"bKyZ3oWAzZ5UpiH/2mDhsFCx5zjNzMby9Wu4/4OUCOCjakpwUIS7OEXAD/ZHSMWcbH+SYO6ndjV+xvKw",
-	"zfCRN3ifttvsc7MVll5os72A89edqYCpuBTB/vOdsOsCu3xrMzYO5G3ZAg+UCF8ecIVq69+gtqDDUg27",
-	"0aRJ7eqADZfSHHWyLJtqc96uVuG42mjQBOiX5pSJgM3zTiRQWnxYACeBoh1MyyiTCh7VaFOY2y3T7rkc",
-	"BH/4sp42crJVLQ89Ki0srhcLl1ty5eYkGc3LfQrOUADyA0h6FBTzzzZ8YepDqA8nSd/qfdrX+2wnn1lN",
-	"+SCStOLdIcONJhDmziSk0QHDPoB4XqkFkifWtgyg3BzSPkJF3lVQTKsTFuaiGhIck11Wq+LgOQh1Ecc9",
-	"Fl6O9kEajll/77C/h56K1XpaxQsq7nfQlqg4FyKtqUH6WgX4S61W2kJkl87eVVtoTYUSO5vwhA9BUk02",
-	"nEC3zwHC88xEMhQq3RdqqCMRObygGU8nwBKBh7PHquNTEbFY3vluXsQYJFfYly8ELETrwP4PSWWgb6bA",
-	"1eJQlOx/wZ0CTHkspQtYiPQW9n9EkvDYPt8a7ED30FfhLxdUjuee+n/DI//6P//134XGEaJK8PzT0Fds",
-	"N5lvK1a6r5BmzG5Ipd06YUoWelOeMmiiunn1+vLs9uWrm9tnr968PA+PqTbELthMxGnAdNJXlJFDOwbM",
-	"GjhyECmkAYj9q1GN7bqqrHwlO5mKFFa1S5JHVZ2o1cM+Fmk1f/hhE6tmcE+o+u0Rqr/hQD8MDjTiH+cI",
-	"h514D85tgMNwn8drUlgvgD6Gb+KZcqXhsO8f2THG1DMDBWvM6ACcjr7iLPxTaI9ne6BS3K6YpDP2u2P2",
-	"5JAZD4KBFSEAEQqKby6N6LGXGtsPpekrJUQkIs9CpbQvKzsudO4tV1fBHX1qNqBuT4VJWjB+SQn32Dk1",
-	"HKc5gPbR4SF17kGnqOvqtBqgr8pPcqa061LOC4HQpKBYDztVLFOIt+2xo58ePqVG0mUdWNsldxrHOzJz",
-	"NDY7tqxACT6fcjKcrwei5MKHIWZqZWQojsE0iHSBvtmJKwZST5imduNSkdlKhVm5Sa0zRGhcQaGGYv/U",
-	"TsTm++RXuAs6bwDcPLF5vex9TUxzOGiXBW6FB93hzHfCvlaqI84PpULVxZYmtnhnR9HQul7LtVTdT/g3",
-	"PbjAR6zoxarEOAznFlYjaCiNYE1V0bS/nQiw2+3hCHXaGXErTnmE230MED7ZrC5NP0v0UBgjoo0guJW0",
-	"7jnlya2Mtnmfyrsikc6tdberae4jnor9VE4hXblq0q67aaq3uuW3hgpYOSfrV2D+bE5H4N7rLB0xywYx",
-	"lAbQjQsa4Tc9MBUqwX68ob/CalO4XQHF3wW0pSlCCNOReHR4dLK63ZjR2pqjI3BNKfgt+HDCIjGSqgB1",
-	"AI6vMizV0Cl+qujxlWwpfTLfgF85B52gwLqVVAfUkE8O9W8vVewbkaaAlhCiCqLnTHSWmJDF3KTmGG1Q",
-	"153gaRxzY8BRrmAPZeh+2ld4RBQaCvLjL8xBhW8jORphrwpcbhBO2LMjuudZVzvP5HvYZ/u0hR0v1ALY",
-	"l4aakGM2dYAjs0RH2VAkTI5YOtckJ8xMAL6Y3YlFdVgNps5J9z1B7Lvbf5JWg/LOXcMYkouRYw3p2LZq",
-	"NBJZGEg3GP9wM+AopyVuojlWmxBQoA4+4B4qNx+spK0KAlVlGZRjO+6Oa624dRP75s3l+d7HB9T/dclO",
-	"eJOukp1uxcqUBlBxIyIGx3nzM6CwkCNrxq6tNLDKgr0qUNBSn4YYurrrMMnUrQ/730Z8YUL2iDtVC2HO",
-	"kU7GOk2rK9fsUfAMB/KllyrAa2y2CHDaO7MIRm7ynAzMdXJnZ7CdGBx8gH/tobuWh+OZTsaCwOMUOg6p",
-	"vhMqYEbn5xj0hRRpuJzMuPyTp0SOI4Ckk+YYs0X4PowImF2ajONDKOYjU2YmBSYxqMvA2kj2gt8JZrJE",
-	"9BU4ND5kLngSS5EwnB5mUhnHDLSbQSCVnHRt7qTdS66jdZYKkKkY8IewNOEyDliqdU25m0DRbs+3bq+C",
-	"GE177o2tIq3wwK4yRFf2xd1KNhfM9QwYN7m82ftiTx0CzHFXGJmrJbBbrfaqKqXYdU0+/Qz/ss38Ntj4",
-	"BzCH6/Hn0SA1C5OKKVmu4AXAVmKpPmahvoOGLyhdcHh/du0St4u5tUf1XPVVcbHI3PLWNzUZwn0lOAtA",
-	"aA64zrhliwoIPAWnMZDFpyAgRdY+VBpjUBqacWgnRni3vgr/9urn22cXL88uICp8eX395uI8pFxarpFE",
-	"dLJmcNbfmIs4rmw+sTPciQR2b57DA87sAD+JgZ4/vroPGCM9qIjz46eTck77UNpRXrM031n269LO+k0P",
-	"9nOfty35OR69jbjPa+Nx54Wnb0i9XrznQ0j24l3tqR3+KXTAB0JFdZEz+KejiFeraODf9ODG/r72bkIB",
-	"fMLGiN7yEeORIqCWAMutlZ4v40hwQKKspdTCC1s+/PqOx9F3UA5WeJweUftH3bMGmYzTWyDi3yZ4OZ1y",
-	"Fd1uu5DlN7B3+Suw8NcNFkj126xyKYn+LQhZnJp8g2/2OAqqqDO34zc9KN63kzjkGkplNAqiTGAJmtJz",
-	"ptUxM7FO8yI6bmBv9pXSAx0tvjOE9mofvYKSUovWUZrc+wuE5c9ocdg+uZ8R1IUx8gV+EFLX8uMelNgV",
-	"5kIgjmmlLC9jfj598tPT7w+frnVl6i2Cgw/5H2vd7ctikP1OzCgIZE9mq1TBzE6E6DEoSIdf5q0K1mIV",
-	"CurgUjKPwT5d5kI5Xj7cwBBQ2vnKHIszlUcECYgvbyLoJ34PFpoVsTkferL1rB0wMc7G8kZsZy2Xrr4S",
-	"o1YVnzUHZjOyzFWfaSlkUHc+4ozs1RSz/XB4uJqY28oXLU1NVz6pZ74snwwND4Zl578qkPzgwrBrJ0T1",
-	"PH8yisStFmYDIAzwT6NP7GN9mHEnuBc8crEOfel3UO99UlAbfWVSvuixGw3RPGTRmfNF4G62fErU9jh8",
-	"QtXxrwewGLptdbgXdUB9Do2kbpuztabp4W0Rt5/LiI2xz6AAoBySdxgSLDknULweu/LHp3gvTdpXd0LM",
-	"cnzlQhYbbu1avhZIFzXlEZCBUtzKLlyUxZTIpa7tgCxWao/ITdnqADII/Vcuy912PdyLLF+R9rk3YW5o",
-	"KB4M+PBuJOO4YS1XZXDoZ3+PhxClP4pH7mZ1szPu17BTNBN/Vywc3O2ob+ucOzYLqH+ZQnk7FGVmyuQ8",
-	"d4AIyoepfCdCxtO+0mroqmo4i/VcJGyWSJ3IdIEIX06DukhoGc/TvbED9PQF4o0RPYvlQTJtgOPpFvlh",
-	"lPDDVGu7d/okEX/38Mbwn0mm1uN+YgFV5xU7fuVrAiVFYaQCuh0iJp+ggNq9wIMHXq4ytRrFa+c0Nj09",
-	"lXif7lultK7kxZqKTvFA+woWHCZgUaKWIPvRfoihfhJJJCyL9fDOU4OxSGORI3sEkUh3Z9ObRo977JXT",
-	"1TlhgzcbAbKnpmDmpXhvHWJrr3aji6qzAxnUbeXL75f66BAwyeQ0m1JcYioV/pW32EmVirEL3C+x2Kh4",
-	"QavOU+hfHCGbr9XBcipOwCp2kyJrMy3b1Udv5cvfyOGd6cqgfIs5cbvyoDCwYGbbOq61Qr8BguylXqrh",
-	"xYasqRHxO2FO3CIlrt8Lk9vXf798/frivMJjAigiF6NkQ3uKQ6HNAMwBxy9ZC2H2Vfo6ADC2G8Ppvbg1",
-	"DvhsK2NxtS50rRhuAkG7rnGL8+pDV+ONWdkl170Ga+yrFCcs9PoM5QkB0x5KoOgcb+2sAAxGCk7KjCcp",
-	"kwrwy2M+wwoy1yML/f1mJobp7VCrYZYk1hTPC5uOyQ4tfHlLDf9spJOBpKyLKwrqI1qf72Gw6pB6GO7E",
-	"wgPZQr4GiA4cB4Q3M4oBqCFXfbWkVK05AZEnPhWVzJ0ErwF809aQHiGwYCsfCM2OT+IBbb7iJuFDMeOJ",
-	"3Wb3uQOz3bffVaaKljqldptcdoZ9XHvd2N7NM55Hhz/9+ckPR53sXkLCaloZVeTK31zx9E93892F9MGK",
-	"OGjM65gN3Zz1OjFA+WpGCKLauxiha32rFl2mSBoMpUQen9ehLVvt1Vfwy1dXmPa2PkL4Tor5X0dZHIdo",
-	"0FICnPFkbAKAKY3TADX8TEuVOqzG4V2dk1XrYD0QEDQ+vzEGdNtRpYkcj4G9sv24buja1sO6hOMMACxr",
-	"hlWyG3asSLvx9QmuKMIAkTggqMLx7OwDPHVrhoS32GvZhFTjVf+eiewLKbZ7uH5nw8e8ze3yKV5dcGsR",
-	"AXKx6whHRvbamgut09skU9s9vrIkk0Jp3d1RJIlOboc6EnW1IU8oBrMe6KjK5YKoG4Vd7MYAGvtaTeYi",
-	"8tt3pleNAev+83FsfvyWPexfSq99ZayLMOG7Hai/65YjXVrOlCepALwgYLuaSpWlwvjwnpAJRJRABVMH",
-	"FpepVGN7CfohI2SvrldrqbgdLG6ncqVQisKRRz/82CQi+ccB2erQ7WnAI5l1XGScZC2riyuM0oNBFt/t",
-	"kDP/mx78nMV3DfFNVu29DRP7ghtDdt43iStOjJ30Bhl1uzSdyRzczd52K+Gry55TaCYv0B1JTNwjGyl2",
-	"ducgqM4unXOTk1z1qP62rwDrrVCzC1dCyRMpYDCAzB0V31WV6J6wq4urNy8xXd9XSswpX++yLgBjKUyI",
-	"l5XKg5+dXhIt4M3li4vz21dvbjA7TyUAkba3BEhrZqbWEDOpmK1m8LP4rikdJxQb75a9J3n6XFk4aXif",
-	"ChrDPntNGv5XPccjHSTY5+OHWg1F8mly8m4961LyJF1fZjo+i+8ePBV/Brxo+TKDlWbdqXQipsyuNJDt",
-	"7pSc96fxwQcgFN4MH7LVnoWddL592ba9vttmbRDHdZyc2xs2+VRupM97WwAPAR5dzKPZ//ZqePI6WYLP",
-	"ORHW5VojO94A52vHXfIBoxK7cPs6xGYFSK7UiFJi7a0mm9g+yXOVqUq6vBBDs4NFoQ57wI0chtZoeCcM",
-	"g/KXZJxNBQCErIvYIrCXNKmV3DpHEU6yosYUynqD/3sPHrsX7NkR2WVpj3WH7/kgFMH4qG5VERm2O+se",
-	"J6AHPE3FdLYGYfJVHG32sK4ydeputL3k3bNHQiNcl6fhxsixmnYF+3ej2Xyip/m6kVNgHyKi7hZx09Gx",
-	"AgPlfA1pcqZwnqKd8Ojo8PAx2vsUgIc0ztWbly8vX/6CORxpyi2C9qKjxyclzWWfgxGhEMd3O074UNwi",
-	"a4UJAwrxWl0Bd/QIHISGZ+fLjY6aJF0jIqUEZjOhjBs4Vi651kTqmUQTrJ5JdmdteX9H5DP7ql3kqrGd",
-	"J2pMp79yVTe2aVvlVZ2WrhL8fb4O+MYJ7v/8f/9/oQkWJNU4aupJ0VdHXEvIW6aYXC2UoLCjw0OwBaHG",
-	"xEFEVvFXD++UnsciGgucgPasifcqYYDY8kk81qtMXVirph48EZe1G+zEa06ETtwrYKuxZiX9uw1IzJIk",
-	"6unMtYFvlsPrN2dnFxfnF+cnHhNQTK06lM7ldvQnUBCUJlwZDrSrK5LZVyuiydZLphvqNorvfmXyjEb2",
-	"OYqlN8bvQSjtvU02HAJtQ51YtmpOaySxaiST6b6dPKkyH92o8z5lLDySHot0NkiBcja/+BaijiE7e/Xy",
-	"2eXVi8uXvzyGI5lShNjIyaNYKuG7jozAMjsl5lg69/TwJ6DHNcewTSEUCfAh0gx5EhVshmrRhnc6K77S",
-	"N7Xr5ZvmRZhNnACdS7gXGXpEp7p3A0Z+0YPJ69GeHB4enlin1lroActUJIjlhImZHk4cYutindNTB53/",
-	"ubg8ML51Dk93EOdvnX8RiaGEXoMBdsV07rKK97OYS1Ube6TvuzHt73Ft7DAVr8Pw8c1zjg0Ia5/03Nc8",
-	"UeQeqSfsrBvZzd59O1kUXNZIYvwpkoCjGHS7mCMu42Y2U0Xm6sT7iQgUmUikYyUIeQqaFQijAjCYWlpY",
-	"rK2BZd/p8zOu7Fr/EQ0rpLvr9MCJ9bj+uDk1DPQPS8V7ayKdDodilh7DnwfwTWglM8Qynb/aj4GxH4v7",
-	"/3b96iWL9BBiqWwmEjacZOqurx6FxRV4v6+i3yDOUbgVfRQ4xAs7kY9hG3AHoLpv7G1R69t7wqDgz32T",
-	"JoJPSzc0RtihAQ+EHtHpOCFGBsRVoDYIGCSwOcooPO6r8Dk36T4cP/uX56E79vMSIR/PiWM9L8XA3U8z",
-	"lcrYbfC+8mIC5zIovUKaUqi0x14CPJVja0D1E/bYcz02hVz7VL+DwBViYMV6jB4XNcrxnCi1OiE9FulV",
-	"pp7r8bbbu7qjEgroKBh7AgWQmE6cNmilpMuqi8CkSr8/2tuqyxMW1RQbPFU2HQBByIiF9FTfoo9ZfMV8",
-	"0K1utPZ2t0b83nC8h23H68oiUaADTzRq0khnaX2lt/11fZFmgxrNatgxK+Atccd+1XPmhFMiPHMqVIE1",
-	"mpQKUpDUdtjilFblUVJsWUWFYX9hRE06BW6MqfH8zvj0NQWthw0KDqHohJuUySgPTidiKOQ76wq+lQrz",
-	"XLmkYYDXy0/oX3x5fCXlU4/J1ri9uOYYdEq4fBSuUpWtKNlGF3gjd03hQFXxRKzHvU46AnmEp+h3xt5z",
-	"s8lX0rv15VSnriHohx/Z3+XPPRbatXSVQaB8DyEMC8cOrT3mI8BUo6PGmngr4a+TZZohb+Ch5kIGyZ+o",
-	"4skKXyyVMGzKF5B7RV2HJ4OzH9A2qYrwzmZCRbsdBvdk6z3X409i6j3X42swrutju4WKoh0l9DSyAjqT",
-	"As2Qalnd3djz9R71XopQYm4KIa01GPKJmOkkfZ3XkHxOYuOG9anchOd29tYByKeaAUpBJ8lZEcfgT494",
-	"UnAXrBp4qBBsIjAXXC9ap9fXl7+8RLf31dXrX09fXpwH1sW1Gmsg2DDmcmptYsyBnhSKRl2SdBlB1tu3",
-	"iqGzW8jsEqV/IdV67GqehsKgnoTaf2hgLtS7euIY0tdIdGxO6qFj2WVaqAZVmsXamOodg5P0B0vV7ird",
-	"/E4Ugjiw5nYlfUNcVynYRIDOaybCxXhOLs4gxNAg6sVYaTbIorGAIwNJQ57pxJdDW9GGOM6sXbTGU2Lb",
-	"37l9AnMDdRre2bSmKJASeV4T9EaL1gV2JFZLLEzJ5xcCusKBfaZZXwDD7qJSSr4TpNAHfHjXqTGQiCRb",
-	"p64ZFeNjuKQKfHRhkJYilooKaKCw31XoeIuzrx6FQF9+q0fU5BgGLCz0PIaPg7wq1ZffOXzwApo3gPpa",
-	"QxnTZ3qu3ObSIwiPZYmoUb1JprooKPxsyvSv7Bt9XQAQeXW3PUi5i9nfFy5EeT9AIVkD3W8VPil/l+UF",
-	"UCCWyPEkxTIynqTHjgYVrY3MpFBGNrDOWqaGE3DESgpfj/K9A0xiPEmkiKAkdYvQPYzi81Pc0Jz5qdQ2",
-	"dYbWK+4kU0qqTqIO8CwU4h30tuFjvr8hK+ypPhGmIo6ZvcoETCrGFdNJ5Exo5BwjVEC0N7j7sq8MNHRB",
-	"rCK0FvDtEPrxQjh7mB2pAEFHlmSrgwHWWoHUzuVQBPBVX83Bmi4koowDNzr2NKJAvQYGs9FaoeGMUfAh",
-	"V+C6WMOcyi0YtPHqRPSWRmb3RTxH8mIBpG2x0YwOK6Fck1dfjYRjbxnBGaMW1PMG0wA9fOSHWJt/wRAl",
-	"KZxwc2sfCE+yAnpMqB/ctcwRk3SaxgJujZTTtHNYrPUdlHVyNtAZxPwpfKNHfUUp6xw+xL0WtOQJoP61",
-	"vodjwYK/QD5rwEK2TOLDZchl1Tk0Qh2UxSjW81XKp0JQ8+iHH7YMVKdQnLsdLsSys67LxZR1iYBhqpPd",
-	"Hweh/3wnN0dE6AgHofj8pmgInXTs/6rn2EWZaqgSQFAw8Z5PZ3YXfn9owsB75wkxrTs95Lr6+wq3D1sI",
-	"F2RFpkUIiULaySqdhBydSsHksjYX8P1RA3HssBkaNuVDEAafZpFM15bX5E3OTjF1Fpb3mo5OLuSnEU6P",
-	"uWMTPq44NOGgWy3OKJyaB3meovLwvF5JJgeunMKO6ztD5yeUUJGeHvOZOYb8MHrfKHeBY/RH/Y3SaWUk",
-	"YGHEUx7asy+f7B47VUzmN7U/gYyuKQmzVj32M54C4Gy5PgQ6KXTClhLUmCVP8Sb+xHCRsERPb8Ey/CsQ",
-	"/9vDb6inkKHHji17mgluUirGefIDoy4H2FLWSIA9BaYCp8Skb5YwqZ4ZN0au2ERnWOxDPzDO4MDebGsQ",
-	"A8XKnKA17SqcYFwUB5zmmTWoKxgkem6sMxjpMkZstQVsB/ftTPx2Jn6JZyJs+nwXII04KRU6BHvs4j3g",
-	"YBivENbNBm78jQn8NufSDqlwp8EgE54Pb8dU+NHh079skwxvmdhePSKVVYkQrsLruzghn0HFRX5GxvKd",
-	"2O1Q7AQY8WQNMGJfkV+UYyOCsA60PX5MytPM0JpTjb0P6wX2POFjDsESe58Uruqx02Q4seKDbi2y+kHj",
-	"LVkkMmF6ro5ZyOmHdLbVOEnXMA8b8BSBih9vx6QyqbVVyP6xq4BDqVV9NI6t6HA7PAi2gYjMTHssRjuj",
-	"13jtPUBEbglc6QbVCLby4UAGIXwOqGyDRWe01Tsc7tV0zkYqYcztnVjsfoKfYiWoHvwmhsue3Yf+XiLG",
-	"Uqv+3nF/T2T9vY+hK5AZ8+8Mm4qUo2WcGWuiqhSKZWqtDvf7uo3z9PCnH0s756ixCQV531ue2iNjGRh0",
-	"cyEcIFYZ+a5WzHdGAFzmU2/4vE6MlY1vh4SID/d27nlbvt03WL52QX0+5puDB3hmVoIlA3+hA0um6juw",
-	"EpT2KqAzbDVDBoCzo/Dv9XZUXQkgRPmNs1zIGBpLk0Kqxp3l7FFYOtbDoIBBYv3ivrK+jEkdvPZj697o",
-	"EZMqlkpYW0nMDGnGVYCVlPQl1MYQ0tQxdNzIOMb6GALpBxYgSMvmFbgOfADyt9KV1/f6qq82Y7v4R5cR",
-	"Xvx34KrZYWWz3JeBCxB4kxIuJ9SPeXT4hEmF1uKQG2EchIJCAkuYiNtYj03oQRJMFqfhykQw1xscwZuE",
-	"5K2Hvtxooo1Q7rmZkr9nyDhNwZ9UKK7SHnvNk1QO5YxbBxCqONK+4oaF/7lvpX7/MgqD/M3wKlb4/gY+",
-	"odFytQot11eYmuFTIqzL7zEXceyS4AW6Wi84NdxMqNnt01tHPdqiyXyp9Al2cj5JEhJWpabcOVMOBxeF",
-	"2FdRIBYb2mRA0/Eo1Op2qNUolkPMTYWJSLNE3QIBklTj8PGDcOXbcbZDiAv2UHaEGor9UzuPm3Hs8ivc",
-	"BTCDVKxw7+viNAppVt+NR9ow1ZDU5EksReIzfwVlNxVsadN/WTCAn3SRO8rCG9SGzY781XIR+PzgAx0i",
-	"u4ChrR6YTpzoqGTZLKAk89HhYfk0hJwBL4ZDSpUhGON330OYpa/837c8DU+Y0RBAAYLBVMyYPUsJ00zM",
-	"TE2b2FZnCejYRkVT93DqoOl7hdZFVzz7D6JpdtANnW267w+fbt5wL3X6QkdyJEV3oHAg0r4S0AtoS2O9",
-	"fuMeFLCM6mu9vNJXCAcvElf07Zz/Hjulblwo95hCry6a2W67bUBSuuctdZ4srjJ1PwbaGna56pV3P5HC",
-	"HJwOESZgm3rFZzoRRgjVGP8LH4Y9fp1I6UudUoVeCXAr1vqu1JhNZU/bnzAbgfDeqEgLU+we9ukWjSUP",
-	"4E4PhFAArHqSnzyYuzV9hRhigEl3yoZAVaLYKIY6Rnuu2HNMRC4n8PTwJ3fCxLGe2wMF3zKEiq+y9zXj",
-	"JiXwq7imYAm//bYPvsR94IHwluyqDuReT2dCGb4Of+y5vBMkXAG04iuGoqWT7wzjQ2jGOV4ReIe7gR5+",
-	"X0FigYX5E0uuvFARGwI3aehuXotBhpd/E+UvUZRvskQ5y2OpyWJ3ad5QuXuJShMrjKQi+AEKhs5mQlE4",
-	"TZWSs1jRAqDZ4FNAk69Mcn/AWSDsNR8Lw8ZQK+PrieLFuszoluUyBTFeglzmZlhEXK4L2MMcVHb4czPc",
-	"Q2N5O5zkciXP116h1x0MFsTKwYkt1ORhiHtZ629RiFDcJCsoWBvxo4xUQ+zXRCgJH8TGzk0Ib9vvfP0Y",
-	"kJeZAFuH5hMNVeaRBjMOzScE+ZIp8eHjZsL9SRvquIRZVbWJ6E12OgjuU5A2AHVBI0H+k65QjOaIYoS+",
-	"nVvD7lw68T4VKtp3gIxrsKNH1JMjoNpzNuFGHMOeeS+GWSrVOKC0iz/TrenKoAtPyHQikr4KUzkVOktv",
-	"pyYMsO3XNSJDfaZOWAgdlmG1gNixnruh/gGNBf/uX6i5cC1S3zsb5evYnckAXeb7m0F4Tx1WeCGRZ3J/",
-	"D+GsShlDUN0rbl5fybHSNdDiMBiHZftHFNdnpQn4QmUW+UBA//JCYrSF2K4ShFSL7XoMRBLZY9/qBa2e",
-	"kH61IhswMRqJYYrgDImYAvQh9vquBOD6aqNkMyfYANDAMQkOPKxoVUPePVf1WgEc73TNTrDT+4fdBV+H",
-	"9K9gKO4u+okAJKB6uX/B76CSYSl1A4WkBPC5GvMOmHjPh2m8IGq5OTe9vrpMMdCMjEkjBET0BHQjZKyI",
-	"KLGk9BzDduH16S+nty9f3dyeXp39evnPi/Owr+DiQqZZGhhRdfc8vOE9Bzg+q7DFg+R6goIMfPqccAfp",
-	"1p8TcKWWJb1lXKXRlqNR1nuMDj9oFOv5d4aFOktnWRqySAxjnghzUqzBgjAM/MAzVEJCtK8GC2SKx/g3",
-	"tAWXcrhKp/mRGnjf0/uJCF8xl0a4M4vKyu+EmCHGbz3GFuVer/B173HrPVT281Qt/nb96mXdpiA8/G23",
-	"wifMXaZ+9GSNOJFoV3qw0dtFE6X+rMmx7x0EkTV/cr4CajHE5jkWQxW0l/jMWFtIahVQ2VlfhVZMb93V",
-	"Yc3pkE3/sNHvK1yQL9Q4wtFbOwDWPlqV1909WpSP/aKlvQ6BUCMVVikCR6kaNN5CB/BQst3Bhhnzd6JQ",
-	"QMPZKBFmAlb/gs10LIeLegk+Kw7wWx7nC5PkXzRCbUcaTBAKNwJldElOSEQ6lvA0WazD0sqtbB8ABWu/",
-	"BDQIJNjg6+o5eQTQEk90hB7LhOQ4L0GBu4PWH+lkzpPIeRUOHxG9CmT8pqoVBIvrq0LpIrjgBXfCeekQ",
-	"SYLKAvTTielp7thb6SmIYydmDMHr8LcuZ4WFcVLNsvR2ZkU0zMcFKDIupkbF/wEWrwEgO4/j/PvlSkp2",
-	"LQSL9BC2ga/U7k2j6n2eJos/7kFlhfRLzdImC4AbEDOU7U63r73t/lomhFdWkpeAnAPM24rIGlMwMqki",
-	"8T5A/C+s9yfI5+psaypmz7G47d7M+s+4DBLfvjahSXT9WJ+6VIj8JfkGPotaehvesVcAvmoz6UUVPfIQ",
-	"qtY99pAnVZUISabqBdh8DU4pyOIGQfx6hPD+BPDgg/2nCYOk9fWHWZIAEFwqZi4eXzLVgtzE0FlqZARJ",
-	"res7Hke9PJwjTV+BPQJoIPSGhAiK9Ke1lY3HFDFNs0Qh9XeqAQ4asxEOYRSfRBDP62gorRzd436A23/J",
-	"FshZcZ6+1MpHegdnjQwWbMJVtwmF0mZan1J7qdkoS8Aydm4E6amV7eX4jUo7DEldTI+d9lXtPjmp2Ces",
-	"sE1yc7+OQ+zbzviKE2z20wfbDuZOzpqfKwVc/hk3RuRwaxP+zvq2hfp4fyqSL5tBhT1sHXKaUx2sbKEm",
-	"B0xfrds5dfvGvum3ffMV75vrOzmjfdPtfsFQ7rpDAwM7Sswd6h6xAqBEujKIVdHGSnoV4a+G1l2Ien11",
-	"nmH7IhUlY8vygvFEnPjEg4HQV6Wg43i/lc9/kUKMi9dJK8hwIqIsFslBjNBvtVhlgJWgR0zpyGpoclaR",
-	"BcekKKEznaQmcPgRVjBVNFggfJiZWLveGvvDRERCpZLHVE2hFgTAcOJ4B4yASmOwsXzXlx0h3T2vRa7J",
-	"4D53QHb358C6maNH1fGpwbcuR63ZXGdxBJ92w7WrcVpwvt2Qij6m/6wpy+6ySGCoLtLzdcwVFCm2wkED",
-	"IlwPTlim0HE9176RH1r0rZuJ1NkcFCNQZwNXS1+BzpUmhS4g47IKXnSA8qMkPMflObA/IIBb/N66kY4/",
-	"CHUpMU1WwpiK2bmeq4IYtdQwbwF0/iHqXTbL4VtXaiRG3lXBtTUTOet1VO9VvitSmGgokgWBaCOTFect",
-	"XWIOZol4J8V880lbYItbXl66h5u6vXsCPKHbv8antcU+Wb8ON3J4Z57pTEWdqBEBO5UGTEpqJBOxLVW3",
-	"EWkq1Tqe45yjlvJuANZvCtU8nFgTYKuLGAurwcJxQhyJWawXU6HSAJGNwZ8gGKGa0h43sLZWT5PI6Pq5",
-	"d4/2q/YJopIeANwtkJ0yovky7Y8NO4l2QqqojJBzwQiE6sLHBUxlcZxnXYvISliRx0AwEmC46LGX1tgA",
-	"AGtouJsSQvZIzHOI7Gf2FGh7WFSGFEHadhCQWoO0G3VCA3uNT+lIj6wI5a6xOtyyJp/FXbQ+3eVgIq0q",
-	"XzRD0q3rtMSb4QA3gtE+Icaf9dzZsZzKTczZ/D0xZwOx8Voi7XtNuBRfvy7zArEcoqrpyDzF20XkMNCK",
-	"7magpjyVJpVDswFf+Vc9Z1O75xHEGFJxBPYHLWj2bw8XOOEGEAIhrzEQQ7BP6YDqK19bq61XLTHHG0E5",
-	"qxUFOLTo1tAsnOBDXSyMysr7CtuHfHU54ykLubnVo7DH/onXGy93OfYyWm5Zirh6RdhSAnbOkUVDlgiT",
-	"JnKIvFhwC/oWM448RSB1qIzF43QuI6GQTm6UgUeXJfYt2Zubs9ydo8YPBJ42SC9v9LrG5mu/Uqvb7UFx",
-	"mL82JNhvGKglvGmUsQZoqP63vU7SUplym9QqDhLeom7L5b9xltcuuuuprWZPgQc6zAxJ6dfAW3HFr1wd",
-	"WwAhQRaLFCDm81/0FXZnGdcWoSLfRwAVCtZFB9z3wQLUBvZ36zgqgCNcZdAFLqK+Cr3KRsVUemwYxb/j",
-	"dyc5veWQxzERBlkL3n6d+6pZSu3jof37VmdpiCSYRlvjkBw9RTFUkqljsPVSegB2u82pnx0gP2tcgxs3",
-	"84101QpUeT1UX0MI73vYrPe5+fx0bWQvciLdjUnhkQdERMEjK6OF5WA19JVNdt9cDCZa362p6ylKfuXB",
-	"99bdoq0D8UfR2jRBm9W1W4zOkDXm+dJ4ckj30XZY1IQLk+ZS6XEJoB0kEZjqSTULsyQOA2bk2BN7QGlx",
-	"aMQwEWnoqXbQznIhdmmIQhID6Ogl1yIQ09zeU0SL7t4ikvWk62fXeS20jsWuTpjWB4HkpYe3A2ztAmk1",
-	"G9hhDQSg4apopiXK2gqZ20YxX3W+3SUHH+h/DoU1Eq7QrCyB+HkugS1hsEm2zlsl/1Ys72eUX8BMKQQE",
-	"MSlWZ4ljRqDO2fjh8LAJtdHTyqYwadhYd3PsnQsqgKK1YI6OOxLWbrMW3BarHbgzbsUW6mAVt4qR0vWe",
-	"RKYThNO5f5n2Wr86vPlCTAfWogW9X3TQV5LxPRYKxQexiI6BzDakTD9AEycCwpp+UU2qZzOBtHtwlTVv",
-	"I11tsSLdxsNut3/d67nSbWSzY1GiwOZW0tRQuR4UNnOTSGfgI0XhQEeLcK09el5UFLvISkMWq3XrTWNZ",
-	"OAKrbyGNlanZbB3nwtIp8lx+W8ymba08W0j7wQf6/2IJ6b3uXHKzdL9qzz3lviHi/NvU2LZucnqdnYju",
-	"jrm1bBXIA67xQSLoz/pE/nkmXD+9a83E8HSiM6SZz8Nb1hzCYIArLumrkAayL6Owx14p4TFXZkJFCJqx",
-	"mAM1DZIFRPkDqzsZacifkRA2KD9zN+gUkA2qz7wULbcHdncgSmNtpzUyAj/A7mP6ceTNKcpkuaba1eOR",
-	"rvgqbKgr8GO8a/45mEwgJkoj5BhhmY4gtz+/D2FBO3sdzEHB8GYVdvdxEddURGwquEL0GVexm2rdcxRd",
-	"o0RPj+27hLlewXp3/c5V/DlFUzhUUdn0VRhJM+RJJKxyunDGPvjxZSn2Nl7hgcuSXQV7qb4a0abBwCSJ",
-	"z0/CSbLvTQk2OCqfYbNEQcwQ+MAKukv+2pMtcVz2UEAbBqVETsB42ldTbVL2JDg8PGQAIZvKqTimpC9F",
-	"VohtCXZGaDc31FNaR23tsfnMwcDtFlK4D9VJI2wR2Dzq/uk5HtiSAYhJ+ijrJJKEZ7eV1RxSArigywAd",
-	"3UmvtnttH6Ox67uIqMDATPQcC5oV1nklIg0IVumZTtjRUypQIFmwOpUnxC8gx4qnWYLeC3BZV4kkjMnp",
-	"AhzZt8O/49AbpJPzeGVhMe9DzFJh1kiXNf5dr6Y0bMojEYADoYje32UqFzPBQql7BjqeXVx/JtU4PEEJ",
-	"80ZvKuLYOHjyuaiuKbTDupdY6ic1/IE2FSZux6WcaD6VtbEuu9mx4LNQygkHG5ZVFXCYZco4dtWuLMF8",
-	"ok+nl/fZCvIWX6Ou8h6qHPIXgK4YwtR3pVXEP+oygKQiuirB00ogZx0y0Hr6rEiXeoeGwlQtHlcLCA6U",
-	"Fg66G5pGKXlsNEuhJtcHzMc1HZgQsaS7byjRvDcae3x+BZH90yoe+2+By8KkNUjq4+J2l9P3wuIVEX2y",
-	"qXK95qQYCjYTCZsl2m4IRBY6Bo5pBBmSOTAWPskFp+hDGfXYMwIBU32llUdFhXJ4u/cngifpQHCrwoYx",
-	"l1MDlVsEY0SlldDnxhd4xEA6yXFgAPSWm8dp5CiKx5mMaixwZMfGJbqv2gC4+acpDYBHX8FbJrVMG1ee",
-	"I3ypJqCY57/XdL0bgTWL3FI0FFr7dZUGPviA/9kYN3fPa2mC4KJunc2Fy7tqLaBkbsuZWw1Ur87cAWzC",
-	"evPxLQAIZjMo45lzCUwkVGVIcHuE5OeY09GV8ZWW/uhLMekLXdrW+JzO0gXWVzo6P6xXVHA7+EzpvPu1",
-	"3OIY+Iv6ivRLlHCpDHsUwtEXopH62DddAs08hLsM4QNyFsLLA087R23k+NrR6RcRMV7J1NUmgdMYa5MC",
-	"4731Hk3e1Ak1qPVlSvYBV9hstJMsdq/BzuzQPglDOTxZRDAtdSjNmerkzDw1dyC4S/1eHaifBhBUp4aF",
-	"B7/pwb59+sGHJFOlC92WsrvFRz2BRYq4/ENA5vE7r48nrjlhIcJAG6oOLiGr6REL7fPC5dYOwYeTddBS",
-	"n6mU0uh+blks0U2cIVOIi25qvZ2l+e2Iz8raQKh/nxweHqKOAXOoToan/P2+1Zv7g0Vq5+HJj3/+85+P",
-	"nvy4g3xHIuVYDFQThNUJG2sdHUNCFdWg1eaKRTobpHku04ryWNuXIbgDBP62unSo1UgmU4Ptjie5gyti",
-	"I+AHgMxaZCB/+uQwYNlMFwAEvfHqLD/TV1yJeZW041t1Yx/cQ4/8gxoYFLLCo7QcDt2gH1eANSoFKCHK",
-	"vVoY+ZFU0kxE3q8w4Qax5AG12PsNFHySFSXo8JBvy7mynCoH4On43POrsi71qATFtGPBjWONTADp02oI",
-	"e0IpqcYh9S6PhPVDpWGJHE9SMixd17TO0r7SI1QrPasAIFVpjsGyK/JT28sS73X8H/au7qltHIj/K5q8",
-	"XDuTAqXc9Y4+Mby0zAGdg+nMzZW5KPEWuziysWRIyvR/v9FqJcuxHIfmA7jylkliff6sXe3Hb1tOADOV",
-	"924Wj07kuaE9iHJWLcw8Ax+hTGvOl8iKrhWYVUi/c0jJ6OmgnGqFu0+bi4RSShpcyQ2KQ7RV3FvXw6cG",
-	"jhr3PqrbZ9Gtu2Hzj1NxO9ND+4m0NjSWzehsG4RnKTrE7YF9nVwRf6MKQUSVvhLFXuzt/PHyXVilMudp",
-	"MyxbPEvgsASuDAPLKlZf0uy23fmAtFscfVSz2f6Cj6HPXHmpDwLL82BOfy3NvtUtYXrucEycinTqwnio",
-	"/rcXnWabafNa0JO9QPLQMMtS4GIhx8OnBG57/w8HRTdm9YLSRFbmVbB77UPVfNcEq/utw71wprJCg41F",
-	"oHV9TFflNthhUgMs1ipBmB4aIUBawGdh/8RT3dkUS6IlFPLjfrukSp50S0RD5O7OjqlOi2nQ+o6JR/9l",
-	"YtQVNkjwhdgfsCFgRRLHIGHihM3rgvnmXX4GyoR/XBQ6dmBWj+zX2prycXr/ts5hotoDt+0mY0rP0dnp",
-	"CX74++D4T2TCoy8ZNyHN+vstNlAwUTiaganIMvBHOXlFvxSANwLEz2B2HlQ0bBVpNDRP5w4lz81iTx2a",
-	"4LPeyp0nM0wLi72bc6TJ9g1Pk4jXrZd1eNt/ePB+6iA9MAG59sWlIOnNaaYOJjGMrrrfIn3K4S5sMctp",
-	"eFvoc4ocsCwR+LONeFBZipViuNbehimM2Yu93d2XKyH/0COun+OOtkdlWJIzUT8oPIL4vNNndqeP74eO",
-	"XfvgCR/DqoqE3PNQecAKkk1VcYkTpnMDu1MaDL8LimaYaF0E7QlbLJzqYOmrZiLCDWuKLEcjgCgorG3u",
-	"w+ZA8wRCIGdhubTM+lJKCmPFXV0OXPPEF6GrKwcimGjQgiFWg1BbgsEzftaHHxO5uUn80Cm4WGTf/Guy",
-	"pbNbOzKeL7pLpvzaTV+77LMdbd/Rp4X0GQLS8jhqqpY0DKra+dpZZHKu4sogc+MG0M7u0s77uft67+3e",
-	"729+23vbwf75MyleWkFftcYVA09V/G0epN7jX3rr9RbpHgJXGSSEWeLqAaOySNS0t//PxQx3N4ad+jbq",
-	"RDKeJjc+e/cYFO9d4DqNQRXJSM5bp2P6S+dCoakiT8nQPid6cnY1PhbZWA+8lEy3wWCSZ9Lco8yrtPqV",
-	"oknhjbfqPrxGWQ6C58mW3fy2hTrMhCr4SK2FTnwlgDw6Oz05HX6FUTvhL83hiVRYbNnd85gYIPVUnLkt",
-	"vLtoNv3WquP8uvPG8bMxww9lIi0x/kaILKD5XIL6C3iUCJDywc6XERfrPGAwLjUC3Y0JJXUZeOFltnJz",
-	"zvvzyROta1ox20UL+i1r8xrWzVioKLKDxVCEDuR6C3e9IfACCt2YVgh4nvx7Bdi2PiVMAK85YMoi7e33",
-	"tvH0oEYb7AjOOIW6Hd4hPJ5pjE4bj0vMoXnnyv9LlieC6KCRvqzBzywD6hSaLfoeJa0pvIt3SHQYeGk5",
-	"yNrdbAJXjAtmUJIVCLQIA+W4qwFLbdhSRy2tXAHkxq0SccWHXGIcnox57s/H0qA1m8ic+dCjBJDOH7Jl",
-	"yp87gkqThGFMqSNIbjDBpVo2mxkXVkIj4NErw5HLrksogVqP0msvu6OUUPwiKcmjajtKrwPNHmVDzzLp",
-	"kwO7JDDMKIn5DXk9hxAnIqKev2ZD2d01Mqu2rD/2hc2wQLaKF+YbZwyvpVVeUA1tGuzh/QnGw1tWPFs4",
-	"wAed45lvGbKjfbCb7PO06zEqEFXGXl5kmK3HlQ3Qt0T3JijPIqyMEhXo8eDjB3YFU1kVhjIm6xrCMSGv",
-	"+exxRWlv2WrqKW9EOd180giPPpIso6TqVzcg5ctPr0E8p75ffP8vAAD//w==",
+	"Gb04tjHi+IhMN75Mt2XcmNMvlAsiG+3lYzQSUk/oapW1gORM8w4ztKCKLGnKiPp/2Xv35bZxbG/0VVCu",
+	"XdXJHFp23OmeabumznHbTrdnchvbmeyvPs0xIRGS0KYANUFG0aRStf86D3AeYj/YfpKvsNYCSEqkRMqU",
+	"c+n8ldjmBQQWFtblt34rS2g1wFmhVq60o3DPQTwYH9vrq7dFkBOuP7IgUXHLQAjlLs85t8PClIbVbElf",
+	"oEuVLPLu7K0bbhs0o+xcDvVUGGb3WslysQsMz3ewRqHyi1ANfFcB363pKlzRCYXLtIgKxkPWc62uPecB",
+	"rdrglN9RI+LG4bL1DYrPeByv61Dc2xLZvHbqXxJsWKIHXFdHta5v8ZPNfYsrnIlsOKE3YpbTjYIimsVE",
+	"56ZZrxlN0UqCTmJrAPju8GOnitnlWWBzFmo76ZCSLcgB/IlcZZmXt29XB8WVrkrkYNTrGNszs9/0AKma",
+	"7R42fOH5qWDTU6on8MhQERvRQxWnk2NmBHqyfYWMXwauJMowCqH2qFrBXk/FtwNtj2L7RuDHR89NRQzI",
+	"8RmPplId98EIWeA0l2L6nhyYhmFPaHqD/aW9u9rMyNQZdo0SpjV/pR0oHCW1EOcqDt9K4gMYQfVf79EX",
+	"Eu6s2tDPrE5eafTWEDR0b+5b/72FIVaarJm6UNF21QA5mxqvpldeF/2uCEK068obuGpI3CFQOSsp09Ko",
+	"U+BWDWUTMYv5osqUusRVNroEkhzyOK4LFVtd2O7dKTpWtdPjdwtqS2uNjblUjaajRXPHbXoJFgoJ23bX",
+	"80LtgGuF0i+SsDrRtu7Q/RI85RRdNWFby6ZW1dxYf3ny01HQqrvbzVJrGkZc4StN3gAz0rDLW2FEP/7w",
+	"w/c/rqHqWyZ3b9DtrWadgPd9mzIZaEler4Dad7n/xAzwn+tx4sdVMWM1a/q60A94B0x/D0mf9wnI7D5W",
+	"T+oVEeWaLVFkNKWuxGhpSpv1Sl7rWW1ul7yBtmdzx+T1D2jQNHlD9K9m3rM4vZ+RRPXj21ivq6bRZmKj",
+	"rXXQLCeaXne+X6Zi6jiplwyjXRg7n9p+yXGEVQFPoAbxATNr9BFrg4SOPIzH0PY5Z/ZpwpPfndGU1Rr/",
+	"KNjmfpIt+HACyX1Ala4Kef2p5tnz8mA+EY0EGNSCEw/75dhDb7jKuLapFXoLtLrf55vx6vjkmkm9xk/Y",
+	"3tlFqVEU6dhGY+zCBMlL3L3pFXOTmk6WapNbhVNKvlWAgUHimF7jY7XSCQ/SU303ftBaH/+aj3lLWQyn",
+	"IuURTzkg77hi+DQ0go22vwxxE4RYSaGzdJalHmRjUjEzkJ9QHOjO1FD4FIUjD0D0TAUMZyNt6M1yFwL7",
+	"aMdyhC0LsB2B6bFLBSFEE3hXCYsx0gSadvO+okoyHBqWZ0AKI9Zj45oD8AHeydMlFp61fer4mOdF4yvM",
+	"pLUgD3DswKvBMVGCA68PHOsWNnWR7wQrM9MUC8bpFa2k2kOG1vlNg8xIJYyBBvNNHKtWQxjCB6y6YiIt",
+	"dIQ8YSC6qHfEaCSGqYGMUyKmFPSoigPm3WRuXZ+qVkPzELEqvh/HKQoIIzgSPTHZnC+aV8uutu2tbfLd",
+	"avDYjaImd3upIvG+uIPt+EexHE+wn+VASDVmGZBSnbimKrDTqbGfNXt4grUpm0FHxcHcWjVR+ZmR9SYw",
+	"4lcb9oJ6lWJDBNgaxaWmGDJ/J1g267G3wBtV1EchKoGwzC9l7zopsUyF+VPVOCxgvO0fcYIK+fuNp07e",
+	"ibH24wp5P8igWw1Mij9gof3V/0M/VhOslp74obrfKHS32YhzUtEZXOc6iDRRfxCBy9vAr+tkgBnKtJ6D",
+	"OZYjAS17m7z4ub8YHHg8zVpQvNUKpBIiMrdeSdYj4zibicRoRSwcw5pgEfSVskd7rT6hY4BKTK1sFpIh",
+	"DX06hAS0+P4k93jvCXR4VXv2HzuMQ0nKQ7QlQnv0xjwRCMkjnENfrbE2ELfXL3icM5+J35glpKR9uWX+",
+	"ZrPRXusCoqt/nXG1pgnLbgxOK/0VbmuTWzKD94jZrTV+qjkgpDeoFFDwiaSwvNZW/83KOx1P0Kt4aP+T",
+	"zVBgm1lOqZg915UshiYzsyID+BqeTMwMKTEHfkCh0nbtjaPbtsbBNgZF3iyzkU/gep+BzDfo5AZNOmtE",
+	"cLeEkEg/cT86SNIK9eaBv6Iwrg3VSqXWEbTVl19V8eDlw7q495cOr0IjIeeq5WfXkhVWXs/V46Xo5dWT",
+	"ITahQCx4I/eryQL0gx0vOIfhAQz94IP95+MBNGYP+oocRa3KIAJfouXtqLyCa79ose2RCicqyX2aLHd2",
+	"uJ+t2eb+T5qhWBEm3qdCRfu+2oc4m/bdY/wvRtjuqZDfwcekZWh2Lni5cdOyDr+JqVWynGrbQiFBimlx",
+	"qK8zv0qJxpoE4S2ok+rWfHIqTMqnsxaar/rYrMob5kMPXM+ufLzFl9cJ/jZJ4AsJdlxYUg3IeUdeDxVf",
+	"yMqGqssucjM7irCF9R2lnBUFEYmAmWw4YRxjNEkkEurU2mMA89dKsEw5pAPeC86R+ybqk96rdjobDHTF",
+	"wShmhZsAL5fN/kbvbGrQlymN3CnS6BVa3brujKgvwf7cO95LBKHFqhZIs0iTM6yqZr5o68LcQ0s2kpS+",
+	"uhOLYxbiG0L26OnhT4/B9Q4TkWaJuhXvpUHP89HR4SGetggR5mP+uKxq/TiX7q1UZ9s4CGUDu2kFQcHU",
+	"ruLmyu15LGKzLq+CgINriBkL/s66P+sgsr0lO75R++miKb9CNVHEWSMc9Men1sRJrHWbrFQXkre+hEQm",
+	"bpV128HbddW4erO0fX2WCQQM0kytjGzYTFI5hsD6Fqv3QkSWbdwKF9fX4MGewA5GQUndWREWEZZZs6X1",
+	"yCc9QDz0MhS6UZVjsNmUVgatpBZStWLCriR9xFiaFMhYfGkqwzoaOmWmIhHxgnEWW910gp8YSmUtmnCJ",
+	"QXMZk9Ogw/my+VzFRpsKk7qoU/GN7OI9YKKNG+x6Fs+jJ0///PQv3//49M/tOQXKQZ2aJqQ8MYJZWzsP",
+	"nxfraOzqvRNF69POQyGoW8XpW7b5HpBuCwC6jbOXkOXZlLjER25k2cpDCNUNcRMxlAbz3qLHQmt1w6Ek",
+	"Dbu+Ob26uTg/YSFlMIkuEYIKfp7DvuKJyDtUhPlf7EM8CcjJcsCV/njx8vr0xt7ZV/kF9uZHOXqZItWP",
+	"gzy4+wgO5Ui7SDAwnfRV6L39kD3yNf9OC60+EYLcyNZmBwguDQaPTV8hacnzi/PyaUxztAdJSYX/K8/J",
+	"khxWiCh9ZZFm3798rxCzqBVeu6bWCBiaLcB2voreGpVOF5ROo55LCriuuWgigzbOpkyP+srJCjVjD1iI",
+	"ezL/OU+wlH5F306/RP+S1pV+d5L36gIaeKAASAmeIRyKM2B+ynDx/axVZiILg6soQcKVDNhApHMB2W8x",
+	"Qw6e4uptQZbF341vowx7DdRzzgMmEDPuqWZCRT12Sh15IGWhkA7fYDqqunpjBcHlpyf/6rbtC5eXa8tn",
+	"FKRgiyespFZq2vFt/YICLVCNnvRUQAQQQpXBHhUmKPBi6eXwsedZ88AYLFOHRaxe4XvWQ2GjuvdimKWb",
+	"jACM6sG+V4siJ1kzn38pvLX15JfUyDZNA3x8d+snlDXdFhw9O49uLgcsG8Q4l79qeaaDskpc3ahV239p",
+	"q63qmNX1qJOUFVldZ77gUbeFxcbNrR7VVKDwlA+4Ed8ZNoz18M5jsqmHToscP0Vzrfta/a6JzhL3XPBy",
+	"g5x+1JF+uPhN27emusE7sxlLdQcv3doCLtkrjc3ggpmzySDGlS69qbF1vAkOqtlMx3GPXfDhhFBJduLI",
+	"RXeGIRnMJVq8EglewdwtkgR7O7Pa2iMud6Jq2KbK3ytGf4z8sNlJrhZmiEWaWFMXiMQz7JLXf8KUnhdL",
+	"WZrTytN3NkDhuSlZdYrcHyoXm/54Q4Ehn8hIQF+6ml67oNZPuFW3U6myFFSn3Uvx4pan9Lu9YC/iEn5j",
+	"ta8QdxFfmPwn/Mu65UyeAy9aa7iuZrHgzhx2z6pqh4Kz0g4vFhO9x5JxisVI1DEVX5/I8QS6eweuiXIx",
+	"Q8uNkWNV1/ykARNedbfo7TCwkccbbcQAqLoEjT1Eo8GihfJyS/PSPrIq+T0Xs3Qt8gz8H6tmBtiGFnta",
+	"F2p6t+s4h4vsVqHwaev2DH5GWxQ0NNwDsxeFBvigsjiCHyvB5VENNuyV9eJFwmaJHgpDIOJGuCx4c3Ui",
+	"rH61hVBt0RzJvQj+FabG8hkoPTMfkfueyrUSKUQY2q6SwftW18MnShrVXyFusxb4RN6GNGwk4rQS3ybN",
+	"beGVlXRWqB2a1YMJrmg6Vus2nZ5p9KRaoz5TMu0MjuHuGVS0X7rRcWStkGEiImtE85goEdWCpUJxlWJb",
+	"kkqYB48z0fBL55NKwoNXSJevrZsK11ZyZi6LNHom+PrAC1NpmfOVyFeXptUNxgtWvqJrhP8MpKz1Fii4",
+	"wvXbgZqwtIPp0j1dL+oaTOP81q/4KqMXGmXHRIm62q2rXjR0HO3mwXWsQPeS+e1LM3IHmgS4sOwbBa+R",
+	"g7pEUQM3QjSWJM/UiV4L66O0GzZ5Tu7paz6vNd1HHK/5HFN4aJvvqbKjatNdr0aOLGVzm4MnLcTCD37d",
+	"dDXr61FNnGNlHlZkdeLastjDhm1ZWK2yGKnoIOVbsWFXEup2z7vuzJiv9Rq0qih7KlXpdyvTuDz1+BGV",
+	"021tpJ+3mOurTMFEeztyaZ4z1UI47TNcv6Nyj751GfmKmrCKj1yft3dTsA0m6nWiYb0IjEQU6CaVcexT",
+	"8dUEZF8SFfo69eA+G0JgWOkYczkVEfZjGwk1FFQ1ZraEvH5iavVcNLcqYK3dH18UGX6mtl0DX6Z5jwUQ",
+	"s7YR60aNbM94HGNd4Ng0x2wVQXSrNJaGhfZxIZMKk7maiF9LaN6NfXQK1y6X6SEOuF0NRyRmQkWmkmvu",
+	"JSeOtQLOzNF+RwW2O3YNf0cCacGAQcOa7AESrs+lEUBYL0261GVxQ/ObYO83XdUYw7DwNz1YmsnWmJ5q",
+	"oNEbJX/PhKslzTP2z13jmEiOgXxRRSzshSy8DVl4HLJwP8wZk+3rkdbVulTUNcoX3SX4jF4tnUPLNVyH",
+	"GvO16HZlgG9hyhfALNod3qsSCnjNFyYvPecmL2GCiklAHfTYKf5kj8rFTADbn+dCxTXGptRu48xiPsSG",
+	"S4V1d6HmSZrO9lBm/rUxJETuR3E/1amYvBjAveniPy/O3txcFLMOF9Xx6FTMtsmrfaYlzx502Rg3+U/g",
+	"v96EtoLH1k3/cz3eor+5I/UiHE5etaEViuC2Tc4LEvExKJ7V63fJcj10swn32JbpNhw/u6g+HUnF45os",
+	"BkUQ/Nxj9mo+kcOJJ1uz0z/SWIZjVSH+39Q1+26UWNBZOtRTcesqQGoqAmY8SeVQzrhKGVdmLqDVMzTB",
+	"eA+90rBZ8e3Tw5+weoEUa1ijqSHHe7tVySiQjW9xa6uSyy0LJ7OmVYdLlZDAV17aCNUN/NaWsd+7mW9e",
+	"cUZxfj+y4qsDt9mL1qcvRkMZX0oSbOgCTHPylSl7X956v2rUCn2PT14zk3XIAWvRFHQMob0IE0BoRvGe",
+	"D1OIqku7q4u6F4laBq7K1aML3pydXVxfF4EDN5cvLl69uSn1GXbQg7qzHsDAL0m410FaK5DUG6Cs1Lm7",
+	"9tX/bN8z9RUdhQUZQ28dspaGKT2v9U5r+cApTEUHbs5XNeVRE7KLokPTqIy76BL5cu7tTtttqELan7E1",
+	"KEvk+G/JvgAgL1qRVsNeZnZfb7zUqmskGGg76oc4xSoMgUNGOzFgTxxvWMCOcp6FgH3vYaZPS9DkgP3A",
+	"SmjUH4ud9HO2+Y3da+3IbpvU15W1SasztsWJSIehq74uDC/IN/qStJT2SbUC1wlvkCdcyocTYDAnpKzg",
+	"eIEsqbtyC7x4ygdxi0zPjb38jQsGr29YVR6+f1XVBBUe23KOBI9u02wWC1Nj5/7z9OzNmxd5R9tY8ERE",
+	"bCHSLWZrIvhse4ZSK2L3u7vFSgEnU81KOTWpeLz4t2iBboK7slRvf+c7PsyWkRAbb2x9k3wnClLRcqan",
+	"OpIjKaJbI9VQVM5SswfVHhKptl9Vs62f82QsGGahAnYnrNs4W4YftUGa17znV8FnAbt5dXp9AzElEjAo",
+	"hJQJm/KZKTUuuU8vLFKgxfGUNlN5SspbpbycQWnL1y5Wvl8q1Y1EyvI2PkmL01bptM7r5oT9JgRIJKMe",
+	"C6faeiJjPgNKROBqiuN9vBBKWyONHUwYVGIjBFKmfTWSiTAFYjtnao75rIdsGzP/YJlWPsYhKeFRvb4K",
+	"EzGDswxv0cNhljhKM9/SB3tewqUpVgnEYpRCGRzcNZdxjLf2FRA4ToF6c+V9UJBarnbzc5Eb+PSTGxj9",
+	"d+nFlV6Ance6XkXlGU6pRJzs/JFOAuddOtTrd4b9u+xP1iEeAU1kX10ne1v4xP47K1oflT7F+CIgMcXP",
+	"inS+6MC9mxnkXcKbfsumM4OdELF1jF2mkU76CuNUbsWg6cyjklQ97rGQHMgqCbyZiIV7O7aNbM6ACVu0",
+	"4uBK5fCuDj0PMHH4ZOASzEShYyNW+vXu//qpsFKwmX3EX+nGHOxVyGpRLqbC9ZVuIRdCQceO5gYcveZC",
+	"pcmi0jKoF7QiS7VIIC9hlzYhdK1/v9vLv+nBLcAMSmSMpnKrLg8DyO2s7tEV7aeokk2rvHBzxscNtqab",
+	"rYZrgZO0bT51iRMGMyRMJ3kd8gXFGVIxQ86CNJHjsaOhhOa3oIGAuZ+64uZklb1qDtZ6hPdAjLlqQyVa",
+	"FTy+TIFBY6ixJyN4+5UjKVKtNXvhncS+rU5+rIvmPDWkZyK+JhIs+l8er6Tf08UFmSv/RHnhf9V3WGkM",
+	"4K/MmBbJNwOf4cP//aYHLK+uY3Supnomh9XIS8RBVcLN8pifhrYX9qt6GzENbait24UlqqyeU0P8p1C7",
+	"YcdpPM1tw6MUxGLJM6/atYCpqBjqzM5SYgfz//7vw/2f+P7odP/Zvz785eN+8cenbX58cvTxP6om4Z85",
+	"/KeFyhhkMnbBqira4GkN7HtcU4n3i2aJQJp1AhrBGyDrvgm/un49cljiWFeuwVsxmGjd1rjeipGY7qmh",
+	"fN1EXhtJwwdx2+Sju6kORPx2siBxd5fWqEb4W3XZgXgnVAp0QhsPc5rtC3vHDdxA1eVSjdEhqhYQpCGi",
+	"MnRfUkcnKbVBbn5OjOU7oW6zCl7oc2FdN+goBhexDJihOUv0/MRla1yNqB1JgoXpm5VYU6UkhomoIvuc",
+	"6LkCbvmAeEhpo7iYfM2T6ixP/CMRasmxCpgSc2Hn2M50Y6uT1vMaR11hFWXqTum5ul3Tvv7t8ucAqQSC",
+	"ygOiBtCjJW46ExJpli5xjPXVQqTHbCqNmYk4DdhMJBM+M0t2/EZjbqv6lCSufPanoxFtunxv6SZAi1UH",
+	"n+3HlXVUed+vvDnXGbkolnTgOo5PN2VrFPYFPH3blt51UphqNtZMq1LP7pz3d47vZibVLnHgTb9UW0NP",
+	"6XmlmbZG/wY+WJFAn2cwm5HcdAkS90NFF66Pa6Yo17KrSsD+2jMqhsAelRMTgd0zS8RIvi9eVczs9f4U",
+	"niAnx1RwZRg1JvFbrG2jwCIsfHU/0hdts9z1nI01Xc0KZ115ztIkE0scZDs4DNdLJyAST1io9LzEh0Y0",
+	"ah6wGJJKgeH4TjsevI4NRJcz6FZ4gz3/jIcVZK9AG0zZm6vnO1J2dgxrtM4DUqKRrmkeKHGW7KY0l3/w",
+	"RvYHemKzWp3udl33m+orFNq6xbr2BuSO3Zky2UBlSbN9kEjI2GRD699hUZEcqy2L8zfkrQtTXUn8PTA6",
+	"zlLBJmk6s2ec/dewN1fP8zofR6bJBPT0ZEkWCzje9LzHrkQkE+i+g5Z/6oGQy+j1w6d/2XjoVS5udXEx",
+	"7ABE8jtuunQiTB62MU1P4ya4+k2n8UTzqWwbZlSLWyxLre8jApElLF0dcsUGgg2t+V/T4CgS70SsZ1Ox",
+	"/pFw0Nk1ZdzcGcfSATjXQu1s9SvuxKK2W83p60t2JxYuAZa3Gt3o5M1EYj0U1/CruVuS6M30L9CSH5pH",
+	"4K6omBkNEF7sng8d7kn3mUpHEhekaVSNrp7y3zAOXpHjpSuk2nBFIsaNYjzuS8sTWxz48iOXhrk0pqAo",
+	"q2Uxq9Q5UIjWuoDMMXWA+ECq6jc9qComXO0Q11xghno65ZWEihfTWbo4XmJLaf7gSKR82LajfJRw2Y43",
+	"ZCJ4kg4ET7e8y4jfG7YaAcJhUxkOtgf1XwHe0G6OHDC8QY1/rE178J8rwm3QXbWeDqGO4mW2tN/rZ26W",
+	"SDWUs6qSgrcQvMmVbJEBuqZ66vdMZKKtWqxv3pe/sF1LXkL5VmcHDFEPOTFjqY6jhn1uTXRXTakT3d3W",
+	"R7Ub9kNCVdSoAWeL0tx2jdSLdblL2ERa24L0FvHUsF2WV2xJBRRbxDRpBIMTgrU+29SAv50s7ksy8LF2",
+	"WNsM6JTKzilym/IkraLDqFX7bwk2Ys0rSNdi13l79W2RoiDP+JmTAltd3XlxH/vysArs55RxHS3D8gvX",
+	"p1Pws+GQxa6ZIK7w8XmjQafglygZvj+qapNfUL+rtQ1Trhb4Np5CzP6kSPvA7M32rL+dieSWlnOgMxVZ",
+	"3RJQsZW0RrzRWHOJJRE1pIEr1PNPmpR8VieCn+mEzYSexQJgUUoIAEBZSzyDqtptinQrs/K/alPJ4t/4",
+	"IFoPJMyPkQoeaZrhlI1FCkXPZRmHJhuFIF9HMc01TBf+WKjerNKweSLTVCifEV0eSvOsA/E6XJ//vcFz",
+	"qlCR9Xp2C3afU8DBWK2DG6FCmW0dQMMHNo+foR2/MXxGj90cPYMLr+A4S/z42/Ld5Ewj2ENHs7vqmh5g",
+	"lLxt0NJcpu5J1MGcpMy6sJD0bNjIPD+YHTNo7Xv1yMqufaNQEeO55dT6VWla/RZHsYW1qQkzOu/fTtMn",
+	"DXv+6vqm4SubaniZYrm7jiOn7RtagknWaLm4Y54pcs54dcWLVqjrImQqjoiaz3RkTbdtGMG2s0Y7simd",
+	"MVktfhWysjTTwcpWKdmjKxNSv7Vr2oacnt1c/vPihJ1fnV5CQSN1xjJ+p004kk/A8VNghj0BAYU/A9BA",
+	"6b7KlxfByEjBAzIelj+VeieEhLY2LBHv5DsRsQExUIn3aeAwsoYv8ldjx3fpz8Lzi5vTs18vzoGMUids",
+	"rHVUBj3jN+4Fe+4j94I9O3b7G7q5MnvkQp33ik/XNVVyjTqsIsu9iOawkNzmbSLZ9jPO8zsatZ+uSSy6",
+	"WKUScwrv8sS19RdR4DoQ0PdVRyqxZ8H65kZuglBR+JeNRY5pWeRtyDZjWmqjCtTtxZFqr32Ir+g2VW3a",
+	"QXKx2x90mLeyC8NMMtW7B6SjMl9RFCDw8HMpChzw0aNNaDWRCyaHTrVuLduCY88xhnoXeGnRS5iLfAlK",
+	"c1wPu6hTdPZrzyaidQHKfbfTFyVd73gsi1DgNMnEvzZSwOJdhThJ3ZoV5nLdMp2XprwVAf49SahKD2jE",
+	"ZlSszfWMRgE6X/Yo8jCEzliONnXvbAiWfiAaKazL7oq6jKViOrPqAkH5HuoDR8B39rw0ACM5ZTgCPCNg",
+	"4ARRC//jAxIv9FUiRiIB8j9ofewrkGA72XFgMMWaOtAe0Tobx/YBwBLUe3n64qI34+nkY9hXUqWaKgq+",
+	"M9TtPrDXErMKXcjgOqSAwd+zV4qqoEZSRaavnDUjDVNZHPdY+B92yPQNnKXifVr8FGWtZN9Bn3pQb5Z6",
+	"unBLoq/29Evr21Zu33GSV/ab7GavVZ9bNRxRXXXedErQh1WXt0CuROE0B04pw/7X6YvnKBtSGRmhANt5",
+	"0Eo02HaVZ1ezW+ybYa9uYDB11z8k+KgI120cPQHLvkn8BB/dKIJiL70R7ysXdHXuGTadwUWN9DCbAmDb",
+	"OctqONEJamweS25Edca7tEDtJtyjexZ8Gq8XwpLwkbFdH06smUV8z7+qKIKNGGaJTBfXdoUoSDSTrkX3",
+	"CjaG4AxY8sL+9vYGkVHDWALyBDTtkFsty4xI2WmWTnQi/41gUChf3ju2zncExUt4dO795/7p68v9v4tF",
+	"Ps18Ju3PH4O9geBJVaVQPhg/FvsCkDSwpvA+/0QgDfz4ESgHRhUVJtd3PI4wWgMOzzGFhvImt4bxYaIN",
+	"AkXkUJiACexkJGZ0Zqu+Ij4ckB5WNHgCFmWJNbztofJam3SciOt/PO/1VV/96U9nWr3DQ8P0/vQnPB+n",
+	"AroEgJ9nFL8Tt0NuxImrh00Eu3p2xr7//vuf7CPf3JzBKPpqKu040dE/YY5aDu+YyjiW9Df2KPyf//rv",
+	"26kJH/fYC3pZHjOC4xn7ksZilNpjt8eukA2NjnsC7vuR6sT/6vdMJAs24wmfipS+AowCAMDgRwNVDnzv",
+	"BeJQ7c9gPigW8tkslkMY+sEs0YNYTP8vq/dCv2X76pGdgJ+e/vDnx85oMkDHwcKhjkR4Yi817m7Tm0ZA",
+	"TmpKlObsZmK/EnjiADIFi2q3K7ybDYR15DiAu6nKgGpJTgg+m1875Qv3KDcgejl98bX8t4AP/llHUpic",
+	"BNNX9CIKqTfl728HOlogW0AYsCfshfy5AOYNsFsndoWxN77fn/L3+/aefbyHIOlcFQYIER2jaTS0mExG",
+	"hUWg4dv9Y1j4n/t00f5lFB5TfbXd7N+ZwLV66ysIRFlbQQE5GZiP9EFPjv5SaAseMBEbwTgEFrQSTvrz",
+	"7gR2IBV726Uch1qN5DgDbIAxmUgCxk1fhSVNc8x+ht3P/ue//hsZ/ryKOYbfUQ+yfF4yZd278IDP5MG7",
+	"J2FfYYQUTEkPF3LJLgM49/f7+V+cpDltaiUNphq8xb5KdCwMhn8lwbBxjxVQD6g7rV+H76V1kIY9PXwS",
+	"uH3ZV0tjenr4fY9dKlYAILGpjgTKJqDYrJBFupiVZW8nuq9iPrwzLCRb2RwngkchM4I+HMyd8E9/+lOZ",
+	"kXXu2uvjERkJHvUV1UCzIU+SBS3qDWCjcEF9pzyZ+wCu/cQIPLkCyM4uF95sha6vHnH25s3l+eOg8Icr",
+	"wGiF7JGTs++PCmJWuvQF/00nIXU2zn8rlf3to0OWavbjDz98/8NjNpxou8OLFJZ5WUdhqfAj7E53TTRO",
+	"ChTIEBuwc65VvGDI75Cz4hYeAxLy6Onh949pxqjOEqbMmRcmwMkOXF2J9SnzamlcBBePJl1i3TN7eIUX",
+	"N3wcOuoTF7iSqq9+z3QqTI+Fl6P9FzwdTsBrm2ilYWtpVSo2cnSqj54+OfL9HWGH2DnAyaKn25m/HO2/",
+	"1Eq4B/uH/XJxwx59f/j0cc9tbxqw0koco2QDfTG+1FUgBCwR7/QdsHOVY812zi4jMZ3pVKjhwk5b+PrV",
+	"9Q2jfXwAM4fcwjlXnTX+nGOT8jsBx3ZYeI7VEyGy11sVRHtyJhJa7IB5NBM8OtFZKlw8/U7M0r4C4KhT",
+	"zUdPoYukwUcCT7LbDnzMpcITD3lK8dhwfMp9Rb0T3RckgqrmeakAeRTz8VhELP8Ku0NmMV+I6JhZ1yc8",
+	"yZfKvRyVnudutt8KCQE4onEgT4+O7JmPv0nc2Z8Z0VfZjCltb+qx1xlkLvRoVTITESXyndUodqbJm5qL",
+	"OMYExJ0QM+R8wRpqTGZREsSX+mFeKxEnzGiryX7TA7DUAnBHRzKO8WWDLL4zAfbC5grh0N8ZFkYiymbC",
+	"GrUg5vbcWTdVLo+mlV0AOaau3glchbIMaiGAYYp3bhJhqY4pF4cMuYXKmrk9p1CmkU/dvubo8NCVavoz",
+	"EX//xD7h6PCoxzzdIiWVrd5ARhsYdOgYXUDXS2VSwaOAQZ0s6iIgNZCKDex+BDocu3GsowiaJpzxsQjZ",
+	"IwiqPXmMoSr7u1sj/y1CVrRnqJ850o6gSk3AXnpyGBweHjIoVoyEmPVYWOC6CAPMVdnlwiIx/PWytI9k",
+	"jFYCPNQaucoaPDOwrSOo2BRgZaJWtdJvX+lxTgvjN8ZJX5UHi4uqqGQXdDN+ErFB/RWuDjGFFcuhUAbi",
+	"euSknM7siPaPeodU6IguhTk+OJjP5z0Of+7pZHxA95qD55dnFy+vL+AeCMGksXCeRiFCf7x32HuCl+iZ",
+	"UHwm9473vu8d9r7HKv8JeGVOpfFoKtWBj0UdJBl47TNtKrzfc6RGmhdI2RHkDpxJg4U9eUU8gktIxahj",
+	"RzxLbdLx+OmrOVi//sWwkaylCiE2p1KsiFKDKTYSc+Y8DXdKg8SgZQRzP9WJCIu10tIAq5I9lCN94k5P",
+	"mSKnErsGu4NSUwLsXzceu/wF/8R9r9VsENbC5uMuO4PL7A3Ay2jveC/JVB66s1PvfBeI71TUW4Bkka6C",
+	"jowDz9obBXZ6fVsB5/qCV5R7vlGyIMYPjJBUFTZ9/JfnoP5ZRwsMxKuU6hmKXtJvBDjMn9UoSomhsI8f",
+	"PxYoq0Hkjg4Pu3/bVabQDa+AsViFH2klgrzH5UD0KOvqOhpWvcUP++AZVv9jbCObTnmysJsXF6Vgdn5n",
+	"GNYmkXwDkePYADuH3WF7EHHL7ey94z0MC+Bf7ePLO9LkZJjjqtp8wJTlbv930H2TWixj8jaOaWyGpXoM",
+	"yd4TFvNkbDcWuLVAjWbSHjtDk8QJdF6NZFI55akweLqaIVeGpBTPA5katCnwxcjYS1lMIyi0D2cTOPU6",
+	"WRDFJA7A9NgzMHztJyNiSSf2tF5CcMvlJnNV220sUscgukPBc6+okLkbMKhmOkm7kLHrCRxEgtlTE6Y/",
+	"w2gBzlyRjPA+wjaT+9ZwrpWzl0WGBnZaXJWlvn/g6Fmps88LSl4PRDr6ilyz+iWMpUlPX1/+3Q6oicIE",
+	"kz93dD17DpzGGF7xRGdg9GPqnHZqnRbFDvzrlWhQPx6ILEj/mTUvKdYJNZM81wyp+qp8sg5eYwi/0XXX",
+	"8t+Nrj1DjrEGV16i+XNjrZ89PGx2tBVRUiBBUbEbc5CnXZUudqR9k/c0i3sOoncVmw7/4HZdUGNU3eTB",
+	"GYRcp+QoojFVwGYb4GMB4dJqKI5RzrlVqRPaXc5l7DHKwhUDP7E2KXm/wr8FDGF0W2HD9vrq7yTGdut6",
+	"qDrtcn9GgCGky6V8aI8tub4msG4W7ENsJqTQ9UF3grmXrigDhIzgIu/txmbBh3uDpZjtoPzekvA+6ezV",
+	"ZwiIoc+rOU3IhaZAfw+BhhHhi5/rIU9rYVfW0HdBTutU7y1/XIV682mfj/ffLPh91melHdN+w1QcUwcf",
+	"sDj2Y+G8WrECvMgsHSAbFJeVhPOH0Fi19irt3dKy3X8lfhHpzpbhAJVJvcf4zEXXKBsAzecxJJQrOuu7",
+	"ScV+cO6ddbswQgdhEji3+wpiZ9SX14NIrVWaDYdC2LtCLJIKMeyEwl7pmMEjOxCTXXhR9gsexIVar3qc",
+	"udSREF7hodOVHNpDp9ZkfTvRLJIRONLHK4FnrjBpwQZZ6kLhRRqyoNB5lApg+opCYoXsrU8g4YMfQb4G",
+	"CRN60+ixCy1QAD1NuHQpQpkwPVfHfRVCPHkfbwpr7WGqNFyR0yqrkkggGwoAPPnv9pYKg9YKgYwCNpJq",
+	"LJJZIhUQaAIHpyeCdh42S3WdoZsXyjcb1XM+EDEOqMY4h2r5Th72TiSDbZ61OlOFdfMOgN2lCR+mHsZL",
+	"NY91M+Wf0dXnuVZjLZyM2o8M0f4Ll7ioKld8qGeiuRTavXwNt9S5VT7PMirAynTCYk78vlWjAE6r4iCa",
+	"Eb+sHQAF2v0gap07vdWbv/l1Bb202a/zjEkduXa4/3TiHlw8ouDAWT2hovh3SHOvnk4H70QiR4vaQ+pK",
+	"2OFlKZlBkYSwnIOLYJ7HZemsf+f/ZAR3J0lf+eDjcMKlWjmFMBgyqmGaKkXahxMxvDOMY1GwiKDr4QkS",
+	"E/YVRtftlro14veQ/ZXSMfBDplJZIHiDMg5MTdqh4p7pq8Ld0u6kWIp3Iuqx61TPfHgdKVfxfHb8cfNE",
+	"q3HV6YgzDPpjU7Qop3OFMUEzfzG8O2FPGugzN/DqPd2E26BCndKp78mVCm4+lcIjKkcnrmetCY8xNxCi",
+	"hIUIPqrVQdbkKA3Z1VHhq30vQ1PZ9baigteP44R9otPghaYVNMUlPDxsMIxYTmVau4KrtewbFnSn+s/O",
+	"wT+tcNP9axMcI7tfu9CB8Eas2sOgjpOgTUoQY8sratDn0g8+uP9u8tx/putaO2XuxjUO/PopcQ94Zmez",
+	"K6fbwwkwOylTw2aJBoa3wrT+pgdVzo/9deNJPRhyNRRxvR9+mUKQD1IvkBBFvAOeMD5ODukbANti9zyI",
+	"9p2dvjy7eH5x3mOe0KKvxloYplVl3A6G0t1Sdu9k/00PmvnZDyszZzBxBbFpKCSr/nEU/35AieNNiR2X",
+	"X3YZHjwpYwexzUGqwHwu3wk4dXrVrio961zwiAqWWi//+fN/YAfXZzCIJpbp+fN/3FivtNUdz3K3ttV9",
+	"gDG+WcxE+7vOYm7MFrdplXKp2t15ppXJpiL5JdHZrNWdfxeLttf/zI348Wmru36FOHarW14jrrTdNGCU",
+	"/Zn1BVvdcaMbXv+cmxTKrVq8w9/T+C1wNWTpX0jV/h7+vvE9wFUqtWo1zb8IRbqg+fCuAXjY6jXXfMxb",
+	"3WAVfaZabpwkETFvPQU3CW/5NRBqaXXHKXBIiHavuULEZLt7tG6hFaGD9NcRv1h/bOfnGn1KJ2EHfwIX",
+	"wa6Foz+Kf28aeSic+wcf8iZN67NlK4d2+zPb32qNtgZLMXqplQA4971XwjO9fH/4dPN9L3X6glphdpdZ",
+	"q1rAbtfPjiTViVhr3w/EUE+FYa8vXp5fvvzFM7Jg87k0kcjKgqiCXkVSDF7RmRis2u7VU+wukaVlxRjg",
+	"3seOhOPe2StEsd1nsautdPF+ppP6VNZzMLhd7b+Oo0KaSiuqe8fyS8ZZLJXAmipfQDfqq7CwLtbfCbH4",
+	"h0FVF+K4rfm24gwavsB400AMkaQRSypwOEEB7o/FTXrECq8Ke+xlXhs/5eZOROhdADzQDpWQu+GH/p5Q",
+	"UX8P4fIB+5//+u+P2A2k8CcsfGX9YstD+3u42CN+Gc5nX825YcMspcIs+zYkQPJQ8WOA08PVRDuQ6Dv7",
+	"kSNGvq0Hk/cV1aB5ElbsJ26fGvggLQBiyHPqsYvIsTS4/ueOvL2v8K3VqWn82zcH6psD9c2B+uZAfXOg",
+	"vg4HqiKL4YraUk2n0Algp7tPZDTgTanKlvmSKqhVw6OOYAylSiwfGuSmdsjUoLg45nZdS1qmW97vq2g1",
+	"IrwCcqyCPXlbC8qCqNiti+zKBZoarX28arNxbE+letD+DVhxRgiF9grGdmsARrmx8Qs+dUMu9QpqqBwg",
+	"tTLlR2yZ+dw3YnNZGog33ouUxqs8L43Uq30emDh733AWdfO9GXCBUtcZ3sLuhX1iJRs70dvSa8b7Dz4U",
+	"0Gprox5L397ayi5Yv/cOYaCJ2WnicWVqW8wsFIli77Wlc4ucSl9S42hcoFbSa0yeiB47ZVcX16+e//Pi",
+	"HN/voxNXF79cXVxfX5znOVF7nLhm7RU6CtkiO12wJiGqYniq+xTk0udgt7tGJQifTrTewEJsLV3zRKai",
+	"0cY9iKQZ8iSqD3edOiIAFEa6HqEzFP/yFha58dIUoaw99jpv21ROdBLlgx2cYxuoBOfSSx9aMPPiGkBv",
+	"70g+4VvO8Qtb1Md0WeALU/86Ee8gvVBXMlEolSYgMoW3QiqGLgSiICiEPZ7hEDs6PNq8F2ggp0SM3ME+",
+	"omklnFeB4AJM7Z1sKM8auWk7kTXfaA+5iR7pZChC7BxC959fnJ4zrYRpuc+ozlgXqJHyqo5MxcI4nhLO",
+	"ogQpcysLPNJk8RVvTJLJB6q0/2o3IgR4drQN5dQF9qu33HOpBLCLuGgwuJzQ4oGbvNH/sbepsJA+Kjum",
+	"7NRxZQH1DfYJg9IXRHIBh8uEY48fF6nG2stSQ/8EOV50X2FnQMEjSY0ssOADiYU8hAwLtTyl8IjJ9IQ2",
+	"Jg1Tq6Hoq4meA58N9uLAC3BmRNRjl2ltfuqE6sYd0c1A2PG4y6TPcgH5DM5lkSxyIOAbWKQJzqZnebGp",
+	"CaD2p1wbC1wuT4+O+io8f/6P28sXr19d3dxevjx79eL184ubC5c1KYT6x1mCSxjiJ4XHjDNcYxhMX8Va",
+	"3+XUIUS9FNsvu1N67ohHdAqhH09zlAhm16ZKseGLyumBZlqmcUzk4Y74Ql4KN0udbvEJKAKh2XOlg+2P",
+	"b902JGP/ZNJE8CnN1JICoPRtM2aFIOfJdPlFPD2fFaB4Qz0dSOWotE5fnp9gdgqINY0nlaLgDOWi8OJX",
+	"V07m3eGLhcRh4Pn6HKMdtEEL/Tt6LLwTC3vdnVjcYqrQ/kT3O3YnegT07oJBFSgFlxgBN8ehviW9viW9",
+	"viW9viW9viW9vmLU4Pnzf7xKom8IwwdAGG4JLKwjrDkn3nHH3FqgG+2xU+cUIInXMlcmknmj1d9XzqWx",
+	"zsXxkkF+dHiYW9zoDDj+VnwoWJ0C7IlTxVYIV5GT0JnrLqHHcDxAOxHKSEyP+9nh4ffDO7GA/4jwxBHh",
+	"eM9qidd06UWVHKfWK/Ez4Qiq4ogp8Iasi5wAbWTFvcfgw725eu5qKQNkWUM/jH6Hz/w7H91xINQBmgGd",
+	"5E6TRJ/OfnVx9eFZ9uOR1JTYZJDJHSubuQIrkopCeZJIa4ZSV0hpHOEj+VkYNLIOGspBgU5b6XnBHQTf",
+	"E/iqFQvnPFFSjavDqrPMTO4BQnygMMwSpu7TuU5VTtMlOvVFctgl7qCLGz6uewdddgDXfAz2KohtN92a",
+	"3+Lv+Bi0ICyiZFBrzqIuCZrWT3GOFagnaGozybufm3seJK8zM6HUzxrUa7llwN7xkx///Oc/Hz35sUXg",
+	"zPnNBwOXhaw+hZBxX4FC03N1zEJsJ2VCJEKXxUZr1uN1Dw5XUK2CDydBIX7tIbAUPhrJ1DULAEKPHkNW",
+	"CKRIdvpW6b762/Wrl4CTURrq5OzznrBUsx8OD5kbQFBU+wBKBTzpZmVo9natzH5umYfs+PVXuIINAkF2",
+	"ybqIAYFYZzO3RJsspS7le7lAIxKxqGrt+tblyXMkMRChv5OGOuUT3xH2cV9goLfYYBmZrKXqK0cdUMOV",
+	"xco2C5Haz7l9+whbqZTNlcOfAkrL9BXlgSpTpfBpXVaYLOWvsGm9UBVDrqd1sMPdyPK5YWBXNHVYT9we",
+	"WbDzLXUOUx/VmAnSsDF0Xe0gqwkv2nxE1CHcghoyL185j4GcAPtFecsVewEO73rsVJWCpytdEPoqdH+n",
+	"sKX78ZanYQ2j8O5kFk1qzXgUockfuv0dopUexlIJpNLn+XHmBmhcPYah+ovHAQsTPg/ZIxdvzaO1VlvB",
+	"brD/yU86qB6BqG8q3qePe+VYsIvxmhA7A8dzviCjEieralMR+X01+M8RkNBbCtZSsJfw+V6w56YAKPPh",
+	"6ys7Ot8TEfhV1Z9tWXXWCcrLZX7JTwQryHq4fUXZ3WNmhLBnTZosQiKMRlpoUnNNAF8PUI/4UGCvXeG8",
+	"uip0I4gXFHXpVFBrm7YS1sLwOeDY4rmePXRIOQnTY6+vXp0hdhDiDMnUELMVhiEeXV2cX13+8+KlBxue",
+	"vXr57PLqxcX545O+enZ6+RxuRa57a3ePuIyhEU2aLPL8eO7XORiMThDRAoGqXl/diDiWalwYUDqXQ+Gp",
+	"SOFRS1ylVZLOh3dKz2MRjb9OcT8d3rUNjzx8aSeVAAqr46C1DSVSKUS3U+F3x11djvhVoeKztyFrepqf",
+	"nfeu2925WUqDrcOcX6aGwB7dwc1RVcAzcYk7KdeuXtiNAFanWZymsuqlgDBJfEaNnV9en51enV+cV3tn",
+	"fdXIPWPrvLNlIOtXpIGWIayfidZxENDdnq3OhK4vExJ5HZrn//KaDw4xPhW+zRa0W0P7bakY3Xoiki6Y",
+	"akSOTQPki4IiaN/FyPeoPzzc6HI9p/F/CQrNjbVGmdFSdKrMuBoCL4FrnGmGQkXQ72fX6g32bLaGjgKs",
+	"pRVCCmxh69oYaoX6eAEeRhUhBbzkq1RLV/htn5taomGVhccHuO2i3qNmsU6UjI7fNWM2cSVF1Qfli9OX",
+	"b06fQ8spaMWJ2NE8DthXhW640GSbG5YpACsPFmyCXR4jtobakAb7eYjkF02nYqdxSczsAlhvTMRGADi5",
+	"8/NwQxVEoREPyptnFUl5MhYpMohQSPEYAQoEgbB/SfkdXu6AAwE7OjwqhaWhj+FvekBPilgq4tggjzlG",
+	"7F1+Q6YB++HQoZHJz7xFF7bQ5pKmjhuf3gpLY1I67bFT1VcikqmIXNTF7yju8wjl9OIx5c7kWCoel4M6",
+	"RBuKg3YGtRG+oyw+DyAQN5pxxX69uXntpnCsEYKOEUA7cMihcYX4dxfW9ZzVIM4BNFo+j3/ff4EfuX8Z",
+	"hdCS2f4uh5HlvyP3Iv/FFQ0rzJ/1ir5uH2CgUHpSgSJxym+piTMttJtPaRjOcOCbmjyi19inPC403B3q",
+	"JPrOf+kxoksgkouNIYhNxyH4HeBCoyTO+YJFiZ5B11I9wP5n1tTCPujGfx1CJcMeNhKP4t970wjFFOR5",
+	"EAuImNtR+y7cBMY39EUrQBY0K6Sxd0eufzR2FP+JhW8vfv711au/355fXp/+bMXUqmJErVi576sZT1IJ",
+	"qjp17UPx/McvtlOEiJYI24ymCGsZcRkbj4+GQgBS5SLq+eqj5WqhBmVBX5U9kSaLBykHKr9TVmeWbso6",
+	"U6YnS4E1d5JvjZj4mFcNPdxnnVZocdT6kphz6Qsx4Xp1cXP1v6yT7wjycYtFkHC7x3d3UvVUPnuVnj9k",
+	"uvvAZ6+bRb5gbv1pRBT5Tppq+OzKwbEr/8IvwZl0o10XHiuf6N2GyQSwl3XnRc50LIeLtXEI38mCvuHE",
+	"d9OeCCtYUbjSdLqMN7SX10YU4JGvcRStEYUdZgtxCL4g/xPlDAsNJtjMTUqLRH1N5vCUTUUyBrTa0MPV",
+	"lteVXnjcV+GH/h7PUn0Lx7Ln+PsYFtpgFkoywZLI7QBODwqAJNDeccvj2JEIfgzzUidsAAa3r8s23k9E",
+	"HiyBCAPcVRpxSTy7SybeS9qyqop1w8LXb6h8HEXj4AP8+5G0TQ24OP2yVnpX6bNuV/qq0M91+6VeOjQc",
+	"KUCz1tQ1RYVX7iGfitSKBlBBZnW0DXTlj8JNRdO2mZPKSUln9k+SS8x9C2VyWo25Tu4ITGEUn5mJBq+b",
+	"jrfjQl2ujExITHsehjySaV+FWM+bx3cGYiyVgSp6x1g7yJtGAzDHsMRqYG2tJR7H0H3VBOiP9BUejAUU",
+	"u1biJKf8QA45LFqf5IQNbCq4mk9kLIqMwdZW7Kvl2ECAxAV3cjYDuluIRfgVm0bOlB9nMhLVmNR61o++",
+	"Cr3bAbcIpbPxBKK9iOi1f+8NsvjuFkgTQ/9tjwDgkk0HBA2HSe8rnbBwyt/feqT44xMoiwmY0tgXLQeJ",
+	"uJaAVxf/eHPx5gJ+f37x/OLmAkIRNDjQbBAIoXFTnMJ14YF6m8JnYNQMOm/mMTAUIWBRjnwV/EqkyjUQ",
+	"A4AetCnEcHdfccNircauAqrwwLSOZwB7b9Mm/FxrcJZZUL7RE3XiIVynPIHmVVl854TlHqF4t90PPtD/",
+	"lhoSVMB9wzm3uzWtjccXRNjxc5wHvlGV1Z6/nj63v4M97W+zj7X3WH1o9aZh4cUNH4c+5MpTNhN6Flsr",
+	"ZigjwfjA+hoyPfGNu6wSo+gktf6VaY3bue32cXLdKMZIF7/lshFL0etEjESypR/rioI7pSr0R+SaFmlb",
+	"g1nPMOM3SvQUQY051aA9MAM4kt3B2GOhSfXs1p9AYNQWS3ROrNf6MQQ+GThw12D70K98EBnYtVPilF2n",
+	"XmfHwnSGmxG0A9g8BRBfB05ISXsd8Nks0euS1td6KiCxBWkZOOXnE82gC4IrS6nCg+JzP7XQPFRmuWMR",
+	"OMXZ2+G6b+qy+LwIpspTsHB8WYN0BUFf2z7xmwjcr4XiriTA+/yV1svlUs1pwVbZEKDAmMD9VvthIxp2",
+	"xF1GNdpGKx4g+mA/aXMEArrC4MbvNAmzyknYRqgr8zDVMj3jmRGblRoiEGQCGATr14+kkmYiohPrziKz",
+	"HjJ88jtRCZ+CF33TbNsVKtu526FiS4TJpmukwLmz3vSFHDeAdqjKWCeFH1aCRScF49oICEvkiJqAgVmN",
+	"neNPRwBpYhMeY3FZ2YZPBHsUEvwjfIwBGd5XQ654sihU98y4MSI6BrsLPw7DWLHW1giDr6nB+GXTL0BK",
+	"6U1XuG6fg4jiUBhnsM8jKxB2DaHA6r5Ca88q07BN2mDhSEuxODjNzEao+TU8/0GS+/iqGtQMym8X5wi4",
+	"vuVDpGJitj9LMOlWuyQ/I6xrM9njDT6n7Ub73EyGpQ/abDbg/O2kmUbqpvReS+vyqc3aaGB3lS14O6kt",
+	"ywOuTS1iDSACHWIs7BaTJpXDApamtEZdLdEmgM3bVSiNQzaDPkA/NW9yCHw670QCwODDAqEIIG8wGaNM",
+	"KnhUo1hhnrdMsecyEfxBsTm4migzzeVkK3gOvSotLK4XC5dRcmBxkozmCJ6CZxSA/AD7HYXE/LsNX5j6",
+	"AOrDSdI3CM9aCM99hTKrAf5hL1V8OiSz0QTCNJmEjDmQzQcQNy2VK/LEWpUBIMQh0yNU5P0ExbQ6YWEu",
+	"nyHxJtm1tHoN3oOcFHHcY+HlaB9E4Jj19w77e+imWFWnVbwgPL7joERtuRBpDcjoa5XaLw+OdC+xXTp0",
+	"Vw2iNYAkdjbhCR+CtJpsOIEinQPk0pmJZChUui/UUEcicuQ+M55OoKUDnsqeWI5PRcRieeerb5EQkHxh",
+	"j1YIWIhmgf0ftoGBcpdCdxVHeWT/Cy4VEMAjXi5gIfaisP+jjgaP7futvQ69Gfoq/OWCMHfurf83vPKv",
+	"//Nf/12o96C+Br5VNNQB243my4CV7itsDGY3pdJunTATCyUlTxnUPt28en15dvvy1c3ts1dvXp6HxwQF",
+	"sQs2E3EaMJ30FSXi0IABewbOGiT4aMA4/2pUY8CuKiyPQyd7kYKrdkny2KoTtXqOxmIHzB9+2NQAM9gR",
+	"BX57OulvpM0PQ9pcHQK+p9vg/AU4EPd5vCaX9QJ6vfBNnaEczBv2/SM7xphKXQCfxowOwNvoK87CP4X2",
+	"iLaHKgXuivW5xv7tmD05ZMaTViAQBPg8QfHNpRE99lJj1aA0faWEiETk+0Yp7VFkx4WCu2UwFTzRZ2QD",
+	"KtJUmJsFq5eUcI+dU31wmrNdHx0eUsEdFHi6YkyrAfqq/CZnQ7ui4hz3g2YFxXvYqWKZQnJsT/T89PAp",
+	"1X8u68Da4rbTOL5nG43GpseWwJPg80GP4Xw9UBMtfBkSnFYGhuIYTINIFzotO3HFMOoJ01QlXMKUrQDK",
+	"yrVlndE34woKNRT7p3YiNj8nv8Pd0Hnd3uaJzeGxu5qY5tzNLhfciry5w5nvpnIwjkFvW3PrPgfUqo0t",
+	"3tlhNDSv13ZGqi4H/JseXOArVhRjVX4chnMLyxE0FEcwp6paqr+dCDDc7eQBLjujdohTHuF+HwPnTjar",
+	"y9bPEj0UxohoI2VtZQv2vEHJrYy2+Z7Kp2Lbm1vrc1e3pI94KvZTOYXcz6pNu+6hqd7qkd8KKGDlnKxf",
+	"gf2zOR2Be6+zdMQsG8QADqAHFzTCb3pgKlSC/fWGegqrTuFxBc59F8qWpkj4S2fi0eHRyep2Y0Zra4+O",
+	"wDelsLfgwwmLxEiqAkUBeL7KsFRDhfepotdX9jbpk/1m1WCBLIJC6lZSHcFCPjlAKAlJ9CJC34g0BZaD",
+	"EFUQvWeis8SE0NHfHKMR6qoRfNPF3BpwDVKwIDJ0l/YVnhGFAoL8/AtzCuDbSI5GWJsCtxsk//W9DN37",
+	"rK+d5/I9SbN928KOF9AA9qMBFXLMpo4oZJboKBuKhMkRS+ea5ISZCZANszuxqI6twdQ56d4RIb57/Ccp",
+	"LSjv3DX9PXIxcj0+OjauGo1EFgbSDSM/PIxx2mwNNcdq8QEK1MEH3EPlooOVhFVBoKosg3Jwxz1xrRm3",
+	"bmLfvLk83/v4gPq/LuUJX9LrDMu/pPVLjQjSRI7HVje3OgoK6zmy5uxawIHVGexVoW8slWmIoYNdh0mm",
+	"bn0K4DbiCxOyR9xpXAh3jnQy1mlaDWGzJ8IzHMiXjliAz9hsGOC0d2YYjNzkORmY6+TOzmA7MTj4AP/a",
+	"s3dt84xnOhkL4nxT6D+k+k6ogBmdH2dQFlLsneVkxuWifB/jOAImOWmOMXOE38Ooa/KUuNM5voRiPzJl",
+	"ZlJo/wWsRgiSZC/4nWAmS0RfgV/jQ+eCJ7EUCcPpYSaV1u2ySs4gHUreKW3upN1LruvFLBUQSzFo+sHS",
+	"hMs4YKnWNbg3gaLdvlO6vQtiNe0bZmwVcYUXdghbA+U1om9vKJjr21bc5PJmnwvNtDXyw3GHkMzVEpiv",
+	"VntVYSnuuyaffoZ/2WZ+G2z8A5jD9fTxaJeahUnFlAxYcAZgK7FUH7NQ30G9F2AXHF2fXbvE7WJuzVI9",
+	"V31VXCyyurwRTjWG8FwJPgN0IQc+ZtyyRQUEDoPTGNh6pyAgxVZ7qDTGoDQ041BFjOxsfRX+7dXPt88u",
+	"Xp5dQHT48vr6zcV5SDm1XCOJ6GTN4KzbMRdxXFmNYme4Ewns3kqHF5zZAX4SOz1/fXX5LwZ8UBHnx08n",
+	"0E77UtpRXrM031n2z6Wd9Zse7Oeub9uO5Xj0NmpYXhuWOy+8fUMK9uI9H0LSF59qT+3wT6HjOxAqqgug",
+	"wT8dBb5aBQX/pgc39vrapwkFrAkbA3vLR4wniABMAYKulZ4v00dwIJKs7YOFN7Z8+fUdj6PvAA9WeJ0e",
+	"UR1I3bsGmYzTW+iev00MczrlKrrddiHLX2Cf8ldonV83WOiE32aVS8n0b7HI4tTkG3yzx1FQRZ25Hb/p",
+	"QfG5nYQj1/RBRqMgygTC0ZSeM62OmYl16lPmM25gb/aV0gMdLb4zRNZqX71CjlJL0lGa3N3Fw/J3tDhs",
+	"n+xmBHXRjHyBH6QTa/l1D9qN9QyWnmhIo+Lyr4r1Monn0yc/Pf3+8Olar6beODj4kP+w1vO+LIbd78Qs",
+	"xT1hD2mrX8HiToToMQCnw5VwWoF3bI1XoQAal5KlDKbqcjuT4+VzDmwCpZ3bzBGzqTw3SED97iaCLvHb",
+	"sVDAiGX6UK+tZ+0ohnE2lvdkO8O5dPeVGLUCgtacnc2aXa66T0vRg7qjEmdkrwbf9sPh4Wqqbiu3tDQ1",
+	"XbmnvnNlg820OQ5QFVp+cGG4b1VE9Tx/shaHWy3MBmoY6B+N7rEP+2EOnohf8PRFePrSdQADPymojb4y",
+	"KV/02I2GwB42wpnzReAetnxg1NY7fELV8a8HMB66LXvYiTqgmoedna01tRBviwz8XEZsjOUHBUbkkBzF",
+	"kAjGOdHi9diVPz7Fe2nSvroTYpYTJhfy2vBoV/61wI5PUx5BM08KYdmFi7KYUrtUyR2Q8UpVE7lVWx1L",
+	"BqH/ymW522KInciyq4T41IbiwYAP70YyjhuiuyrjRD/7ZzyEKP1RnHM3q5v9cr+GndKc+KcifvB+R31b",
+	"P931pQBEzBQQ74DTzJTJW9UBJygfpvKdCBlP+0qrocPZcBbruUjYLJE6kekCub6cBnVB0TKjp/tiR+np",
+	"MeONOT2LgCGZNmDydIv8MEr4YQDc7ps+SfDfvbwxAWiSqfXMnwip6hzD41e+JmZSFEaC1N0jePIJMNXu",
+	"Ax48BuN5UvO91cJfbHpwKvE+3bf6aB3wxVqJTudAMQuiDxMwJlFBkOlof4kBf5JG7DoW6+Gd7+/FIo2I",
+	"R/YI4pHuyaY3jR732CunpvNWDN5iBAafGtjMS/He+sLWVO1GDVXnCDIAceUr71f56BB4yuQ0m1JIYioV",
+	"/pQX3EmVirEL3y91pFHxgoxgnkI14wi7I1r1K6fiBAxiNymyNt+yHVh6Kzf+Rg7vTFe2pD+xAS0TZQK+",
+	"Oj+2t8V1rRX/DdxkL/UStBcLtaZGxO+EOXHLlbg6MEx2X//98vXri/MKt2msgRUWA5VsaI9yAN4MwCZw",
+	"bSJruc2+SocHmMfu16l0J76NY0TbymJchYuuFcNN7GjXNb5xjkZ00G/M0i757zUkZF+lOCHw6zOUJ09f",
+	"9iACRSd6a48FKDJS8FRm1v6QCujMYz5DRJmrnYW6fzMTw/R2qNUwSxJrj+dAp2MyRgt/vCUiADbSyUBS",
+	"6sWBhPpI4+dLG6w6pNKGO7HwTLeQtIF+B64VhDc4ilGoIVd9taRUrWEB4Sc+FZWNOIl6A/pGW2t6hIyD",
+	"rRwhNEA+iRu0+Y6bhA/FjCd2m+1yB2b3335XmSqa65TqbXIbpi672LA3iCinHZtkzaJaR4c//fnJD0ed",
+	"7GKiyGqKmCr2vt+MhPqne/j9hfXBwB005nV9C92cdRZEcg+8d/xoadXXOl0talGxJTAgjTyPr6Nmtsqs",
+	"r+DKV1eYCrfOQ/hOivlfR1kch2jfUlKc8WRsAqAzjdMAFf5MS6q0MCkf3tV5X7We1wOxRuP7GxNGtx0V",
+	"VZdsNS7SI+2HdQmnG9Bc1gyrJIn3BKzdeMyCA0oYaBMONKtwWjtzAQ/hmiHhI/ZalirVuNu/ZyL7QrB4",
+	"D1cVbfiYt3lcPsWrC24NJGA4dnXj2G+9FoehdXqbZGq711ciNim61d0TRZLo5HaoI1GHF3lCwZn1fEhV",
+	"HhjEBCkeYzcGNKmv1WQuSr99/XrVGLAsIB/H5tdvWen+pVTkVwbBiDu+24H6p2450qXlTHmSCqAVmnK1",
+	"YFOpslQYH/cTMoEAE6hgKtAiXgyjyS0ZYYvqerWWitvB4nYqV8BTFKc8+uHHJqHKPw4XV4deUIPuklnH",
+	"GOQkawk+rjBKDwZZfHePPPrf9ODnLL5ryIKyau9tmNgX3Biy875JXHFi7KQ3yLLbpelM5qCJnxcBaNyw",
+	"lRjW5dYpZpPDd0cSkwTYrRQrwHPmVGehzrnJm2H1CJ3bV0AOV0D0wp0AiCJVDKaQuSNoXhWA94RdXVy9",
+	"eYnJ/L5SYk7ZfJeYAd5LYUK8rQQefnZ6Se0Dby5fXJzfvnpzg7l7AghE2j4SyK+ZmVqTzKRitprft3Pe",
+	"sF0nQJHvl9snyfpcu3TS8D4VlYZ995ok/a96joc7SLDP1g+1Gork02Ts3XrWJexJur7MZH0W3326RL2d",
+	"OWyvZvd4IiiG3VIhVifw/cF88AE6Dm/mG9lq08JWOt8e1W3v77asu3zCrG3jub21k0/qxh58bwu996Dl",
+	"Luba7H97Nc32OlmMzzlZ1uWq+xZ75YW//+b5gHGL+/QGdtTPCihhqXyl1PW3ul3F9lmhq0xVdt8LMXg7",
+	"WBTQ2wNu5DC0xsQ7YRggZ5JxNhXAMLIuposEYdKkVozrXEk44YqaVCjrL/7vPXjtXrBnR2SXpT1nHn7n",
+	"g7QYxld1q6HWZYfaKCInoAc8TcV0toap8lUcbfbBrjJ16h60veTt2GehEa5L6HBj5FhNO6UPhO1Nk5Pn",
+	"dTpdxE3nyAqPlPNBpMk7jfOUWUuRPTo6PHyMfgCF6GHQV29evrx8+QtmeaQpFxbam44en5Q0l30PxoxC",
+	"HN/tOOFDcYstMEwYUBDY6gp4oqfwIFY9a9K40VFppStfpKTBbCaUcQNHqJMraKRKSzTN6nvT3ltb7u68",
+	"fGY/tYvkNraTjhq34V+5q6tTtp3cV+evqwR/n69jznGC+z//3/9fKJ0FSTWutfWk6MMjPyZkNlOEeBQw",
+	"K+zo8BAMQwClOKrJqv7Xwzul57GIxgInoH3/xZ1KGFC+fBJP9ipTF9aqqSdhxGXthoPxNF8H0Cr4bEyU",
+	"1anjbUhnlgRTT2eulnyzWF6/OTu7uDi/OD/xFINiarWjdJ65a6sCgKI04cpw6Oe6Iqh9tSKpbL2guqFu",
+	"owd3K6JnNLLPUUq9bd5Nf0v80M3C2KqurZGcqpFMpvt2yqTKfOijzh+VsfB8fCzS2SCFDrb5zbcQkgzZ",
+	"2auXzy6vXly+/OUxnMuUScQaUB7FUglfsGQEgvOUmCPg7unhT9Bt1xyDdQFxSiAhkWbIk6hgOFQLNHzT",
+	"WfGTvuleL9U0L8Js6jDQhVzDSlBU2sk2ajUZx/YHZR23LjXvBuL9ojuTo9ieHB4enlgPdz7R04BlKhLU",
+	"O4WJmR5OXNvIxToPqI6P/3Pxf2B867yfjnnTU0fKuyu3R7yfxVyq2tgk/b0bG3+H62KHqXgdG5CvvXP9",
+	"hRAmpeceHkWhffFOJAsWiaE0spv9e4ETaAW/sH0jCVgx+w8QM3a5pCMu42Y2U0WC68S7jUg8mUjs70rM",
+	"9BRDK/T5CMBgamlhsbYGlv2mz8+4siv+1RtW9rc7svBjPa4/ZU4Nw52TivfWQjodDsUsPYYfD+AvoRXH",
+	"EME8f7W/hv7/WBHwt+tXL1mkhxBPZTORsOEkU3d99SgsTvv7fRX9BrGOwqPoV4HjyrCz9xhknzsW1n1j",
+	"H4ua2T4TBgU/7ps0EXxaeqAxwg4NekroER2KE+rugIwMVDsBg4TWkDIKj/sqfM5Nug+nzv7leegMixxI",
+	"5GM6caznpTi4uzRTqYzdru4rLxtwHIO+K6QwhUp77CUQW7nOD6hzwh57rsemkIef6ncQvEL2rFiP0c2i",
+	"6jqed16tTlaPRXqVqed6vO2eri7IBJgdhQpPACaJqcZpg0pMuq0aKiZV+v3R3lZForCoplgfqrLpAJqN",
+	"jFhIb/XF/ZjhV8wH3upGax93a8TvDcd72Ha8DjyJAh34rqUmjXSW1uPB7dX1UM4GSM5qwjIr4C0Zy37V",
+	"c+aEUyLHcypUofc0KRVsZ1JboItTWpVLsdveXggKw15hRE1KBR6MafP8yfj2NbDXwwawRACkcJMyGeUB",
+	"6kQMhXxnPcG3UmGuK5c0DPJ6+Qn9hy+Pr6R86tncGlcn15x9TgmXz7/VvmcrSrbRDd6+XQMqqAJWxHrc",
+	"ZfN/K4PtTPiS/q2HXJ26KqIffmR/lz/3WGjX1KGHQAkfQkgWjh+SAcxNgJ1GR46171ZiXyfLrYu8dYca",
+	"DNtS/kSoKCuEsVTCsClfQB4WdR6eENamzA2TqmjvbCZUdL9DYUeG3nM9/iR23nM9vgbLuj7OW0Ad3TfK",
+	"C/PPUr1JXu9v+HkwSL2bIpSYm0J0aw0pfSJmOklf5wCTz0l03LA+lZ/w3M7eOkb6VDOgOeh1wy+mk9T1",
+	"84LvbiREXYdkE4FZ6Hr5Or2+vvzlJTq/r65e/3r68uI8sI6uVV0DwYYxl1NrJGNi9KSAMHWZ02UyWm/w",
+	"KoYubyHdi91954X867FDRQ3tJNm3QjwPyqAL4FhPsEGKG9som5N6Flp2mRago0qzWBtTvW1wkv5g+dt7",
+	"izjO2k5ysYkAZddMbIuRnFyEQXChltSLrtJskEVjAecFth95phOPl7biDBGcWbs4jW+yba9zewP2wHyC",
+	"GwE9TmuPQnsj3yEFXdKiaYHFi9VSClPy+QV/rnBgn2n6F7i0OxF3On53YgcA5naNtDPC62PUpIq9dGGw",
+	"xUUsFWFpAPvvwDre4OyrRyG0RL/VI6qIDAMWFgokw8dBjlb1SDxHMF6gAwdWYGsnYxJNz5XbXnrERjiL",
+	"NQo3yVQX2MLPBsl/Zb/oqyCPgC/ZPXVEWfwBQtZA2VsNT9repXaBP4glcjxJEUDGk/TYGV5oUmQmheTC",
+	"wLpmmRpOwO0qaXg9yrcKNCHjSSJFBGDULaL0MIrPT1MD4P9T6WmqGq3X1JTA7UJZu8qG+6tqw8d8f0Ma",
+	"+Kacm4xjZu8yAZOKccV0EjlbGVuWEZ0gGhnc/bGvDJR5QXQitKbu7RDq9UJgUmR2pAKEPe8hClTYCiR3",
+	"LocigD/11RzM5kLeyTgupGPfPhY6t4FlbLRWaCFj/HvIFcQsrAVOOAsGZb46Eb2lkdm9Ec+xBbKAnm+x",
+	"0YzOJ+tEY6ikr0bCNX8ZwbGiFlQJB9MANX7kcFjjfsGQVCmccHNrXwhvskJ6TKwg3BXSUT/qNI0FPBob",
+	"V9PuYbHWdwDq5GygM4j2U8BGj/qKctQ5vYj7LCjUE9BA2DoZrokW/AQyWkMmsmXWHm7DVlidUyfUUV2M",
+	"Yj1f7RhVCGce/fDDliHqFKC52/FGLLvmugylrEsBDFOd3P91EPTPd3JzxoSOeBKK72/KltBJRf+veo61",
+	"lakGaAByiIn3fDqzu/D7QxMG3g1PqF+700Ou6r+vcPuwhXBhVWzUCEFQSDhZpZOQd1MpmFzWZgG+P2og",
+	"jh0WS8OmfIh+w6dZJNO1eJq8CNoppm4LCqCPTcUJVjg34ZqKUxOuWwVjFI7NgzxFUXl6Xq/kkQMHn7Bf",
+	"+p2hAxRAU6Sox3xmjiE1jD43Cl7QVyE8IczhQswKScDCiKc8tIdfPts9dqqYzB9qL4FkrilJs1Y99jMe",
+	"A+BguTIEOip0wpZy05ggT/Eh/shwMa9ET2/BPPyrPc5Ce/oN9RSS81iwZY8zwU1KEJwnPzAqcoA9Za0E",
+	"2FRgK3DKSfpaCZPqmXFj5IpNdIYQH7rAOIsDS7atVQx9WeZExWlX4QTDoDjgNE+qAaRgkOi5sQ5gpMuc",
+	"stVmsB3ct0Px26H4JR6KsOnzXYBtyEmp0CnYYxfvgSjDeIWwbjZw42/M3bc5mO6RBXcaDJLg+fDumQU/",
+	"Onz6l23y4C1z2qtnpLIqEUJUeH83fiRo19IBiWilBVWM3e+I7IRH8WQNj2JfkZuUUymC6A60PYxMytPM",
+	"kAQQ1t4H9gJ7uvAxh/iJfU4Kd/XYaTKcWGFCGwEbA0IVLhkoMmF6ro5ZyOlCOulqfKZrsjTW0i9CY398",
+	"HJPKpIJ7VpHY/g6GUqsIaRxbNdft8FjYhlEyM+2pG+2MXuO9O2CU3JLn0g2qEcvlw3ESQgAdSNwGi86a",
+	"YN/jqK9uDm2kEsbc3onF/c/zU4SE6sFvYrjs6H3o7yViLLXq7x3390TW3/sYOoTMmH9n2FSkHO3kzFiD",
+	"VaWAlqm1Qdz1dRvn6eFPP5Z2zlFjgwryvbc8tQfIMo/oZkQcEFwZ+a5WzO9NGLjcnb3h+zoxXTZ+HfZU",
+	"fLivc+/b8uu+sfi1i/PzMd8cS8Azs5JbmQwc5FYm+B1YCUp7FdBZCGI51IA/r7ej6jCAEPg3znIhY2gs",
+	"TQrZG3eWs0dh6VgPgwIhifWS+8p6NjmH9mPr7OgRkyqWSlhbScwMacZVtpWU9CVgYoiO6hiqbmQcIy6G",
+	"KP6hmxAkZnMormMigAyudDj7Xl/11WaiF//qMt2L/xs4bnZY2Sz3bOCGUhHdCdVlHh0+YVKhtTjkRhjH",
+	"p6CwByZMxG2sxyb0jAkmi9NwZSKYqwyO4EtC8t1DDzOaaCOUe2+m5O8ZNq2mUFAqFFdpj73mSSqHcsat",
+	"KQ5IjrSvuGHhf+5bqd+/jMIg/zK8ixX+fgO/odFytco/11eYqeFT6nmXP2Mu4tilwQsdb73g1PR4Qs1u",
+	"3946BtKWWuZLbb5gJ+eT5CVhVWpwz5lytLkoxB5HgYRtaJNBk49HoVa3Q61GsRxiqipMRJol6hbaJ0k1",
+	"Dh8/SOd9O852NHLBHsqOUEOxf2rncTPZXX6HuwFmkOAKO18Xp1FIs/paPNKGqYYcJ09iKRKfCCwou6lg",
+	"S5v+y+IK/KSL3FFi3qA2bHbkryJI4PcHH+gQuQ8z2uqB6cSJjkqWzQLKOR8dHpZPQ8gg8GI4pAQWwYi/",
+	"+zuEWfrK/3zL0/CEGQ0BFGhUmIoZs2cpEZyJmampF9vqLAEd2wg2tYNTB03fKyrR76hV/4Nomnvohs42",
+	"3feHTzdvuJc6faEjOZKiO4Y4EGmPBfQC2tJYr9+4BwVio3r4l1f6CtnjReLA3s7577FTABxiY2GwKZ2Z",
+	"7bbbBlqlHW+p82RxlandGGhretNVr7y7RApzcDpEqoBtEIvPdCKMEKoxGRi+DIv9OpHSIh/TyqFC0Kft",
+	"j5WNVHhvVKSFKdYO+4yLRtgD+NADIRTwrJ7kxw2mb01fIYsYsNKdsiG0M1FsFAOe0R4m9vASkUsEPD38",
+	"yR0rcazn9hTBrwwB9VV2uWbcpI6iqga0hH/9JvxfovB7Krzu5V5PZ0IZvo5y7Lm8c/xnARTiK+K81cl3",
+	"hvEhVN4crwi8o9pAt76vIJvAwvyNJf9dqIgNoZ1p6B5eSzuGt38T5S9SlP367UKcN8B3L1FrIsoICGrk",
+	"cFLM8VIQTZVSsohqARJt8CSgtlcmuRfg7A72mo+FYWPAy3hMUbxYlw/dEjJTkOMl1mVuhkXS5bowPcxB",
+	"ZYE/N8M9NJG3o0ouo3m+dpjeDsivVkB6K/tkC/hBcZOs8F9tZI4yUg2xOhOZJHzoGus0Iaht/+YxZNDh",
+	"zARYMjSfaICaRxqoU9F+4gNiJsFu+riZcH/ShjousVVVbSL6knudBLsUpA0UXVBNkF/SLfUW916dNL4p",
+	"1whgYh15dOJ9KlS073gZ1/BIj6hKRwD0czbhRhzD5nkvhpkdWEBZF3+6WyOW/SLfCSZkOhFJX4WpnAqd",
+	"pbdTEwZY7evqjwGsqRMWQpFlWC0pdqznbqh/QLPBf/uXajhAKY2nYoPsXKVyvLcRAVXm+5upeE8dgXgh",
+	"oWdyFxD5rUqZQxjviufXV3KsdA3fOAzGEb3+EeX2WWkCvlDhhY9w+jjV7OzVi9fPL24uzlsI7mrfkGrB",
+	"Xc+FSEJ77GvAphqrPDJlhTZgYjQSwxTpGRIxBQpErPtdCcX11UbZZk60gaKBYzocGriipQ0Z+FzrawUE",
+	"vdM1e8FO8B92H3wt8o+hgU6FPxFAC1Qv+S/4HaAaltI4AColqs/V+HfAxHs+TOMF9aKbc9Prq8sUg87Y",
+	"V2mELIm+Y90IW1lElGRSeo7RvPD69JfT25evbm5Pr85+vfznxXnYV3BzIessDYyoupYevnDHcY/PKprx",
+	"IHmfoCADnz4//LGLwn6ipVyS9a73Gw2x3ol0BEKjWM+/MyzUWTrL0pBFYhjzRJiTIhgLIjNwge9nCZnR",
+	"vhossMM8xsShXLiUzFU6zUFHgXdHveuITBZzaYQ7sghffifEDKl+65m2KAl7hZ+7w333UGnQU7X42/Wr",
+	"l3U7ggjyt90HnzCJmfrRkzHiRKIdBmGj34sWSv1Bk5PhOz4ia/3kDQyo8hBr6lgMcGgv8ZmxppDUKiD8",
+	"WV+FVkxv3d1hzdGQTf+wEfErXJAv1DbC0VsjANY+aq+sN7u0KB/7RUN7HQ+hxgZZpaAcpW8w9x464oeS",
+	"6Q4GzJi/EwUkDWejRJgJGP0LNtOxHC7qJfisOMBvuZ0vU5KhhBIhGiXx2E20BgRrHZ9Wblv7gDbY+CWK",
+	"QeiVDT6unpMfYF3ZYgM+SGKSAOcgFHg6qPuRTuY8iZwv4ZgR0ZfAxuCEW0HKuL4qgBfB9S44Ec47hxgS",
+	"wAzQP6dOT3PX2ZXegmx2YsaQwg6vdfkrhMZJNcvS25mVzTAfF9DKOFY6gv8HCF8DbnYex/nfl7GU7FoI",
+	"FukhyL/HavemUfUGT5PFH/eEskL6xW5rq7o5CsxuNrF99P7a1givrDwvMToHmMkVkbWlYHRSReJ9gNRg",
+	"iPsn7ufq/GsqZs8R5LYzq/4zhkPi19emOKm3P+JUlwDJX5Jr4POqpa/hHTsF4Ko2k163j6yCdd6xJ0Kp",
+	"wiYkmaoXYPM1+KQgixsE8esRwt0J4MEH+0+TPpLW1R9mSQL8cKmYuWh8yWQLckNDZ6mRESS1ru94HPXy",
+	"aI40fQVWCXCE0BcSNyj2RK0FOx5TtDTNEoX9wFMNdNCYi3Bco/gmonhe14zSytEO9wM8/ku2Q86K8/QF",
+	"I8io6yVo0ilXGY/jRafRzdJuWp9Re6nZKEvAQHbeBCmqlf3lOh6Vthi2eTE9dtpXtRvlpGKjsMI+ya3+",
+	"ulZi37bG15xfw4ZlD7QfzJ2cNT9ZCsz8M26MyGnYJvyd9XELoHl/LpJPmwHsHvYOOc+pDlb2UJMjpq/W",
+	"bZ26jWO/9NvG+Yo3zvWdnNHG6Xa/YCx33amBAR4l5o6Nj3oEoEQ6GMSqaCO8XkV41dA6DFGvr84zLGQk",
+	"oLLjruKJOPGZBwQCVgo6jvcbpv6LFGJcvE4CM8OJiLJYJAcxUsLVspYBa4IeMaUjq6HJXRVxzCbapCih",
+	"M52kJnBMElYwVTRYIJGYmVjL3pr7w0REQqWSx4SlUAuiYjhxPQiMAPQxGFlGT8VARwtmR0hPz/HJNSnc",
+	"547gbncurJs5elVdizX4q0tSazbXWRzBbzvtvIbUn85hdkMrepv+d0277i6LBgbtIj1f182CIsdWSHC9",
+	"HNMHJ65TqMGea1/aD0X71uHEZtocFCQ004YOLn0FuleaFEqEjJ1DI1guQtAIpCREx+U5sBcQ8y3+3TqU",
+	"rpMQ6lRqQllJcypm53quCuLUUtO8BVb6h0C9bJbHtw5wJEbeZ8G1NRM560IeX/A7UZ7+74wTTrANQXxa",
+	"SGXFyUu3mINZIt5JMd985hZayC0vMD3DTd7ejkhQ6PGv8W1t+VDWr8SNHN6ZZzpTXRwtNELE03C/jGwk",
+	"E2G27d9tRJpKta4Pct7DlpJxQOlvCtgeTr0VYL+LGHHWYO44SY7ELNaLqVBpgPTH4FwQu1AN0McNrK0J",
+	"1CRQun763av9wn1CEM1vesBMPhUtjww7d3YeqlobYUMGI5C4C18RMJXFcZ6BLfIsISaPgTwk0P6ix15a",
+	"gwPIraEQb0rs2SMxz+mzn9kToO1BURlYBCG7h1zUGqXdKBIa2Gt8S0caZEUW7ylXb4AS8F6iVaH36SkH",
+	"E2mV+aIZv25dJSY+DGtMNlLUPqHWQOtba8dyKjc11ubvqbE29D1e22d7p+mX4ufX5WEgrkP9bLrKiNDz",
+	"nMq+n+IpCkfKU2lSOTQbyJd/1XM2tSoAGY4hP0dMgFCgZn/2XIITboA+EJIdAzEEU5WOqb7yUFttHW2J",
+	"id8IIK5WIuDookdDTXGCL3XhMcKZ9xXWFHm4OeMpC7m51aOwx/6J9xsvfjkxMxpxWYqke0VOU2J9zmlH",
+	"Q5YIkyZyiH204BH0V0xD8hQ51wEti4fqXEZCYbe5UQZOXpbYr2Rvbs5yD49qQZCV2mATeqPX1T9f+5Va",
+	"3XUPStL8tdHEfiNILZFRo4w1oEr11/Y6yVVlym1SqzhIeIu6LZf/xqlfu+iu4ra60Qq80HFrSMrJBq5J",
+	"WulPDuIWQJSQxSIF/vn8ir7Cgi3j6iRU5MsKALZgvXUghR8sQG1gGbiOowKHwlUGxeIi6qvQq2xUTKXX",
+	"hlH8O/7tJO9+OeRxTM2FrB1v/5y7rVlKVeah/flWZ2mIPTKNtrYieXyKwqokU8dg+qX0AiyAm1PZO/CB",
+	"1jgIN27mG+mqFR7zeh6/hvzeO9isu9x8fro2djpyIt1JK4eJnpce6soB/Gqwy/PNvmvN5puLwUTruzVY",
+	"n6LgV557b90j2roTfxSlTRO0WVu7xejMIJ3nS+P7SLpfbcdTTewxac6a4UkLoEIkEZj8STULsyQOA2bk",
+	"2Df9ANBxaMQwEWnom/KgmeWC7tJQt0kMqaPPXMtOTHO7o8gWPb1FROtJ1++u811oHYtVnjCtD0LXSy9v",
+	"R+baQSkgdgtm3A2gjVyv+tzuloMP9D9HyRoJhzYrixz+Phe5lpzYJEznrfJ/K5b2M0otYLIUDgPMi9VZ",
+	"3pgMqHMufjg8bNL16GllYZg0bKy7OebOBaGgaC2Y684dCWunWYtti9UO3KG2Yvt0sIpbRUbpft9RphO6",
+	"0y22w4bo5gsxHVgLFhR90SFfycf3WCgUH8QiOoZGtyEl+4GnOBEQ1fSLalI9mwnsyAd3WXM20tUWKvbe",
+	"eNjt9q+dHiTdBjY7FiWKa+5SuR4UNnOTAGfgI0PhQEeLcK0Bel5UFPeRlYYtrdatN41l4bpZfQthrEzN",
+	"ZnM4F5ZOCenyx6IntbXybCHtBx/o/4sl2ve6c8nN0m7VnnvLrpnj/NfUGLNucnqdnYjuibl5bBXIA67x",
+	"QSLox/oM/nkmXE29q9LEcHSiM2xBn4ezrDmEIBKHK+mrkAayL6Owx14p4UlXZkJFQEuoFnPoU4OdA6L8",
+	"hdVFjTTkz0gIGyDQ3AM6LRKkmSiI0k7OQ2ms6bRGROACWEpGF0femnL5JiqvXT0d6Y6vwoS6AjfGu+Kf",
+	"g8WEi7NjkwmN63X8BgVrm1UY28dFjlMRsangCmlnHFI31brnmnSNEj09ZkrPw1yZIM5dv3NIP6ddCicp",
+	"api+CiNphjyJhNVIF87C54qRj+AH5w27wguX5bmK+VJ9NQJNg4FJEp+VXOOQdivWDY7HZ1gjUZAy5D2w",
+	"cu4SvPY0S1xre8DNhkEpWRMwnvbVVJuUPQkODw8ZMMmmciqOKbFL0RRqtwQbI5zqRAB80jpna49KHOS9",
+	"wwi70Jc0whbRy6Pu356TgC0ZfZiIj7JOokf5eV2g6+jA0G8szdpuvX0Mwa4vJiJQgZnoOXZkUwj1SkQa",
+	"EL3SM52wo6cESiDZsCqWJ9R7QI4VT7MEPwyaW1eJKIzJqQYc2TcLoFtNeQVzjCY5zPDOJS0VZo2AWR/A",
+	"lW1Kw6Y8EgEMSSEDu09QLmaChVL3DFQ/u3j+TKpxeIJC5j2oVMSxceTlc1GNLLTD2klI9dPY/9dYgAKt",
+	"VHHiUt3Zuk40n8ra+Jfd/IgBLaA74eBDaFWBoFmmjGO17cp6zCf6dHq5ywqRt/gZdUB8QDrkHwDFMkS/",
+	"7+BV1KDUpQFJZXSaM0esxXeGSRhIuiD71S2TKZUXDYWpWkiuFhA8KC0iFD40jWLy2GiWAmTXB9THNUWa",
+	"ENGkp29Abu6s5z2+v6Lr/dOqpvffApuFSWuQ5cfF7S7J74XFKyX6zSZge80RMhR2h7BZou2GQPqhY2hI",
+	"jUxEMufQwje54BX9UkY99oz4wlRfaeWZUwEtb/XARPAkHQhu1dkw5nJqAMlFXEcEtYRSOL7AswfSTa51",
+	"BrB0uXmcRq6f8TiTUY21jq20cYl2BRaAh38arAC8+gq+Mqlt0HHlG4ovgQSKif+d5u/dCOxR6paiodDa",
+	"P1dp4IMP+J+NcXX3vpa2CS7q1tleuL2rygNK9racudVA9urMHcAmrLcr3wLXYDYDXM+cS+hbQqhDYuYj",
+	"0j/XZh3dHI+89EdfiklhKOS2Vul0li4Qb+naACJ+UcHj4HdK5wWy5fK7wN/UV6RfooRLZdijEI6+EK3X",
+	"x74eE3rSQ2TMEJUgZyF8PDR156iNXHN3DBCIiBplydSBlQDKHmuTQnv8sXxHPdeh3hMwqfW4JfuCq0yZ",
+	"+8pi9xrszA7tk7QzhzeLCKaljsk5U92AmGGBHXa4WwXUgKnq1LDw4Dc92LdvP/iQZKp0o9tUdr/4ECm0",
+	"n6LW/yHw9/i918cz15ywEMmiDeGFSwRsesRC+75wudhD8OFkHQPVZyqnNLqfW8IpuolCZArZ002t77M0",
+	"v53Et2Y68aTyQ41PR3385PDwcKM8T/n7fatF9weL1M7Jkx///Oc/Hz358R6yHomUI3SoJnyrEzbWOjqG",
+	"9CsqRavbFYt0NkjzzKcV67G2n0L8CEgVbjXrUKuRTKYGayNPctdXxEbABUDpWmxe/vTJYcCymS5wDnpT",
+	"1tmBpq+4EvMqycev6sZa2EEx/UOaG+cwFdvYaitEHJXyk1Dbvlre+ZFU0kxEXsww4QbJ54Ht2DsRFKKS",
+	"FQB1eMm31bSraWdiR4b3gV+KdXlKJSjiHQtuXLvJBAhBrVawJ5SSahxScfNIWE9UGpbI8SQl09KVVess",
+	"7Ss9QlXSs5se8prmGGy7Ymdre1vi/Y46qwy/5Vf/GZ/dmeeH9knss3xi1sX7yAS3xvNYM6uBZdrJ8Ufh",
+	"2HzD46IqMfcCjUwcRjzkCQjBitamHtwVegLdNpZbX2023eDxn6fddm2H9scx2uBzP7GRlqkNx+yp27Wp",
+	"Z+KHY19E1A9MpuzR08OfHp9UW1J5o6kl8Lb6dvR6ZDXORWeW1CjW8/rUw/9h7/p627aB+Fch/LQBrpum",
+	"2TpkT0Ff1mCJi2UIMGzBTEmHmI1EKhLl2g363QcejzRlU5bbWO2y9c2wLZIifzwe78/vkJeLo+tqM/df",
+	"8gLGzBegeiNtPqGEjaT7TqeE7bnHLTGV+crH+1DR8CB4zTXT5bOgJ0eRXKJEqRy43MvtcC3g/ei/4Z7o",
+	"x6qZUHqRg/kU3FqHULXfbYPV/9bjXLjSqjJgYxkY5R6zV7kLg1i2AItFTRCmr+0JQK6zv6T7E89NZyss",
+	"miYoOMj/dkulPulWiGbI46MjW8AWk6LNnRLl/q2wmgqbCdwQpzOWAJYu8XwSNorYbhfMPu/zMlBe/L+L",
+	"X8cNzKmQ41ZbK17kn97W77DU3WHdbpEx4ef8anqJH/44u/gVKfLoS8ZtwLP5fsJmGpYaRzOzpVtm4SiX",
+	"z+iXCvA2gPiZbb4HlRU7RJINvad3hpLfZr+nbMLiYSKSW66TDd6F/fbmjtPk+YLnIuNty2Ub3u4fAbyf",
+	"OkjPLGmW27gUQ/3l1FIPkzmkd/27yEg5XIUJc2SH7ysjp8j9yoTEn5HDwkhElWMxGW7UtiSHgn13cnz8",
+	"/SF022sCQwDHcKCe0EerChkr9GceJFGsPhj53evt+ywR7B685AUcqqbIJwqYr0iVt602PkLa9C5gf/aD",
+	"ZX7BYxqWRi9Bs8KExbMiHA43wsgtn0rdpClAFj24XZrElwPNEwiU3ITl4XIlhji+CFF9yRLRjIQO3LAW",
+	"bLoyEb5hZjjMrPMQBoQMCbv9Qvl234wdn93gYPh2t33E3dYt+ODHm+vo+QN92ktlIRA9HkPbmiQNg6p5",
+	"vvAGmJLr+dr+svAD6OZ26eb+PH5x8urkp5c/nrzqYQD9P+lW/OAq1Rx4rucfdgHqF/zLaFivkOkhcm9B",
+	"bphH3DMgbSqhV6PTP29asTvmnuRLJ4T2aFEznosFBFNagOajG5ytAnQl0nrXbF3QX3qnC60TZU5G9R3h",
+	"kptz8rZShRl4UzPTBoNlqWp7XbLb6fDzZbBH7+7cSsEoaBNHZ0yVIHkpJg4QXdP2Wkld8VQPwjF+EJCe",
+	"X00vp8k7SLtpgOkdnkgVxh1rbRZ4WoI8e/uGZSptCjN70fVFy+mHTp3nh6OXnrGNWQIpG2qJITdSqogm",
+	"dAv6N+CZkFDXX03qpFwOL3YwPDUD05mNKPVJevHJdifqjn10HRy6A82b66JjFzgy58GA6U3zMmNJI/LM",
+	"Z/6YyYzMXLvNh1ECvILKNG+UB16Kv+8AezPyw0b2WtHTVPnodPQc5Qo1usWr4G1VqAeilT8gpMZAtaJo",
+	"MLnmZ1fFTdSsFJJ4o5H3bIvIuY6oXmjFGAfctbZsL14v0ZcQ5Osgvfd2E2ju45JZ3KgKoZcpm5XmKshS",
+	"G65MUkcrdwCl9bhkXPOE1xiSV895Gb6P40/bbkJ5y2JAK1B7V8nEllD3VJY2O8NaWVMQC8x8WU+bS5+L",
+	"K6wZ8OyZJdNl9w00QK1n+X2Q9tHUGP5hsz/WbWf5faTZc5UEhsqQRdgW47ChLCs25wtyiCYwFzKjnt+p",
+	"pO7vGjlYO+Yf+8JmWCSNJYj+nSuG19d1wlALbQbs8fWJBso7Oj1HSB+CzhPSdwzZU0e4RQ4J3c0YNch1",
+	"Wl9ZKdzYXLvIfWtYyShAzyGsyYSO9GjOrjtY1euiUtaa3UI4ZuptP3ux5r53NDftXDjipt5+0h4qY2Rj",
+	"xhNsvL4toYwKlQRqEOXUx5uP/wQAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

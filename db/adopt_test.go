@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/skald-saga/skald/db"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // After a restore of `pg_dump -n saga` the schema skald is not there.

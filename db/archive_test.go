@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 func TestArchivesHaveEveryColumnOfTheirTables(t *testing.T) {

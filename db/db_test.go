@@ -12,7 +12,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/db"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // open opens a pool that is closed with the test.

@@ -15,7 +15,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/db"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // oldLetters stores n letters that were dealt with i minutes more than 40 days

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/skald-saga/skald/db"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // What is done to the schema is on record: who, with which login, from where to

@@ -14,7 +14,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/db"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // withoutTenant are the tables that have no tenant_id, and why they need none.

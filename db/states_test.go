@@ -15,7 +15,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // words returns what a list of values allows, sorted.

@@ -11,7 +11,7 @@ import (
 
 	_ "github.com/lib/pq"
 
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 func read(t *testing.T, pattern string) string {

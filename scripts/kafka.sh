@@ -132,12 +132,12 @@ test)
 	fi
 	echo "the integration suite runs on Apache Kafka $version, 127.0.0.1:$port"
 	SKALD_TEST_KAFKA_BROKERS=127.0.0.1:$port ${GO:-go} test -count=1 -timeout 10m ./internal/kafka
-	SKALD_TEST_KAFKA_BROKERS=127.0.0.1:$port ${GO:-go} test -count=1 -timeout 10m -run TestThePageOfKafka ./internal/manual
-	SKALD_TEST_KAFKA_LIBS=$dir/libs ${GO:-go} test -v -count=1 -timeout 10m -run TestDeadLettersSurviveTopicsMadeAnew ./internal/chaos
+	SKALD_TEST_KAFKA_BROKERS=127.0.0.1:$port ${GO:-go} test -count=1 -timeout 10m -run TestThePageOfKafka ./internal/test/manual
+	SKALD_TEST_KAFKA_LIBS=$dir/libs ${GO:-go} test -v -count=1 -timeout 10m -run TestDeadLettersSurviveTopicsMadeAnew ./internal/test/chaos
 	;;
 chaos)
 	programs
-	SKALD_CHAOS=long SKALD_TEST_KAFKA_LIBS=$dir/libs ${GO:-go} test -v -count=1 -timeout 40m -run TestDeadLettersSurviveTopicsMadeAnew ./internal/chaos
+	SKALD_CHAOS=long SKALD_TEST_KAFKA_LIBS=$dir/libs ${GO:-go} test -v -count=1 -timeout 40m -run TestDeadLettersSurviveTopicsMadeAnew ./internal/test/chaos
 	;;
 *)
 	sed -n '2,18p' "$0" >&2

@@ -3,7 +3,7 @@
 # Skald's private server. Silent when they are. Otherwise root gets them by apt,
 # and everybody else gets advice and exit status 1.
 #
-# The search is that of internal/devpg (FindBinaries); change both together.
+# The search is that of internal/postgres/devpg (FindBinaries); change both together.
 set -eu
 
 usable() {

@@ -9307,21 +9307,21 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
-	// RunRetentionWithBody Archive the tenant's sagas that have expired
+	// RunRetentionWithBody Archive the tenant's expired sagas
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
 	RunRetentionWithBody(ctx context.Context, params *RunRetentionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RunRetention Archive the tenant's sagas that have expired
+	// RunRetention Archive the tenant's expired sagas
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
 	RunRetention(ctx context.Context, params *RunRetentionParams, body RunRetentionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetStorage What the tables and indexes take, and how they are used
+	// GetStorage Show the size and use of tables and indexes
 	//
 	// Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
 	GetStorage(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9331,14 +9331,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/api-keys (the `ListAPIKeys` operationId).
 	ListAPIKeys(ctx context.Context, params *ListAPIKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateAPIKeyWithBody Make an API key
+	// CreateAPIKeyWithBody Create an API key
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
 	CreateAPIKeyWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateAPIKey Make an API key
+	// CreateAPIKey Create an API key
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9364,7 +9364,7 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
 	RevokeAPIKey(ctx context.Context, keyID KeyID, body RevokeAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListActions List operators' actions
+	// ListActions List operator actions
 	//
 	// Corresponds with GET /api/v1/audit (the `ListActions` operationId).
 	ListActions(ctx context.Context, params *ListActionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9379,14 +9379,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/backfills/{backfill_id} (the `GetBackfill` operationId).
 	GetBackfill(ctx context.Context, backfillID BackfillID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CancelBackfillWithBody End a backfill
+	// CancelBackfillWithBody Cancel a backfill
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
 	CancelBackfillWithBody(ctx context.Context, backfillID BackfillID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CancelBackfill End a backfill
+	// CancelBackfill Cancel a backfill
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9403,14 +9403,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/dlq/archive/{message_id} (the `GetArchivedDeadLetter` operationId).
 	GetArchivedDeadLetter(ctx context.Context, messageID DeadLetterID, params *GetArchivedDeadLetterParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RestoreDeadLetterWithBody Make an archived dead letter live again
+	// RestoreDeadLetterWithBody Restore an archived dead letter
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
 	RestoreDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RestoreDeadLetter Make an archived dead letter live again
+	// RestoreDeadLetter Restore an archived dead letter
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9422,52 +9422,52 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/dlq/export (the `ExportDeadLetters` operationId).
 	ExportDeadLetters(ctx context.Context, params *ExportDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListDeadLetterGroups List groups of letters with the same error
+	// ListDeadLetterGroups List dead-letter groups
 	//
 	// Corresponds with GET /api/v1/dlq/groups (the `ListDeadLetterGroups` operationId).
 	ListDeadLetterGroups(ctx context.Context, params *ListDeadLetterGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetDeadLetterGroup Get a group
+	// GetDeadLetterGroup Get a dead-letter group
 	//
 	// Corresponds with GET /api/v1/dlq/groups/{fingerprint} (the `GetDeadLetterGroup` operationId).
 	GetDeadLetterGroup(ctx context.Context, fingerprint Fingerprint, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateDeadLetterGroupWithBody Say what has become of an error
+	// UpdateDeadLetterGroupWithBody Update a dead-letter group
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
 	UpdateDeadLetterGroupWithBody(ctx context.Context, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateDeadLetterGroup Say what has become of an error
+	// UpdateDeadLetterGroup Update a dead-letter group
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
 	UpdateDeadLetterGroup(ctx context.Context, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, body UpdateDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DiscardDeadLetterGroupWithBody Give up the letters of a group
+	// DiscardDeadLetterGroupWithBody Discard the dead letters of a group
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
 	DiscardDeadLetterGroupWithBody(ctx context.Context, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DiscardDeadLetterGroup Give up the letters of a group
+	// DiscardDeadLetterGroup Discard the dead letters of a group
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
 	DiscardDeadLetterGroup(ctx context.Context, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, body DiscardDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryDeadLetterGroupWithBody Retry the letters of a group
+	// RetryDeadLetterGroupWithBody Retry the dead letters of a group
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/retry (the `RetryDeadLetterGroup` operationId).
 	RetryDeadLetterGroupWithBody(ctx context.Context, fingerprint Fingerprint, params *RetryDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryDeadLetterGroup Retry the letters of a group
+	// RetryDeadLetterGroup Retry the dead letters of a group
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9524,28 +9524,28 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/dlq/messages/{message_id} (the `GetDeadLetter` operationId).
 	GetDeadLetter(ctx context.Context, messageID DeadLetterID, params *GetDeadLetterParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateDeadLetterWithBody Change what people note about a dead letter
+	// UpdateDeadLetterWithBody Update the notes on a dead letter
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
 	UpdateDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *UpdateDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateDeadLetter Change what people note about a dead letter
+	// UpdateDeadLetter Update the notes on a dead letter
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
 	UpdateDeadLetter(ctx context.Context, messageID DeadLetterID, params *UpdateDeadLetterParams, body UpdateDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AcknowledgeDeadLetterWithBody Tell what became of a redriven letter
+	// AcknowledgeDeadLetterWithBody Report the outcome of a redriven dead letter
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/ack (the `AcknowledgeDeadLetter` operationId).
 	AcknowledgeDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *AcknowledgeDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AcknowledgeDeadLetter Tell what became of a redriven letter
+	// AcknowledgeDeadLetter Report the outcome of a redriven dead letter
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9557,14 +9557,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/dlq/messages/{message_id}/attempts (the `ListDeadLetterAttempts` operationId).
 	ListDeadLetterAttempts(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DiscardDeadLetterWithBody Give a dead letter up
+	// DiscardDeadLetterWithBody Discard a dead letter
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/discard (the `DiscardDeadLetter` operationId).
 	DiscardDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *DiscardDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DiscardDeadLetter Give a dead letter up
+	// DiscardDeadLetter Discard a dead letter
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9576,42 +9576,42 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/dlq/messages/{message_id}/lineage (the `GetDeadLetterLineage` operationId).
 	GetDeadLetterLineage(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RequeueDeadLetterWithBody Give a DEAD letter another chance
+	// RequeueDeadLetterWithBody Requeue a dead letter that is DEAD
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
 	RequeueDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *RequeueDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RequeueDeadLetter Give a DEAD letter another chance
+	// RequeueDeadLetter Requeue a dead letter that is DEAD
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
 	RequeueDeadLetter(ctx context.Context, messageID DeadLetterID, params *RequeueDeadLetterParams, body RequeueDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResolveDeadLetterWithBody Say that a dead letter was dealt with elsewhere
+	// ResolveDeadLetterWithBody Resolve a dead letter handled elsewhere
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
 	ResolveDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *ResolveDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResolveDeadLetter Say that a dead letter was dealt with elsewhere
+	// ResolveDeadLetter Resolve a dead letter handled elsewhere
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
 	ResolveDeadLetter(ctx context.Context, messageID DeadLetterID, params *ResolveDeadLetterParams, body ResolveDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryDeadLetterWithBody Drive a dead letter again, now
+	// RetryDeadLetterWithBody Retry a dead letter now
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
 	RetryDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *RetryDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryDeadLetter Drive a dead letter again, now
+	// RetryDeadLetter Retry a dead letter now
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9623,33 +9623,33 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/dlq/messages/{message_id}/revisions (the `ListDeadLetterRevisions` operationId).
 	ListDeadLetterRevisions(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetDefaultPolicy Get the policy of topics without one
+	// GetDefaultPolicy Get the default policy
 	//
 	// Corresponds with GET /api/v1/dlq/policy (the `GetDefaultPolicy` operationId).
 	GetDefaultPolicy(ctx context.Context, params *GetDefaultPolicyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateDefaultPolicyWithBody Change members of the policy of topics without one
+	// UpdateDefaultPolicyWithBody Update the default policy
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
 	UpdateDefaultPolicyWithBody(ctx context.Context, params *UpdateDefaultPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateDefaultPolicy Change members of the policy of topics without one
+	// UpdateDefaultPolicy Update the default policy
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
 	UpdateDefaultPolicy(ctx context.Context, params *UpdateDefaultPolicyParams, body UpdateDefaultPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PutDefaultPolicyWithBody Set the policy of topics without one
+	// PutDefaultPolicyWithBody Replace the default policy
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /api/v1/dlq/policy (the `PutDefaultPolicy` operationId).
 	PutDefaultPolicyWithBody(ctx context.Context, params *PutDefaultPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PutDefaultPolicy Set the policy of topics without one
+	// PutDefaultPolicy Replace the default policy
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9661,14 +9661,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/dlq/redrives (the `ListRedrives` operationId).
 	ListRedrives(ctx context.Context, params *ListRedrivesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateRedriveWithBody Do something to many letters
+	// CreateRedriveWithBody Start a bulk redrive
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/redrives (the `CreateRedrive` operationId).
 	CreateRedriveWithBody(ctx context.Context, params *CreateRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateRedrive Do something to many letters
+	// CreateRedrive Start a bulk redrive
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9680,49 +9680,49 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/dlq/redrives/{redrive_id} (the `GetRedrive` operationId).
 	GetRedrive(ctx context.Context, redriveID RedriveID, params *GetRedriveParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateRedriveWithBody Change the pace of a redrive
+	// UpdateRedriveWithBody Change the rate of a redrive
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
 	UpdateRedriveWithBody(ctx context.Context, redriveID RedriveID, params *UpdateRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateRedrive Change the pace of a redrive
+	// UpdateRedrive Change the rate of a redrive
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
 	UpdateRedrive(ctx context.Context, redriveID RedriveID, params *UpdateRedriveParams, body UpdateRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ApproveRedriveWithBody Approve a redrive that waits for it
+	// ApproveRedriveWithBody Approve a redrive
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
 	ApproveRedriveWithBody(ctx context.Context, redriveID RedriveID, params *ApproveRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ApproveRedrive Approve a redrive that waits for it
+	// ApproveRedrive Approve a redrive
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
 	ApproveRedrive(ctx context.Context, redriveID RedriveID, params *ApproveRedriveParams, body ApproveRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CancelRedriveWithBody End a redrive
+	// CancelRedriveWithBody Cancel a redrive
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
 	CancelRedriveWithBody(ctx context.Context, redriveID RedriveID, params *CancelRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CancelRedrive End a redrive
+	// CancelRedrive Cancel a redrive
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
 	CancelRedrive(ctx context.Context, redriveID RedriveID, params *CancelRedriveParams, body CancelRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListRedriveItems List the letters of a redrive
+	// ListRedriveItems List the dead letters of a redrive
 	//
 	// Corresponds with GET /api/v1/dlq/redrives/{redrive_id}/items (the `ListRedriveItems` operationId).
 	ListRedriveItems(ctx context.Context, redriveID RedriveID, params *ListRedriveItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9741,31 +9741,31 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/pause (the `PauseRedrive` operationId).
 	PauseRedrive(ctx context.Context, redriveID RedriveID, params *PauseRedriveParams, body PauseRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResumeRedriveWithBody Let a paused or halted redrive go on
+	// ResumeRedriveWithBody Resume a paused or halted redrive
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
 	ResumeRedriveWithBody(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResumeRedrive Let a paused or halted redrive go on
+	// ResumeRedrive Resume a paused or halted redrive
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
 	ResumeRedrive(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, body ResumeRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetDeadLetterStats Count letters by topic and status
+	// GetDeadLetterStats Count dead letters by topic and status
 	//
 	// Corresponds with GET /api/v1/dlq/stats (the `GetDeadLetterStats` operationId).
 	GetDeadLetterStats(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListDeadLetterTopics List topics that have letters
+	// ListDeadLetterTopics List dead-letter topics
 	//
 	// Corresponds with GET /api/v1/dlq/topics (the `ListDeadLetterTopics` operationId).
 	ListDeadLetterTopics(ctx context.Context, params *ListDeadLetterTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetDeadLetterTopic Get the statistics of a topic
+	// GetDeadLetterTopic Get the statistics of a dead-letter topic
 	//
 	// Corresponds with GET /api/v1/dlq/topics/{topic} (the `GetDeadLetterTopic` operationId).
 	GetDeadLetterTopic(ctx context.Context, topic DLQTopic, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9775,28 +9775,28 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/dlq/topics/{topic}/policy (the `GetTopicPolicy` operationId).
 	GetTopicPolicy(ctx context.Context, topic DLQTopic, params *GetTopicPolicyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateTopicPolicyWithBody Change members of the policy of a topic
+	// UpdateTopicPolicyWithBody Update the policy of a topic
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
 	UpdateTopicPolicyWithBody(ctx context.Context, topic DLQTopic, params *UpdateTopicPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateTopicPolicy Change members of the policy of a topic
+	// UpdateTopicPolicy Update the policy of a topic
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
 	UpdateTopicPolicy(ctx context.Context, topic DLQTopic, params *UpdateTopicPolicyParams, body UpdateTopicPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PutTopicPolicyWithBody Set the policy of a topic
+	// PutTopicPolicyWithBody Replace the policy of a topic
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /api/v1/dlq/topics/{topic}/policy (the `PutTopicPolicy` operationId).
 	PutTopicPolicyWithBody(ctx context.Context, topic DLQTopic, params *PutTopicPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PutTopicPolicy Set the policy of a topic
+	// PutTopicPolicy Replace the policy of a topic
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9808,14 +9808,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/dlq/{topic} (the `ListDeadLettersOfTopic` operationId).
 	ListDeadLettersOfTopic(ctx context.Context, topic string, params *ListDeadLettersOfTopicParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryAllDeadLettersWithBody Retry every letter of a topic that waits
+	// RetryAllDeadLettersWithBody Retry all waiting dead letters of a topic
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
 	RetryAllDeadLettersWithBody(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryAllDeadLetters Retry every letter of a topic that waits
+	// RetryAllDeadLetters Retry all waiting dead letters of a topic
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9841,7 +9841,7 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
 	PublishJobEvent(ctx context.Context, body PublishJobEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetJobEvent Get an event, and what it has led to
+	// GetJobEvent Get a published event and what it triggered
 	//
 	// Corresponds with GET /api/v1/events/{event_id} (the `GetJobEvent` operationId).
 	GetJobEvent(ctx context.Context, eventID UUID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9880,14 +9880,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/job-definitions (the `ListJobDefinitions` operationId).
 	ListJobDefinitions(ctx context.Context, params *ListJobDefinitionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateJobDefinitionWithBody Define a job
+	// CreateJobDefinitionWithBody Create a job definition
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
 	CreateJobDefinitionWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateJobDefinition Define a job
+	// CreateJobDefinition Create a job definition
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9904,14 +9904,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/job-definitions/{definition} (the `GetJobDefinition` operationId).
 	GetJobDefinition(ctx context.Context, definition JobDefinitionRef, params *GetJobDefinitionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateJobDefinitionWithBody Change a job definition
+	// UpdateJobDefinitionWithBody Update a job definition
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /api/v1/job-definitions/{definition} (the `UpdateJobDefinition` operationId).
 	UpdateJobDefinitionWithBody(ctx context.Context, definition JobDefinitionRef, params *UpdateJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateJobDefinition Change a job definition
+	// UpdateJobDefinition Update a job definition
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9937,21 +9937,21 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/job-definitions/{definition}/backfills (the `ListBackfills` operationId).
 	ListBackfills(ctx context.Context, definition JobDefinitionRef, params *ListBackfillsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateBackfillWithBody Run slots of the past
+	// CreateBackfillWithBody Start a backfill
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
 	CreateBackfillWithBody(ctx context.Context, definition JobDefinitionRef, params *CreateBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateBackfill Run slots of the past
+	// CreateBackfill Start a backfill
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
 	CreateBackfill(ctx context.Context, definition JobDefinitionRef, params *CreateBackfillParams, body CreateBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListNextJobRuns When a job is due next
+	// ListNextJobRuns List the next due times of a job
 	//
 	// Corresponds with GET /api/v1/job-definitions/{definition}/next-runs (the `ListNextJobRuns` operationId).
 	ListNextJobRuns(ctx context.Context, definition JobDefinitionRef, params *ListNextJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9984,21 +9984,21 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/job-definitions/{definition}/resume (the `ResumeJobDefinition` operationId).
 	ResumeJobDefinition(ctx context.Context, definition JobDefinitionRef, params *ResumeJobDefinitionParams, body ResumeJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateJobRunWithBody Run a job
+	// CreateJobRunWithBody Trigger a job run
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
 	CreateJobRunWithBody(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateJobRun Run a job
+	// CreateJobRun Trigger a job run
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
 	CreateJobRun(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, body CreateJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListJobDefinitionVersions What a job definition said
+	// ListJobDefinitionVersions List versions of a job definition
 	//
 	// Corresponds with GET /api/v1/job-definitions/{definition}/versions (the `ListJobDefinitionVersions` operationId).
 	ListJobDefinitionVersions(ctx context.Context, definition JobDefinitionRef, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10008,38 +10008,38 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/job-runs (the `ListJobRuns` operationId).
 	ListJobRuns(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListJobBulks List bulks of job runs
+	// ListJobBulks List bulk operations on job runs
 	//
 	// Corresponds with GET /api/v1/job-runs/bulk (the `ListJobBulks` operationId).
 	ListJobBulks(ctx context.Context, params *ListJobBulksParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateJobBulkWithBody Cancel many runs, or run them once more
+	// CreateJobBulkWithBody Start a bulk cancel or rerun of job runs
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/bulk (the `CreateJobBulk` operationId).
 	CreateJobBulkWithBody(ctx context.Context, params *CreateJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateJobBulk Cancel many runs, or run them once more
+	// CreateJobBulk Start a bulk cancel or rerun of job runs
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/bulk (the `CreateJobBulk` operationId).
 	CreateJobBulk(ctx context.Context, params *CreateJobBulkParams, body CreateJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetJobBulk Get a bulk with its progress
+	// GetJobBulk Get a bulk operation with its progress
 	//
 	// Corresponds with GET /api/v1/job-runs/bulk/{bulk_id} (the `GetJobBulk` operationId).
 	GetJobBulk(ctx context.Context, bulkID BulkID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CancelJobBulkWithBody End a bulk
+	// CancelJobBulkWithBody Cancel a bulk operation
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
 	CancelJobBulkWithBody(ctx context.Context, bulkID BulkID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CancelJobBulk End a bulk
+	// CancelJobBulk Cancel a bulk operation
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10051,7 +10051,7 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/job-runs/{run_id} (the `GetJobRun` operationId).
 	GetJobRun(ctx context.Context, runID JobRunID, params *GetJobRunParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListJobRunAttempts To whom a job run was assigned
+	// ListJobRunAttempts List the attempts of a job run
 	//
 	// Corresponds with GET /api/v1/job-runs/{run_id}/attempts (the `ListJobRunAttempts` operationId).
 	ListJobRunAttempts(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10070,167 +10070,167 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
 	CancelJobRun(ctx context.Context, runID JobRunID, body CancelJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AcknowledgeCancelWithBody Say that a run was stopped
+	// AcknowledgeCancelWithBody Acknowledge the cancellation of a job run
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
 	AcknowledgeCancelWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AcknowledgeCancel Say that a run was stopped
+	// AcknowledgeCancel Acknowledge the cancellation of a job run
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
 	AcknowledgeCancel(ctx context.Context, runID RunID, body AcknowledgeCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CompleteRunWithBody Say that a run has succeeded
+	// CompleteRunWithBody Complete a job run
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
 	CompleteRunWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CompleteRun Say that a run has succeeded
+	// CompleteRun Complete a job run
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
 	CompleteRun(ctx context.Context, runID RunID, body CompleteRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ConfirmContinuationWithBody Say that a run in doubt goes on
+	// ConfirmContinuationWithBody Confirm that a job run is still running
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
 	ConfirmContinuationWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ConfirmContinuation Say that a run in doubt goes on
+	// ConfirmContinuation Confirm that a job run is still running
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
 	ConfirmContinuation(ctx context.Context, runID RunID, body ConfirmContinuationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListJobRunEvents What was decided about a job run
+	// ListJobRunEvents List the events of a job run
 	//
 	// Corresponds with GET /api/v1/job-runs/{run_id}/events (the `ListJobRunEvents` operationId).
 	ListJobRunEvents(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ExplainJobRun Why a job run did, or did not, run
+	// ExplainJobRun Explain why a job run did or did not run
 	//
 	// Corresponds with GET /api/v1/job-runs/{run_id}/explain (the `ExplainJobRun` operationId).
 	ExplainJobRun(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// FailRunWithBody Say that a run has failed
+	// FailRunWithBody Fail a job run
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
 	FailRunWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// FailRun Say that a run has failed
+	// FailRun Fail a job run
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
 	FailRun(ctx context.Context, runID RunID, body FailRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetRunLog Read a run's log
+	// GetRunLog Get the log of a job run
 	//
 	// Corresponds with GET /api/v1/job-runs/{run_id}/logs (the `GetRunLog` operationId).
 	GetRunLog(ctx context.Context, runID RunID, params *GetRunLogParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AppendRunLogWithBody Add a piece of a run's log
+	// AppendRunLogWithBody Append to the log of a job run
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
 	AppendRunLogWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AppendRunLog Add a piece of a run's log
+	// AppendRunLog Append to the log of a job run
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
 	AppendRunLog(ctx context.Context, runID RunID, body AppendRunLogJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReportProgressWithBody Tell how far a run has come
+	// ReportProgressWithBody Report the progress of a job run
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
 	ReportProgressWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReportProgress Tell how far a run has come
+	// ReportProgress Report the progress of a job run
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
 	ReportProgress(ctx context.Context, runID RunID, body ReportProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReassignJobRunWithBody Take a job run from its worker
+	// ReassignJobRunWithBody Reassign a job run
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
 	ReassignJobRunWithBody(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReassignJobRun Take a job run from its worker
+	// ReassignJobRun Reassign a job run
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
 	ReassignJobRun(ctx context.Context, runID JobRunID, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReleaseRunWithBody Give a run back
+	// ReleaseRunWithBody Release a job run
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
 	ReleaseRunWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReleaseRun Give a run back
+	// ReleaseRun Release a job run
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
 	ReleaseRun(ctx context.Context, runID RunID, body ReleaseRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RerunJobRunWithBody Run a job once more as a run did
+	// RerunJobRunWithBody Rerun a job run
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
 	RerunJobRunWithBody(ctx context.Context, runID JobRunID, params *RerunJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RerunJobRun Run a job once more as a run did
+	// RerunJobRun Rerun a job run
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
 	RerunJobRun(ctx context.Context, runID JobRunID, params *RerunJobRunParams, body RerunJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// StartRunWithBody Start a run
+	// StartRunWithBody Start a job run
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
 	StartRunWithBody(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// StartRun Start a run
+	// StartRun Start a job run
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
 	StartRun(ctx context.Context, runID RunID, body StartRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListEvents Read the feed of all audit events
+	// ListEvents List the audit events of all sagas
 	//
 	// Corresponds with GET /api/v1/saga-events (the `ListEvents` operationId).
 	ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// StreamEvents Follow the feed live
+	// StreamEvents Stream audit events as they happen
 	//
 	// Corresponds with GET /api/v1/saga-events/stream (the `StreamEvents` operationId).
 	StreamEvents(ctx context.Context, params *StreamEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10259,14 +10259,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/sagas/{saga_id} (the `GetSaga` operationId).
 	GetSaga(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AcknowledgeSagaWithBody Note that somebody has looked
+	// AcknowledgeSagaWithBody Acknowledge a saga
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/acknowledge (the `AcknowledgeSaga` operationId).
 	AcknowledgeSagaWithBody(ctx context.Context, sagaID SagaID, params *AcknowledgeSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AcknowledgeSaga Note that somebody has looked
+	// AcknowledgeSaga Acknowledge a saga
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10287,14 +10287,14 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/sagas/{saga_id}/cancel (the `CancelSaga` operationId).
 	CancelSaga(ctx context.Context, sagaID SagaID, params *CancelSagaParams, body CancelSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CompensateSagaWithBody Turn a saga back
+	// CompensateSagaWithBody Compensate a saga
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/compensate (the `CompensateSaga` operationId).
 	CompensateSagaWithBody(ctx context.Context, sagaID SagaID, params *CompensateSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CompensateSaga Turn a saga back
+	// CompensateSaga Compensate a saga
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10306,61 +10306,61 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
 	ListSagaEvents(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ExplainSaga Say what a saga waits for
+	// ExplainSaga Explain what a saga is waiting for
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/explain (the `ExplainSaga` operationId).
 	ExplainSaga(ctx context.Context, sagaID SagaID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ExtendDeadlineWithBody Set another deadline
+	// ExtendDeadlineWithBody Change the deadline of a saga
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
 	ExtendDeadlineWithBody(ctx context.Context, sagaID SagaID, params *ExtendDeadlineParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ExtendDeadline Set another deadline
+	// ExtendDeadline Change the deadline of a saga
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
 	ExtendDeadline(ctx context.Context, sagaID SagaID, params *ExtendDeadlineParams, body ExtendDeadlineJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ForceCompleteWithBody End a saga as completed
+	// ForceCompleteWithBody Force a saga to COMPLETED
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
 	ForceCompleteWithBody(ctx context.Context, sagaID SagaID, params *ForceCompleteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ForceComplete End a saga as completed
+	// ForceComplete Force a saga to COMPLETED
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
 	ForceComplete(ctx context.Context, sagaID SagaID, params *ForceCompleteParams, body ForceCompleteJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ForceFailWithBody End a saga as failed
+	// ForceFailWithBody Force a saga to FAILED
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
 	ForceFailWithBody(ctx context.Context, sagaID SagaID, params *ForceFailParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ForceFail End a saga as failed
+	// ForceFail Force a saga to FAILED
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
 	ForceFail(ctx context.Context, sagaID SagaID, params *ForceFailParams, body ForceFailJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RestoreSagaWithBody Bring an archived saga back
+	// RestoreSagaWithBody Restore an archived saga
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
 	RestoreSagaWithBody(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RestoreSaga Bring an archived saga back
+	// RestoreSaga Restore an archived saga
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10386,28 +10386,28 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/sagas/{saga_id}/resume (the `ResumeSaga` operationId).
 	ResumeSaga(ctx context.Context, sagaID SagaID, params *ResumeSagaParams, body ResumeSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResumeCompensationWithBody Go on undoing a saga whose compensation gave up
+	// ResumeCompensationWithBody Resume the failed compensation of a saga
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/resume-compensation (the `ResumeCompensation` operationId).
 	ResumeCompensationWithBody(ctx context.Context, sagaID SagaID, params *ResumeCompensationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResumeCompensation Go on undoing a saga whose compensation gave up
+	// ResumeCompensation Resume the failed compensation of a saga
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/resume-compensation (the `ResumeCompensation` operationId).
 	ResumeCompensation(ctx context.Context, sagaID SagaID, params *ResumeCompensationParams, body ResumeCompensationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetrySagaWithBody Try a step again
+	// RetrySagaWithBody Retry a step of a saga
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/retry (the `RetrySaga` operationId).
 	RetrySagaWithBody(ctx context.Context, sagaID SagaID, params *RetrySagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetrySaga Try a step again
+	// RetrySaga Retry a step of a saga
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10424,28 +10424,28 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/sagas/{saga_id}/steps (the `ListSteps` operationId).
 	ListSteps(ctx context.Context, sagaID SagaID, params *ListStepsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CompleteStepWithBody Complete a step by hand
+	// CompleteStepWithBody Complete a step manually
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
 	CompleteStepWithBody(ctx context.Context, sagaID SagaID, step StepParameter, params *CompleteStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CompleteStep Complete a step by hand
+	// CompleteStep Complete a step manually
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
 	CompleteStep(ctx context.Context, sagaID SagaID, step StepParameter, params *CompleteStepParams, body CompleteStepJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// FailStepWithBody Fail a step by hand
+	// FailStepWithBody Fail a step manually
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/fail (the `FailStep` operationId).
 	FailStepWithBody(ctx context.Context, sagaID SagaID, step StepParameter, params *FailStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// FailStep Fail a step by hand
+	// FailStep Fail a step manually
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10480,59 +10480,59 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
 	SuspendSaga(ctx context.Context, sagaID SagaID, params *SuspendSagaParams, body SuspendSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetLeader Who leads the scheduler
+	// GetLeader Get the leader of the scheduler
 	//
 	// Corresponds with GET /api/v1/scheduler/leader (the `GetLeader` operationId).
 	GetLeader(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// StepDownLeaderWithBody End the leadership of whoever leads
+	// StepDownLeaderWithBody Make the scheduler's leader step down
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
 	StepDownLeaderWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// StepDownLeader End the leadership of whoever leads
+	// StepDownLeader Make the scheduler's leader step down
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
 	StepDownLeader(ctx context.Context, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PreviewScheduleWithBody When a schedule would fire
+	// PreviewScheduleWithBody Preview when a schedule fires
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
 	PreviewScheduleWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PreviewSchedule When a schedule would fire
+	// PreviewSchedule Preview when a schedule fires
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
 	PreviewSchedule(ctx context.Context, body PreviewScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetSettings Read the settings of job runs
+	// GetSettings Get the job settings
 	//
 	// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
 	GetSettings(ctx context.Context, params *GetSettingsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ChangeSettingsWithBody Change settings
+	// ChangeSettingsWithBody Update the job settings
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
 	ChangeSettingsWithBody(ctx context.Context, params *ChangeSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ChangeSettings Change settings
+	// ChangeSettings Update the job settings
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
 	ChangeSettings(ctx context.Context, params *ChangeSettingsParams, body ChangeSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListSettingChanges Who changed which setting
+	// ListSettingChanges List changes of the job settings
 	//
 	// Corresponds with GET /api/v1/settings/history (the `ListSettingChanges` operationId).
 	ListSettingChanges(ctx context.Context, params *ListSettingChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10542,7 +10542,7 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
 	ListSagaStatistics(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetTimeline What happened under one correlation id
+	// GetTimeline Show the timeline of a correlation ID
 	//
 	// Corresponds with GET /api/v1/timeline (the `GetTimeline` operationId).
 	GetTimeline(ctx context.Context, params *GetTimelineParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10552,14 +10552,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/webhooks (the `ListWebhooks` operationId).
 	ListWebhooks(ctx context.Context, params *ListWebhooksParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateWebhookWithBody Subscribe an endpoint to events
+	// CreateWebhookWithBody Create a webhook
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/webhooks (the `CreateWebhook` operationId).
 	CreateWebhookWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateWebhook Subscribe an endpoint to events
+	// CreateWebhook Create a webhook
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10576,14 +10576,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/webhooks/{webhook_id} (the `GetWebhook` operationId).
 	GetWebhook(ctx context.Context, webhookID WebhookID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateWebhookWithBody Change a webhook
+	// UpdateWebhookWithBody Update a webhook
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /api/v1/webhooks/{webhook_id} (the `UpdateWebhook` operationId).
 	UpdateWebhookWithBody(ctx context.Context, webhookID WebhookID, params *UpdateWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateWebhook Change a webhook
+	// UpdateWebhook Update a webhook
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10600,73 +10600,73 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id} (the `GetWebhookDelivery` operationId).
 	GetWebhookDelivery(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RedeliverWebhookDelivery Send a delivery again
+	// RedeliverWebhookDelivery Redeliver a delivery
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver (the `RedeliverWebhookDelivery` operationId).
 	RedeliverWebhookDelivery(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DisableWebhookWithBody Send no more events for now
+	// DisableWebhookWithBody Disable a webhook
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
 	DisableWebhookWithBody(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DisableWebhook Send no more events for now
+	// DisableWebhook Disable a webhook
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
 	DisableWebhook(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, body DisableWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// EnableWebhookWithBody Send events again
+	// EnableWebhookWithBody Enable a webhook
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/enable (the `EnableWebhook` operationId).
 	EnableWebhookWithBody(ctx context.Context, webhookID WebhookID, params *EnableWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// EnableWebhook Send events again
+	// EnableWebhook Enable a webhook
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/enable (the `EnableWebhook` operationId).
 	EnableWebhook(ctx context.Context, webhookID WebhookID, params *EnableWebhookParams, body EnableWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RedeliverFailedWithBody Send again what was given up
+	// RedeliverFailedWithBody Redeliver the failed deliveries of a webhook
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
 	RedeliverFailedWithBody(ctx context.Context, webhookID WebhookID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RedeliverFailed Send again what was given up
+	// RedeliverFailed Redeliver the failed deliveries of a webhook
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
 	RedeliverFailed(ctx context.Context, webhookID WebhookID, body RedeliverFailedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RotateWebhookSecretWithBody Give a webhook a new secret
+	// RotateWebhookSecretWithBody Rotate the secret of a webhook
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
 	RotateWebhookSecretWithBody(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RotateWebhookSecret Give a webhook a new secret
+	// RotateWebhookSecret Rotate the secret of a webhook
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
 	RotateWebhookSecret(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// TestWebhook Send a test event
+	// TestWebhook Send a test event to a webhook
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/test (the `TestWebhook` operationId).
 	TestWebhook(ctx context.Context, webhookID WebhookID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WhoAmI Who one is and what one may do
+	// WhoAmI Show the caller's identity and permissions
 	//
 	// Corresponds with GET /api/v1/whoami (the `WhoAmI` operationId).
 	WhoAmI(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10695,98 +10695,98 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/workers/{worker_id} (the `GetWorker` operationId).
 	GetWorker(ctx context.Context, workerID WorkerID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ClaimRunsWithBody Ask for runs
+	// ClaimRunsWithBody Claim job runs
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
 	ClaimRunsWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ClaimRuns Ask for runs
+	// ClaimRuns Claim job runs
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
 	ClaimRuns(ctx context.Context, workerID WorkerID, body ClaimRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CompleteRunsWithBody Say how up to 1000 runs ended
+	// CompleteRunsWithBody Report the outcome of up to 1000 job runs
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
 	CompleteRunsWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CompleteRuns Say how up to 1000 runs ended
+	// CompleteRuns Report the outcome of up to 1000 job runs
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
 	CompleteRuns(ctx context.Context, workerID WorkerID, body CompleteRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DetachWorkerWithBody Give a worker up
+	// DetachWorkerWithBody Detach a worker
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
 	DetachWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DetachWorker Give a worker up
+	// DetachWorker Detach a worker
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
 	DetachWorker(ctx context.Context, workerID WorkerID, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DrainWorkerWithBody Give a worker nothing new
+	// DrainWorkerWithBody Drain a worker
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
 	DrainWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DrainWorker Give a worker nothing new
+	// DrainWorker Drain a worker
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
 	DrainWorker(ctx context.Context, workerID WorkerID, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WorkerHeartbeatWithBody Tell that a worker lives, and renew its leases
+	// WorkerHeartbeatWithBody Send a heartbeat and renew a worker's leases
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
 	WorkerHeartbeatWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WorkerHeartbeat Tell that a worker lives, and renew its leases
+	// WorkerHeartbeat Send a heartbeat and renew a worker's leases
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
 	WorkerHeartbeat(ctx context.Context, workerID WorkerID, body WorkerHeartbeatJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// StartRunsWithBody Start up to 1000 runs
+	// StartRunsWithBody Start up to 1000 job runs
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
 	StartRunsWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// StartRuns Start up to 1000 runs
+	// StartRuns Start up to 1000 job runs
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
 	StartRuns(ctx context.Context, workerID WorkerID, body StartRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UndrainWorkerWithBody Give a worker runs again
+	// UndrainWorkerWithBody Undrain a worker
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
 	UndrainWorkerWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UndrainWorker Give a worker runs again
+	// UndrainWorker Undrain a worker
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10812,14 +10812,14 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/workflows (the `RegisterWorkflow` operationId).
 	RegisterWorkflow(ctx context.Context, params *RegisterWorkflowParams, body RegisterWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ValidateWorkflowWithBody Check a definition without storing it
+	// ValidateWorkflowWithBody Validate a workflow definition without storing it
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workflows/validate (the `ValidateWorkflow` operationId).
 	ValidateWorkflowWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ValidateWorkflow Check a definition without storing it
+	// ValidateWorkflow Validate a workflow definition without storing it
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10831,66 +10831,66 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/workflows/{name} (the `GetWorkflow` operationId).
 	GetWorkflow(ctx context.Context, name WorkflowName, params *GetWorkflowParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DisableWorkflowWithBody Refuse new sagas of a workflow
+	// DisableWorkflowWithBody Disable a workflow
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
 	DisableWorkflowWithBody(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DisableWorkflow Refuse new sagas of a workflow
+	// DisableWorkflow Disable a workflow
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
 	DisableWorkflow(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, body DisableWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// EnableWorkflowWithBody Accept new sagas of a workflow
+	// EnableWorkflowWithBody Enable a workflow
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
 	EnableWorkflowWithBody(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// EnableWorkflow Accept new sagas of a workflow
+	// EnableWorkflow Enable a workflow
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
 	EnableWorkflow(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, body EnableWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListWorkflowVersions List the versions of a workflow
+	// ListWorkflowVersions List versions of a workflow
 	//
 	// Corresponds with GET /api/v1/workflows/{name}/versions (the `ListWorkflowVersions` operationId).
 	ListWorkflowVersions(ctx context.Context, name WorkflowName, params *ListWorkflowVersionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetWorkflowVersion Get one version of a workflow
+	// GetWorkflowVersion Get a version of a workflow
 	//
 	// Corresponds with GET /api/v1/workflows/{name}/versions/{version} (the `GetWorkflowVersion` operationId).
 	GetWorkflowVersion(ctx context.Context, name WorkflowName, version int32, params *GetWorkflowVersionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetHealth Whether the process is alive
+	// GetHealth Check whether the process is alive
 	//
 	// Corresponds with GET /healthz (the `GetHealth` operationId).
 	GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetContract This contract, as JSON
+	// GetContract Get the OpenAPI document
 	//
 	// Corresponds with GET /openapi.json (the `GetContract` operationId).
 	GetContract(ctx context.Context, params *GetContractParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetReadiness Whether this node can serve requests
+	// GetReadiness Check whether this node can serve requests
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetVersion What is running here
+	// GetVersion Get the version and build of this node
 	//
 	// Corresponds with GET /version (the `GetVersion` operationId).
 	GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
-// RunRetentionWithBody Archive the tenant's sagas that have expired
+// RunRetentionWithBody Archive the tenant's expired sagas
 //
 // Takes any type of body and a specified content type.
 //
@@ -10907,7 +10907,7 @@ func (c *Client) RunRetentionWithBody(ctx context.Context, params *RunRetentionP
 	return c.Client.Do(req)
 }
 
-// RunRetention Archive the tenant's sagas that have expired
+// RunRetention Archive the tenant's expired sagas
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10924,7 +10924,7 @@ func (c *Client) RunRetention(ctx context.Context, params *RunRetentionParams, b
 	return c.Client.Do(req)
 }
 
-// GetStorage What the tables and indexes take, and how they are used
+// GetStorage Show the size and use of tables and indexes
 //
 // Corresponds with GET /api/v1/admin/storage (the `GetStorage` operationId).
 func (c *Client) GetStorage(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10954,7 +10954,7 @@ func (c *Client) ListAPIKeys(ctx context.Context, params *ListAPIKeysParams, req
 	return c.Client.Do(req)
 }
 
-// CreateAPIKeyWithBody Make an API key
+// CreateAPIKeyWithBody Create an API key
 //
 // Takes any type of body and a specified content type.
 //
@@ -10971,7 +10971,7 @@ func (c *Client) CreateAPIKeyWithBody(ctx context.Context, contentType string, b
 	return c.Client.Do(req)
 }
 
-// CreateAPIKey Make an API key
+// CreateAPIKey Create an API key
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11037,7 +11037,7 @@ func (c *Client) RevokeAPIKey(ctx context.Context, keyID KeyID, body RevokeAPIKe
 	return c.Client.Do(req)
 }
 
-// ListActions List operators' actions
+// ListActions List operator actions
 //
 // Corresponds with GET /api/v1/audit (the `ListActions` operationId).
 func (c *Client) ListActions(ctx context.Context, params *ListActionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11082,7 +11082,7 @@ func (c *Client) GetBackfill(ctx context.Context, backfillID BackfillID, reqEdit
 	return c.Client.Do(req)
 }
 
-// CancelBackfillWithBody End a backfill
+// CancelBackfillWithBody Cancel a backfill
 //
 // Takes any type of body and a specified content type.
 //
@@ -11099,7 +11099,7 @@ func (c *Client) CancelBackfillWithBody(ctx context.Context, backfillID Backfill
 	return c.Client.Do(req)
 }
 
-// CancelBackfill End a backfill
+// CancelBackfill Cancel a backfill
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11146,7 +11146,7 @@ func (c *Client) GetArchivedDeadLetter(ctx context.Context, messageID DeadLetter
 	return c.Client.Do(req)
 }
 
-// RestoreDeadLetterWithBody Make an archived dead letter live again
+// RestoreDeadLetterWithBody Restore an archived dead letter
 //
 // Takes any type of body and a specified content type.
 //
@@ -11163,7 +11163,7 @@ func (c *Client) RestoreDeadLetterWithBody(ctx context.Context, messageID DeadLe
 	return c.Client.Do(req)
 }
 
-// RestoreDeadLetter Make an archived dead letter live again
+// RestoreDeadLetter Restore an archived dead letter
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11195,7 +11195,7 @@ func (c *Client) ExportDeadLetters(ctx context.Context, params *ExportDeadLetter
 	return c.Client.Do(req)
 }
 
-// ListDeadLetterGroups List groups of letters with the same error
+// ListDeadLetterGroups List dead-letter groups
 //
 // Corresponds with GET /api/v1/dlq/groups (the `ListDeadLetterGroups` operationId).
 func (c *Client) ListDeadLetterGroups(ctx context.Context, params *ListDeadLetterGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11210,7 +11210,7 @@ func (c *Client) ListDeadLetterGroups(ctx context.Context, params *ListDeadLette
 	return c.Client.Do(req)
 }
 
-// GetDeadLetterGroup Get a group
+// GetDeadLetterGroup Get a dead-letter group
 //
 // Corresponds with GET /api/v1/dlq/groups/{fingerprint} (the `GetDeadLetterGroup` operationId).
 func (c *Client) GetDeadLetterGroup(ctx context.Context, fingerprint Fingerprint, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11225,7 +11225,7 @@ func (c *Client) GetDeadLetterGroup(ctx context.Context, fingerprint Fingerprint
 	return c.Client.Do(req)
 }
 
-// UpdateDeadLetterGroupWithBody Say what has become of an error
+// UpdateDeadLetterGroupWithBody Update a dead-letter group
 //
 // Takes any type of body and a specified content type.
 //
@@ -11242,7 +11242,7 @@ func (c *Client) UpdateDeadLetterGroupWithBody(ctx context.Context, fingerprint 
 	return c.Client.Do(req)
 }
 
-// UpdateDeadLetterGroup Say what has become of an error
+// UpdateDeadLetterGroup Update a dead-letter group
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11259,7 +11259,7 @@ func (c *Client) UpdateDeadLetterGroup(ctx context.Context, fingerprint Fingerpr
 	return c.Client.Do(req)
 }
 
-// DiscardDeadLetterGroupWithBody Give up the letters of a group
+// DiscardDeadLetterGroupWithBody Discard the dead letters of a group
 //
 // Takes any type of body and a specified content type.
 //
@@ -11276,7 +11276,7 @@ func (c *Client) DiscardDeadLetterGroupWithBody(ctx context.Context, fingerprint
 	return c.Client.Do(req)
 }
 
-// DiscardDeadLetterGroup Give up the letters of a group
+// DiscardDeadLetterGroup Discard the dead letters of a group
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11293,7 +11293,7 @@ func (c *Client) DiscardDeadLetterGroup(ctx context.Context, fingerprint Fingerp
 	return c.Client.Do(req)
 }
 
-// RetryDeadLetterGroupWithBody Retry the letters of a group
+// RetryDeadLetterGroupWithBody Retry the dead letters of a group
 //
 // Takes any type of body and a specified content type.
 //
@@ -11310,7 +11310,7 @@ func (c *Client) RetryDeadLetterGroupWithBody(ctx context.Context, fingerprint F
 	return c.Client.Do(req)
 }
 
-// RetryDeadLetterGroup Retry the letters of a group
+// RetryDeadLetterGroup Retry the dead letters of a group
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11457,7 +11457,7 @@ func (c *Client) GetDeadLetter(ctx context.Context, messageID DeadLetterID, para
 	return c.Client.Do(req)
 }
 
-// UpdateDeadLetterWithBody Change what people note about a dead letter
+// UpdateDeadLetterWithBody Update the notes on a dead letter
 //
 // Takes any type of body and a specified content type.
 //
@@ -11474,7 +11474,7 @@ func (c *Client) UpdateDeadLetterWithBody(ctx context.Context, messageID DeadLet
 	return c.Client.Do(req)
 }
 
-// UpdateDeadLetter Change what people note about a dead letter
+// UpdateDeadLetter Update the notes on a dead letter
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11491,7 +11491,7 @@ func (c *Client) UpdateDeadLetter(ctx context.Context, messageID DeadLetterID, p
 	return c.Client.Do(req)
 }
 
-// AcknowledgeDeadLetterWithBody Tell what became of a redriven letter
+// AcknowledgeDeadLetterWithBody Report the outcome of a redriven dead letter
 //
 // Takes any type of body and a specified content type.
 //
@@ -11508,7 +11508,7 @@ func (c *Client) AcknowledgeDeadLetterWithBody(ctx context.Context, messageID De
 	return c.Client.Do(req)
 }
 
-// AcknowledgeDeadLetter Tell what became of a redriven letter
+// AcknowledgeDeadLetter Report the outcome of a redriven dead letter
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11540,7 +11540,7 @@ func (c *Client) ListDeadLetterAttempts(ctx context.Context, messageID DeadLette
 	return c.Client.Do(req)
 }
 
-// DiscardDeadLetterWithBody Give a dead letter up
+// DiscardDeadLetterWithBody Discard a dead letter
 //
 // Takes any type of body and a specified content type.
 //
@@ -11557,7 +11557,7 @@ func (c *Client) DiscardDeadLetterWithBody(ctx context.Context, messageID DeadLe
 	return c.Client.Do(req)
 }
 
-// DiscardDeadLetter Give a dead letter up
+// DiscardDeadLetter Discard a dead letter
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11589,7 +11589,7 @@ func (c *Client) GetDeadLetterLineage(ctx context.Context, messageID DeadLetterI
 	return c.Client.Do(req)
 }
 
-// RequeueDeadLetterWithBody Give a DEAD letter another chance
+// RequeueDeadLetterWithBody Requeue a dead letter that is DEAD
 //
 // Takes any type of body and a specified content type.
 //
@@ -11606,7 +11606,7 @@ func (c *Client) RequeueDeadLetterWithBody(ctx context.Context, messageID DeadLe
 	return c.Client.Do(req)
 }
 
-// RequeueDeadLetter Give a DEAD letter another chance
+// RequeueDeadLetter Requeue a dead letter that is DEAD
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11623,7 +11623,7 @@ func (c *Client) RequeueDeadLetter(ctx context.Context, messageID DeadLetterID, 
 	return c.Client.Do(req)
 }
 
-// ResolveDeadLetterWithBody Say that a dead letter was dealt with elsewhere
+// ResolveDeadLetterWithBody Resolve a dead letter handled elsewhere
 //
 // Takes any type of body and a specified content type.
 //
@@ -11640,7 +11640,7 @@ func (c *Client) ResolveDeadLetterWithBody(ctx context.Context, messageID DeadLe
 	return c.Client.Do(req)
 }
 
-// ResolveDeadLetter Say that a dead letter was dealt with elsewhere
+// ResolveDeadLetter Resolve a dead letter handled elsewhere
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11657,7 +11657,7 @@ func (c *Client) ResolveDeadLetter(ctx context.Context, messageID DeadLetterID, 
 	return c.Client.Do(req)
 }
 
-// RetryDeadLetterWithBody Drive a dead letter again, now
+// RetryDeadLetterWithBody Retry a dead letter now
 //
 // Takes any type of body and a specified content type.
 //
@@ -11674,7 +11674,7 @@ func (c *Client) RetryDeadLetterWithBody(ctx context.Context, messageID DeadLett
 	return c.Client.Do(req)
 }
 
-// RetryDeadLetter Drive a dead letter again, now
+// RetryDeadLetter Retry a dead letter now
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11706,7 +11706,7 @@ func (c *Client) ListDeadLetterRevisions(ctx context.Context, messageID DeadLett
 	return c.Client.Do(req)
 }
 
-// GetDefaultPolicy Get the policy of topics without one
+// GetDefaultPolicy Get the default policy
 //
 // Corresponds with GET /api/v1/dlq/policy (the `GetDefaultPolicy` operationId).
 func (c *Client) GetDefaultPolicy(ctx context.Context, params *GetDefaultPolicyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11721,7 +11721,7 @@ func (c *Client) GetDefaultPolicy(ctx context.Context, params *GetDefaultPolicyP
 	return c.Client.Do(req)
 }
 
-// UpdateDefaultPolicyWithBody Change members of the policy of topics without one
+// UpdateDefaultPolicyWithBody Update the default policy
 //
 // Takes any type of body and a specified content type.
 //
@@ -11738,7 +11738,7 @@ func (c *Client) UpdateDefaultPolicyWithBody(ctx context.Context, params *Update
 	return c.Client.Do(req)
 }
 
-// UpdateDefaultPolicy Change members of the policy of topics without one
+// UpdateDefaultPolicy Update the default policy
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11755,7 +11755,7 @@ func (c *Client) UpdateDefaultPolicy(ctx context.Context, params *UpdateDefaultP
 	return c.Client.Do(req)
 }
 
-// PutDefaultPolicyWithBody Set the policy of topics without one
+// PutDefaultPolicyWithBody Replace the default policy
 //
 // Takes any type of body and a specified content type.
 //
@@ -11772,7 +11772,7 @@ func (c *Client) PutDefaultPolicyWithBody(ctx context.Context, params *PutDefaul
 	return c.Client.Do(req)
 }
 
-// PutDefaultPolicy Set the policy of topics without one
+// PutDefaultPolicy Replace the default policy
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11804,7 +11804,7 @@ func (c *Client) ListRedrives(ctx context.Context, params *ListRedrivesParams, r
 	return c.Client.Do(req)
 }
 
-// CreateRedriveWithBody Do something to many letters
+// CreateRedriveWithBody Start a bulk redrive
 //
 // Takes any type of body and a specified content type.
 //
@@ -11821,7 +11821,7 @@ func (c *Client) CreateRedriveWithBody(ctx context.Context, params *CreateRedriv
 	return c.Client.Do(req)
 }
 
-// CreateRedrive Do something to many letters
+// CreateRedrive Start a bulk redrive
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11853,7 +11853,7 @@ func (c *Client) GetRedrive(ctx context.Context, redriveID RedriveID, params *Ge
 	return c.Client.Do(req)
 }
 
-// UpdateRedriveWithBody Change the pace of a redrive
+// UpdateRedriveWithBody Change the rate of a redrive
 //
 // Takes any type of body and a specified content type.
 //
@@ -11870,7 +11870,7 @@ func (c *Client) UpdateRedriveWithBody(ctx context.Context, redriveID RedriveID,
 	return c.Client.Do(req)
 }
 
-// UpdateRedrive Change the pace of a redrive
+// UpdateRedrive Change the rate of a redrive
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11887,7 +11887,7 @@ func (c *Client) UpdateRedrive(ctx context.Context, redriveID RedriveID, params 
 	return c.Client.Do(req)
 }
 
-// ApproveRedriveWithBody Approve a redrive that waits for it
+// ApproveRedriveWithBody Approve a redrive
 //
 // Takes any type of body and a specified content type.
 //
@@ -11904,7 +11904,7 @@ func (c *Client) ApproveRedriveWithBody(ctx context.Context, redriveID RedriveID
 	return c.Client.Do(req)
 }
 
-// ApproveRedrive Approve a redrive that waits for it
+// ApproveRedrive Approve a redrive
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11921,7 +11921,7 @@ func (c *Client) ApproveRedrive(ctx context.Context, redriveID RedriveID, params
 	return c.Client.Do(req)
 }
 
-// CancelRedriveWithBody End a redrive
+// CancelRedriveWithBody Cancel a redrive
 //
 // Takes any type of body and a specified content type.
 //
@@ -11938,7 +11938,7 @@ func (c *Client) CancelRedriveWithBody(ctx context.Context, redriveID RedriveID,
 	return c.Client.Do(req)
 }
 
-// CancelRedrive End a redrive
+// CancelRedrive Cancel a redrive
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11955,7 +11955,7 @@ func (c *Client) CancelRedrive(ctx context.Context, redriveID RedriveID, params 
 	return c.Client.Do(req)
 }
 
-// ListRedriveItems List the letters of a redrive
+// ListRedriveItems List the dead letters of a redrive
 //
 // Corresponds with GET /api/v1/dlq/redrives/{redrive_id}/items (the `ListRedriveItems` operationId).
 func (c *Client) ListRedriveItems(ctx context.Context, redriveID RedriveID, params *ListRedriveItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12004,7 +12004,7 @@ func (c *Client) PauseRedrive(ctx context.Context, redriveID RedriveID, params *
 	return c.Client.Do(req)
 }
 
-// ResumeRedriveWithBody Let a paused or halted redrive go on
+// ResumeRedriveWithBody Resume a paused or halted redrive
 //
 // Takes any type of body and a specified content type.
 //
@@ -12021,7 +12021,7 @@ func (c *Client) ResumeRedriveWithBody(ctx context.Context, redriveID RedriveID,
 	return c.Client.Do(req)
 }
 
-// ResumeRedrive Let a paused or halted redrive go on
+// ResumeRedrive Resume a paused or halted redrive
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12038,7 +12038,7 @@ func (c *Client) ResumeRedrive(ctx context.Context, redriveID RedriveID, params 
 	return c.Client.Do(req)
 }
 
-// GetDeadLetterStats Count letters by topic and status
+// GetDeadLetterStats Count dead letters by topic and status
 //
 // Corresponds with GET /api/v1/dlq/stats (the `GetDeadLetterStats` operationId).
 func (c *Client) GetDeadLetterStats(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12053,7 +12053,7 @@ func (c *Client) GetDeadLetterStats(ctx context.Context, reqEditors ...RequestEd
 	return c.Client.Do(req)
 }
 
-// ListDeadLetterTopics List topics that have letters
+// ListDeadLetterTopics List dead-letter topics
 //
 // Corresponds with GET /api/v1/dlq/topics (the `ListDeadLetterTopics` operationId).
 func (c *Client) ListDeadLetterTopics(ctx context.Context, params *ListDeadLetterTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12068,7 +12068,7 @@ func (c *Client) ListDeadLetterTopics(ctx context.Context, params *ListDeadLette
 	return c.Client.Do(req)
 }
 
-// GetDeadLetterTopic Get the statistics of a topic
+// GetDeadLetterTopic Get the statistics of a dead-letter topic
 //
 // Corresponds with GET /api/v1/dlq/topics/{topic} (the `GetDeadLetterTopic` operationId).
 func (c *Client) GetDeadLetterTopic(ctx context.Context, topic DLQTopic, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12098,7 +12098,7 @@ func (c *Client) GetTopicPolicy(ctx context.Context, topic DLQTopic, params *Get
 	return c.Client.Do(req)
 }
 
-// UpdateTopicPolicyWithBody Change members of the policy of a topic
+// UpdateTopicPolicyWithBody Update the policy of a topic
 //
 // Takes any type of body and a specified content type.
 //
@@ -12115,7 +12115,7 @@ func (c *Client) UpdateTopicPolicyWithBody(ctx context.Context, topic DLQTopic, 
 	return c.Client.Do(req)
 }
 
-// UpdateTopicPolicy Change members of the policy of a topic
+// UpdateTopicPolicy Update the policy of a topic
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12132,7 +12132,7 @@ func (c *Client) UpdateTopicPolicy(ctx context.Context, topic DLQTopic, params *
 	return c.Client.Do(req)
 }
 
-// PutTopicPolicyWithBody Set the policy of a topic
+// PutTopicPolicyWithBody Replace the policy of a topic
 //
 // Takes any type of body and a specified content type.
 //
@@ -12149,7 +12149,7 @@ func (c *Client) PutTopicPolicyWithBody(ctx context.Context, topic DLQTopic, par
 	return c.Client.Do(req)
 }
 
-// PutTopicPolicy Set the policy of a topic
+// PutTopicPolicy Replace the policy of a topic
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12181,7 +12181,7 @@ func (c *Client) ListDeadLettersOfTopic(ctx context.Context, topic string, param
 	return c.Client.Do(req)
 }
 
-// RetryAllDeadLettersWithBody Retry every letter of a topic that waits
+// RetryAllDeadLettersWithBody Retry all waiting dead letters of a topic
 //
 // Takes any type of body and a specified content type.
 //
@@ -12198,7 +12198,7 @@ func (c *Client) RetryAllDeadLettersWithBody(ctx context.Context, topic DLQTopic
 	return c.Client.Do(req)
 }
 
-// RetryAllDeadLetters Retry every letter of a topic that waits
+// RetryAllDeadLetters Retry all waiting dead letters of a topic
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12264,7 +12264,7 @@ func (c *Client) PublishJobEvent(ctx context.Context, body PublishJobEventJSONRe
 	return c.Client.Do(req)
 }
 
-// GetJobEvent Get an event, and what it has led to
+// GetJobEvent Get a published event and what it triggered
 //
 // Corresponds with GET /api/v1/events/{event_id} (the `GetJobEvent` operationId).
 func (c *Client) GetJobEvent(ctx context.Context, eventID UUID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12373,7 +12373,7 @@ func (c *Client) ListJobDefinitions(ctx context.Context, params *ListJobDefiniti
 	return c.Client.Do(req)
 }
 
-// CreateJobDefinitionWithBody Define a job
+// CreateJobDefinitionWithBody Create a job definition
 //
 // Takes any type of body and a specified content type.
 //
@@ -12390,7 +12390,7 @@ func (c *Client) CreateJobDefinitionWithBody(ctx context.Context, contentType st
 	return c.Client.Do(req)
 }
 
-// CreateJobDefinition Define a job
+// CreateJobDefinition Create a job definition
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12437,7 +12437,7 @@ func (c *Client) GetJobDefinition(ctx context.Context, definition JobDefinitionR
 	return c.Client.Do(req)
 }
 
-// UpdateJobDefinitionWithBody Change a job definition
+// UpdateJobDefinitionWithBody Update a job definition
 //
 // Takes any type of body and a specified content type.
 //
@@ -12454,7 +12454,7 @@ func (c *Client) UpdateJobDefinitionWithBody(ctx context.Context, definition Job
 	return c.Client.Do(req)
 }
 
-// UpdateJobDefinition Change a job definition
+// UpdateJobDefinition Update a job definition
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12520,7 +12520,7 @@ func (c *Client) ListBackfills(ctx context.Context, definition JobDefinitionRef,
 	return c.Client.Do(req)
 }
 
-// CreateBackfillWithBody Run slots of the past
+// CreateBackfillWithBody Start a backfill
 //
 // Takes any type of body and a specified content type.
 //
@@ -12537,7 +12537,7 @@ func (c *Client) CreateBackfillWithBody(ctx context.Context, definition JobDefin
 	return c.Client.Do(req)
 }
 
-// CreateBackfill Run slots of the past
+// CreateBackfill Start a backfill
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12554,7 +12554,7 @@ func (c *Client) CreateBackfill(ctx context.Context, definition JobDefinitionRef
 	return c.Client.Do(req)
 }
 
-// ListNextJobRuns When a job is due next
+// ListNextJobRuns List the next due times of a job
 //
 // Corresponds with GET /api/v1/job-definitions/{definition}/next-runs (the `ListNextJobRuns` operationId).
 func (c *Client) ListNextJobRuns(ctx context.Context, definition JobDefinitionRef, params *ListNextJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12637,7 +12637,7 @@ func (c *Client) ResumeJobDefinition(ctx context.Context, definition JobDefiniti
 	return c.Client.Do(req)
 }
 
-// CreateJobRunWithBody Run a job
+// CreateJobRunWithBody Trigger a job run
 //
 // Takes any type of body and a specified content type.
 //
@@ -12654,7 +12654,7 @@ func (c *Client) CreateJobRunWithBody(ctx context.Context, definition JobDefinit
 	return c.Client.Do(req)
 }
 
-// CreateJobRun Run a job
+// CreateJobRun Trigger a job run
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12671,7 +12671,7 @@ func (c *Client) CreateJobRun(ctx context.Context, definition JobDefinitionRef, 
 	return c.Client.Do(req)
 }
 
-// ListJobDefinitionVersions What a job definition said
+// ListJobDefinitionVersions List versions of a job definition
 //
 // Corresponds with GET /api/v1/job-definitions/{definition}/versions (the `ListJobDefinitionVersions` operationId).
 func (c *Client) ListJobDefinitionVersions(ctx context.Context, definition JobDefinitionRef, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12701,7 +12701,7 @@ func (c *Client) ListJobRuns(ctx context.Context, params *ListJobRunsParams, req
 	return c.Client.Do(req)
 }
 
-// ListJobBulks List bulks of job runs
+// ListJobBulks List bulk operations on job runs
 //
 // Corresponds with GET /api/v1/job-runs/bulk (the `ListJobBulks` operationId).
 func (c *Client) ListJobBulks(ctx context.Context, params *ListJobBulksParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12716,7 +12716,7 @@ func (c *Client) ListJobBulks(ctx context.Context, params *ListJobBulksParams, r
 	return c.Client.Do(req)
 }
 
-// CreateJobBulkWithBody Cancel many runs, or run them once more
+// CreateJobBulkWithBody Start a bulk cancel or rerun of job runs
 //
 // Takes any type of body and a specified content type.
 //
@@ -12733,7 +12733,7 @@ func (c *Client) CreateJobBulkWithBody(ctx context.Context, params *CreateJobBul
 	return c.Client.Do(req)
 }
 
-// CreateJobBulk Cancel many runs, or run them once more
+// CreateJobBulk Start a bulk cancel or rerun of job runs
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12750,7 +12750,7 @@ func (c *Client) CreateJobBulk(ctx context.Context, params *CreateJobBulkParams,
 	return c.Client.Do(req)
 }
 
-// GetJobBulk Get a bulk with its progress
+// GetJobBulk Get a bulk operation with its progress
 //
 // Corresponds with GET /api/v1/job-runs/bulk/{bulk_id} (the `GetJobBulk` operationId).
 func (c *Client) GetJobBulk(ctx context.Context, bulkID BulkID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12765,7 +12765,7 @@ func (c *Client) GetJobBulk(ctx context.Context, bulkID BulkID, reqEditors ...Re
 	return c.Client.Do(req)
 }
 
-// CancelJobBulkWithBody End a bulk
+// CancelJobBulkWithBody Cancel a bulk operation
 //
 // Takes any type of body and a specified content type.
 //
@@ -12782,7 +12782,7 @@ func (c *Client) CancelJobBulkWithBody(ctx context.Context, bulkID BulkID, conte
 	return c.Client.Do(req)
 }
 
-// CancelJobBulk End a bulk
+// CancelJobBulk Cancel a bulk operation
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12814,7 +12814,7 @@ func (c *Client) GetJobRun(ctx context.Context, runID JobRunID, params *GetJobRu
 	return c.Client.Do(req)
 }
 
-// ListJobRunAttempts To whom a job run was assigned
+// ListJobRunAttempts List the attempts of a job run
 //
 // Corresponds with GET /api/v1/job-runs/{run_id}/attempts (the `ListJobRunAttempts` operationId).
 func (c *Client) ListJobRunAttempts(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12863,7 +12863,7 @@ func (c *Client) CancelJobRun(ctx context.Context, runID JobRunID, body CancelJo
 	return c.Client.Do(req)
 }
 
-// AcknowledgeCancelWithBody Say that a run was stopped
+// AcknowledgeCancelWithBody Acknowledge the cancellation of a job run
 //
 // Takes any type of body and a specified content type.
 //
@@ -12880,7 +12880,7 @@ func (c *Client) AcknowledgeCancelWithBody(ctx context.Context, runID RunID, con
 	return c.Client.Do(req)
 }
 
-// AcknowledgeCancel Say that a run was stopped
+// AcknowledgeCancel Acknowledge the cancellation of a job run
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12897,7 +12897,7 @@ func (c *Client) AcknowledgeCancel(ctx context.Context, runID RunID, body Acknow
 	return c.Client.Do(req)
 }
 
-// CompleteRunWithBody Say that a run has succeeded
+// CompleteRunWithBody Complete a job run
 //
 // Takes any type of body and a specified content type.
 //
@@ -12914,7 +12914,7 @@ func (c *Client) CompleteRunWithBody(ctx context.Context, runID RunID, contentTy
 	return c.Client.Do(req)
 }
 
-// CompleteRun Say that a run has succeeded
+// CompleteRun Complete a job run
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12931,7 +12931,7 @@ func (c *Client) CompleteRun(ctx context.Context, runID RunID, body CompleteRunJ
 	return c.Client.Do(req)
 }
 
-// ConfirmContinuationWithBody Say that a run in doubt goes on
+// ConfirmContinuationWithBody Confirm that a job run is still running
 //
 // Takes any type of body and a specified content type.
 //
@@ -12948,7 +12948,7 @@ func (c *Client) ConfirmContinuationWithBody(ctx context.Context, runID RunID, c
 	return c.Client.Do(req)
 }
 
-// ConfirmContinuation Say that a run in doubt goes on
+// ConfirmContinuation Confirm that a job run is still running
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12965,7 +12965,7 @@ func (c *Client) ConfirmContinuation(ctx context.Context, runID RunID, body Conf
 	return c.Client.Do(req)
 }
 
-// ListJobRunEvents What was decided about a job run
+// ListJobRunEvents List the events of a job run
 //
 // Corresponds with GET /api/v1/job-runs/{run_id}/events (the `ListJobRunEvents` operationId).
 func (c *Client) ListJobRunEvents(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12980,7 +12980,7 @@ func (c *Client) ListJobRunEvents(ctx context.Context, runID JobRunID, reqEditor
 	return c.Client.Do(req)
 }
 
-// ExplainJobRun Why a job run did, or did not, run
+// ExplainJobRun Explain why a job run did or did not run
 //
 // Corresponds with GET /api/v1/job-runs/{run_id}/explain (the `ExplainJobRun` operationId).
 func (c *Client) ExplainJobRun(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12995,7 +12995,7 @@ func (c *Client) ExplainJobRun(ctx context.Context, runID JobRunID, reqEditors .
 	return c.Client.Do(req)
 }
 
-// FailRunWithBody Say that a run has failed
+// FailRunWithBody Fail a job run
 //
 // Takes any type of body and a specified content type.
 //
@@ -13012,7 +13012,7 @@ func (c *Client) FailRunWithBody(ctx context.Context, runID RunID, contentType s
 	return c.Client.Do(req)
 }
 
-// FailRun Say that a run has failed
+// FailRun Fail a job run
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13029,7 +13029,7 @@ func (c *Client) FailRun(ctx context.Context, runID RunID, body FailRunJSONReque
 	return c.Client.Do(req)
 }
 
-// GetRunLog Read a run's log
+// GetRunLog Get the log of a job run
 //
 // Corresponds with GET /api/v1/job-runs/{run_id}/logs (the `GetRunLog` operationId).
 func (c *Client) GetRunLog(ctx context.Context, runID RunID, params *GetRunLogParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13044,7 +13044,7 @@ func (c *Client) GetRunLog(ctx context.Context, runID RunID, params *GetRunLogPa
 	return c.Client.Do(req)
 }
 
-// AppendRunLogWithBody Add a piece of a run's log
+// AppendRunLogWithBody Append to the log of a job run
 //
 // Takes any type of body and a specified content type.
 //
@@ -13061,7 +13061,7 @@ func (c *Client) AppendRunLogWithBody(ctx context.Context, runID RunID, contentT
 	return c.Client.Do(req)
 }
 
-// AppendRunLog Add a piece of a run's log
+// AppendRunLog Append to the log of a job run
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13078,7 +13078,7 @@ func (c *Client) AppendRunLog(ctx context.Context, runID RunID, body AppendRunLo
 	return c.Client.Do(req)
 }
 
-// ReportProgressWithBody Tell how far a run has come
+// ReportProgressWithBody Report the progress of a job run
 //
 // Takes any type of body and a specified content type.
 //
@@ -13095,7 +13095,7 @@ func (c *Client) ReportProgressWithBody(ctx context.Context, runID RunID, conten
 	return c.Client.Do(req)
 }
 
-// ReportProgress Tell how far a run has come
+// ReportProgress Report the progress of a job run
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13112,7 +13112,7 @@ func (c *Client) ReportProgress(ctx context.Context, runID RunID, body ReportPro
 	return c.Client.Do(req)
 }
 
-// ReassignJobRunWithBody Take a job run from its worker
+// ReassignJobRunWithBody Reassign a job run
 //
 // Takes any type of body and a specified content type.
 //
@@ -13129,7 +13129,7 @@ func (c *Client) ReassignJobRunWithBody(ctx context.Context, runID JobRunID, con
 	return c.Client.Do(req)
 }
 
-// ReassignJobRun Take a job run from its worker
+// ReassignJobRun Reassign a job run
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13146,7 +13146,7 @@ func (c *Client) ReassignJobRun(ctx context.Context, runID JobRunID, body Reassi
 	return c.Client.Do(req)
 }
 
-// ReleaseRunWithBody Give a run back
+// ReleaseRunWithBody Release a job run
 //
 // Takes any type of body and a specified content type.
 //
@@ -13163,7 +13163,7 @@ func (c *Client) ReleaseRunWithBody(ctx context.Context, runID RunID, contentTyp
 	return c.Client.Do(req)
 }
 
-// ReleaseRun Give a run back
+// ReleaseRun Release a job run
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13180,7 +13180,7 @@ func (c *Client) ReleaseRun(ctx context.Context, runID RunID, body ReleaseRunJSO
 	return c.Client.Do(req)
 }
 
-// RerunJobRunWithBody Run a job once more as a run did
+// RerunJobRunWithBody Rerun a job run
 //
 // Takes any type of body and a specified content type.
 //
@@ -13197,7 +13197,7 @@ func (c *Client) RerunJobRunWithBody(ctx context.Context, runID JobRunID, params
 	return c.Client.Do(req)
 }
 
-// RerunJobRun Run a job once more as a run did
+// RerunJobRun Rerun a job run
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13214,7 +13214,7 @@ func (c *Client) RerunJobRun(ctx context.Context, runID JobRunID, params *RerunJ
 	return c.Client.Do(req)
 }
 
-// StartRunWithBody Start a run
+// StartRunWithBody Start a job run
 //
 // Takes any type of body and a specified content type.
 //
@@ -13231,7 +13231,7 @@ func (c *Client) StartRunWithBody(ctx context.Context, runID RunID, contentType 
 	return c.Client.Do(req)
 }
 
-// StartRun Start a run
+// StartRun Start a job run
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13248,7 +13248,7 @@ func (c *Client) StartRun(ctx context.Context, runID RunID, body StartRunJSONReq
 	return c.Client.Do(req)
 }
 
-// ListEvents Read the feed of all audit events
+// ListEvents List the audit events of all sagas
 //
 // Corresponds with GET /api/v1/saga-events (the `ListEvents` operationId).
 func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13263,7 +13263,7 @@ func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, reqEd
 	return c.Client.Do(req)
 }
 
-// StreamEvents Follow the feed live
+// StreamEvents Stream audit events as they happen
 //
 // Corresponds with GET /api/v1/saga-events/stream (the `StreamEvents` operationId).
 func (c *Client) StreamEvents(ctx context.Context, params *StreamEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13342,7 +13342,7 @@ func (c *Client) GetSaga(ctx context.Context, sagaID SagaID, params *GetSagaPara
 	return c.Client.Do(req)
 }
 
-// AcknowledgeSagaWithBody Note that somebody has looked
+// AcknowledgeSagaWithBody Acknowledge a saga
 //
 // Takes any type of body and a specified content type.
 //
@@ -13359,7 +13359,7 @@ func (c *Client) AcknowledgeSagaWithBody(ctx context.Context, sagaID SagaID, par
 	return c.Client.Do(req)
 }
 
-// AcknowledgeSaga Note that somebody has looked
+// AcknowledgeSaga Acknowledge a saga
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13410,7 +13410,7 @@ func (c *Client) CancelSaga(ctx context.Context, sagaID SagaID, params *CancelSa
 	return c.Client.Do(req)
 }
 
-// CompensateSagaWithBody Turn a saga back
+// CompensateSagaWithBody Compensate a saga
 //
 // Takes any type of body and a specified content type.
 //
@@ -13427,7 +13427,7 @@ func (c *Client) CompensateSagaWithBody(ctx context.Context, sagaID SagaID, para
 	return c.Client.Do(req)
 }
 
-// CompensateSaga Turn a saga back
+// CompensateSaga Compensate a saga
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13459,7 +13459,7 @@ func (c *Client) ListSagaEvents(ctx context.Context, sagaID SagaID, params *List
 	return c.Client.Do(req)
 }
 
-// ExplainSaga Say what a saga waits for
+// ExplainSaga Explain what a saga is waiting for
 //
 // Corresponds with GET /api/v1/sagas/{saga_id}/explain (the `ExplainSaga` operationId).
 func (c *Client) ExplainSaga(ctx context.Context, sagaID SagaID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13474,7 +13474,7 @@ func (c *Client) ExplainSaga(ctx context.Context, sagaID SagaID, reqEditors ...R
 	return c.Client.Do(req)
 }
 
-// ExtendDeadlineWithBody Set another deadline
+// ExtendDeadlineWithBody Change the deadline of a saga
 //
 // Takes any type of body and a specified content type.
 //
@@ -13491,7 +13491,7 @@ func (c *Client) ExtendDeadlineWithBody(ctx context.Context, sagaID SagaID, para
 	return c.Client.Do(req)
 }
 
-// ExtendDeadline Set another deadline
+// ExtendDeadline Change the deadline of a saga
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13508,7 +13508,7 @@ func (c *Client) ExtendDeadline(ctx context.Context, sagaID SagaID, params *Exte
 	return c.Client.Do(req)
 }
 
-// ForceCompleteWithBody End a saga as completed
+// ForceCompleteWithBody Force a saga to COMPLETED
 //
 // Takes any type of body and a specified content type.
 //
@@ -13525,7 +13525,7 @@ func (c *Client) ForceCompleteWithBody(ctx context.Context, sagaID SagaID, param
 	return c.Client.Do(req)
 }
 
-// ForceComplete End a saga as completed
+// ForceComplete Force a saga to COMPLETED
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13542,7 +13542,7 @@ func (c *Client) ForceComplete(ctx context.Context, sagaID SagaID, params *Force
 	return c.Client.Do(req)
 }
 
-// ForceFailWithBody End a saga as failed
+// ForceFailWithBody Force a saga to FAILED
 //
 // Takes any type of body and a specified content type.
 //
@@ -13559,7 +13559,7 @@ func (c *Client) ForceFailWithBody(ctx context.Context, sagaID SagaID, params *F
 	return c.Client.Do(req)
 }
 
-// ForceFail End a saga as failed
+// ForceFail Force a saga to FAILED
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13576,7 +13576,7 @@ func (c *Client) ForceFail(ctx context.Context, sagaID SagaID, params *ForceFail
 	return c.Client.Do(req)
 }
 
-// RestoreSagaWithBody Bring an archived saga back
+// RestoreSagaWithBody Restore an archived saga
 //
 // Takes any type of body and a specified content type.
 //
@@ -13593,7 +13593,7 @@ func (c *Client) RestoreSagaWithBody(ctx context.Context, sagaID SagaID, params 
 	return c.Client.Do(req)
 }
 
-// RestoreSaga Bring an archived saga back
+// RestoreSaga Restore an archived saga
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13659,7 +13659,7 @@ func (c *Client) ResumeSaga(ctx context.Context, sagaID SagaID, params *ResumeSa
 	return c.Client.Do(req)
 }
 
-// ResumeCompensationWithBody Go on undoing a saga whose compensation gave up
+// ResumeCompensationWithBody Resume the failed compensation of a saga
 //
 // Takes any type of body and a specified content type.
 //
@@ -13676,7 +13676,7 @@ func (c *Client) ResumeCompensationWithBody(ctx context.Context, sagaID SagaID, 
 	return c.Client.Do(req)
 }
 
-// ResumeCompensation Go on undoing a saga whose compensation gave up
+// ResumeCompensation Resume the failed compensation of a saga
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13693,7 +13693,7 @@ func (c *Client) ResumeCompensation(ctx context.Context, sagaID SagaID, params *
 	return c.Client.Do(req)
 }
 
-// RetrySagaWithBody Try a step again
+// RetrySagaWithBody Retry a step of a saga
 //
 // Takes any type of body and a specified content type.
 //
@@ -13710,7 +13710,7 @@ func (c *Client) RetrySagaWithBody(ctx context.Context, sagaID SagaID, params *R
 	return c.Client.Do(req)
 }
 
-// RetrySaga Try a step again
+// RetrySaga Retry a step of a saga
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13757,7 +13757,7 @@ func (c *Client) ListSteps(ctx context.Context, sagaID SagaID, params *ListSteps
 	return c.Client.Do(req)
 }
 
-// CompleteStepWithBody Complete a step by hand
+// CompleteStepWithBody Complete a step manually
 //
 // Takes any type of body and a specified content type.
 //
@@ -13774,7 +13774,7 @@ func (c *Client) CompleteStepWithBody(ctx context.Context, sagaID SagaID, step S
 	return c.Client.Do(req)
 }
 
-// CompleteStep Complete a step by hand
+// CompleteStep Complete a step manually
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13791,7 +13791,7 @@ func (c *Client) CompleteStep(ctx context.Context, sagaID SagaID, step StepParam
 	return c.Client.Do(req)
 }
 
-// FailStepWithBody Fail a step by hand
+// FailStepWithBody Fail a step manually
 //
 // Takes any type of body and a specified content type.
 //
@@ -13808,7 +13808,7 @@ func (c *Client) FailStepWithBody(ctx context.Context, sagaID SagaID, step StepP
 	return c.Client.Do(req)
 }
 
-// FailStep Fail a step by hand
+// FailStep Fail a step manually
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13893,7 +13893,7 @@ func (c *Client) SuspendSaga(ctx context.Context, sagaID SagaID, params *Suspend
 	return c.Client.Do(req)
 }
 
-// GetLeader Who leads the scheduler
+// GetLeader Get the leader of the scheduler
 //
 // Corresponds with GET /api/v1/scheduler/leader (the `GetLeader` operationId).
 func (c *Client) GetLeader(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13908,7 +13908,7 @@ func (c *Client) GetLeader(ctx context.Context, reqEditors ...RequestEditorFn) (
 	return c.Client.Do(req)
 }
 
-// StepDownLeaderWithBody End the leadership of whoever leads
+// StepDownLeaderWithBody Make the scheduler's leader step down
 //
 // Takes any type of body and a specified content type.
 //
@@ -13925,7 +13925,7 @@ func (c *Client) StepDownLeaderWithBody(ctx context.Context, contentType string,
 	return c.Client.Do(req)
 }
 
-// StepDownLeader End the leadership of whoever leads
+// StepDownLeader Make the scheduler's leader step down
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13942,7 +13942,7 @@ func (c *Client) StepDownLeader(ctx context.Context, body StepDownLeaderJSONRequ
 	return c.Client.Do(req)
 }
 
-// PreviewScheduleWithBody When a schedule would fire
+// PreviewScheduleWithBody Preview when a schedule fires
 //
 // Takes any type of body and a specified content type.
 //
@@ -13959,7 +13959,7 @@ func (c *Client) PreviewScheduleWithBody(ctx context.Context, contentType string
 	return c.Client.Do(req)
 }
 
-// PreviewSchedule When a schedule would fire
+// PreviewSchedule Preview when a schedule fires
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13976,7 +13976,7 @@ func (c *Client) PreviewSchedule(ctx context.Context, body PreviewScheduleJSONRe
 	return c.Client.Do(req)
 }
 
-// GetSettings Read the settings of job runs
+// GetSettings Get the job settings
 //
 // Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
 func (c *Client) GetSettings(ctx context.Context, params *GetSettingsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13991,7 +13991,7 @@ func (c *Client) GetSettings(ctx context.Context, params *GetSettingsParams, req
 	return c.Client.Do(req)
 }
 
-// ChangeSettingsWithBody Change settings
+// ChangeSettingsWithBody Update the job settings
 //
 // Takes any type of body and a specified content type.
 //
@@ -14008,7 +14008,7 @@ func (c *Client) ChangeSettingsWithBody(ctx context.Context, params *ChangeSetti
 	return c.Client.Do(req)
 }
 
-// ChangeSettings Change settings
+// ChangeSettings Update the job settings
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14025,7 +14025,7 @@ func (c *Client) ChangeSettings(ctx context.Context, params *ChangeSettingsParam
 	return c.Client.Do(req)
 }
 
-// ListSettingChanges Who changed which setting
+// ListSettingChanges List changes of the job settings
 //
 // Corresponds with GET /api/v1/settings/history (the `ListSettingChanges` operationId).
 func (c *Client) ListSettingChanges(ctx context.Context, params *ListSettingChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14055,7 +14055,7 @@ func (c *Client) ListSagaStatistics(ctx context.Context, params *ListSagaStatist
 	return c.Client.Do(req)
 }
 
-// GetTimeline What happened under one correlation id
+// GetTimeline Show the timeline of a correlation ID
 //
 // Corresponds with GET /api/v1/timeline (the `GetTimeline` operationId).
 func (c *Client) GetTimeline(ctx context.Context, params *GetTimelineParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14085,7 +14085,7 @@ func (c *Client) ListWebhooks(ctx context.Context, params *ListWebhooksParams, r
 	return c.Client.Do(req)
 }
 
-// CreateWebhookWithBody Subscribe an endpoint to events
+// CreateWebhookWithBody Create a webhook
 //
 // Takes any type of body and a specified content type.
 //
@@ -14102,7 +14102,7 @@ func (c *Client) CreateWebhookWithBody(ctx context.Context, contentType string, 
 	return c.Client.Do(req)
 }
 
-// CreateWebhook Subscribe an endpoint to events
+// CreateWebhook Create a webhook
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14149,7 +14149,7 @@ func (c *Client) GetWebhook(ctx context.Context, webhookID WebhookID, reqEditors
 	return c.Client.Do(req)
 }
 
-// UpdateWebhookWithBody Change a webhook
+// UpdateWebhookWithBody Update a webhook
 //
 // Takes any type of body and a specified content type.
 //
@@ -14166,7 +14166,7 @@ func (c *Client) UpdateWebhookWithBody(ctx context.Context, webhookID WebhookID,
 	return c.Client.Do(req)
 }
 
-// UpdateWebhook Change a webhook
+// UpdateWebhook Update a webhook
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14213,7 +14213,7 @@ func (c *Client) GetWebhookDelivery(ctx context.Context, webhookID WebhookID, de
 	return c.Client.Do(req)
 }
 
-// RedeliverWebhookDelivery Send a delivery again
+// RedeliverWebhookDelivery Redeliver a delivery
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver (the `RedeliverWebhookDelivery` operationId).
 func (c *Client) RedeliverWebhookDelivery(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14228,7 +14228,7 @@ func (c *Client) RedeliverWebhookDelivery(ctx context.Context, webhookID Webhook
 	return c.Client.Do(req)
 }
 
-// DisableWebhookWithBody Send no more events for now
+// DisableWebhookWithBody Disable a webhook
 //
 // Takes any type of body and a specified content type.
 //
@@ -14245,7 +14245,7 @@ func (c *Client) DisableWebhookWithBody(ctx context.Context, webhookID WebhookID
 	return c.Client.Do(req)
 }
 
-// DisableWebhook Send no more events for now
+// DisableWebhook Disable a webhook
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14262,7 +14262,7 @@ func (c *Client) DisableWebhook(ctx context.Context, webhookID WebhookID, params
 	return c.Client.Do(req)
 }
 
-// EnableWebhookWithBody Send events again
+// EnableWebhookWithBody Enable a webhook
 //
 // Takes any type of body and a specified content type.
 //
@@ -14279,7 +14279,7 @@ func (c *Client) EnableWebhookWithBody(ctx context.Context, webhookID WebhookID,
 	return c.Client.Do(req)
 }
 
-// EnableWebhook Send events again
+// EnableWebhook Enable a webhook
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14296,7 +14296,7 @@ func (c *Client) EnableWebhook(ctx context.Context, webhookID WebhookID, params 
 	return c.Client.Do(req)
 }
 
-// RedeliverFailedWithBody Send again what was given up
+// RedeliverFailedWithBody Redeliver the failed deliveries of a webhook
 //
 // Takes any type of body and a specified content type.
 //
@@ -14313,7 +14313,7 @@ func (c *Client) RedeliverFailedWithBody(ctx context.Context, webhookID WebhookI
 	return c.Client.Do(req)
 }
 
-// RedeliverFailed Send again what was given up
+// RedeliverFailed Redeliver the failed deliveries of a webhook
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14330,7 +14330,7 @@ func (c *Client) RedeliverFailed(ctx context.Context, webhookID WebhookID, body 
 	return c.Client.Do(req)
 }
 
-// RotateWebhookSecretWithBody Give a webhook a new secret
+// RotateWebhookSecretWithBody Rotate the secret of a webhook
 //
 // Takes any type of body and a specified content type.
 //
@@ -14347,7 +14347,7 @@ func (c *Client) RotateWebhookSecretWithBody(ctx context.Context, webhookID Webh
 	return c.Client.Do(req)
 }
 
-// RotateWebhookSecret Give a webhook a new secret
+// RotateWebhookSecret Rotate the secret of a webhook
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14364,7 +14364,7 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, webhookID WebhookID, p
 	return c.Client.Do(req)
 }
 
-// TestWebhook Send a test event
+// TestWebhook Send a test event to a webhook
 //
 // Corresponds with POST /api/v1/webhooks/{webhook_id}/test (the `TestWebhook` operationId).
 func (c *Client) TestWebhook(ctx context.Context, webhookID WebhookID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14379,7 +14379,7 @@ func (c *Client) TestWebhook(ctx context.Context, webhookID WebhookID, reqEditor
 	return c.Client.Do(req)
 }
 
-// WhoAmI Who one is and what one may do
+// WhoAmI Show the caller's identity and permissions
 //
 // Corresponds with GET /api/v1/whoami (the `WhoAmI` operationId).
 func (c *Client) WhoAmI(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14458,7 +14458,7 @@ func (c *Client) GetWorker(ctx context.Context, workerID WorkerID, reqEditors ..
 	return c.Client.Do(req)
 }
 
-// ClaimRunsWithBody Ask for runs
+// ClaimRunsWithBody Claim job runs
 //
 // Takes any type of body and a specified content type.
 //
@@ -14475,7 +14475,7 @@ func (c *Client) ClaimRunsWithBody(ctx context.Context, workerID WorkerID, conte
 	return c.Client.Do(req)
 }
 
-// ClaimRuns Ask for runs
+// ClaimRuns Claim job runs
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14492,7 +14492,7 @@ func (c *Client) ClaimRuns(ctx context.Context, workerID WorkerID, body ClaimRun
 	return c.Client.Do(req)
 }
 
-// CompleteRunsWithBody Say how up to 1000 runs ended
+// CompleteRunsWithBody Report the outcome of up to 1000 job runs
 //
 // Takes any type of body and a specified content type.
 //
@@ -14509,7 +14509,7 @@ func (c *Client) CompleteRunsWithBody(ctx context.Context, workerID WorkerID, co
 	return c.Client.Do(req)
 }
 
-// CompleteRuns Say how up to 1000 runs ended
+// CompleteRuns Report the outcome of up to 1000 job runs
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14526,7 +14526,7 @@ func (c *Client) CompleteRuns(ctx context.Context, workerID WorkerID, body Compl
 	return c.Client.Do(req)
 }
 
-// DetachWorkerWithBody Give a worker up
+// DetachWorkerWithBody Detach a worker
 //
 // Takes any type of body and a specified content type.
 //
@@ -14543,7 +14543,7 @@ func (c *Client) DetachWorkerWithBody(ctx context.Context, workerID WorkerID, co
 	return c.Client.Do(req)
 }
 
-// DetachWorker Give a worker up
+// DetachWorker Detach a worker
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14560,7 +14560,7 @@ func (c *Client) DetachWorker(ctx context.Context, workerID WorkerID, body Detac
 	return c.Client.Do(req)
 }
 
-// DrainWorkerWithBody Give a worker nothing new
+// DrainWorkerWithBody Drain a worker
 //
 // Takes any type of body and a specified content type.
 //
@@ -14577,7 +14577,7 @@ func (c *Client) DrainWorkerWithBody(ctx context.Context, workerID WorkerID, con
 	return c.Client.Do(req)
 }
 
-// DrainWorker Give a worker nothing new
+// DrainWorker Drain a worker
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14594,7 +14594,7 @@ func (c *Client) DrainWorker(ctx context.Context, workerID WorkerID, body DrainW
 	return c.Client.Do(req)
 }
 
-// WorkerHeartbeatWithBody Tell that a worker lives, and renew its leases
+// WorkerHeartbeatWithBody Send a heartbeat and renew a worker's leases
 //
 // Takes any type of body and a specified content type.
 //
@@ -14611,7 +14611,7 @@ func (c *Client) WorkerHeartbeatWithBody(ctx context.Context, workerID WorkerID,
 	return c.Client.Do(req)
 }
 
-// WorkerHeartbeat Tell that a worker lives, and renew its leases
+// WorkerHeartbeat Send a heartbeat and renew a worker's leases
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14628,7 +14628,7 @@ func (c *Client) WorkerHeartbeat(ctx context.Context, workerID WorkerID, body Wo
 	return c.Client.Do(req)
 }
 
-// StartRunsWithBody Start up to 1000 runs
+// StartRunsWithBody Start up to 1000 job runs
 //
 // Takes any type of body and a specified content type.
 //
@@ -14645,7 +14645,7 @@ func (c *Client) StartRunsWithBody(ctx context.Context, workerID WorkerID, conte
 	return c.Client.Do(req)
 }
 
-// StartRuns Start up to 1000 runs
+// StartRuns Start up to 1000 job runs
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14662,7 +14662,7 @@ func (c *Client) StartRuns(ctx context.Context, workerID WorkerID, body StartRun
 	return c.Client.Do(req)
 }
 
-// UndrainWorkerWithBody Give a worker runs again
+// UndrainWorkerWithBody Undrain a worker
 //
 // Takes any type of body and a specified content type.
 //
@@ -14679,7 +14679,7 @@ func (c *Client) UndrainWorkerWithBody(ctx context.Context, workerID WorkerID, c
 	return c.Client.Do(req)
 }
 
-// UndrainWorker Give a worker runs again
+// UndrainWorker Undrain a worker
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14745,7 +14745,7 @@ func (c *Client) RegisterWorkflow(ctx context.Context, params *RegisterWorkflowP
 	return c.Client.Do(req)
 }
 
-// ValidateWorkflowWithBody Check a definition without storing it
+// ValidateWorkflowWithBody Validate a workflow definition without storing it
 //
 // Takes any type of body and a specified content type.
 //
@@ -14762,7 +14762,7 @@ func (c *Client) ValidateWorkflowWithBody(ctx context.Context, contentType strin
 	return c.Client.Do(req)
 }
 
-// ValidateWorkflow Check a definition without storing it
+// ValidateWorkflow Validate a workflow definition without storing it
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14794,7 +14794,7 @@ func (c *Client) GetWorkflow(ctx context.Context, name WorkflowName, params *Get
 	return c.Client.Do(req)
 }
 
-// DisableWorkflowWithBody Refuse new sagas of a workflow
+// DisableWorkflowWithBody Disable a workflow
 //
 // Takes any type of body and a specified content type.
 //
@@ -14811,7 +14811,7 @@ func (c *Client) DisableWorkflowWithBody(ctx context.Context, name WorkflowName,
 	return c.Client.Do(req)
 }
 
-// DisableWorkflow Refuse new sagas of a workflow
+// DisableWorkflow Disable a workflow
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14828,7 +14828,7 @@ func (c *Client) DisableWorkflow(ctx context.Context, name WorkflowName, params 
 	return c.Client.Do(req)
 }
 
-// EnableWorkflowWithBody Accept new sagas of a workflow
+// EnableWorkflowWithBody Enable a workflow
 //
 // Takes any type of body and a specified content type.
 //
@@ -14845,7 +14845,7 @@ func (c *Client) EnableWorkflowWithBody(ctx context.Context, name WorkflowName, 
 	return c.Client.Do(req)
 }
 
-// EnableWorkflow Accept new sagas of a workflow
+// EnableWorkflow Enable a workflow
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14862,7 +14862,7 @@ func (c *Client) EnableWorkflow(ctx context.Context, name WorkflowName, params *
 	return c.Client.Do(req)
 }
 
-// ListWorkflowVersions List the versions of a workflow
+// ListWorkflowVersions List versions of a workflow
 //
 // Corresponds with GET /api/v1/workflows/{name}/versions (the `ListWorkflowVersions` operationId).
 func (c *Client) ListWorkflowVersions(ctx context.Context, name WorkflowName, params *ListWorkflowVersionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14877,7 +14877,7 @@ func (c *Client) ListWorkflowVersions(ctx context.Context, name WorkflowName, pa
 	return c.Client.Do(req)
 }
 
-// GetWorkflowVersion Get one version of a workflow
+// GetWorkflowVersion Get a version of a workflow
 //
 // Corresponds with GET /api/v1/workflows/{name}/versions/{version} (the `GetWorkflowVersion` operationId).
 func (c *Client) GetWorkflowVersion(ctx context.Context, name WorkflowName, version int32, params *GetWorkflowVersionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14892,7 +14892,7 @@ func (c *Client) GetWorkflowVersion(ctx context.Context, name WorkflowName, vers
 	return c.Client.Do(req)
 }
 
-// GetHealth Whether the process is alive
+// GetHealth Check whether the process is alive
 //
 // Corresponds with GET /healthz (the `GetHealth` operationId).
 func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14907,7 +14907,7 @@ func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (
 	return c.Client.Do(req)
 }
 
-// GetContract This contract, as JSON
+// GetContract Get the OpenAPI document
 //
 // Corresponds with GET /openapi.json (the `GetContract` operationId).
 func (c *Client) GetContract(ctx context.Context, params *GetContractParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14922,7 +14922,7 @@ func (c *Client) GetContract(ctx context.Context, params *GetContractParams, req
 	return c.Client.Do(req)
 }
 
-// GetReadiness Whether this node can serve requests
+// GetReadiness Check whether this node can serve requests
 //
 // Corresponds with GET /readyz (the `GetReadiness` operationId).
 func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14937,7 +14937,7 @@ func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn
 	return c.Client.Do(req)
 }
 
-// GetVersion What is running here
+// GetVersion Get the version and build of this node
 //
 // Corresponds with GET /version (the `GetVersion` operationId).
 func (c *Client) GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -27195,21 +27195,21 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
-	// RunRetentionWithBodyWithResponse Archive the tenant's sagas that have expired
+	// RunRetentionWithBodyWithResponse Archive the tenant's expired sagas
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
 	RunRetentionWithBodyWithResponse(ctx context.Context, params *RunRetentionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RunRetentionResponse, error)
 
-	// RunRetentionWithResponse Archive the tenant's sagas that have expired
+	// RunRetentionWithResponse Archive the tenant's expired sagas
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/admin/retention/run (the `RunRetention` operationId).
 	RunRetentionWithResponse(ctx context.Context, params *RunRetentionParams, body RunRetentionJSONRequestBody, reqEditors ...RequestEditorFn) (*RunRetentionResponse, error)
 
-	// GetStorageWithResponse What the tables and indexes take, and how they are used
+	// GetStorageWithResponse Show the size and use of tables and indexes
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -27223,14 +27223,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/api-keys (the `ListAPIKeys` operationId).
 	ListAPIKeysWithResponse(ctx context.Context, params *ListAPIKeysParams, reqEditors ...RequestEditorFn) (*ListAPIKeysResponse, error)
 
-	// CreateAPIKeyWithBodyWithResponse Make an API key
+	// CreateAPIKeyWithBodyWithResponse Create an API key
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/api-keys (the `CreateAPIKey` operationId).
 	CreateAPIKeyWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateAPIKeyResponse, error)
 
-	// CreateAPIKeyWithResponse Make an API key
+	// CreateAPIKeyWithResponse Create an API key
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27258,7 +27258,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/api-keys/{key_id}/revoke (the `RevokeAPIKey` operationId).
 	RevokeAPIKeyWithResponse(ctx context.Context, keyID KeyID, body RevokeAPIKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*RevokeAPIKeyResponse, error)
 
-	// ListActionsWithResponse List operators' actions
+	// ListActionsWithResponse List operator actions
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -27279,14 +27279,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/backfills/{backfill_id} (the `GetBackfill` operationId).
 	GetBackfillWithResponse(ctx context.Context, backfillID BackfillID, reqEditors ...RequestEditorFn) (*GetBackfillResponse, error)
 
-	// CancelBackfillWithBodyWithResponse End a backfill
+	// CancelBackfillWithBodyWithResponse Cancel a backfill
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/backfills/{backfill_id}/cancel (the `CancelBackfill` operationId).
 	CancelBackfillWithBodyWithResponse(ctx context.Context, backfillID BackfillID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error)
 
-	// CancelBackfillWithResponse End a backfill
+	// CancelBackfillWithResponse Cancel a backfill
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27307,14 +27307,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/dlq/archive/{message_id} (the `GetArchivedDeadLetter` operationId).
 	GetArchivedDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *GetArchivedDeadLetterParams, reqEditors ...RequestEditorFn) (*GetArchivedDeadLetterResponse, error)
 
-	// RestoreDeadLetterWithBodyWithResponse Make an archived dead letter live again
+	// RestoreDeadLetterWithBodyWithResponse Restore an archived dead letter
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/archive/{message_id}/restore (the `RestoreDeadLetter` operationId).
 	RestoreDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreDeadLetterResponse, error)
 
-	// RestoreDeadLetterWithResponse Make an archived dead letter live again
+	// RestoreDeadLetterWithResponse Restore an archived dead letter
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27328,56 +27328,56 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/dlq/export (the `ExportDeadLetters` operationId).
 	ExportDeadLettersWithResponse(ctx context.Context, params *ExportDeadLettersParams, reqEditors ...RequestEditorFn) (*ExportDeadLettersResponse, error)
 
-	// ListDeadLetterGroupsWithResponse List groups of letters with the same error
+	// ListDeadLetterGroupsWithResponse List dead-letter groups
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/groups (the `ListDeadLetterGroups` operationId).
 	ListDeadLetterGroupsWithResponse(ctx context.Context, params *ListDeadLetterGroupsParams, reqEditors ...RequestEditorFn) (*ListDeadLetterGroupsResponse, error)
 
-	// GetDeadLetterGroupWithResponse Get a group
+	// GetDeadLetterGroupWithResponse Get a dead-letter group
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/groups/{fingerprint} (the `GetDeadLetterGroup` operationId).
 	GetDeadLetterGroupWithResponse(ctx context.Context, fingerprint Fingerprint, reqEditors ...RequestEditorFn) (*GetDeadLetterGroupResponse, error)
 
-	// UpdateDeadLetterGroupWithBodyWithResponse Say what has become of an error
+	// UpdateDeadLetterGroupWithBodyWithResponse Update a dead-letter group
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
 	UpdateDeadLetterGroupWithBodyWithResponse(ctx context.Context, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateDeadLetterGroupResponse, error)
 
-	// UpdateDeadLetterGroupWithResponse Say what has become of an error
+	// UpdateDeadLetterGroupWithResponse Update a dead-letter group
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/dlq/groups/{fingerprint} (the `UpdateDeadLetterGroup` operationId).
 	UpdateDeadLetterGroupWithResponse(ctx context.Context, fingerprint Fingerprint, params *UpdateDeadLetterGroupParams, body UpdateDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateDeadLetterGroupResponse, error)
 
-	// DiscardDeadLetterGroupWithBodyWithResponse Give up the letters of a group
+	// DiscardDeadLetterGroupWithBodyWithResponse Discard the dead letters of a group
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
 	DiscardDeadLetterGroupWithBodyWithResponse(ctx context.Context, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DiscardDeadLetterGroupResponse, error)
 
-	// DiscardDeadLetterGroupWithResponse Give up the letters of a group
+	// DiscardDeadLetterGroupWithResponse Discard the dead letters of a group
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/discard (the `DiscardDeadLetterGroup` operationId).
 	DiscardDeadLetterGroupWithResponse(ctx context.Context, fingerprint Fingerprint, params *DiscardDeadLetterGroupParams, body DiscardDeadLetterGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*DiscardDeadLetterGroupResponse, error)
 
-	// RetryDeadLetterGroupWithBodyWithResponse Retry the letters of a group
+	// RetryDeadLetterGroupWithBodyWithResponse Retry the dead letters of a group
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/groups/{fingerprint}/retry (the `RetryDeadLetterGroup` operationId).
 	RetryDeadLetterGroupWithBodyWithResponse(ctx context.Context, fingerprint Fingerprint, params *RetryDeadLetterGroupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryDeadLetterGroupResponse, error)
 
-	// RetryDeadLetterGroupWithResponse Retry the letters of a group
+	// RetryDeadLetterGroupWithResponse Retry the dead letters of a group
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27440,28 +27440,28 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/dlq/messages/{message_id} (the `GetDeadLetter` operationId).
 	GetDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *GetDeadLetterParams, reqEditors ...RequestEditorFn) (*GetDeadLetterResponse, error)
 
-	// UpdateDeadLetterWithBodyWithResponse Change what people note about a dead letter
+	// UpdateDeadLetterWithBodyWithResponse Update the notes on a dead letter
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
 	UpdateDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *UpdateDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateDeadLetterResponse, error)
 
-	// UpdateDeadLetterWithResponse Change what people note about a dead letter
+	// UpdateDeadLetterWithResponse Update the notes on a dead letter
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/dlq/messages/{message_id} (the `UpdateDeadLetter` operationId).
 	UpdateDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *UpdateDeadLetterParams, body UpdateDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateDeadLetterResponse, error)
 
-	// AcknowledgeDeadLetterWithBodyWithResponse Tell what became of a redriven letter
+	// AcknowledgeDeadLetterWithBodyWithResponse Report the outcome of a redriven dead letter
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/ack (the `AcknowledgeDeadLetter` operationId).
 	AcknowledgeDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *AcknowledgeDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeDeadLetterResponse, error)
 
-	// AcknowledgeDeadLetterWithResponse Tell what became of a redriven letter
+	// AcknowledgeDeadLetterWithResponse Report the outcome of a redriven dead letter
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27475,14 +27475,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/dlq/messages/{message_id}/attempts (the `ListDeadLetterAttempts` operationId).
 	ListDeadLetterAttemptsWithResponse(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*ListDeadLetterAttemptsResponse, error)
 
-	// DiscardDeadLetterWithBodyWithResponse Give a dead letter up
+	// DiscardDeadLetterWithBodyWithResponse Discard a dead letter
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/discard (the `DiscardDeadLetter` operationId).
 	DiscardDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *DiscardDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DiscardDeadLetterResponse, error)
 
-	// DiscardDeadLetterWithResponse Give a dead letter up
+	// DiscardDeadLetterWithResponse Discard a dead letter
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27496,42 +27496,42 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/dlq/messages/{message_id}/lineage (the `GetDeadLetterLineage` operationId).
 	GetDeadLetterLineageWithResponse(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*GetDeadLetterLineageResponse, error)
 
-	// RequeueDeadLetterWithBodyWithResponse Give a DEAD letter another chance
+	// RequeueDeadLetterWithBodyWithResponse Requeue a dead letter that is DEAD
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
 	RequeueDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *RequeueDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RequeueDeadLetterResponse, error)
 
-	// RequeueDeadLetterWithResponse Give a DEAD letter another chance
+	// RequeueDeadLetterWithResponse Requeue a dead letter that is DEAD
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/requeue (the `RequeueDeadLetter` operationId).
 	RequeueDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *RequeueDeadLetterParams, body RequeueDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*RequeueDeadLetterResponse, error)
 
-	// ResolveDeadLetterWithBodyWithResponse Say that a dead letter was dealt with elsewhere
+	// ResolveDeadLetterWithBodyWithResponse Resolve a dead letter handled elsewhere
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
 	ResolveDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *ResolveDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResolveDeadLetterResponse, error)
 
-	// ResolveDeadLetterWithResponse Say that a dead letter was dealt with elsewhere
+	// ResolveDeadLetterWithResponse Resolve a dead letter handled elsewhere
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/resolve (the `ResolveDeadLetter` operationId).
 	ResolveDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *ResolveDeadLetterParams, body ResolveDeadLetterJSONRequestBody, reqEditors ...RequestEditorFn) (*ResolveDeadLetterResponse, error)
 
-	// RetryDeadLetterWithBodyWithResponse Drive a dead letter again, now
+	// RetryDeadLetterWithBodyWithResponse Retry a dead letter now
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{message_id}/retry (the `RetryDeadLetter` operationId).
 	RetryDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *RetryDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryDeadLetterResponse, error)
 
-	// RetryDeadLetterWithResponse Drive a dead letter again, now
+	// RetryDeadLetterWithResponse Retry a dead letter now
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27545,35 +27545,35 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/dlq/messages/{message_id}/revisions (the `ListDeadLetterRevisions` operationId).
 	ListDeadLetterRevisionsWithResponse(ctx context.Context, messageID DeadLetterID, reqEditors ...RequestEditorFn) (*ListDeadLetterRevisionsResponse, error)
 
-	// GetDefaultPolicyWithResponse Get the policy of topics without one
+	// GetDefaultPolicyWithResponse Get the default policy
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/policy (the `GetDefaultPolicy` operationId).
 	GetDefaultPolicyWithResponse(ctx context.Context, params *GetDefaultPolicyParams, reqEditors ...RequestEditorFn) (*GetDefaultPolicyResponse, error)
 
-	// UpdateDefaultPolicyWithBodyWithResponse Change members of the policy of topics without one
+	// UpdateDefaultPolicyWithBodyWithResponse Update the default policy
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
 	UpdateDefaultPolicyWithBodyWithResponse(ctx context.Context, params *UpdateDefaultPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateDefaultPolicyResponse, error)
 
-	// UpdateDefaultPolicyWithResponse Change members of the policy of topics without one
+	// UpdateDefaultPolicyWithResponse Update the default policy
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/dlq/policy (the `UpdateDefaultPolicy` operationId).
 	UpdateDefaultPolicyWithResponse(ctx context.Context, params *UpdateDefaultPolicyParams, body UpdateDefaultPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateDefaultPolicyResponse, error)
 
-	// PutDefaultPolicyWithBodyWithResponse Set the policy of topics without one
+	// PutDefaultPolicyWithBodyWithResponse Replace the default policy
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /api/v1/dlq/policy (the `PutDefaultPolicy` operationId).
 	PutDefaultPolicyWithBodyWithResponse(ctx context.Context, params *PutDefaultPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutDefaultPolicyResponse, error)
 
-	// PutDefaultPolicyWithResponse Set the policy of topics without one
+	// PutDefaultPolicyWithResponse Replace the default policy
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27587,14 +27587,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/dlq/redrives (the `ListRedrives` operationId).
 	ListRedrivesWithResponse(ctx context.Context, params *ListRedrivesParams, reqEditors ...RequestEditorFn) (*ListRedrivesResponse, error)
 
-	// CreateRedriveWithBodyWithResponse Do something to many letters
+	// CreateRedriveWithBodyWithResponse Start a bulk redrive
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/redrives (the `CreateRedrive` operationId).
 	CreateRedriveWithBodyWithResponse(ctx context.Context, params *CreateRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateRedriveResponse, error)
 
-	// CreateRedriveWithResponse Do something to many letters
+	// CreateRedriveWithResponse Start a bulk redrive
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27608,49 +27608,49 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/dlq/redrives/{redrive_id} (the `GetRedrive` operationId).
 	GetRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *GetRedriveParams, reqEditors ...RequestEditorFn) (*GetRedriveResponse, error)
 
-	// UpdateRedriveWithBodyWithResponse Change the pace of a redrive
+	// UpdateRedriveWithBodyWithResponse Change the rate of a redrive
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
 	UpdateRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *UpdateRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateRedriveResponse, error)
 
-	// UpdateRedriveWithResponse Change the pace of a redrive
+	// UpdateRedriveWithResponse Change the rate of a redrive
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/dlq/redrives/{redrive_id} (the `UpdateRedrive` operationId).
 	UpdateRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *UpdateRedriveParams, body UpdateRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRedriveResponse, error)
 
-	// ApproveRedriveWithBodyWithResponse Approve a redrive that waits for it
+	// ApproveRedriveWithBodyWithResponse Approve a redrive
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
 	ApproveRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *ApproveRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApproveRedriveResponse, error)
 
-	// ApproveRedriveWithResponse Approve a redrive that waits for it
+	// ApproveRedriveWithResponse Approve a redrive
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/approve (the `ApproveRedrive` operationId).
 	ApproveRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *ApproveRedriveParams, body ApproveRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*ApproveRedriveResponse, error)
 
-	// CancelRedriveWithBodyWithResponse End a redrive
+	// CancelRedriveWithBodyWithResponse Cancel a redrive
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
 	CancelRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *CancelRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelRedriveResponse, error)
 
-	// CancelRedriveWithResponse End a redrive
+	// CancelRedriveWithResponse Cancel a redrive
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/cancel (the `CancelRedrive` operationId).
 	CancelRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *CancelRedriveParams, body CancelRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelRedriveResponse, error)
 
-	// ListRedriveItemsWithResponse List the letters of a redrive
+	// ListRedriveItemsWithResponse List the dead letters of a redrive
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -27671,35 +27671,35 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/pause (the `PauseRedrive` operationId).
 	PauseRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *PauseRedriveParams, body PauseRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseRedriveResponse, error)
 
-	// ResumeRedriveWithBodyWithResponse Let a paused or halted redrive go on
+	// ResumeRedriveWithBodyWithResponse Resume a paused or halted redrive
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
 	ResumeRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeRedriveResponse, error)
 
-	// ResumeRedriveWithResponse Let a paused or halted redrive go on
+	// ResumeRedriveWithResponse Resume a paused or halted redrive
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/redrives/{redrive_id}/resume (the `ResumeRedrive` operationId).
 	ResumeRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, body ResumeRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeRedriveResponse, error)
 
-	// GetDeadLetterStatsWithResponse Count letters by topic and status
+	// GetDeadLetterStatsWithResponse Count dead letters by topic and status
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/stats (the `GetDeadLetterStats` operationId).
 	GetDeadLetterStatsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDeadLetterStatsResponse, error)
 
-	// ListDeadLetterTopicsWithResponse List topics that have letters
+	// ListDeadLetterTopicsWithResponse List dead-letter topics
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/topics (the `ListDeadLetterTopics` operationId).
 	ListDeadLetterTopicsWithResponse(ctx context.Context, params *ListDeadLetterTopicsParams, reqEditors ...RequestEditorFn) (*ListDeadLetterTopicsResponse, error)
 
-	// GetDeadLetterTopicWithResponse Get the statistics of a topic
+	// GetDeadLetterTopicWithResponse Get the statistics of a dead-letter topic
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -27713,28 +27713,28 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/dlq/topics/{topic}/policy (the `GetTopicPolicy` operationId).
 	GetTopicPolicyWithResponse(ctx context.Context, topic DLQTopic, params *GetTopicPolicyParams, reqEditors ...RequestEditorFn) (*GetTopicPolicyResponse, error)
 
-	// UpdateTopicPolicyWithBodyWithResponse Change members of the policy of a topic
+	// UpdateTopicPolicyWithBodyWithResponse Update the policy of a topic
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
 	UpdateTopicPolicyWithBodyWithResponse(ctx context.Context, topic DLQTopic, params *UpdateTopicPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateTopicPolicyResponse, error)
 
-	// UpdateTopicPolicyWithResponse Change members of the policy of a topic
+	// UpdateTopicPolicyWithResponse Update the policy of a topic
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/dlq/topics/{topic}/policy (the `UpdateTopicPolicy` operationId).
 	UpdateTopicPolicyWithResponse(ctx context.Context, topic DLQTopic, params *UpdateTopicPolicyParams, body UpdateTopicPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateTopicPolicyResponse, error)
 
-	// PutTopicPolicyWithBodyWithResponse Set the policy of a topic
+	// PutTopicPolicyWithBodyWithResponse Replace the policy of a topic
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /api/v1/dlq/topics/{topic}/policy (the `PutTopicPolicy` operationId).
 	PutTopicPolicyWithBodyWithResponse(ctx context.Context, topic DLQTopic, params *PutTopicPolicyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutTopicPolicyResponse, error)
 
-	// PutTopicPolicyWithResponse Set the policy of a topic
+	// PutTopicPolicyWithResponse Replace the policy of a topic
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27748,14 +27748,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/dlq/{topic} (the `ListDeadLettersOfTopic` operationId).
 	ListDeadLettersOfTopicWithResponse(ctx context.Context, topic string, params *ListDeadLettersOfTopicParams, reqEditors ...RequestEditorFn) (*ListDeadLettersOfTopicResponse, error)
 
-	// RetryAllDeadLettersWithBodyWithResponse Retry every letter of a topic that waits
+	// RetryAllDeadLettersWithBodyWithResponse Retry all waiting dead letters of a topic
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryAllDeadLetters` operationId).
 	RetryAllDeadLettersWithBodyWithResponse(ctx context.Context, topic DLQTopic, params *RetryAllDeadLettersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryAllDeadLettersResponse, error)
 
-	// RetryAllDeadLettersWithResponse Retry every letter of a topic that waits
+	// RetryAllDeadLettersWithResponse Retry all waiting dead letters of a topic
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27783,7 +27783,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/events (the `PublishJobEvent` operationId).
 	PublishJobEventWithResponse(ctx context.Context, body PublishJobEventJSONRequestBody, reqEditors ...RequestEditorFn) (*PublishJobEventResponse, error)
 
-	// GetJobEventWithResponse Get an event, and what it has led to
+	// GetJobEventWithResponse Get a published event and what it triggered
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -27832,14 +27832,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/job-definitions (the `ListJobDefinitions` operationId).
 	ListJobDefinitionsWithResponse(ctx context.Context, params *ListJobDefinitionsParams, reqEditors ...RequestEditorFn) (*ListJobDefinitionsResponse, error)
 
-	// CreateJobDefinitionWithBodyWithResponse Define a job
+	// CreateJobDefinitionWithBodyWithResponse Create a job definition
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-definitions (the `CreateJobDefinition` operationId).
 	CreateJobDefinitionWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobDefinitionResponse, error)
 
-	// CreateJobDefinitionWithResponse Define a job
+	// CreateJobDefinitionWithResponse Create a job definition
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27860,14 +27860,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/job-definitions/{definition} (the `GetJobDefinition` operationId).
 	GetJobDefinitionWithResponse(ctx context.Context, definition JobDefinitionRef, params *GetJobDefinitionParams, reqEditors ...RequestEditorFn) (*GetJobDefinitionResponse, error)
 
-	// UpdateJobDefinitionWithBodyWithResponse Change a job definition
+	// UpdateJobDefinitionWithBodyWithResponse Update a job definition
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/job-definitions/{definition} (the `UpdateJobDefinition` operationId).
 	UpdateJobDefinitionWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *UpdateJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateJobDefinitionResponse, error)
 
-	// UpdateJobDefinitionWithResponse Change a job definition
+	// UpdateJobDefinitionWithResponse Update a job definition
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27895,21 +27895,21 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/job-definitions/{definition}/backfills (the `ListBackfills` operationId).
 	ListBackfillsWithResponse(ctx context.Context, definition JobDefinitionRef, params *ListBackfillsParams, reqEditors ...RequestEditorFn) (*ListBackfillsResponse, error)
 
-	// CreateBackfillWithBodyWithResponse Run slots of the past
+	// CreateBackfillWithBodyWithResponse Start a backfill
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
 	CreateBackfillWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateBackfillResponse, error)
 
-	// CreateBackfillWithResponse Run slots of the past
+	// CreateBackfillWithResponse Start a backfill
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/backfills (the `CreateBackfill` operationId).
 	CreateBackfillWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateBackfillParams, body CreateBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateBackfillResponse, error)
 
-	// ListNextJobRunsWithResponse When a job is due next
+	// ListNextJobRunsWithResponse List the next due times of a job
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -27944,21 +27944,21 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/job-definitions/{definition}/resume (the `ResumeJobDefinition` operationId).
 	ResumeJobDefinitionWithResponse(ctx context.Context, definition JobDefinitionRef, params *ResumeJobDefinitionParams, body ResumeJobDefinitionJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeJobDefinitionResponse, error)
 
-	// CreateJobRunWithBodyWithResponse Run a job
+	// CreateJobRunWithBodyWithResponse Trigger a job run
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
 	CreateJobRunWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobRunResponse, error)
 
-	// CreateJobRunWithResponse Run a job
+	// CreateJobRunWithResponse Trigger a job run
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-definitions/{definition}/runs (the `CreateJobRun` operationId).
 	CreateJobRunWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, body CreateJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobRunResponse, error)
 
-	// ListJobDefinitionVersionsWithResponse What a job definition said
+	// ListJobDefinitionVersionsWithResponse List versions of a job definition
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -27972,42 +27972,42 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/job-runs (the `ListJobRuns` operationId).
 	ListJobRunsWithResponse(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*ListJobRunsResponse, error)
 
-	// ListJobBulksWithResponse List bulks of job runs
+	// ListJobBulksWithResponse List bulk operations on job runs
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/job-runs/bulk (the `ListJobBulks` operationId).
 	ListJobBulksWithResponse(ctx context.Context, params *ListJobBulksParams, reqEditors ...RequestEditorFn) (*ListJobBulksResponse, error)
 
-	// CreateJobBulkWithBodyWithResponse Cancel many runs, or run them once more
+	// CreateJobBulkWithBodyWithResponse Start a bulk cancel or rerun of job runs
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/bulk (the `CreateJobBulk` operationId).
 	CreateJobBulkWithBodyWithResponse(ctx context.Context, params *CreateJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobBulkResponse, error)
 
-	// CreateJobBulkWithResponse Cancel many runs, or run them once more
+	// CreateJobBulkWithResponse Start a bulk cancel or rerun of job runs
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/bulk (the `CreateJobBulk` operationId).
 	CreateJobBulkWithResponse(ctx context.Context, params *CreateJobBulkParams, body CreateJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobBulkResponse, error)
 
-	// GetJobBulkWithResponse Get a bulk with its progress
+	// GetJobBulkWithResponse Get a bulk operation with its progress
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/job-runs/bulk/{bulk_id} (the `GetJobBulk` operationId).
 	GetJobBulkWithResponse(ctx context.Context, bulkID BulkID, reqEditors ...RequestEditorFn) (*GetJobBulkResponse, error)
 
-	// CancelJobBulkWithBodyWithResponse End a bulk
+	// CancelJobBulkWithBodyWithResponse Cancel a bulk operation
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/bulk/{bulk_id}/cancel (the `CancelJobBulk` operationId).
 	CancelJobBulkWithBodyWithResponse(ctx context.Context, bulkID BulkID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error)
 
-	// CancelJobBulkWithResponse End a bulk
+	// CancelJobBulkWithResponse Cancel a bulk operation
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28021,7 +28021,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/job-runs/{run_id} (the `GetJobRun` operationId).
 	GetJobRunWithResponse(ctx context.Context, runID JobRunID, params *GetJobRunParams, reqEditors ...RequestEditorFn) (*GetJobRunResponse, error)
 
-	// ListJobRunAttemptsWithResponse To whom a job run was assigned
+	// ListJobRunAttemptsWithResponse List the attempts of a job run
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -28042,175 +28042,175 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel (the `CancelJobRun` operationId).
 	CancelJobRunWithResponse(ctx context.Context, runID JobRunID, body CancelJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelJobRunResponse, error)
 
-	// AcknowledgeCancelWithBodyWithResponse Say that a run was stopped
+	// AcknowledgeCancelWithBodyWithResponse Acknowledge the cancellation of a job run
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
 	AcknowledgeCancelWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeCancelResponse, error)
 
-	// AcknowledgeCancelWithResponse Say that a run was stopped
+	// AcknowledgeCancelWithResponse Acknowledge the cancellation of a job run
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/cancel-ack (the `AcknowledgeCancel` operationId).
 	AcknowledgeCancelWithResponse(ctx context.Context, runID RunID, body AcknowledgeCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*AcknowledgeCancelResponse, error)
 
-	// CompleteRunWithBodyWithResponse Say that a run has succeeded
+	// CompleteRunWithBodyWithResponse Complete a job run
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
 	CompleteRunWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CompleteRunResponse, error)
 
-	// CompleteRunWithResponse Say that a run has succeeded
+	// CompleteRunWithResponse Complete a job run
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/complete (the `CompleteRun` operationId).
 	CompleteRunWithResponse(ctx context.Context, runID RunID, body CompleteRunJSONRequestBody, reqEditors ...RequestEditorFn) (*CompleteRunResponse, error)
 
-	// ConfirmContinuationWithBodyWithResponse Say that a run in doubt goes on
+	// ConfirmContinuationWithBodyWithResponse Confirm that a job run is still running
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
 	ConfirmContinuationWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ConfirmContinuationResponse, error)
 
-	// ConfirmContinuationWithResponse Say that a run in doubt goes on
+	// ConfirmContinuationWithResponse Confirm that a job run is still running
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/confirm-continuation (the `ConfirmContinuation` operationId).
 	ConfirmContinuationWithResponse(ctx context.Context, runID RunID, body ConfirmContinuationJSONRequestBody, reqEditors ...RequestEditorFn) (*ConfirmContinuationResponse, error)
 
-	// ListJobRunEventsWithResponse What was decided about a job run
+	// ListJobRunEventsWithResponse List the events of a job run
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/job-runs/{run_id}/events (the `ListJobRunEvents` operationId).
 	ListJobRunEventsWithResponse(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*ListJobRunEventsResponse, error)
 
-	// ExplainJobRunWithResponse Why a job run did, or did not, run
+	// ExplainJobRunWithResponse Explain why a job run did or did not run
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/job-runs/{run_id}/explain (the `ExplainJobRun` operationId).
 	ExplainJobRunWithResponse(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*ExplainJobRunResponse, error)
 
-	// FailRunWithBodyWithResponse Say that a run has failed
+	// FailRunWithBodyWithResponse Fail a job run
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
 	FailRunWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*FailRunResponse, error)
 
-	// FailRunWithResponse Say that a run has failed
+	// FailRunWithResponse Fail a job run
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/fail (the `FailRun` operationId).
 	FailRunWithResponse(ctx context.Context, runID RunID, body FailRunJSONRequestBody, reqEditors ...RequestEditorFn) (*FailRunResponse, error)
 
-	// GetRunLogWithResponse Read a run's log
+	// GetRunLogWithResponse Get the log of a job run
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/job-runs/{run_id}/logs (the `GetRunLog` operationId).
 	GetRunLogWithResponse(ctx context.Context, runID RunID, params *GetRunLogParams, reqEditors ...RequestEditorFn) (*GetRunLogResponse, error)
 
-	// AppendRunLogWithBodyWithResponse Add a piece of a run's log
+	// AppendRunLogWithBodyWithResponse Append to the log of a job run
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
 	AppendRunLogWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AppendRunLogResponse, error)
 
-	// AppendRunLogWithResponse Add a piece of a run's log
+	// AppendRunLogWithResponse Append to the log of a job run
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/logs (the `AppendRunLog` operationId).
 	AppendRunLogWithResponse(ctx context.Context, runID RunID, body AppendRunLogJSONRequestBody, reqEditors ...RequestEditorFn) (*AppendRunLogResponse, error)
 
-	// ReportProgressWithBodyWithResponse Tell how far a run has come
+	// ReportProgressWithBodyWithResponse Report the progress of a job run
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
 	ReportProgressWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReportProgressResponse, error)
 
-	// ReportProgressWithResponse Tell how far a run has come
+	// ReportProgressWithResponse Report the progress of a job run
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/progress (the `ReportProgress` operationId).
 	ReportProgressWithResponse(ctx context.Context, runID RunID, body ReportProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportProgressResponse, error)
 
-	// ReassignJobRunWithBodyWithResponse Take a job run from its worker
+	// ReassignJobRunWithBodyWithResponse Reassign a job run
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
 	ReassignJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReassignJobRunResponse, error)
 
-	// ReassignJobRunWithResponse Take a job run from its worker
+	// ReassignJobRunWithResponse Reassign a job run
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/reassign (the `ReassignJobRun` operationId).
 	ReassignJobRunWithResponse(ctx context.Context, runID JobRunID, body ReassignJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*ReassignJobRunResponse, error)
 
-	// ReleaseRunWithBodyWithResponse Give a run back
+	// ReleaseRunWithBodyWithResponse Release a job run
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
 	ReleaseRunWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReleaseRunResponse, error)
 
-	// ReleaseRunWithResponse Give a run back
+	// ReleaseRunWithResponse Release a job run
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/release (the `ReleaseRun` operationId).
 	ReleaseRunWithResponse(ctx context.Context, runID RunID, body ReleaseRunJSONRequestBody, reqEditors ...RequestEditorFn) (*ReleaseRunResponse, error)
 
-	// RerunJobRunWithBodyWithResponse Run a job once more as a run did
+	// RerunJobRunWithBodyWithResponse Rerun a job run
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
 	RerunJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, params *RerunJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RerunJobRunResponse, error)
 
-	// RerunJobRunWithResponse Run a job once more as a run did
+	// RerunJobRunWithResponse Rerun a job run
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/rerun (the `RerunJobRun` operationId).
 	RerunJobRunWithResponse(ctx context.Context, runID JobRunID, params *RerunJobRunParams, body RerunJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*RerunJobRunResponse, error)
 
-	// StartRunWithBodyWithResponse Start a run
+	// StartRunWithBodyWithResponse Start a job run
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
 	StartRunWithBodyWithResponse(ctx context.Context, runID RunID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StartRunResponse, error)
 
-	// StartRunWithResponse Start a run
+	// StartRunWithResponse Start a job run
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/job-runs/{run_id}/start (the `StartRun` operationId).
 	StartRunWithResponse(ctx context.Context, runID RunID, body StartRunJSONRequestBody, reqEditors ...RequestEditorFn) (*StartRunResponse, error)
 
-	// ListEventsWithResponse Read the feed of all audit events
+	// ListEventsWithResponse List the audit events of all sagas
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/saga-events (the `ListEvents` operationId).
 	ListEventsWithResponse(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*ListEventsResponse, error)
 
-	// StreamEventsWithResponse Follow the feed live
+	// StreamEventsWithResponse Stream audit events as they happen
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -28245,14 +28245,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/sagas/{saga_id} (the `GetSaga` operationId).
 	GetSagaWithResponse(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*GetSagaResponse, error)
 
-	// AcknowledgeSagaWithBodyWithResponse Note that somebody has looked
+	// AcknowledgeSagaWithBodyWithResponse Acknowledge a saga
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/acknowledge (the `AcknowledgeSaga` operationId).
 	AcknowledgeSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *AcknowledgeSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeSagaResponse, error)
 
-	// AcknowledgeSagaWithResponse Note that somebody has looked
+	// AcknowledgeSagaWithResponse Acknowledge a saga
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28273,14 +28273,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/sagas/{saga_id}/cancel (the `CancelSaga` operationId).
 	CancelSagaWithResponse(ctx context.Context, sagaID SagaID, params *CancelSagaParams, body CancelSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelSagaResponse, error)
 
-	// CompensateSagaWithBodyWithResponse Turn a saga back
+	// CompensateSagaWithBodyWithResponse Compensate a saga
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/compensate (the `CompensateSaga` operationId).
 	CompensateSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *CompensateSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CompensateSagaResponse, error)
 
-	// CompensateSagaWithResponse Turn a saga back
+	// CompensateSagaWithResponse Compensate a saga
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28294,63 +28294,63 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/sagas/{saga_id}/events (the `ListSagaEvents` operationId).
 	ListSagaEventsWithResponse(ctx context.Context, sagaID SagaID, params *ListSagaEventsParams, reqEditors ...RequestEditorFn) (*ListSagaEventsResponse, error)
 
-	// ExplainSagaWithResponse Say what a saga waits for
+	// ExplainSagaWithResponse Explain what a saga is waiting for
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/sagas/{saga_id}/explain (the `ExplainSaga` operationId).
 	ExplainSagaWithResponse(ctx context.Context, sagaID SagaID, reqEditors ...RequestEditorFn) (*ExplainSagaResponse, error)
 
-	// ExtendDeadlineWithBodyWithResponse Set another deadline
+	// ExtendDeadlineWithBodyWithResponse Change the deadline of a saga
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
 	ExtendDeadlineWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *ExtendDeadlineParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ExtendDeadlineResponse, error)
 
-	// ExtendDeadlineWithResponse Set another deadline
+	// ExtendDeadlineWithResponse Change the deadline of a saga
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/extend-deadline (the `ExtendDeadline` operationId).
 	ExtendDeadlineWithResponse(ctx context.Context, sagaID SagaID, params *ExtendDeadlineParams, body ExtendDeadlineJSONRequestBody, reqEditors ...RequestEditorFn) (*ExtendDeadlineResponse, error)
 
-	// ForceCompleteWithBodyWithResponse End a saga as completed
+	// ForceCompleteWithBodyWithResponse Force a saga to COMPLETED
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
 	ForceCompleteWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *ForceCompleteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ForceCompleteResponse, error)
 
-	// ForceCompleteWithResponse End a saga as completed
+	// ForceCompleteWithResponse Force a saga to COMPLETED
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/force-complete (the `ForceComplete` operationId).
 	ForceCompleteWithResponse(ctx context.Context, sagaID SagaID, params *ForceCompleteParams, body ForceCompleteJSONRequestBody, reqEditors ...RequestEditorFn) (*ForceCompleteResponse, error)
 
-	// ForceFailWithBodyWithResponse End a saga as failed
+	// ForceFailWithBodyWithResponse Force a saga to FAILED
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
 	ForceFailWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *ForceFailParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ForceFailResponse, error)
 
-	// ForceFailWithResponse End a saga as failed
+	// ForceFailWithResponse Force a saga to FAILED
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/force-fail (the `ForceFail` operationId).
 	ForceFailWithResponse(ctx context.Context, sagaID SagaID, params *ForceFailParams, body ForceFailJSONRequestBody, reqEditors ...RequestEditorFn) (*ForceFailResponse, error)
 
-	// RestoreSagaWithBodyWithResponse Bring an archived saga back
+	// RestoreSagaWithBodyWithResponse Restore an archived saga
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/restore (the `RestoreSaga` operationId).
 	RestoreSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *RestoreSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreSagaResponse, error)
 
-	// RestoreSagaWithResponse Bring an archived saga back
+	// RestoreSagaWithResponse Restore an archived saga
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28378,28 +28378,28 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/sagas/{saga_id}/resume (the `ResumeSaga` operationId).
 	ResumeSagaWithResponse(ctx context.Context, sagaID SagaID, params *ResumeSagaParams, body ResumeSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeSagaResponse, error)
 
-	// ResumeCompensationWithBodyWithResponse Go on undoing a saga whose compensation gave up
+	// ResumeCompensationWithBodyWithResponse Resume the failed compensation of a saga
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/resume-compensation (the `ResumeCompensation` operationId).
 	ResumeCompensationWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *ResumeCompensationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeCompensationResponse, error)
 
-	// ResumeCompensationWithResponse Go on undoing a saga whose compensation gave up
+	// ResumeCompensationWithResponse Resume the failed compensation of a saga
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/resume-compensation (the `ResumeCompensation` operationId).
 	ResumeCompensationWithResponse(ctx context.Context, sagaID SagaID, params *ResumeCompensationParams, body ResumeCompensationJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeCompensationResponse, error)
 
-	// RetrySagaWithBodyWithResponse Try a step again
+	// RetrySagaWithBodyWithResponse Retry a step of a saga
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/retry (the `RetrySaga` operationId).
 	RetrySagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *RetrySagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetrySagaResponse, error)
 
-	// RetrySagaWithResponse Try a step again
+	// RetrySagaWithResponse Retry a step of a saga
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28420,28 +28420,28 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/sagas/{saga_id}/steps (the `ListSteps` operationId).
 	ListStepsWithResponse(ctx context.Context, sagaID SagaID, params *ListStepsParams, reqEditors ...RequestEditorFn) (*ListStepsResponse, error)
 
-	// CompleteStepWithBodyWithResponse Complete a step by hand
+	// CompleteStepWithBodyWithResponse Complete a step manually
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
 	CompleteStepWithBodyWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *CompleteStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CompleteStepResponse, error)
 
-	// CompleteStepWithResponse Complete a step by hand
+	// CompleteStepWithResponse Complete a step manually
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/complete (the `CompleteStep` operationId).
 	CompleteStepWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *CompleteStepParams, body CompleteStepJSONRequestBody, reqEditors ...RequestEditorFn) (*CompleteStepResponse, error)
 
-	// FailStepWithBodyWithResponse Fail a step by hand
+	// FailStepWithBodyWithResponse Fail a step manually
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/sagas/{saga_id}/steps/{step}/fail (the `FailStep` operationId).
 	FailStepWithBodyWithResponse(ctx context.Context, sagaID SagaID, step StepParameter, params *FailStepParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*FailStepResponse, error)
 
-	// FailStepWithResponse Fail a step by hand
+	// FailStepWithResponse Fail a step manually
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28476,63 +28476,63 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/sagas/{saga_id}/suspend (the `SuspendSaga` operationId).
 	SuspendSagaWithResponse(ctx context.Context, sagaID SagaID, params *SuspendSagaParams, body SuspendSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*SuspendSagaResponse, error)
 
-	// GetLeaderWithResponse Who leads the scheduler
+	// GetLeaderWithResponse Get the leader of the scheduler
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/scheduler/leader (the `GetLeader` operationId).
 	GetLeaderWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetLeaderResponse, error)
 
-	// StepDownLeaderWithBodyWithResponse End the leadership of whoever leads
+	// StepDownLeaderWithBodyWithResponse Make the scheduler's leader step down
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
 	StepDownLeaderWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error)
 
-	// StepDownLeaderWithResponse End the leadership of whoever leads
+	// StepDownLeaderWithResponse Make the scheduler's leader step down
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/scheduler/leader/step-down (the `StepDownLeader` operationId).
 	StepDownLeaderWithResponse(ctx context.Context, body StepDownLeaderJSONRequestBody, reqEditors ...RequestEditorFn) (*StepDownLeaderResponse, error)
 
-	// PreviewScheduleWithBodyWithResponse When a schedule would fire
+	// PreviewScheduleWithBodyWithResponse Preview when a schedule fires
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
 	PreviewScheduleWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewScheduleResponse, error)
 
-	// PreviewScheduleWithResponse When a schedule would fire
+	// PreviewScheduleWithResponse Preview when a schedule fires
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/schedules/preview (the `PreviewSchedule` operationId).
 	PreviewScheduleWithResponse(ctx context.Context, body PreviewScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewScheduleResponse, error)
 
-	// GetSettingsWithResponse Read the settings of job runs
+	// GetSettingsWithResponse Get the job settings
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
 	GetSettingsWithResponse(ctx context.Context, params *GetSettingsParams, reqEditors ...RequestEditorFn) (*GetSettingsResponse, error)
 
-	// ChangeSettingsWithBodyWithResponse Change settings
+	// ChangeSettingsWithBodyWithResponse Update the job settings
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
 	ChangeSettingsWithBodyWithResponse(ctx context.Context, params *ChangeSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeSettingsResponse, error)
 
-	// ChangeSettingsWithResponse Change settings
+	// ChangeSettingsWithResponse Update the job settings
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/settings (the `ChangeSettings` operationId).
 	ChangeSettingsWithResponse(ctx context.Context, params *ChangeSettingsParams, body ChangeSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeSettingsResponse, error)
 
-	// ListSettingChangesWithResponse Who changed which setting
+	// ListSettingChangesWithResponse List changes of the job settings
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -28546,7 +28546,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/statistics/sagas (the `ListSagaStatistics` operationId).
 	ListSagaStatisticsWithResponse(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*ListSagaStatisticsResponse, error)
 
-	// GetTimelineWithResponse What happened under one correlation id
+	// GetTimelineWithResponse Show the timeline of a correlation ID
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -28560,14 +28560,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/webhooks (the `ListWebhooks` operationId).
 	ListWebhooksWithResponse(ctx context.Context, params *ListWebhooksParams, reqEditors ...RequestEditorFn) (*ListWebhooksResponse, error)
 
-	// CreateWebhookWithBodyWithResponse Subscribe an endpoint to events
+	// CreateWebhookWithBodyWithResponse Create a webhook
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks (the `CreateWebhook` operationId).
 	CreateWebhookWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateWebhookResponse, error)
 
-	// CreateWebhookWithResponse Subscribe an endpoint to events
+	// CreateWebhookWithResponse Create a webhook
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28588,14 +28588,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/webhooks/{webhook_id} (the `GetWebhook` operationId).
 	GetWebhookWithResponse(ctx context.Context, webhookID WebhookID, reqEditors ...RequestEditorFn) (*GetWebhookResponse, error)
 
-	// UpdateWebhookWithBodyWithResponse Change a webhook
+	// UpdateWebhookWithBodyWithResponse Update a webhook
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/webhooks/{webhook_id} (the `UpdateWebhook` operationId).
 	UpdateWebhookWithBodyWithResponse(ctx context.Context, webhookID WebhookID, params *UpdateWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateWebhookResponse, error)
 
-	// UpdateWebhookWithResponse Change a webhook
+	// UpdateWebhookWithResponse Update a webhook
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28616,77 +28616,77 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id} (the `GetWebhookDelivery` operationId).
 	GetWebhookDeliveryWithResponse(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*GetWebhookDeliveryResponse, error)
 
-	// RedeliverWebhookDeliveryWithResponse Send a delivery again
+	// RedeliverWebhookDeliveryWithResponse Redeliver a delivery
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver (the `RedeliverWebhookDelivery` operationId).
 	RedeliverWebhookDeliveryWithResponse(ctx context.Context, webhookID WebhookID, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*RedeliverWebhookDeliveryResponse, error)
 
-	// DisableWebhookWithBodyWithResponse Send no more events for now
+	// DisableWebhookWithBodyWithResponse Disable a webhook
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
 	DisableWebhookWithBodyWithResponse(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DisableWebhookResponse, error)
 
-	// DisableWebhookWithResponse Send no more events for now
+	// DisableWebhookWithResponse Disable a webhook
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/disable (the `DisableWebhook` operationId).
 	DisableWebhookWithResponse(ctx context.Context, webhookID WebhookID, params *DisableWebhookParams, body DisableWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*DisableWebhookResponse, error)
 
-	// EnableWebhookWithBodyWithResponse Send events again
+	// EnableWebhookWithBodyWithResponse Enable a webhook
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/enable (the `EnableWebhook` operationId).
 	EnableWebhookWithBodyWithResponse(ctx context.Context, webhookID WebhookID, params *EnableWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EnableWebhookResponse, error)
 
-	// EnableWebhookWithResponse Send events again
+	// EnableWebhookWithResponse Enable a webhook
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/enable (the `EnableWebhook` operationId).
 	EnableWebhookWithResponse(ctx context.Context, webhookID WebhookID, params *EnableWebhookParams, body EnableWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*EnableWebhookResponse, error)
 
-	// RedeliverFailedWithBodyWithResponse Send again what was given up
+	// RedeliverFailedWithBodyWithResponse Redeliver the failed deliveries of a webhook
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
 	RedeliverFailedWithBodyWithResponse(ctx context.Context, webhookID WebhookID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RedeliverFailedResponse, error)
 
-	// RedeliverFailedWithResponse Send again what was given up
+	// RedeliverFailedWithResponse Redeliver the failed deliveries of a webhook
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/redeliver (the `RedeliverFailed` operationId).
 	RedeliverFailedWithResponse(ctx context.Context, webhookID WebhookID, body RedeliverFailedJSONRequestBody, reqEditors ...RequestEditorFn) (*RedeliverFailedResponse, error)
 
-	// RotateWebhookSecretWithBodyWithResponse Give a webhook a new secret
+	// RotateWebhookSecretWithBodyWithResponse Rotate the secret of a webhook
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
 	RotateWebhookSecretWithBodyWithResponse(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
 
-	// RotateWebhookSecretWithResponse Give a webhook a new secret
+	// RotateWebhookSecretWithResponse Rotate the secret of a webhook
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/rotate-secret (the `RotateWebhookSecret` operationId).
 	RotateWebhookSecretWithResponse(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
 
-	// TestWebhookWithResponse Send a test event
+	// TestWebhookWithResponse Send a test event to a webhook
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/webhooks/{webhook_id}/test (the `TestWebhook` operationId).
 	TestWebhookWithResponse(ctx context.Context, webhookID WebhookID, reqEditors ...RequestEditorFn) (*TestWebhookResponse, error)
 
-	// WhoAmIWithResponse Who one is and what one may do
+	// WhoAmIWithResponse Show the caller's identity and permissions
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -28721,98 +28721,98 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/workers/{worker_id} (the `GetWorker` operationId).
 	GetWorkerWithResponse(ctx context.Context, workerID WorkerID, reqEditors ...RequestEditorFn) (*GetWorkerResponse, error)
 
-	// ClaimRunsWithBodyWithResponse Ask for runs
+	// ClaimRunsWithBodyWithResponse Claim job runs
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
 	ClaimRunsWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ClaimRunsResponse, error)
 
-	// ClaimRunsWithResponse Ask for runs
+	// ClaimRunsWithResponse Claim job runs
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/claim (the `ClaimRuns` operationId).
 	ClaimRunsWithResponse(ctx context.Context, workerID WorkerID, body ClaimRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*ClaimRunsResponse, error)
 
-	// CompleteRunsWithBodyWithResponse Say how up to 1000 runs ended
+	// CompleteRunsWithBodyWithResponse Report the outcome of up to 1000 job runs
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
 	CompleteRunsWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CompleteRunsResponse, error)
 
-	// CompleteRunsWithResponse Say how up to 1000 runs ended
+	// CompleteRunsWithResponse Report the outcome of up to 1000 job runs
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/complete (the `CompleteRuns` operationId).
 	CompleteRunsWithResponse(ctx context.Context, workerID WorkerID, body CompleteRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*CompleteRunsResponse, error)
 
-	// DetachWorkerWithBodyWithResponse Give a worker up
+	// DetachWorkerWithBodyWithResponse Detach a worker
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
 	DetachWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error)
 
-	// DetachWorkerWithResponse Give a worker up
+	// DetachWorkerWithResponse Detach a worker
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/detach (the `DetachWorker` operationId).
 	DetachWorkerWithResponse(ctx context.Context, workerID WorkerID, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error)
 
-	// DrainWorkerWithBodyWithResponse Give a worker nothing new
+	// DrainWorkerWithBodyWithResponse Drain a worker
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
 	DrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error)
 
-	// DrainWorkerWithResponse Give a worker nothing new
+	// DrainWorkerWithResponse Drain a worker
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/drain (the `DrainWorker` operationId).
 	DrainWorkerWithResponse(ctx context.Context, workerID WorkerID, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error)
 
-	// WorkerHeartbeatWithBodyWithResponse Tell that a worker lives, and renew its leases
+	// WorkerHeartbeatWithBodyWithResponse Send a heartbeat and renew a worker's leases
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
 	WorkerHeartbeatWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WorkerHeartbeatResponse, error)
 
-	// WorkerHeartbeatWithResponse Tell that a worker lives, and renew its leases
+	// WorkerHeartbeatWithResponse Send a heartbeat and renew a worker's leases
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/heartbeat (the `WorkerHeartbeat` operationId).
 	WorkerHeartbeatWithResponse(ctx context.Context, workerID WorkerID, body WorkerHeartbeatJSONRequestBody, reqEditors ...RequestEditorFn) (*WorkerHeartbeatResponse, error)
 
-	// StartRunsWithBodyWithResponse Start up to 1000 runs
+	// StartRunsWithBodyWithResponse Start up to 1000 job runs
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
 	StartRunsWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StartRunsResponse, error)
 
-	// StartRunsWithResponse Start up to 1000 runs
+	// StartRunsWithResponse Start up to 1000 job runs
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/start (the `StartRuns` operationId).
 	StartRunsWithResponse(ctx context.Context, workerID WorkerID, body StartRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*StartRunsResponse, error)
 
-	// UndrainWorkerWithBodyWithResponse Give a worker runs again
+	// UndrainWorkerWithBodyWithResponse Undrain a worker
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workers/{worker_id}/undrain (the `UndrainWorker` operationId).
 	UndrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UndrainWorkerResponse, error)
 
-	// UndrainWorkerWithResponse Give a worker runs again
+	// UndrainWorkerWithResponse Undrain a worker
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28840,14 +28840,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/workflows (the `RegisterWorkflow` operationId).
 	RegisterWorkflowWithResponse(ctx context.Context, params *RegisterWorkflowParams, body RegisterWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*RegisterWorkflowResponse, error)
 
-	// ValidateWorkflowWithBodyWithResponse Check a definition without storing it
+	// ValidateWorkflowWithBodyWithResponse Validate a workflow definition without storing it
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workflows/validate (the `ValidateWorkflow` operationId).
 	ValidateWorkflowWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ValidateWorkflowResponse, error)
 
-	// ValidateWorkflowWithResponse Check a definition without storing it
+	// ValidateWorkflowWithResponse Validate a workflow definition without storing it
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28861,70 +28861,70 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/workflows/{name} (the `GetWorkflow` operationId).
 	GetWorkflowWithResponse(ctx context.Context, name WorkflowName, params *GetWorkflowParams, reqEditors ...RequestEditorFn) (*GetWorkflowResponse, error)
 
-	// DisableWorkflowWithBodyWithResponse Refuse new sagas of a workflow
+	// DisableWorkflowWithBodyWithResponse Disable a workflow
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
 	DisableWorkflowWithBodyWithResponse(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DisableWorkflowResponse, error)
 
-	// DisableWorkflowWithResponse Refuse new sagas of a workflow
+	// DisableWorkflowWithResponse Disable a workflow
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/disable (the `DisableWorkflow` operationId).
 	DisableWorkflowWithResponse(ctx context.Context, name WorkflowName, params *DisableWorkflowParams, body DisableWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*DisableWorkflowResponse, error)
 
-	// EnableWorkflowWithBodyWithResponse Accept new sagas of a workflow
+	// EnableWorkflowWithBodyWithResponse Enable a workflow
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
 	EnableWorkflowWithBodyWithResponse(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EnableWorkflowResponse, error)
 
-	// EnableWorkflowWithResponse Accept new sagas of a workflow
+	// EnableWorkflowWithResponse Enable a workflow
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/workflows/{name}/enable (the `EnableWorkflow` operationId).
 	EnableWorkflowWithResponse(ctx context.Context, name WorkflowName, params *EnableWorkflowParams, body EnableWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*EnableWorkflowResponse, error)
 
-	// ListWorkflowVersionsWithResponse List the versions of a workflow
+	// ListWorkflowVersionsWithResponse List versions of a workflow
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/workflows/{name}/versions (the `ListWorkflowVersions` operationId).
 	ListWorkflowVersionsWithResponse(ctx context.Context, name WorkflowName, params *ListWorkflowVersionsParams, reqEditors ...RequestEditorFn) (*ListWorkflowVersionsResponse, error)
 
-	// GetWorkflowVersionWithResponse Get one version of a workflow
+	// GetWorkflowVersionWithResponse Get a version of a workflow
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/workflows/{name}/versions/{version} (the `GetWorkflowVersion` operationId).
 	GetWorkflowVersionWithResponse(ctx context.Context, name WorkflowName, version int32, params *GetWorkflowVersionParams, reqEditors ...RequestEditorFn) (*GetWorkflowVersionResponse, error)
 
-	// GetHealthWithResponse Whether the process is alive
+	// GetHealthWithResponse Check whether the process is alive
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /healthz (the `GetHealth` operationId).
 	GetHealthWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetHealthResponse, error)
 
-	// GetContractWithResponse This contract, as JSON
+	// GetContractWithResponse Get the OpenAPI document
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /openapi.json (the `GetContract` operationId).
 	GetContractWithResponse(ctx context.Context, params *GetContractParams, reqEditors ...RequestEditorFn) (*GetContractResponse, error)
 
-	// GetReadinessWithResponse Whether this node can serve requests
+	// GetReadinessWithResponse Check whether this node can serve requests
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadinessWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetReadinessResponse, error)
 
-	// GetVersionWithResponse What is running here
+	// GetVersionWithResponse Get the version and build of this node
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -36917,7 +36917,7 @@ func (r GetVersionResponse) ContentType() string {
 	return ""
 }
 
-// RunRetentionWithBodyWithResponse Archive the tenant's sagas that have expired
+// RunRetentionWithBodyWithResponse Archive the tenant's expired sagas
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -36930,7 +36930,7 @@ func (c *ClientWithResponses) RunRetentionWithBodyWithResponse(ctx context.Conte
 	return ParseRunRetentionResponse(rsp)
 }
 
-// RunRetentionWithResponse Archive the tenant's sagas that have expired
+// RunRetentionWithResponse Archive the tenant's expired sagas
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -36943,7 +36943,7 @@ func (c *ClientWithResponses) RunRetentionWithResponse(ctx context.Context, para
 	return ParseRunRetentionResponse(rsp)
 }
 
-// GetStorageWithResponse What the tables and indexes take, and how they are used
+// GetStorageWithResponse Show the size and use of tables and indexes
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -36969,7 +36969,7 @@ func (c *ClientWithResponses) ListAPIKeysWithResponse(ctx context.Context, param
 	return ParseListAPIKeysResponse(rsp)
 }
 
-// CreateAPIKeyWithBodyWithResponse Make an API key
+// CreateAPIKeyWithBodyWithResponse Create an API key
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -36982,7 +36982,7 @@ func (c *ClientWithResponses) CreateAPIKeyWithBodyWithResponse(ctx context.Conte
 	return ParseCreateAPIKeyResponse(rsp)
 }
 
-// CreateAPIKeyWithResponse Make an API key
+// CreateAPIKeyWithResponse Create an API key
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37034,7 +37034,7 @@ func (c *ClientWithResponses) RevokeAPIKeyWithResponse(ctx context.Context, keyI
 	return ParseRevokeAPIKeyResponse(rsp)
 }
 
-// ListActionsWithResponse List operators' actions
+// ListActionsWithResponse List operator actions
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -37073,7 +37073,7 @@ func (c *ClientWithResponses) GetBackfillWithResponse(ctx context.Context, backf
 	return ParseGetBackfillResponse(rsp)
 }
 
-// CancelBackfillWithBodyWithResponse End a backfill
+// CancelBackfillWithBodyWithResponse Cancel a backfill
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37086,7 +37086,7 @@ func (c *ClientWithResponses) CancelBackfillWithBodyWithResponse(ctx context.Con
 	return ParseCancelBackfillResponse(rsp)
 }
 
-// CancelBackfillWithResponse End a backfill
+// CancelBackfillWithResponse Cancel a backfill
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37125,7 +37125,7 @@ func (c *ClientWithResponses) GetArchivedDeadLetterWithResponse(ctx context.Cont
 	return ParseGetArchivedDeadLetterResponse(rsp)
 }
 
-// RestoreDeadLetterWithBodyWithResponse Make an archived dead letter live again
+// RestoreDeadLetterWithBodyWithResponse Restore an archived dead letter
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37138,7 +37138,7 @@ func (c *ClientWithResponses) RestoreDeadLetterWithBodyWithResponse(ctx context.
 	return ParseRestoreDeadLetterResponse(rsp)
 }
 
-// RestoreDeadLetterWithResponse Make an archived dead letter live again
+// RestoreDeadLetterWithResponse Restore an archived dead letter
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37164,7 +37164,7 @@ func (c *ClientWithResponses) ExportDeadLettersWithResponse(ctx context.Context,
 	return ParseExportDeadLettersResponse(rsp)
 }
 
-// ListDeadLetterGroupsWithResponse List groups of letters with the same error
+// ListDeadLetterGroupsWithResponse List dead-letter groups
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -37177,7 +37177,7 @@ func (c *ClientWithResponses) ListDeadLetterGroupsWithResponse(ctx context.Conte
 	return ParseListDeadLetterGroupsResponse(rsp)
 }
 
-// GetDeadLetterGroupWithResponse Get a group
+// GetDeadLetterGroupWithResponse Get a dead-letter group
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -37190,7 +37190,7 @@ func (c *ClientWithResponses) GetDeadLetterGroupWithResponse(ctx context.Context
 	return ParseGetDeadLetterGroupResponse(rsp)
 }
 
-// UpdateDeadLetterGroupWithBodyWithResponse Say what has become of an error
+// UpdateDeadLetterGroupWithBodyWithResponse Update a dead-letter group
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37203,7 +37203,7 @@ func (c *ClientWithResponses) UpdateDeadLetterGroupWithBodyWithResponse(ctx cont
 	return ParseUpdateDeadLetterGroupResponse(rsp)
 }
 
-// UpdateDeadLetterGroupWithResponse Say what has become of an error
+// UpdateDeadLetterGroupWithResponse Update a dead-letter group
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37216,7 +37216,7 @@ func (c *ClientWithResponses) UpdateDeadLetterGroupWithResponse(ctx context.Cont
 	return ParseUpdateDeadLetterGroupResponse(rsp)
 }
 
-// DiscardDeadLetterGroupWithBodyWithResponse Give up the letters of a group
+// DiscardDeadLetterGroupWithBodyWithResponse Discard the dead letters of a group
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37229,7 +37229,7 @@ func (c *ClientWithResponses) DiscardDeadLetterGroupWithBodyWithResponse(ctx con
 	return ParseDiscardDeadLetterGroupResponse(rsp)
 }
 
-// DiscardDeadLetterGroupWithResponse Give up the letters of a group
+// DiscardDeadLetterGroupWithResponse Discard the dead letters of a group
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37242,7 +37242,7 @@ func (c *ClientWithResponses) DiscardDeadLetterGroupWithResponse(ctx context.Con
 	return ParseDiscardDeadLetterGroupResponse(rsp)
 }
 
-// RetryDeadLetterGroupWithBodyWithResponse Retry the letters of a group
+// RetryDeadLetterGroupWithBodyWithResponse Retry the dead letters of a group
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37255,7 +37255,7 @@ func (c *ClientWithResponses) RetryDeadLetterGroupWithBodyWithResponse(ctx conte
 	return ParseRetryDeadLetterGroupResponse(rsp)
 }
 
-// RetryDeadLetterGroupWithResponse Retry the letters of a group
+// RetryDeadLetterGroupWithResponse Retry the dead letters of a group
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37372,7 +37372,7 @@ func (c *ClientWithResponses) GetDeadLetterWithResponse(ctx context.Context, mes
 	return ParseGetDeadLetterResponse(rsp)
 }
 
-// UpdateDeadLetterWithBodyWithResponse Change what people note about a dead letter
+// UpdateDeadLetterWithBodyWithResponse Update the notes on a dead letter
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37385,7 +37385,7 @@ func (c *ClientWithResponses) UpdateDeadLetterWithBodyWithResponse(ctx context.C
 	return ParseUpdateDeadLetterResponse(rsp)
 }
 
-// UpdateDeadLetterWithResponse Change what people note about a dead letter
+// UpdateDeadLetterWithResponse Update the notes on a dead letter
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37398,7 +37398,7 @@ func (c *ClientWithResponses) UpdateDeadLetterWithResponse(ctx context.Context, 
 	return ParseUpdateDeadLetterResponse(rsp)
 }
 
-// AcknowledgeDeadLetterWithBodyWithResponse Tell what became of a redriven letter
+// AcknowledgeDeadLetterWithBodyWithResponse Report the outcome of a redriven dead letter
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37411,7 +37411,7 @@ func (c *ClientWithResponses) AcknowledgeDeadLetterWithBodyWithResponse(ctx cont
 	return ParseAcknowledgeDeadLetterResponse(rsp)
 }
 
-// AcknowledgeDeadLetterWithResponse Tell what became of a redriven letter
+// AcknowledgeDeadLetterWithResponse Report the outcome of a redriven dead letter
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37437,7 +37437,7 @@ func (c *ClientWithResponses) ListDeadLetterAttemptsWithResponse(ctx context.Con
 	return ParseListDeadLetterAttemptsResponse(rsp)
 }
 
-// DiscardDeadLetterWithBodyWithResponse Give a dead letter up
+// DiscardDeadLetterWithBodyWithResponse Discard a dead letter
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37450,7 +37450,7 @@ func (c *ClientWithResponses) DiscardDeadLetterWithBodyWithResponse(ctx context.
 	return ParseDiscardDeadLetterResponse(rsp)
 }
 
-// DiscardDeadLetterWithResponse Give a dead letter up
+// DiscardDeadLetterWithResponse Discard a dead letter
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37476,7 +37476,7 @@ func (c *ClientWithResponses) GetDeadLetterLineageWithResponse(ctx context.Conte
 	return ParseGetDeadLetterLineageResponse(rsp)
 }
 
-// RequeueDeadLetterWithBodyWithResponse Give a DEAD letter another chance
+// RequeueDeadLetterWithBodyWithResponse Requeue a dead letter that is DEAD
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37489,7 +37489,7 @@ func (c *ClientWithResponses) RequeueDeadLetterWithBodyWithResponse(ctx context.
 	return ParseRequeueDeadLetterResponse(rsp)
 }
 
-// RequeueDeadLetterWithResponse Give a DEAD letter another chance
+// RequeueDeadLetterWithResponse Requeue a dead letter that is DEAD
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37502,7 +37502,7 @@ func (c *ClientWithResponses) RequeueDeadLetterWithResponse(ctx context.Context,
 	return ParseRequeueDeadLetterResponse(rsp)
 }
 
-// ResolveDeadLetterWithBodyWithResponse Say that a dead letter was dealt with elsewhere
+// ResolveDeadLetterWithBodyWithResponse Resolve a dead letter handled elsewhere
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37515,7 +37515,7 @@ func (c *ClientWithResponses) ResolveDeadLetterWithBodyWithResponse(ctx context.
 	return ParseResolveDeadLetterResponse(rsp)
 }
 
-// ResolveDeadLetterWithResponse Say that a dead letter was dealt with elsewhere
+// ResolveDeadLetterWithResponse Resolve a dead letter handled elsewhere
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37528,7 +37528,7 @@ func (c *ClientWithResponses) ResolveDeadLetterWithResponse(ctx context.Context,
 	return ParseResolveDeadLetterResponse(rsp)
 }
 
-// RetryDeadLetterWithBodyWithResponse Drive a dead letter again, now
+// RetryDeadLetterWithBodyWithResponse Retry a dead letter now
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37541,7 +37541,7 @@ func (c *ClientWithResponses) RetryDeadLetterWithBodyWithResponse(ctx context.Co
 	return ParseRetryDeadLetterResponse(rsp)
 }
 
-// RetryDeadLetterWithResponse Drive a dead letter again, now
+// RetryDeadLetterWithResponse Retry a dead letter now
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37567,7 +37567,7 @@ func (c *ClientWithResponses) ListDeadLetterRevisionsWithResponse(ctx context.Co
 	return ParseListDeadLetterRevisionsResponse(rsp)
 }
 
-// GetDefaultPolicyWithResponse Get the policy of topics without one
+// GetDefaultPolicyWithResponse Get the default policy
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -37580,7 +37580,7 @@ func (c *ClientWithResponses) GetDefaultPolicyWithResponse(ctx context.Context, 
 	return ParseGetDefaultPolicyResponse(rsp)
 }
 
-// UpdateDefaultPolicyWithBodyWithResponse Change members of the policy of topics without one
+// UpdateDefaultPolicyWithBodyWithResponse Update the default policy
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37593,7 +37593,7 @@ func (c *ClientWithResponses) UpdateDefaultPolicyWithBodyWithResponse(ctx contex
 	return ParseUpdateDefaultPolicyResponse(rsp)
 }
 
-// UpdateDefaultPolicyWithResponse Change members of the policy of topics without one
+// UpdateDefaultPolicyWithResponse Update the default policy
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37606,7 +37606,7 @@ func (c *ClientWithResponses) UpdateDefaultPolicyWithResponse(ctx context.Contex
 	return ParseUpdateDefaultPolicyResponse(rsp)
 }
 
-// PutDefaultPolicyWithBodyWithResponse Set the policy of topics without one
+// PutDefaultPolicyWithBodyWithResponse Replace the default policy
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37619,7 +37619,7 @@ func (c *ClientWithResponses) PutDefaultPolicyWithBodyWithResponse(ctx context.C
 	return ParsePutDefaultPolicyResponse(rsp)
 }
 
-// PutDefaultPolicyWithResponse Set the policy of topics without one
+// PutDefaultPolicyWithResponse Replace the default policy
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37645,7 +37645,7 @@ func (c *ClientWithResponses) ListRedrivesWithResponse(ctx context.Context, para
 	return ParseListRedrivesResponse(rsp)
 }
 
-// CreateRedriveWithBodyWithResponse Do something to many letters
+// CreateRedriveWithBodyWithResponse Start a bulk redrive
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37658,7 +37658,7 @@ func (c *ClientWithResponses) CreateRedriveWithBodyWithResponse(ctx context.Cont
 	return ParseCreateRedriveResponse(rsp)
 }
 
-// CreateRedriveWithResponse Do something to many letters
+// CreateRedriveWithResponse Start a bulk redrive
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37684,7 +37684,7 @@ func (c *ClientWithResponses) GetRedriveWithResponse(ctx context.Context, redriv
 	return ParseGetRedriveResponse(rsp)
 }
 
-// UpdateRedriveWithBodyWithResponse Change the pace of a redrive
+// UpdateRedriveWithBodyWithResponse Change the rate of a redrive
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37697,7 +37697,7 @@ func (c *ClientWithResponses) UpdateRedriveWithBodyWithResponse(ctx context.Cont
 	return ParseUpdateRedriveResponse(rsp)
 }
 
-// UpdateRedriveWithResponse Change the pace of a redrive
+// UpdateRedriveWithResponse Change the rate of a redrive
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37710,7 +37710,7 @@ func (c *ClientWithResponses) UpdateRedriveWithResponse(ctx context.Context, red
 	return ParseUpdateRedriveResponse(rsp)
 }
 
-// ApproveRedriveWithBodyWithResponse Approve a redrive that waits for it
+// ApproveRedriveWithBodyWithResponse Approve a redrive
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37723,7 +37723,7 @@ func (c *ClientWithResponses) ApproveRedriveWithBodyWithResponse(ctx context.Con
 	return ParseApproveRedriveResponse(rsp)
 }
 
-// ApproveRedriveWithResponse Approve a redrive that waits for it
+// ApproveRedriveWithResponse Approve a redrive
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37736,7 +37736,7 @@ func (c *ClientWithResponses) ApproveRedriveWithResponse(ctx context.Context, re
 	return ParseApproveRedriveResponse(rsp)
 }
 
-// CancelRedriveWithBodyWithResponse End a redrive
+// CancelRedriveWithBodyWithResponse Cancel a redrive
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37749,7 +37749,7 @@ func (c *ClientWithResponses) CancelRedriveWithBodyWithResponse(ctx context.Cont
 	return ParseCancelRedriveResponse(rsp)
 }
 
-// CancelRedriveWithResponse End a redrive
+// CancelRedriveWithResponse Cancel a redrive
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37762,7 +37762,7 @@ func (c *ClientWithResponses) CancelRedriveWithResponse(ctx context.Context, red
 	return ParseCancelRedriveResponse(rsp)
 }
 
-// ListRedriveItemsWithResponse List the letters of a redrive
+// ListRedriveItemsWithResponse List the dead letters of a redrive
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -37801,7 +37801,7 @@ func (c *ClientWithResponses) PauseRedriveWithResponse(ctx context.Context, redr
 	return ParsePauseRedriveResponse(rsp)
 }
 
-// ResumeRedriveWithBodyWithResponse Let a paused or halted redrive go on
+// ResumeRedriveWithBodyWithResponse Resume a paused or halted redrive
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37814,7 +37814,7 @@ func (c *ClientWithResponses) ResumeRedriveWithBodyWithResponse(ctx context.Cont
 	return ParseResumeRedriveResponse(rsp)
 }
 
-// ResumeRedriveWithResponse Let a paused or halted redrive go on
+// ResumeRedriveWithResponse Resume a paused or halted redrive
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37827,7 +37827,7 @@ func (c *ClientWithResponses) ResumeRedriveWithResponse(ctx context.Context, red
 	return ParseResumeRedriveResponse(rsp)
 }
 
-// GetDeadLetterStatsWithResponse Count letters by topic and status
+// GetDeadLetterStatsWithResponse Count dead letters by topic and status
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -37840,7 +37840,7 @@ func (c *ClientWithResponses) GetDeadLetterStatsWithResponse(ctx context.Context
 	return ParseGetDeadLetterStatsResponse(rsp)
 }
 
-// ListDeadLetterTopicsWithResponse List topics that have letters
+// ListDeadLetterTopicsWithResponse List dead-letter topics
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -37853,7 +37853,7 @@ func (c *ClientWithResponses) ListDeadLetterTopicsWithResponse(ctx context.Conte
 	return ParseListDeadLetterTopicsResponse(rsp)
 }
 
-// GetDeadLetterTopicWithResponse Get the statistics of a topic
+// GetDeadLetterTopicWithResponse Get the statistics of a dead-letter topic
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -37879,7 +37879,7 @@ func (c *ClientWithResponses) GetTopicPolicyWithResponse(ctx context.Context, to
 	return ParseGetTopicPolicyResponse(rsp)
 }
 
-// UpdateTopicPolicyWithBodyWithResponse Change members of the policy of a topic
+// UpdateTopicPolicyWithBodyWithResponse Update the policy of a topic
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37892,7 +37892,7 @@ func (c *ClientWithResponses) UpdateTopicPolicyWithBodyWithResponse(ctx context.
 	return ParseUpdateTopicPolicyResponse(rsp)
 }
 
-// UpdateTopicPolicyWithResponse Change members of the policy of a topic
+// UpdateTopicPolicyWithResponse Update the policy of a topic
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37905,7 +37905,7 @@ func (c *ClientWithResponses) UpdateTopicPolicyWithResponse(ctx context.Context,
 	return ParseUpdateTopicPolicyResponse(rsp)
 }
 
-// PutTopicPolicyWithBodyWithResponse Set the policy of a topic
+// PutTopicPolicyWithBodyWithResponse Replace the policy of a topic
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37918,7 +37918,7 @@ func (c *ClientWithResponses) PutTopicPolicyWithBodyWithResponse(ctx context.Con
 	return ParsePutTopicPolicyResponse(rsp)
 }
 
-// PutTopicPolicyWithResponse Set the policy of a topic
+// PutTopicPolicyWithResponse Replace the policy of a topic
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37944,7 +37944,7 @@ func (c *ClientWithResponses) ListDeadLettersOfTopicWithResponse(ctx context.Con
 	return ParseListDeadLettersOfTopicResponse(rsp)
 }
 
-// RetryAllDeadLettersWithBodyWithResponse Retry every letter of a topic that waits
+// RetryAllDeadLettersWithBodyWithResponse Retry all waiting dead letters of a topic
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37957,7 +37957,7 @@ func (c *ClientWithResponses) RetryAllDeadLettersWithBodyWithResponse(ctx contex
 	return ParseRetryAllDeadLettersResponse(rsp)
 }
 
-// RetryAllDeadLettersWithResponse Retry every letter of a topic that waits
+// RetryAllDeadLettersWithResponse Retry all waiting dead letters of a topic
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38009,7 +38009,7 @@ func (c *ClientWithResponses) PublishJobEventWithResponse(ctx context.Context, b
 	return ParsePublishJobEventResponse(rsp)
 }
 
-// GetJobEventWithResponse Get an event, and what it has led to
+// GetJobEventWithResponse Get a published event and what it triggered
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -38100,7 +38100,7 @@ func (c *ClientWithResponses) ListJobDefinitionsWithResponse(ctx context.Context
 	return ParseListJobDefinitionsResponse(rsp)
 }
 
-// CreateJobDefinitionWithBodyWithResponse Define a job
+// CreateJobDefinitionWithBodyWithResponse Create a job definition
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38113,7 +38113,7 @@ func (c *ClientWithResponses) CreateJobDefinitionWithBodyWithResponse(ctx contex
 	return ParseCreateJobDefinitionResponse(rsp)
 }
 
-// CreateJobDefinitionWithResponse Define a job
+// CreateJobDefinitionWithResponse Create a job definition
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38152,7 +38152,7 @@ func (c *ClientWithResponses) GetJobDefinitionWithResponse(ctx context.Context, 
 	return ParseGetJobDefinitionResponse(rsp)
 }
 
-// UpdateJobDefinitionWithBodyWithResponse Change a job definition
+// UpdateJobDefinitionWithBodyWithResponse Update a job definition
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38165,7 +38165,7 @@ func (c *ClientWithResponses) UpdateJobDefinitionWithBodyWithResponse(ctx contex
 	return ParseUpdateJobDefinitionResponse(rsp)
 }
 
-// UpdateJobDefinitionWithResponse Change a job definition
+// UpdateJobDefinitionWithResponse Update a job definition
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38217,7 +38217,7 @@ func (c *ClientWithResponses) ListBackfillsWithResponse(ctx context.Context, def
 	return ParseListBackfillsResponse(rsp)
 }
 
-// CreateBackfillWithBodyWithResponse Run slots of the past
+// CreateBackfillWithBodyWithResponse Start a backfill
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38230,7 +38230,7 @@ func (c *ClientWithResponses) CreateBackfillWithBodyWithResponse(ctx context.Con
 	return ParseCreateBackfillResponse(rsp)
 }
 
-// CreateBackfillWithResponse Run slots of the past
+// CreateBackfillWithResponse Start a backfill
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38243,7 +38243,7 @@ func (c *ClientWithResponses) CreateBackfillWithResponse(ctx context.Context, de
 	return ParseCreateBackfillResponse(rsp)
 }
 
-// ListNextJobRunsWithResponse When a job is due next
+// ListNextJobRunsWithResponse List the next due times of a job
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -38308,7 +38308,7 @@ func (c *ClientWithResponses) ResumeJobDefinitionWithResponse(ctx context.Contex
 	return ParseResumeJobDefinitionResponse(rsp)
 }
 
-// CreateJobRunWithBodyWithResponse Run a job
+// CreateJobRunWithBodyWithResponse Trigger a job run
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38321,7 +38321,7 @@ func (c *ClientWithResponses) CreateJobRunWithBodyWithResponse(ctx context.Conte
 	return ParseCreateJobRunResponse(rsp)
 }
 
-// CreateJobRunWithResponse Run a job
+// CreateJobRunWithResponse Trigger a job run
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38334,7 +38334,7 @@ func (c *ClientWithResponses) CreateJobRunWithResponse(ctx context.Context, defi
 	return ParseCreateJobRunResponse(rsp)
 }
 
-// ListJobDefinitionVersionsWithResponse What a job definition said
+// ListJobDefinitionVersionsWithResponse List versions of a job definition
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -38360,7 +38360,7 @@ func (c *ClientWithResponses) ListJobRunsWithResponse(ctx context.Context, param
 	return ParseListJobRunsResponse(rsp)
 }
 
-// ListJobBulksWithResponse List bulks of job runs
+// ListJobBulksWithResponse List bulk operations on job runs
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -38373,7 +38373,7 @@ func (c *ClientWithResponses) ListJobBulksWithResponse(ctx context.Context, para
 	return ParseListJobBulksResponse(rsp)
 }
 
-// CreateJobBulkWithBodyWithResponse Cancel many runs, or run them once more
+// CreateJobBulkWithBodyWithResponse Start a bulk cancel or rerun of job runs
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38386,7 +38386,7 @@ func (c *ClientWithResponses) CreateJobBulkWithBodyWithResponse(ctx context.Cont
 	return ParseCreateJobBulkResponse(rsp)
 }
 
-// CreateJobBulkWithResponse Cancel many runs, or run them once more
+// CreateJobBulkWithResponse Start a bulk cancel or rerun of job runs
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38399,7 +38399,7 @@ func (c *ClientWithResponses) CreateJobBulkWithResponse(ctx context.Context, par
 	return ParseCreateJobBulkResponse(rsp)
 }
 
-// GetJobBulkWithResponse Get a bulk with its progress
+// GetJobBulkWithResponse Get a bulk operation with its progress
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -38412,7 +38412,7 @@ func (c *ClientWithResponses) GetJobBulkWithResponse(ctx context.Context, bulkID
 	return ParseGetJobBulkResponse(rsp)
 }
 
-// CancelJobBulkWithBodyWithResponse End a bulk
+// CancelJobBulkWithBodyWithResponse Cancel a bulk operation
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38425,7 +38425,7 @@ func (c *ClientWithResponses) CancelJobBulkWithBodyWithResponse(ctx context.Cont
 	return ParseCancelJobBulkResponse(rsp)
 }
 
-// CancelJobBulkWithResponse End a bulk
+// CancelJobBulkWithResponse Cancel a bulk operation
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38451,7 +38451,7 @@ func (c *ClientWithResponses) GetJobRunWithResponse(ctx context.Context, runID J
 	return ParseGetJobRunResponse(rsp)
 }
 
-// ListJobRunAttemptsWithResponse To whom a job run was assigned
+// ListJobRunAttemptsWithResponse List the attempts of a job run
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -38490,7 +38490,7 @@ func (c *ClientWithResponses) CancelJobRunWithResponse(ctx context.Context, runI
 	return ParseCancelJobRunResponse(rsp)
 }
 
-// AcknowledgeCancelWithBodyWithResponse Say that a run was stopped
+// AcknowledgeCancelWithBodyWithResponse Acknowledge the cancellation of a job run
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38503,7 +38503,7 @@ func (c *ClientWithResponses) AcknowledgeCancelWithBodyWithResponse(ctx context.
 	return ParseAcknowledgeCancelResponse(rsp)
 }
 
-// AcknowledgeCancelWithResponse Say that a run was stopped
+// AcknowledgeCancelWithResponse Acknowledge the cancellation of a job run
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38516,7 +38516,7 @@ func (c *ClientWithResponses) AcknowledgeCancelWithResponse(ctx context.Context,
 	return ParseAcknowledgeCancelResponse(rsp)
 }
 
-// CompleteRunWithBodyWithResponse Say that a run has succeeded
+// CompleteRunWithBodyWithResponse Complete a job run
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38529,7 +38529,7 @@ func (c *ClientWithResponses) CompleteRunWithBodyWithResponse(ctx context.Contex
 	return ParseCompleteRunResponse(rsp)
 }
 
-// CompleteRunWithResponse Say that a run has succeeded
+// CompleteRunWithResponse Complete a job run
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38542,7 +38542,7 @@ func (c *ClientWithResponses) CompleteRunWithResponse(ctx context.Context, runID
 	return ParseCompleteRunResponse(rsp)
 }
 
-// ConfirmContinuationWithBodyWithResponse Say that a run in doubt goes on
+// ConfirmContinuationWithBodyWithResponse Confirm that a job run is still running
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38555,7 +38555,7 @@ func (c *ClientWithResponses) ConfirmContinuationWithBodyWithResponse(ctx contex
 	return ParseConfirmContinuationResponse(rsp)
 }
 
-// ConfirmContinuationWithResponse Say that a run in doubt goes on
+// ConfirmContinuationWithResponse Confirm that a job run is still running
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38568,7 +38568,7 @@ func (c *ClientWithResponses) ConfirmContinuationWithResponse(ctx context.Contex
 	return ParseConfirmContinuationResponse(rsp)
 }
 
-// ListJobRunEventsWithResponse What was decided about a job run
+// ListJobRunEventsWithResponse List the events of a job run
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -38581,7 +38581,7 @@ func (c *ClientWithResponses) ListJobRunEventsWithResponse(ctx context.Context, 
 	return ParseListJobRunEventsResponse(rsp)
 }
 
-// ExplainJobRunWithResponse Why a job run did, or did not, run
+// ExplainJobRunWithResponse Explain why a job run did or did not run
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -38594,7 +38594,7 @@ func (c *ClientWithResponses) ExplainJobRunWithResponse(ctx context.Context, run
 	return ParseExplainJobRunResponse(rsp)
 }
 
-// FailRunWithBodyWithResponse Say that a run has failed
+// FailRunWithBodyWithResponse Fail a job run
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38607,7 +38607,7 @@ func (c *ClientWithResponses) FailRunWithBodyWithResponse(ctx context.Context, r
 	return ParseFailRunResponse(rsp)
 }
 
-// FailRunWithResponse Say that a run has failed
+// FailRunWithResponse Fail a job run
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38620,7 +38620,7 @@ func (c *ClientWithResponses) FailRunWithResponse(ctx context.Context, runID Run
 	return ParseFailRunResponse(rsp)
 }
 
-// GetRunLogWithResponse Read a run's log
+// GetRunLogWithResponse Get the log of a job run
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -38633,7 +38633,7 @@ func (c *ClientWithResponses) GetRunLogWithResponse(ctx context.Context, runID R
 	return ParseGetRunLogResponse(rsp)
 }
 
-// AppendRunLogWithBodyWithResponse Add a piece of a run's log
+// AppendRunLogWithBodyWithResponse Append to the log of a job run
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38646,7 +38646,7 @@ func (c *ClientWithResponses) AppendRunLogWithBodyWithResponse(ctx context.Conte
 	return ParseAppendRunLogResponse(rsp)
 }
 
-// AppendRunLogWithResponse Add a piece of a run's log
+// AppendRunLogWithResponse Append to the log of a job run
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38659,7 +38659,7 @@ func (c *ClientWithResponses) AppendRunLogWithResponse(ctx context.Context, runI
 	return ParseAppendRunLogResponse(rsp)
 }
 
-// ReportProgressWithBodyWithResponse Tell how far a run has come
+// ReportProgressWithBodyWithResponse Report the progress of a job run
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38672,7 +38672,7 @@ func (c *ClientWithResponses) ReportProgressWithBodyWithResponse(ctx context.Con
 	return ParseReportProgressResponse(rsp)
 }
 
-// ReportProgressWithResponse Tell how far a run has come
+// ReportProgressWithResponse Report the progress of a job run
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38685,7 +38685,7 @@ func (c *ClientWithResponses) ReportProgressWithResponse(ctx context.Context, ru
 	return ParseReportProgressResponse(rsp)
 }
 
-// ReassignJobRunWithBodyWithResponse Take a job run from its worker
+// ReassignJobRunWithBodyWithResponse Reassign a job run
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38698,7 +38698,7 @@ func (c *ClientWithResponses) ReassignJobRunWithBodyWithResponse(ctx context.Con
 	return ParseReassignJobRunResponse(rsp)
 }
 
-// ReassignJobRunWithResponse Take a job run from its worker
+// ReassignJobRunWithResponse Reassign a job run
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38711,7 +38711,7 @@ func (c *ClientWithResponses) ReassignJobRunWithResponse(ctx context.Context, ru
 	return ParseReassignJobRunResponse(rsp)
 }
 
-// ReleaseRunWithBodyWithResponse Give a run back
+// ReleaseRunWithBodyWithResponse Release a job run
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38724,7 +38724,7 @@ func (c *ClientWithResponses) ReleaseRunWithBodyWithResponse(ctx context.Context
 	return ParseReleaseRunResponse(rsp)
 }
 
-// ReleaseRunWithResponse Give a run back
+// ReleaseRunWithResponse Release a job run
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38737,7 +38737,7 @@ func (c *ClientWithResponses) ReleaseRunWithResponse(ctx context.Context, runID 
 	return ParseReleaseRunResponse(rsp)
 }
 
-// RerunJobRunWithBodyWithResponse Run a job once more as a run did
+// RerunJobRunWithBodyWithResponse Rerun a job run
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38750,7 +38750,7 @@ func (c *ClientWithResponses) RerunJobRunWithBodyWithResponse(ctx context.Contex
 	return ParseRerunJobRunResponse(rsp)
 }
 
-// RerunJobRunWithResponse Run a job once more as a run did
+// RerunJobRunWithResponse Rerun a job run
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38763,7 +38763,7 @@ func (c *ClientWithResponses) RerunJobRunWithResponse(ctx context.Context, runID
 	return ParseRerunJobRunResponse(rsp)
 }
 
-// StartRunWithBodyWithResponse Start a run
+// StartRunWithBodyWithResponse Start a job run
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38776,7 +38776,7 @@ func (c *ClientWithResponses) StartRunWithBodyWithResponse(ctx context.Context, 
 	return ParseStartRunResponse(rsp)
 }
 
-// StartRunWithResponse Start a run
+// StartRunWithResponse Start a job run
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38789,7 +38789,7 @@ func (c *ClientWithResponses) StartRunWithResponse(ctx context.Context, runID Ru
 	return ParseStartRunResponse(rsp)
 }
 
-// ListEventsWithResponse Read the feed of all audit events
+// ListEventsWithResponse List the audit events of all sagas
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -38802,7 +38802,7 @@ func (c *ClientWithResponses) ListEventsWithResponse(ctx context.Context, params
 	return ParseListEventsResponse(rsp)
 }
 
-// StreamEventsWithResponse Follow the feed live
+// StreamEventsWithResponse Stream audit events as they happen
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -38867,7 +38867,7 @@ func (c *ClientWithResponses) GetSagaWithResponse(ctx context.Context, sagaID Sa
 	return ParseGetSagaResponse(rsp)
 }
 
-// AcknowledgeSagaWithBodyWithResponse Note that somebody has looked
+// AcknowledgeSagaWithBodyWithResponse Acknowledge a saga
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38880,7 +38880,7 @@ func (c *ClientWithResponses) AcknowledgeSagaWithBodyWithResponse(ctx context.Co
 	return ParseAcknowledgeSagaResponse(rsp)
 }
 
-// AcknowledgeSagaWithResponse Note that somebody has looked
+// AcknowledgeSagaWithResponse Acknowledge a saga
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38919,7 +38919,7 @@ func (c *ClientWithResponses) CancelSagaWithResponse(ctx context.Context, sagaID
 	return ParseCancelSagaResponse(rsp)
 }
 
-// CompensateSagaWithBodyWithResponse Turn a saga back
+// CompensateSagaWithBodyWithResponse Compensate a saga
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38932,7 +38932,7 @@ func (c *ClientWithResponses) CompensateSagaWithBodyWithResponse(ctx context.Con
 	return ParseCompensateSagaResponse(rsp)
 }
 
-// CompensateSagaWithResponse Turn a saga back
+// CompensateSagaWithResponse Compensate a saga
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38958,7 +38958,7 @@ func (c *ClientWithResponses) ListSagaEventsWithResponse(ctx context.Context, sa
 	return ParseListSagaEventsResponse(rsp)
 }
 
-// ExplainSagaWithResponse Say what a saga waits for
+// ExplainSagaWithResponse Explain what a saga is waiting for
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -38971,7 +38971,7 @@ func (c *ClientWithResponses) ExplainSagaWithResponse(ctx context.Context, sagaI
 	return ParseExplainSagaResponse(rsp)
 }
 
-// ExtendDeadlineWithBodyWithResponse Set another deadline
+// ExtendDeadlineWithBodyWithResponse Change the deadline of a saga
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38984,7 +38984,7 @@ func (c *ClientWithResponses) ExtendDeadlineWithBodyWithResponse(ctx context.Con
 	return ParseExtendDeadlineResponse(rsp)
 }
 
-// ExtendDeadlineWithResponse Set another deadline
+// ExtendDeadlineWithResponse Change the deadline of a saga
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38997,7 +38997,7 @@ func (c *ClientWithResponses) ExtendDeadlineWithResponse(ctx context.Context, sa
 	return ParseExtendDeadlineResponse(rsp)
 }
 
-// ForceCompleteWithBodyWithResponse End a saga as completed
+// ForceCompleteWithBodyWithResponse Force a saga to COMPLETED
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39010,7 +39010,7 @@ func (c *ClientWithResponses) ForceCompleteWithBodyWithResponse(ctx context.Cont
 	return ParseForceCompleteResponse(rsp)
 }
 
-// ForceCompleteWithResponse End a saga as completed
+// ForceCompleteWithResponse Force a saga to COMPLETED
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39023,7 +39023,7 @@ func (c *ClientWithResponses) ForceCompleteWithResponse(ctx context.Context, sag
 	return ParseForceCompleteResponse(rsp)
 }
 
-// ForceFailWithBodyWithResponse End a saga as failed
+// ForceFailWithBodyWithResponse Force a saga to FAILED
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39036,7 +39036,7 @@ func (c *ClientWithResponses) ForceFailWithBodyWithResponse(ctx context.Context,
 	return ParseForceFailResponse(rsp)
 }
 
-// ForceFailWithResponse End a saga as failed
+// ForceFailWithResponse Force a saga to FAILED
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39049,7 +39049,7 @@ func (c *ClientWithResponses) ForceFailWithResponse(ctx context.Context, sagaID 
 	return ParseForceFailResponse(rsp)
 }
 
-// RestoreSagaWithBodyWithResponse Bring an archived saga back
+// RestoreSagaWithBodyWithResponse Restore an archived saga
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39062,7 +39062,7 @@ func (c *ClientWithResponses) RestoreSagaWithBodyWithResponse(ctx context.Contex
 	return ParseRestoreSagaResponse(rsp)
 }
 
-// RestoreSagaWithResponse Bring an archived saga back
+// RestoreSagaWithResponse Restore an archived saga
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39114,7 +39114,7 @@ func (c *ClientWithResponses) ResumeSagaWithResponse(ctx context.Context, sagaID
 	return ParseResumeSagaResponse(rsp)
 }
 
-// ResumeCompensationWithBodyWithResponse Go on undoing a saga whose compensation gave up
+// ResumeCompensationWithBodyWithResponse Resume the failed compensation of a saga
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39127,7 +39127,7 @@ func (c *ClientWithResponses) ResumeCompensationWithBodyWithResponse(ctx context
 	return ParseResumeCompensationResponse(rsp)
 }
 
-// ResumeCompensationWithResponse Go on undoing a saga whose compensation gave up
+// ResumeCompensationWithResponse Resume the failed compensation of a saga
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39140,7 +39140,7 @@ func (c *ClientWithResponses) ResumeCompensationWithResponse(ctx context.Context
 	return ParseResumeCompensationResponse(rsp)
 }
 
-// RetrySagaWithBodyWithResponse Try a step again
+// RetrySagaWithBodyWithResponse Retry a step of a saga
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39153,7 +39153,7 @@ func (c *ClientWithResponses) RetrySagaWithBodyWithResponse(ctx context.Context,
 	return ParseRetrySagaResponse(rsp)
 }
 
-// RetrySagaWithResponse Try a step again
+// RetrySagaWithResponse Retry a step of a saga
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39192,7 +39192,7 @@ func (c *ClientWithResponses) ListStepsWithResponse(ctx context.Context, sagaID 
 	return ParseListStepsResponse(rsp)
 }
 
-// CompleteStepWithBodyWithResponse Complete a step by hand
+// CompleteStepWithBodyWithResponse Complete a step manually
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39205,7 +39205,7 @@ func (c *ClientWithResponses) CompleteStepWithBodyWithResponse(ctx context.Conte
 	return ParseCompleteStepResponse(rsp)
 }
 
-// CompleteStepWithResponse Complete a step by hand
+// CompleteStepWithResponse Complete a step manually
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39218,7 +39218,7 @@ func (c *ClientWithResponses) CompleteStepWithResponse(ctx context.Context, saga
 	return ParseCompleteStepResponse(rsp)
 }
 
-// FailStepWithBodyWithResponse Fail a step by hand
+// FailStepWithBodyWithResponse Fail a step manually
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39231,7 +39231,7 @@ func (c *ClientWithResponses) FailStepWithBodyWithResponse(ctx context.Context, 
 	return ParseFailStepResponse(rsp)
 }
 
-// FailStepWithResponse Fail a step by hand
+// FailStepWithResponse Fail a step manually
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39296,7 +39296,7 @@ func (c *ClientWithResponses) SuspendSagaWithResponse(ctx context.Context, sagaI
 	return ParseSuspendSagaResponse(rsp)
 }
 
-// GetLeaderWithResponse Who leads the scheduler
+// GetLeaderWithResponse Get the leader of the scheduler
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -39309,7 +39309,7 @@ func (c *ClientWithResponses) GetLeaderWithResponse(ctx context.Context, reqEdit
 	return ParseGetLeaderResponse(rsp)
 }
 
-// StepDownLeaderWithBodyWithResponse End the leadership of whoever leads
+// StepDownLeaderWithBodyWithResponse Make the scheduler's leader step down
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39322,7 +39322,7 @@ func (c *ClientWithResponses) StepDownLeaderWithBodyWithResponse(ctx context.Con
 	return ParseStepDownLeaderResponse(rsp)
 }
 
-// StepDownLeaderWithResponse End the leadership of whoever leads
+// StepDownLeaderWithResponse Make the scheduler's leader step down
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39335,7 +39335,7 @@ func (c *ClientWithResponses) StepDownLeaderWithResponse(ctx context.Context, bo
 	return ParseStepDownLeaderResponse(rsp)
 }
 
-// PreviewScheduleWithBodyWithResponse When a schedule would fire
+// PreviewScheduleWithBodyWithResponse Preview when a schedule fires
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39348,7 +39348,7 @@ func (c *ClientWithResponses) PreviewScheduleWithBodyWithResponse(ctx context.Co
 	return ParsePreviewScheduleResponse(rsp)
 }
 
-// PreviewScheduleWithResponse When a schedule would fire
+// PreviewScheduleWithResponse Preview when a schedule fires
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39361,7 +39361,7 @@ func (c *ClientWithResponses) PreviewScheduleWithResponse(ctx context.Context, b
 	return ParsePreviewScheduleResponse(rsp)
 }
 
-// GetSettingsWithResponse Read the settings of job runs
+// GetSettingsWithResponse Get the job settings
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -39374,7 +39374,7 @@ func (c *ClientWithResponses) GetSettingsWithResponse(ctx context.Context, param
 	return ParseGetSettingsResponse(rsp)
 }
 
-// ChangeSettingsWithBodyWithResponse Change settings
+// ChangeSettingsWithBodyWithResponse Update the job settings
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39387,7 +39387,7 @@ func (c *ClientWithResponses) ChangeSettingsWithBodyWithResponse(ctx context.Con
 	return ParseChangeSettingsResponse(rsp)
 }
 
-// ChangeSettingsWithResponse Change settings
+// ChangeSettingsWithResponse Update the job settings
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39400,7 +39400,7 @@ func (c *ClientWithResponses) ChangeSettingsWithResponse(ctx context.Context, pa
 	return ParseChangeSettingsResponse(rsp)
 }
 
-// ListSettingChangesWithResponse Who changed which setting
+// ListSettingChangesWithResponse List changes of the job settings
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -39426,7 +39426,7 @@ func (c *ClientWithResponses) ListSagaStatisticsWithResponse(ctx context.Context
 	return ParseListSagaStatisticsResponse(rsp)
 }
 
-// GetTimelineWithResponse What happened under one correlation id
+// GetTimelineWithResponse Show the timeline of a correlation ID
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -39452,7 +39452,7 @@ func (c *ClientWithResponses) ListWebhooksWithResponse(ctx context.Context, para
 	return ParseListWebhooksResponse(rsp)
 }
 
-// CreateWebhookWithBodyWithResponse Subscribe an endpoint to events
+// CreateWebhookWithBodyWithResponse Create a webhook
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39465,7 +39465,7 @@ func (c *ClientWithResponses) CreateWebhookWithBodyWithResponse(ctx context.Cont
 	return ParseCreateWebhookResponse(rsp)
 }
 
-// CreateWebhookWithResponse Subscribe an endpoint to events
+// CreateWebhookWithResponse Create a webhook
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39504,7 +39504,7 @@ func (c *ClientWithResponses) GetWebhookWithResponse(ctx context.Context, webhoo
 	return ParseGetWebhookResponse(rsp)
 }
 
-// UpdateWebhookWithBodyWithResponse Change a webhook
+// UpdateWebhookWithBodyWithResponse Update a webhook
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39517,7 +39517,7 @@ func (c *ClientWithResponses) UpdateWebhookWithBodyWithResponse(ctx context.Cont
 	return ParseUpdateWebhookResponse(rsp)
 }
 
-// UpdateWebhookWithResponse Change a webhook
+// UpdateWebhookWithResponse Update a webhook
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39556,7 +39556,7 @@ func (c *ClientWithResponses) GetWebhookDeliveryWithResponse(ctx context.Context
 	return ParseGetWebhookDeliveryResponse(rsp)
 }
 
-// RedeliverWebhookDeliveryWithResponse Send a delivery again
+// RedeliverWebhookDeliveryWithResponse Redeliver a delivery
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -39569,7 +39569,7 @@ func (c *ClientWithResponses) RedeliverWebhookDeliveryWithResponse(ctx context.C
 	return ParseRedeliverWebhookDeliveryResponse(rsp)
 }
 
-// DisableWebhookWithBodyWithResponse Send no more events for now
+// DisableWebhookWithBodyWithResponse Disable a webhook
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39582,7 +39582,7 @@ func (c *ClientWithResponses) DisableWebhookWithBodyWithResponse(ctx context.Con
 	return ParseDisableWebhookResponse(rsp)
 }
 
-// DisableWebhookWithResponse Send no more events for now
+// DisableWebhookWithResponse Disable a webhook
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39595,7 +39595,7 @@ func (c *ClientWithResponses) DisableWebhookWithResponse(ctx context.Context, we
 	return ParseDisableWebhookResponse(rsp)
 }
 
-// EnableWebhookWithBodyWithResponse Send events again
+// EnableWebhookWithBodyWithResponse Enable a webhook
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39608,7 +39608,7 @@ func (c *ClientWithResponses) EnableWebhookWithBodyWithResponse(ctx context.Cont
 	return ParseEnableWebhookResponse(rsp)
 }
 
-// EnableWebhookWithResponse Send events again
+// EnableWebhookWithResponse Enable a webhook
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39621,7 +39621,7 @@ func (c *ClientWithResponses) EnableWebhookWithResponse(ctx context.Context, web
 	return ParseEnableWebhookResponse(rsp)
 }
 
-// RedeliverFailedWithBodyWithResponse Send again what was given up
+// RedeliverFailedWithBodyWithResponse Redeliver the failed deliveries of a webhook
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39634,7 +39634,7 @@ func (c *ClientWithResponses) RedeliverFailedWithBodyWithResponse(ctx context.Co
 	return ParseRedeliverFailedResponse(rsp)
 }
 
-// RedeliverFailedWithResponse Send again what was given up
+// RedeliverFailedWithResponse Redeliver the failed deliveries of a webhook
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39647,7 +39647,7 @@ func (c *ClientWithResponses) RedeliverFailedWithResponse(ctx context.Context, w
 	return ParseRedeliverFailedResponse(rsp)
 }
 
-// RotateWebhookSecretWithBodyWithResponse Give a webhook a new secret
+// RotateWebhookSecretWithBodyWithResponse Rotate the secret of a webhook
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39660,7 +39660,7 @@ func (c *ClientWithResponses) RotateWebhookSecretWithBodyWithResponse(ctx contex
 	return ParseRotateWebhookSecretResponse(rsp)
 }
 
-// RotateWebhookSecretWithResponse Give a webhook a new secret
+// RotateWebhookSecretWithResponse Rotate the secret of a webhook
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39673,7 +39673,7 @@ func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Contex
 	return ParseRotateWebhookSecretResponse(rsp)
 }
 
-// TestWebhookWithResponse Send a test event
+// TestWebhookWithResponse Send a test event to a webhook
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -39686,7 +39686,7 @@ func (c *ClientWithResponses) TestWebhookWithResponse(ctx context.Context, webho
 	return ParseTestWebhookResponse(rsp)
 }
 
-// WhoAmIWithResponse Who one is and what one may do
+// WhoAmIWithResponse Show the caller's identity and permissions
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -39751,7 +39751,7 @@ func (c *ClientWithResponses) GetWorkerWithResponse(ctx context.Context, workerI
 	return ParseGetWorkerResponse(rsp)
 }
 
-// ClaimRunsWithBodyWithResponse Ask for runs
+// ClaimRunsWithBodyWithResponse Claim job runs
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39764,7 +39764,7 @@ func (c *ClientWithResponses) ClaimRunsWithBodyWithResponse(ctx context.Context,
 	return ParseClaimRunsResponse(rsp)
 }
 
-// ClaimRunsWithResponse Ask for runs
+// ClaimRunsWithResponse Claim job runs
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39777,7 +39777,7 @@ func (c *ClientWithResponses) ClaimRunsWithResponse(ctx context.Context, workerI
 	return ParseClaimRunsResponse(rsp)
 }
 
-// CompleteRunsWithBodyWithResponse Say how up to 1000 runs ended
+// CompleteRunsWithBodyWithResponse Report the outcome of up to 1000 job runs
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39790,7 +39790,7 @@ func (c *ClientWithResponses) CompleteRunsWithBodyWithResponse(ctx context.Conte
 	return ParseCompleteRunsResponse(rsp)
 }
 
-// CompleteRunsWithResponse Say how up to 1000 runs ended
+// CompleteRunsWithResponse Report the outcome of up to 1000 job runs
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39803,7 +39803,7 @@ func (c *ClientWithResponses) CompleteRunsWithResponse(ctx context.Context, work
 	return ParseCompleteRunsResponse(rsp)
 }
 
-// DetachWorkerWithBodyWithResponse Give a worker up
+// DetachWorkerWithBodyWithResponse Detach a worker
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39816,7 +39816,7 @@ func (c *ClientWithResponses) DetachWorkerWithBodyWithResponse(ctx context.Conte
 	return ParseDetachWorkerResponse(rsp)
 }
 
-// DetachWorkerWithResponse Give a worker up
+// DetachWorkerWithResponse Detach a worker
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39829,7 +39829,7 @@ func (c *ClientWithResponses) DetachWorkerWithResponse(ctx context.Context, work
 	return ParseDetachWorkerResponse(rsp)
 }
 
-// DrainWorkerWithBodyWithResponse Give a worker nothing new
+// DrainWorkerWithBodyWithResponse Drain a worker
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39842,7 +39842,7 @@ func (c *ClientWithResponses) DrainWorkerWithBodyWithResponse(ctx context.Contex
 	return ParseDrainWorkerResponse(rsp)
 }
 
-// DrainWorkerWithResponse Give a worker nothing new
+// DrainWorkerWithResponse Drain a worker
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39855,7 +39855,7 @@ func (c *ClientWithResponses) DrainWorkerWithResponse(ctx context.Context, worke
 	return ParseDrainWorkerResponse(rsp)
 }
 
-// WorkerHeartbeatWithBodyWithResponse Tell that a worker lives, and renew its leases
+// WorkerHeartbeatWithBodyWithResponse Send a heartbeat and renew a worker's leases
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39868,7 +39868,7 @@ func (c *ClientWithResponses) WorkerHeartbeatWithBodyWithResponse(ctx context.Co
 	return ParseWorkerHeartbeatResponse(rsp)
 }
 
-// WorkerHeartbeatWithResponse Tell that a worker lives, and renew its leases
+// WorkerHeartbeatWithResponse Send a heartbeat and renew a worker's leases
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39881,7 +39881,7 @@ func (c *ClientWithResponses) WorkerHeartbeatWithResponse(ctx context.Context, w
 	return ParseWorkerHeartbeatResponse(rsp)
 }
 
-// StartRunsWithBodyWithResponse Start up to 1000 runs
+// StartRunsWithBodyWithResponse Start up to 1000 job runs
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39894,7 +39894,7 @@ func (c *ClientWithResponses) StartRunsWithBodyWithResponse(ctx context.Context,
 	return ParseStartRunsResponse(rsp)
 }
 
-// StartRunsWithResponse Start up to 1000 runs
+// StartRunsWithResponse Start up to 1000 job runs
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39907,7 +39907,7 @@ func (c *ClientWithResponses) StartRunsWithResponse(ctx context.Context, workerI
 	return ParseStartRunsResponse(rsp)
 }
 
-// UndrainWorkerWithBodyWithResponse Give a worker runs again
+// UndrainWorkerWithBodyWithResponse Undrain a worker
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39920,7 +39920,7 @@ func (c *ClientWithResponses) UndrainWorkerWithBodyWithResponse(ctx context.Cont
 	return ParseUndrainWorkerResponse(rsp)
 }
 
-// UndrainWorkerWithResponse Give a worker runs again
+// UndrainWorkerWithResponse Undrain a worker
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39972,7 +39972,7 @@ func (c *ClientWithResponses) RegisterWorkflowWithResponse(ctx context.Context, 
 	return ParseRegisterWorkflowResponse(rsp)
 }
 
-// ValidateWorkflowWithBodyWithResponse Check a definition without storing it
+// ValidateWorkflowWithBodyWithResponse Validate a workflow definition without storing it
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39985,7 +39985,7 @@ func (c *ClientWithResponses) ValidateWorkflowWithBodyWithResponse(ctx context.C
 	return ParseValidateWorkflowResponse(rsp)
 }
 
-// ValidateWorkflowWithResponse Check a definition without storing it
+// ValidateWorkflowWithResponse Validate a workflow definition without storing it
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -40011,7 +40011,7 @@ func (c *ClientWithResponses) GetWorkflowWithResponse(ctx context.Context, name 
 	return ParseGetWorkflowResponse(rsp)
 }
 
-// DisableWorkflowWithBodyWithResponse Refuse new sagas of a workflow
+// DisableWorkflowWithBodyWithResponse Disable a workflow
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -40024,7 +40024,7 @@ func (c *ClientWithResponses) DisableWorkflowWithBodyWithResponse(ctx context.Co
 	return ParseDisableWorkflowResponse(rsp)
 }
 
-// DisableWorkflowWithResponse Refuse new sagas of a workflow
+// DisableWorkflowWithResponse Disable a workflow
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -40037,7 +40037,7 @@ func (c *ClientWithResponses) DisableWorkflowWithResponse(ctx context.Context, n
 	return ParseDisableWorkflowResponse(rsp)
 }
 
-// EnableWorkflowWithBodyWithResponse Accept new sagas of a workflow
+// EnableWorkflowWithBodyWithResponse Enable a workflow
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -40050,7 +40050,7 @@ func (c *ClientWithResponses) EnableWorkflowWithBodyWithResponse(ctx context.Con
 	return ParseEnableWorkflowResponse(rsp)
 }
 
-// EnableWorkflowWithResponse Accept new sagas of a workflow
+// EnableWorkflowWithResponse Enable a workflow
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -40063,7 +40063,7 @@ func (c *ClientWithResponses) EnableWorkflowWithResponse(ctx context.Context, na
 	return ParseEnableWorkflowResponse(rsp)
 }
 
-// ListWorkflowVersionsWithResponse List the versions of a workflow
+// ListWorkflowVersionsWithResponse List versions of a workflow
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -40076,7 +40076,7 @@ func (c *ClientWithResponses) ListWorkflowVersionsWithResponse(ctx context.Conte
 	return ParseListWorkflowVersionsResponse(rsp)
 }
 
-// GetWorkflowVersionWithResponse Get one version of a workflow
+// GetWorkflowVersionWithResponse Get a version of a workflow
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -40089,7 +40089,7 @@ func (c *ClientWithResponses) GetWorkflowVersionWithResponse(ctx context.Context
 	return ParseGetWorkflowVersionResponse(rsp)
 }
 
-// GetHealthWithResponse Whether the process is alive
+// GetHealthWithResponse Check whether the process is alive
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -40102,7 +40102,7 @@ func (c *ClientWithResponses) GetHealthWithResponse(ctx context.Context, reqEdit
 	return ParseGetHealthResponse(rsp)
 }
 
-// GetContractWithResponse This contract, as JSON
+// GetContractWithResponse Get the OpenAPI document
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -40115,7 +40115,7 @@ func (c *ClientWithResponses) GetContractWithResponse(ctx context.Context, param
 	return ParseGetContractResponse(rsp)
 }
 
-// GetReadinessWithResponse Whether this node can serve requests
+// GetReadinessWithResponse Check whether this node can serve requests
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -40128,7 +40128,7 @@ func (c *ClientWithResponses) GetReadinessWithResponse(ctx context.Context, reqE
 	return ParseGetReadinessResponse(rsp)
 }
 
-// GetVersionWithResponse What is running here
+// GetVersionWithResponse Get the version and build of this node
 //
 // Returns a wrapper object for the known response body format(s).
 //

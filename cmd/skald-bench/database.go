@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/skald-saga/skald/internal/devpg"
+	"github.com/skald-saga/skald/internal/postgres/devpg"
 )
 
 // privateDatabase starts a durable PostgreSQL in dir.

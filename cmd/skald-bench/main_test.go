@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/internal/bench"
-	"github.com/skald-saga/skald/internal/devpg"
+	"github.com/skald-saga/skald/internal/postgres/devpg"
 )
 
 // The test binary plays every process of a run: without one of these words it

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/skald-saga/skald/internal/demo"
+	"github.com/skald-saga/skald/internal/app/demo"
 )
 
 type demoCmd struct {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/skald-saga/skald/internal/access"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 func TestKeysAreMadeListedAndRevoked(t *testing.T) {

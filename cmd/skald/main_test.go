@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // program is the built binary.

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 var withShell = []string{

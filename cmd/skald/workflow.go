@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 type workflowCmd struct {

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/access/identity"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/identity"
-	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 func newToken(t *testing.T) string {

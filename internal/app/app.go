@@ -15,20 +15,20 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/access/identity"
 	"github.com/skald-saga/skald/internal/audit"
-	"github.com/skald-saga/skald/internal/cache"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/egress"
-	"github.com/skald-saga/skald/internal/engine"
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/identity"
 	"github.com/skald-saga/skald/internal/janitor"
-	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 	"github.com/skald-saga/skald/internal/ops"
-	"github.com/skald-saga/skald/internal/participant"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/scheduler"
+	"github.com/skald-saga/skald/internal/saga/cache"
+	"github.com/skald-saga/skald/internal/saga/engine"
+	"github.com/skald-saga/skald/internal/saga/participant"
 )
 
 // Options of a run beyond the configuration.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 func TestAnEndedSagaGoesIntoTheArchiveAndComesBack(t *testing.T) {

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/jobworker"
-	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/jobrun/jobworker"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 

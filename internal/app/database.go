@@ -9,9 +9,9 @@ import (
 
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/devpg"
-	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/postgres/devpg"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // openDatabase reaches the database of cfg, or starts the private one, and

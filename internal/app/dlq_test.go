@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 func TestANodeRetriesLettersByItselfUntilTheirTargetHasThem(t *testing.T) {

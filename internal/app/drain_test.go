@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // At the signal to stop a node says that it is not ready, and serves on until

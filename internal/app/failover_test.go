@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/devpg"
+	"github.com/skald-saga/skald/internal/postgres/devpg"
 )
 
 // startServer starts a server of the test's own on the data in dir.

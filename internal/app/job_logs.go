@@ -6,12 +6,12 @@ import (
 	"io"
 	"time"
 
-	"github.com/skald-saga/skald/internal/envelope"
-	"github.com/skald-saga/skald/internal/joblog"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/logstore"
-	"github.com/skald-saga/skald/internal/operator"
-	"github.com/skald-saga/skald/internal/redislease"
+	"github.com/skald-saga/skald/internal/jobrun/joblog"
+	"github.com/skald-saga/skald/internal/jobrun/logstore"
+	"github.com/skald-saga/skald/internal/jobrun/redislease"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // jobLogs is where the logs of job runs go, and who takes them there.

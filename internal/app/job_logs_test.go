@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // jobWorker is a worker that calls a node.

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // newRights starts a node on which a redrive of an operator may touch two letters.

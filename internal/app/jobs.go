@@ -9,14 +9,14 @@ import (
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/groupcommit"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/joblog"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/jobworker"
+	"github.com/skald-saga/skald/internal/jobrun/joblog"
+	"github.com/skald-saga/skald/internal/jobrun/jobworker"
+	"github.com/skald-saga/skald/internal/jobrun/redislease"
+	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/redislease"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/scheduler"
 )
 
 // jobStores is what is kept of job runs.

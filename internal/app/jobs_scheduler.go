@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/scheduler"
 )
 
 // leading is what a leader of the job runs works with.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/skald-saga/skald/internal/joblog"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/jobworker"
+	"github.com/skald-saga/skald/internal/jobrun/joblog"
+	"github.com/skald-saga/skald/internal/jobrun/jobworker"
 )
 
 // newJobWorker returns the node's own worker; nil: there is nothing that it may run.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 func TestANodeRunsProgramsWhereThatIsAllowed(t *testing.T) {

@@ -7,13 +7,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/redrive"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/kafka"
-	"github.com/skald-saga/skald/internal/operator"
-	"github.com/skald-saga/skald/internal/redrive"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 )

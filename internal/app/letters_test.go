@@ -14,13 +14,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/app"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/testdb"
-	"github.com/skald-saga/skald/internal/webhook"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // oneUndo gives up an undo at once; its second step refuses everything.

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/webhook"
 )
 
 // webhookLetters has deliveries that were given up sent again. It is a

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/credentials"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/vault"
+	"github.com/skald-saga/skald/internal/secret/credentials"
+	"github.com/skald-saga/skald/internal/secret/vault"
 )
 
 // logins is where connections to the database get their login from: the

@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/cache"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/cache"
 )
 
 func TestTheStoreInMemoryServesEverythingAndSaysWhatItIs(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/delivery"
 	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/event/delivery"
+	"github.com/skald-saga/skald/internal/event/publication"
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/kafka"
-	"github.com/skald-saga/skald/internal/publication"
-	"github.com/skald-saga/skald/internal/webhook"
 )
 
 // notices carries events out: to webhooks, and to Kafka when there are brokers.

@@ -18,9 +18,9 @@ import (
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/devpg"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/postgres/devpg"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // documented is the part of docs/operations.md that PgBouncer is to have: every

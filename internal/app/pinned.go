@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // pinned caches workflow versions. They are immutable, so nothing in it is

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/devpg"
+	"github.com/skald-saga/skald/internal/postgres/devpg"
 )
 
 // A base backup and the archived WAL bring the database back as it was at a

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
 // recordTime bounds how long a node that stops still writes what a round has done.

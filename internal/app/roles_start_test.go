@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/skald-saga/skald/db"
-	"github.com/skald-saga/skald/internal/devpg"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/postgres/devpg"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // loginOf is the name in a DSN.

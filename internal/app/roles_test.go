@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/devpg"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/postgres/devpg"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // cluster is a server of this test's own: roles belong to the cluster, and

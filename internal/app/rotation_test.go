@@ -21,9 +21,9 @@ import (
 
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/devpg"
-	"github.com/skald-saga/skald/internal/testdb"
-	"github.com/skald-saga/skald/internal/vault/vaulttest"
+	"github.com/skald-saga/skald/internal/postgres/devpg"
+	"github.com/skald-saga/skald/internal/secret/vault/vaulttest"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // owner connects as the owner of the test's database.

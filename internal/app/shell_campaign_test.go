@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // A campaign of an operator against the command shell: every way to make a run,

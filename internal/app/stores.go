@@ -7,19 +7,19 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/audit/timeline"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/janitor"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/timeline"
-	"github.com/skald-saga/skald/internal/webhook"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // stores is everything that is kept, on PostgreSQL or in memory: the same
-// contracts either way (internal/storetest).
+// contracts either way (internal/test/storetest).
 type stores struct {
 	sagas        sagaStore
 	workflows    workflow.Store

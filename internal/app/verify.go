@@ -14,8 +14,8 @@ import (
 
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 )

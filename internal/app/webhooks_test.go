@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/api/webhooks"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // receiver is an endpoint as docs/webhooks.md asks for one: it verifies, drops

@@ -3,7 +3,7 @@ package app_test
 import (
 	"database/sql"
 
-	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
 // hashedKinds are the subjects whose actions say what they were and what they are.

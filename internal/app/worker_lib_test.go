@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/api/worker"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // yard is a node on which a worker of the library runs.

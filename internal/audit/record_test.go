@@ -11,10 +11,10 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/audit"
-	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // record is a record of actions that is meddled with.

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/testdb"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // world is a database in which trails are written and then meddled with.

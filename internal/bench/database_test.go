@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skald-saga/skald/internal/devpg"
+	"github.com/skald-saga/skald/internal/postgres/devpg"
 )
 
 // startPostgres returns a private server with these settings on top of its own.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/postgres"
-	definition "github.com/skald-saga/skald/internal/workflow"
+	definition "github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // GenerateConfig says how many sagas to make and where.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/devpg"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/postgres/devpg"
 	"github.com/skald-saga/skald/internal/saga"
 )
 

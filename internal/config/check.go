@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-playground/validator/v10"
 
-	"github.com/skald-saga/skald/internal/envelope"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // customRules are the words for the validate tags that are ours.

@@ -15,7 +15,7 @@ import (
 	"github.com/knadh/koanf/v2"
 	yamlv3 "go.yaml.in/yaml/v3"
 
-	"github.com/skald-saga/skald/internal/credentials"
+	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
 // Load builds the configuration: the profile's defaults, overridden by the

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
 // ListActions answers a page of operators' actions, newest first.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/saga"
 )
 

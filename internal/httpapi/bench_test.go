@@ -14,9 +14,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/access/identity"
 	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/identity"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/saga"
 )

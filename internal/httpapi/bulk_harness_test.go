@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/redrive"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/redrive"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // newQueueEdge starts an edge with a dead-letter queue on PostgreSQL, whose

@@ -7,9 +7,9 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/webhook"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // Codes of problems that arise at the edge. Those of the rulebooks stand in

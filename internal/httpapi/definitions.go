@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 const (

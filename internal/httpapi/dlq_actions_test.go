@@ -13,9 +13,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/operator"
 )
 
 func quoted(s string) string {

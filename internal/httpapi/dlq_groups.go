@@ -5,9 +5,9 @@ import (
 	"net/http"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/operator"
 )
 
 // ListDeadLetterGroups answers a page of groups, those seen last first.

@@ -17,16 +17,16 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/redrive"
 	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/redrive"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/testdb"
-	"github.com/skald-saga/skald/internal/webhook"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 const letters = "/api/v1/dlq/messages"

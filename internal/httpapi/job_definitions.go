@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/operator"
 )
 
 // definitionBody is a job definition as it is sent.

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/schedule"
+	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
 // previewed is how many slots are shown when nobody says how many.

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/strictjson"
-	"github.com/skald-saga/skald/internal/workflow"
 )
 
 // sagaFilters are the query parameters that decide which sagas a list holds.

@@ -21,10 +21,10 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/audit/timeline"
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/timeline"
-	"github.com/skald-saga/skald/internal/webhook"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // Engine is what the edge needs of the saga engine of this node.

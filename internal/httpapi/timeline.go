@@ -8,9 +8,9 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/audit/timeline"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/timeline"
 )
 
 // GetTimeline answers what happened under a correlation id.

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/webhook"
 )
 
 // ListWebhooks answers a page of webhooks, oldest first.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/api/webhooks"
-	"github.com/skald-saga/skald/internal/cloudevent"
+	"github.com/skald-saga/skald/internal/event/cloudevent"
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/webhook"
 )
 
 // secretBytes is the length of a webhook's key: that of the hash it is used with.

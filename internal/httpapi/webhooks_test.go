@@ -11,9 +11,9 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/api/webhooks"
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/webhook"
 )
 
 const hooks = "/api/v1/webhooks"

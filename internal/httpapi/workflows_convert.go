@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // toAPIWorkflow converts a version of a workflow, with or without its definition.

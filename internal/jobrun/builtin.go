@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/jobrun/schedule"
 	"github.com/skald-saga/skald/internal/retry"
-	"github.com/skald-saga/skald/internal/schedule"
 )
 
 // BuiltIn is a definition that every deployment has (one-product.md, point 5), in

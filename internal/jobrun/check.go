@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/schedule"
+	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
 // nameForm is what names of definitions and queues look like: fit for paths,

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/jobrun/schedule"
 	"github.com/skald-saga/skald/internal/retry"
-	"github.com/skald-saga/skald/internal/schedule"
 )
 
 // Type says what makes runs of a definition by itself. Any definition can

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
 // NewEvent is an event that is to be published.

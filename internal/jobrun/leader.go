@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
 // Term is one leadership: every write of the leader carries it and is refused when

@@ -6,7 +6,7 @@ import (
 	"hash/fnv"
 	"time"
 
-	"github.com/skald-saga/skald/internal/schedule"
+	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
 // maxPlanned is how many slots one plan has beyond those that are late; what is

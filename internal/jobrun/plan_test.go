@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/schedule"
+	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

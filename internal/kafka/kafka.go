@@ -10,7 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skald-saga/skald/internal/publication"
+	"github.com/skald-saga/skald/internal/event/publication"
 )
 
 // Config of the publication of events. Topic is required.

@@ -16,11 +16,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skald-saga/skald/internal/event/publication"
 	"github.com/skald-saga/skald/internal/kafka"
 	"github.com/skald-saga/skald/internal/memstore"
-	"github.com/skald-saga/skald/internal/publication"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 const topic = "skald.saga.events"

@@ -20,7 +20,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/kafka"
-	"github.com/skald-saga/skald/internal/testnet"
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 func (c *cluster) redriver(change ...func(*kafka.RedriveConfig)) *kafka.Redriver {

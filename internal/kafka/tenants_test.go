@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/publication"
+	"github.com/skald-saga/skald/internal/event/publication"
 )
 
 // Events of tenants that are not named stay, and go out once they are.

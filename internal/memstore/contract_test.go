@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/storetest"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/test/storetest"
 )
 
 var (

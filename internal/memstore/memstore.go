@@ -11,7 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // Store holds everything. Safe for concurrent use.

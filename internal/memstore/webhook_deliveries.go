@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/webhook"
 )
 
 // Add implements webhook.Log.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/webhook"
 )
 
 // Webhooks is webhook.Store, webhook.Log and webhook.Queue in memory.

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
-	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
 // actionTypes are the types of the columns of a batch of operators' actions, in

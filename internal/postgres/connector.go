@@ -9,7 +9,7 @@ import (
 
 	"github.com/lib/pq"
 
-	"github.com/skald-saga/skald/internal/credentials"
+	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
 // connector makes the connections of one pool. Each signs in with what the

@@ -12,12 +12,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/access"
-	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/storetest"
-	"github.com/skald-saga/skald/internal/testdb"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/secret/envelope"
+	"github.com/skald-saga/skald/internal/test/storetest"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 var (

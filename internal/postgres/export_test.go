@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/saga"
 )
 

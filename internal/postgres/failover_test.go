@@ -13,11 +13,11 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/db"
-	"github.com/skald-saga/skald/internal/devpg"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/postgres/devpg"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // through opens dsn's database by way of a proxy.

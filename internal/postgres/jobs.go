@@ -3,8 +3,8 @@ package postgres
 import (
 	"context"
 
-	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // Jobs is job runs (jobrun.Runs) and the worker's side of them (jobrun.Work) on

@@ -10,8 +10,8 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // runColumns are the columns of jobs.job_runs, alias r, in the order of scanRun.

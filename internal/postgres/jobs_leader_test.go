@@ -12,11 +12,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // lead makes a leader that leads for so long.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/lib/pq"
 
-	"github.com/skald-saga/skald/internal/credentials"
+	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
 const (

@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
-	"github.com/skald-saga/skald/internal/envelope"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/operator"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // JobLogs is jobrun.Offloading on PostgreSQL.

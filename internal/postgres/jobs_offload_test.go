@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // newLogs returns JobLogs, and a run that has a worker.

@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
-	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // JobEvents is jobrun.Events on PostgreSQL (A-05, S16).

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/schedule"
+	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
 // timed is a definition of a schedule, due since some time.

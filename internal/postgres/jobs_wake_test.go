@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/credentials"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/secret/credentials"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 func TestOtherNodesHearOfRunsThatMayBeClaimed(t *testing.T) {

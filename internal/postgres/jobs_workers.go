@@ -10,9 +10,9 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/operator"
 )
 
 // JobWorkers is jobrun.Workers on PostgreSQL.

@@ -12,8 +12,8 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/operator"
 	"github.com/skald-saga/skald/internal/saga"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // TestAnAPIKeyCannotBecomeAnother takes the way around the store: what a key

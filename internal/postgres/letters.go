@@ -9,7 +9,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/envelope"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // Letters is dlq.Letters and dlq.Overview on PostgreSQL.

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/operator"
 )
 
 // changeLetter stores what operators change of a letter, if nobody has changed

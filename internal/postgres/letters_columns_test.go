@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // namesOf are the columns of a table or view of the dead-letter queue, sorted.

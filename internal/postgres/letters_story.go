@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/envelope"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // attemptColumns are a retry's columns in the order of scanAttempt, alias a.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // fillLetterTables leaves at least one row of the tenant in each table of the

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/operator"
 )
 
 func TestUpkeepOfLetters(t *testing.T) {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/lib/pq"
 
-	"github.com/skald-saga/skald/internal/credentials"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/secret/credentials"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // logins is a Source that a test turns over.

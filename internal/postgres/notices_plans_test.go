@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // TestNoticesAreFoundByIndex: what the loops of webhooks and publications ask

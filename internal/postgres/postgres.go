@@ -28,9 +28,9 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
-	"github.com/skald-saga/skald/internal/credentials"
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/envelope"
+	"github.com/skald-saga/skald/internal/secret/credentials"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // Config says how to reach PostgreSQL. DSN is required; zero durations and

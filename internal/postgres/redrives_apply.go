@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/operator"
 )
 
 // Apply implements dlq.Redrives. Letters, actions, items and progress are stored

@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/operator"
 )
 
 func unmarshalTarget(stored []byte, t *dlq.Target) error {

@@ -3,7 +3,7 @@ package postgres_test
 import (
 	"testing"
 
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // TestNothingComesNearTheKeyOfSagas shows that in a young table, of which PostgreSQL

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 

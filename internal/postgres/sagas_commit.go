@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // commitSagas writes a batch of changes in one statement, so in one transaction.

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // jobbed is sagas and job runs of one database, and a workflow with jobs.

@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
-	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 var getSaga = ofTenant(`SELECT `+sagaColumns+` FROM saga.saga_states s WHERE s.id = $2 AND s.tenant_id = tenant.id`, "")

@@ -13,7 +13,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // order is a workflow of three steps.

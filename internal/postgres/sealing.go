@@ -7,8 +7,8 @@ import (
 	"errors"
 	"maps"
 
-	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // The fields of a saga that are sealed. Their names are sealed along: a value

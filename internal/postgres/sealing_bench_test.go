@@ -7,10 +7,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/secret/envelope"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // BenchmarkEncryption stores and loads batches of 64 sagas of three steps, with

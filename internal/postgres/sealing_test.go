@@ -16,13 +16,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/envelope"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/storetest"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/secret/envelope"
+	"github.com/skald-saga/skald/internal/test/storetest"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // Two master keys.

@@ -19,8 +19,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/storetest"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/storetest"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // neighbours are two tenants with sagas, logs, keys and a workflow each, behind

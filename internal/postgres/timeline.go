@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/audit/timeline"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/timeline"
 )
 
 // Timelines is timeline.Store on PostgreSQL.

@@ -20,8 +20,8 @@ import (
 
 	"github.com/lib/pq"
 
-	"github.com/skald-saga/skald/internal/devpg"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/postgres/devpg"
 )
 
 // certificate writes a certificate for 127.0.0.1 that vouches for itself, and

@@ -14,8 +14,8 @@ import (
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/storetest"
-	"github.com/skald-saga/skald/internal/testdb"
+	"github.com/skald-saga/skald/internal/test/storetest"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // Seed 2, section saga_events: 事件类型. state.changed is for changes that

@@ -9,7 +9,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/webhook"
+	"github.com/skald-saga/skald/internal/event/webhook"
 )
 
 // Letters of webhooks are locked after their subscription and their delivery.

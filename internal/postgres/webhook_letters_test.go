@@ -7,9 +7,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/testdb"
-	"github.com/skald-saga/skald/internal/webhook"
+	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 // parcels is one webhook of the tenant big, whose deliveries are tried once.

@@ -13,10 +13,10 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/operator"
-	"github.com/skald-saga/skald/internal/webhook"
 )
 
 // Webhooks is webhook.Store, webhook.Log and webhook.Queue on PostgreSQL.

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/retry"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // A step that is a job run (decision 0039) is not driven while the run works. The

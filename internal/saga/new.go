@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/retry"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // Spec is what a client asks for.

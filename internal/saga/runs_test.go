@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/retry"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

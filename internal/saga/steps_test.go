@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/retry"
-	"github.com/skald-saga/skald/internal/workflow"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // stepStory drives a saga of the steps a, b (without a compensation) and c by

@@ -1,4 +1,4 @@
-// The S3 server that the tests of internal/logstore run; its dependencies stay out of
+// The S3 server that the tests of internal/jobrun/logstore run; its dependencies stay out of
 // the go.mod files of Skald and of the linter.
 module github.com/skald-saga/skald/tools/s3
 

@@ -1,0 +1,155 @@
+package redrive_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/redrive"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// resume lets a redrive go on, with another guard unless stop is nil.
+func (p *post) resume(r dlq.Redrive, stop *dlq.StopOn) {
+	p.t.Helper()
+	p.await("the redrive to be resumed", func() bool {
+		moved, err := p.read(r).Resumed(stop, "ada", moment().Now)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		return p.redrives.Change(p.t.Context(), moved, p.did(r, "resume")) == nil
+	})
+}
+
+// retried says whether letters of the topic are retried by themselves; version is
+// that of its policy.
+func (p *post) retried(version int64, auto bool) {
+	p.t.Helper()
+	own := policy
+	own.TenantID, own.Topic, own.Version, own.AutoRetry, own.UpdatedAt = p.tenant, "orders", version, auto, moment().Now
+	by := operator.By{}.Did(id(), p.tenant, moment().Now, operator.TopicPolicy, "orders", "update", nil)
+	if err := p.letters.PutPolicy(p.t.Context(), own, by); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// A guard of ten failures is no guard when a second's worth of letters is on its way.
+func TestAGuardStopsWithNoMoreThanWasInFlight(t *testing.T) {
+	t.Parallel()
+	p := newPost(t)
+	p.retried(1, false) // what has failed is not tried again meanwhile
+	ids := p.push(300, false)
+	p.target.answers(func(string, int) int { return http.StatusServiceUnavailable })
+	r := p.redrive(ids, func(r *dlq.Redrive) { r.Rate, r.StopOn = 10_000, dlq.StopOn{Failures: 10} })
+	p.full(r)
+	run(t, p.config(t))
+	first := p.awaitState(r, dlq.RedriveHalted)
+	if most := 10 + int64(dlq.DefaultConcurrency); first.Failed < 10 || first.Failed > most || first.HaltReason != "failures" {
+		t.Fatalf("halted after %d failures, want 10 to %d: %+v", first.Failed, most, first)
+	}
+	// What it stops on stays, and counts from here.
+	p.resume(r, nil)
+	p.await("a second halt", func() bool { return p.read(r).Halts == 2 })
+	second := p.awaitState(r, dlq.RedriveHalted)
+	if n := second.Failed - first.Failed; n < 10 || n > 18 || second.StopOn.Failures != 10 {
+		t.Errorf("halted after %d more failures: %+v", n, second)
+	}
+	// So does what was set while it was halted.
+	p.resume(r, &dlq.StopOn{Failures: 25})
+	p.await("a third halt", func() bool { return p.read(r).Halts == 3 })
+	third := p.awaitState(r, dlq.RedriveHalted)
+	if n := third.Failed - second.Failed; n < 25 || n > 33 {
+		t.Errorf("halted after %d more failures: %+v", n, third)
+	}
+	if third.Sent != third.Failed || third.MaybeSent != 0 || third.NeverSent() != 300-third.Failed || third.Repeated != 0 {
+		t.Errorf("%d failed, and it tells %d sent, %d perhaps, %d again", third.Failed, third.Sent, third.MaybeSent, third.Repeated)
+	}
+	if p.target.requests() != int(third.Sent) {
+		t.Errorf("the target has seen %d, and it tells %d", p.target.requests(), third.Sent)
+	}
+	page, err := postgres.NewActions(p.db).Actions(t.Context(), p.tenant, operator.Filter{Kind: operator.Redrive, Subject: r.ID.String(), Verb: dlq.VerbHalt, Limit: 10})
+	if err != nil || len(page.Actions) != 3 {
+		t.Fatalf("%d halts are in the audit trail, %v", len(page.Actions), err)
+	}
+	if a := page.Actions[0]; a.Actor != "" || !strings.Contains(string(a.Detail), `"halt_reason":"failures"`) {
+		t.Errorf("%+v %s", a, a.Detail)
+	}
+	// The last one is still told of after it goes on.
+	p.target.answers(func(string, int) int { return http.StatusOK })
+	p.resume(r, nil)
+	if got := p.awaitState(r, dlq.RedriveCompleted); got.Halts != 3 || got.LastHalt != "failures" || got.LastHaltedAt == nil || got.HaltReason != "" || got.Sent != 300 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What is claimed and not yet handed over when somebody pauses is not sent.
+func TestAPauseStopsWhatWasNotHandedOver(t *testing.T) {
+	t.Parallel()
+	p := newPost(t)
+	p.retried(1, false)
+	ids := p.push(20, false)
+	answer := make(chan struct{})
+	p.target.answers(func(string, int) int { <-answer; return http.StatusOK })
+	r := p.redrive(ids, func(r *dlq.Redrive) { r.Rate, r.Concurrency = 10_000, 2 })
+	p.full(r)
+	run(t, p.config(t))
+	p.await("a batch to be claimed", func() bool { return p.statuses()[dlq.Retrying] == 20 })
+	p.move(r, dlq.PauseRedrive)
+	close(answer)
+	p.await("what was claimed to be given back", func() bool { return p.statuses()[dlq.Retrying] == 0 })
+	got := p.read(r)
+	if got.State != dlq.RedrivePaused || got.Done > 2 || got.Sent != got.Done || int(got.Done) != p.target.requests() || got.NeverSent() != 20-got.Done {
+		t.Errorf("%d requests, %+v", p.target.requests(), got)
+	}
+	for _, letter := range ids {
+		if l := p.get(letter); l.RetryCount != 0 {
+			t.Errorf("letter %s has used up %d retries", letter, l.RetryCount)
+		}
+	}
+	p.move(r, dlq.ResumeRedrive)
+	if got := p.awaitState(r, dlq.RedriveCompleted); got.Done != 20 || got.Sent != 20 || got.NeverSent() != 0 || p.target.requests() != 20 {
+		t.Errorf("%d requests, %+v", p.target.requests(), got)
+	}
+}
+
+func TestARedriveWhoseTargetIsAwaySaysSo(t *testing.T) {
+	t.Parallel()
+	p := newPost(t)
+	way, cfg := newFast(), p.config(t)
+	cfg.Drivers = map[dlq.TargetKind]redrive.Driver{dlq.ToKafka: way}
+	r := p.redrive(p.push(50, false, toKafka), func(r *dlq.Redrive) { r.Rate = 10_000 })
+	p.full(r)
+	run(t, cfg)
+	p.await("the redrive to tell that it stands still", func() bool {
+		now := p.read(r)
+		since, _ := now.Stalled(time.Now())
+		return since != nil
+	})
+	got := p.read(r)
+	if _, what := got.Stalled(time.Now()); what != "kafka: the topic orders" || got.ETA(time.Now()) != nil {
+		t.Errorf("it waits for %q, and will be through at %v", what, got.ETA(time.Now()))
+	}
+	close(way.hold)
+	if got := p.awaitState(r, dlq.RedriveCompleted); got.Sent != 50 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A policy that is switched off holds what is scheduled, and lets it go on.
+func TestAHeldTopicIsNotRetriedByItself(t *testing.T) {
+	t.Parallel()
+	p := newPost(t)
+	p.retried(1, false)
+	p.push(40, true)
+	other := p.push(1, true, func(l *dlq.Letter) { l.OriginalTopic = "others" })[0]
+	run(t, p.config(t))
+	p.await("the other topic's letter to be resolved", func() bool { return p.get(other).Status == dlq.Resolved })
+	if n := p.target.requests(); n != 1 {
+		t.Fatalf("%d requests, want the other topic's", n)
+	}
+	p.retried(2, true)
+	p.await("all letters to be resolved", func() bool { return p.statuses()[dlq.Resolved] == 41 })
+}

@@ -1,0 +1,190 @@
+package redrive_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/redrive"
+	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/test/testnet"
+)
+
+// httpDriver may connect to loopback unless the policy says otherwise.
+func httpDriver(t *testing.T, loopback bool, timeout time.Duration, atOnce int) *redrive.HTTP {
+	t.Helper()
+	policy, err := egress.NewPolicy(nil, nil, loopback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := redrive.NewHTTP(redrive.HTTPConfig{
+		Policy: policy, Timeout: timeout, Concurrency: atOnce, Version: "1.2.3", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	t.Cleanup(h.Close)
+	return h
+}
+
+func parcel(url string, payload string, headers ...dlq.Header) dlq.Drive {
+	id, content := uuid.New(), dlq.Content{Payload: []byte(payload), Headers: headers}
+	return dlq.Drive{
+		Letter: dlq.Letter{ID: id, RootID: id, Generation: 2, OriginalTopic: "ordérs", Content: content}, Number: 4,
+		Send: content, To: dlq.Target{Kind: dlq.ToHTTP, URL: url},
+	}
+}
+
+func serve(t *testing.T, f http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(f)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestARequestCarriesThePayloadAndWhoItIs(t *testing.T) {
+	t.Parallel()
+	var got *http.Request
+	var body []byte
+	url := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		got = r
+		body, _ = io.ReadAll(r.Body)
+	})
+	h := httpDriver(t, true, time.Second, 0)
+	d := parcel(url+"/in?a=1", `{"n":1.00}`, dlq.Header{Name: "traceparent", Value: []byte("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")})
+	d.RedriveID = uuid.New()
+	r := h.Drive(t.Context(), []dlq.Drive{d})[0]
+	if r.Outcome != dlq.Acknowledged || r.StatusCode != 200 || r.Error != "" || r.StartedAt.IsZero() || r.EndedAt.Before(r.StartedAt) {
+		t.Fatalf("result %+v", r)
+	}
+	for name, want := range map[string]string{
+		"Content-Type": "application/json", "User-Agent": "skald/1.2.3", "Idempotency-Key": d.RootID.String() + "/2", redrive.HeaderMessageID: d.RootID.String(),
+		redrive.HeaderGeneration: "2", redrive.HeaderRevision: "0", redrive.HeaderAttempt: "4", redrive.HeaderRedriveID: d.RedriveID.String(), redrive.HeaderOriginalTopic: "ord%C3%A9rs",
+		"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	} {
+		if got.Header.Get(name) != want {
+			t.Errorf("%s is %q, want %q", name, got.Header.Get(name), want)
+		}
+	}
+	if got.Method != "POST" || got.RequestURI != "/in?a=1" || string(body) != `{"n":1.00}` {
+		t.Errorf("%s %s %s", got.Method, got.RequestURI, body)
+	}
+}
+
+func TestTheContentTypeIsTheRecordsOrWhatThePayloadIs(t *testing.T) {
+	t.Parallel()
+	var got atomic.Value
+	url := serve(t, func(_ http.ResponseWriter, r *http.Request) { got.Store(r.Header.Get("Content-Type")) })
+	h := httpDriver(t, true, time.Second, 0)
+	for _, tt := range []struct{ name, payload, header, want string }{
+		{"its own", `{}`, "application/vnd.a+json; v=1", "application/vnd.a+json; v=1"},
+		{"none that is one", `{}`, "a\r\nX: y", "application/json"},
+		{"JSON", `{}`, "", "application/json"},
+		{"text", "hello", "", "text/plain; charset=utf-8"},
+		{"bytes", "\xff\x00", "", "application/octet-stream"},
+	} {
+		d := parcel(url, tt.payload)
+		if tt.header != "" {
+			d.Send.Headers = []dlq.Header{{Name: "content-type", Value: []byte(tt.header)}}
+		}
+		if r := h.Drive(t.Context(), []dlq.Drive{d})[0]; r.Outcome != dlq.Acknowledged || got.Load() != tt.want {
+			t.Errorf("%s: %+v, %q; want %q", tt.name, r, got.Load(), tt.want)
+		}
+	}
+}
+
+func TestWhatAnAnswerMeans(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[int]dlq.AttemptOutcome{
+		200: dlq.Acknowledged, 204: dlq.Acknowledged, 400: dlq.FailedDrive, 404: dlq.FailedDrive, 408: dlq.FailedDrive, 425: dlq.FailedDrive, 429: dlq.FailedDrive,
+		503: dlq.FailedDrive, 500: dlq.Uncertain, 502: dlq.Uncertain, 504: dlq.Uncertain, 302: dlq.Uncertain,
+	} {
+		asked := new(atomic.Int32)
+		url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(code)
+			if code >= 300 {
+				_, _ = w.Write([]byte(strings.Repeat("é\x00", 10_000)))
+			}
+		})
+		r := httpDriver(t, true, time.Second, 0).Drive(t.Context(), []dlq.Drive{parcel(url, "{}")})[0]
+		if r.Outcome != want || r.StatusCode != code || asked.Load() != 1 {
+			t.Errorf("%d: %s %d after %d requests, want %s", code, r.Outcome, r.StatusCode, asked.Load(), want)
+		}
+		if (want != dlq.Acknowledged) != strings.HasPrefix(r.Error, "the target answered ") || len(r.Error) > 600 || r.Error != dlq.Storable(r.Error, 600) {
+			t.Errorf("%d: %q", code, r.Error)
+		}
+	}
+}
+
+func TestWhatNeverArrivedHasFailedAndTheRestIsUncertain(t *testing.T) {
+	t.Parallel()
+	nobody := "http://" + testnet.Nobody(t)
+	reset := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			c.Close()
+		}
+	})
+	late := make(chan struct{})
+	slow := serve(t, func(http.ResponseWriter, *http.Request) { <-late })
+	t.Cleanup(func() { close(late) }) // before its server is closed
+	for _, tt := range []struct {
+		name, url string
+		loopback  bool
+		want      dlq.AttemptOutcome
+	}{
+		{"nobody listens", nobody, true, dlq.FailedDrive},
+		{"the policy refuses", nobody, false, dlq.FailedDrive},
+		{"not a URL", "http://a b", true, dlq.FailedDrive},
+		{"reset after it was sent", reset, true, dlq.Uncertain},
+		{"no answer in time", slow, true, dlq.Uncertain},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := httpDriver(t, tt.loopback, 300*time.Millisecond, 0).Drive(t.Context(), []dlq.Drive{parcel(tt.url, "{}")})[0]
+			if r.Outcome != tt.want || r.Error == "" || strings.Contains(r.Error, "127.0.0.1") {
+				t.Errorf("%s %q, want %s and words without addresses", r.Outcome, r.Error, tt.want)
+			}
+		})
+	}
+}
+
+func TestRequestsAtOnceAreBoundAndTheRestIsWithdrawnWhenTheNodeStops(t *testing.T) {
+	t.Parallel()
+	var now, most atomic.Int32
+	arrived := make(chan struct{}, 10)
+	hold := make(chan struct{})
+	url := serve(t, func(http.ResponseWriter, *http.Request) {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		arrived <- struct{}{}
+		<-hold
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	var batch []dlq.Drive
+	for range 5 {
+		batch = append(batch, parcel(url, "{}"))
+	}
+	done := make(chan []dlq.Result)
+	go func() { done <- httpDriver(t, true, time.Minute, 2).Drive(ctx, batch) }()
+	<-arrived
+	<-arrived
+	stop()
+	count := map[dlq.AttemptOutcome]int{}
+	for _, r := range <-done {
+		count[r.Outcome]++
+	}
+	close(hold)
+	if count[dlq.Uncertain] != 2 || count[dlq.Withdrawn] != 3 || most.Load() != 2 {
+		t.Errorf("%v, %d at once; want 2 uncertain, 3 withdrawn, 2 at once", count, most.Load())
+	}
+}

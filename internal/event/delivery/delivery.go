@@ -1,0 +1,328 @@
+// Package delivery carries events to webhooks: it reads each tenant's audit
+// trail for every subscription, makes deliveries of what is wanted, and sends
+// them until they arrive or are given up. The rules are in package webhook.
+//
+// Any number of nodes may do this at once. A cursor in the database moves
+// together with the deliveries made of what it passes, so that each event
+// becomes one; a lease keeps two nodes from sending the same one. An attempt
+// whose outcome could not be stored is made again: at least once, under the
+// same webhook-id.
+package delivery
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/event/cloudevent"
+	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Config of the loop. Queue, Trail, Send, Now, NewID and Log are required; zero
+// values mean what the comments say.
+type Config struct {
+	Queue webhook.Queue
+	Trail saga.Trail
+	// Send makes one attempt. It must return soon after its context ends.
+	Send  func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome
+	Now   func() time.Time
+	NewID func() uuid.UUID
+	Log   *slog.Logger
+
+	Policy      webhook.Policy // webhook.DefaultPolicy
+	Concurrency int            // 8: attempts of one subscription at once on this node; 1 while it fails
+	Poll        time.Duration  // 500 ms: how often the database is asked for work when there is none
+	Lease       time.Duration  // 1 min: must exceed the longest time of an attempt
+	Drain       time.Duration  // 5 s: what attempts in flight get when the node stops
+	Keep        time.Duration  // 720 h: how long deliveries that have ended are kept
+
+	Observer Observer
+}
+
+// Observer is told what happens; nil functions are not called.
+type Observer struct {
+	Attempted func(result string)                       // delivered, retried, failed, abandoned
+	Disabled  func()                                    // a subscription was disabled after failures
+	Backlog   func(pending int64, oldest time.Duration) // every 15 s
+	Round     func()                                    // the loop has asked for work
+}
+
+// Subscriptions served at once on this node. Those that fail have places of
+// their own, so that dead endpoints, each of which takes a whole timeout to
+// find out, only ever wait for each other.
+const (
+	healthyPlaces = 64
+	failingPlaces = 32
+	batch         = 500 // events read from the feed at once
+	rounds        = 16  // of claiming before others get a turn
+)
+
+// storing bounds a write that must not be given up because the node stops.
+const storing = 10 * time.Second
+
+// deliverer is what Run runs.
+type deliverer struct {
+	Config
+	healthy, failing chan struct{}
+	kick             chan struct{} // there may be more to do than was done
+
+	mu   sync.Mutex
+	busy map[uuid.UUID]bool // subscriptions that are being served here
+}
+
+// Run works until ctx ends, and returns when every attempt in flight has ended
+// and its outcome is stored, or Drain has passed.
+func Run(ctx context.Context, cfg Config) {
+	l := &deliverer{
+		Config: cfg.complete(), busy: map[uuid.UUID]bool{}, kick: make(chan struct{}, 1),
+		healthy: make(chan struct{}, healthyPlaces), failing: make(chan struct{}, failingPlaces),
+	}
+	// Attempts outlive ctx by Drain, and the storing of their outcome outlives them.
+	sends, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(l.Drain, abandon) })()
+	var counted, expired time.Time
+	for ctx.Err() == nil {
+		l.round(ctx, sends, &serving)
+		if now := time.Now(); now.Sub(counted) > 15*time.Second {
+			counted = now
+			l.count(ctx)
+		}
+		if now := time.Now(); now.Sub(expired) > time.Hour {
+			expired = now
+			l.expire(ctx)
+		}
+		t := time.NewTimer(loop.Jittered(l.Poll))
+		select {
+		case <-ctx.Done():
+		case <-l.kick:
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+func (c Config) complete() Config {
+	orDur := func(v *time.Duration, def time.Duration) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	if c.Policy.DisableAfter == 0 {
+		c.Policy = webhook.DefaultPolicy
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = 8
+	}
+	orDur(&c.Poll, 500*time.Millisecond)
+	orDur(&c.Lease, time.Minute)
+	orDur(&c.Drain, 5*time.Second)
+	orDur(&c.Keep, 720*time.Hour)
+	o := &c.Observer
+	if o.Attempted == nil {
+		o.Attempted = func(string) {}
+	}
+	if o.Disabled == nil {
+		o.Disabled = func() {}
+	}
+	if o.Backlog == nil {
+		o.Backlog = func(int64, time.Duration) {}
+	}
+	if o.Round == nil {
+		o.Round = func() {}
+	}
+	return c
+}
+
+// round starts serving every subscription that has work and is not served yet.
+func (l *deliverer) round(ctx, sends context.Context, serving *sync.WaitGroup) {
+	ready, err := l.Queue.Ready(ctx, l.Now())
+	if err != nil {
+		l.warn(ctx, "cannot look for webhooks with work", err)
+		return
+	}
+	l.Observer.Round()
+	for i := range ready {
+		w := &ready[i]
+		places := l.healthy
+		if w.Health.FailingSince != nil {
+			places = l.failing
+		}
+		l.mu.Lock()
+		free := !l.busy[w.ID]
+		if free {
+			select {
+			case places <- struct{}{}:
+				l.busy[w.ID] = true
+			default:
+				free = false // another round
+			}
+		}
+		l.mu.Unlock()
+		if !free {
+			continue
+		}
+		serving.Go(func() {
+			more := l.serve(ctx, sends, w)
+			l.mu.Lock()
+			delete(l.busy, w.ID)
+			l.mu.Unlock()
+			<-places
+			if more {
+				select {
+				case l.kick <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+}
+
+// serve reads the feed for one subscription and sends what is due. more tells
+// that there may be more to do at once.
+func (l *deliverer) serve(ctx, sends context.Context, w *webhook.Work) (more bool) {
+	if w.News {
+		read, err := l.read(ctx, w)
+		if err != nil {
+			l.warn(ctx, "cannot read the feed for a webhook", err)
+			return false
+		}
+		more = read
+	}
+	limit := l.Concurrency
+	if w.Health.FailingSince != nil {
+		limit = 1
+	}
+	for range rounds {
+		if ctx.Err() != nil {
+			return false
+		}
+		// Not given up half-way when the node stops: what was claimed and then
+		// not sent would wait for its lease to end.
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
+		claimed, err := l.Queue.Claim(call, &w.Subscription, l.Now(), l.Lease, limit)
+		cancel()
+		if err != nil {
+			l.warn(ctx, "cannot claim deliveries", err)
+			return false
+		}
+		if len(claimed) == 0 {
+			return more
+		}
+		var all sync.WaitGroup
+		failures := make([]bool, len(claimed))
+		for i := range claimed {
+			all.Go(func() { failures[i] = !l.attempt(sends, &w.Subscription, &claimed[i]) })
+		}
+		all.Wait()
+		for _, failed := range failures {
+			if failed {
+				return true // what is known of the endpoint has changed
+			}
+		}
+	}
+	return true
+}
+
+// read makes deliveries of the next events. It returns true when the feed may
+// go on.
+func (l *deliverer) read(ctx context.Context, w *webhook.Work) (more bool, err error) {
+	events, end, err := l.Trail.Feed(ctx, w.TenantID, w.Cursor, saga.EventFilter{}, batch)
+	if err != nil || end == w.Cursor {
+		return false, err
+	}
+	now := l.Now()
+	var wanted []webhook.Delivery
+	for i := range events {
+		e := &events[i]
+		if !w.Wants(e.Type, e.WorkflowName) {
+			continue
+		}
+		doc, err := cloudevent.Of(e)
+		if err != nil {
+			return false, err
+		}
+		body, err := json.Marshal(doc)
+		if err != nil {
+			return false, err
+		}
+		wanted = append(wanted, webhook.Delivery{
+			TenantID: w.TenantID, WebhookID: w.ID, ID: l.NewID(), EventID: e.ID, EventType: string(e.Type), SagaID: e.SagaID,
+			Body: body, Status: webhook.Pending, DueAt: now, CreatedAt: now,
+		})
+	}
+	// When it was not stored another node has read the same, or the
+	// subscription has changed: the next round sees what there is.
+	_, err = l.Queue.Enqueue(ctx, &w.Subscription, w.Cursor, end, wanted)
+	return true, err
+}
+
+// attempt sends one delivery and stores the outcome; false after a failure.
+func (l *deliverer) attempt(ctx context.Context, s *webhook.Subscription, d *webhook.Delivery) bool {
+	o := l.Send(ctx, s, d)
+	store, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
+	defer cancel()
+	r, stored, err := l.Queue.Settle(store, d, o, l.Policy, webhook.Moment{Now: l.Now(), Jitter: rand.Float64()})
+	if err != nil { // the lease ends, and it is sent again
+		l.warn(store, "cannot store the outcome of a delivery", err)
+		return false
+	}
+	result := "abandoned"
+	switch {
+	case o.Abandoned:
+	case o.Status/100 == 2:
+		result = "delivered"
+	case stored && r.Delivery.Status == webhook.Failed:
+		result = "failed"
+	default:
+		result = "retried"
+	}
+	l.Observer.Attempted(result)
+	log := l.Log.With(slog.String("webhook_id", d.WebhookID.String()), slog.String("delivery_id", d.ID.String()))
+	if result == "failed" {
+		log.InfoContext(store, "webhook delivery given up", slog.Int("attempt", d.Attempt), slog.String("reason", r.Delivery.Error))
+	}
+	if stored && r.Disabled {
+		l.Observer.Disabled()
+		log.WarnContext(store, "webhook disabled", slog.String("tenant_id", d.TenantID.String()), slog.String("reason", r.Subscription.DisabledReason))
+	}
+	return result == "delivered"
+}
+
+func (l *deliverer) count(ctx context.Context) {
+	pending, oldest, err := l.Queue.Backlog(ctx)
+	if err != nil {
+		l.warn(ctx, "cannot count pending deliveries", err)
+		return
+	}
+	var age time.Duration
+	if !oldest.IsZero() {
+		age = max(l.Now().Sub(oldest), 0)
+	}
+	l.Observer.Backlog(pending, age)
+}
+
+func (l *deliverer) expire(ctx context.Context) {
+	n, err := l.Queue.Expire(ctx, l.Now().Add(-l.Keep))
+	if err != nil {
+		l.warn(ctx, "cannot expire deliveries", err)
+		return
+	}
+	l.Log.DebugContext(ctx, "webhook deliveries expired", slog.Int64("count", n))
+}
+
+// warn logs an error unless the node is stopping.
+func (l *deliverer) warn(ctx context.Context, message string, err error) {
+	if ctx.Err() == nil {
+		l.Log.WarnContext(ctx, message, slog.Any("error", err))
+	}
+}

@@ -1,0 +1,138 @@
+package delivery
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/api/webhooks"
+	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/event/cloudevent"
+	"github.com/skald-saga/skald/internal/event/webhook"
+)
+
+// maxAnswer is how much of an answer is read, only so that the connection can
+// be used again. Nothing of it is kept: an answer from inside the network must
+// not reach whoever registered the URL (threat T7).
+const maxAnswer = 16 << 10
+
+// Sender makes the requests. It is safe for concurrent use.
+type Sender struct {
+	client *http.Client
+	agent  string
+	now    func() time.Time
+	log    *slog.Logger
+}
+
+// SenderConfig is what a Sender needs. Policy, Now and Log are required.
+type SenderConfig struct {
+	Policy  *egress.Policy // checked at every connection, on the resolved address
+	RootCAs *x509.CertPool // nil: the system's
+	Timeout time.Duration  // of one request, the answer included; 0: 10 s
+	Version string         // stands in the User-Agent
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// NewSender returns a sender. Close it to give up its connections.
+func NewSender(cfg SenderConfig) *Sender {
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 10 * time.Second
+	}
+	return &Sender{
+		client: &http.Client{
+			Timeout: cfg.Timeout,
+			Transport: &http.Transport{
+				Proxy:               nil, // a proxy would connect where the policy cannot look
+				DialContext:         cfg.Policy.DialContext(cfg.Timeout),
+				TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.RootCAs},
+				TLSHandshakeTimeout: cfg.Timeout,
+				MaxIdleConnsPerHost: 8, MaxIdleConns: 256, IdleConnTimeout: time.Minute,
+				MaxResponseHeaderBytes: 64 << 10,
+				DisableCompression:     true,
+				ForceAttemptHTTP2:      true,
+			},
+			// A redirect leads where nobody has agreed to be led.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		agent: "skald/" + cfg.Version, now: cfg.Now, log: cfg.Log,
+	}
+}
+
+// Close closes idle connections.
+func (s *Sender) Close() { s.client.CloseIdleConnections() }
+
+// Send makes one attempt and says what became of it. When ctx ends the attempt
+// is Abandoned: it may have arrived all the same.
+func (s *Sender) Send(ctx context.Context, to *webhook.Subscription, d *webhook.Delivery) webhook.Outcome {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, bytes.NewReader(d.Body))
+	if err != nil {
+		return webhook.Outcome{Error: "the URL cannot be used"}
+	}
+	req.GetBody = nil // or net/http might send it twice, and nobody would know (trap X45)
+	now := s.now()
+	var signatures []string
+	for _, key := range to.Keys(now) {
+		signatures = append(signatures, webhooks.Sign(key, d.ID.String(), now, d.Body))
+	}
+	req.Header.Set("Content-Type", cloudevent.MediaType)
+	req.Header.Set("User-Agent", s.agent)
+	req.Header.Set(webhooks.HeaderID, d.ID.String())
+	req.Header.Set(webhooks.HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
+	req.Header.Set(webhooks.HeaderSignature, strings.Join(signatures, " "))
+	res, err := s.client.Do(req)
+	if err != nil {
+		return s.failed(ctx, d, err)
+	}
+	defer res.Body.Close()
+	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer) // the status is the answer
+	return webhook.Outcome{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After"), now)}
+}
+
+// failed words an error for the tenant, without addresses: those are the
+// operator's and go to the log.
+func (s *Sender) failed(ctx context.Context, d *webhook.Delivery, err error) webhook.Outcome {
+	if ctx.Err() != nil {
+		return webhook.Outcome{Abandoned: true}
+	}
+	var denied *egress.Denied
+	var lookup *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	var call *url.Error
+	words := "the connection failed"
+	switch {
+	case errors.As(err, &denied):
+		words = "the egress policy does not allow the address"
+		s.log.WarnContext(ctx, "egress denied", slog.String("webhook_id", d.WebhookID.String()), slog.Any("error", denied))
+	case errors.As(err, &lookup):
+		words = "the host name cannot be resolved"
+	case errors.As(err, &certificate):
+		words = "the TLS handshake failed"
+	case errors.As(err, &call) && call.Timeout():
+		words = "no answer in time"
+	}
+	s.log.DebugContext(ctx, "webhook attempt failed", slog.String("webhook_id", d.WebhookID.String()),
+		slog.String("delivery_id", d.ID.String()), slog.Int("attempt", d.Attempt), slog.Any("error", err))
+	return webhook.Outcome{Error: words}
+}
+
+// retryAfter reads the header, seconds or a date; 0 for anything else.
+func retryAfter(header string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(header); err == nil {
+		return max(at.Sub(now), 0)
+	}
+	return 0
+}

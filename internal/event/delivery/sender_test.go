@@ -1,0 +1,179 @@
+package delivery_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/webhooks"
+	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/event/delivery"
+	"github.com/skald-saga/skald/internal/event/webhook"
+)
+
+var now = time.Now().UTC()
+
+// sender may connect to loopback unless the policy says otherwise.
+func sender(t *testing.T, log io.Writer, loopback bool, timeout time.Duration) *delivery.Sender {
+	t.Helper()
+	policy, err := egress.NewPolicy(nil, nil, loopback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := delivery.NewSender(delivery.SenderConfig{
+		Policy: policy, Timeout: timeout, Version: "1.2.3", Now: func() time.Time { return now },
+		Log: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	t.Cleanup(s.Close)
+	return s
+}
+
+func to(url string) *webhook.Subscription {
+	return &webhook.Subscription{ID: uuid.New(), URL: url, Secrets: []webhook.Secret{{Key: bytes.Repeat([]byte("k"), 32)}}}
+}
+
+var parcel = &webhook.Delivery{ID: uuid.New(), Body: []byte(`{"specversion":"1.0"}`), Attempt: 1}
+
+// server serves f and counts the connections.
+func server(t *testing.T, f http.HandlerFunc) (url string, connections *atomic.Int32) {
+	t.Helper()
+	connections = new(atomic.Int32)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { connections.Add(1); f(w, r) }))
+	t.Cleanup(s.Close)
+	return s.URL, connections
+}
+
+func TestARequestIsWhatReceiversAreTold(t *testing.T) {
+	var got *http.Request
+	var body []byte
+	url, _ := server(t, func(_ http.ResponseWriter, r *http.Request) {
+		got = r
+		body, _ = io.ReadAll(r.Body)
+	})
+	s := to(url + "/in?a=1")
+	until := now.Add(time.Hour)
+	s.Secrets = append(s.Secrets, webhook.Secret{Key: bytes.Repeat([]byte("o"), 32), ExpiresAt: &until})
+	if o := sender(t, io.Discard, true, time.Second).Send(t.Context(), s, parcel); o != (webhook.Outcome{Status: 200}) {
+		t.Fatalf("outcome %+v", o)
+	}
+	if got.Method != "POST" || got.RequestURI != "/in?a=1" || string(body) != string(parcel.Body) || got.UserAgent() != "skald/1.2.3" ||
+		got.Header.Get("Content-Type") != "application/cloudevents+json; charset=utf-8" || got.Header.Get(webhooks.HeaderID) != parcel.ID.String() {
+		t.Errorf("%s %s %v %s", got.Method, got.RequestURI, got.Header, body)
+	}
+	for _, k := range s.Secrets {
+		if err := webhooks.Verify([]string{webhooks.FormatSecret(k.Key)}, got.Header, body, now); err != nil {
+			t.Errorf("key %q: %v", k.Key[0], err)
+		}
+	}
+	if n := len(strings.Fields(got.Header.Get(webhooks.HeaderSignature))); n != 2 {
+		t.Errorf("%d signatures; want those of both secrets", n)
+	}
+}
+
+func TestWhatAnAnswerBecomes(t *testing.T) {
+	inside, reached := server(t, func(http.ResponseWriter, *http.Request) {})
+	for _, tt := range []struct {
+		name   string
+		answer http.HandlerFunc
+		want   webhook.Outcome
+	}{
+		{"a redirect is not followed", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, inside, http.StatusTemporaryRedirect)
+		}, webhook.Outcome{Status: 307}},
+		{"Retry-After in seconds", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "120")
+			w.WriteHeader(429)
+		}, webhook.Outcome{Status: 429, RetryAfter: 2 * time.Minute}},
+		{"Retry-After as a date", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", now.Add(time.Hour).Format(http.TimeFormat))
+			w.WriteHeader(503)
+		}, webhook.Outcome{Status: 503, RetryAfter: now.Add(time.Hour).Truncate(time.Second).Sub(now)}},
+		{"Retry-After that is nonsense", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "-1")
+			w.WriteHeader(503)
+		}, webhook.Outcome{Status: 503}},
+		{"an endless answer is not read", func(w http.ResponseWriter, r *http.Request) {
+			for w.WriteHeader(200); r.Context().Err() == nil; {
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					return
+				}
+			}
+		}, webhook.Outcome{Status: 200}},
+		{"a connection that breaks", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, webhook.Outcome{Error: "the connection failed"}},
+		{"no answer", func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // the server watches for the sender's leaving only then
+			<-r.Context().Done()
+		}, webhook.Outcome{Error: "no answer in time"}},
+	} {
+		url, calls := server(t, tt.answer)
+		if got := sender(t, io.Discard, true, 300*time.Millisecond).Send(t.Context(), to(url), parcel); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+		}
+		if calls.Load() != 1 {
+			t.Errorf("%s: %d requests were sent in one attempt", tt.name, calls.Load())
+		}
+	}
+	if reached.Load() != 0 {
+		t.Error("a redirect was followed")
+	}
+}
+
+func TestAFailureIsToldWithoutAddresses(t *testing.T) {
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer secure.Close()
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	for _, tt := range []struct{ name, url, want string }{
+		{"nobody listens", closed.URL, "the connection failed"},
+		{"a name that does not exist", "http://nowhere.invalid/", "the host name cannot be resolved"},
+		{"a certificate nobody vouches for", secure.URL, "the TLS handshake failed"},
+	} {
+		o := sender(t, io.Discard, true, 5*time.Second).Send(t.Context(), to(tt.url), parcel)
+		if o != (webhook.Outcome{Error: tt.want}) || strings.Contains(o.Error, "127.") {
+			t.Errorf("%s: %+v, want %q", tt.name, o, tt.want)
+		}
+	}
+}
+
+func TestTheEgressPolicyIsAskedAtEveryConnection(t *testing.T) {
+	decoy, reached := server(t, func(http.ResponseWriter, *http.Request) {})
+	port := decoy[strings.LastIndex(decoy, ":"):]
+	var log bytes.Buffer
+	s := sender(t, &log, false, time.Second)
+	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0", "[::1]", "127.0.0.2"} {
+		o := s.Send(t.Context(), to("http://"+host+port+"/"), parcel)
+		if o.Status != 0 || o.Abandoned || o.Error != "the egress policy does not allow the address" {
+			t.Errorf("%s: %+v", host, o)
+		}
+	}
+	if reached.Load() != 0 {
+		t.Errorf("the decoy got %d requests", reached.Load())
+	}
+	if !strings.Contains(log.String(), "loopback") {
+		t.Error("the operator does not learn why")
+	}
+}
+
+func TestAnAttemptThatTheNodeGivesUpIsAbandoned(t *testing.T) {
+	begun := make(chan struct{})
+	url, _ := server(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		close(begun)
+		<-r.Context().Done()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-begun; cancel() }()
+	if o := sender(t, io.Discard, true, time.Minute).Send(ctx, to(url), parcel); o != (webhook.Outcome{Abandoned: true}) {
+		t.Errorf("%+v", o)
+	}
+}

@@ -1,0 +1,305 @@
+// Package publication carries the audit trail of every tenant to a message
+// broker. One node at a time does it, the leader, by a lease in the database.
+//
+// A tenant's events are sent in the order of its feed, and the cursor moves
+// only when the broker has acknowledged everything before it. So nothing is
+// lost, and what a former leader or a crash leaves unrecorded is sent again:
+// at least once. Within a saga the first copies of its events come in order,
+// and their ids grow, so that a consumer that drops what is not greater than
+// the last id it saw of a saga gets each event once (docs/kafka.md).
+package publication
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/event/cloudevent"
+	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Message is one event for the broker. Messages with the same Key keep their order.
+type Message struct {
+	Key, Value []byte
+	Headers    []Header
+	At         time.Time
+}
+
+// Header of a Message.
+type Header struct{ Name, Value string }
+
+// Producer is a connection to the broker.
+type Producer interface {
+	// Send returns nil when the broker has every message, durably. After an
+	// error it may have any of them, and the producer is of no use any more.
+	// Send returns soon after ctx ends.
+	Send(ctx context.Context, messages []Message) error
+	Close()
+}
+
+// Config of the loop. Fields are required unless a comment says otherwise.
+type Config struct {
+	Name  string // of the publication; nodes that share it share the work
+	Node  string // of this node, unique
+	Store saga.Publications
+	Trail saga.Trail
+	Open  func() (Producer, error)
+	Now   func() time.Time
+	Log   *slog.Logger
+
+	Lease   time.Duration // 10 s: how long after a leader's death another takes over
+	Poll    time.Duration // 200 ms: how often the database is asked for events when there are none
+	Timeout time.Duration // 30 s: a batch that the broker has not taken by then is sent anew
+	Batch   int           // 1000: most events of one batch, and so in memory
+	Tenants []uuid.UUID   // whose events are published; none: all of them
+
+	Observer Observer
+}
+
+// Observer is told what happens; nil functions are not called.
+type Observer struct {
+	Leading   func(leader bool)
+	Published func(events int)
+	Failed    func()                  // a batch was not taken, or the broker not reached
+	Lag       func(age time.Duration) // of the oldest event not published; 0: none. Leader only
+}
+
+// backoff spaces attempts while the broker is away.
+var backoff = retry.Policy{InitialIntervalMS: 500, MaxIntervalMS: 15_000, Multiplier: 2}
+
+// Run works until ctx ends.
+func Run(ctx context.Context, cfg Config) {
+	cfg = cfg.complete()
+	for ctx.Err() == nil {
+		epoch, err := cfg.Store.Lead(ctx, cfg.Name, cfg.Node, cfg.Lease)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			cfg.Log.WarnContext(ctx, "cannot ask who leads the publication", slog.Any("error", err))
+		case err == nil && epoch > 0:
+			cfg.term(ctx, epoch)
+		}
+		loop.Sleep(ctx, loop.Jittered(cfg.Lease/3))
+	}
+}
+
+func (c Config) complete() Config {
+	orDur := func(v *time.Duration, def time.Duration) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	orDur(&c.Lease, 10*time.Second)
+	orDur(&c.Poll, 200*time.Millisecond)
+	orDur(&c.Timeout, 30*time.Second)
+	if c.Batch == 0 {
+		c.Batch = 1000
+	}
+	o := &c.Observer
+	if o.Leading == nil {
+		o.Leading = func(bool) {}
+	}
+	if o.Published == nil {
+		o.Published = func(int) {}
+	}
+	if o.Failed == nil {
+		o.Failed = func() {}
+	}
+	if o.Lag == nil {
+		o.Lag = func(time.Duration) {}
+	}
+	return c
+}
+
+// term leads until ctx ends or somebody else leads.
+func (c *Config) term(ctx context.Context, epoch int64) {
+	c.Log.InfoContext(ctx, "leading the publication", slog.String("publication", c.Name), slog.Int64("epoch", epoch))
+	c.Observer.Leading(true)
+	work, end := context.WithCancel(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		defer end()
+		c.renew(work, epoch)
+	})
+	c.publish(work, epoch)
+	end()
+	renewing.Wait()
+	c.Observer.Leading(false)
+	c.Observer.Lag(0)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := c.Store.Resign(last, c.Name, epoch); err != nil {
+		c.Log.WarnContext(ctx, "cannot resign from the publication; the lease will end", slog.Any("error", err))
+	}
+	c.Log.InfoContext(ctx, "no longer leading the publication", slog.String("publication", c.Name), slog.Int64("epoch", epoch))
+}
+
+// renew returns when the term has ended, or may have: when no renewal has
+// succeeded for the length of a lease.
+func (c *Config) renew(ctx context.Context, epoch int64) {
+	renewed := time.Now()
+	for {
+		loop.Sleep(ctx, loop.Jittered(c.Lease/4))
+		if ctx.Err() != nil {
+			return
+		}
+		asked := time.Now()
+		call, cancel := context.WithTimeout(ctx, max(c.Lease-asked.Sub(renewed), time.Millisecond))
+		ours, err := c.Store.Renew(call, c.Name, epoch, c.Lease)
+		cancel()
+		switch {
+		case err == nil && !ours:
+			return
+		case err == nil:
+			renewed = asked
+		case time.Since(renewed) >= c.Lease:
+			return
+		}
+	}
+}
+
+// publish sends whatever is unpublished until ctx ends or the term has.
+func (c *Config) publish(ctx context.Context, epoch int64) {
+	var producer Producer
+	drop := func() {
+		if producer != nil {
+			producer.Close()
+			producer = nil
+		}
+	}
+	defer drop()
+	var told time.Time
+	for failures := 0; ctx.Err() == nil; {
+		if producer == nil {
+			var err error
+			if producer, err = c.Open(); err != nil {
+				producer = nil
+				failures++
+				c.failed(ctx, failures, &told, err)
+				continue
+			}
+		}
+		published, ours, err := c.pass(ctx, producer, epoch)
+		switch {
+		case !ours:
+			return
+		case err != nil:
+			drop() // a batch half sent must not be finished later, behind our back
+			failures++
+			c.failed(ctx, failures, &told, err)
+		case published == 0:
+			failures = 0
+			loop.Sleep(ctx, loop.Jittered(c.Poll))
+		default:
+			failures = 0
+		}
+	}
+}
+
+// tellAgain is how often the log warns of what goes on failing; the metrics count
+// each time.
+const tellAgain = 10 * time.Minute
+
+func (c *Config) failed(ctx context.Context, failures int, told *time.Time, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	c.Observer.Failed()
+	level := slog.LevelDebug
+	if failures == 1 || time.Since(*told) >= tellAgain {
+		level, *told = slog.LevelWarn, time.Now()
+	}
+	c.Log.Log(ctx, level, "cannot publish events; trying again", slog.String("publication", c.Name), slog.Int("failures", failures), slog.Any("error", err))
+	loop.Sleep(ctx, loop.Jittered(backoff.Delay(failures, 0, 0)))
+}
+
+// pass sends one batch of each tenant that has something to publish.
+func (c *Config) pass(ctx context.Context, to Producer, epoch int64) (published int, ours bool, err error) {
+	tenants, err := c.Store.Unpublished(ctx, c.Name)
+	if err != nil {
+		return 0, true, err
+	}
+	if len(c.Tenants) > 0 {
+		tenants = slices.DeleteFunc(tenants, func(t saga.Unpublished) bool { return !slices.Contains(c.Tenants, t.TenantID) })
+	}
+	var lag time.Duration
+	for _, t := range tenants {
+		lag = max(lag, c.Now().Sub(t.Since))
+	}
+	c.Observer.Lag(lag)
+	for _, t := range tenants {
+		n, ours, err := c.carry(ctx, to, epoch, t)
+		if err != nil || !ours {
+			return published, ours, err
+		}
+		published += n
+	}
+	return published, true, nil
+}
+
+// carry sends one batch of a tenant and moves its cursor.
+func (c *Config) carry(ctx context.Context, to Producer, epoch int64, t saga.Unpublished) (n int, ours bool, err error) {
+	events, end, err := c.Trail.Feed(ctx, t.TenantID, t.After, saga.EventFilter{}, c.Batch)
+	if err != nil || end == t.After {
+		return 0, true, err
+	}
+	messages := make([]Message, len(events))
+	for i := range events {
+		if messages[i], err = messageOf(&events[i]); err != nil {
+			return 0, true, err
+		}
+	}
+	if len(messages) > 0 {
+		send, cancel := context.WithTimeout(ctx, c.Timeout)
+		err = to.Send(send, messages)
+		cancel()
+		if err != nil {
+			return 0, true, err
+		}
+	}
+	ours, err = c.Store.Advance(ctx, c.Name, epoch, t.TenantID, end)
+	if err != nil || !ours {
+		return 0, ours, err
+	}
+	c.Observer.Published(len(messages))
+	return len(messages), true, nil
+}
+
+// messageOf is an event as a CloudEvent in structured mode. Its attributes
+// stand in headers as well, so that consumers can choose without parsing.
+func messageOf(e *saga.StoredEvent) (Message, error) {
+	doc, err := cloudevent.Of(e)
+	if err != nil {
+		return Message{}, err
+	}
+	value, err := json.Marshal(doc)
+	m := Message{
+		Key: []byte(doc.Subject), Value: value, At: e.At,
+		Headers: []Header{
+			{"content-type", cloudevent.MediaType},
+			{"ce_specversion", doc.SpecVersion}, {"ce_id", doc.ID}, {"ce_source", doc.Source}, {"ce_type", doc.Type},
+			{"ce_subject", doc.Subject}, {"ce_time", doc.Time.Format(time.RFC3339Nano)},
+			{"tenant_id", e.TenantID.String()}, {"event_type", string(e.Type)},
+		},
+	}
+	if e.WorkflowName != "" {
+		m.Headers = append(m.Headers, Header{"workflow_name", e.WorkflowName})
+	}
+	if e.CorrelationID != nil {
+		m.Headers = append(m.Headers, Header{"correlation_id", *e.CorrelationID})
+	}
+	if e.StepIndex != saga.NoStep {
+		m.Headers = append(m.Headers, Header{"step_index", strconv.Itoa(e.StepIndex)})
+	}
+	if doc.TraceParent != "" {
+		m.Headers = append(m.Headers, Header{"traceparent", doc.TraceParent})
+	}
+	return m, err
+}

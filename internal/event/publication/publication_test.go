@@ -1,0 +1,88 @@
+package publication_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skald-saga/skald/internal/event/publication"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// term is a publication that this node leads, with nothing to publish. It fails
+// while down is set.
+type term struct {
+	saga.Publications
+	down atomic.Bool
+}
+
+func (*term) Lead(context.Context, string, string, time.Duration) (int64, error) { return 1, nil }
+
+func (*term) Renew(context.Context, string, int64, time.Duration) (bool, error) { return true, nil }
+
+func (*term) Resign(context.Context, string, int64) error { return nil }
+
+func (p *term) Unpublished(context.Context, string) ([]saga.Unpublished, error) {
+	if p.down.Load() {
+		return nil, errors.New("the broker is away")
+	}
+	return nil, nil
+}
+
+type idle struct{}
+
+func (idle) Send(context.Context, []publication.Message) error { return nil }
+
+func (idle) Close() {}
+
+// A broker that stays away is in the log at once and then every ten minutes, however
+// often it is tried; the metrics count each time. Once it was there, its next
+// absence is told at once again.
+func TestAPublicationThatGoesOnFailingIsToldEveryTenMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var failed atomic.Int64
+		p := &term{}
+		p.down.Store(true)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			publication.Run(ctx, publication.Config{
+				Name: "kafka:events", Node: "a", Store: p, Open: func() (publication.Producer, error) { return idle{}, nil }, Now: time.Now,
+				Log: slog.New(slog.NewTextHandler(&log, nil)), Observer: publication.Observer{Failed: func() { failed.Add(1) }},
+			})
+		}()
+		warned := func() int { return strings.Count(log.String(), "level=WARN msg=\"cannot publish events") }
+		after := func(d time.Duration, want int) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			if got := warned(); got != want {
+				t.Errorf("%d warnings, want %d", got, want)
+			}
+		}
+		after(time.Second, 1)
+		after(9*time.Minute, 1)
+		after(2*time.Minute, 2)
+		after(25*time.Minute, 4)
+		if n := failed.Load(); n < 100 {
+			t.Errorf("only %d failures in 36 minutes are counted", n)
+		}
+		if text := log.String(); !strings.Contains(text, "publication=kafka:events") || !strings.Contains(text, "the broker is away") {
+			t.Errorf("it is not said which publication fails, and why: %s", text)
+		}
+		p.down.Store(false)
+		after(time.Minute, 4)
+		p.down.Store(true)
+		after(time.Second, 5)
+		stop()
+		<-ended
+	})
+}

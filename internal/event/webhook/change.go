@@ -1,0 +1,187 @@
+package webhook
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// Codes of faults.
+const (
+	CodeNotFound         = "WEBHOOK_NOT_FOUND"
+	CodeDeliveryNotFound = "WEBHOOK_DELIVERY_NOT_FOUND"
+	CodeInvalid          = "WEBHOOK_INVALID"
+	CodeURL              = "WEBHOOK_URL_NOT_ALLOWED"
+	CodeStale            = "WEBHOOK_VERSION_CONFLICT"
+	CodeLimit            = "WEBHOOK_LIMIT_REACHED"
+	CodeDisabled         = "WEBHOOK_DISABLED"
+)
+
+// NotFound is the fault of a subscription the tenant does not have.
+func NotFound(id uuid.UUID) *fault.Error {
+	return fault.New(fault.NotFound, CodeNotFound, "there is no webhook %s", id)
+}
+
+// DeliveryNotFound is the fault of a delivery the subscription does not have.
+func DeliveryNotFound(id uuid.UUID) *fault.Error {
+	return fault.New(fault.NotFound, CodeDeliveryNotFound, "there is no delivery %s of this webhook", id)
+}
+
+// Stale is the fault of a precondition that no longer holds.
+func Stale(id uuid.UUID, present int64) *fault.Error {
+	return fault.New(fault.Precondition, CodeStale, "webhook %s is at version %d", id, present)
+}
+
+// Settings are what a client may choose. A nil field leaves things as they are.
+type Settings struct {
+	URL           *string
+	Description   *string
+	EventTypes    *[]string
+	WorkflowNames *[]string
+	Enabled       *bool
+}
+
+// New returns a subscription, enabled unless the settings say otherwise, or a
+// fault of kind Invalid that lists every mistake.
+func New(tenant, id uuid.UUID, c Settings, key []byte, by string, now time.Time) (Subscription, error) {
+	s := Subscription{
+		TenantID: tenant, ID: id, Enabled: true, Secrets: []Secret{{Key: key, CreatedAt: now}},
+		CreatedBy: by, CreatedAt: now, UpdatedAt: now, Version: 1,
+	}
+	if c.URL == nil {
+		c.URL = new(string)
+	}
+	return s, s.set(c, now)
+}
+
+// With returns the subscription changed by settings, as its next version, or a
+// fault of kind Invalid. Enabling forgets past failures.
+func (s Subscription) With(c Settings, now time.Time) (Subscription, error) {
+	s.Version, s.UpdatedAt = s.Version+1, now
+	return s, s.set(c, now)
+}
+
+func (s *Subscription) set(c Settings, now time.Time) error {
+	var wrong []fault.Field
+	check := func(pointer, mistake string) {
+		if mistake != "" {
+			wrong = append(wrong, fault.Field{Pointer: pointer, Code: CodeInvalid, Message: mistake})
+		}
+	}
+	if c.URL != nil {
+		s.URL = *c.URL
+		check("/url", mistakeInURL(s.URL))
+	}
+	if c.Description != nil {
+		s.Description = *c.Description
+		if utf8.RuneCountInString(s.Description) > MaxDescription {
+			check("/description", "must have at most "+strconv.Itoa(MaxDescription)+" characters")
+		}
+	}
+	if c.EventTypes != nil {
+		s.EventTypes = sorted(*c.EventTypes)
+		for i, p := range *c.EventTypes {
+			check("/event_types/"+strconv.Itoa(i), mistakeInPattern(p))
+		}
+	}
+	if c.WorkflowNames != nil {
+		s.WorkflowNames = sorted(*c.WorkflowNames)
+		for i, name := range *c.WorkflowNames {
+			if !workflow.ValidName(name) {
+				check("/workflow_names/"+strconv.Itoa(i), "no workflow can have that name")
+			}
+		}
+	}
+	if len(s.EventTypes) > MaxPatterns {
+		check("/event_types", "may have at most "+strconv.Itoa(MaxPatterns)+" entries")
+	}
+	if len(s.WorkflowNames) > MaxPatterns {
+		check("/workflow_names", "may have at most "+strconv.Itoa(MaxPatterns)+" entries")
+	}
+	if wrong != nil {
+		return fault.New(fault.Invalid, CodeInvalid, "%s: %s", wrong[0].Pointer, wrong[0].Message).With(wrong...)
+	}
+	if c.Enabled != nil && *c.Enabled != s.Enabled {
+		if *c.Enabled {
+			s.Enabled, s.DisabledReason, s.DisabledAt, s.Health = true, "", nil, Health{}
+		} else {
+			s.Enabled, s.DisabledReason, s.DisabledAt = false, "disabled by request", &now
+		}
+	}
+	return nil
+}
+
+// disable takes the subscription out of use; its next version.
+func (s *Subscription) disable(reason string, now time.Time) {
+	s.Enabled, s.DisabledReason, s.DisabledAt = false, reason, &now
+	s.Version, s.UpdatedAt = s.Version+1, now
+}
+
+// Rotated returns the subscription with a new secret, as its next version. The
+// present one signs beside it for RotationOverlap, so that the receiver can
+// change over; one from an earlier rotation ends.
+func (s Subscription) Rotated(key []byte, now time.Time) Subscription {
+	until := now.Add(RotationOverlap)
+	former := s.Secrets[0]
+	former.ExpiresAt = &until
+	s.Secrets = []Secret{{Key: key, CreatedAt: now}, former}
+	s.Version, s.UpdatedAt = s.Version+1, now
+	return s
+}
+
+// sorted returns a copy in order and without repetitions: what it means does
+// not depend on either.
+func sorted(list []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(list)))
+}
+
+// fits tells whether a pattern, exact or ending in .*, covers a type.
+func fits(pattern, t string) bool {
+	if prefix, any := strings.CutSuffix(pattern, "*"); any {
+		return strings.HasPrefix(t, prefix)
+	}
+	return pattern == t
+}
+
+func mistakeInPattern(p string) string {
+	if p != "*" && strings.Contains(strings.TrimSuffix(p, ".*"), "*") {
+		return "may hold a * only as its end, after a dot, such as saga.*"
+	}
+	for _, t := range saga.AuditTypes {
+		if fits(p, string(t)) {
+			return ""
+		}
+	}
+	return "fits no event type"
+}
+
+// numericEnd finds hosts that resolvers take for IPv4 addresses in disguise,
+// such as 127.1 and 0x7f000001.
+var numericEnd = regexp.MustCompile(`(^|\.)([0-9]+|0[xX][0-9a-fA-F]*)\.?$`)
+
+var dotted = regexp.MustCompile(`^(0|[1-9][0-9]{0,2})(\.(0|[1-9][0-9]{0,2})){3}$`)
+
+// mistakeInURL says what is wrong with an endpoint's URL by its looks.
+func mistakeInURL(raw string) string {
+	if len(raw) > MaxURL {
+		return "must have at most " + strconv.Itoa(MaxURL) + " bytes"
+	}
+	if mistake := workflow.MistakeInURL(raw); mistake != "" {
+		return mistake
+	}
+	u, err := url.Parse(raw)
+	if err == nil && numericEnd.MatchString(u.Hostname()) && !strings.Contains(u.Hostname(), ":") && !dotted.MatchString(u.Hostname()) {
+		return "names a host that looks like an IPv4 address but is not one"
+	}
+	return ""
+}

@@ -1,0 +1,68 @@
+package webhook_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/event/webhook"
+)
+
+func TestWhatADeliveryTellsOfItsLetter(t *testing.T) {
+	first := webhook.Delivery{WebhookID: uuid.UUID{1}, ID: uuid.UUID{2}, EventID: 7, Attempt: 1, Status: webhook.Pending, Body: []byte(`{"event":1}`)}
+	again, test := first, first
+	again.Attempt, again.RoundStart = 2, 1
+	test.EventID = 0
+	once := webhook.DefaultPolicy
+	once.Retry.MaxAttempts = 1
+	for _, tt := range []struct {
+		name   string
+		d      webhook.Delivery
+		o      webhook.Outcome
+		policy webhook.Policy
+		want   dlq.Told
+		class  dlq.ErrorClass
+		kind   string
+	}{
+		{"a delivery that never failed says nothing", first, webhook.Outcome{Status: 200}, once, "", "", ""},
+		{"one that is sent again and arrives", again, webhook.Outcome{Status: 200}, once, dlq.WentWell, "", ""},
+		{"one that is tried again", first, webhook.Outcome{Status: 500}, webhook.DefaultPolicy, "", "", ""},
+		{"one that is given up", first, webhook.Outcome{Status: 500}, once, dlq.GaveUp, dlq.Transient, "http_500"},
+		{"one that is refused", first, webhook.Outcome{Status: 404}, once, dlq.GaveUp, dlq.Permanent, "http_404"},
+		{"one that is led astray", first, webhook.Outcome{Status: 301}, once, dlq.GaveUp, dlq.Unknown, "http_301"},
+		{"one without an answer", again, webhook.Outcome{Error: "no route"}, once, dlq.GaveUp, dlq.Transient, "no_answer"},
+		{"one to an endpoint that is gone", first, webhook.Outcome{Status: 410}, webhook.DefaultPolicy, dlq.GaveUp, dlq.Permanent, "http_410"},
+		{"one that its node gave up", again, webhook.Outcome{Abandoned: true}, once, "", "", ""},
+		{"a test", test, webhook.Outcome{Status: 500}, once, "", "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := webhook.Settle(webhook.Subscription{ID: uuid.UUID{1}, Enabled: true}, tt.d, tt.o, tt.policy, moment)
+			n := r.News(moment)
+			switch {
+			case tt.want == "" && n == nil:
+			case n == nil || n.Told != tt.want:
+				t.Fatalf("tells %+v; want %q", n, tt.want)
+			case n.Told == dlq.GaveUp:
+				l := n.Letter
+				if l.Failure.Class != tt.class || l.Failure.Type != tt.kind || l.Failure.Message != r.Delivery.Error || l.DedupeKey != "skald:webhook:"+tt.d.ID.String() ||
+					l.OriginalTopic != "webhook."+tt.d.WebhookID.String() || string(l.Content.Payload) != string(tt.d.Body) || l.Status != dlq.Pending ||
+					l.NextRetryAt != nil || l.Link != (dlq.Link{WebhookID: tt.d.WebhookID, DeliveryID: tt.d.ID}) || l.Target.Kind != dlq.ToWebhook {
+					t.Errorf("%+v", l)
+				}
+			}
+		})
+	}
+}
+
+func TestOnlyWhatWasGivenUpIsRetriedByARedelivery(t *testing.T) {
+	for _, status := range webhook.Statuses {
+		d := webhook.Delivery{EventID: 7, Status: status}
+		if n := webhook.Redelivered(&d, uuid.UUID{9}); (n != nil) != (status == webhook.Failed) || n != nil && (n.Told != dlq.GoesOn || n.Token != uuid.UUID{9}) {
+			t.Errorf("%s: %+v", status, n)
+		}
+	}
+	if n := webhook.Redelivered(&webhook.Delivery{Status: webhook.Failed}, uuid.UUID{9}); n != nil {
+		t.Errorf("a test: %+v", n)
+	}
+}

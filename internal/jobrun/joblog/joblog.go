@@ -1,0 +1,201 @@
+// Package joblog moves the logs of job runs out of the database into the log
+// store, reads them there, and deletes runs whose time has passed (J-39 to J-41).
+//
+// A log is uploaded and read back before one transaction sets its reference and
+// deletes its chunks (S20, J9): a crash or a failure at any point leaves it
+// where it was, or leaves it in both places until the next round. Any number of
+// nodes may do it at once; they would do the same.
+package joblog
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/logstore"
+	"github.com/skald-saga/skald/internal/secret/envelope"
+)
+
+const (
+	// batch is how many runs are looked up at once, for logs and for purging.
+	batch = 200
+	// giveUp is after how many failures in a row a round ends: then it is not this
+	// log or that one, but the store.
+	giveUp = 3
+	// setAside is how long a log that could not be moved is left alone.
+	setAside = time.Hour
+)
+
+// Chunks is what is read of logs in the database: jobrun.Runs.
+type Chunks interface {
+	Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPlace, limit int) ([]jobrun.LogChunk, error)
+}
+
+// Config of a Mover. Chunks, Offloading, Settings, Log and Now are required.
+type Config struct {
+	Store      *logstore.Store // nil: logs stay in the database until their runs are purged
+	Chunks     Chunks
+	Offloading jobrun.Offloading
+	Settings   func(context.Context) (jobrun.Settings, error)
+	Keys       *envelope.Keyring // seals logs in the store if it seals; nil: it does not
+	Log        *slog.Logger
+	Now        func() time.Time
+	// Purging deletes what has expired by calling do, and puts on record what that
+	// was; nil: do alone.
+	Purging func(ctx context.Context, do func(context.Context))
+}
+
+// Round is what one round has done.
+type Round struct {
+	Moved  int   // logs
+	Bytes  int64 // that they had in the database
+	Failed int   // logs that stayed where they were
+	Purged int   // runs
+}
+
+// Mover moves logs, one round at a time. It is safe for concurrent use.
+type Mover struct {
+	cfg   Config
+	mu    sync.Mutex              // held for a round
+	aside map[uuid.UUID]time.Time // guarded by mu; runs whose logs could not be moved, and until when they are left alone
+}
+
+// NewMover returns a Mover.
+func NewMover(cfg Config) *Mover {
+	if cfg.Purging == nil {
+		cfg.Purging = func(ctx context.Context, do func(context.Context)) { do(ctx) }
+	}
+	return &Mover{cfg: cfg, aside: map[uuid.UUID]time.Time{}}
+}
+
+// Once moves the logs that are old enough (log_retention_days_db) and then
+// deletes the runs that are (run_retention_days), with their stored logs. It
+// ends with ctx, with an outage of the database, or when there is nothing left.
+// A log that cannot be moved is told in the Round and logged, not returned. It
+// waits for a round that is under way.
+func (m *Mover) Once(ctx context.Context) (r Round, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	settings, err := m.cfg.Settings(ctx)
+	if err != nil {
+		return r, err
+	}
+	if m.cfg.Store != nil {
+		if err := m.move(ctx, m.cfg.Now().Add(-days(settings, jobrun.LogRetentionDays)), &r); err != nil {
+			return r, err
+		}
+	}
+	m.cfg.Purging(ctx, func(ctx context.Context) {
+		err = m.purge(ctx, m.cfg.Now().Add(-days(settings, jobrun.RunRetentionDays)), &r)
+	})
+	return r, err
+}
+
+func days(s jobrun.Settings, name string) time.Duration {
+	return time.Duration(s.Number(name) * float64(24*time.Hour))
+}
+
+func (m *Mover) move(ctx context.Context, before time.Time, round *Round) error {
+	now := m.cfg.Now()
+	for id, until := range m.aside {
+		if !now.Before(until) {
+			delete(m.aside, id)
+		}
+	}
+	failures := 0
+	for {
+		runs, err := m.cfg.Offloading.Offloadable(ctx, before, batch+len(m.aside))
+		if err != nil {
+			return err
+		}
+		rand.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] }) // see Run
+		tried := 0
+		for i := range runs {
+			run := &runs[i]
+			if _, left := m.aside[run.ID]; left {
+				continue
+			}
+			tried++
+			err := m.moveOne(ctx, run)
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case err == nil:
+				round.Moved++
+				round.Bytes += run.LogBytes
+				failures = 0
+				continue
+			case errors.Is(err, errChanged):
+				m.aside[run.ID] = now.Add(setAside)
+				continue
+			}
+			round.Failed++
+			m.aside[run.ID] = now.Add(setAside)
+			m.cfg.Log.WarnContext(ctx, "the log of a job run stays in the database", slog.String("job_run_id", run.ID.String()), slog.Any("error", err))
+			if failures++; failures == giveUp {
+				clear(m.aside) // it is the store that is at fault
+				return nil
+			}
+		}
+		if tried < batch {
+			return nil
+		}
+	}
+}
+
+var errChanged = errors.New("it has changed, or moved, meanwhile")
+
+// moveOne moves the log of one run. An upload that was in vain is deleted only
+// when it is sealed: else it has the name that another node's upload of the same
+// log has, whose transaction may be under way.
+func (m *Mover) moveOne(ctx context.Context, run *jobrun.Run) error {
+	log := newSource(ctx, m.cfg.Chunks, m.cfg.Keys, run)
+	object, err := m.cfg.Store.Put(ctx, logstore.Name{Tenant: run.TenantID, Run: run.ID, Attempt: max(run.Attempt, 1), Created: run.CreatedAt}, log)
+	if err != nil {
+		return err
+	}
+	if err := failpoint.Hit(failpoint.LogBeforeTx); err != nil {
+		return err
+	}
+	done, err := m.cfg.Offloading.Offloaded(ctx, run.TenantID, run.ID, object.Ref, object.SHA256[:], log.chunks, log.bytes)
+	if err == nil && !done {
+		err = errChanged
+		if log.place.Seals() {
+			err = errors.Join(err, m.cfg.Store.Delete(ctx, object.Ref))
+		}
+	}
+	if err == nil {
+		err = failpoint.Hit(failpoint.LogAfterTx)
+	}
+	return err
+}
+
+// purge deletes rows first and stored logs afterwards: a reference never leads
+// nowhere. What a crash in between leaves in the store nobody refers to.
+func (m *Mover) purge(ctx context.Context, before time.Time, round *Round) error {
+	for {
+		refs, deleted, err := m.cfg.Offloading.Purge(ctx, before, batch)
+		if err != nil {
+			return err
+		}
+		round.Purged += deleted
+		for _, ref := range refs {
+			if m.cfg.Store == nil {
+				continue
+			}
+			if err := m.cfg.Store.Delete(ctx, ref); err != nil {
+				m.cfg.Log.WarnContext(ctx, "the log of a purged job run stays in the log store", slog.String("ref", ref), slog.Any("error", err))
+			}
+		}
+		if deleted < batch {
+			return nil
+		}
+	}
+}

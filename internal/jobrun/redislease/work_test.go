@@ -1,0 +1,239 @@
+package redislease_test
+
+import (
+	"context"
+	"encoding/json"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/redislease"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// shop is job runs on PostgreSQL, a worker, a leader, and hints on Redis.
+type shop struct {
+	*world
+	jobrun.Work // notes in Redis
+	t           *testing.T
+	db          *postgres.DB
+	runs        *postgres.Jobs
+	sweeps      *postgres.JobSweeps
+	term        jobrun.Term
+	settings    jobrun.Settings
+	tenant      uuid.UUID
+	job         jobrun.Definition
+	worker      uuid.UUID
+	seq         int64
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	s := &shop{world: newHints(t), t: t, db: db, settings: jobrun.NewSettings(1, nil), tenant: uuid.New(), worker: uuid.New()}
+	s.runs = postgres.NewJobs(db, func(context.Context) (jobrun.Settings, error) { return s.settings, nil })
+	s.Work = redislease.Note(s.runs, s.Hints, func(context.Context) time.Duration { return s.settings.Seconds(jobrun.RunLease) })
+	s.sweeps = postgres.NewJobSweeps(db)
+	s.sweeps.Heed(s.Hints)
+	var leads bool
+	if s.term, leads, err = postgres.NewJobElections(db).Acquire(t.Context(), uuid.New(), "n", time.Hour); err != nil || !leads {
+		t.Fatal(leads, err)
+	}
+	s.job = jobrun.Definition{ID: uuid.New(), TenantID: s.tenant, Name: "d", Version: 1, SpecVersion: 1, Enabled: true, Spec: jobrun.Spec{Type: jobrun.OnDemand, CommandName: "c"}}
+	doc, err := json.Marshal(s.job.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.sql(`INSERT INTO jobs.job_definitions (id, tenant_id, name, type, command_name, spec, last_materialized_at, created_at, updated_at)
+		VALUES ($1, $2, 'd', $3, 'c', $4, now(), now(), now())`, s.job.ID, s.tenant, s.job.Spec.Type, string(doc))
+	s.sql(`INSERT INTO jobs.job_definition_versions (definition_id, tenant_id, spec_version, spec, created_at) VALUES ($1, $2, 1, $3, now())`, s.job.ID, s.tenant, string(doc))
+	err = s.Register(t.Context(), jobrun.WorkerProcess{ID: s.worker, TenantID: s.tenant, Name: "w", Queues: []string{jobrun.DefaultQueue}, MaxRuns: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *shop) sql(statement string, args ...any) {
+	s.t.Helper()
+	if _, err := s.db.SQL().ExecContext(s.t.Context(), statement, args...); err != nil {
+		s.t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// claimed is a run that the worker has, started or not.
+func (s *shop) claimed(start bool) jobrun.RunFence {
+	s.t.Helper()
+	moment := jobrun.Moment{Now: time.Now().UTC(), NewID: uuid.New}
+	r := jobrun.New(&s.job, jobrun.Ask{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(uuid.NewString())}, s.settings, moment)
+	if _, _, err := s.runs.Create(s.t.Context(), r, operator.By{Actor: "t"}.Did(uuid.New(), s.tenant, moment.Now, operator.JobRun, r.ID.String(), "run", nil)); err != nil {
+		s.t.Fatal(err)
+	}
+	offers, err := s.Claim(s.t.Context(), jobrun.ClaimAsk{TenantID: s.tenant, WorkerID: s.worker, Slots: 1, Start: start})
+	if err != nil || len(offers) != 1 {
+		s.t.Fatal(len(offers), err)
+	}
+	return jobrun.RunFence{RunID: offers[0].ID, Fence: offers[0].Fence()}
+}
+
+func (s *shop) beat(ctx context.Context, runs ...jobrun.RunFence) error {
+	s.seq++
+	var beats []jobrun.Beat
+	for _, r := range runs {
+		beats = append(beats, jobrun.Beat{RunID: r.RunID, Fence: r.Fence})
+	}
+	_, _, err := s.Heartbeat(ctx, s.tenant, s.worker, s.seq, 0, beats)
+	return err
+}
+
+// silent has the lease of a run in the database end so long ago.
+func (s *shop) silent(r jobrun.RunFence, ago time.Duration) {
+	s.t.Helper()
+	s.sql(`UPDATE jobs.job_runs SET lease_expires_at = clock_timestamp() - $2 * interval '1 microsecond' WHERE id = $1`, r.RunID, ago.Microseconds())
+}
+
+// doubted sweeps, and expects so many runs to be in doubt by that.
+func (s *shop) doubted(want int, what string) {
+	s.t.Helper()
+	begin := time.Now()
+	got, err := s.sweeps.Doubt(s.t.Context(), s.term, s.settings, 100)
+	if err != nil || got.Moved != want {
+		s.t.Errorf("%s: %d runs are doubted, %v; want %d", what, got.Moved, err, want)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		s.t.Errorf("%s: the sweep took %v", what, took)
+	}
+}
+
+// TestWhoHasARunIsNotedFromClaimToEnd: the database says it, and Redis repeats it.
+func TestWhoHasARunIsNotedFromClaimToEnd(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for name, end := range map[string]func(r jobrun.RunFence) error{
+		"finished": func(r jobrun.RunFence) error {
+			done, err := s.Finish(t.Context(), []jobrun.Result{{TenantID: s.tenant, RunID: r.RunID, Fence: r.Fence}})
+			if err == nil {
+				err = done[0].Err
+			}
+			return err
+		},
+		"released": func(r jobrun.RunFence) error {
+			_, err := s.Work.Release(t.Context(), s.tenant, r.RunID, r.Fence, "deploy")
+			s.sql(`UPDATE jobs.job_runs SET admitted_at = NULL WHERE id = $1`, r.RunID) // nobody is to claim it again here
+			return err
+		},
+		"canceled": func(r jobrun.RunFence) error {
+			s.sql(`UPDATE jobs.job_runs SET cancel_requested_at = now() WHERE id = $1`, r.RunID)
+			_, err := s.AckCancel(t.Context(), s.tenant, r.RunID, r.Fence)
+			return err
+		},
+	} {
+		r := s.claimed(false)
+		s.settles(t, true, r)
+		s.do(t, "FLUSHALL")
+		if done, err := s.Start(t.Context(), s.tenant, []jobrun.RunFence{r}); err != nil || done[0].Err != nil {
+			t.Fatal(err)
+		}
+		s.settles(t, true, r)
+		s.do(t, "FLUSHALL")
+		if err := s.beat(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		s.settles(t, true, r)
+		s.do(t, "FLUSHALL")
+		if _, err := s.Progress(t.Context(), s.tenant, jobrun.Beat{RunID: r.RunID, Fence: r.Fence}); err != nil {
+			t.Fatal(err)
+		}
+		s.settles(t, true, r)
+		zombie := r
+		zombie.Fence.LeaseToken = uuid.New()
+		if err := s.beat(t.Context(), zombie); err != nil || s.alive(t, zombie)[0] || !s.alive(t, r)[0] {
+			t.Errorf("%s: a zombie's heartbeat is noted (%v)", name, err)
+		}
+		if err := end(r); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		s.settles(t, false, r)
+	}
+}
+
+// TestHeartbeatsSpareRunsWhenTheDatabaseWasAway: every lease has run out there,
+// while the workers went on. One of two has died meanwhile.
+func TestHeartbeatsSpareRunsWhenTheDatabaseWasAway(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	lives, died := s.claimed(true), s.claimed(true)
+	s.settles(t, true, died)
+	s.do(t, "FLUSHALL") // time has passed
+	away, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	away.Close()
+	there := s.Work
+	s.Work = redislease.Note(postgres.NewJobs(away, func(context.Context) (jobrun.Settings, error) { return s.settings, nil }), s.Hints,
+		func(context.Context) time.Duration { return s.settings.Seconds(jobrun.RunLease) })
+	if err := s.beat(t.Context(), lives); err == nil {
+		t.Fatal("the database answers")
+	}
+	s.Work = there
+	s.settles(t, true, lives)
+	s.silent(lives, 5*time.Second)
+	s.silent(died, 5*time.Second)
+	s.doubted(1, "of two")
+	if r, err := s.runs.Run(t.Context(), s.tenant, lives.RunID); err != nil || r.Continuation != jobrun.NoDoubt {
+		t.Errorf("the one that lives: %+v, %v", r.Continuation, err)
+	}
+	if err := s.beat(t.Context(), lives); err != nil {
+		t.Fatal(err)
+	}
+	s.doubted(0, "after its next heartbeat")
+}
+
+// TestRedisDecidesNothing: whatever Redis does or says, runs are doubted as they
+// are without it, at most a lease later.
+func TestRedisDecidesNothing(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.settings = jobrun.NewSettings(1, map[string]float64{jobrun.RunLease: 60})
+	for _, tt := range []struct {
+		what string
+		do   func(key string)
+		ago  time.Duration
+		want int
+	}{
+		{"a note that is true", func(string) {}, 30 * time.Second, 0},
+		{"a note that stays for ever, as after a jump of its clock", func(key string) { s.do(t, "PERSIST", key) }, 61 * time.Second, 1},
+		{"another token", func(key string) { s.do(t, "SET", key, "1 "+uuid.NewString()+" "+uuid.NewString()) }, time.Second, 1},
+		{"nonsense", func(key string) { s.do(t, "SET", key, "alive") }, time.Second, 1},
+		{"another type", func(key string) { s.do(t, "DEL", key); s.do(t, "RPUSH", key, "x") }, time.Second, 1},
+		{"a flush", func(string) { s.do(t, "FLUSHALL") }, time.Second, 1},
+		{"a server that sleeps", func(string) { s.signal(syscall.SIGSTOP) }, time.Second, 1},
+		{"a server that is gone", func(string) { s.signal(syscall.SIGCONT); s.kill() }, time.Second, 1},
+	} {
+		r := s.claimed(true)
+		if tt.what != "a server that is gone" { // the one before has left it alone
+			s.settles(t, true, r)
+		}
+		s.silent(r, tt.ago)
+		tt.do("scheduler:jobrun:lease:" + r.RunID.String())
+		s.doubted(tt.want, tt.what)
+		begin := time.Now()
+		done, err := s.Finish(t.Context(), []jobrun.Result{{TenantID: s.tenant, RunID: r.RunID, Fence: r.Fence}})
+		if err != nil || done[0].Err != nil || done[0].Run.State != jobrun.Succeeded {
+			t.Errorf("%s: the worker cannot finish: %v, %v", tt.what, err, done)
+		}
+		if took := time.Since(begin); took > 10*time.Second {
+			t.Errorf("%s: finishing took %v", tt.what, took)
+		}
+	}
+}

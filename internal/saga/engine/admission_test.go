@@ -1,0 +1,279 @@
+package engine_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/engine"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// room lets a node have n calls of new sagas in flight at once.
+func room(n int) func(*engine.Config) { return func(c *engine.Config) { c.MaxRunning = n } }
+
+func TestAdmissionWaitsAMomentForRoom(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		frees time.Duration // when the only slot comes back
+		waits time.Duration
+		owned bool
+	}{
+		{"room that comes in time is taken", 60 * time.Millisecond, 60 * time.Millisecond, true},
+		{"without room the saga is stored unowned", time.Second, 100 * time.Millisecond, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				n := w.start("a", room(1))
+				_, done := n.engine.Admit(context.Background())
+				time.AfterFunc(tt.frees, func() { done(nil) })
+				begin := now()
+				owner, done2 := n.engine.Admit(context.Background())
+				if waited := now().Sub(begin); waited != tt.waits || (owner != nil) != tt.owned {
+					t.Errorf("after %v it is owned: %v; want %v, %v", waited, owner != nil, tt.waits, tt.owned)
+				}
+				done2(nil)
+				time.Sleep(2 * time.Second)
+			})
+		})
+	}
+}
+
+func TestAdmissionEndsWithItsClient(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.start("a", room(1))
+		_, done := n.engine.Admit(context.Background())
+		gone, leave := context.WithCancel(context.Background())
+		leave()
+		begin := now()
+		owner, done2 := n.engine.Admit(gone)
+		if waited := now().Sub(begin); waited != 0 || owner != nil {
+			t.Errorf("a client that has left waits %v and gets owner %v", waited, owner)
+		}
+		done(nil)
+		done2(nil)
+	})
+}
+
+// TestSagaStoredUnownedStartsAsSoonAsThereIsRoom: it goes the long way round,
+// through the table, and still waits for no poll.
+func TestSagaStoredUnownedStartsAsSoonAsThereIsRoom(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.participants.manner = when(0, saga.Execute, always(slowly(yes, 1234*time.Millisecond)))
+		n := w.start("a", room(1))
+		time.Sleep(10 * time.Second)
+		begin := now()
+		var ids []uuid.UUID
+		for range 4 { // one on the slot of new sagas, one on that of resumed ones, two in the table
+			ids = append(ids, n.create(steps("n")))
+		}
+		w.untilEnded(ids...)
+		var last time.Time
+		for _, id := range ids {
+			if at := *w.load(id).Saga.CompletedAt; at.After(last) {
+				last = at
+			}
+		}
+		// Two rounds of two calls each, the second create waited for 100 ms.
+		if took := last.Sub(begin); took > 2*1234*time.Millisecond+150*time.Millisecond {
+			t.Errorf("four sagas on two slots took %v", took)
+		}
+		if most := w.participants.busiest(); most != 2 {
+			t.Errorf("%d calls at once; want 2", most)
+		}
+		w.judge(ids...)
+	})
+}
+
+// TestFloodOfCreatesStarvesNobody: clients create as fast as they are let, and
+// retries, unowned sagas and those of a dead node go on all the same. A client
+// that finds no room stores nothing: which of the sagas in the table is
+// claimed first is the store's business.
+func TestFloodOfCreatesStarvesNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.participants.manner = func(c saga.Call, nth int) reply {
+			if c.HTTP.URL == "http://retries/do/0" && nth == 1 {
+				return reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 3 * time.Second}
+			}
+			return slowly(yes, 100*time.Millisecond)
+		}
+		victims := map[string][]uuid.UUID{}
+		dead := w.start("dead")
+		for range 20 {
+			victims["of a dead node"] = append(victims["of a dead node"], dead.create(named("dead", "n")))
+		}
+		synctest.Wait()
+		dead.kill()
+		time.Sleep(ttl)
+		n := w.start("a", room(8))
+		for range 20 {
+			victims["to be retried"] = append(victims["to be retried"], n.create(named("retries", "n")))
+			victims["unowned"] = append(victims["unowned"], w.createUnowned(named("unowned", "n")))
+		}
+		w.participants.busiest()
+		begin := now()
+		var clients sync.WaitGroup
+		var created atomic.Int64
+		for range 64 {
+			clients.Go(func() {
+				for now().Sub(begin) < 10*time.Second {
+					if owner, done := n.engine.Admit(context.Background()); owner == nil {
+						done(nil)
+					} else {
+						w.startOn(n, owner, done, named("flood", "n"))
+						created.Add(1)
+					}
+				}
+			})
+		}
+		time.Sleep(7 * time.Second)
+		synctest.Wait()
+		for kind, ids := range victims {
+			open := 0
+			for _, id := range ids {
+				if !w.state(id).Terminal() {
+					open++
+				}
+			}
+			if open > 0 {
+				t.Errorf("in the flood, %d of %d sagas %s have not gone on", open, len(ids), kind)
+			}
+		}
+		clients.Wait()
+		if most := w.participants.busiest(); most > 8+2 {
+			t.Errorf("%d calls at once; want at most 8 for new sagas and 2 for resumed ones", most)
+		}
+		if created.Load() < 500 {
+			t.Errorf("%d creates are no flood", created.Load())
+		}
+	})
+}
+
+// startOn stores a saga for which a node has room, and starts it there.
+func (w *world) startOn(n *node, owner *int64, done func(*saga.Run), d *workflow.Definition) saga.Saga {
+	w.register(d)
+	s := saga.New(saga.Spec{ID: w.newID(), Tenant: tenant}, d, 1, owner, now(), 0)
+	if _, err := n.creates.Do(context.Background(), saga.NewSaga{Saga: s}); err != nil {
+		w.t.Error(err)
+	}
+	done(new(saga.NewRun(s, d)))
+	return s
+}
+
+func TestWatchersHearOfTheEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.participants.manner = when(0, saga.Execute, always(slowly(yes, time.Second)))
+		n, other := w.start("a"), w.start("b")
+		spec := saga.Spec{ID: w.newID(), Tenant: tenant}
+		first, stop := n.engine.Watch(refOf(spec.ID))
+		defer stop()
+		second, stop2 := n.engine.Watch(refOf(spec.ID))
+		left, leave := n.engine.Watch(refOf(spec.ID))
+		elsewhere, stop3 := other.engine.Watch(refOf(spec.ID))
+		defer stop3()
+		leave()
+		d := steps("n")
+		w.register(d)
+		if err := n.submit(spec, d); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(999 * time.Millisecond)
+		if closed(first) || closed(second) {
+			t.Error("watchers hear of an end that has not come")
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if !closed(first) || !closed(second) || w.state(spec.ID) != saga.Completed {
+			t.Errorf("first %v, second %v, when the saga was %s", closed(first), closed(second), w.state(spec.ID))
+		}
+		stop2() // after the end: harmless
+		if closed(left) || closed(elsewhere) {
+			t.Errorf("one that has left hears of the end: %v; one on another node: %v", closed(left), closed(elsewhere))
+		}
+	})
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestWatcherHearsOfASagaThatEndsAtItsDeadlineBeforeAnythingRan(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.start("a", room(1))
+		_, hold := n.engine.Admit(context.Background()) // there is no room for anything
+		w.participants.manner = when(0, saga.Execute, always(slowly(yes, time.Minute)))
+		d := named("busy", "n")
+		d.Steps[0].TimeoutMS = time.Hour.Milliseconds()
+		busy := n.create(d)
+		d = named("late", "n")
+		d.TimeoutMS = 2000
+		late := n.create(d)
+		ended, stop := n.engine.Watch(refOf(late))
+		defer stop()
+		time.Sleep(4 * time.Second)
+		if !closed(ended) {
+			t.Error("the watcher hears nothing")
+		}
+		if s, story := w.state(late), w.participants.story(late); s != saga.TimedOut || story != "" {
+			t.Errorf("%s by %q", s, story)
+		}
+		hold(nil)
+		w.untilEnded(busy)
+		w.judge(busy, late)
+	})
+}
+
+func TestStrayIsAdopted(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		lose func(n *node, w *world, id uuid.UUID)
+		max  time.Duration
+	}{
+		{"the answer to its create was lost", func(*node, *world, uuid.UUID) {}, 7 * time.Second},
+		{"another node set its flag", func(_ *node, w *world, id uuid.UUID) {
+			run := w.run(id)
+			c, err := saga.Apply(run, cancel, saga.Moment{Now: now(), NewID: w.newID})
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			if _, err := w.api.Commit(context.Background(), []saga.Change{c}); err != nil {
+				w.t.Fatal(err)
+			}
+		}, time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				n := w.start("a")
+				d := steps("uu")
+				w.register(d)
+				owner, done := n.engine.Admit(context.Background())
+				s := saga.New(saga.Spec{ID: w.newID(), Tenant: tenant}, d, 1, owner, now(), 0)
+				if _, err := n.creates.Do(context.Background(), saga.NewSaga{Saga: s}); err != nil {
+					t.Fatal(err)
+				}
+				done(nil)
+				begin := now()
+				tt.lose(n, w, s.ID)
+				w.untilEnded(s.ID)
+				if took := now().Sub(begin); took > tt.max {
+					t.Errorf("it took %v; want at most %v", took, tt.max)
+				}
+				if w.takeovers[s.ID] != 0 {
+					t.Error("it was taken over from a living node")
+				}
+				w.judge(s.ID)
+			})
+		})
+	}
+}

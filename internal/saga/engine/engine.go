@@ -1,0 +1,292 @@
+// Package engine drives sagas: it takes what is due, makes the call, lets the
+// rules decide, and goes on once the decision is durable.
+//
+//	drive: outcome := call the participant
+//	       change  := saga.Apply(run, outcome)
+//	       commit(change)            // then, and only then, the next call
+//
+// It keeps nothing that is not in the store. A node holds one lease; when the
+// lease is lost every drive stops at once and whoever takes over repeats the
+// call in flight with the same key. Recovery after a crash is that takeover.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// Config of an Engine. Everything up to Log is required; zero values below
+// mean the defaults in the comments.
+type Config struct {
+	Store     saga.Store
+	Ownership saga.Ownership
+	// Commit writes one change through the group commit, durably on return.
+	Commit func(context.Context, saga.Change) error
+	// Definition returns a pinned version. It is asked once per drive, so it should cache.
+	Definition func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error)
+	// Call makes one attempt. It returns soon after ctx ends.
+	Call func(context.Context, saga.Call) saga.Outcome
+	// LookAfter looks after a job run, and cancels it where that is asked for. The
+	// outcome is nil unless the run has ended, or does not exist, and its saga was
+	// not told. Nil: there are no job runs.
+	LookAfter func(context.Context, saga.JobCall) (*saga.Outcome, error)
+	Node      string // name of the node, unique among live nodes
+	// Process tells this process from all others, those of other machines too; ""
+	// when nothing does. Gone tells of another one that it certainly has ended; nil
+	// knows of none.
+	Process string
+	Gone    func(process string) bool
+	Now     func() time.Time
+	// NewID makes the ids of step logs: UUIDv7, so that they sort by time.
+	NewID func() uuid.UUID
+	Log   *slog.Logger
+
+	Jitter              func() float64 // rand.Float64
+	LeaseTTL            time.Duration  // 10 s
+	Poll                time.Duration  // 500 ms: how often a node looks for work nobody told it of
+	ReaperInterval      time.Duration  // 1 s
+	SlowAfter           time.Duration  // 500 ms: a call that runs longer is recorded as RUNNING
+	Hold                time.Duration  // 5 s: longer waits need no owner
+	DrainTimeout        time.Duration  // 20 s: what calls in flight may still take at a stop
+	StepTimeout         time.Duration  // 30 s: of steps that name none
+	CompensationTimeout time.Duration  // 0: none
+	MaxRunning          int            // 256: sagas with a call in flight at once
+	Observer            Observer       // nil functions are fine
+}
+
+// Observer hears of what the engine does, for metrics.
+type Observer struct {
+	CallDone func(action saga.Action, o *saga.Outcome)
+	Ended    func(s *saga.Saga)
+	Claimed  func(n int)
+	Loop     func(name string) // a loop has done a round
+}
+
+// Engine drives sagas on one node. Run it once.
+type Engine struct {
+	cfg     Config
+	current atomic.Pointer[session] // nil while the node has no lease
+	ends    watchers
+	backlog chan struct{} // capacity 1: unowned work is known to exist
+}
+
+// New returns an engine that does nothing until Run.
+func New(cfg Config) *Engine {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&cfg.LeaseTTL, 10*time.Second)
+	def(&cfg.Poll, 500*time.Millisecond)
+	def(&cfg.ReaperInterval, time.Second)
+	def(&cfg.SlowAfter, 500*time.Millisecond)
+	def(&cfg.Hold, 5*time.Second)
+	def(&cfg.DrainTimeout, 20*time.Second)
+	def(&cfg.StepTimeout, 30*time.Second)
+	if cfg.MaxRunning == 0 {
+		cfg.MaxRunning = 256
+	}
+	if cfg.Jitter == nil {
+		cfg.Jitter = rand.Float64
+	}
+	if cfg.Gone == nil {
+		cfg.Gone = func(string) bool { return false }
+	}
+	o := &cfg.Observer
+	if o.CallDone == nil {
+		o.CallDone = func(saga.Action, *saga.Outcome) {}
+	}
+	if o.Ended == nil {
+		o.Ended = func(*saga.Saga) {}
+	}
+	if o.Claimed == nil {
+		o.Claimed = func(int) {}
+	}
+	if o.Loop == nil {
+		o.Loop = func(string) {}
+	}
+	return &Engine{cfg: cfg, backlog: make(chan struct{}, 1)}
+}
+
+// errNameTaken ends Run: two live processes under one node name would fence
+// each other for ever.
+var errNameTaken = errors.New("another live process has this node's name: give each node its own (engine.node_id)")
+
+// Run drives sagas until ctx ends, then stops gracefully: nothing new is
+// taken, calls in flight get DrainTimeout, the rest is handed over. A lost
+// lease is no error: the node registers again. Only when another process that
+// is alive holds a lease under this node's name does it end with an error. It
+// returns with nothing left running.
+func (e *Engine) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		s, err := e.register(ctx)
+		if errors.Is(err, errNameTaken) {
+			return fmt.Errorf("node %q: %w", e.cfg.Node, err)
+		}
+		if err != nil {
+			e.cfg.Log.WarnContext(ctx, "cannot register this node", slog.Any("error", err))
+			e.sleep(ctx, e.cfg.Poll)
+			continue
+		}
+		e.current.Store(s)
+		e.cfg.Log.InfoContext(ctx, "node registered", slog.String("node", e.cfg.Node), slog.Int64("owner", s.owner))
+		s.serve(ctx)
+		e.current.Store(nil)
+		s.end()
+		if ctx.Err() != nil {
+			return nil
+		}
+		e.cfg.Log.WarnContext(ctx, "the node's lease was lost; registering again", slog.Int64("owner", s.owner))
+	}
+	return nil
+}
+
+// awaitFormer returns when no other process can be using this node's name: none
+// holds a lease under it, or the one that does is gone. Of a process that may be
+// gone, its machine with it, it waits for the end of the lease. A lease that is
+// renewed meanwhile is that of a live process: errNameTaken.
+func (e *Engine) awaitFormer(ctx context.Context) error {
+	var first saga.Incarnation
+	for {
+		f, found, err := e.cfg.Ownership.Former(ctx, e.cfg.Node)
+		switch {
+		case err != nil:
+			return err
+		case !found || f.Process != "" && (f.Process == e.cfg.Process || e.cfg.Gone(f.Process)):
+			return nil
+		case first.LeaseUntil.IsZero():
+			first = f
+			e.cfg.Log.WarnContext(ctx, "another process holds a lease under this node's name; waiting to see whether it is alive",
+				slog.String("node", e.cfg.Node), slog.Time("lease_until", f.LeaseUntil))
+		case f.LeaseUntil.After(first.LeaseUntil):
+			return errNameTaken
+		}
+		e.sleep(ctx, e.cfg.LeaseTTL/20)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// Healthy returns nil while the node holds its lease.
+func (e *Engine) Healthy() error {
+	if s := e.current.Load(); s == nil || !s.trusted() {
+		return errors.New("the node has no lease")
+	}
+	return nil
+}
+
+// Admit reserves room for one new saga, waiting a moment when there is none:
+// that slows clients down to what the node can do. owner is nil when there is
+// still none; the saga is then stored unowned and claimed later. done must be
+// called exactly once: with the stored run, which starts at once, or nil.
+func (e *Engine) Admit(ctx context.Context) (owner *int64, done func(*saga.Run)) {
+	s := e.current.Load()
+	if s == nil || !s.trusted() || !s.slots.takeFresh(ctx, admitWait) {
+		return nil, func(*saga.Run) { e.noteBacklog() }
+	}
+	return &s.owner, func(run *saga.Run) {
+		if run == nil || !s.start(*run, fresh) {
+			s.slots.give(fresh)
+		}
+	}
+}
+
+// admitWait is how long a create waits for room before it goes the long way
+// round, through the table.
+const admitWait = 100 * time.Millisecond
+
+// noteBacklog tells the intake that unowned work waits in the store.
+func (e *Engine) noteBacklog() {
+	select {
+	case e.backlog <- struct{}{}:
+	default:
+	}
+}
+
+// Wake makes the engine look at a saga now: a flag was set. Harmless for sagas
+// that it does not know.
+func (e *Engine) Wake(ref saga.Ref) {
+	if s := e.current.Load(); s != nil {
+		s.wake(ref)
+	}
+	e.noteBacklog()
+}
+
+// Moved tells the engine of a saga that went on with the end of a job run, by
+// whoever ended it.
+func (e *Engine) Moved(s saga.Saga) {
+	if s.State.Terminal() {
+		e.finished(&s)
+		return
+	}
+	e.noteBacklog()
+}
+
+// Watch returns a channel that is closed when the saga ends on this node.
+func (e *Engine) Watch(ref saga.Ref) (ended <-chan struct{}, stop func()) { return e.ends.watch(ref) }
+
+// Load is how much the node does: for metrics.
+func (e *Engine) Load() (running, waiting int) {
+	if s := e.current.Load(); s != nil {
+		return s.counts()
+	}
+	return 0, 0
+}
+
+// sleep waits for about d, jittered by a fifth, or until ctx ends.
+func (e *Engine) sleep(ctx context.Context, d time.Duration) {
+	loop.Sleep(ctx, e.jittered(d))
+}
+
+func (e *Engine) jittered(d time.Duration) time.Duration {
+	return loop.JitteredBy(e.cfg.Jitter(), d)
+}
+
+// watchers are those who wait for sagas to end.
+type watchers struct {
+	mu sync.Mutex
+	by map[saga.Ref]map[chan struct{}]bool // guarded by mu
+}
+
+func (w *watchers) watch(ref saga.Ref) (<-chan struct{}, func()) {
+	ch := make(chan struct{})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.by == nil {
+		w.by = map[saga.Ref]map[chan struct{}]bool{}
+	}
+	if w.by[ref] == nil {
+		w.by[ref] = map[chan struct{}]bool{}
+	}
+	w.by[ref][ch] = true
+	return ch, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if delete(w.by[ref], ch); len(w.by[ref]) == 0 {
+			delete(w.by, ref)
+		}
+	}
+}
+
+func (w *watchers) ended(ref saga.Ref) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for ch := range w.by[ref] {
+		close(ch)
+	}
+	delete(w.by, ref)
+}

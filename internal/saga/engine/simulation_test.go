@@ -1,0 +1,315 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/engine"
+)
+
+var (
+	simSeed = flag.Int("sim.seed", 0, "run the simulation with this seed only")
+	simFor  = flag.Duration("sim.for", 4*time.Second, "run the simulation with as many seeds as fit into this time")
+)
+
+// TestSimulation runs many sagas on two nodes while everything goes wrong:
+// answers of the database are lost, leases run out, nodes are killed, stopped
+// and started, participants misbehave, users cancel. Then all of it heals, and
+// every saga must have come to an end that its ledger agrees with.
+//
+// What goes wrong follows from the seed and from what is asked, not from the
+// order in which goroutines run: `-run Simulation -sim.seed=N` does it again.
+func TestSimulation(t *testing.T) {
+	total := simulated{ends: map[saga.State]int{}}
+	begin := time.Now()
+	for seed := max(*simSeed, 1); seed == *simSeed || *simSeed == 0 && (seed <= 5 || time.Since(begin) < *simFor); seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				s := &simulation{w: w, seed: seed, asked: map[string]int{}}
+				s.run()
+				total.add(w, s)
+			})
+		})
+	}
+	if *simSeed == 0 {
+		total.check(t)
+	}
+	t.Logf("%+v", total)
+}
+
+const (
+	troubled = time.Minute // everything goes wrong for so long
+	crowd    = 300         // sagas
+)
+
+type simulation struct {
+	w     *world
+	seed  int
+	begin time.Time
+
+	mu     sync.Mutex
+	living [2]*node       // guarded by mu; nil while a node is down
+	asked  map[string]int // guarded by w.mu: how often the database was asked the same
+	lost   int            // guarded by w.mu
+	killed int
+	ids    []uuid.UUID
+}
+
+// roll is a number in [0,1) that depends on the seed and on what.
+func (s *simulation) roll(what ...any) float64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, s.seed, what)
+	x := h.Sum64()
+	x ^= x >> 33 // FNV alone mixes its last bytes badly
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
+	x ^= x >> 33
+	return float64(x>>11) / (1 << 53)
+}
+
+func (s *simulation) between(low, high time.Duration, what ...any) time.Duration {
+	return (low + time.Duration(float64(high-low)*s.roll(what...))).Truncate(time.Millisecond)
+}
+
+func (s *simulation) healed() bool { return now().Sub(s.begin) >= troubled }
+
+func (s *simulation) run() {
+	s.begin = now()
+	s.w.participants.manner = s.manner
+	var all sync.WaitGroup
+	for slot := range s.living {
+		all.Go(func() { s.node(slot) })
+	}
+	s.ids = make([]uuid.UUID, crowd)
+	for i := range s.ids {
+		s.ids[i] = s.w.newID()
+		all.Go(func() { s.client(i) })
+	}
+	all.Go(s.watchdog)
+	all.Wait()
+	s.w.untilEnded(s.ids...)
+	s.w.judge(s.ids...)
+	for _, id := range s.ids { // a person repairs what was left
+		if s.w.state(id) == saga.Failed {
+			if err := s.w.ask(id, saga.ResumeRequested{By: "operator"}); err != nil {
+				s.w.t.Error(err)
+			}
+		}
+	}
+	s.w.untilEnded(s.ids...)
+	s.w.judge(s.ids...)
+	time.Sleep(time.Minute) // nothing is sent any more: participants would say so
+	s.accepted()
+}
+
+// node keeps one node up, more or less, until everything heals.
+func (s *simulation) node(slot int) {
+	for life := 0; ; life++ {
+		name := fmt.Sprint("node", slot)
+		if s.roll("name", slot, life) < 0.3 {
+			name = fmt.Sprint(name, ".", life) // its sagas have to wait for the end of the old lease
+		}
+		n := s.w.prepare(name, func(c *engine.Config) {
+			c.MaxRunning, c.DrainTimeout = 16, 3*time.Second
+			if s.seed%2 == 0 { // everything that takes long takes too long
+				c.LeaseTTL, c.Hold, c.SlowAfter = 3*time.Second, time.Second, 200*time.Millisecond
+			}
+			c.Jitter = func() float64 { return s.roll("jitter", name, now()) }
+		})
+		n.suffer(trouble{fault: s.fault(n), travel: s.travel(n)})
+		n.run()
+		settle()
+		s.set(slot, n)
+		time.Sleep(min(s.between(2*time.Second, 30*time.Second, "life", slot, life), troubled-now().Sub(s.begin)))
+		if s.healed() {
+			return // this one stays
+		}
+		s.set(slot, nil)
+		if s.roll("end", slot, life) < 0.7 {
+			n.kill()
+			s.w.mu.Lock()
+			s.killed++
+			s.w.mu.Unlock()
+		} else {
+			n.stop()
+		}
+		time.Sleep(s.between(0, 8*time.Second, "down", slot, life))
+	}
+}
+
+// settle gives a node that has just been started the time to register.
+func settle() { time.Sleep(time.Millisecond) }
+
+func (s *simulation) set(slot int, n *node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.living[slot] = n
+}
+
+func (s *simulation) any(what ...any) *node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot := int(2 * s.roll(what...))
+	if s.living[slot] != nil {
+		return s.living[slot]
+	}
+	return s.living[1-slot]
+}
+
+// client creates one saga, asking again until it knows that it was accepted,
+// and cancels some.
+func (s *simulation) client(i int) {
+	id := s.ids[i]
+	d := steps([]string{"u", "uu", "unu", "uuuu", "nuun"}[int(5*s.roll("pattern", i))])
+	for k := range d.Steps {
+		d.Steps[k].TimeoutMS = 1500
+	}
+	if s.roll("deadline", i) < 0.15 {
+		d.Name += "-deadline"
+		d.TimeoutMS = 4000
+	}
+	s.w.register(d)
+	time.Sleep(s.between(0, troubled*3/4, "start", i))
+	for try := 0; ; try++ {
+		if n := s.any("client", i, try); n != nil && n.submit(saga.Spec{ID: id, Tenant: tenant, Payload: s.payload(i)}, d) == nil {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	if s.roll("cancels", i) < 0.2 {
+		time.Sleep(s.between(0, 3*time.Second, "cancel", i))
+		for range 2 { // the client repeats itself; too late is fine
+			_ = s.w.ask(id, cancel)
+			s.w.wake(id)
+		}
+	}
+}
+
+func (s *simulation) payload(i int) []byte { return fmt.Appendf(nil, `{"order":%d}`, i) }
+
+// accepted is I0: what a client was told is stored is there, as it was sent.
+func (s *simulation) accepted() {
+	for i, id := range s.ids {
+		if got := s.w.load(id).Saga.Payload; !bytes.Equal(got, s.payload(i)) {
+			s.w.t.Errorf("saga %d has payload %s", i, got)
+		}
+	}
+}
+
+// watchdog is I1 during the run: no saga that nobody will ever look at again.
+func (s *simulation) watchdog() {
+	for !s.healed() {
+		time.Sleep(5 * time.Second)
+		if stuck, _, err := s.w.store.Sagas.Stuck(context.Background()); stuck > 0 || err != nil {
+			s.w.t.Errorf("%d sagas are stuck, %v", stuck, err)
+		}
+	}
+}
+
+// manner is how a participant takes one call.
+func (s *simulation) manner(c saga.Call, nth int) reply {
+	r, answer := s.roll("reply", c.Key, nth), yes
+	undo := c.Action == saga.Compensate
+	switch {
+	case s.healed():
+		return yes
+	case r < 0.08:
+		answer = lostReply
+	case r < 0.14:
+		answer = crashed
+	case r < 0.20:
+		answer = unavailable
+	case r < 0.23:
+		answer = hangs
+	case r < 0.25 && !undo, r < 0.24:
+		answer = no
+	case r < 0.27:
+		answer = reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: s.between(time.Second, 12*time.Second, "later", c.Key, nth)}
+	case r < 0.28:
+		answer = poison
+	}
+	if answer.takes == 0 && s.roll("slow", c.Key, nth) < 0.2 {
+		answer.takes = s.between(0, 2*time.Second, "takes", c.Key, nth)
+	}
+	return answer
+}
+
+// fault is what becomes of one node's requests.
+func (s *simulation) fault(n *node) func(request) mishap {
+	return func(r request) mishap { // w.mu is held
+		if s.healed() {
+			return passes
+		}
+		// Now and then the database is gone for longer than a lease.
+		if window := int(now().Sub(s.begin) / (12 * time.Second)); s.roll("outage", n.name, window) < 0.12 {
+			s.lost++
+			return lostBefore
+		}
+		what := fmt.Sprint(r.op, r.ids, r.sees)
+		if len(r.ids) == 0 {
+			what = fmt.Sprint(r.op, n.name, now())
+		}
+		s.asked[what]++
+		switch p := s.roll("fault", what, s.asked[what]); {
+		case p < 0.03:
+			s.lost++
+			return lostBefore
+		case p < 0.06:
+			s.lost++
+			return lostAfter
+		}
+		return passes
+	}
+}
+
+// travel makes the way to the database and back long at times.
+func (s *simulation) travel(n *node) func(op) (there, back time.Duration) {
+	leg := func(which string, o op) time.Duration {
+		switch p := s.roll(which, n.name, o, now()); {
+		case s.healed() || p < 0.5:
+			return 0
+		case p < 0.97:
+			return s.between(0, 20*time.Millisecond, which, "short", n.name, o, now())
+		}
+		return s.between(0, 4*time.Second, which, "long", n.name, o, now())
+	}
+	return func(o op) (time.Duration, time.Duration) { return leg("there", o), leg("back", o) }
+}
+
+// simulated sums up what happened, to see that it did.
+type simulated struct {
+	ends                                    map[saga.State]int
+	calls, takeovers, resumed, killed, lost int
+}
+
+func (t *simulated) add(w *world, s *simulation) {
+	for _, id := range s.ids {
+		t.ends[w.state(id)]++
+		t.calls += len(w.participants.of(id))
+		t.takeovers += w.takeovers[id]
+		t.resumed += w.resumes[id]
+	}
+	t.killed += s.killed
+	t.lost += s.lost
+}
+
+func (t *simulated) check(tt *testing.T) {
+	for _, state := range []saga.State{saga.Completed, saga.Compensated, saga.Cancelled, saga.TimedOut} {
+		if t.ends[state] == 0 {
+			tt.Errorf("no saga ended %s: the simulation does not test it", state)
+		}
+	}
+	if t.takeovers == 0 || t.resumed == 0 || t.killed == 0 || t.lost == 0 {
+		tt.Errorf("%d takeovers, %d resumed, %d kills, %d lost answers: the simulation does not test them", t.takeovers, t.resumed, t.killed, t.lost)
+	}
+}

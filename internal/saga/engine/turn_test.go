@@ -1,0 +1,270 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/engine"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+var cancel = saga.CancelRequested{By: "somebody", Reason: "changed their mind"}
+
+func TestCancelUndoesWhatWasDone(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		manner func(saga.Call, int) reply
+		after  time.Duration // of the create
+		story  string
+	}{
+		{"during a call that is done after all", when(1, saga.Execute, always(slowly(yes, time.Second))), 500 * time.Millisecond, "X0 X1 C1 C0"},
+		{"during a call recorded as running", when(1, saga.Execute, always(slowly(yes, time.Second))), 900 * time.Millisecond, "X0 X1 C1 C0"},
+		{"during a call that is refused", when(1, saga.Execute, always(slowly(no, time.Second))), 100 * time.Millisecond, "X0 X1 C0"},
+		{"during a call whose reply is lost", when(1, saga.Execute, always(slowly(lostReply, time.Second))), 100 * time.Millisecond, "X0 X1 C1 C0"},
+		{"during a call that certainly did not happen", when(1, saga.Execute, always(slowly(unavailable, time.Second))), 100 * time.Millisecond, "X0 X1 C0"},
+		{"while it waits for a retry of an unknown outcome", when(1, saga.Execute, always(crashed)), 150 * time.Millisecond, "X0 X1 X1 C1 C0"},
+		{"while it waits for a retry that is far away", when(1, saga.Execute, always(reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour})), time.Minute, "X0 X1 C0"},
+		{"during the first call", when(0, saga.Execute, always(slowly(yes, time.Second))), 0, "X0 C0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.participants.manner = tt.manner
+				id := w.start("a").create(steps("uuu"))
+				time.Sleep(tt.after)
+				synctest.Wait()
+				if err := w.ask(id, cancel); err != nil {
+					t.Fatal(err)
+				}
+				asked := now()
+				w.untilEnded(id)
+				s := w.load(id).Saga
+				if story := w.participants.story(id); s.State != saga.Cancelled || story != tt.story {
+					t.Errorf("%s by %s; want cancelled by %s", s.State, story, tt.story)
+				}
+				if took := s.CompletedAt.Sub(asked); took > time.Second {
+					t.Errorf("it took %v; a cancel waits for the call in flight and for nothing else", took)
+				}
+				if err := w.ask(id, cancel); fault.KindOf(err) != fault.Conflict {
+					t.Errorf("a second cancel: %v; want a conflict", err)
+				}
+				w.judge(id)
+			})
+		})
+	}
+}
+
+func TestCancelBeforeAnythingRanSendsNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		waits := w.createUnowned(steps("uu"))
+		if err := w.ask(waits, cancel); err != nil {
+			t.Fatal(err)
+		}
+		w.start("a")
+		w.untilEnded(waits)
+		if s, story := w.state(waits), w.participants.story(waits); s != saga.Cancelled || story != "" {
+			t.Errorf("%s by %q; want cancelled by nothing", s, story)
+		}
+		w.judge(waits)
+	})
+}
+
+// TestCancelBetweenTheCreateAndItsStart: the saga is stored with an owner, and
+// somebody who knows its id cancels it before the node that stored it starts it.
+func TestCancelBetweenTheCreateAndItsStart(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.start("a")
+		d := steps("uu")
+		w.register(d)
+		owner, done := n.engine.Admit(context.Background())
+		s := saga.New(saga.Spec{ID: w.newID(), Tenant: tenant}, d, 1, owner, now(), 0)
+		if _, err := n.creates.Do(context.Background(), saga.NewSaga{Saga: s}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.ask(s.ID, cancel); err != nil {
+			t.Fatal(err)
+		}
+		w.untilEnded(s.ID)
+		done(new(saga.NewRun(s, d)))
+		time.Sleep(time.Minute)
+		w.judge(s.ID)
+		if s := w.state(s.ID); s != saga.Cancelled {
+			t.Errorf("%s; want cancelled", s)
+		}
+	})
+}
+
+// TestCancelRacesTheLastStep: of a thousand sagas, each is cancelled about when
+// its last step is done. Whichever commits first decides, for good.
+func TestCancelRacesTheLastStep(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		const rounds = 1000
+		w.participants.manner = when(1, saga.Execute, always(slowly(yes, time.Second)))
+		n := w.start("a")
+		d := steps("uu")
+		w.register(d)
+		ids := make([]uuid.UUID, rounds)
+		accepted := make([]bool, rounds)
+		var clients sync.WaitGroup
+		for i := range rounds {
+			clients.Go(func() {
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+				ids[i] = n.create(d)
+				time.Sleep(time.Second + time.Duration(i%3-1)*time.Microsecond)
+				accepted[i] = w.ask(ids[i], cancel) == nil
+			})
+		}
+		clients.Wait()
+		w.untilEnded(ids...)
+		ends := map[saga.State]int{}
+		for i, id := range ids {
+			s := w.state(id)
+			ends[s]++
+			if want := map[bool]saga.State{true: saga.Cancelled, false: saga.Completed}[accepted[i]]; s != want {
+				t.Errorf("saga %s: the cancel was accepted: %v, and it ends %s", id, accepted[i], s)
+			}
+		}
+		if ends[saga.Completed] < rounds/4 || ends[saga.Cancelled] < rounds/4 {
+			t.Errorf("%v: the race is none", ends)
+		}
+		w.judge(ids...)
+		t.Logf("%v", ends)
+	})
+}
+
+func TestDeadlineTurnsASagaBack(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		manner func(saga.Call, int) reply
+		story  string
+		takes  time.Duration // from the flag to the end
+	}{
+		{"while it waits", when(1, saga.Execute, always(reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour})), "X0 X1 C0", 0},
+		{"during a call, which may finish", when(1, saga.Execute, always(slowly(yes, 6*time.Second))), "X0 X1 C1 C0", 3 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.participants.manner = tt.manner
+				d := steps("uu")
+				d.TimeoutMS = 3000
+				id := w.start("a").create(d)
+				time.Sleep(2900 * time.Millisecond)
+				if w.load(id).Saga.TimedOutAt != nil {
+					t.Error("flagged before its deadline")
+				}
+				w.untilEnded(id)
+				s := w.load(id).Saga
+				if story := w.participants.story(id); s.State != saga.TimedOut || story != tt.story {
+					t.Errorf("%s by %s; want timed out by %s", s.State, story, tt.story)
+				}
+				if late := s.TimedOutAt.Sub(*s.TimeoutAt); late < 0 || late > 1500*time.Millisecond {
+					t.Errorf("flagged %v after the deadline", late) // the reaper looks every second
+				}
+				if took := s.CompletedAt.Sub(*s.TimedOutAt); took > tt.takes {
+					t.Errorf("it ended %v after the flag; want at most %v", took, tt.takes)
+				}
+				w.judge(id)
+			})
+		})
+	}
+}
+
+// More sagas than the reaper reads at once stay overdue for ever, because their
+// workflow cannot be read. The deadline of a later one passes all the same.
+func TestOverdueSagasThatCannotBeFlaggedDoNotHideOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		lost := named("lost", "u")
+		lost.TimeoutMS = 1000
+		for range 1001 {
+			w.createUnowned(lost)
+		}
+		w.participants.manner = when(1, saga.Execute, always(reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour}))
+		a := w.start("a", func(c *engine.Config) {
+			c.Definition = func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error) {
+				if name == "lost" {
+					return nil, errors.New("it cannot be read")
+				}
+				return w.definition(ctx, tenant, name, version)
+			}
+		})
+		d := steps("uu")
+		d.TimeoutMS = 3000
+		id := a.create(d)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if s := w.state(id); s != saga.TimedOut {
+			t.Errorf("seven seconds after its deadline the saga is %s", s)
+		}
+	})
+}
+
+func TestDeadlineOfTheCompensationEndsItDirty(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		undo reply
+	}{
+		{"while an undo waits", reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour}},
+		{"during an undo, which is the last one tried", slowly(crashed, 8*time.Second)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.participants.manner = func(c saga.Call, _ int) reply {
+					switch {
+					case c.Index == 2:
+						return no
+					case c.Action == saga.Compensate:
+						return tt.undo
+					}
+					return yes
+				}
+				d := steps("uuu")
+				d.CompensationTimeoutMS = 5000
+				id := w.start("a").create(d)
+				w.untilEnded(id)
+				s := w.load(id).Saga
+				if story := w.participants.story(id); s.State != saga.Failed || s.CurrentStep != 1 || story != "X0 X1 X2 C1" {
+					t.Errorf("%s at step %d by %s; want failed at step 1 by X0 X1 X2 C1", s.State, s.CurrentStep, story)
+				}
+				if took := s.CompletedAt.Sub(*s.StartedAt); took < 5*time.Second || took > 9*time.Second {
+					t.Errorf("it ended after %v", took)
+				}
+				w.judge(id)
+			})
+		})
+	}
+}
+
+func TestResumedCompensationGoesOnWhereItGaveUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.participants.manner = func(c saga.Call, nth int) reply {
+			switch {
+			case c.Index == 2:
+				return no
+			case c.Index == 1 && c.Action == saga.Compensate && nth <= 4:
+				return crashed // three times at first, once more after the resume
+			}
+			return yes
+		}
+		id := w.start("a").create(steps("uuu"))
+		w.untilEnded(id)
+		w.judge(id)
+		if s := w.load(id).Saga; s.State != saga.Failed || s.CurrentStep != 1 {
+			t.Fatalf("%s at step %d; want failed at step 1", s.State, s.CurrentStep)
+		}
+		if err := w.ask(id, saga.ResumeRequested{By: "operator"}); err != nil {
+			t.Fatal(err)
+		}
+		w.untilEnded(id)
+		if s, story := w.state(id), w.participants.story(id); s != saga.Compensated || story != "X0 X1 X2 C1 C1 C1 C1 C1 C0" {
+			t.Errorf("%s by %s", s, story)
+		}
+		w.judge(id)
+	})
+}

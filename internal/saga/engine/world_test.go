@@ -1,0 +1,353 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/groupcommit"
+	"github.com/skald-saga/skald/internal/memstore"
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/engine"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// world is everything around the engines of one test: the database, the
+// participants, the API and the nodes. It lives in a synctest bubble, whose
+// time passes only while everything waits: nothing here needs a socket.
+type world struct {
+	t            testing.TB
+	store        *memstore.Store
+	participants *participants
+	api          *wire // the database as seen by whoever asks for a cancel
+	log          *slog.Logger
+	lines        logged
+
+	mu        sync.Mutex // held for one transaction and its bookkeeping; guards what follows
+	nodes     []*node
+	ids       uint64
+	owned     map[uuid.UUID]bool // as committed
+	takeovers map[uuid.UUID]int
+	resumes   map[uuid.UUID]int
+	ends      map[uuid.UUID]saga.State // the first end, or the first after a resume
+}
+
+var tenant = saga.Tenant{ID: uuid.UUID{15: 7}}
+
+// inBubble runs f in a world of its own, and stops what is left of it.
+func inBubble(t *testing.T, f func(*testing.T, *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		t.Cleanup(w.close)
+		f(t, w)
+	})
+}
+
+func newWorld(t testing.TB) *world {
+	w := &world{
+		t: t, store: memstore.New(now), owned: map[uuid.UUID]bool{}, takeovers: map[uuid.UUID]int{},
+		resumes: map[uuid.UUID]int{}, ends: map[uuid.UUID]saga.State{},
+	}
+	w.log = slog.New(slog.NewTextHandler(&w.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	w.participants = &participants{w: w, ledger: map[uuid.UUID][]*entry{}, effects: map[effectID]*effect{}, nth: map[string]int{}}
+	w.api = &wire{Sagas: w.store.Sagas, w: w}
+	return w
+}
+
+// close stops every node, as far as the test has not, and shows the log of a
+// test that failed.
+func (w *world) close() {
+	for _, n := range w.nodes {
+		n.stop()
+	}
+	if w.t.Failed() {
+		w.t.Logf("what the nodes logged:\n%s", w.lines.String())
+	}
+}
+
+// now is the clock of the nodes and of the database.
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+func (w *world) newID() uuid.UUID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ids++
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[8:], w.ids)
+	return id
+}
+
+// node is one process of Skald.
+type node struct {
+	w       *world
+	name    string
+	wire    *wire
+	engine  *engine.Engine
+	creates *groupcommit.Committer[saga.NewSaga, saga.CreateResult]
+	changes *groupcommit.Committer[saga.Change, error]
+	cancel  context.CancelFunc
+	ran     chan struct{} // closed when Run has returned err; nil when it was never called
+	err     error
+}
+
+// start runs a node and returns once it has registered. tweak may change its
+// configuration; the defaults are the engine's.
+func (w *world) start(name string, tweak ...func(*engine.Config)) *node {
+	n := w.prepare(name, tweak...)
+	n.run()
+	synctest.Wait()
+	return n
+}
+
+// run starts the engine of a prepared node.
+func (n *node) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	n.cancel, n.ran = cancel, make(chan struct{})
+	go func() {
+		n.err = n.engine.Run(ctx)
+		close(n.ran)
+	}()
+}
+
+// prepare builds a node that does not run yet.
+func (w *world) prepare(name string, tweak ...func(*engine.Config)) *node {
+	n := &node{w: w, name: name, wire: &wire{Sagas: w.store.Sagas, w: w}, cancel: func() {}}
+	n.creates = groupcommit.New(groupcommit.Config[saga.NewSaga, saga.CreateResult]{
+		Flush: n.wire.Create, Key: func(s saga.NewSaga) any { return s.ID },
+	})
+	n.changes = groupcommit.New(groupcommit.Config[saga.Change, error]{
+		Flush: n.wire.Commit, Key: func(c saga.Change) any { return c.After.ID },
+	})
+	cfg := engine.Config{
+		Store: n.wire, Ownership: n.wire, Definition: w.definition,
+		Commit: func(ctx context.Context, c saga.Change) error {
+			stale, err := n.changes.Do(ctx, c)
+			return errors.Join(stale, err)
+		},
+		Call: func(ctx context.Context, c saga.Call) saga.Outcome { return w.participants.call(ctx, n, c) },
+		// A process that was killed is known to be gone, unless a test says otherwise.
+		Node: name, Process: w.newID().String(), Gone: func(string) bool { return true }, Now: now, NewID: w.newID, Log: w.log.With(slog.String("on", name)),
+	}
+	for _, f := range tweak {
+		f(&cfg)
+	}
+	n.engine = engine.New(cfg)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nodes = append(w.nodes, n)
+	return n
+}
+
+func (w *world) definition(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error) {
+	r, err := w.store.Workflows.Get(ctx, tenant, name, version)
+	return r.Definition, err
+}
+
+// stop ends a node gracefully and waits for it. Again does nothing.
+func (n *node) stop() {
+	n.cancel()
+	if n.ran != nil {
+		<-n.ran
+	}
+	n.creates.Close()
+	n.changes.Close()
+}
+
+// kill ends a node as kill -9 does: from now on nothing of it reaches the
+// database or a participant. Its goroutines end unseen.
+func (n *node) kill() {
+	n.wire.die()
+	n.cancel()
+}
+
+// submit is POST /sagas on this node. An error means that the client does not
+// know whether the saga is stored.
+func (n *node) submit(spec saga.Spec, d *workflow.Definition) error {
+	ctx := context.Background()
+	owner, done := n.engine.Admit(ctx)
+	var run *saga.Run
+	defer func() { done(run) }()
+	r, err := n.creates.Do(ctx, saga.NewSaga{Saga: saga.New(spec, d, 1, owner, now(), 0)})
+	switch {
+	case err != nil:
+		return err
+	case r.Created == saga.Stored && owner != nil:
+		run = new(saga.NewRun(r.Saga, d))
+	case r.Created != saga.Stored && r.Created != saga.IDTaken: // IDTaken: an earlier try was stored
+		return fmt.Errorf("the store answers %d", r.Created)
+	}
+	return nil
+}
+
+// create submits a saga until a node has accepted it, and returns its id.
+func (n *node) create(d *workflow.Definition) uuid.UUID {
+	n.w.t.Helper()
+	spec := saga.Spec{ID: n.w.newID(), Tenant: tenant, Payload: []byte(`{"order":1.50}`)}
+	n.w.register(d)
+	for range 10 {
+		if n.submit(spec, d) == nil {
+			return spec.ID
+		}
+	}
+	n.w.t.Fatalf("node %s does not accept a saga", n.name)
+	return spec.ID
+}
+
+// createUnowned stores a saga that no node drives yet.
+func (w *world) createUnowned(d *workflow.Definition) uuid.UUID {
+	w.t.Helper()
+	w.register(d)
+	s := saga.New(saga.Spec{ID: w.newID(), Tenant: tenant}, d, 1, nil, now(), 0)
+	if _, err := w.api.Create(context.Background(), []saga.NewSaga{{Saga: s}}); err != nil {
+		w.t.Fatal(err)
+	}
+	return s.ID
+}
+
+func (w *world) register(d *workflow.Definition) {
+	w.t.Helper()
+	if _, _, err := w.store.Workflows.Register(context.Background(), tenant.ID, d, false, now()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// ask is what the API does with a cancel and the like: read, decide, commit,
+// and once more when the saga moved on; then wake the nodes.
+func (w *world) ask(id uuid.UUID, e saga.Event) error {
+	for {
+		run := w.run(id)
+		change, err := saga.Apply(run, e, saga.Moment{Now: now(), NewID: w.newID})
+		if err != nil {
+			return err
+		}
+		results, err := w.api.Commit(context.Background(), []saga.Change{change})
+		if err = errors.Join(append(results, err)...); err == nil {
+			w.wake(id)
+			return nil
+		}
+		if !fault.IsCode(err, saga.CodeStale) {
+			w.t.Errorf("%T of saga %s: %v", e, id, err)
+			return err
+		}
+	}
+}
+
+// wake tells every node that a flag was set, those that are gone included.
+func (w *world) wake(id uuid.UUID) {
+	w.mu.Lock()
+	nodes := slices.Clone(w.nodes)
+	w.mu.Unlock()
+	for _, n := range nodes {
+		n.engine.Wake(refOf(id))
+	}
+}
+
+// refOf is a saga of the tenant that all of a world's sagas have.
+func refOf(id uuid.UUID) saga.Ref { return saga.Ref{Tenant: tenant.ID, ID: id} }
+
+// load reads a saga as committed.
+func (w *world) load(id uuid.UUID) saga.Loaded {
+	l, err := w.store.Sagas.Load(context.Background(), []saga.Ref{refOf(id)})
+	if err != nil || len(l) != 1 {
+		w.t.Fatalf("saga %s: %d found, %v", id, len(l), err)
+	}
+	return l[0]
+}
+
+func (w *world) run(id uuid.UUID) saga.Run {
+	l := w.load(id)
+	d, err := w.definition(context.Background(), tenant.ID, l.Saga.WorkflowName, l.Saga.WorkflowVersion)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return saga.Rebuild(l.Saga, d, l.Logs)
+}
+
+func (w *world) state(id uuid.UUID) saga.State { return w.load(id).Saga.State }
+
+// until lets time pass until what holds.
+func (w *world) until(what string, holds func() bool) {
+	w.t.Helper()
+	begin := time.Now()
+	for time.Since(begin) < 2*time.Hour {
+		synctest.Wait()
+		if holds() {
+			return
+		}
+		time.Sleep(min(10*time.Millisecond+time.Since(begin)/50, time.Second))
+	}
+	w.t.Fatalf("not within two hours: %s", what)
+}
+
+// untilEnded lets time pass until the sagas have ended.
+func (w *world) untilEnded(ids ...uuid.UUID) {
+	w.t.Helper()
+	for _, id := range ids {
+		w.until("saga "+id.String()+" ends", func() bool { return w.state(id).Terminal() })
+	}
+}
+
+// steps makes a workflow with one step per letter: u has an undo, n has none.
+// Every call is tried three times, 100 ms and 200 ms apart.
+func steps(pattern string) *workflow.Definition { return named(pattern, pattern) }
+
+// named makes a workflow of a name, which is the host of its participants.
+func named(name, pattern string) *workflow.Definition {
+	tries := func() *retry.Policy {
+		return &retry.Policy{MaxAttempts: 3, InitialIntervalMS: 100, MaxIntervalMS: 1000, Multiplier: 2, Jitter: new(0.0)}
+	}
+	d := &workflow.Definition{Name: name, Retry: tries(), CompensationRetry: tries()}
+	for i, c := range pattern {
+		s := workflow.Step{Name: fmt.Sprintf("s%d", i)}
+		s.Action.HTTP = &workflow.HTTPCall{Method: "POST", URL: fmt.Sprintf("http://%s/do/%d", name, i)}
+		if c == 'u' {
+			s.Compensation.HTTP = &workflow.HTTPCall{Method: "POST", URL: fmt.Sprintf("http://%s/undo/%d", name, i)}
+		}
+		d.Steps = append(d.Steps, s)
+	}
+	return d
+}
+
+// logged keeps what the nodes log.
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer // guarded by mu
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// observer counts what a node tells.
+func observer(calls, ended, claimed, loops *atomic.Int64) func(*engine.Config) {
+	return func(c *engine.Config) {
+		c.Observer = engine.Observer{
+			CallDone: func(saga.Action, *saga.Outcome) { calls.Add(1) },
+			Ended:    func(*saga.Saga) { ended.Add(1) },
+			Claimed:  func(n int) { claimed.Add(int64(n)) },
+			Loop:     func(string) { loops.Add(1) },
+		}
+	}
+}

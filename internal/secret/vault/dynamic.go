@@ -1,0 +1,266 @@
+package vault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/vault/api"
+
+	"github.com/skald-saga/skald/internal/secret/credentials"
+)
+
+// Dynamic is a login that Vault's database engine makes for us. Run keeps its
+// lease alive and replaces it before it ends for good.
+type Dynamic struct {
+	s       *session
+	path    string
+	turn    turn          // of whoever asks for a new login
+	renewed chan struct{} // has one element when Run must plan anew
+
+	mu      sync.Mutex
+	lease   lease     // guarded by mu
+	asked   time.Time // guarded by mu: when a new one was last asked for
+	changed func()    // guarded by mu: called after a new login has replaced another
+}
+
+// lease is a login and how long it lives.
+type lease struct {
+	login     credentials.Login
+	id        string
+	renewable bool
+	granted   time.Duration // when it was new
+	until     time.Time
+	renewAt   time.Time
+	token     int // the number of the token that made it, and with which it dies
+}
+
+// extend sets the lease's end. It is renewed when two thirds of its time are
+// over, so that a Vault that is away has the last third to come back, and not
+// by all nodes in the same second.
+func (l *lease) extend(until time.Time) {
+	third := l.granted / 3
+	l.until, l.renewAt = until, until.Add(-third-rand.N(third/8+1))
+}
+
+// NewDynamic asks Vault for a login at path, such as database/creds/system-saga-rw.
+// Its time is counted from before the call was made.
+func NewDynamic(ctx context.Context, cfg Config, path string) (*Dynamic, error) {
+	s, err := newSession(cfg)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dynamic{s: s, path: path, turn: newTurn(), renewed: make(chan struct{}, 1)}
+	if d.lease, err = d.fetch(ctx); err != nil {
+		return nil, err
+	}
+	d.observe(nil)
+	return d, nil
+}
+
+// OnChange has f called whenever a new login has replaced another. The old one
+// works on until its lease ends, unless it was revoked.
+func (d *Dynamic) OnChange(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.changed = f
+}
+
+// TTL is how long a login lives when it is new. Connections should be replaced
+// more often.
+func (d *Dynamic) TTL() time.Duration { return d.now().granted }
+
+// Login implements credentials.Source. It asks Vault only about a refused login.
+func (d *Dynamic) Login(ctx context.Context, refused credentials.Login) (credentials.Login, error) {
+	if now := d.now(); refused != now.login {
+		return now.login, nil
+	}
+	if err := d.replace(ctx, refused); err != nil && !errors.Is(err, errSoon) {
+		d.s.cfg.Log.WarnContext(ctx, "the database refuses its login, and Vault gives no other", slog.Any("error", err))
+	}
+	return d.now().login, nil
+}
+
+// Current implements credentials.Source: connections of a replaced login are
+// given up after their present use.
+func (d *Dynamic) Current(l credentials.Login) bool { return l == d.now().login }
+
+func (d *Dynamic) now() lease {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lease
+}
+
+// Run keeps the login alive until ctx ends. It never gives up: while Vault does
+// not answer, what it gave before is used for as long as PostgreSQL takes it.
+func (d *Dynamic) Run(ctx context.Context) {
+	for failures := 0; ; {
+		wait := d.wait(failures)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-d.renewed:
+			timer.Stop()
+			failures = 0
+			continue
+		case <-timer.C:
+		}
+		err := d.keep(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			failures = 0
+			continue
+		}
+		failures++
+		until := d.now().until
+		d.s.cfg.Log.Warn("the database login could not be renewed; the present one is kept",
+			slog.Any("error", err), slog.Time("valid_until", until), slog.Int("failures", failures))
+	}
+}
+
+// wait is how long Run sleeps: until something is due, or after failures with
+// pauses that double from a second to a minute.
+func (d *Dynamic) wait(failures int) time.Duration {
+	if failures > 0 {
+		wait := min(time.Second<<min(failures-1, 6), time.Minute)
+		return wait + rand.N(wait/4)
+	}
+	due := d.s.now().renewAt()
+	if l := d.now(); l.renewAt.Before(due) {
+		due = l.renewAt
+	}
+	return max(time.Until(due), 0)
+}
+
+// keep does what is due: it renews the token, then the lease, or replaces it.
+func (d *Dynamic) keep(ctx context.Context) error {
+	// A token that cannot be kept takes the login with it when it dies; as long
+	// as it lives, both are as good as before.
+	token := d.s.renew(ctx)
+	if token != nil {
+		d.observe(token)
+	}
+	return errors.Join(token, d.keepLease(ctx))
+}
+
+func (d *Dynamic) keepLease(ctx context.Context) error {
+	l := d.now()
+	orphan := func() bool { return l.token != d.s.now().number }
+	if !orphan() && time.Now().Before(l.renewAt) {
+		return nil
+	}
+	if l.renewable && !orphan() && time.Now().Before(l.until) {
+		enough, err := d.renew(ctx, l)
+		switch {
+		case err == nil && enough && !orphan():
+			return nil
+		case err == nil, orphan(): // its end is near, or has come with that of its token
+		case slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound}, statusOf(err)):
+			// It is gone, or we may not renew it.
+		case time.Until(l.until) > l.granted/6:
+			return err // Vault is away, and there is time
+		}
+	}
+	return d.replace(ctx, l.login)
+}
+
+// renew extends l and tells whether that was by enough. Vault extends a lease
+// by less and less as its longest time comes near.
+func (d *Dynamic) renew(ctx context.Context, l lease) (bool, error) {
+	began := time.Now()
+	secret, err := d.s.do(ctx, "renew the lease", func(ctx context.Context, c *api.Client) (*api.Secret, error) {
+		return c.Sys().RenewWithContext(ctx, l.id, int(l.granted.Seconds()))
+	})
+	if err != nil {
+		d.observe(err)
+		return false, err
+	}
+	ttl := time.Duration(secret.LeaseDuration) * time.Second
+	d.mu.Lock()
+	if d.lease.id == l.id {
+		d.lease.extend(began.Add(ttl))
+	}
+	d.mu.Unlock()
+	d.observe(nil)
+	return ttl >= l.granted/2, nil
+}
+
+var errSoon = errors.New("vault: a login was asked for a moment ago")
+
+// replace gets a new login in place of old, unless somebody else just did.
+func (d *Dynamic) replace(ctx context.Context, old credentials.Login) error {
+	if err := d.turn.take(ctx); err != nil {
+		return err
+	}
+	defer d.turn.give()
+	d.mu.Lock()
+	soon := time.Since(d.asked) < pause
+	d.mu.Unlock()
+	if d.now().login != old {
+		return nil
+	}
+	if soon {
+		return errSoon
+	}
+	fresh, err := d.fetch(ctx)
+	if err != nil {
+		d.observe(err)
+		return err
+	}
+	d.mu.Lock()
+	d.lease = fresh
+	changed := d.changed
+	d.mu.Unlock()
+	d.observe(nil)
+	select {
+	case d.renewed <- struct{}{}:
+	default:
+	}
+	d.s.cfg.Log.Info("signing in to the database as a new user from now on",
+		slog.String("user", fresh.login.User), slog.Time("valid_until", fresh.until))
+	if changed != nil {
+		changed()
+	}
+	return nil
+}
+
+func (d *Dynamic) fetch(ctx context.Context) (lease, error) {
+	d.mu.Lock()
+	d.asked = time.Now()
+	d.mu.Unlock()
+	began := time.Now()
+	secret, err := d.s.read(ctx, d.path)
+	if err != nil {
+		return lease{}, err
+	}
+	l := lease{
+		login: credentials.Login{User: text(secret.Data, "username"), Password: text(secret.Data, "password")},
+		id:    secret.LeaseID, renewable: secret.Renewable && secret.LeaseID != "",
+		granted: seconds(secret.LeaseDuration), token: d.s.now().number,
+	}
+	l.extend(began.Add(l.granted))
+	if l.login.User == "" || l.login.Password == "" {
+		return lease{}, fmt.Errorf("vault: read %s: the answer has no username and password: is it a path such as database/creds/ROLE?", d.path)
+	}
+	return l, nil
+}
+
+func (d *Dynamic) observe(err error) {
+	if d.s.cfg.Observe != nil {
+		d.s.cfg.Observe(err, d.now().until)
+	}
+}
+
+// Close gives up the token if it was made for us, and with it the login. Call it
+// when no connection is open any more.
+func (d *Dynamic) Close(ctx context.Context) error { return d.s.end(ctx) }

@@ -1,0 +1,105 @@
+package vault
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/skald-saga/skald/internal/secret/credentials"
+)
+
+// pause is the shortest time between two searches for a newer login, so that a
+// database that refuses every login does not turn into a flood on Vault.
+const pause = time.Second
+
+// Static is a login that somebody keeps at a key-value path of Vault and changes
+// there. It is read at start and again when PostgreSQL refuses it.
+type Static struct {
+	s           *session
+	path        string
+	user, value string // keys of the user and the password
+
+	turn turn // of whoever asks Vault
+
+	mu    sync.Mutex
+	login credentials.Login // guarded by mu
+	asked time.Time         // guarded by mu: when it was last asked for
+}
+
+// NewStatic reads the login at path, the API's path of the secret: for version
+// 2 of the engine with data/ after the mount, such as
+// secret/data/k1s0/system/saga/database. userKey and passwordKey name the
+// secret's keys; a secret without userKey leaves the user to the database
+// address.
+func NewStatic(ctx context.Context, cfg Config, path, userKey, passwordKey string) (*Static, error) {
+	s, err := newSession(cfg)
+	if err != nil {
+		return nil, err
+	}
+	st := &Static{s: s, path: path, user: userKey, value: passwordKey, turn: newTurn()}
+	st.login, err = st.read(ctx)
+	st.asked = time.Now()
+	return st, err
+}
+
+// Login implements credentials.Source. It asks Vault only about a refused login.
+func (st *Static) Login(ctx context.Context, refused credentials.Login) (credentials.Login, error) {
+	if login, _ := st.now(); refused != login {
+		return login, nil
+	}
+	if err := st.turn.take(ctx); err != nil {
+		return credentials.Login{}, err
+	}
+	defer st.turn.give()
+	old, asked := st.now()
+	if refused != old || time.Since(asked) < pause { // somebody else has just asked
+		return old, nil
+	}
+	login, err := st.read(ctx)
+	if st.s.cfg.Observe != nil {
+		st.s.cfg.Observe(err, time.Time{})
+	}
+	switch {
+	case err != nil:
+		st.s.cfg.Log.WarnContext(ctx, "the database refuses its password, and Vault gives no other", slog.Any("error", err))
+		login = old
+	case login != old:
+		st.s.cfg.Log.InfoContext(ctx, "read a new database password from Vault")
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.login, st.asked = login, time.Now()
+	return login, nil
+}
+
+func (st *Static) now() (credentials.Login, time.Time) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.login, st.asked
+}
+
+// Current is true: a session outlives its password.
+func (st *Static) Current(credentials.Login) bool { return true }
+
+// Close gives up the token if it was made for us.
+func (st *Static) Close(ctx context.Context) error { return st.s.end(ctx) }
+
+func (st *Static) read(ctx context.Context) (credentials.Login, error) {
+	secret, err := st.s.read(ctx, st.path)
+	if err != nil {
+		return credentials.Login{}, err
+	}
+	data := secret.Data
+	if inner, ok := data["data"].(map[string]any); ok { // version 2 wraps it
+		if _, ok := data["metadata"].(map[string]any); ok {
+			data = inner
+		}
+	}
+	login := credentials.Login{User: text(data, st.user), Password: text(data, st.value)}
+	if login.Password == "" {
+		return credentials.Login{}, fmt.Errorf("vault: read %s: the secret has no text at key %q", st.path, st.value)
+	}
+	return login, nil
+}

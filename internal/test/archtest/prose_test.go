@@ -1,0 +1,182 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// summaryVerbs are the verbs that a summary of openapi.yaml may begin with: one
+// word per idea, so that "List" is not "Show all" elsewhere. A new operation
+// takes one of them, or adds one that says more.
+var summaryVerbs = strings.Fields(`
+	Acknowledge Append Approve Archive Cancel Change Check Claim Compensate Complete Confirm Count Create Delete
+	Detach Disable Discard Drain Enable Explain Export Fail Force Get Import List Make Pause Preview Publish Push
+	Reassign Redeliver Register Release Replace Report Requeue Rerun Reset Resolve Restore Resume Retry Revoke
+	Rotate Send Show Skip Start Stream Suspend Trigger Undrain Update Validate Verify`)
+
+const maxSummary = 59 // characters
+
+// summaryMistake says what is wrong with a summary, "" when it is right.
+func summaryMistake(summary string) string {
+	verb, rest, _ := strings.Cut(summary, " ")
+	switch n := len([]rune(summary)); {
+	case !slices.Contains(summaryVerbs, verb):
+		return fmt.Sprintf("%q is not one of the verbs a summary begins with", verb)
+	case rest == "":
+		return "the verb has no object"
+	case strings.HasSuffix(summary, "."):
+		return "it ends with a full stop"
+	case n > maxSummary:
+		return fmt.Sprintf("it has %d characters; at most %d", n, maxSummary)
+	}
+	return ""
+}
+
+func TestSummariesAreImperatives(t *testing.T) {
+	text, err := os.ReadFile("../../../openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Paths map[string]map[string]yaml.Node
+	}
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	operations, used := 0, map[string]bool{}
+	for path, item := range doc.Paths {
+		for method, node := range item {
+			var op struct {
+				OperationID string `yaml:"operationId"`
+				Summary     string
+			}
+			if node.Kind != yaml.MappingNode || node.Decode(&op) != nil || op.OperationID == "" {
+				continue // parameters of the path
+			}
+			operations++
+			verb, _, _ := strings.Cut(op.Summary, " ")
+			used[verb] = true
+			if wrong := summaryMistake(op.Summary); wrong != "" {
+				t.Errorf("openapi.yaml: %s %s: summary %q: %s", strings.ToUpper(method), path, op.Summary, wrong)
+			}
+		}
+	}
+	if operations < 150 {
+		t.Errorf("only %d operations were found", operations)
+	}
+	for _, verb := range summaryVerbs {
+		if !used[verb] {
+			t.Errorf("no summary begins with %q any more: take it off the list", verb)
+		}
+	}
+}
+
+func TestMistakesInSummariesAreFound(t *testing.T) {
+	for _, bad := range []string{
+		"", "Drain", "drain a worker", "Give a worker nothing new", "Who leads the scheduler", "Drain a worker.",
+		"List " + strings.Repeat("x", maxSummary-4),
+	} {
+		if summaryMistake(bad) == "" {
+			t.Errorf("%q passes", bad)
+		}
+	}
+	if wrong := summaryMistake("List " + strings.Repeat("x", maxSummary-5)); wrong != "" {
+		t.Errorf("a summary of %d characters: %s", maxSummary, wrong)
+	}
+}
+
+// oddWords are phrases that users and operators do not read in other programs.
+// The message says what to write instead.
+var oddWords = []struct{ re, instead string }{
+	{`nobody`, `name the state: "no leader", "not claimed"`},
+	{`somebody( else)?`, `"another worker", "someone other than …", or the passive`},
+	{`anew`, `"again"`},
+	{`by (itself|themselves)`, `"automatically"`},
+	{`misspelt`, `"check the spelling"`},
+	{`has no way to`, `"is not configured"`},
+	{`cannot stand for`, `"election failed"`},
+	{`is none of`, `"must be one of"`},
+	{`is there already`, `"already exists"`},
+	{`exists already`, `"already exists"`},
+	{`all the same`, `"anyway"`},
+	{`not acceptable`, `"invalid"`},
+}
+
+// proseExempt are packages whose text only tests and benchmarks print.
+var proseExempt = []string{"internal/bench", "internal/test/storetest", "internal/postgres/devpg", "internal/test/manual"}
+
+// oddIn returns what is odd about a text, "" when nothing is.
+func oddIn(text string) string {
+	for i, re := range oddPatterns {
+		if found := re.FindString(text); found != "" {
+			return fmt.Sprintf("%q: write %s", found, oddWords[i].instead)
+		}
+	}
+	return ""
+}
+
+var oddPatterns = func() (out []*regexp.Regexp) {
+	for _, w := range oddWords {
+		out = append(out, regexp.MustCompile(`(?i)\b`+w.re+`\b`))
+	}
+	return out
+}()
+
+// TestTextsAreIdiomatic looks at every string of two words or more: details of
+// errors, log lines, titles of problems, help of metrics and of flags.
+func TestTextsAreIdiomatic(t *testing.T) {
+	texts := 0
+	for _, f := range files(t) {
+		if f.test || f.generated || slices.Contains(proseExempt, f.pkg) {
+			continue
+		}
+		fset := token.NewFileSet()
+		tree, err := parser.ParseFile(fset, f.path, f.text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			lit, ok := n.(*ast.BasicLit)
+			if !ok || lit.Kind != token.STRING {
+				return true
+			}
+			text, err := strconv.Unquote(lit.Value)
+			if err != nil || strings.IndexFunc(strings.TrimSpace(text), unicode.IsSpace) < 0 {
+				return true
+			}
+			texts++
+			if odd := oddIn(text); odd != "" {
+				t.Errorf("%s:%d: %s", f.path, fset.Position(lit.Pos()).Line, odd)
+			}
+			return true
+		})
+	}
+	if texts < 1000 {
+		t.Errorf("only %d texts were found", texts)
+	}
+}
+
+func TestOddWordsAreFound(t *testing.T) {
+	for _, bad := range []string{
+		"Nobody leads", "is nobody's id", "register anew",
+		"it ends by itself", "has no way to Kafka",
+	} {
+		if oddIn(bad) == "" {
+			t.Errorf("%q passes", bad)
+		}
+	}
+	if odd := oddIn("the scheduler has no leader right now"); odd != "" {
+		t.Errorf("a plain text: %s", odd)
+	}
+}

@@ -1,0 +1,156 @@
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	_ "github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/postgres/devpg"
+)
+
+// database is the PostgreSQL of a run.
+type database struct {
+	dir string // of the private server; "" when it is another's
+
+	mu     sync.Mutex
+	server *devpg.Server // guarded by mu; nil when it is another's
+	url    string        // guarded by mu
+	pool   *sql.DB       // guarded by mu: for looking, never for changing
+}
+
+// ownDatabase starts a private server with PostgreSQL's own settings, fsync and
+// all, in dir.
+func ownDatabase(ctx context.Context, dir string) (*database, error) {
+	db := &database{dir: filepath.Join(dir, "postgres")}
+	return db, db.boot(ctx)
+}
+
+// boot starts the private server, which may have a new port, and opens the pool.
+func (db *database) boot(ctx context.Context) error {
+	server, err := devpg.Start(ctx, devpg.Config{Dir: db.dir, Exclusive: true})
+	if err != nil {
+		return err
+	}
+	db.mu.Lock()
+	db.server = server
+	db.mu.Unlock()
+	return db.use(server.DSN(devpg.Database))
+}
+
+// use turns to the database of url.
+func (db *database) use(url string) error {
+	pool, err := sql.Open("postgres", url)
+	if err != nil {
+		return err
+	}
+	pool.SetMaxOpenConns(12)
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.pool != nil {
+		db.pool.Close()
+	}
+	db.url, db.pool = url, pool
+	return nil
+}
+
+func (db *database) dsn() string {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.url
+}
+
+func (db *database) sql() *sql.DB {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.pool
+}
+
+// crash kills one backend, whereupon PostgreSQL ends all others, recovers from
+// its log and goes on at the same address. It returns when it does.
+func (db *database) crash(ctx context.Context) error {
+	conn, err := db.sql().Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var pid int
+	err = conn.QueryRowContext(ctx, `
+		SELECT pid FROM pg_stat_activity WHERE application_name LIKE '% writer' ORDER BY random() LIMIT 1`).Scan(&pid)
+	if err != nil {
+		return fmt.Errorf("find a backend to kill: %w", err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill backend %d: %w", pid, err)
+	}
+	// Ours ends with all others; until then the crash has not been noticed.
+	_, _ = conn.ExecContext(ctx, `SELECT pg_sleep(4)`)
+	for db.sql().PingContext(ctx) != nil {
+		if !pause(ctx, 20*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// shut lets nobody in for a while and ends who is in. Nothing is lost; it is
+// only away.
+func (db *database) shut(ctx context.Context, d time.Duration) error {
+	door, err := sql.Open("postgres", db.server.DSN("postgres"))
+	if err != nil {
+		return err
+	}
+	defer door.Close()
+	for _, s := range []string{
+		`ALTER DATABASE ` + devpg.Database + ` WITH ALLOW_CONNECTIONS false`,
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '` + devpg.Database + `'`,
+	} {
+		if _, err := door.ExecContext(ctx, s); err != nil {
+			return err
+		}
+	}
+	pause(ctx, d)
+	_, err = door.ExecContext(context.WithoutCancel(ctx), `ALTER DATABASE `+devpg.Database+` WITH ALLOW_CONNECTIONS true`)
+	return err
+}
+
+// cut ends all connections of one kind (reading, writing, lease), whatever
+// they are in the middle of. Young ones are spared: a node that loses its
+// database while it starts rightly gives up.
+func (db *database) cut(ctx context.Context, kind string) error {
+	_, err := db.sql().ExecContext(ctx, `
+		SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'skald ' || $1 AND backend_start < now() - interval '1 second'`, kind)
+	return err
+}
+
+// kill ends the server with SIGKILL and waits until it is gone.
+func (db *database) kill() error {
+	db.mu.Lock()
+	server := db.server
+	db.mu.Unlock()
+	if err := syscall.Kill(server.PID(), syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill PostgreSQL: %w", err)
+	}
+	<-server.Done()
+	return nil
+}
+
+// close gives everything up and stops a private server.
+func (db *database) close() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.pool != nil {
+		db.pool.Close()
+	}
+	if db.server == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return db.server.Stop(ctx)
+}

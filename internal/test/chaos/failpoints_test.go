@@ -1,0 +1,213 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/examples/order/shop"
+	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// sweep is the plan of one failpoint: a single node with a short lease, so that
+// leases are renewed often, and participants without bad manners of their own.
+var sweep = plan{lease: time.Second, nodes: 1, clients: 6, drain: 30 * time.Second}
+
+// TestEveryFailpointIsSurvived kills a node at each point of the code at which
+// something has just become true, or is about to, and has it go on.
+func TestEveryFailpointIsSurvived(t *testing.T) {
+	bin := binary(t, buildFailpoints)
+	names := make(chan failpoint.Name)
+	var runners sync.WaitGroup
+	for range 4 { // more than t.Parallel would run at once: they mostly wait
+		runners.Go(func() {
+			for name := range names {
+				t.Run(string(name), func(t *testing.T) { dieAt(t, bin, name) })
+			}
+		})
+	}
+	for _, name := range failpoint.Sagas {
+		names <- name
+	}
+	close(names)
+	runners.Wait()
+}
+
+// dieAt has a node die at the first, second or third passing of a point.
+func dieAt(t *testing.T, bin string, name failpoint.Name) {
+	w := newSweep(t, bin, sweep)
+	spec := fmt.Sprintf("%s=kill@%d", name, 1+w.dice("hit "+string(name)).IntN(3))
+	n := w.nodes[0]
+	died := n.startDoomed(t, "SKALD_FAILPOINTS="+spec)
+	v := w.sweep(t, died)
+	t.Logf("%s: %d sagas, %d calls of which %d repeated, %d takeovers", spec, len(v.sagas), v.calls, v.duplicates, v.takeovers)
+	if !n.log.passed(string(name)) {
+		t.Errorf("%s: the point was never reached", spec)
+	}
+	select {
+	case <-died:
+	default:
+		t.Errorf("%s: the node did not die of it in %d sagas", spec, len(v.sagas))
+	}
+}
+
+// TestLostCommitAnswersAreReadBack lets every fifth commit succeed and report a
+// failure. Whoever takes that for a failure repeats what was done; nobody died
+// and no call was given up, so not a single one may be repeated.
+func TestLostCommitAnswersAreReadBack(t *testing.T) {
+	t.Parallel()
+	p := sweep
+	p.calm = true
+	w := newSweep(t, binary(t, buildFailpoints), p)
+	w.flows = w.flows[:len(w.flows)/2] // those that wait long enough
+	n := w.nodes[0]
+	if err := n.start("SKALD_FAILPOINTS=" + string(failpoint.CommitUnknown) + "=exec_err%0.2"); err != nil {
+		t.Fatal(err)
+	}
+	rounds := make(chan struct{})
+	time.AfterFunc(4*time.Second, func() { close(rounds) })
+	v := w.sweep(t, rounds)
+	t.Logf("%d sagas, %d calls of which %d repeated", len(v.sagas), v.calls, v.duplicates)
+	if !n.log.passed(string(failpoint.CommitUnknown)) {
+		t.Error("no commit passed the point")
+	}
+}
+
+// TestLostClaimsAreMadeGood loses the answer to the claim by which a restarted
+// node takes its sagas back: they are its own, and it does not know. It must
+// find them, and must not drive what it cannot know to be its own.
+func TestLostClaimsAreMadeGood(t *testing.T) {
+	t.Parallel()
+	w := newSweep(t, binary(t, buildFailpoints), sweep)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	n := w.nodes[0]
+	if err := n.start(); err != nil {
+		t.Fatal(err)
+	}
+	if !(&client{w: w, dice: w.dice("registrar")}).register(ctx) {
+		t.Fatal("the workflows cannot be registered")
+	}
+	served := make(chan struct{})
+	go func() { w.round(ctx, 0); close(served) }()
+	for w.inFlight(ctx, t) < 3 && pause(ctx, 5*time.Millisecond) {
+	}
+	n.end(syscall.SIGKILL)
+	if err := n.start("SKALD_FAILPOINTS=" + string(failpoint.ClaimAfterCommit) + "=err@1"); err != nil {
+		t.Fatal(err)
+	}
+	<-served
+	v := w.settle(ctx, t)
+	t.Logf("%d sagas, %d takeovers, %d calls of which %d repeated", len(v.sagas), v.takeovers, v.calls, v.duplicates)
+	if v.takeovers < 3 || !n.log.passed(string(failpoint.ClaimAfterCommit)) {
+		t.Errorf("%d takeovers, want those of at least 3 sagas", v.takeovers)
+	}
+}
+
+// inFlight counts the sagas that some node drives.
+func (w *world) inFlight(ctx context.Context, t *testing.T) (n int) {
+	t.Helper()
+	err := w.db.sql().QueryRowContext(ctx, `
+		SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL AND lease_owner IS NOT NULL`).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func newSweep(t *testing.T, bin string, p plan) *world {
+	t.Helper()
+	w := newWorld(t, p, seed(t), bin)
+	db := &database{}
+	if err := db.use(testdb.DSN(t)); err != nil {
+		t.Fatal(err)
+	}
+	w.open(db, shop.Config{Ledger: filepath.Join(w.dir, "ledger.jsonl"), Seed: w.seed})
+	return w
+}
+
+// startDoomed starts a node that will kill itself, and once it has done so
+// starts it again as it should be. died is closed in between.
+func (n *node) startDoomed(t *testing.T, extra string) (died <-chan struct{}) {
+	t.Helper()
+	if err := n.start(extra); err != nil {
+		t.Fatal(err)
+	}
+	proc := n.take() // its end is ours
+	done := make(chan struct{})
+	back := make(chan struct{})
+	go func() {
+		defer close(back)
+		<-proc.done
+		if t.Context().Err() != nil {
+			return // the test ended it
+		}
+		if !proc.killed() {
+			n.w.add("node", "", "", "%s ended by itself: %v", n.name, proc.cmd.ProcessState)
+		}
+		n.w.diary.write("%s: died at its failpoint", n.name)
+		if err := n.start(); err != nil {
+			n.w.add("node", "", "", "%v", err)
+		}
+		close(done)
+	}()
+	t.Cleanup(func() { <-back })
+	return done
+}
+
+// sweep has orders of every kind served, again and again until enough is
+// closed, and judges what came of them.
+func (w *world) sweep(t *testing.T, enough <-chan struct{}) *verdict {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if !(&client{w: w, dice: w.dice("registrar")}).register(ctx) {
+		t.Fatal("the workflows cannot be registered")
+	}
+	for round, began := 0, time.Now(); ; round++ {
+		w.round(ctx, round)
+		select {
+		case <-enough:
+		case <-time.After(100 * time.Millisecond):
+			if time.Since(began) < 20*time.Second {
+				continue
+			}
+		}
+		break
+	}
+	return w.settle(ctx, t)
+}
+
+// round serves one order of each kind and returns when all clients have what
+// they want.
+func (w *world) round(ctx context.Context, number int) {
+	var clients sync.WaitGroup
+	for i, k := range []kind{plain, plain, refused, refused, cancelled, deadline} {
+		c := &client{w: w, dice: w.dice(fmt.Sprintf("client %d of round %d", i, number))}
+		clients.Go(func() { c.serve(ctx, w.newOrder(c.dice, k)) })
+	}
+	clients.Wait()
+}
+
+// settle brings the run to rest and judges it.
+func (w *world) settle(ctx context.Context, t *testing.T) *verdict {
+	t.Helper()
+	if err := w.heal(ctx); err != nil {
+		t.Error(err)
+	}
+	w.drained(ctx)
+	if err := newProbe(w).look(ctx); err != nil {
+		t.Error(err)
+	}
+	v, err := w.judge(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.report(v)
+	return v
+}

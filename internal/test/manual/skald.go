@@ -1,0 +1,163 @@
+package manual
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// root is the directory of go.mod.
+func root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !exists(filepath.Join(dir, "go.mod")) {
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no go.mod above the working directory")
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
+var built struct {
+	sync.Mutex
+	programs map[string]string // package → path
+}
+
+// Skald builds cmd/skald, once in a test process, and returns its path.
+func Skald(t testing.TB) string { return Program(t, "./cmd/skald") }
+
+// Program builds a command of this module, once in a test process, and returns
+// its path: a directory of its own, and the last word of the package.
+func Program(t testing.TB, pkg string) string {
+	t.Helper()
+	built.Lock()
+	defer built.Unlock()
+	if path := built.programs[pkg]; path != "" {
+		return path
+	}
+	// Not a directory of the test: the next one uses it as well. Clean removes it.
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("skald-manual-%d-%d", os.Getuid(), os.Getpid()), filepath.Base(pkg))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, filepath.Base(pkg))
+	build := exec.Command("go", "build", "-trimpath", "-o", path, pkg)
+	build.Dir = root(t)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if built.programs == nil {
+		built.programs = map[string]string{}
+	}
+	built.programs[pkg] = path
+	return path
+}
+
+// Clean removes what Program built: for TestMain, after the tests.
+func Clean() {
+	_ = os.RemoveAll(filepath.Join(os.TempDir(), fmt.Sprintf("skald-manual-%d-%d", os.Getuid(), os.Getpid())))
+}
+
+// FreeAddress is a host:port on loopback that nobody uses now, and that the
+// kernel gives to nobody by itself.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			_ = l.Close()
+			return addr
+		}
+	}
+	t.Fatal("no free port in a hundred tries")
+	return ""
+}
+
+// Serve starts `skald serve` on a database of its own and returns its address,
+// host:port, once it is ready. env is added to its environment; a
+// SKALD_DATABASE_URL there is the database instead. It ends with the test.
+func Serve(t testing.TB, env ...string) string {
+	t.Helper()
+	addr := FreeAddress(t)
+	given := func(v string) bool { return strings.HasPrefix(v, "SKALD_DATABASE_URL=") }
+	if !slices.ContainsFunc(env, given) {
+		env = append(env, "SKALD_DATABASE_URL="+testdb.DSN(t))
+	}
+	ended := Background(t, Skald(t), []string{"serve"}, append(env, "SKALD_LISTEN_ADDR="+addr)...)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if ready(t.Context(), "http://"+addr+"/readyz") {
+			return addr
+		}
+		select {
+		case <-ended:
+			t.Fatal("skald serve ended before it was ready")
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("skald serve is not ready after a minute")
+		}
+	}
+}
+
+func ready(ctx context.Context, url string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	_ = res.Body.Close()
+	return res.StatusCode == http.StatusOK
+}
+
+// Background starts a program in an empty directory; it ends with the test, which
+// shows what it said when it failed. The channel is closed when it has ended.
+func Background(t testing.TB, path string, args []string, env ...string) <-chan struct{} {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Dir = t.TempDir() // no configuration file of the working directory
+	cmd.Env = append(environment(), env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		hurry := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		<-ended
+		hurry.Stop()
+		if t.Failed() {
+			t.Logf("%s %s said:%s", filepath.Base(path), strings.Join(args, " "), said(log.Name()))
+		}
+		_ = log.Close()
+	})
+	return ended
+}

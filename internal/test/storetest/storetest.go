@@ -1,0 +1,117 @@
+// Package storetest is the contracts of saga.Store, saga.Ownership,
+// saga.Reports, saga.Archive, saga.Trail, saga.Chain, workflow.Store and access.Store as tests. Every store
+// runs them, so that the one in memory means the same as the one on PostgreSQL.
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// Env is one empty store and its clock. All fields but OpenLetters and
+// BriefErrors are required.
+type Env struct {
+	Sagas        saga.Store
+	Ownership    saga.Ownership
+	Archive      saga.Archive
+	Reports      saga.Reports
+	Workflows    workflow.Store
+	Trail        saga.Trail
+	Chain        saga.Chain
+	Keys         access.Store
+	Webhooks     WebhookStore
+	Publications saga.Publications
+	// Now is the clock of those who call the store. It agrees with the store's
+	// own to well under a second.
+	Now func() time.Time
+	// Advance lets d pass: leases, due times, deadlines and the time since a
+	// saga's last change are d nearer to their end, or further past it. A store
+	// may do that by moving those times back, so a test that has advanced must
+	// not compare them with what it wrote before.
+	Advance func(d time.Duration)
+	// OpenLetters returns the dead letters of a saga that are not resolved; nil:
+	// the store has no dead letters.
+	OpenLetters func(t *testing.T, saga uuid.UUID) []uuid.UUID
+	// BriefErrors: the audit trail keeps errors without what participants said.
+	BriefErrors bool
+	// Settle returns when every transaction that is open now has ended: until
+	// then the feed may hold back what was committed.
+	Settle func(t *testing.T)
+}
+
+// contract is one sentence of a contract and how it is shown.
+type contract struct {
+	name string
+	test func(f *fixture)
+}
+
+// Sagas tests saga.Store and saga.Reports. open returns a new Env that lasts as long as its test.
+func Sagas(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t) // one store for all: each test has a tenant of its own
+	run(t, map[string][]contract{
+		"create": creates, "business key": businessKeys, "commit": commits, "written": written, "read": reads, "list": lists, "tenants": tenants, "twins": twins, "statistics": statistics, "interventions": interventions,
+	}, func(*testing.T) Env { return env })
+}
+
+// Ownership tests saga.Ownership. open returns a new or emptied Env that lasts
+// as long as its test; it is called once per test, because ownership does not
+// know tenants.
+func Ownership(t *testing.T, open func(t *testing.T) Env) {
+	run(t, map[string][]contract{"leases": leases, "claim": claims, "turns": turns, "duties": duties, "twins": twinsOwned, "suspensions": suspensions}, open)
+}
+
+// Archive tests saga.Archive. open returns a new Env that lasts as long as its test.
+func Archive(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t)
+	run(t, map[string][]contract{"archive": archives, "restore": restores}, func(*testing.T) Env { return env })
+	run(t, map[string][]contract{"archive of all tenants": archivesOfAll}, open)
+}
+
+// Workflows tests workflow.Store. open returns a new Env that lasts as long as its test.
+func Workflows(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t)
+	run(t, map[string][]contract{"workflows": definitions}, func(*testing.T) Env { return env })
+}
+
+// Trail tests saga.Trail and saga.Chain. open returns a new Env that lasts as long as its test.
+func Trail(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t)
+	run(t, map[string][]contract{"feed": feeds, "of a saga": histories, "chain": chains}, func(*testing.T) Env { return env })
+}
+
+// Keys tests access.Store. open returns a new Env that lasts as long as its test.
+func Keys(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t)
+	run(t, map[string][]contract{"keys": keys}, func(*testing.T) Env { return env })
+}
+
+// Types returns the types of all events that the scenarios of the suite tell.
+func Types(t *testing.T, open func(t *testing.T) Env) map[saga.AuditType]bool {
+	f := begin(t, open(t))
+	types := map[saga.AuditType]bool{}
+	told(f)
+	for _, e := range f.feed(saga.EventFilter{}, 1000) {
+		types[e.Type] = true
+	}
+	return types
+}
+
+func run(t *testing.T, groups map[string][]contract, env func(t *testing.T) Env) {
+	for group, contracts := range groups {
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range contracts {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					c.test(begin(t, env(t)))
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,237 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// WebhookStore is everything a store does for webhooks.
+type WebhookStore interface {
+	webhook.Store
+	webhook.Log
+	webhook.Queue
+}
+
+// Webhooks tests webhook.Store, webhook.Log and webhook.Queue. open returns a
+// new Env that lasts as long as its test.
+func Webhooks(t *testing.T, open func(t *testing.T) Env) {
+	env := open(t)
+	run(t, map[string][]contract{"subscriptions": subscriptions, "deliveries": deliveries, "queue": queues}, func(*testing.T) Env { return env })
+	run(t, map[string][]contract{"delivery leases": held}, open)
+}
+
+var subscriptions = []contract{
+	{"a subscription reads back whole", hookReadsBack},
+	{"a change replaces everything but how it came to be", hookReplace},
+	{"a change on a former version writes nothing", hookStale},
+	{"of twenty changes of one version, one is made", hookRace},
+	{"a foreign or unknown subscription does not exist", hookForeign},
+	{"the list is in order of age, in pages, with the tenant's own only", hookList},
+	{"a tenant has a hundred at most", hookLimit},
+	{"what is deleted is gone with its deliveries", hookDelete},
+}
+
+// hook makes a subscription of everything and stores it.
+func (f *fixture) hook(change ...func(*webhook.Subscription)) webhook.Subscription {
+	f.t.Helper()
+	return f.hookFrom(false, change...)
+}
+
+func (f *fixture) hookFrom(beginning bool, change ...func(*webhook.Subscription)) webhook.Subscription {
+	f.t.Helper()
+	s, err := webhook.New(f.tenant.ID, newID(), webhook.Settings{URL: new("https://h.example/in")}, []byte("k"), "alice", f.now())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, c := range change {
+		c(&s)
+	}
+	if err := f.Env.Webhooks.Create(f.t.Context(), s, beginning); err != nil {
+		f.t.Fatalf("create: %v", err)
+	}
+	return s
+}
+
+// wantHook fails unless the stored subscription is s.
+func (f *fixture) wantHook(s webhook.Subscription) {
+	f.t.Helper()
+	got, err := f.Env.Webhooks.Get(f.t.Context(), s.TenantID, s.ID)
+	if diff := cmp.Diff(s, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
+		f.t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func everySetting(f *fixture) func(*webhook.Subscription) {
+	return func(s *webhook.Subscription) {
+		at, until := f.now(), f.now().Add(time.Hour)
+		s.URL, s.Description = "https://h.example/über?a=1&b=%20", `with "everything" ☃`
+		s.EventTypes, s.WorkflowNames = []string{"compensation.*", "saga.failed"}, []string{"a,b", `c"d`, "注文"}
+		s.Enabled, s.DisabledReason, s.DisabledAt = false, "gone", &at
+		s.Secrets = []webhook.Secret{{Key: []byte{0, 255, '\n', '"'}, CreatedAt: at}, {Key: make([]byte, 64), CreatedAt: at, ExpiresAt: &until}}
+		s.Health = webhook.Health{FailingSince: &at, GivenUp: 7}
+	}
+}
+
+func hookReadsBack(f *fixture) {
+	s := f.hook(func(s *webhook.Subscription) { s.URL = "http://h/" })
+	f.wantHook(s)
+	all := f.hook(everySetting(f))
+	all.Health = webhook.Health{} // a new one has done nothing yet
+	f.t.Run("every field", func(t *testing.T) {
+		f := f.in(t)
+		got, err := f.Env.Webhooks.Get(t.Context(), all.TenantID, all.ID)
+		got.Health = webhook.Health{}
+		if diff := cmp.Diff(all, got); err != nil || diff != "" {
+			t.Errorf("%v (-given +read):\n%s", err, diff)
+		}
+	})
+}
+
+func hookReplace(f *fixture) {
+	s := f.hook()
+	everySetting(f)(&s)
+	s.Version, s.UpdatedAt = 2, f.now()
+	if err := f.Env.Webhooks.Replace(f.t.Context(), s, false); err != nil {
+		f.t.Fatal(err)
+	}
+	f.wantHook(s)
+}
+
+func hookStale(f *fixture) {
+	s := f.hook()
+	for _, version := range []int64{1, 3} {
+		changed := s
+		changed.URL, changed.Version = "https://other/", version
+		f.wantFault(f.Env.Webhooks.Replace(f.t.Context(), changed, true), fault.Precondition, webhook.CodeStale)
+	}
+	f.wantFault(f.Env.Webhooks.Delete(f.t.Context(), s.TenantID, s.ID, 2), fault.Precondition, webhook.CodeStale)
+	f.wantHook(s)
+}
+
+func hookRace(f *fixture) {
+	s := f.hook()
+	errs := make([]error, 20)
+	together(len(errs), func(i int) {
+		changed := s
+		changed.Version, changed.Description = 2, fmt.Sprint(i)
+		errs[i] = f.Env.Webhooks.Replace(f.t.Context(), changed, false)
+	})
+	made := 0
+	for _, err := range errs {
+		if err == nil {
+			made++
+		} else {
+			f.wantFault(err, fault.Precondition, webhook.CodeStale)
+		}
+	}
+	if made != 1 {
+		f.t.Errorf("%d changes were made, want one", made)
+	}
+}
+
+func hookForeign(f *fixture) {
+	s := f.hookFrom(true)
+	d := f.added(s, 1)[0]
+	w := f.Env.Webhooks
+	for what, id := range map[string]struct{ tenant, id uuid.UUID }{"foreign": {newID(), s.ID}, "unknown": {s.TenantID, newID()}} {
+		f.t.Run(what, func(t *testing.T) {
+			f, ctx := f.in(t), t.Context()
+			changed, added := s, d
+			changed.TenantID, changed.ID, changed.Version = id.tenant, id.id, 2
+			added.TenantID, added.WebhookID, added.ID = id.tenant, id.id, newID()
+			_, errGet := w.Get(ctx, id.tenant, id.id)
+			_, errOne := w.Delivery(ctx, id.tenant, id.id, d.ID)
+			_, errMany := w.Deliveries(ctx, id.tenant, id.id, webhook.Filter{Limit: 10})
+			_, errAgain := w.Redeliver(ctx, id.tenant, id.id, d.ID, f.now())
+			_, _, errAll := w.RedeliverFailed(ctx, id.tenant, id.id, time.Time{}, f.now())
+			for _, err := range []error{
+				errGet, errOne, errMany, errAgain, errAll,
+				w.Replace(ctx, changed, true), w.Delete(ctx, id.tenant, id.id, 0), w.Add(ctx, added),
+			} {
+				f.wantFault(err, fault.NotFound, webhook.CodeNotFound)
+			}
+			claimed, err := w.Claim(ctx, &changed, f.now().Add(time.Hour), time.Minute, 10)
+			moved, errMoved := w.Enqueue(ctx, &changed, saga.Position{}, saga.Position{TxID: 1}, nil)
+			_, stored, errSettled := w.Settle(ctx, &added, webhook.Outcome{Status: 200}, webhook.DefaultPolicy, webhook.Moment{Now: f.now()})
+			if len(claimed) != 0 || moved || stored || err != nil || errMoved != nil || errSettled != nil {
+				t.Errorf("claimed %d, moved %v, settled %v, %v, %v, %v", len(claimed), moved, stored, err, errMoved, errSettled)
+			}
+		})
+	}
+	f.wantHook(s)
+	_, err := w.Delivery(f.t.Context(), s.TenantID, s.ID, newID())
+	f.wantFault(err, fault.NotFound, webhook.CodeDeliveryNotFound)
+	_, err = w.Redeliver(f.t.Context(), s.TenantID, s.ID, newID(), f.now())
+	f.wantFault(err, fault.NotFound, webhook.CodeDeliveryNotFound)
+}
+
+func hookList(f *fixture) {
+	var want []uuid.UUID
+	for range 5 {
+		want = append(want, f.hook().ID)
+	}
+	begin(f.t, f.Env).hook()
+	list := func(filter webhook.Filter) (ids []uuid.UUID, p webhook.Page) {
+		f.t.Helper()
+		p, err := f.Env.Webhooks.List(f.t.Context(), f.tenant.ID, filter)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for _, s := range p.Subscriptions {
+			ids = append(ids, s.ID)
+		}
+		return ids, p
+	}
+	for _, tt := range []struct {
+		filter webhook.Filter
+		want   []uuid.UUID
+		more   bool
+		total  int64
+	}{
+		{webhook.Filter{Limit: 10, Total: true}, want, false, 5},
+		{webhook.Filter{Limit: 2}, want[:2], true, 0},
+		{webhook.Filter{Limit: 2, Offset: 4, Total: true}, want[4:], false, 5},
+		{webhook.Filter{Limit: 2, After: want[1], Total: true}, want[2:4], true, 5},
+		{webhook.Filter{Limit: 2, After: want[4]}, nil, false, 0},
+	} {
+		ids, p := list(tt.filter)
+		if diff := cmp.Diff(tt.want, ids); diff != "" || p.More != tt.more || p.Total != tt.total {
+			f.t.Errorf("%+v: more %v, total %d (-want +got):\n%s", tt.filter, p.More, p.Total, diff)
+		}
+	}
+}
+
+func hookLimit(f *fixture) {
+	for range webhook.MaxPerTenant {
+		f.hook()
+	}
+	s, err := webhook.New(f.tenant.ID, newID(), webhook.Settings{URL: new("https://h/")}, []byte("k"), "", f.now())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.wantFault(f.Env.Webhooks.Create(f.t.Context(), s, false), fault.Conflict, webhook.CodeLimit)
+	begin(f.t, f.Env).hook() // a neighbour has room
+}
+
+func hookDelete(f *fixture) {
+	s := f.hook()
+	d := f.added(s, 1)[0]
+	if err := f.Env.Webhooks.Delete(f.t.Context(), s.TenantID, s.ID, 1); err != nil {
+		f.t.Fatal(err)
+	}
+	_, err := f.Env.Webhooks.Delivery(f.t.Context(), s.TenantID, s.ID, d.ID)
+	f.wantFault(err, fault.NotFound, webhook.CodeNotFound)
+	claimed, err := f.Env.Webhooks.Claim(f.t.Context(), &s, f.now(), time.Minute, 10)
+	if len(claimed) != 0 || err != nil {
+		f.t.Errorf("claimed %d of a deleted webhook, %v", len(claimed), err)
+	}
+}

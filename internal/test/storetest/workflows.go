@@ -1,0 +1,283 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+var definitions = []contract{
+	{"a registered definition reads back whole", workflowReadsBack},
+	{"content that a version has is that version, not a new one", workflowSameContent},
+	{"twenty registrations at once make versions without gaps", workflowRace},
+	{"twenty registrations of one content make one version", workflowSameRace},
+	{"a foreign or unknown workflow does not exist", workflowForeign},
+	{"the list holds the latest version of each name, by name, in pages", workflowList},
+	{"versions come newest first, in pages", workflowVersions},
+	{"what was made for inline steps is not listed", workflowInline},
+	{"enabling and disabling count as revisions only when they change something", workflowEnable},
+	{"If-Match on a former revision changes nothing", workflowIfMatch},
+}
+
+// variant is the fixture's definition with a name and a description of its own.
+func (f *fixture) variant(name, description string) *workflow.Definition {
+	d := *f.def
+	d.Name, d.Description = name, description
+	return &d
+}
+
+func (f *fixture) registered(d *workflow.Definition) workflow.Registered {
+	f.t.Helper()
+	r, created, err := f.Workflows.Register(f.t.Context(), f.tenant.ID, d, false, f.now())
+	if err != nil || !created {
+		f.t.Fatalf("register: created %v, %v", created, err)
+	}
+	return r
+}
+
+func workflowReadsBack(f *fixture) {
+	d := f.definition(`{
+		"name": "every-field", "description": "with \"everything\" ☃", "timeout_ms": 1, "compensation_timeout_ms": 2,
+		"retry": {"max_attempts": 3, "initial_interval_ms": 4, "max_interval_ms": 5, "multiplier": 1.5, "jitter": 0, "retry_on": []},
+		"compensation_retry": {"jitter": 0.25, "retry_on": ["timeout", "network"]},
+		"steps": [
+			{"name": "b", "depends_on": ["a"], "action": {"http": {"method": "PUT", "url": "https://x/b?q=<1>&r=2"}}, "compensation": "none", "timeout_ms": 7},
+			{"name": "a", "action": {"http": {"url": "http://x/a", "headers": {"X-Team": "stock", "X-B": "ñ"}}},
+			 "compensation": {"http": {"method": "DELETE", "url": "http://x/a"}}, "retry": {"max_attempts": 8}, "compensation_retry": {"max_attempts": 9}}
+		]}`)
+	at := f.now()
+	r, created, err := f.Workflows.Register(f.t.Context(), f.tenant.ID, d, true, at)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	want := workflow.Registered{
+		TenantID: f.tenant.ID, Name: "every-field", Version: 1, Definition: d, CreatedAt: at, Inline: true,
+		Latest: 1, Enabled: true, Revision: 1, UpdatedAt: at,
+	}
+	if diff := cmp.Diff(want, r); diff != "" || !created {
+		f.t.Errorf("created %v (-given +returned):\n%s", created, diff)
+	}
+	for _, version := range []int{0, 1} {
+		got, err := f.Workflows.Get(f.t.Context(), f.tenant.ID, "every-field", version)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			f.t.Errorf("version %d, %v (-given +read):\n%s", version, err, diff)
+		}
+		if err == nil && string(got.Definition.Hash()) != string(d.Hash()) {
+			f.t.Errorf("version %d has another hash than what was registered", version)
+		}
+	}
+}
+
+func workflowSameContent(f *fixture) {
+	first := f.registered(f.variant("w", "1"))
+	second := f.registered(f.variant("w", "2"))
+	if first.Version != 1 || second.Version != 2 || second.Latest != 2 || second.Revision != 2 {
+		f.t.Errorf("versions %d and %d, latest %d, revision %d; want 1, 2, 2, 2", first.Version, second.Version, second.Latest, second.Revision)
+	}
+	for range 2 {
+		r, created, err := f.Workflows.Register(f.t.Context(), f.tenant.ID, f.variant("w", "1"), false, f.now())
+		if err != nil || created || r.Version != 1 || r.Latest != 2 || r.Revision != 2 || r.Definition.Description != "1" || !r.UpdatedAt.Equal(second.UpdatedAt) {
+			f.t.Errorf("again: %+v, created %v, %v; want version 1 as it was", r, created, err)
+		}
+	}
+}
+
+func workflowRace(f *fixture) {
+	versions := make([]int, 20)
+	together(len(versions), func(i int) {
+		r, created, err := f.Workflows.Register(f.t.Context(), f.tenant.ID, f.variant("w", fmt.Sprint(i)), false, f.now())
+		if err != nil || !created || r.Definition.Description != fmt.Sprint(i) {
+			f.t.Errorf("registration %d: %+v, created %v, %v", i, r, created, err)
+		}
+		versions[i] = r.Version
+	})
+	slices.Sort(versions)
+	for i, v := range versions {
+		if v != i+1 {
+			f.t.Fatalf("versions %v", versions)
+		}
+	}
+	if r, err := f.Workflows.Get(f.t.Context(), f.tenant.ID, "w", 0); err != nil || r.Version != 20 || r.Latest != 20 || r.Revision != 20 {
+		f.t.Errorf("latest %+v, %v; want version and revision 20", r, err)
+	}
+}
+
+func workflowSameRace(f *fixture) {
+	made := make([]bool, 20)
+	together(len(made), func(i int) {
+		r, created, err := f.Workflows.Register(f.t.Context(), f.tenant.ID, f.variant("w", "same"), false, f.now())
+		if err != nil || r.Version != 1 {
+			f.t.Errorf("version %d, %v; want 1", r.Version, err)
+		}
+		made[i] = created
+	})
+	if n := len(slices.DeleteFunc(made, func(created bool) bool { return !created })); n != 1 {
+		f.t.Errorf("%d registrations say they made the version, want one", n)
+	}
+}
+
+func workflowForeign(f *fixture) {
+	f.registered(f.variant("mine", ""))
+	for what, tt := range map[string]struct {
+		tenant  uuid.UUID
+		name    string
+		version int
+	}{
+		"foreign": {newID(), "mine", 0}, "unknown": {f.tenant.ID, "mine2", 0}, "unknown version": {f.tenant.ID, "mine", 2}, "negative version": {f.tenant.ID, "mine", -1},
+	} {
+		f.t.Run(what, func(t *testing.T) {
+			f := f.in(t)
+			_, err := f.Workflows.Get(t.Context(), tt.tenant, tt.name, tt.version)
+			f.wantFault(err, fault.NotFound, workflow.CodeNotFound)
+			if tt.version != 0 {
+				return
+			}
+			_, err = f.Workflows.Versions(t.Context(), tt.tenant, tt.name, workflow.Filter{Limit: 10})
+			f.wantFault(err, fault.NotFound, workflow.CodeNotFound)
+			_, err = f.Workflows.SetEnabled(t.Context(), tt.tenant, tt.name, false, 0, f.now())
+			f.wantFault(err, fault.NotFound, workflow.CodeNotFound)
+		})
+	}
+	if page, err := f.Workflows.List(f.t.Context(), newID(), workflow.Filter{Limit: 10, Total: true}); err != nil || len(page.Workflows) > 0 || page.Total != 0 {
+		f.t.Errorf("a foreign tenant's list: %+v, %v; want an empty one", page, err)
+	}
+	if r, err := f.Workflows.Get(f.t.Context(), f.tenant.ID, "mine", 0); err != nil || !r.Enabled {
+		f.t.Errorf("its own tenant gets %+v, %v", r, err)
+	}
+}
+
+// walk reads all pages of a listing and returns "name version" of each row.
+func (f *fixture) walk(filter workflow.Filter, cursor func(workflow.Registered) string, read func(workflow.Filter) (workflow.Page, error)) []string {
+	f.t.Helper()
+	filter.Total = true
+	var got []string
+	for range 100 {
+		page, err := read(filter)
+		if err != nil {
+			f.t.Fatalf("%+v: %v", filter, err)
+		}
+		for _, r := range page.Workflows {
+			got = append(got, fmt.Sprint(r.Name, " ", r.Version))
+		}
+		if !page.More {
+			if page.Total != int64(len(got)) {
+				f.t.Errorf("%+v: total %d, want %d", filter, page.Total, len(got))
+			}
+			return got
+		}
+		if cursor == nil {
+			filter.Offset += len(page.Workflows)
+		} else {
+			filter.After = cursor(page.Workflows[len(page.Workflows)-1])
+		}
+	}
+	f.t.Fatalf("%+v: there is no end", filter)
+	return nil
+}
+
+// wantWalks reads a listing with pages of several sizes in both modes.
+func (f *fixture) wantWalks(filter workflow.Filter, cursor func(workflow.Registered) string, read func(workflow.Filter) (workflow.Page, error), want ...string) {
+	f.t.Helper()
+	for _, filter.Limit = range []int{1, 2, len(want), 200} {
+		for mode, cursor := range map[string]func(workflow.Registered) string{"offset": nil, "cursor": cursor} {
+			if diff := cmp.Diff(want, f.walk(filter, cursor, read)); diff != "" {
+				f.t.Errorf("pages of %d by %s (-want +got):\n%s", filter.Limit, mode, diff)
+			}
+		}
+	}
+}
+
+func workflowList(f *fixture) {
+	for _, name := range []string{"beta", "alpha", "delta", "alpha", "gamma"} {
+		f.registered(f.variant(name, newID().String()))
+	}
+	if _, err := f.Workflows.SetEnabled(f.t.Context(), f.tenant.ID, "delta", false, 0, f.now()); err != nil {
+		f.t.Fatal(err)
+	}
+	list := func(filter workflow.Filter) (workflow.Page, error) {
+		return f.Workflows.List(f.t.Context(), f.tenant.ID, filter)
+	}
+	byName := func(r workflow.Registered) string { return r.Name }
+	f.wantWalks(workflow.Filter{}, byName, list, "alpha 2", "beta 1", "delta 1", "gamma 1", "order 1")
+	f.wantWalks(workflow.Filter{Enabled: new(true)}, byName, list, "alpha 2", "beta 1", "gamma 1", "order 1")
+	f.wantWalks(workflow.Filter{Enabled: new(false)}, byName, list, "delta 1")
+}
+
+func workflowVersions(f *fixture) {
+	for i := range 11 { // numbers, not texts: 10 comes before 9
+		f.registered(f.variant("w", fmt.Sprint(i)))
+	}
+	var want []string
+	for v := 11; v > 0; v-- {
+		want = append(want, fmt.Sprint("w ", v))
+	}
+	f.wantWalks(workflow.Filter{}, func(r workflow.Registered) string { return fmt.Sprint(r.Version) }, func(filter workflow.Filter) (workflow.Page, error) {
+		return f.Workflows.Versions(f.t.Context(), f.tenant.ID, "w", filter)
+	}, want...)
+	if page, err := f.Workflows.Versions(f.t.Context(), f.tenant.ID, "w", workflow.Filter{Limit: 10, After: "1"}); err != nil || len(page.Workflows) > 0 || page.More {
+		f.t.Errorf("after the oldest version: %+v, %v; want an empty page", page, err)
+	}
+}
+
+func workflowInline(f *fixture) {
+	d := f.variant("inline-1", "")
+	if _, created, err := f.Workflows.Register(f.t.Context(), f.tenant.ID, d, true, f.now()); err != nil || !created {
+		f.t.Fatalf("register: created %v, %v", created, err)
+	}
+	page, err := f.Workflows.List(f.t.Context(), f.tenant.ID, workflow.Filter{Limit: 10, Total: true})
+	if err != nil || len(page.Workflows) != 1 || page.Workflows[0].Name != "order" || page.Total != 1 {
+		f.t.Errorf("list: %+v, %v; want the workflow order alone", page, err)
+	}
+	if r, err := f.Workflows.Get(f.t.Context(), f.tenant.ID, "inline-1", 1); err != nil || !r.Inline {
+		f.t.Errorf("get: %+v, %v; want the inline one", r, err)
+	}
+}
+
+func (f *fixture) setEnabled(enabled bool, revision int64) (workflow.Registered, error) {
+	return f.Workflows.SetEnabled(f.t.Context(), f.tenant.ID, f.def.Name, enabled, revision, f.now())
+}
+
+func workflowEnable(f *fixture) {
+	before, err := f.Workflows.Get(f.t.Context(), f.tenant.ID, f.def.Name, 0)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		enabled  bool
+		revision int64
+	}{{true, 1}, {false, 2}, {false, 2}, {true, 3}, {true, 3}} {
+		at := f.now()
+		r, err := f.setEnabled(tt.enabled, 0)
+		if err != nil || r.Enabled != tt.enabled || r.Revision != tt.revision || r.Version != 1 {
+			f.t.Errorf("enabled %v: %+v, %v; want revision %d", tt.enabled, r, err, tt.revision)
+		}
+		if changed := r.Revision != before.Revision; changed != r.UpdatedAt.After(at) {
+			f.t.Errorf("revision %d was updated at %v, it is %v", r.Revision, r.UpdatedAt, at)
+		}
+		before = r
+	}
+}
+
+func workflowIfMatch(f *fixture) {
+	for _, revision := range []int64{2, -1} {
+		_, err := f.setEnabled(false, revision)
+		f.wantFault(err, fault.Precondition, workflow.CodeStale)
+	}
+	if r, err := f.setEnabled(false, 1); err != nil || r.Enabled || r.Revision != 2 {
+		f.t.Errorf("at its revision: %+v, %v; want disabled at 2", r, err)
+	}
+	_, err := f.setEnabled(true, 1)
+	f.wantFault(err, fault.Precondition, workflow.CodeStale)
+	f.registered(f.variant(f.def.Name, "a new version is a new revision"))
+	_, err = f.setEnabled(true, 2)
+	f.wantFault(err, fault.Precondition, workflow.CodeStale)
+	if r, err := f.setEnabled(true, 3); err != nil || !r.Enabled || r.Revision != 4 {
+		f.t.Errorf("at its revision: %+v, %v; want enabled at 4", r, err)
+	}
+}

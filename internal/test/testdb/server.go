@@ -1,0 +1,130 @@
+package testdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/skald-saga/skald/internal/postgres/devpg"
+)
+
+// urlEnv names the environment variable with the DSN of an existing server.
+const urlEnv = "SKALD_TEST_DATABASE_URL"
+
+// address is how to reach a server as a superuser.
+type address struct {
+	maintenance string                       // DSN of a database that is always there
+	dsn         func(database string) string // DSN of another one
+	private     bool                         // nobody else uses this server
+}
+
+// settings trade durability for speed: the data is worth nothing after a crash
+// of the machine. Autovacuum would make plans and timings depend on the hour.
+var settings = map[string]string{
+	"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off",
+	"max_connections": "300", "max_wal_size": "64MB", "autovacuum": "off",
+}
+
+var started struct {
+	sync.Mutex
+	address *address
+}
+
+// server returns this process's server, starting it at the first call. A failed
+// start is tried again by the next call.
+func server(ctx context.Context) (address, error) {
+	started.Lock()
+	defer started.Unlock()
+	if started.address != nil {
+		return *started.address, nil
+	}
+	a, err := external(os.Getenv(urlEnv))
+	if err == nil && a.dsn == nil {
+		a, err = private(ctx)
+	}
+	if err != nil {
+		return address{}, fmt.Errorf("tests need PostgreSQL: %w", err)
+	}
+	started.address = &a
+	return a, nil
+}
+
+// external is the server of dsn; the zero address when dsn is empty.
+func external(dsn string) (address, error) {
+	if dsn == "" {
+		return address{}, nil
+	}
+	if !strings.Contains(dsn, "://") { // key=value form: the last word counts
+		return address{maintenance: dsn, dsn: func(database string) string { return dsn + " dbname=" + database }}, nil
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return address{}, fmt.Errorf("%s is not a URL", urlEnv) // the cause would show the password
+	}
+	return address{maintenance: dsn, dsn: func(database string) string {
+		other := *u
+		other.Path = "/" + database
+		return other.String()
+	}}, nil
+}
+
+// private starts a server of our own in the first free directory.
+func private(ctx context.Context) (address, error) {
+	base, err := baseDir()
+	if err != nil {
+		return address{}, err
+	}
+	bin, err := devpg.FindBinaries(ctx, 0)
+	if err != nil {
+		return address{}, err
+	}
+	major, err := devpg.Major(ctx, bin)
+	if err != nil {
+		return address{}, err
+	}
+	for n := 0; ; n++ {
+		dir := filepath.Join(base, fmt.Sprintf("pg%d-%d", major, n))
+		s, err := devpg.Start(ctx, devpg.Config{Dir: dir, Bin: bin, Settings: settings, Exclusive: true})
+		if errors.Is(err, devpg.ErrInUse) {
+			continue // by another test process
+		}
+		if err != nil {
+			return address{}, fmt.Errorf("%w\n(if a crash of the machine has spoilt it: it holds nothing of worth, delete it)", err)
+		}
+		a := address{maintenance: s.DSN("postgres"), dsn: s.DSN, private: true}
+		if err := removeLeftovers(ctx, a); err != nil {
+			return address{}, errors.Join(err, s.Stop(ctx))
+		}
+		return a, nil
+	}
+}
+
+// baseDir makes the directory of all servers. Its name is known to everybody on
+// the machine, so it must be ours if it is there already.
+func baseDir() (string, error) {
+	parent := os.TempDir()
+	if memory := inMemory(); memory != "" && os.Getenv("TMPDIR") == "" {
+		parent = memory
+	}
+	base := filepath.Join(parent, fmt.Sprintf("skald-testdb-%d", os.Getuid()))
+	// Others may pass: root's servers run as another user.
+	if err := os.Mkdir(base, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	info, err := os.Lstat(base)
+	if err != nil {
+		return "", err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || info.Mode().Perm()&0o022 != 0 || !ok || int(owner.Uid) != os.Getuid() {
+		return "", fmt.Errorf("%s is not a directory that only this user can write to: remove it", base)
+	}
+	return base, nil
+}
