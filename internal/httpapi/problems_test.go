@@ -94,7 +94,7 @@ func TestEveryCodeIsListed(t *testing.T) {
 		listed[k.code] = true
 	}
 	found := map[string]bool{}
-	for _, dir := range []string{".", "../access", "../saga", "../workflow", "../webhook", "../dlq", "../jobrun"} {
+	for _, dir := range []string{".", "../access", "../saga", "../saga/workflow", "../event/webhook", "../dlq", "../jobrun"} {
 		for code := range codeConstants(t, dir, name, shape) {
 			found[code] = true
 			if !listed[code] {

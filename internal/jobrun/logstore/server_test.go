@@ -41,7 +41,7 @@ type s3 struct {
 // a machine it is built, which takes minutes.
 var gateway = sync.OnceValues(func() (string, error) {
 	cmd := exec.Command("go", "tool", "-n", "-modfile=tools/s3/go.mod", "versitygw")
-	cmd.Dir = filepath.Join("..", "..")
+	cmd.Dir = filepath.Join("..", "..", "..")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	path, err := cmd.Output()

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -187,7 +188,7 @@ func files(t *testing.T) []file {
 		if err != nil {
 			return err
 		}
-		rel := filepath.ToSlash(strings.TrimPrefix(path, filepath.Join("..", "..")+string(filepath.Separator)))
+		rel := filepath.ToSlash(strings.TrimPrefix(path, filepath.Join("..", "..", "..")+string(filepath.Separator)))
 		f := file{
 			path: rel, pkg: filepath.ToSlash(filepath.Dir(rel)), test: strings.HasSuffix(rel, "_test.go"),
 			generated: ast.IsGenerated(parsed), lines: strings.Count(string(src), "\n"), text: string(src), syntax: parsed,
@@ -274,9 +275,21 @@ func TestTheTreeInTheDocsNamesEveryPackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for pkg := range arrows {
-		if name, ok := strings.CutPrefix(pkg, "internal/"); ok && !strings.Contains(string(doc), "\n  "+strings.Split(name, "/")[0]+"/ ") {
+		name, ok := strings.CutPrefix(pkg, "internal/")
+		if indent := strings.Repeat("  ", strings.Count(pkg, "/")); ok && !strings.Contains(string(doc), "\n"+indent+path.Base(name)+"/ ") {
 			t.Errorf("docs/architecture.md does not say what %s is", pkg)
 		}
+	}
+}
+
+// TestFewNamesStandInTheHall keeps what a stranger reads first short (decision 0049).
+func TestFewNamesStandInTheHall(t *testing.T) {
+	entries, err := os.ReadDir("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) > 25 {
+		t.Errorf("%d names directly under internal/; at most 25", len(entries))
 	}
 }
 

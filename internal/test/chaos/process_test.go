@@ -44,7 +44,7 @@ func build(name string, flags ...string) (string, error) {
 	path := filepath.Join(binDir, name)
 	args := append([]string{"build", "-o", path}, flags...)
 	cmd := exec.Command("go", append(args, "./cmd/skald")...)
-	cmd.Dir = filepath.Join("..", "..")
+	cmd.Dir = filepath.Join("..", "..", "..")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build skald: %w\n%s", err, out)
 	}
