@@ -90,16 +90,6 @@ func (db *DB) within(ctx context.Context, tenant uuid.UUID, each time.Duration, 
 	})
 }
 
-// again runs a transaction once more when it collided with another one, which
-// means that nothing of it was written.
-func again[R any](do func() (R, error)) (R, error) {
-	r, err := do()
-	if err != nil && collided(err) {
-		return do()
-	}
-	return r, err
-}
-
 // oneByOne repeats a refused batch item by item, so that a bad item cannot
 // stop the others. An outage ends it.
 func oneByOne[T, R any](batch []T, do func([]T) ([]R, error)) ([]R, error) {

@@ -2,9 +2,12 @@ package postgres
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/fault"
 )
 
 // SQLSTATE knowledge lives here and nowhere else.
@@ -59,4 +62,12 @@ func permissionDenied(err error) bool { return sqlState(err) == "42501" }
 func loginRefused(err error) bool {
 	s := sqlState(err)
 	return s == "28P01" || s == "28000"
+}
+
+// outage adds to an error what was being done; faults go as they are.
+func outage(doing string, err error) error {
+	if err == nil || fault.As(err) != nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }

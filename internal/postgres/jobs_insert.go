@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"strings"
 
 	"github.com/google/uuid"
@@ -192,24 +191,4 @@ func (db *DB) runEnded(r *jobrun.Run) {
 	if r.ConcurrencyKey != "" && r.State.Terminal() {
 		db.leaderWanted()
 	}
-}
-
-// queryIn runs a fixed statement in a transaction of the writers' connections,
-// prepared once per connection.
-func (db *DB) queryIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any) (*sql.Rows, error) {
-	stmt, err := db.preparedIn(ctx, tx, query)
-	if err != nil {
-		return nil, err
-	}
-	return stmt.QueryContext(ctx, args...)
-}
-
-// execIn is queryIn for what answers nothing.
-func (db *DB) execIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any) error {
-	stmt, err := db.preparedIn(ctx, tx, query)
-	if err != nil {
-		return err
-	}
-	_, err = stmt.ExecContext(ctx, args...)
-	return err
 }

@@ -96,20 +96,6 @@ func (st *JobElections) Depose(ctx context.Context, by operator.Action) error {
 	}))
 }
 
-// inRead runs f in a transaction on the engine's readers' connections, which see
-// every tenant.
-func (db *DB) inRead(ctx context.Context, f func(*sqlx.Tx) error) error {
-	tx, err := db.read.BeginTxx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	if err := f(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
 // Standbys that were not seen for so long do not count any more, and are
 // forgotten after an hour.
 const standbyFor = time.Minute

@@ -175,19 +175,6 @@ func (db *DB) finish(ctx context.Context, tx *sqlx.Tx, lapsed bool, batch []dlq.
 	return out, takeBack(ctx, tx, batch)
 }
 
-// inWrite runs f in a transaction of the writers' connections.
-func (db *DB) inWrite(ctx context.Context, f func(*sqlx.Tx) error) error {
-	tx, err := db.write.BeginTxx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	if err := f(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
 // Finish implements dlq.Queue.
 func (st *LetterQueue) Finish(ctx context.Context, batch []dlq.Finish) ([]bool, error) {
 	done, err := st.end(ctx, false, batch)

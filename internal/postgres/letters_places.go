@@ -2,12 +2,10 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/dlq"
 )
@@ -39,20 +37,6 @@ SELECT m.*, k.n
 type arrival struct {
 	letter  *dlq.Letter
 	written time.Time
-}
-
-// asking is how a query is asked: in a transaction, or by itself.
-type asking func(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-
-// askingIn asks in a transaction of the writers'.
-func (db *DB) askingIn(tx *sqlx.Tx) asking {
-	return func(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-		stmt, err := db.preparedIn(ctx, tx, query)
-		if err != nil {
-			return nil, err
-		}
-		return stmt.QueryContext(ctx, args...)
-	}
 }
 
 // lockPlaces has a transaction wait until nobody stores places of another form than

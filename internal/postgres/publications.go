@@ -94,12 +94,3 @@ func (st *Publications) Advance(ctx context.Context, name string, epoch int64, w
 	res, err := st.db.read.ExecContext(ctx, advance, name, epoch, whose, xid(to), to.ID)
 	return one(res, "advance publication", err)
 }
-
-// one tells whether a statement found its row.
-func one(res sql.Result, doing string, err error) (bool, error) {
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", doing, err)
-	}
-	n, err := res.RowsAffected()
-	return n == 1, err
-}

@@ -3,12 +3,10 @@ package postgres
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/secret/envelope"
-	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 // Sagas is saga.Store and saga.Ownership on PostgreSQL.
@@ -28,8 +26,6 @@ const sagaColumns = `s.id, s.tenant_id, s.tenant_in_keys, s.tenant_region, s.ten
 	s.error, s.end_cause, s.clean, s.needs_attention, s.attention_reason, s.timeout_ms, s.compensation_timeout_ms,
 	s.timeout_at, s.compensation_timeout_at, s.compensation_expired, s.timed_out_at, s.cancel_requested_at,
 	s.suspended_at, s.created_at, s.started_at, s.completed_at, s.updated_at`
-
-type scanner interface{ Scan(dest ...any) error }
 
 // scanSaga reads one row of sagaColumns. By hand: it is on the way of every
 // claim and read, and jsonb must become canonical again (invariant I7). Of a
@@ -125,18 +121,6 @@ func scanLogOf(row scanner, placeOf func(saga.Ref) *envelope.Place) (l saga.Step
 	return l, of, nil
 }
 
-// canonical turns jsonb text into the form it had before it was stored; nil stays nil.
-func canonical(b []byte) (json.RawMessage, error) {
-	if b == nil {
-		return nil, nil
-	}
-	out, err := strictjson.Canonical(make([]byte, 0, len(b)), b, strictjson.Stored)
-	if err != nil {
-		return nil, fmt.Errorf("stored JSON: %w", err)
-	}
-	return out, nil
-}
-
 func marshalError(e *saga.Error) ([]byte, error) {
 	b, err := json.Marshal(e)
 	if err != nil {
@@ -154,13 +138,4 @@ func parseError(b []byte) (*saga.Error, error) {
 		return nil, fmt.Errorf("stored error: %w", err)
 	}
 	return e, nil
-}
-
-// utc makes times comparable: the driver returns them in the session's zone.
-func utc(times ...*time.Time) {
-	for _, t := range times {
-		if t != nil {
-			*t = t.UTC()
-		}
-	}
 }

@@ -169,24 +169,6 @@ func holds(states []saga.State, kind func(saga.State) bool) bool {
 	return states == nil || slices.ContainsFunc(states, kind)
 }
 
-// where gathers conditions and their parameters.
-type where struct {
-	conditions []string
-	args       []any
-	few        bool // other conditions leave few rows to look at
-}
-
-// add appends a condition in which each ? stands for the next argument.
-func (w *where) add(condition string, args ...any) {
-	for _, a := range args {
-		w.args = append(w.args, a)
-		condition = strings.Replace(condition, "?", fmt.Sprintf("$%d", len(w.args)), 1)
-	}
-	w.conditions = append(w.conditions, condition)
-}
-
-func (w *where) text() string { return strings.Join(w.conditions, " AND ") }
-
 func (w *where) sagas(tenant uuid.UUID, f saga.Filter) {
 	w.add("s.tenant_id = ?", tenant)
 	for _, eq := range []struct{ column, value string }{

@@ -134,14 +134,3 @@ func refColumns(refs []saga.Ref) (ids, tenants any) {
 	}
 	return pq.Array(i), pq.Array(t)
 }
-
-// eachRow calls f for every row and closes rows.
-func eachRow(rows *sql.Rows, f func() error) error {
-	defer rows.Close()
-	for rows.Next() {
-		if err := f(); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}

@@ -134,23 +134,10 @@ func (st *Webhooks) Claim(ctx context.Context, s *webhook.Subscription, now time
 	return claimed, outage("claim deliveries", err)
 }
 
-// inTx runs f in a transaction that sees every tenant, on a writers' connection.
-func (st *Webhooks) inTx(ctx context.Context, f func(tx *sqlx.Tx) error) error {
-	tx, err := st.db.write.BeginTxx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	if err := f(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
 // Settle implements webhook.Queue. The subscription is locked first: outcomes
 // of one endpoint count its failures one after the other.
 func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.Outcome, p webhook.Policy, m webhook.Moment) (r webhook.Result, stored bool, err error) {
-	err = st.inTx(ctx, func(tx *sqlx.Tx) error {
+	err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
 		s, err := getWebhook(ctx, tx, d.TenantID, d.WebhookID, "FOR NO KEY UPDATE")
 		if err != nil {
 			return err

@@ -69,14 +69,6 @@ func (r *webhookRow) subscription() (webhook.Subscription, error) {
 // while an older one was open come along.
 const cursorNow = `saga.feed_horizon()`
 
-// outage adds to an error what was being done; faults go as they are.
-func outage(doing string, err error) error {
-	if err == nil || fault.As(err) != nil {
-		return err
-	}
-	return fmt.Errorf("%s: %w", doing, err)
-}
-
 // Create implements webhook.Store.
 func (st *Webhooks) Create(ctx context.Context, s webhook.Subscription, fromBeginning bool) error {
 	return outage("create webhook", st.db.inTenant(ctx, s.TenantID, func(tx *sqlx.Tx) error {
