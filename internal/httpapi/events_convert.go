@@ -42,13 +42,6 @@ func toAPIState(s saga.State) *api.SagaState {
 	return &name
 }
 
-func unlessEmpty(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
 func toAPIVerification(v *saga.Verification, ofActions bool) api.AuditVerification {
 	out := api.AuditVerification{Ok: v.FirstBad == nil, CheckedSeals: v.CheckedSeals, CheckedEvents: v.CheckedEvents}
 	switch {

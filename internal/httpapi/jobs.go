@@ -109,5 +109,3 @@ func (s *server) didJob(ctx context.Context, kind operator.Kind, subject, verb s
 	req := requestOf(ctx)
 	return byOf(ctx, reason).Did(s.NewID(), req.tenant.ID, s.now(), kind, subject, verb, detail)
 }
-
-func ms(d time.Duration) int64 { return d.Milliseconds() }

@@ -111,21 +111,3 @@ func (s *server) ListRedriveItems(ctx context.Context, in api.ListRedriveItemsRe
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }
-
-// as returns the words of the contract as those of the rules, which a test
-// keeps the same.
-func as[T, W ~string](words []W) []T {
-	var out []T
-	for _, w := range words {
-		out = append(out, T(w))
-	}
-	return out
-}
-
-// word is the text of an enum that was not required, "" without it.
-func word[W ~string](w *W) string {
-	if w == nil {
-		return ""
-	}
-	return string(*w)
-}

@@ -164,13 +164,6 @@ func (s *server) choose(ctx context.Context, tenant uuid.UUID, b *api.SagaInput,
 	return chosen{w.Definition, w.Version, true}, err
 }
 
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
 func noWorkflow(pointer, format string, args ...any) error {
 	f := fault.New(fault.Invalid, workflow.CodeNotFound, format, args...)
 	return f.With(fault.Field{Pointer: pointer, Code: "not_found", Message: f.Detail})

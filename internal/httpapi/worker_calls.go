@@ -75,14 +75,6 @@ func (s *server) ReportProgress(ctx context.Context, in api.ReportProgressReques
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
-// given returns nil of JSON's null.
-func given(v []byte) []byte {
-	if string(v) == "null" {
-		return nil
-	}
-	return v
-}
-
 // AppendRunLog stores a chunk of a log (W6).
 func (s *server) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestObject) (api.AppendRunLogResponseObject, error) {
 	ctx, cancel := s.promised(ctx)
@@ -165,20 +157,6 @@ func endedAnswer(done jobrun.Done, err error) (answer, error) {
 
 func toRunEnded(r *jobrun.Run) api.RunEnded {
 	return api.RunEnded{RunID: r.ID, State: api.JobRunState(r.State), Version: r.Version, Attempt: int32(r.Attempt), FinishedAt: r.FinishedAt} //nolint:gosec // counts assignments
-}
-
-func asInt(v *int32) *int {
-	if v == nil {
-		return nil
-	}
-	return new(int(*v))
-}
-
-func onlyTrue(b bool) *bool {
-	if !b {
-		return nil
-	}
-	return &b
 }
 
 func resourcesOf(r *api.RunResources) jobrun.Resources {
