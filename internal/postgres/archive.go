@@ -150,28 +150,25 @@ func (st *Sagas) Restore(ctx context.Context, r saga.Restoration) error {
 }
 
 func (st *Sagas) restore(ctx context.Context, r saga.Restoration) (restored bool, err error) {
-	tx, err := st.db.write.BeginTxx(ctx, nil) // for column
-	if err != nil {
-		return false, err
-	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	if err := tx.GetContext(ctx, &restored, `SELECT saga.restore_saga($1, $2)`, r.TenantID, r.SagaID); err != nil || !restored {
-		return false, err
-	}
-	var event eventColumns
-	if err := st.db.addEvent(&event, &r.Event); err != nil {
-		return false, err
-	}
-	if _, err := tx.ExecContext(ctx, insertRestored, parameters(event.columns[:])...); err != nil {
-		return false, err
-	}
-	if k := r.Key; k != nil {
+	err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error { // for column
+		if err := tx.GetContext(ctx, &restored, `SELECT saga.restore_saga($1, $2)`, r.TenantID, r.SagaID); err != nil || !restored {
+			return err
+		}
+		var event eventColumns
+		if err := st.db.addEvent(&event, &r.Event); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, insertRestored, parameters(event.columns[:])...); err != nil {
+			return err
+		}
+		k := r.Key
+		if k == nil {
+			return nil
+		}
 		_, err := tx.ExecContext(ctx, `
 			INSERT INTO saga.idempotency_keys (tenant_id, principal, route, key, request_hash, saga_id)
 			VALUES ($1, $2, $3, $4, $5, $6)`, k.TenantID, k.Principal, k.Route, k.Key, k.Hash, r.SagaID)
-		if err != nil {
-			return false, err
-		}
-	}
-	return true, tx.Commit()
+		return err
+	})
+	return restored && err == nil, err
 }

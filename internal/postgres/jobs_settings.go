@@ -125,14 +125,10 @@ func (st *JobSettings) SettingValues(ctx context.Context) ([]jobrun.SettingValue
 // ChangeSettings implements jobrun.SettingsStore.
 func (st *JobSettings) ChangeSettings(ctx context.Context, version int64, values map[string]*float64, by operator.Action) (jobrun.Settings, error) {
 	var after jobrun.Settings
-	tx, err := st.db.read.BeginTxx(ctx, nil)
-	if err != nil {
-		return after, outage("change the settings of job runs", err)
-	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	if after, err = changeSettings(ctx, tx, version, values, by); err == nil {
-		err = tx.Commit()
-	}
+	err := st.db.inRead(ctx, func(tx *sqlx.Tx) (err error) {
+		after, err = changeSettings(ctx, tx, version, values, by)
+		return err
+	})
 	if err == nil {
 		st.remember(after)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
@@ -85,23 +86,22 @@ type restoration struct {
 }
 
 // restore acts as the engine: who acts for a tenant may not delete from archives.
-func (st *Letters) restore(ctx context.Context, r restoration) (dlq.Letter, error) {
-	tx, err := st.db.write.BeginTxx(ctx, nil) // for column
+func (st *Letters) restore(ctx context.Context, r restoration) (l dlq.Letter, err error) {
+	err = st.db.inWrite(ctx, func(tx *sqlx.Tx) (err error) { // for column
+		l, err = st.db.scanLetter(tx.QueryRowContext(ctx, restoreLetter, r.tenant, r.id, r.at))
+		if errors.Is(err, sql.ErrNoRows) {
+			return dlq.NotFound(r.id)
+		}
+		if err != nil {
+			return err
+		}
+		var told actionColumns
+		told.add(&r.by)
+		_, err = tx.ExecContext(ctx, tellRestored, parameters(told.columns[:])...)
+		return err
+	})
 	if err != nil {
 		return dlq.Letter{}, err
 	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	l, err := st.db.scanLetter(tx.QueryRowContext(ctx, restoreLetter, r.tenant, r.id, r.at))
-	if errors.Is(err, sql.ErrNoRows) {
-		return dlq.Letter{}, dlq.NotFound(r.id)
-	}
-	if err != nil {
-		return dlq.Letter{}, err
-	}
-	var told actionColumns
-	told.add(&r.by)
-	if _, err := tx.ExecContext(ctx, tellRestored, parameters(told.columns[:])...); err != nil {
-		return dlq.Letter{}, err
-	}
-	return l, tx.Commit()
+	return l, nil
 }

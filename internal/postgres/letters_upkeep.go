@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
@@ -28,24 +29,18 @@ SELECT m.tenant_id, count(*) FROM dlq.dlq_messages_archive m
  WHERE m.archived_at >= now() AND m.xmin = pg_current_xact_id()::xid GROUP BY m.tenant_id`
 
 func (st *LetterQueue) archive(ctx context.Context, limit int) (n int, moved map[uuid.UUID]int64, err error) {
-	tx, err := st.db.read.BeginTxx(ctx, nil)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	if err := tx.QueryRowContext(ctx, `SELECT dlq.archive_batch(NULL, $1, $2)`, st.common.RetentionDays, limit).Scan(&n); err != nil {
-		return 0, nil, err
-	}
-	if n > 0 {
+	err = st.db.inRead(ctx, func(tx *sqlx.Tx) error {
+		if err := tx.GetContext(ctx, &n, `SELECT dlq.archive_batch(NULL, $1, $2)`, st.common.RetentionDays, limit); err != nil || n == 0 {
+			return err
+		}
 		rows, err := tx.QueryContext(ctx, ofThisTransaction)
 		if err != nil {
-			return 0, nil, err
+			return err
 		}
-		if moved, err = counts(rows); err != nil {
-			return 0, nil, err
-		}
-	}
-	if err := tx.Commit(); err != nil {
+		moved, err = counts(rows)
+		return err
+	})
+	if err != nil {
 		return 0, nil, err
 	}
 	return n, moved, nil
