@@ -112,7 +112,7 @@ func TestQueuedRunsOfAKeyComeOneAfterTheOther(t *testing.T) {
 	s.finish(t, a)
 	s.admit(t, 1)
 	s.expect(t, "succeeded pending+ pending", a, b, c)
-	if why := ask[string](t, s.see, `SELECT reason FROM jobs.job_run_events WHERE run_id = $1 AND kind = 'skipped' AND epoch = 2`, over); !strings.Contains(why, "2 runs wait") {
+	if why := ask[string](t, s.see, `SELECT reason FROM jobs.job_run_events WHERE run_id = $1 AND kind = 'skipped' AND epoch = 2`, over); !strings.Contains(why, "2 runs are already waiting") {
 		t.Error(why)
 	}
 }
