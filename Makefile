@@ -55,7 +55,7 @@ unraced: # the packages that `make race` leaves out
 
 test-fast: ## the tests that need nothing but Go: no database, no object store, no broker (under a minute)
 	$(GO) test $$($(GO) list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps " "}}{{end}}' ./... | \
-		awk '{ all[$$1] } /\/internal\/(testdb|devpg|logstore|manual)( |$$)/ { slow[$$1] } END { for (p in all) if (!(p in slow)) print p }')
+		awk '{ all[$$1] } /\/internal\/(test\/testdb|postgres\/devpg|jobrun\/logstore|test\/manual)( |$$)/ { slow[$$1] } END { for (p in all) if (!(p in slow)) print p }')
 
 kafka: ## one real Apache Kafka broker on 127.0.0.1:19092 (SKALD_KAFKA_PORT), its jars from Maven Central
 	@sh scripts/kafka.sh start
