@@ -76,7 +76,7 @@ func TestAStoppedServerIsGivenUp(t *testing.T) {
 	patient, s := kept{open(t, server.url(server.addr), keys), ""}, kept{open(t, server.url(server.addr), impatient), ""}
 	name := newName()
 	stored := put(t, patient, name, "before")
-	server.signal(syscall.SIGSTOP)
+	server.stop(t)
 	_, putting := s.Put(t.Context(), name, strings.NewReader("meanwhile"))
 	_, getting := get(t, s, stored.Ref, 0)
 	for what, err := range map[string]error{"Put": putting, "Get": getting, "Delete": s.Delete(t.Context(), stored.Ref)} {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -177,6 +178,41 @@ func (s *s3) try(t *testing.T, program, meta string) bool {
 }
 
 func (s *s3) signal(sig syscall.Signal) { _ = syscall.Kill(-s.proc.Process.Pid, sig) }
+
+// stop holds the server with SIGSTOP, and returns once it answers nobody: the
+// signal stops the threads one after another, after kill has returned.
+func (s *s3) stop(t *testing.T) {
+	t.Helper()
+	s.signal(syscall.SIGSTOP)
+	for range 3000 {
+		if s.stopped(t) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("the server runs on after SIGSTOP")
+}
+
+// stopped tells whether every thread of the server's process group is stopped.
+func (s *s3) stopped(t *testing.T) bool {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, threads := strconv.Itoa(s.proc.Process.Pid), 0
+	for _, name := range stats {
+		stat, _ := os.ReadFile(name)                                // nothing is left of a thread that has ended
+		_, rest, _ := strings.Cut(string(stat), ") ")               // the name before it may hold anything
+		if f := strings.Fields(rest); len(f) > 2 && f[2] == group { // state, parent, group
+			threads++
+			if f[0] != "T" {
+				return false
+			}
+		}
+	}
+	return threads > 1
+}
 
 func (s *s3) kill() {
 	if s.proc != nil {
