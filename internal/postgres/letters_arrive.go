@@ -252,8 +252,9 @@ func (st *LetterQueue) link(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arriva
 
 // markBouncedLetters tells of letters that were redriven that they have come
 // back, and counts them with the redrive that drove them last, if the record
-// bears its id. Letters are found by their ids: || ” and coalesce hide the indexes of
-// what they have become, of which the planner may know nothing yet.
+// bears its id. Letters are found by their ids: appending nothing to the status, and
+// coalesce, hide the indexes of what they have become, of which the planner may know
+// nothing yet.
 const markBouncedLetters = `
 WITH back AS (
 	UPDATE dlq.dlq_messages m SET resolution = 'BOUNCED', updated_at = clock_timestamp(), version = m.version + 1

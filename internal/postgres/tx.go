@@ -10,21 +10,17 @@ import (
 
 // inWrite runs f in a transaction of the writers' connections.
 func (db *DB) inWrite(ctx context.Context, f func(*sqlx.Tx) error) error {
-	tx, err := db.write.BeginTxx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	if err := f(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
+	return inTx(ctx, db.write, f)
 }
 
 // inRead runs f in a transaction on the engine's readers' connections, which see
 // every tenant.
 func (db *DB) inRead(ctx context.Context, f func(*sqlx.Tx) error) error {
-	tx, err := db.read.BeginTxx(ctx, nil)
+	return inTx(ctx, db.read, f)
+}
+
+func inTx(ctx context.Context, pool *sqlx.DB, f func(*sqlx.Tx) error) error {
+	tx, err := pool.BeginTxx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
@@ -71,10 +67,6 @@ type asking func(ctx context.Context, query string, args ...any) (*sql.Rows, err
 // askingIn asks in a transaction of the writers'.
 func (db *DB) askingIn(tx *sqlx.Tx) asking {
 	return func(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-		stmt, err := db.preparedIn(ctx, tx, query)
-		if err != nil {
-			return nil, err
-		}
-		return stmt.QueryContext(ctx, args...)
+		return db.queryIn(ctx, tx, query, args...)
 	}
 }
