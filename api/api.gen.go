@@ -8885,1488 +8885,172 @@ func (t *Compensation) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// ServerInterface represents all server handlers.
+// ServerInterface is what the router calls, see Decode.
 type ServerInterface interface {
-	// RunRetention Archive the tenant's expired sagas
-	// (POST /api/v1/admin/retention/run)
 	RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams)
-	// GetStorage Show the size and use of tables and indexes
-	// (GET /api/v1/admin/storage)
 	GetStorage(w http.ResponseWriter, r *http.Request)
-	// ListAPIKeys List API keys
-	// (GET /api/v1/api-keys)
 	ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams)
-	// CreateAPIKey Create an API key
-	// (POST /api/v1/api-keys)
 	CreateAPIKey(w http.ResponseWriter, r *http.Request)
-	// GetAPIKey Get an API key
-	// (GET /api/v1/api-keys/{key_id})
 	GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID)
-	// RevokeAPIKey Revoke an API key
-	// (POST /api/v1/api-keys/{key_id}/revoke)
 	RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID)
-	// ListActions List operator actions
-	// (GET /api/v1/audit)
 	ListActions(w http.ResponseWriter, r *http.Request, params ListActionsParams)
-	// VerifyAudit Verify the audit trail
-	// (GET /api/v1/audit/verify)
 	VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams)
-	// GetBackfill Get a backfill with its progress
-	// (GET /api/v1/backfills/{backfill_id})
 	GetBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID)
-	// CancelBackfill Cancel a backfill
-	// (POST /api/v1/backfills/{backfill_id}/cancel)
 	CancelBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID)
-	// ListArchivedDeadLetters List archived dead letters
-	// (GET /api/v1/dlq/archive)
 	ListArchivedDeadLetters(w http.ResponseWriter, r *http.Request, params ListArchivedDeadLettersParams)
-	// GetArchivedDeadLetter Get an archived dead letter
-	// (GET /api/v1/dlq/archive/{message_id})
 	GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetArchivedDeadLetterParams)
-	// RestoreDeadLetter Restore an archived dead letter
-	// (POST /api/v1/dlq/archive/{message_id}/restore)
 	RestoreDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
-	// ExportDeadLetters Export dead letters
-	// (GET /api/v1/dlq/export)
 	ExportDeadLetters(w http.ResponseWriter, r *http.Request, params ExportDeadLettersParams)
-	// ListDeadLetterGroups List dead-letter groups
-	// (GET /api/v1/dlq/groups)
 	ListDeadLetterGroups(w http.ResponseWriter, r *http.Request, params ListDeadLetterGroupsParams)
-	// GetDeadLetterGroup Get a dead-letter group
-	// (GET /api/v1/dlq/groups/{fingerprint})
 	GetDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint)
-	// UpdateDeadLetterGroup Update a dead-letter group
-	// (PATCH /api/v1/dlq/groups/{fingerprint})
 	UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params UpdateDeadLetterGroupParams)
-	// DiscardDeadLetterGroup Discard the dead letters of a group
-	// (POST /api/v1/dlq/groups/{fingerprint}/discard)
 	DiscardDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params DiscardDeadLetterGroupParams)
-	// RetryDeadLetterGroup Retry the dead letters of a group
-	// (POST /api/v1/dlq/groups/{fingerprint}/retry)
 	RetryDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params RetryDeadLetterGroupParams)
-	// ImportDeadLetters Import dead letters
-	// (POST /api/v1/dlq/import)
 	ImportDeadLetters(w http.ResponseWriter, r *http.Request)
-	// ListDeadLetters List dead letters
-	// (GET /api/v1/dlq/messages)
 	ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams)
-	// PushDeadLetter Push a dead letter
-	// (POST /api/v1/dlq/messages)
 	PushDeadLetter(w http.ResponseWriter, r *http.Request, params PushDeadLetterParams)
-	// PushDeadLetters Push up to 500 dead letters
-	// (POST /api/v1/dlq/messages/batch)
 	PushDeadLetters(w http.ResponseWriter, r *http.Request)
-	// DeleteDeadLetter Delete a dead letter
-	// (DELETE /api/v1/dlq/messages/{message_id})
 	DeleteDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DeleteDeadLetterParams)
-	// GetDeadLetter Get a dead letter
-	// (GET /api/v1/dlq/messages/{message_id})
 	GetDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetDeadLetterParams)
-	// UpdateDeadLetter Update the notes on a dead letter
-	// (PATCH /api/v1/dlq/messages/{message_id})
 	UpdateDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params UpdateDeadLetterParams)
-	// AcknowledgeDeadLetter Report the outcome of a redriven dead letter
-	// (POST /api/v1/dlq/messages/{message_id}/ack)
 	AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params AcknowledgeDeadLetterParams)
-	// ListDeadLetterAttempts List the retries of a dead letter
-	// (GET /api/v1/dlq/messages/{message_id}/attempts)
 	ListDeadLetterAttempts(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
-	// DiscardDeadLetter Discard a dead letter
-	// (POST /api/v1/dlq/messages/{message_id}/discard)
 	DiscardDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DiscardDeadLetterParams)
-	// GetDeadLetterLineage List the ancestors and descendants of a dead letter
-	// (GET /api/v1/dlq/messages/{message_id}/lineage)
 	GetDeadLetterLineage(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
-	// RequeueDeadLetter Requeue a dead letter that is DEAD
-	// (POST /api/v1/dlq/messages/{message_id}/requeue)
 	RequeueDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RequeueDeadLetterParams)
-	// ResolveDeadLetter Resolve a dead letter handled elsewhere
-	// (POST /api/v1/dlq/messages/{message_id}/resolve)
 	ResolveDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params ResolveDeadLetterParams)
-	// RetryDeadLetter Retry a dead letter now
-	// (POST /api/v1/dlq/messages/{message_id}/retry)
 	RetryDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RetryDeadLetterParams)
-	// ListDeadLetterRevisions List the edits of a dead letter
-	// (GET /api/v1/dlq/messages/{message_id}/revisions)
 	ListDeadLetterRevisions(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
-	// GetDefaultPolicy Get the default policy
-	// (GET /api/v1/dlq/policy)
 	GetDefaultPolicy(w http.ResponseWriter, r *http.Request, params GetDefaultPolicyParams)
-	// UpdateDefaultPolicy Update the default policy
-	// (PATCH /api/v1/dlq/policy)
 	UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request, params UpdateDefaultPolicyParams)
-	// PutDefaultPolicy Replace the default policy
-	// (PUT /api/v1/dlq/policy)
 	PutDefaultPolicy(w http.ResponseWriter, r *http.Request, params PutDefaultPolicyParams)
-	// ListRedrives List redrives
-	// (GET /api/v1/dlq/redrives)
 	ListRedrives(w http.ResponseWriter, r *http.Request, params ListRedrivesParams)
-	// CreateRedrive Start a bulk redrive
-	// (POST /api/v1/dlq/redrives)
 	CreateRedrive(w http.ResponseWriter, r *http.Request, params CreateRedriveParams)
-	// GetRedrive Get a redrive with its progress
-	// (GET /api/v1/dlq/redrives/{redrive_id})
 	GetRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params GetRedriveParams)
-	// UpdateRedrive Change the rate of a redrive
-	// (PATCH /api/v1/dlq/redrives/{redrive_id})
 	UpdateRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params UpdateRedriveParams)
-	// ApproveRedrive Approve a redrive
-	// (POST /api/v1/dlq/redrives/{redrive_id}/approve)
 	ApproveRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ApproveRedriveParams)
-	// CancelRedrive Cancel a redrive
-	// (POST /api/v1/dlq/redrives/{redrive_id}/cancel)
 	CancelRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params CancelRedriveParams)
-	// ListRedriveItems List the dead letters of a redrive
-	// (GET /api/v1/dlq/redrives/{redrive_id}/items)
 	ListRedriveItems(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ListRedriveItemsParams)
-	// PauseRedrive Pause a redrive
-	// (POST /api/v1/dlq/redrives/{redrive_id}/pause)
 	PauseRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params PauseRedriveParams)
-	// ResumeRedrive Resume a paused or halted redrive
-	// (POST /api/v1/dlq/redrives/{redrive_id}/resume)
 	ResumeRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ResumeRedriveParams)
-	// GetDeadLetterStats Count dead letters by topic and status
-	// (GET /api/v1/dlq/stats)
 	GetDeadLetterStats(w http.ResponseWriter, r *http.Request)
-	// ListDeadLetterTopics List dead-letter topics
-	// (GET /api/v1/dlq/topics)
 	ListDeadLetterTopics(w http.ResponseWriter, r *http.Request, params ListDeadLetterTopicsParams)
-	// GetDeadLetterTopic Get the statistics of a dead-letter topic
-	// (GET /api/v1/dlq/topics/{topic})
 	GetDeadLetterTopic(w http.ResponseWriter, r *http.Request, topic DLQTopic)
-	// GetTopicPolicy Get the policy of a topic
-	// (GET /api/v1/dlq/topics/{topic}/policy)
 	GetTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params GetTopicPolicyParams)
-	// UpdateTopicPolicy Update the policy of a topic
-	// (PATCH /api/v1/dlq/topics/{topic}/policy)
 	UpdateTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params UpdateTopicPolicyParams)
-	// PutTopicPolicy Replace the policy of a topic
-	// (PUT /api/v1/dlq/topics/{topic}/policy)
 	PutTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params PutTopicPolicyParams)
-	// ListDeadLettersOfTopic List the dead letters of a topic
-	// (GET /api/v1/dlq/{topic})
 	ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request, topic string, params ListDeadLettersOfTopicParams)
-	// RetryAllDeadLetters Retry all waiting dead letters of a topic
-	// (POST /api/v1/dlq/{topic}/retry-all)
 	RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, topic DLQTopic, params RetryAllDeadLettersParams)
-	// ListJobEvents List published events
-	// (GET /api/v1/events)
 	ListJobEvents(w http.ResponseWriter, r *http.Request, params ListJobEventsParams)
-	// PublishJobEvent Publish an event
-	// (POST /api/v1/events)
 	PublishJobEvent(w http.ResponseWriter, r *http.Request)
-	// GetJobEvent Get a published event and what it triggered
-	// (GET /api/v1/events/{event_id})
 	GetJobEvent(w http.ResponseWriter, r *http.Request, eventID UUID)
-	// ListFences List fences
-	// (GET /api/v1/fences)
 	ListFences(w http.ResponseWriter, r *http.Request, params ListFencesParams)
-	// ResetFence Reset a fence
-	// (DELETE /api/v1/fences/{fence_key})
 	ResetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey, params ResetFenceParams)
-	// GetFence Get a fence
-	// (GET /api/v1/fences/{fence_key})
 	GetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey)
-	// CheckFence Check a fencing token
-	// (POST /api/v1/fences/{fence_key}/check)
 	CheckFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey)
-	// ListJobDefinitions List job definitions
-	// (GET /api/v1/job-definitions)
 	ListJobDefinitions(w http.ResponseWriter, r *http.Request, params ListJobDefinitionsParams)
-	// CreateJobDefinition Create a job definition
-	// (POST /api/v1/job-definitions)
 	CreateJobDefinition(w http.ResponseWriter, r *http.Request)
-	// DeleteJobDefinition Delete a job definition
-	// (DELETE /api/v1/job-definitions/{definition})
 	DeleteJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params DeleteJobDefinitionParams)
-	// GetJobDefinition Get a job definition
-	// (GET /api/v1/job-definitions/{definition})
 	GetJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params GetJobDefinitionParams)
-	// UpdateJobDefinition Update a job definition
-	// (PATCH /api/v1/job-definitions/{definition})
 	UpdateJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params UpdateJobDefinitionParams)
-	// ReplaceJobDefinition Replace a job definition
-	// (PUT /api/v1/job-definitions/{definition})
 	ReplaceJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ReplaceJobDefinitionParams)
-	// ListBackfills List the backfills of a job definition
-	// (GET /api/v1/job-definitions/{definition}/backfills)
 	ListBackfills(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListBackfillsParams)
-	// CreateBackfill Start a backfill
-	// (POST /api/v1/job-definitions/{definition}/backfills)
 	CreateBackfill(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateBackfillParams)
-	// ListNextJobRuns List the next due times of a job
-	// (GET /api/v1/job-definitions/{definition}/next-runs)
 	ListNextJobRuns(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListNextJobRunsParams)
-	// PauseJobDefinition Pause a job definition
-	// (POST /api/v1/job-definitions/{definition}/pause)
 	PauseJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params PauseJobDefinitionParams)
-	// ResumeJobDefinition Resume a job definition
-	// (POST /api/v1/job-definitions/{definition}/resume)
 	ResumeJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ResumeJobDefinitionParams)
-	// CreateJobRun Trigger a job run
-	// (POST /api/v1/job-definitions/{definition}/runs)
 	CreateJobRun(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateJobRunParams)
-	// ListJobDefinitionVersions List versions of a job definition
-	// (GET /api/v1/job-definitions/{definition}/versions)
 	ListJobDefinitionVersions(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef)
-	// ListJobRuns List job runs
-	// (GET /api/v1/job-runs)
 	ListJobRuns(w http.ResponseWriter, r *http.Request, params ListJobRunsParams)
-	// ListJobBulks List bulk operations on job runs
-	// (GET /api/v1/job-runs/bulk)
 	ListJobBulks(w http.ResponseWriter, r *http.Request, params ListJobBulksParams)
-	// CreateJobBulk Start a bulk cancel or rerun of job runs
-	// (POST /api/v1/job-runs/bulk)
 	CreateJobBulk(w http.ResponseWriter, r *http.Request, params CreateJobBulkParams)
-	// GetJobBulk Get a bulk operation with its progress
-	// (GET /api/v1/job-runs/bulk/{bulk_id})
 	GetJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID)
-	// CancelJobBulk Cancel a bulk operation
-	// (POST /api/v1/job-runs/bulk/{bulk_id}/cancel)
 	CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID)
-	// GetJobRun Get a job run
-	// (GET /api/v1/job-runs/{run_id})
 	GetJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params GetJobRunParams)
-	// ListJobRunAttempts List the attempts of a job run
-	// (GET /api/v1/job-runs/{run_id}/attempts)
 	ListJobRunAttempts(w http.ResponseWriter, r *http.Request, runID JobRunID)
-	// CancelJobRun Cancel a job run
-	// (POST /api/v1/job-runs/{run_id}/cancel)
 	CancelJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID)
-	// AcknowledgeCancel Acknowledge the cancellation of a job run
-	// (POST /api/v1/job-runs/{run_id}/cancel-ack)
 	AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runID RunID)
-	// CompleteRun Complete a job run
-	// (POST /api/v1/job-runs/{run_id}/complete)
 	CompleteRun(w http.ResponseWriter, r *http.Request, runID RunID)
-	// ConfirmContinuation Confirm that a job run is still running
-	// (POST /api/v1/job-runs/{run_id}/confirm-continuation)
 	ConfirmContinuation(w http.ResponseWriter, r *http.Request, runID RunID)
-	// ListJobRunEvents List the events of a job run
-	// (GET /api/v1/job-runs/{run_id}/events)
 	ListJobRunEvents(w http.ResponseWriter, r *http.Request, runID JobRunID)
-	// ExplainJobRun Explain why a job run did or did not run
-	// (GET /api/v1/job-runs/{run_id}/explain)
 	ExplainJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID)
-	// FailRun Fail a job run
-	// (POST /api/v1/job-runs/{run_id}/fail)
 	FailRun(w http.ResponseWriter, r *http.Request, runID RunID)
-	// GetRunLog Get the log of a job run
-	// (GET /api/v1/job-runs/{run_id}/logs)
 	GetRunLog(w http.ResponseWriter, r *http.Request, runID RunID, params GetRunLogParams)
-	// AppendRunLog Append to the log of a job run
-	// (POST /api/v1/job-runs/{run_id}/logs)
 	AppendRunLog(w http.ResponseWriter, r *http.Request, runID RunID)
-	// ReportProgress Report the progress of a job run
-	// (POST /api/v1/job-runs/{run_id}/progress)
 	ReportProgress(w http.ResponseWriter, r *http.Request, runID RunID)
-	// ReassignJobRun Reassign a job run
-	// (POST /api/v1/job-runs/{run_id}/reassign)
 	ReassignJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID)
-	// ReleaseRun Release a job run
-	// (POST /api/v1/job-runs/{run_id}/release)
 	ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID)
-	// RerunJobRun Rerun a job run
-	// (POST /api/v1/job-runs/{run_id}/rerun)
 	RerunJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params RerunJobRunParams)
-	// StartRun Start a job run
-	// (POST /api/v1/job-runs/{run_id}/start)
 	StartRun(w http.ResponseWriter, r *http.Request, runID RunID)
-	// ListEvents List the audit events of all sagas
-	// (GET /api/v1/saga-events)
 	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
-	// StreamEvents Stream audit events as they happen
-	// (GET /api/v1/saga-events/stream)
 	StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams)
-	// ListSagas List sagas
-	// (GET /api/v1/sagas)
 	ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams)
-	// CreateSaga Start a saga
-	// (POST /api/v1/sagas)
 	CreateSaga(w http.ResponseWriter, r *http.Request, params CreateSagaParams)
-	// GetSaga Get a saga with its step logs
-	// (GET /api/v1/sagas/{saga_id})
 	GetSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaParams)
-	// AcknowledgeSaga Acknowledge a saga
-	// (POST /api/v1/sagas/{saga_id}/acknowledge)
 	AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams)
-	// CancelSaga Cancel a saga
-	// (POST /api/v1/sagas/{saga_id}/cancel)
 	CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams)
-	// CompensateSaga Compensate a saga
-	// (POST /api/v1/sagas/{saga_id}/compensate)
 	CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams)
-	// ListSagaEvents List the audit events of a saga
-	// (GET /api/v1/sagas/{saga_id}/events)
 	ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams)
-	// ExplainSaga Explain what a saga is waiting for
-	// (GET /api/v1/sagas/{saga_id}/explain)
 	ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID)
-	// ExtendDeadline Change the deadline of a saga
-	// (POST /api/v1/sagas/{saga_id}/extend-deadline)
 	ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams)
-	// ForceComplete Force a saga to COMPLETED
-	// (POST /api/v1/sagas/{saga_id}/force-complete)
 	ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams)
-	// ForceFail Force a saga to FAILED
-	// (POST /api/v1/sagas/{saga_id}/force-fail)
 	ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams)
-	// RestoreSaga Restore an archived saga
-	// (POST /api/v1/sagas/{saga_id}/restore)
 	RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams)
-	// GetSagaResult Get the result of a completed saga
-	// (GET /api/v1/sagas/{saga_id}/result)
 	GetSagaResult(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaResultParams)
-	// ResumeSaga Resume a suspended saga
-	// (POST /api/v1/sagas/{saga_id}/resume)
 	ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams)
-	// ResumeCompensation Resume the failed compensation of a saga
-	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
 	ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams)
-	// RetrySaga Retry a step of a saga
-	// (POST /api/v1/sagas/{saga_id}/retry)
 	RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams)
-	// ListStepLogs List the step logs of a saga
-	// (GET /api/v1/sagas/{saga_id}/step-logs)
 	ListStepLogs(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepLogsParams)
-	// ListSteps List the steps of a saga
-	// (GET /api/v1/sagas/{saga_id}/steps)
 	ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams)
-	// CompleteStep Complete a step manually
-	// (POST /api/v1/sagas/{saga_id}/steps/{step}/complete)
 	CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams)
-	// FailStep Fail a step manually
-	// (POST /api/v1/sagas/{saga_id}/steps/{step}/fail)
 	FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams)
-	// SkipStep Skip a step
-	// (POST /api/v1/sagas/{saga_id}/steps/{step}/skip)
 	SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams)
-	// SuspendSaga Suspend a saga
-	// (POST /api/v1/sagas/{saga_id}/suspend)
 	SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams)
-	// GetLeader Get the leader of the scheduler
-	// (GET /api/v1/scheduler/leader)
 	GetLeader(w http.ResponseWriter, r *http.Request)
-	// StepDownLeader Make the scheduler's leader step down
-	// (POST /api/v1/scheduler/leader/step-down)
 	StepDownLeader(w http.ResponseWriter, r *http.Request)
-	// PreviewSchedule Preview when a schedule fires
-	// (POST /api/v1/schedules/preview)
 	PreviewSchedule(w http.ResponseWriter, r *http.Request)
-	// GetSettings Get the job settings
-	// (GET /api/v1/settings)
 	GetSettings(w http.ResponseWriter, r *http.Request, params GetSettingsParams)
-	// ChangeSettings Update the job settings
-	// (PATCH /api/v1/settings)
 	ChangeSettings(w http.ResponseWriter, r *http.Request, params ChangeSettingsParams)
-	// ListSettingChanges List changes of the job settings
-	// (GET /api/v1/settings/history)
 	ListSettingChanges(w http.ResponseWriter, r *http.Request, params ListSettingChangesParams)
-	// ListSagaStatistics Count sagas by workflow
-	// (GET /api/v1/statistics/sagas)
 	ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams)
-	// GetTimeline Show the timeline of a correlation ID
-	// (GET /api/v1/timeline)
 	GetTimeline(w http.ResponseWriter, r *http.Request, params GetTimelineParams)
-	// ListWebhooks List webhooks
-	// (GET /api/v1/webhooks)
 	ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams)
-	// CreateWebhook Create a webhook
-	// (POST /api/v1/webhooks)
 	CreateWebhook(w http.ResponseWriter, r *http.Request)
-	// DeleteWebhook Delete a webhook and its deliveries
-	// (DELETE /api/v1/webhooks/{webhook_id})
 	DeleteWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DeleteWebhookParams)
-	// GetWebhook Get a webhook
-	// (GET /api/v1/webhooks/{webhook_id})
 	GetWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
-	// UpdateWebhook Update a webhook
-	// (PATCH /api/v1/webhooks/{webhook_id})
 	UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params UpdateWebhookParams)
-	// ListWebhookDeliveries List the deliveries of a webhook
-	// (GET /api/v1/webhooks/{webhook_id}/deliveries)
 	ListWebhookDeliveries(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params ListWebhookDeliveriesParams)
-	// GetWebhookDelivery Get a delivery with its body
-	// (GET /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id})
 	GetWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID)
-	// RedeliverWebhookDelivery Redeliver a delivery
-	// (POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver)
 	RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID)
-	// DisableWebhook Disable a webhook
-	// (POST /api/v1/webhooks/{webhook_id}/disable)
 	DisableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DisableWebhookParams)
-	// EnableWebhook Enable a webhook
-	// (POST /api/v1/webhooks/{webhook_id}/enable)
 	EnableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params EnableWebhookParams)
-	// RedeliverFailed Redeliver the failed deliveries of a webhook
-	// (POST /api/v1/webhooks/{webhook_id}/redeliver)
 	RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
-	// RotateWebhookSecret Rotate the secret of a webhook
-	// (POST /api/v1/webhooks/{webhook_id}/rotate-secret)
 	RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RotateWebhookSecretParams)
-	// TestWebhook Send a test event to a webhook
-	// (POST /api/v1/webhooks/{webhook_id}/test)
 	TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
-	// WhoAmI Show the caller's identity and permissions
-	// (GET /api/v1/whoami)
 	WhoAmI(w http.ResponseWriter, r *http.Request)
-	// ListWorkers List workers
-	// (GET /api/v1/workers)
 	ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams)
-	// RegisterWorker Register a worker
-	// (POST /api/v1/workers)
 	RegisterWorker(w http.ResponseWriter, r *http.Request)
-	// GetWorker Get a worker
-	// (GET /api/v1/workers/{worker_id})
 	GetWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	// ClaimRuns Claim job runs
-	// (POST /api/v1/workers/{worker_id}/claim)
 	ClaimRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	// CompleteRuns Report the outcome of up to 1000 job runs
-	// (POST /api/v1/workers/{worker_id}/complete)
 	CompleteRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	// DetachWorker Detach a worker
-	// (POST /api/v1/workers/{worker_id}/detach)
 	DetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	// DrainWorker Drain a worker
-	// (POST /api/v1/workers/{worker_id}/drain)
 	DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	// WorkerHeartbeat Send a heartbeat and renew a worker's leases
-	// (POST /api/v1/workers/{worker_id}/heartbeat)
 	WorkerHeartbeat(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	// StartRuns Start up to 1000 job runs
-	// (POST /api/v1/workers/{worker_id}/start)
 	StartRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	// UndrainWorker Undrain a worker
-	// (POST /api/v1/workers/{worker_id}/undrain)
 	UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	// ListWorkflows List workflows
-	// (GET /api/v1/workflows)
 	ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams)
-	// RegisterWorkflow Register a workflow
-	// (POST /api/v1/workflows)
 	RegisterWorkflow(w http.ResponseWriter, r *http.Request, params RegisterWorkflowParams)
-	// ValidateWorkflow Validate a workflow definition without storing it
-	// (POST /api/v1/workflows/validate)
 	ValidateWorkflow(w http.ResponseWriter, r *http.Request)
-	// GetWorkflow Get the latest version of a workflow
-	// (GET /api/v1/workflows/{name})
 	GetWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params GetWorkflowParams)
-	// DisableWorkflow Disable a workflow
-	// (POST /api/v1/workflows/{name}/disable)
 	DisableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params DisableWorkflowParams)
-	// EnableWorkflow Enable a workflow
-	// (POST /api/v1/workflows/{name}/enable)
 	EnableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params EnableWorkflowParams)
-	// ListWorkflowVersions List versions of a workflow
-	// (GET /api/v1/workflows/{name}/versions)
 	ListWorkflowVersions(w http.ResponseWriter, r *http.Request, name WorkflowName, params ListWorkflowVersionsParams)
-	// GetWorkflowVersion Get a version of a workflow
-	// (GET /api/v1/workflows/{name}/versions/{version})
 	GetWorkflowVersion(w http.ResponseWriter, r *http.Request, name WorkflowName, version int32, params GetWorkflowVersionParams)
-	// GetHealth Check whether the process is alive
-	// (GET /healthz)
 	GetHealth(w http.ResponseWriter, r *http.Request)
-	// GetMetrics Get metrics in the Prometheus format
-	// (GET /metrics)
 	GetMetrics(w http.ResponseWriter, r *http.Request)
-	// GetContract Get the OpenAPI document
-	// (GET /openapi.json)
 	GetContract(w http.ResponseWriter, r *http.Request, params GetContractParams)
-	// GetReadiness Check whether this node can serve requests
-	// (GET /readyz)
 	GetReadiness(w http.ResponseWriter, r *http.Request)
-	// GetVersion Get the version and build of this node
-	// (GET /version)
 	GetVersion(w http.ResponseWriter, r *http.Request)
-}
-
-// Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
-
-type Unimplemented struct{}
-
-// RunRetention Archive the tenant's expired sagas
-// (POST /api/v1/admin/retention/run)
-func (_ Unimplemented) RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetStorage Show the size and use of tables and indexes
-// (GET /api/v1/admin/storage)
-func (_ Unimplemented) GetStorage(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListAPIKeys List API keys
-// (GET /api/v1/api-keys)
-func (_ Unimplemented) ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CreateAPIKey Create an API key
-// (POST /api/v1/api-keys)
-func (_ Unimplemented) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetAPIKey Get an API key
-// (GET /api/v1/api-keys/{key_id})
-func (_ Unimplemented) GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// RevokeAPIKey Revoke an API key
-// (POST /api/v1/api-keys/{key_id}/revoke)
-func (_ Unimplemented) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListActions List operator actions
-// (GET /api/v1/audit)
-func (_ Unimplemented) ListActions(w http.ResponseWriter, r *http.Request, params ListActionsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// VerifyAudit Verify the audit trail
-// (GET /api/v1/audit/verify)
-func (_ Unimplemented) VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetBackfill Get a backfill with its progress
-// (GET /api/v1/backfills/{backfill_id})
-func (_ Unimplemented) GetBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CancelBackfill Cancel a backfill
-// (POST /api/v1/backfills/{backfill_id}/cancel)
-func (_ Unimplemented) CancelBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListArchivedDeadLetters List archived dead letters
-// (GET /api/v1/dlq/archive)
-func (_ Unimplemented) ListArchivedDeadLetters(w http.ResponseWriter, r *http.Request, params ListArchivedDeadLettersParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetArchivedDeadLetter Get an archived dead letter
-// (GET /api/v1/dlq/archive/{message_id})
-func (_ Unimplemented) GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetArchivedDeadLetterParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// RestoreDeadLetter Restore an archived dead letter
-// (POST /api/v1/dlq/archive/{message_id}/restore)
-func (_ Unimplemented) RestoreDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ExportDeadLetters Export dead letters
-// (GET /api/v1/dlq/export)
-func (_ Unimplemented) ExportDeadLetters(w http.ResponseWriter, r *http.Request, params ExportDeadLettersParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListDeadLetterGroups List dead-letter groups
-// (GET /api/v1/dlq/groups)
-func (_ Unimplemented) ListDeadLetterGroups(w http.ResponseWriter, r *http.Request, params ListDeadLetterGroupsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetDeadLetterGroup Get a dead-letter group
-// (GET /api/v1/dlq/groups/{fingerprint})
-func (_ Unimplemented) GetDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// UpdateDeadLetterGroup Update a dead-letter group
-// (PATCH /api/v1/dlq/groups/{fingerprint})
-func (_ Unimplemented) UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params UpdateDeadLetterGroupParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// DiscardDeadLetterGroup Discard the dead letters of a group
-// (POST /api/v1/dlq/groups/{fingerprint}/discard)
-func (_ Unimplemented) DiscardDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params DiscardDeadLetterGroupParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// RetryDeadLetterGroup Retry the dead letters of a group
-// (POST /api/v1/dlq/groups/{fingerprint}/retry)
-func (_ Unimplemented) RetryDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params RetryDeadLetterGroupParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ImportDeadLetters Import dead letters
-// (POST /api/v1/dlq/import)
-func (_ Unimplemented) ImportDeadLetters(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListDeadLetters List dead letters
-// (GET /api/v1/dlq/messages)
-func (_ Unimplemented) ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// PushDeadLetter Push a dead letter
-// (POST /api/v1/dlq/messages)
-func (_ Unimplemented) PushDeadLetter(w http.ResponseWriter, r *http.Request, params PushDeadLetterParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// PushDeadLetters Push up to 500 dead letters
-// (POST /api/v1/dlq/messages/batch)
-func (_ Unimplemented) PushDeadLetters(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// DeleteDeadLetter Delete a dead letter
-// (DELETE /api/v1/dlq/messages/{message_id})
-func (_ Unimplemented) DeleteDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DeleteDeadLetterParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetDeadLetter Get a dead letter
-// (GET /api/v1/dlq/messages/{message_id})
-func (_ Unimplemented) GetDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetDeadLetterParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// UpdateDeadLetter Update the notes on a dead letter
-// (PATCH /api/v1/dlq/messages/{message_id})
-func (_ Unimplemented) UpdateDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params UpdateDeadLetterParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// AcknowledgeDeadLetter Report the outcome of a redriven dead letter
-// (POST /api/v1/dlq/messages/{message_id}/ack)
-func (_ Unimplemented) AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params AcknowledgeDeadLetterParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListDeadLetterAttempts List the retries of a dead letter
-// (GET /api/v1/dlq/messages/{message_id}/attempts)
-func (_ Unimplemented) ListDeadLetterAttempts(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// DiscardDeadLetter Discard a dead letter
-// (POST /api/v1/dlq/messages/{message_id}/discard)
-func (_ Unimplemented) DiscardDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DiscardDeadLetterParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetDeadLetterLineage List the ancestors and descendants of a dead letter
-// (GET /api/v1/dlq/messages/{message_id}/lineage)
-func (_ Unimplemented) GetDeadLetterLineage(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// RequeueDeadLetter Requeue a dead letter that is DEAD
-// (POST /api/v1/dlq/messages/{message_id}/requeue)
-func (_ Unimplemented) RequeueDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RequeueDeadLetterParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ResolveDeadLetter Resolve a dead letter handled elsewhere
-// (POST /api/v1/dlq/messages/{message_id}/resolve)
-func (_ Unimplemented) ResolveDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params ResolveDeadLetterParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// RetryDeadLetter Retry a dead letter now
-// (POST /api/v1/dlq/messages/{message_id}/retry)
-func (_ Unimplemented) RetryDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RetryDeadLetterParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListDeadLetterRevisions List the edits of a dead letter
-// (GET /api/v1/dlq/messages/{message_id}/revisions)
-func (_ Unimplemented) ListDeadLetterRevisions(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetDefaultPolicy Get the default policy
-// (GET /api/v1/dlq/policy)
-func (_ Unimplemented) GetDefaultPolicy(w http.ResponseWriter, r *http.Request, params GetDefaultPolicyParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// UpdateDefaultPolicy Update the default policy
-// (PATCH /api/v1/dlq/policy)
-func (_ Unimplemented) UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request, params UpdateDefaultPolicyParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// PutDefaultPolicy Replace the default policy
-// (PUT /api/v1/dlq/policy)
-func (_ Unimplemented) PutDefaultPolicy(w http.ResponseWriter, r *http.Request, params PutDefaultPolicyParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListRedrives List redrives
-// (GET /api/v1/dlq/redrives)
-func (_ Unimplemented) ListRedrives(w http.ResponseWriter, r *http.Request, params ListRedrivesParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CreateRedrive Start a bulk redrive
-// (POST /api/v1/dlq/redrives)
-func (_ Unimplemented) CreateRedrive(w http.ResponseWriter, r *http.Request, params CreateRedriveParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetRedrive Get a redrive with its progress
-// (GET /api/v1/dlq/redrives/{redrive_id})
-func (_ Unimplemented) GetRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params GetRedriveParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// UpdateRedrive Change the rate of a redrive
-// (PATCH /api/v1/dlq/redrives/{redrive_id})
-func (_ Unimplemented) UpdateRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params UpdateRedriveParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ApproveRedrive Approve a redrive
-// (POST /api/v1/dlq/redrives/{redrive_id}/approve)
-func (_ Unimplemented) ApproveRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ApproveRedriveParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CancelRedrive Cancel a redrive
-// (POST /api/v1/dlq/redrives/{redrive_id}/cancel)
-func (_ Unimplemented) CancelRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params CancelRedriveParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListRedriveItems List the dead letters of a redrive
-// (GET /api/v1/dlq/redrives/{redrive_id}/items)
-func (_ Unimplemented) ListRedriveItems(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ListRedriveItemsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// PauseRedrive Pause a redrive
-// (POST /api/v1/dlq/redrives/{redrive_id}/pause)
-func (_ Unimplemented) PauseRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params PauseRedriveParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ResumeRedrive Resume a paused or halted redrive
-// (POST /api/v1/dlq/redrives/{redrive_id}/resume)
-func (_ Unimplemented) ResumeRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ResumeRedriveParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetDeadLetterStats Count dead letters by topic and status
-// (GET /api/v1/dlq/stats)
-func (_ Unimplemented) GetDeadLetterStats(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListDeadLetterTopics List dead-letter topics
-// (GET /api/v1/dlq/topics)
-func (_ Unimplemented) ListDeadLetterTopics(w http.ResponseWriter, r *http.Request, params ListDeadLetterTopicsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetDeadLetterTopic Get the statistics of a dead-letter topic
-// (GET /api/v1/dlq/topics/{topic})
-func (_ Unimplemented) GetDeadLetterTopic(w http.ResponseWriter, r *http.Request, topic DLQTopic) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetTopicPolicy Get the policy of a topic
-// (GET /api/v1/dlq/topics/{topic}/policy)
-func (_ Unimplemented) GetTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params GetTopicPolicyParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// UpdateTopicPolicy Update the policy of a topic
-// (PATCH /api/v1/dlq/topics/{topic}/policy)
-func (_ Unimplemented) UpdateTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params UpdateTopicPolicyParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// PutTopicPolicy Replace the policy of a topic
-// (PUT /api/v1/dlq/topics/{topic}/policy)
-func (_ Unimplemented) PutTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params PutTopicPolicyParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListDeadLettersOfTopic List the dead letters of a topic
-// (GET /api/v1/dlq/{topic})
-func (_ Unimplemented) ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request, topic string, params ListDeadLettersOfTopicParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// RetryAllDeadLetters Retry all waiting dead letters of a topic
-// (POST /api/v1/dlq/{topic}/retry-all)
-func (_ Unimplemented) RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, topic DLQTopic, params RetryAllDeadLettersParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListJobEvents List published events
-// (GET /api/v1/events)
-func (_ Unimplemented) ListJobEvents(w http.ResponseWriter, r *http.Request, params ListJobEventsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// PublishJobEvent Publish an event
-// (POST /api/v1/events)
-func (_ Unimplemented) PublishJobEvent(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetJobEvent Get a published event and what it triggered
-// (GET /api/v1/events/{event_id})
-func (_ Unimplemented) GetJobEvent(w http.ResponseWriter, r *http.Request, eventID UUID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListFences List fences
-// (GET /api/v1/fences)
-func (_ Unimplemented) ListFences(w http.ResponseWriter, r *http.Request, params ListFencesParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ResetFence Reset a fence
-// (DELETE /api/v1/fences/{fence_key})
-func (_ Unimplemented) ResetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey, params ResetFenceParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetFence Get a fence
-// (GET /api/v1/fences/{fence_key})
-func (_ Unimplemented) GetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CheckFence Check a fencing token
-// (POST /api/v1/fences/{fence_key}/check)
-func (_ Unimplemented) CheckFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListJobDefinitions List job definitions
-// (GET /api/v1/job-definitions)
-func (_ Unimplemented) ListJobDefinitions(w http.ResponseWriter, r *http.Request, params ListJobDefinitionsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CreateJobDefinition Create a job definition
-// (POST /api/v1/job-definitions)
-func (_ Unimplemented) CreateJobDefinition(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// DeleteJobDefinition Delete a job definition
-// (DELETE /api/v1/job-definitions/{definition})
-func (_ Unimplemented) DeleteJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params DeleteJobDefinitionParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetJobDefinition Get a job definition
-// (GET /api/v1/job-definitions/{definition})
-func (_ Unimplemented) GetJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params GetJobDefinitionParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// UpdateJobDefinition Update a job definition
-// (PATCH /api/v1/job-definitions/{definition})
-func (_ Unimplemented) UpdateJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params UpdateJobDefinitionParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ReplaceJobDefinition Replace a job definition
-// (PUT /api/v1/job-definitions/{definition})
-func (_ Unimplemented) ReplaceJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ReplaceJobDefinitionParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListBackfills List the backfills of a job definition
-// (GET /api/v1/job-definitions/{definition}/backfills)
-func (_ Unimplemented) ListBackfills(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListBackfillsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CreateBackfill Start a backfill
-// (POST /api/v1/job-definitions/{definition}/backfills)
-func (_ Unimplemented) CreateBackfill(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateBackfillParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListNextJobRuns List the next due times of a job
-// (GET /api/v1/job-definitions/{definition}/next-runs)
-func (_ Unimplemented) ListNextJobRuns(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListNextJobRunsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// PauseJobDefinition Pause a job definition
-// (POST /api/v1/job-definitions/{definition}/pause)
-func (_ Unimplemented) PauseJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params PauseJobDefinitionParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ResumeJobDefinition Resume a job definition
-// (POST /api/v1/job-definitions/{definition}/resume)
-func (_ Unimplemented) ResumeJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ResumeJobDefinitionParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CreateJobRun Trigger a job run
-// (POST /api/v1/job-definitions/{definition}/runs)
-func (_ Unimplemented) CreateJobRun(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateJobRunParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListJobDefinitionVersions List versions of a job definition
-// (GET /api/v1/job-definitions/{definition}/versions)
-func (_ Unimplemented) ListJobDefinitionVersions(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListJobRuns List job runs
-// (GET /api/v1/job-runs)
-func (_ Unimplemented) ListJobRuns(w http.ResponseWriter, r *http.Request, params ListJobRunsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListJobBulks List bulk operations on job runs
-// (GET /api/v1/job-runs/bulk)
-func (_ Unimplemented) ListJobBulks(w http.ResponseWriter, r *http.Request, params ListJobBulksParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CreateJobBulk Start a bulk cancel or rerun of job runs
-// (POST /api/v1/job-runs/bulk)
-func (_ Unimplemented) CreateJobBulk(w http.ResponseWriter, r *http.Request, params CreateJobBulkParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetJobBulk Get a bulk operation with its progress
-// (GET /api/v1/job-runs/bulk/{bulk_id})
-func (_ Unimplemented) GetJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CancelJobBulk Cancel a bulk operation
-// (POST /api/v1/job-runs/bulk/{bulk_id}/cancel)
-func (_ Unimplemented) CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetJobRun Get a job run
-// (GET /api/v1/job-runs/{run_id})
-func (_ Unimplemented) GetJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params GetJobRunParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListJobRunAttempts List the attempts of a job run
-// (GET /api/v1/job-runs/{run_id}/attempts)
-func (_ Unimplemented) ListJobRunAttempts(w http.ResponseWriter, r *http.Request, runID JobRunID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CancelJobRun Cancel a job run
-// (POST /api/v1/job-runs/{run_id}/cancel)
-func (_ Unimplemented) CancelJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// AcknowledgeCancel Acknowledge the cancellation of a job run
-// (POST /api/v1/job-runs/{run_id}/cancel-ack)
-func (_ Unimplemented) AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runID RunID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CompleteRun Complete a job run
-// (POST /api/v1/job-runs/{run_id}/complete)
-func (_ Unimplemented) CompleteRun(w http.ResponseWriter, r *http.Request, runID RunID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ConfirmContinuation Confirm that a job run is still running
-// (POST /api/v1/job-runs/{run_id}/confirm-continuation)
-func (_ Unimplemented) ConfirmContinuation(w http.ResponseWriter, r *http.Request, runID RunID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListJobRunEvents List the events of a job run
-// (GET /api/v1/job-runs/{run_id}/events)
-func (_ Unimplemented) ListJobRunEvents(w http.ResponseWriter, r *http.Request, runID JobRunID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ExplainJobRun Explain why a job run did or did not run
-// (GET /api/v1/job-runs/{run_id}/explain)
-func (_ Unimplemented) ExplainJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// FailRun Fail a job run
-// (POST /api/v1/job-runs/{run_id}/fail)
-func (_ Unimplemented) FailRun(w http.ResponseWriter, r *http.Request, runID RunID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetRunLog Get the log of a job run
-// (GET /api/v1/job-runs/{run_id}/logs)
-func (_ Unimplemented) GetRunLog(w http.ResponseWriter, r *http.Request, runID RunID, params GetRunLogParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// AppendRunLog Append to the log of a job run
-// (POST /api/v1/job-runs/{run_id}/logs)
-func (_ Unimplemented) AppendRunLog(w http.ResponseWriter, r *http.Request, runID RunID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ReportProgress Report the progress of a job run
-// (POST /api/v1/job-runs/{run_id}/progress)
-func (_ Unimplemented) ReportProgress(w http.ResponseWriter, r *http.Request, runID RunID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ReassignJobRun Reassign a job run
-// (POST /api/v1/job-runs/{run_id}/reassign)
-func (_ Unimplemented) ReassignJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ReleaseRun Release a job run
-// (POST /api/v1/job-runs/{run_id}/release)
-func (_ Unimplemented) ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// RerunJobRun Rerun a job run
-// (POST /api/v1/job-runs/{run_id}/rerun)
-func (_ Unimplemented) RerunJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params RerunJobRunParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// StartRun Start a job run
-// (POST /api/v1/job-runs/{run_id}/start)
-func (_ Unimplemented) StartRun(w http.ResponseWriter, r *http.Request, runID RunID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListEvents List the audit events of all sagas
-// (GET /api/v1/saga-events)
-func (_ Unimplemented) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// StreamEvents Stream audit events as they happen
-// (GET /api/v1/saga-events/stream)
-func (_ Unimplemented) StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListSagas List sagas
-// (GET /api/v1/sagas)
-func (_ Unimplemented) ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CreateSaga Start a saga
-// (POST /api/v1/sagas)
-func (_ Unimplemented) CreateSaga(w http.ResponseWriter, r *http.Request, params CreateSagaParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetSaga Get a saga with its step logs
-// (GET /api/v1/sagas/{saga_id})
-func (_ Unimplemented) GetSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// AcknowledgeSaga Acknowledge a saga
-// (POST /api/v1/sagas/{saga_id}/acknowledge)
-func (_ Unimplemented) AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CancelSaga Cancel a saga
-// (POST /api/v1/sagas/{saga_id}/cancel)
-func (_ Unimplemented) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CompensateSaga Compensate a saga
-// (POST /api/v1/sagas/{saga_id}/compensate)
-func (_ Unimplemented) CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListSagaEvents List the audit events of a saga
-// (GET /api/v1/sagas/{saga_id}/events)
-func (_ Unimplemented) ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ExplainSaga Explain what a saga is waiting for
-// (GET /api/v1/sagas/{saga_id}/explain)
-func (_ Unimplemented) ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ExtendDeadline Change the deadline of a saga
-// (POST /api/v1/sagas/{saga_id}/extend-deadline)
-func (_ Unimplemented) ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ForceComplete Force a saga to COMPLETED
-// (POST /api/v1/sagas/{saga_id}/force-complete)
-func (_ Unimplemented) ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ForceFail Force a saga to FAILED
-// (POST /api/v1/sagas/{saga_id}/force-fail)
-func (_ Unimplemented) ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// RestoreSaga Restore an archived saga
-// (POST /api/v1/sagas/{saga_id}/restore)
-func (_ Unimplemented) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetSagaResult Get the result of a completed saga
-// (GET /api/v1/sagas/{saga_id}/result)
-func (_ Unimplemented) GetSagaResult(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaResultParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ResumeSaga Resume a suspended saga
-// (POST /api/v1/sagas/{saga_id}/resume)
-func (_ Unimplemented) ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ResumeCompensation Resume the failed compensation of a saga
-// (POST /api/v1/sagas/{saga_id}/resume-compensation)
-func (_ Unimplemented) ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// RetrySaga Retry a step of a saga
-// (POST /api/v1/sagas/{saga_id}/retry)
-func (_ Unimplemented) RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListStepLogs List the step logs of a saga
-// (GET /api/v1/sagas/{saga_id}/step-logs)
-func (_ Unimplemented) ListStepLogs(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepLogsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListSteps List the steps of a saga
-// (GET /api/v1/sagas/{saga_id}/steps)
-func (_ Unimplemented) ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CompleteStep Complete a step manually
-// (POST /api/v1/sagas/{saga_id}/steps/{step}/complete)
-func (_ Unimplemented) CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// FailStep Fail a step manually
-// (POST /api/v1/sagas/{saga_id}/steps/{step}/fail)
-func (_ Unimplemented) FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// SkipStep Skip a step
-// (POST /api/v1/sagas/{saga_id}/steps/{step}/skip)
-func (_ Unimplemented) SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// SuspendSaga Suspend a saga
-// (POST /api/v1/sagas/{saga_id}/suspend)
-func (_ Unimplemented) SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetLeader Get the leader of the scheduler
-// (GET /api/v1/scheduler/leader)
-func (_ Unimplemented) GetLeader(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// StepDownLeader Make the scheduler's leader step down
-// (POST /api/v1/scheduler/leader/step-down)
-func (_ Unimplemented) StepDownLeader(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// PreviewSchedule Preview when a schedule fires
-// (POST /api/v1/schedules/preview)
-func (_ Unimplemented) PreviewSchedule(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetSettings Get the job settings
-// (GET /api/v1/settings)
-func (_ Unimplemented) GetSettings(w http.ResponseWriter, r *http.Request, params GetSettingsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ChangeSettings Update the job settings
-// (PATCH /api/v1/settings)
-func (_ Unimplemented) ChangeSettings(w http.ResponseWriter, r *http.Request, params ChangeSettingsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListSettingChanges List changes of the job settings
-// (GET /api/v1/settings/history)
-func (_ Unimplemented) ListSettingChanges(w http.ResponseWriter, r *http.Request, params ListSettingChangesParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListSagaStatistics Count sagas by workflow
-// (GET /api/v1/statistics/sagas)
-func (_ Unimplemented) ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetTimeline Show the timeline of a correlation ID
-// (GET /api/v1/timeline)
-func (_ Unimplemented) GetTimeline(w http.ResponseWriter, r *http.Request, params GetTimelineParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListWebhooks List webhooks
-// (GET /api/v1/webhooks)
-func (_ Unimplemented) ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CreateWebhook Create a webhook
-// (POST /api/v1/webhooks)
-func (_ Unimplemented) CreateWebhook(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// DeleteWebhook Delete a webhook and its deliveries
-// (DELETE /api/v1/webhooks/{webhook_id})
-func (_ Unimplemented) DeleteWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DeleteWebhookParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetWebhook Get a webhook
-// (GET /api/v1/webhooks/{webhook_id})
-func (_ Unimplemented) GetWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// UpdateWebhook Update a webhook
-// (PATCH /api/v1/webhooks/{webhook_id})
-func (_ Unimplemented) UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params UpdateWebhookParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListWebhookDeliveries List the deliveries of a webhook
-// (GET /api/v1/webhooks/{webhook_id}/deliveries)
-func (_ Unimplemented) ListWebhookDeliveries(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params ListWebhookDeliveriesParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetWebhookDelivery Get a delivery with its body
-// (GET /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id})
-func (_ Unimplemented) GetWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// RedeliverWebhookDelivery Redeliver a delivery
-// (POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver)
-func (_ Unimplemented) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// DisableWebhook Disable a webhook
-// (POST /api/v1/webhooks/{webhook_id}/disable)
-func (_ Unimplemented) DisableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DisableWebhookParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// EnableWebhook Enable a webhook
-// (POST /api/v1/webhooks/{webhook_id}/enable)
-func (_ Unimplemented) EnableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params EnableWebhookParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// RedeliverFailed Redeliver the failed deliveries of a webhook
-// (POST /api/v1/webhooks/{webhook_id}/redeliver)
-func (_ Unimplemented) RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// RotateWebhookSecret Rotate the secret of a webhook
-// (POST /api/v1/webhooks/{webhook_id}/rotate-secret)
-func (_ Unimplemented) RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RotateWebhookSecretParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// TestWebhook Send a test event to a webhook
-// (POST /api/v1/webhooks/{webhook_id}/test)
-func (_ Unimplemented) TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// WhoAmI Show the caller's identity and permissions
-// (GET /api/v1/whoami)
-func (_ Unimplemented) WhoAmI(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListWorkers List workers
-// (GET /api/v1/workers)
-func (_ Unimplemented) ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// RegisterWorker Register a worker
-// (POST /api/v1/workers)
-func (_ Unimplemented) RegisterWorker(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetWorker Get a worker
-// (GET /api/v1/workers/{worker_id})
-func (_ Unimplemented) GetWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ClaimRuns Claim job runs
-// (POST /api/v1/workers/{worker_id}/claim)
-func (_ Unimplemented) ClaimRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// CompleteRuns Report the outcome of up to 1000 job runs
-// (POST /api/v1/workers/{worker_id}/complete)
-func (_ Unimplemented) CompleteRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// DetachWorker Detach a worker
-// (POST /api/v1/workers/{worker_id}/detach)
-func (_ Unimplemented) DetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// DrainWorker Drain a worker
-// (POST /api/v1/workers/{worker_id}/drain)
-func (_ Unimplemented) DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// WorkerHeartbeat Send a heartbeat and renew a worker's leases
-// (POST /api/v1/workers/{worker_id}/heartbeat)
-func (_ Unimplemented) WorkerHeartbeat(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// StartRuns Start up to 1000 job runs
-// (POST /api/v1/workers/{worker_id}/start)
-func (_ Unimplemented) StartRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// UndrainWorker Undrain a worker
-// (POST /api/v1/workers/{worker_id}/undrain)
-func (_ Unimplemented) UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListWorkflows List workflows
-// (GET /api/v1/workflows)
-func (_ Unimplemented) ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// RegisterWorkflow Register a workflow
-// (POST /api/v1/workflows)
-func (_ Unimplemented) RegisterWorkflow(w http.ResponseWriter, r *http.Request, params RegisterWorkflowParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ValidateWorkflow Validate a workflow definition without storing it
-// (POST /api/v1/workflows/validate)
-func (_ Unimplemented) ValidateWorkflow(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetWorkflow Get the latest version of a workflow
-// (GET /api/v1/workflows/{name})
-func (_ Unimplemented) GetWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params GetWorkflowParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// DisableWorkflow Disable a workflow
-// (POST /api/v1/workflows/{name}/disable)
-func (_ Unimplemented) DisableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params DisableWorkflowParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// EnableWorkflow Enable a workflow
-// (POST /api/v1/workflows/{name}/enable)
-func (_ Unimplemented) EnableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params EnableWorkflowParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListWorkflowVersions List versions of a workflow
-// (GET /api/v1/workflows/{name}/versions)
-func (_ Unimplemented) ListWorkflowVersions(w http.ResponseWriter, r *http.Request, name WorkflowName, params ListWorkflowVersionsParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetWorkflowVersion Get a version of a workflow
-// (GET /api/v1/workflows/{name}/versions/{version})
-func (_ Unimplemented) GetWorkflowVersion(w http.ResponseWriter, r *http.Request, name WorkflowName, version int32, params GetWorkflowVersionParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetHealth Check whether the process is alive
-// (GET /healthz)
-func (_ Unimplemented) GetHealth(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetMetrics Get metrics in the Prometheus format
-// (GET /metrics)
-func (_ Unimplemented) GetMetrics(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetContract Get the OpenAPI document
-// (GET /openapi.json)
-func (_ Unimplemented) GetContract(w http.ResponseWriter, r *http.Request, params GetContractParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetReadiness Check whether this node can serve requests
-// (GET /readyz)
-func (_ Unimplemented) GetReadiness(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// GetVersion Get the version and build of this node
-// (GET /version)
-func (_ Unimplemented) GetVersion(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusNotImplemented)
 }
 
 // ServerInterfaceWrapper converts contexts to parameters.
@@ -21031,6834 +19715,691 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	return r
 }
 
-type ActionAcceptedResponseHeaders struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-type ActionAcceptedJSONResponse struct {
-	Body Saga
+// There is no type for each response of an operation, see Response.
 
-	Headers ActionAcceptedResponseHeaders
-}
-
-type BackfillFoundResponseHeaders struct {
-	ETag string
-}
-type BackfillFoundJSONResponse struct {
-	Body Backfill
-
-	Headers BackfillFoundResponseHeaders
-}
-
-type DeadLetterGroupFoundResponseHeaders struct {
-	ETag string
-}
-type DeadLetterGroupFoundJSONResponse struct {
-	Body DeadLetterGroup
-
-	Headers DeadLetterGroupFoundResponseHeaders
-}
-
-type DeadLetterPageJSONResponse DeadLetterList
-
-type DeadLetterPolicyFoundResponseHeaders struct {
-	ETag string
-}
-type DeadLetterPolicyFoundJSONResponse struct {
-	Body DeadLetterPolicy
-
-	Headers DeadLetterPolicyFoundResponseHeaders
-}
-
-type DeadLetterStateResponseHeaders struct {
-	ETag string
-}
-type DeadLetterStateJSONResponse struct {
-	Body DeadLetter
-
-	Headers DeadLetterStateResponseHeaders
-}
-
-type DeliveryAcceptedResponseHeaders struct {
-	Location string
-}
-type DeliveryAcceptedJSONResponse struct {
-	Body Delivery
-
-	Headers DeliveryAcceptedResponseHeaders
-}
-
-type FailureResponseHeaders struct {
-	Allow           *string
-	RetryAfter      *int
-	WWWAuthenticate *string
-}
-type FailureApplicationProblemPlusJSONResponse struct {
-	Body Problem
-
-	Headers FailureResponseHeaders
-}
-
-type FenceFoundJSONResponse Fence
-
-type ForeseenResponseHeaders struct {
-	ETag string
-}
-type ForeseenJSONResponse struct {
-	Body Foresight
-
-	Headers ForeseenResponseHeaders
-}
-
-type JobBulkFoundResponseHeaders struct {
-	ETag string
-}
-type JobBulkFoundJSONResponse struct {
-	Body JobBulk
-
-	Headers JobBulkFoundResponseHeaders
-}
-
-type JobDefinitionFoundResponseHeaders struct {
-	ETag string
-}
-type JobDefinitionFoundJSONResponse struct {
-	Body JobDefinition
-
-	Headers JobDefinitionFoundResponseHeaders
-}
-
-type JobRunChangedResponseHeaders struct {
-	ETag string
-}
-type JobRunChangedJSONResponse struct {
-	Body JobRun
-
-	Headers JobRunChangedResponseHeaders
-}
-
-type JobRunCreatedResponseHeaders struct {
-	ETag     string
-	Location string
-}
-type JobRunCreatedJSONResponse struct {
-	Body JobRun
-
-	Headers JobRunCreatedResponseHeaders
-}
-
-type JobRunFoundResponseHeaders struct {
-	ETag              string
-	PreferenceApplied *string
-}
-type JobRunFoundJSONResponse struct {
-	Body JobRun
-
-	Headers JobRunFoundResponseHeaders
-}
-
-type JobRunReplayedResponseHeaders struct {
-	ETag               string
-	IdempotentReplayed *string
-	Location           string
-}
-type JobRunReplayedJSONResponse struct {
-	Body JobRun
-
-	Headers JobRunReplayedResponseHeaders
-}
-
-type NotModifiedResponseHeaders struct {
-	ETag string
-}
-type NotModifiedResponse struct {
-	Headers NotModifiedResponseHeaders
-}
-
-type RedriveAcceptedResponseHeaders struct {
-	ETag               string
-	IdempotentReplayed *string
-	Location           string
-}
-type RedriveAcceptedJSONResponse struct {
-	Body Redrive
-
-	Headers RedriveAcceptedResponseHeaders
-}
-
-type RedriveFoundResponseHeaders struct {
-	ETag              string
-	PreferenceApplied *string
-}
-type RedriveFoundJSONResponse struct {
-	Body Redrive
-
-	Headers RedriveFoundResponseHeaders
-}
-
-type SettingsFoundResponseHeaders struct {
-	ETag string
-}
-type SettingsFoundJSONResponse struct {
-	Body Settings
-
-	Headers SettingsFoundResponseHeaders
-}
-
-type TicksFoundJSONResponse TickList
-
-type WebhookStateResponseHeaders struct {
-	ETag string
-}
-type WebhookStateJSONResponse struct {
-	Body Webhook
-
-	Headers WebhookStateResponseHeaders
-}
-
-type WorkerFoundResponseHeaders struct {
-	ETag string
-}
-type WorkerFoundJSONResponse struct {
-	Body Worker
-
-	Headers WorkerFoundResponseHeaders
-}
-
-type WorkflowCreatedResponseHeaders struct {
-	ETag     string
-	Location string
-}
-type WorkflowCreatedJSONResponse struct {
-	Body Workflow
-
-	Headers WorkflowCreatedResponseHeaders
-}
-
-type WorkflowPageJSONResponse WorkflowList
-
-type WorkflowStateResponseHeaders struct {
-	ETag string
-}
-type WorkflowStateJSONResponse struct {
-	Body Workflow
-
-	Headers WorkflowStateResponseHeaders
-}
-
+// RunRetentionRequestObject is what a request to RunRetention says.
 type RunRetentionRequestObject struct {
 	Params RunRetentionParams
 	Body   *RunRetentionJSONRequestBody
 }
 
-type RunRetentionResponseObject interface {
-	VisitRunRetentionResponse(w http.ResponseWriter) error
-}
-
-type RunRetention200JSONResponse RetentionRun
-
-func (response RunRetention200JSONResponse) VisitRunRetentionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RunRetentiondefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response RunRetentiondefaultApplicationProblemPlusJSONResponse) VisitRunRetentionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetStorageRequestObject is what a request to GetStorage says.
 type GetStorageRequestObject struct {
 }
 
-type GetStorageResponseObject interface {
-	VisitGetStorageResponse(w http.ResponseWriter) error
-}
-
-type GetStorage200JSONResponse Storage
-
-func (response GetStorage200JSONResponse) VisitGetStorageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetStoragedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetStoragedefaultApplicationProblemPlusJSONResponse) VisitGetStorageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListAPIKeysRequestObject is what a request to ListAPIKeys says.
 type ListAPIKeysRequestObject struct {
 	Params ListAPIKeysParams
 }
 
-type ListAPIKeysResponseObject interface {
-	VisitListAPIKeysResponse(w http.ResponseWriter) error
-}
-
-type ListAPIKeys200JSONResponse APIKeyList
-
-func (response ListAPIKeys200JSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAPIKeysdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListAPIKeysdefaultApplicationProblemPlusJSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateAPIKeyRequestObject is what a request to CreateAPIKey says.
 type CreateAPIKeyRequestObject struct {
 	Body *CreateAPIKeyJSONRequestBody
 }
 
-type CreateAPIKeyResponseObject interface {
-	VisitCreateAPIKeyResponse(w http.ResponseWriter) error
-}
-
-type CreateAPIKey201ResponseHeaders struct {
-	Location string
-}
-
-type CreateAPIKey201JSONResponse struct {
-	Body    CreatedAPIKey
-	Headers CreateAPIKey201ResponseHeaders
-}
-
-func (response CreateAPIKey201JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateAPIKeydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CreateAPIKeydefaultApplicationProblemPlusJSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetAPIKeyRequestObject is what a request to GetAPIKey says.
 type GetAPIKeyRequestObject struct {
 	KeyID KeyID `json:"key_id"`
 }
 
-type GetAPIKeyResponseObject interface {
-	VisitGetAPIKeyResponse(w http.ResponseWriter) error
-}
-
-type GetAPIKey200JSONResponse APIKey
-
-func (response GetAPIKey200JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetAPIKeydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetAPIKeydefaultApplicationProblemPlusJSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RevokeAPIKeyRequestObject is what a request to RevokeAPIKey says.
 type RevokeAPIKeyRequestObject struct {
 	KeyID KeyID `json:"key_id"`
 	Body  *RevokeAPIKeyJSONRequestBody
 }
 
-type RevokeAPIKeyResponseObject interface {
-	VisitRevokeAPIKeyResponse(w http.ResponseWriter) error
-}
-
-type RevokeAPIKey200JSONResponse APIKey
-
-func (response RevokeAPIKey200JSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RevokeAPIKeydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response RevokeAPIKeydefaultApplicationProblemPlusJSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListActionsRequestObject is what a request to ListActions says.
 type ListActionsRequestObject struct {
 	Params ListActionsParams
 }
 
-type ListActionsResponseObject interface {
-	VisitListActionsResponse(w http.ResponseWriter) error
-}
-
-type ListActions200JSONResponse ActionList
-
-func (response ListActions200JSONResponse) VisitListActionsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListActionsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListActionsdefaultApplicationProblemPlusJSONResponse) VisitListActionsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// VerifyAuditRequestObject is what a request to VerifyAudit says.
 type VerifyAuditRequestObject struct {
 	Params VerifyAuditParams
 }
 
-type VerifyAuditResponseObject interface {
-	VisitVerifyAuditResponse(w http.ResponseWriter) error
-}
-
-type VerifyAudit200JSONResponse AuditVerification
-
-func (response VerifyAudit200JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type VerifyAuditdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response VerifyAuditdefaultApplicationProblemPlusJSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetBackfillRequestObject is what a request to GetBackfill says.
 type GetBackfillRequestObject struct {
 	BackfillID BackfillID `json:"backfill_id"`
 }
 
-type GetBackfillResponseObject interface {
-	VisitGetBackfillResponse(w http.ResponseWriter) error
-}
-
-type GetBackfill200JSONResponse struct{ BackfillFoundJSONResponse }
-
-func (response GetBackfill200JSONResponse) VisitGetBackfillResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetBackfilldefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetBackfilldefaultApplicationProblemPlusJSONResponse) VisitGetBackfillResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CancelBackfillRequestObject is what a request to CancelBackfill says.
 type CancelBackfillRequestObject struct {
 	BackfillID BackfillID `json:"backfill_id"`
 	Body       *CancelBackfillJSONRequestBody
 }
 
-type CancelBackfillResponseObject interface {
-	VisitCancelBackfillResponse(w http.ResponseWriter) error
-}
-
-type CancelBackfill200JSONResponse struct{ BackfillFoundJSONResponse }
-
-func (response CancelBackfill200JSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelBackfilldefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CancelBackfilldefaultApplicationProblemPlusJSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListArchivedDeadLettersRequestObject is what a request to ListArchivedDeadLetters says.
 type ListArchivedDeadLettersRequestObject struct {
 	Params ListArchivedDeadLettersParams
 }
 
-type ListArchivedDeadLettersResponseObject interface {
-	VisitListArchivedDeadLettersResponse(w http.ResponseWriter) error
-}
-
-type ListArchivedDeadLetters200JSONResponse struct{ DeadLetterPageJSONResponse }
-
-func (response ListArchivedDeadLetters200JSONResponse) VisitListArchivedDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListArchivedDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListArchivedDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitListArchivedDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetArchivedDeadLetterRequestObject is what a request to GetArchivedDeadLetter says.
 type GetArchivedDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    GetArchivedDeadLetterParams
 }
 
-type GetArchivedDeadLetterResponseObject interface {
-	VisitGetArchivedDeadLetterResponse(w http.ResponseWriter) error
-}
-
-type GetArchivedDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
-
-func (response GetArchivedDeadLetter200JSONResponse) VisitGetArchivedDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetArchivedDeadLetter304Response = NotModifiedResponse
-
-func (response GetArchivedDeadLetter304Response) VisitGetArchivedDeadLetterResponse(w http.ResponseWriter) error {
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(304)
-	return nil
-}
-
-type GetArchivedDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetArchivedDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitGetArchivedDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RestoreDeadLetterRequestObject is what a request to RestoreDeadLetter says.
 type RestoreDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Body      *RestoreDeadLetterJSONRequestBody
 }
 
-type RestoreDeadLetterResponseObject interface {
-	VisitRestoreDeadLetterResponse(w http.ResponseWriter) error
-}
-
-type RestoreDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
-
-func (response RestoreDeadLetter200JSONResponse) VisitRestoreDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RestoreDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response RestoreDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitRestoreDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ExportDeadLettersRequestObject is what a request to ExportDeadLetters says.
 type ExportDeadLettersRequestObject struct {
 	Params ExportDeadLettersParams
 }
 
-type ExportDeadLettersResponseObject interface {
-	VisitExportDeadLettersResponse(w http.ResponseWriter) error
-}
-
-type ExportDeadLetters200ApplicationXNdjsonResponse struct {
-	Body          io.Reader
-	ContentLength int64
-}
-
-func (response ExportDeadLetters200ApplicationXNdjsonResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	flusher, ok := w.(http.Flusher)
-	if !ok {
-		// If w doesn't support flushing, fall back to io.Copy.
-		_, err := io.Copy(w, response.Body)
-		return err
-	}
-	// text/event-stream messages are typically small; use a
-	// modest buffer and flush after each chunk so clients see
-	// events immediately instead of waiting on OS buffering.
-	buf := make([]byte, 4096)
-	for {
-		n, err := response.Body.Read(buf)
-		if n > 0 {
-			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
-				return writeErr
-			}
-			flusher.Flush()
-		}
-		if err != nil {
-			if err == io.EOF {
-				return nil
-			}
-			return err
-		}
-	}
-}
-
-type ExportDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ExportDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListDeadLetterGroupsRequestObject is what a request to ListDeadLetterGroups says.
 type ListDeadLetterGroupsRequestObject struct {
 	Params ListDeadLetterGroupsParams
 }
 
-type ListDeadLetterGroupsResponseObject interface {
-	VisitListDeadLetterGroupsResponse(w http.ResponseWriter) error
-}
-
-type ListDeadLetterGroups200JSONResponse DeadLetterGroupList
-
-func (response ListDeadLetterGroups200JSONResponse) VisitListDeadLetterGroupsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListDeadLetterGroupsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListDeadLetterGroupsdefaultApplicationProblemPlusJSONResponse) VisitListDeadLetterGroupsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetDeadLetterGroupRequestObject is what a request to GetDeadLetterGroup says.
 type GetDeadLetterGroupRequestObject struct {
 	Fingerprint Fingerprint `json:"fingerprint"`
 }
 
-type GetDeadLetterGroupResponseObject interface {
-	VisitGetDeadLetterGroupResponse(w http.ResponseWriter) error
-}
-
-type GetDeadLetterGroup200JSONResponse struct {
-	DeadLetterGroupFoundJSONResponse
-}
-
-func (response GetDeadLetterGroup200JSONResponse) VisitGetDeadLetterGroupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDeadLetterGroupdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetDeadLetterGroupdefaultApplicationProblemPlusJSONResponse) VisitGetDeadLetterGroupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UpdateDeadLetterGroupRequestObject is what a request to UpdateDeadLetterGroup says.
 type UpdateDeadLetterGroupRequestObject struct {
 	Fingerprint Fingerprint `json:"fingerprint"`
 	Params      UpdateDeadLetterGroupParams
 	Body        *UpdateDeadLetterGroupJSONRequestBody
 }
 
-type UpdateDeadLetterGroupResponseObject interface {
-	VisitUpdateDeadLetterGroupResponse(w http.ResponseWriter) error
-}
-
-type UpdateDeadLetterGroup200JSONResponse struct {
-	DeadLetterGroupFoundJSONResponse
-}
-
-func (response UpdateDeadLetterGroup200JSONResponse) VisitUpdateDeadLetterGroupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UpdateDeadLetterGroupdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response UpdateDeadLetterGroupdefaultApplicationProblemPlusJSONResponse) VisitUpdateDeadLetterGroupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DiscardDeadLetterGroupRequestObject is what a request to DiscardDeadLetterGroup says.
 type DiscardDeadLetterGroupRequestObject struct {
 	Fingerprint Fingerprint `json:"fingerprint"`
 	Params      DiscardDeadLetterGroupParams
 	Body        *DiscardDeadLetterGroupJSONRequestBody
 }
 
-type DiscardDeadLetterGroupResponseObject interface {
-	VisitDiscardDeadLetterGroupResponse(w http.ResponseWriter) error
-}
-
-type DiscardDeadLetterGroup200JSONResponse RedrivePreview
-
-func (response DiscardDeadLetterGroup200JSONResponse) VisitDiscardDeadLetterGroupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DiscardDeadLetterGroup202JSONResponse struct{ RedriveAcceptedJSONResponse }
-
-func (response DiscardDeadLetterGroup202JSONResponse) VisitDiscardDeadLetterGroupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DiscardDeadLetterGroupdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response DiscardDeadLetterGroupdefaultApplicationProblemPlusJSONResponse) VisitDiscardDeadLetterGroupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RetryDeadLetterGroupRequestObject is what a request to RetryDeadLetterGroup says.
 type RetryDeadLetterGroupRequestObject struct {
 	Fingerprint Fingerprint `json:"fingerprint"`
 	Params      RetryDeadLetterGroupParams
 	Body        *RetryDeadLetterGroupJSONRequestBody
 }
 
-type RetryDeadLetterGroupResponseObject interface {
-	VisitRetryDeadLetterGroupResponse(w http.ResponseWriter) error
-}
-
-type RetryDeadLetterGroup200JSONResponse RedrivePreview
-
-func (response RetryDeadLetterGroup200JSONResponse) VisitRetryDeadLetterGroupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RetryDeadLetterGroup202JSONResponse struct{ RedriveAcceptedJSONResponse }
-
-func (response RetryDeadLetterGroup202JSONResponse) VisitRetryDeadLetterGroupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RetryDeadLetterGroupdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response RetryDeadLetterGroupdefaultApplicationProblemPlusJSONResponse) VisitRetryDeadLetterGroupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ImportDeadLettersRequestObject is what a request to ImportDeadLetters says.
 type ImportDeadLettersRequestObject struct {
 	Body io.Reader
 }
 
-type ImportDeadLettersResponseObject interface {
-	VisitImportDeadLettersResponse(w http.ResponseWriter) error
-}
-
-type ImportDeadLetters200JSONResponse DeadLetterImport
-
-func (response ImportDeadLetters200JSONResponse) VisitImportDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ImportDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ImportDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitImportDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListDeadLettersRequestObject is what a request to ListDeadLetters says.
 type ListDeadLettersRequestObject struct {
 	Params ListDeadLettersParams
 }
 
-type ListDeadLettersResponseObject interface {
-	VisitListDeadLettersResponse(w http.ResponseWriter) error
-}
-
-type ListDeadLetters200JSONResponse struct{ DeadLetterPageJSONResponse }
-
-func (response ListDeadLetters200JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PushDeadLetterRequestObject is what a request to PushDeadLetter says.
 type PushDeadLetterRequestObject struct {
 	Params PushDeadLetterParams
 	Body   *PushDeadLetterJSONRequestBody
 }
 
-type PushDeadLetterResponseObject interface {
-	VisitPushDeadLetterResponse(w http.ResponseWriter) error
-}
-
-type PushDeadLetter200ResponseHeaders struct {
-	ETag               string
-	IdempotentReplayed *string
-	Location           string
-}
-
-type PushDeadLetter200JSONResponse struct {
-	Body    DeadLetter
-	Headers PushDeadLetter200ResponseHeaders
-}
-
-func (response PushDeadLetter200JSONResponse) VisitPushDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PushDeadLetter201ResponseHeaders struct {
-	ETag     string
-	Location string
-}
-
-type PushDeadLetter201JSONResponse struct {
-	Body    DeadLetter
-	Headers PushDeadLetter201ResponseHeaders
-}
-
-func (response PushDeadLetter201JSONResponse) VisitPushDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PushDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response PushDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitPushDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PushDeadLettersRequestObject is what a request to PushDeadLetters says.
 type PushDeadLettersRequestObject struct {
 	Body *PushDeadLettersJSONRequestBody
 }
 
-type PushDeadLettersResponseObject interface {
-	VisitPushDeadLettersResponse(w http.ResponseWriter) error
-}
-
-type PushDeadLetters200JSONResponse DeadLetterResults
-
-func (response PushDeadLetters200JSONResponse) VisitPushDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PushDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response PushDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitPushDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteDeadLetterRequestObject is what a request to DeleteDeadLetter says.
 type DeleteDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    DeleteDeadLetterParams
 }
 
-type DeleteDeadLetterResponseObject interface {
-	VisitDeleteDeadLetterResponse(w http.ResponseWriter) error
-}
-
-type DeleteDeadLetter200JSONResponse DeadLetterDeleted
-
-func (response DeleteDeadLetter200JSONResponse) VisitDeleteDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response DeleteDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitDeleteDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetDeadLetterRequestObject is what a request to GetDeadLetter says.
 type GetDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    GetDeadLetterParams
 }
 
-type GetDeadLetterResponseObject interface {
-	VisitGetDeadLetterResponse(w http.ResponseWriter) error
-}
-
-type GetDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
-
-func (response GetDeadLetter200JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDeadLetter304Response = NotModifiedResponse
-
-func (response GetDeadLetter304Response) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(304)
-	return nil
-}
-
-type GetDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UpdateDeadLetterRequestObject is what a request to UpdateDeadLetter says.
 type UpdateDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    UpdateDeadLetterParams
 	Body      *UpdateDeadLetterJSONRequestBody
 }
 
-type UpdateDeadLetterResponseObject interface {
-	VisitUpdateDeadLetterResponse(w http.ResponseWriter) error
-}
-
-type UpdateDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
-
-func (response UpdateDeadLetter200JSONResponse) VisitUpdateDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UpdateDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response UpdateDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitUpdateDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// AcknowledgeDeadLetterRequestObject is what a request to AcknowledgeDeadLetter says.
 type AcknowledgeDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    AcknowledgeDeadLetterParams
 	Body      *AcknowledgeDeadLetterJSONRequestBody
 }
 
-type AcknowledgeDeadLetterResponseObject interface {
-	VisitAcknowledgeDeadLetterResponse(w http.ResponseWriter) error
-}
-
-type AcknowledgeDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
-
-func (response AcknowledgeDeadLetter200JSONResponse) VisitAcknowledgeDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AcknowledgeDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response AcknowledgeDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitAcknowledgeDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListDeadLetterAttemptsRequestObject is what a request to ListDeadLetterAttempts says.
 type ListDeadLetterAttemptsRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 }
 
-type ListDeadLetterAttemptsResponseObject interface {
-	VisitListDeadLetterAttemptsResponse(w http.ResponseWriter) error
-}
-
-type ListDeadLetterAttempts200JSONResponse DeadLetterAttemptList
-
-func (response ListDeadLetterAttempts200JSONResponse) VisitListDeadLetterAttemptsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListDeadLetterAttemptsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListDeadLetterAttemptsdefaultApplicationProblemPlusJSONResponse) VisitListDeadLetterAttemptsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DiscardDeadLetterRequestObject is what a request to DiscardDeadLetter says.
 type DiscardDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    DiscardDeadLetterParams
 	Body      *DiscardDeadLetterJSONRequestBody
 }
 
-type DiscardDeadLetterResponseObject interface {
-	VisitDiscardDeadLetterResponse(w http.ResponseWriter) error
-}
-
-type DiscardDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
-
-func (response DiscardDeadLetter200JSONResponse) VisitDiscardDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DiscardDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response DiscardDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitDiscardDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetDeadLetterLineageRequestObject is what a request to GetDeadLetterLineage says.
 type GetDeadLetterLineageRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 }
 
-type GetDeadLetterLineageResponseObject interface {
-	VisitGetDeadLetterLineageResponse(w http.ResponseWriter) error
-}
-
-type GetDeadLetterLineage200JSONResponse DeadLetterLineage
-
-func (response GetDeadLetterLineage200JSONResponse) VisitGetDeadLetterLineageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDeadLetterLineagedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetDeadLetterLineagedefaultApplicationProblemPlusJSONResponse) VisitGetDeadLetterLineageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RequeueDeadLetterRequestObject is what a request to RequeueDeadLetter says.
 type RequeueDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    RequeueDeadLetterParams
 	Body      *RequeueDeadLetterJSONRequestBody
 }
 
-type RequeueDeadLetterResponseObject interface {
-	VisitRequeueDeadLetterResponse(w http.ResponseWriter) error
-}
-
-type RequeueDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
-
-func (response RequeueDeadLetter200JSONResponse) VisitRequeueDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RequeueDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response RequeueDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitRequeueDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ResolveDeadLetterRequestObject is what a request to ResolveDeadLetter says.
 type ResolveDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    ResolveDeadLetterParams
 	Body      *ResolveDeadLetterJSONRequestBody
 }
 
-type ResolveDeadLetterResponseObject interface {
-	VisitResolveDeadLetterResponse(w http.ResponseWriter) error
-}
-
-type ResolveDeadLetter200JSONResponse struct{ DeadLetterStateJSONResponse }
-
-func (response ResolveDeadLetter200JSONResponse) VisitResolveDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResolveDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ResolveDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitResolveDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RetryDeadLetterRequestObject is what a request to RetryDeadLetter says.
 type RetryDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    RetryDeadLetterParams
 	Body      *RetryDeadLetterJSONRequestBody
 }
 
-type RetryDeadLetterResponseObject interface {
-	VisitRetryDeadLetterResponse(w http.ResponseWriter) error
-}
-
-type RetryDeadLetter200ResponseHeaders struct {
-	ETag string
-}
-
-type RetryDeadLetter200JSONResponse struct {
-	Body    DeadLetterRetried
-	Headers RetryDeadLetter200ResponseHeaders
-}
-
-func (response RetryDeadLetter200JSONResponse) VisitRetryDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RetryDeadLetter202ResponseHeaders struct {
-	ETag string
-}
-
-type RetryDeadLetter202JSONResponse struct {
-	Body    DeadLetterRetried
-	Headers RetryDeadLetter202ResponseHeaders
-}
-
-func (response RetryDeadLetter202JSONResponse) VisitRetryDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RetryDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response RetryDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitRetryDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListDeadLetterRevisionsRequestObject is what a request to ListDeadLetterRevisions says.
 type ListDeadLetterRevisionsRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 }
 
-type ListDeadLetterRevisionsResponseObject interface {
-	VisitListDeadLetterRevisionsResponse(w http.ResponseWriter) error
-}
-
-type ListDeadLetterRevisions200JSONResponse DeadLetterRevisionList
-
-func (response ListDeadLetterRevisions200JSONResponse) VisitListDeadLetterRevisionsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListDeadLetterRevisionsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListDeadLetterRevisionsdefaultApplicationProblemPlusJSONResponse) VisitListDeadLetterRevisionsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetDefaultPolicyRequestObject is what a request to GetDefaultPolicy says.
 type GetDefaultPolicyRequestObject struct {
 	Params GetDefaultPolicyParams
 }
 
-type GetDefaultPolicyResponseObject interface {
-	VisitGetDefaultPolicyResponse(w http.ResponseWriter) error
-}
-
-type GetDefaultPolicy200JSONResponse struct {
-	DeadLetterPolicyFoundJSONResponse
-}
-
-func (response GetDefaultPolicy200JSONResponse) VisitGetDefaultPolicyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDefaultPolicy304Response = NotModifiedResponse
-
-func (response GetDefaultPolicy304Response) VisitGetDefaultPolicyResponse(w http.ResponseWriter) error {
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(304)
-	return nil
-}
-
-type GetDefaultPolicydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetDefaultPolicydefaultApplicationProblemPlusJSONResponse) VisitGetDefaultPolicyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UpdateDefaultPolicyRequestObject is what a request to UpdateDefaultPolicy says.
 type UpdateDefaultPolicyRequestObject struct {
 	Params UpdateDefaultPolicyParams
 	Body   *UpdateDefaultPolicyJSONRequestBody
 }
 
-type UpdateDefaultPolicyResponseObject interface {
-	VisitUpdateDefaultPolicyResponse(w http.ResponseWriter) error
-}
-
-type UpdateDefaultPolicy200JSONResponse struct {
-	DeadLetterPolicyFoundJSONResponse
-}
-
-func (response UpdateDefaultPolicy200JSONResponse) VisitUpdateDefaultPolicyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UpdateDefaultPolicydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response UpdateDefaultPolicydefaultApplicationProblemPlusJSONResponse) VisitUpdateDefaultPolicyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PutDefaultPolicyRequestObject is what a request to PutDefaultPolicy says.
 type PutDefaultPolicyRequestObject struct {
 	Params PutDefaultPolicyParams
 	Body   *PutDefaultPolicyJSONRequestBody
 }
 
-type PutDefaultPolicyResponseObject interface {
-	VisitPutDefaultPolicyResponse(w http.ResponseWriter) error
-}
-
-type PutDefaultPolicy200JSONResponse struct {
-	DeadLetterPolicyFoundJSONResponse
-}
-
-func (response PutDefaultPolicy200JSONResponse) VisitPutDefaultPolicyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PutDefaultPolicydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response PutDefaultPolicydefaultApplicationProblemPlusJSONResponse) VisitPutDefaultPolicyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListRedrivesRequestObject is what a request to ListRedrives says.
 type ListRedrivesRequestObject struct {
 	Params ListRedrivesParams
 }
 
-type ListRedrivesResponseObject interface {
-	VisitListRedrivesResponse(w http.ResponseWriter) error
-}
-
-type ListRedrives200JSONResponse RedriveList
-
-func (response ListRedrives200JSONResponse) VisitListRedrivesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListRedrivesdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListRedrivesdefaultApplicationProblemPlusJSONResponse) VisitListRedrivesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateRedriveRequestObject is what a request to CreateRedrive says.
 type CreateRedriveRequestObject struct {
 	Params CreateRedriveParams
 	Body   *CreateRedriveJSONRequestBody
 }
 
-type CreateRedriveResponseObject interface {
-	VisitCreateRedriveResponse(w http.ResponseWriter) error
-}
-
-type CreateRedrive200JSONResponse RedrivePreview
-
-func (response CreateRedrive200JSONResponse) VisitCreateRedriveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateRedrive202JSONResponse struct{ RedriveAcceptedJSONResponse }
-
-func (response CreateRedrive202JSONResponse) VisitCreateRedriveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateRedrivedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CreateRedrivedefaultApplicationProblemPlusJSONResponse) VisitCreateRedriveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetRedriveRequestObject is what a request to GetRedrive says.
 type GetRedriveRequestObject struct {
 	RedriveID RedriveID `json:"redrive_id"`
 	Params    GetRedriveParams
 }
 
-type GetRedriveResponseObject interface {
-	VisitGetRedriveResponse(w http.ResponseWriter) error
-}
-
-type GetRedrive200JSONResponse struct{ RedriveFoundJSONResponse }
-
-func (response GetRedrive200JSONResponse) VisitGetRedriveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.PreferenceApplied != nil {
-		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetRedrivedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetRedrivedefaultApplicationProblemPlusJSONResponse) VisitGetRedriveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UpdateRedriveRequestObject is what a request to UpdateRedrive says.
 type UpdateRedriveRequestObject struct {
 	RedriveID RedriveID `json:"redrive_id"`
 	Params    UpdateRedriveParams
 	Body      *UpdateRedriveJSONRequestBody
 }
 
-type UpdateRedriveResponseObject interface {
-	VisitUpdateRedriveResponse(w http.ResponseWriter) error
-}
-
-type UpdateRedrive200JSONResponse struct{ RedriveFoundJSONResponse }
-
-func (response UpdateRedrive200JSONResponse) VisitUpdateRedriveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.PreferenceApplied != nil {
-		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UpdateRedrivedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response UpdateRedrivedefaultApplicationProblemPlusJSONResponse) VisitUpdateRedriveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ApproveRedriveRequestObject is what a request to ApproveRedrive says.
 type ApproveRedriveRequestObject struct {
 	RedriveID RedriveID `json:"redrive_id"`
 	Params    ApproveRedriveParams
 	Body      *ApproveRedriveJSONRequestBody
 }
 
-type ApproveRedriveResponseObject interface {
-	VisitApproveRedriveResponse(w http.ResponseWriter) error
-}
-
-type ApproveRedrive200JSONResponse struct{ RedriveFoundJSONResponse }
-
-func (response ApproveRedrive200JSONResponse) VisitApproveRedriveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.PreferenceApplied != nil {
-		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ApproveRedrivedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ApproveRedrivedefaultApplicationProblemPlusJSONResponse) VisitApproveRedriveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CancelRedriveRequestObject is what a request to CancelRedrive says.
 type CancelRedriveRequestObject struct {
 	RedriveID RedriveID `json:"redrive_id"`
 	Params    CancelRedriveParams
 	Body      *CancelRedriveJSONRequestBody
 }
 
-type CancelRedriveResponseObject interface {
-	VisitCancelRedriveResponse(w http.ResponseWriter) error
-}
-
-type CancelRedrive200JSONResponse struct{ RedriveFoundJSONResponse }
-
-func (response CancelRedrive200JSONResponse) VisitCancelRedriveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.PreferenceApplied != nil {
-		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelRedrivedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CancelRedrivedefaultApplicationProblemPlusJSONResponse) VisitCancelRedriveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListRedriveItemsRequestObject is what a request to ListRedriveItems says.
 type ListRedriveItemsRequestObject struct {
 	RedriveID RedriveID `json:"redrive_id"`
 	Params    ListRedriveItemsParams
 }
 
-type ListRedriveItemsResponseObject interface {
-	VisitListRedriveItemsResponse(w http.ResponseWriter) error
-}
-
-type ListRedriveItems200JSONResponse RedriveItemList
-
-func (response ListRedriveItems200JSONResponse) VisitListRedriveItemsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListRedriveItemsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListRedriveItemsdefaultApplicationProblemPlusJSONResponse) VisitListRedriveItemsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PauseRedriveRequestObject is what a request to PauseRedrive says.
 type PauseRedriveRequestObject struct {
 	RedriveID RedriveID `json:"redrive_id"`
 	Params    PauseRedriveParams
 	Body      *PauseRedriveJSONRequestBody
 }
 
-type PauseRedriveResponseObject interface {
-	VisitPauseRedriveResponse(w http.ResponseWriter) error
-}
-
-type PauseRedrive200JSONResponse struct{ RedriveFoundJSONResponse }
-
-func (response PauseRedrive200JSONResponse) VisitPauseRedriveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.PreferenceApplied != nil {
-		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PauseRedrivedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response PauseRedrivedefaultApplicationProblemPlusJSONResponse) VisitPauseRedriveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ResumeRedriveRequestObject is what a request to ResumeRedrive says.
 type ResumeRedriveRequestObject struct {
 	RedriveID RedriveID `json:"redrive_id"`
 	Params    ResumeRedriveParams
 	Body      *ResumeRedriveJSONRequestBody
 }
 
-type ResumeRedriveResponseObject interface {
-	VisitResumeRedriveResponse(w http.ResponseWriter) error
-}
-
-type ResumeRedrive200JSONResponse struct{ RedriveFoundJSONResponse }
-
-func (response ResumeRedrive200JSONResponse) VisitResumeRedriveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.PreferenceApplied != nil {
-		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResumeRedrivedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ResumeRedrivedefaultApplicationProblemPlusJSONResponse) VisitResumeRedriveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetDeadLetterStatsRequestObject is what a request to GetDeadLetterStats says.
 type GetDeadLetterStatsRequestObject struct {
 }
 
-type GetDeadLetterStatsResponseObject interface {
-	VisitGetDeadLetterStatsResponse(w http.ResponseWriter) error
-}
-
-type GetDeadLetterStats200JSONResponse DeadLetterStats
-
-func (response GetDeadLetterStats200JSONResponse) VisitGetDeadLetterStatsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDeadLetterStatsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetDeadLetterStatsdefaultApplicationProblemPlusJSONResponse) VisitGetDeadLetterStatsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListDeadLetterTopicsRequestObject is what a request to ListDeadLetterTopics says.
 type ListDeadLetterTopicsRequestObject struct {
 	Params ListDeadLetterTopicsParams
 }
 
-type ListDeadLetterTopicsResponseObject interface {
-	VisitListDeadLetterTopicsResponse(w http.ResponseWriter) error
-}
-
-type ListDeadLetterTopics200JSONResponse DeadLetterTopicList
-
-func (response ListDeadLetterTopics200JSONResponse) VisitListDeadLetterTopicsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListDeadLetterTopicsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListDeadLetterTopicsdefaultApplicationProblemPlusJSONResponse) VisitListDeadLetterTopicsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetDeadLetterTopicRequestObject is what a request to GetDeadLetterTopic says.
 type GetDeadLetterTopicRequestObject struct {
 	Topic DLQTopic `json:"topic"`
 }
 
-type GetDeadLetterTopicResponseObject interface {
-	VisitGetDeadLetterTopicResponse(w http.ResponseWriter) error
-}
-
-type GetDeadLetterTopic200JSONResponse DeadLetterTopic
-
-func (response GetDeadLetterTopic200JSONResponse) VisitGetDeadLetterTopicResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDeadLetterTopicdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetDeadLetterTopicdefaultApplicationProblemPlusJSONResponse) VisitGetDeadLetterTopicResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetTopicPolicyRequestObject is what a request to GetTopicPolicy says.
 type GetTopicPolicyRequestObject struct {
 	Topic  DLQTopic `json:"topic"`
 	Params GetTopicPolicyParams
 }
 
-type GetTopicPolicyResponseObject interface {
-	VisitGetTopicPolicyResponse(w http.ResponseWriter) error
-}
-
-type GetTopicPolicy200JSONResponse struct {
-	DeadLetterPolicyFoundJSONResponse
-}
-
-func (response GetTopicPolicy200JSONResponse) VisitGetTopicPolicyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetTopicPolicy304Response = NotModifiedResponse
-
-func (response GetTopicPolicy304Response) VisitGetTopicPolicyResponse(w http.ResponseWriter) error {
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(304)
-	return nil
-}
-
-type GetTopicPolicydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetTopicPolicydefaultApplicationProblemPlusJSONResponse) VisitGetTopicPolicyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UpdateTopicPolicyRequestObject is what a request to UpdateTopicPolicy says.
 type UpdateTopicPolicyRequestObject struct {
 	Topic  DLQTopic `json:"topic"`
 	Params UpdateTopicPolicyParams
 	Body   *UpdateTopicPolicyJSONRequestBody
 }
 
-type UpdateTopicPolicyResponseObject interface {
-	VisitUpdateTopicPolicyResponse(w http.ResponseWriter) error
-}
-
-type UpdateTopicPolicy200JSONResponse struct {
-	DeadLetterPolicyFoundJSONResponse
-}
-
-func (response UpdateTopicPolicy200JSONResponse) VisitUpdateTopicPolicyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UpdateTopicPolicydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response UpdateTopicPolicydefaultApplicationProblemPlusJSONResponse) VisitUpdateTopicPolicyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PutTopicPolicyRequestObject is what a request to PutTopicPolicy says.
 type PutTopicPolicyRequestObject struct {
 	Topic  DLQTopic `json:"topic"`
 	Params PutTopicPolicyParams
 	Body   *PutTopicPolicyJSONRequestBody
 }
 
-type PutTopicPolicyResponseObject interface {
-	VisitPutTopicPolicyResponse(w http.ResponseWriter) error
-}
-
-type PutTopicPolicy200JSONResponse struct {
-	DeadLetterPolicyFoundJSONResponse
-}
-
-func (response PutTopicPolicy200JSONResponse) VisitPutTopicPolicyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PutTopicPolicydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response PutTopicPolicydefaultApplicationProblemPlusJSONResponse) VisitPutTopicPolicyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListDeadLettersOfTopicRequestObject is what a request to ListDeadLettersOfTopic says.
 type ListDeadLettersOfTopicRequestObject struct {
 	Topic  string `json:"topic"`
 	Params ListDeadLettersOfTopicParams
 }
 
-type ListDeadLettersOfTopicResponseObject interface {
-	VisitListDeadLettersOfTopicResponse(w http.ResponseWriter) error
-}
-
-type ListDeadLettersOfTopic200JSONResponse struct{ DeadLetterPageJSONResponse }
-
-func (response ListDeadLettersOfTopic200JSONResponse) VisitListDeadLettersOfTopicResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListDeadLettersOfTopicdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListDeadLettersOfTopicdefaultApplicationProblemPlusJSONResponse) VisitListDeadLettersOfTopicResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RetryAllDeadLettersRequestObject is what a request to RetryAllDeadLetters says.
 type RetryAllDeadLettersRequestObject struct {
 	Topic  DLQTopic `json:"topic"`
 	Params RetryAllDeadLettersParams
 	Body   *RetryAllDeadLettersJSONRequestBody
 }
 
-type RetryAllDeadLettersResponseObject interface {
-	VisitRetryAllDeadLettersResponse(w http.ResponseWriter) error
-}
-
-type RetryAllDeadLetters200ResponseHeaders struct {
-	IdempotentReplayed *string
-	PreferenceApplied  *string
-}
-
-type RetryAllDeadLetters200JSONResponse struct {
-	Body    RetryAllResult
-	Headers RetryAllDeadLetters200ResponseHeaders
-}
-
-func (response RetryAllDeadLetters200JSONResponse) VisitRetryAllDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	if response.Headers.PreferenceApplied != nil {
-		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RetryAllDeadLetters202ResponseHeaders struct {
-	IdempotentReplayed *string
-	Location           string
-	PreferenceApplied  *string
-}
-
-type RetryAllDeadLetters202JSONResponse struct {
-	Body    RetryAllResult
-	Headers RetryAllDeadLetters202ResponseHeaders
-}
-
-func (response RetryAllDeadLetters202JSONResponse) VisitRetryAllDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	if response.Headers.PreferenceApplied != nil {
-		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
-	}
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RetryAllDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response RetryAllDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitRetryAllDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListJobEventsRequestObject is what a request to ListJobEvents says.
 type ListJobEventsRequestObject struct {
 	Params ListJobEventsParams
 }
 
-type ListJobEventsResponseObject interface {
-	VisitListJobEventsResponse(w http.ResponseWriter) error
-}
-
-type ListJobEvents200JSONResponse JobEventRecordList
-
-func (response ListJobEvents200JSONResponse) VisitListJobEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListJobEventsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListJobEventsdefaultApplicationProblemPlusJSONResponse) VisitListJobEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PublishJobEventRequestObject is what a request to PublishJobEvent says.
 type PublishJobEventRequestObject struct {
 	Body *PublishJobEventJSONRequestBody
 }
 
-type PublishJobEventResponseObject interface {
-	VisitPublishJobEventResponse(w http.ResponseWriter) error
-}
-
-type PublishJobEvent200JSONResponse JobEventRecord
-
-func (response PublishJobEvent200JSONResponse) VisitPublishJobEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PublishJobEvent202JSONResponse JobEventRecord
-
-func (response PublishJobEvent202JSONResponse) VisitPublishJobEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PublishJobEventdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response PublishJobEventdefaultApplicationProblemPlusJSONResponse) VisitPublishJobEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetJobEventRequestObject is what a request to GetJobEvent says.
 type GetJobEventRequestObject struct {
 	EventID UUID `json:"event_id"`
 }
 
-type GetJobEventResponseObject interface {
-	VisitGetJobEventResponse(w http.ResponseWriter) error
-}
-
-type GetJobEvent200JSONResponse JobEventRecord
-
-func (response GetJobEvent200JSONResponse) VisitGetJobEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetJobEventdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetJobEventdefaultApplicationProblemPlusJSONResponse) VisitGetJobEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListFencesRequestObject is what a request to ListFences says.
 type ListFencesRequestObject struct {
 	Params ListFencesParams
 }
 
-type ListFencesResponseObject interface {
-	VisitListFencesResponse(w http.ResponseWriter) error
-}
-
-type ListFences200JSONResponse FenceList
-
-func (response ListFences200JSONResponse) VisitListFencesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListFencesdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListFencesdefaultApplicationProblemPlusJSONResponse) VisitListFencesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ResetFenceRequestObject is what a request to ResetFence says.
 type ResetFenceRequestObject struct {
 	FenceKey FenceKey `json:"fence_key"`
 	Params   ResetFenceParams
 }
 
-type ResetFenceResponseObject interface {
-	VisitResetFenceResponse(w http.ResponseWriter) error
-}
-
-type ResetFence200JSONResponse struct{ FenceFoundJSONResponse }
-
-func (response ResetFence200JSONResponse) VisitResetFenceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResetFencedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ResetFencedefaultApplicationProblemPlusJSONResponse) VisitResetFenceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetFenceRequestObject is what a request to GetFence says.
 type GetFenceRequestObject struct {
 	FenceKey FenceKey `json:"fence_key"`
 }
 
-type GetFenceResponseObject interface {
-	VisitGetFenceResponse(w http.ResponseWriter) error
-}
-
-type GetFence200JSONResponse struct{ FenceFoundJSONResponse }
-
-func (response GetFence200JSONResponse) VisitGetFenceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetFencedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetFencedefaultApplicationProblemPlusJSONResponse) VisitGetFenceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CheckFenceRequestObject is what a request to CheckFence says.
 type CheckFenceRequestObject struct {
 	FenceKey FenceKey `json:"fence_key"`
 	Body     *CheckFenceJSONRequestBody
 }
 
-type CheckFenceResponseObject interface {
-	VisitCheckFenceResponse(w http.ResponseWriter) error
-}
-
-type CheckFence200JSONResponse FenceCheck
-
-func (response CheckFence200JSONResponse) VisitCheckFenceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CheckFencedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CheckFencedefaultApplicationProblemPlusJSONResponse) VisitCheckFenceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListJobDefinitionsRequestObject is what a request to ListJobDefinitions says.
 type ListJobDefinitionsRequestObject struct {
 	Params ListJobDefinitionsParams
 }
 
-type ListJobDefinitionsResponseObject interface {
-	VisitListJobDefinitionsResponse(w http.ResponseWriter) error
-}
-
-type ListJobDefinitions200JSONResponse JobDefinitionList
-
-func (response ListJobDefinitions200JSONResponse) VisitListJobDefinitionsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListJobDefinitionsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListJobDefinitionsdefaultApplicationProblemPlusJSONResponse) VisitListJobDefinitionsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateJobDefinitionRequestObject is what a request to CreateJobDefinition says.
 type CreateJobDefinitionRequestObject struct {
 	Body *CreateJobDefinitionJSONRequestBody
 }
 
-type CreateJobDefinitionResponseObject interface {
-	VisitCreateJobDefinitionResponse(w http.ResponseWriter) error
-}
-
-type CreateJobDefinition201ResponseHeaders struct {
-	ETag     string
-	Location string
-}
-
-type CreateJobDefinition201JSONResponse struct {
-	Body    JobDefinition
-	Headers CreateJobDefinition201ResponseHeaders
-}
-
-func (response CreateJobDefinition201JSONResponse) VisitCreateJobDefinitionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateJobDefinitiondefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CreateJobDefinitiondefaultApplicationProblemPlusJSONResponse) VisitCreateJobDefinitionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteJobDefinitionRequestObject is what a request to DeleteJobDefinition says.
 type DeleteJobDefinitionRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     DeleteJobDefinitionParams
 }
 
-type DeleteJobDefinitionResponseObject interface {
-	VisitDeleteJobDefinitionResponse(w http.ResponseWriter) error
-}
-
-type DeleteJobDefinition200JSONResponse struct{ JobDefinitionFoundJSONResponse }
-
-func (response DeleteJobDefinition200JSONResponse) VisitDeleteJobDefinitionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteJobDefinitiondefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response DeleteJobDefinitiondefaultApplicationProblemPlusJSONResponse) VisitDeleteJobDefinitionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetJobDefinitionRequestObject is what a request to GetJobDefinition says.
 type GetJobDefinitionRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     GetJobDefinitionParams
 }
 
-type GetJobDefinitionResponseObject interface {
-	VisitGetJobDefinitionResponse(w http.ResponseWriter) error
-}
-
-type GetJobDefinition200JSONResponse struct{ JobDefinitionFoundJSONResponse }
-
-func (response GetJobDefinition200JSONResponse) VisitGetJobDefinitionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetJobDefinition304Response = NotModifiedResponse
-
-func (response GetJobDefinition304Response) VisitGetJobDefinitionResponse(w http.ResponseWriter) error {
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(304)
-	return nil
-}
-
-type GetJobDefinitiondefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetJobDefinitiondefaultApplicationProblemPlusJSONResponse) VisitGetJobDefinitionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UpdateJobDefinitionRequestObject is what a request to UpdateJobDefinition says.
 type UpdateJobDefinitionRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     UpdateJobDefinitionParams
 	Body       *UpdateJobDefinitionJSONRequestBody
 }
 
-type UpdateJobDefinitionResponseObject interface {
-	VisitUpdateJobDefinitionResponse(w http.ResponseWriter) error
-}
-
-type UpdateJobDefinition200JSONResponse struct{ JobDefinitionFoundJSONResponse }
-
-func (response UpdateJobDefinition200JSONResponse) VisitUpdateJobDefinitionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UpdateJobDefinitiondefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response UpdateJobDefinitiondefaultApplicationProblemPlusJSONResponse) VisitUpdateJobDefinitionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ReplaceJobDefinitionRequestObject is what a request to ReplaceJobDefinition says.
 type ReplaceJobDefinitionRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     ReplaceJobDefinitionParams
 	Body       *ReplaceJobDefinitionJSONRequestBody
 }
 
-type ReplaceJobDefinitionResponseObject interface {
-	VisitReplaceJobDefinitionResponse(w http.ResponseWriter) error
-}
-
-type ReplaceJobDefinition200JSONResponse struct{ JobDefinitionFoundJSONResponse }
-
-func (response ReplaceJobDefinition200JSONResponse) VisitReplaceJobDefinitionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReplaceJobDefinitiondefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ReplaceJobDefinitiondefaultApplicationProblemPlusJSONResponse) VisitReplaceJobDefinitionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListBackfillsRequestObject is what a request to ListBackfills says.
 type ListBackfillsRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     ListBackfillsParams
 }
 
-type ListBackfillsResponseObject interface {
-	VisitListBackfillsResponse(w http.ResponseWriter) error
-}
-
-type ListBackfills200JSONResponse BackfillList
-
-func (response ListBackfills200JSONResponse) VisitListBackfillsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListBackfillsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListBackfillsdefaultApplicationProblemPlusJSONResponse) VisitListBackfillsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateBackfillRequestObject is what a request to CreateBackfill says.
 type CreateBackfillRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     CreateBackfillParams
 	Body       *CreateBackfillJSONRequestBody
 }
 
-type CreateBackfillResponseObject interface {
-	VisitCreateBackfillResponse(w http.ResponseWriter) error
-}
-
-type CreateBackfill200JSONResponse BackfillPreview
-
-func (response CreateBackfill200JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateBackfill202ResponseHeaders struct {
-	ETag               string
-	IdempotentReplayed *string
-	Location           string
-}
-
-type CreateBackfill202JSONResponse struct {
-	Body    Backfill
-	Headers CreateBackfill202ResponseHeaders
-}
-
-func (response CreateBackfill202JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateBackfilldefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CreateBackfilldefaultApplicationProblemPlusJSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListNextJobRunsRequestObject is what a request to ListNextJobRuns says.
 type ListNextJobRunsRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     ListNextJobRunsParams
 }
 
-type ListNextJobRunsResponseObject interface {
-	VisitListNextJobRunsResponse(w http.ResponseWriter) error
-}
-
-type ListNextJobRuns200JSONResponse struct{ TicksFoundJSONResponse }
-
-func (response ListNextJobRuns200JSONResponse) VisitListNextJobRunsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListNextJobRunsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListNextJobRunsdefaultApplicationProblemPlusJSONResponse) VisitListNextJobRunsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PauseJobDefinitionRequestObject is what a request to PauseJobDefinition says.
 type PauseJobDefinitionRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     PauseJobDefinitionParams
 	Body       *PauseJobDefinitionJSONRequestBody
 }
 
-type PauseJobDefinitionResponseObject interface {
-	VisitPauseJobDefinitionResponse(w http.ResponseWriter) error
-}
-
-type PauseJobDefinition200JSONResponse struct{ JobDefinitionFoundJSONResponse }
-
-func (response PauseJobDefinition200JSONResponse) VisitPauseJobDefinitionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PauseJobDefinitiondefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response PauseJobDefinitiondefaultApplicationProblemPlusJSONResponse) VisitPauseJobDefinitionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ResumeJobDefinitionRequestObject is what a request to ResumeJobDefinition says.
 type ResumeJobDefinitionRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     ResumeJobDefinitionParams
 	Body       *ResumeJobDefinitionJSONRequestBody
 }
 
-type ResumeJobDefinitionResponseObject interface {
-	VisitResumeJobDefinitionResponse(w http.ResponseWriter) error
-}
-
-type ResumeJobDefinition200JSONResponse struct{ JobDefinitionFoundJSONResponse }
-
-func (response ResumeJobDefinition200JSONResponse) VisitResumeJobDefinitionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResumeJobDefinitiondefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ResumeJobDefinitiondefaultApplicationProblemPlusJSONResponse) VisitResumeJobDefinitionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateJobRunRequestObject is what a request to CreateJobRun says.
 type CreateJobRunRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     CreateJobRunParams
 	Body       *CreateJobRunJSONRequestBody
 }
 
-type CreateJobRunResponseObject interface {
-	VisitCreateJobRunResponse(w http.ResponseWriter) error
-}
-
-type CreateJobRun200JSONResponse struct{ JobRunReplayedJSONResponse }
-
-func (response CreateJobRun200JSONResponse) VisitCreateJobRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateJobRun201JSONResponse struct{ JobRunCreatedJSONResponse }
-
-func (response CreateJobRun201JSONResponse) VisitCreateJobRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateJobRundefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CreateJobRundefaultApplicationProblemPlusJSONResponse) VisitCreateJobRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListJobDefinitionVersionsRequestObject is what a request to ListJobDefinitionVersions says.
 type ListJobDefinitionVersionsRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 }
 
-type ListJobDefinitionVersionsResponseObject interface {
-	VisitListJobDefinitionVersionsResponse(w http.ResponseWriter) error
-}
-
-type ListJobDefinitionVersions200JSONResponse JobDefinitionVersionList
-
-func (response ListJobDefinitionVersions200JSONResponse) VisitListJobDefinitionVersionsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListJobDefinitionVersionsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListJobDefinitionVersionsdefaultApplicationProblemPlusJSONResponse) VisitListJobDefinitionVersionsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListJobRunsRequestObject is what a request to ListJobRuns says.
 type ListJobRunsRequestObject struct {
 	Params ListJobRunsParams
 }
 
-type ListJobRunsResponseObject interface {
-	VisitListJobRunsResponse(w http.ResponseWriter) error
-}
-
-type ListJobRuns200JSONResponse JobRunList
-
-func (response ListJobRuns200JSONResponse) VisitListJobRunsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListJobRunsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListJobRunsdefaultApplicationProblemPlusJSONResponse) VisitListJobRunsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListJobBulksRequestObject is what a request to ListJobBulks says.
 type ListJobBulksRequestObject struct {
 	Params ListJobBulksParams
 }
 
-type ListJobBulksResponseObject interface {
-	VisitListJobBulksResponse(w http.ResponseWriter) error
-}
-
-type ListJobBulks200JSONResponse JobBulkList
-
-func (response ListJobBulks200JSONResponse) VisitListJobBulksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListJobBulksdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListJobBulksdefaultApplicationProblemPlusJSONResponse) VisitListJobBulksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateJobBulkRequestObject is what a request to CreateJobBulk says.
 type CreateJobBulkRequestObject struct {
 	Params CreateJobBulkParams
 	Body   *CreateJobBulkJSONRequestBody
 }
 
-type CreateJobBulkResponseObject interface {
-	VisitCreateJobBulkResponse(w http.ResponseWriter) error
-}
-
-type CreateJobBulk200JSONResponse JobBulkPreview
-
-func (response CreateJobBulk200JSONResponse) VisitCreateJobBulkResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateJobBulk202ResponseHeaders struct {
-	ETag               string
-	IdempotentReplayed *string
-	Location           string
-}
-
-type CreateJobBulk202JSONResponse struct {
-	Body    JobBulk
-	Headers CreateJobBulk202ResponseHeaders
-}
-
-func (response CreateJobBulk202JSONResponse) VisitCreateJobBulkResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateJobBulkdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CreateJobBulkdefaultApplicationProblemPlusJSONResponse) VisitCreateJobBulkResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetJobBulkRequestObject is what a request to GetJobBulk says.
 type GetJobBulkRequestObject struct {
 	BulkID BulkID `json:"bulk_id"`
 }
 
-type GetJobBulkResponseObject interface {
-	VisitGetJobBulkResponse(w http.ResponseWriter) error
-}
-
-type GetJobBulk200JSONResponse struct{ JobBulkFoundJSONResponse }
-
-func (response GetJobBulk200JSONResponse) VisitGetJobBulkResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetJobBulkdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetJobBulkdefaultApplicationProblemPlusJSONResponse) VisitGetJobBulkResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CancelJobBulkRequestObject is what a request to CancelJobBulk says.
 type CancelJobBulkRequestObject struct {
 	BulkID BulkID `json:"bulk_id"`
 	Body   *CancelJobBulkJSONRequestBody
 }
 
-type CancelJobBulkResponseObject interface {
-	VisitCancelJobBulkResponse(w http.ResponseWriter) error
-}
-
-type CancelJobBulk200JSONResponse struct{ JobBulkFoundJSONResponse }
-
-func (response CancelJobBulk200JSONResponse) VisitCancelJobBulkResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelJobBulkdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CancelJobBulkdefaultApplicationProblemPlusJSONResponse) VisitCancelJobBulkResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetJobRunRequestObject is what a request to GetJobRun says.
 type GetJobRunRequestObject struct {
 	RunID  JobRunID `json:"run_id"`
 	Params GetJobRunParams
 }
 
-type GetJobRunResponseObject interface {
-	VisitGetJobRunResponse(w http.ResponseWriter) error
-}
-
-type GetJobRun200JSONResponse struct{ JobRunFoundJSONResponse }
-
-func (response GetJobRun200JSONResponse) VisitGetJobRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.PreferenceApplied != nil {
-		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetJobRundefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetJobRundefaultApplicationProblemPlusJSONResponse) VisitGetJobRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListJobRunAttemptsRequestObject is what a request to ListJobRunAttempts says.
 type ListJobRunAttemptsRequestObject struct {
 	RunID JobRunID `json:"run_id"`
 }
 
-type ListJobRunAttemptsResponseObject interface {
-	VisitListJobRunAttemptsResponse(w http.ResponseWriter) error
-}
-
-type ListJobRunAttempts200JSONResponse JobAttemptList
-
-func (response ListJobRunAttempts200JSONResponse) VisitListJobRunAttemptsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListJobRunAttemptsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListJobRunAttemptsdefaultApplicationProblemPlusJSONResponse) VisitListJobRunAttemptsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CancelJobRunRequestObject is what a request to CancelJobRun says.
 type CancelJobRunRequestObject struct {
 	RunID JobRunID `json:"run_id"`
 	Body  *CancelJobRunJSONRequestBody
 }
 
-type CancelJobRunResponseObject interface {
-	VisitCancelJobRunResponse(w http.ResponseWriter) error
-}
-
-type CancelJobRun200JSONResponse struct{ JobRunChangedJSONResponse }
-
-func (response CancelJobRun200JSONResponse) VisitCancelJobRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelJobRun202ResponseHeaders struct {
-	ETag string
-}
-
-type CancelJobRun202JSONResponse struct {
-	Body    JobRun
-	Headers CancelJobRun202ResponseHeaders
-}
-
-func (response CancelJobRun202JSONResponse) VisitCancelJobRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelJobRundefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CancelJobRundefaultApplicationProblemPlusJSONResponse) VisitCancelJobRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// AcknowledgeCancelRequestObject is what a request to AcknowledgeCancel says.
 type AcknowledgeCancelRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *AcknowledgeCancelJSONRequestBody
 }
 
-type AcknowledgeCancelResponseObject interface {
-	VisitAcknowledgeCancelResponse(w http.ResponseWriter) error
-}
-
-type AcknowledgeCancel200JSONResponse RunEnded
-
-func (response AcknowledgeCancel200JSONResponse) VisitAcknowledgeCancelResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AcknowledgeCanceldefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response AcknowledgeCanceldefaultApplicationProblemPlusJSONResponse) VisitAcknowledgeCancelResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CompleteRunRequestObject is what a request to CompleteRun says.
 type CompleteRunRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *CompleteRunJSONRequestBody
 }
 
-type CompleteRunResponseObject interface {
-	VisitCompleteRunResponse(w http.ResponseWriter) error
-}
-
-type CompleteRun200JSONResponse RunEnded
-
-func (response CompleteRun200JSONResponse) VisitCompleteRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CompleteRundefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CompleteRundefaultApplicationProblemPlusJSONResponse) VisitCompleteRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ConfirmContinuationRequestObject is what a request to ConfirmContinuation says.
 type ConfirmContinuationRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *ConfirmContinuationJSONRequestBody
 }
 
-type ConfirmContinuationResponseObject interface {
-	VisitConfirmContinuationResponse(w http.ResponseWriter) error
-}
-
-type ConfirmContinuation200JSONResponse RunContinues
-
-func (response ConfirmContinuation200JSONResponse) VisitConfirmContinuationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ConfirmContinuationdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ConfirmContinuationdefaultApplicationProblemPlusJSONResponse) VisitConfirmContinuationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListJobRunEventsRequestObject is what a request to ListJobRunEvents says.
 type ListJobRunEventsRequestObject struct {
 	RunID JobRunID `json:"run_id"`
 }
 
-type ListJobRunEventsResponseObject interface {
-	VisitListJobRunEventsResponse(w http.ResponseWriter) error
-}
-
-type ListJobRunEvents200JSONResponse JobEventList
-
-func (response ListJobRunEvents200JSONResponse) VisitListJobRunEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListJobRunEventsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListJobRunEventsdefaultApplicationProblemPlusJSONResponse) VisitListJobRunEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ExplainJobRunRequestObject is what a request to ExplainJobRun says.
 type ExplainJobRunRequestObject struct {
 	RunID JobRunID `json:"run_id"`
 }
 
-type ExplainJobRunResponseObject interface {
-	VisitExplainJobRunResponse(w http.ResponseWriter) error
-}
-
-type ExplainJobRun200JSONResponse JobExplanation
-
-func (response ExplainJobRun200JSONResponse) VisitExplainJobRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExplainJobRundefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ExplainJobRundefaultApplicationProblemPlusJSONResponse) VisitExplainJobRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// FailRunRequestObject is what a request to FailRun says.
 type FailRunRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *FailRunJSONRequestBody
 }
 
-type FailRunResponseObject interface {
-	VisitFailRunResponse(w http.ResponseWriter) error
-}
-
-type FailRun200JSONResponse RunEnded
-
-func (response FailRun200JSONResponse) VisitFailRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type FailRundefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response FailRundefaultApplicationProblemPlusJSONResponse) VisitFailRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetRunLogRequestObject is what a request to GetRunLog says.
 type GetRunLogRequestObject struct {
 	RunID  RunID `json:"run_id"`
 	Params GetRunLogParams
 }
 
-type GetRunLogResponseObject interface {
-	VisitGetRunLogResponse(w http.ResponseWriter) error
-}
-
-type GetRunLog200ApplicationXNdjsonResponse struct {
-	Body          io.Reader
-	ContentLength int64
-}
-
-func (response GetRunLog200ApplicationXNdjsonResponse) VisitGetRunLogResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	flusher, ok := w.(http.Flusher)
-	if !ok {
-		// If w doesn't support flushing, fall back to io.Copy.
-		_, err := io.Copy(w, response.Body)
-		return err
-	}
-	// text/event-stream messages are typically small; use a
-	// modest buffer and flush after each chunk so clients see
-	// events immediately instead of waiting on OS buffering.
-	buf := make([]byte, 4096)
-	for {
-		n, err := response.Body.Read(buf)
-		if n > 0 {
-			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
-				return writeErr
-			}
-			flusher.Flush()
-		}
-		if err != nil {
-			if err == io.EOF {
-				return nil
-			}
-			return err
-		}
-	}
-}
-
-type GetRunLog200TextEventStreamResponse struct {
-	Body          io.Reader
-	ContentLength int64
-}
-
-func (response GetRunLog200TextEventStreamResponse) VisitGetRunLogResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "text/event-stream")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	flusher, ok := w.(http.Flusher)
-	if !ok {
-		// If w doesn't support flushing, fall back to io.Copy.
-		_, err := io.Copy(w, response.Body)
-		return err
-	}
-	// text/event-stream messages are typically small; use a
-	// modest buffer and flush after each chunk so clients see
-	// events immediately instead of waiting on OS buffering.
-	buf := make([]byte, 4096)
-	for {
-		n, err := response.Body.Read(buf)
-		if n > 0 {
-			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
-				return writeErr
-			}
-			flusher.Flush()
-		}
-		if err != nil {
-			if err == io.EOF {
-				return nil
-			}
-			return err
-		}
-	}
-}
-
-type GetRunLog200TextResponse string
-
-func (response GetRunLog200TextResponse) VisitGetRunLogResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "text/plain")
-	w.WriteHeader(200)
-
-	_, err := w.Write([]byte(fmt.Sprint(response)))
-	return err
-}
-
-type GetRunLogdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetRunLogdefaultApplicationProblemPlusJSONResponse) VisitGetRunLogResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// AppendRunLogRequestObject is what a request to AppendRunLog says.
 type AppendRunLogRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *AppendRunLogJSONRequestBody
 }
 
-type AppendRunLogResponseObject interface {
-	VisitAppendRunLogResponse(w http.ResponseWriter) error
-}
-
-type AppendRunLog200JSONResponse LogStored
-
-func (response AppendRunLog200JSONResponse) VisitAppendRunLogResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AppendRunLogdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response AppendRunLogdefaultApplicationProblemPlusJSONResponse) VisitAppendRunLogResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ReportProgressRequestObject is what a request to ReportProgress says.
 type ReportProgressRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *ReportProgressJSONRequestBody
 }
 
-type ReportProgressResponseObject interface {
-	VisitReportProgressResponse(w http.ResponseWriter) error
-}
-
-type ReportProgress200JSONResponse RunLease
-
-func (response ReportProgress200JSONResponse) VisitReportProgressResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReportProgressdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ReportProgressdefaultApplicationProblemPlusJSONResponse) VisitReportProgressResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ReassignJobRunRequestObject is what a request to ReassignJobRun says.
 type ReassignJobRunRequestObject struct {
 	RunID JobRunID `json:"run_id"`
 	Body  *ReassignJobRunJSONRequestBody
 }
 
-type ReassignJobRunResponseObject interface {
-	VisitReassignJobRunResponse(w http.ResponseWriter) error
-}
-
-type ReassignJobRun200JSONResponse struct{ JobRunChangedJSONResponse }
-
-func (response ReassignJobRun200JSONResponse) VisitReassignJobRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReassignJobRundefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ReassignJobRundefaultApplicationProblemPlusJSONResponse) VisitReassignJobRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ReleaseRunRequestObject is what a request to ReleaseRun says.
 type ReleaseRunRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *ReleaseRunJSONRequestBody
 }
 
-type ReleaseRunResponseObject interface {
-	VisitReleaseRunResponse(w http.ResponseWriter) error
-}
-
-type ReleaseRun200JSONResponse RunEnded
-
-func (response ReleaseRun200JSONResponse) VisitReleaseRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReleaseRundefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ReleaseRundefaultApplicationProblemPlusJSONResponse) VisitReleaseRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RerunJobRunRequestObject is what a request to RerunJobRun says.
 type RerunJobRunRequestObject struct {
 	RunID  JobRunID `json:"run_id"`
 	Params RerunJobRunParams
 	Body   *RerunJobRunJSONRequestBody
 }
 
-type RerunJobRunResponseObject interface {
-	VisitRerunJobRunResponse(w http.ResponseWriter) error
-}
-
-type RerunJobRun200JSONResponse struct{ JobRunReplayedJSONResponse }
-
-func (response RerunJobRun200JSONResponse) VisitRerunJobRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RerunJobRun201JSONResponse struct{ JobRunCreatedJSONResponse }
-
-func (response RerunJobRun201JSONResponse) VisitRerunJobRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RerunJobRundefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response RerunJobRundefaultApplicationProblemPlusJSONResponse) VisitRerunJobRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// StartRunRequestObject is what a request to StartRun says.
 type StartRunRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *StartRunJSONRequestBody
 }
 
-type StartRunResponseObject interface {
-	VisitStartRunResponse(w http.ResponseWriter) error
-}
-
-type StartRun200JSONResponse RunStarted
-
-func (response StartRun200JSONResponse) VisitStartRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StartRundefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response StartRundefaultApplicationProblemPlusJSONResponse) VisitStartRunResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListEventsRequestObject is what a request to ListEvents says.
 type ListEventsRequestObject struct {
 	Params ListEventsParams
 }
 
-type ListEventsResponseObject interface {
-	VisitListEventsResponse(w http.ResponseWriter) error
-}
-
-type ListEvents200JSONResponse AuditEventList
-
-func (response ListEvents200JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListEventsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListEventsdefaultApplicationProblemPlusJSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// StreamEventsRequestObject is what a request to StreamEvents says.
 type StreamEventsRequestObject struct {
 	Params StreamEventsParams
 }
 
-type StreamEventsResponseObject interface {
-	VisitStreamEventsResponse(w http.ResponseWriter) error
-}
-
-type StreamEvents200TextEventStreamResponse struct {
-	Body          io.Reader
-	ContentLength int64
-}
-
-func (response StreamEvents200TextEventStreamResponse) VisitStreamEventsResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "text/event-stream")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	flusher, ok := w.(http.Flusher)
-	if !ok {
-		// If w doesn't support flushing, fall back to io.Copy.
-		_, err := io.Copy(w, response.Body)
-		return err
-	}
-	// text/event-stream messages are typically small; use a
-	// modest buffer and flush after each chunk so clients see
-	// events immediately instead of waiting on OS buffering.
-	buf := make([]byte, 4096)
-	for {
-		n, err := response.Body.Read(buf)
-		if n > 0 {
-			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
-				return writeErr
-			}
-			flusher.Flush()
-		}
-		if err != nil {
-			if err == io.EOF {
-				return nil
-			}
-			return err
-		}
-	}
-}
-
-type StreamEventsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response StreamEventsdefaultApplicationProblemPlusJSONResponse) VisitStreamEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListSagasRequestObject is what a request to ListSagas says.
 type ListSagasRequestObject struct {
 	Params ListSagasParams
 }
 
-type ListSagasResponseObject interface {
-	VisitListSagasResponse(w http.ResponseWriter) error
-}
-
-type ListSagas200JSONResponse SagaList
-
-func (response ListSagas200JSONResponse) VisitListSagasResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSagasdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListSagasdefaultApplicationProblemPlusJSONResponse) VisitListSagasResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateSagaRequestObject is what a request to CreateSaga says.
 type CreateSagaRequestObject struct {
 	Params CreateSagaParams
 	Body   *CreateSagaJSONRequestBody
 }
 
-type CreateSagaResponseObject interface {
-	VisitCreateSagaResponse(w http.ResponseWriter) error
-}
-
-type CreateSaga200ResponseHeaders struct {
-	ETag              string
-	Location          string
-	PreferenceApplied *string
-}
-
-type CreateSaga200JSONResponse struct {
-	Body    Saga
-	Headers CreateSaga200ResponseHeaders
-}
-
-func (response CreateSaga200JSONResponse) VisitCreateSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	if response.Headers.PreferenceApplied != nil {
-		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateSaga201ResponseHeaders struct {
-	ETag               string
-	IdempotentReplayed *string
-	Location           string
-	PreferenceApplied  *string
-}
-
-type CreateSaga201JSONResponse struct {
-	Body    Saga
-	Headers CreateSaga201ResponseHeaders
-}
-
-func (response CreateSaga201JSONResponse) VisitCreateSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	if response.Headers.PreferenceApplied != nil {
-		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
-	}
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateSagadefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CreateSagadefaultApplicationProblemPlusJSONResponse) VisitCreateSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetSagaRequestObject is what a request to GetSaga says.
 type GetSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params GetSagaParams
 }
 
-type GetSagaResponseObject interface {
-	VisitGetSagaResponse(w http.ResponseWriter) error
-}
-
-type GetSaga200ResponseHeaders struct {
-	ETag              string
-	PreferenceApplied *string
-}
-
-type GetSaga200JSONResponse struct {
-	Body    Saga
-	Headers GetSaga200ResponseHeaders
-}
-
-func (response GetSaga200JSONResponse) VisitGetSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.PreferenceApplied != nil {
-		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetSaga304Response = NotModifiedResponse
-
-func (response GetSaga304Response) VisitGetSagaResponse(w http.ResponseWriter) error {
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(304)
-	return nil
-}
-
-type GetSagadefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetSagadefaultApplicationProblemPlusJSONResponse) VisitGetSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// AcknowledgeSagaRequestObject is what a request to AcknowledgeSaga says.
 type AcknowledgeSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params AcknowledgeSagaParams
 	Body   *AcknowledgeSagaJSONRequestBody
 }
 
-type AcknowledgeSagaResponseObject interface {
-	VisitAcknowledgeSagaResponse(w http.ResponseWriter) error
-}
-
-type AcknowledgeSaga200JSONResponse struct{ ForeseenJSONResponse }
-
-func (response AcknowledgeSaga200JSONResponse) VisitAcknowledgeSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AcknowledgeSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
-
-func (response AcknowledgeSaga202JSONResponse) VisitAcknowledgeSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AcknowledgeSagadefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response AcknowledgeSagadefaultApplicationProblemPlusJSONResponse) VisitAcknowledgeSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CancelSagaRequestObject is what a request to CancelSaga says.
 type CancelSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params CancelSagaParams
 	Body   *CancelSagaJSONRequestBody
 }
 
-type CancelSagaResponseObject interface {
-	VisitCancelSagaResponse(w http.ResponseWriter) error
-}
-
-type CancelSaga200JSONResponse struct{ ForeseenJSONResponse }
-
-func (response CancelSaga200JSONResponse) VisitCancelSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
-
-func (response CancelSaga202JSONResponse) VisitCancelSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelSagadefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CancelSagadefaultApplicationProblemPlusJSONResponse) VisitCancelSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CompensateSagaRequestObject is what a request to CompensateSaga says.
 type CompensateSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params CompensateSagaParams
 	Body   *CompensateSagaJSONRequestBody
 }
 
-type CompensateSagaResponseObject interface {
-	VisitCompensateSagaResponse(w http.ResponseWriter) error
-}
-
-type CompensateSaga200JSONResponse struct{ ForeseenJSONResponse }
-
-func (response CompensateSaga200JSONResponse) VisitCompensateSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CompensateSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
-
-func (response CompensateSaga202JSONResponse) VisitCompensateSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CompensateSagadefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CompensateSagadefaultApplicationProblemPlusJSONResponse) VisitCompensateSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListSagaEventsRequestObject is what a request to ListSagaEvents says.
 type ListSagaEventsRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ListSagaEventsParams
 }
 
-type ListSagaEventsResponseObject interface {
-	VisitListSagaEventsResponse(w http.ResponseWriter) error
-}
-
-type ListSagaEvents200JSONResponse AuditEventList
-
-func (response ListSagaEvents200JSONResponse) VisitListSagaEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSagaEventsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListSagaEventsdefaultApplicationProblemPlusJSONResponse) VisitListSagaEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ExplainSagaRequestObject is what a request to ExplainSaga says.
 type ExplainSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 }
 
-type ExplainSagaResponseObject interface {
-	VisitExplainSagaResponse(w http.ResponseWriter) error
-}
-
-type ExplainSaga200JSONResponse Explanation
-
-func (response ExplainSaga200JSONResponse) VisitExplainSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExplainSagadefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ExplainSagadefaultApplicationProblemPlusJSONResponse) VisitExplainSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ExtendDeadlineRequestObject is what a request to ExtendDeadline says.
 type ExtendDeadlineRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ExtendDeadlineParams
 	Body   *ExtendDeadlineJSONRequestBody
 }
 
-type ExtendDeadlineResponseObject interface {
-	VisitExtendDeadlineResponse(w http.ResponseWriter) error
-}
-
-type ExtendDeadline200JSONResponse struct{ ForeseenJSONResponse }
-
-func (response ExtendDeadline200JSONResponse) VisitExtendDeadlineResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExtendDeadline202JSONResponse struct{ ActionAcceptedJSONResponse }
-
-func (response ExtendDeadline202JSONResponse) VisitExtendDeadlineResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExtendDeadlinedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ExtendDeadlinedefaultApplicationProblemPlusJSONResponse) VisitExtendDeadlineResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ForceCompleteRequestObject is what a request to ForceComplete says.
 type ForceCompleteRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ForceCompleteParams
 	Body   *ForceCompleteJSONRequestBody
 }
 
-type ForceCompleteResponseObject interface {
-	VisitForceCompleteResponse(w http.ResponseWriter) error
-}
-
-type ForceComplete200JSONResponse struct{ ForeseenJSONResponse }
-
-func (response ForceComplete200JSONResponse) VisitForceCompleteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ForceComplete202JSONResponse struct{ ActionAcceptedJSONResponse }
-
-func (response ForceComplete202JSONResponse) VisitForceCompleteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ForceCompletedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ForceCompletedefaultApplicationProblemPlusJSONResponse) VisitForceCompleteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ForceFailRequestObject is what a request to ForceFail says.
 type ForceFailRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ForceFailParams
 	Body   *ForceFailJSONRequestBody
 }
 
-type ForceFailResponseObject interface {
-	VisitForceFailResponse(w http.ResponseWriter) error
-}
-
-type ForceFail200JSONResponse struct{ ForeseenJSONResponse }
-
-func (response ForceFail200JSONResponse) VisitForceFailResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ForceFail202JSONResponse struct{ ActionAcceptedJSONResponse }
-
-func (response ForceFail202JSONResponse) VisitForceFailResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ForceFaildefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ForceFaildefaultApplicationProblemPlusJSONResponse) VisitForceFailResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RestoreSagaRequestObject is what a request to RestoreSaga says.
 type RestoreSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params RestoreSagaParams
 	Body   *RestoreSagaJSONRequestBody
 }
 
-type RestoreSagaResponseObject interface {
-	VisitRestoreSagaResponse(w http.ResponseWriter) error
-}
-
-type RestoreSaga200ResponseHeaders struct {
-	ETag               string
-	IdempotentReplayed *string
-}
-
-type RestoreSaga200JSONResponse struct {
-	Body    Saga
-	Headers RestoreSaga200ResponseHeaders
-}
-
-func (response RestoreSaga200JSONResponse) VisitRestoreSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RestoreSagadefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response RestoreSagadefaultApplicationProblemPlusJSONResponse) VisitRestoreSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetSagaResultRequestObject is what a request to GetSagaResult says.
 type GetSagaResultRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params GetSagaResultParams
 }
 
-type GetSagaResultResponseObject interface {
-	VisitGetSagaResultResponse(w http.ResponseWriter) error
-}
-
-type GetSagaResult200ResponseHeaders struct {
-	ETag string
-}
-
-type GetSagaResult200JSONResponse struct {
-	Body    AnyJSON
-	Headers GetSagaResult200ResponseHeaders
-}
-
-func (response GetSagaResult200JSONResponse) VisitGetSagaResultResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetSagaResult304Response = NotModifiedResponse
-
-func (response GetSagaResult304Response) VisitGetSagaResultResponse(w http.ResponseWriter) error {
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(304)
-	return nil
-}
-
-type GetSagaResultdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetSagaResultdefaultApplicationProblemPlusJSONResponse) VisitGetSagaResultResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ResumeSagaRequestObject is what a request to ResumeSaga says.
 type ResumeSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ResumeSagaParams
 	Body   *ResumeSagaJSONRequestBody
 }
 
-type ResumeSagaResponseObject interface {
-	VisitResumeSagaResponse(w http.ResponseWriter) error
-}
-
-type ResumeSaga200JSONResponse struct{ ForeseenJSONResponse }
-
-func (response ResumeSaga200JSONResponse) VisitResumeSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResumeSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
-
-func (response ResumeSaga202JSONResponse) VisitResumeSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResumeSagadefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ResumeSagadefaultApplicationProblemPlusJSONResponse) VisitResumeSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ResumeCompensationRequestObject is what a request to ResumeCompensation says.
 type ResumeCompensationRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ResumeCompensationParams
 	Body   *ResumeCompensationJSONRequestBody
 }
 
-type ResumeCompensationResponseObject interface {
-	VisitResumeCompensationResponse(w http.ResponseWriter) error
-}
-
-type ResumeCompensation200JSONResponse struct{ ForeseenJSONResponse }
-
-func (response ResumeCompensation200JSONResponse) VisitResumeCompensationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResumeCompensation202JSONResponse struct{ ActionAcceptedJSONResponse }
-
-func (response ResumeCompensation202JSONResponse) VisitResumeCompensationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResumeCompensationdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ResumeCompensationdefaultApplicationProblemPlusJSONResponse) VisitResumeCompensationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RetrySagaRequestObject is what a request to RetrySaga says.
 type RetrySagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params RetrySagaParams
 	Body   *RetrySagaJSONRequestBody
 }
 
-type RetrySagaResponseObject interface {
-	VisitRetrySagaResponse(w http.ResponseWriter) error
-}
-
-type RetrySaga200JSONResponse struct{ ForeseenJSONResponse }
-
-func (response RetrySaga200JSONResponse) VisitRetrySagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RetrySaga202JSONResponse struct{ ActionAcceptedJSONResponse }
-
-func (response RetrySaga202JSONResponse) VisitRetrySagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RetrySagadefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response RetrySagadefaultApplicationProblemPlusJSONResponse) VisitRetrySagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListStepLogsRequestObject is what a request to ListStepLogs says.
 type ListStepLogsRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ListStepLogsParams
 }
 
-type ListStepLogsResponseObject interface {
-	VisitListStepLogsResponse(w http.ResponseWriter) error
-}
-
-type ListStepLogs200ResponseHeaders struct {
-	ETag string
-}
-
-type ListStepLogs200JSONResponse struct {
-	Body    StepLogList
-	Headers ListStepLogs200ResponseHeaders
-}
-
-func (response ListStepLogs200JSONResponse) VisitListStepLogsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListStepLogs304Response = NotModifiedResponse
-
-func (response ListStepLogs304Response) VisitListStepLogsResponse(w http.ResponseWriter) error {
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(304)
-	return nil
-}
-
-type ListStepLogsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListStepLogsdefaultApplicationProblemPlusJSONResponse) VisitListStepLogsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListStepsRequestObject is what a request to ListSteps says.
 type ListStepsRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ListStepsParams
 }
 
-type ListStepsResponseObject interface {
-	VisitListStepsResponse(w http.ResponseWriter) error
-}
-
-type ListSteps200ResponseHeaders struct {
-	ETag string
-}
-
-type ListSteps200JSONResponse struct {
-	Body    StepList
-	Headers ListSteps200ResponseHeaders
-}
-
-func (response ListSteps200JSONResponse) VisitListStepsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSteps304Response = NotModifiedResponse
-
-func (response ListSteps304Response) VisitListStepsResponse(w http.ResponseWriter) error {
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(304)
-	return nil
-}
-
-type ListStepsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListStepsdefaultApplicationProblemPlusJSONResponse) VisitListStepsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CompleteStepRequestObject is what a request to CompleteStep says.
 type CompleteStepRequestObject struct {
 	SagaID SagaID        `json:"saga_id"`
 	Step   StepParameter `json:"step"`
@@ -27866,70 +20407,7 @@ type CompleteStepRequestObject struct {
 	Body   *CompleteStepJSONRequestBody
 }
 
-type CompleteStepResponseObject interface {
-	VisitCompleteStepResponse(w http.ResponseWriter) error
-}
-
-type CompleteStep200JSONResponse struct{ ForeseenJSONResponse }
-
-func (response CompleteStep200JSONResponse) VisitCompleteStepResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CompleteStep202JSONResponse struct{ ActionAcceptedJSONResponse }
-
-func (response CompleteStep202JSONResponse) VisitCompleteStepResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CompleteStepdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CompleteStepdefaultApplicationProblemPlusJSONResponse) VisitCompleteStepResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// FailStepRequestObject is what a request to FailStep says.
 type FailStepRequestObject struct {
 	SagaID SagaID        `json:"saga_id"`
 	Step   StepParameter `json:"step"`
@@ -27937,70 +20415,7 @@ type FailStepRequestObject struct {
 	Body   *FailStepJSONRequestBody
 }
 
-type FailStepResponseObject interface {
-	VisitFailStepResponse(w http.ResponseWriter) error
-}
-
-type FailStep200JSONResponse struct{ ForeseenJSONResponse }
-
-func (response FailStep200JSONResponse) VisitFailStepResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type FailStep202JSONResponse struct{ ActionAcceptedJSONResponse }
-
-func (response FailStep202JSONResponse) VisitFailStepResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type FailStepdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response FailStepdefaultApplicationProblemPlusJSONResponse) VisitFailStepResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// SkipStepRequestObject is what a request to SkipStep says.
 type SkipStepRequestObject struct {
 	SagaID SagaID        `json:"saga_id"`
 	Step   StepParameter `json:"step"`
@@ -28008,8015 +20423,2560 @@ type SkipStepRequestObject struct {
 	Body   *SkipStepJSONRequestBody
 }
 
-type SkipStepResponseObject interface {
-	VisitSkipStepResponse(w http.ResponseWriter) error
-}
-
-type SkipStep200JSONResponse struct{ ForeseenJSONResponse }
-
-func (response SkipStep200JSONResponse) VisitSkipStepResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SkipStep202JSONResponse struct{ ActionAcceptedJSONResponse }
-
-func (response SkipStep202JSONResponse) VisitSkipStepResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SkipStepdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response SkipStepdefaultApplicationProblemPlusJSONResponse) VisitSkipStepResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// SuspendSagaRequestObject is what a request to SuspendSaga says.
 type SuspendSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params SuspendSagaParams
 	Body   *SuspendSagaJSONRequestBody
 }
 
-type SuspendSagaResponseObject interface {
-	VisitSuspendSagaResponse(w http.ResponseWriter) error
-}
-
-type SuspendSaga200JSONResponse struct{ ForeseenJSONResponse }
-
-func (response SuspendSaga200JSONResponse) VisitSuspendSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SuspendSaga202JSONResponse struct{ ActionAcceptedJSONResponse }
-
-func (response SuspendSaga202JSONResponse) VisitSuspendSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	if response.Headers.IdempotentReplayed != nil {
-		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
-	}
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SuspendSagadefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response SuspendSagadefaultApplicationProblemPlusJSONResponse) VisitSuspendSagaResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetLeaderRequestObject is what a request to GetLeader says.
 type GetLeaderRequestObject struct {
 }
 
-type GetLeaderResponseObject interface {
-	VisitGetLeaderResponse(w http.ResponseWriter) error
-}
-
-type GetLeader200JSONResponse SchedulerLeader
-
-func (response GetLeader200JSONResponse) VisitGetLeaderResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetLeaderdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetLeaderdefaultApplicationProblemPlusJSONResponse) VisitGetLeaderResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// StepDownLeaderRequestObject is what a request to StepDownLeader says.
 type StepDownLeaderRequestObject struct {
 	Body *StepDownLeaderJSONRequestBody
 }
 
-type StepDownLeaderResponseObject interface {
-	VisitStepDownLeaderResponse(w http.ResponseWriter) error
-}
-
-type StepDownLeader200JSONResponse SchedulerLeader
-
-func (response StepDownLeader200JSONResponse) VisitStepDownLeaderResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StepDownLeaderdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response StepDownLeaderdefaultApplicationProblemPlusJSONResponse) VisitStepDownLeaderResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PreviewScheduleRequestObject is what a request to PreviewSchedule says.
 type PreviewScheduleRequestObject struct {
 	Body *PreviewScheduleJSONRequestBody
 }
 
-type PreviewScheduleResponseObject interface {
-	VisitPreviewScheduleResponse(w http.ResponseWriter) error
-}
-
-type PreviewSchedule200JSONResponse struct{ TicksFoundJSONResponse }
-
-func (response PreviewSchedule200JSONResponse) VisitPreviewScheduleResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PreviewScheduledefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response PreviewScheduledefaultApplicationProblemPlusJSONResponse) VisitPreviewScheduleResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetSettingsRequestObject is what a request to GetSettings says.
 type GetSettingsRequestObject struct {
 	Params GetSettingsParams
 }
 
-type GetSettingsResponseObject interface {
-	VisitGetSettingsResponse(w http.ResponseWriter) error
-}
-
-type GetSettings200JSONResponse struct{ SettingsFoundJSONResponse }
-
-func (response GetSettings200JSONResponse) VisitGetSettingsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetSettings304Response = NotModifiedResponse
-
-func (response GetSettings304Response) VisitGetSettingsResponse(w http.ResponseWriter) error {
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(304)
-	return nil
-}
-
-type GetSettingsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetSettingsdefaultApplicationProblemPlusJSONResponse) VisitGetSettingsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ChangeSettingsRequestObject is what a request to ChangeSettings says.
 type ChangeSettingsRequestObject struct {
 	Params ChangeSettingsParams
 	Body   *ChangeSettingsJSONRequestBody
 }
 
-type ChangeSettingsResponseObject interface {
-	VisitChangeSettingsResponse(w http.ResponseWriter) error
-}
-
-type ChangeSettings200JSONResponse struct{ SettingsFoundJSONResponse }
-
-func (response ChangeSettings200JSONResponse) VisitChangeSettingsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ChangeSettingsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ChangeSettingsdefaultApplicationProblemPlusJSONResponse) VisitChangeSettingsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListSettingChangesRequestObject is what a request to ListSettingChanges says.
 type ListSettingChangesRequestObject struct {
 	Params ListSettingChangesParams
 }
 
-type ListSettingChangesResponseObject interface {
-	VisitListSettingChangesResponse(w http.ResponseWriter) error
-}
-
-type ListSettingChanges200JSONResponse SettingChangeList
-
-func (response ListSettingChanges200JSONResponse) VisitListSettingChangesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSettingChangesdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListSettingChangesdefaultApplicationProblemPlusJSONResponse) VisitListSettingChangesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListSagaStatisticsRequestObject is what a request to ListSagaStatistics says.
 type ListSagaStatisticsRequestObject struct {
 	Params ListSagaStatisticsParams
 }
 
-type ListSagaStatisticsResponseObject interface {
-	VisitListSagaStatisticsResponse(w http.ResponseWriter) error
-}
-
-type ListSagaStatistics200JSONResponse SagaStatisticsList
-
-func (response ListSagaStatistics200JSONResponse) VisitListSagaStatisticsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSagaStatisticsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListSagaStatisticsdefaultApplicationProblemPlusJSONResponse) VisitListSagaStatisticsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetTimelineRequestObject is what a request to GetTimeline says.
 type GetTimelineRequestObject struct {
 	Params GetTimelineParams
 }
 
-type GetTimelineResponseObject interface {
-	VisitGetTimelineResponse(w http.ResponseWriter) error
-}
-
-type GetTimeline200JSONResponse Timeline
-
-func (response GetTimeline200JSONResponse) VisitGetTimelineResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetTimelinedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetTimelinedefaultApplicationProblemPlusJSONResponse) VisitGetTimelineResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListWebhooksRequestObject is what a request to ListWebhooks says.
 type ListWebhooksRequestObject struct {
 	Params ListWebhooksParams
 }
 
-type ListWebhooksResponseObject interface {
-	VisitListWebhooksResponse(w http.ResponseWriter) error
-}
-
-type ListWebhooks200JSONResponse WebhookList
-
-func (response ListWebhooks200JSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListWebhooksdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListWebhooksdefaultApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateWebhookRequestObject is what a request to CreateWebhook says.
 type CreateWebhookRequestObject struct {
 	Body *CreateWebhookJSONRequestBody
 }
 
-type CreateWebhookResponseObject interface {
-	VisitCreateWebhookResponse(w http.ResponseWriter) error
-}
-
-type CreateWebhook201ResponseHeaders struct {
-	ETag     string
-	Location string
-}
-
-type CreateWebhook201JSONResponse struct {
-	Body    Webhook
-	Headers CreateWebhook201ResponseHeaders
-}
-
-func (response CreateWebhook201JSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateWebhookdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CreateWebhookdefaultApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteWebhookRequestObject is what a request to DeleteWebhook says.
 type DeleteWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    DeleteWebhookParams
 }
 
-type DeleteWebhookResponseObject interface {
-	VisitDeleteWebhookResponse(w http.ResponseWriter) error
-}
-
-type DeleteWebhook204Response struct {
-}
-
-func (response DeleteWebhook204Response) VisitDeleteWebhookResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
-}
-
-type DeleteWebhookdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response DeleteWebhookdefaultApplicationProblemPlusJSONResponse) VisitDeleteWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetWebhookRequestObject is what a request to GetWebhook says.
 type GetWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 }
 
-type GetWebhookResponseObject interface {
-	VisitGetWebhookResponse(w http.ResponseWriter) error
-}
-
-type GetWebhook200JSONResponse struct{ WebhookStateJSONResponse }
-
-func (response GetWebhook200JSONResponse) VisitGetWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetWebhookdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetWebhookdefaultApplicationProblemPlusJSONResponse) VisitGetWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UpdateWebhookRequestObject is what a request to UpdateWebhook says.
 type UpdateWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    UpdateWebhookParams
 	Body      *UpdateWebhookJSONRequestBody
 }
 
-type UpdateWebhookResponseObject interface {
-	VisitUpdateWebhookResponse(w http.ResponseWriter) error
-}
-
-type UpdateWebhook200JSONResponse struct{ WebhookStateJSONResponse }
-
-func (response UpdateWebhook200JSONResponse) VisitUpdateWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UpdateWebhookdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response UpdateWebhookdefaultApplicationProblemPlusJSONResponse) VisitUpdateWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListWebhookDeliveriesRequestObject is what a request to ListWebhookDeliveries says.
 type ListWebhookDeliveriesRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    ListWebhookDeliveriesParams
 }
 
-type ListWebhookDeliveriesResponseObject interface {
-	VisitListWebhookDeliveriesResponse(w http.ResponseWriter) error
-}
-
-type ListWebhookDeliveries200JSONResponse DeliveryList
-
-func (response ListWebhookDeliveries200JSONResponse) VisitListWebhookDeliveriesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListWebhookDeliveriesdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListWebhookDeliveriesdefaultApplicationProblemPlusJSONResponse) VisitListWebhookDeliveriesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetWebhookDeliveryRequestObject is what a request to GetWebhookDelivery says.
 type GetWebhookDeliveryRequestObject struct {
 	WebhookID  WebhookID  `json:"webhook_id"`
 	DeliveryID DeliveryID `json:"delivery_id"`
 }
 
-type GetWebhookDeliveryResponseObject interface {
-	VisitGetWebhookDeliveryResponse(w http.ResponseWriter) error
-}
-
-type GetWebhookDelivery200JSONResponse Delivery
-
-func (response GetWebhookDelivery200JSONResponse) VisitGetWebhookDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetWebhookDeliverydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetWebhookDeliverydefaultApplicationProblemPlusJSONResponse) VisitGetWebhookDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RedeliverWebhookDeliveryRequestObject is what a request to RedeliverWebhookDelivery says.
 type RedeliverWebhookDeliveryRequestObject struct {
 	WebhookID  WebhookID  `json:"webhook_id"`
 	DeliveryID DeliveryID `json:"delivery_id"`
 }
 
-type RedeliverWebhookDeliveryResponseObject interface {
-	VisitRedeliverWebhookDeliveryResponse(w http.ResponseWriter) error
-}
-
-type RedeliverWebhookDelivery202JSONResponse struct{ DeliveryAcceptedJSONResponse }
-
-func (response RedeliverWebhookDelivery202JSONResponse) VisitRedeliverWebhookDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RedeliverWebhookDeliverydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response RedeliverWebhookDeliverydefaultApplicationProblemPlusJSONResponse) VisitRedeliverWebhookDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DisableWebhookRequestObject is what a request to DisableWebhook says.
 type DisableWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    DisableWebhookParams
 	Body      *DisableWebhookJSONRequestBody
 }
 
-type DisableWebhookResponseObject interface {
-	VisitDisableWebhookResponse(w http.ResponseWriter) error
-}
-
-type DisableWebhook200JSONResponse struct{ WebhookStateJSONResponse }
-
-func (response DisableWebhook200JSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DisableWebhookdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response DisableWebhookdefaultApplicationProblemPlusJSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// EnableWebhookRequestObject is what a request to EnableWebhook says.
 type EnableWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    EnableWebhookParams
 	Body      *EnableWebhookJSONRequestBody
 }
 
-type EnableWebhookResponseObject interface {
-	VisitEnableWebhookResponse(w http.ResponseWriter) error
-}
-
-type EnableWebhook200JSONResponse struct{ WebhookStateJSONResponse }
-
-func (response EnableWebhook200JSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type EnableWebhookdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response EnableWebhookdefaultApplicationProblemPlusJSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RedeliverFailedRequestObject is what a request to RedeliverFailed says.
 type RedeliverFailedRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Body      *RedeliverFailedJSONRequestBody
 }
 
-type RedeliverFailedResponseObject interface {
-	VisitRedeliverFailedResponse(w http.ResponseWriter) error
-}
-
-type RedeliverFailed202JSONResponse Redelivered
-
-func (response RedeliverFailed202JSONResponse) VisitRedeliverFailedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RedeliverFaileddefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response RedeliverFaileddefaultApplicationProblemPlusJSONResponse) VisitRedeliverFailedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RotateWebhookSecretRequestObject is what a request to RotateWebhookSecret says.
 type RotateWebhookSecretRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    RotateWebhookSecretParams
 	Body      *RotateWebhookSecretJSONRequestBody
 }
 
-type RotateWebhookSecretResponseObject interface {
-	VisitRotateWebhookSecretResponse(w http.ResponseWriter) error
-}
-
-type RotateWebhookSecret200JSONResponse struct{ WebhookStateJSONResponse }
-
-func (response RotateWebhookSecret200JSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RotateWebhookSecretdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response RotateWebhookSecretdefaultApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// TestWebhookRequestObject is what a request to TestWebhook says.
 type TestWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 }
 
-type TestWebhookResponseObject interface {
-	VisitTestWebhookResponse(w http.ResponseWriter) error
-}
-
-type TestWebhook202JSONResponse struct{ DeliveryAcceptedJSONResponse }
-
-func (response TestWebhook202JSONResponse) VisitTestWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestWebhookdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response TestWebhookdefaultApplicationProblemPlusJSONResponse) VisitTestWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// WhoAmIRequestObject is what a request to WhoAmI says.
 type WhoAmIRequestObject struct {
 }
 
-type WhoAmIResponseObject interface {
-	VisitWhoAmIResponse(w http.ResponseWriter) error
-}
-
-type WhoAmI200JSONResponse Whoami
-
-func (response WhoAmI200JSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type WhoAmIdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response WhoAmIdefaultApplicationProblemPlusJSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListWorkersRequestObject is what a request to ListWorkers says.
 type ListWorkersRequestObject struct {
 	Params ListWorkersParams
 }
 
-type ListWorkersResponseObject interface {
-	VisitListWorkersResponse(w http.ResponseWriter) error
-}
-
-type ListWorkers200JSONResponse WorkerList
-
-func (response ListWorkers200JSONResponse) VisitListWorkersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListWorkersdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListWorkersdefaultApplicationProblemPlusJSONResponse) VisitListWorkersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RegisterWorkerRequestObject is what a request to RegisterWorker says.
 type RegisterWorkerRequestObject struct {
 	Body *RegisterWorkerJSONRequestBody
 }
 
-type RegisterWorkerResponseObject interface {
-	VisitRegisterWorkerResponse(w http.ResponseWriter) error
-}
-
-type RegisterWorker201ResponseHeaders struct {
-	Location *string
-}
-
-type RegisterWorker201JSONResponse struct {
-	Body    WorkerRegistration
-	Headers RegisterWorker201ResponseHeaders
-}
-
-func (response RegisterWorker201JSONResponse) VisitRegisterWorkerResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.Location != nil {
-		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
-	}
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RegisterWorkerdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response RegisterWorkerdefaultApplicationProblemPlusJSONResponse) VisitRegisterWorkerResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetWorkerRequestObject is what a request to GetWorker says.
 type GetWorkerRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 }
 
-type GetWorkerResponseObject interface {
-	VisitGetWorkerResponse(w http.ResponseWriter) error
-}
-
-type GetWorker200JSONResponse struct{ WorkerFoundJSONResponse }
-
-func (response GetWorker200JSONResponse) VisitGetWorkerResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetWorkerdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetWorkerdefaultApplicationProblemPlusJSONResponse) VisitGetWorkerResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ClaimRunsRequestObject is what a request to ClaimRuns says.
 type ClaimRunsRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Body     *ClaimRunsJSONRequestBody
 }
 
-type ClaimRunsResponseObject interface {
-	VisitClaimRunsResponse(w http.ResponseWriter) error
-}
-
-type ClaimRuns200JSONResponse ClaimedRuns
-
-func (response ClaimRuns200JSONResponse) VisitClaimRunsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ClaimRunsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ClaimRunsdefaultApplicationProblemPlusJSONResponse) VisitClaimRunsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CompleteRunsRequestObject is what a request to CompleteRuns says.
 type CompleteRunsRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Body     *CompleteRunsJSONRequestBody
 }
 
-type CompleteRunsResponseObject interface {
-	VisitCompleteRunsResponse(w http.ResponseWriter) error
-}
-
-type CompleteRuns200JSONResponse RunResults
-
-func (response CompleteRuns200JSONResponse) VisitCompleteRunsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CompleteRunsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response CompleteRunsdefaultApplicationProblemPlusJSONResponse) VisitCompleteRunsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DetachWorkerRequestObject is what a request to DetachWorker says.
 type DetachWorkerRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Body     *DetachWorkerJSONRequestBody
 }
 
-type DetachWorkerResponseObject interface {
-	VisitDetachWorkerResponse(w http.ResponseWriter) error
-}
-
-type DetachWorker200JSONResponse struct{ WorkerFoundJSONResponse }
-
-func (response DetachWorker200JSONResponse) VisitDetachWorkerResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DetachWorkerdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response DetachWorkerdefaultApplicationProblemPlusJSONResponse) VisitDetachWorkerResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DrainWorkerRequestObject is what a request to DrainWorker says.
 type DrainWorkerRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Body     *DrainWorkerJSONRequestBody
 }
 
-type DrainWorkerResponseObject interface {
-	VisitDrainWorkerResponse(w http.ResponseWriter) error
-}
-
-type DrainWorker200JSONResponse struct{ WorkerFoundJSONResponse }
-
-func (response DrainWorker200JSONResponse) VisitDrainWorkerResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DrainWorkerdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response DrainWorkerdefaultApplicationProblemPlusJSONResponse) VisitDrainWorkerResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// WorkerHeartbeatRequestObject is what a request to WorkerHeartbeat says.
 type WorkerHeartbeatRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Body     *WorkerHeartbeatJSONRequestBody
 }
 
-type WorkerHeartbeatResponseObject interface {
-	VisitWorkerHeartbeatResponse(w http.ResponseWriter) error
-}
-
-type WorkerHeartbeat200JSONResponse Heartbeat
-
-func (response WorkerHeartbeat200JSONResponse) VisitWorkerHeartbeatResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type WorkerHeartbeatdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response WorkerHeartbeatdefaultApplicationProblemPlusJSONResponse) VisitWorkerHeartbeatResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// StartRunsRequestObject is what a request to StartRuns says.
 type StartRunsRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Body     *StartRunsJSONRequestBody
 }
 
-type StartRunsResponseObject interface {
-	VisitStartRunsResponse(w http.ResponseWriter) error
-}
-
-type StartRuns200JSONResponse RunResults
-
-func (response StartRuns200JSONResponse) VisitStartRunsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StartRunsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response StartRunsdefaultApplicationProblemPlusJSONResponse) VisitStartRunsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UndrainWorkerRequestObject is what a request to UndrainWorker says.
 type UndrainWorkerRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Body     *UndrainWorkerJSONRequestBody
 }
 
-type UndrainWorkerResponseObject interface {
-	VisitUndrainWorkerResponse(w http.ResponseWriter) error
-}
-
-type UndrainWorker200JSONResponse struct{ WorkerFoundJSONResponse }
-
-func (response UndrainWorker200JSONResponse) VisitUndrainWorkerResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UndrainWorkerdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response UndrainWorkerdefaultApplicationProblemPlusJSONResponse) VisitUndrainWorkerResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListWorkflowsRequestObject is what a request to ListWorkflows says.
 type ListWorkflowsRequestObject struct {
 	Params ListWorkflowsParams
 }
 
-type ListWorkflowsResponseObject interface {
-	VisitListWorkflowsResponse(w http.ResponseWriter) error
-}
-
-type ListWorkflows200JSONResponse struct{ WorkflowPageJSONResponse }
-
-func (response ListWorkflows200JSONResponse) VisitListWorkflowsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListWorkflowsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListWorkflowsdefaultApplicationProblemPlusJSONResponse) VisitListWorkflowsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RegisterWorkflowRequestObject is what a request to RegisterWorkflow says.
 type RegisterWorkflowRequestObject struct {
 	Params   RegisterWorkflowParams
 	JSONBody *RegisterWorkflowJSONRequestBody
 	Body     io.Reader
 }
 
-type RegisterWorkflowResponseObject interface {
-	VisitRegisterWorkflowResponse(w http.ResponseWriter) error
-}
-
-type RegisterWorkflow200JSONResponse struct{ WorkflowStateJSONResponse }
-
-func (response RegisterWorkflow200JSONResponse) VisitRegisterWorkflowResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RegisterWorkflow201JSONResponse struct{ WorkflowCreatedJSONResponse }
-
-func (response RegisterWorkflow201JSONResponse) VisitRegisterWorkflowResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RegisterWorkflowdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response RegisterWorkflowdefaultApplicationProblemPlusJSONResponse) VisitRegisterWorkflowResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ValidateWorkflowRequestObject is what a request to ValidateWorkflow says.
 type ValidateWorkflowRequestObject struct {
 	JSONBody *ValidateWorkflowJSONRequestBody
 	Body     io.Reader
 }
 
-type ValidateWorkflowResponseObject interface {
-	VisitValidateWorkflowResponse(w http.ResponseWriter) error
-}
-
-type ValidateWorkflow200JSONResponse WorkflowCheck
-
-func (response ValidateWorkflow200JSONResponse) VisitValidateWorkflowResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ValidateWorkflowdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ValidateWorkflowdefaultApplicationProblemPlusJSONResponse) VisitValidateWorkflowResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetWorkflowRequestObject is what a request to GetWorkflow says.
 type GetWorkflowRequestObject struct {
 	Name   WorkflowName `json:"name"`
 	Params GetWorkflowParams
 }
 
-type GetWorkflowResponseObject interface {
-	VisitGetWorkflowResponse(w http.ResponseWriter) error
-}
-
-type GetWorkflow200JSONResponse struct{ WorkflowStateJSONResponse }
-
-func (response GetWorkflow200JSONResponse) VisitGetWorkflowResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetWorkflow304Response = NotModifiedResponse
-
-func (response GetWorkflow304Response) VisitGetWorkflowResponse(w http.ResponseWriter) error {
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(304)
-	return nil
-}
-
-type GetWorkflowdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetWorkflowdefaultApplicationProblemPlusJSONResponse) VisitGetWorkflowResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DisableWorkflowRequestObject is what a request to DisableWorkflow says.
 type DisableWorkflowRequestObject struct {
 	Name   WorkflowName `json:"name"`
 	Params DisableWorkflowParams
 	Body   *DisableWorkflowJSONRequestBody
 }
 
-type DisableWorkflowResponseObject interface {
-	VisitDisableWorkflowResponse(w http.ResponseWriter) error
-}
-
-type DisableWorkflow200JSONResponse struct{ WorkflowStateJSONResponse }
-
-func (response DisableWorkflow200JSONResponse) VisitDisableWorkflowResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DisableWorkflowdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response DisableWorkflowdefaultApplicationProblemPlusJSONResponse) VisitDisableWorkflowResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// EnableWorkflowRequestObject is what a request to EnableWorkflow says.
 type EnableWorkflowRequestObject struct {
 	Name   WorkflowName `json:"name"`
 	Params EnableWorkflowParams
 	Body   *EnableWorkflowJSONRequestBody
 }
 
-type EnableWorkflowResponseObject interface {
-	VisitEnableWorkflowResponse(w http.ResponseWriter) error
-}
-
-type EnableWorkflow200JSONResponse struct{ WorkflowStateJSONResponse }
-
-func (response EnableWorkflow200JSONResponse) VisitEnableWorkflowResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type EnableWorkflowdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response EnableWorkflowdefaultApplicationProblemPlusJSONResponse) VisitEnableWorkflowResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListWorkflowVersionsRequestObject is what a request to ListWorkflowVersions says.
 type ListWorkflowVersionsRequestObject struct {
 	Name   WorkflowName `json:"name"`
 	Params ListWorkflowVersionsParams
 }
 
-type ListWorkflowVersionsResponseObject interface {
-	VisitListWorkflowVersionsResponse(w http.ResponseWriter) error
-}
-
-type ListWorkflowVersions200JSONResponse struct{ WorkflowPageJSONResponse }
-
-func (response ListWorkflowVersions200JSONResponse) VisitListWorkflowVersionsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListWorkflowVersionsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response ListWorkflowVersionsdefaultApplicationProblemPlusJSONResponse) VisitListWorkflowVersionsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetWorkflowVersionRequestObject is what a request to GetWorkflowVersion says.
 type GetWorkflowVersionRequestObject struct {
 	Name    WorkflowName `json:"name"`
 	Version int32        `json:"version"`
 	Params  GetWorkflowVersionParams
 }
 
-type GetWorkflowVersionResponseObject interface {
-	VisitGetWorkflowVersionResponse(w http.ResponseWriter) error
-}
-
-type GetWorkflowVersion200JSONResponse struct{ WorkflowStateJSONResponse }
-
-func (response GetWorkflowVersion200JSONResponse) VisitGetWorkflowVersionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetWorkflowVersion304Response = NotModifiedResponse
-
-func (response GetWorkflowVersion304Response) VisitGetWorkflowVersionResponse(w http.ResponseWriter) error {
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(304)
-	return nil
-}
-
-type GetWorkflowVersiondefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetWorkflowVersiondefaultApplicationProblemPlusJSONResponse) VisitGetWorkflowVersionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetHealthRequestObject is what a request to GetHealth says.
 type GetHealthRequestObject struct {
 }
 
-type GetHealthResponseObject interface {
-	VisitGetHealthResponse(w http.ResponseWriter) error
-}
-
-type GetHealth200JSONResponse Health
-
-func (response GetHealth200JSONResponse) VisitGetHealthResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetHealthdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetHealthdefaultApplicationProblemPlusJSONResponse) VisitGetHealthResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetMetricsRequestObject is what a request to GetMetrics says.
 type GetMetricsRequestObject struct {
 }
 
-type GetMetricsResponseObject interface {
-	VisitGetMetricsResponse(w http.ResponseWriter) error
-}
-
-type GetMetrics200TextResponse string
-
-func (response GetMetrics200TextResponse) VisitGetMetricsResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "text/plain")
-	w.WriteHeader(200)
-
-	_, err := w.Write([]byte(fmt.Sprint(response)))
-	return err
-}
-
-type GetMetricsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetMetricsdefaultApplicationProblemPlusJSONResponse) VisitGetMetricsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetContractRequestObject is what a request to GetContract says.
 type GetContractRequestObject struct {
 	Params GetContractParams
 }
 
-type GetContractResponseObject interface {
-	VisitGetContractResponse(w http.ResponseWriter) error
-}
-
-type GetContract200ResponseHeaders struct {
-	ETag string
-}
-
-type GetContract200JSONResponse struct {
-	Body    JSONObject
-	Headers GetContract200ResponseHeaders
-}
-
-func (response GetContract200JSONResponse) VisitGetContractResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetContract304Response = NotModifiedResponse
-
-func (response GetContract304Response) VisitGetContractResponse(w http.ResponseWriter) error {
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(304)
-	return nil
-}
-
-type GetContractdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetContractdefaultApplicationProblemPlusJSONResponse) VisitGetContractResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetReadinessRequestObject is what a request to GetReadiness says.
 type GetReadinessRequestObject struct {
 }
 
-type GetReadinessResponseObject interface {
-	VisitGetReadinessResponse(w http.ResponseWriter) error
-}
-
-type GetReadiness200JSONResponse Health
-
-func (response GetReadiness200JSONResponse) VisitGetReadinessResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetReadinessdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetReadinessdefaultApplicationProblemPlusJSONResponse) VisitGetReadinessResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetVersionRequestObject is what a request to GetVersion says.
 type GetVersionRequestObject struct {
 }
 
-type GetVersionResponseObject interface {
-	VisitGetVersionResponse(w http.ResponseWriter) error
-}
-
-type GetVersion200JSONResponse Version
-
-func (response GetVersion200JSONResponse) VisitGetVersionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetVersiondefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	Headers    FailureResponseHeaders
-	StatusCode int
-}
-
-func (response GetVersiondefaultApplicationProblemPlusJSONResponse) VisitGetVersionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.Allow != nil {
-		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-// StrictServerInterface represents all server handlers.
-type StrictServerInterface interface {
+// Operations is every operation of the contract. What comes to a method is decoded;
+// what it returns is a Response or an error, never both.
+type Operations interface {
 	// RunRetention Archive the tenant's expired sagas
 	// (POST /api/v1/admin/retention/run)
-	RunRetention(ctx context.Context, request RunRetentionRequestObject) (RunRetentionResponseObject, error)
+	RunRetention(ctx context.Context, request RunRetentionRequestObject) (Response, error)
 	// GetStorage Show the size and use of tables and indexes
 	// (GET /api/v1/admin/storage)
-	GetStorage(ctx context.Context, request GetStorageRequestObject) (GetStorageResponseObject, error)
+	GetStorage(ctx context.Context, request GetStorageRequestObject) (Response, error)
 	// ListAPIKeys List API keys
 	// (GET /api/v1/api-keys)
-	ListAPIKeys(ctx context.Context, request ListAPIKeysRequestObject) (ListAPIKeysResponseObject, error)
+	ListAPIKeys(ctx context.Context, request ListAPIKeysRequestObject) (Response, error)
 	// CreateAPIKey Create an API key
 	// (POST /api/v1/api-keys)
-	CreateAPIKey(ctx context.Context, request CreateAPIKeyRequestObject) (CreateAPIKeyResponseObject, error)
+	CreateAPIKey(ctx context.Context, request CreateAPIKeyRequestObject) (Response, error)
 	// GetAPIKey Get an API key
 	// (GET /api/v1/api-keys/{key_id})
-	GetAPIKey(ctx context.Context, request GetAPIKeyRequestObject) (GetAPIKeyResponseObject, error)
+	GetAPIKey(ctx context.Context, request GetAPIKeyRequestObject) (Response, error)
 	// RevokeAPIKey Revoke an API key
 	// (POST /api/v1/api-keys/{key_id}/revoke)
-	RevokeAPIKey(ctx context.Context, request RevokeAPIKeyRequestObject) (RevokeAPIKeyResponseObject, error)
+	RevokeAPIKey(ctx context.Context, request RevokeAPIKeyRequestObject) (Response, error)
 	// ListActions List operator actions
 	// (GET /api/v1/audit)
-	ListActions(ctx context.Context, request ListActionsRequestObject) (ListActionsResponseObject, error)
+	ListActions(ctx context.Context, request ListActionsRequestObject) (Response, error)
 	// VerifyAudit Verify the audit trail
 	// (GET /api/v1/audit/verify)
-	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
+	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (Response, error)
 	// GetBackfill Get a backfill with its progress
 	// (GET /api/v1/backfills/{backfill_id})
-	GetBackfill(ctx context.Context, request GetBackfillRequestObject) (GetBackfillResponseObject, error)
+	GetBackfill(ctx context.Context, request GetBackfillRequestObject) (Response, error)
 	// CancelBackfill Cancel a backfill
 	// (POST /api/v1/backfills/{backfill_id}/cancel)
-	CancelBackfill(ctx context.Context, request CancelBackfillRequestObject) (CancelBackfillResponseObject, error)
+	CancelBackfill(ctx context.Context, request CancelBackfillRequestObject) (Response, error)
 	// ListArchivedDeadLetters List archived dead letters
 	// (GET /api/v1/dlq/archive)
-	ListArchivedDeadLetters(ctx context.Context, request ListArchivedDeadLettersRequestObject) (ListArchivedDeadLettersResponseObject, error)
+	ListArchivedDeadLetters(ctx context.Context, request ListArchivedDeadLettersRequestObject) (Response, error)
 	// GetArchivedDeadLetter Get an archived dead letter
 	// (GET /api/v1/dlq/archive/{message_id})
-	GetArchivedDeadLetter(ctx context.Context, request GetArchivedDeadLetterRequestObject) (GetArchivedDeadLetterResponseObject, error)
+	GetArchivedDeadLetter(ctx context.Context, request GetArchivedDeadLetterRequestObject) (Response, error)
 	// RestoreDeadLetter Restore an archived dead letter
 	// (POST /api/v1/dlq/archive/{message_id}/restore)
-	RestoreDeadLetter(ctx context.Context, request RestoreDeadLetterRequestObject) (RestoreDeadLetterResponseObject, error)
+	RestoreDeadLetter(ctx context.Context, request RestoreDeadLetterRequestObject) (Response, error)
 	// ExportDeadLetters Export dead letters
 	// (GET /api/v1/dlq/export)
-	ExportDeadLetters(ctx context.Context, request ExportDeadLettersRequestObject) (ExportDeadLettersResponseObject, error)
+	ExportDeadLetters(ctx context.Context, request ExportDeadLettersRequestObject) (Response, error)
 	// ListDeadLetterGroups List dead-letter groups
 	// (GET /api/v1/dlq/groups)
-	ListDeadLetterGroups(ctx context.Context, request ListDeadLetterGroupsRequestObject) (ListDeadLetterGroupsResponseObject, error)
+	ListDeadLetterGroups(ctx context.Context, request ListDeadLetterGroupsRequestObject) (Response, error)
 	// GetDeadLetterGroup Get a dead-letter group
 	// (GET /api/v1/dlq/groups/{fingerprint})
-	GetDeadLetterGroup(ctx context.Context, request GetDeadLetterGroupRequestObject) (GetDeadLetterGroupResponseObject, error)
+	GetDeadLetterGroup(ctx context.Context, request GetDeadLetterGroupRequestObject) (Response, error)
 	// UpdateDeadLetterGroup Update a dead-letter group
 	// (PATCH /api/v1/dlq/groups/{fingerprint})
-	UpdateDeadLetterGroup(ctx context.Context, request UpdateDeadLetterGroupRequestObject) (UpdateDeadLetterGroupResponseObject, error)
+	UpdateDeadLetterGroup(ctx context.Context, request UpdateDeadLetterGroupRequestObject) (Response, error)
 	// DiscardDeadLetterGroup Discard the dead letters of a group
 	// (POST /api/v1/dlq/groups/{fingerprint}/discard)
-	DiscardDeadLetterGroup(ctx context.Context, request DiscardDeadLetterGroupRequestObject) (DiscardDeadLetterGroupResponseObject, error)
+	DiscardDeadLetterGroup(ctx context.Context, request DiscardDeadLetterGroupRequestObject) (Response, error)
 	// RetryDeadLetterGroup Retry the dead letters of a group
 	// (POST /api/v1/dlq/groups/{fingerprint}/retry)
-	RetryDeadLetterGroup(ctx context.Context, request RetryDeadLetterGroupRequestObject) (RetryDeadLetterGroupResponseObject, error)
+	RetryDeadLetterGroup(ctx context.Context, request RetryDeadLetterGroupRequestObject) (Response, error)
 	// ImportDeadLetters Import dead letters
 	// (POST /api/v1/dlq/import)
-	ImportDeadLetters(ctx context.Context, request ImportDeadLettersRequestObject) (ImportDeadLettersResponseObject, error)
+	ImportDeadLetters(ctx context.Context, request ImportDeadLettersRequestObject) (Response, error)
 	// ListDeadLetters List dead letters
 	// (GET /api/v1/dlq/messages)
-	ListDeadLetters(ctx context.Context, request ListDeadLettersRequestObject) (ListDeadLettersResponseObject, error)
+	ListDeadLetters(ctx context.Context, request ListDeadLettersRequestObject) (Response, error)
 	// PushDeadLetter Push a dead letter
 	// (POST /api/v1/dlq/messages)
-	PushDeadLetter(ctx context.Context, request PushDeadLetterRequestObject) (PushDeadLetterResponseObject, error)
+	PushDeadLetter(ctx context.Context, request PushDeadLetterRequestObject) (Response, error)
 	// PushDeadLetters Push up to 500 dead letters
 	// (POST /api/v1/dlq/messages/batch)
-	PushDeadLetters(ctx context.Context, request PushDeadLettersRequestObject) (PushDeadLettersResponseObject, error)
+	PushDeadLetters(ctx context.Context, request PushDeadLettersRequestObject) (Response, error)
 	// DeleteDeadLetter Delete a dead letter
 	// (DELETE /api/v1/dlq/messages/{message_id})
-	DeleteDeadLetter(ctx context.Context, request DeleteDeadLetterRequestObject) (DeleteDeadLetterResponseObject, error)
+	DeleteDeadLetter(ctx context.Context, request DeleteDeadLetterRequestObject) (Response, error)
 	// GetDeadLetter Get a dead letter
 	// (GET /api/v1/dlq/messages/{message_id})
-	GetDeadLetter(ctx context.Context, request GetDeadLetterRequestObject) (GetDeadLetterResponseObject, error)
+	GetDeadLetter(ctx context.Context, request GetDeadLetterRequestObject) (Response, error)
 	// UpdateDeadLetter Update the notes on a dead letter
 	// (PATCH /api/v1/dlq/messages/{message_id})
-	UpdateDeadLetter(ctx context.Context, request UpdateDeadLetterRequestObject) (UpdateDeadLetterResponseObject, error)
+	UpdateDeadLetter(ctx context.Context, request UpdateDeadLetterRequestObject) (Response, error)
 	// AcknowledgeDeadLetter Report the outcome of a redriven dead letter
 	// (POST /api/v1/dlq/messages/{message_id}/ack)
-	AcknowledgeDeadLetter(ctx context.Context, request AcknowledgeDeadLetterRequestObject) (AcknowledgeDeadLetterResponseObject, error)
+	AcknowledgeDeadLetter(ctx context.Context, request AcknowledgeDeadLetterRequestObject) (Response, error)
 	// ListDeadLetterAttempts List the retries of a dead letter
 	// (GET /api/v1/dlq/messages/{message_id}/attempts)
-	ListDeadLetterAttempts(ctx context.Context, request ListDeadLetterAttemptsRequestObject) (ListDeadLetterAttemptsResponseObject, error)
+	ListDeadLetterAttempts(ctx context.Context, request ListDeadLetterAttemptsRequestObject) (Response, error)
 	// DiscardDeadLetter Discard a dead letter
 	// (POST /api/v1/dlq/messages/{message_id}/discard)
-	DiscardDeadLetter(ctx context.Context, request DiscardDeadLetterRequestObject) (DiscardDeadLetterResponseObject, error)
+	DiscardDeadLetter(ctx context.Context, request DiscardDeadLetterRequestObject) (Response, error)
 	// GetDeadLetterLineage List the ancestors and descendants of a dead letter
 	// (GET /api/v1/dlq/messages/{message_id}/lineage)
-	GetDeadLetterLineage(ctx context.Context, request GetDeadLetterLineageRequestObject) (GetDeadLetterLineageResponseObject, error)
+	GetDeadLetterLineage(ctx context.Context, request GetDeadLetterLineageRequestObject) (Response, error)
 	// RequeueDeadLetter Requeue a dead letter that is DEAD
 	// (POST /api/v1/dlq/messages/{message_id}/requeue)
-	RequeueDeadLetter(ctx context.Context, request RequeueDeadLetterRequestObject) (RequeueDeadLetterResponseObject, error)
+	RequeueDeadLetter(ctx context.Context, request RequeueDeadLetterRequestObject) (Response, error)
 	// ResolveDeadLetter Resolve a dead letter handled elsewhere
 	// (POST /api/v1/dlq/messages/{message_id}/resolve)
-	ResolveDeadLetter(ctx context.Context, request ResolveDeadLetterRequestObject) (ResolveDeadLetterResponseObject, error)
+	ResolveDeadLetter(ctx context.Context, request ResolveDeadLetterRequestObject) (Response, error)
 	// RetryDeadLetter Retry a dead letter now
 	// (POST /api/v1/dlq/messages/{message_id}/retry)
-	RetryDeadLetter(ctx context.Context, request RetryDeadLetterRequestObject) (RetryDeadLetterResponseObject, error)
+	RetryDeadLetter(ctx context.Context, request RetryDeadLetterRequestObject) (Response, error)
 	// ListDeadLetterRevisions List the edits of a dead letter
 	// (GET /api/v1/dlq/messages/{message_id}/revisions)
-	ListDeadLetterRevisions(ctx context.Context, request ListDeadLetterRevisionsRequestObject) (ListDeadLetterRevisionsResponseObject, error)
+	ListDeadLetterRevisions(ctx context.Context, request ListDeadLetterRevisionsRequestObject) (Response, error)
 	// GetDefaultPolicy Get the default policy
 	// (GET /api/v1/dlq/policy)
-	GetDefaultPolicy(ctx context.Context, request GetDefaultPolicyRequestObject) (GetDefaultPolicyResponseObject, error)
+	GetDefaultPolicy(ctx context.Context, request GetDefaultPolicyRequestObject) (Response, error)
 	// UpdateDefaultPolicy Update the default policy
 	// (PATCH /api/v1/dlq/policy)
-	UpdateDefaultPolicy(ctx context.Context, request UpdateDefaultPolicyRequestObject) (UpdateDefaultPolicyResponseObject, error)
+	UpdateDefaultPolicy(ctx context.Context, request UpdateDefaultPolicyRequestObject) (Response, error)
 	// PutDefaultPolicy Replace the default policy
 	// (PUT /api/v1/dlq/policy)
-	PutDefaultPolicy(ctx context.Context, request PutDefaultPolicyRequestObject) (PutDefaultPolicyResponseObject, error)
+	PutDefaultPolicy(ctx context.Context, request PutDefaultPolicyRequestObject) (Response, error)
 	// ListRedrives List redrives
 	// (GET /api/v1/dlq/redrives)
-	ListRedrives(ctx context.Context, request ListRedrivesRequestObject) (ListRedrivesResponseObject, error)
+	ListRedrives(ctx context.Context, request ListRedrivesRequestObject) (Response, error)
 	// CreateRedrive Start a bulk redrive
 	// (POST /api/v1/dlq/redrives)
-	CreateRedrive(ctx context.Context, request CreateRedriveRequestObject) (CreateRedriveResponseObject, error)
+	CreateRedrive(ctx context.Context, request CreateRedriveRequestObject) (Response, error)
 	// GetRedrive Get a redrive with its progress
 	// (GET /api/v1/dlq/redrives/{redrive_id})
-	GetRedrive(ctx context.Context, request GetRedriveRequestObject) (GetRedriveResponseObject, error)
+	GetRedrive(ctx context.Context, request GetRedriveRequestObject) (Response, error)
 	// UpdateRedrive Change the rate of a redrive
 	// (PATCH /api/v1/dlq/redrives/{redrive_id})
-	UpdateRedrive(ctx context.Context, request UpdateRedriveRequestObject) (UpdateRedriveResponseObject, error)
+	UpdateRedrive(ctx context.Context, request UpdateRedriveRequestObject) (Response, error)
 	// ApproveRedrive Approve a redrive
 	// (POST /api/v1/dlq/redrives/{redrive_id}/approve)
-	ApproveRedrive(ctx context.Context, request ApproveRedriveRequestObject) (ApproveRedriveResponseObject, error)
+	ApproveRedrive(ctx context.Context, request ApproveRedriveRequestObject) (Response, error)
 	// CancelRedrive Cancel a redrive
 	// (POST /api/v1/dlq/redrives/{redrive_id}/cancel)
-	CancelRedrive(ctx context.Context, request CancelRedriveRequestObject) (CancelRedriveResponseObject, error)
+	CancelRedrive(ctx context.Context, request CancelRedriveRequestObject) (Response, error)
 	// ListRedriveItems List the dead letters of a redrive
 	// (GET /api/v1/dlq/redrives/{redrive_id}/items)
-	ListRedriveItems(ctx context.Context, request ListRedriveItemsRequestObject) (ListRedriveItemsResponseObject, error)
+	ListRedriveItems(ctx context.Context, request ListRedriveItemsRequestObject) (Response, error)
 	// PauseRedrive Pause a redrive
 	// (POST /api/v1/dlq/redrives/{redrive_id}/pause)
-	PauseRedrive(ctx context.Context, request PauseRedriveRequestObject) (PauseRedriveResponseObject, error)
+	PauseRedrive(ctx context.Context, request PauseRedriveRequestObject) (Response, error)
 	// ResumeRedrive Resume a paused or halted redrive
 	// (POST /api/v1/dlq/redrives/{redrive_id}/resume)
-	ResumeRedrive(ctx context.Context, request ResumeRedriveRequestObject) (ResumeRedriveResponseObject, error)
+	ResumeRedrive(ctx context.Context, request ResumeRedriveRequestObject) (Response, error)
 	// GetDeadLetterStats Count dead letters by topic and status
 	// (GET /api/v1/dlq/stats)
-	GetDeadLetterStats(ctx context.Context, request GetDeadLetterStatsRequestObject) (GetDeadLetterStatsResponseObject, error)
+	GetDeadLetterStats(ctx context.Context, request GetDeadLetterStatsRequestObject) (Response, error)
 	// ListDeadLetterTopics List dead-letter topics
 	// (GET /api/v1/dlq/topics)
-	ListDeadLetterTopics(ctx context.Context, request ListDeadLetterTopicsRequestObject) (ListDeadLetterTopicsResponseObject, error)
+	ListDeadLetterTopics(ctx context.Context, request ListDeadLetterTopicsRequestObject) (Response, error)
 	// GetDeadLetterTopic Get the statistics of a dead-letter topic
 	// (GET /api/v1/dlq/topics/{topic})
-	GetDeadLetterTopic(ctx context.Context, request GetDeadLetterTopicRequestObject) (GetDeadLetterTopicResponseObject, error)
+	GetDeadLetterTopic(ctx context.Context, request GetDeadLetterTopicRequestObject) (Response, error)
 	// GetTopicPolicy Get the policy of a topic
 	// (GET /api/v1/dlq/topics/{topic}/policy)
-	GetTopicPolicy(ctx context.Context, request GetTopicPolicyRequestObject) (GetTopicPolicyResponseObject, error)
+	GetTopicPolicy(ctx context.Context, request GetTopicPolicyRequestObject) (Response, error)
 	// UpdateTopicPolicy Update the policy of a topic
 	// (PATCH /api/v1/dlq/topics/{topic}/policy)
-	UpdateTopicPolicy(ctx context.Context, request UpdateTopicPolicyRequestObject) (UpdateTopicPolicyResponseObject, error)
+	UpdateTopicPolicy(ctx context.Context, request UpdateTopicPolicyRequestObject) (Response, error)
 	// PutTopicPolicy Replace the policy of a topic
 	// (PUT /api/v1/dlq/topics/{topic}/policy)
-	PutTopicPolicy(ctx context.Context, request PutTopicPolicyRequestObject) (PutTopicPolicyResponseObject, error)
+	PutTopicPolicy(ctx context.Context, request PutTopicPolicyRequestObject) (Response, error)
 	// ListDeadLettersOfTopic List the dead letters of a topic
 	// (GET /api/v1/dlq/{topic})
-	ListDeadLettersOfTopic(ctx context.Context, request ListDeadLettersOfTopicRequestObject) (ListDeadLettersOfTopicResponseObject, error)
+	ListDeadLettersOfTopic(ctx context.Context, request ListDeadLettersOfTopicRequestObject) (Response, error)
 	// RetryAllDeadLetters Retry all waiting dead letters of a topic
 	// (POST /api/v1/dlq/{topic}/retry-all)
-	RetryAllDeadLetters(ctx context.Context, request RetryAllDeadLettersRequestObject) (RetryAllDeadLettersResponseObject, error)
+	RetryAllDeadLetters(ctx context.Context, request RetryAllDeadLettersRequestObject) (Response, error)
 	// ListJobEvents List published events
 	// (GET /api/v1/events)
-	ListJobEvents(ctx context.Context, request ListJobEventsRequestObject) (ListJobEventsResponseObject, error)
+	ListJobEvents(ctx context.Context, request ListJobEventsRequestObject) (Response, error)
 	// PublishJobEvent Publish an event
 	// (POST /api/v1/events)
-	PublishJobEvent(ctx context.Context, request PublishJobEventRequestObject) (PublishJobEventResponseObject, error)
+	PublishJobEvent(ctx context.Context, request PublishJobEventRequestObject) (Response, error)
 	// GetJobEvent Get a published event and what it triggered
 	// (GET /api/v1/events/{event_id})
-	GetJobEvent(ctx context.Context, request GetJobEventRequestObject) (GetJobEventResponseObject, error)
+	GetJobEvent(ctx context.Context, request GetJobEventRequestObject) (Response, error)
 	// ListFences List fences
 	// (GET /api/v1/fences)
-	ListFences(ctx context.Context, request ListFencesRequestObject) (ListFencesResponseObject, error)
+	ListFences(ctx context.Context, request ListFencesRequestObject) (Response, error)
 	// ResetFence Reset a fence
 	// (DELETE /api/v1/fences/{fence_key})
-	ResetFence(ctx context.Context, request ResetFenceRequestObject) (ResetFenceResponseObject, error)
+	ResetFence(ctx context.Context, request ResetFenceRequestObject) (Response, error)
 	// GetFence Get a fence
 	// (GET /api/v1/fences/{fence_key})
-	GetFence(ctx context.Context, request GetFenceRequestObject) (GetFenceResponseObject, error)
+	GetFence(ctx context.Context, request GetFenceRequestObject) (Response, error)
 	// CheckFence Check a fencing token
 	// (POST /api/v1/fences/{fence_key}/check)
-	CheckFence(ctx context.Context, request CheckFenceRequestObject) (CheckFenceResponseObject, error)
+	CheckFence(ctx context.Context, request CheckFenceRequestObject) (Response, error)
 	// ListJobDefinitions List job definitions
 	// (GET /api/v1/job-definitions)
-	ListJobDefinitions(ctx context.Context, request ListJobDefinitionsRequestObject) (ListJobDefinitionsResponseObject, error)
+	ListJobDefinitions(ctx context.Context, request ListJobDefinitionsRequestObject) (Response, error)
 	// CreateJobDefinition Create a job definition
 	// (POST /api/v1/job-definitions)
-	CreateJobDefinition(ctx context.Context, request CreateJobDefinitionRequestObject) (CreateJobDefinitionResponseObject, error)
+	CreateJobDefinition(ctx context.Context, request CreateJobDefinitionRequestObject) (Response, error)
 	// DeleteJobDefinition Delete a job definition
 	// (DELETE /api/v1/job-definitions/{definition})
-	DeleteJobDefinition(ctx context.Context, request DeleteJobDefinitionRequestObject) (DeleteJobDefinitionResponseObject, error)
+	DeleteJobDefinition(ctx context.Context, request DeleteJobDefinitionRequestObject) (Response, error)
 	// GetJobDefinition Get a job definition
 	// (GET /api/v1/job-definitions/{definition})
-	GetJobDefinition(ctx context.Context, request GetJobDefinitionRequestObject) (GetJobDefinitionResponseObject, error)
+	GetJobDefinition(ctx context.Context, request GetJobDefinitionRequestObject) (Response, error)
 	// UpdateJobDefinition Update a job definition
 	// (PATCH /api/v1/job-definitions/{definition})
-	UpdateJobDefinition(ctx context.Context, request UpdateJobDefinitionRequestObject) (UpdateJobDefinitionResponseObject, error)
+	UpdateJobDefinition(ctx context.Context, request UpdateJobDefinitionRequestObject) (Response, error)
 	// ReplaceJobDefinition Replace a job definition
 	// (PUT /api/v1/job-definitions/{definition})
-	ReplaceJobDefinition(ctx context.Context, request ReplaceJobDefinitionRequestObject) (ReplaceJobDefinitionResponseObject, error)
+	ReplaceJobDefinition(ctx context.Context, request ReplaceJobDefinitionRequestObject) (Response, error)
 	// ListBackfills List the backfills of a job definition
 	// (GET /api/v1/job-definitions/{definition}/backfills)
-	ListBackfills(ctx context.Context, request ListBackfillsRequestObject) (ListBackfillsResponseObject, error)
+	ListBackfills(ctx context.Context, request ListBackfillsRequestObject) (Response, error)
 	// CreateBackfill Start a backfill
 	// (POST /api/v1/job-definitions/{definition}/backfills)
-	CreateBackfill(ctx context.Context, request CreateBackfillRequestObject) (CreateBackfillResponseObject, error)
+	CreateBackfill(ctx context.Context, request CreateBackfillRequestObject) (Response, error)
 	// ListNextJobRuns List the next due times of a job
 	// (GET /api/v1/job-definitions/{definition}/next-runs)
-	ListNextJobRuns(ctx context.Context, request ListNextJobRunsRequestObject) (ListNextJobRunsResponseObject, error)
+	ListNextJobRuns(ctx context.Context, request ListNextJobRunsRequestObject) (Response, error)
 	// PauseJobDefinition Pause a job definition
 	// (POST /api/v1/job-definitions/{definition}/pause)
-	PauseJobDefinition(ctx context.Context, request PauseJobDefinitionRequestObject) (PauseJobDefinitionResponseObject, error)
+	PauseJobDefinition(ctx context.Context, request PauseJobDefinitionRequestObject) (Response, error)
 	// ResumeJobDefinition Resume a job definition
 	// (POST /api/v1/job-definitions/{definition}/resume)
-	ResumeJobDefinition(ctx context.Context, request ResumeJobDefinitionRequestObject) (ResumeJobDefinitionResponseObject, error)
+	ResumeJobDefinition(ctx context.Context, request ResumeJobDefinitionRequestObject) (Response, error)
 	// CreateJobRun Trigger a job run
 	// (POST /api/v1/job-definitions/{definition}/runs)
-	CreateJobRun(ctx context.Context, request CreateJobRunRequestObject) (CreateJobRunResponseObject, error)
+	CreateJobRun(ctx context.Context, request CreateJobRunRequestObject) (Response, error)
 	// ListJobDefinitionVersions List versions of a job definition
 	// (GET /api/v1/job-definitions/{definition}/versions)
-	ListJobDefinitionVersions(ctx context.Context, request ListJobDefinitionVersionsRequestObject) (ListJobDefinitionVersionsResponseObject, error)
+	ListJobDefinitionVersions(ctx context.Context, request ListJobDefinitionVersionsRequestObject) (Response, error)
 	// ListJobRuns List job runs
 	// (GET /api/v1/job-runs)
-	ListJobRuns(ctx context.Context, request ListJobRunsRequestObject) (ListJobRunsResponseObject, error)
+	ListJobRuns(ctx context.Context, request ListJobRunsRequestObject) (Response, error)
 	// ListJobBulks List bulk operations on job runs
 	// (GET /api/v1/job-runs/bulk)
-	ListJobBulks(ctx context.Context, request ListJobBulksRequestObject) (ListJobBulksResponseObject, error)
+	ListJobBulks(ctx context.Context, request ListJobBulksRequestObject) (Response, error)
 	// CreateJobBulk Start a bulk cancel or rerun of job runs
 	// (POST /api/v1/job-runs/bulk)
-	CreateJobBulk(ctx context.Context, request CreateJobBulkRequestObject) (CreateJobBulkResponseObject, error)
+	CreateJobBulk(ctx context.Context, request CreateJobBulkRequestObject) (Response, error)
 	// GetJobBulk Get a bulk operation with its progress
 	// (GET /api/v1/job-runs/bulk/{bulk_id})
-	GetJobBulk(ctx context.Context, request GetJobBulkRequestObject) (GetJobBulkResponseObject, error)
+	GetJobBulk(ctx context.Context, request GetJobBulkRequestObject) (Response, error)
 	// CancelJobBulk Cancel a bulk operation
 	// (POST /api/v1/job-runs/bulk/{bulk_id}/cancel)
-	CancelJobBulk(ctx context.Context, request CancelJobBulkRequestObject) (CancelJobBulkResponseObject, error)
+	CancelJobBulk(ctx context.Context, request CancelJobBulkRequestObject) (Response, error)
 	// GetJobRun Get a job run
 	// (GET /api/v1/job-runs/{run_id})
-	GetJobRun(ctx context.Context, request GetJobRunRequestObject) (GetJobRunResponseObject, error)
+	GetJobRun(ctx context.Context, request GetJobRunRequestObject) (Response, error)
 	// ListJobRunAttempts List the attempts of a job run
 	// (GET /api/v1/job-runs/{run_id}/attempts)
-	ListJobRunAttempts(ctx context.Context, request ListJobRunAttemptsRequestObject) (ListJobRunAttemptsResponseObject, error)
+	ListJobRunAttempts(ctx context.Context, request ListJobRunAttemptsRequestObject) (Response, error)
 	// CancelJobRun Cancel a job run
 	// (POST /api/v1/job-runs/{run_id}/cancel)
-	CancelJobRun(ctx context.Context, request CancelJobRunRequestObject) (CancelJobRunResponseObject, error)
+	CancelJobRun(ctx context.Context, request CancelJobRunRequestObject) (Response, error)
 	// AcknowledgeCancel Acknowledge the cancellation of a job run
 	// (POST /api/v1/job-runs/{run_id}/cancel-ack)
-	AcknowledgeCancel(ctx context.Context, request AcknowledgeCancelRequestObject) (AcknowledgeCancelResponseObject, error)
+	AcknowledgeCancel(ctx context.Context, request AcknowledgeCancelRequestObject) (Response, error)
 	// CompleteRun Complete a job run
 	// (POST /api/v1/job-runs/{run_id}/complete)
-	CompleteRun(ctx context.Context, request CompleteRunRequestObject) (CompleteRunResponseObject, error)
+	CompleteRun(ctx context.Context, request CompleteRunRequestObject) (Response, error)
 	// ConfirmContinuation Confirm that a job run is still running
 	// (POST /api/v1/job-runs/{run_id}/confirm-continuation)
-	ConfirmContinuation(ctx context.Context, request ConfirmContinuationRequestObject) (ConfirmContinuationResponseObject, error)
+	ConfirmContinuation(ctx context.Context, request ConfirmContinuationRequestObject) (Response, error)
 	// ListJobRunEvents List the events of a job run
 	// (GET /api/v1/job-runs/{run_id}/events)
-	ListJobRunEvents(ctx context.Context, request ListJobRunEventsRequestObject) (ListJobRunEventsResponseObject, error)
+	ListJobRunEvents(ctx context.Context, request ListJobRunEventsRequestObject) (Response, error)
 	// ExplainJobRun Explain why a job run did or did not run
 	// (GET /api/v1/job-runs/{run_id}/explain)
-	ExplainJobRun(ctx context.Context, request ExplainJobRunRequestObject) (ExplainJobRunResponseObject, error)
+	ExplainJobRun(ctx context.Context, request ExplainJobRunRequestObject) (Response, error)
 	// FailRun Fail a job run
 	// (POST /api/v1/job-runs/{run_id}/fail)
-	FailRun(ctx context.Context, request FailRunRequestObject) (FailRunResponseObject, error)
+	FailRun(ctx context.Context, request FailRunRequestObject) (Response, error)
 	// GetRunLog Get the log of a job run
 	// (GET /api/v1/job-runs/{run_id}/logs)
-	GetRunLog(ctx context.Context, request GetRunLogRequestObject) (GetRunLogResponseObject, error)
+	GetRunLog(ctx context.Context, request GetRunLogRequestObject) (Response, error)
 	// AppendRunLog Append to the log of a job run
 	// (POST /api/v1/job-runs/{run_id}/logs)
-	AppendRunLog(ctx context.Context, request AppendRunLogRequestObject) (AppendRunLogResponseObject, error)
+	AppendRunLog(ctx context.Context, request AppendRunLogRequestObject) (Response, error)
 	// ReportProgress Report the progress of a job run
 	// (POST /api/v1/job-runs/{run_id}/progress)
-	ReportProgress(ctx context.Context, request ReportProgressRequestObject) (ReportProgressResponseObject, error)
+	ReportProgress(ctx context.Context, request ReportProgressRequestObject) (Response, error)
 	// ReassignJobRun Reassign a job run
 	// (POST /api/v1/job-runs/{run_id}/reassign)
-	ReassignJobRun(ctx context.Context, request ReassignJobRunRequestObject) (ReassignJobRunResponseObject, error)
+	ReassignJobRun(ctx context.Context, request ReassignJobRunRequestObject) (Response, error)
 	// ReleaseRun Release a job run
 	// (POST /api/v1/job-runs/{run_id}/release)
-	ReleaseRun(ctx context.Context, request ReleaseRunRequestObject) (ReleaseRunResponseObject, error)
+	ReleaseRun(ctx context.Context, request ReleaseRunRequestObject) (Response, error)
 	// RerunJobRun Rerun a job run
 	// (POST /api/v1/job-runs/{run_id}/rerun)
-	RerunJobRun(ctx context.Context, request RerunJobRunRequestObject) (RerunJobRunResponseObject, error)
+	RerunJobRun(ctx context.Context, request RerunJobRunRequestObject) (Response, error)
 	// StartRun Start a job run
 	// (POST /api/v1/job-runs/{run_id}/start)
-	StartRun(ctx context.Context, request StartRunRequestObject) (StartRunResponseObject, error)
+	StartRun(ctx context.Context, request StartRunRequestObject) (Response, error)
 	// ListEvents List the audit events of all sagas
 	// (GET /api/v1/saga-events)
-	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
+	ListEvents(ctx context.Context, request ListEventsRequestObject) (Response, error)
 	// StreamEvents Stream audit events as they happen
 	// (GET /api/v1/saga-events/stream)
-	StreamEvents(ctx context.Context, request StreamEventsRequestObject) (StreamEventsResponseObject, error)
+	StreamEvents(ctx context.Context, request StreamEventsRequestObject) (Response, error)
 	// ListSagas List sagas
 	// (GET /api/v1/sagas)
-	ListSagas(ctx context.Context, request ListSagasRequestObject) (ListSagasResponseObject, error)
+	ListSagas(ctx context.Context, request ListSagasRequestObject) (Response, error)
 	// CreateSaga Start a saga
 	// (POST /api/v1/sagas)
-	CreateSaga(ctx context.Context, request CreateSagaRequestObject) (CreateSagaResponseObject, error)
+	CreateSaga(ctx context.Context, request CreateSagaRequestObject) (Response, error)
 	// GetSaga Get a saga with its step logs
 	// (GET /api/v1/sagas/{saga_id})
-	GetSaga(ctx context.Context, request GetSagaRequestObject) (GetSagaResponseObject, error)
+	GetSaga(ctx context.Context, request GetSagaRequestObject) (Response, error)
 	// AcknowledgeSaga Acknowledge a saga
 	// (POST /api/v1/sagas/{saga_id}/acknowledge)
-	AcknowledgeSaga(ctx context.Context, request AcknowledgeSagaRequestObject) (AcknowledgeSagaResponseObject, error)
+	AcknowledgeSaga(ctx context.Context, request AcknowledgeSagaRequestObject) (Response, error)
 	// CancelSaga Cancel a saga
 	// (POST /api/v1/sagas/{saga_id}/cancel)
-	CancelSaga(ctx context.Context, request CancelSagaRequestObject) (CancelSagaResponseObject, error)
+	CancelSaga(ctx context.Context, request CancelSagaRequestObject) (Response, error)
 	// CompensateSaga Compensate a saga
 	// (POST /api/v1/sagas/{saga_id}/compensate)
-	CompensateSaga(ctx context.Context, request CompensateSagaRequestObject) (CompensateSagaResponseObject, error)
+	CompensateSaga(ctx context.Context, request CompensateSagaRequestObject) (Response, error)
 	// ListSagaEvents List the audit events of a saga
 	// (GET /api/v1/sagas/{saga_id}/events)
-	ListSagaEvents(ctx context.Context, request ListSagaEventsRequestObject) (ListSagaEventsResponseObject, error)
+	ListSagaEvents(ctx context.Context, request ListSagaEventsRequestObject) (Response, error)
 	// ExplainSaga Explain what a saga is waiting for
 	// (GET /api/v1/sagas/{saga_id}/explain)
-	ExplainSaga(ctx context.Context, request ExplainSagaRequestObject) (ExplainSagaResponseObject, error)
+	ExplainSaga(ctx context.Context, request ExplainSagaRequestObject) (Response, error)
 	// ExtendDeadline Change the deadline of a saga
 	// (POST /api/v1/sagas/{saga_id}/extend-deadline)
-	ExtendDeadline(ctx context.Context, request ExtendDeadlineRequestObject) (ExtendDeadlineResponseObject, error)
+	ExtendDeadline(ctx context.Context, request ExtendDeadlineRequestObject) (Response, error)
 	// ForceComplete Force a saga to COMPLETED
 	// (POST /api/v1/sagas/{saga_id}/force-complete)
-	ForceComplete(ctx context.Context, request ForceCompleteRequestObject) (ForceCompleteResponseObject, error)
+	ForceComplete(ctx context.Context, request ForceCompleteRequestObject) (Response, error)
 	// ForceFail Force a saga to FAILED
 	// (POST /api/v1/sagas/{saga_id}/force-fail)
-	ForceFail(ctx context.Context, request ForceFailRequestObject) (ForceFailResponseObject, error)
+	ForceFail(ctx context.Context, request ForceFailRequestObject) (Response, error)
 	// RestoreSaga Restore an archived saga
 	// (POST /api/v1/sagas/{saga_id}/restore)
-	RestoreSaga(ctx context.Context, request RestoreSagaRequestObject) (RestoreSagaResponseObject, error)
+	RestoreSaga(ctx context.Context, request RestoreSagaRequestObject) (Response, error)
 	// GetSagaResult Get the result of a completed saga
 	// (GET /api/v1/sagas/{saga_id}/result)
-	GetSagaResult(ctx context.Context, request GetSagaResultRequestObject) (GetSagaResultResponseObject, error)
+	GetSagaResult(ctx context.Context, request GetSagaResultRequestObject) (Response, error)
 	// ResumeSaga Resume a suspended saga
 	// (POST /api/v1/sagas/{saga_id}/resume)
-	ResumeSaga(ctx context.Context, request ResumeSagaRequestObject) (ResumeSagaResponseObject, error)
+	ResumeSaga(ctx context.Context, request ResumeSagaRequestObject) (Response, error)
 	// ResumeCompensation Resume the failed compensation of a saga
 	// (POST /api/v1/sagas/{saga_id}/resume-compensation)
-	ResumeCompensation(ctx context.Context, request ResumeCompensationRequestObject) (ResumeCompensationResponseObject, error)
+	ResumeCompensation(ctx context.Context, request ResumeCompensationRequestObject) (Response, error)
 	// RetrySaga Retry a step of a saga
 	// (POST /api/v1/sagas/{saga_id}/retry)
-	RetrySaga(ctx context.Context, request RetrySagaRequestObject) (RetrySagaResponseObject, error)
+	RetrySaga(ctx context.Context, request RetrySagaRequestObject) (Response, error)
 	// ListStepLogs List the step logs of a saga
 	// (GET /api/v1/sagas/{saga_id}/step-logs)
-	ListStepLogs(ctx context.Context, request ListStepLogsRequestObject) (ListStepLogsResponseObject, error)
+	ListStepLogs(ctx context.Context, request ListStepLogsRequestObject) (Response, error)
 	// ListSteps List the steps of a saga
 	// (GET /api/v1/sagas/{saga_id}/steps)
-	ListSteps(ctx context.Context, request ListStepsRequestObject) (ListStepsResponseObject, error)
+	ListSteps(ctx context.Context, request ListStepsRequestObject) (Response, error)
 	// CompleteStep Complete a step manually
 	// (POST /api/v1/sagas/{saga_id}/steps/{step}/complete)
-	CompleteStep(ctx context.Context, request CompleteStepRequestObject) (CompleteStepResponseObject, error)
+	CompleteStep(ctx context.Context, request CompleteStepRequestObject) (Response, error)
 	// FailStep Fail a step manually
 	// (POST /api/v1/sagas/{saga_id}/steps/{step}/fail)
-	FailStep(ctx context.Context, request FailStepRequestObject) (FailStepResponseObject, error)
+	FailStep(ctx context.Context, request FailStepRequestObject) (Response, error)
 	// SkipStep Skip a step
 	// (POST /api/v1/sagas/{saga_id}/steps/{step}/skip)
-	SkipStep(ctx context.Context, request SkipStepRequestObject) (SkipStepResponseObject, error)
+	SkipStep(ctx context.Context, request SkipStepRequestObject) (Response, error)
 	// SuspendSaga Suspend a saga
 	// (POST /api/v1/sagas/{saga_id}/suspend)
-	SuspendSaga(ctx context.Context, request SuspendSagaRequestObject) (SuspendSagaResponseObject, error)
+	SuspendSaga(ctx context.Context, request SuspendSagaRequestObject) (Response, error)
 	// GetLeader Get the leader of the scheduler
 	// (GET /api/v1/scheduler/leader)
-	GetLeader(ctx context.Context, request GetLeaderRequestObject) (GetLeaderResponseObject, error)
+	GetLeader(ctx context.Context, request GetLeaderRequestObject) (Response, error)
 	// StepDownLeader Make the scheduler's leader step down
 	// (POST /api/v1/scheduler/leader/step-down)
-	StepDownLeader(ctx context.Context, request StepDownLeaderRequestObject) (StepDownLeaderResponseObject, error)
+	StepDownLeader(ctx context.Context, request StepDownLeaderRequestObject) (Response, error)
 	// PreviewSchedule Preview when a schedule fires
 	// (POST /api/v1/schedules/preview)
-	PreviewSchedule(ctx context.Context, request PreviewScheduleRequestObject) (PreviewScheduleResponseObject, error)
+	PreviewSchedule(ctx context.Context, request PreviewScheduleRequestObject) (Response, error)
 	// GetSettings Get the job settings
 	// (GET /api/v1/settings)
-	GetSettings(ctx context.Context, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
+	GetSettings(ctx context.Context, request GetSettingsRequestObject) (Response, error)
 	// ChangeSettings Update the job settings
 	// (PATCH /api/v1/settings)
-	ChangeSettings(ctx context.Context, request ChangeSettingsRequestObject) (ChangeSettingsResponseObject, error)
+	ChangeSettings(ctx context.Context, request ChangeSettingsRequestObject) (Response, error)
 	// ListSettingChanges List changes of the job settings
 	// (GET /api/v1/settings/history)
-	ListSettingChanges(ctx context.Context, request ListSettingChangesRequestObject) (ListSettingChangesResponseObject, error)
+	ListSettingChanges(ctx context.Context, request ListSettingChangesRequestObject) (Response, error)
 	// ListSagaStatistics Count sagas by workflow
 	// (GET /api/v1/statistics/sagas)
-	ListSagaStatistics(ctx context.Context, request ListSagaStatisticsRequestObject) (ListSagaStatisticsResponseObject, error)
+	ListSagaStatistics(ctx context.Context, request ListSagaStatisticsRequestObject) (Response, error)
 	// GetTimeline Show the timeline of a correlation ID
 	// (GET /api/v1/timeline)
-	GetTimeline(ctx context.Context, request GetTimelineRequestObject) (GetTimelineResponseObject, error)
+	GetTimeline(ctx context.Context, request GetTimelineRequestObject) (Response, error)
 	// ListWebhooks List webhooks
 	// (GET /api/v1/webhooks)
-	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
+	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (Response, error)
 	// CreateWebhook Create a webhook
 	// (POST /api/v1/webhooks)
-	CreateWebhook(ctx context.Context, request CreateWebhookRequestObject) (CreateWebhookResponseObject, error)
+	CreateWebhook(ctx context.Context, request CreateWebhookRequestObject) (Response, error)
 	// DeleteWebhook Delete a webhook and its deliveries
 	// (DELETE /api/v1/webhooks/{webhook_id})
-	DeleteWebhook(ctx context.Context, request DeleteWebhookRequestObject) (DeleteWebhookResponseObject, error)
+	DeleteWebhook(ctx context.Context, request DeleteWebhookRequestObject) (Response, error)
 	// GetWebhook Get a webhook
 	// (GET /api/v1/webhooks/{webhook_id})
-	GetWebhook(ctx context.Context, request GetWebhookRequestObject) (GetWebhookResponseObject, error)
+	GetWebhook(ctx context.Context, request GetWebhookRequestObject) (Response, error)
 	// UpdateWebhook Update a webhook
 	// (PATCH /api/v1/webhooks/{webhook_id})
-	UpdateWebhook(ctx context.Context, request UpdateWebhookRequestObject) (UpdateWebhookResponseObject, error)
+	UpdateWebhook(ctx context.Context, request UpdateWebhookRequestObject) (Response, error)
 	// ListWebhookDeliveries List the deliveries of a webhook
 	// (GET /api/v1/webhooks/{webhook_id}/deliveries)
-	ListWebhookDeliveries(ctx context.Context, request ListWebhookDeliveriesRequestObject) (ListWebhookDeliveriesResponseObject, error)
+	ListWebhookDeliveries(ctx context.Context, request ListWebhookDeliveriesRequestObject) (Response, error)
 	// GetWebhookDelivery Get a delivery with its body
 	// (GET /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id})
-	GetWebhookDelivery(ctx context.Context, request GetWebhookDeliveryRequestObject) (GetWebhookDeliveryResponseObject, error)
+	GetWebhookDelivery(ctx context.Context, request GetWebhookDeliveryRequestObject) (Response, error)
 	// RedeliverWebhookDelivery Redeliver a delivery
 	// (POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver)
-	RedeliverWebhookDelivery(ctx context.Context, request RedeliverWebhookDeliveryRequestObject) (RedeliverWebhookDeliveryResponseObject, error)
+	RedeliverWebhookDelivery(ctx context.Context, request RedeliverWebhookDeliveryRequestObject) (Response, error)
 	// DisableWebhook Disable a webhook
 	// (POST /api/v1/webhooks/{webhook_id}/disable)
-	DisableWebhook(ctx context.Context, request DisableWebhookRequestObject) (DisableWebhookResponseObject, error)
+	DisableWebhook(ctx context.Context, request DisableWebhookRequestObject) (Response, error)
 	// EnableWebhook Enable a webhook
 	// (POST /api/v1/webhooks/{webhook_id}/enable)
-	EnableWebhook(ctx context.Context, request EnableWebhookRequestObject) (EnableWebhookResponseObject, error)
+	EnableWebhook(ctx context.Context, request EnableWebhookRequestObject) (Response, error)
 	// RedeliverFailed Redeliver the failed deliveries of a webhook
 	// (POST /api/v1/webhooks/{webhook_id}/redeliver)
-	RedeliverFailed(ctx context.Context, request RedeliverFailedRequestObject) (RedeliverFailedResponseObject, error)
+	RedeliverFailed(ctx context.Context, request RedeliverFailedRequestObject) (Response, error)
 	// RotateWebhookSecret Rotate the secret of a webhook
 	// (POST /api/v1/webhooks/{webhook_id}/rotate-secret)
-	RotateWebhookSecret(ctx context.Context, request RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error)
+	RotateWebhookSecret(ctx context.Context, request RotateWebhookSecretRequestObject) (Response, error)
 	// TestWebhook Send a test event to a webhook
 	// (POST /api/v1/webhooks/{webhook_id}/test)
-	TestWebhook(ctx context.Context, request TestWebhookRequestObject) (TestWebhookResponseObject, error)
+	TestWebhook(ctx context.Context, request TestWebhookRequestObject) (Response, error)
 	// WhoAmI Show the caller's identity and permissions
 	// (GET /api/v1/whoami)
-	WhoAmI(ctx context.Context, request WhoAmIRequestObject) (WhoAmIResponseObject, error)
+	WhoAmI(ctx context.Context, request WhoAmIRequestObject) (Response, error)
 	// ListWorkers List workers
 	// (GET /api/v1/workers)
-	ListWorkers(ctx context.Context, request ListWorkersRequestObject) (ListWorkersResponseObject, error)
+	ListWorkers(ctx context.Context, request ListWorkersRequestObject) (Response, error)
 	// RegisterWorker Register a worker
 	// (POST /api/v1/workers)
-	RegisterWorker(ctx context.Context, request RegisterWorkerRequestObject) (RegisterWorkerResponseObject, error)
+	RegisterWorker(ctx context.Context, request RegisterWorkerRequestObject) (Response, error)
 	// GetWorker Get a worker
 	// (GET /api/v1/workers/{worker_id})
-	GetWorker(ctx context.Context, request GetWorkerRequestObject) (GetWorkerResponseObject, error)
+	GetWorker(ctx context.Context, request GetWorkerRequestObject) (Response, error)
 	// ClaimRuns Claim job runs
 	// (POST /api/v1/workers/{worker_id}/claim)
-	ClaimRuns(ctx context.Context, request ClaimRunsRequestObject) (ClaimRunsResponseObject, error)
+	ClaimRuns(ctx context.Context, request ClaimRunsRequestObject) (Response, error)
 	// CompleteRuns Report the outcome of up to 1000 job runs
 	// (POST /api/v1/workers/{worker_id}/complete)
-	CompleteRuns(ctx context.Context, request CompleteRunsRequestObject) (CompleteRunsResponseObject, error)
+	CompleteRuns(ctx context.Context, request CompleteRunsRequestObject) (Response, error)
 	// DetachWorker Detach a worker
 	// (POST /api/v1/workers/{worker_id}/detach)
-	DetachWorker(ctx context.Context, request DetachWorkerRequestObject) (DetachWorkerResponseObject, error)
+	DetachWorker(ctx context.Context, request DetachWorkerRequestObject) (Response, error)
 	// DrainWorker Drain a worker
 	// (POST /api/v1/workers/{worker_id}/drain)
-	DrainWorker(ctx context.Context, request DrainWorkerRequestObject) (DrainWorkerResponseObject, error)
+	DrainWorker(ctx context.Context, request DrainWorkerRequestObject) (Response, error)
 	// WorkerHeartbeat Send a heartbeat and renew a worker's leases
 	// (POST /api/v1/workers/{worker_id}/heartbeat)
-	WorkerHeartbeat(ctx context.Context, request WorkerHeartbeatRequestObject) (WorkerHeartbeatResponseObject, error)
+	WorkerHeartbeat(ctx context.Context, request WorkerHeartbeatRequestObject) (Response, error)
 	// StartRuns Start up to 1000 job runs
 	// (POST /api/v1/workers/{worker_id}/start)
-	StartRuns(ctx context.Context, request StartRunsRequestObject) (StartRunsResponseObject, error)
+	StartRuns(ctx context.Context, request StartRunsRequestObject) (Response, error)
 	// UndrainWorker Undrain a worker
 	// (POST /api/v1/workers/{worker_id}/undrain)
-	UndrainWorker(ctx context.Context, request UndrainWorkerRequestObject) (UndrainWorkerResponseObject, error)
+	UndrainWorker(ctx context.Context, request UndrainWorkerRequestObject) (Response, error)
 	// ListWorkflows List workflows
 	// (GET /api/v1/workflows)
-	ListWorkflows(ctx context.Context, request ListWorkflowsRequestObject) (ListWorkflowsResponseObject, error)
+	ListWorkflows(ctx context.Context, request ListWorkflowsRequestObject) (Response, error)
 	// RegisterWorkflow Register a workflow
 	// (POST /api/v1/workflows)
-	RegisterWorkflow(ctx context.Context, request RegisterWorkflowRequestObject) (RegisterWorkflowResponseObject, error)
+	RegisterWorkflow(ctx context.Context, request RegisterWorkflowRequestObject) (Response, error)
 	// ValidateWorkflow Validate a workflow definition without storing it
 	// (POST /api/v1/workflows/validate)
-	ValidateWorkflow(ctx context.Context, request ValidateWorkflowRequestObject) (ValidateWorkflowResponseObject, error)
+	ValidateWorkflow(ctx context.Context, request ValidateWorkflowRequestObject) (Response, error)
 	// GetWorkflow Get the latest version of a workflow
 	// (GET /api/v1/workflows/{name})
-	GetWorkflow(ctx context.Context, request GetWorkflowRequestObject) (GetWorkflowResponseObject, error)
+	GetWorkflow(ctx context.Context, request GetWorkflowRequestObject) (Response, error)
 	// DisableWorkflow Disable a workflow
 	// (POST /api/v1/workflows/{name}/disable)
-	DisableWorkflow(ctx context.Context, request DisableWorkflowRequestObject) (DisableWorkflowResponseObject, error)
+	DisableWorkflow(ctx context.Context, request DisableWorkflowRequestObject) (Response, error)
 	// EnableWorkflow Enable a workflow
 	// (POST /api/v1/workflows/{name}/enable)
-	EnableWorkflow(ctx context.Context, request EnableWorkflowRequestObject) (EnableWorkflowResponseObject, error)
+	EnableWorkflow(ctx context.Context, request EnableWorkflowRequestObject) (Response, error)
 	// ListWorkflowVersions List versions of a workflow
 	// (GET /api/v1/workflows/{name}/versions)
-	ListWorkflowVersions(ctx context.Context, request ListWorkflowVersionsRequestObject) (ListWorkflowVersionsResponseObject, error)
+	ListWorkflowVersions(ctx context.Context, request ListWorkflowVersionsRequestObject) (Response, error)
 	// GetWorkflowVersion Get a version of a workflow
 	// (GET /api/v1/workflows/{name}/versions/{version})
-	GetWorkflowVersion(ctx context.Context, request GetWorkflowVersionRequestObject) (GetWorkflowVersionResponseObject, error)
+	GetWorkflowVersion(ctx context.Context, request GetWorkflowVersionRequestObject) (Response, error)
 	// GetHealth Check whether the process is alive
 	// (GET /healthz)
-	GetHealth(ctx context.Context, request GetHealthRequestObject) (GetHealthResponseObject, error)
+	GetHealth(ctx context.Context, request GetHealthRequestObject) (Response, error)
 	// GetMetrics Get metrics in the Prometheus format
 	// (GET /metrics)
-	GetMetrics(ctx context.Context, request GetMetricsRequestObject) (GetMetricsResponseObject, error)
+	GetMetrics(ctx context.Context, request GetMetricsRequestObject) (Response, error)
 	// GetContract Get the OpenAPI document
 	// (GET /openapi.json)
-	GetContract(ctx context.Context, request GetContractRequestObject) (GetContractResponseObject, error)
+	GetContract(ctx context.Context, request GetContractRequestObject) (Response, error)
 	// GetReadiness Check whether this node can serve requests
 	// (GET /readyz)
-	GetReadiness(ctx context.Context, request GetReadinessRequestObject) (GetReadinessResponseObject, error)
+	GetReadiness(ctx context.Context, request GetReadinessRequestObject) (Response, error)
 	// GetVersion Get the version and build of this node
 	// (GET /version)
-	GetVersion(ctx context.Context, request GetVersionRequestObject) (GetVersionResponseObject, error)
+	GetVersion(ctx context.Context, request GetVersionRequestObject) (Response, error)
 }
 
-type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
-type StrictMiddlewareFunc func(f StrictHandlerFunc, operationID string) StrictHandlerFunc
-
-type StrictHTTPServerOptions struct {
-	RequestErrorHandlerFunc  func(w http.ResponseWriter, r *http.Request, err error)
-	ResponseErrorHandlerFunc func(w http.ResponseWriter, r *http.Request, err error)
-}
-
-func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareFunc) ServerInterface {
-	return &strictHandler{ssi: ssi, middlewares: middlewares, options: StrictHTTPServerOptions{
-		RequestErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		},
-		ResponseErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-		},
-	}}
-}
-
-func NewStrictHandlerWithOptions(ssi StrictServerInterface, middlewares []StrictMiddlewareFunc, options StrictHTTPServerOptions) ServerInterface {
-	if options.RequestErrorHandlerFunc == nil {
-		options.RequestErrorHandlerFunc = func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		}
-	}
-	if options.ResponseErrorHandlerFunc == nil {
-		options.ResponseErrorHandlerFunc = func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-		}
-	}
-	return &strictHandler{ssi: ssi, middlewares: middlewares, options: options}
-}
-
-type strictHandler struct {
-	ssi         StrictServerInterface
-	middlewares []StrictMiddlewareFunc
-	options     StrictHTTPServerOptions
-}
-
-// RunRetention operation middleware
-func (sh *strictHandler) RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams) {
+func (d *decoder) RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams) {
 	var request RunRetentionRequestObject
-
 	request.Params = params
-
 	var body RunRetentionJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RunRetention(ctx, request.(RunRetentionRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RunRetention")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RunRetentionResponseObject); ok {
-		if err := validResponse.VisitRunRetentionResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.RunRetention(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetStorage operation middleware
-func (sh *strictHandler) GetStorage(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) GetStorage(w http.ResponseWriter, r *http.Request) {
 	var request GetStorageRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetStorage(ctx, request.(GetStorageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetStorage")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetStorageResponseObject); ok {
-		if err := validResponse.VisitGetStorageResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetStorage(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListAPIKeys operation middleware
-func (sh *strictHandler) ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams) {
+func (d *decoder) ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams) {
 	var request ListAPIKeysRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListAPIKeys(ctx, request.(ListAPIKeysRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListAPIKeys")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListAPIKeysResponseObject); ok {
-		if err := validResponse.VisitListAPIKeysResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListAPIKeys(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CreateAPIKey operation middleware
-func (sh *strictHandler) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
 	var request CreateAPIKeyRequestObject
-
 	var body CreateAPIKeyJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateAPIKey(ctx, request.(CreateAPIKeyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateAPIKey")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateAPIKeyResponseObject); ok {
-		if err := validResponse.VisitCreateAPIKeyResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CreateAPIKey(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetAPIKey operation middleware
-func (sh *strictHandler) GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
+func (d *decoder) GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
 	var request GetAPIKeyRequestObject
-
 	request.KeyID = keyID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetAPIKey(ctx, request.(GetAPIKeyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetAPIKey")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetAPIKeyResponseObject); ok {
-		if err := validResponse.VisitGetAPIKeyResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetAPIKey(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// RevokeAPIKey operation middleware
-func (sh *strictHandler) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
+func (d *decoder) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
 	var request RevokeAPIKeyRequestObject
-
 	request.KeyID = keyID
-
 	var body RevokeAPIKeyJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RevokeAPIKey(ctx, request.(RevokeAPIKeyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RevokeAPIKey")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RevokeAPIKeyResponseObject); ok {
-		if err := validResponse.VisitRevokeAPIKeyResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.RevokeAPIKey(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListActions operation middleware
-func (sh *strictHandler) ListActions(w http.ResponseWriter, r *http.Request, params ListActionsParams) {
+func (d *decoder) ListActions(w http.ResponseWriter, r *http.Request, params ListActionsParams) {
 	var request ListActionsRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListActions(ctx, request.(ListActionsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListActions")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListActionsResponseObject); ok {
-		if err := validResponse.VisitListActionsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListActions(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// VerifyAudit operation middleware
-func (sh *strictHandler) VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams) {
+func (d *decoder) VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams) {
 	var request VerifyAuditRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.VerifyAudit(ctx, request.(VerifyAuditRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "VerifyAudit")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(VerifyAuditResponseObject); ok {
-		if err := validResponse.VisitVerifyAuditResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.VerifyAudit(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetBackfill operation middleware
-func (sh *strictHandler) GetBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID) {
+func (d *decoder) GetBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID) {
 	var request GetBackfillRequestObject
-
 	request.BackfillID = backfillID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetBackfill(ctx, request.(GetBackfillRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetBackfill")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetBackfillResponseObject); ok {
-		if err := validResponse.VisitGetBackfillResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetBackfill(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CancelBackfill operation middleware
-func (sh *strictHandler) CancelBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID) {
+func (d *decoder) CancelBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID) {
 	var request CancelBackfillRequestObject
-
 	request.BackfillID = backfillID
-
 	var body CancelBackfillJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CancelBackfill(ctx, request.(CancelBackfillRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CancelBackfill")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CancelBackfillResponseObject); ok {
-		if err := validResponse.VisitCancelBackfillResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CancelBackfill(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListArchivedDeadLetters operation middleware
-func (sh *strictHandler) ListArchivedDeadLetters(w http.ResponseWriter, r *http.Request, params ListArchivedDeadLettersParams) {
+func (d *decoder) ListArchivedDeadLetters(w http.ResponseWriter, r *http.Request, params ListArchivedDeadLettersParams) {
 	var request ListArchivedDeadLettersRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListArchivedDeadLetters(ctx, request.(ListArchivedDeadLettersRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListArchivedDeadLetters")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListArchivedDeadLettersResponseObject); ok {
-		if err := validResponse.VisitListArchivedDeadLettersResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListArchivedDeadLetters(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetArchivedDeadLetter operation middleware
-func (sh *strictHandler) GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetArchivedDeadLetterParams) {
+func (d *decoder) GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetArchivedDeadLetterParams) {
 	var request GetArchivedDeadLetterRequestObject
-
 	request.MessageID = messageID
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetArchivedDeadLetter(ctx, request.(GetArchivedDeadLetterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetArchivedDeadLetter")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetArchivedDeadLetterResponseObject); ok {
-		if err := validResponse.VisitGetArchivedDeadLetterResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetArchivedDeadLetter(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// RestoreDeadLetter operation middleware
-func (sh *strictHandler) RestoreDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
+func (d *decoder) RestoreDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
 	var request RestoreDeadLetterRequestObject
-
 	request.MessageID = messageID
-
 	var body RestoreDeadLetterJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RestoreDeadLetter(ctx, request.(RestoreDeadLetterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RestoreDeadLetter")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RestoreDeadLetterResponseObject); ok {
-		if err := validResponse.VisitRestoreDeadLetterResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.RestoreDeadLetter(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ExportDeadLetters operation middleware
-func (sh *strictHandler) ExportDeadLetters(w http.ResponseWriter, r *http.Request, params ExportDeadLettersParams) {
+func (d *decoder) ExportDeadLetters(w http.ResponseWriter, r *http.Request, params ExportDeadLettersParams) {
 	var request ExportDeadLettersRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ExportDeadLetters(ctx, request.(ExportDeadLettersRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ExportDeadLetters")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ExportDeadLettersResponseObject); ok {
-		if err := validResponse.VisitExportDeadLettersResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ExportDeadLetters(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListDeadLetterGroups operation middleware
-func (sh *strictHandler) ListDeadLetterGroups(w http.ResponseWriter, r *http.Request, params ListDeadLetterGroupsParams) {
+func (d *decoder) ListDeadLetterGroups(w http.ResponseWriter, r *http.Request, params ListDeadLetterGroupsParams) {
 	var request ListDeadLetterGroupsRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListDeadLetterGroups(ctx, request.(ListDeadLetterGroupsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListDeadLetterGroups")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListDeadLetterGroupsResponseObject); ok {
-		if err := validResponse.VisitListDeadLetterGroupsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListDeadLetterGroups(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetDeadLetterGroup operation middleware
-func (sh *strictHandler) GetDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint) {
+func (d *decoder) GetDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint) {
 	var request GetDeadLetterGroupRequestObject
-
 	request.Fingerprint = fingerprint
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetDeadLetterGroup(ctx, request.(GetDeadLetterGroupRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetDeadLetterGroup")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetDeadLetterGroupResponseObject); ok {
-		if err := validResponse.VisitGetDeadLetterGroupResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetDeadLetterGroup(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// UpdateDeadLetterGroup operation middleware
-func (sh *strictHandler) UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params UpdateDeadLetterGroupParams) {
+func (d *decoder) UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params UpdateDeadLetterGroupParams) {
 	var request UpdateDeadLetterGroupRequestObject
-
 	request.Fingerprint = fingerprint
 	request.Params = params
-
 	var body UpdateDeadLetterGroupJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.UpdateDeadLetterGroup(ctx, request.(UpdateDeadLetterGroupRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UpdateDeadLetterGroup")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(UpdateDeadLetterGroupResponseObject); ok {
-		if err := validResponse.VisitUpdateDeadLetterGroupResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.UpdateDeadLetterGroup(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// DiscardDeadLetterGroup operation middleware
-func (sh *strictHandler) DiscardDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params DiscardDeadLetterGroupParams) {
+func (d *decoder) DiscardDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params DiscardDeadLetterGroupParams) {
 	var request DiscardDeadLetterGroupRequestObject
-
 	request.Fingerprint = fingerprint
 	request.Params = params
-
 	var body DiscardDeadLetterGroupJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DiscardDeadLetterGroup(ctx, request.(DiscardDeadLetterGroupRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DiscardDeadLetterGroup")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DiscardDeadLetterGroupResponseObject); ok {
-		if err := validResponse.VisitDiscardDeadLetterGroupResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.DiscardDeadLetterGroup(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// RetryDeadLetterGroup operation middleware
-func (sh *strictHandler) RetryDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params RetryDeadLetterGroupParams) {
+func (d *decoder) RetryDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params RetryDeadLetterGroupParams) {
 	var request RetryDeadLetterGroupRequestObject
-
 	request.Fingerprint = fingerprint
 	request.Params = params
-
 	var body RetryDeadLetterGroupJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RetryDeadLetterGroup(ctx, request.(RetryDeadLetterGroupRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RetryDeadLetterGroup")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RetryDeadLetterGroupResponseObject); ok {
-		if err := validResponse.VisitRetryDeadLetterGroupResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.RetryDeadLetterGroup(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ImportDeadLetters operation middleware
-func (sh *strictHandler) ImportDeadLetters(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) ImportDeadLetters(w http.ResponseWriter, r *http.Request) {
 	var request ImportDeadLettersRequestObject
-
 	request.Body = r.Body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ImportDeadLetters(ctx, request.(ImportDeadLettersRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ImportDeadLetters")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ImportDeadLettersResponseObject); ok {
-		if err := validResponse.VisitImportDeadLettersResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ImportDeadLetters(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListDeadLetters operation middleware
-func (sh *strictHandler) ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams) {
+func (d *decoder) ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams) {
 	var request ListDeadLettersRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListDeadLetters(ctx, request.(ListDeadLettersRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListDeadLetters")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListDeadLettersResponseObject); ok {
-		if err := validResponse.VisitListDeadLettersResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListDeadLetters(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// PushDeadLetter operation middleware
-func (sh *strictHandler) PushDeadLetter(w http.ResponseWriter, r *http.Request, params PushDeadLetterParams) {
+func (d *decoder) PushDeadLetter(w http.ResponseWriter, r *http.Request, params PushDeadLetterParams) {
 	var request PushDeadLetterRequestObject
-
 	request.Params = params
-
 	var body PushDeadLetterJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PushDeadLetter(ctx, request.(PushDeadLetterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PushDeadLetter")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PushDeadLetterResponseObject); ok {
-		if err := validResponse.VisitPushDeadLetterResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.PushDeadLetter(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// PushDeadLetters operation middleware
-func (sh *strictHandler) PushDeadLetters(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) PushDeadLetters(w http.ResponseWriter, r *http.Request) {
 	var request PushDeadLettersRequestObject
-
 	var body PushDeadLettersJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PushDeadLetters(ctx, request.(PushDeadLettersRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PushDeadLetters")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PushDeadLettersResponseObject); ok {
-		if err := validResponse.VisitPushDeadLettersResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.PushDeadLetters(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// DeleteDeadLetter operation middleware
-func (sh *strictHandler) DeleteDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DeleteDeadLetterParams) {
+func (d *decoder) DeleteDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DeleteDeadLetterParams) {
 	var request DeleteDeadLetterRequestObject
-
 	request.MessageID = messageID
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteDeadLetter(ctx, request.(DeleteDeadLetterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteDeadLetter")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeleteDeadLetterResponseObject); ok {
-		if err := validResponse.VisitDeleteDeadLetterResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.DeleteDeadLetter(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetDeadLetter operation middleware
-func (sh *strictHandler) GetDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetDeadLetterParams) {
+func (d *decoder) GetDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetDeadLetterParams) {
 	var request GetDeadLetterRequestObject
-
 	request.MessageID = messageID
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetDeadLetter(ctx, request.(GetDeadLetterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetDeadLetter")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetDeadLetterResponseObject); ok {
-		if err := validResponse.VisitGetDeadLetterResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetDeadLetter(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// UpdateDeadLetter operation middleware
-func (sh *strictHandler) UpdateDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params UpdateDeadLetterParams) {
+func (d *decoder) UpdateDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params UpdateDeadLetterParams) {
 	var request UpdateDeadLetterRequestObject
-
 	request.MessageID = messageID
 	request.Params = params
-
 	var body UpdateDeadLetterJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.UpdateDeadLetter(ctx, request.(UpdateDeadLetterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UpdateDeadLetter")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(UpdateDeadLetterResponseObject); ok {
-		if err := validResponse.VisitUpdateDeadLetterResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.UpdateDeadLetter(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// AcknowledgeDeadLetter operation middleware
-func (sh *strictHandler) AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params AcknowledgeDeadLetterParams) {
+func (d *decoder) AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params AcknowledgeDeadLetterParams) {
 	var request AcknowledgeDeadLetterRequestObject
-
 	request.MessageID = messageID
 	request.Params = params
-
 	var body AcknowledgeDeadLetterJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.AcknowledgeDeadLetter(ctx, request.(AcknowledgeDeadLetterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "AcknowledgeDeadLetter")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(AcknowledgeDeadLetterResponseObject); ok {
-		if err := validResponse.VisitAcknowledgeDeadLetterResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.AcknowledgeDeadLetter(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListDeadLetterAttempts operation middleware
-func (sh *strictHandler) ListDeadLetterAttempts(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
+func (d *decoder) ListDeadLetterAttempts(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
 	var request ListDeadLetterAttemptsRequestObject
-
 	request.MessageID = messageID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListDeadLetterAttempts(ctx, request.(ListDeadLetterAttemptsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListDeadLetterAttempts")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListDeadLetterAttemptsResponseObject); ok {
-		if err := validResponse.VisitListDeadLetterAttemptsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListDeadLetterAttempts(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// DiscardDeadLetter operation middleware
-func (sh *strictHandler) DiscardDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DiscardDeadLetterParams) {
+func (d *decoder) DiscardDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DiscardDeadLetterParams) {
 	var request DiscardDeadLetterRequestObject
-
 	request.MessageID = messageID
 	request.Params = params
-
 	var body DiscardDeadLetterJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DiscardDeadLetter(ctx, request.(DiscardDeadLetterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DiscardDeadLetter")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DiscardDeadLetterResponseObject); ok {
-		if err := validResponse.VisitDiscardDeadLetterResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.DiscardDeadLetter(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetDeadLetterLineage operation middleware
-func (sh *strictHandler) GetDeadLetterLineage(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
+func (d *decoder) GetDeadLetterLineage(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
 	var request GetDeadLetterLineageRequestObject
-
 	request.MessageID = messageID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetDeadLetterLineage(ctx, request.(GetDeadLetterLineageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetDeadLetterLineage")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetDeadLetterLineageResponseObject); ok {
-		if err := validResponse.VisitGetDeadLetterLineageResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetDeadLetterLineage(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// RequeueDeadLetter operation middleware
-func (sh *strictHandler) RequeueDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RequeueDeadLetterParams) {
+func (d *decoder) RequeueDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RequeueDeadLetterParams) {
 	var request RequeueDeadLetterRequestObject
-
 	request.MessageID = messageID
 	request.Params = params
-
 	var body RequeueDeadLetterJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RequeueDeadLetter(ctx, request.(RequeueDeadLetterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RequeueDeadLetter")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RequeueDeadLetterResponseObject); ok {
-		if err := validResponse.VisitRequeueDeadLetterResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.RequeueDeadLetter(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ResolveDeadLetter operation middleware
-func (sh *strictHandler) ResolveDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params ResolveDeadLetterParams) {
+func (d *decoder) ResolveDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params ResolveDeadLetterParams) {
 	var request ResolveDeadLetterRequestObject
-
 	request.MessageID = messageID
 	request.Params = params
-
 	var body ResolveDeadLetterJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ResolveDeadLetter(ctx, request.(ResolveDeadLetterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ResolveDeadLetter")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ResolveDeadLetterResponseObject); ok {
-		if err := validResponse.VisitResolveDeadLetterResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ResolveDeadLetter(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// RetryDeadLetter operation middleware
-func (sh *strictHandler) RetryDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RetryDeadLetterParams) {
+func (d *decoder) RetryDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RetryDeadLetterParams) {
 	var request RetryDeadLetterRequestObject
-
 	request.MessageID = messageID
 	request.Params = params
-
 	var body RetryDeadLetterJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RetryDeadLetter(ctx, request.(RetryDeadLetterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RetryDeadLetter")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RetryDeadLetterResponseObject); ok {
-		if err := validResponse.VisitRetryDeadLetterResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.RetryDeadLetter(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListDeadLetterRevisions operation middleware
-func (sh *strictHandler) ListDeadLetterRevisions(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
+func (d *decoder) ListDeadLetterRevisions(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
 	var request ListDeadLetterRevisionsRequestObject
-
 	request.MessageID = messageID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListDeadLetterRevisions(ctx, request.(ListDeadLetterRevisionsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListDeadLetterRevisions")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListDeadLetterRevisionsResponseObject); ok {
-		if err := validResponse.VisitListDeadLetterRevisionsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListDeadLetterRevisions(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetDefaultPolicy operation middleware
-func (sh *strictHandler) GetDefaultPolicy(w http.ResponseWriter, r *http.Request, params GetDefaultPolicyParams) {
+func (d *decoder) GetDefaultPolicy(w http.ResponseWriter, r *http.Request, params GetDefaultPolicyParams) {
 	var request GetDefaultPolicyRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetDefaultPolicy(ctx, request.(GetDefaultPolicyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetDefaultPolicy")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetDefaultPolicyResponseObject); ok {
-		if err := validResponse.VisitGetDefaultPolicyResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetDefaultPolicy(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// UpdateDefaultPolicy operation middleware
-func (sh *strictHandler) UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request, params UpdateDefaultPolicyParams) {
+func (d *decoder) UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request, params UpdateDefaultPolicyParams) {
 	var request UpdateDefaultPolicyRequestObject
-
 	request.Params = params
-
 	var body UpdateDefaultPolicyJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.UpdateDefaultPolicy(ctx, request.(UpdateDefaultPolicyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UpdateDefaultPolicy")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(UpdateDefaultPolicyResponseObject); ok {
-		if err := validResponse.VisitUpdateDefaultPolicyResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.UpdateDefaultPolicy(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// PutDefaultPolicy operation middleware
-func (sh *strictHandler) PutDefaultPolicy(w http.ResponseWriter, r *http.Request, params PutDefaultPolicyParams) {
+func (d *decoder) PutDefaultPolicy(w http.ResponseWriter, r *http.Request, params PutDefaultPolicyParams) {
 	var request PutDefaultPolicyRequestObject
-
 	request.Params = params
-
 	var body PutDefaultPolicyJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PutDefaultPolicy(ctx, request.(PutDefaultPolicyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PutDefaultPolicy")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PutDefaultPolicyResponseObject); ok {
-		if err := validResponse.VisitPutDefaultPolicyResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.PutDefaultPolicy(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListRedrives operation middleware
-func (sh *strictHandler) ListRedrives(w http.ResponseWriter, r *http.Request, params ListRedrivesParams) {
+func (d *decoder) ListRedrives(w http.ResponseWriter, r *http.Request, params ListRedrivesParams) {
 	var request ListRedrivesRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListRedrives(ctx, request.(ListRedrivesRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListRedrives")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListRedrivesResponseObject); ok {
-		if err := validResponse.VisitListRedrivesResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListRedrives(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CreateRedrive operation middleware
-func (sh *strictHandler) CreateRedrive(w http.ResponseWriter, r *http.Request, params CreateRedriveParams) {
+func (d *decoder) CreateRedrive(w http.ResponseWriter, r *http.Request, params CreateRedriveParams) {
 	var request CreateRedriveRequestObject
-
 	request.Params = params
-
 	var body CreateRedriveJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateRedrive(ctx, request.(CreateRedriveRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateRedrive")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateRedriveResponseObject); ok {
-		if err := validResponse.VisitCreateRedriveResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CreateRedrive(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetRedrive operation middleware
-func (sh *strictHandler) GetRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params GetRedriveParams) {
+func (d *decoder) GetRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params GetRedriveParams) {
 	var request GetRedriveRequestObject
-
 	request.RedriveID = redriveID
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetRedrive(ctx, request.(GetRedriveRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetRedrive")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetRedriveResponseObject); ok {
-		if err := validResponse.VisitGetRedriveResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetRedrive(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// UpdateRedrive operation middleware
-func (sh *strictHandler) UpdateRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params UpdateRedriveParams) {
+func (d *decoder) UpdateRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params UpdateRedriveParams) {
 	var request UpdateRedriveRequestObject
-
 	request.RedriveID = redriveID
 	request.Params = params
-
 	var body UpdateRedriveJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.UpdateRedrive(ctx, request.(UpdateRedriveRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UpdateRedrive")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(UpdateRedriveResponseObject); ok {
-		if err := validResponse.VisitUpdateRedriveResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.UpdateRedrive(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ApproveRedrive operation middleware
-func (sh *strictHandler) ApproveRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ApproveRedriveParams) {
+func (d *decoder) ApproveRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ApproveRedriveParams) {
 	var request ApproveRedriveRequestObject
-
 	request.RedriveID = redriveID
 	request.Params = params
-
 	var body ApproveRedriveJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ApproveRedrive(ctx, request.(ApproveRedriveRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ApproveRedrive")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ApproveRedriveResponseObject); ok {
-		if err := validResponse.VisitApproveRedriveResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ApproveRedrive(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CancelRedrive operation middleware
-func (sh *strictHandler) CancelRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params CancelRedriveParams) {
+func (d *decoder) CancelRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params CancelRedriveParams) {
 	var request CancelRedriveRequestObject
-
 	request.RedriveID = redriveID
 	request.Params = params
-
 	var body CancelRedriveJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CancelRedrive(ctx, request.(CancelRedriveRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CancelRedrive")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CancelRedriveResponseObject); ok {
-		if err := validResponse.VisitCancelRedriveResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CancelRedrive(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListRedriveItems operation middleware
-func (sh *strictHandler) ListRedriveItems(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ListRedriveItemsParams) {
+func (d *decoder) ListRedriveItems(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ListRedriveItemsParams) {
 	var request ListRedriveItemsRequestObject
-
 	request.RedriveID = redriveID
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListRedriveItems(ctx, request.(ListRedriveItemsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListRedriveItems")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListRedriveItemsResponseObject); ok {
-		if err := validResponse.VisitListRedriveItemsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListRedriveItems(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// PauseRedrive operation middleware
-func (sh *strictHandler) PauseRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params PauseRedriveParams) {
+func (d *decoder) PauseRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params PauseRedriveParams) {
 	var request PauseRedriveRequestObject
-
 	request.RedriveID = redriveID
 	request.Params = params
-
 	var body PauseRedriveJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PauseRedrive(ctx, request.(PauseRedriveRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PauseRedrive")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PauseRedriveResponseObject); ok {
-		if err := validResponse.VisitPauseRedriveResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.PauseRedrive(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ResumeRedrive operation middleware
-func (sh *strictHandler) ResumeRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ResumeRedriveParams) {
+func (d *decoder) ResumeRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ResumeRedriveParams) {
 	var request ResumeRedriveRequestObject
-
 	request.RedriveID = redriveID
 	request.Params = params
-
 	var body ResumeRedriveJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ResumeRedrive(ctx, request.(ResumeRedriveRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ResumeRedrive")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ResumeRedriveResponseObject); ok {
-		if err := validResponse.VisitResumeRedriveResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ResumeRedrive(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetDeadLetterStats operation middleware
-func (sh *strictHandler) GetDeadLetterStats(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) GetDeadLetterStats(w http.ResponseWriter, r *http.Request) {
 	var request GetDeadLetterStatsRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetDeadLetterStats(ctx, request.(GetDeadLetterStatsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetDeadLetterStats")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetDeadLetterStatsResponseObject); ok {
-		if err := validResponse.VisitGetDeadLetterStatsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetDeadLetterStats(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListDeadLetterTopics operation middleware
-func (sh *strictHandler) ListDeadLetterTopics(w http.ResponseWriter, r *http.Request, params ListDeadLetterTopicsParams) {
+func (d *decoder) ListDeadLetterTopics(w http.ResponseWriter, r *http.Request, params ListDeadLetterTopicsParams) {
 	var request ListDeadLetterTopicsRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListDeadLetterTopics(ctx, request.(ListDeadLetterTopicsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListDeadLetterTopics")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListDeadLetterTopicsResponseObject); ok {
-		if err := validResponse.VisitListDeadLetterTopicsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListDeadLetterTopics(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetDeadLetterTopic operation middleware
-func (sh *strictHandler) GetDeadLetterTopic(w http.ResponseWriter, r *http.Request, topic DLQTopic) {
+func (d *decoder) GetDeadLetterTopic(w http.ResponseWriter, r *http.Request, topic DLQTopic) {
 	var request GetDeadLetterTopicRequestObject
-
 	request.Topic = topic
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetDeadLetterTopic(ctx, request.(GetDeadLetterTopicRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetDeadLetterTopic")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetDeadLetterTopicResponseObject); ok {
-		if err := validResponse.VisitGetDeadLetterTopicResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetDeadLetterTopic(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetTopicPolicy operation middleware
-func (sh *strictHandler) GetTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params GetTopicPolicyParams) {
+func (d *decoder) GetTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params GetTopicPolicyParams) {
 	var request GetTopicPolicyRequestObject
-
 	request.Topic = topic
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetTopicPolicy(ctx, request.(GetTopicPolicyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetTopicPolicy")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetTopicPolicyResponseObject); ok {
-		if err := validResponse.VisitGetTopicPolicyResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetTopicPolicy(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// UpdateTopicPolicy operation middleware
-func (sh *strictHandler) UpdateTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params UpdateTopicPolicyParams) {
+func (d *decoder) UpdateTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params UpdateTopicPolicyParams) {
 	var request UpdateTopicPolicyRequestObject
-
 	request.Topic = topic
 	request.Params = params
-
 	var body UpdateTopicPolicyJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.UpdateTopicPolicy(ctx, request.(UpdateTopicPolicyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UpdateTopicPolicy")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(UpdateTopicPolicyResponseObject); ok {
-		if err := validResponse.VisitUpdateTopicPolicyResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.UpdateTopicPolicy(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// PutTopicPolicy operation middleware
-func (sh *strictHandler) PutTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params PutTopicPolicyParams) {
+func (d *decoder) PutTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params PutTopicPolicyParams) {
 	var request PutTopicPolicyRequestObject
-
 	request.Topic = topic
 	request.Params = params
-
 	var body PutTopicPolicyJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PutTopicPolicy(ctx, request.(PutTopicPolicyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PutTopicPolicy")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PutTopicPolicyResponseObject); ok {
-		if err := validResponse.VisitPutTopicPolicyResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.PutTopicPolicy(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListDeadLettersOfTopic operation middleware
-func (sh *strictHandler) ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request, topic string, params ListDeadLettersOfTopicParams) {
+func (d *decoder) ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request, topic string, params ListDeadLettersOfTopicParams) {
 	var request ListDeadLettersOfTopicRequestObject
-
 	request.Topic = topic
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListDeadLettersOfTopic(ctx, request.(ListDeadLettersOfTopicRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListDeadLettersOfTopic")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListDeadLettersOfTopicResponseObject); ok {
-		if err := validResponse.VisitListDeadLettersOfTopicResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListDeadLettersOfTopic(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// RetryAllDeadLetters operation middleware
-func (sh *strictHandler) RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, topic DLQTopic, params RetryAllDeadLettersParams) {
+func (d *decoder) RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, topic DLQTopic, params RetryAllDeadLettersParams) {
 	var request RetryAllDeadLettersRequestObject
-
 	request.Topic = topic
 	request.Params = params
-
 	var body RetryAllDeadLettersJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RetryAllDeadLetters(ctx, request.(RetryAllDeadLettersRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RetryAllDeadLetters")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RetryAllDeadLettersResponseObject); ok {
-		if err := validResponse.VisitRetryAllDeadLettersResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.RetryAllDeadLetters(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListJobEvents operation middleware
-func (sh *strictHandler) ListJobEvents(w http.ResponseWriter, r *http.Request, params ListJobEventsParams) {
+func (d *decoder) ListJobEvents(w http.ResponseWriter, r *http.Request, params ListJobEventsParams) {
 	var request ListJobEventsRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListJobEvents(ctx, request.(ListJobEventsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListJobEvents")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListJobEventsResponseObject); ok {
-		if err := validResponse.VisitListJobEventsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListJobEvents(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// PublishJobEvent operation middleware
-func (sh *strictHandler) PublishJobEvent(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) PublishJobEvent(w http.ResponseWriter, r *http.Request) {
 	var request PublishJobEventRequestObject
-
 	var body PublishJobEventJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PublishJobEvent(ctx, request.(PublishJobEventRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PublishJobEvent")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PublishJobEventResponseObject); ok {
-		if err := validResponse.VisitPublishJobEventResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.PublishJobEvent(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetJobEvent operation middleware
-func (sh *strictHandler) GetJobEvent(w http.ResponseWriter, r *http.Request, eventID UUID) {
+func (d *decoder) GetJobEvent(w http.ResponseWriter, r *http.Request, eventID UUID) {
 	var request GetJobEventRequestObject
-
 	request.EventID = eventID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetJobEvent(ctx, request.(GetJobEventRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetJobEvent")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetJobEventResponseObject); ok {
-		if err := validResponse.VisitGetJobEventResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetJobEvent(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListFences operation middleware
-func (sh *strictHandler) ListFences(w http.ResponseWriter, r *http.Request, params ListFencesParams) {
+func (d *decoder) ListFences(w http.ResponseWriter, r *http.Request, params ListFencesParams) {
 	var request ListFencesRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListFences(ctx, request.(ListFencesRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListFences")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListFencesResponseObject); ok {
-		if err := validResponse.VisitListFencesResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListFences(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ResetFence operation middleware
-func (sh *strictHandler) ResetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey, params ResetFenceParams) {
+func (d *decoder) ResetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey, params ResetFenceParams) {
 	var request ResetFenceRequestObject
-
 	request.FenceKey = fenceKey
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ResetFence(ctx, request.(ResetFenceRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ResetFence")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ResetFenceResponseObject); ok {
-		if err := validResponse.VisitResetFenceResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ResetFence(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetFence operation middleware
-func (sh *strictHandler) GetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey) {
+func (d *decoder) GetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey) {
 	var request GetFenceRequestObject
-
 	request.FenceKey = fenceKey
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetFence(ctx, request.(GetFenceRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetFence")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetFenceResponseObject); ok {
-		if err := validResponse.VisitGetFenceResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetFence(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CheckFence operation middleware
-func (sh *strictHandler) CheckFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey) {
+func (d *decoder) CheckFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey) {
 	var request CheckFenceRequestObject
-
 	request.FenceKey = fenceKey
-
 	var body CheckFenceJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CheckFence(ctx, request.(CheckFenceRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CheckFence")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CheckFenceResponseObject); ok {
-		if err := validResponse.VisitCheckFenceResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CheckFence(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListJobDefinitions operation middleware
-func (sh *strictHandler) ListJobDefinitions(w http.ResponseWriter, r *http.Request, params ListJobDefinitionsParams) {
+func (d *decoder) ListJobDefinitions(w http.ResponseWriter, r *http.Request, params ListJobDefinitionsParams) {
 	var request ListJobDefinitionsRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListJobDefinitions(ctx, request.(ListJobDefinitionsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListJobDefinitions")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListJobDefinitionsResponseObject); ok {
-		if err := validResponse.VisitListJobDefinitionsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListJobDefinitions(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CreateJobDefinition operation middleware
-func (sh *strictHandler) CreateJobDefinition(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) CreateJobDefinition(w http.ResponseWriter, r *http.Request) {
 	var request CreateJobDefinitionRequestObject
-
 	var body CreateJobDefinitionJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateJobDefinition(ctx, request.(CreateJobDefinitionRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateJobDefinition")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateJobDefinitionResponseObject); ok {
-		if err := validResponse.VisitCreateJobDefinitionResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CreateJobDefinition(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// DeleteJobDefinition operation middleware
-func (sh *strictHandler) DeleteJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params DeleteJobDefinitionParams) {
+func (d *decoder) DeleteJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params DeleteJobDefinitionParams) {
 	var request DeleteJobDefinitionRequestObject
-
 	request.Definition = definition
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteJobDefinition(ctx, request.(DeleteJobDefinitionRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteJobDefinition")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeleteJobDefinitionResponseObject); ok {
-		if err := validResponse.VisitDeleteJobDefinitionResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.DeleteJobDefinition(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetJobDefinition operation middleware
-func (sh *strictHandler) GetJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params GetJobDefinitionParams) {
+func (d *decoder) GetJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params GetJobDefinitionParams) {
 	var request GetJobDefinitionRequestObject
-
 	request.Definition = definition
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetJobDefinition(ctx, request.(GetJobDefinitionRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetJobDefinition")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetJobDefinitionResponseObject); ok {
-		if err := validResponse.VisitGetJobDefinitionResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetJobDefinition(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// UpdateJobDefinition operation middleware
-func (sh *strictHandler) UpdateJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params UpdateJobDefinitionParams) {
+func (d *decoder) UpdateJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params UpdateJobDefinitionParams) {
 	var request UpdateJobDefinitionRequestObject
-
 	request.Definition = definition
 	request.Params = params
-
 	var body UpdateJobDefinitionJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.UpdateJobDefinition(ctx, request.(UpdateJobDefinitionRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UpdateJobDefinition")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(UpdateJobDefinitionResponseObject); ok {
-		if err := validResponse.VisitUpdateJobDefinitionResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.UpdateJobDefinition(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ReplaceJobDefinition operation middleware
-func (sh *strictHandler) ReplaceJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ReplaceJobDefinitionParams) {
+func (d *decoder) ReplaceJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ReplaceJobDefinitionParams) {
 	var request ReplaceJobDefinitionRequestObject
-
 	request.Definition = definition
 	request.Params = params
-
 	var body ReplaceJobDefinitionJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ReplaceJobDefinition(ctx, request.(ReplaceJobDefinitionRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ReplaceJobDefinition")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ReplaceJobDefinitionResponseObject); ok {
-		if err := validResponse.VisitReplaceJobDefinitionResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ReplaceJobDefinition(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListBackfills operation middleware
-func (sh *strictHandler) ListBackfills(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListBackfillsParams) {
+func (d *decoder) ListBackfills(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListBackfillsParams) {
 	var request ListBackfillsRequestObject
-
 	request.Definition = definition
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListBackfills(ctx, request.(ListBackfillsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListBackfills")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListBackfillsResponseObject); ok {
-		if err := validResponse.VisitListBackfillsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListBackfills(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CreateBackfill operation middleware
-func (sh *strictHandler) CreateBackfill(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateBackfillParams) {
+func (d *decoder) CreateBackfill(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateBackfillParams) {
 	var request CreateBackfillRequestObject
-
 	request.Definition = definition
 	request.Params = params
-
 	var body CreateBackfillJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateBackfill(ctx, request.(CreateBackfillRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateBackfill")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateBackfillResponseObject); ok {
-		if err := validResponse.VisitCreateBackfillResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CreateBackfill(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListNextJobRuns operation middleware
-func (sh *strictHandler) ListNextJobRuns(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListNextJobRunsParams) {
+func (d *decoder) ListNextJobRuns(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListNextJobRunsParams) {
 	var request ListNextJobRunsRequestObject
-
 	request.Definition = definition
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListNextJobRuns(ctx, request.(ListNextJobRunsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListNextJobRuns")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListNextJobRunsResponseObject); ok {
-		if err := validResponse.VisitListNextJobRunsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListNextJobRuns(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// PauseJobDefinition operation middleware
-func (sh *strictHandler) PauseJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params PauseJobDefinitionParams) {
+func (d *decoder) PauseJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params PauseJobDefinitionParams) {
 	var request PauseJobDefinitionRequestObject
-
 	request.Definition = definition
 	request.Params = params
-
 	var body PauseJobDefinitionJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PauseJobDefinition(ctx, request.(PauseJobDefinitionRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PauseJobDefinition")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PauseJobDefinitionResponseObject); ok {
-		if err := validResponse.VisitPauseJobDefinitionResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.PauseJobDefinition(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ResumeJobDefinition operation middleware
-func (sh *strictHandler) ResumeJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ResumeJobDefinitionParams) {
+func (d *decoder) ResumeJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ResumeJobDefinitionParams) {
 	var request ResumeJobDefinitionRequestObject
-
 	request.Definition = definition
 	request.Params = params
-
 	var body ResumeJobDefinitionJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ResumeJobDefinition(ctx, request.(ResumeJobDefinitionRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ResumeJobDefinition")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ResumeJobDefinitionResponseObject); ok {
-		if err := validResponse.VisitResumeJobDefinitionResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ResumeJobDefinition(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CreateJobRun operation middleware
-func (sh *strictHandler) CreateJobRun(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateJobRunParams) {
+func (d *decoder) CreateJobRun(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateJobRunParams) {
 	var request CreateJobRunRequestObject
-
 	request.Definition = definition
 	request.Params = params
-
 	var body CreateJobRunJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateJobRun(ctx, request.(CreateJobRunRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateJobRun")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateJobRunResponseObject); ok {
-		if err := validResponse.VisitCreateJobRunResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CreateJobRun(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListJobDefinitionVersions operation middleware
-func (sh *strictHandler) ListJobDefinitionVersions(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef) {
+func (d *decoder) ListJobDefinitionVersions(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef) {
 	var request ListJobDefinitionVersionsRequestObject
-
 	request.Definition = definition
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListJobDefinitionVersions(ctx, request.(ListJobDefinitionVersionsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListJobDefinitionVersions")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListJobDefinitionVersionsResponseObject); ok {
-		if err := validResponse.VisitListJobDefinitionVersionsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListJobDefinitionVersions(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListJobRuns operation middleware
-func (sh *strictHandler) ListJobRuns(w http.ResponseWriter, r *http.Request, params ListJobRunsParams) {
+func (d *decoder) ListJobRuns(w http.ResponseWriter, r *http.Request, params ListJobRunsParams) {
 	var request ListJobRunsRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListJobRuns(ctx, request.(ListJobRunsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListJobRuns")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListJobRunsResponseObject); ok {
-		if err := validResponse.VisitListJobRunsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListJobRuns(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListJobBulks operation middleware
-func (sh *strictHandler) ListJobBulks(w http.ResponseWriter, r *http.Request, params ListJobBulksParams) {
+func (d *decoder) ListJobBulks(w http.ResponseWriter, r *http.Request, params ListJobBulksParams) {
 	var request ListJobBulksRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListJobBulks(ctx, request.(ListJobBulksRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListJobBulks")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListJobBulksResponseObject); ok {
-		if err := validResponse.VisitListJobBulksResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListJobBulks(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CreateJobBulk operation middleware
-func (sh *strictHandler) CreateJobBulk(w http.ResponseWriter, r *http.Request, params CreateJobBulkParams) {
+func (d *decoder) CreateJobBulk(w http.ResponseWriter, r *http.Request, params CreateJobBulkParams) {
 	var request CreateJobBulkRequestObject
-
 	request.Params = params
-
 	var body CreateJobBulkJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateJobBulk(ctx, request.(CreateJobBulkRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateJobBulk")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateJobBulkResponseObject); ok {
-		if err := validResponse.VisitCreateJobBulkResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CreateJobBulk(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetJobBulk operation middleware
-func (sh *strictHandler) GetJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID) {
+func (d *decoder) GetJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID) {
 	var request GetJobBulkRequestObject
-
 	request.BulkID = bulkID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetJobBulk(ctx, request.(GetJobBulkRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetJobBulk")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetJobBulkResponseObject); ok {
-		if err := validResponse.VisitGetJobBulkResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetJobBulk(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CancelJobBulk operation middleware
-func (sh *strictHandler) CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID) {
+func (d *decoder) CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID) {
 	var request CancelJobBulkRequestObject
-
 	request.BulkID = bulkID
-
 	var body CancelJobBulkJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CancelJobBulk(ctx, request.(CancelJobBulkRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CancelJobBulk")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CancelJobBulkResponseObject); ok {
-		if err := validResponse.VisitCancelJobBulkResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CancelJobBulk(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetJobRun operation middleware
-func (sh *strictHandler) GetJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params GetJobRunParams) {
+func (d *decoder) GetJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params GetJobRunParams) {
 	var request GetJobRunRequestObject
-
 	request.RunID = runID
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetJobRun(ctx, request.(GetJobRunRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetJobRun")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetJobRunResponseObject); ok {
-		if err := validResponse.VisitGetJobRunResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetJobRun(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListJobRunAttempts operation middleware
-func (sh *strictHandler) ListJobRunAttempts(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+func (d *decoder) ListJobRunAttempts(w http.ResponseWriter, r *http.Request, runID JobRunID) {
 	var request ListJobRunAttemptsRequestObject
-
 	request.RunID = runID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListJobRunAttempts(ctx, request.(ListJobRunAttemptsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListJobRunAttempts")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListJobRunAttemptsResponseObject); ok {
-		if err := validResponse.VisitListJobRunAttemptsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListJobRunAttempts(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CancelJobRun operation middleware
-func (sh *strictHandler) CancelJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+func (d *decoder) CancelJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
 	var request CancelJobRunRequestObject
-
 	request.RunID = runID
-
 	var body CancelJobRunJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CancelJobRun(ctx, request.(CancelJobRunRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CancelJobRun")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CancelJobRunResponseObject); ok {
-		if err := validResponse.VisitCancelJobRunResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CancelJobRun(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// AcknowledgeCancel operation middleware
-func (sh *strictHandler) AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runID RunID) {
+func (d *decoder) AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runID RunID) {
 	var request AcknowledgeCancelRequestObject
-
 	request.RunID = runID
-
 	var body AcknowledgeCancelJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.AcknowledgeCancel(ctx, request.(AcknowledgeCancelRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "AcknowledgeCancel")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(AcknowledgeCancelResponseObject); ok {
-		if err := validResponse.VisitAcknowledgeCancelResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.AcknowledgeCancel(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CompleteRun operation middleware
-func (sh *strictHandler) CompleteRun(w http.ResponseWriter, r *http.Request, runID RunID) {
+func (d *decoder) CompleteRun(w http.ResponseWriter, r *http.Request, runID RunID) {
 	var request CompleteRunRequestObject
-
 	request.RunID = runID
-
 	var body CompleteRunJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CompleteRun(ctx, request.(CompleteRunRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CompleteRun")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CompleteRunResponseObject); ok {
-		if err := validResponse.VisitCompleteRunResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CompleteRun(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ConfirmContinuation operation middleware
-func (sh *strictHandler) ConfirmContinuation(w http.ResponseWriter, r *http.Request, runID RunID) {
+func (d *decoder) ConfirmContinuation(w http.ResponseWriter, r *http.Request, runID RunID) {
 	var request ConfirmContinuationRequestObject
-
 	request.RunID = runID
-
 	var body ConfirmContinuationJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ConfirmContinuation(ctx, request.(ConfirmContinuationRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ConfirmContinuation")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ConfirmContinuationResponseObject); ok {
-		if err := validResponse.VisitConfirmContinuationResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ConfirmContinuation(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListJobRunEvents operation middleware
-func (sh *strictHandler) ListJobRunEvents(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+func (d *decoder) ListJobRunEvents(w http.ResponseWriter, r *http.Request, runID JobRunID) {
 	var request ListJobRunEventsRequestObject
-
 	request.RunID = runID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListJobRunEvents(ctx, request.(ListJobRunEventsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListJobRunEvents")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListJobRunEventsResponseObject); ok {
-		if err := validResponse.VisitListJobRunEventsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListJobRunEvents(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ExplainJobRun operation middleware
-func (sh *strictHandler) ExplainJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+func (d *decoder) ExplainJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
 	var request ExplainJobRunRequestObject
-
 	request.RunID = runID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ExplainJobRun(ctx, request.(ExplainJobRunRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ExplainJobRun")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ExplainJobRunResponseObject); ok {
-		if err := validResponse.VisitExplainJobRunResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ExplainJobRun(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// FailRun operation middleware
-func (sh *strictHandler) FailRun(w http.ResponseWriter, r *http.Request, runID RunID) {
+func (d *decoder) FailRun(w http.ResponseWriter, r *http.Request, runID RunID) {
 	var request FailRunRequestObject
-
 	request.RunID = runID
-
 	var body FailRunJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.FailRun(ctx, request.(FailRunRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "FailRun")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(FailRunResponseObject); ok {
-		if err := validResponse.VisitFailRunResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.FailRun(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetRunLog operation middleware
-func (sh *strictHandler) GetRunLog(w http.ResponseWriter, r *http.Request, runID RunID, params GetRunLogParams) {
+func (d *decoder) GetRunLog(w http.ResponseWriter, r *http.Request, runID RunID, params GetRunLogParams) {
 	var request GetRunLogRequestObject
-
 	request.RunID = runID
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetRunLog(ctx, request.(GetRunLogRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetRunLog")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetRunLogResponseObject); ok {
-		if err := validResponse.VisitGetRunLogResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetRunLog(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// AppendRunLog operation middleware
-func (sh *strictHandler) AppendRunLog(w http.ResponseWriter, r *http.Request, runID RunID) {
+func (d *decoder) AppendRunLog(w http.ResponseWriter, r *http.Request, runID RunID) {
 	var request AppendRunLogRequestObject
-
 	request.RunID = runID
-
 	var body AppendRunLogJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.AppendRunLog(ctx, request.(AppendRunLogRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "AppendRunLog")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(AppendRunLogResponseObject); ok {
-		if err := validResponse.VisitAppendRunLogResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.AppendRunLog(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ReportProgress operation middleware
-func (sh *strictHandler) ReportProgress(w http.ResponseWriter, r *http.Request, runID RunID) {
+func (d *decoder) ReportProgress(w http.ResponseWriter, r *http.Request, runID RunID) {
 	var request ReportProgressRequestObject
-
 	request.RunID = runID
-
 	var body ReportProgressJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ReportProgress(ctx, request.(ReportProgressRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ReportProgress")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ReportProgressResponseObject); ok {
-		if err := validResponse.VisitReportProgressResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ReportProgress(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ReassignJobRun operation middleware
-func (sh *strictHandler) ReassignJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
+func (d *decoder) ReassignJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
 	var request ReassignJobRunRequestObject
-
 	request.RunID = runID
-
 	var body ReassignJobRunJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ReassignJobRun(ctx, request.(ReassignJobRunRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ReassignJobRun")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ReassignJobRunResponseObject); ok {
-		if err := validResponse.VisitReassignJobRunResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ReassignJobRun(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ReleaseRun operation middleware
-func (sh *strictHandler) ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID) {
+func (d *decoder) ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID) {
 	var request ReleaseRunRequestObject
-
 	request.RunID = runID
-
 	var body ReleaseRunJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ReleaseRun(ctx, request.(ReleaseRunRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ReleaseRun")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ReleaseRunResponseObject); ok {
-		if err := validResponse.VisitReleaseRunResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ReleaseRun(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// RerunJobRun operation middleware
-func (sh *strictHandler) RerunJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params RerunJobRunParams) {
+func (d *decoder) RerunJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params RerunJobRunParams) {
 	var request RerunJobRunRequestObject
-
 	request.RunID = runID
 	request.Params = params
-
 	var body RerunJobRunJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RerunJobRun(ctx, request.(RerunJobRunRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RerunJobRun")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RerunJobRunResponseObject); ok {
-		if err := validResponse.VisitRerunJobRunResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.RerunJobRun(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// StartRun operation middleware
-func (sh *strictHandler) StartRun(w http.ResponseWriter, r *http.Request, runID RunID) {
+func (d *decoder) StartRun(w http.ResponseWriter, r *http.Request, runID RunID) {
 	var request StartRunRequestObject
-
 	request.RunID = runID
-
 	var body StartRunJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.StartRun(ctx, request.(StartRunRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "StartRun")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(StartRunResponseObject); ok {
-		if err := validResponse.VisitStartRunResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.StartRun(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListEvents operation middleware
-func (sh *strictHandler) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
+func (d *decoder) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
 	var request ListEventsRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListEvents(ctx, request.(ListEventsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListEvents")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListEventsResponseObject); ok {
-		if err := validResponse.VisitListEventsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListEvents(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// StreamEvents operation middleware
-func (sh *strictHandler) StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams) {
+func (d *decoder) StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams) {
 	var request StreamEventsRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.StreamEvents(ctx, request.(StreamEventsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "StreamEvents")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(StreamEventsResponseObject); ok {
-		if err := validResponse.VisitStreamEventsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.StreamEvents(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListSagas operation middleware
-func (sh *strictHandler) ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams) {
+func (d *decoder) ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams) {
 	var request ListSagasRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListSagas(ctx, request.(ListSagasRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListSagas")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListSagasResponseObject); ok {
-		if err := validResponse.VisitListSagasResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListSagas(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CreateSaga operation middleware
-func (sh *strictHandler) CreateSaga(w http.ResponseWriter, r *http.Request, params CreateSagaParams) {
+func (d *decoder) CreateSaga(w http.ResponseWriter, r *http.Request, params CreateSagaParams) {
 	var request CreateSagaRequestObject
-
 	request.Params = params
-
 	var body CreateSagaJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateSaga(ctx, request.(CreateSagaRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateSaga")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateSagaResponseObject); ok {
-		if err := validResponse.VisitCreateSagaResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CreateSaga(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetSaga operation middleware
-func (sh *strictHandler) GetSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaParams) {
+func (d *decoder) GetSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaParams) {
 	var request GetSagaRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetSaga(ctx, request.(GetSagaRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetSaga")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetSagaResponseObject); ok {
-		if err := validResponse.VisitGetSagaResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetSaga(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// AcknowledgeSaga operation middleware
-func (sh *strictHandler) AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams) {
+func (d *decoder) AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams) {
 	var request AcknowledgeSagaRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
 	var body AcknowledgeSagaJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.AcknowledgeSaga(ctx, request.(AcknowledgeSagaRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "AcknowledgeSaga")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(AcknowledgeSagaResponseObject); ok {
-		if err := validResponse.VisitAcknowledgeSagaResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.AcknowledgeSaga(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CancelSaga operation middleware
-func (sh *strictHandler) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams) {
+func (d *decoder) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams) {
 	var request CancelSagaRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
 	var body CancelSagaJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CancelSaga(ctx, request.(CancelSagaRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CancelSaga")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CancelSagaResponseObject); ok {
-		if err := validResponse.VisitCancelSagaResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CancelSaga(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CompensateSaga operation middleware
-func (sh *strictHandler) CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams) {
+func (d *decoder) CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams) {
 	var request CompensateSagaRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
 	var body CompensateSagaJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CompensateSaga(ctx, request.(CompensateSagaRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CompensateSaga")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CompensateSagaResponseObject); ok {
-		if err := validResponse.VisitCompensateSagaResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CompensateSaga(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListSagaEvents operation middleware
-func (sh *strictHandler) ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams) {
+func (d *decoder) ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams) {
 	var request ListSagaEventsRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListSagaEvents(ctx, request.(ListSagaEventsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListSagaEvents")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListSagaEventsResponseObject); ok {
-		if err := validResponse.VisitListSagaEventsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListSagaEvents(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ExplainSaga operation middleware
-func (sh *strictHandler) ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID) {
+func (d *decoder) ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID) {
 	var request ExplainSagaRequestObject
-
 	request.SagaID = sagaID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ExplainSaga(ctx, request.(ExplainSagaRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ExplainSaga")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ExplainSagaResponseObject); ok {
-		if err := validResponse.VisitExplainSagaResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ExplainSaga(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ExtendDeadline operation middleware
-func (sh *strictHandler) ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams) {
+func (d *decoder) ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams) {
 	var request ExtendDeadlineRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
 	var body ExtendDeadlineJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ExtendDeadline(ctx, request.(ExtendDeadlineRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ExtendDeadline")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ExtendDeadlineResponseObject); ok {
-		if err := validResponse.VisitExtendDeadlineResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ExtendDeadline(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ForceComplete operation middleware
-func (sh *strictHandler) ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams) {
+func (d *decoder) ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams) {
 	var request ForceCompleteRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
 	var body ForceCompleteJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ForceComplete(ctx, request.(ForceCompleteRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ForceComplete")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ForceCompleteResponseObject); ok {
-		if err := validResponse.VisitForceCompleteResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ForceComplete(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ForceFail operation middleware
-func (sh *strictHandler) ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams) {
+func (d *decoder) ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams) {
 	var request ForceFailRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
 	var body ForceFailJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ForceFail(ctx, request.(ForceFailRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ForceFail")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ForceFailResponseObject); ok {
-		if err := validResponse.VisitForceFailResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ForceFail(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// RestoreSaga operation middleware
-func (sh *strictHandler) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams) {
+func (d *decoder) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams) {
 	var request RestoreSagaRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
 	var body RestoreSagaJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RestoreSaga(ctx, request.(RestoreSagaRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RestoreSaga")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RestoreSagaResponseObject); ok {
-		if err := validResponse.VisitRestoreSagaResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.RestoreSaga(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetSagaResult operation middleware
-func (sh *strictHandler) GetSagaResult(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaResultParams) {
+func (d *decoder) GetSagaResult(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaResultParams) {
 	var request GetSagaResultRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetSagaResult(ctx, request.(GetSagaResultRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetSagaResult")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetSagaResultResponseObject); ok {
-		if err := validResponse.VisitGetSagaResultResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetSagaResult(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ResumeSaga operation middleware
-func (sh *strictHandler) ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams) {
+func (d *decoder) ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams) {
 	var request ResumeSagaRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
 	var body ResumeSagaJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ResumeSaga(ctx, request.(ResumeSagaRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ResumeSaga")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ResumeSagaResponseObject); ok {
-		if err := validResponse.VisitResumeSagaResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ResumeSaga(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ResumeCompensation operation middleware
-func (sh *strictHandler) ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams) {
+func (d *decoder) ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams) {
 	var request ResumeCompensationRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
 	var body ResumeCompensationJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ResumeCompensation(ctx, request.(ResumeCompensationRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ResumeCompensation")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ResumeCompensationResponseObject); ok {
-		if err := validResponse.VisitResumeCompensationResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ResumeCompensation(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// RetrySaga operation middleware
-func (sh *strictHandler) RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams) {
+func (d *decoder) RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams) {
 	var request RetrySagaRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
 	var body RetrySagaJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RetrySaga(ctx, request.(RetrySagaRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RetrySaga")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RetrySagaResponseObject); ok {
-		if err := validResponse.VisitRetrySagaResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.RetrySaga(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListStepLogs operation middleware
-func (sh *strictHandler) ListStepLogs(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepLogsParams) {
+func (d *decoder) ListStepLogs(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepLogsParams) {
 	var request ListStepLogsRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListStepLogs(ctx, request.(ListStepLogsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListStepLogs")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListStepLogsResponseObject); ok {
-		if err := validResponse.VisitListStepLogsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListStepLogs(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListSteps operation middleware
-func (sh *strictHandler) ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams) {
+func (d *decoder) ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams) {
 	var request ListStepsRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListSteps(ctx, request.(ListStepsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListSteps")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListStepsResponseObject); ok {
-		if err := validResponse.VisitListStepsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListSteps(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CompleteStep operation middleware
-func (sh *strictHandler) CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams) {
+func (d *decoder) CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams) {
 	var request CompleteStepRequestObject
-
 	request.SagaID = sagaID
 	request.Step = step
 	request.Params = params
-
 	var body CompleteStepJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CompleteStep(ctx, request.(CompleteStepRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CompleteStep")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CompleteStepResponseObject); ok {
-		if err := validResponse.VisitCompleteStepResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CompleteStep(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// FailStep operation middleware
-func (sh *strictHandler) FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams) {
+func (d *decoder) FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams) {
 	var request FailStepRequestObject
-
 	request.SagaID = sagaID
 	request.Step = step
 	request.Params = params
-
 	var body FailStepJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.FailStep(ctx, request.(FailStepRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "FailStep")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(FailStepResponseObject); ok {
-		if err := validResponse.VisitFailStepResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.FailStep(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// SkipStep operation middleware
-func (sh *strictHandler) SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams) {
+func (d *decoder) SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams) {
 	var request SkipStepRequestObject
-
 	request.SagaID = sagaID
 	request.Step = step
 	request.Params = params
-
 	var body SkipStepJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.SkipStep(ctx, request.(SkipStepRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "SkipStep")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(SkipStepResponseObject); ok {
-		if err := validResponse.VisitSkipStepResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.SkipStep(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// SuspendSaga operation middleware
-func (sh *strictHandler) SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams) {
+func (d *decoder) SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams) {
 	var request SuspendSagaRequestObject
-
 	request.SagaID = sagaID
 	request.Params = params
-
 	var body SuspendSagaJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.SuspendSaga(ctx, request.(SuspendSagaRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "SuspendSaga")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(SuspendSagaResponseObject); ok {
-		if err := validResponse.VisitSuspendSagaResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.SuspendSaga(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetLeader operation middleware
-func (sh *strictHandler) GetLeader(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) GetLeader(w http.ResponseWriter, r *http.Request) {
 	var request GetLeaderRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetLeader(ctx, request.(GetLeaderRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetLeader")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetLeaderResponseObject); ok {
-		if err := validResponse.VisitGetLeaderResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetLeader(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// StepDownLeader operation middleware
-func (sh *strictHandler) StepDownLeader(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) StepDownLeader(w http.ResponseWriter, r *http.Request) {
 	var request StepDownLeaderRequestObject
-
 	var body StepDownLeaderJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.StepDownLeader(ctx, request.(StepDownLeaderRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "StepDownLeader")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(StepDownLeaderResponseObject); ok {
-		if err := validResponse.VisitStepDownLeaderResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.StepDownLeader(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// PreviewSchedule operation middleware
-func (sh *strictHandler) PreviewSchedule(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) PreviewSchedule(w http.ResponseWriter, r *http.Request) {
 	var request PreviewScheduleRequestObject
-
 	var body PreviewScheduleJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PreviewSchedule(ctx, request.(PreviewScheduleRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PreviewSchedule")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PreviewScheduleResponseObject); ok {
-		if err := validResponse.VisitPreviewScheduleResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.PreviewSchedule(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetSettings operation middleware
-func (sh *strictHandler) GetSettings(w http.ResponseWriter, r *http.Request, params GetSettingsParams) {
+func (d *decoder) GetSettings(w http.ResponseWriter, r *http.Request, params GetSettingsParams) {
 	var request GetSettingsRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetSettings(ctx, request.(GetSettingsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetSettings")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetSettingsResponseObject); ok {
-		if err := validResponse.VisitGetSettingsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetSettings(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ChangeSettings operation middleware
-func (sh *strictHandler) ChangeSettings(w http.ResponseWriter, r *http.Request, params ChangeSettingsParams) {
+func (d *decoder) ChangeSettings(w http.ResponseWriter, r *http.Request, params ChangeSettingsParams) {
 	var request ChangeSettingsRequestObject
-
 	request.Params = params
-
 	var body ChangeSettingsJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ChangeSettings(ctx, request.(ChangeSettingsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ChangeSettings")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ChangeSettingsResponseObject); ok {
-		if err := validResponse.VisitChangeSettingsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ChangeSettings(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListSettingChanges operation middleware
-func (sh *strictHandler) ListSettingChanges(w http.ResponseWriter, r *http.Request, params ListSettingChangesParams) {
+func (d *decoder) ListSettingChanges(w http.ResponseWriter, r *http.Request, params ListSettingChangesParams) {
 	var request ListSettingChangesRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListSettingChanges(ctx, request.(ListSettingChangesRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListSettingChanges")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListSettingChangesResponseObject); ok {
-		if err := validResponse.VisitListSettingChangesResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListSettingChanges(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListSagaStatistics operation middleware
-func (sh *strictHandler) ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams) {
+func (d *decoder) ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams) {
 	var request ListSagaStatisticsRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListSagaStatistics(ctx, request.(ListSagaStatisticsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListSagaStatistics")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListSagaStatisticsResponseObject); ok {
-		if err := validResponse.VisitListSagaStatisticsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListSagaStatistics(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetTimeline operation middleware
-func (sh *strictHandler) GetTimeline(w http.ResponseWriter, r *http.Request, params GetTimelineParams) {
+func (d *decoder) GetTimeline(w http.ResponseWriter, r *http.Request, params GetTimelineParams) {
 	var request GetTimelineRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetTimeline(ctx, request.(GetTimelineRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetTimeline")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetTimelineResponseObject); ok {
-		if err := validResponse.VisitGetTimelineResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetTimeline(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListWebhooks operation middleware
-func (sh *strictHandler) ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams) {
+func (d *decoder) ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams) {
 	var request ListWebhooksRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListWebhooks(ctx, request.(ListWebhooksRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListWebhooks")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListWebhooksResponseObject); ok {
-		if err := validResponse.VisitListWebhooksResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListWebhooks(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CreateWebhook operation middleware
-func (sh *strictHandler) CreateWebhook(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) CreateWebhook(w http.ResponseWriter, r *http.Request) {
 	var request CreateWebhookRequestObject
-
 	var body CreateWebhookJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateWebhook(ctx, request.(CreateWebhookRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateWebhook")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateWebhookResponseObject); ok {
-		if err := validResponse.VisitCreateWebhookResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CreateWebhook(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// DeleteWebhook operation middleware
-func (sh *strictHandler) DeleteWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DeleteWebhookParams) {
+func (d *decoder) DeleteWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DeleteWebhookParams) {
 	var request DeleteWebhookRequestObject
-
 	request.WebhookID = webhookID
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteWebhook(ctx, request.(DeleteWebhookRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteWebhook")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeleteWebhookResponseObject); ok {
-		if err := validResponse.VisitDeleteWebhookResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.DeleteWebhook(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetWebhook operation middleware
-func (sh *strictHandler) GetWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
+func (d *decoder) GetWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
 	var request GetWebhookRequestObject
-
 	request.WebhookID = webhookID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetWebhook(ctx, request.(GetWebhookRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetWebhook")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetWebhookResponseObject); ok {
-		if err := validResponse.VisitGetWebhookResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetWebhook(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// UpdateWebhook operation middleware
-func (sh *strictHandler) UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params UpdateWebhookParams) {
+func (d *decoder) UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params UpdateWebhookParams) {
 	var request UpdateWebhookRequestObject
-
 	request.WebhookID = webhookID
 	request.Params = params
-
 	var body UpdateWebhookJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.UpdateWebhook(ctx, request.(UpdateWebhookRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UpdateWebhook")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(UpdateWebhookResponseObject); ok {
-		if err := validResponse.VisitUpdateWebhookResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.UpdateWebhook(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListWebhookDeliveries operation middleware
-func (sh *strictHandler) ListWebhookDeliveries(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params ListWebhookDeliveriesParams) {
+func (d *decoder) ListWebhookDeliveries(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params ListWebhookDeliveriesParams) {
 	var request ListWebhookDeliveriesRequestObject
-
 	request.WebhookID = webhookID
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListWebhookDeliveries(ctx, request.(ListWebhookDeliveriesRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListWebhookDeliveries")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListWebhookDeliveriesResponseObject); ok {
-		if err := validResponse.VisitListWebhookDeliveriesResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListWebhookDeliveries(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetWebhookDelivery operation middleware
-func (sh *strictHandler) GetWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
+func (d *decoder) GetWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
 	var request GetWebhookDeliveryRequestObject
-
 	request.WebhookID = webhookID
 	request.DeliveryID = deliveryID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetWebhookDelivery(ctx, request.(GetWebhookDeliveryRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetWebhookDelivery")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetWebhookDeliveryResponseObject); ok {
-		if err := validResponse.VisitGetWebhookDeliveryResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetWebhookDelivery(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// RedeliverWebhookDelivery operation middleware
-func (sh *strictHandler) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
+func (d *decoder) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
 	var request RedeliverWebhookDeliveryRequestObject
-
 	request.WebhookID = webhookID
 	request.DeliveryID = deliveryID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RedeliverWebhookDelivery(ctx, request.(RedeliverWebhookDeliveryRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RedeliverWebhookDelivery")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RedeliverWebhookDeliveryResponseObject); ok {
-		if err := validResponse.VisitRedeliverWebhookDeliveryResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.RedeliverWebhookDelivery(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// DisableWebhook operation middleware
-func (sh *strictHandler) DisableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DisableWebhookParams) {
+func (d *decoder) DisableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DisableWebhookParams) {
 	var request DisableWebhookRequestObject
-
 	request.WebhookID = webhookID
 	request.Params = params
-
 	var body DisableWebhookJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DisableWebhook(ctx, request.(DisableWebhookRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DisableWebhook")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DisableWebhookResponseObject); ok {
-		if err := validResponse.VisitDisableWebhookResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.DisableWebhook(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// EnableWebhook operation middleware
-func (sh *strictHandler) EnableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params EnableWebhookParams) {
+func (d *decoder) EnableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params EnableWebhookParams) {
 	var request EnableWebhookRequestObject
-
 	request.WebhookID = webhookID
 	request.Params = params
-
 	var body EnableWebhookJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.EnableWebhook(ctx, request.(EnableWebhookRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "EnableWebhook")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(EnableWebhookResponseObject); ok {
-		if err := validResponse.VisitEnableWebhookResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.EnableWebhook(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// RedeliverFailed operation middleware
-func (sh *strictHandler) RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
+func (d *decoder) RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
 	var request RedeliverFailedRequestObject
-
 	request.WebhookID = webhookID
-
 	var body RedeliverFailedJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RedeliverFailed(ctx, request.(RedeliverFailedRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RedeliverFailed")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RedeliverFailedResponseObject); ok {
-		if err := validResponse.VisitRedeliverFailedResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.RedeliverFailed(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// RotateWebhookSecret operation middleware
-func (sh *strictHandler) RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RotateWebhookSecretParams) {
+func (d *decoder) RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RotateWebhookSecretParams) {
 	var request RotateWebhookSecretRequestObject
-
 	request.WebhookID = webhookID
 	request.Params = params
-
 	var body RotateWebhookSecretJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RotateWebhookSecret(ctx, request.(RotateWebhookSecretRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RotateWebhookSecret")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RotateWebhookSecretResponseObject); ok {
-		if err := validResponse.VisitRotateWebhookSecretResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.RotateWebhookSecret(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// TestWebhook operation middleware
-func (sh *strictHandler) TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
+func (d *decoder) TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
 	var request TestWebhookRequestObject
-
 	request.WebhookID = webhookID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.TestWebhook(ctx, request.(TestWebhookRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "TestWebhook")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(TestWebhookResponseObject); ok {
-		if err := validResponse.VisitTestWebhookResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.TestWebhook(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// WhoAmI operation middleware
-func (sh *strictHandler) WhoAmI(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) WhoAmI(w http.ResponseWriter, r *http.Request) {
 	var request WhoAmIRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.WhoAmI(ctx, request.(WhoAmIRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "WhoAmI")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(WhoAmIResponseObject); ok {
-		if err := validResponse.VisitWhoAmIResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.WhoAmI(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListWorkers operation middleware
-func (sh *strictHandler) ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams) {
+func (d *decoder) ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams) {
 	var request ListWorkersRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListWorkers(ctx, request.(ListWorkersRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListWorkers")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListWorkersResponseObject); ok {
-		if err := validResponse.VisitListWorkersResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListWorkers(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// RegisterWorker operation middleware
-func (sh *strictHandler) RegisterWorker(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) RegisterWorker(w http.ResponseWriter, r *http.Request) {
 	var request RegisterWorkerRequestObject
-
 	var body RegisterWorkerJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RegisterWorker(ctx, request.(RegisterWorkerRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RegisterWorker")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RegisterWorkerResponseObject); ok {
-		if err := validResponse.VisitRegisterWorkerResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.RegisterWorker(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetWorker operation middleware
-func (sh *strictHandler) GetWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+func (d *decoder) GetWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	var request GetWorkerRequestObject
-
 	request.WorkerID = workerID
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetWorker(ctx, request.(GetWorkerRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetWorker")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetWorkerResponseObject); ok {
-		if err := validResponse.VisitGetWorkerResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetWorker(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ClaimRuns operation middleware
-func (sh *strictHandler) ClaimRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+func (d *decoder) ClaimRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	var request ClaimRunsRequestObject
-
 	request.WorkerID = workerID
-
 	var body ClaimRunsJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ClaimRuns(ctx, request.(ClaimRunsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ClaimRuns")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ClaimRunsResponseObject); ok {
-		if err := validResponse.VisitClaimRunsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ClaimRuns(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// CompleteRuns operation middleware
-func (sh *strictHandler) CompleteRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+func (d *decoder) CompleteRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	var request CompleteRunsRequestObject
-
 	request.WorkerID = workerID
-
 	var body CompleteRunsJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CompleteRuns(ctx, request.(CompleteRunsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CompleteRuns")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CompleteRunsResponseObject); ok {
-		if err := validResponse.VisitCompleteRunsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.CompleteRuns(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// DetachWorker operation middleware
-func (sh *strictHandler) DetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+func (d *decoder) DetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	var request DetachWorkerRequestObject
-
 	request.WorkerID = workerID
-
 	var body DetachWorkerJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DetachWorker(ctx, request.(DetachWorkerRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DetachWorker")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DetachWorkerResponseObject); ok {
-		if err := validResponse.VisitDetachWorkerResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.DetachWorker(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// DrainWorker operation middleware
-func (sh *strictHandler) DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+func (d *decoder) DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	var request DrainWorkerRequestObject
-
 	request.WorkerID = workerID
-
 	var body DrainWorkerJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DrainWorker(ctx, request.(DrainWorkerRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DrainWorker")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DrainWorkerResponseObject); ok {
-		if err := validResponse.VisitDrainWorkerResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.DrainWorker(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// WorkerHeartbeat operation middleware
-func (sh *strictHandler) WorkerHeartbeat(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+func (d *decoder) WorkerHeartbeat(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	var request WorkerHeartbeatRequestObject
-
 	request.WorkerID = workerID
-
 	var body WorkerHeartbeatJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.WorkerHeartbeat(ctx, request.(WorkerHeartbeatRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "WorkerHeartbeat")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(WorkerHeartbeatResponseObject); ok {
-		if err := validResponse.VisitWorkerHeartbeatResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.WorkerHeartbeat(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// StartRuns operation middleware
-func (sh *strictHandler) StartRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+func (d *decoder) StartRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	var request StartRunsRequestObject
-
 	request.WorkerID = workerID
-
 	var body StartRunsJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
 	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.StartRuns(ctx, request.(StartRunsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "StartRuns")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(StartRunsResponseObject); ok {
-		if err := validResponse.VisitStartRunsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.StartRuns(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// UndrainWorker operation middleware
-func (sh *strictHandler) UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
+func (d *decoder) UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
 	var request UndrainWorkerRequestObject
-
 	request.WorkerID = workerID
-
 	var body UndrainWorkerJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.UndrainWorker(ctx, request.(UndrainWorkerRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UndrainWorker")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(UndrainWorkerResponseObject); ok {
-		if err := validResponse.VisitUndrainWorkerResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.UndrainWorker(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListWorkflows operation middleware
-func (sh *strictHandler) ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams) {
+func (d *decoder) ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams) {
 	var request ListWorkflowsRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListWorkflows(ctx, request.(ListWorkflowsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListWorkflows")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListWorkflowsResponseObject); ok {
-		if err := validResponse.VisitListWorkflowsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListWorkflows(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// RegisterWorkflow operation middleware
-func (sh *strictHandler) RegisterWorkflow(w http.ResponseWriter, r *http.Request, params RegisterWorkflowParams) {
+func (d *decoder) RegisterWorkflow(w http.ResponseWriter, r *http.Request, params RegisterWorkflowParams) {
 	var request RegisterWorkflowRequestObject
-
 	request.Params = params
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-
 		var body RegisterWorkflowJSONRequestBody
 		if err := runtime.BindJSONBody(r, &body); err != nil {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 			return
 		}
 		request.JSONBody = &body
-
 	}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/yaml") {
 		request.Body = r.Body
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RegisterWorkflow(ctx, request.(RegisterWorkflowRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RegisterWorkflow")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RegisterWorkflowResponseObject); ok {
-		if err := validResponse.VisitRegisterWorkflowResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.RegisterWorkflow(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ValidateWorkflow operation middleware
-func (sh *strictHandler) ValidateWorkflow(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) ValidateWorkflow(w http.ResponseWriter, r *http.Request) {
 	var request ValidateWorkflowRequestObject
-
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-
 		var body ValidateWorkflowJSONRequestBody
 		if err := runtime.BindJSONBody(r, &body); err != nil {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 			return
 		}
 		request.JSONBody = &body
-
 	}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/yaml") {
 		request.Body = r.Body
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ValidateWorkflow(ctx, request.(ValidateWorkflowRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ValidateWorkflow")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ValidateWorkflowResponseObject); ok {
-		if err := validResponse.VisitValidateWorkflowResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ValidateWorkflow(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetWorkflow operation middleware
-func (sh *strictHandler) GetWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params GetWorkflowParams) {
+func (d *decoder) GetWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params GetWorkflowParams) {
 	var request GetWorkflowRequestObject
-
 	request.Name = name
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetWorkflow(ctx, request.(GetWorkflowRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetWorkflow")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetWorkflowResponseObject); ok {
-		if err := validResponse.VisitGetWorkflowResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetWorkflow(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// DisableWorkflow operation middleware
-func (sh *strictHandler) DisableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params DisableWorkflowParams) {
+func (d *decoder) DisableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params DisableWorkflowParams) {
 	var request DisableWorkflowRequestObject
-
 	request.Name = name
 	request.Params = params
-
 	var body DisableWorkflowJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DisableWorkflow(ctx, request.(DisableWorkflowRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DisableWorkflow")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DisableWorkflowResponseObject); ok {
-		if err := validResponse.VisitDisableWorkflowResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.DisableWorkflow(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// EnableWorkflow operation middleware
-func (sh *strictHandler) EnableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params EnableWorkflowParams) {
+func (d *decoder) EnableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params EnableWorkflowParams) {
 	var request EnableWorkflowRequestObject
-
 	request.Name = name
 	request.Params = params
-
 	var body EnableWorkflowJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
+	switch err := runtime.BindJSONBody(r, &body); {
+	case err == nil:
 		request.Body = &body
+	case !errors.Is(err, io.EOF):
+		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.EnableWorkflow(ctx, request.(EnableWorkflowRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "EnableWorkflow")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(EnableWorkflowResponseObject); ok {
-		if err := validResponse.VisitEnableWorkflowResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.EnableWorkflow(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// ListWorkflowVersions operation middleware
-func (sh *strictHandler) ListWorkflowVersions(w http.ResponseWriter, r *http.Request, name WorkflowName, params ListWorkflowVersionsParams) {
+func (d *decoder) ListWorkflowVersions(w http.ResponseWriter, r *http.Request, name WorkflowName, params ListWorkflowVersionsParams) {
 	var request ListWorkflowVersionsRequestObject
-
 	request.Name = name
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListWorkflowVersions(ctx, request.(ListWorkflowVersionsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListWorkflowVersions")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListWorkflowVersionsResponseObject); ok {
-		if err := validResponse.VisitListWorkflowVersionsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.ListWorkflowVersions(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetWorkflowVersion operation middleware
-func (sh *strictHandler) GetWorkflowVersion(w http.ResponseWriter, r *http.Request, name WorkflowName, version int32, params GetWorkflowVersionParams) {
+func (d *decoder) GetWorkflowVersion(w http.ResponseWriter, r *http.Request, name WorkflowName, version int32, params GetWorkflowVersionParams) {
 	var request GetWorkflowVersionRequestObject
-
 	request.Name = name
 	request.Version = version
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetWorkflowVersion(ctx, request.(GetWorkflowVersionRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetWorkflowVersion")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetWorkflowVersionResponseObject); ok {
-		if err := validResponse.VisitGetWorkflowVersionResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetWorkflowVersion(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetHealth operation middleware
-func (sh *strictHandler) GetHealth(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) GetHealth(w http.ResponseWriter, r *http.Request) {
 	var request GetHealthRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetHealth(ctx, request.(GetHealthRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetHealth")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetHealthResponseObject); ok {
-		if err := validResponse.VisitGetHealthResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetHealth(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetMetrics operation middleware
-func (sh *strictHandler) GetMetrics(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) GetMetrics(w http.ResponseWriter, r *http.Request) {
 	var request GetMetricsRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetMetrics(ctx, request.(GetMetricsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetMetrics")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetMetricsResponseObject); ok {
-		if err := validResponse.VisitGetMetricsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetMetrics(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetContract operation middleware
-func (sh *strictHandler) GetContract(w http.ResponseWriter, r *http.Request, params GetContractParams) {
+func (d *decoder) GetContract(w http.ResponseWriter, r *http.Request, params GetContractParams) {
 	var request GetContractRequestObject
-
 	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetContract(ctx, request.(GetContractRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetContract")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetContractResponseObject); ok {
-		if err := validResponse.VisitGetContractResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetContract(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetReadiness operation middleware
-func (sh *strictHandler) GetReadiness(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) GetReadiness(w http.ResponseWriter, r *http.Request) {
 	var request GetReadinessRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetReadiness(ctx, request.(GetReadinessRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetReadiness")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetReadinessResponseObject); ok {
-		if err := validResponse.VisitGetReadinessResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetReadiness(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
-// GetVersion operation middleware
-func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
+func (d *decoder) GetVersion(w http.ResponseWriter, r *http.Request) {
 	var request GetVersionRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetVersion(ctx, request.(GetVersionRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetVersion")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetVersionResponseObject); ok {
-		if err := validResponse.VisitGetVersionResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	response, err := d.operations.GetVersion(r.Context(), request)
+	d.Answer(w, r, response, err)
 }
 
 // Base64 encoded, compressed with deflate, json marshaled OpenAPI spec.

@@ -1,7 +1,36 @@
 // Package api holds what is generated from the contract, openapi.yaml: types,
-// router, strict server and the contract itself. Only internal/httpapi imports
+// router, decoded requests and the contract itself. Only the HTTP edge imports
 // it; clients use package client below.
 package api
 
+import "net/http"
+
 //go:generate go tool oapi-codegen -config server.yaml ../openapi.yaml
 //go:generate go tool oapi-codegen -config client.yaml ../openapi.yaml
+
+// Response is the success of an operation, whichever: one type that writes
+// status, headers and body serves them all. Tests hold what is written against
+// the contract.
+type Response interface {
+	// Write sends the response. An error means that nothing was sent.
+	Write(w http.ResponseWriter) error
+}
+
+// Ways are the two ways out of an operation.
+type Ways struct {
+	// Unbound is called instead of an operation whose request cannot be decoded.
+	Unbound func(w http.ResponseWriter, r *http.Request, err error)
+	// Answer is called with what an operation returned.
+	Answer func(w http.ResponseWriter, r *http.Request, response Response, err error)
+}
+
+type decoder struct {
+	operations Operations
+	Ways
+}
+
+// Decode returns the handlers of the router: they decode requests, call the
+// operation, and leave by the ways.
+func Decode(operations Operations, ways Ways) ServerInterface {
+	return &decoder{operations: operations, Ways: ways}
+}

@@ -15,7 +15,7 @@ import (
 )
 
 // ListActions answers a page of operators' actions, newest first.
-func (s *server) ListActions(ctx context.Context, in api.ListActionsRequestObject) (api.ListActionsResponseObject, error) {
+func (s *server) ListActions(ctx context.Context, in api.ListActionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
@@ -105,5 +105,3 @@ func timeAndText(keys []byte) (time.Time, string, error) {
 	}
 	return time.UnixMicro(int64(binary.BigEndian.Uint64(keys))).UTC(), string(keys[8:]), nil //nolint:gosec // as it was made
 }
-
-func (a answer) VisitListActionsResponse(w http.ResponseWriter) error { return a.write(w) }

@@ -21,7 +21,7 @@ const (
 )
 
 // RunRetention archives the tenant's expired sagas, or counts them.
-func (s *server) RunRetention(ctx context.Context, in api.RunRetentionRequestObject) (api.RunRetentionResponseObject, error) {
+func (s *server) RunRetention(ctx context.Context, in api.RunRetentionRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	e := saga.Expiry{Tenant: requestOf(ctx).tenant.ID, Default: s.Retention}
@@ -57,7 +57,7 @@ func (s *server) RunRetention(ctx context.Context, in api.RunRetentionRequestObj
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
-func (s *server) dryRetention(ctx context.Context, e saga.Expiry) (api.RunRetentionResponseObject, error) {
+func (s *server) dryRetention(ctx context.Context, e saga.Expiry) (api.Response, error) {
 	counts, err := s.Archive.CountExpired(ctx, e, maxCounted)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (s *server) dryRetention(ctx context.Context, e saga.Expiry) (api.RunRetent
 
 // GetStorage reports what the store's tables and indexes take: those of all
 // tenants, who share them.
-func (s *server) GetStorage(ctx context.Context, _ api.GetStorageRequestObject) (api.GetStorageResponseObject, error) {
+func (s *server) GetStorage(ctx context.Context, _ api.GetStorageRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if err := forDeployment(ctx, "the storage report"); err != nil {

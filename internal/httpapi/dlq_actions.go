@@ -14,7 +14,7 @@ import (
 const verbRestore = "restore"
 
 // UpdateDeadLetter changes what people note about a letter.
-func (s *server) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetterRequestObject) (api.UpdateDeadLetterResponseObject, error) {
+func (s *server) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	e := dlq.Edit{NextRetryAt: b.NextRetryAt, Labels: b.Labels, Assignee: b.Assignee, Note: b.Note}
 	changed := map[string]any{}
@@ -46,7 +46,7 @@ func (s *server) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetterRe
 }
 
 // RequeueDeadLetter gives a DEAD letter another chance.
-func (s *server) RequeueDeadLetter(ctx context.Context, in api.RequeueDeadLetterRequestObject) (api.RequeueDeadLetterResponseObject, error) {
+func (s *server) RequeueDeadLetter(ctx context.Context, in api.RequeueDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
 		b = &api.DeadLetterRequeueInput{}
@@ -77,7 +77,7 @@ func saysWhy(reason, because string) error {
 }
 
 // DiscardDeadLetter gives a letter up.
-func (s *server) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLetterRequestObject) (api.DiscardDeadLetterResponseObject, error) {
+func (s *server) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	var why string
 	if b != nil {
@@ -107,7 +107,7 @@ func sagaWaits(l *dlq.Letter) error {
 
 // ResolveDeadLetter notes that a letter was dealt with elsewhere. A saga that
 // waits for it goes on.
-func (s *server) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLetterRequestObject) (api.ResolveDeadLetterResponseObject, error) {
+func (s *server) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLetterRequestObject) (api.Response, error) {
 	var reason *string
 	if in.Body != nil {
 		reason = in.Body.Reason
@@ -139,7 +139,7 @@ func (s *server) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLetter
 }
 
 // AcknowledgeDeadLetter takes a consumer's word on a redriven letter.
-func (s *server) AcknowledgeDeadLetter(ctx context.Context, in api.AcknowledgeDeadLetterRequestObject) (api.AcknowledgeDeadLetterResponseObject, error) {
+func (s *server) AcknowledgeDeadLetter(ctx context.Context, in api.AcknowledgeDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	detail := detailOf(map[string]any{"generation": b.Generation, "outcome": b.Outcome})
 	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbAck, b.Reason, detail, func(ctx context.Context, l dlq.Letter) (dlq.Letter, error) {
@@ -152,7 +152,7 @@ func (s *server) AcknowledgeDeadLetter(ctx context.Context, in api.AcknowledgeDe
 }
 
 // DeleteDeadLetter removes a letter; its tombstone is in the audit trail.
-func (s *server) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetterRequestObject) (api.DeleteDeadLetterResponseObject, error) {
+func (s *server) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	force := in.Params.Force != nil && *in.Params.Force
@@ -178,7 +178,7 @@ func (s *server) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetterRe
 }
 
 // RestoreDeadLetter makes an archived letter live again.
-func (s *server) RestoreDeadLetter(ctx context.Context, in api.RestoreDeadLetterRequestObject) (api.RestoreDeadLetterResponseObject, error) {
+func (s *server) RestoreDeadLetter(ctx context.Context, in api.RestoreDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	var reason *string

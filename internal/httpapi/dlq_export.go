@@ -21,7 +21,7 @@ const exportPage = 10
 
 // ExportDeadLetters checks what is asked for and reads the first letters; the
 // answer writes them and goes on.
-func (s *server) ExportDeadLetters(ctx context.Context, in api.ExportDeadLettersRequestObject) (api.ExportDeadLettersResponseObject, error) {
+func (s *server) ExportDeadLetters(ctx context.Context, in api.ExportDeadLettersRequestObject) (api.Response, error) {
 	req := requestOf(ctx)
 	f, err := letterFilter(ctx, req.values())
 	if err != nil {
@@ -77,10 +77,10 @@ func (e *export) read() (err error) {
 	return err
 }
 
-// VisitExportDeadLettersResponse sends letters until there are no more, or the
+// Write sends letters until there are no more, or the
 // server stops, the export takes too long or the database is gone: then the last
 // line says where to go on.
-func (e *export) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
+func (e *export) Write(w http.ResponseWriter) error {
 	h := w.Header()
 	h.Set("Content-Type", mediaLines)
 	h.Set("Content-Disposition", `attachment; filename="dead-letters.ndjson"`)
@@ -96,7 +96,7 @@ func (e *export) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
 	defer over.Stop()
 	for {
 		lines, err := e.lines()
-		if err != nil || !e.write(w, out, lines) {
+		if err != nil || !e.push(w, out, lines) {
 			return nil
 		}
 		if !e.page.More || e.left == 0 {
@@ -134,8 +134,8 @@ func (e *export) lines() ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// write sends something whole; false: the client is gone or too slow.
-func (e *export) write(w http.ResponseWriter, out *http.ResponseController, data []byte) bool {
+// push sends something whole; false: the client is gone or too slow.
+func (e *export) push(w http.ResponseWriter, out *http.ResponseController, data []byte) bool {
 	if out.SetWriteDeadline(time.Now().Add(max(e.s.Limits.StreamWrite, e.s.Limits.RequestTimeout))) != nil {
 		return false
 	}
@@ -152,6 +152,6 @@ func (e *export) end(w http.ResponseWriter, out *http.ResponseController, all bo
 	}
 	line, err := json.Marshal(last)
 	if err == nil {
-		e.write(w, out, append(line, '\n'))
+		e.push(w, out, append(line, '\n'))
 	}
 }

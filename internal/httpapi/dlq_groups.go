@@ -11,7 +11,7 @@ import (
 )
 
 // ListDeadLetterGroups answers a page of groups, those seen last first.
-func (s *server) ListDeadLetterGroups(ctx context.Context, in api.ListDeadLetterGroupsRequestObject) (api.ListDeadLetterGroupsResponseObject, error) {
+func (s *server) ListDeadLetterGroups(ctx context.Context, in api.ListDeadLetterGroupsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
@@ -41,7 +41,7 @@ func (s *server) ListDeadLetterGroups(ctx context.Context, in api.ListDeadLetter
 }
 
 // GetDeadLetterGroup answers a group.
-func (s *server) GetDeadLetterGroup(ctx context.Context, in api.GetDeadLetterGroupRequestObject) (api.GetDeadLetterGroupResponseObject, error) {
+func (s *server) GetDeadLetterGroup(ctx context.Context, in api.GetDeadLetterGroupRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	g, err := s.DeadLetters.Overview.Group(ctx, requestOf(ctx).tenant.ID, in.Fingerprint)
@@ -52,7 +52,7 @@ func (s *server) GetDeadLetterGroup(ctx context.Context, in api.GetDeadLetterGro
 }
 
 // UpdateDeadLetterGroup keeps what people have made of a group.
-func (s *server) UpdateDeadLetterGroup(ctx context.Context, in api.UpdateDeadLetterGroupRequestObject) (api.UpdateDeadLetterGroupResponseObject, error) {
+func (s *server) UpdateDeadLetterGroup(ctx context.Context, in api.UpdateDeadLetterGroupRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
@@ -106,7 +106,3 @@ func toAPIGroup(g *dlq.Group) api.DeadLetterGroup {
 		Assignee: unlessEmpty(g.Assignee), Note: unlessEmpty(g.Note), UpdatedAt: g.UpdatedAt, Version: g.Version,
 	}
 }
-
-func (a answer) VisitListDeadLetterGroupsResponse(w http.ResponseWriter) error  { return a.write(w) }
-func (a answer) VisitGetDeadLetterGroupResponse(w http.ResponseWriter) error    { return a.write(w) }
-func (a answer) VisitUpdateDeadLetterGroupResponse(w http.ResponseWriter) error { return a.write(w) }

@@ -38,7 +38,7 @@ func (s *server) tellImport(ctx context.Context) error {
 }
 
 // ImportDeadLetters stores the lines of an export, each on its own, as they come.
-func (s *server) ImportDeadLetters(ctx context.Context, req api.ImportDeadLettersRequestObject) (api.ImportDeadLettersResponseObject, error) {
+func (s *server) ImportDeadLetters(ctx context.Context, req api.ImportDeadLettersRequestObject) (api.Response, error) {
 	tenant := requestOf(ctx).tenant.ID
 	in := importing{s: s, tenant: tenant, policies: s.policies(tenant), moment: s.moment()}
 	in.out.Errors, in.out.Known = []api.DeadLetterImportError{}, []api.DeadLetterImportKnown{}

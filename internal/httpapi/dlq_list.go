@@ -23,7 +23,7 @@ type letterPage struct {
 }
 
 // ListDeadLettersOfTopic answers a page of one topic's letters.
-func (s *server) ListDeadLettersOfTopic(ctx context.Context, in api.ListDeadLettersOfTopicRequestObject) (api.ListDeadLettersOfTopicResponseObject, error) {
+func (s *server) ListDeadLettersOfTopic(ctx context.Context, in api.ListDeadLettersOfTopicRequestObject) (api.Response, error) {
 	p := in.Params
 	f, err := letterFilter(ctx, requestOf(ctx).values())
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *server) ListDeadLettersOfTopic(ctx context.Context, in api.ListDeadLett
 }
 
 // ListDeadLetters answers a page of live letters.
-func (s *server) ListDeadLetters(ctx context.Context, in api.ListDeadLettersRequestObject) (api.ListDeadLettersResponseObject, error) {
+func (s *server) ListDeadLetters(ctx context.Context, in api.ListDeadLettersRequestObject) (api.Response, error) {
 	p := in.Params
 	f, err := letterFilter(ctx, requestOf(ctx).values())
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *server) ListDeadLetters(ctx context.Context, in api.ListDeadLettersRequ
 }
 
 // ListArchivedDeadLetters answers a page of the archive.
-func (s *server) ListArchivedDeadLetters(ctx context.Context, in api.ListArchivedDeadLettersRequestObject) (api.ListArchivedDeadLettersResponseObject, error) {
+func (s *server) ListArchivedDeadLetters(ctx context.Context, in api.ListArchivedDeadLettersRequestObject) (api.Response, error) {
 	p := in.Params
 	f, err := letterFilter(ctx, requestOf(ctx).values())
 	if err != nil {
@@ -153,7 +153,7 @@ func letterCursor(b []byte) (*dlq.Cursor, error) {
 }
 
 // GetDeadLetter answers a letter, live or archived, and what is asked for of it.
-func (s *server) GetDeadLetter(ctx context.Context, in api.GetDeadLetterRequestObject) (api.GetDeadLetterResponseObject, error) {
+func (s *server) GetDeadLetter(ctx context.Context, in api.GetDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
@@ -188,7 +188,7 @@ func (s *server) GetDeadLetter(ctx context.Context, in api.GetDeadLetterRequestO
 }
 
 // GetArchivedDeadLetter answers an archived letter.
-func (s *server) GetArchivedDeadLetter(ctx context.Context, in api.GetArchivedDeadLetterRequestObject) (api.GetArchivedDeadLetterResponseObject, error) {
+func (s *server) GetArchivedDeadLetter(ctx context.Context, in api.GetArchivedDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	l, err := s.DeadLetters.Letters.Get(ctx, requestOf(ctx).tenant.ID, in.MessageID)
@@ -206,7 +206,7 @@ func (s *server) GetArchivedDeadLetter(ctx context.Context, in api.GetArchivedDe
 }
 
 // ListDeadLetterAttempts answers the retries of a letter.
-func (s *server) ListDeadLetterAttempts(ctx context.Context, in api.ListDeadLetterAttemptsRequestObject) (api.ListDeadLetterAttemptsResponseObject, error) {
+func (s *server) ListDeadLetterAttempts(ctx context.Context, in api.ListDeadLetterAttemptsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
@@ -221,7 +221,7 @@ func (s *server) ListDeadLetterAttempts(ctx context.Context, in api.ListDeadLett
 }
 
 // GetDeadLetterLineage answers the lineage of a letter.
-func (s *server) GetDeadLetterLineage(ctx context.Context, in api.GetDeadLetterLineageRequestObject) (api.GetDeadLetterLineageResponseObject, error) {
+func (s *server) GetDeadLetterLineage(ctx context.Context, in api.GetDeadLetterLineageRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	lineage, err := s.DeadLetters.Letters.Lineage(ctx, requestOf(ctx).tenant.ID, in.MessageID)
@@ -235,7 +235,7 @@ func (s *server) GetDeadLetterLineage(ctx context.Context, in api.GetDeadLetterL
 }
 
 // ListDeadLetterRevisions answers the edits of a letter.
-func (s *server) ListDeadLetterRevisions(ctx context.Context, in api.ListDeadLetterRevisionsRequestObject) (api.ListDeadLetterRevisionsResponseObject, error) {
+func (s *server) ListDeadLetterRevisions(ctx context.Context, in api.ListDeadLetterRevisionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID

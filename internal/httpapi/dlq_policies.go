@@ -17,32 +17,32 @@ import (
 const defaultSubject = "*"
 
 // GetTopicPolicy answers the policy of a topic.
-func (s *server) GetTopicPolicy(ctx context.Context, in api.GetTopicPolicyRequestObject) (api.GetTopicPolicyResponseObject, error) {
+func (s *server) GetTopicPolicy(ctx context.Context, in api.GetTopicPolicyRequestObject) (api.Response, error) {
 	return s.policy(ctx, in.Topic, in.Params.IfNoneMatch)
 }
 
 // GetDefaultPolicy answers the policy of topics that have none.
-func (s *server) GetDefaultPolicy(ctx context.Context, in api.GetDefaultPolicyRequestObject) (api.GetDefaultPolicyResponseObject, error) {
+func (s *server) GetDefaultPolicy(ctx context.Context, in api.GetDefaultPolicyRequestObject) (api.Response, error) {
 	return s.policy(ctx, "", in.Params.IfNoneMatch)
 }
 
 // PutTopicPolicy sets the policy of a topic.
-func (s *server) PutTopicPolicy(ctx context.Context, in api.PutTopicPolicyRequestObject) (api.PutTopicPolicyResponseObject, error) {
+func (s *server) PutTopicPolicy(ctx context.Context, in api.PutTopicPolicyRequestObject) (api.Response, error) {
 	return s.putPolicy(ctx, in.Topic, in.Params.IfMatch, in.Body)
 }
 
 // PutDefaultPolicy sets the policy of topics that have none.
-func (s *server) PutDefaultPolicy(ctx context.Context, in api.PutDefaultPolicyRequestObject) (api.PutDefaultPolicyResponseObject, error) {
+func (s *server) PutDefaultPolicy(ctx context.Context, in api.PutDefaultPolicyRequestObject) (api.Response, error) {
 	return s.putPolicy(ctx, "", in.Params.IfMatch, in.Body)
 }
 
 // UpdateTopicPolicy changes members of the policy that serves a topic.
-func (s *server) UpdateTopicPolicy(ctx context.Context, in api.UpdateTopicPolicyRequestObject) (api.UpdateTopicPolicyResponseObject, error) {
+func (s *server) UpdateTopicPolicy(ctx context.Context, in api.UpdateTopicPolicyRequestObject) (api.Response, error) {
 	return s.patchPolicy(ctx, in.Topic, in.Params.IfMatch, in.Body)
 }
 
 // UpdateDefaultPolicy changes members of the policy of topics that have none.
-func (s *server) UpdateDefaultPolicy(ctx context.Context, in api.UpdateDefaultPolicyRequestObject) (api.UpdateDefaultPolicyResponseObject, error) {
+func (s *server) UpdateDefaultPolicy(ctx context.Context, in api.UpdateDefaultPolicyRequestObject) (api.Response, error) {
 	return s.patchPolicy(ctx, "", in.Params.IfMatch, in.Body)
 }
 
@@ -223,10 +223,3 @@ func toAPIPolicy(p *dlq.Policy, topic string) api.DeadLetterPolicy {
 	}
 	return out
 }
-
-func (a answer) VisitGetTopicPolicyResponse(w http.ResponseWriter) error      { return a.write(w) }
-func (a answer) VisitPutTopicPolicyResponse(w http.ResponseWriter) error      { return a.write(w) }
-func (a answer) VisitGetDefaultPolicyResponse(w http.ResponseWriter) error    { return a.write(w) }
-func (a answer) VisitPutDefaultPolicyResponse(w http.ResponseWriter) error    { return a.write(w) }
-func (a answer) VisitUpdateTopicPolicyResponse(w http.ResponseWriter) error   { return a.write(w) }
-func (a answer) VisitUpdateDefaultPolicyResponse(w http.ResponseWriter) error { return a.write(w) }

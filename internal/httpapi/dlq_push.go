@@ -27,7 +27,7 @@ const (
 )
 
 // PushDeadLetter stores a letter.
-func (s *server) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequestObject) (api.PushDeadLetterResponseObject, error) {
+func (s *server) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(acting(ctx, nil))
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
@@ -102,7 +102,7 @@ func sameHeaders(a, b []dlq.Header) bool {
 }
 
 // PushDeadLetters stores letters, each on its own.
-func (s *server) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRequestObject) (api.PushDeadLettersResponseObject, error) {
+func (s *server) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(acting(ctx, nil))
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID

@@ -14,7 +14,7 @@ import (
 )
 
 // RetryDeadLetter drives a letter again and answers with what came of it.
-func (s *server) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRequestObject) (api.RetryDeadLetterResponseObject, error) {
+func (s *server) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
 		b = &api.DeadLetterRetryInput{}

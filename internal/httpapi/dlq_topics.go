@@ -14,7 +14,7 @@ import (
 )
 
 // ListDeadLetterTopics answers a page of topics by name.
-func (s *server) ListDeadLetterTopics(ctx context.Context, in api.ListDeadLetterTopicsRequestObject) (api.ListDeadLetterTopicsResponseObject, error) {
+func (s *server) ListDeadLetterTopics(ctx context.Context, in api.ListDeadLetterTopicsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
@@ -36,7 +36,7 @@ func (s *server) ListDeadLetterTopics(ctx context.Context, in api.ListDeadLetter
 }
 
 // GetDeadLetterTopic answers the statistics of a topic, with its largest groups.
-func (s *server) GetDeadLetterTopic(ctx context.Context, in api.GetDeadLetterTopicRequestObject) (api.GetDeadLetterTopicResponseObject, error) {
+func (s *server) GetDeadLetterTopic(ctx context.Context, in api.GetDeadLetterTopicRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	t, err := s.DeadLetters.Overview.Topic(ctx, requestOf(ctx).tenant.ID, in.Topic)
@@ -50,7 +50,7 @@ func (s *server) GetDeadLetterTopic(ctx context.Context, in api.GetDeadLetterTop
 }
 
 // GetDeadLetterStats counts letters by topic and status.
-func (s *server) GetDeadLetterStats(ctx context.Context, _ api.GetDeadLetterStatsRequestObject) (api.GetDeadLetterStatsResponseObject, error) {
+func (s *server) GetDeadLetterStats(ctx context.Context, _ api.GetDeadLetterStatsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	topics, err := s.DeadLetters.Overview.Stats(ctx, requestOf(ctx).tenant.ID)
@@ -93,7 +93,3 @@ func toAPITopic(t *dlq.TopicStats, now time.Time) api.DeadLetterTopic {
 	}
 	return out
 }
-
-func (a answer) VisitListDeadLetterTopicsResponse(w http.ResponseWriter) error { return a.write(w) }
-func (a answer) VisitGetDeadLetterTopicResponse(w http.ResponseWriter) error   { return a.write(w) }
-func (a answer) VisitGetDeadLetterStatsResponse(w http.ResponseWriter) error   { return a.write(w) }

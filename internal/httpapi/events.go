@@ -71,7 +71,7 @@ func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, act
 }
 
 // ListEvents answers a page of the feed, at once or when something has come.
-func (s *server) ListEvents(ctx context.Context, in api.ListEventsRequestObject) (api.ListEventsResponseObject, error) {
+func (s *server) ListEvents(ctx context.Context, in api.ListEventsRequestObject) (api.Response, error) {
 	p := in.Params
 	tenant := requestOf(ctx).tenant.ID
 	wait, _, err := s.waitOf(p.Wait, nil)
@@ -194,7 +194,7 @@ func (s *server) nextFit(ctx context.Context, batches <-chan []saga.StoredEvent,
 }
 
 // ListSagaEvents answers a page of a saga's history.
-func (s *server) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequestObject) (api.ListSagaEventsResponseObject, error) {
+func (s *server) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	p := in.Params
@@ -253,7 +253,7 @@ func (s *server) hasEvents(ctx context.Context, tenant, id uuid.UUID) error {
 }
 
 // VerifyAudit answers whether a part of the audit trail is what was written.
-func (s *server) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObject) (api.VerifyAuditResponseObject, error) {
+func (s *server) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	from, limit := int64(1), 100

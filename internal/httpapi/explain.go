@@ -42,7 +42,7 @@ func (s *server) foresee(ctx context.Context, a action) (answer, error) {
 
 // ExplainSaga says what a saga waits for and who can do something about it, and of
 // an archived one how it has ended.
-func (s *server) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObject) (api.ExplainSagaResponseObject, error) {
+func (s *server) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	f, run, err := s.look(ctx, in.SagaID)
@@ -106,7 +106,7 @@ func (s *server) look(ctx context.Context, id uuid.UUID) (found, saga.Run, error
 }
 
 // GetSagaResult answers the result of a completed saga, live or archived.
-func (s *server) GetSagaResult(ctx context.Context, in api.GetSagaResultRequestObject) (api.GetSagaResultResponseObject, error) {
+func (s *server) GetSagaResult(ctx context.Context, in api.GetSagaResultRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	f, run, err := s.look(ctx, in.SagaID)

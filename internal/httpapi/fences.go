@@ -13,7 +13,7 @@ import (
 )
 
 // CheckFence tells whether a fencing token is the newest that its key has shown.
-func (s *server) CheckFence(ctx context.Context, in api.CheckFenceRequestObject) (api.CheckFenceResponseObject, error) {
+func (s *server) CheckFence(ctx context.Context, in api.CheckFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	epochText, seqText, _ := strings.Cut(in.Body.FencingToken, ".")
@@ -30,7 +30,7 @@ func (s *server) CheckFence(ctx context.Context, in api.CheckFenceRequestObject)
 }
 
 // ListFences answers a page of fences by key.
-func (s *server) ListFences(ctx context.Context, in api.ListFencesRequestObject) (api.ListFencesResponseObject, error) {
+func (s *server) ListFences(ctx context.Context, in api.ListFencesRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
@@ -52,7 +52,7 @@ func (s *server) ListFences(ctx context.Context, in api.ListFencesRequestObject)
 }
 
 // GetFence answers one fence.
-func (s *server) GetFence(ctx context.Context, in api.GetFenceRequestObject) (api.GetFenceResponseObject, error) {
+func (s *server) GetFence(ctx context.Context, in api.GetFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	f, err := s.Jobs.Fences.Fence(ctx, requestOf(ctx).tenant.ID, in.FenceKey)
@@ -63,7 +63,7 @@ func (s *server) GetFence(ctx context.Context, in api.GetFenceRequestObject) (ap
 }
 
 // ResetFence forgets what a fence remembers.
-func (s *server) ResetFence(ctx context.Context, in api.ResetFenceRequestObject) (api.ResetFenceResponseObject, error) {
+func (s *server) ResetFence(ctx context.Context, in api.ResetFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	f, err := s.Jobs.Fences.ResetFence(ctx, requestOf(ctx).tenant.ID, in.FenceKey, func(f jobrun.KeyFence) operator.Action {
@@ -79,7 +79,3 @@ func (s *server) ResetFence(ctx context.Context, in api.ResetFenceRequestObject)
 func toAPIFence(f *jobrun.KeyFence) api.Fence {
 	return api.Fence{FenceKey: f.Key, FencingToken: f.FencingToken(), CheckedAt: f.CheckedAt}
 }
-
-func (a answer) VisitListFencesResponse(w http.ResponseWriter) error { return a.write(w) }
-func (a answer) VisitGetFenceResponse(w http.ResponseWriter) error   { return a.write(w) }
-func (a answer) VisitResetFenceResponse(w http.ResponseWriter) error { return a.write(w) }

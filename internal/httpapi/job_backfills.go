@@ -31,7 +31,7 @@ func (s *server) massID(ctx context.Context, key *string) uuid.UUID {
 }
 
 // CreateBackfill stores a backfill, or lists what it would run.
-func (s *server) CreateBackfill(ctx context.Context, in api.CreateBackfillRequestObject) (api.CreateBackfillResponseObject, error) {
+func (s *server) CreateBackfill(ctx context.Context, in api.CreateBackfillRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	d, err := s.definitionAt(ctx, in.Definition, nil)
@@ -96,7 +96,7 @@ func (s *server) previewBackfill(ctx context.Context, b *jobrun.Backfill, d *job
 }
 
 // ListBackfills answers a page of the backfills of a definition, newest first.
-func (s *server) ListBackfills(ctx context.Context, in api.ListBackfillsRequestObject) (api.ListBackfillsResponseObject, error) {
+func (s *server) ListBackfills(ctx context.Context, in api.ListBackfillsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
@@ -125,7 +125,7 @@ func (s *server) ListBackfills(ctx context.Context, in api.ListBackfillsRequestO
 }
 
 // GetBackfill answers a backfill with its progress.
-func (s *server) GetBackfill(ctx context.Context, in api.GetBackfillRequestObject) (api.GetBackfillResponseObject, error) {
+func (s *server) GetBackfill(ctx context.Context, in api.GetBackfillRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	b, active, err := s.Jobs.Masses.GetBackfill(ctx, requestOf(ctx).tenant.ID, in.BackfillID)
@@ -136,7 +136,7 @@ func (s *server) GetBackfill(ctx context.Context, in api.GetBackfillRequestObjec
 }
 
 // CancelBackfill ends a backfill.
-func (s *server) CancelBackfill(ctx context.Context, in api.CancelBackfillRequestObject) (api.CancelBackfillResponseObject, error) {
+func (s *server) CancelBackfill(ctx context.Context, in api.CancelBackfillRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	by := s.acted(ctx, s.now(), operator.JobBackfill, in.BackfillID.String(), verbCancel, reasonOf(in.Body), nil)
@@ -175,8 +175,3 @@ func toAPIBackfill(b *jobrun.Backfill, active *int64) api.Backfill {
 		},
 	}
 }
-
-func (a answer) VisitCreateBackfillResponse(w http.ResponseWriter) error { return a.write(w) }
-func (a answer) VisitListBackfillsResponse(w http.ResponseWriter) error  { return a.write(w) }
-func (a answer) VisitGetBackfillResponse(w http.ResponseWriter) error    { return a.write(w) }
-func (a answer) VisitCancelBackfillResponse(w http.ResponseWriter) error { return a.write(w) }

@@ -15,7 +15,7 @@ import (
 )
 
 // CreateJobBulk stores a bulk, or counts what it would concern.
-func (s *server) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestObject) (api.CreateJobBulkResponseObject, error) {
+func (s *server) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	req, body := requestOf(ctx), in.Body
@@ -63,7 +63,7 @@ func (s *server) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestO
 }
 
 // GetJobBulk answers a bulk with its progress.
-func (s *server) GetJobBulk(ctx context.Context, in api.GetJobBulkRequestObject) (api.GetJobBulkResponseObject, error) {
+func (s *server) GetJobBulk(ctx context.Context, in api.GetJobBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	b, err := s.Jobs.Masses.GetBulk(ctx, requestOf(ctx).tenant.ID, in.BulkID)
@@ -74,7 +74,7 @@ func (s *server) GetJobBulk(ctx context.Context, in api.GetJobBulkRequestObject)
 }
 
 // ListJobBulks answers a page of bulks, newest first.
-func (s *server) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestObject) (api.ListJobBulksResponseObject, error) {
+func (s *server) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
@@ -105,7 +105,7 @@ func (s *server) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestObj
 }
 
 // CancelJobBulk ends a bulk.
-func (s *server) CancelJobBulk(ctx context.Context, in api.CancelJobBulkRequestObject) (api.CancelJobBulkResponseObject, error) {
+func (s *server) CancelJobBulk(ctx context.Context, in api.CancelJobBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	by := s.acted(ctx, s.now(), operator.JobBulk, in.BulkID.String(), verbCancel, reasonOf(in.Body), nil)
@@ -139,8 +139,3 @@ func toAPIBulk(b *jobrun.Bulk) (api.JobBulk, error) {
 		Links: api.JobLinks{"self": bulkPath(b.ID)},
 	}, nil
 }
-
-func (a answer) VisitCreateJobBulkResponse(w http.ResponseWriter) error { return a.write(w) }
-func (a answer) VisitListJobBulksResponse(w http.ResponseWriter) error  { return a.write(w) }
-func (a answer) VisitGetJobBulkResponse(w http.ResponseWriter) error    { return a.write(w) }
-func (a answer) VisitCancelJobBulkResponse(w http.ResponseWriter) error { return a.write(w) }

@@ -42,7 +42,7 @@ func unreadable(err error) error {
 }
 
 // CreateJobDefinition stores a new definition.
-func (s *server) CreateJobDefinition(ctx context.Context, _ api.CreateJobDefinitionRequestObject) (api.CreateJobDefinitionResponseObject, error) {
+func (s *server) CreateJobDefinition(ctx context.Context, _ api.CreateJobDefinitionRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	req := requestOf(ctx)
@@ -81,7 +81,7 @@ func (s *server) toDefinition(ctx context.Context, d *jobrun.Definition, verb, r
 }
 
 // ListJobDefinitions answers a page of definitions, newest first.
-func (s *server) ListJobDefinitions(ctx context.Context, in api.ListJobDefinitionsRequestObject) (api.ListJobDefinitionsResponseObject, error) {
+func (s *server) ListJobDefinitions(ctx context.Context, in api.ListJobDefinitionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
@@ -122,7 +122,7 @@ func (s *server) jobPaging(list listID, page, size *int32, cursor *string, inclu
 }
 
 // GetJobDefinition answers a definition.
-func (s *server) GetJobDefinition(ctx context.Context, in api.GetJobDefinitionRequestObject) (api.GetJobDefinitionResponseObject, error) {
+func (s *server) GetJobDefinition(ctx context.Context, in api.GetJobDefinitionRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	d, err := s.Jobs.Definitions.Definition(ctx, requestOf(ctx).tenant.ID, in.Definition)
@@ -133,7 +133,7 @@ func (s *server) GetJobDefinition(ctx context.Context, in api.GetJobDefinitionRe
 }
 
 // ListJobDefinitionVersions answers what a definition said.
-func (s *server) ListJobDefinitionVersions(ctx context.Context, in api.ListJobDefinitionVersionsRequestObject) (api.ListJobDefinitionVersionsResponseObject, error) {
+func (s *server) ListJobDefinitionVersions(ctx context.Context, in api.ListJobDefinitionVersionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
@@ -160,15 +160,3 @@ func definitionPath(d *jobrun.Definition) string {
 func (s *server) definitionAnswer(d *jobrun.Definition) answer {
 	return answer{status: http.StatusOK, body: showDefinition(d, s.now()), etag: etagOf(d.Version)}
 }
-
-func (a answer) VisitCreateJobDefinitionResponse(w http.ResponseWriter) error  { return a.write(w) }
-func (a answer) VisitListJobDefinitionsResponse(w http.ResponseWriter) error   { return a.write(w) }
-func (a answer) VisitGetJobDefinitionResponse(w http.ResponseWriter) error     { return a.write(w) }
-func (a answer) VisitReplaceJobDefinitionResponse(w http.ResponseWriter) error { return a.write(w) }
-func (a answer) VisitUpdateJobDefinitionResponse(w http.ResponseWriter) error  { return a.write(w) }
-func (a answer) VisitDeleteJobDefinitionResponse(w http.ResponseWriter) error  { return a.write(w) }
-func (a answer) VisitListJobDefinitionVersionsResponse(w http.ResponseWriter) error {
-	return a.write(w)
-}
-func (a answer) VisitPauseJobDefinitionResponse(w http.ResponseWriter) error  { return a.write(w) }
-func (a answer) VisitResumeJobDefinitionResponse(w http.ResponseWriter) error { return a.write(w) }

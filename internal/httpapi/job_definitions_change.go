@@ -135,7 +135,7 @@ func alike(a, b any) bool {
 }
 
 // ReplaceJobDefinition stores what a definition says instead.
-func (s *server) ReplaceJobDefinition(ctx context.Context, in api.ReplaceJobDefinitionRequestObject) (api.ReplaceJobDefinitionResponseObject, error) {
+func (s *server) ReplaceJobDefinition(ctx context.Context, in api.ReplaceJobDefinitionRequestObject) (api.Response, error) {
 	b, err := definitionSent(requestOf(ctx).body)
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (s *server) ReplaceJobDefinition(ctx context.Context, in api.ReplaceJobDefi
 }
 
 // UpdateJobDefinition changes members of a definition.
-func (s *server) UpdateJobDefinition(ctx context.Context, in api.UpdateJobDefinitionRequestObject) (api.UpdateJobDefinitionResponseObject, error) {
+func (s *server) UpdateJobDefinition(ctx context.Context, in api.UpdateJobDefinitionRequestObject) (api.Response, error) {
 	body := requestOf(ctx).body
 	given, err := definitionSent(body)
 	if err != nil {
@@ -182,7 +182,7 @@ func overlaid(d *jobrun.Definition, body []byte) (definitionBody, error) {
 }
 
 // PauseJobDefinition keeps a definition from making runs by itself.
-func (s *server) PauseJobDefinition(ctx context.Context, in api.PauseJobDefinitionRequestObject) (api.PauseJobDefinitionResponseObject, error) {
+func (s *server) PauseJobDefinition(ctx context.Context, in api.PauseJobDefinitionRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
 		b = &api.JobPauseInput{}
@@ -204,7 +204,7 @@ func (s *server) PauseJobDefinition(ctx context.Context, in api.PauseJobDefiniti
 }
 
 // ResumeJobDefinition ends a pause.
-func (s *server) ResumeJobDefinition(ctx context.Context, in api.ResumeJobDefinitionRequestObject) (api.ResumeJobDefinitionResponseObject, error) {
+func (s *server) ResumeJobDefinition(ctx context.Context, in api.ResumeJobDefinitionRequestObject) (api.Response, error) {
 	var reason string
 	if in.Body != nil {
 		reason = text(in.Body.Reason)
@@ -220,7 +220,7 @@ func (s *server) ResumeJobDefinition(ctx context.Context, in api.ResumeJobDefini
 }
 
 // DeleteJobDefinition takes a definition away. Its runs are kept.
-func (s *server) DeleteJobDefinition(ctx context.Context, in api.DeleteJobDefinitionRequestObject) (api.DeleteJobDefinitionResponseObject, error) {
+func (s *server) DeleteJobDefinition(ctx context.Context, in api.DeleteJobDefinitionRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	p := in.Params

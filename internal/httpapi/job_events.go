@@ -16,7 +16,7 @@ import (
 )
 
 // PublishJobEvent stores an event, unless its dedupe key is known.
-func (s *server) PublishJobEvent(ctx context.Context, in api.PublishJobEventRequestObject) (api.PublishJobEventResponseObject, error) {
+func (s *server) PublishJobEvent(ctx context.Context, in api.PublishJobEventRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
@@ -86,7 +86,7 @@ func sameValue(a, b any) bool {
 }
 
 // GetJobEvent answers an event and what it has led to.
-func (s *server) GetJobEvent(ctx context.Context, in api.GetJobEventRequestObject) (api.GetJobEventResponseObject, error) {
+func (s *server) GetJobEvent(ctx context.Context, in api.GetJobEventRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	e, err := s.Jobs.Events.Event(ctx, requestOf(ctx).tenant.ID, in.EventID)
@@ -100,7 +100,7 @@ func (s *server) GetJobEvent(ctx context.Context, in api.GetJobEventRequestObjec
 var jobEventFilters = []string{"event_type", "processed", "correlation_id", "created_from", "created_to"}
 
 // ListJobEvents answers a page of events, newest first.
-func (s *server) ListJobEvents(ctx context.Context, in api.ListJobEventsRequestObject) (api.ListJobEventsResponseObject, error) {
+func (s *server) ListJobEvents(ctx context.Context, in api.ListJobEventsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
@@ -146,7 +146,3 @@ func toAPIJobEvent(e *jobrun.PublishedEvent) api.JobEventRecord {
 	}
 	return out
 }
-
-func (a answer) VisitPublishJobEventResponse(w http.ResponseWriter) error { return a.write(w) }
-func (a answer) VisitGetJobEventResponse(w http.ResponseWriter) error     { return a.write(w) }
-func (a answer) VisitListJobEventsResponse(w http.ResponseWriter) error   { return a.write(w) }

@@ -15,7 +15,7 @@ import (
 const explainedWorkers = 200
 
 // ExplainJobRun says why a run did, or did not, run.
-func (s *server) ExplainJobRun(ctx context.Context, in api.ExplainJobRunRequestObject) (api.ExplainJobRunResponseObject, error) {
+func (s *server) ExplainJobRun(ctx context.Context, in api.ExplainJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
@@ -84,5 +84,3 @@ func (s *server) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run) 
 	x.Workers, x.Unknown = workers, page.More
 	return x, err
 }
-
-func (a answer) VisitExplainJobRunResponse(w http.ResponseWriter) error { return a.write(w) }

@@ -51,7 +51,7 @@ type runLog struct {
 var errLogLeft = errors.New("the reader of a log is gone")
 
 // GetRunLog checks what is asked for; the answer writes the log.
-func (s *server) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (api.GetRunLogResponseObject, error) {
+func (s *server) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (api.Response, error) {
 	req, p := requestOf(ctx), in.Params
 	l := &runLog{
 		s: s, ctx: ctx, tenant: req.tenant.ID, media: logMedia(text(p.Accept)), bare: req.method == http.MethodHead,
@@ -116,9 +116,9 @@ func (l *runLog) read(id uuid.UUID) (err error) {
 	return err
 }
 
-// VisitGetRunLogResponse writes the log, and what comes until the run has ended
+// Write writes the log, and what comes until the run has ended
 // if it is followed.
-func (l *runLog) VisitGetRunLogResponse(w http.ResponseWriter) error {
+func (l *runLog) Write(w http.ResponseWriter) error {
 	if l.leave != nil {
 		defer l.leave()
 	}

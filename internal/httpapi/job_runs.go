@@ -47,7 +47,7 @@ func (s *server) toRun(ctx context.Context, id uuid.UUID, verb, reason string, d
 }
 
 // CreateJobRun runs a definition by hand.
-func (s *server) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestObject) (api.CreateJobRunResponseObject, error) {
+func (s *server) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	d, err := s.definitionAt(ctx, in.Definition, nil)
@@ -190,7 +190,7 @@ func sameJSON(stored, canonical json.RawMessage) bool {
 }
 
 // GetJobRun answers a run, at its end when the client waits for that.
-func (s *server) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject) (api.GetJobRunResponseObject, error) {
+func (s *server) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject) (api.Response, error) {
 	wait, honoured, err := s.waitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func (s *server) runAnswer(r *jobrun.Run) answer {
 }
 
 // CancelJobRun ends a run, or asks its worker to.
-func (s *server) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestObject) (api.CancelJobRunResponseObject, error) {
+func (s *server) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	force, reason, err := forceOf(in.Body)
@@ -250,7 +250,7 @@ func (s *server) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestObj
 }
 
 // ReassignJobRun takes a run from its worker.
-func (s *server) ReassignJobRun(ctx context.Context, in api.ReassignJobRunRequestObject) (api.ReassignJobRunResponseObject, error) {
+func (s *server) ReassignJobRun(ctx context.Context, in api.ReassignJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	force, reason, err := forceOf(in.Body)
@@ -278,7 +278,7 @@ func forceOf(b *api.JobForceInput) (force bool, reason string, err error) {
 }
 
 // RerunJobRun makes a run that does once more what an ended one did.
-func (s *server) RerunJobRun(ctx context.Context, in api.RerunJobRunRequestObject) (api.RerunJobRunResponseObject, error) {
+func (s *server) RerunJobRun(ctx context.Context, in api.RerunJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
@@ -307,9 +307,3 @@ func (s *server) RerunJobRun(ctx context.Context, in api.RerunJobRunRequestObjec
 	a.Immediate = b.RespectConcurrency != nil && !*b.RespectConcurrency
 	return s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRerun, text(b.Reason))
 }
-
-func (a answer) VisitCreateJobRunResponse(w http.ResponseWriter) error   { return a.write(w) }
-func (a answer) VisitGetJobRunResponse(w http.ResponseWriter) error      { return a.write(w) }
-func (a answer) VisitCancelJobRunResponse(w http.ResponseWriter) error   { return a.write(w) }
-func (a answer) VisitReassignJobRunResponse(w http.ResponseWriter) error { return a.write(w) }
-func (a answer) VisitRerunJobRunResponse(w http.ResponseWriter) error    { return a.write(w) }

@@ -19,7 +19,7 @@ var runFilters = []string{
 }
 
 // ListJobRuns answers a page of runs, newest first.
-func (s *server) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObject) (api.ListJobRunsResponseObject, error) {
+func (s *server) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
@@ -121,7 +121,7 @@ func (s *server) definitionNamed(ctx context.Context, ref string) (id uuid.UUID,
 }
 
 // ListJobRunAttempts answers to whom a run was assigned.
-func (s *server) ListJobRunAttempts(ctx context.Context, in api.ListJobRunAttemptsRequestObject) (api.ListJobRunAttemptsResponseObject, error) {
+func (s *server) ListJobRunAttempts(ctx context.Context, in api.ListJobRunAttemptsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	attempts, err := s.Jobs.Runs.Attempts(ctx, requestOf(ctx).tenant.ID, in.RunID)
@@ -136,7 +136,7 @@ func (s *server) ListJobRunAttempts(ctx context.Context, in api.ListJobRunAttemp
 }
 
 // ListJobRunEvents answers what was decided about a run.
-func (s *server) ListJobRunEvents(ctx context.Context, in api.ListJobRunEventsRequestObject) (api.ListJobRunEventsResponseObject, error) {
+func (s *server) ListJobRunEvents(ctx context.Context, in api.ListJobRunEventsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	events, err := s.Jobs.Runs.Events(ctx, requestOf(ctx).tenant.ID, in.RunID)
@@ -145,7 +145,3 @@ func (s *server) ListJobRunEvents(ctx context.Context, in api.ListJobRunEventsRe
 	}
 	return answer{status: http.StatusOK, body: api.JobEventList{Events: toAPIJobEvents(events)}}, nil
 }
-
-func (a answer) VisitListJobRunsResponse(w http.ResponseWriter) error        { return a.write(w) }
-func (a answer) VisitListJobRunAttemptsResponse(w http.ResponseWriter) error { return a.write(w) }
-func (a answer) VisitListJobRunEventsResponse(w http.ResponseWriter) error   { return a.write(w) }

@@ -16,7 +16,7 @@ import (
 const previewed = 20
 
 // ListNextJobRuns answers when a definition is due next.
-func (s *server) ListNextJobRuns(ctx context.Context, in api.ListNextJobRunsRequestObject) (api.ListNextJobRunsResponseObject, error) {
+func (s *server) ListNextJobRuns(ctx context.Context, in api.ListNextJobRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	from, err := timeOf("from", in.Params.From)
@@ -34,7 +34,7 @@ func (s *server) ListNextJobRuns(ctx context.Context, in api.ListNextJobRunsRequ
 }
 
 // PreviewSchedule answers when a schedule would fire.
-func (s *server) PreviewSchedule(ctx context.Context, _ api.PreviewScheduleRequestObject) (api.PreviewScheduleResponseObject, error) {
+func (s *server) PreviewSchedule(ctx context.Context, _ api.PreviewScheduleRequestObject) (api.Response, error) {
 	var b struct {
 		Schedule schedule.Spec `json:"schedule"`
 		From     *time.Time    `json:"from"`
@@ -79,6 +79,3 @@ func (s *server) ticks(spec schedule.Spec, from time.Time, count *int) (answer, 
 	}
 	return answer{status: http.StatusOK, body: out}, nil
 }
-
-func (a answer) VisitListNextJobRunsResponse(w http.ResponseWriter) error { return a.write(w) }
-func (a answer) VisitPreviewScheduleResponse(w http.ResponseWriter) error { return a.write(w) }

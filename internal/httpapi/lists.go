@@ -32,7 +32,7 @@ func (r *request) list(filters ...string) listID {
 }
 
 // ListSagas answers a page of sagas, newest first.
-func (s *server) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (api.ListSagasResponseObject, error) {
+func (s *server) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req := requestOf(ctx)
@@ -164,7 +164,7 @@ func metadataOf(text string) (json.RawMessage, error) {
 }
 
 // ListWorkflows answers a page of workflows by name.
-func (s *server) ListWorkflows(ctx context.Context, in api.ListWorkflowsRequestObject) (api.ListWorkflowsResponseObject, error) {
+func (s *server) ListWorkflows(ctx context.Context, in api.ListWorkflowsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req := requestOf(ctx)
@@ -185,7 +185,7 @@ func (s *server) ListWorkflows(ctx context.Context, in api.ListWorkflowsRequestO
 }
 
 // ListWorkflowVersions answers a page of a workflow's versions, newest first.
-func (s *server) ListWorkflowVersions(ctx context.Context, in api.ListWorkflowVersionsRequestObject) (api.ListWorkflowVersionsResponseObject, error) {
+func (s *server) ListWorkflowVersions(ctx context.Context, in api.ListWorkflowVersionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if err := checkName(in.Name); err != nil {

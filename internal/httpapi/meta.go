@@ -9,12 +9,12 @@ import (
 )
 
 // GetHealth answers while the process can answer at all.
-func (s *server) GetHealth(context.Context, api.GetHealthRequestObject) (api.GetHealthResponseObject, error) {
+func (s *server) GetHealth(context.Context, api.GetHealthRequestObject) (api.Response, error) {
 	return answer{status: http.StatusOK, body: api.Health{Status: api.HealthStatusOk}}, nil
 }
 
 // GetReadiness answers whether this node can serve.
-func (s *server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObject) (api.GetReadinessResponseObject, error) {
+func (s *server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if s.Ready != nil {
@@ -26,7 +26,7 @@ func (s *server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObje
 }
 
 // GetVersion answers what is running.
-func (s *server) GetVersion(context.Context, api.GetVersionRequestObject) (api.GetVersionResponseObject, error) {
+func (s *server) GetVersion(context.Context, api.GetVersionRequestObject) (api.Response, error) {
 	v := api.Version{Version: s.Version.Version, Go: s.Version.Go}
 	if s.Version.Commit != "" {
 		v.Commit = &s.Version.Commit
@@ -38,12 +38,12 @@ func (s *server) GetVersion(context.Context, api.GetVersionRequestObject) (api.G
 }
 
 // GetContract answers the contract itself.
-func (s *server) GetContract(_ context.Context, in api.GetContractRequestObject) (api.GetContractResponseObject, error) {
+func (s *server) GetContract(_ context.Context, in api.GetContractRequestObject) (api.Response, error) {
 	return answer{status: http.StatusOK, raw: s.contract.json, etag: s.contract.etag}.unchanged(in.Params.IfNoneMatch)
 }
 
 // GetMetrics is in the contract but served in front of this package; here
 // there is nothing.
-func (s *server) GetMetrics(context.Context, api.GetMetricsRequestObject) (api.GetMetricsResponseObject, error) {
+func (s *server) GetMetrics(context.Context, api.GetMetricsRequestObject) (api.Response, error) {
 	return nil, fault.New(fault.NotFound, codeNotFound, "metrics are not served on this port")
 }

@@ -27,6 +27,19 @@ const (
 // retryAfter is the Retry-After of a 503 and of a key in use, in seconds.
 const retryAfter = "1"
 
+// answer sends what an operation returned, veiled for those who may not see it all.
+func (s *server) answer(w http.ResponseWriter, r *http.Request, out api.Response, err error) {
+	if err == nil {
+		out, err = s.veil(r.Context(), out)
+	}
+	if err == nil {
+		err = out.Write(w)
+	}
+	if err != nil {
+		s.fail(w, r, err)
+	}
+}
+
 // fail answers with err: a fault as its kind says, anything else as an outage
 // that tells nothing. Outages are logged here and nowhere else.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {

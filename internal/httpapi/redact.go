@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"reflect"
 	"strings"
 
@@ -21,26 +20,23 @@ var veiled = json.RawMessage(`"***"`)
 // the only place that does, and looks at every answer of every operation. What
 // it cannot look into is not answered at all. What a worker gets is of the runs
 // that it holds, and it could not do them without.
-func (s *server) veil(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
-	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, in any) (any, error) {
-		out, err := next(ctx, w, r, in)
-		req := requestOf(ctx)
-		if err != nil || req.who.Subject == "" || req.who.Role.Allows(access.PayloadsRead) || req.permission == access.JobsWork {
-			return out, err
-		}
-		if st, live := out.(*stream); live {
-			st.veiled = s.contract.veiled
-			return st, nil
-		}
-		a, ok := out.(answer)
-		if ok = ok && a.raw == nil; ok && a.body != nil {
-			a.body, ok = s.contract.veiled.cover(a.body)
-		}
-		if !ok {
-			return nil, req.who.Require(access.PayloadsRead)
-		}
-		return a, nil
+func (s *server) veil(ctx context.Context, out api.Response) (api.Response, error) {
+	req := requestOf(ctx)
+	if req.who.Subject == "" || req.who.Role.Allows(access.PayloadsRead) || req.permission == access.JobsWork {
+		return out, nil
 	}
+	if st, live := out.(*stream); live {
+		st.veiled = s.contract.veiled
+		return st, nil
+	}
+	a, ok := out.(answer)
+	if ok = ok && a.raw == nil; ok && a.body != nil {
+		a.body, ok = s.contract.veiled.cover(a.body)
+	}
+	if !ok {
+		return nil, req.who.Require(access.PayloadsRead)
+	}
+	return a, nil
 }
 
 // veiledText is veiled where a member is text.

@@ -34,7 +34,7 @@ type bulk struct {
 }
 
 // CreateRedrive stores a redrive of many letters, or counts them.
-func (s *server) CreateRedrive(ctx context.Context, in api.CreateRedriveRequestObject) (api.CreateRedriveResponseObject, error) {
+func (s *server) CreateRedrive(ctx context.Context, in api.CreateRedriveRequestObject) (api.Response, error) {
 	b, err := redriveAsked(ctx, in.Body)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (s *server) CreateRedrive(ctx context.Context, in api.CreateRedriveRequestO
 }
 
 // RetryDeadLetterGroup retries the letters of a group.
-func (s *server) RetryDeadLetterGroup(ctx context.Context, in api.RetryDeadLetterGroupRequestObject) (api.RetryDeadLetterGroupResponseObject, error) {
+func (s *server) RetryDeadLetterGroup(ctx context.Context, in api.RetryDeadLetterGroupRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
 		b = &api.GroupRedriveInput{}
@@ -61,7 +61,7 @@ func (s *server) RetryDeadLetterGroup(ctx context.Context, in api.RetryDeadLette
 }
 
 // DiscardDeadLetterGroup gives up the letters of a group.
-func (s *server) DiscardDeadLetterGroup(ctx context.Context, in api.DiscardDeadLetterGroupRequestObject) (api.DiscardDeadLetterGroupResponseObject, error) {
+func (s *server) DiscardDeadLetterGroup(ctx context.Context, in api.DiscardDeadLetterGroupRequestObject) (api.Response, error) {
 	b := in.Body
 	asked, err := redriveAsked(ctx, &api.RedriveInput{
 		Action: api.RedriveAction(dlq.BulkDiscard), Filter: &api.DeadLetterFilter{Fingerprint: &in.Fingerprint}, MaxMessages: b.MaxMessages,
@@ -82,7 +82,7 @@ func (s *server) redriveGroup(ctx context.Context, fingerprint string, asked bul
 }
 
 // RetryAllDeadLetters retries what waits of a topic, and waits for it.
-func (s *server) RetryAllDeadLetters(ctx context.Context, in api.RetryAllDeadLettersRequestObject) (api.RetryAllDeadLettersResponseObject, error) {
+func (s *server) RetryAllDeadLetters(ctx context.Context, in api.RetryAllDeadLettersRequestObject) (api.Response, error) {
 	wait, honoured, err := s.waitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
 		return nil, err

@@ -14,12 +14,12 @@ import (
 )
 
 // PauseRedrive keeps a redrive from taking more letters.
-func (s *server) PauseRedrive(ctx context.Context, in api.PauseRedriveRequestObject) (api.PauseRedriveResponseObject, error) {
+func (s *server) PauseRedrive(ctx context.Context, in api.PauseRedriveRequestObject) (api.Response, error) {
 	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.PauseRedrive, in.Body)
 }
 
 // ResumeRedrive lets a paused or halted redrive go on.
-func (s *server) ResumeRedrive(ctx context.Context, in api.ResumeRedriveRequestObject) (api.ResumeRedriveResponseObject, error) {
+func (s *server) ResumeRedrive(ctx context.Context, in api.ResumeRedriveRequestObject) (api.Response, error) {
 	reason, detail := "", map[string]any(nil)
 	var stop *dlq.StopOn
 	if b := in.Body; b != nil {
@@ -34,12 +34,12 @@ func (s *server) ResumeRedrive(ctx context.Context, in api.ResumeRedriveRequestO
 }
 
 // CancelRedrive ends a redrive.
-func (s *server) CancelRedrive(ctx context.Context, in api.CancelRedriveRequestObject) (api.CancelRedriveResponseObject, error) {
+func (s *server) CancelRedrive(ctx context.Context, in api.CancelRedriveRequestObject) (api.Response, error) {
 	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.CancelRedrive, in.Body)
 }
 
 // ApproveRedrive agrees to a redrive that somebody else asked for.
-func (s *server) ApproveRedrive(ctx context.Context, in api.ApproveRedriveRequestObject) (api.ApproveRedriveResponseObject, error) {
+func (s *server) ApproveRedrive(ctx context.Context, in api.ApproveRedriveRequestObject) (api.Response, error) {
 	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.ApproveRedrive, in.Body)
 }
 
@@ -54,7 +54,7 @@ func (s *server) moveRedrive(ctx context.Context, id uuid.UUID, match *string, v
 }
 
 // UpdateRedrive changes the pace of a redrive.
-func (s *server) UpdateRedrive(ctx context.Context, in api.UpdateRedriveRequestObject) (api.UpdateRedriveResponseObject, error) {
+func (s *server) UpdateRedrive(ctx context.Context, in api.UpdateRedriveRequestObject) (api.Response, error) {
 	b := in.Body
 	edit := dlq.RedriveEdit{Rate: b.RatePerSecond, StopOn: stopOf(b.StopOn)}
 	if b.Concurrency != nil {
@@ -111,16 +111,3 @@ func (s *server) changeRedrive(ctx context.Context, id uuid.UUID, match *string,
 func (s *server) redriveAnswer(r *dlq.Redrive) answer {
 	return answer{status: http.StatusOK, body: toAPIRedrive(r, s.now()), etag: etagOf(r.Version)}
 }
-
-func (a answer) VisitRetryAllDeadLettersResponse(w http.ResponseWriter) error    { return a.write(w) }
-func (a answer) VisitCreateRedriveResponse(w http.ResponseWriter) error          { return a.write(w) }
-func (a answer) VisitListRedrivesResponse(w http.ResponseWriter) error           { return a.write(w) }
-func (a answer) VisitGetRedriveResponse(w http.ResponseWriter) error             { return a.write(w) }
-func (a answer) VisitUpdateRedriveResponse(w http.ResponseWriter) error          { return a.write(w) }
-func (a answer) VisitListRedriveItemsResponse(w http.ResponseWriter) error       { return a.write(w) }
-func (a answer) VisitPauseRedriveResponse(w http.ResponseWriter) error           { return a.write(w) }
-func (a answer) VisitResumeRedriveResponse(w http.ResponseWriter) error          { return a.write(w) }
-func (a answer) VisitCancelRedriveResponse(w http.ResponseWriter) error          { return a.write(w) }
-func (a answer) VisitApproveRedriveResponse(w http.ResponseWriter) error         { return a.write(w) }
-func (a answer) VisitRetryDeadLetterGroupResponse(w http.ResponseWriter) error   { return a.write(w) }
-func (a answer) VisitDiscardDeadLetterGroupResponse(w http.ResponseWriter) error { return a.write(w) }

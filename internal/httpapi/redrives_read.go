@@ -13,7 +13,7 @@ import (
 )
 
 // GetRedrive answers a redrive, at its end when the client waits for that.
-func (s *server) GetRedrive(ctx context.Context, in api.GetRedriveRequestObject) (api.GetRedriveResponseObject, error) {
+func (s *server) GetRedrive(ctx context.Context, in api.GetRedriveRequestObject) (api.Response, error) {
 	wait, honoured, err := s.waitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (s *server) awaitRedrive(ctx context.Context, r dlq.Redrive, wait time.Dura
 }
 
 // ListRedrives answers a page of redrives, newest first.
-func (s *server) ListRedrives(ctx context.Context, in api.ListRedrivesRequestObject) (api.ListRedrivesResponseObject, error) {
+func (s *server) ListRedrives(ctx context.Context, in api.ListRedrivesRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
@@ -79,7 +79,7 @@ func (s *server) ListRedrives(ctx context.Context, in api.ListRedrivesRequestObj
 }
 
 // ListRedriveItems answers a page of the letters of a redrive, in its order.
-func (s *server) ListRedriveItems(ctx context.Context, in api.ListRedriveItemsRequestObject) (api.ListRedriveItemsResponseObject, error) {
+func (s *server) ListRedriveItems(ctx context.Context, in api.ListRedriveItemsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params

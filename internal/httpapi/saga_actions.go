@@ -31,19 +31,19 @@ func always(e saga.Event) func(*saga.Run, []saga.StepLog) (saga.Event, error) {
 }
 
 // CancelSaga flags a saga to be undone and to end as cancelled.
-func (s *server) CancelSaga(ctx context.Context, in api.CancelSagaRequestObject) (api.CancelSagaResponseObject, error) {
+func (s *server) CancelSaga(ctx context.Context, in api.CancelSagaRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.CancelRequested{By: by, Reason: reason})})
 }
 
 // CompensateSaga flags a saga to be undone on an operator's account.
-func (s *server) CompensateSaga(ctx context.Context, in api.CompensateSagaRequestObject) (api.CompensateSagaResponseObject, error) {
+func (s *server) CompensateSaga(ctx context.Context, in api.CompensateSagaRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.CompensateRequested{By: by, Reason: reason})})
 }
 
 // ResumeCompensation reopens a saga whose undo gave up.
-func (s *server) ResumeCompensation(ctx context.Context, in api.ResumeCompensationRequestObject) (api.ResumeCompensationResponseObject, error) {
+func (s *server) ResumeCompensation(ctx context.Context, in api.ResumeCompensationRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.ResumeRequested{By: by, Reason: reason})})
 }

@@ -85,7 +85,7 @@ func (s *server) notLive(ctx context.Context, tenant, id uuid.UUID) error {
 }
 
 // listArchived answers a page of the archive, newest sagas first.
-func (s *server) listArchived(ctx context.Context, p api.ListSagasParams, filter saga.Filter, none bool, list listID, paging paging) (api.ListSagasResponseObject, error) {
+func (s *server) listArchived(ctx context.Context, p api.ListSagasParams, filter saga.Filter, none bool, list listID, paging paging) (api.Response, error) {
 	tenant := requestOf(ctx).tenant.ID
 	var page saga.ArchivedPage
 	if !none {
@@ -114,7 +114,7 @@ func (s *server) listArchived(ctx context.Context, p api.ListSagasParams, filter
 }
 
 // RestoreSaga makes an archived saga live again.
-func (s *server) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObject) (api.RestoreSagaResponseObject, error) {
+func (s *server) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObject) (api.Response, error) {
 	req := requestOf(ctx)
 	by, reason := words(ctx, in.Body)
 	key := keyOf(req, in.Params.IdempotencyKey)

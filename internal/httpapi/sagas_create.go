@@ -17,7 +17,7 @@ import (
 
 // CreateSaga stores a saga and hands it to the engine; then, if asked to, it
 // waits for its end.
-func (s *server) CreateSaga(ctx context.Context, in api.CreateSagaRequestObject) (api.CreateSagaResponseObject, error) {
+func (s *server) CreateSaga(ctx context.Context, in api.CreateSagaRequestObject) (api.Response, error) {
 	wait, waited, err := s.waitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
 		return nil, err

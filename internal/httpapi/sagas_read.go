@@ -15,7 +15,7 @@ import (
 )
 
 // GetSaga answers a saga with its step logs, at once or after its end.
-func (s *server) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (api.GetSagaResponseObject, error) {
+func (s *server) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (api.Response, error) {
 	wait, waited, err := s.waitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (s *server) head(ctx context.Context, tenant, id uuid.UUID, status int) (an
 }
 
 // ListStepLogs answers the step logs of a saga.
-func (s *server) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestObject) (api.ListStepLogsResponseObject, error) {
+func (s *server) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
@@ -104,7 +104,7 @@ func (s *server) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestObj
 }
 
 // ListSteps answers the steps of a saga as they stand now.
-func (s *server) ListSteps(ctx context.Context, in api.ListStepsRequestObject) (api.ListStepsResponseObject, error) {
+func (s *server) ListSteps(ctx context.Context, in api.ListStepsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	f, run, err := s.look(ctx, in.SagaID)

@@ -15,7 +15,7 @@ import (
 )
 
 // GetLeader answers who leads the scheduler.
-func (s *server) GetLeader(ctx context.Context, _ api.GetLeaderRequestObject) (api.GetLeaderResponseObject, error) {
+func (s *server) GetLeader(ctx context.Context, _ api.GetLeaderRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	return s.leader(ctx)
@@ -43,7 +43,7 @@ func (s *server) leader(ctx context.Context) (answer, error) {
 }
 
 // StepDownLeader ends the leadership of whoever leads.
-func (s *server) StepDownLeader(ctx context.Context, in api.StepDownLeaderRequestObject) (api.StepDownLeaderResponseObject, error) {
+func (s *server) StepDownLeader(ctx context.Context, in api.StepDownLeaderRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	if err := forDeployment(ctx, "the scheduler"); err != nil {
@@ -69,7 +69,7 @@ func (s *server) StepDownLeader(ctx context.Context, in api.StepDownLeaderReques
 }
 
 // GetSettings answers all settings of job runs.
-func (s *server) GetSettings(ctx context.Context, in api.GetSettingsRequestObject) (api.GetSettingsResponseObject, error) {
+func (s *server) GetSettings(ctx context.Context, in api.GetSettingsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	a, err := s.settings(ctx)
@@ -100,7 +100,7 @@ func (s *server) settings(ctx context.Context) (answer, error) {
 
 // ChangeSettings sets some, all or none. They are of all tenants, so that who may
 // do it is for any tenant too.
-func (s *server) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequestObject) (api.ChangeSettingsResponseObject, error) {
+func (s *server) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	if err := forDeployment(ctx, "a setting"); err != nil {
@@ -138,7 +138,7 @@ func (s *server) ChangeSettings(ctx context.Context, in api.ChangeSettingsReques
 
 // ListSettingChanges answers who changed what. By whom and why is the deployment's
 // own affair: a tenant sees what the values were.
-func (s *server) ListSettingChanges(ctx context.Context, in api.ListSettingChangesRequestObject) (api.ListSettingChangesResponseObject, error) {
+func (s *server) ListSettingChanges(ctx context.Context, in api.ListSettingChangesRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	limit := 100

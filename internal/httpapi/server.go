@@ -128,7 +128,7 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// server implements api.StrictServerInterface.
+// server implements api.Operations.
 type server struct {
 	Config
 	contract    *contract
@@ -166,10 +166,8 @@ func New(cfg Config) (http.Handler, error) {
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
 	checked := s.router.With(s.authorize, s.queueOpen, s.jobsOpen, s.checkQuery, s.checkBody, s.checkParameters)
-	strict := api.NewStrictHandlerWithOptions(s, []api.StrictMiddlewareFunc{s.veil}, api.StrictHTTPServerOptions{
-		RequestErrorHandlerFunc: s.unbound, ResponseErrorHandlerFunc: s.fail,
-	})
-	api.HandlerWithOptions(strict, api.ChiServerOptions{BaseRouter: checked, ErrorHandlerFunc: s.unbound})
+	decoded := api.Decode(s, api.Ways{Unbound: s.unbound, Answer: s.answer})
+	api.HandlerWithOptions(decoded, api.ChiServerOptions{BaseRouter: checked, ErrorHandlerFunc: s.unbound})
 	return http.HandlerFunc(s.serve), nil
 }
 

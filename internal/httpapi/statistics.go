@@ -12,7 +12,7 @@ import (
 )
 
 // ListSagaStatistics answers how many sagas of each definition became what.
-func (s *server) ListSagaStatistics(ctx context.Context, in api.ListSagaStatisticsRequestObject) (api.ListSagaStatisticsResponseObject, error) {
+func (s *server) ListSagaStatistics(ctx context.Context, in api.ListSagaStatisticsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req := requestOf(ctx)

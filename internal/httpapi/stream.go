@@ -53,7 +53,7 @@ func (s *streams) enter() (leave func(), err error) {
 }
 
 // StreamEvents checks what is asked for; the answer writes the stream.
-func (s *server) StreamEvents(ctx context.Context, in api.StreamEventsRequestObject) (api.StreamEventsResponseObject, error) {
+func (s *server) StreamEvents(ctx context.Context, in api.StreamEventsRequestObject) (api.Response, error) {
 	p := in.Params
 	req := requestOf(ctx)
 	filter, err := eventFilter(p.EventType, p.SagaID, p.WorkflowName, p.TraceID, p.Actor, p.From, p.To)
@@ -108,9 +108,9 @@ type stream struct {
 	closed bool          // the client does not take any more
 }
 
-// VisitStreamEventsResponse sends events until the client leaves, is too slow,
+// Write sends events until the client leaves, is too slow,
 // the server stops or the stream is old.
-func (st *stream) VisitStreamEventsResponse(w http.ResponseWriter) error {
+func (st *stream) Write(w http.ResponseWriter) error {
 	defer st.leave()
 	h := w.Header()
 	h.Set("Content-Type", mediaStream)

@@ -14,7 +14,7 @@ import (
 )
 
 // GetTimeline answers what happened under a correlation id.
-func (s *server) GetTimeline(ctx context.Context, in api.GetTimelineRequestObject) (api.GetTimelineResponseObject, error) {
+func (s *server) GetTimeline(ctx context.Context, in api.GetTimelineRequestObject) (api.Response, error) {
 	if s.Timeline == nil {
 		return nil, fault.New(fault.Unavailable, jobrun.CodeUnavailable, "the memory store has no timelines: use PostgreSQL")
 	}
@@ -72,5 +72,3 @@ func toAPITimeline(e *timeline.Entry) api.TimelineEntry {
 	}
 	return out
 }
-
-func (a answer) VisitGetTimelineResponse(w http.ResponseWriter) error { return a.write(w) }

@@ -13,7 +13,7 @@ import (
 )
 
 // ListWebhooks answers a page of webhooks, oldest first.
-func (s *server) ListWebhooks(ctx context.Context, in api.ListWebhooksRequestObject) (api.ListWebhooksResponseObject, error) {
+func (s *server) ListWebhooks(ctx context.Context, in api.ListWebhooksRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
@@ -52,7 +52,7 @@ func (s *server) webhookFilter(list listID, page, size *int32, cursor *string, i
 }
 
 // ListWebhookDeliveries answers a page of deliveries, newest first.
-func (s *server) ListWebhookDeliveries(ctx context.Context, in api.ListWebhookDeliveriesRequestObject) (api.ListWebhookDeliveriesResponseObject, error) {
+func (s *server) ListWebhookDeliveries(ctx context.Context, in api.ListWebhookDeliveriesRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
@@ -79,7 +79,7 @@ func (s *server) ListWebhookDeliveries(ctx context.Context, in api.ListWebhookDe
 }
 
 // GetWebhookDelivery answers a delivery with its body.
-func (s *server) GetWebhookDelivery(ctx context.Context, in api.GetWebhookDeliveryRequestObject) (api.GetWebhookDeliveryResponseObject, error) {
+func (s *server) GetWebhookDelivery(ctx context.Context, in api.GetWebhookDeliveryRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	d, err := s.Deliveries.Delivery(ctx, requestOf(ctx).tenant.ID, in.WebhookID, in.DeliveryID)
@@ -90,7 +90,7 @@ func (s *server) GetWebhookDelivery(ctx context.Context, in api.GetWebhookDelive
 }
 
 // RedeliverWebhookDelivery makes a delivery due again.
-func (s *server) RedeliverWebhookDelivery(ctx context.Context, in api.RedeliverWebhookDeliveryRequestObject) (api.RedeliverWebhookDeliveryResponseObject, error) {
+func (s *server) RedeliverWebhookDelivery(ctx context.Context, in api.RedeliverWebhookDeliveryRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
@@ -105,7 +105,7 @@ func (s *server) RedeliverWebhookDelivery(ctx context.Context, in api.RedeliverW
 }
 
 // RedeliverFailed makes what was given up since a time due again.
-func (s *server) RedeliverFailed(ctx context.Context, in api.RedeliverFailedRequestObject) (api.RedeliverFailedResponseObject, error) {
+func (s *server) RedeliverFailed(ctx context.Context, in api.RedeliverFailedRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID

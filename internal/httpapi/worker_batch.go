@@ -13,7 +13,7 @@ import (
 )
 
 // WorkerHeartbeat renews the leases of a worker (W2).
-func (s *server) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRequestObject) (api.WorkerHeartbeatResponseObject, error) {
+func (s *server) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	rd := batchReader{c: s.contract}
@@ -34,7 +34,7 @@ func (s *server) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRequ
 }
 
 // StartRuns starts many runs, each on its own.
-func (s *server) StartRuns(ctx context.Context, in api.StartRunsRequestObject) (api.StartRunsResponseObject, error) {
+func (s *server) StartRuns(ctx context.Context, in api.StartRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	rd := batchReader{c: s.contract}
@@ -57,7 +57,7 @@ func (s *server) StartRuns(ctx context.Context, in api.StartRunsRequestObject) (
 }
 
 // CompleteRuns ends many runs, each on its own.
-func (s *server) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestObject) (api.CompleteRunsResponseObject, error) {
+func (s *server) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	rd := batchReader{c: s.contract}

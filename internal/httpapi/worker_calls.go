@@ -22,7 +22,7 @@ func fenceOf(worker uuid.UUID, attempt int32, token uuid.UUID, epoch int64) jobr
 }
 
 // StartRun makes a run RUNNING (W4, J-25). A refusal is no right to start (J-26).
-func (s *server) StartRun(ctx context.Context, in api.StartRunRequestObject) (api.StartRunResponseObject, error) {
+func (s *server) StartRun(ctx context.Context, in api.StartRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
@@ -52,7 +52,7 @@ func (s *server) runLease(ctx context.Context) (int64, error) {
 }
 
 // ReportProgress keeps what a worker tells (W5).
-func (s *server) ReportProgress(ctx context.Context, in api.ReportProgressRequestObject) (api.ReportProgressResponseObject, error) {
+func (s *server) ReportProgress(ctx context.Context, in api.ReportProgressRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
@@ -76,7 +76,7 @@ func (s *server) ReportProgress(ctx context.Context, in api.ReportProgressReques
 }
 
 // AppendRunLog stores a chunk of a log (W6).
-func (s *server) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestObject) (api.AppendRunLogResponseObject, error) {
+func (s *server) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
@@ -107,7 +107,7 @@ func (s *server) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestObj
 }
 
 // CompleteRun ends a run that has succeeded (W7).
-func (s *server) CompleteRun(ctx context.Context, in api.CompleteRunRequestObject) (api.CompleteRunResponseObject, error) {
+func (s *server) CompleteRun(ctx context.Context, in api.CompleteRunRequestObject) (api.Response, error) {
 	b := in.Body
 	res := jobrun.Result{
 		RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch),
@@ -124,7 +124,7 @@ func (s *server) CompleteRun(ctx context.Context, in api.CompleteRunRequestObjec
 }
 
 // FailRun ends a run that has failed (W8).
-func (s *server) FailRun(ctx context.Context, in api.FailRunRequestObject) (api.FailRunResponseObject, error) {
+func (s *server) FailRun(ctx context.Context, in api.FailRunRequestObject) (api.Response, error) {
 	b := in.Body
 	return s.finish(ctx, jobrun.Result{
 		RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), Error: runErrorOf(&b.Error),
@@ -222,7 +222,7 @@ func tooLong(r *jobrun.Result, at string) *fault.Field {
 }
 
 // ReleaseRun gives a run back (W9).
-func (s *server) ReleaseRun(ctx context.Context, in api.ReleaseRunRequestObject) (api.ReleaseRunResponseObject, error) {
+func (s *server) ReleaseRun(ctx context.Context, in api.ReleaseRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
@@ -230,7 +230,7 @@ func (s *server) ReleaseRun(ctx context.Context, in api.ReleaseRunRequestObject)
 }
 
 // AcknowledgeCancel ends a run that was asked to cancel (W10).
-func (s *server) AcknowledgeCancel(ctx context.Context, in api.AcknowledgeCancelRequestObject) (api.AcknowledgeCancelResponseObject, error) {
+func (s *server) AcknowledgeCancel(ctx context.Context, in api.AcknowledgeCancelRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
@@ -238,7 +238,7 @@ func (s *server) AcknowledgeCancel(ctx context.Context, in api.AcknowledgeCancel
 }
 
 // ConfirmContinuation takes a run out of doubt (W11).
-func (s *server) ConfirmContinuation(ctx context.Context, in api.ConfirmContinuationRequestObject) (api.ConfirmContinuationResponseObject, error) {
+func (s *server) ConfirmContinuation(ctx context.Context, in api.ConfirmContinuationRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body

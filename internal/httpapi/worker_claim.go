@@ -15,7 +15,7 @@ import (
 )
 
 // ClaimRuns gives a worker runs, and waits for the first one (W3).
-func (s *server) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (api.ClaimRunsResponseObject, error) {
+func (s *server) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (api.Response, error) {
 	b := in.Body
 	ask := jobrun.ClaimAsk{
 		TenantID: requestOf(ctx).tenant.ID, WorkerID: in.WorkerID, Slots: int(b.Slots), ClaimID: text(b.ClaimID), Start: b.Start != nil && *b.Start,

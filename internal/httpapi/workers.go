@@ -18,7 +18,7 @@ import (
 const workersURL = "/api/v1/workers/"
 
 // RegisterWorker stores a worker that starts (W1).
-func (s *server) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequestObject) (api.RegisterWorkerResponseObject, error) {
+func (s *server) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	req, b, now := requestOf(ctx), in.Body, s.now()
@@ -76,7 +76,7 @@ func distinct(list []string) []string {
 }
 
 // ListWorkers answers a page of workers, newest first.
-func (s *server) ListWorkers(ctx context.Context, in api.ListWorkersRequestObject) (api.ListWorkersResponseObject, error) {
+func (s *server) ListWorkers(ctx context.Context, in api.ListWorkersRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
@@ -122,7 +122,7 @@ func jobPaging(p paging) (jobrun.Paging, error) {
 }
 
 // GetWorker answers one worker.
-func (s *server) GetWorker(ctx context.Context, in api.GetWorkerRequestObject) (api.GetWorkerResponseObject, error) {
+func (s *server) GetWorker(ctx context.Context, in api.GetWorkerRequestObject) (api.Response, error) {
 	w, err := s.worker(ctx, in.WorkerID)
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (s *server) worker(ctx context.Context, id uuid.UUID) (jobrun.WorkerProcess
 
 // DrainWorker gives a worker nothing new. Whoever may only work drains what it has
 // registered itself.
-func (s *server) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObject) (api.DrainWorkerResponseObject, error) {
+func (s *server) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObject) (api.Response, error) {
 	if req := requestOf(ctx); !req.who.Role.Allows(access.JobsWrite) {
 		w, err := s.worker(ctx, in.WorkerID)
 		if err != nil {
@@ -154,12 +154,12 @@ func (s *server) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObjec
 }
 
 // UndrainWorker gives a worker runs again.
-func (s *server) UndrainWorker(ctx context.Context, in api.UndrainWorkerRequestObject) (api.UndrainWorkerResponseObject, error) {
+func (s *server) UndrainWorker(ctx context.Context, in api.UndrainWorkerRequestObject) (api.Response, error) {
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerActive, "undrain", in.Body)
 }
 
 // DetachWorker gives a worker up.
-func (s *server) DetachWorker(ctx context.Context, in api.DetachWorkerRequestObject) (api.DetachWorkerResponseObject, error) {
+func (s *server) DetachWorker(ctx context.Context, in api.DetachWorkerRequestObject) (api.Response, error) {
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDetached, "detach", in.Body)
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // RegisterWorkflow stores a definition as a version of its name.
-func (s *server) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflowRequestObject) (api.RegisterWorkflowResponseObject, error) {
+func (s *server) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflowRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	def, err := s.parseDefinition(requestOf(ctx), in.JSONBody != nil)
@@ -45,7 +45,7 @@ func (s *server) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflowRe
 }
 
 // ValidateWorkflow checks a definition and stores nothing.
-func (s *server) ValidateWorkflow(ctx context.Context, in api.ValidateWorkflowRequestObject) (api.ValidateWorkflowResponseObject, error) {
+func (s *server) ValidateWorkflow(ctx context.Context, in api.ValidateWorkflowRequestObject) (api.Response, error) {
 	def, err := s.parseDefinition(requestOf(ctx), in.JSONBody != nil)
 	if err != nil {
 		return nil, err
@@ -109,12 +109,12 @@ func yamlInside(body []byte) (text string, isYAML bool, err error) {
 }
 
 // GetWorkflow answers the latest version of a workflow.
-func (s *server) GetWorkflow(ctx context.Context, in api.GetWorkflowRequestObject) (api.GetWorkflowResponseObject, error) {
+func (s *server) GetWorkflow(ctx context.Context, in api.GetWorkflowRequestObject) (api.Response, error) {
 	return s.workflowVersion(ctx, in.Name, 0, in.Params.IfNoneMatch)
 }
 
 // GetWorkflowVersion answers one version of a workflow.
-func (s *server) GetWorkflowVersion(ctx context.Context, in api.GetWorkflowVersionRequestObject) (api.GetWorkflowVersionResponseObject, error) {
+func (s *server) GetWorkflowVersion(ctx context.Context, in api.GetWorkflowVersionRequestObject) (api.Response, error) {
 	return s.workflowVersion(ctx, in.Name, int(in.Version), in.Params.IfNoneMatch)
 }
 
@@ -132,12 +132,12 @@ func (s *server) workflowVersion(ctx context.Context, name string, version int, 
 }
 
 // EnableWorkflow lets a workflow take new sagas.
-func (s *server) EnableWorkflow(ctx context.Context, in api.EnableWorkflowRequestObject) (api.EnableWorkflowResponseObject, error) {
+func (s *server) EnableWorkflow(ctx context.Context, in api.EnableWorkflowRequestObject) (api.Response, error) {
 	return s.setEnabled(ctx, in.Name, true, in.Params.IfMatch, reasonIn(in.Body))
 }
 
 // DisableWorkflow keeps a workflow from taking new sagas.
-func (s *server) DisableWorkflow(ctx context.Context, in api.DisableWorkflowRequestObject) (api.DisableWorkflowResponseObject, error) {
+func (s *server) DisableWorkflow(ctx context.Context, in api.DisableWorkflowRequestObject) (api.Response, error) {
 	return s.setEnabled(ctx, in.Name, false, in.Params.IfMatch, reasonIn(in.Body))
 }
 
