@@ -155,7 +155,7 @@ func (st *Sagas) restore(ctx context.Context, r saga.Restoration) (restored bool
 			return err
 		}
 		var event eventColumns
-		if err := st.db.addEvent(&event, &r.Event); err != nil {
+		if err := addEvent(st.db, &event, &r.Event); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, insertRestored, parameters(event.columns[:])...); err != nil {

@@ -49,7 +49,7 @@ func (c *eventColumns) add(e *saga.AuditEvent) error {
 	c.columns[7].json(e.Data)
 	c.columns[8].intUnless(int64(e.Old), int64(saga.NoState))
 	c.columns[9].intUnless(int64(e.New), int64(saga.NoState))
-	err := c.columns[10].errorOrNull(e.Error)
+	err := errorOrNull(&c.columns[10], e.Error)
 	c.columns[11].text(e.Actor)
 	c.columns[12].textUnlessEmpty(e.RequestID)
 	c.columns[13].textOrNull(e.TraceID)

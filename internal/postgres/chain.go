@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,6 +11,10 @@ import (
 
 	"github.com/skald-saga/skald/internal/saga"
 )
+
+// settled holds for events that nothing can come before any more: all
+// transactions with a smaller id have ended (trap X8).
+const settled = `e.txid < (SELECT saga.feed_horizon())`
 
 // chained is what a chain is kept in, and the statements that keep it.
 type chained struct{ unsealed, seal, seals string }
@@ -44,11 +47,6 @@ SELECT t.tenant_id, greatest(0, extract(epoch FROM now() - e.written))::float8, 
 	SELECT a.txid, CASE WHEN isfinite(a.WRITTEN) THEN a.WRITTEN ELSE now() END AS written FROM ROWS a
 	 WHERE a.tenant_id = t.tenant_id AND (a.txid, a.PLACE) > (coalesce(last.to_txid, '0'), coalesce(last.to_id, 0))
 	 ORDER BY a.txid, a.PLACE LIMIT 1) AS e`
-
-// Unsealed implements saga.Chain.
-func (t *Trail) Unsealed(ctx context.Context) ([]saga.Unsealed, error) {
-	return ofEvents.unsealedIn(ctx, t.db)
-}
 
 func (c *chained) unsealedIn(ctx context.Context, db *DB) ([]saga.Unsealed, error) {
 	rows, err := db.read.QueryContext(ctx, c.unsealed)
@@ -105,11 +103,6 @@ SELECT $1, seq, from_txid, from_id, to_txid, to_id, events, prev,
 ON CONFLICT (tenant_id, seq) DO NOTHING
 RETURNING events`, settled, saga.MaxSealed)
 
-// Seal implements saga.Chain.
-func (t *Trail) Seal(ctx context.Context, tenant uuid.UUID) (events int, err error) {
-	return ofEvents.sealIn(ctx, t.db, tenant)
-}
-
 func (c *chained) sealIn(ctx context.Context, db *DB, tenant uuid.UUID) (events int, err error) {
 	err = db.listTenant(ctx, tenant, c.seal, func(rows *sql.Rows) error { return rows.Scan(&events) }, tenant)
 	if err != nil {
@@ -121,11 +114,6 @@ func (c *chained) sealIn(ctx context.Context, db *DB, tenant uuid.UUID) (events 
 const readSeals = `
 SELECT tenant_id, seq, from_txid, from_id, to_txid, to_id, events, prev_hash, hash, sealed_at
   FROM SEALS WHERE tenant_id = $1 AND seq >= $2 ORDER BY seq LIMIT $3`
-
-// Seals implements saga.Chain.
-func (t *Trail) Seals(ctx context.Context, tenant uuid.UUID, from int64, limit int) ([]saga.Seal, error) {
-	return ofEvents.sealsIn(ctx, t.db, tenant, from, limit)
-}
 
 func (c *chained) sealsIn(ctx context.Context, db *DB, tenant uuid.UUID, from int64, limit int) ([]saga.Seal, error) {
 	var seals []saga.Seal
@@ -140,30 +128,4 @@ func (c *chained) sealsIn(ctx context.Context, db *DB, tenant uuid.UUID, from in
 		return nil, fmt.Errorf("read seals: %w", err)
 	}
 	return seals, nil
-}
-
-const readSpan = `
-SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.audit_events e
- WHERE e.tenant_id = $1 AND (e.txid, e.id) > ($2::xid8, $3::bigint) AND (e.txid, e.id) <= ($4::xid8, $5::bigint)
- ORDER BY e.txid, e.id LIMIT $6`
-
-// Span implements saga.Chain.
-func (t *Trail) Span(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position, limit int) ([]saga.StoredEvent, error) {
-	var events []saga.StoredEvent
-	err := t.db.listTenant(ctx, tenant, readSpan, func(rows *sql.Rows) error {
-		var e storedEvent
-		err := rows.Scan(e.dest()...)
-		events = append(events, e.event())
-		return err
-	}, tenant, strconv.FormatUint(after.TxID, 10), after.ID, strconv.FormatUint(upTo.TxID, 10), upTo.ID, limit)
-	if err != nil {
-		return nil, fmt.Errorf("read sealed events: %w", err)
-	}
-	return events, nil
-}
-
-// Links implements saga.Chain.
-func (t *Trail) Links(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position, limit int) ([]saga.Link, error) {
-	events, err := t.Span(ctx, tenant, after, upTo, limit)
-	return saga.LinksOf(events), err
 }

@@ -10,8 +10,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/lib/pq/oid"
-
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // column builds one array in PostgreSQL's binary form: a column of a batch,
@@ -41,6 +39,9 @@ func (c *column) next(size int) []byte {
 }
 
 const nullSize = -1
+
+// maxSpare is how many bytes of a column are kept.
+const maxSpare = 1 << 20
 
 // reset makes a column empty, and keeps its memory unless that is much.
 func (c *column) reset() {
@@ -219,17 +220,6 @@ func (c *column) json(v []byte) {
 	}
 	c.of = oid.T_text
 	c.b = append(c.next(len(v)), v...)
-}
-
-// errorOrNull writes a saga's error as JSON.
-func (c *column) errorOrNull(e *saga.Error) error {
-	if e == nil {
-		c.null()
-		return nil
-	}
-	doc, err := marshalError(e)
-	c.json(doc)
-	return err
 }
 
 // travelling is a column of which a batch's values travel as one array.

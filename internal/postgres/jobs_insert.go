@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
-	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/jobrun"
 )
@@ -113,18 +112,6 @@ func (c *newRuns) add(r *jobrun.Run) error {
 	next().textUnlessEmpty(r.InitiatedBy)
 	next().textUnlessEmpty(r.InitiatedAs)
 	return nil
-}
-
-// textArray writes texts as PostgreSQL reads an array of them.
-func textArray(of []string) string {
-	if len(of) == 0 {
-		return "{}"
-	}
-	v, err := pq.StringArray(of).Value()
-	if err != nil { // it never has one
-		return "{}"
-	}
-	return v.(string)
 }
 
 // insertRuns stores new runs in tx, a transaction of the writers' connections.

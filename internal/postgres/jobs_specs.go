@@ -29,11 +29,6 @@ const maxSpecs = 10_000
 
 const specOfRun = `SELECT v.spec FROM jobs.job_definition_versions v WHERE v.tenant_id = $1 AND v.definition_id = $2 AND v.spec_version = $3`
 
-// queryer is a transaction or a pool.
-type queryer interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
 // Spec returns what the definition of r said when r was made, and not what it says
 // now. It is not to be changed. Of a definition that does not exist any more it says
 // nothing.

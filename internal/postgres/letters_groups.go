@@ -59,7 +59,7 @@ func (st *Letters) Groups(ctx context.Context, tenant uuid.UUID, f dlq.GroupFilt
 		w.add("g.topic = ?", f.Topic)
 	}
 	if f.States != nil {
-		w.add("g.state = ANY(?)", list(texts(f.States)))
+		w.add("g.state = ANY(?)", arrayOf(texts(f.States)))
 	}
 	count, counted := `SELECT count(*) FROM dlq.dlq_groups g WHERE `+w.text(), w.args
 	if f.After != nil {

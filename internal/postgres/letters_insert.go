@@ -187,9 +187,6 @@ type newLetters struct {
 // kilobytes a letter.
 var spareLetters = sync.Pool{New: func() any { return new(newLetters) }}
 
-// maxSpare is how many bytes of a column are kept.
-const maxSpare = 1 << 20
-
 // spare gives c back, whose parameters nobody uses any more.
 func (c *newLetters) spare() {
 	for _, list := range [][]column{c.columns[:], c.groups[:]} {

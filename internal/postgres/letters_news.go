@@ -186,7 +186,3 @@ ON CONFLICT (tenant_id, fingerprint) DO UPDATE
        state = CASE g.state WHEN 'RESOLVED' THEN 'REGRESSED' ELSE g.state END,
        version = CASE g.state WHEN 'RESOLVED' THEN g.version + 1 ELSE g.version END,
        updated_at = CASE g.state WHEN 'RESOLVED' THEN EXCLUDED.updated_at ELSE g.updated_at END`
-
-func nullIfZero(id uuid.UUID) uuid.NullUUID { return uuid.NullUUID{UUID: id, Valid: id != uuid.Nil} }
-
-func nullIfEmpty(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }

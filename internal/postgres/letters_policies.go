@@ -67,7 +67,7 @@ func (st *Letters) PutPolicy(ctx context.Context, p dlq.Policy, by operator.Acti
 			return err
 		}
 		after, err := scanPolicy(tx.QueryRowContext(ctx, statement, p.TenantID, p.Topic, p.Version, p.MaxRetries, string(backoff), p.AutoRetry, p.Ordered, p.RetentionDays, p.ArchiveDays,
-			p.MaxGenerations, string(alert), list(p.Redact), list(p.AllowedTargets), p.UpdatedBy, p.UpdatedAt, p.HoldAll))
+			p.MaxGenerations, string(alert), arrayOf(p.Redact), arrayOf(p.AllowedTargets), p.UpdatedBy, p.UpdatedAt, p.HoldAll))
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return fault.New(fault.Precondition, dlq.CodeStale, "the policy is no longer at version %d", p.Version-1)

@@ -113,8 +113,3 @@ func (db *DB) putRevision(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, r 
 		r.LetterID, tenant, number, content[0], content[1], content[2], nullText(patch), r.Author, r.Reason, r.CreatedAt)
 	return number, err
 }
-
-// nullText passes a JSON document as a parameter, NULL when nil.
-func nullText(doc []byte) sql.NullString {
-	return sql.NullString{String: string(doc), Valid: doc != nil}
-}

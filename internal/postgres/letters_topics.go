@@ -94,7 +94,7 @@ func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []str
 	}
 	rows, err := tx.QueryContext(ctx, `
 		SELECT m.original_topic, m.status, count(*) FROM dlq.dlq_messages m
-		 WHERE m.tenant_id = $1 AND m.original_topic = ANY($2) GROUP BY m.original_topic, m.status`, tenant, list(topics))
+		 WHERE m.tenant_id = $1 AND m.original_topic = ANY($2) GROUP BY m.original_topic, m.status`, tenant, arrayOf(topics))
 	if err != nil {
 		return nil, fmt.Errorf("count: %w", err)
 	}
@@ -115,7 +115,7 @@ func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []str
 		       coalesce(sum(a.received), 0)
 		  FROM unnest($2::text[]) AS t (topic)
 		  LEFT JOIN dlq.dlq_arrivals a ON a.tenant_id = $1 AND a.topic = t.topic AND a.minute > statement_timestamp() - interval '24 hours'
-		 GROUP BY t.topic`, tenant, list(topics))
+		 GROUP BY t.topic`, tenant, arrayOf(topics))
 	if err != nil {
 		return nil, fmt.Errorf("read arrivals: %w", err)
 	}

@@ -217,29 +217,3 @@ func (st *Sagas) countExpired(ctx context.Context, e saga.Expiry, maxEach int) (
 	})
 	return out[:min(maxCounted, len(out))], nil
 }
-
-// byTenant runs a statement that changes something and answers with tenants and how
-// many of each.
-func (db *DB) byTenant(ctx context.Context, statement string, args ...any) (map[uuid.UUID]int64, error) {
-	rows, err := db.read.QueryContext(ctx, statement, args...)
-	if err != nil {
-		return nil, err
-	}
-	return counts(rows)
-}
-
-// counts reads rows of a tenant and a number.
-func counts(rows *sql.Rows) (map[uuid.UUID]int64, error) {
-	found := map[uuid.UUID]int64{}
-	err := eachRow(rows, func() error {
-		var tenant uuid.UUID
-		var n int64
-		err := rows.Scan(&tenant, &n)
-		found[tenant] += n
-		return err
-	})
-	if err != nil {
-		return nil, err // it is not known to be durable
-	}
-	return found, nil
-}

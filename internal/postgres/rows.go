@@ -1,11 +1,13 @@
 package postgres
 
 import (
+	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
@@ -50,4 +52,35 @@ func canonical(b []byte) (json.RawMessage, error) {
 		return nil, fmt.Errorf("stored JSON: %w", err)
 	}
 	return out, nil
+}
+
+// queryer is a transaction or a pool.
+type queryer interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// byTenant runs a statement that changes something and answers with tenants and how
+// many of each.
+func (db *DB) byTenant(ctx context.Context, statement string, args ...any) (map[uuid.UUID]int64, error) {
+	rows, err := db.read.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	return counts(rows)
+}
+
+// counts reads rows of a tenant and a number.
+func counts(rows *sql.Rows) (map[uuid.UUID]int64, error) {
+	found := map[uuid.UUID]int64{}
+	err := eachRow(rows, func() error {
+		var tenant uuid.UUID
+		var n int64
+		err := rows.Scan(&tenant, &n)
+		found[tenant] += n
+		return err
+	})
+	if err != nil {
+		return nil, err // it is not known to be durable
+	}
+	return found, nil
 }

@@ -120,22 +120,3 @@ func scanLogOf(row scanner, placeOf func(saga.Ref) *envelope.Place) (l saga.Step
 	utc(&l.StartedAt, l.CompletedAt, &l.UpdatedAt)
 	return l, of, nil
 }
-
-func marshalError(e *saga.Error) ([]byte, error) {
-	b, err := json.Marshal(e)
-	if err != nil {
-		return nil, fmt.Errorf("encode error: %w", err)
-	}
-	return b, nil
-}
-
-func parseError(b []byte) (*saga.Error, error) {
-	if b == nil {
-		return nil, nil
-	}
-	e := new(saga.Error)
-	if err := json.Unmarshal(b, e); err != nil {
-		return nil, fmt.Errorf("stored error: %w", err)
-	}
-	return e, nil
-}

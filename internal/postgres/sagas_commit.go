@@ -142,7 +142,7 @@ func (db *DB) changeColumns(batch []saga.Change) (query string, args []any, err 
 		head[10].int(s.LeaseEpoch)
 		head[11].timeOrNull(s.NextRunAt)
 		place := db.keys.Of(s.Tenant.ID, s.ID)
-		if err := head[12].sealedError(&place, fieldError, s.Error); err != nil {
+		if err := sealedError(&head[12], &place, fieldError, s.Error); err != nil {
 			return "", nil, err
 		}
 		head[13].textOrNull((*string)(s.EndCause))
@@ -168,7 +168,7 @@ func (db *DB) changeColumns(batch []saga.Change) (query string, args []any, err 
 			}
 		}
 		for j := range c.Audit {
-			if err := db.addEvent(&events, &c.Audit[j]); err != nil {
+			if err := addEvent(db, &events, &c.Audit[j]); err != nil {
 				return "", nil, err
 			}
 		}
@@ -233,7 +233,7 @@ func logColumnsOf(c *[17]column, place *envelope.Place, id uuid.UUID, l *saga.St
 	if err := c[10].sealed(place, logField(fieldResponse, l), l.Response); err != nil {
 		return err
 	}
-	err := c[11].sealedError(place, logField(fieldLogError, l), l.Error)
+	err := sealedError(&c[11], place, logField(fieldLogError, l), l.Error)
 	c[12].time(l.StartedAt)
 	c[13].timeOrNull(l.CompletedAt)
 	c[14].intOrNull(l.DurationMS)

@@ -118,7 +118,7 @@ func (db *DB) newSagaColumns(batch []saga.NewSaga) ([]any, error) {
 		late[0].json(policy)
 		late[1].bool(s.TenantInKeys)
 		begun := s.Begun(n.Actor, n.RequestID)
-		if err := db.addEvent(&events, &begun); err != nil {
+		if err := addEvent(db, &events, &begun); err != nil {
 			return nil, err
 		}
 	}

@@ -80,15 +80,6 @@ func (st *Sagas) Statistics(ctx context.Context, tenant uuid.UUID, f saga.Statis
 	return out, nil
 }
 
-// orNull turns a zero value into NULL.
-func orNull[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
-}
-
 // catchUp bounds one RollUp: what is left then is left to the next.
 const catchUp = 5 * time.Second
 

@@ -34,10 +34,6 @@ const (
 	LEFT JOIN saga.saga_states_archive a ON a.id = e.saga_id AND a.tenant_id = e.tenant_id AND s.id IS NULL`
 )
 
-// settled holds for events that nothing can come before any more: all
-// transactions with a smaller id have ended (trap X8).
-const settled = `e.txid < (SELECT saga.feed_horizon())`
-
 // rareType is the condition of idx_event_type_timestamp.
 const rareType = `e.event_type NOT IN ('saga.started', 'saga.step.started', 'saga.step.completed', 'saga.completed')`
 

@@ -77,7 +77,7 @@ func (st *Webhooks) Create(ctx context.Context, s webhook.Subscription, fromBegi
 			       created_by, created_at, updated_at, version, cursor_txid, cursor_id)
 			SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, CASE WHEN $14 THEN '0'::xid8 ELSE `+cursorNow+` END, 0
 			 WHERE (SELECT count(*) FROM saga.webhooks WHERE tenant_id = $1) < $15`,
-			s.TenantID, s.ID, s.URL, s.Description, list(s.EventTypes), list(s.WorkflowNames), s.Enabled, s.DisabledReason, s.DisabledAt,
+			s.TenantID, s.ID, s.URL, s.Description, arrayOf(s.EventTypes), arrayOf(s.WorkflowNames), s.Enabled, s.DisabledReason, s.DisabledAt,
 			s.CreatedBy, s.CreatedAt, s.UpdatedAt, s.Version, fromBeginning, webhook.MaxPerTenant)
 		if err != nil {
 			return err
@@ -93,14 +93,6 @@ func (st *Webhooks) Create(ctx context.Context, s webhook.Subscription, fromBegi
 		}
 		return tell(ctx, tx, s.TenantID, s.CreatedAt, operator.Webhook, s.ID.String(), "create", nil, s.Audited(), nil)
 	}))
-}
-
-// list makes an array of no entries of nil, which would be NULL.
-func list(entries []string) any {
-	if entries == nil {
-		entries = []string{}
-	}
-	return pq.Array(entries)
 }
 
 func putSecrets(ctx context.Context, tx *sqlx.Tx, s webhook.Subscription) error {
@@ -234,7 +226,7 @@ func putWebhook(ctx context.Context, tx *sqlx.Tx, s webhook.Subscription) error 
 		   SET url = $3, description = $4, event_types = $5, workflow_names = $6, enabled = $7, disabled_reason = $8, disabled_at = $9,
 		       updated_at = $10, version = $11, failing_since = $12, given_up = $13
 		 WHERE tenant_id = $1 AND id = $2`,
-		s.TenantID, s.ID, s.URL, s.Description, list(s.EventTypes), list(s.WorkflowNames), s.Enabled, s.DisabledReason, s.DisabledAt,
+		s.TenantID, s.ID, s.URL, s.Description, arrayOf(s.EventTypes), arrayOf(s.WorkflowNames), s.Enabled, s.DisabledReason, s.DisabledAt,
 		s.UpdatedAt, s.Version, s.Health.FailingSince, s.Health.GivenUp)
 	return err
 }
