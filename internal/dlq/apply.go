@@ -57,9 +57,9 @@ const (
 // nil when it may be: PENDING, or DEAD with force.
 func (l *Letter) Unretryable(force bool) error {
 	switch {
-	case l.Status == Pending, l.Status == Dead && force:
+	case CanMove(l.Status, Claimed), force && CanMove(l.Status, ForcedClaim):
 		return nil
-	case l.Status == Dead:
+	case CanMove(l.Status, ForcedClaim):
 		return fault.New(fault.Conflict, CodeConflict, "the dead letter is DEAD: retry it with \"force\": true and a reason, or requeue it").Allowing(l.Actions())
 	}
 	return l.Conflict("retried")
@@ -109,7 +109,7 @@ func (l Letter) Requeued(reset bool, maxRetries *int, p *Policy, m Moment) (Lett
 		l.RetryCount = 0
 	}
 	l.MaxRetries = max(l.MaxRetries, l.RetryCount+1)
-	l.opened(p, m)
+	l.opened(Requeue, p, m)
 	return l.next(m), nil
 }
 
@@ -118,7 +118,7 @@ func (l Letter) Discarded(m Moment) (Letter, error) {
 	if !CanMove(l.Status, Discard) {
 		return l, l.Conflict("discarded")
 	}
-	return l.ended(Dead, Discarded, m), nil
+	return l.ended(Discard, Discarded, m), nil
 }
 
 // ResolvedByHand returns a letter that was dealt with elsewhere.
@@ -126,7 +126,7 @@ func (l Letter) ResolvedByHand(m Moment) (Letter, error) {
 	if !CanMove(l.Status, Resolve) {
 		return l, l.Conflict("resolved by hand")
 	}
-	return l.ended(Resolved, Manual, m), nil
+	return l.ended(Resolve, Manual, m), nil
 }
 
 // Acknowledged returns a redriven letter whose consumer tells what became of
@@ -135,19 +135,30 @@ func (l Letter) Acknowledged(generation int, processed bool, p *Policy, m Moment
 	switch {
 	case l.Resolution == Confirmed && processed && generation == l.Generation:
 		return l, nil // told twice
-	case l.Status != Resolved || l.Resolution != Redriven:
+	case l.Resolution != Redriven || !CanMove(l.Status, Confirm) || !CanMove(l.Status, Refute):
 		return l, l.Conflict("acknowledged")
 	case generation != l.Generation:
 		return l, fault.New(fault.Conflict, CodeConflict, "the dead letter is in generation %d, not %d", l.Generation, generation)
 	case processed:
-		return l.ended(Resolved, Confirmed, m), nil
+		return l.ended(Confirm, Confirmed, m), nil
 	}
 	l.RetryCount++
 	if l.RetryCount >= l.MaxRetries {
 		l.RetryCount = max(l.MaxRetries, 0)
-		return l.ended(Dead, Exhausted, m), nil
+		return l.ended(Refute, Exhausted, m), nil
 	}
-	l.opened(p, m)
+	l.opened(Refute, p, m)
+	return l.next(m), nil
+}
+
+// Restored returns an archived letter as it is among the live ones: PENDING, with a
+// retry left (invariant D3), and without an automatic one.
+func (l Letter) Restored(m Moment) (Letter, error) {
+	if !CanMove(l.Status, Restore) {
+		return l, l.Conflict("restored")
+	}
+	l.Status, l.Resolution, l.TerminalAt, l.NextRetryAt = moved(l.Status, Pending, Restore), "", nil, nil
+	l.MaxRetries = max(l.MaxRetries, l.RetryCount+1)
 	return l.next(m), nil
 }
 
@@ -207,13 +218,21 @@ func invalid(pointer, code, message string) *fault.Error {
 }
 
 // opened makes l PENDING.
-func (l *Letter) opened(p *Policy, m Moment) {
-	l.Status, l.Resolution, l.TerminalAt = Pending, "", nil
+func (l *Letter) opened(on Trigger, p *Policy, m Moment) {
+	l.Status = moved(l.Status, Pending, on)
+	l.waits(p, m)
+}
+
+// waits gives l, which is PENDING, the time of its next retry.
+func (l *Letter) waits(p *Policy, m Moment) {
+	l.Resolution, l.TerminalAt = "", nil
 	l.NextRetryAt = p.NextRetry(l.Source, l.RetryCount, m.Now, m.Jitter)
 	l.HeldRetryAt, l.RetryAsked = nil, false
 }
 
-func (l Letter) ended(s Status, r Resolution, m Moment) Letter {
+// ended makes l terminal.
+func (l Letter) ended(on Trigger, r Resolution, m Moment) Letter {
+	s := moved(l.Status, r.Status(), on)
 	if l.TerminalAt == nil || l.Status != s {
 		l.TerminalAt = &m.Now
 	}
@@ -300,18 +319,19 @@ func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 			StatusCode: r.StatusCode, Written: r.Written, RedriveID: d.RedriveID, Actor: d.Actor, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		},
 	}
-	end := func(s Status, why Resolution) {
-		f.Status, f.Resolution, f.TerminalAt = s, why, &m.Now
+	end := func(on Trigger, why Resolution) {
+		f.Status, f.Resolution, f.TerminalAt = moved(Retrying, why.Status(), on), why, &m.Now
 	}
+	unmade := r.Outcome == Withdrawn || r.Missing && d.elsewhere()
 	switch {
 	case r.Accepted:
 		f.Status = Retrying
 	case r.Outcome == Acknowledged:
-		end(Resolved, Redriven)
-	case (r.Outcome == Withdrawn || r.Missing && d.elsewhere()) && d.Forced:
-		end(Dead, cmp.Or(d.Was, Exhausted))
-	case r.Outcome == Withdrawn || r.Missing && d.elsewhere():
-		f.Status = Pending
+		end(Acked, Redriven)
+	case unmade && d.Forced:
+		end(RetryWithdraw, cmp.Or(d.Was, Exhausted))
+	case unmade:
+		f.Status = moved(Retrying, Pending, RetryWithdraw)
 		again := *p
 		again.AutoRetry = p.AutoRetry || d.Due // what was to be retried still is: a policy holds it, and may let it go
 		f.NextRetryAt = again.NextRetry(d.Source, d.RetryCount, m.Now, m.Jitter)
@@ -319,13 +339,13 @@ func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 		f.RetryCount = min(d.RetryCount+1, d.MaxRetries)
 		switch {
 		case d.RetryCount+1 >= d.MaxRetries && d.Was != Poison:
-			end(Dead, Exhausted)
+			end(LastFailed, Exhausted)
 			return f
 		case d.Forced:
-			end(Dead, cmp.Or(d.Was, Exhausted))
+			end(LastFailed, cmp.Or(d.Was, Exhausted))
 			return f
 		}
-		f.Status = Pending
+		f.Status = moved(Retrying, Pending, RetryFailed)
 		f.NextRetryAt = p.NextRetry(d.Source, f.RetryCount, m.Now, m.Jitter)
 	}
 	return f

@@ -2,6 +2,7 @@ package dlq
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func finished(l Letter, forced bool, was Resolution, outcome AttemptOutcome) *Le
 
 // claimed is l as a claim leaves it.
 func claimed(l Letter, force bool) *Letter {
-	if l.Status != Pending && !(force && l.Status == Dead) {
+	if l.Unretryable(force) != nil {
 		return nil
 	}
 	until := testNow.Add(time.Minute)
@@ -70,12 +71,24 @@ func hears(what Told) func(Letter) *Letter {
 	}
 }
 
+// dropped is l as the store discards letters of a webhook.
+func dropped(on Trigger) func(Letter) *Letter {
+	return func(l Letter) *Letter {
+		if !slices.Contains(From(on), l.Status) {
+			return nil
+		}
+		l.Token, l.LeaseUntil = uuid.Nil, nil
+		l = l.ended(on, Discarded, testMoment())
+		return &l
+	}
+}
+
 func deeds() []deed {
 	p := DefaultPolicy
 	m := testMoment()
 	return []deed{
 		{"claim", Claimed, func(l Letter) *Letter { return claimed(l, false) }},
-		{"claim by force", Claimed, func(l Letter) *Letter { return claimed(l, true) }},
+		{"claim by force", ForcedClaim, func(l Letter) *Letter { return claimed(l, true) }},
 		{"acknowledged", Acked, retried(false, "", Acknowledged)},
 		{"failed", RetryFailed, retried(false, "", FailedDrive)},
 		{"uncertain", RetryFailed, retried(false, "", Uncertain)},
@@ -89,7 +102,7 @@ func deeds() []deed {
 		}},
 		{"withdrawn by force", RetryWithdraw, retried(true, Discarded, Withdrawn)},
 		{"came back", CameBack, func(l Letter) *Letter {
-			if l.Status != Resolved || l.Resolution != Redriven && l.Resolution != Confirmed {
+			if !CanMove(l.Status, CameBack) || !slices.Contains(Returnable, l.Resolution) {
 				return nil
 			}
 			l.Resolution = Bounced
@@ -104,6 +117,10 @@ func deeds() []deed {
 		{"its source goes on", SourceGoesOn, hears(GoesOn)},
 		{"its source is through", SourceDone, hears(WentWell)},
 		{"its source gave up", SourceGaveUp, hears(GaveUp)},
+		{"its source stopped", SourceGaveUp, hears(Stopped)},
+		{"its delivery is skipped", SourceSkipped, dropped(SourceSkipped)},
+		{"its webhook is deleted", SourceGone, dropped(SourceGone)},
+		{"taken back from the archive", Restore, func(l Letter) *Letter { return orNil(l.Restored(m)) }},
 	}
 }
 
@@ -129,8 +146,11 @@ func broken(l *Letter) string {
 // edgeOf returns the edge that a deed took; one trigger stands for another
 // where a rule decides which it is.
 func edgeOf(before, after *Letter, on Trigger) (Edge, bool) {
-	if on == RetryFailed && after.Status == Dead {
+	switch {
+	case on == RetryFailed && after.Status == Dead:
 		on = LastFailed
+	case on == ForcedClaim && before.Status == Pending:
+		on = Claimed
 	}
 	e := Edge{before.Status, after.Status, on}
 	return e, slices.Contains(Edges, e)
@@ -142,11 +162,17 @@ func start(source Source, retries int) Letter {
 	return New(Letter{Source: source, OriginalTopic: "t", Failure: Failure{Message: "m"}, MaxRetries: retries}, uuid.New(), &p, testMoment())
 }
 
-// TestEveryMoveIsAnEdgeAndEveryEdgeIsTaken goes wherever letters with few
-// retries can go.
-func TestEveryMoveIsAnEdgeAndEveryEdgeIsTaken(t *testing.T) {
-	t.Parallel()
-	taken := map[Edge]bool{}
+// step is what a deed has made of a letter in explore.
+type step struct {
+	deed          deed
+	before, after Letter
+	edge          Edge
+}
+
+// explore goes wherever letters with few retries can go. A deed that panics, because
+// its move is not in the table, is refused.
+func explore(t *testing.T) (steps []step, panics int) {
+	t.Helper()
 	type place struct {
 		source     Source
 		status     Status
@@ -162,6 +188,15 @@ func TestEveryMoveIsAnEdgeAndEveryEdgeIsTaken(t *testing.T) {
 			queue = append(queue, l)
 		}
 	}
+	try := func(d deed, l Letter) (after *Letter) {
+		defer func() {
+			if recover() != nil {
+				after = nil
+				panics++
+			}
+		}()
+		return d.apply(l)
+	}
 	for _, source := range []Source{FromKafka, FromSaga, FromWebhook} {
 		for retries := range 4 {
 			visit(start(source, retries))
@@ -174,27 +209,73 @@ func TestEveryMoveIsAnEdgeAndEveryEdgeIsTaken(t *testing.T) {
 			t.Fatalf("%s: %+v", why, l)
 		}
 		for _, d := range deeds() {
-			after := d.apply(l)
-			if after == nil {
-				continue
+			if after := try(d, l); after != nil && !reflect.DeepEqual(*after, l) {
+				e, _ := edgeOf(&l, after, d.on)
+				steps = append(steps, step{d, l, *after, e})
+				visit(*after)
 			}
-			if d.name == "failed by force" || d.name == "withdrawn by force" {
-				if after.Status != Dead {
-					t.Errorf("%s leaves a letter %s", d.name, after.Status)
-				}
+		}
+	}
+	return steps, panics
+}
+
+func TestEveryMoveIsAnEdgeAndEveryEdgeIsTaken(t *testing.T) { //nolint:paralleltest // another test changes the table
+	taken := map[Edge]bool{}
+	steps, panics := explore(t)
+	if panics > 0 {
+		t.Errorf("%d moves were not in the table", panics)
+	}
+	for _, s := range steps {
+		taken[s.edge] = true
+		if s.deed.name == "failed by force" || s.deed.name == "withdrawn by force" {
+			if s.after.Status != Dead {
+				t.Errorf("%s leaves a letter %s", s.deed.name, s.after.Status)
 			}
-			e, ok := edgeOf(&l, after, d.on)
-			stays := l.Status == after.Status && (d.on == SourceGaveUp || d.on == SourceGoesOn)
-			if !ok && !stays {
-				t.Errorf("%s moved %s %s to %s %s: there is no such edge", d.name, l.Status, l.Resolution, after.Status, after.Resolution)
-			}
-			taken[e] = true
-			visit(*after)
+		}
+		stays := s.before.Status == s.after.Status && (s.deed.on == SourceGaveUp || s.deed.on == SourceGoesOn)
+		if !slices.Contains(Edges, s.edge) && !stays {
+			t.Errorf("%s moved %s %s to %s %s: there is no such edge", s.deed.name, s.before.Status, s.before.Resolution, s.after.Status, s.after.Resolution)
 		}
 	}
 	for _, e := range Edges {
 		if !taken[e] {
 			t.Errorf("nothing goes from %s to %s when %s", e.From, e.To, e.On)
+		}
+	}
+}
+
+// A rule that moves letters without asking the table takes an edge that is no more.
+func TestNothingTakesAnEdgeThatIsRemoved(t *testing.T) { //nolint:paralleltest // it changes the table
+	all := Edges
+	defer func() { Edges = all }()
+	for i, e := range all {
+		Edges = slices.Delete(slices.Clone(all), i, i+1)
+		steps, _ := explore(t)
+		for _, s := range steps {
+			if s.edge == e {
+				t.Errorf("%s: %s to %s without the edge", s.deed.name, s.before.Status, s.after.Status)
+				break
+			}
+		}
+	}
+}
+
+func TestFromListsTheStatusesThatATriggerLeaves(t *testing.T) { //nolint:paralleltest // another test changes the table
+	for _, tt := range []struct {
+		on   []Trigger
+		want []Status
+	}{
+		{[]Trigger{Claimed}, []Status{Pending}},
+		{[]Trigger{ForcedClaim}, []Status{Dead}},
+		{[]Trigger{Claimed, ForcedClaim}, []Status{Pending, Dead}},
+		{[]Trigger{Acked, RetryFailed, RetryWithdraw, LastFailed}, []Status{Retrying}},
+		{[]Trigger{Restore}, []Status{Resolved, Dead}},
+		{[]Trigger{SourceGone}, []Status{Pending, Retrying}},
+		{[]Trigger{"nobody's"}, nil},
+		{nil, nil},
+	} {
+		if got := From(tt.on...); !slices.Equal(got, tt.want) {
+			t.Errorf("%v leaves %v, want %v", tt.on, got, tt.want)
 		}
 	}
 }

@@ -42,7 +42,8 @@ func New(l Letter, id uuid.UUID, p *Policy, m Moment) Letter {
 	case l.MaxRetries <= l.RetryCount:
 		l.Status, l.Resolution, l.TerminalAt = Dead, Exhausted, &m.Now
 	default:
-		l.opened(p, m)
+		l.Status = Pending
+		l.waits(p, m)
 	}
 	return l
 }

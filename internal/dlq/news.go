@@ -65,15 +65,16 @@ func (l Letter) Hear(n *News, m Moment) (after Letter, ended *Attempt, changed b
 	switch n.Told {
 	case GoesOn:
 		if l.Status != Retrying {
+			l.Status = moved(l.Status, Retrying, SourceGoesOn)
 			l.Token, l.LastRetryAt = n.Token, &m.Now
 		}
 		until := m.Now.Add(Lease)
-		l.Status, l.Resolution, l.TerminalAt, l.NextRetryAt, l.LeaseUntil = Retrying, "", nil, nil, &until
+		l.Resolution, l.TerminalAt, l.NextRetryAt, l.LeaseUntil = "", nil, nil, &until
 		return l.next(m), nil, true
 	case WentWell:
-		l = l.ended(Resolved, Confirmed, m)
+		l = l.ended(SourceDone, Confirmed, m)
 	case ByHand:
-		l = l.ended(Resolved, Manual, m)
+		l = l.ended(SourceDone, Manual, m)
 	case Stopped:
 		if l.Status != Retrying {
 			return l, nil, false
@@ -100,10 +101,13 @@ func (l Letter) Hear(n *News, m Moment) (after Letter, ended *Attempt, changed b
 // again makes l wait for a person, or for nobody when no retry is left.
 func (l *Letter) again(m Moment) {
 	if l.RetryCount >= l.MaxRetries {
-		*l = l.ended(Dead, Exhausted, m)
+		*l = l.ended(SourceGaveUp, Exhausted, m)
 		return
 	}
-	l.Status, l.Resolution, l.TerminalAt, l.NextRetryAt = Pending, "", nil, nil
+	if l.Status != Pending {
+		l.Status = moved(l.Status, Pending, SourceGaveUp)
+	}
+	l.Resolution, l.TerminalAt, l.NextRetryAt = "", nil, nil
 	*l = l.next(m)
 }
 

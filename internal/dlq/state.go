@@ -1,5 +1,10 @@
 package dlq
 
+import (
+	"fmt"
+	"slices"
+)
+
 // Status is where a letter stands (seed 3, section ステータス遷移).
 type Status string
 
@@ -40,6 +45,7 @@ type Trigger string
 // Triggers.
 const (
 	Claimed       Trigger = "a retry begins"
+	ForcedClaim   Trigger = "a forced retry begins"
 	Acked         Trigger = "the target has acknowledged it"
 	RetryFailed   Trigger = "the retry failed, another may follow"
 	RetryWithdraw Trigger = "the retry was not made"
@@ -50,9 +56,12 @@ const (
 	Requeue       Trigger = "an operator gives it another chance"
 	Discard       Trigger = "an operator gives it up"
 	Resolve       Trigger = "an operator has dealt with it elsewhere"
+	Restore       Trigger = "an operator takes it back from the archive"
 	SourceGoesOn  Trigger = "its saga or delivery goes on"
 	SourceDone    Trigger = "its saga or delivery has got over it"
 	SourceGaveUp  Trigger = "its saga or delivery has given up once more"
+	SourceSkipped Trigger = "its delivery was skipped"
+	SourceGone    Trigger = "its webhook was deleted"
 )
 
 // Edge is one legal move.
@@ -68,7 +77,7 @@ var Edges = []Edge{
 	{Retrying, Pending, RetryFailed},
 	{Retrying, Pending, RetryWithdraw},
 	{Retrying, Dead, LastFailed},
-	{Dead, Retrying, Claimed}, // forced
+	{Dead, Retrying, ForcedClaim},
 	{Retrying, Dead, RetryWithdraw},
 	{Resolved, Resolved, CameBack},
 	{Resolved, Resolved, Confirm},
@@ -78,6 +87,8 @@ var Edges = []Edge{
 	{Pending, Dead, Discard},
 	{Pending, Resolved, Resolve},
 	{Dead, Resolved, Resolve},
+	{Resolved, Pending, Restore},
+	{Dead, Pending, Restore},
 	// Letters of sagas and webhooks (News).
 	{Pending, Retrying, SourceGoesOn},
 	{Dead, Retrying, SourceGoesOn},
@@ -88,16 +99,37 @@ var Edges = []Edge{
 	{Retrying, Dead, SourceGaveUp},
 	{Resolved, Pending, SourceGaveUp},
 	{Resolved, Dead, SourceGaveUp},
+	{Retrying, Dead, SourceSkipped},
+	{Pending, Dead, SourceGone},
+	{Retrying, Dead, SourceGone},
 }
 
-// CanMove tells whether the table has the move.
+// CanMove tells whether the table has a move from a status on a trigger.
 func CanMove(from Status, on Trigger) bool {
-	for _, e := range Edges {
-		if e.From == from && e.On == on {
-			return true
+	return slices.ContainsFunc(Edges, func(e Edge) bool { return e.From == from && e.On == on })
+}
+
+// From lists the statuses that any of these triggers leads away from. Stores make
+// the conditions of statements that move many letters at once of it.
+func From(on ...Trigger) (from []Status) {
+	for _, s := range Statuses {
+		if slices.ContainsFunc(on, func(t Trigger) bool { return CanMove(s, t) }) {
+			from = append(from, s)
 		}
 	}
-	return false
+	return from
+}
+
+// edge tells whether the table has a move.
+func edge(from, to Status, on Trigger) bool { return slices.Contains(Edges, Edge{from, to, on}) }
+
+// moved returns to. A move that is not in the table is a bug in the rules, which the
+// test of all pairs finds; it must never reach a store.
+func moved(from, to Status, on Trigger) Status {
+	if !edge(from, to, on) {
+		panic(fmt.Sprintf("dlq: %s to %s because %s is not in the transition table", from, to, on))
+	}
+	return to
 }
 
 // Status returns the status of letters with this resolution.
@@ -108,3 +140,6 @@ func (r Resolution) Status() Status {
 	}
 	return Dead
 }
+
+// Returnable lists how a letter has ended that may still come back as another one.
+var Returnable = []Resolution{Redriven, Confirmed}

@@ -35,7 +35,6 @@ const (
 	LogColumns       = logColumns
 
 	LetterColumns   = letterColumns
-	ClaimChosen     = claimChosen
 	LockRunning     = lockRunning
 	LostRetries     = lostRetries
 	Parents         = parents
@@ -52,6 +51,7 @@ const (
 )
 
 var (
+	ClaimChosen      = claimChosen
 	FreedLetters     = freedLetters
 	ClaimDue         = claimDue
 	PushLetters      = pushLetters

@@ -255,11 +255,11 @@ func (st *LetterQueue) link(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arriva
 // bears its id. Letters are found by their ids: appending nothing to the status, and
 // coalesce, hide the indexes of what they have become, of which the planner may know
 // nothing yet.
-const markBouncedLetters = `
+var markBouncedLetters = `
 WITH back AS (
 	UPDATE dlq.dlq_messages m SET resolution = 'BOUNCED', updated_at = clock_timestamp(), version = m.version + 1
 	  FROM (SELECT DISTINCT b.tenant_id, b.id, b.redrive_id FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS b (tenant_id, id, redrive_id)) AS b
-	 WHERE m.tenant_id = b.tenant_id AND m.id = b.id AND m.status || '' = 'RESOLVED' AND coalesce(m.resolution, '') IN ('REDRIVEN', 'CONFIRMED')
+	 WHERE m.tenant_id = b.tenant_id AND m.id = b.id AND ` + leaves("m.status || ''", dlq.CameBack) + ` AND ` + isOneOf("coalesce(m.resolution, '')", dlq.Returnable) + `
 	RETURNING m.tenant_id, m.id, m.redrive_id, b.redrive_id AS told
 ), items AS (
 	UPDATE dlq.dlq_redrive_items i SET state = 'BOUNCED', updated_at = clock_timestamp()

@@ -78,10 +78,10 @@ func (c *finishes) add(f *dlq.Finish) error {
 // held the locks have written, a letter that has come back among it. The status is
 // compared as no index has it: letters are looked up by their ids, not among all
 // that are RETRYING.
-const lockFinished = `
+var lockFinished = `
 SELECT m.id FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS f (tenant_id, id, token)
   JOIN dlq.dlq_messages m ON m.tenant_id = f.tenant_id AND m.id = f.id
- WHERE m.status || '' = 'RETRYING' AND m.retry_token = f.token
+ WHERE ` + leaves("m.status || ''", retryEnds...) + ` AND m.retry_token = f.token
  ORDER BY m.id FOR NO KEY UPDATE OF m`
 
 // finishLetters ends retries whose tokens still hold their letters ($1: and whose
@@ -107,7 +107,7 @@ WITH f AS MATERIALIZED (
 	         THEN 'BOUNCED' ELSE f.resolution END,
 	       retry_token = NULL, retry_lease_until = NULL, updated_at = f.at, version = m.version + 1
 	  FROM f
-	 WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND m.status || '' = 'RETRYING' AND m.retry_token = f.token
+	 WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND ` + leaves("m.status || ''", retryEnds...) + ` AND m.retry_token = f.token
 	   AND (NOT $1 OR m.retry_lease_until < clock_timestamp())
 	RETURNING f.n, coalesce(m.resolution, '') AS resolution
 ), noted AS (

@@ -55,7 +55,7 @@ const claimedBytes = 64 << 20
 var claimDue = `
 WITH locked AS MATERIALIZED (
 	SELECT m.id, m.next_retry_at, m.seq, coalesce(octet_length(m.payload_raw), 0) AS size FROM dlq.dlq_messages m
-	 WHERE m.status = 'PENDING' AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
+	 WHERE ` + leaves("m.status", dlq.Claimed) + ` AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
 	   AND (NOT m.ordered OR NOT EXISTS (SELECT 1 FROM dlq.dlq_messages o WHERE ` + olderOfKey + `))
 	   AND NOT (m.source IN ('KAFKA', 'REST') AND NOT m.retry_asked AND (` + heldTopic("m", 5) + `))
 	 ORDER BY m.next_retry_at, m.seq LIMIT $3
@@ -64,7 +64,7 @@ WITH locked AS MATERIALIZED (
 	SELECT s.id FROM (SELECT l.id, sum(l.size) OVER (ORDER BY l.next_retry_at, l.seq) - l.size AS before FROM locked l) AS s WHERE s.before < $4
 )
 UPDATE dlq.dlq_messages m` + claimLetter + `
-  FROM due WHERE m.id = due.id AND m.status || '' = 'PENDING'
+  FROM due WHERE m.id = due.id AND ` + leaves("m.status || ''", dlq.Claimed) + `
 RETURNING ` + letterColumns + `, m.attempts`
 
 // Due implements dlq.Queue.

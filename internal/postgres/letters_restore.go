@@ -25,9 +25,12 @@ const movedColumns = `id, tenant_id, seq, version, original_topic, error_message
 	dedupe_key, labels, assignee, note, resolution, next_retry_at, terminal_at, attempts, redrive_id, target, revision, ordered,
 	root_id, parent_id, generation, dlq_topic_id`
 
-// restoreLetter moves a letter back: the row deleted is the row inserted. It is
-// PENDING, with at least one retry left (invariant D3), and nobody retries it
-// unasked. A dedupe key that another letter bears by now is given up, and so is
+// lockArchived reads what the rules ask of an archived letter, and locks it.
+const lockArchived = `
+SELECT a.version, a.status, a.retry_count, a.max_retries FROM dlq.dlq_messages_archive a WHERE a.tenant_id = $1 AND a.id = $2 FOR UPDATE`
+
+// restoreLetter moves a letter back as dlq.Letter.Restored says: the row deleted is
+// the row inserted. A dedupe key that another letter bears by now is given up, and so is
 // the place in Kafka if it was read again.
 var restoreLetter = `
 WITH gone AS (
@@ -37,7 +40,7 @@ WITH gone AS (
 	INSERT INTO dlq.dlq_messages AS m (` + movedColumns + `)
 	OVERRIDING SYSTEM VALUE
 	SELECT ` + strings.NewReplacer(
-	"g.version", "g.version + 1", "g.max_retries", "greatest(g.max_retries, g.retry_count + 1)", "g.status", "'PENDING'", "g.updated_at", "$3::timestamptz",
+	"g.version", "$4::bigint", "g.max_retries", "$5::integer", "g.status", "$6::text", "g.updated_at", "$3::timestamptz",
 	"g.dedupe_key", `CASE WHEN (SELECT o.id FROM dlq.dlq_messages o WHERE o.tenant_id = $1 AND o.dedupe_key = g.dedupe_key) IS NULL THEN g.dedupe_key END`,
 	"g.dlq_topic_id", "g.dlq_topic_id", // or else it were g.dlq_topic and the rest
 	"g.dlq_topic", placeFree("g.dlq_topic"), "g.dlq_partition", placeFree("g.dlq_partition"), "g.dlq_offset", placeFree("g.dlq_offset"),
@@ -88,8 +91,20 @@ type restoration struct {
 // restore acts as the engine: who acts for a tenant may not delete from archives.
 func (st *Letters) restore(ctx context.Context, r restoration) (l dlq.Letter, err error) {
 	err = st.db.inWrite(ctx, func(tx *sqlx.Tx) (err error) { // for column
-		l, err = st.db.scanLetter(tx.QueryRowContext(ctx, restoreLetter, r.tenant, r.id, r.at))
+		was := dlq.Letter{ID: r.id, TenantID: r.tenant}
+		err = tx.QueryRowContext(ctx, lockArchived, r.tenant, r.id).Scan(&was.Version, &was.Status, &was.RetryCount, &was.MaxRetries)
 		if errors.Is(err, sql.ErrNoRows) {
+			return dlq.NotFound(r.id)
+		}
+		if err != nil {
+			return err
+		}
+		back, err := was.Restored(dlq.Moment{Now: r.at})
+		if err != nil {
+			return err
+		}
+		l, err = st.db.scanLetter(tx.QueryRowContext(ctx, restoreLetter, r.tenant, r.id, r.at, back.Version, back.MaxRetries, back.Status))
+		if errors.Is(err, sql.ErrNoRows) { // the trigger of places says nothing
 			return dlq.NotFound(r.id)
 		}
 		if err != nil {

@@ -286,14 +286,14 @@ func (t *taking) choose(all []candidate) {
 // Letters are looked up by their ids alone, and then changed by their place, which
 // the lock keeps. Their tenant is compared afterwards: where nothing is known of
 // the table yet, the planner takes an index of all that a tenant has for as good.
-const claimChosen = `
+var claimChosen = `
 WITH locked AS MATERIALIZED (
 	SELECT x.tenant_id, x.place, x.seq, x.resolution, x.size
 	  FROM unnest($3::uuid[]) AS c (id)
 	 CROSS JOIN LATERAL (
 		SELECT m.tenant_id, m.ctid AS place, m.seq, coalesce(m.resolution, '') AS resolution, coalesce(octet_length(m.payload_raw), 0) AS size
 		  FROM dlq.dlq_messages m
-		 WHERE m.id = c.id AND (m.status || '' = 'PENDING' OR m.status || '' = 'DEAD' AND $4)
+		 WHERE m.id = c.id AND (` + leaves("m.status || ''", dlq.Claimed) + ` OR ` + leaves("m.status || ''", dlq.ForcedClaim) + ` AND $4)
 		OFFSET 0 FOR NO KEY UPDATE OF m SKIP LOCKED) AS x
 	 WHERE x.tenant_id = $1
 ), was AS MATERIALIZED (

@@ -74,7 +74,8 @@ func (st *Webhooks) tellRedelivered(ctx context.Context, tx *sqlx.Tx, tenant uui
 }
 
 // dropLetters discards letters of a subscription: nobody can send its deliveries
-// any more. A retry that was under way has ended without a result.
+// any more. A retry that was under way has ended without a result. The statuses come
+// from the transition table.
 const dropLetters = `
 WITH doomed AS (
 	SELECT m.id, m.status, m.retry_token, m.revision, m.target, m.redrive_id, m.last_retry_at, m.attempts FROM dlq.dlq_messages m
@@ -93,7 +94,7 @@ SELECT d.id, $1, greatest(d.attempts, 1), d.retry_token, d.revision, d.target, '
   FROM doomed d WHERE d.status = 'RETRYING'
 ON CONFLICT (message_id, number) DO NOTHING`
 
-func (st *Webhooks) dropLetters(ctx context.Context, tx *sqlx.Tx, s *webhook.Subscription, why string, of ...dlq.Status) error {
-	_, err := tx.ExecContext(ctx, dropLetters, s.TenantID, s.LetterTopic(), pq.Array(of), why)
+func (st *Webhooks) dropLetters(ctx context.Context, tx *sqlx.Tx, s *webhook.Subscription, on dlq.Trigger, why string) error {
+	_, err := tx.ExecContext(ctx, dropLetters, s.TenantID, s.LetterTopic(), pq.Array(dlq.From(on)), why)
 	return err
 }

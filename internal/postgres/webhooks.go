@@ -202,7 +202,7 @@ func (st *Webhooks) Replace(ctx context.Context, s webhook.Subscription, skip bo
 		if err != nil {
 			return err
 		}
-		return st.dropLetters(ctx, tx, &s, "the delivery was skipped when the webhook was enabled", dlq.Retrying)
+		return st.dropLetters(ctx, tx, &s, dlq.SourceSkipped, "the delivery was skipped when the webhook was enabled")
 	}))
 }
 
@@ -247,6 +247,6 @@ func (st *Webhooks) Delete(ctx context.Context, tenant, id uuid.UUID, version in
 		if err := tell(ctx, tx, tenant, time.Now().UTC().Truncate(time.Microsecond), operator.Webhook, id.String(), "delete", present.Audited(), nil, nil); err != nil {
 			return err
 		}
-		return st.dropLetters(ctx, tx, &present, "the webhook was deleted", dlq.Pending, dlq.Retrying)
+		return st.dropLetters(ctx, tx, &present, dlq.SourceGone, "the webhook was deleted")
 	}))
 }

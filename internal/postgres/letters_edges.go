@@ -1,0 +1,24 @@
+package postgres
+
+import "github.com/skald-saga/skald/internal/dlq"
+
+// Statements that move many letters at once ask the transition table as well: what
+// they say of statuses is made of it, once, when the program starts.
+
+// leaves compares a column with the statuses that any of the triggers leads away
+// from; no letter is of them when there are none.
+func leaves(column string, on ...dlq.Trigger) string { return isOneOf(column, dlq.From(on...)) }
+
+// isOneOf compares a column with words.
+func isOneOf[T ~string](column string, words []T) string {
+	switch len(words) {
+	case 0:
+		return "false"
+	case 1:
+		return column + " = '" + string(words[0]) + "'"
+	}
+	return column + " IN (" + quoted(words) + ")"
+}
+
+// retryEnds are the triggers of whoever ends a retry.
+var retryEnds = []dlq.Trigger{dlq.Acked, dlq.RetryFailed, dlq.RetryWithdraw, dlq.LastFailed}
