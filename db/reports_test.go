@@ -10,8 +10,8 @@ import (
 )
 
 // library tells every story once, and leaves one saga that nobody has begun.
-func (s *story) library() map[string]saga.Run {
-	runs := map[string]saga.Run{"pending": s.begin(nil)}
+func (s *story) library() map[string]saga.Instance {
+	runs := map[string]saga.Instance{"pending": s.begin(nil)}
 	for name, events := range s.stories() {
 		run := s.begin(new(int64(1)))
 		for _, e := range events {

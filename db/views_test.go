@@ -112,18 +112,18 @@ func (s *story) now() time.Time {
 }
 
 // begin stores a saga that node 1 drives, or nobody.
-func (s *story) begin(owner *int64) saga.Run {
+func (s *story) begin(owner *int64) saga.Instance {
 	s.t.Helper()
 	spec := saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: saga.Tenant{ID: s.id}, Payload: json.RawMessage(`{"amount":1.50}`)}
 	results, err := s.st.Create(s.t.Context(), []saga.NewSaga{{Saga: saga.New(spec, s.def, 1, owner, s.now(), time.Minute)}})
 	if err != nil || results[0].Created != saga.Stored {
 		s.t.Fatalf("create: %+v, %v", results, err)
 	}
-	return saga.NewRun(results[0].Saga, s.def)
+	return saga.NewInstance(results[0].Saga, s.def)
 }
 
 // play applies and commits one event; release hands the saga over with it.
-func (s *story) play(run saga.Run, e saga.Event, release bool) saga.Run {
+func (s *story) play(run saga.Instance, e saga.Event, release bool) saga.Instance {
 	s.t.Helper()
 	c, err := saga.Apply(run, e, saga.Moment{Now: s.now(), NewID: uuid.New})
 	if err != nil {
@@ -235,7 +235,7 @@ func (s *story) rows(id uuid.UUID) []stepRow {
 	return out
 }
 
-func (s *story) want(run saga.Run) []stepRow {
+func (s *story) want(run saga.Instance) []stepRow {
 	s.t.Helper()
 	loaded, err := s.st.Load(s.t.Context(), []saga.Ref{run.Ref()})
 	if err != nil || len(loaded) != 1 {
@@ -278,7 +278,7 @@ func TestStepsViewAgreesWithTheRules(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
 	node := int64(1)
-	agree := func(t *testing.T, when string, run saga.Run) {
+	agree := func(t *testing.T, when string, run saga.Instance) {
 		t.Helper()
 		if diff := cmp.Diff(s.want(run), s.rows(run.ID)); diff != "" {
 			t.Errorf("%s (-rules +view):\n%s", when, diff)

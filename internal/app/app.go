@@ -129,7 +129,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 	definitions := newPinned(n.workflows)
 	n.engine = engine.New(engine.Config{
 		Store: n.sagas, Ownership: n.sagas, Commit: n.writes.Commit,
-		Definition: definitions.definition, Call: n.calls.Call, LookAfter: n.lookAfterRuns(),
+		Definition: definitions.definition, Call: n.calls.Call, CheckJobRun: n.checkJobRuns(),
 		Node: name, Process: thisProcess(), Gone: isGone, Now: now, NewID: newID, Log: opt.Log,
 		LeaseTTL: cfg.Engine.LeaseTTL, ReaperInterval: cfg.Engine.ReaperInterval, SlowAfter: cfg.Engine.SlowStepAfter,
 		DrainTimeout: max(cfg.Engine.DrainTimeout, 1), StepTimeout: cfg.Engine.DefaultStepTimeout,
@@ -254,9 +254,9 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	parts.Go(func() {
 		audit.Seal(work, audit.SealConfig{Chain: n.trail, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.Sealed})
 	})
-	if n.mail != nil {
+	if n.deadLetters != nil {
 		parts.Go(func() {
-			audit.Seal(work, audit.SealConfig{Chain: n.mail.actions, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.ActionsSealed})
+			audit.Seal(work, audit.SealConfig{Chain: n.deadLetters.actions, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.ActionsSealed})
 		})
 	}
 	parts.Go(func() { n.notices.run(work) })

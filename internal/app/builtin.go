@@ -25,7 +25,7 @@ import (
 
 // ensureBuiltIns stores the built-in definitions in the tenant that nodes work for.
 func (n *node) ensureBuiltIns(ctx context.Context) error {
-	if n.kept == nil {
+	if n.jobStores == nil {
 		return nil
 	}
 	all := make([]jobrun.Definition, len(jobrun.BuiltIns))
@@ -35,12 +35,12 @@ func (n *node) ensureBuiltIns(ctx context.Context) error {
 			return err
 		}
 	}
-	return n.kept.ensure(ctx, n.cfg.Tenant.DefaultID, all)
+	return n.jobStores.ensure(ctx, n.cfg.Tenant.DefaultID, all)
 }
 
 // runsBuiltIns tells whether this node runs built-in definitions.
 func (n *node) runsBuiltIns() bool {
-	return n.kept != nil && n.cfg.Jobs.Worker && slices.Contains(n.cfg.Jobs.WorkerQueues, jobrun.SystemQueue)
+	return n.jobStores != nil && n.cfg.Jobs.Worker && slices.Contains(n.cfg.Jobs.WorkerQueues, jobrun.SystemQueue)
 }
 
 // letterUpkeep is redrive.Config.Upkeep: where runs archive dead letters and purge
@@ -154,7 +154,7 @@ func (n *node) redriveLetters(ctx context.Context, r *jobworker.Run) (json.RawMe
 	asked, err := dlq.NewRedrive(dlq.Redrive{
 		TenantID: r.TenantID, Action: dlq.BulkRetry, Filter: of, Max: args.Max, Rate: args.Rate,
 		Reason: cmp.Or(strings.TrimSpace(args.Reason), "job run "+r.ID.String()), Actor: cmp.Or(r.InitiatedBy, "job run "+r.ID.String()),
-	}, dlq.Asked{All: of == nil}, r.RootRunID, limits, n.now())
+	}, dlq.RedriveRequest{All: of == nil}, r.RootRunID, limits, n.now())
 	if err != nil {
 		return nil, &jobworker.Failure{Code: "ARGS", Message: err.Error(), Permanent: true}
 	}
@@ -163,7 +163,7 @@ func (n *node) redriveLetters(ctx context.Context, r *jobworker.Run) (json.RawMe
 		return nil, err
 	}
 	by := operator.By{Actor: asked.Actor, Reason: asked.Reason}
-	err = n.mail.redrives.Create(ctx, asked, by.Did(newID(), r.TenantID, n.now(), operator.Redrive, asked.ID.String(), "create", way))
+	err = n.deadLetters.redrives.Create(ctx, asked, by.Did(newID(), r.TenantID, n.now(), operator.Redrive, asked.ID.String(), "create", way))
 	if err != nil && !fault.IsCode(err, dlq.CodeRedriveExists) {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (n *node) redriveLetters(ctx context.Context, r *jobworker.Run) (json.RawMe
 	look := time.NewTicker(watchEvery)
 	defer look.Stop()
 	for {
-		now, err := n.mail.redrives.Get(ctx, r.TenantID, asked.ID)
+		now, err := n.deadLetters.redrives.Get(ctx, r.TenantID, asked.ID)
 		switch {
 		case err != nil:
 			return nil, err

@@ -35,7 +35,7 @@ func (n *node) newJobLogs(ctx context.Context) (l jobLogs, err error) {
 		}
 	}
 	l.mover = joblog.NewMover(joblog.Config{
-		Store: l.store, Chunks: n.kept.runs, Offloading: n.kept.offloading, Settings: n.kept.current, Keys: l.keys, Log: n.opt.Log, Now: n.now,
+		Store: l.store, Chunks: n.jobStores.runs, Offloading: n.jobStores.offloading, Settings: n.jobStores.current, Keys: l.keys, Log: n.opt.Log, Now: n.now,
 		Purging: func(ctx context.Context, do func(context.Context)) { n.retained(ctx, operator.By{}, "job_runs", do) },
 	})
 	return l, nil
@@ -60,7 +60,7 @@ func (l *jobLogs) close() {
 // newHints returns the hints of leases in Redis, nil without Redis, and work that
 // notes them.
 func (n *node) newHints() (*redislease.Hints, jobrun.Work, error) {
-	work, settings := n.kept.runs, n.kept.current
+	work, settings := n.jobStores.runs, n.jobStores.current
 	if n.cfg.Jobs.RedisURL == "" {
 		return nil, work, nil
 	}
@@ -70,7 +70,7 @@ func (n *node) newHints() (*redislease.Hints, jobrun.Work, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("jobs.redis_url: %w", err)
 	}
-	n.kept.sweeps.Heed(hints)
+	n.jobStores.sweeps.Heed(hints)
 	return hints, redislease.Note(work, hints, func(ctx context.Context) time.Duration {
 		s, err := settings(ctx)
 		if err != nil {

@@ -24,7 +24,7 @@ type jobStores struct {
 	leading
 	runs        *postgres.Jobs
 	definitions jobrun.Definitions
-	masses      jobrun.Masses
+	bulks       jobrun.BulkOperations
 	workers     jobrun.Workers
 	fences      jobrun.Fences
 	elections   jobrun.Elections
@@ -37,27 +37,27 @@ type jobStores struct {
 	admitted func(ctx context.Context, woke func(tenant uuid.UUID, queue string))
 	events   jobrun.Events
 	// joinSteps and lookAfter are for steps of sagas that are job runs.
-	joinSteps func(postgres.JobSteps)
-	ensure    func(ctx context.Context, tenant uuid.UUID, all []jobrun.Definition) error // built-in definitions
-	lookAfter func(ctx context.Context, c saga.JobCall, cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error)
+	joinSteps   func(postgres.JobSteps)
+	ensure      func(ctx context.Context, tenant uuid.UUID, all []jobrun.Definition) error // built-in definitions
+	checkJobRun func(ctx context.Context, c saga.JobCall, cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error)
 }
 
 func postgresJobs(db *postgres.DB) *jobStores {
 	settings := postgres.NewJobSettings(db)
 	runs := postgres.NewJobs(db, settings.Current)
 	kept := &jobStores{
-		definitions: postgres.NewJobDefinitions(db), runs: runs, masses: postgres.NewJobMasses(runs),
+		definitions: postgres.NewJobDefinitions(db), runs: runs, bulks: postgres.NewJobBulks(runs),
 		workers: postgres.NewJobWorkers(db, settings.Current), fences: postgres.NewJobFences(db),
 		elections: postgres.NewJobElections(db), settings: settings, offloading: postgres.NewJobLogs(db),
 		current: settings.Current, admitted: db.RunsAdmitted, events: postgres.NewJobEvents(db, settings.Current),
-		ensure: postgres.NewJobDefinitions(db).EnsureBuiltIns, joinSteps: db.ConfigureJobSteps, lookAfter: postgres.NewSagas(db).LookAfter,
+		ensure: postgres.NewJobDefinitions(db).EnsureBuiltIns, joinSteps: db.ConfigureJobSteps, checkJobRun: postgres.NewSagas(db).CheckJobRun,
 	}
 	kept.leading = leading{
 		sweeps: postgres.NewJobSweeps(db), wanted: db.LeaderWanted,
 		more: []scheduler.Sweep{
 			{Name: "events", Run: kept.events.Deliver, Prompt: true},
-			{Name: "backfills", Run: kept.masses.Backfill},
-			{Name: "bulks", Run: kept.masses.Bulk},
+			{Name: "backfills", Run: kept.bulks.Backfill},
+			{Name: "bulks", Run: kept.bulks.Bulk},
 		},
 	}
 	return kept
@@ -71,7 +71,7 @@ type jobs struct {
 	logs     jobLogs
 	own      *jobworker.Worker // nil: this node runs nothing itself
 	metrics  *ops.Metrics
-	claims   *groupcommit.Committer[jobrun.ClaimAsk, []jobrun.Offer]
+	claims   *groupcommit.Committer[jobrun.ClaimRequest, []jobrun.Offer]
 	starts   *groupcommit.Committer[tenantFence, jobrun.Done]
 	finishes *groupcommit.Committer[jobrun.Result, jobrun.Done]
 	woken    []func(tenant uuid.UUID, queue string) // told of runs that may be claimed; complete before run
@@ -85,10 +85,10 @@ type tenantFence struct {
 
 // newJobs returns the job runs of a node, nil where nothing is kept of them.
 func (n *node) newJobs(ctx context.Context) (*jobs, error) {
-	if n.kept == nil {
+	if n.jobStores == nil {
 		return nil, nil //nolint:nilnil // there are none
 	}
-	j, batch, m := &jobs{jobStores: n.kept, metrics: n.metrics}, n.cfg.Engine.CommitBatch, n.metrics
+	j, batch, m := &jobs{jobStores: n.jobStores, metrics: n.metrics}, n.cfg.Engine.CommitBatch, n.metrics
 	var err error
 	if j.hints, j.work, err = n.newHints(); err != nil {
 		return nil, err
@@ -96,8 +96,8 @@ func (n *node) newJobs(ctx context.Context) (*jobs, error) {
 	if j.logs, err = n.newJobLogs(ctx); err != nil {
 		return nil, err
 	}
-	j.claims = groupcommit.New(groupcommit.Config[jobrun.ClaimAsk, []jobrun.Offer]{
-		Flush: j.work.ClaimEach, Key: func(a jobrun.ClaimAsk) any { return a.WorkerID }, MaxBatch: maxClaims, Observe: m.Batch("job_claim"),
+	j.claims = groupcommit.New(groupcommit.Config[jobrun.ClaimRequest, []jobrun.Offer]{
+		Flush: j.work.ClaimEach, Key: func(a jobrun.ClaimRequest) any { return a.WorkerID }, MaxBatch: maxClaims, Observe: m.Batch("job_claim"),
 	})
 	j.starts = groupcommit.New(groupcommit.Config[tenantFence, jobrun.Done]{
 		Flush: j.flushStarts, Key: func(f tenantFence) any { return f.RunID }, MaxBatch: min(batch, jobrun.MaxClaim), Observe: m.Batch("job_start"),
@@ -115,7 +115,7 @@ const (
 
 // claim gathers claims of few runs of one queue into one statement. What asks for
 // anything else, and what gets nothing so, asks by itself.
-func (j *jobs) claim(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, error) {
+func (j *jobs) claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	if len(a.Queues) == 1 && a.Slots <= fewRuns && !a.Start {
 		if offers, err := j.claims.Do(ctx, a); err != nil || len(offers) > 0 {
 			return offers, err
@@ -162,7 +162,7 @@ func (j *jobs) edge() *httpapi.Jobs {
 		return nil
 	}
 	return &httpapi.Jobs{
-		Definitions: j.definitions, Runs: j.runs, Events: j.events, Masses: j.masses, Work: j.work, Workers: j.workers, Fences: j.fences, Elections: j.elections, Settings: j.settings, Current: j.current, Now: j.sweeps.Now,
+		Definitions: j.definitions, Runs: j.runs, Events: j.events, Bulks: j.bulks, Work: j.work, Workers: j.workers, Fences: j.fences, Elections: j.elections, Settings: j.settings, Current: j.current, Now: j.sweeps.Now,
 		Start: func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error) {
 			return j.starts.Do(ctx, tenantFence{tenant, f})
 		},

@@ -15,11 +15,11 @@ import (
 // joinSteps lets sagas wait for job runs: whoever ends one brings its saga on, and
 // this node's engine and those who wait for the saga are told.
 func (n *node) joinSteps() {
-	if n.kept == nil {
+	if n.jobStores == nil {
 		return
 	}
-	n.kept.joinSteps(postgres.JobSteps{
-		Settings: n.kept.current, CompensationTimeout: n.cfg.Engine.DefaultCompensationTimeout,
+	n.jobStores.joinSteps(postgres.JobSteps{
+		Settings: n.jobStores.current, CompensationTimeout: n.cfg.Engine.DefaultCompensationTimeout,
 		Moved: func(s saga.Saga) {
 			n.engine.Moved(s)
 			n.tail.Wake()
@@ -27,20 +27,20 @@ func (n *node) joinSteps() {
 	})
 }
 
-// lookAfterRuns is engine.Config.LookAfter, nil where there are no job runs.
-func (n *node) lookAfterRuns() func(context.Context, saga.JobCall) (*saga.Outcome, error) {
-	if n.kept == nil {
+// checkJobRuns is engine.Config.CheckJobRun, nil where there are no job runs.
+func (n *node) checkJobRuns() func(context.Context, saga.JobCall) (*saga.Outcome, error) {
+	if n.jobStores == nil {
 		return nil
 	}
 	return func(ctx context.Context, c saga.JobCall) (*saga.Outcome, error) {
-		return n.kept.lookAfter(ctx, c, n.cancelRun)
+		return n.jobStores.checkJobRun(ctx, c, n.cancelRun)
 	}
 }
 
 // cancelRun cancels a run for the saga that waits for it.
 func (n *node) cancelRun(ctx context.Context, tenant, run uuid.UUID, reason string) error {
 	by := operator.By{Actor: "skald", Reason: reason}
-	_, err := n.kept.runs.Cancel(ctx, tenant, run, false, by.Did(newID(), tenant, n.now(), operator.JobRun, run.String(), "cancel", nil))
+	_, err := n.jobStores.runs.Cancel(ctx, tenant, run, false, by.Did(newID(), tenant, n.now(), operator.JobRun, run.String(), "cancel", nil))
 	return err
 }
 

@@ -95,7 +95,7 @@ func (s *settling) claim(command string) jobrun.Offer {
 		if _, _, err := s.jobs.Heartbeat(s.t.Context(), s.tenant, s.worker, time.Now().UnixNano(), 0, nil); err != nil {
 			s.t.Fatal(err)
 		}
-		offers, err := s.jobs.Claim(s.t.Context(), jobrun.ClaimAsk{TenantID: s.tenant, WorkerID: s.worker, Slots: 1, Start: true})
+		offers, err := s.jobs.Claim(s.t.Context(), jobrun.ClaimRequest{TenantID: s.tenant, WorkerID: s.worker, Slots: 1, Start: true})
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -18,12 +18,12 @@ type leading struct {
 // newScheduler returns this node's scheduler of job runs; nil where there are no
 // job runs, or this node is not to lead them.
 func (n *node) newScheduler(name string) *scheduler.Scheduler {
-	if n.kept == nil || !n.cfg.Jobs.Scheduler {
+	if n.jobStores == nil || !n.cfg.Jobs.Scheduler {
 		return nil
 	}
 	m := n.metrics
 	s := scheduler.New(scheduler.Config{
-		Elections: n.kept.elections, Sweeps: n.kept.sweeps, Settings: n.kept.current, More: n.kept.more,
+		Elections: n.jobStores.elections, Sweeps: n.jobStores.sweeps, Settings: n.jobStores.current, More: n.jobStores.more,
 		ID: newID(), Node: name, NewID: newID, Log: n.opt.Log,
 		Observer: scheduler.Observer{
 			Leads: m.JobLeads, Swept: func(sweep string, moved int, took time.Duration, err error) {
@@ -33,6 +33,6 @@ func (n *node) newScheduler(name string) *scheduler.Scheduler {
 			Backlog: func(b jobrun.Backlog) { m.JobBacklog(b, n.now()) },
 		},
 	})
-	n.kept.wanted(s.Wake)
+	n.jobStores.wanted(s.Wake)
 	return s
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// mail is what is kept of dead letters.
-type mail struct {
+// deadLetterStores is what is kept of dead letters.
+type deadLetterStores struct {
 	letters interface {
 		dlq.Letters
 		dlq.Overview
@@ -48,13 +48,13 @@ const webhooksAtOnce = 32
 
 // newLetters returns the dead-letter queue, nil where nothing is kept of it.
 func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinned) (*letters, error) {
-	if n.mail == nil {
+	if n.deadLetters == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	d, m := n.cfg.DLQ, n.metrics
 	l := &letters{
 		sagas: &sagaLetters{
-			Sagas: n.sagas, Letters: n.mail.letters, Definition: definitions.definition, Commit: n.writes.Commit, Wake: n.engine.Wake,
+			Sagas: n.sagas, Letters: n.deadLetters.letters, Definition: definitions.definition, Commit: n.writes.Commit, Wake: n.engine.Wake,
 			Now: n.now, NewID: newID, CompensationTimeout: n.cfg.Engine.DefaultCompensationTimeout,
 		},
 		http: redrive.NewHTTP(redrive.HTTPConfig{
@@ -65,7 +65,7 @@ func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinne
 	if l.topics, err = deadTopics(n.cfg); err != nil {
 		return nil, err
 	}
-	if l.ingest, err = n.newIngest(name, n.mail.queue); err != nil {
+	if l.ingest, err = n.newIngest(name, n.deadLetters.queue); err != nil {
 		return nil, err
 	}
 	if l.kafka, err = n.newKafkaDriver(); err != nil {
@@ -75,14 +75,14 @@ func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinne
 		dlq.ToHTTP: l.http, dlq.ToSaga: l.sagas,
 		dlq.ToWebhook: &webhookLetters{Webhooks: n.hooks, Deliveries: n.hooks, Now: n.now},
 	}
-	if n.kept != nil {
-		drivers[dlq.ToJobRun] = &jobLetters{n.kept.runs, n.now}
+	if n.jobStores != nil {
+		drivers[dlq.ToJobRun] = &jobLetters{n.jobStores.runs, n.now}
 	}
 	if l.kafka != nil {
 		drivers[dlq.ToKafka] = l.kafka
 	}
 	l.redriver = redrive.New(redrive.Config{
-		Queue: n.mail.queue, Redrives: n.mail.redrives, Drivers: drivers, Forbidden: l.topics.Forbidden, Now: n.now, Log: n.opt.Log,
+		Queue: n.deadLetters.queue, Redrives: n.deadLetters.redrives, Drivers: drivers, Forbidden: l.topics.Forbidden, Now: n.now, Log: n.opt.Log,
 		Poll: d.PollInterval, Lease: d.Lease, Batch: d.Batch, Upkeep: n.letterUpkeep(),
 		AtOnce: map[dlq.TargetKind]int{dlq.ToHTTP: 4 * d.HTTPConcurrency, dlq.ToWebhook: webhooksAtOnce, dlq.ToJobRun: webhooksAtOnce},
 		Round: func(ctx context.Context, do func(context.Context)) {
@@ -114,12 +114,12 @@ func (n *node) lettersEdge() *httpapi.DeadLetters {
 		return nil
 	}
 	return &httpapi.DeadLetters{
-		Letters: n.mail.letters, Redrives: n.mail.redrives, Overview: n.mail.letters, Actions: n.mail.actions,
+		Letters: n.deadLetters.letters, Redrives: n.deadLetters.redrives, Overview: n.deadLetters.letters, Actions: n.deadLetters.actions,
 		VerifyActions: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
-			return audit.Verify(ctx, n.mail.actions, tenant, from, limit)
+			return audit.Verify(ctx, n.deadLetters.actions, tenant, from, limit)
 		},
 		Limits:       dlq.RedriveLimits{DefaultRate: float64(d.RedriveRate), MaxRate: float64(d.MaxRedriveRate), Bulk: int64(d.BulkLimit)},
-		WakeRedrives: l.redriver.Wake, PolicyOf: n.mail.queue.PolicyOf, Drive: l.redriver.Now, Drives: l.redriver.Drives,
+		WakeRedrives: l.redriver.Wake, PolicyOf: n.deadLetters.queue.PolicyOf, Drive: l.redriver.Now, Drives: l.redriver.Drives,
 		ForbiddenTopic: l.topics.Forbidden, UndoneByHand: l.sagas.UndoneByHand,
 	}
 }

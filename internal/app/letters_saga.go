@@ -60,7 +60,7 @@ func (d *sagaLetters) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result
 
 func (d *sagaLetters) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 	r := dlq.Result{StartedAt: d.Now(), Accepted: true, Outcome: dlq.Uncertain}
-	err := d.tell(ctx, &l.Letter, operator.By{Actor: l.Actor}, nil, func(run *saga.Run) (saga.Event, error) {
+	err := d.tell(ctx, &l.Letter, operator.By{Actor: l.Actor}, nil, func(run *saga.Instance) (saga.Event, error) {
 		if run.State == saga.Compensating {
 			return nil, errUnderWay // somebody was faster
 		}
@@ -91,14 +91,14 @@ func (d *sagaLetters) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 // NotFound; dlq.CodeStale when it keeps changing.
 func (d *sagaLetters) UndoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (dlq.Letter, error) {
 	action := by.Did(d.NewID(), l.TenantID, d.Now(), operator.DeadLetter, l.ID.String(), dlq.VerbResolve, nil)
-	err := d.tell(ctx, &l, by, &action, func(run *saga.Run) (saga.Event, error) {
+	err := d.tell(ctx, &l, by, &action, func(run *saga.Instance) (saga.Event, error) {
 		if run.State != saga.Failed {
 			return nil, l.Conflict("resolved manually while its saga is compensating again")
 		}
 		return saga.StepOrdered{Step: run.CurrentStep, Order: saga.Order{Verb: saga.UndoneStep, By: by.Actor, Reason: by.Reason}}, nil
 	})
 	if fault.IsCode(err, codeNotWaiting) {
-		after, err := l.ResolvedByHand(dlq.Moment{Now: d.Now()})
+		after, err := l.ResolvedManually(dlq.Moment{Now: d.Now()})
 		if err != nil {
 			return l, err
 		}
@@ -122,7 +122,7 @@ var (
 // action is stored with it, unless nil. Faults: Conflict, also codeNotWaiting;
 // dlq.CodeStale. After errNotRead nothing was written; after another error nobody
 // knows.
-func (d *sagaLetters) tell(ctx context.Context, l *dlq.Letter, by operator.By, action *operator.Action, event func(*saga.Run) (saga.Event, error)) error {
+func (d *sagaLetters) tell(ctx context.Context, l *dlq.Letter, by operator.By, action *operator.Action, event func(*saga.Instance) (saga.Event, error)) error {
 	for range sagaTries {
 		run, err := d.waiting(ctx, l)
 		if err != nil {
@@ -151,21 +151,21 @@ func (d *sagaLetters) tell(ctx context.Context, l *dlq.Letter, by operator.By, a
 }
 
 // waiting reads the saga that waits for l, or is at it again.
-func (d *sagaLetters) waiting(ctx context.Context, l *dlq.Letter) (saga.Run, error) {
+func (d *sagaLetters) waiting(ctx context.Context, l *dlq.Letter) (saga.Instance, error) {
 	loaded, err := d.Sagas.Load(ctx, []saga.Ref{{Tenant: l.TenantID, ID: l.Link.SagaID}})
 	if err != nil {
-		return saga.Run{}, errors.Join(errNotRead, err)
+		return saga.Instance{}, errors.Join(errNotRead, err)
 	}
 	if len(loaded) == 0 {
-		return saga.Run{}, fault.New(fault.Conflict, dlq.CodeConflict, "the saga %s is in the archive: restore it first", l.Link.SagaID)
+		return saga.Instance{}, fault.New(fault.Conflict, dlq.CodeConflict, "the saga %s is in the archive: restore it first", l.Link.SagaID)
 	}
 	s := &loaded[0].Saga
 	if s.DeadLetter() != l.ID {
-		return saga.Run{}, fault.New(fault.Conflict, codeNotWaiting, "the saga %s is %s and does not wait for this dead letter", s.ID, s.State)
+		return saga.Instance{}, fault.New(fault.Conflict, codeNotWaiting, "the saga %s is %s and does not wait for this dead letter", s.ID, s.State)
 	}
 	def, err := d.Definition(ctx, s.Tenant.ID, s.WorkflowName, s.WorkflowVersion)
 	if err != nil {
-		return saga.Run{}, errors.Join(errNotRead, err)
+		return saga.Instance{}, errors.Join(errNotRead, err)
 	}
 	return saga.Rebuild(*s, def, loaded[0].Logs), nil
 }

@@ -23,13 +23,13 @@ const recordTime = 10 * time.Second
 func (n *node) retained(ctx context.Context, by operator.By, subject string, do func(context.Context)) {
 	counted, tally := operator.Tallied(ctx)
 	do(counted)
-	if n.mail == nil { // in memory there is no record
+	if n.deadLetters == nil { // in memory there is no record
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
 	for _, a := range tally.Actions(by, subject, n.now(), newID) {
-		if err := n.mail.actions.Record(ctx, a); err != nil {
+		if err := n.deadLetters.actions.Record(ctx, a); err != nil {
 			n.opt.Log.WarnContext(ctx, "cannot record what retention has archived", slog.String("tenant_id", a.TenantID.String()),
 				slog.String("of", subject), slog.String("taken", string(a.Detail)), slog.Any("error", err))
 		}

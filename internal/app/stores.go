@@ -27,9 +27,9 @@ type stores struct {
 	keys         access.Store
 	hooks        hookStore
 	publications saga.Publications
-	mail         *mail          // nil: there are no dead letters without PostgreSQL
-	timeline     timeline.Store // nil: there is none
-	kept         *jobStores     // nil: there are no job runs without PostgreSQL
+	deadLetters  *deadLetterStores // nil: there are no dead letters without PostgreSQL
+	timeline     timeline.Store    // nil: there is none
+	jobStores    *jobStores        // nil: there are no job runs without PostgreSQL
 	// secret returns 32 random bytes by name, the same for as long as the store lasts.
 	secret  func(ctx context.Context, name string) ([]byte, error)
 	storage func(ctx context.Context) (saga.Storage, error) // nil: it takes no tables
@@ -90,12 +90,12 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 	return stores{
 		sagas: postgres.NewSagas(db), workflows: postgres.NewWorkflows(db), trail: trail, keys: postgres.NewKeys(db),
 		hooks: postgres.NewWebhooks(db), publications: postgres.NewPublications(db),
-		mail: &mail{
+		deadLetters: &deadLetterStores{
 			letters: postgres.NewLetters(db, common), queue: queue, redrives: postgres.NewRedrives(db, queue), actions: postgres.NewActions(db),
 		},
-		timeline: postgres.NewTimelines(db),
-		kept:     postgresJobs(db),
-		secret:   db.Secret, storage: db.Storage, ping: db.Ping,
+		timeline:  postgres.NewTimelines(db),
+		jobStores: postgresJobs(db),
+		secret:    db.Secret, storage: db.Storage, ping: db.Ping,
 	}, nil
 }
 

@@ -78,7 +78,7 @@ func (w world) write(t *testing.T) uuid.UUID {
 		if r, err := w.sagas.Create(t.Context(), []saga.NewSaga{{Saga: s, Actor: "shop"}}); err != nil || r[0].Created != saga.Stored {
 			t.Fatal(r, err)
 		}
-		c, err := saga.Apply(saga.NewRun(s, def), saga.CancelRequested{By: "ann", Reason: "why not"}, saga.Moment{Now: at, NewID: uuid.New, Actor: "ann"})
+		c, err := saga.Apply(saga.NewInstance(s, def), saga.CancelRequested{By: "ann", Reason: "why not"}, saga.Moment{Now: at, NewID: uuid.New, Actor: "ann"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -231,8 +231,8 @@ func generatedID(at time.Time, r *rand.Rand) (id uuid.UUID) {
 func (g *letterGenerator) from(l *dlq.Letter, r *rand.Rand, i int) {
 	switch u := r.Float64(); {
 	case u < 0.88:
-		l.Arrived = &dlq.Place{Topic: l.OriginalTopic + ".dlq", Partition: int32(i % 12), Offset: g.until.Unix()<<24 + int64(i)} //nolint:gosec // of 12
-		l.Origin = dlq.Origin{Partition: new(int32(i % 12)), Offset: new(int64(i) * 7)}                                          //nolint:gosec // of 12
+		l.Arrived = &dlq.Position{Topic: l.OriginalTopic + ".dlq", Partition: int32(i % 12), Offset: g.until.Unix()<<24 + int64(i)} //nolint:gosec // of 12
+		l.Origin = dlq.Origin{Partition: new(int32(i % 12)), Offset: new(int64(i) * 7)}                                             //nolint:gosec // of 12
 	case u < 0.97:
 		l.Source = dlq.FromREST
 	case u < 0.99:

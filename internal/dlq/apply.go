@@ -121,8 +121,8 @@ func (l Letter) Discarded(m Moment) (Letter, error) {
 	return l.ended(Discard, Discarded, m), nil
 }
 
-// ResolvedByHand returns a letter that was dealt with elsewhere.
-func (l Letter) ResolvedByHand(m Moment) (Letter, error) {
+// ResolvedManually returns a letter that was dealt with elsewhere.
+func (l Letter) ResolvedManually(m Moment) (Letter, error) {
 	if !CanMove(l.Status, Resolve) {
 		return l, l.Conflict("resolved by hand")
 	}
@@ -264,7 +264,7 @@ type Result struct {
 	Outcome    AttemptOutcome
 	Error      string // unless Acknowledged
 	StatusCode int
-	Written    *Place
+	Written    *Position
 	StartedAt  time.Time
 	EndedAt    time.Time
 	// Accepted: the target has taken it and tells later what came of it (a saga,
@@ -362,8 +362,8 @@ func Stale(id uuid.UUID, present int64) *fault.Error {
 	return fault.New(fault.Precondition, CodeStale, "dead letter %s is at version %d", id, present)
 }
 
-// NoWay says that nothing is driven to targets of a kind from here.
-func NoWay(kind TargetKind) string {
+// TargetNotConfigured says that nothing is driven to targets of a kind from here.
+func TargetNotConfigured(kind TargetKind) string {
 	if kind == ToKafka {
 		return "Kafka is not configured: set kafka.brokers (SKALD_KAFKA_BROKERS), or give the letter an HTTP target"
 	}

@@ -61,9 +61,9 @@ func retried(forced bool, was Resolution, outcome AttemptOutcome) func(Letter) *
 	}
 }
 
-func hears(what Told) func(Letter) *Letter {
+func hears(what Outcome) func(Letter) *Letter {
 	return func(l Letter) *Letter {
-		after, _, changed := l.Hear(&News{Told: what, Letter: l, Token: uuid.New()}, testMoment())
+		after, _, changed := l.ApplyUpdate(&SourceUpdate{Outcome: what, Letter: l, Token: uuid.New()}, testMoment())
 		if !changed {
 			return nil
 		}
@@ -113,11 +113,11 @@ func deeds() []deed {
 		{"requeued", Requeue, func(l Letter) *Letter { return orNil(l.Requeued(false, nil, &p, m)) }},
 		{"requeued anew", Requeue, func(l Letter) *Letter { return orNil(l.Requeued(true, new(2), &p, m)) }},
 		{"discarded", Discard, func(l Letter) *Letter { return orNil(l.Discarded(m)) }},
-		{"resolved", Resolve, func(l Letter) *Letter { return orNil(l.ResolvedByHand(m)) }},
-		{"its source goes on", SourceGoesOn, hears(GoesOn)},
-		{"its source is through", SourceDone, hears(WentWell)},
+		{"resolved", Resolve, func(l Letter) *Letter { return orNil(l.ResolvedManually(m)) }},
+		{"its source goes on", SourceGoesOn, hears(RetryStarted)},
+		{"its source is through", SourceDone, hears(Succeeded)},
 		{"its source gave up", SourceGaveUp, hears(GaveUp)},
-		{"its source stopped", SourceGaveUp, hears(Stopped)},
+		{"its source stopped", SourceGaveUp, hears(RetryStopped)},
 		{"its delivery is skipped", SourceSkipped, dropped(SourceSkipped)},
 		{"its webhook is deleted", SourceGone, dropped(SourceGone)},
 		{"taken back from the archive", Restore, func(l Letter) *Letter { return orNil(l.Restored(m)) }},
@@ -350,7 +350,7 @@ func TestWhatAStatusForbidsIsAConflict(t *testing.T) {
 		l := Letter{Status: status, MaxRetries: 3}
 		for name, err := range map[string]error{
 			VerbRequeue: second(l.Requeued(false, nil, &p, testMoment())), VerbDiscard: second(l.Discarded(testMoment())),
-			VerbResolve: second(l.ResolvedByHand(testMoment())), VerbDelete: l.Deletable(),
+			VerbResolve: second(l.ResolvedManually(testMoment())), VerbDelete: l.Deletable(),
 		} {
 			allowed := slices.Contains(l.Actions(), name)
 			if (err == nil) != allowed || err != nil && fault.KindOf(err) != fault.Conflict {

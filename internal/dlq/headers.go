@@ -10,7 +10,7 @@ import (
 
 // Record is a record of a dead-letter topic, as a consumer got it.
 type Record struct {
-	Place     Place
+	Place     Position
 	Timestamp time.Time
 	Content   Content
 }

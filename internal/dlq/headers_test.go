@@ -57,7 +57,7 @@ const written = "2026-11-21T20:00:00Z" // the timestamp of every test's record
 
 func record(topic string, h []dlq.Header) dlq.Record {
 	at, _ := time.Parse(time.RFC3339, written)
-	return dlq.Record{Place: dlq.Place{Topic: topic, Partition: 1, Offset: 9}, Timestamp: at, Content: dlq.Content{Key: []byte("k"), Payload: []byte(`{"a":1}`), Headers: h}}
+	return dlq.Record{Place: dlq.Position{Topic: topic, Partition: 1, Offset: 9}, Timestamp: at, Content: dlq.Content{Key: []byte("k"), Payload: []byte(`{"a":1}`), Headers: h}}
 }
 
 func TestEachToolsHeadersAreUnderstood(t *testing.T) {
@@ -122,7 +122,7 @@ func TestEachToolsHeadersAreUnderstood(t *testing.T) {
 			if d := cmp.Diff(tt.want, what(a)); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
-			if d := cmp.Diff(tt.headers, a.Content.Headers); d != "" || a.Source != dlq.FromKafka || *a.Arrived != (dlq.Place{Topic: tt.topic, Partition: 1, Offset: 9}) {
+			if d := cmp.Diff(tt.headers, a.Content.Headers); d != "" || a.Source != dlq.FromKafka || *a.Arrived != (dlq.Position{Topic: tt.topic, Partition: 1, Offset: 9}) {
 				t.Errorf("source %s, place %v, raw headers (-want +got):\n%s", a.Source, a.Arrived, d)
 			}
 		})

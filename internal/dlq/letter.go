@@ -178,7 +178,7 @@ type Letter struct {
 	Source        Source
 	OriginalTopic string // never the topic of the dead-letter queue itself
 	Origin        Origin
-	Arrived       *Place // where ingestion read it; nil unless FromKafka
+	Arrived       *Position // where ingestion read it; nil unless FromKafka
 	ConsumerGroup string
 	Failure       Failure
 	Content       Content
@@ -257,7 +257,7 @@ type Attempt struct {
 	Outcome    AttemptOutcome
 	Error      string
 	StatusCode int       // of ToHTTP; 0: none
-	Written    *Place    // of ToKafka: where the broker put it
+	Written    *Position // of ToKafka: where the broker put it
 	RedriveID  uuid.UUID // zero: not of a bulk redrive
 	Actor      string    // "" when it was automatic
 	StartedAt  time.Time

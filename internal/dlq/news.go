@@ -12,21 +12,21 @@ import (
 // tells in the transaction of its own change what became of it. Nobody else
 // ends such a retry, so a letter never says anything else than its source.
 
-// Told is what the source of a letter tells of it.
-type Told string
+// Outcome is what the source of a letter reports about it.
+type Outcome string
 
-// What sources tell.
+// What sources report.
 const (
-	GoesOn   Told = "goes on"   // it is being tried again
-	WentWell Told = "went well" // what had failed is done
-	ByHand   Told = "by hand"   // somebody has dealt with it, or it is not wanted any more
-	GaveUp   Told = "gave up"   // it has failed for good, perhaps once more
-	Stopped  Told = "stopped"   // it is no longer tried, and nothing has come of it
+	RetryStarted    Outcome = "goes on"   // it is being tried again
+	Succeeded       Outcome = "went well" // what had failed is done
+	HandledManually Outcome = "by hand"   // somebody has dealt with it, or it is not wanted any more
+	GaveUp          Outcome = "gave up"   // it has failed for good, perhaps once more
+	RetryStopped    Outcome = "stopped"   // it is no longer tried, and nothing has come of it
 )
 
-// News is one thing that a source tells of its letter.
-type News struct {
-	Told Told
+// SourceUpdate is one report of a source about its letter.
+type SourceUpdate struct {
+	Outcome Outcome
 	// ID names the letter; zero: there is none yet.
 	ID uuid.UUID
 	// Letter is of GaveUp: the letter to be stored when the one of ID is not open
@@ -46,24 +46,24 @@ type News struct {
 // look for lost ones, without news. They ask the source as well.
 const Lease = 5 * time.Minute
 
-// TakesUp tells whether a letter is still the one of a compensation or a delivery
+// ReopensOn tells whether a letter is still the one of a compensation or a delivery
 // that gives up once more: it is open, or it is a delivery's, which has only one.
-func (l *Letter) TakesUp(n *News) bool {
-	return l.Status != Resolved || n.Told == GaveUp && l.Source == FromWebhook
+func (l *Letter) ReopensOn(n *SourceUpdate) bool {
+	return l.Status != Resolved || n.Outcome == GaveUp && l.Source == FromWebhook
 }
 
-// Hear returns what news make of a letter that is stored; changed is false when
+// ApplyUpdate returns a stored letter after an update of its source; changed is false when
 // they are nothing new. ended is the retry that ended with them, nil when none
 // was under way; its Number is left to the store. A letter that is RESOLVED stays
 // so, and what gives up after that gets another one; but a webhook's delivery is
 // always the same, and its letter is open again.
-func (l Letter) Hear(n *News, m Moment) (after Letter, ended *Attempt, changed bool) {
-	if !l.TakesUp(n) {
+func (l Letter) ApplyUpdate(n *SourceUpdate, m Moment) (after Letter, ended *Attempt, changed bool) {
+	if !l.ReopensOn(n) {
 		return l, nil, false
 	}
 	was := l
-	switch n.Told {
-	case GoesOn:
+	switch n.Outcome {
+	case RetryStarted:
 		if l.Status != Retrying {
 			l.Status = moved(l.Status, Retrying, SourceGoesOn)
 			l.Token, l.LastRetryAt = n.Token, &m.Now
@@ -71,22 +71,22 @@ func (l Letter) Hear(n *News, m Moment) (after Letter, ended *Attempt, changed b
 		until := m.Now.Add(Lease)
 		l.Resolution, l.TerminalAt, l.NextRetryAt, l.LeaseUntil = "", nil, nil, &until
 		return l.next(m), nil, true
-	case WentWell:
+	case Succeeded:
 		l = l.ended(SourceDone, Confirmed, m)
-	case ByHand:
+	case HandledManually:
 		l = l.ended(SourceDone, Manual, m)
-	case Stopped:
+	case RetryStopped:
 		if l.Status != Retrying {
 			return l, nil, false
 		}
-		l.again(m)
+		l.reopen(m)
 	case GaveUp:
 		l.Failure, l.Fingerprint = n.Letter.Failure, n.Letter.Fingerprint
 		if was.Status == Retrying || was.Status == Resolved { // else its lease has passed, and that retry was counted
 			l.RetryCount = min(l.RetryCount+1, l.MaxRetries)
 		}
 		if was.Status != Dead {
-			l.again(m)
+			l.reopen(m)
 		} else {
 			l = l.next(m)
 		}
@@ -98,8 +98,8 @@ func (l Letter) Hear(n *News, m Moment) (after Letter, ended *Attempt, changed b
 	return l, ended, true
 }
 
-// again makes l wait for a person, or for nobody when no retry is left.
-func (l *Letter) again(m Moment) {
+// reopen makes l PENDING again, or DEAD when no retry is left.
+func (l *Letter) reopen(m Moment) {
 	if l.RetryCount >= l.MaxRetries {
 		*l = l.ended(SourceGaveUp, Exhausted, m)
 		return
@@ -112,7 +112,7 @@ func (l *Letter) again(m Moment) {
 }
 
 // attempted is the retry that news have ended.
-func (l *Letter) attempted(n *News, m Moment) *Attempt {
+func (l *Letter) attempted(n *SourceUpdate, m Moment) *Attempt {
 	a := &Attempt{
 		LetterID: l.ID, Token: l.Token, Revision: l.Revision, Target: l.Target, RedriveID: l.RedriveID, Actor: n.Actor,
 		Outcome: Acknowledged, StartedAt: m.Now, EndedAt: m.Now,
@@ -123,15 +123,15 @@ func (l *Letter) attempted(n *News, m Moment) *Attempt {
 			a.EndedAt = a.StartedAt
 		}
 	}
-	switch n.Told {
+	switch n.Outcome {
 	case GaveUp:
 		a.Outcome, a.Error = FailedDrive, n.Letter.Failure.Message
-	case ByHand, Stopped:
-		a.Outcome, a.Error = Withdrawn, whyWithdrawn[n.Told]
+	case HandledManually, RetryStopped:
+		a.Outcome, a.Error = Withdrawn, whyWithdrawn[n.Outcome]
 	}
 	return a
 }
 
-var whyWithdrawn = map[Told]string{
-	ByHand: "resolved manually before the retry ended", Stopped: "the retry was stopped",
+var whyWithdrawn = map[Outcome]string{
+	HandledManually: "resolved manually before the retry ended", RetryStopped: "the retry was stopped",
 }

@@ -35,9 +35,9 @@ func stored(source dlq.Source, status dlq.Status, retries int) dlq.Letter {
 func TestNewsOfALetterFollowTheTable(t *testing.T) {
 	later := noon.Add(time.Hour)
 	failure := dlq.Failure{Message: "the stock has burned down", Type: "http_410", Class: dlq.Permanent}
-	on := map[dlq.Told]dlq.Trigger{
-		dlq.GoesOn: dlq.SourceGoesOn, dlq.WentWell: dlq.SourceDone, dlq.ByHand: dlq.SourceDone,
-		dlq.GaveUp: dlq.SourceGaveUp, dlq.Stopped: dlq.SourceGaveUp,
+	on := map[dlq.Outcome]dlq.Trigger{
+		dlq.RetryStarted: dlq.SourceGoesOn, dlq.Succeeded: dlq.SourceDone, dlq.HandledManually: dlq.SourceDone,
+		dlq.GaveUp: dlq.SourceGaveUp, dlq.RetryStopped: dlq.SourceGaveUp,
 	}
 	taken := map[dlq.Edge]bool{}
 	for _, source := range []dlq.Source{dlq.FromSaga, dlq.FromWebhook} {
@@ -48,8 +48,8 @@ func TestNewsOfALetterFollowTheTable(t *testing.T) {
 						continue // no such letter
 					}
 					before := stored(source, status, retries)
-					n := dlq.News{Told: told, Token: uuid.UUID{8}, Actor: "op", Letter: dlq.Letter{Failure: failure, Fingerprint: "f"}}
-					after, ended, changed := before.Hear(&n, dlq.Moment{Now: later})
+					n := dlq.SourceUpdate{Outcome: told, Token: uuid.UUID{8}, Actor: "op", Letter: dlq.Letter{Failure: failure, Fingerprint: "f"}}
+					after, ended, changed := before.ApplyUpdate(&n, dlq.Moment{Now: later})
 					if wrong := contradiction(&after); wrong != nil {
 						t.Fatalf("%s %s, %s after %d retries: %v: %+v", source, status, told, retries, wrong, after)
 					}
@@ -62,7 +62,7 @@ func TestNewsOfALetterFollowTheTable(t *testing.T) {
 					if after.Version != before.Version+1 || !after.UpdatedAt.Equal(later) {
 						t.Fatalf("%s %s, %s: version %d, updated at %s", source, status, told, after.Version, after.UpdatedAt)
 					}
-					if (ended != nil) != (status == dlq.Retrying && told != dlq.GoesOn) {
+					if (ended != nil) != (status == dlq.Retrying && told != dlq.RetryStarted) {
 						t.Fatalf("%s %s, %s: the retry that ended is %+v", source, status, told, ended)
 					}
 					if after.Status == status {
@@ -98,7 +98,7 @@ func contradiction(l *dlq.Letter) error {
 }
 
 func TestARetryThatGivesUpCountsOnce(t *testing.T) {
-	n := dlq.News{Told: dlq.GaveUp, Actor: "op", Letter: dlq.Letter{Failure: dlq.Failure{Message: "again"}, Fingerprint: "f"}}
+	n := dlq.SourceUpdate{Outcome: dlq.GaveUp, Actor: "op", Letter: dlq.Letter{Failure: dlq.Failure{Message: "again"}, Fingerprint: "f"}}
 	for _, tt := range []struct {
 		name    string
 		status  dlq.Status
@@ -113,7 +113,7 @@ func TestARetryThatGivesUpCountsOnce(t *testing.T) {
 		{"one whose lease has passed, and was the last", dlq.Dead, 3, dlq.Dead, 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			after, ended, changed := stored(dlq.FromSaga, tt.status, tt.retries).Hear(&n, dlq.Moment{Now: noon.Add(time.Minute)})
+			after, ended, changed := stored(dlq.FromSaga, tt.status, tt.retries).ApplyUpdate(&n, dlq.Moment{Now: noon.Add(time.Minute)})
 			if !changed || after.Status != tt.want || after.RetryCount != tt.count || after.Failure.Message != "again" || after.Fingerprint != "f" {
 				t.Errorf("%s, %d retries, %q; want %s, %d", after.Status, after.RetryCount, after.Failure.Message, tt.want, tt.count)
 			}
@@ -128,12 +128,12 @@ func TestARetryThatGivesUpCountsOnce(t *testing.T) {
 }
 
 func TestARetryThatGoesOnKeepsItsToken(t *testing.T) {
-	n := dlq.News{Told: dlq.GoesOn, Token: uuid.UUID{8}}
+	n := dlq.SourceUpdate{Outcome: dlq.RetryStarted, Token: uuid.UUID{8}}
 	m := dlq.Moment{Now: noon.Add(time.Minute)}
-	if after, _, _ := stored(dlq.FromSaga, dlq.Retrying, 0).Hear(&n, m); after.Token != (uuid.UUID{7}) || !after.LeaseUntil.Equal(m.Now.Add(dlq.Lease)) {
+	if after, _, _ := stored(dlq.FromSaga, dlq.Retrying, 0).ApplyUpdate(&n, m); after.Token != (uuid.UUID{7}) || !after.LeaseUntil.Equal(m.Now.Add(dlq.Lease)) {
 		t.Errorf("token %s until %s; want the one that was claimed, with a new lease", after.Token, after.LeaseUntil)
 	}
-	if after, _, _ := stored(dlq.FromSaga, dlq.Pending, 0).Hear(&n, m); after.Token != n.Token || !after.LastRetryAt.Equal(m.Now) {
+	if after, _, _ := stored(dlq.FromSaga, dlq.Pending, 0).ApplyUpdate(&n, m); after.Token != n.Token || !after.LastRetryAt.Equal(m.Now) {
 		t.Errorf("token %s, begun at %v; want the new one, now", after.Token, after.LastRetryAt)
 	}
 }

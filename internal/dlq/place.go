@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Place is a record's position in Kafka.
-type Place struct {
+// Position is a record's position in Kafka.
+type Position struct {
 	Topic     string
 	Partition int32
 	Offset    int64
@@ -28,7 +28,7 @@ const digestVersion = 8
 
 // KnownTopic returns the topic's id as the broker told it; zero when it did not,
 // also where the digest of a record stands in for it.
-func (p Place) KnownTopic() uuid.UUID {
+func (p Position) KnownTopic() uuid.UUID {
 	if p.TopicID.Version() == digestVersion {
 		return uuid.Nil
 	}
@@ -36,7 +36,7 @@ func (p Place) KnownTopic() uuid.UUID {
 }
 
 // ID returns the topic's id as Kafka's tools show it; "" when it is not known.
-func (p Place) ID() string {
+func (p Position) ID() string {
 	id := p.KnownTopic()
 	if id == uuid.Nil {
 		return ""
@@ -56,13 +56,13 @@ func ParseTopicID(s string) (id uuid.UUID, err error) {
 	return uuid.UUID(b), nil
 }
 
-// Doubles tells whether a letter that is read stands for the same record as one
+// SameRecord tells whether a letter that is read stands for the same record as one
 // that is stored at its place, in whatever life of the topic. Two ids of the topic
 // decide it. Where one is not known, what is stored is compared: the content, when
 // the record failed, and that nothing is stored before it is written. Of a letter
 // that was stored without its content nothing is the same. written is when the
 // record was written, zero if nobody tells.
-func (l *Letter) Doubles(stored *Letter, written time.Time) bool {
+func (l *Letter) SameRecord(stored *Letter, written time.Time) bool {
 	if a, b := l.Arrived.KnownTopic(), stored.Arrived.KnownTopic(); a != uuid.Nil && b != uuid.Nil {
 		return a == b
 	}

@@ -12,7 +12,7 @@ import (
 func TestATopicsIDIsWrittenAsKafkasToolsDo(t *testing.T) {
 	t.Parallel()
 	id := uuid.MustParse("e2861e4b-1f8c-4c5d-9f0a-7b61c4d03a52")
-	place := dlq.Place{Topic: "orders.dlq", TopicID: id}
+	place := dlq.Position{Topic: "orders.dlq", TopicID: id}
 	if got := place.ID(); got != "4oYeSx-MTF2fCnthxNA6Ug" {
 		t.Errorf("it is %q", got)
 	}
@@ -28,7 +28,7 @@ func TestATopicsIDIsWrittenAsKafkasToolsDo(t *testing.T) {
 		t.Errorf("none is read as %s, %v", got, err)
 	}
 	l := dlq.Letter{Content: dlq.Content{Payload: []byte("a")}}
-	if got := (dlq.Place{TopicID: l.Digest(time.Time{})}); got.KnownTopic() != uuid.Nil || got.ID() != "" {
+	if got := (dlq.Position{TopicID: l.Digest(time.Time{})}); got.KnownTopic() != uuid.Nil || got.ID() != "" {
 		t.Errorf("the digest of a record is taken for a topic's id: %v", got)
 	}
 }

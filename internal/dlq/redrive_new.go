@@ -32,8 +32,8 @@ type RedriveLimits struct {
 	Bulk int64
 }
 
-// Asked is how somebody asks for a redrive.
-type Asked struct {
+// RedriveRequest is how somebody asks for a redrive.
+type RedriveRequest struct {
 	// All: every letter is meant. A filter that restricts nothing is refused
 	// without it (trap X31).
 	All bool
@@ -46,7 +46,7 @@ type Asked struct {
 // its default, and a filter without statuses is for those that the action can
 // do something to. It starts PENDING or AWAITING_APPROVAL. Fault: Invalid, with
 // a field for each mistake.
-func NewRedrive(r Redrive, asked Asked, id uuid.UUID, limits RedriveLimits, now time.Time) (Redrive, error) {
+func NewRedrive(r Redrive, asked RedriveRequest, id uuid.UUID, limits RedriveLimits, now time.Time) (Redrive, error) {
 	r.ID, r.Version, r.CreatedAt, r.UpdatedAt = id, 1, now, now
 	r.State = RedrivePending
 	if r.Approval {

@@ -104,7 +104,7 @@ func TestARedriveIsRefusedWithEveryMistake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := dlq.NewRedrive(tt.redrive, dlq.Asked{All: tt.all}, someIDs[0], limits, newAt)
+			_, err := dlq.NewRedrive(tt.redrive, dlq.RedriveRequest{All: tt.all}, someIDs[0], limits, newAt)
 			if diff := cmp.Diff(append([]string{}, tt.wrong...), pointers(t, err)); diff != "" {
 				t.Errorf("mistakes (-want +got):\n%s", diff)
 			}
@@ -115,7 +115,7 @@ func TestARedriveIsRefusedWithEveryMistake(t *testing.T) {
 func TestARedriveIsCompletedWithDefaults(t *testing.T) {
 	t.Parallel()
 	filter := dlq.Filter{Topic: "orders"}
-	got, err := dlq.NewRedrive(dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", Filter: &filter}, dlq.Asked{}, someIDs[0], limits, newAt)
+	got, err := dlq.NewRedrive(dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", Filter: &filter}, dlq.RedriveRequest{}, someIDs[0], limits, newAt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestARedriveIsCompletedWithDefaults(t *testing.T) {
 		t.Error("the caller's filter was changed")
 	}
 	twice := dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", IDs: []uuid.UUID{someIDs[1], someIDs[0], someIDs[1]}, Approval: true}
-	if got, err = dlq.NewRedrive(twice, dlq.Asked{}, someIDs[0], limits, newAt); err != nil || got.State != dlq.AwaitingApproval || !slices.Equal(got.IDs, []uuid.UUID{someIDs[1], someIDs[0]}) {
+	if got, err = dlq.NewRedrive(twice, dlq.RedriveRequest{}, someIDs[0], limits, newAt); err != nil || got.State != dlq.AwaitingApproval || !slices.Equal(got.IDs, []uuid.UUID{someIDs[1], someIDs[0]}) {
 		t.Errorf("got %v %v, %v", got.State, got.IDs, err)
 	}
 }
@@ -138,10 +138,10 @@ func TestARedriveIsCompletedWithDefaults(t *testing.T) {
 func TestWhatOnlyCountsNeedsNoReason(t *testing.T) {
 	t.Parallel()
 	for _, action := range dlq.RedriveActions {
-		if _, err := dlq.NewRedrive(dlq.Redrive{Action: action, IDs: someIDs}, dlq.Asked{Unexplained: true}, someIDs[0], limits, newAt); err != nil {
+		if _, err := dlq.NewRedrive(dlq.Redrive{Action: action, IDs: someIDs}, dlq.RedriveRequest{Unexplained: true}, someIDs[0], limits, newAt); err != nil {
 			t.Errorf("%s: %v", action, err)
 		}
-		_, err := dlq.NewRedrive(dlq.Redrive{Action: action, IDs: someIDs}, dlq.Asked{}, someIDs[0], limits, newAt)
+		_, err := dlq.NewRedrive(dlq.Redrive{Action: action, IDs: someIDs}, dlq.RedriveRequest{}, someIDs[0], limits, newAt)
 		if got := pointers(t, err); !slices.Equal(got, []string{"/reason"}) {
 			t.Errorf("%s: mistakes at %v", action, got)
 		}
@@ -154,12 +154,12 @@ func TestAnActionIsForLettersItCanDoSomethingTo(t *testing.T) {
 		dlq.BulkRetry: {dlq.Pending}, dlq.BulkDiscard: {dlq.Pending}, dlq.BulkResolve: {dlq.Pending, dlq.Dead},
 		dlq.BulkRequeue: {dlq.Dead}, dlq.BulkDelete: {dlq.Pending, dlq.Resolved, dlq.Dead},
 	} {
-		r, err := dlq.NewRedrive(dlq.Redrive{Action: action, Reason: "r"}, dlq.Asked{All: true}, someIDs[0], limits, newAt)
+		r, err := dlq.NewRedrive(dlq.Redrive{Action: action, Reason: "r"}, dlq.RedriveRequest{All: true}, someIDs[0], limits, newAt)
 		if err != nil || !slices.Equal(r.Filter.Statuses, want) {
 			t.Errorf("%s is for %v, want %v (%v)", action, r.Filter.Statuses, want, err)
 		}
 	}
-	r, err := dlq.NewRedrive(dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", Force: true}, dlq.Asked{All: true}, someIDs[0], limits, newAt)
+	r, err := dlq.NewRedrive(dlq.Redrive{Action: dlq.BulkRetry, Reason: "r", Force: true}, dlq.RedriveRequest{All: true}, someIDs[0], limits, newAt)
 	if err != nil || !slices.Equal(r.Filter.Statuses, []dlq.Status{dlq.Pending, dlq.Dead}) {
 		t.Errorf("a forced retry is for %v (%v)", r.Filter.Statuses, err)
 	}

@@ -70,7 +70,7 @@ func (s *server) create(ctx context.Context, b *api.SagaInput, spec saga.Spec, k
 // it, or back.
 func (s *server) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, c chosen, key *saga.IdempotencyKey, out *created) error {
 	owner, done := s.Engine.Admit(ctx)
-	var run *saga.Run
+	var run *saga.Instance
 	defer func() { done(run) }()
 	for again := false; ; again = true {
 		n := s.newSaga(requestOf(ctx), spec, c, owner, s.now(), key, joins(b))
@@ -84,7 +84,7 @@ func (s *server) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, c 
 		case result.Created == saga.Stored:
 			out.saga, out.def = result.Saga, c.def
 			if owner != nil && sameOwner(&result.Saga, owner) && result.Saga.Version == 1 {
-				r := saga.NewRun(result.Saga, c.def)
+				r := saga.NewInstance(result.Saga, c.def)
 				run = &r
 			}
 			return nil

@@ -24,19 +24,21 @@ import (
 // idle is an engine that starts nothing.
 type idle struct{ owner int64 }
 
-func (i *idle) Admit(context.Context) (*int64, func(*saga.Run)) { return &i.owner, func(*saga.Run) {} }
-func (i *idle) Wake(saga.Ref)                                   {}
-func (i *idle) Watch(saga.Ref) (<-chan struct{}, func())        { return nil, func() {} }
+func (i *idle) Admit(context.Context) (*int64, func(*saga.Instance)) {
+	return &i.owner, func(*saga.Instance) {}
+}
+func (i *idle) Wake(saga.Ref)                            {}
+func (i *idle) Watch(saga.Ref) (<-chan struct{}, func()) { return nil, func() {} }
 
-// nobody takes an answer.
-type nobody struct {
+// discard takes an answer.
+type discard struct {
 	header http.Header
 	status int
 }
 
-func (n *nobody) Header() http.Header         { return n.header }
-func (n *nobody) WriteHeader(status int)      { n.status = status }
-func (n *nobody) Write(b []byte) (int, error) { return len(b), nil }
+func (n *discard) Header() http.Header         { return n.header }
+func (n *discard) WriteHeader(status int)      { n.status = status }
+func (n *discard) Write(b []byte) (int, error) { return len(b), nil }
 
 // BenchmarkCreate is the edge's part of POST /sagas: everything but the socket
 // and the commit. In "key" the request has an API key, as in production.
@@ -85,7 +87,7 @@ func BenchmarkCreate(b *testing.B) {
 					Header: header.Clone(),
 					Body:   io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
 				}
-				w := &nobody{header: http.Header{}}
+				w := &discard{header: http.Header{}}
 				handler.ServeHTTP(w, req)
 				return w.status
 			}

@@ -27,12 +27,12 @@ const (
 
 // contract is openapi.yaml, prepared for checking requests.
 type contract struct {
-	doc    *openapi3.T
-	routes map[routeKey]*route
-	veiled shroud
-	letter *openapi3.Schema // of a message of a batch, each of which is checked on its own
-	json   []byte           // the contract as it is published
-	etag   string
+	doc      *openapi3.T
+	routes   map[routeKey]*route
+	redactor redactor
+	letter   *openapi3.Schema // of a message of a batch, each of which is checked on its own
+	json     []byte           // the contract as it is published
+	etag     string
 }
 
 type routeKey struct{ method, path string }
@@ -88,7 +88,7 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 		return nil, err
 	}
 	relax(doc)
-	c := &contract{doc: doc, routes: map[routeKey]*route{}, veiled: newShroud(doc), letter: doc.Components.Schemas["DeadLetterInput"].Value}
+	c := &contract{doc: doc, routes: map[routeKey]*route{}, redactor: newRedactor(doc), letter: doc.Components.Schemas["DeadLetterInput"].Value}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			rt := newRoute(method, path, item, op)

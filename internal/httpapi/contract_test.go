@@ -85,7 +85,7 @@ func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
 		"JobConcurrencyPolicy":  texts(jobrun.Policies),
 		"JobMisfirePolicy":      texts(jobrun.Misfires),
 		"JobWaitsFor":           texts(jobrun.Waitings),
-		"JobMassState":          texts(jobrun.MassStates),
+		"JobMassState":          texts(jobrun.BulkStates),
 		"BackfillReprocess":     texts(jobrun.Reprocesses),
 		"JobBulkAction":         texts(jobrun.BulkActions),
 	} {

@@ -119,7 +119,7 @@ func (s *server) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLetter
 		if err != nil {
 			return nil, err
 		}
-		after, err := l.ResolvedByHand(s.moment())
+		after, err := l.ResolvedManually(s.moment())
 		switch {
 		case err != nil:
 			return nil, insteadOf(err, &l)

@@ -73,7 +73,7 @@ func showPayload(payload []byte, enc dlq.Encoding, v letterView) (asJSON json.Ra
 	}
 	switch {
 	case len(v.redact) > 0 && enc != dlq.JSON:
-		asJSON = veiled // nothing can be found in it, so nothing of it is shown
+		asJSON = redacted // nothing can be found in it, so nothing of it is shown
 	case enc == dlq.JSON:
 		asJSON = masked(payload, v.redact)
 	case enc == dlq.Text:
@@ -81,7 +81,7 @@ func showPayload(payload []byte, enc dlq.Encoding, v letterView) (asJSON json.Ra
 	}
 	if v.raw || enc == dlq.Binary {
 		if len(v.redact) > 0 {
-			return asJSON, new(veiledText)
+			return asJSON, new(redactedText)
 		}
 		asBase64 = new(base64.StdEncoding.EncodeToString(payload))
 	}
@@ -116,7 +116,7 @@ func toAPITarget(t *dlq.Target) api.DeadLetterTarget {
 	}
 }
 
-func toAPIPlace(p *dlq.Place) *api.DeadLetterPlace {
+func toAPIPlace(p *dlq.Position) *api.DeadLetterPlace {
 	if p == nil {
 		return nil
 	}
@@ -163,7 +163,7 @@ func toAPIRevisions(revisions []dlq.Revision, redact []string) []api.DeadLetterR
 		shown.PayloadEncoding = wordUnlessEmpty[api.DeadLetterEncoding](string(enc))
 		shown.Payload, shown.PayloadBase64 = showPayload(r.Content.Payload, enc, letterView{redact: redact})
 		if len(redact) > 0 && r.Patch != nil {
-			shown.PayloadPatch = veiled // it may hold what it sets there
+			shown.PayloadPatch = redacted // it may hold what it sets there
 		}
 		shown.Key, shown.KeyBase64 = showBytes(r.Content.Key)
 		shown.Headers = showHeaders(r.Content.Headers)

@@ -127,7 +127,7 @@ func (disabled) Drive(_ context.Context, batch []dlq.Drive) []dlq.Result {
 // undoneByHand does what a saga does to its letter.
 func (q *queue) undoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (dlq.Letter, error) {
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	after, err := l.ResolvedByHand(dlq.Moment{Now: now})
+	after, err := l.ResolvedManually(dlq.Moment{Now: now})
 	if err != nil {
 		return l, err
 	}

@@ -16,7 +16,7 @@ func masked(doc []byte, paths []string) json.RawMessage {
 	}
 	canonical, err := strictjson.Canonical(nil, doc, strictjson.Limits{})
 	if err != nil {
-		return veiled
+		return redacted
 	}
 	split := make([][]string, len(paths))
 	for i, path := range paths {
@@ -39,7 +39,7 @@ func mask(out, value []byte, paths [][]string) []byte {
 			key, _ := json.Marshal(name) // a string always encodes
 			out = append(append(out, key...), ':')
 			if below, hidden := step(paths, name); hidden {
-				out = append(out, veiled...)
+				out = append(out, redacted...)
 			} else {
 				out = mask(out, member, below)
 			}

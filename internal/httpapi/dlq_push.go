@@ -336,7 +336,7 @@ func (s *server) checkPushedTarget(l *dlq.Letter) error {
 // drive: it is kept, because that may change.
 func (s *server) undrivenHere(l *dlq.Letter) *api.DeadLetterWarnings {
 	if to := l.Destination(nil); l.Status == dlq.Pending && !s.DeadLetters.Drives(to.Kind) {
-		return &api.DeadLetterWarnings{{Code: dlq.CodeNoKafka, Detail: dlq.NoWay(to.Kind)}}
+		return &api.DeadLetterWarnings{{Code: dlq.CodeNoKafka, Detail: dlq.TargetNotConfigured(to.Kind)}}
 	}
 	return nil
 }

@@ -177,13 +177,13 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 
 // place is where the letter was read, nil when it is not of Kafka; false: nothing
 // can be read there.
-func (r *letterRecord) place() (*dlq.Place, bool) {
+func (r *letterRecord) place() (*dlq.Position, bool) {
 	at := r.ReadFrom
 	if at == nil {
 		return nil, true
 	}
 	id, err := dlq.ParseTopicID(text(at.TopicID))
-	return &dlq.Place{Topic: at.Topic, Partition: at.Partition, Offset: at.Offset, TopicID: id},
+	return &dlq.Position{Topic: at.Topic, Partition: at.Partition, Offset: at.Offset, TopicID: id},
 		err == nil && dlq.CanBeTopic(at.Topic) && at.Partition >= 0 && at.Offset >= 0
 }
 

@@ -137,7 +137,7 @@ func TestIdsThatStandForNothingAreNamed(t *testing.T) {
 func TestTheLargestLetterComesOverWithItsPlace(t *testing.T) {
 	t.Parallel()
 	q, other := newQueue(t), newQueue(t)
-	place := dlq.Place{Topic: "orders.dlq", Partition: 2, Offset: 41, TopicID: uuid.New()}
+	place := dlq.Position{Topic: "orders.dlq", Partition: 2, Offset: 41, TopicID: uuid.New()}
 	content := dlq.Content{
 		Payload: bytes.Repeat([]byte{0xff, 0, '"', 7}, dlq.MaxPayload/4), Key: bytes.Repeat([]byte{1}, dlq.MaxKey),
 		Headers: []dlq.Header{{Name: "h", Value: bytes.Repeat([]byte{2}, 1<<20)}},

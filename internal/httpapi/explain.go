@@ -11,15 +11,15 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// foresee answers what an action would do, without doing it.
-func (s *server) foresee(ctx context.Context, a action) (answer, error) {
+// dryRunOf answers what an action would do, without doing it.
+func (s *server) dryRunOf(ctx context.Context, a action) (answer, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	change, before, m, err := s.decide(ctx, a)
 	if err != nil {
 		return answer{}, err
 	}
-	f := change.Foresee(&before, m, saga.Defaults{})
+	f := change.DryRun(&before, m, saga.Defaults{})
 	out := api.Foresight{
 		DryRun: true, State: api.SagaState(change.After.State.String()), CurrentStep: change.After.CurrentStep,
 		InFlight: &f.InFlight, Ends: api.SagaState(f.Ends.String()), Calls: make([]api.ForeseenCall, len(f.Calls)),
@@ -92,15 +92,15 @@ func (s *server) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObjec
 }
 
 // look reads a saga, live or archived, and rebuilds its run. Fault: NotFound.
-func (s *server) look(ctx context.Context, id uuid.UUID) (found, saga.Run, error) {
+func (s *server) look(ctx context.Context, id uuid.UUID) (found, saga.Instance, error) {
 	tenant := requestOf(ctx).tenant.ID
 	f, err := s.find(ctx, tenant, id)
 	if err != nil {
-		return found{}, saga.Run{}, err
+		return found{}, saga.Instance{}, err
 	}
 	def, err := s.definitions.Version(ctx, tenant, f.saga.WorkflowName, f.saga.WorkflowVersion)
 	if err != nil {
-		return found{}, saga.Run{}, pinnedIsGone(err)
+		return found{}, saga.Instance{}, pinnedIsGone(err)
 	}
 	return f, saga.Rebuild(f.saga, def, f.logs), nil
 }

@@ -25,7 +25,7 @@ func GuardOf(t *testing.T, path, security, permission string) error {
 }
 
 // Cover covers the member payload in an answer's body.
-func Cover(body any) (covered any, ok bool) { return shroud{"payload": true}.cover(body) }
+func Cover(body any) (covered any, ok bool) { return redactor{"payload": true}.redact(body) }
 
 // Veiled lists the members that are covered for those who lack payloads:read.
 func Veiled(t *testing.T) []string {
@@ -34,5 +34,5 @@ func Veiled(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.Sorted(maps.Keys(c.veiled))
+	return slices.Sorted(maps.Keys(c.redactor))
 }

@@ -14,7 +14,7 @@ const fencesPath = "/api/v1/fences"
 
 func TestFencesAreShownAndReset(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, guarded)
+	s := newWorkerEdge(t, guarded)
 	s.run(s.job)
 	w := s.worker("", as("worker")...)
 	c := s.claim(w, `{"slots":1}`, as("worker")...)[0]

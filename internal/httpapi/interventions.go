@@ -20,7 +20,7 @@ func (s *server) RetrySaga(ctx context.Context, in api.RetrySagaRequestObject) (
 	}
 	by, reason := wordsOf(ctx, b.RequestedBy, b.Reason)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
-		func(run *saga.Run, logs []saga.StepLog) (saga.Event, error) {
+		func(run *saga.Instance, logs []saga.StepLog) (saga.Event, error) {
 			e := saga.RetryRequested{By: by, Reason: reason, Patch: b.InputPatch, NotApplied: b.NotApplied != nil && *b.NotApplied, Logs: logs}
 			if b.FromStep != nil {
 				k, known := stepOf(run, stepName(b.FromStep))
@@ -43,7 +43,7 @@ func stepName(j json.RawMessage) string {
 }
 
 // stepOf finds a step by its name, or by its index when no step has that name.
-func stepOf(run *saga.Run, name string) (index int, known bool) {
+func stepOf(run *saga.Instance, name string) (index int, known bool) {
 	for k := range run.Def.Steps {
 		if run.Def.Steps[k].Name == name {
 			return k, true
@@ -82,8 +82,8 @@ func (s *server) FailStep(ctx context.Context, in api.FailStepRequestObject) (ap
 }
 
 // ordered is a decision about the step that the path names.
-func ordered(step string, o saga.Order) func(*saga.Run, []saga.StepLog) (saga.Event, error) {
-	return func(run *saga.Run, _ []saga.StepLog) (saga.Event, error) {
+func ordered(step string, o saga.Order) func(*saga.Instance, []saga.StepLog) (saga.Event, error) {
+	return func(run *saga.Instance, _ []saga.StepLog) (saga.Event, error) {
 		k, known := stepOf(run, step)
 		if !known {
 			return nil, noStep(fault.NotFound)

@@ -17,9 +17,9 @@ import (
 // previewedSlots is how many slots a dry run shows.
 const previewedSlots = 1000
 
-// massID makes the id of a backfill or bulk: of an Idempotency-Key, so that a
+// bulkID makes the id of a backfill or bulk: of an Idempotency-Key, so that a
 // second request under it meets the first wherever it is, a UUIDv8.
-func (s *server) massID(ctx context.Context, key *string) uuid.UUID {
+func (s *server) bulkID(ctx context.Context, key *string) uuid.UUID {
 	if key == nil {
 		return s.NewID()
 	}
@@ -47,7 +47,7 @@ func (s *server) CreateBackfill(ctx context.Context, in api.CreateBackfillReques
 		return nil, err
 	}
 	b := jobrun.Backfill{
-		ID: s.massID(ctx, in.Params.IdempotencyKey), TenantID: req.tenant.ID, DefinitionID: d.ID, Version: 1, State: jobrun.MassRunning,
+		ID: s.bulkID(ctx, in.Params.IdempotencyKey), TenantID: req.tenant.ID, DefinitionID: d.ID, Version: 1, State: jobrun.BulkRunning,
 		From: body.From.UTC().Truncate(time.Microsecond), To: body.To.UTC().Truncate(time.Microsecond),
 		Reprocess: cmp.Or(jobrun.Reprocess(word(body.Reprocess)), jobrun.ReprocessNone), NewestFirst: word(body.Order) == "newest",
 		MaxActive: jobrun.DefaultBackfillActive, Overlap: jobrun.Policy(word(body.Overlap)), Reason: text(body.Reason), Actor: req.principal, CreatedAt: now,
@@ -65,7 +65,7 @@ func (s *server) CreateBackfill(ctx context.Context, in api.CreateBackfillReques
 	by := s.acted(ctx, now, operator.JobBackfill, b.ID.String(), verbCreate, b.Reason, map[string]any{
 		"definition_id": d.ID, "from": b.From, "to": b.To, "reprocess": b.Reprocess, "max_active": b.MaxActive, "slots": slots,
 	})
-	stored, created, err := s.Jobs.Masses.CreateBackfill(ctx, b, by)
+	stored, created, err := s.Jobs.Bulks.CreateBackfill(ctx, b, by)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (s *server) previewBackfill(ctx context.Context, b *jobrun.Backfill, d *job
 		return answer{}, err
 	}
 	shown := b.Next(compiled, previewedSlots)
-	states, err := s.Jobs.Masses.SlotStates(ctx, b.TenantID, d.ID, shown)
+	states, err := s.Jobs.Bulks.SlotStates(ctx, b.TenantID, d.ID, shown)
 	if err != nil {
 		return answer{}, err
 	}
@@ -109,7 +109,7 @@ func (s *server) ListBackfills(ctx context.Context, in api.ListBackfillsRequestO
 	if err != nil {
 		return nil, err
 	}
-	found, page, err := s.Jobs.Masses.ListBackfills(ctx, req.tenant.ID, d.ID, jp)
+	found, page, err := s.Jobs.Bulks.ListBackfills(ctx, req.tenant.ID, d.ID, jp)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (s *server) ListBackfills(ctx context.Context, in api.ListBackfillsRequestO
 func (s *server) GetBackfill(ctx context.Context, in api.GetBackfillRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	b, active, err := s.Jobs.Masses.GetBackfill(ctx, requestOf(ctx).tenant.ID, in.BackfillID)
+	b, active, err := s.Jobs.Bulks.GetBackfill(ctx, requestOf(ctx).tenant.ID, in.BackfillID)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (s *server) CancelBackfill(ctx context.Context, in api.CancelBackfillReques
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	by := s.acted(ctx, s.now(), operator.JobBackfill, in.BackfillID.String(), verbCancel, reasonOf(in.Body), nil)
-	b, err := s.Jobs.Masses.CancelBackfill(ctx, requestOf(ctx).tenant.ID, in.BackfillID, by)
+	b, err := s.Jobs.Bulks.CancelBackfill(ctx, requestOf(ctx).tenant.ID, in.BackfillID, by)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func (s *server) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestO
 		return nil, noDefinitionIn("/filter/definition", text(body.Filter.Definition))
 	}
 	b := jobrun.Bulk{
-		ID: s.massID(ctx, in.Params.IdempotencyKey), TenantID: req.tenant.ID, Version: 1, Action: jobrun.BulkAction(body.Action), State: jobrun.MassRunning,
+		ID: s.bulkID(ctx, in.Params.IdempotencyKey), TenantID: req.tenant.ID, Version: 1, Action: jobrun.BulkAction(body.Action), State: jobrun.BulkRunning,
 		Filter: f, Before: now, Reason: text(body.Reason), Actor: req.principal, CreatedAt: now,
 	}
 	if err := jobrun.CheckBulk(&b); err != nil {
@@ -50,7 +50,7 @@ func (s *server) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestO
 		return answer{status: http.StatusOK, body: api.JobBulkPreview{Matched: page.Total, MatchedIsCapped: page.TotalCapped}}, nil
 	}
 	by := s.acted(ctx, now, operator.JobBulk, b.ID.String(), verbCreate, b.Reason, map[string]any{"action": b.Action, "filter": b.Filter})
-	stored, created, err := s.Jobs.Masses.CreateBulk(ctx, b, by)
+	stored, created, err := s.Jobs.Bulks.CreateBulk(ctx, b, by)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (s *server) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestO
 func (s *server) GetJobBulk(ctx context.Context, in api.GetJobBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	b, err := s.Jobs.Masses.GetBulk(ctx, requestOf(ctx).tenant.ID, in.BulkID)
+	b, err := s.Jobs.Bulks.GetBulk(ctx, requestOf(ctx).tenant.ID, in.BulkID)
 	if err != nil {
 		return nil, err
 	}
@@ -83,11 +83,11 @@ func (s *server) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestObj
 	if err != nil {
 		return nil, err
 	}
-	var state jobrun.MassState
+	var state jobrun.BulkState
 	if p.State != nil {
-		state = jobrun.MassState(*p.State)
+		state = jobrun.BulkState(*p.State)
 	}
-	found, page, err := s.Jobs.Masses.ListBulks(ctx, req.tenant.ID, state, jp)
+	found, page, err := s.Jobs.Bulks.ListBulks(ctx, req.tenant.ID, state, jp)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (s *server) CancelJobBulk(ctx context.Context, in api.CancelJobBulkRequestO
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	by := s.acted(ctx, s.now(), operator.JobBulk, in.BulkID.String(), verbCancel, reasonOf(in.Body), nil)
-	b, err := s.Jobs.Masses.CancelBulk(ctx, requestOf(ctx).tenant.ID, in.BulkID, by)
+	b, err := s.Jobs.Bulks.CancelBulk(ctx, requestOf(ctx).tenant.ID, in.BulkID, by)
 	if err != nil {
 		return nil, err
 	}

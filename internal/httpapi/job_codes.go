@@ -9,7 +9,7 @@ var jobProblems = []problemKind{
 	{jobrun.CodeRunNotFound, []int{404}, "No such job run", "The tenant has no job run of this id."},
 	{jobrun.CodeEventNotFound, []int{404}, "No such event", "The tenant has no event of this id."},
 	{jobrun.CodeInvalid, []int{413, 422}, "Invalid job", "The job definition, arguments, event or worker report is invalid. `errors` lists every mistake. 413 for a log that is too long."},
-	{jobrun.CodeNoMass, []int{404}, "No such backfill or bulk operation", "The tenant has no backfill, or no bulk of job runs, of this id."},
+	{jobrun.CodeNoBulk, []int{404}, "No such backfill or bulk operation", "The tenant has no backfill, or no bulk of job runs, of this id."},
 	{jobrun.CodeNameTaken, []int{409}, "Name taken", "The tenant has another job definition of this name."},
 	{jobrun.CodeStale, []int{412}, "The resource has changed", "If-Match named another version than the present one of the job definition, the settings or the worker. Read it again and decide again."},
 	{jobrun.CodeConflict, []int{409}, "The state forbids this", "The action is not possible in the present state of the job run, or of what else it was asked of. `allowed_actions` lists those that are. To a worker it means that the run has ended: discard its result and do not report again."},

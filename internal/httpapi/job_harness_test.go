@@ -41,14 +41,14 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 	t.Cleanup(db.Close)
 	settings := postgres.NewJobSettings(db)
 	runs := postgres.NewJobs(db, settings.Current)
-	masses := postgres.NewJobMasses(runs)
+	masses := postgres.NewJobBulks(runs)
 	leader := postgres.NewJobElections(db)
 	term, leads, err := leader.Acquire(t.Context(), uuid.New(), "n", 10*time.Minute)
 	if err != nil || !leads {
 		t.Fatalf("nobody leads: %v", err)
 	}
 	e := &jobEdge{db: db, term: term, work: runs, jobs: &httpapi.Jobs{
-		Definitions: postgres.NewJobDefinitions(db), Runs: runs, Elections: leader, Settings: settings, Workers: postgres.NewJobWorkers(db, settings.Current), Fences: postgres.NewJobFences(db), Masses: masses,
+		Definitions: postgres.NewJobDefinitions(db), Runs: runs, Elections: leader, Settings: settings, Workers: postgres.NewJobWorkers(db, settings.Current), Fences: postgres.NewJobFences(db), Bulks: masses,
 	}}
 	e.edge = newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now, c.Limits.MaxWait = time.Now, time.Minute
@@ -107,7 +107,7 @@ func (e *jobEdge) claim(slots int, start bool) (worker uuid.UUID, offers []jobru
 	if err := e.work.Register(e.t.Context(), w); err != nil {
 		e.t.Fatal(err)
 	}
-	offers, err := e.work.Claim(e.t.Context(), jobrun.ClaimAsk{TenantID: tenant.ID, WorkerID: w.ID, Slots: slots, Start: start})
+	offers, err := e.work.Claim(e.t.Context(), jobrun.ClaimRequest{TenantID: tenant.ID, WorkerID: w.ID, Slots: slots, Start: start})
 	if err != nil {
 		e.t.Fatal(err)
 	}

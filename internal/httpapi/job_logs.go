@@ -39,7 +39,7 @@ type runLog struct {
 	attempt int    // only this one; 0: all
 	stream  string // only this one; "": all
 	follow  bool
-	next    jobrun.LogPlace // where to go on
+	next    jobrun.LogPosition // where to go on
 
 	w   http.ResponseWriter
 	out *http.ResponseController
@@ -230,7 +230,7 @@ func (l *runLog) chunk(c *jobrun.LogChunk) error {
 	if l.attempt > 0 && c.Attempt != l.attempt {
 		return nil
 	}
-	l.next = jobrun.LogPlace{Attempt: c.Attempt, Seq: c.Seq + 1}
+	l.next = jobrun.LogPosition{Attempt: c.Attempt, Seq: c.Seq + 1}
 	if l.stream != "" && c.Stream != l.stream {
 		return nil
 	}

@@ -17,10 +17,10 @@ func (e *jobEdge) sweep() {
 	e.t.Helper()
 	for _, do := range []func() (jobrun.Swept, error){
 		func() (jobrun.Swept, error) {
-			return e.jobs.Masses.Backfill(e.t.Context(), e.term, jobrun.Settings{}, 1000)
+			return e.jobs.Bulks.Backfill(e.t.Context(), e.term, jobrun.Settings{}, 1000)
 		},
 		func() (jobrun.Swept, error) {
-			return e.jobs.Masses.Bulk(e.t.Context(), e.term, jobrun.Settings{}, 1000)
+			return e.jobs.Bulks.Bulk(e.t.Context(), e.term, jobrun.Settings{}, 1000)
 		},
 	} {
 		for more := true; more; {

@@ -62,7 +62,7 @@ func (s *server) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestObj
 	if b.Labels != nil {
 		labels = *b.Labels
 	}
-	a := jobrun.Ask{
+	a := jobrun.Request{
 		Trigger: jobrun.ByHand, Args: unlessNull(b.Args), Labels: labels, Immediate: b.RespectConcurrency != nil && !*b.RespectConcurrency,
 		CorrelationID: text(b.CorrelationID),
 	}
@@ -95,7 +95,7 @@ func unlessNull(doc json.RawMessage) json.RawMessage {
 
 // startRun stores a run of d that somebody asks for, or finds the one that the
 // same request made before. Faults: Invalid; Conflict (CodeForbidden).
-func (s *server) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Ask, key *string, verb, reason string) (answer, error) {
+func (s *server) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Request, key *string, verb, reason string) (answer, error) {
 	schema, err := jobrun.ParseSchema(d.Spec.ArgsSchema)
 	if err != nil {
 		return answer{}, err
@@ -300,7 +300,7 @@ func (s *server) RerunJobRun(ctx context.Context, in api.RerunJobRunRequestObjec
 	if b == nil {
 		b = &api.JobRerunInput{}
 	}
-	a := jobrun.AskAgain(&r)
+	a := jobrun.RerunRequest(&r)
 	if args := unlessNull(b.Args); args != nil {
 		a.Args = args
 	}

@@ -19,7 +19,7 @@ import (
 type Jobs struct {
 	Definitions jobrun.Definitions
 	Runs        jobrun.Runs
-	Masses      jobrun.Masses
+	Bulks       jobrun.BulkOperations
 	Events      jobrun.Events
 	Work        jobrun.Work
 	Workers     jobrun.Workers
@@ -33,7 +33,7 @@ type Jobs struct {
 	// Optional: the edge's.
 	Now func(context.Context) (time.Time, error)
 	// Claim is that of Work, usually gathered with others. Optional.
-	Claim func(context.Context, jobrun.ClaimAsk) ([]jobrun.Offer, error)
+	Claim func(context.Context, jobrun.ClaimRequest) ([]jobrun.Offer, error)
 	// Start and Finish are those of Work for one run, usually through a group
 	// commit. Optional: each goes to Work by itself.
 	Start  func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error)
@@ -51,7 +51,7 @@ type Jobs struct {
 
 func (j *Jobs) complete() {
 	if j.Claim == nil {
-		j.Claim = func(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, error) { return j.Work.Claim(ctx, a) }
+		j.Claim = func(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) { return j.Work.Claim(ctx, a) }
 	}
 	if j.Start == nil {
 		j.Start = func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error) {

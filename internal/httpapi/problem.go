@@ -30,7 +30,7 @@ const retryAfter = "1"
 // answer sends what an operation returned, veiled for those who may not see it all.
 func (s *server) answer(w http.ResponseWriter, r *http.Request, out api.Response, err error) {
 	if err == nil {
-		out, err = s.veil(r.Context(), out)
+		out, err = s.redact(r.Context(), out)
 	}
 	if err == nil {
 		err = out.Write(w)

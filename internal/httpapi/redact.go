@@ -13,25 +13,25 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// veiled stands for what somebody without payloads:read does not get to see.
-var veiled = json.RawMessage(`"***"`)
+// redacted stands for what somebody without payloads:read does not get to see.
+var redacted = json.RawMessage(`"***"`)
 
-// veil takes out of successful answers what their reader may not see. It is
+// redact takes out of successful answers what their reader may not see. It is
 // the only place that does, and looks at every answer of every operation. What
 // it cannot look into is not answered at all. What a worker gets is of the runs
 // that it holds, and it could not do them without.
-func (s *server) veil(ctx context.Context, out api.Response) (api.Response, error) {
+func (s *server) redact(ctx context.Context, out api.Response) (api.Response, error) {
 	req := requestOf(ctx)
 	if req.who.Subject == "" || req.who.Role.Allows(access.PayloadsRead) || req.permission == access.JobsWork {
 		return out, nil
 	}
 	if st, live := out.(*stream); live {
-		st.veiled = s.contract.veiled
+		st.redactor = s.contract.redactor
 		return st, nil
 	}
 	a, ok := out.(answer)
 	if ok = ok && a.raw == nil; ok && a.body != nil {
-		a.body, ok = s.contract.veiled.cover(a.body)
+		a.body, ok = s.contract.redactor.redact(a.body)
 	}
 	if !ok {
 		return nil, req.who.Require(access.PayloadsRead)
@@ -39,17 +39,17 @@ func (s *server) veil(ctx context.Context, out api.Response) (api.Response, erro
 	return a, nil
 }
 
-// veiledText is veiled where a member is text.
-const veiledText = "***"
+// redactedText is redacted where a member is text.
+const redactedText = "***"
 
-// shroud is the names of members that hold what clients and participants say:
+// redactor is the names of members that hold what clients and participants say:
 // those that the contract calls AnyJSON or ContentText, somewhere.
-type shroud map[string]bool
+type redactor map[string]bool
 
-// newShroud reads them from the contract, so that a new one is covered by being
+// newRedactor reads them from the contract, so that a new one is covered by being
 // declared.
-func newShroud(doc *openapi3.T) shroud {
-	out := shroud{}
+func newRedactor(doc *openapi3.T) redactor {
+	out := redactor{}
 	for _, schema := range doc.Components.Schemas {
 		for name, member := range schema.Value.Properties {
 			text := member.Ref
@@ -64,11 +64,11 @@ func newShroud(doc *openapi3.T) shroud {
 	return out
 }
 
-// cover returns a copy of an answer's body with the text *** for each value of
+// redact returns a copy of an answer's body with the text *** for each value of
 // those members. Handlers make bodies for one answer, so what lies behind
 // pointers and slices is covered in place. ok is false for a body with parts
 // that do not tell their members' names, so that they cannot be covered.
-func (n shroud) cover(body any) (covered any, ok bool) {
+func (n redactor) redact(body any) (covered any, ok bool) {
 	v := reflect.New(reflect.TypeOf(body)).Elem()
 	v.Set(reflect.ValueOf(body))
 	ok = n.walk(v)
@@ -80,7 +80,7 @@ var (
 	anyText = reflect.TypeFor[string]()
 )
 
-func (n shroud) walk(v reflect.Value) bool {
+func (n redactor) walk(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Pointer:
 		return v.IsNil() || n.walk(v.Elem())
@@ -109,20 +109,20 @@ func (n shroud) walk(v reflect.Value) bool {
 	return true
 }
 
-func (n shroud) member(f reflect.Value, of reflect.StructField) bool {
+func (n redactor) member(f reflect.Value, of reflect.StructField) bool {
 	name, _, _ := strings.Cut(of.Tag.Get("json"), ",")
 	switch {
 	case f.Type() == rawJSON:
 		if n[name] && !f.IsNil() {
-			f.Set(reflect.ValueOf(veiled))
+			f.Set(reflect.ValueOf(redacted))
 		}
 	// A word of the contract's own (an enum has a type of its own) tells no content,
 	// such as what came of an action, whose name the result of a saga has too.
 	case n[name] && f.Type() == anyText:
-		f.SetString(veiledText)
+		f.SetString(redactedText)
 	case n[name] && f.Kind() == reflect.Pointer && f.Type().Elem() == anyText:
 		if !f.IsNil() {
-			f.Set(reflect.ValueOf(new(veiledText))) // what the handler points to may be shared
+			f.Set(reflect.ValueOf(new(redactedText))) // what the handler points to may be shared
 		}
 	default:
 		return n.walk(f)

@@ -28,7 +28,7 @@ const retryAllWait = 10 * time.Second
 // bulk is a request for a redrive.
 type bulk struct {
 	redrive dlq.Redrive
-	asked   dlq.Asked
+	asked   dlq.RedriveRequest
 	dryRun  bool
 	key     *string // Idempotency-Key
 }
@@ -102,7 +102,7 @@ func (s *server) RetryAllDeadLetters(ctx context.Context, in api.RetryAllDeadLet
 		return nil, err
 	}
 	// Its body may be left out, as it always could: the record then says who and when.
-	asked.key, asked.asked = in.Params.IdempotencyKey, dlq.Asked{All: asked.redrive.Filter.Empty(), Unexplained: true}
+	asked.key, asked.asked = in.Params.IdempotencyKey, dlq.RedriveRequest{All: asked.redrive.Filter.Empty(), Unexplained: true}
 	r, err := s.newRedrive(ctx, asked)
 	if err == nil {
 		err = s.knownTopic(ctx, r.TenantID, in.Topic)

@@ -19,7 +19,7 @@ import (
 // its filter looks into contents that the one who asks may not see.
 func redriveAsked(ctx context.Context, b *api.RedriveInput) (bulk, error) {
 	dry := b.DryRun != nil && *b.DryRun
-	out := bulk{asked: dlq.Asked{All: b.All != nil && *b.All, Unexplained: dry}, dryRun: dry}
+	out := bulk{asked: dlq.RedriveRequest{All: b.All != nil && *b.All, Unexplained: dry}, dryRun: dry}
 	r := dlq.Redrive{
 		Action: dlq.RedriveAction(b.Action), Order: dlq.Order(word(b.Order)), Force: b.Force != nil && *b.Force,
 		Approval: b.ApprovalRequired != nil && *b.ApprovalRequired, Reason: text(b.Reason),

@@ -49,12 +49,12 @@ func newRunner(t *testing.T, store *memstore.Store, now func() time.Time) *runne
 	return r
 }
 
-func (r *runner) Admit(context.Context) (*int64, func(*saga.Run)) {
+func (r *runner) Admit(context.Context) (*int64, func(*saga.Instance)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.admitted++
 	var once sync.Once
-	done := func(run *saga.Run) {
+	done := func(run *saga.Instance) {
 		called := false
 		once.Do(func() { called = true })
 		if !called {
@@ -94,7 +94,7 @@ func (r *runner) Watch(ref saga.Ref) (<-chan struct{}, func()) {
 
 // drive runs a saga to its end. Whoever does already looks at it once more: it may
 // have ended, and been retried, before that one has noticed.
-func (r *runner) drive(run saga.Run) {
+func (r *runner) drive(run saga.Instance) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, is := r.driving[run.Ref()]; is {
@@ -129,7 +129,7 @@ func (r *runner) again(ref saga.Ref) bool {
 	return false
 }
 
-func (r *runner) run(run saga.Run) {
+func (r *runner) run(run saga.Instance) {
 	for run.Next(r.now()) != saga.Rest {
 		var e saga.Event = saga.Turned{}
 		if run.SuspendedAt != nil && run.Next(r.now()) == saga.Wait {
@@ -148,7 +148,7 @@ func (r *runner) run(run saga.Run) {
 }
 
 // decide applies an event and commits it, as often as a flag is set meanwhile.
-func (r *runner) decide(run *saga.Run, e saga.Event) bool {
+func (r *runner) decide(run *saga.Instance, e saga.Event) bool {
 	for {
 		change, err := saga.Apply(*run, e, saga.Moment{Now: r.now(), NewID: uuid.New, CompensationTimeout: time.Hour})
 		if err != nil {
@@ -173,21 +173,21 @@ func (r *runner) decide(run *saga.Run, e saga.Event) bool {
 	}
 }
 
-func (r *runner) load(ref saga.Ref) (saga.Run, bool) {
+func (r *runner) load(ref saga.Ref) (saga.Instance, bool) {
 	loaded, err := r.store.Sagas.Load(context.Background(), []saga.Ref{ref})
 	if err != nil || len(loaded) == 0 {
-		return saga.Run{}, false
+		return saga.Instance{}, false
 	}
 	s := loaded[0].Saga
 	w, err := r.store.Workflows.Get(context.Background(), s.Tenant.ID, s.WorkflowName, s.WorkflowVersion)
 	if err != nil {
 		r.t.Errorf("definition of %s: %v", ref.ID, err)
-		return saga.Run{}, false
+		return saga.Instance{}, false
 	}
 	return saga.Rebuild(s, w.Definition, loaded[0].Logs), true
 }
 
-func (r *runner) call(run *saga.Run) saga.Outcome {
+func (r *runner) call(run *saga.Instance) saga.Outcome {
 	c := run.Call(saga.Defaults{StepTimeout: time.Second})
 	began := r.now()
 	o := done(`{"ok":true}`)

@@ -22,12 +22,12 @@ type action struct {
 	key, match *string // Idempotency-Key and If-Match
 	dryRun     *bool
 	// event is what is asked for, as the saga is now. Its faults are those of the request.
-	event func(run *saga.Run, logs []saga.StepLog) (saga.Event, error)
+	event func(run *saga.Instance, logs []saga.StepLog) (saga.Event, error)
 }
 
 // always is an event that does not depend on the saga.
-func always(e saga.Event) func(*saga.Run, []saga.StepLog) (saga.Event, error) {
-	return func(*saga.Run, []saga.StepLog) (saga.Event, error) { return e, nil }
+func always(e saga.Event) func(*saga.Instance, []saga.StepLog) (saga.Event, error) {
+	return func(*saga.Instance, []saga.StepLog) (saga.Event, error) { return e, nil }
 }
 
 // CancelSaga flags a saga to be undone and to end as cancelled.
@@ -67,7 +67,7 @@ func wordsOf(ctx context.Context, requestedBy, why *string) (by, reason string) 
 // act applies an operator's event and answers with the saga as it then is.
 func (s *server) act(ctx context.Context, a action) (answer, error) {
 	if a.dryRun != nil && *a.dryRun {
-		return s.foresee(ctx, a)
+		return s.dryRunOf(ctx, a)
 	}
 	req := requestOf(ctx)
 	key := keyOf(req, a.key)
@@ -105,7 +105,7 @@ func (s *server) act(ctx context.Context, a action) (answer, error) {
 }
 
 // decide returns the change that an action would make now, and the run before it.
-func (s *server) decide(ctx context.Context, a action) (change saga.Change, run saga.Run, m saga.Moment, err error) {
+func (s *server) decide(ctx context.Context, a action) (change saga.Change, run saga.Instance, m saga.Moment, err error) {
 	req := requestOf(ctx)
 	run, logs, err := s.load(ctx, req.tenant.ID, a.id)
 	if err != nil {

@@ -118,7 +118,7 @@ func toAPIStepLogs(logs []saga.StepLog, running bool) []api.StepLog {
 }
 
 // result is what a completed saga has to show; nil for others.
-func result(run *saga.Run) (api.AnyJSON, error) {
+func result(run *saga.Instance) (api.AnyJSON, error) {
 	switch {
 	case run.State != saga.Completed:
 		return nil, nil

@@ -118,21 +118,21 @@ func (s *server) ListSteps(ctx context.Context, in api.ListStepsRequestObject) (
 
 // load reads a live saga of the tenant and rebuilds its run, for an action.
 // Faults: NotFound, and Conflict for an archived one.
-func (s *server) load(ctx context.Context, tenant, id uuid.UUID) (saga.Run, []saga.StepLog, error) {
+func (s *server) load(ctx context.Context, tenant, id uuid.UUID) (saga.Instance, []saga.StepLog, error) {
 	sg, err := s.Sagas.Get(ctx, tenant, id)
 	if fault.KindOf(err) == fault.NotFound {
 		err = s.notLive(ctx, tenant, id)
 	}
 	if err != nil {
-		return saga.Run{}, nil, err
+		return saga.Instance{}, nil, err
 	}
 	logs, err := s.Sagas.StepLogs(ctx, tenant, id) // after the head: never older than it
 	if err != nil {
-		return saga.Run{}, nil, err
+		return saga.Instance{}, nil, err
 	}
 	def, err := s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
 	if err != nil {
-		return saga.Run{}, nil, pinnedIsGone(err)
+		return saga.Instance{}, nil, pinnedIsGone(err)
 	}
 	return saga.Rebuild(sg, def, logs), logs, nil
 }

@@ -62,7 +62,7 @@ func (s *server) StepDownLeader(ctx context.Context, in api.StepDownLeaderReques
 	}
 	by := s.didJob(ctx, operator.JobScheduler, l.Node, "step-down", reason, detailOf(map[string]any{"epoch": l.Epoch}))
 	by.TenantID = operator.Deployment
-	if err := s.Jobs.Elections.Depose(ctx, by); err != nil {
+	if err := s.Jobs.Elections.ForceResign(ctx, by); err != nil {
 		return nil, err
 	}
 	return s.leader(ctx)

@@ -33,7 +33,7 @@ type Engine interface {
 	// owner is nil when there still is none: the saga is then stored unowned
 	// and claimed later. done must be called exactly once: with the stored
 	// run, which starts at once, or with nil to give the room back.
-	Admit(ctx context.Context) (owner *int64, done func(*saga.Run))
+	Admit(ctx context.Context) (owner *int64, done func(*saga.Instance))
 	// Wake makes the engine look at a saga now, because a flag was set.
 	Wake(ref saga.Ref)
 	// Watch returns a channel that is closed when the saga ends on this node;

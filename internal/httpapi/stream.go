@@ -89,14 +89,14 @@ func (s *server) StreamEvents(ctx context.Context, in api.StreamEventsRequestObj
 
 // stream is one client's live stream.
 type stream struct {
-	s      *server
-	ctx    context.Context //nolint:containedctx // of the request, for which this is the answer
-	leave  func()
-	tenant uuid.UUID
-	list   listID
-	filter saga.EventFilter
-	bare   bool   // a HEAD: no body
-	veiled shroud // what its reader may not see; nil: sees all
+	s        *server
+	ctx      context.Context //nolint:containedctx // of the request, for which this is the answer
+	leave    func()
+	tenant   uuid.UUID
+	list     listID
+	filter   saga.EventFilter
+	bare     bool     // a HEAD: no body
+	redactor redactor // what its reader may not see; nil: sees all
 
 	out    *http.ResponseController
 	w      http.ResponseWriter
@@ -226,8 +226,8 @@ func (st *stream) write(e *saga.StoredEvent) {
 	cursor := st.s.cursors.seal(st.list, positionKeys(e.Position))
 	var event any = toAPIEvent(e, cursor)
 	ok := true
-	if st.veiled != nil {
-		event, ok = st.veiled.cover(event)
+	if st.redactor != nil {
+		event, ok = st.redactor.redact(event)
 	}
 	data, err := json.Marshal(event)
 	if err == nil && !ok {

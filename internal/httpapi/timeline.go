@@ -26,7 +26,7 @@ func (s *server) GetTimeline(ctx context.Context, in api.GetTimelineRequestObjec
 	if p.PageSize != nil {
 		size = int(*p.PageSize)
 	}
-	var after *timeline.Place
+	var after *timeline.Cursor
 	if p.Cursor != nil {
 		keys, err := s.cursors.open(list, *p.Cursor)
 		if err != nil {
@@ -36,7 +36,7 @@ func (s *server) GetTimeline(ctx context.Context, in api.GetTimelineRequestObjec
 			return nil, badCursor()
 		}
 		at := time.UnixMicro(int64(binary.BigEndian.Uint64(keys))).UTC() //nolint:gosec // the same 64 bits
-		after = &timeline.Place{At: at, Key: string(keys[8:])}
+		after = &timeline.Cursor{At: at, Key: string(keys[8:])}
 	}
 	may := func(p access.Permission) bool { return req.who.Subject == "" || req.who.Role.Allows(p) }
 	show := timeline.Shown{Sagas: true, Runs: may(access.JobsRead), Letters: may(access.DLQRead)}

@@ -38,7 +38,7 @@ func TestAllMistakesOfADefinitionAreToldTogether(t *testing.T) {
 
 func TestAllMistakesInSettingsAreToldTogether(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newWorkerEdge(t)
 	for body, code := range map[string]string{
 		`{"values":{"colour":1,"run_lease_seconds":-1,"sweep_limit":10.5,"heartbeat_ttl_seconds":"5s"}}`: "REQ_SCHEMA",
 		`{"values":{"colour":1,"run_lease_seconds":-1,"sweep_limit":10.5,"heartbeat_ttl_seconds":0}}`:    "JOB_SETTING_INVALID",

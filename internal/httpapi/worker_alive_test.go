@@ -11,7 +11,7 @@ import (
 )
 
 // claimed is the answer to a claim.
-func (s *shop) claimed(worker uuid.UUID, body string) (c client.ClaimedRuns) {
+func (s *workerEdge) claimed(worker uuid.UUID, body string) (c client.ClaimedRuns) {
 	s.t.Helper()
 	r := s.send("POST", workerPath(worker, "claim"), body)
 	if r.into(&c); r.status != 200 {
@@ -21,14 +21,14 @@ func (s *shop) claimed(worker uuid.UUID, body string) (c client.ClaimedRuns) {
 }
 
 // silent makes a worker one that was not heard of for an hour.
-func (s *shop) silent(worker uuid.UUID) {
+func (s *workerEdge) silent(worker uuid.UUID) {
 	s.t.Helper()
 	s.exec(`UPDATE jobs.workers SET heartbeat_at = now() - interval '1 hour' WHERE id = $1`, worker)
 }
 
 func TestAClaimThatWaitsKeepsItsWorkerAlive(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, long)
+	s := newWorkerEdge(t, long)
 	s.exec(`INSERT INTO jobs.settings (name, value, updated_by, updated_at) VALUES ($1, '0.5', 'test', now()), ($2, '1.5', 'test', now())`, jobrun.HeartbeatInterval, jobrun.HeartbeatTTL)
 	w, idle := s.send("POST", "/api/v1/workers", `{"name":"w"}`), s.send("POST", "/api/v1/workers", `{"name":"idle"}`)
 	var waits, idles client.WorkerRegistration
@@ -58,7 +58,7 @@ func TestAClaimThatWaitsKeepsItsWorkerAlive(t *testing.T) {
 
 func TestAClaimTellsTheStateOfItsWorker(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newWorkerEdge(t)
 	lost := func(w uuid.UUID) {
 		s.exec(`UPDATE jobs.workers SET state = 'LOST', lost_at = now(), heartbeat_at = now() - interval '1 hour' WHERE id = $1`, w)
 	}
@@ -102,7 +102,7 @@ func TestAClaimTellsTheStateOfItsWorker(t *testing.T) {
 
 func TestAHeartbeatTellsThatARunHasTimedOut(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newWorkerEdge(t)
 	s.run(s.job)
 	w := s.worker("")
 	c := s.one(w, `,"start":true`)

@@ -80,7 +80,7 @@ func (s *server) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestObj
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
-	c := jobrun.LogChunk{LogPlace: jobrun.LogPlace{Attempt: int(b.Attempt), Seq: int(b.Seq)}, Stream: "stdout"}
+	c := jobrun.LogChunk{LogPosition: jobrun.LogPosition{Attempt: int(b.Attempt), Seq: int(b.Seq)}, Stream: "stdout"}
 	if b.Stream != nil {
 		c.Stream = *b.Stream
 	}

@@ -15,7 +15,7 @@ import (
 
 func TestTheLifeOfARunByItsWorkersCalls(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newWorkerEdge(t)
 	id := s.run(s.job)
 	w := s.worker(`,"node":"h","pid":7,"sdk":"curl","version":"8","labels":{"zone":"a"},"max_runs":3`)
 	c := s.one(w, `,"claim_id":"c1"`)
@@ -79,7 +79,7 @@ func TestTheLifeOfARunByItsWorkersCalls(t *testing.T) {
 
 func TestAFailureIsTriedAgainAndThenGivenUp(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newWorkerEdge(t)
 	s.run(s.job)
 	w := s.worker("")
 	c := s.one(w, `,"start":true`)
@@ -109,7 +109,7 @@ func TestAFailureIsTriedAgainAndThenGivenUp(t *testing.T) {
 
 func TestWhatAWorkerIsToldWhoIsTooLate(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newWorkerEdge(t)
 	s.run(s.job)
 	a, b := s.worker(""), s.worker("")
 	first := s.one(a, `,"start":true`)
@@ -153,7 +153,7 @@ func TestWhatAWorkerIsToldWhoIsTooLate(t *testing.T) {
 
 func TestADoubtedRunIsConfirmed(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newWorkerEdge(t)
 	s.run(s.job)
 	w := s.worker("")
 	c := s.one(w, `,"start":true`)
@@ -170,7 +170,7 @@ func TestADoubtedRunIsConfirmed(t *testing.T) {
 
 func TestChunksOfALogComeOnce(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newWorkerEdge(t)
 	s.run(s.job)
 	w := s.worker("")
 	c := s.one(w, `,"start":true`)
@@ -214,7 +214,7 @@ func TestChunksOfALogComeOnce(t *testing.T) {
 
 func TestFencingTokensGoOneWay(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newWorkerEdge(t)
 	s.exec(`UPDATE jobs.leader SET epoch = 2`) // what is checked below was issued
 	s.exec(`SELECT setval('jobs.fencing', 9)`)
 	check := func(key, token string, want bool) {
@@ -236,7 +236,7 @@ func TestFencingTokensGoOneWay(t *testing.T) {
 
 func TestALogIsFollowedToTheEndOfItsRun(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newWorkerEdge(t)
 	s.run(s.job)
 	w := s.worker("")
 	c := s.one(w, `,"start":true`)
@@ -271,7 +271,7 @@ func TestALogIsFollowedToTheEndOfItsRun(t *testing.T) {
 
 func TestASuccessIsFollowedByTheRunsThatItWants(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newWorkerEdge(t)
 	s.run(s.job)
 	w := s.worker("")
 	c := s.one(w, `,"start":true`)

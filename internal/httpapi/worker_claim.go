@@ -17,7 +17,7 @@ import (
 // ClaimRuns gives a worker runs, and waits for the first one (W3).
 func (s *server) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (api.Response, error) {
 	b := in.Body
-	ask := jobrun.ClaimAsk{
+	ask := jobrun.ClaimRequest{
 		TenantID: requestOf(ctx).tenant.ID, WorkerID: in.WorkerID, Slots: int(b.Slots), ClaimID: text(b.ClaimID), Start: b.Start != nil && *b.Start,
 	}
 	if b.Queues != nil {
@@ -106,7 +106,7 @@ func (s *server) waitingLive(tenant uuid.UUID, workers []uuid.UUID) {
 
 // claim asks once. What is assigned to a client that left is its own for the
 // lease of an assignment, or until it repeats the claim.
-func (s *server) claim(ctx context.Context, ask jobrun.ClaimAsk) ([]jobrun.Offer, error) {
+func (s *server) claim(ctx context.Context, ask jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	return s.Jobs.Claim(ctx, ask)
@@ -114,7 +114,7 @@ func (s *server) claim(ctx context.Context, ask jobrun.ClaimAsk) ([]jobrun.Offer
 
 // awaitRuns claims until there is something, the wait is over, the client leaves
 // or the server begins to stop.
-func (s *server) awaitRuns(ctx context.Context, ask jobrun.ClaimAsk, k kind, wait time.Duration) (offers []jobrun.Offer, err error) {
+func (s *server) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k kind, wait time.Duration) (offers []jobrun.Offer, err error) {
 	if ask.Queues != nil && len(meet(ask.Queues, k.queues)) == 0 {
 		wait = 0 // it asks for what it has not registered
 	}
@@ -130,7 +130,7 @@ func (s *server) awaitRuns(ctx context.Context, ask jobrun.ClaimAsk, k kind, wai
 			return offers, err
 		}
 		if woken {
-			p.again()
+			p.requeue()
 		}
 		select {
 		case <-p.awake:

@@ -19,9 +19,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// shop is an edge with job runs on PostgreSQL, one definition, and a leader that
+// workerEdge is an edge with job runs on PostgreSQL, one definition, and a leader that
 // does nothing but lead.
-type shop struct {
+type workerEdge struct {
 	*edge
 	raw  *sql.DB // past the stores
 	runs *postgres.Jobs
@@ -35,10 +35,10 @@ type shop struct {
 // told tells of each claim that has reached the store.
 type told struct {
 	jobrun.Work
-	claims chan jobrun.ClaimAsk // after the claim; nobody need listen
+	claims chan jobrun.ClaimRequest // after the claim; nobody need listen
 }
 
-func (c *told) Claim(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, error) {
+func (c *told) Claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	offers, err := c.Work.Claim(ctx, a)
 	select {
 	case c.claims <- a:
@@ -47,7 +47,7 @@ func (c *told) Claim(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, er
 	return offers, err
 }
 
-func newShop(t *testing.T, change ...func(*httpapi.Config)) *shop {
+func newWorkerEdge(t *testing.T, change ...func(*httpapi.Config)) *workerEdge {
 	t.Helper()
 	dsn := testdb.DSN(t)
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
@@ -61,8 +61,8 @@ func newShop(t *testing.T, change ...func(*httpapi.Config)) *shop {
 	}
 	t.Cleanup(func() { raw.Close() })
 	settings := postgres.NewJobSettings(db)
-	s := &shop{raw: raw, runs: postgres.NewJobs(db, settings.Current), lead: postgres.NewJobElections(db)}
-	s.work = &told{s.runs, make(chan jobrun.ClaimAsk, 1000)}
+	s := &workerEdge{raw: raw, runs: postgres.NewJobs(db, settings.Current), lead: postgres.NewJobElections(db)}
+	s.work = &told{s.runs, make(chan jobrun.ClaimRequest, 1000)}
 	s.jobs = &httpapi.Jobs{
 		Runs: s.runs, Work: s.work, Workers: postgres.NewJobWorkers(db, settings.Current), Fences: postgres.NewJobFences(db), Elections: s.lead, Settings: settings, Current: settings.Current,
 		Admitted: func(woke func(uuid.UUID, string)) {
@@ -81,7 +81,7 @@ func newShop(t *testing.T, change ...func(*httpapi.Config)) *shop {
 	return s
 }
 
-func (s *shop) exec(query string, args ...any) {
+func (s *workerEdge) exec(query string, args ...any) {
 	s.t.Helper()
 	if _, err := s.raw.ExecContext(s.t.Context(), query, args...); err != nil {
 		s.t.Fatal(err)
@@ -89,7 +89,7 @@ func (s *shop) exec(query string, args ...any) {
 }
 
 // define stores a definition whose failures are tried again once.
-func (s *shop) define(tenant uuid.UUID, name string) jobrun.Definition {
+func (s *workerEdge) define(tenant uuid.UUID, name string) jobrun.Definition {
 	s.t.Helper()
 	d := jobrun.Definition{ID: uuid.Must(uuid.NewV7()), TenantID: tenant, Name: name, Version: 1, SpecVersion: 1, Enabled: true,
 		Spec: jobrun.Spec{Type: jobrun.OnDemand, CommandName: "print", Retry: retry.Policy{MaxAttempts: 2, InitialIntervalMS: 60_000}}}
@@ -104,7 +104,7 @@ func (s *shop) define(tenant uuid.UUID, name string) jobrun.Definition {
 }
 
 // run stores a run of d that may be claimed at once.
-func (s *shop) run(d jobrun.Definition, change ...func(*jobrun.Run)) uuid.UUID {
+func (s *workerEdge) run(d jobrun.Definition, change ...func(*jobrun.Run)) uuid.UUID {
 	s.t.Helper()
 	settings, err := s.jobs.Current(s.t.Context())
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *shop) run(d jobrun.Definition, change ...func(*jobrun.Run)) uuid.UUID {
 	}
 	newID := func() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	r := jobrun.New(&d, jobrun.Ask{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(uuid.NewString()), Args: json.RawMessage(`{"n":1}`)}, settings, jobrun.Moment{Now: now, NewID: newID})
+	r := jobrun.New(&d, jobrun.Request{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(uuid.NewString()), Args: json.RawMessage(`{"n":1}`)}, settings, jobrun.Moment{Now: now, NewID: newID})
 	for _, f := range change {
 		f(&r)
 	}
@@ -123,7 +123,7 @@ func (s *shop) run(d jobrun.Definition, change ...func(*jobrun.Run)) uuid.UUID {
 }
 
 // worker registers one.
-func (s *shop) worker(more string, header ...string) uuid.UUID {
+func (s *workerEdge) worker(more string, header ...string) uuid.UUID {
 	s.t.Helper()
 	r := s.send("POST", "/api/v1/workers", `{"name":"w"`+more+`}`, header...)
 	var w client.WorkerRegistration
@@ -140,7 +140,7 @@ func workerPath(id uuid.UUID, call string) string {
 func runPath(id uuid.UUID, call string) string { return "/api/v1/job-runs/" + id.String() + "/" + call }
 
 // claim asks for runs.
-func (s *shop) claim(worker uuid.UUID, body string, header ...string) []client.ClaimedRun {
+func (s *workerEdge) claim(worker uuid.UUID, body string, header ...string) []client.ClaimedRun {
 	s.t.Helper()
 	r := s.send("POST", workerPath(worker, "claim"), body, header...)
 	var c client.ClaimedRuns
@@ -151,7 +151,7 @@ func (s *shop) claim(worker uuid.UUID, body string, header ...string) []client.C
 }
 
 // one claims the only run there is.
-func (s *shop) one(worker uuid.UUID, more string) client.ClaimedRun {
+func (s *workerEdge) one(worker uuid.UUID, more string) client.ClaimedRun {
 	s.t.Helper()
 	runs := s.claim(worker, `{"slots":10`+more+`}`)
 	if len(runs) != 1 {
@@ -171,7 +171,7 @@ func fence(worker uuid.UUID, c client.ClaimedRun, more string) string {
 }
 
 // call makes a call for a run.
-func (s *shop) call(worker uuid.UUID, c client.ClaimedRun, call, more string, header ...string) reply {
+func (s *workerEdge) call(worker uuid.UUID, c client.ClaimedRun, call, more string, header ...string) reply {
 	s.t.Helper()
 	return s.send("POST", runPath(c.RunID, call), fence(worker, c, more), header...)
 }
@@ -187,7 +187,7 @@ func (r reply) ended(state string, replayed bool) client.RunEnded {
 }
 
 // state is the state of a run as it is stored.
-func (s *shop) state(id uuid.UUID) (state string) {
+func (s *workerEdge) state(id uuid.UUID) (state string) {
 	s.t.Helper()
 	if err := s.raw.QueryRowContext(s.t.Context(), `SELECT state FROM jobs.job_runs WHERE id = $1`, id).Scan(&state); err != nil {
 		s.t.Fatal(err)

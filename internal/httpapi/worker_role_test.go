@@ -38,7 +38,7 @@ func TestWhatAWorkersCredentialOpens(t *testing.T) {
 
 func TestAWorkersCredentialDoesARunFromBeginningToEnd(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, guarded)
+	s := newWorkerEdge(t, guarded)
 	id := s.run(s.job)
 	w := s.worker("", as("worker")...)
 	runs := s.claim(w, `{"slots":1}`, as("worker")...)
@@ -87,7 +87,7 @@ func TestAWorkersCredentialDoesARunFromBeginningToEnd(t *testing.T) {
 
 func TestAWorkersCredentialDrainsOnlyWhatItHasRegistered(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, guarded)
+	s := newWorkerEdge(t, guarded)
 	own, others := s.worker("", as("worker")...), s.worker("", as("operator")...)
 	if p := s.send("POST", workerPath(others, "drain"), "", as("worker")...).wants(http.StatusForbidden, access.CodeForbidden); !strings.Contains(p.Detail, "jobs:write") {
 		t.Errorf("the refusal: %+v", p)

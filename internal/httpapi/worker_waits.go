@@ -59,22 +59,22 @@ type kind struct {
 // line is the claims that would get the same runs, the one that came first in
 // front.
 type line struct {
-	of     *waits
-	id     lineID
-	queues []string
-	places *list.List          // of *place: those that are not awake
-	all    map[*place]struct{} // those that are awake too
-	noted  time.Time           // when it was noted last that they live
-	look   *time.Timer
-	missed bool // a hint came while nobody slept: who goes to sleep next looks once more
+	of       *waits
+	id       lineID
+	queues   []string
+	sleeping *list.List           // of *waiter: those that are not awake
+	all      map[*waiter]struct{} // those that are awake too
+	noted    time.Time            // when it was noted last that they live
+	look     *time.Timer
+	missed   bool // a hint came while nobody slept: who goes to sleep next looks once more
 }
 
-// place is one claim in a line.
-type place struct {
-	line  *line
-	of    uuid.UUID     // the worker
-	awake chan struct{} // capacity 1: it is to look
-	at    *list.Element // nil: it is awake
+// waiter is one claim in a line.
+type waiter struct {
+	line    *line
+	worker  uuid.UUID     // the worker
+	awake   chan struct{} // capacity 1: it is to look
+	element *list.Element // nil: it is awake
 }
 
 func newWaits(most int, alive func(uuid.UUID, []uuid.UUID)) *waits {
@@ -121,7 +121,7 @@ func (w *waits) lives(tenant, id uuid.UUID) {
 
 // enter takes a place for a claim by a worker of this kind; queues nil: all of its.
 // leave must be called. Fault: Unavailable when too many wait.
-func (w *waits) enter(tenant, worker uuid.UUID, k kind, queues []string) (*place, error) {
+func (w *waits) enter(tenant, worker uuid.UUID, k kind, queues []string) (*waiter, error) {
 	if queues == nil {
 		queues = k.queues
 	}
@@ -134,13 +134,13 @@ func (w *waits) enter(tenant, worker uuid.UUID, k kind, queues []string) (*place
 	w.waiting++
 	l := w.lines[id]
 	if l == nil {
-		l = &line{of: w, id: id, queues: queues, places: list.New(), all: map[*place]struct{}{}, noted: time.Now()}
+		l = &line{of: w, id: id, queues: queues, sleeping: list.New(), all: map[*waiter]struct{}{}, noted: time.Now()}
 		l.look = time.AfterFunc(w.pauseToLook(), l.lookAgain)
 		w.lines[id] = l
 	}
-	p := &place{line: l, of: worker, awake: make(chan struct{}, 1)}
+	p := &waiter{line: l, worker: worker, awake: make(chan struct{}, 1)}
 	l.all[p] = struct{}{}
-	p.at = l.places.PushBack(p)
+	p.element = l.sleeping.PushBack(p)
 	return p, nil
 }
 
@@ -175,7 +175,7 @@ func (l *line) lookNow() (waiting []uuid.UUID) {
 	}
 	l.noted = time.Now()
 	for p := range l.all {
-		waiting = append(waiting, p.of)
+		waiting = append(waiting, p.worker)
 	}
 	return waiting
 }
@@ -183,13 +183,13 @@ func (l *line) lookNow() (waiting []uuid.UUID) {
 // wake wakes the first n who sleep. The caller holds the lock.
 func (l *line) wake(n int) {
 	for ; n > 0; n-- {
-		first := l.places.Front()
+		first := l.sleeping.Front()
 		if first == nil {
 			l.missed = true
 			return
 		}
-		p := l.places.Remove(first).(*place)
-		p.at = nil
+		p := l.sleeping.Remove(first).(*waiter)
+		p.element = nil
 		p.awake <- struct{}{}
 	}
 }
@@ -205,12 +205,12 @@ func (w *waits) admitted(tenant uuid.UUID, queue string) {
 	}
 }
 
-// again puts a claim that was awake and found nothing at the end of its line.
-func (p *place) again() {
+// requeue puts a claim that was awake and found nothing at the end of its line.
+func (p *waiter) requeue() {
 	p.line.of.mu.Lock()
 	defer p.line.of.mu.Unlock()
 	l := p.line
-	if p.at = l.places.PushBack(p); l.missed {
+	if p.element = l.sleeping.PushBack(p); l.missed {
 		l.missed = false
 		l.wake(1)
 	}
@@ -218,7 +218,7 @@ func (p *place) again() {
 
 // leave gives the place up. full: the claim got all it asked for, so there may be
 // more for others.
-func (p *place) leave(full bool) {
+func (p *waiter) leave(full bool) {
 	l := p.line
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
@@ -229,8 +229,8 @@ func (p *place) leave(full bool) {
 		return
 	}
 	more := 0
-	if p.at != nil {
-		l.places.Remove(p.at)
+	if p.element != nil {
+		l.sleeping.Remove(p.element)
 	} else {
 		select {
 		case <-p.awake: // nobody has looked because of this hint

@@ -19,7 +19,7 @@ import (
 
 // waiting claims one run in the background and waits until its first look is over.
 // The answer comes on the channel.
-func (s *shop) waiting(ctx context.Context, worker uuid.UUID) <-chan []client.ClaimedRun {
+func (s *workerEdge) waiting(ctx context.Context, worker uuid.UUID) <-chan []client.ClaimedRun {
 	s.t.Helper()
 	out := make(chan []client.ClaimedRun, 1)
 	go func() {
@@ -53,7 +53,7 @@ func long(c *httpapi.Config) { c.Limits.MaxWait = 30 * time.Second }
 
 func TestARunWakesOneOfThoseWhoWait(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, long)
+	s := newWorkerEdge(t, long)
 	const crowd = 20
 	var waiting []<-chan []client.ClaimedRun
 	for range crowd {
@@ -89,7 +89,7 @@ func TestARunWakesOneOfThoseWhoWait(t *testing.T) {
 
 func TestEveryoneWhoWaitsGetsARunInTheEnd(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, long)
+	s := newWorkerEdge(t, long)
 	const crowd = 12
 	var all sync.WaitGroup
 	got := make(chan uuid.UUID, crowd)
@@ -117,7 +117,7 @@ func TestEveryoneWhoWaitsGetsARunInTheEnd(t *testing.T) {
 func TestAClaimEndsWithItsClientOrTheServer(t *testing.T) {
 	t.Parallel()
 	stopping := make(chan struct{})
-	s := newShop(t, long, func(c *httpapi.Config) { c.Stopping = stopping })
+	s := newWorkerEdge(t, long, func(c *httpapi.Config) { c.Stopping = stopping })
 	ctx, leave := context.WithCancel(t.Context())
 	w := s.worker("")
 	left := s.waiting(ctx, w)
@@ -135,7 +135,7 @@ func TestAClaimEndsWithItsClientOrTheServer(t *testing.T) {
 
 func TestOnlySoManyClaimsWait(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, long, func(c *httpapi.Config) { c.Jobs.MaxWaiting = 1 })
+	s := newWorkerEdge(t, long, func(c *httpapi.Config) { c.Jobs.MaxWaiting = 1 })
 	w := s.worker("")
 	s.waiting(t.Context(), w)
 	s.send("POST", workerPath(w, "claim"), `{"slots":1,"wait_ms":1000}`).wants(503, "SYS_UNAVAILABLE")
@@ -146,7 +146,7 @@ func TestOnlySoManyClaimsWait(t *testing.T) {
 
 func TestBatchesAnswerForEach(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newWorkerEdge(t)
 	const n = 5
 	for range n {
 		s.run(s.job)
@@ -199,7 +199,7 @@ func TestBatchesAnswerForEach(t *testing.T) {
 // What is read by hand refuses what the contract refuses, and nothing else.
 func TestBodiesReadByHandKeepTheContract(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newWorkerEdge(t)
 	w := s.worker("")
 	schemas := openapiYAML(t).Components.Schemas
 	ok := fmt.Sprintf(`"run_id":%q,"attempt":1,"lease_token":%q,"leader_epoch":1`, uuid.New(), uuid.New())
@@ -249,7 +249,7 @@ func TestBodiesReadByHandKeepTheContract(t *testing.T) {
 
 func TestWorkersAreOfTheirTenantAndRole(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, guarded)
+	s := newWorkerEdge(t, guarded)
 	s.run(s.job)
 	w := s.worker("", as("operator")...)
 	c := s.claim(w, `{"slots":1,"start":true}`, as("operator")...)[0]
@@ -278,7 +278,7 @@ func TestWorkersAreOfTheirTenantAndRole(t *testing.T) {
 
 func TestDrainAndDetach(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newWorkerEdge(t)
 	s.run(s.job)
 	s.run(s.job)
 	w := s.worker("")
@@ -314,7 +314,7 @@ func TestDrainAndDetach(t *testing.T) {
 
 func TestSettingsAndTheLeaderAreOfTheDeployment(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, guarded)
+	s := newWorkerEdge(t, guarded)
 	got := s.send("GET", "/api/v1/settings", "", as("auditor")...)
 	var all client.Settings
 	if got.into(&all); got.status != 200 || len(all.Settings) != len(jobrun.SettingsList) || got.header.Get("ETag") != `"1"` {

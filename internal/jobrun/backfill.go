@@ -11,18 +11,18 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
-// MassState is where a backfill or a bulk stands.
-type MassState string
+// BulkState is where a backfill or a bulk stands.
+type BulkState string
 
 // States of backfills and bulks.
 const (
-	MassRunning   MassState = "RUNNING"
-	MassCompleted MassState = "COMPLETED" // everything was done, and of a backfill has ended
-	MassCanceled  MassState = "CANCELED"
+	BulkRunning   BulkState = "RUNNING"
+	BulkCompleted BulkState = "COMPLETED" // everything was done, and of a backfill has ended
+	BulkCanceled  BulkState = "CANCELED"
 )
 
-// MassStates is every state of backfills and bulks.
-var MassStates = []MassState{MassRunning, MassCompleted, MassCanceled}
+// BulkStates is every state of backfills and bulks.
+var BulkStates = []BulkState{BulkRunning, BulkCompleted, BulkCanceled}
 
 // Reprocess says which slots a backfill runs that have a run already. Slots that
 // never ran, or were SKIPPED, always run; those that have a run which has not
@@ -72,7 +72,7 @@ type Backfill struct {
 	TenantID     uuid.UUID
 	DefinitionID uuid.UUID
 	Version      int64
-	State        MassState
+	State        BulkState
 	From, To     time.Time // inclusive, exclusive
 	Reprocess    Reprocess
 	NewestFirst  bool
@@ -166,7 +166,7 @@ func (b *Backfill) Next(s *schedule.Schedule, n int) []time.Time {
 // Run returns the run of a slot.
 func (b *Backfill) Run(d *Definition, slot time.Time, s Settings, m Moment) Run {
 	priority := max(-MaxPriority, d.Spec.Priority-backfillPriority)
-	return New(d, Ask{
+	return New(d, Request{
 		Trigger: ByBackfill, Key: BackfillKey(b.ID, slot), ScheduledFor: slot, Priority: &priority, Policy: b.Policy(&d.Spec), BackfillID: b.ID,
 		By: b.Actor,
 	}, s, m)
@@ -178,7 +178,7 @@ type Bulk struct {
 	TenantID  uuid.UUID
 	Version   int64
 	Action    BulkAction
-	State     MassState
+	State     BulkState
 	Filter    Filter
 	Before    time.Time // only runs that were made before
 	Cursor    *Cursor   // nil: none was looked at
@@ -230,8 +230,8 @@ func BulkKey(bulk, run uuid.UUID) string {
 	return ManualKey("bulk:" + bulk.String() + ":" + run.String())
 }
 
-// Masses is backfills and bulks. A tenant sees only its own.
-type Masses interface {
+// BulkOperations is backfills and bulks. A tenant sees only its own.
+type BulkOperations interface {
 	// CreateBackfill stores one; of an id that is there, the one that is (created
 	// false).
 	CreateBackfill(ctx context.Context, b Backfill, by operator.Action) (stored Backfill, created bool, err error)
@@ -248,7 +248,7 @@ type Masses interface {
 	CreateBulk(ctx context.Context, b Bulk, by operator.Action) (stored Bulk, created bool, err error)
 	GetBulk(ctx context.Context, tenant, id uuid.UUID) (Bulk, error)
 	// ListBulks lists them, newest first; of an empty state all.
-	ListBulks(ctx context.Context, tenant uuid.UUID, state MassState, p Paging) ([]Bulk, Paged, error)
+	ListBulks(ctx context.Context, tenant uuid.UUID, state BulkState, p Paging) ([]Bulk, Paged, error)
 	// CancelBulk ends one; what is done stays done. Faults: NotFound; Conflict.
 	CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (Bulk, error)
 	// Backfill makes the next runs of backfills, as far as their MaxActive allows, and
@@ -258,7 +258,7 @@ type Masses interface {
 	Bulk(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
 }
 
-// NoMass is the fault of a backfill or bulk that is not there.
-func NoMass(what string) error {
-	return fault.New(fault.NotFound, CodeNoMass, "there is no such %s", what)
+// NoBulk is the fault of a backfill or bulk that is not there.
+func NoBulk(what string) error {
+	return fault.New(fault.NotFound, CodeNoBulk, "there is no such %s", what)
 }

@@ -98,10 +98,10 @@ func (t *EventTrigger) ArgsOf(e *PublishedEvent) (json.RawMessage, error) {
 	}{e.ID, e.Type, payload, e.OccurredAt, e.CreatedAt, e.CorrelationID})
 }
 
-// EventAsk is the run that an event wants of a definition: one, however often it
+// EventRequest is the run that an event wants of a definition: one, however often it
 // is delivered.
-func EventAsk(e *PublishedEvent, d *Definition, args json.RawMessage) Ask {
-	return Ask{
+func EventRequest(e *PublishedEvent, d *Definition, args json.RawMessage) Request {
+	return Request{
 		Trigger: ByEvent, Key: EventKey(e.ID, d.ID), Args: args, EventID: e.ID, CorrelationID: cmp.Or(e.CorrelationID, e.ID.String()),
 		By: e.By,
 	}

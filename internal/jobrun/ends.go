@@ -26,9 +26,9 @@ type Ending struct {
 	Events []Event
 	// Retry is the row that follows (S5); nil: none.
 	Retry *Run
-	// News is for the dead letters: a new one when the run has given up, or what
+	// LetterUpdate is for the dead letters: a new one when the run has given up, or what
 	// became of the one that it retries. Nil: nothing.
-	News *dlq.News
+	LetterUpdate *dlq.SourceUpdate
 	// Final tells that the chain of retries has ended with this run: a saga that
 	// waits for it goes on.
 	Final bool
@@ -74,9 +74,9 @@ func Ended(r Run, spec *Spec, o Outcome, m Moment) Ending {
 	})
 	switch {
 	case o.State == Succeeded:
-		e.tellLetter(dlq.WentWell, m)
+		e.updateLetter(dlq.Succeeded, m)
 	case !failed, r.CancelRequestedAt != nil: // nobody wants it any more
-		e.tellLetter(dlq.Stopped, m)
+		e.updateLetter(dlq.RetryStopped, m)
 	case r.Error.Retryable && r.FailuresUsed < spec.Retry.Or(DefaultRetry).MaxAttempts:
 		e.retry(spec, m)
 	default:
@@ -121,14 +121,14 @@ func (e *Ending) retry(spec *Spec, m Moment) {
 func (e *Ending) giveUp(spec *Spec, m Moment) {
 	r := &e.Run
 	if r.LetterID != uuid.Nil {
-		e.tellLetter(dlq.GaveUp, m)
+		e.updateLetter(dlq.GaveUp, m)
 		return
 	}
 	if !deadLettered(spec, r) {
 		return
 	}
 	l := letterOf(r, m)
-	e.News = &dlq.News{Told: dlq.GaveUp, Letter: l}
+	e.LetterUpdate = &dlq.SourceUpdate{Outcome: dlq.GaveUp, Letter: l}
 	e.Events = append(e.Events, Event{
 		At: m.Now, Kind: WasDeadLetter, Version: r.Version, Attempt: r.Attempt, Reason: "dead letter " + l.ID.String(),
 	})
@@ -147,16 +147,16 @@ func deadLettered(spec *Spec, r *Run) bool {
 	return r.EventID != uuid.Nil || r.SagaID != uuid.Nil
 }
 
-// tellLetter tells the dead letter that the run retries, if it does.
-func (e *Ending) tellLetter(told dlq.Told, m Moment) {
+// updateLetter tells the dead letter that the run retries, if it does.
+func (e *Ending) updateLetter(told dlq.Outcome, m Moment) {
 	if e.Run.LetterID == uuid.Nil {
 		return
 	}
-	n := dlq.News{Told: told, ID: e.Run.LetterID}
+	n := dlq.SourceUpdate{Outcome: told, ID: e.Run.LetterID}
 	if told == dlq.GaveUp {
 		n.Letter = letterOf(&e.Run, m)
 	}
-	e.News = &n
+	e.LetterUpdate = &n
 }
 
 // letterOf makes a dead letter of a run that has given up. Its payload is the

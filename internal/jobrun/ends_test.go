@@ -58,7 +58,7 @@ func TestARetryIsANewRunThatCarriesTheBudgetOn(t *testing.T) {
 	r := underWay()
 	e := jobrun.Ended(r, spec(3), failed(true), moment())
 	n := e.Retry
-	if n == nil || e.Final || e.News != nil {
+	if n == nil || e.Final || e.LetterUpdate != nil {
 		t.Fatalf("the second of three failures: %+v", e)
 	}
 	if due := noon.Add(2 * time.Second); !n.AvailableAt.Equal(due) || n.AdmittedAt != nil {
@@ -134,15 +134,15 @@ func TestWhatGaveUpIsADeadLetterWhereItIsWanted(t *testing.T) {
 		s := spec(1)
 		s.DeadLetter = tt.says
 		e := jobrun.Ended(tt.run, s, failed(true), moment())
-		if (e.News != nil) != tt.want {
-			t.Errorf("%s: %+v", name, e.News)
+		if (e.LetterUpdate != nil) != tt.want {
+			t.Errorf("%s: %+v", name, e.LetterUpdate)
 			continue
 		}
 		if !tt.want {
 			continue
 		}
-		l := e.News.Letter
-		if e.News.Told != dlq.GaveUp || e.News.ID != uuid.Nil || l.OriginalTopic != "job.nightly" || l.Source != dlq.FromJob || l.Link.JobRunID != tt.run.ID ||
+		l := e.LetterUpdate.Letter
+		if e.LetterUpdate.Outcome != dlq.GaveUp || e.LetterUpdate.ID != uuid.Nil || l.OriginalTopic != "job.nightly" || l.Source != dlq.FromJob || l.Link.JobRunID != tt.run.ID ||
 			l.Link.SagaID != tt.run.SagaID || string(l.Content.Payload) != `{"n":1}` || l.Failure.Message != "no" || l.Failure.Type != "E" || l.Target.Kind != dlq.ToJobRun {
 			t.Errorf("%s: the letter is %+v", name, l)
 		}
@@ -157,10 +157,10 @@ func TestARunThatRetriesALetterTellsItHowItEnded(t *testing.T) {
 	for _, tt := range []struct {
 		spec *jobrun.Spec
 		o    jobrun.Outcome
-		want dlq.Told // "": nothing yet
+		want dlq.Outcome // "": nothing yet
 	}{
-		{spec(5), jobrun.Outcome{State: jobrun.Succeeded}, dlq.WentWell},
-		{spec(5), jobrun.Outcome{State: jobrun.Canceled}, dlq.Stopped},
+		{spec(5), jobrun.Outcome{State: jobrun.Succeeded}, dlq.Succeeded},
+		{spec(5), jobrun.Outcome{State: jobrun.Canceled}, dlq.RetryStopped},
 		{spec(5), failed(true), ""},
 		{spec(1), failed(true), dlq.GaveUp},
 		{spec(5), failed(false), dlq.GaveUp},
@@ -170,13 +170,13 @@ func TestARunThatRetriesALetterTellsItHowItEnded(t *testing.T) {
 		e := jobrun.Ended(r, tt.spec, tt.o, moment())
 		switch {
 		case tt.want == "":
-			if e.News != nil || e.Retry == nil || e.Retry.LetterID != letter {
+			if e.LetterUpdate != nil || e.Retry == nil || e.Retry.LetterID != letter {
 				t.Errorf("%s that is retried: %+v", tt.o.State, e)
 			}
-		case e.News == nil || e.News.Told != tt.want || e.News.ID != letter:
-			t.Errorf("%s tells %+v, want %s", tt.o.State, e.News, tt.want)
-		case tt.want == dlq.GaveUp && e.News.Letter.Failure.Message != "no":
-			t.Errorf("it gave up for %+v", e.News.Letter.Failure)
+		case e.LetterUpdate == nil || e.LetterUpdate.Outcome != tt.want || e.LetterUpdate.ID != letter:
+			t.Errorf("%s tells %+v, want %s", tt.o.State, e.LetterUpdate, tt.want)
+		case tt.want == dlq.GaveUp && e.LetterUpdate.Letter.Failure.Message != "no":
+			t.Errorf("it gave up for %+v", e.LetterUpdate.Letter.Failure)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func TestTheTopicOfALetterFits(t *testing.T) {
 	s := spec(1)
 	s.DeadLetter = new(true)
 	e := jobrun.Ended(r, s, failed(true), moment())
-	if n := len([]rune(e.News.Letter.OriginalTopic)); n > dlq.MaxTopic {
+	if n := len([]rune(e.LetterUpdate.Letter.OriginalTopic)); n > dlq.MaxTopic {
 		t.Errorf("the topic has %d characters", n)
 	}
 }

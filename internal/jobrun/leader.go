@@ -45,8 +45,8 @@ type Elections interface {
 	Acquire(ctx context.Context, id uuid.UUID, node string, ttl time.Duration) (t Term, leads bool, err error)
 	// StepDown ends the lease of t; nothing happens when it is over already.
 	StepDown(ctx context.Context, t Term) error
-	// Depose ends whoever leads, for an operator. Fault: Conflict (CodeNoLeader).
-	Depose(ctx context.Context, by operator.Action) error
+	// ForceResign ends whoever leads, for an operator. Fault: Conflict (CodeNoLeader).
+	ForceResign(ctx context.Context, by operator.Action) error
 	Leadership(ctx context.Context) (Leadership, error)
 	// Gone forgets a standby that has stopped.
 	Gone(ctx context.Context, id uuid.UUID) error

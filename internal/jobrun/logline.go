@@ -29,7 +29,7 @@ func LineOf(c *LogChunk) LogLine {
 
 // Content is the inverse of LineOf.
 func (l *LogLine) Content() LogChunk {
-	c := LogChunk{LogPlace: LogPlace{l.Attempt, l.Seq}, At: l.At, Stream: l.Stream, Body: l.Bytes}
+	c := LogChunk{LogPosition: LogPosition{l.Attempt, l.Seq}, At: l.At, Stream: l.Stream, Body: l.Bytes}
 	if l.Chunk != nil {
 		c.Body = []byte(*l.Chunk)
 	}

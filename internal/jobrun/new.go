@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Ask is a run that somebody or something wants.
-type Ask struct {
+// Request is a run that somebody or something wants.
+type Request struct {
 	ID           uuid.UUID // zero: a new one
 	Trigger      Trigger
 	Key          string    // idempotency key, complete: KeyOf…
@@ -79,7 +79,7 @@ func LetterKey(letter uuid.UUID, n int) string { return fmt.Sprintf("dlq:%s:%d",
 
 // New returns the run that a asks of d: PENDING, and admitted when it is due and
 // takes no part in overlap checks; the others are admitted by the leader.
-func New(d *Definition, a Ask, s Settings, m Moment) Run {
+func New(d *Definition, a Request, s Settings, m Moment) Run {
 	id := a.ID
 	if id == uuid.Nil {
 		id = m.NewID()
@@ -151,16 +151,16 @@ func Pairs(sets ...map[string]string) []string {
 	return out
 }
 
-// AskAgain asks for a run that does once more, by hand, what one did that has
+// RerunRequest asks for a run that does once more, by hand, what one did that has
 // ended: its arguments, priority, labels and links, and a fresh budget. The key is
 // the caller's to say.
-func AskAgain(r *Run) Ask {
+func RerunRequest(r *Run) Request {
 	labels := make(map[string]string, len(r.Labels))
 	for _, pair := range r.Labels {
 		name, value, _ := strings.Cut(pair, "=")
 		labels[name] = value
 	}
-	return Ask{
+	return Request{
 		Trigger: ByHand, Args: r.Args, Priority: &r.Priority, Labels: labels, RootRunID: r.RootRunID, RetryOfRunID: r.ID, RetryNumber: r.RetryNumber + 1,
 		CorrelationID: r.CorrelationID, TraceID: r.TraceID,
 	}

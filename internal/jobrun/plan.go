@@ -159,7 +159,7 @@ func (p *plan) add(slot time.Time, skipped string) {
 	m := p.m
 	key := TimeKey(p.d.ID, slot)
 	m.Jitter = chance(key) // of the slot, not of who makes it
-	r := New(p.d, Ask{Trigger: ByTime, Key: key, ScheduledFor: slot, By: p.d.UpdatedBy}, p.set, m)
+	r := New(p.d, Request{Trigger: ByTime, Key: key, ScheduledFor: slot, By: p.d.UpdatedBy}, p.set, m)
 	if skipped != "" {
 		r.State, r.FinishedAt, r.AdmittedAt = Skipped, &m.Now, nil
 	}

@@ -9,7 +9,7 @@ const (
 	CodeNotFound      = "JOB_DEFINITION_NOT_FOUND"
 	CodeRunNotFound   = "JOB_RUN_NOT_FOUND"
 	CodeEventNotFound = "JOB_EVENT_NOT_FOUND"
-	CodeNoMass        = "JOB_BULK_NOT_FOUND"
+	CodeNoBulk        = "JOB_BULK_NOT_FOUND"
 	CodeInvalid       = "JOB_INVALID"
 	CodeNameTaken     = "JOB_NAME_TAKEN"
 	CodeStale         = "JOB_VERSION_CONFLICT" // somebody else was faster

@@ -22,11 +22,11 @@ func TestEveryRunIsPinnedAndKnowsWhoIsBehindIt(t *testing.T) {
 	given := json.RawMessage(`{"script":"id","argv":["/bin/sh"]}`)
 	s := jobrun.NewSettings(0, nil)
 	asked := func(tr jobrun.Trigger, as string) jobrun.Run {
-		return jobrun.New(&d, jobrun.Ask{Trigger: tr, Key: "k", Args: given, By: "key:x", As: as}, s, moment())
+		return jobrun.New(&d, jobrun.Request{Trigger: tr, Key: "k", Args: given, By: "key:x", As: as}, s, moment())
 	}
 	ended := asked(jobrun.ByHand, "auditor")
 	ended.InitiatedBy = "key:first"
-	again := jobrun.AskAgain(&ended)
+	again := jobrun.RerunRequest(&ended)
 	again.By, again.As = "key:second", "operator"
 	for name, tt := range map[string]struct {
 		run    jobrun.Run
@@ -38,9 +38,9 @@ func TestEveryRunIsPinnedAndKnowsWhoIsBehindIt(t *testing.T) {
 		"once more":                       {jobrun.New(&d, again, s, moment()), "key:second", "operator"},
 		"of a dead letter":                {asked(jobrun.ByLetter, ""), "key:x", "operator"},
 		"of a saga":                       {asked(jobrun.BySaga, ""), "key:x", "operator"},
-		"of an event":                     {jobrun.New(&d, jobrun.EventAsk(event, &d, given), s, moment()), "key:publisher", "operator"},
+		"of an event":                     {jobrun.New(&d, jobrun.EventRequest(event, &d, given), s, moment()), "key:publisher", "operator"},
 		"of a backfill":                   {backfill.Run(&d, noon, s, moment()), "key:filler", "admin"},
-		"of a slot":                       {jobrun.New(&d, jobrun.Ask{Trigger: jobrun.ByTime, By: d.UpdatedBy}, s, moment()), "key:changer", "admin"},
+		"of a slot":                       {jobrun.New(&d, jobrun.Request{Trigger: jobrun.ByTime, By: d.UpdatedBy}, s, moment()), "key:changer", "admin"},
 		"of a retry that nobody knows of": {jobrun.Run{Trigger: jobrun.ByRetry, DefinitionID: d.ID, SpecVersion: 7, CommandName: "shell", InitiatedBy: "?"}, "?", "operator"},
 	} {
 		if r := tt.run; r.DefinitionID != d.ID || r.SpecVersion != 7 || r.CommandName != jobrun.ShellCommand || r.InitiatedBy != tt.by || r.Rights() != tt.as {

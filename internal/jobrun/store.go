@@ -114,25 +114,25 @@ type Runs interface {
 	Reassign(ctx context.Context, tenant, id uuid.UUID, force bool, by operator.Action) (Run, error)
 	// Logs returns up to limit chunks from that place on, those of later attempts
 	// too, in order; none of a log that was offloaded.
-	Logs(ctx context.Context, tenant, id uuid.UUID, from LogPlace, limit int) ([]LogChunk, error)
+	Logs(ctx context.Context, tenant, id uuid.UUID, from LogPosition, limit int) ([]LogChunk, error)
 }
 
-// LogPlace is where a chunk stands in the log of a run.
-type LogPlace struct {
+// LogPosition is where a chunk stands in the log of a run.
+type LogPosition struct {
 	Attempt int
 	Seq     int
 }
 
 // LogChunk is a piece of a run's log.
 type LogChunk struct {
-	LogPlace
+	LogPosition
 	At     time.Time // when it was stored, database clock
 	Stream string    // stdout, stderr or the worker's word, at most 10 characters
 	Body   []byte    // at most MaxLogChunk
 }
 
-// ClaimAsk is a worker's wish for work.
-type ClaimAsk struct {
+// ClaimRequest is a worker's wish for work.
+type ClaimRequest struct {
 	TenantID uuid.UUID
 	WorkerID uuid.UUID
 	Slots    int      // 1..MaxClaim
@@ -211,11 +211,11 @@ type Work interface {
 	// Claim assigns runs to a worker that is ACTIVE and whose heartbeat is fresh, under
 	// the present epoch (W3). Without a leader, or for a worker that drains, it gives
 	// none. Fault: Gone.
-	Claim(ctx context.Context, a ClaimAsk) ([]Offer, error)
+	Claim(ctx context.Context, a ClaimRequest) ([]Offer, error)
 	// ClaimEach is Claim for several workers at once, none of them twice, each of
 	// which names one queue and does not start at once. Who gets nothing may get
 	// something from Claim, which also says why not.
-	ClaimEach(ctx context.Context, asks []ClaimAsk) ([][]Offer, error)
+	ClaimEach(ctx context.Context, asks []ClaimRequest) ([][]Offer, error)
 	// Start makes runs RUNNING (W4, J-25): one Done for each, in order.
 	Start(ctx context.Context, tenant uuid.UUID, fences []RunFence) ([]Done, error)
 	// Progress keeps what a worker tells, and renews the lease (W5).

@@ -204,27 +204,27 @@ type ingest struct {
 
 	mu      sync.Mutex
 	pattern Pattern
-	owned   map[place]bool // partitions of this member
-	gone    map[place]bool // partitions lost since the last poll
-	waiting bool           // the database is away: partitions are paused
-	lags    map[place]int64
+	owned   map[topicPartition]bool // partitions of this member
+	gone    map[topicPartition]bool // partitions lost since the last poll
+	waiting bool                    // the database is away: partitions are paused
+	lags    map[topicPartition]int64
 
-	committed map[place]uuid.UUID   // in which life of their topics the group has committed partitions
-	assumed   map[string]uuid.UUID  // in which life topics are read
-	ended     map[string]bool       // topics whose life has ended
-	looked    time.Time             // at the topics there are; of member alone
-	inflows   map[source]dlq.Inflow // what has been seen of topics
-	there     map[string]uuid.UUID  // the topics that there are, by the last look
-	before    time.Time             // when the group had looked before that; zero: never
-	asked     *kgo.Client           // for the topics there are: client, which may call back before it is known
+	committed map[topicPartition]uuid.UUID // in which life of their topics the group has committed partitions
+	assumed   map[string]uuid.UUID         // in which life topics are read
+	ended     map[string]bool              // topics whose life has ended
+	looked    time.Time                    // at the topics there are; of member alone
+	inflows   map[source]dlq.Inflow        // what has been seen of topics
+	there     map[string]uuid.UUID         // the topics that there are, by the last look
+	before    time.Time                    // when the group had looked before that; zero: never
+	asked     *kgo.Client                  // for the topics there are: client, which may call back before it is known
 
 	looking  sync.Mutex // one look at a time; guards:
 	told     []string   // the topics that the log has named last, nil: none yet
 	toldNear []string
 }
 
-// place is a partition.
-type place struct {
+// topicPartition is a partition.
+type topicPartition struct {
 	topic     string
 	partition int32
 }
@@ -233,8 +233,8 @@ type place struct {
 // when a failpoint says that it died; without committing, then.
 func (in *ingest) member(ctx context.Context) error {
 	in.mu.Lock()
-	in.owned, in.gone, in.lags, in.waiting = map[place]bool{}, map[place]bool{}, map[place]int64{}, false
-	in.committed, in.ended, in.looked = map[place]uuid.UUID{}, map[string]bool{}, time.Time{}
+	in.owned, in.gone, in.lags, in.waiting = map[topicPartition]bool{}, map[topicPartition]bool{}, map[topicPartition]int64{}, false
+	in.committed, in.ended, in.looked = map[topicPartition]uuid.UUID{}, map[string]bool{}, time.Time{}
 	if in.assumed == nil {
 		in.assumed = map[string]uuid.UUID{} // it outlives a member: what was read is remembered
 	}
@@ -341,7 +341,7 @@ func (in *ingest) measure(fetches kgo.Fetches) {
 	defer in.mu.Unlock()
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 		if n := len(p.Records); n > 0 {
-			in.lags[place{p.Topic, p.Partition}] = max(0, p.HighWatermark-p.Records[n-1].Offset-1)
+			in.lags[topicPartition{p.Topic, p.Partition}] = max(0, p.HighWatermark-p.Records[n-1].Offset-1)
 		}
 	})
 }
@@ -361,7 +361,7 @@ func (in *ingest) assigned(c *kgo.Client, m map[string][]int32) {
 	defer in.mu.Unlock()
 	for topic, partitions := range m {
 		for _, p := range partitions {
-			in.owned[place{topic, p}] = true
+			in.owned[topicPartition{topic, p}] = true
 		}
 	}
 	if in.waiting {
@@ -376,7 +376,7 @@ func (in *ingest) lost(m map[string][]int32) {
 	defer in.mu.Unlock()
 	for topic, partitions := range m {
 		for _, p := range partitions {
-			at := place{topic, p}
+			at := topicPartition{topic, p}
 			delete(in.owned, at)
 			delete(in.lags, at)
 			in.gone[at] = true

@@ -112,7 +112,7 @@ func (in *ingest) firstSight(ctx context.Context, at time.Time, unseen map[sourc
 	}
 	var fresh []dlq.Inflow
 	for s := range unseen {
-		where := place{s.topic, s.partition}
+		where := topicPartition{s.topic, s.partition}
 		end, is := ends[where]
 		if !is {
 			continue // it has no leader just now: the next look sees it
@@ -130,7 +130,7 @@ func (in *ingest) firstSight(ctx context.Context, at time.Time, unseen map[sourc
 }
 
 // readBefore returns which partitions the group has committed, and in which life.
-func (in *ingest) readBefore(ctx context.Context, partitions map[string][]int32) (map[place]uuid.UUID, error) {
+func (in *ingest) readBefore(ctx context.Context, partitions map[string][]int32) (map[topicPartition]uuid.UUID, error) {
 	req := kmsg.NewPtrOffsetFetchRequest()
 	req.Group = in.Group
 	for topic, list := range partitions {
@@ -145,11 +145,11 @@ func (in *ingest) readBefore(ctx context.Context, partitions map[string][]int32)
 	if err != nil {
 		return nil, err
 	}
-	out := map[place]uuid.UUID{}
+	out := map[topicPartition]uuid.UUID{}
 	for _, t := range res.Topics {
 		for _, p := range t.Partitions {
 			if p.ErrorCode == 0 && p.Offset >= 0 {
-				out[place{t.Topic, p.Partition}] = lifeOf(p.Metadata)
+				out[topicPartition{t.Topic, p.Partition}] = lifeOf(p.Metadata)
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func (in *ingest) readBefore(ctx context.Context, partitions map[string][]int32)
 
 // offsets asks the leaders of partitions for their ends (-1) or beginnings (-2). One
 // whose leader does not answer is left out.
-func (in *ingest) offsets(ctx context.Context, partitions map[string][]int32, which int64) (map[place]int64, error) {
+func (in *ingest) offsets(ctx context.Context, partitions map[string][]int32, which int64) (map[topicPartition]int64, error) {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
 	for topic, list := range partitions {
@@ -171,7 +171,7 @@ func (in *ingest) offsets(ctx context.Context, partitions map[string][]int32, wh
 		}
 		req.Topics = append(req.Topics, t)
 	}
-	out := map[place]int64{}
+	out := map[topicPartition]int64{}
 	for _, shard := range in.asks().RequestSharded(ctx, req) {
 		if shard.Err != nil {
 			return nil, shard.Err
@@ -179,7 +179,7 @@ func (in *ingest) offsets(ctx context.Context, partitions map[string][]int32, wh
 		for _, t := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics {
 			for _, p := range t.Partitions {
 				if p.ErrorCode == 0 {
-					out[place{t.Topic, p.Partition}] = p.Offset
+					out[topicPartition{t.Topic, p.Partition}] = p.Offset
 				}
 			}
 		}

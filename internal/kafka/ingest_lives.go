@@ -52,7 +52,7 @@ func noteOf(life uuid.UUID) string {
 	if life == uuid.Nil {
 		return ""
 	}
-	return commitNote + dlq.Place{TopicID: life}.ID()
+	return commitNote + dlq.Position{TopicID: life}.ID()
 }
 
 // lifeOf reads what noteOf wrote; zero: anything else, as of older versions and of
@@ -77,7 +77,7 @@ func (in *ingest) fetched(c *kgo.Client, res *kmsg.OffsetFetchResponse) {
 		for _, t := range g.Topics {
 			for _, p := range t.Partitions {
 				if p.ErrorCode == 0 && p.Offset >= 0 {
-					in.committed[place{t.Topic, p.Partition}] = lifeOf(p.Metadata)
+					in.committed[topicPartition{t.Topic, p.Partition}] = lifeOf(p.Metadata)
 				}
 			}
 		}
@@ -100,11 +100,11 @@ func (in *ingest) begin(ctx context.Context, offsets map[string]map[int32]kgo.Of
 		before, was := in.assumed[topic]
 		in.assumed[topic] = now
 		for p := range partitions {
-			then, committed := in.committed[place{topic, p}]
+			then, committed := in.committed[topicPartition{topic, p}]
 			anew := committed && then != uuid.Nil && now != uuid.Nil && then != now
 			if anew || !committed && was && before != uuid.Nil && now != uuid.Nil && before != now {
 				in.Log.InfoContext(ctx, "a dead-letter topic was recreated; reading it from the beginning",
-					slog.String("topic", topic), slog.Int("partition", int(p)), slog.String("topic_id", dlq.Place{TopicID: now}.ID()))
+					slog.String("topic", topic), slog.Int("partition", int(p)), slog.String("topic_id", dlq.Position{TopicID: now}.ID()))
 				partitions[p] = kgo.NewOffset().AtStart()
 			}
 		}

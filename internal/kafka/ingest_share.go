@@ -25,9 +25,9 @@ type work struct {
 func newWork(records []read, batch, bytes int) *work {
 	w := &work{batch: batch, bytes: bytes}
 	w.freed.L = &w.mu
-	lines := map[place]*line{}
+	lines := map[topicPartition]*line{}
 	for _, r := range records {
-		at := place{r.Topic, r.Partition}
+		at := topicPartition{r.Topic, r.Partition}
 		if lines[at] == nil {
 			lines[at] = &line{}
 			w.idle = append(w.idle, lines[at])

@@ -19,13 +19,13 @@ func TestWorkIsDividedByPartitionAndInOrder(t *testing.T) {
 	large := read{Record: &kgo.Record{Topic: "y.dlq", Value: make([]byte, 10_000)}}
 	records = append(records, large)
 	todo := newWork(records, 100, 5000)
-	next, seen := map[place]int64{}, 0
+	next, seen := map[topicPartition]int64{}, 0
 	taken := func() (of []*line) {
 		t.Helper()
 		batch, of := todo.take()
 		size := 0
 		for _, r := range batch {
-			at := place{r.Topic, r.Partition}
+			at := topicPartition{r.Topic, r.Partition}
 			if r.Offset != next[at] {
 				t.Errorf("partition %d: offset %d, want %d", r.Partition, r.Offset, next[at])
 			}
@@ -39,7 +39,7 @@ func TestWorkIsDividedByPartitionAndInOrder(t *testing.T) {
 		return of
 	}
 	first, second, third := taken(), taken(), taken()
-	if next[place{"x.dlq", 1}] != 100 || next[place{"x.dlq", 3}] != 100 || next[place{"x.dlq", 2}] != 40 || next[place{"x.dlq", 0}] != 1 || next[place{"y.dlq", 0}] != 0 {
+	if next[topicPartition{"x.dlq", 1}] != 100 || next[topicPartition{"x.dlq", 3}] != 100 || next[topicPartition{"x.dlq", 2}] != 40 || next[topicPartition{"x.dlq", 0}] != 1 || next[topicPartition{"y.dlq", 0}] != 0 {
 		t.Errorf("three have taken %v", next)
 	}
 	for _, of := range [][]*line{third, second, first} {

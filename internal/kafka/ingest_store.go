@@ -24,9 +24,9 @@ import (
 // stored one batch after the other, so that letters arrive in its order. An
 // error is a failpoint's, or ctx's.
 func (in *ingest) round(ctx context.Context, records []read) error {
-	ends := map[place]end{} // without what they carry: that is let go as soon as it is stored
+	ends := map[topicPartition]end{} // without what they carry: that is let go as soon as it is stored
 	for _, r := range records {
-		ends[place{r.Topic, r.Partition}] = end{kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}, r.life}
+		ends[topicPartition{r.Topic, r.Partition}] = end{kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}, r.life}
 	}
 	todo := newWork(records, in.Batch, in.BatchBytes)
 	clear(records)
@@ -73,7 +73,7 @@ type end struct {
 
 // commit tells the group how far partitions are read, and notes with it in which
 // life of their topics. Of a life that has ended nothing need be told.
-func (in *ingest) commit(ctx context.Context, ends map[place]end) (err error) {
+func (in *ingest) commit(ctx context.Context, ends map[topicPartition]end) (err error) {
 	offsets := map[string]map[int32]kgo.EpochOffset{}
 	for at, e := range ends {
 		if offsets[at.topic] == nil {
@@ -86,7 +86,7 @@ func (in *ingest) commit(ctx context.Context, ends map[place]end) (err error) {
 			t := &req.Topics[i]
 			for k := range t.Partitions {
 				p := &t.Partitions[k]
-				life := ends[place{t.Topic, p.Partition}].life
+				life := ends[topicPartition{t.Topic, p.Partition}].life
 				if life == uuid.Nil {
 					life = in.assumedLife(t.Topic)
 				}
@@ -168,7 +168,7 @@ const (
 func (in *ingest) ours(ctx context.Context, records []read) []read {
 	over := map[string]bool{}
 	return slices.DeleteFunc(slices.Clone(records), func(r read) bool {
-		if !in.isGone(place{r.Topic, r.Partition}) {
+		if !in.isGone(topicPartition{r.Topic, r.Partition}) {
 			return false
 		}
 		gone, asked := over[r.Topic]
@@ -205,7 +205,7 @@ func (in *ingest) letters(ctx context.Context, records []read) (batch []dlq.Arri
 
 func recordOf(r read) dlq.Record {
 	out := dlq.Record{
-		Place: dlq.Place{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, TopicID: r.life}, Timestamp: r.Timestamp,
+		Place: dlq.Position{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, TopicID: r.life}, Timestamp: r.Timestamp,
 		Content: dlq.Content{Key: r.Key, Payload: r.Value},
 	}
 	if len(r.Headers) > 0 {
@@ -318,7 +318,7 @@ func (in *ingest) assumedLife(topic string) uuid.UUID {
 	return in.assumed[topic]
 }
 
-func (in *ingest) isGone(at place) bool {
+func (in *ingest) isGone(at topicPartition) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.gone[at]

@@ -38,7 +38,7 @@ type inbox struct {
 	before, after func(batch []dlq.Arrival) error
 
 	mu     sync.Mutex
-	ids    map[dlq.Place][]uuid.UUID
+	ids    map[dlq.Position][]uuid.UUID
 	stored atomic.Int64 // letters that were told to be
 	paused atomic.Bool
 	failed atomic.Int64
@@ -55,13 +55,13 @@ func newInbox(t *testing.T, dsn string) *inbox {
 	policy := dlq.DefaultPolicy
 	return &inbox{
 		t: t, db: db, letters: postgres.NewLetters(db, policy), queue: postgres.NewLetterQueue(db, policy),
-		ids: map[dlq.Place][]uuid.UUID{},
+		ids: map[dlq.Position][]uuid.UUID{},
 	}
 }
 
 // newInboxOf is another node's view of the same store.
 func newInboxOf(b *inbox) *inbox {
-	return &inbox{t: b.t, letters: b.letters, queue: b.queue, ids: map[dlq.Place][]uuid.UUID{}}
+	return &inbox{t: b.t, letters: b.letters, queue: b.queue, ids: map[dlq.Position][]uuid.UUID{}}
 }
 
 // Arrive implements kafka.Arrivals.
@@ -160,7 +160,7 @@ func (b *inbox) has(n int) {
 // or more than one.
 func (b *inbox) letter(r *kgo.Record) dlq.Letter {
 	b.t.Helper()
-	place := dlq.Place{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}
+	place := dlq.Position{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}
 	b.mu.Lock()
 	ids := b.ids[place]
 	b.mu.Unlock()

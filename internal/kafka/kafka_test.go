@@ -66,7 +66,7 @@ func (w *world) sagas(tenant uuid.UUID, n int) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		change, err := saga.Apply(saga.NewRun(loaded[0].Saga, w.def), saga.CancelRequested{By: "t"}, saga.Moment{Now: at, NewID: uuid.New})
+		change, err := saga.Apply(saga.NewInstance(loaded[0].Saga, w.def), saga.CancelRequested{By: "t"}, saga.Moment{Now: at, NewID: uuid.New})
 		if err != nil {
 			w.t.Fatal(err)
 		}

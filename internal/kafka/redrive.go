@@ -182,7 +182,7 @@ var refusals = []error{
 func resultOf(r *kgo.Record, err error, silent bool) dlq.Result {
 	switch {
 	case err == nil:
-		return dlq.Result{Outcome: dlq.Acknowledged, Written: &dlq.Place{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}}
+		return dlq.Result{Outcome: dlq.Acknowledged, Written: &dlq.Position{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}}
 	case lacksPartition(r):
 		return dlq.Result{Outcome: dlq.FailedDrive, Missing: true, Error: fmt.Sprintf("Kafka: the topic %s has no partition %d", r.Topic, r.Partition)}
 	case slices.ContainsFunc(absences, func(e error) bool { return errors.Is(err, e) }):

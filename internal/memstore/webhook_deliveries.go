@@ -19,13 +19,13 @@ func (w *Webhooks) Add(_ context.Context, d webhook.Delivery) error {
 	defer w.m.mu.Unlock()
 	h, err := w.m.hook(d.TenantID, d.WebhookID)
 	if err == nil {
-		h.deliveries[d.ID] = &parcel{Delivery: copyDelivery(d)}
+		h.deliveries[d.ID] = &leasedDelivery{Delivery: copyDelivery(d)}
 	}
 	return err
 }
 
 // delivery returns one of a subscription of the tenant.
-func (m *memory) delivery(tenant, webhookID, id uuid.UUID) (*parcel, error) {
+func (m *memory) delivery(tenant, webhookID, id uuid.UUID) (*leasedDelivery, error) {
 	h, err := m.hook(tenant, webhookID)
 	if err != nil {
 		return nil, err
@@ -49,14 +49,14 @@ func (w *Webhooks) Delivery(_ context.Context, tenant, webhookID, id uuid.UUID) 
 }
 
 // sorted returns the deliveries that keep lets through, by id.
-func (h *hook) sorted(keep func(*parcel) bool) []*parcel {
-	var all []*parcel
+func (h *hook) sorted(keep func(*leasedDelivery) bool) []*leasedDelivery {
+	var all []*leasedDelivery
 	for _, p := range h.deliveries {
 		if keep(p) {
 			all = append(all, p)
 		}
 	}
-	slices.SortFunc(all, func(a, b *parcel) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	slices.SortFunc(all, func(a, b *leasedDelivery) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	return all
 }
 
@@ -69,7 +69,7 @@ func (w *Webhooks) Deliveries(_ context.Context, tenant, webhookID uuid.UUID, f 
 		return webhook.DeliveryPage{}, err
 	}
 	var all []webhook.Delivery
-	for _, p := range h.sorted(func(p *parcel) bool { return f.Status == "" || p.Status == f.Status }) {
+	for _, p := range h.sorted(func(p *leasedDelivery) bool { return f.Status == "" || p.Status == f.Status }) {
 		d := copyDelivery(p.Delivery)
 		d.Body = nil
 		all = append(all, d)
@@ -100,7 +100,7 @@ func (w *Webhooks) RedeliverFailed(_ context.Context, tenant, webhookID uuid.UUI
 	if err != nil {
 		return 0, false, err
 	}
-	failed := h.sorted(func(p *parcel) bool { return p.Status == webhook.Failed && !p.CreatedAt.Before(since) })
+	failed := h.sorted(func(p *leasedDelivery) bool { return p.Status == webhook.Failed && !p.CreatedAt.Before(since) })
 	count = min(len(failed), webhook.MaxRedeliver)
 	for _, p := range failed[:count] {
 		p.Delivery = copyDelivery(webhook.Redeliver(p.Delivery, now))
@@ -109,7 +109,7 @@ func (w *Webhooks) RedeliverFailed(_ context.Context, tenant, webhookID uuid.UUI
 }
 
 // due tells whether a delivery can be claimed.
-func (m *memory) due(p *parcel, now time.Time) bool {
+func (m *memory) due(p *leasedDelivery, now time.Time) bool {
 	return p.Status == webhook.Pending && !p.DueAt.After(now) && !p.leaseUntil.After(m.now())
 }
 
@@ -126,9 +126,9 @@ func (w *Webhooks) Ready(_ context.Context, now time.Time) ([]webhook.Work, erro
 				pending++
 			}
 		}
-		work.News = pending < webhook.MaxPending && slices.ContainsFunc(w.m.audit[min(h.cursor.TxID, uint64(len(w.m.audit))):],
+		work.FeedReady = pending < webhook.MaxPending && slices.ContainsFunc(w.m.audit[min(h.cursor.TxID, uint64(len(w.m.audit))):],
 			func(e saga.AuditEvent) bool { return e.TenantID == h.TenantID })
-		if h.Enabled && (work.News || work.Due) {
+		if h.Enabled && (work.FeedReady || work.Due) {
 			all = append(all, work)
 		}
 	}
@@ -154,7 +154,7 @@ func (w *Webhooks) Enqueue(_ context.Context, s *webhook.Subscription, from, to 
 	}
 	h.cursor = to
 	for _, d := range deliveries {
-		h.deliveries[d.ID] = &parcel{Delivery: copyDelivery(d)}
+		h.deliveries[d.ID] = &leasedDelivery{Delivery: copyDelivery(d)}
 	}
 	return true, nil
 }
@@ -167,8 +167,8 @@ func (w *Webhooks) Claim(_ context.Context, s *webhook.Subscription, now time.Ti
 	if h == nil {
 		return nil, nil
 	}
-	due := h.sorted(func(p *parcel) bool { return w.m.due(p, now) })
-	slices.SortStableFunc(due, func(a, b *parcel) int { return a.DueAt.Compare(b.DueAt) })
+	due := h.sorted(func(p *leasedDelivery) bool { return w.m.due(p, now) })
+	slices.SortStableFunc(due, func(a, b *leasedDelivery) int { return a.DueAt.Compare(b.DueAt) })
 	var claimed []webhook.Delivery
 	for _, p := range due[:min(limit, len(due))] {
 		p.Attempt++

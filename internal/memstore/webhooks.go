@@ -20,11 +20,11 @@ type Webhooks struct{ m *memory }
 type hook struct {
 	webhook.Subscription
 	cursor     saga.Position
-	deliveries map[uuid.UUID]*parcel
+	deliveries map[uuid.UUID]*leasedDelivery
 }
 
-// parcel is a delivery with its lease.
-type parcel struct {
+// leasedDelivery is a delivery with its lease.
+type leasedDelivery struct {
 	webhook.Delivery
 	leaseUntil time.Time
 }
@@ -56,7 +56,7 @@ func (w *Webhooks) Create(_ context.Context, s webhook.Subscription, fromBeginni
 	if count >= webhook.MaxPerTenant {
 		return fault.New(fault.Conflict, webhook.CodeLimit, "there are already %d webhooks", webhook.MaxPerTenant)
 	}
-	h := &hook{Subscription: copySubscription(s), cursor: w.m.end(), deliveries: map[uuid.UUID]*parcel{}}
+	h := &hook{Subscription: copySubscription(s), cursor: w.m.end(), deliveries: map[uuid.UUID]*leasedDelivery{}}
 	if fromBeginning {
 		h.cursor = saga.Position{}
 	}

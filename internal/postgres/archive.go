@@ -37,7 +37,7 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Ar
 			return err
 		}
 		a.Logs = []saga.StepLog{}
-		place := st.db.keys.Of(tenant, id)
+		place := st.db.keys.SealerFor(tenant, id)
 		return eachRow(rows, func() error {
 			l, err := scanLog(rows, at(&place))
 			a.Logs = append(a.Logs, l)
@@ -137,7 +137,7 @@ var insertRestored = insertEvents(1)
 // Restore implements saga.Archive. Key and event are stored in the transaction
 // that moves the saga, or not at all.
 func (st *Sagas) Restore(ctx context.Context, r saga.Restoration) error {
-	restored, err := again(func() (bool, error) { return st.restore(ctx, r) })
+	restored, err := retryCollision(func() (bool, error) { return st.restore(ctx, r) })
 	switch {
 	case err != nil && violates(err, "idempotency_keys_pkey"):
 		return saga.KeyUsed()

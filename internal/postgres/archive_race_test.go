@@ -25,20 +25,20 @@ type driver struct {
 	st *postgres.Sagas
 
 	mu   sync.Mutex
-	runs map[uuid.UUID]saga.Run
+	runs map[uuid.UUID]saga.Instance
 	logs map[uuid.UUID]int
 }
 
-func (d *driver) begin() saga.Run {
+func (d *driver) begin() saga.Instance {
 	n := someSagas(1)
 	results, err := d.st.Create(d.t.Context(), n)
 	if err != nil || results[0].Created != saga.Stored {
 		d.t.Fatalf("create: %+v, %v", results, err)
 	}
-	return d.keep(saga.NewRun(results[0].Saga, order), 0)
+	return d.keep(saga.NewInstance(results[0].Saga, order), 0)
 }
 
-func (d *driver) keep(run saga.Run, logs int) saga.Run {
+func (d *driver) keep(run saga.Instance, logs int) saga.Instance {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.runs[run.ID] = run
@@ -46,7 +46,7 @@ func (d *driver) keep(run saga.Run, logs int) saga.Run {
 	return run
 }
 
-func (d *driver) play(run saga.Run, events ...saga.Event) saga.Run {
+func (d *driver) play(run saga.Instance, events ...saga.Event) saga.Instance {
 	for _, e := range events {
 		c := applied(run, e)
 		commit(d.t, d.st, []saga.Change{c})
@@ -70,7 +70,7 @@ func TestNoSagaIsLostOrDoubledWhileNodesArchiveAndRestore(t *testing.T) {
 	dsn := testdb.DSN(t)
 	db := connect(t, dsn)
 	registered(t, db)
-	d := &driver{t: t, st: postgres.NewSagas(db), runs: map[uuid.UUID]saga.Run{}, logs: map[uuid.UUID]int{}}
+	d := &driver{t: t, st: postgres.NewSagas(db), runs: map[uuid.UUID]saga.Instance{}, logs: map[uuid.UUID]int{}}
 
 	over := make(chan struct{})
 	var others, drivers sync.WaitGroup

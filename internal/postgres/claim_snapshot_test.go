@@ -68,7 +68,7 @@ func TestAClaimLeavesWhatChangedUnderIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	slow := applied(saga.NewRun(batch[0].Saga, order), saga.Slow{StartedAt: now()})
+	slow := applied(saga.NewInstance(batch[0].Saga, order), saga.Slow{StartedAt: now()})
 	if r, err := sagas.Commit(ctx, []saga.Change{slow}); err != nil || r[0] != nil {
 		t.Fatalf("commit: %v, %v", r, err)
 	}

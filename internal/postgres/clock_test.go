@@ -41,7 +41,7 @@ func TestSagasOfANodeWithAWrongClockAreDueInTime(t *testing.T) {
 				t.Errorf("a saga without an owner is due in %d ms, not now", ms)
 			}
 			refused := saga.Answered{Outcome: saga.Outcome{Verdict: saga.NotApplied, Class: retry.Network, Code: "connection_refused", StartedAt: there, EndedAt: there}}
-			retried, err := saga.Apply(saga.NewRun(*owned, order), refused, saga.Moment{Now: there, NewID: newID})
+			retried, err := saga.Apply(saga.NewInstance(*owned, order), refused, saga.Moment{Now: there, NewID: newID})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +59,7 @@ func TestSagasOfANodeWithAWrongClockAreDueInTime(t *testing.T) {
 			if err != nil || len(loaded) != 1 {
 				t.Fatal(loaded, err)
 			}
-			longer, err := saga.Apply(saga.NewRun(loaded[0].Saga, order), saga.DeadlineSet{TimeoutMS: 600_000}, saga.Moment{Now: there, NewID: newID})
+			longer, err := saga.Apply(saga.NewInstance(loaded[0].Saga, order), saga.DeadlineSet{TimeoutMS: 600_000}, saga.Moment{Now: there, NewID: newID})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -222,17 +222,17 @@ func (c *column) json(v []byte) {
 	c.b = append(c.next(len(v)), v...)
 }
 
-// travelling is a column of which a batch's values travel as one array.
-type travelling struct{ name, travels string }
+// wireColumn is a column of which a batch's values travel as one array.
+type wireColumn struct{ name, typ string }
 
 // arrays is a table of such columns, which are a statement's parameters.
 type arrays struct{ names, values []string }
 
 // add appends columns whose parameters are numbered from first on, and returns the
 // number after them.
-func (a *arrays) add(first int, columns ...travelling) (next int) {
+func (a *arrays) add(first int, columns ...wireColumn) (next int) {
 	for i, c := range columns {
-		a.names, a.values = append(a.names, c.name), append(a.values, fmt.Sprintf("$%d::%s[]", first+i, c.travels))
+		a.names, a.values = append(a.names, c.name), append(a.values, fmt.Sprintf("$%d::%s[]", first+i, c.typ))
 	}
 	return first + len(columns)
 }

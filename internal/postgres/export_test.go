@@ -105,7 +105,7 @@ func CountOfLetters(tenant uuid.UUID, q dlq.Query) (string, []any) {
 
 // PlacesOfLetters is the query that gathers letters, under the settings ByBitmaps.
 func PlacesOfLetters(tenant uuid.UUID, q dlq.Query) (string, []any) {
-	return liveLetters.places(tenant, q)
+	return liveLetters.sortKeys(tenant, q)
 }
 
 const ByBitmaps = byBitmaps

@@ -23,12 +23,12 @@ func TestOnlyTheLastChangeOfASagaTouchesItsIndexes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs := make([]saga.Run, len(results))
+	runs := make([]saga.Instance, len(results))
 	for i, r := range results {
 		if r.Created != saga.Stored {
 			t.Fatalf("result %d, want stored", r.Created)
 		}
-		runs[i] = saga.NewRun(r.Saga, order)
+		runs[i] = saga.NewInstance(r.Saga, order)
 	}
 	for range order.Steps {
 		changes := make([]saga.Change, len(runs))

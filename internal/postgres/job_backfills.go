@@ -14,17 +14,17 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// JobMasses is jobrun.Masses on PostgreSQL. Rows are locked in this order: the
+// JobBulks is jobrun.BulkOperations on PostgreSQL. Rows are locked in this order: the
 // backfill or bulk, then runs by id.
-type JobMasses struct {
+type JobBulks struct {
 	db   *DB
 	jobs *Jobs
 }
 
-// NewJobMasses returns the backfills and bulks of jobs.
-func NewJobMasses(jobs *Jobs) *JobMasses { return &JobMasses{jobs.db, jobs} }
+// NewJobBulks returns the backfills and bulks of jobs.
+func NewJobBulks(jobs *Jobs) *JobBulks { return &JobBulks{jobs.db, jobs} }
 
-var _ jobrun.Masses = (*JobMasses)(nil)
+var _ jobrun.BulkOperations = (*JobBulks)(nil)
 
 // backfillColumns are the columns of jobs.backfills, alias b, in the order of
 // scanBackfill.
@@ -43,8 +43,8 @@ func scanBackfill(row scanner, more ...any) (b jobrun.Backfill, err error) {
 	return b, nil
 }
 
-// CreateBackfill implements jobrun.Masses.
-func (st *JobMasses) CreateBackfill(ctx context.Context, b jobrun.Backfill, by operator.Action) (stored jobrun.Backfill, created bool, err error) {
+// CreateBackfill implements jobrun.BulkOperations.
+func (st *JobBulks) CreateBackfill(ctx context.Context, b jobrun.Backfill, by operator.Action) (stored jobrun.Backfill, created bool, err error) {
 	err = st.db.inTenant(ctx, b.TenantID, func(tx *sqlx.Tx) error {
 		res, err := tx.ExecContext(ctx, `
 			INSERT INTO jobs.backfills (id, tenant_id, definition_id, version, state, from_at, to_at, reprocess, newest_first, max_active, overlap, reason, actor, created_at)
@@ -75,8 +75,8 @@ func activeOf(tenant, backfill string) string {
 var getBackfill = ofTenant(`SELECT `+backfillColumns+`, `+activeOf("b.tenant_id", "b.id")+` AS active
   FROM jobs.backfills b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
 
-// GetBackfill implements jobrun.Masses.
-func (st *JobMasses) GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b jobrun.Backfill, active int64, err error) {
+// GetBackfill implements jobrun.BulkOperations.
+func (st *JobBulks) GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b jobrun.Backfill, active int64, err error) {
 	found := false
 	err = st.db.readTenant(ctx, tenant, getBackfill, func(rows *sql.Rows) (err error) {
 		b, err = scanBackfill(rows, &active)
@@ -84,14 +84,14 @@ func (st *JobMasses) GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b j
 		return err
 	}, id)
 	if err == nil && !found {
-		err = jobrun.NoMass("backfill")
+		err = jobrun.NoBulk("backfill")
 	}
 	return b, active, outage("get backfill", err)
 }
 
-// ListBackfills implements jobrun.Masses. Backfills are few: they are counted to
+// ListBackfills implements jobrun.BulkOperations. Backfills are few: they are counted to
 // the end.
-func (st *JobMasses) ListBackfills(ctx context.Context, tenant, definition uuid.UUID, p jobrun.Paging) (list []jobrun.Backfill, page jobrun.Paged, err error) {
+func (st *JobBulks) ListBackfills(ctx context.Context, tenant, definition uuid.UUID, p jobrun.Paging) (list []jobrun.Backfill, page jobrun.Paged, err error) {
 	var w where
 	w.add("b.tenant_id = ? AND b.definition_id = ?", tenant, definition)
 	err = st.db.inSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
@@ -107,23 +107,23 @@ func (st *JobMasses) ListBackfills(ctx context.Context, tenant, definition uuid.
 	return list, page, outage("list backfills", err)
 }
 
-// CancelBackfill implements jobrun.Masses. The backfill ends first, so that it makes
+// CancelBackfill implements jobrun.BulkOperations. The backfill ends first, so that it makes
 // no more runs; when the node dies before those are canceled, canceling it again
 // does.
-func (st *JobMasses) CancelBackfill(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (b jobrun.Backfill, err error) {
+func (st *JobBulks) CancelBackfill(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (b jobrun.Backfill, err error) {
 	err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		b, err = scanBackfill(tx.QueryRowContext(ctx, `SELECT `+backfillColumns+` FROM jobs.backfills b WHERE b.tenant_id = $1 AND b.id = $2 FOR UPDATE`, tenant, id))
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
-			return jobrun.NoMass("backfill")
+			return jobrun.NoBulk("backfill")
 		case err != nil:
 			return err
-		case b.State == jobrun.MassCompleted:
+		case b.State == jobrun.BulkCompleted:
 			return fault.New(fault.Conflict, jobrun.CodeConflict, "the backfill is COMPLETED and cannot be canceled")
-		case b.State == jobrun.MassCanceled:
+		case b.State == jobrun.BulkCanceled:
 			return nil
 		}
-		b.State, b.Version, b.EndedAt = jobrun.MassCanceled, b.Version+1, &by.At
+		b.State, b.Version, b.EndedAt = jobrun.BulkCanceled, b.Version+1, &by.At
 		if _, err := tx.ExecContext(ctx, `UPDATE jobs.backfills b SET state = $3, version = $4, ended_at = $5 WHERE b.tenant_id = $1 AND b.id = $2`,
 			tenant, id, b.State, b.Version, b.EndedAt); err != nil {
 			return err
@@ -137,7 +137,7 @@ func (st *JobMasses) CancelBackfill(ctx context.Context, tenant, id uuid.UUID, b
 }
 
 // cancelWaiting cancels the runs of a backfill that were not started.
-func (st *JobMasses) cancelWaiting(ctx context.Context, tenant, id uuid.UUID, by operator.Action) error {
+func (st *JobBulks) cancelWaiting(ctx context.Context, tenant, id uuid.UUID, by operator.Action) error {
 	runs, _, err := st.jobs.ListRuns(ctx, tenant, jobrun.Filter{BackfillID: id, States: []jobrun.State{jobrun.Pending, jobrun.Assigned, jobrun.Orphaned}}, jobrun.Paging{Limit: 2 * jobrun.MaxBackfillActive})
 	if err != nil {
 		return err
@@ -170,8 +170,8 @@ SELECT first.slot, bool_or(run.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPH
         SELECT c.state FROM jobs.job_runs c WHERE c.tenant_id = $1 AND c.root_run_id = first.id AND c.retry_number > 0) AS run (state)
  GROUP BY first.slot`
 
-// SlotStates implements jobrun.Masses.
-func (st *JobMasses) SlotStates(ctx context.Context, tenant, definition uuid.UUID, slots []time.Time) (states map[time.Time]jobrun.SlotState, err error) {
+// SlotStates implements jobrun.BulkOperations.
+func (st *JobBulks) SlotStates(ctx context.Context, tenant, definition uuid.UUID, slots []time.Time) (states map[time.Time]jobrun.SlotState, err error) {
 	err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		states, err = readSlots(ctx, tx, tenant, definition, slots)
 		return err

@@ -14,23 +14,23 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// massesAtOnce is how many backfills, and how many bulks, move in one round.
-const massesAtOnce = 50
+// bulksAtOnce is how many backfills, and how many bulks, move in one round.
+const bulksAtOnce = 50
 
 // backfillStep is how many slots one transaction looks at.
 const backfillStep = 200
 
-// mass names a backfill or a bulk.
-type mass struct{ Tenant, ID uuid.UUID }
+// bulkRef names a backfill or a bulk.
+type bulkRef struct{ Tenant, ID uuid.UUID }
 
 // running lists the backfills or bulks that go on, the oldest first.
-func (st *JobMasses) running(ctx context.Context, query string) (list []mass, err error) {
-	rows, err := st.db.queryRead(ctx, query, massesAtOnce)
+func (st *JobBulks) running(ctx context.Context, query string) (list []bulkRef, err error) {
+	rows, err := st.db.queryRead(ctx, query, bulksAtOnce)
 	if err != nil {
 		return nil, err
 	}
 	err = eachRow(rows, func() error {
-		var m mass
+		var m bulkRef
 		err := rows.Scan(&m.Tenant, &m.ID)
 		list = append(list, m)
 		return err
@@ -38,14 +38,14 @@ func (st *JobMasses) running(ctx context.Context, query string) (list []mass, er
 	return list, err
 }
 
-// Backfill implements jobrun.Masses.
-func (st *JobMasses) Backfill(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (all jobrun.Swept, err error) {
+// Backfill implements jobrun.BulkOperations.
+func (st *JobBulks) Backfill(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (all jobrun.Swept, err error) {
 	list, err := st.running(ctx, `SELECT b.tenant_id, b.id FROM jobs.backfills b WHERE b.state = 'RUNNING' ORDER BY b.created_at LIMIT $1`)
 	if err != nil {
 		return all, outage("look for backfills", err)
 	}
 	for _, m := range list {
-		swept, err := again(func() (jobrun.Swept, error) { return st.backfill(ctx, t, s, m, min(limit, backfillStep)) })
+		swept, err := retryCollision(func() (jobrun.Swept, error) { return st.backfill(ctx, t, s, m, min(limit, backfillStep)) })
 		if err != nil {
 			return all, outage("move a backfill on", err)
 		}
@@ -56,7 +56,7 @@ func (st *JobMasses) Backfill(ctx context.Context, t jobrun.Term, s jobrun.Setti
 }
 
 // backfill makes the next runs of one, in one transaction with how far it has come.
-func (st *JobMasses) backfill(ctx context.Context, t jobrun.Term, s jobrun.Settings, m mass, limit int) (swept jobrun.Swept, err error) {
+func (st *JobBulks) backfill(ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int) (swept jobrun.Swept, err error) {
 	var runs []jobrun.Run
 	var created []bool
 	err = st.db.asLeader(ctx, t, func(tx *sqlx.Tx) error {
@@ -81,7 +81,7 @@ func (st *JobMasses) backfill(ctx context.Context, t jobrun.Term, s jobrun.Setti
 			return fmt.Errorf("read the definition of a backfill: %w", err)
 		}
 		if d.DeletedAt != nil || d.Spec.Schedule == nil {
-			b.State, b.EndedAt = jobrun.MassCanceled, &now
+			b.State, b.EndedAt = jobrun.BulkCanceled, &now
 			return putBackfill(ctx, tx, &b)
 		}
 		room := b.MaxActive - active
@@ -106,7 +106,7 @@ func (st *JobMasses) backfill(ctx context.Context, t jobrun.Term, s jobrun.Setti
 		}
 		swept.More = swept.Moved == limit && len(runs) < room
 		if len(slots) == 0 && active == 0 {
-			b.State, b.EndedAt = jobrun.MassCompleted, &now
+			b.State, b.EndedAt = jobrun.BulkCompleted, &now
 		} else if swept.Moved == 0 {
 			return nil
 		}

@@ -40,8 +40,8 @@ func scanBulk(row scanner) (b jobrun.Bulk, err error) {
 	return b, nil
 }
 
-// CreateBulk implements jobrun.Masses.
-func (st *JobMasses) CreateBulk(ctx context.Context, b jobrun.Bulk, by operator.Action) (stored jobrun.Bulk, created bool, err error) {
+// CreateBulk implements jobrun.BulkOperations.
+func (st *JobBulks) CreateBulk(ctx context.Context, b jobrun.Bulk, by operator.Action) (stored jobrun.Bulk, created bool, err error) {
 	filter, err := json.Marshal(b.Filter)
 	if err != nil {
 		return b, false, fmt.Errorf("encode filter: %w", err)
@@ -69,8 +69,8 @@ func (st *JobMasses) CreateBulk(ctx context.Context, b jobrun.Bulk, by operator.
 
 var getBulk = ofTenant(`SELECT `+bulkColumns+` FROM jobs.bulks b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
 
-// GetBulk implements jobrun.Masses.
-func (st *JobMasses) GetBulk(ctx context.Context, tenant, id uuid.UUID) (b jobrun.Bulk, err error) {
+// GetBulk implements jobrun.BulkOperations.
+func (st *JobBulks) GetBulk(ctx context.Context, tenant, id uuid.UUID) (b jobrun.Bulk, err error) {
 	found := false
 	err = st.db.readTenant(ctx, tenant, getBulk, func(rows *sql.Rows) (err error) {
 		b, err = scanBulk(rows)
@@ -78,13 +78,13 @@ func (st *JobMasses) GetBulk(ctx context.Context, tenant, id uuid.UUID) (b jobru
 		return err
 	}, id)
 	if err == nil && !found {
-		err = jobrun.NoMass("bulk")
+		err = jobrun.NoBulk("bulk")
 	}
 	return b, outage("get bulk", err)
 }
 
-// ListBulks implements jobrun.Masses. Bulks are few: they are counted to the end.
-func (st *JobMasses) ListBulks(ctx context.Context, tenant uuid.UUID, state jobrun.MassState, p jobrun.Paging) (list []jobrun.Bulk, page jobrun.Paged, err error) {
+// ListBulks implements jobrun.BulkOperations. Bulks are few: they are counted to the end.
+func (st *JobBulks) ListBulks(ctx context.Context, tenant uuid.UUID, state jobrun.BulkState, p jobrun.Paging) (list []jobrun.Bulk, page jobrun.Paged, err error) {
 	var w where
 	w.add("b.tenant_id = ?", tenant)
 	if state != "" {
@@ -102,19 +102,19 @@ func (st *JobMasses) ListBulks(ctx context.Context, tenant uuid.UUID, state jobr
 	return list, page, outage("list bulks", err)
 }
 
-// CancelBulk implements jobrun.Masses.
-func (st *JobMasses) CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (b jobrun.Bulk, err error) {
+// CancelBulk implements jobrun.BulkOperations.
+func (st *JobBulks) CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (b jobrun.Bulk, err error) {
 	err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		b, err = scanBulk(tx.QueryRowContext(ctx, `SELECT `+bulkColumns+` FROM jobs.bulks b WHERE b.tenant_id = $1 AND b.id = $2 FOR UPDATE`, tenant, id))
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
-			return jobrun.NoMass("bulk")
+			return jobrun.NoBulk("bulk")
 		case err != nil:
 			return err
-		case b.State != jobrun.MassRunning:
+		case b.State != jobrun.BulkRunning:
 			return fault.New(fault.Conflict, jobrun.CodeConflict, "the bulk is %s and cannot be canceled", b.State)
 		}
-		b.State, b.Version, b.EndedAt = jobrun.MassCanceled, b.Version+1, &by.At
+		b.State, b.Version, b.EndedAt = jobrun.BulkCanceled, b.Version+1, &by.At
 		if _, err := tx.ExecContext(ctx, `UPDATE jobs.bulks b SET state = $3, version = $4, ended_at = $5 WHERE b.tenant_id = $1 AND b.id = $2`,
 			tenant, id, b.State, b.Version, b.EndedAt); err != nil {
 			return err
@@ -127,14 +127,14 @@ func (st *JobMasses) CancelBulk(ctx context.Context, tenant, id uuid.UUID, by op
 // bulkStep is how many runs one transaction deals with.
 const bulkStep = 100
 
-// Bulk implements jobrun.Masses.
-func (st *JobMasses) Bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (all jobrun.Swept, err error) {
+// Bulk implements jobrun.BulkOperations.
+func (st *JobBulks) Bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (all jobrun.Swept, err error) {
 	list, err := st.running(ctx, `SELECT b.tenant_id, b.id FROM jobs.bulks b WHERE b.state = 'RUNNING' ORDER BY b.created_at LIMIT $1`)
 	if err != nil {
 		return all, outage("look for bulks", err)
 	}
 	for _, m := range list {
-		swept, err := again(func() (jobrun.Swept, error) { return st.bulk(ctx, t, s, m, min(limit, bulkStep)) })
+		swept, err := retryCollision(func() (jobrun.Swept, error) { return st.bulk(ctx, t, s, m, min(limit, bulkStep)) })
 		if err != nil {
 			return all, outage("move a bulk on", err)
 		}
@@ -146,9 +146,9 @@ func (st *JobMasses) Bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings,
 
 // bulk deals with the next runs of one, in one transaction with how far it has
 // come. They are found before, as the tenant, whose fence the list needs.
-func (st *JobMasses) bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, m mass, limit int) (jobrun.Swept, error) {
+func (st *JobBulks) bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int) (jobrun.Swept, error) {
 	b, err := st.GetBulk(ctx, m.Tenant, m.ID)
-	if err != nil || b.State != jobrun.MassRunning {
+	if err != nil || b.State != jobrun.BulkRunning {
 		return jobrun.Swept{}, err
 	}
 	f := b.Filter
@@ -197,7 +197,7 @@ func (st *JobMasses) bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings,
 			after.Cursor = &jobrun.Cursor{At: found[n-1].CreatedAt, ID: found[n-1].ID}
 		}
 		if !page.More {
-			after.State = jobrun.MassCompleted
+			after.State = jobrun.BulkCompleted
 		}
 		return putBulk(ctx, tx, &after)
 	})
@@ -217,13 +217,13 @@ func putBulk(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk) error {
 	_, err := tx.ExecContext(ctx, `
 		UPDATE jobs.bulks b SET state = $3, version = b.version + 1, cursor_at = $4, cursor_id = $5, matched = $6, done = $7, skipped = $8,
 		       ended_at = CASE WHEN $9 THEN clock_timestamp() END
-		 WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING'`, b.TenantID, b.ID, b.State, at, id, b.Matched, b.Done, b.Skipped, b.State != jobrun.MassRunning)
+		 WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING'`, b.TenantID, b.ID, b.State, at, id, b.Matched, b.Done, b.Skipped, b.State != jobrun.BulkRunning)
 	return err
 }
 
 // dealWith cancels one run or runs it once more. done: it was; not when it was too
 // late, its definition is gone, or its policy forbids it.
-func (st *JobMasses) dealWith(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk, id uuid.UUID, s jobrun.Settings) (made *jobrun.Run, done bool, err error) {
+func (st *JobBulks) dealWith(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk, id uuid.UUID, s jobrun.Settings) (made *jobrun.Run, done bool, err error) {
 	r, now, err := st.db.lockRun(ctx, tx, b.TenantID, id)
 	if err != nil {
 		if fault.KindOf(err) == fault.NotFound {
@@ -248,7 +248,7 @@ func (st *JobMasses) dealWith(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk, 
 	if err != nil {
 		return nil, false, err
 	}
-	ask := jobrun.AskAgain(&r)
+	ask := jobrun.RerunRequest(&r)
 	ask.Key, ask.By, ask.As = jobrun.BulkKey(b.ID, r.ID), b.Actor, jobrun.AsAdmin // bulks need jobs:admin
 	if d.Spec.Concurrency == jobrun.Forbid {
 		ask.Policy = jobrun.Queue // one after the other: none of them is skipped

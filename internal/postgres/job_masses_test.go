@@ -21,14 +21,14 @@ func (j jobs) term(t *testing.T) jobrun.Term {
 }
 
 // backfilled stores a backfill of so many hours.
-func (j jobs) backfilled(t *testing.T, m *postgres.JobMasses, hours, active int) jobrun.Backfill {
+func (j jobs) backfilled(t *testing.T, m *postgres.JobBulks, hours, active int) jobrun.Backfill {
 	t.Helper()
 	d := j.define(t, func(d *jobrun.Definition) {
 		d.Spec.Type, d.Spec.Schedule = jobrun.OnTime, &schedule.Spec{Type: schedule.HourlyAtMinute, Value: "0"}
 	})
 	to := now().Truncate(time.Hour)
 	b := jobrun.Backfill{
-		ID: newID(), TenantID: j.tenant, DefinitionID: d.ID, Version: 1, State: jobrun.MassRunning, From: to.Add(-time.Duration(hours) * time.Hour), To: to,
+		ID: newID(), TenantID: j.tenant, DefinitionID: d.ID, Version: 1, State: jobrun.BulkRunning, From: to.Add(-time.Duration(hours) * time.Hour), To: to,
 		Reprocess: jobrun.ReprocessNone, MaxActive: active, CreatedAt: now(),
 	}
 	by := operator.By{Actor: "ada"}.Did(newID(), j.tenant, now(), operator.JobBackfill, b.ID.String(), "create", nil)
@@ -41,11 +41,11 @@ func (j jobs) backfilled(t *testing.T, m *postgres.JobMasses, hours, active int)
 func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)
-	m := postgres.NewJobMasses(j.Jobs)
+	m := postgres.NewJobBulks(j.Jobs)
 	term := j.term(t)
 	b := j.backfilled(t, m, 5, 5)
 	waits := j.create(t, j.run(j.job))[0]
-	bulk := jobrun.Bulk{ID: newID(), TenantID: j.tenant, Version: 1, Action: jobrun.BulkCancel, State: jobrun.MassRunning, Before: now().Add(time.Minute), CreatedAt: now(),
+	bulk := jobrun.Bulk{ID: newID(), TenantID: j.tenant, Version: 1, Action: jobrun.BulkCancel, State: jobrun.BulkRunning, Before: now().Add(time.Minute), CreatedAt: now(),
 		Filter: jobrun.Filter{States: jobrun.ActiveStates, DefinitionID: j.job.ID}}
 	if _, _, err := m.CreateBulk(t.Context(), bulk, operator.By{}.Did(newID(), j.tenant, now(), operator.JobBulk, bulk.ID.String(), "create", nil)); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := m.GetBulk(t.Context(), j.tenant, bulk.ID); err != nil || got.State != jobrun.MassCompleted || got.Done != 1 || got.Matched != 1 {
+	if got, err := m.GetBulk(t.Context(), j.tenant, bulk.ID); err != nil || got.State != jobrun.BulkCompleted || got.Done != 1 || got.Matched != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := m.GetBulk(t.Context(), newID(), bulk.ID); fault.KindOf(err) != fault.NotFound {
@@ -83,7 +83,7 @@ func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
 func TestABackfillThatManyMoveOnMakesEachRunOnce(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)
-	m := postgres.NewJobMasses(j.Jobs)
+	m := postgres.NewJobBulks(j.Jobs)
 	term := j.term(t)
 	b := j.backfilled(t, m, 30, 7)
 	for round := 0; ; round++ {
@@ -105,7 +105,7 @@ func TestABackfillThatManyMoveOnMakesEachRunOnce(t *testing.T) {
 		if err != nil || round > 50 {
 			t.Fatal(round, err)
 		}
-		if got.State == jobrun.MassCompleted {
+		if got.State == jobrun.BulkCompleted {
 			if got.Created != 30 || got.Skipped != 0 {
 				t.Errorf("%+v", got)
 			}

@@ -39,6 +39,6 @@ var (
 )
 
 // fieldRunLog names a chunk of a run's log.
-func fieldRunLog(at jobrun.LogPlace) envelope.Field {
+func fieldRunLog(at jobrun.LogPosition) envelope.Field {
 	return envelope.Field{Name: "jobs.log", Attempt: at.Attempt, Step: at.Seq}
 }

@@ -54,7 +54,7 @@ func benchmarkRuns(b *testing.B, batch int) {
 			b.Fatal(err)
 		}
 		t0 := spent()
-		offers, err := st.Claim(b.Context(), jobrun.ClaimAsk{TenantID: tenant, WorkerID: w, Slots: batch, Queues: []string{"default"}})
+		offers, err := st.Claim(b.Context(), jobrun.ClaimRequest{TenantID: tenant, WorkerID: w, Slots: batch, Queues: []string{"default"}})
 		if err != nil || len(offers) != batch {
 			b.Fatal(len(offers), err)
 		}

@@ -30,7 +30,7 @@ SELECT id, tenant_id, spec_version, spec, updated_at FROM kept`
 // EnsureBuiltIns stores the built-in definitions of a tenant: new ones, and those
 // whose spec has changed and that no operator has changed. Idempotent.
 func (st *JobDefinitions) EnsureBuiltIns(ctx context.Context, tenant uuid.UUID, all []jobrun.Definition) error {
-	_, err := again(func() (struct{}, error) {
+	_, err := retryCollision(func() (struct{}, error) {
 		return struct{}{}, st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 			for i := range all {
 				d := &all[i]

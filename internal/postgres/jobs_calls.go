@@ -33,7 +33,7 @@ func (st *Jobs) decide(ctx context.Context, c workerCall, do func(tx *sqlx.Tx, r
 		replayed bool
 		refusal  error
 	}
-	d, err := again(func() (d decision, err error) {
+	d, err := retryCollision(func() (d decision, err error) {
 		err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
 			r, now, err := st.db.lockRun(ctx, tx, c.tenant, c.run)
 			if err != nil {

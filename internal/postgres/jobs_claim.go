@@ -129,7 +129,7 @@ const claimTries = 3
 
 // Claim implements jobrun.Work (W3). A worker that claims several times at once may
 // get as much more than its maximum as it asks for meanwhile.
-func (st *Jobs) Claim(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, error) {
+func (st *Jobs) Claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	settings, err := st.settings(ctx)
 	if err != nil {
 		return nil, err
@@ -159,8 +159,8 @@ func tryClaim(claim func(keyless bool) ([]jobrun.Offer, error)) (offers []jobrun
 	return offers, err
 }
 
-func (st *Jobs) claim(ctx context.Context, a jobrun.ClaimAsk, s jobrun.Settings, keyless bool) ([]jobrun.Offer, error) {
-	query, args := claimQuery([]jobrun.ClaimAsk{a}, s, keyless)
+func (st *Jobs) claim(ctx context.Context, a jobrun.ClaimRequest, s jobrun.Settings, keyless bool) ([]jobrun.Offer, error) {
+	query, args := claimQuery([]jobrun.ClaimRequest{a}, s, keyless)
 	if !a.Start {
 		rows, err := st.db.queryWrite(ctx, query, args...)
 		if err != nil {
@@ -236,7 +236,7 @@ func (st *Jobs) startOffers(ctx context.Context, tx *sqlx.Tx, offers []jobrun.Of
 
 // claimedBefore answers a claim that got nothing: with what the same claim got
 // before, if anything. Fault: Gone.
-func (st *Jobs) claimedBefore(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, error) {
+func (st *Jobs) claimedBefore(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	rows, err := st.db.queryWrite(ctx, workerState, a.TenantID, a.WorkerID)
 	if err != nil {
 		return nil, err

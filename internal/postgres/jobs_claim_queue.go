@@ -41,7 +41,7 @@ var claimOfQueue = claimEpoch + `, alone AS MATERIALIZED (
 
 // claimQuery is the statement for claims of one tenant: for one claim of any
 // queues, or for several of the same one.
-func claimQuery(asks []jobrun.ClaimAsk, s jobrun.Settings, keyless bool) (query string, args []any) {
+func claimQuery(asks []jobrun.ClaimRequest, s jobrun.Settings, keyless bool) (query string, args []any) {
 	a := &asks[0]
 	maxRuns, fresh, lease := s.Int(jobrun.MaxRunsPerWorker), s.Seconds(jobrun.HeartbeatTTL).Microseconds(), s.Seconds(jobrun.AssignLease).Microseconds()
 	if len(a.Queues) != 1 {
@@ -61,7 +61,7 @@ func claimQuery(asks []jobrun.ClaimAsk, s jobrun.Settings, keyless bool) (query 
 }
 
 // ClaimEach implements jobrun.Work: one statement for the claims of each queue.
-func (st *Jobs) ClaimEach(ctx context.Context, asks []jobrun.ClaimAsk) ([][]jobrun.Offer, error) {
+func (st *Jobs) ClaimEach(ctx context.Context, asks []jobrun.ClaimRequest) ([][]jobrun.Offer, error) {
 	settings, err := st.settings(ctx)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (st *Jobs) ClaimEach(ctx context.Context, asks []jobrun.ClaimAsk) ([][]jobr
 		tenant uuid.UUID
 		queue  string
 	}
-	of := map[place][]jobrun.ClaimAsk{}
+	of := map[place][]jobrun.ClaimRequest{}
 	for _, a := range asks {
 		if len(a.Queues) == 1 && !a.Start {
 			at := place{a.TenantID, a.Queues[0]}

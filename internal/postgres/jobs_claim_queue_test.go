@@ -9,10 +9,10 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-var ofDefault = func(a *jobrun.ClaimAsk) { a.Queues = []string{jobrun.DefaultQueue} }
+var ofDefault = func(a *jobrun.ClaimRequest) { a.Queues = []string{jobrun.DefaultQueue} }
 
 // claimEach claims for several workers at once, each in the default queue.
-func (j jobs) claimEach(t *testing.T, asks ...jobrun.ClaimAsk) [][]jobrun.Offer {
+func (j jobs) claimEach(t *testing.T, asks ...jobrun.ClaimRequest) [][]jobrun.Offer {
 	t.Helper()
 	for i := range asks {
 		asks[i].TenantID, asks[i].Queues = j.tenant, []string{jobrun.DefaultQueue}
@@ -34,7 +34,7 @@ func TestClaimsOfOneQueueAreAnsweredTogether(t *testing.T) {
 	for range 6 {
 		j.create(t, j.run(j.job))
 	}
-	asks := []jobrun.ClaimAsk{
+	asks := []jobrun.ClaimRequest{
 		{WorkerID: a, Slots: 2, ClaimID: "first"}, {WorkerID: b, Slots: 1}, {WorkerID: full, Slots: 5}, {WorkerID: elsewhere, Slots: 1}, {WorkerID: detached, Slots: 1},
 	}
 	got := j.claimEach(t, asks...)
@@ -57,7 +57,7 @@ func TestClaimsOfOneQueueAreAnsweredTogether(t *testing.T) {
 	if len(again[0]) != 0 || len(again[1]) != 1 || len(again[2]) != 0 {
 		t.Errorf("the second time %d, %d and %d runs", len(again[0]), len(again[1]), len(again[2]))
 	}
-	kept := ids(j.claim(t, a, ofDefault, func(c *jobrun.ClaimAsk) { c.ClaimID = "first" }))
+	kept := ids(j.claim(t, a, ofDefault, func(c *jobrun.ClaimRequest) { c.ClaimID = "first" }))
 	slices.SortFunc(kept, compareUUIDs)
 	first := ids(got[0])
 	slices.SortFunc(first, compareUUIDs)
@@ -74,11 +74,11 @@ func TestWorkersThatDifferAreNotGivenEachOthersRuns(t *testing.T) {
 	gpu := j.define(t, func(d *jobrun.Definition) { d.Spec.Requires = map[string]string{"gpu": "yes"} })
 	able, plain := j.worker(t, func(w *jobrun.WorkerProcess) { w.Labels = []string{"gpu=yes"} }), j.worker(t)
 	r := j.create(t, j.run(gpu))[0]
-	if got := j.claimEach(t, jobrun.ClaimAsk{WorkerID: plain, Slots: 1}); len(got[0]) != 0 {
+	if got := j.claimEach(t, jobrun.ClaimRequest{WorkerID: plain, Slots: 1}); len(got[0]) != 0 {
 		t.Errorf("a worker without the label got %v", ids(got[0]))
 	}
 	for _, order := range [][2]uuid.UUID{{plain, able}, {able, plain}} {
-		got := j.claimEach(t, jobrun.ClaimAsk{WorkerID: order[0], Slots: 1}, jobrun.ClaimAsk{WorkerID: order[1], Slots: 1})
+		got := j.claimEach(t, jobrun.ClaimRequest{WorkerID: order[0], Slots: 1}, jobrun.ClaimRequest{WorkerID: order[1], Slots: 1})
 		for i, offers := range got {
 			if order[i] == plain && len(offers) != 0 {
 				t.Errorf("a worker without the label got %v", ids(offers))
@@ -102,7 +102,7 @@ func TestOfAKeyOneRunIsGivenToAllWhoAskTogether(t *testing.T) {
 	execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET admitted_at = now()`) // as if the leader had
 	a, b := j.worker(t), j.worker(t)
 	for n, want := range []int{1, 0} {
-		got := j.claimEach(t, jobrun.ClaimAsk{WorkerID: a, Slots: 3}, jobrun.ClaimAsk{WorkerID: b, Slots: 3})
+		got := j.claimEach(t, jobrun.ClaimRequest{WorkerID: a, Slots: 3}, jobrun.ClaimRequest{WorkerID: b, Slots: 3})
 		if len(got[0])+len(got[1]) != want {
 			t.Errorf("claim %d: %d and %d runs of one key, want %d", n, len(got[0]), len(got[1]), want)
 		}

@@ -20,7 +20,7 @@ func TestAWorkerGetsOnlyWhatItCanRun(t *testing.T) {
 	plain := j.job
 	for name, tt := range map[string]struct {
 		worker func(*jobrun.WorkerProcess)
-		ask    func(*jobrun.ClaimAsk)
+		ask    func(*jobrun.ClaimRequest)
 		want   []jobrun.Definition
 	}{
 		"no labels":        {nil, nil, []jobrun.Definition{plain, mail}},
@@ -28,14 +28,14 @@ func TestAWorkerGetsOnlyWhatItCanRun(t *testing.T) {
 		"wrong label":      {func(w *jobrun.WorkerProcess) { w.Labels = []string{"gpu=no"} }, nil, []jobrun.Definition{plain, mail}},
 		"commands":         {func(w *jobrun.WorkerProcess) { w.Commands = []string{"mail"} }, nil, []jobrun.Definition{mail}},
 		"several queues":   {func(w *jobrun.WorkerProcess) { w.Queues = []string{"slow", "default"} }, nil, []jobrun.Definition{plain, mail, slow}},
-		"one of its own":   {func(w *jobrun.WorkerProcess) { w.Queues = []string{"slow", "default"} }, func(a *jobrun.ClaimAsk) { a.Queues = []string{"slow"} }, []jobrun.Definition{slow}},
-		"not its own":      {nil, func(a *jobrun.ClaimAsk) { a.Queues = []string{"slow"} }, nil},
+		"one of its own":   {func(w *jobrun.WorkerProcess) { w.Queues = []string{"slow", "default"} }, func(a *jobrun.ClaimRequest) { a.Queues = []string{"slow"} }, []jobrun.Definition{slow}},
+		"not its own":      {nil, func(a *jobrun.ClaimRequest) { a.Queues = []string{"slow"} }, nil},
 		"as many as it is": {func(w *jobrun.WorkerProcess) { w.MaxRuns = 1 }, nil, []jobrun.Definition{plain}},
-		"no slots":         {nil, func(a *jobrun.ClaimAsk) { a.Slots = 0 }, nil},
+		"no slots":         {nil, func(a *jobrun.ClaimRequest) { a.Slots = 0 }, nil},
 	} {
 		var want []uuid.UUID
 		for i, d := range []jobrun.Definition{plain, mail, gpu, slow} {
-			r := j.create(t, j.run(d, func(a *jobrun.Ask) { a.ScheduledFor = now().Add(time.Duration(i-10) * time.Second) }))[0]
+			r := j.create(t, j.run(d, func(a *jobrun.Request) { a.ScheduledFor = now().Add(time.Duration(i-10) * time.Second) }))[0]
 			if slices.ContainsFunc(tt.want, func(w jobrun.Definition) bool { return w.ID == d.ID }) {
 				want = append(want, r.ID)
 			}
@@ -44,7 +44,7 @@ func TestAWorkerGetsOnlyWhatItCanRun(t *testing.T) {
 		if tt.worker != nil {
 			worker = append(worker, tt.worker)
 		}
-		var ask []func(*jobrun.ClaimAsk)
+		var ask []func(*jobrun.ClaimRequest)
 		if tt.ask != nil {
 			ask = append(ask, tt.ask)
 		}
@@ -61,7 +61,7 @@ func TestOfSeveralQueuesTheFirstInOrderAreGiven(t *testing.T) {
 	w := j.worker(t, func(w *jobrun.WorkerProcess) { w.Queues = []string{"a", "b", "c"} })
 	var want []uuid.UUID
 	for i := range 12 {
-		r := j.run(j.job, func(a *jobrun.Ask) {
+		r := j.run(j.job, func(a *jobrun.Request) {
 			a.ScheduledFor = now().Add(time.Duration(i-100) * time.Second)
 			a.Priority = new(i % 3)
 		})
@@ -74,7 +74,7 @@ func TestOfSeveralQueuesTheFirstInOrderAreGiven(t *testing.T) {
 		sorted[i] = want[n]
 	}
 	for len(sorted) > 0 {
-		got := ids(j.claim(t, w, func(a *jobrun.ClaimAsk) { a.Slots = 5 }))
+		got := ids(j.claim(t, w, func(a *jobrun.ClaimRequest) { a.Slots = 5 }))
 		n := min(5, len(sorted))
 		if !slices.Equal(got, sorted[:n]) {
 			t.Fatalf("claimed %v, want %v", got, sorted[:n])
@@ -122,7 +122,7 @@ func TestWhoGetsNothing(t *testing.T) {
 		}
 	}
 	for name, w := range map[string]uuid.UUID{"it is detached": change(`state = 'DETACHED', detached_at = now()`), "it does not exist": newID()} {
-		if _, err := j.Claim(t.Context(), jobrun.ClaimAsk{TenantID: j.tenant, WorkerID: w, Slots: 1}); !fault.IsCode(err, jobrun.CodeWorkerGone) || fault.KindOf(err) != fault.Gone {
+		if _, err := j.Claim(t.Context(), jobrun.ClaimRequest{TenantID: j.tenant, WorkerID: w, Slots: 1}); !fault.IsCode(err, jobrun.CodeWorkerGone) || fault.KindOf(err) != fault.Gone {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -140,7 +140,7 @@ func TestWhatIsToBeCanceledOrNotDueIsNotClaimed(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)
 	w := j.worker(t)
-	later := j.create(t, j.run(j.job, func(a *jobrun.Ask) { a.ScheduledFor = now().Add(time.Minute) }))[0]
+	later := j.create(t, j.run(j.job, func(a *jobrun.Request) { a.ScheduledFor = now().Add(time.Minute) }))[0]
 	doomed := j.create(t, j.run(j.job))[0]
 	execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET cancel_requested_at = now() WHERE id = $1`, doomed.ID)
 	if got := j.claim(t, w); len(got) != 0 {

@@ -71,7 +71,7 @@ func (db *DB) scanRun(row scanner, more ...any) (jobrun.Run, error) {
 
 // openRun fills in what may be sealed.
 func (db *DB) openRun(r *jobrun.Run, args, checkpoint, result, failure []byte) (err error) {
-	place := db.keys.Of(r.TenantID, r.ID)
+	place := db.keys.SealerFor(r.TenantID, r.ID)
 	if r.Args, err = openJSON(&place, fieldRunArgs, args); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ var mayBeSealed = []byte(`{"$skald_`)
 
 // openJSON is opened for what need not be canonical where it is not sealed: it is
 // what jsonb makes of it.
-func openJSON(p *envelope.Place, f envelope.Field, stored []byte) (json.RawMessage, error) {
+func openJSON(p *envelope.Sealer, f envelope.Field, stored []byte) (json.RawMessage, error) {
 	if !bytes.HasPrefix(stored, mayBeSealed) {
 		return stored, nil
 	}
@@ -109,7 +109,7 @@ const maxErrorCode = 100
 
 // sealedRunError returns what to store of a run's error: its JSON, its code and
 // the line that lists show; nil, nil, nil without one.
-func sealedRunError(p *envelope.Place, r *jobrun.Run) (doc []byte, code, summary *string, err error) {
+func sealedRunError(p *envelope.Sealer, r *jobrun.Run) (doc []byte, code, summary *string, err error) {
 	if r.Error == nil {
 		return nil, nil, nil, nil
 	}

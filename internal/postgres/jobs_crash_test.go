@@ -21,7 +21,7 @@ func TestNothingOfACallIsHalfDone(t *testing.T) {
 	d := j.define(t, func(d *jobrun.Definition) { d.Spec.DeadLetter, d.Spec.Retry.MaxAttempts = new(true), 2 })
 	w := j.worker(t)
 	r := j.create(t, j.run(d))[0]
-	ask := jobrun.ClaimAsk{TenantID: j.tenant, WorkerID: w, Slots: 1, Start: true, ClaimID: "c"}
+	ask := jobrun.ClaimRequest{TenantID: j.tenant, WorkerID: w, Slots: 1, Start: true, ClaimID: "c"}
 
 	over := crash("jobs.job_runs", `UPDATE ON jobs.job_runs FOR EACH ROW WHEN (NEW.state = 'RUNNING')`)
 	if offers, err := j.Claim(t.Context(), ask); err == nil {
@@ -35,7 +35,7 @@ func TestNothingOfACallIsHalfDone(t *testing.T) {
 		{"the event", "jobs.job_run_events", `INSERT ON jobs.job_run_events FOR EACH ROW`},
 		{"the retry", "jobs.job_runs", `INSERT ON jobs.job_runs FOR EACH ROW`},
 	} {
-		got := j.claim(t, w, func(a *jobrun.ClaimAsk) { *a = ask })
+		got := j.claim(t, w, func(a *jobrun.ClaimRequest) { *a = ask })
 		over := crash(middle.on, middle.when)
 		if done, err := j.Finish(t.Context(), []jobrun.Result{failure(got[0].Run, true)}); err == nil {
 			t.Errorf("%s crashed: %+v", middle.name, done)
@@ -46,10 +46,10 @@ func TestNothingOfACallIsHalfDone(t *testing.T) {
 		}
 	}
 	// The same call again does all of it, and the last failure is a dead letter or nothing.
-	first := j.claim(t, w, func(a *jobrun.ClaimAsk) { *a = ask })[0]
+	first := j.claim(t, w, func(a *jobrun.ClaimRequest) { *a = ask })[0]
 	next := j.finish(t, failure(first.Run, true))[0].RetryID
 	j.admit(t, next)
-	last := j.claim(t, w, func(a *jobrun.ClaimAsk) { a.Start = true })[0]
+	last := j.claim(t, w, func(a *jobrun.ClaimRequest) { a.Start = true })[0]
 	over = crash("dlq.dlq_messages", `INSERT ON dlq.dlq_messages FOR EACH ROW`)
 	if done, err := j.Finish(t.Context(), []jobrun.Result{failure(last.Run, true)}); err == nil {
 		t.Errorf("the letter crashed: %+v", done)

@@ -173,7 +173,7 @@ func (d *delivery) prepare(s jobrun.Settings, m jobrun.Moment) {
 		err = schema.Check("", d.args)
 	}
 	if d.err = err; err == nil {
-		d.run = jobrun.New(d.to, jobrun.EventAsk(d.event, d.to, d.args), s, m)
+		d.run = jobrun.New(d.to, jobrun.EventRequest(d.event, d.to, d.args), s, m)
 	}
 }
 
@@ -229,7 +229,7 @@ func (st *JobEvents) guarded(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run
 // given up, and of the events.
 func (st *JobEvents) settle(ctx context.Context, tx *sqlx.Tx, events []jobrun.PublishedEvent, all []delivery, m jobrun.Moment) error {
 	var c [9]column
-	var told []news
+	var told []letterUpdate
 	for i := range all {
 		d := &all[i]
 		c[0].uuid(d.event.ID)
@@ -250,7 +250,7 @@ func (st *JobEvents) settle(ctx context.Context, tx *sqlx.Tx, events []jobrun.Pu
 			} else {
 				l := jobrun.Undelivered(d.event, d.to, d.args, why, m)
 				letter = l.ID
-				told = append(told, news{&dlq.News{Told: dlq.GaveUp, Letter: l}, l.TenantID, dlq.Moment{Now: m.Now}})
+				told = append(told, letterUpdate{&dlq.SourceUpdate{Outcome: dlq.GaveUp, Letter: l}, l.TenantID, dlq.Moment{Now: m.Now}})
 			}
 			c[3].null()
 			c[5].text(shortened(why, jobrun.MaxReason))
@@ -264,7 +264,7 @@ func (st *JobEvents) settle(ctx context.Context, tx *sqlx.Tx, events []jobrun.Pu
 			return err
 		}
 	}
-	if err := st.db.tellLetters(ctx, tx, told, nil); err != nil {
+	if err := st.db.updateLetters(ctx, tx, told, nil); err != nil {
 		return err
 	}
 	ids := make([]uuid.UUID, len(events))

@@ -98,7 +98,7 @@ func (st *Jobs) nextRun(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, i int, 
 	if key == "" {
 		key = strconv.Itoa(i)
 	}
-	ask := jobrun.Ask{Trigger: jobrun.ByEvent, Key: jobrun.FollowKey(r.ID, key), Args: n.Args, CorrelationID: r.CorrelationID, TraceID: r.TraceID, By: r.InitiatedBy}
+	ask := jobrun.Request{Trigger: jobrun.ByEvent, Key: jobrun.FollowKey(r.ID, key), Args: n.Args, CorrelationID: r.CorrelationID, TraceID: r.TraceID, By: r.InitiatedBy}
 	if n.ScheduledFor != nil {
 		ask.ScheduledFor = *n.ScheduledFor
 	}

@@ -61,13 +61,13 @@ func (db *DB) putEnding(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, e 
 			}
 		}
 	}
-	if e.News != nil {
-		all := []news{db.newsOfRun(e, at)}
-		found, err := db.lockTold(ctx, tx, all)
+	if e.LetterUpdate != nil {
+		all := []letterUpdate{db.letterUpdateOfRun(e, at)}
+		found, err := db.lockForUpdates(ctx, tx, all)
 		if err != nil {
 			return err
 		}
-		if err := db.tellLetters(ctx, tx, all, found); err != nil {
+		if err := db.updateLetters(ctx, tx, all, found); err != nil {
 			return err
 		}
 	}
@@ -79,7 +79,7 @@ func (db *DB) putEnding(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, e 
 
 // putEnd writes the row of a run that has ended, if it is still as before.
 func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before, r *jobrun.Run) error {
-	place := db.keys.Of(r.TenantID, r.ID)
+	place := db.keys.SealerFor(r.TenantID, r.ID)
 	result, err := seal(&place, fieldRunResult, r.Result)
 	if err != nil {
 		return err
@@ -104,16 +104,16 @@ func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before, r *jobrun.Run) er
 	return fault.New(fault.Conflict, jobrun.CodeStale, "job run %s was changed concurrently: read it again", r.ID)
 }
 
-// newsOfRun is what a run's end tells of its dead letter. While content is sealed,
+// letterUpdateOfRun is what a run's end tells of its dead letter. While content is sealed,
 // nothing that a worker has said goes into the letter's error.
-func (db *DB) newsOfRun(e *jobrun.Ending, at time.Time) news {
-	n := news{e.News, e.Run.TenantID, dlq.Moment{Now: at}}
-	if n.Told == dlq.GaveUp && db.keys.Seals() {
-		plain := *e.News
+func (db *DB) letterUpdateOfRun(e *jobrun.Ending, at time.Time) letterUpdate {
+	n := letterUpdate{e.LetterUpdate, e.Run.TenantID, dlq.Moment{Now: at}}
+	if n.Outcome == dlq.GaveUp && db.keys.Seals() {
+		plain := *e.LetterUpdate
 		l := &plain.Letter
 		l.Failure.Message, l.Failure.Stack = fmt.Sprintf("the job run gave up: %s", l.Failure.Type), ""
 		l.Fingerprint = dlq.Fingerprint(l.OriginalTopic, l.ConsumerGroup, l.Failure)
-		n.News = &plain
+		n.SourceUpdate = &plain
 	}
 	return n
 }

@@ -29,7 +29,7 @@ func (j jobs) callsOf(t *testing.T, r jobrun.Run) map[jobrun.Call]func() error {
 			return err
 		},
 		jobrun.CallLogs: func() error {
-			_, err := j.AppendLog(t.Context(), r.TenantID, r.ID, f, jobrun.LogChunk{LogPlace: jobrun.LogPlace{Seq: 0}, Body: []byte("zombie")})
+			_, err := j.AppendLog(t.Context(), r.TenantID, r.ID, f, jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: 0}, Body: []byte("zombie")})
 			return err
 		},
 		jobrun.CallComplete: func() error { return one(j.Finish(t.Context(), []jobrun.Result{success(r)})) },
@@ -57,7 +57,7 @@ func TestAZombiesCallsAreRefusedAndLeaveNoTraceButAnEvent(t *testing.T) {
 		if _, err := j.Release(t.Context(), j.tenant, zombie.ID, zombie.Fence(), ""); err != nil {
 			t.Fatal(err)
 		}
-		if got := j.claim(t, next.worker, func(a *jobrun.ClaimAsk) { a.Start = true }); len(got) != 1 {
+		if got := j.claim(t, next.worker, func(a *jobrun.ClaimRequest) { a.Start = true }); len(got) != 1 {
 			t.Fatalf("%s: claimed %v", name, ids(got))
 		}
 		if next.change != nil {
@@ -113,7 +113,7 @@ func TestACallOfAnotherTenantFindsNothing(t *testing.T) {
 	if n := j.count(t, `SELECT count(*) FROM jobs.job_run_events`); n != 0 {
 		t.Errorf("%d events", n)
 	}
-	if _, err := j.Claim(t.Context(), jobrun.ClaimAsk{TenantID: r.TenantID, WorkerID: w, Slots: 1}); !fault.IsCode(err, jobrun.CodeWorkerGone) {
+	if _, err := j.Claim(t.Context(), jobrun.ClaimRequest{TenantID: r.TenantID, WorkerID: w, Slots: 1}); !fault.IsCode(err, jobrun.CodeWorkerGone) {
 		t.Errorf("a claim with a worker of another tenant: %v", err)
 	}
 	if _, _, err := j.Heartbeat(t.Context(), r.TenantID, w, 1, 0, nil); !fault.IsCode(err, jobrun.CodeWorkerGone) {

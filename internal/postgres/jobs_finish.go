@@ -16,7 +16,7 @@ import (
 
 // fenceTypes are the columns of a batch of fences, which begin each batch of
 // calls: which run, and who says that it is theirs.
-var fenceTypes = [...]travelling{
+var fenceTypes = [...]wireColumn{
 	{"tenant_id", "uuid"}, {"id", "uuid"}, {"worker", "uuid"}, {"attempt", "bigint"}, {"token", "uuid"}, {"epoch", "bigint"},
 }
 
@@ -24,7 +24,7 @@ var fenceTypes = [...]travelling{
 // column hides its length from the planner: knowing that a batch has one row, it
 // would find that a plan for it is cheaper than the one that it has prepared, and
 // plan each such batch anew, which costs more than running it.
-func fences(more ...travelling) string {
+func fences(more ...wireColumn) string {
 	var a arrays
 	a.add(a.add(1, fenceTypes[:]...), more...)
 	a.values[0] = "(SELECT " + a.values[0] + ")"
@@ -46,7 +46,7 @@ const fenced = `r.id = f.id AND r.tenant_id = f.tenant_id AND r.assigned_worker_
    AND r.lease_token = f.token AND r.leader_epoch = f.epoch AND r.state || ''`
 
 // successTypes are the columns of a batch of plain successes after the fences.
-var successTypes = [...]travelling{
+var successTypes = [...]wireColumn{
 	{"exit_code", "bigint"}, {"result", "text"}, {"cpu", "float8"}, {"rss", "bigint"}, {"reads", "bigint"}, {"writes", "bigint"},
 }
 
@@ -76,7 +76,7 @@ func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.D
 	}
 	// In the order of their ids, in which all lock runs.
 	slices.SortFunc(plain, func(a, b int) int { return compareIDs(results[a].RunID, results[b].RunID) })
-	_, err := again(func() (struct{}, error) { return struct{}{}, st.succeed(ctx, results, plain, out, settled) })
+	_, err := retryCollision(func() (struct{}, error) { return struct{}{}, st.succeed(ctx, results, plain, out, settled) })
 	if err != nil && !dataError(err) { // what cannot be stored is found one by one
 		return nil, fmt.Errorf("finish job runs: %w", err)
 	}
@@ -102,7 +102,7 @@ func (st *Jobs) succeed(ctx context.Context, results []jobrun.Result, plain []in
 	var said [len(successTypes)]column
 	for _, i := range plain {
 		r := &results[i]
-		place := st.db.keys.Of(r.TenantID, r.RunID)
+		place := st.db.keys.SealerFor(r.TenantID, r.RunID)
 		result, err := seal(&place, fieldRunResult, r.Value)
 		if err != nil {
 			return err
@@ -173,8 +173,8 @@ func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done,
 		if n := e.Retry; n != nil {
 			d.RetryID, d.RetryAt = n.ID, new(n.AvailableAt.Truncate(time.Microsecond)) // as it is stored
 		}
-		if e.News != nil && e.News.Told == dlq.GaveUp {
-			d.LetterID = e.News.Letter.ID
+		if e.LetterUpdate != nil && e.LetterUpdate.Outcome == dlq.GaveUp {
+			d.LetterID = e.LetterUpdate.Letter.ID
 		}
 		made, err = st.emit(ctx, tx, &e.Run, f.Emit, now)
 		return e.Run, err

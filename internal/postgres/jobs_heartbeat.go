@@ -111,7 +111,7 @@ func (st *Jobs) Heartbeat(ctx context.Context, tenant, worker uuid.UUID, seq int
 	if err != nil {
 		return w, nil, err
 	}
-	_, err = again(func() (struct{}, error) {
+	_, err = retryCollision(func() (struct{}, error) {
 		return struct{}{}, st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 			w, err = scanWorker(tx.QueryRowContext(ctx, beatWorker, tenant, worker, seq, len(beats), load))
 			if errors.Is(err, sql.ErrNoRows) {
@@ -187,7 +187,7 @@ func (st *Jobs) beatContent(tenantID uuid.UUID, b *jobrun.Beat) (progress, check
 		progress = new(string(doc))
 	}
 	if b.Checkpoint != nil {
-		place := st.db.keys.Of(tenantID, b.RunID)
+		place := st.db.keys.SealerFor(tenantID, b.RunID)
 		doc, err := seal(&place, fieldRunCheckpoint, b.Checkpoint)
 		if err != nil {
 			return nil, nil, err

@@ -167,7 +167,7 @@ func TestALogIsAppendedOnce(t *testing.T) {
 		}
 		r := j.running(t, j.worker(t), j.job)
 		chunk := func(seq int, body string) (int, error) {
-			return j.AppendLog(t.Context(), j.tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPlace: jobrun.LogPlace{Seq: seq}, Stream: "stdout", Body: []byte(body)})
+			return j.AppendLog(t.Context(), j.tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: seq}, Stream: "stdout", Body: []byte(body)})
 		}
 		for _, tt := range []struct {
 			seq  int

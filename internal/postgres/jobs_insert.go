@@ -33,7 +33,7 @@ var storeRuns = func() string {
 	var rows arrays
 	var stored []string
 	for i, c := range runInserts {
-		rows.add(1+i, travelling{c.name, c.travels})
+		rows.add(1+i, wireColumn{c.name, c.travels})
 		stored = append(stored, "n."+c.name+c.stored)
 	}
 	return `
@@ -52,7 +52,7 @@ type newRuns struct {
 }
 
 func (c *newRuns) add(r *jobrun.Run) error {
-	place := c.db.keys.Of(r.TenantID, r.ID)
+	place := c.db.keys.SealerFor(r.TenantID, r.ID)
 	args, err := seal(&place, fieldRunArgs, r.Args)
 	if err != nil {
 		return err

@@ -78,8 +78,8 @@ func (st *JobElections) StepDown(ctx context.Context, t jobrun.Term) error {
 	return outage("step down", err)
 }
 
-// Depose implements jobrun.Elections.
-func (st *JobElections) Depose(ctx context.Context, by operator.Action) error {
+// ForceResign implements jobrun.Elections.
+func (st *JobElections) ForceResign(ctx context.Context, by operator.Action) error {
 	return outage("depose the leader", st.db.inRead(ctx, func(tx *sqlx.Tx) error {
 		res, err := tx.ExecContext(ctx, `
 			UPDATE jobs.leader SET expires_at = clock_timestamp() WHERE name = 'default' AND expires_at > clock_timestamp()`)

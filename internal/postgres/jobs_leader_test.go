@@ -87,14 +87,14 @@ func TestAnOperatorDeposesTheLeader(t *testing.T) {
 	db := connect(t, dsn)
 	e := postgres.NewJobElections(db)
 	by := operator.By{Actor: "ada", Reason: "a try"}.Did(uuid.New(), uuid.New(), time.Now(), operator.JobScheduler, "node", "step-down", nil)
-	if err := e.Depose(t.Context(), by); fault.KindOf(err) != fault.Conflict {
+	if err := e.ForceResign(t.Context(), by); fault.KindOf(err) != fault.Conflict {
 		t.Errorf("without a leader: %v", err)
 	}
 	if got, err := e.Leadership(t.Context()); err != nil || got.Alive || got.Epoch != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	lead(t, e, time.Minute)
-	if err := e.Depose(t.Context(), by); err != nil {
+	if err := e.ForceResign(t.Context(), by); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := e.Leadership(t.Context()); err != nil || got.Alive || got.Epoch != 1 {

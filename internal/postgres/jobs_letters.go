@@ -67,7 +67,7 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 		if err != nil {
 			return err
 		}
-		runs = []jobrun.Run{jobrun.New(&d, jobrun.Ask{
+		runs = []jobrun.Run{jobrun.New(&d, jobrun.Request{
 			Trigger: jobrun.ByLetter, Key: jobrun.LetterKey(l.ID, l.Number), Args: l.Send.Payload, LetterID: l.ID,
 			CorrelationID: l.CorrelationID, TraceID: l.TraceID, By: l.Actor,
 		}, settings, momentAt(at))}

@@ -53,7 +53,7 @@ func (m *jobMail) exhausted() dlq.Letter {
 		yes := true
 		d.Spec.DeadLetter, d.Spec.Retry = &yes, retry.Policy{MaxAttempts: 1}
 	})
-	r := m.create(m.t, m.run(d, func(a *jobrun.Ask) { a.Args = []byte(`{"n":1}`) }))[0]
+	r := m.create(m.t, m.run(d, func(a *jobrun.Request) { a.Args = []byte(`{"n":1}`) }))[0]
 	m.end(r.ID, &jobrun.Error{Code: "BROKEN", Message: "it broke"})
 	page, err := m.letters.List(m.t.Context(), m.tenant, dlq.Query{Limit: 10, Filter: dlq.Filter{JobRunID: r.ID}})
 	if err != nil || len(page.Letters) != 1 {

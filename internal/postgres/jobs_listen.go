@@ -16,11 +16,11 @@ const (
 	listenPing  = 30 * time.Second // whether it still lives
 )
 
-// hearOthers calls heard with the payload of each notification until ctx ends.
+// listen calls heard with the payload of each notification until ctx ends.
 // The connection is one of its own: what listens cannot be shared.
-func (db *DB) hearOthers(ctx context.Context, heard func(payload string)) {
+func (db *DB) listen(ctx context.Context, heard func(payload string)) {
 	for ctx.Err() == nil {
-		db.hear(ctx, heard)
+		db.notified(ctx, heard)
 		select {
 		case <-ctx.Done():
 		case <-time.After(listenAgain):
@@ -28,8 +28,8 @@ func (db *DB) hearOthers(ctx context.Context, heard func(payload string)) {
 	}
 }
 
-// hear listens until the connection or ctx ends.
-func (db *DB) hear(ctx context.Context, heard func(payload string)) {
+// notified listens until the connection or ctx ends.
+func (db *DB) notified(ctx context.Context, heard func(payload string)) {
 	login, err := db.logins.Login(ctx, credentials.Login{})
 	if err != nil {
 		return

@@ -59,9 +59,9 @@ func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobru
 	if r.LogRef != "" {
 		return 0, fault.New(fault.Conflict, jobrun.CodeConflict, "the run has ended and its log is closed")
 	}
-	place := st.db.keys.Of(r.TenantID, r.ID)
+	place := st.db.keys.SealerFor(r.TenantID, r.ID)
 	stream := dlq.Storable(c.Stream, maxStream)
-	known, err := st.chunk(ctx, tx, r, c.LogPlace)
+	known, err := st.chunk(ctx, tx, r, c.LogPosition)
 	switch {
 	case err == nil && (known.Stream != stream || !bytes.Equal(known.Body, c.Body)):
 		return 0, fault.New(fault.Conflict, jobrun.CodeLogGap, "chunk %d of attempt %d already exists with different content", c.Seq, c.Attempt)
@@ -73,7 +73,7 @@ func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobru
 		if body == nil {
 			body = []byte{}
 		}
-		if body, err = place.SealBytes(fieldRunLog(c.LogPlace), body); err != nil {
+		if body, err = place.SealBytes(fieldRunLog(c.LogPosition), body); err != nil {
 			return 0, err
 		}
 		if err := st.db.execIn(ctx, tx, putChunk, r.ID, r.TenantID, c.Attempt, c.Seq, stream, body, len(c.Body)); err != nil {
@@ -86,12 +86,12 @@ func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobru
 }
 
 // chunk reads a stored chunk; sql.ErrNoRows: it is not there.
-func (st *Jobs) chunk(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, at jobrun.LogPlace) (c jobrun.LogChunk, err error) {
+func (st *Jobs) chunk(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, at jobrun.LogPosition) (c jobrun.LogChunk, err error) {
 	var stored []byte
 	if err := tx.QueryRowContext(ctx, readChunk, r.ID, r.TenantID, at.Attempt, at.Seq).Scan(&c.Stream, &stored); err != nil {
 		return c, err
 	}
-	place := st.db.keys.Of(r.TenantID, r.ID)
+	place := st.db.keys.SealerFor(r.TenantID, r.ID)
 	c.Body, err = place.OpenBytes(fieldRunLog(at), stored)
 	return c, err
 }

@@ -15,14 +15,14 @@ SELECT l.attempt, l.seq, l.at, l.stream, l.body FROM jobs.job_run_logs l
  ORDER BY l.attempt, l.seq LIMIT $5`
 
 // Logs implements jobrun.Runs.
-func (st *Jobs) Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPlace, limit int) (chunks []jobrun.LogChunk, err error) {
-	place := st.db.keys.Of(tenant, id)
+func (st *Jobs) Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPosition, limit int) (chunks []jobrun.LogChunk, err error) {
+	place := st.db.keys.SealerFor(tenant, id)
 	err = st.db.listTenant(ctx, tenant, readChunks, func(rows *sql.Rows) error {
 		var c jobrun.LogChunk
 		var stored []byte
 		err := rows.Scan(&c.Attempt, &c.Seq, &c.At, &c.Stream, &stored)
 		if err == nil {
-			c.Body, err = place.OpenBytes(fieldRunLog(c.LogPlace), stored)
+			c.Body, err = place.OpenBytes(fieldRunLog(c.LogPosition), stored)
 		}
 		utc(&c.At)
 		chunks = append(chunks, c)

@@ -28,7 +28,7 @@ func newLogs(t *testing.T) (jobs, *postgres.JobLogs, jobrun.Run) {
 func (j jobs) says(t *testing.T, r jobrun.Run, seq int, chunks ...string) {
 	t.Helper()
 	for i, c := range chunks {
-		if _, err := j.AppendLog(t.Context(), j.tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPlace: jobrun.LogPlace{Seq: seq + i}, Stream: "stdout", Body: []byte(c)}); err != nil {
+		if _, err := j.AppendLog(t.Context(), j.tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: seq + i}, Stream: "stdout", Body: []byte(c)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -103,7 +103,7 @@ func TestALogLeavesWithItsRefInOneTransaction(t *testing.T) {
 	if got := offloadable(t, logs, hour); len(got) != 0 {
 		t.Errorf("afterwards %v may leave", got)
 	}
-	_, err := j.AppendLog(t.Context(), j.tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPlace: jobrun.LogPlace{Seq: 3}, Body: []byte("x")})
+	_, err := j.AppendLog(t.Context(), j.tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: 3}, Body: []byte("x")})
 	if fault.KindOf(err) != fault.Conflict || j.chunks(t, r.ID) != 0 {
 		t.Errorf("appending afterwards: %v, %d chunks", err, j.chunks(t, r.ID))
 	}
@@ -124,7 +124,7 @@ func TestAChunkThatComesMeanwhileIsNotLost(t *testing.T) {
 		var appended error
 		var done bool
 		both.Go(func() {
-			_, appended = j.AppendLog(t.Context(), j.tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPlace: jobrun.LogPlace{Seq: 1}, Body: []byte("two")})
+			_, appended = j.AppendLog(t.Context(), j.tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: 1}, Body: []byte("two")})
 		})
 		both.Go(func() {
 			var err error

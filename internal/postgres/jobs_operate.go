@@ -23,7 +23,7 @@ type operated struct {
 // operate locks a run and has do deal with it; when that changes it, the action is
 // stored with it. nil: no action.
 func (st *Jobs) operate(ctx context.Context, tenantID, id uuid.UUID, by *operator.Action, do func(*sqlx.Tx, jobrun.Run, time.Time) (operated, error)) (jobrun.Run, error) {
-	r, err := again(func() (r operated, err error) {
+	r, err := retryCollision(func() (r operated, err error) {
 		err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
 			locked, now, err := st.db.lockRun(ctx, tx, tenantID, id)
 			if err != nil {

@@ -43,7 +43,7 @@ func TestWorkersThatRaceNeverShareARun(t *testing.T) {
 		var mu sync.Mutex
 		holders := map[uuid.UUID]uuid.UUID{}
 		atOnce(workers, func(i int) {
-			offers, err := j.Claim(t.Context(), jobrun.ClaimAsk{TenantID: j.tenant, WorkerID: ids[i], Slots: 15, Start: i%2 == 0})
+			offers, err := j.Claim(t.Context(), jobrun.ClaimRequest{TenantID: j.tenant, WorkerID: ids[i], Slots: 15, Start: i%2 == 0})
 			if err != nil {
 				t.Error(err)
 			}
@@ -96,7 +96,7 @@ func TestOfAConcurrencyKeyOneRunIsWithAWorker(t *testing.T) {
 		var mu sync.Mutex
 		var got []jobrun.Offer
 		atOnce(claimers, func(i int) {
-			offers, err := j.Claim(t.Context(), jobrun.ClaimAsk{TenantID: j.tenant, WorkerID: workers[i], Slots: 5})
+			offers, err := j.Claim(t.Context(), jobrun.ClaimRequest{TenantID: j.tenant, WorkerID: workers[i], Slots: 5})
 			if err != nil {
 				t.Error(err)
 			}
@@ -167,7 +167,7 @@ func TestTheSameClaimAtOnceGivesTheSameRuns(t *testing.T) {
 	w := j.worker(t)
 	for round := range 30 {
 		j.create(t, j.run(j.job), j.run(j.job), j.run(j.job))
-		ask := jobrun.ClaimAsk{TenantID: j.tenant, WorkerID: w, ClaimID: fmt.Sprint("c-", round), Slots: 2}
+		ask := jobrun.ClaimRequest{TenantID: j.tenant, WorkerID: w, ClaimID: fmt.Sprint("c-", round), Slots: 2}
 		if round%2 == 1 {
 			ofDefault(&ask) // another statement
 		}
@@ -203,12 +203,12 @@ func TestTheSameClaimGivesTheSameRuns(t *testing.T) {
 	j := newJobs(t)
 	w := j.worker(t)
 	j.create(t, j.run(j.job), j.run(j.job), j.run(j.job))
-	same := func(a *jobrun.ClaimAsk) { a.ClaimID, a.Slots = "c-1", 2 }
+	same := func(a *jobrun.ClaimRequest) { a.ClaimID, a.Slots = "c-1", 2 }
 	given := j.claim(t, w, same)
 	if again := j.claim(t, w, same); len(given) != 2 || fmt.Sprint(tokens(again)) != fmt.Sprint(tokens(given)) {
 		t.Fatalf("one claim got %v, its repetition %v", tokens(given), tokens(again))
 	}
-	if other := j.claim(t, w, func(a *jobrun.ClaimAsk) { a.ClaimID = "c-2" }); len(other) != 1 {
+	if other := j.claim(t, w, func(a *jobrun.ClaimRequest) { a.ClaimID = "c-2" }); len(other) != 1 {
 		t.Errorf("another claim got %v", ids(other))
 	}
 	j.start(t, given[0].Run)

@@ -65,7 +65,7 @@ func (db *DB) runOfKey(ctx context.Context, tx *sqlx.Tx, tenantID uuid.UUID, key
 
 // Create implements jobrun.Runs.
 func (st *Jobs) Create(ctx context.Context, r jobrun.Run, by operator.Action) (stored jobrun.Run, created bool, err error) {
-	_, err = again(func() (struct{}, error) {
+	_, err = retryCollision(func() (struct{}, error) {
 		return struct{}{}, st.db.inWrite(ctx, func(tx *sqlx.Tx) (err error) {
 			stored, created, err = st.create(ctx, tx, r, by)
 			return err

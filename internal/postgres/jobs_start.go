@@ -41,7 +41,7 @@ func (st *Jobs) Start(ctx context.Context, tenant uuid.UUID, fences []jobrun.Run
 	if err != nil {
 		return nil, err
 	}
-	done, err := again(func() ([]jobrun.Done, error) {
+	done, err := retryCollision(func() ([]jobrun.Done, error) {
 		return st.start(ctx, starting{tenant, fences, settings.Seconds(jobrun.RunLease)})
 	})
 	if err != nil {

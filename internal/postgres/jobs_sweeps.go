@@ -19,7 +19,7 @@ type JobSweeps struct {
 	hints jobrun.LeaseHints // nil: there are none
 
 	mu  sync.Mutex
-	key keyPlace // guarded by mu: up to where the keys have been looked at
+	key concurrencyKey // guarded by mu: up to where the keys have been looked at
 }
 
 // NewJobSweeps returns the sweeps of the job runs of db.

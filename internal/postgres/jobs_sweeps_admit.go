@@ -188,8 +188,8 @@ RETURNING r.id`, ids.parameter(), reasons.parameter(), t.Epoch)
 	return n, err
 }
 
-// keyPlace is a concurrency key of a tenant.
-type keyPlace struct {
+// concurrencyKey is a concurrency key of a tenant.
+type concurrencyKey struct {
 	tenant uuid.UUID
 	key    string
 }
@@ -264,7 +264,7 @@ func (st *JobSweeps) admitKeys(ctx context.Context, t jobrun.Term, limit int) (j
 		return jobrun.Swept{}, err
 	}
 	st.mu.Lock()
-	st.key = keyPlace{}
+	st.key = concurrencyKey{}
 	if n == limit {
 		st.key = last
 	}
@@ -282,7 +282,7 @@ func (st *JobSweeps) admitKeys(ctx context.Context, t jobrun.Term, limit int) (j
 
 // keysAfter returns those of the next n keys, up to limit, that there is something
 // to decide about, and the last of the n.
-func (st *JobSweeps) keysAfter(ctx context.Context, after keyPlace, limit int) (page []keyPlace, last keyPlace, n int, err error) {
+func (st *JobSweeps) keysAfter(ctx context.Context, after concurrencyKey, limit int) (page []concurrencyKey, last concurrencyKey, n int, err error) {
 	rows, err := st.db.queryWrite(ctx, findKeys, limit, after.tenant, after.key)
 	if err != nil {
 		return nil, last, 0, err
@@ -298,7 +298,7 @@ func (st *JobSweeps) keysAfter(ctx context.Context, after keyPlace, limit int) (
 	return page, last, n, err
 }
 
-func (st *JobSweeps) decide(ctx context.Context, page []keyPlace) (*decisions, error) {
+func (st *JobSweeps) decide(ctx context.Context, page []concurrencyKey) (*decisions, error) {
 	var tenants, keys column
 	for _, k := range page {
 		tenants.uuid(k.tenant)

@@ -26,7 +26,7 @@ func (s sweeping) policed(t *testing.T, p jobrun.Policy, change ...func(*jobrun.
 // due makes a run of d that was due so long ago.
 func (s sweeping) due(t *testing.T, d jobrun.Definition, ago time.Duration) uuid.UUID {
 	t.Helper()
-	return s.create(t, s.run(d, func(a *jobrun.Ask) { a.ScheduledFor, a.Trigger = now().Add(-ago), jobrun.ByEvent }))[0].ID
+	return s.create(t, s.run(d, func(a *jobrun.Request) { a.ScheduledFor, a.Trigger = now().Add(-ago), jobrun.ByEvent }))[0].ID
 }
 
 // admit runs rounds of admission until nothing moves any more.
@@ -77,10 +77,10 @@ func (s sweeping) finish(t *testing.T, id uuid.UUID) {
 func TestARunWithoutAKeyIsAdmittedWhenItIsDue(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
-	later := s.create(t, s.run(s.job, func(a *jobrun.Ask) { a.ScheduledFor = now().Add(time.Hour) }))[0].ID
+	later := s.create(t, s.run(s.job, func(a *jobrun.Request) { a.ScheduledFor = now().Add(time.Hour) }))[0].ID
 	var ids []uuid.UUID
 	for i := range 5 {
-		r := s.run(s.job, func(a *jobrun.Ask) { a.ScheduledFor = now().Add(-time.Duration(i) * time.Second) })
+		r := s.run(s.job, func(a *jobrun.Request) { a.ScheduledFor = now().Add(-time.Duration(i) * time.Second) })
 		r.AdmittedAt = nil
 		ids = append(ids, s.create(t, r)[0].ID)
 	}
@@ -177,7 +177,7 @@ func TestASlotMadeAheadIsSkippedInAPause(t *testing.T) {
 			t.Parallel()
 			s := newSweeping(t)
 			slot := func(d jobrun.Definition, ago time.Duration) uuid.UUID {
-				r := s.run(d, func(a *jobrun.Ask) { a.Trigger, a.ScheduledFor = jobrun.ByTime, now().Add(-ago) })
+				r := s.run(d, func(a *jobrun.Request) { a.Trigger, a.ScheduledFor = jobrun.ByTime, now().Add(-ago) })
 				r.AdmittedAt = nil
 				return s.create(t, r)[0].ID
 			}

@@ -72,8 +72,8 @@ func (j jobs) define(t *testing.T, change func(*jobrun.Definition)) jobrun.Defin
 }
 
 // run is a new run of d that may be claimed at once.
-func (j jobs) run(d jobrun.Definition, change ...func(*jobrun.Ask)) jobrun.Run {
-	a := jobrun.Ask{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(newID().String())}
+func (j jobs) run(d jobrun.Definition, change ...func(*jobrun.Request)) jobrun.Run {
+	a := jobrun.Request{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(newID().String())}
 	for _, c := range change {
 		c(&a)
 	}
@@ -128,7 +128,7 @@ func TestARunIsReadAsItWasMade(t *testing.T) {
 				d.Spec.Labels, d.Spec.Requires = map[string]string{"team": "a \"b\", c", "x": ""}, map[string]string{"gpu": "yes"}
 				d.Spec.Concurrency, d.Spec.Priority, d.Spec.TimeoutMS, d.Spec.Queue = jobrun.Queue, -7, 1500, "slow"
 			})
-			r := j.run(d, func(a *jobrun.Ask) {
+			r := j.run(d, func(a *jobrun.Request) {
 				a.Args, a.SagaID, a.SagaStep, a.SagaAction = json.RawMessage(`{"a": [1, "$skald_"]}`), newID(), 0, "EXECUTE"
 				a.EventID, a.LetterID, a.BackfillID, a.RetryOfRunID = newID(), newID(), newID(), newID()
 				a.CorrelationID, a.TraceID, a.RetryNumber = "c-1", "t-1", 2
@@ -154,8 +154,8 @@ func TestARunIsReadAsItWasMade(t *testing.T) {
 func TestAnIdempotencyKeyMakesOneRun(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)
-	first := j.create(t, j.run(j.job, func(a *jobrun.Ask) { a.Key = "manual:k" }))[0]
-	again := j.run(j.job, func(a *jobrun.Ask) { a.Key = "manual:k" })
+	first := j.create(t, j.run(j.job, func(a *jobrun.Request) { a.Key = "manual:k" }))[0]
+	again := j.run(j.job, func(a *jobrun.Request) { a.Key = "manual:k" })
 	stored, created, err := j.Create(t.Context(), again, j.action(again))
 	if err != nil || created || stored.ID != first.ID {
 		t.Errorf("the same key gives run %s (created %v, %v), want %s", stored.ID, created, err, first.ID)
@@ -169,7 +169,7 @@ func TestARunThatIsAskedForWaitsForNobodyWhosePolicyIsForbid(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)
 	d := j.define(t, func(d *jobrun.Definition) { d.Spec.Concurrency = jobrun.Forbid })
-	later := j.run(d, func(a *jobrun.Ask) {
+	later := j.run(d, func(a *jobrun.Request) {
 		a.Trigger, a.ScheduledFor, a.Key = jobrun.ByTime, now().Add(time.Minute), "time:1"
 	})
 	first := j.create(t, later, j.run(d))[1] // the slot is not due yet, and in nobody's way
@@ -181,7 +181,7 @@ func TestARunThatIsAskedForWaitsForNobodyWhosePolicyIsForbid(t *testing.T) {
 	if _, err := j.Run(t.Context(), j.tenant, second.ID); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("the run that was refused: %v", err)
 	}
-	j.create(t, j.run(d, func(a *jobrun.Ask) { a.Immediate = true }))
+	j.create(t, j.run(d, func(a *jobrun.Request) { a.Immediate = true }))
 }
 
 func TestOtherTenantsRunsAreNotThere(t *testing.T) {

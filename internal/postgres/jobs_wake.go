@@ -110,8 +110,8 @@ func (db *DB) RunsAdmitted(ctx context.Context, woke func(tenant uuid.UUID, queu
 		a.woke, a.pending, a.signal = nil, nil, nil
 		a.mu.Unlock()
 	}()
-	parts.Go(func() { db.tellOthers(ctx, a.signal) })
-	db.hearOthers(ctx, func(payload string) {
+	parts.Go(func() { db.notify(ctx, a.signal) })
+	db.listen(ctx, func(payload string) {
 		if payload == leaderPayload {
 			a.mu.Lock()
 			wanted := a.wanted
@@ -128,9 +128,9 @@ func (db *DB) RunsAdmitted(ctx context.Context, woke func(tenant uuid.UUID, queu
 	})
 }
 
-// tellOthers sends what was gathered. What cannot be sent is forgotten: the
+// notify sends what was gathered. What cannot be sent is forgotten: the
 // others look by themselves.
-func (db *DB) tellOthers(ctx context.Context, signal <-chan struct{}) {
+func (db *DB) notify(ctx context.Context, signal <-chan struct{}) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {

@@ -29,9 +29,9 @@ func (j jobs) worker(t *testing.T, change ...func(*jobrun.WorkerProcess)) uuid.U
 }
 
 // claim gives a worker as many runs as it can get.
-func (j jobs) claim(t *testing.T, worker uuid.UUID, change ...func(*jobrun.ClaimAsk)) []jobrun.Offer {
+func (j jobs) claim(t *testing.T, worker uuid.UUID, change ...func(*jobrun.ClaimRequest)) []jobrun.Offer {
 	t.Helper()
-	a := jobrun.ClaimAsk{TenantID: j.tenant, WorkerID: worker, Slots: 100}
+	a := jobrun.ClaimRequest{TenantID: j.tenant, WorkerID: worker, Slots: 100}
 	for _, c := range change {
 		c(&a)
 	}
@@ -63,10 +63,10 @@ func (j jobs) start(t *testing.T, runs ...jobrun.Run) []jobrun.Done {
 }
 
 // running makes a run that a worker has started.
-func (j jobs) running(t *testing.T, worker uuid.UUID, d jobrun.Definition, change ...func(*jobrun.Ask)) jobrun.Run {
+func (j jobs) running(t *testing.T, worker uuid.UUID, d jobrun.Definition, change ...func(*jobrun.Request)) jobrun.Run {
 	t.Helper()
 	r := j.create(t, j.run(d, change...))[0]
-	for _, o := range j.claim(t, worker, func(a *jobrun.ClaimAsk) { a.Start = true }) {
+	for _, o := range j.claim(t, worker, func(a *jobrun.ClaimRequest) { a.Start = true }) {
 		if o.ID == r.ID {
 			return o.Run
 		}
@@ -103,9 +103,9 @@ func TestARunIsClaimedStartedAndFinished(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)
 	w := j.worker(t)
-	low := j.run(j.job, func(a *jobrun.Ask) { a.Priority = new(-5) })
-	high := j.run(j.job, func(a *jobrun.Ask) { a.Priority = new(5); a.Args = json.RawMessage(`{"x": 1}`) })
-	later := j.run(j.job, func(a *jobrun.Ask) { a.ScheduledFor = now().Add(time.Hour) })
+	low := j.run(j.job, func(a *jobrun.Request) { a.Priority = new(-5) })
+	high := j.run(j.job, func(a *jobrun.Request) { a.Priority = new(5); a.Args = json.RawMessage(`{"x": 1}`) })
+	later := j.run(j.job, func(a *jobrun.Request) { a.ScheduledFor = now().Add(time.Hour) })
 	j.create(t, low, high, later)
 
 	offers := j.claim(t, w)
@@ -161,7 +161,7 @@ func TestAFailureIsRetriedAndThenADeadLetter(t *testing.T) {
 			t.Errorf("retry %d is %+v", n, next)
 		}
 		j.admit(t, next.ID)
-		offers := j.claim(t, w, func(a *jobrun.ClaimAsk) { a.Start = true })
+		offers := j.claim(t, w, func(a *jobrun.ClaimRequest) { a.Start = true })
 		if len(offers) != 1 || offers[0].ID != next.ID {
 			t.Fatalf("claimed %v, want %s", ids(offers), next.ID)
 		}
@@ -209,7 +209,7 @@ func TestARunIsFollowedByRunsThatItWants(t *testing.T) {
 	j := newJobs(t)
 	w := j.worker(t)
 	next := j.define(t, func(d *jobrun.Definition) { d.Spec.ArgsSchema = json.RawMessage(`{"type": "object"}`) })
-	r := j.running(t, w, j.job, func(a *jobrun.Ask) { a.CorrelationID = "c-9" })
+	r := j.running(t, w, j.job, func(a *jobrun.Request) { a.CorrelationID = "c-9" })
 	for _, wrong := range []jobrun.NextRun{{Definition: "nobody"}, {Definition: next.Name, Args: json.RawMessage(`5`)}} {
 		res := success(r)
 		res.Emit = []jobrun.Emitted{{Run: &jobrun.NextRun{Definition: next.Name}}, {Run: &wrong}}

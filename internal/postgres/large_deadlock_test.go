@@ -46,7 +46,7 @@ func testOppositeBatches(t *testing.T, l large) {
 		batch := make([]saga.Change, len(loaded))
 		for i := range loaded {
 			s := &loaded[i].Saga
-			batch[i] = saga.Change{Before: saga.Precondition{Version: s.Version, Epoch: s.LeaseEpoch}, After: saga.Run{Saga: *s}}
+			batch[i] = saga.Change{Before: saga.Precondition{Version: s.Version, Epoch: s.LeaseEpoch}, After: saga.Instance{Saga: *s}}
 			batch[i].After.Version++
 			batch[i].After.UpdatedAt = now()
 		}

@@ -81,7 +81,7 @@ func (db *DB) scanLetter(row scanner, more ...any) (dlq.Letter, error) {
 		return l, err
 	}
 	if arrived.topic.Valid {
-		l.Arrived = &dlq.Place{Topic: arrived.topic.String, Partition: arrived.partition.Int32, Offset: arrived.offset.Int64, TopicID: arrived.topicID}
+		l.Arrived = &dlq.Position{Topic: arrived.topic.String, Partition: arrived.partition.Int32, Offset: arrived.offset.Int64, TopicID: arrived.topicID}
 	}
 	l.Link = dlq.Link{
 		SagaID: saga.UUID, StepIndex: int(index.Int64), StepName: step.String, Action: action.String,
@@ -96,7 +96,7 @@ func (db *DB) scanLetter(row scanner, more ...any) (dlq.Letter, error) {
 	if err := json.Unmarshal(target, &l.Target); err != nil {
 		return l, fmt.Errorf("stored target: %w", err)
 	}
-	place := db.keys.Of(l.TenantID, l.ID)
+	place := db.keys.SealerFor(l.TenantID, l.ID)
 	var err error
 	if l.Content, err = openContent(&place, contentFields, key, headers, payload); err != nil {
 		return l, err
@@ -120,7 +120,7 @@ func revisionFields(number int) [3]envelope.Field {
 
 // sealContent returns what to store for a content: key, headers, payload. What
 // it does not have is nil.
-func sealContent(p *envelope.Place, fields [3]envelope.Field, c dlq.Content) (stored [3][]byte, err error) {
+func sealContent(p *envelope.Sealer, fields [3]envelope.Field, c dlq.Content) (stored [3][]byte, err error) {
 	for i, plain := range [...][]byte{c.Key, packHeaders(c.Headers), c.Payload} {
 		if stored[i], err = p.SealBytes(fields[i], plain); err != nil {
 			return stored, err
@@ -130,7 +130,7 @@ func sealContent(p *envelope.Place, fields [3]envelope.Field, c dlq.Content) (st
 }
 
 // openContent reads what sealContent returned.
-func openContent(p *envelope.Place, fields [3]envelope.Field, key, headers, payload []byte) (c dlq.Content, err error) {
+func openContent(p *envelope.Sealer, fields [3]envelope.Field, key, headers, payload []byte) (c dlq.Content, err error) {
 	var plain [3][]byte
 	for i, stored := range [...][]byte{key, headers, payload} {
 		if plain[i], err = p.OpenBytes(fields[i], stored); err != nil {

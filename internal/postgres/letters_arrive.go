@@ -32,7 +32,7 @@ func (st *LetterQueue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored 
 	slices.SortStableFunc(batch, func(a, b dlq.Arrival) int {
 		return cmp.Or(cmp.Compare(a.Arrived.Topic, b.Arrived.Topic), cmp.Compare(a.Arrived.Partition, b.Arrived.Partition), cmp.Compare(a.Arrived.Offset, b.Arrived.Offset))
 	})
-	stored, err = again(func() (int, error) {
+	stored, err = retryCollision(func() (int, error) {
 		return len(batch), st.db.inWrite(ctx, func(tx *sqlx.Tx) error { return st.arriveNew(ctx, tx, slices.Clone(batch)) })
 	})
 	if errors.Is(err, errKnown) || sqlState(err) == "23505" {
@@ -48,7 +48,7 @@ func (st *LetterQueue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored 
 // records: what is in the way of one is looked at again.
 func (st *LetterQueue) arriveRest(ctx context.Context, batch []dlq.Arrival) (stored int, err error) {
 	for range pushTries {
-		rest, err := again(func() (rest arrivedRest, err error) {
+		rest, err := retryCollision(func() (rest arrivedRest, err error) {
 			err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
 				rest, err = st.arriveUnknown(ctx, tx, batch)
 				return err
@@ -108,7 +108,7 @@ func (st *LetterQueue) arriveUnknown(ctx context.Context, tx *sqlx.Tx, batch []d
 // arriveNew stores a batch that nobody has looked for yet; errKnown, or a unique
 // violation, when not all of it is new.
 func (st *LetterQueue) arriveNew(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) error {
-	letters, err := st.travelling(ctx, tx, batch)
+	letters, err := st.prepareBatch(ctx, tx, batch)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (st *LetterQueue) arriveNew(ctx context.Context, tx *sqlx.Tx, batch []dlq.A
 
 // arrive stores a batch of which nothing is known, and tells what of it was new.
 func (st *LetterQueue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (isNew map[uuid.UUID]bool, err error) {
-	letters, err := st.travelling(ctx, tx, batch)
+	letters, err := st.prepareBatch(ctx, tx, batch)
 	if err != nil {
 		return nil, err
 	}
@@ -148,8 +148,8 @@ func (st *LetterQueue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arri
 	return isNew, st.markBounced(ctx, tx, slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil || !isNew[a.ID] }))
 }
 
-// travelling returns a batch as it travels, linked to what it came back from.
-func (st *LetterQueue) travelling(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (*newLetters, error) {
+// prepareBatch returns a batch as it travels, linked to what it came back from.
+func (st *LetterQueue) prepareBatch(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (*newLetters, error) {
 	if err := st.link(ctx, tx, batch); err != nil {
 		return nil, err
 	}

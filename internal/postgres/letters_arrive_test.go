@@ -17,7 +17,7 @@ import (
 
 func TestARedrivenLetterThatComesBackIsLinked(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	arrive := func(batch ...dlq.Arrival) int {
 		t.Helper()
 		n, err := m.queue.Arrive(t.Context(), batch)
@@ -29,7 +29,7 @@ func TestARedrivenLetterThatComesBackIsLinked(t *testing.T) {
 	offset := int64(0)
 	record := func(bounceOf uuid.UUID, on int) dlq.Arrival {
 		offset++
-		place := &dlq.Place{Topic: "orders.dlq." + m.tenant.String(), Partition: 1, Offset: offset}
+		place := &dlq.Position{Topic: "orders.dlq." + m.tenant.String(), Partition: 1, Offset: offset}
 		l := m.letter(func(l *dlq.Letter) {
 			l.Source, l.Arrived = dlq.FromKafka, place
 			if bounceOf != uuid.Nil {
@@ -85,13 +85,13 @@ func TestARedrivenLetterThatComesBackIsLinked(t *testing.T) {
 
 func TestABounceIsNeverLostToARace(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	for i := range 20 {
 		parent := m.push(t, m.due())[0]
 		d := m.claim(t, 1)[0]
 		child := m.letter(func(l *dlq.Letter) {
 			l.Source, l.RootID, l.Generation = dlq.FromKafka, parent.ID, 1
-			l.Arrived = &dlq.Place{Topic: "race.dlq." + m.tenant.String(), Offset: int64(i)}
+			l.Arrived = &dlq.Position{Topic: "race.dlq." + m.tenant.String(), Offset: int64(i)}
 		})
 		var both sync.WaitGroup
 		both.Go(func() { m.end(t, d, dlq.Acknowledged) })
@@ -111,13 +111,13 @@ func TestABounceIsNeverLostToARace(t *testing.T) {
 // each letter is stored as it came.
 func TestALetterArrivesTheSameInEveryBatch(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	db := connect(t, m.dsn).SQL()
 	full, plain := m.letter(m.everything), m.letter(func(l *dlq.Letter) { l.Source = dlq.FromKafka })
 	offset := int64(0)
 	another := func(l dlq.Letter) dlq.Arrival {
 		offset++
-		l.ID, l.Arrived = newID(), &dlq.Place{Topic: "same.dlq." + m.tenant.String(), Offset: offset}
+		l.ID, l.Arrived = newID(), &dlq.Position{Topic: "same.dlq." + m.tenant.String(), Offset: offset}
 		if l.DedupeKey != "" {
 			l.DedupeKey = l.ID.String()
 		}
@@ -164,12 +164,12 @@ func TestALetterArrivesTheSameInEveryBatch(t *testing.T) {
 
 func TestABatchWhoseCommitFailsTellsOfNothingStored(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	raw := rawTables(t, m.dsn)
 	execute(t, raw, `CREATE FUNCTION dlq.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'the commit fails'; END $$`)
 	execute(t, raw, `CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON dlq.dlq_messages DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION dlq.refuse()`)
 	l := m.letter(func(l *dlq.Letter) {
-		l.Source, l.Arrived = dlq.FromKafka, &dlq.Place{Topic: "orders.dlq", Partition: 1, Offset: 1}
+		l.Source, l.Arrived = dlq.FromKafka, &dlq.Position{Topic: "orders.dlq", Partition: 1, Offset: 1}
 	})
 	if n, err := m.queue.Arrive(t.Context(), []dlq.Arrival{{Letter: l}}); err == nil || n != 0 {
 		t.Errorf("%d are said to be stored, with the error %v", n, err)
@@ -183,14 +183,14 @@ func TestWhatABatchAddsIsTheSameHoweverItIsStored(t *testing.T) {
 	start := now().Truncate(time.Minute)
 	added := map[string]string{}
 	for _, how := range []string{"all is new", "one is live", "one is archived"} {
-		m := newMailroom(t)
+		m := newLetterQueue(t)
 		db := connect(t, m.dsn).SQL()
 		offset := int64(0)
 		letter := func(topic, kind string, after time.Duration) dlq.Arrival {
 			offset++
 			l := m.letter(func(l *dlq.Letter) {
 				l.Source, l.OriginalTopic, l.Failure.Type = dlq.FromKafka, topic, kind
-				l.Arrived = &dlq.Place{Topic: topic + ".dlq", Partition: int32(offset % 2), Offset: offset}
+				l.Arrived = &dlq.Position{Topic: topic + ".dlq", Partition: int32(offset % 2), Offset: offset}
 			})
 			l.CreatedAt, l.UpdatedAt, l.Fingerprint = start.Add(after), start.Add(after), kind+strings.Repeat("0", 28)
 			return dlq.Arrival{Letter: l}

@@ -32,7 +32,7 @@ UPDATE dlq.dlq_messages m SET version = $3, labels = $4, assignee = $5, note = $
 // terms are made. Of one that somebody retries only labels, assignee and note are
 // written.
 func (st *Letters) Change(ctx context.Context, l dlq.Letter, by operator.Action) error {
-	place := st.db.keys.Of(l.TenantID, l.ID)
+	place := st.db.keys.SealerFor(l.TenantID, l.ID)
 	terms := termArray(letterTerms(&l, place.Seals()))
 	return outage("change dead letter", st.db.inTenant(ctx, l.TenantID, func(tx *sqlx.Tx) error {
 		var res sql.Result

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-func (b letterbox) told(t *testing.T, f operator.Filter) []operator.Action {
+func (b letterStore) told(t *testing.T, f operator.Filter) []operator.Action {
 	t.Helper()
 	f.Limit = 200
 	p, err := postgres.NewActions(b.db).Actions(t.Context(), b.tenant, f)
@@ -30,7 +30,7 @@ func moment() dlq.Moment { return dlq.Moment{Now: now(), Jitter: 0.5} }
 
 func TestAChangeIsStoredWithItsAction(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	l := b.push(t, b.letter(b.everything))[0]
 	for _, change := range []func(l dlq.Letter) (dlq.Letter, error){
 		func(l dlq.Letter) (dlq.Letter, error) {
@@ -38,7 +38,7 @@ func TestAChangeIsStoredWithItsAction(t *testing.T) {
 		},
 		func(l dlq.Letter) (dlq.Letter, error) { return l.Discarded(moment()) },
 		func(l dlq.Letter) (dlq.Letter, error) { return l.Requeued(true, nil, &dlq.DefaultPolicy, moment()) },
-		func(l dlq.Letter) (dlq.Letter, error) { return l.ResolvedByHand(moment()) },
+		func(l dlq.Letter) (dlq.Letter, error) { return l.ResolvedManually(moment()) },
 		func(l dlq.Letter) (dlq.Letter, error) { return l.Edited(dlq.Edit{Labels: []string{}}, moment()) },
 	} {
 		changed, err := change(l)
@@ -79,7 +79,7 @@ func TestAChangeIsStoredWithItsAction(t *testing.T) {
 
 func TestWhoseLetterIsGoneOrForeignIsToldSo(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	l := b.push(t, b.letter())[0]
 	foreign := l
 	foreign.TenantID = newID()
@@ -109,7 +109,7 @@ func TestWhoseLetterIsGoneOrForeignIsToldSo(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 // driven claims and finishes a letter with an edited content, as the loops do.
-func (b letterbox) driven(t *testing.T, l dlq.Letter) dlq.Drive {
+func (b letterStore) driven(t *testing.T, l dlq.Letter) dlq.Drive {
 	t.Helper()
 	queue := postgres.NewLetterQueue(b.db, dlq.DefaultPolicy)
 	d, err := queue.Take(t.Context(), dlq.Claim{
@@ -124,7 +124,7 @@ func (b letterbox) driven(t *testing.T, l dlq.Letter) dlq.Drive {
 
 func TestALetterThatIsRetriedIsDescribedAndNothingElse(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	before := b.push(t, b.letter())[0]
 	d := b.driven(t, before)
 	edited, err := d.Edited(dlq.Edit{Note: new("mine"), Assignee: new("bo"), Labels: []string{"x"}}, moment())
@@ -153,7 +153,7 @@ func TestALetterThatIsRetriedIsDescribedAndNothingElse(t *testing.T) {
 
 func TestADeletedLetterLeavesItsTombstoneAlone(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	l := b.push(t, b.letter())[0]
 	kept := b.push(t, b.letter())[0]
 	d := b.driven(t, l)
@@ -196,14 +196,14 @@ func TestADeletedLetterLeavesItsTombstoneAlone(t *testing.T) {
 }
 
 // archiveAll archives every letter that has ended.
-func (b letterbox) archiveAll(t *testing.T) {
+func (b letterStore) archiveAll(t *testing.T) {
 	t.Helper()
 	execute(t, b.db.SQL(), `SELECT dlq.archive_batch(0, 0, 1000)`)
 }
 
 func TestAnArchivedLetterIsReadListedAndRestored(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	ended := func(l *dlq.Letter) {
 		b.everything(l)
 		l.MaxRetries = 0
@@ -252,7 +252,7 @@ func TestAnArchivedLetterIsReadListedAndRestored(t *testing.T) {
 
 func TestTheArchiveIsListedByEveryFilter(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	b.aMess(t, 200)
 	b.archiveAll(t)
 	p, err := b.ListArchived(t.Context(), b.tenant, dlq.Query{Limit: 200})
@@ -289,7 +289,7 @@ func TestTheArchiveIsListedByEveryFilter(t *testing.T) {
 
 func TestALineageIsLiveAndArchivedLetters(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	root := b.push(t, b.letter(func(l *dlq.Letter) { l.MaxRetries = 0 }))[0]
 	var want []string
 	back := func(parent uuid.UUID, generation int) dlq.Letter {

@@ -116,8 +116,8 @@ func combined(t *letterTable, f *dlq.Filter) bool {
 	return asked > 1
 }
 
-// place is where a letter stands in a list.
-type place struct {
+// sortKey is where a letter stands in a list.
+type sortKey struct {
 	at time.Time
 	id uuid.UUID
 }
@@ -137,11 +137,11 @@ func (st *Letters) gather(ctx context.Context, tenant uuid.UUID, t *letterTable,
 		if _, err := tx.ExecContext(ctx, byBitmaps); err != nil {
 			return err
 		}
-		query, args := t.places(tenant, q)
+		query, args := t.sortKeys(tenant, q)
 		if cost, err := expectedCost(ctx, tx, query, args); err != nil || cost > try.cost {
 			return err
 		}
-		places, err := readPlaces(ctx, tx, q.Oldest, query, args)
+		places, err := readSortKeys(ctx, tx, q.Oldest, query, args)
 		if err != nil || len(places) > fewRows {
 			return err
 		}
@@ -184,10 +184,10 @@ func expectedCost(ctx context.Context, tx *sqlx.Tx, query string, args []any) (f
 	return plans[0].Plan.Cost, nil
 }
 
-// places returns the query of the places of the letters that fit; of more than
+// sortKeys returns the query of the places of the letters that fit; of more than
 // fewRows some. The cursor is no condition for an index: that would be one more
 // bitmap, of nearly all letters there are.
-func (t *letterTable) places(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
+func (t *letterTable) sortKeys(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
 	all := q
 	all.After = nil
 	from, w := t.conditions(tenant, all)
@@ -199,22 +199,22 @@ func (t *letterTable) places(tenant uuid.UUID, q dlq.Query) (query string, args 
 	return fmt.Sprintf(`SELECT m.%s, m.id FROM %s m WHERE %s LIMIT %d`, t.at, from, w.text(), fewRows+1), w.args
 }
 
-// readPlaces returns places in the order of the list.
-func readPlaces(ctx context.Context, tx *sqlx.Tx, oldest bool, query string, args []any) ([]place, error) {
+// readSortKeys returns places in the order of the list.
+func readSortKeys(ctx context.Context, tx *sqlx.Tx, oldest bool, query string, args []any) ([]sortKey, error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
-	var out []place
+	var out []sortKey
 	if err := eachRow(rows, func() error {
-		var p place
+		var p sortKey
 		err := rows.Scan(&p.at, &p.id)
 		out = append(out, p)
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(out, func(a, b place) int {
+	slices.SortFunc(out, func(a, b sortKey) int {
 		if !oldest {
 			a, b = b, a
 		}
@@ -227,7 +227,7 @@ func readPlaces(ctx context.Context, tx *sqlx.Tx, oldest bool, query string, arg
 }
 
 // lettersAt reads the letters at places. One that is gone by now is left out.
-func (st *Letters) lettersAt(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, t *letterTable, places []place, q *dlq.Query) ([]dlq.Letter, error) {
+func (st *Letters) lettersAt(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, t *letterTable, places []sortKey, q *dlq.Query) ([]dlq.Letter, error) {
 	ids := make([]uuid.UUID, len(places))
 	index := make(map[uuid.UUID]int, len(places))
 	for i, p := range places {

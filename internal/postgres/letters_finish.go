@@ -16,7 +16,7 @@ import (
 
 // finishInserts are what a batch of ends consists of: first what becomes of the
 // letters, then their attempts, in the order of finishes.add.
-var finishInserts = [...]travelling{
+var finishInserts = [...]wireColumn{
 	{"tenant_id", "uuid"}, {"id", "uuid"}, {"token", "uuid"}, {"status", "text"}, {"resolution", "text"}, {"retry_count", "bigint"},
 	{"next_retry_at", "timestamptz"}, {"terminal_at", "timestamptz"}, {"at", "timestamptz"},
 	{"number", "bigint"}, {"revision", "bigint"}, {"target", "text"}, {"outcome", "text"}, {"error", "text"}, {"status_code", "bigint"},
@@ -189,7 +189,7 @@ func (st *LetterQueue) Finish(ctx context.Context, batch []dlq.Finish) ([]bool, 
 }
 
 func (st *LetterQueue) end(ctx context.Context, lapsed bool, batch []dlq.Finish) ([]finished, error) {
-	return again(func() (done []finished, err error) {
+	return retryCollision(func() (done []finished, err error) {
 		err = st.db.inWrite(ctx, func(tx *sqlx.Tx) (err error) {
 			done, err = st.db.finish(ctx, tx, lapsed, batch)
 			return err

@@ -22,7 +22,7 @@ type lastVersion struct {
 }
 
 // lastVersionOf stores nothing yet. Its record is the one that m.arrived has.
-func lastVersionOf(t *testing.T, m mailroom, offset int64, payload string) lastVersion {
+func lastVersionOf(t *testing.T, m letterQueue, offset int64, payload string) lastVersion {
 	t.Helper()
 	if n, err := m.queue.Arrive(t.Context(), []dlq.Arrival{m.arrived(uuid.Nil, offset, payload)}); err != nil || n != 1 {
 		t.Fatal(n, err)
@@ -76,7 +76,7 @@ func TestARecordThatNodesOfTwoVersionsStoreAtOnceIsOneLetter(t *testing.T) {
 	for _, batched := range []bool{false, true} { // others arrive with it, which are new
 		t.Run(fmt.Sprint("the last version first, batched: ", batched), func(t *testing.T) {
 			t.Parallel()
-			m := newMailroom(t)
+			m := newLetterQueue(t)
 			last := lastVersionOf(t, m, 7, "a")
 			life := newID()
 			batch, want := []dlq.Arrival{m.arrived(life, 7, "a")}, 0
@@ -105,7 +105,7 @@ func TestARecordThatNodesOfTwoVersionsStoreAtOnceIsOneLetter(t *testing.T) {
 	}
 	t.Run("the newer version first", func(t *testing.T) {
 		t.Parallel()
-		m := newMailroom(t)
+		m := newLetterQueue(t)
 		last := lastVersionOf(t, m, 7, "a")
 		group, err := last.look.BeginTx(t.Context(), nil) // for which the newer one waits, when its letter is inserted
 		if err != nil {
@@ -144,7 +144,7 @@ func TestARecordThatNodesOfTwoVersionsStoreAtOnceIsOneLetter(t *testing.T) {
 // While brokers are replaced one node is told the id of a topic and another is not.
 func TestNodesOfWhichSomeAreToldTheTopicStoreARecordOnce(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	const rounds, records = 10, 20
 	for round := range int64(rounds) {
 		life := newID()

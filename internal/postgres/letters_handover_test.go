@@ -12,7 +12,7 @@ import (
 )
 
 // handOver notes that letters are about to be sent.
-func (m *mailroom) handOver(t *testing.T, drives ...dlq.Drive) uuid.UUID {
+func (m *letterQueue) handOver(t *testing.T, drives ...dlq.Drive) uuid.UUID {
 	t.Helper()
 	h := dlq.Handover{ID: newID()}
 	for _, d := range drives {
@@ -26,7 +26,7 @@ func (m *mailroom) handOver(t *testing.T, drives ...dlq.Drive) uuid.UUID {
 
 func TestWhatWasNeverHandedOverIsGivenBack(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	m.push(t, m.due(), m.due(), m.due())
 	drives := m.claim(t, 3)
 	m.handOver(t, drives[0])
@@ -51,7 +51,7 @@ func TestWhatWasNeverHandedOverIsGivenBack(t *testing.T) {
 // one has a retry left (invariant D3).
 func TestAForcedLetterThatWasNeverSentIsDeadAgain(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	l := m.push(t, m.due(func(l *dlq.Letter) { l.MaxRetries = 1 }))[0]
 	m.end(t, m.claim(t, 1)[0], dlq.FailedDrive)
 	claim := dlq.Claim{TenantID: m.tenant, LetterID: l.ID, Force: true, Kinds: dlq.TargetKinds, By: m.action(m.get(t, l.ID), "retry")}
@@ -69,7 +69,7 @@ func TestAForcedLetterThatWasNeverSentIsDeadAgain(t *testing.T) {
 
 func TestNotesOfHandOversGoWithWhatTheyAreOf(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	m.push(t, m.due(), m.due())
 	drives := m.claim(t, 2)
 	notes := func() int { return ask[int](t, m.db.SQL(), `SELECT count(*) FROM dlq.dlq_handovers`) }
@@ -97,7 +97,7 @@ func TestNotesOfHandOversGoWithWhatTheyAreOf(t *testing.T) {
 
 func TestNothingIsHandedOverForARedriveThatDoesNotRun(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	l := m.push(t, m.due())[0]
 	r := dlq.Redrive{
 		ID: newID(), TenantID: m.tenant, Version: 1, Action: dlq.BulkRetry, State: dlq.RedrivePaused, IDs: []uuid.UUID{l.ID}, Rate: 1, Concurrency: 1,
@@ -118,7 +118,7 @@ func TestNothingIsHandedOverForARedriveThatDoesNotRun(t *testing.T) {
 }
 
 // policy changes the policy of a topic, "": the default.
-func (m *mailroom) policy(t *testing.T, topic string, change func(*dlq.Policy)) {
+func (m *letterQueue) policy(t *testing.T, topic string, change func(*dlq.Policy)) {
 	t.Helper()
 	p, err := m.Policy(t.Context(), m.tenant, topic)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // free lets go what nothing holds, and makes it due.
-func (m mailroom) free(t *testing.T) (n int) {
+func (m letterQueue) free(t *testing.T) (n int) {
 	t.Helper()
 	n, err := m.queue.Release(t.Context(), 100)
 	if err != nil {
@@ -21,7 +21,7 @@ func (m mailroom) free(t *testing.T) (n int) {
 	return n
 }
 
-func (m mailroom) heldBy(t *testing.T, topic string) dlq.Hold {
+func (m letterQueue) heldBy(t *testing.T, topic string) dlq.Hold {
 	t.Helper()
 	time.Sleep(1100 * time.Millisecond) // what is known of a policy may be a second old
 	p, err := m.queue.PolicyOf(t.Context(), m.tenant, topic)
@@ -33,7 +33,7 @@ func (m mailroom) heldBy(t *testing.T, topic string) dlq.Hold {
 
 func TestAPolicyHoldsLettersThatAreScheduled(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	topic := func(name string) func(*dlq.Letter) { return func(l *dlq.Letter) { l.OriginalTopic = name } }
 	l := m.push(t, m.due(topic("held")), m.due(topic("held")), m.due(topic("free")))
 	asked, err := m.get(t, l[1].ID).Edited(dlq.Edit{NextRetryAt: new(now())}, dlq.Moment{Now: now()})
@@ -90,7 +90,7 @@ func TestAPolicyHoldsLettersThatAreScheduled(t *testing.T) {
 // otherwise counts for its topic.
 func TestTheConfigurationHoldsLettersThatAreScheduled(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	off := dlq.DefaultPolicy
 	off.AutoRetry = false
 	m.queue = postgres.NewLetterQueue(m.db, off)
@@ -119,7 +119,7 @@ func TestTheConfigurationHoldsLettersThatAreScheduled(t *testing.T) {
 // What is held leaves the index of what is due, and does not come in its way.
 func TestManyHeldLettersKeepNobodyWaiting(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	var many []dlq.Letter
 	for range 500 {
 		many = append(many, m.due(func(l *dlq.Letter) { l.OriginalTopic = "held" }))

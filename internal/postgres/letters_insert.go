@@ -41,7 +41,7 @@ var letterInserts = [...]struct {
 // groupInserts are the columns of the distinct groups of a batch, in the order
 // of newLetters.addGroup. regression is the id of the action that tells that the
 // group came back, should it have been resolved.
-var groupInserts = [...]travelling{
+var groupInserts = [...]wireColumn{
 	{"tenant_id", "uuid"}, {"fingerprint", "text"}, {"topic", "text"}, {"error_type", "text"}, {"message", "text"}, {"regression", "uuid"},
 }
 
@@ -55,12 +55,12 @@ func letterRows(once bool) (names, values, from string) {
 		columns = append(columns, c.name)
 		switch {
 		case c.name == "terms":
-			rows.add(1+i, travelling{c.name, c.travels})
+			rows.add(1+i, wireColumn{c.name, c.travels})
 			stored = append(stored, termsOf(theTerms))
 		case once && c.once: // a subquery, so that it is cast once too
 			stored = append(stored, fmt.Sprintf("(SELECT $%d::%s%s)", 1+i, c.travels, c.stored))
 		default:
-			rows.add(1+i, travelling{c.name, c.travels})
+			rows.add(1+i, wireColumn{c.name, c.travels})
 			stored = append(stored, "l."+c.name+c.stored)
 		}
 	}
@@ -223,7 +223,7 @@ func (c *newLetters) parametersOnce() ([]any, bool) {
 
 // add appends one letter, sealed if db seals.
 func (c *newLetters) add(l *dlq.Letter) error {
-	place := c.db.keys.Of(l.TenantID, l.ID)
+	place := c.db.keys.SealerFor(l.TenantID, l.ID)
 	content, err := sealContent(&place, contentFields, l.Content)
 	if err != nil {
 		return err

@@ -61,9 +61,9 @@ func unknownLife(letter, asked string) string {
 // The columns of a tally: of each group beside groupInserts, of the arrivals of a
 // topic and minute, of each partition. In the order of tally.parameters.
 var (
-	groupTallies   = [...]travelling{{"received", "bigint"}, {"first_seen", "timestamptz"}, {"last_seen", "timestamptz"}, {"sample_id", "uuid"}}
-	arrivalTallies = [...]travelling{{"tenant_id", "uuid"}, {"topic", "text"}, {"minute", "timestamptz"}, {"received", "bigint"}}
-	spanTallies    = [...]travelling{{"tenant_id", "uuid"}, {"topic", "text"}, {"partition", "bigint"}, {"first", "bigint"}, {"last", "bigint"}, {"topic_id", "uuid"}}
+	groupTallies   = [...]wireColumn{{"received", "bigint"}, {"first_seen", "timestamptz"}, {"last_seen", "timestamptz"}, {"sample_id", "uuid"}}
+	arrivalTallies = [...]wireColumn{{"tenant_id", "uuid"}, {"topic", "text"}, {"minute", "timestamptz"}, {"received", "bigint"}}
+	spanTallies    = [...]wireColumn{{"tenant_id", "uuid"}, {"topic", "text"}, {"partition", "bigint"}, {"first", "bigint"}, {"last", "bigint"}, {"topic_id", "uuid"}}
 )
 
 // tally is what a batch of letters adds to groups and arrivals if all of them are

@@ -97,7 +97,7 @@ var someSaga = uuid.MustParse("5a6a0000-0000-4000-8000-000000000000")
 
 // aMess is letters of which no two are alike, in the order of their arrival; the
 // first two of each time have the same.
-func (b letterbox) aMess(t *testing.T, n int) []dlq.Letter {
+func (b letterStore) aMess(t *testing.T, n int) []dlq.Letter {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
 	begin := now().Add(-24 * time.Hour)
@@ -163,7 +163,7 @@ func idsOf(letters []dlq.Letter) []string {
 
 func TestEveryFilterFindsItsLetters(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	all := newestFirst(b.aMess(t, 240))
 	other := b
 	other.tenant = newID()
@@ -228,7 +228,7 @@ func merge(a, b dlq.Filter) (dlq.Filter, bool) {
 
 // wantList reads a list in each way there is, and compares it with want, which is
 // newest first.
-func (b letterbox) wantList(t *testing.T, name string, f dlq.Filter, want []dlq.Letter) {
+func (b letterStore) wantList(t *testing.T, name string, f dlq.Filter, want []dlq.Letter) {
 	t.Helper()
 	page := func(q dlq.Query) dlq.Page {
 		q.Filter, q.Total = f, true
@@ -289,7 +289,7 @@ func (b letterbox) wantList(t *testing.T, name string, f dlq.Filter, want []dlq.
 
 func TestACountStopsAtItsBound(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	b.aMess(t, 60)
 	for _, q := range []dlq.Query{{}, {Filter: dlq.Filter{Statuses: dlq.Statuses}}, {Filter: dlq.Filter{Classes: dlq.Classes}}} {
 		q.Limit, q.Total, q.TotalCap = 5, true, 20
@@ -302,7 +302,7 @@ func TestACountStopsAtItsBound(t *testing.T) {
 // A list of whole letters is bounded: what is large is read on its own.
 func TestAListLeavesOutContentThatIsTooLarge(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	b.push(t, b.letter(func(l *dlq.Letter) { l.Content.Payload, l.Encoding = make([]byte, 1000), dlq.Binary }),
 		b.letter(func(l *dlq.Letter) { l.Content.Payload, l.Encoding = make([]byte, 1001), dlq.Binary }),
 		b.letter(func(l *dlq.Letter) {

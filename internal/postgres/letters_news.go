@@ -14,13 +14,13 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// What sagas and webhooks tell of their letters (dlq.News) is written here, in
+// What sagas and webhooks tell of their letters (dlq.SourceUpdate) is written here, in
 // the transaction of whatever they tell of. The letters are locked first, so
 // that the rules decide on what is there.
 
-// news is what one source tells, and when.
-type news struct {
-	*dlq.News
+// letterUpdate is what one source tells, and when.
+type letterUpdate struct {
+	*dlq.SourceUpdate
 	tenant uuid.UUID
 	at     dlq.Moment
 }
@@ -32,8 +32,8 @@ SELECT ` + letterColumns + `
  ORDER BY m.id
    FOR NO KEY UPDATE OF m`
 
-// lockTold returns the live letters that all are about, by id, locked.
-func (db *DB) lockTold(ctx context.Context, tx *sqlx.Tx, all []news) (map[uuid.UUID]dlq.Letter, error) {
+// lockForUpdates returns the live letters that all are about, by id, locked.
+func (db *DB) lockForUpdates(ctx context.Context, tx *sqlx.Tx, all []letterUpdate) (map[uuid.UUID]dlq.Letter, error) {
 	var tenants, ids []uuid.UUID
 	for _, n := range all {
 		if n.ID != uuid.Nil {
@@ -55,14 +55,14 @@ func (db *DB) lockTold(ctx context.Context, tx *sqlx.Tx, all []news) (map[uuid.U
 	})
 }
 
-// tellLetters writes what comes of all, of which found are those of lockTold. tx is
+// updateLetters writes what comes of all, of which found are those of lockForUpdates. tx is
 // of the writers' connections, or nothing in all is GaveUp.
-func (db *DB) tellLetters(ctx context.Context, tx *sqlx.Tx, all []news, found map[uuid.UUID]dlq.Letter) error {
+func (db *DB) updateLetters(ctx context.Context, tx *sqlx.Tx, all []letterUpdate, found map[uuid.UUID]dlq.Letter) error {
 	allowed := map[policyKey]int{}    // what was read of policies
 	fresh, n := newLetters{db: db}, 0 // n: those that nothing can be in the way of
 	for _, told := range all {
 		before, known := found[told.ID]
-		if told.Told == dlq.GaveUp && (!known || !before.TakesUp(told.News)) {
+		if told.Outcome == dlq.GaveUp && (!known || !before.ReopensOn(told.SourceUpdate)) {
 			topic := policyKey{told.tenant, told.Letter.OriginalTopic}
 			retries, read := allowed[topic]
 			if !read {
@@ -84,11 +84,11 @@ func (db *DB) tellLetters(ctx context.Context, tx *sqlx.Tx, all []news, found ma
 		if !known {
 			continue // archived, or deleted by somebody who was not to be held back
 		}
-		after, ended, changed := before.Hear(told.News, told.at)
+		after, ended, changed := before.ApplyUpdate(told.SourceUpdate, told.at)
 		if !changed {
 			continue
 		}
-		if err := db.putTold(ctx, tx, &before, &after, ended); err != nil {
+		if err := db.putUpdates(ctx, tx, &before, &after, ended); err != nil {
 			return err
 		}
 		if told.Action == nil {
@@ -152,7 +152,7 @@ WITH moved AS (
 )
 SELECT id FROM moved`
 
-func (db *DB) putTold(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Letter, ended *dlq.Attempt) error {
+func (db *DB) putUpdates(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Letter, ended *dlq.Attempt) error {
 	if ended == nil {
 		ended = &dlq.Attempt{}
 	}
@@ -160,7 +160,7 @@ func (db *DB) putTold(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Letter, e
 	if err != nil {
 		return fmt.Errorf("encode target: %w", err)
 	}
-	place := db.keys.Of(l.TenantID, l.ID)
+	place := db.keys.SealerFor(l.TenantID, l.ID)
 	var id uuid.UUID
 	err = tx.QueryRowContext(ctx, putLetter, l.TenantID, l.ID, before.Version,
 		l.Version, l.Status, nullIfEmpty(string(l.Resolution)), l.RetryCount, l.Failure.Message, l.Failure.Type, l.Failure.Class,

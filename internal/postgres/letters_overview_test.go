@@ -27,13 +27,13 @@ func terminalLetter(l dlq.Letter, s dlq.Status, r dlq.Resolution) dlq.Letter {
 	return l
 }
 
-func (b letterbox) did(kind operator.Kind, subject, verb string) operator.Action {
+func (b letterStore) did(kind operator.Kind, subject, verb string) operator.Action {
 	return operator.By{Actor: "key:ann", Reason: "because", RequestID: "req-1"}.Did(newID(), b.tenant, now(), kind, subject, verb, json.RawMessage(`{"a":1}`))
 }
 
 func TestGroupsCountTheirOpenLetters(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	b.push(t, b.letter(failing("refunds", "no such account")))
 	letters := b.push(t, terminalLetter(b.letter(), dlq.Dead, dlq.Discarded), b.letter(), b.letter(), b.letter(func(l *dlq.Letter) { l.MaxRetries = 0 }))
 	page, err := b.Groups(t.Context(), b.tenant, dlq.GroupFilter{Limit: 1, Total: true})
@@ -88,7 +88,7 @@ func TestGroupsCountTheirOpenLetters(t *testing.T) {
 }
 
 // actions fails the test unless these are the actions of a filter.
-func (b letterbox) actions(t *testing.T, f operator.Filter, want ...operator.Action) {
+func (b letterStore) actions(t *testing.T, f operator.Filter, want ...operator.Action) {
 	t.Helper()
 	page, err := postgres.NewActions(b.db).Actions(t.Context(), b.tenant, f)
 	if err != nil {
@@ -101,7 +101,7 @@ func (b letterbox) actions(t *testing.T, f operator.Filter, want ...operator.Act
 
 func TestTopicsAreCountedByStatusAndAge(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	none, err := b.Stats(t.Context(), b.tenant)
 	if err != nil || len(none) != 0 {
 		t.Errorf("of nobody: %+v, %v", none, err)
@@ -149,7 +149,7 @@ func TestTopicsAreCountedByStatusAndAge(t *testing.T) {
 
 func TestAPolicyServesItsTopicAndTheTenantsServesTheRest(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	got, err := b.Policy(t.Context(), b.tenant, "orders")
 	want := dlq.DefaultPolicy
 	want.TenantID, want.Topic = b.tenant, "orders"
@@ -202,7 +202,7 @@ func TestAPolicyServesItsTopicAndTheTenantsServesTheRest(t *testing.T) {
 
 func TestActionsAreKeptAndFound(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	l := b.push(t, b.letter())[0]
 	g, err := b.Group(t.Context(), b.tenant, l.Fingerprint)
 	if err != nil {

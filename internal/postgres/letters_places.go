@@ -82,7 +82,7 @@ func (db *DB) settlePlaces(ctx context.Context, ask asking, batch []arrival) (kn
 			return err
 		}
 		taken[i] = append(taken[i], topic)
-		came, there := batch[i].letter.Arrived.KnownTopic(), dlq.Place{TopicID: topic}.KnownTopic()
+		came, there := batch[i].letter.Arrived.KnownTopic(), dlq.Position{TopicID: topic}.KnownTopic()
 		switch {
 		case came == uuid.Nil && topic != uuid.Nil && topic == batch[i].digest():
 			known[i] = id
@@ -129,7 +129,7 @@ func (db *DB) compareAt(ctx context.Context, ask asking, batch []arrival, known 
 		if err != nil {
 			return db.passOver(ctx, err)
 		}
-		if stored.Arrived != nil && batch[i].letter.Doubles(&stored, batch[i].written) {
+		if stored.Arrived != nil && batch[i].letter.SameRecord(&stored, batch[i].written) {
 			known[i] = stored.ID
 		}
 		return nil

@@ -12,10 +12,10 @@ import (
 )
 
 // arrived is a letter of a life of a topic, which has ended already.
-func (m mailroom) arrived(life uuid.UUID, offset int64, payload string) dlq.Arrival {
+func (m letterQueue) arrived(life uuid.UUID, offset int64, payload string) dlq.Arrival {
 	return dlq.Arrival{Letter: m.letter(func(l *dlq.Letter) {
 		l.Source, l.MaxRetries, l.Content = dlq.FromKafka, 0, dlq.Content{Payload: []byte(payload)}
-		l.Arrived = &dlq.Place{Topic: "orders.dlq", Offset: offset, TopicID: life}
+		l.Arrived = &dlq.Position{Topic: "orders.dlq", Offset: offset, TopicID: life}
 	})}
 }
 
@@ -52,7 +52,7 @@ func TestARecordOfATopicThatWasMadeAnewIsAnotherOne(t *testing.T) {
 		for _, batched := range []bool{false, true} { // others arrive with it, which are new
 			t.Run(fmt.Sprint(tt.name, ", batched: ", batched), func(t *testing.T) {
 				t.Parallel()
-				m := newMailroom(t)
+				m := newLetterQueue(t)
 				for i, r := range tt.records {
 					if i == len(tt.records)-1 && tt.archive {
 						m.archiveAll(t)
@@ -83,7 +83,7 @@ func TestARecordOfATopicThatWasMadeAnewIsAnotherOne(t *testing.T) {
 // Two records that are the same to the byte are told apart by when they were written.
 func TestWhatIsWrittenAfterALetterWasStoredIsAnotherRecord(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	start := now()
 	for i, tt := range []struct {
 		written time.Duration // from now
@@ -101,7 +101,7 @@ func TestWhatIsWrittenAfterALetterWasStoredIsAnotherRecord(t *testing.T) {
 func TestNodesThatReadTheSameRecordsStoreThemOnce(t *testing.T) {
 	t.Parallel()
 	for _, life := range []uuid.UUID{newID(), uuid.Nil} {
-		m := newMailroom(t)
+		m := newLetterQueue(t)
 		before := m.arrived(uuid.Nil, 3, "of another life")
 		if _, err := m.queue.Arrive(t.Context(), []dlq.Arrival{before}); err != nil {
 			t.Fatal(err)
@@ -129,7 +129,7 @@ func TestNodesThatReadTheSameRecordsStoreThemOnce(t *testing.T) {
 // A node of the last version stores places without ids beside newer nodes.
 func TestANodeOfTheLastVersionKnowsWhatANewerOneHasStored(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	raw := rawTables(t, m.dsn)
 	last := `INSERT INTO dlq.dlq_messages (id, tenant_id, root_id, original_topic, error_message, dlq_topic, dlq_partition, dlq_offset)
 		SELECT gen_random_uuid(), '` + m.tenant.String() + `', gen_random_uuid(), 'orders', 'boom', 'orders.dlq', 0, o FROM generate_series(7, 8) AS o ON CONFLICT DO NOTHING`
@@ -158,7 +158,7 @@ func TestARestoredLetterKeepsItsPlaceUnlessItIsTaken(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			m := newMailroom(t)
+			m := newLetterQueue(t)
 			old, newer := m.arrived(tt.old, 7, "a"), m.arrived(tt.newer, 7, "b")
 			for i, a := range []dlq.Arrival{old, newer} {
 				want := 1
@@ -186,7 +186,7 @@ func TestARestoredLetterKeepsItsPlaceUnlessItIsTaken(t *testing.T) {
 // What is imported brings its place, and is known when its record is read.
 func TestAPushedPlaceIsKnown(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	life := newID()
 	for _, tt := range []struct {
 		first, then uuid.UUID

@@ -22,9 +22,9 @@ const (
 )
 
 // manyLetters fills a database. One in two letters that have ended is archived.
-func manyLetters(t *testing.T) (letterbox, []dlq.Letter) {
+func manyLetters(t *testing.T) (letterStore, []dlq.Letter) {
 	t.Helper()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	all := b.aMess(t, differentLetters)
 	// What is rare among them is rarer than aMess makes it.
 	rare := b.push(t, b.letter(b.everything, func(l *dlq.Letter) {
@@ -171,7 +171,7 @@ func TestLargeQueue(t *testing.T) {
 }
 
 // testLoopPlans looks at what is asked for all tenants.
-func (b letterbox) testLoopPlans(t *testing.T, rare *dlq.Letter, check func(*testing.T, plan, ...string)) {
+func (b letterStore) testLoopPlans(t *testing.T, rare *dlq.Letter, check func(*testing.T, plan, ...string)) {
 	reads := connection(t, b.db.SQL())
 	kinds := "{kafka,http}"
 	one := func(v any) string { return fmt.Sprintf("{%v}", v) }

@@ -92,7 +92,7 @@ func (st *Letters) push(ctx context.Context, batch []dlq.Letter, tries int) ([]d
 			}
 		}
 	}
-	stored, err := again(func() (map[uuid.UUID]int64, error) { return st.insert(ctx, fresh) })
+	stored, err := retryCollision(func() (map[uuid.UUID]int64, error) { return st.insert(ctx, fresh) })
 	switch {
 	case err == nil:
 	case dataError(err) && len(batch) > 1:

@@ -144,7 +144,7 @@ func (db *DB) revise(ctx context.Context, q sqlx.QueryerContext, drives []dlq.Dr
 			return err
 		}
 		d := byLetter[id]
-		place := db.keys.Of(d.TenantID, d.ID)
+		place := db.keys.SealerFor(d.TenantID, d.ID)
 		edited, err := openContent(&place, revisionFields(number), key, headers, payload)
 		if err != nil {
 			return err

@@ -16,27 +16,27 @@ import (
 
 var kafkaOnly = []dlq.TargetKind{dlq.ToKafka}
 
-// mailroom is a letterbox with the queue that the loops see. Its database is the
+// letterQueue is a letterStore with the queue that the loops see. Its database is the
 // test's own: the loops act for all tenants.
-type mailroom struct {
-	letterbox
+type letterQueue struct {
+	letterStore
 	queue *postgres.LetterQueue
 }
 
-func newMailroom(t *testing.T) mailroom {
+func newLetterQueue(t *testing.T) letterQueue {
 	t.Helper()
-	b := newLetterbox(t)
-	return mailroom{b, postgres.NewLetterQueue(b.db, dlq.DefaultPolicy)}
+	b := newLetterStore(t)
+	return letterQueue{b, postgres.NewLetterQueue(b.db, dlq.DefaultPolicy)}
 }
 
 // due is a letter whose retry is due.
-func (m mailroom) due(change ...func(*dlq.Letter)) dlq.Letter {
+func (m letterQueue) due(change ...func(*dlq.Letter)) dlq.Letter {
 	l := m.letter(change...)
 	l.NextRetryAt = new(now().Add(-time.Minute))
 	return l
 }
 
-func (m mailroom) claim(t *testing.T, limit int) []dlq.Drive {
+func (m letterQueue) claim(t *testing.T, limit int) []dlq.Drive {
 	t.Helper()
 	drives, err := m.queue.Due(t.Context(), kafkaOnly, time.Minute, limit)
 	if err != nil {
@@ -46,7 +46,7 @@ func (m mailroom) claim(t *testing.T, limit int) []dlq.Drive {
 }
 
 // end finishes a drive by the rules.
-func (m mailroom) end(t *testing.T, d dlq.Drive, outcome dlq.AttemptOutcome) bool {
+func (m letterQueue) end(t *testing.T, d dlq.Drive, outcome dlq.AttemptOutcome) bool {
 	t.Helper()
 	held, err := m.queue.Finish(t.Context(), []dlq.Finish{endOf(d, outcome)})
 	if err != nil {
@@ -64,19 +64,19 @@ func endOf(d dlq.Drive, outcome dlq.AttemptOutcome) dlq.Finish {
 }
 
 // attempts are the outcomes of a letter's retries, in order.
-func (m mailroom) attempts(t *testing.T, id uuid.UUID) string {
+func (m letterQueue) attempts(t *testing.T, id uuid.UUID) string {
 	t.Helper()
 	return ask[string](t, m.db.SQL(), `SELECT coalesce(string_agg(outcome, ' ' ORDER BY number), '') FROM dlq.dlq_attempts WHERE message_id = $1`, id)
 }
 
-func (m mailroom) expire(t *testing.T) {
+func (m letterQueue) expire(t *testing.T) {
 	t.Helper()
 	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET retry_lease_until = now() - interval '1 second' WHERE status = 'RETRYING'`)
 }
 
 func TestADueLetterIsClaimedOnceByManyClaimers(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	var batch []dlq.Letter
 	for range 400 {
 		batch = append(batch, m.due())
@@ -122,7 +122,7 @@ func TestADueLetterIsClaimedOnceByManyClaimers(t *testing.T) {
 
 func TestOnlyWhatIsDueAndCanBeReachedIsClaimed(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	late := m.letter()
 	late.NextRetryAt = new(now().Add(time.Hour))
 	byHand := m.letter()
@@ -147,7 +147,7 @@ func TestOnlyWhatIsDueAndCanBeReachedIsClaimed(t *testing.T) {
 
 func TestLettersOfOneKeyAreClaimedInTheOrderOfTheirArrival(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	keyed := func(key string) dlq.Letter {
 		return m.due(func(l *dlq.Letter) { l.Content.Key = []byte(key); l.Ordered = true })
 	}
@@ -188,7 +188,7 @@ func TestLettersOfOneKeyAreClaimedInTheOrderOfTheirArrival(t *testing.T) {
 
 func TestARetryEndsByTheRules(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	for _, tt := range []struct {
 		name     string
 		outcomes []dlq.AttemptOutcome
@@ -228,7 +228,7 @@ func TestARetryEndsByTheRules(t *testing.T) {
 
 func TestAnEndIsStoredOnceAndOnlyWhileItsTokenHoldsTheLetter(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	l := m.push(t, m.due())[0]
 	d := m.claim(t, 1)[0]
 	end := endOf(d, dlq.FailedDrive)
@@ -282,7 +282,7 @@ func TestAnEndIsStoredOnceAndOnlyWhileItsTokenHoldsTheLetter(t *testing.T) {
 
 func TestFinishAndReclaimAgreeWhoeverIsFirst(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	for range 15 {
 		l := m.push(t, m.due())[0]
 		d := m.claim(t, 1)[0]
@@ -309,7 +309,7 @@ func TestFinishAndReclaimAgreeWhoeverIsFirst(t *testing.T) {
 
 func TestALeaseIsProlongedForWhoHoldsIt(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	m.push(t, m.due(), m.due())
 	drives := m.claim(t, 2)
 	m.end(t, drives[0], dlq.Acknowledged)
@@ -324,7 +324,7 @@ func TestALeaseIsProlongedForWhoHoldsIt(t *testing.T) {
 
 func TestWhatGoesOnElsewhereIsNotReclaimed(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	hook, delivery := newID(), newID()
 	l := m.due(func(l *dlq.Letter) { l.Link.WebhookID, l.Link.DeliveryID = hook, delivery })
 	l.Source = dlq.FromWebhook
@@ -352,7 +352,7 @@ func TestWhatGoesOnElsewhereIsNotReclaimed(t *testing.T) {
 
 func TestALetterOfASagaThatIsBeingUndoneIsLeftToIt(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	registered(t, m.db)
 	k := lettered{t, m.db.SQL(), postgres.NewSagas(m.db), m.Letters}
 	run := k.begun(1)[0]

@@ -73,7 +73,7 @@ var tellRestored = insertActions(1)
 // Restore implements dlq.Letters.
 func (st *Letters) Restore(ctx context.Context, tenant, id uuid.UUID, now time.Time, by operator.Action) (dlq.Letter, error) {
 	r := restoration{tenant, id, now, by}
-	l, err := again(func() (dlq.Letter, error) { return st.restore(ctx, r) })
+	l, err := retryCollision(func() (dlq.Letter, error) { return st.restore(ctx, r) })
 	// A key or a place was taken while the statement ran, of which the trigger of
 	// places says nothing: now it is seen.
 	if dataError(err) || fault.KindOf(err) == fault.NotFound {

@@ -31,7 +31,7 @@ func scanAttempt(row scanner) (dlq.Attempt, error) {
 		return a, err
 	}
 	if written.topic.Valid {
-		a.Written = &dlq.Place{Topic: written.topic.String, Partition: written.partition.Int32, Offset: written.offset.Int64}
+		a.Written = &dlq.Position{Topic: written.topic.String, Partition: written.partition.Int32, Offset: written.offset.Int64}
 	}
 	a.RedriveID = redrive.UUID
 	utc(&a.StartedAt, &a.EndedAt)
@@ -60,7 +60,7 @@ const revisionColumns = `r.message_id, r.number, r.message_key, r.headers, r.pay
 var fieldPatch = envelope.Field{Name: "dlq.patch"}
 
 // scanRevision reads one row of revisionColumns; place is the letter's.
-func scanRevision(row scanner, place *envelope.Place) (dlq.Revision, error) {
+func scanRevision(row scanner, place *envelope.Sealer) (dlq.Revision, error) {
 	var r dlq.Revision
 	var key, headers, payload, patch []byte
 	if err := row.Scan(&r.LetterID, &r.Number, &key, &headers, &payload, &patch, &r.Author, &r.Reason, &r.CreatedAt); err != nil {
@@ -80,7 +80,7 @@ var letterRevisions = ofTenant(`SELECT `+revisionColumns+` FROM dlq.dlq_revision
 // Revisions implements dlq.Letters.
 func (st *Letters) Revisions(ctx context.Context, tenant, id uuid.UUID) ([]dlq.Revision, error) {
 	var out []dlq.Revision
-	place := st.db.keys.Of(tenant, id)
+	place := st.db.keys.SealerFor(tenant, id)
 	err := st.db.readTenant(ctx, tenant, letterRevisions, func(rows *sql.Rows) error {
 		r, err := scanRevision(rows, &place)
 		out = append(out, r)

@@ -21,7 +21,7 @@ const maxBlocking = 10
 // Take implements dlq.Queue, in the name of the letter's tenant. The revision,
 // the claim and the action are stored together.
 func (st *LetterQueue) Take(ctx context.Context, c dlq.Claim, lease time.Duration) (dlq.Drive, error) {
-	d, err := again(func() (dlq.Drive, error) {
+	d, err := retryCollision(func() (dlq.Drive, error) {
 		var d dlq.Drive
 		err := st.db.inTenant(ctx, c.TenantID, func(tx *sqlx.Tx) (err error) {
 			d, err = st.take(ctx, tx, &c, lease)
@@ -75,7 +75,7 @@ func (st *LetterQueue) takeable(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter,
 		return err
 	}
 	if to := l.Destination(c.Target); !slices.Contains(c.Kinds, to.Kind) {
-		return fault.New(fault.Unavailable, dlq.CodeNoKafka, "%s", dlq.NoWay(to.Kind))
+		return fault.New(fault.Unavailable, dlq.CodeNoKafka, "%s", dlq.TargetNotConfigured(to.Kind))
 	}
 	if !l.Ordered {
 		return nil
@@ -98,7 +98,7 @@ func (db *DB) putRevision(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, r 
 	if err != nil {
 		return 0, err
 	}
-	place := db.keys.Of(tenant, r.LetterID)
+	place := db.keys.SealerFor(tenant, r.LetterID)
 	content, err := sealContent(&place, revisionFields(number), r.Content)
 	if err != nil {
 		return 0, err

@@ -10,7 +10,7 @@ import (
 
 func TestTakingOneLetter(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	take := func(l dlq.Letter, change func(*dlq.Claim)) (dlq.Drive, error) {
 		c := dlq.Claim{TenantID: m.tenant, LetterID: l.ID, Kinds: kafkaOnly, Actor: "ada", By: m.action(l, dlq.VerbRetry)}
 		if change != nil {

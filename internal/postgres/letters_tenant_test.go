@@ -14,7 +14,7 @@ import (
 
 // fillLetterTables leaves at least one row of the tenant in each table of the
 // queue, and in that of operators' actions.
-func (b letterbox) fillLetterTables(t *testing.T, super func(string, ...any)) {
+func (b letterStore) fillLetterTables(t *testing.T, super func(string, ...any)) {
 	t.Helper()
 	l := b.push(t, b.letter(func(l *dlq.Letter) { l.MaxRetries = 0 }), b.letter())
 	super(`SELECT dlq.archive_batch(0, 0, 10)`)
@@ -45,11 +45,11 @@ func TestATenantSeesItsOwnDeadLettersOnly(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	root := observer(t, dsn)
-	one := letterbox{db: connect(t, plainLogin(t, dsn)), tenant: newID()}
+	one := letterStore{db: connect(t, plainLogin(t, dsn)), tenant: newID()}
 	one.Letters = postgres.NewLetters(one.db, dlq.DefaultPolicy)
 	two := one
 	two.tenant = newID()
-	for _, b := range []letterbox{one, two} {
+	for _, b := range []letterStore{one, two} {
 		b.fillLetterTables(t, func(statement string, args ...any) { execute(t, root, statement, args...) })
 	}
 	tables := strings.Fields(ask[string](t, root, `
@@ -59,7 +59,7 @@ func TestATenantSeesItsOwnDeadLettersOnly(t *testing.T) {
 		t.Fatalf("only %v", tables)
 	}
 	for _, table := range tables {
-		for _, me := range []letterbox{one, two} {
+		for _, me := range []letterStore{one, two} {
 			var seen, own int
 			err := postgres.InTenant(t.Context(), me.db, me.tenant, func(tx *sqlx.Tx) error {
 				return tx.QueryRowContext(t.Context(), `SELECT count(*), count(*) FILTER (WHERE tenant_id = $1) FROM `+table, me.tenant).Scan(&seen, &own)
@@ -84,7 +84,7 @@ func TestATenantSeesItsOwnDeadLettersOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, me := range []letterbox{one, two} {
+	for _, me := range []letterStore{one, two} {
 		for _, f := range []dlq.Filter{{}, {Topic: "orders"}, {Statuses: dlq.Statuses}, {Sources: dlq.Sources}, {ErrorType: "IOException"}} {
 			p, err := me.List(t.Context(), me.tenant, dlq.Query{Filter: f, Limit: 10, Total: true})
 			if err != nil || len(p.Letters) != 2 || p.Total != 2 || p.Letters[0].TenantID != me.tenant || p.Letters[1].TenantID != me.tenant {

@@ -18,24 +18,24 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// letterbox is a store of dead letters, and a tenant that has none.
-type letterbox struct {
+// letterStore is a store of dead letters, and a tenant that has none.
+type letterStore struct {
 	*postgres.Letters
 	db     *postgres.DB
 	dsn    string // with all rights
 	tenant uuid.UUID
 }
 
-// newLetterbox opens a store as production does: with a login of no rights of its own.
-func newLetterbox(t *testing.T) letterbox {
+// newLetterStore opens a store as production does: with a login of no rights of its own.
+func newLetterStore(t *testing.T) letterStore {
 	t.Helper()
 	dsn := testdb.DSN(t)
 	db := connect(t, plainLogin(t, dsn))
-	return letterbox{postgres.NewLetters(db, dlq.DefaultPolicy), db, dsn, newID()}
+	return letterStore{postgres.NewLetters(db, dlq.DefaultPolicy), db, dsn, newID()}
 }
 
 // letter returns a new letter of the tenant, completed by the rules.
-func (b letterbox) letter(change ...func(*dlq.Letter)) dlq.Letter {
+func (b letterStore) letter(change ...func(*dlq.Letter)) dlq.Letter {
 	l := dlq.Letter{
 		TenantID: b.tenant, Source: dlq.FromREST, OriginalTopic: "orders", MaxRetries: -1,
 		Failure: dlq.Failure{Message: "connection refused", Type: "IOException", Class: dlq.Transient},
@@ -47,7 +47,7 @@ func (b letterbox) letter(change ...func(*dlq.Letter)) dlq.Letter {
 }
 
 // push stores letters and returns them as they are stored.
-func (b letterbox) push(t *testing.T, letters ...dlq.Letter) []dlq.Letter {
+func (b letterStore) push(t *testing.T, letters ...dlq.Letter) []dlq.Letter {
 	t.Helper()
 	pushed, err := b.Push(t.Context(), letters)
 	if err != nil {
@@ -63,7 +63,7 @@ func (b letterbox) push(t *testing.T, letters ...dlq.Letter) []dlq.Letter {
 	return out
 }
 
-func (b letterbox) get(t *testing.T, id uuid.UUID) dlq.Letter {
+func (b letterStore) get(t *testing.T, id uuid.UUID) dlq.Letter {
 	t.Helper()
 	l, err := b.Get(t.Context(), b.tenant, id)
 	if err != nil {
@@ -73,16 +73,16 @@ func (b letterbox) get(t *testing.T, id uuid.UUID) dlq.Letter {
 }
 
 // action is what an operator does to a letter.
-func (b letterbox) action(l dlq.Letter, verb string) operator.Action {
+func (b letterStore) action(l dlq.Letter, verb string) operator.Action {
 	by := operator.By{Actor: "ada", Reason: "because", RequestID: "r-1"}
 	return by.Did(newID(), b.tenant, now(), operator.DeadLetter, l.ID.String(), verb, nil)
 }
 
 // everything is a letter in which no field is zero, but those of other sources.
-func (b letterbox) everything(l *dlq.Letter) {
+func (b letterStore) everything(l *dlq.Letter) {
 	l.Source, l.ConsumerGroup, l.CorrelationID, l.TraceID, l.DedupeKey = dlq.FromKafka, "billing", "c-1", "t-1", "d-"+newID().String()
 	l.Origin = dlq.Origin{Partition: new(int32(3)), Offset: new(int64(0)), Timestamp: new(now().Add(-time.Hour))}
-	l.Arrived = &dlq.Place{Topic: "orders.dlq", Partition: 1, Offset: time.Now().UnixNano()}
+	l.Arrived = &dlq.Position{Topic: "orders.dlq", Partition: 1, Offset: time.Now().UnixNano()}
 	l.Failure.Stack = "at Orders.take(Orders.java:17)\nat Main.main(Main.java:3)"
 	l.Content = dlq.Content{
 		Key:     []byte{0, 255},
@@ -98,7 +98,7 @@ func (b letterbox) everything(l *dlq.Letter) {
 
 func TestALetterComesBackAsItWasPushed(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	for name, change := range map[string]func(*dlq.Letter){
 		"with everything":  b.everything,
 		"with nothing":     func(*dlq.Letter) {},
@@ -125,7 +125,7 @@ func TestALetterComesBackAsItWasPushed(t *testing.T) {
 
 func TestALetterWithAKnownDedupeKeyIsNotStoredAgain(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	keyed := func(key string) dlq.Letter {
 		return b.letter(func(l *dlq.Letter) { l.DedupeKey = key })
 	}
@@ -168,10 +168,10 @@ func TestALetterWithAKnownDedupeKeyIsNotStoredAgain(t *testing.T) {
 
 func TestARecordOfKafkaIsStoredOnce(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	at := func(offset int64) dlq.Letter {
 		return b.letter(func(l *dlq.Letter) {
-			l.Source, l.Arrived = dlq.FromKafka, &dlq.Place{Topic: "orders.dlq", Partition: 2, Offset: offset}
+			l.Source, l.Arrived = dlq.FromKafka, &dlq.Position{Topic: "orders.dlq", Partition: 2, Offset: offset}
 		})
 	}
 	b.push(t, at(7))
@@ -193,7 +193,7 @@ func TestARecordOfKafkaIsStoredOnce(t *testing.T) {
 
 func TestOneLetterThatIsRefusedLeavesTheOthers(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	long := b.letter(func(l *dlq.Letter) { l.ConsumerGroup = strings.Repeat("g", 300) })
 	pushed, err := b.Push(t.Context(), []dlq.Letter{b.letter(), long, b.letter()})
 	if err != nil || pushed[0].Err != nil || fault.KindOf(pushed[1].Err) != fault.Invalid || pushed[2].Err != nil {
@@ -209,7 +209,7 @@ func TestOneLetterThatIsRefusedLeavesTheOthers(t *testing.T) {
 // Batches with the same groups, topics and dedupe keys in any order, at once.
 func TestConcurrentPushesAgree(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	const writers, batches, size = 6, 8, 20
 	var wg sync.WaitGroup
 	for w := range writers {
@@ -246,7 +246,7 @@ func TestConcurrentPushesAgree(t *testing.T) {
 
 func TestAResolvedGroupRegressesWithItsNextLetter(t *testing.T) {
 	t.Parallel()
-	b := newLetterbox(t)
+	b := newLetterStore(t)
 	first := b.push(t, b.letter())[0]
 	group := func() string {
 		return ask[string](t, b.db.SQL(), `SELECT concat_ws(' ', state, version, received, sample_id) FROM dlq.dlq_groups WHERE fingerprint = '`+first.Fingerprint+`'`)
@@ -280,7 +280,7 @@ func TestSealedLettersShowNothingAndOpen(t *testing.T) {
 			if !tt.on {
 				keys = nil
 			}
-			b := letterbox{db: connectWith(t, testdb.DSN(t), keys), tenant: newID()}
+			b := letterStore{db: connectWith(t, testdb.DSN(t), keys), tenant: newID()}
 			b.Letters = postgres.NewLetters(b.db, dlq.DefaultPolicy)
 			want := b.push(t, b.letter(b.everything, func(l *dlq.Letter) {
 				l.Content = dlq.Content{Key: []byte(canary), Payload: says("payload"), Headers: []dlq.Header{{Name: canary, Value: []byte(canary)}}}

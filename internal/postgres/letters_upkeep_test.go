@@ -14,7 +14,7 @@ import (
 
 func TestUpkeepOfLetters(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	ctx, tally := operator.Tallied(t.Context())
 	old := m.push(t, m.letter(func(l *dlq.Letter) { l.MaxRetries = 0 }))[0]
 	m.push(t, m.letter(), m.due())
@@ -50,7 +50,7 @@ func TestUpkeepOfLetters(t *testing.T) {
 // is not.
 func TestUpkeepTellsWhoseLettersItTakes(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	other := newID()
 	m.push(t, m.letter(), m.letter(), m.letter(func(l *dlq.Letter) { l.TenantID = other }))
 	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET status = 'DEAD', resolution = 'DISCARDED', terminal_at = now() - interval '31 days', next_retry_at = NULL`)
@@ -80,7 +80,7 @@ func TestUpkeepTellsWhoseLettersItTakes(t *testing.T) {
 
 func TestThePolicyOfATopic(t *testing.T) {
 	t.Parallel()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	put := func(topic string, retries int) {
 		execute(t, m.db.SQL(), fmt.Sprintf(`
 			INSERT INTO dlq.dlq_policies (tenant_id, topic, version, max_retries, backoff, auto_retry, ordered, retention_days, archive_days, max_generations, alert, updated_at)

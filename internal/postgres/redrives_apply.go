@@ -18,7 +18,7 @@ import (
 // Apply implements dlq.Redrives. Letters, actions, items and progress are stored
 // together: a node that dies has done a batch or has not.
 func (st *Redrives) Apply(ctx context.Context, r dlq.Redrive, limit int) (int, error) {
-	n, err := again(func() (n int, err error) {
+	n, err := retryCollision(func() (n int, err error) {
 		err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
 			a := applying{st: st, tx: tx}
 			if err := a.begin(ctx, r, limit); err != nil {
@@ -168,7 +168,7 @@ func (a *applying) one(ctx context.Context, it *item) error {
 	case dlq.BulkDiscard:
 		after, err = l.Discarded(m)
 	case dlq.BulkResolve:
-		after, err = l.ResolvedByHand(m)
+		after, err = l.ResolvedManually(m)
 	case dlq.BulkRequeue:
 		p, e := a.st.queue.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
 		if e != nil {

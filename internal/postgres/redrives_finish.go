@@ -85,7 +85,7 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 			ended = append(ended, batch[i])
 		}
 	}
-	_, err := again(func() (struct{}, error) {
+	_, err := retryCollision(func() (struct{}, error) {
 		return struct{}{}, st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
 			done, err := st.db.finish(ctx, tx, false, ended)
 			if err != nil {
@@ -190,7 +190,7 @@ SELECT ` + redriveColumns + `, clock_timestamp(),
 // Judge implements dlq.Redrives. Only one that runs is judged; others are
 // returned as they are.
 func (st *Redrives) Judge(ctx context.Context, tenant, id uuid.UUID) (dlq.Redrive, error) {
-	r, err := again(func() (r dlq.Redrive, err error) {
+	r, err := retryCollision(func() (r dlq.Redrive, err error) {
 		err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 			r, err = judge(ctx, tx, tenant, id)
 			return err

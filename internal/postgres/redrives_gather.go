@@ -60,7 +60,7 @@ func selected(r *dlq.Redrive, after *dlq.Cursor, before time.Time, limit int64) 
 // gathered, and how far that has come, is stored together, under the lock of the
 // redrive.
 func (st *Redrives) Gather(ctx context.Context, r dlq.Redrive, limit int) (done bool, err error) {
-	done, err = again(func() (done bool, err error) {
+	done, err = retryCollision(func() (done bool, err error) {
 		err = st.db.inTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error {
 			done, err = gather(ctx, tx, r.TenantID, r.ID, limit)
 			return err

@@ -239,7 +239,7 @@ func (t *taking) perKey(ctx context.Context, all []candidate) error {
 
 // open replaces a sealed key by what it is.
 func (t *taking) open(c *candidate) (err error) {
-	place := t.st.db.keys.Of(t.r.TenantID, c.id)
+	place := t.st.db.keys.SealerFor(t.r.TenantID, c.id)
 	c.key, err = place.OpenBytes(fieldLetterKey, c.key)
 	return err
 }

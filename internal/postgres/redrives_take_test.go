@@ -103,7 +103,7 @@ func TestACanaryIsWatchedBeforeTheRestFollows(t *testing.T) {
 			if bounced {
 				back := m.letter(func(l *dlq.Letter) {
 					l.Source, l.RootID, l.Generation = dlq.FromKafka, letters[0].ID, 1
-					l.Arrived = &dlq.Place{Topic: "canary.dlq." + m.tenant.String(), Offset: 1}
+					l.Arrived = &dlq.Position{Topic: "canary.dlq." + m.tenant.String(), Offset: 1}
 				})
 				if _, err := m.queue.Arrive(t.Context(), []dlq.Arrival{{Letter: back, BounceOf: letters[0].ID, OnRedrive: r.ID}}); err != nil {
 					t.Fatal(err)

@@ -16,15 +16,15 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// redriving is a mailroom with bulk operations.
+// redriving is a letterQueue with bulk operations.
 type redriving struct {
-	mailroom
+	letterQueue
 	redrives *postgres.Redrives
 }
 
 func newRedriving(t *testing.T) redriving {
 	t.Helper()
-	m := newMailroom(t)
+	m := newLetterQueue(t)
 	return redriving{m, postgres.NewRedrives(m.db, m.queue)}
 }
 
@@ -38,7 +38,7 @@ func (m redriving) redrive(t *testing.T, action dlq.RedriveAction, change ...fun
 		c(&r)
 	}
 	all := r.IDs == nil && r.Filter == nil
-	r, err := dlq.NewRedrive(r, dlq.Asked{All: all}, newID(), redriveLimits, now())
+	r, err := dlq.NewRedrive(r, dlq.RedriveRequest{All: all}, newID(), redriveLimits, now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func (db *DB) scanSaga(row scanner) (saga.Saga, error) {
 	if err != nil {
 		return s, err
 	}
-	place := db.keys.Of(s.Tenant.ID, s.ID)
+	place := db.keys.SealerFor(s.Tenant.ID, s.ID)
 	if s.Payload, err = opened(&place, fieldPayload, payload); err != nil {
 		return s, err
 	}
@@ -64,7 +64,7 @@ func (db *DB) scanSaga(row scanner) (saga.Saga, error) {
 }
 
 // scanRare reads what few sagas have.
-func scanRare(place *envelope.Place, s *saga.Saga, policy, interventions, result []byte) (err error) {
+func scanRare(place *envelope.Sealer, s *saga.Saga, policy, interventions, result []byte) (err error) {
 	if policy != nil {
 		s.RetryPolicy = new(retry.Policy)
 		if err := json.Unmarshal(policy, s.RetryPolicy); err != nil {
@@ -93,13 +93,13 @@ const logColumns = `l.id, l.saga_id, l.tenant_id, l.step_index, l.step_name, l.a
 
 // scanLog reads one row of logColumns. placeOf returns the place of its saga's
 // values. Of a log whose sealed content does not open it returns the ids.
-func scanLog(row scanner, placeOf func(saga.Ref) *envelope.Place) (saga.StepLog, error) {
+func scanLog(row scanner, placeOf func(saga.Ref) *envelope.Sealer) (saga.StepLog, error) {
 	l, _, err := scanLogOf(row, placeOf)
 	return l, err
 }
 
 // scanLogOf is scanLog that tells whose log it is.
-func scanLogOf(row scanner, placeOf func(saga.Ref) *envelope.Place) (l saga.StepLog, of saga.Ref, err error) {
+func scanLogOf(row scanner, placeOf func(saga.Ref) *envelope.Sealer) (l saga.StepLog, of saga.Ref, err error) {
 	var request, response, failure []byte
 	err = row.Scan(&l.ID, &l.SagaID, &of.Tenant, &l.StepIndex, &l.StepName, &l.Action, &l.Attempt, &l.Status, &l.Final, &l.Outcome,
 		&request, &response, &failure, &l.StartedAt, &l.CompletedAt, &l.DurationMS, &l.UpdatedAt)

@@ -141,7 +141,7 @@ func (db *DB) changeColumns(batch []saga.Change) (query string, args []any, err 
 		head[9].intOrNull(s.LeaseOwner)
 		head[10].int(s.LeaseEpoch)
 		head[11].timeOrNull(s.NextRunAt)
-		place := db.keys.Of(s.Tenant.ID, s.ID)
+		place := db.keys.SealerFor(s.Tenant.ID, s.ID)
 		if err := sealedError(&head[12], &place, fieldError, s.Error); err != nil {
 			return "", nil, err
 		}
@@ -184,7 +184,7 @@ func (db *DB) changeColumns(batch []saga.Change) (query string, args []any, err 
 	return commitSagas, parameters(head[:], keys[:], logs[:], events.columns[:], tenants[:]), nil
 }
 
-func operatedColumnsOf(c *[4]column, place *envelope.Place, change *saga.Change) error {
+func operatedColumnsOf(c *[4]column, place *envelope.Sealer, change *saga.Change) error {
 	o := change.Operated
 	if o == nil {
 		o = &saga.Operated{}
@@ -217,7 +217,7 @@ func keyColumns(c *[6]column, id uuid.UUID, k *saga.IdempotencyKey) {
 	c[5].bytes(k.Hash)
 }
 
-func logColumnsOf(c *[17]column, place *envelope.Place, id uuid.UUID, l *saga.StepLog) error {
+func logColumnsOf(c *[17]column, place *envelope.Sealer, id uuid.UUID, l *saga.StepLog) error {
 	c[0].uuid(l.ID)
 	c[1].uuid(id)
 	c[2].int(int64(l.StepIndex))
@@ -253,7 +253,7 @@ func (st *Sagas) Commit(ctx context.Context, batch []saga.Change) ([]error, erro
 		}
 		seen[ref] = true
 	}
-	moved, err := again(func() (map[saga.Ref]bool, error) { return st.update(ctx, batch) })
+	moved, err := retryCollision(func() (map[saga.Ref]bool, error) { return st.update(ctx, batch) })
 	switch {
 	case err == nil:
 	case dataError(err) && len(batch) > 1:
@@ -280,7 +280,7 @@ func (st *Sagas) Commit(ctx context.Context, batch []saga.Change) ([]error, erro
 func (st *Sagas) update(ctx context.Context, batch []saga.Change) (map[saga.Ref]bool, error) {
 	for i := range batch {
 		if batch[i].Letter != nil || batch[i].Run != nil || batch[i].Steer != nil {
-			return st.updateTold(ctx, batch)
+			return st.updateWithLetters(ctx, batch)
 		}
 	}
 	query, args, err := st.db.changeColumns(batch)

@@ -90,7 +90,7 @@ func (db *DB) newSagaColumns(batch []saga.NewSaga) ([]any, error) {
 		head[13].text(s.InitiatedBy)
 		head[14].textOrNull(s.TraceID)
 		head[15].textOrNull(s.SpanID)
-		place := db.keys.Of(s.Tenant.ID, s.ID)
+		place := db.keys.SealerFor(s.Tenant.ID, s.ID)
 		if err := head[16].sealed(&place, fieldPayload, s.Payload); err != nil {
 			return nil, err
 		}
@@ -127,7 +127,7 @@ func (db *DB) newSagaColumns(batch []saga.NewSaga) ([]any, error) {
 
 // Create implements saga.Store.
 func (st *Sagas) Create(ctx context.Context, batch []saga.NewSaga) ([]saga.CreateResult, error) {
-	timeouts, err := again(func() (map[saga.Ref]*time.Time, error) { return st.insert(ctx, batch) })
+	timeouts, err := retryCollision(func() (map[saga.Ref]*time.Time, error) { return st.insert(ctx, batch) })
 	switch {
 	case err == nil:
 	case dataError(err) && len(batch) > 1:

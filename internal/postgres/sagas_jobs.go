@@ -143,7 +143,7 @@ func (st *Sagas) askedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 		if c.After.TenantInKeys {
 			named = c.After.Tenant.ID
 		}
-		runs[i] = jobrun.New(&d, jobrun.Ask{
+		runs[i] = jobrun.New(&d, jobrun.Request{
 			ID: c.Run.ID, Trigger: jobrun.BySaga, Key: jobrun.SagaKey(named, c.After.ID, c.Run.Step, string(c.Run.Action), c.Run.Attempt),
 			Args: c.Run.Args, SagaID: c.After.ID, SagaStep: c.Run.Step, SagaAction: string(c.Run.Action),
 			CorrelationID: cmp.Or(textOf(c.After.CorrelationID), c.After.ID.String()), TraceID: textOf(c.After.TraceID),
@@ -196,7 +196,7 @@ func (db *DB) sagaRunEnded(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) erro
 	}
 	o.StartedAt, o.Request = run.begun, run.args
 	m := momentAt(*r.FinishedAt)
-	change, err := saga.Apply(run.Run, saga.Answered{Outcome: o}, saga.Moment{
+	change, err := saga.Apply(run.Instance, saga.Answered{Outcome: o}, saga.Moment{
 		Now: m.Now, NewID: m.NewID, Jitter: m.Jitter, CompensationTimeout: db.steps.CompensationTimeout,
 	})
 	if err != nil {
@@ -221,7 +221,7 @@ func (db *DB) sagaRunEnded(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) erro
 
 // waitingSaga is a saga that waits for a run, locked.
 type waitingSaga struct {
-	saga.Run
+	saga.Instance
 	begun time.Time
 	args  []byte
 }
@@ -247,7 +247,7 @@ func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*w
 	if err != nil {
 		return nil, err
 	}
-	place := st.db.keys.Of(s.Tenant.ID, s.ID)
+	place := st.db.keys.SealerFor(s.Tenant.ID, s.ID)
 	rows, err := tx.QueryContext(ctx, `SELECT `+logColumns+` FROM saga.saga_step_logs l WHERE l.saga_id = $1 AND l.tenant_id = $2`, s.ID, s.Tenant.ID)
 	if err != nil {
 		return nil, err
@@ -269,7 +269,7 @@ func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*w
 	if err != nil {
 		return nil, err
 	}
-	if w.Run = saga.Rebuild(s, def, logs); w.JobRun() != r.RootRunID {
+	if w.Instance = saga.Rebuild(s, def, logs); w.JobRun() != r.RootRunID {
 		return nil, nil //nolint:nilnil // it went on without it
 	}
 	return &w, nil
@@ -300,10 +300,10 @@ const latestOfChain = `
 SELECT ` + runColumns + ` FROM jobs.job_runs r
  WHERE r.tenant_id = $1 AND (r.id = $2 OR r.root_run_id = $2 AND r.retry_number > 0) ORDER BY r.retry_number DESC LIMIT 1`
 
-// LookAfter looks after the job run of a step: engine.Config.LookAfter. cancel asks
+// CheckJobRun looks after the job run of a step: engine.Config.CheckJobRun. cancel asks
 // to cancel a run (jobrun.Runs), with the reason. A run that ends by that tells its
 // saga itself.
-func (st *Sagas) LookAfter(ctx context.Context, c saga.JobCall, cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error) {
+func (st *Sagas) CheckJobRun(ctx context.Context, c saga.JobCall, cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error) {
 	r, err := st.db.scanRun(st.db.read.QueryRowContext(ctx, latestOfChain, c.Tenant, c.ID))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):

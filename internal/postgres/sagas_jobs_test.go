@@ -53,17 +53,17 @@ func newJobbed(t *testing.T, change ...func(*workflow.Definition)) *jobbed {
 }
 
 // begun stores a saga and lets events happen to it.
-func (k *jobbed) begun(events ...saga.Event) saga.Run {
+func (k *jobbed) begun(events ...saga.Event) saga.Instance {
 	k.t.Helper()
 	spec := saga.Spec{ID: newID(), Tenant: saga.Tenant{ID: k.tenant}, Payload: json.RawMessage(`{"order":7}`)}
 	s := saga.NewSaga{Saga: saga.New(spec, k.def, 1, new(int64(1)), now(), time.Minute)}
 	if r, err := k.sagas.Create(k.t.Context(), []saga.NewSaga{s}); err != nil || r[0].Created != saga.Stored {
 		k.t.Fatal(r, err)
 	}
-	return k.play(saga.NewRun(s.Saga, k.def), events...)
+	return k.play(saga.NewInstance(s.Saga, k.def), events...)
 }
 
-func (k *jobbed) play(run saga.Run, events ...saga.Event) saga.Run {
+func (k *jobbed) play(run saga.Instance, events ...saga.Event) saga.Instance {
 	k.t.Helper()
 	for _, e := range events {
 		c := applied(run, e)
@@ -90,7 +90,7 @@ func answer(output string) saga.Event {
 }
 
 // read reads a saga as it stands.
-func (k *jobbed) read(id uuid.UUID) saga.Run {
+func (k *jobbed) read(id uuid.UUID) saga.Instance {
 	k.t.Helper()
 	l, err := k.sagas.Load(k.t.Context(), []saga.Ref{{Tenant: k.tenant, ID: id}})
 	if err != nil || len(l) != 1 {
@@ -100,7 +100,7 @@ func (k *jobbed) read(id uuid.UUID) saga.Run {
 }
 
 // working lets a worker begin the run that a saga waits for.
-func (k *jobbed) working(run saga.Run) jobrun.Run {
+func (k *jobbed) working(run saga.Instance) jobrun.Run {
 	k.t.Helper()
 	id := run.JobRun()
 	if id == uuid.Nil {
@@ -117,7 +117,7 @@ func (k *jobbed) working(run saga.Run) jobrun.Run {
 }
 
 // finish lets the worker report the end of a run, and returns the saga as it then is.
-func (k *jobbed) finish(r jobrun.Run, value string, failure *jobrun.Error) saga.Run {
+func (k *jobbed) finish(r jobrun.Run, value string, failure *jobrun.Error) saga.Instance {
 	k.t.Helper()
 	done, err := k.Finish(k.t.Context(), []jobrun.Result{{TenantID: k.tenant, RunID: r.ID, Fence: r.Fence(), Value: json.RawMessage(value), Error: failure}})
 	if err != nil || done[0].Err != nil {
@@ -234,14 +234,14 @@ func TestASagaThatTurnsBackWaitsForItsRun(t *testing.T) {
 	run := k.begun(answer(`{}`))
 	r := k.working(run)
 	run = k.play(run, saga.CancelRequested{By: "op"})
-	if run.State != saga.Running || run.NextRunAt.After(now()) || run.Next(now()) != saga.LookAfter {
+	if run.State != saga.Running || run.NextRunAt.After(now()) || run.Next(now()) != saga.CheckJobRun {
 		t.Fatalf("the saga is %s, due at %v", run.State, run.NextRunAt)
 	}
 	c := run.JobCall(now())
 	if !c.Stop || c.ID != r.ID {
 		t.Errorf("the run is looked after as %+v", c)
 	}
-	run = k.play(run, saga.LookedAfter{Stopping: true})
+	run = k.play(run, saga.JobRunChecked{Stopping: true})
 	if run.Next(now()) != saga.Wait {
 		t.Error("the saga is looked at again at once")
 	}
@@ -267,10 +267,10 @@ func TestASagaWhoseJobIsNotDefinedIsDueAndSaysSo(t *testing.T) {
 	k := newJobbed(t, func(d *workflow.Definition) { d.Steps[1].Action.Job = "nothing" })
 	run := k.begun(answer(`{}`))
 	run = k.read(run.ID)
-	if run.NextRunAt.After(now()) || run.Next(now()) != saga.LookAfter {
+	if run.NextRunAt.After(now()) || run.Next(now()) != saga.CheckJobRun {
 		t.Fatalf("the saga is due at %v", run.NextRunAt)
 	}
-	o, err := k.sagas.LookAfter(t.Context(), run.JobCall(now()), nil)
+	o, err := k.sagas.CheckJobRun(t.Context(), run.JobCall(now()), nil)
 	if err != nil || o == nil || o.Verdict != saga.Refused || !strings.Contains(o.Message, `"nothing"`) {
 		t.Fatalf("looking after it gives %+v, %v", o, err)
 	}
@@ -305,7 +305,7 @@ func TestATakeoverLeavesJobRunsAlone(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	taken := saga.Rebuild(got[0].Saga, k.def, got[0].Logs)
-	if taken.JobRun() != r.ID || taken.Attempt != 1 || taken.Uncertain || taken.Next(now()) != saga.LookAfter {
+	if taken.JobRun() != r.ID || taken.Attempt != 1 || taken.Uncertain || taken.Next(now()) != saga.CheckJobRun {
 		t.Fatalf("after the takeover the saga waits for %s, attempt %d; want %s", taken.JobRun(), taken.Attempt, r.ID)
 	}
 	if run := k.finish(r, `{}`, nil); run.CurrentStep != 2 {

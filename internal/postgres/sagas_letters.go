@@ -10,10 +10,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// updateTold is update for a batch with a change that tells of a dead letter, or
+// updateWithLetters is update for a batch with a change that tells of a dead letter, or
 // begins, ends or holds a job run: a transaction of some more statements, because hardly any
 // batch has one. Letters are locked before sagas, everywhere.
-func (st *Sagas) updateTold(ctx context.Context, batch []saga.Change) (moved map[saga.Ref]bool, err error) {
+func (st *Sagas) updateWithLetters(ctx context.Context, batch []saga.Change) (moved map[saga.Ref]bool, err error) {
 	var begun func()
 	err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
 		moved, begun, err = st.change(ctx, tx, batch)
@@ -33,13 +33,13 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []news
+	var all []letterUpdate
 	for i := range batch {
 		if c := &batch[i]; c.Letter != nil {
-			all = append(all, st.newsOf(c))
+			all = append(all, st.letterUpdatesOf(c))
 		}
 	}
-	found, err := st.db.lockTold(ctx, tx, all)
+	found, err := st.db.lockForUpdates(ctx, tx, all)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -49,10 +49,10 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (
 	}
 	for i := range batch {
 		c := &batch[i]
-		if c.Letter == nil || c.Letter.Told != dlq.GaveUp {
+		if c.Letter == nil || c.Letter.Outcome != dlq.GaveUp {
 			continue
 		}
-		if before, known := found[c.Letter.ID]; !known || !before.TakesUp(c.Letter) {
+		if before, known := found[c.Letter.ID]; !known || !before.ReopensOn(c.Letter) {
 			c.After.Interventions.DeadLetter = c.Letter.Letter.ID
 		}
 	}
@@ -70,10 +70,10 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (
 	told := all[:0]
 	for i := range batch {
 		if c := &batch[i]; c.Letter != nil && moved[c.After.Ref()] {
-			told = append(told, st.newsOf(c))
+			told = append(told, st.letterUpdatesOf(c))
 		}
 	}
-	if err := st.db.tellLetters(ctx, tx, told, found); err != nil {
+	if err := st.db.updateLetters(ctx, tx, told, found); err != nil {
 		return nil, nil, err
 	}
 	created, err := st.beginRuns(ctx, tx, batch, runs, moved)
@@ -84,16 +84,16 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (
 	return moved, func() { created(); ended() }, err
 }
 
-// newsOf is what a change tells. While content is sealed, nothing that a
+// letterUpdatesOf is what a change tells. While content is sealed, nothing that a
 // participant may have said goes into the letter's error.
-func (st *Sagas) newsOf(c *saga.Change) news {
-	n := news{c.Letter, c.After.Tenant.ID, dlq.Moment{Now: c.After.UpdatedAt}}
-	if n.Told == dlq.GaveUp && st.db.keys.Seals() {
+func (st *Sagas) letterUpdatesOf(c *saga.Change) letterUpdate {
+	n := letterUpdate{c.Letter, c.After.Tenant.ID, dlq.Moment{Now: c.After.UpdatedAt}}
+	if n.Outcome == dlq.GaveUp && st.db.keys.Seals() {
 		plain := *c.Letter
 		l := &plain.Letter
 		l.Failure = saga.Plain(l)
 		l.Fingerprint = dlq.Fingerprint(l.OriginalTopic, l.ConsumerGroup, l.Failure)
-		n.News = &plain
+		n.SourceUpdate = &plain
 	}
 	return n
 }

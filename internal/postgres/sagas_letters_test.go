@@ -34,21 +34,21 @@ func letters(t *testing.T) *lettered {
 }
 
 // begun stores n sagas and lets them come to the compensation of their first step.
-func (k *lettered) begun(n int) []saga.Run {
+func (k *lettered) begun(n int) []saga.Instance {
 	k.t.Helper()
 	batch := someSagas(n)
-	runs := make([]saga.Run, n)
+	runs := make([]saga.Instance, n)
 	if r, err := k.sagas.Create(k.t.Context(), batch); err != nil || r[0].Created != saga.Stored {
 		k.t.Fatal(r, err)
 	}
 	for i := range batch {
-		runs[i] = k.play(saga.NewRun(batch[i].Saga, order), done(), refusal("no"))
+		runs[i] = k.play(saga.NewInstance(batch[i].Saga, order), done(), refusal("no"))
 	}
 	return runs
 }
 
 // play commits what events make of a run.
-func (k *lettered) play(run saga.Run, events ...saga.Event) saga.Run {
+func (k *lettered) play(run saga.Instance, events ...saga.Event) saga.Instance {
 	k.t.Helper()
 	for _, e := range events {
 		c := applied(run, e)
@@ -278,7 +278,7 @@ func TestLettersOfSagasAreSealed(t *testing.T) {
 	if r, err := k.sagas.Create(t.Context(), batch); err != nil || r[0].Created != saga.Stored {
 		t.Fatal(r, err)
 	}
-	run := k.play(saga.NewRun(batch[0].Saga, order), done(), refusal("no"), refusal(canary), resume(), refusal("again "+canary))
+	run := k.play(saga.NewInstance(batch[0].Saga, order), done(), refusal("no"), refusal(canary), resume(), refusal("again "+canary))
 	if text := dump(t, k.db); strings.Contains(text, canary) || !strings.Contains(text, "saga.order.reserve.compensate") {
 		t.Error("the dump shows what somebody said, or no letter")
 	}

@@ -39,7 +39,7 @@ var stepLogs = ofTenant(`SELECT `+logColumns+` FROM saga.saga_step_logs l
 // StepLogs implements saga.Store.
 func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]saga.StepLog, error) {
 	logs := []saga.StepLog{}
-	place := st.db.keys.Of(tenant, id)
+	place := st.db.keys.SealerFor(tenant, id)
 	err := st.db.readTenant(ctx, tenant, stepLogs, func(rows *sql.Rows) error {
 		l, err := scanLog(rows, at(&place))
 		logs = append(logs, l)
@@ -80,7 +80,7 @@ func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, e
 	var out []saga.Loaded
 	index := map[saga.Ref]int{}
 	var refs []saga.Ref
-	var places []envelope.Place
+	var places []envelope.Sealer
 	err := eachRow(rows, func() error {
 		s, err := st.db.scanSaga(rows)
 		if err != nil {
@@ -88,7 +88,7 @@ func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, e
 		}
 		index[s.Ref()] = len(out)
 		refs = append(refs, s.Ref())
-		places = append(places, st.db.keys.Of(s.Tenant.ID, s.ID))
+		places = append(places, st.db.keys.SealerFor(s.Tenant.ID, s.ID))
 		out = append(out, saga.Loaded{Saga: s})
 		return nil
 	})
@@ -102,7 +102,7 @@ func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, e
 	logs, err := st.db.queryRead(ctx, loadLogs, ids, tenants)
 	if err == nil {
 		err = eachRow(logs, func() error {
-			l, of, err := scanLogOf(logs, func(of saga.Ref) *envelope.Place { return &places[index[of]] })
+			l, of, err := scanLogOf(logs, func(of saga.Ref) *envelope.Sealer { return &places[index[of]] })
 			if err != nil {
 				if err = st.db.passOver(ctx, err); err == nil {
 					if closed == nil {

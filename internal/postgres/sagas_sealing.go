@@ -36,13 +36,13 @@ func logField(name string, l *saga.StepLog) envelope.Field {
 }
 
 // at is for scanLog, when all logs are of one saga.
-func at(p *envelope.Place) func(saga.Ref) *envelope.Place {
-	return func(saga.Ref) *envelope.Place { return p }
+func at(p *envelope.Sealer) func(saga.Ref) *envelope.Sealer {
+	return func(saga.Ref) *envelope.Sealer { return p }
 }
 
 // sealedError writes a saga's error: all of it is in the envelope, which takes
 // the place of its details, and what no participant has said beside it.
-func sealedError(c *column, p *envelope.Place, f envelope.Field, e *saga.Error) error {
+func sealedError(c *column, p *envelope.Sealer, f envelope.Field, e *saga.Error) error {
 	if e == nil {
 		c.null()
 		return nil
@@ -72,7 +72,7 @@ func sealedError(c *column, p *envelope.Place, f envelope.Field, e *saga.Error) 
 }
 
 // openError reads what sealedError wrote.
-func openError(p *envelope.Place, f envelope.Field, stored []byte) (*saga.Error, error) {
+func openError(p *envelope.Sealer, f envelope.Field, stored []byte) (*saga.Error, error) {
 	e, err := parseError(stored)
 	if err != nil || e == nil || e.Details == nil {
 		return e, err
@@ -107,12 +107,12 @@ func addEvent(db *DB, c *eventColumns, e *saga.AuditEvent) error {
 
 // sealInterventions returns a copy of i in which the JSON that operators gave
 // is sealed. What the views of the schema look at stays as it is.
-func sealInterventions(p *envelope.Place, i *saga.Interventions) (*saga.Interventions, error) {
+func sealInterventions(p *envelope.Sealer, i *saga.Interventions) (*saga.Interventions, error) {
 	return eachContent(i, func(f envelope.Field, v []byte) ([]byte, error) { return seal(p, f, v) })
 }
 
 // openInterventions opens what sealInterventions sealed; i is canonical.
-func openInterventions(p *envelope.Place, i *saga.Interventions) (*saga.Interventions, error) {
+func openInterventions(p *envelope.Sealer, i *saga.Interventions) (*saga.Interventions, error) {
 	return eachContent(i, p.Open)
 }
 

@@ -55,7 +55,7 @@ func someSagas(n int) []saga.NewSaga {
 func someChanges(n int) []saga.Change {
 	changes := make([]saga.Change, n)
 	for i, s := range someSagas(n) {
-		run := saga.NewRun(s.Saga, order)
+		run := saga.NewInstance(s.Saga, order)
 		if i%2 == 0 {
 			run = applied(run, saga.Slow{StartedAt: now()}).After
 		}
@@ -76,7 +76,7 @@ func done() saga.Event {
 	}}
 }
 
-func applied(run saga.Run, e saga.Event) saga.Change {
+func applied(run saga.Instance, e saga.Event) saga.Change {
 	c, err := saga.Apply(run, e, saga.Moment{Now: now(), NewID: newID})
 	if err != nil {
 		panic(err)

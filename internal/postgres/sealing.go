@@ -24,7 +24,7 @@ var unstorable = []byte("unstorable")
 
 // seal returns what to store for the JSON v, nil for nil. What is sealed is
 // canonical, so that what is opened need not be parsed again.
-func seal(p *envelope.Place, f envelope.Field, v []byte) ([]byte, error) {
+func seal(p *envelope.Sealer, f envelope.Field, v []byte) ([]byte, error) {
 	if v != nil && p.Seals() {
 		plain, err := canonical(v)
 		if err != nil {
@@ -36,7 +36,7 @@ func seal(p *envelope.Place, f envelope.Field, v []byte) ([]byte, error) {
 }
 
 // opened returns the canonical JSON that a jsonb stands for; nil stays nil.
-func opened(p *envelope.Place, f envelope.Field, stored []byte) (json.RawMessage, error) {
+func opened(p *envelope.Sealer, f envelope.Field, stored []byte) (json.RawMessage, error) {
 	v, err := canonical(stored)
 	if err != nil || v == nil {
 		return nil, err
@@ -45,7 +45,7 @@ func opened(p *envelope.Place, f envelope.Field, stored []byte) (json.RawMessage
 }
 
 // sealed writes v sealed, NULL when nil.
-func (c *column) sealed(p *envelope.Place, f envelope.Field, v []byte) error {
+func (c *column) sealed(p *envelope.Sealer, f envelope.Field, v []byte) error {
 	v, err := seal(p, f, v)
 	c.json(v)
 	return err

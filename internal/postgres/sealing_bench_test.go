@@ -31,10 +31,10 @@ func BenchmarkEncryption(b *testing.B) {
 			sagas := 0
 			for b.Loop() {
 				batch := someSagas(64)
-				runs, ids := make([]saga.Run, len(batch)), make([]uuid.UUID, len(batch))
+				runs, ids := make([]saga.Instance, len(batch)), make([]uuid.UUID, len(batch))
 				for i := range batch {
 					batch[i].Key, batch[i].Payload = nil, body
-					runs[i], ids[i] = saga.NewRun(batch[i].Saga, order), batch[i].ID
+					runs[i], ids[i] = saga.NewInstance(batch[i].Saga, order), batch[i].ID
 				}
 				if _, err := st.Create(b.Context(), batch); err != nil {
 					b.Fatal(err)

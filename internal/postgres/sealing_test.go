@@ -63,14 +63,14 @@ func says(what string) json.RawMessage { return json.RawMessage(`{"` + what + `"
 
 // talkative stores a saga in which everybody says the canary: the client, two
 // participants and an operator.
-func talkative(t *testing.T, st *postgres.Sagas) saga.Run {
+func talkative(t *testing.T, st *postgres.Sagas) saga.Instance {
 	t.Helper()
 	n := unkeyed()
 	n[0].Payload = says("payload")
 	if r, err := st.Create(t.Context(), n); err != nil || r[0].Created != saga.Stored {
 		t.Fatal(r, err)
 	}
-	run := saga.NewRun(n[0].Saga, order)
+	run := saga.NewInstance(n[0].Saga, order)
 	answer := func(v saga.Verdict, class retry.Class) saga.Outcome {
 		return saga.Outcome{Verdict: v, Class: class, Code: "http", Request: says("request"), StartedAt: now(), EndedAt: now()}
 	}
@@ -211,7 +211,7 @@ func TestKeysAreRotatedWhileSagasRun(t *testing.T) {
 					t.Error(r, err)
 					return
 				}
-				run := saga.NewRun(n[0].Saga, order)
+				run := saga.NewInstance(n[0].Saga, order)
 				for step := range 3 {
 					c := applied(run, done())
 					if errs, err := nodes[(i+step)%2].Commit(t.Context(), []saga.Change{c}); err != nil || errs[0] != nil {

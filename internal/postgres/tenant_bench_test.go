@@ -43,7 +43,7 @@ func BenchmarkRowSecurity(b *testing.B) {
 			create(b, 200)
 		}
 		one := create(b, 1)[0]
-		if _, err := st.Commit(b.Context(), []saga.Change{applied(saga.NewRun(one.Saga, order), done())}); err != nil {
+		if _, err := st.Commit(b.Context(), []saga.Change{applied(saga.NewInstance(one.Saga, order), done())}); err != nil {
 			b.Fatal(err)
 		}
 		super, err := sql.Open("postgres", dsn)
@@ -87,7 +87,7 @@ func BenchmarkRowSecurity(b *testing.B) {
 				b.StopTimer()
 				changes := make([]saga.Change, 64)
 				for i, s := range create(b, 64) {
-					changes[i] = applied(saga.NewRun(s.Saga, order), done())
+					changes[i] = applied(saga.NewInstance(s.Saga, order), done())
 				}
 				b.StartTimer()
 				errs, err := st.Commit(b.Context(), changes)

@@ -48,7 +48,7 @@ func neighboursOn(t *testing.T, login string) neighbours {
 		if r, err := st.Create(t.Context(), batch); err != nil || r[0].Created != saga.Stored {
 			t.Fatalf("create: %+v, %v", r, err)
 		}
-		commit(t, st, []saga.Change{applied(saga.NewRun(batch[0].Saga, order), done())})
+		commit(t, st, []saga.Change{applied(saga.NewInstance(batch[0].Saga, order), done())})
 		n.sagas[i] = batch[0].ID
 	}
 	return n

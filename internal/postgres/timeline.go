@@ -79,7 +79,7 @@ SELECT at, key, kind, saga_id, run_id, letter_id, name, action, number, state, c
  ORDER BY at, key COLLATE "C" LIMIT $8`
 
 // Timeline implements timeline.Store.
-func (st *Timelines) Timeline(ctx context.Context, tenant uuid.UUID, correlation string, show timeline.Shown, after *timeline.Place, limit int) (list []timeline.Entry, more bool, err error) {
+func (st *Timelines) Timeline(ctx context.Context, tenant uuid.UUID, correlation string, show timeline.Shown, after *timeline.Cursor, limit int) (list []timeline.Entry, more bool, err error) {
 	var at sql.NullTime
 	key := ""
 	if after != nil {

@@ -31,9 +31,9 @@ func inTx(ctx context.Context, pool *sqlx.DB, f func(*sqlx.Tx) error) error {
 	return tx.Commit()
 }
 
-// again runs a transaction once more when it collided with another one, which
+// retryCollision runs a transaction once more when it collided with another one, which
 // means that nothing of it was written.
-func again[R any](do func() (R, error)) (R, error) {
+func retryCollision[R any](do func() (R, error)) (R, error) {
 	r, err := do()
 	if err != nil && collided(err) {
 		return do()

@@ -107,7 +107,7 @@ func TestTextsThatAreTooLongAreUnstorable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := applied(saga.NewRun(results[0].Saga, order), done())
+	c := applied(saga.NewInstance(results[0].Saga, order), done())
 	c.Logs[0].Outcome = &long
 	errs, err := st.Commit(t.Context(), []saga.Change{c})
 	if err != nil || !fault.IsCode(errs[0], saga.CodeUnstorable) {

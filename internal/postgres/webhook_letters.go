@@ -22,7 +22,7 @@ SELECT ` + letterColumns + ` FROM dlq.dlq_messages m
    FOR NO KEY UPDATE OF m`
 
 // tellOf writes what is told of the letters of deliveries, by LetterKey.
-func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, at time.Time, told map[string]*dlq.News) error {
+func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, at time.Time, told map[string]*dlq.SourceUpdate) error {
 	if len(told) == 0 {
 		return nil
 	}
@@ -44,23 +44,23 @@ func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, a
 	if err != nil {
 		return err
 	}
-	all := make([]news, 0, len(told))
+	all := make([]letterUpdate, 0, len(told))
 	for _, n := range told {
-		if l := &n.Letter; n.Told == dlq.GaveUp {
+		if l := &n.Letter; n.Outcome == dlq.GaveUp {
 			if l.ID, err = uuid.NewV7(); err != nil {
 				return err
 			}
 			l.RootID = l.ID
 		}
-		all = append(all, news{n, tenant, dlq.Moment{Now: at}})
+		all = append(all, letterUpdate{n, tenant, dlq.Moment{Now: at}})
 	}
-	return st.db.tellLetters(ctx, tx, all, found)
+	return st.db.updateLetters(ctx, tx, all, found)
 }
 
 // tellRedelivered tells of the letters of deliveries that are sent again; before
 // are these as they were.
 func (st *Webhooks) tellRedelivered(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, at time.Time, before ...webhook.Delivery) error {
-	told := map[string]*dlq.News{}
+	told := map[string]*dlq.SourceUpdate{}
 	for i := range before {
 		token, err := uuid.NewRandom()
 		if err != nil {

@@ -12,17 +12,17 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// parcels is one webhook of the tenant big, whose deliveries are tried once.
-type parcels struct {
+// webhookLetters is one webhook of the tenant big, whose deliveries are tried once.
+type webhookLetters struct {
 	*lettered
 	hooks *postgres.Webhooks
 	hook  webhook.Subscription
 }
 
-func newParcels(t *testing.T) *parcels {
+func newWebhookLetters(t *testing.T) *webhookLetters {
 	t.Helper()
 	db := connect(t, plainLogin(t, testdb.DSN(t)))
-	p := &parcels{lettered: &lettered{t: t, db: db.SQL(), letters: postgres.NewLetters(db, dlq.DefaultPolicy)}, hooks: postgres.NewWebhooks(db)}
+	p := &webhookLetters{lettered: &lettered{t: t, db: db.SQL(), letters: postgres.NewLetters(db, dlq.DefaultPolicy)}, hooks: postgres.NewWebhooks(db)}
 	url := "https://example.com/events"
 	var err error
 	if p.hook, err = webhook.New(big, newID(), webhook.Settings{URL: &url}, []byte("a key of thirty-two bytes length"), "op", now()); err != nil {
@@ -35,7 +35,7 @@ func newParcels(t *testing.T) *parcels {
 }
 
 // failed adds a delivery and lets it be given up.
-func (p *parcels) failed() uuid.UUID {
+func (p *webhookLetters) failed() uuid.UUID {
 	p.t.Helper()
 	d := webhook.Delivery{
 		TenantID: big, WebhookID: p.hook.ID, ID: newID(), EventID: 7, EventType: "saga.failed", Body: []byte(`{"event":1}`),
@@ -49,7 +49,7 @@ func (p *parcels) failed() uuid.UUID {
 }
 
 // settle claims what is due and ends it so.
-func (p *parcels) settle(o webhook.Outcome) {
+func (p *webhookLetters) settle(o webhook.Outcome) {
 	p.t.Helper()
 	policy := webhook.DefaultPolicy
 	policy.Retry.MaxAttempts, policy.DisableAfter = 1, 100
@@ -65,12 +65,12 @@ func (p *parcels) settle(o webhook.Outcome) {
 }
 
 // letterOf returns the letter of a delivery.
-func (p *parcels) letterOf(delivery uuid.UUID) dlq.Letter {
+func (p *webhookLetters) letterOf(delivery uuid.UUID) dlq.Letter {
 	p.t.Helper()
 	return p.letter(ask[uuid.UUID](p.t, p.db, `SELECT id FROM dlq.dlq_messages WHERE delivery_id = $1`, delivery))
 }
 
-func (p *parcels) redeliver(id uuid.UUID) {
+func (p *webhookLetters) redeliver(id uuid.UUID) {
 	p.t.Helper()
 	if _, err := p.hooks.Redeliver(p.t.Context(), big, p.hook.ID, id, now()); err != nil {
 		p.t.Fatal(err)
@@ -79,7 +79,7 @@ func (p *parcels) redeliver(id uuid.UUID) {
 
 func TestADeliveryThatIsGivenUpLeavesALetter(t *testing.T) {
 	t.Parallel()
-	p := newParcels(t)
+	p := newWebhookLetters(t)
 	id := p.failed()
 	l := p.letterOf(id)
 	if l.Status != dlq.Pending || l.NextRetryAt != nil || l.Source != dlq.FromWebhook || l.RootID != l.ID || string(l.Content.Payload) != `{"event":1}` ||
@@ -116,7 +116,7 @@ func TestADeliveryThatIsGivenUpLeavesALetter(t *testing.T) {
 
 func TestLettersOfAWebhookThatIsDeletedAreDiscarded(t *testing.T) {
 	t.Parallel()
-	p := newParcels(t)
+	p := newWebhookLetters(t)
 	waiting, retried, arrived := p.failed(), p.failed(), p.failed()
 	p.redeliver(arrived)
 	p.settle(webhook.Outcome{Status: 200})
@@ -139,7 +139,7 @@ func TestLettersOfAWebhookThatIsDeletedAreDiscarded(t *testing.T) {
 
 func TestEnablingFromNowOnDiscardsLettersThatAreBeingRetried(t *testing.T) {
 	t.Parallel()
-	p := newParcels(t)
+	p := newWebhookLetters(t)
 	waiting, retried := p.failed(), p.failed()
 	off, err := p.hook.With(webhook.Settings{Enabled: new(false)}, now())
 	if err != nil || p.hooks.Replace(t.Context(), off, false) != nil {
@@ -160,7 +160,7 @@ func TestEnablingFromNowOnDiscardsLettersThatAreBeingRetried(t *testing.T) {
 
 func TestDeliveriesLastAsLongAsTheirLetters(t *testing.T) {
 	t.Parallel()
-	p := newParcels(t)
+	p := newWebhookLetters(t)
 	waiting, arrived := p.failed(), p.failed()
 	p.redeliver(arrived)
 	p.settle(webhook.Outcome{Status: 200})

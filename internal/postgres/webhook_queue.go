@@ -45,7 +45,7 @@ func (st *Webhooks) Ready(ctx context.Context, now time.Time) ([]webhook.Work, e
 	err = eachRow(rows, func() error {
 		var r webhookRow
 		var w webhook.Work
-		if err := rows.Scan(append(r.dest(), &w.Cursor.TxID, &w.Cursor.ID, &w.News, &w.Due)...); err != nil {
+		if err := rows.Scan(append(r.dest(), &w.Cursor.TxID, &w.Cursor.ID, &w.FeedReady, &w.Due)...); err != nil {
 			return err
 		}
 		var err error
@@ -163,8 +163,8 @@ func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.O
 				UPDATE saga.webhook_deliveries SET due_at = $3
 				 WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' AND due_at > $3`, d.TenantID, d.WebhookID, m.Now)
 		}
-		if n := r.News(m); n != nil && err == nil {
-			err = st.tellOf(ctx, tx, d.TenantID, m.Now, map[string]*dlq.News{d.LetterKey(): n})
+		if n := r.LetterUpdate(m); n != nil && err == nil {
+			err = st.tellOf(ctx, tx, d.TenantID, m.Now, map[string]*dlq.SourceUpdate{d.LetterKey(): n})
 		}
 		return err
 	})

@@ -34,7 +34,7 @@ type VerbRule struct {
 	Verb    Verb
 	Needs   Permission
 	Means   string // what it does, for a person who looks for a way out
-	allowed func(*Run) bool
+	allowed func(*Instance) bool
 }
 
 // Verbs is when each verb is accepted: the only place that says so. Apply
@@ -42,27 +42,27 @@ type VerbRule struct {
 var Verbs = []VerbRule{
 	{Cancel, Write, "undo everything and end as cancelled", turnable},
 	{CompensateVerb, Write, "undo everything and end as compensated", turnable},
-	{ResumeCompensation, Write, "undo what is left, beginning with the compensation that gave up", func(r *Run) bool { return r.State == Failed }},
+	{ResumeCompensation, Write, "undo what is left, beginning with the compensation that gave up", func(r *Instance) bool { return r.State == Failed }},
 	{RetryVerb, Write, "make the next attempt now, with all attempts of the policy; after a failure, go forward again", retriable},
 	{SkipStepVerb, Admin, "go on without the current step, or without its compensation", orderable},
 	{CompleteStepVerb, Admin, "record the current step, or its compensation, as done outside of Skald", orderable},
-	{FailStepVerb, Admin, "let no further attempt of the current step, or of its compensation, follow", func(r *Run) bool {
+	{FailStepVerb, Admin, "let no further attempt of the current step, or of its compensation, follow", func(r *Instance) bool {
 		return !r.State.Terminal() && orderable(r)
 	}},
-	{SuspendVerb, Write, "send nothing new until it is resumed", func(r *Run) bool { return !r.State.Terminal() && r.SuspendedAt == nil }},
-	{ResumeVerb, Write, "go on after a suspension", func(r *Run) bool { return !r.State.Terminal() && r.SuspendedAt != nil }},
-	{ExtendDeadline, Write, "set another deadline for the present phase", func(r *Run) bool { return turnable(r) || undoing(r) }},
-	{ForceComplete, Admin, "end as completed, whatever has been done", func(r *Run) bool { return turnable(r) && r.Attempt > 0 }},
-	{ForceFail, Admin, "end as failed at once, with nothing more undone", func(r *Run) bool { return !r.State.Terminal() && r.Attempt > 0 }},
-	{Acknowledge, Write, "mark as seen: clears the need for attention", func(r *Run) bool { return r.NeedsAttention }},
+	{SuspendVerb, Write, "send nothing new until it is resumed", func(r *Instance) bool { return !r.State.Terminal() && r.SuspendedAt == nil }},
+	{ResumeVerb, Write, "go on after a suspension", func(r *Instance) bool { return !r.State.Terminal() && r.SuspendedAt != nil }},
+	{ExtendDeadline, Write, "set another deadline for the present phase", func(r *Instance) bool { return turnable(r) || undoing(r) }},
+	{ForceComplete, Admin, "end as completed, whatever has been done", func(r *Instance) bool { return turnable(r) && r.Attempt > 0 }},
+	{ForceFail, Admin, "end as failed at once, with nothing more undone", func(r *Instance) bool { return !r.State.Terminal() && r.Attempt > 0 }},
+	{Acknowledge, Write, "mark as seen: clears the need for attention", func(r *Instance) bool { return r.NeedsAttention }},
 }
 
-func turnable(r *Run) bool { return r.State.Forward() && r.EndCause == nil }
+func turnable(r *Instance) bool { return r.State.Forward() && r.EndCause == nil }
 
-func undoing(r *Run) bool { return r.State == Compensating && !r.CompensationExpired }
+func undoing(r *Instance) bool { return r.State == Compensating && !r.CompensationExpired }
 
 // orderable: there is a current step that an operator may decide about.
-func orderable(r *Run) bool {
+func orderable(r *Instance) bool {
 	if r.State == Failed {
 		return !r.halted() // the undo that gave up
 	}
@@ -71,14 +71,14 @@ func orderable(r *Run) bool {
 
 // retriable: it waits for another attempt, or it has failed and nothing of it
 // was undone, nor may have been.
-func retriable(r *Run) bool {
+func retriable(r *Instance) bool {
 	if r.State == Failed {
 		return r.halted() || r.EndCause != nil && *r.EndCause == CauseStepFailed && r.undoRefused && !r.undone
 	}
 	return (turnable(r) || undoing(r)) && r.Failures > 0 && r.NextRunAt != nil && !r.ordered()
 }
 
-func allows(v Verb, r *Run) bool {
+func allows(v Verb, r *Instance) bool {
 	for i := range Verbs {
 		if Verbs[i].Verb == v {
 			return Verbs[i].allowed(r)
@@ -88,7 +88,7 @@ func allows(v Verb, r *Run) bool {
 }
 
 // AllowedActions lists the verbs that the saga accepts now.
-func (r *Run) AllowedActions() []string {
+func (r *Instance) AllowedActions() []string {
 	out := []string{}
 	for i := range Verbs {
 		if Verbs[i].allowed(r) {
@@ -102,6 +102,6 @@ func (r *Run) AllowedActions() []string {
 // tells: the retry of a failed one may depend on its step logs, and is then
 // left out.
 func (s *Saga) AllowedActions() []string {
-	r := Run{Saga: *s}
+	r := Instance{Saga: *s}
 	return r.AllowedActions()
 }

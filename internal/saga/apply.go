@@ -14,7 +14,7 @@ const CodeStateConflict = "SAGA_STATE_CONFLICT"
 
 // Apply decides what e changes in r. It never changes r. The fault is a
 // Conflict when the state does not allow e; nothing else can go wrong.
-func Apply(r Run, e Event, m Moment) (Change, error) {
+func Apply(r Instance, e Event, m Moment) (Change, error) {
 	d := &decision{
 		Change: Change{Before: Precondition{Version: r.Version, Epoch: r.LeaseEpoch}, After: r},
 		m:      m,
@@ -33,8 +33,8 @@ func Apply(r Run, e Event, m Moment) (Change, error) {
 		ok = d.slow(e)
 	case Begun:
 		ok = d.begun()
-	case LookedAfter:
-		ok = d.lookedAfter(e)
+	case JobRunChecked:
+		ok = d.jobRunChecked(e)
 	case CancelRequested:
 		ok = d.flag(CauseCancelled, "SAGA_CANCELLED", "cancelled", e.By, e.Reason)
 	case CompensateRequested:
@@ -172,7 +172,7 @@ func (d *decision) undoAnswered(o Outcome) {
 	k := d.s.CurrentStep
 	if o.Verdict == Done {
 		d.log(Compensate, o, LogSuccess, true)
-		d.tellLetter(dlq.WentWell)
+		d.tellLetter(dlq.Succeeded)
 		d.progress()
 		d.tellOfStep(UndoCompleted)
 		d.undone(k, d.s.Attempt, true)

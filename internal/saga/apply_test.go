@@ -33,14 +33,14 @@ var happenings = map[string]Event{
 }
 
 // started is the run of a saga that its creator drives.
-func started(pattern string) Run {
+func started(pattern string) Instance {
 	def := definition(pattern)
-	return NewRun(New(Spec{ID: uuid.UUID{1}}, def, 1, new(int64(42)), noon, 0), def)
+	return NewInstance(New(Spec{ID: uuid.UUID{1}}, def, 1, new(int64(42)), noon, 0), def)
 }
 
 // tell applies the words of a story, a minute apart, and returns the run, all
 // logs as text and the last change.
-func tell(t *testing.T, r Run, story string) (Run, string, Change) {
+func tell(t *testing.T, r Instance, story string) (Instance, string, Change) {
 	t.Helper()
 	var logs []string
 	var last Change
@@ -174,7 +174,7 @@ func TestWhatIsNotAllowedSaysWhatIs(t *testing.T) {
 
 func TestASagaNobodyDrivesIsCancelledAtOnce(t *testing.T) {
 	def := definition("uu")
-	unowned := NewRun(New(Spec{ID: uuid.UUID{1}}, def, 1, nil, noon, 0), def)
+	unowned := NewInstance(New(Spec{ID: uuid.UUID{1}}, def, 1, nil, noon, 0), def)
 	for word, want := range map[string]State{"cancel": Cancelled, "deadline": TimedOut, "compensate": Compensated} {
 		r, logs, c := tell(t, unowned, word)
 		if r.State != want || logs != "" || c.StartsCompensation || r.CompletedAt == nil || r.NextRunAt != nil {

@@ -91,7 +91,7 @@ func ArchivedActions() []string { return []string{string(restore.Verb)} }
 
 // ExplainArchived says how an archived saga has ended, and that it must be restored
 // before anything can be done about it.
-func ExplainArchived(r *Run, logs []StepLog, at, now time.Time) Explanation {
+func ExplainArchived(r *Instance, logs []StepLog, at, now time.Time) Explanation {
 	x := Explain(r, logs, true, now)
 	x.Allowed = []VerbRule{restore}
 	x.Sentence += fmt.Sprintf(" It has been in the archive since %s: restore it before acting on it.", at.Format(time.RFC3339))

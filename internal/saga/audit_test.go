@@ -66,7 +66,7 @@ func TestAuditOfASagaThatCompletes(t *testing.T) {
 	w := definition("un")
 	s := New(Spec{ID: uuid.UUID{1}}, w, 1, new(int64(1)), noon, 0)
 	trail := []AuditEvent{s.Begun("shop", "r-1")}
-	run := NewRun(s, w)
+	run := NewInstance(s, w)
 	for range w.Steps {
 		c, err := Apply(run, Answered{Outcome{Verdict: Done, StartedAt: noon, EndedAt: noon}}, moments(noon.Add(time.Second)))
 		if err != nil {

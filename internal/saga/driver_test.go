@@ -137,7 +137,7 @@ func (w *world) meddle(when string) {
 }
 
 // meddler draws what the API or a watchman may want of the saga.
-func (w *world) meddler(r *Run) *rapid.Generator[Event] {
+func (w *world) meddler(r *Instance) *rapid.Generator[Event] {
 	order := func(v OrderVerb) Event {
 		return StepOrdered{Step: r.CurrentStep, Order: Order{Verb: v, By: "op", Output: json.RawMessage(`{"by":"hand"}`)}}
 	}
@@ -152,7 +152,7 @@ func (w *world) meddler(r *Run) *rapid.Generator[Event] {
 }
 
 // retry draws a retry of whatever kind.
-func (w *world) retry(r *Run) RetryRequested {
+func (w *world) retry(r *Instance) RetryRequested {
 	e := RetryRequested{By: "op", Logs: slices.Clone(w.logs)}
 	if w.chance("from another step", 40) {
 		e.FromStep = new(rapid.IntRange(0, len(w.def.Steps)-1).Draw(w.t, "from"))
@@ -195,7 +195,7 @@ func (w *world) handOver() {
 
 // forced tells whether the saga has been ended, or reopened, by force while
 // its driver waited for an answer.
-func (w *world) forced(r *Run) bool {
+func (w *world) forced(r *Instance) bool {
 	return r.State.Terminal() || r.LeaseOwner == nil || *r.LeaseOwner != w.node
 }
 

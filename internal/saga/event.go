@@ -94,12 +94,12 @@ type Neglected struct{ Reason string }
 // been asked for yet.
 type Begun struct{}
 
-// LookedAfter is the driver having looked after the job run in flight, which has
+// JobRunChecked is the driver having looked after the job run in flight, which has
 // not ended. Stopping: it was asked to stop.
-type LookedAfter struct{ Stopping bool }
+type JobRunChecked struct{ Stopping bool }
 
 func (Begun) event()               {}
-func (LookedAfter) event()         {}
+func (JobRunChecked) event()       {}
 func (RetryRequested) event()      {}
 func (StepOrdered) event()         {}
 func (SuspendRequested) event()    {}
@@ -167,7 +167,7 @@ type Precondition struct {
 // still holds for the saga's row, and else nothing.
 type Change struct {
 	Before Precondition
-	After  Run
+	After  Instance
 	Logs   []StepLog
 	Audit  []AuditEvent    // what the audit trail tells of the change, in order
 	Key    *IdempotencyKey // the API's, nil for the engine's changes
@@ -179,14 +179,14 @@ type Change struct {
 	// Letter is what the change tells of the saga's dead letter; nil for nearly
 	// every change, and Operated is not nil when it is not. PostgreSQL writes what
 	// comes of it (dlq.Letter.Hear) with the rest. Of GaveUp, when no open letter has
-	// its ID, News.Letter is kept, and its id is put into
+	// its ID, SourceUpdate.Letter is kept, and its id is put into
 	// After.Interventions.DeadLetter, also in the caller's. The store in memory has
 	// no dead letters: it takes the id out there.
-	Letter *dlq.News
+	Letter *dlq.SourceUpdate
 	// Run is the job run that the change begins; nil for changes of sagas without
 	// jobs. PostgreSQL stores it with the rest, once; where its definition is not
 	// there it stores none, and makes After due at once.
-	Run *RunAsk
+	Run *JobRunRequest
 	// Steer is what becomes of the job run that the saga waited for before the
 	// change; nil for nearly every change. PostgreSQL does it in the same transaction.
 	Steer *RunSteer

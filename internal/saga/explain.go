@@ -49,7 +49,7 @@ type ExplainedStep struct {
 
 // Explain says what the run waits for. logs are all of the saga's; alive tells
 // whether the lease of its owner holds; now is the time.
-func Explain(r *Run, logs []StepLog, alive bool, now time.Time) Explanation {
+func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation {
 	x := Explanation{Since: r.UpdatedAt, Errors: lastErrors(logs)}
 	for _, rule := range Verbs {
 		if rule.allowed(r) {
@@ -114,7 +114,7 @@ func Explain(r *Run, logs []StepLog, alive bool, now time.Time) Explanation {
 }
 
 // decided says in words what was decided about the saga and is not done yet.
-func (r *Run) decided() string {
+func (r *Instance) decided() string {
 	switch {
 	case r.CompensationExpired && r.State == Compensating:
 		return "The deadline of its compensation has passed"
@@ -124,7 +124,7 @@ func (r *Run) decided() string {
 	return "An operator decided to " + string(r.Interventions.Order.Verb) + " its current step"
 }
 
-func (r *Run) explainEnd(x *Explanation) {
+func (r *Instance) explainEnd(x *Explanation) {
 	x.Since = *r.CompletedAt
 	switch {
 	case r.State == Failed && r.halted():

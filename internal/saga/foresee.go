@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// Foresight is what would follow a change if every call were done.
-type Foresight struct {
+// DryRun is what would follow a change if every call were done.
+type DryRun struct {
 	// InFlight: a call may be in flight whose outcome comes first. It is not among Calls.
 	InFlight bool
-	Calls    []ForeseenCall
+	Calls    []PlannedCall
 	Ends     State // where the saga would end, or rest when it is suspended
 }
 
-// ForeseenCall is a call that would be made. Exact: its body is the one that
+// PlannedCall is a call that would be made. Exact: its body is the one that
 // would be sent; else it depends on an answer that has not come yet.
-type ForeseenCall struct {
+type PlannedCall struct {
 	Call
 	Exact bool
 }
 
-// maxForeseen bounds a foresight; no saga that goes through needs more.
-const maxForeseen = 1000
+// maxPlanned bounds a foresight; no saga that goes through needs more.
+const maxPlanned = 1000
 
-// Foresee tells what would follow the change, which was decided on the run
+// DryRun tells what would follow the change, which was decided on the run
 // before and has not been written. It changes nothing.
-func (c *Change) Foresee(before *Run, m Moment, d Defaults) Foresight {
+func (c *Change) DryRun(before *Instance, m Moment, d Defaults) DryRun {
 	r := c.After
-	f := Foresight{InFlight: !r.State.Terminal() && before.mayBeInFlight(m.Now)}
+	f := DryRun{InFlight: !r.State.Terminal() && before.mayBeInFlight(m.Now)}
 	done := Answered{Outcome{Verdict: Done, StartedAt: m.Now, EndedAt: m.Now}}
 	unknown := false // an output that bodies would hold
 	next := func(e Event) bool {
@@ -43,9 +43,9 @@ func (c *Change) Foresee(before *Run, m Moment, d Defaults) Foresight {
 		unknown = r.State.Forward()
 		next(done)
 	}
-	for len(f.Calls) < maxForeseen {
+	for len(f.Calls) < maxPlanned {
 		if r.recorded && r.job() != nil { // begun by the change before
-			f.Calls = append(f.Calls, ForeseenCall{r.Call(d), !unknown})
+			f.Calls = append(f.Calls, PlannedCall{r.Call(d), !unknown})
 			unknown = unknown || r.State.Forward()
 			if !next(done) {
 				break
@@ -62,7 +62,7 @@ func (c *Change) Foresee(before *Run, m Moment, d Defaults) Foresight {
 		var e Event = Turned{}
 		switch r.Next(m.Now) {
 		case Send:
-			f.Calls = append(f.Calls, ForeseenCall{r.Call(d), !unknown})
+			f.Calls = append(f.Calls, PlannedCall{r.Call(d), !unknown})
 			unknown = unknown || r.State.Forward()
 			e = done
 		case Turn:
@@ -81,7 +81,7 @@ func (c *Change) Foresee(before *Run, m Moment, d Defaults) Foresight {
 }
 
 // mayBeInFlight: somebody drives the saga and does not wait.
-func (r *Run) mayBeInFlight(now time.Time) bool {
+func (r *Instance) mayBeInFlight(now time.Time) bool {
 	return !r.State.Terminal() && r.Attempt > 0 && (r.recorded || r.LeaseOwner != nil && (r.NextRunAt == nil || !r.NextRunAt.After(now)))
 }
 

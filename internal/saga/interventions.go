@@ -96,7 +96,7 @@ type Operated struct {
 }
 
 // intervened returns what operators have changed about step k.
-func (r *Run) intervened(k int) StepIntervention {
+func (r *Instance) intervened(k int) StepIntervention {
 	if r.Interventions == nil {
 		return StepIntervention{}
 	}
@@ -111,7 +111,7 @@ func (s *Saga) ordered() bool { return s.Interventions != nil && s.Interventions
 
 // input is what step k gets as payload: the saga's, unless an operator has
 // patched it (requirement S1-08: a step without a mapping gets the saga's).
-func (r *Run) input(k int) json.RawMessage {
+func (r *Instance) input(k int) json.RawMessage {
 	if in := r.intervened(k).Input; in != nil {
 		return in
 	}
@@ -120,7 +120,7 @@ func (r *Run) input(k int) json.RawMessage {
 
 // base is how many attempts of a step's action or compensation belong to
 // earlier runs of it.
-func (r *Run) base(k int, a Action) int {
+func (r *Instance) base(k int, a Action) int {
 	if a == Compensate {
 		return r.intervened(k).UndoBase
 	}
@@ -128,7 +128,7 @@ func (r *Run) base(k int, a Action) int {
 }
 
 // policy is the retry policy of the action of step k.
-func (r *Run) policy(k int) retry.Policy { return r.Def.ActionRetry(k, r.RetryPolicy) }
+func (r *Instance) policy(k int) retry.Policy { return r.Def.ActionRetry(k, r.RetryPolicy) }
 
 // operate returns the part of the change that only operators bring about.
 func (d *decision) operate() *Operated {

@@ -59,7 +59,7 @@ var mustHappen = []string{
 	"StepOrdered in failed", "SuspendRequested in running", "SuspendRequested in compensating", "UnsuspendRequested in running", "DeadlineSet in running",
 	"CompletionForced in running", "FailureForced in running", "FailureForced in compensating", "Acknowledged in failed", "Neglected in running",
 	"ResumeRequested in failed",
-	string(dlq.GaveUp), string(dlq.GoesOn), string(dlq.WentWell), string(dlq.ByHand), string(dlq.Stopped),
+	string(dlq.GaveUp), string(dlq.RetryStarted), string(dlq.Succeeded), string(dlq.HandledManually), string(dlq.RetryStopped),
 }
 
 // checkEnd is called when the saga has ended, and at each dirty end before it is reopened.
@@ -164,7 +164,7 @@ func (w *world) checkRows() {
 			}
 		}
 	}
-	r := Run{Saga: w.head}
+	r := Instance{Saga: w.head}
 	for _, l := range w.logs {
 		k := work{l.StepIndex, l.Action}
 		if l.Attempt <= r.base(k.step, k.action) || w.rows[k] > 0 {
@@ -194,7 +194,7 @@ func (w *world) checkRows() {
 // has tells whether an action of a step was called or logged since the saga
 // last went forward again.
 func (w *world) has(step int, a Action) bool {
-	r := Run{Saga: w.head}
+	r := Instance{Saga: w.head}
 	return slices.ContainsFunc(w.calls[w.forward:], func(c Call) bool { return c.Index == step && c.Action == a }) ||
 		slices.ContainsFunc(w.logs, func(l StepLog) bool { return l.StepIndex == step && l.Action == a && l.Attempt > r.base(step, a) })
 }
@@ -219,7 +219,7 @@ func (w *world) policy(at work) retry.Policy {
 
 // row returns the row of a step and action with one of these statuses, nil when there is none.
 func (w *world) row(step int, a Action, statuses ...LogStatus) *StepLog {
-	r := Run{Saga: w.head}
+	r := Instance{Saga: w.head}
 	i := slices.IndexFunc(w.logs, func(l StepLog) bool {
 		return l.Attempt > r.base(step, a) && l.StepIndex == step && l.Action == a && slices.Contains(statuses, l.Status)
 	})

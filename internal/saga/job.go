@@ -19,8 +19,8 @@ import (
 // then the saga has no owner and is due when somebody should look after the run:
 // so it is never forgotten (invariant I1), and nobody polls.
 
-// RunAsk is a job run that a change begins.
-type RunAsk struct {
+// JobRunRequest is a job run that a change begins.
+type JobRunRequest struct {
 	// ID is also that of the RUNNING step log, which names the run that way.
 	ID      uuid.UUID
 	Job     string // name of the definition
@@ -58,8 +58,8 @@ type JobCall struct {
 }
 
 // JobCall returns the job run in flight. It may only be asked for when Next says
-// LookAfter.
-func (r *Run) JobCall(now time.Time) JobCall {
+// CheckJobRun.
+func (r *Instance) JobCall(now time.Time) JobCall {
 	step := &r.Def.Steps[r.CurrentStep]
 	c := JobCall{
 		ID: r.run, Job: r.job().Job, Tenant: r.Tenant.ID, SagaID: r.ID, Step: step.Name,
@@ -80,7 +80,7 @@ func (r *Run) JobCall(now time.Time) JobCall {
 }
 
 // JobRun is the job run in flight; Nil: none.
-func (r *Run) JobRun() uuid.UUID {
+func (r *Instance) JobRun() uuid.UUID {
 	if !r.recorded || r.State.Terminal() || r.job() == nil {
 		return uuid.Nil
 	}
@@ -88,7 +88,7 @@ func (r *Run) JobRun() uuid.UUID {
 }
 
 // job returns the call of the current step where it is a job, else nil.
-func (r *Run) job() *workflow.Call {
+func (r *Instance) job() *workflow.Call {
 	if r.Def == nil || r.CurrentStep >= len(r.Def.Steps) {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (r *Run) job() *workflow.Call {
 }
 
 // stepLimit is when the time of the current step is up; zero: never.
-func (r *Run) stepLimit() time.Time {
+func (r *Instance) stepLimit() time.Time {
 	ms := r.Def.Steps[r.CurrentStep].TimeoutMS
 	if ms == 0 || r.State == Compensating {
 		return time.Time{}
@@ -112,7 +112,7 @@ func (r *Run) stepLimit() time.Time {
 }
 
 // lookAt is when somebody should look after the run in flight next.
-func (r *Run) lookAt(now time.Time) *time.Time {
+func (r *Instance) lookAt(now time.Time) *time.Time {
 	at := now.Add(lookEvery)
 	if limit := r.stepLimit(); limit.After(now) && limit.Before(at) {
 		at = limit
@@ -141,7 +141,7 @@ func (d *decision) beginRun() {
 		return
 	}
 	c := r.Call(Defaults{})
-	d.Run = &RunAsk{ID: d.m.NewID(), Job: c.Job, Args: c.Body, Step: c.Index, Action: c.Action, Attempt: c.Attempt}
+	d.Run = &JobRunRequest{ID: d.m.NewID(), Job: c.Job, Args: c.Body, Step: c.Index, Action: c.Action, Attempt: c.Attempt}
 	d.Logs = append(d.Logs, StepLog{
 		ID: d.Run.ID, SagaID: r.ID, StepIndex: c.Index, StepName: c.Step, Action: c.Action, Attempt: c.Attempt,
 		Status: LogRunning, Outcome: new(outcomeJob), Request: c.Body, StartedAt: d.m.Now, UpdatedAt: d.m.Now,
@@ -150,8 +150,8 @@ func (d *decision) beginRun() {
 	d.s.NextRunAt = r.lookAt(d.m.Now)
 }
 
-// lookedAfter notes when the run in flight is to be looked after again.
-func (d *decision) lookedAfter(e LookedAfter) bool {
+// jobRunChecked notes when the run in flight is to be looked after again.
+func (d *decision) jobRunChecked(e JobRunChecked) bool {
 	if d.s.State.Terminal() || !d.After.recorded || d.After.job() == nil {
 		return false
 	}
@@ -214,9 +214,9 @@ type RunSteer struct {
 }
 
 // steerRun decides what becomes of the job run that before waited for. What is
-// asked of the run here is asked again by whoever looks after it (LookAfter), so
+// asked of the run here is asked again by whoever looks after it (CheckJobRun), so
 // that it is done also where the saga did not yet wait when it was decided.
-func (d *decision) steerRun(before *Run) {
+func (d *decision) steerRun(before *Instance) {
 	id := before.JobRun()
 	if id == uuid.Nil || d.Steer != nil || d.After.JobRun() != id {
 		return // ended by force (abandon), or it has ended

@@ -22,7 +22,7 @@ const forceFailed = "force_failed"
 // dirtyEnd ends the saga in FAILED: effects may remain and a person must act.
 func (d *decision) dirtyEnd(e *Error, reason string) {
 	if reason == forceFailed {
-		d.tellLetter(dlq.Stopped)
+		d.tellLetter(dlq.RetryStopped)
 	} else {
 		d.gaveUpUndo(e)
 	}
@@ -44,35 +44,35 @@ func (s *Saga) DeadLetter() uuid.UUID {
 
 // gaveUpUndo tells that the compensation of the current step has given up.
 func (d *decision) gaveUpUndo(e *Error) {
-	n := dlq.News{Told: dlq.GaveUp, ID: d.s.DeadLetter(), Letter: d.letter(e)}
+	n := dlq.SourceUpdate{Outcome: dlq.GaveUp, ID: d.s.DeadLetter(), Letter: d.letter(e)}
 	if n.ID == uuid.Nil {
 		d.edit().DeadLetter = n.Letter.ID
 	}
-	d.news(n)
+	d.updateLetter(n)
 }
 
 // tellLetter tells the saga's letter, if it has one. What ends the letter
 // makes the saga forget it.
-func (d *decision) tellLetter(told dlq.Told) {
+func (d *decision) tellLetter(told dlq.Outcome) {
 	id := d.s.DeadLetter()
 	if id == uuid.Nil {
 		return
 	}
-	n := dlq.News{Told: told, ID: id}
+	n := dlq.SourceUpdate{Outcome: told, ID: id}
 	i := d.edit()
 	switch told {
-	case dlq.GoesOn:
+	case dlq.RetryStarted:
 		n.Token, i.RetriedBy = d.m.NewID(), d.m.Actor
-	case dlq.WentWell, dlq.ByHand:
+	case dlq.Succeeded, dlq.HandledManually:
 		i.DeadLetter = uuid.Nil
 	}
-	d.news(n)
+	d.updateLetter(n)
 }
 
-// news makes n what the change tells. A change that reopens a saga and gets
+// updateLetter makes n what the change tells. A change that reopens a saga and gets
 // over its compensation at once tells only of the latter.
-func (d *decision) news(n dlq.News) {
-	if i := d.edit(); n.Told != dlq.GoesOn {
+func (d *decision) updateLetter(n dlq.SourceUpdate) {
+	if i := d.edit(); n.Outcome != dlq.RetryStarted {
 		n.Actor, i.RetriedBy = i.RetriedBy, ""
 	}
 	d.Letter = &n

@@ -14,12 +14,12 @@ import (
 )
 
 // wrongLetter says what is wrong with what a change of e tells of the letter.
-func wrongLetter(e Event, before *Run, c *Change) string {
+func wrongLetter(e Event, before *Instance, c *Change) string {
 	n, had, has := c.Letter, before.DeadLetter(), c.After.DeadLetter()
 	_, forced := e.(FailureForced)
-	told := dlq.Told("")
+	told := dlq.Outcome("")
 	if n != nil {
-		told = n.Told
+		told = n.Outcome
 	}
 	gaveUp := before.State == Compensating && c.After.State == Failed && !forced
 	switch {
@@ -39,7 +39,7 @@ func wrongLetter(e Event, before *Run, c *Change) string {
 		return "tells of another letter"
 	case before.State == Failed && c.After.State != Failed && told == "":
 		return "reopens the saga and leaves its letter"
-	case has == uuid.Nil && told != dlq.WentWell && told != dlq.ByHand:
+	case has == uuid.Nil && told != dlq.Succeeded && told != dlq.HandledManually:
 		return "forgets a letter that is open"
 	case has != uuid.Nil && c.After.CurrentStep != before.CurrentStep:
 		return "leaves the step of the letter, and the letter"
@@ -50,23 +50,23 @@ func wrongLetter(e Event, before *Run, c *Change) string {
 // checkLetters keeps the letters as a store does, and compares them with the saga:
 // one that has failed by itself has exactly one open letter, and nobody has to
 // wait for one that is being tried.
-func (w *world) checkLetters(e Event, before *Run, c *Change) {
+func (w *world) checkLetters(e Event, before *Instance, c *Change) {
 	t, after := w.t, &c.After
 	if why := wrongLetter(e, before, c); why != "" {
 		t.Fatalf("%#v: %s: %+v", e, why, c.Letter)
 	}
 	if n := c.Letter; n != nil {
-		l, ended, changed := w.letters[n.ID].Hear(n, dlq.Moment{Now: w.now})
+		l, ended, changed := w.letters[n.ID].ApplyUpdate(n, dlq.Moment{Now: w.now})
 		switch {
-		case n.Told == dlq.GaveUp && n.ID == uuid.Nil:
+		case n.Outcome == dlq.GaveUp && n.ID == uuid.Nil:
 			l = n.Letter
 		case !changed:
 			t.Fatalf("%+v is nothing new to %+v", n, w.letters[n.ID])
-		case n.Told == dlq.GaveUp && ended == nil:
+		case n.Outcome == dlq.GaveUp && ended == nil:
 			t.Fatalf("no retry has ended: %+v", l)
 		}
 		w.letters[l.ID] = l
-		w.happened["saga."+string(n.Told)]++
+		w.happened["saga."+string(n.Outcome)]++
 	}
 	var open []dlq.Letter
 	for _, l := range w.letters {
@@ -130,12 +130,12 @@ func TestWhoHadItRetriedIsKept(t *testing.T) {
 	m := moments(noon)
 	m.Actor = "carla"
 	c, err := Apply(r, ResumeRequested{By: "x"}, m)
-	if err != nil || c.Letter.Told != dlq.GoesOn || c.Letter.Token == uuid.Nil {
+	if err != nil || c.Letter.Outcome != dlq.RetryStarted || c.Letter.Token == uuid.Nil {
 		t.Fatalf("%v: %+v", err, c.Letter)
 	}
 	c.After.LeaseOwner = new(int64(42))
 	c, err = Apply(c.After, Answered{Outcome{Verdict: Done, StartedAt: noon, EndedAt: noon.Add(time.Second)}}, moments(noon))
-	if err != nil || c.Letter.Told != dlq.WentWell || c.Letter.Actor != "carla" || c.After.Interventions.RetriedBy != "" {
+	if err != nil || c.Letter.Outcome != dlq.Succeeded || c.Letter.Actor != "carla" || c.After.Interventions.RetriedBy != "" {
 		t.Fatalf("%v: %+v", err, c.Letter)
 	}
 }
@@ -149,8 +149,8 @@ func TestWhatWasUndoneByHandIsClean(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Letter.Told != dlq.ByHand || c.After.State != Cancelled || *c.After.Clean != (verb != SkipStep) {
-			t.Errorf("%s: the letter %s, the saga %s, clean %v", verb, c.Letter.Told, c.After.State, *c.After.Clean)
+		if c.Letter.Outcome != dlq.HandledManually || c.After.State != Cancelled || *c.After.Clean != (verb != SkipStep) {
+			t.Errorf("%s: the letter %s, the saga %s, clean %v", verb, c.Letter.Outcome, c.After.State, *c.After.Clean)
 		}
 		if v := Steps(c.After, c.Logs)[0]; verb == UndoneStep && (v.State != StepStateCompensated || v.Compensation.State != UndoStateSkipped) {
 			t.Errorf("its step is shown %s, its undo %s", v.State, v.Compensation.State)

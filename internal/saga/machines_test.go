@@ -107,7 +107,7 @@ The undo of a step, shown while one is due:
 `)
 	table(w, "state", "name", "meaning")
 	for i, name := range UndoStateNames {
-		row(w, i, code(name), undoMeanings[UndoState(i)])
+		row(w, i, code(name), undoMeanings[CompensationState(i)])
 	}
 	fmt.Fprint(w, `
 ## Step log
@@ -220,7 +220,7 @@ var stepMeanings = map[StepState]string{
 	StepStateSkipped:      "not done, and not to be done",
 }
 
-var undoMeanings = map[UndoState]string{
+var undoMeanings = map[CompensationState]string{
 	UndoStatePending:   "due after the undo of later steps",
 	UndoStateRunning:   "a call is in flight, or waits for its next attempt",
 	UndoStateCompleted: "undone",
@@ -248,7 +248,7 @@ func TestEveryWordOfThePageHasAMeaning(t *testing.T) {
 		}
 	}
 	for i, name := range UndoStateNames {
-		if s := UndoState(i); undoMeanings[s] == "" || s.String() != name {
+		if s := CompensationState(i); undoMeanings[s] == "" || s.String() != name {
 			t.Errorf("undo state %s has none, or another name", name)
 		}
 	}

@@ -32,7 +32,7 @@ func TestNewTakesEverythingTheClientSaid(t *testing.T) {
 		t.Errorf("with an owner (-want +got):\n%s", diff)
 	}
 	for _, owner := range []*int64{nil, new(int64(42))} {
-		r := NewRun(New(spec, definition("uuu"), 6, owner, noon, 0), definition("uuu"))
+		r := NewInstance(New(spec, definition("uuu"), 6, owner, noon, 0), definition("uuu"))
 		if why := inconsistent(&r); why != "" {
 			t.Errorf("new, and already %s", why)
 		}
@@ -86,7 +86,7 @@ func TestReleaseLeavesWhatHasEndedAndWhatIsFree(t *testing.T) {
 	for _, story := range []string{"done done", "refused", "done refused refused", "done refused refused resume"} {
 		r, _, c := tell(t, started("uu"), story)
 		c.Release(noon.Add(time.Hour))
-		if diff := cmp.Diff(r, c.After, cmp.AllowUnexported(Run{})); diff != "" {
+		if diff := cmp.Diff(r, c.After, cmp.AllowUnexported(Instance{})); diff != "" {
 			t.Errorf("%s (-before +released):\n%s", story, diff)
 		}
 	}

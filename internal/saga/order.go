@@ -117,7 +117,7 @@ func (d *decision) carryOutUndo(o Order, failure *Error) {
 		d.dirtyEnd(failure, "compensation_failed")
 		return
 	}
-	d.tellLetter(dlq.ByHand)
+	d.tellLetter(dlq.HandledManually)
 	d.progress()
 	d.undone(k, d.s.Attempt, true)
 	d.undoFrom(k - 1)

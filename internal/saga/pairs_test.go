@@ -216,7 +216,7 @@ func TestEveryEventOnEveryRunFollowsTheTableOrIsAConflict(t *testing.T) {
 			}
 		}
 		if !reflect.DeepEqual(r, twin) {
-			t.Fatalf("%+v: Apply changed the run it was given:\n%s", p, cmp.Diff(twin, r, cmp.AllowUnexported(Run{})))
+			t.Fatalf("%+v: Apply changed the run it was given:\n%s", p, cmp.Diff(twin, r, cmp.AllowUnexported(Instance{})))
 		}
 	}
 	for pattern, def := range pointDefinitions {

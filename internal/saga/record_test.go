@@ -130,24 +130,24 @@ func TestTimes(t *testing.T) {
 	minute := func(n int) *time.Time { return new(noon.Add(time.Duration(n) * time.Minute)) }
 	for _, tt := range []struct {
 		name, story string
-		of          func(*Run) *time.Time
+		of          func(*Instance) *time.Time
 		want        *time.Time
 	}{
-		{"started when created with an owner", "done", func(r *Run) *time.Time { return r.StartedAt }, minute(0)},
-		{"not completed while under way", "done", func(r *Run) *time.Time { return r.CompletedAt }, nil},
-		{"completed at the last commit", "done done", func(r *Run) *time.Time { return r.CompletedAt }, minute(2)},
-		{"completed at a dirty end, too", "done refused refused", func(r *Run) *time.Time { return r.CompletedAt }, minute(3)},
-		{"not completed any more when resumed", "done refused refused resume", func(r *Run) *time.Time { return r.CompletedAt }, nil},
-		{"cancel requested", "done cancel", func(r *Run) *time.Time { return r.CancelRequestedAt }, minute(2)},
-		{"timed out", "deadline", func(r *Run) *time.Time { return r.TimedOutAt }, minute(1)},
-		{"a late undo is no time-out of the saga", "done refused deadline", func(r *Run) *time.Time { return r.TimedOutAt }, nil},
-		{"a flag is due at once", "done cancel", func(r *Run) *time.Time { return r.NextRunAt }, minute(2)},
-		{"the undo's deadline is due at once", "done refused deadline", func(r *Run) *time.Time { return r.NextRunAt }, minute(3)},
-		{"a resumed saga is due at once", "done refused refused resume", func(r *Run) *time.Time { return r.NextRunAt }, minute(4)},
-		{"nothing is due while it is driven", "timeout done", func(r *Run) *time.Time { return r.NextRunAt }, nil},
-		{"nor while a slow call runs", "timeout slow", func(r *Run) *time.Time { return r.NextRunAt }, nil},
-		{"nor while a slow undo runs", "done refused 500 slow", func(r *Run) *time.Time { return r.NextRunAt }, nil},
-		{"updated at each change", "timeout slow", func(r *Run) *time.Time { return &r.UpdatedAt }, minute(2)},
+		{"started when created with an owner", "done", func(r *Instance) *time.Time { return r.StartedAt }, minute(0)},
+		{"not completed while under way", "done", func(r *Instance) *time.Time { return r.CompletedAt }, nil},
+		{"completed at the last commit", "done done", func(r *Instance) *time.Time { return r.CompletedAt }, minute(2)},
+		{"completed at a dirty end, too", "done refused refused", func(r *Instance) *time.Time { return r.CompletedAt }, minute(3)},
+		{"not completed any more when resumed", "done refused refused resume", func(r *Instance) *time.Time { return r.CompletedAt }, nil},
+		{"cancel requested", "done cancel", func(r *Instance) *time.Time { return r.CancelRequestedAt }, minute(2)},
+		{"timed out", "deadline", func(r *Instance) *time.Time { return r.TimedOutAt }, minute(1)},
+		{"a late undo is no time-out of the saga", "done refused deadline", func(r *Instance) *time.Time { return r.TimedOutAt }, nil},
+		{"a flag is due at once", "done cancel", func(r *Instance) *time.Time { return r.NextRunAt }, minute(2)},
+		{"the undo's deadline is due at once", "done refused deadline", func(r *Instance) *time.Time { return r.NextRunAt }, minute(3)},
+		{"a resumed saga is due at once", "done refused refused resume", func(r *Instance) *time.Time { return r.NextRunAt }, minute(4)},
+		{"nothing is due while it is driven", "timeout done", func(r *Instance) *time.Time { return r.NextRunAt }, nil},
+		{"nor while a slow call runs", "timeout slow", func(r *Instance) *time.Time { return r.NextRunAt }, nil},
+		{"nor while a slow undo runs", "done refused 500 slow", func(r *Instance) *time.Time { return r.NextRunAt }, nil},
+		{"updated at each change", "timeout slow", func(r *Instance) *time.Time { return &r.UpdatedAt }, minute(2)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, _, _ := tell(t, started("uu"), tt.story)
@@ -201,7 +201,7 @@ func TestTheCompensationDeadlineIsPinnedWhenItBegins(t *testing.T) {
 	own.CompensationTimeoutMS = new(int64(7))
 	for _, tt := range []struct {
 		name string
-		r    Run
+		r    Instance
 		def  time.Duration
 		want *int64
 	}{

@@ -41,7 +41,7 @@ func (d *decision) alive() {
 	d.s.NeedsAttention, d.s.AttentionReason = false, nil
 	d.s.CompensationExpired = false
 	d.s.LeaseOwner = nil
-	d.tellLetter(dlq.GoesOn)
+	d.tellLetter(dlq.RetryStarted)
 	if d.s.halted() {
 		d.edit().Halted = false
 	}
@@ -140,7 +140,7 @@ func (d *decision) retryFailed(e RetryRequested) bool {
 		return true
 	}
 	d.alive()
-	d.tellLetter(dlq.ByHand) // nothing is to be undone any more
+	d.tellLetter(dlq.HandledManually) // nothing is to be undone any more
 	d.forward(n, uncertain)
 	return true
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Run is a saga with what is needed to drive it: its pinned definition and
+// Instance is a saga with what is needed to drive it: its pinned definition and
 // what its steps have answered. Apply never changes a Run; it returns the next.
-type Run struct {
+type Instance struct {
 	Saga
 	Def *workflow.Definition
 	// outputs[i] is step i's output once EXECUTE SUCCESS is committed, nil
@@ -36,14 +36,14 @@ type Defaults struct {
 	StepTimeout time.Duration
 }
 
-// NewRun returns the run of a saga that has no step logs yet.
-func NewRun(s Saga, def *workflow.Definition) Run {
-	return Run{Saga: s, Def: def, outputs: make([]json.RawMessage, len(def.Steps))}
+// NewInstance returns the run of a saga that has no step logs yet.
+func NewInstance(s Saga, def *workflow.Definition) Instance {
+	return Instance{Saga: s, Def: def, outputs: make([]json.RawMessage, len(def.Steps))}
 }
 
 // Rebuild returns the run of a saga from its step logs, in any order.
-func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Run {
-	r := NewRun(s, def)
+func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Instance {
+	r := NewInstance(s, def)
 	for i := range logs {
 		l := &logs[i]
 		if l.Attempt <= r.base(l.StepIndex, l.Action) {
@@ -80,16 +80,16 @@ type Task int
 
 // Tasks.
 const (
-	Send      Task = iota + 1 // send Call
-	Wait                      // nothing before Saga.NextRunAt
-	Turn                      // a flag was set: apply Turned, no call
-	Rest                      // the saga has ended
-	Begin                     // the current step is a job run: apply Begun
-	LookAfter                 // the job run in flight is to be looked after: JobCall
+	Send        Task = iota + 1 // send Call
+	Wait                        // nothing before Saga.NextRunAt
+	Turn                        // a flag was set: apply Turned, no call
+	Rest                        // the saga has ended
+	Begin                       // the current step is a job run: apply Begun
+	CheckJobRun                 // the job run in flight is to be looked after: JobCall
 )
 
 // Next returns what to do with the run at the time now.
-func (r *Run) Next(now time.Time) Task {
+func (r *Instance) Next(now time.Time) Task {
 	switch {
 	case r.State.Terminal():
 		return Rest
@@ -100,13 +100,13 @@ func (r *Run) Next(now time.Time) Task {
 	case r.job() == nil:
 		return Send
 	case r.recorded:
-		return LookAfter
+		return CheckJobRun
 	}
 	return Begin
 }
 
 // flagged tells whether the saga must leave its present phase.
-func (r *Run) flagged() bool {
+func (r *Instance) flagged() bool {
 	return r.State.Forward() && r.EndCause != nil || r.State == Compensating && r.CompensationExpired
 }
 
@@ -130,7 +130,7 @@ type Call struct {
 }
 
 // Call returns the call in flight. It may only be asked for when Next says Send.
-func (r *Run) Call(d Defaults) Call {
+func (r *Instance) Call(d Defaults) Call {
 	step := &r.Def.Steps[r.CurrentStep]
 	c := Call{
 		SagaID: r.ID, Tenant: r.Tenant.ID, Step: step.Name, Index: r.CurrentStep, Action: r.Action(),
@@ -165,7 +165,7 @@ func (r *Run) Call(d Defaults) Call {
 }
 
 // Action is the direction of the call in flight.
-func (r *Run) Action() Action {
+func (r *Instance) Action() Action {
 	if r.State == Compensating {
 		return Compensate
 	}
@@ -175,7 +175,7 @@ func (r *Run) Action() Action {
 // body builds the request body (DESIGN.md section 5). Fields stand in a fixed
 // order and outputs in step order, and every part is canonical JSON, so that
 // the same call is byte-equal whoever makes it.
-func (r *Run) body(step *workflow.Step, action Action, word string) []byte {
+func (r *Instance) body(step *workflow.Step, action Action, word string) []byte {
 	b := make([]byte, 0, 256+2*len(r.Payload))
 	b = append(b, `{"saga_id":"`...)
 	b = append(b, r.ID.String()...)
@@ -219,7 +219,7 @@ func appendText(b []byte, s string) []byte {
 }
 
 // Outputs returns the outputs of the steps done so far by step name, as one JSON object.
-func (r *Run) Outputs() map[string]json.RawMessage {
+func (r *Instance) Outputs() map[string]json.RawMessage {
 	m := make(map[string]json.RawMessage, len(r.outputs))
 	for i, out := range r.outputs {
 		if out != nil {
@@ -230,14 +230,14 @@ func (r *Run) Outputs() map[string]json.RawMessage {
 }
 
 // with returns a copy of r in which step i has answered out.
-func (r Run) with(i int, out json.RawMessage) Run {
+func (r Instance) with(i int, out json.RawMessage) Instance {
 	r.outputs = slices.Clone(r.outputs)
 	r.outputs[i] = orNull(out)
 	return r
 }
 
 // without returns a copy of r in which no step from i on has answered.
-func (r Run) without(i int) Run {
+func (r Instance) without(i int) Instance {
 	r.outputs = slices.Clone(r.outputs)
 	clear(r.outputs[i:])
 	return r

@@ -15,7 +15,7 @@ func TestCall(t *testing.T) {
 	def := definition("uu")
 	def.Steps[1].TimeoutMS = 250
 	def.Steps[1].Action.HTTP.Headers = map[string]string{"X-Team": "stock"}
-	start := NewRun(New(Spec{ID: uuid.UUID{1}, Payload: json.RawMessage(`{"n":1.50}`), TraceID: new("abc")}, def, 1, new(int64(42)), noon, 0), def)
+	start := NewInstance(New(Spec{ID: uuid.UUID{1}, Payload: json.RawMessage(`{"n":1.50}`), TraceID: new("abc")}, def, 1, new(int64(42)), noon, 0), def)
 	const id = "01000000-0000-0000-0000-000000000000"
 	want := Call{SagaID: uuid.UUID{1}, Step: "s0", Action: Execute, Attempt: 1, Fence: 1, Timeout: time.Second, Trace: "abc"}
 	post := func(url string) workflow.HTTPCall { return workflow.HTTPCall{Method: "POST", URL: url} }
@@ -64,7 +64,7 @@ func TestCall(t *testing.T) {
 func TestABodyWithoutPayloadAndWithNamesOfAnyScript(t *testing.T) {
 	def := definition("nn")
 	def.Name, def.Steps[0].Name, def.Steps[1].Name = "注文", "在庫", "e\u0301tape"
-	r := NewRun(New(Spec{ID: uuid.UUID{1}}, def, 1, new(int64(1)), noon, 0), def)
+	r := NewInstance(New(Spec{ID: uuid.UUID{1}}, def, 1, new(int64(1)), noon, 0), def)
 	c, err := Apply(r, Answered{Outcome{Verdict: Done}}, moments(noon)) // without a body
 	if err != nil {
 		t.Fatal(err)
@@ -82,25 +82,25 @@ func TestNext(t *testing.T) {
 	past, future := new(noon.Add(-time.Second)), new(noon.Add(time.Second))
 	for _, tt := range []struct {
 		name, story string
-		change      func(*Run)
+		change      func(*Instance)
 		want        Task
 	}{
-		{"a new saga is sent", "", func(*Run) {}, Send},
-		{"so is the next step", "done", func(*Run) {}, Send},
-		{"an ended saga rests", "done done", func(*Run) {}, Rest},
-		{"a failed one too", "done refused refused", func(*Run) {}, Rest},
-		{"before its time it waits", "", func(r *Run) { r.NextRunAt = future }, Wait},
-		{"at its time it does not", "", func(r *Run) { r.NextRunAt = &noon }, Send},
-		{"nor after", "", func(r *Run) { r.NextRunAt = past }, Send},
-		{"suspended it waits", "", func(r *Run) { r.SuspendedAt = past }, Wait},
-		{"a suspended undo waits", "done refused", func(r *Run) { r.SuspendedAt = past }, Wait},
-		{"a flag turns it", "cancel", func(*Run) {}, Turn},
-		{"a flag does not wait for the next attempt", "timeout cancel", func(r *Run) { r.NextRunAt = future }, Turn},
-		{"a flag turns a suspended one", "cancel", func(r *Run) { r.SuspendedAt = past }, Turn},
-		{"a late undo turns", "done refused deadline", func(*Run) {}, Turn},
-		{"an undo is sent though the cause is set", "done refused", func(*Run) {}, Send},
-		{"a recorded call is repeated before a flag turns it", "slow cancel", func(*Run) {}, Send},
-		{"a recorded undo is repeated before its deadline counts", "done refused slow deadline", func(*Run) {}, Send},
+		{"a new saga is sent", "", func(*Instance) {}, Send},
+		{"so is the next step", "done", func(*Instance) {}, Send},
+		{"an ended saga rests", "done done", func(*Instance) {}, Rest},
+		{"a failed one too", "done refused refused", func(*Instance) {}, Rest},
+		{"before its time it waits", "", func(r *Instance) { r.NextRunAt = future }, Wait},
+		{"at its time it does not", "", func(r *Instance) { r.NextRunAt = &noon }, Send},
+		{"nor after", "", func(r *Instance) { r.NextRunAt = past }, Send},
+		{"suspended it waits", "", func(r *Instance) { r.SuspendedAt = past }, Wait},
+		{"a suspended undo waits", "done refused", func(r *Instance) { r.SuspendedAt = past }, Wait},
+		{"a flag turns it", "cancel", func(*Instance) {}, Turn},
+		{"a flag does not wait for the next attempt", "timeout cancel", func(r *Instance) { r.NextRunAt = future }, Turn},
+		{"a flag turns a suspended one", "cancel", func(r *Instance) { r.SuspendedAt = past }, Turn},
+		{"a late undo turns", "done refused deadline", func(*Instance) {}, Turn},
+		{"an undo is sent though the cause is set", "done refused", func(*Instance) {}, Send},
+		{"a recorded call is repeated before a flag turns it", "slow cancel", func(*Instance) {}, Send},
+		{"a recorded undo is repeated before its deadline counts", "done refused slow deadline", func(*Instance) {}, Send},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, _, _ := tell(t, started("uu"), tt.story)

@@ -90,7 +90,7 @@ func marksOf(s State) []mark {
 var pointDefinitions = map[string]*workflow.Definition{"n": definition("n"), "uuu": definition("uuu"), "nun": definition("nun")}
 
 // run builds the run of the point anew: two runs of one point share nothing but the definition.
-func (p point) run() Run {
+func (p point) run() Instance {
 	s := Saga{
 		ID: uuid.UUID{1}, WorkflowName: "w", State: p.state, CurrentStep: p.step, TotalSteps: len(p.pattern),
 		Attempt: p.attempt, Failures: max(p.attempt-1, 0), Uncertain: p.uncertain,
@@ -133,7 +133,7 @@ func (p point) run() Run {
 	case patched:
 		s.Interventions = &Interventions{Steps: map[int]StepIntervention{p.step: {Runs: 1, Input: json.RawMessage(`{"b":2}`)}}}
 	}
-	r := NewRun(s, pointDefinitions[p.pattern])
+	r := NewInstance(s, pointDefinitions[p.pattern])
 	r.recorded, r.undoRefused = p.recorded, p.mark == refused
 	for i := range min(p.step, len(r.outputs)) {
 		r.outputs[i] = json.RawMessage(`{"i":1}`)
@@ -186,7 +186,7 @@ func stepsOf(s State, n int) []int {
 
 // inconsistent says what cannot be in a saga that came about by the rules and
 // by claims, "" when nothing is wrong. Apply must keep it so.
-func inconsistent(r *Run) string {
+func inconsistent(r *Instance) string {
 	switch undoing := r.State == Compensating; {
 	case r.State == Completed && r.CurrentStep != r.TotalSteps:
 		return "completed before the last step"
@@ -238,9 +238,9 @@ func inconsistent(r *Run) string {
 	return ""
 }
 
-func (r *Run) unclean() bool { return r.Interventions != nil && r.Interventions.Unclean }
+func (r *Instance) unclean() bool { return r.Interventions != nil && r.Interventions.Unclean }
 
-func (r *Run) restartAt() int {
+func (r *Instance) restartAt() int {
 	if r.Interventions == nil || r.Interventions.RestartAt == nil {
 		return -1
 	}

@@ -28,23 +28,23 @@ var StepStateNames = []string{"pending", "running", "completed", "failed", "comp
 // String returns the API's name of the state.
 func (s StepState) String() string { return StepStateNames[s] }
 
-// UndoState is the state inside seed 2's compensation_state.
-type UndoState int
+// CompensationState is the state inside seed 2's compensation_state.
+type CompensationState int
 
 // States of a step's compensation, with seed 2's numbers.
 const (
-	UndoStatePending   UndoState = 0 // due after the undo of later steps
-	UndoStateRunning   UndoState = 1 // a call is in flight or waits for its next attempt
-	UndoStateCompleted UndoState = 2
-	UndoStateFailed    UndoState = 3 // gave up
-	UndoStateSkipped   UndoState = 4 // the step has no compensation
+	UndoStatePending   CompensationState = 0 // due after the undo of later steps
+	UndoStateRunning   CompensationState = 1 // a call is in flight or waits for its next attempt
+	UndoStateCompleted CompensationState = 2
+	UndoStateFailed    CompensationState = 3 // gave up
+	UndoStateSkipped   CompensationState = 4 // the step has no compensation
 )
 
 // UndoStateNames are the API's names of compensation states, by number.
 var UndoStateNames = []string{"pending", "running", "completed", "failed", "skipped"}
 
 // String returns the API's name of the state.
-func (s UndoState) String() string { return UndoStateNames[s] }
+func (s CompensationState) String() string { return UndoStateNames[s] }
 
 // StepView is one step of a saga as it stands now: seed 2's row of
 // saga_steps, derived from the definition, the head row and the step logs.
@@ -60,15 +60,15 @@ type StepView struct {
 	StartedAt     *time.Time // of the first attempt
 	CompletedAt   *time.Time // of the action; nil while it is not over
 	LastAttemptAt *time.Time
-	Input         json.RawMessage // nil before the first attempt, or when the saga has no payload
-	Output        json.RawMessage // nil when there is none
-	Error         *Error          // of the last attempt, when it was not a success
-	Compensation  *UndoView       // nil while no undo of the step is due
+	Input         json.RawMessage   // nil before the first attempt, or when the saga has no payload
+	Output        json.RawMessage   // nil when there is none
+	Error         *Error            // of the last attempt, when it was not a success
+	Compensation  *CompensationView // nil while no undo of the step is due
 }
 
-// UndoView is how far the compensation of a step is.
-type UndoView struct {
-	State       UndoState
+// CompensationView is how far the compensation of a step is.
+type CompensationView struct {
+	State       CompensationState
 	Attempts    int
 	MaxAttempts int
 	StartedAt   *time.Time
@@ -79,7 +79,7 @@ type UndoView struct {
 // Steps returns every step of the saga, in running order, from the saga's
 // step logs in any order. It tells what is committed; a call that has been
 // sent since then is only known by the head row.
-func Steps(r Run, logs []StepLog) []StepView {
+func Steps(r Instance, logs []StepLog) []StepView {
 	done := make([]trail, len(r.Def.Steps))
 	undone := make([]trail, len(r.Def.Steps))
 	for i := range logs {
@@ -130,7 +130,7 @@ func (t *trail) add(l *StepLog, base int) {
 
 // current tells whether step i is the one being called in the direction
 // forward, or waits for its next attempt.
-func (r *Run) current(i int, forward bool) bool {
+func (r *Instance) current(i int, forward bool) bool {
 	if i != r.CurrentStep || r.Attempt == 0 || r.State == StepCompleted {
 		return false
 	}
@@ -139,7 +139,7 @@ func (r *Run) current(i int, forward bool) bool {
 
 // sent is how many calls of the current step were made. A flag makes a call
 // waited for look like one in flight, until the driver turns.
-func (r *Run) sent() int {
+func (r *Instance) sent() int {
 	n := r.Attempt - r.base(r.CurrentStep, r.Action())
 	if r.NextRunAt != nil && r.NextRunAt.After(r.UpdatedAt) { // Attempt is the one waited for
 		n--
@@ -147,7 +147,7 @@ func (r *Run) sent() int {
 	return n
 }
 
-func (r *Run) stepView(i int, t trail) StepView {
+func (r *Instance) stepView(i int, t trail) StepView {
 	v := StepView{
 		ID: fmt.Sprintf("%s:%d", r.ID, i), SagaID: r.ID, Index: i, Name: r.Def.Steps[i].Name,
 		Attempts: t.attempts, MaxAttempts: r.policy(i).MaxAttempts,
@@ -197,12 +197,12 @@ func forwardState(last *StepLog, goesOn bool) StepState {
 }
 
 // viewUndo adds what became of the step's compensation.
-func (r *Run) viewUndo(v *StepView, t trail) {
+func (r *Instance) viewUndo(v *StepView, t trail) {
 	undoing := r.State == Compensating || r.State == Failed && !r.halted()
 	if t.last == nil && (!undoing || v.Index > r.CurrentStep || r.spared(v.Index)) {
 		return
 	}
-	u := &UndoView{Attempts: t.attempts, MaxAttempts: r.Def.CompensationPolicy(v.Index).MaxAttempts, StartedAt: t.first}
+	u := &CompensationView{Attempts: t.attempts, MaxAttempts: r.Def.CompensationPolicy(v.Index).MaxAttempts, StartedAt: t.first}
 	v.Compensation = u
 	current := r.current(v.Index, false)
 	if current {
@@ -232,7 +232,7 @@ func (r *Run) viewUndo(v *StepView, t trail) {
 
 // spared tells whether the present undoing leaves step i alone: it was skipped,
 // or a retry goes forward again before it is reached.
-func (r *Run) spared(i int) bool {
+func (r *Instance) spared(i int) bool {
 	by := r.intervened(i)
 	return by.Skipped && !by.Doubt || r.Interventions != nil && r.Interventions.RestartAt != nil && i < *r.Interventions.RestartAt
 }

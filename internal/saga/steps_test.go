@@ -18,7 +18,7 @@ import (
 // events, so that what is viewed is what Apply really leaves behind.
 type stepStory struct {
 	t    *testing.T
-	run  Run
+	run  Instance
 	logs []StepLog
 	now  time.Time
 }
@@ -34,7 +34,7 @@ func newStepStory(t *testing.T) *stepStory {
 	s := &stepStory{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	owner := int64(1)
 	id := uuid.MustParse("01234567-89ab-7def-8123-456789abcdef")
-	s.run = NewRun(New(Spec{ID: id, Payload: json.RawMessage(`{"p":1}`)}, def, 1, &owner, s.now, 0), def)
+	s.run = NewInstance(New(Spec{ID: id, Payload: json.RawMessage(`{"p":1}`)}, def, 1, &owner, s.now, 0), def)
 	return s
 }
 

@@ -1,7 +1,7 @@
 package saga
 
 // checkViews compares what Steps shows with what the witness knows.
-func (w *world) checkViews(r *Run) {
+func (w *world) checkViews(r *Instance) {
 	t := w.t
 	views := Steps(*r, w.logs)
 	if len(views) != len(w.def.Steps) {
@@ -26,7 +26,7 @@ func (w *world) checkViews(r *Run) {
 
 // expectedView is the state of step i and of its undo, -1 for no undo. A step
 // that was never done is failed when it was called, else pending.
-func (w *world) expectedView(r *Run, i int) (StepState, UndoState) {
+func (w *world) expectedView(r *Instance, i int) (StepState, CompensationState) {
 	hasUndo := !w.def.Steps[i].Compensation.None()
 	passed := StepStateCompleted
 	switch {

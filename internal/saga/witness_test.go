@@ -53,14 +53,14 @@ func newWitness(n int) witness {
 	}
 }
 
-func at(r *Run) work { return work{r.CurrentStep, r.Action()} }
+func at(r *Instance) work { return work{r.CurrentStep, r.Action()} }
 
 // mustUndo tells whether step i belongs to the compensation set (I4).
 func (w *world) mustUndo(i int) bool { return w.done[i] || w.doubt[i] }
 
 // takenOver notes a takeover: what the dead owner intended may have happened.
 func (w *world) takenOver(s *Saga) {
-	r := Run{Saga: *s, Def: w.def}
+	r := Instance{Saga: *s, Def: w.def}
 	w.takeovers[at(&r)]++
 	if s.State.Forward() {
 		w.doubt[s.CurrentStep] = true
@@ -68,7 +68,7 @@ func (w *world) takenOver(s *Saga) {
 }
 
 // checkCommit is called after each commit of e.
-func (w *world) checkCommit(e Event, before *Run, c *Change) {
+func (w *world) checkCommit(e Event, before *Instance, c *Change) {
 	t, after := w.t, &c.After
 	w.changes++
 	if why := inconsistent(after); why != "" {
@@ -100,7 +100,7 @@ func (w *world) checkCommit(e Event, before *Run, c *Change) {
 	w.checkViews(after)
 	rebuilt := w.load()
 	if !reflect.DeepEqual(rebuilt, *after) {
-		t.Fatalf("rebuilt from the store (-driven +rebuilt):\n%s", cmp.Diff(*after, rebuilt, cmp.AllowUnexported(Run{})))
+		t.Fatalf("rebuilt from the store (-driven +rebuilt):\n%s", cmp.Diff(*after, rebuilt, cmp.AllowUnexported(Instance{})))
 	}
 	if next := after.Next(w.now); next != rebuilt.Next(w.now) {
 		t.Fatalf("the rebuilt run goes on otherwise: %d, %d", next, rebuilt.Next(w.now))
@@ -110,7 +110,7 @@ func (w *world) checkCommit(e Event, before *Run, c *Change) {
 }
 
 // note learns from a committed event.
-func (w *world) note(e Event, before, after *Run) {
+func (w *world) note(e Event, before, after *Instance) {
 	k := before.CurrentStep
 	_, forced := e.(FailureForced)
 	switch {
@@ -196,7 +196,7 @@ func (w *world) checkCall(c Call) {
 
 // noteByHand learns from logs that no call has written, and from steps that
 // begin anew.
-func (w *world) noteByHand(before *Run, c *Change) {
+func (w *world) noteByHand(before *Instance, c *Change) {
 	after := &c.After
 	for _, l := range c.Logs {
 		k := work{l.StepIndex, l.Action}

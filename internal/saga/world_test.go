@@ -28,7 +28,7 @@ type world struct {
 
 	// The node. run is nil when no node holds the saga.
 	node int64
-	run  *Run
+	run  *Instance
 
 	participants []participant
 	calls        []Call // every call that was sent, in order
@@ -56,7 +56,7 @@ func newWorld(t *rapid.T) *world {
 	w.head = New(spec, w.def, 1, owner, w.now, 0)
 	w.audit = []AuditEvent{w.head.Begun("", "")}
 	if owner != nil {
-		w.run = new(NewRun(w.head, w.def))
+		w.run = new(NewInstance(w.head, w.def))
 	}
 	return w
 }
@@ -87,14 +87,14 @@ func (w *world) crashes(where string) bool {
 }
 
 // load is what every reader does: the row and its logs, in any order.
-func (w *world) load() Run {
+func (w *world) load() Instance {
 	logs := slices.Clone(w.logs)
 	slices.Reverse(logs)
 	return Rebuild(w.head, w.def, logs)
 }
 
 // commit writes a change if its precondition holds, as a store does.
-func (w *world) commit(e Event, before Run, c Change) bool {
+func (w *world) commit(e Event, before Instance, c Change) bool {
 	if c.Before != (Precondition{w.head.Version, w.head.LeaseEpoch}) {
 		return false
 	}

@@ -45,8 +45,8 @@ type Entry struct {
 	EndedAt *time.Time
 }
 
-// Place is where a page goes on: after the entry of this time and key.
-type Place struct {
+// Cursor is where a page goes on: after the entry of this time and key.
+type Cursor struct {
 	At  time.Time
 	Key string
 }
@@ -58,5 +58,5 @@ type Shown struct{ Sagas, Runs, Letters bool }
 type Store interface {
 	// Timeline returns up to limit entries of a correlation id after a place (nil:
 	// from the beginning), the oldest first, and whether there are more.
-	Timeline(ctx context.Context, tenant uuid.UUID, correlation string, show Shown, after *Place, limit int) (entries []Entry, more bool, err error)
+	Timeline(ctx context.Context, tenant uuid.UUID, correlation string, show Shown, after *Cursor, limit int) (entries []Entry, more bool, err error)
 }

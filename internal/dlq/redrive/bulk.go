@@ -233,14 +233,14 @@ func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace, bef
 	if len(batch) == 0 || failpoint.Hit(failpoint.LetterAfterClaim) != nil {
 		return nil, full, len(batch), nil
 	}
-	as := how{prepare: transformed(a), httpAtOnce: a.Concurrency, claimed: claimed, redrive: a.ID, news: &news{}}
+	as := how{prepare: transformed(a), httpAtOnce: a.Concurrency, claimed: claimed, redrive: a.ID, progress: &progress{}}
 	if before != nil {
 		as.after = before.done
 	}
 	f := &flight{done: make(chan struct{}), told: make(chan struct{})}
 	go func() {
 		defer close(f.told)
-		r.report(drives, &a, batch[0].To.Name(), as.news, f.done)
+		r.report(drives, &a, batch[0].To.Name(), as.progress, f.done)
 	}()
 	go func() {
 		defer close(f.done)

@@ -21,10 +21,10 @@ type how struct {
 	prepare    func(*dlq.Drive) error
 	httpAtOnce int // requests at once; 0: as many as the driver makes
 	// after is closed when those are sent that go before; nil: there are none.
-	after   <-chan struct{}
-	claimed time.Time // before the claim was asked for
-	redrive uuid.UUID // whose they are; zero: no redrive's
-	news    *news     // told of results; nil: nobody asks
+	after    <-chan struct{}
+	claimed  time.Time // before the claim was asked for
+	redrive  uuid.UUID // whose they are; zero: no redrive's
+	progress *progress // told of results; nil: nobody asks
 }
 
 // drive sends claimed letters and returns what is to be stored of each, in
@@ -35,7 +35,7 @@ func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as how) (ends [
 	if as.after != nil {
 		<-as.after
 	}
-	d := &desk{r: r, batch: batch, held: held, redrive: as.redrive, news: as.news, passed: make([]uuid.UUID, len(batch))}
+	d := &desk{r: r, batch: batch, held: held, redrive: as.redrive, progress: as.progress, passed: make([]uuid.UUID, len(batch))}
 	results := r.send(ctx, d, policies, as)
 	held.stop()
 	if failpoint.Hit(failpoint.LetterAfterDrive) != nil {
@@ -179,7 +179,7 @@ func (r *Redriver) sendTo(ctx context.Context, kind dlq.TargetKind, at *desk, me
 	}
 	if driver := r.cfg.Drivers[kind]; driver != nil {
 		results := driver.Drive(ctx, drives)
-		at.news.tell(results)
+		at.progress.add(results)
 		return results
 	}
 	// Only after a claim of a kind that nobody asked for.

@@ -100,11 +100,11 @@ const (
 // desk is where the letters of a batch are handed over: durably noted as about to
 // be sent, before they are. What it does not let pass is certainly not sent.
 type desk struct {
-	r       *Redriver
-	batch   []dlq.Drive
-	held    *holding
-	redrive uuid.UUID // zero: it is no redrive's
-	news    *news     // nil: nobody asks
+	r        *Redriver
+	batch    []dlq.Drive
+	held     *holding
+	redrive  uuid.UUID // zero: it is no redrive's
+	progress *progress // nil: nobody asks
 
 	mu     sync.Mutex
 	passed []uuid.UUID // the hand-over of each letter, zero while there is none; guarded by mu
@@ -175,17 +175,17 @@ func (d *desk) settle(ends []dlq.Finish) {
 	}
 }
 
-// news is what is known of a redrive's batch before its ends are stored.
-type news struct{ came atomic.Int64 }
+// progress is what is known of a redrive's batch before its ends are stored.
+type progress struct{ handled atomic.Int64 }
 
-// tell notes results of which the target has said something.
-func (n *news) tell(results []dlq.Result) {
+// add notes results of which the target has said something.
+func (n *progress) add(results []dlq.Result) {
 	if n == nil {
 		return
 	}
 	for i := range results {
 		if r := &results[i]; r.Outcome == dlq.Acknowledged || r.Outcome == dlq.FailedDrive || r.StatusCode != 0 || r.Accepted {
-			n.came.Add(1)
+			n.handled.Add(1)
 		}
 	}
 }
@@ -195,19 +195,19 @@ const tellEvery = 2 * time.Second
 
 // report tells, until done is closed, whether letters of a batch come through, and
 // what the redrive waits for when none does.
-func (r *Redriver) report(ctx context.Context, a *dlq.Redrive, waits string, n *news, done <-chan struct{}) {
+func (r *Redriver) report(ctx context.Context, a *dlq.Redrive, waits string, n *progress, done <-chan struct{}) {
 	t := time.NewTicker(tellEvery)
 	defer t.Stop()
 	for over := false; !over; {
 		select {
 		case <-done:
-			if over = true; n.came.Load() > 0 {
+			if over = true; n.handled.Load() > 0 {
 				return // what is stored of them tells
 			}
 		case <-t.C:
 		}
 		what := waits
-		if n.came.Swap(0) > 0 {
+		if n.handled.Swap(0) > 0 {
 			what = ""
 		}
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)

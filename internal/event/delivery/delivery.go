@@ -190,7 +190,7 @@ func (l *deliverer) round(ctx, sends context.Context, serving *sync.WaitGroup) {
 // serve reads the feed for one subscription and sends what is due. more tells
 // that there may be more to do at once.
 func (l *deliverer) serve(ctx, sends context.Context, w *webhook.Work) (more bool) {
-	if w.News {
+	if w.FeedReady {
 		read, err := l.read(ctx, w)
 		if err != nil {
 			l.warn(ctx, "cannot read the feed for a webhook", err)

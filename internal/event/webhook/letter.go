@@ -22,26 +22,26 @@ func letterTopic(id uuid.UUID) string { return "webhook." + id.String() }
 // LetterTopic is the topic of the subscription's letters.
 func (s *Subscription) LetterTopic() string { return letterTopic(s.ID) }
 
-// News is what an outcome tells of the delivery's letter; nil: nothing. Whoever
+// LetterUpdate is what an outcome tells of the delivery's letter; nil: nothing. Whoever
 // stores it fills in the ID of the letter that has LetterKey.
-func (r *Result) News(m Moment) *dlq.News {
+func (r *Result) LetterUpdate(m Moment) *dlq.SourceUpdate {
 	d := &r.Delivery
 	switch {
 	case d.Status == Delivered && d.RoundStart > 0: // the only ones that may have been given up before
-		return &dlq.News{Told: dlq.WentWell}
+		return &dlq.SourceUpdate{Outcome: dlq.Succeeded}
 	case d.Status == Failed && !d.IsTest():
-		return &dlq.News{Told: dlq.GaveUp, Letter: d.letter(m)}
+		return &dlq.SourceUpdate{Outcome: dlq.GaveUp, Letter: d.letter(m)}
 	}
 	return nil
 }
 
 // Redelivered is what a redelivery tells of the letter of the delivery as it was
 // before; nil: nothing. token is for the retry.
-func Redelivered(before *Delivery, token uuid.UUID) *dlq.News {
+func Redelivered(before *Delivery, token uuid.UUID) *dlq.SourceUpdate {
 	if before.Status != Failed || before.IsTest() {
 		return nil
 	}
-	return &dlq.News{Told: dlq.GoesOn, Token: token}
+	return &dlq.SourceUpdate{Outcome: dlq.RetryStarted, Token: token}
 }
 
 // letter makes the dead letter of a delivery that was given up, all but its id.

@@ -21,12 +21,12 @@ func TestWhatADeliveryTellsOfItsLetter(t *testing.T) {
 		d      webhook.Delivery
 		o      webhook.Outcome
 		policy webhook.Policy
-		want   dlq.Told
+		want   dlq.Outcome
 		class  dlq.ErrorClass
 		kind   string
 	}{
 		{"a delivery that never failed says nothing", first, webhook.Outcome{Status: 200}, once, "", "", ""},
-		{"one that is sent again and arrives", again, webhook.Outcome{Status: 200}, once, dlq.WentWell, "", ""},
+		{"one that is sent again and arrives", again, webhook.Outcome{Status: 200}, once, dlq.Succeeded, "", ""},
 		{"one that is tried again", first, webhook.Outcome{Status: 500}, webhook.DefaultPolicy, "", "", ""},
 		{"one that is given up", first, webhook.Outcome{Status: 500}, once, dlq.GaveUp, dlq.Transient, "http_500"},
 		{"one that is refused", first, webhook.Outcome{Status: 404}, once, dlq.GaveUp, dlq.Permanent, "http_404"},
@@ -38,12 +38,12 @@ func TestWhatADeliveryTellsOfItsLetter(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := webhook.Settle(webhook.Subscription{ID: uuid.UUID{1}, Enabled: true}, tt.d, tt.o, tt.policy, moment)
-			n := r.News(moment)
+			n := r.LetterUpdate(moment)
 			switch {
 			case tt.want == "" && n == nil:
-			case n == nil || n.Told != tt.want:
+			case n == nil || n.Outcome != tt.want:
 				t.Fatalf("tells %+v; want %q", n, tt.want)
-			case n.Told == dlq.GaveUp:
+			case n.Outcome == dlq.GaveUp:
 				l := n.Letter
 				if l.Failure.Class != tt.class || l.Failure.Type != tt.kind || l.Failure.Message != r.Delivery.Error || l.DedupeKey != "skald:webhook:"+tt.d.ID.String() ||
 					l.OriginalTopic != "webhook."+tt.d.WebhookID.String() || string(l.Content.Payload) != string(tt.d.Body) || l.Status != dlq.Pending ||
@@ -58,7 +58,7 @@ func TestWhatADeliveryTellsOfItsLetter(t *testing.T) {
 func TestOnlyWhatWasGivenUpIsRetriedByARedelivery(t *testing.T) {
 	for _, status := range webhook.Statuses {
 		d := webhook.Delivery{EventID: 7, Status: status}
-		if n := webhook.Redelivered(&d, uuid.UUID{9}); (n != nil) != (status == webhook.Failed) || n != nil && (n.Told != dlq.GoesOn || n.Token != uuid.UUID{9}) {
+		if n := webhook.Redelivered(&d, uuid.UUID{9}); (n != nil) != (status == webhook.Failed) || n != nil && (n.Outcome != dlq.RetryStarted || n.Token != uuid.UUID{9}) {
 			t.Errorf("%s: %+v", status, n)
 		}
 	}

@@ -80,9 +80,9 @@ type Queue interface {
 // Work is a subscription that has something to do.
 type Work struct {
 	Subscription
-	Cursor saga.Position // how far the feed has been read for it
-	News   bool          // the feed goes on there, and there is room for more deliveries
-	Due    bool          // deliveries are due
+	Cursor    saga.Position // how far the feed has been read for it
+	FeedReady bool          // the feed goes on there, and there is room for more deliveries
+	Due       bool          // deliveries are due
 }
 
 // Filter selects subscriptions or deliveries; zero fields do not restrict.

@@ -35,7 +35,7 @@ const (
 
 // Chunks is what is read of logs in the database: jobrun.Runs.
 type Chunks interface {
-	Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPlace, limit int) ([]jobrun.LogChunk, error)
+	Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPosition, limit int) ([]jobrun.LogChunk, error)
 }
 
 // Config of a Mover. Chunks, Offloading, Settings, Log and Now are required.

@@ -25,7 +25,7 @@ type line struct {
 }
 
 // fieldChunk names a sealed chunk in the log store.
-func fieldChunk(at jobrun.LogPlace) envelope.Field {
+func fieldChunk(at jobrun.LogPosition) envelope.Field {
 	return envelope.Field{Name: "jobs.log.stored", Attempt: at.Attempt, Step: at.Seq}
 }
 
@@ -34,8 +34,8 @@ type source struct {
 	ctx    context.Context //nolint:containedctx // it is an io.Reader for one call
 	from   Chunks
 	run    *jobrun.Run
-	place  envelope.Place
-	next   jobrun.LogPlace
+	place  envelope.Sealer
+	next   jobrun.LogPosition
 	out    bytes.Buffer
 	ended  bool
 	chunks int
@@ -43,7 +43,7 @@ type source struct {
 }
 
 func newSource(ctx context.Context, from Chunks, keys *envelope.Keyring, run *jobrun.Run) *source {
-	return &source{ctx: ctx, from: from, run: run, place: keys.Of(run.TenantID, run.ID)}
+	return &source{ctx: ctx, from: from, run: run, place: keys.SealerFor(run.TenantID, run.ID)}
 }
 
 func (s *source) Read(p []byte) (int, error) {
@@ -76,7 +76,7 @@ func (s *source) fill() error {
 		s.out.Write(append(text, '\n'))
 		s.chunks++
 		s.bytes += int64(len(c.Body))
-		s.next = jobrun.LogPlace{Attempt: c.Attempt, Seq: c.Seq + 1}
+		s.next = jobrun.LogPosition{Attempt: c.Attempt, Seq: c.Seq + 1}
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (s *source) fill() error {
 func (s *source) line(c *jobrun.LogChunk) ([]byte, error) {
 	l := line{LogLine: jobrun.LineOf(c)}
 	if s.place.Seals() {
-		sealed, err := s.place.SealBytes(fieldChunk(c.LogPlace), append([]byte{}, c.Body...))
+		sealed, err := s.place.SealBytes(fieldChunk(c.LogPosition), append([]byte{}, c.Body...))
 		if err != nil {
 			return nil, fmt.Errorf("seal a log: %w", err)
 		}
@@ -109,14 +109,14 @@ func Open(ctx context.Context, store *logstore.Store, keys *envelope.Keyring, ru
 	if err != nil {
 		return nil, err
 	}
-	return &opened{stored: stored, lines: bufio.NewReader(stored), place: keys.Of(run.TenantID, run.ID)}, nil
+	return &opened{stored: stored, lines: bufio.NewReader(stored), place: keys.SealerFor(run.TenantID, run.ID)}, nil
 }
 
 // opened gives the lines as they were before they were sealed.
 type opened struct {
 	stored io.Closer
 	lines  *bufio.Reader
-	place  envelope.Place
+	place  envelope.Sealer
 	out    bytes.Buffer
 }
 
@@ -149,11 +149,11 @@ func (o *opened) line(text []byte) error {
 	if err := json.Unmarshal(text, &l); err != nil {
 		return fmt.Errorf("a line of a stored log: %w", err)
 	}
-	body, err := o.place.OpenBytes(fieldChunk(jobrun.LogPlace{Attempt: l.Attempt, Seq: l.Seq}), l.Sealed)
+	body, err := o.place.OpenBytes(fieldChunk(jobrun.LogPosition{Attempt: l.Attempt, Seq: l.Seq}), l.Sealed)
 	if err != nil {
 		return err
 	}
-	plain := jobrun.LineOf(&jobrun.LogChunk{LogPlace: jobrun.LogPlace{Attempt: l.Attempt, Seq: l.Seq}, At: l.At, Stream: l.Stream, Body: body})
+	plain := jobrun.LineOf(&jobrun.LogChunk{LogPosition: jobrun.LogPosition{Attempt: l.Attempt, Seq: l.Seq}, At: l.At, Stream: l.Stream, Body: body})
 	text, err = json.Marshal(plain)
 	o.out.Write(append(text, '\n'))
 	return err

@@ -97,7 +97,7 @@ func (w *world) ended(tenant uuid.UUID, ago time.Duration, chunks ...string) uui
 		VALUES ($1::uuid, $2, gen_random_uuid(), 'd', 1, 'c', 'SUCCEEDED', 'MANUAL', now(), now(), 2, gen_random_uuid()::text, $1::uuid, $3, now(), now(), now() - $4 * interval '1 microsecond')`,
 		id, tenant, size, ago.Microseconds())
 	for i, c := range chunks {
-		chunk := jobrun.LogChunk{LogPlace: jobrun.LogPlace{Attempt: 1 + i*2/len(chunks), Seq: i}, Stream: "stdout", Body: []byte(c)}
+		chunk := jobrun.LogChunk{LogPosition: jobrun.LogPosition{Attempt: 1 + i*2/len(chunks), Seq: i}, Stream: "stdout", Body: []byte(c)}
 		err := w.db.SQL().QueryRowContext(w.t.Context(), `INSERT INTO jobs.job_run_logs (run_id, tenant_id, attempt, seq, at, stream, body) VALUES ($1, $2, $3, $4, clock_timestamp(), 'stdout', $5) RETURNING at`,
 			id, tenant, chunk.Attempt, chunk.Seq, chunk.Body).Scan(&chunk.At)
 		if err != nil {
@@ -123,7 +123,7 @@ func (w *world) run(id uuid.UUID) jobrun.Run {
 func (w *world) read(r *jobrun.Run) (chunks []jobrun.LogChunk, err error) {
 	w.t.Helper()
 	if r.LogRef == "" {
-		return w.jobs.Logs(w.t.Context(), r.TenantID, r.ID, jobrun.LogPlace{}, 10_000)
+		return w.jobs.Logs(w.t.Context(), r.TenantID, r.ID, jobrun.LogPosition{}, 10_000)
 	}
 	stored, err := joblog.Open(w.t.Context(), w.store, w.keys, r)
 	if err != nil {
@@ -149,7 +149,7 @@ func (w *world) whole() (moved int) {
 		r := w.run(id)
 		got, err := w.read(&r)
 		if err != nil || !slices.EqualFunc(got, want, func(a, b jobrun.LogChunk) bool {
-			return a.LogPlace == b.LogPlace && a.At.Equal(b.At) && a.Stream == b.Stream && bytes.Equal(a.Body, b.Body)
+			return a.LogPosition == b.LogPosition && a.At.Equal(b.At) && a.Stream == b.Stream && bytes.Equal(a.Body, b.Body)
 		}) {
 			w.t.Errorf("run %s, ref %q: %d chunks are read, want %d; %v", id, r.LogRef, len(got), len(want), err)
 		}
@@ -202,7 +202,7 @@ type busy struct {
 	db *sql.DB
 }
 
-func (b busy) Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPlace, limit int) ([]jobrun.LogChunk, error) {
+func (b busy) Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPosition, limit int) ([]jobrun.LogChunk, error) {
 	chunks, err := b.Chunks.Logs(ctx, tenant, id, from, limit)
 	if err == nil {
 		_, err = b.db.ExecContext(ctx, `WITH put AS (INSERT INTO jobs.job_run_logs (run_id, tenant_id, attempt, seq, at, body) VALUES ($1, $2, 9, 9, now(), 'late'))

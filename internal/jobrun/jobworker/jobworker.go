@@ -181,7 +181,7 @@ func (s *session) each(f func(*held)) {
 // claim gets up to n runs and begins them; false: there are no more right now. They
 // are started first: without a yes nothing runs (J-26).
 func (s *session) claim(ctx context.Context, n int) (more bool) {
-	offers, err := s.w.cfg.Work.Claim(ctx, jobrun.ClaimAsk{TenantID: s.w.cfg.Tenant, WorkerID: s.id, Slots: n})
+	offers, err := s.w.cfg.Work.Claim(ctx, jobrun.ClaimRequest{TenantID: s.w.cfg.Tenant, WorkerID: s.id, Slots: n})
 	if err != nil || len(offers) == 0 {
 		if err != nil && ctx.Err() == nil && fault.KindOf(err) != fault.Gone { // heartbeats see to that
 			s.w.cfg.Log.WarnContext(ctx, "the node's own worker cannot claim runs", slog.Any("error", err))

@@ -76,7 +76,7 @@ func (l *log) store() {
 		l.body = nil
 		return
 	}
-	c := jobrun.LogChunk{LogPlace: jobrun.LogPlace{Seq: l.seq}, Stream: l.stream, Body: l.body}
+	c := jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: l.seq}, Stream: l.stream, Body: l.body}
 	l.seq, l.body = l.seq+1, nil
 	for begun := time.Now(); ; time.Sleep(tryAgain) {
 		err := l.put(c)

@@ -23,7 +23,7 @@ type noting struct {
 	lease func(context.Context) time.Duration
 }
 
-func (n *noting) Claim(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, error) {
+func (n *noting) Claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	offers, err := n.Work.Claim(ctx, a)
 	for i := range offers {
 		n.hold(ctx, &offers[i].Run)
@@ -31,7 +31,7 @@ func (n *noting) Claim(ctx context.Context, a jobrun.ClaimAsk) ([]jobrun.Offer, 
 	return offers, err
 }
 
-func (n *noting) ClaimEach(ctx context.Context, asks []jobrun.ClaimAsk) ([][]jobrun.Offer, error) {
+func (n *noting) ClaimEach(ctx context.Context, asks []jobrun.ClaimRequest) ([][]jobrun.Offer, error) {
 	got, err := n.Work.ClaimEach(ctx, asks)
 	for _, offers := range got {
 		for i := range offers {

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// shop is job runs on PostgreSQL, a worker, a leader, and hints on Redis.
-type shop struct {
+// jobFixture is job runs on PostgreSQL, a worker, a leader, and hints on Redis.
+type jobFixture struct {
 	*world
 	jobrun.Work // notes in Redis
 	t           *testing.T
@@ -32,14 +32,14 @@ type shop struct {
 	seq         int64
 }
 
-func newShop(t *testing.T) *shop {
+func newJobFixture(t *testing.T) *jobFixture {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	s := &shop{world: newHints(t), t: t, db: db, settings: jobrun.NewSettings(1, nil), tenant: uuid.New(), worker: uuid.New()}
+	s := &jobFixture{world: newHints(t), t: t, db: db, settings: jobrun.NewSettings(1, nil), tenant: uuid.New(), worker: uuid.New()}
 	s.runs = postgres.NewJobs(db, func(context.Context) (jobrun.Settings, error) { return s.settings, nil })
 	s.Work = redislease.Note(s.runs, s.Hints, func(context.Context) time.Duration { return s.settings.Seconds(jobrun.RunLease) })
 	s.sweeps = postgres.NewJobSweeps(db)
@@ -63,7 +63,7 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-func (s *shop) sql(statement string, args ...any) {
+func (s *jobFixture) sql(statement string, args ...any) {
 	s.t.Helper()
 	if _, err := s.db.SQL().ExecContext(s.t.Context(), statement, args...); err != nil {
 		s.t.Fatalf("%s: %v", statement, err)
@@ -71,21 +71,21 @@ func (s *shop) sql(statement string, args ...any) {
 }
 
 // claimed is a run that the worker has, started or not.
-func (s *shop) claimed(start bool) jobrun.RunFence {
+func (s *jobFixture) claimed(start bool) jobrun.RunFence {
 	s.t.Helper()
 	moment := jobrun.Moment{Now: time.Now().UTC(), NewID: uuid.New}
-	r := jobrun.New(&s.job, jobrun.Ask{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(uuid.NewString())}, s.settings, moment)
+	r := jobrun.New(&s.job, jobrun.Request{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(uuid.NewString())}, s.settings, moment)
 	if _, _, err := s.runs.Create(s.t.Context(), r, operator.By{Actor: "t"}.Did(uuid.New(), s.tenant, moment.Now, operator.JobRun, r.ID.String(), "run", nil)); err != nil {
 		s.t.Fatal(err)
 	}
-	offers, err := s.Claim(s.t.Context(), jobrun.ClaimAsk{TenantID: s.tenant, WorkerID: s.worker, Slots: 1, Start: start})
+	offers, err := s.Claim(s.t.Context(), jobrun.ClaimRequest{TenantID: s.tenant, WorkerID: s.worker, Slots: 1, Start: start})
 	if err != nil || len(offers) != 1 {
 		s.t.Fatal(len(offers), err)
 	}
 	return jobrun.RunFence{RunID: offers[0].ID, Fence: offers[0].Fence()}
 }
 
-func (s *shop) beat(ctx context.Context, runs ...jobrun.RunFence) error {
+func (s *jobFixture) beat(ctx context.Context, runs ...jobrun.RunFence) error {
 	s.seq++
 	var beats []jobrun.Beat
 	for _, r := range runs {
@@ -96,13 +96,13 @@ func (s *shop) beat(ctx context.Context, runs ...jobrun.RunFence) error {
 }
 
 // silent has the lease of a run in the database end so long ago.
-func (s *shop) silent(r jobrun.RunFence, ago time.Duration) {
+func (s *jobFixture) silent(r jobrun.RunFence, ago time.Duration) {
 	s.t.Helper()
 	s.sql(`UPDATE jobs.job_runs SET lease_expires_at = clock_timestamp() - $2 * interval '1 microsecond' WHERE id = $1`, r.RunID, ago.Microseconds())
 }
 
 // doubted sweeps, and expects so many runs to be in doubt by that.
-func (s *shop) doubted(want int, what string) {
+func (s *jobFixture) doubted(want int, what string) {
 	s.t.Helper()
 	begin := time.Now()
 	got, err := s.sweeps.Doubt(s.t.Context(), s.term, s.settings, 100)
@@ -117,7 +117,7 @@ func (s *shop) doubted(want int, what string) {
 // TestWhoHasARunIsNotedFromClaimToEnd: the database says it, and Redis repeats it.
 func TestWhoHasARunIsNotedFromClaimToEnd(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newJobFixture(t)
 	for name, end := range map[string]func(r jobrun.RunFence) error{
 		"finished": func(r jobrun.RunFence) error {
 			done, err := s.Finish(t.Context(), []jobrun.Result{{TenantID: s.tenant, RunID: r.RunID, Fence: r.Fence}})
@@ -170,7 +170,7 @@ func TestWhoHasARunIsNotedFromClaimToEnd(t *testing.T) {
 // while the workers went on. One of two has died meanwhile.
 func TestHeartbeatsSpareRunsWhenTheDatabaseWasAway(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newJobFixture(t)
 	lives, died := s.claimed(true), s.claimed(true)
 	s.settles(t, true, died)
 	s.do(t, "FLUSHALL") // time has passed
@@ -203,7 +203,7 @@ func TestHeartbeatsSpareRunsWhenTheDatabaseWasAway(t *testing.T) {
 // are without it, at most a lease later.
 func TestRedisDecidesNothing(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newJobFixture(t)
 	s.settings = jobrun.NewSettings(1, map[string]float64{jobrun.RunLease: 60})
 	for _, tt := range []struct {
 		what string

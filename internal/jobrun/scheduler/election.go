@@ -13,18 +13,18 @@ import (
 // election is what this node knows of who leads. One goroutine uses it.
 type election struct {
 	s *Scheduler
-	// reign is nil while this node does not lead.
-	reign *reign
-	// ending is a reign that was stopped and may still wait for the database; the
+	// current is nil while this node does not lead.
+	current *leaderTerm
+	// ending is a term that was stopped and may still wait for the database; the
 	// next one begins after it. Nil: none.
-	ending *reign
-	// aside is until when the node does not stand: it was deposed, or could not
+	ending *leaderTerm
+	// standAsideUntil is until when the node does not campaign: it was forced to resign, or could not
 	// begin, and another one is to have the chance.
-	aside time.Time
+	standAsideUntil time.Time
 }
 
-// reign is this node leading in one term.
-type reign struct {
+// leaderTerm is one term in which this node leads.
+type leaderTerm struct {
 	term   jobrun.Term
 	stop   context.CancelFunc
 	expire *time.Timer // stops it when its lease ends by our clock
@@ -46,9 +46,9 @@ func margin(ttl time.Duration) time.Duration { return min(time.Second, ttl/4) }
 // acquiring bounds a renewal: the database ends it after two seconds.
 const acquiring = 3 * time.Second
 
-// stand renews the lease, or tries to get it, and returns how long to wait until
+// campaign renews the lease, or tries to get it, and returns how long to wait until
 // the next time.
-func (e *election) stand(ctx context.Context) time.Duration {
+func (e *election) campaign(ctx context.Context) time.Duration {
 	ttl := e.s.settings(ctx).Seconds(jobrun.LeaderTTL)
 	renew, look := intervals(ttl)
 	e.look(ctx, ttl)
@@ -56,10 +56,10 @@ func (e *election) stand(ctx context.Context) time.Duration {
 		return look
 	}
 	e.ending = nil
-	if time.Now().Before(e.aside) {
+	if time.Now().Before(e.standAsideUntil) {
 		return look
 	}
-	if e.reign != nil && failpoint.Hit(failpoint.LeaderRenew) != nil {
+	if e.current != nil && failpoint.Hit(failpoint.LeaderRenew) != nil {
 		e.end()
 		return look
 	}
@@ -70,7 +70,7 @@ func (e *election) stand(ctx context.Context) time.Duration {
 	term, leads, err := e.s.cfg.Elections.Acquire(call, e.s.cfg.ID, e.s.cfg.Node, ttl)
 	cancel()
 	deadline := began.Add(ttl - margin(ttl))
-	switch r := e.reign; {
+	switch r := e.current; {
 	case err != nil:
 		if ctx.Err() == nil {
 			e.s.cfg.Log.WarnContext(ctx, "leader election failed", slog.Bool("led", r != nil), slog.Any("error", err))
@@ -86,7 +86,7 @@ func (e *election) stand(ctx context.Context) time.Duration {
 	case r != nil: // its lease had ended: it was too late, or deposed
 		e.s.cfg.Log.WarnContext(ctx, "leadership of the scheduler lost", slog.Int64("epoch", r.term.Epoch))
 		r.term = term
-		e.abdicate(ctx, ttl)
+		e.stepDown(ctx, ttl)
 		return look
 	}
 	if failpoint.Hit(failpoint.LeaderAcquireAfter) != nil {
@@ -99,10 +99,10 @@ func (e *election) stand(ctx context.Context) time.Duration {
 // begin leads until end, the deadline, or the end of ctx.
 func (e *election) begin(ctx context.Context, term jobrun.Term, deadline time.Time) {
 	work, stop := context.WithCancel(ctx)
-	r := &reign{term: term, stop: stop, done: make(chan struct{}), failed: make(chan struct{})}
+	r := &leaderTerm{term: term, stop: stop, done: make(chan struct{}), failed: make(chan struct{})}
 	r.expire = time.AfterFunc(time.Until(deadline), stop)
 	r.pulse.beat()
-	e.reign = r
+	e.current = r
 	e.s.cfg.Log.InfoContext(ctx, "elected leader of the scheduler", slog.Int64("epoch", term.Epoch))
 	e.s.cfg.Observer.Leads(true, term.Epoch)
 	go func() {
@@ -120,15 +120,15 @@ func (e *election) begin(ctx context.Context, term jobrun.Term, deadline time.Ti
 	}()
 }
 
-// look takes note of a reign that has come to its end by itself: it could not
+// look takes note of a term that has ended: it could not
 // begin, its term or its lease is over, or it stands still.
 func (e *election) look(ctx context.Context, ttl time.Duration) {
-	r := e.reign
+	r := e.current
 	switch {
 	case r == nil:
 	case isClosed(r.failed) || r.pulse.since() > e.s.cfg.Stalled:
 		e.s.cfg.Log.WarnContext(ctx, "stepping down as leader of the scheduler", slog.Int64("epoch", r.term.Epoch))
-		e.abdicate(ctx, ttl)
+		e.stepDown(ctx, ttl)
 	case isClosed(r.done):
 		e.end()
 	}
@@ -145,21 +145,21 @@ func isClosed(c <-chan struct{}) bool {
 
 // end stops leading, if this node does. The lease stays: it is only not used.
 func (e *election) end() {
-	r := e.reign
+	r := e.current
 	if r == nil {
 		return
 	}
 	r.stop()
 	r.expire.Stop()
-	e.reign, e.ending = nil, r
+	e.current, e.ending = nil, r
 }
 
-// abdicate ends the reign and its lease, and stands aside for a while. When the
+// stepDown ends the term and its lease, and stands aside for a while. When the
 // reign does not end in time, its lease ends by itself.
-func (e *election) abdicate(ctx context.Context, ttl time.Duration) {
-	term := e.reign.term
+func (e *election) stepDown(ctx context.Context, ttl time.Duration) {
+	term := e.current.term
 	e.end()
-	e.aside = time.Now().Add(ttl / 2)
+	e.standAsideUntil = time.Now().Add(ttl / 2)
 	call, cancel := context.WithTimeout(ctx, acquiring)
 	defer cancel()
 	select { // so that nothing that it has begun is refused; but it may hang
@@ -175,8 +175,8 @@ func (e *election) abdicate(ctx context.Context, ttl time.Duration) {
 // resign is the end of the scheduler: whoever stands by may lead at once.
 func (e *election) resign(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
-	if e.reign != nil {
-		e.abdicate(ctx, 0)
+	if e.current != nil {
+		e.stepDown(ctx, 0)
 	}
 	call, cancel := context.WithTimeout(ctx, acquiring)
 	defer cancel()

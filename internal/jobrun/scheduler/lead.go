@@ -30,7 +30,7 @@ const (
 
 // lead sweeps until ctx ends, which is the reign's end. False: it could not begin,
 // or the term was over; all of it begins or nothing does (F48).
-func (s *Scheduler) lead(ctx context.Context, r *reign) bool {
+func (s *Scheduler) lead(ctx context.Context, r *leaderTerm) bool {
 	if err := s.prepare(ctx, r.term); err != nil {
 		if ctx.Err() == nil {
 			s.cfg.Log.WarnContext(ctx, "cannot start the leader's term", slog.Int64("epoch", r.term.Epoch), slog.Any("error", err))
@@ -96,7 +96,7 @@ func (s *Scheduler) await(ctx context.Context, next time.Time) {
 // round runs sweeps one after the other. One that fails is logged, and the others
 // go on. more: one of them had not finished when its turn was over. over: the term
 // is.
-func (s *Scheduler) round(ctx context.Context, r *reign, sweeps []Sweep, full bool, set jobrun.Settings) (more, over bool) {
+func (s *Scheduler) round(ctx context.Context, r *leaderTerm, sweeps []Sweep, full bool, set jobrun.Settings) (more, over bool) {
 	good := true
 	for _, sweep := range sweeps {
 		if ctx.Err() != nil {
@@ -131,7 +131,7 @@ func (s *Scheduler) round(ctx context.Context, r *reign, sweeps []Sweep, full bo
 }
 
 // sweep runs one until it has nothing more to do, or its turn is over.
-func (s *Scheduler) sweep(ctx context.Context, r *reign, sweep Sweep, set jobrun.Settings) (more bool, err error) {
+func (s *Scheduler) sweep(ctx context.Context, r *leaderTerm, sweep Sweep, set jobrun.Settings) (more bool, err error) {
 	began, moved := time.Now(), 0
 	defer func() { s.cfg.Observer.Swept(sweep.Name, moved, time.Since(began), err) }()
 	for {

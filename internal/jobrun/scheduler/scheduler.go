@@ -111,7 +111,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 	e.s = s
 	defer e.resign(ctx)
 	for ctx.Err() == nil {
-		loop.Sleep(ctx, e.stand(ctx))
+		loop.Sleep(ctx, e.campaign(ctx))
 	}
 }
 

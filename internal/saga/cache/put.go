@@ -73,7 +73,7 @@ func (c *Stored) update(ctx context.Context, t saga.Tenant, s Saga) error {
 }
 
 // eventOf tells what a caller's saga asks for; nil: nothing is different.
-func (c *Stored) eventOf(run saga.Run, s Saga) (saga.Event, error) {
+func (c *Stored) eventOf(run saga.Instance, s Saga) (saga.Event, error) {
 	status := Status(run.State.Lifecycle(run.Clean == nil || *run.Clean))
 	switch {
 	case s.Status == Compensating && status == Active:
@@ -115,23 +115,23 @@ func (c *Stored) Remove(ctx context.Context, id uuid.UUID) bool {
 }
 
 // run reads a saga of the tenant as the rules need it.
-func (c *Stored) run(ctx context.Context, t saga.Tenant, id uuid.UUID) (saga.Run, error) {
+func (c *Stored) run(ctx context.Context, t saga.Tenant, id uuid.UUID) (saga.Instance, error) {
 	loaded, err := c.cfg.Sagas.Load(ctx, []saga.Ref{{Tenant: t.ID, ID: id}})
 	if err != nil {
-		return saga.Run{}, err
+		return saga.Instance{}, err
 	}
 	if len(loaded) == 0 {
-		return saga.Run{}, saga.NotFound(id)
+		return saga.Instance{}, saga.NotFound(id)
 	}
 	w, err := c.cfg.Workflows.Get(ctx, t.ID, loaded[0].Saga.WorkflowName, loaded[0].Saga.WorkflowVersion)
 	if err != nil {
-		return saga.Run{}, err
+		return saga.Instance{}, err
 	}
 	return saga.Rebuild(loaded[0].Saga, w.Definition, loaded[0].Logs), nil
 }
 
 // move applies an event to a run and writes the change.
-func (c *Stored) move(ctx context.Context, t saga.Tenant, run saga.Run, e saga.Event) error {
+func (c *Stored) move(ctx context.Context, t saga.Tenant, run saga.Instance, e saga.Event) error {
 	change, err := saga.Apply(run, e, saga.Moment{Now: c.cfg.Now(), NewID: c.cfg.NewID, Actor: "cache"})
 	if err != nil {
 		return err

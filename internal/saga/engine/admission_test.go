@@ -156,13 +156,13 @@ func TestFloodOfCreatesStarvesNobody(t *testing.T) {
 }
 
 // startOn stores a saga for which a node has room, and starts it there.
-func (w *world) startOn(n *node, owner *int64, done func(*saga.Run), d *workflow.Definition) saga.Saga {
+func (w *world) startOn(n *node, owner *int64, done func(*saga.Instance), d *workflow.Definition) saga.Saga {
 	w.register(d)
 	s := saga.New(saga.Spec{ID: w.newID(), Tenant: tenant}, d, 1, owner, now(), 0)
 	if _, err := n.creates.Do(context.Background(), saga.NewSaga{Saga: s}); err != nil {
 		w.t.Error(err)
 	}
-	done(new(saga.NewRun(s, d)))
+	done(new(saga.NewInstance(s, d)))
 	return s
 }
 

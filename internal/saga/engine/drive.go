@@ -13,7 +13,7 @@ import (
 // drive takes one saga as far as it goes now. It owns run.
 type drive struct {
 	s   *session
-	run saga.Run
+	run saga.Instance
 }
 
 func nothing() {}
@@ -33,7 +33,7 @@ func (d *drive) loop() (after func()) {
 			return func() { s.e.finished(&ended) }
 		case task == saga.Wait:
 			return d.wait()
-		case !s.trusted():
+		case !s.holdsLease():
 			// Whoever takes over goes on. Not even a flag may be acted upon: this
 			// session may have dropped an outcome of this saga for the same reason.
 			return nothing
@@ -53,9 +53,9 @@ func (d *drive) loop() (after func()) {
 		switch task {
 		case saga.Begin:
 			event = saga.Begun{}
-		case saga.LookAfter:
+		case saga.CheckJobRun:
 			var ok bool
-			if event, ok = d.lookAfter(); !ok {
+			if event, ok = d.checkJobRun(); !ok {
 				return nothing
 			}
 		}
@@ -178,14 +178,14 @@ const (
 func (d *drive) reload(change saga.Change) readBack {
 	e := d.s.e
 	for try := 1; ; try++ {
-		if d.s.calls.Err() != nil || !d.s.trusted() {
+		if d.s.calls.Err() != nil || !d.s.holdsLease() {
 			return notOurs
 		}
 		loaded, err := e.cfg.Store.Load(d.s.calls, refs(d.run.Ref()))
 		if err == nil && len(loaded) == 0 {
 			return notOurs
 		}
-		var run saga.Run
+		var run saga.Instance
 		if err == nil {
 			run, err = d.s.rebuild(d.s.calls, loaded[0])
 		}

@@ -38,11 +38,11 @@ type Config struct {
 	Definition func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error)
 	// Call makes one attempt. It returns soon after ctx ends.
 	Call func(context.Context, saga.Call) saga.Outcome
-	// LookAfter looks after a job run, and cancels it where that is asked for. The
+	// CheckJobRun looks after a job run, and cancels it where that is asked for. The
 	// outcome is nil unless the run has ended, or does not exist, and its saga was
 	// not told. Nil: there are no job runs.
-	LookAfter func(context.Context, saga.JobCall) (*saga.Outcome, error)
-	Node      string // name of the node, unique among live nodes
+	CheckJobRun func(context.Context, saga.JobCall) (*saga.Outcome, error)
+	Node        string // name of the node, unique among live nodes
 	// Process tells this process from all others, those of other machines too; ""
 	// when nothing does. Gone tells of another one that it certainly has ended; nil
 	// knows of none.
@@ -183,7 +183,7 @@ func (e *Engine) awaitFormer(ctx context.Context) error {
 
 // Healthy returns nil while the node holds its lease.
 func (e *Engine) Healthy() error {
-	if s := e.current.Load(); s == nil || !s.trusted() {
+	if s := e.current.Load(); s == nil || !s.holdsLease() {
 		return errors.New("the node has no lease")
 	}
 	return nil
@@ -193,12 +193,12 @@ func (e *Engine) Healthy() error {
 // that slows clients down to what the node can do. owner is nil when there is
 // still none; the saga is then stored unowned and claimed later. done must be
 // called exactly once: with the stored run, which starts at once, or nil.
-func (e *Engine) Admit(ctx context.Context) (owner *int64, done func(*saga.Run)) {
+func (e *Engine) Admit(ctx context.Context) (owner *int64, done func(*saga.Instance)) {
 	s := e.current.Load()
-	if s == nil || !s.trusted() || !s.slots.takeFresh(ctx, admitWait) {
-		return nil, func(*saga.Run) { e.noteBacklog() }
+	if s == nil || !s.holdsLease() || !s.slots.takeFresh(ctx, admitWait) {
+		return nil, func(*saga.Instance) { e.noteBacklog() }
 	}
-	return &s.owner, func(run *saga.Run) {
+	return &s.owner, func(run *saga.Instance) {
 		if run == nil || !s.start(*run, fresh) {
 			s.slots.give(fresh)
 		}

@@ -66,7 +66,7 @@ func (s *session) resumeReady(ctx context.Context) (more bool) {
 			s.waitUntil(ref, s.e.cfg.Now().Add(s.e.jittered(s.e.cfg.Poll)))
 		}
 	}
-	s.startLoaded(ctx, loaded, taken, func(run saga.Run, k kind) bool { return s.startReserved(run, k, reserved) })
+	s.startLoaded(ctx, loaded, taken, func(run saga.Instance, k kind) bool { return s.startReserved(run, k, reserved) })
 	s.unreserve(reserved)
 	return err == nil
 }
@@ -74,7 +74,7 @@ func (s *session) resumeReady(ctx context.Context) (more bool) {
 // claimSome claims as many sagas as there is room for. left: there may be more.
 // Without a lease it claims nothing: it could only take from the living.
 func (s *session) claimSome(ctx context.Context) (got, left bool) {
-	if !s.trusted() {
+	if !s.holdsLease() {
 		return false, false
 	}
 	taken := s.slots.takeResumed(intakeBatch)
@@ -96,7 +96,7 @@ func (s *session) claimSome(ctx context.Context) (got, left bool) {
 }
 
 // startLoaded starts those of loaded that are this node's and gives unused slots back.
-func (s *session) startLoaded(ctx context.Context, loaded []saga.Loaded, taken []kind, start func(saga.Run, kind) bool) {
+func (s *session) startLoaded(ctx context.Context, loaded []saga.Loaded, taken []kind, start func(saga.Instance, kind) bool) {
 	for _, l := range loaded {
 		run, err := s.rebuild(ctx, l)
 		if err != nil {
@@ -116,10 +116,10 @@ func (s *session) startLoaded(ctx context.Context, loaded []saga.Loaded, taken [
 	}
 }
 
-func (s *session) rebuild(ctx context.Context, l saga.Loaded) (saga.Run, error) {
+func (s *session) rebuild(ctx context.Context, l saga.Loaded) (saga.Instance, error) {
 	def, err := s.e.cfg.Definition(ctx, l.Saga.Tenant.ID, l.Saga.WorkflowName, l.Saga.WorkflowVersion)
 	if err != nil {
-		return saga.Run{}, err
+		return saga.Instance{}, err
 	}
 	return saga.Rebuild(l.Saga, def, l.Logs), nil
 }

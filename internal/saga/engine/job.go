@@ -6,16 +6,16 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// lookAfter looks after the job run in flight. False: nobody can say how it is; the
+// checkJobRun looks after the job run in flight. False: nobody can say how it is; the
 // saga is handed over, to be looked at again soon.
-func (d *drive) lookAfter() (saga.Event, bool) {
+func (d *drive) checkJobRun() (saga.Event, bool) {
 	s := d.s
 	call := d.run.JobCall(s.e.cfg.Now())
-	if s.e.cfg.LookAfter == nil {
+	if s.e.cfg.CheckJobRun == nil {
 		s.e.cfg.Log.Error("a saga is waiting for a job run, but this server has no job runs", slog.String("saga_id", d.run.ID.String()))
-		return saga.LookedAfter{}, true
+		return saga.JobRunChecked{}, true
 	}
-	o, err := s.e.cfg.LookAfter(s.calls, call)
+	o, err := s.e.cfg.CheckJobRun(s.calls, call)
 	switch {
 	case err != nil:
 		if s.calls.Err() == nil {
@@ -27,5 +27,5 @@ func (d *drive) lookAfter() (saga.Event, bool) {
 	case o != nil:
 		return saga.Answered{Outcome: *o}, true
 	}
-	return saga.LookedAfter{Stopping: call.Stop}, true
+	return saga.JobRunChecked{Stopping: call.Stop}, true
 }

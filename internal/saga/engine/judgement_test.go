@@ -27,7 +27,7 @@ func (w *world) judge(ids ...uuid.UUID) {
 
 type verdicts struct {
 	w     *world
-	run   saga.Run
+	run   saga.Instance
 	logs  []saga.StepLog
 	calls []entry
 }

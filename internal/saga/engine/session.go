@@ -55,20 +55,20 @@ func (e *Engine) register(ctx context.Context) (*session, error) {
 		queued: map[saga.Ref]bool{}, readied: make(chan struct{}, 1),
 	}
 	s.calls, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
-	s.trust(sent)
+	s.renewedAt(sent)
 	return s, nil
 }
 
-// trust prolongs the time in which the node believes in its lease. It counts
+// renewedAt prolongs the time in which the node believes in its lease. It counts
 // from before the request was sent: the database's clock began later.
-func (s *session) trust(sent time.Duration) { s.until.Store(int64(sent + s.e.cfg.LeaseTTL)) }
+func (s *session) renewedAt(sent time.Duration) { s.until.Store(int64(sent + s.e.cfg.LeaseTTL)) }
 
-// trusted tells whether the lease certainly still holds. Checked before every
+// holdsLease tells whether the lease certainly still holds. Checked before every
 // send, so that a node that slept does not call for a saga that is another's.
-func (s *session) trusted() bool { return int64(time.Since(epoch0)) < s.until.Load() }
+func (s *session) holdsLease() bool { return int64(time.Since(epoch0)) < s.until.Load() }
 
-// distrust marks the lease as lost: no time is before this one.
-func (s *session) distrust() { s.until.Store(math.MinInt64) }
+// markLost marks the lease as lost: no time is before this one.
+func (s *session) markLost() { s.until.Store(math.MinInt64) }
 
 // serve runs the session's loops until ctx ends or the lease is lost.
 func (s *session) serve(ctx context.Context) {
@@ -100,11 +100,11 @@ func (s *session) keepLease(ctx context.Context) {
 		cancel()
 		_ = failpoint.Hit(failpoint.LeaseRenewAfter)
 		switch {
-		case err == nil && !held, !s.trusted():
-			s.distrust()
+		case err == nil && !held, !s.holdsLease():
+			s.markLost()
 			return
 		case err == nil:
-			s.trust(sent)
+			s.renewedAt(sent)
 			s.e.cfg.Observer.Loop("lease")
 		default:
 			s.e.cfg.Log.WarnContext(ctx, "cannot renew the lease yet", slog.Any("error", err))
@@ -122,7 +122,7 @@ func (s *session) end() {
 	defer drained()
 	gone := make(chan struct{})
 	go func() { s.drives.Wait(); drained(); close(gone) }()
-	if s.trusted() {
+	if s.holdsLease() {
 		s.handOver(waiting)
 		s.keepLease(drain)
 		if errors.Is(drain.Err(), context.DeadlineExceeded) {
@@ -131,7 +131,7 @@ func (s *session) end() {
 	}
 	s.giveUp()
 	<-gone
-	if !s.trusted() {
+	if !s.holdsLease() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -175,7 +175,7 @@ func (s *session) stopTimers() []saga.Ref {
 
 // start drives a run on a slot of kind k, which is given back at its end.
 // False: the saga is driven already, or the session is over.
-func (s *session) start(run saga.Run, k kind) bool {
+func (s *session) start(run saga.Instance, k kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if run.State == saga.Pending && s.adopted[run.Ref()] {
@@ -210,7 +210,7 @@ func (s *session) reserve(n int) map[saga.Ref]bool {
 }
 
 // startReserved drives a run that was read under its reservation.
-func (s *session) startReserved(run saga.Run, k kind, reserved map[saga.Ref]bool) bool {
+func (s *session) startReserved(run saga.Instance, k kind, reserved map[saga.Ref]bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping.Load() {
@@ -234,7 +234,7 @@ func (s *session) unreserve(reserved map[saga.Ref]bool) {
 }
 
 // launch gives a saga that is marked as running its goroutine.
-func (s *session) launch(run saga.Run, k kind) {
+func (s *session) launch(run saga.Instance, k kind) {
 	s.drives.Go(func() {
 		d := drive{s: s, run: run}
 		after := d.loop()

@@ -149,7 +149,7 @@ func TestStopKeepsWhatIsBeingCalled(t *testing.T) {
 		a.engine.Wake(refOf(w.newID())) // keeps the intake busy
 		synctest.Wait()
 		owner, done := a.engine.Admit(context.Background())
-		s := w.startOn(a, owner, func(run *saga.Run) {
+		s := w.startOn(a, owner, func(run *saga.Instance) {
 			a.engine.Wake(refOf(run.ID))
 			done(run)
 		}, steps("uu"))

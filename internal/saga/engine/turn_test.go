@@ -92,7 +92,7 @@ func TestCancelBetweenTheCreateAndItsStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.untilEnded(s.ID)
-		done(new(saga.NewRun(s, d)))
+		done(new(saga.NewInstance(s, d)))
 		time.Sleep(time.Minute)
 		w.judge(s.ID)
 		if s := w.state(s.ID); s != saga.Cancelled {

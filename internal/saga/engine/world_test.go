@@ -179,14 +179,14 @@ func (n *node) kill() {
 func (n *node) submit(spec saga.Spec, d *workflow.Definition) error {
 	ctx := context.Background()
 	owner, done := n.engine.Admit(ctx)
-	var run *saga.Run
+	var run *saga.Instance
 	defer func() { done(run) }()
 	r, err := n.creates.Do(ctx, saga.NewSaga{Saga: saga.New(spec, d, 1, owner, now(), 0)})
 	switch {
 	case err != nil:
 		return err
 	case r.Created == saga.Stored && owner != nil:
-		run = new(saga.NewRun(r.Saga, d))
+		run = new(saga.NewInstance(r.Saga, d))
 	case r.Created != saga.Stored && r.Created != saga.IDTaken: // IDTaken: an earlier try was stored
 		return fmt.Errorf("the store answers %d", r.Created)
 	}
@@ -268,7 +268,7 @@ func (w *world) load(id uuid.UUID) saga.Loaded {
 	return l[0]
 }
 
-func (w *world) run(id uuid.UUID) saga.Run {
+func (w *world) run(id uuid.UUID) saga.Instance {
 	l := w.load(id)
 	d, err := w.definition(context.Background(), tenant.ID, l.Saga.WorkflowName, l.Saga.WorkflowVersion)
 	if err != nil {

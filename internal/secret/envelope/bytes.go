@@ -19,17 +19,17 @@ const (
 // SealBytes is Seal for any bytes, which need not be JSON. The result is for a
 // column of bytes; OpenBytes opens it. nil stays nil, and nothing else becomes
 // nil.
-func (p *Place) SealBytes(field Field, plain []byte) ([]byte, error) {
+func (p *Sealer) SealBytes(field Field, plain []byte) ([]byte, error) {
 	return p.sealAs(versionRaw, field, plain)
 }
 
 // SealText is SealBytes for a text, and its result is text. OpenBytes opens it.
-func (p *Place) SealText(field Field, plain string) (string, error) {
+func (p *Sealer) SealText(field Field, plain string) (string, error) {
 	stored, err := p.sealAs(versionText, field, []byte(plain))
 	return string(stored), err
 }
 
-func (p *Place) sealAs(form string, field Field, plain []byte) ([]byte, error) {
+func (p *Sealer) sealAs(form string, field Field, plain []byte) ([]byte, error) {
 	switch {
 	case plain == nil:
 		return nil, nil
@@ -53,7 +53,7 @@ func (p *Place) sealAs(form string, field Field, plain []byte) ([]byte, error) {
 
 // OpenBytes returns what SealBytes or SealText was given. The error is
 // ErrUnreadable and shows no content.
-func (p *Place) OpenBytes(field Field, stored []byte) ([]byte, error) {
+func (p *Sealer) OpenBytes(field Field, stored []byte) ([]byte, error) {
 	if !bytes.HasPrefix(stored, []byte(reservedBytes)) {
 		return stored, nil
 	}

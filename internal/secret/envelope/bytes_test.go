@@ -13,7 +13,7 @@ func TestAnyBytesOpenToThemselves(t *testing.T) {
 	payload := envelope.Field{Name: "payload"}
 	for name, keys := range map[string]*envelope.Keyring{"no keys": nil, "keys": parse(t, keyOne)} {
 		t.Run(name, func(t *testing.T) {
-			p := keys.Of(tenant, sagaID)
+			p := keys.SealerFor(tenant, sagaID)
 			for _, plain := range []string{"", "\x00\xff", "plain", "$skald_", "$skald_enc:b1.one.x", "$skald_raw:", `{"$skald_enc":1}`} {
 				stored, err := p.SealBytes(payload, []byte(plain))
 				if err != nil || len(plain) > 7 && keys != nil && bytes.Contains(stored, []byte(plain)) {
@@ -39,7 +39,7 @@ func TestAnyBytesOpenToThemselves(t *testing.T) {
 
 func TestSealedBytesOpenNowhereElseAndNotWhenTheyWereChanged(t *testing.T) {
 	payload := envelope.Field{Name: "payload"}
-	p, other := parse(t, keyOne).Of(tenant, sagaID), parse(t, keyOne).Of(tenant, tenant)
+	p, other := parse(t, keyOne).SealerFor(tenant, sagaID), parse(t, keyOne).SealerFor(tenant, tenant)
 	text, err := p.SealText(payload, "canary")
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestSealedBytesOpenNowhereElseAndNotWhenTheyWereChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := parse(t, keyTwo).Of(tenant, sagaID)
+	stranger := parse(t, keyTwo).SealerFor(tenant, sagaID)
 	for _, stored := range [][]byte{[]byte(text), raw} {
 		for name, open := range map[string]func() ([]byte, error){
 			"another place": func() ([]byte, error) { return other.OpenBytes(payload, stored) },

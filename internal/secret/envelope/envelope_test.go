@@ -33,7 +33,7 @@ func parse(t testing.TB, text string) *envelope.Keyring {
 
 func seal(t testing.TB, keys *envelope.Keyring, f envelope.Field, plain string) []byte {
 	t.Helper()
-	p := keys.Of(tenant, sagaID)
+	p := keys.SealerFor(tenant, sagaID)
 	stored, err := p.Seal(f, []byte(plain))
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestWhatIsSealedOpensToTheSameBytes(t *testing.T) {
 		if !envelope.IsSealed(stored) || !json.Valid(stored) || len(plain) > 4 && bytes.Contains(stored, []byte(plain)) {
 			t.Errorf("%.40s is stored as %.80s", plain, stored)
 		}
-		p := keys.Of(tenant, sagaID)
+		p := keys.SealerFor(tenant, sagaID)
 		if got, err := p.Open(request, stored); err != nil || string(got) != plain {
 			t.Errorf("%.40s opens to %.40s, %v", plain, got, err)
 		}
@@ -62,7 +62,7 @@ func TestNothingIsSealedWithoutKeysOrWhileTheyOnlyOpen(t *testing.T) {
 	sealed := seal(t, parse(t, keyOne), request, `{"n":1}`)
 	for name, keys := range map[string]*envelope.Keyring{"no keys": nil, "only opens": parse(t, keyOne).OpenOnly()} {
 		t.Run(name, func(t *testing.T) {
-			p := keys.Of(tenant, sagaID)
+			p := keys.SealerFor(tenant, sagaID)
 			// What a client says stays what it is, even when it looks like ours.
 			for plain, want := range map[string]string{
 				`{"n":1}`:                        `{"n":1}`,
@@ -93,7 +93,7 @@ func TestAValueOpensNowhereElseAndNotWhenItWasChanged(t *testing.T) {
 	stored := seal(t, keys, request, `"`+canary+`"`)
 	refused := func(what string, tenant, id uuid.UUID, f envelope.Field, keys *envelope.Keyring, stored []byte) {
 		t.Helper()
-		p := keys.Of(tenant, id)
+		p := keys.SealerFor(tenant, id)
 		got, err := p.Open(f, stored)
 		if !errors.Is(err, envelope.ErrUnreadable) || got != nil {
 			t.Errorf("%s: %s, %v", what, got, err)
@@ -118,7 +118,7 @@ func TestAValueOpensNowhereElseAndNotWhenItWasChanged(t *testing.T) {
 		for bit := range 8 {
 			changed := bytes.Clone(stored)
 			changed[i] ^= 1 << bit
-			p := keys.Of(tenant, sagaID)
+			p := keys.SealerFor(tenant, sagaID)
 			if got, err := p.Open(request, changed); err == nil && bytes.Contains(got, []byte(canary)) {
 				t.Fatalf("bit %d of byte %d changed, and it opens: %s", bit, i, changed)
 			}
@@ -132,7 +132,7 @@ func TestOldKeysOpenAndTheFirstSeals(t *testing.T) {
 	if fresh := seal(t, keys, request, `2`); !bytes.Contains(fresh, []byte("v1.two.")) || keys.Current() != "two" {
 		t.Errorf("sealed with %s: %s", keys.Current(), fresh)
 	}
-	p := keys.Of(tenant, sagaID)
+	p := keys.SealerFor(tenant, sagaID)
 	for want, stored := range map[string][]byte{"1": old, "2": seal(t, keys, request, `2`)} { // one place, two keys
 		if got, err := p.Open(request, stored); err != nil || string(got) != want {
 			t.Errorf("opens to %s, %v; want %s", got, err, want)
@@ -165,7 +165,7 @@ func BenchmarkSealAndOpen(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				p := keys.Of(tenant, sagaID)
+				p := keys.SealerFor(tenant, sagaID)
 				stored, err := p.Seal(request, plain)
 				if err == nil {
 					_, err = p.Open(request, stored)

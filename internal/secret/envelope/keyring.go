@@ -113,11 +113,11 @@ func (k *Keyring) find(id string) *master {
 	return nil
 }
 
-// Of returns the place of a saga's values. It costs nothing until it is used.
-func (k *Keyring) Of(tenant, saga uuid.UUID) Place {
-	return Place{ring: k, tenant: tenant, saga: saga}
+// SealerFor returns the place of a saga's values. It costs nothing until it is used.
+func (k *Keyring) SealerFor(tenant, saga uuid.UUID) Sealer {
+	return Sealer{ring: k, tenant: tenant, saga: saga}
 }
 
-// ErrUnreadable is what every error of Place.Open is: the value was changed,
+// ErrUnreadable is what every error of Sealer.Open is: the value was changed,
 // was sealed in another place, or is of a key that is not there.
 var ErrUnreadable = errors.New("sealed content does not open")

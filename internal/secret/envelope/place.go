@@ -28,8 +28,8 @@ const (
 // IsSealed tells whether stored, canonical JSON, is an envelope.
 func IsSealed(stored []byte) bool { return bytes.HasPrefix(stored, []byte(sealed)) }
 
-// Place is where the values of one saga belong. It is for one goroutine.
-type Place struct {
+// Sealer is where the values of one saga belong. It is for one goroutine.
+type Sealer struct {
 	ring         *Keyring
 	tenant, saga uuid.UUID
 
@@ -55,12 +55,12 @@ func (f Field) String() string {
 }
 
 // Seals tells whether Seal will seal.
-func (p *Place) Seals() bool { return p.ring.Seals() }
+func (p *Sealer) Seals() bool { return p.ring.Seals() }
 
 // Seal returns what to store for plain, canonical JSON, in a field of the
 // saga. The result is canonical JSON too. nil stays nil: that there is no value
 // is no secret.
-func (p *Place) Seal(field Field, plain []byte) ([]byte, error) {
+func (p *Sealer) Seal(field Field, plain []byte) ([]byte, error) {
 	switch {
 	case plain == nil:
 		return nil, nil
@@ -82,7 +82,7 @@ func (p *Place) Seal(field Field, plain []byte) ([]byte, error) {
 
 // Open returns the plain value of what was stored in a field of the saga,
 // given as canonical JSON. The error is ErrUnreadable and shows no content.
-func (p *Place) Open(field Field, stored []byte) ([]byte, error) {
+func (p *Sealer) Open(field Field, stored []byte) ([]byte, error) {
 	if !bytes.HasPrefix(stored, []byte(reserved)) {
 		return stored, nil
 	}
@@ -116,20 +116,20 @@ func (p *Place) Open(field Field, stored []byte) ([]byte, error) {
 }
 
 // about is what a value is bound to beside its bytes.
-func (p *Place) about(field Field) []byte {
+func (p *Sealer) about(field Field) []byte {
 	b := append(p.ids(), field.Name...)
 	b = strconv.AppendInt(append(b, ' '), int64(field.Step), 10)
 	b = append(append(b, ' '), field.Action...)
 	return strconv.AppendInt(append(b, ' '), int64(field.Attempt), 10)
 }
 
-func (p *Place) ids() []byte {
+func (p *Sealer) ids() []byte {
 	b := make([]byte, 0, 128)
 	return append(append(b, p.tenant[:]...), p.saga[:]...)
 }
 
 // use makes aead the saga's under m. Nearly always it is already.
-func (p *Place) use(m *master) error {
+func (p *Sealer) use(m *master) error {
 	if p.id == m.id {
 		return nil
 	}
@@ -148,6 +148,6 @@ func (p *Place) use(m *master) error {
 	return nil
 }
 
-func (p *Place) unreadable(field Field, why string) error {
+func (p *Sealer) unreadable(field Field, why string) error {
 	return fmt.Errorf("saga %s, %s: %w: %s", p.saga, field, ErrUnreadable, why)
 }

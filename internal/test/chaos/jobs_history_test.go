@@ -71,8 +71,8 @@ type move struct {
 	finished              bool
 }
 
-// reign is that somebody begins to lead, or, as a round, has swept once.
-type reign struct {
+// leaderTerm is that somebody begins to lead, or, as a round, has swept once.
+type leaderTerm struct {
 	at     time.Time
 	epoch  int64
 	leader string
@@ -95,7 +95,7 @@ func (r *jobRecord) readHistory(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	return each(ctx, db, `SELECT at, epoch, leader, node, round FROM chaos.leaders ORDER BY n`, func(rows *sql.Rows) error {
-		var l reign
+		var l leaderTerm
 		err := rows.Scan(&l.at, &l.epoch, &l.leader, &l.node, &l.round)
 		r.reigns = append(r.reigns, l)
 		return err

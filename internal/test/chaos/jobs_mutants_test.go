@@ -25,9 +25,9 @@ func soundJobs() *jobRecord {
 		lives: map[string]life{"w1": {stops: []span{{2e9, 9e9}}}, "w2": {}},
 		sagas: []sagaRow{{id: "s", state: saga.Completed.String(), done: map[string]int{jobBook: 1, jobBill: 1}}},
 	}
-	r.reigns = []reign{{at: at(-1), epoch: 1, leader: "A"}, {at: at(4), epoch: 2, leader: "B"}}
+	r.reigns = []leaderTerm{{at: at(-1), epoch: 1, leader: "A"}, {at: at(4), epoch: 2, leader: "B"}}
 	for s := 0.0; s < 30; s += 0.5 {
-		r.reigns = append(r.reigns, reign{at: at(4.1 + s), epoch: 2, leader: "B", round: true})
+		r.reigns = append(r.reigns, leaderTerm{at: at(4.1 + s), epoch: 2, leader: "B", round: true})
 	}
 	row := func(id, job, trigger, state string, attempt int) *jobRow {
 		run := &jobRow{id: id, job: job, trigger: trigger, state: state, attempt: attempt, max: 2}
@@ -165,7 +165,7 @@ func TestTheJudgeOfJobRunsSeesWhatIsWrong(t *testing.T) {
 		{"J3", "the result of another attempt", func(r *jobRecord) { r.runs["t0"].resultToken = "other" }},
 		{"J4", "executions overlap though nobody was stopped", func(r *jobRecord) { r.lives["w1"] = life{} }},
 		{"J4", "an attempt is begun twice", func(r *jobRecord) { r.journal = append(r.journal, r.journal[0]) }},
-		{"J5", "an epoch falls", func(r *jobRecord) { r.reigns = append(r.reigns, reign{at: soundEpoch, epoch: 1, leader: "A"}) }},
+		{"J5", "an epoch falls", func(r *jobRecord) { r.reigns = append(r.reigns, leaderTerm{at: soundEpoch, epoch: 1, leader: "A"}) }},
 		{"J5", "two lead one epoch", func(r *jobRecord) { r.reigns[len(r.reigns)-1].leader = "C" }},
 		{"J5", "a decision of an old term", func(r *jobRecord) { r.decisions[0].ledEpoch, r.decisions[0].leader = 2, "B" }},
 		{"J5", "an assignment under no epoch", func(r *jobRecord) { find(r, "t0", "ASSIGNED").epoch = 9 }},

@@ -13,7 +13,7 @@ type jobRecord struct {
 	// From the database.
 	runs      map[string]*jobRow
 	moves     []move
-	reigns    []reign
+	reigns    []leaderTerm
 	held      []interval // when a node was stopped
 	attempts  []attemptRow
 	decisions []decision

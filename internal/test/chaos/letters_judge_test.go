@@ -11,7 +11,7 @@ import (
 // letterRow is what the database says of a letter, live or archived.
 type letterRow struct {
 	id, root, status, resolution string
-	place                        place
+	place                        recordPosition
 	generation, count, most      int
 	attempts, acknowledged       int
 	key, value                   []byte
@@ -58,7 +58,7 @@ func (p *post) judge(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	found := map[place]letterRow{}
+	found := map[recordPosition]letterRow{}
 	ids := map[string]bool{}
 	for _, r := range rows {
 		if other, twice := found[r.place]; twice {

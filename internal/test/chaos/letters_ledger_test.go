@@ -81,7 +81,7 @@ func copies(t *testing.T, broker *kfake.Cluster) map[string]int {
 
 // bulkUnderKills redrives letters to a target while the node is killed again and
 // again, and judges what it tells. ledger is what the target has seen of each.
-func (m *mail) bulkUnderKills(target map[string]any, ledger func() map[string]int) {
+func (m *letterWorld) bulkUnderKills(target map[string]any, ledger func() map[string]int) {
 	m.extra = append(m.extra, "SKALD_DLQ_AUTO_RETRY=false", "SKALD_DLQ_BATCH=200")
 	p, letters := m.start(m.extra...), ledgerLetters[chaosMode(m.t)]
 	ids := m.pushMany(letters, target)
@@ -106,7 +106,7 @@ func (m *mail) bulkUnderKills(target map[string]any, ledger func() map[string]in
 // judgeLedger compares what was told of a redrive with what its target has seen:
 // what was not handed over was not seen, what was answered was, and no letter was
 // seen more often than it was handed over.
-func (m *mail) judgeLedger(redrive string, ids []string, seen map[string]int) {
+func (m *letterWorld) judgeLedger(redrive string, ids []string, seen map[string]int) {
 	told := map[string]int{}
 	for _, name := range []string{"matched", "done", "failed", "skipped", "sent", "maybe_sent", "repeated"} {
 		told[name] = m.ask(`SELECT `+name+` FROM dlq.dlq_redrives WHERE id = $1`, redrive)
@@ -155,7 +155,7 @@ func (m *mail) judgeLedger(redrive string, ids []string, seen map[string]int) {
 }
 
 // pushMany stores letters that nobody retries by themselves.
-func (m *mail) pushMany(n int, target map[string]any) (ids []string) {
+func (m *letterWorld) pushMany(n int, target map[string]any) (ids []string) {
 	m.t.Helper()
 	for len(ids) < n {
 		var batch []map[string]any

@@ -44,8 +44,8 @@ func TestEveryPointOfALetterIsSurvived(t *testing.T) {
 	}
 }
 
-// mail is a node with dead letters, over its lives, and the target of letters.
-type mail struct {
+// letterWorld is a node with dead letters, over its lives, and the target of letters.
+type letterWorld struct {
 	t      *testing.T
 	bin    string
 	addr   string
@@ -60,9 +60,9 @@ type mail struct {
 	sent map[string]int // requests by letter
 }
 
-func newMail(t *testing.T, bin string) *mail {
+func newMail(t *testing.T, bin string) *letterWorld {
 	t.Helper()
-	m := &mail{t: t, bin: bin, dsn: testdb.DSN(t), dir: t.TempDir(), sent: map[string]int{}}
+	m := &letterWorld{t: t, bin: bin, dsn: testdb.DSN(t), dir: t.TempDir(), sent: map[string]int{}}
 	var err error
 	if m.addr, err = steadyAddr(); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func newMail(t *testing.T, bin string) *mail {
 }
 
 // start begins a life of the node and waits until it is ready or has ended.
-func (m *mail) start(extra ...string) *process {
+func (m *letterWorld) start(extra ...string) *process {
 	m.t.Helper()
 	m.log.newLife()
 	cmd := exec.Command(m.bin, "serve")
@@ -113,7 +113,7 @@ func (m *mail) start(extra ...string) *process {
 	return p
 }
 
-func (m *mail) await(what string, ok func() bool) {
+func (m *letterWorld) await(what string, ok func() bool) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), 90*time.Second)
 	defer cancel()
@@ -124,12 +124,12 @@ func (m *mail) await(what string, ok func() bool) {
 	}
 }
 
-func (m *mail) call(path string, body any) map[string]any {
+func (m *letterWorld) call(path string, body any) map[string]any {
 	m.t.Helper()
 	return m.request(http.MethodPost, path, body)
 }
 
-func (m *mail) request(method, path string, body any) map[string]any {
+func (m *letterWorld) request(method, path string, body any) map[string]any {
 	m.t.Helper()
 	doc, err := json.Marshal(body)
 	if err != nil {
@@ -152,7 +152,7 @@ func (m *mail) request(method, path string, body any) map[string]any {
 	return out
 }
 
-func (m *mail) ask(query string, args ...any) (n int) {
+func (m *letterWorld) ask(query string, args ...any) (n int) {
 	m.t.Helper()
 	if err := m.db.QueryRowContext(m.t.Context(), query, args...).Scan(&n); err != nil {
 		m.t.Fatal(err)
@@ -160,7 +160,7 @@ func (m *mail) ask(query string, args ...any) (n int) {
 	return n
 }
 
-func (m *mail) execute(statement string, args ...any) {
+func (m *letterWorld) execute(statement string, args ...any) {
 	m.t.Helper()
 	if _, err := m.db.ExecContext(m.t.Context(), statement, args...); err != nil {
 		m.t.Fatal(err)
@@ -168,7 +168,7 @@ func (m *mail) execute(statement string, args ...any) {
 }
 
 // push stores letters that wait for somebody.
-func (m *mail) push(n int) (ids []string) {
+func (m *letterWorld) push(n int) (ids []string) {
 	m.t.Helper()
 	for range n {
 		doc := m.call("/dlq/messages", map[string]any{
@@ -186,7 +186,7 @@ func (m *mail) push(n int) (ids []string) {
 	return ids
 }
 
-func (m *mail) dieAt(point failpoint.Name) {
+func (m *letterWorld) dieAt(point failpoint.Name) {
 	p := m.start("SKALD_DLQ_INITIAL_INTERVAL=1h", "SKALD_DLQ_MAX_INTERVAL=1h")
 	due, bulk := m.push(sweepLetters), m.push(sweepLetters)
 	redrive, _ := m.call("/dlq/redrives", map[string]any{
@@ -213,7 +213,7 @@ func (m *mail) dieAt(point failpoint.Name) {
 }
 
 // doomed has a node die at the nth passing of a point.
-func (m *mail) doomed(point failpoint.Name, nth int) {
+func (m *letterWorld) doomed(point failpoint.Name, nth int) {
 	m.t.Helper()
 	p := m.start(fmt.Sprintf("SKALD_FAILPOINTS=%s=kill@%d", point, nth))
 	if point == failpoint.LetterMidArchive { // a node archives when its day has come, or when it is asked to
@@ -227,7 +227,7 @@ func (m *mail) doomed(point failpoint.Name, nth int) {
 }
 
 // through has another life of the node do what is left, and stops it.
-func (m *mail) through(redrive string) {
+func (m *letterWorld) through(redrive string) {
 	m.t.Helper()
 	p := m.start()
 	m.await("all letters to be resolved", func() bool { return m.ask(`SELECT count(*) FROM dlq.dlq_messages WHERE status <> 'RESOLVED'`) == 0 })
@@ -240,7 +240,7 @@ func (m *mail) through(redrive string) {
 
 // check compares what there is with what may be after one death: each letter
 // was sent, and counted once; a batch that was under way may have been sent twice.
-func (m *mail) check(ids []string, redrive string) {
+func (m *letterWorld) check(ids []string, redrive string) {
 	m.t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()

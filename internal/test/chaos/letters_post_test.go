@@ -22,8 +22,8 @@ const (
 	deadTopic   = "orders.dlq"
 )
 
-// place is where a record lies in Kafka.
-type place struct {
+// recordPosition is where a record lies in Kafka.
+type recordPosition struct {
 	topic     string
 	partition int32
 	offset    int64
@@ -38,9 +38,9 @@ type post struct {
 	away   atomic.Bool // the broker hangs up on everybody
 
 	mu   sync.Mutex
-	sent map[place]*kgo.Record // guarded by mu: everything that lies in deadTopic
-	seen map[string]int        // guarded by mu: root/generation → copies that came back to ordersTopic
-	odd  []string              // guarded by mu: records of ordersTopic that are not what they should be
+	sent map[recordPosition]*kgo.Record // guarded by mu: everything that lies in deadTopic
+	seen map[string]int                 // guarded by mu: root/generation → copies that came back to ordersTopic
+	odd  []string                       // guarded by mu: records of ordersTopic that are not what they should be
 
 	stop func()
 }
@@ -51,7 +51,7 @@ func openPost(w *world) (*post, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &post{w: w, broker: broker, sent: map[place]*kgo.Record{}, seen: map[string]int{}}
+	p := &post{w: w, broker: broker, sent: map[recordPosition]*kgo.Record{}, seen: map[string]int{}}
 	broker.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
 		broker.KeepControl()
 		if p.away.Load() {
@@ -103,7 +103,7 @@ func (p *post) write(ctx context.Context, r *kgo.Record) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sent[place{r.Topic, r.Partition, r.Offset}] = r
+	p.sent[recordPosition{r.Topic, r.Partition, r.Offset}] = r
 	return nil
 }
 

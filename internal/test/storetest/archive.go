@@ -43,7 +43,7 @@ func (f *fixture) endings() map[saga.State][]saga.Event {
 }
 
 // ended stores a saga that ended in state some time ago.
-func (f *fixture) ended(state saga.State, ago time.Duration, change ...func(*saga.NewSaga)) saga.Run {
+func (f *fixture) ended(state saga.State, ago time.Duration, change ...func(*saga.NewSaga)) saga.Instance {
 	f.t.Helper()
 	at := f.now().Add(-ago)
 	n := f.owned(f.owner, append([]func(*saga.NewSaga){func(n *saga.NewSaga) { n.CreatedAt = at.Add(-time.Minute) }}, change...)...)
@@ -77,7 +77,7 @@ func (f *fixture) archive(e saga.Expiry) int {
 func (f *fixture) everythingEnded() saga.Expiry { return saga.Expiry{Before: f.now().Add(time.Hour)} }
 
 // wantArchived checks which of the sagas are in the archive; the others must be live.
-func (f *fixture) wantArchived(all map[string]saga.Run, want ...string) {
+func (f *fixture) wantArchived(all map[string]saga.Instance, want ...string) {
 	f.t.Helper()
 	var got []string
 	for name, run := range all {
@@ -99,7 +99,7 @@ func (f *fixture) wantArchived(all map[string]saga.Run, want ...string) {
 
 func archiveByAge(f *fixture) {
 	const day = 24 * time.Hour
-	all := map[string]saga.Run{}
+	all := map[string]saga.Instance{}
 	for _, state := range []saga.State{saga.Completed, saga.Compensated, saga.Cancelled, saga.TimedOut} {
 		for _, days := range []int{1, 40, 100} {
 			all[fmt.Sprintf("%s %d", state, days)] = f.ended(state, time.Duration(days)*day)
@@ -145,7 +145,7 @@ func archiveByWorkflow(f *fixture) {
 	f.keep("ever", &workflow.Retention{CompletedMS: workflow.Forever, FailedMS: workflow.Forever})
 	f.keep("changed", &workflow.Retention{CompletedMS: workflow.Forever})
 	f.keep("unsaid", &workflow.Retention{CompletedMS: 1, FailedMS: 1})
-	all := map[string]saga.Run{}
+	all := map[string]saga.Instance{}
 	for _, name := range []string{"order", "short", "half", "ever", "changed", "unsaid"} {
 		all[name+" completed"] = f.ended(saga.Completed, 90*time.Minute, ofWorkflow(name))
 		all[name+" cancelled"] = f.ended(saga.Cancelled, 90*time.Minute, ofWorkflow(name))
@@ -164,7 +164,7 @@ func archiveByWorkflow(f *fixture) {
 }
 
 func archiveOnlyEnded(f *fixture) {
-	all := map[string]saga.Run{}
+	all := map[string]saga.Instance{}
 	for _, state := range saga.States {
 		all[state.String()] = f.into(state)
 	}
@@ -174,7 +174,7 @@ func archiveOnlyEnded(f *fixture) {
 }
 
 func archiveBefore(f *fixture) {
-	all := map[string]saga.Run{}
+	all := map[string]saga.Instance{}
 	for _, hours := range []int{1, 2, 3, 4} {
 		all[fmt.Sprintf("cancelled %d", hours)] = f.ended(saga.Cancelled, time.Duration(hours)*time.Hour)
 		all[fmt.Sprintf("completed %d", hours)] = f.ended(saga.Completed, time.Duration(hours)*time.Hour)
@@ -320,7 +320,7 @@ func archiveCounts(f *fixture) {
 			f.t.Errorf("%s: %v, counts (-want +got):\n%s", tt.name, err, diff)
 		}
 	}
-	f.wantArchived(map[string]saga.Run{}) // counting changes nothing:
+	f.wantArchived(map[string]saga.Instance{}) // counting changes nothing:
 	if page := f.listArchived(saga.Filter{Limit: 10, Total: true}); page.Total != 0 {
 		f.t.Errorf("%d sagas are in the archive", page.Total)
 	}

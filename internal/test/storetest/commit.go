@@ -49,7 +49,7 @@ func commitStaleEpoch(f *fixture) {
 }
 
 func commitUnknown(f *fixture) {
-	c := f.apply(saga.NewRun(f.owned(f.owner).Saga, f.def), f.done(`{}`))
+	c := f.apply(saga.NewInstance(f.owned(f.owner).Saga, f.def), f.done(`{}`))
 	f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeStale)
 	f.absent(c.After.ID)
 }
@@ -116,7 +116,7 @@ func commitBatch(f *fixture) {
 	a, b, c := f.into(saga.Running), f.into(saga.Compensating), f.into(saga.Running)
 	stale := f.apply(b, f.done(``))
 	stale.Before.Version--
-	unknown := f.apply(saga.NewRun(f.owned(f.owner).Saga, f.def), f.done(`{}`))
+	unknown := f.apply(saga.NewInstance(f.owned(f.owner).Saga, f.def), f.done(`{}`))
 	batch := []saga.Change{f.apply(a, f.done(`{"a":1}`)), stale, f.apply(c, f.refused(`{"c":1}`)), unknown}
 	f.unchanged(b.ID, func() {
 		for i, err := range f.commit(batch...) {

@@ -248,7 +248,7 @@ func createBatch(f *fixture) {
 		f.t.Errorf("results (-want +got):\n%s", diff)
 	}
 	for _, n := range good {
-		f.check(saga.NewRun(n.Saga, f.def))
+		f.check(saga.NewInstance(n.Saga, f.def))
 	}
 	f.absent(batch[1].ID, batch[2].ID, batch[5].ID, batch[6].ID)
 }

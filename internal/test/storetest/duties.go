@@ -37,7 +37,7 @@ func releaseFrees(f *fixture) {
 	undoing := f.into(saga.Compensating)
 	first := f.stored(f.owned(f.owner))[0]
 	before := map[uuid.UUID]saga.Saga{}
-	for _, run := range []saga.Run{between, waiting, undoing, first} {
+	for _, run := range []saga.Instance{between, waiting, undoing, first} {
 		before[run.ID] = f.load(run.ID).Saga
 	}
 	f.release(f.owner, between.ID, waiting.ID, undoing.ID, first.ID, newID())

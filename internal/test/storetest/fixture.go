@@ -137,20 +137,20 @@ func (f *fixture) create(batch ...saga.NewSaga) []saga.CreateResult {
 }
 
 // stored stores sagas that cannot be refused and returns their runs.
-func (f *fixture) stored(batch ...saga.NewSaga) []saga.Run {
+func (f *fixture) stored(batch ...saga.NewSaga) []saga.Instance {
 	f.t.Helper()
-	runs := make([]saga.Run, len(batch))
+	runs := make([]saga.Instance, len(batch))
 	for i, r := range f.create(batch...) {
 		if r.Created != saga.Stored {
 			f.t.Fatalf("saga %d: result %d, want stored", i, r.Created)
 		}
-		runs[i] = saga.NewRun(r.Saga, f.def)
+		runs[i] = saga.NewInstance(r.Saga, f.def)
 	}
 	return runs
 }
 
 // apply decides; the rules must allow it.
-func (f *fixture) apply(run saga.Run, e saga.Event) saga.Change {
+func (f *fixture) apply(run saga.Instance, e saga.Event) saga.Change {
 	f.t.Helper()
 	c, err := saga.Apply(run, e, f.moment())
 	if err != nil {
@@ -173,7 +173,7 @@ func (f *fixture) commit(batch ...saga.Change) []error {
 }
 
 // moved writes a change that cannot be refused.
-func (f *fixture) moved(c saga.Change) saga.Run {
+func (f *fixture) moved(c saga.Change) saga.Instance {
 	f.t.Helper()
 	if err := f.commit(c)[0]; err != nil {
 		f.t.Fatalf("commit: %v", err)
@@ -182,7 +182,7 @@ func (f *fixture) moved(c saga.Change) saga.Run {
 }
 
 // play applies and commits events one after the other.
-func (f *fixture) play(run saga.Run, events ...saga.Event) saga.Run {
+func (f *fixture) play(run saga.Instance, events ...saga.Event) saga.Instance {
 	f.t.Helper()
 	for _, e := range events {
 		run = f.moved(f.apply(run, e))
@@ -191,7 +191,7 @@ func (f *fixture) play(run saga.Run, events ...saga.Event) saga.Run {
 }
 
 // into stores a saga and drives it into a state by the shortest way.
-func (f *fixture) into(state saga.State, change ...func(*saga.NewSaga)) saga.Run {
+func (f *fixture) into(state saga.State, change ...func(*saga.NewSaga)) saga.Instance {
 	f.t.Helper()
 	if state == saga.Pending || state == saga.Cancelled || state == saga.TimedOut {
 		run := f.stored(f.unowned(change...))[0]
@@ -244,7 +244,7 @@ func (f *fixture) load(id uuid.UUID) saga.Loaded {
 }
 
 // check compares the store's row and logs with a run that was committed.
-func (f *fixture) check(want saga.Run) {
+func (f *fixture) check(want saga.Instance) {
 	f.t.Helper()
 	l := f.load(want.ID)
 	got := saga.Rebuild(l.Saga, f.def, l.Logs)
@@ -253,7 +253,7 @@ func (f *fixture) check(want saga.Run) {
 	if (want.SuspendedAt == nil) == (got.SuspendedAt == nil) {
 		want.SuspendedAt = got.SuspendedAt
 	}
-	if diff := cmp.Diff(want, got, sameJSON, cmp.AllowUnexported(saga.Run{})); diff != "" {
+	if diff := cmp.Diff(want, got, sameJSON, cmp.AllowUnexported(saga.Instance{})); diff != "" {
 		f.t.Errorf("rebuilt from the store (-committed +rebuilt):\n%s", diff)
 	}
 }

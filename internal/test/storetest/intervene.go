@@ -172,7 +172,7 @@ var suspensions = []contract{
 func suspendedIsQuiet(f *fixture) {
 	waiting := f.stored(f.unowned())[0]
 	driven := f.stored(f.owned(f.owner))[0]
-	for _, run := range []*saga.Run{&waiting, &driven} {
+	for _, run := range []*saga.Instance{&waiting, &driven} {
 		*run = f.play(*run, saga.SuspendRequested{By: "op"})
 	}
 	f.Advance(2 * time.Minute) // past the deadline of a minute, and past every due time

@@ -77,7 +77,7 @@ func restoreAsItWas(f *fixture) {
 }
 
 func restoreStays(f *fixture) {
-	all := map[string]saga.Run{"completed": f.ended(saga.Completed, 100*time.Hour), "cancelled": f.ended(saga.Cancelled, 100*time.Hour)}
+	all := map[string]saga.Instance{"completed": f.ended(saga.Completed, 100*time.Hour), "cancelled": f.ended(saga.Cancelled, 100*time.Hour)}
 	hour := saga.Expiry{Default: saga.Retention{Completed: time.Hour, Failed: time.Hour}}
 	f.archive(hour)
 	f.wantArchived(all, "completed", "cancelled")

@@ -20,7 +20,7 @@ var tenants = []contract{
 
 // foreignCalls calls each method that takes a tenant in the name of a stranger,
 // about a saga and a workflow of f's. It returns what was shown, and the error.
-func foreignCalls(f *fixture, stranger uuid.UUID, run saga.Run) map[string]func(ctx context.Context) (shown any, err error) {
+func foreignCalls(f *fixture, stranger uuid.UUID, run saga.Instance) map[string]func(ctx context.Context) (shown any, err error) {
 	key := f.key("foreign", "hash")
 	f.stored(withKey(f.unowned(), key))
 	key.TenantID = stranger

@@ -29,13 +29,13 @@ var twinsOwned = []contract{
 
 // pair stores a saga of each of two tenants under one id, in one batch and with
 // the same idempotency key, and returns the other tenant.
-func (f *fixture) pair(change ...func(*saga.NewSaga)) (other *fixture, mine, theirs saga.Run) {
+func (f *fixture) pair(change ...func(*saga.NewSaga)) (other *fixture, mine, theirs saga.Instance) {
 	f.t.Helper()
 	other = begin(f.t, f.Env)
 	return f.pairOf(other, f.owned(f.owner, change...), other.owned(other.owner, change...))
 }
 
-func (f *fixture) pairOf(other *fixture, a, b saga.NewSaga) (_ *fixture, mine, theirs saga.Run) {
+func (f *fixture) pairOf(other *fixture, a, b saga.NewSaga) (_ *fixture, mine, theirs saga.Instance) {
 	f.t.Helper()
 	b.ID = a.ID
 	batch := []saga.NewSaga{withKey(a, f.key("k", "hash")), withKey(b, other.key("k", "hash"))}
@@ -48,7 +48,7 @@ func (f *fixture) pairOf(other *fixture, a, b saga.NewSaga) (_ *fixture, mine, t
 }
 
 // rebuilt reads a saga as a run.
-func (f *fixture) rebuilt(id uuid.UUID) saga.Run {
+func (f *fixture) rebuilt(id uuid.UUID) saga.Instance {
 	f.t.Helper()
 	l := f.load(id)
 	if l.Saga.Tenant != f.tenant {
@@ -100,7 +100,7 @@ func twinsLive(f *fixture) {
 	other.check(theirs)
 	wantLogs := map[*fixture]int{f: len(f.load(mine.ID).Logs), other: len(other.load(theirs.ID).Logs)}
 	f.Settle(f.t)
-	for of, run := range map[*fixture]saga.Run{f: mine, other: theirs} {
+	for of, run := range map[*fixture]saga.Instance{f: mine, other: theirs} {
 		if s, err := of.Sagas.Get(f.t.Context(), of.tenant.ID, run.ID); err != nil || s.State != run.State || s.Tenant != of.tenant {
 			f.t.Errorf("get: %s of %s, %v", s.State, s.Tenant.ID, err)
 		}
@@ -157,7 +157,7 @@ func twinsSealed(f *fixture) {
 }
 
 // pairEnded is a pair whose sagas have ended, the one completed, the other compensated.
-func (f *fixture) pairEnded() (other *fixture, mine, theirs saga.Run) {
+func (f *fixture) pairEnded() (other *fixture, mine, theirs saga.Instance) {
 	f.t.Helper()
 	other, mine, theirs = f.pair()
 	mine = f.play(mine, f.done(`{"n":1}`), f.done(`{"n":2}`), f.done(`{"n":3}`))
@@ -205,7 +205,7 @@ func twinsArchivedTogether(f *fixture) {
 	other, mine, theirs := f.pairEnded()
 	f.archive(f.everythingEnded())
 	other.archive(other.everythingEnded())
-	for of, run := range map[*fixture]saga.Run{f: mine, other: theirs} {
+	for of, run := range map[*fixture]saga.Instance{f: mine, other: theirs} {
 		a := of.getArchived(run.ID)
 		want := saga.Rebuild(a.Saga, of.def, a.Logs)
 		if a.Saga.State != run.State || a.Saga.Tenant != of.tenant || want.State != run.State || len(a.Logs) != len(f.everyLog(run)) {
@@ -226,14 +226,14 @@ func twinsArchivedTogether(f *fixture) {
 }
 
 // everyLog is what an ended saga of pairEnded has: three attempts each.
-func (f *fixture) everyLog(saga.Run) []struct{} { return make([]struct{}, 3) }
+func (f *fixture) everyLog(saga.Instance) []struct{} { return make([]struct{}, 3) }
 
 func twinsLetters(f *fixture) {
 	if f.OpenLetters == nil {
 		return
 	}
 	other, mine, theirs := f.pair()
-	fail := func(of *fixture, run saga.Run) saga.Run {
+	fail := func(of *fixture, run saga.Instance) saga.Instance {
 		run = of.play(run, of.done(`{}`), of.refused(``), of.refused(`{"why":"no"}`))
 		if run.State != saga.Failed {
 			f.t.Fatalf("the saga is %s", run.State)

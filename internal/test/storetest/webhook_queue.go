@@ -42,7 +42,7 @@ func (f *fixture) happens() uuid.UUID {
 func (f *fixture) readNews(s webhook.Subscription) []saga.StoredEvent {
 	f.t.Helper()
 	w := f.workOf(s)
-	if w == nil || !w.News {
+	if w == nil || !w.FeedReady {
 		f.t.Fatal("no news")
 	}
 	events, end, err := f.Trail.Feed(f.t.Context(), s.TenantID, w.Cursor, saga.EventFilter{}, 1000)
@@ -87,7 +87,7 @@ func queueFromBeginning(f *fixture) {
 	s := f.hookFrom(true)
 	f.Settle(f.t)
 	w := f.workOf(s)
-	if w == nil || !w.News || w.Cursor != (saga.Position{}) {
+	if w == nil || !w.FeedReady || w.Cursor != (saga.Position{}) {
 		f.t.Fatalf("work %+v; want news from the beginning", w)
 	}
 	if diff := cmp.Diff(s, w.Subscription, cmpopts.EquateEmpty()); diff != "" {
@@ -153,7 +153,7 @@ func queueOutdated(f *fixture) {
 	if err := f.Env.Webhooks.Replace(f.t.Context(), on, false); err != nil {
 		f.t.Fatal(err)
 	}
-	if w := f.workOf(on); w == nil || !w.News || !w.Due {
+	if w := f.workOf(on); w == nil || !w.FeedReady || !w.Due {
 		f.t.Errorf("enabled again: %+v; want what came meanwhile", w)
 	}
 }
@@ -165,7 +165,7 @@ func queueDue(f *fixture) {
 		f.t.Errorf("work before it is due: %+v", w)
 	}
 	f.added(s, 1)
-	if w := f.workOf(s); w == nil || !w.Due || w.News {
+	if w := f.workOf(s); w == nil || !w.Due || w.FeedReady {
 		f.t.Errorf("work %+v; want a delivery that is due", w)
 	}
 	if claimed := f.claimDeliveries(s, 10); len(claimed) != 1 {
@@ -285,7 +285,7 @@ func queueFull(f *fixture) {
 		f.t.Fatalf("claimed %d, %v", len(claimed), err)
 	}
 	f.settle(claimed[0], accepted)
-	if w := f.workOf(s); w == nil || !w.News {
+	if w := f.workOf(s); w == nil || !w.FeedReady {
 		f.t.Errorf("work %+v; want news, now that there is room", w)
 	}
 }

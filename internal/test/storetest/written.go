@@ -125,7 +125,7 @@ func writtenShapes(f *fixture) {
 }
 
 // logsOf reads the logs of a saga through the API's method.
-func (f *fixture) logsOf(run saga.Run) []saga.StepLog {
+func (f *fixture) logsOf(run saga.Instance) []saga.StepLog {
 	f.t.Helper()
 	logs, err := f.Sagas.StepLogs(f.t.Context(), f.tenant.ID, run.ID)
 	if err != nil {
