@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/loop/lease"
 )
 
 // holding prolongs the leases of a batch until it is released.
@@ -37,7 +38,7 @@ func (r *Redriver) hold(ctx context.Context, batch []dlq.Drive, claimed time.Tim
 	h.ctx, stop = context.WithCancel(ctx)
 	var holder sync.WaitGroup
 	holder.Go(func() {
-		t := time.NewTicker(max(r.cfg.Lease/3, time.Second))
+		t := time.NewTicker(max(lease.Interval(r.cfg.Lease), time.Second))
 		defer t.Stop()
 		for {
 			select {
@@ -68,12 +69,12 @@ func (h *holding) prolong(ctx context.Context) {
 	}
 }
 
-// has tells which letters of a batch are held for a third of a lease at least.
+// has tells which letters of a batch are held until the next renewal at least.
 func (h *holding) has(ctx context.Context, batch []dlq.Drive, members []int) []int {
-	if h.left() < h.r.cfg.Lease/3 { // the node slept, or waited long for its turn
+	if h.left() < lease.Interval(h.r.cfg.Lease) { // the node slept, or waited long for its turn
 		h.prolong(ctx)
 	}
-	if h.left() < h.r.cfg.Lease/3 {
+	if h.left() < lease.Interval(h.r.cfg.Lease) {
 		return nil
 	}
 	h.mu.Lock()

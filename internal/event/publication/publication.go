@@ -15,13 +15,13 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/event/cloudevent"
 	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/loop/lease"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -78,15 +78,35 @@ var backoff = retry.Policy{InitialIntervalMS: 500, MaxIntervalMS: 15_000, Multip
 // Run works until ctx ends.
 func Run(ctx context.Context, cfg Config) {
 	cfg = cfg.complete()
-	for ctx.Err() == nil {
-		epoch, err := cfg.Store.Lead(ctx, cfg.Name, cfg.Node, cfg.Lease)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			cfg.Log.WarnContext(ctx, "cannot ask who leads the publication", slog.Any("error", err))
-		case err == nil && epoch > 0:
-			cfg.term(ctx, epoch)
+	lease.Election[int64]{
+		TTL:      func(context.Context) time.Duration { return cfg.Lease },
+		Acquire:  cfg.acquire(),
+		StepDown: func(ctx context.Context, epoch int64) error { return cfg.Store.Resign(ctx, cfg.Name, epoch) },
+		Lead: func(ctx context.Context, epoch int64, _ *lease.Progress) bool {
+			cfg.publish(ctx, epoch)
+			cfg.Observer.Lag(0)
+			return true
+		},
+		Leads: func(leads bool, _ int64) { cfg.Observer.Leading(leads) },
+		Log:   cfg.Log.With(slog.String("leader_of", "publication "+cfg.Name)),
+	}.Run(ctx)
+}
+
+// acquire returns what renews the lease of the epoch that this node holds, or takes
+// it for a new one.
+func (c *Config) acquire() func(context.Context, time.Duration) (epoch int64, leads bool, err error) {
+	var held int64 // 0: none
+	return func(ctx context.Context, ttl time.Duration) (int64, bool, error) {
+		if held > 0 {
+			ours, err := c.Store.Renew(ctx, c.Name, held, ttl)
+			if err != nil || ours {
+				return held, ours, err
+			}
+			held = 0
 		}
-		loop.Sleep(ctx, loop.Jittered(cfg.Lease/3))
+		var err error
+		held, err = c.Store.Lead(ctx, c.Name, c.Node, ttl)
+		return held, held > 0, err
 	}
 }
 
@@ -116,53 +136,6 @@ func (c Config) complete() Config {
 		o.Lag = func(time.Duration) {}
 	}
 	return c
-}
-
-// term leads until ctx ends or somebody else leads.
-func (c *Config) term(ctx context.Context, epoch int64) {
-	c.Log.InfoContext(ctx, "leading the publication", slog.String("publication", c.Name), slog.Int64("epoch", epoch))
-	c.Observer.Leading(true)
-	work, end := context.WithCancel(ctx)
-	var renewing sync.WaitGroup
-	renewing.Go(func() {
-		defer end()
-		c.renew(work, epoch)
-	})
-	c.publish(work, epoch)
-	end()
-	renewing.Wait()
-	c.Observer.Leading(false)
-	c.Observer.Lag(0)
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	if err := c.Store.Resign(last, c.Name, epoch); err != nil {
-		c.Log.WarnContext(ctx, "cannot resign from the publication; the lease will end", slog.Any("error", err))
-	}
-	c.Log.InfoContext(ctx, "no longer leading the publication", slog.String("publication", c.Name), slog.Int64("epoch", epoch))
-}
-
-// renew returns when the term has ended, or may have: when no renewal has
-// succeeded for the length of a lease.
-func (c *Config) renew(ctx context.Context, epoch int64) {
-	renewed := time.Now()
-	for {
-		loop.Sleep(ctx, loop.Jittered(c.Lease/4))
-		if ctx.Err() != nil {
-			return
-		}
-		asked := time.Now()
-		call, cancel := context.WithTimeout(ctx, max(c.Lease-asked.Sub(renewed), time.Millisecond))
-		ours, err := c.Store.Renew(call, c.Name, epoch, c.Lease)
-		cancel()
-		switch {
-		case err == nil && !ours:
-			return
-		case err == nil:
-			renewed = asked
-		case time.Since(renewed) >= c.Lease:
-			return
-		}
-	}
 }
 
 // publish sends whatever is unpublished until ctx ends or the term has.

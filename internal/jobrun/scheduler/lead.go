@@ -4,20 +4,14 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/loop/lease"
 )
-
-// pulse is when something last went well, by the monotonic clock.
-type pulse struct{ at atomic.Pointer[time.Time] }
-
-func (p *pulse) beat()                { p.at.Store(new(time.Now())) }
-func (p *pulse) since() time.Duration { return time.Since(*p.at.Load()) }
 
 const (
 	// turn is how long a sweep may go on in one round while there is more to do.
@@ -28,12 +22,19 @@ const (
 	countEvery = 15 * time.Second
 )
 
-// lead sweeps until ctx ends, which is the reign's end. False: it could not begin,
+// term is a term of this node, and how it gets on in it.
+type term struct {
+	jobrun.Term
+	progress *lease.Progress
+}
+
+// lead sweeps until ctx ends, which is the term's end. False: it could not begin,
 // or the term was over; all of it begins or nothing does (F48).
-func (s *Scheduler) lead(ctx context.Context, r *leaderTerm) bool {
-	if err := s.prepare(ctx, r.term); err != nil {
+func (s *Scheduler) lead(ctx context.Context, is jobrun.Term, p *lease.Progress) bool {
+	t := term{is, p}
+	if err := s.prepare(ctx, t.Term); err != nil {
 		if ctx.Err() == nil {
-			s.cfg.Log.WarnContext(ctx, "cannot start the leader's term", slog.Int64("epoch", r.term.Epoch), slog.Any("error", err))
+			s.cfg.Log.WarnContext(ctx, "cannot start the leader's term", slog.Int64("epoch", t.Epoch), slog.Any("error", err))
 		}
 		return ctx.Err() != nil
 	}
@@ -56,7 +57,7 @@ func (s *Scheduler) lead(ctx context.Context, r *leaderTerm) bool {
 		if due := !time.Now().Before(next); due {
 			round, next = all, time.Now().Add(set.Seconds(jobrun.LeaderTick))
 		}
-		more, over := s.round(ctx, r, round, len(round) == len(all), set)
+		more, over := s.round(ctx, t, round, len(round) == len(all), set)
 		switch {
 		case ctx.Err() != nil:
 			return true
@@ -96,20 +97,20 @@ func (s *Scheduler) await(ctx context.Context, next time.Time) {
 // round runs sweeps one after the other. One that fails is logged, and the others
 // go on. more: one of them had not finished when its turn was over. over: the term
 // is.
-func (s *Scheduler) round(ctx context.Context, r *leaderTerm, sweeps []Sweep, full bool, set jobrun.Settings) (more, over bool) {
+func (s *Scheduler) round(ctx context.Context, t term, sweeps []Sweep, full bool, set jobrun.Settings) (more, over bool) {
 	good := true
 	for _, sweep := range sweeps {
 		if ctx.Err() != nil {
 			return false, false
 		}
-		unfinished, err := s.sweep(ctx, r, sweep, set)
+		unfinished, err := s.sweep(ctx, t, sweep, set)
 		switch f := fault.As(err); {
 		case err == nil:
 			more = more || unfinished
 		case ctx.Err() != nil:
 			return false, false
 		case f != nil && f.Code == jobrun.CodeNoLeader:
-			s.cfg.Log.WarnContext(ctx, "the leader's term is over", slog.Int64("epoch", r.term.Epoch))
+			s.cfg.Log.WarnContext(ctx, "the leader's term is over", slog.Int64("epoch", t.Epoch))
 			return false, true
 		default:
 			good = false
@@ -121,17 +122,17 @@ func (s *Scheduler) round(ctx context.Context, r *leaderTerm, sweeps []Sweep, fu
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	if err := s.cfg.Sweeps.Swept(bounded, r.term); err != nil {
+	if err := s.cfg.Sweeps.Swept(bounded, t.Term); err != nil {
 		f := fault.As(err)
 		return more, f != nil && f.Code == jobrun.CodeNoLeader
 	}
-	r.pulse.beat()
+	t.progress.Made()
 	s.cfg.Observer.Round()
 	return more, false
 }
 
 // sweep runs one until it has nothing more to do, or its turn is over.
-func (s *Scheduler) sweep(ctx context.Context, r *leaderTerm, sweep Sweep, set jobrun.Settings) (more bool, err error) {
+func (s *Scheduler) sweep(ctx context.Context, t term, sweep Sweep, set jobrun.Settings) (more bool, err error) {
 	began, moved := time.Now(), 0
 	defer func() { s.cfg.Observer.Swept(sweep.Name, moved, time.Since(began), err) }()
 	for {
@@ -143,13 +144,13 @@ func (s *Scheduler) sweep(ctx context.Context, r *leaderTerm, sweep Sweep, set j
 			return false, err
 		}
 		call, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-		swept, err := sweep.Run(call, r.term, set, set.Int(jobrun.SweepLimit))
+		swept, err := sweep.Run(call, t.Term, set, set.Int(jobrun.SweepLimit))
 		cancel()
 		moved += swept.Moved
 		if err != nil {
 			return false, err
 		}
-		r.pulse.beat()
+		t.progress.Made()
 		if !swept.More {
 			return false, nil
 		}

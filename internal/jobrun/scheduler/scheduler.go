@@ -17,8 +17,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/loop/lease"
 )
 
 // Sweep is one thing that the leader does in every round.
@@ -107,11 +108,42 @@ func (s *Scheduler) Wake() {
 // Run stands for election, and leads while it is elected, until ctx ends. Then it
 // steps down, so that another node can lead at once, and returns.
 func (s *Scheduler) Run(ctx context.Context) {
-	var e election
-	e.s = s
-	defer e.resign(ctx)
-	for ctx.Err() == nil {
-		loop.Sleep(ctx, e.campaign(ctx))
+	lease.Election[jobrun.Term]{
+		TTL:      func(ctx context.Context) time.Duration { return s.settings(ctx).Seconds(jobrun.LeaderTTL) },
+		Acquire:  s.acquire(),
+		StepDown: s.cfg.Elections.StepDown,
+		Lead:     s.lead,
+		Leads:    func(leads bool, t jobrun.Term) { s.cfg.Observer.Leads(leads, t.Epoch) },
+		Stalled:  s.cfg.Stalled,
+		Log:      s.cfg.Log.With(slog.String("leader_of", "job scheduler")),
+	}.Run(ctx)
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	defer cancel()
+	if err := s.cfg.Elections.Gone(call, s.cfg.ID); err != nil {
+		s.cfg.Log.WarnContext(ctx, "cannot remove this node from the list of schedulers", slog.Any("error", err))
+	}
+}
+
+// acquire returns what renews the leader's lease or takes it, with the failpoints
+// before a renewal and after a lease was taken.
+func (s *Scheduler) acquire() func(context.Context, time.Duration) (jobrun.Term, bool, error) {
+	var led jobrun.Term // the term that was held at the last call; zero: none
+	return func(ctx context.Context, ttl time.Duration) (t jobrun.Term, leads bool, err error) {
+		if led != (jobrun.Term{}) {
+			err = failpoint.Hit(failpoint.LeaderRenew)
+		}
+		if err == nil {
+			t, leads, err = s.cfg.Elections.Acquire(ctx, s.cfg.ID, s.cfg.Node, ttl)
+		}
+		if err == nil && leads && t != led {
+			err = failpoint.Hit(failpoint.LeaderAcquireAfter)
+		}
+		if err != nil || !leads {
+			led = jobrun.Term{}
+			return t, false, err
+		}
+		led = t
+		return t, true, nil
 	}
 }
 

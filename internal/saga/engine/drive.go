@@ -33,7 +33,7 @@ func (d *drive) loop() (after func()) {
 			return func() { s.e.finished(&ended) }
 		case task == saga.Wait:
 			return d.wait()
-		case !s.holdsLease():
+		case !s.lease.Valid():
 			// Whoever takes over goes on. Not even a flag may be acted upon: this
 			// session may have dropped an outcome of this saga for the same reason.
 			return nothing
@@ -178,7 +178,7 @@ const (
 func (d *drive) reload(change saga.Change) readBack {
 	e := d.s.e
 	for try := 1; ; try++ {
-		if d.s.calls.Err() != nil || !d.s.holdsLease() {
+		if d.s.calls.Err() != nil || !d.s.lease.Valid() {
 			return notOurs
 		}
 		loaded, err := e.cfg.Store.Load(d.s.calls, refs(d.run.Ref()))

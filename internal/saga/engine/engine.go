@@ -183,7 +183,7 @@ func (e *Engine) awaitFormer(ctx context.Context) error {
 
 // Healthy returns nil while the node holds its lease.
 func (e *Engine) Healthy() error {
-	if s := e.current.Load(); s == nil || !s.holdsLease() {
+	if s := e.current.Load(); s == nil || !s.lease.Valid() {
 		return errors.New("the node has no lease")
 	}
 	return nil
@@ -195,7 +195,7 @@ func (e *Engine) Healthy() error {
 // called exactly once: with the stored run, which starts at once, or nil.
 func (e *Engine) Admit(ctx context.Context) (owner *int64, done func(*saga.Instance)) {
 	s := e.current.Load()
-	if s == nil || !s.holdsLease() || !s.slots.takeFresh(ctx, admitWait) {
+	if s == nil || !s.lease.Valid() || !s.slots.takeFresh(ctx, admitWait) {
 		return nil, func(*saga.Instance) { e.noteBacklog() }
 	}
 	return &s.owner, func(run *saga.Instance) {

@@ -74,7 +74,7 @@ func (s *session) resumeReady(ctx context.Context) (more bool) {
 // claimSome claims as many sagas as there is room for. left: there may be more.
 // Without a lease it claims nothing: it could only take from the living.
 func (s *session) claimSome(ctx context.Context) (got, left bool) {
-	if !s.holdsLease() {
+	if !s.lease.Valid() {
 		return false, false
 	}
 	taken := s.slots.takeResumed(intakeBatch)

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/loop/lease"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -23,8 +23,8 @@ type session struct {
 	// the drain has taken too long. What they answer afterwards is dropped.
 	calls    context.Context
 	giveUp   context.CancelFunc
-	until    atomic.Int64 // the lease is trusted until this time on the monotonic clock, ns since epoch0
-	stopping atomic.Bool  // drain: nothing new is sent
+	lease    lease.Held  // asked before every send: a node that slept must not call for a saga that is another's
+	stopping atomic.Bool // drain: nothing new is sent
 
 	mu      sync.Mutex
 	running map[saga.Ref]bool        // guarded by mu: sagas with a goroutine, or being loaded for one
@@ -37,14 +37,11 @@ type session struct {
 	drives sync.WaitGroup
 }
 
-// epoch0 anchors the monotonic clock.
-var epoch0 = time.Now()
-
 func (e *Engine) register(ctx context.Context) (*session, error) {
 	if err := e.awaitFormer(ctx); err != nil {
 		return nil, err
 	}
-	sent := time.Since(epoch0)
+	asked := time.Now()
 	owner, err := e.cfg.Ownership.Register(ctx, e.cfg.Node, e.cfg.Process, e.cfg.LeaseTTL)
 	if err != nil {
 		return nil, err
@@ -55,20 +52,9 @@ func (e *Engine) register(ctx context.Context) (*session, error) {
 		queued: map[saga.Ref]bool{}, readied: make(chan struct{}, 1),
 	}
 	s.calls, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
-	s.renewedAt(sent)
+	s.lease.Extend(asked, e.cfg.LeaseTTL)
 	return s, nil
 }
-
-// renewedAt prolongs the time in which the node believes in its lease. It counts
-// from before the request was sent: the database's clock began later.
-func (s *session) renewedAt(sent time.Duration) { s.until.Store(int64(sent + s.e.cfg.LeaseTTL)) }
-
-// holdsLease tells whether the lease certainly still holds. Checked before every
-// send, so that a node that slept does not call for a saga that is another's.
-func (s *session) holdsLease() bool { return int64(time.Since(epoch0)) < s.until.Load() }
-
-// markLost marks the lease as lost: no time is before this one.
-func (s *session) markLost() { s.until.Store(math.MinInt64) }
 
 // serve runs the session's loops until ctx ends or the lease is lost.
 func (s *session) serve(ctx context.Context) {
@@ -83,33 +69,20 @@ func (s *session) serve(ctx context.Context) {
 	wg.Wait()
 }
 
-// keepLease renews three times per lease. It returns when ctx ends or when the
-// lease is lost: refused by the store, or not renewed before it ran out. A
-// renewal that comes after that counts as lost too: drives may have dropped
-// outcomes meanwhile, and only the next owner's claim makes up for those.
+// keepLease returns when ctx ends or when the lease is lost.
 func (s *session) keepLease(ctx context.Context) {
-	for {
-		s.e.sleep(ctx, s.e.cfg.LeaseTTL/3)
-		if ctx.Err() != nil {
-			return
-		}
-		_ = failpoint.Hit(failpoint.LeaseRenewBefore)
-		sent := time.Since(epoch0)
-		attempt, cancel := context.WithTimeout(ctx, s.e.cfg.LeaseTTL/3)
-		held, err := s.e.cfg.Ownership.Renew(attempt, s.owner, s.e.cfg.LeaseTTL)
-		cancel()
-		_ = failpoint.Hit(failpoint.LeaseRenewAfter)
-		switch {
-		case err == nil && !held, !s.holdsLease():
-			s.markLost()
-			return
-		case err == nil:
-			s.renewedAt(sent)
-			s.e.cfg.Observer.Loop("lease")
-		default:
+	lease.Keeper{
+		TTL: s.e.cfg.LeaseTTL, Sleep: s.e.sleep,
+		Renew: func(ctx context.Context) (bool, error) {
+			_ = failpoint.Hit(failpoint.LeaseRenewBefore)
+			defer failpoint.Hit(failpoint.LeaseRenewAfter) //nolint:errcheck // it can only stop or kill the node here
+			return s.e.cfg.Ownership.Renew(ctx, s.owner, s.e.cfg.LeaseTTL)
+		},
+		Renewed: func() { s.e.cfg.Observer.Loop("lease") },
+		Failed: func(err error) {
 			s.e.cfg.Log.WarnContext(ctx, "cannot renew the lease yet", slog.Any("error", err))
-		}
-	}
+		},
+	}.Keep(ctx, &s.lease)
 }
 
 // end stops every drive and waits for them. With the lease still held it is a
@@ -122,7 +95,7 @@ func (s *session) end() {
 	defer drained()
 	gone := make(chan struct{})
 	go func() { s.drives.Wait(); drained(); close(gone) }()
-	if s.holdsLease() {
+	if s.lease.Valid() {
 		s.handOver(waiting)
 		s.keepLease(drain)
 		if errors.Is(drain.Err(), context.DeadlineExceeded) {
@@ -131,7 +104,7 @@ func (s *session) end() {
 	}
 	s.giveUp()
 	<-gone
-	if !s.holdsLease() {
+	if !s.lease.Valid() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -1,0 +1,201 @@
+package lease
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skald-saga/skald/internal/loop"
+)
+
+// Election is one leadership that several nodes stand for; each runs one. The term
+// T tells one leadership from the next, and goes into everything that the leader
+// writes, so that the store can refuse what comes from a term that is over: the
+// lease by this node's clock makes that rare, and nothing more.
+//
+// All functions are required.
+type Election[T comparable] struct {
+	TTL func(ctx context.Context) time.Duration // asked before every renewal
+	// Acquire renews the lease of this node, or takes it when nobody holds it. When it
+	// is not known whether it was taken, err is not nil, and the next call renews it.
+	Acquire func(ctx context.Context, ttl time.Duration) (term T, leads bool, err error)
+	// StepDown ends the lease of a term, so that another node can lead at once.
+	StepDown func(ctx context.Context, term T) error
+	// Lead does the leader's work until ctx ends. False: it could not begin, or the
+	// store said that the term is over; the node steps down.
+	Lead func(ctx context.Context, term T, p *Progress) bool
+	// Leads is told when this node begins to lead and when it stops.
+	Leads func(leads bool, term T)
+	// Stalled is how long a leader may go without progress before it steps down;
+	// 0: for ever.
+	Stalled time.Duration
+	Log     *slog.Logger // says what is led
+}
+
+// Progress is when a leader last got something done, by the monotonic clock.
+type Progress struct{ at atomic.Pointer[time.Time] }
+
+// Made notes progress.
+func (p *Progress) Made() { p.at.Store(new(time.Now())) }
+
+func (p *Progress) since() time.Duration { return time.Since(*p.at.Load()) }
+
+// calling bounds a call of the store.
+const calling = 3 * time.Second
+
+// Run stands for election, and leads while elected, until ctx ends. Then it steps
+// down, so that another node can lead at once, and returns.
+func (e Election[T]) Run(ctx context.Context) {
+	c := candidate[T]{Election: e}
+	for ctx.Err() == nil {
+		loop.Sleep(ctx, loop.Jittered(c.campaign(ctx)))
+	}
+	if c.term != nil {
+		c.stepDown(context.WithoutCancel(ctx), 0)
+	}
+}
+
+// candidate is what this node knows of who leads. One goroutine uses it.
+type candidate[T comparable] struct {
+	Election[T]
+	// term is nil while this node does not lead.
+	term *term[T]
+	// ending is a term that was stopped and may still wait for the store; the next
+	// one begins after it. Nil: none.
+	ending *term[T]
+	// aside is until when the node does not stand: it was forced to resign, or could
+	// not begin, and another one is to have the chance.
+	aside time.Time
+}
+
+// term is this node leading.
+type term[T comparable] struct {
+	is       T
+	stop     context.CancelFunc
+	expire   *time.Timer // stops it when its lease ends by our clock
+	done     chan struct{}
+	failed   chan struct{} // closed when it cannot lead, and is to step down
+	progress Progress
+}
+
+// campaign renews the lease, or tries to get it, and returns how long to wait until
+// the next time: while another node leads, it looks at least every second.
+func (c *candidate[T]) campaign(ctx context.Context) time.Duration {
+	ttl := c.TTL(ctx)
+	renew := Interval(ttl)
+	look := min(renew, time.Second)
+	c.look(ctx, ttl)
+	if c.ending != nil && !isClosed(c.ending.done) {
+		return look
+	}
+	c.ending = nil
+	if time.Now().Before(c.aside) {
+		return look
+	}
+	// The lease begins no earlier than the call, so by our clock it ends no later
+	// than so long after this.
+	asked := time.Now()
+	call, cancel := context.WithTimeout(ctx, calling)
+	is, leads, err := c.Acquire(call, ttl)
+	cancel()
+	deadline := asked.Add(ttl - Margin(ttl))
+	switch t := c.term; {
+	case err != nil:
+		if ctx.Err() == nil {
+			c.Log.WarnContext(ctx, "leader election failed", slog.Bool("led", t != nil), slog.Any("error", err))
+		}
+		c.end()
+		return look
+	case !leads:
+		c.end()
+		return look
+	case t != nil && t.is == is:
+		t.expire.Reset(time.Until(deadline))
+		return renew
+	case t != nil: // its lease had ended: it was too late, or was forced to resign
+		c.Log.WarnContext(ctx, "leadership lost", slog.Any("term", t.is))
+		t.is = is
+		c.stepDown(ctx, ttl)
+		return look
+	}
+	c.begin(ctx, is, deadline)
+	return renew
+}
+
+// begin leads until end, the deadline, or the end of ctx.
+func (c *candidate[T]) begin(ctx context.Context, is T, deadline time.Time) {
+	work, stop := context.WithCancel(ctx)
+	t := &term[T]{is: is, stop: stop, done: make(chan struct{}), failed: make(chan struct{})}
+	t.expire = time.AfterFunc(time.Until(deadline), stop)
+	t.progress.Made()
+	c.term = t
+	c.Log.InfoContext(ctx, "elected leader", slog.Any("term", is))
+	c.Leads(true, is)
+	go func() {
+		defer close(t.done)
+		var told sync.WaitGroup
+		defer told.Wait()
+		defer stop()
+		told.Go(func() { // at once, while a statement may still hang
+			<-work.Done()
+			c.Leads(false, is)
+		})
+		if !c.Lead(work, is, &t.progress) {
+			close(t.failed)
+		}
+	}()
+}
+
+// look takes note of a term that has ended by itself: it could not begin, it or its
+// lease is over, or it makes no progress.
+func (c *candidate[T]) look(ctx context.Context, ttl time.Duration) {
+	t := c.term
+	switch {
+	case t == nil:
+	case isClosed(t.failed) || c.Stalled > 0 && t.progress.since() > c.Stalled:
+		c.Log.WarnContext(ctx, "stepping down as leader", slog.Any("term", t.is))
+		c.stepDown(ctx, ttl)
+	case isClosed(t.done):
+		c.end()
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// end stops leading, if this node does. The lease stays: it is only not used.
+func (c *candidate[T]) end() {
+	t := c.term
+	if t == nil {
+		return
+	}
+	t.stop()
+	t.expire.Stop()
+	c.term, c.ending = nil, t
+}
+
+// stepDown ends the term and its lease, and stands aside for a while. When the work
+// does not end in time, the lease ends by itself.
+func (c *candidate[T]) stepDown(ctx context.Context, ttl time.Duration) {
+	is := c.term.is
+	c.end()
+	c.aside = time.Now().Add(ttl / 2)
+	call, cancel := context.WithTimeout(ctx, calling)
+	defer cancel()
+	select { // so that nothing that it has begun is refused; but it may hang
+	case <-c.ending.done:
+	case <-call.Done():
+		return
+	}
+	if err := c.StepDown(call, is); err != nil && ctx.Err() == nil {
+		c.Log.WarnContext(ctx, "cannot step down; the lease will expire", slog.Any("error", err))
+	}
+}
