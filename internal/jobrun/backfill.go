@@ -225,6 +225,23 @@ func CheckBulk(b *Bulk) error {
 	return w.fault()
 }
 
+// Does returns what b does with one run: an input that cancels it, or the request for
+// one that does it once more. Both are nil when it is too late for it, or too
+// early. Runs once more wait for each other where their definition lets no two run
+// at once, so that none of them is skipped.
+func (b *Bulk) Does(r *Run) (Input, *Request) {
+	switch {
+	case !b.Action.may(r.State):
+		return nil, nil
+	case b.Action == BulkCancel:
+		return CancelRequested{Actor: b.Actor, Reason: b.Reason}, nil
+	}
+	ask := RerunRequest(r)
+	ask.Key, ask.By, ask.As = BulkKey(b.ID, r.ID), b.Actor, AsAdmin // bulks need jobs:admin
+	ask.NotForbidden = true
+	return nil, &ask
+}
+
 // BulkKey is of the run that a bulk makes of a run.
 func BulkKey(bulk, run uuid.UUID) string {
 	return ManualKey("bulk:" + bulk.String() + ":" + run.String())

@@ -12,77 +12,53 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Moment is everything a decision cannot know by itself.
-type Moment struct {
-	Now    time.Time
-	Jitter float64 // in [0,1)
-	NewID  func() uuid.UUID
+// verdict is how a run ends.
+type verdict struct {
+	state     State // terminal
+	by        Mover
+	actor     string
+	reason    string
+	err       *Error // of Failed and TimedOut
+	exitCode  *int
+	result    json.RawMessage
+	resources Resources
 }
 
-// Ending is a run's end and what follows from it: a store writes all of it in one
-// transaction (W7, W8).
-type Ending struct {
-	Run    Run // terminal
-	Events []Event
-	// Retry is the row that follows (S5); nil: none.
-	Retry *Run
-	// LetterUpdate is for the dead letters: a new one when the run has given up, or what
-	// became of the one that it retries. Nil: nothing.
-	LetterUpdate *dlq.SourceUpdate
-	// Final tells that the chain of retries has ended with this run: a saga that
-	// waits for it goes on.
-	Final bool
-}
-
-// Outcome is how an execution ended.
-type Outcome struct {
-	State     State // Succeeded, Failed, TimedOut, Canceled
-	By        Mover
-	Actor     string
-	Epoch     int64 // of the leader, when it decides
-	Reason    string
-	Error     *Error // of Failed and TimedOut
-	ExitCode  *int
-	Result    json.RawMessage
-	Resources Resources
-	LogRef    string
-}
-
-// Ended returns what the end of r by o means. What was to be canceled is not tried
-// again, however it ended, and is no dead letter. spec is what the run's definition
-// said in the run's version.
-func Ended(r Run, spec *Spec, o Outcome, m Moment) Ending {
+// end ends the run. What was to be canceled is not tried again, however it ended,
+// and is no dead letter. False: the table does not have the move.
+func (d *decision) end(v verdict) bool {
+	r := &d.Run
 	from := r.State
-	r.State, r.Version = o.State, r.Version+1
-	r.FinishedAt, r.UpdatedAt = &m.Now, m.Now
-	r.Continuation, r.ConfirmStartedAt, r.ConfirmDeadlineAt = NoDoubt, nil, nil
-	r.ExitCode, r.Result, r.Error = o.ExitCode, o.Result, o.Error
-	if o.Resources != (Resources{}) {
-		r.Resources = o.Resources
+	if !CanMove(from, v.state, v.by) {
+		return false
 	}
-	failed := o.State == Failed || o.State == TimedOut
-	if failed && o.Error == nil {
-		r.Error = &Error{Code: string(o.State), Message: cmp.Or(o.Reason, "the run "+string(o.State))}
+	d.trust()
+	r.State, r.Version = v.state, r.Version+1
+	r.FinishedAt, r.UpdatedAt = &d.m.Now, d.m.Now
+	r.ExitCode, r.Result, r.Error = v.exitCode, v.result, v.err
+	if v.resources != (Resources{}) {
+		r.Resources = v.resources
+	}
+	failed := v.state == Failed || v.state == TimedOut
+	if failed && v.err == nil {
+		r.Error = &Error{Code: string(v.state), Message: cmp.Or(v.reason, "the run "+string(v.state))}
 	}
 	if failed {
 		r.FailuresUsed++
 	}
-	e := Ending{Run: r, Final: true}
-	e.Events = append(e.Events, Event{
-		At: m.Now, Kind: endings[o.State], From: from, To: o.State, Version: r.Version, Attempt: r.Attempt,
-		Epoch: o.Epoch, WorkerID: r.WorkerID, Actor: o.Actor, Reason: cmp.Or(o.Reason, summary(r.Error)),
-	})
+	d.Final = true
+	d.tell(Event{Kind: endings[v.state], From: from, To: v.state, Epoch: d.m.Epoch, WorkerID: r.WorkerID, Actor: v.actor, Reason: cmp.Or(v.reason, summary(r.Error))})
 	switch {
-	case o.State == Succeeded:
-		e.updateLetter(dlq.Succeeded, m)
+	case v.state == Succeeded:
+		d.updateLetter(dlq.Succeeded)
 	case !failed, r.CancelRequestedAt != nil: // nobody wants it any more
-		e.updateLetter(dlq.RetryStopped, m)
-	case r.Error.Retryable && r.FailuresUsed < spec.Retry.Or(DefaultRetry).MaxAttempts:
-		e.retry(spec, m)
+		d.updateLetter(dlq.RetryStopped)
+	case r.Error.Retryable && r.FailuresUsed < d.spec.Retry.Or(DefaultRetry).MaxAttempts:
+		d.retry()
 	default:
-		e.giveUp(spec, m)
+		d.giveUp()
 	}
-	return e
+	return true
 }
 
 var endings = map[State]EventKind{
@@ -94,9 +70,10 @@ var DefaultRetry = retry.Policy{MaxAttempts: 1, InitialIntervalMS: 10_000, MaxIn
 
 // retry adds the row that follows a failure with budget left: a new one, because
 // terminal rows are final (S5, Oban #193).
-func (e *Ending) retry(spec *Spec, m Moment) {
-	r := &e.Run
-	due := m.Now.Add(spec.Retry.Or(DefaultRetry).Delay(r.FailuresUsed, m.Jitter, 0))
+func (d *decision) retry() {
+	r, m := &d.Run, d.m
+	policy := d.spec.Retry.Or(DefaultRetry)
+	due := m.Now.Add(policy.Delay(r.FailuresUsed, m.Jitter, 0))
 	n := Run{
 		ID: m.NewID(), TenantID: r.TenantID, DefinitionID: r.DefinitionID, DefinitionName: r.DefinitionName,
 		SpecVersion: r.SpecVersion, CommandName: r.CommandName, Version: 1, State: Pending, Trigger: ByRetry,
@@ -109,29 +86,27 @@ func (e *Ending) retry(spec *Spec, m Moment) {
 		BackfillID: r.BackfillID, CorrelationID: r.CorrelationID, TraceID: r.TraceID, CreatedAt: m.Now, UpdatedAt: m.Now,
 		InitiatedBy: r.InitiatedBy, InitiatedAs: r.InitiatedAs,
 	}
-	e.Retry, e.Final = &n, false
-	e.Events = append(e.Events, Event{
-		At: m.Now, Kind: WasRetried, Version: r.Version, Attempt: r.Attempt,
-		Reason: fmt.Sprintf("failure %d of %d; run %s is due at %s", r.FailuresUsed, spec.Retry.Or(DefaultRetry).MaxAttempts, n.ID, due.UTC().Format(time.RFC3339Nano)),
+	d.Retry, d.Final = &n, false
+	d.tell(Event{
+		Kind:   WasRetried,
+		Reason: fmt.Sprintf("failure %d of %d; run %s is due at %s", r.FailuresUsed, policy.MaxAttempts, n.ID, due.UTC().Format(time.RFC3339Nano)),
 	})
 }
 
 // giveUp tells the dead letters that nothing more will be tried (one-product.md,
 // point 4).
-func (e *Ending) giveUp(spec *Spec, m Moment) {
-	r := &e.Run
+func (d *decision) giveUp() {
+	r := &d.Run
 	if r.LetterID != uuid.Nil {
-		e.updateLetter(dlq.GaveUp, m)
+		d.updateLetter(dlq.GaveUp)
 		return
 	}
-	if !deadLettered(spec, r) {
+	if !deadLettered(d.spec, r) {
 		return
 	}
-	l := letterOf(r, m)
-	e.LetterUpdate = &dlq.SourceUpdate{Outcome: dlq.GaveUp, Letter: l}
-	e.Events = append(e.Events, Event{
-		At: m.Now, Kind: WasDeadLetter, Version: r.Version, Attempt: r.Attempt, Reason: "dead letter " + l.ID.String(),
-	})
+	l := letterOf(r, d.m)
+	d.LetterUpdate = &dlq.SourceUpdate{Outcome: dlq.GaveUp, Letter: l}
+	d.tell(Event{Kind: WasDeadLetter, Reason: "dead letter " + l.ID.String()})
 }
 
 // deadLettered tells whether a run that gave up becomes a dead letter. The
@@ -148,15 +123,15 @@ func deadLettered(spec *Spec, r *Run) bool {
 }
 
 // updateLetter tells the dead letter that the run retries, if it does.
-func (e *Ending) updateLetter(told dlq.Outcome, m Moment) {
-	if e.Run.LetterID == uuid.Nil {
+func (d *decision) updateLetter(told dlq.Outcome) {
+	if d.Run.LetterID == uuid.Nil {
 		return
 	}
-	n := dlq.SourceUpdate{Outcome: told, ID: e.Run.LetterID}
+	n := dlq.SourceUpdate{Outcome: told, ID: d.Run.LetterID}
 	if told == dlq.GaveUp {
-		n.Letter = letterOf(&e.Run, m)
+		n.Letter = letterOf(&d.Run, d.m)
 	}
-	e.LetterUpdate = &n
+	d.LetterUpdate = &n
 }
 
 // letterOf makes a dead letter of a run that has given up. Its payload is the

@@ -1,6 +1,7 @@
 package jobrun_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -32,14 +33,35 @@ func spec(attempts int) *jobrun.Spec {
 	return &jobrun.Spec{Retry: retry.Policy{MaxAttempts: attempts, InitialIntervalMS: 1000, Multiplier: 2, Jitter: new(0.0)}}
 }
 
-func failed(retryable bool) jobrun.Outcome {
-	return jobrun.Outcome{State: jobrun.Failed, By: jobrun.Worker, ExitCode: new(2), Error: &jobrun.Error{Code: "E", Message: "no", Retryable: retryable}}
+func failed(retryable bool) jobrun.Input {
+	return jobrun.Reported{Result: jobrun.Result{ExitCode: new(2), Error: &jobrun.Error{Code: "E", Message: "no", Retryable: retryable}}}
+}
+
+func timedOut(retryable bool) jobrun.Input {
+	return jobrun.Reported{Result: jobrun.Result{TimedOut: true, Error: &jobrun.Error{Code: jobrun.ErrTimedOut, Retryable: retryable}}}
+}
+
+var succeeded jobrun.Input = jobrun.Reported{Result: jobrun.Result{Value: []byte(`1`)}}
+
+// change is what an input makes of a run that it is allowed for.
+func change(r jobrun.Run, s *jobrun.Spec, in jobrun.Input) jobrun.Change {
+	c, err := jobrun.Apply(r, s, in, moment())
+	if err != nil {
+		panic(err)
+	}
+	return c
 }
 
 func TestAnEndIsTerminalAndFreeOfDoubt(t *testing.T) {
-	for _, o := range []jobrun.Outcome{{State: jobrun.Succeeded, Result: []byte(`1`)}, failed(true), failed(false), {State: jobrun.TimedOut}, {State: jobrun.Canceled, Reason: "enough"}, {State: jobrun.Skipped}} {
-		before := underWay()
-		e := jobrun.Ended(before, spec(5), o, moment())
+	for _, tt := range []struct {
+		in    jobrun.Input
+		State jobrun.State
+	}{
+		{succeeded, jobrun.Succeeded}, {failed(true), jobrun.Failed}, {failed(false), jobrun.Failed}, {timedOut(false), jobrun.TimedOut},
+		{jobrun.CancelRequested{Reason: "enough", Force: true}, jobrun.Canceled}, {jobrun.CancelAcknowledged{}, jobrun.Canceled},
+	} {
+		before, o := underWay(), tt
+		e := change(before, spec(5), o.in)
 		r := e.Run
 		if r.State != o.State || !r.State.Terminal() || r.Version != before.Version+1 || r.FinishedAt == nil || !r.FinishedAt.Equal(noon) ||
 			r.Continuation != jobrun.NoDoubt || r.ConfirmStartedAt != nil || r.ConfirmDeadlineAt != nil || r.Attempt != before.Attempt || r.LeaseToken != before.LeaseToken {
@@ -56,7 +78,7 @@ func TestAnEndIsTerminalAndFreeOfDoubt(t *testing.T) {
 
 func TestARetryIsANewRunThatCarriesTheBudgetOn(t *testing.T) {
 	r := underWay()
-	e := jobrun.Ended(r, spec(3), failed(true), moment())
+	e := change(r, spec(3), failed(true))
 	n := e.Retry
 	if n == nil || e.Final || e.LetterUpdate != nil {
 		t.Fatalf("the second of three failures: %+v", e)
@@ -78,7 +100,7 @@ func TestARetryIsANewRunThatCarriesTheBudgetOn(t *testing.T) {
 	chain.FailuresUsed = 0
 	rows := 1
 	for ; rows < 10; rows++ {
-		e := jobrun.Ended(chain, spec(4), failed(true), moment())
+		e := change(chain, spec(4), failed(true))
 		if e.Retry == nil {
 			if !e.Final || e.Run.FailuresUsed != 4 {
 				t.Errorf("the chain ends with %+v", e.Run)
@@ -96,20 +118,19 @@ func TestARetryIsANewRunThatCarriesTheBudgetOn(t *testing.T) {
 func TestWhatIsNotRetried(t *testing.T) {
 	canceled := underWay()
 	canceled.CancelRequestedAt = &noon
-	for name, e := range map[string]jobrun.Ending{
-		"an error that another attempt cannot help": jobrun.Ended(underWay(), spec(5), failed(false), moment()),
-		"the last attempt":                          jobrun.Ended(underWay(), spec(2), failed(true), moment()),
-		"a definition without retries":              jobrun.Ended(underWay(), &jobrun.Spec{}, failed(true), moment()),
-		"a success":                                 jobrun.Ended(underWay(), spec(5), jobrun.Outcome{State: jobrun.Succeeded}, moment()),
-		"a cancel":                                  jobrun.Ended(underWay(), spec(5), jobrun.Outcome{State: jobrun.Canceled}, moment()),
-		"what was to be canceled":                   jobrun.Ended(canceled, spec(5), failed(true), moment()),
+	for name, e := range map[string]jobrun.Change{
+		"an error that another attempt cannot help": change(underWay(), spec(5), failed(false)),
+		"the last attempt":                          change(underWay(), spec(2), failed(true)),
+		"a definition without retries":              change(underWay(), &jobrun.Spec{}, failed(true)),
+		"a success":                                 change(underWay(), spec(5), succeeded),
+		"a cancel":                                  change(underWay(), spec(5), jobrun.CancelAcknowledged{}),
+		"what was to be canceled":                   change(canceled, spec(5), failed(true)),
 	} {
 		if e.Retry != nil || !e.Final {
 			t.Errorf("%s: %+v", name, e)
 		}
 	}
-	timedOut := jobrun.Outcome{State: jobrun.TimedOut, Error: &jobrun.Error{Code: jobrun.ErrTimedOut, Retryable: true}}
-	if e := jobrun.Ended(underWay(), spec(5), timedOut, moment()); e.Retry == nil || e.Retry.FailuresUsed != 2 {
+	if e := change(underWay(), spec(5), timedOut(true)); e.Retry == nil || e.Retry.FailuresUsed != 2 {
 		t.Errorf("a timeout that may be retried: %+v", e)
 	}
 }
@@ -133,7 +154,7 @@ func TestWhatGaveUpIsADeadLetterWhereItIsWanted(t *testing.T) {
 	} {
 		s := spec(1)
 		s.DeadLetter = tt.says
-		e := jobrun.Ended(tt.run, s, failed(true), moment())
+		e := change(tt.run, s, failed(true))
 		if (e.LetterUpdate != nil) != tt.want {
 			t.Errorf("%s: %+v", name, e.LetterUpdate)
 			continue
@@ -156,25 +177,25 @@ func TestARunThatRetriesALetterTellsItHowItEnded(t *testing.T) {
 	letter := uuid.New()
 	for _, tt := range []struct {
 		spec *jobrun.Spec
-		o    jobrun.Outcome
+		o    jobrun.Input
 		want dlq.Outcome // "": nothing yet
 	}{
-		{spec(5), jobrun.Outcome{State: jobrun.Succeeded}, dlq.Succeeded},
-		{spec(5), jobrun.Outcome{State: jobrun.Canceled}, dlq.RetryStopped},
+		{spec(5), succeeded, dlq.Succeeded},
+		{spec(5), jobrun.CancelAcknowledged{}, dlq.RetryStopped},
 		{spec(5), failed(true), ""},
 		{spec(1), failed(true), dlq.GaveUp},
 		{spec(5), failed(false), dlq.GaveUp},
 	} {
 		r := underWay()
 		r.LetterID = letter
-		e := jobrun.Ended(r, tt.spec, tt.o, moment())
+		e := change(r, tt.spec, tt.o)
 		switch {
 		case tt.want == "":
 			if e.LetterUpdate != nil || e.Retry == nil || e.Retry.LetterID != letter {
-				t.Errorf("%s that is retried: %+v", tt.o.State, e)
+				t.Errorf("%s that is retried: %+v", fmt.Sprintf("%T", tt.o), e)
 			}
 		case e.LetterUpdate == nil || e.LetterUpdate.Outcome != tt.want || e.LetterUpdate.ID != letter:
-			t.Errorf("%s tells %+v, want %s", tt.o.State, e.LetterUpdate, tt.want)
+			t.Errorf("%s tells %+v, want %s", fmt.Sprintf("%T", tt.o), e.LetterUpdate, tt.want)
 		case tt.want == dlq.GaveUp && e.LetterUpdate.Letter.Failure.Message != "no":
 			t.Errorf("it gave up for %+v", e.LetterUpdate.Letter.Failure)
 		}
@@ -186,7 +207,7 @@ func TestTheTopicOfALetterFits(t *testing.T) {
 	r.DefinitionName = strings.Repeat("ä", jobrun.MaxName)
 	s := spec(1)
 	s.DeadLetter = new(true)
-	e := jobrun.Ended(r, s, failed(true), moment())
+	e := change(r, s, failed(true))
 	if n := len([]rune(e.LetterUpdate.Letter.OriginalTopic)); n > dlq.MaxTopic {
 		t.Errorf("the topic has %d characters", n)
 	}

@@ -20,7 +20,9 @@ type Request struct {
 	Priority     *int // nil: the definition's
 	Labels       map[string]string
 	// Immediate runs take no part in overlap checks: respect_concurrency false.
-	Immediate     bool
+	Immediate bool
+	// NotForbidden runs wait for their key where the definition's policy is forbid.
+	NotForbidden  bool
 	Policy        Policy // "": the definition's; of a backfill's overlap
 	RootRunID     uuid.UUID
 	RetryOfRunID  uuid.UUID
@@ -122,6 +124,9 @@ func New(d *Definition, a Request, s Settings, m Moment) Run {
 	}
 	if r.Concurrency == "" {
 		r.Concurrency = Allow
+	}
+	if r.Concurrency == Forbid && a.NotForbidden {
+		r.Concurrency = Queue
 	}
 	if r.Concurrency != Allow && !a.Immediate {
 		if r.ConcurrencyKey = d.Spec.ConcurrencyKey; r.ConcurrencyKey == "" {

@@ -51,7 +51,7 @@ func TestEveryRunIsPinnedAndKnowsWhoIsBehindIt(t *testing.T) {
 		}
 		r := tt.run
 		r.State, r.Attempt = jobrun.Running, 1
-		e := jobrun.Ended(r, &d.Spec, failed(true), moment())
+		e := change(r, &d.Spec, failed(true))
 		if e.Retry == nil || e.Retry.InitiatedBy != tt.by || e.Retry.Rights() != tt.as || e.Retry.SpecVersion != 7 {
 			t.Errorf("%s, retried: %+v", name, e.Retry)
 		}

@@ -97,7 +97,44 @@ var Edges = []Edge{
 
 // CanMove tells whether the table has the move.
 func CanMove(from, to State, by Mover) bool {
-	return slices.ContainsFunc(Edges, func(e Edge) bool {
-		return e.From == from && e.To == to && slices.Contains(e.By, by)
-	})
+	return slices.Contains(From(to, by), from)
+}
+
+// From returns the states from which the table lets by move a run to a state, in
+// the table's order. Statements that move many rows at once take their condition
+// from it.
+func From(to State, by Mover) []State {
+	var out []State
+	for _, e := range Edges {
+		if e.To == to && slices.Contains(e.By, by) {
+			out = append(out, e.From)
+		}
+	}
+	return out
+}
+
+// Phase is the state as far as indexes tell states apart (column phase): what is
+// with a worker is HELD, whether it was started or not.
+type Phase string
+
+// Held is the phase of runs that are with a worker.
+const Held Phase = "HELD"
+
+// Phase returns the phase of a state.
+func (s State) Phase() Phase {
+	if s == Assigned || s == Running {
+		return Held
+	}
+	return Phase(s)
+}
+
+// Phases returns the phases of states, each once, in their order.
+func Phases(states []State) []Phase {
+	var out []Phase
+	for _, s := range states {
+		if p := s.Phase(); !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
 }

@@ -143,12 +143,8 @@ func (st *JobBulks) cancelWaiting(ctx context.Context, tenant, id uuid.UUID, by 
 		return err
 	}
 	for i := range runs {
-		_, err := st.jobs.operate(ctx, tenant, runs[i].ID, nil, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (operated, error) {
-			if r.State == jobrun.Running {
-				return operated{r, false}, nil // it has begun meanwhile
-			}
-			return st.jobs.cancel(ctx, tx, r, false, operator.By{Actor: by.Actor, Reason: "its backfill was canceled"}, now)
-		})
+		_, err := st.jobs.operate(ctx, tenant, runs[i].ID, nil,
+			jobrun.CancelRequested{Actor: by.Actor, Reason: "its backfill was canceled", Waiting: true}) // not what has begun meanwhile
 		if err != nil && !ended(err) {
 			return err
 		}

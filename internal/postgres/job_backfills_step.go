@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -92,7 +91,7 @@ func (st *JobBulks) backfill(ctx context.Context, t jobrun.Term, s jobrun.Settin
 		if err != nil {
 			return err
 		}
-		moment := jobrun.Moment{Now: now, Jitter: rand.Float64(), NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) }} //nolint:gosec // spreads runs
+		moment := momentAt(now)
 		for _, slot := range slots {
 			if room == len(runs) {
 				break

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -231,14 +230,12 @@ func (st *JobBulks) dealWith(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk, i
 		}
 		return nil, false, err
 	}
-	if b.Action == jobrun.BulkCancel {
-		if r.State.Terminal() {
-			return nil, false, nil
-		}
-		_, err := st.jobs.cancel(ctx, tx, r, false, operator.By{Actor: b.Actor, Reason: b.Reason}, now)
+	in, ask := b.Does(&r)
+	switch {
+	case in != nil:
+		_, err := st.jobs.apply(ctx, tx, &r, in, now)
 		return nil, err == nil, err
-	}
-	if !r.State.Terminal() {
+	case ask == nil:
 		return nil, false, nil
 	}
 	d, err := scanDefinition(tx.QueryRowContext(ctx, `SELECT `+definitionColumns+` FROM jobs.job_definitions d WHERE d.tenant_id = $1 AND d.id = $2`, b.TenantID, r.DefinitionID))
@@ -248,12 +245,7 @@ func (st *JobBulks) dealWith(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk, i
 	if err != nil {
 		return nil, false, err
 	}
-	ask := jobrun.RerunRequest(&r)
-	ask.Key, ask.By, ask.As = jobrun.BulkKey(b.ID, r.ID), b.Actor, jobrun.AsAdmin // bulks need jobs:admin
-	if d.Spec.Concurrency == jobrun.Forbid {
-		ask.Policy = jobrun.Queue // one after the other: none of them is skipped
-	}
-	again := jobrun.New(&d, ask, s, jobrun.Moment{Now: now, Jitter: rand.Float64(), NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) }}) //nolint:gosec // spreads runs
+	again := jobrun.New(&d, *ask, s, momentAt(now))
 	created, err := st.db.insertRuns(ctx, tx, []jobrun.Run{again})
 	if err != nil || !created[0] {
 		return nil, false, err

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -79,81 +78,29 @@ func (st *Jobs) noteRefusal(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c w
 	return err
 }
 
-// end writes that the run of a worker's call has ended.
-func (st *Jobs) end(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, o jobrun.Outcome, now time.Time) (jobrun.Ending, error) {
-	spec, err := st.db.specOf(ctx, tx, r)
+// apply decides what an input makes of a locked run, and writes that.
+func (st *Jobs) apply(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, now time.Time) (jobrun.Change, error) {
+	return st.db.applyToRun(ctx, tx, r, in, momentAt(now))
+}
+
+func (db *DB) applyToRun(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, m jobrun.Moment) (jobrun.Change, error) {
+	spec, err := db.specOf(ctx, tx, r)
 	if err != nil {
-		return jobrun.Ending{}, err
+		return jobrun.Change{}, err
 	}
-	e := jobrun.Ended(*r, spec, o, momentAt(now))
-	return e, st.db.putEnding(ctx, tx, r, &e, now)
-}
-
-// AckCancel implements jobrun.Work (W10).
-func (st *Jobs) AckCancel(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence) (jobrun.Done, error) {
-	c := workerCall{tenant, run, f, jobrun.CallCancel}
-	r, replayed, err := st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error) {
-		e, err := st.end(ctx, tx, &r, jobrun.Outcome{State: jobrun.Canceled, By: jobrun.Worker, Reason: r.CancelReason}, now)
-		return e.Run, err
-	})
-	if err == nil {
-		st.db.runEnded(&r)
-	}
-	return jobrun.Done{Run: r, Replayed: replayed}, outage("acknowledge a cancel", err)
-}
-
-// giveBack makes a run claimable at once, without its worker. Its token stays on
-// record until another one has it.
-const giveBack = `
-UPDATE jobs.job_runs r
-   SET state = 'ORPHANED', version = r.version + 1, available_at = $4, admitted_at = $4, updated_at = $4, continuation_state = 'NONE',
-       continuation_check_started_at = NULL, continuation_check_deadline_at = NULL
- WHERE r.tenant_id = $1 AND r.id = $2 AND r.version = $3 AND r.phase = 'HELD'`
-
-// Outcomes of attempts that another one may follow.
-const (
-	outcomeOrphaned   = "ORPHANED"
-	outcomeReleased   = "RELEASED"
-	outcomeReassigned = "REASSIGNED"
-)
-
-// putBack writes that an attempt of r has ended and its run may be claimed at
-// once, in tx of the writers' connections; what is the event. runsAdmitted is the
-// caller's, after the commit.
-func (db *DB) putBack(ctx context.Context, tx *sqlx.Tx, r jobrun.Run, what jobrun.Event, outcome string) (jobrun.Run, error) {
-	done, err := tx.ExecContext(ctx, giveBack, r.TenantID, r.ID, r.Version, what.At)
+	c, err := jobrun.Apply(*r, spec, in, m)
 	if err != nil {
-		return r, err
+		return c, err
 	}
-	if n, err := done.RowsAffected(); err != nil || n != 1 {
-		return r, fmt.Errorf("job run %s moved although it was locked (%w)", r.ID, err)
-	}
-	var attempts runAttempts
-	attempts.add(&r, jobrun.Attempt{EndedAt: &what.At, Outcome: outcome, Reason: what.Reason})
-	if err := db.putRunAttempts(ctx, tx, &attempts); err != nil {
-		return r, err
-	}
-	what.From, what.To, what.Version, what.Attempt, what.WorkerID = r.State, jobrun.Orphaned, r.Version+1, r.Attempt, r.WorkerID
-	var told runEvents
-	told.add(&r, what)
-	if err := db.putRunEvents(ctx, tx, &told); err != nil {
-		return r, err
-	}
-	r.State, r.Version, r.AvailableAt, r.AdmittedAt, r.UpdatedAt = jobrun.Orphaned, r.Version+1, what.At, &what.At, what.At
-	r.Continuation, r.ConfirmStartedAt, r.ConfirmDeadlineAt = jobrun.NoDoubt, nil, nil
-	return r, nil
+	return c, db.putChange(ctx, tx, r, &c, m.Now)
 }
 
-// Release implements jobrun.Work (W9). A run that was to be canceled is CANCELED
-// instead: nobody else is to do it.
-func (st *Jobs) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, reason string) (jobrun.Done, error) {
-	c := workerCall{tenant, run, f, jobrun.CallRelease}
+// carryOut has the run of a worker's call changed by an input, and those told who
+// wait for what comes of it.
+func (st *Jobs) carryOut(ctx context.Context, c workerCall, in jobrun.Input) (jobrun.Done, error) {
 	r, replayed, err := st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error) {
-		if r.CancelRequestedAt != nil {
-			e, err := st.end(ctx, tx, &r, jobrun.Outcome{State: jobrun.Canceled, By: jobrun.Worker, Reason: r.CancelReason}, now)
-			return e.Run, err
-		}
-		return st.db.putBack(ctx, tx, r, jobrun.Event{At: now, Kind: jobrun.WasReleased, Reason: reason}, outcomeReleased)
+		c, err := st.apply(ctx, tx, &r, in, now)
+		return c.Run, err
 	})
 	if err == nil {
 		st.db.runEnded(&r)
@@ -161,5 +108,17 @@ func (st *Jobs) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fen
 	if err == nil && r.State == jobrun.Orphaned {
 		st.db.runsAdmitted(r.TenantID, r.Queue)
 	}
-	return jobrun.Done{Run: r, Replayed: replayed}, outage("release a job run", err)
+	return jobrun.Done{Run: r, Replayed: replayed}, err
+}
+
+// AckCancel implements jobrun.Work (W10).
+func (st *Jobs) AckCancel(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence) (jobrun.Done, error) {
+	d, err := st.carryOut(ctx, workerCall{tenant, run, f, jobrun.CallCancel}, jobrun.CancelAcknowledged{})
+	return d, outage("acknowledge a cancel", err)
+}
+
+// Release implements jobrun.Work (W9).
+func (st *Jobs) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, reason string) (jobrun.Done, error) {
+	d, err := st.carryOut(ctx, workerCall{tenant, run, f, jobrun.CallRelease}, jobrun.Released{Reason: reason})
+	return d, outage("release a job run", err)
 }

@@ -19,10 +19,10 @@ import (
 // idx_job_runs_claimable, which the lateral subqueries keep. What is held is seen
 // anew once it is locked, so that no claim comes after the suspension of a saga. $9: no run with a
 // concurrency key.
-const claimable = `
+var claimable = `
 	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
 	  FROM jobs.job_runs r
-	 WHERE r.tenant_id = $1 AND r.queue = q.queue AND r.phase IN ('PENDING', 'ORPHANED') AND r.admitted_at IS NOT NULL AND NOT r.held
+	 WHERE r.tenant_id = $1 AND r.queue = q.queue AND r.phase` + phaseMovableTo(jobrun.Assigned, jobrun.Worker) + ` AND r.admitted_at IS NOT NULL AND NOT r.held
 	   AND r.cancel_requested_at IS NULL AND r.required_labels <@ q.labels AND (q.commands = '{}' OR r.command_name = ANY (q.commands))
 	   AND (r.concurrency_key IS NULL OR NOT $9 AND (SELECT o.id FROM jobs.job_runs o
 	          WHERE o.tenant_id = $1 AND o.concurrency_key = r.concurrency_key AND o.id <> r.id AND o.phase IN ('HELD', 'ORPHANED') LIMIT 1) IS NULL)
@@ -105,12 +105,12 @@ SELECT ` + runColumns + ` FROM assigned r`
 // startClaimed starts what was just assigned. It is a statement of its own: no
 // run becomes RUNNING that was not ASSIGNED (J-06, J-07), and PostgreSQL changes a
 // row once per statement.
-const startClaimed = `
+var startClaimed = `
 UPDATE jobs.job_runs r
    SET state = 'RUNNING', version = r.version + 1, started_at = clock_timestamp(), updated_at = clock_timestamp(),
        lease_expires_at = clock_timestamp() + $4 * interval '1 microsecond'
   FROM unnest($3::uuid[]) AS f (id)
- WHERE r.id = f.id AND r.tenant_id = $1 AND r.assigned_worker_id = $2 AND r.state || '' = 'ASSIGNED'
+ WHERE r.id = f.id AND r.tenant_id = $1 AND r.assigned_worker_id = $2 AND r.state || ''` + movableTo(jobrun.Running, jobrun.Worker) + `
 RETURNING r.id, r.version, r.started_at, r.lease_expires_at`
 
 // claimed reads what a claim with this id gave, as far as the worker still has it:

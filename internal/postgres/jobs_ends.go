@@ -28,25 +28,52 @@ UPDATE jobs.job_runs r
        resource_io_read_bytes = $17, resource_io_write_bytes = $18
  WHERE r.tenant_id = $1 AND r.id = $2 AND r.version = $3 AND r.state || '' = $4`
 
-// putEnding writes the end of a run, and all that follows from it, in tx, a
-// transaction of the writers' connections: the row, if it is still as before,
-// decisions, the run that retries it, what is told of dead letters, and the saga
-// that waits for it. at is the moment of the end. Fault: Conflict (CodeStale) when
-// somebody else moved the run; then nothing of tx is to be kept.
-func (db *DB) putEnding(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, e *jobrun.Ending, at time.Time) error {
-	if err := db.putEnd(ctx, tx, before, &e.Run); err != nil {
+// storeMove writes what else may change of a run by one decision about it.
+const storeMove = `
+UPDATE jobs.job_runs r
+   SET state = $5, version = $6, updated_at = $7, available_at = $8, admitted_at = $9, cancel_requested_at = $10, cancel_reason = $11,
+       continuation_state = $12, continuation_check_started_at = $13, continuation_check_deadline_at = $14, losses_used = $15
+ WHERE r.tenant_id = $1 AND r.id = $2 AND r.version = $3 AND r.state || '' = $4`
+
+// putChange writes a decision about a run, and all that follows from it, in tx, a
+// transaction of the writers' connections: the row, if it is still as before, the
+// attempt that has ended, what was decided, the run that retries it, what is told
+// of dead letters, and the saga that waits for it. before is the run as it was, at
+// the moment of the decision. Fault: Conflict (CodeStale) when somebody else moved
+// the run; then nothing of tx is to be kept.
+func (db *DB) putChange(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, c *jobrun.Change, at time.Time) error {
+	if !c.Changes() {
+		return nil
+	}
+	put := db.putMove
+	if c.Run.State.Terminal() {
+		put = db.putEnd
+	}
+	if err := put(ctx, tx, c.Before, &c.Run); err != nil {
 		return err
 	}
-	var told runEvents
-	for _, ev := range e.Events {
-		if e.Run.Error != nil && db.keys.Seals() && ev.Reason == e.Run.Summary() {
-			ev.Reason = e.Run.Error.Code
+	if c.Attempt != nil {
+		var attempts runAttempts
+		attempts.add(before, *c.Attempt)
+		if err := db.putRunAttempts(ctx, tx, &attempts); err != nil {
+			return err
 		}
-		told.add(&e.Run, ev)
+	}
+	var told runEvents
+	for _, ev := range c.Events {
+		if c.Run.Error != nil && db.keys.Seals() && ev.Reason == c.Run.Summary() {
+			ev.Reason = c.Run.Error.Code
+		}
+		told.add(&c.Run, ev)
 	}
 	if err := db.putRunEvents(ctx, tx, &told); err != nil {
 		return err
 	}
+	return db.putConsequences(ctx, tx, c, at)
+}
+
+// putConsequences writes what follows from the end of a run.
+func (db *DB) putConsequences(ctx context.Context, tx *sqlx.Tx, e *jobrun.Change, at time.Time) error {
 	if e.Retry != nil {
 		created, err := db.insertRuns(ctx, tx, []jobrun.Run{*e.Retry})
 		if err != nil {
@@ -77,8 +104,15 @@ func (db *DB) putEnding(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, e 
 	return nil
 }
 
+// putMove writes the row of a run that has not ended, if it is still as before.
+func (db *DB) putMove(ctx context.Context, tx *sqlx.Tx, before jobrun.Precondition, r *jobrun.Run) error {
+	return db.putRow(ctx, tx, r, storeMove, r.TenantID, r.ID, before.Version, before.State,
+		r.State, r.Version, r.UpdatedAt, r.AvailableAt, r.AdmittedAt, r.CancelRequestedAt, r.CancelReason,
+		r.Continuation, r.ConfirmStartedAt, r.ConfirmDeadlineAt, r.LossesUsed)
+}
+
 // putEnd writes the row of a run that has ended, if it is still as before.
-func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before, r *jobrun.Run) error {
+func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before jobrun.Precondition, r *jobrun.Run) error {
 	place := db.keys.SealerFor(r.TenantID, r.ID)
 	result, err := seal(&place, fieldRunResult, r.Result)
 	if err != nil {
@@ -88,13 +122,18 @@ func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before, r *jobrun.Run) er
 	if err != nil {
 		return err
 	}
-	stmt, err := db.preparedIn(ctx, tx, storeEnd)
+	return db.putRow(ctx, tx, r, storeEnd, r.TenantID, r.ID, before.Version, before.State,
+		r.State, r.Version, r.FinishedAt, r.FailuresUsed, r.LossesUsed, r.ExitCode, nullIfEmpty(string(result)),
+		nullIfEmpty(string(failure)), code, summary, r.Resources.CPUSecondsTotal, r.Resources.PeakRSSBytes, r.Resources.IOReadBytes, r.Resources.IOWriteBytes)
+}
+
+// putRow carries out storeMove or storeEnd. Fault: see putChange.
+func (db *DB) putRow(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, query string, args ...any) error {
+	stmt, err := db.preparedIn(ctx, tx, query)
 	if err != nil {
 		return err
 	}
-	done, err := stmt.ExecContext(ctx, r.TenantID, r.ID, before.Version, before.State,
-		r.State, r.Version, r.FinishedAt, r.FailuresUsed, r.LossesUsed, r.ExitCode, nullIfEmpty(string(result)),
-		nullIfEmpty(string(failure)), code, summary, r.Resources.CPUSecondsTotal, r.Resources.PeakRSSBytes, r.Resources.IOReadBytes, r.Resources.IOWriteBytes)
+	done, err := stmt.ExecContext(ctx, args...)
 	if err != nil {
 		return err
 	}
@@ -106,7 +145,7 @@ func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before, r *jobrun.Run) er
 
 // letterUpdateOfRun is what a run's end tells of its dead letter. While content is sealed,
 // nothing that a worker has said goes into the letter's error.
-func (db *DB) letterUpdateOfRun(e *jobrun.Ending, at time.Time) letterUpdate {
+func (db *DB) letterUpdateOfRun(e *jobrun.Change, at time.Time) letterUpdate {
 	n := letterUpdate{e.LetterUpdate, e.Run.TenantID, dlq.Moment{Now: at}}
 	if n.Outcome == dlq.GaveUp && db.keys.Seals() {
 		plain := *e.LetterUpdate

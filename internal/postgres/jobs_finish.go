@@ -59,7 +59,7 @@ UPDATE jobs.job_runs r
        resource_cpu_seconds_total = coalesce(f.cpu, r.resource_cpu_seconds_total), resource_peak_rss_bytes = coalesce(f.rss, r.resource_peak_rss_bytes),
        resource_io_read_bytes = coalesce(f.reads, r.resource_io_read_bytes), resource_io_write_bytes = coalesce(f.writes, r.resource_io_write_bytes)
   FROM ` + fences(successTypes[:]...) + `
- WHERE ` + fenced + ` = 'RUNNING' AND r.saga_id IS NULL AND r.letter_id IS NULL
+ WHERE ` + fenced + movableTo(jobrun.Succeeded, jobrun.Worker) + ` AND r.saga_id IS NULL AND r.letter_id IS NULL
 RETURNING f.n, r.version, r.started_at, r.finished_at, r.concurrency_key IS NOT NULL`
 
 // Finish implements jobrun.Work (W7, W8). Plain successes are one statement for
@@ -156,17 +156,13 @@ func heldRun(tenantID, id uuid.UUID, f jobrun.Fence) jobrun.Run {
 // finishOne ends one run with all that follows. What its own fault is, is in Done;
 // the error is an outage.
 func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done, err error) {
-	o := jobrun.Outcome{State: jobrun.Succeeded, By: jobrun.Worker, ExitCode: f.ExitCode, Result: f.Value, Resources: f.Resources}
 	c := workerCall{f.TenantID, f.RunID, f.Fence, jobrun.CallComplete}
 	if f.Error != nil {
-		c.call, o.State, o.Error = jobrun.CallFail, jobrun.Failed, f.Error
-		if f.TimedOut {
-			o.State = jobrun.TimedOut
-		}
+		c.call = jobrun.CallFail
 	}
 	var made followers
 	d.Run, d.Replayed, err = st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error) {
-		e, err := st.end(ctx, tx, &r, o, now)
+		e, err := st.apply(ctx, tx, &r, jobrun.Reported{Result: *f}, now)
 		if err != nil {
 			return r, err
 		}

@@ -21,7 +21,7 @@ UPDATE jobs.job_runs r
    SET state = 'RUNNING', version = r.version + 1, started_at = clock_timestamp(), updated_at = clock_timestamp(), leader_epoch = f.epoch,
        lease_expires_at = clock_timestamp() + ` + fmt.Sprintf("$%d", len(fenceTypes)+1) + ` * interval '1 microsecond'
   FROM ` + fences() + `
- WHERE ` + fenced + ` = 'ASSIGNED'
+ WHERE ` + fenced + movableTo(jobrun.Running, jobrun.Worker) + `
 RETURNING f.n, r.version, r.started_at, r.lease_expires_at`
 
 // started is what a start changed of a run.

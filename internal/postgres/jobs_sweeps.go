@@ -87,7 +87,7 @@ WITH late AS MATERIALIZED (
 ), ended AS (
 	INSERT INTO jobs.job_run_attempts (` + attemptNames + `)
 	SELECT l.id, l.tenant_id, l.attempt, l.assigned_worker_id, l.lease_token, l.leader_epoch, l.fencing_seq, l.assigned_at, l.started_at,
-	       clock_timestamp(), 'ORPHANED', '` + reason + `' FROM late l
+	       clock_timestamp(), '` + jobrun.AttemptOrphaned + `', '` + reason + `' FROM late l
 ), told AS (
 	INSERT INTO jobs.job_run_events (` + runEventNames + `)
 	SELECT l.id, l.tenant_id, clock_timestamp(), 'orphaned', l.state, 'ORPHANED', l.version + 1, l.attempt, ` + epoch + `::bigint, l.assigned_worker_id, '', '` + reason + `' FROM late l
@@ -100,10 +100,13 @@ UPDATE jobs.job_runs r
 RETURNING r.id`
 }
 
+var (
+	notStarted  = `r.state || ''` + movable(jobrun.Assigned, jobrun.Orphaned, jobrun.Leader) + ` AND r.lease_expires_at <= clock_timestamp() - $2::bigint * interval '1 microsecond'`
+	unconfirmed = `r.state || ''` + movable(jobrun.Running, jobrun.Orphaned, jobrun.Leader) + ` AND r.continuation_state = 'CONFIRMING' AND r.continuation_check_deadline_at <= clock_timestamp()`
+)
+
 const (
-	notStarted  = `r.state || '' = 'ASSIGNED' AND r.lease_expires_at <= clock_timestamp() - $2::bigint * interval '1 microsecond'`
-	silent      = `r.state || '' = 'RUNNING' AND r.continuation_state = 'NONE' AND r.lease_expires_at <= clock_timestamp()`
-	unconfirmed = `r.state || '' = 'RUNNING' AND r.continuation_state = 'CONFIRMING' AND r.continuation_check_deadline_at <= clock_timestamp()`
+	silent = `r.state || '' = 'RUNNING' AND r.continuation_state = 'NONE' AND r.lease_expires_at <= clock_timestamp()`
 
 	// inHand reads the index of what is with workers, which is small, in any order.
 	inHand = `SELECT r.id FROM jobs.job_runs r WHERE r.phase = 'HELD' AND `
@@ -112,11 +115,11 @@ const (
 var (
 	orphanUnstarted = move{
 		"orphan assigned job runs", inHand + notStarted + ` LIMIT $1`,
-		giveUp(notStarted, "not started before its lease expired", "$3", "$4"),
+		giveUp(notStarted, jobrun.NeverStarted, "$3", "$4"),
 	}
 	orphanUnconfirmed = move{
 		"orphan job runs in doubt", inHand + unconfirmed + ` LIMIT $1`,
-		giveUp(unconfirmed, "its lease expired and was not confirmed in time", "$2", "$3"),
+		giveUp(unconfirmed, jobrun.Unconfirmed, "$2", "$3"),
 	}
 	doubtSilent = move{"doubt job runs", inHand + silent + ` LIMIT $1`, `
 WITH late AS MATERIALIZED (
@@ -125,7 +128,7 @@ WITH late AS MATERIALIZED (
 ), told AS (
 	INSERT INTO jobs.job_run_events (` + runEventNames + `)
 	SELECT l.id, l.tenant_id, clock_timestamp(), 'confirming', 'RUNNING', 'RUNNING', l.version + 1, l.attempt, $3::bigint, l.assigned_worker_id, '',
-	       'its lease ran out' FROM late l
+	       '` + jobrun.LeaseRanOut + `' FROM late l
 )
 UPDATE jobs.job_runs r
    SET version = r.version + 1, continuation_state = 'CONFIRMING', continuation_check_started_at = clock_timestamp(),

@@ -55,8 +55,8 @@ func (st *JobSweeps) Admit(ctx context.Context, t jobrun.Term, _ jobrun.Settings
 type decisions struct {
 	admit []uuid.UUID
 	ask   []jobrun.Admission
-	end   []uuid.UUID
-	ends  map[uuid.UUID]jobrun.Outcome // of each of end
+	end   []uuid.UUID                  // what began meanwhile is looked at again in the next round
+	ends  map[uuid.UUID]jobrun.Decided // of each of end
 }
 
 func (d *decisions) add(a jobrun.Admission) {
@@ -65,18 +65,12 @@ func (d *decisions) add(a jobrun.Admission) {
 		d.admit = append(d.admit, a.ID)
 	case jobrun.StepAskCancel:
 		d.ask = append(d.ask, a)
-	case jobrun.StepSkip:
-		d.endAs(a, jobrun.Skipped)
-	case jobrun.StepCancel:
-		d.endAs(a, jobrun.Canceled)
+	case jobrun.StepSkip, jobrun.StepCancel:
+		if d.ends == nil {
+			d.ends = map[uuid.UUID]jobrun.Decided{}
+		}
+		d.end, d.ends[a.ID] = append(d.end, a.ID), jobrun.Decided{Step: a.Step, Reason: a.Reason}
 	}
-}
-
-func (d *decisions) endAs(a jobrun.Admission, s jobrun.State) {
-	if d.ends == nil {
-		d.ends = map[uuid.UUID]jobrun.Outcome{}
-	}
-	d.end, d.ends[a.ID] = append(d.end, a.ID), jobrun.Outcome{State: s, Reason: a.Reason}
 }
 
 func (st *JobSweeps) admitDue(ctx context.Context, t jobrun.Term, limit int) (jobrun.Swept, error) {
@@ -106,15 +100,11 @@ func (st *JobSweeps) admitDue(ctx context.Context, t jobrun.Term, limit int) (jo
 	return jobrun.Swept{Moved: moved, More: n == limit && moved > 0}, err
 }
 
-// neverStarted is what the leader may skip or cancel by its own decision; what
-// began meanwhile is looked at again in the next round.
-const neverStarted = `r.state || '' IN ('PENDING', 'ASSIGNED', 'ORPHANED')`
-
 // carryOut does what was decided: ends first, so that keys are free, then the
 // admissions, each in a transaction of its own.
 func (st *JobSweeps) carryOut(ctx context.Context, t jobrun.Term, d *decisions) (moved int, err error) {
 	if len(d.end) > 0 {
-		moved, err = st.db.endRuns(ctx, t, d.end, neverStarted, nil, func(r *jobrun.Run) jobrun.Outcome { return d.ends[r.ID] })
+		moved, err = st.db.endRuns(ctx, t, d.end, func(r *jobrun.Run) jobrun.Input { return d.ends[r.ID] })
 		if err != nil {
 			return moved, err
 		}

@@ -14,17 +14,14 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// ending is a sweep that ends runs by the rules (jobrun.Ended). find answers the
-// ids of up to $1 of them, by the parameters that follow; still is the condition,
-// by the same parameters, that is looked at again once a run is locked.
-type ending struct {
-	doing, find, still string
-	outcome            func(*jobrun.Run) jobrun.Outcome
-}
+// ending is a sweep that ends runs by the rules (jobrun.Apply). find answers the
+// ids of up to $1 of them, by the parameters that follow; whether it is still so, the
+// rules say once a run is locked.
+type ending struct{ doing, find string }
 
 // run ends what it finds: all in one transaction, or, when something of it cannot
 // be stored, one by one, so that one of them cannot keep the others from ending.
-func (e ending) run(ctx context.Context, db *DB, t jobrun.Term, limit int, by ...any) (s jobrun.Swept, err error) {
+func (e ending) run(ctx context.Context, db *DB, t jobrun.Term, limit int, in jobrun.Input, by ...any) (s jobrun.Swept, err error) {
 	rows, err := db.queryWrite(ctx, e.find, append([]any{limit}, by...)...)
 	if err != nil {
 		return s, outage(e.doing, err)
@@ -39,20 +36,21 @@ func (e ending) run(ctx context.Context, db *DB, t jobrun.Term, limit int, by ..
 	if err != nil || len(ids) == 0 {
 		return s, outage(e.doing, err)
 	}
-	s.Moved, err = db.endRuns(ctx, t, ids, e.still, by, func(r *jobrun.Run) jobrun.Outcome { return e.outcome(r) })
+	s.Moved, err = db.endRuns(ctx, t, ids, func(*jobrun.Run) jobrun.Input { return in })
 	s.More = len(ids) == limit && s.Moved > 0
 	return s, outage(e.doing, err)
 }
 
-// endRuns ends those of ids of which still holds, and tells how many.
-func (db *DB) endRuns(ctx context.Context, t jobrun.Term, ids []uuid.UUID, still string, by []any, outcome func(*jobrun.Run) jobrun.Outcome) (int, error) {
-	n, err := db.endTogether(ctx, t, ids, still, by, outcome)
+// endRuns does what in says with runs, as the leader, and tells how many it has
+// changed.
+func (db *DB) endRuns(ctx context.Context, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input) (int, error) {
+	n, err := db.endTogether(ctx, t, ids, in)
 	if err == nil || len(ids) == 1 || collided(err) || ctx.Err() != nil || fault.As(err) != nil {
 		return n, err
 	}
 	var errs []error
 	for i := range ids {
-		one, err := db.endTogether(ctx, t, ids[i:i+1], still, by, outcome)
+		one, err := db.endTogether(ctx, t, ids[i:i+1], in)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("job run %s: %w", ids[i], err))
 		}
@@ -67,43 +65,43 @@ func (db *DB) endRuns(ctx context.Context, t jobrun.Term, ids []uuid.UUID, still
 // next round.
 const maxRefused = 10
 
-func (db *DB) endTogether(ctx context.Context, t jobrun.Term, ids []uuid.UUID, still string, by []any, outcome func(*jobrun.Run) jobrun.Outcome) (n int, err error) {
+func (db *DB) endTogether(ctx context.Context, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input) (n int, err error) {
 	var list column
 	for _, id := range ids {
 		list.uuid(id)
 	}
 	err = db.asLeader(ctx, t, func(tx *sqlx.Tx) error {
 		n = 0
-		runs, now, err := db.lockRuns(ctx, tx, still, append([]any{list.parameter()}, by...))
+		runs, now, err := db.lockRuns(ctx, tx, list.parameter())
 		if err != nil {
 			return err
 		}
 		for i := range runs {
-			r := &runs[i]
-			spec, err := db.specOf(ctx, tx, r)
+			m := momentAt(now)
+			m.Epoch = t.Epoch
+			c, err := db.applyToRun(ctx, tx, &runs[i], in(&runs[i]), m)
+			if fault.IsCode(err, jobrun.CodeConflict) {
+				continue // it has moved since it was found
+			}
 			if err != nil {
 				return err
 			}
-			o := outcome(r)
-			o.By, o.Epoch = jobrun.Leader, t.Epoch
-			e := jobrun.Ended(*r, spec, o, momentAt(now))
-			if err := db.putEnding(ctx, tx, r, &e, now); err != nil {
-				return err
+			if c.Changes() {
+				n++
 			}
-			n++
 		}
 		return nil
 	})
 	return n, err
 }
 
-// lockRuns returns those of the runs $1 of which still holds, locked, in the order
-// of their ids, and the time. What others hold is passed over, and so is what
-// does not open: its end may need what it carries.
-func (db *DB) lockRuns(ctx context.Context, tx *sqlx.Tx, still string, args []any) (runs []jobrun.Run, now time.Time, err error) {
+// lockRuns returns the runs $1, locked, in the order of their ids, and the time.
+// What others hold is passed over, and so is what does not open: its end may need
+// what it carries.
+func (db *DB) lockRuns(ctx context.Context, tx *sqlx.Tx, ids any) (runs []jobrun.Run, now time.Time, err error) {
 	rows, err := db.queryIn(ctx, tx, `
 SELECT `+runColumns+`, clock_timestamp() FROM jobs.job_runs r
- WHERE r.id = ANY ($1::uuid[]) AND `+still+` ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED`, args...)
+ WHERE r.id = ANY ($1::uuid[]) AND r.finished_at IS NULL ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED`, ids)
 	if err != nil {
 		return nil, now, err
 	}
@@ -118,73 +116,42 @@ SELECT `+runColumns+`, clock_timestamp() FROM jobs.job_runs r
 	return runs, now, err
 }
 
-const (
-	exhausted = `r.state || '' = 'ORPHANED' AND r.losses_used >= r.max_losses AND r.cancel_requested_at IS NULL`
-	overdue   = `r.state || '' = 'RUNNING' AND r.timeout_ms > 0
+var (
+	exhausted = `r.state || ''` + movable(jobrun.Orphaned, jobrun.Failed, jobrun.Leader) + ` AND r.losses_used >= r.max_losses AND r.cancel_requested_at IS NULL`
+	overdue   = `r.state || ''` + movable(jobrun.Running, jobrun.TimedOut, jobrun.Leader) + ` AND r.timeout_ms > 0
    AND r.started_at <= clock_timestamp() - r.timeout_ms * interval '1 millisecond' - $2::bigint * interval '1 microsecond'`
-	stubborn = `r.state || '' = 'RUNNING' AND r.cancel_requested_at <= clock_timestamp() - $2::bigint * interval '1 microsecond'`
-	unwanted = `r.state || '' = 'ORPHANED' AND r.cancel_requested_at IS NOT NULL`
+	stubborn = `r.state || ''` + movable(jobrun.Running, jobrun.Canceled, jobrun.Leader) + ` AND r.cancel_requested_at <= clock_timestamp() - $2::bigint * interval '1 microsecond'`
+	unwanted = `r.state || ''` + movable(jobrun.Orphaned, jobrun.Canceled, jobrun.Leader) + ` AND r.cancel_requested_at IS NOT NULL`
 
 	// givenUp reads the index of what waits for its time, in any order.
 	givenUp = `SELECT r.id FROM jobs.job_runs r WHERE r.phase = 'ORPHANED' AND r.admitted_at IS NULL AND `
 )
 
 var (
-	endLost = ending{
-		"end lost job runs", givenUp + exhausted + ` LIMIT $1`, exhausted,
-		func(r *jobrun.Run) jobrun.Outcome {
-			return jobrun.Outcome{State: jobrun.Failed, Error: &jobrun.Error{
-				Code: jobrun.ErrLost, Message: fmt.Sprintf("%d of its assignments were lost; the limit is %d", r.LossesUsed, r.MaxLosses),
-			}}
-		},
-	}
-	endOverdue = ending{
-		"end overdue job runs", inHand + overdue + ` LIMIT $1`, overdue,
-		func(r *jobrun.Run) jobrun.Outcome {
-			return jobrun.Outcome{State: jobrun.TimedOut, Error: &jobrun.Error{
-				Code: jobrun.ErrTimedOut, Message: fmt.Sprintf("it did not end within %s", time.Duration(r.TimeoutMS)*time.Millisecond), Retryable: true,
-			}}
-		},
-	}
-	endStubborn = ending{
-		"end canceled job runs", inHand + stubborn + ` LIMIT $1`, stubborn,
-		func(r *jobrun.Run) jobrun.Outcome {
-			return jobrun.Outcome{State: jobrun.Canceled, Reason: because("its worker did not stop it in time", r.CancelReason)}
-		},
-	}
-	endUnwanted = ending{
-		"end canceled job runs", givenUp + unwanted + ` LIMIT $1`, unwanted,
-		func(r *jobrun.Run) jobrun.Outcome {
-			return jobrun.Outcome{State: jobrun.Canceled, Reason: because("its worker is lost", r.CancelReason)}
-		},
-	}
+	endLost     = ending{"end lost job runs", givenUp + exhausted + ` LIMIT $1`}
+	endOverdue  = ending{"end overdue job runs", inHand + overdue + ` LIMIT $1`}
+	endStubborn = ending{"end canceled job runs", inHand + stubborn + ` LIMIT $1`}
+	endUnwanted = ending{"end canceled job runs", givenUp + unwanted + ` LIMIT $1`}
 )
-
-// because adds to what happened why it was wanted.
-func because(what, why string) string {
-	if why == "" {
-		return what
-	}
-	return what + ": " + why
-}
 
 // Lose implements jobrun.Sweeps.
 func (st *JobSweeps) Lose(ctx context.Context, t jobrun.Term, _ jobrun.Settings, limit int) (jobrun.Swept, error) {
-	return endLost.run(ctx, st.db, t, limit)
+	return endLost.run(ctx, st.db, t, limit, jobrun.LossesExhausted{})
 }
 
 // TimeOut implements jobrun.Sweeps.
 func (st *JobSweeps) TimeOut(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
-	return endOverdue.run(ctx, st.db, t, limit, s.Seconds(jobrun.TimeoutGrace).Microseconds())
+	return endOverdue.run(ctx, st.db, t, limit, jobrun.TimeoutPassed{Settings: s}, s.Seconds(jobrun.TimeoutGrace).Microseconds())
 }
 
 // EndCanceled implements jobrun.Sweeps. Runs that were orphaned meanwhile end at
 // once: nobody runs them.
 func (st *JobSweeps) EndCanceled(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
-	lost, err := endUnwanted.run(ctx, st.db, t, limit)
+	in := jobrun.CancelExpired{Settings: s}
+	lost, err := endUnwanted.run(ctx, st.db, t, limit, in)
 	if err != nil {
 		return lost, err
 	}
-	fenced, err := endStubborn.run(ctx, st.db, t, limit, s.Seconds(jobrun.CancelGrace).Microseconds())
+	fenced, err := endStubborn.run(ctx, st.db, t, limit, in, s.Seconds(jobrun.CancelGrace).Microseconds())
 	return both(lost, fenced), err
 }

@@ -137,7 +137,7 @@ func doubtRunsOf(ctx context.Context, tx *sqlx.Tx, tenant, worker uuid.UUID, s j
 		 WHERE r.tenant_id = $1 AND r.assigned_worker_id = $2 AND r.phase = 'HELD'
 		RETURNING r.id, r.tenant_id, r.state, r.version, r.attempt)
 		INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, from_state, to_state, version, attempt, worker_id, actor, reason)
-		SELECT d.id, d.tenant_id, clock_timestamp(), $4, d.state, d.state, d.version, d.attempt, $2, $5, 'its worker was detached'
+		SELECT d.id, d.tenant_id, clock_timestamp(), $4, d.state, d.state, d.version, d.attempt, $2, $5, '`+jobrun.WasDetached+`'
 		  FROM doubted d WHERE d.state = 'RUNNING'`,
 		tenant, worker, s.Number(jobrun.ConfirmFor), string(jobrun.WasDoubted), actor)
 	return err

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
-	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -102,7 +101,7 @@ func (st *Sagas) steer(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, ru
 			}
 		}
 		if c.Steer.Stop {
-			o, err := jobs.cancel(ctx, tx, r.Run, false, operator.By{Actor: c.Steer.Actor, Reason: c.Steer.Why}, r.now)
+			o, err := jobs.apply(ctx, tx, &r.Run, jobrun.CancelRequested{Actor: c.Steer.Actor, Reason: c.Steer.Why}, r.now)
 			if err != nil {
 				return nil, fmt.Errorf("cancel the job run of saga %s: %w", c.After.ID, err)
 			}

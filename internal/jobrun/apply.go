@@ -1,0 +1,203 @@
+package jobrun
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// Moment is everything a decision cannot know by itself.
+type Moment struct {
+	Now    time.Time
+	Jitter float64 // in [0,1)
+	NewID  func() uuid.UUID
+	// Epoch is of the leader that decides; 0: it is not the leader's decision.
+	Epoch int64
+}
+
+// Precondition is what must still hold when a change is written.
+type Precondition struct {
+	State   State
+	Version int64
+}
+
+// Change is what an input makes of a run: a store writes all of it in one
+// transaction if Before still holds, and else nothing (W7, W8).
+type Change struct {
+	Before Precondition
+	Run    Run // as it is then
+	// Events are the decisions to record, in order.
+	Events []Event
+	// Attempt is the one that has ended although its run has not; nil: none.
+	Attempt *Attempt
+	// Retry is the row that follows (S5); nil: none.
+	Retry *Run
+	// LetterUpdate is for the dead letters: a new one when the run has given up, or what
+	// became of the one that it retries. Nil: nothing.
+	LetterUpdate *dlq.SourceUpdate
+	// Final tells that the chain of retries has ended with this run: a saga that
+	// waits for it goes on.
+	Final bool
+}
+
+// Changes tells whether there is anything to write.
+func (c *Change) Changes() bool { return len(c.Events) > 0 || c.Run.Version != c.Before.Version }
+
+// Apply decides what in makes of r: every way in which one run changes after it
+// was made, but for those that statements take for many rows at once (claims,
+// starts, renewals, and successes of which nothing follows), whose conditions come
+// from the same table. spec is what the run's definition said in the run's
+// version. Apply never changes r. The fault is a Conflict when the state does not
+// allow in; nothing else can go wrong.
+func Apply(r Run, spec *Spec, in Input, m Moment) (Change, error) {
+	d := &decision{Change: Change{Before: Precondition{r.State, r.Version}, Run: r}, spec: spec, m: m}
+	if refusal := d.apply(in); refusal != nil {
+		return Change{Before: d.Before, Run: r}, refusal
+	}
+	return d.Change, nil
+}
+
+// decision gathers a Change while the rules work on it.
+type decision struct {
+	Change
+	spec *Spec
+	m    Moment
+}
+
+func (d *decision) apply(in Input) *fault.Error {
+	ok, what := true, "ended like this"
+	switch in := in.(type) {
+	case Reported:
+		ok = d.end(in.verdict())
+	case Released:
+		ok, what = d.release(in), "given back"
+	case CancelAcknowledged:
+		ok, what = d.end(verdict{state: Canceled, by: Worker, reason: d.Run.CancelReason}), "canceled"
+	case CancelRequested:
+		ok, what = d.cancel(in), "canceled"
+	case ReassignRequested:
+		return d.reassign(in)
+	case Decided:
+		ok, what = d.decided(in), "skipped or canceled"
+	case LeaseExpired:
+		d.leaseExpired(in.Settings)
+	case Detached:
+		d.workerDetached(in)
+	case LossesExhausted:
+		d.lossesExhausted()
+	case TimeoutPassed:
+		d.timeoutPassed(in.Settings)
+	case CancelExpired:
+		d.cancelExpired(in.Settings)
+	}
+	if !ok {
+		return d.Run.Conflict(what)
+	}
+	return nil
+}
+
+// tell records a decision about the run as it is by now.
+func (d *decision) tell(e Event) {
+	e.At, e.Version, e.Attempt = d.m.Now, d.Run.Version, d.Run.Attempt
+	d.Events = append(d.Events, e)
+}
+
+// trust takes the run out of doubt.
+func (d *decision) trust() {
+	d.Run.Continuation, d.Run.ConfirmStartedAt, d.Run.ConfirmDeadlineAt = NoDoubt, nil, nil
+}
+
+// cancel ends a run that is with no worker, or was not started. Of a RUNNING one
+// it asks the worker to stop, unless it is to be fenced (S9).
+func (d *decision) cancel(in CancelRequested) bool {
+	switch running := d.Run.State == Running; {
+	case running && in.Waiting:
+		return true
+	case running && !in.Force:
+		d.askToStop(in.Actor, in.Reason)
+		return true
+	}
+	return d.end(verdict{state: Canceled, by: Operator, actor: in.Actor, reason: in.Reason})
+}
+
+// askToStop asks the worker of a RUNNING run to stop it, once. The version stays:
+// the worker's calls are as good as before.
+func (d *decision) askToStop(actor, reason string) {
+	r := &d.Run
+	if r.CancelRequestedAt != nil {
+		return
+	}
+	r.CancelRequestedAt, r.CancelReason, r.UpdatedAt = &d.m.Now, shorten(reason), d.m.Now
+	d.tell(Event{Kind: WasCancelAsk, Epoch: d.m.Epoch, WorkerID: r.WorkerID, Actor: actor, Reason: reason})
+}
+
+// release gives a run back for its worker. One that was to be canceled ends
+// instead: nobody else is to do it.
+func (d *decision) release(in Released) bool {
+	if d.Run.CancelRequestedAt != nil {
+		return d.end(verdict{state: Canceled, by: Worker, reason: d.Run.CancelReason})
+	}
+	return d.giveBack(Worker, Event{Kind: WasReleased, Reason: in.Reason}, AttemptReleased)
+}
+
+// reassign takes a run from its worker, of one that is with none it ends the wait.
+// One that was to be canceled ends instead, as when its worker gives it back.
+func (d *decision) reassign(in ReassignRequested) *fault.Error {
+	r := &d.Run
+	ok := true
+	what := Event{Kind: WasReassigned, Actor: in.Actor, Reason: in.Reason}
+	switch {
+	case r.State == Running && !in.Force:
+		return fault.New(fault.Conflict, CodeConflict,
+			"the job run is RUNNING and its process may still be working: set force to reassign it anyway").Allowing(r.Actions())
+	case r.State != Orphaned && !CanMove(r.State, Orphaned, Operator):
+		ok = false
+	case r.CancelRequestedAt != nil:
+		ok = d.end(verdict{state: Canceled, by: Operator, actor: in.Actor, reason: r.CancelReason})
+	case r.State == Orphaned:
+		d.hasten(what)
+	default:
+		ok = d.giveBack(Operator, what, AttemptReassigned)
+	}
+	if !ok {
+		return r.Conflict("reassigned")
+	}
+	return nil
+}
+
+// giveBack takes the run from its worker, to be claimed at once. No budget is
+// used. Its token stays on record until another one has it.
+func (d *decision) giveBack(by Mover, what Event, outcome string) bool {
+	r := &d.Run
+	if !CanMove(r.State, Orphaned, by) {
+		return false
+	}
+	d.Attempt = &Attempt{EndedAt: &d.m.Now, Outcome: outcome, Reason: what.Reason}
+	what.From, what.To, what.WorkerID = r.State, Orphaned, r.WorkerID
+	r.State, r.Version, r.AvailableAt, r.AdmittedAt, r.UpdatedAt = Orphaned, r.Version+1, d.m.Now, &d.m.Now, d.m.Now
+	d.trust()
+	d.tell(what)
+	return true
+}
+
+// hasten ends the wait of a run that has lost its worker, unless it is over.
+func (d *decision) hasten(what Event) {
+	r := &d.Run
+	if r.AdmittedAt != nil && !r.AvailableAt.After(d.m.Now) {
+		return
+	}
+	r.Version, r.AvailableAt, r.AdmittedAt, r.UpdatedAt = r.Version+1, d.m.Now, &d.m.Now, d.m.Now
+	d.tell(what)
+}
+
+// shorten returns as much of a reason as is kept.
+func shorten(reason string) string {
+	if len(reason) <= MaxReason {
+		return reason
+	}
+	all := []rune(reason)
+	return string(all[:min(len(all), MaxReason)])
+}

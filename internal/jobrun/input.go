@@ -1,0 +1,80 @@
+package jobrun
+
+// Input is something that somebody wants of a run, or that has happened to it.
+// Exactly the types below are inputs.
+type Input interface{ input() }
+
+// Reported is its worker telling how the execution ended: well, when Error is nil.
+type Reported struct{ Result }
+
+// Released is its worker giving the run back.
+type Released struct{ Reason string }
+
+// CancelAcknowledged is its worker having stopped the run, as it was asked to.
+type CancelAcknowledged struct{}
+
+// CancelRequested is an operator's cancel, or that of a saga, a bulk, a backfill or
+// a definition that is deleted. Force ends a RUNNING run at once and fences its
+// worker, instead of asking it. Waiting leaves one alone that is RUNNING.
+type CancelRequested struct {
+	Actor, Reason  string
+	Force, Waiting bool
+}
+
+// ReassignRequested is an operator taking the run from its worker; from one that
+// has started it only with Force.
+type ReassignRequested struct {
+	Actor, Reason string
+	Force         bool
+}
+
+// Decided is the leader's decision by a concurrency policy or a pause (AdmitKey):
+// StepSkip, StepCancel or StepAskCancel. What has begun meanwhile is left alone.
+type Decided struct {
+	Step   Step
+	Reason string
+}
+
+// LeaseExpired is the leader looking at a lease (sweeps 2 to 4). What is not over
+// yet changes nothing; so with the inputs that follow.
+type LeaseExpired struct{ Settings Settings }
+
+// Detached is an operator giving up the run's worker for good.
+type Detached struct {
+	Settings Settings
+	Actor    string
+}
+
+// LossesExhausted is the leader looking at how often the run was lost (sweep 5, S7).
+type LossesExhausted struct{}
+
+// TimeoutPassed is the leader looking at how long the run may last (sweep 6, S21).
+type TimeoutPassed struct{ Settings Settings }
+
+// CancelExpired is the leader looking at a cancel that nobody has acknowledged
+// (sweep 7, S9).
+type CancelExpired struct{ Settings Settings }
+
+func (Reported) input()           {}
+func (Released) input()           {}
+func (CancelAcknowledged) input() {}
+func (CancelRequested) input()    {}
+func (ReassignRequested) input()  {}
+func (Decided) input()            {}
+func (LeaseExpired) input()       {}
+func (Detached) input()           {}
+func (LossesExhausted) input()    {}
+func (TimeoutPassed) input()      {}
+func (CancelExpired) input()      {}
+
+// verdict is how the run ends by what its worker reports.
+func (r *Reported) verdict() verdict {
+	v := verdict{state: Succeeded, by: Worker, exitCode: r.ExitCode, result: r.Value, resources: r.Resources}
+	if r.Error != nil {
+		v.state, v.err = Failed, r.Error
+	}
+	if r.Error != nil && r.TimedOut {
+		v.state = TimedOut
+	}
+	return v
+}

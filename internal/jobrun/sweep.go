@@ -1,0 +1,146 @@
+package jobrun
+
+import (
+	"fmt"
+	"time"
+)
+
+// Outcomes of attempts that another one may follow.
+const (
+	AttemptOrphaned   = "ORPHANED"
+	AttemptReleased   = "RELEASED"
+	AttemptReassigned = "REASSIGNED"
+)
+
+// Reasons for which the leader gives up an assignment, or doubts it.
+const (
+	NeverStarted = "not started before its lease expired"
+	Unconfirmed  = "its lease expired and was not confirmed in time"
+	LeaseRanOut  = "its lease ran out"
+	WasDetached  = "its worker was detached"
+)
+
+// decided does what the leader has decided of a run that nobody had begun.
+func (d *decision) decided(in Decided) bool {
+	running := d.Run.State == Running
+	switch {
+	case in.Step == StepAskCancel:
+		if running {
+			if d.Run.CancelRequestedAt == nil {
+				d.Run.Version++
+			}
+			d.askToStop("", in.Reason)
+		}
+		return running
+	case in.Step == StepSkip:
+		return d.end(verdict{state: Skipped, by: Leader, reason: in.Reason})
+	case in.Step == StepCancel:
+		return !running && d.end(verdict{state: Canceled, by: Leader, reason: in.Reason})
+	}
+	return false
+}
+
+// leaseExpired gives up an assignment that was not started in time (J-33, S8), puts
+// a RUNNING run in doubt whose lease is over (S2), and gives up one that nobody has
+// confirmed.
+func (d *decision) leaseExpired(s Settings) {
+	r, now := &d.Run, d.m.Now
+	switch {
+	case r.State == Assigned && over(r.LeaseExpiresAt, s.Seconds(ReassignAfter), now):
+		d.orphan(NeverStarted, s)
+	case r.State == Running && r.Continuation == Confirming && over(r.ConfirmDeadlineAt, 0, now):
+		d.orphan(Unconfirmed, s)
+	case r.State == Running && r.Continuation != Confirming && over(r.LeaseExpiresAt, 0, now):
+		d.doubt(s)
+		d.tell(Event{Kind: WasDoubted, From: Running, To: Running, Epoch: d.m.Epoch, WorkerID: r.WorkerID, Reason: LeaseRanOut})
+	}
+}
+
+// over tells whether a moment and some time more have passed; of no moment: no.
+func over(at *time.Time, more time.Duration, now time.Time) bool {
+	return at != nil && !at.Add(more).After(now)
+}
+
+// orphan takes a run from a worker that has lost it: it waits a while and has used
+// one of its assignments. The token stays for the record, so that a worker that
+// comes after all is told that its run was given up (J3).
+func (d *decision) orphan(reason string, s Settings) {
+	r := &d.Run
+	if !CanMove(r.State, Orphaned, Leader) {
+		return
+	}
+	d.Attempt = &Attempt{EndedAt: &d.m.Now, Outcome: AttemptOrphaned, Reason: reason}
+	from := r.State
+	r.State, r.Version, r.LossesUsed, r.AdmittedAt = Orphaned, r.Version+1, r.LossesUsed+1, nil
+	r.AvailableAt, r.UpdatedAt = d.m.Now.Add(s.Seconds(OrphanBackoff)), d.m.Now
+	d.trust()
+	d.tell(Event{Kind: WasOrphaned, From: from, To: Orphaned, Epoch: d.m.Epoch, WorkerID: r.WorkerID, Reason: reason})
+}
+
+// doubt puts a RUNNING run in doubt: its worker may confirm it for a while.
+func (d *decision) doubt(s Settings) {
+	r, now := &d.Run, d.m.Now
+	if r.Continuation != Confirming {
+		r.ConfirmStartedAt, r.ConfirmDeadlineAt = &now, new(now.Add(s.Seconds(ConfirmFor)))
+	}
+	r.Version, r.Continuation, r.UpdatedAt = r.Version+1, Confirming, now
+}
+
+// workerDetached ends the lease of what the worker has: in doubt if it runs; what
+// was not started the next sweep gives up.
+func (d *decision) workerDetached(in Detached) {
+	r := &d.Run
+	if r.State.Phase() != Held {
+		return
+	}
+	if r.LeaseExpiresAt == nil || r.LeaseExpiresAt.After(d.m.Now) {
+		r.LeaseExpiresAt = &d.m.Now
+	}
+	if r.State != Running {
+		r.Version, r.UpdatedAt = r.Version+1, d.m.Now
+		return
+	}
+	d.doubt(in.Settings)
+	d.tell(Event{Kind: WasDoubted, From: Running, To: Running, WorkerID: r.WorkerID, Actor: in.Actor, Reason: WasDetached})
+}
+
+// lossesExhausted ends an orphaned run that has no assignment left.
+func (d *decision) lossesExhausted() {
+	r := &d.Run
+	if r.State == Orphaned && r.LossesUsed >= r.MaxLosses && r.CancelRequestedAt == nil {
+		d.end(verdict{state: Failed, by: Leader, err: &Error{
+			Code: ErrLost, Message: fmt.Sprintf("%d of its assignments were lost; the limit is %d", r.LossesUsed, r.MaxLosses),
+		}})
+	}
+}
+
+// timeoutPassed ends a RUNNING run that its worker should have ended.
+func (d *decision) timeoutPassed(s Settings) {
+	r := &d.Run
+	timeout := time.Duration(r.TimeoutMS) * time.Millisecond
+	if r.State == Running && timeout > 0 && over(r.StartedAt, timeout+s.Seconds(TimeoutGrace), d.m.Now) {
+		d.end(verdict{state: TimedOut, by: Leader, err: &Error{
+			Code: ErrTimedOut, Message: fmt.Sprintf("it did not end within %s", timeout), Retryable: true,
+		}})
+	}
+}
+
+// cancelExpired ends a run that was to be canceled: one that its worker has not
+// stopped in time, and one that has lost its worker at once, since nobody runs it.
+func (d *decision) cancelExpired(s Settings) {
+	r := &d.Run
+	switch {
+	case r.State == Running && over(r.CancelRequestedAt, s.Seconds(CancelGrace), d.m.Now):
+		d.end(verdict{state: Canceled, by: Leader, reason: because("its worker did not stop it in time", r.CancelReason)})
+	case r.State == Orphaned && r.CancelRequestedAt != nil:
+		d.end(verdict{state: Canceled, by: Leader, reason: because("its worker is lost", r.CancelReason)})
+	}
+}
+
+// because adds to what happened why it was wanted.
+func because(what, why string) string {
+	if why == "" {
+		return what
+	}
+	return what + ": " + why
+}
