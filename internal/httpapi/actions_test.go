@@ -18,7 +18,7 @@ func held(t *testing.T, e *edge, then func(saga.Call) saga.Outcome) (at string, 
 	t.Helper()
 	e.register("order", "reserve", "pay")
 	g = newGate(then)
-	e.runner.script = g.script
+	e.node.script = g.script
 	s := e.start(`{"workflow_name":"order"}`)
 	<-g.reached
 	return sagas + "/" + s.SagaID.String(), g
@@ -71,7 +71,7 @@ func TestResumeCompensationReopensADirtyEnd(t *testing.T) {
 	e.register("order", "reserve", "pay")
 	var mu sync.Mutex
 	repaired := false
-	e.runner.script = func(c saga.Call) saga.Outcome {
+	e.node.script = func(c saga.Call) saga.Outcome {
 		mu.Lock()
 		defer mu.Unlock()
 		if c.Step == "pay" || c.Action == saga.Compensate && !repaired {

@@ -20,7 +20,7 @@ func TestADryRunCountsByWorkflowAndArchivesNothing(t *testing.T) {
 		c.Retention = saga.Retention{Completed: time.Nanosecond, Failed: time.Hour}
 	})
 	e.register("order", "reserve")
-	e.runner.script = refuse("book", saga.Execute)
+	e.node.script = refuse("book", saga.Execute)
 	e.register("trip", "book")
 	if r := e.send("POST", workflows, `{"name":"kept","retention":{"completed_ms":-1},"steps":[`+stepsJSON("a")+`]}`); r.status != http.StatusCreated {
 		t.Fatalf("register: %d %s", r.status, r.body)
@@ -73,7 +73,7 @@ func TestARetentionRunStopsInTimeAndSaysThatMoreIsLeft(t *testing.T) {
 		}
 	})
 	numbered(t, e, 7)
-	e.runner.work.Wait()
+	e.node.rest()
 	before := `{"older_than":"` + e.cfg.Now().Format(time.RFC3339Nano) + `"}`
 	slow.Store(true)
 	var got []string

@@ -23,7 +23,7 @@ const retention = "/api/v1/admin/retention/run"
 func (e *edge) finish(body string, header ...string) string {
 	e.t.Helper()
 	s := e.start(body, header...)
-	e.runner.work.Wait()
+	e.node.rest()
 	return sagas + "/" + s.SagaID.String()
 }
 
@@ -110,7 +110,7 @@ func TestAnArchivedSagaIsAnsweredAsBeforeAndSaysSo(t *testing.T) {
 func TestTheArchiveIsAListOfItsOwn(t *testing.T) {
 	e := newEdge(t)
 	numbered(t, e, 5)
-	e.runner.work.Wait()
+	e.node.rest()
 	e.archiveAll()
 	e.start(`{"workflow_name":"order","correlation_id":"live"}`)
 	if got := correlations(e.list("")); got != "live" {
@@ -153,7 +153,7 @@ func TestActionsOnAnArchivedSagaSayThatItMustBeRestored(t *testing.T) {
 func TestAnArchivedFailureIsExplained(t *testing.T) {
 	e := newEdge(t)
 	e.register("order", "reserve", "pay")
-	e.runner.script = func(c saga.Call) saga.Outcome {
+	e.node.script = func(c saga.Call) saga.Outcome {
 		if c.Step == "pay" || c.Action == saga.Compensate {
 			return refused()
 		}

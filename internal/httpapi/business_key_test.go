@@ -12,7 +12,7 @@ func TestABusinessKeyIsOneUnfinishedSagas(t *testing.T) {
 	e := newEdge(t)
 	e.register("order", "reserve", "pay")
 	g := newGate(nil)
-	e.runner.script = g.script
+	e.node.script = g.script
 	body := func(more string) string { return `{"workflow_name":"order","business_key":"order 7"` + more + `}` }
 	first := e.start(body(""))
 

@@ -144,7 +144,7 @@ func TestEveryFilterOfTheFeedSelects(t *testing.T) {
 	e.register("refund", "pay")
 	a := e.done(`{"workflow_name":"order"}`)
 	e.start(`{"workflow_name":"refund"}`, "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
-	e.runner.work.Wait()
+	e.node.rest()
 	all := e.events(sagaEvents + "?page_size=200").Events
 	at := func(i int) string { return url.QueryEscape(all[i].Timestamp.Format(time.RFC3339Nano)) }
 	refund := "saga.started, saga.step.started pay, saga.step.completed pay, saga.completed"

@@ -29,17 +29,17 @@ import (
 
 var tenant = saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-000000000001")}
 
-// edge is the HTTP edge on a store in memory, with a runner for an engine.
+// edge is the HTTP edge on a store in memory, with the engine.
 type edge struct {
 	*client.ClientWithResponses
-	t      *testing.T
-	url    string
-	http   *http.Client // checks every answer against the contract
-	store  *memstore.Store
-	runner *runner
-	tail   *audit.Tail
-	cfg    httpapi.Config
-	log    *syncBuffer
+	t     *testing.T
+	url   string
+	http  *http.Client // checks every answer against the contract
+	store *memstore.Store
+	node  *node
+	tail  *audit.Tail
+	cfg   httpapi.Config
+	log   *syncBuffer
 }
 
 // newEdge starts an edge; change alters its configuration before that.
@@ -47,7 +47,14 @@ func newEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 	t.Helper()
 	clock := newClock()
 	e := &edge{t: t, store: memstore.New(clock.now), log: &syncBuffer{}}
-	e.runner = newRunner(t, e.store, clock.now)
+	commit := func(ctx context.Context, c saga.Change) error {
+		results, err := e.store.Sagas.Commit(ctx, []saga.Change{c})
+		if err != nil {
+			return err
+		}
+		return results[0]
+	}
+	e.node = startNode(t, e.store, clock.now, commit)
 	e.tail = audit.NewTail(e.store.Trail, slog.New(slog.DiscardHandler))
 	e.cfg = httpapi.Config{
 		Sagas: e.store.Sagas, Workflows: e.store.Workflows, Archive: e.store.Sagas, Reports: e.store.Sagas,
@@ -58,19 +65,13 @@ func newEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 			}
 			return results[0], nil
 		},
-		Commit: func(ctx context.Context, c saga.Change) error {
-			results, err := e.store.Sagas.Commit(ctx, []saga.Change{c})
-			if err != nil {
-				return err
-			}
-			return results[0]
-		},
-		Trail: e.store.Trail, Follow: e.tail.Follow,
+		Commit: commit,
+		Trail:  e.store.Trail, Follow: e.tail.Follow,
 		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, e.store.Trail, tenant, from, limit)
 		},
 		Webhooks: e.store.Webhooks, Deliveries: e.store.Webhooks, CheckEndpoint: checkEndpoint,
-		Engine: e.runner, Keys: e.store.Keys, Development: true, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+		Engine: e.node, Keys: e.store.Keys, Development: true, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 		Limits:      httpapi.Limits{MaxWait: 10 * time.Second},
 		SagaTimeout: time.Hour, CompensationTimeout: time.Hour,
 		Now: clock.now, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },

@@ -21,7 +21,7 @@ func dirty(e *edge) (at string, repaired *atomic.Bool, calls *[]saga.Call) {
 	e.t.Helper()
 	repaired, calls = new(atomic.Bool), new([]saga.Call)
 	e.register("order", "reserve", "pay", "ship")
-	e.runner.script = func(c saga.Call) saga.Outcome {
+	e.node.script = func(c saga.Call) saga.Outcome {
 		*calls = append(*calls, c)
 		if !repaired.Load() && (c.Step == "pay" || c.Action == saga.Compensate) {
 			return refused()
@@ -152,7 +152,7 @@ func TestSuspendedIsQuietUntilResumed(t *testing.T) {
 	}
 	e.send("POST", at+"/suspend", "").wants(http.StatusConflict, "SAGA_STATE_CONFLICT")
 	close(g.open)
-	e.runner.work.Wait()
+	e.node.rest()
 	if s = e.saga(at); s.CurrentStep != 1 || s.SuspendedAt == nil || len(g.reached) != 0 {
 		t.Fatalf("the answer was not recorded, or something was sent: %+v", s)
 	}
@@ -195,9 +195,8 @@ func TestForcedEnds(t *testing.T) {
 	if r := e.send("GET", at+"/result", ""); strings.TrimSpace(string(r.body)) != `{"order":17}` {
 		t.Errorf("result: %d %s", r.status, r.body)
 	}
-	e.runner.mayFail.Store(true) // its call ends in a saga that has ended
 	close(g.open)
-	e.runner.work.Wait()
+	e.node.rest()
 	other, g := held(t, e, nil)
 	if r := e.send("POST", other+"/force-fail", because); r.status != http.StatusAccepted {
 		t.Fatalf("%d %s", r.status, r.body)
@@ -297,7 +296,7 @@ func TestADeclaredOutputIsTheResult(t *testing.T) {
 	if r := e.send("POST", workflows, doc); r.status != http.StatusCreated {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
-	e.runner.script = func(saga.Call) saga.Outcome { return done(`{"id":1.50}`) }
+	e.node.script = func(saga.Call) saga.Outcome { return done(`{"id":1.50}`) }
 	s := e.start(`{"workflow_name":"order","payload":{"customer":{"name":"Ann"}},"retry_policy":{"max_attempts":7}}`)
 	s = e.saga(sagas + "/" + s.SagaID.String() + "?wait=5s")
 	want := `{"of":"Ann","all":{"id":1.50},"none":null,"text":"${kept}","order_id":1.50}`

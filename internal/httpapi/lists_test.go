@@ -132,7 +132,7 @@ func TestEveryFilterSelects(t *testing.T) {
 	e := newEdge(t)
 	e.register("order", "reserve")
 	e.register("trip", "book")
-	e.runner.script = func(c saga.Call) saga.Outcome {
+	e.node.script = func(c saga.Call) saga.Outcome {
 		if strings.Contains(string(c.Body), "refuse") {
 			return refused()
 		}
@@ -141,7 +141,7 @@ func TestEveryFilterSelects(t *testing.T) {
 	trace := "0af7651916cd43dd8448eb211c80319c"
 	start := func(body string, header ...string) {
 		e.start(body, header...)
-		e.runner.work.Wait() // so that they are updated in the order of their creation
+		e.node.rest() // so that they are updated in the order of their creation
 	}
 	start(`{"workflow_name":"order","correlation_id":"a","initiated_by":"ann","business_key":"b1","metadata":{"region":"eu","tags":["x","y"]}}`,
 		"traceparent", "00-"+trace+"-b7ad6b7169203331-00")

@@ -100,7 +100,7 @@ func TestASagaWhoseCommitIsLostAfterTheDiskIsAnsweredAndRun(t *testing.T) {
 	e := newEdge(t, commitFault(true, errOutage))
 	e.register("order", "a")
 	s := e.start(`{"workflow_name":"order"}`)
-	e.runner.work.Wait()
+	e.node.rest()
 	if got := e.saga(sagas + "/" + s.SagaID.String()); got.Status != client.SagaStatusCOMPLETED {
 		t.Errorf("status %s: stored, but not run", got.Status)
 	}
@@ -118,7 +118,7 @@ func TestASagaThatARetriedBatchFindsTakenIsStillOurs(t *testing.T) {
 	})
 	e.register("order", "a")
 	s := e.start(`{"workflow_name":"order"}`)
-	e.runner.work.Wait()
+	e.node.rest()
 	if got := e.saga(sagas + "/" + s.SagaID.String()); got.Status != client.SagaStatusCOMPLETED {
 		t.Errorf("status %s: stored, but not run", got.Status)
 	}
@@ -179,18 +179,17 @@ func TestAnActionThatAlwaysLosesTheRaceGivesUp(t *testing.T) {
 func TestANodeWithoutRoomStoresTheSagaForOthers(t *testing.T) {
 	e := newEdge(t, func(c *httpapi.Config) { c.Limits.MaxWait = time.Hour })
 	e.register("order", "a")
-	e.runner.full = true
+	e.node.full = true
 	s := e.start(`{"workflow_name":"order"}`)
 	stored, err := e.store.Sagas.Get(t.Context(), tenant.ID, s.SagaID)
 	if err != nil || stored.LeaseOwner != nil || stored.NextRunAt == nil {
 		t.Errorf("stored = %+v, %v; want it unowned and due", stored, err)
 	}
 	// It ends elsewhere: only the store tells.
-	e.runner.deaf = true
-	run, _ := e.runner.load(saga.Ref{Tenant: tenant.ID, ID: s.SagaID})
+	e.node.deaf = true
 	g := newGate(nil)
-	e.runner.script = g.script
-	e.runner.drive(run)
+	e.node.script = g.script
+	e.node.Wake(saga.Ref{Tenant: tenant.ID, ID: s.SagaID})
 	<-g.reached
 	time.AfterFunc(10*time.Millisecond, func() { close(g.open) }) // while the request waits
 	if got := e.saga(sagas + "/" + s.SagaID.String() + "?wait=1h"); got.Status != client.SagaStatusCOMPLETED {

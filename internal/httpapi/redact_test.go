@@ -18,7 +18,7 @@ import (
 
 func TestWhoLacksPayloadsReadSeesThatASagaIsAndNotWhatIsInIt(t *testing.T) {
 	e := newEdge(t, guarded)
-	e.runner.script = func(c saga.Call) saga.Outcome {
+	e.node.script = func(c saga.Call) saga.Outcome {
 		if c.Step == "b" && c.Action == saga.Execute {
 			o := refused()
 			o.Response = json.RawMessage(`{"canary":"details"}`)
@@ -32,7 +32,7 @@ func TestWhoLacksPayloadsReadSeesThatASagaIsAndNotWhatIsInIt(t *testing.T) {
 	r := e.send("POST", "/api/v1/sagas?wait=10s", `{"workflow_name":"order","payload":{"canary":"payload"},"metadata":{"canary":"metadata"}}`, as("operator")...)
 	var failed client.Saga
 	r.into(&failed)
-	e.runner.script = func(saga.Call) saga.Outcome { return done(`{"canary":"output"}`) }
+	e.node.script = func(saga.Call) saga.Outcome { return done(`{"canary":"output"}`) }
 	r = e.send("POST", "/api/v1/sagas?wait=10s", `{"workflow_name":"order","payload":{"canary":"payload"}}`, as("operator")...)
 	var completed client.Saga
 	r.into(&completed)

@@ -22,7 +22,7 @@ func TestACreatedSagaIsAnsweredWhole(t *testing.T) {
 	e := newEdge(t)
 	e.register("order", "reserve", "pay")
 	g := newGate(nil)
-	e.runner.script = g.script
+	e.node.script = g.script
 	defer close(g.open)
 
 	res, err := e.CreateSagaWithResponse(t.Context(), &client.CreateSagaParams{
@@ -65,7 +65,7 @@ func TestACreatedSagaIsAnsweredWhole(t *testing.T) {
 func TestAWaitingCreateAnswersWithTheEnd(t *testing.T) {
 	e := newEdge(t)
 	e.register("order", "reserve", "pay")
-	e.runner.script = func(c saga.Call) saga.Outcome { return done(`{"step":"` + c.Step + `"}`) }
+	e.node.script = func(c saga.Call) saga.Outcome { return done(`{"step":"` + c.Step + `"}`) }
 	r := e.send("POST", "/api/v1/sagas?wait=5s", `{"workflow_name":"order"}`)
 	var s client.Saga
 	r.into(&s)
@@ -98,7 +98,7 @@ func TestAWaitThatEndsFirstAnswersWithTheRunningSaga(t *testing.T) {
 	e := newEdge(t)
 	e.register("order", "reserve")
 	g := newGate(nil)
-	e.runner.script = g.script
+	e.node.script = g.script
 	defer close(g.open)
 	for _, path := range []string{"/api/v1/sagas?wait=1ms", "/api/v1/sagas?wait=0s"} {
 		r := e.send("POST", path, `{"workflow_name":"order"}`)
@@ -115,7 +115,7 @@ func TestGetWaitsForTheEndAndForTheServersStop(t *testing.T) {
 	e := newEdge(t, func(c *httpapi.Config) { c.Stopping, c.Limits.MaxWait = stopping, time.Hour })
 	e.register("order", "reserve")
 	g := newGate(nil)
-	e.runner.script = g.script
+	e.node.script = g.script
 	first := e.start(`{"workflow_name":"order"}`)
 	<-g.reached
 	answered := make(chan reply)
@@ -128,7 +128,7 @@ func TestGetWaitsForTheEndAndForTheServersStop(t *testing.T) {
 	}
 
 	held := newGate(nil)
-	e.runner.script = held.script
+	e.node.script = held.script
 	defer close(held.open)
 	second := e.start(`{"workflow_name":"order"}`)
 	go func() { answered <- e.send("GET", "/api/v1/sagas/"+second.SagaID.String()+"?wait=1h", "") }()
@@ -185,7 +185,7 @@ func TestSagasOfAnotherTenantDoNotExist(t *testing.T) {
 func TestARefusedStepShowsWhyAndWhatWasUndone(t *testing.T) {
 	e := newEdge(t)
 	e.register("order", "reserve", "note!", "pay")
-	e.runner.script = refuse("pay", saga.Execute)
+	e.node.script = refuse("pay", saga.Execute)
 	var s client.Saga
 	e.send("POST", "/api/v1/sagas?wait=5s", `{"workflow_name":"order"}`).into(&s)
 	if s.Status != client.SagaStatusFAILED || s.State != client.SagaStateCompensated || *s.EndCause != client.EndCauseStepFailed || !*s.Clean || s.Result != nil {
@@ -241,10 +241,10 @@ func TestRunningStepLogsAreShownOnlyOnRequest(t *testing.T) {
 	e := newEdge(t)
 	e.register("order", "reserve")
 	g := newGate(nil)
-	e.runner.script = g.script
+	e.node.script = g.script
 	s := e.start(`{"workflow_name":"order"}`)
 	<-g.reached
-	run, _ := e.runner.load(saga.Ref{Tenant: tenant.ID, ID: s.SagaID})
+	run := e.node.load(s.SagaID)
 	change, err := saga.Apply(run, saga.Slow{StartedAt: e.cfg.Now()}, saga.Moment{Now: e.cfg.Now(), NewID: e.cfg.NewID})
 	if err != nil {
 		t.Fatal(err)

@@ -157,7 +157,7 @@ func TestStatisticsComeInPages(t *testing.T) {
 func TestStatisticsOfTheStore(t *testing.T) {
 	e := newEdge(t)
 	numbered(t, e, 3)
-	e.runner.work.Wait()
+	e.node.rest()
 	if got := e.statistics("workflow_name=order").Statistics; len(got) != 1 || got[0].DefinitionID != "order@1" || got[0].CompletedCount != 3 || *got[0].FailureRate != 0 {
 		t.Errorf("statistics = %+v", got)
 	}

@@ -118,7 +118,7 @@ var testArrows = map[string][]string{
 	"internal/jobrun/joblog":     {"internal/fault", "internal/postgres", "internal/test/testdb"},
 	"internal/jobrun/redislease": {"internal/audit/operator", "internal/postgres", "internal/test/testdb"},
 	"internal/dlq/redrive":       {"internal/audit/operator", "internal/postgres", "internal/retry", "internal/test/testdb", "internal/test/testnet"},
-	"internal/httpapi":           {"api/client", "internal/audit", "internal/egress", "internal/access/identity", "internal/memstore", "internal/postgres", "internal/dlq/redrive", "internal/retry", "internal/test/testdb"},
+	"internal/httpapi":           {"api/client", "internal/audit", "internal/egress", "internal/access/identity", "internal/memstore", "internal/postgres", "internal/dlq/redrive", "internal/retry", "internal/saga/engine", "internal/test/testdb"},
 	"internal/access/identity":   {"internal/memstore"},
 	"internal/memstore":          {"internal/test/storetest"},
 	"internal/saga/participant":  {"internal/test/testnet", "internal/saga/workflow"},
