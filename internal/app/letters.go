@@ -118,8 +118,8 @@ func (n *node) lettersEdge() *httpapi.DeadLetters {
 		VerifyActions: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, n.deadLetters.actions, tenant, from, limit)
 		},
-		Limits:       dlq.RedriveLimits{DefaultRate: float64(d.RedriveRate), MaxRate: float64(d.MaxRedriveRate), Bulk: int64(d.BulkLimit)},
-		WakeRedrives: l.redriver.Wake, PolicyOf: n.deadLetters.queue.PolicyOf, Drive: l.redriver.Now, Drives: l.redriver.Drives,
+		RedriveLimits: dlq.RedriveLimits{DefaultRate: float64(d.RedriveRate), MaxRate: float64(d.MaxRedriveRate), Bulk: int64(d.BulkLimit)},
+		WakeRedrives:  l.redriver.Wake, PolicyOf: n.deadLetters.queue.PolicyOf, Drive: l.redriver.Now, Drives: l.redriver.Drives,
 		ForbiddenTopic: l.topics.Forbidden, UndoneByHand: l.sagas.UndoneByHand,
 	}
 }

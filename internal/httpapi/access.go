@@ -30,7 +30,7 @@ func (s *server) authorize(next http.Handler) http.Handler {
 			s.fail(w, r, err)
 			return
 		}
-		if !s.Development {
+		if !s.cfg.Development {
 			w.Header()["Cache-Control"] = privately
 		}
 		next.ServeHTTP(w, r)
@@ -45,7 +45,7 @@ var privately = []string{"private, no-cache"}
 // Malformed.
 func (s *server) allow(req *request, rt *route, r *http.Request) error {
 	who := access.Anonymous
-	if s.Development {
+	if s.cfg.Development {
 		if err := ownMachine(r); err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (s *server) allow(req *request, rt *route, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if who, err = s.Identify(r.Context(), credential); err != nil {
+		if who, err = s.cfg.Identify(r.Context(), credential); err != nil {
 			return err
 		}
 	}
@@ -67,7 +67,7 @@ func (s *server) allow(req *request, rt *route, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req.tenant, err = who.TenantFor(choice, s.Tenant)
+	req.tenant, err = who.TenantFor(choice, s.cfg.Tenant)
 	who.Tenant = req.tenant
 	req.who, req.principal = who, who.Subject
 	return err

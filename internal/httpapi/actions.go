@@ -3,10 +3,8 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/hex"
 	"net/http"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -15,7 +13,7 @@ import (
 )
 
 // ListActions answers a page of operators' actions, newest first.
-func (s *server) ListActions(ctx context.Context, in api.ListActionsRequestObject) (api.Response, error) {
+func (s *auditHandlers) ListActions(ctx context.Context, in api.ListActionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
@@ -23,8 +21,7 @@ func (s *server) ListActions(ctx context.Context, in api.ListActionsRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	list := req.list("kind", "subject", "actor", "verb", "operation", "request_id", "scope", "from", "to")
-	paging, err := s.pagingOf(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.pagingOf(req.list("kind", "subject", "actor", "verb", "operation", "request_id", "scope", "from", "to"), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +43,7 @@ func (s *server) ListActions(ctx context.Context, in api.ListActionsRequestObjec
 		}
 		f.After = &operator.Cursor{At: at, ID: id}
 	}
-	page, err := s.DeadLetters.Actions.Actions(ctx, tenant, f)
+	page, err := s.Actions.Actions(ctx, tenant, f)
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +52,9 @@ func (s *server) ListActions(ctx context.Context, in api.ListActionsRequestObjec
 		out.Actions[i] = toAPIAction(&page.Actions[i])
 	}
 	paging.capped = page.TotalCapped
-	out.Pagination = paging.answer(page.More, page.Total, func() string {
+	out.Pagination = paging.answer(page.More, page.Total, func() []byte {
 		last := &page.Actions[len(page.Actions)-1]
-		return s.cursors.seal(list, timeAndIDKeys(last.At, last.ID))
+		return timeAndIDKeys(last.At, last.ID)
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }
@@ -77,31 +74,4 @@ func toAPIAction(a *operator.Action) api.Action {
 		CredentialID: unlessNil(a.Credential), Address: unlessEmpty(a.Address), Operation: unlessEmpty(a.Operation),
 		BeforeHash: unlessEmpty(hex.EncodeToString(a.Before)), AfterHash: unlessEmpty(hex.EncodeToString(a.After)), Result: new(api.ActionResult(cmp.Or(a.Result, operator.Done))),
 	}
-}
-
-// timeAndIDKeys are the sort keys of lists by a time and an id.
-func timeAndIDKeys(at time.Time, id uuid.UUID) []byte {
-	return append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())), id[:]...) //nolint:gosec // read back as it was
-}
-
-// timeAndID is the inverse of timeAndIDKeys.
-func timeAndID(keys []byte) (time.Time, uuid.UUID, error) {
-	if len(keys) != 8+16 {
-		return time.Time{}, uuid.Nil, badCursor()
-	}
-	at, _, err := timeAndText(keys)
-	return at, uuid.UUID(keys[8:]), err
-}
-
-// timeAndTextKeys are the sort keys of lists by a time and a text.
-func timeAndTextKeys(at time.Time, s string) []byte {
-	return append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())), s...) //nolint:gosec // read back as it was
-}
-
-// timeAndText is the inverse of timeAndTextKeys.
-func timeAndText(keys []byte) (time.Time, string, error) {
-	if len(keys) < 8 {
-		return time.Time{}, "", badCursor()
-	}
-	return time.UnixMicro(int64(binary.BigEndian.Uint64(keys))).UTC(), string(keys[8:]), nil //nolint:gosec // as it was made
 }

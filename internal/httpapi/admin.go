@@ -21,7 +21,7 @@ const (
 )
 
 // RunRetention archives the tenant's expired sagas, or counts them.
-func (s *server) RunRetention(ctx context.Context, in api.RunRetentionRequestObject) (api.Response, error) {
+func (s *sagaHandlers) RunRetention(ctx context.Context, in api.RunRetentionRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	e := saga.Expiry{Tenant: requestOf(ctx).tenant.ID, Default: s.Retention}
@@ -35,10 +35,10 @@ func (s *server) RunRetention(ctx context.Context, in api.RunRetentionRequestObj
 	if in.Params.DryRun != nil && *in.Params.DryRun {
 		return s.dryRetention(ctx, e)
 	}
-	if s.DeadLetters != nil { // else there is no record
-		asked := s.acted(ctx, began, operator.Retention, "sagas", "run", "", map[string]any{"older_than": e.Before})
+	if s.Actions != nil { // else there is no record
+		asked := s.did(ctx, began, operator.Retention, "sagas", "run", "", map[string]any{"older_than": e.Before})
 		asked.Result = operator.Asked
-		if err := s.DeadLetters.Actions.Record(ctx, asked); err != nil {
+		if err := s.Actions.Record(ctx, asked); err != nil {
 			return nil, err
 		}
 	}
@@ -57,7 +57,7 @@ func (s *server) RunRetention(ctx context.Context, in api.RunRetentionRequestObj
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
-func (s *server) dryRetention(ctx context.Context, e saga.Expiry) (api.Response, error) {
+func (s *sagaHandlers) dryRetention(ctx context.Context, e saga.Expiry) (api.Response, error) {
 	counts, err := s.Archive.CountExpired(ctx, e, maxCounted)
 	if err != nil {
 		return nil, err
@@ -66,40 +66,6 @@ func (s *server) dryRetention(ctx context.Context, e saga.Expiry) (api.Response,
 	for _, c := range counts {
 		out.Workflows = append(out.Workflows, api.ExpiredSagas{WorkflowName: c.WorkflowName, Completed: c.Completed, Failed: c.Failed})
 		out.More = out.More || max(c.Completed, c.Failed) == maxCounted
-	}
-	return answer{status: http.StatusOK, body: out}, nil
-}
-
-// GetStorage reports what the store's tables and indexes take: those of all
-// tenants, who share them.
-func (s *server) GetStorage(ctx context.Context, _ api.GetStorageRequestObject) (api.Response, error) {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	if err := forDeployment(ctx, "the storage report"); err != nil {
-		return nil, err
-	}
-	var report saga.Storage
-	if s.Storage != nil {
-		var err error
-		if report, err = s.Storage(ctx); err != nil {
-			return nil, err
-		}
-	}
-	out := api.Storage{DatabaseBytes: report.DatabaseBytes, Tables: []api.TableUsage{}}
-	for _, t := range report.Tables {
-		row := api.TableUsage{
-			Name: t.Name, TotalBytes: t.TotalBytes, HeapBytes: t.HeapBytes, ToastBytes: t.ToastBytes, IndexBytes: t.IndexBytes,
-			LiveTuples: t.LiveTuples, DeadTuples: t.DeadTuples, ModifiedSinceAnalyze: t.ModifiedSinceAnalyze,
-			LastVacuum: t.LastVacuum, LastAutovacuum: t.LastAutovacuum, LastAnalyze: t.LastAnalyze, LastAutoanalyze: t.LastAutoanalyze,
-			Indexes: []api.IndexUsage{},
-		}
-		for _, x := range t.Indexes {
-			row.Indexes = append(row.Indexes, api.IndexUsage{
-				Name: x.Name, Bytes: x.Bytes, Unique: x.Unique, Valid: x.Valid,
-				Scans: x.Scans, TuplesRead: x.TuplesRead, TuplesFetched: x.TuplesFetched,
-			})
-		}
-		out.Tables = append(out.Tables, row)
 	}
 	return answer{status: http.StatusOK, body: out}, nil
 }

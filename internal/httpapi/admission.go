@@ -25,7 +25,7 @@ type created struct {
 
 // create stores a saga and starts it. What can be refused without the batch of
 // new sagas is refused before it: there a refusal costs others time.
-func (s *server) create(ctx context.Context, b *api.SagaInput, spec saga.Spec, key *saga.IdempotencyKey, watch bool) (created, error) {
+func (s *sagaHandlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec, key *saga.IdempotencyKey, watch bool) (created, error) {
 	release, err := s.inUse.hold(spec.Tenant.ID, spec.ID, key)
 	if err != nil {
 		return created{}, err
@@ -68,7 +68,7 @@ func (s *server) create(ctx context.Context, b *api.SagaInput, spec saga.Spec, k
 
 // admit reserves room in the engine, stores the saga, and gives the room to
 // it, or back.
-func (s *server) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, c chosen, key *saga.IdempotencyKey, out *created) error {
+func (s *sagaHandlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, c chosen, key *saga.IdempotencyKey, out *created) error {
 	owner, done := s.Engine.Admit(ctx)
 	var run *saga.Instance
 	defer func() { done(run) }()
@@ -118,7 +118,7 @@ func (s *server) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, c 
 // or found its id taken: a commit whose answer is lost may have happened, and
 // the store may have tried it again. Such a saga goes on as if nothing was;
 // else result and err stand.
-func (s *server) unlessStored(ctx context.Context, n saga.NewSaga, result saga.CreateResult, err error) (saga.CreateResult, error) {
+func (s *sagaHandlers) unlessStored(ctx context.Context, n saga.NewSaga, result saga.CreateResult, err error) (saga.CreateResult, error) {
 	if fault.As(err) != nil {
 		return result, err
 	}

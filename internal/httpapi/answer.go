@@ -6,6 +6,17 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+
+	"github.com/skald-saga/skald/api"
+)
+
+// Media types of bodies.
+const (
+	mediaJSON   = "application/json"
+	mediaYAML   = "application/yaml"
+	mediaText   = "text/plain"
+	mediaNDJSON = "application/x-ndjson"
+	mediaStream = "text/event-stream"
 )
 
 // answer is the success of any operation but those that send as they go. Tests
@@ -70,6 +81,15 @@ func (a answer) Write(w http.ResponseWriter) error {
 		_, _ = w.Write(body) // a client that left cannot be told
 	}
 	return nil
+}
+
+// Redacted is the answer redacted; false: a redactor cannot look into it.
+func (a answer) Redacted(by redactor) (api.Response, bool) {
+	ok := a.raw == nil
+	if ok && a.body != nil {
+		a.body, ok = by.redact(a.body)
+	}
+	return a, ok
 }
 
 // unchanged answers 304 when the client has the resource, else a.

@@ -53,7 +53,7 @@ func newQueueEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 		c.Now, c.Limits.MaxWait = time.Now, time.Minute
 		c.DeadLetters = &httpapi.DeadLetters{
 			Letters: store, Redrives: bulk, Overview: store, Actions: postgres.NewActions(db), VerifyActions: verified(postgres.NewActions(db)),
-			Limits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 5000, Bulk: 1000}, WakeRedrives: driver.Wake,
+			RedriveLimits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 5000, Bulk: 1000}, WakeRedrives: driver.Wake,
 			Drive: driver.Now, Drives: driver.Drives, ForbiddenTopic: forbidden, PolicyOf: loops.PolicyOf,
 			UndoneByHand: func(_ context.Context, l dlq.Letter, _ operator.By) (dlq.Letter, error) { return l, nil },
 		}

@@ -63,9 +63,6 @@ func (rt *route) checkQuery(raw string) error {
 	return parameterFault(code, fields...)
 }
 
-// unstorable tells whether PostgreSQL would refuse the text.
-func unstorable(s string) bool { return strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) }
-
 // checkBody reads the body within its limit, makes JSON canonical and checks
 // it against the contract. What comes after sees only the canonical form.
 func (s *server) checkBody(next http.Handler) http.Handler {
@@ -102,7 +99,7 @@ func (s *server) stream(next http.Handler, rt *route, w http.ResponseWriter, r *
 		return
 	}
 	r.Header.Set("Content-Type", media)
-	r.Body = &steady{r.Body, http.NewResponseController(w), max(s.Limits.StreamWrite, s.Limits.RequestTimeout)}
+	r.Body = &steady{r.Body, http.NewResponseController(w), max(s.cfg.Limits.StreamWrite, s.cfg.Limits.RequestTimeout)}
 	next.ServeHTTP(w, r)
 }
 
@@ -148,7 +145,7 @@ func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]
 		}
 		return data, nil
 	}
-	canonical, err := strictjson.Canonical(nil, data, strictjson.Limits{MaxDepth: s.Limits.MaxJSONDepth})
+	canonical, err := strictjson.Canonical(nil, data, strictjson.Limits{MaxDepth: s.cfg.Limits.MaxJSONDepth})
 	if err != nil {
 		return nil, notStrict(err)
 	}
@@ -229,25 +226,4 @@ func mediaType(header string) string {
 		return mediaYAML
 	}
 	return media
-}
-
-// strictCodes are the problems of what strictjson refuses; the rest is REQ_INVALID_JSON.
-var strictCodes = map[string]string{
-	strictjson.CodeInvalidUTF8:  codeInvalidUTF8,
-	strictjson.CodeDuplicateKey: codeDuplicateKey,
-	strictjson.CodeTooDeep:      codeTooDeep,
-	strictjson.CodeNULCharacter: codeNUL,
-}
-
-func notStrict(err error) error {
-	var e *strictjson.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	code := strictCodes[e.Code]
-	if code == "" {
-		code = codeInvalidJSON
-	}
-	return fault.New(fault.Malformed, code, "at byte %d: %s", e.Offset, e.Detail).
-		With(fault.Field{Pointer: e.Pointer, Code: e.Code, Message: e.Detail})
 }

@@ -12,32 +12,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Codes of problems that arise at the edge. Those of the rulebooks stand in
-// their packages; problems lists all.
-const (
-	codeTooLarge         = "REQ_TOO_LARGE"
-	codeUnreadable       = "REQ_UNREADABLE"
-	codeInvalidUTF8      = "REQ_INVALID_UTF8"
-	codeInvalidJSON      = "REQ_INVALID_JSON"
-	codeDuplicateKey     = "REQ_DUPLICATE_KEY"
-	codeTooDeep          = "REQ_TOO_DEEP"
-	codeNUL              = "REQ_NUL_CHARACTER"
-	codeSchema           = "REQ_SCHEMA"
-	codeInvalidParameter = "REQ_INVALID_PARAMETER"
-	codeUnknownParameter = "REQ_UNKNOWN_PARAMETER"
-	codeMediaType        = "REQ_UNSUPPORTED_MEDIA_TYPE"
-	codeNotFound         = "REQ_NOT_FOUND"
-	codeMethod           = "REQ_METHOD_NOT_ALLOWED"
-	codeCrossSite        = "AUTH_CROSS_SITE"
-	codeKeyInUse         = "REQ_IDEMPOTENCY_KEY_IN_USE"
-	codeTooManyStreams   = "SYS_TOO_MANY_STREAMS"
-	codeSagaExists       = "SAGA_ALREADY_EXISTS"
-	codeNoStep           = "SAGA_NO_SUCH_STEP"
-	codeNoResult         = "SAGA_HAS_NO_RESULT"
-	codeUnavailable      = "SYS_UNAVAILABLE"
-	codeInternal         = "SYS_INTERNAL"
-)
-
 // problemKind is what docs/problems.md says of a code.
 type problemKind struct {
 	code    string

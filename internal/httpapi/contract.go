@@ -20,11 +20,6 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-const (
-	mediaJSON = "application/json"
-	mediaYAML = "application/yaml"
-)
-
 // contract is openapi.yaml, prepared for checking requests.
 type contract struct {
 	doc      *openapi3.T

@@ -9,14 +9,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/skald-saga/skald/internal/saga"
 )
 
-// cursors makes and opens the opaque tokens of lists: where a page ended, and
+// Cursors makes and opens the opaque tokens of lists: where a page ended, and
 // a hash of the list it belongs to, signed. A token says nothing a client
 // could use, and nothing a client makes up is believed (trap X5).
-type cursors struct{ key []byte }
+type Cursors struct{ Key []byte }
 
 const (
 	cursorVersion = 1
@@ -40,14 +38,14 @@ func newListID(tenant uuid.UUID, path string, query url.Values, filters ...strin
 }
 
 // seal returns the token for the place after the item whose sort keys are last.
-func (c cursors) seal(list listID, last []byte) string {
+func (c Cursors) seal(list listID, last []byte) string {
 	token := append([]byte{cursorVersion}, list[:]...)
 	token = append(token, last...)
 	return base64.RawURLEncoding.EncodeToString(append(token, c.sign(token)...))
 }
 
 // open returns the sort keys in a token of this list. Fault: Malformed.
-func (c cursors) open(list listID, token string) ([]byte, error) {
+func (c Cursors) open(list listID, token string) ([]byte, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(raw) < 1+cursorList+cursorMAC {
 		return nil, badCursor()
@@ -62,8 +60,8 @@ func (c cursors) open(list listID, token string) ([]byte, error) {
 	return body[1+cursorList:], nil
 }
 
-func (c cursors) sign(b []byte) []byte {
-	h := hmac.New(sha256.New, c.key)
+func (c Cursors) sign(b []byte) []byte {
+	h := hmac.New(sha256.New, c.Key)
 	h.Write(b)
 	return h.Sum(nil)[:cursorMAC]
 }
@@ -72,19 +70,29 @@ func badCursor() error {
 	return badParameter("cursor", "invalid", "was not issued by this server")
 }
 
-// sagaKeys are the sort keys of a saga: microseconds and id.
-func sagaKeys(s *saga.Saga) []byte {
-	b := binary.BigEndian.AppendUint64(nil, uint64(s.CreatedAt.UnixMicro()))
-	return append(b, s.ID[:]...)
+// timeAndIDKeys are the sort keys of lists by a time and an id.
+func timeAndIDKeys(at time.Time, id uuid.UUID) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())), id[:]...) //nolint:gosec // read back as it was
 }
 
-// sagaCursor is the inverse of sagaKeys.
-func sagaCursor(b []byte) (*saga.Cursor, error) {
-	if len(b) != 8+16 {
-		return nil, badCursor()
+// timeAndID is the inverse of timeAndIDKeys.
+func timeAndID(keys []byte) (time.Time, uuid.UUID, error) {
+	if len(keys) != 8+16 {
+		return time.Time{}, uuid.Nil, badCursor()
 	}
-	return &saga.Cursor{
-		CreatedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(b))).UTC(),
-		ID:        uuid.UUID(b[8:]),
-	}, nil
+	at, _, err := timeAndText(keys)
+	return at, uuid.UUID(keys[8:]), err
+}
+
+// timeAndTextKeys are the sort keys of lists by a time and a text.
+func timeAndTextKeys(at time.Time, s string) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())), s...) //nolint:gosec // read back as it was
+}
+
+// timeAndText is the inverse of timeAndTextKeys.
+func timeAndText(keys []byte) (time.Time, string, error) {
+	if len(keys) < 8 {
+		return time.Time{}, "", badCursor()
+	}
+	return time.UnixMicro(int64(binary.BigEndian.Uint64(keys))).UTC(), string(keys[8:]), nil //nolint:gosec // as it was made
 }

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
@@ -14,7 +13,7 @@ import (
 const verbRestore = "restore"
 
 // UpdateDeadLetter changes what people note about a letter.
-func (s *server) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetterRequestObject) (api.Response, error) {
+func (s *letterHandlers) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	e := dlq.Edit{NextRetryAt: b.NextRetryAt, Labels: b.Labels, Assignee: b.Assignee, Note: b.Note}
 	changed := map[string]any{}
@@ -40,13 +39,13 @@ func (s *server) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetterRe
 	if len(changed) == 0 {
 		return nil, schemaFault(fault.Field{Code: "required", Message: "must name at least one field to change"})
 	}
-	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbUpdate, b.Reason, detailOf(changed), func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
+	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbUpdate, b.Reason, changed, func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
 		return l.Edited(e, s.moment())
 	})
 }
 
 // RequeueDeadLetter gives a DEAD letter another chance.
-func (s *server) RequeueDeadLetter(ctx context.Context, in api.RequeueDeadLetterRequestObject) (api.Response, error) {
+func (s *letterHandlers) RequeueDeadLetter(ctx context.Context, in api.RequeueDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
 		b = &api.DeadLetterRequeueInput{}
@@ -58,8 +57,8 @@ func (s *server) RequeueDeadLetter(ctx context.Context, in api.RequeueDeadLetter
 		bound = new(int(*b.MaxRetries))
 		detail["max_retries"] = *bound
 	}
-	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbRequeue, b.Reason, detailOf(detail), func(ctx context.Context, l dlq.Letter) (dlq.Letter, error) {
-		p, err := s.DeadLetters.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
+	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbRequeue, b.Reason, detail, func(ctx context.Context, l dlq.Letter) (dlq.Letter, error) {
+		p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
 		if err != nil {
 			return l, err
 		}
@@ -67,17 +66,8 @@ func (s *server) RequeueDeadLetter(ctx context.Context, in api.RequeueDeadLetter
 	})
 }
 
-// saysWhy returns nil when a reason is given for what cannot be undone. Fault: that
-// of the schema, at /reason.
-func saysWhy(reason, because string) error {
-	if strings.TrimSpace(reason) == "" {
-		return schemaFault(fault.Field{Pointer: "/reason", Code: "required", Message: "is required: " + because})
-	}
-	return nil
-}
-
 // DiscardDeadLetter gives a letter up.
-func (s *server) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLetterRequestObject) (api.Response, error) {
+func (s *letterHandlers) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	var why string
 	if b != nil {
@@ -87,7 +77,7 @@ func (s *server) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLetter
 		return nil, err
 	}
 	force := b.Force != nil && *b.Force
-	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbDiscard, &b.Reason, detailOf(map[string]any{"force": force}), func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
+	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbDiscard, &b.Reason, map[string]any{"force": force}, func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
 		after, err := l.Discarded(s.moment())
 		if err == nil && !force {
 			err = sagaWaits(&l)
@@ -107,7 +97,7 @@ func sagaWaits(l *dlq.Letter) error {
 
 // ResolveDeadLetter notes that a letter was dealt with elsewhere. A saga that
 // waits for it goes on.
-func (s *server) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLetterRequestObject) (api.Response, error) {
+func (s *letterHandlers) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLetterRequestObject) (api.Response, error) {
 	var reason *string
 	if in.Body != nil {
 		reason = in.Body.Reason
@@ -124,9 +114,9 @@ func (s *server) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLetter
 		case err != nil:
 			return nil, insteadOf(err, &l)
 		case l.Source == dlq.FromSaga:
-			after, err = s.DeadLetters.UndoneByHand(ctx, l, byOf(ctx, reason))
+			after, err = s.UndoneByHand(ctx, l, byOf(ctx, reason))
 		default:
-			err = s.DeadLetters.Letters.Change(ctx, after, s.did(ctx, l.ID, dlq.VerbResolve, reason, nil))
+			err = s.Letters.Change(ctx, after, s.didLetter(ctx, l.ID, dlq.VerbResolve, reason, nil))
 		}
 		switch {
 		case err == nil:
@@ -139,11 +129,11 @@ func (s *server) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLetter
 }
 
 // AcknowledgeDeadLetter takes a consumer's word on a redriven letter.
-func (s *server) AcknowledgeDeadLetter(ctx context.Context, in api.AcknowledgeDeadLetterRequestObject) (api.Response, error) {
+func (s *letterHandlers) AcknowledgeDeadLetter(ctx context.Context, in api.AcknowledgeDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
-	detail := detailOf(map[string]any{"generation": b.Generation, "outcome": b.Outcome})
+	detail := map[string]any{"generation": b.Generation, "outcome": b.Outcome}
 	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbAck, b.Reason, detail, func(ctx context.Context, l dlq.Letter) (dlq.Letter, error) {
-		p, err := s.DeadLetters.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
+		p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
 		if err != nil {
 			return l, err
 		}
@@ -152,7 +142,7 @@ func (s *server) AcknowledgeDeadLetter(ctx context.Context, in api.AcknowledgeDe
 }
 
 // DeleteDeadLetter removes a letter; its tombstone is in the audit trail.
-func (s *server) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetterRequestObject) (api.Response, error) {
+func (s *letterHandlers) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	force := in.Params.Force != nil && *in.Params.Force
@@ -167,7 +157,7 @@ func (s *server) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetterRe
 		if err != nil {
 			return nil, err
 		}
-		switch err := s.DeadLetters.Letters.Delete(ctx, l, s.did(ctx, l.ID, dlq.VerbDelete, &in.Params.Reason, l.Tombstone())); {
+		switch err := s.Letters.Delete(ctx, l, s.didLetter(ctx, l.ID, dlq.VerbDelete, &in.Params.Reason, l.Tombstone())); {
 		case err == nil:
 			return answer{status: http.StatusOK, body: api.DeadLetterDeleted{ID: l.ID}}, nil
 		case !fault.IsCode(err, dlq.CodeStale):
@@ -178,7 +168,7 @@ func (s *server) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetterRe
 }
 
 // RestoreDeadLetter makes an archived letter live again.
-func (s *server) RestoreDeadLetter(ctx context.Context, in api.RestoreDeadLetterRequestObject) (api.Response, error) {
+func (s *letterHandlers) RestoreDeadLetter(ctx context.Context, in api.RestoreDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	var reason *string
@@ -186,12 +176,12 @@ func (s *server) RestoreDeadLetter(ctx context.Context, in api.RestoreDeadLetter
 		reason = in.Body.Reason
 	}
 	tenant := requestOf(ctx).tenant.ID
-	l, err := s.DeadLetters.Letters.Restore(ctx, tenant, in.MessageID, s.now(), s.did(ctx, in.MessageID, verbRestore, reason, nil))
+	l, err := s.Letters.Restore(ctx, tenant, in.MessageID, s.now(), s.didLetter(ctx, in.MessageID, verbRestore, reason, nil))
 	if err == nil {
 		return s.letterAnswer(ctx, http.StatusOK, &l)
 	}
 	if fault.KindOf(err) == fault.NotFound {
-		if l, getErr := s.DeadLetters.Letters.Get(ctx, tenant, in.MessageID); getErr == nil && l.ArchivedAt == nil {
+		if l, getErr := s.Letters.Get(ctx, tenant, in.MessageID); getErr == nil && l.ArchivedAt == nil {
 			err = insteadOf(fault.New(fault.Conflict, dlq.CodeConflict, "the dead letter is not archived").Allowing(l.Actions()), &l)
 		}
 	}

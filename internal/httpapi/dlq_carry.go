@@ -13,7 +13,7 @@ import (
 // carryable returns nil when the way to the target carries all that the retry is
 // to send: what somebody sets is sent or refused, never left out unsaid. Fault:
 // Invalid.
-func (s *server) carryable(ctx context.Context, l *dlq.Letter, claim *dlq.Claim, b *api.DeadLetterRetryInput) error {
+func (s *letterHandlers) carryable(ctx context.Context, l *dlq.Letter, claim *dlq.Claim, b *api.DeadLetterRetryInput) error {
 	to := l.Destination(claim.Target)
 	var lost []string // names that are not sent
 	switch to.Kind {
@@ -61,9 +61,9 @@ func carriedIn(b *api.DeadLetterRetryInput) string {
 }
 
 // sent is what a retry sends: of its edit, or of the latest one.
-func (s *server) sent(ctx context.Context, l *dlq.Letter, r *dlq.Revision) (dlq.Content, error) {
+func (s *letterHandlers) sent(ctx context.Context, l *dlq.Letter, r *dlq.Revision) (dlq.Content, error) {
 	if r == nil && l.Revision > 0 {
-		revisions, err := s.DeadLetters.Letters.Revisions(ctx, l.TenantID, l.ID)
+		revisions, err := s.Letters.Revisions(ctx, l.TenantID, l.ID)
 		if err != nil {
 			return dlq.Content{}, err
 		}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 )
@@ -170,18 +168,4 @@ func toAPIRevisions(revisions []dlq.Revision, redact []string) []api.DeadLetterR
 		out[i] = shown
 	}
 	return out
-}
-
-func unlessNil(id uuid.UUID) *uuid.UUID {
-	if id == uuid.Nil {
-		return nil
-	}
-	return &id
-}
-
-func wordUnlessEmpty[T ~string](word string) *T {
-	if word == "" {
-		return nil
-	}
-	return new(T(word))
 }

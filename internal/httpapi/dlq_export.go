@@ -14,14 +14,12 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-const mediaLines = "application/x-ndjson"
-
 // exportPage is how many letters an export reads at once: each may be megabytes.
 const exportPage = 10
 
 // ExportDeadLetters checks what is asked for and reads the first letters; the
 // answer writes them and goes on.
-func (s *server) ExportDeadLetters(ctx context.Context, in api.ExportDeadLettersRequestObject) (api.Response, error) {
+func (s *letterHandlers) ExportDeadLetters(ctx context.Context, in api.ExportDeadLettersRequestObject) (api.Response, error) {
 	req := requestOf(ctx)
 	f, err := letterFilter(ctx, req.values())
 	if err != nil {
@@ -33,7 +31,7 @@ func (s *server) ExportDeadLetters(ctx context.Context, in api.ExportDeadLetters
 		e.left = int(*in.Params.Limit)
 	}
 	if in.Params.Cursor != nil {
-		after, err := s.cursors.open(e.list, *in.Params.Cursor)
+		after, err := s.Cursors.open(e.list, *in.Params.Cursor)
 		if err != nil {
 			return nil, err
 		}
@@ -49,7 +47,7 @@ func (s *server) ExportDeadLetters(ctx context.Context, in api.ExportDeadLetters
 
 // export is letters on their way to one client.
 type export struct {
-	s      *server
+	s      *letterHandlers
 	ctx    context.Context //nolint:containedctx // of the request, for which this is the answer
 	tenant uuid.UUID
 	list   listID
@@ -73,7 +71,7 @@ func (e *export) read() (err error) {
 	if e.query.Limit = exportPage; e.left >= 0 {
 		e.query.Limit = min(exportPage, e.left)
 	}
-	e.page, err = e.s.DeadLetters.Letters.List(ctx, e.tenant, e.query)
+	e.page, err = e.s.Letters.List(ctx, e.tenant, e.query)
 	return err
 }
 
@@ -82,7 +80,7 @@ func (e *export) read() (err error) {
 // line says where to go on.
 func (e *export) Write(w http.ResponseWriter) error {
 	h := w.Header()
-	h.Set("Content-Type", mediaLines)
+	h.Set("Content-Type", mediaNDJSON)
 	h.Set("Content-Disposition", `attachment; filename="dead-letters.ndjson"`)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // proxies that gather answers would keep it all
@@ -124,7 +122,7 @@ func (e *export) lines() ([]byte, error) {
 	enc.SetEscapeHTML(false)
 	for i := range e.page.Letters {
 		l := &e.page.Letters[i]
-		if err := enc.Encode(recordOf(l, e.s.cursors.seal(e.list, letterKeys(l)))); err != nil {
+		if err := enc.Encode(recordOf(l, e.s.Cursors.seal(e.list, letterKeys(l)))); err != nil {
 			return nil, err
 		}
 		e.query.After = &dlq.Cursor{At: l.CreatedAt, ID: l.ID}
@@ -148,7 +146,7 @@ func (e *export) push(w http.ResponseWriter, out *http.ResponseController, data 
 func (e *export) end(w http.ResponseWriter, out *http.ResponseController, all bool) {
 	last := exportEnd{End: all, Exported: e.sent}
 	if a := e.query.After; !all && a != nil {
-		last.NextCursor = e.s.cursors.seal(e.list, letterKeys(&dlq.Letter{CreatedAt: a.At, ID: a.ID}))
+		last.NextCursor = e.s.Cursors.seal(e.list, letterKeys(&dlq.Letter{CreatedAt: a.At, ID: a.ID}))
 	}
 	line, err := json.Marshal(last)
 	if err == nil {

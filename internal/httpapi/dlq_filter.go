@@ -22,12 +22,6 @@ var letterFilters = []string{
 	"redrive_id", "root_id",
 }
 
-// values is the query, which checkQuery has parsed before.
-func (r *request) values() url.Values {
-	query, _ := url.ParseQuery(r.query)
-	return query
-}
-
 // letterFilter reads the filters that all lists of letters have, whichever of
 // them are there. The contract has checked each by itself. Faults: Malformed;
 // Forbidden when the reader may not know what it filters by.

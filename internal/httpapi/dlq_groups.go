@@ -11,12 +11,11 @@ import (
 )
 
 // ListDeadLetterGroups answers a page of groups, those seen last first.
-func (s *server) ListDeadLetterGroups(ctx context.Context, in api.ListDeadLetterGroupsRequestObject) (api.Response, error) {
+func (s *letterHandlers) ListDeadLetterGroups(ctx context.Context, in api.ListDeadLetterGroupsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
-	list := req.list("state", "topic")
-	paging, err := s.pagingOf(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.pagingOf(req.list("state", "topic"), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -28,23 +27,23 @@ func (s *server) ListDeadLetterGroups(ctx context.Context, in api.ListDeadLetter
 		}
 		f.After = &dlq.GroupCursor{LastSeen: at, Fingerprint: fingerprint}
 	}
-	page, err := s.DeadLetters.Overview.Groups(ctx, req.tenant.ID, f)
+	page, err := s.Overview.Groups(ctx, req.tenant.ID, f)
 	if err != nil {
 		return nil, err
 	}
 	out := api.DeadLetterGroupList{Groups: toAPIGroups(page.Groups)}
-	out.Pagination = paging.answer(page.More, page.Total, func() string {
+	out.Pagination = paging.answer(page.More, page.Total, func() []byte {
 		last := &page.Groups[len(page.Groups)-1]
-		return s.cursors.seal(list, timeAndTextKeys(last.LastSeen, last.Fingerprint))
+		return timeAndTextKeys(last.LastSeen, last.Fingerprint)
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
 // GetDeadLetterGroup answers a group.
-func (s *server) GetDeadLetterGroup(ctx context.Context, in api.GetDeadLetterGroupRequestObject) (api.Response, error) {
+func (s *letterHandlers) GetDeadLetterGroup(ctx context.Context, in api.GetDeadLetterGroupRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	g, err := s.DeadLetters.Overview.Group(ctx, requestOf(ctx).tenant.ID, in.Fingerprint)
+	g, err := s.Overview.Group(ctx, requestOf(ctx).tenant.ID, in.Fingerprint)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +51,7 @@ func (s *server) GetDeadLetterGroup(ctx context.Context, in api.GetDeadLetterGro
 }
 
 // UpdateDeadLetterGroup keeps what people have made of a group.
-func (s *server) UpdateDeadLetterGroup(ctx context.Context, in api.UpdateDeadLetterGroupRequestObject) (api.Response, error) {
+func (s *letterHandlers) UpdateDeadLetterGroup(ctx context.Context, in api.UpdateDeadLetterGroupRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
@@ -61,7 +60,7 @@ func (s *server) UpdateDeadLetterGroup(ctx context.Context, in api.UpdateDeadLet
 		edit.State = new(dlq.GroupState(*b.State))
 	}
 	for range maxReloads {
-		g, err := s.DeadLetters.Overview.Group(ctx, requestOf(ctx).tenant.ID, in.Fingerprint)
+		g, err := s.Overview.Group(ctx, requestOf(ctx).tenant.ID, in.Fingerprint)
 		if err != nil {
 			return nil, err
 		}
@@ -76,8 +75,8 @@ func (s *server) UpdateDeadLetterGroup(ctx context.Context, in api.UpdateDeadLet
 			return nil, err
 		}
 		detail := map[string]any{"from": g.State, "to": after.State}
-		by := s.acted(ctx, after.UpdatedAt, operator.DeadGroup, g.Fingerprint, verbUpdate, text(b.Reason), detail)
-		switch err := s.DeadLetters.Overview.ChangeGroup(ctx, after, by); {
+		by := s.did(ctx, after.UpdatedAt, operator.DeadGroup, g.Fingerprint, verbUpdate, text(b.Reason), detail)
+		switch err := s.Overview.ChangeGroup(ctx, after, by); {
 		case err == nil:
 			return groupAnswer(&after), nil
 		case !fault.IsCode(err, dlq.CodeStale):

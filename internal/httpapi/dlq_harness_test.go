@@ -83,7 +83,7 @@ func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
 			Letters: q.letters, Drive: driver.Now, Drives: driver.Drives, ForbiddenTopic: forbidden,
 			PolicyOf: ruled{loops, q}.PolicyOf, UndoneByHand: q.undoneByHand,
 			Redrives: redrives, Overview: store, Actions: q.actions, VerifyActions: verified(q.actions), WakeRedrives: func() {},
-			Limits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 1000, Bulk: 100},
+			RedriveLimits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 1000, Bulk: 100},
 		}
 	}}, change...)...)
 	return q

@@ -22,6 +22,7 @@ const (
 	importBatch  = 100     // letters stored at once,
 	importBytes  = 8 << 20 // or when their lines have so many bytes
 	importErrors = 100     // that are told
+	importBuffer = 64 << 10
 	// importLine is how long a line may be: that of a letter with a payload of
 	// dlq.MaxPayload and as much again of headers, key and stack, all in base64.
 	importLine = 2 * (dlq.MaxPayload*4/3 + 1<<20)
@@ -29,16 +30,16 @@ const (
 
 // tellImport records that somebody imports, before the first letter is stored; each
 // batch then says which letters it brought.
-func (s *server) tellImport(ctx context.Context) error {
+func (s *letterHandlers) tellImport(ctx context.Context) error {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
-	asked := s.acted(ctx, s.now(), operator.DeadLetter, "*", "import", "", nil)
+	asked := s.did(ctx, s.now(), operator.DeadLetter, "*", "import", "", nil)
 	asked.Result = operator.Asked
-	return s.DeadLetters.Actions.Record(ctx, asked)
+	return s.Actions.Record(ctx, asked)
 }
 
 // ImportDeadLetters stores the lines of an export, each on its own, as they come.
-func (s *server) ImportDeadLetters(ctx context.Context, req api.ImportDeadLettersRequestObject) (api.Response, error) {
+func (s *letterHandlers) ImportDeadLetters(ctx context.Context, req api.ImportDeadLettersRequestObject) (api.Response, error) {
 	tenant := requestOf(ctx).tenant.ID
 	in := importing{s: s, tenant: tenant, policies: s.policies(tenant), moment: s.moment()}
 	in.out.Errors, in.out.Known = []api.DeadLetterImportError{}, []api.DeadLetterImportKnown{}
@@ -46,7 +47,7 @@ func (s *server) ImportDeadLetters(ctx context.Context, req api.ImportDeadLetter
 		return nil, err
 	}
 	over := time.Now().Add(s.Limits.StreamAge)
-	lines := bufio.NewReaderSize(req.Body, readAtOnce)
+	lines := bufio.NewReaderSize(req.Body, importBuffer)
 	for line, end := 1, false; !end; line++ {
 		text, fits, err := nextLine(lines, importLine)
 		if end = errors.Is(err, io.EOF); err != nil && !end {
@@ -84,7 +85,7 @@ func (in *importing) cutShort(ctx context.Context, line int, why *fault.Error) e
 }
 
 // over tells whether a stream has to end.
-func (s *server) over(at time.Time) bool {
+func (s *letterHandlers) over(at time.Time) bool {
 	select {
 	case <-s.Stopping:
 		return true
@@ -119,7 +120,7 @@ func isEnd(line []byte) bool {
 
 // importing is an import on its way.
 type importing struct {
-	s        *server
+	s        *letterHandlers
 	tenant   uuid.UUID
 	policies func(context.Context, string) (*dlq.Policy, error)
 	moment   dlq.Moment
@@ -179,7 +180,7 @@ func (in *importing) store(ctx context.Context) error {
 	batch, lines := in.batch, in.lines
 	in.batch, in.lines, in.bytes = nil, nil, 0
 	for again := false; len(batch) > 0; again = true {
-		pushed, err := in.s.DeadLetters.Letters.Push(ctx, batch)
+		pushed, err := in.s.Letters.Push(ctx, batch)
 		if err != nil {
 			return err
 		}

@@ -17,39 +17,39 @@ import (
 const defaultSubject = "*"
 
 // GetTopicPolicy answers the policy of a topic.
-func (s *server) GetTopicPolicy(ctx context.Context, in api.GetTopicPolicyRequestObject) (api.Response, error) {
+func (s *letterHandlers) GetTopicPolicy(ctx context.Context, in api.GetTopicPolicyRequestObject) (api.Response, error) {
 	return s.policy(ctx, in.Topic, in.Params.IfNoneMatch)
 }
 
 // GetDefaultPolicy answers the policy of topics that have none.
-func (s *server) GetDefaultPolicy(ctx context.Context, in api.GetDefaultPolicyRequestObject) (api.Response, error) {
+func (s *letterHandlers) GetDefaultPolicy(ctx context.Context, in api.GetDefaultPolicyRequestObject) (api.Response, error) {
 	return s.policy(ctx, "", in.Params.IfNoneMatch)
 }
 
 // PutTopicPolicy sets the policy of a topic.
-func (s *server) PutTopicPolicy(ctx context.Context, in api.PutTopicPolicyRequestObject) (api.Response, error) {
+func (s *letterHandlers) PutTopicPolicy(ctx context.Context, in api.PutTopicPolicyRequestObject) (api.Response, error) {
 	return s.putPolicy(ctx, in.Topic, in.Params.IfMatch, in.Body)
 }
 
 // PutDefaultPolicy sets the policy of topics that have none.
-func (s *server) PutDefaultPolicy(ctx context.Context, in api.PutDefaultPolicyRequestObject) (api.Response, error) {
+func (s *letterHandlers) PutDefaultPolicy(ctx context.Context, in api.PutDefaultPolicyRequestObject) (api.Response, error) {
 	return s.putPolicy(ctx, "", in.Params.IfMatch, in.Body)
 }
 
 // UpdateTopicPolicy changes members of the policy that serves a topic.
-func (s *server) UpdateTopicPolicy(ctx context.Context, in api.UpdateTopicPolicyRequestObject) (api.Response, error) {
+func (s *letterHandlers) UpdateTopicPolicy(ctx context.Context, in api.UpdateTopicPolicyRequestObject) (api.Response, error) {
 	return s.patchPolicy(ctx, in.Topic, in.Params.IfMatch, in.Body)
 }
 
 // UpdateDefaultPolicy changes members of the policy of topics that have none.
-func (s *server) UpdateDefaultPolicy(ctx context.Context, in api.UpdateDefaultPolicyRequestObject) (api.Response, error) {
+func (s *letterHandlers) UpdateDefaultPolicy(ctx context.Context, in api.UpdateDefaultPolicyRequestObject) (api.Response, error) {
 	return s.patchPolicy(ctx, "", in.Params.IfMatch, in.Body)
 }
 
-func (s *server) policy(ctx context.Context, topic string, ifNone *string) (answer, error) {
+func (s *letterHandlers) policy(ctx context.Context, topic string, ifNone *string) (answer, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	p, err := s.DeadLetters.Overview.Policy(ctx, requestOf(ctx).tenant.ID, topic)
+	p, err := s.Overview.Policy(ctx, requestOf(ctx).tenant.ID, topic)
 	if err != nil {
 		return answer{}, err
 	}
@@ -61,21 +61,21 @@ func (s *server) policy(ctx context.Context, topic string, ifNone *string) (answ
 	return a.unchanged(ifNone)
 }
 
-func (s *server) putPolicy(ctx context.Context, topic string, match *string, b *api.DeadLetterPolicyInput) (answer, error) {
+func (s *letterHandlers) putPolicy(ctx context.Context, topic string, match *string, b *api.DeadLetterPolicyInput) (answer, error) {
 	return s.setPolicy(ctx, topic, match, text(b.Reason), func(dlq.Policy) dlq.Policy { return policyOf(b) })
 }
 
-func (s *server) patchPolicy(ctx context.Context, topic string, match *string, b *api.DeadLetterPolicyPatch) (answer, error) {
+func (s *letterHandlers) patchPolicy(ctx context.Context, topic string, match *string, b *api.DeadLetterPolicyPatch) (answer, error) {
 	return s.setPolicy(ctx, topic, match, text(b.Reason), func(there dlq.Policy) dlq.Policy { return patchedPolicy(there, b) })
 }
 
 // setPolicy stores what decide makes of the policy that serves a topic, as its own.
-func (s *server) setPolicy(ctx context.Context, topic string, match *string, reason string, decide func(there dlq.Policy) dlq.Policy) (answer, error) {
+func (s *letterHandlers) setPolicy(ctx context.Context, topic string, match *string, reason string, decide func(there dlq.Policy) dlq.Policy) (answer, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	req := requestOf(ctx)
 	for range maxReloads {
-		there, err := s.DeadLetters.Overview.Policy(ctx, req.tenant.ID, topic)
+		there, err := s.Overview.Policy(ctx, req.tenant.ID, topic)
 		if err != nil {
 			return answer{}, err
 		}
@@ -99,8 +99,8 @@ func (s *server) setPolicy(ctx context.Context, topic string, match *string, rea
 		if subject == "" {
 			subject = defaultSubject
 		}
-		by := s.acted(ctx, p.UpdatedAt, operator.TopicPolicy, subject, verbUpdate, reason, map[string]any{"policy": toAPIPolicy(&p, topic)})
-		switch err := s.DeadLetters.Overview.PutPolicy(ctx, p, by); {
+		by := s.did(ctx, p.UpdatedAt, operator.TopicPolicy, subject, verbUpdate, reason, map[string]any{"policy": toAPIPolicy(&p, topic)})
+		switch err := s.Overview.PutPolicy(ctx, p, by); {
 		case err == nil:
 			return s.policyAnswer(ctx, &p, topic)
 		case !fault.IsCode(err, dlq.CodeStale):
@@ -111,10 +111,10 @@ func (s *server) setPolicy(ctx context.Context, topic string, match *string, rea
 }
 
 // policyAnswer answers with a policy, and whether its topic is known.
-func (s *server) policyAnswer(ctx context.Context, p *dlq.Policy, topic string) (answer, error) {
+func (s *letterHandlers) policyAnswer(ctx context.Context, p *dlq.Policy, topic string) (answer, error) {
 	out := toAPIPolicy(p, topic)
 	if topic != "" {
-		known, _, err := s.DeadLetters.Overview.KnownTopic(ctx, p.TenantID, topic)
+		known, _, err := s.Overview.KnownTopic(ctx, p.TenantID, topic)
 		if err != nil {
 			return answer{}, err
 		}
@@ -125,9 +125,9 @@ func (s *server) policyAnswer(ctx context.Context, p *dlq.Policy, topic string) 
 
 // mayBeAllowed returns nil when letters may be driven to all that a policy names.
 // Fault: Invalid with dlq.CodeTarget.
-func (s *server) mayBeAllowed(p *dlq.Policy) error {
+func (s *letterHandlers) mayBeAllowed(p *dlq.Policy) error {
 	for i, target := range p.AllowedTargets {
-		if s.DeadLetters.ForbiddenTopic(target) {
+		if s.ForbiddenTopic(target) {
 			return notAllowed("/allowed_targets/"+strconv.Itoa(i), readAsDeadLetters)
 		}
 	}

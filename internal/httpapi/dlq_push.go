@@ -27,7 +27,7 @@ const (
 )
 
 // PushDeadLetter stores a letter.
-func (s *server) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequestObject) (api.Response, error) {
+func (s *letterHandlers) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(acting(ctx, nil))
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
@@ -43,7 +43,7 @@ func (s *server) PushDeadLetter(ctx context.Context, in api.PushDeadLetterReques
 	default:
 		l.DedupeKey = dedupeKeyOf(*key)
 	}
-	pushed, err := s.DeadLetters.Letters.Push(ctx, []dlq.Letter{l})
+	pushed, err := s.Letters.Push(ctx, []dlq.Letter{l})
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func sameHeaders(a, b []dlq.Header) bool {
 }
 
 // PushDeadLetters stores letters, each on its own.
-func (s *server) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRequestObject) (api.Response, error) {
+func (s *letterHandlers) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(acting(ctx, nil))
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
@@ -122,7 +122,7 @@ func (s *server) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRequ
 		}
 	}
 	if len(batch) > 0 {
-		pushed, err := s.DeadLetters.Letters.Push(ctx, batch)
+		pushed, err := s.Letters.Push(ctx, batch)
 		if err != nil {
 			return nil, err
 		}
@@ -137,8 +137,8 @@ func (s *server) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRequ
 }
 
 // batched reads one message of a batch, which is canonical JSON. Faults: Invalid.
-func (s *server) batched(ctx context.Context, tenant uuid.UUID, raw json.RawMessage, policies func(context.Context, string) (*dlq.Policy, error)) (dlq.Letter, error) {
-	if fields := violations(s.contract.letter, raw); fields != nil {
+func (s *letterHandlers) batched(ctx context.Context, tenant uuid.UUID, raw json.RawMessage, policies func(context.Context, string) (*dlq.Policy, error)) (dlq.Letter, error) {
+	if fields := violations(s.LetterSchema, raw); fields != nil {
 		return dlq.Letter{}, schemaFault(fields...)
 	}
 	var b api.DeadLetterInput
@@ -163,30 +163,24 @@ func refusedItem(f *fault.Error) api.DeadLetterResult {
 	return api.DeadLetterResult{Status: statusOf(f.Kind), Problem: itemProblem(f)}
 }
 
-// itemProblem is what a problem document says of one item of many.
-func itemProblem(f *fault.Error) *api.ItemProblem {
-	p := &api.ItemProblem{Code: f.Code, Detail: clip(f.Detail)}
-	for _, field := range f.Fields[:min(len(f.Fields), maxProblemFields)] {
-		p.Errors = append(p.Errors, api.ProblemField{Pointer: clip(field.Pointer), Code: field.Code, Message: clip(field.Message)})
-	}
-	return p
-}
-
 // policies returns PolicyOf that asks once for each topic.
-func (s *server) policies(tenant uuid.UUID) func(context.Context, string) (*dlq.Policy, error) {
+func (s *letterHandlers) policies(tenant uuid.UUID) func(context.Context, string) (*dlq.Policy, error) {
 	known := map[string]*dlq.Policy{}
 	return func(ctx context.Context, topic string) (*dlq.Policy, error) {
 		if p := known[topic]; p != nil {
 			return p, nil
 		}
-		p, err := s.DeadLetters.PolicyOf(ctx, tenant, topic)
+		p, err := s.PolicyOf(ctx, tenant, topic)
+		if err != nil {
+			return nil, err
+		}
 		known[topic] = &p
-		return &p, err
+		return &p, nil
 	}
 }
 
 // letterOf makes a letter of a push. Faults: Invalid.
-func (s *server) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLetterInput, policies func(context.Context, string) (*dlq.Policy, error)) (dlq.Letter, error) {
+func (s *letterHandlers) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLetterInput, policies func(context.Context, string) (*dlq.Policy, error)) (dlq.Letter, error) {
 	l, wrong := readLetter(b)
 	l.TenantID = tenant
 	for _, prefix := range []string{keyPrefix, ownPrefix} {
@@ -316,7 +310,7 @@ func undrivable(l *dlq.Letter) []fault.Field {
 
 // checkPushedTarget refuses targets that no retry could go to. Fault: Invalid
 // with dlq.CodeTarget.
-func (s *server) checkPushedTarget(l *dlq.Letter) error {
+func (s *letterHandlers) checkPushedTarget(l *dlq.Letter) error {
 	switch t := &l.Target; {
 	case t.Kind == dlq.ToHTTP:
 		if reason := s.CheckEndpoint(t.URL); reason != "" {
@@ -324,9 +318,9 @@ func (s *server) checkPushedTarget(l *dlq.Letter) error {
 		}
 		_, err := dlq.CarryOverHTTP(l.Content, true)
 		return err
-	case t.Topic != "" && s.DeadLetters.ForbiddenTopic(t.Topic):
+	case t.Topic != "" && s.ForbiddenTopic(t.Topic):
 		return notAllowed("/target/topic", readAsDeadLetters)
-	case t.Topic == "" && (t.Kind == dlq.ToKafka || t.Kind == "") && s.DeadLetters.ForbiddenTopic(l.OriginalTopic):
+	case t.Topic == "" && (t.Kind == dlq.ToKafka || t.Kind == "") && s.ForbiddenTopic(l.OriginalTopic):
 		return notAllowed("/original_topic", readAsDeadLetters+": name the topic the record was in before it failed, or set a target")
 	}
 	return nil
@@ -334,8 +328,8 @@ func (s *server) checkPushedTarget(l *dlq.Letter) error {
 
 // undrivenHere warns of a letter that this server, as it is configured, cannot
 // drive: it is kept, because that may change.
-func (s *server) undrivenHere(l *dlq.Letter) *api.DeadLetterWarnings {
-	if to := l.Destination(nil); l.Status == dlq.Pending && !s.DeadLetters.Drives(to.Kind) {
+func (s *letterHandlers) undrivenHere(l *dlq.Letter) *api.DeadLetterWarnings {
+	if to := l.Destination(nil); l.Status == dlq.Pending && !s.Drives(to.Kind) {
 		return &api.DeadLetterWarnings{{Code: dlq.CodeNoKafka, Detail: dlq.TargetNotConfigured(to.Kind)}}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 )
 
 // RetryDeadLetter drives a letter again and answers with what came of it.
-func (s *server) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRequestObject) (api.Response, error) {
+func (s *letterHandlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
 		b = &api.DeadLetterRetryInput{}
@@ -35,7 +35,7 @@ func (s *server) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRequ
 		if err != nil {
 			return nil, err
 		}
-		end, err := s.DeadLetters.Drive(context.WithoutCancel(ctx), claim) // which is bounded itself
+		end, err := s.Drive(context.WithoutCancel(ctx), claim) // which is bounded itself
 		switch {
 		case err == nil:
 			return s.driven(ctx, &l, &end)
@@ -47,22 +47,22 @@ func (s *server) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRequ
 }
 
 // asItIs adds to a conflict what the letter is now, which may be what made it one.
-func (s *server) asItIs(ctx context.Context, err error, l *dlq.Letter) error {
-	if now, getErr := s.DeadLetters.Letters.Get(ctx, l.TenantID, l.ID); getErr == nil {
+func (s *letterHandlers) asItIs(ctx context.Context, err error, l *dlq.Letter) error {
+	if now, getErr := s.Letters.Get(ctx, l.TenantID, l.ID); getErr == nil {
 		l = &now
 	}
 	return insteadOf(err, l)
 }
 
 // driven answers with a letter whose retry has ended as end says.
-func (s *server) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (answer, error) {
+func (s *letterHandlers) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (answer, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
-	after, err := s.DeadLetters.Letters.Get(ctx, l.TenantID, l.ID)
+	after, err := s.Letters.Get(ctx, l.TenantID, l.ID)
 	if err != nil {
 		return answer{}, err
 	}
-	p, err := s.DeadLetters.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
+	p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
 	if err != nil {
 		return answer{}, err
 	}
@@ -85,7 +85,7 @@ func (s *server) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (an
 }
 
 // claimOf says what is to be driven and where to. Faults: Invalid.
-func (s *server) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetterRetryInput) (dlq.Claim, error) {
+func (s *letterHandlers) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetterRetryInput) (dlq.Claim, error) {
 	req := requestOf(ctx)
 	claim := dlq.Claim{
 		TenantID: l.TenantID, LetterID: l.ID, Version: l.Version, Force: b.Force != nil && *b.Force, Actor: req.principal,
@@ -108,15 +108,15 @@ func (s *server) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetterRe
 	if claim.Revision != nil {
 		detail["revision"] = claim.Revision.Number
 	}
-	claim.By = s.did(ctx, l.ID, dlq.VerbRetry, b.Reason, detailOf(detail))
+	claim.By = s.didLetter(ctx, l.ID, dlq.VerbRetry, b.Reason, detail)
 	return claim, nil
 }
 
 // retryTarget returns another target for a retry, nil for the letter's own.
-func (s *server) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLetterRetryTarget) (*dlq.Target, error) {
+func (s *letterHandlers) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLetterRetryTarget) (*dlq.Target, error) {
 	own := l.Destination(nil)
 	if t == nil || t.Topic == nil && t.URL == nil && t.Partition == nil && t.Method == nil {
-		if own.Kind == dlq.ToKafka && s.DeadLetters.ForbiddenTopic(own.Topic) {
+		if own.Kind == dlq.ToKafka && s.ForbiddenTopic(own.Topic) {
 			return nil, notAllowed("/target/topic", "the letter's own topic "+readAsDeadLetters)
 		}
 		return nil, nil //nolint:nilnil // its own
@@ -140,13 +140,13 @@ func (s *server) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLett
 	if wrong := dlq.TargetMistakes("/target", to); wrong != nil {
 		return nil, summed(fault.Invalid, dlq.CodeInvalid, wrong)
 	}
-	if s.DeadLetters.ForbiddenTopic(to.Topic) {
+	if s.ForbiddenTopic(to.Topic) {
 		return nil, notAllowed("/target/topic", readAsDeadLetters)
 	}
 	return &to, s.allowed(ctx, l, &to, "/target/topic")
 }
 
-func (s *server) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Target, t *api.DeadLetterRetryTarget) (*dlq.Target, error) {
+func (s *letterHandlers) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Target, t *api.DeadLetterRetryTarget) (*dlq.Target, error) {
 	to := dlq.Target{Kind: dlq.ToHTTP, URL: own.URL, Method: own.Method}
 	if t.URL != nil {
 		to.URL = *t.URL
@@ -168,8 +168,8 @@ func (s *server) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Target, t 
 
 // allowed returns nil when the policy lets the letter go there. Fault: Invalid
 // with dlq.CodeTarget.
-func (s *server) allowed(ctx context.Context, l *dlq.Letter, to *dlq.Target, pointer string) error {
-	p, err := s.DeadLetters.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
+func (s *letterHandlers) allowed(ctx context.Context, l *dlq.Letter, to *dlq.Target, pointer string) error {
+	p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
 	if err != nil || p.AllowsDrive(l, to) {
 		return err
 	}
@@ -178,7 +178,7 @@ func (s *server) allowed(ctx context.Context, l *dlq.Letter, to *dlq.Target, poi
 
 // revisionOf makes a revision of an edit, nil when nothing is edited. It begins
 // with what a retry would send without it.
-func (s *server) revisionOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetterRetryInput) (*dlq.Revision, error) {
+func (s *letterHandlers) revisionOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetterRetryInput) (*dlq.Revision, error) {
 	key := b.KeyBase64
 	if b.Target != nil && b.Target.KeyBase64 != nil {
 		if key != nil {
@@ -193,7 +193,7 @@ func (s *server) revisionOf(ctx context.Context, l *dlq.Letter, b *api.DeadLette
 		return nil, schemaFault(fault.Field{Pointer: "", Code: "excluded", Message: "only dead letters for Kafka, HTTP or a job can be edited: this one is sent again by its source"})
 	}
 	r := dlq.Revision{LetterID: l.ID, Number: 1, Author: requestOf(ctx).principal, Reason: text(b.Reason), CreatedAt: s.now()}
-	revisions, err := s.DeadLetters.Letters.Revisions(ctx, l.TenantID, l.ID)
+	revisions, err := s.Letters.Revisions(ctx, l.TenantID, l.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -14,16 +14,15 @@ import (
 )
 
 // ListDeadLetterTopics answers a page of topics by name.
-func (s *server) ListDeadLetterTopics(ctx context.Context, in api.ListDeadLetterTopicsRequestObject) (api.Response, error) {
+func (s *letterHandlers) ListDeadLetterTopics(ctx context.Context, in api.ListDeadLetterTopicsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
-	list := req.list()
-	paging, err := s.pagingOf(list, nil, p.PageSize, p.Cursor, nil)
+	paging, err := s.pagingOf(req.list(), nil, p.PageSize, p.Cursor, nil)
 	if err != nil {
 		return nil, err
 	}
-	topics, more, err := s.DeadLetters.Overview.Topics(ctx, req.tenant.ID, string(paging.after), paging.size)
+	topics, more, err := s.Overview.Topics(ctx, req.tenant.ID, string(paging.after), paging.size)
 	if err != nil {
 		return nil, err
 	}
@@ -31,15 +30,15 @@ func (s *server) ListDeadLetterTopics(ctx context.Context, in api.ListDeadLetter
 	for i := range topics {
 		out.Topics[i] = toAPITopic(&topics[i], s.now())
 	}
-	out.Pagination = paging.onward(more, func() string { return s.cursors.seal(list, []byte(topics[len(topics)-1].Topic)) })
+	out.Pagination = paging.onward(more, func() []byte { return []byte(topics[len(topics)-1].Topic) })
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
 // GetDeadLetterTopic answers the statistics of a topic, with its largest groups.
-func (s *server) GetDeadLetterTopic(ctx context.Context, in api.GetDeadLetterTopicRequestObject) (api.Response, error) {
+func (s *letterHandlers) GetDeadLetterTopic(ctx context.Context, in api.GetDeadLetterTopicRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	t, err := s.DeadLetters.Overview.Topic(ctx, requestOf(ctx).tenant.ID, in.Topic)
+	t, err := s.Overview.Topic(ctx, requestOf(ctx).tenant.ID, in.Topic)
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +49,10 @@ func (s *server) GetDeadLetterTopic(ctx context.Context, in api.GetDeadLetterTop
 }
 
 // GetDeadLetterStats counts letters by topic and status.
-func (s *server) GetDeadLetterStats(ctx context.Context, _ api.GetDeadLetterStatsRequestObject) (api.Response, error) {
+func (s *letterHandlers) GetDeadLetterStats(ctx context.Context, _ api.GetDeadLetterStatsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	topics, err := s.DeadLetters.Overview.Stats(ctx, requestOf(ctx).tenant.ID)
+	topics, err := s.Overview.Stats(ctx, requestOf(ctx).tenant.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -71,11 +70,11 @@ func (s *server) GetDeadLetterStats(ctx context.Context, _ api.GetDeadLetterStat
 // knownTopic returns nil for a topic that something is known of; a beginning with
 // a * at its end is none. Fault: NotFound, because nothing found of a topic that is
 // misspelt looks like nothing wrong with the one that is meant.
-func (s *server) knownTopic(ctx context.Context, tenant uuid.UUID, topic string) error {
+func (s *letterHandlers) knownTopic(ctx context.Context, tenant uuid.UUID, topic string) error {
 	if strings.HasSuffix(topic, "*") {
 		return nil
 	}
-	letters, policy, err := s.DeadLetters.Overview.KnownTopic(ctx, tenant, topic)
+	letters, policy, err := s.Overview.KnownTopic(ctx, tenant, topic)
 	if err != nil || letters || policy {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -32,8 +33,8 @@ func positionKeys(p saga.Position) []byte {
 }
 
 // positionOf opens a cursor of the feed.
-func (s *server) positionOf(list listID, cursor string) (saga.Position, error) {
-	b, err := s.cursors.open(list, cursor)
+func (s *auditHandlers) positionOf(list listID, cursor string) (saga.Position, error) {
+	b, err := s.Cursors.open(list, cursor)
 	if err != nil {
 		return saga.Position{}, err
 	}
@@ -71,7 +72,7 @@ func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, act
 }
 
 // ListEvents answers a page of the feed, at once or when something has come.
-func (s *server) ListEvents(ctx context.Context, in api.ListEventsRequestObject) (api.Response, error) {
+func (s *auditHandlers) ListEvents(ctx context.Context, in api.ListEventsRequestObject) (api.Response, error) {
 	p := in.Params
 	tenant := requestOf(ctx).tenant.ID
 	wait, _, err := s.waitOf(p.Wait, nil)
@@ -98,14 +99,14 @@ func (s *server) ListEvents(ctx context.Context, in api.ListEventsRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	next := s.cursors.seal(list, positionKeys(page.end))
+	next := s.Cursors.seal(list, positionKeys(page.end))
 	out := api.AuditEventList{
 		Events:     make([]api.AuditEvent, len(page.events)),
 		Pagination: api.Pagination{PageSize: size, HasNext: page.more, NextCursor: &next},
 	}
 	for i := range page.events {
 		e := &page.events[i]
-		out.Events[i] = toAPIEvent(e, s.cursors.seal(list, positionKeys(e.Position)))
+		out.Events[i] = toAPIEvent(e, s.Cursors.seal(list, positionKeys(e.Position)))
 	}
 	return answer{status: http.StatusOK, body: out}, nil
 }
@@ -118,7 +119,7 @@ type feedPage struct {
 }
 
 // readFeed reads until a page is full, the feed ends, or it has looked long enough.
-func (s *server) readFeed(ctx context.Context, tenant uuid.UUID, at saga.Position, f saga.EventFilter, size int) (feedPage, error) {
+func (s *auditHandlers) readFeed(ctx context.Context, tenant uuid.UUID, at saga.Position, f saga.EventFilter, size int) (feedPage, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	until := time.Now().Add(lookLonger)
@@ -146,7 +147,7 @@ func (s *server) readFeed(ctx context.Context, tenant uuid.UUID, at saga.Positio
 }
 
 // awaitEvents waits for an event that fits and returns what there is then.
-func (s *server) awaitEvents(ctx context.Context, tenant uuid.UUID, at saga.Position, f saga.EventFilter, size int, wait time.Duration) (feedPage, error) {
+func (s *auditHandlers) awaitEvents(ctx context.Context, tenant uuid.UUID, at saga.Position, f saga.EventFilter, size int, wait time.Duration) (feedPage, error) {
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	for {
@@ -171,7 +172,7 @@ func (s *server) awaitEvents(ctx context.Context, tenant uuid.UUID, at saga.Posi
 
 // nextFit returns true when an event after a position fits, the time is over or
 // nobody waits any more, and false when the batches have ended.
-func (s *server) nextFit(ctx context.Context, batches <-chan []saga.StoredEvent, at saga.Position, f saga.EventFilter, over <-chan time.Time) bool {
+func (s *auditHandlers) nextFit(ctx context.Context, batches <-chan []saga.StoredEvent, at saga.Position, f saga.EventFilter, over <-chan time.Time) bool {
 	for {
 		select {
 		case <-over:
@@ -194,7 +195,7 @@ func (s *server) nextFit(ctx context.Context, batches <-chan []saga.StoredEvent,
 }
 
 // ListSagaEvents answers a page of a saga's history.
-func (s *server) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequestObject) (api.Response, error) {
+func (s *auditHandlers) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	p := in.Params
@@ -205,7 +206,7 @@ func (s *server) ListSagaEvents(ctx context.Context, in api.ListSagaEventsReques
 		size = int(*p.PageSize)
 	}
 	if p.Cursor != nil {
-		b, err := s.cursors.open(list, *p.Cursor)
+		b, err := s.Cursors.open(list, *p.Cursor)
 		if err != nil {
 			return nil, err
 		}
@@ -230,7 +231,7 @@ func (s *server) ListSagaEvents(ctx context.Context, in api.ListSagaEventsReques
 	}
 	out := api.AuditEventList{Events: make([]api.AuditEvent, len(events)), Pagination: api.Pagination{PageSize: size, HasNext: more}}
 	for i := range events {
-		cursor := s.cursors.seal(list, binary.BigEndian.AppendUint64(nil, uint64(events[i].ID))) //nolint:gosec // positive
+		cursor := s.Cursors.seal(list, binary.BigEndian.AppendUint64(nil, uint64(events[i].ID))) //nolint:gosec // positive
 		out.Events[i] = toAPIEvent(&events[i], cursor)
 		if more && i == len(events)-1 {
 			out.Pagination.NextCursor = &cursor
@@ -241,7 +242,7 @@ func (s *server) ListSagaEvents(ctx context.Context, in api.ListSagaEventsReques
 
 // hasEvents returns nil when the tenant has, or had, a saga of this id: each has
 // an event of its beginning, whatever became of it. Fault: NotFound.
-func (s *server) hasEvents(ctx context.Context, tenant, id uuid.UUID) error {
+func (s *auditHandlers) hasEvents(ctx context.Context, tenant, id uuid.UUID) error {
 	events, _, err := s.Trail.Events(ctx, tenant, id, saga.EventFilter{}, false, 0, 1)
 	if err != nil || len(events) > 0 {
 		return err
@@ -253,7 +254,7 @@ func (s *server) hasEvents(ctx context.Context, tenant, id uuid.UUID) error {
 }
 
 // VerifyAudit answers whether a part of the audit trail is what was written.
-func (s *server) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObject) (api.Response, error) {
+func (s *auditHandlers) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	from, limit := int64(1), 100
@@ -268,10 +269,10 @@ func (s *server) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObjec
 	switch {
 	case err != nil:
 		return nil, err
-	case ofActions && s.DeadLetters == nil:
+	case ofActions && s.Actions == nil:
 		return nil, noRecord()
 	case ofActions:
-		check = s.DeadLetters.VerifyActions
+		check = s.VerifyActions
 	case tenant == operator.Deployment:
 		return nil, parameterFault(codeInvalidParameter, fault.Field{Pointer: "scope", Code: "excluded", Message: "deployment requires trail=actions: every event belongs to a tenant"})
 	}
@@ -280,4 +281,9 @@ func (s *server) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObjec
 		return nil, err
 	}
 	return answer{status: http.StatusOK, body: toAPIVerification(&v, ofActions)}, nil
+}
+
+// noRecord is the fault where there is neither a queue nor a record of actions.
+func noRecord() error {
+	return fault.New(fault.Unavailable, dlq.CodeUnavailable, "the memory store has no dead-letter queue and no record of actions: use PostgreSQL")
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // dryRunOf answers what an action would do, without doing it.
-func (s *server) dryRunOf(ctx context.Context, a action) (answer, error) {
+func (s *sagaHandlers) dryRunOf(ctx context.Context, a action) (answer, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	change, before, m, err := s.decide(ctx, a)
@@ -42,7 +42,7 @@ func (s *server) dryRunOf(ctx context.Context, a action) (answer, error) {
 
 // ExplainSaga says what a saga waits for and who can do something about it, and of
 // an archived one how it has ended.
-func (s *server) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObject) (api.Response, error) {
+func (s *sagaHandlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	f, run, err := s.look(ctx, in.SagaID)
@@ -92,7 +92,7 @@ func (s *server) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObjec
 }
 
 // look reads a saga, live or archived, and rebuilds its run. Fault: NotFound.
-func (s *server) look(ctx context.Context, id uuid.UUID) (found, saga.Instance, error) {
+func (s *sagaHandlers) look(ctx context.Context, id uuid.UUID) (found, saga.Instance, error) {
 	tenant := requestOf(ctx).tenant.ID
 	f, err := s.find(ctx, tenant, id)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *server) look(ctx context.Context, id uuid.UUID) (found, saga.Instance, 
 }
 
 // GetSagaResult answers the result of a completed saga, live or archived.
-func (s *server) GetSagaResult(ctx context.Context, in api.GetSagaResultRequestObject) (api.Response, error) {
+func (s *sagaHandlers) GetSagaResult(ctx context.Context, in api.GetSagaResultRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	f, run, err := s.look(ctx, in.SagaID)

@@ -13,7 +13,7 @@ import (
 )
 
 // CheckFence tells whether a fencing token is the newest that its key has shown.
-func (s *server) CheckFence(ctx context.Context, in api.CheckFenceRequestObject) (api.Response, error) {
+func (s *workerHandlers) CheckFence(ctx context.Context, in api.CheckFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	epochText, seqText, _ := strings.Cut(in.Body.FencingToken, ".")
@@ -22,7 +22,7 @@ func (s *server) CheckFence(ctx context.Context, in api.CheckFenceRequestObject)
 	if errEpoch != nil || errSeq != nil { // the contract has checked it
 		return nil, schemaFault(fault.Field{Pointer: "/fencing_token", Code: "invalid", Message: "is not a fencing token"})
 	}
-	ok, err := s.Jobs.Work.CheckFence(ctx, requestOf(ctx).tenant.ID, in.FenceKey, epoch, seq)
+	ok, err := s.Work.CheckFence(ctx, requestOf(ctx).tenant.ID, in.FenceKey, epoch, seq)
 	if err != nil {
 		return nil, err
 	}
@@ -30,16 +30,15 @@ func (s *server) CheckFence(ctx context.Context, in api.CheckFenceRequestObject)
 }
 
 // ListFences answers a page of fences by key.
-func (s *server) ListFences(ctx context.Context, in api.ListFencesRequestObject) (api.Response, error) {
+func (s *workerHandlers) ListFences(ctx context.Context, in api.ListFencesRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
-	list := req.list()
-	paging, err := s.pagingOf(list, nil, p.PageSize, p.Cursor, nil)
+	paging, err := s.pagingOf(req.list(), nil, p.PageSize, p.Cursor, nil)
 	if err != nil {
 		return nil, err
 	}
-	fences, more, err := s.Jobs.Fences.ListFences(ctx, req.tenant.ID, string(paging.after), paging.size)
+	fences, more, err := s.Fences.ListFences(ctx, req.tenant.ID, string(paging.after), paging.size)
 	if err != nil {
 		return nil, err
 	}
@@ -47,15 +46,15 @@ func (s *server) ListFences(ctx context.Context, in api.ListFencesRequestObject)
 	for i := range fences {
 		out.Fences[i] = toAPIFence(&fences[i])
 	}
-	out.Pagination = paging.onward(more, func() string { return s.cursors.seal(list, []byte(fences[len(fences)-1].Key)) })
+	out.Pagination = paging.onward(more, func() []byte { return []byte(fences[len(fences)-1].Key) })
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
 // GetFence answers one fence.
-func (s *server) GetFence(ctx context.Context, in api.GetFenceRequestObject) (api.Response, error) {
+func (s *workerHandlers) GetFence(ctx context.Context, in api.GetFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	f, err := s.Jobs.Fences.Fence(ctx, requestOf(ctx).tenant.ID, in.FenceKey)
+	f, err := s.Fences.Fence(ctx, requestOf(ctx).tenant.ID, in.FenceKey)
 	if err != nil {
 		return nil, err
 	}
@@ -63,12 +62,12 @@ func (s *server) GetFence(ctx context.Context, in api.GetFenceRequestObject) (ap
 }
 
 // ResetFence forgets what a fence remembers.
-func (s *server) ResetFence(ctx context.Context, in api.ResetFenceRequestObject) (api.Response, error) {
+func (s *workerHandlers) ResetFence(ctx context.Context, in api.ResetFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
-	f, err := s.Jobs.Fences.ResetFence(ctx, requestOf(ctx).tenant.ID, in.FenceKey, func(f jobrun.KeyFence) operator.Action {
-		return s.didJob(ctx, operator.JobFence, in.FenceKey, "reset", &in.Params.Reason,
-			detailOf(map[string]any{"fencing_token": f.FencingToken(), "checked_at": f.CheckedAt}))
+	f, err := s.Fences.ResetFence(ctx, requestOf(ctx).tenant.ID, in.FenceKey, func(f jobrun.KeyFence) operator.Action {
+		return s.did(ctx, s.now(), operator.JobFence, in.FenceKey, "reset", in.Params.Reason,
+			map[string]any{"fencing_token": f.FencingToken(), "checked_at": f.CheckedAt})
 	})
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 
 // RetrySaga makes the next attempt of a step now, or lets a failed saga go
 // forward again.
-func (s *server) RetrySaga(ctx context.Context, in api.RetrySagaRequestObject) (api.Response, error) {
+func (s *sagaHandlers) RetrySaga(ctx context.Context, in api.RetrySagaRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
 		b = &api.RetryInput{}
@@ -58,14 +58,14 @@ func noStep(kind fault.Kind) *fault.Error {
 }
 
 // SkipStep lets a saga go on without its current step.
-func (s *server) SkipStep(ctx context.Context, in api.SkipStepRequestObject) (api.Response, error) {
+func (s *sagaHandlers) SkipStep(ctx context.Context, in api.SkipStepRequestObject) (api.Response, error) {
 	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
 		ordered(in.Step, saga.Order{Verb: saga.SkipStep, By: by, Reason: reason})})
 }
 
 // CompleteStep records the current step as done outside of Skald.
-func (s *server) CompleteStep(ctx context.Context, in api.CompleteStepRequestObject) (api.Response, error) {
+func (s *sagaHandlers) CompleteStep(ctx context.Context, in api.CompleteStepRequestObject) (api.Response, error) {
 	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
 	o := saga.Order{Verb: saga.CompleteStep, By: by, Reason: reason, Output: in.Body.Output}
 	if string(o.Output) == "null" {
@@ -75,7 +75,7 @@ func (s *server) CompleteStep(ctx context.Context, in api.CompleteStepRequestObj
 }
 
 // FailStep lets no further attempt of the current step follow.
-func (s *server) FailStep(ctx context.Context, in api.FailStepRequestObject) (api.Response, error) {
+func (s *sagaHandlers) FailStep(ctx context.Context, in api.FailStepRequestObject) (api.Response, error) {
 	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
 		ordered(in.Step, saga.Order{Verb: saga.FailStep, By: by, Reason: reason})})
@@ -93,13 +93,13 @@ func ordered(step string, o saga.Order) func(*saga.Instance, []saga.StepLog) (sa
 }
 
 // SuspendSaga keeps a saga from sending anything new.
-func (s *server) SuspendSaga(ctx context.Context, in api.SuspendSagaRequestObject) (api.Response, error) {
+func (s *sagaHandlers) SuspendSaga(ctx context.Context, in api.SuspendSagaRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.SuspendRequested{By: by, Reason: reason})})
 }
 
 // ResumeSaga ends a suspension.
-func (s *server) ResumeSaga(ctx context.Context, in api.ResumeSagaRequestObject) (api.Response, error) {
+func (s *sagaHandlers) ResumeSaga(ctx context.Context, in api.ResumeSagaRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
 		b = &api.ResumeInput{}
@@ -110,7 +110,7 @@ func (s *server) ResumeSaga(ctx context.Context, in api.ResumeSagaRequestObject)
 }
 
 // ExtendDeadline gives the present phase another deadline.
-func (s *server) ExtendDeadline(ctx context.Context, in api.ExtendDeadlineRequestObject) (api.Response, error) {
+func (s *sagaHandlers) ExtendDeadline(ctx context.Context, in api.ExtendDeadlineRequestObject) (api.Response, error) {
 	by, reason := wordsOf(ctx, in.Body.RequestedBy, in.Body.Reason)
 	e := saga.DeadlineSet{By: by, Reason: reason}
 	switch b := in.Body; {
@@ -132,21 +132,21 @@ func (s *server) ExtendDeadline(ctx context.Context, in api.ExtendDeadlineReques
 const maxDeadline = 366 * 24 * time.Hour
 
 // ForceComplete ends a saga as completed, whatever has been done of it.
-func (s *server) ForceComplete(ctx context.Context, in api.ForceCompleteRequestObject) (api.Response, error) {
+func (s *sagaHandlers) ForceComplete(ctx context.Context, in api.ForceCompleteRequestObject) (api.Response, error) {
 	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
 		always(saga.CompletionForced{By: by, Reason: reason, Result: in.Body.Result})})
 }
 
 // ForceFail ends a saga as failed, with nothing more undone.
-func (s *server) ForceFail(ctx context.Context, in api.ForceFailRequestObject) (api.Response, error) {
+func (s *sagaHandlers) ForceFail(ctx context.Context, in api.ForceFailRequestObject) (api.Response, error) {
 	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
 		always(saga.FailureForced{By: by, Reason: reason})})
 }
 
 // AcknowledgeSaga notes that somebody has looked at a saga that needs attention.
-func (s *server) AcknowledgeSaga(ctx context.Context, in api.AcknowledgeSagaRequestObject) (api.Response, error) {
+func (s *sagaHandlers) AcknowledgeSaga(ctx context.Context, in api.AcknowledgeSagaRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.Acknowledged{By: by, Reason: reason})})
 }

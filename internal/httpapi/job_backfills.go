@@ -19,7 +19,7 @@ const previewedSlots = 1000
 
 // bulkID makes the id of a backfill or bulk: of an Idempotency-Key, so that a
 // second request under it meets the first wherever it is, a UUIDv8.
-func (s *server) bulkID(ctx context.Context, key *string) uuid.UUID {
+func (s *jobHandlers) bulkID(ctx context.Context, key *string) uuid.UUID {
 	if key == nil {
 		return s.NewID()
 	}
@@ -31,7 +31,7 @@ func (s *server) bulkID(ctx context.Context, key *string) uuid.UUID {
 }
 
 // CreateBackfill stores a backfill, or lists what it would run.
-func (s *server) CreateBackfill(ctx context.Context, in api.CreateBackfillRequestObject) (api.Response, error) {
+func (s *jobHandlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	d, err := s.definitionAt(ctx, in.Definition, nil)
@@ -62,10 +62,10 @@ func (s *server) CreateBackfill(ctx context.Context, in api.CreateBackfillReques
 	if body.DryRun != nil && *body.DryRun {
 		return s.previewBackfill(ctx, &b, &d, slots)
 	}
-	by := s.acted(ctx, now, operator.JobBackfill, b.ID.String(), verbCreate, b.Reason, map[string]any{
+	by := s.did(ctx, now, operator.JobBackfill, b.ID.String(), verbCreate, b.Reason, map[string]any{
 		"definition_id": d.ID, "from": b.From, "to": b.To, "reprocess": b.Reprocess, "max_active": b.MaxActive, "slots": slots,
 	})
-	stored, created, err := s.Jobs.Bulks.CreateBackfill(ctx, b, by)
+	stored, created, err := s.Bulks.CreateBackfill(ctx, b, by)
 	if err != nil {
 		return nil, err
 	}
@@ -78,13 +78,13 @@ func (s *server) CreateBackfill(ctx context.Context, in api.CreateBackfillReques
 	return a, nil
 }
 
-func (s *server) previewBackfill(ctx context.Context, b *jobrun.Backfill, d *jobrun.Definition, slots int) (answer, error) {
+func (s *jobHandlers) previewBackfill(ctx context.Context, b *jobrun.Backfill, d *jobrun.Definition, slots int) (answer, error) {
 	compiled, err := jobrun.CompileSchedule("/schedule", *d.Spec.Schedule)
 	if err != nil {
 		return answer{}, err
 	}
 	shown := b.Next(compiled, previewedSlots)
-	states, err := s.Jobs.Bulks.SlotStates(ctx, b.TenantID, d.ID, shown)
+	states, err := s.Bulks.SlotStates(ctx, b.TenantID, d.ID, shown)
 	if err != nil {
 		return answer{}, err
 	}
@@ -96,20 +96,19 @@ func (s *server) previewBackfill(ctx context.Context, b *jobrun.Backfill, d *job
 }
 
 // ListBackfills answers a page of the backfills of a definition, newest first.
-func (s *server) ListBackfills(ctx context.Context, in api.ListBackfillsRequestObject) (api.Response, error) {
+func (s *jobHandlers) ListBackfills(ctx context.Context, in api.ListBackfillsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
-	list := req.list()
-	paging, jp, err := s.jobPaging(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, jp, err := s.jobPaging(req.list(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.Jobs.Definitions.Definition(ctx, req.tenant.ID, in.Definition)
+	d, err := s.Definitions.Definition(ctx, req.tenant.ID, in.Definition)
 	if err != nil {
 		return nil, err
 	}
-	found, page, err := s.Jobs.Bulks.ListBackfills(ctx, req.tenant.ID, d.ID, jp)
+	found, page, err := s.Bulks.ListBackfills(ctx, req.tenant.ID, d.ID, jp)
 	if err != nil {
 		return nil, err
 	}
@@ -117,18 +116,18 @@ func (s *server) ListBackfills(ctx context.Context, in api.ListBackfillsRequestO
 	for i := range found {
 		out.Backfills[i] = toAPIBackfill(&found[i], nil)
 	}
-	out.Pagination = paging.answer(page.More, page.Total, func() string {
+	out.Pagination = paging.answer(page.More, page.Total, func() []byte {
 		last := &found[len(found)-1]
-		return s.cursors.seal(list, timeAndIDKeys(last.CreatedAt, last.ID))
+		return timeAndIDKeys(last.CreatedAt, last.ID)
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
 // GetBackfill answers a backfill with its progress.
-func (s *server) GetBackfill(ctx context.Context, in api.GetBackfillRequestObject) (api.Response, error) {
+func (s *jobHandlers) GetBackfill(ctx context.Context, in api.GetBackfillRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	b, active, err := s.Jobs.Bulks.GetBackfill(ctx, requestOf(ctx).tenant.ID, in.BackfillID)
+	b, active, err := s.Bulks.GetBackfill(ctx, requestOf(ctx).tenant.ID, in.BackfillID)
 	if err != nil {
 		return nil, err
 	}
@@ -136,11 +135,11 @@ func (s *server) GetBackfill(ctx context.Context, in api.GetBackfillRequestObjec
 }
 
 // CancelBackfill ends a backfill.
-func (s *server) CancelBackfill(ctx context.Context, in api.CancelBackfillRequestObject) (api.Response, error) {
+func (s *jobHandlers) CancelBackfill(ctx context.Context, in api.CancelBackfillRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
-	by := s.acted(ctx, s.now(), operator.JobBackfill, in.BackfillID.String(), verbCancel, reasonOf(in.Body), nil)
-	b, err := s.Jobs.Bulks.CancelBackfill(ctx, requestOf(ctx).tenant.ID, in.BackfillID, by)
+	by := s.did(ctx, s.now(), operator.JobBackfill, in.BackfillID.String(), verbCancel, reasonOf(in.Body), nil)
+	b, err := s.Bulks.CancelBackfill(ctx, requestOf(ctx).tenant.ID, in.BackfillID, by)
 	if err != nil {
 		return nil, err
 	}

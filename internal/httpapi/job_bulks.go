@@ -15,7 +15,7 @@ import (
 )
 
 // CreateJobBulk stores a bulk, or counts what it would concern.
-func (s *server) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestObject) (api.Response, error) {
+func (s *jobHandlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	req, body := requestOf(ctx), in.Body
@@ -43,14 +43,14 @@ func (s *server) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestO
 		return nil, err
 	}
 	if body.DryRun != nil && *body.DryRun {
-		_, page, err := s.Jobs.Runs.ListRuns(ctx, b.TenantID, b.Filter, jobrun.Paging{Limit: 1, Total: true, TotalCap: maxPageDepth})
+		_, page, err := s.Runs.ListRuns(ctx, b.TenantID, b.Filter, jobrun.Paging{Limit: 1, Total: true, TotalCap: maxPageDepth})
 		if err != nil {
 			return nil, err
 		}
 		return answer{status: http.StatusOK, body: api.JobBulkPreview{Matched: page.Total, MatchedIsCapped: page.TotalCapped}}, nil
 	}
-	by := s.acted(ctx, now, operator.JobBulk, b.ID.String(), verbCreate, b.Reason, map[string]any{"action": b.Action, "filter": b.Filter})
-	stored, created, err := s.Jobs.Bulks.CreateBulk(ctx, b, by)
+	by := s.did(ctx, now, operator.JobBulk, b.ID.String(), verbCreate, b.Reason, map[string]any{"action": b.Action, "filter": b.Filter})
+	stored, created, err := s.Bulks.CreateBulk(ctx, b, by)
 	if err != nil {
 		return nil, err
 	}
@@ -63,10 +63,10 @@ func (s *server) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestO
 }
 
 // GetJobBulk answers a bulk with its progress.
-func (s *server) GetJobBulk(ctx context.Context, in api.GetJobBulkRequestObject) (api.Response, error) {
+func (s *jobHandlers) GetJobBulk(ctx context.Context, in api.GetJobBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	b, err := s.Jobs.Bulks.GetBulk(ctx, requestOf(ctx).tenant.ID, in.BulkID)
+	b, err := s.Bulks.GetBulk(ctx, requestOf(ctx).tenant.ID, in.BulkID)
 	if err != nil {
 		return nil, err
 	}
@@ -74,12 +74,11 @@ func (s *server) GetJobBulk(ctx context.Context, in api.GetJobBulkRequestObject)
 }
 
 // ListJobBulks answers a page of bulks, newest first.
-func (s *server) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestObject) (api.Response, error) {
+func (s *jobHandlers) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
-	list := req.list()
-	paging, jp, err := s.jobPaging(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, jp, err := s.jobPaging(req.list(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +86,7 @@ func (s *server) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestObj
 	if p.State != nil {
 		state = jobrun.BulkState(*p.State)
 	}
-	found, page, err := s.Jobs.Bulks.ListBulks(ctx, req.tenant.ID, state, jp)
+	found, page, err := s.Bulks.ListBulks(ctx, req.tenant.ID, state, jp)
 	if err != nil {
 		return nil, err
 	}
@@ -97,19 +96,19 @@ func (s *server) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestObj
 			return nil, err
 		}
 	}
-	out.Pagination = paging.answer(page.More, page.Total, func() string {
+	out.Pagination = paging.answer(page.More, page.Total, func() []byte {
 		last := &found[len(found)-1]
-		return s.cursors.seal(list, timeAndIDKeys(last.CreatedAt, last.ID))
+		return timeAndIDKeys(last.CreatedAt, last.ID)
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
 // CancelJobBulk ends a bulk.
-func (s *server) CancelJobBulk(ctx context.Context, in api.CancelJobBulkRequestObject) (api.Response, error) {
+func (s *jobHandlers) CancelJobBulk(ctx context.Context, in api.CancelJobBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
-	by := s.acted(ctx, s.now(), operator.JobBulk, in.BulkID.String(), verbCancel, reasonOf(in.Body), nil)
-	b, err := s.Jobs.Bulks.CancelBulk(ctx, requestOf(ctx).tenant.ID, in.BulkID, by)
+	by := s.did(ctx, s.now(), operator.JobBulk, in.BulkID.String(), verbCancel, reasonOf(in.Body), nil)
+	b, err := s.Bulks.CancelBulk(ctx, requestOf(ctx).tenant.ID, in.BulkID, by)
 	if err != nil {
 		return nil, err
 	}

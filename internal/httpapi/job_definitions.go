@@ -3,14 +3,11 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
-	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
@@ -28,21 +25,8 @@ func definitionSent(body []byte) (b definitionBody, err error) {
 	return b, unreadable(err)
 }
 
-// unreadable is the fault of a body that fits the contract, which knows the form
-// of a time and of a whole number, and nothing of leap years.
-func unreadable(err error) error {
-	var when *time.ParseError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &when):
-		return schemaFault(fault.Field{Code: "invalid", Message: "holds " + clip(when.Value) + ", which is not a valid time"})
-	}
-	return schemaFault(fault.Field{Code: "type", Message: "holds a fractional number or a value of the wrong type"})
-}
-
 // CreateJobDefinition stores a new definition.
-func (s *server) CreateJobDefinition(ctx context.Context, _ api.CreateJobDefinitionRequestObject) (api.Response, error) {
+func (s *jobHandlers) CreateJobDefinition(ctx context.Context, _ api.CreateJobDefinitionRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	req := requestOf(ctx)
@@ -65,7 +49,7 @@ func (s *server) CreateJobDefinition(ctx context.Context, _ api.CreateJobDefinit
 		return nil, err
 	}
 	d = d.Rescheduled(now)
-	if err := s.Jobs.Definitions.Create(ctx, d, s.toDefinition(ctx, &d, verbCreate, b.Reason)); err != nil {
+	if err := s.Definitions.Create(ctx, d, s.toDefinition(ctx, &d, verbCreate, b.Reason)); err != nil {
 		return nil, err
 	}
 	a := s.definitionAnswer(&d)
@@ -74,26 +58,25 @@ func (s *server) CreateJobDefinition(ctx context.Context, _ api.CreateJobDefinit
 }
 
 // toDefinition is the action of the one who asks on a definition.
-func (s *server) toDefinition(ctx context.Context, d *jobrun.Definition, verb, reason string) operator.Action {
-	return s.acted(ctx, s.now(), operator.JobDefinition, d.ID.String(), verb, reason, map[string]any{
+func (s *jobHandlers) toDefinition(ctx context.Context, d *jobrun.Definition, verb, reason string) operator.Action {
+	return s.did(ctx, s.now(), operator.JobDefinition, d.ID.String(), verb, reason, map[string]any{
 		"name": d.Name, "version": d.Version, "spec_version": d.SpecVersion,
 	})
 }
 
 // ListJobDefinitions answers a page of definitions, newest first.
-func (s *server) ListJobDefinitions(ctx context.Context, in api.ListJobDefinitionsRequestObject) (api.Response, error) {
+func (s *jobHandlers) ListJobDefinitions(ctx context.Context, in api.ListJobDefinitionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
-	list := req.list("name", "type", "enabled", "paused", "built_in", "command_name", "label")
-	paging, jp, err := s.jobPaging(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, jp, err := s.jobPaging(req.list("name", "type", "enabled", "paused", "built_in", "command_name", "label"), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
 	f := jobrun.DefinitionFilter{
 		Name: text(p.Name), Type: jobrun.Type(word(p.Type)), Enabled: p.Enabled, Paused: p.Paused, Label: text(p.Label), Command: text(p.CommandName), BuiltIn: p.BuiltIn,
 	}
-	found, page, err := s.Jobs.Definitions.ListDefinitions(ctx, req.tenant.ID, f, jp)
+	found, page, err := s.Definitions.ListDefinitions(ctx, req.tenant.ID, f, jp)
 	if err != nil {
 		return nil, err
 	}
@@ -103,15 +86,15 @@ func (s *server) ListJobDefinitions(ctx context.Context, in api.ListJobDefinitio
 		out.JobDefinitions[i] = showDefinition(&found[i], now)
 	}
 	paging.capped = page.TotalCapped
-	out.Pagination = paging.answer(page.More, page.Total, func() string {
+	out.Pagination = paging.answer(page.More, page.Total, func() []byte {
 		last := &found[len(found)-1]
-		return s.cursors.seal(list, timeAndIDKeys(last.CreatedAt, last.ID))
+		return timeAndIDKeys(last.CreatedAt, last.ID)
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
 // jobPaging reads the parameters of a list of jobs or runs.
-func (s *server) jobPaging(list listID, page, size *int32, cursor *string, include []string) (paging, jobrun.Paging, error) {
+func (s *jobHandlers) jobPaging(list listID, page, size *int32, cursor *string, include []string) (paging, jobrun.Paging, error) {
 	p, err := s.pagingOf(list, page, size, cursor, include)
 	out := jobrun.Paging{Limit: p.size, Offset: p.offset(), Total: p.total, TotalCap: p.countUpTo()}
 	if err == nil && p.page == 0 {
@@ -122,10 +105,10 @@ func (s *server) jobPaging(list listID, page, size *int32, cursor *string, inclu
 }
 
 // GetJobDefinition answers a definition.
-func (s *server) GetJobDefinition(ctx context.Context, in api.GetJobDefinitionRequestObject) (api.Response, error) {
+func (s *jobHandlers) GetJobDefinition(ctx context.Context, in api.GetJobDefinitionRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	d, err := s.Jobs.Definitions.Definition(ctx, requestOf(ctx).tenant.ID, in.Definition)
+	d, err := s.Definitions.Definition(ctx, requestOf(ctx).tenant.ID, in.Definition)
 	if err != nil {
 		return nil, err
 	}
@@ -133,15 +116,15 @@ func (s *server) GetJobDefinition(ctx context.Context, in api.GetJobDefinitionRe
 }
 
 // ListJobDefinitionVersions answers what a definition said.
-func (s *server) ListJobDefinitionVersions(ctx context.Context, in api.ListJobDefinitionVersionsRequestObject) (api.Response, error) {
+func (s *jobHandlers) ListJobDefinitionVersions(ctx context.Context, in api.ListJobDefinitionVersionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
-	d, err := s.Jobs.Definitions.Definition(ctx, tenant, in.Definition)
+	d, err := s.Definitions.Definition(ctx, tenant, in.Definition)
 	if err != nil {
 		return nil, err
 	}
-	versions, err := s.Jobs.Definitions.Versions(ctx, tenant, d.ID)
+	versions, err := s.Definitions.Versions(ctx, tenant, d.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +140,6 @@ func definitionPath(d *jobrun.Definition) string {
 	return "/api/v1/job-definitions/" + url.PathEscape(d.ID.String())
 }
 
-func (s *server) definitionAnswer(d *jobrun.Definition) answer {
+func (s *jobHandlers) definitionAnswer(d *jobrun.Definition) answer {
 	return answer{status: http.StatusOK, body: showDefinition(d, s.now()), etag: etagOf(d.Version)}
 }

@@ -22,7 +22,7 @@ const (
 // changeDefinition reads a definition, decides, and stores the decision, and anew
 // when somebody else changed it meanwhile. A decision that changes nothing is
 // answered as it is.
-func (s *server) changeDefinition(ctx context.Context, ref string, match *string, verb, reason string,
+func (s *jobHandlers) changeDefinition(ctx context.Context, ref string, match *string, verb, reason string,
 	decide func(jobrun.Definition, time.Time) (jobrun.Definition, error)) (answer, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
@@ -48,7 +48,7 @@ func (s *server) changeDefinition(ctx context.Context, ref string, match *string
 			}
 		}
 		d.Version, d.UpdatedAt, d.UpdatedBy = before.Version+1, now, requestOf(ctx).principal
-		switch err := s.Jobs.Definitions.Change(ctx, d, s.toDefinition(ctx, &d, verb, reason)); {
+		switch err := s.Definitions.Change(ctx, d, s.toDefinition(ctx, &d, verb, reason)); {
 		case err == nil:
 			return s.definitionAnswer(&d), nil
 		case !fault.IsCode(err, jobrun.CodeStale):
@@ -60,8 +60,8 @@ func (s *server) changeDefinition(ctx context.Context, ref string, match *string
 
 // definitionAt reads a definition that is to be changed. Faults: NotFound, also
 // when it is deleted; Precondition when match names another version.
-func (s *server) definitionAt(ctx context.Context, ref string, match *string) (jobrun.Definition, error) {
-	d, err := s.Jobs.Definitions.Definition(ctx, requestOf(ctx).tenant.ID, ref)
+func (s *jobHandlers) definitionAt(ctx context.Context, ref string, match *string) (jobrun.Definition, error) {
+	d, err := s.Definitions.Definition(ctx, requestOf(ctx).tenant.ID, ref)
 	if err != nil {
 		return d, err
 	}
@@ -135,7 +135,7 @@ func alike(a, b any) bool {
 }
 
 // ReplaceJobDefinition stores what a definition says instead.
-func (s *server) ReplaceJobDefinition(ctx context.Context, in api.ReplaceJobDefinitionRequestObject) (api.Response, error) {
+func (s *jobHandlers) ReplaceJobDefinition(ctx context.Context, in api.ReplaceJobDefinitionRequestObject) (api.Response, error) {
 	b, err := definitionSent(requestOf(ctx).body)
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (s *server) ReplaceJobDefinition(ctx context.Context, in api.ReplaceJobDefi
 }
 
 // UpdateJobDefinition changes members of a definition.
-func (s *server) UpdateJobDefinition(ctx context.Context, in api.UpdateJobDefinitionRequestObject) (api.Response, error) {
+func (s *jobHandlers) UpdateJobDefinition(ctx context.Context, in api.UpdateJobDefinitionRequestObject) (api.Response, error) {
 	body := requestOf(ctx).body
 	given, err := definitionSent(body)
 	if err != nil {
@@ -182,7 +182,7 @@ func overlaid(d *jobrun.Definition, body []byte) (definitionBody, error) {
 }
 
 // PauseJobDefinition keeps a definition from making runs by itself.
-func (s *server) PauseJobDefinition(ctx context.Context, in api.PauseJobDefinitionRequestObject) (api.Response, error) {
+func (s *jobHandlers) PauseJobDefinition(ctx context.Context, in api.PauseJobDefinitionRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
 		b = &api.JobPauseInput{}
@@ -204,7 +204,7 @@ func (s *server) PauseJobDefinition(ctx context.Context, in api.PauseJobDefiniti
 }
 
 // ResumeJobDefinition ends a pause.
-func (s *server) ResumeJobDefinition(ctx context.Context, in api.ResumeJobDefinitionRequestObject) (api.Response, error) {
+func (s *jobHandlers) ResumeJobDefinition(ctx context.Context, in api.ResumeJobDefinitionRequestObject) (api.Response, error) {
 	var reason string
 	if in.Body != nil {
 		reason = text(in.Body.Reason)
@@ -220,7 +220,7 @@ func (s *server) ResumeJobDefinition(ctx context.Context, in api.ResumeJobDefini
 }
 
 // DeleteJobDefinition takes a definition away. Its runs are kept.
-func (s *server) DeleteJobDefinition(ctx context.Context, in api.DeleteJobDefinitionRequestObject) (api.Response, error) {
+func (s *jobHandlers) DeleteJobDefinition(ctx context.Context, in api.DeleteJobDefinitionRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	p := in.Params
@@ -237,7 +237,7 @@ func (s *server) DeleteJobDefinition(ctx context.Context, in api.DeleteJobDefini
 			return nil, fault.New(fault.Conflict, jobrun.CodeBuiltIn, "the job definition is built in and cannot be deleted: pause it instead")
 		}
 		now := s.now()
-		switch err := s.Jobs.Definitions.Delete(ctx, d, force, s.toDefinition(ctx, &d, verbDelete, text(p.Reason))); {
+		switch err := s.Definitions.Delete(ctx, d, force, s.toDefinition(ctx, &d, verbDelete, text(p.Reason))); {
 		case err == nil:
 			d.Version, d.DeletedAt, d.NextDueAt, d.UpdatedAt, d.UpdatedBy = d.Version+1, &now, nil, now, requestOf(ctx).principal
 			return s.definitionAnswer(&d), nil

@@ -16,7 +16,7 @@ import (
 )
 
 // PublishJobEvent stores an event, unless its dedupe key is known.
-func (s *server) PublishJobEvent(ctx context.Context, in api.PublishJobEventRequestObject) (api.Response, error) {
+func (s *jobHandlers) PublishJobEvent(ctx context.Context, in api.PublishJobEventRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
@@ -34,7 +34,7 @@ func (s *server) PublishJobEvent(ctx context.Context, in api.PublishJobEventRequ
 		}
 		e.OccurredAt = &at
 	}
-	stored, created, err := s.Jobs.Events.Publish(ctx, requestOf(ctx).tenant.ID, e)
+	stored, created, err := s.Events.Publish(ctx, requestOf(ctx).tenant.ID, e)
 	if err != nil {
 		return nil, err
 	}
@@ -86,10 +86,10 @@ func sameValue(a, b any) bool {
 }
 
 // GetJobEvent answers an event and what it has led to.
-func (s *server) GetJobEvent(ctx context.Context, in api.GetJobEventRequestObject) (api.Response, error) {
+func (s *jobHandlers) GetJobEvent(ctx context.Context, in api.GetJobEventRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	e, err := s.Jobs.Events.Event(ctx, requestOf(ctx).tenant.ID, in.EventID)
+	e, err := s.Events.Event(ctx, requestOf(ctx).tenant.ID, in.EventID)
 	if err != nil {
 		return nil, err
 	}
@@ -100,12 +100,11 @@ func (s *server) GetJobEvent(ctx context.Context, in api.GetJobEventRequestObjec
 var jobEventFilters = []string{"event_type", "processed", "correlation_id", "created_from", "created_to"}
 
 // ListJobEvents answers a page of events, newest first.
-func (s *server) ListJobEvents(ctx context.Context, in api.ListJobEventsRequestObject) (api.Response, error) {
+func (s *jobHandlers) ListJobEvents(ctx context.Context, in api.ListJobEventsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
-	list := req.list(jobEventFilters...)
-	paging, jp, err := s.jobPaging(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, jp, err := s.jobPaging(req.list(jobEventFilters...), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +115,7 @@ func (s *server) ListJobEvents(ctx context.Context, in api.ListJobEventsRequestO
 	if f.To, err = timeOf("created_to", p.CreatedTo); err != nil {
 		return nil, err
 	}
-	events, page, err := s.Jobs.Events.ListEvents(ctx, req.tenant.ID, f, jp)
+	events, page, err := s.Events.ListEvents(ctx, req.tenant.ID, f, jp)
 	if err != nil {
 		return nil, err
 	}
@@ -125,9 +124,9 @@ func (s *server) ListJobEvents(ctx context.Context, in api.ListJobEventsRequestO
 		out.Events[i] = toAPIJobEvent(&events[i])
 	}
 	paging.capped = page.TotalCapped
-	out.Pagination = paging.answer(page.More, page.Total, func() string {
+	out.Pagination = paging.answer(page.More, page.Total, func() []byte {
 		last := &events[len(events)-1]
-		return s.cursors.seal(list, timeAndIDKeys(last.CreatedAt, last.ID))
+		return timeAndIDKeys(last.CreatedAt, last.ID)
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }

@@ -8,19 +8,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
-	"github.com/skald-saga/skald/internal/postgres"
 )
-
-func newEventEdge(t *testing.T) *jobEdge {
-	t.Helper()
-	e := newJobEdge(t)
-	e.jobs.Events = postgres.NewJobEvents(e.db, postgres.NewJobSettings(e.db).Current)
-	return e
-}
 
 func TestEventsArePublishedReadAndListed(t *testing.T) {
 	t.Parallel()
-	e := newEventEdge(t)
+	e := newJobEdge(t)
 	publish := func(body string, status int) client.JobEventRecord {
 		t.Helper()
 		r := e.send("POST", "/api/v1/events", body)

@@ -15,11 +15,11 @@ import (
 const explainedWorkers = 200
 
 // ExplainJobRun says why a run did, or did not, run.
-func (s *server) ExplainJobRun(ctx context.Context, in api.ExplainJobRunRequestObject) (api.Response, error) {
+func (s *jobHandlers) ExplainJobRun(ctx context.Context, in api.ExplainJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
-	r, err := s.Jobs.Runs.Run(ctx, tenant, in.RunID)
+	r, err := s.Runs.Run(ctx, tenant, in.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (s *server) ExplainJobRun(ctx context.Context, in api.ExplainJobRunRequestO
 	if err != nil {
 		return nil, err
 	}
-	events, err := s.Jobs.Runs.Events(ctx, tenant, r.ID)
+	events, err := s.Runs.Events(ctx, tenant, r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (s *server) ExplainJobRun(ctx context.Context, in api.ExplainJobRunRequestO
 
 // situation reads what there is around a run, as far as it matters: one that has
 // ended has nothing around it.
-func (s *server) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run) (x jobrun.Situation, err error) {
+func (s *jobHandlers) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run) (x jobrun.Situation, err error) {
 	x.Run = r
 	if x.Now, err = s.jobsNow(ctx); err != nil {
 		return x, err
@@ -52,10 +52,10 @@ func (s *server) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run) 
 	if r.State.Terminal() {
 		return x, nil
 	}
-	if x.Settings, err = s.Jobs.Settings.Settings(ctx); err != nil {
+	if x.Settings, err = s.Settings.Settings(ctx); err != nil {
 		return x, err
 	}
-	if x.Leader, err = s.Jobs.Elections.Leadership(ctx); err != nil {
+	if x.Leader, err = s.Elections.Leadership(ctx); err != nil {
 		return x, err
 	}
 	if r.WorkerID != uuid.Nil && r.State != jobrun.Orphaned {
@@ -71,7 +71,7 @@ func (s *server) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run) 
 	}
 	if r.ConcurrencyKey != "" {
 		f := jobrun.Filter{ConcurrencyKey: r.ConcurrencyKey, States: []jobrun.State{jobrun.Assigned, jobrun.Running, jobrun.Orphaned}}
-		holders, _, err := s.Jobs.Runs.ListRuns(ctx, tenant, f, jobrun.Paging{Limit: 1})
+		holders, _, err := s.Runs.ListRuns(ctx, tenant, f, jobrun.Paging{Limit: 1})
 		if err != nil {
 			return x, err
 		}
@@ -80,7 +80,7 @@ func (s *server) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run) 
 		}
 	}
 	states := []jobrun.WorkerState{jobrun.WorkerActive, jobrun.WorkerDraining, jobrun.WorkerLost}
-	workers, page, err := s.Jobs.Workers.ListWorkers(ctx, tenant, states, jobrun.Paging{Limit: explainedWorkers})
+	workers, page, err := s.Workers.ListWorkers(ctx, tenant, states, jobrun.Paging{Limit: explainedWorkers})
 	x.Workers, x.Unknown = workers, page.More
 	return x, err
 }

@@ -49,6 +49,7 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 	}
 	e := &jobEdge{db: db, term: term, work: runs, jobs: &httpapi.Jobs{
 		Definitions: postgres.NewJobDefinitions(db), Runs: runs, Elections: leader, Settings: settings, Workers: postgres.NewJobWorkers(db, settings.Current), Fences: postgres.NewJobFences(db), Bulks: masses,
+		Events: postgres.NewJobEvents(db, settings.Current),
 	}}
 	e.edge = newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now, c.Limits.MaxWait = time.Now, time.Minute

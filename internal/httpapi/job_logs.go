@@ -20,15 +20,13 @@ import (
 )
 
 const (
-	mediaText   = "text/plain"
-	mediaNDJSON = "application/x-ndjson"
-	logPage     = 16                     // chunks that are read at once
-	logPoll     = 400 * time.Millisecond // how often a log that is followed is looked at
+	logPage = 16                     // chunks that are read at once
+	logPoll = 400 * time.Millisecond // how often a log that is followed is looked at
 )
 
 // runLog is the answer to one who reads the log of a run.
 type runLog struct {
-	s       *server
+	s       *jobHandlers
 	ctx     context.Context //nolint:containedctx // of the request, for which this is the answer
 	tenant  uuid.UUID
 	run     jobrun.Run
@@ -51,7 +49,7 @@ type runLog struct {
 var errLogLeft = errors.New("the reader of a log is gone")
 
 // GetRunLog checks what is asked for; the answer writes the log.
-func (s *server) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (api.Response, error) {
+func (s *jobHandlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (api.Response, error) {
 	req, p := requestOf(ctx), in.Params
 	l := &runLog{
 		s: s, ctx: ctx, tenant: req.tenant.ID, media: logMedia(text(p.Accept)), bare: req.method == http.MethodHead,
@@ -79,16 +77,16 @@ func (s *server) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (
 		return nil, err
 	}
 	if l.run.LogRef != "" {
-		if s.Jobs.Offloaded == nil {
+		if s.Offloaded == nil {
 			return nil, fault.New(fault.Unavailable, codeUnavailable, "the log is in a log store that is not configured on this server: set jobs.log_offload_url")
 		}
 		var err error
-		l.stored, err = s.Jobs.Offloaded(ctx, &l.run)
+		l.stored, err = s.Offloaded(ctx, &l.run)
 		return l, err
 	}
 	if l.follow {
 		var err error
-		if l.leave, err = s.streams.enter(); err != nil {
+		if l.leave, err = s.Streams.enter(); err != nil {
 			return nil, err
 		}
 	}
@@ -112,7 +110,7 @@ func logMedia(accept string) string {
 func (l *runLog) read(id uuid.UUID) (err error) {
 	ctx, cancel := l.s.bounded(l.ctx)
 	defer cancel()
-	l.run, err = l.s.Jobs.Runs.Run(ctx, l.tenant, id)
+	l.run, err = l.s.Runs.Run(ctx, l.tenant, id)
 	return err
 }
 
@@ -175,9 +173,9 @@ func (l *runLog) send() error {
 		if err := l.read(l.run.ID); err != nil {
 			return err
 		}
-		if l.run.LogRef != "" && l.s.Jobs.Offloaded != nil {
+		if l.run.LogRef != "" && l.s.Offloaded != nil {
 			var err error
-			if l.stored, err = l.s.Jobs.Offloaded(l.ctx, &l.run); err != nil {
+			if l.stored, err = l.s.Offloaded(l.ctx, &l.run); err != nil {
 				return err
 			}
 		}
@@ -188,7 +186,7 @@ func (l *runLog) send() error {
 func (l *runLog) sendChunks() error {
 	for {
 		ctx, cancel := l.s.bounded(l.ctx)
-		chunks, err := l.s.Jobs.Runs.Logs(ctx, l.tenant, l.run.ID, l.next, logPage)
+		chunks, err := l.s.Runs.Logs(ctx, l.tenant, l.run.ID, l.next, logPage)
 		cancel()
 		if err != nil {
 			return err
@@ -247,7 +245,7 @@ func (l *runLog) chunk(c *jobrun.LogChunk) error {
 			l.buf.Write(append(line, '\n'))
 		}
 	}
-	if l.buf.Len() >= streamChunk {
+	if l.buf.Len() >= StreamChunk {
 		return l.flush()
 	}
 	return nil

@@ -22,32 +22,31 @@ import (
 
 const (
 	verbRun      = "run"
-	verbCancel   = "cancel"
 	verbReassign = "reassign"
 	verbRerun    = "rerun"
 )
 
 // jobsNow is the time by which runs are due and definitions have their slots. By a
 // clock that is fast, what is asked for now would wait for that clock's now.
-func (s *server) jobsNow(ctx context.Context) (time.Time, error) {
-	if s.Jobs.Now == nil {
+func (s *jobHandlers) jobsNow(ctx context.Context) (time.Time, error) {
+	if s.StoreNow == nil {
 		return s.now(), nil
 	}
-	return s.Jobs.Now(ctx)
+	return s.StoreNow(ctx)
 }
 
-func (s *server) jobMoment(ctx context.Context) (jobrun.Moment, error) {
+func (s *jobHandlers) jobMoment(ctx context.Context) (jobrun.Moment, error) {
 	now, err := s.jobsNow(ctx)
 	return jobrun.Moment{Now: now, Jitter: rand.Float64(), NewID: s.NewID}, err //nolint:gosec // spreads retries, guards nothing
 }
 
-// toRun is the action of the one who asks on a run.
-func (s *server) toRun(ctx context.Context, id uuid.UUID, verb, reason string, detail map[string]any) operator.Action {
-	return s.acted(ctx, s.now(), operator.JobRun, id.String(), verb, reason, detail)
+// didRun is the action of the one who asks on a run.
+func (s *jobHandlers) didRun(ctx context.Context, id uuid.UUID, verb, reason string, detail map[string]any) operator.Action {
+	return s.did(ctx, s.now(), operator.JobRun, id.String(), verb, reason, detail)
 }
 
 // CreateJobRun runs a definition by hand.
-func (s *server) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestObject) (api.Response, error) {
+func (s *jobHandlers) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	d, err := s.definitionAt(ctx, in.Definition, nil)
@@ -95,7 +94,7 @@ func unlessNull(doc json.RawMessage) json.RawMessage {
 
 // startRun stores a run of d that somebody asks for, or finds the one that the
 // same request made before. Faults: Invalid; Conflict (CodeForbidden).
-func (s *server) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Request, key *string, verb, reason string) (answer, error) {
+func (s *jobHandlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Request, key *string, verb, reason string) (answer, error) {
 	schema, err := jobrun.ParseSchema(d.Spec.ArgsSchema)
 	if err != nil {
 		return answer{}, err
@@ -106,7 +105,7 @@ func (s *server) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Re
 	if err := s.mayRun(ctx, d, a.Args); err != nil {
 		return answer{}, err
 	}
-	settings, err := s.Jobs.Settings.Settings(ctx)
+	settings, err := s.Settings.Settings(ctx)
 	if err != nil {
 		return answer{}, err
 	}
@@ -125,7 +124,7 @@ func (s *server) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Re
 	if a.RetryOfRunID != uuid.Nil {
 		detail["rerun_of"] = a.RetryOfRunID
 	}
-	stored, created, err := s.Jobs.Runs.Create(ctx, r, s.toRun(ctx, r.ID, verb, reason, detail))
+	stored, created, err := s.Runs.Create(ctx, r, s.didRun(ctx, r.ID, verb, reason, detail))
 	if err != nil {
 		return answer{}, err
 	}
@@ -142,12 +141,8 @@ func (s *server) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Re
 
 // mayRun tells whether the one who asks may do what a run of d would do with these
 // arguments, nil for its own. Fault: Forbidden.
-func (s *server) mayRun(ctx context.Context, d *jobrun.Definition, args json.RawMessage) error {
-	var limit int64
-	if s.DeadLetters != nil {
-		limit = s.DeadLetters.Limits.Bulk
-	}
-	beyond := jobrun.Beyond(d.Spec.CommandName, d.Spec.Data(args), limit)
+func (s *jobHandlers) mayRun(ctx context.Context, d *jobrun.Definition, args json.RawMessage) error {
+	beyond := jobrun.Beyond(d.Spec.CommandName, d.Spec.Data(args), s.MaxLetters)
 	need, asked := access.ForJob(d.Spec.CommandName, beyond)
 	who := requestOf(ctx).who
 	if !asked || who.Role.Allows(need) {
@@ -155,7 +150,7 @@ func (s *server) mayRun(ctx context.Context, d *jobrun.Definition, args json.Raw
 	}
 	if beyond {
 		return fault.New(fault.Forbidden, access.CodeForbidden,
-			"without %s a run of %s may touch at most %d letters: set max_messages", need, d.Name, limit)
+			"without %s a run of %s may touch at most %d letters: set max_messages", need, d.Name, s.MaxLetters)
 	}
 	return fault.New(fault.Forbidden, access.CodeForbidden, "a run of %s needs the permission %s, as its operation does; the credential has the role %s", d.Name, need, who.Role)
 }
@@ -190,7 +185,7 @@ func sameJSON(stored, canonical json.RawMessage) bool {
 }
 
 // GetJobRun answers a run, at its end when the client waits for that.
-func (s *server) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject) (api.Response, error) {
+func (s *jobHandlers) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject) (api.Response, error) {
 	wait, honoured, err := s.waitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
 		return nil, err
@@ -210,35 +205,35 @@ func (s *server) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject) (
 	return a, nil
 }
 
-func (s *server) readRun(ctx context.Context, id uuid.UUID) (jobrun.Run, error) {
+func (s *jobHandlers) readRun(ctx context.Context, id uuid.UUID) (jobrun.Run, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	return s.Jobs.Runs.Run(ctx, requestOf(ctx).tenant.ID, id)
+	return s.Runs.Run(ctx, requestOf(ctx).tenant.ID, id)
 }
 
 // awaitRun returns the run as it is when it has ended, the wait is over, or the
 // server begins to stop.
-func (s *server) awaitRun(ctx context.Context, r jobrun.Run, wait time.Duration) (jobrun.Run, error) {
+func (s *jobHandlers) awaitRun(ctx context.Context, r jobrun.Run, wait time.Duration) (jobrun.Run, error) {
 	return awaitBy(ctx, s.Stopping, r, wait, func(r *jobrun.Run) bool { return r.State.Terminal() },
 		func(ctx context.Context) (jobrun.Run, error) { return s.readRun(ctx, r.ID) })
 }
 
 func runPath(id uuid.UUID) string { return "/api/v1/job-runs/" + id.String() }
 
-func (s *server) runAnswer(r *jobrun.Run) answer {
+func (s *jobHandlers) runAnswer(r *jobrun.Run) answer {
 	return answer{status: http.StatusOK, body: toAPIRun(r, true), etag: etagOf(r.Version)}
 }
 
 // CancelJobRun ends a run, or asks its worker to.
-func (s *server) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestObject) (api.Response, error) {
+func (s *jobHandlers) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	force, reason, err := forceOf(in.Body)
 	if err != nil {
 		return nil, err
 	}
-	by := s.toRun(ctx, in.RunID, verbCancel, reason, map[string]any{"force": force})
-	r, err := s.Jobs.Runs.Cancel(ctx, requestOf(ctx).tenant.ID, in.RunID, force, by)
+	by := s.didRun(ctx, in.RunID, verbCancel, reason, map[string]any{"force": force})
+	r, err := s.Runs.Cancel(ctx, requestOf(ctx).tenant.ID, in.RunID, force, by)
 	if err != nil {
 		return nil, err
 	}
@@ -250,15 +245,15 @@ func (s *server) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestObj
 }
 
 // ReassignJobRun takes a run from its worker.
-func (s *server) ReassignJobRun(ctx context.Context, in api.ReassignJobRunRequestObject) (api.Response, error) {
+func (s *jobHandlers) ReassignJobRun(ctx context.Context, in api.ReassignJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	force, reason, err := forceOf(in.Body)
 	if err != nil {
 		return nil, err
 	}
-	by := s.toRun(ctx, in.RunID, verbReassign, reason, map[string]any{"force": force})
-	r, err := s.Jobs.Runs.Reassign(ctx, requestOf(ctx).tenant.ID, in.RunID, force, by)
+	by := s.didRun(ctx, in.RunID, verbReassign, reason, map[string]any{"force": force})
+	r, err := s.Runs.Reassign(ctx, requestOf(ctx).tenant.ID, in.RunID, force, by)
 	if err != nil {
 		return nil, err
 	}
@@ -278,18 +273,18 @@ func forceOf(b *api.JobForceInput) (force bool, reason string, err error) {
 }
 
 // RerunJobRun makes a run that does once more what an ended one did.
-func (s *server) RerunJobRun(ctx context.Context, in api.RerunJobRunRequestObject) (api.Response, error) {
+func (s *jobHandlers) RerunJobRun(ctx context.Context, in api.RerunJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
-	r, err := s.Jobs.Runs.Run(ctx, tenant, in.RunID)
+	r, err := s.Runs.Run(ctx, tenant, in.RunID)
 	if err != nil {
 		return nil, err
 	}
 	if !r.State.Terminal() {
 		return nil, r.Conflict("rerun before it has ended")
 	}
-	d, err := s.Jobs.Definitions.Definition(ctx, tenant, r.DefinitionID.String())
+	d, err := s.Definitions.Definition(ctx, tenant, r.DefinitionID.String())
 	if err == nil && d.DeletedAt != nil {
 		err = fault.New(fault.NotFound, jobrun.CodeNotFound, "the job definition %s of the run is deleted", d.Name)
 	}

@@ -19,12 +19,11 @@ var runFilters = []string{
 }
 
 // ListJobRuns answers a page of runs, newest first.
-func (s *server) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObject) (api.Response, error) {
+func (s *jobHandlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
-	list := req.list(runFilters...)
-	paging, jp, err := s.jobPaging(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, jp, err := s.jobPaging(req.list(runFilters...), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +31,7 @@ func (s *server) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	runs, page, err := s.Jobs.Runs.ListRuns(ctx, req.tenant.ID, f, jp)
+	runs, page, err := s.Runs.ListRuns(ctx, req.tenant.ID, f, jp)
 	if err != nil {
 		return nil, err
 	}
@@ -42,9 +41,9 @@ func (s *server) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObjec
 		out.JobRuns[i] = toAPIRun(&runs[i], full)
 	}
 	paging.capped = page.TotalCapped
-	out.Pagination = paging.answer(page.More, page.Total, func() string {
+	out.Pagination = paging.answer(page.More, page.Total, func() []byte {
 		last := &runs[len(runs)-1]
-		return s.cursors.seal(list, timeAndIDKeys(last.CreatedAt, last.ID))
+		return timeAndIDKeys(last.CreatedAt, last.ID)
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }
@@ -52,7 +51,7 @@ func (s *server) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObjec
 // runFilter reads the filters of a list. That of a definition which was deleted is
 // its id. Faults: Malformed; Invalid (jobrun.CodeNotFound) when there is no such
 // definition: an empty list would look as if it had no runs.
-func (s *server) runFilter(ctx context.Context, p *api.ListJobRunsParams) (jobrun.Filter, error) {
+func (s *jobHandlers) runFilter(ctx context.Context, p *api.ListJobRunsParams) (jobrun.Filter, error) {
 	f, none, wrong, err := s.filterOfRuns(ctx, &api.JobRunFilter{
 		States: p.State, Triggers: p.Trigger, Definition: p.Definition, Worker: p.Worker, Queue: p.Queue, Label: p.Label, CorrelationID: p.CorrelationID,
 		SagaID: p.SagaID, RootRunID: p.RootRunID, BackfillID: p.BackfillID, ErrorCode: p.ErrorCode, ScheduledFrom: p.ScheduledFrom, ScheduledTo: p.ScheduledTo,
@@ -69,7 +68,7 @@ func (s *server) runFilter(ctx context.Context, p *api.ListJobRunsParams) (jobru
 
 // filterOfRuns reads filters that fit the contract. wrong is what is not right
 // with them all the same, by the names of the parameters of the list.
-func (s *server) filterOfRuns(ctx context.Context, p *api.JobRunFilter) (f jobrun.Filter, none bool, wrong []fault.Field, err error) {
+func (s *jobHandlers) filterOfRuns(ctx context.Context, p *api.JobRunFilter) (f jobrun.Filter, none bool, wrong []fault.Field, err error) {
 	f = jobrun.Filter{
 		States: as[jobrun.State](p.States), Triggers: as[jobrun.Trigger](p.Triggers), Queue: text(p.Queue), Label: text(p.Label),
 		CorrelationID: text(p.CorrelationID), ErrorCode: text(p.ErrorCode),
@@ -112,8 +111,8 @@ func (s *server) filterOfRuns(ctx context.Context, p *api.JobRunFilter) (f jobru
 
 // definitionNamed returns the id of a definition; none: there is none of that id
 // or name.
-func (s *server) definitionNamed(ctx context.Context, ref string) (id uuid.UUID, none bool, err error) {
-	d, err := s.Jobs.Definitions.Definition(ctx, requestOf(ctx).tenant.ID, ref)
+func (s *jobHandlers) definitionNamed(ctx context.Context, ref string) (id uuid.UUID, none bool, err error) {
+	d, err := s.Definitions.Definition(ctx, requestOf(ctx).tenant.ID, ref)
 	if fault.KindOf(err) == fault.NotFound {
 		return uuid.Nil, true, nil
 	}
@@ -121,10 +120,10 @@ func (s *server) definitionNamed(ctx context.Context, ref string) (id uuid.UUID,
 }
 
 // ListJobRunAttempts answers to whom a run was assigned.
-func (s *server) ListJobRunAttempts(ctx context.Context, in api.ListJobRunAttemptsRequestObject) (api.Response, error) {
+func (s *jobHandlers) ListJobRunAttempts(ctx context.Context, in api.ListJobRunAttemptsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	attempts, err := s.Jobs.Runs.Attempts(ctx, requestOf(ctx).tenant.ID, in.RunID)
+	attempts, err := s.Runs.Attempts(ctx, requestOf(ctx).tenant.ID, in.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -136,10 +135,10 @@ func (s *server) ListJobRunAttempts(ctx context.Context, in api.ListJobRunAttemp
 }
 
 // ListJobRunEvents answers what was decided about a run.
-func (s *server) ListJobRunEvents(ctx context.Context, in api.ListJobRunEventsRequestObject) (api.Response, error) {
+func (s *jobHandlers) ListJobRunEvents(ctx context.Context, in api.ListJobRunEventsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	events, err := s.Jobs.Runs.Events(ctx, requestOf(ctx).tenant.ID, in.RunID)
+	events, err := s.Runs.Events(ctx, requestOf(ctx).tenant.ID, in.RunID)
 	if err != nil {
 		return nil, err
 	}

@@ -16,14 +16,14 @@ import (
 const previewed = 20
 
 // ListNextJobRuns answers when a definition is due next.
-func (s *server) ListNextJobRuns(ctx context.Context, in api.ListNextJobRunsRequestObject) (api.Response, error) {
+func (s *jobHandlers) ListNextJobRuns(ctx context.Context, in api.ListNextJobRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	from, err := timeOf("from", in.Params.From)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.Jobs.Definitions.Definition(ctx, requestOf(ctx).tenant.ID, in.Definition)
+	d, err := s.Definitions.Definition(ctx, requestOf(ctx).tenant.ID, in.Definition)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (s *server) ListNextJobRuns(ctx context.Context, in api.ListNextJobRunsRequ
 }
 
 // PreviewSchedule answers when a schedule would fire.
-func (s *server) PreviewSchedule(ctx context.Context, _ api.PreviewScheduleRequestObject) (api.Response, error) {
+func (s *jobHandlers) PreviewSchedule(ctx context.Context, _ api.PreviewScheduleRequestObject) (api.Response, error) {
 	var b struct {
 		Schedule schedule.Spec `json:"schedule"`
 		From     *time.Time    `json:"from"`
@@ -53,7 +53,7 @@ func (s *server) PreviewSchedule(ctx context.Context, _ api.PreviewScheduleReque
 // ticks lists the slots at or after a time, now when it is zero, and apart from
 // them what clock changes leave out. Fault: Invalid (jobrun.CodeInvalid), with
 // pointers into /schedule.
-func (s *server) ticks(spec schedule.Spec, from time.Time, count *int) (answer, error) {
+func (s *jobHandlers) ticks(spec schedule.Spec, from time.Time, count *int) (answer, error) {
 	compiled, err := jobrun.CompileSchedule("/schedule", spec)
 	if err != nil {
 		return answer{}, err

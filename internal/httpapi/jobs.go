@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
@@ -92,7 +90,7 @@ func ofJobs(path string) bool {
 
 // jobsOpen refuses the operations of job runs where there are none.
 func (s *server) jobsOpen(next http.Handler) http.Handler {
-	if s.Jobs != nil {
+	if s.cfg.Jobs != nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -102,10 +100,4 @@ func (s *server) jobsOpen(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// didJob is the action of the one who asks on something of job runs.
-func (s *server) didJob(ctx context.Context, kind operator.Kind, subject, verb string, reason *string, detail json.RawMessage) operator.Action {
-	req := requestOf(ctx)
-	return byOf(ctx, reason).Did(s.NewID(), req.tenant.ID, s.now(), kind, subject, verb, detail)
 }

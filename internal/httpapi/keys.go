@@ -24,7 +24,7 @@ func scopeOf(req *request) *uuid.UUID {
 }
 
 // CreateAPIKey makes a key and shows it, this once.
-func (s *server) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestObject) (api.Response, error) {
+func (s *keyHandlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestObject) (api.Response, error) {
 	req := requestOf(ctx)
 	want, err := keyRequestOf(req, in.Body)
 	if err != nil {
@@ -86,13 +86,12 @@ func number(n *int32) int {
 }
 
 // ListAPIKeys answers a page of keys, newest first.
-func (s *server) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObject) (api.Response, error) {
+func (s *keyHandlers) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req := requestOf(ctx)
 	p := in.Params
-	list := req.list("active", "tenant_id")
-	paging, err := s.pagingOf(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.pagingOf(req.list("active", "tenant_id"), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -120,15 +119,15 @@ func (s *server) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObjec
 	for i := range page.Keys {
 		out.APIKeys[i] = toAPIKey(&page.Keys[i], now)
 	}
-	out.Pagination = paging.answer(page.More, page.Total, func() string {
+	out.Pagination = paging.answer(page.More, page.Total, func() []byte {
 		last := page.Keys[len(page.Keys)-1].ID
-		return s.cursors.seal(list, last[:])
+		return last[:]
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
 // GetAPIKey answers what is kept of a key.
-func (s *server) GetAPIKey(ctx context.Context, in api.GetAPIKeyRequestObject) (api.Response, error) {
+func (s *keyHandlers) GetAPIKey(ctx context.Context, in api.GetAPIKeyRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	key, err := s.Keys.Get(ctx, scopeOf(requestOf(ctx)), in.KeyID)
@@ -139,7 +138,7 @@ func (s *server) GetAPIKey(ctx context.Context, in api.GetAPIKeyRequestObject) (
 }
 
 // RevokeAPIKey ends a key for good.
-func (s *server) RevokeAPIKey(ctx context.Context, in api.RevokeAPIKeyRequestObject) (api.Response, error) {
+func (s *keyHandlers) RevokeAPIKey(ctx context.Context, in api.RevokeAPIKeyRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	req := requestOf(ctx)
@@ -169,7 +168,7 @@ func toAPIKey(k *access.Key, now time.Time) api.APIKey {
 }
 
 // WhoAmI answers what the credential stands for.
-func (s *server) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.Response, error) {
+func (s *keyHandlers) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.Response, error) {
 	req := requestOf(ctx)
 	who := req.who
 	out := api.Whoami{

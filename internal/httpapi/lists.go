@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -25,20 +24,13 @@ var sagaFilters = []string{
 	"metadata", "needs_attention", "created_from", "created_to", "updated_from", "updated_to",
 }
 
-// list identifies the list a request asks for.
-func (r *request) list(filters ...string) listID {
-	query, _ := url.ParseQuery(r.query) // checkQuery has parsed it before
-	return newListID(r.tenant.ID, r.path, query, filters...)
-}
-
 // ListSagas answers a page of sagas, newest first.
-func (s *server) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (api.Response, error) {
+func (s *sagaHandlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req := requestOf(ctx)
 	p := in.Params
-	list := req.list(sagaFilters...)
-	paging, err := s.pagingOf(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.pagingOf(req.list(sagaFilters...), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +50,7 @@ func (s *server) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (
 		}
 	}
 	if p.Archived != nil && *p.Archived {
-		return s.listArchived(ctx, p, filter, none, list, paging)
+		return s.listArchived(ctx, p, filter, none, paging)
 	}
 	var page saga.Page
 	if !none {
@@ -76,13 +68,13 @@ func (s *server) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (
 		out.Sagas[i] = *item
 	}
 	paging.capped = page.TotalCapped
-	out.Pagination = paging.answer(page.More, page.Total, func() string {
-		return s.cursors.seal(list, sagaKeys(&page.Sagas[len(page.Sagas)-1]))
+	out.Pagination = paging.answer(page.More, page.Total, func() []byte {
+		return sagaKeys(&page.Sagas[len(page.Sagas)-1])
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
-func (s *server) listed(ctx context.Context, tenant uuid.UUID, sg *saga.Saga, full bool) (*api.Saga, error) {
+func (s *sagaHandlers) listed(ctx context.Context, tenant uuid.UUID, sg *saga.Saga, full bool) (*api.Saga, error) {
 	def, err := s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
 	if err != nil {
 		return nil, pinnedIsGone(err)
@@ -125,18 +117,6 @@ func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 	return f, none, nil
 }
 
-// timeOf reads a time; the zero time when it was not given.
-func timeOf(name string, in *time.Time) (time.Time, error) {
-	if in == nil {
-		return time.Time{}, nil
-	}
-	t := in.UTC()
-	if t.Year() < 1970 || t.Year() > 9999 {
-		return t, badParameter(name, "invalid", "must be in the years 1970 to 9999")
-	}
-	return t, nil
-}
-
 // statesOf returns the states that fit the words of seed 1 and the names.
 func statesOf(statuses []api.SagaStatus, states []api.SagaState) []saga.State {
 	var out []saga.State
@@ -164,13 +144,12 @@ func metadataOf(text string) (json.RawMessage, error) {
 }
 
 // ListWorkflows answers a page of workflows by name.
-func (s *server) ListWorkflows(ctx context.Context, in api.ListWorkflowsRequestObject) (api.Response, error) {
+func (s *sagaHandlers) ListWorkflows(ctx context.Context, in api.ListWorkflowsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req := requestOf(ctx)
 	p := in.Params
-	list := req.list("enabled")
-	paging, err := s.pagingOf(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.pagingOf(req.list("enabled"), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -181,11 +160,11 @@ func (s *server) ListWorkflows(ctx context.Context, in api.ListWorkflowsRequestO
 		return nil, err
 	}
 	full := p.View != nil && *p.View == api.ListWorkflowsParamsViewFull
-	return s.workflowPage(list, paging, page, full, func(last *workflow.Registered) string { return last.Name }), nil
+	return workflowPage(paging, page, full, func(last *workflow.Registered) string { return last.Name }), nil
 }
 
 // ListWorkflowVersions answers a page of a workflow's versions, newest first.
-func (s *server) ListWorkflowVersions(ctx context.Context, in api.ListWorkflowVersionsRequestObject) (api.Response, error) {
+func (s *sagaHandlers) ListWorkflowVersions(ctx context.Context, in api.ListWorkflowVersionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if err := checkName(in.Name); err != nil {
@@ -193,8 +172,7 @@ func (s *server) ListWorkflowVersions(ctx context.Context, in api.ListWorkflowVe
 	}
 	req := requestOf(ctx)
 	p := in.Params
-	list := req.list()
-	paging, err := s.pagingOf(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.pagingOf(req.list(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -205,16 +183,27 @@ func (s *server) ListWorkflowVersions(ctx context.Context, in api.ListWorkflowVe
 		return nil, err
 	}
 	full := p.View != nil && *p.View == api.ListWorkflowVersionsParamsViewFull
-	return s.workflowPage(list, paging, page, full, func(last *workflow.Registered) string { return strconv.Itoa(last.Version) }), nil
+	return workflowPage(paging, page, full, func(last *workflow.Registered) string { return strconv.Itoa(last.Version) }), nil
 }
 
-func (s *server) workflowPage(list listID, p paging, page workflow.Page, full bool, key func(*workflow.Registered) string) answer {
+func workflowPage(p paging, page workflow.Page, full bool, key func(*workflow.Registered) string) answer {
 	out := api.WorkflowList{Workflows: make([]api.Workflow, len(page.Workflows))}
 	for i := range page.Workflows {
 		out.Workflows[i] = toAPIWorkflow(&page.Workflows[i], full)
 	}
-	out.Pagination = p.answer(page.More, page.Total, func() string {
-		return s.cursors.seal(list, []byte(key(&page.Workflows[len(page.Workflows)-1])))
+	out.Pagination = p.answer(page.More, page.Total, func() []byte {
+		return []byte(key(&page.Workflows[len(page.Workflows)-1]))
 	})
 	return answer{status: http.StatusOK, body: out}
+}
+
+// sagaKeys are the sort keys of a saga: microseconds and id.
+func sagaKeys(s *saga.Saga) []byte {
+	return timeAndIDKeys(s.CreatedAt, s.ID)
+}
+
+// sagaCursor is the inverse of sagaKeys.
+func sagaCursor(b []byte) (*saga.Cursor, error) {
+	at, id, err := timeAndID(b)
+	return &saga.Cursor{CreatedAt: at, ID: id}, err
 }

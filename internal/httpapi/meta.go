@@ -6,6 +6,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // GetHealth answers while the process can answer at all.
@@ -15,10 +16,10 @@ func (s *server) GetHealth(context.Context, api.GetHealthRequestObject) (api.Res
 
 // GetReadiness answers whether this node can serve.
 func (s *server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObject) (api.Response, error) {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.kit.bounded(ctx)
 	defer cancel()
-	if s.Ready != nil {
-		if err := s.Ready(ctx); err != nil {
+	if s.cfg.Ready != nil {
+		if err := s.cfg.Ready(ctx); err != nil {
 			return nil, fault.New(fault.Unavailable, codeUnavailable, "not ready: %s", err)
 		}
 	}
@@ -27,12 +28,12 @@ func (s *server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObje
 
 // GetVersion answers what is running.
 func (s *server) GetVersion(context.Context, api.GetVersionRequestObject) (api.Response, error) {
-	v := api.Version{Version: s.Version.Version, Go: s.Version.Go}
-	if s.Version.Commit != "" {
-		v.Commit = &s.Version.Commit
+	v := api.Version{Version: s.cfg.Version.Version, Go: s.cfg.Version.Go}
+	if s.cfg.Version.Commit != "" {
+		v.Commit = &s.cfg.Version.Commit
 	}
-	if s.Version.BuiltAt != "" {
-		v.BuiltAt = &s.Version.BuiltAt
+	if s.cfg.Version.BuiltAt != "" {
+		v.BuiltAt = &s.cfg.Version.BuiltAt
 	}
 	return answer{status: http.StatusOK, body: v}, nil
 }
@@ -46,4 +47,38 @@ func (s *server) GetContract(_ context.Context, in api.GetContractRequestObject)
 // there is nothing.
 func (s *server) GetMetrics(context.Context, api.GetMetricsRequestObject) (api.Response, error) {
 	return nil, fault.New(fault.NotFound, codeNotFound, "metrics are not served on this port")
+}
+
+// GetStorage reports what the store's tables and indexes take: those of all
+// tenants, who share them.
+func (s *server) GetStorage(ctx context.Context, _ api.GetStorageRequestObject) (api.Response, error) {
+	ctx, cancel := s.kit.bounded(ctx)
+	defer cancel()
+	if err := forDeployment(ctx, "the storage report"); err != nil {
+		return nil, err
+	}
+	var report saga.Storage
+	if s.cfg.Storage != nil {
+		var err error
+		if report, err = s.cfg.Storage(ctx); err != nil {
+			return nil, err
+		}
+	}
+	out := api.Storage{DatabaseBytes: report.DatabaseBytes, Tables: []api.TableUsage{}}
+	for _, t := range report.Tables {
+		row := api.TableUsage{
+			Name: t.Name, TotalBytes: t.TotalBytes, HeapBytes: t.HeapBytes, ToastBytes: t.ToastBytes, IndexBytes: t.IndexBytes,
+			LiveTuples: t.LiveTuples, DeadTuples: t.DeadTuples, ModifiedSinceAnalyze: t.ModifiedSinceAnalyze,
+			LastVacuum: t.LastVacuum, LastAutovacuum: t.LastAutovacuum, LastAnalyze: t.LastAnalyze, LastAutoanalyze: t.LastAutoanalyze,
+			Indexes: []api.IndexUsage{},
+		}
+		for _, x := range t.Indexes {
+			row.Indexes = append(row.Indexes, api.IndexUsage{
+				Name: x.Name, Bytes: x.Bytes, Unique: x.Unique, Valid: x.Valid,
+				Scans: x.Scans, TuplesRead: x.TuplesRead, TuplesFetched: x.TuplesFetched,
+			})
+		}
+		out.Tables = append(out.Tables, row)
+	}
+	return answer{status: http.StatusOK, body: out}, nil
 }

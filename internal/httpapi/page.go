@@ -22,12 +22,15 @@ type paging struct {
 	// capped: there are at least as many as were counted. To be set with what the
 	// store says; a total above maxPageDepth is capped in any case.
 	capped bool
+
+	list    listID
+	cursors Cursors
 }
 
 // pagingOf reads the parameters of a list. Their ranges are the contract's.
-func (s *server) pagingOf(list listID, page, size *int32, cursor *string, include []string) (paging, error) {
+func (k *Kit) pagingOf(list listID, page, size *int32, cursor *string, include []string) (paging, error) {
 	exact := slices.Contains(include, "exact_total")
-	p := paging{page: 1, size: defaultPageSize, total: exact || slices.Contains(include, "total"), exact: exact}
+	p := paging{page: 1, size: defaultPageSize, list: list, cursors: k.Cursors, total: exact || slices.Contains(include, "total"), exact: exact}
 	if size != nil {
 		p.size = int(*size)
 	}
@@ -37,7 +40,7 @@ func (s *server) pagingOf(list listID, page, size *int32, cursor *string, includ
 				fault.Field{Pointer: "cursor", Code: "excluded", Message: "cannot be combined with page"},
 				fault.Field{Pointer: "page", Code: "excluded", Message: "cannot be combined with cursor"})
 		}
-		after, err := s.cursors.open(list, *cursor)
+		after, err := k.Cursors.open(list, *cursor)
 		p.page, p.after = 0, after
 		return p, err
 	}
@@ -66,9 +69,9 @@ func (p paging) countUpTo() int64 {
 	return maxPageDepth
 }
 
-// answer describes the page that was read. next is the cursor after it, used
-// only when there is more.
-func (p paging) answer(more bool, total int64, next func() string) api.Pagination {
+// answer describes the page that was read. last are the sort keys of its last
+// item, used only when there is more.
+func (p paging) answer(more bool, total int64, last func() []byte) api.Pagination {
 	out := api.Pagination{PageSize: p.size, HasNext: more}
 	if p.page > 0 {
 		out.Page = &p.page
@@ -80,14 +83,13 @@ func (p paging) answer(more bool, total int64, next func() string) api.Paginatio
 		out.TotalCount, out.TotalIsCapped = &total, &p.capped
 	}
 	if more {
-		token := next()
-		out.NextCursor = &token
+		out.NextCursor = new(p.cursors.seal(p.list, last()))
 	}
 	return out
 }
 
 // onward is answer for lists that only go forward, by cursor.
-func (p paging) onward(more bool, next func() string) api.Pagination {
+func (p paging) onward(more bool, last func() []byte) api.Pagination {
 	p.page, p.total = 0, false
-	return p.answer(more, 0, next)
+	return p.answer(more, 0, last)
 }

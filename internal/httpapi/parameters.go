@@ -103,16 +103,3 @@ func parameterFields(bad *openapi3filter.RequestError) []fault.Field {
 	}
 	return fields
 }
-
-// flatten returns the errors inside nested openapi3.MultiErrors.
-func flatten(err error) []error {
-	multi, ok := err.(openapi3.MultiError) //nolint:errorlint // one level at a time
-	if !ok {
-		return []error{err}
-	}
-	var out []error
-	for _, e := range multi {
-		out = append(out, flatten(e)...)
-	}
-	return out
-}

@@ -6,9 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 func TestTraceparentIsTakenOnlyWhenWellFormed(t *testing.T) {
@@ -38,7 +35,7 @@ func TestTraceparentIsTakenOnlyWhenWellFormed(t *testing.T) {
 }
 
 func TestHowLongARequestWaits(t *testing.T) {
-	s := &server{Config: Config{Limits: Limits{MaxWait: time.Minute}}}
+	s := &Kit{Limits: Limits{MaxWait: time.Minute}}
 	some := func(text string) *string { return &text }
 	for _, tt := range []struct {
 		name          string
@@ -70,35 +67,22 @@ func TestHowLongARequestWaits(t *testing.T) {
 }
 
 func TestACursorComesBackAsItWent(t *testing.T) {
-	c := cursors{key: bytes.Repeat([]byte("k"), 32)}
+	c := Cursors{Key: bytes.Repeat([]byte("k"), 32)}
 	for _, at := range []time.Time{
 		time.Date(2026, 11, 21, 12, 0, 0, 123456000, time.UTC),
 		time.Date(1969, 1, 1, 0, 0, 0, 1000, time.UTC),
 		time.UnixMicro(0).UTC(),
 	} {
-		s := saga.Saga{ID: uuid.New(), CreatedAt: at}
-		keys, err := c.open(listID{1}, c.seal(listID{1}, sagaKeys(&s)))
+		id := uuid.New()
+		keys, err := c.open(listID{1}, c.seal(listID{1}, timeAndIDKeys(at, id)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := sagaCursor(keys); err != nil || !got.CreatedAt.Equal(at) || got.ID != s.ID {
-			t.Errorf("%v came back as %+v, %v", at, got, err)
+		if gotAt, gotID, err := timeAndID(keys); err != nil || !gotAt.Equal(at) || gotID != id {
+			t.Errorf("%v came back as %v %v, %v", at, gotAt, gotID, err)
 		}
 	}
-	if _, err := sagaCursor([]byte("short")); err == nil {
+	if _, _, err := timeAndID([]byte("short")); err == nil {
 		t.Error("keys of another shape were accepted")
-	}
-}
-
-func TestCachesStaySmall(t *testing.T) {
-	d := newDefinitions(nil, workflow.Limits{}, nil)
-	for i := range 3 * maxCached {
-		remember(&d.mu, d.versions, versionKey{version: i}, nil)
-	}
-	if len(d.versions) != maxCached {
-		t.Errorf("%d entries, want %d", len(d.versions), maxCached)
-	}
-	if _, ok := d.versions[versionKey{version: 3*maxCached - 1}]; !ok {
-		t.Error("the newest entry is not there")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -18,16 +17,10 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Bounds of a problem document, which repeats parts of what the client sent.
-const (
-	maxProblemFields = 100
-	maxProblemText   = 1000 // bytes of one text
-)
-
 // retryAfter is the Retry-After of a 503 and of a key in use, in seconds.
 const retryAfter = "1"
 
-// answer sends what an operation returned, veiled for those who may not see it all.
+// answer sends what an operation returned, redacted for those who may not see it all.
 func (s *server) answer(w http.ResponseWriter, r *http.Request, out api.Response, err error) {
 	if err == nil {
 		out, err = s.redact(r.Context(), out)
@@ -46,61 +39,34 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	req := requestOf(r.Context())
 	if f := fault.As(err); f != nil {
 		if f.Kind == fault.Unauthenticated && f.Unwrap() != nil { // nobody else is told why
-			s.Log.InfoContext(r.Context(), "credential refused",
+			s.cfg.Log.InfoContext(r.Context(), "credential refused",
 				slog.String("request_id", req.id), slog.String("route", req.route), slog.Any("error", f.Unwrap()))
 		}
-		var about *letterFault
-		errors.As(err, &about)
-		s.writeProblemAbout(w, r, statusOf(f.Kind), f, about)
+		var more detailed
+		errors.As(err, &more)
+		s.writeProblemAbout(w, r, statusOf(f.Kind), f, more)
 		return
 	}
 	if errors.Is(r.Context().Err(), context.Canceled) {
-		s.Log.DebugContext(r.Context(), "client left", slog.String("request_id", req.id), slog.String("route", req.route))
+		s.cfg.Log.DebugContext(r.Context(), "client left", slog.String("request_id", req.id), slog.String("route", req.route))
 	} else {
-		s.Log.ErrorContext(r.Context(), "request failed",
+		s.cfg.Log.ErrorContext(r.Context(), "request failed",
 			slog.String("request_id", req.id), slog.String("route", req.route), slog.Any("error", err))
 	}
 	s.writeProblem(w, r, http.StatusServiceUnavailable,
 		fault.New(fault.Unavailable, codeUnavailable, "the server cannot do this right now; try again"))
 }
 
-func statusOf(k fault.Kind) int {
-	switch k {
-	case fault.Invalid:
-		return http.StatusUnprocessableEntity
-	case fault.Malformed:
-		return http.StatusBadRequest
-	case fault.NotFound:
-		return http.StatusNotFound
-	case fault.Conflict:
-		return http.StatusConflict
-	case fault.Precondition:
-		return http.StatusPreconditionFailed
-	case fault.TooLarge:
-		return http.StatusRequestEntityTooLarge
-	case fault.Unsupported:
-		return http.StatusUnsupportedMediaType
-	case fault.Unavailable:
-		return http.StatusServiceUnavailable
-	case fault.Unauthenticated:
-		return http.StatusUnauthorized
-	case fault.Forbidden:
-		return http.StatusForbidden
-	case fault.Upstream:
-		return http.StatusBadGateway
-	case fault.Gone:
-		return http.StatusGone
-	}
-	return http.StatusInternalServerError
-}
-
 func (s *server) writeProblem(w http.ResponseWriter, r *http.Request, status int, f *fault.Error) {
 	s.writeProblemAbout(w, r, status, f, nil)
 }
 
-// writeProblemAbout is the one writer of error answers. about, unless nil, is
-// the dead letter that they are about.
-func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, status int, f *fault.Error, about *letterFault) {
+// detailed is an error that has more to say in its problem document.
+type detailed interface{ Describe(*api.Problem) }
+
+// writeProblemAbout is the one writer of error answers. more is nil or adds what it
+// has to say.
+func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, status int, f *fault.Error, more detailed) {
 	p := api.Problem{
 		Type:      typeOf(f.Code),
 		Title:     titleOf(f.Code, status),
@@ -116,8 +82,8 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 	if f.Allowed != nil {
 		p.AllowedActions = &f.Allowed
 	}
-	if about != nil {
-		p.Current, p.Message, p.Import = about.current, about.message, about.imported
+	if more != nil {
+		more.Describe(&p)
 	}
 	body, err := json.Marshal(p)
 	if err != nil {
@@ -141,14 +107,6 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // a client that left cannot be told
-}
-
-// clip shortens a text that holds what a client sent.
-func clip(s string) string {
-	if len(s) <= maxProblemText {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxProblemText], "") + "…"
 }
 
 func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
@@ -204,30 +162,4 @@ func (s *server) unbound(w http.ResponseWriter, r *http.Request, err error) {
 		err = schemaFault(fault.Field{Code: "invalid", Message: "holds " + clip(when.Value) + ", which is not a valid time"})
 	}
 	s.fail(w, r, err)
-}
-
-// badParameter is the fault of one parameter.
-func badParameter(name, code, format string, args ...any) *fault.Error {
-	return parameterFault(codeInvalidParameter, fault.Field{Pointer: name, Code: code, Message: fmt.Sprintf(format, args...)})
-}
-
-func parameterFault(code string, fields ...fault.Field) *fault.Error {
-	return summed(fault.Malformed, code, fields)
-}
-
-// schemaFault is the fault of a body that does not fit the contract.
-func schemaFault(fields ...fault.Field) *fault.Error {
-	return summed(fault.Invalid, codeSchema, fields)
-}
-
-// summed makes one fault of several mistakes; its detail tells the first.
-func summed(kind fault.Kind, code string, fields []fault.Field) *fault.Error {
-	detail := fields[0].Message
-	if at := fields[0].Pointer; at != "" {
-		detail = at + " " + detail
-	}
-	if n := len(fields); n > 1 {
-		detail = fmt.Sprintf("%s (and %d more)", detail, n-1)
-	}
-	return fault.New(kind, code, "%s", detail).With(fields...)
 }

@@ -1,43 +1,15 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"reflect"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
-
-	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/access"
-	"github.com/skald-saga/skald/internal/fault"
 )
 
 // redacted stands for what somebody without payloads:read does not get to see.
 var redacted = json.RawMessage(`"***"`)
-
-// redact takes out of successful answers what their reader may not see. It is
-// the only place that does, and looks at every answer of every operation. What
-// it cannot look into is not answered at all. What a worker gets is of the runs
-// that it holds, and it could not do them without.
-func (s *server) redact(ctx context.Context, out api.Response) (api.Response, error) {
-	req := requestOf(ctx)
-	if req.who.Subject == "" || req.who.Role.Allows(access.PayloadsRead) || req.permission == access.JobsWork {
-		return out, nil
-	}
-	if st, live := out.(*stream); live {
-		st.redactor = s.contract.redactor
-		return st, nil
-	}
-	a, ok := out.(answer)
-	if ok = ok && a.raw == nil; ok && a.body != nil {
-		a.body, ok = s.contract.redactor.redact(a.body)
-	}
-	if !ok {
-		return nil, req.who.Require(access.PayloadsRead)
-	}
-	return a, nil
-}
 
 // redactedText is redacted where a member is text.
 const redactedText = "***"
@@ -128,15 +100,4 @@ func (n redactor) member(f reflect.Value, of reflect.StructField) bool {
 		return n.walk(f)
 	}
 	return true
-}
-
-// mayFilterByContent returns nil when the reader may ask for things by what is
-// in them, which what names: who may not see a value may not guess it either.
-// Fault: Forbidden.
-func mayFilterByContent(ctx context.Context, what string) error {
-	req := requestOf(ctx)
-	if err := req.who.Require(access.PayloadsRead); err != nil {
-		return fault.New(fault.Forbidden, access.CodeForbidden, "filtering by %s needs the permission %s", what, access.PayloadsRead)
-	}
-	return nil
 }

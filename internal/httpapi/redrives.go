@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -15,11 +14,6 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-)
-
-const (
-	verbCreate = "create"
-	verbUpdate = "update"
 )
 
 // retryAllWait is how long retry-all waits when nobody says otherwise.
@@ -34,7 +28,7 @@ type bulk struct {
 }
 
 // CreateRedrive stores a redrive of many letters, or counts them.
-func (s *server) CreateRedrive(ctx context.Context, in api.CreateRedriveRequestObject) (api.Response, error) {
+func (s *letterHandlers) CreateRedrive(ctx context.Context, in api.CreateRedriveRequestObject) (api.Response, error) {
 	b, err := redriveAsked(ctx, in.Body)
 	if err != nil {
 		return nil, err
@@ -44,7 +38,7 @@ func (s *server) CreateRedrive(ctx context.Context, in api.CreateRedriveRequestO
 }
 
 // RetryDeadLetterGroup retries the letters of a group.
-func (s *server) RetryDeadLetterGroup(ctx context.Context, in api.RetryDeadLetterGroupRequestObject) (api.Response, error) {
+func (s *letterHandlers) RetryDeadLetterGroup(ctx context.Context, in api.RetryDeadLetterGroupRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
 		b = &api.GroupRedriveInput{}
@@ -61,7 +55,7 @@ func (s *server) RetryDeadLetterGroup(ctx context.Context, in api.RetryDeadLette
 }
 
 // DiscardDeadLetterGroup gives up the letters of a group.
-func (s *server) DiscardDeadLetterGroup(ctx context.Context, in api.DiscardDeadLetterGroupRequestObject) (api.Response, error) {
+func (s *letterHandlers) DiscardDeadLetterGroup(ctx context.Context, in api.DiscardDeadLetterGroupRequestObject) (api.Response, error) {
 	b := in.Body
 	asked, err := redriveAsked(ctx, &api.RedriveInput{
 		Action: api.RedriveAction(dlq.BulkDiscard), Filter: &api.DeadLetterFilter{Fingerprint: &in.Fingerprint}, MaxMessages: b.MaxMessages,
@@ -74,15 +68,15 @@ func (s *server) DiscardDeadLetterGroup(ctx context.Context, in api.DiscardDeadL
 	return s.redriveGroup(ctx, in.Fingerprint, asked)
 }
 
-func (s *server) redriveGroup(ctx context.Context, fingerprint string, asked bulk) (answer, error) {
-	if _, err := s.DeadLetters.Overview.Group(ctx, requestOf(ctx).tenant.ID, fingerprint); err != nil {
+func (s *letterHandlers) redriveGroup(ctx context.Context, fingerprint string, asked bulk) (answer, error) {
+	if _, err := s.Overview.Group(ctx, requestOf(ctx).tenant.ID, fingerprint); err != nil {
 		return answer{}, err
 	}
 	return s.redrive(ctx, asked)
 }
 
 // RetryAllDeadLetters retries what waits of a topic, and waits for it.
-func (s *server) RetryAllDeadLetters(ctx context.Context, in api.RetryAllDeadLettersRequestObject) (api.Response, error) {
+func (s *letterHandlers) RetryAllDeadLetters(ctx context.Context, in api.RetryAllDeadLettersRequestObject) (api.Response, error) {
 	wait, honoured, err := s.waitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
 		return nil, err
@@ -136,7 +130,7 @@ func (s *server) RetryAllDeadLetters(ctx context.Context, in api.RetryAllDeadLet
 
 // redrive answers a request for a redrive: what it would be done to, or that it
 // is durable.
-func (s *server) redrive(ctx context.Context, asked bulk) (answer, error) {
+func (s *letterHandlers) redrive(ctx context.Context, asked bulk) (answer, error) {
 	r, err := s.newRedrive(ctx, asked)
 	if err != nil {
 		return answer{}, err
@@ -146,7 +140,7 @@ func (s *server) redrive(ctx context.Context, asked bulk) (answer, error) {
 		return answer{status: http.StatusOK, body: p}, err
 	}
 	who := requestOf(ctx).who
-	if r.NeedsAdmin(s.DeadLetters.Limits.Bulk) {
+	if r.NeedsAdmin(s.RedriveLimits.Bulk) {
 		if err := who.Require(access.DLQAdmin); err != nil {
 			return answer{}, s.tooMuch(&r)
 		}
@@ -167,17 +161,17 @@ func (s *server) redrive(ctx context.Context, asked bulk) (answer, error) {
 }
 
 // tooMuch says why an operator may not have a redrive.
-func (s *server) tooMuch(r *dlq.Redrive) error {
+func (s *letterHandlers) tooMuch(r *dlq.Redrive) error {
 	if r.Action == dlq.BulkDelete || r.Action == dlq.BulkRequeue {
 		return fault.New(fault.Forbidden, access.CodeForbidden, "a bulk %s needs the permission %s", r.Action, access.DLQAdmin)
 	}
 	return fault.New(fault.Forbidden, access.CodeForbidden,
-		"without %s a redrive may touch at most %d letters: set max_messages or name fewer ids", access.DLQAdmin, s.DeadLetters.Limits.Bulk)
+		"without %s a redrive may touch at most %d letters: set max_messages or name fewer ids", access.DLQAdmin, s.RedriveLimits.Bulk)
 }
 
 // newRedrive makes the redrive that is asked for, complete but for what the
 // store gives it. Faults: those of the rules; Unavailable without letters.
-func (s *server) newRedrive(ctx context.Context, asked bulk) (dlq.Redrive, error) {
+func (s *letterHandlers) newRedrive(ctx context.Context, asked bulk) (dlq.Redrive, error) {
 	req := requestOf(ctx)
 	r := asked.redrive
 	r.TenantID, r.Actor = req.tenant.ID, req.principal
@@ -185,7 +179,7 @@ func (s *server) newRedrive(ctx context.Context, asked bulk) (dlq.Redrive, error
 	if key := keyOf(req, asked.key); key != nil {
 		id, r.RequestHash = redriveID(req, key.Key), key.Hash
 	}
-	r, err := dlq.NewRedrive(r, asked.asked, id, s.DeadLetters.Limits, s.now())
+	r, err := dlq.NewRedrive(r, asked.asked, id, s.RedriveLimits, s.now())
 	if err == nil && r.Target != nil {
 		err = s.mayTarget(ctx, &r)
 	}
@@ -204,19 +198,19 @@ func redriveID(req *request, key string) uuid.UUID {
 // mayTarget returns nil unless it is plain that the letters may not be driven to
 // a target: those of several topics are looked at when each is driven. Fault:
 // Invalid with dlq.CodeTarget.
-func (s *server) mayTarget(ctx context.Context, r *dlq.Redrive) error {
+func (s *letterHandlers) mayTarget(ctx context.Context, r *dlq.Redrive) error {
 	switch t := r.Target; {
 	case t.Kind == dlq.ToHTTP:
 		if reason := s.CheckEndpoint(t.URL); reason != "" {
 			return notAllowed("/target/url", reason)
 		}
-	case t.Topic != "" && s.DeadLetters.ForbiddenTopic(t.Topic):
+	case t.Topic != "" && s.ForbiddenTopic(t.Topic):
 		return notAllowed("/target/topic", readAsDeadLetters)
 	}
 	if r.Filter == nil || !r.Filter.Exact() {
 		return nil
 	}
-	p, err := s.DeadLetters.PolicyOf(ctx, r.TenantID, r.Filter.Topic)
+	p, err := s.PolicyOf(ctx, r.TenantID, r.Filter.Topic)
 	if err != nil || p.AllowsTarget(r.Filter.Topic, r.Target) {
 		return err
 	}
@@ -225,18 +219,18 @@ func (s *server) mayTarget(ctx context.Context, r *dlq.Redrive) error {
 
 // storeRedrive stores a redrive, or finds the one of the same request. Faults:
 // Invalid with CodeKeyUsed when its Idempotency-Key stands for another request.
-func (s *server) storeRedrive(ctx context.Context, r dlq.Redrive, who access.Principal) (stored dlq.Redrive, replayed bool, err error) {
+func (s *letterHandlers) storeRedrive(ctx context.Context, r dlq.Redrive, who access.Principal) (stored dlq.Redrive, replayed bool, err error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
-	by := s.acted(ctx, r.CreatedAt, operator.Redrive, r.ID.String(), verbCreate, r.Reason, redriveDetail(&r))
-	switch err := s.DeadLetters.Redrives.Create(ctx, r, by); {
+	by := s.did(ctx, r.CreatedAt, operator.Redrive, r.ID.String(), verbCreate, r.Reason, redriveDetail(&r))
+	switch err := s.Redrives.Create(ctx, r, by); {
 	case err == nil:
-		s.DeadLetters.WakeRedrives()
+		s.WakeRedrives()
 		return r, false, nil
 	case !fault.IsCode(err, dlq.CodeRedriveExists):
 		return r, false, err
 	}
-	there, err := s.DeadLetters.Redrives.Get(ctx, r.TenantID, r.ID)
+	there, err := s.Redrives.Get(ctx, r.TenantID, r.ID)
 	if err == nil && string(there.RequestHash) != string(r.RequestHash) {
 		err = keyReused()
 	}
@@ -244,10 +238,10 @@ func (s *server) storeRedrive(ctx context.Context, r dlq.Redrive, who access.Pri
 }
 
 // preview counts what a redrive would be done to.
-func (s *server) preview(ctx context.Context, r dlq.Redrive) (*api.RedrivePreview, error) {
+func (s *letterHandlers) preview(ctx context.Context, r dlq.Redrive) (*api.RedrivePreview, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	p, err := s.DeadLetters.Redrives.Preview(ctx, r.TenantID, r)
+	p, err := s.Redrives.Preview(ctx, r.TenantID, r)
 	if err != nil {
 		return nil, err
 	}
@@ -263,20 +257,11 @@ func (s *server) preview(ctx context.Context, r dlq.Redrive) (*api.RedrivePrevie
 
 // unknownIDs are those of the ids of a redrive that stand for nothing: whoever
 // typed them is told at once.
-func (s *server) unknownIDs(ctx context.Context, r *dlq.Redrive) ([]uuid.UUID, error) {
+func (s *letterHandlers) unknownIDs(ctx context.Context, r *dlq.Redrive) ([]uuid.UUID, error) {
 	if r.IDs == nil {
 		return nil, nil
 	}
-	return s.DeadLetters.Overview.Unknown(ctx, r.TenantID, r.IDs)
-}
-
-// acted is the record of what the one who asks did.
-func (s *server) acted(ctx context.Context, at time.Time, kind operator.Kind, subject, verb, reason string, detail map[string]any) operator.Action {
-	var doc json.RawMessage
-	if detail != nil {
-		doc = detailOf(detail)
-	}
-	return byOf(ctx, &reason).Did(s.NewID(), requestOf(ctx).tenant.ID, at, kind, subject, verb, doc)
+	return s.Overview.Unknown(ctx, r.TenantID, r.IDs)
 }
 
 // redriveDetail is what the audit trail says of a new redrive, without what its

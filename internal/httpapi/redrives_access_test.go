@@ -15,7 +15,7 @@ import (
 
 func TestHowMuchSomebodyMayTouchIsCheckedBeforeAnythingIsStored(t *testing.T) {
 	t.Parallel()
-	e := newQueueEdge(t, guarded, func(c *httpapi.Config) { c.DeadLetters.Limits.Bulk = 2 })
+	e := newQueueEdge(t, guarded, func(c *httpapi.Config) { c.DeadLetters.RedriveLimits.Bulk = 2 })
 	ids := e.pushed("orders", nowhere(t), `{"n":%d}`, 3, as("operator")...)
 	quoted := make([]string, len(ids))
 	for i, id := range ids {

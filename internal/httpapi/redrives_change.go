@@ -14,12 +14,12 @@ import (
 )
 
 // PauseRedrive keeps a redrive from taking more letters.
-func (s *server) PauseRedrive(ctx context.Context, in api.PauseRedriveRequestObject) (api.Response, error) {
+func (s *letterHandlers) PauseRedrive(ctx context.Context, in api.PauseRedriveRequestObject) (api.Response, error) {
 	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.PauseRedrive, in.Body)
 }
 
 // ResumeRedrive lets a paused or halted redrive go on.
-func (s *server) ResumeRedrive(ctx context.Context, in api.ResumeRedriveRequestObject) (api.Response, error) {
+func (s *letterHandlers) ResumeRedrive(ctx context.Context, in api.ResumeRedriveRequestObject) (api.Response, error) {
 	reason, detail := "", map[string]any(nil)
 	var stop *dlq.StopOn
 	if b := in.Body; b != nil {
@@ -34,16 +34,16 @@ func (s *server) ResumeRedrive(ctx context.Context, in api.ResumeRedriveRequestO
 }
 
 // CancelRedrive ends a redrive.
-func (s *server) CancelRedrive(ctx context.Context, in api.CancelRedriveRequestObject) (api.Response, error) {
+func (s *letterHandlers) CancelRedrive(ctx context.Context, in api.CancelRedriveRequestObject) (api.Response, error) {
 	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.CancelRedrive, in.Body)
 }
 
 // ApproveRedrive agrees to a redrive that somebody else asked for.
-func (s *server) ApproveRedrive(ctx context.Context, in api.ApproveRedriveRequestObject) (api.Response, error) {
+func (s *letterHandlers) ApproveRedrive(ctx context.Context, in api.ApproveRedriveRequestObject) (api.Response, error) {
 	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.ApproveRedrive, in.Body)
 }
 
-func (s *server) moveRedrive(ctx context.Context, id uuid.UUID, match *string, verb dlq.RedriveVerb, b *api.DeadLetterActionInput) (answer, error) {
+func (s *letterHandlers) moveRedrive(ctx context.Context, id uuid.UUID, match *string, verb dlq.RedriveVerb, b *api.DeadLetterActionInput) (answer, error) {
 	reason := ""
 	if b != nil {
 		reason = text(b.Reason)
@@ -54,7 +54,7 @@ func (s *server) moveRedrive(ctx context.Context, id uuid.UUID, match *string, v
 }
 
 // UpdateRedrive changes the pace of a redrive.
-func (s *server) UpdateRedrive(ctx context.Context, in api.UpdateRedriveRequestObject) (api.Response, error) {
+func (s *letterHandlers) UpdateRedrive(ctx context.Context, in api.UpdateRedriveRequestObject) (api.Response, error) {
 	b := in.Body
 	edit := dlq.RedriveEdit{Rate: b.RatePerSecond, StopOn: stopOf(b.StopOn)}
 	if b.Concurrency != nil {
@@ -71,18 +71,18 @@ func (s *server) UpdateRedrive(ctx context.Context, in api.UpdateRedriveRequestO
 		detail["stop_on"] = *edit.StopOn
 	}
 	return s.changeRedrive(ctx, in.RedriveID, in.Params.IfMatch, verbUpdate, text(b.Reason), detail, func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
-		return r.Edited(edit, s.DeadLetters.Limits, now)
+		return r.Edited(edit, s.RedriveLimits, now)
 	})
 }
 
 // changeRedrive reads a redrive, decides, and stores the decision, and anew
 // when somebody else changed it meanwhile.
-func (s *server) changeRedrive(ctx context.Context, id uuid.UUID, match *string, verb, reason string, detail map[string]any,
+func (s *letterHandlers) changeRedrive(ctx context.Context, id uuid.UUID, match *string, verb, reason string, detail map[string]any,
 	decide func(r dlq.Redrive, now time.Time) (dlq.Redrive, error)) (answer, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	for range maxReloads {
-		r, err := s.DeadLetters.Redrives.Get(ctx, requestOf(ctx).tenant.ID, id)
+		r, err := s.Redrives.Get(ctx, requestOf(ctx).tenant.ID, id)
 		if err != nil {
 			return answer{}, err
 		}
@@ -96,10 +96,10 @@ func (s *server) changeRedrive(ctx context.Context, id uuid.UUID, match *string,
 		if err != nil {
 			return answer{}, err
 		}
-		by := s.acted(ctx, after.UpdatedAt, operator.Redrive, id.String(), verb, reason, detail)
-		switch err := s.DeadLetters.Redrives.Change(ctx, after, by); {
+		by := s.did(ctx, after.UpdatedAt, operator.Redrive, id.String(), verb, reason, detail)
+		switch err := s.Redrives.Change(ctx, after, by); {
 		case err == nil:
-			s.DeadLetters.WakeRedrives()
+			s.WakeRedrives()
 			return s.redriveAnswer(&after), nil
 		case !fault.IsCode(err, dlq.CodeStale):
 			return answer{}, err
@@ -108,6 +108,6 @@ func (s *server) changeRedrive(ctx context.Context, id uuid.UUID, match *string,
 	return answer{}, fault.New(fault.Unavailable, codeUnavailable, "the redrive keeps changing; try again")
 }
 
-func (s *server) redriveAnswer(r *dlq.Redrive) answer {
+func (s *letterHandlers) redriveAnswer(r *dlq.Redrive) answer {
 	return answer{status: http.StatusOK, body: toAPIRedrive(r, s.now()), etag: etagOf(r.Version)}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // GetRedrive answers a redrive, at its end when the client waits for that.
-func (s *server) GetRedrive(ctx context.Context, in api.GetRedriveRequestObject) (api.Response, error) {
+func (s *letterHandlers) GetRedrive(ctx context.Context, in api.GetRedriveRequestObject) (api.Response, error) {
 	wait, honoured, err := s.waitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
 		return nil, err
@@ -30,28 +30,27 @@ func (s *server) GetRedrive(ctx context.Context, in api.GetRedriveRequestObject)
 	return a, nil
 }
 
-func (s *server) readRedrive(ctx context.Context, id uuid.UUID) (dlq.Redrive, error) {
+func (s *letterHandlers) readRedrive(ctx context.Context, id uuid.UUID) (dlq.Redrive, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	return s.DeadLetters.Redrives.Get(ctx, requestOf(ctx).tenant.ID, id)
+	return s.Redrives.Get(ctx, requestOf(ctx).tenant.ID, id)
 }
 
 // over tells whether waiting for a redrive makes no more sense.
 func over(state dlq.RedriveState) bool { return state.Terminal() || state == dlq.RedriveHalted }
 
 // awaitRedrive returns the redrive as it is when it is over, the wait is, or the server begins to stop.
-func (s *server) awaitRedrive(ctx context.Context, r dlq.Redrive, wait time.Duration) (dlq.Redrive, error) {
+func (s *letterHandlers) awaitRedrive(ctx context.Context, r dlq.Redrive, wait time.Duration) (dlq.Redrive, error) {
 	return awaitBy(ctx, s.Stopping, r, wait, func(r *dlq.Redrive) bool { return over(r.State) },
 		func(ctx context.Context) (dlq.Redrive, error) { return s.readRedrive(ctx, r.ID) })
 }
 
 // ListRedrives answers a page of redrives, newest first.
-func (s *server) ListRedrives(ctx context.Context, in api.ListRedrivesRequestObject) (api.Response, error) {
+func (s *letterHandlers) ListRedrives(ctx context.Context, in api.ListRedrivesRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
-	list := req.list("state")
-	paging, err := s.pagingOf(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.pagingOf(req.list("state"), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +62,7 @@ func (s *server) ListRedrives(ctx context.Context, in api.ListRedrivesRequestObj
 		}
 		q.After = &dlq.Cursor{At: at, ID: id}
 	}
-	page, err := s.DeadLetters.Redrives.List(ctx, req.tenant.ID, as[dlq.RedriveState](p.State), q)
+	page, err := s.Redrives.List(ctx, req.tenant.ID, as[dlq.RedriveState](p.State), q)
 	if err != nil {
 		return nil, err
 	}
@@ -71,20 +70,19 @@ func (s *server) ListRedrives(ctx context.Context, in api.ListRedrivesRequestObj
 	for i := range page.Redrives {
 		out.Redrives[i] = toAPIRedrive(&page.Redrives[i], s.now())
 	}
-	out.Pagination = paging.answer(page.More, page.Total, func() string {
+	out.Pagination = paging.answer(page.More, page.Total, func() []byte {
 		last := &page.Redrives[len(page.Redrives)-1]
-		return s.cursors.seal(list, timeAndIDKeys(last.CreatedAt, last.ID))
+		return timeAndIDKeys(last.CreatedAt, last.ID)
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
 // ListRedriveItems answers a page of the letters of a redrive, in its order.
-func (s *server) ListRedriveItems(ctx context.Context, in api.ListRedriveItemsRequestObject) (api.Response, error) {
+func (s *letterHandlers) ListRedriveItems(ctx context.Context, in api.ListRedriveItemsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
-	list := req.list("state")
-	paging, err := s.pagingOf(list, nil, p.PageSize, p.Cursor, nil)
+	paging, err := s.pagingOf(req.list("state"), nil, p.PageSize, p.Cursor, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +93,7 @@ func (s *server) ListRedriveItems(ctx context.Context, in api.ListRedriveItemsRe
 		}
 		after = int64(binary.BigEndian.Uint64(paging.after)) //nolint:gosec // as it was made
 	}
-	items, more, err := s.DeadLetters.Redrives.Items(ctx, req.tenant.ID, in.RedriveID, as[dlq.ItemState](p.State), after, paging.size)
+	items, more, err := s.Redrives.Items(ctx, req.tenant.ID, in.RedriveID, as[dlq.ItemState](p.State), after, paging.size)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +104,8 @@ func (s *server) ListRedriveItems(ctx context.Context, in api.ListRedriveItemsRe
 			Detail: unlessEmpty(items[i].Detail), UpdatedAt: items[i].UpdatedAt,
 		}
 	}
-	out.Pagination = paging.onward(more, func() string {
-		return s.cursors.seal(list, binary.BigEndian.AppendUint64(nil, uint64(items[len(items)-1].Seq))) //nolint:gosec // read back as it was
+	out.Pagination = paging.onward(more, func() []byte {
+		return binary.BigEndian.AppendUint64(nil, uint64(items[len(items)-1].Seq)) //nolint:gosec // read back as it was
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }

@@ -1,13 +1,12 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
-	"log/slog"
-	"net/http"
-	"runtime/debug"
+	"net/url"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
@@ -37,80 +36,51 @@ func requestOf(ctx context.Context) *request {
 	return ctx.Value(requestKey{}).(*request)
 }
 
-// serve gives the request its id, catches panics, and routes it.
-func (s *server) serve(w http.ResponseWriter, r *http.Request) {
-	req := &request{id: requestID(r), method: r.Method, path: r.URL.Path, query: r.URL.RawQuery, remote: r.RemoteAddr}
-	if req.id == "" {
-		req.id = s.NewID().String()
-	}
-	w.Header().Set("X-Request-Id", req.id)
-	out := &response{ResponseWriter: w}
-	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, req))
-	defer s.recover(out, r)
-	if r.Method == http.MethodHead {
-		r.Method = http.MethodGet // net/http leaves the body out
-	}
-	if strings.IndexByte(r.URL.Path, 0) >= 0 || !utf8.ValidString(r.URL.Path) {
-		s.fail(out, r, fault.New(fault.Malformed, codeInvalidParameter, "the path holds a NUL character or is not UTF-8"))
-		return
-	}
-	// Routed as it was sent: parameters are decoded after that, and only once. A
-	// topic may hold any character.
-	r.URL.RawPath = r.URL.EscapedPath()
-	s.router.ServeHTTP(out, r)
+// list identifies the list a request asks for.
+func (r *request) list(filters ...string) listID {
+	query, _ := url.ParseQuery(r.query) // checkQuery has parsed it before
+	return newListID(r.tenant.ID, r.path, query, filters...)
 }
 
-// requestID returns the client's id of the request, "" when it sent none that
-// is fit for a header and a log line.
-func requestID(r *http.Request) string {
-	id := r.Header.Get("X-Request-Id")
-	if len(id) > 128 {
-		return ""
-	}
-	for i := range len(id) {
-		c := id[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-_.:/+=@", c) >= 0) {
-			return ""
-		}
-	}
-	return id
+// values is the query, which checkQuery has parsed before.
+func (r *request) values() url.Values {
+	query, _ := url.ParseQuery(r.query)
+	return query
 }
 
-// recover turns a panic into a problem that tells nothing, and logs it with
-// its stack.
-func (s *server) recover(w *response, r *http.Request) {
-	p := recover()
-	if p == nil {
-		return
+// forDeployment returns nil when the one who asks may do what concerns all
+// tenants: an administrator whose credential is for any. Fault: Forbidden.
+func forDeployment(ctx context.Context, what string) error {
+	if requestOf(ctx).who.AnyTenant {
+		return nil
 	}
-	if p == http.ErrAbortHandler { //nolint:errorlint // the very value, not an error that wraps it
-		panic(p)
+	return fault.New(fault.Forbidden, access.CodeForbidden, "%s concerns all tenants: it needs a credential for any tenant", cmp.Or(what, "this"))
+}
+
+// saysWhy returns nil when a reason is given for what cannot be undone. Fault: that
+// of the schema, at /reason.
+func saysWhy(reason, because string) error {
+	if strings.TrimSpace(reason) == "" {
+		return schemaFault(fault.Field{Pointer: "/reason", Code: "required", Message: "is required: " + because})
 	}
-	req := requestOf(r.Context())
-	s.Log.ErrorContext(r.Context(), "request handler panicked",
-		slog.String("request_id", req.id), slog.String("route", req.route),
-		slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-	if w.begun {
-		panic(http.ErrAbortHandler) // half an answer must not look whole
+	return nil
+}
+
+// reasonIn returns what a body says of why; nil: nothing.
+func reasonIn(b *api.ReasonInput) *string {
+	if b == nil {
+		return nil
 	}
-	s.writeProblem(w, r, http.StatusInternalServerError, fault.New(0, codeInternal, "internal error: see the server log under the request id"))
+	return b.Reason
 }
 
-// response tells whether an answer has begun.
-type response struct {
-	http.ResponseWriter
-	begun bool
+// mayFilterByContent returns nil when the reader may ask for things by what is
+// in them, which what names: who may not see a value may not guess it either.
+// Fault: Forbidden.
+func mayFilterByContent(ctx context.Context, what string) error {
+	req := requestOf(ctx)
+	if err := req.who.Require(access.PayloadsRead); err != nil {
+		return fault.New(fault.Forbidden, access.CodeForbidden, "filtering by %s needs the permission %s", what, access.PayloadsRead)
+	}
+	return nil
 }
-
-func (w *response) WriteHeader(status int) {
-	w.begun = true
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *response) Write(b []byte) (int, error) {
-	w.begun = true
-	return w.ResponseWriter.Write(b)
-}
-
-// Unwrap serves http.ResponseController.
-func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -12,10 +12,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// maxReloads bounds how often an action is decided anew because its saga
-// moved on meanwhile.
-const maxReloads = 5
-
 // action is a request to change a saga.
 type action struct {
 	id         uuid.UUID
@@ -31,19 +27,19 @@ func always(e saga.Event) func(*saga.Instance, []saga.StepLog) (saga.Event, erro
 }
 
 // CancelSaga flags a saga to be undone and to end as cancelled.
-func (s *server) CancelSaga(ctx context.Context, in api.CancelSagaRequestObject) (api.Response, error) {
+func (s *sagaHandlers) CancelSaga(ctx context.Context, in api.CancelSagaRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.CancelRequested{By: by, Reason: reason})})
 }
 
 // CompensateSaga flags a saga to be undone on an operator's account.
-func (s *server) CompensateSaga(ctx context.Context, in api.CompensateSagaRequestObject) (api.Response, error) {
+func (s *sagaHandlers) CompensateSaga(ctx context.Context, in api.CompensateSagaRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.CompensateRequested{By: by, Reason: reason})})
 }
 
 // ResumeCompensation reopens a saga whose undo gave up.
-func (s *server) ResumeCompensation(ctx context.Context, in api.ResumeCompensationRequestObject) (api.Response, error) {
+func (s *sagaHandlers) ResumeCompensation(ctx context.Context, in api.ResumeCompensationRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.ResumeRequested{By: by, Reason: reason})})
 }
@@ -65,7 +61,7 @@ func wordsOf(ctx context.Context, requestedBy, why *string) (by, reason string) 
 }
 
 // act applies an operator's event and answers with the saga as it then is.
-func (s *server) act(ctx context.Context, a action) (answer, error) {
+func (s *sagaHandlers) act(ctx context.Context, a action) (answer, error) {
 	if a.dryRun != nil && *a.dryRun {
 		return s.dryRunOf(ctx, a)
 	}
@@ -105,7 +101,7 @@ func (s *server) act(ctx context.Context, a action) (answer, error) {
 }
 
 // decide returns the change that an action would make now, and the run before it.
-func (s *server) decide(ctx context.Context, a action) (change saga.Change, run saga.Instance, m saga.Moment, err error) {
+func (s *sagaHandlers) decide(ctx context.Context, a action) (change saga.Change, run saga.Instance, m saga.Moment, err error) {
 	req := requestOf(ctx)
 	run, logs, err := s.load(ctx, req.tenant.ID, a.id)
 	if err != nil {
@@ -129,7 +125,7 @@ func (s *server) decide(ctx context.Context, a action) (change saga.Change, run 
 // apply decides and commits, and decides anew when the saga moved on; change is
 // what it committed. used
 // tells that the same request was committed by another node meanwhile.
-func (s *server) apply(ctx context.Context, a action, key *saga.IdempotencyKey) (change saga.Change, used bool, err error) {
+func (s *sagaHandlers) apply(ctx context.Context, a action, key *saga.IdempotencyKey) (change saga.Change, used bool, err error) {
 	for range maxReloads {
 		change, _, _, err := s.decide(ctx, a)
 		if err != nil {
@@ -154,7 +150,7 @@ func (s *server) apply(ctx context.Context, a action, key *saga.IdempotencyKey) 
 
 // afterUnknownChange returns nil when a change was stored though its commit
 // ended in err.
-func (s *server) afterUnknownChange(ctx context.Context, change saga.Change, err error) error {
+func (s *sagaHandlers) afterUnknownChange(ctx context.Context, change saga.Change, err error) error {
 	if fault.As(err) != nil {
 		return err
 	}

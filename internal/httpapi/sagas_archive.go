@@ -48,7 +48,7 @@ func (f *found) convert(def *workflow.Definition) *api.Saga {
 // find reads a saga of the tenant, from the archive when it is not live. It
 // looks in both places twice: between two looks a saga may have moved. Fault:
 // NotFound.
-func (s *server) find(ctx context.Context, tenant, id uuid.UUID) (found, error) {
+func (s *sagaHandlers) find(ctx context.Context, tenant, id uuid.UUID) (found, error) {
 	for range 2 {
 		f, err := s.findLive(ctx, tenant, id)
 		if fault.KindOf(err) != fault.NotFound {
@@ -64,7 +64,7 @@ func (s *server) find(ctx context.Context, tenant, id uuid.UUID) (found, error) 
 
 // findLive reads a live saga, then its logs: these are then never older than
 // its state.
-func (s *server) findLive(ctx context.Context, tenant, id uuid.UUID) (found, error) {
+func (s *sagaHandlers) findLive(ctx context.Context, tenant, id uuid.UUID) (found, error) {
 	sg, err := s.Sagas.Get(ctx, tenant, id)
 	if err != nil {
 		return found{}, err
@@ -77,7 +77,7 @@ func (s *server) findLive(ctx context.Context, tenant, id uuid.UUID) (found, err
 }
 
 // notLive is the fault of an action on a saga that is not among the live ones.
-func (s *server) notLive(ctx context.Context, tenant, id uuid.UUID) error {
+func (s *sagaHandlers) notLive(ctx context.Context, tenant, id uuid.UUID) error {
 	if _, err := s.Archive.GetArchived(ctx, tenant, id); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (s *server) notLive(ctx context.Context, tenant, id uuid.UUID) error {
 }
 
 // listArchived answers a page of the archive, newest sagas first.
-func (s *server) listArchived(ctx context.Context, p api.ListSagasParams, filter saga.Filter, none bool, list listID, paging paging) (api.Response, error) {
+func (s *sagaHandlers) listArchived(ctx context.Context, p api.ListSagasParams, filter saga.Filter, none bool, paging paging) (api.Response, error) {
 	tenant := requestOf(ctx).tenant.ID
 	var page saga.ArchivedPage
 	if !none {
@@ -107,14 +107,14 @@ func (s *server) listArchived(ctx context.Context, p api.ListSagasParams, filter
 		}
 		out.Sagas[i] = *item
 	}
-	out.Pagination = paging.answer(page.More, page.Total, func() string {
-		return s.cursors.seal(list, sagaKeys(&page.Sagas[len(page.Sagas)-1].Saga))
+	out.Pagination = paging.answer(page.More, page.Total, func() []byte {
+		return sagaKeys(&page.Sagas[len(page.Sagas)-1].Saga)
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
 // RestoreSaga makes an archived saga live again.
-func (s *server) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObject) (api.Response, error) {
+func (s *sagaHandlers) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObject) (api.Response, error) {
 	req := requestOf(ctx)
 	by, reason := words(ctx, in.Body)
 	key := keyOf(req, in.Params.IdempotencyKey)
@@ -144,7 +144,7 @@ func (s *server) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObjec
 
 // restore restores a saga. used tells that the same request, on another node,
 // has done so meanwhile.
-func (s *server) restore(ctx context.Context, id uuid.UUID, key *saga.IdempotencyKey, match *string, by, reason string) (used bool, err error) {
+func (s *sagaHandlers) restore(ctx context.Context, id uuid.UUID, key *saga.IdempotencyKey, match *string, by, reason string) (used bool, err error) {
 	req := requestOf(ctx)
 	a, err := s.Archive.GetArchived(ctx, req.tenant.ID, id)
 	if err == nil {

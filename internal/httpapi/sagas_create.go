@@ -17,7 +17,7 @@ import (
 
 // CreateSaga stores a saga and hands it to the engine; then, if asked to, it
 // waits for its end.
-func (s *server) CreateSaga(ctx context.Context, in api.CreateSagaRequestObject) (api.Response, error) {
+func (s *sagaHandlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObject) (api.Response, error) {
 	wait, waited, err := s.waitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (s *server) CreateSaga(ctx context.Context, in api.CreateSagaRequestObject)
 
 // createdEarlier reads the saga that a create is answered with when that is
 // not the one just stored.
-func (s *server) createdEarlier(ctx context.Context, tenant, id uuid.UUID, logs bool) (answer, error) {
+func (s *sagaHandlers) createdEarlier(ctx context.Context, tenant, id uuid.UUID, logs bool) (answer, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if !logs {
@@ -139,7 +139,7 @@ type chosen struct {
 
 // choose finds the definition; fresh bypasses the cache. The faults are those
 // of the request: 422 for a workflow that does not exist, 409 for a disabled one.
-func (s *server) choose(ctx context.Context, tenant uuid.UUID, b *api.SagaInput, fresh bool) (chosen, error) {
+func (s *sagaHandlers) choose(ctx context.Context, tenant uuid.UUID, b *api.SagaInput, fresh bool) (chosen, error) {
 	switch {
 	case b.Steps != nil:
 		if int64(len(b.Steps)) > s.Limits.MaxWorkflowBytes {
@@ -170,7 +170,7 @@ func noWorkflow(pointer, format string, args ...any) error {
 }
 
 // newSaga is the first version of the saga asked for.
-func (s *server) newSaga(req *request, spec saga.Spec, c chosen, owner *int64, now time.Time, key *saga.IdempotencyKey, join bool) saga.NewSaga {
+func (s *sagaHandlers) newSaga(req *request, spec saga.Spec, c chosen, owner *int64, now time.Time, key *saga.IdempotencyKey, join bool) saga.NewSaga {
 	spec.TenantInKeys = spec.Tenant.ID != s.Tenant.ID
 	return saga.NewSaga{
 		Saga:     saga.New(spec, c.def, c.version, owner, now, s.SagaTimeout),

@@ -15,7 +15,7 @@ import (
 )
 
 // GetSaga answers a saga with its step logs, at once or after its end.
-func (s *server) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (api.Response, error) {
+func (s *sagaHandlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (api.Response, error) {
 	wait, waited, err := s.waitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (s *server) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (api.
 
 // awaitEnd waits for the end of a saga that has perhaps ended already. It
 // watches before it looks, so that no end falls in between.
-func (s *server) awaitEnd(ctx context.Context, tenant, id uuid.UUID, wait time.Duration) error {
+func (s *sagaHandlers) awaitEnd(ctx context.Context, tenant, id uuid.UUID, wait time.Duration) error {
 	ended, stop := s.Engine.Watch(saga.Ref{Tenant: tenant, ID: id})
 	defer stop()
 	terminal, err := s.terminal(ctx, tenant, id)
@@ -49,7 +49,7 @@ func (s *server) awaitEnd(ctx context.Context, tenant, id uuid.UUID, wait time.D
 }
 
 // withLogs reads a saga, then its logs: these are then never older than its state.
-func (s *server) withLogs(ctx context.Context, tenant, id uuid.UUID, running bool) (answer, error) {
+func (s *sagaHandlers) withLogs(ctx context.Context, tenant, id uuid.UUID, running bool) (answer, error) {
 	f, err := s.find(ctx, tenant, id)
 	if err != nil {
 		return answer{}, err
@@ -71,7 +71,7 @@ func (s *server) withLogs(ctx context.Context, tenant, id uuid.UUID, running boo
 }
 
 // head reads a saga and answers without step logs.
-func (s *server) head(ctx context.Context, tenant, id uuid.UUID, status int) (answer, error) {
+func (s *sagaHandlers) head(ctx context.Context, tenant, id uuid.UUID, status int) (answer, error) {
 	sg, err := s.Sagas.Get(ctx, tenant, id)
 	f := found{saga: sg}
 	if fault.KindOf(err) == fault.NotFound { // what a key stands for may be archived
@@ -88,7 +88,7 @@ func (s *server) head(ctx context.Context, tenant, id uuid.UUID, status int) (an
 }
 
 // ListStepLogs answers the step logs of a saga.
-func (s *server) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestObject) (api.Response, error) {
+func (s *sagaHandlers) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
@@ -104,7 +104,7 @@ func (s *server) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestObj
 }
 
 // ListSteps answers the steps of a saga as they stand now.
-func (s *server) ListSteps(ctx context.Context, in api.ListStepsRequestObject) (api.Response, error) {
+func (s *sagaHandlers) ListSteps(ctx context.Context, in api.ListStepsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	f, run, err := s.look(ctx, in.SagaID)
@@ -118,7 +118,7 @@ func (s *server) ListSteps(ctx context.Context, in api.ListStepsRequestObject) (
 
 // load reads a live saga of the tenant and rebuilds its run, for an action.
 // Faults: NotFound, and Conflict for an archived one.
-func (s *server) load(ctx context.Context, tenant, id uuid.UUID) (saga.Instance, []saga.StepLog, error) {
+func (s *sagaHandlers) load(ctx context.Context, tenant, id uuid.UUID) (saga.Instance, []saga.StepLog, error) {
 	sg, err := s.Sagas.Get(ctx, tenant, id)
 	if fault.KindOf(err) == fault.NotFound {
 		err = s.notLive(ctx, tenant, id)

@@ -15,14 +15,14 @@ import (
 )
 
 // GetLeader answers who leads the scheduler.
-func (s *server) GetLeader(ctx context.Context, _ api.GetLeaderRequestObject) (api.Response, error) {
+func (s *jobHandlers) GetLeader(ctx context.Context, _ api.GetLeaderRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	return s.leader(ctx)
 }
 
-func (s *server) leader(ctx context.Context) (answer, error) {
-	l, err := s.Jobs.Elections.Leadership(ctx)
+func (s *jobHandlers) leader(ctx context.Context) (answer, error) {
+	l, err := s.Elections.Leadership(ctx)
 	if err != nil {
 		return answer{}, err
 	}
@@ -43,7 +43,7 @@ func (s *server) leader(ctx context.Context) (answer, error) {
 }
 
 // StepDownLeader ends the leadership of whoever leads.
-func (s *server) StepDownLeader(ctx context.Context, in api.StepDownLeaderRequestObject) (api.Response, error) {
+func (s *jobHandlers) StepDownLeader(ctx context.Context, in api.StepDownLeaderRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	if err := forDeployment(ctx, "the scheduler"); err != nil {
@@ -56,20 +56,20 @@ func (s *server) StepDownLeader(ctx context.Context, in api.StepDownLeaderReques
 	if err := saysWhy(text(reason), "the scheduler serves all tenants, and nothing is scheduled until another node is elected"); err != nil {
 		return nil, err
 	}
-	l, err := s.Jobs.Elections.Leadership(ctx)
+	l, err := s.Elections.Leadership(ctx)
 	if err != nil {
 		return nil, err
 	}
-	by := s.didJob(ctx, operator.JobScheduler, l.Node, "step-down", reason, detailOf(map[string]any{"epoch": l.Epoch}))
+	by := s.did(ctx, s.now(), operator.JobScheduler, l.Node, "step-down", text(reason), map[string]any{"epoch": l.Epoch})
 	by.TenantID = operator.Deployment
-	if err := s.Jobs.Elections.ForceResign(ctx, by); err != nil {
+	if err := s.Elections.ForceResign(ctx, by); err != nil {
 		return nil, err
 	}
 	return s.leader(ctx)
 }
 
 // GetSettings answers all settings of job runs.
-func (s *server) GetSettings(ctx context.Context, in api.GetSettingsRequestObject) (api.Response, error) {
+func (s *jobHandlers) GetSettings(ctx context.Context, in api.GetSettingsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	a, err := s.settings(ctx)
@@ -79,8 +79,8 @@ func (s *server) GetSettings(ctx context.Context, in api.GetSettingsRequestObjec
 	return a.unchanged(in.Params.IfNoneMatch)
 }
 
-func (s *server) settings(ctx context.Context) (answer, error) {
-	values, version, err := s.Jobs.Settings.SettingValues(ctx)
+func (s *jobHandlers) settings(ctx context.Context) (answer, error) {
+	values, version, err := s.Settings.SettingValues(ctx)
 	if err != nil {
 		return answer{}, err
 	}
@@ -100,7 +100,7 @@ func (s *server) settings(ctx context.Context) (answer, error) {
 
 // ChangeSettings sets some, all or none. They are of all tenants, so that who may
 // do it is for any tenant too.
-func (s *server) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequestObject) (api.Response, error) {
+func (s *jobHandlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	if err := forDeployment(ctx, "a setting"); err != nil {
@@ -108,7 +108,7 @@ func (s *server) ChangeSettings(ctx context.Context, in api.ChangeSettingsReques
 	}
 	var version int64
 	if in.Params.IfMatch != nil {
-		_, present, err := s.Jobs.Settings.SettingValues(ctx)
+		_, present, err := s.Settings.SettingValues(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -128,9 +128,9 @@ func (s *server) ChangeSettings(ctx context.Context, in api.ChangeSettingsReques
 	if err != nil {
 		return nil, fault.New(fault.Invalid, jobrun.CodeSetting, "the values must be numbers")
 	}
-	by := s.didJob(ctx, operator.JobSettings, subject, "change", in.Body.Reason, detail)
+	by := s.did(ctx, s.now(), operator.JobSettings, subject, "change", text(in.Body.Reason), json.RawMessage(detail))
 	by.TenantID = operator.Deployment
-	if _, err := s.Jobs.Settings.ChangeSettings(ctx, version, in.Body.Values, by); err != nil {
+	if _, err := s.Settings.ChangeSettings(ctx, version, in.Body.Values, by); err != nil {
 		return nil, err
 	}
 	return s.settings(ctx)
@@ -138,14 +138,14 @@ func (s *server) ChangeSettings(ctx context.Context, in api.ChangeSettingsReques
 
 // ListSettingChanges answers who changed what. By whom and why is the deployment's
 // own affair: a tenant sees what the values were.
-func (s *server) ListSettingChanges(ctx context.Context, in api.ListSettingChangesRequestObject) (api.Response, error) {
+func (s *jobHandlers) ListSettingChanges(ctx context.Context, in api.ListSettingChangesRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	limit := 100
 	if in.Params.Limit != nil {
 		limit = int(*in.Params.Limit)
 	}
-	changes, err := s.Jobs.Settings.SettingsHistory(ctx, limit)
+	changes, err := s.Settings.SettingsHistory(ctx, limit)
 	if err != nil {
 		return nil, err
 	}

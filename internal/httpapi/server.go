@@ -27,35 +27,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Engine is what the edge needs of the saga engine of this node.
-type Engine interface {
-	// Admit reserves room for one saga, waiting briefly when there is none.
-	// owner is nil when there still is none: the saga is then stored unowned
-	// and claimed later. done must be called exactly once: with the stored
-	// run, which starts at once, or with nil to give the room back.
-	Admit(ctx context.Context) (owner *int64, done func(*saga.Instance))
-	// Wake makes the engine look at a saga now, because a flag was set.
-	Wake(ref saga.Ref)
-	// Watch returns a channel that is closed when the saga ends on this node;
-	// its end on another node shows only in the store. stop must be called.
-	Watch(ref saga.Ref) (ended <-chan struct{}, stop func())
-}
-
-// Limits bounds what clients may ask for. Zero fields mean the defaults in
-// the comments, but for MaxWait.
-type Limits struct {
-	MaxBodyBytes     int64         // 1 MiB
-	MaxWorkflowBytes int64         // 256 KiB; of a definition, inline steps included
-	MaxSteps         int           // 100
-	MaxJSONDepth     int           // 64; the whole body, its own braces included
-	MaxWait          time.Duration // longer waits are cut to it; 0: nobody waits
-	RequestTimeout   time.Duration // 30 s; for the work on a request, the wait it asked for apart
-	MaxStreams       int           // 100; live streams of events at once
-	StreamAge        time.Duration // 1 h; then a stream ends, and its client comes back with its credentials
-	StreamSilence    time.Duration // 15 s; after it a comment is sent
-	StreamWrite      time.Duration // 10 s; a reader that takes longer to take something is dismissed
-}
-
 // Version says what is running.
 type Version struct{ Version, Commit, BuiltAt, Go string }
 
@@ -128,16 +99,30 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// server implements api.Operations.
+// The handlers of the subjects, by names that tell them apart in server.
+type (
+	sagas   = sagaHandlers
+	trail   = auditHandlers
+	letters = letterHandlers
+	jobs    = jobHandlers
+	workers = workerHandlers
+	hooks   = webhookHandlers
+	keys    = keyHandlers
+)
+
+// server implements api.Operations with the handlers of all subjects.
 type server struct {
-	Config
-	contract    *contract
-	definitions *definitions
-	inUse       inUse
-	cursors     cursors
-	streams     streams
-	waits       *waits // nil: there are no job runs
-	router      chi.Router
+	cfg      Config
+	kit      *Kit
+	contract *contract
+	router   chi.Router
+	*sagas
+	*trail
+	*letters // nil: there is no dead-letter queue, and nobody gets to its operations
+	*jobs    // nil: there are no job runs, and so with their operations
+	*workers // as jobs
+	*hooks
+	*keys
 }
 
 // New returns the handler of every path of the contract but /metrics, which
@@ -151,18 +136,12 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("HTTP edge: read the contract: %w", err)
 	}
-	s := &server{
-		Config: cfg, contract: c, router: chi.NewRouter(),
-		cursors: cursors{key: cfg.CursorKey},
-		streams: streams{max: cfg.Limits.MaxStreams, changed: cfg.Streams},
+	kit := &Kit{
+		Clock: cfg.Now, NewID: cfg.NewID, Limits: cfg.Limits, Stopping: cfg.Stopping, Log: cfg.Log,
+		Cursors: Cursors{Key: cfg.CursorKey}, Streams: &Streams{Max: cfg.Limits.MaxStreams, Changed: cfg.Streams},
 	}
-	s.definitions = newDefinitions(cfg.Workflows, workflow.Limits{MaxSteps: cfg.Limits.MaxSteps}, s.runnable)
-	if cfg.Jobs != nil {
-		s.waits = newWaits(cfg.Jobs.MaxWaiting, s.waitingLive)
-		if cfg.Jobs.Admitted != nil {
-			cfg.Jobs.Admitted(s.waits.admitted)
-		}
-	}
+	s := &server{cfg: cfg, kit: kit, contract: c, router: chi.NewRouter()}
+	s.assemble()
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
 	checked := s.router.With(s.authorize, s.queueOpen, s.jobsOpen, s.checkQuery, s.checkBody, s.checkParameters)
@@ -194,47 +173,40 @@ func (c *Config) complete() error {
 	if c.RetentionBatch == 0 {
 		c.RetentionBatch = 500
 	}
-	l := &c.Limits
-	if l.MaxBodyBytes == 0 {
-		l.MaxBodyBytes = 1 << 20
-	}
-	if l.MaxWorkflowBytes == 0 {
-		l.MaxWorkflowBytes = 256 << 10
-	}
-	if l.MaxSteps == 0 {
-		l.MaxSteps = 100
-	}
-	if l.MaxJSONDepth == 0 {
-		l.MaxJSONDepth = 64
-	}
-	if l.RequestTimeout == 0 {
-		l.RequestTimeout = 30 * time.Second
-	}
-	if l.MaxStreams == 0 {
-		l.MaxStreams = 100
-	}
-	if l.StreamAge == 0 {
-		l.StreamAge = time.Hour
-	}
-	if l.StreamSilence == 0 {
-		l.StreamSilence = 15 * time.Second
-	}
-	if l.StreamWrite == 0 {
-		l.StreamWrite = 10 * time.Second
-	}
+	c.Limits.Complete()
 	return nil
 }
 
-// now returns the time as stores keep it: UTC, in microseconds.
-func (s *server) now() time.Time { return s.Now().UTC().Truncate(time.Microsecond) }
-
-// bounded limits the work on a request; a client that leaves ends it.
-func (s *server) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, s.Limits.RequestTimeout)
-}
-
-// promised is bounded for writes: what has begun to be stored is not given up
-// because the client left. A saga that is stored must reach its driver.
-func (s *server) promised(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), s.Limits.RequestTimeout)
+// assemble gives the handlers of each subject what they need.
+func (s *server) assemble() {
+	cfg := &s.cfg
+	s.sagas = newSagaHandlers(&sagas{
+		Kit: s.kit, Sagas: cfg.Sagas, Workflows: cfg.Workflows, Archive: cfg.Archive, Reports: cfg.Reports,
+		Create: cfg.Create, Commit: cfg.Commit, Engine: cfg.Engine, Node: cfg.Node, Tenant: cfg.Tenant,
+		SagaTimeout: cfg.SagaTimeout, CompensationTimeout: cfg.CompensationTimeout,
+		Retention: cfg.Retention, RetentionBatch: cfg.RetentionBatch, Jobs: cfg.Jobs != nil,
+	})
+	s.trail = &trail{Kit: s.kit, Sagas: cfg.Sagas, Trail: cfg.Trail, Follow: cfg.Follow, Verify: cfg.Verify, Timeline: cfg.Timeline}
+	s.hooks = &hooks{Kit: s.kit, Webhooks: cfg.Webhooks, Deliveries: cfg.Deliveries, Workflows: cfg.Workflows, CheckEndpoint: cfg.CheckEndpoint}
+	s.keys = &keys{Kit: s.kit, Keys: cfg.Keys, Development: cfg.Development}
+	if q := cfg.DeadLetters; q != nil {
+		s.letters = &letters{Kit: s.kit, DeadLetters: *q, CheckEndpoint: cfg.CheckEndpoint, LetterSchema: s.contract.letter}
+		s.sagas.Actions, s.trail.Actions, s.trail.VerifyActions = q.Actions, q.Actions, q.VerifyActions
+	}
+	if j := cfg.Jobs; j != nil {
+		s.jobs = &jobs{
+			Kit: s.kit, Definitions: j.Definitions, Runs: j.Runs, Bulks: j.Bulks, Events: j.Events, Elections: j.Elections,
+			Settings: j.Settings, Workers: j.Workers, StoreNow: j.Now, Offloaded: j.Offloaded, Sagas: cfg.Sagas,
+		}
+		if q := cfg.DeadLetters; q != nil {
+			s.jobs.MaxLetters = q.RedriveLimits.Bulk
+		}
+		s.workers = newWorkerHandlers(&workers{
+			Kit: s.kit, Work: j.Work, Workers: j.Workers, Fences: j.Fences, Current: j.Current, Claim: j.Claim, Start: j.Start,
+			Finish: j.Finish, Schemas: s.contract.doc.Components.Schemas,
+		}, j.MaxWaiting)
+		if j.Admitted != nil {
+			j.Admitted(s.workers.Admitted)
+		}
+	}
 }

@@ -12,13 +12,12 @@ import (
 )
 
 // ListSagaStatistics answers how many sagas of each definition became what.
-func (s *server) ListSagaStatistics(ctx context.Context, in api.ListSagaStatisticsRequestObject) (api.Response, error) {
+func (s *sagaHandlers) ListSagaStatistics(ctx context.Context, in api.ListSagaStatisticsRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req := requestOf(ctx)
 	p := in.Params
-	list := req.list("workflow_name", "created_from", "created_to")
-	paging, err := s.pagingOf(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.pagingOf(req.list("workflow_name", "created_from", "created_to"), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -52,8 +51,8 @@ func (s *server) ListSagaStatistics(ctx context.Context, in api.ListSagaStatisti
 	for i := skip; i < end; i++ {
 		out.Statistics = append(out.Statistics, toAPIStatistics(&rows[i]))
 	}
-	out.Pagination = paging.answer(end < len(rows), int64(len(rows)), func() string {
-		return s.cursors.seal(list, statisticsKeys(&rows[end-1]))
+	out.Pagination = paging.answer(end < len(rows), int64(len(rows)), func() []byte {
+		return statisticsKeys(&rows[end-1])
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }

@@ -7,53 +7,19 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
 )
-
-const mediaStream = "text/event-stream"
 
 // streamPage is how many events a stream that catches up reads at once.
 const streamPage = 200
 
-// streamChunk is how many bytes of events are gathered, at least, before they
-// are sent though more are at hand.
-const streamChunk = 32 << 10
-
-// streams counts those that are open.
-type streams struct {
-	max     int
-	changed func(open int)
-
-	mu   sync.Mutex
-	open int
-}
-
-// enter takes a place for one more stream; leave gives it back.
-func (s *streams) enter() (leave func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open >= s.max {
-		return nil, fault.New(fault.Unavailable, codeTooManyStreams, "%d streams are open, which is the limit: retry later or on another node", s.open)
-	}
-	s.open++
-	s.changed(s.open)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.open--
-		s.changed(s.open)
-	}, nil
-}
-
 // StreamEvents checks what is asked for; the answer writes the stream.
-func (s *server) StreamEvents(ctx context.Context, in api.StreamEventsRequestObject) (api.Response, error) {
+func (s *auditHandlers) StreamEvents(ctx context.Context, in api.StreamEventsRequestObject) (api.Response, error) {
 	p := in.Params
 	req := requestOf(ctx)
 	filter, err := eventFilter(p.EventType, p.SagaID, p.WorkflowName, p.TraceID, p.Actor, p.From, p.To)
@@ -80,7 +46,7 @@ func (s *server) StreamEvents(ctx context.Context, in api.StreamEventsRequestObj
 	if err != nil {
 		return nil, err
 	}
-	if st.leave, err = s.streams.enter(); err != nil {
+	if st.leave, err = s.Streams.enter(); err != nil {
 		return nil, err
 	}
 	st.ctx = ctx
@@ -89,7 +55,7 @@ func (s *server) StreamEvents(ctx context.Context, in api.StreamEventsRequestObj
 
 // stream is one client's live stream.
 type stream struct {
-	s        *server
+	s        *auditHandlers
 	ctx      context.Context //nolint:containedctx // of the request, for which this is the answer
 	leave    func()
 	tenant   uuid.UUID
@@ -106,6 +72,12 @@ type stream struct {
 	quiet  *time.Timer   // fires when nothing was sent for long
 	over   *time.Timer   // fires when the stream is too old
 	closed bool          // the client does not take any more
+}
+
+// Redacted is the stream with each event redacted.
+func (st *stream) Redacted(by redactor) (api.Response, bool) {
+	st.redactor = by
+	return st, true
 }
 
 // Write sends events until the client leaves, is too slow,
@@ -206,7 +178,7 @@ func (st *stream) send(batch []saga.StoredEvent) {
 			continue
 		}
 		st.write(e)
-		if st.buf.Len() >= streamChunk {
+		if st.buf.Len() >= StreamChunk {
 			st.flush()
 		}
 		if st.closed {
@@ -223,7 +195,7 @@ var errUncovered = errors.New("an event cannot be covered")
 
 // write puts an event into the buffer.
 func (st *stream) write(e *saga.StoredEvent) {
-	cursor := st.s.cursors.seal(st.list, positionKeys(e.Position))
+	cursor := st.s.Cursors.seal(st.list, positionKeys(e.Position))
 	var event any = toAPIEvent(e, cursor)
 	ok := true
 	if st.redactor != nil {
@@ -249,7 +221,7 @@ func (st *stream) write(e *saga.StoredEvent) {
 // read although nothing fitted, so that it need not be read again.
 func (st *stream) mark() {
 	if st.at != st.sent {
-		st.buf.WriteString("id: " + st.s.cursors.seal(st.list, positionKeys(st.at)) + "\n")
+		st.buf.WriteString("id: " + st.s.Cursors.seal(st.list, positionKeys(st.at)) + "\n")
 		st.sent = st.at
 	}
 	st.buf.WriteString("\n")

@@ -2,9 +2,7 @@ package httpapi
 
 import (
 	"context"
-	"encoding/binary"
 	"net/http"
-	"time"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
@@ -14,33 +12,28 @@ import (
 )
 
 // GetTimeline answers what happened under a correlation id.
-func (s *server) GetTimeline(ctx context.Context, in api.GetTimelineRequestObject) (api.Response, error) {
+func (s *auditHandlers) GetTimeline(ctx context.Context, in api.GetTimelineRequestObject) (api.Response, error) {
 	if s.Timeline == nil {
 		return nil, fault.New(fault.Unavailable, jobrun.CodeUnavailable, "the memory store has no timelines: use PostgreSQL")
 	}
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
-	list := req.list("correlation_id")
-	size := defaultPageSize
-	if p.PageSize != nil {
-		size = int(*p.PageSize)
+	paging, err := s.pagingOf(req.list("correlation_id"), nil, p.PageSize, p.Cursor, nil)
+	if err != nil {
+		return nil, err
 	}
 	var after *timeline.Cursor
 	if p.Cursor != nil {
-		keys, err := s.cursors.open(list, *p.Cursor)
+		at, key, err := timeAndText(paging.after)
 		if err != nil {
 			return nil, err
 		}
-		if len(keys) < 8 {
-			return nil, badCursor()
-		}
-		at := time.UnixMicro(int64(binary.BigEndian.Uint64(keys))).UTC() //nolint:gosec // the same 64 bits
-		after = &timeline.Cursor{At: at, Key: string(keys[8:])}
+		after = &timeline.Cursor{At: at, Key: key}
 	}
 	may := func(p access.Permission) bool { return req.who.Subject == "" || req.who.Role.Allows(p) }
 	show := timeline.Shown{Sagas: true, Runs: may(access.JobsRead), Letters: may(access.DLQRead)}
-	entries, more, err := s.Timeline.Timeline(ctx, req.tenant.ID, p.CorrelationID, show, after, size)
+	entries, more, err := s.Timeline.Timeline(ctx, req.tenant.ID, p.CorrelationID, show, after, paging.size)
 	if err != nil {
 		return nil, err
 	}
@@ -54,11 +47,10 @@ func (s *server) GetTimeline(ctx context.Context, in api.GetTimelineRequestObjec
 	for i := range entries {
 		out.Entries[i] = toAPITimeline(&entries[i])
 	}
-	if more {
+	out.NextCursor = paging.onward(more, func() []byte {
 		last := &entries[len(entries)-1]
-		keys := binary.BigEndian.AppendUint64(nil, uint64(last.At.UnixMicro())) //nolint:gosec // the same 64 bits
-		out.NextCursor = new(s.cursors.seal(list, append(keys, last.Key...)))
-	}
+		return timeAndTextKeys(last.At, last.Key)
+	}).NextCursor
 	return answer{status: http.StatusOK, body: out}, nil
 }
 

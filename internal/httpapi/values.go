@@ -1,6 +1,12 @@
 package httpapi
 
-import "time"
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
 
 func text(s *string) string {
 	if s == nil {
@@ -57,3 +63,32 @@ func unlessEmpty(s string) *string {
 	}
 	return &s
 }
+
+func unlessNil(id uuid.UUID) *uuid.UUID {
+	if id == uuid.Nil {
+		return nil
+	}
+	return &id
+}
+
+func wordUnlessEmpty[T ~string](word string) *T {
+	if word == "" {
+		return nil
+	}
+	return new(T(word))
+}
+
+// timeOf reads a time; the zero time when it was not given.
+func timeOf(name string, in *time.Time) (time.Time, error) {
+	if in == nil {
+		return time.Time{}, nil
+	}
+	t := in.UTC()
+	if t.Year() < 1970 || t.Year() > 9999 {
+		return t, badParameter(name, "invalid", "must be in the years 1970 to 9999")
+	}
+	return t, nil
+}
+
+// unstorable tells whether PostgreSQL would refuse the text.
+func unstorable(s string) bool { return strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) }

@@ -141,3 +141,16 @@ func violationField(e *openapi3.SchemaError) fault.Field {
 }
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// flatten returns the errors inside nested openapi3.MultiErrors.
+func flatten(err error) []error {
+	multi, ok := err.(openapi3.MultiError) //nolint:errorlint // one level at a time
+	if !ok {
+		return []error{err}
+	}
+	var out []error
+	for _, e := range multi {
+		out = append(out, flatten(e)...)
+	}
+	return out
+}

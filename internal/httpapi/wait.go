@@ -5,10 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/google/uuid"
-
-	"github.com/skald-saga/skald/internal/fault"
 )
 
 // A saga that ends on another node shows in the store only. A waiting request
@@ -21,13 +17,13 @@ const (
 // waitOf returns how long a request wants to wait, cut to the server's limit,
 // and the preference that is thereby honoured, "" when none. ?wait wins over
 // Prefer; a Prefer that makes no sense is ignored, as RFC 7240 demands.
-func (s *server) waitOf(query, prefer *string) (wait time.Duration, honoured string, err error) {
+func (k *Kit) waitOf(query, prefer *string) (wait time.Duration, honoured string, err error) {
 	if query != nil {
 		wait, err := time.ParseDuration(*query)
 		if err != nil || wait < 0 {
 			return 0, "", badParameter("wait", "invalid", "must be a duration such as 30s or 1m30s")
 		}
-		return min(wait, s.Limits.MaxWait), "", nil
+		return min(wait, k.Limits.MaxWait), "", nil
 	}
 	if prefer == nil {
 		return 0, "", nil
@@ -41,41 +37,10 @@ func (s *server) waitOf(query, prefer *string) (wait time.Duration, honoured str
 		if err != nil {
 			return 0, "", nil
 		}
-		wait := min(time.Duration(seconds)*time.Second, s.Limits.MaxWait)
+		wait := min(time.Duration(seconds)*time.Second, k.Limits.MaxWait)
 		return wait, "wait=" + strconv.Itoa(int(wait.Seconds())), nil
 	}
 	return 0, "", nil
-}
-
-// await returns when the saga has ended, the wait is over, or the server
-// begins to stop; what the saga then is has to be read. ended is the engine's
-// word, from Engine.Watch. An error means that the client left or the store
-// does not answer.
-func (s *server) await(ctx context.Context, tenant, id uuid.UUID, ended <-chan struct{}, wait time.Duration) error {
-	over := time.NewTimer(wait)
-	defer over.Stop()
-	interval := firstPoll
-	poll := time.NewTimer(interval)
-	defer poll.Stop()
-	for {
-		select {
-		case <-ended:
-			return nil
-		case <-over.C:
-			return nil
-		case <-s.Stopping:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-poll.C:
-			terminal, err := s.terminal(ctx, tenant, id)
-			if err != nil || terminal {
-				return err
-			}
-			interval = min(2*interval, lastPoll)
-			poll.Reset(interval)
-		}
-	}
 }
 
 // awaitBy reads v anew, less and less often, until it is over, the wait is, or the
@@ -105,15 +70,4 @@ func awaitBy[T any](ctx context.Context, stopping <-chan struct{}, v T, wait tim
 		v = next
 	}
 	return v, nil
-}
-
-// terminal tells whether a saga has ended; one that was archived meanwhile has.
-func (s *server) terminal(ctx context.Context, tenant, id uuid.UUID) (bool, error) {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	sg, err := s.Sagas.Get(ctx, tenant, id)
-	if fault.KindOf(err) == fault.NotFound {
-		return true, nil
-	}
-	return err == nil && sg.State.Terminal(), err
 }

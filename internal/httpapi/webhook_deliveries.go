@@ -13,12 +13,11 @@ import (
 )
 
 // ListWebhooks answers a page of webhooks, oldest first.
-func (s *server) ListWebhooks(ctx context.Context, in api.ListWebhooksRequestObject) (api.Response, error) {
+func (s *webhookHandlers) ListWebhooks(ctx context.Context, in api.ListWebhooksRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
-	list := req.list()
-	paging, filter, err := s.webhookFilter(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, filter, err := s.webhookFilter(req.list(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -30,14 +29,14 @@ func (s *server) ListWebhooks(ctx context.Context, in api.ListWebhooksRequestObj
 	for i := range page.Subscriptions {
 		out.Webhooks[i] = toAPIWebhook(&page.Subscriptions[i])
 	}
-	out.Pagination = paging.answer(page.More, page.Total, func() string {
-		return s.cursors.seal(list, page.Subscriptions[len(page.Subscriptions)-1].ID[:])
+	out.Pagination = paging.answer(page.More, page.Total, func() []byte {
+		return page.Subscriptions[len(page.Subscriptions)-1].ID[:]
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
 // webhookFilter reads the parameters that lists of webhooks and of deliveries share.
-func (s *server) webhookFilter(list listID, page, size *int32, cursor *string, include []string) (paging, webhook.Filter, error) {
+func (s *webhookHandlers) webhookFilter(list listID, page, size *int32, cursor *string, include []string) (paging, webhook.Filter, error) {
 	p, err := s.pagingOf(list, page, size, cursor, include)
 	if err != nil {
 		return p, webhook.Filter{}, err
@@ -52,12 +51,11 @@ func (s *server) webhookFilter(list listID, page, size *int32, cursor *string, i
 }
 
 // ListWebhookDeliveries answers a page of deliveries, newest first.
-func (s *server) ListWebhookDeliveries(ctx context.Context, in api.ListWebhookDeliveriesRequestObject) (api.Response, error) {
+func (s *webhookHandlers) ListWebhookDeliveries(ctx context.Context, in api.ListWebhookDeliveriesRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
-	list := req.list("status")
-	paging, filter, err := s.webhookFilter(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, filter, err := s.webhookFilter(req.list("status"), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -72,14 +70,14 @@ func (s *server) ListWebhookDeliveries(ctx context.Context, in api.ListWebhookDe
 	for i := range page.Deliveries {
 		out.Deliveries[i] = toAPIDelivery(&page.Deliveries[i])
 	}
-	out.Pagination = paging.answer(page.More, page.Total, func() string {
-		return s.cursors.seal(list, page.Deliveries[len(page.Deliveries)-1].ID[:])
+	out.Pagination = paging.answer(page.More, page.Total, func() []byte {
+		return page.Deliveries[len(page.Deliveries)-1].ID[:]
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
 // GetWebhookDelivery answers a delivery with its body.
-func (s *server) GetWebhookDelivery(ctx context.Context, in api.GetWebhookDeliveryRequestObject) (api.Response, error) {
+func (s *webhookHandlers) GetWebhookDelivery(ctx context.Context, in api.GetWebhookDeliveryRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	d, err := s.Deliveries.Delivery(ctx, requestOf(ctx).tenant.ID, in.WebhookID, in.DeliveryID)
@@ -90,7 +88,7 @@ func (s *server) GetWebhookDelivery(ctx context.Context, in api.GetWebhookDelive
 }
 
 // RedeliverWebhookDelivery makes a delivery due again.
-func (s *server) RedeliverWebhookDelivery(ctx context.Context, in api.RedeliverWebhookDeliveryRequestObject) (api.Response, error) {
+func (s *webhookHandlers) RedeliverWebhookDelivery(ctx context.Context, in api.RedeliverWebhookDeliveryRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
@@ -105,7 +103,7 @@ func (s *server) RedeliverWebhookDelivery(ctx context.Context, in api.RedeliverW
 }
 
 // RedeliverFailed makes what was given up since a time due again.
-func (s *server) RedeliverFailed(ctx context.Context, in api.RedeliverFailedRequestObject) (api.Response, error) {
+func (s *webhookHandlers) RedeliverFailed(ctx context.Context, in api.RedeliverFailedRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID

@@ -25,7 +25,7 @@ func newSecret() ([]byte, error) {
 }
 
 // CreateWebhook subscribes an endpoint and shows its secret, once.
-func (s *server) CreateWebhook(ctx context.Context, in api.CreateWebhookRequestObject) (api.Response, error) {
+func (s *webhookHandlers) CreateWebhook(ctx context.Context, in api.CreateWebhookRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	req, b := requestOf(ctx), in.Body
@@ -50,14 +50,14 @@ func (s *server) CreateWebhook(ctx context.Context, in api.CreateWebhookRequestO
 	if err := s.Webhooks.Create(acting(ctx, b.Reason), sub, b.From != nil && *b.From == api.WebhookInputFromBeginning); err != nil {
 		return nil, err
 	}
-	a := webhookAnswer(sub, key).wondering(unknown)
+	a := wondering(webhookAnswer(sub, key), unknown)
 	a.status, a.location = http.StatusCreated, "/api/v1/webhooks/"+sub.ID.String()
 	return a, nil
 }
 
 // checkEndpoint refuses a URL that deliveries could never reach. Where a name
 // leads is looked at again at every connection.
-func (s *server) checkEndpoint(url *string) error {
+func (s *webhookHandlers) checkEndpoint(url *string) error {
 	if url == nil {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (s *server) checkEndpoint(url *string) error {
 }
 
 // GetWebhook answers a webhook.
-func (s *server) GetWebhook(ctx context.Context, in api.GetWebhookRequestObject) (api.Response, error) {
+func (s *webhookHandlers) GetWebhook(ctx context.Context, in api.GetWebhookRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	sub, err := s.Webhooks.Get(ctx, requestOf(ctx).tenant.ID, in.WebhookID)
@@ -81,7 +81,7 @@ func (s *server) GetWebhook(ctx context.Context, in api.GetWebhookRequestObject)
 // changeWebhook reads a webhook, decides, and stores the decision, and anew
 // when somebody else changed it meanwhile. decide returns skip, and whether
 // there is anything to store.
-func (s *server) changeWebhook(ctx context.Context, id uuid.UUID, match, reason *string,
+func (s *webhookHandlers) changeWebhook(ctx context.Context, id uuid.UUID, match, reason *string,
 	decide func(webhook.Subscription) (after webhook.Subscription, skip, change bool, err error)) (webhook.Subscription, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
@@ -111,7 +111,7 @@ func (s *server) changeWebhook(ctx context.Context, id uuid.UUID, match, reason 
 }
 
 // UpdateWebhook changes what the body names.
-func (s *server) UpdateWebhook(ctx context.Context, in api.UpdateWebhookRequestObject) (api.Response, error) {
+func (s *webhookHandlers) UpdateWebhook(ctx context.Context, in api.UpdateWebhookRequestObject) (api.Response, error) {
 	b := in.Body
 	settings := webhook.Settings{URL: b.URL, Description: b.Description, EventTypes: b.EventTypes, WorkflowNames: b.WorkflowNames, Enabled: b.Enabled}
 	var names []string
@@ -132,11 +132,11 @@ func (s *server) UpdateWebhook(ctx context.Context, in api.UpdateWebhookRequestO
 	if err != nil {
 		return nil, err
 	}
-	return webhookAnswer(sub, nil).wondering(unknown), nil
+	return wondering(webhookAnswer(sub, nil), unknown), nil
 }
 
 // EnableWebhook lets a webhook go on.
-func (s *server) EnableWebhook(ctx context.Context, in api.EnableWebhookRequestObject) (api.Response, error) {
+func (s *webhookHandlers) EnableWebhook(ctx context.Context, in api.EnableWebhookRequestObject) (api.Response, error) {
 	skip := in.Body != nil && in.Body.From != nil && *in.Body.From == api.WebhookEnableInputFromNow
 	var reason *string
 	if in.Body != nil {
@@ -150,7 +150,7 @@ func (s *server) EnableWebhook(ctx context.Context, in api.EnableWebhookRequestO
 }
 
 // DisableWebhook stops a webhook.
-func (s *server) DisableWebhook(ctx context.Context, in api.DisableWebhookRequestObject) (api.Response, error) {
+func (s *webhookHandlers) DisableWebhook(ctx context.Context, in api.DisableWebhookRequestObject) (api.Response, error) {
 	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, reasonIn(in.Body), false, false)
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (s *server) DisableWebhook(ctx context.Context, in api.DisableWebhookReques
 	return webhookAnswer(sub, nil), nil
 }
 
-func (s *server) setWebhook(ctx context.Context, id uuid.UUID, match, reason *string, enabled, skip bool) (webhook.Subscription, error) {
+func (s *webhookHandlers) setWebhook(ctx context.Context, id uuid.UUID, match, reason *string, enabled, skip bool) (webhook.Subscription, error) {
 	return s.changeWebhook(ctx, id, match, reason, func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
 		after, err := sub.With(webhook.Settings{Enabled: &enabled}, s.now())
 		return after, skip, skip || sub.Enabled != enabled, err
@@ -166,7 +166,7 @@ func (s *server) setWebhook(ctx context.Context, id uuid.UUID, match, reason *st
 }
 
 // RotateWebhookSecret makes a new secret and shows it, once.
-func (s *server) RotateWebhookSecret(ctx context.Context, in api.RotateWebhookSecretRequestObject) (api.Response, error) {
+func (s *webhookHandlers) RotateWebhookSecret(ctx context.Context, in api.RotateWebhookSecretRequestObject) (api.Response, error) {
 	key, err := newSecret()
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func (s *server) RotateWebhookSecret(ctx context.Context, in api.RotateWebhookSe
 }
 
 // DeleteWebhook removes a webhook.
-func (s *server) DeleteWebhook(ctx context.Context, in api.DeleteWebhookRequestObject) (api.Response, error) {
+func (s *webhookHandlers) DeleteWebhook(ctx context.Context, in api.DeleteWebhookRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
@@ -206,7 +206,7 @@ func (s *server) DeleteWebhook(ctx context.Context, in api.DeleteWebhookRequestO
 }
 
 // TestWebhook makes a delivery of a test event.
-func (s *server) TestWebhook(ctx context.Context, in api.TestWebhookRequestObject) (api.Response, error) {
+func (s *webhookHandlers) TestWebhook(ctx context.Context, in api.TestWebhookRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	tenant := requestOf(ctx).tenant.ID
@@ -231,7 +231,7 @@ func (s *server) TestWebhook(ctx context.Context, in api.TestWebhookRequestObjec
 }
 
 // sending returns nil when the webhook sends what is due. Faults: NotFound, Conflict.
-func (s *server) sending(ctx context.Context, tenant, id uuid.UUID) error {
+func (s *webhookHandlers) sending(ctx context.Context, tenant, id uuid.UUID) error {
 	sub, err := s.Webhooks.Get(ctx, tenant, id)
 	if err == nil && !sub.Enabled {
 		err = fault.New(fault.Conflict, webhook.CodeDisabled, "the webhook is disabled (%s): enable it first", sub.DisabledReason)
@@ -242,7 +242,7 @@ func (s *server) sending(ctx context.Context, tenant, id uuid.UUID) error {
 // webhookAnswer answers with a webhook; key is shown as its secret unless nil.
 // unknownWorkflows are those of names that no workflow has: they may come later, or
 // be misspelt.
-func (s *server) unknownWorkflows(ctx context.Context, names []string) (unknown []string, err error) {
+func (s *webhookHandlers) unknownWorkflows(ctx context.Context, names []string) (unknown []string, err error) {
 	for _, name := range names {
 		switch _, err := s.Workflows.Get(ctx, requestOf(ctx).tenant.ID, name, 0); {
 		case fault.KindOf(err) == fault.NotFound:
@@ -254,8 +254,8 @@ func (s *server) unknownWorkflows(ctx context.Context, names []string) (unknown 
 	return unknown, nil
 }
 
-// wondering is an answer that says which workflows of a webhook there are not.
-func (a answer) wondering(unknown []string) answer {
+// wondering is the answer with a word on which workflows of a webhook there are not.
+func wondering(a answer, unknown []string) answer {
 	out := a.body.(api.Webhook)
 	out.UnknownWorkflows = unknown
 	a.body = out

@@ -13,19 +13,19 @@ import (
 )
 
 // WorkerHeartbeat renews the leases of a worker (W2).
-func (s *server) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRequestObject) (api.Response, error) {
+func (s *workerHandlers) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
-	rd := batchReader{c: s.contract}
+	rd := batchReader{schemas: s.Schemas}
 	h := rd.heartbeat(in.WorkerID, *in.Body)
 	if err := rd.refusal(); err != nil {
 		return nil, err
 	}
-	settings, err := s.Jobs.Current(ctx)
+	settings, err := s.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w, leases, err := s.Jobs.Work.Heartbeat(ctx, requestOf(ctx).tenant.ID, in.WorkerID, h.seq, h.load, h.beats)
+	w, leases, err := s.Work.Heartbeat(ctx, requestOf(ctx).tenant.ID, in.WorkerID, h.seq, h.load, h.beats)
 	if err != nil {
 		return nil, err
 	}
@@ -34,10 +34,10 @@ func (s *server) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRequ
 }
 
 // StartRuns starts many runs, each on its own.
-func (s *server) StartRuns(ctx context.Context, in api.StartRunsRequestObject) (api.Response, error) {
+func (s *workerHandlers) StartRuns(ctx context.Context, in api.StartRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
-	rd := batchReader{c: s.contract}
+	rd := batchReader{schemas: s.Schemas}
 	fences := rd.starts(in.WorkerID, *in.Body)
 	if err := rd.refusal(); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (s *server) StartRuns(ctx context.Context, in api.StartRunsRequestObject) (
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.Jobs.Work.Start(ctx, requestOf(ctx).tenant.ID, fences)
+	done, err := s.Work.Start(ctx, requestOf(ctx).tenant.ID, fences)
 	if err != nil {
 		return nil, err
 	}
@@ -57,10 +57,10 @@ func (s *server) StartRuns(ctx context.Context, in api.StartRunsRequestObject) (
 }
 
 // CompleteRuns ends many runs, each on its own.
-func (s *server) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestObject) (api.Response, error) {
+func (s *workerHandlers) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
-	rd := batchReader{c: s.contract}
+	rd := batchReader{schemas: s.Schemas}
 	results := rd.results(requestOf(ctx).tenant.ID, in.WorkerID, *in.Body)
 	if err := rd.refusal(); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (s *server) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestObj
 		}
 	}
 	if len(allowed) > 0 {
-		ended, err := s.Jobs.Work.Finish(ctx, allowed)
+		ended, err := s.Work.Finish(ctx, allowed)
 		if err != nil {
 			return nil, err
 		}

@@ -22,7 +22,7 @@ func fenceOf(worker uuid.UUID, attempt int32, token uuid.UUID, epoch int64) jobr
 }
 
 // StartRun makes a run RUNNING (W4, J-25). A refusal is no right to start (J-26).
-func (s *server) StartRun(ctx context.Context, in api.StartRunRequestObject) (api.Response, error) {
+func (s *workerHandlers) StartRun(ctx context.Context, in api.StartRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
@@ -30,7 +30,7 @@ func (s *server) StartRun(ctx context.Context, in api.StartRunRequestObject) (ap
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.Jobs.Start(ctx, requestOf(ctx).tenant.ID, jobrun.RunFence{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)})
+	done, err := s.Start(ctx, requestOf(ctx).tenant.ID, jobrun.RunFence{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)})
 	if err == nil {
 		err = done.Err
 	}
@@ -46,13 +46,13 @@ func (s *server) StartRun(ctx context.Context, in api.StartRunRequestObject) (ap
 }
 
 // runLease is how long a run is its worker's from when it asked, in milliseconds.
-func (s *server) runLease(ctx context.Context) (int64, error) {
-	settings, err := s.Jobs.Current(ctx)
+func (s *workerHandlers) runLease(ctx context.Context) (int64, error) {
+	settings, err := s.Current(ctx)
 	return ms(settings.Seconds(jobrun.RunLease)), err
 }
 
 // ReportProgress keeps what a worker tells (W5).
-func (s *server) ReportProgress(ctx context.Context, in api.ReportProgressRequestObject) (api.Response, error) {
+func (s *workerHandlers) ReportProgress(ctx context.Context, in api.ReportProgressRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
@@ -64,7 +64,7 @@ func (s *server) ReportProgress(ctx context.Context, in api.ReportProgressReques
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.Jobs.Work.Progress(ctx, requestOf(ctx).tenant.ID, beat)
+	r, err := s.Work.Progress(ctx, requestOf(ctx).tenant.ID, beat)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (s *server) ReportProgress(ctx context.Context, in api.ReportProgressReques
 }
 
 // AppendRunLog stores a chunk of a log (W6).
-func (s *server) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestObject) (api.Response, error) {
+func (s *workerHandlers) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
@@ -99,7 +99,7 @@ func (s *server) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestObj
 	if len(c.Body) == 0 || len(c.Body) > jobrun.MaxLogChunk {
 		return nil, schemaFault(fault.Field{Pointer: "/chunk", Code: "maxLength", Message: fmt.Sprintf("must have 1 to %d bytes", jobrun.MaxLogChunk)})
 	}
-	next, err := s.Jobs.Work.AppendLog(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), c)
+	next, err := s.Work.AppendLog(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), c)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (s *server) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestObj
 }
 
 // CompleteRun ends a run that has succeeded (W7).
-func (s *server) CompleteRun(ctx context.Context, in api.CompleteRunRequestObject) (api.Response, error) {
+func (s *workerHandlers) CompleteRun(ctx context.Context, in api.CompleteRunRequestObject) (api.Response, error) {
 	b := in.Body
 	res := jobrun.Result{
 		RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch),
@@ -124,7 +124,7 @@ func (s *server) CompleteRun(ctx context.Context, in api.CompleteRunRequestObjec
 }
 
 // FailRun ends a run that has failed (W8).
-func (s *server) FailRun(ctx context.Context, in api.FailRunRequestObject) (api.Response, error) {
+func (s *workerHandlers) FailRun(ctx context.Context, in api.FailRunRequestObject) (api.Response, error) {
 	b := in.Body
 	return s.finish(ctx, jobrun.Result{
 		RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), Error: runErrorOf(&b.Error),
@@ -132,14 +132,14 @@ func (s *server) FailRun(ctx context.Context, in api.FailRunRequestObject) (api.
 	})
 }
 
-func (s *server) finish(ctx context.Context, res jobrun.Result) (answer, error) {
+func (s *workerHandlers) finish(ctx context.Context, res jobrun.Result) (answer, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	res.TenantID = requestOf(ctx).tenant.ID
 	if f := tooLong(&res, ""); f != nil {
 		return answer{}, schemaFault(*f)
 	}
-	done, err := s.Jobs.Finish(ctx, res)
+	done, err := s.Finish(ctx, res)
 	if err == nil {
 		err = done.Err
 	}
@@ -222,23 +222,23 @@ func tooLong(r *jobrun.Result, at string) *fault.Field {
 }
 
 // ReleaseRun gives a run back (W9).
-func (s *server) ReleaseRun(ctx context.Context, in api.ReleaseRunRequestObject) (api.Response, error) {
+func (s *workerHandlers) ReleaseRun(ctx context.Context, in api.ReleaseRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
-	return endedAnswer(s.Jobs.Work.Release(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), text(b.Reason)))
+	return endedAnswer(s.Work.Release(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), text(b.Reason)))
 }
 
 // AcknowledgeCancel ends a run that was asked to cancel (W10).
-func (s *server) AcknowledgeCancel(ctx context.Context, in api.AcknowledgeCancelRequestObject) (api.Response, error) {
+func (s *workerHandlers) AcknowledgeCancel(ctx context.Context, in api.AcknowledgeCancelRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
-	return endedAnswer(s.Jobs.Work.AckCancel(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)))
+	return endedAnswer(s.Work.AckCancel(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)))
 }
 
 // ConfirmContinuation takes a run out of doubt (W11).
-func (s *server) ConfirmContinuation(ctx context.Context, in api.ConfirmContinuationRequestObject) (api.Response, error) {
+func (s *workerHandlers) ConfirmContinuation(ctx context.Context, in api.ConfirmContinuationRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	b := in.Body
@@ -246,7 +246,7 @@ func (s *server) ConfirmContinuation(ctx context.Context, in api.ConfirmContinua
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.Jobs.Work.Confirm(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch))
+	r, err := s.Work.Confirm(ctx, requestOf(ctx).tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch))
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // ClaimRuns gives a worker runs, and waits for the first one (W3).
-func (s *server) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (api.Response, error) {
+func (s *workerHandlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (api.Response, error) {
 	b := in.Body
 	ask := jobrun.ClaimRequest{
 		TenantID: requestOf(ctx).tenant.ID, WorkerID: in.WorkerID, Slots: int(b.Slots), ClaimID: text(b.ClaimID), Start: b.Start != nil && *b.Start,
@@ -23,7 +23,7 @@ func (s *server) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (
 	if b.Queues != nil {
 		ask.Queues = distinct(b.Queues)
 	}
-	settings, err := s.Jobs.Current(ctx)
+	settings, err := s.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -68,10 +68,10 @@ func (s *server) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (
 }
 
 // alive notes that a worker lives, and returns its state. Fault: Gone.
-func (s *server) alive(ctx context.Context, tenant, worker uuid.UUID, fresh time.Duration) (jobrun.WorkerState, error) {
+func (s *workerHandlers) alive(ctx context.Context, tenant, worker uuid.UUID, fresh time.Duration) (jobrun.WorkerState, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	states, err := s.Jobs.Work.Alive(ctx, tenant, []uuid.UUID{worker}, fresh)
+	states, err := s.Work.Alive(ctx, tenant, []uuid.UUID{worker}, fresh)
 	if err != nil {
 		return "", err
 	}
@@ -89,13 +89,13 @@ const aliveAtOnce = 1000
 // waitingLive notes that workers live whose claims wait here: a heartbeat of theirs
 // is not to be expected while they have nothing to do. Should it fail they are told
 // so by their next claim.
-func (s *server) waitingLive(tenant uuid.UUID, workers []uuid.UUID) {
+func (s *workerHandlers) waitingLive(tenant uuid.UUID, workers []uuid.UUID) {
 	ctx, cancel := s.bounded(context.Background())
 	defer cancel()
-	settings, err := s.Jobs.Current(ctx)
+	settings, err := s.Current(ctx)
 	for some := range slices.Chunk(workers, aliveAtOnce) {
 		if err == nil {
-			_, err = s.Jobs.Work.Alive(ctx, tenant, some, settings.Seconds(jobrun.HeartbeatTTL)/3)
+			_, err = s.Work.Alive(ctx, tenant, some, settings.Seconds(jobrun.HeartbeatTTL)/3)
 		}
 	}
 	if err != nil {
@@ -106,15 +106,15 @@ func (s *server) waitingLive(tenant uuid.UUID, workers []uuid.UUID) {
 
 // claim asks once. What is assigned to a client that left is its own for the
 // lease of an assignment, or until it repeats the claim.
-func (s *server) claim(ctx context.Context, ask jobrun.ClaimRequest) ([]jobrun.Offer, error) {
+func (s *workerHandlers) claim(ctx context.Context, ask jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
-	return s.Jobs.Claim(ctx, ask)
+	return s.Claim(ctx, ask)
 }
 
 // awaitRuns claims until there is something, the wait is over, the client leaves
 // or the server begins to stop.
-func (s *server) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k kind, wait time.Duration) (offers []jobrun.Offer, err error) {
+func (s *workerHandlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k kind, wait time.Duration) (offers []jobrun.Offer, err error) {
 	if ask.Queues != nil && len(meet(ask.Queues, k.queues)) == 0 {
 		wait = 0 // it asks for what it has not registered
 	}
@@ -146,13 +146,13 @@ func (s *server) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k kind,
 }
 
 // kindOf returns what a worker takes. Fault: Gone.
-func (s *server) kindOf(ctx context.Context, tenant, id uuid.UUID) (kind, error) {
+func (s *workerHandlers) kindOf(ctx context.Context, tenant, id uuid.UUID) (kind, error) {
 	if k, ok := s.waits.kindOf(tenant, id); ok {
 		return k, nil
 	}
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	w, err := s.Jobs.Workers.Worker(ctx, tenant, id)
+	w, err := s.Workers.Worker(ctx, tenant, id)
 	switch {
 	case fault.KindOf(err) == fault.NotFound:
 		return kind{}, fault.New(fault.Gone, jobrun.CodeWorkerGone, "no worker has this id: register first")

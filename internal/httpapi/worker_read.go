@@ -6,6 +6,7 @@ import (
 	"iter"
 	"strconv"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
@@ -20,8 +21,8 @@ import (
 
 // batchReader reads one body and gathers its mistakes.
 type batchReader struct {
-	c     *contract
-	wrong []fault.Field
+	schemas openapi3.Schemas // of the contract
+	wrong   []fault.Field
 }
 
 func (rd *batchReader) mistake(at, code, message string) {
@@ -145,7 +146,7 @@ func (rd *batchReader) part(at, schema string, raw []byte, into any) {
 		rd.mistake(at, "type", "must be an object")
 		return
 	}
-	fields := violations(rd.c.doc.Components.Schemas[schema].Value, raw)
+	fields := violations(rd.schemas[schema].Value, raw)
 	for _, f := range fields {
 		rd.mistake(at+f.Pointer, f.Code, f.Message)
 	}

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -18,11 +17,11 @@ import (
 const workersURL = "/api/v1/workers/"
 
 // RegisterWorker stores a worker that starts (W1).
-func (s *server) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequestObject) (api.Response, error) {
+func (s *workerHandlers) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	req, b, now := requestOf(ctx), in.Body, s.now()
-	settings, err := s.Jobs.Current(ctx)
+	settings, err := s.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +42,7 @@ func (s *server) RegisterWorker(ctx context.Context, in api.RegisterWorkerReques
 	if err := checkWorker(&w); err != nil {
 		return nil, err
 	}
-	if err := s.Jobs.Work.Register(ctx, w); err != nil {
+	if err := s.Work.Register(ctx, w); err != nil {
 		return nil, err
 	}
 	s.waits.know(&w)
@@ -76,12 +75,11 @@ func distinct(list []string) []string {
 }
 
 // ListWorkers answers a page of workers, newest first.
-func (s *server) ListWorkers(ctx context.Context, in api.ListWorkersRequestObject) (api.Response, error) {
+func (s *workerHandlers) ListWorkers(ctx context.Context, in api.ListWorkersRequestObject) (api.Response, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	req, p := requestOf(ctx), in.Params
-	list := req.list("state")
-	paging, err := s.pagingOf(list, p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.pagingOf(req.list("state"), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +91,7 @@ func (s *server) ListWorkers(ctx context.Context, in api.ListWorkersRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	workers, paged, err := s.Jobs.Workers.ListWorkers(ctx, req.tenant.ID, states, page)
+	workers, paged, err := s.Workers.ListWorkers(ctx, req.tenant.ID, states, page)
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +100,9 @@ func (s *server) ListWorkers(ctx context.Context, in api.ListWorkersRequestObjec
 		out.Workers[i] = toAPIWorker(&workers[i])
 	}
 	paging.capped = paged.TotalCapped
-	out.Pagination = paging.answer(paged.More, paged.Total, func() string {
+	out.Pagination = paging.answer(paged.More, paged.Total, func() []byte {
 		last := &workers[len(workers)-1]
-		return s.cursors.seal(list, timeAndIDKeys(last.RegisteredAt, last.ID))
+		return timeAndIDKeys(last.RegisteredAt, last.ID)
 	})
 	return answer{status: http.StatusOK, body: out}, nil
 }
@@ -122,7 +120,7 @@ func jobPaging(p paging) (jobrun.Paging, error) {
 }
 
 // GetWorker answers one worker.
-func (s *server) GetWorker(ctx context.Context, in api.GetWorkerRequestObject) (api.Response, error) {
+func (s *workerHandlers) GetWorker(ctx context.Context, in api.GetWorkerRequestObject) (api.Response, error) {
 	w, err := s.worker(ctx, in.WorkerID)
 	if err != nil {
 		return nil, err
@@ -131,15 +129,15 @@ func (s *server) GetWorker(ctx context.Context, in api.GetWorkerRequestObject) (
 }
 
 // worker reads one. Fault: NotFound.
-func (s *server) worker(ctx context.Context, id uuid.UUID) (jobrun.WorkerProcess, error) {
+func (s *workerHandlers) worker(ctx context.Context, id uuid.UUID) (jobrun.WorkerProcess, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	return s.Jobs.Workers.Worker(ctx, requestOf(ctx).tenant.ID, id)
+	return s.Workers.Worker(ctx, requestOf(ctx).tenant.ID, id)
 }
 
 // DrainWorker gives a worker nothing new. Whoever may only work drains what it has
 // registered itself.
-func (s *server) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObject) (api.Response, error) {
+func (s *workerHandlers) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObject) (api.Response, error) {
 	if req := requestOf(ctx); !req.who.Role.Allows(access.JobsWrite) {
 		w, err := s.worker(ctx, in.WorkerID)
 		if err != nil {
@@ -154,22 +152,22 @@ func (s *server) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObjec
 }
 
 // UndrainWorker gives a worker runs again.
-func (s *server) UndrainWorker(ctx context.Context, in api.UndrainWorkerRequestObject) (api.Response, error) {
+func (s *workerHandlers) UndrainWorker(ctx context.Context, in api.UndrainWorkerRequestObject) (api.Response, error) {
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerActive, "undrain", in.Body)
 }
 
 // DetachWorker gives a worker up.
-func (s *server) DetachWorker(ctx context.Context, in api.DetachWorkerRequestObject) (api.Response, error) {
+func (s *workerHandlers) DetachWorker(ctx context.Context, in api.DetachWorkerRequestObject) (api.Response, error) {
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDetached, "detach", in.Body)
 }
 
-func (s *server) moveWorker(ctx context.Context, id uuid.UUID, to jobrun.WorkerState, verb string, b *api.WorkerActionInput) (answer, error) {
+func (s *workerHandlers) moveWorker(ctx context.Context, id uuid.UUID, to jobrun.WorkerState, verb string, b *api.WorkerActionInput) (answer, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	if b == nil {
 		b = &api.WorkerActionInput{}
 	}
-	w, err := s.Jobs.Workers.Move(ctx, requestOf(ctx).tenant.ID, id, to, s.didJob(ctx, operator.JobWorker, id.String(), verb, b.Reason, nil))
+	w, err := s.Workers.Move(ctx, requestOf(ctx).tenant.ID, id, to, s.did(ctx, s.now(), operator.JobWorker, id.String(), verb, text(b.Reason), nil))
 	if err != nil {
 		return answer{}, err
 	}
@@ -192,13 +190,4 @@ func toAPIWorker(w *jobrun.WorkerProcess) api.Worker {
 		out.Pid = &w.PID
 	}
 	return out
-}
-
-// forDeployment returns nil when the one who asks may do what concerns all
-// tenants: an administrator whose credential is for any. Fault: Forbidden.
-func forDeployment(ctx context.Context, what string) error {
-	if requestOf(ctx).who.AnyTenant {
-		return nil
-	}
-	return fault.New(fault.Forbidden, access.CodeForbidden, "%s concerns all tenants: it needs a credential for any tenant", cmp.Or(what, "this"))
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // RegisterWorkflow stores a definition as a version of its name.
-func (s *server) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflowRequestObject) (api.Response, error) {
+func (s *sagaHandlers) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflowRequestObject) (api.Response, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	def, err := s.parseDefinition(requestOf(ctx), in.JSONBody != nil)
@@ -45,7 +45,7 @@ func (s *server) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflowRe
 }
 
 // ValidateWorkflow checks a definition and stores nothing.
-func (s *server) ValidateWorkflow(ctx context.Context, in api.ValidateWorkflowRequestObject) (api.Response, error) {
+func (s *sagaHandlers) ValidateWorkflow(ctx context.Context, in api.ValidateWorkflowRequestObject) (api.Response, error) {
 	def, err := s.parseDefinition(requestOf(ctx), in.JSONBody != nil)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *server) ValidateWorkflow(ctx context.Context, in api.ValidateWorkflowRe
 }
 
 // parseDefinition reads the definition in the body: JSON, YAML, or JSON around YAML.
-func (s *server) parseDefinition(req *request, isJSON bool) (*workflow.Definition, error) {
+func (s *sagaHandlers) parseDefinition(req *request, isJSON bool) (*workflow.Definition, error) {
 	text, parse := req.body, workflow.ParseYAML
 	if isJSON {
 		inside, found, err := yamlInside(req.body)
@@ -82,8 +82,8 @@ func (s *server) parseDefinition(req *request, isJSON bool) (*workflow.Definitio
 
 // runnable refuses definitions with jobs where there are no job runs. Fault:
 // Unavailable.
-func (s *server) runnable(def *workflow.Definition) error {
-	if s.Jobs == nil && def.HasJobs() {
+func (s *sagaHandlers) runnable(def *workflow.Definition) error {
+	if !s.Jobs && def.HasJobs() {
 		return fault.New(fault.Unavailable, jobrun.CodeUnavailable, "a step of this workflow is a job, and the memory store has no job runs: use PostgreSQL")
 	}
 	return nil
@@ -109,16 +109,16 @@ func yamlInside(body []byte) (text string, isYAML bool, err error) {
 }
 
 // GetWorkflow answers the latest version of a workflow.
-func (s *server) GetWorkflow(ctx context.Context, in api.GetWorkflowRequestObject) (api.Response, error) {
+func (s *sagaHandlers) GetWorkflow(ctx context.Context, in api.GetWorkflowRequestObject) (api.Response, error) {
 	return s.workflowVersion(ctx, in.Name, 0, in.Params.IfNoneMatch)
 }
 
 // GetWorkflowVersion answers one version of a workflow.
-func (s *server) GetWorkflowVersion(ctx context.Context, in api.GetWorkflowVersionRequestObject) (api.Response, error) {
+func (s *sagaHandlers) GetWorkflowVersion(ctx context.Context, in api.GetWorkflowVersionRequestObject) (api.Response, error) {
 	return s.workflowVersion(ctx, in.Name, int(in.Version), in.Params.IfNoneMatch)
 }
 
-func (s *server) workflowVersion(ctx context.Context, name string, version int, ifNone *string) (answer, error) {
+func (s *sagaHandlers) workflowVersion(ctx context.Context, name string, version int, ifNone *string) (answer, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if err := checkName(name); err != nil {
@@ -132,16 +132,16 @@ func (s *server) workflowVersion(ctx context.Context, name string, version int, 
 }
 
 // EnableWorkflow lets a workflow take new sagas.
-func (s *server) EnableWorkflow(ctx context.Context, in api.EnableWorkflowRequestObject) (api.Response, error) {
+func (s *sagaHandlers) EnableWorkflow(ctx context.Context, in api.EnableWorkflowRequestObject) (api.Response, error) {
 	return s.setEnabled(ctx, in.Name, true, in.Params.IfMatch, reasonIn(in.Body))
 }
 
 // DisableWorkflow keeps a workflow from taking new sagas.
-func (s *server) DisableWorkflow(ctx context.Context, in api.DisableWorkflowRequestObject) (api.Response, error) {
+func (s *sagaHandlers) DisableWorkflow(ctx context.Context, in api.DisableWorkflowRequestObject) (api.Response, error) {
 	return s.setEnabled(ctx, in.Name, false, in.Params.IfMatch, reasonIn(in.Body))
 }
 
-func (s *server) setEnabled(ctx context.Context, name string, enabled bool, match, reason *string) (answer, error) {
+func (s *sagaHandlers) setEnabled(ctx context.Context, name string, enabled bool, match, reason *string) (answer, error) {
 	ctx, cancel := s.promised(ctx)
 	defer cancel()
 	if err := checkName(name); err != nil {
@@ -161,7 +161,7 @@ func (s *server) setEnabled(ctx context.Context, name string, enabled bool, matc
 
 // matching returns the revision that If-Match has found, 0 without the header.
 // Fault: Precondition when it names another one, or the workflow does not exist.
-func (s *server) matching(ctx context.Context, tenant uuid.UUID, name string, match *string) (int64, error) {
+func (s *sagaHandlers) matching(ctx context.Context, tenant uuid.UUID, name string, match *string) (int64, error) {
 	if match == nil {
 		return 0, nil
 	}

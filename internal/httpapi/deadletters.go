@@ -1,0 +1,19 @@
+package httpapi
+
+import (
+	"net/http"
+)
+
+// queueOpen refuses the operations of the dead-letter queue where there is none.
+func (s *server) queueOpen(next http.Handler) http.Handler {
+	if s.cfg.DeadLetters != nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.contract.routeOf(r.Context(), r.Method).deadLetters {
+			s.fail(w, r, noRecord())
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

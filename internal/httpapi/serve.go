@@ -1,0 +1,90 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// serve gives the request its id, catches panics, and routes it.
+func (s *server) serve(w http.ResponseWriter, r *http.Request) {
+	req := &request{id: requestID(r), method: r.Method, path: r.URL.Path, query: r.URL.RawQuery, remote: r.RemoteAddr}
+	if req.id == "" {
+		req.id = s.cfg.NewID().String()
+	}
+	w.Header().Set("X-Request-Id", req.id)
+	out := &response{ResponseWriter: w}
+	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, req))
+	defer s.recover(out, r)
+	if r.Method == http.MethodHead {
+		r.Method = http.MethodGet // net/http leaves the body out
+	}
+	if strings.IndexByte(r.URL.Path, 0) >= 0 || !utf8.ValidString(r.URL.Path) {
+		s.fail(out, r, fault.New(fault.Malformed, codeInvalidParameter, "the path holds a NUL character or is not UTF-8"))
+		return
+	}
+	// Routed as it was sent: parameters are decoded after that, and only once. A
+	// topic may hold any character.
+	r.URL.RawPath = r.URL.EscapedPath()
+	s.router.ServeHTTP(out, r)
+}
+
+// requestID returns the client's id of the request, "" when it sent none that
+// is fit for a header and a log line.
+func requestID(r *http.Request) string {
+	id := r.Header.Get("X-Request-Id")
+	if len(id) > 128 {
+		return ""
+	}
+	for i := range len(id) {
+		c := id[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-_.:/+=@", c) >= 0) {
+			return ""
+		}
+	}
+	return id
+}
+
+// recover turns a panic into a problem that tells nothing, and logs it with
+// its stack.
+func (s *server) recover(w *response, r *http.Request) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p == http.ErrAbortHandler { //nolint:errorlint // the very value, not an error that wraps it
+		panic(p)
+	}
+	req := requestOf(r.Context())
+	s.cfg.Log.ErrorContext(r.Context(), "request handler panicked",
+		slog.String("request_id", req.id), slog.String("route", req.route),
+		slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	if w.begun {
+		panic(http.ErrAbortHandler) // half an answer must not look whole
+	}
+	s.writeProblem(w, r, http.StatusInternalServerError, fault.New(0, codeInternal, "internal error: see the server log under the request id"))
+}
+
+// response tells whether an answer has begun.
+type response struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (w *response) WriteHeader(status int) {
+	w.begun = true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *response) Write(b []byte) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap serves http.ResponseController.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }

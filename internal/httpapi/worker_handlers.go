@@ -1,0 +1,40 @@
+package httpapi
+
+import (
+	"context"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// workerHandlers are the protocol of workers, and the operations on workers and
+// fences. Every field is required.
+type workerHandlers struct {
+	*Kit
+	Work    jobrun.Work
+	Workers jobrun.Workers
+	Fences  jobrun.Fences
+	// Current returns the settings as this node knows them; it is asked at every
+	// call of a worker.
+	Current func(context.Context) (jobrun.Settings, error)
+	// Claim is that of Work, usually gathered with others.
+	Claim func(context.Context, jobrun.ClaimRequest) ([]jobrun.Offer, error)
+	// Start and Finish are those of Work for one run, usually through a group commit.
+	Start  func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error)
+	Finish func(context.Context, jobrun.Result) (jobrun.Done, error)
+	// Schemas are those of the contract, for parts of batches that few have.
+	Schemas openapi3.Schemas
+
+	waits *waits
+}
+
+// newWorkerHandlers returns the handlers with room for so many claims that wait.
+func newWorkerHandlers(h *workerHandlers, maxWaiting int) *workerHandlers {
+	h.waits = newWaits(maxWaiting, h.waitingLive)
+	return h
+}
+
+// Admitted wakes claims that wait for runs of a queue, which has got some.
+func (s *workerHandlers) Admitted(tenant uuid.UUID, queue string) { s.waits.admitted(tenant, queue) }
