@@ -123,7 +123,7 @@ func countArchived(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 }
 
 // archived returns what to read the archived sagas of f from, as s, and the conditions.
-func archived(tenant uuid.UUID, f saga.Filter) (from string, w where) {
+func archived(tenant uuid.UUID, f saga.Filter) (from string, w sagaWhere) {
 	from = "saga.saga_states_archive s"
 	if byMetadata(f) {
 		from = "saga.tenant_metadata_archive s"

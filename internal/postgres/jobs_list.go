@@ -94,7 +94,7 @@ func selectRuns(tenant uuid.UUID, f jobrun.Filter, after *jobrun.Cursor, columns
 		table = "jobs.tenant_runs"
 	}
 	for _, alternative := range alternatives(f) {
-		w := where{args: args}
+		w := runWhere{where{args: args}}
 		w.runs(tenant, f)
 		for _, c := range alternative {
 			w.add(c.condition, c.args...)
@@ -143,7 +143,10 @@ func alternatives(f jobrun.Filter) [][]condition {
 	return all
 }
 
-func (w *where) runs(tenant uuid.UUID, f jobrun.Filter) {
+// runWhere gathers conditions on runs.
+type runWhere struct{ where }
+
+func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 	w.add("r.tenant_id = ?", tenant)
 	for _, eq := range []struct{ column, value string }{
 		{"r.queue", f.Queue}, {"r.correlation_id", f.CorrelationID}, {"r.error_code", f.ErrorCode},
@@ -193,7 +196,7 @@ func (w *where) runs(tenant uuid.UUID, f jobrun.Filter) {
 }
 
 // runStates asks for states by the phases, which are in the indexes.
-func (w *where) runStates(of []jobrun.State) {
+func (w *runWhere) runStates(of []jobrun.State) {
 	const held = "HELD" // jobs.job_runs.phase
 	var phases []string
 	for _, s := range of {

@@ -56,7 +56,7 @@ func revisionField(f envelope.Field, number int) envelope.Field {
 // columns after them. Content that does not open is envelope.ErrUnreadable, and
 // the letter has all but its content then: whoever reads many may pass over it
 // (DB.passOver).
-func (db *DB) scanLetter(row scanner, more ...any) (dlq.Letter, error) {
+func scanLetter(db *DB, row scanner, more ...any) (dlq.Letter, error) {
 	var l dlq.Letter
 	var arrived struct {
 		topic     sql.NullString

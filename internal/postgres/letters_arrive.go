@@ -84,7 +84,7 @@ func (st *LetterQueue) arriveUnknown(ctx context.Context, tx *sqlx.Tx, batch []d
 	if _, err := tx.ExecContext(ctx, lockPlaces, lives.parameter()); err != nil {
 		return rest, err
 	}
-	known, err := st.db.settlePlaces(ctx, st.db.askingIn(tx), asked)
+	known, err := settlePlaces(ctx, st.db, st.db.askingIn(tx), asked)
 	if err != nil {
 		return rest, err
 	}

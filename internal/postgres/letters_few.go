@@ -67,7 +67,7 @@ func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *letterTable, q
 			return err
 		}
 		return eachRow(rows, func() error {
-			l, err := st.db.scanListed(rows)
+			l, err := scanListed(st.db, rows)
 			f.letters = append(f.letters, l)
 			return err
 		})
@@ -192,7 +192,7 @@ func (t *letterTable) sortKeys(tenant uuid.UUID, q dlq.Query) (query string, arg
 	all.After = nil
 	from, w := t.conditions(tenant, all)
 	if q.After != nil {
-		own := where{args: w.args}
+		own := letterWhere{where{args: w.args}}
 		own.add(t.beyond(&q), q.After.At, q.After.ID)
 		w.unseen(own)
 	}
@@ -239,7 +239,7 @@ func (st *Letters) lettersAt(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID,
 	}
 	letters := make([]dlq.Letter, 0, len(places))
 	if err := eachRow(rows, func() error {
-		l, err := st.db.scanListed(rows)
+		l, err := scanListed(st.db, rows)
 		letters = append(letters, l)
 		return err
 	}); err != nil {

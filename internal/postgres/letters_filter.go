@@ -36,7 +36,7 @@ var (
 func (t *letterTable) selectLetters(tenant uuid.UUID, q dlq.Query, columns, tail string) (parts []string, args []any) {
 	possible := reconcile(&q.Filter)
 	from := t.from(&q.Filter)
-	w := where{}
+	w := letterWhere{}
 	if !possible {
 		w.add("false")
 	}
@@ -46,7 +46,7 @@ func (t *letterTable) selectLetters(tenant uuid.UUID, q dlq.Query, columns, tail
 		return []string{"(SELECT " + columns + " FROM " + from + " m WHERE " + w.text() + tail + ")"}, w.args
 	}
 	for _, c := range choices {
-		own := where{conditions: slices.Clip(w.conditions), args: w.args}
+		own := letterWhere{where{conditions: slices.Clip(w.conditions), args: w.args}}
 		own.add("m."+column+c.is, c.value)
 		parts = append(parts, "(SELECT "+columns+" FROM "+from+" m WHERE "+own.text()+tail+")")
 		w.args = own.args
@@ -63,7 +63,7 @@ func (t *letterTable) from(f *dlq.Filter) string {
 }
 
 // conditions are those of a filter in one query, which knows of no order.
-func (t *letterTable) conditions(tenant uuid.UUID, q dlq.Query) (from string, w where) {
+func (t *letterTable) conditions(tenant uuid.UUID, q dlq.Query) (from string, w letterWhere) {
 	if !reconcile(&q.Filter) {
 		w.add("false")
 	}
@@ -140,9 +140,12 @@ func retryChoices(from int, to *int) (out []choice) {
 	return out
 }
 
+// letterWhere gathers conditions on dead letters.
+type letterWhere struct{ where }
+
 // letters adds the conditions of a filter, but for those that are choices of a
 // column, and of the page's place.
-func (w *where) letters(t *letterTable, tenant uuid.UUID, q dlq.Query, chosen string) {
+func (w *letterWhere) letters(t *letterTable, tenant uuid.UUID, q dlq.Query, chosen string) {
 	f := &q.Filter
 	w.add("m.tenant_id = ?", tenant)
 	if topic, ok := strings.CutSuffix(f.Topic, "*"); ok {
@@ -193,14 +196,14 @@ func (t *letterTable) beyond(q *dlq.Query) string {
 
 // unseen adds conditions, whose arguments follow those of w, all in one that no
 // index serves and that the planner takes for true of nearly every row.
-func (w *where) unseen(own where) {
+func (w *letterWhere) unseen(own letterWhere) {
 	if w.args = own.args; own.conditions != nil {
 		w.conditions = append(w.conditions, "CASE WHEN "+own.text()+" THEN 1 ELSE 0 END <> 0")
 	}
 }
 
 // among adds that column is one of values, unless they are nil.
-func (w *where) among(column string, values []string) {
+func (w *letterWhere) among(column string, values []string) {
 	if values != nil {
 		w.add("m."+column+" = ANY (?::text[])", pq.Array(values))
 	}
@@ -218,7 +221,7 @@ func texts[T ~string](values []T) []string {
 }
 
 // ranges adds what lies between bounds.
-func (w *where) ranges(f *dlq.Filter) {
+func (w *letterWhere) ranges(f *dlq.Filter) {
 	for _, r := range []struct {
 		condition string
 		at        time.Time

@@ -18,7 +18,7 @@ func byTerms(t *letterTable, f *dlq.Filter) bool {
 }
 
 // terms adds what the terms must be.
-func (w *where) terms(t *letterTable, tenant uuid.UUID, f *dlq.Filter) {
+func (w *letterWhere) terms(t *letterTable, tenant uuid.UUID, f *dlq.Filter) {
 	var all []int32
 	add := func(k kind, value string) { all = append(all, term(tenant, k, value)) }
 	anyOf := func(k kind, values []string) {
@@ -81,9 +81,9 @@ func (w *where) terms(t *letterTable, tenant uuid.UUID, f *dlq.Filter) {
 // besideTerms takes out of f what the index of terms knows beside them, an exact
 // topic and a status, and adds it in the words of that index, so that no other one
 // is asked as well: the planner would hope to find less by both.
-func (w *where) besideTerms(f *dlq.Filter) {
+func (w *letterWhere) besideTerms(f *dlq.Filter) {
 	var known []string
-	own := where{args: w.args}
+	own := letterWhere{where{args: w.args}}
 	if f.Topic != "" && !strings.HasSuffix(f.Topic, "*") {
 		known = append(known, f.Topic)
 		own.add("m.original_topic = ?", f.Topic)
@@ -104,8 +104,8 @@ func (w *where) besideTerms(f *dlq.Filter) {
 // found adds that the row itself is what terms have found it by: two values may
 // have one hash. What the planner estimates of that would count twice, for it says
 // what the terms say: it would hope for a hundredth of the rows that there are.
-func (w *where) found(t *letterTable, f *dlq.Filter) {
-	own := where{args: w.args}
+func (w *letterWhere) found(t *letterTable, f *dlq.Filter) {
+	own := letterWhere{where{args: w.args}}
 	own.checks(f)
 	if !t.groups && f.Fingerprint != "" {
 		own.add("m.fingerprint = ?", f.Fingerprint)
@@ -114,7 +114,7 @@ func (w *where) found(t *letterTable, f *dlq.Filter) {
 }
 
 // checks adds what terms stand for.
-func (w *where) checks(f *dlq.Filter) {
+func (w *letterWhere) checks(f *dlq.Filter) {
 	for _, eq := range []struct{ column, value string }{
 		{"error_type", f.ErrorType}, {"consumer_group", f.ConsumerGroup}, {"assignee", f.Assignee},
 		{"correlation_id", f.CorrelationID}, {"trace_id", f.TraceID},

@@ -135,7 +135,7 @@ type finished struct {
 }
 
 // finish stores ends in tx, a transaction of the writers' connections.
-func (db *DB) finish(ctx context.Context, tx *sqlx.Tx, lapsed bool, batch []dlq.Finish) ([]finished, error) {
+func finish(ctx context.Context, db *DB, tx *sqlx.Tx, lapsed bool, batch []dlq.Finish) ([]finished, error) {
 	if len(batch) == 0 {
 		return nil, nil
 	}
@@ -191,7 +191,7 @@ func (st *LetterQueue) Finish(ctx context.Context, batch []dlq.Finish) ([]bool, 
 func (st *LetterQueue) end(ctx context.Context, lapsed bool, batch []dlq.Finish) ([]finished, error) {
 	return retryCollision(func() (done []finished, err error) {
 		err = st.db.inWrite(ctx, func(tx *sqlx.Tx) (err error) {
-			done, err = st.db.finish(ctx, tx, lapsed, batch)
+			done, err = finish(ctx, st.db, tx, lapsed, batch)
 			return err
 		})
 		return done, err

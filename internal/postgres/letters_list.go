@@ -92,9 +92,9 @@ func (t *letterTable) listed(q *dlq.Query) string {
 }
 
 // scanListed reads one row of listed.
-func (db *DB) scanListed(row scanner) (dlq.Letter, error) {
+func scanListed(db *DB, row scanner) (dlq.Letter, error) {
 	var omitted bool
-	l, err := db.scanAnyLetter(row, &omitted)
+	l, err := scanAnyLetter(db, row, &omitted)
 	l.Omitted = omitted
 	return l, err
 }

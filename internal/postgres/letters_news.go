@@ -49,7 +49,7 @@ func (db *DB) lockForUpdates(ctx context.Context, tx *sqlx.Tx, all []letterUpdat
 		return nil, err
 	}
 	return found, eachRow(rows, func() error {
-		l, err := db.scanLetter(rows)
+		l, err := scanLetter(db, rows)
 		found[l.ID] = l
 		return db.passOver(ctx, err) // what it carries is not needed
 	})

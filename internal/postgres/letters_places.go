@@ -54,7 +54,7 @@ func (a arrival) digest() uuid.UUID { return a.letter.Digest(a.written) }
 // What is stored while this runs is not seen: it is in the way of the INSERT, and
 // whoever inserts has to look again. That is not so of places of the other form, with
 // an id or without; lockPlaces keeps them away.
-func (db *DB) settlePlaces(ctx context.Context, ask asking, batch []arrival) (known map[int]uuid.UUID, err error) {
+func settlePlaces(ctx context.Context, db *DB, ask asking, batch []arrival) (known map[int]uuid.UUID, err error) {
 	var asked [5]column
 	for i, a := range batch {
 		if p := a.letter.Arrived; p != nil {
@@ -97,7 +97,7 @@ func (db *DB) settlePlaces(ctx context.Context, ask asking, batch []arrival) (kn
 	if err != nil {
 		return nil, fmt.Errorf("look at places in Kafka: %w", err)
 	}
-	if err := db.compareAt(ctx, ask, batch, known, &compare); err != nil {
+	if err := compareAt(ctx, db, ask, batch, known, &compare); err != nil {
 		return nil, fmt.Errorf("compare letters at the same place in Kafka: %w", err)
 	}
 	for i := range taken {
@@ -115,7 +115,7 @@ func (db *DB) settlePlaces(ctx context.Context, ask asking, batch []arrival) (kn
 // compareAt adds to known which letters double a stored one by what they carry. One
 // whose content does not open is none that could be compared: whatever is read at its
 // place is stored.
-func (db *DB) compareAt(ctx context.Context, ask asking, batch []arrival, known map[int]uuid.UUID, compare *[2]column) error {
+func compareAt(ctx context.Context, db *DB, ask asking, batch []arrival, known map[int]uuid.UUID, compare *[2]column) error {
 	if compare[0].n == 0 {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (db *DB) compareAt(ctx context.Context, ask asking, batch []arrival, known 
 	}
 	return eachRow(rows, func() error {
 		var i int
-		stored, err := db.scanAnyLetter(rows, &i)
+		stored, err := scanAnyLetter(db, rows, &i)
 		if err != nil {
 			return db.passOver(ctx, err)
 		}

@@ -79,7 +79,7 @@ func (st *Letters) push(ctx context.Context, batch []dlq.Letter, tries int) ([]d
 	for i := range batch {
 		asked[i].letter = &batch[i]
 	}
-	doubles, err := st.db.settlePlaces(ctx, st.db.queryWrite, asked)
+	doubles, err := settlePlaces(ctx, st.db, st.db.queryWrite, asked)
 	if err != nil {
 		return nil, fmt.Errorf("push dead letters: %w", err)
 	}
@@ -226,7 +226,7 @@ func (st *Letters) known(ctx context.Context, batch []dlq.Letter, doubles map[in
 	found := map[int]dlq.Letter{}
 	return found, eachRow(rows, func() error {
 		var i int
-		l, err := st.db.scanAnyLetter(rows, &i)
+		l, err := scanAnyLetter(st.db, rows, &i)
 		found[i] = l
 		return err
 	})

@@ -76,12 +76,12 @@ func (st *LetterQueue) Due(ctx context.Context, kinds []dlq.TargetKind, lease ti
 	if err != nil {
 		return nil, fmt.Errorf("claim dead letters: %w", err)
 	}
-	drives, err := st.db.scanDrives(ctx, rows)
+	drives, err := scanDrives(ctx, st.db, rows)
 	for i := range drives {
 		drives[i].Due = true
 	}
 	if err == nil {
-		err = st.db.revise(ctx, st.db.read, drives)
+		err = revise(ctx, st.db, st.db.read, drives)
 	}
 	return drives, outage("claim dead letters", err)
 }
@@ -98,12 +98,12 @@ func kindNames(kinds []dlq.TargetKind) any {
 // of their arrival. They are to be driven as nobody's redrive: the column keeps
 // the last one. One whose content does not open is left to its lease, and so
 // counts as a failed retry.
-func (db *DB) scanDrives(ctx context.Context, rows *sql.Rows) ([]dlq.Drive, error) {
+func scanDrives(ctx context.Context, db *DB, rows *sql.Rows) ([]dlq.Drive, error) {
 	var drives []dlq.Drive
 	err := eachRow(rows, func() error {
 		var d dlq.Drive
 		var err error
-		if d.Letter, err = db.scanLetter(rows, &d.Number); err != nil {
+		if d.Letter, err = scanLetter(db, rows, &d.Number); err != nil {
 			return db.passOver(ctx, err)
 		}
 		d.Send, d.To, d.RedriveID = d.Content, d.Destination(nil), uuid.Nil
@@ -115,7 +115,7 @@ func (db *DB) scanDrives(ctx context.Context, rows *sql.Rows) ([]dlq.Drive, erro
 }
 
 // revise fills in what is sent of the letters that have been edited.
-func (db *DB) revise(ctx context.Context, q sqlx.QueryerContext, drives []dlq.Drive) error {
+func revise(ctx context.Context, db *DB, q sqlx.QueryerContext, drives []dlq.Drive) error {
 	byLetter := map[uuid.UUID]*dlq.Drive{}
 	var ids, tenants []uuid.UUID
 	var numbers []int64

@@ -21,10 +21,10 @@ SELECT `+letterColumns+`, m.archived_at, m.archive_reason
   FROM dlq.dlq_messages_archive m WHERE m.tenant_id = tenant.id AND m.id = $2`, "")
 
 // scanAnyLetter reads letterColumns, archived_at, archive_reason, and more.
-func (db *DB) scanAnyLetter(row scanner, more ...any) (dlq.Letter, error) {
+func scanAnyLetter(db *DB, row scanner, more ...any) (dlq.Letter, error) {
 	var at *time.Time
 	var reason sql.NullString
-	l, err := db.scanLetter(row, append([]any{&at, &reason}, more...)...)
+	l, err := scanLetter(db, row, append([]any{&at, &reason}, more...)...)
 	utc(at)
 	l.ArchivedAt, l.ArchiveReason = at, reason.String
 	return l, err
@@ -38,7 +38,7 @@ func (st *Letters) Get(ctx context.Context, tenant, id uuid.UUID) (dlq.Letter, e
 		if found {
 			return nil
 		}
-		l, err = st.db.scanAnyLetter(rows)
+		l, err = scanAnyLetter(st.db, rows)
 		found = true
 		return err
 	}, id)

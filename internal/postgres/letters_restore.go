@@ -103,7 +103,7 @@ func (st *Letters) restore(ctx context.Context, r restoration) (l dlq.Letter, er
 		if err != nil {
 			return err
 		}
-		l, err = st.db.scanLetter(tx.QueryRowContext(ctx, restoreLetter, r.tenant, r.id, r.at, back.Version, back.MaxRetries, back.Status))
+		l, err = scanLetter(st.db, tx.QueryRowContext(ctx, restoreLetter, r.tenant, r.id, r.at, back.Version, back.MaxRetries, back.Status))
 		if errors.Is(err, sql.ErrNoRows) { // the trigger of places says nothing
 			return dlq.NotFound(r.id)
 		}

@@ -114,7 +114,7 @@ func (st *Letters) Lineage(ctx context.Context, tenant, id uuid.UUID) ([]dlq.Let
 	}
 	var out []dlq.Letter
 	err = st.db.readTenant(ctx, tenant, lineage, func(rows *sql.Rows) error {
-		l, err := st.db.scanAnyLetter(rows)
+		l, err := scanAnyLetter(st.db, rows)
 		out = append(out, l)
 		return err
 	}, l.RootID)

@@ -33,7 +33,7 @@ func (st *LetterQueue) Take(ctx context.Context, c dlq.Claim, lease time.Duratio
 }
 
 func (st *LetterQueue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lease time.Duration) (d dlq.Drive, err error) {
-	l, err := st.db.scanLetter(tx.QueryRowContext(ctx, `SELECT `+letterColumns+` FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2 FOR NO KEY UPDATE`,
+	l, err := scanLetter(st.db, tx.QueryRowContext(ctx, `SELECT `+letterColumns+` FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2 FOR NO KEY UPDATE`,
 		c.TenantID, c.LetterID))
 	if errors.Is(err, sql.ErrNoRows) {
 		return d, dlq.NotFound(c.LetterID)
@@ -46,11 +46,11 @@ func (st *LetterQueue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, leas
 	}
 	revision := l.Revision
 	if c.Revision != nil {
-		if revision, err = st.db.putRevision(ctx, tx, c.TenantID, *c.Revision); err != nil {
+		if revision, err = putRevision(ctx, st.db, tx, c.TenantID, *c.Revision); err != nil {
 			return d, err
 		}
 	}
-	claimed, err := st.db.scanLetter(tx.QueryRowContext(ctx, `UPDATE dlq.dlq_messages m`+claimLetter+`, revision = $4
+	claimed, err := scanLetter(st.db, tx.QueryRowContext(ctx, `UPDATE dlq.dlq_messages m`+claimLetter+`, revision = $4
 		WHERE m.tenant_id = $1 AND m.id = $3 RETURNING `+letterColumns+`, m.attempts`,
 		c.TenantID, lease.Microseconds(), c.LetterID, revision), &d.Number)
 	if err != nil {
@@ -60,7 +60,7 @@ func (st *LetterQueue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, leas
 	d.Forced, d.Was = l.Status == dlq.Dead, l.Resolution
 	d.RedriveID = uuid.Nil // it is nobody's redrive; the column keeps the last one
 	drives := []dlq.Drive{d}
-	if err := st.db.revise(ctx, tx, drives); err != nil {
+	if err := revise(ctx, st.db, tx, drives); err != nil {
 		return d, err
 	}
 	return drives[0], putAction(ctx, tx, c.By)
@@ -93,7 +93,7 @@ func (st *LetterQueue) takeable(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter,
 
 // putRevision stores an edited content under the next number of its letter, and
 // returns that. The letter's row is locked.
-func (db *DB) putRevision(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, r dlq.Revision) (number int, err error) {
+func putRevision(ctx context.Context, db *DB, tx *sqlx.Tx, tenant uuid.UUID, r dlq.Revision) (number int, err error) {
 	err = tx.GetContext(ctx, &number, `SELECT coalesce(max(number), 0) + 1 FROM dlq.dlq_revisions WHERE tenant_id = $1 AND message_id = $2`, tenant, r.LetterID)
 	if err != nil {
 		return 0, err

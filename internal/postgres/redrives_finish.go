@@ -87,7 +87,7 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 	}
 	_, err := retryCollision(func() (struct{}, error) {
 		return struct{}{}, st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
-			done, err := st.db.finish(ctx, tx, false, ended)
+			done, err := finish(ctx, st.db, tx, false, ended)
 			if err != nil {
 				return err
 			}

@@ -181,7 +181,7 @@ func (st *Redrives) Preview(ctx context.Context, tenant uuid.UUID, r dlq.Redrive
 			return err
 		}
 		return eachRow(rows, func() error {
-			l, err := st.db.scanLetter(rows)
+			l, err := scanLetter(st.db, rows)
 			if err == nil {
 				p.Sample = append(p.Sample, l)
 			}

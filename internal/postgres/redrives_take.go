@@ -317,7 +317,7 @@ func (t *taking) claim(ctx context.Context) ([]dlq.Drive, error) {
 	err = eachRow(rows, func() error {
 		var d dlq.Drive
 		var err error
-		if d.Letter, err = t.st.db.scanLetter(rows, &d.Number, &d.Was); err != nil {
+		if d.Letter, err = scanLetter(t.st.db, rows, &d.Number, &d.Was); err != nil {
 			return t.st.db.passOver(ctx, err)
 		}
 		d.Forced = d.Was != ""
@@ -333,7 +333,7 @@ func (t *taking) claim(ctx context.Context) ([]dlq.Drive, error) {
 		place[id] = i
 	}
 	slices.SortFunc(drives, func(a, b dlq.Drive) int { return place[a.ID] - place[b.ID] })
-	return drives, t.st.db.revise(ctx, t.tx, drives)
+	return drives, revise(ctx, t.st.db, t.tx, drives)
 }
 
 // storeTaken notes what was claimed and what was skipped, and takes the claimed

@@ -116,7 +116,7 @@ const longSettled = time.Minute
 // in the order of the list. The others are few kinds of few: ended after more
 // than a minute, not ended, failed.
 func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts []string, args []any) {
-	add := func(from string, w where) {
+	add := func(from string, w sagaWhere) {
 		w.sagas(tenant, f)
 		parts = append(parts, "(SELECT "+columns+" FROM "+from+" s WHERE "+w.text()+tail+")")
 		args = w.args
@@ -126,15 +126,15 @@ func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts [
 		table = "saga.tenant_metadata"
 	}
 	if f.UpdatedFrom.IsZero() {
-		add(table, where{})
+		add(table, sagaWhere{})
 		return parts, args
 	}
 	soon := f.UpdatedFrom.Add(-longSettled)
-	w := where{}
+	w := sagaWhere{}
 	w.add("s.created_at >= ?", soon)
 	add(table, w)
 	if holds(f.States, saga.State.Terminal) {
-		late := where{args: args}
+		late := sagaWhere{where{args: args}}
 		late.add("s.tenant_id = ? AND s.created_at < ? AND s.completed_at - s.created_at > interval '1 minute' AND s.ended_state <> 6 AND s.completed_at >= ?",
 			tenant, soon, f.UpdatedFrom)
 		if !f.UpdatedTo.IsZero() {
@@ -142,15 +142,15 @@ func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts [
 		}
 		// Gathered on their own (OFFSET 0) and then looked at. The planner does not
 		// see that they are few, and would read all that fit the other filters.
-		add("(SELECT s.* FROM saga.saga_states s WHERE "+late.text()+" OFFSET 0)", where{args: late.args, few: true})
+		add("(SELECT s.* FROM saga.saga_states s WHERE "+late.text()+" OFFSET 0)", sagaWhere{where{args: late.args, few: true}})
 	}
 	if holds(f.States, func(s saga.State) bool { return !s.Terminal() }) {
-		w := where{args: args, few: true}
+		w := sagaWhere{where{args: args, few: true}}
 		w.add("s.created_at < ? AND s.completed_at IS NULL", soon)
 		add("saga.saga_states", w)
 	}
 	if holds(f.States, func(s saga.State) bool { return s == saga.Failed }) {
-		w := where{args: args, few: true}
+		w := sagaWhere{where{args: args, few: true}}
 		w.add("s.created_at < ? AND s.ended_state = 6", soon)
 		add("saga.saga_states", w)
 	}
@@ -169,7 +169,10 @@ func holds(states []saga.State, kind func(saga.State) bool) bool {
 	return states == nil || slices.ContainsFunc(states, kind)
 }
 
-func (w *where) sagas(tenant uuid.UUID, f saga.Filter) {
+// sagaWhere gathers conditions on sagas.
+type sagaWhere struct{ where }
+
+func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
 	w.add("s.tenant_id = ?", tenant)
 	for _, eq := range []struct{ column, value string }{
 		{"s.workflow_name", f.WorkflowName},
@@ -225,7 +228,7 @@ func (w *where) sagas(tenant uuid.UUID, f saga.Filter) {
 // ones through completed_at, ended ones through ended_state (migration 0002).
 // They are written out, not parameters: then the planner knows whatever it is
 // asked which index holds them, and that one state keeps the order.
-func (w *where) states(states []saga.State) {
+func (w *sagaWhere) states(states []saga.State) {
 	live := among("s.state", states, func(s saga.State) bool { return !s.Terminal() })
 	ended := among("s.ended_state", states, saga.State.Terminal)
 	switch {

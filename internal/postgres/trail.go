@@ -90,7 +90,7 @@ func (p nullPosition) position() saga.Position {
 // looks at: the candidates come from the index that the filter allows, bounded,
 // and the rest of the filter decides among them.
 func feedQuery(tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit int) (query string, args []any, scan int) {
-	w := where{}
+	w := eventWhere{}
 	w.add("e.tenant_id = ?", tenant)
 	w.add("(e.txid, e.id) > (?::xid8, ?::bigint)", strconv.FormatUint(after.TxID, 10), after.ID)
 	w.add(settled)
@@ -113,7 +113,7 @@ func feedQuery(tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit 
 			 ORDER BY e.txid, e.id LIMIT %d`, len(w.args), candidates, scan)
 	}
 	candidates = fmt.Sprintf(candidates, w.text())
-	rest := where{args: w.args}
+	rest := eventWhere{where{args: w.args}}
 	rest.add("true")
 	rest.events(f)
 	return fmt.Sprintf(`
@@ -130,8 +130,11 @@ func isZero(f saga.EventFilter) bool {
 	return f.Types == nil && f.SagaID == uuid.Nil && f.WorkflowName == "" && f.TraceID == "" && f.Actor == "" && f.From.IsZero() && f.To.IsZero()
 }
 
+// eventWhere gathers conditions on events of the trail.
+type eventWhere struct{ where }
+
 // events adds an EventFilter's conditions on e, s and a.
-func (w *where) events(f saga.EventFilter) {
+func (w *eventWhere) events(f saga.EventFilter) {
 	if f.Types != nil {
 		w.add("e.event_type = ANY (?)", pq.Array(f.Types))
 	}
@@ -191,7 +194,7 @@ func (t *Trail) Events(ctx context.Context, tenant, sagaID uuid.UUID, f saga.Eve
 
 // eventsQuery asks for one event more than limit: that tells whether there is a next page.
 func eventsQuery(tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool, after int64, limit int) (query string, args []any) {
-	w := where{}
+	w := eventWhere{}
 	w.add("e.saga_id = ?", sagaID)
 	w.add("e.tenant_id = ?", tenant)
 	order := "e.id"

@@ -36,7 +36,7 @@ func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, a
 	}
 	found := map[uuid.UUID]dlq.Letter{}
 	err = eachRow(rows, func() error {
-		l, err := st.db.scanLetter(rows)
+		l, err := scanLetter(st.db, rows)
 		found[l.ID] = l
 		told[l.DedupeKey].ID = l.ID
 		return st.db.passOver(ctx, err)
