@@ -42,18 +42,18 @@ type jobStores struct {
 	checkJobRun func(ctx context.Context, c saga.JobCall, cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error)
 }
 
-func postgresJobs(db *postgres.DB) *jobStores {
-	settings := postgres.NewJobSettings(db)
+func postgresJobs(db *postgres.JobDB, sagas *postgres.Sagas) *jobStores {
+	settings := postgres.NewJobSettings(db.DB)
 	runs := postgres.NewJobs(db, settings.Current)
 	kept := &jobStores{
-		definitions: postgres.NewJobDefinitions(db), runs: runs, bulks: postgres.NewJobBulks(runs),
-		workers: postgres.NewJobWorkers(db, settings.Current), fences: postgres.NewJobFences(db),
-		elections: postgres.NewJobElections(db), settings: settings, offloading: postgres.NewJobLogs(db),
-		current: settings.Current, admitted: db.RunsAdmitted, events: postgres.NewJobEvents(db, settings.Current),
-		ensure: postgres.NewJobDefinitions(db).EnsureBuiltIns, joinSteps: db.ConfigureJobSteps, checkJobRun: postgres.NewSagas(db).CheckJobRun,
+		definitions: postgres.NewJobDefinitions(db), runs: runs, bulks: postgres.NewJobBulks(db, runs),
+		workers: postgres.NewJobWorkers(db.DB, settings.Current), fences: postgres.NewJobFences(db.DB),
+		elections: postgres.NewJobElections(db.DB), settings: settings, offloading: postgres.NewJobLogs(db),
+		current: settings.Current, admitted: db.Hub.Run, events: postgres.NewJobEvents(db, settings.Current),
+		ensure: postgres.NewJobDefinitions(db).EnsureBuiltIns, joinSteps: sagas.ConfigureJobSteps, checkJobRun: sagas.CheckJobRun,
 	}
 	kept.leading = leading{
-		sweeps: postgres.NewJobSweeps(db), wanted: db.LeaderWanted,
+		sweeps: postgres.NewJobSweeps(db), wanted: db.Hub.OnLeaderWanted,
 		more: []scheduler.Sweep{
 			{Name: "events", Run: kept.events.Deliver, Prompt: true},
 			{Name: "backfills", Run: kept.bulks.Backfill},

@@ -59,7 +59,7 @@ func newSettling(t *testing.T) (*settling, *node) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	s.db, s.jobs = db.SQL(), postgres.NewJobs(db, postgres.NewJobSettings(db).Current)
+	s.db, s.jobs = db.SQL(), postgres.NewJobs(postgres.NewJobDB(db, nil), postgres.NewJobSettings(db).Current)
 	if _, err := s.db.ExecContext(t.Context(), `INSERT INTO jobs.leader AS l (name, leader_id, node, epoch, acquired_at, expires_at)
 		VALUES ('default', gen_random_uuid(), 'n', 1, now(), now() + interval '1 hour') ON CONFLICT (name) DO NOTHING`); err != nil {
 		t.Fatal(err)

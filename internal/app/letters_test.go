@@ -276,7 +276,7 @@ func TestALetterOfAWebhookHasItSentAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	hooks := postgres.NewWebhooks(db)
+	hooks := postgres.NewWebhooks(db, nil)
 	now := func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 	driver := &app.WebhookLetters{Webhooks: hooks, Deliveries: hooks, Now: now}
 	tenant, url := uuid.New(), "https://example.com/events"

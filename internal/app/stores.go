@@ -87,14 +87,17 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 		log.Warn("the database was restored from another cluster: the feed of events goes on after what it brought along")
 	}
 	queue := postgres.NewLetterQueue(db, common)
+	tell := postgres.NewTeller(db, common.MaxRetries)
+	jobs := postgres.NewJobDB(db, tell)
+	sagas := postgres.NewSagasWith(jobs)
 	return stores{
-		sagas: postgres.NewSagas(db), workflows: postgres.NewWorkflows(db), trail: trail, keys: postgres.NewKeys(db),
-		hooks: postgres.NewWebhooks(db), publications: postgres.NewPublications(db),
+		sagas: sagas, workflows: postgres.NewWorkflows(db), trail: trail, keys: postgres.NewKeys(db),
+		hooks: postgres.NewWebhooks(db, tell), publications: postgres.NewPublications(db),
 		deadLetters: &deadLetterStores{
 			letters: postgres.NewLetters(db, common), queue: queue, redrives: postgres.NewRedrives(db, queue), actions: postgres.NewActions(db),
 		},
 		timeline:  postgres.NewTimelines(db),
-		jobStores: postgresJobs(db),
+		jobStores: postgresJobs(jobs, sagas),
 		secret:    db.Secret, storage: db.Storage, ping: db.Ping,
 	}, nil
 }

@@ -236,7 +236,7 @@ func TestWhatADeadNodeHadClaimedIsSentByAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	store := postgres.NewWebhooks(db)
+	store := postgres.NewWebhooks(db, nil)
 	r := newReceiver(t, 0)
 	a := start(t, dsn, "a", hasty)
 	registerPair(t, a.url)

@@ -40,16 +40,16 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 	}
 	t.Cleanup(db.Close)
 	settings := postgres.NewJobSettings(db)
-	runs := postgres.NewJobs(db, settings.Current)
-	masses := postgres.NewJobBulks(runs)
+	runs := postgres.NewJobs(postgres.NewJobDB(db, nil), settings.Current)
+	masses := postgres.NewJobBulks(postgres.NewJobDB(db, nil), runs)
 	leader := postgres.NewJobElections(db)
 	term, leads, err := leader.Acquire(t.Context(), uuid.New(), "n", 10*time.Minute)
 	if err != nil || !leads {
 		t.Fatalf("nobody leads: %v", err)
 	}
 	e := &jobEdge{db: db, term: term, work: runs, jobs: &httpapi.Jobs{
-		Definitions: postgres.NewJobDefinitions(db), Runs: runs, Elections: leader, Settings: settings, Workers: postgres.NewJobWorkers(db, settings.Current), Fences: postgres.NewJobFences(db), Bulks: masses,
-		Events: postgres.NewJobEvents(db, settings.Current),
+		Definitions: postgres.NewJobDefinitions(postgres.NewJobDB(db, nil)), Runs: runs, Elections: leader, Settings: settings, Workers: postgres.NewJobWorkers(db, settings.Current), Fences: postgres.NewJobFences(db), Bulks: masses,
+		Events: postgres.NewJobEvents(postgres.NewJobDB(db, nil), settings.Current),
 	}}
 	e.edge = newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now, c.Limits.MaxWait = time.Now, time.Minute

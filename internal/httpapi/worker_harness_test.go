@@ -61,14 +61,15 @@ func newWorkerEdge(t *testing.T, change ...func(*httpapi.Config)) *workerEdge {
 	}
 	t.Cleanup(func() { raw.Close() })
 	settings := postgres.NewJobSettings(db)
-	s := &workerEdge{raw: raw, runs: postgres.NewJobs(db, settings.Current), lead: postgres.NewJobElections(db)}
+	jobs := postgres.NewJobDB(db, nil)
+	s := &workerEdge{raw: raw, runs: postgres.NewJobs(jobs, settings.Current), lead: postgres.NewJobElections(db)}
 	s.work = &told{s.runs, make(chan jobrun.ClaimRequest, 1000)}
 	s.jobs = &httpapi.Jobs{
 		Runs: s.runs, Work: s.work, Workers: postgres.NewJobWorkers(db, settings.Current), Fences: postgres.NewJobFences(db), Elections: s.lead, Settings: settings, Current: settings.Current,
 		Admitted: func(woke func(uuid.UUID, string)) {
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan struct{})
-			go func() { defer close(ended); db.RunsAdmitted(ctx, woke) }()
+			go func() { defer close(ended); jobs.Hub.Run(ctx, woke) }()
 			t.Cleanup(func() { stop(); <-ended })
 		},
 	}

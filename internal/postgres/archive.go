@@ -29,7 +29,7 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Ar
 			return err
 		}
 		found := false
-		err = eachRow(rows, func() error { found = true; a, err = st.db.scanArchived(rows); return err })
+		err = eachRow(rows, func() error { found = true; a, err = scanArchived(st.db, rows); return err })
 		if err != nil || !found {
 			return err
 		}
@@ -54,8 +54,8 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Ar
 }
 
 // scanArchived reads one row of sagaColumns and archived_at.
-func (db *DB) scanArchived(row scanner) (a saga.Archived, err error) {
-	a.Saga, err = db.scanSaga(andThen{row, &a.ArchivedAt})
+func scanArchived(db *DB, row scanner) (a saga.Archived, err error) {
+	a.Saga, err = scanSaga(db, andThen{row, &a.ArchivedAt})
 	utc(&a.ArchivedAt)
 	return a, err
 }
@@ -83,7 +83,7 @@ func (st *Sagas) ListArchived(ctx context.Context, tenant uuid.UUID, f saga.Filt
 	}
 	query, args := listArchived(tenant, f)
 	err := st.db.listTenant(ctx, tenant, query, func(rows *sql.Rows) error {
-		a, err := st.db.scanArchived(rows)
+		a, err := scanArchived(st.db, rows)
 		page.Sagas = append(page.Sagas, a)
 		return err
 	}, args...)

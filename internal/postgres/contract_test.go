@@ -117,7 +117,7 @@ func envOf(t *testing.T, db *postgres.DB) storetest.Env {
 		Trail:        postgres.NewTrail(db),
 		Chain:        postgres.NewTrail(db),
 		Keys:         postgres.NewKeys(db),
-		Webhooks:     postgres.NewWebhooks(db),
+		Webhooks:     postgres.NewWebhooks(db, nil),
 		Publications: postgres.NewPublications(db),
 		OpenLetters: func(t *testing.T, id uuid.UUID) (open []uuid.UUID) {
 			t.Helper()

@@ -196,7 +196,7 @@ func Leases(db *DB) *sql.DB { return db.lease.DB }
 // CommitParameters are what Commit sends for batch.
 func CommitParameters(t *testing.T, batch []saga.Change) []any {
 	t.Helper()
-	_, args, err := new(DB).changeColumns(batch)
+	_, args, err := changeColumns(new(DB), batch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func CommitParameters(t *testing.T, batch []saga.Change) []any {
 // CreateParameters are what Create sends for batch.
 func CreateParameters(t *testing.T, batch []saga.NewSaga) []any {
 	t.Helper()
-	args, err := new(DB).newSagaColumns(batch)
+	args, err := newSagaColumns(new(DB), batch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func CreateParameters(t *testing.T, batch []saga.NewSaga) []any {
 
 // AsLeader calls f with a transaction of the leader of a term.
 func AsLeader(ctx context.Context, db *DB, t jobrun.Term, f func(*sqlx.Tx) error) error {
-	return db.asLeader(ctx, t, f)
+	return NewJobDB(db, nil).asLeader(ctx, t, f)
 }
 
 // PageOfRuns and CountOfRuns are the queries of a list of job runs.

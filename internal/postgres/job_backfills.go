@@ -17,12 +17,12 @@ import (
 // JobBulks is jobrun.BulkOperations on PostgreSQL. Rows are locked in this order: the
 // backfill or bulk, then runs by id.
 type JobBulks struct {
-	db   *DB
+	db   *JobDB
 	jobs *Jobs
 }
 
 // NewJobBulks returns the backfills and bulks of jobs.
-func NewJobBulks(jobs *Jobs) *JobBulks { return &JobBulks{jobs.db, jobs} }
+func NewJobBulks(db *JobDB, jobs *Jobs) *JobBulks { return &JobBulks{db, jobs} }
 
 var _ jobrun.BulkOperations = (*JobBulks)(nil)
 

@@ -17,10 +17,10 @@ import (
 
 // JobDefinitions is jobrun.Definitions on PostgreSQL. Whoever locks both, locks
 // the definition before its runs.
-type JobDefinitions struct{ db *DB }
+type JobDefinitions struct{ db *JobDB }
 
 // NewJobDefinitions returns the job definitions of db.
-func NewJobDefinitions(db *DB) *JobDefinitions { return &JobDefinitions{db} }
+func NewJobDefinitions(db *JobDB) *JobDefinitions { return &JobDefinitions{db} }
 
 // definitionColumns are the columns of jobs.job_definitions, alias d, in the
 // order of scanDefinition. type, command_name, labels and event_type are derived

@@ -18,7 +18,7 @@ const cancelRounds = 5
 // Delete implements jobrun.Definitions. Runs are canceled before the definition is
 // deleted, so that after a crash in between it can be deleted again.
 func (st *JobDefinitions) Delete(ctx context.Context, d jobrun.Definition, force bool, by operator.Action) error {
-	jobs := &Jobs{db: st.db}
+	jobs := NewJobs(st.db, nil)
 	for range cancelRounds {
 		err := st.db.inTenant(ctx, d.TenantID, func(tx *sqlx.Tx) error { return deleteDefinition(ctx, tx, &d, force, by) })
 		if !force || !fault.IsCode(err, jobrun.CodeActiveRuns) {

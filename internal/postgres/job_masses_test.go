@@ -41,7 +41,7 @@ func (j jobs) backfilled(t *testing.T, m *postgres.JobBulks, hours, active int) 
 func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)
-	m := postgres.NewJobBulks(j.Jobs)
+	m := postgres.NewJobBulks(j.base, j.Jobs)
 	term := j.term(t)
 	b := j.backfilled(t, m, 5, 5)
 	waits := j.create(t, j.run(j.job))[0]
@@ -83,7 +83,7 @@ func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
 func TestABackfillThatManyMoveOnMakesEachRunOnce(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)
-	m := postgres.NewJobBulks(j.Jobs)
+	m := postgres.NewJobBulks(j.base, j.Jobs)
 	term := j.term(t)
 	b := j.backfilled(t, m, 30, 7)
 	for round := 0; ; round++ {

@@ -37,7 +37,7 @@ func benchmarkRuns(b *testing.B, batch int) {
 		b.Fatal(err)
 	}
 	b.Cleanup(db.Close)
-	st := postgres.NewJobs(db, defaults)
+	st := postgres.NewJobs(postgres.NewJobDB(db, nil), defaults)
 	tenant, definition, w := newID(), newID(), newID()
 	execute(b, db.SQL(), `INSERT INTO jobs.leader (name, leader_id, node, epoch, acquired_at, expires_at) VALUES ('default', gen_random_uuid(), 'n', 1, now(), now() + interval '1 hour')`)
 	execute(b, db.SQL(), fillRuns, tenant, definition, 100_000, "SUCCEEDED")

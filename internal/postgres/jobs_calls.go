@@ -83,7 +83,7 @@ func (st *Jobs) apply(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun
 	return st.db.applyToRun(ctx, tx, r, in, momentAt(now))
 }
 
-func (db *DB) applyToRun(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, m jobrun.Moment) (jobrun.Change, error) {
+func (db *JobDB) applyToRun(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, m jobrun.Moment) (jobrun.Change, error) {
 	spec, err := db.specOf(ctx, tx, r)
 	if err != nil {
 		return jobrun.Change{}, err
@@ -106,7 +106,7 @@ func (st *Jobs) carryOut(ctx context.Context, c workerCall, in jobrun.Input) (jo
 		st.db.runEnded(&r)
 	}
 	if err == nil && r.State == jobrun.Orphaned {
-		st.db.runsAdmitted(r.TenantID, r.Queue)
+		st.db.Hub.Admitted(r.TenantID, r.Queue)
 	}
 	return jobrun.Done{Run: r, Replayed: replayed}, err
 }

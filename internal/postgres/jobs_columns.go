@@ -29,7 +29,7 @@ const runColumns = `r.id, r.tenant_id, r.definition_id, r.definition_name, r.spe
 // scanRun reads one row that begins with runColumns; more receives the columns
 // after them. Of a run whose sealed content does not open
 // (envelope.ErrUnreadable) it returns all but that.
-func (db *DB) scanRun(row scanner, more ...any) (jobrun.Run, error) {
+func (db *JobDB) scanRun(row scanner, more ...any) (jobrun.Run, error) {
 	var r jobrun.Run
 	var key, logRef, action, correlation, trace, by, as sql.NullString
 	var worker, token, retryOf, saga, event, letter, backfill uuid.NullUUID
@@ -70,7 +70,7 @@ func (db *DB) scanRun(row scanner, more ...any) (jobrun.Run, error) {
 }
 
 // openRun fills in what may be sealed.
-func (db *DB) openRun(r *jobrun.Run, args, checkpoint, result, failure []byte) (err error) {
+func (db *JobDB) openRun(r *jobrun.Run, args, checkpoint, result, failure []byte) (err error) {
 	place := db.keys.SealerFor(r.TenantID, r.ID)
 	if r.Args, err = openJSON(&place, fieldRunArgs, args); err != nil {
 		return err

@@ -72,7 +72,7 @@ func shortened(s string, most int) string {
 }
 
 // putRunEvents stores what c has gathered in tx, of the writers' connections.
-func (db *DB) putRunEvents(ctx context.Context, tx *sqlx.Tx, c *runEvents) error {
+func (db *JobDB) putRunEvents(ctx context.Context, tx *sqlx.Tx, c *runEvents) error {
 	if c.columns[0].n == 0 {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (c *runAttempts) add(r *jobrun.Run, a jobrun.Attempt) {
 }
 
 // putRunAttempts stores what c has gathered in tx, of the writers' connections.
-func (db *DB) putRunAttempts(ctx context.Context, tx *sqlx.Tx, c *runAttempts) error {
+func (db *JobDB) putRunAttempts(ctx context.Context, tx *sqlx.Tx, c *runAttempts) error {
 	if c.columns[0].n == 0 {
 		return nil
 	}

@@ -264,7 +264,7 @@ func (st *JobEvents) settle(ctx context.Context, tx *sqlx.Tx, events []jobrun.Pu
 			return err
 		}
 	}
-	if err := st.db.updateLetters(ctx, tx, told, nil); err != nil {
+	if err := st.db.tell.updateLetters(ctx, tx, told, nil); err != nil {
 		return err
 	}
 	ids := make([]uuid.UUID, len(events))

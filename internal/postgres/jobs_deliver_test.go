@@ -27,7 +27,7 @@ type listening struct {
 func newListening(t *testing.T) *listening {
 	t.Helper()
 	j := newJobs(t)
-	l := &listening{jobs: j, t: t, events: postgres.NewJobEvents(j.db, defaults)}
+	l := &listening{jobs: j, t: t, events: postgres.NewJobEvents(j.base, defaults)}
 	if err := j.db.SQL().QueryRowContext(t.Context(), `SELECT leader_id, epoch FROM jobs.leader`).Scan(&l.term.LeaderID, &l.term.Epoch); err != nil {
 		t.Fatal(err)
 	}

@@ -35,13 +35,18 @@ UPDATE jobs.job_runs r
        continuation_state = $12, continuation_check_started_at = $13, continuation_check_deadline_at = $14, losses_used = $15
  WHERE r.tenant_id = $1 AND r.id = $2 AND r.version = $3 AND r.state || '' = $4`
 
+// holdRetry: a run is held like the one that it retries, which is locked.
+const holdRetry = `
+UPDATE jobs.job_runs n SET held = true FROM jobs.job_runs o
+ WHERE o.tenant_id = $1 AND o.id = $2 AND o.held AND n.tenant_id = $1 AND n.id = $3`
+
 // putChange writes a decision about a run, and all that follows from it, in tx, a
 // transaction of the writers' connections: the row, if it is still as before, the
 // attempt that has ended, what was decided, the run that retries it, what is told
 // of dead letters, and the saga that waits for it. before is the run as it was, at
 // the moment of the decision. Fault: Conflict (CodeStale) when somebody else moved
 // the run; then nothing of tx is to be kept.
-func (db *DB) putChange(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, c *jobrun.Change, at time.Time) error {
+func (db *JobDB) putChange(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, c *jobrun.Change, at time.Time) error {
 	if !c.Changes() {
 		return nil
 	}
@@ -73,7 +78,7 @@ func (db *DB) putChange(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, c 
 }
 
 // putConsequences writes what follows from the end of a run.
-func (db *DB) putConsequences(ctx context.Context, tx *sqlx.Tx, e *jobrun.Change, at time.Time) error {
+func (db *JobDB) putConsequences(ctx context.Context, tx *sqlx.Tx, e *jobrun.Change, at time.Time) error {
 	if e.Retry != nil {
 		created, err := db.insertRuns(ctx, tx, []jobrun.Run{*e.Retry})
 		if err != nil {
@@ -90,29 +95,32 @@ func (db *DB) putConsequences(ctx context.Context, tx *sqlx.Tx, e *jobrun.Change
 	}
 	if e.LetterUpdate != nil {
 		all := []letterUpdate{db.letterUpdateOfRun(e, at)}
-		found, err := db.lockForUpdates(ctx, tx, all)
+		found, err := db.tell.lockForUpdates(ctx, tx, all)
 		if err != nil {
 			return err
 		}
-		if err := db.updateLetters(ctx, tx, all, found); err != nil {
+		if err := db.tell.updateLetters(ctx, tx, all, found); err != nil {
 			return err
 		}
 	}
 	if e.Final && e.Run.SagaID != uuid.Nil {
-		return db.sagaRunEnded(ctx, tx, &e.Run)
+		if db.ended == nil {
+			return fmt.Errorf("no store of sagas is told that run %s ended", e.Run.ID)
+		}
+		return db.ended(ctx, tx, &e.Run)
 	}
 	return nil
 }
 
 // putMove writes the row of a run that has not ended, if it is still as before.
-func (db *DB) putMove(ctx context.Context, tx *sqlx.Tx, before jobrun.Precondition, r *jobrun.Run) error {
+func (db *JobDB) putMove(ctx context.Context, tx *sqlx.Tx, before jobrun.Precondition, r *jobrun.Run) error {
 	return db.putRow(ctx, tx, r, storeMove, r.TenantID, r.ID, before.Version, before.State,
 		r.State, r.Version, r.UpdatedAt, r.AvailableAt, r.AdmittedAt, r.CancelRequestedAt, r.CancelReason,
 		r.Continuation, r.ConfirmStartedAt, r.ConfirmDeadlineAt, r.LossesUsed)
 }
 
 // putEnd writes the row of a run that has ended, if it is still as before.
-func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before jobrun.Precondition, r *jobrun.Run) error {
+func (db *JobDB) putEnd(ctx context.Context, tx *sqlx.Tx, before jobrun.Precondition, r *jobrun.Run) error {
 	place := db.keys.SealerFor(r.TenantID, r.ID)
 	result, err := seal(&place, fieldRunResult, r.Result)
 	if err != nil {
@@ -128,7 +136,7 @@ func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before jobrun.Preconditio
 }
 
 // putRow carries out storeMove or storeEnd. Fault: see putChange.
-func (db *DB) putRow(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, query string, args ...any) error {
+func (db *JobDB) putRow(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, query string, args ...any) error {
 	stmt, err := db.preparedIn(ctx, tx, query)
 	if err != nil {
 		return err
@@ -145,7 +153,7 @@ func (db *DB) putRow(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, query stri
 
 // letterUpdateOfRun is what a run's end tells of its dead letter. While content is sealed,
 // nothing that a worker has said goes into the letter's error.
-func (db *DB) letterUpdateOfRun(e *jobrun.Change, at time.Time) letterUpdate {
+func (db *JobDB) letterUpdateOfRun(e *jobrun.Change, at time.Time) letterUpdate {
 	n := letterUpdate{e.LetterUpdate, e.Run.TenantID, dlq.Moment{Now: at}}
 	if n.Outcome == dlq.GaveUp && db.keys.Seals() {
 		plain := *e.LetterUpdate

@@ -143,7 +143,7 @@ func (st *Jobs) succeed(ctx context.Context, results []jobrun.Result, plain []in
 		return nil
 	})
 	if err == nil && freed {
-		st.db.leaderWanted()
+		st.db.Hub.WantLeader()
 	}
 	return err
 }
@@ -180,7 +180,7 @@ func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done,
 		st.db.runsCreated(made.runs, made.created)
 		st.db.runEnded(&d.Run)
 		if len(f.Emit) > 0 { // perhaps an event
-			st.db.leaderWanted()
+			st.db.Hub.WantLeader()
 		}
 	case fault.As(err) != nil:
 		d.Err = err

@@ -47,7 +47,7 @@ RETURNING r.id`
 
 // newRuns gathers a batch of runs for storeRuns.
 type newRuns struct {
-	db      *DB
+	db      *JobDB
 	columns [len(runInserts)]column
 }
 
@@ -118,7 +118,7 @@ func (c *newRuns) add(r *jobrun.Run) error {
 // created says of each whether it is new; of the others there is a run with the
 // same idempotency key, or slot, which stays as it is (runOfKey reads it). Events
 // and actions are the caller's, who also calls runsCreated after the commit.
-func (db *DB) insertRuns(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (created []bool, err error) {
+func (db *JobDB) insertRuns(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (created []bool, err error) {
 	if len(runs) == 0 {
 		return nil, nil
 	}
@@ -146,7 +146,7 @@ func (db *DB) insertRuns(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (c
 // runsCreated wakes workers for those of the runs that are new and may be
 // claimed, and the leader for those that are due and wait for their key, after the
 // commit of insertRuns.
-func (db *DB) runsCreated(runs []jobrun.Run, created []bool) {
+func (db *JobDB) runsCreated(runs []jobrun.Run, created []bool) {
 	type place struct {
 		tenant uuid.UUID
 		queue  string
@@ -164,18 +164,18 @@ func (db *DB) runsCreated(runs []jobrun.Run, created []bool) {
 		at := place{r.TenantID, r.Queue}
 		if _, ok := told[at]; !ok {
 			told[at] = struct{}{}
-			db.runsAdmitted(at.tenant, at.queue)
+			db.Hub.Admitted(at.tenant, at.queue)
 		}
 	}
 	if wanted {
-		db.leaderWanted()
+		db.Hub.WantLeader()
 	}
 }
 
 // runEnded tells the leader, after the commit, that the key of a run has become
 // free.
-func (db *DB) runEnded(r *jobrun.Run) {
+func (db *JobDB) runEnded(r *jobrun.Run) {
 	if r.ConcurrencyKey != "" && r.State.Terminal() {
-		db.leaderWanted()
+		db.Hub.WantLeader()
 	}
 }

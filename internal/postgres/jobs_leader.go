@@ -156,7 +156,7 @@ SELECT set_config('statement_timeout', $3, true) || set_config('idle_in_transact
 // asLeader calls f with a transaction of the writers' connections in which t is
 // the present term until it commits, and commits it unless f fails. Fault: Conflict
 // (CodeNoLeader) when t is over.
-func (db *DB) asLeader(ctx context.Context, t jobrun.Term, f func(*sqlx.Tx) error) error {
+func (db *JobDB) asLeader(ctx context.Context, t jobrun.Term, f func(*sqlx.Tx) error) error {
 	stmt, err := db.prepared(ctx, db.write, lockTerm)
 	if err != nil {
 		return err

@@ -15,10 +15,10 @@ import (
 )
 
 // JobLogs is jobrun.Offloading on PostgreSQL.
-type JobLogs struct{ db *DB }
+type JobLogs struct{ db *JobDB }
 
 // NewJobLogs returns the logs of the job runs of db, of all tenants.
-func NewJobLogs(db *DB) *JobLogs { return &JobLogs{db} }
+func NewJobLogs(db *JobDB) *JobLogs { return &JobLogs{db} }
 
 const offloadable = `
 SELECT ` + runColumns + ` FROM jobs.job_runs r

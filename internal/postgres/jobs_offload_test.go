@@ -21,7 +21,7 @@ import (
 func newLogs(t *testing.T) (jobs, *postgres.JobLogs, jobrun.Run) {
 	t.Helper()
 	j := newJobs(t)
-	return j, postgres.NewJobLogs(j.db), j.running(t, j.worker(t), j.job)
+	return j, postgres.NewJobLogs(j.base), j.running(t, j.worker(t), j.job)
 }
 
 // says appends chunks to the log of a run, numbered from seq on.
@@ -202,7 +202,8 @@ func TestStartingARunAndAppendingToItsLogTouchNoIndex(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	db := connect(t, dsn)
-	j := jobs{postgres.NewJobs(db, defaults), db, dsn, newID(), jobrun.Definition{}}
+	base := postgres.NewJobDB(db, nil)
+	j := jobs{postgres.NewJobs(base, defaults), db, base, dsn, newID(), jobrun.Definition{}}
 	j.lead(t, 1)
 	j.job = j.define(t, nil)
 	r := j.running(t, j.worker(t), j.job)

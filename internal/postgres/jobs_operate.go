@@ -29,7 +29,7 @@ func (st *Jobs) operate(ctx context.Context, tenantID, id uuid.UUID, by *operato
 		return c, err
 	})
 	if err == nil && c.Changes() && c.Run.State == jobrun.Orphaned {
-		st.db.runsAdmitted(c.Run.TenantID, c.Run.Queue)
+		st.db.Hub.Admitted(c.Run.TenantID, c.Run.Queue)
 	}
 	if err == nil && c.Changes() {
 		st.db.runEnded(&c.Run)

@@ -17,12 +17,12 @@ import (
 
 // JobEvents is jobrun.Events on PostgreSQL (A-05, S16).
 type JobEvents struct {
-	db       *DB
+	db       *JobDB
 	settings func(context.Context) (jobrun.Settings, error)
 }
 
 // NewJobEvents returns the events of db. settings returns the settings as they stand.
-func NewJobEvents(db *DB, settings func(context.Context) (jobrun.Settings, error)) *JobEvents {
+func NewJobEvents(db *JobDB, settings func(context.Context) (jobrun.Settings, error)) *JobEvents {
 	return &JobEvents{db, settings}
 }
 
@@ -48,7 +48,7 @@ RETURNING ` + jobEventColumns
 // jobEventColumns are the columns of jobs.events, alias v, in the order of scanEvent.
 const jobEventColumns = `v.id, v.tenant_id, v.event_type, v.payload_json, v.dedupe_key, v.correlation_id, v.occurred_at, v.source_run_id, v.created_at, v.processed_at, v.published_by`
 
-func (db *DB) scanEvent(row scanner) (e jobrun.PublishedEvent, err error) {
+func (db *JobDB) scanEvent(row scanner) (e jobrun.PublishedEvent, err error) {
 	var payload []byte
 	var key, correlation, by sql.NullString
 	var occurred time.Time
@@ -70,7 +70,7 @@ var errEventsBusy = errors.New("the dedupe key of an event keeps changing hands"
 // publishEvent stores an event within tx, whose role sees the tenant: durable
 // with it. Of a dedupe key that counts for window, the event that has it is
 // returned, and created is false. source is the run that emits it; zero: none.
-func (db *DB) publishEvent(ctx context.Context, tx *sqlx.Tx, tenant, source uuid.UUID, e *jobrun.NewEvent, window time.Duration) (stored jobrun.PublishedEvent, created bool, err error) {
+func (db *JobDB) publishEvent(ctx context.Context, tx *sqlx.Tx, tenant, source uuid.UUID, e *jobrun.NewEvent, window time.Duration) (stored jobrun.PublishedEvent, created bool, err error) {
 	place := db.keys.SealerFor(tenant, e.ID)
 	payload, err := seal(&place, fieldEventPayload, e.Payload)
 	if err != nil {
@@ -110,7 +110,7 @@ func (st *JobEvents) Publish(ctx context.Context, tenant uuid.UUID, e jobrun.New
 		return stored, false, fault.New(fault.Invalid, jobrun.CodeInvalid, "the database cannot store the content of this event").Because(err)
 	}
 	if err == nil && created {
-		st.db.leaderWanted()
+		st.db.Hub.WantLeader()
 	}
 	return stored, created, outage("publish event", err)
 }

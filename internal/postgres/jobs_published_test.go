@@ -18,7 +18,7 @@ func standard(context.Context) (jobrun.Settings, error) { return jobrun.NewSetti
 func TestEventsAreOnePerDedupeKeyWithinTheWindow(t *testing.T) {
 	t.Parallel()
 	b := newLetterStore(t)
-	events := postgres.NewJobEvents(b.db, standard)
+	events := postgres.NewJobEvents(postgres.NewJobDB(b.db, nil), standard)
 	tenant, other := newID(), newID()
 	publish := func(tenant uuid.UUID, typ, key string) (jobrun.PublishedEvent, bool) {
 		t.Helper()
@@ -63,7 +63,7 @@ func TestEventsAreOnePerDedupeKeyWithinTheWindow(t *testing.T) {
 
 func TestEventsAreListedByFilterAndPage(t *testing.T) {
 	t.Parallel()
-	events := postgres.NewJobEvents(newLetterStore(t).db, standard)
+	events := postgres.NewJobEvents(postgres.NewJobDB(newLetterStore(t).db, nil), standard)
 	tenant := newID()
 	for range 5 {
 		if _, _, err := events.Publish(t.Context(), tenant, jobrun.NewEvent{ID: newID(), Type: "a"}); err != nil {

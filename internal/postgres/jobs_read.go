@@ -41,7 +41,7 @@ SELECT ` + runColumns + `, clock_timestamp() FROM jobs.job_runs r WHERE r.tenant
 
 // lockRun reads a run in tx, of the writers' connections, and locks it; now is
 // the database's clock. Fault: NotFound.
-func (db *DB) lockRun(ctx context.Context, tx *sqlx.Tx, tenantID, id uuid.UUID) (r jobrun.Run, now time.Time, err error) {
+func (db *JobDB) lockRun(ctx context.Context, tx *sqlx.Tx, tenantID, id uuid.UUID) (r jobrun.Run, now time.Time, err error) {
 	stmt, err := db.preparedIn(ctx, tx, lockOneRun)
 	if err != nil {
 		return r, now, err
@@ -54,7 +54,7 @@ func (db *DB) lockRun(ctx context.Context, tx *sqlx.Tx, tenantID, id uuid.UUID) 
 }
 
 // runOfKey reads the run of an idempotency key. Fault: NotFound.
-func (db *DB) runOfKey(ctx context.Context, tx *sqlx.Tx, tenantID uuid.UUID, key string) (jobrun.Run, error) {
+func (db *JobDB) runOfKey(ctx context.Context, tx *sqlx.Tx, tenantID uuid.UUID, key string) (jobrun.Run, error) {
 	r, err := db.scanRun(tx.QueryRowContext(ctx, `
 		SELECT `+runColumns+` FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.idempotency_key = $2`, tenantID, key))
 	if errors.Is(err, sql.ErrNoRows) {

@@ -39,7 +39,7 @@ func (st *Jobs) Spec(ctx context.Context, r *jobrun.Run) (*jobrun.Spec, error) {
 // specOf returns what the definition of r said when r was made. It is not to be
 // changed. q is only asked for what is not known yet. Of a definition that does
 // not exist any more it is one that says nothing: no retry, no dead letter.
-func (db *DB) specOf(ctx context.Context, q queryer, r *jobrun.Run) (*jobrun.Spec, error) {
+func (db *JobDB) specOf(ctx context.Context, q queryer, r *jobrun.Run) (*jobrun.Spec, error) {
 	key := specKey{r.DefinitionID, r.SpecVersion}
 	db.specs.Lock()
 	known := db.specs.specs[key]

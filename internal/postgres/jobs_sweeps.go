@@ -15,7 +15,7 @@ import (
 // transaction of the leader (asLeader), which looks again and passes over what
 // others hold. All times are the database's.
 type JobSweeps struct {
-	db    *DB
+	db    *JobDB
 	hints jobrun.LeaseHints // nil: there are none
 
 	mu  sync.Mutex
@@ -23,10 +23,10 @@ type JobSweeps struct {
 }
 
 // NewJobSweeps returns the sweeps of the job runs of db.
-func NewJobSweeps(db *DB) *JobSweeps { return &JobSweeps{db: db} }
+func NewJobSweeps(db *JobDB) *JobSweeps { return &JobSweeps{db: db} }
 
-// found returns the ids that a statement finds, as a parameter.
-func (db *DB) found(ctx context.Context, query string, args ...any) (ids any, n int, err error) {
+// foundIDs returns the ids that a statement finds, as a parameter.
+func foundIDs(ctx context.Context, db *JobDB, query string, args ...any) (ids any, n int, err error) {
 	rows, err := db.queryWrite(ctx, query, args...)
 	if err != nil {
 		return nil, 0, err
@@ -48,9 +48,9 @@ func (db *DB) found(ctx context.Context, query string, args ...any) (ids any, n 
 type move struct{ doing, find, change string }
 
 // run returns how many rows were changed. more: there may be others.
-func (m move) run(ctx context.Context, db *DB, t jobrun.Term, limit int, by []any, more ...any) (jobrun.Swept, error) {
+func (m move) run(ctx context.Context, db *JobDB, t jobrun.Term, limit int, by []any, more ...any) (jobrun.Swept, error) {
 	var s jobrun.Swept
-	ids, n, err := db.found(ctx, m.find, append([]any{limit}, by...)...)
+	ids, n, err := foundIDs(ctx, db, m.find, append([]any{limit}, by...)...)
 	if err != nil || n == 0 {
 		return s, outage(m.doing, err)
 	}
@@ -60,7 +60,7 @@ func (m move) run(ctx context.Context, db *DB, t jobrun.Term, limit int, by []an
 }
 
 // these is run for rows that were found, of which ids is the parameter.
-func (m move) these(ctx context.Context, db *DB, t jobrun.Term, ids any, args ...any) (s jobrun.Swept, err error) {
+func (m move) these(ctx context.Context, db *JobDB, t jobrun.Term, ids any, args ...any) (s jobrun.Swept, err error) {
 	args = append([]any{ids}, args...)
 	err = db.asLeader(ctx, t, func(tx *sqlx.Tx) error {
 		rows, err := db.queryIn(ctx, tx, m.change, args...)

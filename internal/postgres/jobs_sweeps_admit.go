@@ -140,7 +140,7 @@ func (st *JobSweeps) carryOut(ctx context.Context, t jobrun.Term, d *decisions) 
 		return moved, err
 	}
 	for p := range awake {
-		st.db.runsAdmitted(p.tenant, p.queue)
+		st.db.Hub.Admitted(p.tenant, p.queue)
 	}
 	return moved + n, nil
 }

@@ -21,7 +21,7 @@ type ending struct{ doing, find string }
 
 // run ends what it finds: all in one transaction, or, when something of it cannot
 // be stored, one by one, so that one of them cannot keep the others from ending.
-func (e ending) run(ctx context.Context, db *DB, t jobrun.Term, limit int, in jobrun.Input, by ...any) (s jobrun.Swept, err error) {
+func (e ending) run(ctx context.Context, db *JobDB, t jobrun.Term, limit int, in jobrun.Input, by ...any) (s jobrun.Swept, err error) {
 	rows, err := db.queryWrite(ctx, e.find, append([]any{limit}, by...)...)
 	if err != nil {
 		return s, outage(e.doing, err)
@@ -43,7 +43,7 @@ func (e ending) run(ctx context.Context, db *DB, t jobrun.Term, limit int, in jo
 
 // endRuns does what in says with runs, as the leader, and tells how many it has
 // changed.
-func (db *DB) endRuns(ctx context.Context, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input) (int, error) {
+func (db *JobDB) endRuns(ctx context.Context, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input) (int, error) {
 	n, err := db.endTogether(ctx, t, ids, in)
 	if err == nil || len(ids) == 1 || collided(err) || ctx.Err() != nil || fault.As(err) != nil {
 		return n, err
@@ -65,7 +65,7 @@ func (db *DB) endRuns(ctx context.Context, t jobrun.Term, ids []uuid.UUID, in fu
 // next round.
 const maxRefused = 10
 
-func (db *DB) endTogether(ctx context.Context, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input) (n int, err error) {
+func (db *JobDB) endTogether(ctx context.Context, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input) (n int, err error) {
 	var list column
 	for _, id := range ids {
 		list.uuid(id)
@@ -98,7 +98,7 @@ func (db *DB) endTogether(ctx context.Context, t jobrun.Term, ids []uuid.UUID, i
 // lockRuns returns the runs $1, locked, in the order of their ids, and the time.
 // What others hold is passed over, and so is what does not open: its end may need
 // what it carries.
-func (db *DB) lockRuns(ctx context.Context, tx *sqlx.Tx, ids any) (runs []jobrun.Run, now time.Time, err error) {
+func (db *JobDB) lockRuns(ctx context.Context, tx *sqlx.Tx, ids any) (runs []jobrun.Run, now time.Time, err error) {
 	rows, err := db.queryIn(ctx, tx, `
 SELECT `+runColumns+`, clock_timestamp() FROM jobs.job_runs r
  WHERE r.id = ANY ($1::uuid[]) AND r.finished_at IS NULL ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED`, ids)

@@ -28,7 +28,7 @@ type sweeping struct {
 func newSweeping(t *testing.T) sweeping {
 	t.Helper()
 	j := newJobs(t)
-	s := sweeping{jobs: j, JobSweeps: postgres.NewJobSweeps(j.db), see: observer(t, j.dsn), set: jobrun.NewSettings(1, nil)}
+	s := sweeping{jobs: j, JobSweeps: postgres.NewJobSweeps(j.base), see: observer(t, j.dsn), set: jobrun.NewSettings(1, nil)}
 	expire(t, s.see)
 	s.term = lead(t, postgres.NewJobElections(j.db), time.Hour)
 	return s

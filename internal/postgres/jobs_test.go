@@ -22,6 +22,7 @@ import (
 type jobs struct {
 	*postgres.Jobs
 	db     *postgres.DB
+	base   *postgres.JobDB
 	dsn    string // with all rights
 	tenant uuid.UUID
 	job    jobrun.Definition
@@ -37,7 +38,8 @@ func newSealedJobs(t *testing.T, keys *envelope.Keyring) jobs {
 	t.Helper()
 	dsn := testdb.DSN(t)
 	db := connectWith(t, plainLogin(t, dsn), keys)
-	j := jobs{postgres.NewJobs(db, defaults), db, dsn, newID(), jobrun.Definition{}}
+	base := postgres.NewJobDB(db, nil)
+	j := jobs{postgres.NewJobs(base, defaults), db, base, dsn, newID(), jobrun.Definition{}}
 	j.lead(t, 1)
 	j.job = j.define(t, nil)
 	return j

@@ -9,6 +9,16 @@ import (
 	"github.com/google/uuid"
 )
 
+// Hub wakes those who wait for job runs, on this node and, by LISTEN and NOTIFY, on
+// others: claims that wait for runs, and the leader.
+type Hub struct {
+	db       *DB
+	admitted admissions
+}
+
+// NewHub returns what wakes the nodes that use db.
+func NewHub(db *DB) *Hub { return &Hub{db: db} }
+
 // admissions gathers which queues have got runs that may be claimed, until
 // other nodes are told. Gathered, because a NOTIFY in each transaction would
 // make all of them commit one after the other: PostgreSQL holds a lock of the
@@ -21,12 +31,12 @@ type admissions struct {
 	signal  chan struct{}                        // nil until somebody listens; capacity 1
 }
 
-// runsAdmitted tells claims that wait, here at once and on other nodes soon, that
+// Admitted tells claims that wait, here at once and on other nodes soon, that
 // a queue has got runs that may be claimed. Called after the commit. Nothing is
 // lost when it is not called or the node dies before others know: claims that
 // wait also look by themselves, every second or two.
-func (db *DB) runsAdmitted(tenant uuid.UUID, queue string) {
-	a := &db.admitted
+func (h *Hub) Admitted(tenant uuid.UUID, queue string) {
+	a := &h.admitted
 	a.mu.Lock()
 	woke := a.woke
 	if a.signal != nil {
@@ -45,12 +55,12 @@ func (db *DB) runsAdmitted(tenant uuid.UUID, queue string) {
 // leaderPayload is what tells other nodes that the leader is wanted.
 const leaderPayload = "leader"
 
-// leaderWanted tells the leader, on this node or another, that it has something
+// WantLeader tells the leader, on this node or another, that it has something
 // to decide before its next sweep: a concurrency key has become free, a run waits
-// for one, or an event was published. Called after the commit. Like runsAdmitted it
+// for one, or an event was published. Called after the commit. Like Admitted it
 // is a hint.
-func (db *DB) leaderWanted() {
-	a := &db.admitted
+func (h *Hub) WantLeader() {
+	a := &h.admitted
 	a.mu.Lock()
 	wanted := a.wanted
 	if a.signal != nil {
@@ -66,10 +76,10 @@ func (db *DB) leaderWanted() {
 	}
 }
 
-// LeaderWanted has f called, which must not block, whenever the leader is wanted;
-// for nodes that may lead. What other nodes want is heard by RunsAdmitted.
-func (db *DB) LeaderWanted(f func()) {
-	a := &db.admitted
+// OnLeaderWanted has f called, which must not block, whenever the leader is wanted;
+// for nodes that may lead. What other nodes want is heard by Run.
+func (h *Hub) OnLeaderWanted(f func()) {
+	a := &h.admitted
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.wanted = f
@@ -93,13 +103,13 @@ const runsChannel = "skald_job_runs"
 // tellEvery is the least time between two statements that tell other nodes.
 const tellEvery = 20 * time.Millisecond
 
-// RunsAdmitted calls woke whenever a queue has got runs that may be claimed,
+// Run calls woke whenever a queue has got runs that may be claimed,
 // on this node or, by LISTEN and NOTIFY, on others, until ctx ends; one at a time
 // for those of other nodes. It is a hint: some are told twice, and some, while
 // the connection is lost or where a pooler stands in between, not at all. At
-// most one call at a time for each DB.
-func (db *DB) RunsAdmitted(ctx context.Context, woke func(tenant uuid.UUID, queue string)) {
-	a := &db.admitted
+// most one call at a time for each Hub.
+func (h *Hub) Run(ctx context.Context, woke func(tenant uuid.UUID, queue string)) {
+	a := &h.admitted
 	a.mu.Lock()
 	a.woke, a.pending, a.signal = woke, map[string]struct{}{}, make(chan struct{}, 1)
 	a.mu.Unlock()
@@ -110,8 +120,8 @@ func (db *DB) RunsAdmitted(ctx context.Context, woke func(tenant uuid.UUID, queu
 		a.woke, a.pending, a.signal = nil, nil, nil
 		a.mu.Unlock()
 	}()
-	parts.Go(func() { db.notify(ctx, a.signal) })
-	db.listen(ctx, func(payload string) {
+	parts.Go(func() { h.notify(ctx, a.signal) })
+	h.listen(ctx, func(payload string) {
 		if payload == leaderPayload {
 			a.mu.Lock()
 			wanted := a.wanted
@@ -130,7 +140,7 @@ func (db *DB) RunsAdmitted(ctx context.Context, woke func(tenant uuid.UUID, queu
 
 // notify sends what was gathered. What cannot be sent is forgotten: the
 // others look by themselves.
-func (db *DB) notify(ctx context.Context, signal <-chan struct{}) {
+func (h *Hub) notify(ctx context.Context, signal <-chan struct{}) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
@@ -139,9 +149,9 @@ func (db *DB) notify(ctx context.Context, signal <-chan struct{}) {
 			return
 		case <-signal:
 		}
-		payloads := db.admitted.take()
+		payloads := h.admitted.take()
 		bounded, cancel := context.WithTimeout(ctx, time.Second)
-		_, _ = db.read.ExecContext(bounded, `SELECT pg_notify('`+runsChannel+`', p) FROM unnest(string_to_array($1, E'\n')) AS p`, strings.Join(payloads, "\n"))
+		_, _ = h.db.SQL().ExecContext(bounded, `SELECT pg_notify('`+runsChannel+`', p) FROM unnest(string_to_array($1, E'\n')) AS p`, strings.Join(payloads, "\n"))
 		cancel()
 		pause.Reset(tellEvery)
 		select {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/secret/credentials"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -19,25 +18,26 @@ func TestOtherNodesHearOfRunsThatMayBeClaimed(t *testing.T) {
 		queue  string
 	}
 	heard := map[string]chan hint{"here": make(chan hint, 1000), "there": make(chan hint, 1000)}
-	nodes := map[string]*DB{}
+	nodes := map[string]*Hub{}
 	for name, c := range heard {
 		db, err := Open(t.Context(), Config{DSN: dsn})
 		if err != nil {
 			t.Fatal(err)
 		}
-		nodes[name] = db
+		hub := NewHub(db)
+		nodes[name] = hub
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			db.RunsAdmitted(ctx, func(tenant uuid.UUID, queue string) { c <- hint{tenant, queue} })
+			hub.Run(ctx, func(tenant uuid.UUID, queue string) { c <- hint{tenant, queue} })
 		}()
 		t.Cleanup(func() { stop(); <-ended; db.Close() })
 	}
 	want := hint{uuid.New(), "mail:urgent"}
 	deadline := time.After(20 * time.Second)
 	for got := map[string]bool{}; len(got) < 2; {
-		nodes["here"].runsAdmitted(want.tenant, want.queue) // again, until the other one listens
+		nodes["here"].Admitted(want.tenant, want.queue) // again, until the other one listens
 		for name, c := range heard {
 			select {
 			case h := <-c:
@@ -53,35 +53,19 @@ func TestOtherNodesHearOfRunsThatMayBeClaimed(t *testing.T) {
 	}
 }
 
-func TestTheListenerSignsInAsTheOthersDo(t *testing.T) {
-	for _, tt := range []struct {
-		dsn   string
-		login credentials.Login
-		want  string
-	}{
-		{"postgres://a:b@h/d?sslmode=disable", credentials.Login{}, "postgres://a:b@h/d?sslmode=disable"},
-		{"postgres://a:b@h/d?sslmode=disable", credentials.Login{User: "x", Password: "p@ss"}, "postgres://x:p%40ss@h/d?sslmode=disable"},
-		{"postgres://a:b@h/d", credentials.Login{Password: "new"}, "postgres://a:new@h/d"},
-		{"host=h dbname=d", credentials.Login{Password: `it's`}, `host=h dbname=d password='it\'s'`},
-	} {
-		if got := signedIn(tt.dsn, tt.login); got != tt.want {
-			t.Errorf("signedIn(%q, %v) = %q, want %q", tt.dsn, tt.login, got, tt.want)
-		}
-	}
-}
-
 func TestOtherNodesHearThatTheLeaderIsWanted(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	heard := map[string]chan struct{}{"here": make(chan struct{}, 1), "there": make(chan struct{}, 1)}
-	nodes := map[string]*DB{}
+	nodes := map[string]*Hub{}
 	for name, c := range heard {
 		db, err := Open(t.Context(), Config{DSN: dsn})
 		if err != nil {
 			t.Fatal(err)
 		}
-		nodes[name] = db
-		db.LeaderWanted(func() {
+		hub := NewHub(db)
+		nodes[name] = hub
+		hub.OnLeaderWanted(func() {
 			select {
 			case c <- struct{}{}:
 			default:
@@ -91,13 +75,13 @@ func TestOtherNodesHearThatTheLeaderIsWanted(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			db.RunsAdmitted(ctx, func(uuid.UUID, string) { t.Error("heard of a queue") })
+			hub.Run(ctx, func(uuid.UUID, string) { t.Error("heard of a queue") })
 		}()
 		t.Cleanup(func() { stop(); <-ended; db.Close() })
 	}
 	deadline := time.After(20 * time.Second)
 	for got := map[string]bool{}; len(got) < 2; {
-		nodes["here"].leaderWanted() // again, until the other one listens
+		nodes["here"].WantLeader() // again, until the other one listens
 		for name, c := range heard {
 			select {
 			case <-c:

@@ -25,6 +25,24 @@ type letterUpdate struct {
 	at     dlq.Moment
 }
 
+// Teller writes what sources tell of their letters.
+type Teller struct {
+	db      *DB
+	retries int
+}
+
+// NewTeller returns what writes news of letters. retries is how often those may be
+// retried where neither topic nor tenant has a policy.
+func NewTeller(db *DB, retries int) *Teller { return &Teller{db, retries} }
+
+// or returns t; of db and the common policy when t is nil.
+func (t *Teller) or(db *DB) *Teller {
+	if t == nil {
+		return NewTeller(db, dlq.DefaultPolicy.MaxRetries)
+	}
+	return t
+}
+
 // lockLetters reads live letters and locks them, in the order of their ids.
 const lockLetters = `
 SELECT ` + letterColumns + `
@@ -33,7 +51,7 @@ SELECT ` + letterColumns + `
    FOR NO KEY UPDATE OF m`
 
 // lockForUpdates returns the live letters that all are about, by id, locked.
-func (db *DB) lockForUpdates(ctx context.Context, tx *sqlx.Tx, all []letterUpdate) (map[uuid.UUID]dlq.Letter, error) {
+func (t *Teller) lockForUpdates(ctx context.Context, tx *sqlx.Tx, all []letterUpdate) (map[uuid.UUID]dlq.Letter, error) {
 	var tenants, ids []uuid.UUID
 	for _, n := range all {
 		if n.ID != uuid.Nil {
@@ -49,17 +67,17 @@ func (db *DB) lockForUpdates(ctx context.Context, tx *sqlx.Tx, all []letterUpdat
 		return nil, err
 	}
 	return found, eachRow(rows, func() error {
-		l, err := scanLetter(db, rows)
+		l, err := scanLetter(t.db, rows)
 		found[l.ID] = l
-		return db.passOver(ctx, err) // what it carries is not needed
+		return t.db.passOver(ctx, err) // what it carries is not needed
 	})
 }
 
 // updateLetters writes what comes of all, of which found are those of lockForUpdates. tx is
 // of the writers' connections, or nothing in all is GaveUp.
-func (db *DB) updateLetters(ctx context.Context, tx *sqlx.Tx, all []letterUpdate, found map[uuid.UUID]dlq.Letter) error {
-	allowed := map[policyKey]int{}    // what was read of policies
-	fresh, n := newLetters{db: db}, 0 // n: those that nothing can be in the way of
+func (t *Teller) updateLetters(ctx context.Context, tx *sqlx.Tx, all []letterUpdate, found map[uuid.UUID]dlq.Letter) error {
+	allowed := map[policyKey]int{}      // what was read of policies
+	fresh, n := newLetters{db: t.db}, 0 // n: those that nothing can be in the way of
 	for _, told := range all {
 		before, known := found[told.ID]
 		if told.Outcome == dlq.GaveUp && (!known || !before.ReopensOn(told.SourceUpdate)) {
@@ -67,7 +85,7 @@ func (db *DB) updateLetters(ctx context.Context, tx *sqlx.Tx, all []letterUpdate
 			retries, read := allowed[topic]
 			if !read {
 				var err error
-				if retries, err = db.letterRetries(ctx, tx, topic); err != nil {
+				if retries, err = t.letterRetries(ctx, tx, topic); err != nil {
 					return err
 				}
 				allowed[topic] = retries
@@ -88,7 +106,7 @@ func (db *DB) updateLetters(ctx context.Context, tx *sqlx.Tx, all []letterUpdate
 		if !changed {
 			continue
 		}
-		if err := db.putUpdates(ctx, tx, &before, &after, ended); err != nil {
+		if err := t.putUpdates(ctx, tx, &before, &after, ended); err != nil {
 			return err
 		}
 		if told.Action == nil {
@@ -101,7 +119,7 @@ func (db *DB) updateLetters(ctx context.Context, tx *sqlx.Tx, all []letterUpdate
 	if fresh.columns[0].n == 0 {
 		return nil
 	}
-	stmt, err := db.preparedIn(ctx, tx, pushLetters)
+	stmt, err := t.db.preparedIn(ctx, tx, pushLetters)
 	if err != nil {
 		return err
 	}
@@ -121,8 +139,8 @@ func (db *DB) updateLetters(ctx context.Context, tx *sqlx.Tx, all []letterUpdate
 
 // letterRetries is how often letters of a topic may be retried, by the policy of
 // the topic, of the tenant, or the configuration's.
-func (db *DB) letterRetries(ctx context.Context, tx *sqlx.Tx, of policyKey) (int, error) {
-	n := db.retries
+func (t *Teller) letterRetries(ctx context.Context, tx *sqlx.Tx, of policyKey) (int, error) {
+	n := t.retries
 	err := tx.QueryRowContext(ctx, `
 		SELECT p.max_retries FROM dlq.dlq_policies p WHERE p.tenant_id = $1 AND p.topic IN ($2, '') ORDER BY p.topic DESC LIMIT 1`,
 		of.tenant, of.topic).Scan(&n)
@@ -152,7 +170,7 @@ WITH moved AS (
 )
 SELECT id FROM moved`
 
-func (db *DB) putUpdates(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Letter, ended *dlq.Attempt) error {
+func (t *Teller) putUpdates(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Letter, ended *dlq.Attempt) error {
 	if ended == nil {
 		ended = &dlq.Attempt{}
 	}
@@ -160,7 +178,7 @@ func (db *DB) putUpdates(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Letter
 	if err != nil {
 		return fmt.Errorf("encode target: %w", err)
 	}
-	place := db.keys.SealerFor(l.TenantID, l.ID)
+	place := t.db.keys.SealerFor(l.TenantID, l.ID)
 	var id uuid.UUID
 	err = tx.QueryRowContext(ctx, putLetter, l.TenantID, l.ID, before.Version,
 		l.Version, l.Status, nullIfEmpty(string(l.Resolution)), l.RetryCount, l.Failure.Message, l.Failure.Type, l.Failure.Class,

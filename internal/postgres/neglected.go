@@ -30,7 +30,7 @@ func (st *Sagas) Neglected(ctx context.Context, q saga.NeglectedQuery) (page []s
 	err = eachRow(rows, func() error {
 		var n saga.Stalled
 		var err error
-		n.Saga, err = st.db.scanSaga(withMore{rows, []any{&next.ID, &next.Tenant, &n.Reason}})
+		n.Saga, err = scanSaga(st.db, withMore{rows, []any{&next.ID, &next.Tenant, &n.Reason}})
 		if read++; err == nil {
 			page = append(page, n)
 		}

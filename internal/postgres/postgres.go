@@ -28,7 +28,6 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
-	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/secret/credentials"
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
@@ -54,9 +53,6 @@ type Config struct {
 	// Unreadable is told of sealed content that does not open, where the engine
 	// leaves out a saga because of it. The error shows no content. Optional.
 	Unreadable func(ctx context.Context, err error)
-	// LetterRetries is how often letters of sagas and webhooks may be retried where
-	// neither topic nor tenant has a policy; nil: dlq.DefaultPolicy's.
-	LetterRetries *int
 }
 
 // DB is an open database. Close it when nothing uses its stores any more.
@@ -75,14 +71,10 @@ type DB struct {
 	countFor   time.Duration
 	keys       *envelope.Keyring // nil: nothing is sealed
 	unreadable func(context.Context, error)
-	retries    int      // Config.LetterRetries
-	steps      stepJobs // of sagas that are job runs
-	admitted   admissions
 	dsn        string // for the connection that listens, with logins
 	logins     credentials.Source
 	statements sync.Map // statement → *sqlx.Stmt
 	preparing  sync.Map // queries that are being prepared beside a transaction
-	specs      specCache
 }
 
 // errAddress has no cause: that would cite the address, and in it the password.
@@ -117,10 +109,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errAddress
 	}
-	db := &DB{idle: map[*sqlx.DB]int{}, countFor: cfg.CountFor, keys: cfg.Encryption, unreadable: cfg.Unreadable, retries: dlq.DefaultPolicy.MaxRetries, dsn: cfg.DSN, logins: cfg.Logins}
-	if cfg.LetterRetries != nil {
-		db.retries = *cfg.LetterRetries
-	}
+	db := &DB{idle: map[*sqlx.DB]int{}, countFor: cfg.CountFor, keys: cfg.Encryption, unreadable: cfg.Unreadable, dsn: cfg.DSN, logins: cfg.Logins}
 	var retired atomic.Int64
 	points, lists, reads := cfg.shares()
 	// Lists find a few rows by an index, in memory or on an SSD. At the default

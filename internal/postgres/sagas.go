@@ -12,11 +12,23 @@ import (
 // Sagas is saga.Store and saga.Ownership on PostgreSQL.
 type Sagas struct {
 	db    *DB
-	turns turns // of tenants, in claims
+	jobs  *JobDB
+	tell  *Teller  // of dead letters
+	steps stepJobs // that are job runs
+	turns turns    // of tenants, in claims
 }
 
-// NewSagas returns the saga store of db.
-func NewSagas(db *DB) *Sagas { return &Sagas{db: db} }
+// NewSagas returns the saga store of db, beside which nothing runs jobs, with dead
+// letters by the common policy.
+func NewSagas(db *DB) *Sagas { return NewSagasWith(NewJobDB(db, nil)) }
+
+// NewSagasWith returns the saga store beside jobs: steps that are job runs begin
+// there, and jobs tells this store, and no other, of their ends (JobDB.OnEnded).
+func NewSagasWith(jobs *JobDB) *Sagas {
+	st := &Sagas{db: jobs.DB, jobs: jobs, tell: jobs.tell}
+	jobs.OnEnded(st.runEnded)
+	return st
+}
 
 // sagaColumns are the head's columns in the order of scanSaga; %[1]s is the table's alias.
 const sagaColumns = `s.id, s.tenant_id, s.tenant_in_keys, s.tenant_region, s.tenant_major, s.tenant_minor, s.saga_type,
@@ -30,7 +42,7 @@ const sagaColumns = `s.id, s.tenant_id, s.tenant_in_keys, s.tenant_region, s.ten
 // scanSaga reads one row of sagaColumns. By hand: it is on the way of every
 // claim and read, and jsonb must become canonical again (invariant I7). Of a
 // saga whose sealed content does not open (unreadable) it returns the ids.
-func (db *DB) scanSaga(row scanner) (saga.Saga, error) {
+func scanSaga(db *DB, row scanner) (saga.Saga, error) {
 	var s saga.Saga
 	var payload, metadata, policy, interventions, result, failure []byte
 	err := row.Scan(&s.ID, &s.Tenant.ID, &s.TenantInKeys, &s.Region, &s.Major, &s.Minor, &s.SagaType,

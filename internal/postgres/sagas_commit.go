@@ -117,7 +117,7 @@ WITH locked AS MATERIALIZED (
 SELECT id, tenant_id FROM moved`
 
 // changeColumns makes the statement and its parameters, in the order of its lists.
-func (db *DB) changeColumns(batch []saga.Change) (query string, args []any, err error) {
+func changeColumns(db *DB, batch []saga.Change) (query string, args []any, err error) {
 	var head [26]column
 	var tenants [2]column // of the heads, of the logs
 	var more [4]column
@@ -283,7 +283,7 @@ func (st *Sagas) update(ctx context.Context, batch []saga.Change) (map[saga.Ref]
 			return st.updateWithLetters(ctx, batch)
 		}
 	}
-	query, args, err := st.db.changeColumns(batch)
+	query, args, err := changeColumns(st.db, batch)
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ SELECT id, tenant_id, timeout_at FROM stored`
 
 // newSagaColumns makes createSagas' parameters, in the order of its lists, each
 // with the sagas by their ids.
-func (db *DB) newSagaColumns(batch []saga.NewSaga) ([]any, error) {
+func newSagaColumns(db *DB, batch []saga.NewSaga) ([]any, error) {
 	var head [28]column
 	var keys [6]column
 	var events eventColumns
@@ -159,7 +159,7 @@ func (st *Sagas) Create(ctx context.Context, batch []saga.NewSaga) ([]saga.Creat
 }
 
 func (st *Sagas) insert(ctx context.Context, batch []saga.NewSaga) (map[saga.Ref]*time.Time, error) {
-	args, err := st.db.newSagaColumns(batch)
+	args, err := newSagaColumns(st.db, batch)
 	if err != nil {
 		return nil, err
 	}

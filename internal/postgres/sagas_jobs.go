@@ -38,8 +38,8 @@ type JobSteps struct {
 }
 
 // ConfigureJobSteps sets what steps that are job runs need. To be called before
-// the stores of db are used.
-func (db *DB) ConfigureJobSteps(s JobSteps) { db.steps.JobSteps = s }
+// st is used.
+func (st *Sagas) ConfigureJobSteps(s JobSteps) { st.steps.JobSteps = s }
 
 // stepJobs is JobSteps with the definitions of workflows, which never change.
 type stepJobs struct {
@@ -58,16 +58,16 @@ type workflowID struct {
 const maxDefinitions = 10_000
 
 // workflowOf returns the definition that a saga is pinned to.
-func (db *DB) workflowOf(ctx context.Context, s *saga.Saga) (*workflow.Definition, error) {
+func (st *Sagas) workflowOf(ctx context.Context, s *saga.Saga) (*workflow.Definition, error) {
 	id := workflowID{s.Tenant.ID, s.WorkflowName, s.WorkflowVersion}
-	j := &db.steps
+	j := &st.steps
 	j.mu.RLock()
 	d := j.definitions[id]
 	j.mu.RUnlock()
 	if d != nil {
 		return d, nil
 	}
-	r, err := NewWorkflows(db).Get(ctx, id.tenant, id.name, id.version)
+	r, err := NewWorkflows(st.db).Get(ctx, id.tenant, id.name, id.version)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (st *Sagas) askedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 		if err != nil {
 			return nil, fmt.Errorf("read the job definition %q: %w", c.Run.Job, err)
 		}
-		settings, err := st.db.steps.settings(ctx)
+		settings, err := st.steps.settings(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -169,7 +169,7 @@ func (st *Sagas) beginRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 			list = append(list, r)
 		}
 	}
-	created, err := st.db.insertRuns(ctx, tx, list)
+	created, err := st.jobs.insertRuns(ctx, tx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -178,26 +178,25 @@ func (st *Sagas) beginRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 			return nil, fmt.Errorf("there is a job run of key %s already", list[i].IdempotencyKey)
 		}
 	}
-	return func() { st.db.runsCreated(list, created) }, nil
+	return func() { st.jobs.runsCreated(list, created) }, nil
 }
 
-// sagaRunEnded is called in the transaction in which the last run of a chain of
+// runEnded is called in the transaction in which the last run of a chain of
 // retries ends that a step of a saga waits for: the saga goes on in it. r and its
 // chain are locked.
-func (db *DB) sagaRunEnded(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error {
-	st := NewSagas(db)
+func (st *Sagas) runEnded(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error {
 	run, err := st.waitingFor(ctx, tx, r)
 	if err != nil || run == nil {
-		return db.passOver(ctx, err)
+		return st.db.passOver(ctx, err)
 	}
-	o, err := db.outcomeOf(ctx, tx, r)
+	o, err := outcomeOf(ctx, tx, r)
 	if err != nil {
 		return err
 	}
 	o.StartedAt, o.Request = run.begun, run.args
 	m := momentAt(*r.FinishedAt)
 	change, err := saga.Apply(run.Instance, saga.Answered{Outcome: o}, saga.Moment{
-		Now: m.Now, NewID: m.NewID, Jitter: m.Jitter, CompensationTimeout: db.steps.CompensationTimeout,
+		Now: m.Now, NewID: m.NewID, Jitter: m.Jitter, CompensationTimeout: st.steps.CompensationTimeout,
 	})
 	if err != nil {
 		return nil //nolint:nilerr // it does not wait for this any more
@@ -212,8 +211,8 @@ func (db *DB) sagaRunEnded(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) erro
 	}
 	time.AfterFunc(hintAfter, func() {
 		begun()
-		if db.steps.Moved != nil {
-			db.steps.Moved(change.After.Saga)
+		if st.steps.Moved != nil {
+			st.steps.Moved(change.After.Saga)
 		}
 	})
 	return nil
@@ -240,7 +239,7 @@ func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*w
 			return nil, err
 		}
 	}
-	s, err := st.db.scanSaga(tx.QueryRowContext(ctx, lockSaga, r.TenantID, r.SagaID))
+	s, err := scanSaga(st.db, tx.QueryRowContext(ctx, lockSaga, r.TenantID, r.SagaID))
 	if errors.Is(err, sql.ErrNoRows) || err == nil && s.State.Terminal() {
 		return nil, nil //nolint:nilnil // see above
 	}
@@ -265,7 +264,7 @@ func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*w
 	if err != nil {
 		return nil, err
 	}
-	def, err := st.db.workflowOf(ctx, &s)
+	def, err := st.workflowOf(ctx, &s)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +275,7 @@ func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*w
 }
 
 // outcomeOf is what the end of a run means to the step that it is.
-func (db *DB) outcomeOf(ctx context.Context, tx queryer, r *jobrun.Run) (saga.Outcome, error) {
+func outcomeOf(ctx context.Context, tx queryer, r *jobrun.Run) (saga.Outcome, error) {
 	doubted := false
 	if r.State != jobrun.Succeeded && r.State != jobrun.Skipped {
 		if err := tx.QueryRowContext(ctx, doubtedRuns, r.TenantID, r.RootRunID).Scan(&doubted); err != nil {
@@ -304,7 +303,7 @@ SELECT ` + runColumns + ` FROM jobs.job_runs r
 // to cancel a run (jobrun.Runs), with the reason. A run that ends by that tells its
 // saga itself.
 func (st *Sagas) CheckJobRun(ctx context.Context, c saga.JobCall, cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error) {
-	r, err := st.db.scanRun(st.db.read.QueryRowContext(ctx, latestOfChain, c.Tenant, c.ID))
+	r, err := st.jobs.scanRun(st.db.read.QueryRowContext(ctx, latestOfChain, c.Tenant, c.ID))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		// It is stored with the change that begins it, and kept until it has ended.
@@ -315,7 +314,7 @@ func (st *Sagas) CheckJobRun(ctx context.Context, c saga.JobCall, cancel func(ct
 	case err != nil:
 		return nil, fmt.Errorf("look after job run %s: %w", c.ID, err)
 	case r.State.Terminal():
-		o, err := st.db.outcomeOf(ctx, st.db.read, &r)
+		o, err := outcomeOf(ctx, st.db.read, &r)
 		o.StartedAt, o.Request = c.Begun, c.Args
 		return &o, err
 	case !c.Stop:

@@ -31,7 +31,7 @@ type jobbed struct {
 func newJobbed(t *testing.T, change ...func(*workflow.Definition)) *jobbed {
 	t.Helper()
 	k := &jobbed{jobs: newJobs(t), t: t}
-	k.sagas = postgres.NewSagas(k.db)
+	k.sagas = postgres.NewSagasWith(k.base)
 	for _, name := range []string{"settle", "unsettle"} {
 		k.define(t, func(d *jobrun.Definition) {
 			d.Name, d.Spec.CommandName, d.Spec.Retry = name, name, retry.Policy{MaxAttempts: 1}

@@ -39,7 +39,7 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (
 			all = append(all, st.letterUpdatesOf(c))
 		}
 	}
-	found, err := st.db.lockForUpdates(ctx, tx, all)
+	found, err := st.tell.lockForUpdates(ctx, tx, all)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,7 +56,7 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (
 			c.After.Interventions.DeadLetter = c.Letter.Letter.ID
 		}
 	}
-	query, args, err := st.db.changeColumns(batch)
+	query, args, err := changeColumns(st.db, batch)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -73,7 +73,7 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (
 			told = append(told, st.letterUpdatesOf(c))
 		}
 	}
-	if err := st.db.updateLetters(ctx, tx, told, found); err != nil {
+	if err := st.tell.updateLetters(ctx, tx, told, found); err != nil {
 		return nil, nil, err
 	}
 	created, err := st.beginRuns(ctx, tx, batch, runs, moved)

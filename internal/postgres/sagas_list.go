@@ -20,7 +20,7 @@ func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (sag
 	var page saga.Page
 	query, args := listSagas(tenant, f)
 	err := st.db.listTenant(ctx, tenant, query, func(rows *sql.Rows) error {
-		s, err := st.db.scanSaga(rows)
+		s, err := scanSaga(st.db, rows)
 		page.Sagas = append(page.Sagas, s)
 		return err
 	}, args...)

@@ -19,7 +19,7 @@ var getSaga = ofTenant(`SELECT `+sagaColumns+` FROM saga.saga_states s WHERE s.i
 func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, error) {
 	s, found := saga.Saga{}, false
 	err := st.db.readTenant(ctx, tenant, getSaga, func(rows *sql.Rows) (err error) {
-		s, err = st.db.scanSaga(rows)
+		s, err = scanSaga(st.db, rows)
 		found = true
 		return err
 	}, id)
@@ -82,7 +82,7 @@ func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, e
 	var refs []saga.Ref
 	var places []envelope.Sealer
 	err := eachRow(rows, func() error {
-		s, err := st.db.scanSaga(rows)
+		s, err := scanSaga(st.db, rows)
 		if err != nil {
 			return st.db.passOver(ctx, err)
 		}

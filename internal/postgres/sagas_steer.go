@@ -22,11 +22,6 @@ SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND (r.id = $2 OR r.root
 	lockLetterOfSaga = `SELECT FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2 FOR NO KEY UPDATE`
 
 	holdRun = `UPDATE jobs.job_runs r SET held = $3, updated_at = clock_timestamp() WHERE r.tenant_id = $1 AND r.id = $2 AND r.held <> $3`
-
-	// holdRetry: a run is held like the one that it retries, which is locked.
-	holdRetry = `
-UPDATE jobs.job_runs n SET held = true FROM jobs.job_runs o
- WHERE o.tenant_id = $1 AND o.id = $2 AND o.held AND n.tenant_id = $1 AND n.id = $3`
 )
 
 // steeredRun is a locked run that a change steers.
@@ -76,7 +71,7 @@ func (st *Sagas) lockUnended(ctx context.Context, tx *sqlx.Tx, tenant, root uuid
 			return r, false, nil
 		}
 		if err == nil {
-			r.Run, r.now, err = st.db.lockRun(ctx, tx, tenant, id)
+			r.Run, r.now, err = st.jobs.lockRun(ctx, tx, tenant, id)
 		}
 		if err != nil || !r.State.Terminal() {
 			return r, err == nil, err
@@ -89,7 +84,7 @@ func (st *Sagas) lockUnended(ctx context.Context, tx *sqlx.Tx, tenant, root uuid
 // is to be called after the commit.
 func (st *Sagas) steer(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, runs map[int]steeredRun, moved map[saga.Ref]bool) (after func(), err error) {
 	var ended []jobrun.Run
-	jobs := NewJobs(st.db, st.db.steps.settings)
+	jobs := NewJobs(st.jobs, st.steps.settings)
 	for i, r := range runs {
 		c := &batch[i]
 		if !moved[c.After.Ref()] {
@@ -110,11 +105,11 @@ func (st *Sagas) steer(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, ru
 	}
 	return func() {
 		for i := range ended {
-			st.db.runEnded(&ended[i])
+			st.jobs.runEnded(&ended[i])
 		}
 		for i, r := range runs {
 			if hold := batch[i].Steer.Hold; hold != nil && !*hold {
-				st.db.runsAdmitted(r.TenantID, r.Queue)
+				st.jobs.Hub.Admitted(r.TenantID, r.Queue)
 			}
 		}
 	}, nil

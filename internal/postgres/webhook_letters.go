@@ -54,7 +54,7 @@ func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, a
 		}
 		all = append(all, letterUpdate{n, tenant, dlq.Moment{Now: at}})
 	}
-	return st.db.updateLetters(ctx, tx, all, found)
+	return st.tell.updateLetters(ctx, tx, all, found)
 }
 
 // tellRedelivered tells of the letters of deliveries that are sent again; before

@@ -22,7 +22,7 @@ type webhookLetters struct {
 func newWebhookLetters(t *testing.T) *webhookLetters {
 	t.Helper()
 	db := connect(t, plainLogin(t, testdb.DSN(t)))
-	p := &webhookLetters{lettered: &lettered{t: t, db: db.SQL(), letters: postgres.NewLetters(db, dlq.DefaultPolicy)}, hooks: postgres.NewWebhooks(db)}
+	p := &webhookLetters{lettered: &lettered{t: t, db: db.SQL(), letters: postgres.NewLetters(db, dlq.DefaultPolicy)}, hooks: postgres.NewWebhooks(db, nil)}
 	url := "https://example.com/events"
 	var err error
 	if p.hook, err = webhook.New(big, newID(), webhook.Settings{URL: &url}, []byte("a key of thirty-two bytes length"), "op", now()); err != nil {

@@ -21,10 +21,14 @@ import (
 
 // Webhooks is webhook.Store, webhook.Log and webhook.Queue on PostgreSQL.
 // Whoever locks both, locks the subscription before its deliveries.
-type Webhooks struct{ db *DB }
+type Webhooks struct {
+	db   *DB
+	tell *Teller // of dead letters
+}
 
-// NewWebhooks returns the webhooks of db.
-func NewWebhooks(db *DB) *Webhooks { return &Webhooks{db} }
+// NewWebhooks returns the webhooks of db, which tell dead letters by tell; nil: by
+// the common policy.
+func NewWebhooks(db *DB, tell *Teller) *Webhooks { return &Webhooks{db, tell.or(db)} }
 
 // webhookColumns are a subscription's columns in the order of webhookRow.dest.
 const webhookColumns = `w.tenant_id, w.id, w.url, w.description, w.event_types, w.workflow_names, w.enabled, w.disabled_reason,

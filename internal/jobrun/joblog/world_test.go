@@ -51,7 +51,7 @@ func newWorld(t *testing.T, keys *envelope.Keyring) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.db.Close)
-	w.jobs = postgres.NewJobs(w.db, defaults)
+	w.jobs = postgres.NewJobs(postgres.NewJobDB(w.db, nil), defaults)
 	w.store = w.open(w.url())
 	return w
 }
@@ -69,7 +69,7 @@ func (w *world) open(url string) *logstore.Store {
 }
 
 func (w *world) mover(change ...func(*joblog.Config)) *joblog.Mover {
-	cfg := joblog.Config{Store: w.store, Chunks: w.jobs, Offloading: postgres.NewJobLogs(w.db), Settings: defaults, Keys: w.keys,
+	cfg := joblog.Config{Store: w.store, Chunks: w.jobs, Offloading: postgres.NewJobLogs(postgres.NewJobDB(w.db, nil)), Settings: defaults, Keys: w.keys,
 		Log: slog.New(slog.NewTextHandler(&w.said, nil)), Now: time.Now}
 	for _, c := range change {
 		c(&cfg)

@@ -40,9 +40,9 @@ func newJobFixture(t *testing.T) *jobFixture {
 	}
 	t.Cleanup(db.Close)
 	s := &jobFixture{world: newHints(t), t: t, db: db, settings: jobrun.NewSettings(1, nil), tenant: uuid.New(), worker: uuid.New()}
-	s.runs = postgres.NewJobs(db, func(context.Context) (jobrun.Settings, error) { return s.settings, nil })
+	s.runs = postgres.NewJobs(postgres.NewJobDB(db, nil), func(context.Context) (jobrun.Settings, error) { return s.settings, nil })
 	s.Work = redislease.Note(s.runs, s.Hints, func(context.Context) time.Duration { return s.settings.Seconds(jobrun.RunLease) })
-	s.sweeps = postgres.NewJobSweeps(db)
+	s.sweeps = postgres.NewJobSweeps(postgres.NewJobDB(db, nil))
 	s.sweeps.Heed(s.Hints)
 	var leads bool
 	if s.term, leads, err = postgres.NewJobElections(db).Acquire(t.Context(), uuid.New(), "n", time.Hour); err != nil || !leads {
@@ -180,7 +180,7 @@ func TestHeartbeatsSpareRunsWhenTheDatabaseWasAway(t *testing.T) {
 	}
 	away.Close()
 	there := s.Work
-	s.Work = redislease.Note(postgres.NewJobs(away, func(context.Context) (jobrun.Settings, error) { return s.settings, nil }), s.Hints,
+	s.Work = redislease.Note(postgres.NewJobs(postgres.NewJobDB(away, nil), func(context.Context) (jobrun.Settings, error) { return s.settings, nil }), s.Hints,
 		func(context.Context) time.Duration { return s.settings.Seconds(jobrun.RunLease) })
 	if err := s.beat(t.Context(), lives); err == nil {
 		t.Fatal("the database answers")

@@ -104,7 +104,7 @@ func (n *node) count(sweep string) int {
 // config is what the nodes of w have in common.
 func (w *world) config() scheduler.Config {
 	return scheduler.Config{
-		Elections: postgres.NewJobElections(w.db), Sweeps: postgres.NewJobSweeps(w.db),
+		Elections: postgres.NewJobElections(w.db), Sweeps: postgres.NewJobSweeps(postgres.NewJobDB(w.db, nil)),
 		Settings: func(context.Context) (jobrun.Settings, error) { return jobrun.NewSettings(1, w.set), nil },
 		NewID:    newID, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}

@@ -39,7 +39,7 @@ func move(dsn, url string) error {
 	}
 	settings := func(context.Context) (jobrun.Settings, error) { return jobrun.NewSettings(1, nil), nil }
 	round, err := joblog.NewMover(joblog.Config{
-		Store: store, Chunks: postgres.NewJobs(db, settings), Offloading: postgres.NewJobLogs(db), Settings: settings,
+		Store: store, Chunks: postgres.NewJobs(postgres.NewJobDB(db, nil), settings), Offloading: postgres.NewJobLogs(postgres.NewJobDB(db, nil)), Settings: settings,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Now: time.Now,
 	}).Once(ctx)
 	fmt.Printf("%+v\n", round)
