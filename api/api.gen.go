@@ -312,6 +312,27 @@ func (e BackfillReprocess) Valid() bool {
 	}
 }
 
+// Defines values for BulkState.
+const (
+	BulkStateCANCELED  BulkState = "CANCELED"
+	BulkStateCOMPLETED BulkState = "COMPLETED"
+	BulkStateRUNNING   BulkState = "RUNNING"
+)
+
+// Valid indicates whether the value is a known member of the BulkState enum.
+func (e BulkState) Valid() bool {
+	switch e {
+	case BulkStateCANCELED:
+		return true
+	case BulkStateCOMPLETED:
+		return true
+	case BulkStateRUNNING:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CompensationStateName.
 const (
 	CompensationStateNameCompleted CompensationStateName = "completed"
@@ -756,6 +777,21 @@ func (e DeliveryStatus) Valid() bool {
 	}
 }
 
+// Defines values for DryRunResultDryRun.
+const (
+	DryRunResultDryRunTrue DryRunResultDryRun = true
+)
+
+// Valid indicates whether the value is a known member of the DryRunResultDryRun enum.
+func (e DryRunResultDryRun) Valid() bool {
+	switch e {
+	case DryRunResultDryRunTrue:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EndCause.
 const (
 	EndCauseCancelled  EndCause = "cancelled"
@@ -774,57 +810,6 @@ func (e EndCause) Valid() bool {
 	case EndCauseOperator:
 		return true
 	case EndCauseStepFailed:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for ExplanationWaitsFor.
-const (
-	ExplanationWaitsForAnswer   ExplanationWaitsFor = "answer"
-	ExplanationWaitsForNewOwner ExplanationWaitsFor = "new_owner"
-	ExplanationWaitsForNothing  ExplanationWaitsFor = "nothing"
-	ExplanationWaitsForOperator ExplanationWaitsFor = "operator"
-	ExplanationWaitsForOwner    ExplanationWaitsFor = "owner"
-	ExplanationWaitsForResume   ExplanationWaitsFor = "resume"
-	ExplanationWaitsForRetry    ExplanationWaitsFor = "retry"
-	ExplanationWaitsForTurn     ExplanationWaitsFor = "turn"
-)
-
-// Valid indicates whether the value is a known member of the ExplanationWaitsFor enum.
-func (e ExplanationWaitsFor) Valid() bool {
-	switch e {
-	case ExplanationWaitsForAnswer:
-		return true
-	case ExplanationWaitsForNewOwner:
-		return true
-	case ExplanationWaitsForNothing:
-		return true
-	case ExplanationWaitsForOperator:
-		return true
-	case ExplanationWaitsForOwner:
-		return true
-	case ExplanationWaitsForResume:
-		return true
-	case ExplanationWaitsForRetry:
-		return true
-	case ExplanationWaitsForTurn:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for ForesightDryRun.
-const (
-	ForesightDryRunTrue ForesightDryRun = true
-)
-
-// Valid indicates whether the value is a known member of the ForesightDryRun enum.
-func (e ForesightDryRun) Valid() bool {
-	switch e {
-	case ForesightDryRunTrue:
 		return true
 	default:
 		return false
@@ -1005,27 +990,6 @@ func (e JobEventTriggerArgsFrom) Valid() bool {
 	}
 }
 
-// Defines values for JobMassState.
-const (
-	JobMassStateCANCELED  JobMassState = "CANCELED"
-	JobMassStateCOMPLETED JobMassState = "COMPLETED"
-	JobMassStateRUNNING   JobMassState = "RUNNING"
-)
-
-// Valid indicates whether the value is a known member of the JobMassState enum.
-func (e JobMassState) Valid() bool {
-	switch e {
-	case JobMassStateCANCELED:
-		return true
-	case JobMassStateCOMPLETED:
-		return true
-	case JobMassStateRUNNING:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for JobMisfirePolicy.
 const (
 	JobMisfirePolicyCatchUp  JobMisfirePolicy = "catch_up"
@@ -1125,6 +1089,51 @@ func (e JobRunVerb) Valid() bool {
 	}
 }
 
+// Defines values for JobRunWaitReason.
+const (
+	JobRunWaitReasonBackoff      JobRunWaitReason = "backoff"
+	JobRunWaitReasonCancel       JobRunWaitReason = "cancel"
+	JobRunWaitReasonConfirmation JobRunWaitReason = "confirmation"
+	JobRunWaitReasonEnd          JobRunWaitReason = "end"
+	JobRunWaitReasonKey          JobRunWaitReason = "key"
+	JobRunWaitReasonLeader       JobRunWaitReason = "leader"
+	JobRunWaitReasonNothing      JobRunWaitReason = "nothing"
+	JobRunWaitReasonSlot         JobRunWaitReason = "slot"
+	JobRunWaitReasonStart        JobRunWaitReason = "start"
+	JobRunWaitReasonTurn         JobRunWaitReason = "turn"
+	JobRunWaitReasonWorker       JobRunWaitReason = "worker"
+)
+
+// Valid indicates whether the value is a known member of the JobRunWaitReason enum.
+func (e JobRunWaitReason) Valid() bool {
+	switch e {
+	case JobRunWaitReasonBackoff:
+		return true
+	case JobRunWaitReasonCancel:
+		return true
+	case JobRunWaitReasonConfirmation:
+		return true
+	case JobRunWaitReasonEnd:
+		return true
+	case JobRunWaitReasonKey:
+		return true
+	case JobRunWaitReasonLeader:
+		return true
+	case JobRunWaitReasonNothing:
+		return true
+	case JobRunWaitReasonSlot:
+		return true
+	case JobRunWaitReasonStart:
+		return true
+	case JobRunWaitReasonTurn:
+		return true
+	case JobRunWaitReasonWorker:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for JobScheduleDstGap.
 const (
 	JobScheduleDstGapEmpty     JobScheduleDstGap = ""
@@ -1215,51 +1224,6 @@ func (e JobType) Valid() bool {
 	case JobTypeManual:
 		return true
 	case JobTypeTime:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for JobWaitsFor.
-const (
-	JobWaitsForBackoff      JobWaitsFor = "backoff"
-	JobWaitsForCancel       JobWaitsFor = "cancel"
-	JobWaitsForConfirmation JobWaitsFor = "confirmation"
-	JobWaitsForEnd          JobWaitsFor = "end"
-	JobWaitsForKey          JobWaitsFor = "key"
-	JobWaitsForLeader       JobWaitsFor = "leader"
-	JobWaitsForNothing      JobWaitsFor = "nothing"
-	JobWaitsForSlot         JobWaitsFor = "slot"
-	JobWaitsForStart        JobWaitsFor = "start"
-	JobWaitsForTurn         JobWaitsFor = "turn"
-	JobWaitsForWorker       JobWaitsFor = "worker"
-)
-
-// Valid indicates whether the value is a known member of the JobWaitsFor enum.
-func (e JobWaitsFor) Valid() bool {
-	switch e {
-	case JobWaitsForBackoff:
-		return true
-	case JobWaitsForCancel:
-		return true
-	case JobWaitsForConfirmation:
-		return true
-	case JobWaitsForEnd:
-		return true
-	case JobWaitsForKey:
-		return true
-	case JobWaitsForLeader:
-		return true
-	case JobWaitsForNothing:
-		return true
-	case JobWaitsForSlot:
-		return true
-	case JobWaitsForStart:
-		return true
-	case JobWaitsForTurn:
-		return true
-	case JobWaitsForWorker:
 		return true
 	default:
 		return false
@@ -1515,6 +1479,42 @@ func (e SagaAction) Valid() bool {
 	case SagaActionSkipStep:
 		return true
 	case SagaActionSuspend:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SagaExplanationWaitsFor.
+const (
+	SagaExplanationWaitsForAnswer   SagaExplanationWaitsFor = "answer"
+	SagaExplanationWaitsForNewOwner SagaExplanationWaitsFor = "new_owner"
+	SagaExplanationWaitsForNothing  SagaExplanationWaitsFor = "nothing"
+	SagaExplanationWaitsForOperator SagaExplanationWaitsFor = "operator"
+	SagaExplanationWaitsForOwner    SagaExplanationWaitsFor = "owner"
+	SagaExplanationWaitsForResume   SagaExplanationWaitsFor = "resume"
+	SagaExplanationWaitsForRetry    SagaExplanationWaitsFor = "retry"
+	SagaExplanationWaitsForTurn     SagaExplanationWaitsFor = "turn"
+)
+
+// Valid indicates whether the value is a known member of the SagaExplanationWaitsFor enum.
+func (e SagaExplanationWaitsFor) Valid() bool {
+	switch e {
+	case SagaExplanationWaitsForAnswer:
+		return true
+	case SagaExplanationWaitsForNewOwner:
+		return true
+	case SagaExplanationWaitsForNothing:
+		return true
+	case SagaExplanationWaitsForOperator:
+		return true
+	case SagaExplanationWaitsForOwner:
+		return true
+	case SagaExplanationWaitsForResume:
+		return true
+	case SagaExplanationWaitsForRetry:
+		return true
+	case SagaExplanationWaitsForTurn:
 		return true
 	default:
 		return false
@@ -1785,18 +1785,18 @@ func (e TickNote) Valid() bool {
 	}
 }
 
-// Defines values for TimelineLeftOut.
+// Defines values for TimelineOmitted.
 const (
-	TimelineLeftOutDeadLetters TimelineLeftOut = "dead_letters"
-	TimelineLeftOutJobRuns     TimelineLeftOut = "job_runs"
+	TimelineOmittedDeadLetters TimelineOmitted = "dead_letters"
+	TimelineOmittedJobRuns     TimelineOmitted = "job_runs"
 )
 
-// Valid indicates whether the value is a known member of the TimelineLeftOut enum.
-func (e TimelineLeftOut) Valid() bool {
+// Valid indicates whether the value is a known member of the TimelineOmitted enum.
+func (e TimelineOmitted) Valid() bool {
 	switch e {
-	case TimelineLeftOutDeadLetters:
+	case TimelineOmittedDeadLetters:
 		return true
-	case TimelineLeftOutJobRuns:
+	case TimelineOmittedJobRuns:
 		return true
 	default:
 		return false
@@ -1899,15 +1899,15 @@ func (e WorkerState) Valid() bool {
 	}
 }
 
-// Defines values for WorkflowCheckValid.
+// Defines values for WorkflowValidationValid.
 const (
-	WorkflowCheckValidTrue WorkflowCheckValid = true
+	WorkflowValidationValidTrue WorkflowValidationValid = true
 )
 
-// Valid indicates whether the value is a known member of the WorkflowCheckValid enum.
-func (e WorkflowCheckValid) Valid() bool {
+// Valid indicates whether the value is a known member of the WorkflowValidationValid enum.
+func (e WorkflowValidationValid) Valid() bool {
 	switch e {
-	case WorkflowCheckValidTrue:
+	case WorkflowValidationValidTrue:
 		return true
 	default:
 		return false
@@ -2858,10 +2858,10 @@ type Backfill struct {
 	Reprocess BackfillReprocess `json:"reprocess"`
 
 	// Skipped Slots that were left out.
-	Skipped int64        `json:"skipped"`
-	State   JobMassState `json:"state"`
-	To      time.Time    `json:"to"`
-	Version int64        `json:"version"`
+	Skipped int64     `json:"skipped"`
+	State   BulkState `json:"state"`
+	To      time.Time `json:"to"`
+	Version int64     `json:"version"`
 }
 
 // BackfillOrder defines model for Backfill.Order.
@@ -2925,6 +2925,9 @@ type BackfillSlot struct {
 	Runs bool `json:"runs"`
 }
 
+// BulkState defines model for BulkState.
+type BulkState string
+
 // Call How a participant is reached. It has either `http` or `job`.
 type Call struct {
 	// Args A template of the run's arguments, in the form of the workflow's `output`.
@@ -2936,6 +2939,31 @@ type Call struct {
 
 	// Job The job definition whose run does it. Not with `--store memory`.
 	Job *string `json:"job,omitempty"`
+}
+
+// CallerIdentity defines model for CallerIdentity.
+type CallerIdentity struct {
+	// AnyTenant Whether the tenant can be chosen.
+	AnyTenant bool `json:"any_tenant"`
+
+	// Development Whether this server asks nobody for a credential.
+	Development bool `json:"development"`
+
+	// KeyID The API key that was used.
+	KeyID       *openapi_types.UUID `json:"key_id,omitempty"`
+	Permissions []string            `json:"permissions"`
+
+	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
+	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+	// everything.
+	Role *Role `json:"role,omitempty"`
+
+	// Subject Who one is in audit records.
+	Subject      string             `json:"subject"`
+	TenantID     openapi_types.UUID `json:"tenant_id"`
+	TenantMajor  int                `json:"tenant_major"`
+	TenantMinor  int                `json:"tenant_minor"`
+	TenantRegion string             `json:"tenant_region"`
 }
 
 // ClaimInput What the worker wants.
@@ -3194,7 +3222,7 @@ type DeadLetter struct {
 	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
 
 	// ReadFrom Where in the dead-letter topics it was read.
-	ReadFrom *DeadLetterPlace `json:"read_from,omitempty"`
+	ReadFrom *KafkaPosition `json:"read_from,omitempty"`
 
 	// RedriveID The last redrive that drove it.
 	RedriveID *openapi_types.UUID `json:"redrive_id,omitempty"`
@@ -3322,7 +3350,7 @@ type DeadLetterAttempt struct {
 	Target DeadLetterTarget `json:"target"`
 
 	// Written Where the broker has put it.
-	Written *DeadLetterPlace `json:"written,omitempty"`
+	Written *KafkaPosition `json:"written,omitempty"`
 }
 
 // DeadLetterAttemptOutcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
@@ -3372,11 +3400,6 @@ type DeadLetterCurrent struct {
 	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
 	Status  DeadLetterStatus `json:"status"`
 	Version int64            `json:"version"`
-}
-
-// DeadLetterDeleted defines model for DeadLetterDeleted.
-type DeadLetterDeleted struct {
-	ID openapi_types.UUID `json:"id"`
 }
 
 // DeadLetterDiscardInput defines model for DeadLetterDiscardInput.
@@ -3524,19 +3547,13 @@ type DeadLetterHeaderPatchOp string
 // server's configuration (`dlq.auto_retry`), or `hold_all` of the default policy.
 type DeadLetterHold string
 
-// DeadLetterImport defines model for DeadLetterImport.
-type DeadLetterImport struct {
-	// Duplicates They were there before.
-	Duplicates int `json:"duplicates"`
+// DeadLetterImportDuplicate defines model for DeadLetterImportDuplicate.
+type DeadLetterImportDuplicate struct {
+	// ID The letter that is here.
+	ID openapi_types.UUID `json:"id"`
 
-	// Errors The first hundred.
-	Errors   []DeadLetterImportError `json:"errors"`
-	Failed   int                     `json:"failed"`
-	Imported int                     `json:"imported"`
-
-	// Known The first hundred of the duplicates that are here under another id: as the
-	// letter of the same place in Kafka, or of the same `dedupe_key`.
-	Known []DeadLetterImportKnown `json:"known"`
+	// Line From 1.
+	Line int `json:"line"`
 }
 
 // DeadLetterImportError defines model for DeadLetterImportError.
@@ -3548,13 +3565,19 @@ type DeadLetterImportError struct {
 	Problem ItemProblem `json:"problem"`
 }
 
-// DeadLetterImportKnown defines model for DeadLetterImportKnown.
-type DeadLetterImportKnown struct {
-	// ID The letter that is here.
-	ID openapi_types.UUID `json:"id"`
+// DeadLetterImportResult defines model for DeadLetterImportResult.
+type DeadLetterImportResult struct {
+	// Duplicates They were there before.
+	Duplicates int `json:"duplicates"`
 
-	// Line From 1.
-	Line int `json:"line"`
+	// Errors The first hundred.
+	Errors   []DeadLetterImportError `json:"errors"`
+	Failed   int                     `json:"failed"`
+	Imported int                     `json:"imported"`
+
+	// Known The first hundred of the duplicates that are here under another id: as the
+	// letter of the same place in Kafka, or of the same `dedupe_key`.
+	Known []DeadLetterImportDuplicate `json:"known"`
 }
 
 // DeadLetterInput A payload is JSON (`payload`), kept in its canonical form: without blanks,
@@ -3641,18 +3664,6 @@ type DeadLetterPatch struct {
 
 	// Reason Kept in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
-}
-
-// DeadLetterPlace A position in Kafka.
-type DeadLetterPlace struct {
-	Offset    int64  `json:"offset"`
-	Partition int32  `json:"partition"`
-	Topic     string `json:"topic"`
-
-	// TopicID Of `read_from`: the id of the topic as Kafka's tools show it, which tells apart topics that bore
-	// the name one after the other. Absent where it is not known: of brokers before 3.1, and of letters
-	// that were read by a version of Skald that did not ask for it.
-	TopicID *string `json:"topic_id,omitempty"`
 }
 
 // DeadLetterPolicy defines model for DeadLetterPolicy.
@@ -3807,11 +3818,6 @@ type DeadLetterResults struct {
 	Results []DeadLetterResult `json:"results"`
 }
 
-// DeadLetterRetried defines model for DeadLetterRetried.
-type DeadLetterRetried struct {
-	Message DeadLetter `json:"message"`
-}
-
 // DeadLetterRetryInput defines model for DeadLetterRetryInput.
 type DeadLetterRetryInput struct {
 	// Force Also a DEAD letter; needs a `reason`.
@@ -3836,6 +3842,11 @@ type DeadLetterRetryInput struct {
 	// Target Another target for this retry: a topic, or a URL. Allowed are what the letter
 	// has already and what the topic's policy allows.
 	Target *DeadLetterRetryTarget `json:"target,omitempty"`
+}
+
+// DeadLetterRetryResult defines model for DeadLetterRetryResult.
+type DeadLetterRetryResult struct {
+	Message DeadLetter `json:"message"`
 }
 
 // DeadLetterRetryTarget Another target for this retry: a topic, or a URL. Allowed are what the letter
@@ -3984,6 +3995,11 @@ type DeadlineInput struct {
 	Until *time.Time `json:"until,omitempty"`
 }
 
+// DeletedDeadLetter defines model for DeletedDeadLetter.
+type DeletedDeadLetter struct {
+	ID openapi_types.UUID `json:"id"`
+}
+
 // Delivery One event on its way to one endpoint.
 type Delivery struct {
 	// Attempts Attempts begun.
@@ -4028,6 +4044,31 @@ type DeliveryList struct {
 // `discarded` was passed over when the webhook was enabled from now on.
 type DeliveryStatus string
 
+// DryRunResult What an action would do. Nothing has been done.
+type DryRunResult struct {
+	// AuditEvents The types of the audit events of the action itself.
+	AuditEvents []string `json:"audit_events,omitempty"`
+
+	// Calls The calls that would be made if each of them is done, in order; at most a
+	// thousand.
+	Calls       []PlannedCall      `json:"calls"`
+	CurrentStep int                `json:"current_step"`
+	DryRun      DryRunResultDryRun `json:"dry_run"`
+
+	// EndState The state in which the saga would then end, or rest.
+	EndState SagaState `json:"end_state"`
+
+	// InFlight That a call may be in flight, whose outcome comes first. The calls below are
+	// those that follow if it is done.
+	InFlight *bool `json:"in_flight,omitempty"`
+
+	// State The state that the action itself would lead to.
+	State SagaState `json:"state"`
+}
+
+// DryRunResultDryRun defines model for DryRunResult.DryRun.
+type DryRunResultDryRun bool
+
 // EmittedEvent An event.
 type EmittedEvent struct {
 	CorrelationID *string    `json:"correlation_id,omitempty"`
@@ -4064,6 +4105,27 @@ type EmittedRun struct {
 // EndCause Why a saga did not go on forward.
 type EndCause string
 
+// EndedRun What became of a run.
+type EndedRun struct {
+	Attempt int32 `json:"attempt"`
+
+	// DlqMessageID The dead letter, when nothing more is tried.
+	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
+	FinishedAt   *time.Time          `json:"finished_at,omitempty"`
+
+	// Replayed It was so before this call.
+	Replayed *bool      `json:"replayed,omitempty"`
+	RetryAt  *time.Time `json:"retry_at,omitempty"`
+
+	// RetryRunID The run that tries it again.
+	RetryRunID *openapi_types.UUID `json:"retry_run_id,omitempty"`
+	RunID      openapi_types.UUID  `json:"run_id"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State   JobRunState `json:"state"`
+	Version int64       `json:"version"`
+}
+
 // ExpiredSagas defines model for ExpiredSagas.
 type ExpiredSagas struct {
 	Completed int `json:"completed"`
@@ -4077,8 +4139,8 @@ type ExpiredSagas struct {
 type ExplainedAction struct {
 	// Action An action of the API, named as in its path; `skip-step` is `/steps/{step}/skip`,
 	// and so on.
-	Action SagaAction `json:"action"`
-	Means  string     `json:"means"`
+	Action      SagaAction `json:"action"`
+	Description string     `json:"description"`
 
 	// Permission What one must be allowed to do it.
 	Permission string `json:"permission"`
@@ -4105,52 +4167,6 @@ type ExplainedStep struct {
 	MaxAttempts int    `json:"max_attempts"`
 	Name        string `json:"name"`
 }
-
-// Explanation defines model for Explanation.
-type Explanation struct {
-	// Actions What can be done about it, and by whom.
-	Actions []ExplainedAction `json:"actions"`
-
-	// Archived True of a saga in the archive, absent of a live one.
-	Archived   *bool      `json:"archived,omitempty"`
-	ArchivedAt *time.Time `json:"archived_at,omitempty"`
-
-	// BlockedBy The dead letter that the saga waits for, because one of its compensations gave up. Retry that (`POST /dlq/messages/{message_id}/retry`), or resolve it when the step was undone elsewhere.
-	BlockedBy *openapi_types.UUID `json:"blocked_by,omitempty"`
-
-	// Deadline Of the present phase.
-	Deadline *time.Time `json:"deadline,omitempty"`
-
-	// Errors The last errors, newest first.
-	Errors []SagaError `json:"errors"`
-
-	// Next What happens next.
-	Next   *string    `json:"next,omitempty"`
-	NextAt *time.Time `json:"next_at,omitempty"`
-
-	// Owner The node that drives the saga.
-	Owner  *ExplainedOwner    `json:"owner,omitempty"`
-	SagaID openapi_types.UUID `json:"saga_id"`
-
-	// Sentence All of it, for people.
-	Sentence string    `json:"sentence"`
-	Since    time.Time `json:"since"`
-
-	// State The precise state. `pending` is STARTED; `running` and `step_completed`
-	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
-	// `compensated` (everything undone), `failed` (an undo gave up) and
-	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
-	// CANCELLED.
-	State SagaState `json:"state"`
-
-	// Status The status to poll. Each state has one.
-	Status   SagaStatus          `json:"status"`
-	Step     *ExplainedStep      `json:"step,omitempty"`
-	WaitsFor ExplanationWaitsFor `json:"waits_for"`
-}
-
-// ExplanationWaitsFor defines model for Explanation.WaitsFor.
-type ExplanationWaitsFor string
 
 // FailInput How a run has failed.
 type FailInput struct {
@@ -4224,46 +4240,6 @@ type ForceInput struct {
 	Reason      string `json:"reason"`
 	RequestedBy *Label `json:"requested_by,omitempty"`
 }
-
-// ForeseenCall defines model for ForeseenCall.
-type ForeseenCall struct {
-	Action StepAction `json:"action"`
-
-	// Body Absent when it depends on an answer that has not come yet.
-	Body AnyJSON `json:"body,omitempty"`
-
-	// Headers Without those that depend on the moment of the call.
-	Headers   map[string]string `json:"headers"`
-	Method    string            `json:"method"`
-	Step      string            `json:"step"`
-	StepIndex int               `json:"step_index"`
-	URL       string            `json:"url"`
-}
-
-// Foresight What an action would do. Nothing has been done.
-type Foresight struct {
-	// AuditEvents The types of the audit events of the action itself.
-	AuditEvents []string `json:"audit_events,omitempty"`
-
-	// Calls The calls that would be made if each of them is done, in order; at most a
-	// thousand.
-	Calls       []ForeseenCall  `json:"calls"`
-	CurrentStep int             `json:"current_step"`
-	DryRun      ForesightDryRun `json:"dry_run"`
-
-	// Ends The state in which the saga would then end, or rest.
-	Ends SagaState `json:"ends"`
-
-	// InFlight That a call may be in flight, whose outcome comes first. The calls below are
-	// those that follow if it is done.
-	InFlight *bool `json:"in_flight,omitempty"`
-
-	// State The state that the action itself would lead to.
-	State SagaState `json:"state"`
-}
-
-// ForesightDryRun defines model for Foresight.DryRun.
-type ForesightDryRun bool
 
 // GroupDiscardInput As in `RedriveInput`.
 type GroupDiscardInput struct {
@@ -4432,9 +4408,9 @@ type JobBulk struct {
 	Reason  *string `json:"reason,omitempty"`
 
 	// Skipped It was too late for them, or their definition is gone.
-	Skipped int64        `json:"skipped"`
-	State   JobMassState `json:"state"`
-	Version int64        `json:"version"`
+	Skipped int64     `json:"skipped"`
+	State   BulkState `json:"state"`
+	Version int64     `json:"version"`
 }
 
 // JobBulkAction defines model for JobBulkAction.
@@ -4588,8 +4564,11 @@ type JobDefinitionList struct {
 	Pagination     Pagination      `json:"pagination"`
 }
 
-// JobDefinitionOfRun defines model for JobDefinitionOfRun.
-type JobDefinitionOfRun struct {
+// JobDefinitionPatch defines model for JobDefinitionPatch.
+type JobDefinitionPatch = json.RawMessage
+
+// JobDefinitionSummary defines model for JobDefinitionSummary.
+type JobDefinitionSummary struct {
 	ID openapi_types.UUID `json:"id"`
 
 	// Name Its name when the run was made.
@@ -4598,9 +4577,6 @@ type JobDefinitionOfRun struct {
 	// SpecVersion What of it the run goes by.
 	SpecVersion int `json:"spec_version"`
 }
-
-// JobDefinitionPatch defines model for JobDefinitionPatch.
-type JobDefinitionPatch = json.RawMessage
 
 // JobDefinitionVersion defines model for JobDefinitionVersion.
 type JobDefinitionVersion struct {
@@ -4796,37 +4772,6 @@ type JobEventTrigger struct {
 // JobEventTriggerArgsFrom What the run gets as arguments: `event`, the default, is id, type, payload and times.
 type JobEventTriggerArgsFrom string
 
-// JobExplanation defines model for JobExplanation.
-type JobExplanation struct {
-	AllowedActions []JobRunVerb `json:"allowed_actions"`
-
-	// BlockingRunID The run that has its concurrency key.
-	BlockingRunID *openapi_types.UUID `json:"blocking_run_id,omitempty"`
-	Decisions     []JobEvent          `json:"decisions"`
-	LeaderAlive   *bool               `json:"leader_alive,omitempty"`
-
-	// LeaderEpoch The present one.
-	LeaderEpoch *int64             `json:"leader_epoch,omitempty"`
-	RunID       openapi_types.UUID `json:"run_id"`
-
-	// Sentence The same for people.
-	Sentence string     `json:"sentence"`
-	Since    *time.Time `json:"since,omitempty"`
-
-	// State Where a run stands. docs/jobs.md has the life cycle.
-	State JobRunState `json:"state"`
-
-	// Until When that is over by itself.
-	Until *time.Time `json:"until,omitempty"`
-
-	// WaitsFor `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
-	// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
-	// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
-	// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
-	// `cancel`: its worker was asked to stop.
-	WaitsFor JobWaitsFor `json:"waits_for"`
-}
-
 // JobForceInput defines model for JobForceInput.
 type JobForceInput struct {
 	Force  *bool   `json:"force,omitempty"`
@@ -4841,9 +4786,6 @@ type JobLabels map[string]string
 
 // JobLinks Paths of what belongs to it.
 type JobLinks map[string]string
-
-// JobMassState defines model for JobMassState.
-type JobMassState string
 
 // JobMisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
 // default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
@@ -4954,8 +4896,8 @@ type JobRun struct {
 	// InitiatedBy The subject of who is behind it: who asked for it, or for the backfill or
 	// bulk that it is of, started its saga, published its event, retried its dead
 	// letter, or changed its definition last. Absent: Skald itself, or nobody knows.
-	InitiatedBy   *string            `json:"initiated_by,omitempty"`
-	JobDefinition JobDefinitionOfRun `json:"job_definition"`
+	InitiatedBy   *string              `json:"initiated_by,omitempty"`
+	JobDefinition JobDefinitionSummary `json:"job_definition"`
 
 	// Labels At most 32 names, each with a text of at most 255 characters.
 	Labels         JobLabels  `json:"labels"`
@@ -5029,6 +4971,37 @@ type JobRunError struct {
 	Type  *string      `json:"type,omitempty"`
 }
 
+// JobRunExplanation defines model for JobRunExplanation.
+type JobRunExplanation struct {
+	AllowedActions []JobRunVerb `json:"allowed_actions"`
+
+	// BlockingRunID The run that has its concurrency key.
+	BlockingRunID *openapi_types.UUID `json:"blocking_run_id,omitempty"`
+	Decisions     []JobEvent          `json:"decisions"`
+	LeaderAlive   *bool               `json:"leader_alive,omitempty"`
+
+	// LeaderEpoch The present one.
+	LeaderEpoch *int64             `json:"leader_epoch,omitempty"`
+	RunID       openapi_types.UUID `json:"run_id"`
+	Since       *time.Time         `json:"since,omitempty"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State JobRunState `json:"state"`
+
+	// Summary The same for people.
+	Summary string `json:"summary"`
+
+	// Until When that is over by itself.
+	Until *time.Time `json:"until,omitempty"`
+
+	// WaitsFor `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
+	// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
+	// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
+	// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
+	// `cancel`: its worker was asked to stop.
+	WaitsFor JobRunWaitReason `json:"waits_for"`
+}
+
 // JobRunFilter As the query parameters of the list of runs.
 type JobRunFilter struct {
 	BackfillID    *UUID      `json:"backfill_id,omitempty"`
@@ -5085,6 +5058,13 @@ type JobRunState string
 // JobRunVerb defines model for JobRunVerb.
 type JobRunVerb string
 
+// JobRunWaitReason `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
+// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
+// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
+// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
+// `cancel`: its worker was asked to stop.
+type JobRunWaitReason string
+
 // JobSchedule When it is due. docs/schedules.md is the guide.
 type JobSchedule struct {
 	// DstGap Of wall-clock times that do not exist. `fire_after`, the default: once, at the end
@@ -5119,12 +5099,17 @@ type JobTrigger string
 // JobType What makes runs of a definition by itself. Any definition can be run by hand.
 type JobType string
 
-// JobWaitsFor `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
-// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
-// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
-// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
-// `cancel`: its worker was asked to stop.
-type JobWaitsFor string
+// KafkaPosition A position in Kafka.
+type KafkaPosition struct {
+	Offset    int64  `json:"offset"`
+	Partition int32  `json:"partition"`
+	Topic     string `json:"topic"`
+
+	// TopicID Of `read_from`: the id of the topic as Kafka's tools show it, which tells apart topics that bore
+	// the name one after the other. Absent where it is not known: of brokers before 3.1, and of letters
+	// that were read by a version of Skald that did not ask for it.
+	TopicID *string `json:"topic_id,omitempty"`
+}
 
 // Label defines model for Label.
 type Label = string
@@ -5144,6 +5129,12 @@ type LeaseState struct {
 	RunID  openapi_types.UUID `json:"run_id"`
 }
 
+// LogAppendResult A piece of a log is stored.
+type LogAppendResult struct {
+	// NextSeq The number after the highest that is stored.
+	NextSeq int32 `json:"next_seq"`
+}
+
 // LogInput A piece of a log.
 type LogInput struct {
 	Attempt int32 `json:"attempt"`
@@ -5160,12 +5151,6 @@ type LogInput struct {
 	// Stream stdout without it.
 	Stream   *string `json:"stream,omitempty"`
 	WorkerID UUID    `json:"worker_id"`
-}
-
-// LogStored A piece of a log is stored.
-type LogStored struct {
-	// NextSeq The number after the highest that is stored.
-	NextSeq int32 `json:"next_seq"`
 }
 
 // NoCompensation defines model for NoCompensation.
@@ -5190,6 +5175,21 @@ type Pagination struct {
 	TotalIsCapped *bool `json:"total_is_capped,omitempty"`
 }
 
+// PlannedCall defines model for PlannedCall.
+type PlannedCall struct {
+	Action StepAction `json:"action"`
+
+	// Body Absent when it depends on an answer that has not come yet.
+	Body AnyJSON `json:"body,omitempty"`
+
+	// Headers Without those that depend on the moment of the call.
+	Headers   map[string]string `json:"headers"`
+	Method    string            `json:"method"`
+	Step      string            `json:"step"`
+	StepIndex int               `json:"step_index"`
+	URL       string            `json:"url"`
+}
+
 // Problem RFC 9457.
 type Problem struct {
 	// AllowedActions On a state conflict, the actions that would be accepted instead, named as
@@ -5209,7 +5209,7 @@ type Problem struct {
 	Errors []ProblemField `json:"errors,omitempty"`
 
 	// Import With `DLQ_IMPORT_INCOMPLETE`, what became of the lines.
-	Import *DeadLetterImport `json:"import,omitempty"`
+	Import *DeadLetterImportResult `json:"import,omitempty"`
 
 	// Instance The path of the request.
 	Instance string `json:"instance"`
@@ -5263,8 +5263,8 @@ type RedeliverInput struct {
 	Since time.Time `json:"since"`
 }
 
-// Redelivered defines model for Redelivered.
-type Redelivered struct {
+// RedeliverResult defines model for RedeliverResult.
+type RedeliverResult struct {
 	// More There are others.
 	More        bool `json:"more"`
 	Redelivered int  `json:"redelivered"`
@@ -5292,10 +5292,10 @@ type Redrive struct {
 	Concurrency  int            `json:"concurrency"`
 
 	// Counted What `stop_on` is compared with: letters since it was last resumed after a halt.
-	Counted   RedriveCounted `json:"counted"`
-	CreatedAt time.Time      `json:"created_at"`
-	Done      int64          `json:"done"`
-	EndedAt   *time.Time     `json:"ended_at,omitempty"`
+	Counted   RedriveCounts `json:"counted"`
+	CreatedAt time.Time     `json:"created_at"`
+	Done      int64         `json:"done"`
+	EndedAt   *time.Time    `json:"ended_at,omitempty"`
 
 	// Eta When it will be through at its rate, while it is RUNNING and not stalled.
 	Eta    *time.Time `json:"eta,omitempty"`
@@ -5401,8 +5401,8 @@ type RedriveCanary struct {
 	WatchSeconds *int32 `json:"watch_seconds,omitempty"`
 }
 
-// RedriveCounted What `stop_on` is compared with: letters since it was last resumed after a halt.
-type RedriveCounted struct {
+// RedriveCounts What `stop_on` is compared with: letters since it was last resumed after a halt.
+type RedriveCounts struct {
 	Failed int64 `json:"failed"`
 
 	// Tried Those done, and those failed.
@@ -5599,8 +5599,8 @@ type RetentionInput struct {
 	OlderThan *time.Time `json:"older_than,omitempty"`
 }
 
-// RetentionRun defines model for RetentionRun.
-type RetentionRun struct {
+// RetentionResult defines model for RetentionResult.
+type RetentionResult struct {
 	// Archived How many sagas this request archived; 0 of a dry run.
 	Archived int  `json:"archived"`
 	DryRun   bool `json:"dry_run"`
@@ -5669,8 +5669,8 @@ type RetryPolicy = json.RawMessage
 // everything.
 type Role string
 
-// RunContinues A run that goes on.
-type RunContinues struct {
+// RunConfirmation A run that goes on.
+type RunConfirmation struct {
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	Continue        bool       `json:"continue"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
@@ -5678,27 +5678,6 @@ type RunContinues struct {
 	// LeaseMS From when it was asked.
 	LeaseMS int64              `json:"lease_ms"`
 	RunID   openapi_types.UUID `json:"run_id"`
-}
-
-// RunEnded What became of a run.
-type RunEnded struct {
-	Attempt int32 `json:"attempt"`
-
-	// DlqMessageID The dead letter, when nothing more is tried.
-	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
-	FinishedAt   *time.Time          `json:"finished_at,omitempty"`
-
-	// Replayed It was so before this call.
-	Replayed *bool      `json:"replayed,omitempty"`
-	RetryAt  *time.Time `json:"retry_at,omitempty"`
-
-	// RetryRunID The run that tries it again.
-	RetryRunID *openapi_types.UUID `json:"retry_run_id,omitempty"`
-	RunID      openapi_types.UUID  `json:"run_id"`
-
-	// State Where a run stands. docs/jobs.md has the life cycle.
-	State   JobRunState `json:"state"`
-	Version int64       `json:"version"`
 }
 
 // RunErrorInput Why a run has failed.
@@ -5766,24 +5745,6 @@ type RunResults struct {
 	// LeaseMS Of those that were started, from when start was called.
 	LeaseMS *int64      `json:"lease_ms,omitempty"`
 	Results []RunResult `json:"results"`
-}
-
-// RunStarted A run that is running.
-type RunStarted struct {
-	CancelRequested *bool      `json:"cancel_requested,omitempty"`
-	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
-
-	// LeaseMS How long the lease lasts, from when start was called.
-	LeaseMS int64 `json:"lease_ms"`
-
-	// Replayed It was started before, by the same call.
-	Replayed  *bool              `json:"replayed,omitempty"`
-	RunID     openapi_types.UUID `json:"run_id"`
-	StartedAt *time.Time         `json:"started_at,omitempty"`
-
-	// State Where a run stands. docs/jobs.md has the life cycle.
-	State   JobRunState `json:"state"`
-	Version int64       `json:"version"`
 }
 
 // Saga `metadata` is an object, and so is `result`: the outputs of the steps by
@@ -5898,6 +5859,52 @@ type SagaError struct {
 	Timestamp  time.Time `json:"timestamp"`
 	Type       string    `json:"type"`
 }
+
+// SagaExplanation defines model for SagaExplanation.
+type SagaExplanation struct {
+	// Actions What can be done about it, and by whom.
+	Actions []ExplainedAction `json:"actions"`
+
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+
+	// BlockedBy The dead letter that the saga waits for, because one of its compensations gave up. Retry that (`POST /dlq/messages/{message_id}/retry`), or resolve it when the step was undone elsewhere.
+	BlockedBy *openapi_types.UUID `json:"blocked_by,omitempty"`
+
+	// Deadline Of the present phase.
+	Deadline *time.Time `json:"deadline,omitempty"`
+
+	// Errors The last errors, newest first.
+	Errors []SagaError `json:"errors"`
+
+	// Next What happens next.
+	Next   *string    `json:"next,omitempty"`
+	NextAt *time.Time `json:"next_at,omitempty"`
+
+	// Owner The node that drives the saga.
+	Owner  *ExplainedOwner    `json:"owner,omitempty"`
+	SagaID openapi_types.UUID `json:"saga_id"`
+	Since  time.Time          `json:"since"`
+
+	// State The precise state. `pending` is STARTED; `running` and `step_completed`
+	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
+	// `compensated` (everything undone), `failed` (an undo gave up) and
+	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
+	// CANCELLED.
+	State SagaState `json:"state"`
+
+	// Status The status to poll. Each state has one.
+	Status SagaStatus     `json:"status"`
+	Step   *ExplainedStep `json:"step,omitempty"`
+
+	// Summary All of it, for people.
+	Summary  string                  `json:"summary"`
+	WaitsFor SagaExplanationWaitsFor `json:"waits_for"`
+}
+
+// SagaExplanationWaitsFor defines model for SagaExplanation.WaitsFor.
+type SagaExplanationWaitsFor string
 
 // SagaInput Either `workflow_name` or `steps` is required.
 type SagaInput struct {
@@ -6037,9 +6044,10 @@ type SchedulerLeader struct {
 
 // SchedulerNode A node that leads or would lead.
 type SchedulerNode struct {
+	IsLeader bool `json:"is_leader"`
+
 	// LeaderID One per process start.
 	LeaderID  openapi_types.UUID `json:"leader_id"`
-	Leads     bool               `json:"leads"`
 	Node      string             `json:"node"`
 	SeenAt    time.Time          `json:"seen_at"`
 	StartedAt time.Time          `json:"started_at"`
@@ -6047,13 +6055,16 @@ type SchedulerNode struct {
 
 // Setting A setting.
 type Setting struct {
-	Default float64 `json:"default"`
+	Default     float64 `json:"default"`
+	Description string  `json:"description"`
 
 	// Effect When a change is felt.
-	Effect    string     `json:"effect"`
+	Effect string `json:"effect"`
+
+	// Integer Only whole numbers.
+	Integer   bool       `json:"integer"`
 	IsDefault bool       `json:"is_default"`
 	Maximum   float64    `json:"maximum"`
-	Meaning   string     `json:"meaning"`
 	Minimum   float64    `json:"minimum"`
 	Name      string     `json:"name"`
 	Unit      string     `json:"unit"`
@@ -6062,9 +6073,6 @@ type Setting struct {
 	// UpdatedBy Told to credentials for any tenant only.
 	UpdatedBy *string `json:"updated_by,omitempty"`
 	Value     float64 `json:"value"`
-
-	// Whole Only whole numbers.
-	Whole bool `json:"whole"`
 }
 
 // SettingChange A change of a setting.
@@ -6128,6 +6136,24 @@ type StartItem struct {
 	LeaderEpoch int64 `json:"leader_epoch"`
 	LeaseToken  UUID  `json:"lease_token"`
 	RunID       UUID  `json:"run_id"`
+}
+
+// StartedRun A run that is running.
+type StartedRun struct {
+	CancelRequested *bool      `json:"cancel_requested,omitempty"`
+	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
+
+	// LeaseMS How long the lease lasts, from when start was called.
+	LeaseMS int64 `json:"lease_ms"`
+
+	// Replayed It was started before, by the same call.
+	Replayed  *bool              `json:"replayed,omitempty"`
+	RunID     openapi_types.UUID `json:"run_id"`
+	StartedAt *time.Time         `json:"started_at,omitempty"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State   JobRunState `json:"state"`
+	Version int64       `json:"version"`
 }
 
 // Step defines model for Step.
@@ -6284,14 +6310,14 @@ type TableUsage struct {
 type Tick struct {
 	At time.Time `json:"at"`
 
+	// LocalTime The wall-clock time that it stands for, in the schedule's zone.
+	LocalTime string `json:"local_time"`
+
 	// Note What a clock change did. `moved_gap`: that wall-clock time does not exist, and it
 	// fires at the end of the gap. `skipped_gap`: it does not exist, and nothing fires.
 	// `repeated`: it occurs for the second time. `repetition_left_out`: it will occur
 	// once more, and nothing fires then.
 	Note *TickNote `json:"note,omitempty"`
-
-	// Wall The wall-clock time that it stands for, in the schedule's zone.
-	Wall string `json:"wall"`
 }
 
 // TickNote What a clock change did. `moved_gap`: that wall-clock time does not exist, and it
@@ -6302,9 +6328,9 @@ type TickNote string
 
 // TickList defines model for TickList.
 type TickList struct {
-	// LeftOut Wall-clock times among them that do not exist because the clock jumps over them, and for
+	// Omitted Wall-clock times among them that do not exist because the clock jumps over them, and for
 	// which nothing runs (`skipped_gap`). `at` is the end of the gap. They do not count.
-	LeftOut []Tick `json:"left_out"`
+	Omitted []Tick `json:"omitted"`
 
 	// Ticks The slots that are due, at most `count`.
 	Ticks    []Tick `json:"ticks"`
@@ -6315,15 +6341,15 @@ type TickList struct {
 type Timeline struct {
 	Entries []TimelineEntry `json:"entries"`
 
-	// LeftOut What the caller may not read.
-	LeftOut []TimelineLeftOut `json:"left_out"`
-
 	// NextCursor Absent on the last page.
 	NextCursor *string `json:"next_cursor,omitempty"`
+
+	// Omitted What the caller may not read.
+	Omitted []TimelineOmitted `json:"omitted"`
 }
 
-// TimelineLeftOut defines model for Timeline.LeftOut.
-type TimelineLeftOut string
+// TimelineOmitted defines model for Timeline.Omitted.
+type TimelineOmitted string
 
 // TimelineEntry defines model for TimelineEntry.
 type TimelineEntry struct {
@@ -6486,31 +6512,6 @@ type WebhookURL = string
 // WebhookWorkflowNames Only events of sagas of these workflows; none means all.
 type WebhookWorkflowNames = []string
 
-// Whoami defines model for Whoami.
-type Whoami struct {
-	// AnyTenant Whether the tenant can be chosen.
-	AnyTenant bool `json:"any_tenant"`
-
-	// Development Whether this server asks nobody for a credential.
-	Development bool `json:"development"`
-
-	// KeyID The API key that was used.
-	KeyID       *openapi_types.UUID `json:"key_id,omitempty"`
-	Permissions []string            `json:"permissions"`
-
-	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
-	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
-	// everything.
-	Role *Role `json:"role,omitempty"`
-
-	// Subject Who one is in audit records.
-	Subject      string             `json:"subject"`
-	TenantID     openapi_types.UUID `json:"tenant_id"`
-	TenantMajor  int                `json:"tenant_major"`
-	TenantMinor  int                `json:"tenant_minor"`
-	TenantRegion string             `json:"tenant_region"`
-}
-
 // Worker A process that runs jobs.
 type Worker struct {
 	AllowedActions []string `json:"allowed_actions"`
@@ -6643,20 +6644,6 @@ type Workflow struct {
 	Version   int       `json:"version"`
 }
 
-// WorkflowCheck defines model for WorkflowCheck.
-type WorkflowCheck struct {
-	Definition WorkflowDefinition `json:"definition"`
-	Name       string             `json:"name"`
-	StepCount  int                `json:"step_count"`
-
-	// StepNames In the order in which they run.
-	StepNames []string           `json:"step_names"`
-	Valid     WorkflowCheckValid `json:"valid"`
-}
-
-// WorkflowCheckValid defines model for WorkflowCheck.Valid.
-type WorkflowCheckValid bool
-
 // WorkflowDefinition defines model for WorkflowDefinition.
 type WorkflowDefinition = json.RawMessage
 
@@ -6671,6 +6658,20 @@ type WorkflowList struct {
 
 // WorkflowText A WorkflowDefinition as one YAML document without anchors and aliases.
 type WorkflowText = string
+
+// WorkflowValidation defines model for WorkflowValidation.
+type WorkflowValidation struct {
+	Definition WorkflowDefinition `json:"definition"`
+	Name       string             `json:"name"`
+	StepCount  int                `json:"step_count"`
+
+	// StepNames In the order in which they run.
+	StepNames []string                `json:"step_names"`
+	Valid     WorkflowValidationValid `json:"valid"`
+}
+
+// WorkflowValidationValid defines model for WorkflowValidation.Valid.
+type WorkflowValidationValid bool
 
 // WorkflowYAML defines model for WorkflowYAML.
 type WorkflowYAML struct {
@@ -6895,14 +6896,14 @@ type DeadLetterState = DeadLetter
 // DeliveryAccepted One event on its way to one endpoint.
 type DeliveryAccepted = Delivery
 
+// DryRunAnswer What an action would do. Nothing has been done.
+type DryRunAnswer = DryRunResult
+
 // Failure RFC 9457.
 type Failure = Problem
 
 // FenceFound The newest fencing token that was checked for a key.
 type FenceFound = Fence
-
-// Foreseen What an action would do. Nothing has been done.
-type Foreseen = Foresight
 
 // JobBulkFound defines model for JobBulkFound.
 type JobBulkFound = JobBulk
@@ -7873,7 +7874,7 @@ type ListJobRunsParamsInclude string
 
 // ListJobBulksParams defines parameters for ListJobBulks.
 type ListJobBulksParams struct {
-	State *JobMassState `form:"state,omitempty" json:"state,omitempty"`
+	State *BulkState `form:"state,omitempty" json:"state,omitempty"`
 
 	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
@@ -22984,904 +22985,905 @@ func (d *decoder) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P17dxs3ljeMfhUcvrNWkp4yIyt2OpFWr+cokpyobUseSU7Os1oZFlgFkoiKAFNAieb08vns78LeAOpC",
-	"VLGKktOX8fwx7YhVAAqXjX357d/++yiRy5UUTGg1Ovr7aMFoynL450mWybX5R8pUkvOV5lKMjka3C0aW",
-	"TC9kqohecEVWVC/IgqqISEFeHLwcj6KRShZsSc3LerNio6OR0jkX89HHj9Ho/JbOw80+sFxxKYicEb1g",
-	"JGdKFnnCIsIF+b2QminTds5+L3jO0tGRzgtW7WtFtWa5ae2/70Z/+++70a//eTf6j1EUGMRFypYrqZnQ",
-	"12yV0Y1prjmkG6bJesEEoYIwmmec5cR0zpQma64XMEhFl4z41pLNs9dsQ9ZUESrUmuUsJXROuahPChPF",
-	"cnT0t5H5gNGvofG9y9mM5Uwk7GS1ynhoeGbG1pRrohdUY5fqnqVkJnMcXoyNxISKlHBFFlLIImfprgW6",
-	"ZjrfnMw0y0NzkkiRKkLNz2S94MmCUCH1guVE5xuypPdMEcWEYvVullzwpfnq5/5zudBsznLo85dffjkp",
-	"9IIJzROq2XbHP8k10dK0nBJKkpyl5lma2V33vPujPkajFc3pkmm7uX+gyf2MZ9nFmfkvbnow+3gUjQRd",
-	"mlen9oEJTzv33H/kbDY6Gv0/X5fn6Gv8VX39/v3FGXzdD0V2395Tkd0/SS+nRa5kHt4osWAf9CSBJ2J3",
-	"wFZ0zsiUzWTOIkIV4biN5vyBiai+xe/EjGdm8sbk/EOSFSlTJDbvx+M7MYrwu34vWL4pPwx7q+8C+uEN",
-	"E3O9GB0dHrz4LjLbwv3heegcnL35rxOl+Fww9goG4Cex0Rm1T436TtsbOmWZ6+NUClUsWf5jLotVd0eJ",
-	"fXQyN8/u212es4ya9dnVmX8Qt8g+neWMapa+yuVye29ciCQrFH+A0xocAb49mZnXq/3PZL6kenQ0Sqlm",
-	"zzRfslHLAtoB3Mrt7mEv9eleyz07P89zmZ9mVKlyputjuGYrRjWdZq2DYKaNSWIaqY2Ca7ZUu9bijNH0",
-	"DTMXUzmU0cfIHIULfP/5gR87zXO6qQ9dCk25aB39LzKHi5hqQrOMyCQpcnNfmoML4yZLphSds4isFzLD",
-	"y5SKDUmo2vXBtuv9th2M/naz2nFusSv4/L26ecXFnOWrnAvdOkVwS8FxNZIPelRtnz4r2xu16BZ/O3j2",
-	"PX02+/Xv3xx+/I+2ffcjEyyHg/vWdBO6zuRMM+GEbs7S3MhduKwTo1SYGygiVJOMUaXbxjv3/UyWXIQP",
-	"CRf6m8MRbDl7Bx/A/0XlrXwQvJXNd5hpu5UrnoQvFm1+chfKjOfKjNdMVduA4YX91vonUE7blvmEoPKK",
-	"6o5W5IFmBV5ssen7L/Df8ZiUB/4IzsyyUJrMeOsUY7Phk1+50F4cfP9t7UI73NoafU79X+X0uthxLfwm",
-	"p5O8GHQleC3h7M1/vWabH6hi375om0qzsPdsA7JiCk9Wr/17tonb5uqebSb4Rtu9/93z7w9bzsxrttk5",
-	"IqqIZh90R/9tHeP6BDuGXbb7fjgyhxV2y4I+MLN32oaRwbbdtWOe2yPYrgFVN8xhy4Z5Q5UGlX3PGz6j",
-	"Sk9y08BjLnk/ir2u+coY9r7pr/I0tHw/bEjstAiq42MSm9/jiAi2ZnDwc6UjMt2QlM1okbVuLZk3pYAz",
-	"46gyAs00Gzbmzt781zu6ySRN22XXki2nLDeClJK/3lxdkhW+EZJmxn6w0iwCc499oMtVxu5EDIMcJ4XS",
-	"csnyvyTPnv85JjInsZaaZn95fjh+2SUBW3V5O5o/Sghe423YNl2oT1m1B5wQ9vqEq9TcRGZDGXsR/tq2",
-	"ovalfcXoNVMyK+pK/FDVMvdtPEazLEfST2TAQT2VhdBv6Ye2SwaPY2Kemizph6dXLSqjQBVp5yg+hYJz",
-	"LaXetc/kjEjBSMYFo/P2tZRS77uXbuicdt/5is7p3q2DH23/XYp+uMfsUBxBv8N/o6kuHmGuKXj/UaPF",
-	"FnqdpQ7dWOZ8zgXNUEkek9MFzWkCO0oVyQJk+dcxoTkjK5YnTOhnTCQyRRddwFXkdOd2R1HVwfLyZS//",
-	"CnxAl95V/wxvR8oc7qUpm3MhuJjDTUVJ/Kf6pUTwTlLjP8WfwCS4zWmyw8LU5pE9vSd+R7R676x1/SQO",
-	"vDOW8QeWb1o7S+0DT9NbvrkuAqZpbFqLSbKgYs4UEVIv/OqCT1uRw4MDdA+uwfUsiywlC7paMRGRVK6F",
-	"uXn1gt2JhGaZvabxqSkjS5qydkUjzTfGtAl5c6dSZowKDCI8MKHbHJ4ndXcnbFWjFMQV/ycVhJk2thyf",
-	"40/ozYRR38Kf9/BCmZe3PSW9RNtJkXJd9l4TbC9Dgu0VEwl7zTYhbwrVhCuyzrnWzCx15PxNa/BFgS9A",
-	"KmbkBKHq/pgUqqBZtoFnEimSIs+ZSDbGoGsRdDPT/QSNuf22eXmIKx6ilmNV9/n0ii/t9gFVYkLBefyZ",
-	"Kz7NGDm5Ob24MKfNXg114UmJOa9+lrwrwo68EXga9b8Kqt/y/3n2///1P1u+YvaW6mSxPfwfJZGCSJFt",
-	"CK+H68iC2shgfH5L53H74GfPsPHHXGAXs0spWMsgT0BekW8OXmwNUmmeZUOGarrpHu+W7RMesAA/ynUB",
-	"l2ZA/Ob4S0xomqIxozRbkUzO4WyhSOWCzDI+X2jyJao75Pr95eXF5Y9fRUTO7gRG5vSC5cwcVqO9UkWU",
-	"lML8L4VWiIZgXSbFvF0ecxxuWOQ4A9gOOWD97tT37HTcGvO0RdhoaabC3in2DhpbizY+sv9AEyEGcT6j",
-	"ufkf+Iu5uri6E78XPLk/toFRCFwZqc8VodmabhRO1ZjE7ANN9MS1DU0w3zcTaeTmNqECJpAoGxJdw2Tj",
-	"lBuVbsmzjEuhHjm3MJRRNKoMbJ95/qucnrEZF9zM7LWRmyFVj6fOlfubnJLUv+C1PTPyFpldPv2kGir6",
-	"Q1tVIu8GfaQ2hN38QrkOO+vNKTHbACLuM6tQMOHnKy9EQ+395kCh6+X50vxzTG6NRqRY/sBysqQbkhTa",
-	"7EG1kHmH58V02CZxvjncPX+vWbs+ec+eRpV8R+cBleZVLpfkeQSaY+leI8/HeADJnyAAPVH8f1gMEzJl",
-	"hGqylEqT5wfRwcFB1etsdbdxq4NqzoY4B6JdiATzTTf8fwLf9dYMEM4piCa8Y4xgOSaHBz0cif6re473",
-	"sM9oAeoRUCtfnZI/H744GJPYbKS/fHMQG6HnkSvGBP0/9hcVRxbRseZCEWn2aSUq0rwTbZe7sCTgYms/",
-	"vlUX3CN3oe3rEWcYG9hxju+EkZR/+Dm+tpNzzaiSAbPtNVtpp4hTo+4TnVOejckvXC8kDrG8P80meHF4",
-	"CNclXlxckykzM6RcK1OZbtr9ljCKnoL+5Xago9Q/7+5ugqrnHyH1b+ictnZSetwe24tmq/B9a3pCn7/R",
-	"8fwty0XKPrRcs+bBziFtzyQ4SVY0ZyJwMH755pTAA+RUCgitkR/5A3MyYk5hRLHzoiCaLFYralbA6Fug",
-	"KuSFMM/difLBY0LJkmZGrrEUNFCuCJ8LmbMU43hGuVOaipTmKUnZkoq0qi01BY6ufEb3B//M2TosApZF",
-	"sgAQAE0WIMOPSTyliidxD8H9YJoNBYCghVE0mhVZFg4B7S+UzBL8c2oWv7DpQsp2YNsaf3+SI/SLzO87",
-	"vHBr+PnJepplcn0JLXcdWuvygKdbDiv8z5DD+hEfZkr/IFPOEIibYOd/HyXmhOIhpqtVxhMAfnz9m70Q",
-	"+n0pNnchVoU2HX6MRqfS7CvNnJx6km6qjfrOmlNR87E+8Xc2G65+sfkt44I9aWemwa4vfSXz5Ol6hNZ2",
-	"dudW4Wm7da12dW+1sWumiuXTdV9rtbqiT97Pdgc63zxh+zrfVJtHAffER6DaaNkZrJZaSaGq8uUkSdhK",
-	"I9D8STo3uhXujW0RSqFLoxCkRU6nGQOtohCpsaToBm40VD7QO88VEShkKwkKLpEgNAj72NfwTA3v/6wK",
-	"+O96NZAiAF/joOOvZCGebrZcq20z5vDoTzMh9eAWop6f9HMajbd9FYAyn+grnBPiicf/hisdGv4Jwufl",
-	"jKSMphb0qEpzKzba4l+MRhgbTWGDmDEhHbAnQjyb/SLY/0rT5H48qn+VzHiy+VSLg623rc4Kfn2i5bnR",
-	"VH+K9WkbfGVVHvkFGHN9cvnoGm7/APy9KSXTgjU+6I3EAYTVVcjPsuqqa3M8TCk12gTlWZF3LeAql9OM",
-	"Lf9z2Cy8w7dCkwDO/zUTmqxzKeaNj/bpaV3LiA+52/uZT2rqeqeS/oSJSc+amUldbzcTmT76aOrTnmFo",
-	"sm3rQPgUBMkrmTPFmHhK/Y8pPl/o9hWrwQEw4GKj+vGjTuJf5fSHIrt/2nm0jbZeu0V2/3RXbi0I8+Tf",
-	"UTbdLlLcE4/9jOtCnAJA5Em/4LpoHXpeiCddB/MBiAr+Az+glOSPUGX7S/u8EMMFvc0/eOrN+UcsbTVt",
-	"9lklb7brze1E28osVE2FP2giLKTZhmdcuvGSpi5T8x9vBH3yLXgp9VuZ8llr2nMQxcEQv0XM1z5KOlgf",
-	"w5MrfLbd1tW3EPZSSNjQKZtzoQjVRIqEkUJkTLnTYppOi4ylRObgQVbgKaarVS4faPYvtleYR+sP2y8u",
-	"W+BJZVbP1fpnE1w3TGsu5uppJ8O12jYbyv6OYR22AQDMY2/pW57cP/F3mCbbDHpw7bMPmqhMagXas41w",
-	"PK3pahttG4KNmjxq5tDv97RTh222jhp+fToNzUVhnlpHc+2GPTqCrZskJNUAzydX2Cr9D5eC7tOe1A/m",
-	"Gt3tBXMT1ccFVrVDKiN/4nPWsdS3T7Gy0K7tDTwS7y4s0pemKXwdzd7lcsVyDZG8Gc0Ui0aryp/+PqKJ",
-	"NrdMAPnIgFSFawQhwpGKiGAc/pyzB3nPUiIgLrziltaliZSPRlRsJpoJirO5/XuZGtk327J8Z7oJ7MVo",
-	"hONRg5rkae3ZooBQ7tZjkCdaKD/exqpKQqdm41Gy5KLQoEr061/YaO/WD6uczfiHlqNbTDOekBXNtTvB",
-	"4NOdMr1mkNqvMKahEpkjedFW+3YhB02We6dl/nOZsZ3ajXnmYzTCrTHhAUX7ZKrA9wYOnHIbxbVJbVso",
-	"2+6S/oYJGk3IWvkEFzueyNncCs9tCEIpIf82goHYgLtdNTsXtVMQuSNX28e1g1AiOOT0N5ZoMxg83BhE",
-	"G3jCaycwmNaOoI2FlIrBpsHHceoZ+ICtITgmr4x6ny4BoCeyTWSNnunGppSZ5o4J87BJv8BxWD7UD+uW",
-	"DBJuVxMmUmW64VqxbHZMhBlYAzQz7KwFcy0jkvK5mQOAGY1jEk9iEv9/YxI/i8fkxnRKMzMgBZMGN4oU",
-	"zAOTB6bX5y1oul8Wm8ijcXKWyBwAORi3VI2OAN72dMdwN0xl+3w1kzOYsge3vv7tINNvX7785mV3vuz2",
-	"mf1Dey3lQI9uHZLVYl3tgfKGJnpV6pu3gX7qFjYO2GPWr11cgNY0UFqs+MTs7v6pXah1fGxi/qPRis65",
-	"8JpnZxCmfLL5oX48tfaCn+yxC52fG4gYKLlkU5luSMpBi9nSkIJJfvZ6WpQcOjf3NEutgApetjRNc6ZU",
-	"UNJh7obfG0DBM8vl0kIVjd6aMqLomnA9JrZ34NoznwCPA2JaSCKYNspleAgzzfLJgqpF+DZQFlwGrVon",
-	"DxcJ8126DwYjiyyBu03m+J+amIZRFQwlq337IpSsFo2GKB/ohWz5gpufTp4dvvy2+gFmYVIjobWs5Foe",
-	"mUeMmAeui7U1GBRLcmZlv7UB1J34MpWJ+hrSH9V4mX5VnwpMuDG92ExVi6JtzAigIIfMSUkxGNSOzFqd",
-	"vLuAHMbqbkAqxPJlhU4885OQgvVSnlKmKYdsKJplV7PR0d92eJVvri6v7Dn8NXjCMJk3jfxMu9k9RvRx",
-	"yjIGiJy1dT/jlI4HqOb3XKT9oIevzZMfo5E55B2Gsf/5wmJhuYJh5zTRPqU3kcslFWl9SwgJ0gToMFuU",
-	"bnfrB36C82/XPPCzKjLdkqiW2LPL9RGJzZ7H1OMYBhKjsJD5vXlkScWG6JwKZVUKdPzPZGYtUgctNs0Y",
-	"ndU0Ecz7UgWufEs+V0Qq2a0wa0DYpbdP5zGJ/xQjHtt6ke21+YXyuTslImRrHA8sn/ZU0qnRwmG/lMO3",
-	"DbRfLPuo3m3a3TUodCx1mQ6KzukXCpnhtpXIPlokbBpvkvVLTG750Nf2IAU2GBUOOVdZt9puYTSdIOgF",
-	"GIn8f3m2Slj+Ca4juJjQyx0Bp1gthc+SjNl/OfyZ+88iu7f/RNef/Q8XkPD/7RzH+J8ATBhFI+d7Mf+0",
-	"7tDIqRowKiOcaqQ4oa2P87WPkoVnrr+OlThunU+jY9nh7FaxxMbI+lCi8wZvUmCFGpML4bkaUP39oEn8",
-	"pz/9KbY2jUvPz2hyT2KLSFNHOaOosYsiy+jU2C/oefzwbC6f2eH8pqQYX9P1W2S+GFV+fabu+eqZXOEy",
-	"PFtJo8XnHhJcshAM1BJv5JIhCwXILcSWYFouhcM7JpdgjlrSit5K5C9IUWBZkyuKnVMtCBNzLpjRTCFD",
-	"atOpXmrNlquAKL6a+TzuLxTkXoOU6Ujpi0bTQnHBlIIjEbqKGtywwUc6GIFXGU2Y5XGGuxUULCcRM650",
-	"RGYMI4tK54wu/aUB9xxyWm87/4wM7QMNBn5QeAN4LVKqd0fPK3pOVOXDGMx+EfR3EVEspyyPyDyXa7PZ",
-	"jLLEhdti2/pjkDQhGgm2nijnyu6nwZkJQe/3tgL3Izh40MCVWYpNxwTywbNNuVPtJQY/O4XvmNAMcv91",
-	"nasHFDvfWJ/lsqNrKkjBfW70Ym9jswUHBrvgbnEpdj29HjbrLLjXLevT4CkvVJvSHPuFjMmSUQHpvknG",
-	"wQ7BLtkqOA+x/a4jfEKk7EMMROVoxJQZf+FJ8S/ViNODvhF4ttV5bWw4pely1d+882xJofbctd3WY0jZ",
-	"K7MoawQ25dC8mAreeP7o7nHN42zvQZLzyW56O6LdF31dYrVqgyizNcsys6mOSd1SJuzDKqNcKEh3rOqJ",
-	"INCUprlmbo3GiU3q8X+YUZ5VfqYiYVnlD2YF04kstPsDbOhGo/C3rZbhr7558zMTCmaj8n7tz9Umaj+0",
-	"tVIbyvZvre3Vhwbsg2N7r1f+wj4saKHsFxkJMbYCtz5bE28YVCfZ9bX9a2qzyCYrqlT555wpLfPqf+t8",
-	"s7NtVSwrM16oFRNprc3q777nxncwkU5mMk/Kv5jJENgF5Sr09yRjNG8sNnDANf5mlMVVi1ULB+AmkaHN",
-	"b928QGSwdrUvrDFU8fZ+oYhcizGJU7bK5GbJqq8kUiQsF4rQLLsT+II68jiWCG9UZ8x8oUgGod8IIw9g",
-	"HRsDHt4rH17SMbnQRDCWqjtRLVPReAXdUZ7ixUWmypG2T8rPLOczXiIKBsjDZMGSe5ZOSrnYfbm45xWj",
-	"WY/HgUl3MqXpXtbYADWg9I9tq59wx/C0zcVLieJinjErORMqyBSDR2FPkfNqeQObz43ys+RqaamgllyZ",
-	"JidetBeCfVixRJcTHY3MDIZewpn99Qk0I/Z7iz+Z0azmoCxvDUvkJqSGp1hKNkw34zVA5L2DfKR6w1m3",
-	"jl2i0N22YD12yPaHAKOvGWdZ78buzzEB7guWKYZUFug+Xq6MFCIZ1ebccn0nVrlEYgOq4avNPCDIZyEz",
-	"0Jk5elYAbksFW1u3cW27Os/3EGcyzu+gIL9d0ceshWkiwvFWhxBaFOBLDG4iGxqRZC6JFHUDGWLTaJhX",
-	"12PoFopG8n6740tZMfkrzQPcd8qYcEZOOLBdCPvFpbRrkJKjLu4s4MoOizB+wZMFEtxB5hQcfEXWZjbs",
-	"SCJC9Z2o8RWhsWYh3BUWB9hbx9A6fBMwrzmwCjKI4V7bQVhcXV5wmtVldNSU8aG19qmmT4NUutCK5IXz",
-	"YFuIlyagbfjtwgW4FFRwb2zvB++uacMeBXy6ZgjALdqvi32AT6V/dNIzKgKzMKiPmWXxf1rcFBf3qkdy",
-	"wht4DtnkJuWCBw6sI9t3F6PMUqaMDoO0+sE7TT6wPKOrHuM4LVlCXYoqRG2MQtZyz2WyUgktk4COoxoO",
-	"dX9oSmdgaJXLxEaP+2RyX/sXjDS3uu52xDST2jHkGtGSsZkmstA9d3Ev/81f5fQtVcq7cLTsv8EsHDV4",
-	"Fe2QTxwVgeqRcQO22xyGUp3ayFdZqGzA8tCX81gOrHaS3U7vEnv7BJIcK/H28hnDrIw8G83DyLky+g3J",
-	"kDYLZvuSmgVLduCecDFPszJE5qjI9N/K9RMcYEIy1ogNwucoOzc2YP7AUHq7nJNj8tIHjrnDypRcejsv",
-	"93BhDizLBGB7yHwC8+EYbksUJo0+95Q0PUPoQZmz5ResPGNjodUpBCJk9Kv7fGu3+79QTSa2zZ3wnE9A",
-	"R4XQAZvfU3+bKLpRJKZZJtdQca8mq3ZD0R4lu7Rs26KIBSm3qUNdQT0Rs5emDLetEXDCJQX0LOlSFSWl",
-	"tOg62Xu4CF1Ys7+XsCTq+EQ+wnJIO92EbizvcvZgKc8GfDscvVDBIDyD5tS6fezGFFUIOg8OgPRqyJyZ",
-	"XROaNxiJ5bYNQ4HzQiRO7wvQwdesnkpjtulRtYWuibyuHpRucVVquxQzWLOc0XQzJvHl1eV5fARwHzt/",
-	"yzGJX51cvDk/i49s9NW8fidSnqL9XSQJK/EITKRjEp9evX335vy2+pKU2G/K0zGpqA4Ixs0pEPXeCdAk",
-	"bl5fvHt3fhY5huO8EMcu9Mv1wg7bfoYqdXbbWCrrTirzVaNohJ8xikZ+dEEBXFvxgXbGECR8IQJL9co0",
-	"W2LzYi/+YpIx+sCUU7B27CRQKKCL0J45pT1MqO17l0K+AE/4igrwv1i1FjyHZiFshke80HqFNH+/yWkc",
-	"CGnnc/VEGLETotlyZSR1JW/3C0VoPi+WphlP8W+WpZka9YUisSz0qtDmamrQjZo9Nmfaul2pID/d3r6r",
-	"TQGqSHOmibHrZbqx95v5/l2CxTQG6/AR8CVh06BOZU3WcATMuFLJFAT9L6XLc3j2DFztZMmWMscyd0MJ",
-	"q7c3Skb5sp/WGWI/L7Pr1lToALYhMe1PWkLaAGOVNsQPT0ZESR/Kt7TLOVSfQFfKQAT97wUrWOAQXols",
-	"Y3eKYlFZFcL1vICil3OuNLPJS48vkeeedv/ZctN0KMSoxtlLrhu73kf1hRBUSw670blpzhxxv1O2S4ym",
-	"ZemXMwLNhC0Io0JOlmoAtygW6ZSCHZODhord/rHf9CqntXUNhwWn2YUstcVnBpyHE7QT7HfgoWiXi52h",
-	"XgukqoN2tj6/JSQCuKb+otd39mvrAbeDcAq1ORsZm+kx4nwA4tqCAfL2yGNwQhXcX/fPvd1elTDMzodn",
-	"TCRczCda3rOAif3Ko6rVRpmDfQQAHVVNj8Lq3+aq8g7X7TozAeeZr57SOnsY95uwlcQCIz18Mhmjik32",
-	"yYLEN/087Jy5Vc5lzvWm5+YFUR12bhW9l7YSmNr9rKOnmMzQndsz9NHTqXVdiNKnxZdMFmFReHC0jb1v",
-	"X75OBIzO+XzOwq7pR7jKPJ95DYHrTn4ppOpbpLE7myep6iNzbretvVmbueaKld/rNk9lz22fn25hrwZK",
-	"e3Do7xL2+D2d9x/qGhEk81QZ8KU4Mncj3K1gpAFYH9VA+GNMCqF5hpXMgBliwWiup4zqMbmamfvZfJwP",
-	"pDolKvJZFO6uBZHEc6jkzdSd8PIdLKwee9LZOb2s7cr9GrK1hyETkfahDZtYUj98ocYEVD4qyMnp7cXP",
-	"55CWCaq/Gf0xObs+uQBFB3xZ68WmUisHjic5wQm9E1xBoH4OLAwZnzFjxCpJ1gueMUxb4FodEeo0Y+/4",
-	"f3N1c2vWYkqTe1xLrGq7pZ3UzgNs/XZDr4KrCenYWEvJjKAQYFI4rK/PUlnLPCWx+ci4mrTEy+p6WsLL",
-	"ZoNLwXqsi7V6uh+6lLWxf/y18TWecGGgDTuj+F1myJ6nXrMV4eqYUBcgtmtlIQaWtrJp64Nc64NFcYCt",
-	"QRfqcDQyuM1Do2rX74cG9t2kNy4psmIihSjCc2ILakXkkPgPj8g3BIFpEXlBbCCk5ox/Ee1Ei1LNPHhz",
-	"F3t7bZcAHX7bKaq0G5Vr2pjMXUer7KYSVrRzgsdT4L+q2L0So9gBJnN05T+4KnFDb6HS14dR7a19PEw+",
-	"O/Z0zZZb9mu3AbutNgTmtTtdozIf+/gk0IVl7DBziVm/ZWhKuuyq7kPFlqFaGQ6uIVJrpCMmskzhWrJq",
-	"Ql1v3/T5kmvN0uBibN+e7APXk0SmrKfKvdN86J6KhkHQBwnmuPF2fjjwG7pna6mNjzVrT1yMgLzlP4wd",
-	"cBzrc/Qtw1Hd5tXqHr004TZR40/dPn4H7ykHGXBU7v3SYSNsCmEANfb44/ApdnOf6/G6EHA72gIC/0vO",
-	"QE/vUWk492Lt8JD53WEsbxI+eseXFViGBWLQpz9kMnqm21bLk+3Ott1RKWzf7NvaXOPAw5MIifK37ENb",
-	"1jetUs2ThOY5ZwpZI6Ca1mNzMQPqTCG0+mHjdKXwkvZyVW1/LmJp9qMys/m7vQlL7kN1kR0lks2zJBcl",
-	"SHkh14LQOQ2mHjZxyJBI7IYUWtlKCYGB35llcm2U/jKLOEgGANByl5fAtYM/9JLj5eB+Zvk0ZMfTPFnw",
-	"BzbpgKzZR9Iw85v7dZDxgo5WFvYiVu2mxoyAV8XWu/2Ley7eYzpOrDQMzEgihSqWPte9xV9uTvNE4jW5",
-	"PdB3OVNYFV6kBHKfCWSAAqgLUMEyY8QW/VdozAcLetwJX9EDLYclImWoIIcvvyX3PxAt50Dxd0SouveO",
-	"Ltu02/6gSQRY+3rk/tbwrQFiL66JkVUPLCVQ+7g3sixlabFirR5z+Bk4G1k4RZSSVaEWNQoK9IeUBNfb",
-	"X+wqV/SOQBiVZZJkVA3YXKDnnMI7vgm7IEGKMDd85GArVj5KDm4/QIK1J0lPYHPsNhbL+8e/6ZKet0Mp",
-	"9Vr3AcnKEZMO7Ry7qjXmL0ZOValCKGTL+AI9W13NmWilbzFGopxpS4GYccHMll5DxBf4JgTmaBibbQo1",
-	"b3Z5LioEnVtoJUAqHYP7VXMkUwHKzD2ky09YcjIgXBYs66NfVJqSWToAoW3ZNvpub3v4+llqtT0UCEJ6",
-	"Qqn3t6+efTe27U+mVLFvXwzcoJlRsOq+kO0gSmNugdXT2yKBuxR2EVWaQOYjUZSnFT8jEw4/bf6TZRk6",
-	"8mvkUHcCXcwtF1HFFQ3YN/OfqiZ8GxykeA47SBOpG6z3GPUMAZrWMcFzeOQQ4hVB6Jp3xV6f317/34vL",
-	"H4/L4IYnTGKZYjBqjriY/oPGE77r3reP7XXtiwSSYEPbZ0k/TOyod/uRIdGpOr+drHJW88TW0wr9B6nO",
-	"aWyFQwxMdhYKjvBXi4+l2ohaID+bywFMmVKH5bxLp21j0XSo5HtLxW6FLt+GdvIctQAsFrB978qcz7mg",
-	"2UTOZorpnnaFfwuAXjoQFW3xFfgX96AuKN+VK56E2XyhenAroZu14SxCzDL8+1sKiQC5In153KxiOMCC",
-	"tm/sJ3r9yxsdAmRdGCEKZnVTdvpYlFNld9/Hri8mEgkO+v46lnsDHQbpxOVA9LvLKrXrjHoVvs/M9wgL",
-	"oafpM7ussC0cASExfY9xEL4EfXhT4MWDmwHRt7l8YE0B2bYJcqZkVvTBhJefdl2+89FSDkxApdkt33L2",
-	"wFUrp561f/AzqLtOmUjVMTlwZKnuHO3eBbmU7YcJlWA791Ye2Rug18QNApqAC6//BN/g8zXamJ5vWsoY",
-	"S71Ckz4re6PZquQQq/O7DOZ0ofmc6f4DvsXngUc3X4J87DIJpwzk3fX5zdWbn8/PjCZ1dn5y1v/O6oTP",
-	"FKt0cNJlBVbTIEZqosAwHxhTiFwVoIHO5jXNBfDV9Z7fX9wbH6NqxfPduzaULde4wpo2aF0W1DUfv5Ub",
-	"CXGVKa8BgvAE1A3lugHplXm/6SripdRBSjFQMwqjLT9ZtxPuJLnfx0ndZYYaKRR/eJZmvz8rH4tLFuhE",
-	"5mkY9top9WShE1kPU7+7vjo9v7mBxAibIfFrZ3ppd+UheKq5QWpz68awa04fz5zZc6Rdo8hYPhz6bqkZ",
-	"Kh4KarlL1QIyBtb0nnnq6GObcal8Aq2RXAc+lyXICTgPI8dO5j4NwiYiyhUTlVqy7TKlBbpShNwxV2Wj",
-	"ao9WBVuXjs4mGyT6d0pYFE6DYkx0OtnyIDLF2RRckJnRgbC2xvAx79glzsIbGpstNQxa1S+aoPAuV/g+",
-	"XAB1wdO9Vj21mJp10kOxrOqtf4Aeuq+qFGSFc3dVTartqMFR2Sxosqo9wCuQ5uGkinOAO9ZLo+pX93hE",
-	"FrLIsewy3QTgp1TpyfMdUe3gloA3D1/s/erL5eA3G+vgmon8V1RGtWP6SzDDgNm/Euhd2jyG458WWi6p",
-	"5sn4aeg2vNtx2/kCbKC7MYAVdaAx+tPXl1e/vDk/+/H87Ahjv6BGAYiE6zFBTeEIKFVZrikX2cYx2QNF",
-	"jBjfifeXp+fXtycXl0cuXwvCSVPGxJic/HByeXZ1aRsxry4o5HDKB5ZjEItD6agULPy5FGx8J365uP3p",
-	"7Prkl0v/Fub9N94ELKv5Bb3pSC5opQ7QC5rvoERDPdtarmj1y6s5o/5bRtHID30UjfyAWrSmgYKutIB3",
-	"wiH3Qm8WysNfwrSMkONoFxtj/zWWomoAfm9rbp1zrRES87SeE8j3zuU9y2GBVzY7bKsCCh6Pcv+HrYTK",
-	"HFeOZy/xsg+xdyUC/VSB5a2k4A48a9ncDzS5l7PZHkRnwPfhSohZ625bYkKWCM0mwLD9QDOryW5fCL7U",
-	"zsGL7w4OeuQs/sYdJqJB+bCguVeMXbdkunGVdjR5oBA50NLlMCveoGNKZTGFglxlFmXwzrKbyzr3n/4b",
-	"l0Wm+SrjrJGVtD28lrbcAJu6TWBVtr+h1r+f8F776d0eEOa2TRWwmZSmm3/QZvu33iOdC9tnRevr4fAn",
-	"e4g5j+IsoaEvu0HndTj5337dl/+/cVT8N3TvewS7Ddzxb4wK73T86Ybgpb29r8/OT872UMDfnV+eXVz+",
-	"uMebzq2616sYuH2s2u8GX2mxMq4I52THmkBi7d5sBlW4JFeEC6UZDWQQ7O+af0QmpjdMXRvdU3HGMBNl",
-	"2Pnd0z+8YyhcJTRP9/H2AcNzwIDBnDvmSiBUKszzFjqCR3k4O2C4gfhhWPsG7XWjmXKaio1UEpqzMYmN",
-	"8IqxtqRmH3QM0XEuPO42BuAuvRNlNRV4GiwdXJljEk+5oPkmxt3r37VR27huC0HR4mhkehtFI3wzaOYE",
-	"YWitdYF1vuFijmhYuML5Pcs2RvdasGxV5Uu7vT65vLk4v7wdGcl1/fbkEv/9/tIYaZc7xvKKZ30QsqHw",
-	"X+Yct/GP57fk6zT7/Wsn9OMIC+NaBIKgS6OO0CxD6rAZbq+Gbl+BnvaAeIfwoD1fa2Ir+71mfVfD+Dvd",
-	"W0MoGRvQxoEKQB3jGMwImSRSaMqF6v3xdVhir1caUMUQm/I3h2E25dJnOFnyMLKkxtKyk7rE4QsDIlCR",
-	"2OzOv4AoiNtoal4cfP9tLW/hcAdPzfbM1wGAfbJJLAZwaxghsGAFUVJ5/rvn3x8GMWhmjQIAEjydSHqG",
-	"NYwez9lzeNACCMRQ57DjVHlxyImqAHW2l39F9eLTL3/dydU3yal06A+UAnXP/vZgfJR5sqQfnuSE1dp8",
-	"olNbwZ/0IskfyKnvQSUDJ7dEl4TIF4rArf6Dr0RcZcmCXCms95dQQVJZ4gtt3b+hA/Macvf58wC6QFVO",
-	"i1DAWGyECRG25GqlwBQqTST+U4xltNkHulxljMSAGlDjPw2nVqtDS/YssVjOxY9OKRhiV1qTEjAnDcB8",
-	"peK0+aUGtO9WZlou+L4g/8DvudITxRokQrsF57BXWhMjzDbB+DPyTDp2DOsezBkkRgCaNv5/wilu7cDX",
-	"VYgiyq0LwtpyRoR1QHoYk5A5Obu4OT25Pjs/izCiwVJSrKBmDGANZKGoSCNPVU9sAo/mSvNE2Wchncs+",
-	"u0fU3ox/wtUkoWE68FuPQwfIMFWaxOaduM3cSpgLa4enhD3shVlQcFw7MJGaeXBfPzRfH06nxumsEJYH",
-	"5dEVggqrQMPgbvoUqDNI/GJylblae4RrBH1b1hnlHFCPwKM1WZBr4CxHvuGgYlWQmN0VNVlQPeTVBW6B",
-	"iP26W3ruEaABU2wfswXF9afiXLbD2km43BjPuz18t1XJ37z/WuVg9cGDForvIY6XVhaaS6nJ9fmP1wBm",
-	"q3oRLs9/GUXNwK53G/7aiwg1eLwDhEpeasOykClL5JKpclzlEQNWrvLk9xus+adtaYfz4ydvFQ5QEmK0",
-	"FSyaOmfVZBJIsIoIPuL8RfAAALQ8FJ/aQr534sRX0lxQ1CwspTToXO6ew3LdaMRW+ENdI1vqh0MX79yA",
-	"0MLAPITqxw16tRlhpjsBjrhA+wTFYrmKSayYjp1CArXgXPqur74ABLrTjZn5iMQ5W8oHZl5Z2lJSbDnu",
-	"Pbs71Fu5qkJKlY2km46C29QvTfiXygJ0O5blahT1mmuZtdUlv2dsZTatS7RwTCmUxLV8qxhJ+KbMWAhb",
-	"SVVHdyKmhZb4eOxyBuB++0LZeguR8+u21KY3pwKfuBOK5Q9QvC+RYsbnBfqMyJdxmv0+rvT0FZbpX8gs",
-	"ndAsiyvVG6pV7+s1++p11O2j5R9qXY6ikWt8h8S5WK5kPrg6icu3VkFtbYOVZZo51t0KICjwqiuzY1GI",
-	"tMnc3DMGCR/pKdeaN7rl9NqNqoRm+jx5L+Ra9PgWv/B+QkuTAmYPndZUIB8tT48wJ4zdiRKF6tmosBII",
-	"F+Q1nd3TqNyZ+HNc5tHbkMFe0/gavm0XasXPVVTdLRX+NJwiv+7doqC6gMO2asZF4Mp/ZaTC89010Ve5",
-	"nGZI39Q1RReaLd/ZR7dQj2YAZUt9vvO12z2DI3ytGYaOMnSLeKGjgNfe8xaegZ3xxH3Y4U58uI0rAiG0",
-	"L31k7auI3LMVlIIzYj2hQgqeYGnU5ZHXWqYZFfcquhNLtpyam1jBxo2IWph/2GARntsxucqtZkXFxsb9",
-	"vmzG476K7gT0jGd1g6FAvImVCwD6mCHmwAd0pu1wUpj17PDlS2wNQ4kWUTeTWYZV5dGPEDtnVtgB0ou0",
-	"u0rD0VwHrClIqmKJYz6wY9MB+rwxeVvW6plzV2eep2x5hMUn1D3N0qN4/I8h2Xhu5uq76Pn3hzinfeg0",
-	"wsvy7Qvymv/Q8X6rv62Ve8Kv+IBSOH24JuqhoH7oTnRab0E6X8mc5GzGciYSNt5FulRhrTr/ADn7isRl",
-	"9Ci8CerRpa7JJylLZNpSabckjgg38c1hZMtkzapFiMpt0Z9vokEYEEDL1VTOLwBDZDW8QTUhDjpT3Dsy",
-	"6n2D3x8c/Pn5998fvnzx5xcH33//vHfj3Yn3vv3D5y/+/OK7b7598efeLT9JZn7glBu5mSxoThOXEfVJ",
-	"EupbqCoPyNvKBq1sf3d9jXfkKD/xMS2B4UPR3Q4i3gLvdlnfCOMnXB8jPZlqhHaqe5685iI1osAosnHk",
-	"ahMBjMYKq3i8I/m3aXV2Z7p2qyZvSr6RgbqnfevJ2EcCulWf4Q/2mz4C8fnJnKZ+TAPcpv1cNUsuqn99",
-	"/igfaoCRaG+wwjeHA28ToDuzkEunjJVMcHElKB4//mbZwW0TGMtwKpqn9kR3+4kxU2WwDSIVlvpytve2",
-	"i24Qm81QEpt2/hn0GvEwL17s6VBiTBfj3iGBEpkq/JwvFNFSZgoYMSHuhKFnzbJMEbqCghZIdgKG5lTm",
-	"7E6YdsCbKQWrVD0HV0a1rHteZe0Ht8CRGQamBPman9+Mn2OWmJy5QJfpwpUxNp9ibhBKbDzJPHdjTAlf",
-	"wBDad9SH3NbCqG6vw12QWHd1lOsTuYXdIYXQSzeU9tOmsfe8M+DxjyUNAt7oIY0Tl8pM5vvrNyoiU6Z4",
-	"yvBOXouoztYCZXrpkh1bU+1PsVt+pam5pSEWIGxZ/mmhSfy1ubL/j72v/0af/c+vrUimw4MX3w0tuNbG",
-	"TJrSTWddMmOKK003nhYY3/N7k+6qSfbty91ZHKWbt5MsC84VTND1+c0tWO0V/7ResKVi2QNTY3Kz5jpZ",
-	"gK9wFgGJZqYkWcgsVdGdMGsChKFof0dVOI8tFor1nB35FkSwcGVdBdEWzs9pmVHWbwe6FLSPFe9zSO5s",
-	"u7qPiJDVvHqxsRKo5nvHmjcNJ76ZgwXVLpzlTSm5Fs5Dr+hGeYFjWoT93/bZXCxYznU7WAIkFcbF7Ik5",
-	"RmcHt0UnIQxQyzPY7qXFQ+zR1rYnZBakKiqDHb5Mt/mKMTlxX2krKyrmaOBQAleq78UgZmJ4kipgLiRL",
-	"RkUJ/sJJ54osuVIrlum2STI6SImKVV2MnH7gpttEOm4zK9ZR8r+7uri5utypkOzSR3ZpRlkVtjM10sXs",
-	"O0ybKk+IXIunMLp3E+YBbKtOmBe4KqOKGxHIA9qQOSlNAkrYW+vVlDPnKnUlfJGDkeOtLqCbVGrNUrKi",
-	"eqFaJXaPyOIOgZ0zzQS4GneIbB+Yh/RwzDdhqV9HEOYZfwAKppxh1qH9vJmv4nd2fnJmJlbtlu67hHuL",
-	"O6EiWgKBwieDCLl3pptd5eC2PUznt3QO9TdLbIAXdPsQq9TsshorlLs2aldhjb2pvvqN+3tbtkRWE/J7",
-	"fFvFqRJNlfK7j062b0maFqog8L7nvrTtZ4Xus0L3WaH7Byt0n3WVfz5dZRh28LNu88l1mz/2Su9zM+8D",
-	"sjtBDMCS5XNmVjpZkC+vX52SP3/z/bdf+QRdFCK6NNWOiIv9e/RNjaGiGsiPHFgfBDxmFlhARLcL+eku",
-	"/z/q2n3Si/PpriPcGMPvJCJFthn3vSKeUrg/mXh+SlH6h8m/R4qlDkFxzaBI9D4MBE+6QsMXQTEXOPFk",
-	"nYHybJ2fXk3G3L5iuLaFIPw9c0Suz8+uL34+vyRfAsy15Iajyb2Q64ylc5YSrr+KyOnV5auL67fnZ3fi",
-	"S0vZBmSeWpIpI6tcJkwpln4VkR+u3l+enp+ZNuvM9Q60iBfaV9GdeHty+f7kzRguraNqdtT5/++nk/c3",
-	"t6YVIa0uawTwV5HVtqB1BP0mcglmCU3uv6ojZN3njaKRH/4oGtkBjqIR9j+KRr7rUTTyfY+iEXa2AzF7",
-	"XZatHMhFYqmurTZVBsQa4NpGOaOAh7Inu+ce4MX2jNHDg+cWwhWRw4ODUCGlCAt6wB3q7lpsOMxF9xju",
-	"6zCLyq+7zkyR9eD2aTIT+7eG5zybnbIrhu862DV4sJP2C+MPCd6Hg+49Rrd5aiYYiuotHpRjIhhLAeKP",
-	"4rYlQ9GC5yYrpz7uhZLzOkY1bzlw23Vi0awAvGebPwpc5DGpNvYAZCidgCLXpJ+uoEL9rlSlv/3+4NCr",
-	"0rXyDmtgyYYQhKgC+rx1SPS6fxK56ffK77TGMnRUrB5+Gw+lxIS97kBPH3cfi9sSWTXAkrGbx97SWK3P",
-	"uks2R87fCOEhSt5fvxmTEzQUwDBZu4AOnp07Abc8eofA3lzXIj4eeUjA2lAhNHLXTr91KQa0Dt90fsiS",
-	"inYcTuzWC5nW6O2vboA96D38/5Pb05+AKOzN+e158HZ+cvChd/RXleMX3+9Ujos8G26Y7dpDJb3soA1E",
-	"WMo1S90hHZO3TSPXVuVByLhUJQt9pSBLw4ot9KKFvngfTvMK0vnJwMw9KsI28gf3rj3Xl7H5H1SX6XG1",
-	"krZuhsFFmbvBNJ7P1+6pAWzs7kjsgWt0TMH76XP2JO7W6Fwn3d9x4wlfghWlrEE1y+Wymmz8+uTV6xPM",
-	"Lzbi8ebkR/Nff736YRSNfjn/4aerq9c7TJgbTYfOmzdTh/JP7K6R9kQ0/1sA37I8DYx9x1JoOtgyUO6d",
-	"LW4dGwy0fB6FOiYryi2Piyx0pRxA6Wnck15n52bEUe7++pDR58CbJQ+jDSJGvq4j4aqeXxuVnm2jdagi",
-	"SRhLWXonEMpCUkYzZK2IUMF3iv2K5UoKy/ueZr87yndQZPiMkWSTNJnfB7KLhk7DXvpZENtOW4363+Q0",
-	"6KUE1h4PaY88ChNjKoL6QB/5TU5JymbAjGwm6cR2Dcn7eSEQjhRhTLfGQ2m22bxYmj20BweSGeFQuvjX",
-	"5p2aYtfy4QDrPyZG3asiE6pH4klUwpbuMb0A+VLu2YakLOGpq7K9PZSBZZvaSWS2e2+kQrQMYD9ltGvu",
-	"m632UlZrZe/NUncLl8qeqKj48PWjaGSGMbKJLUoz8297HEa+vtmuA+wmeii4VnWGFMtY0ReKxPBCXOrO",
-	"7AOKtZrYdh/n6qXlyJiDLDllAaXQ52wHY8qKMz1DRu4NVwJqwLuW9dpc2FCBagK8UW0Fqy60Is2qij3V",
-	"gWrroXK4+A3t5bDqpUQBh8kVPDCgYqBcTUpeoBDZVD5nSkc2c3bGH9gel3MrgVCbJtQCNrdLWdkRO46b",
-	"eW8PzXi/FB37Ofuo03hsd6kvtvkBKT8/s3warFFmqQ3t3jp5dxHBDQtXpE0SX1G9OCYxIu2AUgeumojE",
-	"KRBvxwSvnOrN5MLhOUajRtHIRvNHljPzAWRAcu+Zr4C/wzSHT2iZsx0i7peKqzyQZLMq1CJCpw5GSUrf",
-	"T5UBxQI3AI/EFQa/c/h6c9XcCcchwlJbqMdMCZbtdnXvLPkYOhEGsEg0ogzNM2G+NOOCPa50YH1mrqHe",
-	"YllsixYp10TnlGeNa8/H+LpuU0uLxPpU5fekw0YEyUIHpeip5QSEBRJyXU0ChUmPwwLWR0+ff3t4+KJX",
-	"aYmWOu0XODGzQhc5q3ZfDjvuK1bDTqyMP7B8s0fdLvYA2C48lWu6cVSITKRQ5SHgmqqU4mnm3OIvZMrm",
-	"hdhNRWP2ef9E2Kqj+tcQMflpJov0HL7HHTV0ke/rNXtE0bGmEbMpy9DZ+SPI0BLmLXjoKmZeZo/hSYOn",
-	"jwkl2rGJCVvIvKXhVkKEth5jqx8+4ylwKGFVXvsh/WhOqNIT+8KgGYXUx/qLzbkt6/WvmEi5mPfXUHKm",
-	"VlIoNmmLxvrSA+48+LJfsJjheOugAtc9nTJ4wEue30dXJK40UNsXFX+OP+k9XIY4vj3UoRRf5YNSoK24",
-	"+1QJ0JUx9dCHakuztYNiuynjqnNHeCkg89Kxo+AcxygYYvDhzEGRKFbHdyL22EX8aUWVsmX9fL1/YlcV",
-	"HmCCTrPKvUekqPt07MhQSzIfgcyijjnK9xfUmc6XXGuG8naPkMkDC90t2+w4A70ode6cgS/XpeNQkr8k",
-	"KfJ84H0xNGDR2KeVAYe2pl0ioxLuoRk4BDnGkuvrxNyqd426tkPMyAvR85XrogWXVfl9KGDVuu4cWqri",
-	"4gvUFN6NlakEYsqmwhY8+hmNBbSHW5CnbLmSmolkE2aEei/47wUjdCnFvAw3m69lS67VMZpbjrEOXbxK",
-	"ew8513sMykxCWmQsncxk3ne3b8lYP2vBvSvSU1ooFlambNkil2w+NzqrkaxrioXfPdemZquJF2gJFQnL",
-	"rHCzhtAIqLtzqmUeFnMfVmbEN3RO1eBQznLli0h1a8IlM2KjNKPpFn1hoIyaJaRiY2Eea6xc3N30Wub3",
-	"s0yuJ468tHtZ6o9HlY/wowwu14dVRrlgKVamH+okTPpc2GYybPPg86YizAq1YvmSq3CKHuhzxr6BgidT",
-	"Rizs25g9qaxXv2qZITvYWj9uOJ1Tc7UWexVcgiK/SK6A4Q9kmpzTUOYbf2Dt2c5IXk4VwyyoMLALHpiw",
-	"lUwWPWk08A1v+/blHQkV2jXyEnPmjHa0KRUbcN6AcTOT+VxqDY773asF3dQ/KrLT1LlYN5qtPs0u1mxV",
-	"7uJ2Y/qUZpk9+kC8saQpg/yaGc1tngRZ5Qx8tBZUhB5Mz128g2RVpOzDbsm0pB8m1UF2+z/6yRgrWnAE",
-	"UXmgKvZGrdvWhSoV/cHL1GbrJVQYsZBC0tUUb0jkQ4GCuIgQ6GWlNEXix9ZEkJDVnRcM813hoqvnXUbO",
-	"Nw8PmL1M6gZ/5TS7LgappdNMJvfeAbctkaqFHj2nQb2QYAQo7EIxUqFwMLPEhMLkDzKnD4wUqzEB9B42",
-	"9GUMMcpaTbmv/27/NeHpx6+rzM7W6ws+1FJQsBWYP4WARWSZYuvedKxeLWhLdfFHbkEV6+9o6GJdBq8Q",
-	"PhARwdYMCuXlqj9SwdyMrazLgn3QLZt9QVdmPSC1ddzhfRlACOjuuF4nA2/EoR4TJow6HAQzZy46b6xs",
-	"rOIRpvfjtoH+teFZn0XwhU36uXXcK+jSUfbK6TV1cD8Btp9r5dRwp/YaGwcNe/RWjSIfPMEFwiCp+7cu",
-	"coERkmK5QyFuYl7sulWcRq56STmwypK5mfcHIvLiOCTkX1Ge7UscgGANUBi8ozXoyA5DWTuvOe/m7QQ+",
-	"FwLOpC/MzD5wPUms2tODbSwD6GWHJtY9SFR5tLxnYkjluSJPmOrxbdf+WRt+SSeyCAia24u352eTq/e3",
-	"Vaz8q5OLN1iGZPvGMhYIy3uXcwvYL/i21ydG9bloTKxbzeD+c3JmqMZuhTgTCZZ0u2eW/MdcTMmCmdvV",
-	"wrxs1kLDdMRHWhzeiFmpNuV80f3EmRmX95EFf+ViXu6cxj2YpSyHVGibmjsrVDCM0axx5DttdhFVP7d1",
-	"GU7NM8PBY2D3ULsEWLnFLs/2rA+cl+3LL8BS/cqM68hOE7poc66DyloTZ3k/ijpmrXui9uN4r23Y8PzU",
-	"ZqBR2/XXvz+Pnn/38e5uXPmv/+i1M3p81z6f9C6X4MaseMW4IkpzKF3HCEqLL9RTXg5/vNj+gyVm6wrt",
-	"Ef2B/d0/8oMC+VOFfexgdoZ8Xsk8YafWMfbPg6QoT+Pd3c3oqZAVuU/D3SdC0VH5HWbx33v2Bk0GU4yJ",
-	"U0uz8IndTsOQF35xt2AXJxWMINckZSsmUkWkgBAn2B5l0SghNXL9bBhiMipZSeHvDRbHqF3wNopR4W7C",
-	"MZghmD2wlMsKY1xii1tvTX8JoA7YfmiVBX+Y9PSiWYTwDmMKUbmVdiu+MTtCbKqcuta9xOeLvXLnqYfv",
-	"YZppKsfkEs1JWMQpYwK8Y6GctZTrCYQG28ovbFZMBcAr5d+waySoGlb7waxtS7dJxZXqcmeXNGWEz3zl",
-	"Cb1gS6MbpFAPjgsCbCDHviIFvRO+Omx/NF7tWIcGXeQ5E3riNln3LkrzzcQGUa2lr/OC/Royoswx7H/A",
-	"K66LILIKbHozKZaO2nv7YDa1Of1MpM4lh4ebi8ksc7uw2SSw5JllcWyqXBB8GgpPK0ZkoUFWYIVIWxSo",
-	"XMwpy4yNj+Sr/uxjLR6zrIgHgn3awlbmfTpPOUXN6t64ke08GSUKyntvhULtupbOk9q+cHvbrmroyAMG",
-	"+gzxGnup/gDMja+xVj20EAcYM8r914QLZDb60E77Uy10EC7VoSRZUrFxSVvdoExbSL4HJjOnmk1WLJ8g",
-	"0V87+9qK5Z4MEFA1Zn8KmTJ1TKCyoCvlnwNmuSyjEXkpAY8h5U3l0bplLotpxmrhmfFBOXCbrbkP3X5P",
-	"VQP2SnWlP8leSaig+Wb36KGRU3y4LuKGbTHPb/FPtvvgGuk5DVd5+r9pyxpxJ1eTPi/AyG60XIVhQT/d",
-	"3r7rpTlvgYJsCV4tCSWQyZbwFRV6TK5ZynOWWAI6rOKL10vIlbyPJtuhhDacGFc3t41CVfsm6wUz1U6m",
-	"QHHFIrLQemUucfO/Kpiy1q3BmuZDIucnRjO92CPrt6hlewUT1PoTFP3EaK6njO6lF5feIlBZEHG05noR",
-	"3AzYz8TIgfyBZjYtoTeUYrmDjRdBHArcvhHiO3380/duycSEDoqylq77u2LemMfLQv4NxVYxrbmYq0mF",
-	"LLvHGHoF2n6BZbBdB5YfwkzN/qOWZalMuZ+Czs2zn2fVd769XRwAdFundN5JoORdyxxrZa6BHc7F6NQu",
-	"SR0S04UQlq6i11L7bwdcZoOZMMTWpNjv21/0Yy7XmJmPRle5Ua3xh58bmZtYO5iWD5qY201T68SHog7d",
-	"WZG7qVfNILdWOhp9eDaXz+wff1NSjK/p+q3l5qrug30xqLohTRb0Sb3PEEqBTIWn8O940Qfk1w6zzi0u",
-	"/djm2Zj1qeJJ/yFO8FUu5zlTA6ze60K8cy8FXFttn1YW8BzsarevPsLPfiFS9uG9Gl4jD+jK9uAVaUF0",
-	"RSOVULFPg7pYZUxNZgy42QOqLX9gBEQFEgfz5SpjBHoj9qU98qFtrzkLydpzAfyktkPoKWe6yMVeXRUA",
-	"yN7u5TUkjEIJf0XwIQSWKQmlbiDLnZitNl8Qi+AAXcOMqI51rBg3DzQLZW1B2BH5qwWzLpVECutXINOC",
-	"Z6lpH7ERxyTN5aqljzB4D/eT/1o3ELcv6jO+terBrV3JXB1cGA7fw9sFctU1W5p7xZh0oTSTlLV4lzXl",
-	"WfCnEsHV6860X/KKsyzdmXudIEjV9h6anEryY+vc6LwIpNpskFkQm9p2fndfeJVfn6l7vnomV9jvM7hi",
-	"jGVrejUDlNOT8tIaEr7Ako/DAIqV+zGAzqmkbbaEK8qUQSz8b5H0/eET3UCAnbdfwE+A/s6A4+P63U8n",
-	"l+dnEbk+f3N+coP/Orm5ufgR/mopbAIuWsgBEW1lmVvpw0ALz4fmytZi0MPSEcvLsBqKboB0qtskeED8",
-	"/tsjCl0FOPcjzSx3+66z3Yli/quc/lBk958k4mfbrmDNE/2ElIKpFKzn3h6eRz3jmd7tNqvkYPXEjmZc",
-	"3PdZ3DfwHJg6LWrKdSGq6PxMynuWEtrX2O46ffd8tQp1eWGZoKUkmTnsyFXKlk4G8GpWGyjpNkz3VIb3",
-	"X+X0LVXKG/1DbPtQCrIPbjqr3c223V3lXFTrTlU2q1vQjqNV5iM5L9LpyeXp+RtgL7t+HyYht+/uA07Y",
-	"82y2+r1vIO/FqoOoL3Z5wXudm7/K6XUhXuGztc1Y8fe9DNQAbsuEst12LMMeQnlaZPeDJDJI0k+FDcLR",
-	"7IQG2WG8y9kDZ+vBtRK8sOlxZO3TE64mCQ1LDKyjCQy0GnyGlkHaacU7VP3yOG731fLxp87GSDZlLd6O",
-	"zANwW1IHzEsLZpUzl6Yry0RkID6+ZxuHJbkTtvBCPJP5lKe2trJga2LZqm5eX7x7d342JjFk+cVHkDtp",
-	"SzuBgymBqj/sTviC+LGtNWNbk1nqWsPsUZa6YHQMLETxUbDsci3PHsfnyukB0h76GEUjZDJqkUFntcTi",
-	"IUIon6sJbuon4lcBG+IGniRfHh4cHjx7fkgKkTGlSPwf2EQM9cLKDOuczvRXlZC4I0e8E55CxKw7ZGLO",
-	"uB6TC0i/ElKTnM3MdEqb6JrKxPIq3iF8qeCZnvCQuLynWYoe07CETMxOnhSrScaXPISuhlJ9S65mPGcT",
-	"TKyLiXvriCzkGuOEKpNamQ84JgdwFT8/OBhvxQh3OQsSuVxSkfrk3BAix3kK80LsQyyZlEcynEF+s6A5",
-	"FoajWVZRIVyNL3PuuD6u+MFc0R/7YDnfO2v2Vwez8gJih2DfFip76qzunZbCnimj6QTjv+05tLT04toE",
-	"NjJliFKh1cS4MfmlOl+W9RvhTncC/D6Q3J3KNoSKlUmTwXQEkK89TJmvfmqDVj2gBxjRBtwi4YB7L3aI",
-	"v8opMEPc5nzuUlL7KfG/cTO/wSAZutjBflWWVVBJsiyShZXQXCs4uTsYv7496HN4MzplWS9zAh/czwD5",
-	"MMmkUqwlJAiyCI1jkJAOUJVJpev1FDHnhlBF3lzd3DqpBTcrBstIXM26jcdDa3FZmTnPadIRwjSWC4U1",
-	"cEO1o9wSupYlNjhSYxhMTFtGa1YTWFyLllA76Ny+PXjxXa/lrY+nj3GEL5QyqtV5DnmVacGCXqpbX00c",
-	"ZknOSp+Oq4oO23zDtC/O6cK/Zdn0/v6sFS0Um3RYpPBAQL28hHEgQgLwlLUCrEC1FxRs2N5Aohx4pYVf",
-	"L+DXwxeapIqY4qisp7tn1zmXOdeBi/MnPjc3gs/VbTktz6r12yr7C3W/bcIoK/fjdo6W50GZDO116zXb",
-	"129M4LWKYmNO5ZqaC//AVSi2OvN4eL02NCYme0hKX9BwlyULz7kXJkBsEdZzHJO3jSmbq6Ak8YQAJ5w3",
-	"gFPAFWKp5ALYUct/02N4N+5R89qKJZPW6uE2Pm6h9KBKm32LcSCWKRYmm+tivrzCCmhWpFukCFyB5vPc",
-	"Aos2N9Fwkem4s3ZMyq157A8uzl6FH4DtgQSryI90fkvnvTxlITeWjYiVHqraOpe6khekFQPG9tAwBMp0",
-	"bcd0G9CbG56wylzucIuVZuVeDq5/c9vys4H4b2Ig/rtYc/tbZiFIwJLeM6dBqrIY/DHRecEaGsfTWXb/",
-	"yibbZwvs38ACGygSP+v8j9D5w9m5r+wGas/KfRn8ws82RM2G+NdV98M4spD6OxyVW9Nq94g1/iank4pe",
-	"MyTqWAnSfKrYY3N0faKQ5bCuZn2gyvX56OmJDSuljsOxzEkwN/yaKnAShfm4Oi3jX2yha16yeMwlM9rL",
-	"eJiJVutm58S9cwUZOyduyUX1r88/20uf7aXP9tK/pL302d75bO98tnc+2zuf7Z3P9s6T2DuPsWJ+LrXh",
-	"z975z9rmZ/jW/xr41lAF9rOO+llH/VfSUT8rm58BNZ8GUPPvhI5pslXUMSU16MfeEJKdLlCrhO7hUbdD",
-	"3dOV7pTfXcmVvpeWL+lXnXArgytcw1Va2ZvWa6NDygFJeTjN9umyml0ycbAsCWbLOgZUGCWkBdr0ZsCP",
-	"WjoLl0nbMzPQnIpJ3/TA60L47MB7LtK+aslr82x3WqSWe41iGP/Qo7KYR/abu/binpWaHTUrVmteUEUy",
-	"rFnmGB46yxmGyjeFCUZ9K32LsfjCofuVSd76paz0s7PyUOSxktVCqb2q/AD82lxuQwZd8r4M2xj1SY12",
-	"JoTDPtkHmbddPLUXwXe9ZGo/j4F9+deOiuIzQoHvF3Yr1NBSyF+GnEFYq2y8XXa115gbxVbDBTIwx9CI",
-	"ayHXfrNwc3ZmmshiCAb8k9ZprUnBSqayveTNnkmx8CnQmGXpZEqT+1p6tBPqI8/egDf+jOdLrARk/wN+",
-	"kPlqQfHpnAEDEf6z0gpmO0486bn/E/ZRJAnw1VTrBZdFYJzuWH5AxTa3fc0sFDaT84mczcz0tlQadtOz",
-	"hxZSklH31UF8tdpOvcO227WYyEb/6CP8NFwNtSMezJ2gmZIlj7tkjq69gJLnG7KUeTh0X6/f3UwQ0YQL",
-	"KDirehcz27oqA7CKtFhlPLHaQFAhcuTzQOxZTOFpLsWRxTk6ZAIKqzXWU8y91U1FCn+ENGN4XS1YSuic",
-	"ctHm76kW7d95A+0oxP+HFJP2b0xSPpuxUHk6NHL9bMdRY/qgKmdaUUucC9i2bBRSfNIoKY6MMpARlMuE",
-	"KdUl0LWrlGdrCQJ+1YFKQNf1tdKdeo6L2V/KY0GrSXnRb+sf3nnIUCA3M4l6aQR+pzQK79eMuuoW2C1n",
-	"/jjZaOXap8I62VH1gTjVHJpD9WljENnaA0t6z7x3PhBOMRZQi3Pfw5GYNoZVGek4IjG0bk4MOtuRdZkr",
-	"wtMIFKPIHxIjbcyeVFVqX7c5RuXB/nWnIGnw2n2giYaj4XnR4j/FhGo4QEyke4Qjlh4U9fjQEnB6249T",
-	"JXcVsIOmEo7XiuoFCBa94JY8LyIUKc1UQjOaj/fRtvYvHosM0JNKEdm+p+e6ED+zfBo6OVBvlYt5P9GD",
-	"CrUiFYeOqyLXw15L+GC/TItO5Dm6fNXpYDHpGhPa9me5gqr9uYp6G2JdtUJvHaPIP6BSaMNF0ZLUam89",
-	"CiYLkLv7bI3+V1qtPOiOMf1inn0l83ba0h21PcvNFW0dlJaTuHcRqA6+/yF0RqExgZX5yjMpVRp50VU2",
-	"6r//9t9/+fU//zL+03+MwkbMG++z37PakStV8M0hRHVVhKIShDslmn1As9s+dfjyJUkWNKeJq2cQ/FhH",
-	"SLDnmN5RvVCYo041lGURc2XUbq7buiw5xCq27vX7y8uLyx9H0ej06u27N+e352fm38DVdX7WZhfWY0vd",
-	"VENa2qA/nKmMG2V/wbGwt7FuSl0VYnVjDKfhBe4JgoAVaGMrX9pyY7TKNASxMSk8gZAtBeoqDIGacSdi",
-	"h0iIjyBqX/k5IjJLfQnoyIZf4zrwIa4TDJmBAg2X7XtUAiXaZu4dLdQjq6/thDK1CLYLjfBtKUqJBkWE",
-	"ahgFsDEekbjfcrjfVWmiBzpgzaVrwRyaZZlyRcYse2jTlC+E3lETYpu3fYurPVAlQjn6520LkOWJDXjs",
-	"bLplfrA4xyfdGK0958XeGckDjN6nB+ypFUv0pKKOtSVfapd8uaI5eEbMtZ7RFdbxVb2SMFtnTw+OKlzN",
-	"gP+5yJmqHT0IeRIX3eWKUGBVA+GUcXGPoQdn1RtxeifQCxg5ZFjlqBh1VVGeotx1DgLHJb/mULFGkwXL",
-	"VijVGqkogmtOs521NIaHYxEAE7g1IJJtRLxa5YymSGvCFVELmjOonJNTkcpluPTC1hGu4kdaiES5MNcA",
-	"2opI/cJFkhUQa3xuw9C4HIMhA6b3p5+7ZZFpvso4zt/ewmZwYpJzhAf9RDdGV8dydNzjaJKM8iVLK0w5",
-	"JUmM2Xdpgd6jBctSMqXJfX/l+tMYgwPF2X782e6lIQHPWoA6RK5BtQV3lsirMGcJfaA8o9MszH904dfG",
-	"DXOwJ8+s44xnWd8P89GO1vBzMx4yDLhYK8rRc2Gb2NLhyNAqN1SF+dIcjLwQjgEzaPY+IdBTCs1FgTEN",
-	"mIhJymiaccGGzeF2O/vwlNea8dZ6fd5Ory5fXVy/vbj8sSYtuCBGvukjuN0gbAaXG9CQIjVv5dqDyg1Q",
-	"aNxG3qwt75XfqrPv8uryHEwf13FQbf9U0aHs98mAuLv/DnMfcaZ6+Z18xH+3XDyHR907E1Usl7aSYIvz",
-	"s2/I5QM3Slqt8kMV52I1oUmY68yGldYLmTFjVhvlbVadgkCLzToB3SbFgtrSyR78rjbKXCfjMEO6gJjU",
-	"oJXuOVM8ZcuV1FXBsv0MqGUlGjvgXSvgqkffAJQ4sfY210fwF6qMJmmUG45eaodnddKbyPxOTIvs3m85",
-	"roicRcQefATr0TmNSBmjA9e22ReRXR38k9nAd8IhR2Ru6Z/cj542PaPKs+odWWwXmqjwlpBgjt4LuVa1",
-	"QGCFnrKWrT0I9oap2nsySw6vOYG1h9iHFTf7fshGGkxjmcn5pL0EUWBocj6BpgNeUXDVMJLJOeGqgsWr",
-	"SWqIulBNp1SFbziEj/vTHlacS4z59u9VGHPo19LPsGOSyiJUFQjzE+eF2dBmsiocHnyipaZZTy+Eb4BL",
-	"qOgzaC2rL69zrtl+b68YvZ/kSg19u8j0IO+AzjcT++XBlcUn5GwyIA6RS6k7gzto9BmtzIa34Yo5dt4x",
-	"b1WjNe4twd0BEDqnk7ImQfj3vsEU82yjHH61hIQFZqcu3BC4EjKpj72zGHncBavh+PylMCBsv4cauE+c",
-	"po4l77H5NOR8tGhqugxc78KDlzk7+xAm9mdE1DkVCi6iJ2BFbFyDW/D0Cl2ijSq5GWlupYa9WCLavQTe",
-	"lo7+Ct3WZlrIFMsqRHVNsH5T1K6FoDVRvevqB78hXLr4G5uehR2Mjl5rHoo2S9mOyqNYdVTmxBLrH5H4",
-	"9uLt+dnk6v1tjDZP/Obq5ja2mCBpq2ijFLsT1RyshC6ZUW5dbbsvwcQv+8ISVhAKsXmLX7WoWF0+cJhj",
-	"s1daGfAYdbmR3c7IcKaKpsn9rkN7KoVmQt+yD7qa99GNCrJF4Ja+9Fr5Je3LXoYph1VwN+rR74U59Cua",
-	"0yWDauK20EbGMWDlE1Z3MNw0nC19inXuCVV2B8YhcoaljWo5BDFZVeAb/qkULAG6ZHvgZ9CodSevmYK2",
-	"42Vv9A2bAP/akBkA+dlXyyxrCUH24XQzWXIXCkIv8svDl9/urpbv1d9e26GhVfXZeBV9p9fj5UU0aMbL",
-	"94ZMOQjAoW5kr56UVZkPAyWZ7eU6qPWK4tHdOIrw3iVxW2TZHxD721Pu7GFyVa3DgWms/+IByp2WwC9l",
-	"JkZaMJudUWvyEfH962Jf/j9z3Q08e5+U8Q/G0wcH64VAi7OEumx+kaoxSWWivv5NTtV4mVpkpbnyZ4wk",
-	"mwRBcM4r/e788gwxOa7c6CiqAHVcZdJRNLp5f3p6fn4G/8aM+lE08opiFcgTjSxWpg2Y4iJj1TwYiL1U",
-	"MlTgn3kh2tq4qaQTDwJ5VDemnSq3mWG+OE7XvOBIZFjfRanSkzldBZ3Ha5plz5JMJvcI9bWpmqANE/aB",
-	"Q0UxAPBA1n4dN3wEgRqIPEPSgkiBSQWGQlcOqXSEMTNNaJbV8UEOGwRN27yh4NyZL7BHfsBXAFSd6DUH",
-	"1BS4Mpq4Z5mTeCr1Ih5vDUsZg8f8FsY3i3Cs9xLRXBDEypGVYqDHoLPZoQFH8/f/sRVRG9riyeUJKIvH",
-	"5P3t6VAKgj5ZcW63u6oKgJIO4XA6tcuGBLIpCdhWi+CpYO+bB2ljpQ7s7Bqu3UiFUTQ6//n80giGtyeX",
-	"70+wGuft9f8dRaMfTk5fv7p4Y/50c/LjySganb35r7aDfhvEvf+CNQ7NVQZZIpCLWPHxlzhaciI21V8S",
-	"KsgUodbTDURkqkO3i+9g+UsqCpq1Dc2jabf5KKwBHHvHl48imqOcSR0f1QEKYxIbI0vOZvgLci3gHr0T",
-	"DSt2TOJ7toFih/h38zVtmHESY9wAhAeENsx/A0QRlTr4wYWozPQYFcHsXhLrIhfxkf0N6iOiQ2BBH6Bi",
-	"KRYoiuGwxdGdiJlI46NqyIsjKtM8APEfsFOwcRs0hYtv6yXFMyY04ijN1VB/oHQjQuNyVReGdvaNGMwk",
-	"yB6c2lE0QvcQzogvRw3V63PhMiuhpUp2JXXuLbykQrvhjTOlBtqKbxhVzF/tg9PFyYLRXE+ZdbWmUjCf",
-	"L54XgUTxrZzPUDXaFSbzipTQ5F7IdcbSOYLAwsrg/kEmed+iph7Bqraqn236s5FK5bGS9wjQNaY4SgjI",
-	"SaUZXFZedylz3SzFApxTl/hzJ2LnFUaCH0e2U+FJiku/cTwmV+ZIrrliZO2HoyUAlWx6bYvPa9/0c+98",
-	"lPdBOf5GzvsZXk3ulxVniZ25TM5baQeavvJvDke7vADJohCBtT9RgHFvOl2+PXz+4kUQdFOI+8mUKvbt",
-	"i2Bj4KNttPbNi+9fHn4X7VHSv/uT8BR4JEAv3wP7vXvuDsKFvHNGA+lqSqdG7ehQP3aKoxpWrJehX92H",
-	"1dr+pa+9Oi9bNf/NDLRsWSiLnT5yz8JVAg1t716giLBLsO0fdzWEfdXfBZ8vmCuvXGt2a/12BE98x6Ev",
-	"v5SncrliQtFmVXNhlM/Q5fOuZo8OsIkXVE3MYMJJNjDMpMhVSMN5Z3O62Aea6GyDMjR2DcbHLkA/YyyF",
-	"1QCPhk3HpNmabsKgl5V1+odhbkjIBUOKxztPpGlrovj/sBotSvBRiJRPANAf6D3LCLgMcO1nll4RS6Kr",
-	"Y5+O8/wgOjg48MyZMDUYg487Ap9b0uWgfYAdhcDdguAcVb4nHpNbn9ENf+FiDtfrCm+5HNGxZm3uhM2O",
-	"n7KEFgrAFlrKe4j6ZFLMj2wSfUvB8WDefGP3l6sSlRswdBLe5XKaseVACXD96pR8/+LlnwO31TaWt5ms",
-	"SqgNURnNL+OJRhvXvmFZ0GSRpeY2p0nCVoBREkozmkZgA6aEqjthd3/c6DN2ARgHecAZ8/6oFuPQup4q",
-	"7LLPjH3/TK5wUp4B8NSYaTAl4AUNxf1uNJ1m7NjSR6GRFMaGggGh+ycBnzGavgHk1al9NZQLTKifWGex",
-	"1bh+PALMzugY4zSahpMnaUkAg+h9o4aNW7GJgRU/h6D4kisweWayEKkTXFZF7s1pYXfrK86yYOo8X65k",
-	"vteMXuCb2xOK1A1nb/5rcvH23dX17eTi0mXWxZHL1oOQrA/7CYaEPGaCaWvWLKRk+53q56ErSDv0ozo/",
-	"59311en5zc0E/Yze0VTiU6nyav567KBTTOk2JIY51IWqR6u+/74ic1+E/fSa66xljsCo4ALC5+oYqTJc",
-	"sjFiLSy9Qxv+OpzQfwLpNy75hpVZ7G49TL91XFDOnwGlsk3R7eX0wQ/zE+NPWWVnRC5cXZnbDjGNG38/",
-	"dMKg6L+XddtTB5wB7/B3woWdxKlMN3DDQbKmPQ60jIpjaohRS8c7p891HjVj+S0zA6i/fYyvn+SazKgj",
-	"MzbGfSKX7GlNsGrGQr/z6+Nsv0ZtXBlACurQFtyyto0xMvck6ZJL+qGGVaic3HLq/3hbrrJl6y7fkM+3",
-	"M4tzJ/dwORd/sL0W2uTXLa6Y12yl3V06NJz5FBmqW46hyIPPMa0bpACqZT0G9TH46ZYZa5+RDmKdaDLF",
-	"wru/dg2JDZXFS5mHbzqr7YOjWbW542q9dlkyTddV5c0Ix9DyWbklIBlG89ojRmvbPklcgbcOdthqPsO4",
-	"Z75gQE7aGAS4a4FHwRXS76Vp2gG3JheuVrl8oOjk5Xlb3SN8rJ1qfyoLkbSmyUiFw49KDmxQNLeyK/tZ",
-	"twkVdDdztf3wU3zYvzZZUaXaPrOBiAjVdzC3Utq3b/v0vnlYNn44cHrAIT2MflXTdlQGYCCnjOhFLov5",
-	"wrFF5VSzqJZkYYEAEAoQUhvbOMsaPq9uWBoSRw7/4pkHPfaE/XSQxcwp+CxaNsiCZnqyO57w08mb2/Oz",
-	"IxI76HAc+X9PcqOhxzYCbo6N/UtQRJgOW2oEyJkuo4XOQ1PyAXVPWU+If0aVnvhcvRYlDlj4FBM2oz/l",
-	"dv2RExRy/cfdjQ/LNTKvmXnpeQp/Mo+CmjYLuOvQwFTWnHd5ZZiKoEGNJlruIaSAFy0kEV2Hthfo97hG",
-	"+iJFwkjsNmK8V+cfXAan2uM8LelmyiaKiY75WlCIewEPFSRw8GRRy4Yja1thxWwRTfM5szuVYfxseWQR",
-	"4UjM6XaNmfHS/jJmc8p9wrclCs4wpozusIHfJoy5vePb/PckLNeUi2zjMermC3JGE2D/tJ91RGK72mVF",
-	"idj0ECMevpzOfdZS5ulu2Wa3+hU8a7Qmqtlk5Yt99M7qak13z9kKqXtDN3zLxx5ZB0x9swBnqo2UUFzh",
-	"BU1hlSM77ZUds6QbxA/AtilpmVyi+sDJ3EIi9sQHsYwlwa/3xWVinqq4Rj5eZiIiHxfeUvsMOrhZr2YE",
-	"IDLlLK9B0aocNTxaOK9Um41vBujk8dBRWG7pkNbPc4K+IVhKm0nrTjHPyT3bwLwAryHbq3dUJibeEAox",
-	"fUDQQkjn93N+EKe6REYVNSpMTV859oyDuCeVecOG7f8Jcs7syfaobnPRT3rbKTdarkDth02x66XS4XqL",
-	"z2POmlDmewaoV4UwN4CY8FS1YVCb2X1RWVMLTxLm/Ehi7L3Kgh55SczVnfAQFnOfNKIjO3Wbpin0aXPp",
-	"HBciOn9bM+m6PU1ryjUX8zYYNeouCAYzs1LVzu0BQozLPRfIMls6OK3YsChUS/eNAgQOMjh64GqsixsQ",
-	"4FyRueXrDDBOwtXYQdBjUW+AGKNIMGVfGoD93so3tPZ8mU7YvBPr5p67aJ1xUJ600upz6njIbHaegFLz",
-	"q9gS1parcOOXTP3OdLYKqhX3NSWscv3WFJiujMEynbIP82bdrdGytZT3QQDNpIvEUZ9fL1cMTBkBtBXm",
-	"WVs7r4K2c7DOs4ub05NrAJCf31y9+fkc/vVf78/fm3+dnb85vz0P4hfqdv0wP3mZWZ2Vqh4lOTbp1A+a",
-	"M7cBnd5po7CazKSZTdVC79euHwSRH/XakruzoYxaXzUZt7t7W+GtdARlaFc4HwyBLXxMDsh0U8LJmyMM",
-	"uJd3OZeBX9Lemy1F7aSYm91jBBTIJ7cIIHTgpp7S5L4+tu6J++7bF7u4ybayKs06dZyB09LFMxRhGVuR",
-	"EZuzYq5IKMRpLoFSSQMFxl1/YDkjlWXqVWKzQNv7a2/nCFCehLS20isHfOPw39jLYP2sGTaELr2065js",
-	"n6wZP/AMw7yZq8Ab7HX/xzG5Zyvt4dQVgqVmPGxAuZ8Wr89jfTxbPm7oBgqFdUzcPlHCK1HqV2asYI9Y",
-	"s41mWRyYnz194lnWhp6wmhxXkHZdr0LrTCRcVCNuc55oVdH4iC0TEw4sBH3ZDYXD8ccyyPwulCbWtW0G",
-	"4OtMBjzDe/qcu1Lsfrq9fecQE8qxr0VkxXLQqo7Jd73l4Lcvdt0dab6Z5IUI4ZiyDSK9wl/ez7lamg5l",
-	"6q/3soYNVyJFtjkiZ+cnZ+VNIGV4FEFT4rm5TSyOzrbQOy7iI7E+kdUWeG6aBU1fWpiCW1meg8ow2lk1",
-	"7XXf48b3zp9+Efe6G2gbU/Xm7Pzmtrapwr6isFvMbEx8JrKuHGBHgOKzcZr9PrZ6lJF1LK50E3nQIzxm",
-	"ZrT2aIvq4S+c8cHzTm9V38mB57en5dqKC09WG9vDAve4zgs27pHFeumzxOrwsr6+gMeZ9UMRVc7A/zXq",
-	"Op2Rw9Y5PJG1EuWsagIcgz2pSHxPZ/fUXigLrVfxeMuD0NHZmDhMjlElyZfXr07Jt98fHH5FfJF4Wxvk",
-	"mNAm96A3WWdGjlOeqTEBTcGrmGypWPbAkMgXPM3opupfh6pSuqSeAH+wozqYvUa7rnPdA7raSC5tRTpC",
-	"FAp1L6j1QhWx5mYXLq8v69NKqjYeDIeFhE/qWbxjiBPMzFJZJWOwu2YLnaUcFVFlCkp/QaWDHSu3R4K5",
-	"33FDgviwSz5VijkOZGd++dZSbG2DH67eX56enyEzWfWYrl3SGSYFqtLkqzoIfjm5uMV88tuT1+eXo2h0",
-	"hmSoPo/cJYxHrqsuP8Eea7PfdAKwxfQ4eFl3Vhf0DfddnSunNoTu/6NGQQkuAN2YZSwbk3fn15PX5//3",
-	"yGa4eSeJWbZ7tsEC2S7L5Q4TSm3ZESPDy+w486C9DsHRW+YGgvi2hhIIJuXdK5DFjmXDN/UkTRz6KBrZ",
-	"AXYt+TtfkmoIuLSmqD9G0/7X16f6aFH7qSwf2/fsu5w9cLbeL7PVfn6ZbmE9ldsmrQ1BTe7ZRoVwiBvc",
-	"7uYAQcLwiifWj08FHJycyBUTdf3DesuX4OBasOUeAa7pZjLPZbHqr8yBo0r9sLmkSxZQ5H7YkBkXc5av",
-	"ci5sasrhAcmMBqdQ859uJiXWvX9X8CLMzND3KqCIofE/ulyFwPXvoRqOZg7xvuytzlWzCwLBoK4Q1m2v",
-	"UNX4EdGoxgVQhhT8zFd2THUh/UxF9Z3ecVlcg//xcfjZf4jEaNE/LEsNweiLsuTsIHIhkmX+G3yHVZDP",
-	"scVsBcBUd+LLuIL7ir8C/cUxQ6Dz9pj4KlXwq6O3QTDsA8vrt1mFSMeqO5OTd++ur35G5gvPqPPu5P0N",
-	"KDo4uCHFsKqTuAfrTSlSIV5QLzW37Zn2Ps8hIYmKdZYD+gOLlWGa4OFBhPiobY/08OCEc9GGHII1vw1i",
-	"Tbq84EN9OB3719EaNTxKwgLN3SSdvLsokwWNtmY28IrqxTGJ0UYBP8W7k9vTn6qK9IoWCjNyzBYtGSk8",
-	"mtfbOC0bCEK++ziaS7oXl9Lhtfynykf541M2BtQ5+6dItNhXqN8ztvIVOYLwDY/qc08RpekGAH8e2TGM",
-	"iePalc7bmQLiKxx1EROURVmmm56cfuFjqpnolSjfEutEahBF53Cn0A1qCGVIGesG0jxZ8Acj/7ggS55l",
-	"3KGP7sQbNtNEFsCGc3Bkzj80bFnaFMuN2aDoRh2TZ8+PfDrhmFTAuRoMK4sHgIfJQmYpQkSMyYEDtNLG",
-	"7L5ZJteh0ltm+jJm5nWpgs48bMmFc/HZbjH6zfNvDw9fbEvSZ8Fji4K5R+848xzL3CDr0ZpuxgQ1N1TY",
-	"mBGo2i4xegUBIufW4+kG3rm59jmjYIdMzKUa8sJ5jy06TXPXk8NYuV3ia4oduW/GNGCYPJ/cXzqzyYXG",
-	"kNmUkRVVuoG/HcjN6Cdgj6JfdoU64JhuL0DMEKSBX9djcmDzyfON4z3qNj4qsbNtmRZOhXJiEsdhNldm",
-	"jrKWbhjHtTFEHi0NkThF1kaUJoUmaiFzYLXDOBdW77ZnFIKGz82fw+LWPxc8Lr5z8Nwc106/cpWlHyCt",
-	"2FxN+CmR0QQd1XEvO+scX78xb+80dNxMR+UadyZ66XxzkmX7HKG946H/0Hjg/w7f0seOtb72BTyGpCuW",
-	"6bZbIQtIyQ+zy1Q8UkPCr86T1UZa4KKL44rTeICr2FYxauOfeVMFVYEYcWWPwIsFWTlKRWaHzmj+WKhP",
-	"fTDdGe6whKcZVaqFIVL4VHBrgUHNUSBhAx8bXFq2xyYPoyw0gCO1EWHGshG+SARgKo2mZDOZohEXDzTj",
-	"6SRnaiWFajOAdL7ZqxR5Lpe+Lkqg6IlmK6R4m3MBi+KFKrgnRMo+HFdOZK2wasU2lYLZPdmtDnen2P5a",
-	"4YkZHY1+U1KMr+n6ra86sJNFRucFA5KQVaEnK+97fyRFgI0FL1k+B4oRFxH+8zffffuVLxkDUwITOmda",
-	"Gb04tjHi+IhMN75Mt2XcmNMvlAsiG+3lYzQSUk/oapW1gORM8w4ztKCKLGnKiPp/2Xv35bZxbG/0VVCu",
-	"XdXJHFp23OmeabumznHbTrdnchvbmeyvPs0xIRGS0KYANUFG0aRStf86D3AeYj/YfpKvsNYCSEqkRMqU",
-	"c+n8ldjmBQQWFtblt34rS2g1wFmhVq60o3DPQTwYH9vrq7dFkBOuP7IgUXHLQAjlLs85t8PClIbVbElf",
-	"oEuVLPLu7K0bbhs0o+xcDvVUGGb3WslysQsMz3ewRqHyi1ANfFcB363pKlzRCYXLtIgKxkPWc62uPecB",
-	"rdrglN9RI+LG4bL1DYrPeByv61Dc2xLZvHbqXxJsWKIHXFdHta5v8ZPNfYsrnIlsOKE3YpbTjYIimsVE",
-	"56ZZrxlN0UqCTmJrAPju8GOnitnlWWBzFmo76ZCSLcgB/IlcZZmXt29XB8WVrkrkYNTrGNszs9/0AKma",
-	"7R42fOH5qWDTU6on8MhQERvRQxWnk2NmBHqyfYWMXwauJMowCqH2qFrBXk/FtwNtj2L7RuDHR89NRQzI",
-	"8RmPplId98EIWeA0l2L6nhyYhmFPaHqD/aW9u9rMyNQZdo0SpjV/pR0oHCW1EOcqDt9K4gMYQfVf79EX",
-	"Eu6s2tDPrE5eafTWEDR0b+5b/72FIVaarJm6UNF21QA5mxqvpldeF/2uCEK068obuGpI3CFQOSsp09Ko",
-	"U+BWDWUTMYv5osqUusRVNroEkhzyOK4LFVtd2O7dKTpWtdPjdwtqS2uNjblUjaajRXPHbXoJFgoJ23bX",
-	"80LtgGuF0i+SsDrRtu7Q/RI85RRdNWFby6ZW1dxYf3ny01HQqrvbzVJrGkZc4StN3gAz0rDLW2FEP/7w",
-	"w/c/rqHqWyZ3b9DtrWadgPd9mzIZaEler4Dad7n/xAzwn+tx4sdVMWM1a/q60A94B0x/D0mf9wnI7D5W",
-	"T+oVEeWaLVFkNKWuxGhpSpv1Sl7rWW1ul7yBtmdzx+T1D2jQNHlD9K9m3rM4vZ+RRPXj21ivq6bRZmKj",
-	"rXXQLCeaXne+X6Zi6jiplwyjXRg7n9p+yXGEVQFPoAbxATNr9BFrg4SOPIzH0PY5Z/ZpwpPfndGU1Rr/",
-	"KNjmfpIt+HACyX1Ala4Kef2p5tnz8mA+EY0EGNSCEw/75dhDb7jKuLapFXoLtLrf55vx6vjkmkm9xk/Y",
-	"3tlFqVEU6dhGY+zCBMlL3L3pFXOTmk6WapNbhVNKvlWAgUHimF7jY7XSCQ/SU303ftBaH/+aj3lLWQyn",
-	"IuURTzkg77hi+DQ0go22vwxxE4RYSaGzdJalHmRjUjEzkJ9QHOjO1FD4FIUjD0D0TAUMZyNt6M1yFwL7",
-	"aMdyhC0LsB2B6bFLBSFEE3hXCYsx0gSadvO+okoyHBqWZ0AKI9Zj45oD8AHeydMlFp61fer4mOdF4yvM",
-	"pLUgD3DswKvBMVGCA68PHOsWNnWR7wQrM9MUC8bpFa2k2kOG1vlNg8xIJYyBBvNNHKtWQxjCB6y6YiIt",
-	"dIQ8YSC6qHfEaCSGqYGMUyKmFPSoigPm3WRuXZ+qVkPzELEqvh/HKQoIIzgSPTHZnC+aV8uutu2tbfLd",
-	"avDYjaImd3upIvG+uIPt+EexHE+wn+VASDVmGZBSnbimKrDTqbGfNXt4grUpm0FHxcHcWjVR+ZmR9SYw",
-	"4lcb9oJ6lWJDBNgaxaWmGDJ/J1g267G3wBtV1EchKoGwzC9l7zopsUyF+VPVOCxgvO0fcYIK+fuNp07e",
-	"ibH24wp5P8igWw1Mij9gof3V/0M/VhOslp74obrfKHS32YhzUtEZXOc6iDRRfxCBy9vAr+tkgBnKtJ6D",
-	"OZYjAS17m7z4ub8YHHg8zVpQvNUKpBIiMrdeSdYj4zibicRoRSwcw5pgEfSVskd7rT6hY4BKTK1sFpIh",
-	"DX06hAS0+P4k93jvCXR4VXv2HzuMQ0nKQ7QlQnv0xjwRCMkjnENfrbE2ELfXL3icM5+J35glpKR9uWX+",
-	"ZrPRXusCoqt/nXG1pgnLbgxOK/0VbmuTWzKD94jZrTV+qjkgpDeoFFDwiaSwvNZW/83KOx1P0Kt4aP+T",
-	"zVBgm1lOqZg915UshiYzsyID+BqeTMwMKTEHfkCh0nbtjaPbtsbBNgZF3iyzkU/gep+BzDfo5AZNOmtE",
-	"cLeEkEg/cT86SNIK9eaBv6Iwrg3VSqXWEbTVl19V8eDlw7q495cOr0IjIeeq5WfXkhVWXs/V46Xo5dWT",
-	"ITahQCx4I/eryQL0gx0vOIfhAQz94IP95+MBNGYP+oocRa3KIAJfouXtqLyCa79ose2RCicqyX2aLHd2",
-	"uJ+t2eb+T5qhWBEm3qdCRfu+2oc4m/bdY/wvRtjuqZDfwcekZWh2Lni5cdOyDr+JqVWynGrbQiFBimlx",
-	"qK8zv0qJxpoE4S2ok+rWfHIqTMqnsxaar/rYrMob5kMPXM+ufLzFl9cJ/jZJ4AsJdlxYUg3IeUdeDxVf",
-	"yMqGqssucjM7irCF9R2lnBUFEYmAmWw4YRxjNEkkEurU2mMA89dKsEw5pAPeC86R+ybqk96rdjobDHTF",
-	"wShmhZsAL5fN/kbvbGrQlymN3CnS6BVa3brujKgvwf7cO95LBKHFqhZIs0iTM6yqZr5o68LcQ0s2kpS+",
-	"uhOLYxbiG0L26OnhT4/B9Q4TkWaJuhXvpUHP89HR4SGetggR5mP+uKxq/TiX7q1UZ9s4CGUDu2kFQcHU",
-	"ruLmyu15LGKzLq+CgINriBkL/s66P+sgsr0lO75R++miKb9CNVHEWSMc9Men1sRJrHWbrFQXkre+hEQm",
-	"bpV128HbddW4erO0fX2WCQQM0kytjGzYTFI5hsD6Fqv3QkSWbdwKF9fX4MGewA5GQUndWREWEZZZs6X1",
-	"yCc9QDz0MhS6UZVjsNmUVgatpBZStWLCriR9xFiaFMhYfGkqwzoaOmWmIhHxgnEWW910gp8YSmUtmnCJ",
-	"QXMZk9Ogw/my+VzFRpsKk7qoU/GN7OI9YKKNG+x6Fs+jJ0///PQv3//49M/tOQXKQZ2aJqQ8MYJZWzsP",
-	"nxfraOzqvRNF69POQyGoW8XpW7b5HpBuCwC6jbOXkOXZlLjER25k2cpDCNUNcRMxlAbz3qLHQmt1w6Ek",
-	"Dbu+Ob26uTg/YSFlMIkuEYIKfp7DvuKJyDtUhPlf7EM8CcjJcsCV/njx8vr0xt7ZV/kF9uZHOXqZItWP",
-	"gzy4+wgO5Ui7SDAwnfRV6L39kD3yNf9OC60+EYLcyNZmBwguDQaPTV8hacnzi/PyaUxztAdJSYX/K8/J",
-	"khxWiCh9ZZFm3798rxCzqBVeu6bWCBiaLcB2voreGpVOF5ROo55LCriuuWgigzbOpkyP+srJCjVjD1iI",
-	"ezL/OU+wlH5F306/RP+S1pV+d5L36gIaeKAASAmeIRyKM2B+ynDx/axVZiILg6soQcKVDNhApHMB2W8x",
-	"Qw6e4uptQZbF341vowx7DdRzzgMmEDPuqWZCRT12Sh15IGWhkA7fYDqqunpjBcHlpyf/6rbtC5eXa8tn",
-	"FKRgiyespFZq2vFt/YICLVCNnvRUQAQQQpXBHhUmKPBi6eXwsedZ88AYLFOHRaxe4XvWQ2GjuvdimKWb",
-	"jACM6sG+V4siJ1kzn38pvLX15JfUyDZNA3x8d+snlDXdFhw9O49uLgcsG8Q4l79qeaaDskpc3ahV239p",
-	"q63qmNX1qJOUFVldZ77gUbeFxcbNrR7VVKDwlA+4Ed8ZNoz18M5jsqmHToscP0Vzrfta/a6JzhL3XPBy",
-	"g5x+1JF+uPhN27emusE7sxlLdQcv3doCLtkrjc3ggpmzySDGlS69qbF1vAkOqtlMx3GPXfDhhFBJduLI",
-	"RXeGIRnMJVq8EglewdwtkgR7O7Pa2iMud6Jq2KbK3ytGf4z8sNlJrhZmiEWaWFMXiMQz7JLXf8KUnhdL",
-	"WZrTytN3NkDhuSlZdYrcHyoXm/54Q4Ehn8hIQF+6ml67oNZPuFW3U6myFFSn3Uvx4pan9Lu9YC/iEn5j",
-	"ta8QdxFfmPwn/Mu65UyeAy9aa7iuZrHgzhx2z6pqh4Kz0g4vFhO9x5JxisVI1DEVX5/I8QS6eweuiXIx",
-	"Q8uNkWNV1/ykARNedbfo7TCwkccbbcQAqLoEjT1Eo8GihfJyS/PSPrIq+T0Xs3Qt8gz8H6tmBtiGFnta",
-	"F2p6t+s4h4vsVqHwaev2DH5GWxQ0NNwDsxeFBvigsjiCHyvB5VENNuyV9eJFwmaJHgpDIOJGuCx4c3Ui",
-	"rH61hVBt0RzJvQj+FabG8hkoPTMfkfueyrUSKUQY2q6SwftW18MnShrVXyFusxb4RN6GNGwk4rQS3ybN",
-	"beGVlXRWqB2a1YMJrmg6Vus2nZ5p9KRaoz5TMu0MjuHuGVS0X7rRcWStkGEiImtE85goEdWCpUJxlWJb",
-	"kkqYB48z0fBL55NKwoNXSJevrZsK11ZyZi6LNHom+PrAC1NpmfOVyFeXptUNxgtWvqJrhP8MpKz1Fii4",
-	"wvXbgZqwtIPp0j1dL+oaTOP81q/4KqMXGmXHRIm62q2rXjR0HO3mwXWsQPeS+e1LM3IHmgS4sOwbBa+R",
-	"g7pEUQM3QjSWJM/UiV4L66O0GzZ5Tu7paz6vNd1HHK/5HFN4aJvvqbKjatNdr0aOLGVzm4MnLcTCD37d",
-	"dDXr61FNnGNlHlZkdeLastjDhm1ZWK2yGKnoIOVbsWFXEup2z7vuzJiv9Rq0qih7KlXpdyvTuDz1+BGV",
-	"021tpJ+3mOurTMFEeztyaZ4z1UI47TNcv6Nyj751GfmKmrCKj1yft3dTsA0m6nWiYb0IjEQU6CaVcexT",
-	"8dUEZF8SFfo69eA+G0JgWOkYczkVEfZjGwk1FFQ1ZraEvH5iavVcNLcqYK3dH18UGX6mtl0DX6Z5jwUQ",
-	"s7YR60aNbM94HGNd4Ng0x2wVQXSrNJaGhfZxIZMKk7maiF9LaN6NfXQK1y6X6SEOuF0NRyRmQkWmkmvu",
-	"JSeOtQLOzNF+RwW2O3YNf0cCacGAQcOa7AESrs+lEUBYL0261GVxQ/ObYO83XdUYw7DwNz1YmsnWmJ5q",
-	"oNEbJX/PhKslzTP2z13jmEiOgXxRRSzshSy8DVl4HLJwP8wZk+3rkdbVulTUNcoX3SX4jF4tnUPLNVyH",
-	"GvO16HZlgG9hyhfALNod3qsSCnjNFyYvPecmL2GCiklAHfTYKf5kj8rFTADbn+dCxTXGptRu48xiPsSG",
-	"S4V1d6HmSZrO9lBm/rUxJETuR3E/1amYvBjAveniPy/O3txcFLMOF9Xx6FTMtsmrfaYlzx502Rg3+U/g",
-	"v96EtoLH1k3/cz3eor+5I/UiHE5etaEViuC2Tc4LEvExKJ7V63fJcj10swn32JbpNhw/u6g+HUnF45os",
-	"BkUQ/Nxj9mo+kcOJJ1uz0z/SWIZjVSH+39Q1+26UWNBZOtRTcesqQGoqAmY8SeVQzrhKGVdmLqDVMzTB",
-	"eA+90rBZ8e3Tw5+weoEUa1ijqSHHe7tVySiQjW9xa6uSyy0LJ7OmVYdLlZDAV17aCNUN/NaWsd+7mW9e",
-	"cUZxfj+y4qsDt9mL1qcvRkMZX0oSbOgCTHPylSl7X956v2rUCn2PT14zk3XIAWvRFHQMob0IE0BoRvGe",
-	"D1OIqku7q4u6F4laBq7K1aML3pydXVxfF4EDN5cvLl69uSn1GXbQg7qzHsDAL0m410FaK5DUG6Cs1Lm7",
-	"9tX/bN8z9RUdhQUZQ28dspaGKT2v9U5r+cApTEUHbs5XNeVRE7KLokPTqIy76BL5cu7tTtttqELan7E1",
-	"KEvk+G/JvgAgL1qRVsNeZnZfb7zUqmskGGg76oc4xSoMgUNGOzFgTxxvWMCOcp6FgH3vYaZPS9DkgP3A",
-	"SmjUH4ud9HO2+Y3da+3IbpvU15W1SasztsWJSIehq74uDC/IN/qStJT2SbUC1wlvkCdcyocTYDAnpKzg",
-	"eIEsqbtyC7x4ygdxi0zPjb38jQsGr29YVR6+f1XVBBUe23KOBI9u02wWC1Nj5/7z9OzNmxd5R9tY8ERE",
-	"bCHSLWZrIvhse4ZSK2L3u7vFSgEnU81KOTWpeLz4t2iBboK7slRvf+c7PsyWkRAbb2x9k3wnClLRcqan",
-	"OpIjKaJbI9VQVM5SswfVHhKptl9Vs62f82QsGGahAnYnrNs4W4YftUGa17znV8FnAbt5dXp9AzElEjAo",
-	"hJQJm/KZKTUuuU8vLFKgxfGUNlN5SspbpbycQWnL1y5Wvl8q1Y1EyvI2PkmL01bptM7r5oT9JgRIJKMe",
-	"C6faeiJjPgNKROBqiuN9vBBKWyONHUwYVGIjBFKmfTWSiTAFYjtnao75rIdsGzP/YJlWPsYhKeFRvb4K",
-	"EzGDswxv0cNhljhKM9/SB3tewqUpVgnEYpRCGRzcNZdxjLf2FRA4ToF6c+V9UJBarnbzc5Eb+PSTGxj9",
-	"d+nFlV6Ance6XkXlGU6pRJzs/JFOAuddOtTrd4b9u+xP1iEeAU1kX10ne1v4xP47K1oflT7F+CIgMcXP",
-	"inS+6MC9mxnkXcKbfsumM4OdELF1jF2mkU76CuNUbsWg6cyjklQ97rGQHMgqCbyZiIV7O7aNbM6ACVu0",
-	"4uBK5fCuDj0PMHH4ZOASzEShYyNW+vXu//qpsFKwmX3EX+nGHOxVyGpRLqbC9ZVuIRdCQceO5gYcveZC",
-	"pcmi0jKoF7QiS7VIIC9hlzYhdK1/v9vLv+nBLcAMSmSMpnKrLg8DyO2s7tEV7aeokk2rvHBzxscNtqab",
-	"rYZrgZO0bT51iRMGMyRMJ3kd8gXFGVIxQ86CNJHjsaOhhOa3oIGAuZ+64uZklb1qDtZ6hPdAjLlqQyVa",
-	"FTy+TIFBY6ixJyN4+5UjKVKtNXvhncS+rU5+rIvmPDWkZyK+JhIs+l8er6Tf08UFmSv/RHnhf9V3WGkM",
-	"4K/MmBbJNwOf4cP//aYHLK+uY3Supnomh9XIS8RBVcLN8pifhrYX9qt6GzENbait24UlqqyeU0P8p1C7",
-	"YcdpPM1tw6MUxGLJM6/atYCpqBjqzM5SYgfz//7vw/2f+P7odP/Zvz785eN+8cenbX58cvTxP6om4Z85",
-	"/KeFyhhkMnbBqira4GkN7HtcU4n3i2aJQJp1AhrBGyDrvgm/un49cljiWFeuwVsxmGjd1rjeipGY7qmh",
-	"fN1EXhtJwwdx2+Sju6kORPx2siBxd5fWqEb4W3XZgXgnVAp0QhsPc5rtC3vHDdxA1eVSjdEhqhYQpCGi",
-	"MnRfUkcnKbVBbn5OjOU7oW6zCl7oc2FdN+goBhexDJihOUv0/MRla1yNqB1JgoXpm5VYU6UkhomoIvuc",
-	"6LkCbvmAeEhpo7iYfM2T6ixP/CMRasmxCpgSc2Hn2M50Y6uT1vMaR11hFWXqTum5ul3Tvv7t8ucAqQSC",
-	"ygOiBtCjJW46ExJpli5xjPXVQqTHbCqNmYk4DdhMJBM+M0t2/EZjbqv6lCSufPanoxFtunxv6SZAi1UH",
-	"n+3HlXVUed+vvDnXGbkolnTgOo5PN2VrFPYFPH3blt51UphqNtZMq1LP7pz3d47vZibVLnHgTb9UW0NP",
-	"6XmlmbZG/wY+WJFAn2cwm5HcdAkS90NFF66Pa6Yo17KrSsD+2jMqhsAelRMTgd0zS8RIvi9eVczs9f4U",
-	"niAnx1RwZRg1JvFbrG2jwCIsfHU/0hdts9z1nI01Xc0KZ115ztIkE0scZDs4DNdLJyAST1io9LzEh0Y0",
-	"ah6wGJJKgeH4TjsevI4NRJcz6FZ4gz3/jIcVZK9AG0zZm6vnO1J2dgxrtM4DUqKRrmkeKHGW7KY0l3/w",
-	"RvYHemKzWp3udl33m+orFNq6xbr2BuSO3Zky2UBlSbN9kEjI2GRD699hUZEcqy2L8zfkrQtTXUn8PTA6",
-	"zlLBJmk6s2ec/dewN1fP8zofR6bJBPT0ZEkWCzje9LzHrkQkE+i+g5Z/6oGQy+j1w6d/2XjoVS5udXEx",
-	"7ABE8jtuunQiTB62MU1P4ya4+k2n8UTzqWwbZlSLWyxLre8jApElLF0dcsUGgg2t+V/T4CgS70SsZ1Ox",
-	"/pFw0Nk1ZdzcGcfSATjXQu1s9SvuxKK2W83p60t2JxYuAZa3Gt3o5M1EYj0U1/CruVuS6M30L9CSH5pH",
-	"4K6omBkNEF7sng8d7kn3mUpHEhekaVSNrp7y3zAOXpHjpSuk2nBFIsaNYjzuS8sTWxz48iOXhrk0pqAo",
-	"q2Uxq9Q5UIjWuoDMMXWA+ECq6jc9qComXO0Q11xghno65ZWEihfTWbo4XmJLaf7gSKR82LajfJRw2Y43",
-	"ZCJ4kg4ET7e8y4jfG7YaAcJhUxkOtgf1XwHe0G6OHDC8QY1/rE178J8rwm3QXbWeDqGO4mW2tN/rZ26W",
-	"SDWUs6qSgrcQvMmVbJEBuqZ66vdMZKKtWqxv3pe/sF1LXkL5VmcHDFEPOTFjqY6jhn1uTXRXTakT3d3W",
-	"R7Ub9kNCVdSoAWeL0tx2jdSLdblL2ERa24L0FvHUsF2WV2xJBRRbxDRpBIMTgrU+29SAv50s7ksy8LF2",
-	"WNsM6JTKzilym/IkraLDqFX7bwk2Ys0rSNdi13l79W2RoiDP+JmTAltd3XlxH/vysArs55RxHS3D8gvX",
-	"p1Pws+GQxa6ZIK7w8XmjQafglygZvj+qapNfUL+rtQ1Trhb4Np5CzP6kSPvA7M32rL+dieSWlnOgMxVZ",
-	"3RJQsZW0RrzRWHOJJRE1pIEr1PNPmpR8VieCn+mEzYSexQJgUUoIAEBZSzyDqtptinQrs/K/alPJ4t/4",
-	"IFoPJMyPkQoeaZrhlI1FCkXPZRmHJhuFIF9HMc01TBf+WKjerNKweSLTVCifEV0eSvOsA/E6XJ//vcFz",
-	"qlCR9Xp2C3afU8DBWK2DG6FCmW0dQMMHNo+foR2/MXxGj90cPYMLr+A4S/z42/Ld5Ewj2ENHs7vqmh5g",
-	"lLxt0NJcpu5J1MGcpMy6sJD0bNjIPD+YHTNo7Xv1yMqufaNQEeO55dT6VWla/RZHsYW1qQkzOu/fTtMn",
-	"DXv+6vqm4SubaniZYrm7jiOn7RtagknWaLm4Y54pcs54dcWLVqjrImQqjoiaz3RkTbdtGMG2s0Y7simd",
-	"MVktfhWysjTTwcpWKdmjKxNSv7Vr2oacnt1c/vPihJ1fnV5CQSN1xjJ+p004kk/A8VNghj0BAYU/A9BA",
-	"6b7KlxfByEjBAzIelj+VeieEhLY2LBHv5DsRsQExUIn3aeAwsoYv8ldjx3fpz8Lzi5vTs18vzoGMUids",
-	"rHVUBj3jN+4Fe+4j94I9O3b7G7q5MnvkQp33ik/XNVVyjTqsIsu9iOawkNzmbSLZ9jPO8zsatZ+uSSy6",
-	"WKUScwrv8sS19RdR4DoQ0PdVRyqxZ8H65kZuglBR+JeNRY5pWeRtyDZjWmqjCtTtxZFqr32Ir+g2VW3a",
-	"QXKx2x90mLeyC8NMMtW7B6SjMl9RFCDw8HMpChzw0aNNaDWRCyaHTrVuLduCY88xhnoXeGnRS5iLfAlK",
-	"c1wPu6hTdPZrzyaidQHKfbfTFyVd73gsi1DgNMnEvzZSwOJdhThJ3ZoV5nLdMp2XprwVAf49SahKD2jE",
-	"ZlSszfWMRgE6X/Yo8jCEzliONnXvbAiWfiAaKazL7oq6jKViOrPqAkH5HuoDR8B39rw0ACM5ZTgCPCNg",
-	"4ARRC//jAxIv9FUiRiIB8j9ofewrkGA72XFgMMWaOtAe0Tobx/YBwBLUe3n64qI34+nkY9hXUqWaKgq+",
-	"M9TtPrDXErMKXcjgOqSAwd+zV4qqoEZSRaavnDUjDVNZHPdY+B92yPQNnKXifVr8FGWtZN9Bn3pQb5Z6",
-	"unBLoq/29Evr21Zu33GSV/ab7GavVZ9bNRxRXXXedErQh1WXt0CuROE0B04pw/7X6YvnKBtSGRmhANt5",
-	"0Eo02HaVZ1ezW+ybYa9uYDB11z8k+KgI120cPQHLvkn8BB/dKIJiL70R7ysXdHXuGTadwUWN9DCbAmDb",
-	"OctqONEJamweS25Edca7tEDtJtyjexZ8Gq8XwpLwkbFdH06smUV8z7+qKIKNGGaJTBfXdoUoSDSTrkX3",
-	"CjaG4AxY8sL+9vYGkVHDWALyBDTtkFsty4xI2WmWTnQi/41gUChf3ju2zncExUt4dO795/7p68v9v4tF",
-	"Ps18Ju3PH4O9geBJVaVQPhg/FvsCkDSwpvA+/0QgDfz4ESgHRhUVJtd3PI4wWgMOzzGFhvImt4bxYaIN",
-	"AkXkUJiACexkJGZ0Zqu+Ij4ckB5WNHgCFmWJNbztofJam3SciOt/PO/1VV/96U9nWr3DQ8P0/vQnPB+n",
-	"AroEgJ9nFL8Tt0NuxImrh00Eu3p2xr7//vuf7CPf3JzBKPpqKu040dE/YY5aDu+YyjiW9Df2KPyf//rv",
-	"26kJH/fYC3pZHjOC4xn7ksZilNpjt8eukA2NjnsC7vuR6sT/6vdMJAs24wmfipS+AowCAMDgRwNVDnzv",
-	"BeJQ7c9gPigW8tkslkMY+sEs0YNYTP8vq/dCv2X76pGdgJ+e/vDnx85oMkDHwcKhjkR4Yi817m7Tm0ZA",
-	"TmpKlObsZmK/EnjiADIFi2q3K7ybDYR15DiAu6nKgGpJTgg+m1875Qv3KDcgejl98bX8t4AP/llHUpic",
-	"BNNX9CIKqTfl728HOlogW0AYsCfshfy5AOYNsFsndoWxN77fn/L3+/aefbyHIOlcFQYIER2jaTS0mExG",
-	"hUWg4dv9Y1j4n/t00f5lFB5TfbXd7N+ZwLV66ysIRFlbQQE5GZiP9EFPjv5SaAseMBEbwTgEFrQSTvrz",
-	"7gR2IBV726Uch1qN5DgDbIAxmUgCxk1fhSVNc8x+ht3P/ue//hsZ/ryKOYbfUQ+yfF4yZd278IDP5MG7",
-	"J2FfYYQUTEkPF3LJLgM49/f7+V+cpDltaiUNphq8xb5KdCwMhn8lwbBxjxVQD6g7rV+H76V1kIY9PXwS",
-	"uH3ZV0tjenr4fY9dKlYAILGpjgTKJqDYrJBFupiVZW8nuq9iPrwzLCRb2RwngkchM4I+HMyd8E9/+lOZ",
-	"kXXu2uvjERkJHvUV1UCzIU+SBS3qDWCjcEF9pzyZ+wCu/cQIPLkCyM4uF95sha6vHnH25s3l+eOg8Icr",
-	"wGiF7JGTs++PCmJWuvQF/00nIXU2zn8rlf3to0OWavbjDz98/8NjNpxou8OLFJZ5WUdhqfAj7E53TTRO",
-	"ChTIEBuwc65VvGDI75Cz4hYeAxLy6Onh949pxqjOEqbMmRcmwMkOXF2J9SnzamlcBBePJl1i3TN7eIUX",
-	"N3wcOuoTF7iSqq9+z3QqTI+Fl6P9FzwdTsBrm2ilYWtpVSo2cnSqj54+OfL9HWGH2DnAyaKn25m/HO2/",
-	"1Eq4B/uH/XJxwx59f/j0cc9tbxqw0koco2QDfTG+1FUgBCwR7/QdsHOVY812zi4jMZ3pVKjhwk5b+PrV",
-	"9Q2jfXwAM4fcwjlXnTX+nGOT8jsBx3ZYeI7VEyGy11sVRHtyJhJa7IB5NBM8OtFZKlw8/U7M0r4C4KhT",
-	"zUdPoYukwUcCT7LbDnzMpcITD3lK8dhwfMp9Rb0T3RckgqrmeakAeRTz8VhELP8Ku0NmMV+I6JhZ1yc8",
-	"yZfKvRyVnudutt8KCQE4onEgT4+O7JmPv0nc2Z8Z0VfZjCltb+qx1xlkLvRoVTITESXyndUodqbJm5qL",
-	"OMYExJ0QM+R8wRpqTGZREsSX+mFeKxEnzGiryX7TA7DUAnBHRzKO8WWDLL4zAfbC5grh0N8ZFkYiymbC",
-	"GrUg5vbcWTdVLo+mlV0AOaau3glchbIMaiGAYYp3bhJhqY4pF4cMuYXKmrk9p1CmkU/dvubo8NCVavoz",
-	"EX//xD7h6PCoxzzdIiWVrd5ARhsYdOgYXUDXS2VSwaOAQZ0s6iIgNZCKDex+BDocu3GsowiaJpzxsQjZ",
-	"IwiqPXmMoSr7u1sj/y1CVrRnqJ850o6gSk3AXnpyGBweHjIoVoyEmPVYWOC6CAPMVdnlwiIx/PWytI9k",
-	"jFYCPNQaucoaPDOwrSOo2BRgZaJWtdJvX+lxTgvjN8ZJX5UHi4uqqGQXdDN+ErFB/RWuDjGFFcuhUAbi",
-	"euSknM7siPaPeodU6IguhTk+OJjP5z0Of+7pZHxA95qD55dnFy+vL+AeCMGksXCeRiFCf7x32HuCl+iZ",
-	"UHwm9473vu8d9r7HKv8JeGVOpfFoKtWBj0UdJBl47TNtKrzfc6RGmhdI2RHkDpxJg4U9eUU8gktIxahj",
-	"RzxLbdLx+OmrOVi//sWwkaylCiE2p1KsiFKDKTYSc+Y8DXdKg8SgZQRzP9WJCIu10tIAq5I9lCN94k5P",
-	"mSKnErsGu4NSUwLsXzceu/wF/8R9r9VsENbC5uMuO4PL7A3Ay2jveC/JVB66s1PvfBeI71TUW4Bkka6C",
-	"jowDz9obBXZ6fVsB5/qCV5R7vlGyIMYPjJBUFTZ9/JfnoP5ZRwsMxKuU6hmKXtJvBDjMn9UoSomhsI8f",
-	"PxYoq0Hkjg4Pu3/bVabQDa+AsViFH2klgrzH5UD0KOvqOhpWvcUP++AZVv9jbCObTnmysJsXF6Vgdn5n",
-	"GNYmkXwDkePYADuH3WF7EHHL7ey94z0MC+Bf7ePLO9LkZJjjqtp8wJTlbv930H2TWixj8jaOaWyGpXoM",
-	"yd4TFvNkbDcWuLVAjWbSHjtDk8QJdF6NZFI55akweLqaIVeGpBTPA5katCnwxcjYS1lMIyi0D2cTOPU6",
-	"WRDFJA7A9NgzMHztJyNiSSf2tF5CcMvlJnNV220sUscgukPBc6+okLkbMKhmOkm7kLHrCRxEgtlTE6Y/",
-	"w2gBzlyRjPA+wjaT+9ZwrpWzl0WGBnZaXJWlvn/g6Fmps88LSl4PRDr6ilyz+iWMpUlPX1/+3Q6oicIE",
-	"kz93dD17DpzGGF7xRGdg9GPqnHZqnRbFDvzrlWhQPx6ILEj/mTUvKdYJNZM81wyp+qp8sg5eYwi/0XXX",
-	"8t+Nrj1DjrEGV16i+XNjrZ89PGx2tBVRUiBBUbEbc5CnXZUudqR9k/c0i3sOoncVmw7/4HZdUGNU3eTB",
-	"GYRcp+QoojFVwGYb4GMB4dJqKI5RzrlVqRPaXc5l7DHKwhUDP7E2KXm/wr8FDGF0W2HD9vrq7yTGdut6",
-	"qDrtcn9GgCGky6V8aI8tub4msG4W7ENsJqTQ9UF3grmXrigDhIzgIu/txmbBh3uDpZjtoPzekvA+6ezV",
-	"ZwiIoc+rOU3IhaZAfw+BhhHhi5/rIU9rYVfW0HdBTutU7y1/XIV682mfj/ffLPh91melHdN+w1QcUwcf",
-	"sDj2Y+G8WrECvMgsHSAbFJeVhPOH0Fi19irt3dKy3X8lfhHpzpbhAJVJvcf4zEXXKBsAzecxJJQrOuu7",
-	"ScV+cO6ddbswQgdhEji3+wpiZ9SX14NIrVWaDYdC2LtCLJIKMeyEwl7pmMEjOxCTXXhR9gsexIVar3qc",
-	"udSREF7hodOVHNpDp9ZkfTvRLJIRONLHK4FnrjBpwQZZ6kLhRRqyoNB5lApg+opCYoXsrU8g4YMfQb4G",
-	"CRN60+ixCy1QAD1NuHQpQpkwPVfHfRVCPHkfbwpr7WGqNFyR0yqrkkggGwoAPPnv9pYKg9YKgYwCNpJq",
-	"LJJZIhUQaAIHpyeCdh42S3WdoZsXyjcb1XM+EDEOqMY4h2r5Th72TiSDbZ61OlOFdfMOgN2lCR+mHsZL",
-	"NY91M+Wf0dXnuVZjLZyM2o8M0f4Ll7ioKld8qGeiuRTavXwNt9S5VT7PMirAynTCYk78vlWjAE6r4iCa",
-	"Eb+sHQAF2v0gap07vdWbv/l1Bb202a/zjEkduXa4/3TiHlw8ouDAWT2hovh3SHOvnk4H70QiR4vaQ+pK",
-	"2OFlKZlBkYSwnIOLYJ7HZemsf+f/ZAR3J0lf+eDjcMKlWjmFMBgyqmGaKkXahxMxvDOMY1GwiKDr4QkS",
-	"E/YVRtftlro14veQ/ZXSMfBDplJZIHiDMg5MTdqh4p7pq8Ld0u6kWIp3Iuqx61TPfHgdKVfxfHb8cfNE",
-	"q3HV6YgzDPpjU7Qop3OFMUEzfzG8O2FPGugzN/DqPd2E26BCndKp78mVCm4+lcIjKkcnrmetCY8xNxCi",
-	"hIUIPqrVQdbkKA3Z1VHhq30vQ1PZ9baigteP44R9otPghaYVNMUlPDxsMIxYTmVau4KrtewbFnSn+s/O",
-	"wT+tcNP9axMcI7tfu9CB8Eas2sOgjpOgTUoQY8sratDn0g8+uP9u8tx/putaO2XuxjUO/PopcQ94Zmez",
-	"K6fbwwkwOylTw2aJBoa3wrT+pgdVzo/9deNJPRhyNRRxvR9+mUKQD1IvkBBFvAOeMD5ODukbANti9zyI",
-	"9p2dvjy7eH5x3mOe0KKvxloYplVl3A6G0t1Sdu9k/00PmvnZDyszZzBxBbFpKCSr/nEU/35AieNNiR2X",
-	"X3YZHjwpYwexzUGqwHwu3wk4dXrVrio961zwiAqWWi//+fN/YAfXZzCIJpbp+fN/3FivtNUdz3K3ttV9",
-	"gDG+WcxE+7vOYm7MFrdplXKp2t15ppXJpiL5JdHZrNWdfxeLttf/zI348Wmru36FOHarW14jrrTdNGCU",
-	"/Zn1BVvdcaMbXv+cmxTKrVq8w9/T+C1wNWTpX0jV/h7+vvE9wFUqtWo1zb8IRbqg+fCuAXjY6jXXfMxb",
-	"3WAVfaZabpwkETFvPQU3CW/5NRBqaXXHKXBIiHavuULEZLt7tG6hFaGD9NcRv1h/bOfnGn1KJ2EHfwIX",
-	"wa6Foz+Kf28aeSic+wcf8iZN67NlK4d2+zPb32qNtgZLMXqplQA4971XwjO9fH/4dPN9L3X6glphdpdZ",
-	"q1rAbtfPjiTViVhr3w/EUE+FYa8vXp5fvvzFM7Jg87k0kcjKgqiCXkVSDF7RmRis2u7VU+wukaVlxRjg",
-	"3seOhOPe2StEsd1nsautdPF+ppP6VNZzMLhd7b+Oo0KaSiuqe8fyS8ZZLJXAmipfQDfqq7CwLtbfCbH4",
-	"h0FVF+K4rfm24gwavsB400AMkaQRSypwOEEB7o/FTXrECq8Ke+xlXhs/5eZOROhdADzQDpWQu+GH/p5Q",
-	"UX8P4fIB+5//+u+P2A2k8CcsfGX9YstD+3u42CN+Gc5nX825YcMspcIs+zYkQPJQ8WOA08PVRDuQ6Dv7",
-	"kSNGvq0Hk/cV1aB5ElbsJ26fGvggLQBiyHPqsYvIsTS4/ueOvL2v8K3VqWn82zcH6psD9c2B+uZAfXOg",
-	"vg4HqiKL4YraUk2n0Algp7tPZDTgTanKlvmSKqhVw6OOYAylSiwfGuSmdsjUoLg45nZdS1qmW97vq2g1",
-	"IrwCcqyCPXlbC8qCqNiti+zKBZoarX28arNxbE+letD+DVhxRgiF9grGdmsARrmx8Qs+dUMu9QpqqBwg",
-	"tTLlR2yZ+dw3YnNZGog33ouUxqs8L43Uq30emDh733AWdfO9GXCBUtcZ3sLuhX1iJRs70dvSa8b7Dz4U",
-	"0Gprox5L397ayi5Yv/cOYaCJ2WnicWVqW8wsFIli77Wlc4ucSl9S42hcoFbSa0yeiB47ZVcX16+e//Pi",
-	"HN/voxNXF79cXVxfX5znOVF7nLhm7RU6CtkiO12wJiGqYniq+xTk0udgt7tGJQifTrTewEJsLV3zRKai",
-	"0cY9iKQZ8iSqD3edOiIAFEa6HqEzFP/yFha58dIUoaw99jpv21ROdBLlgx2cYxuoBOfSSx9aMPPiGkBv",
-	"70g+4VvO8Qtb1Md0WeALU/86Ee8gvVBXMlEolSYgMoW3QiqGLgSiICiEPZ7hEDs6PNq8F2ggp0SM3ME+",
-	"omklnFeB4AJM7Z1sKM8auWk7kTXfaA+5iR7pZChC7BxC959fnJ4zrYRpuc+ozlgXqJHyqo5MxcI4nhLO",
-	"ogQpcysLPNJk8RVvTJLJB6q0/2o3IgR4drQN5dQF9qu33HOpBLCLuGgwuJzQ4oGbvNH/sbepsJA+Kjum",
-	"7NRxZQH1DfYJg9IXRHIBh8uEY48fF6nG2stSQ/8EOV50X2FnQMEjSY0ssOADiYU8hAwLtTyl8IjJ9IQ2",
-	"Jg1Tq6Hoq4meA58N9uLAC3BmRNRjl2ltfuqE6sYd0c1A2PG4y6TPcgH5DM5lkSxyIOAbWKQJzqZnebGp",
-	"CaD2p1wbC1wuT4+O+io8f/6P28sXr19d3dxevjx79eL184ubC5c1KYT6x1mCSxjiJ4XHjDNcYxhMX8Va",
-	"3+XUIUS9FNsvu1N67ohHdAqhH09zlAhm16ZKseGLyumBZlqmcUzk4Y74Ql4KN0udbvEJKAKh2XOlg+2P",
-	"b902JGP/ZNJE8CnN1JICoPRtM2aFIOfJdPlFPD2fFaB4Qz0dSOWotE5fnp9gdgqINY0nlaLgDOWi8OJX",
-	"V07m3eGLhcRh4Pn6HKMdtEEL/Tt6LLwTC3vdnVjcYqrQ/kT3O3YnegT07oJBFSgFlxgBN8ehviW9viW9",
-	"viW9viW9viW9vmLU4Pnzf7xKom8IwwdAGG4JLKwjrDkn3nHH3FqgG+2xU+cUIInXMlcmknmj1d9XzqWx",
-	"zsXxkkF+dHiYW9zoDDj+VnwoWJ0C7IlTxVYIV5GT0JnrLqHHcDxAOxHKSEyP+9nh4ffDO7GA/4jwxBHh",
-	"eM9qidd06UWVHKfWK/Ez4Qiq4ogp8Iasi5wAbWTFvcfgw725eu5qKQNkWUM/jH6Hz/w7H91xINQBmgGd",
-	"5E6TRJ/OfnVx9eFZ9uOR1JTYZJDJHSubuQIrkopCeZJIa4ZSV0hpHOEj+VkYNLIOGspBgU5b6XnBHQTf",
-	"E/iqFQvnPFFSjavDqrPMTO4BQnygMMwSpu7TuU5VTtMlOvVFctgl7qCLGz6uewdddgDXfAz2KohtN92a",
-	"3+Lv+Bi0ICyiZFBrzqIuCZrWT3GOFagnaGozybufm3seJK8zM6HUzxrUa7llwN7xkx///Oc/Hz35sUXg",
-	"zPnNBwOXhaw+hZBxX4FC03N1zEJsJ2VCJEKXxUZr1uN1Dw5XUK2CDydBIX7tIbAUPhrJ1DULAEKPHkNW",
-	"CKRIdvpW6b762/Wrl4CTURrq5OzznrBUsx8OD5kbQFBU+wBKBTzpZmVo9natzH5umYfs+PVXuIINAkF2",
-	"ybqIAYFYZzO3RJsspS7le7lAIxKxqGrt+tblyXMkMRChv5OGOuUT3xH2cV9goLfYYBmZrKXqK0cdUMOV",
-	"xco2C5Haz7l9+whbqZTNlcOfAkrL9BXlgSpTpfBpXVaYLOWvsGm9UBVDrqd1sMPdyPK5YWBXNHVYT9we",
-	"WbDzLXUOUx/VmAnSsDF0Xe0gqwkv2nxE1CHcghoyL185j4GcAPtFecsVewEO73rsVJWCpytdEPoqdH+n",
-	"sKX78ZanYQ2j8O5kFk1qzXgUockfuv0dopUexlIJpNLn+XHmBmhcPYah+ovHAQsTPg/ZIxdvzaO1VlvB",
-	"brD/yU86qB6BqG8q3qePe+VYsIvxmhA7A8dzviCjEieralMR+X01+M8RkNBbCtZSsJfw+V6w56YAKPPh",
-	"6ys7Ot8TEfhV1Z9tWXXWCcrLZX7JTwQryHq4fUXZ3WNmhLBnTZosQiKMRlpoUnNNAF8PUI/4UGCvXeG8",
-	"uip0I4gXFHXpVFBrm7YS1sLwOeDY4rmePXRIOQnTY6+vXp0hdhDiDMnUELMVhiEeXV2cX13+8+KlBxue",
-	"vXr57PLqxcX545O+enZ6+RxuRa57a3ePuIyhEU2aLPL8eO7XORiMThDRAoGqXl/diDiWalwYUDqXQ+Gp",
-	"SOFRS1ylVZLOh3dKz2MRjb9OcT8d3rUNjzx8aSeVAAqr46C1DSVSKUS3U+F3x11djvhVoeKztyFrepqf",
-	"nfeu2925WUqDrcOcX6aGwB7dwc1RVcAzcYk7KdeuXtiNAFanWZymsuqlgDBJfEaNnV9en51enV+cV3tn",
-	"fdXIPWPrvLNlIOtXpIGWIayfidZxENDdnq3OhK4vExJ5HZrn//KaDw4xPhW+zRa0W0P7bakY3Xoiki6Y",
-	"akSOTQPki4IiaN/FyPeoPzzc6HI9p/F/CQrNjbVGmdFSdKrMuBoCL4FrnGmGQkXQ72fX6g32bLaGjgKs",
-	"pRVCCmxh69oYaoX6eAEeRhUhBbzkq1RLV/htn5taomGVhccHuO2i3qNmsU6UjI7fNWM2cSVF1Qfli9OX",
-	"b06fQ8spaMWJ2NE8DthXhW640GSbG5YpACsPFmyCXR4jtobakAb7eYjkF02nYqdxSczsAlhvTMRGADi5",
-	"8/NwQxVEoREPyptnFUl5MhYpMohQSPEYAQoEgbB/SfkdXu6AAwE7OjwqhaWhj+FvekBPilgq4tggjzlG",
-	"7F1+Q6YB++HQoZHJz7xFF7bQ5pKmjhuf3gpLY1I67bFT1VcikqmIXNTF7yju8wjl9OIx5c7kWCoel4M6",
-	"RBuKg3YGtRG+oyw+DyAQN5pxxX69uXntpnCsEYKOEUA7cMihcYX4dxfW9ZzVIM4BNFo+j3/ff4EfuX8Z",
-	"hdCS2f4uh5HlvyP3Iv/FFQ0rzJ/1ir5uH2CgUHpSgSJxym+piTMttJtPaRjOcOCbmjyi19inPC403B3q",
-	"JPrOf+kxoksgkouNIYhNxyH4HeBCoyTO+YJFiZ5B11I9wP5n1tTCPujGfx1CJcMeNhKP4t970wjFFOR5",
-	"EAuImNtR+y7cBMY39EUrQBY0K6Sxd0eufzR2FP+JhW8vfv711au/355fXp/+bMXUqmJErVi576sZT1IJ",
-	"qjp17UPx/McvtlOEiJYI24ymCGsZcRkbj4+GQgBS5SLq+eqj5WqhBmVBX5U9kSaLBykHKr9TVmeWbso6",
-	"U6YnS4E1d5JvjZj4mFcNPdxnnVZocdT6kphz6Qsx4Xp1cXP1v6yT7wjycYtFkHC7x3d3UvVUPnuVnj9k",
-	"uvvAZ6+bRb5gbv1pRBT5Tppq+OzKwbEr/8IvwZl0o10XHiuf6N2GyQSwl3XnRc50LIeLtXEI38mCvuHE",
-	"d9OeCCtYUbjSdLqMN7SX10YU4JGvcRStEYUdZgtxCL4g/xPlDAsNJtjMTUqLRH1N5vCUTUUyBrTa0MPV",
-	"lteVXnjcV+GH/h7PUn0Lx7Ln+PsYFtpgFkoywZLI7QBODwqAJNDeccvj2JEIfgzzUidsAAa3r8s23k9E",
-	"HiyBCAPcVRpxSTy7SybeS9qyqop1w8LXb6h8HEXj4AP8+5G0TQ24OP2yVnpX6bNuV/qq0M91+6VeOjQc",
-	"KUCz1tQ1RYVX7iGfitSKBlBBZnW0DXTlj8JNRdO2mZPKSUln9k+SS8x9C2VyWo25Tu4ITGEUn5mJBq+b",
-	"jrfjQl2ujExITHsehjySaV+FWM+bx3cGYiyVgSp6x1g7yJtGAzDHsMRqYG2tJR7H0H3VBOiP9BUejAUU",
-	"u1biJKf8QA45LFqf5IQNbCq4mk9kLIqMwdZW7Kvl2ECAxAV3cjYDuluIRfgVm0bOlB9nMhLVmNR61o++",
-	"Cr3bAbcIpbPxBKK9iOi1f+8NsvjuFkgTQ/9tjwDgkk0HBA2HSe8rnbBwyt/feqT44xMoiwmY0tgXLQeJ",
-	"uJaAVxf/eHPx5gJ+f37x/OLmAkIRNDjQbBAIoXFTnMJ14YF6m8JnYNQMOm/mMTAUIWBRjnwV/EqkyjUQ",
-	"A4AetCnEcHdfccNircauAqrwwLSOZwB7b9Mm/FxrcJZZUL7RE3XiIVynPIHmVVl854TlHqF4t90PPtD/",
-	"lhoSVMB9wzm3uzWtjccXRNjxc5wHvlGV1Z6/nj63v4M97W+zj7X3WH1o9aZh4cUNH4c+5MpTNhN6Flsr",
-	"ZigjwfjA+hoyPfGNu6wSo+gktf6VaY3bue32cXLdKMZIF7/lshFL0etEjESypR/rioI7pSr0R+SaFmlb",
-	"g1nPMOM3SvQUQY051aA9MAM4kt3B2GOhSfXs1p9AYNQWS3ROrNf6MQQ+GThw12D70K98EBnYtVPilF2n",
-	"XmfHwnSGmxG0A9g8BRBfB05ISXsd8Nks0euS1td6KiCxBWkZOOXnE82gC4IrS6nCg+JzP7XQPFRmuWMR",
-	"OMXZ2+G6b+qy+LwIpspTsHB8WYN0BUFf2z7xmwjcr4XiriTA+/yV1svlUs1pwVbZEKDAmMD9VvthIxp2",
-	"xF1GNdpGKx4g+mA/aXMEArrC4MbvNAmzyknYRqgr8zDVMj3jmRGblRoiEGQCGATr14+kkmYiohPrziKz",
-	"HjJ88jtRCZ+CF33TbNsVKtu526FiS4TJpmukwLmz3vSFHDeAdqjKWCeFH1aCRScF49oICEvkiJqAgVmN",
-	"neNPRwBpYhMeY3FZ2YZPBHsUEvwjfIwBGd5XQ654sihU98y4MSI6BrsLPw7DWLHW1giDr6nB+GXTL0BK",
-	"6U1XuG6fg4jiUBhnsM8jKxB2DaHA6r5Ca88q07BN2mDhSEuxODjNzEao+TU8/0GS+/iqGtQMym8X5wi4",
-	"vuVDpGJitj9LMOlWuyQ/I6xrM9njDT6n7Ub73EyGpQ/abDbg/O2kmUbqpvReS+vyqc3aaGB3lS14O6kt",
-	"ywOuTS1iDSACHWIs7BaTJpXDApamtEZdLdEmgM3bVSiNQzaDPkA/NW9yCHw670QCwODDAqEIIG8wGaNM",
-	"KnhUo1hhnrdMsecyEfxBsTm4migzzeVkK3gOvSotLK4XC5dRcmBxkozmCJ6CZxSA/AD7HYXE/LsNX5j6",
-	"AOrDSdI3CM9aCM99hTKrAf5hL1V8OiSz0QTCNJmEjDmQzQcQNy2VK/LEWpUBIMQh0yNU5P0ExbQ6YWEu",
-	"nyHxJtm1tHoN3oOcFHHcY+HlaB9E4Jj19w77e+imWFWnVbwgPL7joERtuRBpDcjoa5XaLw+OdC+xXTp0",
-	"Vw2iNYAkdjbhCR+CtJpsOIEinQPk0pmJZChUui/UUEcicuQ+M55OoKUDnsqeWI5PRcRieeerb5EQkHxh",
-	"j1YIWIhmgf0ftoGBcpdCdxVHeWT/Cy4VEMAjXi5gIfaisP+jjgaP7futvQ69Gfoq/OWCMHfurf83vPKv",
-	"//Nf/12o96C+Br5VNNQB243my4CV7itsDGY3pdJunTATCyUlTxnUPt28en15dvvy1c3ts1dvXp6HxwQF",
-	"sQs2E3EaMJ30FSXi0IABewbOGiT4aMA4/2pUY8CuKiyPQyd7kYKrdkny2KoTtXqOxmIHzB9+2NQAM9gR",
-	"BX57OulvpM0PQ9pcHQK+p9vg/AU4EPd5vCaX9QJ6vfBNnaEczBv2/SM7xphKXQCfxowOwNvoK87CP4X2",
-	"iLaHKgXuivW5xv7tmD05ZMaTViAQBPg8QfHNpRE99lJj1aA0faWEiETk+0Yp7VFkx4WCu2UwFTzRZ2QD",
-	"KtJUmJsFq5eUcI+dU31wmrNdHx0eUsEdFHi6YkyrAfqq/CZnQ7ui4hz3g2YFxXvYqWKZQnJsT/T89PAp",
-	"1X8u68Da4rbTOL5nG43GpseWwJPg80GP4Xw9UBMtfBkSnFYGhuIYTINIFzotO3HFMOoJ01QlXMKUrQDK",
-	"yrVlndE34woKNRT7p3YiNj8nv8Pd0Hnd3uaJzeGxu5qY5tzNLhfciry5w5nvpnIwjkFvW3PrPgfUqo0t",
-	"3tlhNDSv13ZGqi4H/JseXOArVhRjVX4chnMLyxE0FEcwp6paqr+dCDDc7eQBLjujdohTHuF+HwPnTjar",
-	"y9bPEj0UxohoI2VtZQv2vEHJrYy2+Z7Kp2Lbm1vrc1e3pI94KvZTOYXcz6pNu+6hqd7qkd8KKGDlnKxf",
-	"gf2zOR2Be6+zdMQsG8QADqAHFzTCb3pgKlSC/fWGegqrTuFxBc59F8qWpkj4S2fi0eHRyep2Y0Zra4+O",
-	"wDelsLfgwwmLxEiqAkUBeL7KsFRDhfepotdX9jbpk/1m1WCBLIJC6lZSHcFCPjlAKAlJ9CJC34g0BZaD",
-	"EFUQvWeis8SE0NHfHKMR6qoRfNPF3BpwDVKwIDJ0l/YVnhGFAoL8/AtzCuDbSI5GWJsCtxsk//W9DN37",
-	"rK+d5/I9SbN928KOF9AA9qMBFXLMpo4oZJboKBuKhMkRS+ea5ISZCZANszuxqI6twdQ56d4RIb57/Ccp",
-	"LSjv3DX9PXIxcj0+OjauGo1EFgbSDSM/PIxx2mwNNcdq8QEK1MEH3EPlooOVhFVBoKosg3Jwxz1xrRm3",
-	"bmLfvLk83/v4gPq/LuUJX9LrDMu/pPVLjQjSRI7HVje3OgoK6zmy5uxawIHVGexVoW8slWmIoYNdh0mm",
-	"bn0K4DbiCxOyR9xpXAh3jnQy1mlaDWGzJ8IzHMiXjliAz9hsGOC0d2YYjNzkORmY6+TOzmA7MTj4AP/a",
-	"s3dt84xnOhkL4nxT6D+k+k6ogBmdH2dQFlLsneVkxuWifB/jOAImOWmOMXOE38Ooa/KUuNM5voRiPzJl",
-	"ZlJo/wWsRgiSZC/4nWAmS0RfgV/jQ+eCJ7EUCcPpYSaV1u2ySs4gHUreKW3upN1LruvFLBUQSzFo+sHS",
-	"hMs4YKnWNbg3gaLdvlO6vQtiNe0bZmwVcYUXdghbA+U1om9vKJjr21bc5PJmnwvNtDXyw3GHkMzVEpiv",
-	"VntVYSnuuyaffoZ/2WZ+G2z8A5jD9fTxaJeahUnFlAxYcAZgK7FUH7NQ30G9F2AXHF2fXbvE7WJuzVI9",
-	"V31VXCyyurwRTjWG8FwJPgN0IQc+ZtyyRQUEDoPTGNh6pyAgxVZ7qDTGoDQ041BFjOxsfRX+7dXPt88u",
-	"Xp5dQHT48vr6zcV5SDm1XCOJ6GTN4KzbMRdxXFmNYme4Ewns3kqHF5zZAX4SOz1/fXX5LwZ8UBHnx08n",
-	"0E77UtpRXrM031n2z6Wd9Zse7Oeub9uO5Xj0NmpYXhuWOy+8fUMK9uI9H0LSF59qT+3wT6HjOxAqqgug",
-	"wT8dBb5aBQX/pgc39vrapwkFrAkbA3vLR4wniABMAYKulZ4v00dwIJKs7YOFN7Z8+fUdj6PvAA9WeJ0e",
-	"UR1I3bsGmYzTW+iev00MczrlKrrddiHLX2Cf8ldonV83WOiE32aVS8n0b7HI4tTkG3yzx1FQRZ25Hb/p",
-	"QfG5nYQj1/RBRqMgygTC0ZSeM62OmYl16lPmM25gb/aV0gMdLb4zRNZqX71CjlJL0lGa3N3Fw/J3tDhs",
-	"n+xmBHXRjHyBH6QTa/l1D9qN9QyWnmhIo+Lyr4r1Monn0yc/Pf3+8Olar6beODj4kP+w1vO+LIbd78Qs",
-	"xT1hD2mrX8HiToToMQCnw5VwWoF3bI1XoQAal5KlDKbqcjuT4+VzDmwCpZ3bzBGzqTw3SED97iaCLvHb",
-	"sVDAiGX6UK+tZ+0ohnE2lvdkO8O5dPeVGLUCgtacnc2aXa66T0vRg7qjEmdkrwbf9sPh4Wqqbiu3tDQ1",
-	"XbmnvnNlg820OQ5QFVp+cGG4b1VE9Tx/shaHWy3MBmoY6B+N7rEP+2EOnohf8PRFePrSdQADPymojb4y",
-	"KV/02I2GwB42wpnzReAetnxg1NY7fELV8a8HMB66LXvYiTqgmoedna01tRBviwz8XEZsjOUHBUbkkBzF",
-	"kAjGOdHi9diVPz7Fe2nSvroTYpYTJhfy2vBoV/61wI5PUx5BM08KYdmFi7KYUrtUyR2Q8UpVE7lVWx1L",
-	"BqH/ymW522KInciyq4T41IbiwYAP70YyjhuiuyrjRD/7ZzyEKP1RnHM3q5v9cr+GndKc+KcifvB+R31b",
-	"P931pQBEzBQQ74DTzJTJW9UBJygfpvKdCBlP+0qrocPZcBbruUjYLJE6kekCub6cBnVB0TKjp/tiR+np",
-	"MeONOT2LgCGZNmDydIv8MEr4YQDc7ps+SfDfvbwxAWiSqfXMnwip6hzD41e+JmZSFEaC1N0jePIJMNXu",
-	"Ax48BuN5UvO91cJfbHpwKvE+3bf6aB3wxVqJTudAMQuiDxMwJlFBkOlof4kBf5JG7DoW6+Gd7+/FIo2I",
-	"R/YI4pHuyaY3jR732CunpvNWDN5iBAafGtjMS/He+sLWVO1GDVXnCDIAceUr71f56BB4yuQ0m1JIYioV",
-	"/pQX3EmVirEL3y91pFHxgoxgnkI14wi7I1r1K6fiBAxiNymyNt+yHVh6Kzf+Rg7vTFe2pD+xAS0TZQK+",
-	"Oj+2t8V1rRX/DdxkL/UStBcLtaZGxO+EOXHLlbg6MEx2X//98vXri/MKt2msgRUWA5VsaI9yAN4MwCZw",
-	"bSJruc2+SocHmMfu16l0J76NY0TbymJchYuuFcNN7GjXNb5xjkZ00G/M0i757zUkZF+lOCHw6zOUJ09f",
-	"9iACRSd6a48FKDJS8FRm1v6QCujMYz5DRJmrnYW6fzMTw/R2qNUwSxJrj+dAp2MyRgt/vCUiADbSyUBS",
-	"6sWBhPpI4+dLG6w6pNKGO7HwTLeQtIF+B64VhDc4ilGoIVd9taRUrWEB4Sc+FZWNOIl6A/pGW2t6hIyD",
-	"rRwhNEA+iRu0+Y6bhA/FjCd2m+1yB2b3335XmSqa65TqbXIbpi672LA3iCinHZtkzaJaR4c//fnJD0ed",
-	"7GKiyGqKmCr2vt+MhPqne/j9hfXBwB005nV9C92cdRZEcg+8d/xoadXXOl0talGxJTAgjTyPr6Nmtsqs",
-	"r+DKV1eYCrfOQ/hOivlfR1kch2jfUlKc8WRsAqAzjdMAFf5MS6q0MCkf3tV5X7We1wOxRuP7GxNGtx0V",
-	"VZdsNS7SI+2HdQmnG9Bc1gyrJIn3BKzdeMyCA0oYaBMONKtwWjtzAQ/hmiHhI/ZalirVuNu/ZyL7QrB4",
-	"D1cVbfiYt3lcPsWrC24NJGA4dnXj2G+9FoehdXqbZGq711ciNim61d0TRZLo5HaoI1GHF3lCwZn1fEhV",
-	"HhjEBCkeYzcGNKmv1WQuSr99/XrVGLAsIB/H5tdvWen+pVTkVwbBiDu+24H6p2450qXlTHmSCqAVmnK1",
-	"YFOpslQYH/cTMoEAE6hgKtAiXgyjyS0ZYYvqerWWitvB4nYqV8BTFKc8+uHHJqHKPw4XV4deUIPuklnH",
-	"GOQkawk+rjBKDwZZfHePPPrf9ODnLL5ryIKyau9tmNgX3Biy875JXHFi7KQ3yLLbpelM5qCJnxcBaNyw",
-	"lRjW5dYpZpPDd0cSkwTYrRQrwHPmVGehzrnJm2H1CJ3bV0AOV0D0wp0AiCJVDKaQuSNoXhWA94RdXVy9",
-	"eYnJ/L5SYk7ZfJeYAd5LYUK8rQQefnZ6Se0Dby5fXJzfvnpzg7l7AghE2j4SyK+ZmVqTzKRitprft3Pe",
-	"sF0nQJHvl9snyfpcu3TS8D4VlYZ995ok/a96joc7SLDP1g+1Gork02Ts3XrWJexJur7MZH0W3326RL2d",
-	"OWyvZvd4IiiG3VIhVifw/cF88AE6Dm/mG9lq08JWOt8e1W3v77asu3zCrG3jub21k0/qxh58bwu996Dl",
-	"Luba7H97Nc32OlmMzzlZ1uWq+xZ75YW//+b5gHGL+/QGdtTPCihhqXyl1PW3ul3F9lmhq0xVdt8LMXg7",
-	"WBTQ2wNu5DC0xsQ7YRggZ5JxNhXAMLIuposEYdKkVozrXEk44YqaVCjrL/7vPXjtXrBnR2SXpT1nHn7n",
-	"g7QYxld1q6HWZYfaKCInoAc8TcV0toap8lUcbfbBrjJ16h60veTt2GehEa5L6HBj5FhNO6UPhO1Nk5Pn",
-	"dTpdxE3nyAqPlPNBpMk7jfOUWUuRPTo6PHyMfgCF6GHQV29evrx8+QtmeaQpFxbam44en5Q0l30PxoxC",
-	"HN/tOOFDcYstMEwYUBDY6gp4oqfwIFY9a9K40VFppStfpKTBbCaUcQNHqJMraKRKSzTN6nvT3ltb7u68",
-	"fGY/tYvkNraTjhq34V+5q6tTtp3cV+evqwR/n69jznGC+z//3/9fKJ0FSTWutfWk6MMjPyZkNlOEeBQw",
-	"K+zo8BAMQwClOKrJqv7Xwzul57GIxgInoH3/xZ1KGFC+fBJP9ipTF9aqqSdhxGXthoPxNF8H0Cr4bEyU",
-	"1anjbUhnlgRTT2eulnyzWF6/OTu7uDi/OD/xFINiarWjdJ65a6sCgKI04cpw6Oe6Iqh9tSKpbL2guqFu",
-	"owd3K6JnNLLPUUq9bd5Nf0v80M3C2KqurZGcqpFMpvt2yqTKfOijzh+VsfB8fCzS2SCFDrb5zbcQkgzZ",
-	"2auXzy6vXly+/OUxnMuUScQaUB7FUglfsGQEgvOUmCPg7unhT9Bt1xyDdQFxSiAhkWbIk6hgOFQLNHzT",
-	"WfGTvuleL9U0L8Js6jDQhVzDSlBU2sk2ajUZx/YHZR23LjXvBuL9ojuTo9ieHB4enlgPdz7R04BlKhLU",
-	"O4WJmR5OXNvIxToPqI6P/3Pxf2B867yfjnnTU0fKuyu3R7yfxVyq2tgk/b0bG3+H62KHqXgdG5CvvXP9",
-	"hRAmpeceHkWhffFOJAsWiaE0spv9e4ETaAW/sH0jCVgx+w8QM3a5pCMu42Y2U0WC68S7jUg8mUjs70rM",
-	"9BRDK/T5CMBgamlhsbYGlv2mz8+4siv+1RtW9rc7svBjPa4/ZU4Nw52TivfWQjodDsUsPYYfD+AvoRXH",
-	"EME8f7W/hv7/WBHwt+tXL1mkhxBPZTORsOEkU3d99SgsTvv7fRX9BrGOwqPoV4HjyrCz9xhknzsW1n1j",
-	"H4ua2T4TBgU/7ps0EXxaeqAxwg4NekroER2KE+rugIwMVDsBg4TWkDIKj/sqfM5Nug+nzv7leegMixxI",
-	"5GM6caznpTi4uzRTqYzdru4rLxtwHIO+K6QwhUp77CUQW7nOD6hzwh57rsemkIef6ncQvEL2rFiP0c2i",
-	"6jqed16tTlaPRXqVqed6vO2eri7IBJgdhQpPACaJqcZpg0pMuq0aKiZV+v3R3lZForCoplgfqrLpAJqN",
-	"jFhIb/XF/ZjhV8wH3upGax93a8TvDcd72Ha8DjyJAh34rqUmjXSW1uPB7dX1UM4GSM5qwjIr4C0Zy37V",
-	"c+aEUyLHcypUofc0KRVsZ1JboItTWpVLsdveXggKw15hRE1KBR6MafP8yfj2NbDXwwawRACkcJMyGeUB",
-	"6kQMhXxnPcG3UmGuK5c0DPJ6+Qn9hy+Pr6R86tncGlcn15x9TgmXz7/VvmcrSrbRDd6+XQMqqAJWxHrc",
-	"ZfN/K4PtTPiS/q2HXJ26KqIffmR/lz/3WGjX1KGHQAkfQkgWjh+SAcxNgJ1GR46171ZiXyfLrYu8dYca",
-	"DNtS/kSoKCuEsVTCsClfQB4WdR6eENamzA2TqmjvbCZUdL9DYUeG3nM9/iR23nM9vgbLuj7OW0Ad3TfK",
-	"C/PPUr1JXu9v+HkwSL2bIpSYm0J0aw0pfSJmOklf5wCTz0l03LA+lZ/w3M7eOkb6VDOgOeh1wy+mk9T1",
-	"84LvbiREXYdkE4FZ6Hr5Or2+vvzlJTq/r65e/3r68uI8sI6uVV0DwYYxl1NrJGNi9KSAMHWZ02UyWm/w",
-	"KoYubyHdi91954X867FDRQ3tJNm3QjwPyqAL4FhPsEGKG9som5N6Flp2mRago0qzWBtTvW1wkv5g+dt7",
-	"izjO2k5ysYkAZddMbIuRnFyEQXChltSLrtJskEVjAecFth95phOPl7biDBGcWbs4jW+yba9zewP2wHyC",
-	"GwE9TmuPQnsj3yEFXdKiaYHFi9VSClPy+QV/rnBgn2n6F7i0OxF3On53YgcA5naNtDPC62PUpIq9dGGw",
-	"xUUsFWFpAPvvwDre4OyrRyG0RL/VI6qIDAMWFgokw8dBjlb1SDxHMF6gAwdWYGsnYxJNz5XbXnrERjiL",
-	"NQo3yVQX2MLPBsl/Zb/oqyCPgC/ZPXVEWfwBQtZA2VsNT9repXaBP4glcjxJEUDGk/TYGV5oUmQmheTC",
-	"wLpmmRpOwO0qaXg9yrcKNCHjSSJFBGDULaL0MIrPT1MD4P9T6WmqGq3X1JTA7UJZu8qG+6tqw8d8f0Ma",
-	"+Kacm4xjZu8yAZOKccV0EjlbGVuWEZ0gGhnc/bGvDJR5QXQitKbu7RDq9UJgUmR2pAKEPe8hClTYCiR3",
-	"LocigD/11RzM5kLeyTgupGPfPhY6t4FlbLRWaCFj/HvIFcQsrAVOOAsGZb46Eb2lkdm9Ec+xBbKAnm+x",
-	"0YzOJ+tEY6ikr0bCNX8ZwbGiFlQJB9MANX7kcFjjfsGQVCmccHNrXwhvskJ6TKwg3BXSUT/qNI0FPBob",
-	"V9PuYbHWdwDq5GygM4j2U8BGj/qKctQ5vYj7LCjUE9BA2DoZrokW/AQyWkMmsmXWHm7DVlidUyfUUV2M",
-	"Yj1f7RhVCGce/fDDliHqFKC52/FGLLvmugylrEsBDFOd3P91EPTPd3JzxoSOeBKK72/KltBJRf+veo61",
-	"lakGaAByiIn3fDqzu/D7QxMG3g1PqF+700Ou6r+vcPuwhXBhVWzUCEFQSDhZpZOQd1MpmFzWZgG+P2og",
-	"jh0WS8OmfIh+w6dZJNO1eJq8CNoppm4LCqCPTcUJVjg34ZqKUxOuWwVjFI7NgzxFUXl6Xq/kkQMHn7Bf",
-	"+p2hAxRAU6Sox3xmjiE1jD43Cl7QVyE8IczhQswKScDCiKc8tIdfPts9dqqYzB9qL4FkrilJs1Y99jMe",
-	"A+BguTIEOip0wpZy05ggT/Eh/shwMa9ET2/BPPyrPc5Ce/oN9RSS81iwZY8zwU1KEJwnPzAqcoA9Za0E",
-	"2FRgK3DKSfpaCZPqmXFj5IpNdIYQH7rAOIsDS7atVQx9WeZExWlX4QTDoDjgNE+qAaRgkOi5sQ5gpMuc",
-	"stVmsB3ct0Px26H4JR6KsOnzXYBtyEmp0CnYYxfvgSjDeIWwbjZw42/M3bc5mO6RBXcaDJLg+fDumQU/",
-	"Onz6l23y4C1z2qtnpLIqEUJUeH83fiRo19IBiWilBVWM3e+I7IRH8WQNj2JfkZuUUymC6A60PYxMytPM",
-	"kAQQ1t4H9gJ7uvAxh/iJfU4Kd/XYaTKcWGFCGwEbA0IVLhkoMmF6ro5ZyOlCOulqfKZrsjTW0i9CY398",
-	"HJPKpIJ7VpHY/g6GUqsIaRxbNdft8FjYhlEyM+2pG+2MXuO9O2CU3JLn0g2qEcvlw3ESQgAdSNwGi86a",
-	"YN/jqK9uDm2kEsbc3onF/c/zU4SE6sFvYrjs6H3o7yViLLXq7x3390TW3/sYOoTMmH9n2FSkHO3kzFiD",
-	"VaWAlqm1Qdz1dRvn6eFPP5Z2zlFjgwryvbc8tQfIMo/oZkQcEFwZ+a5WzO9NGLjcnb3h+zoxXTZ+HfZU",
-	"fLivc+/b8uu+sfi1i/PzMd8cS8Azs5JbmQwc5FYm+B1YCUp7FdBZCGI51IA/r7ej6jCAEPg3znIhY2gs",
-	"TQrZG3eWs0dh6VgPgwIhifWS+8p6NjmH9mPr7OgRkyqWSlhbScwMacZVtpWU9CVgYoiO6hiqbmQcIy6G",
-	"KP6hmxAkZnMormMigAyudDj7Xl/11WaiF//qMt2L/xs4bnZY2Sz3bOCGUhHdCdVlHh0+YVKhtTjkRhjH",
-	"p6CwByZMxG2sxyb0jAkmi9NwZSKYqwyO4EtC8t1DDzOaaCOUe2+m5O8ZNq2mUFAqFFdpj73mSSqHcsat",
-	"KQ5IjrSvuGHhf+5bqd+/jMIg/zK8ixX+fgO/odFytco/11eYqeFT6nmXP2Mu4tilwQsdb73g1PR4Qs1u",
-	"3946BtKWWuZLbb5gJ+eT5CVhVWpwz5lytLkoxB5HgYRtaJNBk49HoVa3Q61GsRxiqipMRJol6hbaJ0k1",
-	"Dh8/SOd9O852NHLBHsqOUEOxf2rncTPZXX6HuwFmkOAKO18Xp1FIs/paPNKGqYYcJ09iKRKfCCwou6lg",
-	"S5v+y+IK/KSL3FFi3qA2bHbkryJI4PcHH+gQuQ8z2uqB6cSJjkqWzQLKOR8dHpZPQ8gg8GI4pAQWwYi/",
-	"+zuEWfrK/3zL0/CEGQ0BFGhUmIoZs2cpEZyJmampF9vqLAEd2wg2tYNTB03fKyrR76hV/4Nomnvohs42",
-	"3feHTzdvuJc6faEjOZKiO4Y4EGmPBfQC2tJYr9+4BwVio3r4l1f6CtnjReLA3s7577FTABxiY2GwKZ2Z",
-	"7bbbBlqlHW+p82RxlandGGhretNVr7y7RApzcDpEqoBtEIvPdCKMEKoxGRi+DIv9OpHSIh/TyqFC0Kft",
-	"j5WNVHhvVKSFKdYO+4yLRtgD+NADIRTwrJ7kxw2mb01fIYsYsNKdsiG0M1FsFAOe0R4m9vASkUsEPD38",
-	"yR0rcazn9hTBrwwB9VV2uWbcpI6iqga0hH/9JvxfovB7Krzu5V5PZ0IZvo5y7Lm8c/xnARTiK+K81cl3",
-	"hvEhVN4crwi8o9pAt76vIJvAwvyNJf9dqIgNoZ1p6B5eSzuGt38T5S9SlP367UKcN8B3L1FrIsoICGrk",
-	"cFLM8VIQTZVSsohqARJt8CSgtlcmuRfg7A72mo+FYWPAy3hMUbxYlw/dEjJTkOMl1mVuhkXS5bowPcxB",
-	"ZYE/N8M9NJG3o0ouo3m+dpjeDsivVkB6K/tkC/hBcZOs8F9tZI4yUg2xOhOZJHzoGus0Iaht/+YxZNDh",
-	"zARYMjSfaICaRxqoU9F+4gNiJsFu+riZcH/ShjousVVVbSL6knudBLsUpA0UXVBNkF/SLfUW916dNL4p",
-	"1whgYh15dOJ9KlS073gZ1/BIj6hKRwD0czbhRhzD5nkvhpkdWEBZF3+6WyOW/SLfCSZkOhFJX4WpnAqd",
-	"pbdTEwZY7evqjwGsqRMWQpFlWC0pdqznbqh/QLPBf/uXajhAKY2nYoPsXKVyvLcRAVXm+5upeE8dgXgh",
-	"oWdyFxD5rUqZQxjviufXV3KsdA3fOAzGEb3+EeX2WWkCvlDhhY9w+jjV7OzVi9fPL24uzlsI7mrfkGrB",
-	"Xc+FSEJ77GvAphqrPDJlhTZgYjQSwxTpGRIxBQpErPtdCcX11UbZZk60gaKBYzocGriipQ0Z+FzrawUE",
-	"vdM1e8FO8B92H3wt8o+hgU6FPxFAC1Qv+S/4HaAaltI4AColqs/V+HfAxHs+TOMF9aKbc9Prq8sUg87Y",
-	"V2mELIm+Y90IW1lElGRSeo7RvPD69JfT25evbm5Pr85+vfznxXnYV3BzIessDYyoupYevnDHcY/PKprx",
-	"IHmfoCADnz4//LGLwn6ipVyS9a73Gw2x3ol0BEKjWM+/MyzUWTrL0pBFYhjzRJiTIhgLIjNwge9nCZnR",
-	"vhossMM8xsShXLiUzFU6zUFHgXdHveuITBZzaYQ7sghffifEDKl+65m2KAl7hZ+7w333UGnQU7X42/Wr",
-	"l3U7ggjyt90HnzCJmfrRkzHiRKIdBmGj34sWSv1Bk5PhOz4ia/3kDQyo8hBr6lgMcGgv8ZmxppDUKiD8",
-	"WV+FVkxv3d1hzdGQTf+wEfErXJAv1DbC0VsjANY+aq+sN7u0KB/7RUN7HQ+hxgZZpaAcpW8w9x464oeS",
-	"6Q4GzJi/EwUkDWejRJgJGP0LNtOxHC7qJfisOMBvuZ0vU5KhhBIhGiXx2E20BgRrHZ9Wblv7gDbY+CWK",
-	"QeiVDT6unpMfYF3ZYgM+SGKSAOcgFHg6qPuRTuY8iZwv4ZgR0ZfAxuCEW0HKuL4qgBfB9S44Ec47hxgS",
-	"wAzQP6dOT3PX2ZXegmx2YsaQwg6vdfkrhMZJNcvS25mVzTAfF9DKOFY6gv8HCF8DbnYex/nfl7GU7FoI",
-	"FukhyL/HavemUfUGT5PFH/eEskL6xW5rq7o5CsxuNrF99P7a1givrDwvMToHmMkVkbWlYHRSReJ9gNRg",
-	"iPsn7ufq/GsqZs8R5LYzq/4zhkPi19emOKm3P+JUlwDJX5Jr4POqpa/hHTsF4Ko2k163j6yCdd6xJ0Kp",
-	"wiYkmaoXYPM1+KQgixsE8esRwt0J4MEH+0+TPpLW1R9mSQL8cKmYuWh8yWQLckNDZ6mRESS1ru94HPXy",
-	"aI40fQVWCXCE0BcSNyj2RK0FOx5TtDTNEoX9wFMNdNCYi3Bco/gmonhe14zSytEO9wM8/ku2Q86K8/QF",
-	"I8io6yVo0ilXGY/jRafRzdJuWp9Re6nZKEvAQHbeBCmqlf3lOh6Vthi2eTE9dtpXtRvlpGKjsMI+ya3+",
-	"ulZi37bG15xfw4ZlD7QfzJ2cNT9ZCsz8M26MyGnYJvyd9XELoHl/LpJPmwHsHvYOOc+pDlb2UJMjpq/W",
-	"bZ26jWO/9NvG+Yo3zvWdnNHG6Xa/YCx33amBAR4l5o6Nj3oEoEQ6GMSqaCO8XkV41dA6DFGvr84zLGQk",
-	"oLLjruKJOPGZBwQCVgo6jvcbpv6LFGJcvE4CM8OJiLJYJAcxUsLVspYBa4IeMaUjq6HJXRVxzCbapCih",
-	"M52kJnBMElYwVTRYIJGYmVjL3pr7w0REQqWSx4SlUAuiYjhxPQiMAPQxGFlGT8VARwtmR0hPz/HJNSnc",
-	"547gbncurJs5elVdizX4q0tSazbXWRzBbzvtvIbUn85hdkMrepv+d0277i6LBgbtIj1f182CIsdWSHC9",
-	"HNMHJ65TqMGea1/aD0X71uHEZtocFCQ004YOLn0FuleaFEqEjJ1DI1guQtAIpCREx+U5sBcQ8y3+3TqU",
-	"rpMQ6lRqQllJcypm53quCuLUUtO8BVb6h0C9bJbHtw5wJEbeZ8G1NRM560IeX/A7UZ7+74wTTrANQXxa",
-	"SGXFyUu3mINZIt5JMd985hZayC0vMD3DTd7ejkhQ6PGv8W1t+VDWr8SNHN6ZZzpTXRwtNELE03C/jGwk",
-	"E2G27d9tRJpKta4Pct7DlpJxQOlvCtgeTr0VYL+LGHHWYO44SY7ELNaLqVBpgPTH4FwQu1AN0McNrK0J",
-	"1CRQun763av9wn1CEM1vesBMPhUtjww7d3YeqlobYUMGI5C4C18RMJXFcZ6BLfIsISaPgTwk0P6ix15a",
-	"gwPIraEQb0rs2SMxz+mzn9kToO1BURlYBCG7h1zUGqXdKBIa2Gt8S0caZEUW7ylXb4AS8F6iVaH36SkH",
-	"E2mV+aIZv25dJSY+DGtMNlLUPqHWQOtba8dyKjc11ubvqbE29D1e22d7p+mX4ufX5WEgrkP9bLrKiNDz",
-	"nMq+n+IpCkfKU2lSOTQbyJd/1XM2tSoAGY4hP0dMgFCgZn/2XIITboA+EJIdAzEEU5WOqb7yUFttHW2J",
-	"id8IIK5WIuDookdDTXGCL3XhMcKZ9xXWFHm4OeMpC7m51aOwx/6J9xsvfjkxMxpxWYqke0VOU2J9zmlH",
-	"Q5YIkyZyiH204BH0V0xD8hQ51wEti4fqXEZCYbe5UQZOXpbYr2Rvbs5yD49qQZCV2mATeqPX1T9f+5Va",
-	"3XUPStL8tdHEfiNILZFRo4w1oEr11/Y6yVVlym1SqzhIeIu6LZf/xqlfu+iu4ra60Qq80HFrSMrJBq5J",
-	"WulPDuIWQJSQxSIF/vn8ir7Cgi3j6iRU5MsKALZgvXUghR8sQG1gGbiOowKHwlUGxeIi6qvQq2xUTKXX",
-	"hlH8O/7tJO9+OeRxTM2FrB1v/5y7rVlKVeah/flWZ2mIPTKNtrYieXyKwqokU8dg+qX0AiyAm1PZO/CB",
-	"1jgIN27mG+mqFR7zeh6/hvzeO9isu9x8fro2djpyIt1JK4eJnpce6soB/Gqwy/PNvmvN5puLwUTruzVY",
-	"n6LgV557b90j2roTfxSlTRO0WVu7xejMIJ3nS+P7SLpfbcdTTewxac6a4UkLoEIkEZj8STULsyQOA2bk",
-	"2Df9ANBxaMQwEWnom/KgmeWC7tJQt0kMqaPPXMtOTHO7o8gWPb1FROtJ1++u811oHYtVnjCtD0LXSy9v",
-	"R+baQSkgdgtm3A2gjVyv+tzuloMP9D9HyRoJhzYrixz+Phe5lpzYJEznrfJ/K5b2M0otYLIUDgPMi9VZ",
-	"3pgMqHMufjg8bNL16GllYZg0bKy7OebOBaGgaC2Y684dCWunWYtti9UO3KG2Yvt0sIpbRUbpft9RphO6",
-	"0y22w4bo5gsxHVgLFhR90SFfycf3WCgUH8QiOoZGtyEl+4GnOBEQ1fSLalI9mwnsyAd3WXM20tUWKvbe",
-	"eNjt9q+dHiTdBjY7FiWKa+5SuR4UNnOTAGfgI0PhQEeLcK0Bel5UFPeRlYYtrdatN41l4bpZfQthrEzN",
-	"ZnM4F5ZOCenyx6IntbXybCHtBx/o/4sl2ve6c8nN0m7VnnvLrpnj/NfUGLNucnqdnYjuibl5bBXIA67x",
-	"QSLox/oM/nkmXE29q9LEcHSiM2xBn4ezrDmEIBKHK+mrkAayL6Owx14p4UlXZkJFQEuoFnPoU4OdA6L8",
-	"hdVFjTTkz0gIGyDQ3AM6LRKkmSiI0k7OQ2ms6bRGROACWEpGF0femnL5JiqvXT0d6Y6vwoS6AjfGu+Kf",
-	"g8WEi7NjkwmN63X8BgVrm1UY28dFjlMRsangCmlnHFI31brnmnSNEj09ZkrPw1yZIM5dv3NIP6ddCicp",
-	"api+CiNphjyJhNVIF87C54qRj+AH5w27wguX5bmK+VJ9NQJNg4FJEp+VXOOQdivWDY7HZ1gjUZAy5D2w",
-	"cu4SvPY0S1xre8DNhkEpWRMwnvbVVJuUPQkODw8ZMMmmciqOKbFL0RRqtwQbI5zqRAB80jpna49KHOS9",
-	"wwi70Jc0whbRy6Pu356TgC0ZfZiIj7JOokf5eV2g6+jA0G8szdpuvX0Mwa4vJiJQgZnoOXZkUwj1SkQa",
-	"EL3SM52wo6cESiDZsCqWJ9R7QI4VT7MEPwyaW1eJKIzJqQYc2TcLoFtNeQVzjCY5zPDOJS0VZo2AWR/A",
-	"lW1Kw6Y8EgEMSSEDu09QLmaChVL3DFQ/u3j+TKpxeIJC5j2oVMSxceTlc1GNLLTD2klI9dPY/9dYgAKt",
-	"VHHiUt3Zuk40n8ra+Jfd/IgBLaA74eBDaFWBoFmmjGO17cp6zCf6dHq5ywqRt/gZdUB8QDrkHwDFMkS/",
-	"7+BV1KDUpQFJZXSaM0esxXeGSRhIuiD71S2TKZUXDYWpWkiuFhA8KC0iFD40jWLy2GiWAmTXB9THNUWa",
-	"ENGkp29Abu6s5z2+v6Lr/dOqpvffApuFSWuQ5cfF7S7J74XFKyX6zSZge80RMhR2h7BZou2GQPqhY2hI",
-	"jUxEMufQwje54BX9UkY99oz4wlRfaeWZUwEtb/XARPAkHQhu1dkw5nJqAMlFXEcEtYRSOL7AswfSTa51",
-	"BrB0uXmcRq6f8TiTUY21jq20cYl2BRaAh38arAC8+gq+Mqlt0HHlG4ovgQSKif+d5u/dCOxR6paiodDa",
-	"P1dp4IMP+J+NcXX3vpa2CS7q1tleuL2rygNK9racudVA9urMHcAmrLcr3wLXYDYDXM+cS+hbQqhDYuYj",
-	"0j/XZh3dHI+89EdfiklhKOS2Vul0li4Qb+naACJ+UcHj4HdK5wWy5fK7wN/UV6RfooRLZdijEI6+EK3X",
-	"x74eE3rSQ2TMEJUgZyF8PDR156iNXHN3DBCIiBplydSBlQDKHmuTQnv8sXxHPdeh3hMwqfW4JfuCq0yZ",
-	"+8pi9xrszA7tk7QzhzeLCKaljsk5U92AmGGBHXa4WwXUgKnq1LDw4Dc92LdvP/iQZKp0o9tUdr/4ECm0",
-	"n6LW/yHw9/i918cz15ywEMmiDeGFSwRsesRC+75wudhD8OFkHQPVZyqnNLqfW8IpuolCZArZ002t77M0",
-	"v53Et2Y68aTyQ41PR3385PDwcKM8T/n7fatF9weL1M7Jkx///Oc/Hz358R6yHomUI3SoJnyrEzbWOjqG",
-	"9CsqRavbFYt0NkjzzKcV67G2n0L8CEgVbjXrUKuRTKYGayNPctdXxEbABUDpWmxe/vTJYcCymS5wDnpT",
-	"1tmBpq+4EvMqycev6sZa2EEx/UOaG+cwFdvYaitEHJXyk1Dbvlre+ZFU0kxEXsww4QbJ54Ht2DsRFKKS",
-	"FQB1eMm31bSraWdiR4b3gV+KdXlKJSjiHQtuXLvJBAhBrVawJ5SSahxScfNIWE9UGpbI8SQl09KVVess",
-	"7Ss9QlXSs5se8prmGGy7Ymdre1vi/Y46qwy/5Vf/GZ/dmeeH9knss3xi1sX7yAS3xvNYM6uBZdrJ8Ufh",
-	"2HzD46IqMfcCjUwcRjzkCQjBitamHtwVegLdNpZbX2023eDxn6fddm2H9scx2uBzP7GRlqkNx+yp27Wp",
-	"Z+KHY19E1A9MpuzR08OfHp9UW1J5o6kl8Lb6dvR6ZDXORWeW1CjW8/rUw/9h7/p627aB+Fch/LQBrpum",
-	"2TpkT0Ff1mCJi2UIMGzBTEmHmI1EKhLl2g363QcejzRlU5bbWO2y9c2wLZIifzwe78/vkJeLo+tqM/df",
-	"8gLGzBegeiNtPqGEjaT7TqeE7bnHLTGV+crH+1DR8CB4zTXT5bOgJ0eRXKJEqRy43MvtcC3g/ei/4Z7o",
-	"x6qZUHqRg/kU3FqHULXfbYPV/9bjXLjSqjJgYxkY5R6zV7kLg1i2AItFTRCmr+0JQK6zv6T7E89NZyss",
-	"miYoOMj/dkulPulWiGbI46MjW8AWk6LNnRLl/q2wmgqbCdwQpzOWAJYu8XwSNorYbhfMPu/zMlBe/L+L",
-	"X8cNzKmQ41ZbK17kn97W77DU3WHdbpEx4ef8anqJH/44u/gVKfLoS8ZtwLP5fsJmGpYaRzOzpVtm4SiX",
-	"z+iXCvA2gPiZbb4HlRU7RJINvad3hpLfZr+nbMLiYSKSW66TDd6F/fbmjtPk+YLnIuNty2Ub3u4fAbyf",
-	"OkjPLGmW27gUQ/3l1FIPkzmkd/27yEg5XIUJc2SH7ysjp8j9yoTEn5HDwkhElWMxGW7UtiSHgn13cnz8",
-	"/SF022sCQwDHcKCe0EerChkr9GceJFGsPhj53evt+ywR7B685AUcqqbIJwqYr0iVt602PkLa9C5gf/aD",
-	"ZX7BYxqWRi9Bs8KExbMiHA43wsgtn0rdpClAFj24XZrElwPNEwiU3ITl4XIlhji+CFF9yRLRjIQO3LAW",
-	"bLoyEb5hZjjMrPMQBoQMCbv9Qvl234wdn93gYPh2t33E3dYt+ODHm+vo+QN92ktlIRA9HkPbmiQNg6p5",
-	"vvAGmJLr+dr+svAD6OZ26eb+PH5x8urkp5c/nrzqYQD9P+lW/OAq1Rx4rucfdgHqF/zLaFivkOkhcm9B",
-	"bphH3DMgbSqhV6PTP29asTvmnuRLJ4T2aFEznosFBFNagOajG5ytAnQl0nrXbF3QX3qnC60TZU5G9R3h",
-	"kptz8rZShRl4UzPTBoNlqWp7XbLb6fDzZbBH7+7cSsEoaBNHZ0yVIHkpJg4QXdP2Wkld8VQPwjF+EJCe",
-	"X00vp8k7SLtpgOkdnkgVxh1rbRZ4WoI8e/uGZSptCjN70fVFy+mHTp3nh6OXnrGNWQIpG2qJITdSqogm",
-	"dAv6N+CZkFDXX03qpFwOL3YwPDUD05mNKPVJevHJdifqjn10HRy6A82b66JjFzgy58GA6U3zMmNJI/LM",
-	"Z/6YyYzMXLvNh1ECvILKNG+UB16Kv+8AezPyw0b2WtHTVPnodPQc5Qo1usWr4G1VqAeilT8gpMZAtaJo",
-	"MLnmZ1fFTdSsFJJ4o5H3bIvIuY6oXmjFGAfctbZsL14v0ZcQ5Osgvfd2E2ju45JZ3KgKoZcpm5XmKshS",
-	"G65MUkcrdwCl9bhkXPOE1xiSV895Gb6P40/bbkJ5y2JAK1B7V8nEllD3VJY2O8NaWVMQC8x8WU+bS5+L",
-	"K6wZ8OyZJdNl9w00QK1n+X2Q9tHUGP5hsz/WbWf5faTZc5UEhsqQRdgW47ChLCs25wtyiCYwFzKjnt+p",
-	"pO7vGjlYO+Yf+8JmWCSNJYj+nSuG19d1wlALbQbs8fWJBso7Oj1HSB+CzhPSdwzZU0e4RQ4J3c0YNch1",
-	"Wl9ZKdzYXLvIfWtYyShAzyGsyYSO9GjOrjtY1euiUtaa3UI4ZuptP3ux5r53NDftXDjipt5+0h4qY2Rj",
-	"xhNsvL4toYwKlQRqEOXUx5uP/wQAAP//",
+	"7P17c+M2lj+MvxX89N2qTGbZGrfTnUnsmvr+HNudeNKxvbY7/WyNe0WIhCTEFKAQoN3arTyv/SmcA4AX",
+	"gRQpqzOX7f1jp2ORAIjLwbl8zuf8zyiRy5UUTGg1Ovqf0YLRlOXwz5Msk0/mHylTSc5XmksxOhrdLRhZ",
+	"Mr2QqSJ6wRVZUb0gC6oiIgV5dfB6PIpGKlmwJTUv6/WKjY5GSudczEe//RaNzu/oPNzsI8sVl4LIGdEL",
+	"RnKmZJEnLCJckF8LqZkybefs14LnLB0d6bxg1b5WVGuWm9b+6370t/+6H3349/vRv42iwCAuUrZcSc2E",
+	"vmGrjK5Nc80h3TJNnhZMECoIo3nGWU5M50xp8sT1Agap6JIR31qyfvEjW5MnqggV6onlLCV0TrmoTwoT",
+	"xXJ09LeR+YDRh9D4rnM2YzkTCTtZrTIeGp6ZsSfKNdELqrFL9cBSMpM5Di/GRmJCRUq4IgspZJGzdNsC",
+	"3TCdr09mmuWhOUmkSBWh5mfytODJglAh9YLlROdrsqQPTBHFhGL1bpZc8KX56pf+c7nQbM5y6PP9+/cn",
+	"hV4woXlCNdvs+Af5RLQ0LaeEkiRnqXmWZnbXvez+qN+i0YrmdMm03dzf0eRhxrPs4sz8Fzc9mH08ikaC",
+	"Ls2rU/vAhKede+7fcjYbHY3+z5/Kc/Qn/FX96d27izP4uu+K7KG9pyJ72Esvp0WuZB7eKLFgH/UkgSdi",
+	"d8BWdM7IlM1kziJCFeG4jeb8kYmovsXvxYxnZvLG5PxjkhUpUyQ278fjezGK8Lt+LVi+Lj8Me6vvAvrx",
+	"LRNzvRgdHR68+iYy28L94WXoHJy9/Y8TpfhcMPYGBuAnsdEZtU+N+k7bWzplmevjVApVLFn+fS6LVXdH",
+	"iX10MjfP7tpdnrOMmvXZ1pl/ELfILp3ljGqWvsnlcnNvXIgkKxR/hNMaHAG+PZmZ16v9z2S+pHp0NEqp",
+	"Zi80X7JRywLaAdzJze5hL/XpXssdOz/Pc5mfZlSpcqbrY7hhK0Y1nWatg2CmjUliGqmNgmu2VNvW4ozR",
+	"9C0zF1M5lNFvkTkKF/j+ywM/dprndF0fuhSactE6+vcyh4uYakKzjMgkKXJzX5qDC+MmS6YUnbOIPC1k",
+	"hpcpFWuSULXtg23Xu207GP3derXl3GJX8Pk7dfOGiznLVzkXunWK4JaC42okH/So2j59VrY3atEt/nbw",
+	"4lv6Yvbhf746/O3f2vbd90ywHA7uT6ab0HUmZ5oJJ3RzluZG7sJlnRilwtxAEaGaZIwq3Tbeue9nsuQi",
+	"fEi40F8djmDL2Tv4AP4vKm/lg+CtbL7DTNudXPEkfLFo85O7UGY8V2a8ZqraBgwv7LbWP4By2rbMJwSV",
+	"V1R3tCKPNCvwYotN33+B/47HpDzwR3BmloXSZMZbpxibDZ/8yoX26uDbr2sX2uHG1uhz6v8qpzfFlmvh",
+	"Fzmd5MWgK8FrCWdv/+NHtv6OKvb1q7apNAv7wNYgK6bwZPXaf2DruG2uHth6gm+03fvfvPz2sOXM/MjW",
+	"W0dEFdHso+7ov61jXJ9gx7DLtt8PR+awwm5Z0Edm9k7bMDLYttt2zEt7BNs1oOqGOWzZMG+p0qCy73jD",
+	"Z1TpSW4aeM4l70ex0zVfGcPON/1VnoaW77s1iZ0WQXV8TGLzexwRwZ4YHPxc6YhM1yRlM1pkrVtL5k0p",
+	"4Mw4qoxAM82Gjbmzt/9xTdeZpGm77Fqy5ZTlRpBS8tfbq0uywjdC0szYD1aaRWDusY90ucrYvYhhkOOk",
+	"UFouWf6X5MXLP8dE5iTWUtPsLy8Px6+7JGCrLm9H83sJwRu8DdumC/Upq/aAE8Jen3CVmpvIbChjL8Jf",
+	"21bUvrSrGL1hSmZFXYkfqlrmvo3naJblSPqJDDiop7IQ+if6se2SweOYmKcmS/px/6pFZRSoIm0dxadQ",
+	"cG6k1Nv2mZwRKRjJuGB03r6WUupd99ItndPuO1/ROd25dfCj7b5L0Q/3nB2KI+h3+G811cUzzDUF7z9r",
+	"tNhCr7PUoRvLnM+5oBkqyWNyuqA5TWBHqSJZgCz/U0xozsiK5QkT+gUTiUzRRRdwFTndud1RVHWwvH7d",
+	"y78CH9Cld9U/w9uRMod7acrmXAgu5nBTURL/sX4pEbyT1PiP8ScwCe5ymmyxMLV5ZEfvid8Rrd47a13v",
+	"xYF3xjL+yPJ1a2epfWA/veXrmyJgmsamtZgkCyrmTBEh9cKvLvi0FTk8OED34BO4nmWRpWRBVysmIpLK",
+	"J2FuXr1g9yKhWWavaXxqysiSpqxd0UjztTFtQt7cqZQZowKDCI9M6DaH50nd3Qlb1SgFccX/SQVhpo0N",
+	"x+f4E3ozYdR38OcdvFDm5U1PSS/RdlKkXJe91wTb65Bge8NEwn5k65A3hWrCFXnKudbMLHXk/E1P4IsC",
+	"X4BUzMgJQtXDMSlUQbNsDc8kUiRFnjORrI1B1yLoZqb7CRpzu23z8hBXPEQtx6ru8+kVX9ruA6rEhILz",
+	"+DNXfJoxcnJ7enFhTpu9GurCkxJzXv0seVeEHXkj8DTqfxVUv+X/9+L//fDvLV8x+4nqZLE5/O8lkYJI",
+	"ka0Jr4fryILayGB8fkfncfvgZy+w8edcYBezSylYyyBPQF6Rrw5ebQxSaZ5lQ4Zquuke74btEx6wAD/K",
+	"TQGXZkD85vhLTGiaojGjNFuRTM7hbKFI5YLMMj5faPIHVHfIzbvLy4vL77+MiJzdC4zM6QXLmTmsRnul",
+	"iigphflfCq0QDcG6TIp5uzzmONywyHEGsB1ywPrdqu/Z6bgz5mmLsNHSTIW9U+wdNLYWbXxk/4EmQgzi",
+	"fEZz8z/wF3N1cXUvfi148nBsA6MQuDJSnytCsye6VjhVYxKzjzTRE9c2NMF830ykkZvbhAqYQKJsSPQJ",
+	"Jhun3Kh0S55lXAr1zLmFoYyiUWVgu8zzX+X0jM244GZmb4zcDKl6PHWu3F/klKT+Ba/tmZG3yOzy6b1q",
+	"qOgPbVWJvBv0mdoQdvOech121ptTYrYBRNxnVqFgws9XXoiG2vvVgULXy8ul+eeY3BmNSLH8keVkSdck",
+	"KbTZg2oh8w7Pi+mwTeJ8dbh9/n5k7frkA9uPKnlN5wGV5k0ul+RlBJpj6V4jL8d4AMkfIQA9Ufy/WQwT",
+	"MmWEarKUSpOXB9HBwUHV62x1t3Grg2rOhjgHom2IBPNNt/y/A9/1kxkgnFMQTXjHGMFyTA4PejgS/Vf3",
+	"HO9hn9EC1COgVr45JX8+fHUwJrHZSH/56iA2Qs8jV4wJ+n/tLyqOLKLjiQtFpNmnlahI8060XW7DkoCL",
+	"rf34Vl1wz9yFtq9nnGFsYMs5vhdGUv7u5/jGTs4No0oGzLYf2Uo7RZwadZ/onPJsTN5zvZA4xPL+NJvg",
+	"1eEhXJd4cXFNpszMkHKtTGW6bvdbwih6CvrXm4GOUv+8v78Nqp6/h9S/pXPa2knpcXtuL5qtwvet6Ql9",
+	"/kbH87csFyn72HLNmgc7h7Q5k+AkWdGcicDBeP/VKYEHyKkUEFoj3/NH5mTEnMKIYudFQTRZrFbUrIDR",
+	"t0BVyAthnrsX5YPHhJIlzYxcYylooFwRPhcyZynG8YxypzQVKc1TkrIlFWlVW2oKHF35jO4P/pmzp7AI",
+	"WBbJAkAANFmADD8m8ZQqnsQ9BPejaTYUAIIWRtFoVmRZOAS0u1AyS/CPqVm8Z9OFlO3Atif8fS9H6L3M",
+	"Hzq8cE/w8956mmXy6RJa7jq01uUBT7ccVvifIYf1N3yYKf2dTDlDIG6Cnf/PKDEnFA8xXa0yngDw40+/",
+	"2Auh35dicxdiVWjT4W/R6FSafaWZk1N76abaqO+sORU1H+uev7PZcPWLzW8ZF2yvnZkGu770jcyT/fUI",
+	"rW3tzq3Cfrt1rXZ1b7WxG6aK5f66r7VaXdG997PZgc7Xe2xf5+tq8yjg9nwEqo2WncFqqZUUqipfTpKE",
+	"rTQCzffSudGtcG9silAKXRqFIC1yOs0YaBWFSI0lRddwo6Hygd55rohAIVtJUHCJBKFB2Mf+BM/U8P4v",
+	"qoD/rlcDKQLwNQ46/kYWYn+z5VptmzGHR9/PhNSDW4h63uvnNBpv+yoAZe7pK5wTYs/jf8uVDg3/BOHz",
+	"ckZSRlMLelSluRUbbfEvRiOMjaawRsyYkA7YEyGezX4R7H+lafIwHtW/SmY8WX+qxcHW21ZnBb/uaXlu",
+	"NdWfYn3aBl9ZlWd+AcZc9y4fXcPtH4C/N6VkWrDGB72VOICwugr5WVZddW2OhymlPlqMAZX9TQE0au7a",
+	"LHjG3m+Gl9GBb6PE8bNW9g3lWZF37clVLqcZW/77sK+6xrfaP4gJTZ5yKeaN4fuMu67x40NOIXnh87S6",
+	"3qlkdGGu1YtmslXX283crN98gHi/YgmabDsNEBEG2fhXOf2uyB7227dttPX2LbKH/d28tVjM3r+jbLpd",
+	"srgnnvsZN4U4BZzIXr/gpmgdel6Iva6D+QAEB/+OH1AK9GdotP2Ffl6I4fLepiHse3P+HktbzZ59UUmf",
+	"7XpzM9+2MgtVi+F3mgiLbLZRGpd1vKSpS9j8+9tCn3wLXkr9k0z5rDX7OQjmYAjjIuZrnyUdrKth73qf",
+	"bbd19S2SvRQSNoLK5lwoQjWRImGkEBlT7rSYptMiYymROTiSFTiM6WqVy0ea/ZPtFeZB+8P2i0sa2KvM",
+	"6rla/2iC65ZpzcVc7XcyXKtts6Hs7xjdYWvAwTz3lr7jycOev8M02WbXg4effdREZVIr0DhtoGO/Fqxt",
+	"tG0INnjyrJlD999+pw7bbB01/Lo/Dc0FY/ato7l2w44dwZ6aXCTVOM8nV9gq/Q+Xgu7T9uoOc41ud4a5",
+	"ierjCavaIZWR7/mcdSz13T5WFtq1vYEVf31hAb80TeHraHadyxXLNQT0ZjRTLBqtKn/6nxFNtLllAgBI",
+	"BtwqXCMWEY5URATj8OecPcoHlhIB4eEVt+wuTcB8NKJiPdFMUJzNzd/LDMm+SZflO9N1YC9GIxyPGtQk",
+	"T2vPFgVEdDceg3TRQvnxNlZVEjo1G4+SJReFBlWiX//CBn03fljlbMY/thzdYprxhKxort0JBtfulOkn",
+	"Bhn+CkMbKpE5chhttG8XctBkuXda5j+XGduq3ZhnfotGuDUmPKBon0wV+KvA71Zuo7g2qW0LZdtd0l8w",
+	"T6OJXCuf4GLLEzmbW+G5iUQoJeTfRjAQG3e3q2bnonYKInfkavu4dhBKIIec/sISbQaDhxtjaQNPeO0E",
+	"BrPbEbuxkFIx2DT4OE49A1ewNQTH5I1R79Ml4PREto6s0TNd28wy09wxYR496Rc4DsuH+mHdkEHC7WrC",
+	"RKpMN1wrls2OiTADa2Bnhp21YMplRFI+N3MAaKNxTOJJTOL/f0ziF/GY3JpOaWYGpGDS4EaRgnl88sAs",
+	"+7wFVPd+sY48KCdnicwBl4PhS9XoCFBu+zuG29Eqm+ermaPBlD249fVvx5p+/fr1V6+702Y3z+zv2msp",
+	"B3p06wCtFvJqD5Q3NNGrUt+8DRBUt7Bx+B6zfu3iArSmgdJixSdmd/fP8EKt47cm9D8areicC695dgYu",
+	"yiebH+rHU2sv+MkewtD5uYG4iJJLNpXpmqQctJgNDSmY62evp0VJpXP7QLPUCqjgZUvTNGdKBSUdpnD4",
+	"vQFMPLNcLi1i0eitKSOKPhGux8T2DpR75hPgcQBOC0kE00a5DA9hplk+WVC1CN8GymLMoFXr5OEiYb5L",
+	"98FgZJElULjJHP9TE9MwqoKhnLWvX4Vy1qLREOUDvZAtX3D7w8mLw9dfVz/ALExqJLSWlZTLI/OIEfNA",
+	"efFkDQbFkpxZ2W9tAHUv/pDKRP0JsiDVeJl+WZ8KzLsxvdiEVQumbcwIgCGHzEnJNBjUjsxanVxfQCpj",
+	"dTcgI2L5skInnvlJSMF6KU8p05RDUhTNsqvZ6OhvW7zKt1eXV/YcfgieMMzpTSM/0252jxGEnLKMATDn",
+	"ybqfcUrHA1TzBy7SfgjEH82Tv0Ujc8g7DGP/84WFxHIFw85pon1mbyKXSyrS+pYQEqQJsGK2KN3u1g/8",
+	"BOffrnngZwhZh/PVEnt2uT4isdnzmIEcw0BiFBYyfzCPLKlYE51ToaxKgY7/mcysReoQxqYZo7OaJoLp",
+	"X6rAlW9J64pIJckVZg14u/Tm6Twm8R9jhGVbL7K9Nr9QPoWnBIZsjOOR5dOeSjo1Wjjsl3L4toH2i2UX",
+	"1btNu7sBhY6lLuFB0Tn9QiFB3KYS2UeLhE3jTbJ++cktH/qjPUiBDUaFA9BV1q22WxhNJ4h9AWIi/1+e",
+	"tBKWf4LrCC4m9HJHQC1Wy+SzXGP2Xw6G5v6zyB7sP9H1Z//DBST8fzvHMf4nBPNH0cj5Xsw/rTs0cqoG",
+	"jMoIpxo3Tmjr43ztomThmeuvYyWOYufT6Fh2ONtVLLE2sj6U77zGmxTIocbkQnjKBlR/P2oS//GPf4yt",
+	"TeOy9DOaPJDYAtPUUc4oauyiyDI6NfYLeh4/vpjLF3Y4vygpxjf06SckwBhVfn2hHvjqhVzhMrxYSaPF",
+	"5x4ZXJIRDNQSb+WSIRkFyC2EBGF2LoXDOyaXYI5a7oreSuR7ZCqw5MkVxc6pFoSJORfMaKaQKLXuVC+1",
+	"ZstVQBRfzXw69xcKUrBBynRk9kWjaaG4YErBkQhdRQ2K2OAjHcTAq4wmzNI5w90KCpaTiBlXOiIzhpFF",
+	"pXNGl/7SgHsOqa03nX9GhvZBCANNKLwB9BYp1duj5xU9J6rSYgwmwQj6u4gollOWR2Seyyez2YyyxIXb",
+	"Ypv6Y5A7IRoJ9jRRzpXdT4MzE4Le700F7ntw8KCBK7MUm44JpIVn63Kn2ksMfnYK3zGhGVAA6DplDyh2",
+	"vrE+y2VH11SQgvvc6MXexmYLDkR2wd3iMu16ej1s8llwr1vyp8FTXqg2pTn2CxmTJaMCsn6TjIMdgl2y",
+	"VXAeYvtdR/iESNnHGPjK0YgpE//Ck+JfqvGnB30j8Gyr89rYcErT5aq/eedJk0LtuWu7rceQslcmU9Z4",
+	"bMqheTEVvPH80d3hmsfZ3oEr55Pd9HZE2y/6usRq1QZRZmuWZWZTHZO6pUzYx1VGuVCQ9VjVE0GgKU1z",
+	"zdwajROb2+P/MKM8q/xMRcKyyh/MCqYTWWj3B9jQjUbhbxstw1998+ZnJhTMRuX92p+rTdR+aGulNpTN",
+	"31rbqw8NSAjH9l6v/IV9XNBC2S8yEmJsBW59tibeMKhOsutr89fUJpNNVlSp8s85U1rm1f/W+Xpr26pY",
+	"Vma8UCsm0lqb1d99z43vYCKdzGSelH8xkyGwC8pV6O9JxmjeWGyggmv8zSiLqxarFg7AbSJDm9+6eYHP",
+	"4MmVwLDGUMXb+4Ui8kmMSZyyVSbXS1Z9JZEiYblQhGbZvcAX1JHHsUR4ozpj5gtFMgj9Rhh5AOvYGPDw",
+	"Xvnwko7JhSaCsVTdi2q1isYr6I7yTC8uMlWOtH1SfmY5n/ESUTBAHiYLljywdFLKxe7LxT2vGM16PA6E",
+	"upMpTXeyxgaoAaV/bFP9hDuGp20uXkoUF/OMWcmZUEGmGDwKe4qcV8sb2HxulJ8lV0vLCLXkyjQ58aK9",
+	"EOzjiiW6nOhoZGYw9BLO7Ic9aEbs1xZ/MqNZzUFZ3hqWz01IDU+xlKyZbsZrgM97CwdJ9Yazbh27RKG7",
+	"bcF67JDNDwFiXzPOsuyN3Z9jAhQYLFMMGS3QfbxcGSlEMqrNueX6XqxyifwGVMNXm3lAkM9CZqAzc/Ss",
+	"ANyWCvZk3ca17eo830OcyTi/g4L8dkWfsxamiQjHWx1CaFGANjG4iWxoRJK5JFLUDWSITaNhXl2PoVso",
+	"GsmHzY4vZcXkrzQPcN8pY8IZOeHAdiHsF5fSrsFNjrq4s4ArOyzC+AVPFshzBwlUcPAVeTKzYUcSEarv",
+	"RY22CI01C+GukDnA3jqG1uGbgIDNgVWQSAz32hbe4urygtOsLqOjpowPrbXPON0PUulCK5IXzoNtIV6a",
+	"gLbhtwsX4FJQwb2xuR+8u6YNexTw6ZohAMVovy52AT6V/tFJz6gIzMKgPmaWzH+/uCkuHlSP5IS38ByS",
+	"yk3KBQ8cWMe57y5GmaVMGR0G2fWDd5p8ZHlGVz3GcVqShbpMVYjaGIWs5Z7LZKUgWiYBHUc1HOr+0JTO",
+	"wNAql4mNHvdJ6L7xLxhpbnXdzYhpJrUjyjWiJWMzTWShe+7iXv6b74rswftvtOy/uywWNXgPbRFOHLWA",
+	"6nlxo7V7HIZSndfIV1qo7L7yxJeTWA6sdozdNu+SebtEkRwz8ebaGausDDsbtcMIuTL0DQmsNgVm84aa",
+	"Bct24IZwAU+zMkTmqMX038f14xtgQzKmiI3A5yg41zZa/shQdLuEk2Py2keNuQPKlHx6W2/2cHEOLM0E",
+	"SHtIewLb4RiuSpQkjT53FDM94+dBgbPhFKw8YwOh1SkEMmR0qvuca7f7v1BNNrb1vfC8T0BJhbgBm9xT",
+	"f5soulYkplkmn6DqXk1QbcehPUtwadm2RREIUm5TB7mCmiJmL00Zblsj3YTLCOhZ1qUqSkpp0XWyd/AP",
+	"uphmfxdhSdbxiRyE5ZC2+gjdWK5z9mhpzwZ8Oxy9UNEgPIPm1Lp97MYUVUg6Dw6A+GrInJldE5o3GInl",
+	"tw3jgPNCJE7pC1DC10yeSmO26VG1ha6JvKkelG5xVaq6FNNXs5zRdD0m8eXV5Xl8BFgfO3/LMYnfnFy8",
+	"PT+Lj2zo1bx+L1KeovFdJAkrwQhMpGMSn179dP32/K76kpTYb8rTManoDYjEzSmQ9d4LUCNuf7y4vj4/",
+	"ixzLcV6IYxf35Xphh20/Q5UKu20slXUPlfmqUTTCzxhFIz+6oACurfhAI2MIDL4QgaV6Y5otgXmxF38x",
+	"yRg19r/VrrbsJFAooIvgnvEqVUUHtkzctfmJRqcnl6fnb1um6pT2sMM2728KSQc84SsqwIljdWNwP5oF",
+	"tWki8ULrFVIG/iKncSAuns/VnoBmJ0Sz5cpI/Ery7xeK0HxeLE0zvlyAWd5mftUXisSy0KtCmyuuQV1q",
+	"9uqcaeu7pYL8cHd3XZsCVLXmTBOqkL8U70nz/dsElGkM1uE3AKmE7Ys6LTZ5gqNkxpVKpgA5cCldssSL",
+	"F+CvJ0u2lDmWzBtKfr2x4cwAWX4B7mS93mMKgks0qsCkrVc0Md/Yorum7JFlcrVk3U1y5fhyqXpQDpiH",
+	"4LLSOR7uwnJUdyEvS4OvUA2/U5slvGI5OF+b8J/NQGjjmhoC52/F5L1fSE+IKixbL2YXhLODankB/4hJ",
+	"NyV8rzqx1YE3m2wMszGmRqpOdZuFxPBpRvmyn00Xqi9QJq4+UaEDsKHEtD9pQYsAQlzabQ5PRkRJj5Kx",
+	"xOY51HfB3TkwOeXXghUscMVdiWxt5adiUVl3xfW8gLKyc640s3mBzy9C6Z52/9mix3WYm2gkWRWyOy2k",
+	"j2EJ0d0Weghj0dKcudIYzpQt4c+2DoacEWgmLICMgTZZqgHsvVgGVwp2TA4aBmz7x37Vq2DdhpLbfh5Y",
+	"ass7DTgPJ2iF2+/AQ9GuLXSiKCxGsY6H2/j8lmgjQAb7KyS+sw+tB9wOwpmr5mxkbKbHCKED9HgLvM5b",
+	"+8+B4FUgtd0/9/YoVyKcWx+eMZFwMZ9o+cACDqw3PmFBrZU52EeAfVPVzEOsr28ksI9lbFZyCvilfX2i",
+	"1tnDkPqErSSW8Onh7swYVWyyS4IxvunnYbuekHOZW02rx+YFUR32Gxe9l7YS893+rGN+mczwKu8ZVezj",
+	"L0aWotJjzJdMFmFReHC0mdbSvnyd4DKd8/mchaM+z3BE+4oBNXC7O/mlkKpvkcbubJ6kqgfaObU39mZt",
+	"5porVn6v2zyVPbd5frqFvRoo7SFWtk3Y4/d03n+oa0SQJ1etMSHFkbkb4W4FFwjkwaBxBH+MSSE0z7BW",
+	"IJCuLBjN9ZRRPSZXM3M/m4/zGAWnREU+QcndtSCSeA618pm6F16+g/+ix550XoRevqzK/RryZA0D/SKj",
+	"Shvst2RV+UKNCah8VJCT07uLn8/BhgCD2Iz+mJzdnFyAogOe4qfFulKNCo4nOcEJvRdcAQZmDgQnGZ+x",
+	"iNBMSfK04BnDjCCu1RGhTjP2Jtbbq9s7sxZTmjzgWmLd6A3tpHYeYOu3ulFOK5C1kI6N1crMCAoBhraD",
+	"0fsEsCeZpyQ2HxlX8wF5Wb9SS3jZbHApWI91sb6A7ocuZW3sv31ofI13Dg307MwofpcZsq8EodmKcHVM",
+	"qMNe2LWy6B1LDNv0pIFc6wPzcljIQRfqcKA/BKVCo2rX74diZtykNy4psmIihRjdS2JL1kXkkPgPj8hX",
+	"BDGfEXlFbJixFup6FW0FYlPNPC56W32E2i6BghNtp6jSblSuaWMytx2tspuKt9LOCR5Pgf+qwmJL+G8H",
+	"TtMVBPjO1WEceguVnnQEjGzs42Hy2dUn0Gy5Yb92G7CbakNgXrszoSrzsYtPAh27xg4zl5iNCoSmpMuu",
+	"6j5UbBmqRuOQUCK1RjrCjcvsyCWr5qr2jvycL7nWLA0uxubtyT5yPUlkynqq3FvNh+6paBgEfUCWjnZy",
+	"64cjt7V9tpY1/Fyz9sRF4MhP/Luxy8nACjh9C91Ut3m1fk4vTbhN1PhTt4vfwcehQAYclXu/dNgIm50b",
+	"AGQ+/zh8it3c53q8KQTcjrZEx/+SM9DTe1Qazr0IcXw2yvYgsTcJn73jyxpHwwIyGOkaMhk9M9mrBQC3",
+	"J7JvqcW3a2J7ba5x4OFJBA6KO/axjVCBVos5kITmOWcKCVmgXt1z05wD6kwhtPpu7XSl8JL2clVtfi4i",
+	"1XZjCbSp8b25gB5Clccd25hNYSYXJf5/IZ8EoXMazOptQvwhR98NKbSylSIdA78zy+STUfrLBP0gzwbE",
+	"J13KD9cOXNRLjpeD+5nl05AdT/NkwR/ZpAMNah9Jw6SK7tdBxgs6WlnYi1i1mxozAl4VW1H6L+65eIfp",
+	"OLHSMDAjiRSqWHoaiRZ/uTnNE4nX5OZAr3NmrFfESQKtAMRAETIJgHuZMbJEXVqhMR8smXMvfM0ctByW",
+	"iEOjghy+/po8fEe0nEME+ohQ9eAdXbZpt/1BkwgQYvZIq69BxwOceVwTI6seWUqgunhv3GbK0mLFWj3m",
+	"8DPQobJw9jUlq0Itauwu6A8pueNDsXysDdM7AmFUlkmSUTVgc4Gecwrv+CbsggTZ99zwkd6wWHnsCLj9",
+	"AGfZzj8wgc2x3Vgs7x//puMT2AyllDQ6LZKVY7oHtHPs6kKZvxg5VWXhoZCI5ktgbXQ1Z6KVGckYiXKm",
+	"LbtoxgUzW/oJIr5A5SIw/cnYbFOoKrXNc1Hhvt3AAgIO8Bjcr5ojTxGw0e4gXX7Aoq4B4bJgWR/9otKU",
+	"zNIByQ+WyKbv9raHr5+lVttDgSCk52p7d/fmxTdjh2uZUsW+fjVwg2ZGwRqIWgHCXG+LBO5S2EVUaQJJ",
+	"xURRnlb8jEy41ATznyzL0JFf4127F+hibrmIKq5oQJaa/1Q14dug98Vz2MFHSt1gvceoZwjQtI6508Mj",
+	"hxCvCAJDvSv25vzu5j8vLr8/LoMbnouMZYrBqDmixfoPGk/4tnvfPrbTtS8SyC8PbZ8l/Tixo97uR4Yc",
+	"wur8dhI2Ws0TW08rzDqkOqexFQ4xkETaRAsEl1v0OdVG1AKv4FwOIKGVOiznXaZ6G0Gtw/w/2CoHVujy",
+	"TeA0z1ELaAO4yZzPuaDZRM5miumedoV/C+CPOhAVbfEV+Bd3YAUp35UrnoSJsqE+dytiz9pwFjdpi2f4",
+	"Wwo5NrkifSkSrWI4wIK2b+wmev3Lax0CZF0YIQpmdVN2+liUU2W338euLyYSCQ76/jqWewMdBunEZRj1",
+	"u8t+pLMHei2VLSEWus3M1wibnkLTF3ZRYVM4Zk9ieh7jEGCV27cEXju4FRDZnstH1hSPbVsgZ0pmRZ98",
+	"i3KGbsp3frNcHhNQaLZLt5w9ctVKVmmtH/wM6i5TJlJ1TA4cC7E7Rdv3QC5l+1FCFdjOvZVGVv73mrhB",
+	"MBNw4PWf4Ft8vsbH1PNNy8VkOY1o0mdlbzVbleR8deKkwWRJNJ8z3X/Ad/g8YGbzJUjHLoNwykDa3Zzf",
+	"Xr39+fzM6FFn5ydn/W+sTvBMsUoHZzNXQDUNxrEmBgwT7TE9z5XXGuhqfqK5ACLI3vP73r3xmyeJ7Ldr",
+	"Q5mojQusaYHWZUFd7/FbuZFsWpnyGhwIT0DdTK6bj16V95uuIl5KDaQUAzWTMNrwknW74E6Sh11c1F1G",
+	"qJFC8ccXafbri/KxuKRXT2SehkGvnVJPFjqR9SD19c3V6fntLSTS2OyjD515290lveCp5gapza0bw7Y5",
+	"fT4lbc+Rdo0iY/lw4LvlPKn4J6glBVYLyKJ5og/Mc7If22xm5TPTjeQ68HliQbLNeRg3djL3qUE2yVeu",
+	"mKjUam6XKS3AlSLkjLkqG1U7tCrYU+nmbNKsonenBEXhNCjGRKeLLQ/iUpxFwQWZGR0Ii9YMH/OWXeLs",
+	"u6GR2VLDoFX9ogkJ73KE70KyURc83WvVU4up2SY9FMuq3vo76KG7qkpBukV3V9Wk2pbiNpXNggar2gG6",
+	"AkkeTqo497ejkzWqfnWPR2QhixzLmtN1AHxKlZ683BLTDm4JePPw1c6vvl4OfrOxDq6ZyH9FZVRbpr+E",
+	"MgyY/SuBvqX1c4pn0ELLJdU8Ge+Hx8Y7HTddL0Czux0BWFEHGqM//fHy6v3b87Pvz8+OMPILahRASLge",
+	"E9QUjoCrmOWacpGtXYkI4F4S43vx7vL0/Obu5OLyyGVrQTBpypgYk5PvTi7Pri5tI+bVBYX8aPnIcgxh",
+	"cajJloJ9P5eCje/F+4u7H85uTt5f+reQU6PxJiBZzS/oS0fWTit1gLfTfAclGgpF1/Kwq19ezcf23zKK",
+	"Rn7oo2jkB9SiNQ0UdKUFvBUMuRN2s1Ae/BLmO4W8X7vYGPmv0X9Vw+87W3NPOdcaATH79JsAk0IuH1gO",
+	"y7uymWEbhYXwcJS7P2wjVGa4cjh7CZdd+PIr0ed9BZU30u07sKxlc9/R5EHOZjvwBwKTjqvMZ227TXkJ",
+	"GSI0mwBx/SPNrB67eR34ClYHr745OOiRr/gLd3iIBpnKguZeLXbdkunaFbDS5JFC1EBLl9WveIPlLJXF",
+	"FOrclRmUwRvLbi7r2N//Ny6LTPNVxlkjI2lzeC1tuQE2NZvAqmx+Q61/P+G99tP1DvDltk0VsJiUpuu/",
+	"02b7l94jnQvbZ0Xr6+GwJzuIOY/gLGGhr7sB53Uo+d8+7FpWo3FU/Dd073sEug3c8W+NAu80/Oma4JW9",
+	"ua/Pzk/OdlC/r88vzy4uv9/hTedU3elVDNo+V+l3g6+0WBlXhHOyZU0gqXZnJoMqVBL4JZRmNJA9sLtj",
+	"/hlZmN4sdW10T8UZVwnN010cbMBWHrAZMMmNuXIemOfmyr6EnTbPcSp24F4DAbuwwgsq41oz5dQDGxok",
+	"NGdjEhuJEWOdVM0+6hjC0Vx4oGsMSFl6L8rKQPA0GBeoeB+TeMoFzdexpSSJ62HSuG5+QAHuaGR6G0Uj",
+	"fDNoWQRxX+08MfmaiznCT+He5A8sWxuFZ8GyVZX+7+7m5PL24vzybmTExc1PJ5f473eXxi663DKWNzzr",
+	"A0kNRdwy5yuNvz+/I39Ks1//5CRtHGGRZxvyF3RpdACaZciEN8Pt1VCoK1jPHpjqEACz52tNMGO/16y7",
+	"aBgXrXtrCMNoA0s48NatgwqDKRiTRApNuVC9P76OA+z1SgMbGGIG/+owzAxeuukmSx6GctRoUbZyhThA",
+	"X0AEKhKb3fkXEAVxGy/Mq4Nvv64lChxuIYbZnPk64q5P+oYF3W0MI4TOq0A4Ks9/8/LbwyDoy6xRALGB",
+	"pxM5/LAe1/NJcg4PWhB4GF0cdpwqLw45URVkzObyr6hefPrlr/uV+mYVlT70gVKg7kzfHIwP7E6W9ONe",
+	"TlitzT2d2grko1fBh4H1ITyOY+DkloCOENtBEbjVv/NVtau0VJCchLUrEypIKktAn61hOXRgXi3tPn8e",
+	"sRaoMGtBARj+jDADwZYPrhRLQ6WJxH+MsSQ8+0iXq4yRGAL1avzH4Qx/dTTHjuVCy7n43ikFQ4w5a8cB",
+	"zKOBUK9UTze/1JDt3cpMywXfF1Uf+D1XeqJYg7Vnu+Ac9kprJoLZJhjyRdpUR0dhfXI5g0wEgK/G/yec",
+	"U9aONF2FOJncuiCSLGdEWK+fRw4JmZOzi9vTk5uz87MIgwgsJcUK6h9BeF8Wioo08mUXiM2Y0Vxpnij7",
+	"LORP2Wd3CJSb8U+4miQ0TG1/54HfgNGlSpPYvBO3mVsJc5Hk8JSwx51gAgqOawcMUTOPp+sHoOtDotQ4",
+	"nRX+/aA8ukIcXxXbF9xNnwLoBZlWTK4yVzeScI0oa0vzopzX5xkQsCapdw0P5dguHDqrisuyu6ImC6qH",
+	"vLrALaisD9ul5w5RETDFdjFbUFx/KgpxO6yt/OGN8Vzv4DCtSv7m/dcqB6sPHrQw1g9xvLTSvlxKTW7O",
+	"v78B/FjVi3B5/n4UNWOp3lf3oRcfb/B4BxiMvNSGZSFTlsglU+W4yiMGNFjlye83WPNP29IW58cP3ioc",
+	"oCTEaCtYAHPOqtkbkNEUEXzE+YvgAcBEeew7tUWp78WJrwq7oKhZWIZ00LncPYfswGjEVgg7XSMb6ocD",
+	"9G7dgNDCQOB/9eMGvdoM69KtmEJcoF0iUbFcxSRWTMdOIYG6hi5f1hcTAcba6drMfETinC3lIzOvLG1Z",
+	"NLYc957dLeqtXFVRnMqGr01HwW3qlyb8S2UBurG+cjWKes21zNpq7D8wtjKb1uU2OGoSSuJaglOMrHdT",
+	"ZiyEjSymo3sR00JLfDx2MH24375QtnxI5Py6vmClM5xceRGXSnQvkEb7C0USKWZ8XqDPiPwhTrNfx5We",
+	"voSzFC9klk5olsWVYiSVlhv1J82oJvgLEiWaR8s/1LocRSPX+BaJc7FcyVyfuYzlgXfLlkQixwy4kV/d",
+	"UQIrIKDfmDV8OR6mu0BTAD7s3mU4AecOCDXg458zWGhrmiEVT5e8MkbztX205RNdS32+86YkORpQW8nt",
+	"DhVc7TUWxWrmsHfr+2Cvqa7cmUUh0iYzds84b2VJAwqc5UzbjluFZvo8+SDkk+jxLf6c+wktLUiYPYxR",
+	"UIF8vzw9wpw7di9KnK9n+8I6RlwQwDZFpSDCn+OSp8BGiHaaxlI0bEMH+fmKqjumwlGH0+TXfst+3YGc",
+	"7cQH37giEFD7g4+zfRmRB7aCIodGyCdUSMETLPq7PPI6zDSj4kFF92LJllNzLyv4poiohfmHDR3hso7J",
+	"VW71LCrWNgr4h2Z07svoXkDPuJRrDAzivaxcONBHEDEFPaBBbQaXwqRjh69fY2sYWLSgtpnMMvlkbkH0",
+	"KsTOtRV2h/TizK6yYDTXAatlkuqu5ZiO68hsgL1uTH4qC1HNubD0szxlyyOsiKIeaJYexeO/D8fFSzNX",
+	"30Qvvz3EOe3DZhFelq9fkR/5dx3vt3rfWqkf/IoPqPPUh+qhHhjqB69EF/YGqvKNzEnOZixnImHjbZxH",
+	"FdKo84+QMq9IXMaSwpugHmvqmnySskSmLTWkS96GcBNfHUa2BtysWmGr3Bb96R4a+foBwFpNAf0CYDxW",
+	"3xtUkuGgM8O8I6HdN/jtwcGfX3777eHrV39+dfDtty97N96d9+7bP3z56s+vvvnq61d/7t3yXhLjA6fc",
+	"yM1kQXOauJSkT5LP3sIUeUB+qmzQyvZ319d4S5Lwno9piczu1/AmRrsFYe3SrhFHT7g+RnYw1Qj0VPc8",
+	"+ZGL1IgCo+fEkSuYBaAaK6zi8Zbs26YN2p1q2q2avC3pPgaaC/atvZF/BAyCPsMf7EV9Bujyk7lQ/ZgG",
+	"OFH7OW6WXFT/+vJZHtUAIdDO0IWvDgfeJsA2ZlGPThkridjiSog8fv7NsoVaJjCW4Uww+/ZLd3uNbZXZ",
+	"ofSINuG35+GGx38rE8ZR9IZUA2TwMGLv3c1bFZEpUzxlKDyfRFTntYBiwXTJjq1O/cfYBYyVpkacggtX",
+	"rDG6Py00if9kZOv/tYL1b/TFf39oBaAcHrz6ZmhhqjYGx5SuO+s3GZtJabr29Kn4HqEz52PaUrvp69fb",
+	"Ee+ld66TVAhMbZigm/PbOzCvKm5FvWBLxbJHpsbk9onrZAE2/ywCssFMSbKQWWqsS7MmQKyIhlJURWHY",
+	"kqVYVdqRFEHgAVfW1TFt4Uacltk3/XagS9f5reI0DJ3eTQ/lERGymoEs1vbyrrlMsTZIw/dq5mBBtYtC",
+	"eJ1XPgnnWFV0rcbEZkGaFmH/t302FwuWc90e4wbDE8MZ9sQco1XKbclK8N7WMNmBeodhT0+lPiP0hAxs",
+	"1NjgTRsYvmJMTtxX2gp0ijm6rHvRqFIWg5iJ4UmqgOGNLBkVJWYHJ50rsuRKrVim2ybJXBYlmFF1MRf6",
+	"gZtuE+k4oCylF3o9rq8ubq8ut94c2y6ObVdYVkVbTI10MfsOU0zKEyKfxD6so+3EYoC2qROLmT85cWTp",
+	"86KKvwfSrNsAFSkNFaH8ybqf5Mz5tFwhYeSq4wr5gKGbVGrNUrKieqFaJXaPgNAWgZ0zzQT4hLaIbB9P",
+	"hURaTBNgqV9HEOYZfwSympxhhpb9vJmvdnZ2fnJmJlZtl+7bhHuL3VcRLYH4zt6QHe6d6Xpb2axNV8D5",
+	"HZ1DncIypOsF3S4UFDUFusaf466N2lVY47mpr37j/t6ULZHVhPwe31RxqpQ8pfz+0EMn27V0RwupCrhJ",
+	"c18C9LNC91mh+6zQ/Z0Vus+6yj+erjIM8vVZt/nkus3ve6X3uZl3wUadYLB2yfI5MyudLMgfbt6ckj9/",
+	"9e3XX/q8ShQiujTVjogL0vooei2bvxpxjRzGGgQ8AsItSqHb17e/y//3unb3enHu7zrCjTH8TiJSZOtx",
+	"3ytin8J9b+J5n6L0d5N/zxRLHYLihkEx3V0Sx/e6QsMXQTHn4fa0hoEyVp2fXs2h27xiuLaE+f6eOSI3",
+	"52c3Fz+fX5I/ADqxZNGiyYOQTxlL5ywlXH8ZkdOryzcXNz+dn92LP1hyK6A91JJMGVnlMmFKsfTLiHx3",
+	"9e7y9PzMtFln+HbgI7zQvozuxU8nl+9O3o7h0jqqJrWc/z8/nLy7vTOtCGl1WSOAv4ystgWtI1YzkUsw",
+	"S2jy8GUd2Og+bxSN/PBH0cgOcBSNsP9RNPJdj6KR73sUjbCzLUDHnsi3ANjUkgJbbaqMXDRAco2yLwEP",
+	"ZU8exB2Age2JfocHLy3WJiKHBwehgjMRFj6AO9TdtdhwmLXrOSzBYcaJD9vOTJH14EFpcrj6t4anqpqd",
+	"si3Y6jrYNnidr/dNkUFRgcSteEwEYylgn1GgtaRuWRzRZOUUtJ0AQ/4WryZ0Bu6TTliOFTEPbP174Sw8",
+	"PM9694ElohNb4Zr00xVUWa9LZfXrbw8OvbJao5p/AsZecPKLKrbJ219EP/XPrjX9Xvmd1liGjtq5w++7",
+	"ofR8sNcd/uO37cdiJzByBavXF4AQBg70Obh3JQxmgDVjt7e9qbGymXWZrI+czxFCRJS8u3k7JidoLIBx",
+	"4mvn4+nGYvnWQwQ251Mt6uNhYgQsDhWCjnadxTsHF6Z1rJ3zRZbEneNwTq5eyLRGBn51C8Qv7+D/n9yd",
+	"/gDESm/P786DN/TekWLe2V9VkF99u1VBLvJsuHG2bZeXZJyDNhBhKdcsdWJkTH5qGrq2ggnie6UqObsr",
+	"5SsalmyhFy1kr7swQFdgqXtDnvaontlI/dq5Tldfftu/Uw2b59WV2bi7Bhew7UbPef5Tu6cGcFe7I7ED",
+	"CM0xq+6m09mTuF2rc510f8et5+oI1t+xRtUsl8tqnuiPJ29+PMHUUCMeb0++N//116vvRtHo/fl3P1xd",
+	"/bjFjLnVdOi8eVN1KHXA9npSeyJF30BjlsU8YOxblkLTwdaBcu9s0KLYgKClYijUMVlRbik4ZKEr5Oml",
+	"t3FHZpStmxFHuf3rQ4afQ9qVFHo2kBj5GniEq3pqZFR6t43W4Su83wuEs5CU0QwJByI0QZzpsWK5ksKy",
+	"ZKfZr44gGxQZPmMkWSdNnuyBbIyh07CTfhYEItNWw/4XOQ16KoFwxeOPI6QGTomtYyuoD/aRX+SUpGwG",
+	"TLJmkk5s15B3nRcCIUkRxnVrFIJmm82LpdlDO9DXmBEOJdf+0bxTU+xaPhww2MfEqHtVdEL1SOxFJWzp",
+	"HrHgSHXxwNYkZQlPXUXizaEMLHLTzv+x2XsDt94ygN2U0a65b7baS1mtlQg3S90tXCp7oqLiw9ePopEZ",
+	"xshmISjNzL/tcRj5alDbDrCb6KEAW9UZVizjRV8oEsMLcak7s48o1mpi232cqy6VI9kJEpyU5WZCn7MZ",
+	"kCnrc/QMG7k3XMGcAe9almBzYUO9nglQ/rSV97nQijRr0PVUB6qth0qH4je0Fw+ql10ELCZX8MCA+mpy",
+	"NSkpXUI8QfmcKR3ZNMcZf2Q7XM6t3C9tmlDjZDk1xi5lZUdsOW7mvR00493yKezn7KJO47Hdpr7Y5gfk",
+	"Z0Cx/1BFJ8tKZ/fWyfVFBDcsXJE2o3dF9eKYxIi2AzYUuGoiEqcsY+ZPeOVUbyYXEs8xIjWKRjaiP7J0",
+	"h48gA5IHT1oE1AumOXxCy5xtEXHvK+7yllrwETp1MFJS+n6q5BUWvAGYJK4wAJ7D15ur5l44+geW2rIm",
+	"ZkqwxLGrEmZ5o9CJMCAjvBFpaJ4J86UZF+x5hdbqM3MD1enK0kS0SLkmOqc8a1x7Ps7XdZtaRhvWp4K5",
+	"54s1IkgWOihFTy2dGyyQkE/VjD2Y9DgsYH0E9eXXh4evelHxt9S0vrCV9gtd5KzafTnsuK9YDTuxzCZP",
+	"K27UXZhBBheBDIuHjD+yfL1DwSX2CFAzFBBPdO0I9ZhIgaA/4CWrVFFp5mriL2TK5oXYznBhjlz/BMqq",
+	"V/9DiN76NJNFeg7f4049xhN2deA9o1pU055al/XD7PwRJH0I57s/dtWg5p4lAw89PH1MKNGOk0rY+tMt",
+	"Dbcm0rf1GFtV9QVPgYkHy6naD+lHW0OVntgXBs0opMzVX2wvXb9iIuVi3l9ZyplaSaHYpC047Ans3Xnw",
+	"9ZpgMcPh30GViXv6h/CAl2yxzy4lW2mgti8qriV/0nt4L3F8O2hmKb7KB6XOWnH3qRJnK2PqoZrVlmZj",
+	"B8V2U8ZVP5PwUkDmpY9JwTmOUTDE4E6ag05TrI7vReyhlPjTiipl67H5Mu3Erio8wASdZpUrmEhRdy/Z",
+	"kaHCZj4C+SkdGY3vL6y+5eubQuyOGaFeZcXgbyrH5FIiNN/IsCljgqRWkDXjNCnXE9izbfwQ61VZbqIi",
+	"Jcu/YdcIzB5GTpHQLGvpFn5qRLSXNGWEzzw1hl6wpVnyFOjruCCAgjv2lBn0Xngy2/4a6HVGhWDpKc2y",
+	"4JixJgv6ILaSNaX5GlwUpc2v84J9CEEmmEgnnrey3z1+S+fU0sgGr3FozkwMpm4gW9Oc2hnVZqczkUJw",
+	"2JgXY0xtnMwyPl/o0LpAhkgClSwwk5ALgk8DV7ZixBapI0hqaZmLygWdskw+EYqJhz5nAQmDzNLi5ZNi",
+	"8cQgsuSTTFGTkBw3s52njNEUGMk3ZJtd3JKttrY53P6uLm1I7J0vudYM1a0dgrePLKRabpIqDfTn1imX",
+	"Br5cV46GMkUmMI3D1MWhodPGUlYG3LFExjjdwTBw+SyIu6mvE3Or3jXq2g4xIy9Ez1duihaUaOX3ofB5",
+	"G0Rw2M1KsCFQC3o7cq8SEi6bCvsSMeIh6JLtEKDgKVuupGYiWYeJxN4J/mvBCF1KMS+BL+Zr2ZJrdYyO",
+	"H8eDh8EmpX2sjusdBmUmIS0ylk5mMu+72zdULD9rwb0r0lNaKBa2pWztq5SnQIw2NyarUayeKBbs94St",
+	"mq0mXp9JqEhYZnUb65IZAf97TrXMg1rOuTEBh++3BioWYlitlnQQ1hO4lbNfHftOq2lYKZ4WOScyqlTA",
+	"acIVgShmL5PNrI9aDJRokDiyDqVcXViwtXRJZ+ClS2zRmhD+v6RJ6du3xrutdXrMscBbE8oecI3FunpN",
+	"R9nufoj1/yqnN4XwfPrPKEpnR1Ze6GXKsNthwSP2cWVaMLqGGoyXWK7A+bVdlyypRBv1Yk23uBjgZjHS",
+	"iYq1RXs+YTH17qafZP4wy+TTxJE7d0uc+uNR5SP8KFumKaNcsPQk0X2AahuFy3uYomYybPO/NURJwCBZ",
+	"sXzJVTgjHgSPFAzLQk0ZsVlWREuSynqNwJZ5skOu9VMfVOc0XT2JnYrTQQ1y2A8Wb+AU/1C6OX9k7RQj",
+	"WOiBKoapx2HxAg9M2Eomi15nzr3hnc19WZlCdcCNWoCJ6uZ0rkvzHaIlYP7OZD6XWkOkfPuaQTf1j4rs",
+	"NHUu1q21B/e/ozVblTu63WV8WrGYWY7WMiS1zmhukxPJKmcQFLUoXgwZep73LQzFImUft0upJf04qQ6y",
+	"O+DQT95YMYMjiMpjVfGq1boNLdQbyrNdiRwQOAN7yXua++sf3TPg/dydMPlCAJWsLyrMPnLtK+P30Hgy",
+	"gMF2HNLuQeJp0PKBiSEF3Io8YarHt934Z20oLJ3IIuSAuPjp/Gxy9e6umlnx5uTiLVbz2BRN5qJiee+q",
+	"aIFrDt8ur//6XDQm1q1mcP8xkbBdhDl7YkqTGRMJVkZ7YFbzMjpgsmDJA0st5M7muDQ0DHykxeOP+KFq",
+	"U84Z308qm3F5L0HwVy7m5c5pGMdZynJITbep0rNCBeM4zVJBvtNmF1H1c1uX4dQ8MxzIB1citUuABVDs",
+	"8mzO+sB52XSCBOid35hxHdlpQh91zjULbf0m5vVhFHXMWvdE7UaOXtuw4fmpzUCjROqH/3kZvfzmt/v7",
+	"ceW//q3XzujxXbt80nUuwZFT8QtwRZTmUAGOEZQWX6h9Xg6/v9j+nSVm6wrtEP6C/d0/9IUC+VPFvexg",
+	"tsa83sg8YafWfvrHQbWUp/H+/na0L5RL7kNcu/hoOwqowyz+a89e/8kAQOGgevkbZYG5IPEN1uyFFuJA",
+	"CnoZ2Wp6vDNrWbTzaFQpnsMk5UqSJRVrlwHRjXCyBXV7AJxyqtlkxfIJMme10xmtWO7ZtSAuTLMMDGt1",
+	"TKDCkitpnAMAsCQQj3z4ER5DDonKo3XVShbTjNVMr/FBOXCb+rQL0fCQvVJd6U+yVxIqaL7ePnpo5BQf",
+	"rgdPh20xn87+D7b7ID7dcxqu8vR/05aNRkrL1aTPCzCyWy1X4cjWD3d316eW8WdYXMuWItSSUAJpIQlf",
+	"UaHH5IalPGeJZXTCaoYYsw75AirJquH+25ER5Ve0pcRACky9RMeumS/BtI+TKXDGsIgstF4RmcP/qmD+",
+	"R7cqbpoPiZwfGM30YocUuqKWOhHM9ujP+PEDo7meMroT4KZU9wEHgUGzJ64Xwc2A/UyMHMgfaWYxvr3d",
+	"pMst9JbooFVgt0eIUPJOUN+7ZecROijKWrrur0u/NY+XBY2bdeGZ1lzM1WRIZKZn7Oc9LIPtOrD8gMJr",
+	"9h+1LEtlyv0UdG6e3Uxj3/nmdnEYhk0/kDMvgePySeZYJewJ6JZc3FVtk9QhMV1ASfveS+2/HaAFDaqv",
+	"EDmLYr+21pnmeoFornKjWrAEfm5kbmLtAjHe62VuN02tFwZY0p9bfNoMcmOlo9HHF3P5wv7xFyXF+IY+",
+	"/WQZPar7YFcYhW5IkwXdq/sAfGGAte0PmPLW14dW0Qdssg51yS2y8tgixc36VCERfxcvxiqX85wp1f+z",
+	"bwpx7V7a/PSTtk8rQ9mDfSU+1ryzo+RCpOzjOzW8OhCwE+2QpN8SrYlGKqFilwZ1scqYmswYkB0HVFv+",
+	"yAiICmTi5MtVxgj0RuxLOyQX2l5zFpK15wIRDdgh9JQzXeRip64KwBRt9vIjZF9BKWNF8KEIeQAk1I6A",
+	"lFFittp8UQJP6BpGVI9jVoybR5qF8BrgN0ZCWMEsTjORwoIVybTgWWrax+DWMUlzuWrpIxyYw/3kv9YN",
+	"xO2L+oxvrHpwa1fSwAaX5cT38HaBxE/NluZeMSZdCCmZspaik5pigDqcnNJfPbJf8oazLN2ayJhgANr2",
+	"HpqcSvpO69zovAigRddIJIZNVda314VX+fWFeuCrF3KF/b6AK8ZYtqZXM0A5PSkvrSERcSx2NQwoVbkf",
+	"A+HVSuJRsCDDUyXpBSviWsRM//hXdyRn6+0X8BMgiDrg+Li5/uHk8vwsIjfnb89PbvFfJ7e3F9/DXy0f",
+	"RAD3DTBG0VaQspWLB7TwfGi2Vy2IMCyhprwMq7GERpS1uk2CB8Tvvx3CCFXwQj+OvHK3bzvbnQiFv8rp",
+	"d0X28ElAJLbtCo4k0Xvk50qlYD339vBMwBnP9Ha3WQVG3BNbmHHx0Gdx38JzYOq0qCk3hagibzIpH1hK",
+	"aF9ju+v0PfDVqgMDqqUkmTnsSPzHlk4G8CowG5R0m/+zL8PbbKd9QC5RBXaIHmeyu6m2W6uciCoks7JT",
+	"3Wp2nKsSdOhcSKcnl6fnb4EH6OZdmNLXvrtLaGnHg9nq9L4FQJvVBVFZ7HKB9zo0iJx9g8/WdmLF2fc6",
+	"UPqwDehou+1Yhh0k8rTIHgaJYxCjnyqyi6PZGti1w7jO2SNnT4OZx72k6XFe7dMTriYJDYsLrEoHXI4a",
+	"HIaWLdapxFv0/PI4bvbV8vGnzsBI1mVly4BDYWFaEZZLiTpYRVowq5m5NBNZJtIAhegDW9sEbX0vLI15",
+	"PJP5lKfxkYPmEMv7cvvjxfX1+dmYxADijY8AIG0LpYB3KYEaGuxe+DrAsa3cYFuTWepaw+wHlrr0thj4",
+	"POKjULWTepoojs8VpxpZkH9iBBxygrTIoLNaYswQIZTP1QQ39Z7oAcCAuIUnyR8ODw4PXrw8JIXImFIk",
+	"/jdsIobqO2WGUE5n+stKkp2jGbsXPgPerDsArWdcj8mFNpMspMZK0eDjxKZkYhnK7rE+RMEzPeEhcflA",
+	"sxTdpWEJmZidPClWk4wveQgbB4WvllzNeM4miJiNiXvriCzkEwYJVSa1Mh9wTA7gHn6JNfLrAcJtnoJE",
+	"LpdUpB6BH8rzdW7CvBC7ULQl5ZEMZ0DdLmiOZZZollX0B1cxx5w7ro8rTjBXQsM+WM731lLF1cGsvIDY",
+	"Itg3hcqOCqt7p6VMXspoOsk8FUkbEtC7cOf0kZFiRaYM815pNX1oTN5X58vy52IS9b0Apw9kcKSyLefV",
+	"yqTJ4HQ6SMoYpsnXMya2l0C2qfHhaHuv7Ma/yilkNt7lfO6w5v00+F+4md9ghAz962C8KsvPpSRZFsnC",
+	"SmiuFZzcLdw5Xx/0Obxl3e1ttgQ+uJv18XGSSaVYSzwQZBFaxiAhXYp2JpWuVydDxDShiry9ur1zUgtu",
+	"VoyUkbgKp4/HQyvbWJk5hwr5rfFLY7ZQWAM3VDvKDaFr+RaDIzWGwcS0ZbRmNYHFtVAJtYUY6euDV9/0",
+	"Wt76eHos2k/4QimjWj3nQMqSFizoorrztXlhluSsdOi4GsOwzddM+1J3LvZbFiHu78xa0UKxSYc5Cg8E",
+	"1MtLGAfCI4CloVbOEEirgoIN2xuY6A2vtDBVBZx6+EKTnixnqlhC4uKA6cm5zLkOXJw/8Lm5EVAfbD8t",
+	"L6rVkCr7C3W/Tb4TK/fj9hzjl0GZDO116zWb129M4LWKYmNO5RM1F/6Bq/dpdebx8OpHaExMdpCUvjzY",
+	"NksWnvPZq5CxFtZzHCeuDSibq6Ckw4PoJpw3wFLAFWKZkAJsFDZ/u8fwbt2j5rUVSyattXhtcNzmZoAq",
+	"bfYtBoFYpliYK6mLQ+4K6wlZkW5hInAFms9zCyzafETDRabjftgyKXfmsd+51HEVewC2B1IVYn7/+R2d",
+	"93KThdxYNhxWeqhq61zqSl6QVgwY20PDEIg8a6TjjAzozQ1PWGUut7jFSrNyJwfXv7ht+dlA/BcxEP9V",
+	"rLndLbMQHmBJH5jTIFVZWvmY6LxgDY1jf5bdP7PJ9tkC+xewwAaKxM86/zN0/nBu1Ru7gdpzql4Hv/Cz",
+	"DVGzIf551f0wiCyk/g6H5Na02h1ijb/I6aSi1wyJOlaCNJ8q9tgcXZ8oZDmsftXStxYp/6z2f1b7P6v9",
+	"/wxq/2e1/bPa/llt/6y2f1bbP6vte1Hbn6OM3xbLJe1RWGWH0i6lmAiTA5YJseaqeqIKgpRBJHx3ZAY5",
+	"IWdOwTGtzSVTZLoeDwsR1LrZqrj/XI7ns3/+s6L+GcD1vwbANVT3/6zef1bv/5nU+896+mdIzaeB1Pwr",
+	"4WOaZBV1VEkN/LEziKSvErqDT90OdUdnulN+t+VW+l5avqRffZ2NHK5wEUJpZW9arzMMSQck5eEs2/0l",
+	"Nbtc4o1NbPmAUkhBodqNErICbXYzIEgtm4VLpO2ZGGhOxWSXkgx9isO7JXJF4TtgqFpOPnVhiGcmMY+i",
+	"9orn7kN3LDXqSr5hudEFVSTDogSO4KGzIE+ImT1cucy30rdWh698t1udz41fhldosbvaVfrrVYwEANiD",
+	"66P0rWDSWqqnRv3SLbN2weZtlv/qRdBaL/rVz2NgX/7QURJ3RijUEYTdyjVUJQD6MqQMwjIE483CYb3G",
+	"3CgXFiY4xyxDI66FfPKbhZuzM9NEFkNQ4J+00lhNClZyle0lb/ZMiqW7gMUsSydTrBheJkg7oT7y5A14",
+	"4894vsQalfY/4AeZrxYUn84ZEBDhPyutYL7jxJPW+j9hH0WSAF1NteBlSeLvdMfyAyq2ue1rZsGwmZxP",
+	"5GxmprelVKabnh20kLLIZV8dxNdb69Q7bLtdi4lsws8+wvuhaqgd8WD2BM2U9GcklYAStKcUDJalzMPO",
+	"03oB2maKiCZcQMk0Ne5bi3PjqgwAK9JilfHEagNBhQjrDFtez2IKT3MpjizS0fmGUVg9YamU3FvdVKTw",
+	"R0g0htfVgqW23FWLv6dadXrrDbSlkvTvUg7RvzFJ+Wxm2UtDRq6f7ThqTB8U3EkraolzAduWjUKKTxol",
+	"xXFRBnKCcpkwpboEui8ADq54hQhW59YHXdcX+3XqOS5mfymPBUn6lUBjKJCbuUS9NAK/UxqVo2tGXXUL",
+	"bJczv59stHLtU6Gd7Kj6gJxqDs2h+rQxiGxN4yV9YN47HwinGAuoo7Q5BISYNoZVGek4IjG0bk4MOtuR",
+	"dJkrwtMIFKPIHxIjbcyeVFVmX7c5RuXB/rBVkDRo7T7SRMPR8LRo8R9jQjUcICbSHcIRS48ne35oCSi9",
+	"7cepkroKyEFTCcdrRfUCBAuUOwTuvIhQZDRTCc1oPt5B29q5dEAHyfgQGpXQmEC3feMZXCqNvOoqNvBf",
+	"f/uvv3z497+M//hvo7Dq9NZ7CnsTU4f50b86hFiSinCBYEtRotlHVPbtU4evX5NkQXOaOBL14Me6ROgd",
+	"x3RN9UJhbixUCjWGhTKXPddtXdbd0N28JFra+CCI+owbvWDBBQTZllh8015r4NYfo+cdz7pnEwEKkbUt",
+	"cmQrS9AqLQm40aXwbCO26pMrcg4S6V7ELngZH0GAr/JzRGSWQqEonisd2UhNXI+RxnU2EjNQ4OyxfY/K",
+	"mGqb8n1NC/XMQhtbASMtqb0XGmPtUpTJKlDDvBbOBHXkGVm+LSfyukooO9BXYwSsjftqlmXwBcD5S4Ns",
+	"lIXQW9jjNxmeN1idA3zyyhHFhqpgJtY3urXplvlBGv9PujFae86LndMXB+jH+4dFqRVL9KTiim/L1NIu",
+	"U2tFczCi5CPLM7rCkm2qV8ZW6+zpwQ7IqxkwxRY5U7WjB9ER4gJBXBEKFEwgnDIuHtBL6QwAI07vBToM",
+	"IgciqRwVc9ErylOUu86WcKzTTxxqW2iyYNkKpVoDNyS45jTbyro/PHKDsfLArQFBLyPi1SpnNEUOBK6I",
+	"WtCcQY2NnIpULsMk7RtHuFlIM0A5yIW5BlCtRJ4ILpKsgLDESxuxwuUYHF00ve9/7pZFpvkq4yx/lrAp",
+	"BkOhrM8saFLecpFAOT3wd9iQe5JRvmRphVajZJQw+y4t0NBcsCwlU5o89DctbR3hCZLmDbK6bgrxM8un",
+	"IYtroDjbjWnXvTQkNlKLZYUy8Y0FDTiwEqQRJjigj5RndJqFyVIu/Nq4YQ42+s06zniW9f0w7xhtjVQ1",
+	"XafDME41+v6eC9uEoQ0HkVWJZCo0eeZgGPvW0uUFHYB7xIRJobko0P0JEzFJGU0zLtiwOdxsZxdG41oz",
+	"PvbYKMB8dfnm4uani8vva9KCC2Lkmz6qVtOmCtmYkcezcu0BxzvUlLROerz/uFd+q36By6vL81FU6Tio",
+	"tn8qR3L262RAiM5/h7mPOFO9gnO9iiOjXIT6yP6diSrRxi1+kr7e2Wql5XBRfqMJTcLESNYD/bSQGTO2",
+	"sFHeZtUpCLTYXTO3aVIsqEjRpHA4WbVW5joZh7mUBbivB610z5niKVuupK4Kls1nQC0rgZubW0YVcNWj",
+	"QQ/FEKy9zfUR/IUqV/CYo0PLQd+c9CYyvxfTInvwW44rImcRsQcfcT10TiNSuvPBC2b2RWRXB/9kNvC9",
+	"cEFmmVuuGPejJ1iGoslWVziyMBA0UeEtIcEcfRDySdViBhUuu1pq5yCEjEPW70hEN5yf3hbH/7jiZucP",
+	"2UqDWe8yOZ+0lysJDE3OJ9B0IHCQY9HkTM4JVxXgTk1Wg4uWajqlKnzHIdbUn/ew6lwCUjd/r2IeQ7+W",
+	"noYtk1QWrKngHfecf2PjIMmqcODRiZaaZj39EL4BLqH6x6C1rL4Mla53e3vF6MMkV2ro20NK1boot/3y",
+	"4MriE3I26Y0eiUa5lLozCIVmn9HLbCwMLplj5x/zdjXa494W3NqxkY+TksI8/HvPj4BnlWar8Lw4wGc6",
+	"mYXAdnApZFIfex8v0j4LVgP9+GthQIxvB0VwF9xZHXjaY/NpAIi36Gq6jHJtA4+WAP9d+NX6E6jpnAoF",
+	"V9EeSNQaF+EGlrXCrmaLBbgZaW6lhsVYwl+9BN6Ujv4K3dRnWrjXyooldV2wflPUroWgPVG96+oHvyFc",
+	"uujemr6FLQRwXm8eCk1J2ZYqhVihUObE8nAfkfju4qfzs8nVu7sYrZ747dXtXWwBBNJW3EUpdi+qCRsJ",
+	"XTKj3ro6WH8AI7/sC8vduOL8Zpt82aJkdXnBYY7NXmklzGLUJVJ1uyPDsHZNk4dth/ZUCs2EvmMfdRUk",
+	"3g0hsAWjlr5MU/klHcv+cZXRMkI/xJf2SdxX00wmD8bs6YW4QByhIpUDSR5Yv5stZQkfDEdvgYJ57Zlm",
+	"/LElGNzUrzc/a5Uz0ET7V2gZoEEoLhL2ae+3iq0duLrN4TUm2orJVRZWqVsifhbrQ9GAe2R5Gfjrf8lD",
+	"LorTLLZ/1HvKdVsZdSeNnbwumy7noLq/NsVx+3kso/3Dqq8bc+XXwlzCK5rTJYNK4LZORsYxhOyzTbcw",
+	"+zTcn30Kbe6IM3YXmIPTDMv51HII3LFqUjc8xinY5nTJdgC/oJvJ3YTN/LEtL3s3zLAJ8K8NmQHQZ/pa",
+	"fWUpIEgdnK4nS+6CsxjXeX34+uvtle69OdprOzSsnD4br2J/9Hq8VAwHzXj53pApBwEx9Gb04rSsqHwY",
+	"KKdsld1BrVcMge7GUaXqXc62RZb9DtH4HeXODi6QqrdmYA7qPzlkYKtl/r5Mo0gLZlMrak0+A3FzU+xK",
+	"32euu4Fn75MS9sF4+oBYvRBocV5Sl4ovUjUmqUzUn36RUzVephYWaa78GSPJOkFFy8WJrs8vzy4uvx9F",
+	"I1cqdBSNbt5dXuIfXVXRUTS6fXd6en5+Bv/GdPhRNPKG2yiyNfPwWUSvtUHFnLJfTWKBaGglvQT+mRei",
+	"o42KQraZzW0twth7gnxgbUxilUkdH9Vj9mMSGy1Hzmb4C2YqY5z4XjTMujGJH9gaioXh3830t5keJEZF",
+	"Pz5y3n7z34DaQ6kKP7ioTUIFnFFzTkisi1zER/Y3qC+GFvKCPkLFPyzwEYO/Ko7uRcxEGh9Vo0AcgYrm",
+	"AQiJgKKAjds4Iuy8jZcUz5jQCC00a1N/oPSrQeNyVccP2tk32m8m9Qjj53I2G0Uj9JfgjPharlD6ORcu",
+	"LwlaquQmUefvwV3SsiVuK+nhg5B4VVllT4+Tb3CEOJ6gecGRGqguWFKlJ3O6Ckb4nmiWvUiMAYvQbZt6",
+	"Cw4Lwj5yqBEHKEtgYajjwI8gmg7wIEhCESkw48BQ6MrBSY8Q2KAJzbL6IjgAJzRt88CCc2e+wN4CA74C",
+	"Ug+IfuIAbQVvcxPHLnMST6VexOONYSnYFVIvwnh1EQbkXCLkFpAGObKMDHTqdjY7FBVi/v7ftsBtw4A4",
+	"uTwB++GYvLs7HUop0SfL0e12VycDUO8hsGSnwdG4lGyKCbbVchdVcimaB2ltLyLY2bU8BXNRjKLR+c/n",
+	"l+au+Onk8t0J1le9u/nPUTT67uT0xzcXb82fbk++PxlFo7O3/9F20O+CeQzvsWql0W4g6wdySyuB2NJD",
+	"QE7EuvqLEblT9CFN1xA2rw7dLr5Ls1hSUdCwDPqRzh7otVT9yjFuFKe3LxqdDFraFDVyNlNM9wwVGP3O",
+	"j6T6/FeH4dCCXPGkJal+xZOg6+1qRmII3hnbyQLUeeq8DPAeoQo/5wuoSZwpohbyCSL0tmQVIJ8pqKPw",
+	"hpUvU7h4AfJOlyxYQbNS2SqvQvAehHwSR2YY01zCxWkz9r4av8T7U84s+ESZLlx5ZgfOpMSGEsxzGLJH",
+	"wc1TCyN7sDADlLhVB8Hh1jMG81xdn8gtbOjEvXVG+kAvxFtGFfNK42AWAbJgNNdTZl2qqZl+RyOQFwH+",
+	"gI1U4FCZ4hXmeIuU0MQsUsbSOQJ+w2bG7nAC+dBiAB2ButJq2LRZZka4lRtMPuBeT2TKUNBAqjLN4M7z",
+	"WnGZAmmZN0ABdflg9yJ28T/kfXIcTBX6rLiMEMZjcmV2/RNXjDz54WgJoFSbdd0S3diVlcA7NuVDeHPK",
+	"+clqxUR644Piw2QeZ4mdQMRe2FzRze0FZAyK/Rp2Jbt6vV4+LPh8wVwp41qzWyVhk4Peddzy/f1cGt0f",
+	"3srGERTd3f61ZFGIwN4/UZCE1XRnfn348tWrIMC0EA+TKVXs61fBxiAa2Wjtq1ffvj78JuRo3AYk6v4k",
+	"lAIe9dbLq4c7pX3uDsLl7XNGA1mcSqdGe+vQ4raK4xouupcLrboJy7erUeXqvDQmGWcgtGUv5alcrphQ",
+	"tFn0XhhNNqTXXNf8HQN8LguqJub8hMNfcLKSIlchD9K1jXyxjzTR2RolaewajI8dIGvGGNzm6DGzubo0",
+	"e6LrMMxxZYO8YWAzsrXBkOLx1n1p2poo/t+sxpnzMqxcaZpNIIUr0HuWEXBJobiaWe5NrJivjn3W5MuD",
+	"6ODgwNOqwtQg5iruALpsnLGD9gF21Il3C4JzVPmeeEzufLo//IWLOVyyK7zrcsyHMGtzL6wiNmUJLRTo",
+	"bFrKB4jyZ1LMjyzDQks9+iCpQuOslKsSlRswdBKuMyoES09plg0n/+rh/LvVbHWSuKofU5kOoM7xDu2N",
+	"dOgqBp9rkjJz/QLMlwrPZ1FioTRJ5JKBm8iMYgFC4jlJtY7wFNlOLZWYGYNLXlzKpaX2AQ2JZlkw2XbJ",
+	"9EKGcUwNQFj9hwkXKfu4naWqyLPtAAnoqdZu5BbXjxCbKqcuuJVyOc3YcqAacPPmlHz76vWfA9f/JpKi",
+	"mRRPqEW3JFLMMp5o9L3YNyzboiyy1KiHNEnYCgDOQmlG0whsqpRQdS+sII0bfcZuBR1aEg+fd523OC2s",
+	"l7xCAP5CPfDVC7nCSXkBWSsst1MCAZsQZOhW02nGji1NHRrv4cQScLXq/kfrjNH0Ldh+p/bVEOcAoX5i",
+	"nSehxinm4eN2Rsd4UjQNwxVoSTSFqX9Grx+3JjYEVvwc8HRLrsA5PJOFSN0daG2u3tw5dre+4SwLUnTw",
+	"5UrmO83oBbxpjYHNaUWimLO3/zG5+On66uZucnF5evXT9dvzu/M4cln6gOnyOAXBkP7LTDO1eJUATobq",
+	"Rblf/Wx0obyGflrn51zfXJ2e395OMDDi3aBligtV3np8GjvsNVO6Dcppjnah6uH1b7+tXOKvwoFFzXXW",
+	"Mkdgq3IB+Dt1jMQ8DoGDYE1LJtOWwhWmDzmBDF6Xv8tK8Ji/AWRad6kWOX8BBO4MmQV6uSTxw/zE+LNW",
+	"2RmRw7tV5rZDWOP23w3eOAg+6CXe5tQBQ8k1/k64sJNoVAVQmUrnl5FAHsaD2aXmNhpvnT7XedQEA7bM",
+	"DKQN7GLT/iCfyIw66nSjfBjFY7+WbTXp8bl6lGfmAQpiB9fkliNyjFCCvTAuLOnHGriqcnLLqf/9TeTK",
+	"lq0HJEIRiU4iiK1M5+Vc/M5mcGiTt4WMf2Qr7W7UofiLfZBcbPgbI5+/hswwIAVQOesxqN+Cn255+HYZ",
+	"6SC4aFPPhnc/dA2ppwexPqalzMO3nTUhIUyg2jy9npZ2mzXR9IpW3oxwDC2fllvs795tS9t2aV528FFX",
+	"0yLHPWkHArLSRskgEgAcSqjL9NQ57YBbOQpWq1w+Uowf8LytSB0+1l7cYyoLkbRm2xqD1Qw/Kln3Qdnc",
+	"IGno5zJJqKDbufLth5/iw/61yYoq1faZDRhXqKKMuZnSvn0Di+7O2dw2wD1wdiDUMYzvWdN2JBnkUUwZ",
+	"0YtcFvOFo6fLqWZRLVHTgpcgyCSkNkZyljVc/91QWmSqHf7FMw/U7glV7OCJm1Pwg7XsjwXN9GR7pOqH",
+	"k7d352dHJHbpR3Hk/z3JjZIeW4iGOTX2L0EJYTpsKUoiZ7oEWDmvXwnF756ynpkKGVV64jP+W/Q4oP1U",
+	"TDRitZaEGBiDxt2ND8tXNq+Zeel5CH8wj4KmNgu4gNHGVNaud9npNReeljvIKCBiDAlE16HtBfo9rlHH",
+	"SZEwEruNGO/U+UfHA6F2OE9Lup6yiWKiY74WFCKqkAICSaA8WdRy6smTLekEgASaz5ndqQwjs8sjm1WG",
+	"nlO3a8yMlyaYsZxT7mljLDN5hjA89IsN/DZhLO4t3+a/J2G5plxka5/nZr4gZzQBumH7WUcktqtdlrCJ",
+	"TQ8x5tSV07nLWso83S7b7Fa/gmeN0kQ1m6x8daHemeGtpDk5WyFXeBCJEv7YI4f0qG0WIGm2AWOKK7yg",
+	"KayyB6aUO2ZJ1wi5hG1Tkjs6upuBk7mBnu4JYGMZS4Jf76tZxTxVca3aQclmgFSceEvtMujgZr2aEcBw",
+	"lbP8hIGB8qjh0cJ5pdpsfDNAJ4+HjsKS2YeUfp4TdA/BUlo+DneKeU4e2BrmBTIK2U69ozIx8bZQiC8M",
+	"QjNCOtefc4U41SUymqhRYWr6yrHP9cM9qcwbFhDyD5C3bk92mdin5WrS20y51XIFWj9sim0vlT7XO3we",
+	"896FMt8zQL0qBODAJjxVbbj5JkNAVBbxw5OEecOSGHOvsqBHXhJzdS88OMrcJ40wyVbdpmkJfdp8fJeC",
+	"iP7f1mz8bmfTE+Wai3lb6gfqLoifN7NS1c7tAUL01AMXSGtd+jit2LAwaVtfAAUIHGTw9agKfM+KGxDg",
+	"XJG5zZQNJHvC1dhB82cjqgCyp0hTaV8akK+ywVngo4kuNbR5J9atPXfROuOgPGml0efU8ZDV7BwBpeZX",
+	"sSWsLVcpxlGWBnGWs1VQrbivKWGV67emwHSxDpSUDH0SXutejZatpbwLAhimXUiOeo4euWJgygiIiptn",
+	"bbHOCqjX4Y7PLm5PT24g6eX89urtz+fwr/94d/7O/Ovs/O353XkQE1M364e5ykt2lqxU9SjJsUmnftCc",
+	"uQ3o9E4bjtVkJs1sqhaS4Hb9IAiAqxez3Z7BadT6qsm42d1PFfZrR3OKdoVzwRDYwsfkgEzXZb5Dc4QB",
+	"D/M2/zKwVNt7s6WKphRzs3uMgAL55BYBhA7c1FOaPNTH1j1x33z9ahvD6QYzg1mnjjNgfTY7QHdjKzFi",
+	"c1TMDQmFf80dUOpooL+42w8MZ+TDTr1GbNZnc3vt7BsB3rSQ0lb65KC+Afw39jJYPWsGDqFLL+w65voH",
+	"Ohi6euccDuYm8PZ63f1xTB7YqkTqVFgamxGxAeXF2vLdnuni2fBwQzdQmLBj4naJE16JUr0yYwVzxFpt",
+	"NMviwPzs6BHPsjYUhVXkuALmlnrVa2ch4aIaaZvzRKuKwkdsWapwWCHoyW7oG46EngF5TKE0sY5tMwBf",
+	"1zbgF97R49yVFfzD3d21w0woR+EakRXLQak6Jt/0FoNfv9p2daT5epIXIoRnytYIHgx/eT/famk5lGwF",
+	"3skatluJFNn6iJydn5yVF4GU4VEELYmX5jKx0EzbQu+oiI/F+tx7W1C+aRU0XWnh4hvKUiVVhtFOzW1v",
+	"+x4Xvvf99Iu5171Am9iqt2fnt3e1TRV2FYW9YmZj4jOR9eQAwRIUu47T7NexVaOMrGNxpZvI42jhMTOj",
+	"tUdbNA9/4YwPXnY6q/pODjLIbEzLjRUXnvE+tocF7nGdF2zcI/H+0mcx1mFmfV0Bz7Pqh2KqnH3/Ieo6",
+	"nZHD2Pm8MjQS5axqARyDOalI/EBnD9ReKAutV/F4w4HQ0dmYOFSO0STJH27enJKvvz04/NIW9s99LaJj",
+	"QpsExt5inRk5TnmmxgQ0Ba9hsqVi2SPDagDgaEYvVf+6d5VSSXXOjoMt1QjtNdp1neseENZG8nMr4hGC",
+	"UKh7QW0pqoi1NruQeX25q1aVLMtG5q3DRMIn9WTNGuIDM7Pk/WDDvTUb+CzFPd7YT0HpLqh0sGXlduDE",
+	"8DtuSAgfdsmnYsXAgWylxNhYio1t8N3Vu8vT8zMkN60e0yeXzYg0Cqq0+Kr+gfcnF3dIgXF38uP55Sga",
+	"nSGjuqe+cBwXkeuqy02ww9rsNp0AazE9Dl7WrdVMfcN9V+fKqQ2h+/+oUZWKC8A3ZhnLxuT6/Gby4/l/",
+	"HtnUSe8jMcv2wNb1XOB7pOCwBceMDC/TLs2D9joEP2+ZdAri2xpKIJiU964AywLXCsg7aowKOPRRNLID",
+	"7Frya18Cbwi8tKaoP0fT/ufXp/poUbupLL+179nrnD1y9rRbyrT9/DLtwjoqN01aG4GaPLC1CiER17jd",
+	"zQECihXIiscAnoCDkxO5YqKuf1hn+RL8Wwu23CG+NV1P5rksVv2VOfRTfbe+pEsWUOS+W5MZF3OWr3Iu",
+	"bIrK4QHJjAanUPOfricl2r1/V/Ci5ywY8l4FEzE0/EeXqxC8/h2U1NPMYd6XvdW5an5BIBbUFcG66xWp",
+	"Gj8jGNW4AMqIgp/5yo6pLqSfqai+0zsuixvwPz4PQft3kRgt+ocl1iIYfFG2wguIXAhkmf8G32EV43Ns",
+	"IVsBLNW9+ENcgX3FX4L+4phL0Hl7TFw2zRn86hi5EAr7yPL6bVbh/rLqzuTk+vrm6mdkZvEkYNcn725B",
+	"0cHBQVkZ202V9qvjLoRJ3IGVqRSpEC6ok7xueqa9z3NIRKJineUA/sAypZh5engQITxq0yM9PDbhXLQh",
+	"h2DNb4NQky4v+FAfTsf+dUxsDY+SsFBzN0kn1xdl0qDR1swGXlG9OCYx2ijgp7g+uTv9oapIr2ihMCfH",
+	"bNGSw8tjeb2N07KBIOK7i6O5pCNySR1ey99XRsrvn7QxoFjqP0Sqxa5C/YGxlS/rFURveFCfe4ooTdeq",
+	"5AJ6omoYxcuNq7+7NQnEl0nsYnwoK7tN1z1pSMPHVDOxA6GUD3Ui54yic7hT6Bo1hDKijMWHaZ4s+KOR",
+	"f1yQJc8y7sBH9+Itm2kiC+BcOzgy5x8atsSSiuXGbFB0rY7Ji5dHPqFwTCrYXA2GlaNVMg+ThcxSRIgY",
+	"kwMHaKWN2X2zTD6F6nea6cuYmdelCjrzsCUXzcVnu8XoVy+/Pjx8tSlJXwSPLQrmHr3jzHOslYc8kU90",
+	"PSZ3Zeq8YEagarvE6BUEhJxbj/0NvHNz7XJGwQ6ZmEs15IXzHlt0muauJwexcrvEFyY9ct+MicAweZ4v",
+	"onRmkwuNIbMpIyuqdAN+O5BO1k/ATulHbpE6AJluO0DYEASCX9pjcmBTy/O149Tqtj8q4bNNsRbOhXKS",
+	"Esdh9ldmTrOWbhjHtTFEHi8NwTiFvGhJoYlayByIFzHUBUqsO6YQN3xp/hyWuP654InxnYPz5rgmAJTj",
+	"sniE3GJzO+GnREYZdATtvUytc3z91ry91dZxMx2Va9yZ6aXz9UmW7XKKdg6J/l1Dgv873Eu/daz1bvmK",
+	"Zc7tRtQC8vLDnEUVp9SQCKxzZrUxF7gA47jiNx7gLbbVENtYjd5WYVWWXhHLJ4IjC/JylIrMDp3R/Llo",
+	"n/pgutPcYQlPM6pUC4mp8Png1giD2uVA8AduNri3bI9NqlBZaIBHaiPCjHEjfKkpQFUaZcnmMkUjLh5p",
+	"xtNJztRKCtVmA+l8vYtomeVy6aurBeqvaLZC+sA5F7AoXqiCh0Kk7ONx5UTWCrRXzFMpmN2T3Rpxd47t",
+	"hwplzOho9IuSYnxDn37ytYu2EsrovGDAFLIq9GTl3e/P5VvCcPCS5XPgGXFB4T9/9c3XX/rCczAlMKFz",
+	"ppVRjWMbJo6PyHR9L6pzaC6wL5SLIxsF5rdoJKSe0NUqa8HJmeYdbGhBFVnSlBFV5HY1wF6xJeHticIz",
+	"By5hbHZ8L95XcU64/sitZdNbpowJ93hZKSCuTGkc5uD6J7SqcldTegdf///H3tsut41ja6O3gnLtqk7m",
+	"yLLjTvdM2zV1jtt2uj2Tr7Gdzn7r1RwREiEJbQpQE2QUTSpV+9e5gHMR+8L2lbyFtRZAUiIlUqKcj8mv",
+	"xJJIgsDCwvp8HmnQjLJzOdRTYZjdawXLxS4w3N9VNgqV/QjVwHclBbxIgxstM+yX8KlxmeTrgvGQ9QD1",
+	"a895qFetccr/LpNS4JK3UNtvjUkzc5i5WVwNTu6Yq1BPd4yY2UPfSXUJqzaPIghF8SjqEGJebBLvUHS3",
+	"rG1eO/UvqXBYohNc1UnlE3XHT/9S78FplEi77+IKZyIdTuiJmOh0o6CgZj7XuWnWK0aTt5KAj3RNCb47",
+	"/Ni5YnZ5FkgpRfTVrliyATqAP5HLLPPi9m3roLjRZbkcDHydsmHE5ZT9rgeIJm73sOELD1IFm56yPR1f",
+	"HCoiI7qo4nR8yoxAZ7anEPzLwC8JPYyiqF3qV7C/p/bbgbZHsX0isHqg56ZCBpQejIdTqU57YIQscJoL",
+	"YX3PqEDDsCc0PcF+aK8uNzNSdZGnW2gKaesp+CoLncsgokvBDxKp0mrOvG0JpuHKsj39zKrlFcbYtgn3",
+	"qqCV/fvmhlhqtRIj526x8GI2oxzdqiFlWTmQ0F+e/HTSacSlebdEPMQIr3uFUhPS6zU5NXMj+vGHH77/",
+	"cQ2u2TLAeg1uzYp1Auz1bToK7HXUDLQWY72yQfozQ2H/XPecH1fJjFWs6esc+/oeYNEeEmvsEyB/fSyf",
+	"1BvCFjVbFtzQlLpujKUprcdMv9YC3UxOvwHgZDM//fob1KCo3xAlqZj35nD9b4v4nNRpu80RH0Z/9BsW",
+	"/G6vg2YZNu86E/Q6EVMH44tIExFfVL0AGsjNGrcSjLbV5vdvQOS7DTOvL7kqCwwBiIIPLAytXYr97RLI",
+	"dRiPgGQ/w0CpQ6xQ6FNvSgBfoNhNKy0kFGyzm2Rb/wryoFCAtyrk1aeahxnLgp4EydBB5x9OPCRjs4fe",
+	"cBWbas2pl71bPafK7/PNpb1457JJveVj3nA6g6lIeMgTDiUhXDG8G5ocRtsPA3wkUQbpNJmlic/+mkTM",
+	"DETNFAcYHjUUPnDmuloxrVuSH96IZne3DJOd5Ji2EVMb8bJNl10rcGxNxxumWCWcxEBIz3uKWhxwaFg3",
+	"DIG1SI+NQ6/mA7ySJ0voEGvh4/mYZ92MK4B5lalHMKPBhsQxUdgNf99xaDBIPSLfCVZETMh3MtIjGuk5",
+	"n8teZ6UOUiOVMKZ/Lxa1zNhGQxjCC6waviLJUemdMRBd3JBiNBLDxEAcNBZTLlVF/2WOOaPvmHkaDc3X",
+	"LpThUDisO0h9gwLygDlzvqjfxrVKgVtJmN1o8AiXXpFRuFaheJ/fwXb8o0iOJ0gEOBBSjVkKYClnjkAC",
+	"djpxdNpDhsdYNL05FZ4fTN+qiQrqAh72MfVZyl92h3ARqoDVDVsjv9QU1uDvBEtnXfYW8Ezy+ihAJRAU",
+	"cU/sVWcF9JMgu6saB7niQ/slTlAuq7Tx3M8o7CpfLheNhryO1cB0CndYYD/6f+jPcuC/wh0/lBM1ApPH",
+	"xuy7Ci/gdw7ivo76g3hHRqm+DmQb4+ZJNTRoJEcC6G/rPPi5/zEyVcBp1gB6qFIglRCh6XslWV2vwdlM",
+	"xEYrag8fVrjmwKFjbaNKfULHAPU+WdnMxedqWtCYqGrw/nHmX+yYfntVefafusxbQcoDtCUCe/RGPBZY",
+	"KELZN6QTrLA2sJqkl7PvZz4/tDF2TamkIv38ZsPd/taFn1a/nXG1hh9gP0BfVvpLnIQ6l6TGc7RY46e8",
+	"OVl6g0oBNJSIc8trTeLfrbzT8QQkr0P7n3SGAlvPckrE7LkuRdcyqZnlkWnX4LdhRF+JOeBWCZU044UN",
+	"+02Ng20MiowesCYraO7crcFaBbSEFSK4X6Ay7IveDaaMtEK1eeB/kRvXhjL6Aqo5bfXlR5XcePmwzu/9",
+	"pcMrx3HhmoCzs2vJCiuu5+rxkgfgqgbpqgPNlfNGdmsWgJycHS84h8ERDP3og/3n4xEwWnd6ihxFrYqp",
+	"Ld874O2orLXgMG+xHZAKJ4izQ5osd3a4v63Z5v5PmiHfqiDeJ0KFh74MncBEDt1t/AcjZCLJRdPxNkmx",
+	"YDATvMy4adggWsfUKlhOlYwl2LlvGhzq68yvQlqnIh3TB3VSzh0lp8IkfDproPnKj82yLE029I6jk8nG",
+	"m394leBfZaw2W6H514HUxxiBS8wMFmw+0dMmxa0Rl0qEX17EwHUIDhblLkzeNfPhGjIXyNXqeD5BjehS",
+	"AOOY0wcm897AXMMbPQpev7q9Y0dh9MeRq6Q9+pAFpj8egZgEj8GBjYXREUI0+f5y8HOt1YJ+LeT/waap",
+	"6b9V9be8GhWCUrMJNw1gXKooxDxoGf6gY40b34LfbRKX8uplWcgc22cl/5kBvp1SXxN8mUYcz3O1GRPK",
+	"74xX8OumFnoT0pOHNLFrv7Y1htHynU4JPGyVfRS2DPLNzISeRVUYqjIxDncoY40FQ9kefwDTmjt6cX3s",
+	"ws777v9JGqv8GetLU/65kUPGW1sr9lE2sOw93dr57dA52GTfbFNZcSXBXQ8KFiBi7lFwizo/ZCmt9XIk",
+	"tJ67TIWN1ZxWzlmGQ6XDTDqcMI6h+DgUMfFldxn0GFjFlSprnZqJi2SDsnfvBDlWmXTLY4s1BroSR8qX",
+	"WtSp+lyO7tR6Zt24TRFSyTkLtR6hVd+xROLGgjDDwelBLKhUrWyBNAs1xTxV2cznQxow90AKR5LSU/di",
+	"ccoCfELAHj09/gkPqCAWdnf1xXtpMMD46OT4GJ0qrE/mY/64aFH7cS5dW2q1bhMHKsZR6rYv5CIqZdhg",
+	"WdgGm+j4VDAFcWVHzBkJ/k6Y9fW53aXDoBaveD5iswJ1kS/yxlrUH59aTzbmQwdhk6wGZZfKoAnbZd12",
+	"8O57eVG/Wdq+PnULAga520axFNhMUjmEwmqq153KMYuhjJJIpu8BhD2B/EmdgrqzIixCbPNmS+uRTXoH",
+	"i7GX67BrdVl2NkdMlMFzpoFUrUQqVmorxViaBMBgfGsswyYeOmWmIhbRwlroVjed4SsGUln7MlhC8Fwu",
+	"dKtBXb8cJSkzLBNrS7oO39wT2dV7KMg2brDrUURPnjz989O/fP/j0z83xzQoxu4raFB5bASL5Cjn8+Sb",
+	"eOzqvRP5IAOaNz7wXIYpXHTtHxDuC6qDa5cEQDJ/UzUA3nIjyldmxpZT8sZiKA0Wk4guC2ZChXAoScNu",
+	"785v7q4uz1gQp0rBpwDXCLFjP89BT/FYZAQZQfaNvYkHITlbzqvRl1cvb8/v7JU9lf3AXvwoK50mx+1x",
+	"J8vhPYJDOdTOZQSklZ4KfFA3YI885oDTQqt3hFwmosXZAULkCnOEpqcQNOX51WXxNKY5OoDqH4X/K87J",
+	"khyWiCi9ZR7l3z/8IBearhReu6bWCBiaLSpYfRe/NSqdLiicRl2X+3W8vWgigzZOp0yPesrJCjbzBR0W",
+	"4J7M/s7y6IWP6N3pQwwj0rrSZ2cZVRig0AMEQUI1T8KVRneYnzJcfD9rpQUnucGV9D/hSnbYQCRzAdU/",
+	"YoYYQPnV2wKsi78b98MUqQ6qIe+h0BYrjhLNhAq77JwIgSAzrRCN32DVQXnryEpZpJ+e7K2bkicuL9eW",
+	"98hJwRZ3WMmgV7ABbv2AHCxRhZ70UERUdYcqgz3KTVDHi6WXw8ce581Xm2GPPCxi+Qrv2IyFPHnvxTBN",
+	"NhkBmLyBfa8WeUy0elGUpSzG1pNfUCPbkBb4NN7Wdyhqui0wgvaexFrOS9VIZS2/1fJMd4oqcXWjlm3/",
+	"pa22qmNW16NKUlZkdZ35gkfdFhYbN309qghZ84QPuBHfGTaM9PDeNzoQhU+DUi5K2ln3tfxZE53G7r7g",
+	"5Xay8LRDHHHxm6ZPTXSNZ6YzlugWHrq1BVywV2qbwTkzZ5NBjCtdeFJt63hTjbVmMx1FXXbFhxMqPrUT",
+	"Ry66MwzJYC7A8hVA+HLmbh6k2NuZ5dYeYckTTsQ2EANeMfpj5IfNTnK5MEMs0kSaWChij/BLXv8ZU3qe",
+	"7w+rD2tP71mjRN5NyapT5L4oXWz68o4CQz5fHYO+dA3FdkGtn9BX/alUaQKq0+6laNHnCX120DkIuYRP",
+	"rPYV4j7kC5P9hd+sW874OeCyNa6B1ywS3JnD7l5ldCw4K83KgiPCFlkyTrHDjwhb8fGxHE+AW7zjOJzz",
+	"hTjcGDlWVeQrNZD4ysmqt+ttC31Z6cZEkqrKw9tDNBwsGigvtzQv7S3LapzmYpasLTAG/8eqmQGy4CKl",
+	"dq6heDvCO1xktwq5V1u3Z/A1mjYbA98fmL0oNABGlUYh/FmCqmD6kd8UpQ2OYUWF8Cvr5IuYzWI9FMag",
+	"J1Uru1u94kKopoV78U4kAwqrILLXLNwzG1EnN1GlayYSiDQ0XS2D162ui0+Y1Gpu3FiMDGX8lXWw5JVI",
+	"w0YiKk9BO5VQfjjNJ9q6UzCeCmxJafq5dyoF7UI1VK+b0ymtWr+u9BBSJZPWSvjcNaXlGjoKrUkzjEVo",
+	"LXIeEb6jWrBEKK4S5FgpLQ3kUSpqvemycKOfgtd3vEgV1iKbymwJaF6yRfcCVJS0NRvhAiSq8XbIucfV",
+	"W4OIYZp1aNA1ba/NmnL2ed8v3CrEGBpqpwTTusogVi3LOgr3c+MqmKKdRHf7tsbMqSYxzi37RsGr5bQu",
+	"YebAhRChJckzVaLXwCIp7IZN3pS7+5rXaxp5Po+iNa9jcjdt8j5ltlVlCuzVyKG3bKZeeNJALPzg101X",
+	"Pa6RciQfK/OwIqsT1xRZHzZsQwQDlUaIjQdp4E2H/sHPC9jzjjAac7heg5ahH0ylKny2Mo3LU48vUTrd",
+	"1mb6eYu5vkkVTLQ3HpfmOVUNhNPew3EwFXkD12XpS/qpS15yfS7fTcE2dVKvYw3rRQVKBMtuEhlFPj1f",
+	"joj2JcGzr1MP7rUhLIbd3xGXUxEiR9xIqKGghmGzZbfDJ4Z7z0RzK+yoyv3xRQH0p2rbNfAQB7stgAhv",
+	"0h3QuxDhQZXbpLXQPfYBF5QRd3uYpIhDG1kLsAoZ0sdSSzPejVxlAtfrINihYMaeQfZJFSwDjfA79tPM",
+	"t4T50Rb8hij0Fa0FLbulUuXGLRMbSZ14FGHLwdjUryzMl3quIr0aFtjbBUwqLDnQhI1caC3ayDaV++0y",
+	"ZgBWRjdrKA3FTKjQlMIxvuQEQ5irhnTg+GEOEJLdwveIsS4YgCdZyeogLcFcGgG0DtIkS1ykGyiiOge/",
+	"6zL6GMOC3/VgaSYbV56Vl8O9UfKPVLg2layu5LmjVwrlGPBJVciCbsCCfsCC04AFh0EGKm4fj8jHVtUR",
+	"t5pHAIjxHt1KJJ+Ga7iuttGrNrsyALUz5QsA322vKrG0YPWWL0ymybjJ+qmhrQVqY7rsHP+yxttiJgAQ",
+	"08MF4xojdbvbOLOID5GWLLfuLiEySZLZAcrMxnp/5xDn91OVisk6E92Trv7z6uLN3VU+N3ZVnjVJxGyb",
+	"7O9n2k3lS4NrV/f+BhDxm2oC4bZV0/9cN40Jv1Ier9pVi2UtpFqhCHYPtjsbchLxsZO3HtfvkmVwlnoT",
+	"7iuwptvAu+0DCmMkFY8qcm0U0/JzjznW+UQOJx5n007/SGNPsFWF+P+qgHc9E0enyVBPRd+1o1b0rcx4",
+	"nMihnHGVMGwnguonHTPxHhgFkdK7//T4J+yxIcUaVGhqsFP7W+FXAB7/Fpc26i7b0vBL60IgLMEyAKR/",
+	"YSOU01yuxdTZmfI6a38ni9KPLP9o165V8Id85xfK+FIaawNXNs3JV6bsPdbGbtAYJfoe77xmJqvqW6xF",
+	"k9MxVJNIlStUcyve82ECOTVpd3Ve9yJq3MBBbvgamDcXF1e3t/nylrvrF1ev3twV2LhdgUzVWQ/e0EsS",
+	"7nWF1yX1/hsKronfvvLRvzVnFn5FR2FOxjB+BLl1w5SeV8ZLKiHzKXBKB24GVTjlYR3krbxDU8sNzbtE",
+	"3hnd7rTdBres+RlbUQuMNBgNoaCgFJFWpNGwl8kP1hsvleoa0Y6ajvohTrESQ+CY0U7ssCcuDNVhJxno",
+	"U4d974uhnxYK6DvsB1aomf6R0X4s8ED8uJHj2Y6sX6cLtKhNGp2xDU5EOgxd3CU3vE620ZekpbBPyhW4",
+	"jnmNzPVStQaVtWZYxCWAc1Aj4X65RVdDwgdRg9zjnf35G5eeWM/pVhy+f1TZBOVu23COBA/7STqLRBXo",
+	"x2/nF2/evMh4nyPBYxGyhUi2mK2J4LPtwamtiO12dYOVAoDIipVyalLxaPGvBngLeFWa6O2vfMeH6XKJ",
+	"zcYLG18k34mcVDSc6akO5UiKsA+IBqWzVO9GlYdEou1bVWzr5zweC4Z50Q67F9ZtnC1XwTXph6h4zq+C",
+	"zzrs7tX57R3ElEjAoF1XxmzKZ6bA7bMLXRwp0Px4CpupOCXFrVJczk5hy1cuVrZfStWNRLaKJj5Jk7yK",
+	"HvIIAGuruKSi6BA7FaC/OqEuejIyAWGHXBtXGPydYf8qOjP5ysekysnn1BBBJVChDLssmGrr+Iz5DOCg",
+	"AaeyOJ5QI6cQA3gCrAuWSU+NZCxMDtTXWbZjPusi0tjM31gmpbdx5cVwq25PBbGYwdGJl+jhMI0dnKsn",
+	"2UIiWvhpgq0zkRgl0BsKV81lFOGlPQXg1VNIHK08D7q0iy2gfi4yf4L+cgOj/y49eHM8FVzknCRUyeEW",
+	"/rGeyqSUbORtcSGN71oTU1zpUGcL4kGcAHMeLvo9nc4M8oYi0ZKdwpGOewpDVm42gaLpUWHFH3dZQL5k",
+	"mXTcTcTCPR1JVusjc8NuLTnDEjm8r2r3gL4GeGXAOE5Fjt8UW1O7uz9+Kuye3IyK5n/pxtzxS1guFVPh",
+	"cKoaSIVQQAZW35Sjx1ypJF5UgUv17X7UJRW61PKoVdbhO+PjcgVVLa95ygMRQ6bDSkhMVeX+Pdx2/V0P",
+	"+lBKU8CaNqUhgLXGqZuseiuBU7RtXnUJwQgzJUzHWdf8FcUbEjFDhI0kluOxw8YGnmhQh0DeQgTSGUxb",
+	"txwYvrofYSDGXDXBNy8LIl8ngPcy1EhfCl5/6Ujy+K/1HngvkeLYrbp11ZzHhpiRBCJJ4kD/y+KW9Dn9",
+	"OCcpxb8oP/zPapKt2u0mvPKsp3xpx2f68H+/6wHLekEZHXiJnslh+SGPFXqlhZBZ7E8D85F9q+7Gapsm",
+	"FRPNwhNl5si5IVB26DSy4zQee797UOswBbFY8tDLdi1U+5QMdWZnKbaD+X//9/HhT/xwdH747J8f/vLx",
+	"MP/n0yZ/Pjn5+B9lk/BbVvrRQGUMUhm5oFUZl8G0oq9gXNE3+otmscDqHSqBgydA9n1TZfX69cjKUca6",
+	"dA3eisFE66ZG9lY0CXRNBQ79piaWUBo+iJomId1FVeXtbycLEnf30wrVCN+V13WJd0IlAH618Sin2b6y",
+	"V9zBBYSFINW47zEVVwUEQbMINME3gNJxTozh9c+JsXwnVD8tIau4FNaFA6pS+BFLga6Cs1jPz1zWxnU0",
+	"25HECKOwWYnVVUpiGIsyBPKJnisgvOkQODptFBebr7hTldmJXxL8mxyrLTE/aT1vcdQlplmq7pWeq747",
+	"XcoxvIqvAxAo2O7QISALPVpCUjQBQbzpAiJeTy1Ecsqm0piZiJIOm4l4wmdmyYjfWLy0VQNUHJXe+9Nh",
+	"m9ddvrd0EVSNlQeh7csVdVRx3688OdMZmSgWdOA64HE3ZWsU9hXcfVv2+yopTDQba6ZVgd4+IyOY47OZ",
+	"SbRLIHjTL9HW0FN6XmqmrdG/HR9FiIESHcxmRCRdKo37oYSI8eOaKcq07KoSsB97/M8AsM4yGC2we2ax",
+	"GMn3+V/lM3zdPwVniCAzFVwZRvWufos15YrNNyys7kd6o22WuxphtILYMnfWFecsiVOxhJi3h8NwvXRC",
+	"ZeIZC5SeF9D7CPTPFy4GpFJgOL6A27dVxCJPXpFB9s4POgf+Hg8ryF6B1piyNzfP96Ts7BjWaJ0HBPAj",
+	"XVM/TOIs2U0RBX/jjVgldMd6XWTt7br2N9VXKLRVi3XrDcg9uzPFPo7Sxnp7IxGTscmG1r/Ddjc5VltC",
+	"SWzIX+emupSNZGB0lCaCTZJkZs84+69hb26e5xgECPqVCaB1ZnEaCTje9LzLbkQoY6AERMs/8QWRy1Xs",
+	"x0//svHQK13ccogB2AFY0e+QFJOJMFnYxtQ9jevU1286jaEprHErkYPKgKmGyPzvelDW2LdK1Fnfch/q",
+	"6ZSXAh5eTWfJ4nQJzaT+jUOR8OGkqf8dc9kM02MieJwMBE+2vMqIP2oyPgEgsCkNgFnV9FdI7DabI1cS",
+	"W6PfPtKmedmTa4itQSlcDU1QBb8yW3LRq2duFks1lLOyYuq34K5mYAF5hOaKvpE/UpGKhlK+hkM1e2Az",
+	"HmqqbyyPhxqCBnJixhIdhTXJnU14Xw53E973q+N4NTvZUBXV6mRr0Ca7IUyzpkd2qSqL1jYnvflKUtgu",
+	"yyu2pALyHXV1+LhwQrDLYZt+7LeTxa4N/x8rh7XNgM6pBZxiVQmPkzJoikq1/5ZqFoZcYYKKAwWQ/XU/",
+	"DxeQ5TjMWQ5Nruq82OVEPS4rc3LKuAoiYfmB6wPI+NpwyCJ5MYgrvHzG9+oU/BI8wvcnJQuYV7+rVd1T",
+	"rhb4NJ5AlPIsD8HA7MX2rO/PRNyn5RzoVIUG6GUwZy+t2WI0dpthMXgFqN8KNPyTOs1u5amvZ57aBio0",
+	"lBBQi8EGgqXQT7hNe2JpHvJXbUpR9msfROtLqLJjpATnmWY4YWORQLtnUcahVzoX1mgpirMGdcIfC+Wb",
+	"VRo2j2WSCOVzQMtDqR9nJYyF28u/17hPWT1YtZ7dAmnnHMoPrNbBjVCizLYOGeAN60cM0I7fGDCg226O",
+	"F8APb+A4i+ux4lWUWZCOAI4bze7LuxkA8bFfAxtAJu5OBAVAUjbnlOapiQiQHcwOubPyuXpkZdc+UaiQ",
+	"8cxyavyoJCl/ioO7wq68mBmdASHQ9EnDnr+6vav5yLoaXibY6Kuj0Gn7mpZgnNZaLu5QYPL4L15d8bwV",
+	"6lh+TMkRUfGaDjip3wT1YDtrtCWb0hmT5eJXIitLM91Z2SoFe3RlQqq3dgWtx/nF3fVvV2fs8ub8Glq5",
+	"iLnK+J024dh2D8dPDrn1DAQUvobUqtI9lS0v1kUiHA7IeFB8VeI2CKjw07BYvJPvROiQOJR4n3RcSaDh",
+	"i+zRjlTTnYWXV3fnF79eXQIIpI7ZWOuwWH+J73jQOXAvedA5sGO3n9DFpfFyF9zZKSJXRXrkiDSsIsu8",
+	"iPqJ8MzmrSPZ9jUusyvqAG9WpVIcm70Scwpo8VgwPhyKGfToEEMAvV95pgU5BdaTD7kJQkXhHzYWWRZ/",
+	"kdGEbc7iV0YViI3FgV6vvYnvZS1RgtdYpohsfFKR4QbDjFPV3SGJXRqhzQsQePiZFHVcqZfPr9NqIgpG",
+	"VizSmOG7Ad6dw/DMQGWKi17IMmdLUJjj6kRzlaJbEvSmyOc74roUblALICTf7uZBQggByeo4n9FrDThk",
+	"E21jzbrDB0JmwVbHttCAWCKmMyuHWN/qs+agW76zithARvac4QhQ+cDAqdoj+I8P2MvcU7EYiRgQ3oDa",
+	"3PdVwM6z40Av3Z6hwItnrdhTewMA3ui+PH9x1Z3xZPIx6CmpEk3Fud9ByessTTr2twRWQD9k8DtEVcDP",
+	"2StFvR0jqULTU+6YlIapNIq6LPgPO2R6B84S8T7Jv4qy5ldPEQoOccxvlnr64ZbYOc0RTdbzFW5PNchL",
+	"iQbb2WvlCrECdqUtykWnBH28bnkLZIYDHBMA02LY/zp/8RxlQyojQxRgOw9aiRrbrtTGqHeJfTLs1Q0w",
+	"le73D5nHz1e+1XbLwWSs45jjrWu55vand6U83Odsde4Zso3gooZ6mE6h9tF5YWo40TFqbB5JboQpVb3u",
+	"vr/xSIbbEOXvaqJ+URbbOztLuYYCux3/uWr7riLTFnMPVXZQbi7XyQhspmar5IsaFnwarVcYBUVBFnd1",
+	"TLFC4vE5/yzD7DVimMYyWdxasaBI0Uw6Hu2VkoDz19fsXiyw0p/97e0dFoQMIwkJdzgVh9yeiMyIhJ2n",
+	"yUTH8l9YAwfdmwen1gMPkdEcpO3gPw/PX18f/l0ssi3BZ9L+/bFzMBA8LmuQyAbjx2IfAOINy4/X+TsC",
+	"ZtrHj9BxPSoprL+951GIIRvwek4pPpQx0RrGh7E2Bmoe5FCYDhNINyRmZF+pniI4ENjpLG+cdliYxtb6",
+	"tmL/WptkHIvbfzzv9lRP/elPF1q9wwPedP/0J7RlpgIoEsDZM4rfi/6QG3HmegBjwW6eXbDvv//+J3vL",
+	"N3cXMIqemko7TvT2z5hD1sIrpjKKJH3HHgX/81//3Z+a4HGXvaCHZYEjMKWQPDQSo8SaSF12g2BQZJpR",
+	"vbIfqY79R3+kIl6wGY/5VCT0FmDApUaE9NKAFALve4Xld/ZvMPUUC/hsFskhDP1oFutBJKb/lz2jAq9e",
+	"e+qRnYCfnv7w58fOwDWARsCCoQ5FcGZ/atzVpjsNAZvRFDDG2d3EviXAZEGlCCwqEuoDBa+w3hyHmlYq",
+	"rqYS+jOqGsx+O+ULdys3IHo4vfGt/JeAF/5Zh1KYDAPQdzFiQU13yt/3BzpcYLN00GFP2Av5c66GsYOU",
+	"mkjdYi98fzjl7w/tNYd4DVXicpUbIIR1jKbR0GIyGeYWgYZv949hwX8e0o8Or8PglHpK7Wb/znQcH1tP",
+	"QTTK2nUKsJnA1KcXenLylxx3d4eJyAjGIbqglXDSn9EF2IGU7G2XdxxqNZLjFAoEjElF3GHc9FRQ0DSn",
+	"7GfY/ex//uu/EeDMq5hT+IyIwrJ5SZU9j4IjPpNH754EPYVhUjD7RTyVBvx+yngZKO99f5h94yTNaVMr",
+	"aTDVcLz1VKwjYTAGLKn6FPdYrvQBdac9iPC5tA7SsKfHTzpuX/bU0pieHn/fZdeKheKdiPQMzI6pDgXK",
+	"JhBCWSELdT41y95OdE9FfHhvWEB+jTmNBQ8DZgS9OJimwZ/+9KciIOXcceCjORMKHvYUNWyyIY/jBS3q",
+	"HfA94IJ6OjuZ+WuOD2IEXnc2E127XHixFbqeesTZmzfXl487uS9uxNjOO3vk5Oz7k5yYFX76gv+u44Do",
+	"h7NPpbKfPjpmiWY//vDD9z88ZsOJtjs8j+CXVbPnlgpfwu50x2pxlkOABWPGzrlW0YJhv3kGCpq7DUjI",
+	"o6fH3z+mGaP2MpgyZ16YDk52x5XTW/8/axLFRXBBadIl1pW2h1dwdcfHgUN+cNErqXrqj1QnwnRZcD06",
+	"fMGT4QQ87IlWGraWVoUeC4cm+ejpkxNPwgg7xM4BThbd3c789ejwpVbC3djf7JerO/bo++Onj7tue9OA",
+	"lVbiFCUb0Fvxoa7wusNi8U7fAzhRMeBs5+w6FNOZToQaLuy0Ba9f3d4x2sdHMHMIrZpBdVlD3TmhCb8X",
+	"cGwHuftYPREgnLxVQbQnZyKmxe4wX9IEt451mggXVL8Xs6SnAB/SqeaTp0D1aPCWABPrtgMfc6nwxEOY",
+	"Rjw2HJxsTxHBoXuDWFCzMC/0XY4iPh6LkGVvYXcIAnKfMmsXB2fZUrmHo9Lz0LX2XSErAEc0DuTpyYk9",
+	"8/GT2J39qRE9lc6Y0vaiLnudQvpCj1YlMxZhLN9ZjWJnmjzfuYgizELcCzFDDApsHcWMFmVCfIcTJrdi",
+	"ccaMtprsdz0AS60DoYORjCJ82CCN7k0HCau5wirQ7wwLQhGmM2GNWhBze+6smyqXTNPKLoAcE/U2Ipyj",
+	"LINa6MAwxTs3ibBUp5SQQ4DQXEPB3J5TKNMIJ20fc3J87DrU/JmInz+xdzg5PukyjzZHmWWrNxBhAwYd",
+	"OEwR0PVSmUTwsMOgPRB1EfRyS8UGdj8CPIfdONapB00TzPhYBOwRBECfPMawov2sb+S/RMDy9gyRjiPU",
+	"AqrUGOylJ8ed4+NjBj1aoRCzLgtyOANBBxNWdrmwNwY/Xpb2kYzQSoCbWiNXWYNnBrZ1CI1qAqxM1KpW",
+	"+u0jfbHTwviNcdZTxcHioirqVATdjK9EYDh/hV8HmMeK5FAoA64wOSnnMzuiw5PuMfV3oUthTo+O5vN5",
+	"l8PXXR2Pj+hac/T8+uLq5e0VXAPhsiQSztPIhelPD467T/AneiYUn8mD04Pvu8fd77G5eQJemVNpPJxK",
+	"deTjhkcxshTMtCmJVFwiVMs8h0kN5iViuAwW9uQV0Qh+QipGnTrcTeIyx+Onp+Zg/foHw0ayliqEQ51K",
+	"sSJKjE9sJObMeRrulAaJQcsI5n6qYxHkW0SlAZQXeyiH+sydnjJBjBd2C3YH5acE2L9uPHb5c/6Je1+r",
+	"2SAEiQzhLkWDy+wNwOvw4PQgTlUWZrVT73wXiMWVlJmDZJGuAtrEgQctDYHgwKOqO9cXvKLM8w3jBQEd",
+	"YFimrJ/j4z89BO/POlxg0kTZYaKznnlJv1PVYXavWhFlDFt+/Pgxh9gLIndyfNz+024g3o+eeEk5i9X5",
+	"oVaik3FRDkSXsq+OELDsQX7kR8+w7xnDG+l0yuOF3b+4LjnL8zvDsCuDRByg7MYGcAnsJjuAAGlmah+c",
+	"HmBkAL+1ty9uSpPBAY7LupKhtizz/L8DTgyiQsYkbhTR2AxL9BiSvmcs4vHY7i3wbAGtySRddoFWiZPp",
+	"rA/DJHLKE2HwgDVDrgwJKh4JMjFoVuCDEbOUsplGUCYGjifw63W8IJA9HIDpsmdg+9pXxsolHdsDe6mS",
+	"Wy4Tv5XtuLFIHIbiHmXPPaJE5u7ApprpOGlDxm4ncBYJZg9OmP4UAwY4c3k4tl2EbSYPre1cKWcv873p",
+	"7Dy/KktcfODrWamz9+sUHB8IdvQUeWfVSxhJk5y/vv67HVAdnQlWf+bretwQOJAxwuLxncDuxxQ67dQq",
+	"RYpM+ev1aKd6PBBckP41Kx6C31KVUS3JcwRF5b/KJuvoNWZcav3uVv6r1m8vEOKpxi+v0QK6swbQAZ43",
+	"e9qKKCmQTyrZjVmxp12VNnakfZJ3NvN7DgJ4JZsOv3C7rlNhV91l8RksvU7IV0R7KlejbQCJAoRLq6E4",
+	"RTnnVqVOaHc5r7HL3jry/yz2E2mTkAMs/FPAFkbPFTZst6f+TmJst64vWadd7s8IsIU042koE2rgNGiS",
+	"LXm/pmM9LdiHSKei0PtBj4K5h64oAywdwUU+2I/Zgjf3Nks+4UHp2CXhfdLaoy+wMIZer+I0IS+aYv1d",
+	"LDgMqc74uR7ypLL8ytr6Ls5p/eqD5ZcrUW8+8/Nx982C72fdVtoxzTdMyTF19OFeLPoy/Jg7r1asAC8y",
+	"SwfIBsVlJeHyITRWpb1Ke7ewbLuvxC8i2dsyHKEyqXYan7kAGyUEgCQeo0KZorPum1TsB+fhWc8Lg3QQ",
+	"KYFzu6cgfEZcub6Y1Fql6XAohL0qwGapACNPKOylvhncsgUx2YcjZd/gQbyo9arHmUstCeENHjptyaE9",
+	"dCpN1rcTzUIZgi99uhJ75grzFmyQJi4angdg6uTYQKkRpqcoKpZL4PocEt74EaRssFW8Ow0fu+gCxdCT",
+	"mEuXJZQx03N12lMBhJQP8aKg0h6mjsMVOS2zKgn+rqYAwJ3/bi8pMWitEMiww0ZSjUU8i6UC6EBAH/Ro",
+	"xM7DZomuMnRN6gqk6o3qOR+ICAdUYZzruK2bvRPxYJt7rc5Ubt28A2B3acyHiS/npd7Hqpny92jr9RzZ",
+	"UgMno/IlA7T/giUUntIVH+qZqC+Fdi/fwiVVbpVPtYxyVYA6ZhEnZNOyUQCaT34Q9SAv1g6AYu1+EJXO",
+	"nd7qyd/8upxe2uzXeayYllw73H86djfOH1Fw4KyeUGH0B2S6V0+no3cilqNF5SF1I+zw0oTMoFBCWM5V",
+	"jGCqxyXqrH/nvzKCu5Okp3zwcTjhUq2cQhgMGVVg7BSC7cOJGN4bxrE5WITA+3aGkGw9hQF2u6X6RvwR",
+	"sL9SRgb+SFUic9BW0M6B2Uk7VNwzPZW7WtqdFEnxToRddpvomY+wI9gkns8OOWseazUuOx1xhkF/bIoW",
+	"ZUCWMCYg2BfD+zP2pIY+cwMv39N1MA5K1Cmd+h5WJufmU0s8Fubo2LF2muAU0wMBSliA9UeVOsiaHIUh",
+	"u34qfLRnczOlOPUlnbx+HGfsE50GLzStoMkv4fFxjWFEciqTyhVc7WnfsKB71X92Dn6zwk3Xr01wjOx+",
+	"bUMHwhOxew+DOk6CNilBjC2vqEGfTj/64P67yXP/mX7X2ClzF65x4NdPibvBMzubbTndvqIAE5QyMWwW",
+	"a8C2yk3r73pQ5vzYj2tP6hHSwFf74dcJBPkg9QI5USx5wBPGx8khfQP1tsSvzmPBLs5fXlw9v7rsMg9s",
+	"0VNjLQzTqjRuB0Npbynbd7L/pgf1/OyHlZkLmLic2NQUklX/OIz+OKLc8abEjksxuwwPnpSRq7LN6lQB",
+	"81m+E3DqdMtdVbrXpeAh9Zc1Xv7L5/9ADstnMIg6lunl83/cWa+00RXPMre20XVQZny3mInmV11E3Jgt",
+	"LtMq4VI1u/JCK5NORfxLrNNZoyv/LhZNf/8zN+LHp42u+hXi2I0ueY2lpc2mAaPsz6wv2OiKO13z98+5",
+	"SaA7rsEz/DW1nwK/hiz9C6maX8Pf174GUBqlVo2m+RehSBfUH94t1B42eswtH/NGF1hFn6qGGyeORcQb",
+	"T8FdzBu+DYRaGl1xDlgSotljbrBostk1WjfQisRW/zXEL9Yf29m5Rq/SStjBn8D5etfc0R9Gf9SNPOTO",
+	"/aMPGT3N+mzZyqHd/Mz2l1qjrcZSjF5qJaCie+eV8Igv3x8/3XzdS528IDLA9jJrZQvY7vrZkSQ6Fmvt",
+	"+4EY6qkw7PXVy8vrl794ZBYky0piiegsWFXQLUmKwSNaE4NV2718it1PZGFZMQZ48LEl4dg5e4VVbLss",
+	"drmVLt7PdFydynoOBreDatBRmEtTaUUwBdiBCXT2SmBble+hG/VUkFsX6+8E2P/DoLELS7mt+bbiDBq+",
+	"wHjTQAwRrBG7KnA4nVzFP/Y36RHLPSrospcZlMGUm3sRoncB5YF2qFS8G3zoHQgV9g6wYr7D/ue//vsj",
+	"8iDkvsLeV9bLM87Zz+HHvuiX4Xz21JwbNkwT6s2yT0MgJF8tfgoV9fBrQomI9b19yREj39bXk/cUtaF5",
+	"MFZkVLZ37fggLRTEkOfUZVehA9VwDNAOtrqn8KnlqWn87psD9c2B+uZAfXOgvjlQX4cDVZLFcH1tiaZT",
+	"6Axqp9tPZNSAuSnLlvmuKmhXw6OOyhgKzVg+NMhN5ZCJHzY/5mZ8DQ3TLe8PVbgaEV4pciwre/K2FnQG",
+	"Ub9bG9mVKzQ1Gvt45Wbj2J5K1UX7d2DFGSEU2isY260oMMqMjV/wrhtyqTfQRuUKUktTfoSamc19LfCd",
+	"pYF44z0PbbwKy1NLvdr7gYlz8K3Oomq+NxdcoNS1Vm9h98IhgciNneht6TXj9UcfctVqa6MeS+/e2MrO",
+	"Wb87hzDQxGw18bgytQ1mFvpEkXVq6dwip9K31DgkF2iX9BqTx6LLztnN1e2r579dXeLzfXTi5uqXm6vb",
+	"26vLLCdqjxNHU12ioxA1stUFqxOiyoen2k9BLr0O8nzVakH4dKL1BhZia+maxzIRtTbuUSjNkMdhdbjr",
+	"3GEBoDDS77F0huJf3sIiN16afClrl73241tKdBLqgx2cAxwoLc6lhz60YGbNNVC9vSf5hHe5xDds0B/T",
+	"Zo8vTP3rWLyD9EJVy0SuW5oKkSm8FVA/dC4QBUEhZLeFQ+zk+GTzXqCBnBNAcgv7iKaV6rxyGBdgau9l",
+	"Q3mQz03biaz5WnvITfRIx0MRIIMIXX95dX7JtBKm4T6jPmOdQ0fKujpSFQnjoEo4C2OE+Stt8EjixVe8",
+	"MUkmH6jZ/qvdiBDg2dM2lFMX2C/fcs+lEgAw4qLB4HIC1QM3GcX5qbepsJE+LDqm7NzBZQH6DfKFQesL",
+	"VnIBjMuEI9ePi1Rj72WByjxGmBfdU8gQKHgoidACGz4QW8iXkGGjlkeAHjGZnNHGpGFqNRQ9NdFzgLRB",
+	"Tg78Ac6MCLvsOqnMT51R37jDuhkIOx73M+mzXIA/g3OZx4scCHgHFmoqZ9OzrNnUdKD3p9gbC3AuT09O",
+	"eiq4fP6P/vWL169u7vrXLy9evXj9/OruymVNcqH+cRrjEgb4SsEp4wzXGAbTU5HW9xl6CKEvRfbN7pWe",
+	"O+wRnUDoxyMdxYLZtSlTbPigYnqgnpapHRN5uCM+l5eC19qA5uHTUFSKZk+XFpQAPnvbwIz9yiSx4FOa",
+	"ryU1QEncevgKnQww02UZ8Qx9livIG+rpQCqHqXX+8vIMc1SAsGk8uhSFaCgjhT9+deMk3x3B2E4cdDxw",
+	"n4O2A1K0wD+jy4J7sbC/uxeLPiYM7V90vYN5olsAkxcMKoctuAQNuDka9S319S319S319S319S319RXX",
+	"Dl4+/8erOPxWZ/gAdYZblhdWwdZcEgC5g3DN4Y522blzDRDKaxk0E1G90fbvKefYWBfjdMksPzk+zuxu",
+	"dAkckCveFGxPAfbEuWIryKsITuiMdpfWYzgeAJ8IZCimp730+Pj74b1YwH9EcObgcLx/tQRwuvSgUrBT",
+	"65v4mXAwVVHIFPhE1lGOAT+y5NpT8OTe3Dx3HZUdxFpDb4w+w3v+nY/uOcDqANiAjjPXSaJnZ986v/pw",
+	"L/vyiG5KmDII6Y79zVyBFUmtoTyOpTVDiSNSGof8SN4Who6sm4ZykMPVVnqecwrBAwXgasWCOY+VVOPy",
+	"4OosNZMdShEfKBizVFn36RyoMqfpGl37PErsEoLQ1R0fVz2DfnYEv/nYOShBuN10aXaJv+JjpwFsEaWE",
+	"GiMXtQnTtH6Ks4qBapimJpO8/7nZ8SB5nZoJJYDW1L4WuQMOTp/8+Oc///nkyY8NwmfObz4auFxk+SmE",
+	"0PsKFJqeq1MWIAeYCRARXeYpYqzH624crNS2Cj6cdHJRbF8IS0GkkUwcawDAenQZYkMgVrLTt0r31N9u",
+	"X72EahmloVvO3u8JSzT74fiYuQF08mofSlOhqnSzMjQH+1ZmPzfMRrb8eIwDmRqBILtkbcSAQKzTmVui",
+	"TZZSm/K93KYRikiUEb2+ddnyrJ4YENHfSUO8+YR6hKzuCwz35umWEdJaqp5yAAIViFmsaLMQuv2c26eP",
+	"kFOlaK4c/9Sh5ExPUTaoNGEKr9Zmn8lSFgsp7IUqGXI1uIMd7kaszw0Du6Gpw67i5vUFe9tSwI640UyQ",
+	"ho2Bg7WF3CY8cvMRUVXn1qmA9PL98xjI6SBxlLdckcBxeN9l56oQPF2hQ+ipwH1PYUv3Z58nQQWu8P5k",
+	"Fk1qzXgYoskfuP0doJUeRFIJxNTn2XHmBmhcV4ahLozHHRbEfB6wRy7emkVrrbaC3WD/k5100EMCUd9E",
+	"vE8ed4uxYBfjNQHyBEdzviCjEierbFMRCn55CaCDIaGn5KylzkHM5wedAzcFgJ0Pb1/K77xjXeBX1YW2",
+	"Ze9ZK7VeLv9LfiJYQdbD7SnK8Z4yI4Q9a5J4ERBsNIJDk5qrU/b1AF2JD1Xyta9qr7ba3ajQC1q7dCKI",
+	"46aphDUwfI748H49huiQchKmy17fvLrACkKIM8RTQ/hWGIZ4dHN1eXP929VLX3J48erls+ubF1eXj896",
+	"6tn59XO4FBHvrd094jICRpokXmRZ8syvc8UwOsa6FghUdXvqTkSRVOPcgJK5HAoPSAq3WkIsLZN0PrxX",
+	"eh6JcPx1ivv58L5peOThGzypEVBYHQccN5RIpRDdXoXfHXdVOeJXub7P7oas6Xl2du7cvbt3T48GW1V5",
+	"fp0YKvlor+gcVQXcE5e4labt8oXdWMbqNIvTVFa95OpMYp9RY5fXtxfnN5dXl+XeWU/Vcs/YOu9suZz1",
+	"K9JAy4Wsn4nWcYWg+z1bnQld3Swksm40jwLmNR8cYnwqPN8W8K6h/bbUkm49EUk/mGqsH5t2EDUKWqE9",
+	"nZGjcDo5Pt7ocj2n8X8JCs2NtUKZ0VK0qsy4GgI6gWPQNEOhQmD92bd6gz2brgGlAGtpBZYCuWwdn6FW",
+	"qI8X4GGUwVLAQ75KtXSD7/a5qSUaVlF4fIDbLuoOnYtVomR09K4evolrLCo/KF+cv3xz/hyIp4CTEytI",
+	"szhgT+VocYFtmxuWKihZHizYBOkeQ7YG4JAG+3mI5BcNqmKncUnM7AJYb0xERkCJcuvn4YZeiBwdD8qb",
+	"xxZJeDwWCeKIUEjxFAsUqATCfpPwe/y5KxzosJPjk0JYGggNf9cDulPIEhFFBtHMMWLv8hsy6bAfjl1N",
+	"MvmZfXRhc3yXNHXc+PRWUBiT0kmXnaueEqFMROiiLn5HcZ9HKKYXTyl3JsdS8agY1CHwUBy0M6iN8NSy",
+	"eD8ogbjTjCv2693dazeFY42F6BgBtAOHHBpXWAXvwroeuRrEuQOMy5fRH4cv8CUPr8MAuJntZ1kZWfYZ",
+	"uRfZBzc0rCC71yt6u0MoA4UGlJIqEqf8lticaaHdfErDcIY7ntrkET3G3uVxjnl3qOPwO/+mp1hdApFc",
+	"pIcgTB1Xx+8KLjRK4pwvWBjrGdCX6gGyoFlTCwnRjX87LJUMusgoHkZ/dKchiinI8yASEDG3o/Z03FSS",
+	"b+iNVgpZ0KyQxl4dOiJppBb/iQVvr37+9dWrv/cvr2/Pf7ZialUxVq1Yue+pGY8TCao6cTyieP7jG9sp",
+	"woqWEPlGEyxrGXEZGV8fDe0ApMpF2PU9SMs9QzWag74qeyKJFw/SFLT0zOrK/bui3pTJ2VJwzZ3mW1dN",
+	"fMz6hx721c5LtDlqf0k4uvSWmHi9ubq7+V/W2Xdw+bjVQki87fDurfRAFc9gpecPmfY+8lnsehEwmFt/",
+	"KhFgvpOoCnS7YpDsxj/wS3Aq3WjXhcmKJ3u74TIBWGbteZMzHcnhYm08wvNa0DuceXrtibCCFQYrLNTF",
+	"ukP788rIAtzyNY6icWVhi1lDHIJvz/9EucMc3QSbuUlpkLCvyCCes6mIx1C1NvRla8vrSg887angQ++A",
+	"p4nuw/HsEf8+BjlSzFyDJlgUmT3A6UYdgAy0V/R5FDlIwY9B1vKEdGBw+bqs424i8mCJRBjgvtKJS+LZ",
+	"XlJxJ2lLy/rXDQtev6FmchSNow/w70fSNhVFxsmXtdL7SqO1u9I3OXbX7Zd66dBwEAH1iKormgtv3E0+",
+	"FcQVDaAE2upkmxKWfxekKpq2zQhVTkpas3/iTGJ2bZjJQDbmOr6nogqj+MxMNHjfdLyd5vpzZWgCwt3z",
+	"5cgjmfRUgH29WZxnIMZSGeipd/i1g4xCGgp0DIutBtbWWuJRBFyspoP+SE/hwZirZtdKnGUAIIgohy3s",
+	"kwy+gU0FV/OJjEQeP9jaij21HCPoIIzBvZzNAPwWYhJ+xaahM+XHqQxFeW1qNQZITwXe7YBLhNLpeAJR",
+	"X6zstd93B2l03wcIxcC/2yModEmnAyoRh0nvKR2zYMrf933F+OMzaI/pMKWRJS0rFnEEgTdX/3hz9eYK",
+	"Pr+8en51dwUhCRocaDYIiNC4KV7hOHmg7yb3Ghg9Ax7OLBaGIgSYyqHvhl+JWDk6MSjUA9JCDHv3FDcs",
+	"0mrsOqFyN0yqUAeQiZs24efai7OMifINrKgVD+E24TFQWaXRvROWHULybrsffaD/LdETlJT9BnNud2tS",
+	"GZfPibBD67jseNoqqz1/PX9uP4M97S+zt7XXWH1o9aZhwdUdHwc+9MoTNhN6FlkrZihDwfjA+hoyOfM0",
+	"XlaJUZSSiIBlUuF2brt9nFzXijXSj99yWQuz6HUsRiLe0o91zcGtAhf6I3INYdrWRa0XmPkbxXqKxY0Z",
+	"8KA9MDtwJLuDscsCk+hZ359AYNTmW3XOrNf6MQB0GThw19T4oV/5IDKwb6fEKbtWvc6WhekCNyNoB7B5",
+	"csV8LTghBe11xGezWK9LXt/qqYAEF6Rn4JSfTzQDTgTXnlJWF4r3/dRC81AZ5pZF4Bxnb4/rvolz8Xm+",
+	"qCpLxcLxZQ3SlUr6SjLFbyKwG6HiviTA+/yl1sv1Uu9pzlbZEKDAmMBuq/2wEQ074jajGk2jFQ8QfbCv",
+	"tDkCARwxuPFbTcKsIhQ2EerSPEy5TM94asRmpYaVCDKGWgTr14+kkmYiwjPrziLOHuJ98ntRWkYFD/qm",
+	"2bZrWLZzt0fFFguTTtdIgXNnvekLOW4o3qFuYx3n/lgJFp3ljGsjICyRVdZ0GJjVyCN/PoLSJjbhETaZ",
+	"FW34WLBHAZWBBI8xIMN7asgVjxe5Lp8ZN0aEp2B34cthGCvS2hph8DYVtX7p9AuQUnrSDa7b5yCiOBTG",
+	"Gezz0AqEXUNotNpVaO1ZZWqSpg0WDsIUm4ST1GwsOb+F+z9Ich8fVVE5g/LbxjkCrm/xECmZmO3PEky6",
+	"VS7Jz1jetRn08Q7v03SjfW4mw9ILbTYbcP72Qq2RuCndaWldPrUeqQZyrWyB30kkLQ+4NpVVa1Ai0GKN",
+	"hd1i0iRymKulKaxRW0u0qcDm7WopjatwBn2AfmpGeQi4Ou9EDAXCxzlgEai8wWSMMongYYVihXneMsWe",
+	"yUTn37Q2B1cTZaa+nGxVnkOPSnKL68XCZZRc0ThJRv0Knpxn1AH5ARQ8Con5Zxu+MNUB1IeTpG8lPGtL",
+	"eHYVyrSi8A+ZVfHukMxGEwjTZBIy5gA934G4aaFtkcfWquxApThkeoQKvZ+gmFZnLMjkMyD8JLuWVq/B",
+	"cxCbIoq6LLgeHYIInLLewXHvAN0Uq+q0ihZUl++wKFFbLkRSUWT0tUrtl1eOtJPYLh26qwbRmoIkdjHh",
+	"MR+CtJp0OIFmnSPE1JmJeChUcijUUIcidCA/M55MgOABT2UPMMenImSRvPdduAgMSL6wr1bosADNAvs/",
+	"JIWBtpcc14qDPrL/BZcKgOCxXq7DAmSmsP8jfoPH9vnWXgemhp4Kfrmimjv31P8bHvnX//mv/871fRDL",
+	"gSeOhn5gu9F8O7DSPYU0YXZTKu3WCTOx0FrylEEP1N2r19cX/Zev7vrPXr15eRmcUimIXbCZiJIO03FP",
+	"USIODRiwZ+CsQaCPGsjzr0YVBuyqwvJ16GQvUnDVLkkWW3WiVo3VmOfD/OGHTXSYnT1B4TeHlf4G3vww",
+	"4M3lIeAd3QbnL8CBeMijNbmsF8D8wjfxRLkyb9j3j+wYI2p1gfo0ZnQHvI2e4iz4U2CPaHuoUuAu36dr",
+	"7Hen7MkxMx68AgtBANcTFN9cGtFlLzV2D0rTU0qIUISeRUppX0V2mmu8Wy6mgjv6jGyHmjUV5mbB6iUl",
+	"3GWX1CecZKjXJ8fH1HgHjZ6uKdNqgJ4qPsnZ0K65OKv7QbOC4j3sXLFUIUi2B3x+evyU+kCXdWBlk9t5",
+	"FO1Ip1Hb9Niy8KTz+VSP4Xw9EKUWPmxNb1kUgWkQ6hzvshNXDKOeMU3dwoWaspWCsmJvWWswzriCQg3F",
+	"4bmdiM33ya5wF7Teu7d5YrPy2H1NTH0MZ5cLbgTi3OLMt9M5GEWgt625tcsBtWpji3d2GDXN67UMSeXt",
+	"gH/Tgyt8xIpiLMuPw3D6sBydmuII5lQZwfrbiQDD3U4e1GWnRI445SHu9zFg76Szqmz9LNZDYYwIN0LX",
+	"lhKyZ0QlfRlu8z6ld0X6m771ucsJ6kOeiMNETiH3s2rTrrtpore65bcGClg5J+s3YP9sTkfg3mstHTFL",
+	"BxEUB9CNcxrhdz0wJSrBfryhn8KqU7hdDnvfhbKlyQP/0pl4cnxytrrdmNHa2qMj8E0p7C34cMJCMZIq",
+	"B1UAnq8yLNHQ4X2u6PGlHCc9st+sGsyBRlBI3UqqA1rIJgeAJSGJnq/QNyJJAO0gQBVEz5noNDYB8Pub",
+	"UzRCXTeCp2DMrAFHlIINkYH7aU/hGZFrIMjOvyCDAu6HcjTC3hS43CAIsGc2dM+zvnaWy/dgzfZpCzte",
+	"qAawLw1VIads6gBDZrEO06GImRyxZK5JTpiZAOgwuxeL8tgaTJ2T7j0B47vbf5LWguLOXcPzkYmR4/po",
+	"2biqNRKZG0g7yPxwM8Zps9XUHKvNByhQRx9wDxWbDlYSVjmBKrMMisEdd8e1Zty6iX3z5vry4OMD6v+q",
+	"lCe8Sbe1Wv4lrV8gJEhiOR5b3dzoKMit58ias2sLDqzOYK9yLLLUpiGGruw6iFPV9ymAfsgXJmCPuNO4",
+	"EO4c6Xisk6S8hM2eCM9wIF96xQK8xmbDAKe9NcNg5CbPycBcx/d2BpuJwdEH+NeevWtJNJ7peCwI+02h",
+	"/5Doe6E6zOjsOIO2kDyHlpMZl4vyrMZRCIhy0pxi5gjfhxGH8pQw1Dk+hGI/MmFmkqMBA3QjLJJkL/i9",
+	"YCaNRU+BX+ND54LHkRQxw+lhJpHW7bJKziAcSsaYNnfS7iXXMTNLBQBTDMg/WBJzGXVYonVF3ZtA0W7O",
+	"m26vglhNc+KMrSKu8MAWy9ZAeY3o3WsK5nr6irtM3ux9gVpbI04cdxWSmVoC89Vqr7Jail3X5NPP8C/b",
+	"zG+NjX8Ec7geRh7tUrMwiZiSAQvOAGwlluhTFuh76PeC2gUH22fXLna7mFuzVM9VT+UXi6wub4RTjyHc",
+	"V4LPAJzkgMuMWzavgMBhcBoDKXhyApKn3EOlMQaloRmHLmJEaeup4G+vfu4/u3p5cQXR4evb2zdXlwHl",
+	"1DKNJMKzNYOzbsdcRFFpN4qd4VYksH0rHR5wYQf4Sez07PHl7b8Y8EFFnB0/rZR22ofSjvKapf7Osl8X",
+	"dtbvenCYub5Nmcvx6K1FXF4ZlrvMPX1DCvbqPR9C0hfvak/t4E+BwzsQKqwKoME/LQW+GgUF/6YHd/b3",
+	"lXcTClATNgb2lo8YDxABNQVYdK30fBk+ggOgZCUfFl7Y8OG39zwKv4N6sNzj9Ij6QKqeNUhllPSBRX+b",
+	"GOZ0ylXY33Yhi29g7/JXoNCvGiww4jdZ5UIy/VssMj812Qbf7HHkVFFrbsfvepC/byvhyDV8yGgUhKnA",
+	"cjSl50yrU2YinfiU+Ywb2Js9pfRAh4vvDIG22kevgKNUgnQUJnd/8bDsGQ0O2yf7GUFVNCNb4AdhZC0+",
+	"7kFZWS9g6QmGNMwv/6pYL4N4Pn3y09Pvj5+u9WqqjYOjD9kfaz3v63zY/V7MEtwT9pC2+hUs7liILoPi",
+	"dPglnFbgHVvjVSgojUvIUgZTdZnW5HT5nAObQGnnNnOs2VQeG6RDvHcTQT/x2zHXwIht+tCvrWfNoIZx",
+	"Npb3ZDPDuXD1jRg1KgStODvrkV6uuk9L0YOqoxJn5KCivu2H4+PVVN1WbmlhatpyTz2DZY3NtDkOUBZa",
+	"fnBh2LUronyePxnV4VYLswEaBnik0T32YT/MwRPwC56+WJ6+9DsoAz/LqY2eMglfdNmdhsAeEuLM+aLj",
+	"brZ8YFT2O3xC1fHPBzAe2m172Is6oJ6HvZ2tFb0Qb/NI/FyGbIztBzlE5IAcxYAAxjnB4nXZjT8+xXtp",
+	"kp66F2KWASbn8tpwa9f+tUDmpykPgdSTQlh24cI0otQudXJ3yHilronMqi2PJYPQf+Wy3G4zxF5k2XVC",
+	"fGpD8WjAh/cjGUU1q7tK40Q/+3s8hCj9uzjnblY3++V+DVuFOfF3xfrB3Y76pn6646aAipgpVLxDnWaq",
+	"TEZZB5igfJjIdyJgPOkprYauzoazSM9FzGax1LFMFoj15TSoC4oWET3dGztIT18zXhvTM18wJJMaSJ5u",
+	"kR9GCT9MAbd7p08S/HcPrw0AGqdqPfInllS1XsPjV74iZpIXRiqp2yF48glqqt0LPHgMxuOkZnurgb9Y",
+	"9+BU4n1yaPXRusIXayU6nQPNLFh9GIMxiQqCTEf7IQb8SRqRfSzSw3vP88VCjRWP7BHEI92dTXcaPu6y",
+	"V05NZ1QM3mIEBJ+KspmX4r31ha2p2o4aKs8RpFDEla28X+WTY8Apk9N0SiGJqVT4V9ZwJ1Uixi58v8RI",
+	"o6IFGcE8gW7GEbIkWvUrp+IMDGI3KbIy37JdsfRWbvydHN6btmxJf2JDtUyYCnjr7Njetq5rrfhvwCZ7",
+	"qZdKe7FRa2pE9E6YM7dcsesDw2T37d+vX7++uixxm8YaUGExUMmG9iiHwpsB2ASOLrIS2+yrdHgAeWw3",
+	"xtK9+DYOEW0ri3G1XHStGG5CR7ut8I2zakRX+o1Z2iX/vQKE7KsUJyz8+gzlycOXPYhA0Yne2GMBiIwE",
+	"PJWZtT+kAjjziM+wosz1zkLfv5mJYdIfajVM49ja41mh0ykZo7kv+wQEwEY6HkhKvbgioR7C+PnWBqsO",
+	"qbXhXiw80i0kbYDvwFFBeIMjH4UactVTS0rVGhYQfuJTUUrISdAbwB9trekRIg42coTQAPkkbtDmK+5i",
+	"PhQzHtttts8dmO6+/W5SlTfXKdVb5zJMXbaxYe+wopx2bJzWi2qdHP/05yc/nLSyiwkiq27FVJ4Df3Ml",
+	"1G/u5rsL64MVd9CY1/EWujlrLYjkbrhz/Ghp1dc6XQ16UZEaGCqNPI6vg2a2yqyn4JevbjAVbp2H4J0U",
+	"87+O0igK0L6lpDjj8dh0AM40Sjqo8GdaUqeFSfjwvsr7qvS8Hgg1Gp9fGzC66aiou2SrcZEeaT6sazjd",
+	"AOayYlgFSdyxYO3O1yy4QgkDdOEAswqntTMX8BCuGBLe4qBhq1KFu/1HKtIvpBbv4bqiDR/zJrfLpnh1",
+	"wa2BBAjHrm8cedcr6zC0TvpxqrZ7fGnFJkW32rujiGMd94c6FFX1Ik8oOLMeD6nMA4OYIMVj7MYAsvpK",
+	"Teai9Nv3r5eNAdsCsnFsfvyWne5fSkd+aRCMsOPbHai/65YjXVrOhMeJAFihKVcLNpUqTYTxcT8hYwgw",
+	"gQqmBi3CxTCa3JIRUlRXq7VE9AeL/lSuFE9RnPLkhx/rhCr/fbC4WvSCarBLpi3XIMdpw+LjEqP0aJBG",
+	"9zvk0f+mBz+n0X1NFJRVe29tuimN7snI+yZueXGzE1MjxW7XpTWBAwY/v/7A2rCVDFYl1ilgk9XujiRm",
+	"CJCqFNu/M9hUZ57OucmYsLpUmttTgAyXK+eFK6EaivQw2EHmnuryyqp3z9jN1c2bl5jJ7ykl5pTKd1kZ",
+	"AL0UJsDLCpXDz86viTvw7vrF1WX/1Zs7TNxTdUCo7S0B+ZqZqbXHTCJmq8l9O+c1uTqhDnm3xD5J1udK",
+	"0UnD+1Q4GvbZazL0v+o5nuwgwT5VP9RqKOJPk65361mVrSfp+jIz9Wl0/+my9HbmkFvN7vFYUAC7oUIs",
+	"z977U/noA9ANbwYb2WrTwla63L6k217fbk938YRZy+G5vamTTepGAr63OeI94NvFRJv9b7eCaa+Vxfic",
+	"M2Vtrrrn1ysu/O6b5wMGLXYhBna4zwrwYKl3pUD5W85VsX1K6CZVpdR7AUZuB4tc6faAGzkMrDHxThgG",
+	"ZTPxOJ0KgBdZF9BFdDBpEivGVX4knHB5TSqUdRb/9wE89qBzYEdkl6U5YB6+54PwC+Oj2tVQ61JDTRSR",
+	"E9AjniRiOlsDU/kqCjc7YDepOnc32l7y9uyz0AjXZXO4MXKspq1iB8L2psnJkjqtLuKmc2QFRMr5INJk",
+	"NOM8YdZSZI9Ojo8fox9A8XkY9M2bly+vX/6CKR5pil2F9qKTx2cFzWWfgwGjAMfXH8d8KPrIf2GCDkWA",
+	"ra6AO3r8DoLUsyaNGx31VbreRcoYzGZCGTdwrHNy3YzUZommWTUx7c7acn/n5TP7qm1ktpFLOqzNwb9y",
+	"VVunbDO5L09elwn+IV8Hm+ME93/+v/8/1zcLkmocr/Uk78MjOCakNROs78gVrLCT42MwDKEixeFMlpFf",
+	"D++VnkciHAucgObki3uVMMB7+SSe7JU1aeyuq0RgxGVtB4DxPFsH0Cp4b8ySVanjbRBnlgRTT2eukXyz",
+	"WN6+ubi4urq8ujzz+IJiarWjdJ6541SBaqIk5spwIHNdEdSeWpFUtl5Q3VC30YP7FdELGtnnKKXeNm+H",
+	"3BJfdLMwNmpqqyWnaiTj6aGdMqlSH/qo8kdlJDwYHwt1OkiAvja7uA8hyYBdvHr57PrmxfXLXx7DuUxp",
+	"RGwA5WEklfDdSkZgZZ4Sc6y2e3r8E1DtmlOwLiBOCQgk0gx5HOYMh3KBhne6yL/SN91LBAOpusDp4VXQ",
+	"I3mGgTZEG55GgWkn3qjYZBTZP5T13dpUvhuA9/MeTVbF9uT4+PjMOrnziZ52WKpCQdwpTMz0cOJoIxfr",
+	"nKAqPP7PxQWC8a1zgFrGTU8cKO++PB/xfhZxqSrDk/R9O2b+XrO3V3akqnJX+vY7RzGElVJ67iukKMAv",
+	"3ol4wUIxlEa2s4WvcA6t7Od2cCihXMz+A9iMba7qiMuonuVUkuY6884jYk/GEileCZyeImk5qo8OmE0N",
+	"7SzW1Myy7/T5mVh2xb9688p+uic7P9Lj6oPm3DDcOYl4b+2k8+FQzJJT+PMIvgmsOAZYz/NX+3HwGAKk",
+	"Wgn2t9tXL1mohxBVZTMRs+EkVfc99SjIT/v7QxX+DhGP3K3oo46Dy7Cz9xhknzsg1kNjb4vK2d4TBgV/",
+	"HpokFnxauKExwg4NaCX0iM7FCRE8ICgDtU/AIIEdUobBaU8Fz7lJDuHgOby+DJxtkdUS+chOFOl5IRru",
+	"fpqqREZuV/eUlw04kUHf5RKZQiVd9hKwrRz5A+qcoMue67HJZeOn+h2EsBBAK9JjdLaowY5n5KvlKeux",
+	"SG5S9VyPt93T5T2ZUGlHAcMzqJTEhOO0RjMmXVZeLSZV8v3JwVZ9orCoJt8iqtLpAPhGRiygp/r+fszz",
+	"K+bDb1WjtbfrG/FHzfEeNx2vq59Ege544lKThDpNqkvC7a+rqzlrFHOWY5ZZAW8IWvarnjMnnBJhnhOh",
+	"cvTTpFSQ0aSyRxentCyjYre9/SEoDPsLIyoSK3BjTJ5nd8anr6l8Pa5RmQhlKdwkTIZZmDoWQyHfWX/w",
+	"rVSY8cokDUO9Xn4C/+LL4yson2pAt9oNyhVnn1PCxfNvlfpsRcnWusCbuGtKC8rKKyI9bpP/38pgMyu+",
+	"oH+rC6/OXSPRDz+yv8ufuyywa+pqiEAJH0NgFo4fkgHMUICdRkeOte9WImBny+xF3rpDDYbMlD9RbZQV",
+	"wkgqYdiULyAbizoPTwhrU2aGSVnMdzYTKtztUNiTofdcjz+Jnfdcj89xVtZRGspCBdKuEV94Hkv0Jqnd",
+	"3fzzhSHVzopQYm5yka416PSxmOk4eZ0Vm3xOAuSG9anCVs/t7K2Dpk80A7yDbjtAYzpOHLEXvHctIWo7",
+	"PBsLzEhXy9f57e31Ly/RBX518/rX85dXlx3r7loFNhBsGHE5taYyJknPctWmLou6jErrzV7F0PHNpX6R",
+	"5neey8WeugqpoZ0k+1QI7EE/dK5Q1iNtkPpGPmVzVg1Hy66TXBmp0izSxpRvG5ykf7Nc7s4ijrO2l7xs",
+	"LEDZ1RPbfDwnE2EQXGgq9aKrNBuk4VjAeYE8JM907GunrThDHGfWLFrj2bbt79zegD0wn+BGQL/TWqXA",
+	"c+SpUtAxzRsY2MVYLqUwJZ9fCOgGB/aZpoIBVLsVcafjdy92ANTfrpF2RrX7GDspgzFdGOS6iKSiuhro",
+	"A3CFO97s7KlHAXCj9/WIWiODDgtynZLB405Wueqr8hzSeA4XHOCBrbWMCTU9V2576REb4SxWKNw4VW3U",
+	"GX42Vf039o2+ChQJeJP9Y0gUxR/KyWooe6vhSdu7NC8ACbFYjicJFpPxODl1hheaFKlJIMUwsA5aqoYT",
+	"cL4KGl6Psq0CbGQ8jqUIoTB1i1g9jOLz09RQ/P9J9DT1jq7V1JTJbUNZuy6H3VW14WN+uCEffFdMUkYR",
+	"s1eZDpOKccV0HDpbGbnLCFcQjQzuvuwpAy1fEKMIrKnbH0LvXgCQisyOVICwZ2SigImtQHLncig68FVP",
+	"zcFszmWfjANFOvU8skDhBpax0VqhhYxR8CFXELmwFjjVXDDo99Wx6C6NzO6NaI5cyALI3yKjGZ1P1onG",
+	"gElPjYRjgRnBsaIW1BUH0wD9fuRwWON+wRBdKZhw07cPhCdZIT0leBDumuqImDpJIgG3RgZr2j0s0voe",
+	"Cjw5G+gUYv4UttGjnqJkdYYz4l4LmvYEMAlbJ8OxacFfIKMVqCJbpu/hMuTEah1DoQrzYhTp+Sp1VC6o",
+	"efLDD1sGqhMo090OQGLZNdfFssqqRMAw0fHuj4PQf7aT60MntASYkH9+XdiEVlr7f9Vz7LNMNBQIIJiY",
+	"eM+nM7sLvz82Qce74TERtzs95Nr/ewq3D1sIF1xFxkYIhULaySqdmLybUsHksjIX8P1JDXFssXEaNuVD",
+	"EA+fp6FM1hbWZA3RTjG121wAhDYlJ1ju3ITflJya8LvVkozcsXmUJSpKT8/blWxyxxVR2Df9ztABCtVT",
+	"pKjHfGZOIUGMPjcKXqenArhDkNUNMSskHRaEPOGBPfyy2e6yc8VkdlP7E0jpmoI0a9VlP+MxAA6Wa0mg",
+	"o0LHbClDjWnyBG/ijwwX84r1tA/m4V/tcRbY02+op5Cix+Yte5wJbhIqxHnyA6OGB9hT1kqATQW2AqfM",
+	"pO+bMImeGTdGrthEp1joQz8wzuLA9m1rFQNBy5wwOe0qnGEYFAecZKk1KCwYxHpurAMY6iK4bLkZbAf3",
+	"7VD8dih+iYcibPpsFyAfOSkVOgW77Oo9gGYYrxDWzQZu/I0Z/CYH0w65cKfBIBWeDW/HXPjJ8dO/bJMN",
+	"b5jZXj0jlVWJEKLC69vxI0G7Fg5IrFlaUPfYbkdkK4CKZ2sAFXuK3KQMUxFEd6DtYWQSnqSGJIDq7n1g",
+	"r2NPFz7mED+x90ngqi47j4cTK0xoIyBDIHTkkoEiY6bn6pQFnH5IJ12Fz3RLlsZaHEZg+MfbMalMIrhH",
+	"GInsZzCUSkVI49iKZbfFY2EbaMnUNMdwtDN6i9fuAVpyS8BLN6hacJcPB04IAXRAcxssWmPD3uGoL2eJ",
+	"NlIJY/r3YrH7eX6OhaF68LsYLjt6H3oHsRhLrXoHp70DkfYOPgauTmbMvzNsKhKOdnJqrMGqEqiZqbRB",
+	"3O+rNs7T459+LOyck9oGFeR7+zyxB8gyoOjmujgAuzLyXaWY74wcuEzTXvN5rZguG98OyRUf7u3c87Z8",
+	"u29wfs2i7XzMN8cS8MwsBVkmAwdBlqkID6wEpb0KaC0EsRxqwL/X21FVlYAQ+DfOciFjaCxNAtkbd5az",
+	"R0HhWA86OXAS6yX3lPVsMjDtx9bZ0SMmVSSVsLaSmBnSjKvIKwnpS6iJIWiqU+i9kVGEdTGE9Q+0QpCY",
+	"zQpyHSoBZHClq7bv9lRPbQZ98Y8uQr/478Bxs8NKZ5lnAxcUuunOqEfz5PgJkwqtxSE3wjhsBYVkmDAR",
+	"/UiPTeDRE0waJcHKRDDXJRzCmwTkuwe+zGiijVDuuamSf6TIXk2hoEQorpIue83jRA7ljFtTHCo5kp7i",
+	"hgX/eWil/vA6DDrZm+FVLPf9HXxCo+VqFYuupzBTw6dEfpfdYy6iyKXBc9S3XnAqyJ5Qs9unN46BNIWZ",
+	"+VJZGOzkfJq8pF2ViurnVDn8XBRiX0eB4G1okwHbx6NAq/5Qq1Ekh5iqCmKRpLHqA4+SVOPg8YNQ8Ntx",
+	"NoOU6xyg7Ag1FIfndh43A99lV7gLYAapXGHv6+I0CmlW35FH2jDRkOPkcSRF7BOBOWU3FWxp039ZuIGf",
+	"dJFbSswb1Ib1jvzVChL4/OgDHSK7oKStHphOnOioZOmsQznnk+Pj4mkIGQSeD4cUikUw4u++hzBLT/m/",
+	"+zwJzpjREEABxsJEzJg9SwnsTMxMRdfYVmcJ6NhaZVN7OHXQ9L2hXv2WOPsfRNPsoBta23TfHz/dvOFe",
+	"6uSFDuVIivbQ4kCkfS2gF9CGxnr1xj3KgRxVl395pa8QRl7ErtjbOf9ddg4Fh8gwDDalM7PddtsAsbTn",
+	"LXUZL6D2aR8G2hqSuvKVdz+RwhydDxEwYJuKRXypc1B3tcHB8IHY9teKpObxmVYOFip/2v5o2QiN90aF",
+	"Wph8F7HPumgsfQA/eiCEAtzVs+zIwRSu6SlEFQOUunM2BG4TxUYR1DTaA8UeYCJ0yYCnxz+5oyWK9Nye",
+	"JPiWAVR+Fd2uGTeJg6yqKFzCb79tgC91A3h4vPZlX09nQhm+Dobsubx3mGgdaMtXhIOr4+8M40PowDld",
+	"EXoHvIHufU9BVoEF2RMLfrxQIRsCv2ngbl4JRYaXfxPnL1ac/RruQ6Q3lPJeo/bEiiOArJHDST7fSwE1",
+	"VUjPYoULgGuDVwHdvjLOPAJng7DXfCwMG0PtjK8vihbrcqNbls/kZHkJjZmbYR6MuSpkD3NQ2vLPzfAA",
+	"zeXtIJSLlT1fe8neHhCxVgr2VvbJFqUI+U2yAoq1EUvKSDXETk3ElvBhbOzZhAC3/c7XkwHtmelg+9B8",
+	"oqHsPNQAqYp2FB8QVglS7ONmwv1JG+q0gF9VtonoTXY6DfbtfW4A7oLuguwn7QJyce/lSePZukZQNtaS",
+	"hyfeJ0KFhw6zcQ3G9Ii6dgSUgs4m3IhT2EDvxTC1A+tQFsaf8tagZb/Id4IJmUxE3FNBIqdCp0l/aoIO",
+	"dv+6fmQo3tQxC6DpMiiXFjvWSzfUf0Pzwb/7l2xAQHuNB2mDjF2pktzZmIDO88PNUL3nDmA8l+QzmUuI",
+	"yFeFbCKMd8UT7Ck5VroCjxwG44Bg/x1l91lhAr5gAYYXcXo50ezi1YvXz6/uri4bCO8qt0i58K5HSiTB",
+	"PfW9YVON3R+psoLbYWI0EsMEYRtiMQWAROwHXgnR9dRG+WZOvAG6gWOaHBhe0eqGzHym/bUCEN/pmv1g",
+	"J/jfdi98TXsAwwWtboBYAGRQtfS/4PdQ8bCU4oGCUwIDXY2Nd5h4z4dJtCDOujk33Z66TjAgjfxLI8RR",
+	"9Mx2I6S8CCkBpfQco3zB7fkv5/2Xr+765zcXv17/dnUZ9BRcnMtISwMjKu+zhzfccyzks4pwPEhOqJOT",
+	"gU+fO/7YRtM/AVcuyXrb+42GWO1UOnChUaTn3xkW6DSZpUnAQjGMeCzMWb5QCyI18APPewlZ054aLJCG",
+	"HmPl0EpcSPQqnWQFSR3vnnpXElEu5tIId2xR7fm9EDMEA65G4aIELeGV7XHfPVSK9Fwt/nb76mXVjiAg",
+	"/W33wSdMcCZ+9GSQOJFoVp+w0QdGK6X6oMkQ8x1WkbWAMqID6krEfjsWQam0l/jUWHNIatWh2rSeCqyY",
+	"9t3VQcXRkE7/baPkN7ggX7B9hG9gDQFY/7C5wt7s3qKMHOYN7nU4hRrJtAqBOkrrYG4+cMAQBRMejJgx",
+	"fydylTacjWJhJmD8L9hMR3K4qJbii/wAv+V8vlxphjZLLOMoiMh+ojcgXOswtzIb2we6wdYvwBACtzb4",
+	"u3pO/oB1a/OEfZDgJCHOClXg7qD2Rzqe8zh0PoVDT0SfAonEqbYFYeV6KlfgCG54zplwnjrElKAMAX11",
+	"YoaaOyZYegoi3okZQ5g7/K3La2H5nFSzNOnPrHwG2bgAesYh11GLQAdL3ADFnUdR9v1yvSW7FYKFegh7",
+	"wNdzd6dh+SZP4sW/70llhfSL3tpWhXMUmv1sZHvrw7VECq+sTC/hP3cwyytCa1fB6KQKxfsOQohhfwAh",
+	"RZfnZhMxe47FcHuz8D/jskl8+8r0ZxTl6lmXCpe/JDfB51wLb8NbdhDAba0nvW4fWSXrPGUPmFJWtxCn",
+	"qlqAzdfgn4IsbhDEr0cI9yeARx/sP3W4J63bP0zjGHDkEjFz0fmC2dbJjA2dJkaGkOi6vedR2M0iO9L0",
+	"FFgmgCVCb0gYosijWlkQeUqR0ySNFXKIJxpgozE34TBJ8UkEBb2OwNLK0R73A9z+S7ZFLvLz9IVXmBFb",
+	"JmjTKVcpj6JFq9HOwo5an2V7qdkojcFQdl4FKauVPeY4kgrbDIlhTJed91TlZjkr2Swst1cy67+KfOzb",
+	"9vjac25Ic/ZAe8Lcy1n9EyaH5D/jxogMtm3C31l/N1dg789H8m9TKNGH/UOOdKI7K/uozlHTU+u2T9Xm",
+	"sW/6bfN85Zvn9l7OaPO0u2cwvrvu9MCAjxJzh+BHvAIola5EYlW8sRRfhfiroXUewm5PXabY/EgFzQ7v",
+	"isfizGcksFiwVNhxvN/q779YQcYFbCVQM5yIMI1EfBQhlFwl2hmgLegRUzq0mprcVxFFbKJNglI603Fi",
+	"Og6BwgqnCgcLBCAzE2vpW/N/GItQqETyiOos1IIgHM4cd4ERUKkMBpfRUzHQ4YLZEdLds1rmivTucweM",
+	"tz+X1s0cPaqKoA2+dQlszeY6jUL4tFXeNoQMdQ60G1re+/Sf1eXsXRYNDOKFer6OBYOiyVZIcL0cQggn",
+	"jFTo3Z5rDwkAzf7WAUU2bg5KEti4gfmlp0D/SpNAS5Gxc2gEy0QICEQKQnRanAP7A0LMxe+tg+kYiFCv",
+	"EoVlKTyqmF3qucqJU0Nt8xbQ7B+iImazPL51xUhi5P0XXFszkbM25PEFvxfF6f/OOOEEGxHEp4FUlpy+",
+	"dIk5msXinRTzzedujnpueYHpHm7yDvYEnkK3f41Pa4qjsn4l7uTw3jzTqWrjaKERYq0N98vIRjIWZlv2",
+	"byOSRKp1LMoZAy4l6IAKwOTqfjhxMsB+FxHWYoPJ4yQ5FLNIL6ZCJR2ETQYng1CJKoqA3MCamkF1Aqfr",
+	"p9892i/cJyyw+V0PmMmmouGRYefOzkMZJRISORiBgF/4iA5TaRRlWdk8PhPW6zGQhxhoM7rspTU4ABQb",
+	"mvamhLo9EvMMdvuZPQGaHhSlgUYQsh3kotIwbUeR0MBe41Na0iArsrijXL0BKMGdRKtE79NdjibSKvNF",
+	"PVzeqq5NvBn2oWyEtn1ClELribkjOZWbaLn5e6LlBtbktSzde03H5F+/Ki8D8R3iwWkrQ0L3cyp7N8WT",
+	"F46EJ9Ikcmg2gDb/qudsalUAIiNDvo4QBKGRzf7tMQgn3ADsICQ/BmIIpiodUz3ly3C1dbYlJoJDKH+1",
+	"EgFHF90a+o9jfKgLk1ENek9h35EvRWc8YQE3fT0Kuuw3vN548csAndGISxME68tjoRJadAZXGrBYmCSW",
+	"Q+TfglvQt5iW5AlitUMlLR6qcxkKhSx1oxScvDS2b8ne3F1kHh71iiCatUEKe6PX9Urf+pVa3XUPCu78",
+	"tcHLfgNWLYBYo4zVgFj1v+22krdKldukVnGQ8OZ1Wyb/tVPBdtFdZ245QQs80GFxSMrRdhy5WuErV/bW",
+	"gUghi0QCuPXZL3oKG7qM66FQoW85gDIG660DmPxgAWoDW8Z1FObwFm5SaCwXYU8FXmWjYio8NgijP/C7",
+	"s4w1c8ijiEiJrB1vv87c1jShjvRAT2WSiDBAak2jralIDp+iyCqJ1ClYfgndH/vj5tQhDzCiFf7BnZv4",
+	"WqpqBf68Gv6vJiz4HvbqPveen66NBElOolthgJjoeeGmrlPArwa7vtzsulbsvbkYTLS+X1P6k5f70mPv",
+	"rbtFU2/i30Vn0wRtVtZuMVqzR+fZ0nj6SffRdvDWBDSTZAAbHtsAmkdigfmfRLMgjaOgw4wce64QqEMO",
+	"jBjGIgk8lw9aWS7mLg2RVGJEHV3mSlBjmts9Bbbo7g0CWk/afnaV60LrmG8AhWl9EJRfengzDNgWugSR",
+	"ZJhxN4Amcr3qcrtLjj7Q/xySayhc8VlR5PDzTOQaQmmTMF02SgGuGNrPKLOA+VI4DDAtVmV4Yy6gyrf4",
+	"4fi4DlnS09KeMWnYWLdzzF0KKoiitWCO1DsU1kyzBtsWq91xh9qK7dPCKm4VGKXrPRFNKyipW2yHDcHN",
+	"F2I6sAYsKPq8P76Sku+yQCg+iER4Cvy4AeX7Ad44FhDU9ItqEj2bCSTyg6usORvqcgsVKTsedrv9c68H",
+	"SbtxzZZFicKa+1SuR7nNXCe+2fGBoWCgw0Ww1gC9zCuKXWSlJhPWuvWmsSwcCda3CMbK1Gw2hzNhaRW7",
+	"LrstelJbK88G0n70gf6/WEKLrzqX3CztV+25p+wbZM6/TYUx6yan29qJ6O6YmcdWgTzgGh/Fgv6sTuBf",
+	"psK127vGTYxGxzpF5vosmmXNIawhcWUlPRXQQA5lGHTZKyU8HstMqBAQDNViDvQ2SDgQZg8s73OkIX9G",
+	"QlijAM3doNWeQZqJnCjt5TyUxppOa0QEfgBLyejHobemXLqJOm5XT0e64qswoW7AjfGu+OdgMeHi7Nlk",
+	"QuN6HexBztpmJcb2aR4OVYRsKrhCRBpXrJto3XXcXqNYT0+Z0vMgUyZY7q7fuUI/p11yJylqmJ4KQmmG",
+	"PA6F1UhXzsLnipGP4AfnDbvcA5fluQwgU301Ak2DgUkSn5Vc45D2K9Y1jsdn2CqRkzKEQrBy7vK79jSL",
+	"HSM+lM0GnUKupsN40lNTbRL2pHN8fMwAcDaRU3FKeV2KphBLE2yMYKpjAdWT1jlbe1TiIHcOI+xDX9II",
+	"G0QvT9p/OoFQlRt+mIsP01YiSNmZnUPxaMHYry3R2m6/QwzDru8roroCM9FzJHNTWO0Vi6RD6EvPdMxO",
+	"nlJdAsmHVbM8JroCOVY8SWN8MeDFLhNTGJNTDziyb1ZAu9ryBuYYzXKY4b1LWiLMGgGzfoDr4pSGTXko",
+	"OjAkhYDtPkm5mAkWSN010BDtYvozqcbBGQqZ96ISEUXGYZ3PRXlxoR3WXsKqn8YHuMUeFGBhxYlLdGvr",
+	"OtF8KitjYHbzYxlorsATDj+srsrhOMuEcWy+XVmP+USfT6/32SRyAZUM1zDCZFFZkw9FD9mLQN8Mofa7",
+	"SiviOHUpQVIdrebPseziO8MkjZdsWbdcptBpNBSmbEG5WkAgobCY0ANRN6LJI6NZAtW7Prg+rujbhOgm",
+	"3X1DEefeaPPx+SXE+U/LePO/BTlzk1Yj44+L217C3wuLV070yaYa94qjZCjsDmGzWNsNgchEp8BpjSBF",
+	"MoPYwie5QBZ9KMMue0ZwYqqntPIAq1A4b/XARPA4GQhu1dow4nJqoKiLYJCo6hK64vgCzyBIPTnGDQDx",
+	"cvM4DR0l8jiVYYXljmzcuET7KhyAm3+augF49A28ZVzJ6XHjOcmXCgbyRQB7zeW7Edgj1S1FTaG1X5dp",
+	"4KMP+J+NMXb3vIY2Ci7q1plfuLytJgRK/DacudWg9urMHcEmrLYv3wIUYTqDGp85l0B1QhWIBNxHmICO",
+	"qR3dHV+E6Y++BBPE0NdtrdPpLFlg6aVjEcRaRgW3g8+Uznpli514HX9RT5F+CWMulWGPAjj6ArRiH/vW",
+	"TKC1hyiZIaRBzgJ4eeCF56iNHD88BgtESPxaMnGFS1DVHmmTAMP+WL4j2nZo/YTy1OoaJvuAm1SZXWWx",
+	"fQ12YYf2SRjR4ckihGmpAnxOVTv1zLDAroy4XQVUA8Tq3LDg6Hc9OLRPP/oQp6pwodtUdr/4cCmwVgW4",
+	"uQKA9fF7r4dnrjljAWJKG6odLmCz6REL7POC5b4PwYeTdeBUn6mc0uh+blha0U40IlUY3zKVvs/S/LYS",
+	"55rp2GPPDzXeHfXxk+Pj443yPOXvD60WPRwsEjsnT37885//fPLkxx1kPRQJxzKiilCujtlY6/AUUrGo",
+	"FK1uVyzU6SDJsqBWrMfavgpBJSCiuNWsQ61GMp4abJM8y1xgERkBPwDE1zz/+dMnxx2WznQOjtCbss4O",
+	"ND3FlZiXST6+VTvWwh766h/S3LiEqdjGVlvB5CiVn5jY/irh6UdSSTMRWWPDhBvEqAcwZO9EUKhKlhSr",
+	"w0O+raZdTTsTezK8j/xSrMtZKkGR70hw41gqY8AKtVrBnlBKqnFAfc4jYT1RaVgsx5OETEvXYa3TpKf0",
+	"CFVJ1256yHGaU7Dt8sTY9rLY+x1VVhm+y6/+NT67M88P7ZPYZ9nErIv3kQlujeexZlYDy6SV44/CstmG",
+	"x0VVYv5/2Lu+3rZtIP5VCD+1QJqkqbdu6VPQlzVY4mIZAgxrMFPSLWYjUYpEOXaDfveBdyRF2ZLlNFLS",
+	"rHkzbIukjj+Sx/vzOwdoIuUo4CFPQDRW3FnVw6emjlv3LprbJ9mtumHz36fedqaH9uMobfi6j6yklbLj",
+	"mD2yq1Y5on489iEyZcOEYi/G+7++fNesSVX1qFYCueXz0euirEkWvWlS/8bpTbvrASm6OLqwVmkAJE9g",
+	"h7k6VR8k5RZKWMm/b3VKUM8dbomJjJcu9sfUGvcC2WwzbT4L8+SoIa8oSNMYuNzK7XAu4Gb0/3BPdGNV",
+	"C9S8SG8+BTvXPlTpu3Wwut86nAtnKs012FgEWrnHTFZuwyEWNcBizROE6Xs6AYzr7JO0f+Kx7myJtdWE",
+	"CRRyv12aqqDmVohmyIP9fap3iwnS+k6J+/6lIE2FTQUuiMMpCwArmzhqCYoopuWCiehdXgaTIv99Ue3Y",
+	"gVkVcqfW1pIn8d3b+hMWqj3E204yJv8cn01O8cNfRye/I1ue+ZJxCn7W3++yqYKFwtFMqbLL1B/l4pX5",
+	"JQe8DSB+pqvvYaqP9ZFwY97TOUON32a7pyh5sZ/o5JrrZIWCYbu1ueE02ZvzWES8brmsw9v+w4P3Uwfp",
+	"EfFn2YVr4qkfTi214zsn0W6oxe/tl6JgOBW7zJIf3uR6szI+WCYk/oycFnpbTGMsNsO17hbEkLAX44OD",
+	"l30ouGbY4GHSH6gj+FFpjhQW6htPk0bA3upNvNPl9037sH3wlCfQV82RO+4yj0idt6473mPL6ZzA7nQI",
+	"YoLBsxoWWjlB28Iua06TsDhciSsnfpWiDEOAqPH0tnkTDweaJxA1uQrL/pInhjjDDKK6sicaUxRacMNq",
+	"sGlLTXjGzHCYqRITBoSM2ey2i+fbfD22/HaDg+H5gnuPC66d8MGPN9vR3q35tJXKYkB0fwyta5JmGKbi",
+	"52tnhcm4mlVGmLkbQDvZSzsX6MHr8dvxL29+Hr/tYAT9kXQr3rtKNQMeq9mXTYD6Df8yGtY1pHtouLcg",
+	"Wcw97hkQlrlQy9Hh3xe1AJ4ZhFeulIJvlBYF47GYgyfSBBQfXaC0ElC5CItN0joxf+kUF5oosthY1jfE",
+	"TK7K5GOeJnrgZcF0GwwWWVrQdYmWU//y0tgz7259S94ozCJulFiageSZ2LWAaBPb+1SqnIdqEM7xXkB6",
+	"fDY5nQSfIWynBTbv8ESqNG6Yaz3Bkwzk0ccPLErDMtHSa5xfNJ9+adV5ftp/4yjcGDFKUbwlxt1ImTZo",
+	"Qpeg/gAeCQlF8Wi7Tsjl8NsOxqhGoDujsFKXsdcsbHuiblhH596hO5DcbBctq8CSOw8GTGeflxELShFH",
+	"Lv1HC7NBcvU2b0cB8Bxy3bxWHngm/rkC7E3vHxTeS1tPmcejw9Ee7ium0TWiBWerQj0QTf0eQTVGqyVJ",
+	"iRk272x1N1GwTEjDI41EaGvEzkWD6oVWjB2Py5bK+uL1Eh0KXtIO0n2vN4HmPi4Z4SbNEXpRSilqtsKs",
+	"acOWTWpp5QogI7dLxBUPeIFxecWMZ/77WEK19SZSZ1n0eAYK5y/ZpTLrjtuSUjTI1BqCmGP6SyU2m0vX",
+	"rLBGwKNXRK7LrksowbQexdde7kdZYAwIpYBUbUfxdUOzx2ngGSp9VmEqzkHxLEs243PjFQ1gJmRkev6c",
+	"BkV310jK2iJ/7AubYQ25LF4I8CxleH2tsoZqaNNgb56fxmh5y69nCep90DmC+pYhOy4JO8k+wbseowJZ",
+	"5fZleYoLmysbvk+GlchE6VmElZFQDT3qs+sKlkVVZIqs2TWEY7re+rMnFRe+5b2pJ8QZrur1J+lQ2UF2",
+	"ZjzBdqrbEu5RvpJgGsR96uvF1/8CAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

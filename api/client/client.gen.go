@@ -306,6 +306,27 @@ func (e BackfillReprocess) Valid() bool {
 	}
 }
 
+// Defines values for BulkState.
+const (
+	BulkStateCANCELED  BulkState = "CANCELED"
+	BulkStateCOMPLETED BulkState = "COMPLETED"
+	BulkStateRUNNING   BulkState = "RUNNING"
+)
+
+// Valid indicates whether the value is a known member of the BulkState enum.
+func (e BulkState) Valid() bool {
+	switch e {
+	case BulkStateCANCELED:
+		return true
+	case BulkStateCOMPLETED:
+		return true
+	case BulkStateRUNNING:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CompensationStateName.
 const (
 	CompensationStateNameCompleted CompensationStateName = "completed"
@@ -750,6 +771,21 @@ func (e DeliveryStatus) Valid() bool {
 	}
 }
 
+// Defines values for DryRunResultDryRun.
+const (
+	DryRunResultDryRunTrue DryRunResultDryRun = true
+)
+
+// Valid indicates whether the value is a known member of the DryRunResultDryRun enum.
+func (e DryRunResultDryRun) Valid() bool {
+	switch e {
+	case DryRunResultDryRunTrue:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EndCause.
 const (
 	EndCauseCancelled  EndCause = "cancelled"
@@ -768,57 +804,6 @@ func (e EndCause) Valid() bool {
 	case EndCauseOperator:
 		return true
 	case EndCauseStepFailed:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for ExplanationWaitsFor.
-const (
-	ExplanationWaitsForAnswer   ExplanationWaitsFor = "answer"
-	ExplanationWaitsForNewOwner ExplanationWaitsFor = "new_owner"
-	ExplanationWaitsForNothing  ExplanationWaitsFor = "nothing"
-	ExplanationWaitsForOperator ExplanationWaitsFor = "operator"
-	ExplanationWaitsForOwner    ExplanationWaitsFor = "owner"
-	ExplanationWaitsForResume   ExplanationWaitsFor = "resume"
-	ExplanationWaitsForRetry    ExplanationWaitsFor = "retry"
-	ExplanationWaitsForTurn     ExplanationWaitsFor = "turn"
-)
-
-// Valid indicates whether the value is a known member of the ExplanationWaitsFor enum.
-func (e ExplanationWaitsFor) Valid() bool {
-	switch e {
-	case ExplanationWaitsForAnswer:
-		return true
-	case ExplanationWaitsForNewOwner:
-		return true
-	case ExplanationWaitsForNothing:
-		return true
-	case ExplanationWaitsForOperator:
-		return true
-	case ExplanationWaitsForOwner:
-		return true
-	case ExplanationWaitsForResume:
-		return true
-	case ExplanationWaitsForRetry:
-		return true
-	case ExplanationWaitsForTurn:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for ForesightDryRun.
-const (
-	ForesightDryRunTrue ForesightDryRun = true
-)
-
-// Valid indicates whether the value is a known member of the ForesightDryRun enum.
-func (e ForesightDryRun) Valid() bool {
-	switch e {
-	case ForesightDryRunTrue:
 		return true
 	default:
 		return false
@@ -999,27 +984,6 @@ func (e JobEventTriggerArgsFrom) Valid() bool {
 	}
 }
 
-// Defines values for JobMassState.
-const (
-	JobMassStateCANCELED  JobMassState = "CANCELED"
-	JobMassStateCOMPLETED JobMassState = "COMPLETED"
-	JobMassStateRUNNING   JobMassState = "RUNNING"
-)
-
-// Valid indicates whether the value is a known member of the JobMassState enum.
-func (e JobMassState) Valid() bool {
-	switch e {
-	case JobMassStateCANCELED:
-		return true
-	case JobMassStateCOMPLETED:
-		return true
-	case JobMassStateRUNNING:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for JobMisfirePolicy.
 const (
 	JobMisfirePolicyCatchUp  JobMisfirePolicy = "catch_up"
@@ -1119,6 +1083,51 @@ func (e JobRunVerb) Valid() bool {
 	}
 }
 
+// Defines values for JobRunWaitReason.
+const (
+	JobRunWaitReasonBackoff      JobRunWaitReason = "backoff"
+	JobRunWaitReasonCancel       JobRunWaitReason = "cancel"
+	JobRunWaitReasonConfirmation JobRunWaitReason = "confirmation"
+	JobRunWaitReasonEnd          JobRunWaitReason = "end"
+	JobRunWaitReasonKey          JobRunWaitReason = "key"
+	JobRunWaitReasonLeader       JobRunWaitReason = "leader"
+	JobRunWaitReasonNothing      JobRunWaitReason = "nothing"
+	JobRunWaitReasonSlot         JobRunWaitReason = "slot"
+	JobRunWaitReasonStart        JobRunWaitReason = "start"
+	JobRunWaitReasonTurn         JobRunWaitReason = "turn"
+	JobRunWaitReasonWorker       JobRunWaitReason = "worker"
+)
+
+// Valid indicates whether the value is a known member of the JobRunWaitReason enum.
+func (e JobRunWaitReason) Valid() bool {
+	switch e {
+	case JobRunWaitReasonBackoff:
+		return true
+	case JobRunWaitReasonCancel:
+		return true
+	case JobRunWaitReasonConfirmation:
+		return true
+	case JobRunWaitReasonEnd:
+		return true
+	case JobRunWaitReasonKey:
+		return true
+	case JobRunWaitReasonLeader:
+		return true
+	case JobRunWaitReasonNothing:
+		return true
+	case JobRunWaitReasonSlot:
+		return true
+	case JobRunWaitReasonStart:
+		return true
+	case JobRunWaitReasonTurn:
+		return true
+	case JobRunWaitReasonWorker:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for JobScheduleDstGap.
 const (
 	JobScheduleDstGapEmpty     JobScheduleDstGap = ""
@@ -1209,51 +1218,6 @@ func (e JobType) Valid() bool {
 	case JobTypeManual:
 		return true
 	case JobTypeTime:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for JobWaitsFor.
-const (
-	JobWaitsForBackoff      JobWaitsFor = "backoff"
-	JobWaitsForCancel       JobWaitsFor = "cancel"
-	JobWaitsForConfirmation JobWaitsFor = "confirmation"
-	JobWaitsForEnd          JobWaitsFor = "end"
-	JobWaitsForKey          JobWaitsFor = "key"
-	JobWaitsForLeader       JobWaitsFor = "leader"
-	JobWaitsForNothing      JobWaitsFor = "nothing"
-	JobWaitsForSlot         JobWaitsFor = "slot"
-	JobWaitsForStart        JobWaitsFor = "start"
-	JobWaitsForTurn         JobWaitsFor = "turn"
-	JobWaitsForWorker       JobWaitsFor = "worker"
-)
-
-// Valid indicates whether the value is a known member of the JobWaitsFor enum.
-func (e JobWaitsFor) Valid() bool {
-	switch e {
-	case JobWaitsForBackoff:
-		return true
-	case JobWaitsForCancel:
-		return true
-	case JobWaitsForConfirmation:
-		return true
-	case JobWaitsForEnd:
-		return true
-	case JobWaitsForKey:
-		return true
-	case JobWaitsForLeader:
-		return true
-	case JobWaitsForNothing:
-		return true
-	case JobWaitsForSlot:
-		return true
-	case JobWaitsForStart:
-		return true
-	case JobWaitsForTurn:
-		return true
-	case JobWaitsForWorker:
 		return true
 	default:
 		return false
@@ -1509,6 +1473,42 @@ func (e SagaAction) Valid() bool {
 	case SagaActionSkipStep:
 		return true
 	case SagaActionSuspend:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SagaExplanationWaitsFor.
+const (
+	SagaExplanationWaitsForAnswer   SagaExplanationWaitsFor = "answer"
+	SagaExplanationWaitsForNewOwner SagaExplanationWaitsFor = "new_owner"
+	SagaExplanationWaitsForNothing  SagaExplanationWaitsFor = "nothing"
+	SagaExplanationWaitsForOperator SagaExplanationWaitsFor = "operator"
+	SagaExplanationWaitsForOwner    SagaExplanationWaitsFor = "owner"
+	SagaExplanationWaitsForResume   SagaExplanationWaitsFor = "resume"
+	SagaExplanationWaitsForRetry    SagaExplanationWaitsFor = "retry"
+	SagaExplanationWaitsForTurn     SagaExplanationWaitsFor = "turn"
+)
+
+// Valid indicates whether the value is a known member of the SagaExplanationWaitsFor enum.
+func (e SagaExplanationWaitsFor) Valid() bool {
+	switch e {
+	case SagaExplanationWaitsForAnswer:
+		return true
+	case SagaExplanationWaitsForNewOwner:
+		return true
+	case SagaExplanationWaitsForNothing:
+		return true
+	case SagaExplanationWaitsForOperator:
+		return true
+	case SagaExplanationWaitsForOwner:
+		return true
+	case SagaExplanationWaitsForResume:
+		return true
+	case SagaExplanationWaitsForRetry:
+		return true
+	case SagaExplanationWaitsForTurn:
 		return true
 	default:
 		return false
@@ -1779,18 +1779,18 @@ func (e TickNote) Valid() bool {
 	}
 }
 
-// Defines values for TimelineLeftOut.
+// Defines values for TimelineOmitted.
 const (
-	TimelineLeftOutDeadLetters TimelineLeftOut = "dead_letters"
-	TimelineLeftOutJobRuns     TimelineLeftOut = "job_runs"
+	TimelineOmittedDeadLetters TimelineOmitted = "dead_letters"
+	TimelineOmittedJobRuns     TimelineOmitted = "job_runs"
 )
 
-// Valid indicates whether the value is a known member of the TimelineLeftOut enum.
-func (e TimelineLeftOut) Valid() bool {
+// Valid indicates whether the value is a known member of the TimelineOmitted enum.
+func (e TimelineOmitted) Valid() bool {
 	switch e {
-	case TimelineLeftOutDeadLetters:
+	case TimelineOmittedDeadLetters:
 		return true
-	case TimelineLeftOutJobRuns:
+	case TimelineOmittedJobRuns:
 		return true
 	default:
 		return false
@@ -1893,15 +1893,15 @@ func (e WorkerState) Valid() bool {
 	}
 }
 
-// Defines values for WorkflowCheckValid.
+// Defines values for WorkflowValidationValid.
 const (
-	WorkflowCheckValidTrue WorkflowCheckValid = true
+	WorkflowValidationValidTrue WorkflowValidationValid = true
 )
 
-// Valid indicates whether the value is a known member of the WorkflowCheckValid enum.
-func (e WorkflowCheckValid) Valid() bool {
+// Valid indicates whether the value is a known member of the WorkflowValidationValid enum.
+func (e WorkflowValidationValid) Valid() bool {
 	switch e {
-	case WorkflowCheckValidTrue:
+	case WorkflowValidationValidTrue:
 		return true
 	default:
 		return false
@@ -2852,10 +2852,10 @@ type Backfill struct {
 	Reprocess BackfillReprocess `json:"reprocess"`
 
 	// Skipped Slots that were left out.
-	Skipped int64        `json:"skipped"`
-	State   JobMassState `json:"state"`
-	To      time.Time    `json:"to"`
-	Version int64        `json:"version"`
+	Skipped int64     `json:"skipped"`
+	State   BulkState `json:"state"`
+	To      time.Time `json:"to"`
+	Version int64     `json:"version"`
 }
 
 // BackfillOrder defines model for Backfill.Order.
@@ -2919,6 +2919,9 @@ type BackfillSlot struct {
 	Runs bool `json:"runs"`
 }
 
+// BulkState defines model for BulkState.
+type BulkState string
+
 // Call How a participant is reached. It has either `http` or `job`.
 type Call struct {
 	// Args A template of the run's arguments, in the form of the workflow's `output`.
@@ -2930,6 +2933,31 @@ type Call struct {
 
 	// Job The job definition whose run does it. Not with `--store memory`.
 	Job *string `json:"job,omitempty"`
+}
+
+// CallerIdentity defines model for CallerIdentity.
+type CallerIdentity struct {
+	// AnyTenant Whether the tenant can be chosen.
+	AnyTenant bool `json:"any_tenant"`
+
+	// Development Whether this server asks nobody for a credential.
+	Development bool `json:"development"`
+
+	// KeyID The API key that was used.
+	KeyID       *openapi_types.UUID `json:"key_id,omitempty"`
+	Permissions []string            `json:"permissions"`
+
+	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
+	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+	// everything.
+	Role *Role `json:"role,omitempty"`
+
+	// Subject Who one is in audit records.
+	Subject      string             `json:"subject"`
+	TenantID     openapi_types.UUID `json:"tenant_id"`
+	TenantMajor  int                `json:"tenant_major"`
+	TenantMinor  int                `json:"tenant_minor"`
+	TenantRegion string             `json:"tenant_region"`
 }
 
 // ClaimInput What the worker wants.
@@ -3190,7 +3218,7 @@ type DeadLetter struct {
 	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
 
 	// ReadFrom Where in the dead-letter topics it was read.
-	ReadFrom *DeadLetterPlace `json:"read_from,omitempty"`
+	ReadFrom *KafkaPosition `json:"read_from,omitempty"`
 
 	// RedriveID The last redrive that drove it.
 	RedriveID *openapi_types.UUID `json:"redrive_id,omitempty"`
@@ -3318,7 +3346,7 @@ type DeadLetterAttempt struct {
 	Target DeadLetterTarget `json:"target"`
 
 	// Written Where the broker has put it.
-	Written *DeadLetterPlace `json:"written,omitempty"`
+	Written *KafkaPosition `json:"written,omitempty"`
 }
 
 // DeadLetterAttemptOutcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
@@ -3368,11 +3396,6 @@ type DeadLetterCurrent struct {
 	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
 	Status  DeadLetterStatus `json:"status"`
 	Version int64            `json:"version"`
-}
-
-// DeadLetterDeleted defines model for DeadLetterDeleted.
-type DeadLetterDeleted struct {
-	ID openapi_types.UUID `json:"id"`
 }
 
 // DeadLetterDiscardInput defines model for DeadLetterDiscardInput.
@@ -3520,19 +3543,13 @@ type DeadLetterHeaderPatchOp string
 // server's configuration (`dlq.auto_retry`), or `hold_all` of the default policy.
 type DeadLetterHold string
 
-// DeadLetterImport defines model for DeadLetterImport.
-type DeadLetterImport struct {
-	// Duplicates They were there before.
-	Duplicates int `json:"duplicates"`
+// DeadLetterImportDuplicate defines model for DeadLetterImportDuplicate.
+type DeadLetterImportDuplicate struct {
+	// ID The letter that is here.
+	ID openapi_types.UUID `json:"id"`
 
-	// Errors The first hundred.
-	Errors   []DeadLetterImportError `json:"errors"`
-	Failed   int                     `json:"failed"`
-	Imported int                     `json:"imported"`
-
-	// Known The first hundred of the duplicates that are here under another id: as the
-	// letter of the same place in Kafka, or of the same `dedupe_key`.
-	Known []DeadLetterImportKnown `json:"known"`
+	// Line From 1.
+	Line int `json:"line"`
 }
 
 // DeadLetterImportError defines model for DeadLetterImportError.
@@ -3544,13 +3561,19 @@ type DeadLetterImportError struct {
 	Problem ItemProblem `json:"problem"`
 }
 
-// DeadLetterImportKnown defines model for DeadLetterImportKnown.
-type DeadLetterImportKnown struct {
-	// ID The letter that is here.
-	ID openapi_types.UUID `json:"id"`
+// DeadLetterImportResult defines model for DeadLetterImportResult.
+type DeadLetterImportResult struct {
+	// Duplicates They were there before.
+	Duplicates int `json:"duplicates"`
 
-	// Line From 1.
-	Line int `json:"line"`
+	// Errors The first hundred.
+	Errors   []DeadLetterImportError `json:"errors"`
+	Failed   int                     `json:"failed"`
+	Imported int                     `json:"imported"`
+
+	// Known The first hundred of the duplicates that are here under another id: as the
+	// letter of the same place in Kafka, or of the same `dedupe_key`.
+	Known []DeadLetterImportDuplicate `json:"known"`
 }
 
 // DeadLetterInput A payload is JSON (`payload`), kept in its canonical form: without blanks,
@@ -3637,18 +3660,6 @@ type DeadLetterPatch struct {
 
 	// Reason Kept in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
-}
-
-// DeadLetterPlace A position in Kafka.
-type DeadLetterPlace struct {
-	Offset    int64  `json:"offset"`
-	Partition int32  `json:"partition"`
-	Topic     string `json:"topic"`
-
-	// TopicID Of `read_from`: the id of the topic as Kafka's tools show it, which tells apart topics that bore
-	// the name one after the other. Absent where it is not known: of brokers before 3.1, and of letters
-	// that were read by a version of Skald that did not ask for it.
-	TopicID *string `json:"topic_id,omitempty"`
 }
 
 // DeadLetterPolicy defines model for DeadLetterPolicy.
@@ -3803,11 +3814,6 @@ type DeadLetterResults struct {
 	Results []DeadLetterResult `json:"results"`
 }
 
-// DeadLetterRetried defines model for DeadLetterRetried.
-type DeadLetterRetried struct {
-	Message DeadLetter `json:"message"`
-}
-
 // DeadLetterRetryInput defines model for DeadLetterRetryInput.
 type DeadLetterRetryInput struct {
 	// Force Also a DEAD letter; needs a `reason`.
@@ -3832,6 +3838,11 @@ type DeadLetterRetryInput struct {
 	// Target Another target for this retry: a topic, or a URL. Allowed are what the letter
 	// has already and what the topic's policy allows.
 	Target *DeadLetterRetryTarget `json:"target,omitempty"`
+}
+
+// DeadLetterRetryResult defines model for DeadLetterRetryResult.
+type DeadLetterRetryResult struct {
+	Message DeadLetter `json:"message"`
 }
 
 // DeadLetterRetryTarget Another target for this retry: a topic, or a URL. Allowed are what the letter
@@ -3980,6 +3991,11 @@ type DeadlineInput struct {
 	Until *time.Time `json:"until,omitempty"`
 }
 
+// DeletedDeadLetter defines model for DeletedDeadLetter.
+type DeletedDeadLetter struct {
+	ID openapi_types.UUID `json:"id"`
+}
+
 // Delivery One event on its way to one endpoint.
 type Delivery struct {
 	// Attempts Attempts begun.
@@ -4024,6 +4040,31 @@ type DeliveryList struct {
 // `discarded` was passed over when the webhook was enabled from now on.
 type DeliveryStatus string
 
+// DryRunResult What an action would do. Nothing has been done.
+type DryRunResult struct {
+	// AuditEvents The types of the audit events of the action itself.
+	AuditEvents []string `json:"audit_events,omitempty"`
+
+	// Calls The calls that would be made if each of them is done, in order; at most a
+	// thousand.
+	Calls       []PlannedCall      `json:"calls"`
+	CurrentStep int                `json:"current_step"`
+	DryRun      DryRunResultDryRun `json:"dry_run"`
+
+	// EndState The state in which the saga would then end, or rest.
+	EndState SagaState `json:"end_state"`
+
+	// InFlight That a call may be in flight, whose outcome comes first. The calls below are
+	// those that follow if it is done.
+	InFlight *bool `json:"in_flight,omitempty"`
+
+	// State The state that the action itself would lead to.
+	State SagaState `json:"state"`
+}
+
+// DryRunResultDryRun defines model for DryRunResult.DryRun.
+type DryRunResultDryRun bool
+
 // EmittedEvent An event.
 type EmittedEvent struct {
 	CorrelationID *string    `json:"correlation_id,omitempty"`
@@ -4060,6 +4101,27 @@ type EmittedRun struct {
 // EndCause Why a saga did not go on forward.
 type EndCause string
 
+// EndedRun What became of a run.
+type EndedRun struct {
+	Attempt int32 `json:"attempt"`
+
+	// DlqMessageID The dead letter, when nothing more is tried.
+	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
+	FinishedAt   *time.Time          `json:"finished_at,omitempty"`
+
+	// Replayed It was so before this call.
+	Replayed *bool      `json:"replayed,omitempty"`
+	RetryAt  *time.Time `json:"retry_at,omitempty"`
+
+	// RetryRunID The run that tries it again.
+	RetryRunID *openapi_types.UUID `json:"retry_run_id,omitempty"`
+	RunID      openapi_types.UUID  `json:"run_id"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State   JobRunState `json:"state"`
+	Version int64       `json:"version"`
+}
+
 // ExpiredSagas defines model for ExpiredSagas.
 type ExpiredSagas struct {
 	Completed int `json:"completed"`
@@ -4073,8 +4135,8 @@ type ExpiredSagas struct {
 type ExplainedAction struct {
 	// Action An action of the API, named as in its path; `skip-step` is `/steps/{step}/skip`,
 	// and so on.
-	Action SagaAction `json:"action"`
-	Means  string     `json:"means"`
+	Action      SagaAction `json:"action"`
+	Description string     `json:"description"`
 
 	// Permission What one must be allowed to do it.
 	Permission string `json:"permission"`
@@ -4101,52 +4163,6 @@ type ExplainedStep struct {
 	MaxAttempts int    `json:"max_attempts"`
 	Name        string `json:"name"`
 }
-
-// Explanation defines model for Explanation.
-type Explanation struct {
-	// Actions What can be done about it, and by whom.
-	Actions []ExplainedAction `json:"actions"`
-
-	// Archived True of a saga in the archive, absent of a live one.
-	Archived   *bool      `json:"archived,omitempty"`
-	ArchivedAt *time.Time `json:"archived_at,omitempty"`
-
-	// BlockedBy The dead letter that the saga waits for, because one of its compensations gave up. Retry that (`POST /dlq/messages/{message_id}/retry`), or resolve it when the step was undone elsewhere.
-	BlockedBy *openapi_types.UUID `json:"blocked_by,omitempty"`
-
-	// Deadline Of the present phase.
-	Deadline *time.Time `json:"deadline,omitempty"`
-
-	// Errors The last errors, newest first.
-	Errors []SagaError `json:"errors"`
-
-	// Next What happens next.
-	Next   *string    `json:"next,omitempty"`
-	NextAt *time.Time `json:"next_at,omitempty"`
-
-	// Owner The node that drives the saga.
-	Owner  *ExplainedOwner    `json:"owner,omitempty"`
-	SagaID openapi_types.UUID `json:"saga_id"`
-
-	// Sentence All of it, for people.
-	Sentence string    `json:"sentence"`
-	Since    time.Time `json:"since"`
-
-	// State The precise state. `pending` is STARTED; `running` and `step_completed`
-	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
-	// `compensated` (everything undone), `failed` (an undo gave up) and
-	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
-	// CANCELLED.
-	State SagaState `json:"state"`
-
-	// Status The status to poll. Each state has one.
-	Status   SagaStatus          `json:"status"`
-	Step     *ExplainedStep      `json:"step,omitempty"`
-	WaitsFor ExplanationWaitsFor `json:"waits_for"`
-}
-
-// ExplanationWaitsFor defines model for Explanation.WaitsFor.
-type ExplanationWaitsFor string
 
 // FailInput How a run has failed.
 type FailInput struct {
@@ -4220,46 +4236,6 @@ type ForceInput struct {
 	Reason      string `json:"reason"`
 	RequestedBy *Label `json:"requested_by,omitempty"`
 }
-
-// ForeseenCall defines model for ForeseenCall.
-type ForeseenCall struct {
-	Action StepAction `json:"action"`
-
-	// Body Absent when it depends on an answer that has not come yet.
-	Body AnyJSON `json:"body,omitempty"`
-
-	// Headers Without those that depend on the moment of the call.
-	Headers   map[string]string `json:"headers"`
-	Method    string            `json:"method"`
-	Step      string            `json:"step"`
-	StepIndex int               `json:"step_index"`
-	URL       string            `json:"url"`
-}
-
-// Foresight What an action would do. Nothing has been done.
-type Foresight struct {
-	// AuditEvents The types of the audit events of the action itself.
-	AuditEvents []string `json:"audit_events,omitempty"`
-
-	// Calls The calls that would be made if each of them is done, in order; at most a
-	// thousand.
-	Calls       []ForeseenCall  `json:"calls"`
-	CurrentStep int             `json:"current_step"`
-	DryRun      ForesightDryRun `json:"dry_run"`
-
-	// Ends The state in which the saga would then end, or rest.
-	Ends SagaState `json:"ends"`
-
-	// InFlight That a call may be in flight, whose outcome comes first. The calls below are
-	// those that follow if it is done.
-	InFlight *bool `json:"in_flight,omitempty"`
-
-	// State The state that the action itself would lead to.
-	State SagaState `json:"state"`
-}
-
-// ForesightDryRun defines model for Foresight.DryRun.
-type ForesightDryRun bool
 
 // GroupDiscardInput As in `RedriveInput`.
 type GroupDiscardInput struct {
@@ -4435,9 +4411,9 @@ type JobBulk struct {
 	Reason  *string `json:"reason,omitempty"`
 
 	// Skipped It was too late for them, or their definition is gone.
-	Skipped int64        `json:"skipped"`
-	State   JobMassState `json:"state"`
-	Version int64        `json:"version"`
+	Skipped int64     `json:"skipped"`
+	State   BulkState `json:"state"`
+	Version int64     `json:"version"`
 }
 
 // JobBulkAction defines model for JobBulkAction.
@@ -4672,17 +4648,6 @@ type JobDefinitionList struct {
 	Pagination     Pagination      `json:"pagination"`
 }
 
-// JobDefinitionOfRun defines model for JobDefinitionOfRun.
-type JobDefinitionOfRun struct {
-	ID openapi_types.UUID `json:"id"`
-
-	// Name Its name when the run was made.
-	Name string `json:"name"`
-
-	// SpecVersion What of it the run goes by.
-	SpecVersion int `json:"spec_version"`
-}
-
 // JobDefinitionPatch defines model for JobDefinitionPatch.
 type JobDefinitionPatch struct {
 	// ArgsSchema JSON Schema (2020-12 unless `$schema` says another draft) that the arguments
@@ -4763,6 +4728,17 @@ type JobDefinitionPatch struct {
 
 	// Type What makes runs of a definition by itself. Any definition can be run by hand.
 	Type *JobType `json:"type,omitempty"`
+}
+
+// JobDefinitionSummary defines model for JobDefinitionSummary.
+type JobDefinitionSummary struct {
+	ID openapi_types.UUID `json:"id"`
+
+	// Name Its name when the run was made.
+	Name string `json:"name"`
+
+	// SpecVersion What of it the run goes by.
+	SpecVersion int `json:"spec_version"`
 }
 
 // JobDefinitionVersion defines model for JobDefinitionVersion.
@@ -4959,37 +4935,6 @@ type JobEventTrigger struct {
 // JobEventTriggerArgsFrom What the run gets as arguments: `event`, the default, is id, type, payload and times.
 type JobEventTriggerArgsFrom string
 
-// JobExplanation defines model for JobExplanation.
-type JobExplanation struct {
-	AllowedActions []JobRunVerb `json:"allowed_actions"`
-
-	// BlockingRunID The run that has its concurrency key.
-	BlockingRunID *openapi_types.UUID `json:"blocking_run_id,omitempty"`
-	Decisions     []JobEvent          `json:"decisions"`
-	LeaderAlive   *bool               `json:"leader_alive,omitempty"`
-
-	// LeaderEpoch The present one.
-	LeaderEpoch *int64             `json:"leader_epoch,omitempty"`
-	RunID       openapi_types.UUID `json:"run_id"`
-
-	// Sentence The same for people.
-	Sentence string     `json:"sentence"`
-	Since    *time.Time `json:"since,omitempty"`
-
-	// State Where a run stands. docs/jobs.md has the life cycle.
-	State JobRunState `json:"state"`
-
-	// Until When that is over by itself.
-	Until *time.Time `json:"until,omitempty"`
-
-	// WaitsFor `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
-	// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
-	// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
-	// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
-	// `cancel`: its worker was asked to stop.
-	WaitsFor JobWaitsFor `json:"waits_for"`
-}
-
 // JobForceInput defines model for JobForceInput.
 type JobForceInput struct {
 	Force  *bool   `json:"force,omitempty"`
@@ -5004,9 +4949,6 @@ type JobLabels map[string]string
 
 // JobLinks Paths of what belongs to it.
 type JobLinks map[string]string
-
-// JobMassState defines model for JobMassState.
-type JobMassState string
 
 // JobMisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
 // default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
@@ -5117,8 +5059,8 @@ type JobRun struct {
 	// InitiatedBy The subject of who is behind it: who asked for it, or for the backfill or
 	// bulk that it is of, started its saga, published its event, retried its dead
 	// letter, or changed its definition last. Absent: Skald itself, or nobody knows.
-	InitiatedBy   *string            `json:"initiated_by,omitempty"`
-	JobDefinition JobDefinitionOfRun `json:"job_definition"`
+	InitiatedBy   *string              `json:"initiated_by,omitempty"`
+	JobDefinition JobDefinitionSummary `json:"job_definition"`
 
 	// Labels At most 32 names, each with a text of at most 255 characters.
 	Labels         JobLabels  `json:"labels"`
@@ -5192,6 +5134,37 @@ type JobRunError struct {
 	Type  *string      `json:"type,omitempty"`
 }
 
+// JobRunExplanation defines model for JobRunExplanation.
+type JobRunExplanation struct {
+	AllowedActions []JobRunVerb `json:"allowed_actions"`
+
+	// BlockingRunID The run that has its concurrency key.
+	BlockingRunID *openapi_types.UUID `json:"blocking_run_id,omitempty"`
+	Decisions     []JobEvent          `json:"decisions"`
+	LeaderAlive   *bool               `json:"leader_alive,omitempty"`
+
+	// LeaderEpoch The present one.
+	LeaderEpoch *int64             `json:"leader_epoch,omitempty"`
+	RunID       openapi_types.UUID `json:"run_id"`
+	Since       *time.Time         `json:"since,omitempty"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State JobRunState `json:"state"`
+
+	// Summary The same for people.
+	Summary string `json:"summary"`
+
+	// Until When that is over by itself.
+	Until *time.Time `json:"until,omitempty"`
+
+	// WaitsFor `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
+	// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
+	// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
+	// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
+	// `cancel`: its worker was asked to stop.
+	WaitsFor JobRunWaitReason `json:"waits_for"`
+}
+
 // JobRunFilter As the query parameters of the list of runs.
 type JobRunFilter struct {
 	BackfillID    *UUID      `json:"backfill_id,omitempty"`
@@ -5248,6 +5221,13 @@ type JobRunState string
 // JobRunVerb defines model for JobRunVerb.
 type JobRunVerb string
 
+// JobRunWaitReason `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
+// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
+// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
+// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
+// `cancel`: its worker was asked to stop.
+type JobRunWaitReason string
+
 // JobSchedule When it is due. docs/schedules.md is the guide.
 type JobSchedule struct {
 	// DstGap Of wall-clock times that do not exist. `fire_after`, the default: once, at the end
@@ -5282,12 +5262,17 @@ type JobTrigger string
 // JobType What makes runs of a definition by itself. Any definition can be run by hand.
 type JobType string
 
-// JobWaitsFor `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
-// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
-// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
-// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
-// `cancel`: its worker was asked to stop.
-type JobWaitsFor string
+// KafkaPosition A position in Kafka.
+type KafkaPosition struct {
+	Offset    int64  `json:"offset"`
+	Partition int32  `json:"partition"`
+	Topic     string `json:"topic"`
+
+	// TopicID Of `read_from`: the id of the topic as Kafka's tools show it, which tells apart topics that bore
+	// the name one after the other. Absent where it is not known: of brokers before 3.1, and of letters
+	// that were read by a version of Skald that did not ask for it.
+	TopicID *string `json:"topic_id,omitempty"`
+}
 
 // Label defines model for Label.
 type Label = string
@@ -5307,6 +5292,12 @@ type LeaseState struct {
 	RunID  openapi_types.UUID `json:"run_id"`
 }
 
+// LogAppendResult A piece of a log is stored.
+type LogAppendResult struct {
+	// NextSeq The number after the highest that is stored.
+	NextSeq int32 `json:"next_seq"`
+}
+
 // LogInput A piece of a log.
 type LogInput struct {
 	Attempt int32 `json:"attempt"`
@@ -5323,12 +5314,6 @@ type LogInput struct {
 	// Stream stdout without it.
 	Stream   *string `json:"stream,omitempty"`
 	WorkerID UUID    `json:"worker_id"`
-}
-
-// LogStored A piece of a log is stored.
-type LogStored struct {
-	// NextSeq The number after the highest that is stored.
-	NextSeq int32 `json:"next_seq"`
 }
 
 // NoCompensation defines model for NoCompensation.
@@ -5353,6 +5338,21 @@ type Pagination struct {
 	TotalIsCapped *bool `json:"total_is_capped,omitempty"`
 }
 
+// PlannedCall defines model for PlannedCall.
+type PlannedCall struct {
+	Action StepAction `json:"action"`
+
+	// Body Absent when it depends on an answer that has not come yet.
+	Body AnyJSON `json:"body,omitempty"`
+
+	// Headers Without those that depend on the moment of the call.
+	Headers   map[string]string `json:"headers"`
+	Method    string            `json:"method"`
+	Step      string            `json:"step"`
+	StepIndex int               `json:"step_index"`
+	URL       string            `json:"url"`
+}
+
 // Problem RFC 9457.
 type Problem struct {
 	// AllowedActions On a state conflict, the actions that would be accepted instead, named as
@@ -5372,7 +5372,7 @@ type Problem struct {
 	Errors []ProblemField `json:"errors,omitempty"`
 
 	// Import With `DLQ_IMPORT_INCOMPLETE`, what became of the lines.
-	Import *DeadLetterImport `json:"import,omitempty"`
+	Import *DeadLetterImportResult `json:"import,omitempty"`
 
 	// Instance The path of the request.
 	Instance string `json:"instance"`
@@ -5426,8 +5426,8 @@ type RedeliverInput struct {
 	Since time.Time `json:"since"`
 }
 
-// Redelivered defines model for Redelivered.
-type Redelivered struct {
+// RedeliverResult defines model for RedeliverResult.
+type RedeliverResult struct {
 	// More There are others.
 	More        bool `json:"more"`
 	Redelivered int  `json:"redelivered"`
@@ -5455,10 +5455,10 @@ type Redrive struct {
 	Concurrency  int            `json:"concurrency"`
 
 	// Counted What `stop_on` is compared with: letters since it was last resumed after a halt.
-	Counted   RedriveCounted `json:"counted"`
-	CreatedAt time.Time      `json:"created_at"`
-	Done      int64          `json:"done"`
-	EndedAt   *time.Time     `json:"ended_at,omitempty"`
+	Counted   RedriveCounts `json:"counted"`
+	CreatedAt time.Time     `json:"created_at"`
+	Done      int64         `json:"done"`
+	EndedAt   *time.Time    `json:"ended_at,omitempty"`
 
 	// Eta When it will be through at its rate, while it is RUNNING and not stalled.
 	Eta    *time.Time `json:"eta,omitempty"`
@@ -5564,8 +5564,8 @@ type RedriveCanary struct {
 	WatchSeconds *int32 `json:"watch_seconds,omitempty"`
 }
 
-// RedriveCounted What `stop_on` is compared with: letters since it was last resumed after a halt.
-type RedriveCounted struct {
+// RedriveCounts What `stop_on` is compared with: letters since it was last resumed after a halt.
+type RedriveCounts struct {
 	Failed int64 `json:"failed"`
 
 	// Tried Those done, and those failed.
@@ -5762,8 +5762,8 @@ type RetentionInput struct {
 	OlderThan *time.Time `json:"older_than,omitempty"`
 }
 
-// RetentionRun defines model for RetentionRun.
-type RetentionRun struct {
+// RetentionResult defines model for RetentionResult.
+type RetentionResult struct {
 	// Archived How many sagas this request archived; 0 of a dry run.
 	Archived int  `json:"archived"`
 	DryRun   bool `json:"dry_run"`
@@ -5861,8 +5861,8 @@ type RetryPolicy struct {
 // everything.
 type Role string
 
-// RunContinues A run that goes on.
-type RunContinues struct {
+// RunConfirmation A run that goes on.
+type RunConfirmation struct {
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	Continue        bool       `json:"continue"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
@@ -5870,27 +5870,6 @@ type RunContinues struct {
 	// LeaseMS From when it was asked.
 	LeaseMS int64              `json:"lease_ms"`
 	RunID   openapi_types.UUID `json:"run_id"`
-}
-
-// RunEnded What became of a run.
-type RunEnded struct {
-	Attempt int32 `json:"attempt"`
-
-	// DlqMessageID The dead letter, when nothing more is tried.
-	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
-	FinishedAt   *time.Time          `json:"finished_at,omitempty"`
-
-	// Replayed It was so before this call.
-	Replayed *bool      `json:"replayed,omitempty"`
-	RetryAt  *time.Time `json:"retry_at,omitempty"`
-
-	// RetryRunID The run that tries it again.
-	RetryRunID *openapi_types.UUID `json:"retry_run_id,omitempty"`
-	RunID      openapi_types.UUID  `json:"run_id"`
-
-	// State Where a run stands. docs/jobs.md has the life cycle.
-	State   JobRunState `json:"state"`
-	Version int64       `json:"version"`
 }
 
 // RunErrorInput Why a run has failed.
@@ -5958,24 +5937,6 @@ type RunResults struct {
 	// LeaseMS Of those that were started, from when start was called.
 	LeaseMS *int64      `json:"lease_ms,omitempty"`
 	Results []RunResult `json:"results"`
-}
-
-// RunStarted A run that is running.
-type RunStarted struct {
-	CancelRequested *bool      `json:"cancel_requested,omitempty"`
-	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
-
-	// LeaseMS How long the lease lasts, from when start was called.
-	LeaseMS int64 `json:"lease_ms"`
-
-	// Replayed It was started before, by the same call.
-	Replayed  *bool              `json:"replayed,omitempty"`
-	RunID     openapi_types.UUID `json:"run_id"`
-	StartedAt *time.Time         `json:"started_at,omitempty"`
-
-	// State Where a run stands. docs/jobs.md has the life cycle.
-	State   JobRunState `json:"state"`
-	Version int64       `json:"version"`
 }
 
 // Saga `metadata` is an object, and so is `result`: the outputs of the steps by
@@ -6090,6 +6051,52 @@ type SagaError struct {
 	Timestamp  time.Time `json:"timestamp"`
 	Type       string    `json:"type"`
 }
+
+// SagaExplanation defines model for SagaExplanation.
+type SagaExplanation struct {
+	// Actions What can be done about it, and by whom.
+	Actions []ExplainedAction `json:"actions"`
+
+	// Archived True of a saga in the archive, absent of a live one.
+	Archived   *bool      `json:"archived,omitempty"`
+	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+
+	// BlockedBy The dead letter that the saga waits for, because one of its compensations gave up. Retry that (`POST /dlq/messages/{message_id}/retry`), or resolve it when the step was undone elsewhere.
+	BlockedBy *openapi_types.UUID `json:"blocked_by,omitempty"`
+
+	// Deadline Of the present phase.
+	Deadline *time.Time `json:"deadline,omitempty"`
+
+	// Errors The last errors, newest first.
+	Errors []SagaError `json:"errors"`
+
+	// Next What happens next.
+	Next   *string    `json:"next,omitempty"`
+	NextAt *time.Time `json:"next_at,omitempty"`
+
+	// Owner The node that drives the saga.
+	Owner  *ExplainedOwner    `json:"owner,omitempty"`
+	SagaID openapi_types.UUID `json:"saga_id"`
+	Since  time.Time          `json:"since"`
+
+	// State The precise state. `pending` is STARTED; `running` and `step_completed`
+	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
+	// `compensated` (everything undone), `failed` (an undo gave up) and
+	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
+	// CANCELLED.
+	State SagaState `json:"state"`
+
+	// Status The status to poll. Each state has one.
+	Status SagaStatus     `json:"status"`
+	Step   *ExplainedStep `json:"step,omitempty"`
+
+	// Summary All of it, for people.
+	Summary  string                  `json:"summary"`
+	WaitsFor SagaExplanationWaitsFor `json:"waits_for"`
+}
+
+// SagaExplanationWaitsFor defines model for SagaExplanation.WaitsFor.
+type SagaExplanationWaitsFor string
 
 // SagaInput Either `workflow_name` or `steps` is required.
 type SagaInput struct {
@@ -6229,9 +6236,10 @@ type SchedulerLeader struct {
 
 // SchedulerNode A node that leads or would lead.
 type SchedulerNode struct {
+	IsLeader bool `json:"is_leader"`
+
 	// LeaderID One per process start.
 	LeaderID  openapi_types.UUID `json:"leader_id"`
-	Leads     bool               `json:"leads"`
 	Node      string             `json:"node"`
 	SeenAt    time.Time          `json:"seen_at"`
 	StartedAt time.Time          `json:"started_at"`
@@ -6239,13 +6247,16 @@ type SchedulerNode struct {
 
 // Setting A setting.
 type Setting struct {
-	Default float64 `json:"default"`
+	Default     float64 `json:"default"`
+	Description string  `json:"description"`
 
 	// Effect When a change is felt.
-	Effect    string     `json:"effect"`
+	Effect string `json:"effect"`
+
+	// Integer Only whole numbers.
+	Integer   bool       `json:"integer"`
 	IsDefault bool       `json:"is_default"`
 	Maximum   float64    `json:"maximum"`
-	Meaning   string     `json:"meaning"`
 	Minimum   float64    `json:"minimum"`
 	Name      string     `json:"name"`
 	Unit      string     `json:"unit"`
@@ -6254,9 +6265,6 @@ type Setting struct {
 	// UpdatedBy Told to credentials for any tenant only.
 	UpdatedBy *string `json:"updated_by,omitempty"`
 	Value     float64 `json:"value"`
-
-	// Whole Only whole numbers.
-	Whole bool `json:"whole"`
 }
 
 // SettingChange A change of a setting.
@@ -6322,6 +6330,24 @@ type StartItem struct {
 	LeaderEpoch int64 `json:"leader_epoch"`
 	LeaseToken  UUID  `json:"lease_token"`
 	RunID       UUID  `json:"run_id"`
+}
+
+// StartedRun A run that is running.
+type StartedRun struct {
+	CancelRequested *bool      `json:"cancel_requested,omitempty"`
+	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
+
+	// LeaseMS How long the lease lasts, from when start was called.
+	LeaseMS int64 `json:"lease_ms"`
+
+	// Replayed It was started before, by the same call.
+	Replayed  *bool              `json:"replayed,omitempty"`
+	RunID     openapi_types.UUID `json:"run_id"`
+	StartedAt *time.Time         `json:"started_at,omitempty"`
+
+	// State Where a run stands. docs/jobs.md has the life cycle.
+	State   JobRunState `json:"state"`
+	Version int64       `json:"version"`
 }
 
 // Step defines model for Step.
@@ -6478,14 +6504,14 @@ type TableUsage struct {
 type Tick struct {
 	At time.Time `json:"at"`
 
+	// LocalTime The wall-clock time that it stands for, in the schedule's zone.
+	LocalTime string `json:"local_time"`
+
 	// Note What a clock change did. `moved_gap`: that wall-clock time does not exist, and it
 	// fires at the end of the gap. `skipped_gap`: it does not exist, and nothing fires.
 	// `repeated`: it occurs for the second time. `repetition_left_out`: it will occur
 	// once more, and nothing fires then.
 	Note *TickNote `json:"note,omitempty"`
-
-	// Wall The wall-clock time that it stands for, in the schedule's zone.
-	Wall string `json:"wall"`
 }
 
 // TickNote What a clock change did. `moved_gap`: that wall-clock time does not exist, and it
@@ -6496,9 +6522,9 @@ type TickNote string
 
 // TickList defines model for TickList.
 type TickList struct {
-	// LeftOut Wall-clock times among them that do not exist because the clock jumps over them, and for
+	// Omitted Wall-clock times among them that do not exist because the clock jumps over them, and for
 	// which nothing runs (`skipped_gap`). `at` is the end of the gap. They do not count.
-	LeftOut []Tick `json:"left_out"`
+	Omitted []Tick `json:"omitted"`
 
 	// Ticks The slots that are due, at most `count`.
 	Ticks    []Tick `json:"ticks"`
@@ -6509,15 +6535,15 @@ type TickList struct {
 type Timeline struct {
 	Entries []TimelineEntry `json:"entries"`
 
-	// LeftOut What the caller may not read.
-	LeftOut []TimelineLeftOut `json:"left_out"`
-
 	// NextCursor Absent on the last page.
 	NextCursor *string `json:"next_cursor,omitempty"`
+
+	// Omitted What the caller may not read.
+	Omitted []TimelineOmitted `json:"omitted"`
 }
 
-// TimelineLeftOut defines model for Timeline.LeftOut.
-type TimelineLeftOut string
+// TimelineOmitted defines model for Timeline.Omitted.
+type TimelineOmitted string
 
 // TimelineEntry defines model for TimelineEntry.
 type TimelineEntry struct {
@@ -6680,31 +6706,6 @@ type WebhookURL = string
 // WebhookWorkflowNames Only events of sagas of these workflows; none means all.
 type WebhookWorkflowNames = []string
 
-// Whoami defines model for Whoami.
-type Whoami struct {
-	// AnyTenant Whether the tenant can be chosen.
-	AnyTenant bool `json:"any_tenant"`
-
-	// Development Whether this server asks nobody for a credential.
-	Development bool `json:"development"`
-
-	// KeyID The API key that was used.
-	KeyID       *openapi_types.UUID `json:"key_id,omitempty"`
-	Permissions []string            `json:"permissions"`
-
-	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
-	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
-	// everything.
-	Role *Role `json:"role,omitempty"`
-
-	// Subject Who one is in audit records.
-	Subject      string             `json:"subject"`
-	TenantID     openapi_types.UUID `json:"tenant_id"`
-	TenantMajor  int                `json:"tenant_major"`
-	TenantMinor  int                `json:"tenant_minor"`
-	TenantRegion string             `json:"tenant_region"`
-}
-
 // Worker A process that runs jobs.
 type Worker struct {
 	AllowedActions []string `json:"allowed_actions"`
@@ -6837,20 +6838,6 @@ type Workflow struct {
 	Version   int       `json:"version"`
 }
 
-// WorkflowCheck defines model for WorkflowCheck.
-type WorkflowCheck struct {
-	Definition WorkflowDefinition `json:"definition"`
-	Name       string             `json:"name"`
-	StepCount  int                `json:"step_count"`
-
-	// StepNames In the order in which they run.
-	StepNames []string           `json:"step_names"`
-	Valid     WorkflowCheckValid `json:"valid"`
-}
-
-// WorkflowCheckValid defines model for WorkflowCheck.Valid.
-type WorkflowCheckValid bool
-
 // WorkflowDefinition defines model for WorkflowDefinition.
 type WorkflowDefinition struct {
 	// CompensationRetry What is left out comes from the workflow's policy, and then from the server's.
@@ -6895,6 +6882,20 @@ type WorkflowList struct {
 
 // WorkflowText A WorkflowDefinition as one YAML document without anchors and aliases.
 type WorkflowText = string
+
+// WorkflowValidation defines model for WorkflowValidation.
+type WorkflowValidation struct {
+	Definition WorkflowDefinition `json:"definition"`
+	Name       string             `json:"name"`
+	StepCount  int                `json:"step_count"`
+
+	// StepNames In the order in which they run.
+	StepNames []string                `json:"step_names"`
+	Valid     WorkflowValidationValid `json:"valid"`
+}
+
+// WorkflowValidationValid defines model for WorkflowValidation.Valid.
+type WorkflowValidationValid bool
 
 // WorkflowYAML defines model for WorkflowYAML.
 type WorkflowYAML struct {
@@ -7119,14 +7120,14 @@ type DeadLetterState = DeadLetter
 // DeliveryAccepted One event on its way to one endpoint.
 type DeliveryAccepted = Delivery
 
+// DryRunAnswer What an action would do. Nothing has been done.
+type DryRunAnswer = DryRunResult
+
 // Failure RFC 9457.
 type Failure = Problem
 
 // FenceFound The newest fencing token that was checked for a key.
 type FenceFound = Fence
-
-// Foreseen What an action would do. Nothing has been done.
-type Foreseen = Foresight
 
 // JobBulkFound defines model for JobBulkFound.
 type JobBulkFound = JobBulk
@@ -8097,7 +8098,7 @@ type ListJobRunsParamsInclude string
 
 // ListJobBulksParams defines parameters for ListJobBulks.
 type ListJobBulksParams struct {
-	State *JobMassState `form:"state,omitempty" json:"state,omitempty"`
+	State *BulkState `form:"state,omitempty" json:"state,omitempty"`
 
 	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
@@ -28936,13 +28937,13 @@ type RunRetentionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *RetentionRun
+	JSON200 *RetentionResult
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RunRetentionResponse) GetJSON200() *RetentionRun {
+func (r RunRetentionResponse) GetJSON200() *RetentionResult {
 	return r.JSON200
 }
 
@@ -29855,13 +29856,13 @@ type ImportDeadLettersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *DeadLetterImport
+	JSON200 *DeadLetterImportResult
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ImportDeadLettersResponse) GetJSON200() *DeadLetterImport {
+func (r ImportDeadLettersResponse) GetJSON200() *DeadLetterImportResult {
 	return r.JSON200
 }
 
@@ -30054,13 +30055,13 @@ type DeleteDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *DeadLetterDeleted
+	JSON200 *DeletedDeadLetter
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r DeleteDeadLetterResponse) GetJSON200() *DeadLetterDeleted {
+func (r DeleteDeadLetterResponse) GetJSON200() *DeletedDeadLetter {
 	return r.JSON200
 }
 
@@ -30486,20 +30487,20 @@ type RetryDeadLetterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *DeadLetterRetried
+	JSON200 *DeadLetterRetryResult
 	// JSON202 the response for an HTTP 202 `application/json` response
-	JSON202 *DeadLetterRetried
+	JSON202 *DeadLetterRetryResult
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RetryDeadLetterResponse) GetJSON200() *DeadLetterRetried {
+func (r RetryDeadLetterResponse) GetJSON200() *DeadLetterRetryResult {
 	return r.JSON200
 }
 
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r RetryDeadLetterResponse) GetJSON202() *DeadLetterRetried {
+func (r RetryDeadLetterResponse) GetJSON202() *DeadLetterRetryResult {
 	return r.JSON202
 }
 
@@ -32942,13 +32943,13 @@ type AcknowledgeCancelResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *RunEnded
+	JSON200 *EndedRun
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r AcknowledgeCancelResponse) GetJSON200() *RunEnded {
+func (r AcknowledgeCancelResponse) GetJSON200() *EndedRun {
 	return r.JSON200
 }
 
@@ -32990,13 +32991,13 @@ type CompleteRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *RunEnded
+	JSON200 *EndedRun
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CompleteRunResponse) GetJSON200() *RunEnded {
+func (r CompleteRunResponse) GetJSON200() *EndedRun {
 	return r.JSON200
 }
 
@@ -33038,13 +33039,13 @@ type ConfirmContinuationResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *RunContinues
+	JSON200 *RunConfirmation
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ConfirmContinuationResponse) GetJSON200() *RunContinues {
+func (r ConfirmContinuationResponse) GetJSON200() *RunConfirmation {
 	return r.JSON200
 }
 
@@ -33134,13 +33135,13 @@ type ExplainJobRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *JobExplanation
+	JSON200 *JobRunExplanation
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ExplainJobRunResponse) GetJSON200() *JobExplanation {
+func (r ExplainJobRunResponse) GetJSON200() *JobRunExplanation {
 	return r.JSON200
 }
 
@@ -33182,13 +33183,13 @@ type FailRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *RunEnded
+	JSON200 *EndedRun
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r FailRunResponse) GetJSON200() *RunEnded {
+func (r FailRunResponse) GetJSON200() *EndedRun {
 	return r.JSON200
 }
 
@@ -33271,13 +33272,13 @@ type AppendRunLogResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *LogStored
+	JSON200 *LogAppendResult
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r AppendRunLogResponse) GetJSON200() *LogStored {
+func (r AppendRunLogResponse) GetJSON200() *LogAppendResult {
 	return r.JSON200
 }
 
@@ -33415,13 +33416,13 @@ type ReleaseRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *RunEnded
+	JSON200 *EndedRun
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ReleaseRunResponse) GetJSON200() *RunEnded {
+func (r ReleaseRunResponse) GetJSON200() *EndedRun {
 	return r.JSON200
 }
 
@@ -33518,13 +33519,13 @@ type StartRunResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *RunStarted
+	JSON200 *StartedRun
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r StartRunResponse) GetJSON200() *RunStarted {
+func (r StartRunResponse) GetJSON200() *StartedRun {
 	return r.JSON200
 }
 
@@ -33806,7 +33807,7 @@ type AcknowledgeSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Foreseen
+	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -33814,7 +33815,7 @@ type AcknowledgeSagaResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r AcknowledgeSagaResponse) GetJSON200() *Foreseen {
+func (r AcknowledgeSagaResponse) GetJSON200() *DryRunAnswer {
 	return r.JSON200
 }
 
@@ -33861,7 +33862,7 @@ type CancelSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Foreseen
+	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -33869,7 +33870,7 @@ type CancelSagaResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CancelSagaResponse) GetJSON200() *Foreseen {
+func (r CancelSagaResponse) GetJSON200() *DryRunAnswer {
 	return r.JSON200
 }
 
@@ -33916,7 +33917,7 @@ type CompensateSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Foreseen
+	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -33924,7 +33925,7 @@ type CompensateSagaResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CompensateSagaResponse) GetJSON200() *Foreseen {
+func (r CompensateSagaResponse) GetJSON200() *DryRunAnswer {
 	return r.JSON200
 }
 
@@ -34019,13 +34020,13 @@ type ExplainSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Explanation
+	JSON200 *SagaExplanation
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ExplainSagaResponse) GetJSON200() *Explanation {
+func (r ExplainSagaResponse) GetJSON200() *SagaExplanation {
 	return r.JSON200
 }
 
@@ -34067,7 +34068,7 @@ type ExtendDeadlineResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Foreseen
+	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -34075,7 +34076,7 @@ type ExtendDeadlineResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ExtendDeadlineResponse) GetJSON200() *Foreseen {
+func (r ExtendDeadlineResponse) GetJSON200() *DryRunAnswer {
 	return r.JSON200
 }
 
@@ -34122,7 +34123,7 @@ type ForceCompleteResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Foreseen
+	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -34130,7 +34131,7 @@ type ForceCompleteResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ForceCompleteResponse) GetJSON200() *Foreseen {
+func (r ForceCompleteResponse) GetJSON200() *DryRunAnswer {
 	return r.JSON200
 }
 
@@ -34177,7 +34178,7 @@ type ForceFailResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Foreseen
+	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -34185,7 +34186,7 @@ type ForceFailResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ForceFailResponse) GetJSON200() *Foreseen {
+func (r ForceFailResponse) GetJSON200() *DryRunAnswer {
 	return r.JSON200
 }
 
@@ -34328,7 +34329,7 @@ type ResumeSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Foreseen
+	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -34336,7 +34337,7 @@ type ResumeSagaResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ResumeSagaResponse) GetJSON200() *Foreseen {
+func (r ResumeSagaResponse) GetJSON200() *DryRunAnswer {
 	return r.JSON200
 }
 
@@ -34383,7 +34384,7 @@ type ResumeCompensationResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Foreseen
+	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -34391,7 +34392,7 @@ type ResumeCompensationResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ResumeCompensationResponse) GetJSON200() *Foreseen {
+func (r ResumeCompensationResponse) GetJSON200() *DryRunAnswer {
 	return r.JSON200
 }
 
@@ -34438,7 +34439,7 @@ type RetrySagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Foreseen
+	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -34446,7 +34447,7 @@ type RetrySagaResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RetrySagaResponse) GetJSON200() *Foreseen {
+func (r RetrySagaResponse) GetJSON200() *DryRunAnswer {
 	return r.JSON200
 }
 
@@ -34589,7 +34590,7 @@ type CompleteStepResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Foreseen
+	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -34597,7 +34598,7 @@ type CompleteStepResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CompleteStepResponse) GetJSON200() *Foreseen {
+func (r CompleteStepResponse) GetJSON200() *DryRunAnswer {
 	return r.JSON200
 }
 
@@ -34644,7 +34645,7 @@ type FailStepResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Foreseen
+	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -34652,7 +34653,7 @@ type FailStepResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r FailStepResponse) GetJSON200() *Foreseen {
+func (r FailStepResponse) GetJSON200() *DryRunAnswer {
 	return r.JSON200
 }
 
@@ -34699,7 +34700,7 @@ type SkipStepResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Foreseen
+	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -34707,7 +34708,7 @@ type SkipStepResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r SkipStepResponse) GetJSON200() *Foreseen {
+func (r SkipStepResponse) GetJSON200() *DryRunAnswer {
 	return r.JSON200
 }
 
@@ -34754,7 +34755,7 @@ type SuspendSagaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Foreseen
+	JSON200 *DryRunAnswer
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *ActionAccepted
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -34762,7 +34763,7 @@ type SuspendSagaResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r SuspendSagaResponse) GetJSON200() *Foreseen {
+func (r SuspendSagaResponse) GetJSON200() *DryRunAnswer {
 	return r.JSON200
 }
 
@@ -35666,13 +35667,13 @@ type RedeliverFailedResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON202 the response for an HTTP 202 `application/json` response
-	JSON202 *Redelivered
+	JSON202 *RedeliverResult
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r RedeliverFailedResponse) GetJSON202() *Redelivered {
+func (r RedeliverFailedResponse) GetJSON202() *RedeliverResult {
 	return r.JSON202
 }
 
@@ -35810,13 +35811,13 @@ type WhoAmIResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Whoami
+	JSON200 *CallerIdentity
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r WhoAmIResponse) GetJSON200() *Whoami {
+func (r WhoAmIResponse) GetJSON200() *CallerIdentity {
 	return r.JSON200
 }
 
@@ -36441,13 +36442,13 @@ type ValidateWorkflowResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *WorkflowCheck
+	JSON200 *WorkflowValidation
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Failure
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ValidateWorkflowResponse) GetJSON200() *WorkflowCheck {
+func (r ValidateWorkflowResponse) GetJSON200() *WorkflowValidation {
 	return r.JSON200
 }
 
@@ -40156,7 +40157,7 @@ func ParseRunRetentionResponse(rsp *http.Response) (*RunRetentionResponse, error
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RetentionRun
+		var dest RetentionResult
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -40793,7 +40794,7 @@ func ParseImportDeadLettersResponse(rsp *http.Response) (*ImportDeadLettersRespo
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterImport
+		var dest DeadLetterImportResult
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -40932,7 +40933,7 @@ func ParseDeleteDeadLetterResponse(rsp *http.Response) (*DeleteDeadLetterRespons
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterDeleted
+		var dest DeletedDeadLetter
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -41232,14 +41233,14 @@ func ParseRetryDeadLetterResponse(rsp *http.Response) (*RetryDeadLetterResponse,
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest DeadLetterRetried
+		var dest DeadLetterRetryResult
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.JSON200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest DeadLetterRetried
+		var dest DeadLetterRetryResult
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -42947,7 +42948,7 @@ func ParseAcknowledgeCancelResponse(rsp *http.Response) (*AcknowledgeCancelRespo
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RunEnded
+		var dest EndedRun
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -42980,7 +42981,7 @@ func ParseCompleteRunResponse(rsp *http.Response) (*CompleteRunResponse, error) 
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RunEnded
+		var dest EndedRun
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43013,7 +43014,7 @@ func ParseConfirmContinuationResponse(rsp *http.Response) (*ConfirmContinuationR
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RunContinues
+		var dest RunConfirmation
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43079,7 +43080,7 @@ func ParseExplainJobRunResponse(rsp *http.Response) (*ExplainJobRunResponse, err
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JobExplanation
+		var dest JobRunExplanation
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43112,7 +43113,7 @@ func ParseFailRunResponse(rsp *http.Response) (*FailRunResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RunEnded
+		var dest EndedRun
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43171,7 +43172,7 @@ func ParseAppendRunLogResponse(rsp *http.Response) (*AppendRunLogResponse, error
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest LogStored
+		var dest LogAppendResult
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43270,7 +43271,7 @@ func ParseReleaseRunResponse(rsp *http.Response) (*ReleaseRunResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RunEnded
+		var dest EndedRun
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43343,7 +43344,7 @@ func ParseStartRunResponse(rsp *http.Response) (*StartRunResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest RunStarted
+		var dest StartedRun
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43544,7 +43545,7 @@ func ParseAcknowledgeSagaResponse(rsp *http.Response) (*AcknowledgeSagaResponse,
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Foreseen
+		var dest DryRunAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43584,7 +43585,7 @@ func ParseCancelSagaResponse(rsp *http.Response) (*CancelSagaResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Foreseen
+		var dest DryRunAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43624,7 +43625,7 @@ func ParseCompensateSagaResponse(rsp *http.Response) (*CompensateSagaResponse, e
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Foreseen
+		var dest DryRunAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43697,7 +43698,7 @@ func ParseExplainSagaResponse(rsp *http.Response) (*ExplainSagaResponse, error) 
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Explanation
+		var dest SagaExplanation
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43730,7 +43731,7 @@ func ParseExtendDeadlineResponse(rsp *http.Response) (*ExtendDeadlineResponse, e
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Foreseen
+		var dest DryRunAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43770,7 +43771,7 @@ func ParseForceCompleteResponse(rsp *http.Response) (*ForceCompleteResponse, err
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Foreseen
+		var dest DryRunAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43810,7 +43811,7 @@ func ParseForceFailResponse(rsp *http.Response) (*ForceFailResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Foreseen
+		var dest DryRunAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43919,7 +43920,7 @@ func ParseResumeSagaResponse(rsp *http.Response) (*ResumeSagaResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Foreseen
+		var dest DryRunAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43959,7 +43960,7 @@ func ParseResumeCompensationResponse(rsp *http.Response) (*ResumeCompensationRes
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Foreseen
+		var dest DryRunAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -43999,7 +44000,7 @@ func ParseRetrySagaResponse(rsp *http.Response) (*RetrySagaResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Foreseen
+		var dest DryRunAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -44111,7 +44112,7 @@ func ParseCompleteStepResponse(rsp *http.Response) (*CompleteStepResponse, error
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Foreseen
+		var dest DryRunAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -44151,7 +44152,7 @@ func ParseFailStepResponse(rsp *http.Response) (*FailStepResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Foreseen
+		var dest DryRunAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -44191,7 +44192,7 @@ func ParseSkipStepResponse(rsp *http.Response) (*SkipStepResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Foreseen
+		var dest DryRunAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -44231,7 +44232,7 @@ func ParseSuspendSagaResponse(rsp *http.Response) (*SuspendSagaResponse, error) 
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Foreseen
+		var dest DryRunAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -44864,7 +44865,7 @@ func ParseRedeliverFailedResponse(rsp *http.Response) (*RedeliverFailedResponse,
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest Redelivered
+		var dest RedeliverResult
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -44963,7 +44964,7 @@ func ParseWhoAmIResponse(rsp *http.Response) (*WhoAmIResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Whoami
+		var dest CallerIdentity
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -45399,7 +45400,7 @@ func ParseValidateWorkflowResponse(rsp *http.Response) (*ValidateWorkflowRespons
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest WorkflowCheck
+		var dest WorkflowValidation
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -139,7 +139,7 @@ func TestASagaGoesThroughAJob(t *testing.T) {
 	if string(run.Args) != `{"order":7}` && string(run.Args) != `{"order": 7}` {
 		t.Errorf("the run gets %s", run.Args)
 	}
-	if _, doc := call(t, "GET", n.url+"/api/v1/sagas/"+id+"/explain", ""); !strings.Contains(fmt.Sprint(doc["sentence"]), run.ID.String()) {
+	if _, doc := call(t, "GET", n.url+"/api/v1/sagas/"+id+"/explain", ""); !strings.Contains(fmt.Sprint(doc["summary"]), run.ID.String()) {
 		t.Errorf("what it waits for: %v", doc)
 	}
 	s.finish(run, `{"settled":true}`, nil)
@@ -243,7 +243,7 @@ func TestATimelineShowsSagaStepsRunsAndLettersInOneList(t *testing.T) {
 	cursor := ""
 	for {
 		status, doc := call(t, "GET", n.url+"/api/v1/timeline?correlation_id=affair-1&page_size=3"+cursor, "")
-		if status != http.StatusOK || fmt.Sprint(doc["left_out"]) != "[]" {
+		if status != http.StatusOK || fmt.Sprint(doc["omitted"]) != "[]" {
 			t.Fatalf("%d %v", status, doc)
 		}
 		for _, e := range doc["entries"].([]any) {

@@ -135,7 +135,7 @@ func TestAFailedCompensationIsRetriedByItsLetter(t *testing.T) {
 		t.Errorf("another tenant sees it: %v", err)
 	}
 	_, x := call(t, "GET", s.url+"/api/v1/sagas/"+id.String()+"/explain", "")
-	if x["blocked_by"] != letter.String() || !strings.Contains(x["sentence"].(string), letter.String()) {
+	if x["blocked_by"] != letter.String() || !strings.Contains(x["summary"].(string), letter.String()) {
 		t.Errorf("explained: %v", x)
 	}
 

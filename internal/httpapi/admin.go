@@ -42,7 +42,7 @@ func (s *sagaHandlers) RunRetention(ctx context.Context, in api.RunRetentionRequ
 			return nil, err
 		}
 	}
-	out := api.RetentionRun{More: true}
+	out := api.RetentionResult{More: true}
 	for s.now().Sub(began) < min(retentionWork, s.Limits.RequestTimeout/2) {
 		n, err := s.Archive.ArchiveExpired(ctx, e, s.RetentionBatch)
 		out.Archived += n
@@ -62,7 +62,7 @@ func (s *sagaHandlers) dryRetention(ctx context.Context, e saga.Expiry) (api.Res
 	if err != nil {
 		return nil, err
 	}
-	out := api.RetentionRun{DryRun: true, More: len(counts) == maxCountedWorkflows, Workflows: []api.ExpiredSagas{}}
+	out := api.RetentionResult{DryRun: true, More: len(counts) == maxCountedWorkflows, Workflows: []api.ExpiredSagas{}}
 	for _, c := range counts {
 		out.Workflows = append(out.Workflows, api.ExpiredSagas{WorkflowName: c.WorkflowName, Completed: c.Completed, Failed: c.Failed})
 		out.More = out.More || max(c.Completed, c.Failed) == maxCounted

@@ -28,7 +28,7 @@ func TestADryRunCountsByWorkflowAndArchivesNothing(t *testing.T) {
 	for _, name := range []string{"order", "order", "trip", "kept"} {
 		e.finish(`{"workflow_name":"` + name + `"}`)
 	}
-	run := func(path, body string) (out client.RetentionRun) {
+	run := func(path, body string) (out client.RetentionResult) {
 		t.Helper()
 		r := e.send("POST", path, body)
 		if r.status != http.StatusOK {
@@ -37,7 +37,7 @@ func TestADryRunCountsByWorkflowAndArchivesNothing(t *testing.T) {
 		r.into(&out)
 		return out
 	}
-	want := client.RetentionRun{DryRun: true, Workflows: []client.ExpiredSagas{{WorkflowName: "order", Completed: 2}}}
+	want := client.RetentionResult{DryRun: true, Workflows: []client.ExpiredSagas{{WorkflowName: "order", Completed: 2}}}
 	if diff := cmp.Diff(want, run(retention+"?dry_run=true", "")); diff != "" {
 		t.Errorf("by retention (-want +got):\n%s", diff)
 	}
@@ -48,7 +48,7 @@ func TestADryRunCountsByWorkflowAndArchivesNothing(t *testing.T) {
 	if got := e.list("archived=true"); len(got.Sagas) > 0 {
 		t.Errorf("a dry run archived %d sagas", len(got.Sagas))
 	}
-	if diff := cmp.Diff(client.RetentionRun{Archived: 2}, run(retention, "")); diff != "" {
+	if diff := cmp.Diff(client.RetentionResult{Archived: 2}, run(retention, "")); diff != "" {
 		t.Errorf("by retention (-want +got):\n%s", diff)
 	}
 	if got := e.list("archived=true"); len(got.Sagas) != 2 || len(e.list("").Sagas) != 2 {
@@ -78,7 +78,7 @@ func TestARetentionRunStopsInTimeAndSaysThatMoreIsLeft(t *testing.T) {
 	slow.Store(true)
 	var got []string
 	for range 3 {
-		var run client.RetentionRun
+		var run client.RetentionResult
 		e.send("POST", retention, before).into(&run)
 		got = append(got, fmt.Sprint(run.Archived, run.More))
 	}

@@ -28,9 +28,9 @@ func (e *edge) finish(body string, header ...string) string {
 }
 
 // archiveAll archives everything that has ended.
-func (e *edge) archiveAll() client.RetentionRun {
+func (e *edge) archiveAll() client.RetentionResult {
 	e.t.Helper()
-	var run client.RetentionRun
+	var run client.RetentionResult
 	r := e.send("POST", retention, `{"older_than":"`+e.cfg.Now().Format(time.RFC3339Nano)+`"}`)
 	if r.status != http.StatusOK {
 		e.t.Fatalf("archive: %d %s", r.status, r.body)
@@ -47,7 +47,7 @@ func TestAnArchivedSagaIsAnsweredAsBeforeAndSaysSo(t *testing.T) {
 		saga   client.Saga
 		logs   client.StepLogList
 		steps  client.StepList
-		why    client.Explanation
+		why    client.SagaExplanation
 		result string
 	}
 	read := func() (a answers) {
@@ -84,16 +84,16 @@ func TestAnArchivedSagaIsAnsweredAsBeforeAndSaysSo(t *testing.T) {
 	same := cmp.Options{
 		cmp.AllowUnexported(answers{}), cmpopts.IgnoreFields(client.Saga{}, "Archived", "ArchivedAt", "AllowedActions"),
 		cmpopts.IgnoreFields(client.StepLogList{}, "Archived", "ArchivedAt"), cmpopts.IgnoreFields(client.StepList{}, "Archived", "ArchivedAt"),
-		cmpopts.IgnoreFields(client.Explanation{}, "Archived", "ArchivedAt", "Actions", "Sentence"),
+		cmpopts.IgnoreFields(client.SagaExplanation{}, "Archived", "ArchivedAt", "Actions", "Summary"),
 	}
 	if diff := cmp.Diff(live, archived, same); diff != "" || live.saga.Archived != nil || live.logs.Archived != nil || live.steps.Archived != nil {
 		t.Errorf("the saga (-live +archived):\n%s", diff)
 	}
-	if a := archived.why.Actions; len(a) != 1 || a[0].Action != client.SagaActionRestore || a[0].Permission != "sagas:admin" || a[0].Means == "" {
+	if a := archived.why.Actions; len(a) != 1 || a[0].Action != client.SagaActionRestore || a[0].Permission != "sagas:admin" || a[0].Description == "" {
 		t.Errorf("what can be done: %+v, want the restore", a)
 	}
-	if want := live.why.Sentence + " It has been in the archive since "; !strings.HasPrefix(archived.why.Sentence, want) || !strings.HasSuffix(archived.why.Sentence, ": restore it before acting on it.") {
-		t.Errorf("the sentence is %q, want %q …", archived.why.Sentence, want)
+	if want := live.why.Summary + " It has been in the archive since "; !strings.HasPrefix(archived.why.Summary, want) || !strings.HasSuffix(archived.why.Summary, ": restore it before acting on it.") {
+		t.Errorf("the sentence is %q, want %q …", archived.why.Summary, want)
 	}
 	// It looks different, so it is another version to caches.
 	tag := fmt.Sprintf(`"%d-archived"`, live.saga.Version)
@@ -166,9 +166,9 @@ func TestAnArchivedFailureIsExplained(t *testing.T) {
 	if run := e.archiveAll(); run.Archived != 1 {
 		t.Fatalf("%d sagas archived, want the one", run.Archived)
 	}
-	var why client.Explanation
+	var why client.SagaExplanation
 	e.send("GET", at+"/explain", "").into(&why)
-	if why.WaitsFor != client.ExplanationWaitsForOperator || why.Archived == nil || len(why.Errors) == 0 || why.Step == nil {
+	if why.WaitsFor != client.SagaExplanationWaitsForOperator || why.Archived == nil || len(why.Errors) == 0 || why.Step == nil {
 		t.Errorf("the explanation is %+v", why)
 	}
 	e.send("GET", at+"/result", "").wants(http.StatusConflict, "SAGA_HAS_NO_RESULT")

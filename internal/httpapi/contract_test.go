@@ -84,8 +84,8 @@ func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
 		"JobTrigger":            texts(jobrun.Triggers),
 		"JobConcurrencyPolicy":  texts(jobrun.Policies),
 		"JobMisfirePolicy":      texts(jobrun.Misfires),
-		"JobWaitsFor":           texts(jobrun.Waitings),
-		"JobMassState":          texts(jobrun.BulkStates),
+		"JobRunWaitReason":      texts(jobrun.Waitings),
+		"BulkState":             texts(jobrun.BulkStates),
 		"BackfillReprocess":     texts(jobrun.Reprocesses),
 		"JobBulkAction":         texts(jobrun.BulkActions),
 	} {

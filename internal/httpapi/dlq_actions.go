@@ -159,7 +159,7 @@ func (s *letterHandlers) DeleteDeadLetter(ctx context.Context, in api.DeleteDead
 		}
 		switch err := s.Letters.Delete(ctx, l, s.didLetter(ctx, l.ID, dlq.VerbDelete, &in.Params.Reason, l.Tombstone())); {
 		case err == nil:
-			return answer{status: http.StatusOK, body: api.DeadLetterDeleted{ID: l.ID}}, nil
+			return answer{status: http.StatusOK, body: api.DeletedDeadLetter{ID: l.ID}}, nil
 		case !fault.IsCode(err, dlq.CodeStale):
 			return nil, err
 		}

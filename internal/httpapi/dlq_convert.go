@@ -114,11 +114,11 @@ func toAPITarget(t *dlq.Target) api.DeadLetterTarget {
 	}
 }
 
-func toAPIPlace(p *dlq.Position) *api.DeadLetterPlace {
+func toAPIPlace(p *dlq.Position) *api.KafkaPosition {
 	if p == nil {
 		return nil
 	}
-	return &api.DeadLetterPlace{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset, TopicID: unlessEmpty(p.ID())}
+	return &api.KafkaPosition{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset, TopicID: unlessEmpty(p.ID())}
 }
 
 func toAPIAttempts(attempts []dlq.Attempt) []api.DeadLetterAttempt {

@@ -33,7 +33,7 @@ func (q *queue) exported(query string, header ...string) (lines []string, end ma
 	return lines[:len(lines)-1], end
 }
 
-func (q *queue) imported(lines string, header ...string) client.DeadLetterImport {
+func (q *queue) imported(lines string, header ...string) client.DeadLetterImportResult {
 	q.t.Helper()
 	req, err := http.NewRequestWithContext(q.t.Context(), "POST", q.url+imprt, strings.NewReader(lines))
 	if err != nil {
@@ -54,7 +54,7 @@ func (q *queue) imported(lines string, header ...string) client.DeadLetterImport
 	if r.status != 200 {
 		q.t.Fatalf("import: %d %s", r.status, r.body)
 	}
-	var out client.DeadLetterImport
+	var out client.DeadLetterImportResult
 	r.into(&out)
 	if out.Failed > 0 {
 		q.t.Fatalf("200 with %s", r.body)
@@ -205,8 +205,8 @@ func TestAnIdOfSomebodyElseIsNotTaken(t *testing.T) {
 	q := newQueue(t, guarded)
 	l := q.push(q.toTarget(`"payload":"secret"`), as("admin")...)
 	line := `{"id":"` + l.ID.String() + `","original_topic":"mine","error_message":"e"}`
-	none := []client.DeadLetterImportKnown{}
-	for n, want := range []client.DeadLetterImport{{Imported: 1, Known: none, Errors: []client.DeadLetterImportError{}}, {Duplicates: 1, Known: none, Errors: []client.DeadLetterImportError{}}} {
+	none := []client.DeadLetterImportDuplicate{}
+	for n, want := range []client.DeadLetterImportResult{{Imported: 1, Known: none, Errors: []client.DeadLetterImportError{}}, {Duplicates: 1, Known: none, Errors: []client.DeadLetterImportError{}}} {
 		if got := q.imported(line, as("foreign")...); !cmp.Equal(got, want) {
 			t.Errorf("import %d: %+v", n+1, got)
 		}

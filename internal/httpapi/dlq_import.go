@@ -42,7 +42,7 @@ func (s *letterHandlers) tellImport(ctx context.Context) error {
 func (s *letterHandlers) ImportDeadLetters(ctx context.Context, req api.ImportDeadLettersRequestObject) (api.Response, error) {
 	tenant := requestOf(ctx).tenant.ID
 	in := importing{s: s, tenant: tenant, policies: s.policies(tenant), moment: s.moment()}
-	in.out.Errors, in.out.Known = []api.DeadLetterImportError{}, []api.DeadLetterImportKnown{}
+	in.out.Errors, in.out.Known = []api.DeadLetterImportError{}, []api.DeadLetterImportDuplicate{}
 	if err := s.tellImport(ctx); err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ type importing struct {
 	batch    []dlq.Letter
 	lines    []int // of each letter of the batch
 	bytes    int   // of those lines
-	out      api.DeadLetterImport
+	out      api.DeadLetterImportResult
 }
 
 // take reads a line and stores the batch when it is full. Errors are outages.
@@ -205,7 +205,7 @@ func (in *importing) store(ctx context.Context) error {
 			case p.Duplicate:
 				in.out.Duplicates++
 				if p.Letter.ID != batch[i].ID && len(in.out.Known) < importErrors {
-					in.out.Known = append(in.out.Known, api.DeadLetterImportKnown{Line: lines[i], ID: p.Letter.ID})
+					in.out.Known = append(in.out.Known, api.DeadLetterImportDuplicate{Line: lines[i], ID: p.Letter.ID})
 				}
 			default:
 				in.out.Imported++

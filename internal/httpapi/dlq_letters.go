@@ -16,9 +16,9 @@ import (
 // letterFault is an error about a dead letter, with what a problem says of it.
 type letterFault struct {
 	error
-	current  *api.DeadLetterCurrent // nil: not said
-	message  *api.DeadLetter        // nil: not shown
-	imported *api.DeadLetterImport  // nil: nothing was imported
+	current  *api.DeadLetterCurrent      // nil: not said
+	message  *api.DeadLetter             // nil: not shown
+	imported *api.DeadLetterImportResult // nil: nothing was imported
 }
 
 func (f *letterFault) Unwrap() error { return f.error }

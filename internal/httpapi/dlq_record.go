@@ -23,25 +23,25 @@ import (
 type letterRecord struct {
 	ID *uuid.UUID `json:"id"`
 	api.DeadLetterInput
-	Source      dlq.Source           `json:"source,omitempty"`
-	Status      dlq.Status           `json:"status,omitempty"`
-	Resolution  dlq.Resolution       `json:"resolution,omitempty"`
-	RetryCount  int                  `json:"retry_count,omitempty"`
-	CreatedAt   *time.Time           `json:"created_at,omitempty"`
-	LastRetryAt *time.Time           `json:"last_retry_at,omitempty"`
-	TerminalAt  *time.Time           `json:"terminal_at,omitempty"`
-	ReadFrom    *api.DeadLetterPlace `json:"read_from,omitempty"`
-	StepIndex   int                  `json:"step_index,omitempty"`
-	StepName    string               `json:"step_name,omitempty"`
-	StepAction  string               `json:"step_action,omitempty"`
-	WebhookID   *uuid.UUID           `json:"webhook_id,omitempty"`
-	DeliveryID  *uuid.UUID           `json:"delivery_id,omitempty"`
-	Assignee    string               `json:"assignee,omitempty"`
-	Note        string               `json:"note,omitempty"`
-	RootID      *uuid.UUID           `json:"root_id,omitempty"`
-	ParentID    *uuid.UUID           `json:"parent_id,omitempty"`
-	Generation  int                  `json:"generation,omitempty"`
-	Cursor      string               `json:"cursor,omitempty"`
+	Source      dlq.Source         `json:"source,omitempty"`
+	Status      dlq.Status         `json:"status,omitempty"`
+	Resolution  dlq.Resolution     `json:"resolution,omitempty"`
+	RetryCount  int                `json:"retry_count,omitempty"`
+	CreatedAt   *time.Time         `json:"created_at,omitempty"`
+	LastRetryAt *time.Time         `json:"last_retry_at,omitempty"`
+	TerminalAt  *time.Time         `json:"terminal_at,omitempty"`
+	ReadFrom    *api.KafkaPosition `json:"read_from,omitempty"`
+	StepIndex   int                `json:"step_index,omitempty"`
+	StepName    string             `json:"step_name,omitempty"`
+	StepAction  string             `json:"step_action,omitempty"`
+	WebhookID   *uuid.UUID         `json:"webhook_id,omitempty"`
+	DeliveryID  *uuid.UUID         `json:"delivery_id,omitempty"`
+	Assignee    string             `json:"assignee,omitempty"`
+	Note        string             `json:"note,omitempty"`
+	RootID      *uuid.UUID         `json:"root_id,omitempty"`
+	ParentID    *uuid.UUID         `json:"parent_id,omitempty"`
+	Generation  int                `json:"generation,omitempty"`
+	Cursor      string             `json:"cursor,omitempty"`
 }
 
 // maxURL is the contract's bound of a target's.

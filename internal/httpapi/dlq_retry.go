@@ -81,7 +81,7 @@ func (s *letterHandlers) driven(ctx context.Context, l *dlq.Letter, end *dlq.Fin
 		}
 	}
 	shown := toAPILetter(&after, letterView{content: true, redact: p.Redact, held: p.Held})
-	return answer{status: status, body: api.DeadLetterRetried{Message: shown}, etag: letterETag(&after)}, nil
+	return answer{status: status, body: api.DeadLetterRetryResult{Message: shown}, etag: letterETag(&after)}, nil
 }
 
 // claimOf says what is to be driven and where to. Faults: Invalid.

@@ -81,7 +81,7 @@ func TestARetryWithoutItsTargetChangesNothing(t *testing.T) {
 		t.Errorf("%+v", now)
 	}
 	saga := q.store(dlq.Letter{Source: dlq.FromSaga, Target: dlq.Target{Kind: dlq.ToSaga}, Link: dlq.Link{SagaID: uuid.New(), StepName: "pay", Action: "COMPENSATE"}})
-	var accepted client.DeadLetterRetried
+	var accepted client.DeadLetterRetryResult
 	r = q.send("POST", at(saga)+"/retry", "")
 	if r.into(&accepted); r.status != http.StatusAccepted || accepted.Message.Status != client.DeadLetterStatusRETRYING {
 		t.Errorf("accepted: %d %s", r.status, r.body)

@@ -20,13 +20,13 @@ func (s *sagaHandlers) dryRunOf(ctx context.Context, a action) (answer, error) {
 		return answer{}, err
 	}
 	f := change.DryRun(&before, m, saga.Defaults{})
-	out := api.Foresight{
+	out := api.DryRunResult{
 		DryRun: true, State: api.SagaState(change.After.State.String()), CurrentStep: change.After.CurrentStep,
-		InFlight: &f.InFlight, Ends: api.SagaState(f.Ends.String()), Calls: make([]api.ForeseenCall, len(f.Calls)),
+		InFlight: &f.InFlight, EndState: api.SagaState(f.EndState.String()), Calls: make([]api.PlannedCall, len(f.Calls)),
 	}
 	for i := range f.Calls {
 		c := &f.Calls[i]
-		out.Calls[i] = api.ForeseenCall{
+		out.Calls[i] = api.PlannedCall{
 			Step: c.Step, StepIndex: c.Index, Action: api.StepAction(c.Action),
 			Method: c.HTTP.Method, URL: c.HTTP.URL, Headers: c.Headers(),
 		}
@@ -68,9 +68,9 @@ func (s *sagaHandlers) ExplainSaga(ctx context.Context, in api.ExplainSagaReques
 	if f.archivedAt != nil {
 		x = saga.ExplainArchived(&run, f.logs, *f.archivedAt, s.now())
 	}
-	out := api.Explanation{
+	out := api.SagaExplanation{
 		SagaID: run.ID, Status: api.SagaStatus(run.State.Status()), State: api.SagaState(run.State.String()),
-		WaitsFor: api.ExplanationWaitsFor(x.WaitsFor), Since: x.Since, NextAt: x.NextAt, Sentence: x.Sentence,
+		WaitsFor: api.SagaExplanationWaitsFor(x.WaitsFor), Since: x.Since, NextAt: x.NextAt, Summary: x.Summary,
 		Archived: f.archived(), ArchivedAt: f.archivedAt, Owner: owner, Deadline: x.Deadline, Errors: []api.SagaError{}, Actions: []api.ExplainedAction{},
 	}
 	if x.Next != "" {
@@ -86,7 +86,7 @@ func (s *sagaHandlers) ExplainSaga(ctx context.Context, in api.ExplainSagaReques
 		out.Errors = append(out.Errors, *toAPIError(e))
 	}
 	for _, v := range x.Allowed {
-		out.Actions = append(out.Actions, api.ExplainedAction{Action: api.SagaAction(v.Verb), Permission: string(v.Needs), Means: v.Means})
+		out.Actions = append(out.Actions, api.ExplainedAction{Action: api.SagaAction(v.Verb), Permission: string(v.Needs), Description: v.Description})
 	}
 	return answer{status: http.StatusOK, body: out}, nil
 }

@@ -219,13 +219,13 @@ func TestADryRunChangesNothingAndForetellsTheCalls(t *testing.T) {
 	at, repaired, calls := dirty(e)
 	before := e.saga(at)
 	r := e.send("POST", at+"/retry?dry_run=true", `{"input_patch":{"card":"new"}}`, "Idempotency-Key", "k-1")
-	var f client.Foresight
-	if r.into(&f); r.status != http.StatusOK || f.State != "running" || f.Ends != "completed" || len(f.Calls) != 2 {
+	var f client.DryRunResult
+	if r.into(&f); r.status != http.StatusOK || f.State != "running" || f.EndState != "completed" || len(f.Calls) != 2 {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
 	r = e.send("POST", at+"/resume-compensation?dry_run=true", "")
-	var undo client.Foresight
-	if r.into(&undo); r.status != http.StatusOK || undo.Ends != "compensated" || len(undo.Calls) != 1 || undo.Calls[0].Body == nil {
+	var undo client.DryRunResult
+	if r.into(&undo); r.status != http.StatusOK || undo.EndState != "compensated" || len(undo.Calls) != 1 || undo.Calls[0].Body == nil {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
 	e.send("POST", at+"/cancel?dry_run=true", "").wants(http.StatusConflict, "SAGA_STATE_CONFLICT")
@@ -254,7 +254,7 @@ func TestADryRunChangesNothingAndForetellsTheCalls(t *testing.T) {
 func TestExplainSaysWhatASagaWaitsFor(t *testing.T) {
 	e := newEdge(t)
 	at, g := held(t, e, nil)
-	explain := func() (x client.Explanation) {
+	explain := func() (x client.SagaExplanation) {
 		t.Helper()
 		r := e.send("GET", at+"/explain", "")
 		if r.into(&x); r.status != http.StatusOK {
@@ -266,8 +266,8 @@ func TestExplainSaysWhatASagaWaitsFor(t *testing.T) {
 	if x.WaitsFor != "answer" || x.Step == nil || x.Step.Name != "reserve" || x.Step.Attempts != 1 || x.Step.MaxAttempts != 3 || x.Owner == nil || x.Deadline == nil {
 		t.Errorf("in flight: %+v", x)
 	}
-	if !strings.Contains(x.Sentence, `attempt 1 of executing step "reserve"`) || len(x.Actions) == 0 {
-		t.Errorf("in flight: %q, %v", x.Sentence, x.Actions)
+	if !strings.Contains(x.Summary, `attempt 1 of executing step "reserve"`) || len(x.Actions) == 0 {
+		t.Errorf("in flight: %q, %v", x.Summary, x.Actions)
 	}
 	e.send("POST", at+"/suspend", "")
 	if x = explain(); x.WaitsFor != "resume" {
@@ -275,7 +275,7 @@ func TestExplainSaysWhatASagaWaitsFor(t *testing.T) {
 	}
 	e.send("POST", at+"/resume", "")
 	e.send("POST", at+"/cancel", "")
-	if x = explain(); x.WaitsFor != "turn" || !strings.Contains(x.Sentence, "cancelled") {
+	if x = explain(); x.WaitsFor != "turn" || !strings.Contains(x.Summary, "cancelled") {
 		t.Errorf("flagged: %+v", x)
 	}
 	close(g.open)
@@ -284,7 +284,7 @@ func TestExplainSaysWhatASagaWaitsFor(t *testing.T) {
 		t.Errorf("ended: %+v", x)
 	}
 	at, _, _ = dirty(e)
-	if x = explain(); x.WaitsFor != "operator" || len(x.Errors) != 2 || !strings.Contains(x.Sentence, `compensation of step "reserve" gave up`) {
+	if x = explain(); x.WaitsFor != "operator" || len(x.Errors) != 2 || !strings.Contains(x.Summary, `compensation of step "reserve" gave up`) {
 		t.Errorf("dirty: %+v", x)
 	}
 	e.send("GET", missing+"/explain", "").wants(http.StatusNotFound, "SAGA_NOT_FOUND")

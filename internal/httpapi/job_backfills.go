@@ -165,7 +165,7 @@ func toAPIBackfill(b *jobrun.Backfill, active *int64) api.Backfill {
 		order = "newest"
 	}
 	return api.Backfill{
-		ID: b.ID, DefinitionID: b.DefinitionID, State: api.JobMassState(b.State), From: b.From, To: b.To, Reprocess: api.BackfillReprocess(b.Reprocess),
+		ID: b.ID, DefinitionID: b.DefinitionID, State: api.BulkState(b.State), From: b.From, To: b.To, Reprocess: api.BackfillReprocess(b.Reprocess),
 		Order: order, MaxActive: b.MaxActive, Overlap: wordUnlessEmpty[api.JobConcurrencyPolicy](string(b.Overlap)), Reached: b.Cursor,
 		Created: b.Created, Skipped: b.Skipped, Active: active, Reason: unlessEmpty(b.Reason), Actor: unlessEmpty(b.Actor), Version: b.Version,
 		CreatedAt: b.CreatedAt, EndedAt: b.EndedAt,

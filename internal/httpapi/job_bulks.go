@@ -133,7 +133,7 @@ func toAPIBulk(b *jobrun.Bulk) (api.JobBulk, error) {
 		return api.JobBulk{}, fmt.Errorf("encode the filter of a bulk: %w", err)
 	}
 	return api.JobBulk{
-		ID: b.ID, Action: api.JobBulkAction(b.Action), State: api.JobMassState(b.State), Filter: filter, Matched: b.Matched, Done: b.Done, Skipped: b.Skipped,
+		ID: b.ID, Action: api.JobBulkAction(b.Action), State: api.BulkState(b.State), Filter: filter, Matched: b.Matched, Done: b.Done, Skipped: b.Skipped,
 		Reason: unlessEmpty(b.Reason), Actor: unlessEmpty(b.Actor), Version: b.Version, CreatedAt: b.CreatedAt, EndedAt: b.EndedAt,
 		Links: api.JobLinks{"self": bulkPath(b.ID)},
 	}, nil

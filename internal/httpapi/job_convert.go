@@ -13,7 +13,7 @@ import (
 // toAPIRun is a run as it is answered; with content also what it carries.
 func toAPIRun(r *jobrun.Run, content bool) api.JobRun {
 	out := api.JobRun{
-		ID: r.ID, JobDefinition: api.JobDefinitionOfRun{ID: r.DefinitionID, Name: r.DefinitionName, SpecVersion: r.SpecVersion},
+		ID: r.ID, JobDefinition: api.JobDefinitionSummary{ID: r.DefinitionID, Name: r.DefinitionName, SpecVersion: r.SpecVersion},
 		CommandName: r.CommandName, Version: r.Version, State: api.JobRunState(r.State), Trigger: api.JobTrigger(r.Trigger),
 		ScheduledFor: r.ScheduledFor, AvailableAt: r.AvailableAt, AdmittedAt: r.AdmittedAt, Queue: r.Queue, Priority: r.Priority,
 		RequiredLabels: labelsOf(r.RequiredLabels), Labels: labelsOf(r.Labels), IdempotencyKey: r.IdempotencyKey,

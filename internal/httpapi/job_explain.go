@@ -32,8 +32,8 @@ func (s *jobHandlers) ExplainJobRun(ctx context.Context, in api.ExplainJobRunReq
 		return nil, err
 	}
 	x := jobrun.Explain(situation)
-	out := api.JobExplanation{
-		RunID: r.ID, State: api.JobRunState(r.State), WaitsFor: api.JobWaitsFor(x.WaitsFor), Sentence: x.Sentence, Since: x.Since, Until: x.Until,
+	out := api.JobRunExplanation{
+		RunID: r.ID, State: api.JobRunState(r.State), WaitsFor: api.JobRunWaitReason(x.WaitsFor), Summary: x.Summary, Since: x.Since, Until: x.Until,
 		BlockingRunID: unlessNil(x.Blocking), Decisions: toAPIJobEvents(events), AllowedActions: verbsOf(&r),
 	}
 	if situation.Leader.Epoch > 0 {

@@ -141,7 +141,7 @@ func TestASchedulesPreviewTellsWhatTheClockDoes(t *testing.T) {
 		return l
 	}
 	l := preview(`{"schedule":{"type":"daily_at","value":"02:30","timezone":"Europe/Berlin"},"from":"2027-03-27T12:00:00Z","count":2}`)
-	if l.Timezone != "Europe/Berlin" || len(l.Ticks) != 2 || l.Ticks[0].Note == nil || *l.Ticks[0].Note != "moved_gap" || l.Ticks[0].Wall != "2027-03-28T02:30:00" ||
+	if l.Timezone != "Europe/Berlin" || len(l.Ticks) != 2 || l.Ticks[0].Note == nil || *l.Ticks[0].Note != "moved_gap" || l.Ticks[0].LocalTime != "2027-03-28T02:30:00" ||
 		!l.Ticks[0].At.Equal(time.Date(2027, 3, 28, 1, 0, 0, 0, time.UTC)) || l.Ticks[1].Note != nil {
 		t.Errorf("%+v", l)
 	}
@@ -154,11 +154,11 @@ func TestASchedulesPreviewTellsWhatTheClockDoes(t *testing.T) {
 		t.Errorf("%+v", p.Errors)
 	}
 	l = preview(`{"schedule":{"type":"daily_at","value":"02:30","timezone":"Europe/Berlin","dst_gap":"skip"},"from":"2027-03-27T12:00:00Z","count":2}`)
-	if len(l.Ticks) != 2 || !l.Ticks[0].At.Equal(time.Date(2027, 3, 29, 0, 30, 0, 0, time.UTC)) || len(l.LeftOut) != 1 || *l.LeftOut[0].Note != "skipped_gap" {
+	if len(l.Ticks) != 2 || !l.Ticks[0].At.Equal(time.Date(2027, 3, 29, 0, 30, 0, 0, time.UTC)) || len(l.Omitted) != 1 || *l.Omitted[0].Note != "skipped_gap" {
 		t.Errorf("what is left out is no tick: %+v", l)
 	}
 	l = preview(`{"schedule":{"type":"cron","value":"@daily"},"from":"2027-01-01T00:00:00Z","count":1}`)
-	if len(l.Ticks) != 1 || !l.Ticks[0].At.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) || len(l.LeftOut) != 0 {
+	if len(l.Ticks) != 1 || !l.Ticks[0].At.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) || len(l.Omitted) != 0 {
 		t.Errorf("from is at or after: %+v", l)
 	}
 	e.hourly("job", "")
@@ -178,17 +178,17 @@ func TestARunTellsWhatItWaitsFor(t *testing.T) {
 	e.define("job", "")
 	e.define("one", `"concurrency_policy":"queue"`)
 	e.define("gpu", `"required_labels":{"gpu":"yes"}`)
-	explain := func(r client.JobRun) client.JobExplanation {
+	explain := func(r client.JobRun) client.JobRunExplanation {
 		t.Helper()
-		var x client.JobExplanation
+		var x client.JobRunExplanation
 		e.send("GET", jobRuns+"/"+r.ID.String()+"/explain", "").into(&x)
 		return x
 	}
-	expect := func(r client.JobRun, waits, says string) client.JobExplanation {
+	expect := func(r client.JobRun, waits, says string) client.JobRunExplanation {
 		t.Helper()
 		x := explain(r)
-		if string(x.WaitsFor) != waits || !strings.Contains(x.Sentence, says) {
-			t.Errorf("waits for %s: %s; want %s: %s", x.WaitsFor, x.Sentence, waits, says)
+		if string(x.WaitsFor) != waits || !strings.Contains(x.Summary, says) {
+			t.Errorf("waits for %s: %s; want %s: %s", x.WaitsFor, x.Summary, waits, says)
 		}
 		return x
 	}

@@ -28,7 +28,7 @@ func (s *jobHandlers) ListNextJobRuns(ctx context.Context, in api.ListNextJobRun
 		return nil, err
 	}
 	if d.Spec.Schedule == nil {
-		return answer{status: http.StatusOK, body: api.TickList{Timezone: "UTC", Ticks: []api.Tick{}, LeftOut: []api.Tick{}}}, nil
+		return answer{status: http.StatusOK, body: api.TickList{Timezone: "UTC", Ticks: []api.Tick{}, Omitted: []api.Tick{}}}, nil
 	}
 	return s.ticks(*d.Spec.Schedule, from, in.Params.Count)
 }
@@ -65,14 +65,14 @@ func (s *jobHandlers) ticks(spec schedule.Spec, from time.Time, count *int) (ans
 	if count != nil {
 		n = *count
 	}
-	out := api.TickList{Timezone: spec.Timezone, Ticks: []api.Tick{}, LeftOut: []api.Tick{}}
+	out := api.TickList{Timezone: spec.Timezone, Ticks: []api.Tick{}, Omitted: []api.Tick{}}
 	if out.Timezone == "" {
 		out.Timezone = "UTC"
 	}
 	for _, t := range compiled.Preview(from.Add(-1), n) { // which is after that
-		tick := api.Tick{At: t.At, Wall: t.Wall, Note: wordUnlessEmpty[api.TickNote](string(t.Note))}
+		tick := api.Tick{At: t.At, LocalTime: t.LocalTime, Note: wordUnlessEmpty[api.TickNote](string(t.Note))}
 		if t.Note == schedule.SkippedGap {
-			out.LeftOut = append(out.LeftOut, tick)
+			out.Omitted = append(out.Omitted, tick)
 		} else {
 			out.Ticks = append(out.Ticks, tick)
 		}

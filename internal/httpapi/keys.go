@@ -171,7 +171,7 @@ func toAPIKey(k *access.Key, now time.Time) api.APIKey {
 func (s *keyHandlers) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.Response, error) {
 	req := requestOf(ctx)
 	who := req.who
-	out := api.Whoami{
+	out := api.CallerIdentity{
 		Subject: who.Subject, Permissions: []string{}, AnyTenant: who.AnyTenant, Development: s.Development,
 		TenantID: req.tenant.ID, TenantRegion: req.tenant.Region, TenantMajor: req.tenant.Major, TenantMinor: req.tenant.Minor,
 	}

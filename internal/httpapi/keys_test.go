@@ -169,13 +169,13 @@ func TestAKeyIsRevokedOnceAndForGood(t *testing.T) {
 
 func TestWhoIsWho(t *testing.T) {
 	e := newEdge(t, guarded)
-	whoami := func(header ...string) client.Whoami {
+	whoami := func(header ...string) client.CallerIdentity {
 		t.Helper()
 		r := e.send("GET", "/api/v1/whoami", "", header...)
 		if r.status != 200 {
 			t.Fatalf("%v: %d %s", header, r.status, r.body)
 		}
-		var w client.Whoami
+		var w client.CallerIdentity
 		r.into(&w)
 		return w
 	}
@@ -194,7 +194,7 @@ func TestWhoIsWho(t *testing.T) {
 		t.Errorf("one for any tenant: %+v", w)
 	}
 	dev := newEdge(t)
-	var w client.Whoami
+	var w client.CallerIdentity
 	dev.send("GET", "/api/v1/whoami", "", "X-Tenant-Id", other).into(&w)
 	if w.Subject != "anonymous" || !w.Development || w.TenantID.String() != other {
 		t.Errorf("in development mode: %+v", w)

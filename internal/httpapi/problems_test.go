@@ -68,7 +68,7 @@ after 409 with Retry-After, and never after another 4xx unless something else ch
 
 This page is generated from the code (` + "`go test ./internal/httpapi -update`" + `).
 
-| Code | Status | Meaning |
+| Code | Status | Description |
 |---|---|---|
 `)
 	for _, k := range problems {

@@ -151,7 +151,7 @@ func toAPIRedrive(r *dlq.Redrive, now time.Time) api.Redrive {
 		out.StopOn.FailureRatio = &r.StopOn.FailureRatio
 	}
 	tried, failed := r.Counted()
-	out.Counted = api.RedriveCounted{Tried: tried, Failed: failed}
+	out.Counted = api.RedriveCounts{Tried: tried, Failed: failed}
 	out.Sent, out.MaybeSent, out.Repeated, out.NeverSent = r.Sent, r.MaybeSent, r.Repeated, r.NeverSent()
 	out.LastError, out.LastErrorAt = unlessEmpty(r.LastError), r.LastErrorAt
 	if out.Halts = r.Halts; r.LastHaltedAt != nil {

@@ -37,7 +37,7 @@ func (s *jobHandlers) leader(ctx context.Context) (answer, error) {
 		return answer{status: http.StatusOK, body: out}, nil
 	}
 	for i, st := range l.Standbys {
-		out.Standbys[i] = api.SchedulerNode{Node: st.Node, LeaderID: st.LeaderID, StartedAt: st.StartedAt, SeenAt: st.SeenAt, Leads: st.Leads}
+		out.Standbys[i] = api.SchedulerNode{Node: st.Node, LeaderID: st.LeaderID, StartedAt: st.StartedAt, SeenAt: st.SeenAt, IsLeader: st.IsLeader}
 	}
 	return answer{status: http.StatusOK, body: out}, nil
 }
@@ -88,8 +88,8 @@ func (s *jobHandlers) settings(ctx context.Context) (answer, error) {
 	for i := range values {
 		v := &values[i]
 		out.Settings[i] = api.Setting{
-			Name: v.Name, Value: v.Value, Default: v.Default, IsDefault: v.IsDefault, Minimum: v.Min, Maximum: v.Max, Unit: v.Unit, Whole: v.Whole || v.Switch,
-			Effect: v.Effect, Meaning: v.Meaning, UpdatedAt: v.UpdatedAt,
+			Name: v.Name, Value: v.Value, Default: v.Default, IsDefault: v.IsDefault, Minimum: v.Min, Maximum: v.Max, Unit: v.Unit, Integer: v.Integer || v.Switch,
+			Effect: v.Effect, Description: v.Description, UpdatedAt: v.UpdatedAt,
 		}
 		if requestOf(ctx).who.AnyTenant { // see ListSettingChanges
 			out.Settings[i].UpdatedBy = unlessEmpty(v.UpdatedBy)

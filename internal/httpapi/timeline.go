@@ -37,12 +37,12 @@ func (s *auditHandlers) GetTimeline(ctx context.Context, in api.GetTimelineReque
 	if err != nil {
 		return nil, err
 	}
-	out := api.Timeline{Entries: make([]api.TimelineEntry, len(entries)), LeftOut: []api.TimelineLeftOut{}}
+	out := api.Timeline{Entries: make([]api.TimelineEntry, len(entries)), Omitted: []api.TimelineOmitted{}}
 	if !show.Runs {
-		out.LeftOut = append(out.LeftOut, api.TimelineLeftOutJobRuns)
+		out.Omitted = append(out.Omitted, api.TimelineOmittedJobRuns)
 	}
 	if !show.Letters {
-		out.LeftOut = append(out.LeftOut, api.TimelineLeftOutDeadLetters)
+		out.Omitted = append(out.Omitted, api.TimelineOmittedDeadLetters)
 	}
 	for i := range entries {
 		out.Entries[i] = toAPITimeline(&entries[i])

@@ -118,7 +118,7 @@ func (s *webhookHandlers) RedeliverFailed(ctx context.Context, in api.RedeliverF
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusAccepted, body: api.Redelivered{Redelivered: n, More: more}}, nil
+	return answer{status: http.StatusAccepted, body: api.RedeliverResult{Redelivered: n, More: more}}, nil
 }
 
 func deliveryAccepted(d *webhook.Delivery) answer {

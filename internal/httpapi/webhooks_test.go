@@ -209,7 +209,7 @@ func TestDeliveriesAreListedAndSentAgain(t *testing.T) {
 	if d.Status != "failed" || d.Attempts != 1 || *d.ResponseStatus != 500 || *d.EventID != "7" || string(d.Body) != `{"id":"7"}` || d.NextAttemptAt != nil {
 		t.Errorf("delivery: %+v", d)
 	}
-	var all client.Redelivered
+	var all client.RedeliverResult
 	e.send("POST", path+"/redeliver", `{"since":"`+since.Format(time.RFC3339Nano)+`"}`).into(&all)
 	if all.Redelivered != 1 || all.More {
 		t.Errorf("redelivered %+v, want the one since", all)

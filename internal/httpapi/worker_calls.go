@@ -38,7 +38,7 @@ func (s *workerHandlers) StartRun(ctx context.Context, in api.StartRunRequestObj
 		return nil, err
 	}
 	r := &done.Run
-	out := api.RunStarted{
+	out := api.StartedRun{
 		RunID: in.RunID, State: api.JobRunState(r.State), Version: r.Version, StartedAt: r.StartedAt, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease,
 		Replayed: onlyTrue(done.Replayed), CancelRequested: onlyTrue(r.CancelRequestedAt != nil),
 	}
@@ -103,7 +103,7 @@ func (s *workerHandlers) AppendRunLog(ctx context.Context, in api.AppendRunLogRe
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusOK, body: api.LogStored{NextSeq: int32(next)}}, nil //nolint:gosec // counts chunks
+	return answer{status: http.StatusOK, body: api.LogAppendResult{NextSeq: int32(next)}}, nil //nolint:gosec // counts chunks
 }
 
 // CompleteRun ends a run that has succeeded (W7).
@@ -155,8 +155,8 @@ func endedAnswer(done jobrun.Done, err error) (answer, error) {
 	return answer{status: http.StatusOK, body: out}, nil
 }
 
-func toRunEnded(r *jobrun.Run) api.RunEnded {
-	return api.RunEnded{RunID: r.ID, State: api.JobRunState(r.State), Version: r.Version, Attempt: int32(r.Attempt), FinishedAt: r.FinishedAt} //nolint:gosec // counts assignments
+func toRunEnded(r *jobrun.Run) api.EndedRun {
+	return api.EndedRun{RunID: r.ID, State: api.JobRunState(r.State), Version: r.Version, Attempt: int32(r.Attempt), FinishedAt: r.FinishedAt} //nolint:gosec // counts assignments
 }
 
 func resourcesOf(r *api.RunResources) jobrun.Resources {
@@ -250,7 +250,7 @@ func (s *workerHandlers) ConfirmContinuation(ctx context.Context, in api.Confirm
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusOK, body: api.RunContinues{
+	return answer{status: http.StatusOK, body: api.RunConfirmation{
 		RunID: in.RunID, Continue: true, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease, CancelRequested: onlyTrue(r.CancelRequestedAt != nil),
 	}}, nil
 }

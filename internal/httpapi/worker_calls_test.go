@@ -36,7 +36,7 @@ func TestTheLifeOfARunByItsWorkersCalls(t *testing.T) {
 	s.call(w, c, "complete", "").wants(409, "JOB_NOT_STARTED")
 	for i, replayed := range []bool{false, true} {
 		r := s.call(w, c, "start", `,"version":2`)
-		var started client.RunStarted
+		var started client.StartedRun
 		if r.into(&started); r.status != 200 || started.State != "RUNNING" || (started.Replayed != nil) != replayed || started.LeaseMS != 30_000 || started.LeaseExpiresAt == nil {
 			t.Fatalf("start %d: %d %s", i, r.status, r.body)
 		}
@@ -52,7 +52,7 @@ func TestTheLifeOfARunByItsWorkersCalls(t *testing.T) {
 		t.Fatalf("progress: %d %s", progress.status, progress.body)
 	}
 	r := s.call(w, c, "confirm-continuation", "")
-	var goesOn client.RunContinues
+	var goesOn client.RunConfirmation
 	if r.into(&goesOn); r.status != 200 || !goesOn.Continue {
 		t.Errorf("confirm what nobody doubts: %d %s", r.status, r.body)
 	}
@@ -177,7 +177,7 @@ func TestChunksOfALogComeOnce(t *testing.T) {
 	put := func(more string) reply { return s.call(w, c, "logs", more) }
 	next := func(r reply, want int32) {
 		t.Helper()
-		var l client.LogStored
+		var l client.LogAppendResult
 		if r.into(&l); r.status != 200 || l.NextSeq != want {
 			t.Errorf("%d %s, want next_seq %d", r.status, r.body, want)
 		}

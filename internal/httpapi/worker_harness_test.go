@@ -178,9 +178,9 @@ func (s *workerEdge) call(worker uuid.UUID, c client.ClaimedRun, call, more stri
 }
 
 // ended reads a RunEnded.
-func (r reply) ended(state string, replayed bool) client.RunEnded {
+func (r reply) ended(state string, replayed bool) client.EndedRun {
 	r.t.Helper()
-	var e client.RunEnded
+	var e client.EndedRun
 	if r.into(&e); r.status != 200 || string(e.State) != state || (e.Replayed != nil) != replayed {
 		r.t.Fatalf("%d %s, want %s", r.status, r.body, state)
 	}

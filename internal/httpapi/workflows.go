@@ -50,7 +50,7 @@ func (s *sagaHandlers) ValidateWorkflow(ctx context.Context, in api.ValidateWork
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusOK, body: api.WorkflowCheck{
+	return answer{status: http.StatusOK, body: api.WorkflowValidation{
 		Valid: true, Name: def.Name, StepCount: len(def.Steps), StepNames: def.StepNames(), Definition: definitionJSON(def),
 	}}, nil
 }

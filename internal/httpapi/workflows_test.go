@@ -92,7 +92,7 @@ func TestAWorkflowNameMayHoldAnyLetters(t *testing.T) {
 
 func TestValidatingStoresNothing(t *testing.T) {
 	e := newEdge(t)
-	var check client.WorkflowCheck
+	var check client.WorkflowValidation
 	r := e.send("POST", workflows+"/validate", yamlDefinition, "Content-Type", "application/yaml")
 	r.into(&check)
 	if r.status != http.StatusOK || !bool(check.Valid) || check.Name != "order" || check.StepCount != 2 || len(check.StepNames) != 2 {

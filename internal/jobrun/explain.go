@@ -49,7 +49,7 @@ type Situation struct {
 // Explanation is what a run waits for, or how it ended.
 type Explanation struct {
 	WaitsFor Waiting
-	Sentence string
+	Summary  string
 	Since    *time.Time // nil: not known
 	Until    *time.Time // when it is over by itself; nil: not known
 	Blocking uuid.UUID  // the run that has its key; zero: none
@@ -60,7 +60,7 @@ func Explain(s Situation) Explanation {
 	r := &s.Run
 	switch {
 	case r.State.Terminal():
-		return Explanation{WaitsFor: ForNothing, Sentence: r.epilogue(), Since: r.FinishedAt}
+		return Explanation{WaitsFor: ForNothing, Summary: r.epilogue(), Since: r.FinishedAt}
 	case r.CancelRequestedAt != nil:
 		until := r.CancelRequestedAt.Add(s.Settings.Seconds(CancelGrace))
 		return Explanation{ForCancel, fmt.Sprintf("Worker %s was asked to stop it; if it does not by %s, its result is refused and the run becomes CANCELED.", r.WorkerID, stamp(until)),
@@ -69,10 +69,10 @@ func Explain(s Situation) Explanation {
 		return Explanation{ForConfirmation, fmt.Sprintf("Worker %s has been silent since its lease expired; unless it confirms the run by %s, the run goes to another worker.", r.WorkerID, stamp(*r.ConfirmDeadlineAt)),
 			r.ConfirmStartedAt, r.ConfirmDeadlineAt, uuid.Nil}
 	case r.State == Running:
-		x := Explanation{WaitsFor: ForEnd, Sentence: fmt.Sprintf("Worker %s runs it: attempt %d.", r.WorkerID, r.Attempt), Since: r.StartedAt}
+		x := Explanation{WaitsFor: ForEnd, Summary: fmt.Sprintf("Worker %s runs it: attempt %d.", r.WorkerID, r.Attempt), Since: r.StartedAt}
 		if r.TimeoutMS > 0 && r.StartedAt != nil {
 			x.Until = new(r.StartedAt.Add(time.Duration(r.TimeoutMS) * time.Millisecond))
-			x.Sentence = fmt.Sprintf("Worker %s runs it: attempt %d, which may last until %s.", r.WorkerID, r.Attempt, stamp(*x.Until))
+			x.Summary = fmt.Sprintf("Worker %s runs it: attempt %d, which may last until %s.", r.WorkerID, r.Attempt, stamp(*x.Until))
 		}
 		return x
 	case r.State == Assigned:
@@ -87,7 +87,7 @@ func (s *Situation) unassigned() Explanation {
 	r := &s.Run
 	switch {
 	case s.SagaSuspended:
-		return Explanation{WaitsFor: ForTurn, Sentence: fmt.Sprintf("Saga %s is suspended, and its run cannot be claimed until the saga is resumed.", r.SagaID), Since: &r.UpdatedAt}
+		return Explanation{WaitsFor: ForTurn, Summary: fmt.Sprintf("Saga %s is suspended, and its run cannot be claimed until the saga is resumed.", r.SagaID), Since: &r.UpdatedAt}
 	case r.State == Orphaned && r.AvailableAt.After(s.Now):
 		return Explanation{ForBackoff, fmt.Sprintf("No worker has it any more (%d of %d losses); it may be assigned again at %s.", r.LossesUsed, r.MaxLosses, stamp(r.AvailableAt)), &r.UpdatedAt, &r.AvailableAt, uuid.Nil}
 	case r.AvailableAt.After(s.Now) && r.Trigger == ByRetry:
@@ -97,7 +97,7 @@ func (s *Situation) unassigned() Explanation {
 	case s.Holder != nil && s.Holder.ID != r.ID:
 		return Explanation{ForKey, fmt.Sprintf("Run %s is %s and has its concurrency key %q; its policy is %s.", s.Holder.ID, s.Holder.State, r.ConcurrencyKey, r.Concurrency), &r.AvailableAt, nil, s.Holder.ID}
 	case !s.Leader.Alive:
-		return Explanation{WaitsFor: ForLeader, Sentence: "The scheduler has no leader, so nothing is assigned; active runs continue.", Since: &s.Leader.ExpiresAt}
+		return Explanation{WaitsFor: ForLeader, Summary: "The scheduler has no leader, so nothing is assigned; active runs continue.", Since: &s.Leader.ExpiresAt}
 	case r.AdmittedAt == nil:
 		return Explanation{ForTurn, fmt.Sprintf("It is due, and the leader (epoch %d) has not admitted it yet.", s.Leader.Epoch), &r.AvailableAt, nil, uuid.Nil}
 	}
@@ -129,17 +129,17 @@ func (s *Situation) placed() Explanation {
 	}
 	switch {
 	case s.Unknown && command == 0:
-		x.WaitsFor, x.Sentence = ForTurn, fmt.Sprintf("It may be claimed from queue %q; there are too many workers to tell who can.", r.Queue)
+		x.WaitsFor, x.Summary = ForTurn, fmt.Sprintf("It may be claimed from queue %q; there are too many workers to tell who can.", r.Queue)
 	case queue == 0:
-		x.Sentence = fmt.Sprintf("No active worker takes runs of queue %q.", r.Queue)
+		x.Summary = fmt.Sprintf("No active worker takes runs of queue %q.", r.Queue)
 	case labels == 0:
-		x.Sentence = fmt.Sprintf("Of %d active workers of queue %q none has all of the labels %v.", queue, r.Queue, r.RequiredLabels)
+		x.Summary = fmt.Sprintf("Of %d active workers of queue %q none has all of the labels %v.", queue, r.Queue, r.RequiredLabels)
 	case command == 0:
-		x.Sentence = fmt.Sprintf("Of %d active workers of queue %q with its labels none runs the command %q.", labels, r.Queue, r.CommandName)
+		x.Summary = fmt.Sprintf("Of %d active workers of queue %q with its labels none runs the command %q.", labels, r.Queue, r.CommandName)
 	case free == 0:
-		x.Sentence = fmt.Sprintf("All %d workers that can run it have as many runs as they take.", command)
+		x.Summary = fmt.Sprintf("All %d workers that can run it have as many runs as they take.", command)
 	default:
-		x.WaitsFor, x.Sentence = ForTurn, fmt.Sprintf("%d workers can run it; it is claimed in its turn, by priority and then by slot.", free)
+		x.WaitsFor, x.Summary = ForTurn, fmt.Sprintf("%d workers can run it; it is claimed in its turn, by priority and then by slot.", free)
 	}
 	return x
 }

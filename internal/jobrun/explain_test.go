@@ -47,8 +47,8 @@ func TestWhatARunWaitsFor(t *testing.T) {
 			Leader: jobrun.Leadership{Alive: true}, Now: now, Workers: []jobrun.WorkerProcess{worker()},
 		}
 		tt.change(&s)
-		if x := jobrun.Explain(s); x.WaitsFor != tt.want || !strings.Contains(x.Sentence, tt.says) {
-			t.Errorf("%s: it waits for %s: %s", name, x.WaitsFor, x.Sentence)
+		if x := jobrun.Explain(s); x.WaitsFor != tt.want || !strings.Contains(x.Summary, tt.says) {
+			t.Errorf("%s: it waits for %s: %s", name, x.WaitsFor, x.Summary)
 		}
 	}
 }

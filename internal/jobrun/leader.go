@@ -34,7 +34,7 @@ type Standby struct {
 	Node      string
 	StartedAt time.Time
 	SeenAt    time.Time
-	Leads     bool
+	IsLeader  bool
 }
 
 // Elections is the leader's row.

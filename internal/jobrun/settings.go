@@ -11,15 +11,15 @@ import (
 
 // Setting is one thing that operators may change while Skald runs.
 type Setting struct {
-	Name    string
-	Unit    string // "seconds", "count", "weight", "days", "share" or "" of a switch
-	Default float64
-	Min     float64
-	Max     float64
-	Whole   bool
-	Switch  bool   // 0 or 1, told as a boolean
-	Effect  string // when a change is felt
-	Meaning string
+	Name        string
+	Unit        string // "seconds", "count", "weight", "days", "share" or "" of a switch
+	Default     float64
+	Min         float64
+	Max         float64
+	Integer     bool
+	Switch      bool   // 0 or 1, told as a boolean
+	Effect      string // when a change is felt
+	Description string
 }
 
 // Names of settings.
@@ -51,27 +51,27 @@ const (
 // A-07 is not here does not apply where workers pull: docs/requirements.md says
 // of each what does instead.
 var SettingsList = []Setting{
-	{Name: LeaderTick, Unit: "seconds", Default: 1, Min: 0.1, Max: 60, Effect: sweep, Meaning: "how often the leader sweeps"},
-	{Name: LeaderTTL, Unit: "seconds", Default: 10, Min: 3, Max: 120, Effect: sweep, Meaning: "how long the leader leads without renewing its lease; after a kill another node leads so much later"},
-	{Name: AssignAhead, Unit: "seconds", Default: 60, Min: 1, Max: 3600, Effect: sweep, Meaning: "how long before its slot a run is made; until then the run is PENDING"},
-	{Name: HeartbeatInterval, Unit: "seconds", Default: 5, Min: 0.5, Max: 60, Effect: beat, Meaning: "how often workers are asked to send heartbeats"},
-	{Name: HeartbeatTTL, Unit: "seconds", Default: 15, Min: 1, Max: 300, Effect: sweep, Meaning: "without a heartbeat or a claim for so long a worker is LOST and gets nothing new"},
-	{Name: DetachGrace, Unit: "seconds", Default: 10, Min: 0, Max: 3600, Effect: sweep, Meaning: "a worker that is LOST for so long is DETACHED for good"},
-	{Name: RunLease, Unit: "seconds", Default: 30, Min: 1, Max: 3600, Effect: beat, Meaning: "how long a started run is its worker's without a heartbeat"},
-	{Name: AssignLease, Unit: "seconds", Default: 20, Min: 1, Max: 3600, Effect: claim, Meaning: "how long a worker has to start what it was assigned"},
-	{Name: ReassignAfter, Unit: "seconds", Default: 0, Min: 0, Max: 3600, Effect: sweep, Meaning: "how long after its assign lease has ended a run that was not started is ORPHANED"},
-	{Name: ConfirmFor, Unit: "seconds", Default: 30, Min: 1, Max: 3600, Effect: sweep, Meaning: "how long a RUNNING run whose lease has ended stays in doubt and may be confirmed, before it is ORPHANED"},
-	{Name: CancelGrace, Unit: "seconds", Default: 30, Min: 0, Max: 86400, Effect: sweep, Meaning: "how long a worker has to stop a run that is to be canceled, before its result is refused"},
-	{Name: TimeoutGrace, Unit: "seconds", Default: 5, Min: 0, Max: 3600, Effect: sweep, Meaning: "how long after its timeout_ms the leader ends a run as TIMED_OUT, if its worker has not"},
-	{Name: MaxLosses, Unit: "count", Default: 5, Min: 1, Max: 100, Whole: true, Effect: next, Meaning: "how many assignments of a run may be lost before it is FAILED with the error code LOST, unless its definition says max_losses"},
-	{Name: MaxRunsPerWorker, Unit: "count", Default: 100, Min: 1, Max: 10_000, Whole: true, Effect: claim, Meaning: "how many runs a worker may hold at once, whatever it asks for"},
-	{Name: OrphanBackoff, Unit: "seconds", Default: 1, Min: 0, Max: 3600, Effect: sweep, Meaning: "how long an orphaned run waits for its next assignment"},
-	{Name: SkipLateAfter, Unit: "seconds", Default: 300, Min: 0, Max: 604800, Effect: sweep, Meaning: "how late a slot may be before its definition's misfire policy decides"},
-	{Name: LogRetentionDays, Unit: "days", Default: 7, Min: 0, Max: 3650, Effect: sweep, Meaning: "how long the log of an ended run stays in the database, where there is another place for it"},
-	{Name: RunRetentionDays, Unit: "days", Default: 90, Min: 1, Max: 36500, Effect: sweep, Meaning: "how long ended runs are kept"},
-	{Name: EventDedupeHours, Unit: "hours", Default: 24, Min: 0, Max: 8760, Effect: sweep, Meaning: "how long a dedupe key of an event counts"},
-	{Name: EventRetention, Unit: "days", Default: 30, Min: 1, Max: 3650, Effect: sweep, Meaning: "how long processed events are kept"},
-	{Name: SweepLimit, Unit: "count", Default: 1000, Min: 10, Max: 10_000, Whole: true, Effect: sweep, Meaning: "how many runs one sweep moves in one transaction"},
+	{Name: LeaderTick, Unit: "seconds", Default: 1, Min: 0.1, Max: 60, Effect: sweep, Description: "how often the leader sweeps"},
+	{Name: LeaderTTL, Unit: "seconds", Default: 10, Min: 3, Max: 120, Effect: sweep, Description: "how long the leader leads without renewing its lease; after a kill another node leads so much later"},
+	{Name: AssignAhead, Unit: "seconds", Default: 60, Min: 1, Max: 3600, Effect: sweep, Description: "how long before its slot a run is made; until then the run is PENDING"},
+	{Name: HeartbeatInterval, Unit: "seconds", Default: 5, Min: 0.5, Max: 60, Effect: beat, Description: "how often workers are asked to send heartbeats"},
+	{Name: HeartbeatTTL, Unit: "seconds", Default: 15, Min: 1, Max: 300, Effect: sweep, Description: "without a heartbeat or a claim for so long a worker is LOST and gets nothing new"},
+	{Name: DetachGrace, Unit: "seconds", Default: 10, Min: 0, Max: 3600, Effect: sweep, Description: "a worker that is LOST for so long is DETACHED for good"},
+	{Name: RunLease, Unit: "seconds", Default: 30, Min: 1, Max: 3600, Effect: beat, Description: "how long a started run is its worker's without a heartbeat"},
+	{Name: AssignLease, Unit: "seconds", Default: 20, Min: 1, Max: 3600, Effect: claim, Description: "how long a worker has to start what it was assigned"},
+	{Name: ReassignAfter, Unit: "seconds", Default: 0, Min: 0, Max: 3600, Effect: sweep, Description: "how long after its assign lease has ended a run that was not started is ORPHANED"},
+	{Name: ConfirmFor, Unit: "seconds", Default: 30, Min: 1, Max: 3600, Effect: sweep, Description: "how long a RUNNING run whose lease has ended stays in doubt and may be confirmed, before it is ORPHANED"},
+	{Name: CancelGrace, Unit: "seconds", Default: 30, Min: 0, Max: 86400, Effect: sweep, Description: "how long a worker has to stop a run that is to be canceled, before its result is refused"},
+	{Name: TimeoutGrace, Unit: "seconds", Default: 5, Min: 0, Max: 3600, Effect: sweep, Description: "how long after its timeout_ms the leader ends a run as TIMED_OUT, if its worker has not"},
+	{Name: MaxLosses, Unit: "count", Default: 5, Min: 1, Max: 100, Integer: true, Effect: next, Description: "how many assignments of a run may be lost before it is FAILED with the error code LOST, unless its definition says max_losses"},
+	{Name: MaxRunsPerWorker, Unit: "count", Default: 100, Min: 1, Max: 10_000, Integer: true, Effect: claim, Description: "how many runs a worker may hold at once, whatever it asks for"},
+	{Name: OrphanBackoff, Unit: "seconds", Default: 1, Min: 0, Max: 3600, Effect: sweep, Description: "how long an orphaned run waits for its next assignment"},
+	{Name: SkipLateAfter, Unit: "seconds", Default: 300, Min: 0, Max: 604800, Effect: sweep, Description: "how late a slot may be before its definition's misfire policy decides"},
+	{Name: LogRetentionDays, Unit: "days", Default: 7, Min: 0, Max: 3650, Effect: sweep, Description: "how long the log of an ended run stays in the database, where there is another place for it"},
+	{Name: RunRetentionDays, Unit: "days", Default: 90, Min: 1, Max: 36500, Effect: sweep, Description: "how long ended runs are kept"},
+	{Name: EventDedupeHours, Unit: "hours", Default: 24, Min: 0, Max: 8760, Effect: sweep, Description: "how long a dedupe key of an event counts"},
+	{Name: EventRetention, Unit: "days", Default: 30, Min: 1, Max: 3650, Effect: sweep, Description: "how long processed events are kept"},
+	{Name: SweepLimit, Unit: "count", Default: 1000, Min: 10, Max: 10_000, Integer: true, Effect: sweep, Description: "how many runs one sweep moves in one transaction"},
 }
 
 // When a change is felt.
@@ -141,7 +141,7 @@ func CheckSetting(name string, v float64) error {
 		return mistake(name, "unknown", "there is no setting %q", name)
 	case math.IsNaN(v) || v < d.Min || v > d.Max:
 		return mistake(name, "out_of_range", "must be from %v to %v", d.Min, d.Max)
-	case d.Whole && v != math.Trunc(v):
+	case d.Integer && v != math.Trunc(v):
 		return mistake(name, "not_whole", "must be a whole number")
 	}
 	return nil

@@ -25,7 +25,7 @@ func TestTheManualHasTheTableOfSettings(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| Setting | Default | From, to | Felt at the | |\n|---|---|---|---|---|\n")
 	for _, s := range jobrun.SettingsList {
-		fmt.Fprintf(&table, "| `%s` | %v %s | %v, %v | %s | %s |\n", s.Name, s.Default, s.Unit, s.Min, s.Max, s.Effect, s.Meaning)
+		fmt.Fprintf(&table, "| `%s` | %v %s | %v, %v | %s | %s |\n", s.Name, s.Default, s.Unit, s.Min, s.Max, s.Effect, s.Description)
 	}
 	page, err := os.ReadFile(settingsPage)
 	if err != nil {
@@ -52,7 +52,7 @@ func TestTheManualHasTheTableOfSettings(t *testing.T) {
 func TestNoInternalCodesReachUsers(t *testing.T) {
 	code := regexp.MustCompile(`\b[AJSWX]-?[0-9]{1,2}\b`)
 	for _, s := range jobrun.SettingsList {
-		if found := code.FindString(s.Meaning); found != "" {
+		if found := code.FindString(s.Description); found != "" {
 			t.Errorf("the meaning of %s has the internal code %s", s.Name, found)
 		}
 	}

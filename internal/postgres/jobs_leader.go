@@ -120,7 +120,7 @@ func (st *JobElections) Leadership(ctx context.Context) (l jobrun.Leadership, er
 		var s jobrun.Standby
 		err := rows.Scan(&s.LeaderID, &s.Node, &s.StartedAt, &s.SeenAt)
 		utc(&s.StartedAt, &s.SeenAt)
-		s.Leads = l.Alive && s.LeaderID == l.LeaderID
+		s.IsLeader = l.Alive && s.LeaderID == l.LeaderID
 		l.Standbys = append(l.Standbys, s)
 		return err
 	})

@@ -70,7 +70,7 @@ func TestALeaderLeadsUntilItsLeaseEnds(t *testing.T) {
 	}
 	expect("the same one after its lease has ended", b, 3)
 	got, err := e.Leadership(t.Context())
-	if err != nil || got.Epoch != 3 || got.LeaderID != b || !got.Alive || len(got.Standbys) != 2 || got.Standbys[0].Leads || !got.Standbys[1].Leads {
+	if err != nil || got.Epoch != 3 || got.LeaderID != b || !got.Alive || len(got.Standbys) != 2 || got.Standbys[0].IsLeader || !got.Standbys[1].IsLeader {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if err := e.Gone(t.Context(), a); err != nil {

@@ -31,10 +31,10 @@ const (
 
 // VerbRule is one row of the table of verbs.
 type VerbRule struct {
-	Verb    Verb
-	Needs   Permission
-	Means   string // what it does, for a person who looks for a way out
-	allowed func(*Instance) bool
+	Verb        Verb
+	Needs       Permission
+	Description string // what it does, for a person who looks for a way out
+	allowed     func(*Instance) bool
 }
 
 // Verbs is when each verb is accepted: the only place that says so. Apply

@@ -84,7 +84,7 @@ type Restoration struct {
 }
 
 // restore is the one verb that an archived saga accepts, and a live one does not.
-var restore = VerbRule{Verb: "restore", Needs: Admin, Means: "make it live again, with its step logs"}
+var restore = VerbRule{Verb: "restore", Needs: Admin, Description: "make it live again, with its step logs"}
 
 // ArchivedActions lists the operator verbs that an archived saga accepts.
 func ArchivedActions() []string { return []string{string(restore.Verb)} }
@@ -94,6 +94,6 @@ func ArchivedActions() []string { return []string{string(restore.Verb)} }
 func ExplainArchived(r *Instance, logs []StepLog, at, now time.Time) Explanation {
 	x := Explain(r, logs, true, now)
 	x.Allowed = []VerbRule{restore}
-	x.Sentence += fmt.Sprintf(" It has been in the archive since %s: restore it before acting on it.", at.Format(time.RFC3339))
+	x.Summary += fmt.Sprintf(" It has been in the archive since %s: restore it before acting on it.", at.Format(time.RFC3339))
 	return x
 }

@@ -36,7 +36,7 @@ type Explanation struct {
 	BlockedBy uuid.UUID
 	Errors    []*Error // newest first, at most five
 	Allowed   []VerbRule
-	Sentence  string
+	Summary   string
 }
 
 // ExplainedStep is the step that a saga stands at.
@@ -73,42 +73,42 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 	switch {
 	case r.SuspendedAt != nil:
 		x.WaitsFor, x.Since = WaitsResume, *r.SuspendedAt
-		x.Sentence = "It is suspended; nothing is sent until it is resumed."
+		x.Summary = "It is suspended; nothing is sent until it is resumed."
 	case r.LeaseOwner != nil && !alive:
 		x.WaitsFor = WaitsNewOwner
 		x.Next = "another node takes it over and repeats the call in flight"
-		x.Sentence = "The node that drove it is gone; another one will take it over."
+		x.Summary = "The node that drove it is gone; another one will take it over."
 	case r.flagged() || r.ordered():
 		x.WaitsFor = WaitsTurn
 		x.Next = "its driver acts on what was decided, once no call is in flight"
-		x.Sentence = fmt.Sprintf("%s, while step %q is being dealt with; its driver will act on that once no call is in flight.", r.decided(), x.Step.Name)
+		x.Summary = fmt.Sprintf("%s, while step %q is being dealt with; its driver will act on that once no call is in flight.", r.decided(), x.Step.Name)
 	case r.recorded && r.job() != nil:
 		x.WaitsFor, x.Step.Attempts, x.Since = WaitsAnswer, r.Failures+1, r.runBegun
 		x.Next = "the end of the run decides"
-		x.Sentence = fmt.Sprintf("It waits for the job run %s, which is %s step %q.", r.run, doing, x.Step.Name)
+		x.Summary = fmt.Sprintf("It waits for the job run %s, which is %s step %q.", r.run, doing, x.Step.Name)
 	case r.NextRunAt != nil && r.NextRunAt.After(now):
 		x.WaitsFor, x.NextAt = WaitsRetry, r.NextRunAt
 		x.Next = call
-		x.Sentence = fmt.Sprintf("It waits until %s for %s.", r.NextRunAt.Format(time.RFC3339), call)
+		x.Summary = fmt.Sprintf("It waits until %s for %s.", r.NextRunAt.Format(time.RFC3339), call)
 	case r.LeaseOwner == nil:
 		x.WaitsFor, x.Next = WaitsOwner, call
 		if r.NextRunAt != nil {
 			x.Since = *r.NextRunAt
 		}
-		x.Sentence = fmt.Sprintf("It is due for %s and waits for a node with room for it.", call)
+		x.Summary = fmt.Sprintf("It is due for %s and waits for a node with room for it.", call)
 	default:
 		x.WaitsFor, x.Step.Attempts = WaitsAnswer, r.Failures+1
 		x.Next = "the answer decides"
-		x.Sentence = fmt.Sprintf("It waits for the answer to %s.", call)
+		x.Summary = fmt.Sprintf("It waits for the answer to %s.", call)
 	}
 	if len(x.Errors) > 0 && r.Failures > 0 {
-		x.Sentence += fmt.Sprintf(" The last attempt ended with %s: %s.", x.Errors[0].Code, strings.TrimSuffix(x.Errors[0].Message, "."))
+		x.Summary += fmt.Sprintf(" The last attempt ended with %s: %s.", x.Errors[0].Code, strings.TrimSuffix(x.Errors[0].Message, "."))
 	}
 	if x.Deadline != nil && r.SuspendedAt == nil && !r.flagged() {
-		x.Sentence += " Its deadline is " + x.Deadline.Format(time.RFC3339) + "."
+		x.Summary += " Its deadline is " + x.Deadline.Format(time.RFC3339) + "."
 	}
 	if r.NeedsAttention {
-		x.Sentence += fmt.Sprintf(" It needs attention: %s.", *r.AttentionReason)
+		x.Summary += fmt.Sprintf(" It needs attention: %s.", *r.AttentionReason)
 	}
 	return x
 }
@@ -129,23 +129,23 @@ func (r *Instance) explainEnd(x *Explanation) {
 	switch {
 	case r.State == Failed && r.halted():
 		x.WaitsFor = WaitsOperator
-		x.Sentence = fmt.Sprintf("It was failed by force at step %q; nothing of it was undone.", r.Def.Steps[r.CurrentStep].Name)
+		x.Summary = fmt.Sprintf("It was failed by force at step %q; nothing of it was undone.", r.Def.Steps[r.CurrentStep].Name)
 	case r.State == Failed:
 		x.WaitsFor = WaitsOperator
 		x.Step = &ExplainedStep{
 			Index: r.CurrentStep, Name: r.Def.Steps[r.CurrentStep].Name, Action: Compensate,
 			Attempts: r.Attempt - r.base(r.CurrentStep, Compensate), MaxAttempts: r.Def.CompensationPolicy(r.CurrentStep).MaxAttempts,
 		}
-		x.Sentence = fmt.Sprintf("The compensation of step %q gave up; that step and those before it are not undone.", x.Step.Name)
+		x.Summary = fmt.Sprintf("The compensation of step %q gave up; that step and those before it are not undone.", x.Step.Name)
 		if x.BlockedBy = r.DeadLetter(); x.BlockedBy != uuid.Nil {
-			x.Sentence += fmt.Sprintf(" It waits for its dead letter %s: retry that, or resolve it once the step was undone elsewhere.", x.BlockedBy)
+			x.Summary += fmt.Sprintf(" It waits for its dead letter %s: retry that, or resolve it once the step was undone elsewhere.", x.BlockedBy)
 		}
 	default:
 		x.WaitsFor = WaitsNothing
-		x.Sentence = fmt.Sprintf("It ended as %s.", r.State)
+		x.Summary = fmt.Sprintf("It ended as %s.", r.State)
 	}
 	if r.Error != nil {
-		x.Sentence += " " + strings.TrimSuffix(r.Error.Message, ".") + "."
+		x.Summary += " " + strings.TrimSuffix(r.Error.Message, ".") + "."
 	}
 }
 

@@ -12,7 +12,7 @@ type DryRun struct {
 	// InFlight: a call may be in flight whose outcome comes first. It is not among Calls.
 	InFlight bool
 	Calls    []PlannedCall
-	Ends     State // where the saga would end, or rest when it is suspended
+	EndState State // where the saga would end, or rest when it is suspended
 }
 
 // PlannedCall is a call that would be made. Exact: its body is the one that
@@ -69,14 +69,14 @@ func (c *Change) DryRun(before *Instance, m Moment, d Defaults) DryRun {
 		case Begin:
 			e = Begun{}
 		default:
-			f.Ends = r.State
+			f.EndState = r.State
 			return f
 		}
 		if !next(e) {
 			break
 		}
 	}
-	f.Ends = r.State
+	f.EndState = r.State
 	return f
 }
 

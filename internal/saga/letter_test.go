@@ -56,14 +56,17 @@ func (w *world) checkLetters(e Event, before *Instance, c *Change) {
 		t.Fatalf("%#v: %s: %+v", e, why, c.Letter)
 	}
 	if n := c.Letter; n != nil {
-		l, ended, changed := w.letters[n.ID].ApplyUpdate(n, dlq.Moment{Now: w.now})
-		switch {
-		case n.Outcome == dlq.GaveUp && n.ID == uuid.Nil:
-			l = n.Letter
-		case !changed:
-			t.Fatalf("%+v is nothing new to %+v", n, w.letters[n.ID])
-		case n.Outcome == dlq.GaveUp && ended == nil:
-			t.Fatalf("no retry has ended: %+v", l)
+		l := n.Letter // a new one
+		if n.Outcome != dlq.GaveUp || n.ID != uuid.Nil {
+			var ended *dlq.Attempt
+			var changed bool
+			l, ended, changed = w.letters[n.ID].ApplyUpdate(n, dlq.Moment{Now: w.now})
+			switch {
+			case !changed:
+				t.Fatalf("%+v changes nothing in %+v", n, w.letters[n.ID])
+			case n.Outcome == dlq.GaveUp && ended == nil:
+				t.Fatalf("no retry has ended: %+v", l)
+			}
 		}
 		w.letters[l.ID] = l
 		w.happened["saga."+string(n.Outcome)]++

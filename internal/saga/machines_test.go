@@ -81,7 +81,7 @@ These verbs are the API's actions. The table is the rules' own (`+"`internal/sag
 `)
 	table(w, "verb", "permission", "what it does")
 	for _, v := range Verbs {
-		row(w, code(v.Verb), code(v.Needs), v.Means)
+		row(w, code(v.Verb), code(v.Needs), v.Description)
 	}
 	fmt.Fprint(w, `
 ### How a saga that turned back ends

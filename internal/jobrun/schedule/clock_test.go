@@ -54,12 +54,12 @@ func TestTheTableOfClockChangesIsTrue(t *testing.T) {
 	}
 }
 
-type row struct{ At, Wall, Note string }
+type row struct{ At, LocalTime, Note string }
 
 func rowsOf(ticks []schedule.Tick) []row {
 	var rows []row
 	for _, tick := range ticks {
-		rows = append(rows, row{tick.At.Format(time.RFC3339), tick.Wall, string(tick.Note)})
+		rows = append(rows, row{tick.At.Format(time.RFC3339), tick.LocalTime, string(tick.Note)})
 	}
 	return rows
 }

@@ -198,10 +198,10 @@ func (m *model) seconds(wall int64) []int64 {
 
 func (m *model) minute(u, wall int64, again bool) {
 	for _, at := range m.seconds(wall) {
-		tick := schedule.Tick{At: time.Unix((u-wall)*60+at, 0).UTC(), Wall: time.Unix(at, 0).UTC().Format("2006-01-02T15:04:05")}
+		tick := schedule.Tick{At: time.Unix((u-wall)*60+at, 0).UTC(), LocalTime: time.Unix(at, 0).UTC().Format("2006-01-02T15:04:05")}
 		if again && !m.realTime && !m.both {
 			for i := range m.ticks {
-				if m.ticks[i].Wall == tick.Wall && m.ticks[i].Note == "" {
+				if m.ticks[i].LocalTime == tick.LocalTime && m.ticks[i].Note == "" {
 					m.ticks[i].Note = schedule.RepetitionLeftOut
 				}
 			}
@@ -227,7 +227,7 @@ func (m *model) gap(u, wall, until int64) {
 	for ; wall < until; wall++ {
 		m.newDay(wall)
 		if due := m.seconds(wall); len(due) > 0 {
-			m.add(schedule.Tick{At: time.Unix(u*60, 0).UTC(), Note: schedule.MovedGap, Wall: time.Unix(due[0], 0).UTC().Format("2006-01-02T15:04:05")})
+			m.add(schedule.Tick{At: time.Unix(u*60, 0).UTC(), Note: schedule.MovedGap, LocalTime: time.Unix(due[0], 0).UTC().Format("2006-01-02T15:04:05")})
 			return
 		}
 	}

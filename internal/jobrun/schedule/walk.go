@@ -42,7 +42,7 @@ func (s *Schedule) walkInterval(u int64, yield func(Tick) bool) {
 		n++
 	}
 	for at := s.anchor + n*s.every; at < min(s.to, latest); at += s.every {
-		if !yield(Tick{At: time.Unix(at, 0).UTC(), Wall: time.Unix(at, 0).In(s.zone).Format(wallForm)}) {
+		if !yield(Tick{At: time.Unix(at, 0).UTC(), LocalTime: time.Unix(at, 0).In(s.zone).Format(wallForm)}) {
 			return
 		}
 	}
@@ -77,9 +77,9 @@ func (s *Schedule) spanAt(u int64) span {
 // walkSpan yields the slots of a span from u on, and returns where to go on.
 func (s *Schedule) walkSpan(p span, u int64, tell bool, yield func(Tick) bool) (next int64, more bool) {
 	emit := func(at, wall int64, note Note) bool {
-		return at < s.to && yield(Tick{At: time.Unix(at, 0).UTC(), Note: note, Wall: time.Unix(wall, 0).UTC().Format(wallForm)})
+		return at < s.to && yield(Tick{At: time.Unix(at, 0).UTC(), Note: note, LocalTime: time.Unix(wall, 0).UTC().Format(wallForm)})
 	}
-	// Wall-clock times are seconds too, read as if they were UTC.
+	// LocalTime-clock times are seconds too, read as if they were UTC.
 	from := u + p.offset
 	shown := from // before this, the wall clock shows what it has shown already
 	if u-p.start < reach {
