@@ -133,35 +133,35 @@ func PageOfArchive(tenant uuid.UUID, q dlq.Query) (string, []any) {
 }
 
 // PushParameters are what PushLetters takes for batch.
-func PushParameters(t *testing.T, batch []dlq.Letter) []any {
-	t.Helper()
+func PushParameters(tb testing.TB, batch []dlq.Letter) []any {
+	tb.Helper()
 	c := newLetters{db: new(DB)}
 	for i := range batch {
 		if err := c.add(&batch[i]); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	return c.parameters()
 }
 
 // PushToldParameters are what Push sends for batch, by nobody.
-func PushToldParameters(t *testing.T, batch []dlq.Letter) []any {
-	t.Helper()
+func PushToldParameters(tb testing.TB, batch []dlq.Letter) []any {
+	tb.Helper()
 	told, err := pushedBy(operator.By{}, batch)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	return append(PushParameters(t, batch), told...)
+	return append(PushParameters(tb, batch), told...)
 }
 
 // ArriveParameters are what Arrive sends for batch, with ArriveAlike if alike, else
 // with ArriveLetters.
-func ArriveParameters(t *testing.T, batch []dlq.Letter) (args []any, alike bool) {
-	t.Helper()
+func ArriveParameters(tb testing.TB, batch []dlq.Letter) (args []any, alike bool) {
+	tb.Helper()
 	c := newLetters{db: new(DB)}
 	for i := range batch {
 		if err := c.add(&batch[i]); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	return c.parametersNew()
@@ -194,21 +194,21 @@ func Writers(db *DB) *sql.DB { return db.write.DB }
 func Leases(db *DB) *sql.DB { return db.lease.DB }
 
 // CommitParameters are what Commit sends for batch.
-func CommitParameters(t *testing.T, batch []saga.Change) []any {
-	t.Helper()
+func CommitParameters(tb testing.TB, batch []saga.Change) []any {
+	tb.Helper()
 	_, args, err := changeColumns(new(DB), batch)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return args
 }
 
 // CreateParameters are what Create sends for batch.
-func CreateParameters(t *testing.T, batch []saga.NewSaga) []any {
-	t.Helper()
+func CreateParameters(tb testing.TB, batch []saga.NewSaga) []any {
+	tb.Helper()
 	args, err := newSagaColumns(new(DB), batch)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return args
 }
@@ -245,4 +245,28 @@ const (
 var SweepFinds = map[string]string{
 	"orphan": orphanUnstarted.find, "give up": orphanUnconfirmed.find, "doubt": doubtSilent.find, "lose": endLost.find,
 	"time out": endOverdue.find, "end canceled": endStubborn.find, "end unwanted": endUnwanted.find,
+}
+
+// HotStatements are what the ways of sagas, letters and runs send to the database,
+// by the names of their files in testdata/statements.
+var HotStatements = map[string]string{
+	"saga_create": createSagas, "saga_commit": commitSagas, "saga_commit_operated": commitOperated, "saga_claim": claimSagas,
+	"saga_load": loadSagas, "saga_load_logs": loadLogs, "saga_get": getSaga, "saga_logs": stepLogs, "saga_restored": insertRestored,
+	"letter_arrive": arriveLetters, "letter_arrive_alike": arriveAlike, "letter_push": pushLetters, "letter_push_told": pushTold,
+	"letter_claim": claimDue, "letter_claim_chosen": claimChosen, "letter_finish": finishLetters, "letter_get": getLetter,
+	"run_insert": storeRuns, "run_claim": claimRuns, "run_claim_queue": claimOfQueue, "run_claimed": claimed, "run_start_claimed": startClaimed,
+	"run_start": startRuns, "run_finish": finishRuns, "run_lock": lockOneRun, "run_read": readRuns, "run_get": getRun,
+	"run_events": storeRunEvents, "run_attempts": storeRunAttempts,
+}
+
+// RunParameters are what a batch of new runs is stored with.
+func RunParameters(tb testing.TB, batch []jobrun.Run) []any {
+	tb.Helper()
+	c := newRuns{db: new(DB)}
+	for i := range batch {
+		if err := c.add(&batch[i]); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return parameters(c.columns[:])
 }

@@ -1,0 +1,4 @@
+
+	INSERT INTO jobs.job_run_attempts (run_id, tenant_id, attempt, worker_id, lease_token, leader_epoch, fencing_seq, assigned_at, started_at, ended_at, outcome, reason)
+	SELECT run_id, tenant_id, attempt, worker_id, lease_token, leader_epoch, fencing_seq, assigned_at, started_at, ended_at, outcome, reason
+	  FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::uuid[], $5::uuid[], $6::bigint[], $7::bigint[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::text[], $12::text[]) AS a (run_id, tenant_id, attempt, worker_id, lease_token, leader_epoch, fencing_seq, assigned_at, started_at, ended_at, outcome, reason)
