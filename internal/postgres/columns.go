@@ -22,6 +22,7 @@ type column struct {
 	of    oid.Oid // type of the elements; 0 while all are NULL
 	n     uint32
 	nulls uint32
+	rows  int // about how many elements will follow; 0: not known
 	b     []byte
 }
 
@@ -32,7 +33,7 @@ const arrayHead = 5 * 4
 // next opens the place of the next element, of so many bytes; nullSize for NULL.
 func (c *column) next(size int) []byte {
 	if len(c.b) == 0 {
-		c.b = make([]byte, arrayHead, 256)
+		c.b = make([]byte, arrayHead, max(256, min(arrayHead+c.rows*(4+max(size, 0)), firstBytes)))
 	}
 	c.n++
 	return binary.BigEndian.AppendUint32(c.b, uint32(size)) //nolint:gosec // nothing here is that long
@@ -43,12 +44,16 @@ const nullSize = -1
 // maxSpare is how many bytes of a column are kept.
 const maxSpare = 1 << 20
 
+// firstBytes is how much memory a column of a batch of known length may begin with,
+// if its first element is like the others.
+const firstBytes = 64 << 10
+
 // reset makes a column empty, and keeps its memory unless that is much.
 func (c *column) reset() {
 	if cap(c.b) > maxSpare {
 		c.b = nil
 	}
-	*c = column{b: c.b[:min(len(c.b), arrayHead)]}
+	*c = column{rows: c.rows, b: c.b[:min(len(c.b), arrayHead)]}
 }
 
 // parameter returns the finished array. Without any value the type of its

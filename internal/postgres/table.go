@@ -1,0 +1,176 @@
+package postgres
+
+import (
+	"strings"
+	"time"
+)
+
+// Table is one row type: a line for each column, in the order in which all lists
+// have them. What statements list, the parameters of a batch of rows and how one is
+// read all follow from these lines.
+type Table[T any] struct {
+	columns []Column[T]
+	written []Column[T] // those that travel to the database
+	read    []Column[T] // those that come back
+}
+
+// Column is one line of a table. What makes one says its Go type, what becomes of
+// NULL, and where in a row its value is; all of them travel, are stored and are
+// read, unless a method says otherwise.
+type Column[T any] struct {
+	name    string
+	travels string // type of the elements of the array in which a batch of them travels
+	cast    string // to what it is stored as
+	from    string // what is stored instead of the value, if not ""
+	write   func(*column, *T)
+	dest    func(*T) any
+
+	unread, unwritten, unstored, once bool
+}
+
+// Cast stores the value as another type than it travels in: "::jsonb".
+func (c Column[T]) Cast(to string) Column[T] { c.cast = to; return c }
+
+// From stores the result of an expression; the value does not travel.
+func (c Column[T]) From(expression string) Column[T] {
+	c.from, c.unwritten = expression, true
+	return c
+}
+
+// StoredFrom stores the result of an expression, of which the value may be a part.
+func (c Column[T]) StoredFrom(expression string) Column[T] { c.from = expression; return c }
+
+// ReadOnly is of a column that inserts leave to its default.
+func (c Column[T]) ReadOnly() Column[T] { c.unwritten, c.unstored = true, true; return c }
+
+// WriteOnly is of a column that is derived from others once it is stored, or of no
+// interest to whoever reads the row.
+func (c Column[T]) WriteOnly() Column[T] { c.unread = true; return c }
+
+// Told is of what a statement is told about a row and does not store.
+func (c Column[T]) Told() Column[T] { c.unread, c.unstored = true, true; return c }
+
+// Once may travel as a single value if a whole batch has the same.
+func (c Column[T]) Once() Column[T] { c.once = true; return c }
+
+// NewTable returns a table of these columns; it panics if two have the same name.
+func NewTable[T any](columns ...Column[T]) *Table[T] {
+	t := &Table[T]{columns: columns}
+	seen := map[string]bool{}
+	for _, c := range columns {
+		if seen[c.name] {
+			panic("column " + c.name + " stands twice in its table")
+		}
+		seen[c.name] = true
+		if !c.unwritten {
+			t.written = append(t.written, c)
+		}
+		if !c.unread {
+			t.read = append(t.read, c)
+		}
+	}
+	return t
+}
+
+// Selected is the select list of what Scan reads, of the table or alias of.
+func (t *Table[T]) Selected(of string) string {
+	list := make([]string, len(t.read))
+	for i, c := range t.read {
+		list[i] = of + "." + c.name
+	}
+	return strings.Join(list, ", ")
+}
+
+// Inserted are the columns that a row is stored in, for an INSERT.
+func (t *Table[T]) Inserted() string {
+	return t.inserted(func(c *Column[T]) string { return c.name })
+}
+
+// Stored are the values of Inserted, of the rows that came as of; "": no other table
+// of the statement has such columns.
+func (t *Table[T]) Stored(of string) string {
+	if of != "" {
+		of += "."
+	}
+	return t.inserted(func(c *Column[T]) string {
+		if c.from != "" {
+			return c.from
+		}
+		return of + c.name + c.cast
+	})
+}
+
+func (t *Table[T]) inserted(what func(*Column[T]) string) string {
+	var list []string
+	for i := range t.columns {
+		if c := &t.columns[i]; !c.unstored {
+			list = append(list, what(c))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// Scan reads a row that begins with the columns of Selected into r; more receives
+// what comes after them. Times are UTC then.
+func (t *Table[T]) Scan(row scanner, r *T, more ...any) error {
+	dest := make([]any, len(t.read), len(t.read)+len(more))
+	for i := range t.read {
+		dest[i] = t.read[i].dest(r)
+	}
+	if err := row.Scan(append(dest, more...)...); err != nil {
+		return err
+	}
+	for _, d := range dest {
+		switch at := d.(type) {
+		case *time.Time:
+			*at = at.UTC()
+		case **time.Time:
+			utc(*at)
+		}
+	}
+	return nil
+}
+
+// As names the columns that travel, for a statement and as what it sees there.
+func (t *Table[T]) As(alias string) Params {
+	list := Params{alias: alias, of: t}
+	for _, c := range t.written {
+		list.params = append(list.params, travelling{c.name, c.travels})
+	}
+	return list
+}
+
+// Batch gathers so many rows, or a few more or less, as a statement's parameters.
+func (t *Table[T]) Batch(rows int) *Batch[T] {
+	b := &Batch[T]{table: t, columns: make([]column, len(t.written))}
+	for i := range b.columns {
+		b.columns[i].rows = rows
+	}
+	return b
+}
+
+// Batch is rows of a table on their way to the database.
+type Batch[T any] struct {
+	table   *Table[T]
+	columns []column
+}
+
+// Add appends a row.
+func (b *Batch[T]) Add(r *T) {
+	for i := range b.table.written {
+		b.table.written[i].write(&b.columns[i], r)
+	}
+}
+
+// Len is how many rows were added.
+func (b *Batch[T]) Len() int { return int(b.columns[0].n) }
+
+func (b *Batch[T]) of() any  { return b.table }
+func (b *Batch[T]) len() int { return len(b.columns) }
+
+func (b *Batch[T]) appendTo(args []any) []any {
+	for i := range b.columns {
+		args = append(args, b.columns[i].parameter())
+	}
+	return args
+}

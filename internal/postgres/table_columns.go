@@ -1,0 +1,167 @@
+package postgres
+
+import (
+	"database/sql"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+)
+
+type integer interface {
+	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32
+}
+
+// OrElse reads a column into p, NULL as nothing.
+func OrElse[V any](p *V, nothing V) any { return &orElse[V]{p, nothing} }
+
+type orElse[V any] struct {
+	p       *V
+	nothing V
+}
+
+// Scan implements sql.Scanner.
+func (o *orElse[V]) Scan(src any) error {
+	if src == nil {
+		*o.p = o.nothing
+		return nil
+	}
+	var v sql.Null[V]
+	err := v.Scan(src)
+	*o.p = v.V
+	return err
+}
+
+// UUID is an id that is never NULL.
+func UUID[T any](name string, at func(*T) *uuid.UUID) Column[T] {
+	return Column[T]{
+		name: name, travels: "uuid", write: func(c *column, r *T) { c.uuid(*at(r)) },
+		dest: func(r *T) any { return at(r) },
+	}
+}
+
+// UUIDOrZero is an id that is NULL for the zero one.
+func UUIDOrZero[T any](name string, at func(*T) *uuid.UUID) Column[T] {
+	return Column[T]{
+		name: name, travels: "uuid", write: func(c *column, r *T) { c.uuidUnlessZero(*at(r)) },
+		dest: func(r *T) any { return OrElse(at(r), uuid.Nil) },
+	}
+}
+
+// Text is a text that is never NULL.
+func Text[T any, V ~string](name string, at func(*T) *V) Column[T] {
+	return Column[T]{
+		name: name, travels: "text", write: func(c *column, r *T) { c.text(string(*at(r))) },
+		dest: func(r *T) any { return at(r) },
+	}
+}
+
+// TextOrEmpty is a text that is NULL for "".
+func TextOrEmpty[T any, V ~string](name string, at func(*T) *V) Column[T] {
+	return Column[T]{
+		name: name, travels: "text", write: func(c *column, r *T) { c.textUnlessEmpty(string(*at(r))) },
+		dest: func(r *T) any { return OrElse(at(r), "") },
+	}
+}
+
+// TextOrNil is a text that is NULL for nil.
+func TextOrNil[T any, V ~string](name string, at func(*T) **V) Column[T] {
+	return Column[T]{name: name, travels: "text", write: func(c *column, r *T) {
+		if v := *at(r); v != nil {
+			c.text(string(*v))
+		} else {
+			c.null()
+		}
+	}, dest: func(r *T) any { return at(r) }}
+}
+
+// Int is an integer that is never NULL.
+func Int[T any, V integer](name string, at func(*T) *V) Column[T] {
+	return Column[T]{
+		name: name, travels: "bigint", write: func(c *column, r *T) { c.int(int64(*at(r))) },
+		dest: func(r *T) any { return at(r) },
+	}
+}
+
+// IntOr is an integer that is NULL for nothing.
+func IntOr[T any, V integer](nothing V, name string, at func(*T) *V) Column[T] {
+	return Column[T]{
+		name: name, travels: "bigint", write: func(c *column, r *T) { c.intUnless(int64(*at(r)), int64(nothing)) },
+		dest: func(r *T) any { return OrElse(at(r), nothing) },
+	}
+}
+
+// IntOrNil is an integer that is NULL for nil.
+func IntOrNil[T any, V integer](name string, at func(*T) **V) Column[T] {
+	return Column[T]{name: name, travels: "bigint", write: func(c *column, r *T) {
+		if v := *at(r); v != nil {
+			c.int(int64(*v))
+		} else {
+			c.null()
+		}
+	}, dest: func(r *T) any { return at(r) }}
+}
+
+// FloatOrNil is a number that is NULL for nil.
+func FloatOrNil[T any](name string, at func(*T) **float64) Column[T] {
+	return Column[T]{
+		name: name, travels: "float8", write: func(c *column, r *T) { c.floatOrNull(*at(r)) },
+		dest: func(r *T) any { return at(r) },
+	}
+}
+
+// Bool is never NULL.
+func Bool[T any](name string, at func(*T) *bool) Column[T] {
+	return Column[T]{
+		name: name, travels: "bool", write: func(c *column, r *T) { c.bool(*at(r)) },
+		dest: func(r *T) any { return at(r) },
+	}
+}
+
+// BoolOrNil is NULL for nil.
+func BoolOrNil[T any](name string, at func(*T) **bool) Column[T] {
+	return Column[T]{
+		name: name, travels: "bool", write: func(c *column, r *T) { c.boolOrNull(*at(r)) },
+		dest: func(r *T) any { return at(r) },
+	}
+}
+
+// Time is a time that is never NULL.
+func Time[T any](name string, at func(*T) *time.Time) Column[T] {
+	return Column[T]{
+		name: name, travels: "timestamptz", write: func(c *column, r *T) { c.time(*at(r)) },
+		dest: func(r *T) any { return at(r) },
+	}
+}
+
+// TimeOrNil is a time that is NULL for nil.
+func TimeOrNil[T any](name string, at func(*T) **time.Time) Column[T] {
+	return Column[T]{
+		name: name, travels: "timestamptz", write: func(c *column, r *T) { c.timeOrNull(*at(r)) },
+		dest: func(r *T) any { return at(r) },
+	}
+}
+
+// Bytes are NULL for nil.
+func Bytes[T any](name string, at func(*T) *[]byte) Column[T] {
+	return Column[T]{
+		name: name, travels: "bytea", write: func(c *column, r *T) { c.bytesOrNull(*at(r)) },
+		dest: func(r *T) any { return at(r) },
+	}
+}
+
+// JSON is a jsonb that is NULL for nil.
+func JSON[T any, V ~[]byte](name string, at func(*T) *V) Column[T] {
+	return Column[T]{
+		name: name, travels: "text", cast: "::jsonb", write: func(c *column, r *T) { c.json(*at(r)) },
+		dest: func(r *T) any { return at(r) },
+	}
+}
+
+// Texts is a list of texts that is never NULL.
+func Texts[T any](name string, at func(*T) *[]string) Column[T] {
+	return Column[T]{
+		name: name, travels: "text", cast: "::text[]", write: func(c *column, r *T) { c.text(textArray(*at(r))) },
+		dest: func(r *T) any { return pq.Array(at(r)) },
+	}
+}

@@ -1,0 +1,157 @@
+package postgres_test
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// kinds has a value of each kind of column.
+type kinds struct {
+	ID, Maybe    uuid.UUID
+	Name, Empty  string
+	Nil          *string
+	Number, Some int
+	None         *int
+	Float        *float64
+	Yes          bool
+	Perhaps      *bool
+	At           time.Time
+	Ended        *time.Time
+	Raw          []byte
+	Doc          []byte
+	List         []string
+	Serial       int64
+	asked        bool
+}
+
+var kindsTable = postgres.NewTable(
+	postgres.UUID("id", func(k *kinds) *uuid.UUID { return &k.ID }),
+	postgres.UUIDOrZero("maybe", func(k *kinds) *uuid.UUID { return &k.Maybe }),
+	postgres.Int("serial", func(k *kinds) *int64 { return &k.Serial }).ReadOnly(),
+	postgres.Text("name", func(k *kinds) *string { return &k.Name }),
+	postgres.TextOrEmpty("empty", func(k *kinds) *string { return &k.Empty }),
+	postgres.TextOrNil("nil", func(k *kinds) **string { return &k.Nil }),
+	postgres.Int("number", func(k *kinds) *int { return &k.Number }),
+	postgres.IntOr(-1, "few", func(k *kinds) *int { return &k.Some }),
+	postgres.IntOrNil("none", func(k *kinds) **int { return &k.None }),
+	postgres.FloatOrNil("float", func(k *kinds) **float64 { return &k.Float }),
+	postgres.Bool("yes", func(k *kinds) *bool { return &k.Yes }),
+	postgres.Bool("asked", func(k *kinds) *bool { return &k.asked }).Told(),
+	postgres.BoolOrNil("perhaps", func(k *kinds) **bool { return &k.Perhaps }),
+	postgres.Time("at", func(k *kinds) *time.Time { return &k.At }),
+	postgres.TimeOrNil("ended", func(k *kinds) **time.Time { return &k.Ended }),
+	postgres.Bytes("raw", func(k *kinds) *[]byte { return &k.Raw }),
+	postgres.JSON("doc", func(k *kinds) *[]byte { return &k.Doc }),
+	postgres.Texts("list", func(k *kinds) *[]string { return &k.List }),
+	postgres.Int("twice", func(k *kinds) *int { return &k.Number }).From("k.number * 2").WriteOnly(),
+)
+
+func TestARowOfATableIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	db := connect(t, testdb.DSN(t))
+	conn, err := postgres.Writers(db).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = conn.ExecContext(t.Context(), `CREATE TEMPORARY TABLE kinds (id uuid, maybe uuid, serial bigserial, name text, empty text, nil text, number bigint, few bigint, none bigint,
+		"float" float8, yes bool, perhaps bool, at timestamptz, ended timestamptz, raw bytea, doc jsonb, list text[], twice bigint)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	when := time.Date(2026, 2, 3, 4, 5, 6, 7000, time.UTC)
+	rows := []kinds{
+		{
+			ID: uuid.New(), Maybe: uuid.New(), Name: "n", Empty: "e", Nil: new("t"), Number: 1, Some: 2, None: new(3), Float: new(0.5), Yes: true,
+			Perhaps: new(false), At: when, Ended: &when, Raw: []byte{0, 1}, Doc: []byte(`{"a": 1}`), List: []string{"a,b", `"`}, Serial: 1, asked: true,
+		},
+		{ID: uuid.New(), Some: -1, At: when, List: []string{}, Serial: 2, asked: true},
+		{ID: uuid.New(), Number: 7, At: when, List: []string{}}, // not asked for
+	}
+	batch := kindsTable.Batch(len(rows))
+	for i := range rows {
+		batch.Add(&rows[i])
+	}
+	insert := postgres.Named(`INSERT INTO kinds (`+kindsTable.Inserted()+`) SELECT `+kindsTable.Stored("k")+` FROM `+
+		postgres.UnnestNumbered("k", kindsTable.As("k"))+` WHERE k.asked AND @most > 0 ORDER BY k.n`, kindsTable.As("k"), postgres.Single("most"))
+	if _, err := conn.ExecContext(t.Context(), insert.Text, insert.Args(batch, postgres.Values{5})...); err != nil {
+		t.Fatal(err)
+	}
+	found, err := conn.QueryContext(t.Context(), `SELECT `+kindsTable.Selected("k")+`, k.twice FROM kinds k ORDER BY k.serial`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer found.Close()
+	var got []kinds
+	for found.Next() {
+		k, twice := kinds{Empty: "before", Some: 9, asked: true}, sql.NullInt64{}
+		if err := kindsTable.Scan(found, &k, &twice); err != nil {
+			t.Fatal(err)
+		}
+		if twice.Int64 != int64(2*k.Number) {
+			t.Errorf("twice %d is %d", k.Number, twice.Int64)
+		}
+		got = append(got, k)
+	}
+	if err := found.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(rows[:2], got, cmp.AllowUnexported(kinds{})); diff != "" {
+		t.Errorf("rows (-written +read):\n%s", diff)
+	}
+	if at := got[0].Ended.Location(); at != time.UTC {
+		t.Errorf("a time is in %v", at)
+	}
+}
+
+func TestAStatementWhoseParametersDoNotFitIsNoStatement(t *testing.T) {
+	t.Parallel()
+	list := kindsTable.As("k")
+	other := postgres.NewTable(postgres.Int("number", func(k *kinds) *int { return &k.Number }))
+	for _, tt := range []struct {
+		name, panics string
+		make         func()
+	}{
+		{"misspelled", "@k.nmae", func() { postgres.Named(`SELECT @k.nmae`, list) }},
+		{"single value misspelled", "@limt", func() { postgres.Named(`SELECT @limt`, postgres.Single("limit")) }},
+		{"unused", "@limit", func() { postgres.Named(postgres.Unnest("k", list), list, postgres.Single("limit")) }},
+		{"twice", "@limit", func() { postgres.Named(`SELECT @limit`, postgres.Single("limit"), postgres.Single("limit")) }},
+		{"column twice", "number", func() {
+			n := postgres.Int("number", func(k *kinds) *int { return &k.Number })
+			postgres.NewTable(n, n)
+		}},
+		{"of another table", "another", func() {
+			postgres.Named(postgres.Unnest("k", list), list).Args(other.Batch(1))
+		}},
+		{"too few", "too few", func() {
+			postgres.Named(postgres.Unnest("k", list)+` WHERE @limit > 0`, list, postgres.Single("limit")).Args(kindsTable.Batch(1))
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			defer func() {
+				if said := fmt.Sprint(recover()); !strings.Contains(said, tt.panics) {
+					t.Errorf("panic says %q, want something of %q", said, tt.panics)
+				}
+			}()
+			tt.make()
+		})
+	}
+}
+
+func TestOnlyNamesOfParametersAreReplaced(t *testing.T) {
+	t.Parallel()
+	const text = `SELECT '{}'::jsonb @> @doc::jsonb, ARRAY[@list::text[]] @> '{}', @doc || '$1'`
+	const want = `SELECT '{}'::jsonb @> $2::jsonb, ARRAY[$1::text[]] @> '{}', $2 || '$1'`
+	if got := postgres.Named(text, postgres.Single("list", "doc")).Text; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
