@@ -18,7 +18,7 @@ func BenchmarkEncode(b *testing.B) {
 	for i := range letters {
 		l := &letters[i]
 		l.ID, l.TenantID, l.Source, l.OriginalTopic, l.CreatedAt = uuid.New(), big, dlq.FromKafka, "orders", now()
-		l.Arrived = &dlq.Place{Topic: "orders.dlq", Partition: 1, Offset: int64(i), TopicID: uuid.New()}
+		l.Arrived = &dlq.Position{Topic: "orders.dlq", Partition: 1, Offset: int64(i), TopicID: uuid.New()}
 		l.Content = dlq.Content{Key: fmt.Append(nil, i), Payload: []byte(`{"order": 1, "customer": "somebody", "lines": [1, 2, 3]}`)}
 		l.Encoding, l.Status, l.Failure = dlq.JSON, dlq.Pending, dlq.Failure{Type: "Timeout", Message: "no answer after 5 s"}
 		l.Fingerprint, l.UpdatedAt, l.RootID = "f", l.CreatedAt, l.ID

@@ -254,19 +254,17 @@ var HotStatements = map[string]string{
 	"saga_load": loadSagas, "saga_load_logs": loadLogs, "saga_get": getSaga, "saga_logs": stepLogs, "saga_restored": insertRestored,
 	"letter_arrive": arriveLetters, "letter_arrive_alike": arriveAlike, "letter_push": pushLetters, "letter_push_told": pushTold,
 	"letter_claim": claimDue, "letter_claim_chosen": claimChosen, "letter_finish": finishLetters, "letter_get": getLetter,
-	"run_insert": storeRuns, "run_claim": claimRuns, "run_claim_queue": claimOfQueue, "run_claimed": claimed, "run_start_claimed": startClaimed,
-	"run_start": startRuns, "run_finish": finishRuns, "run_lock": lockOneRun, "run_read": readRuns, "run_get": getRun,
-	"run_events": storeRunEvents, "run_attempts": storeRunAttempts,
+	"run_insert": storeRuns.Text, "run_claim": claimRuns, "run_claim_queue": claimOfQueue, "run_claimed": claimed, "run_start_claimed": startClaimed,
+	"run_start": startRuns.Text, "run_finish": finishRuns.Text, "run_lock": lockOneRun, "run_read": readRuns, "run_get": getRun,
+	"run_events": storeRunEvents.Text, "run_attempts": storeRunAttempts.Text,
 }
 
 // RunParameters are what a batch of new runs is stored with.
 func RunParameters(tb testing.TB, batch []jobrun.Run) []any {
 	tb.Helper()
-	c := newRuns{db: new(DB)}
-	for i := range batch {
-		if err := c.add(&batch[i]); err != nil {
-			tb.Fatal(err)
-		}
+	args, err := (&JobDB{DB: new(DB)}).newRuns(batch)
+	if err != nil {
+		tb.Fatal(err)
 	}
-	return parameters(c.columns[:])
+	return args
 }

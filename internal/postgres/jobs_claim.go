@@ -87,7 +87,7 @@ const firstOfKeys = `
 	  FROM locked l`
 
 // assignChosen ends each claim: it gives each run in chosen to its worker, of those in w.
-const assignChosen = `, assigned AS (
+var assignChosen = `, assigned AS (
 	UPDATE jobs.job_runs r
 	   SET state = 'ASSIGNED', version = r.version + 1, attempt = r.attempt + 1, assigned_worker_id = c.worker, assigned_at = clock_timestamp(),
 	       lease_token = gen_random_uuid(), lease_expires_at = clock_timestamp() + $8 * interval '1 microsecond', leader_epoch = e.epoch,
@@ -116,7 +116,7 @@ RETURNING r.id, r.version, r.started_at, r.lease_expires_at`
 // claimed reads what a claim with this id gave, as far as the worker still has it:
 // what its lease has left, because the worker counts from this answer. Of a lease
 // that is over nothing is said: the run may be another's the moment after.
-const claimed = `
+var claimed = `
 SELECT ` + runColumns + `, greatest(1, extract(epoch FROM r.lease_expires_at - clock_timestamp()) * 1000000)::bigint
   FROM jobs.claims k CROSS JOIN LATERAL unnest(k.run_ids) AS f (id) JOIN jobs.job_runs r ON r.id = f.id AND r.tenant_id = k.tenant_id
  WHERE k.tenant_id = $1 AND k.worker_id = $2 AND k.claim_id = $3 AND r.assigned_worker_id = $2 AND r.phase = 'HELD' AND r.lease_expires_at > clock_timestamp()`

@@ -2,86 +2,131 @@ package postgres
 
 import (
 	"bytes"
-	"database/sql"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
-	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// runColumns are the columns of jobs.job_runs, alias r, in the order of scanRun.
-// error_code and error_summary are derived from error and not read.
-const runColumns = `r.id, r.tenant_id, r.definition_id, r.definition_name, r.spec_version, r.command_name, r.version, r.state, r.trigger,
-	r.scheduled_for, r.available_at, r.admitted_at, r.queue, r.priority, r.required_labels, r.labels, r.args, r.idempotency_key,
-	r.concurrency_key, r.concurrency_policy, r.timeout_ms, r.attempt, r.failures_used, r.losses_used, r.max_losses,
-	r.assigned_worker_id, r.assigned_at, r.lease_token, r.lease_expires_at, r.leader_epoch, r.fencing_seq, r.started_at, r.finished_at,
-	r.continuation_state, r.continuation_check_started_at, r.continuation_check_deadline_at, r.cancel_requested_at, r.cancel_reason,
-	r.progress, r.checkpoint, r.exit_code, r.result, r.error, r.resource_cpu_seconds_total, r.resource_peak_rss_bytes,
-	r.resource_io_read_bytes, r.resource_io_write_bytes, r.log_bytes, r.log_ref, r.log_sha256, r.root_run_id, r.retry_of_run_id,
-	r.retry_number, r.saga_id, r.saga_step, r.saga_action, r.event_id, r.letter_id, r.backfill_id, r.correlation_id, r.trace_id,
-	r.created_at, r.updated_at, r.initiated_by, r.initiated_as`
+// runRow is a row of jobs.job_runs: a run, and as it is stored what may be sealed.
+type runRow struct {
+	*jobrun.Run
+	args, progress, checkpoint, result, failure []byte
+	step                                        *int // nil: of no saga
+}
+
+// runTable is jobs.job_runs. error_code and error_summary are derived from error
+// and not read.
+var runTable = NewTable(
+	UUID("id", func(r *runRow) *uuid.UUID { return &r.ID }),
+	UUID("tenant_id", func(r *runRow) *uuid.UUID { return &r.TenantID }),
+	UUID("definition_id", func(r *runRow) *uuid.UUID { return &r.DefinitionID }),
+	Text("definition_name", func(r *runRow) *string { return &r.DefinitionName }),
+	Int("spec_version", func(r *runRow) *int { return &r.SpecVersion }),
+	Text("command_name", func(r *runRow) *string { return &r.CommandName }),
+	Int("version", func(r *runRow) *int64 { return &r.Version }),
+	Text("state", func(r *runRow) *jobrun.State { return &r.State }),
+	Text("trigger", func(r *runRow) *jobrun.Trigger { return &r.Trigger }),
+	Time("scheduled_for", func(r *runRow) *time.Time { return &r.ScheduledFor }),
+	Time("available_at", func(r *runRow) *time.Time { return &r.AvailableAt }),
+	TimeOrNil("admitted_at", func(r *runRow) **time.Time { return &r.AdmittedAt }),
+	Text("queue", func(r *runRow) *string { return &r.Queue }),
+	Int("priority", func(r *runRow) *int { return &r.Priority }),
+	Texts("required_labels", func(r *runRow) *[]string { return &r.RequiredLabels }),
+	Texts("labels", func(r *runRow) *[]string { return &r.Labels }),
+	JSON("args", func(r *runRow) *[]byte { return &r.args }),
+	Text("idempotency_key", func(r *runRow) *string { return &r.IdempotencyKey }),
+	TextOrEmpty("concurrency_key", func(r *runRow) *string { return &r.ConcurrencyKey }),
+	Text("concurrency_policy", func(r *runRow) *jobrun.Policy { return &r.Concurrency }),
+	Int("timeout_ms", func(r *runRow) *int64 { return &r.TimeoutMS }),
+	Int("attempt", func(r *runRow) *int { return &r.Attempt }).ReadOnly(),
+	Int("failures_used", func(r *runRow) *int { return &r.FailuresUsed }),
+	Int("losses_used", func(r *runRow) *int { return &r.LossesUsed }).ReadOnly(),
+	Int("max_losses", func(r *runRow) *int { return &r.MaxLosses }),
+	UUIDOrZero("assigned_worker_id", func(r *runRow) *uuid.UUID { return &r.WorkerID }).ReadOnly(),
+	TimeOrNil("assigned_at", func(r *runRow) **time.Time { return &r.AssignedAt }).ReadOnly(),
+	UUIDOrZero("lease_token", func(r *runRow) *uuid.UUID { return &r.LeaseToken }).ReadOnly(),
+	TimeOrNil("lease_expires_at", func(r *runRow) **time.Time { return &r.LeaseExpiresAt }).ReadOnly(),
+	IntOr(0, "leader_epoch", func(r *runRow) *int64 { return &r.LeaderEpoch }).ReadOnly(),
+	IntOr(0, "fencing_seq", func(r *runRow) *int64 { return &r.FencingSeq }).ReadOnly(),
+	TimeOrNil("started_at", func(r *runRow) **time.Time { return &r.StartedAt }).ReadOnly(),
+	TimeOrNil("finished_at", func(r *runRow) **time.Time { return &r.FinishedAt }),
+	Text("continuation_state", func(r *runRow) *jobrun.Continuation { return &r.Continuation }).ReadOnly(),
+	TimeOrNil("continuation_check_started_at", func(r *runRow) **time.Time { return &r.ConfirmStartedAt }).ReadOnly(),
+	TimeOrNil("continuation_check_deadline_at", func(r *runRow) **time.Time { return &r.ConfirmDeadlineAt }).ReadOnly(),
+	TimeOrNil("cancel_requested_at", func(r *runRow) **time.Time { return &r.CancelRequestedAt }).ReadOnly(),
+	Text("cancel_reason", func(r *runRow) *string { return &r.CancelReason }).ReadOnly(),
+	JSON("progress", func(r *runRow) *[]byte { return &r.progress }).ReadOnly(),
+	JSON("checkpoint", func(r *runRow) *[]byte { return &r.checkpoint }),
+	IntOrNil("exit_code", func(r *runRow) **int { return &r.ExitCode }).ReadOnly(),
+	JSON("result", func(r *runRow) *[]byte { return &r.result }).ReadOnly(),
+	JSON("error", func(r *runRow) *[]byte { return &r.failure }).ReadOnly(),
+	FloatOrNil("resource_cpu_seconds_total", func(r *runRow) **float64 { return &r.Resources.CPUSecondsTotal }).ReadOnly(),
+	IntOrNil("resource_peak_rss_bytes", func(r *runRow) **int64 { return &r.Resources.PeakRSSBytes }).ReadOnly(),
+	IntOrNil("resource_io_read_bytes", func(r *runRow) **int64 { return &r.Resources.IOReadBytes }).ReadOnly(),
+	IntOrNil("resource_io_write_bytes", func(r *runRow) **int64 { return &r.Resources.IOWriteBytes }).ReadOnly(),
+	Int("log_bytes", func(r *runRow) *int64 { return &r.LogBytes }).ReadOnly(),
+	TextOrEmpty("log_ref", func(r *runRow) *string { return &r.LogRef }).ReadOnly(),
+	Bytes("log_sha256", func(r *runRow) *[]byte { return &r.LogSHA256 }).ReadOnly(),
+	UUID("root_run_id", func(r *runRow) *uuid.UUID { return &r.RootRunID }),
+	UUIDOrZero("retry_of_run_id", func(r *runRow) *uuid.UUID { return &r.RetryOfRunID }),
+	Int("retry_number", func(r *runRow) *int { return &r.RetryNumber }),
+	UUIDOrZero("saga_id", func(r *runRow) *uuid.UUID { return &r.SagaID }),
+	IntOrNil("saga_step", func(r *runRow) **int { return &r.step }),
+	TextOrEmpty("saga_action", func(r *runRow) *string { return &r.SagaAction }),
+	UUIDOrZero("event_id", func(r *runRow) *uuid.UUID { return &r.EventID }),
+	UUIDOrZero("letter_id", func(r *runRow) *uuid.UUID { return &r.LetterID }),
+	UUIDOrZero("backfill_id", func(r *runRow) *uuid.UUID { return &r.BackfillID }),
+	TextOrEmpty("correlation_id", func(r *runRow) *string { return &r.CorrelationID }),
+	TextOrEmpty("trace_id", func(r *runRow) *string { return &r.TraceID }),
+	Time("created_at", func(r *runRow) *time.Time { return &r.CreatedAt }),
+	Time("updated_at", func(r *runRow) *time.Time { return &r.UpdatedAt }),
+	TextOrEmpty("initiated_by", func(r *runRow) *string { return &r.InitiatedBy }),
+	TextOrEmpty("initiated_as", func(r *runRow) *string { return &r.InitiatedAs }),
+)
+
+// runColumns are what scanRun reads, of jobs.job_runs as r.
+var runColumns = runTable.Selected("r")
 
 // scanRun reads one row that begins with runColumns; more receives the columns
 // after them. Of a run whose sealed content does not open
 // (envelope.ErrUnreadable) it returns all but that.
 func (db *JobDB) scanRun(row scanner, more ...any) (jobrun.Run, error) {
 	var r jobrun.Run
-	var key, logRef, action, correlation, trace, by, as sql.NullString
-	var worker, token, retryOf, saga, event, letter, backfill uuid.NullUUID
-	var epoch, seq, step sql.NullInt64
-	var exit sql.NullInt32
-	var args, progress, checkpoint, result, failure []byte
-	dest := []any{
-		&r.ID, &r.TenantID, &r.DefinitionID, &r.DefinitionName, &r.SpecVersion, &r.CommandName, &r.Version, &r.State, &r.Trigger,
-		&r.ScheduledFor, &r.AvailableAt, &r.AdmittedAt, &r.Queue, &r.Priority, pq.Array(&r.RequiredLabels), pq.Array(&r.Labels), &args, &r.IdempotencyKey,
-		&key, &r.Concurrency, &r.TimeoutMS, &r.Attempt, &r.FailuresUsed, &r.LossesUsed, &r.MaxLosses,
-		&worker, &r.AssignedAt, &token, &r.LeaseExpiresAt, &epoch, &seq, &r.StartedAt, &r.FinishedAt,
-		&r.Continuation, &r.ConfirmStartedAt, &r.ConfirmDeadlineAt, &r.CancelRequestedAt, &r.CancelReason,
-		&progress, &checkpoint, &exit, &result, &failure, &r.Resources.CPUSecondsTotal, &r.Resources.PeakRSSBytes,
-		&r.Resources.IOReadBytes, &r.Resources.IOWriteBytes, &r.LogBytes, &logRef, &r.LogSHA256, &r.RootRunID, &retryOf,
-		&r.RetryNumber, &saga, &step, &action, &event, &letter, &backfill, &correlation, &trace,
-		&r.CreatedAt, &r.UpdatedAt, &by, &as,
-	}
-	if err := row.Scan(append(dest, more...)...); err != nil {
+	stored := runRow{Run: &r}
+	if err := runTable.Scan(row, &stored, more...); err != nil {
 		return r, err
 	}
-	r.ConcurrencyKey, r.LogRef, r.SagaAction, r.CorrelationID, r.TraceID = key.String, logRef.String, action.String, correlation.String, trace.String
-	r.InitiatedBy, r.InitiatedAs = by.String, as.String
-	r.WorkerID, r.LeaseToken, r.RetryOfRunID, r.SagaID = worker.UUID, token.UUID, retryOf.UUID, saga.UUID
-	r.EventID, r.LetterID, r.BackfillID = event.UUID, letter.UUID, backfill.UUID
-	r.LeaderEpoch, r.FencingSeq, r.SagaStep = epoch.Int64, seq.Int64, int(step.Int64)
-	if exit.Valid {
-		r.ExitCode = new(int(exit.Int32))
+	if stored.step != nil {
+		r.SagaStep = *stored.step
 	}
-	utc(&r.ScheduledFor, &r.AvailableAt, r.AdmittedAt, r.AssignedAt, r.LeaseExpiresAt, r.StartedAt, r.FinishedAt,
-		r.ConfirmStartedAt, r.ConfirmDeadlineAt, r.CancelRequestedAt, &r.CreatedAt, &r.UpdatedAt)
-	if progress != nil {
+	if stored.progress != nil {
 		r.Progress = new(jobrun.Progress)
-		if err := json.Unmarshal(progress, r.Progress); err != nil {
+		if err := json.Unmarshal(stored.progress, r.Progress); err != nil {
 			return r, fmt.Errorf("stored progress: %w", err)
 		}
 	}
-	return r, db.openRun(&r, args, checkpoint, result, failure)
+	return r, db.openRun(&stored)
 }
 
 // openRun fills in what may be sealed.
-func (db *JobDB) openRun(r *jobrun.Run, args, checkpoint, result, failure []byte) (err error) {
+func (db *JobDB) openRun(r *runRow) (err error) {
 	place := db.keys.SealerFor(r.TenantID, r.ID)
-	if r.Args, err = openJSON(&place, fieldRunArgs, args); err != nil {
+	if r.Args, err = openJSON(&place, fieldRunArgs, r.args); err != nil {
 		return err
 	}
-	if r.Checkpoint, err = openJSON(&place, fieldRunCheckpoint, checkpoint); err != nil {
+	if r.Checkpoint, err = openJSON(&place, fieldRunCheckpoint, r.checkpoint); err != nil {
 		return err
 	}
-	if r.Result, err = openJSON(&place, fieldRunResult, result); err != nil {
+	if r.Result, err = openJSON(&place, fieldRunResult, r.result); err != nil {
 		return err
 	}
-	plain, err := openJSON(&place, fieldRunError, failure)
+	plain, err := openJSON(&place, fieldRunError, r.failure)
 	if err != nil || plain == nil {
 		return err
 	}

@@ -3,34 +3,41 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"strings"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// runEventTypes are the types of the columns of a batch of decisions about runs,
-// in the order of runEvents.add.
-var runEventTypes = [...]string{"uuid", "uuid", "timestamptz", "text", "text", "text", "bigint", "bigint", "bigint", "uuid", "text", "text"}
-
-const runEventNames = `run_id, tenant_id, at, kind, from_state, to_state, version, attempt, epoch, worker_id, actor, reason`
-
-// insertRunEvents is the statement, without its condition on e, that appends a
-// batch of decisions whose columns are the parameters from $first on; for the
-// writers' connections. Ids are given in the order of the batch.
-func insertRunEvents(first int) string {
-	list := make([]string, len(runEventTypes))
-	for i, t := range runEventTypes {
-		list[i] = fmt.Sprintf("$%d::%s[]", first+i, t)
-	}
-	return `
-	INSERT INTO jobs.job_run_events (` + runEventNames + `)
-	SELECT ` + runEventNames + `
-	  FROM unnest(` + strings.Join(list, ", ") + `) AS e (` + runEventNames + `)`
+// runEvent is a row of jobs.job_run_events.
+type runEvent struct {
+	run, tenant uuid.UUID
+	jobrun.Event
 }
 
-var storeRunEvents = insertRunEvents(1)
+var runEventTable = NewTable(
+	UUID("run_id", func(e *runEvent) *uuid.UUID { return &e.run }).WriteOnly(),
+	UUID("tenant_id", func(e *runEvent) *uuid.UUID { return &e.tenant }).WriteOnly(),
+	Time("at", func(e *runEvent) *time.Time { return &e.At }),
+	Text("kind", func(e *runEvent) *jobrun.EventKind { return &e.Kind }),
+	Text("from_state", func(e *runEvent) *jobrun.State { return &e.From }),
+	Text("to_state", func(e *runEvent) *jobrun.State { return &e.To }),
+	Int("version", func(e *runEvent) *int64 { return &e.Version }),
+	Int("attempt", func(e *runEvent) *int { return &e.Attempt }),
+	Int("epoch", func(e *runEvent) *int64 { return &e.Epoch }),
+	UUIDOrZero("worker_id", func(e *runEvent) *uuid.UUID { return &e.WorkerID }),
+	Text("actor", func(e *runEvent) *string { return &e.Actor }),
+	Text("reason", func(e *runEvent) *string { return &e.Reason }),
+)
+
+// storeRunEvents appends a batch of decisions; for the writers' connections. Ids are
+// given in the order of the batch.
+var storeRunEvents = Named(`
+	INSERT INTO jobs.job_run_events (`+runEventTable.Inserted()+`)
+	SELECT `+runEventTable.Stored("")+`
+	  FROM `+Unnest("e", runEventTable.As("e")), runEventTable.As("e"))
 
 // toldByTheRow are kinds that are not stored: the run's row and its attempts tell
 // them by themselves. Who lists the events of a run adds them.
@@ -39,27 +46,18 @@ var toldByTheRow = map[jobrun.EventKind]bool{
 }
 
 // runEvents gathers a batch of decisions.
-type runEvents struct {
-	columns [len(runEventTypes)]column
-}
+type runEvents struct{ batch *Batch[runEvent] }
 
 // add appends a decision about r, unless it is one that its row tells.
 func (c *runEvents) add(r *jobrun.Run, e jobrun.Event) {
 	if toldByTheRow[e.Kind] {
 		return
 	}
-	c.columns[0].uuid(r.ID)
-	c.columns[1].uuid(r.TenantID)
-	c.columns[2].time(e.At)
-	c.columns[3].text(string(e.Kind))
-	c.columns[4].text(string(e.From))
-	c.columns[5].text(string(e.To))
-	c.columns[6].int(e.Version)
-	c.columns[7].int(int64(e.Attempt))
-	c.columns[8].int(e.Epoch)
-	c.columns[9].uuidUnlessZero(e.WorkerID)
-	c.columns[10].text(e.Actor)
-	c.columns[11].text(shortened(e.Reason, jobrun.MaxReason))
+	if c.batch == nil {
+		c.batch = runEventTable.Batch(1)
+	}
+	e.Reason = shortened(e.Reason, jobrun.MaxReason)
+	c.batch.Add(&runEvent{r.ID, r.TenantID, e})
 }
 
 // shortened returns at most so many characters of s.
@@ -73,55 +71,48 @@ func shortened(s string, most int) string {
 
 // putRunEvents stores what c has gathered in tx, of the writers' connections.
 func (db *JobDB) putRunEvents(ctx context.Context, tx *sqlx.Tx, c *runEvents) error {
-	if c.columns[0].n == 0 {
+	if c.batch == nil {
 		return nil
 	}
-	return db.execIn(ctx, tx, storeRunEvents, parameters(c.columns[:])...)
+	return db.execIn(ctx, tx, storeRunEvents.Text, storeRunEvents.Args(c.batch)...)
 }
 
-// attemptTypes are the types of the columns of a batch of ended attempts, in the
-// order of runAttempts.add.
-var attemptTypes = [...]string{"uuid", "uuid", "bigint", "uuid", "uuid", "bigint", "bigint", "timestamptz", "timestamptz", "timestamptz", "text", "text"}
+// runAttempt is a row of jobs.job_run_attempts.
+type runAttempt struct {
+	run, tenant uuid.UUID
+	jobrun.Attempt
+}
 
-const attemptNames = `run_id, tenant_id, attempt, worker_id, lease_token, leader_epoch, fencing_seq, assigned_at, started_at, ended_at, outcome, reason`
+var attemptTable = NewTable(
+	UUID("run_id", func(a *runAttempt) *uuid.UUID { return &a.run }).WriteOnly(),
+	UUID("tenant_id", func(a *runAttempt) *uuid.UUID { return &a.tenant }).WriteOnly(),
+	Int("attempt", func(a *runAttempt) *int { return &a.Number }),
+	UUID("worker_id", func(a *runAttempt) *uuid.UUID { return &a.Fence.WorkerID }),
+	UUID("lease_token", func(a *runAttempt) *uuid.UUID { return &a.Fence.LeaseToken }),
+	Int("leader_epoch", func(a *runAttempt) *int64 { return &a.Fence.LeaderEpoch }),
+	IntOr(0, "fencing_seq", func(a *runAttempt) *int64 { return &a.FencingSeq }),
+	Time("assigned_at", func(a *runAttempt) *time.Time { return &a.AssignedAt }),
+	TimeOrNil("started_at", func(a *runAttempt) **time.Time { return &a.StartedAt }),
+	TimeOrNil("ended_at", func(a *runAttempt) **time.Time { return &a.EndedAt }),
+	Text("outcome", func(a *runAttempt) *string { return &a.Outcome }),
+	Text("reason", func(a *runAttempt) *string { return &a.Reason }),
+)
 
-var storeRunAttempts = func() string {
-	list := make([]string, len(attemptTypes))
-	for i, t := range attemptTypes {
-		list[i] = fmt.Sprintf("$%d::%s[]", 1+i, t)
+var storeRunAttempts = Named(`
+	INSERT INTO jobs.job_run_attempts (`+attemptTable.Inserted()+`)
+	SELECT `+attemptTable.Stored("")+`
+	  FROM `+Unnest("a", attemptTable.As("a")), attemptTable.As("a"))
+
+// putRunAttempt stores, in tx of the writers' connections, that the attempt of r
+// ended otherwise than with its run, so that another one may follow (S19). r is as
+// it was before.
+func (db *JobDB) putRunAttempt(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, a jobrun.Attempt) error {
+	a.Number, a.Fence, a.FencingSeq, a.StartedAt = r.Attempt, r.Fence(), r.FencingSeq, r.StartedAt
+	if r.AssignedAt == nil {
+		return fmt.Errorf("an attempt of job run %s ended, which was never assigned", r.ID)
 	}
-	return `
-	INSERT INTO jobs.job_run_attempts (` + attemptNames + `)
-	SELECT ` + attemptNames + `
-	  FROM unnest(` + strings.Join(list, ", ") + `) AS a (` + attemptNames + `)`
-}()
-
-// runAttempts gathers attempts that ended otherwise than with their run, so that
-// another one may follow (S19).
-type runAttempts struct {
-	columns [len(attemptTypes)]column
-}
-
-// add appends the attempt of r, which is as it was before it ended.
-func (c *runAttempts) add(r *jobrun.Run, a jobrun.Attempt) {
-	c.columns[0].uuid(r.ID)
-	c.columns[1].uuid(r.TenantID)
-	c.columns[2].int(int64(r.Attempt))
-	c.columns[3].uuid(r.WorkerID)
-	c.columns[4].uuid(r.LeaseToken)
-	c.columns[5].int(r.LeaderEpoch)
-	c.columns[6].intUnless(r.FencingSeq, 0)
-	c.columns[7].timeOrNull(r.AssignedAt)
-	c.columns[8].timeOrNull(r.StartedAt)
-	c.columns[9].timeOrNull(a.EndedAt)
-	c.columns[10].text(a.Outcome)
-	c.columns[11].text(shortened(a.Reason, jobrun.MaxReason))
-}
-
-// putRunAttempts stores what c has gathered in tx, of the writers' connections.
-func (db *JobDB) putRunAttempts(ctx context.Context, tx *sqlx.Tx, c *runAttempts) error {
-	if c.columns[0].n == 0 {
-		return nil
-	}
-	return db.execIn(ctx, tx, storeRunAttempts, parameters(c.columns[:])...)
+	a.AssignedAt, a.Reason = *r.AssignedAt, shortened(a.Reason, jobrun.MaxReason)
+	batch := attemptTable.Batch(1)
+	batch.Add(&runAttempt{r.ID, r.TenantID, a})
+	return db.execIn(ctx, tx, storeRunAttempts.Text, storeRunAttempts.Args(batch)...)
 }

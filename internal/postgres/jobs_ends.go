@@ -58,9 +58,7 @@ func (db *JobDB) putChange(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run,
 		return err
 	}
 	if c.Attempt != nil {
-		var attempts runAttempts
-		attempts.add(before, *c.Attempt)
-		if err := db.putRunAttempts(ctx, tx, &attempts); err != nil {
+		if err := db.putRunAttempt(ctx, tx, before, *c.Attempt); err != nil {
 			return err
 		}
 	}

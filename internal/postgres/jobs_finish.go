@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,30 +15,31 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// fenceTypes are the columns of a batch of fences, which begin each batch of
-// calls: which run, and who says that it is theirs.
-var fenceTypes = [...]wireColumn{
-	{"tenant_id", "uuid"}, {"id", "uuid"}, {"worker", "uuid"}, {"attempt", "bigint"}, {"token", "uuid"}, {"epoch", "bigint"},
+// fenceRow says which run, and who says that it is theirs.
+type fenceRow struct {
+	tenant, run uuid.UUID
+	jobrun.Fence
 }
+
+// fenceTable is the batch of fences that goes with each batch of calls.
+var fenceTable = NewTable(
+	UUID("tenant_id", func(f *fenceRow) *uuid.UUID { return &f.tenant }),
+	UUID("id", func(f *fenceRow) *uuid.UUID { return &f.run }),
+	UUID("worker", func(f *fenceRow) *uuid.UUID { return &f.WorkerID }),
+	Int("attempt", func(f *fenceRow) *int { return &f.Attempt }),
+	UUID("token", func(f *fenceRow) *uuid.UUID { return &f.LeaseToken }),
+	Int("epoch", func(f *fenceRow) *int64 { return &f.LeaderEpoch }),
+)
+
+var theFences = fenceTable.As("f")
 
 // fences is a table f of a batch of fences with more columns, numbered. The first
 // column hides its length from the planner: knowing that a batch has one row, it
 // would find that a plan for it is cheaper than the one that it has prepared, and
 // plan each such batch anew, which costs more than running it.
-func fences(more ...wireColumn) string {
-	var a arrays
-	a.add(a.add(1, fenceTypes[:]...), more...)
-	a.values[0] = "(SELECT " + a.values[0] + ")"
-	return a.numbered("f")
-}
-
-func addFence(c []column, tenantID, run uuid.UUID, f jobrun.Fence) {
-	c[0].uuid(tenantID)
-	c[1].uuid(run)
-	c[2].uuid(f.WorkerID)
-	c[3].int(int64(f.Attempt))
-	c[4].uuid(f.LeaseToken)
-	c[5].int(f.LeaderEpoch)
+func fences(more ...Params) string {
+	const first = "@f.tenant_id::uuid[]"
+	return strings.Replace(UnnestNumbered("f", append([]Params{theFences}, more...)...), first, "(SELECT "+first+")", 1)
 }
 
 // fenced is the condition that r is with whom f says. The state is compared as no
@@ -45,22 +47,32 @@ func addFence(c []column, tenantID, run uuid.UUID, f jobrun.Fence) {
 const fenced = `r.id = f.id AND r.tenant_id = f.tenant_id AND r.assigned_worker_id = f.worker AND r.attempt = f.attempt
    AND r.lease_token = f.token AND r.leader_epoch = f.epoch AND r.state || ''`
 
-// successTypes are the columns of a batch of plain successes after the fences.
-var successTypes = [...]wireColumn{
-	{"exit_code", "bigint"}, {"result", "text"}, {"cpu", "float8"}, {"rss", "bigint"}, {"reads", "bigint"}, {"writes", "bigint"},
+// success is what a plain success says of its run.
+type success struct {
+	*jobrun.Result
+	value []byte // sealed
 }
+
+var successTable = NewTable(
+	IntOrNil("exit_code", func(s *success) **int { return &s.ExitCode }),
+	JSON("result", func(s *success) *[]byte { return &s.value }),
+	FloatOrNil("cpu", func(s *success) **float64 { return &s.Resources.CPUSecondsTotal }),
+	IntOrNil("rss", func(s *success) **int64 { return &s.Resources.PeakRSSBytes }),
+	IntOrNil("reads", func(s *success) **int64 { return &s.Resources.IOReadBytes }),
+	IntOrNil("writes", func(s *success) **int64 { return &s.Resources.IOWriteBytes }),
+)
 
 // finishRuns ends runs that have succeeded, and of which nothing else follows. It
 // answers the number in the batch of each that it ended.
-var finishRuns = `
+var finishRuns = Named(`
 UPDATE jobs.job_runs r
    SET state = 'SUCCEEDED', version = r.version + 1, finished_at = clock_timestamp(), updated_at = clock_timestamp(), continuation_state = 'NONE',
        continuation_check_started_at = NULL, continuation_check_deadline_at = NULL, exit_code = f.exit_code, result = f.result::jsonb,
        resource_cpu_seconds_total = coalesce(f.cpu, r.resource_cpu_seconds_total), resource_peak_rss_bytes = coalesce(f.rss, r.resource_peak_rss_bytes),
        resource_io_read_bytes = coalesce(f.reads, r.resource_io_read_bytes), resource_io_write_bytes = coalesce(f.writes, r.resource_io_write_bytes)
-  FROM ` + fences(successTypes[:]...) + `
- WHERE ` + fenced + movableTo(jobrun.Succeeded, jobrun.Worker) + ` AND r.saga_id IS NULL AND r.letter_id IS NULL
-RETURNING f.n, r.version, r.started_at, r.finished_at, r.concurrency_key IS NOT NULL`
+  FROM `+fences(successTable.As("s"))+`
+ WHERE `+fenced+movableTo(jobrun.Succeeded, jobrun.Worker)+` AND r.saga_id IS NULL AND r.letter_id IS NULL
+RETURNING f.n, r.version, r.started_at, r.finished_at, r.concurrency_key IS NOT NULL`, theFences, successTable.As("s"))
 
 // Finish implements jobrun.Work (W7, W8). Plain successes are one statement for
 // the whole batch; whatever something else follows from is a transaction for
@@ -98,28 +110,18 @@ func (st *Jobs) succeed(ctx context.Context, results []jobrun.Result, plain []in
 	if len(plain) == 0 {
 		return nil
 	}
-	var fences [len(fenceTypes)]column
-	var said [len(successTypes)]column
+	fences, said := fenceTable.Batch(len(plain)), successTable.Batch(len(plain))
 	for _, i := range plain {
 		r := &results[i]
 		place := st.db.keys.SealerFor(r.TenantID, r.RunID)
-		result, err := seal(&place, fieldRunResult, r.Value)
+		value, err := seal(&place, fieldRunResult, r.Value)
 		if err != nil {
 			return err
 		}
-		addFence(fences[:], r.TenantID, r.RunID, r.Fence)
-		if r.ExitCode == nil {
-			said[0].null()
-		} else {
-			said[0].int(int64(*r.ExitCode))
-		}
-		said[1].json(result)
-		said[2].floatOrNull(r.Resources.CPUSecondsTotal)
-		said[3].intOrNull(r.Resources.PeakRSSBytes)
-		said[4].intOrNull(r.Resources.IOReadBytes)
-		said[5].intOrNull(r.Resources.IOWriteBytes)
+		fences.Add(&fenceRow{r.TenantID, r.RunID, r.Fence})
+		said.Add(&success{r, value})
 	}
-	rows, err := st.db.queryWrite(ctx, finishRuns, parameters(fences[:], said[:])...)
+	rows, err := st.db.queryWrite(ctx, finishRuns.Text, finishRuns.Args(fences, said)...)
 	if err != nil {
 		return err
 	}

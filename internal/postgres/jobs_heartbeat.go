@@ -197,7 +197,7 @@ func (st *Jobs) beatContent(tenantID uuid.UUID, b *jobrun.Beat) (progress, check
 	return progress, checkpoint, nil
 }
 
-const readRuns = `SELECT ` + runColumns + ` FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[])`
+var readRuns = `SELECT ` + runColumns + ` FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[])`
 
 // refuseBeats says why leases were not renewed.
 func (st *Jobs) refuseBeats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, beats []jobrun.Beat, leases []jobrun.Lease) error {

@@ -20,7 +20,7 @@ type JobLogs struct{ db *JobDB }
 // NewJobLogs returns the logs of the job runs of db, of all tenants.
 func NewJobLogs(db *JobDB) *JobLogs { return &JobLogs{db} }
 
-const offloadable = `
+var offloadable = `
 SELECT ` + runColumns + ` FROM jobs.job_runs r
  WHERE r.logged AND r.log_ref IS NULL AND r.finished_at IS NOT NULL AND r.finished_at < $1
  ORDER BY r.finished_at, r.id LIMIT $2`

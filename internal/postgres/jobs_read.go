@@ -36,7 +36,7 @@ func runNotFound() error {
 	return fault.New(fault.NotFound, jobrun.CodeRunNotFound, "there is no such job run")
 }
 
-const lockOneRun = `
+var lockOneRun = `
 SELECT ` + runColumns + `, clock_timestamp() FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = $2 FOR NO KEY UPDATE OF r`
 
 // lockRun reads a run in tx, of the writers' connections, and locks it; now is

@@ -13,16 +13,15 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// startRuns makes assigned runs RUNNING (J-17, J-19, J-25); the last parameter is
-// the lease in microseconds. It answers the number in the batch of each that it
-// started.
-var startRuns = `
+// startRuns makes assigned runs RUNNING (J-17, J-19, J-25), for so many microseconds.
+// It answers the number in the batch of each that it started.
+var startRuns = Named(`
 UPDATE jobs.job_runs r
    SET state = 'RUNNING', version = r.version + 1, started_at = clock_timestamp(), updated_at = clock_timestamp(), leader_epoch = f.epoch,
-       lease_expires_at = clock_timestamp() + ` + fmt.Sprintf("$%d", len(fenceTypes)+1) + ` * interval '1 microsecond'
-  FROM ` + fences() + `
- WHERE ` + fenced + movableTo(jobrun.Running, jobrun.Worker) + `
-RETURNING f.n, r.version, r.started_at, r.lease_expires_at`
+       lease_expires_at = clock_timestamp() + @lease * interval '1 microsecond'
+  FROM `+fences()+`
+ WHERE `+fenced+movableTo(jobrun.Running, jobrun.Worker)+`
+RETURNING f.n, r.version, r.started_at, r.lease_expires_at`, theFences, Single("lease"))
 
 // started is what a start changed of a run.
 type started struct {
@@ -58,11 +57,11 @@ type starting struct {
 }
 
 func (b *starting) parameters(of []int) []any {
-	var fences [len(fenceTypes)]column
+	batch := fenceTable.Batch(len(of))
 	for _, i := range of {
-		addFence(fences[:], b.tenant, b.fences[i].RunID, b.fences[i].Fence)
+		batch.Add(&fenceRow{b.tenant, b.fences[i].RunID, b.fences[i].Fence})
 	}
-	return append(parameters(fences[:]), b.lease.Microseconds())
+	return startRuns.Args(batch, Values{b.lease.Microseconds()})
 }
 
 func (st *Jobs) start(ctx context.Context, b starting) ([]jobrun.Done, error) {
@@ -74,7 +73,7 @@ func (st *Jobs) start(ctx context.Context, b starting) ([]jobrun.Done, error) {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(i, j int) int { return compareIDs(b.fences[i].RunID, b.fences[j].RunID) })
-	rows, err := st.db.queryWrite(ctx, startRuns, b.parameters(order)...)
+	rows, err := st.db.queryWrite(ctx, startRuns.Text, b.parameters(order)...)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +108,7 @@ func (st *Jobs) startOne(ctx context.Context, b starting, i int) (d jobrun.Done,
 	f := b.fences[i]
 	c := workerCall{b.tenant, f.RunID, f.Fence, jobrun.CallStart}
 	d.Run, d.Replayed, err = st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, _ time.Time) (jobrun.Run, error) {
-		rows, err := st.db.queryIn(ctx, tx, startRuns, b.parameters([]int{i})...)
+		rows, err := st.db.queryIn(ctx, tx, startRuns.Text, b.parameters([]int{i})...)
 		if err != nil {
 			return r, err
 		}

@@ -41,17 +41,16 @@ func (st *Jobs) attempts(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID)
 		return r, nil, err
 	}
 	rows, err = tx.QueryContext(ctx, `
-		SELECT a.attempt, a.worker_id, a.lease_token, a.leader_epoch, coalesce(a.fencing_seq, 0), a.assigned_at, a.started_at, a.ended_at, a.outcome, a.reason
+		SELECT `+attemptTable.Selected("a")+`
 		  FROM jobs.job_run_attempts a WHERE a.tenant_id = $1 AND a.run_id = $2 ORDER BY a.attempt`, tenant, id)
 	if err != nil {
 		return r, nil, err
 	}
 	err = eachRow(rows, func() error {
-		var a jobrun.Attempt
-		err := rows.Scan(&a.Number, &a.Fence.WorkerID, &a.Fence.LeaseToken, &a.Fence.LeaderEpoch, &a.FencingSeq, &a.AssignedAt, &a.StartedAt, &a.EndedAt, &a.Outcome, &a.Reason)
-		utc(&a.AssignedAt, a.StartedAt, a.EndedAt)
+		var a runAttempt
+		err := attemptTable.Scan(rows, &a)
 		a.Fence.Attempt = a.Number
-		attempts = append(attempts, a)
+		attempts = append(attempts, a.Attempt)
 		return err
 	})
 	return r, attempts, err
@@ -65,19 +64,16 @@ func (st *Jobs) Events(ctx context.Context, tenant, id uuid.UUID) (events []jobr
 			return err
 		}
 		rows, err := tx.QueryContext(ctx, `
-			SELECT e.at, e.kind, e.from_state, e.to_state, e.version, e.attempt, e.epoch, e.worker_id, e.actor, e.reason
+			SELECT `+runEventTable.Selected("e")+`
 			  FROM jobs.job_run_events e WHERE e.tenant_id = $1 AND e.run_id = $2 ORDER BY e.id LIMIT $3`, tenant, id, maxRunEvents)
 		if err != nil {
 			return err
 		}
 		events = nil
 		err = eachRow(rows, func() error {
-			var e jobrun.Event
-			var worker uuid.NullUUID
-			err := rows.Scan(&e.At, &e.Kind, &e.From, &e.To, &e.Version, &e.Attempt, &e.Epoch, &worker, &e.Actor, &e.Reason)
-			utc(&e.At)
-			e.WorkerID = worker.UUID
-			events = append(events, e)
+			var e runEvent
+			err := runEventTable.Scan(rows, &e)
+			events = append(events, e.Event)
 			return err
 		})
 		events = r.Story(attempts, events)

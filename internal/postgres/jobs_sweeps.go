@@ -85,11 +85,11 @@ WITH late AS MATERIALIZED (
 	SELECT r.id, r.tenant_id, r.state, r.version, r.attempt, r.assigned_worker_id, r.lease_token, r.leader_epoch, r.fencing_seq, r.assigned_at, r.started_at
 	  FROM jobs.job_runs r WHERE r.id = ANY ($1::uuid[]) AND ` + late + ` ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 ), ended AS (
-	INSERT INTO jobs.job_run_attempts (` + attemptNames + `)
+	INSERT INTO jobs.job_run_attempts (` + attemptTable.Inserted() + `)
 	SELECT l.id, l.tenant_id, l.attempt, l.assigned_worker_id, l.lease_token, l.leader_epoch, l.fencing_seq, l.assigned_at, l.started_at,
 	       clock_timestamp(), '` + jobrun.AttemptOrphaned + `', '` + reason + `' FROM late l
 ), told AS (
-	INSERT INTO jobs.job_run_events (` + runEventNames + `)
+	INSERT INTO jobs.job_run_events (` + runEventTable.Inserted() + `)
 	SELECT l.id, l.tenant_id, clock_timestamp(), 'orphaned', l.state, 'ORPHANED', l.version + 1, l.attempt, ` + epoch + `::bigint, l.assigned_worker_id, '', '` + reason + `' FROM late l
 )
 UPDATE jobs.job_runs r
@@ -126,7 +126,7 @@ WITH late AS MATERIALIZED (
 	SELECT r.id, r.tenant_id, r.version, r.attempt, r.assigned_worker_id
 	  FROM jobs.job_runs r WHERE r.id = ANY ($1::uuid[]) AND ` + silent + ` ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 ), told AS (
-	INSERT INTO jobs.job_run_events (` + runEventNames + `)
+	INSERT INTO jobs.job_run_events (` + runEventTable.Inserted() + `)
 	SELECT l.id, l.tenant_id, clock_timestamp(), 'confirming', 'RUNNING', 'RUNNING', l.version + 1, l.attempt, $3::bigint, l.assigned_worker_id, '',
 	       '` + jobrun.LeaseRanOut + `' FROM late l
 )

@@ -162,7 +162,7 @@ WITH old AS MATERIALIZED (
 	  FROM unnest($1::uuid[], $2::text[]) AS a (id, reason) JOIN jobs.job_runs r ON r.id = a.id
 	 WHERE r.state || '' = 'RUNNING' AND r.cancel_requested_at IS NULL ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 ), told AS (
-	INSERT INTO jobs.job_run_events (`+runEventNames+`)
+	INSERT INTO jobs.job_run_events (`+runEventTable.Inserted()+`)
 	SELECT o.id, o.tenant_id, clock_timestamp(), 'cancel_requested', '', '', o.version + 1, o.attempt, $3::bigint, o.assigned_worker_id, '', o.reason FROM old o
 )
 UPDATE jobs.job_runs r

@@ -295,7 +295,7 @@ func outcomeOf(ctx context.Context, tx queryer, r *jobrun.Run) (saga.Outcome, er
 	return o, err
 }
 
-const latestOfChain = `
+var latestOfChain = `
 SELECT ` + runColumns + ` FROM jobs.job_runs r
  WHERE r.tenant_id = $1 AND (r.id = $2 OR r.root_run_id = $2 AND r.retry_number > 0) ORDER BY r.retry_number DESC LIMIT 1`
 

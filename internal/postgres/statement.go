@@ -12,14 +12,14 @@ import (
 type Params struct {
 	alias  string
 	of     any // the table; nil of single values
-	params []travelling
+	params []wireColumn
 }
 
 // Single are parameters that are single values. Their types follow from the statement.
 func Single(names ...string) Params {
 	var list Params
 	for _, name := range names {
-		list.params = append(list.params, travelling{name: name})
+		list.params = append(list.params, wireColumn{name: name})
 	}
 	return list
 }
@@ -37,7 +37,7 @@ func Unnest(as string, tables ...Params) string {
 	var rows arrays
 	for _, t := range tables {
 		for i, p := range t.params {
-			rows.names, rows.values = append(rows.names, p.name), append(rows.values, t.name(i)+"::"+p.travels+"[]")
+			rows.names, rows.values = append(rows.names, p.name), append(rows.values, t.name(i)+"::"+p.typ+"[]")
 		}
 	}
 	return rows.as(as)

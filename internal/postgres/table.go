@@ -135,7 +135,7 @@ func (t *Table[T]) Scan(row scanner, r *T, more ...any) error {
 func (t *Table[T]) As(alias string) Params {
 	list := Params{alias: alias, of: t}
 	for _, c := range t.written {
-		list.params = append(list.params, travelling{c.name, c.travels})
+		list.params = append(list.params, wireColumn{c.name, c.travels})
 	}
 	return list
 }
