@@ -35,6 +35,16 @@ type Moment struct {
 	Jitter float64 // in [0,1)
 }
 
+// Chance is what rules need that stores call for many letters: stores make neither
+// ids nor random numbers. Both functions are safe for concurrent use.
+type Chance struct {
+	Jitter func() float64   // in [0,1)
+	NewID  func() uuid.UUID // UUIDv7
+}
+
+// At is the Moment of one letter.
+func (c Chance) At(now time.Time) Moment { return Moment{Now: now, Jitter: c.Jitter()} }
+
 // Conflict is the fault of a letter whose status forbids something.
 func (l *Letter) Conflict(what string) *fault.Error {
 	return fault.New(fault.Conflict, CodeConflict, "the dead letter is %s and cannot be %s", l.Status, what).Allowing(l.Actions())

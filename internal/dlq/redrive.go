@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/skald-saga/skald/internal/fault"
 )
 
 // Codes of problems of redrives.
@@ -31,26 +29,6 @@ const (
 
 // RedriveActions is every action.
 var RedriveActions = []RedriveAction{BulkRetry, BulkDiscard, BulkResolve, BulkRequeue, BulkDelete}
-
-// RedriveState is where a redrive stands.
-type RedriveState string
-
-// States of redrives.
-const (
-	RedrivePending   RedriveState = "PENDING"           // its letters are being gathered, or its time has not come
-	AwaitingApproval RedriveState = "AWAITING_APPROVAL" // somebody else must agree
-	RedriveRunning   RedriveState = "RUNNING"
-	RedrivePaused    RedriveState = "PAUSED"
-	RedriveHalted    RedriveState = "HALTED" // it stopped itself: see HaltReason
-	RedriveCompleted RedriveState = "COMPLETED"
-	RedriveCanceled  RedriveState = "CANCELED"
-)
-
-// RedriveStates is every state.
-var RedriveStates = []RedriveState{RedrivePending, AwaitingApproval, RedriveRunning, RedrivePaused, RedriveHalted, RedriveCompleted, RedriveCanceled}
-
-// Terminal tells whether a redrive of this state does nothing more, ever.
-func (s RedriveState) Terminal() bool { return s == RedriveCompleted || s == RedriveCanceled }
 
 // Order is the order in which a redrive takes its letters.
 type Order string
@@ -159,91 +137,4 @@ func (r *Redrive) ETA(now time.Time) *time.Time {
 	}
 	at := now.Add(time.Duration(float64(r.Left()) / r.Rate * float64(time.Second)))
 	return &at
-}
-
-// RedriveVerb is what an operator does to a redrive.
-type RedriveVerb string
-
-// Verbs.
-const (
-	PauseRedrive   RedriveVerb = "pause"
-	ResumeRedrive  RedriveVerb = "resume"
-	CancelRedrive  RedriveVerb = "cancel"
-	ApproveRedrive RedriveVerb = "approve"
-)
-
-// RedriveVerbs is every verb.
-var RedriveVerbs = []RedriveVerb{PauseRedrive, ResumeRedrive, CancelRedrive, ApproveRedrive}
-
-var redriveMoves = map[RedriveVerb]map[RedriveState]RedriveState{
-	PauseRedrive:   {RedrivePending: RedrivePaused, RedriveRunning: RedrivePaused},
-	ResumeRedrive:  {RedrivePaused: RedrivePending, RedriveHalted: RedrivePending},
-	CancelRedrive:  {RedrivePending: RedriveCanceled, AwaitingApproval: RedriveCanceled, RedriveRunning: RedriveCanceled, RedrivePaused: RedriveCanceled, RedriveHalted: RedriveCanceled},
-	ApproveRedrive: {AwaitingApproval: RedrivePending},
-}
-
-// Actions lists what can be done to a redrive now; never nil.
-func (r *Redrive) Actions() []string {
-	out := []string{}
-	for _, v := range RedriveVerbs {
-		if _, can := redriveMoves[v][r.State]; can {
-			out = append(out, string(v))
-		}
-	}
-	if !r.State.Terminal() {
-		out = append(out, VerbUpdate)
-	}
-	return out
-}
-
-// Moved applies a verb. A resumed redrive is PENDING until a node takes it up,
-// which is at once; a canary that halted it is over then: who resumes has seen
-// it. What it stops on stays, and counts from there. Faults: Conflict; Forbidden when the one who asked approves.
-func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, error) {
-	to, ok := redriveMoves[verb][r.State]
-	if !ok {
-		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s", r.State).Allowing(r.Actions())
-	}
-	if verb == ApproveRedrive {
-		if actor == r.Actor {
-			return r, fault.New(fault.Forbidden, CodeSelfApproval, "a redrive must be approved by someone other than its requester")
-		}
-		r.ApprovedBy = actor
-	}
-	if verb == ResumeRedrive && r.State == RedriveHalted {
-		r.HaltReason, r.CanaryOK, r.WatchedAt = "", true, nil
-		r.DoneBefore, r.FailedBefore = r.Done, r.Failed
-	}
-	r.State = to
-	if to.Terminal() {
-		r.EndedAt = &now
-	}
-	r.Version++
-	r.UpdatedAt = now
-	return r, nil
-}
-
-// ItemState is where one letter of a redrive stands.
-type ItemState string
-
-// States of items.
-const (
-	ItemWaiting ItemState = "WAITING"
-	ItemTaken   ItemState = "TAKEN"
-	ItemDone    ItemState = "DONE"
-	ItemFailed  ItemState = "FAILED"
-	ItemSkipped ItemState = "SKIPPED"
-	ItemBounced ItemState = "BOUNCED"
-)
-
-// ItemStates is every state.
-var ItemStates = []ItemState{ItemWaiting, ItemTaken, ItemDone, ItemFailed, ItemSkipped, ItemBounced}
-
-// Item is one letter of a redrive.
-type Item struct {
-	Seq       int64
-	LetterID  uuid.UUID
-	State     ItemState
-	Detail    string // why it failed or was skipped
-	UpdatedAt time.Time
 }

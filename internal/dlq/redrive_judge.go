@@ -1,8 +1,13 @@
 package dlq
 
 import (
+	"fmt"
 	"math"
 	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
 // ratioFrom is how many letters must have been tried for their ratio of failures
@@ -59,39 +64,65 @@ func (r *Redrive) Stalled(now time.Time) (since *time.Time, waitingFor string) {
 	return r.ProgressAt, r.WaitingFor
 }
 
-// Judge decides what a running redrive's numbers make of it: it may halt, its
+// Judge decides what a redrive's numbers make of it, if it runs: it may halt, its
 // canary may begin to be watched or pass, it may be complete. busy is how many
 // letters are on their way. changed is false when it just goes on.
 func (r Redrive) Judge(busy int64, now time.Time) (after Redrive, changed bool) {
-	tried, failed := r.Counted()
-	halt := func(why string) (Redrive, bool) {
-		r.State, r.HaltReason = RedriveHalted, why
+	if r.State != RedriveRunning {
+		return r, false
+	}
+	if why := r.halts(); why != "" {
+		r.to(HaltRedrive, now)
+		r.HaltReason = why
 		r.Halts, r.LastHalt, r.LastHaltedAt = r.Halts+1, why, &now
-		return r, true
+		return r.judged(now), true
 	}
-	switch s := r.StopOn; {
-	case s.Failures > 0 && failed >= s.Failures:
-		return halt("failures")
-	case s.FailureRatio > 0 && tried >= ratioFrom && float64(failed) > s.FailureRatio*float64(tried):
-		return halt("failure_ratio")
-	case r.Canary != nil && !r.CanaryOK && r.Bounced > 0 && float64(r.Bounced) > r.Canary.MaxBounceRatio*float64(r.Done):
-		return halt("bounce_ratio")
-	}
-	if c := r.Canary; c != nil && !r.CanaryOK && busy == 0 && r.Gathered && (r.Matched-r.Left() >= int64(c.Count) || r.Left() == 0) {
+	if c := r.watched(); c != nil && busy == 0 && r.Gathered && (r.Matched-r.Left() >= int64(c.Count) || r.Left() == 0) {
 		switch {
 		case r.WatchedAt == nil:
 			r.WatchedAt = &now
-			return r, true
-		case now.Sub(*r.WatchedAt) >= time.Duration(c.WatchSeconds)*time.Second:
-			r.CanaryOK = true
-			changed = true
-		default:
+			return r.judged(now), true
+		case now.Sub(*r.WatchedAt) < time.Duration(c.WatchSeconds)*time.Second:
 			return r, false
 		}
+		r.CanaryOK, changed = true, true
 	}
 	if r.Gathered && r.Left() == 0 && busy == 0 {
-		r.State, r.EndedAt = RedriveCompleted, &now
-		return r, true
+		r.to(CompleteRedrive, now)
+		changed = true
 	}
-	return r, changed
+	if !changed {
+		return r, false
+	}
+	return r.judged(now), true
+}
+
+// judged is r as its next version.
+func (r Redrive) judged(now time.Time) Redrive {
+	r.Version++
+	r.UpdatedAt = now
+	return r
+}
+
+// halts says why a redrive stops itself, "" when it does not.
+func (r *Redrive) halts() string {
+	tried, failed := r.Counted()
+	c := r.watched()
+	switch s := r.StopOn; {
+	case s.Failures > 0 && failed >= s.Failures:
+		return "failures"
+	case s.FailureRatio > 0 && tried >= ratioFrom && float64(failed) > s.FailureRatio*float64(tried):
+		return "failure_ratio"
+	case c != nil && r.Bounced > 0 && float64(r.Bounced) > c.MaxBounceRatio*float64(r.Done):
+		return "bounce_ratio"
+	}
+	return ""
+}
+
+// ToldHalt is the entry of the audit trail of a redrive that has stopped itself; id is
+// its own.
+func (r *Redrive) ToldHalt(id uuid.UUID) operator.Action {
+	tried, failed := r.Counted()
+	detail := fmt.Appendf(nil, `{"bounced":%d,"failed":%d,"halt_reason":%q,"left":%d,"tried":%d}`, r.Bounced, failed, r.HaltReason, r.Left(), tried)
+	return operator.By{}.Did(id, r.TenantID, r.UpdatedAt, operator.Redrive, r.ID.String(), VerbHalt, detail)
 }

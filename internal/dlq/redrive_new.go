@@ -163,14 +163,18 @@ func (f *Filter) Exact() bool { return f.Topic != "" && !strings.HasSuffix(f.Top
 // workable are the statuses of letters that an action does something to.
 func (a RedriveAction) workable(force bool) []Status {
 	switch {
-	case a == BulkRetry && force, a == BulkResolve:
-		return []Status{Pending, Dead}
+	case a == BulkRetry && force:
+		return From(Claimed, ForcedClaim)
+	case a == BulkRetry:
+		return From(Claimed)
+	case a == BulkDiscard:
+		return From(Discard)
+	case a == BulkResolve:
+		return From(Resolve)
 	case a == BulkRequeue:
-		return []Status{Dead}
-	case a == BulkDelete:
-		return []Status{Pending, Resolved, Dead}
+		return From(Requeue)
 	}
-	return []Status{Pending}
+	return slices.DeleteFunc(slices.Clone(Statuses), func(s Status) bool { return (&Letter{Status: s}).Deletable() != nil })
 }
 
 // mistakes gathers what is wrong with something asked for.

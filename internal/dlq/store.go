@@ -232,22 +232,22 @@ type Redrives interface {
 	Gather(ctx context.Context, r Redrive, limit int) (done bool, err error)
 	// TakeItems claims up to limit letters of a running redrive, no more than its
 	// rate and its canary leave at this moment, over all nodes. Letters that cannot
-	// be claimed, or whose target is none of kinds, are SKIPPED.
-	TakeItems(ctx context.Context, r Redrive, kinds []TargetKind, lease time.Duration, limit int) ([]Drive, error)
+	// be claimed, or whose target is out of reach, are SKIPPED.
+	TakeItems(ctx context.Context, r Redrive, ways Ways, lease time.Duration, limit int) ([]Drive, error)
 	// FinishItems is Queue.Finish with the progress of the redrive, both or
 	// neither. A letter whose drive was Withdrawn waits again. One that stays
 	// RETRYING, because its target tells later, is looked at again by Judge.
 	FinishItems(ctx context.Context, r uuid.UUID, batch []Finish) error
 	// Apply does the action of a redrive that is not RETRY to up to limit letters,
 	// with an operator.Action each.
-	Apply(ctx context.Context, r Redrive, limit int) (int, error)
+	Apply(ctx context.Context, r Redrive, limit int, c Chance) (int, error)
 	// Waits notes what a running redrive waits for, "" that letters of it have come
 	// through meanwhile: what a node knows before their ends are stored.
 	Waits(ctx context.Context, tenant, id uuid.UUID, what string) error
 	// Judge applies Redrive.Judge to what is stored and returns what it became.
 	// TAKEN items whose lease has ended become what their letters have become:
 	// those that nobody tried to the end wait again.
-	Judge(ctx context.Context, tenant, id uuid.UUID) (Redrive, error)
+	Judge(ctx context.Context, tenant, id uuid.UUID, c Chance) (Redrive, error)
 }
 
 // RedrivePage is one page of redrives.

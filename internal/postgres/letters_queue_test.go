@@ -16,6 +16,9 @@ import (
 
 var kafkaOnly = []dlq.TargetKind{dlq.ToKafka}
 
+// chance is what the loops give to stores.
+var chance = dlq.Chance{Jitter: func() float64 { return 0.5 }, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) }}
+
 // letterQueue is a letterStore with the queue that the loops see. Its database is the
 // test's own: the loops act for all tenants.
 type letterQueue struct {

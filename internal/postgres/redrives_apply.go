@@ -2,25 +2,21 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
-	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
 // Apply implements dlq.Redrives. Letters, actions, items and progress are stored
 // together: a node that dies has done a batch or has not.
-func (st *Redrives) Apply(ctx context.Context, r dlq.Redrive, limit int) (int, error) {
+func (st *Redrives) Apply(ctx context.Context, r dlq.Redrive, limit int, chance dlq.Chance) (int, error) {
 	n, err := retryCollision(func() (n int, err error) {
 		err = st.db.inWrite(ctx, func(tx *sqlx.Tx) error {
-			a := applying{st: st, tx: tx}
+			a := applying{st: st, tx: tx, chance: chance}
 			if err := a.begin(ctx, r, limit); err != nil {
 				return err
 			}
@@ -38,11 +34,12 @@ func (st *Redrives) Apply(ctx context.Context, r dlq.Redrive, limit int) (int, e
 // applying is one call of Apply. The redrive's row is locked, and so are the
 // letters.
 type applying struct {
-	st    *Redrives
-	tx    *sqlx.Tx
-	r     dlq.Redrive
-	at    time.Time
-	items []item
+	st     *Redrives
+	tx     *sqlx.Tx
+	chance dlq.Chance
+	r      dlq.Redrive
+	at     time.Time
+	items  []item
 
 	changed struct {
 		columns [9]column
@@ -55,17 +52,10 @@ type applying struct {
 type item struct {
 	seq    int64
 	letter dlq.Letter // without content; its status is "" when it is gone
-	state  dlq.ItemState
-	why    string
 }
 
 func (a *applying) begin(ctx context.Context, r dlq.Redrive, limit int) (err error) {
-	var allowance float64
-	var planner string
-	a.r, err = scanRedrive(a.tx.QueryRowContext(ctx, lockRunning, r.TenantID, r.ID), &a.at, &allowance, &planner)
-	if errors.Is(err, sql.ErrNoRows) {
-		return errNotRunning
-	}
+	a.r, a.at, _, err = scanRunning(a.tx.QueryRowContext(ctx, lockRunning, r.TenantID, r.ID))
 	if err != nil {
 		return err
 	}
@@ -115,12 +105,13 @@ func (a *applying) apply(ctx context.Context) error {
 	var seqs, states, whys column
 	for i := range a.items {
 		it := &a.items[i]
-		if err := a.one(ctx, it); err != nil {
+		v, err := a.one(ctx, it)
+		if err != nil {
 			return err
 		}
-		seqs.int(it.seq)
-		states.text(string(it.state))
-		whys.text(it.why)
+		seqs.int(v.Seq)
+		states.text(string(v.State))
+		whys.text(v.Detail)
 	}
 	if err := a.storeLetters(ctx); err != nil {
 		return err
@@ -144,66 +135,29 @@ WITH s AS MATERIALIZED (
 UPDATE dlq.dlq_redrives d SET done = d.done + n.done, skipped = d.skipped + n.skipped, updated_at = clock_timestamp(), progress_at = clock_timestamp()
   FROM n WHERE d.tenant_id = $1 AND d.id = $2`
 
-// verbs are what the actions of letters are called.
-var verbs = map[dlq.RedriveAction]string{
-	dlq.BulkDiscard: dlq.VerbDiscard, dlq.BulkResolve: dlq.VerbResolve, dlq.BulkRequeue: dlq.VerbRequeue, dlq.BulkDelete: dlq.VerbDelete,
-}
-
 // one applies the rules to one letter, and gathers what is to be stored.
-func (a *applying) one(ctx context.Context, it *item) error {
-	l := &it.letter
-	m := dlq.Moment{Now: a.at, Jitter: rand.Float64()}
-	it.state = dlq.ItemSkipped
-	switch {
-	case l.Status == "":
-		it.why = "it is archived or deleted"
-		return nil
-	case a.r.Action != dlq.BulkRequeue && l.Source == dlq.FromSaga && l.Status != dlq.Resolved:
-		it.why = "a saga waits for it"
-		return nil
-	}
-	after := *l
-	var err error
-	switch a.r.Action {
-	case dlq.BulkDiscard:
-		after, err = l.Discarded(m)
-	case dlq.BulkResolve:
-		after, err = l.ResolvedManually(m)
-	case dlq.BulkRequeue:
-		p, e := a.st.queue.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
-		if e != nil {
-			return e
+func (a *applying) one(ctx context.Context, it *item) (v dlq.Verdict, err error) {
+	var p dlq.Policy
+	if a.r.Action == dlq.BulkRequeue {
+		if p, err = a.st.queue.PolicyOf(ctx, a.r.TenantID, it.letter.OriginalTopic); err != nil {
+			return v, err
 		}
-		after, err = l.Requeued(false, nil, &p, m)
-	case dlq.BulkDelete:
-		err = l.Deletable()
-	default:
-		return fmt.Errorf("a redrive with the action %s is not applied", a.r.Action)
 	}
-	if err != nil {
-		it.why = fmt.Sprintf("it is %s", l.Status)
-		return nil
+	v = a.r.Act(it.seq, &it.letter, &p, a.chance.At(a.at))
+	if v.State == dlq.ItemDone {
+		a.gather(&it.letter, &v)
 	}
-	it.state = dlq.ItemDone
-	return a.gather(l, &after, m.Now)
+	return v, nil
 }
 
-func (a *applying) gather(before, after *dlq.Letter, at time.Time) error {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return err
-	}
-	by := operator.By{Actor: a.r.Actor, Reason: a.r.Reason}
-	detail := []byte(`{"redrive_id":"` + a.r.ID.String() + `"}`)
-	if a.r.Action == dlq.BulkDelete {
-		detail = before.Tombstone()
-	}
-	action := by.Did(id, before.TenantID, at, operator.DeadLetter, before.ID.String(), verbs[a.r.Action], detail)
+func (a *applying) gather(before *dlq.Letter, v *dlq.Verdict) {
+	action := a.r.Told(v, before, a.chance.NewID())
 	a.changed.actions.add(&action)
-	if a.r.Action == dlq.BulkDelete {
+	if v.Deleted {
 		a.changed.deleted.uuid(before.ID)
-		return nil
+		return
 	}
+	after := &v.After
 	c := a.changed.columns[:]
 	c[0].uuid(after.ID)
 	c[1].int(before.Version)
@@ -214,7 +168,6 @@ func (a *applying) gather(before, after *dlq.Letter, at time.Time) error {
 	c[6].timeOrNull(after.NextRetryAt)
 	c[7].timeOrNull(after.TerminalAt)
 	c[8].time(after.UpdatedAt)
-	return nil
 }
 
 const applyLetters = `

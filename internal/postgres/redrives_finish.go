@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
-	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
@@ -30,9 +30,8 @@ func unmarshalTarget(stored []byte, t *dlq.Target) error {
 // yet of a redrive that was just gathered, and the planner would compare each of
 // its items with each of the batch.
 //
-// reach says what the target has of a letter: answered, unknown or nothing. An
-// earlier hand-over of the same letter (hands) ended with its node, so that nobody
-// knows of it either.
+// It counts as dlq.Progress.Count does: hands, of which that needs the number before,
+// are read nowhere else on the way of a letter that goes well.
 const finishItems = `
 WITH f AS MATERIALIZED (
 	SELECT f.state, f.detail, f.reach, x.place
@@ -59,17 +58,6 @@ UPDATE dlq.dlq_redrives d
        last_error = coalesce(nullif($7::text, ''), d.last_error), last_error_at = CASE $7::text WHEN '' THEN d.last_error_at ELSE clock_timestamp() END
   FROM n WHERE d.tenant_id = $1 AND d.id = $2`
 
-// reach says what the target has of a letter after a drive.
-func reach(a *dlq.Attempt) string {
-	switch {
-	case a.Outcome == dlq.Acknowledged, a.StatusCode != 0:
-		return "answered"
-	case a.Outcome == dlq.Uncertain:
-		return "unknown"
-	}
-	return "nothing"
-}
-
 // FinishItems implements dlq.Redrives. The letters are of one tenant. One that
 // was lost meanwhile is left to Judge, and so is one that was accepted: soon, not
 // when the lease ends under which it was taken.
@@ -93,21 +81,21 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 			}
 			var c [4]column
 			var problem string // the last one
-			add := func(f *dlq.Finish, state dlq.ItemState, detail, has string) {
+			add := func(f *dlq.Finish, stored dlq.Resolution) {
+				item, reach := f.Item(stored)
 				c[0].uuid(f.LetterID)
-				c[1].text(string(state))
-				c[2].text(detail)
-				c[3].text(has)
+				c[1].text(string(item.State))
+				c[2].text(item.Detail)
+				c[3].text(string(reach))
 				problem = cmp.Or(f.Attempt.Error, problem)
 			}
 			for i := range ended {
 				if done[i].held {
-					state, detail := itemState(&ended[i], done[i].resolution)
-					add(&ended[i], state, detail, reach(&ended[i].Attempt))
+					add(&ended[i], done[i].resolution)
 				}
 			}
 			for i := range accepted {
-				add(&accepted[i], dlq.ItemTaken, "", "nothing") // counted when its target has told
+				add(&accepted[i], "")
 			}
 			if c[0].n == 0 {
 				return nil
@@ -119,68 +107,63 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 	return outage("finish letters of a redrive", err)
 }
 
-func itemState(f *dlq.Finish, stored dlq.Resolution) (dlq.ItemState, string) {
-	switch {
-	case f.Attempt.Outcome == dlq.Withdrawn && f.Fault != nil:
-		// Until somebody changes what keeps it, such as a disabled webhook: the redrive
-		// would take it again and again, and never end.
-		return dlq.ItemSkipped, f.Fault.Detail
-	case f.Attempt.Outcome == dlq.Withdrawn:
-		return dlq.ItemWaiting, ""
-	case f.Status == dlq.Resolved && stored == dlq.Bounced:
-		return dlq.ItemBounced, ""
-	case f.Status == dlq.Resolved:
-		return dlq.ItemDone, ""
-	}
-	return dlq.ItemFailed, f.Attempt.Error
-}
-
-// settleLost tells of letters that were taken, and whose leases have ended, what
-// became of them since: their target has told (it had accepted them), or their
-// retry was reclaimed and they wait again. Those that are still on their way
-// stay so, and are looked at again soon. Letters are looked up one by one, for
-// the reason that finishItems has.
-//
-// Hand-overs that ended with their node are counted by their attempts: the letter
-// may have been claimed by somebody else since.
-const settleLost = `
+// lockLost locks letters that were taken, and whose leases have ended, and tells what
+// became of them since. Letters are looked up one by one, for the reason that
+// finishItems has.
+const lockLost = `
 WITH lost AS MATERIALIZED (
 	SELECT i.seq, i.message_id, i.hands FROM dlq.dlq_redrive_items i
 	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state = 'TAKEN' AND i.lease_until < clock_timestamp()
 	 ORDER BY i.seq FOR NO KEY UPDATE OF i SKIP LOCKED
-), news AS (
-	SELECT l.seq, l.hands, g.hands AS gone, CASE
-	         WHEN m.status = 'RETRYING' THEN 'TAKEN'
-	         WHEN m.status = 'RESOLVED' AND m.resolution = 'BOUNCED' AND a.redrive_id = $2 THEN 'BOUNCED'
-	         WHEN m.status = 'RESOLVED' AND a.redrive_id = $2 AND a.outcome = 'ACKNOWLEDGED' THEN 'DONE'
-	         WHEN a.redrive_id = $2 AND a.outcome IN ('FAILED', 'UNCERTAIN') THEN 'FAILED'
-	         ELSE 'WAITING' END AS state, coalesce(a.error, '') AS error
-	  FROM lost l
-	  LEFT JOIN LATERAL (SELECT m.status, m.resolution, m.attempts FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = l.message_id OFFSET 0) AS m ON true
-	  LEFT JOIN LATERAL (SELECT a.redrive_id, a.outcome, a.error FROM dlq.dlq_attempts a WHERE a.tenant_id = $1 AND a.message_id = l.message_id AND a.number = m.attempts OFFSET 0) AS a ON true
-	 CROSS JOIN LATERAL (SELECT count(*)::integer AS hands FROM dlq.dlq_attempts a
-	        WHERE a.tenant_id = $1 AND a.message_id = l.message_id AND a.redrive_id = $2 AND a.outcome = 'ABANDONED') AS g
-), counted AS (
-	SELECT n.*, greatest(n.hands, n.gone) + CASE WHEN n.state IN ('DONE', 'BOUNCED', 'FAILED') THEN 1 ELSE 0 END AS now FROM news n
-), moved AS (
+)
+SELECT l.seq, l.hands, g.hands, coalesce(m.status, ''), coalesce(m.resolution, ''), coalesce(a.redrive_id = $2, false), coalesce(a.outcome, ''), coalesce(a.error, '')
+  FROM lost l
+  LEFT JOIN LATERAL (SELECT m.status, m.resolution, m.attempts FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = l.message_id OFFSET 0) AS m ON true
+  LEFT JOIN LATERAL (SELECT a.redrive_id, a.outcome, a.error FROM dlq.dlq_attempts a WHERE a.tenant_id = $1 AND a.message_id = l.message_id AND a.number = m.attempts OFFSET 0) AS a ON true
+ CROSS JOIN LATERAL (SELECT count(*)::integer AS hands FROM dlq.dlq_attempts a
+        WHERE a.tenant_id = $1 AND a.message_id = l.message_id AND a.redrive_id = $2 AND a.outcome = 'ABANDONED') AS g`
+
+// settleLost stores what they have become, and counts them. Those that are still on
+// their way are looked at again soon.
+const settleLost = `
+WITH moved AS (
 	UPDATE dlq.dlq_redrive_items i
-	   SET state = n.state, hands = n.now, detail = CASE n.state WHEN 'FAILED' THEN n.error ELSE '' END, updated_at = clock_timestamp(),
+	   SET state = n.state, hands = n.hands, detail = n.detail, updated_at = clock_timestamp(),
 	       lease_until = CASE n.state WHEN 'TAKEN' THEN clock_timestamp() + interval '2 seconds' END
-	  FROM counted n WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = n.seq
-	RETURNING i.state, n.hands, n.now
-), n AS (
-	SELECT count(*) FILTER (WHERE moved.state IN ('DONE', 'BOUNCED')) AS done, count(*) FILTER (WHERE moved.state = 'FAILED') AS failed,
-	       count(*) FILTER (WHERE moved.state = 'BOUNCED') AS bounced,
-	       count(*) FILTER (WHERE moved.state IN ('DONE', 'BOUNCED', 'FAILED')) AS sent,
-	       count(*) FILTER (WHERE moved.state IN ('WAITING', 'TAKEN') AND moved.hands = 0 AND moved.now > 0)
-	         - count(*) FILTER (WHERE moved.state IN ('DONE', 'BOUNCED', 'FAILED') AND moved.hands > 0) AS maybe,
-	       count(*) FILTER (WHERE moved.hands < 2 AND moved.now > 1) AS repeated FROM moved
+	  FROM unnest($3::bigint[], $4::text[], $5::text[], $6::bigint[]) AS n (seq, state, detail, hands)
+	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = n.seq
 )
 UPDATE dlq.dlq_redrives d
-   SET done = d.done + n.done, failed = d.failed + n.failed, bounced = d.bounced + n.bounced, updated_at = clock_timestamp(),
-       sent = d.sent + n.sent, maybe_sent = d.maybe_sent + n.maybe, repeated = d.repeated + n.repeated,
-       progress_at = CASE WHEN n.done + n.failed > 0 THEN clock_timestamp() ELSE d.progress_at END
-  FROM n WHERE d.tenant_id = $1 AND d.id = $2 AND (n.done + n.failed > 0 OR n.maybe <> 0 OR n.repeated > 0)`
+   SET done = d.done + $7::bigint, failed = d.failed + $8::bigint, bounced = d.bounced + $9::bigint, updated_at = clock_timestamp(),
+       sent = d.sent + $10::bigint, maybe_sent = d.maybe_sent + $11::bigint, repeated = d.repeated + $12::bigint,
+       progress_at = CASE WHEN $7::bigint + $8::bigint > 0 THEN clock_timestamp() ELSE d.progress_at END
+ WHERE d.tenant_id = $1 AND d.id = $2 AND ($7::bigint + $8::bigint > 0 OR $11::bigint <> 0 OR $12::bigint > 0)`
+
+// settle settles the lost letters of a redrive, whose row is locked.
+func settle(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) error {
+	rows, err := tx.QueryContext(ctx, lockLost, tenant, id)
+	if err != nil {
+		return err
+	}
+	var seqs, handed []int64
+	var states, details []string
+	var p dlq.Progress
+	err = eachRow(rows, func() error {
+		var l dlq.Lost
+		err := rows.Scan(&l.Seq, &l.Hands, &l.Gone, &l.Status, &l.Resolution, &l.Ours, &l.Outcome, &l.Error)
+		item, hands := l.Settled()
+		p.Count(item.State, item.State.Ended(), l.Hands, hands)
+		seqs, handed = append(seqs, item.Seq), append(handed, int64(hands))
+		states, details = append(states, string(item.State)), append(details, item.Detail)
+		return err
+	})
+	if err != nil || seqs == nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, settleLost, tenant, id, pq.Array(seqs), pq.Array(states), pq.Array(details), pq.Array(handed),
+		p.Done, p.Failed, p.Bounced, p.Sent, p.MaybeSent, p.Repeated)
+	return err
+}
 
 const lockRedrive = `
 SELECT ` + redriveColumns + `, clock_timestamp(),
@@ -189,10 +172,10 @@ SELECT ` + redriveColumns + `, clock_timestamp(),
 
 // Judge implements dlq.Redrives. Only one that runs is judged; others are
 // returned as they are.
-func (st *Redrives) Judge(ctx context.Context, tenant, id uuid.UUID) (dlq.Redrive, error) {
+func (st *Redrives) Judge(ctx context.Context, tenant, id uuid.UUID, chance dlq.Chance) (dlq.Redrive, error) {
 	r, err := retryCollision(func() (r dlq.Redrive, err error) {
 		err = st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-			r, err = judge(ctx, tx, tenant, id)
+			r, err = judge(ctx, tx, tenant, id, chance)
 			return err
 		})
 		return r, err
@@ -200,7 +183,7 @@ func (st *Redrives) Judge(ctx context.Context, tenant, id uuid.UUID) (dlq.Redriv
 	return r, outage("judge redrive", err)
 }
 
-func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) (r dlq.Redrive, err error) {
+func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, chance dlq.Chance) (r dlq.Redrive, err error) {
 	// The lock, and then what it guards: the count of a statement that had to wait
 	// for it would be older than the row.
 	var state dlq.RedriveState
@@ -209,21 +192,20 @@ func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) (r dlq.Redriv
 		return r, noRedrive(id)
 	}
 	if err == nil && state == dlq.RedriveRunning {
-		_, err = tx.ExecContext(ctx, settleLost, tenant, id)
+		err = settle(ctx, tx, tenant, id)
 	}
 	if err != nil {
 		return r, err
 	}
 	var now time.Time
 	var busy int64
-	if r, err = scanRedrive(tx.QueryRowContext(ctx, lockRedrive, tenant, id), &now, &busy); err != nil || state != dlq.RedriveRunning {
+	if r, err = scanRedrive(tx.QueryRowContext(ctx, lockRedrive, tenant, id), &now, &busy); err != nil {
 		return r, err
 	}
 	after, changed := r.Judge(busy, now.UTC())
 	if !changed {
 		return r, nil
 	}
-	after.Version, after.UpdatedAt = r.Version+1, now.UTC()
 	_, err = tx.ExecContext(ctx, `
 		UPDATE dlq.dlq_redrives SET version = $3, state = $4, halt_reason = $5, watched_at = $6, canary_ok = $7, ended_at = $8, updated_at = $9,
 		       halts = $10, last_halt_reason = $11, last_halted_at = $12
@@ -232,12 +214,5 @@ func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) (r dlq.Redriv
 	if err != nil || after.State != dlq.RedriveHalted {
 		return after, err
 	}
-	return after, putAction(ctx, tx, halted(&after))
-}
-
-// halted is what the audit trail keeps of a redrive that has stopped itself.
-func halted(r *dlq.Redrive) operator.Action {
-	tried, failed := r.Counted()
-	detail := fmt.Appendf(nil, `{"bounced":%d,"failed":%d,"halt_reason":%q,"left":%d,"tried":%d}`, r.Bounced, failed, r.HaltReason, r.Left(), tried)
-	return operator.By{}.Did(uuid.Must(uuid.NewV7()), r.TenantID, r.UpdatedAt, operator.Redrive, r.ID.String(), dlq.VerbHalt, detail)
+	return after, putAction(ctx, tx, after.ToldHalt(chance.NewID()))
 }

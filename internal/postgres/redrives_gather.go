@@ -81,16 +81,15 @@ func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, noRedrive(id)
 	}
-	if err != nil || r.State != dlq.RedrivePending && r.State != dlq.RedriveRunning {
+	if err != nil || !r.Active() {
 		return true, err
 	}
 	now = now.UTC()
-	if r.StartedAt == nil {
-		r.StartedAt = &now
-	}
-	if r.State == dlq.RedrivePending {
+	if begun, begins := r.Begun(now); begins {
+		r = begun
 		_, err = tx.ExecContext(ctx, `
-			UPDATE dlq.dlq_redrives SET state = 'RUNNING', started_at = $3, version = version + 1, updated_at = $4, progress_at = $4 WHERE tenant_id = $1 AND id = $2`, tenant, id, r.StartedAt, now)
+			UPDATE dlq.dlq_redrives SET state = $3, started_at = $4, version = $5, updated_at = $6, progress_at = $7 WHERE tenant_id = $1 AND id = $2`,
+			tenant, id, r.State, r.StartedAt, r.Version, r.UpdatedAt, r.ProgressAt)
 	}
 	if err != nil || r.Gathered {
 		return true, err
@@ -102,20 +101,13 @@ func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (
 	return gatherMore(ctx, tx, &r, after, seq, now, limit)
 }
 
-// gatherMore stores one page of the letters of r, numbered from after seq on. Ids
-// come in one page.
+// gatherMore stores one page of the letters of r, numbered from after seq on.
 func gatherMore(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive, after *dlq.Cursor, seq int64, now time.Time, limit int) (done bool, err error) {
-	most := int64(limit)
-	if r.Filter == nil {
-		most = max(1, int64(len(r.IDs)))
-	}
-	if r.Max > 0 {
-		most = min(most, max(0, r.Max-r.Matched))
-	}
+	size := r.PageSize(limit)
 	var found, stored int64
 	at, last := sql.NullTime{}, uuid.NullUUID{}
-	if most > 0 {
-		s := selected(r, after, *r.StartedAt, most)
+	if size > 0 {
+		s := selected(r, after, *r.StartedAt, size)
 		query := `
 WITH page AS MATERIALIZED (` + s.query + `
 ), stored AS (
@@ -131,7 +123,7 @@ SELECT (SELECT count(*) FROM page), (SELECT count(*) FROM stored), l.at, l.id
 			return false, err
 		}
 	}
-	done = found < most || r.Filter == nil || r.Max > 0 && r.Matched+stored >= r.Max
+	done = r.GatheredBy(size, found, stored)
 	_, err = tx.ExecContext(ctx, `
 		UPDATE dlq.dlq_redrives SET gathered = $3, matched = matched + $4, gathered_at = coalesce($5, gathered_at), gathered_id = coalesce($6, gathered_id),
 		       gathered_seq = $8, updated_at = $7

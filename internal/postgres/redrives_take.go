@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -19,10 +18,9 @@ import (
 // taken, when some of the first wait for one of their key.
 const takeWindow = 500
 
-// lockRunning locks a redrive that runs, with the letters that its rate leaves at
-// this moment: a bucket that fills at the rate, holds one second's worth, at least
-// one letter, and begins with one. Nodes that come at the same time get nothing,
-// and come again.
+// lockRunning locks a redrive that runs, with its bucket as it was when letters were
+// last taken (dlq.Redrive.Allowance), and the time. Nodes that come at the same time
+// get nothing, and come again.
 //
 // For the rest of the transaction there are no bitmap scans: the next items of a
 // redrive, of which the statistics know nothing yet, are to be read in the order
@@ -30,9 +28,7 @@ const takeWindow = 500
 // letters that came just now the planner knows as little, and would rather read
 // all of them once than a few hundred by their places.
 const lockRunning = `
-SELECT ` + redriveColumns + `, c.at,
-       CASE WHEN d.granted_at IS NULL THEN 1
-            ELSE least(greatest(d.rate, 1), d.allowance + d.rate * greatest(extract(epoch FROM c.at - d.granted_at), 0)) END,
+SELECT ` + redriveColumns + `, c.at, d.allowance, d.granted_at,
        set_config('enable_bitmapscan', 'off', true) || set_config('enable_hashjoin', 'off', true) || set_config('enable_mergejoin', 'off', true)
   FROM dlq.dlq_redrives d CROSS JOIN (SELECT clock_timestamp() AS at) AS c
  WHERE d.tenant_id = $1 AND d.id = $2 AND d.state = 'RUNNING'
@@ -42,12 +38,11 @@ SELECT ` + redriveColumns + `, c.at,
 // node is at it.
 var errNotRunning = errors.New("the redrive is not running, or another node is working on it")
 
-// TakeItems implements dlq.Redrives. Of an Ordered key, and with the order
-// PER_KEY of any key, only the first letter that is not through is taken.
-func (st *Redrives) TakeItems(ctx context.Context, r dlq.Redrive, kinds []dlq.TargetKind, lease time.Duration, limit int) ([]dlq.Drive, error) {
+// TakeItems implements dlq.Redrives.
+func (st *Redrives) TakeItems(ctx context.Context, r dlq.Redrive, ways dlq.Ways, lease time.Duration, limit int) ([]dlq.Drive, error) {
 	var drives []dlq.Drive
 	err := st.db.inRead(ctx, func(tx *sqlx.Tx) error {
-		t := taking{st: st, tx: tx, kinds: kinds, lease: lease, seqs: map[uuid.UUID]int64{}}
+		t := taking{st: st, tx: tx, ways: ways, lease: lease}
 		if err := t.begin(ctx, r, limit); err != nil {
 			return err
 		}
@@ -71,48 +66,39 @@ type taking struct {
 	st        *Redrives
 	tx        *sqlx.Tx
 	r         dlq.Redrive
-	kinds     []dlq.TargetKind
+	ways      dlq.Ways
 	lease     time.Duration
 	at        time.Time
 	allowance float64
 	n         int // letters that may be taken
-	chosen    []uuid.UUID
-	seqs      map[uuid.UUID]int64 // of the chosen
-	skipped   []skipped
+	choice    dlq.Choice
 }
 
-// skipped is an item that is not to be driven, and why.
-type skipped struct {
-	seq int64
-	why string
+// scanRunning reads the row of lockRunning.
+func scanRunning(row scanner) (r dlq.Redrive, at time.Time, allowance float64, err error) {
+	var since *time.Time
+	var left float64
+	var planner string
+	r, err = scanRedrive(row, &at, &left, &since, &planner)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = errNotRunning
+	}
+	return r, at, r.Allowance(left, since, at), err
 }
 
 func (t *taking) begin(ctx context.Context, r dlq.Redrive, limit int) (err error) {
-	var planner string
-	t.r, err = scanRedrive(t.tx.QueryRowContext(ctx, lockRunning, r.TenantID, r.ID), &t.at, &t.allowance, &planner)
-	if errors.Is(err, sql.ErrNoRows) {
-		return errNotRunning
-	}
+	t.r, t.at, t.allowance, err = scanRunning(t.tx.QueryRowContext(ctx, lockRunning, r.TenantID, r.ID))
 	if err != nil {
 		return err
 	}
-	t.n = min(limit, int(t.allowance))
-	canary := t.r.Canary
-	if t.r.CanaryOK {
-		canary = nil
-	}
-	if canary != nil || t.r.StopOn != (dlq.StopOn{}) {
-		var busy int64
+	var busy int64
+	if t.r.Bounded() {
 		err := t.tx.GetContext(ctx, &busy, `SELECT count(*) FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state = 'TAKEN'`, r.TenantID, r.ID)
 		if err != nil {
 			return err
 		}
-		t.n = int(min(int64(t.n), t.r.Room(busy)))
-		if canary != nil {
-			t.n = min(t.n, max(0, canary.Count-int(t.r.Matched-t.r.Left())-int(busy)))
-		}
 	}
-	if t.n == 0 {
+	if t.n = t.r.Grant(limit, t.allowance, busy); t.n == 0 {
 		return errNotRunning
 	}
 	return nil
@@ -125,35 +111,21 @@ func (t *taking) look(ctx context.Context) error {
 	if t.r.Order == dlq.PerKey {
 		limits = limits[1:] // some wait nearly always
 	}
+	keys, err := t.keys(ctx)
+	if err != nil {
+		return err
+	}
 	for _, limit := range limits {
 		candidates, err := t.candidates(ctx, limit)
 		if err != nil {
 			return err
 		}
-		if t.choose(candidates); len(t.chosen) == t.n || len(candidates) < limit {
+		t.choice = t.r.Choose(candidates, keys, t.ways, t.n)
+		if len(t.choice.Taken) == t.n || len(candidates) < limit {
 			break
 		}
 	}
 	return nil
-}
-
-// candidate is a waiting letter of a redrive.
-type candidate struct {
-	seq     int64
-	id      uuid.UUID
-	status  dlq.Status // "": it is gone
-	topic   string
-	key     []byte // nil: none
-	to      dlq.Target
-	blocked string // state of the item of the older letter that it waits for; "-": that is not of this redrive
-}
-
-// keyOf is what letters of one key have in common; "": it has none.
-func (c *candidate) keyOf() string {
-	if c.key == nil {
-		return ""
-	}
-	return c.topic + "\x00" + string(c.key)
 }
 
 // waitingItems are the next letters of a redrive, with what keeps them from being
@@ -162,122 +134,74 @@ func (c *candidate) keyOf() string {
 const waitingItems = `
 SELECT i.seq, i.message_id, coalesce(m.status, ''), coalesce(m.original_topic, ''), m.message_key, coalesce(m.target, '{}'),
        CASE WHEN m.ordered THEN (
-	SELECT coalesce((SELECT x.state FROM dlq.dlq_redrive_items x WHERE x.redrive_id = $2 AND x.message_id = o.id), '-')
+	SELECT coalesce((SELECT x.state FROM dlq.dlq_redrive_items x WHERE x.redrive_id = $2 AND x.message_id = o.id), '` + string(dlq.Elsewhere) + `')
 	  FROM dlq.dlq_messages o WHERE ` + olderOfKey + ` ORDER BY o.seq LIMIT 1) END
   FROM (SELECT w.seq, w.message_id FROM dlq.dlq_redrive_items w
          WHERE w.tenant_id = $1 AND w.redrive_id = $2 AND w.state = 'WAITING' ORDER BY w.seq LIMIT $3) AS i
   LEFT JOIN dlq.dlq_messages m ON m.tenant_id = $1 AND m.id = i.message_id
  ORDER BY i.seq`
 
-func (t *taking) candidates(ctx context.Context, limit int) ([]candidate, error) {
+func (t *taking) candidates(ctx context.Context, limit int) ([]dlq.Candidate, error) {
 	rows, err := t.tx.QueryContext(ctx, waitingItems, t.r.TenantID, t.r.ID, limit)
 	if err != nil {
 		return nil, err
 	}
-	var all []candidate
+	var all []dlq.Candidate
 	err = eachRow(rows, func() error {
-		var c candidate
+		var c dlq.Candidate
 		var target []byte
-		var blocked sql.NullString
-		if err := rows.Scan(&c.seq, &c.id, &c.status, &c.topic, &c.key, &target, &blocked); err != nil {
+		var behind sql.NullString
+		if err := rows.Scan(&c.Seq, &c.LetterID, &c.Status, &c.Topic, &c.Key, &target, &behind); err != nil {
 			return err
 		}
-		c.blocked = blocked.String
-		l := dlq.Letter{OriginalTopic: c.topic}
+		c.Behind = dlq.ItemState(behind.String)
+		l := dlq.Letter{OriginalTopic: c.Topic}
 		if err := unmarshalTarget(target, &l.Target); err != nil {
 			return err
 		}
-		c.to = l.Destination(t.r.Target)
+		c.To = l.Destination(t.r.Target)
+		if t.r.Order == dlq.PerKey {
+			c.Key, err = t.open(c.LetterID, c.Key)
+		}
 		all = append(all, c)
-		return nil
+		return err
 	})
-	if err != nil || t.r.Order != dlq.PerKey {
-		return all, err
-	}
-	return all, t.perKey(ctx, all)
+	return all, err
 }
 
-// perKey opens the keys of the candidates, and blocks those whose key is being
-// driven or has failed.
-func (t *taking) perKey(ctx context.Context, all []candidate) error {
-	state := map[string]string{} // of the key: TAKEN or FAILED
+// keys returns which keys are being driven or have failed, with the order PER_KEY.
+func (t *taking) keys(ctx context.Context) (dlq.Keys, error) {
+	if t.r.Order != dlq.PerKey {
+		return nil, nil //nolint:nilnil // nobody asks
+	}
 	rows, err := t.tx.QueryContext(ctx, `
 		SELECT i.state, i.message_id, m.original_topic, m.message_key FROM dlq.dlq_redrive_items i
 		  JOIN dlq.dlq_messages m ON m.tenant_id = i.tenant_id AND m.id = i.message_id
 		 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state IN ('TAKEN', 'FAILED') AND m.message_key IS NOT NULL`, t.r.TenantID, t.r.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = eachRow(rows, func() error {
-		var c candidate
-		var is string
-		if err := rows.Scan(&is, &c.id, &c.topic, &c.key); err != nil {
+	keys := dlq.Keys{}
+	return keys, eachRow(rows, func() error {
+		var is dlq.ItemState
+		var id uuid.UUID
+		var topic string
+		var key []byte
+		if err := rows.Scan(&is, &id, &topic, &key); err != nil {
 			return err
 		}
-		if err := t.open(&c); err != nil {
-			return err
+		key, err := t.open(id, key)
+		if of, has := dlq.KeyOf(topic, key); has {
+			keys.Note(of, is)
 		}
-		if k := c.keyOf(); state[k] != string(dlq.ItemFailed) {
-			state[k] = is
-		}
-		return nil
+		return err
 	})
-	if err != nil {
-		return err
-	}
-	for i := range all {
-		c := &all[i]
-		if err := t.open(c); err != nil {
-			return err
-		}
-		if c.blocked == "" {
-			c.blocked = state[c.keyOf()]
-		}
-	}
-	return nil
 }
 
-// open replaces a sealed key by what it is.
-func (t *taking) open(c *candidate) (err error) {
-	place := t.st.db.keys.SealerFor(t.r.TenantID, c.id)
-	c.key, err = place.OpenBytes(fieldLetterKey, c.key)
-	return err
-}
-
-// choose decides which candidates are taken and which are skipped; the others
-// go on waiting.
-func (t *taking) choose(all []candidate) {
-	t.chosen, t.skipped = nil, nil
-	busy := map[string]bool{}
-	skip := func(c *candidate, why string, args ...any) {
-		t.skipped = append(t.skipped, skipped{c.seq, fmt.Sprintf(why, args...)})
-	}
-	for i := range all {
-		c := &all[i]
-		key := ""
-		if t.r.Order == dlq.PerKey {
-			key = c.keyOf()
-		}
-		switch {
-		case len(t.chosen) == t.n:
-			return
-		case c.status == "":
-			skip(c, "it is archived or deleted")
-		case c.status != dlq.Pending && !(c.status == dlq.Dead && t.r.Force):
-			skip(c, "it is %s", c.status)
-		case !slices.Contains(t.kinds, c.to.Kind):
-			skip(c, "target kind %s is not configured on this server", c.to.Kind)
-		case c.blocked == string(dlq.ItemFailed):
-			skip(c, "an older dead letter with the same key has failed")
-		case c.blocked == string(dlq.ItemWaiting), c.blocked == string(dlq.ItemTaken), key != "" && busy[key]:
-		case c.blocked != "":
-			skip(c, "an older dead letter with the same key is open")
-		default:
-			t.chosen = append(t.chosen, c.id)
-			t.seqs[c.id] = c.seq
-			busy[key] = true
-		}
-	}
+// open returns what a sealed key is.
+func (t *taking) open(letter uuid.UUID, key []byte) ([]byte, error) {
+	place := t.st.db.keys.SealerFor(t.r.TenantID, letter)
+	return place.OpenBytes(fieldLetterKey, key)
 }
 
 // claimChosen passes over letters that somebody is changing at this moment, and
@@ -306,10 +230,16 @@ UPDATE dlq.dlq_messages m` + claimLetter + `, redrive_id = $5
 RETURNING ` + letterColumns + `, m.attempts, was.resolution`
 
 func (t *taking) claim(ctx context.Context) ([]dlq.Drive, error) {
-	if len(t.chosen) == 0 {
+	if len(t.choice.Taken) == 0 {
 		return nil, nil
 	}
-	rows, err := t.tx.QueryContext(ctx, claimChosen, t.r.TenantID, t.lease.Microseconds(), pq.Array(t.chosen), t.r.Force, t.r.ID, claimedBytes)
+	ids := make([]uuid.UUID, len(t.choice.Taken))
+	place := make(map[uuid.UUID]int, len(ids))
+	for i := range ids {
+		ids[i] = t.choice.Taken[i].LetterID
+		place[ids[i]] = i
+	}
+	rows, err := t.tx.QueryContext(ctx, claimChosen, t.r.TenantID, t.lease.Microseconds(), pq.Array(ids), t.r.Force, t.r.ID, claimedBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -327,10 +257,6 @@ func (t *taking) claim(ctx context.Context) ([]dlq.Drive, error) {
 	})
 	if err != nil {
 		return nil, err
-	}
-	place := map[uuid.UUID]int{}
-	for i, id := range t.chosen {
-		place[id] = i
 	}
 	slices.SortFunc(drives, func(a, b dlq.Drive) int { return place[a.ID] - place[b.ID] })
 	return drives, revise(ctx, t.st.db, t.tx, drives)
@@ -360,13 +286,17 @@ UPDATE dlq.dlq_redrives d
  WHERE d.tenant_id = $1 AND d.id = $2`
 
 func (t *taking) store(ctx context.Context, drives []dlq.Drive) error {
+	seq := make(map[uuid.UUID]int64, len(t.choice.Taken))
+	for i := range t.choice.Taken {
+		seq[t.choice.Taken[i].LetterID] = t.choice.Taken[i].Seq
+	}
 	taken := make([]int64, len(drives))
 	for i := range drives {
-		taken[i] = t.seqs[drives[i].ID]
+		taken[i] = seq[drives[i].ID]
 	}
-	seqs, whys := make([]int64, len(t.skipped)), make([]string, len(t.skipped))
-	for i, s := range t.skipped {
-		seqs[i], whys[i] = s.seq, s.why
+	seqs, whys := make([]int64, len(t.choice.Skipped)), make([]string, len(t.choice.Skipped))
+	for i := range t.choice.Skipped {
+		seqs[i], whys[i] = t.choice.Skipped[i].Seq, t.choice.Skipped[i].Detail
 	}
 	_, err := t.tx.ExecContext(ctx, storeTaken, t.r.TenantID, t.r.ID, pq.Array(taken), t.lease.Microseconds(), pq.Array(seqs), pq.Array(whys),
 		t.allowance-float64(len(drives)), t.at)

@@ -75,7 +75,7 @@ func (m redriving) read(t *testing.T, r dlq.Redrive) dlq.Redrive {
 
 func (m redriving) take(t *testing.T, r dlq.Redrive, limit int) []dlq.Drive {
 	t.Helper()
-	drives, err := m.redrives.TakeItems(t.Context(), r, kafkaOnly, time.Minute, limit)
+	drives, err := m.redrives.TakeItems(t.Context(), r, dlq.Ways{Kinds: kafkaOnly}, time.Minute, limit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func (m redriving) finish(t *testing.T, r dlq.Redrive, outcome dlq.AttemptOutcom
 
 func (m redriving) judge(t *testing.T, r dlq.Redrive) dlq.Redrive {
 	t.Helper()
-	r, err := m.redrives.Judge(t.Context(), m.tenant, r.ID)
+	r, err := m.redrives.Judge(t.Context(), m.tenant, r.ID, chance)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestARedriveAppliesItsActionToEachLetter(t *testing.T) {
 			}))
 			total := 0
 			for {
-				n, err := m.redrives.Apply(t.Context(), r, 4)
+				n, err := m.redrives.Apply(t.Context(), r, 4, chance)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -143,7 +143,7 @@ func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) (unfinished 
 		}
 		if r.turns.mustJudge(a.ID, progress, r.cfg.Poll) {
 			before := a
-			if a, err = r.cfg.Redrives.Judge(ctx, a.TenantID, a.ID); err != nil {
+			if a, err = r.cfg.Redrives.Judge(ctx, a.TenantID, a.ID, r.chance()); err != nil {
 				r.warn(ctx, "cannot evaluate a redrive", err, slog.String("redrive_id", a.ID.String()))
 				a, more = before, false
 				continue
@@ -175,7 +175,7 @@ func (r *Redriver) step(ctx, drives context.Context, a dlq.Redrive, p *pace, bef
 		}
 	}
 	if a.Action != dlq.BulkRetry {
-		n, err := r.cfg.Redrives.Apply(ctx, a, r.cfg.Batch)
+		n, err := r.cfg.Redrives.Apply(ctx, a, r.cfg.Batch, r.chance())
 		return nil, progress || n > 0, again || n > 0, err
 	}
 	under, full, n, err := r.take(ctx, drives, a, p, before)
@@ -223,7 +223,7 @@ type flight struct {
 func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace, before *flight) (under *flight, full bool, n int, err error) {
 	claimed := time.Now()
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
-	batch, err := r.cfg.Redrives.TakeItems(call, a, r.kinds, r.cfg.Lease, p.limit)
+	batch, err := r.cfg.Redrives.TakeItems(call, a, r.ways(), r.cfg.Lease, p.limit)
 	cancel()
 	if err != nil {
 		return nil, false, 0, fmt.Errorf("take letters: %w", err)

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/loop"
 )
@@ -44,7 +46,8 @@ type Config struct {
 	// written there comes back as a letter (invariant D6); nil: none.
 	Forbidden func(topic string) bool
 	Now       func() time.Time
-	Jitter    func() float64 // in [0,1); rand.Float64
+	Jitter    func() float64   // in [0,1); rand.Float64
+	NewID     func() uuid.UUID // UUIDv7
 	Log       *slog.Logger
 
 	Poll  time.Duration // 1 s: how often the database is asked for work when there is none
@@ -127,6 +130,9 @@ func (c Config) complete() Config {
 	if c.Jitter == nil {
 		c.Jitter = rand.Float64
 	}
+	if c.NewID == nil {
+		c.NewID = func() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+	}
 	if c.Forbidden == nil {
 		c.Forbidden = func(string) bool { return false }
 	}
@@ -150,6 +156,12 @@ func (c Config) complete() Config {
 
 // Drives tells whether there is a driver for targets of a kind.
 func (r *Redriver) Drives(kind dlq.TargetKind) bool { return r.cfg.Drivers[kind] != nil }
+
+// ways is where letters can be driven to from here.
+func (r *Redriver) ways() dlq.Ways { return dlq.Ways{Kinds: r.kinds, Forbidden: r.cfg.Forbidden} }
+
+// chance is what stores are given for the rules that they call.
+func (r *Redriver) chance() dlq.Chance { return dlq.Chance{Jitter: r.cfg.Jitter, NewID: r.cfg.NewID} }
 
 // Wake has the loops look for work at once instead of at their next poll.
 func (r *Redriver) Wake() {

@@ -1,0 +1,204 @@
+package dlq
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
+)
+
+// Allowance is how many letters a redrive's rate leaves at a moment: a bucket that
+// fills at the rate, holds one second's worth, at least one letter, and begins with
+// one. left is what it had at since; nil: nobody has taken any yet.
+func (r *Redrive) Allowance(left float64, since *time.Time, now time.Time) float64 {
+	if since == nil {
+		return 1
+	}
+	return min(max(r.Rate, 1), left+r.Rate*max(now.Sub(*since).Seconds(), 0))
+}
+
+// watched is the canary that has not passed yet; nil: there is none.
+func (r *Redrive) watched() *Canary {
+	if r.CanaryOK {
+		return nil
+	}
+	return r.Canary
+}
+
+// Bounded tells whether Grant depends on how many letters are on their way.
+func (r *Redrive) Bounded() bool { return r.watched() != nil || r.StopOn != (StopOn{}) }
+
+// Grant is how many letters may be taken, of limit at most, while busy ones are on
+// their way: as its allowance, its canary and what it stops on leave.
+func (r *Redrive) Grant(limit int, allowance float64, busy int64) int {
+	n := min(limit, int(allowance))
+	if !r.Bounded() {
+		return n
+	}
+	n = int(min(int64(n), r.Room(busy)))
+	if c := r.watched(); c != nil {
+		n = min(n, max(0, c.Count-int(r.Matched-r.Left())-int(busy)))
+	}
+	return n
+}
+
+// Candidate is a waiting letter of a redrive, with what decides whether it is taken.
+type Candidate struct {
+	Seq      int64 // of its item
+	LetterID uuid.UUID
+	Status   Status // "": it is archived or deleted
+	Topic    string
+	Key      []byte // nil: none
+	To       Target
+	// Behind is of an Ordered letter that waits for an older one of its key: what
+	// that one is in this redrive, Elsewhere when it is none of its letters; "": it
+	// waits for nobody.
+	Behind ItemState
+}
+
+// Elsewhere is Candidate.Behind of a letter that waits for one of no redrive, or of
+// another.
+const Elsewhere ItemState = "-"
+
+// Key is what letters have in common that are driven one after the other.
+type Key struct{ topic, key string }
+
+// KeyOf returns the key of a letter; false: it has none.
+func KeyOf(topic string, key []byte) (Key, bool) { return Key{topic, string(key)}, key != nil }
+
+// Keys says of keys what has become of their letters in a redrive PER_KEY.
+type Keys map[Key]ItemState
+
+// Note takes down that a letter of a key is TAKEN or FAILED: what has failed stays so.
+func (k Keys) Note(of Key, is ItemState) {
+	if k[of] != ItemFailed {
+		k[of] = is
+	}
+}
+
+// behind is what keeps a candidate waiting.
+func (r *Redrive) behind(c *Candidate, keys Keys) ItemState {
+	if key, has := KeyOf(c.Topic, c.Key); c.Behind == "" && r.Order == PerKey && has {
+		return keys[key]
+	}
+	return c.Behind
+}
+
+// Choice is what becomes of candidates; those that are in neither list go on
+// waiting.
+type Choice struct {
+	Taken   []Candidate
+	Skipped []Item // with the state and why
+}
+
+// Choose decides which n of the candidates, in their order, are taken and which are
+// skipped: of an Ordered key, and with the order PER_KEY of any key, only the first
+// letter that is not through is taken.
+func (r *Redrive) Choose(all []Candidate, keys Keys, ways Ways, n int) (out Choice) {
+	busy := map[Key]bool{}
+	skip := func(c *Candidate, why string) {
+		out.Skipped = append(out.Skipped, Item{Seq: c.Seq, LetterID: c.LetterID, State: ItemSkipped, Detail: why})
+	}
+	for i := range all {
+		if len(out.Taken) == n {
+			break
+		}
+		c := &all[i]
+		key, has := KeyOf(c.Topic, c.Key)
+		oneByOne := has && r.Order == PerKey
+		switch behind := r.behind(c, keys); {
+		case c.Status == "":
+			skip(c, whyGone)
+		case !r.claims(c.Status):
+			skip(c, fmt.Sprintf("it is %s", c.Status))
+		case !ways.Reaches(c.To.Kind):
+			skip(c, fmt.Sprintf("target kind %s is not configured on this server", c.To.Kind))
+		case behind == ItemFailed:
+			skip(c, "an older dead letter with the same key has failed")
+		case behind == ItemWaiting, behind == ItemTaken, oneByOne && busy[key]:
+		case behind != "":
+			skip(c, "an older dead letter with the same key is open")
+		default:
+			out.Taken = append(out.Taken, *c)
+			busy[key] = oneByOne
+		}
+	}
+	return out
+}
+
+// claims tells whether a redrive retries letters of a status.
+func (r *Redrive) claims(s Status) bool {
+	return CanMove(s, Claimed) || r.Force && CanMove(s, ForcedClaim)
+}
+
+const whyGone = "it is archived or deleted"
+
+// Verdict is what an action of a redrive makes of a letter.
+type Verdict struct {
+	Item
+	After   Letter // when it is DONE, unless Deleted
+	Deleted bool
+}
+
+// Act does what a redrive is for, other than BulkRetry, to one of its letters. One
+// whose status is "" is gone. p is of the letter's topic; needed by BulkRequeue only.
+func (r *Redrive) Act(seq int64, l *Letter, p *Policy, m Moment) Verdict {
+	v := Verdict{Item: Item{Seq: seq, LetterID: l.ID, State: ItemSkipped, UpdatedAt: m.Now}}
+	var err error
+	switch {
+	case l.Status == "":
+		v.Detail = whyGone
+		return v
+	case r.Action != BulkRequeue && l.Waited():
+		v.Detail = "a saga waits for it"
+		return v
+	}
+	switch r.Action {
+	case BulkDiscard:
+		v.After, err = l.Discarded(m)
+	case BulkResolve:
+		v.After, err = l.ResolvedManually(m)
+	case BulkRequeue:
+		v.After, err = l.Requeued(false, nil, p, m)
+	case BulkDelete:
+		err, v.Deleted = l.Deletable(), true
+	default:
+		panic(fmt.Sprintf("dlq: a redrive with the action %s acts on no letters itself", r.Action))
+	}
+	if err != nil {
+		return Verdict{Item: Item{Seq: seq, LetterID: l.ID, State: ItemSkipped, Detail: fmt.Sprintf("it is %s", l.Status), UpdatedAt: m.Now}}
+	}
+	v.State = ItemDone
+	return v
+}
+
+// Told is the entry of the audit trail of what r has done to a letter; id is its own.
+func (r *Redrive) Told(v *Verdict, before *Letter, id uuid.UUID) operator.Action {
+	detail := []byte(`{"redrive_id":"` + r.ID.String() + `"}`)
+	if v.Deleted {
+		detail = before.Tombstone()
+	}
+	by := operator.By{Actor: r.Actor, Reason: r.Reason}
+	return by.Did(id, before.TenantID, v.UpdatedAt, operator.DeadLetter, before.ID.String(), r.Action.Verb(), detail)
+}
+
+// Verb is what the action of a redrive is called on record.
+func (a RedriveAction) Verb() string {
+	return map[RedriveAction]string{
+		BulkRetry: VerbRetry, BulkDiscard: VerbDiscard, BulkResolve: VerbResolve, BulkRequeue: VerbRequeue, BulkDelete: VerbDelete,
+	}[a]
+}
+
+// Ways is where letters can be driven to from a server.
+type Ways struct {
+	Kinds []TargetKind // of targets that it has drivers for
+	// Forbidden tells of topics that nothing is ever driven to, because what is
+	// written there comes back as a letter (invariant D6); nil: none.
+	Forbidden func(topic string) bool
+}
+
+// Reaches tells whether something is driven to targets of a kind.
+func (w Ways) Reaches(kind TargetKind) bool { return slices.Contains(w.Kinds, kind) }

@@ -1,0 +1,152 @@
+package dlq
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// ItemState is where one letter of a redrive stands.
+type ItemState string
+
+// States of items.
+const (
+	ItemWaiting ItemState = "WAITING"
+	ItemTaken   ItemState = "TAKEN"
+	ItemDone    ItemState = "DONE"
+	ItemFailed  ItemState = "FAILED"
+	ItemSkipped ItemState = "SKIPPED"
+	ItemBounced ItemState = "BOUNCED"
+)
+
+// ItemStates is every state.
+var ItemStates = []ItemState{ItemWaiting, ItemTaken, ItemDone, ItemFailed, ItemSkipped, ItemBounced}
+
+// Ended tells whether a letter of this state has been tried to the end.
+func (s ItemState) Ended() bool { return s == ItemDone || s == ItemFailed || s == ItemBounced }
+
+// Item is one letter of a redrive.
+type Item struct {
+	Seq       int64
+	LetterID  uuid.UUID
+	State     ItemState
+	Detail    string // why it failed or was skipped
+	UpdatedAt time.Time
+}
+
+// Reach says what the target has of a letter after a drive.
+type Reach string
+
+// Reaches.
+const (
+	Answered     Reach = "answered" // it has answered
+	MaybeReached Reach = "unknown"
+	NotReached   Reach = "nothing"
+)
+
+// Reach says what the target has of the letter after an attempt.
+func (a *Attempt) Reach() Reach {
+	switch {
+	case a.Outcome == Acknowledged, a.StatusCode != 0:
+		return Answered
+	case a.Outcome == Uncertain:
+		return MaybeReached
+	}
+	return NotReached
+}
+
+// Item is what the end of a drive makes of its letter in the redrive. stored is the
+// resolution that the letter has then: it may have come back already. One that was
+// Accepted stays TAKEN, and is counted when its target has told.
+func (f *Finish) Item(stored Resolution) (Item, Reach) {
+	i := Item{LetterID: f.LetterID, State: ItemFailed, Detail: f.Attempt.Error, UpdatedAt: f.At}
+	switch {
+	case f.Status == Retrying:
+		i.State, i.Detail = ItemTaken, ""
+		return i, NotReached
+	case f.Attempt.Outcome == Withdrawn && f.Fault != nil:
+		// Until somebody changes what keeps it, such as a disabled webhook: the redrive
+		// would take it again and again, and never end.
+		i.State, i.Detail = ItemSkipped, f.Fault.Detail
+	case f.Attempt.Outcome == Withdrawn:
+		i.State, i.Detail = ItemWaiting, ""
+	case f.Status == Resolved && stored == Bounced:
+		i.State, i.Detail = ItemBounced, ""
+	case f.Status == Resolved:
+		i.State, i.Detail = ItemDone, ""
+	}
+	return i, f.Attempt.Reach()
+}
+
+// Progress is what letters add to the counts of their redrive.
+type Progress struct {
+	Done, Failed, Skipped, Bounced int64
+	Sent, MaybeSent, Repeated      int64
+}
+
+// Count adds a letter that has become an item of a state, and was handed over so many
+// times before and after. Of what was not answered, and of earlier hand-overs, whose
+// nodes are gone, nobody knows.
+func (p *Progress) Count(s ItemState, answered bool, before, after int) {
+	switch s {
+	case ItemDone:
+		p.Done++
+	case ItemBounced:
+		p.Done++
+		p.Bounced++
+	case ItemFailed:
+		p.Failed++
+	case ItemSkipped:
+		p.Skipped++
+	}
+	switch {
+	case answered && before > 0:
+		p.MaybeSent--
+		p.Sent++
+	case answered:
+		p.Sent++
+	case before == 0 && after > 0:
+		p.MaybeSent++
+	}
+	if before < 2 && after > 1 {
+		p.Repeated++
+	}
+}
+
+// Lost is a letter that a redrive has taken and whose lease has ended, with what it
+// has become since: its target has told, or its retry was reclaimed.
+type Lost struct {
+	Seq        int64
+	Status     Status     // "": it is archived or deleted
+	Resolution Resolution // of the letter
+	// Ours tells that its last attempt was this redrive's, which ended so.
+	Ours    bool
+	Outcome AttemptOutcome
+	Error   string
+	// Hands is how often it was handed over as far as was counted, Gone how many of
+	// this redrive's attempts ended with their node: the letter may have been claimed
+	// by somebody else since.
+	Hands int
+	Gone  int
+}
+
+// Settled is what becomes of a lost letter, and how often it was handed over. One
+// that is still on its way stays TAKEN; one that nobody tried to the end waits again.
+func (l *Lost) Settled() (i Item, hands int) {
+	i = Item{Seq: l.Seq, State: ItemWaiting}
+	switch {
+	case l.Status == Retrying:
+		i.State = ItemTaken
+	case l.Status == Resolved && l.Resolution == Bounced && l.Ours:
+		i.State = ItemBounced
+	case l.Status == Resolved && l.Ours && l.Outcome == Acknowledged:
+		i.State = ItemDone
+	case l.Ours && (l.Outcome == FailedDrive || l.Outcome == Uncertain):
+		i.State, i.Detail = ItemFailed, l.Error
+	}
+	hands = max(l.Hands, l.Gone)
+	if i.State.Ended() {
+		hands++
+	}
+	return i, hands
+}

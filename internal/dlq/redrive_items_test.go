@@ -1,0 +1,126 @@
+package dlq
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+func TestWhatADriveMakesOfItsItem(t *testing.T) {
+	t.Parallel()
+	disabled := fault.New(fault.Conflict, CodeConflict, "the webhook is disabled")
+	for _, tt := range []struct {
+		name   string
+		f      Finish
+		stored Resolution
+		state  ItemState
+		detail string
+		reach  Reach
+	}{
+		{"acknowledged", Finish{Status: Resolved, Attempt: Attempt{Outcome: Acknowledged}}, Redriven, ItemDone, "", Answered},
+		{"acknowledged, and back already", Finish{Status: Resolved, Attempt: Attempt{Outcome: Acknowledged}}, Bounced, ItemBounced, "", Answered},
+		{"refused", Finish{Status: Pending, Attempt: Attempt{Outcome: FailedDrive, Error: "no", StatusCode: 400}}, "", ItemFailed, "no", Answered},
+		{"not reached", Finish{Status: Pending, Attempt: Attempt{Outcome: FailedDrive, Error: "no route"}}, "", ItemFailed, "no route", NotReached},
+		{"nobody knows", Finish{Status: Dead, Attempt: Attempt{Outcome: Uncertain, Error: "no answer"}}, Exhausted, ItemFailed, "no answer", MaybeReached},
+		{"not made", Finish{Status: Pending, Attempt: Attempt{Outcome: Withdrawn, Error: "stopped"}}, "", ItemWaiting, "", NotReached},
+		{"not to be made", Finish{Status: Pending, Attempt: Attempt{Outcome: Withdrawn}, Fault: disabled}, "", ItemSkipped, "the webhook is disabled", NotReached},
+		{"accepted", Finish{Status: Retrying, Attempt: Attempt{Outcome: Uncertain, Error: "later"}}, "", ItemTaken, "", NotReached},
+	} {
+		tt.f.LetterID = uuid.UUID{3}
+		got, reach := tt.f.Item(tt.stored)
+		if diff := cmp.Diff(Item{LetterID: uuid.UUID{3}, State: tt.state, Detail: tt.detail}, got); diff != "" || reach != tt.reach {
+			t.Errorf("%s: the target has %q, want %q (-want +got):\n%s", tt.name, reach, tt.reach, diff)
+		}
+	}
+}
+
+func TestWhatBecomesOfALostLetter(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		l      Lost
+		state  ItemState
+		detail string
+		hands  int
+	}{
+		{"it is on its way", Lost{Status: Retrying, Ours: true}, ItemTaken, "", 0},
+		{"it is on its way once more", Lost{Status: Retrying, Gone: 1}, ItemTaken, "", 1},
+		{"its target has taken it", Lost{Status: Resolved, Resolution: Redriven, Ours: true, Outcome: Acknowledged}, ItemDone, "", 1},
+		{"its target has taken it in the end", Lost{Status: Resolved, Resolution: Confirmed, Ours: true, Outcome: Acknowledged, Hands: 1, Gone: 2}, ItemDone, "", 3},
+		{"it came back", Lost{Status: Resolved, Resolution: Bounced, Ours: true, Outcome: Acknowledged}, ItemBounced, "", 1},
+		{"it failed", Lost{Status: Pending, Ours: true, Outcome: FailedDrive, Error: "no"}, ItemFailed, "no", 1},
+		{"nobody knows", Lost{Status: Dead, Resolution: Exhausted, Ours: true, Outcome: Uncertain, Error: "?"}, ItemFailed, "?", 1},
+		{"its node is gone", Lost{Status: Pending, Ours: true, Outcome: Abandoned, Error: "gone", Gone: 1}, ItemWaiting, "", 1},
+		{"it was not sent", Lost{Status: Pending, Ours: true, Outcome: Withdrawn, Error: "not sent"}, ItemWaiting, "", 0},
+		{"somebody else has driven it", Lost{Status: Resolved, Resolution: Redriven, Outcome: Acknowledged}, ItemWaiting, "", 0},
+		{"somebody else has failed", Lost{Status: Pending, Outcome: FailedDrive, Error: "no", Hands: 2}, ItemWaiting, "", 2},
+		{"it is gone", Lost{}, ItemWaiting, "", 0},
+	} {
+		tt.l.Seq = 5
+		got, hands := tt.l.Settled()
+		if diff := cmp.Diff(Item{Seq: 5, State: tt.state, Detail: tt.detail}, got); diff != "" || hands != tt.hands {
+			t.Errorf("%s: handed over %d times, want %d (-want +got):\n%s", tt.name, hands, tt.hands, diff)
+		}
+	}
+}
+
+func TestProgressOfARedrive(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name          string
+		state         ItemState
+		answered      bool
+		before, after int
+		want          Progress
+	}{
+		{"done", ItemDone, true, 0, 1, Progress{Done: 1, Sent: 1}},
+		{"back at once", ItemBounced, true, 0, 1, Progress{Done: 1, Bounced: 1, Sent: 1}},
+		{"failed at its target", ItemFailed, true, 0, 1, Progress{Failed: 1, Sent: 1}},
+		{"failed before", ItemFailed, false, 0, 0, Progress{Failed: 1}},
+		{"failed, nobody knows where", ItemFailed, false, 0, 1, Progress{Failed: 1, MaybeSent: 1}},
+		{"skipped", ItemSkipped, false, 0, 0, Progress{Skipped: 1}},
+		{"waits again", ItemWaiting, false, 0, 0, Progress{}},
+		{"waits again after its node was gone", ItemWaiting, false, 0, 1, Progress{MaybeSent: 1}},
+		{"known in the end, and sent twice", ItemDone, true, 1, 2, Progress{Done: 1, Sent: 1, MaybeSent: -1, Repeated: 1}},
+		{"lost for the second time", ItemWaiting, false, 1, 2, Progress{Repeated: 1}},
+		{"lost for the third time", ItemWaiting, false, 2, 3, Progress{}},
+		{"known after that", ItemFailed, true, 3, 4, Progress{Failed: 1, Sent: 1, MaybeSent: -1}},
+	} {
+		var p Progress
+		p.Count(tt.state, tt.answered, tt.before, tt.after)
+		if diff := cmp.Diff(tt.want, p); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// Whatever happens to a letter, it is sent, or maybe sent, or neither, and repeated at
+// most once.
+func TestALetterIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var p Progress
+		hands := 0
+		for range rapid.IntRange(0, 6).Draw(t, "losses") {
+			after := hands + rapid.IntRange(0, 2).Draw(t, "handed over")
+			p.Count(ItemWaiting, false, hands, after)
+			hands = after
+		}
+		if rapid.Bool().Draw(t, "it ends") {
+			p.Count(rapid.SampledFrom([]ItemState{ItemDone, ItemFailed, ItemBounced}).Draw(t, "how"), true, hands, hands+1)
+			hands++
+			if p.Sent != 1 || p.MaybeSent != 0 || p.Done+p.Failed != 1 {
+				t.Fatalf("handed over %d times, and counted as %+v", hands, p)
+			}
+		} else if p.Sent != 0 || (p.MaybeSent == 1) != (hands > 0) {
+			t.Fatalf("handed over %d times without an answer, and counted as %+v", hands, p)
+		}
+		if (p.Repeated == 1) != (hands > 1) || p.Repeated > 1 {
+			t.Fatalf("handed over %d times, and repeated %d times", hands, p.Repeated)
+		}
+	})
+}

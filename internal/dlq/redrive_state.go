@@ -1,0 +1,174 @@
+package dlq
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// RedriveState is where a redrive stands.
+type RedriveState string
+
+// States of redrives.
+const (
+	RedrivePending   RedriveState = "PENDING"           // its letters are being gathered, or its time has not come
+	AwaitingApproval RedriveState = "AWAITING_APPROVAL" // somebody else must agree
+	RedriveRunning   RedriveState = "RUNNING"
+	RedrivePaused    RedriveState = "PAUSED"
+	RedriveHalted    RedriveState = "HALTED" // it stopped itself: see HaltReason
+	RedriveCompleted RedriveState = "COMPLETED"
+	RedriveCanceled  RedriveState = "CANCELED"
+)
+
+// RedriveStates is every state.
+var RedriveStates = []RedriveState{RedrivePending, AwaitingApproval, RedriveRunning, RedrivePaused, RedriveHalted, RedriveCompleted, RedriveCanceled}
+
+// Terminal tells whether a redrive of this state does nothing more, ever.
+func (s RedriveState) Terminal() bool { return s == RedriveCompleted || s == RedriveCanceled }
+
+// RedriveVerb is what moves a redrive: what an operator does to it, or what it does
+// by itself.
+type RedriveVerb string
+
+// Verbs of operators.
+const (
+	PauseRedrive   RedriveVerb = "pause"
+	ResumeRedrive  RedriveVerb = "resume"
+	CancelRedrive  RedriveVerb = "cancel"
+	ApproveRedrive RedriveVerb = "approve"
+)
+
+// RedriveVerbs is every verb of operators.
+var RedriveVerbs = []RedriveVerb{PauseRedrive, ResumeRedrive, CancelRedrive, ApproveRedrive}
+
+// What redrives do by themselves.
+const (
+	BeginRedrive    RedriveVerb = "begin"
+	HaltRedrive     RedriveVerb = VerbHalt
+	CompleteRedrive RedriveVerb = "complete"
+)
+
+// RedriveEdge is one legal move of a redrive.
+type RedriveEdge struct {
+	From, To RedriveState
+	On       RedriveVerb
+}
+
+// RedriveEdges is the whole life of a redrive: what is not in it does not happen.
+var RedriveEdges = []RedriveEdge{
+	{RedrivePending, RedriveRunning, BeginRedrive},
+	{RedriveRunning, RedriveHalted, HaltRedrive},
+	{RedriveRunning, RedriveCompleted, CompleteRedrive},
+	{RedrivePending, RedrivePaused, PauseRedrive},
+	{RedriveRunning, RedrivePaused, PauseRedrive},
+	{RedrivePaused, RedrivePending, ResumeRedrive},
+	{RedriveHalted, RedrivePending, ResumeRedrive},
+	{RedrivePending, RedriveCanceled, CancelRedrive},
+	{AwaitingApproval, RedriveCanceled, CancelRedrive},
+	{RedriveRunning, RedriveCanceled, CancelRedrive},
+	{RedrivePaused, RedriveCanceled, CancelRedrive},
+	{RedriveHalted, RedriveCanceled, CancelRedrive},
+	{AwaitingApproval, RedrivePending, ApproveRedrive},
+}
+
+// after returns the state that a verb leads to; false: the table has no such move.
+func (s RedriveState) after(on RedriveVerb) (RedriveState, bool) {
+	i := slices.IndexFunc(RedriveEdges, func(e RedriveEdge) bool { return e.From == s && e.On == on })
+	if i < 0 {
+		return s, false
+	}
+	return RedriveEdges[i].To, true
+}
+
+// to moves r over one edge. A move that is not in the table is a bug in the rules,
+// which the test of all pairs finds; it must never reach a store.
+func (r *Redrive) to(on RedriveVerb, now time.Time) {
+	next, ok := r.State.after(on)
+	if !ok {
+		panic(fmt.Sprintf("dlq: a redrive that is %s has no %s in the transition table", r.State, on))
+	}
+	if r.State = next; next.Terminal() {
+		r.EndedAt = &now
+	}
+}
+
+// Actions lists what can be done to a redrive now; never nil.
+func (r *Redrive) Actions() []string {
+	out := []string{}
+	for _, v := range RedriveVerbs {
+		if _, can := r.State.after(v); can {
+			out = append(out, string(v))
+		}
+	}
+	if !r.State.Terminal() {
+		out = append(out, VerbUpdate)
+	}
+	return out
+}
+
+// Moved applies a verb of an operator. A resumed redrive is PENDING until a node
+// takes it up, which is at once; a canary that halted it is over then: who resumes
+// has seen it. What it stops on stays, and counts from there. Faults: Conflict;
+// Forbidden when the one who asked approves.
+func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, error) {
+	if _, can := r.State.after(verb); !can || !slices.Contains(RedriveVerbs, verb) {
+		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s", r.State).Allowing(r.Actions())
+	}
+	if verb == ApproveRedrive {
+		if actor == r.Actor {
+			return r, fault.New(fault.Forbidden, CodeSelfApproval, "a redrive must be approved by someone other than its requester")
+		}
+		r.ApprovedBy = actor
+	}
+	if verb == ResumeRedrive && r.State == RedriveHalted {
+		r.HaltReason, r.CanaryOK, r.WatchedAt = "", true, nil
+		r.DoneBefore, r.FailedBefore = r.Done, r.Failed
+	}
+	r.to(verb, now)
+	r.Version++
+	r.UpdatedAt = now
+	return r, nil
+}
+
+// Active tells whether a redrive has something to do, once its time has come.
+func (r *Redrive) Active() bool {
+	_, begins := r.State.after(BeginRedrive)
+	_, ends := r.State.after(CompleteRedrive)
+	return begins || ends
+}
+
+// Begun returns a redrive that a node takes up; begins is false when it runs, or
+// when it does not go on.
+func (r Redrive) Begun(now time.Time) (after Redrive, begins bool) {
+	if _, begins = r.State.after(BeginRedrive); !begins {
+		return r, false
+	}
+	if r.StartedAt == nil {
+		r.StartedAt = &now
+	}
+	r.to(BeginRedrive, now)
+	r.Version++
+	r.UpdatedAt, r.ProgressAt = now, &now
+	return r, true
+}
+
+// PageSize is how many of its letters are looked for next, of limit at most; 0: it
+// has as many as it may have. Ids come in one page.
+func (r *Redrive) PageSize(limit int) int64 {
+	most := int64(limit)
+	if r.Filter == nil {
+		most = max(1, int64(len(r.IDs)))
+	}
+	if r.Max > 0 {
+		most = min(most, max(0, r.Max-r.Matched))
+	}
+	return most
+}
+
+// GatheredBy tells whether a page of PageSize letters was the last: of found ones
+// that fit, stored were not among its letters before.
+func (r *Redrive) GatheredBy(size, found, stored int64) bool {
+	return found < size || r.Filter == nil || r.Max > 0 && r.Matched+stored >= r.Max
+}
