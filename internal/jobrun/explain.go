@@ -115,11 +115,11 @@ func (s *Situation) placed() Explanation {
 			continue
 		}
 		queue++
-		if !holdsAll(w.Labels, r.RequiredLabels) {
+		if !w.has(r.RequiredLabels) {
 			continue
 		}
 		labels++
-		if len(w.Commands) > 0 && !slices.Contains(w.Commands, r.CommandName) {
+		if !w.runs(r.CommandName) {
 			continue
 		}
 		command++
@@ -142,10 +142,6 @@ func (s *Situation) placed() Explanation {
 		x.WaitsFor, x.Summary = ForTurn, fmt.Sprintf("%d workers can run it; it is claimed in its turn, by priority and then by slot.", free)
 	}
 	return x
-}
-
-func holdsAll(all, some []string) bool {
-	return !slices.ContainsFunc(some, func(l string) bool { return !slices.Contains(all, l) })
 }
 
 // epilogue tells how a run ended.

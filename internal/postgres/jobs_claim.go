@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -26,7 +25,31 @@ var claimable = `
 	   AND r.cancel_requested_at IS NULL AND r.required_labels <@ q.labels AND (q.commands = '{}' OR r.command_name = ANY (q.commands))
 	   AND (r.concurrency_key IS NULL OR NOT $9 AND (SELECT o.id FROM jobs.job_runs o
 	          WHERE o.tenant_id = $1 AND o.concurrency_key = r.concurrency_key AND o.id <> r.id AND o.phase IN ('HELD', 'ORPHANED') LIMIT 1) IS NULL)
-	 ORDER BY r.priority DESC, r.scheduled_for, r.id`
+	 ORDER BY ` + claimOrder
+
+// claimOrder is the order in which runs are claimed: jobrun.CompareTurns.
+const claimOrder = `r.priority DESC, r.scheduled_for, r.id`
+
+// What a claim is to choose, jobrun.Pool says; these are the parts that one claim and
+// several together share.
+
+// mayClaim is the condition that worker w may be given runs ($7: how long it may be
+// silent, in microseconds).
+func mayClaim(id string) string {
+	return `w.tenant_id = $1 AND w.id = ` + id + ` AND w.state = 'ACTIVE' AND w.heartbeat_at > clock_timestamp() - $7 * interval '1 microsecond'`
+}
+
+// roomOf is how many runs worker w is given that asks for so many ($6: the limit of
+// all workers).
+func roomOf(id, asks string) string {
+	return `least(` + asks + `, least(w.max_runs, $6::bigint) -
+	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = ` + id + ` AND h.phase = 'HELD')) AS room`
+}
+
+// unanswered is the condition that a claim was not answered before.
+func unanswered(k, worker, claim string) string {
+	return `NOT EXISTS (SELECT FROM jobs.claims ` + k + ` WHERE ` + k + `.worker_id = ` + worker + ` AND ` + k + `.claim_id = ` + claim + `)`
+}
 
 // claimRuns assigns runs to the worker $2 under the present epoch. Of several
 // queues it looks first how many runs of each come to the front, and then locks so
@@ -38,18 +61,17 @@ var claimable = `
 var claimRuns = claimEpoch + `, alone AS MATERIALIZED (
 	SELECT ` + lockClaim("$2::uuid", "$5::text") + `
 ), w AS MATERIALIZED (
-	SELECT w.id, $5 AS claim_id, w.labels, w.commands, w.queues, least($3::bigint, least(w.max_runs, $6::bigint) -
-	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = $2 AND h.phase = 'HELD')) AS room
+	SELECT w.id, $5 AS claim_id, w.labels, w.commands, w.queues, ` + roomOf("$2", "$3::bigint") + `
 	  FROM jobs.workers w
-	 WHERE w.tenant_id = $1 AND w.id = $2 AND w.state = 'ACTIVE' AND w.heartbeat_at > clock_timestamp() - $7 * interval '1 microsecond'
-	   AND EXISTS (SELECT FROM e) AND EXISTS (SELECT FROM alone) AND NOT EXISTS (SELECT FROM jobs.claims k WHERE k.worker_id = $2 AND k.claim_id = $5)
+	 WHERE ` + mayClaim("$2") + `
+	   AND EXISTS (SELECT FROM e) AND EXISTS (SELECT FROM alone) AND ` + unanswered("k", "$2", "$5") + `
 ), q AS MATERIALIZED (
 	SELECT DISTINCT q.queue, w.labels, w.commands, w.room
 	  FROM w CROSS JOIN unnest(w.queues) AS q (queue) WHERE w.room > 0 AND ($4::text[] IS NULL OR q.queue = ANY ($4::text[]))
 ), front AS MATERIALIZED (
 	SELECT q.queue FROM q CROSS JOIN LATERAL (` + claimable + ` LIMIT q.room) AS r
 	 WHERE (SELECT count(*) FROM q) > 1
-	 ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT $3::bigint
+	 ORDER BY ` + claimOrder + ` LIMIT (SELECT w.room FROM w)
 ), places AS MATERIALIZED (
 	SELECT q.queue, q.labels, q.commands, q.room FROM q WHERE (SELECT count(*) FROM q) = 1
 	UNION ALL
@@ -154,7 +176,7 @@ func tryClaim(claim func(keyless bool) ([]jobrun.Offer, error)) (offers []jobrun
 		}
 	}
 	slices.SortFunc(offers, func(a, b jobrun.Offer) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.ScheduledFor.Compare(b.ScheduledFor), compareIDs(a.ID, b.ID))
+		return jobrun.CompareTurns(&a.Run, &b.Run)
 	})
 	return offers, err
 }

@@ -15,14 +15,13 @@ import (
 var claimOfQueue = claimEpoch + `, alone AS MATERIALIZED (
 	SELECT ` + lockClaim("k.worker", "k.claim_id") + ` FROM unnest((SELECT $2::uuid[]), $3::text[]) AS k (worker, claim_id)
 ), w AS MATERIALIZED (
-	SELECT w.id, k.claim_id, w.labels, w.commands, least(k.slots, least(w.max_runs, $6::bigint) -
-	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = k.worker AND h.phase = 'HELD')) AS room
+	SELECT w.id, k.claim_id, w.labels, w.commands, ` + roomOf("k.worker", "k.slots") + `
 	  FROM unnest((SELECT $2::uuid[]), $3::text[], $4::bigint[]) AS k (worker, claim_id, slots)
 	 CROSS JOIN LATERAL (
 		SELECT w.id, w.labels, w.commands, w.max_runs FROM jobs.workers w
-		 WHERE w.tenant_id = $1 AND w.id = k.worker AND w.state = 'ACTIVE' AND w.heartbeat_at > clock_timestamp() - $7 * interval '1 microsecond'
+		 WHERE ` + mayClaim("k.worker") + `
 		   AND $5 = ANY (w.queues) OFFSET 0) AS w
-	 WHERE EXISTS (SELECT FROM e) AND (SELECT count(*) FROM alone) > 0 AND NOT EXISTS (SELECT FROM jobs.claims c WHERE c.worker_id = k.worker AND c.claim_id = k.claim_id)
+	 WHERE EXISTS (SELECT FROM e) AND (SELECT count(*) FROM alone) > 0 AND ` + unanswered("c", "k.worker", "k.claim_id") + `
 ), q AS MATERIALIZED (
 	SELECT $5 AS queue, w.labels, w.commands FROM w WHERE w.room > 0 LIMIT 1
 ), seats AS MATERIALIZED (

@@ -31,6 +31,7 @@ func TestAWorkerGetsOnlyWhatItCanRun(t *testing.T) {
 		"one of its own":   {func(w *jobrun.WorkerProcess) { w.Queues = []string{"slow", "default"} }, func(a *jobrun.ClaimRequest) { a.Queues = []string{"slow"} }, []jobrun.Definition{slow}},
 		"not its own":      {nil, func(a *jobrun.ClaimRequest) { a.Queues = []string{"slow"} }, nil},
 		"as many as it is": {func(w *jobrun.WorkerProcess) { w.MaxRuns = 1 }, nil, []jobrun.Definition{plain}},
+		"as it is of all":  {func(w *jobrun.WorkerProcess) { w.MaxRuns, w.Queues = 1, []string{"slow", "default"} }, nil, []jobrun.Definition{plain}},
 		"no slots":         {nil, func(a *jobrun.ClaimRequest) { a.Slots = 0 }, nil},
 	} {
 		var want []uuid.UUID
