@@ -4,24 +4,16 @@ import (
 	"context"
 	"time"
 
+	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-type (
-	// SagaLetters is sagaLetters.
-	SagaLetters = sagaLetters
-	// WebhookLetters is webhookLetters.
-	WebhookLetters = webhookLetters
-	// LetterStore is letterStore.
-	LetterStore = letterStore
-)
-
 // NewSagaLetters returns the driver as a node beside those of the test would
 // have it: without an engine of its own.
-func NewSagaLetters(db *postgres.DB, letters letterStore) *sagaLetters {
+func NewSagaLetters(db *postgres.DB, letters targets.Letters) *targets.Saga {
 	sagas := postgres.NewSagas(db)
-	return &sagaLetters{
+	return &targets.Saga{
 		Sagas: sagas, Letters: letters, Definition: newPinned(postgres.NewWorkflows(db)).definition,
 		Commit: func(ctx context.Context, c saga.Change) error {
 			errs, err := sagas.Commit(ctx, []saga.Change{c})

@@ -2,12 +2,10 @@ package app
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
-	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -42,20 +40,4 @@ func (n *node) cancelRun(ctx context.Context, tenant, run uuid.UUID, reason stri
 	by := operator.By{Actor: "skald", Reason: reason}
 	_, err := n.jobStores.runs.Cancel(ctx, tenant, run, false, by.Did(newID(), tenant, n.now(), operator.JobRun, run.String(), "cancel", nil))
 	return err
-}
-
-// jobLetters has runs that gave up made again. It is a redrive.Driver: the end of
-// the new run is the end of the retry.
-type jobLetters struct {
-	runs *postgres.Jobs
-	now  func() time.Time
-}
-
-// Drive implements redrive.Driver.
-func (d *jobLetters) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
-	results := make([]dlq.Result, len(batch))
-	for i := range batch {
-		results[i] = d.runs.Rerun(ctx, &batch[i], d.now)
-	}
-	return results
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/redrive"
+	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/kafka"
@@ -35,9 +36,9 @@ type deadLetterStores struct {
 // letters is the dead-letter queue of a node.
 type letters struct {
 	redriver *redrive.Redriver
-	sagas    *sagaLetters
-	http     *redrive.HTTP
-	kafka    *kafka.Redriver     // nil: no brokers
+	sagas    *targets.Saga
+	http     *targets.HTTP
+	kafka    *targets.Kafka      // nil: no brokers
 	ingest   *kafka.IngestConfig // nil: no dead-letter topics
 	topics   kafka.Pattern
 }
@@ -53,11 +54,11 @@ func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinne
 	}
 	d, m := n.cfg.DLQ, n.metrics
 	l := &letters{
-		sagas: &sagaLetters{
+		sagas: &targets.Saga{
 			Sagas: n.sagas, Letters: n.deadLetters.letters, Definition: definitions.definition, Commit: n.writes.Commit, Wake: n.engine.Wake,
 			Now: n.now, NewID: newID, CompensationTimeout: n.cfg.Engine.DefaultCompensationTimeout,
 		},
-		http: redrive.NewHTTP(redrive.HTTPConfig{
+		http: targets.NewHTTP(targets.HTTPConfig{
 			Policy: policy, Timeout: d.HTTPTimeout, Concurrency: d.HTTPConcurrency, Version: n.opt.Version.Version, Now: n.now, Log: n.opt.Log,
 		}),
 	}
@@ -73,10 +74,10 @@ func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinne
 	}
 	drivers := map[dlq.TargetKind]redrive.Driver{
 		dlq.ToHTTP: l.http, dlq.ToSaga: l.sagas,
-		dlq.ToWebhook: &webhookLetters{Webhooks: n.hooks, Deliveries: n.hooks, Now: n.now},
+		dlq.ToWebhook: &targets.Webhook{Webhooks: n.hooks, Deliveries: n.hooks, Now: n.now},
 	}
 	if n.jobStores != nil {
-		drivers[dlq.ToJobRun] = &jobLetters{n.jobStores.runs, n.now}
+		drivers[dlq.ToJobRun] = &targets.Job{Runs: n.jobStores.runs, Now: n.now}
 	}
 	if l.kafka != nil {
 		drivers[dlq.ToKafka] = l.kafka

@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/kafka"
 )
 
@@ -41,7 +42,7 @@ func (n *node) newIngest(name string, store kafka.Arrivals) (*kafka.IngestConfig
 }
 
 // newKafkaDriver returns what drives letters to Kafka, nil without brokers.
-func (n *node) newKafkaDriver() (*kafka.Redriver, error) {
+func (n *node) newKafkaDriver() (*targets.Kafka, error) {
 	if len(n.cfg.Kafka.Brokers) == 0 {
 		return nil, nil //nolint:nilnil // there is nowhere to drive them to
 	}
@@ -49,7 +50,7 @@ func (n *node) newKafkaDriver() (*kafka.Redriver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return kafka.RedriveConfig{
+	return targets.KafkaConfig{
 		Connection: brokers(n.cfg), Forbidden: topics.Forbidden, CreateTopics: n.cfg.Ingest.AllowTopicCreation, Now: n.now,
 	}.Open()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -36,7 +37,7 @@ type stranded struct {
 	broken  atomic.Bool
 	undos   atomic.Int64
 	letters *postgres.Letters
-	driver  *app.SagaLetters
+	driver  *targets.Saga
 	db      *sql.DB
 }
 
@@ -278,7 +279,7 @@ func TestALetterOfAWebhookHasItSentAgain(t *testing.T) {
 	t.Cleanup(db.Close)
 	hooks := postgres.NewWebhooks(db, nil)
 	now := func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
-	driver := &app.WebhookLetters{Webhooks: hooks, Deliveries: hooks, Now: now}
+	driver := &targets.Webhook{Webhooks: hooks, Deliveries: hooks, Now: now}
 	tenant, url := uuid.New(), "https://example.com/events"
 	hook, err := webhook.New(tenant, uuid.New(), webhook.Settings{URL: &url}, []byte("a key of thirty-two bytes length"), "op", now())
 	if err != nil || hooks.Create(t.Context(), hook, false) != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/redrive"
+	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -31,7 +32,7 @@ func newQueueEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 		t.Fatal(err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	web := redrive.NewHTTP(redrive.HTTPConfig{Policy: loopback, Version: "1.2.3", Now: time.Now, Log: quiet})
+	web := targets.NewHTTP(targets.HTTPConfig{Policy: loopback, Version: "1.2.3", Now: time.Now, Log: quiet})
 	t.Cleanup(web.Close)
 	policy := dlq.DefaultPolicy
 	policy.AutoRetry = false

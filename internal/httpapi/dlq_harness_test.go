@@ -20,6 +20,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/redrive"
+	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
@@ -60,7 +61,7 @@ func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := redrive.NewHTTP(redrive.HTTPConfig{Policy: allowed, Version: "1.2.3", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	web := targets.NewHTTP(targets.HTTPConfig{Policy: allowed, Version: "1.2.3", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(web.Close)
 	q := &queue{policy: dlq.DefaultPolicy, target: newReceiver(t)}
 	q.policy.AutoRetry = false

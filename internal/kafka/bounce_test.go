@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/kafka"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -20,7 +21,7 @@ import (
 
 // retry drives one letter to Kafka, as an operator's retry does, and stores
 // what became of it.
-func (b *inbox) retry(r *kafka.Redriver, id uuid.UUID) {
+func (b *inbox) retry(r *targets.Kafka, id uuid.UUID) {
 	b.t.Helper()
 	by := operator.By{Actor: "ada"}.Did(uuid.New(), tenant, time.Now(), operator.DeadLetter, id.String(), dlq.VerbRetry, nil)
 	claim := dlq.Claim{TenantID: tenant, LetterID: id, Kinds: []dlq.TargetKind{dlq.ToKafka}, Actor: "ada", By: by}

@@ -74,18 +74,18 @@ func (c Connection) mechanism() (sasl.Mechanism, error) {
 	return nil, fmt.Errorf("kafka: unknown SASL mechanism %q", c.SASL)
 }
 
-// durable returns the options of every producer: idempotent, and acknowledged
+// Durable returns the options of every producer: idempotent, and acknowledged
 // by every replica in sync. They are the client's defaults, written out because
 // the promises rest on them.
-func durable() []kgo.Opt {
+func Durable() []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0),
 		kgo.UnknownTopicRetries(4), // the broker may be creating it
 	}
 }
 
-// newClient makes a client that connects when it has something to do.
-func newClient(c Connection, more ...kgo.Opt) (*kgo.Client, error) {
+// NewClient makes a client that connects when it has something to do.
+func NewClient(c Connection, more ...kgo.Opt) (*kgo.Client, error) {
 	opts, err := c.options()
 	if err != nil {
 		return nil, err

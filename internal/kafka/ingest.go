@@ -239,7 +239,7 @@ func (in *ingest) member(ctx context.Context) error {
 		in.assumed = map[string]uuid.UUID{} // it outlives a member: what was read is remembered
 	}
 	in.mu.Unlock()
-	client, err := newClient(in.Connection, append(in.options(),
+	client, err := NewClient(in.Connection, append(in.options(),
 		kgo.OnOffsetsFetched(func(_ context.Context, c *kgo.Client, res *kmsg.OffsetFetchResponse) error {
 			in.fetched(c, res)
 			return nil

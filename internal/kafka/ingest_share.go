@@ -54,7 +54,7 @@ func (w *work) take() (batch []read, of []*line) {
 		l := w.idle[0]
 		n := 0
 		for ; n < len(l.records) && len(batch) < w.batch; n++ {
-			next := sizeOf(l.records[n].Record)
+			next := SizeOf(l.records[n].Record)
 			if len(batch) > 0 && size+next > w.bytes {
 				break
 			}

@@ -31,7 +31,7 @@ func TestWorkIsDividedByPartitionAndInOrder(t *testing.T) {
 			}
 			next[at]++
 			seen++
-			size += sizeOf(r.Record)
+			size += SizeOf(r.Record)
 		}
 		if len(batch) > 100 || size > 5000 && len(batch) > 1 {
 			t.Errorf("a batch has %d records of %d bytes", len(batch), size)

@@ -324,7 +324,7 @@ func (in *ingest) isGone(at topicPartition) bool {
 	return in.gone[at]
 }
 
-func sizeOf(r *kgo.Record) int {
+func SizeOf(r *kgo.Record) int {
 	n := len(r.Key) + len(r.Value)
 	for _, h := range r.Headers {
 		n += len(h.Key) + len(h.Value)

@@ -26,7 +26,7 @@ func (c Config) options() ([]kgo.Opt, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(append(opts, durable()...),
+	return append(append(opts, Durable()...),
 		kgo.DefaultProduceTopic(c.Topic),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // by key, as Kafka's own clients do it
 		kgo.AllowAutoTopicCreation(),

@@ -19,13 +19,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/kafka"
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-func (c *cluster) redriver(change ...func(*kafka.RedriveConfig)) *kafka.Redriver {
+func (c *cluster) redriver(change ...func(*targets.KafkaConfig)) *targets.Kafka {
 	c.t.Helper()
-	cfg := kafka.RedriveConfig{Connection: c.connection(), Now: time.Now, Timeout: 10 * time.Second}
+	cfg := targets.KafkaConfig{Connection: c.connection(), Now: time.Now, Timeout: 10 * time.Second}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -116,7 +117,7 @@ func TestWhatKafkaRefusesIsFailedAndSpoilsNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := c.redriver(func(cfg *kafka.RedriveConfig) { cfg.Forbidden = pattern.Forbidden })
+	r := c.redriver(func(cfg *targets.KafkaConfig) { cfg.Forbidden = pattern.Forbidden })
 	nowhere, cut, edited, far := driven(topic, nil, []byte("x")), driven(topic, nil, []byte("x")), driven(topic, nil, []byte("x")), int32(7)
 	nowhere.To.Partition = &far
 	cut.Labels, edited.Labels, edited.Revision = []string{dlq.LabelTruncated}, []string{dlq.LabelTruncated}, 1
@@ -220,7 +221,7 @@ func TestOnlyAnAcknowledgementCounts(t *testing.T) {
 			c := newFake(t)
 			topic := c.create("orders", 1)
 			calls := c.control(tt.answer)
-			r := c.redriver(func(cfg *kafka.RedriveConfig) { cfg.Timeout = 2 * time.Second })
+			r := c.redriver(func(cfg *targets.KafkaConfig) { cfg.Timeout = 2 * time.Second })
 			results := r.Drive(t.Context(), []dlq.Drive{driven(topic, nil, []byte("a")), driven(topic, nil, []byte("b"))})
 			for _, res := range results {
 				if res.Outcome != tt.want {
@@ -242,7 +243,7 @@ func TestABrokerThatDoesNotAnswerHoldsNobodyUp(t *testing.T) {
 		c.fake.SleepControl(func() { <-t.Context().Done() })
 		return nil, errors.New("never"), true
 	})
-	r := c.redriver(func(cfg *kafka.RedriveConfig) { cfg.Timeout = 2 * time.Second })
+	r := c.redriver(func(cfg *targets.KafkaConfig) { cfg.Timeout = 2 * time.Second })
 	begun := time.Now()
 	results := r.Drive(t.Context(), []dlq.Drive{driven(topic, nil, []byte("a"))})
 	if results[0].Outcome != dlq.Uncertain {
@@ -256,7 +257,7 @@ func TestABrokerThatDoesNotAnswerHoldsNobodyUp(t *testing.T) {
 func TestNothingIsCountedWhenNoBrokerCouldBeReached(t *testing.T) {
 	t.Parallel()
 	c := &cluster{t: t, addrs: []string{testnet.Nobody(t)}}
-	r := c.redriver(func(cfg *kafka.RedriveConfig) { cfg.Timeout = time.Second })
+	r := c.redriver(func(cfg *targets.KafkaConfig) { cfg.Timeout = time.Second })
 	begun := time.Now()
 	for _, res := range r.Drive(t.Context(), []dlq.Drive{driven("orders", nil, []byte("a")), driven("orders", nil, make([]byte, 1<<20))}) {
 		if res.Outcome != dlq.Withdrawn || res.Error == "" {
@@ -277,7 +278,7 @@ func TestTopicsAreMadeOnlyWhenThatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for _, allowed := range []bool{false, true} {
 		c := newFake(t, kfake.AllowAutoTopicCreation())
-		results := c.redriver(func(cfg *kafka.RedriveConfig) { cfg.CreateTopics = allowed }).Drive(t.Context(), []dlq.Drive{driven(c.name("new"), nil, []byte("a"))})
+		results := c.redriver(func(cfg *targets.KafkaConfig) { cfg.CreateTopics = allowed }).Drive(t.Context(), []dlq.Drive{driven(c.name("new"), nil, []byte("a"))})
 		if want := map[bool]dlq.AttemptOutcome{true: dlq.Acknowledged, false: dlq.FailedDrive}[allowed]; results[0].Outcome != want {
 			t.Errorf("allowed %v: %+v; want %s", allowed, results[0], want)
 		}

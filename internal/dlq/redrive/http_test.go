@@ -14,19 +14,19 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/dlq/redrive"
+	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 // httpDriver may connect to loopback unless the policy says otherwise.
-func httpDriver(t *testing.T, loopback bool, timeout time.Duration, atOnce int) *redrive.HTTP {
+func httpDriver(t *testing.T, loopback bool, timeout time.Duration, atOnce int) *targets.HTTP {
 	t.Helper()
 	policy, err := egress.NewPolicy(nil, nil, loopback)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := redrive.NewHTTP(redrive.HTTPConfig{
+	h := targets.NewHTTP(targets.HTTPConfig{
 		Policy: policy, Timeout: timeout, Concurrency: atOnce, Version: "1.2.3", Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(h.Close)
@@ -64,8 +64,8 @@ func TestARequestCarriesThePayloadAndWhoItIs(t *testing.T) {
 		t.Fatalf("result %+v", r)
 	}
 	for name, want := range map[string]string{
-		"Content-Type": "application/json", "User-Agent": "skald/1.2.3", "Idempotency-Key": d.RootID.String() + "/2", redrive.HeaderMessageID: d.RootID.String(),
-		redrive.HeaderGeneration: "2", redrive.HeaderRevision: "0", redrive.HeaderAttempt: "4", redrive.HeaderRedriveID: d.RedriveID.String(), redrive.HeaderOriginalTopic: "ord%C3%A9rs",
+		"Content-Type": "application/json", "User-Agent": "skald/1.2.3", "Idempotency-Key": d.RootID.String() + "/2", targets.HeaderMessageID: d.RootID.String(),
+		targets.HeaderGeneration: "2", targets.HeaderRevision: "0", targets.HeaderAttempt: "4", targets.HeaderRedriveID: d.RedriveID.String(), targets.HeaderOriginalTopic: "ord%C3%A9rs",
 		"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	} {
 		if got.Header.Get(name) != want {

@@ -1,7 +1,7 @@
 // Package redrive drives dead letters again: those whose time has come, those
 // somebody asks for, and those of a bulk redrive at its rate. It ends retries
 // whose node has died, and moves to the archive what has been dealt with. The
-// rules are in package dlq; how a letter reaches its target is a Driver's.
+// rules are in package dlq; how a letter reaches its target is a Driver's (package targets).
 //
 // Any number of nodes may do this at once. A letter is claimed under a token
 // before it is sent, and the end of the retry is stored only while that token

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/redrive"
+	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
@@ -66,7 +67,7 @@ func newTarget(t *testing.T) *target {
 	x := &target{got: map[string]int{}, news: make(chan struct{}, 10_000)}
 	x.url = serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		lineage := r.Header.Get(redrive.HeaderMessageID)
+		lineage := r.Header.Get(targets.HeaderMessageID)
 		x.mu.Lock()
 		x.got[lineage]++
 		x.bodies = append(x.bodies, string(body))

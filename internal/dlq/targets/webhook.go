@@ -1,4 +1,4 @@
-package app
+package targets
 
 import (
 	"context"
@@ -9,17 +9,17 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// webhookLetters has deliveries that were given up sent again. It is a
+// Webhook has deliveries that were given up sent again. It is a
 // redrive.Driver: what comes of the delivery is the end of the letter. All
 // fields are required.
-type webhookLetters struct {
+type Webhook struct {
 	Webhooks   webhook.Store
 	Deliveries webhook.Log
 	Now        func() time.Time
 }
 
 // Drive implements redrive.Driver.
-func (d *webhookLetters) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
+func (d *Webhook) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	results := make([]dlq.Result, len(batch))
 	for i := range batch {
 		results[i] = d.drive(ctx, &batch[i])
@@ -27,7 +27,7 @@ func (d *webhookLetters) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Res
 	return results
 }
 
-func (d *webhookLetters) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
+func (d *Webhook) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 	r := dlq.Result{StartedAt: d.Now()}
 	hook, err := d.Webhooks.Get(ctx, l.TenantID, l.Link.WebhookID)
 	switch {

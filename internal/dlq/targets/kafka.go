@@ -1,4 +1,4 @@
-package kafka
+package targets
 
 import (
 	"context"
@@ -13,11 +13,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/kafka"
 )
 
-// RedriveConfig of the driver of dead letters to Kafka.
-type RedriveConfig struct {
-	Connection
+// KafkaConfig of the driver of dead letters to Kafka.
+type KafkaConfig struct {
+	kafka.Connection
 	// Forbidden tells that a topic is one that ingestion reads. Nothing is ever
 	// driven there, whoever asks (invariant D6). nil: there is no ingestion.
 	Forbidden func(topic string) bool
@@ -27,9 +28,9 @@ type RedriveConfig struct {
 	Now          func() time.Time
 }
 
-// Redriver writes dead letters to Kafka. Safe for concurrent use.
-type Redriver struct {
-	cfg RedriveConfig
+// Kafka writes dead letters to Kafka. Safe for concurrent use.
+type Kafka struct {
+	cfg KafkaConfig
 	// most takes records that fit into a batch with others; single sends one
 	// after the other, each in a batch of its own: what is large, and what was
 	// refused along with others.
@@ -43,12 +44,12 @@ const (
 )
 
 // Open returns a driver. It connects when something is driven.
-func (c RedriveConfig) Open() (*Redriver, error) {
+func (c KafkaConfig) Open() (*Kafka, error) {
 	if c.Timeout <= 0 {
 		c.Timeout = 20 * time.Second
 	}
-	r := &Redriver{cfg: c, written: new(atomic.Int64)}
-	opts := append(durable(),
+	r := &Kafka{cfg: c, written: new(atomic.Int64)}
+	opts := append(kafka.Durable(),
 		kgo.RecordPartitioner(partitioner{kgo.StickyKeyPartitioner(nil)}),
 		kgo.AllowIdempotentProduceCancellation(), // a letter whose outcome is not known is driven again
 		kgo.ProduceRequestTimeout(c.Timeout/2), kgo.RequestTimeoutOverhead(min(10*time.Second, c.Timeout/2)),
@@ -58,10 +59,10 @@ func (c RedriveConfig) Open() (*Redriver, error) {
 		opts = append(opts, kgo.AllowAutoTopicCreation())
 	}
 	var err error
-	if r.most, err = newClient(c.Connection, opts...); err != nil {
+	if r.most, err = kafka.NewClient(c.Connection, opts...); err != nil {
 		return nil, err
 	}
-	if r.single, err = newClient(c.Connection, append(opts, kgo.ProducerBatchMaxBytes(maxOneRecord))...); err != nil {
+	if r.single, err = kafka.NewClient(c.Connection, append(opts, kgo.ProducerBatchMaxBytes(maxOneRecord))...); err != nil {
 		r.most.Close()
 		return nil, err
 	}
@@ -69,14 +70,14 @@ func (c RedriveConfig) Open() (*Redriver, error) {
 }
 
 // Close gives up the connections and whatever is in flight.
-func (r *Redriver) Close() {
+func (r *Kafka) Close() {
 	r.most.Close()
 	r.single.Close()
 }
 
 // Drive produces letters and returns what became of each, in their order. It
 // returns about Timeout after it began at the latest, and soon after ctx ends.
-func (r *Redriver) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
+func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	results, records := make([]dlq.Result, len(batch)), make([]*kgo.Record, len(batch))
 	started := r.cfg.Now()
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
@@ -90,7 +91,7 @@ func (r *Redriver) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 			continue
 		}
 		records[i] = recordFor(ctx, &batch[i])
-		if sizeOf(records[i]) > largeRecord {
+		if kafka.SizeOf(records[i]) > largeRecord {
 			alone = append(alone, i)
 		} else {
 			together = append(together, i)
@@ -119,7 +120,7 @@ func (r *Redriver) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 }
 
 // refuse tells why a letter is not driven at all, "" when it is.
-func (r *Redriver) refuse(d *dlq.Drive) string {
+func (r *Kafka) refuse(d *dlq.Drive) string {
 	switch topic := topicOf(d); {
 	case r.cfg.Forbidden != nil && r.cfg.Forbidden(topic):
 		return fmt.Sprintf("%s is a dead-letter topic: the letter would come straight back", topic)

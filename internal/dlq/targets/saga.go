@@ -1,4 +1,7 @@
-package app
+// Package targets carries dead letters on to where they go: each file is the driver
+// of one kind of target (dlq.TargetKind, redrive.Driver). A new kind is a new file
+// here, its entry in app, and its member in the contract.
+package targets
 
 import (
 	"context"
@@ -16,12 +19,12 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// sagaLetters carries dead letters back to the sagas that wait for them. It is a
+// Saga carries dead letters back to the sagas that wait for them. It is a
 // redrive.Driver: the saga undoes again, and its own changes say in the end what
 // became of the letter. All fields are required.
-type sagaLetters struct {
+type Saga struct {
 	Sagas      saga.Store
-	Letters    letterStore
+	Letters    Letters
 	Definition func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error)
 	Commit     func(context.Context, saga.Change) error // of one change, as engine.Config.Commit
 	Wake       func(saga.Ref)                           // tells the engine of a saga that is due
@@ -31,8 +34,8 @@ type sagaLetters struct {
 	CompensationTimeout time.Duration
 }
 
-// letterStore is the part of dlq.Letters that resolves one.
-type letterStore interface {
+// Letters is the part of dlq.Letters that resolves one.
+type Letters interface {
 	Get(ctx context.Context, tenant, id uuid.UUID) (dlq.Letter, error)
 	Change(ctx context.Context, l dlq.Letter, by operator.Action) error
 }
@@ -43,7 +46,7 @@ const (
 )
 
 // Drive implements redrive.Driver.
-func (d *sagaLetters) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
+func (d *Saga) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	results := make([]dlq.Result, len(batch))
 	var busy sync.WaitGroup
 	places := make(chan struct{}, sagasAtOnce)
@@ -58,7 +61,7 @@ func (d *sagaLetters) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result
 	return results
 }
 
-func (d *sagaLetters) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
+func (d *Saga) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 	r := dlq.Result{StartedAt: d.Now(), Accepted: true, Outcome: dlq.Uncertain}
 	err := d.tell(ctx, &l.Letter, operator.By{Actor: l.Actor}, nil, func(run *saga.Instance) (saga.Event, error) {
 		if run.State == saga.Compensating {
@@ -89,7 +92,7 @@ func (d *sagaLetters) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 // that no saga waits for is resolved alone. Returns the letter as it then is.
 // Faults: Conflict when it is being retried, or its saga is in the archive;
 // NotFound; dlq.CodeStale when it keeps changing.
-func (d *sagaLetters) UndoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (dlq.Letter, error) {
+func (d *Saga) UndoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (dlq.Letter, error) {
 	action := by.Did(d.NewID(), l.TenantID, d.Now(), operator.DeadLetter, l.ID.String(), dlq.VerbResolve, nil)
 	err := d.tell(ctx, &l, by, &action, func(run *saga.Instance) (saga.Event, error) {
 		if run.State != saga.Failed {
@@ -122,7 +125,7 @@ var (
 // action is stored with it, unless nil. Faults: Conflict, also codeNotWaiting;
 // dlq.CodeStale. After errNotRead nothing was written; after another error nobody
 // knows.
-func (d *sagaLetters) tell(ctx context.Context, l *dlq.Letter, by operator.By, action *operator.Action, event func(*saga.Instance) (saga.Event, error)) error {
+func (d *Saga) tell(ctx context.Context, l *dlq.Letter, by operator.By, action *operator.Action, event func(*saga.Instance) (saga.Event, error)) error {
 	for range sagaTries {
 		run, err := d.waiting(ctx, l)
 		if err != nil {
@@ -151,7 +154,7 @@ func (d *sagaLetters) tell(ctx context.Context, l *dlq.Letter, by operator.By, a
 }
 
 // waiting reads the saga that waits for l, or is at it again.
-func (d *sagaLetters) waiting(ctx context.Context, l *dlq.Letter) (saga.Instance, error) {
+func (d *Saga) waiting(ctx context.Context, l *dlq.Letter) (saga.Instance, error) {
 	loaded, err := d.Sagas.Load(ctx, []saga.Ref{{Tenant: l.TenantID, ID: l.Link.SagaID}})
 	if err != nil {
 		return saga.Instance{}, errors.Join(errNotRead, err)

@@ -1,0 +1,29 @@
+package targets
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// Job has runs that gave up made again: the end of the new run is the end of the
+// retry. All fields are required.
+type Job struct {
+	Runs Runs
+	Now  func() time.Time
+}
+
+// Runs makes the run of a letter again.
+type Runs interface {
+	Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) dlq.Result
+}
+
+// Drive implements redrive.Driver.
+func (d *Job) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
+	results := make([]dlq.Result, len(batch))
+	for i := range batch {
+		results[i] = d.Runs.Rerun(ctx, &batch[i], d.Now)
+	}
+	return results
+}
