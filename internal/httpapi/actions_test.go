@@ -13,28 +13,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// held starts a saga of workflow order whose first call waits for the gate.
-func held(t *testing.T, e *edge, then func(saga.Call) saga.Outcome) (at string, g *gate) {
-	t.Helper()
-	e.register("order", "reserve", "pay")
-	g = newGate(then)
-	e.node.script = g.script
-	s := e.start(`{"workflow_name":"order"}`)
-	<-g.reached
-	return sagas + "/" + s.SagaID.String(), g
-}
-
-func (e *edge) saga(path string) client.Saga {
-	e.t.Helper()
-	var s client.Saga
-	r := e.send("GET", path, "")
-	if r.status != http.StatusOK {
-		e.t.Fatalf("GET %s: %d %s", path, r.status, r.body)
-	}
-	r.into(&s)
-	return s
-}
-
 func TestCancelAndCompensateUndoARunningSaga(t *testing.T) {
 	for _, tt := range []struct {
 		action, state string

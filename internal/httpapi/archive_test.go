@@ -17,28 +17,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-const retention = "/api/v1/admin/retention/run"
-
-// finish starts a saga, which must complete, and returns its path.
-func (e *edge) finish(body string, header ...string) string {
-	e.t.Helper()
-	s := e.start(body, header...)
-	e.node.rest()
-	return sagas + "/" + s.SagaID.String()
-}
-
-// archiveAll archives everything that has ended.
-func (e *edge) archiveAll() client.RetentionResult {
-	e.t.Helper()
-	var run client.RetentionResult
-	r := e.send("POST", retention, `{"older_than":"`+e.cfg.Now().Format(time.RFC3339Nano)+`"}`)
-	if r.status != http.StatusOK {
-		e.t.Fatalf("archive: %d %s", r.status, r.body)
-	}
-	r.into(&run)
-	return run
-}
-
 func TestAnArchivedSagaIsAnsweredAsBeforeAndSaysSo(t *testing.T) {
 	e := newEdge(t)
 	e.register("order", "reserve", "pay")

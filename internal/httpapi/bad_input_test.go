@@ -15,11 +15,6 @@ import (
 // leaks are traces of the inside that no answer may hold.
 var leaks = regexp.MustCompile(`goroutine|\.go:|openapi3|kin-openapi|json: |encoding/|strconv|pq: |panic|runtime error|0x[0-9a-f]{6}`)
 
-const sagas, workflows = "/api/v1/sagas", "/api/v1/workflows"
-
-// missing is the path of a saga that does not exist.
-const missing = sagas + "/01234567-89ab-7def-8123-456789abcdef"
-
 func TestBadInputGetsItsProblem(t *testing.T) {
 	e := newEdge(t, func(c *httpapi.Config) {
 		c.Limits.MaxBodyBytes, c.Limits.MaxWorkflowBytes, c.Limits.MaxJSONDepth = 4096, 2048, 10
@@ -260,6 +255,35 @@ func TestOddContentTypesAreUnderstood(t *testing.T) {
 	for _, contentType := range []string{"application/json; charset=UTF-8", "Application/JSON", `application/json;charset="utf-8"`} {
 		if r := e.send("POST", sagas, `{"workflow_name":"order"}`, "Content-Type", contentType); r.status != http.StatusCreated {
 			t.Errorf("%s: %d %s", contentType, r.status, r.body)
+		}
+	}
+}
+
+func TestOperationsWithoutABodyTakeAnEmptyObject(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	for _, tt := range []struct {
+		name, body string
+		header     []string
+		refused    bool
+	}{
+		{"nothing", "", nil, false},
+		{"nothing, as JSON", "", []string{"Content-Type", "application/json"}, false},
+		{"an empty object", "{}", []string{"Content-Type", "application/json"}, false},
+		{"an empty object with blanks", " { \n} ", []string{"Content-Type", "application/json"}, false},
+		{"an empty object of a form", "{}", []string{"Content-Type", "application/x-www-form-urlencoded"}, false},
+		{"a member", `{"reason":"x"}`, []string{"Content-Type", "application/json"}, true},
+		{"a list", `[]`, []string{"Content-Type", "application/json"}, true},
+		{"text", `hello`, []string{"Content-Type", "text/plain"}, true},
+		{"much", strings.Repeat("x", 10_000), []string{"Content-Type", "text/plain"}, true},
+	} {
+		r := e.send("POST", "/api/v1/webhooks/0192f0c1-0000-7000-8000-000000000001/test", tt.body, tt.header...)
+		if !tt.refused {
+			r.wants(http.StatusNotFound, "WEBHOOK_NOT_FOUND") // it has passed the body
+			continue
+		}
+		if p := r.wants(http.StatusUnprocessableEntity, "REQ_SCHEMA"); !strings.Contains(p.Detail, "takes no body") {
+			t.Errorf("%s: %+v", tt.name, p)
 		}
 	}
 }

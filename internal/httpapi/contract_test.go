@@ -1,14 +1,11 @@
 package httpapi_test
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
@@ -19,32 +16,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
-
-// openapiYAML is the contract as people edit it, read once: nobody may change it.
-func openapiYAML(t *testing.T) *openapi3.T {
-	t.Helper()
-	doc, err := readYAML()
-	if err != nil {
-		t.Fatalf("openapi.yaml: %v", err)
-	}
-	return doc
-}
-
-var readYAML = sync.OnceValues(func() (*openapi3.T, error) {
-	doc, err := openapi3.NewLoader().LoadFromFile("../../openapi.yaml")
-	if err != nil {
-		return nil, err
-	}
-	return doc, doc.Validate(context.Background())
-})
-
-func texts[T ~string](values []T) []string {
-	var out []string
-	for _, v := range values {
-		out = append(out, string(v))
-	}
-	return out
-}
 
 func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
 	schemas := openapiYAML(t).Components.Schemas

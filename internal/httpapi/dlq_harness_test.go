@@ -16,7 +16,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
-	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/redrive"
@@ -26,7 +25,6 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -42,12 +40,6 @@ type queue struct {
 	driver  *redrive.Redriver // not running
 	actions *postgres.Actions
 	policy  dlq.Policy // of all topics; to be changed before requests
-}
-
-func verified(record saga.Sealed) func(context.Context, uuid.UUID, int64, int) (saga.Verification, error) {
-	return func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
-		return audit.Verify(ctx, record, tenant, from, limit)
-	}
 }
 
 func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
@@ -199,28 +191,6 @@ func (q *queue) toTarget(more string) string {
 
 // at is the path of a letter.
 func at(l client.DeadLetter) string { return letters + "/" + l.ID.String() }
-
-// letter reads a letter as its answer has it.
-func (r reply) letter(status int) client.DeadLetter {
-	r.t.Helper()
-	if r.status != status {
-		r.t.Fatalf("%d %s, want %d", r.status, r.body, status)
-	}
-	var l client.DeadLetter
-	r.into(&l)
-	return l
-}
-
-// messages reads a list.
-func (r reply) messages() client.DeadLetterList {
-	r.t.Helper()
-	if r.status != http.StatusOK {
-		r.t.Fatalf("%d %s", r.status, r.body)
-	}
-	var list client.DeadLetterList
-	r.into(&list)
-	return list
-}
 
 // store keeps a letter of another source than REST.
 func (q *queue) store(l dlq.Letter) client.DeadLetter {

@@ -47,12 +47,12 @@ func mask(out, value []byte, paths [][]string) []byte {
 		return append(out, '}')
 	case value[0] == '[':
 		out = append(out, '[')
-		for rest := value[1:]; rest[0] != ']'; {
-			end := valueEnd(rest)
-			out = mask(out, rest[:end], paths)
-			rest = rest[end:]
-			if rest[0] == ',' {
-				out, rest = append(out, ','), rest[1:]
+		for left := value[1:]; left[0] != ']'; {
+			end := valueEnd(left)
+			out = mask(out, left[:end], paths)
+			left = left[end:]
+			if left[0] == ',' {
+				out, left = append(out, ','), left[1:]
 			}
 		}
 		return append(out, ']')

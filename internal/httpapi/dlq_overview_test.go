@@ -11,18 +11,6 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-const groups = "/api/v1/dlq/groups"
-
-// group returns the fingerprint of the group that was seen last.
-func (e *edge) group(header ...string) string {
-	e.t.Helper()
-	var list client.DeadLetterGroupList
-	if e.send("GET", groups, "", header...).into(&list); len(list.Groups) == 0 {
-		e.t.Fatal("there is no group")
-	}
-	return list.Groups[0].Fingerprint
-}
-
 func TestGroupsAreWhatPeopleMakeOfThem(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t)

@@ -55,13 +55,6 @@ func TestAMisspeltTopicIsSaidToBeUnknown(t *testing.T) {
 	}
 }
 
-func (r reply) wants2xx() {
-	r.t.Helper()
-	if r.status/100 != 2 {
-		r.t.Fatalf("%d %s", r.status, r.body)
-	}
-}
-
 func TestALetterSaysWhatCanBeDoneAndWhatItsLastRetrySaid(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

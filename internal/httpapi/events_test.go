@@ -17,18 +17,6 @@ import (
 
 const sagaEvents = "/api/v1/saga-events"
 
-// events reads a page of events.
-func (e *edge) events(path string) client.AuditEventList {
-	e.t.Helper()
-	r := e.send("GET", path, "")
-	if r.status != http.StatusOK {
-		e.t.Fatalf("%s: %d %s", path, r.status, r.body)
-	}
-	var list client.AuditEventList
-	r.into(&list)
-	return list
-}
-
 // story is what events tell, in short.
 func story(events []client.AuditEvent) string {
 	var out []string
@@ -40,15 +28,6 @@ func story(events []client.AuditEvent) string {
 		out = append(out, line)
 	}
 	return strings.Join(out, ", ")
-}
-
-// done starts a saga of one step and waits for its end.
-func (e *edge) done(body string) client.Saga {
-	e.t.Helper()
-	s := e.start(body)
-	var ended client.Saga
-	e.send("GET", sagas+"/"+s.SagaID.String()+"?wait=10s", "").into(&ended)
-	return ended
 }
 
 const story1 = "saga.started, saga.step.started reserve, saga.step.completed reserve, saga.completed"

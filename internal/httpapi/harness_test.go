@@ -8,16 +8,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/getkin/kin-openapi/openapi3filter"
-	"github.com/getkin/kin-openapi/routers"
-	"github.com/getkin/kin-openapi/routers/gorillamux"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
@@ -206,69 +201,6 @@ func (r reply) wants(status int, code string) client.Problem {
 		r.t.Fatalf("got %d %s (%s), want %d %s", r.status, p.Code, p.Detail, status, code)
 	}
 	return p
-}
-
-var contractRouter = func() func(*testing.T) routers.Router {
-	var once sync.Once
-	var router routers.Router
-	var err error
-	return func(t *testing.T) routers.Router {
-		t.Helper()
-		once.Do(func() {
-			var raw []byte
-			if raw, err = os.ReadFile("../../openapi.yaml"); err != nil {
-				return
-			}
-			var doc *openapi3.T
-			if doc, err = openapi3.NewLoader().LoadFromData(raw); err != nil {
-				return
-			}
-			doc.Servers = nil
-			router, err = gorillamux.NewRouter(doc)
-			openapi3filter.RegisterBodyDecoder("text/event-stream", openapi3filter.PlainBodyDecoder)
-			openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.PlainBodyDecoder)
-		})
-		if err != nil {
-			t.Fatalf("read the contract: %v", err)
-		}
-		return router
-	}
-}()
-
-// contractChecker fails the test on an answer that the contract does not have.
-type contractChecker struct {
-	t      *testing.T
-	next   http.RoundTripper
-	router routers.Router
-}
-
-func (c *contractChecker) RoundTrip(req *http.Request) (*http.Response, error) {
-	res, err := c.next.RoundTrip(req)
-	if err != nil {
-		return res, err
-	}
-	if id := res.Header.Get("X-Request-Id"); id == "" || len(id) > 128 {
-		c.t.Errorf("%s %s: X-Request-Id = %q", req.Method, req.URL.Path, id)
-	}
-	route, params, err := c.router.FindRoute(req)
-	if err != nil {
-		return res, nil // no operation of the contract: 404 and 405
-	}
-	body, err := io.ReadAll(res.Body)
-	res.Body.Close()
-	res.Body = io.NopCloser(bytes.NewReader(body))
-	if err != nil {
-		return res, err
-	}
-	err = openapi3filter.ValidateResponse(req.Context(), &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route},
-		Status:                 res.StatusCode, Header: res.Header, Body: io.NopCloser(bytes.NewReader(body)),
-		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true},
-	})
-	if err != nil {
-		c.t.Errorf("%s %s answered %d against the contract: %v\n%s", req.Method, req.URL.Path, res.StatusCode, err, body)
-	}
-	return res, nil
 }
 
 // clock moves on by a microsecond whenever it is looked at.

@@ -79,27 +79,6 @@ func (e *jobEdge) run(name, body string, header ...string) client.JobRun {
 	return r.run(http.StatusCreated)
 }
 
-// run reads an answer as a run.
-func (r reply) run(status int) client.JobRun {
-	r.t.Helper()
-	if r.status != status {
-		r.t.Fatalf("%d %s, want %d", r.status, r.body, status)
-	}
-	var run client.JobRun
-	r.into(&run)
-	return run
-}
-
-func (r reply) definition(status int) client.JobDefinition {
-	r.t.Helper()
-	if r.status != status {
-		r.t.Fatalf("%d %s, want %d", r.status, r.body, status)
-	}
-	var d client.JobDefinition
-	r.into(&d)
-	return d
-}
-
 // claim gives the tenant's runs of the queue default to a worker, which starts
 // them if asked to, and returns what it has then.
 func (e *jobEdge) claim(slots int, start bool) (worker uuid.UUID, offers []jobrun.Offer) {

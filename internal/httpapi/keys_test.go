@@ -15,19 +15,6 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 )
 
-const apiKeys = "/api/v1/api-keys"
-
-func (e *edge) makeKey(who, body string) client.CreatedAPIKey {
-	e.t.Helper()
-	r := e.send("POST", apiKeys, body, as(who)...)
-	if r.status != http.StatusCreated {
-		e.t.Fatalf("create %s as %s: %d %s", body, who, r.status, r.body)
-	}
-	var k client.CreatedAPIKey
-	r.into(&k)
-	return k
-}
-
 func TestAKeyIsShownOnceAndFoundAgain(t *testing.T) {
 	e := newEdge(t, guarded)
 	r := e.send("POST", apiKeys, `{"name":"orders","role":"operator","expires_at":"2027-01-01T00:00:00+01:00"}`, as("admin")...)
@@ -255,14 +242,6 @@ func TestIdempotencyKeysAreEachSubjectsOwn(t *testing.T) {
 	other := e.start(body, append(as("admin"), "Idempotency-Key", "k")...)
 	if first.SagaID != again.SagaID || first.SagaID == other.SagaID {
 		t.Errorf("the sagas are %s, %s and %s; want the first two the same", first.SagaID, again.SagaID, other.SagaID)
-	}
-}
-
-// wantsReason fails the test unless a request was refused for the want of a reason.
-func wantsReason(t *testing.T, r reply) {
-	t.Helper()
-	if p := r.wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Pointer != "/reason" {
-		t.Errorf("without a reason: %+v", p.Errors)
 	}
 }
 

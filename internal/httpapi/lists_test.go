@@ -17,18 +17,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// list reads a page of sagas.
-func (e *edge) list(query string) client.SagaList {
-	e.t.Helper()
-	r := e.send("GET", sagas+"?"+query, "")
-	if r.status != http.StatusOK {
-		e.t.Fatalf("list %s: %d %s", query, r.status, r.body)
-	}
-	var list client.SagaList
-	r.into(&list)
-	return list
-}
-
 // correlations are the correlation ids of a list, joined.
 func correlations(list client.SagaList) string {
 	var out []string

@@ -16,8 +16,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-var errOutage = errors.New("pq: the connection to secret-host:5432 is gone")
-
 // brokenSagas is a store that does not answer, or panics.
 type brokenSagas struct {
 	saga.Store

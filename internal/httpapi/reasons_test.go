@@ -7,20 +7,6 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// kept returns the reason of the only action on a subject; "" is none given.
-func (e *edge) kept(kind, subject string) string {
-	e.t.Helper()
-	var list client.ActionList
-	e.send("GET", "/api/v1/audit?kind="+kind+"&verb=create&subject="+subject, "").into(&list)
-	if len(list.Actions) != 1 {
-		e.t.Fatalf("%s %s has the actions %+v", kind, subject, list.Actions)
-	}
-	if list.Actions[0].Reason == nil {
-		return ""
-	}
-	return *list.Actions[0].Reason
-}
-
 // A redrive says why, however it is asked for, unless it changes nothing; retry-all
 // is as it was from the beginning.
 func TestARedriveSaysWhyAndItIsOnRecord(t *testing.T) {

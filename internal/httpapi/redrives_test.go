@@ -2,7 +2,6 @@ package httpapi_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -16,62 +15,6 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 )
-
-const redrives = "/api/v1/dlq/redrives"
-
-// pushed stores n letters of a topic for a target and returns their ids, oldest
-// first. payload is a format for the number of each.
-func (e *edge) pushed(topic, url, payload string, n int, header ...string) []uuid.UUID {
-	e.t.Helper()
-	ids := make([]uuid.UUID, 0, n)
-	for first := 0; first < n; first += 500 {
-		var letters []string
-		for i := first; i < min(n, first+500); i++ {
-			letters = append(letters, fmt.Sprintf(`{"original_topic":%q,"error_message":"connection to 10.0.0.%d refused","error_type":"IOError","payload":%s,"target":{"kind":"http","url":%q}}`,
-				topic, i%250, fmt.Sprintf(payload, i), url))
-		}
-		r := e.send("POST", "/api/v1/dlq/messages/batch", `{"messages":[`+strings.Join(letters, ",")+`]}`, header...)
-		var out client.DeadLetterResults
-		if r.into(&out); r.status != http.StatusOK || len(out.Results) != len(letters) {
-			e.t.Fatalf("push: %d %.500s", r.status, r.body)
-		}
-		for _, result := range out.Results {
-			if result.Problem != nil {
-				e.t.Fatalf("push: %+v", *result.Problem)
-			}
-			ids = append(ids, *result.ID)
-		}
-	}
-	return ids
-}
-
-// bulk asks for a redrive, which must be accepted.
-func (e *edge) bulk(body string, header ...string) client.Redrive {
-	e.t.Helper()
-	r := e.send("POST", redrives, body, header...)
-	var out client.Redrive
-	if r.into(&out); r.status != http.StatusAccepted || r.header.Get("Location") != redrives+"/"+out.ID.String() || r.header.Get("ETag") != `"1"` {
-		e.t.Fatalf("redrive %s: %d %v %s", body, r.status, r.header, r.body)
-	}
-	return out
-}
-
-// until reads a redrive until it is as it should be.
-func (e *edge) until(id uuid.UUID, what string, is func(client.Redrive) bool) client.Redrive {
-	e.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		var out client.Redrive
-		e.send("GET", redrives+"/"+id.String(), "").into(&out)
-		if is(out) {
-			return out
-		}
-		if time.Now().After(deadline) {
-			e.t.Fatalf("the redrive is not %s: %+v", what, out)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
 
 func inState(state client.RedriveState) func(client.Redrive) bool {
 	return func(r client.Redrive) bool { return r.State == state }

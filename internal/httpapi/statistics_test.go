@@ -19,8 +19,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-const sagaStatistics = "/api/v1/statistics/sagas"
-
 // counted is a store of reports with fixed numbers; it notes what it was asked.
 type counted struct {
 	saga.Reports
@@ -40,17 +38,6 @@ func countedEdge(t *testing.T, rows ...saga.DefinitionStatistics) (*edge, *count
 	t.Helper()
 	c := &counted{rows: rows}
 	return newEdge(t, func(cfg *httpapi.Config) { cfg.Reports = c }), c
-}
-
-func (e *edge) statistics(query string) client.SagaStatisticsList {
-	e.t.Helper()
-	r := e.send("GET", sagaStatistics+"?"+query, "")
-	if r.status != http.StatusOK {
-		e.t.Fatalf("statistics %s: %d %s", query, r.status, r.body)
-	}
-	var list client.SagaStatisticsList
-	r.into(&list)
-	return list
 }
 
 func TestStatisticsAddUpAndHaveRates(t *testing.T) {

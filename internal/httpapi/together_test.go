@@ -7,15 +7,6 @@ import (
 	"testing"
 )
 
-// pointers are where the mistakes of a problem are.
-func (r reply) pointers(status int, code string) (at []string) {
-	r.t.Helper()
-	for _, f := range r.wants(status, code).Errors {
-		at = append(at, f.Pointer)
-	}
-	return slices.Compact(at)
-}
-
 func TestAllMistakesOfADefinitionAreToldTogether(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
@@ -38,7 +29,7 @@ func TestAllMistakesOfADefinitionAreToldTogether(t *testing.T) {
 
 func TestAllMistakesInSettingsAreToldTogether(t *testing.T) {
 	t.Parallel()
-	s := newWorkerEdge(t)
+	s := newJobEdge(t)
 	for body, code := range map[string]string{
 		`{"values":{"colour":1,"run_lease_seconds":-1,"sweep_limit":10.5,"heartbeat_ttl_seconds":"5s"}}`: "REQ_SCHEMA",
 		`{"values":{"colour":1,"run_lease_seconds":-1,"sweep_limit":10.5,"heartbeat_ttl_seconds":0}}`:    "JOB_SETTING_INVALID",
@@ -46,35 +37,6 @@ func TestAllMistakesInSettingsAreToldTogether(t *testing.T) {
 		got := s.send("PATCH", "/api/v1/settings", body).pointers(http.StatusUnprocessableEntity, code)
 		if want := []string{"/values/colour", "/values/heartbeat_ttl_seconds", "/values/run_lease_seconds", "/values/sweep_limit"}; !slices.Equal(got, want) {
 			t.Errorf("%s: mistakes at %v, want %v", body, got, want)
-		}
-	}
-}
-
-func TestOperationsWithoutABodyTakeAnEmptyObject(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t)
-	for _, tt := range []struct {
-		name, body string
-		header     []string
-		refused    bool
-	}{
-		{"nothing", "", nil, false},
-		{"nothing, as JSON", "", []string{"Content-Type", "application/json"}, false},
-		{"an empty object", "{}", []string{"Content-Type", "application/json"}, false},
-		{"an empty object with blanks", " { \n} ", []string{"Content-Type", "application/json"}, false},
-		{"an empty object of a form", "{}", []string{"Content-Type", "application/x-www-form-urlencoded"}, false},
-		{"a member", `{"reason":"x"}`, []string{"Content-Type", "application/json"}, true},
-		{"a list", `[]`, []string{"Content-Type", "application/json"}, true},
-		{"text", `hello`, []string{"Content-Type", "text/plain"}, true},
-		{"much", strings.Repeat("x", 10_000), []string{"Content-Type", "text/plain"}, true},
-	} {
-		r := e.send("POST", "/api/v1/webhooks/0192f0c1-0000-7000-8000-000000000001/test", tt.body, tt.header...)
-		if !tt.refused {
-			r.wants(http.StatusNotFound, "WEBHOOK_NOT_FOUND") // it has passed the body
-			continue
-		}
-		if p := r.wants(http.StatusUnprocessableEntity, "REQ_SCHEMA"); !strings.Contains(p.Detail, "takes no body") {
-			t.Errorf("%s: %+v", tt.name, p)
 		}
 	}
 }

@@ -177,16 +177,6 @@ func (s *workerEdge) call(worker uuid.UUID, c client.ClaimedRun, call, more stri
 	return s.send("POST", runPath(c.RunID, call), fence(worker, c, more), header...)
 }
 
-// ended reads a RunEnded.
-func (r reply) ended(state string, replayed bool) client.EndedRun {
-	r.t.Helper()
-	var e client.EndedRun
-	if r.into(&e); r.status != 200 || string(e.State) != state || (e.Replayed != nil) != replayed {
-		r.t.Fatalf("%d %s, want %s", r.status, r.body, state)
-	}
-	return e
-}
-
 // state is the state of a run as it is stored.
 func (s *workerEdge) state(id uuid.UUID) (state string) {
 	s.t.Helper()

@@ -42,14 +42,14 @@ func (rd *batchReader) refusal() error {
 // elements yields the elements of a canonical JSON array.
 func elements(array []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
-		rest := array[1:]
-		for i := 0; rest[0] != ']'; i++ {
-			end := valueEnd(rest)
-			if !yield(i, rest[:end]) {
+		left := array[1:]
+		for i := 0; left[0] != ']'; i++ {
+			end := valueEnd(left)
+			if !yield(i, left[:end]) {
 				return
 			}
-			if rest = rest[end:]; rest[0] == ',' {
-				rest = rest[1:]
+			if left = left[end:]; left[0] == ',' {
+				left = left[1:]
 			}
 		}
 	}

@@ -11,21 +11,6 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-const yamlDefinition = `
-name: order
-timeout_ms: 60000
-retry: {max_attempts: 5, initial_interval_ms: 200, max_interval_ms: 5000, multiplier: 2.0, jitter: 0.2, retry_on: [timeout, network, unavailable]}
-steps:
-  - name: reserve-stock
-    action:       {http: {method: POST, url: "http://127.0.0.1:9001/reservations", headers: {X-Team: stock}}}
-    compensation: {http: {method: POST, url: "http://127.0.0.1:9001/reservations/cancel"}}
-    timeout_ms: 2000
-    retry: {max_attempts: 3}
-  - name: notify
-    action: {http: {url: "http://127.0.0.1:9002/notify"}}     # method defaults to POST
-    compensation: none
-`
-
 func TestAWorkflowIsTheSameHoweverItIsSent(t *testing.T) {
 	e := newEdge(t)
 	wrapped, err := json.Marshal(map[string]string{"workflow_yaml": yamlDefinition})
