@@ -69,7 +69,7 @@ func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit 
 	err = locked(ctx, dsn, func(db *sql.DB) error {
 		from := ""
 		err := adopt(ctx, db)
-		if err == nil {
+		if err == nil && verb != "" {
 			from, err = newest(ctx, db)
 		}
 		if err == nil {

@@ -80,24 +80,18 @@ func asks(r *jobworker.Run, command string) operator.By {
 	return operator.By{Actor: r.InitiatedBy, Operation: command}
 }
 
-func (n *node) archiveLetters(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
-	var archived int
-	var ok bool
-	n.retained(ctx, asks(r, jobrun.SystemArchive), "dead_letters", func(ctx context.Context) { archived, ok = n.letters.redriver.Archive(ctx) })
-	if !ok {
-		return nil, errUnfinished
+// keepLetters makes the command of a built-in job that archives or purges dead
+// letters. result names what do counts; ok is false when it was not done to the end.
+func (n *node) keepLetters(job, result string, do func(context.Context) (count int, ok bool)) jobworker.Command {
+	return func(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
+		var count int
+		var ok bool
+		n.retained(ctx, asks(r, job), "dead_letters", func(ctx context.Context) { count, ok = do(ctx) })
+		if !ok {
+			return nil, errUnfinished
+		}
+		return answered(map[string]int{result: count}, nil)
 	}
-	return answered(map[string]int{"archived": archived}, nil)
-}
-
-func (n *node) purgeLetters(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
-	var purged int
-	var ok bool
-	n.retained(ctx, asks(r, jobrun.SystemPurge), "dead_letters", func(ctx context.Context) { purged, ok = n.letters.redriver.Purge(ctx) })
-	if !ok {
-		return nil, errUnfinished
-	}
-	return answered(map[string]int{"purged": purged}, nil)
 }
 
 // prove fails the run when something does not hold that must.

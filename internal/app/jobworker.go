@@ -32,7 +32,9 @@ func (n *node) newJobWorker(j *jobs, name string) *jobworker.Worker {
 // commands are Skald's own, by their names.
 func (n *node) commands(j *jobs) map[string]jobworker.Command {
 	all := map[string]jobworker.Command{
-		jobrun.SystemRedrive: n.redriveLetters, jobrun.SystemArchive: n.archiveLetters, jobrun.SystemPurge: n.purgeLetters,
+		jobrun.SystemRedrive: n.redriveLetters,
+		jobrun.SystemArchive: n.keepLetters(jobrun.SystemArchive, "archived", n.letters.redriver.Archive),
+		jobrun.SystemPurge:   n.keepLetters(jobrun.SystemPurge, "purged", n.letters.redriver.Purge),
 		jobrun.SystemRetention: func(ctx context.Context, r *jobworker.Run) (doc json.RawMessage, err error) {
 			n.retained(ctx, asks(r, jobrun.SystemRetention), "jobs", func(ctx context.Context) { doc, err = answered(j.runs.Retain(ctx)) })
 			return doc, err

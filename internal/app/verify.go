@@ -82,6 +82,16 @@ func Explained(reason string) error {
 // Commanded returns ctx for a command that changes something: the record of
 // actions names it, with the operating system's user and host for an address.
 func Commanded(ctx context.Context, actor, command, reason string) context.Context {
+	return operator.As(ctx, commandedBy(actor, command, reason))
+}
+
+// Migrating returns ctx for a command that changes the schema.
+func Migrating(ctx context.Context, actor, command string) context.Context {
+	by := commandedBy(actor, command, "")
+	return db.As(ctx, db.By{Actor: by.Actor, Address: by.Address, Operation: by.Operation})
+}
+
+func commandedBy(actor, command, reason string) operator.By {
 	by := operator.By{Actor: actor, Operation: command, Reason: reason}
 	if u, err := user.Current(); err == nil {
 		by.Address = u.Username
@@ -89,11 +99,5 @@ func Commanded(ctx context.Context, actor, command, reason string) context.Conte
 	if host, err := os.Hostname(); err == nil {
 		by.Address += "@" + host
 	}
-	return operator.As(ctx, by)
-}
-
-// Migrating returns ctx for a command that changes the schema.
-func Migrating(ctx context.Context, actor, command string) context.Context {
-	by := operator.Acting(Commanded(ctx, actor, command, ""))
-	return db.As(ctx, db.By{Actor: by.Actor, Address: by.Address, Operation: by.Operation})
+	return by
 }
