@@ -126,7 +126,7 @@ func (st *Sagas) askedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 		var by sql.NullString
 		err := tx.QueryRowContext(ctx, askedJobs, d.TenantID, c.Run.Job, c.After.ID).Scan(&d.ID, &d.Name, &d.SpecVersion, &spec, &by)
 		if errors.Is(err, sql.ErrNoRows) {
-			c.After.NextRunAt = &c.After.UpdatedAt
+			c.WithoutRun()
 			continue
 		}
 		if err == nil {

@@ -220,6 +220,10 @@ func (c *Change) Release(now time.Time) {
 	s.LeaseOwner = nil
 }
 
+// WithoutRun is the change where the definition of the job that it asks for is not
+// there: its saga is due at once, so that whoever drives it finds out.
+func (c *Change) WithoutRun() { c.After.NextRunAt = &c.After.UpdatedAt }
+
 // begins tells whether the last thing the change does is to pass on to a step.
 func (c *Change) begins() bool {
 	if len(c.Audit) == 0 {
