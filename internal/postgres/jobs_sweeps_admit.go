@@ -104,7 +104,7 @@ func (st *JobSweeps) admitDue(ctx context.Context, t jobrun.Term, limit int) (jo
 // admissions, each in a transaction of its own.
 func (st *JobSweeps) carryOut(ctx context.Context, t jobrun.Term, d *decisions) (moved int, err error) {
 	if len(d.end) > 0 {
-		moved, err = st.db.endRuns(ctx, t, d.end, func(r *jobrun.Run) jobrun.Input { return d.ends[r.ID] })
+		moved, err = endRuns(ctx, st.db, t, d.end, func(r *jobrun.Run) jobrun.Input { return d.ends[r.ID] })
 		if err != nil {
 			return moved, err
 		}

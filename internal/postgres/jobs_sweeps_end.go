@@ -36,21 +36,21 @@ func (e ending) run(ctx context.Context, db *JobDB, t jobrun.Term, limit int, in
 	if err != nil || len(ids) == 0 {
 		return s, outage(e.doing, err)
 	}
-	s.Moved, err = db.endRuns(ctx, t, ids, func(*jobrun.Run) jobrun.Input { return in })
+	s.Moved, err = endRuns(ctx, db, t, ids, func(*jobrun.Run) jobrun.Input { return in })
 	s.More = len(ids) == limit && s.Moved > 0
 	return s, outage(e.doing, err)
 }
 
 // endRuns does what in says with runs, as the leader, and tells how many it has
 // changed.
-func (db *JobDB) endRuns(ctx context.Context, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input) (int, error) {
-	n, err := db.endTogether(ctx, t, ids, in)
+func endRuns(ctx context.Context, db *JobDB, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input) (int, error) {
+	n, err := endTogether(ctx, db, t, ids, in)
 	if err == nil || len(ids) == 1 || collided(err) || ctx.Err() != nil || fault.As(err) != nil {
 		return n, err
 	}
 	var errs []error
 	for i := range ids {
-		one, err := db.endTogether(ctx, t, ids[i:i+1], in)
+		one, err := endTogether(ctx, db, t, ids[i:i+1], in)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("job run %s: %w", ids[i], err))
 		}
@@ -65,14 +65,14 @@ func (db *JobDB) endRuns(ctx context.Context, t jobrun.Term, ids []uuid.UUID, in
 // next round.
 const maxRefused = 10
 
-func (db *JobDB) endTogether(ctx context.Context, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input) (n int, err error) {
+func endTogether(ctx context.Context, db *JobDB, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input) (n int, err error) {
 	var list column
 	for _, id := range ids {
 		list.uuid(id)
 	}
 	err = db.asLeader(ctx, t, func(tx *sqlx.Tx) error {
 		n = 0
-		runs, now, err := db.lockRuns(ctx, tx, list.parameter())
+		runs, now, err := lockRuns(ctx, db, tx, list.parameter())
 		if err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (db *JobDB) endTogether(ctx context.Context, t jobrun.Term, ids []uuid.UUID
 // lockRuns returns the runs $1, locked, in the order of their ids, and the time.
 // What others hold is passed over, and so is what does not open: its end may need
 // what it carries.
-func (db *JobDB) lockRuns(ctx context.Context, tx *sqlx.Tx, ids any) (runs []jobrun.Run, now time.Time, err error) {
+func lockRuns(ctx context.Context, db *JobDB, tx *sqlx.Tx, ids any) (runs []jobrun.Run, now time.Time, err error) {
 	rows, err := db.queryIn(ctx, tx, `
 SELECT `+runColumns+`, clock_timestamp() FROM jobs.job_runs r
  WHERE r.id = ANY ($1::uuid[]) AND r.finished_at IS NULL ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED`, ids)
