@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -15,9 +14,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
-
-// once selects everything that has ended, as soon as it has.
-var once = saga.Expiry{Default: saga.Retention{Completed: time.Millisecond, Failed: time.Millisecond}}
 
 // driver plays sagas on one node and remembers what it has committed.
 type driver struct {
@@ -197,15 +193,6 @@ func (c *counter) addIf(yes bool) {
 	if yes {
 		c.add(1)
 	}
-}
-
-// ended stores n completed sagas of the tenant big that ended an hour ago.
-func ended(t *testing.T, db *postgres.DB, n int) {
-	t.Helper()
-	execute(t, db.SQL(), `INSERT INTO saga.saga_states (id, tenant_id, workflow_name, workflow_version, saga_type, total_steps, current_step, state, clean, created_at, completed_at, correlation_id)
-		SELECT gen_random_uuid(), $1, 'order', 1, 'order', 3, 3, 3, true, now() - interval '2 hours', now() - interval '1 hour', 'c' || i FROM generate_series(1, $2::int) AS i`, big, n)
-	execute(t, db.SQL(), `INSERT INTO saga.saga_step_logs (saga_id, step_index, step_name, action, status, completed_at, response_payload)
-		SELECT s.id, k, 'step', 'EXECUTE', 'SUCCESS', now(), '{"b": [1, null]}' FROM saga.saga_states s, generate_series(0, 2) AS k`)
 }
 
 func TestSagasThatSomebodyHoldsAreLeftForTheNextTime(t *testing.T) {

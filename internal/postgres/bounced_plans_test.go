@@ -5,6 +5,7 @@ import (
 
 	"github.com/lib/pq"
 
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
@@ -14,8 +15,12 @@ import (
 // and what arrived beside it waited for its locks.
 func TestLettersThatComeBackAreFoundByTheirIDs(t *testing.T) {
 	t.Parallel()
-	m := newRedriving(t)
-	letters := m.pushed(t, 400)
+	m := newLetterStore(t)
+	letters := make([]dlq.Letter, 400)
+	for i := range letters {
+		letters[i] = m.letter()
+	}
+	letters = m.push(t, letters...)
 	db := observer(t, m.dsn)
 	execute(t, db, `ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = off)`)
 	execute(t, db, `VACUUM ANALYZE dlq.dlq_messages`)

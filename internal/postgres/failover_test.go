@@ -32,13 +32,6 @@ func through(t *testing.T, dsn string) (*postgres.DB, *proxy) {
 	return d, p
 }
 
-// unkeyed is a new saga without an idempotency key.
-func unkeyed() []saga.NewSaga {
-	batch := someSagas(1)
-	batch[0].Key = nil
-	return batch
-}
-
 // exists asks past the stores.
 func exists(t *testing.T, d *sql.DB, id uuid.UUID) (found bool) {
 	t.Helper()
@@ -71,9 +64,9 @@ func TestConnectionsToAServerThatBecameReadOnlyAreGivenUp(t *testing.T) {
 	d := connect(t, dsn)
 	registered(t, d)
 	st := postgres.NewSagas(d)
-	every(t, postgres.Writers(d), `SET default_transaction_read_only = on`)
-	every(t, postgres.Leases(d), `SET default_transaction_read_only = on`)
-	every(t, postgres.Points(d), `SET default_transaction_read_only = on`)
+	every(t, d.Writers(), `SET default_transaction_read_only = on`)
+	every(t, d.Leases(), `SET default_transaction_read_only = on`)
+	every(t, d.Points(), `SET default_transaction_read_only = on`)
 	batch := unkeyed()
 	if r, err := st.Create(t.Context(), batch); err != nil || r[0].Created != saga.Stored {
 		t.Fatalf("create = %v, %v; want it stored by another connection", r, err)
@@ -81,7 +74,7 @@ func TestConnectionsToAServerThatBecameReadOnlyAreGivenUp(t *testing.T) {
 	if _, err := st.Register(t.Context(), "n", "", time.Minute); err != nil {
 		t.Errorf("the lease's connection was not replaced: %v", err)
 	}
-	for name, pool := range map[string]*sql.DB{"readers": postgres.Points(d), "writers": postgres.Writers(d)} {
+	for name, pool := range map[string]*sql.DB{"readers": d.Points(), "writers": d.Writers()} {
 		for range 6 { // whichever connection comes
 			var mode string
 			if err := pool.QueryRowContext(t.Context(), `SHOW default_transaction_read_only`).Scan(&mode); err != nil || mode != "off" {
@@ -91,7 +84,7 @@ func TestConnectionsToAServerThatBecameReadOnlyAreGivenUp(t *testing.T) {
 	}
 	// When every server is read-only, the caller learns why, and soon.
 	execute(t, observer(t, dsn), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
-	every(t, postgres.Writers(d), `SET default_transaction_read_only = on`)
+	every(t, d.Writers(), `SET default_transaction_read_only = on`)
 	began := time.Now()
 	_, err := st.Create(t.Context(), unkeyed())
 	if err == nil || fault.As(err) != nil || time.Since(began) > 5*time.Second {

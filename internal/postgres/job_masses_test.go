@@ -5,38 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/jobrun/schedule"
 	"github.com/skald-saga/skald/internal/postgres"
 )
-
-func (j jobs) term(t *testing.T) jobrun.Term {
-	t.Helper()
-	id := ask[string](t, j.db.SQL(), `SELECT leader_id::text FROM jobs.leader`)
-	return jobrun.Term{LeaderID: uuid.MustParse(id), Epoch: 1}
-}
-
-// backfilled stores a backfill of so many hours.
-func (j jobs) backfilled(t *testing.T, m *postgres.JobBulks, hours, active int) jobrun.Backfill {
-	t.Helper()
-	d := j.define(t, func(d *jobrun.Definition) {
-		d.Spec.Type, d.Spec.Schedule = jobrun.OnTime, &schedule.Spec{Type: schedule.HourlyAtMinute, Value: "0"}
-	})
-	to := now().Truncate(time.Hour)
-	b := jobrun.Backfill{
-		ID: newID(), TenantID: j.tenant, DefinitionID: d.ID, Version: 1, State: jobrun.BulkRunning, From: to.Add(-time.Duration(hours) * time.Hour), To: to,
-		Reprocess: jobrun.ReprocessNone, MaxActive: active, CreatedAt: now(),
-	}
-	by := operator.By{Actor: "ada"}.Did(newID(), j.tenant, now(), operator.JobBackfill, b.ID.String(), "create", nil)
-	if _, created, err := m.CreateBackfill(t.Context(), b, by); err != nil || !created {
-		t.Fatal(created, err)
-	}
-	return b
-}
 
 func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
 	t.Parallel()
@@ -115,4 +88,13 @@ func TestABackfillThatManyMoveOnMakesEachRunOnce(t *testing.T) {
 	if n := j.count(t, `SELECT count(DISTINCT scheduled_for) FROM jobs.job_runs WHERE backfill_id = $1`, b.ID); n != 30 {
 		t.Errorf("%d slots, want 30", n)
 	}
+}
+
+func TestSlotsOfManyRunsAreFoundByIndexes(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t)
+	manyMixedRuns(t, j)
+	definition := ask[string](t, j.db.SQL(), `SELECT md5('7')::uuid::text`)
+	p := explain(t, inTenant(t, j.db, j.tenant), postgres.SlotStates, j.tenant, definition, `{2026-01-01T00:00:00Z,2026-01-01T01:00:00Z}`)
+	wantIndexes(t, p, "idx_job_runs_definition_scheduled_for", "idx_job_runs_backfilled", "idx_job_runs_root")
 }

@@ -11,19 +11,6 @@ import (
 
 var ofDefault = func(a *jobrun.ClaimRequest) { a.Queues = []string{jobrun.DefaultQueue} }
 
-// claimEach claims for several workers at once, each in the default queue.
-func (j jobs) claimEach(t *testing.T, asks ...jobrun.ClaimRequest) [][]jobrun.Offer {
-	t.Helper()
-	for i := range asks {
-		asks[i].TenantID, asks[i].Queues = j.tenant, []string{jobrun.DefaultQueue}
-	}
-	got, err := j.ClaimEach(t.Context(), asks)
-	if err != nil || len(got) != len(asks) {
-		t.Fatalf("%d answers to %d claims: %v", len(got), len(asks), err)
-	}
-	return got
-}
-
 func TestClaimsOfOneQueueAreAnsweredTogether(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)

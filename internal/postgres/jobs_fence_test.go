@@ -10,36 +10,6 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// callsOf are all calls that carry a fence, made with the fence of r.
-func (j jobs) callsOf(t *testing.T, r jobrun.Run) map[jobrun.Call]func() error {
-	t.Helper()
-	f := r.Fence()
-	one := func(done []jobrun.Done, err error) error {
-		if err != nil {
-			return err
-		}
-		return done[0].Err
-	}
-	return map[jobrun.Call]func() error{
-		jobrun.CallStart: func() error {
-			return one(j.Start(t.Context(), r.TenantID, []jobrun.RunFence{{RunID: r.ID, Fence: f}}))
-		},
-		jobrun.CallProgress: func() error {
-			_, err := j.Progress(t.Context(), r.TenantID, jobrun.Beat{RunID: r.ID, Fence: f, Progress: &jobrun.Progress{Message: "zombie"}})
-			return err
-		},
-		jobrun.CallLogs: func() error {
-			_, err := j.AppendLog(t.Context(), r.TenantID, r.ID, f, jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: 0}, Body: []byte("zombie")})
-			return err
-		},
-		jobrun.CallComplete: func() error { return one(j.Finish(t.Context(), []jobrun.Result{success(r)})) },
-		jobrun.CallFail:     func() error { return one(j.Finish(t.Context(), []jobrun.Result{failure(r, true)})) },
-		jobrun.CallRelease:  func() error { _, err := j.Release(t.Context(), r.TenantID, r.ID, f, ""); return err },
-		jobrun.CallCancel:   func() error { _, err := j.AckCancel(t.Context(), r.TenantID, r.ID, f); return err },
-		jobrun.CallConfirm:  func() error { _, err := j.Confirm(t.Context(), r.TenantID, r.ID, f); return err },
-	}
-}
-
 func TestAZombiesCallsAreRefusedAndLeaveNoTraceButAnEvent(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)

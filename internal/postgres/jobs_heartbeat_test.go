@@ -12,15 +12,6 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-func (j jobs) beat(t *testing.T, w uuid.UUID, seq int64, beats ...jobrun.Beat) (jobrun.WorkerProcess, []jobrun.Lease) {
-	t.Helper()
-	worker, leases, err := j.Heartbeat(t.Context(), j.tenant, w, seq, 0.5, beats)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return worker, leases
-}
-
 func TestAHeartbeatRenewsWhatTheWorkerHolds(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t)

@@ -19,22 +19,6 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// lead makes a leader that leads for so long.
-func lead(t testing.TB, e *postgres.JobElections, ttl time.Duration) jobrun.Term {
-	t.Helper()
-	term, leads, err := e.Acquire(t.Context(), uuid.New(), "node", ttl)
-	if err != nil || !leads {
-		t.Fatalf("leads %v, %v", leads, err)
-	}
-	return term
-}
-
-// expire ends the lease of whoever leads, as time would.
-func expire(t testing.TB, db *sql.DB) {
-	t.Helper()
-	execute(t, db, `UPDATE jobs.leader SET expires_at = clock_timestamp()`)
-}
-
 func TestALeaderLeadsUntilItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

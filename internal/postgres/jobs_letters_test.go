@@ -14,20 +14,6 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// jobMail is job runs and dead letters of one database.
-type jobMail struct {
-	jobs
-	t       *testing.T
-	letters *postgres.Letters
-	queue   *postgres.LetterQueue
-}
-
-func newJobMail(t *testing.T) *jobMail {
-	t.Helper()
-	j := newJobs(t)
-	return &jobMail{j, t, postgres.NewLetters(j.db, dlq.DefaultPolicy), postgres.NewLetterQueue(j.db, dlq.DefaultPolicy)}
-}
-
 // end lets a worker begin a run and report its end.
 func (m *jobMail) end(id uuid.UUID, failure *jobrun.Error) jobrun.Done {
 	m.t.Helper()
@@ -165,4 +151,18 @@ func TestARetryWhoseRunWorksIsNotReclaimed(t *testing.T) {
 	if n := m.letter(l.ID); n.Status != dlq.Resolved {
 		t.Errorf("the letter is %s", n.Status)
 	}
+}
+
+// jobMail is job runs and dead letters of one database.
+type jobMail struct {
+	jobs
+	t       *testing.T
+	letters *postgres.Letters
+	queue   *postgres.LetterQueue
+}
+
+func newJobMail(t *testing.T) *jobMail {
+	t.Helper()
+	j := newJobs(t)
+	return &jobMail{j, t, postgres.NewLetters(j.db, dlq.DefaultPolicy), postgres.NewLetterQueue(j.db, dlq.DefaultPolicy)}
 }

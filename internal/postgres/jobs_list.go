@@ -213,19 +213,3 @@ func (w *runWhere) runStates(of []jobrun.State) {
 		w.add("r.state IN (" + quoted(of) + ")")
 	}
 }
-
-// quoted lists words of the rules, which hold nothing that needs quoting: written
-// out, the planner knows what it is asked for. What the rules do not know is left
-// out.
-func quoted[T ~string](of []T) string {
-	var out []string
-	for _, w := range of {
-		if strings.Trim(string(w), "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == "" {
-			out = append(out, "'"+string(w)+"'")
-		}
-	}
-	if out == nil {
-		return "NULL"
-	}
-	return strings.Join(out, ", ")
-}

@@ -24,21 +24,6 @@ func newLogs(t *testing.T) (jobs, *postgres.JobLogs, jobrun.Run) {
 	return j, postgres.NewJobLogs(j.base), j.running(t, j.worker(t), j.job)
 }
 
-// says appends chunks to the log of a run, numbered from seq on.
-func (j jobs) says(t *testing.T, r jobrun.Run, seq int, chunks ...string) {
-	t.Helper()
-	for i, c := range chunks {
-		if _, err := j.AppendLog(t.Context(), j.tenant, r.ID, r.Fence(), jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: seq + i}, Stream: "stdout", Body: []byte(c)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func (j jobs) chunks(t *testing.T, run uuid.UUID) int {
-	t.Helper()
-	return j.count(t, `SELECT count(*) FROM jobs.job_run_logs WHERE run_id = $1`, run)
-}
-
 func offloadable(t *testing.T, logs *postgres.JobLogs, before time.Time) (out []uuid.UUID) {
 	t.Helper()
 	runs, err := logs.Offloadable(t.Context(), before, 10)

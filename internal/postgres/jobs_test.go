@@ -1,124 +1,16 @@
 package postgres_test
 
 import (
-	"context"
 	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/secret/envelope"
-	"github.com/skald-saga/skald/internal/test/testdb"
 )
-
-// jobs is a store of job runs, a tenant with one definition, and who leads.
-type jobs struct {
-	*postgres.Jobs
-	db     *postgres.DB
-	base   *postgres.JobDB
-	dsn    string // with all rights
-	tenant uuid.UUID
-	job    jobrun.Definition
-}
-
-// defaults are the settings that nobody has changed.
-func defaults(context.Context) (jobrun.Settings, error) { return jobrun.NewSettings(1, nil), nil }
-
-// newJobs opens a store as production does: with a login of no rights of its own.
-func newJobs(t *testing.T) jobs { t.Helper(); return newSealedJobs(t, nil) }
-
-func newSealedJobs(t *testing.T, keys *envelope.Keyring) jobs {
-	t.Helper()
-	dsn := testdb.DSN(t)
-	db := connectWith(t, plainLogin(t, dsn), keys)
-	base := postgres.NewJobDB(db, nil)
-	j := jobs{postgres.NewJobs(base, defaults), db, base, dsn, newID(), jobrun.Definition{}}
-	j.lead(t, 1)
-	j.job = j.define(t, nil)
-	return j
-}
-
-// lead makes somebody the leader for an hour.
-func (j jobs) lead(t *testing.T, epoch int64) {
-	t.Helper()
-	execute(t, j.db.SQL(), `INSERT INTO jobs.leader (name, leader_id, node, epoch, acquired_at, expires_at)
-		VALUES ('default', gen_random_uuid(), 'n', $1, now(), now() + interval '1 hour')
-		ON CONFLICT (name) DO UPDATE SET epoch = $1, expires_at = now() + interval '1 hour'`, epoch)
-}
-
-// define stores a definition as the change leaves it.
-func (j jobs) define(t *testing.T, change func(*jobrun.Definition)) jobrun.Definition {
-	t.Helper()
-	d := jobrun.Definition{ID: newID(), TenantID: j.tenant, Version: 1, SpecVersion: 1, Enabled: true,
-		Spec: jobrun.Spec{Type: jobrun.OnDemand, CommandName: "report", Retry: retry.Policy{MaxAttempts: 3, InitialIntervalMS: 1000}}}
-	d.Name = "job-" + d.ID.String()
-	if change != nil {
-		change(&d)
-	}
-	doc, err := json.Marshal(d.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	execute(t, j.db.SQL(), `INSERT INTO jobs.job_definitions (id, tenant_id, name, type, command_name, spec, last_materialized_at, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, now(), now(), now())`, d.ID, d.TenantID, d.Name, d.Spec.Type, d.Spec.CommandName, string(doc))
-	execute(t, j.db.SQL(), `INSERT INTO jobs.job_definition_versions (definition_id, tenant_id, spec_version, spec, created_at)
-		VALUES ($1, $2, 1, $3, now())`, d.ID, d.TenantID, string(doc))
-	return d
-}
-
-// run is a new run of d that may be claimed at once.
-func (j jobs) run(d jobrun.Definition, change ...func(*jobrun.Request)) jobrun.Run {
-	a := jobrun.Request{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(newID().String())}
-	for _, c := range change {
-		c(&a)
-	}
-	s, _ := defaults(context.Background())
-	return jobrun.New(&d, a, s, jobrun.Moment{Now: now(), NewID: newID})
-}
-
-func (j jobs) action(r jobrun.Run) operator.Action {
-	by := operator.By{Actor: "ada", Reason: "because", RequestID: "r-1"}
-	return by.Did(newID(), j.tenant, now(), operator.JobRun, r.ID.String(), "run", nil)
-}
-
-// create stores runs, and returns them as they are stored.
-func (j jobs) create(t *testing.T, runs ...jobrun.Run) []jobrun.Run {
-	t.Helper()
-	out := make([]jobrun.Run, len(runs))
-	for i, r := range runs {
-		stored, created, err := j.Create(t.Context(), r, j.action(r))
-		if err != nil || !created {
-			t.Fatalf("create: %v, %v", created, err)
-		}
-		out[i] = stored
-	}
-	return out
-}
-
-func (j jobs) get(t *testing.T, id uuid.UUID) jobrun.Run {
-	t.Helper()
-	r, err := j.Run(t.Context(), j.tenant, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-// count returns a number that the database knows.
-func (j jobs) count(t *testing.T, query string, args ...any) (n int) {
-	t.Helper()
-	if err := j.db.SQL().QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
 
 func TestARunIsReadAsItWasMade(t *testing.T) {
 	t.Parallel()

@@ -15,88 +15,11 @@ import (
 
 var _ jobrun.Work = (*postgres.Jobs)(nil)
 
-// worker registers one that takes everything of the default queue.
-func (j jobs) worker(t *testing.T, change ...func(*jobrun.WorkerProcess)) uuid.UUID {
-	t.Helper()
-	w := jobrun.WorkerProcess{ID: newID(), TenantID: j.tenant, Name: "w", Queues: []string{jobrun.DefaultQueue}, MaxRuns: 1000, Principal: "p"}
-	for _, c := range change {
-		c(&w)
-	}
-	if err := j.Register(t.Context(), w); err != nil {
-		t.Fatal(err)
-	}
-	return w.ID
-}
-
-// claim gives a worker as many runs as it can get.
-func (j jobs) claim(t *testing.T, worker uuid.UUID, change ...func(*jobrun.ClaimRequest)) []jobrun.Offer {
-	t.Helper()
-	a := jobrun.ClaimRequest{TenantID: j.tenant, WorkerID: worker, Slots: 100}
-	for _, c := range change {
-		c(&a)
-	}
-	offers, err := j.Claim(t.Context(), a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return offers
-}
-
 func ids(offers []jobrun.Offer) (out []uuid.UUID) {
 	for _, o := range offers {
 		out = append(out, o.ID)
 	}
 	return out
-}
-
-func (j jobs) start(t *testing.T, runs ...jobrun.Run) []jobrun.Done {
-	t.Helper()
-	var fences []jobrun.RunFence
-	for i := range runs {
-		fences = append(fences, jobrun.RunFence{RunID: runs[i].ID, Fence: runs[i].Fence()})
-	}
-	done, err := j.Start(t.Context(), j.tenant, fences)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return done
-}
-
-// running makes a run that a worker has started.
-func (j jobs) running(t *testing.T, worker uuid.UUID, d jobrun.Definition, change ...func(*jobrun.Request)) jobrun.Run {
-	t.Helper()
-	r := j.create(t, j.run(d, change...))[0]
-	for _, o := range j.claim(t, worker, func(a *jobrun.ClaimRequest) { a.Start = true }) {
-		if o.ID == r.ID {
-			return o.Run
-		}
-	}
-	t.Fatalf("run %s was not to be had", r.ID)
-	return r
-}
-
-func success(r jobrun.Run) jobrun.Result {
-	return jobrun.Result{TenantID: r.TenantID, RunID: r.ID, Fence: r.Fence(), Value: json.RawMessage(`{"n": 1}`), ExitCode: new(0),
-		Resources: jobrun.Resources{CPUSecondsTotal: new(1.5), PeakRSSBytes: new(int64(1 << 20))}}
-}
-
-func failure(r jobrun.Run, retryable bool) jobrun.Result {
-	return jobrun.Result{TenantID: r.TenantID, RunID: r.ID, Fence: r.Fence(), ExitCode: new(3),
-		Error: &jobrun.Error{Code: "E_DISK", Message: "the disk is full", Retryable: retryable}}
-}
-
-func (j jobs) finish(t *testing.T, results ...jobrun.Result) []jobrun.Done {
-	t.Helper()
-	done, err := j.Finish(t.Context(), results)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return done
-}
-
-func (j jobs) events(t *testing.T, run uuid.UUID, kind jobrun.EventKind) int {
-	t.Helper()
-	return j.count(t, `SELECT count(*) FROM jobs.job_run_events WHERE run_id = $1 AND kind = $2`, run, kind)
 }
 
 func TestARunIsClaimedStartedAndFinished(t *testing.T) {
@@ -179,12 +102,6 @@ func TestAFailureIsRetriedAndThenADeadLetter(t *testing.T) {
 	if j.events(t, r.ID, jobrun.WasFailed) != 1 || j.events(t, r.ID, jobrun.WasDeadLetter) != 1 {
 		t.Error("the end of the chain is not on record")
 	}
-}
-
-// admit does what the leader does when a run is due.
-func (j jobs) admit(t *testing.T, run uuid.UUID) {
-	t.Helper()
-	execute(t, j.db.SQL(), `UPDATE jobs.job_runs SET available_at = now(), admitted_at = now(), version = version + 1 WHERE id = $1`, run)
 }
 
 func TestARunEmitsEventsWithItsSuccess(t *testing.T) {

@@ -77,7 +77,7 @@ func testPlans(t *testing.T, l large) {
 	for _, group := range []struct {
 		pool     *sql.DB
 		purposes []purpose
-	}{{postgres.Points(l.db), tenantPurposes}, {l.db.SQL(), enginePurposes}} {
+	}{{l.db.Points(), tenantPurposes}, {l.db.SQL(), enginePurposes}} {
 		readers := connection(t, group.pool)
 		for _, tt := range group.purposes {
 			t.Run(tt.name, func(t *testing.T) {
@@ -99,7 +99,7 @@ func testPlans(t *testing.T, l large) {
 			t.Errorf("each batch reads the whole table once more:\n%s", p)
 		}
 	})
-	writers := connection(t, postgres.Writers(l.db))
+	writers := connection(t, l.db.Writers())
 	for _, tt := range writePurposes(t) {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, p := range []plan{explain(t, writers, tt.query, tt.args...), explainGeneric(t, writers, tt.query, tt.args...)} {
@@ -155,13 +155,6 @@ func listPurposes(l large) []listPurpose {
 		{"completed ones", saga.Filter{States: []saga.State{saga.Completed}}, false, []string{"idx_sagas_tenant"}},
 		{"by caller", saga.Filter{InitiatedBy: "caller-3"}, false, []string{"idx_saga_initiated_by"}},
 	}
-}
-
-type purpose struct {
-	name    string
-	query   string
-	args    []any
-	indexes []string
 }
 
 var tenantPurposes = []purpose{
@@ -275,7 +268,7 @@ func indexNames(t *testing.T, db *sql.DB) []string {
 func TestWritersNeverJoinByHash(t *testing.T) {
 	t.Parallel()
 	db := connect(t, testdb.DSN(t))
-	writers := connection(t, postgres.Writers(db))
+	writers := connection(t, db.Writers())
 	for _, tt := range writePurposes(t) {
 		for mode, p := range map[string]plan{"custom": explain(t, writers, tt.query, tt.args...), "generic": explainGeneric(t, writers, tt.query, tt.args...)} {
 			t.Run(fmt.Sprint(tt.name, ", ", mode, " plan"), func(t *testing.T) {

@@ -1,12 +1,8 @@
 package postgres_test
 
 import (
-	"context"
-	"database/sql"
 	"testing"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -16,9 +12,6 @@ import (
 // the size where they begin to show.
 
 const sagasInLargeTable = 50_000
-
-// big is the tenant of most of the large table's sagas.
-var big = uuid.MustParse("b1900000-0000-4000-8000-000000000000")
 
 // Of the large table's sagas 97 in 100 are completed; the others are failed,
 // compensated, cancelled, timed out or live, the live ones with one of two
@@ -93,32 +86,4 @@ func openLarge(t *testing.T) large {
 	fill.Close()
 	l.db = connect(t, l.dsn)
 	return l
-}
-
-// connection takes one connection for the whole test: its settings stay with it.
-func connection(t *testing.T, db *sql.DB) *sql.Conn {
-	t.Helper()
-	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_, _ = conn.ExecContext(context.Background(), `RESET ALL`)
-		conn.Close()
-	})
-	return conn
-}
-
-// inTenant is a transaction in the name of a tenant, as the API's lists have one.
-func inTenant(t *testing.T, db *postgres.DB, tenant uuid.UUID) *sql.Tx {
-	t.Helper()
-	tx, err := postgres.Lists(db).BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { tx.Rollback() })
-	if _, err := tx.ExecContext(t.Context(), `SELECT set_config('skald.tenant_id', $1::text, true)`, tenant.String()); err != nil {
-		t.Fatal(err)
-	}
-	return tx
 }

@@ -16,18 +16,6 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-func (b letterStore) told(t *testing.T, f operator.Filter) []operator.Action {
-	t.Helper()
-	f.Limit = 200
-	p, err := postgres.NewActions(b.db).Actions(t.Context(), b.tenant, f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.Actions
-}
-
-func moment() dlq.Moment { return dlq.Moment{Now: now(), Jitter: 0.5} }
-
 func TestAChangeIsStoredWithItsAction(t *testing.T) {
 	t.Parallel()
 	b := newLetterStore(t)
@@ -108,20 +96,6 @@ func TestWhoseLetterIsGoneOrForeignIsToldSo(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// driven claims and finishes a letter with an edited content, as the loops do.
-func (b letterStore) driven(t *testing.T, l dlq.Letter) dlq.Drive {
-	t.Helper()
-	queue := postgres.NewLetterQueue(b.db, dlq.DefaultPolicy)
-	d, err := queue.Take(t.Context(), dlq.Claim{
-		TenantID: b.tenant, LetterID: l.ID, Kinds: dlq.TargetKinds, Actor: "ada", By: b.action(l, dlq.VerbRetry), Force: true,
-		Revision: &dlq.Revision{LetterID: l.ID, Content: dlq.Content{Payload: []byte("edited")}, Author: "ada", Reason: "better", CreatedAt: now(), Patch: []byte(`[{"op":"test"}]`)},
-	}, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
 func TestALetterThatIsRetriedIsDescribedAndNothingElse(t *testing.T) {
 	t.Parallel()
 	b := newLetterStore(t)
@@ -193,12 +167,6 @@ func TestADeletedLetterLeavesItsTombstoneAlone(t *testing.T) {
 	if got := b.told(t, operator.Filter{Verb: dlq.VerbDelete}); len(got) != 1 || !strings.Contains(string(got[0].Detail), l.Fingerprint) {
 		t.Errorf("told %+v", got)
 	}
-}
-
-// archiveAll archives every letter that has ended.
-func (b letterStore) archiveAll(t *testing.T) {
-	t.Helper()
-	execute(t, b.db.SQL(), `SELECT dlq.archive_batch(0, 0, 1000)`)
 }
 
 func TestAnArchivedLetterIsReadListedAndRestored(t *testing.T) {

@@ -38,8 +38,8 @@ func TestListsOfColumnsOfLettersAreComplete(t *testing.T) {
 		table   string
 		but     []string
 	}{
-		{"what is read of a letter", selected(postgres.LetterColumns), "dlq_messages", []string{"payload", "terms", "attempts"}},
-		{"what is read of an archived letter", selected(postgres.LetterColumns), "dlq_messages_archive", []string{"payload", "terms", "attempts", "archived_at", "archive_reason"}},
+		{"what is read of a letter", selected(postgres.ColumnsOfLetters), "dlq_messages", []string{"payload", "terms", "attempts"}},
+		{"what is read of an archived letter", selected(postgres.ColumnsOfLetters), "dlq_messages_archive", []string{"payload", "terms", "attempts", "archived_at", "archive_reason"}},
 		{"what is written of a letter", postgres.InsertedLetters(), "dlq_messages", []string{"seq", "attempts", "retry_token", "retry_lease_until", "held_retry_at", "retry_asked"}},
 		{"what is moved of a letter", selected(postgres.MovedColumns), "dlq_messages", []string{"retry_token", "retry_lease_until", "held_retry_at", "retry_asked"}},
 		{"what is read of an attempt", selected(postgres.AttemptColumns), "dlq_attempts", []string{"tenant_id"}},

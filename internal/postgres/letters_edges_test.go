@@ -14,7 +14,6 @@ func TestStatementsAskTheTransitionTable(t *testing.T) { //nolint:paralleltest /
 	}{
 		{"what is due", claimDue, "WHERE m.status = 'PENDING' AND m.next_retry_at <="},
 		{"what is due, once more", claimDue, "m.id = due.id AND m.status || '' = 'PENDING'\n"},
-		{"a redrive's", claimChosen, "(m.status || '' = 'PENDING' OR m.status || '' = 'DEAD' AND $4)"},
 		{"locking ends", lockFinished, "WHERE m.status || '' = 'RETRYING' AND m.retry_token = f.token"},
 		{"storing ends", finishLetters, "m.id = f.id AND m.status || '' = 'RETRYING' AND m.retry_token"},
 		{"what came back", markBouncedLetters, "m.status || '' = 'RESOLVED' AND coalesce(m.resolution, '') IN ('REDRIVEN', 'CONFIRMED')\n"},

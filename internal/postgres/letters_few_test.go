@@ -11,7 +11,7 @@ import (
 )
 
 // testTurns shows that a page is the same, and a total right, however it is found.
-func (b letterStore) testTurns(t *testing.T, rare, like *dlq.Letter) {
+func testTurns(t *testing.T, b letterStore, rare, like *dlq.Letter) {
 	const long, short = time.Minute, time.Millisecond
 	reach := func(q dlq.Query, inOrder, gathered time.Duration) ([]string, int64) {
 		t.Helper()

@@ -6,23 +6,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
 )
-
-// handOver notes that letters are about to be sent.
-func (m *letterQueue) handOver(t *testing.T, drives ...dlq.Drive) uuid.UUID {
-	t.Helper()
-	h := dlq.Handover{ID: newID()}
-	for _, d := range drives {
-		h.Tenants, h.Tokens = append(h.Tenants, d.TenantID), append(h.Tokens, d.Token)
-	}
-	if ok, err := m.queue.HandOver(t.Context(), h); err != nil || !ok {
-		t.Fatalf("handed over %v, %v", ok, err)
-	}
-	return h.ID
-}
 
 func TestWhatWasNeverHandedOverIsGivenBack(t *testing.T) {
 	t.Parallel()
@@ -114,21 +100,5 @@ func TestNothingIsHandedOverForARedriveThatDoesNotRun(t *testing.T) {
 	execute(t, m.db.SQL(), `UPDATE dlq.dlq_redrives SET state = 'RUNNING' WHERE id = $1`, r.ID)
 	if ok, err := m.queue.HandOver(t.Context(), h); err != nil || !ok {
 		t.Errorf("handed over %v, %v", ok, err)
-	}
-}
-
-// policy changes the policy of a topic, "": the default.
-func (m *letterQueue) policy(t *testing.T, topic string, change func(*dlq.Policy)) {
-	t.Helper()
-	p, err := m.Policy(t.Context(), m.tenant, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	change(&p)
-	p.TenantID, p.Topic, p.UpdatedAt = m.tenant, topic, now()
-	p.Version++
-	by := operator.By{}.Did(newID(), m.tenant, now(), operator.TopicPolicy, topic, "update", nil)
-	if err := m.PutPolicy(t.Context(), p, by); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -10,27 +10,6 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// free lets go what nothing holds, and makes it due.
-func (m letterQueue) free(t *testing.T) (n int) {
-	t.Helper()
-	n, err := m.queue.Release(t.Context(), 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET next_retry_at = now() WHERE next_retry_at IS NOT NULL`)
-	return n
-}
-
-func (m letterQueue) heldBy(t *testing.T, topic string) dlq.Hold {
-	t.Helper()
-	time.Sleep(1100 * time.Millisecond) // what is known of a policy may be a second old
-	p, err := m.queue.PolicyOf(t.Context(), m.tenant, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.Held
-}
-
 func TestAPolicyHoldsLettersThatAreScheduled(t *testing.T) {
 	t.Parallel()
 	m := newLetterQueue(t)

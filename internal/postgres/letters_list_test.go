@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -93,55 +91,6 @@ func letterFilters(like *dlq.Letter) []letterFilter {
 	}
 }
 
-var someSaga = uuid.MustParse("5a6a0000-0000-4000-8000-000000000000")
-
-// aMess is letters of which no two are alike, in the order of their arrival; the
-// first two of each time have the same.
-func (b letterStore) aMess(t *testing.T, n int) []dlq.Letter {
-	t.Helper()
-	r := rand.New(rand.NewPCG(1, 2))
-	begin := now().Add(-24 * time.Hour)
-	pick := func(of ...string) string { return of[r.IntN(len(of))] }
-	var out []dlq.Letter
-	for i := range n {
-		l := b.letter(func(l *dlq.Letter) {
-			l.OriginalTopic = pick("orders.made", "orders.paid", "order", "orders", "stock")
-			l.Source = dlq.Sources[r.IntN(len(dlq.Sources))]
-			l.Failure.Message, l.Failure.Type = pick("connection refused: Ärger", "timeout", "was refused"), pick("E1", "E2", "E3", "")
-			l.Failure.Class = dlq.Classes[r.IntN(len(dlq.Classes))]
-			l.ConsumerGroup, l.Assignee, l.CorrelationID, l.TraceID = pick("", "g1", "g2"), pick("", "", "ada", "bo"), pick("", "c1", "c2"), pick("", "t1", "t2")
-			l.Content.Key = [][]byte{nil, {}, {1}, {2}}[r.IntN(4)]
-			l.Content.Headers = []dlq.Header{{Name: "h", Value: []byte(pick("1", "2", ""))}, {Name: pick("i", "j"), Value: []byte(pick("1", "2"))}, {Name: "i"}}
-			l.Content.Payload = fmt.Appendf(nil, `{"customer":{"id":%d,"name":"%[1]d"},"lines":["a","b %d"]}`, r.IntN(3), r.IntN(3))
-			if r.IntN(4) == 0 {
-				l.Content.Payload = []byte{0xff}
-			}
-			l.Labels = [][]string{nil, {"red"}, {"blue"}, {"red", "blue"}}[r.IntN(4)]
-			if r.IntN(5) == 0 {
-				l.Link.SagaID, l.Link.JobRunID, l.RedriveID = someSaga, someSaga, someSaga
-			}
-			if i > 5 && r.IntN(3) == 0 {
-				l.Generation, l.RootID = 1+r.IntN(3), out[r.IntN(3)].ID
-			}
-			l.RetryCount, l.MaxRetries = r.IntN(12), 20
-		})
-		l.CreatedAt = begin.Add(time.Duration(i/2) * 5 * time.Minute)
-		if l.RetryCount > 0 {
-			l.LastRetryAt = new(l.CreatedAt.Add(time.Duration(r.IntN(100)) * time.Minute))
-		}
-		switch end := l.CreatedAt.Add(time.Hour); r.IntN(6) {
-		case 0:
-			l.Status, l.Resolution, l.TerminalAt, l.NextRetryAt = dlq.Dead, dlq.Exhausted, &end, nil
-		case 1:
-			l.Status, l.Resolution, l.TerminalAt, l.NextRetryAt = dlq.Resolved, dlq.Manual, &end, nil
-		case 2:
-			l.Status, l.Resolution, l.TerminalAt, l.NextRetryAt = dlq.Resolved, dlq.Redriven, &end, nil
-		}
-		out = append(out, l)
-	}
-	return b.push(t, out...)
-}
-
 // order sorts letters as lists do.
 func newestFirst(letters []dlq.Letter) []dlq.Letter {
 	slices.SortFunc(letters, func(a, b dlq.Letter) int {
@@ -186,7 +135,7 @@ func TestEveryFilterFindsItsLetters(t *testing.T) {
 		if len(want) == 0 && !slices.Contains([]string{"no word", "a part of a word", "topics that nobody has", "what cannot be"}, f.name) {
 			t.Errorf("%s: nothing to find", f.name)
 		}
-		b.wantList(t, f.name, f.Filter, want)
+		wantList(t, b, f.name, f.Filter, want)
 	}
 	for i := range reflect.TypeFor[dlq.Filter]().NumField() {
 		if name := reflect.TypeFor[dlq.Filter]().Field(i).Name; !asked[name] {
@@ -207,7 +156,7 @@ func TestEveryFilterFindsItsLetters(t *testing.T) {
 				want = append(want, all[i])
 			}
 		}
-		b.wantList(t, x.name+" and "+y.name, both, want)
+		wantList(t, b, x.name+" and "+y.name, both, want)
 	}
 }
 
@@ -226,9 +175,50 @@ func merge(a, b dlq.Filter) (dlq.Filter, bool) {
 	return a, true
 }
 
+func TestACountStopsAtItsBound(t *testing.T) {
+	t.Parallel()
+	b := newLetterStore(t)
+	b.aMess(t, 60)
+	for _, q := range []dlq.Query{{}, {Filter: dlq.Filter{Statuses: dlq.Statuses}}, {Filter: dlq.Filter{Classes: dlq.Classes}}} {
+		q.Limit, q.Total, q.TotalCap = 5, true, 20
+		if p, err := b.List(t.Context(), b.tenant, q); err != nil || p.Total != 20 || !p.TotalCapped {
+			t.Errorf("%+v: total %d, capped %v, %v", q.Filter, p.Total, p.TotalCapped, err)
+		}
+	}
+}
+
+// A list of whole letters is bounded: what is large is read on its own.
+func TestAListLeavesOutContentThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	b := newLetterStore(t)
+	b.push(t, b.letter(func(l *dlq.Letter) { l.Content.Payload, l.Encoding = make([]byte, 1000), dlq.Binary }),
+		b.letter(func(l *dlq.Letter) { l.Content.Payload, l.Encoding = make([]byte, 1001), dlq.Binary }),
+		b.letter(func(l *dlq.Letter) {
+			l.Content.Payload, l.Content.Headers = nil, []dlq.Header{{Name: "h", Value: make([]byte, 2000)}}
+		}))
+	for largest, omitted := range map[int]int{0: 0, 1000: 2, 500: 3} {
+		p, err := b.List(t.Context(), b.tenant, dlq.Query{Limit: 5, Largest: largest})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, l := range p.Letters {
+			if l.Omitted {
+				got++
+			}
+			if empty := l.Content.Payload == nil && l.Content.Headers == nil && l.Content.Key == nil; empty != l.Omitted {
+				t.Errorf("largest %d: omitted %v, content %d and %d bytes", largest, l.Omitted, len(l.Content.Payload), len(l.Content.Headers))
+			}
+		}
+		if got != omitted || len(p.Letters) != 3 {
+			t.Errorf("largest %d: %d of %d letters are left out, want %d of 3", largest, got, len(p.Letters), omitted)
+		}
+	}
+}
+
 // wantList reads a list in each way there is, and compares it with want, which is
 // newest first.
-func (b letterStore) wantList(t *testing.T, name string, f dlq.Filter, want []dlq.Letter) {
+func wantList(t *testing.T, b letterStore, name string, f dlq.Filter, want []dlq.Letter) {
 	t.Helper()
 	page := func(q dlq.Query) dlq.Page {
 		q.Filter, q.Total = f, true
@@ -283,47 +273,6 @@ func (b letterStore) wantList(t *testing.T, name string, f dlq.Filter, want []dl
 			if l.Content.Payload != nil || l.Content.Headers != nil || l.Content.Key != nil || l.Failure.Stack != "" {
 				t.Errorf("%s: a bare letter has content", name)
 			}
-		}
-	}
-}
-
-func TestACountStopsAtItsBound(t *testing.T) {
-	t.Parallel()
-	b := newLetterStore(t)
-	b.aMess(t, 60)
-	for _, q := range []dlq.Query{{}, {Filter: dlq.Filter{Statuses: dlq.Statuses}}, {Filter: dlq.Filter{Classes: dlq.Classes}}} {
-		q.Limit, q.Total, q.TotalCap = 5, true, 20
-		if p, err := b.List(t.Context(), b.tenant, q); err != nil || p.Total != 20 || !p.TotalCapped {
-			t.Errorf("%+v: total %d, capped %v, %v", q.Filter, p.Total, p.TotalCapped, err)
-		}
-	}
-}
-
-// A list of whole letters is bounded: what is large is read on its own.
-func TestAListLeavesOutContentThatIsTooLarge(t *testing.T) {
-	t.Parallel()
-	b := newLetterStore(t)
-	b.push(t, b.letter(func(l *dlq.Letter) { l.Content.Payload, l.Encoding = make([]byte, 1000), dlq.Binary }),
-		b.letter(func(l *dlq.Letter) { l.Content.Payload, l.Encoding = make([]byte, 1001), dlq.Binary }),
-		b.letter(func(l *dlq.Letter) {
-			l.Content.Payload, l.Content.Headers = nil, []dlq.Header{{Name: "h", Value: make([]byte, 2000)}}
-		}))
-	for largest, omitted := range map[int]int{0: 0, 1000: 2, 500: 3} {
-		p, err := b.List(t.Context(), b.tenant, dlq.Query{Limit: 5, Largest: largest})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := 0
-		for _, l := range p.Letters {
-			if l.Omitted {
-				got++
-			}
-			if empty := l.Content.Payload == nil && l.Content.Headers == nil && l.Content.Key == nil; empty != l.Omitted {
-				t.Errorf("largest %d: omitted %v, content %d and %d bytes", largest, l.Omitted, len(l.Content.Payload), len(l.Content.Headers))
-			}
-		}
-		if got != omitted || len(p.Letters) != 3 {
-			t.Errorf("largest %d: %d of %d letters are left out, want %d of 3", largest, got, len(p.Letters), omitted)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -25,10 +24,6 @@ func failing(topic, message string) func(*dlq.Letter) {
 func terminalLetter(l dlq.Letter, s dlq.Status, r dlq.Resolution) dlq.Letter {
 	l.Status, l.Resolution, l.NextRetryAt, l.TerminalAt = s, r, nil, &l.CreatedAt
 	return l
-}
-
-func (b letterStore) did(kind operator.Kind, subject, verb string) operator.Action {
-	return operator.By{Actor: "key:ann", Reason: "because", RequestID: "req-1"}.Did(newID(), b.tenant, now(), kind, subject, verb, json.RawMessage(`{"a":1}`))
 }
 
 func TestGroupsCountTheirOpenLetters(t *testing.T) {
@@ -85,18 +80,6 @@ func TestGroupsCountTheirOpenLetters(t *testing.T) {
 		t.Errorf("a change of somebody else's group: %v", err)
 	}
 	b.actions(t, operator.Filter{Kind: operator.DeadGroup, Verb: "update", Limit: 10}, change.From(g.Audited(), edited.Audited()))
-}
-
-// actions fails the test unless these are the actions of a filter.
-func (b letterStore) actions(t *testing.T, f operator.Filter, want ...operator.Action) {
-	t.Helper()
-	page, err := postgres.NewActions(b.db).Actions(t.Context(), b.tenant, f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, page.Actions); diff != "" {
-		t.Errorf("actions (-want +got):\n%s", diff)
-	}
 }
 
 func TestTopicsAreCountedByStatusAndAge(t *testing.T) {

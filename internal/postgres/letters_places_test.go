@@ -11,14 +11,6 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// arrived is a letter of a life of a topic, which has ended already.
-func (m letterQueue) arrived(life uuid.UUID, offset int64, payload string) dlq.Arrival {
-	return dlq.Arrival{Letter: m.letter(func(l *dlq.Letter) {
-		l.Source, l.MaxRetries, l.Content = dlq.FromKafka, 0, dlq.Content{Payload: []byte(payload)}
-		l.Arrived = &dlq.Position{Topic: "orders.dlq", Offset: offset, TopicID: life}
-	})}
-}
-
 // A record is known by its place, and the place knows which life of the topic it is
 // of. Where one of them does not know, what is stored is compared.
 func TestARecordOfATopicThatWasMadeAnewIsAnotherOne(t *testing.T) {

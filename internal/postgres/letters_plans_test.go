@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
 )
@@ -128,7 +127,7 @@ func TestLargeQueue(t *testing.T) {
 			}
 		}
 	})
-	t.Run("in turns", func(t *testing.T) { b.testTurns(t, rare, like) })
+	t.Run("in turns", func(t *testing.T) { testTurns(t, b, rare, like) })
 	archived := []letterPurpose{
 		{"the archive", dlq.Filter{}, []string{"idx_dlq_messages_archive_at"}},
 		{"the archive of a topic", dlq.Filter{Topic: "stock"}, []string{"idx_dlq_messages_archive_topic"}},
@@ -142,7 +141,7 @@ func TestLargeQueue(t *testing.T) {
 			check(t, explain(t, lists, query, args...), tt.indexes...)
 		})
 	}
-	points := connection(t, postgres.Points(b.db))
+	points := connection(t, b.db.Points())
 	for name, tt := range map[string]struct {
 		query   string
 		indexes []string
@@ -156,7 +155,7 @@ func TestLargeQueue(t *testing.T) {
 		})
 	}
 	points.Close()
-	b.testLoopPlans(t, rare, check)
+	testLoopPlans(t, b, rare, check)
 	t.Run("every index has a purpose", func(t *testing.T) {
 		names := strings.Fields(ask[string](t, b.db.SQL(), `SELECT string_agg(indexname, ' ') FROM pg_indexes WHERE schemaname = 'dlq' AND tablename IN ('dlq_messages', 'dlq_messages_archive')`))
 		for _, name := range names {
@@ -166,72 +165,6 @@ func TestLargeQueue(t *testing.T) {
 		}
 		if !slices.Contains(names, terms) {
 			t.Errorf("there are only %v", names)
-		}
-	})
-}
-
-// testLoopPlans looks at what is asked for all tenants.
-func (b letterStore) testLoopPlans(t *testing.T, rare *dlq.Letter, check func(*testing.T, plan, ...string)) {
-	reads := connection(t, b.db.SQL())
-	kinds := "{kafka,http}"
-	one := func(v any) string { return fmt.Sprintf("{%v}", v) }
-	for name, tt := range map[string]struct {
-		query   string
-		args    []any
-		indexes []string
-	}{
-		"what is due":            {postgres.ClaimDue, []any{kinds, 60_000_000, 100, 64 << 20, true}, []string{"idx_dlq_messages_due", "idx_dlq_messages_key"}},
-		"what is held no longer": {postgres.FreedLetters, []any{100, true}, []string{"idx_dlq_messages_held"}},
-		"what was pushed before": {postgres.KnownLetters, []any{"{1}", one(b.tenant), one(uuid.Max), one(rare.DedupeKey), one("orders.dlq"), "{1}", "{7}", one(uuid.Nil), one(uuid.Max)},
-			[]string{"dlq_messages_pkey", "dlq_messages_archive_pkey", "idx_dlq_messages_dedupe", "idx_dlq_messages_place", "idx_dlq_messages_archive_place"}},
-		"what is at a place": {postgres.AtPlaces, []any{"{1}", one(b.tenant), one("orders.dlq"), "{1}", "{7}"}, []string{"idx_dlq_messages_place", "idx_dlq_messages_archive_place"}},
-		"what came back":     {postgres.Parents, []any{"{1}", one(b.tenant), one(uuid.Max), "{3}"}, []string{"dlq_messages_pkey", "idx_dlq_messages_lineage", "idx_dlq_messages_archive_lineage"}},
-		"what is archived": {`SELECT m.id FROM dlq.dlq_messages m WHERE m.status IN ('RESOLVED', 'DEAD') AND m.terminal_at < clock_timestamp() - interval '30 days'
-			 ORDER BY m.terminal_at, m.id LIMIT 1000 FOR UPDATE OF m SKIP LOCKED`, nil, []string{"idx_dlq_messages_terminal"}},
-		"what is purged": {`SELECT m.id FROM dlq.dlq_messages_archive m WHERE m.archived_at < clock_timestamp() - interval '365 days'
-			 ORDER BY m.archived_at, m.id LIMIT 1000 FOR UPDATE OF m SKIP LOCKED`, nil, []string{"idx_dlq_messages_archive_age"}},
-	} {
-		t.Run(name, func(t *testing.T) { check(t, explain(t, reads, tt.query, tt.args...), tt.indexes...) })
-	}
-	t.Run("retries that are lost", func(t *testing.T) {
-		// The planner would rather read the table of sagas, which is empty here.
-		if _, err := reads.ExecContext(t.Context(), `SET enable_seqscan = off`); err != nil {
-			t.Fatal(err)
-		}
-		check(t, explain(t, reads, postgres.LostRetries, 100), "idx_dlq_messages_lease")
-	})
-	reads.Close()
-	t.Run("a batch is stored without a scan", func(t *testing.T) {
-		writers := connection(t, postgres.Writers(b.db))
-		args := postgres.PushParameters(t, []dlq.Letter{b.letter(), b.letter()})
-		for _, p := range []plan{explain(t, writers, postgres.PushLetters, args...), explainGeneric(t, writers, postgres.PushLetters, args...)} {
-			check(t, p, "dlq_messages_archive_pkey", "dlq_groups_pkey")
-			wantNestedLoops(t, p)
-		}
-		args = postgres.PushToldParameters(t, []dlq.Letter{b.letter(), b.letter()})
-		for _, p := range []plan{explain(t, writers, postgres.PushTold, args...), explainGeneric(t, writers, postgres.PushTold, args...)} {
-			check(t, p, "dlq_messages_archive_pkey", "dlq_groups_pkey")
-			wantNestedLoops(t, p)
-		}
-		one := b.letter()
-		args, alike := postgres.ArriveParameters(t, []dlq.Letter{one, b.letter()})
-		same, ok := postgres.ArriveParameters(t, []dlq.Letter{one, one})
-		if alike || !ok {
-			t.Fatalf("different letters are alike: %v, equal ones: %v", alike, ok)
-		}
-		for _, p := range []plan{
-			explain(t, writers, postgres.ArriveLetters, args...), explainGeneric(t, writers, postgres.ArriveLetters, args...),
-			explain(t, writers, postgres.ArriveAlike, same...), explainGeneric(t, writers, postgres.ArriveAlike, same...),
-		} {
-			check(t, p, "dlq_groups_pkey")
-			wantNestedLoops(t, p)
-		}
-		// Whether any of it is known the statement asks a function.
-		asks, place := placesInDoubt(t, writers), b.letter()
-		args = []any{"{" + place.TenantID.String() + "}", "{orders.dlq}", "{0}", "{7}", "{9}", "{" + newID().String() + "}"}
-		for _, p := range []plan{explain(t, writers, asks, args...), explainGeneric(t, writers, asks, args...)} {
-			check(t, p, "idx_dlq_messages_place", "idx_dlq_messages_archive_place")
-			wantNestedLoops(t, p)
 		}
 	})
 }
@@ -297,4 +230,70 @@ func letterPurposes(rare, like *dlq.Letter) []letterPurpose {
 		by("retries from and to", dlq.Filter{RetryCountMin: new(3), RetryCountMax: new(4)}, "idx_dlq_messages_retry_count"),
 		by("generation", dlq.Filter{GenerationMin: 3}, "idx_dlq_messages_generation"),
 	}
+}
+
+// testLoopPlans looks at what is asked for all tenants.
+func testLoopPlans(t *testing.T, b letterStore, rare *dlq.Letter, check func(*testing.T, plan, ...string)) {
+	reads := connection(t, b.db.SQL())
+	kinds := "{kafka,http}"
+	one := func(v any) string { return fmt.Sprintf("{%v}", v) }
+	for name, tt := range map[string]struct {
+		query   string
+		args    []any
+		indexes []string
+	}{
+		"what is due":            {postgres.ClaimDue, []any{kinds, 60_000_000, 100, 64 << 20, true}, []string{"idx_dlq_messages_due", "idx_dlq_messages_key"}},
+		"what is held no longer": {postgres.FreedLetters, []any{100, true}, []string{"idx_dlq_messages_held"}},
+		"what was pushed before": {postgres.KnownLetters, []any{"{1}", one(b.tenant), one(uuid.Max), one(rare.DedupeKey), one("orders.dlq"), "{1}", "{7}", one(uuid.Nil), one(uuid.Max)},
+			[]string{"dlq_messages_pkey", "dlq_messages_archive_pkey", "idx_dlq_messages_dedupe", "idx_dlq_messages_place", "idx_dlq_messages_archive_place"}},
+		"what is at a place": {postgres.AtPlaces, []any{"{1}", one(b.tenant), one("orders.dlq"), "{1}", "{7}"}, []string{"idx_dlq_messages_place", "idx_dlq_messages_archive_place"}},
+		"what came back":     {postgres.Parents, []any{"{1}", one(b.tenant), one(uuid.Max), "{3}"}, []string{"dlq_messages_pkey", "idx_dlq_messages_lineage", "idx_dlq_messages_archive_lineage"}},
+		"what is archived": {`SELECT m.id FROM dlq.dlq_messages m WHERE m.status IN ('RESOLVED', 'DEAD') AND m.terminal_at < clock_timestamp() - interval '30 days'
+			 ORDER BY m.terminal_at, m.id LIMIT 1000 FOR UPDATE OF m SKIP LOCKED`, nil, []string{"idx_dlq_messages_terminal"}},
+		"what is purged": {`SELECT m.id FROM dlq.dlq_messages_archive m WHERE m.archived_at < clock_timestamp() - interval '365 days'
+			 ORDER BY m.archived_at, m.id LIMIT 1000 FOR UPDATE OF m SKIP LOCKED`, nil, []string{"idx_dlq_messages_archive_age"}},
+	} {
+		t.Run(name, func(t *testing.T) { check(t, explain(t, reads, tt.query, tt.args...), tt.indexes...) })
+	}
+	t.Run("retries that are lost", func(t *testing.T) {
+		// The planner would rather read the table of sagas, which is empty here.
+		if _, err := reads.ExecContext(t.Context(), `SET enable_seqscan = off`); err != nil {
+			t.Fatal(err)
+		}
+		check(t, explain(t, reads, postgres.LostRetries, 100), "idx_dlq_messages_lease")
+	})
+	reads.Close()
+	t.Run("a batch is stored without a scan", func(t *testing.T) {
+		writers := connection(t, b.db.Writers())
+		args := postgres.PushParameters(t, []dlq.Letter{b.letter(), b.letter()})
+		for _, p := range []plan{explain(t, writers, postgres.PushLetters, args...), explainGeneric(t, writers, postgres.PushLetters, args...)} {
+			check(t, p, "dlq_messages_archive_pkey", "dlq_groups_pkey")
+			wantNestedLoops(t, p)
+		}
+		args = postgres.PushToldParameters(t, []dlq.Letter{b.letter(), b.letter()})
+		for _, p := range []plan{explain(t, writers, postgres.PushTold, args...), explainGeneric(t, writers, postgres.PushTold, args...)} {
+			check(t, p, "dlq_messages_archive_pkey", "dlq_groups_pkey")
+			wantNestedLoops(t, p)
+		}
+		one := b.letter()
+		args, alike := postgres.ArriveParameters(t, []dlq.Letter{one, b.letter()})
+		same, ok := postgres.ArriveParameters(t, []dlq.Letter{one, one})
+		if alike || !ok {
+			t.Fatalf("different letters are alike: %v, equal ones: %v", alike, ok)
+		}
+		for _, p := range []plan{
+			explain(t, writers, postgres.ArriveLetters, args...), explainGeneric(t, writers, postgres.ArriveLetters, args...),
+			explain(t, writers, postgres.ArriveAlike, same...), explainGeneric(t, writers, postgres.ArriveAlike, same...),
+		} {
+			check(t, p, "dlq_groups_pkey")
+			wantNestedLoops(t, p)
+		}
+		// Whether any of it is known the statement asks a function.
+		asks, place := placesInDoubt(t, writers), b.letter()
+		args = []any{"{" + place.TenantID.String() + "}", "{orders.dlq}", "{0}", "{7}", "{9}", "{" + newID().String() + "}"}
+		for _, p := range []plan{explain(t, writers, asks, args...), explainGeneric(t, writers, asks, args...)} {
+			check(t, p, "idx_dlq_messages_place", "idx_dlq_messages_archive_place")
+			wantNestedLoops(t, p)
+		}
+	})
 }

@@ -14,69 +14,6 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-var kafkaOnly = []dlq.TargetKind{dlq.ToKafka}
-
-// chance is what the loops give to stores.
-var chance = dlq.Chance{Jitter: func() float64 { return 0.5 }, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) }}
-
-// letterQueue is a letterStore with the queue that the loops see. Its database is the
-// test's own: the loops act for all tenants.
-type letterQueue struct {
-	letterStore
-	queue *postgres.LetterQueue
-}
-
-func newLetterQueue(t *testing.T) letterQueue {
-	t.Helper()
-	b := newLetterStore(t)
-	return letterQueue{b, postgres.NewLetterQueue(b.db, dlq.DefaultPolicy)}
-}
-
-// due is a letter whose retry is due.
-func (m letterQueue) due(change ...func(*dlq.Letter)) dlq.Letter {
-	l := m.letter(change...)
-	l.NextRetryAt = new(now().Add(-time.Minute))
-	return l
-}
-
-func (m letterQueue) claim(t *testing.T, limit int) []dlq.Drive {
-	t.Helper()
-	drives, err := m.queue.Due(t.Context(), kafkaOnly, time.Minute, limit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return drives
-}
-
-// end finishes a drive by the rules.
-func (m letterQueue) end(t *testing.T, d dlq.Drive, outcome dlq.AttemptOutcome) bool {
-	t.Helper()
-	held, err := m.queue.Finish(t.Context(), []dlq.Finish{endOf(d, outcome)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return held[0]
-}
-
-func endOf(d dlq.Drive, outcome dlq.AttemptOutcome) dlq.Finish {
-	r := dlq.Result{Outcome: outcome, StartedAt: now(), EndedAt: now()}
-	if outcome != dlq.Acknowledged {
-		r.Error = "no luck"
-	}
-	return d.Finished(r, &dlq.DefaultPolicy, dlq.Moment{Now: now(), Jitter: 0.5})
-}
-
-// attempts are the outcomes of a letter's retries, in order.
-func (m letterQueue) attempts(t *testing.T, id uuid.UUID) string {
-	t.Helper()
-	return ask[string](t, m.db.SQL(), `SELECT coalesce(string_agg(outcome, ' ' ORDER BY number), '') FROM dlq.dlq_attempts WHERE message_id = $1`, id)
-}
-
-func (m letterQueue) expire(t *testing.T) {
-	t.Helper()
-	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET retry_lease_until = now() - interval '1 second' WHERE status = 'RETRYING'`)
-}
-
 func TestADueLetterIsClaimedOnceByManyClaimers(t *testing.T) {
 	t.Parallel()
 	m := newLetterQueue(t)

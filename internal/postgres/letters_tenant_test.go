@@ -4,40 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
-
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
-
-// fillLetterTables leaves at least one row of the tenant in each table of the
-// queue, and in that of operators' actions.
-func (b letterStore) fillLetterTables(t *testing.T, super func(string, ...any)) {
-	t.Helper()
-	l := b.push(t, b.letter(func(l *dlq.Letter) { l.MaxRetries = 0 }), b.letter())
-	super(`SELECT dlq.archive_batch(0, 0, 10)`)
-	d := b.driven(t, l[1])
-	f := d.Finished(dlq.Result{Outcome: dlq.FailedDrive, Error: "no", StartedAt: now(), EndedAt: now()}, &dlq.DefaultPolicy, moment())
-	if _, err := postgres.NewLetterQueue(b.db, dlq.DefaultPolicy).Finish(t.Context(), []dlq.Finish{f}); err != nil {
-		t.Fatal(err)
-	}
-	p := dlq.DefaultPolicy
-	p.TenantID, p.Version, p.UpdatedAt = b.tenant, 1, now()
-	if err := b.PutPolicy(t.Context(), p, b.action(l[1], "put")); err != nil {
-		t.Fatal(err)
-	}
-	redrive := dlq.Redrive{
-		ID: newID(), TenantID: b.tenant, Version: 1, Action: dlq.BulkRetry, State: dlq.RedrivePending, IDs: []uuid.UUID{l[1].ID}, Rate: 1, Concurrency: 1,
-		Order: dlq.Oldest, CreatedAt: now(), UpdatedAt: now(),
-	}
-	if err := postgres.NewRedrives(b.db, postgres.NewLetterQueue(b.db, dlq.DefaultPolicy)).Create(t.Context(), redrive, b.action(l[1], "create")); err != nil {
-		t.Fatal(err)
-	}
-	super(`INSERT INTO dlq.dlq_redrive_items (redrive_id, tenant_id, seq, message_id, updated_at) VALUES ($1, $2, 1, $3, now())`, redrive.ID, b.tenant, l[1].ID)
-	super(`INSERT INTO dlq.dlq_handovers (id, tenant_id, tokens) VALUES ($1, $2, '{}')`, redrive.ID, b.tenant)
-}
 
 // Threat T12 for dead letters: with our own WHERE forgotten, a tenant still sees
 // its rows only, and nobody sees nothing; the engine sees all.
@@ -61,14 +31,16 @@ func TestATenantSeesItsOwnDeadLettersOnly(t *testing.T) {
 	for _, table := range tables {
 		for _, me := range []letterStore{one, two} {
 			var seen, own int
-			err := postgres.InTenant(t.Context(), me.db, me.tenant, func(tx *sqlx.Tx) error {
-				return tx.QueryRowContext(t.Context(), `SELECT count(*), count(*) FILTER (WHERE tenant_id = $1) FROM `+table, me.tenant).Scan(&seen, &own)
-			})
+			tx := inTenant(t, me.db, me.tenant)
+			err := tx.QueryRowContext(t.Context(), `SELECT count(*), count(*) FILTER (WHERE tenant_id = $1) FROM `+table, me.tenant).Scan(&seen, &own)
+			if err := tx.Rollback(); err != nil { // others need its connection
+				t.Fatal(err)
+			}
 			if err != nil || own == 0 || seen != own {
 				t.Errorf("%s: a tenant sees %d rows, %d of them its own, %v", table, seen, own, err)
 			}
 		}
-		if n := ask[int](t, postgres.Lists(one.db), `SELECT count(*) FROM `+table); n != 0 {
+		if n := ask[int](t, one.db.Lists(), `SELECT count(*) FROM `+table); n != 0 {
 			t.Errorf("%s: without a tenant %d rows are seen", table, n)
 		}
 		if strings.HasPrefix(table, "dlq.tenant_") {

@@ -6,95 +6,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
-
-// letterStore is a store of dead letters, and a tenant that has none.
-type letterStore struct {
-	*postgres.Letters
-	db     *postgres.DB
-	dsn    string // with all rights
-	tenant uuid.UUID
-}
-
-// newLetterStore opens a store as production does: with a login of no rights of its own.
-func newLetterStore(t *testing.T) letterStore {
-	t.Helper()
-	dsn := testdb.DSN(t)
-	db := connect(t, plainLogin(t, dsn))
-	return letterStore{postgres.NewLetters(db, dlq.DefaultPolicy), db, dsn, newID()}
-}
-
-// letter returns a new letter of the tenant, completed by the rules.
-func (b letterStore) letter(change ...func(*dlq.Letter)) dlq.Letter {
-	l := dlq.Letter{
-		TenantID: b.tenant, Source: dlq.FromREST, OriginalTopic: "orders", MaxRetries: -1,
-		Failure: dlq.Failure{Message: "connection refused", Type: "IOException", Class: dlq.Transient},
-	}
-	for _, c := range change {
-		c(&l)
-	}
-	return dlq.New(l, newID(), &dlq.DefaultPolicy, dlq.Moment{Now: now(), Jitter: 0.5})
-}
-
-// push stores letters and returns them as they are stored.
-func (b letterStore) push(t *testing.T, letters ...dlq.Letter) []dlq.Letter {
-	t.Helper()
-	pushed, err := b.Push(t.Context(), letters)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := make([]dlq.Letter, len(pushed))
-	for i, p := range pushed {
-		if p.Err != nil || p.Duplicate {
-			t.Fatalf("letter %d: duplicate %v, %v", i, p.Duplicate, p.Err)
-		}
-		out[i] = p.Letter
-	}
-	return out
-}
-
-func (b letterStore) get(t *testing.T, id uuid.UUID) dlq.Letter {
-	t.Helper()
-	l, err := b.Get(t.Context(), b.tenant, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-// action is what an operator does to a letter.
-func (b letterStore) action(l dlq.Letter, verb string) operator.Action {
-	by := operator.By{Actor: "ada", Reason: "because", RequestID: "r-1"}
-	return by.Did(newID(), b.tenant, now(), operator.DeadLetter, l.ID.String(), verb, nil)
-}
-
-// everything is a letter in which no field is zero, but those of other sources.
-func (b letterStore) everything(l *dlq.Letter) {
-	l.Source, l.ConsumerGroup, l.CorrelationID, l.TraceID, l.DedupeKey = dlq.FromKafka, "billing", "c-1", "t-1", "d-"+newID().String()
-	l.Origin = dlq.Origin{Partition: new(int32(3)), Offset: new(int64(0)), Timestamp: new(now().Add(-time.Hour))}
-	l.Arrived = &dlq.Position{Topic: "orders.dlq", Partition: 1, Offset: time.Now().UnixNano()}
-	l.Failure.Stack = "at Orders.take(Orders.java:17)\nat Main.main(Main.java:3)"
-	l.Content = dlq.Content{
-		Key:     []byte{0, 255},
-		Headers: []dlq.Header{{Name: "a", Value: []byte("1")}, {Name: "", Value: []byte{}}, {Name: "a", Value: []byte{0, 1}}, {Name: "none"}},
-		Payload: []byte(`{"b":1.00,"a":1}`),
-	}
-	l.Link = dlq.Link{SagaID: newID(), StepIndex: 0, StepName: "charge", Action: "COMPENSATE", JobRunID: newID(), WebhookID: newID(), DeliveryID: newID()}
-	l.Labels, l.Assignee, l.Note = []string{"b", "a,{}\"", "ж"}, "ada", "look at it"
-	l.Target = dlq.Target{Kind: dlq.ToHTTP, URL: "https://x.test/", Method: "PUT"}
-	l.ParentID, l.RootID, l.Generation, l.Ordered = newID(), newID(), 2, true
-	l.RedriveID, l.Revision, l.LastRetryAt, l.RetryCount, l.MaxRetries = newID(), 1, new(now()), 1, 5
-}
 
 func TestALetterComesBackAsItWasPushed(t *testing.T) {
 	t.Parallel()

@@ -102,7 +102,7 @@ func TestConnectionsOfAReplacedLoginAreClosedAfterTheirUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	every(t, postgres.Points(d), `SELECT 1`)
+	every(t, d.Points(), `SELECT 1`)
 	if got := users(t, own); !slices.Equal(got, []string{as[0].User}) {
 		t.Fatalf("signed in as %v, want the first role", got)
 	}

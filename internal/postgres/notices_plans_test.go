@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -66,36 +65,4 @@ func TestNoticesAreFoundByIndex(t *testing.T) {
 			t.Logf("took %s", time.Since(begun))
 		})
 	}
-}
-
-// TestSealingReadsOnlyWhatIsNew: the role that seals lives behind row-level
-// security, which keeps every condition out of the index that it does not know
-// to be harmless; sealing then read all of the tenant's events, each second.
-func TestSealingReadsOnlyWhatIsNew(t *testing.T) {
-	t.Parallel()
-	dsn := testdb.DSN(t)
-	fill := observer(t, dsn)
-	tenant := uuid.MustParse("00000000-0000-4000-8000-000000000007")
-	for _, s := range []string{
-		`INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, digest)
-		 SELECT gen_random_uuid(), '` + tenant.String() + `', 'saga.started', '' FROM generate_series(1, 20000)`,
-		`VACUUM (ANALYZE) saga.audit_events`,
-	} {
-		if _, err := fill.ExecContext(t.Context(), s); err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
-	}
-	tx := inTenant(t, connect(t, dsn), tenant)
-	p := explain(t, tx, postgres.SealEvents, tenant)
-	wantIndexes(t, p, "idx_event_feed")
-	p.each(func(n plan) {
-		if n.Relation != "audit_events" {
-			return
-		}
-		for _, bound := range []string{"tenant_id =", "ROW(txid, id) >", "txid <"} {
-			if !strings.Contains(n.Cond, bound) {
-				t.Errorf("the index does not serve %q:\n%s", bound, p)
-			}
-		}
-	})
 }

@@ -40,7 +40,7 @@ func TestTimeoutsMayBeLeftToTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	if got := ask[string](t, postgres.Writers(db), `SHOW statement_timeout`); got != "12345ms" {
+	if got := ask[string](t, db.Writers(), `SHOW statement_timeout`); got != "12345ms" {
 		t.Errorf("statement_timeout = %s, want the server's 12345ms", got)
 	}
 }
@@ -51,8 +51,8 @@ func TestPoolsHaveTheirOwnSettings(t *testing.T) {
 	t.Parallel()
 	db := connect(t, testdb.DSN(t))
 	settings := map[string]querier{
-		"tenants' reads by key": postgres.Points(db), "tenants' lists": postgres.Lists(db),
-		"upkeep": db.SQL(), "writers": postgres.Writers(db), "leases": postgres.Leases(db),
+		"tenants' reads by key": db.Points(), "tenants' lists": db.Lists(),
+		"upkeep": db.SQL(), "writers": db.Writers(), "leases": db.Leases(),
 	}
 	got := map[string]string{}
 	for name, q := range settings {

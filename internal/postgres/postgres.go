@@ -245,3 +245,15 @@ func (db *DB) Close() {
 // SQL returns the engine's pool for reads, which sees all tenants: for
 // statistics and the like.
 func (db *DB) SQL() *sql.DB { return db.read.DB }
+
+// Points returns the pool of a tenant's reads by key.
+func (db *DB) Points() *sql.DB { return db.point.DB }
+
+// Lists returns the pool of a tenant's lists.
+func (db *DB) Lists() *sql.DB { return db.list.DB }
+
+// Writers returns the pool of those who write sagas.
+func (db *DB) Writers() *sql.DB { return db.write.DB }
+
+// Leases returns the pool of the leases.
+func (db *DB) Leases() *sql.DB { return db.lease.DB }

@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -74,19 +73,6 @@ func (k *jobbed) play(run saga.Instance, events ...saga.Event) saga.Instance {
 		run = c.After
 	}
 	return run
-}
-
-func compact(t *testing.T, doc []byte) string {
-	t.Helper()
-	var b bytes.Buffer
-	if err := json.Compact(&b, doc); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}
-
-func answer(output string) saga.Event {
-	return saga.Answered{Outcome: saga.Outcome{Verdict: saga.Done, Output: json.RawMessage(output), Request: []byte(`{}`), StartedAt: now(), EndedAt: now()}}
 }
 
 // read reads a saga as it stands.

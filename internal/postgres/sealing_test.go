@@ -25,21 +25,6 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Two master keys.
-const (
-	keyOne = "one:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE="
-	keyTwo = "two:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAI="
-)
-
-func keyring(t testing.TB, text string) *envelope.Keyring {
-	t.Helper()
-	keys, err := envelope.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys
-}
-
 // With encryption the stores mean the same as without.
 func TestStoresKeepTheContractWithEncryption(t *testing.T) {
 	keys := keyring(t, keyOne)
@@ -56,10 +41,6 @@ func TestStoresKeepTheContractWithEncryption(t *testing.T) {
 	t.Run("webhooks", func(t *testing.T) { storetest.Webhooks(t, open) })
 	t.Run("publications", func(t *testing.T) { storetest.Publications(t, open) })
 }
-
-const canary = "canary-c0ffee"
-
-func says(what string) json.RawMessage { return json.RawMessage(`{"` + what + `":"` + canary + `"}`) }
 
 // talkative stores a saga in which everybody says the canary: the client, two
 // participants and an operator.

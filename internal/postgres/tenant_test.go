@@ -92,7 +92,7 @@ func TestWithoutAWhereATenantStillSeesOnlyItsRows(t *testing.T) {
 			// The same in the form of a prepared read, with either kind of plan.
 			for range 7 {
 				got = nil
-				err := postgres.ReadTenant(t.Context(), n.db, tenant, postgres.OfTenant(`SELECT `+column+` FROM saga.`+table, ""), func(rows *sql.Rows) error {
+				err := postgres.ReadTenant(t.Context(), n.db, tenant, postgres.TenantQuery(`SELECT `+column+` FROM saga.`+table, ""), func(rows *sql.Rows) error {
 					got = append(got, "")
 					return rows.Scan(&got[len(got)-1])
 				})
@@ -102,7 +102,7 @@ func TestWithoutAWhereATenantStillSeesOnlyItsRows(t *testing.T) {
 				}
 			}
 		}
-		for name, pool := range map[string]*sql.DB{"lists": postgres.Lists(n.db), "points": postgres.Points(n.db)} {
+		for name, pool := range map[string]*sql.DB{"lists": n.db.Lists(), "points": n.db.Points()} {
 			if rows := ask[int](t, pool, `SELECT count(*) FROM saga.`+table); rows != 0 {
 				t.Errorf("%s: the connections for %s show %d rows without a tenant", table, name, rows)
 			}
@@ -183,10 +183,10 @@ func TestOneConnectionForTwoTenantsKeepsThemApart(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			n := neighboursOn(t, tt.login(t, testdb.DSN(t)))
-			postgres.Points(n.db).SetMaxOpenConns(1)
-			postgres.Lists(n.db).SetMaxOpenConns(1)
+			n.db.Points().SetMaxOpenConns(1)
+			n.db.Lists().SetMaxOpenConns(1)
 			st := postgres.NewSagas(n.db)
-			everything := postgres.OfTenant(`SELECT s.tenant_id FROM saga.saga_states s`, "")
+			everything := postgres.TenantQuery(`SELECT s.tenant_id FROM saga.saga_states s`, "")
 			for i := range tt.rounds {
 				me, other := i%2, 1-i%2
 				tenant := n.tenants[me]
@@ -228,7 +228,7 @@ func TestOneConnectionForTwoTenantsKeepsThemApart(t *testing.T) {
 						t.Fatal("a division by zero is no error")
 					}
 				}
-				for _, pool := range []*sql.DB{postgres.Points(n.db), postgres.Lists(n.db)} {
+				for _, pool := range []*sql.DB{n.db.Points(), n.db.Lists()} {
 					if left := ask[string](t, pool, `SELECT coalesce(current_setting('skald.tenant_id', true), '')`); left != "" {
 						t.Fatalf("round %d: the connection still belongs to %s", i, left)
 					}

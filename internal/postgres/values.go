@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"database/sql"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
@@ -47,4 +48,20 @@ func textArray(of []string) string {
 		return "{}"
 	}
 	return v.(string)
+}
+
+// quoted lists words of the rules, which hold nothing that needs quoting: written
+// out, the planner knows what it is asked for. What the rules do not know is left
+// out.
+func quoted[T ~string](of []T) string {
+	var out []string
+	for _, w := range of {
+		if strings.Trim(string(w), "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == "" {
+			out = append(out, "'"+string(w)+"'")
+		}
+	}
+	if out == nil {
+		return "NULL"
+	}
+	return strings.Join(out, ", ")
 }

@@ -1,0 +1,73 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// What the tests of plans need: the very statements that the stores send.
+const (
+	ClaimSagas       = claimSagas
+	CountLive        = countLive
+	DueSagas         = dueSagas
+	ArchiveCompleted = archiveCompleted
+	ArchivedLogs     = archivedLogs
+	CountCompleted   = countCompleted
+	GetArchived      = getArchived
+	ExpireKeys       = expireKeys
+	LoadLogs         = loadLogs
+	LoadSagas        = loadSagas
+	OverdueSagas     = overdueSagas
+	ReleaseSagas     = releaseSagas
+	SagaColumns      = sagaColumns
+	LogColumns       = logColumns
+)
+
+var (
+	Archivable       = archivable
+	ArchiveFailed    = archiveFailed
+	CountArchived    = countArchived
+	CountFailed      = countFailed
+	Expiring         = expiring
+	ExpiryParameters = expiryParameters
+	ListArchived     = listArchived
+	ActiveKey        = activeKey
+	CommitSagas      = commitSagas
+	CountSagas       = countSagas
+	CreateSagas      = createSagas
+	EventsQuery      = eventsQuery
+	FeedQuery        = feedQuery
+	ListSagas        = listSagas
+	GetKey           = getKey
+	GetSaga          = getSaga
+	StepLogs         = stepLogs
+	CommitOperated   = commitOperated
+)
+
+// CommitParameters are what Commit sends for batch.
+func CommitParameters(tb testing.TB, batch []saga.Change) []any {
+	tb.Helper()
+	_, args, err := changeColumns(new(DB), batch)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return args
+}
+
+// CreateParameters are what Create sends for batch.
+func CreateParameters(tb testing.TB, batch []saga.NewSaga) []any {
+	tb.Helper()
+	args, err := newSagaColumns(new(DB), batch)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return args
+}
+
+// HotSagaStatements are what the ways of sagas send to the database, by the names of
+// their files in testdata.
+var HotSagaStatements = map[string]string{
+	"saga_create": createSagas, "saga_commit": commitSagas, "saga_commit_operated": commitOperated, "saga_claim": claimSagas,
+	"saga_load": loadSagas, "saga_load_logs": loadLogs, "saga_get": getSaga, "saga_logs": stepLogs, "saga_restored": insertRestored,
+}

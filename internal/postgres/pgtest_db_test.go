@@ -1,0 +1,165 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/secret/envelope"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// connect opens a database that is closed with the test.
+func connect(t *testing.T, dsn string) *postgres.DB {
+	t.Helper()
+	return connectWith(t, dsn, nil)
+}
+
+// rawTables is a way to the tables past the stores.
+func rawTables(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// connectWith is connect with encryption.
+func connectWith(t *testing.T, dsn string, keys *envelope.Keyring) *postgres.DB {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, CountFor: 20 * time.Second, Encryption: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	return db
+}
+
+// with returns dsn, which has one of the two forms, with one more parameter.
+func with(t *testing.T, dsn, name, value string) string {
+	t.Helper()
+	if !strings.Contains(dsn, "://") {
+		return dsn + " " + name + "=" + value // the last word counts
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch name {
+	case "dbname":
+		u.Path = "/" + value
+	case "host":
+		u.Host = net.JoinHostPort(value, u.Port())
+	case "port":
+		u.Host = net.JoinHostPort(u.Hostname(), value)
+	default:
+		q := u.Query()
+		q.Set(name, value)
+		u.RawQuery = q.Encode()
+	}
+	return u.String()
+}
+
+// plainLogin is a member of the roles that Skald acts as, and has no rights of
+// its own: what a production system signs in as.
+func plainLogin(t *testing.T, dsn string) string {
+	t.Helper()
+	return testdb.Login(t, dsn, "NOINHERIT IN ROLE saga_app_role, saga_engine_role")
+}
+
+// settle returns when every transaction of the server that is open now has
+// ended, those of other databases too.
+func settle(t *testing.T, db *sql.DB) {
+	t.Helper()
+	var until int64
+	if err := db.QueryRowContext(t.Context(), `SELECT pg_current_xact_id()::text`).Scan(&until); err != nil {
+		t.Fatal(err)
+	}
+	for xmin := int64(0); xmin <= until; {
+		if err := db.QueryRowContext(t.Context(), `SELECT pg_snapshot_xmin(pg_current_snapshot())::text FROM pg_sleep(0.001)`).Scan(&xmin); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// execute runs a statement that must succeed, during a cleanup too.
+func execute(t testing.TB, db *sql.DB, statement string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(context.WithoutCancel(t.Context()), statement, args...); err != nil {
+		t.Errorf("%s: %v", statement, err)
+	}
+}
+
+// observer is a single connection beside the stores'.
+func observer(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	connector, err := pq.NewConnector(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// ask returns the one value that a query finds.
+func ask[T any](t *testing.T, db *sql.DB, query string, args ...any) (v T) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// quiet waits until the observer is alone with its database: a session's
+// statistics are complete when it has ended.
+func quiet(t *testing.T, db *sql.DB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for others := 1; others > 0; {
+		err := db.QueryRowContext(ctx, `SELECT count(*) FROM pg_stat_activity, pg_sleep(0.01)
+			WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`).Scan(&others)
+		if err != nil {
+			t.Fatalf("sessions do not end: %v", err)
+		}
+	}
+}
+
+// connection takes one connection for the whole test: its settings stay with it.
+func connection(t *testing.T, db *sql.DB) *sql.Conn {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_, _ = conn.ExecContext(context.Background(), `RESET ALL`)
+		conn.Close()
+	})
+	return conn
+}
+
+// inTenant is a transaction in the name of a tenant, as the API's lists have one.
+func inTenant(t *testing.T, db *postgres.DB, tenant uuid.UUID) *sql.Tx {
+	t.Helper()
+	tx, err := db.Lists().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tx.Rollback() })
+	if _, err := tx.ExecContext(t.Context(), `SELECT set_config('skald.tenant_id', $1::text, true)`, tenant.String()); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
