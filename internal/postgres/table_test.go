@@ -58,7 +58,7 @@ var kindsTable = postgres.NewTable(
 func TestARowOfATableIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	db := connect(t, testdb.DSN(t))
-	conn, err := postgres.Writers(db).Conn(t.Context())
+	conn, err := db.Writers().Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
