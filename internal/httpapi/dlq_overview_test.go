@@ -19,8 +19,11 @@ func TestGroupsAreWhatPeopleMakeOfThem(t *testing.T) {
 	var list client.DeadLetterGroupList
 	e.send("GET", groups+"?page_size=1", "").into(&list)
 	g := list.Groups[0]
-	if *list.Pagination.TotalCount != 2 || !list.Pagination.HasNext || g.Topic != "orders" || g.State != "NEW" || g.Received != 3 || *g.Open != 3 || g.Message != "connection to # refused" || *g.ErrorType != "IOError" {
-		t.Fatalf("page 1: %+v", list)
+	want := g
+	want.Topic, want.State, want.Received, want.Open = "orders", "NEW", 3, new(int64(3))
+	want.Message, want.ErrorType = "connection to # refused", new("IOError")
+	if diff := cmp.Diff(want, g); diff != "" || *list.Pagination.TotalCount != 2 || !list.Pagination.HasNext {
+		t.Fatalf("page 1: %+v (-want +got):\n%s", list.Pagination, diff)
 	}
 	next := client.DeadLetterGroupList{}
 	e.send("GET", groups+"?page_size=1&cursor="+*list.Pagination.NextCursor, "").into(&next)

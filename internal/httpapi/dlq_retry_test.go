@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,10 +135,15 @@ func TestAnEditIsARevisionAndTheOriginalStays(t *testing.T) {
 	if err != nil || r.JSON200 == nil || len(r.JSON200.Revisions) != 3 {
 		t.Fatalf("%v %s", err, r.Body)
 	}
-	first, second := r.JSON200.Revisions[0], r.JSON200.Revisions[1]
-	if string(first.Payload) != `{"n":1.00,"who":"b"}` || !strings.Contains(string(first.PayloadPatch), `"/who"`) || *first.Reason != "wrong customer" || first.Author == "" || first.KeyBase64 != nil ||
-		*second.KeyBase64 != "aw==" || *r.JSON200.Revisions[2].PayloadBase64 != "AP8=" {
-		t.Errorf("revisions %s", r.Body)
+	want := slices.Clone(r.JSON200.Revisions)
+	want[0].Payload, want[0].Reason, want[0].KeyBase64 = client.AnyJSON(`{"n":1.00,"who":"b"}`), new("wrong customer"), nil
+	want[1].KeyBase64 = new("aw==")
+	want[2].PayloadBase64 = new("AP8=")
+	if diff := cmp.Diff(want, r.JSON200.Revisions); diff != "" {
+		t.Errorf("revisions (-want +got):\n%s", diff)
+	}
+	if first := r.JSON200.Revisions[0]; first.Author == "" || !strings.Contains(string(first.PayloadPatch), `"/who"`) {
+		t.Errorf("the first revision, by %q, has the patch %s", first.Author, first.PayloadPatch)
 	}
 	for _, edited := range r.JSON200.Revisions {
 		if len(edited.Headers) != 1 || edited.Headers[0].Name != "H" || *edited.Headers[0].Value != "3" {

@@ -42,9 +42,11 @@ func TestTheHistoryOfASagaReadsForwardsAndBackwards(t *testing.T) {
 		t.Fatalf("history = %s, pagination %+v", got, all.Pagination)
 	}
 	first := all.Events[0]
-	if first.NewState == nil || *first.NewState != "pending" || first.OldState != nil || first.Status == nil || *first.Status != "STARTED" ||
-		first.CorrelationID == nil || *first.CorrelationID != "c-1" || *first.BusinessKey != "k-1" || *first.WorkflowName != "order" || first.RequestID == nil {
-		t.Errorf("the first event = %+v", first)
+	want := first
+	want.OldState, want.NewState, want.Status = nil, new(client.SagaStatePending), new(client.SagaStatusSTARTED)
+	want.CorrelationID, want.BusinessKey, want.WorkflowName = new("c-1"), new("k-1"), new("order")
+	if diff := cmp.Diff(want, first); diff != "" || first.RequestID == nil {
+		t.Errorf("the first event, of request %v (-want +got):\n%s", first.RequestID, diff)
 	}
 	step := all.Events[1]
 	if *step.StepID != s.SagaID.String()+":0" || *step.StepIndex != 0 || *step.OldState != "pending" || *step.NewState != "running" {

@@ -263,8 +263,13 @@ func TestExplainSaysWhatASagaWaitsFor(t *testing.T) {
 		return x
 	}
 	x := explain()
-	if x.WaitsFor != "answer" || x.Step == nil || x.Step.Name != "reserve" || x.Step.Attempts != 1 || x.Step.MaxAttempts != 3 || x.Owner == nil || x.Deadline == nil {
-		t.Errorf("in flight: %+v", x)
+	if x.Step == nil || x.Owner == nil || x.Deadline == nil {
+		t.Fatalf("in flight: %+v", x)
+	}
+	want := *x.Step
+	want.Name, want.Attempts, want.MaxAttempts = "reserve", 1, 3
+	if diff := cmp.Diff(want, *x.Step); diff != "" || x.WaitsFor != "answer" {
+		t.Errorf("in flight, waiting for %s (-want +got):\n%s", x.WaitsFor, diff)
 	}
 	if !strings.Contains(x.Summary, `attempt 1 of executing step "reserve"`) || len(x.Actions) == 0 {
 		t.Errorf("in flight: %q, %v", x.Summary, x.Actions)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
 )
@@ -21,8 +23,10 @@ func TestADefinitionIsStoredAsItIsSent(t *testing.T) {
 		"timeout_ms":60000,"retry":{"max_attempts":3},"queue":"slow","priority":7,"required_labels":{"gpu":"yes"},"labels":{"team":"a=b"},
 		"concurrency_policy":"forbid","concurrency_key":"reports","misfire_policy":"catch_up","misfire_grace_ms":1000,"jitter_ms":5,"dead_letter":true,"reason":"asked for"}`)
 	d := r.definition(http.StatusCreated)
-	if d.Version != 1 || d.SpecVersion != 1 || !d.Enabled || d.Paused || d.NextDueAt == nil || d.NextDueAt.Before(time.Now()) || d.CreatedBy == nil {
-		t.Errorf("stored as %s", r.body)
+	stored := d
+	stored.Version, stored.SpecVersion, stored.Enabled, stored.Paused = 1, 1, true, false
+	if diff := cmp.Diff(stored, d); diff != "" || d.NextDueAt == nil || d.NextDueAt.Before(time.Now()) || d.CreatedBy == nil {
+		t.Errorf("stored as %s (-want +got):\n%s", r.body, diff)
 	}
 	for _, want := range []string{
 		`"default_args":{"list":[1,null],"depth":1.50}`, `"max_attempts":3,"initial_interval_ms":10000`, `"labels":{"team":"a=b"}`, `"required_labels":{"gpu":"yes"}`,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
@@ -60,9 +61,10 @@ func TestAWebhookIsChangedByWhatTheBodyNames(t *testing.T) {
 	var changed client.Webhook
 	r := e.send("PATCH", path, `{"url":"https://other.example/","event_types":[],"enabled":true}`, "If-Match", `"1"`)
 	r.into(&changed)
-	if r.status != http.StatusOK || changed.URL != "https://other.example/" || len(changed.EventTypes) != 0 || !changed.Enabled ||
-		changed.DisabledReason != nil || changed.Version != 2 || r.header.Get("ETag") != `"2"` {
-		t.Errorf("changed: %d %s", r.status, r.body)
+	want := changed
+	want.URL, want.EventTypes, want.Enabled, want.DisabledReason, want.Version = "https://other.example/", nil, true, nil, 2
+	if diff := cmp.Diff(want, changed, cmpopts.EquateEmpty()); diff != "" || r.status != http.StatusOK || r.header.Get("ETag") != `"2"` {
+		t.Errorf("changed: %d, ETag %s (-want +got):\n%s", r.status, r.header.Get("ETag"), diff)
 	}
 	for _, r := range []reply{
 		e.send("PATCH", path, `{"description":"x"}`, "If-Match", `"1"`), e.send("DELETE", path, "", "If-Match", `"1"`),
