@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
@@ -54,8 +55,13 @@ func TestALeaderLeadsUntilItsLeaseEnds(t *testing.T) {
 	}
 	expect("the same one after its lease has ended", b, 3)
 	got, err := e.Leadership(t.Context())
-	if err != nil || got.Epoch != 3 || got.LeaderID != b || !got.Alive || len(got.Standbys) != 2 || got.Standbys[0].IsLeader || !got.Standbys[1].IsLeader {
-		t.Errorf("%+v, %v", got, err)
+	if err != nil || len(got.Standbys) != 2 || got.Standbys[0].IsLeader || !got.Standbys[1].IsLeader {
+		t.Errorf("standbys %+v, %v", got.Standbys, err)
+	}
+	want := got
+	want.Epoch, want.LeaderID, want.Alive = 3, b, true
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("leadership (-want +got):\n%s", diff)
 	}
 	if err := e.Gone(t.Context(), a); err != nil {
 		t.Fatal(err)

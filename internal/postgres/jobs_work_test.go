@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
@@ -36,8 +37,11 @@ func TestARunIsClaimedStartedAndFinished(t *testing.T) {
 		t.Fatalf("claimed %v, want %v", ids(offers), want)
 	}
 	o := offers[0]
-	if o.State != jobrun.Assigned || o.Attempt != 1 || o.LeaderEpoch != 1 || o.WorkerID != w || o.LeaseToken == uuid.Nil || o.FencingSeq == 0 || string(o.Args) != `{"x": 1}` {
-		t.Errorf("assigned %+v", o.Run)
+	want := o.Run
+	want.State, want.Attempt, want.LeaderEpoch, want.WorkerID = jobrun.Assigned, 1, 1, w
+	want.Args = json.RawMessage(`{"x": 1}`)
+	if diff := cmp.Diff(want, o.Run); diff != "" || o.LeaseToken == uuid.Nil || o.FencingSeq == 0 {
+		t.Errorf("assigned with token %s and number %d (-want +got):\n%s", o.LeaseToken, o.FencingSeq, diff)
 	}
 	if o.LeaseToken == offers[1].LeaseToken || o.FencingSeq == offers[1].FencingSeq {
 		t.Error("two assignments have one token")
@@ -51,9 +55,14 @@ func TestARunIsClaimedStartedAndFinished(t *testing.T) {
 	}
 	got := j.finish(t, success(o.Run))[0]
 	stored := j.get(t, high.ID)
-	if got.Err != nil || got.Replayed || got.Run.Version != stored.Version || stored.State != jobrun.Succeeded || string(stored.Result) != `{"n": 1}` ||
-		*stored.ExitCode != 0 || *stored.Resources.CPUSecondsTotal != 1.5 || stored.FinishedAt == nil {
-		t.Errorf("finished %+v as %+v", got, stored)
+	if got.Err != nil || got.Replayed || got.Run.Version != stored.Version {
+		t.Errorf("finished %+v", got)
+	}
+	ended := stored
+	ended.State, ended.Result, ended.ExitCode = jobrun.Succeeded, json.RawMessage(`{"n": 1}`), new(0)
+	ended.Resources.CPUSecondsTotal = new(1.5)
+	if diff := cmp.Diff(ended, stored); diff != "" || stored.FinishedAt == nil {
+		t.Errorf("finished at %v (-want +got):\n%s", stored.FinishedAt, diff)
 	}
 	if again := j.finish(t, success(o.Run))[0]; !again.Replayed || again.Err != nil || again.Run.Version != stored.Version {
 		t.Errorf("finished again: %+v", again)
@@ -79,9 +88,11 @@ func TestAFailureIsRetriedAndThenADeadLetter(t *testing.T) {
 			t.Errorf("failed again: %+v, want the retry %s", again, done.RetryID)
 		}
 		next := j.get(t, done.RetryID)
-		if next.Trigger != jobrun.ByRetry || next.RetryOfRunID != r.ID || next.RootRunID != root || next.FailuresUsed != n || next.RetryNumber != n ||
-			next.AdmittedAt != nil || !next.AvailableAt.After(*done.Run.FinishedAt) {
-			t.Errorf("retry %d is %+v", n, next)
+		want := next
+		want.Trigger, want.RetryOfRunID, want.RootRunID = jobrun.ByRetry, r.ID, root
+		want.FailuresUsed, want.RetryNumber, want.AdmittedAt = n, n, nil
+		if diff := cmp.Diff(want, next); diff != "" || !next.AvailableAt.After(*done.Run.FinishedAt) {
+			t.Errorf("retry %d, available at %s after an end at %s (-want +got):\n%s", n, next.AvailableAt, done.Run.FinishedAt, diff)
 		}
 		j.admit(t, next.ID)
 		offers := j.claim(t, w, func(a *jobrun.ClaimRequest) { a.Start = true })

@@ -75,9 +75,12 @@ func TestOnlyWhatIsDueAndCanBeReachedIsClaimed(t *testing.T) {
 		t.Fatalf("claimed %+v", got)
 	}
 	d := got[0]
-	if d.Status != dlq.Retrying || d.Token == uuid.Nil || d.LeaseUntil == nil || d.LastRetryAt == nil || d.Number != 1 || d.Version != 2 ||
-		d.To != (dlq.Target{Kind: dlq.ToKafka, Topic: "orders"}) || string(d.Send.Payload) != "hello" || d.RedriveID != uuid.Nil || d.Forced {
-		t.Errorf("drive %+v", d)
+	drive := d
+	drive.Status, drive.Number, drive.Version = dlq.Retrying, 1, 2
+	drive.To, drive.Send.Payload = dlq.Target{Kind: dlq.ToKafka, Topic: "orders"}, []byte("hello")
+	drive.RedriveID, drive.Forced = uuid.Nil, false
+	if diff := cmp.Diff(drive, d); diff != "" || d.Token == uuid.Nil || d.LeaseUntil == nil || d.LastRetryAt == nil {
+		t.Errorf("token %s, lease until %v, last retry at %v (-want +got):\n%s", d.Token, d.LeaseUntil, d.LastRetryAt, diff)
 	}
 	stored := m.get(t, d.ID)
 	if stored.Token != d.Token || stored.RedriveID != want.RedriveID {

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 )
@@ -58,8 +60,11 @@ func TestTakingOneLetter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(d.Send.Payload) != `{"fixed":true}` || d.Content.Payload != nil || d.Revision != 1 || d.To.Topic != "elsewhere" || d.Actor != "ada" || d.Forced || d.Number != 1 {
-		t.Errorf("drive %+v", d)
+	want := d
+	want.Send.Payload, want.Content.Payload, want.Revision = []byte(`{"fixed":true}`), nil, 1
+	want.To.Topic, want.Actor, want.Forced, want.Number = "elsewhere", "ada", false, 1
+	if diff := cmp.Diff(want, d); diff != "" {
+		t.Errorf("drive (-want +got):\n%s", diff)
 	}
 	if n := ask[int](t, m.db.SQL(), `SELECT count(*) FROM saga.audit_actions WHERE subject = $1 AND verb = 'retry' AND actor = 'ada'`, pending.ID.String()); n != 1 {
 		t.Errorf("%d actions were noted", n)

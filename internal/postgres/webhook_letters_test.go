@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
@@ -82,9 +83,11 @@ func TestADeliveryThatIsGivenUpLeavesALetter(t *testing.T) {
 	p := newWebhookLetters(t)
 	id := p.failed()
 	l := p.letterOf(id)
-	if l.Status != dlq.Pending || l.NextRetryAt != nil || l.Source != dlq.FromWebhook || l.RootID != l.ID || string(l.Content.Payload) != `{"event":1}` ||
-		l.OriginalTopic != "webhook."+p.hook.ID.String() || l.Failure.Type != "http_503" {
-		t.Fatalf("%+v", l)
+	want := l
+	want.Status, want.NextRetryAt, want.Source, want.RootID = dlq.Pending, nil, dlq.FromWebhook, l.ID
+	want.OriginalTopic, want.Content.Payload, want.Failure.Type = "webhook."+p.hook.ID.String(), []byte(`{"event":1}`), "http_503"
+	if diff := cmp.Diff(want, l); diff != "" {
+		t.Fatalf("the letter (-want +got):\n%s", diff)
 	}
 	p.redeliver(id)
 	if l = p.letterOf(id); l.Status != dlq.Retrying || l.Token == uuid.Nil {
