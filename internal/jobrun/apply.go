@@ -105,6 +105,14 @@ func (d *decision) tell(e Event) {
 	d.Events = append(d.Events, e)
 }
 
+// epoch is what is recorded of who decides: the leader's.
+func (d *decision) epoch(by Mover) int64 {
+	if by == Leader {
+		return d.m.Epoch
+	}
+	return 0
+}
+
 // trust takes the run out of doubt.
 func (d *decision) trust() {
 	d.Run.Continuation, d.Run.ConfirmStartedAt, d.Run.ConfirmDeadlineAt = NoDoubt, nil, nil
@@ -117,7 +125,7 @@ func (d *decision) cancel(in CancelRequested) bool {
 	case running && in.Waiting:
 		return true
 	case running && !in.Force:
-		d.askToStop(in.Actor, in.Reason)
+		d.askToStop(Operator, in.Actor, in.Reason)
 		return true
 	}
 	return d.end(verdict{state: Canceled, by: Operator, actor: in.Actor, reason: in.Reason})
@@ -125,13 +133,13 @@ func (d *decision) cancel(in CancelRequested) bool {
 
 // askToStop asks the worker of a RUNNING run to stop it, once. The version stays:
 // the worker's calls are as good as before.
-func (d *decision) askToStop(actor, reason string) {
+func (d *decision) askToStop(by Mover, actor, reason string) {
 	r := &d.Run
 	if r.CancelRequestedAt != nil {
 		return
 	}
 	r.CancelRequestedAt, r.CancelReason, r.UpdatedAt = &d.m.Now, shorten(reason), d.m.Now
-	d.tell(Event{Kind: WasCancelAsk, Epoch: d.m.Epoch, WorkerID: r.WorkerID, Actor: actor, Reason: reason})
+	d.tell(Event{Kind: WasCancelAsk, Epoch: d.epoch(by), WorkerID: r.WorkerID, Actor: actor, Reason: reason})
 }
 
 // release gives a run back for its worker. One that was to be canceled ends

@@ -47,7 +47,7 @@ func (d *decision) end(v verdict) bool {
 		r.FailuresUsed++
 	}
 	d.Final = true
-	d.tell(Event{Kind: endings[v.state], From: from, To: v.state, Epoch: d.m.Epoch, WorkerID: r.WorkerID, Actor: v.actor, Reason: cmp.Or(v.reason, summary(r.Error))})
+	d.tell(Event{Kind: endings[v.state], From: from, To: v.state, Epoch: d.epoch(v.by), WorkerID: r.WorkerID, Actor: v.actor, Reason: cmp.Or(v.reason, summary(r.Error))})
 	switch {
 	case v.state == Succeeded:
 		d.updateLetter(dlq.Succeeded)

@@ -29,7 +29,7 @@ func (d *decision) decided(in Decided) bool {
 			if d.Run.CancelRequestedAt == nil {
 				d.Run.Version++
 			}
-			d.askToStop("", in.Reason)
+			d.askToStop(Leader, "", in.Reason)
 		}
 		return running
 	case in.Step == StepSkip:
