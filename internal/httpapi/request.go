@@ -31,6 +31,11 @@ type request struct {
 
 type requestKey struct{}
 
+// withRequest returns a context for the handler of a request.
+func withRequest(ctx context.Context, r *request) context.Context {
+	return context.WithValue(ctx, requestKey{}, r)
+}
+
 // requestOf returns the request a handler works on.
 func requestOf(ctx context.Context) *request {
 	return ctx.Value(requestKey{}).(*request)

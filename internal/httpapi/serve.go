@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -19,7 +18,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("X-Request-Id", req.id)
 	out := &response{ResponseWriter: w}
-	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, req))
+	r = r.WithContext(withRequest(r.Context(), req))
 	defer s.recover(out, r)
 	if r.Method == http.MethodHead {
 		r.Method = http.MethodGet // net/http leaves the body out
