@@ -129,8 +129,8 @@ func (n *node) rest() {
 	}
 }
 
-// load reads one saga of the default tenant.
-func (n *node) load(id uuid.UUID) saga.Instance {
+// instance reads one saga of the default tenant.
+func (n *node) instance(id uuid.UUID) saga.Instance {
 	n.t.Helper()
 	loaded, err := n.store.Sagas.Load(n.t.Context(), []saga.Ref{{Tenant: tenant.ID, ID: id}})
 	if err != nil || len(loaded) != 1 {

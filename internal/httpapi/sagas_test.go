@@ -244,7 +244,7 @@ func TestRunningStepLogsAreShownOnlyOnRequest(t *testing.T) {
 	e.node.script = g.script
 	s := e.start(`{"workflow_name":"order"}`)
 	<-g.reached
-	run := e.node.load(s.SagaID)
+	run := e.node.instance(s.SagaID)
 	change, err := saga.Apply(run, saga.Slow{StartedAt: e.cfg.Now()}, saga.Moment{Now: e.cfg.Now(), NewID: e.cfg.NewID})
 	if err != nil {
 		t.Fatal(err)

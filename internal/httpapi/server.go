@@ -28,7 +28,9 @@ import (
 )
 
 // Version says what is running.
-type Version struct{ Version, Commit, BuiltAt, Go string }
+type Version struct {
+	Version, Commit, BuiltAt, Go string
+}
 
 // Config is what the edge is made of. Fields are required unless said otherwise.
 type Config struct {
