@@ -82,7 +82,7 @@ func TestRollUpChangesNoStatistics(t *testing.T) {
 	for _, name := range []string{"waiting for a retry", "one step on"} {
 		s.play(runs[name], saga.CancelRequested{By: "bob"}, false)
 	}
-	resumed := s.play(runs["an undo gave up"], saga.ResumeRequested{By: "op"}, false)
+	resumed := s.play(runs["a compensation gave up"], saga.ResumeRequested{By: "op"}, false)
 	s.agree("touched")
 	failed := s.play(resumed, s.refused(), false)
 	s.agree("failed once more")

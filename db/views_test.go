@@ -157,18 +157,18 @@ func (s *story) slow() saga.Event              { return saga.Slow{StartedAt: s.n
 // stories are ways through a saga, each with how many it adds of each end.
 func (s *story) stories() map[string][]saga.Event {
 	return map[string][]saga.Event{
-		"completed":            {s.done(`{"n":1}`), s.unanswered(), s.done(`[2]`), s.done(`"three"`)},
-		"refused, undone":      {s.done(`{"n":1}`), s.done(`2`), s.refused(), s.unanswered(), s.done(`{}`)},
-		"in doubt, undone":     {s.done(`{"n":1}`), s.done(`2`), s.unanswered(), s.unanswered(), s.done(`{}`), s.done(`{}`)},
-		"slow":                 {s.slow(), s.done(`{"n":1}`), s.slow(), s.unanswered(), s.slow(), s.done(`2`), s.refused(), s.slow(), s.done(`{}`)},
-		"cancelled":            {s.done(`{"n":1}`), saga.CancelRequested{By: "bob"}, s.done(`2`), s.done(`{}`)},
-		"timed out":            {s.done(`{"n":1}`), saga.DeadlinePassed{}, s.refused(), s.done(`{}`)},
-		"an undo gave up":      {s.done(`{"n":1}`), s.refused(), s.refused()},
-		"resumed":              {s.done(`{"n":1}`), s.refused(), s.refused(), saga.ResumeRequested{By: "op"}},
-		"turned back at once":  {s.refused()},
-		"one step on":          {s.done(`{"n":1}`)},
-		"waiting for a retry":  {s.done(`{"n":1}`), s.unanswered()},
-		"waiting with an undo": {s.done(`{"n":1}`), s.refused(), s.unanswered()},
+		"completed":              {s.done(`{"n":1}`), s.unanswered(), s.done(`[2]`), s.done(`"three"`)},
+		"refused, undone":        {s.done(`{"n":1}`), s.done(`2`), s.refused(), s.unanswered(), s.done(`{}`)},
+		"in doubt, undone":       {s.done(`{"n":1}`), s.done(`2`), s.unanswered(), s.unanswered(), s.done(`{}`), s.done(`{}`)},
+		"slow":                   {s.slow(), s.done(`{"n":1}`), s.slow(), s.unanswered(), s.slow(), s.done(`2`), s.refused(), s.slow(), s.done(`{}`)},
+		"cancelled":              {s.done(`{"n":1}`), saga.CancelRequested{By: "bob"}, s.done(`2`), s.done(`{}`)},
+		"timed out":              {s.done(`{"n":1}`), saga.DeadlinePassed{}, s.refused(), s.done(`{}`)},
+		"a compensation gave up": {s.done(`{"n":1}`), s.refused(), s.refused()},
+		"resumed":                {s.done(`{"n":1}`), s.refused(), s.refused(), saga.ResumeRequested{By: "op"}},
+		"turned back at once":    {s.refused()},
+		"one step on":            {s.done(`{"n":1}`)},
+		"waiting for a retry":    {s.done(`{"n":1}`), s.unanswered()},
+		"waiting with an undo":   {s.done(`{"n":1}`), s.refused(), s.unanswered()},
 	}
 }
 

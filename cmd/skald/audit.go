@@ -22,7 +22,7 @@ type auditVerify struct {
 	FromSeq int64  `default:"1" help:"The first seal of that trail to check. The one before it is believed."`
 }
 
-var errTampered = errors.New("the audit trail is not what was written")
+var errTampered = errors.New("the audit trail was tampered with")
 
 func (a auditVerify) Run(ctx context.Context, c *cli) error {
 	cfg, log, err := c.load()

@@ -109,7 +109,7 @@ func TestAuditVerifySaysWhatItFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, code := run(t, env, "audit", "verify", "--tenant", tenant); code != 1 ||
-		!strings.Contains(out, "digest_mismatch: seal 0, event 1, saga 0192f0c1-0000-7000-8000-000000000002") || !strings.Contains(out, "not what was written") {
+		!strings.Contains(out, "digest_mismatch: seal 0, event 1, saga 0192f0c1-0000-7000-8000-000000000002") || !strings.Contains(out, "tampered with") {
 		t.Errorf("a forged event: exit %d, %s", code, out)
 	}
 	for _, args := range [][]string{{"--tenant", "me"}, {"--from-seq", "0"}} {

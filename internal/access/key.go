@@ -165,7 +165,7 @@ func IssueFor(t Token, r Request, by Principal, id uuid.UUID, now time.Time) (Ke
 		fields.Add("/tenant_id", "invalid", "must not be all zeros, its region at most 32 characters, its versions 0 to 65535")
 	}
 	if r.ExpiresAt != nil && (!r.ExpiresAt.After(now) || r.ExpiresAt.Year() > 9999) {
-		fields.Add("/expires_at", "invalid", "must lie ahead, and before the year 10000")
+		fields.Add("/expires_at", "invalid", "must be in the future, before the year 10000")
 	}
 	if fields != nil {
 		return Key{}, fault.New(fault.Invalid, CodeKeyRefused, "%s %s", fields[0].Pointer, fields[0].Message).With(fields...)

@@ -34,7 +34,7 @@ type Store interface {
 
 // ErrPrefixTaken tells that chance gave one prefix twice, or that a key is
 // stored again.
-var ErrPrefixTaken = errors.New("there is an API key of this prefix")
+var ErrPrefixTaken = errors.New("an API key with this prefix already exists")
 
 // UsedEvery is how precisely a key's last use is known, at best.
 const UsedEvery = time.Minute

@@ -40,7 +40,7 @@ func checker(ctx context.Context, cfg config.Config, keys access.Store, addr net
 	active := true
 	page, err := keys.List(ctx, nil, access.Filter{Active: &active, Now: now(), Limit: 1})
 	if err == nil && len(page.Keys) == 0 {
-		log.Warn("the API cannot be used: there is no API key and no JWT issuer; create a key with skald key create --name NAME --role admin --any-tenant")
+		log.Warn("the API is unusable: there is no API key and no JWT issuer; create a key with skald key create --name NAME --role admin --any-tenant")
 	}
 	return identity.New(c), err
 }
@@ -53,7 +53,7 @@ func bootstrap(ctx context.Context, cfg config.Config, keys access.Store, now ti
 	}
 	token, ok := access.ParseToken(string(cfg.Auth.BootstrapAdminKey))
 	if !ok {
-		return errors.New("auth.bootstrap_admin_key is no API key")
+		return errors.New("auth.bootstrap_admin_key is not an API key")
 	}
 	key, err := access.IssueFor(token, access.Request{Name: "bootstrap", Role: access.Admin}, access.Principal{Subject: "configuration", AnyTenant: true}, newID(), now)
 	if err != nil {
@@ -72,9 +72,9 @@ func bootstrap(ctx context.Context, cfg config.Config, keys access.Store, now ti
 	case err != nil:
 		return err
 	case !bytes.Equal(stored.Hash, key.Hash):
-		return fmt.Errorf("auth.bootstrap_admin_key: there is another API key with the prefix %s", key.Prefix)
+		return fmt.Errorf("auth.bootstrap_admin_key: another API key has the prefix %s", key.Prefix)
 	case !stored.Active(now):
-		log.Warn("the bootstrap admin key is revoked, so it does not count", slog.String("prefix", key.Prefix))
+		log.Warn("the bootstrap admin key is revoked and will not be accepted", slog.String("prefix", key.Prefix))
 	}
 	return nil
 }

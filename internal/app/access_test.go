@@ -132,7 +132,7 @@ func TestDevelopmentModeIsLoudAndOnlyForLoopback(t *testing.T) {
 		t.Error("the log does not say that nobody is asked for credentials")
 	}
 	guarded := start(t, testdb.DSN(t), "b", func(c *config.Config) { c.Auth.Mode = config.AuthRequired })
-	if logs := guarded.logs.String(); strings.Contains(logs, "development mode") || !strings.Contains(logs, "the API cannot be used") {
+	if logs := guarded.logs.String(); strings.Contains(logs, "development mode") || !strings.Contains(logs, "the API is unusable") {
 		t.Errorf("a node without any key does not say so: %s", logs)
 	}
 	cfg := config.Default(config.Test)

@@ -295,7 +295,7 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 		case err := <-failed:
 			return err
 		case <-lost:
-			return errors.New("the private PostgreSQL has ended")
+			return errors.New("the private PostgreSQL exited")
 		}
 		return nil
 	}
@@ -304,7 +304,7 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	if err == nil && s.DrainDelay > 0 {
 		// Whoever sends requests here learns of it from /readyz, later than we do:
 		// until then they are served as before.
-		n.opt.Log.Info("not ready any more; the socket closes after server.drain_delay", slog.Duration("drain_delay", s.DrainDelay))
+		n.opt.Log.Info("no longer ready; the socket closes after server.drain_delay", slog.Duration("drain_delay", s.DrainDelay))
 		err = ended(nil, time.After(s.DrainDelay))
 	}
 	close(n.stopping)

@@ -59,7 +59,7 @@ func (n *node) within(name string, do jobworker.Command) jobworker.Command {
 		need, asked := access.ForJob(name, jobrun.Beyond(name, r.Args, int64(n.cfg.DLQ.BulkLimit)))
 		if role := access.Role(r.Rights()); asked && !role.Allows(need) {
 			return nil, &jobworker.Failure{Code: "NOT_ALLOWED", Permanent: true, Message: fmt.Sprintf(
-				"this needs %s, and the run was made by %s with the rights of a role that has it not: %s", need, cmp.Or(r.InitiatedBy, "Skald"), role)}
+				"this needs the permission %s, which %s, who requested the run, does not have: %s", need, cmp.Or(r.InitiatedBy, "Skald"), role)}
 		}
 		return do(ctx, r)
 	}
@@ -73,7 +73,7 @@ func answered(v any, err error) (json.RawMessage, error) {
 	return json.Marshal(v)
 }
 
-var errUnfinished = errors.New("it was not done to the end: the log of the node says why")
+var errUnfinished = errors.New("it was not completed: see the node's log")
 
 // asks is who is behind a run, for the record of what it took away.
 func asks(r *jobworker.Run, command string) operator.By {

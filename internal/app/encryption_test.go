@@ -97,7 +97,7 @@ func TestSealedSagasRunThroughARestartAndAnotherKey(t *testing.T) {
 		t.Errorf("the audit trail: %d %v", status, doc)
 	}
 	for name, n := range map[string]*node{"a": a, "b": b} {
-		if strings.Contains(n.logs.String(), "canary") || strings.Contains(n.logs.String(), "does not open") {
+		if strings.Contains(n.logs.String(), "canary") || strings.Contains(n.logs.String(), "cannot be decrypted") {
 			t.Errorf("the log of %s:\n%s", name, n.logs)
 		}
 	}
@@ -111,7 +111,7 @@ func TestANodeThatLacksAKeyDoesNotStart(t *testing.T) {
 	cfg := config.Default(config.Test)
 	cfg.Database.URL, cfg.Server.ListenAddr = config.Secret(dsn), "127.0.0.1:0"
 	err := app.Run(t.Context(), cfg, app.Options{Log: slog.New(slog.DiscardHandler)})
-	if want := "the database has content that is sealed with the key one, which encryption.keys does not have"; err == nil || err.Error() != want {
+	if want := "the database has content encrypted with key one, which is missing from encryption.keys"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

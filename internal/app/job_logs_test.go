@@ -130,7 +130,7 @@ func TestALogIsReadTheSameAfterItHasMoved(t *testing.T) {
 			t.Errorf("it is logged: %s", line)
 		}
 	}
-	if !strings.Contains(n.logs.String(), "redis does not answer") {
+	if !strings.Contains(n.logs.String(), "Redis is unreachable") {
 		t.Error("nobody is told that Redis is not there")
 	}
 }

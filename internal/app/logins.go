@@ -52,7 +52,7 @@ func openLogins(ctx context.Context, cfg config.Config, log *slog.Logger) (*logi
 	case d.PasswordFile != "":
 		l.Source, err = credentials.NewFile(d.PasswordFile, "", func(err error) {
 			if l.observe(err, time.Time{}); err != nil {
-				log.Warn("the password file cannot be used; the last password is kept", slog.Any("error", err))
+				log.Warn("the password file cannot be used; the current password stays in use", slog.Any("error", err))
 			}
 		})
 		if err == nil {
@@ -128,7 +128,7 @@ func (l *logins) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if err := l.end(ctx); err != nil { // it ends by itself, only later
-		l.log.Warn("the Vault token could not be given up", slog.Any("error", err))
+		l.log.Warn("cannot revoke the Vault token", slog.Any("error", err))
 	}
 }
 

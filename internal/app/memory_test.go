@@ -21,7 +21,7 @@ func TestTheStoreInMemoryServesEverythingAndSaysWhatItIs(t *testing.T) {
 	}))
 	defer participant.Close()
 	n := start(t, "", "a", func(c *config.Config) { c.Store = config.Memory })
-	if !strings.Contains(n.logs.String(), "EVERYTHING IS KEPT IN MEMORY") {
+	if !strings.Contains(n.logs.String(), "ALL DATA IS IN MEMORY") {
 		t.Errorf("no warning:\n%s", n.logs)
 	}
 	if status, doc := call(t, "POST", n.url+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {

@@ -95,7 +95,7 @@ func checkEndpoint(policy *egress.Policy, allowHTTP bool) func(string) string {
 		}
 		number, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {
-			return "names a port beyond 65535"
+			return "has a port above 65535"
 		}
 		var denied *egress.Denied
 		if errors.As(policy.CheckHost(u.Hostname(), uint16(number)), &denied) {

@@ -59,7 +59,7 @@ type hookStore interface {
 // by itself, nil when it cannot; stop ends what was started.
 func openStores(ctx context.Context, cfg *config.Config, from *logins, now func() time.Time, log *slog.Logger) (s stores, lost <-chan struct{}, stop func(), err error) {
 	if cfg.Store == config.Memory {
-		log.Warn("EVERYTHING IS KEPT IN MEMORY: when this process ends, all sagas are lost, and whatever their steps have done stays; this is for trying things out")
+		log.Warn("ALL DATA IS IN MEMORY: when this process ends, all sagas are lost without being compensated; use this for trials only")
 		return memoryStores(now), nil, func() {}, nil
 	}
 	db, lost, stop, err := openDatabase(ctx, cfg, from, log)
@@ -84,7 +84,7 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 		return stores{}, err
 	}
 	if restored {
-		log.Warn("the database was restored from another cluster: the feed of events goes on after what it brought along")
+		log.Warn("the database was restored from another cluster: the event feed continues after the restored events")
 	}
 	queue := postgres.NewLetterQueue(db, common)
 	tell := postgres.NewTeller(db, common.MaxRetries)

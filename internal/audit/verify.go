@@ -32,7 +32,7 @@ func Verify(ctx context.Context, chain saga.Sealed, tenant uuid.UUID, from int64
 			return r.Verification, nil // behind the end of the chain
 		}
 		if prev = before[0]; prev.Seq != from-1 {
-			r.FirstBad = &saga.Tampered{Kind: saga.MissingSeals, Seq: from - 1, Detail: "the chain has no seal of this number, but later ones"}
+			r.FirstBad = &saga.Tampered{Kind: saga.MissingSeals, Seq: from - 1, Detail: "the chain has later seals, but none with this number"}
 			return r.Verification, nil
 		}
 	}
@@ -63,11 +63,11 @@ func Verify(ctx context.Context, chain saga.Sealed, tenant uuid.UUID, from int64
 func (r *verification) checkSeal(ctx context.Context, chain saga.Sealed, tenant uuid.UUID, prev, s *saga.Seal) (*saga.Tampered, error) {
 	switch {
 	case s.Seq != prev.Seq+1:
-		return &saga.Tampered{Kind: saga.MissingSeals, Seq: prev.Seq + 1, Detail: "the chain has no seal of this number, but later ones"}, nil
+		return &saga.Tampered{Kind: saga.MissingSeals, Seq: prev.Seq + 1, Detail: "the chain has later seals, but none with this number"}, nil
 	case !bytes.Equal(s.Prev, prev.Hash):
-		return &saga.Tampered{Kind: saga.SealMismatch, Seq: s.Seq, Detail: "the seal does not follow from the one before it: one of the two was changed"}, nil
+		return &saga.Tampered{Kind: saga.SealMismatch, Seq: s.Seq, Detail: "the seal does not match the previous one: one of the two was changed"}, nil
 	case s.To.Compare(prev.To) <= 0 || s.Events < 1 || s.Events > saga.MaxSealed:
-		return &saga.Tampered{Kind: saga.SealMismatch, Seq: s.Seq, Detail: "the seal was changed: what it says it covers is impossible"}, nil
+		return &saga.Tampered{Kind: saga.SealMismatch, Seq: s.Seq, Detail: "the seal was changed: the range it claims to cover is impossible"}, nil
 	}
 	events, err := chain.Links(ctx, tenant, prev.To, s.To, s.Events+1)
 	if err != nil {
@@ -79,9 +79,9 @@ func (r *verification) checkSeal(ctx context.Context, chain saga.Sealed, tenant 
 	bad := &saga.Tampered{Seq: s.Seq}
 	switch sum := s.Sum(events); {
 	case len(events) < s.Events:
-		bad.Kind, bad.Detail = saga.MissingEvents, "events that were sealed are gone"
+		bad.Kind, bad.Detail = saga.MissingEvents, "sealed events are missing"
 	case len(events) > s.Events:
-		bad.Kind, bad.Detail = saga.UnexpectedEvents, "events are there that were not when this was sealed"
+		bad.Kind, bad.Detail = saga.UnexpectedEvents, "there are events that did not exist when this was sealed"
 	case !bytes.Equal(sum[:], s.Hash):
 		bad.Kind, bad.Detail = saga.SealMismatch, "the events are not those that were sealed, or the seal was changed"
 	default:
@@ -94,7 +94,7 @@ func (r *verification) checkDigests(events []saga.Link, seq int64) *saga.Tampere
 	for i := range events {
 		e := &events[i]
 		if !e.Intact {
-			return &saga.Tampered{Kind: saga.DigestMismatch, Seq: seq, EventID: e.ID, Subject: e.Subject, Detail: "the event is not what was written"}
+			return &saga.Tampered{Kind: saga.DigestMismatch, Seq: seq, EventID: e.ID, Subject: e.Subject, Detail: "the event differs from what was written"}
 		}
 		r.CheckedEvents++
 	}

@@ -24,9 +24,9 @@ var customRules = map[string]string{
 	"broker":        "a list whose entries are host:port",
 	"api_key":       "an API key, as skald key generate prints it",
 	"issuer_url":    "an https URL; http only for a loopback host",
-	"vault_address": "http:// or https:// with a host and maybe a port, such as https://vault.internal:8200",
-	"redis_url":     "redis:// or rediss:// and a host, maybe with :password@ or user:password@, port and /database; or redis+sentinel://, hosts with commas and /master; or redis+cluster:// and hosts with commas",
-	"offload_url":   "file:// and the absolute path of a directory, or s3:// and a bucket, maybe with a prefix",
+	"vault_address": "http:// or https:// with a host and optionally a port, such as https://vault.internal:8200",
+	"redis_url":     "redis:// or rediss:// and a host, optionally with :password@ or user:password@, port and /database; or redis+sentinel://, hosts with commas and /master; or redis+cluster:// and hosts with commas",
+	"offload_url":   "file:// and the absolute path of a directory, or s3:// and a bucket, optionally with a prefix",
 	"egress_entry":  "a list whose entries are an address, CIDR, host name or *.domain, each alone or with :port or :port-port",
 }
 
@@ -145,13 +145,13 @@ var rules = []rule{
 		return unless(c.DLQ.RedriveRate <= c.DLQ.MaxRedriveRate, "must not exceed dlq.max_redrive_rate")
 	}},
 	{"ingest.topics", []string{"kafka.brokers", "store"}, func(c Config) string {
-		return unless(c.Ingest.Topics == "" || len(c.Kafka.Brokers) > 0 && c.Store == PostgreSQL, "is of no use without kafka.brokers and the store postgres")
+		return unless(c.Ingest.Topics == "" || len(c.Kafka.Brokers) > 0 && c.Store == PostgreSQL, "requires kafka.brokers and the store postgres")
 	}},
 	{"kafka.event_topic", []string{"kafka.brokers"}, func(c Config) string {
-		return unless(c.Kafka.EventTopic == "" || len(c.Kafka.Brokers) > 0, "is of no use without kafka.brokers")
+		return unless(c.Kafka.EventTopic == "" || len(c.Kafka.Brokers) > 0, "requires kafka.brokers")
 	}},
 	{"kafka.event_tenants", []string{"kafka.event_topic"}, func(c Config) string {
-		return unless(len(c.Kafka.EventTenants) == 0 || c.Kafka.EventTopic != "", "is of no use without kafka.event_topic")
+		return unless(len(c.Kafka.EventTenants) == 0 || c.Kafka.EventTopic != "", "requires kafka.event_topic")
 	}},
 	{"kafka.event_topic", []string{"ingest.topics", "ingest.exclude"}, func(c Config) string {
 		return unless(c.Ingest.Topics == "" || c.Kafka.EventTopic == "" || !regexp.MustCompile(c.Ingest.Topics).MatchString(c.Kafka.EventTopic) ||
@@ -160,10 +160,10 @@ var rules = []rule{
 	}},
 	{"auth.mode", []string{"app.environment", "server.listen_addr"}, func(c Config) string {
 		return unless(c.Auth.Mode != AuthOff || c.App.Environment != Prod && loopbackAddr(c.Server.ListenAddr),
-			"must not be off in prod, nor unless server.listen_addr is on loopback")
+			"must not be off in prod, or if server.listen_addr is not on loopback")
 	}},
 	{"auth.jwks_url", []string{"auth.jwt_issuer"}, func(c Config) string {
-		return unless(c.Auth.JWTIssuer != "" || c.Auth.JWKSURL == "", "is of no use without auth.jwt_issuer")
+		return unless(c.Auth.JWTIssuer != "" || c.Auth.JWKSURL == "", "requires auth.jwt_issuer")
 	}},
 	{"encryption.keys", []string{"encryption.key_file"}, func(c Config) string { return brokenKeys(c, c.Encryption.KeyFile == "") }},
 	{"encryption.key_file", nil, func(c Config) string { return brokenKeys(c, c.Encryption.KeyFile != "") }},

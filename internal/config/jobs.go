@@ -131,10 +131,10 @@ var jobsRules = []rule{
 	}},
 	{"jobs.log_s3_access_key", []string{"jobs.log_offload_url"}, func(c Config) string {
 		return unless(c.Jobs.LogS3AccessKey == "" || strings.HasPrefix(c.Jobs.LogOffloadURL, "s3:"),
-			"is of no use unless jobs.log_offload_url is s3://")
+			"requires jobs.log_offload_url to be s3://")
 	}},
 	{"jobs.log_s3_secret_key", []string{"jobs.log_s3_access_key", "jobs.log_s3_secret_key_file"}, func(c Config) string {
 		return unless((c.Jobs.LogS3AccessKey == "") == (c.Jobs.LogS3SecretKey == ""),
-			"and jobs.log_s3_access_key need each other")
+			"and jobs.log_s3_access_key must be set together")
 	}},
 }

@@ -163,7 +163,7 @@ func (l *loader) readEnv(environ []string) layer {
 				given = name
 				vars[given] = value // until all names of this setting are seen
 			} else if value != vars[given] {
-				l.add(f.key, name, "is also set by "+given+", to something else; set one of them")
+				l.add(f.key, name, "is also set by "+given+", to a different value: set only one of them")
 			}
 		}
 		if given != "" {
@@ -215,7 +215,7 @@ func (l *loader) settleAlternatives(layers ...layer) {
 			first, second := given(in, pair[0]), given(in, pair[1])
 			switch {
 			case first && second:
-				l.add(pair[1], in.origin[pair[1]], "excludes "+pair[0]+"; set one of them")
+				l.add(pair[1], in.origin[pair[1]], "excludes "+pair[0]+": set only one of them")
 			case first || second:
 				loser := pair[1]
 				if second {

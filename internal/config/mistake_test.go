@@ -78,7 +78,7 @@ func TestMistakesInTheFile(t *testing.T) {
 		{"a fraction for a whole number", "engine: {max_running: 2.5}\n", "engine.max_running (FILE; env SKALD_ENGINE_MAX_RUNNING): must be a whole number from 1 to 10000"},
 		{"a list with a number in it", "egress: {deny: [10]}\n", "egress.deny (FILE; env SKALD_EGRESS_DENY): must be " + customRules["egress_entry"]},
 		{"a truth of another kind", "database: {auto_migrate: maybe}\n", "database.auto_migrate (FILE; env SKALD_DATABASE_AUTO_MIGRATE): must be true or false"},
-		{"both alternatives in one layer", "database: {host: db, url: postgres://x/y}\n", "database.host (FILE; env SKALD_DATABASE_HOST): excludes database.url; set one of them"},
+		{"both alternatives in one layer", "database: {host: db, url: postgres://x/y}\n", "database.host (FILE; env SKALD_DATABASE_HOST): excludes database.url: set only one of them"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff([]string{tt.want}, mistakes(t, tt.yaml)); diff != "" {
@@ -96,7 +96,7 @@ func TestMistakesInTheEnvironment(t *testing.T) {
 	}{
 		{"a typo", []string{"SKALD_DATABASE_MAX_OPEN_CONS=5"}, "SKALD_DATABASE_MAX_OPEN_CONS: unknown variable; did you mean SKALD_DATABASE_MAX_OPEN_CONNS?"},
 		{"an old prefix of the right name", []string{"SKALD_DATABASEURL=x"}, "SKALD_DATABASEURL: unknown variable; did you mean SKALD_DATABASE_URL?"},
-		{"names that disagree", []string{"SKALD_LEASE_TTL=5s", "SKALD_ENGINE_LEASE_TTL=6s"}, "engine.lease_ttl (SKALD_ENGINE_LEASE_TTL): is also set by SKALD_LEASE_TTL, to something else; set one of them"},
+		{"names that disagree", []string{"SKALD_LEASE_TTL=5s", "SKALD_ENGINE_LEASE_TTL=6s"}, "engine.lease_ttl (SKALD_ENGINE_LEASE_TTL): is also set by SKALD_LEASE_TTL, to a different value: set only one of them"},
 		{"an empty profile is not dev", []string{"SKALD_ENV="}, "app.environment (SKALD_ENV): must be one of dev, test, staging, prod"},
 		{"a duration without a unit", []string{"SKALD_LEASE_TTL=5"}, "engine.lease_ttl (SKALD_LEASE_TTL): must be a duration from 1s to 5m"},
 		{"the tenant nobody has", []string{"SKALD_TENANT_DEFAULT_ID=00000000-0000-0000-0000-000000000000"}, "tenant.default_id (SKALD_TENANT_DEFAULT_ID): must be a UUID that is not all zeros"},

@@ -134,7 +134,7 @@ func (l Letter) Discarded(m Moment) (Letter, error) {
 // ResolvedManually returns a letter that was dealt with elsewhere.
 func (l Letter) ResolvedManually(m Moment) (Letter, error) {
 	if !CanMove(l.Status, Resolve) {
-		return l, l.Conflict("resolved by hand")
+		return l, l.Conflict("resolved manually")
 	}
 	return l.ended(Resolve, Manual, m), nil
 }

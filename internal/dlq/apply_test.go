@@ -93,7 +93,7 @@ func deeds() []deed {
 		{"failed", RetryFailed, retried(false, "", FailedDrive)},
 		{"uncertain", RetryFailed, retried(false, "", Uncertain)},
 		{"abandoned", RetryFailed, retried(false, "", Abandoned)},
-		{"failed by force", LastFailed, retried(true, Poison, FailedDrive)},
+		{"forced to fail", LastFailed, retried(true, Poison, FailedDrive)},
 		{"withdrawn", RetryWithdraw, func(l Letter) *Letter {
 			if l.Status != Retrying {
 				return nil
@@ -227,7 +227,7 @@ func TestEveryMoveIsAnEdgeAndEveryEdgeIsTaken(t *testing.T) { //nolint:parallelt
 	}
 	for _, s := range steps {
 		taken[s.edge] = true
-		if s.deed.name == "failed by force" || s.deed.name == "withdrawn by force" {
+		if s.deed.name == "forced to fail" || s.deed.name == "withdrawn by force" {
 			if s.after.Status != Dead {
 				t.Errorf("%s leaves a letter %s", s.deed.name, s.after.Status)
 			}

@@ -125,5 +125,5 @@ func classOf(given ErrorClass, kind, wrapper, message string) ErrorClass {
 }
 
 func truncatedNote(kept, size int) string {
-	return fmt.Sprintf("The payload had %d bytes, of which the first %d are kept. The record itself is where it was read.", size, kept)
+	return fmt.Sprintf("The payload had %d bytes; only the first %d are kept. The full record is still in the topic it was read from.", size, kept)
 }

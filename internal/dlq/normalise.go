@@ -154,7 +154,7 @@ func formed(s string, i int, form string) bool {
 	return true
 }
 
-// addressAt is an IPv4 address, maybe with a port.
+// addressAt is an IPv4 address, optionally with a port.
 func addressAt(s string, i int) int {
 	for octet := range 4 {
 		if octet > 0 {

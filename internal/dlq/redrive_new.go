@@ -222,7 +222,7 @@ func withoutForce(r *Redrive) string {
 
 func (w *mistakes) ids(r *Redrive) {
 	if n := len(r.IDs); n == 0 || n > MaxSelected {
-		w.Add("/ids", "count", "must name 1 to %d letters", MaxSelected)
+		w.Add("/ids", "count", "must list 1 to %d letters", MaxSelected)
 	}
 	seen := make(map[uuid.UUID]bool, len(r.IDs))
 	var once []uuid.UUID

@@ -173,7 +173,7 @@ func (p *Policy) DialContext(timeout time.Duration) func(ctx context.Context, ne
 		var denied *Denied
 		if errors.As(err, &denied) && tried.Load() {
 			// Another of its addresses is fine and may answer next time: not a matter of policy.
-			return nil, fmt.Errorf("dial %s: the addresses that may be reached did not answer", address)
+			return nil, fmt.Errorf("dial %s: no allowed address answered", address)
 		}
 		return conn, err
 	}

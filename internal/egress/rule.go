@@ -102,7 +102,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 			return netip.Prefix{}, nil
 		}
 		if a.Zone() != "" {
-			return netip.Prefix{}, fmt.Errorf("an address with a zone is not accepted")
+			return netip.Prefix{}, fmt.Errorf("an address with a zone is not supported")
 		}
 		a = a.Unmap()
 		return netip.PrefixFrom(a, a.BitLen()), nil

@@ -48,7 +48,7 @@ func (rt *route) checkQuery(raw string) error {
 		case !repeatable && len(query[name]) > 1:
 			field.Code, field.Message = "repeated", "must not be repeated"
 		case slices.ContainsFunc(query[name], unstorable):
-			field.Code, field.Message = "invalid", "holds a NUL character or is not UTF-8"
+			field.Code, field.Message = "invalid", "contains a NUL character or is not UTF-8"
 		default:
 			continue
 		}

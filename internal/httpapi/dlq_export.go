@@ -108,7 +108,7 @@ func (e *export) Write(w http.ResponseWriter) error {
 			if err = e.read(); err == nil {
 				continue
 			}
-			e.s.Log.WarnContext(e.ctx, "export of dead letters ended", slog.String("request_id", requestOf(e.ctx).id), slog.Any("error", err))
+			e.s.Log.WarnContext(e.ctx, "dead-letter export interrupted", slog.String("request_id", requestOf(e.ctx).id), slog.Any("error", err))
 		}
 		e.end(w, out, false)
 		return nil

@@ -81,7 +81,7 @@ func (in *importing) cutShort(ctx context.Context, line int, why *fault.Error) e
 	if err := in.store(ctx); err != nil {
 		return err
 	}
-	return fault.New(why.Kind, why.Code, "%s (at line %d; %d letters were imported, %d were known)", why.Detail, line, in.out.Imported, in.out.Duplicates).Because(why)
+	return fault.New(why.Kind, why.Code, "%s (at line %d; %d letters were imported, %d already existed)", why.Detail, line, in.out.Imported, in.out.Duplicates).Because(why)
 }
 
 // over tells whether a stream has to end.

@@ -24,7 +24,7 @@ type readLetters func(context.Context, uuid.UUID, dlq.Query) (dlq.Page, error)
 func (s *letterHandlers) ListDeadLettersOfTopic(ctx context.Context, in api.ListDeadLettersOfTopicRequestObject) (api.Response, error) {
 	p := in.Params
 	if unstorable(in.Topic) {
-		return nil, badParameter("topic", "invalid", "holds a NUL character or is not UTF-8")
+		return nil, badParameter("topic", "invalid", "contains a NUL character or is not UTF-8")
 	}
 	return s.listLetters(ctx, in.Topic, letterPage{p.Page, p.PageSize, p.Cursor, p.Include}, func(ctx context.Context, tenant uuid.UUID, q dlq.Query) (dlq.Page, error) {
 		page, err := s.Letters.List(ctx, tenant, q)

@@ -52,7 +52,7 @@ func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, act
 	}
 	if id != nil {
 		if *id == uuid.Nil {
-			return f, badParameter("saga_id", "invalid", "is not the id of a saga")
+			return f, badParameter("saga_id", "invalid", "must be a saga id")
 		}
 		f.SagaID = *id
 	}

@@ -42,7 +42,7 @@ func guarded(cfg *httpapi.Config) {
 		}
 		who, ok := people[credential]
 		if !ok {
-			return who, fault.New(fault.Unauthenticated, access.CodeInvalid, "the credential does not count here").Because(errors.New("revoked-in-secret"))
+			return who, fault.New(fault.Unauthenticated, access.CodeInvalid, "the credential is not valid here").Because(errors.New("revoked-in-secret"))
 		}
 		return who, nil
 	}

@@ -202,7 +202,7 @@ func TestForcedEnds(t *testing.T) {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
 	s := e.saga(other)
-	if s.State != client.SagaStateFailed || !s.NeedsAttention || *s.Clean || !strings.Contains(*s.ErrorMessage, "failed by force by anonymous: because") {
+	if s.State != client.SagaStateFailed || !s.NeedsAttention || *s.Clean || !strings.Contains(*s.ErrorMessage, "forced to fail by anonymous: because") {
 		t.Errorf("force-fail: %+v", s)
 	}
 	if r := e.send("POST", other+"/acknowledge", ""); r.status != http.StatusAccepted {

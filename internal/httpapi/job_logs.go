@@ -46,7 +46,7 @@ type runLog struct {
 }
 
 // errLogLeft ends an answer whose reader is gone or too slow.
-var errLogLeft = errors.New("the reader of a log is gone")
+var errLogLeft = errors.New("the client reading the log disconnected")
 
 // GetRunLog checks what is asked for; the answer writes the log.
 func (s *jobHandlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (api.Response, error) {
@@ -141,7 +141,7 @@ func (l *runLog) Write(w http.ResponseWriter) error {
 		err = l.flush()
 	}
 	if err != nil && !errors.Is(err, errLogLeft) && l.ctx.Err() == nil {
-		l.s.Log.WarnContext(l.ctx, "reading the log of a job run ended", slog.String("request_id", requestOf(l.ctx).id), slog.Any("error", err))
+		l.s.Log.WarnContext(l.ctx, "reading a job run's log was interrupted", slog.String("request_id", requestOf(l.ctx).id), slog.Any("error", err))
 		if l.media != mediaStream {
 			panic(http.ErrAbortHandler) // half a log must not look whole
 		}

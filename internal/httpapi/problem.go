@@ -48,7 +48,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	if errors.Is(r.Context().Err(), context.Canceled) {
-		s.cfg.Log.DebugContext(r.Context(), "client left", slog.String("request_id", req.id), slog.String("route", req.route))
+		s.cfg.Log.DebugContext(r.Context(), "client disconnected", slog.String("request_id", req.id), slog.String("route", req.route))
 	} else {
 		s.cfg.Log.ErrorContext(r.Context(), "request failed",
 			slog.String("request_id", req.id), slog.String("route", req.route), slog.Any("error", err))

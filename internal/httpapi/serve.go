@@ -24,7 +24,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 		r.Method = http.MethodGet // net/http leaves the body out
 	}
 	if strings.IndexByte(r.URL.Path, 0) >= 0 || !utf8.ValidString(r.URL.Path) {
-		s.fail(out, r, fault.New(fault.Malformed, codeInvalidParameter, "the path holds a NUL character or is not UTF-8"))
+		s.fail(out, r, fault.New(fault.Malformed, codeInvalidParameter, "the path contains a NUL character or is not UTF-8"))
 		return
 	}
 	// Routed as it was sent: parameters are decoded after that, and only once. A

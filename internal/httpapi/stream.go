@@ -191,7 +191,7 @@ func (st *stream) send(batch []saga.StoredEvent) {
 }
 
 // errUncovered is an event with parts that veil cannot look into: a defect.
-var errUncovered = errors.New("an event cannot be covered")
+var errUncovered = errors.New("an event cannot be redacted")
 
 // write puts an event into the buffer.
 func (st *stream) write(e *saga.StoredEvent) {
@@ -250,7 +250,7 @@ func (st *stream) flush() {
 // end says good-bye: the client is to come back with its last id.
 func (st *stream) end(because error) {
 	if because != nil && st.ctx.Err() == nil {
-		st.s.Log.WarnContext(st.ctx, "stream of events ended", slog.String("request_id", requestOf(st.ctx).id), slog.Any("error", because))
+		st.s.Log.WarnContext(st.ctx, "event stream interrupted", slog.String("request_id", requestOf(st.ctx).id), slog.Any("error", because))
 	}
 	st.buf.WriteString(": come back with the last id\nretry: 1000\n")
 	st.mark()

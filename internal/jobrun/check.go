@@ -69,7 +69,7 @@ func CheckNew(name string, s *Spec) error {
 		w.Add("/name", "reserved", "must not begin with %s", SystemPrefix)
 	}
 	if s.Queue == SystemQueue {
-		w.Add("/queue", "reserved", "is only for Skald's own definitions")
+		w.Add("/queue", "reserved", "is reserved for built-in definitions")
 	}
 	return w.fault()
 }
@@ -82,7 +82,7 @@ func (w *mistakes) text(pointer, s string, least, most int) {
 	case n > most:
 		w.Add(pointer, "maxLength", "must have at most %d characters", most)
 	case strings.ContainsRune(s, 0) || !utf8.ValidString(s):
-		w.Add(pointer, "pattern", "holds a NUL character or is not UTF-8")
+		w.Add(pointer, "pattern", "contains a NUL character or is not UTF-8")
 	}
 }
 
@@ -132,7 +132,7 @@ func CompileSchedule(pointer string, s schedule.Spec) (*schedule.Schedule, error
 func (w *mistakes) event(e *EventTrigger) {
 	w.text("/event/event_type", e.EventType, 1, MaxWord)
 	if i := strings.IndexByte(e.EventType, '*'); i >= 0 && i < len(e.EventType)-1 {
-		w.Add("/event/event_type", "pattern", "may have one * at its end only")
+		w.Add("/event/event_type", "pattern", "may have only one *, at the end")
 	}
 	if !slices.Contains([]string{"", "event", "payload"}, e.Args) {
 		w.Add("/event/args_from", "enum", "must be event or payload")

@@ -113,7 +113,7 @@ func Undelivered(e *PublishedEvent, d *Definition, args json.RawMessage, why str
 	l := dlq.Letter{
 		TenantID: d.TenantID, Source: dlq.FromJob, OriginalTopic: letterTopic(d.Name),
 		Failure: dlq.Failure{
-			Message: dlq.Storable(fmt.Sprintf("event %s (%s) was not taken: %s", e.ID, e.Type, why), dlq.MaxError), Type: "EVENT_NOT_DELIVERED", Class: dlq.Permanent,
+			Message: dlq.Storable(fmt.Sprintf("event %s (%s) was rejected: %s", e.ID, e.Type, why), dlq.MaxError), Type: "EVENT_NOT_DELIVERED", Class: dlq.Permanent,
 		},
 		Content: dlq.Content{Payload: args}, CorrelationID: cmp.Or(e.CorrelationID, e.ID.String()),
 		MaxRetries: dlq.DefaultPolicy.MaxRetries, Target: dlq.Target{Kind: dlq.ToJobRun, Job: d.ID.String()},

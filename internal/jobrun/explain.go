@@ -89,7 +89,7 @@ func (s *Situation) unassigned() Explanation {
 	case s.SagaSuspended:
 		return Explanation{WaitsFor: ForTurn, Summary: fmt.Sprintf("Saga %s is suspended, and its run cannot be claimed until the saga is resumed.", r.SagaID), Since: &r.UpdatedAt}
 	case r.State == Orphaned && r.AvailableAt.After(s.Now):
-		return Explanation{ForBackoff, fmt.Sprintf("No worker has it any more (%d of %d losses); it may be assigned again at %s.", r.LossesUsed, r.MaxLosses, stamp(r.AvailableAt)), &r.UpdatedAt, &r.AvailableAt, uuid.Nil}
+		return Explanation{ForBackoff, fmt.Sprintf("It has no worker (%d of %d losses); it may be assigned again at %s.", r.LossesUsed, r.MaxLosses, stamp(r.AvailableAt)), &r.UpdatedAt, &r.AvailableAt, uuid.Nil}
 	case r.AvailableAt.After(s.Now) && r.Trigger == ByRetry:
 		return Explanation{ForBackoff, fmt.Sprintf("It is retry %d after %d failures, and due at %s.", r.RetryNumber, r.FailuresUsed, stamp(r.AvailableAt)), &r.CreatedAt, &r.AvailableAt, uuid.Nil}
 	case r.AvailableAt.After(s.Now):
@@ -129,7 +129,7 @@ func (s *Situation) placed() Explanation {
 	}
 	switch {
 	case s.Unknown && command == 0:
-		x.WaitsFor, x.Summary = ForTurn, fmt.Sprintf("It may be claimed from queue %q; there are too many workers to tell who can.", r.Queue)
+		x.WaitsFor, x.Summary = ForTurn, fmt.Sprintf("It may be claimed from queue %q; there are too many workers to check which can run it.", r.Queue)
 	case queue == 0:
 		x.Summary = fmt.Sprintf("No active worker takes runs of queue %q.", r.Queue)
 	case labels == 0:
@@ -137,7 +137,7 @@ func (s *Situation) placed() Explanation {
 	case command == 0:
 		x.Summary = fmt.Sprintf("Of %d active workers of queue %q with its labels none runs the command %q.", labels, r.Queue, r.CommandName)
 	case free == 0:
-		x.Summary = fmt.Sprintf("All %d workers that can run it have as many runs as they take.", command)
+		x.Summary = fmt.Sprintf("All %d workers that can run it are at capacity.", command)
 	default:
 		x.WaitsFor, x.Summary = ForTurn, fmt.Sprintf("%d workers can run it; it is claimed in its turn, by priority and then by slot.", free)
 	}

@@ -24,14 +24,14 @@ func TestWhatARunWaitsFor(t *testing.T) {
 	}{
 		"its slot":         {func(s *jobrun.Situation) { s.Run.AvailableAt = soon }, jobrun.ForSlot, "due at 2026-01-01T12:01:00Z"},
 		"its retry":        {func(s *jobrun.Situation) { s.Run.AvailableAt, s.Run.Trigger = soon, jobrun.ByRetry }, jobrun.ForBackoff, "retry"},
-		"another worker":   {func(s *jobrun.Situation) { s.Run.AvailableAt, s.Run.State = soon, jobrun.Orphaned }, jobrun.ForBackoff, "No worker has it any more"},
+		"another worker":   {func(s *jobrun.Situation) { s.Run.AvailableAt, s.Run.State = soon, jobrun.Orphaned }, jobrun.ForBackoff, "It has no worker"},
 		"a leader":         {func(s *jobrun.Situation) { s.Leader.Alive = false }, jobrun.ForLeader, "The scheduler has no leader"},
 		"its admission":    {func(s *jobrun.Situation) { s.Run.AdmittedAt = nil }, jobrun.ForTurn, "has not admitted"},
 		"a queue's worker": {func(s *jobrun.Situation) { s.Workers = nil }, jobrun.ForWorker, "queue"},
 		"one that drains":  {func(s *jobrun.Situation) { s.Workers[0].State = jobrun.WorkerDraining }, jobrun.ForWorker, "queue"},
 		"labels":           {func(s *jobrun.Situation) { s.Workers[0].Labels = nil }, jobrun.ForWorker, "labels"},
 		"its command":      {func(s *jobrun.Situation) { s.Workers[0].Commands = []string{"d"} }, jobrun.ForWorker, "command"},
-		"room":             {func(s *jobrun.Situation) { s.Workers[0].Running = 1 }, jobrun.ForWorker, "as many runs as they take"},
+		"room":             {func(s *jobrun.Situation) { s.Workers[0].Running = 1 }, jobrun.ForWorker, "at capacity"},
 		"who knows":        {func(s *jobrun.Situation) { s.Workers, s.Unknown = nil, true }, jobrun.ForTurn, "too many workers"},
 		"its turn":         {func(s *jobrun.Situation) {}, jobrun.ForTurn, "1 workers can run it"},
 		"confirmation": {func(s *jobrun.Situation) {

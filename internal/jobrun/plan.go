@@ -85,11 +85,11 @@ func (p *plan) late(from, to time.Time) {
 		case why != "":
 		case p.d.Spec.Misfire == CatchUp:
 			if len(ticks) > limit && i == 0 {
-				why = fmt.Sprintf("more than %d slots are to be caught up with, and it is older than those", limit)
+				why = fmt.Sprintf("it is older than the newest %d missed slots, which is the catch-up limit", limit)
 			}
 		case p.d.Spec.Misfire == FireOnce && i == once:
 		case p.d.Spec.Misfire == FireOnce:
-			why = "late: of the slots that were missed only the newest runs"
+			why = "late: of the missed slots, only the newest runs"
 		default:
 			why = fmt.Sprintf("late: it was due at %s, and now it is %s", stamp(t.At), stamp(p.m.Now))
 		}

@@ -213,7 +213,7 @@ func (in *ingest) isBacklog(ctx context.Context, r read) (bool, error) {
 		f = dlq.Inflow{BacklogEnd: math.MaxInt64, BacklogBefore: in.before}
 		in.mu.Unlock()
 		if !ended {
-			return false, fmt.Errorf("partition %d of %s has no leader that tells where it ends", r.Partition, r.Topic)
+			return false, fmt.Errorf("partition %d of %s has no leader to ask for its end offset", r.Partition, r.Topic)
 		}
 	}
 	return f.Backlog(r.Offset, r.Timestamp), nil

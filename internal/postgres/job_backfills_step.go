@@ -46,7 +46,7 @@ func (st *JobBulks) Backfill(ctx context.Context, t jobrun.Term, s jobrun.Settin
 	for _, m := range list {
 		swept, err := retryCollision(func() (jobrun.Swept, error) { return st.backfill(ctx, t, s, m, min(limit, backfillStep)) })
 		if err != nil {
-			return all, outage("move a backfill on", err)
+			return all, outage("advance a backfill", err)
 		}
 		all.Moved += swept.Moved
 		all.More = all.More || swept.More

@@ -135,7 +135,7 @@ func (st *JobBulks) Bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, 
 	for _, m := range list {
 		swept, err := retryCollision(func() (jobrun.Swept, error) { return st.bulk(ctx, t, s, m, min(limit, bulkStep)) })
 		if err != nil {
-			return all, outage("move a bulk on", err)
+			return all, outage("advance a bulk operation", err)
 		}
 		all.Moved += swept.Moved
 		all.More = all.More || swept.More

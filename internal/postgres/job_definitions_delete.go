@@ -47,7 +47,7 @@ func deleteDefinition(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, as
 		return err
 	}
 	if active != nil {
-		return fault.New(fault.Conflict, jobrun.CodeActiveRuns, "run %s of the job definition, and perhaps others, has not ended", active[0])
+		return fault.New(fault.Conflict, jobrun.CodeActiveRuns, "run %s of the job definition, and possibly others, has not ended", active[0])
 	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE jobs.job_definitions d SET version = $3 + 1, deleted_at = $4, next_due_at = NULL, updated_at = $4, updated_by = $5

@@ -94,7 +94,7 @@ var runTable = NewTable(
 var runColumns = runTable.Selected("r")
 
 // scanRun reads one row that begins with runColumns; more receives the columns
-// after them. Of a run whose sealed content does not open
+// after them. Of a run whose encrypted content cannot be decrypted
 // (envelope.ErrUnreadable) it returns all but that.
 func (db *JobDB) scanRun(row scanner, more ...any) (jobrun.Run, error) {
 	var r jobrun.Run

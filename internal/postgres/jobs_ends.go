@@ -103,7 +103,7 @@ func (db *JobDB) putConsequences(ctx context.Context, tx *sqlx.Tx, e *jobrun.Cha
 	}
 	if e.Final && e.Run.SagaID != uuid.Nil {
 		if db.ended == nil {
-			return fmt.Errorf("no store of sagas is told that run %s ended", e.Run.ID)
+			return fmt.Errorf("run %s ended, but no saga store is registered to be notified", e.Run.ID)
 		}
 		return db.ended(ctx, tx, &e.Run)
 	}

@@ -98,7 +98,7 @@ func (st *Jobs) Alive(ctx context.Context, tenant uuid.UUID, workers []uuid.UUID
 			return err
 		})
 	})
-	return states, outage("note that workers live", err)
+	return states, outage("record that workers are alive", err)
 }
 
 // fencedHere is fenced, where the tenant is a parameter.
@@ -127,7 +127,7 @@ func (st *Jobs) Heartbeat(ctx context.Context, tenant, worker uuid.UUID, seq int
 			return err
 		})
 	})
-	return w, leases, outage("note a heartbeat", err)
+	return w, leases, outage("record a heartbeat", err)
 }
 
 // renew renews leases in a transaction of the tenant, and says of each beat what
@@ -250,7 +250,7 @@ func (st *Jobs) refuseBeats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, 
 // Progress implements jobrun.Work (W5).
 func (st *Jobs) Progress(ctx context.Context, tenant uuid.UUID, b jobrun.Beat) (jobrun.Run, error) {
 	r, _, err := st.keep(ctx, tenant, b, jobrun.CallProgress)
-	return r, outage("keep progress", err)
+	return r, outage("store progress", err)
 }
 
 // Confirm implements jobrun.Work (W11).

@@ -65,7 +65,7 @@ func (st *JobElections) Acquire(ctx context.Context, id uuid.UUID, node string, 
 	case sqlState(err) == uniqueViolation: // both were the first ever, and the other one was faster
 		return jobrun.Term{}, false, nil
 	case err != nil:
-		return jobrun.Term{}, false, fmt.Errorf("acquire the lead: %w", err)
+		return jobrun.Term{}, false, fmt.Errorf("acquire the leader lease: %w", err)
 	}
 	return t, leads, nil
 }
@@ -80,7 +80,7 @@ func (st *JobElections) StepDown(ctx context.Context, t jobrun.Term) error {
 
 // ForceResign implements jobrun.Elections.
 func (st *JobElections) ForceResign(ctx context.Context, by operator.Action) error {
-	return outage("depose the leader", st.db.inRead(ctx, func(tx *sqlx.Tx) error {
+	return outage("force the leader to resign", st.db.inRead(ctx, func(tx *sqlx.Tx) error {
 		res, err := tx.ExecContext(ctx, `
 			UPDATE jobs.leader SET expires_at = clock_timestamp() WHERE name = 'default' AND expires_at > clock_timestamp()`)
 		if err != nil {
@@ -107,14 +107,14 @@ func (st *JobElections) Leadership(ctx context.Context) (l jobrun.Leadership, er
 		SELECT leader_id, node, epoch, acquired_at, expires_at, swept_at, expires_at > clock_timestamp() FROM jobs.leader WHERE name = 'default'`).
 		Scan(&l.LeaderID, &l.Node, &l.Epoch, &l.AcquiredAt, &l.ExpiresAt, &l.SweptAt, &l.Alive)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return l, outage("read who leads", err)
+		return l, outage("read the leader", err)
 	}
 	utc(&l.AcquiredAt, &l.ExpiresAt, l.SweptAt)
 	rows, err := st.db.read.QueryContext(ctx, `
 		SELECT leader_id, node, started_at, seen_at FROM jobs.schedulers
 		 WHERE seen_at > clock_timestamp() - $1 * interval '1 microsecond' ORDER BY started_at, leader_id LIMIT 1000`, standbyFor.Microseconds())
 	if err != nil {
-		return l, outage("read who would lead", err)
+		return l, outage("list the standbys", err)
 	}
 	err = eachRow(rows, func() error {
 		var s jobrun.Standby
@@ -124,13 +124,13 @@ func (st *JobElections) Leadership(ctx context.Context) (l jobrun.Leadership, er
 		l.Standbys = append(l.Standbys, s)
 		return err
 	})
-	return l, outage("read who would lead", err)
+	return l, outage("list the standbys", err)
 }
 
 // Gone implements jobrun.Elections.
 func (st *JobElections) Gone(ctx context.Context, id uuid.UUID) error {
 	_, err := st.db.lease.ExecContext(ctx, `DELETE FROM jobs.schedulers WHERE leader_id = $1`, id)
-	return outage("forget a standby", err)
+	return outage("remove a standby", err)
 }
 
 // The leader's writes. Each is a transaction that begins by locking the leader's

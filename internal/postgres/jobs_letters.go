@@ -85,7 +85,7 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 	default:
 		// Nobody knows whether the run was begun. If it was not, the lease of the
 		// letter passes, and the retry counts as one that was lost.
-		r.Accepted, r.Outcome, r.Error = true, dlq.Uncertain, "the database did not say whether the run was begun"
+		r.Accepted, r.Outcome, r.Error = true, dlq.Uncertain, "the commit that starts the run has an unknown outcome"
 	}
 	return r
 }

@@ -65,7 +65,7 @@ func (db *JobDB) scanEvent(row scanner) (e jobrun.PublishedEvent, err error) {
 }
 
 // errEventsBusy is of a dedupe key that others keep taking.
-var errEventsBusy = errors.New("the dedupe key of an event keeps changing hands")
+var errEventsBusy = errors.New("the dedupe key of an event keeps being taken and released concurrently")
 
 // publishEvent stores an event within tx, whose role sees the tenant: durable
 // with it. Of a dedupe key that counts for window, the event that has it is

@@ -107,7 +107,7 @@ func (st *Jobs) create(ctx context.Context, tx *sqlx.Tx, r jobrun.Run, by operat
 	if !created[0] {
 		before, err := st.db.runOfKey(ctx, tx, r.TenantID, r.IdempotencyKey)
 		if fault.KindOf(err) == fault.NotFound {
-			err = fmt.Errorf("what keeps run %s from being stored does not have its key", r.ID)
+			err = fmt.Errorf("run %s conflicts with another run that does not have its key", r.ID)
 		}
 		return before, false, err
 	}

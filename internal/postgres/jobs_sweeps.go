@@ -121,7 +121,7 @@ var (
 		"orphan job runs in doubt", inHand + unconfirmed + ` LIMIT $1`,
 		giveUp(unconfirmed, jobrun.Unconfirmed, "$2", "$3"),
 	}
-	doubtSilent = move{"doubt job runs", inHand + silent + ` LIMIT $1`, `
+	doubtSilent = move{"put job runs in doubt", inHand + silent + ` LIMIT $1`, `
 WITH late AS MATERIALIZED (
 	SELECT r.id, r.tenant_id, r.version, r.attempt, r.assigned_worker_id
 	  FROM jobs.job_runs r WHERE r.id = ANY ($1::uuid[]) AND ` + silent + ` ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
@@ -175,7 +175,7 @@ RETURNING w.id`,
 }
 
 var (
-	loseWorkers   = moveWorkers("lose workers", quiet, `state = 'LOST', lost_at = clock_timestamp(), reason = 'its heartbeats stopped'`)
+	loseWorkers   = moveWorkers("mark silent workers as LOST", quiet, `state = 'LOST', lost_at = clock_timestamp(), reason = 'its heartbeats stopped'`)
 	detachWorkers = moveWorkers("detach workers", gone, `state = 'DETACHED', detached_at = clock_timestamp(), reason = 'its heartbeats stopped and did not come back'`)
 )
 
@@ -193,7 +193,7 @@ func (st *JobSweeps) WatchWorkers(ctx context.Context, t jobrun.Term, s jobrun.S
 // Swept implements jobrun.Sweeps. Standbys that were not seen for an hour are
 // forgotten.
 func (st *JobSweeps) Swept(ctx context.Context, t jobrun.Term) error {
-	return outage("note a round of the leader", st.db.asLeader(ctx, t, func(tx *sqlx.Tx) error {
+	return outage("record a round of the leader", st.db.asLeader(ctx, t, func(tx *sqlx.Tx) error {
 		return st.db.execIn(ctx, tx, `
 WITH forgotten AS (
 	DELETE FROM jobs.schedulers s WHERE s.seen_at < clock_timestamp() - interval '1 hour'

@@ -115,7 +115,7 @@ func (st *JobSweeps) Materialize(ctx context.Context, t jobrun.Term, slots []job
 		return st.db.putRunEvents(ctx, tx, &told)
 	})
 	if err != nil {
-		return 0, outage("make job runs of slots", err)
+		return 0, outage("create job runs of slots", err)
 	}
 	st.db.runsCreated(runs, created)
 	return made, nil

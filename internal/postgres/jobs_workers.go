@@ -123,7 +123,7 @@ func (st *JobWorkers) Move(ctx context.Context, tenant, id uuid.UUID, to jobrun.
 		}
 		return putAction(ctx, tx, by)
 	})
-	return w, outage("move a worker", err)
+	return w, outage("change the state of a worker", err)
 }
 
 // doubtRunsOf ends the leases of what a worker has: it is CONFIRMING if it runs,

@@ -179,7 +179,7 @@ func expectedCost(ctx context.Context, tx *sqlx.Tx, query string, args []any) (f
 		return 0, fmt.Errorf("read a plan: %w", err)
 	}
 	if len(plans) == 0 {
-		return 0, errors.New("read a plan: there is none")
+		return 0, errors.New("EXPLAIN returned no plan")
 	}
 	return plans[0].Plan.Cost, nil
 }

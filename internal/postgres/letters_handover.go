@@ -28,7 +28,7 @@ func (st *LetterQueue) HandOver(ctx context.Context, h dlq.Handover) (ok bool, e
 	redrive := uuid.NullUUID{UUID: h.RedriveID, Valid: h.RedriveID != uuid.Nil}
 	res, err := st.db.write.ExecContext(ctx, noteHandover, h.ID, tenants.parameter(), tokens.parameter(), redrive)
 	if err != nil {
-		return false, outage("note what is about to be sent", err)
+		return false, outage("record hand-overs", err)
 	}
 	n, err := res.RowsAffected()
 	return n > 0, err
@@ -58,5 +58,5 @@ func (st *LetterQueue) forget(ctx context.Context) error {
 	_, err := st.db.read.ExecContext(ctx, `
 		DELETE FROM dlq.dlq_handovers h WHERE h.at < now() - interval '1 minute' AND NOT EXISTS (
 			SELECT 1 FROM dlq.dlq_messages m WHERE m.status = 'RETRYING' AND m.tenant_id = h.tenant_id AND m.retry_token = ANY (h.tokens))`)
-	return outage("forget hand-overs", err)
+	return outage("delete hand-overs", err)
 }

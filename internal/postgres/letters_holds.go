@@ -123,5 +123,5 @@ func (st *LetterQueue) Release(ctx context.Context, limit int) (int, error) {
 		  FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS f (tenant_id, id, at)
 		 WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND m.status || '' = 'PENDING' AND coalesce(m.held_retry_at, '-infinity') > '-infinity'`,
 		tenants.parameter(), ids.parameter(), times.parameter())
-	return len(all), outage("let dead letters go on", err)
+	return len(all), outage("release held dead letters", err)
 }

@@ -132,7 +132,7 @@ func (t *Teller) updateLetters(ctx context.Context, tx *sqlx.Tx, all []letterUpd
 		return err
 	}
 	if stored < n {
-		return fmt.Errorf("%d of %d dead letters are there already", n-stored, n)
+		return fmt.Errorf("%d of %d dead letters already exist", n-stored, n)
 	}
 	return nil
 }

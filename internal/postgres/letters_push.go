@@ -62,7 +62,7 @@ SELECT m.*, k.n
 // looked at.
 const pushTries = 3
 
-var errElusive = errors.New("what keeps a dead letter from being stored is never there when it is looked for")
+var errElusive = errors.New("a dead letter conflicts with another one that cannot be found")
 
 // Push implements dlq.Letters. A dedupe key is known while its letter is live:
 // archiving it, or deleting it, frees the key.

@@ -18,8 +18,8 @@ import (
 // pool_mode=transaction. The driver prepares a statement in one round trip and
 // runs it in the next, by names that every session has: there it would meet
 // those of others, and where the numbers of parameters agree run them.
-var ErrShared = errors.New("a pooler between Skald and PostgreSQL gives each transaction another session (PgBouncer with pool_mode transaction or statement), " +
-	"where statements that sessions have prepared get mixed up and a wrong one may be run: " +
+var ErrShared = errors.New("a pooler between Skald and PostgreSQL assigns each transaction to a different session (PgBouncer with pool_mode transaction or statement), " +
+	"which mixes up prepared statements, so that a wrong one may be executed: " +
 	"set pool_mode=session for this database, or connect to PostgreSQL itself (docs/operations.md, PgBouncer)")
 
 const (
@@ -75,7 +75,7 @@ func Unshared(ctx context.Context, cfg Config) error {
 				// Without parameters: one round trip, so that it works wherever it goes.
 				err := conns[i].QueryRowContext(ctx, `SELECT pg_backend_pid() || ' ' || pg_postmaster_start_time()`).Scan(&session)
 				if err != nil {
-					return fmt.Errorf("ask the database which session answers: %w", tooFew(ctx, i, err))
+					return fmt.Errorf("query the session id: %w", tooFew(ctx, i, err))
 				}
 				if by, known := seen[session]; known && by != i || own[i] != "" && own[i] != session {
 					return ErrShared
@@ -92,7 +92,7 @@ func Unshared(ctx context.Context, cfg Config) error {
 func tooFew(ctx context.Context, had int, err error) error {
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) // whichever is first
 	if late && had > 0 {
-		return fmt.Errorf("PostgreSQL, or a pooler before it, gave %d sessions and for %s no further one; "+
+		return fmt.Errorf("PostgreSQL, or the pooler in front of it, opened %d sessions and then no other one for %s; "+
 			"a node needs database.max_open_conns and one more at the same time (PgBouncer: default_pool_size): %w", had, probePatient, err)
 	}
 	return err
@@ -107,5 +107,5 @@ func Refused(err error) error {
 	if err == nil || !strings.Contains(err.Error(), "unsupported startup parameter") {
 		return err
 	}
-	return fmt.Errorf("%w: give PgBouncer ignore_startup_parameters = %s (docs/operations.md, PgBouncer)", err, startupParameters)
+	return fmt.Errorf("%w: set ignore_startup_parameters = %s in PgBouncer (docs/operations.md, PgBouncer)", err, startupParameters)
 }

@@ -28,21 +28,21 @@ func (st *Publications) Lead(ctx context.Context, name, owner string, ttl time.D
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
-	return epoch, outage("lead publication", err)
+	return epoch, outage("acquire the publication lease", err)
 }
 
 // Renew implements saga.Publications.
 func (st *Publications) Renew(ctx context.Context, name string, epoch int64, ttl time.Duration) (bool, error) {
 	res, err := st.db.read.ExecContext(ctx, `
 		UPDATE saga.publications SET lease_until = now() + $3 * interval '1 microsecond' WHERE name = $1 AND epoch = $2`, name, epoch, ttl.Microseconds())
-	return one(res, "renew publication", err)
+	return one(res, "renew the publication lease", err)
 }
 
 // Resign implements saga.Publications.
 func (st *Publications) Resign(ctx context.Context, name string, epoch int64) error {
 	_, err := st.db.read.ExecContext(ctx, `
 		UPDATE saga.publications SET lease_until = now() WHERE name = $1 AND epoch = $2 AND lease_until > now()`, name, epoch)
-	return outage("resign publication", err)
+	return outage("release the publication lease", err)
 }
 
 // unpublished finds the tenants in the trail by stepping over idx_event_feed,

@@ -270,7 +270,7 @@ func (st *Redrives) Active(ctx context.Context, limit int) ([]dlq.Redrive, error
 
 // Waits implements dlq.Redrives.
 func (st *Redrives) Waits(ctx context.Context, tenant, id uuid.UUID, what string) error {
-	return outage("note what a redrive waits for", st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+	return outage("record what a redrive waits for", st.db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		_, err := tx.ExecContext(ctx, `
 			UPDATE dlq.dlq_redrives SET waiting_for = left($3::text, 300), waiting_at = now(), progress_at = CASE $3::text WHEN '' THEN now() ELSE progress_at END
 			 WHERE tenant_id = $1 AND id = $2 AND state = 'RUNNING'`, tenant, id, what)

@@ -41,7 +41,7 @@ const sagaColumns = `s.id, s.tenant_id, s.tenant_in_keys, s.tenant_region, s.ten
 
 // scanSaga reads one row of sagaColumns. By hand: it is on the way of every
 // claim and read, and jsonb must become canonical again (invariant I7). Of a
-// saga whose sealed content does not open (unreadable) it returns the ids.
+// saga whose encrypted content cannot be decrypted (unreadable) it returns the ids.
 func scanSaga(db *DB, row scanner) (saga.Saga, error) {
 	var s saga.Saga
 	var payload, metadata, policy, interventions, result, failure []byte
@@ -104,7 +104,7 @@ const logColumns = `l.id, l.saga_id, l.tenant_id, l.step_index, l.step_name, l.a
 	l.request_payload, l.response_payload, l.error, l.started_at, l.completed_at, l.duration_ms, l.updated_at`
 
 // scanLog reads one row of logColumns. placeOf returns the place of its saga's
-// values. Of a log whose sealed content does not open it returns the ids.
+// values. Of a log whose encrypted content cannot be decrypted it returns the ids.
 func scanLog(row scanner, placeOf func(saga.Ref) *envelope.Sealer) (saga.StepLog, error) {
 	l, _, err := scanLogOf(row, placeOf)
 	return l, err

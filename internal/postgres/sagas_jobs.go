@@ -175,7 +175,7 @@ func (st *Sagas) beginRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 	}
 	for i := range created {
 		if !created[i] { // the saga would wait for a run that another change began
-			return nil, fmt.Errorf("there is a job run of key %s already", list[i].IdempotencyKey)
+			return nil, fmt.Errorf("a job run with key %s already exists", list[i].IdempotencyKey)
 		}
 	}
 	return func() { st.jobs.runsCreated(list, created) }, nil
@@ -312,7 +312,7 @@ func (st *Sagas) CheckJobRun(ctx context.Context, c saga.JobCall, cancel func(ct
 			Message: fmt.Sprintf("there is no job definition %q", c.Job), Request: c.Args, StartedAt: c.Begun, EndedAt: c.Now,
 		}, nil
 	case err != nil:
-		return nil, fmt.Errorf("look after job run %s: %w", c.ID, err)
+		return nil, fmt.Errorf("check job run %s: %w", c.ID, err)
 	case r.State.Terminal():
 		o, err := outcomeOf(ctx, st.db.read, &r)
 		o.StartedAt, o.Request = c.Begun, c.Args

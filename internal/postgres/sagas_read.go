@@ -74,7 +74,7 @@ SELECT ` + logColumns + ` FROM saga.saga_step_logs l
  ORDER BY l.step_index, l.started_at, l.attempt`
 
 // withLogs reads heads from rows and then the step logs of those that have any.
-// A saga whose sealed content does not open is left out, or one row that
+// A saga whose encrypted content cannot be decrypted is left out, or one row that
 // somebody has changed would keep the engine from all others.
 func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, error) {
 	var out []saga.Loaded

@@ -18,7 +18,7 @@ var steered = map[string]struct {
 	step  int
 }{
 	"completed by force": {saga.CompletionForced{By: "op"}, saga.Completed, 3},
-	"failed by force":    {saga.FailureForced{By: "op"}, saga.Failed, 1},
+	"forced to fail":     {saga.FailureForced{By: "op"}, saga.Failed, 1},
 	"completed by hand":  {saga.StepOrdered{Step: 1, Order: saga.Order{Verb: saga.CompleteStep}}, saga.StepCompleted, 2},
 	"failed by hand":     {saga.StepOrdered{Step: 1, Order: saga.Order{Verb: saga.FailStep}}, saga.Compensating, 0},
 	"skipped by hand":    {saga.StepOrdered{Step: 1, Order: saga.Order{Verb: saga.SkipStep}}, saga.StepCompleted, 2},

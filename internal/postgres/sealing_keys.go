@@ -23,7 +23,7 @@ func (db *DB) AdmitKeys(ctx context.Context) error {
 		_, err = tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext($1))`, keyCheck)
 	}
 	if err != nil {
-		return fmt.Errorf("look which encryption keys are in use: %w", err)
+		return fmt.Errorf("read which encryption keys are in use: %w", err)
 	}
 	if err := db.knowAll(ctx, tx); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (db *DB) AdmitKeys(ctx context.Context) error {
 		check, _ := db.keys.Check(id)
 		if _, err := tx.ExecContext(ctx, `
 			INSERT INTO saga.deployment_secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, keyCheck+id, check); err != nil {
-			return fmt.Errorf("make the encryption key known: %w", err)
+			return fmt.Errorf("register the encryption key: %w", err)
 		}
 	}
 	return tx.Commit()
@@ -47,14 +47,14 @@ func (db *DB) knowAll(ctx context.Context, tx *sqlx.Tx) error {
 	err := tx.SelectContext(ctx, &used, `
 		SELECT substr(name, length($1) + 1) AS id, value FROM saga.deployment_secrets WHERE starts_with(name, $1) ORDER BY name`, keyCheck)
 	if err != nil {
-		return fmt.Errorf("look which encryption keys are in use: %w", err)
+		return fmt.Errorf("read which encryption keys are in use: %w", err)
 	}
 	for _, k := range used {
 		switch check, ok := db.keys.Check(k.ID); {
 		case !ok:
-			return fmt.Errorf("the database has content that is sealed with the key %s, which encryption.keys does not have", k.ID)
+			return fmt.Errorf("the database has content encrypted with key %s, which is missing from encryption.keys", k.ID)
 		case !bytes.Equal(check, k.Check):
-			return fmt.Errorf("the database has content that is sealed with another key %s than encryption.keys has", k.ID)
+			return fmt.Errorf("the database has content encrypted with a different key %s than the one in encryption.keys", k.ID)
 		}
 	}
 	return nil

@@ -252,10 +252,10 @@ func TestANodeWithoutAKeyThatSealedDoesNotStart(t *testing.T) {
 	for _, tt := range []struct{ name, keys, want string }{
 		{"nobody has sealed", "", ""},
 		{"the first key", keyOne, ""},
-		{"no keys", "", "the database has content that is sealed with the key one, which encryption.keys does not have"},
-		{"another key only", keyTwo, "the database has content that is sealed with the key one, which encryption.keys does not have"},
+		{"no keys", "", "the database has content encrypted with key one, which is missing from encryption.keys"},
+		{"another key only", keyTwo, "the database has content encrypted with key one, which is missing from encryption.keys"},
 		{"the first key again", keyOne, ""},
-		{"another key of its name", strings.Replace(keyTwo, "two", "one", 1), "the database has content that is sealed with another key one than encryption.keys has"},
+		{"another key of its name", strings.Replace(keyTwo, "two", "one", 1), "the database has content encrypted with a different key one than the one in encryption.keys"},
 		{"a second key, for later", keyOne + "," + keyTwo, ""},
 	} {
 		err := connectWith(t, dsn, keyring(t, tt.keys)).AdmitKeys(t.Context())

@@ -48,7 +48,7 @@ func Apply(r Instance, e Event, m Moment) (Change, error) {
 	}
 	if !ok {
 		if d.why == "" {
-			d.why = "that does not allow this"
+			d.why = "this action is not allowed in that state"
 		}
 		return Change{}, fault.New(fault.Conflict, CodeStateConflict,
 			"the saga is %s; %s", r.State, d.why).Allowing(r.AllowedActions())

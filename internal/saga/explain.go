@@ -77,14 +77,14 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 	case r.LeaseOwner != nil && !alive:
 		x.WaitsFor = WaitsNewOwner
 		x.Next = "another node takes it over and repeats the call in flight"
-		x.Summary = "The node that drove it is gone; another one will take it over."
+		x.Summary = "Its node is gone; another node will take it over."
 	case r.flagged() || r.ordered():
 		x.WaitsFor = WaitsTurn
-		x.Next = "its driver acts on what was decided, once no call is in flight"
-		x.Summary = fmt.Sprintf("%s, while step %q is being dealt with; its driver will act on that once no call is in flight.", r.decided(), x.Step.Name)
+		x.Next = "its node carries out the decision once no call is in flight"
+		x.Summary = fmt.Sprintf("%s while step %q was in progress; this takes effect once no call is in flight.", r.decided(), x.Step.Name)
 	case r.recorded && r.job() != nil:
 		x.WaitsFor, x.Step.Attempts, x.Since = WaitsAnswer, r.Failures+1, r.runBegun
-		x.Next = "the end of the run decides"
+		x.Next = "the outcome of the run decides"
 		x.Summary = fmt.Sprintf("It waits for the job run %s, which is %s step %q.", r.run, doing, x.Step.Name)
 	case r.NextRunAt != nil && r.NextRunAt.After(now):
 		x.WaitsFor, x.NextAt = WaitsRetry, r.NextRunAt
@@ -119,7 +119,7 @@ func (r *Instance) decided() string {
 	case r.CompensationExpired && r.State == Compensating:
 		return "The deadline of its compensation has passed"
 	case r.flagged():
-		return "It is to turn back (" + string(*r.EndCause) + ")"
+		return "Compensation was requested (" + string(*r.EndCause) + ")"
 	}
 	return "An operator decided to " + string(r.Interventions.Order.Verb) + " its current step"
 }
@@ -129,7 +129,7 @@ func (r *Instance) explainEnd(x *Explanation) {
 	switch {
 	case r.State == Failed && r.halted():
 		x.WaitsFor = WaitsOperator
-		x.Summary = fmt.Sprintf("It was failed by force at step %q; nothing of it was undone.", r.Def.Steps[r.CurrentStep].Name)
+		x.Summary = fmt.Sprintf("It was forced to fail at step %q; nothing was compensated.", r.Def.Steps[r.CurrentStep].Name)
 	case r.State == Failed:
 		x.WaitsFor = WaitsOperator
 		x.Step = &ExplainedStep{

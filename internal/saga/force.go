@@ -132,7 +132,7 @@ func (d *decision) forceFailure(e FailureForced) bool {
 			d.s.EndCause = &cause
 		}
 	}
-	text := "failed by force"
+	text := "forced to fail"
 	if e.By != "" {
 		text += " by " + e.By
 	}

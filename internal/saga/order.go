@@ -55,7 +55,7 @@ func (d *decision) dropOrder() {
 // orderError says that an operator let the current step fail.
 func (d *decision) orderError() *Error {
 	o := d.s.Interventions.Order
-	text := fmt.Sprintf("step %q: failed by hand", d.After.Def.Steps[d.s.CurrentStep].Name)
+	text := fmt.Sprintf("step %q: failed manually", d.After.Def.Steps[d.s.CurrentStep].Name)
 	if o.By != "" {
 		text += " by " + o.By
 	}

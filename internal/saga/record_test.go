@@ -103,7 +103,7 @@ func TestTheErrorSaysWhyTheSagaTurnedBack(t *testing.T) {
 
 func TestADirtyEndSaysWhatFailedAndWhyItWasTried(t *testing.T) {
 	for _, tt := range []struct{ name, story, reason, code, msg string }{
-		{"an undo gave up", "done refused refused", "compensation_failed", "http_409", `the compensation of step "s0" gave up: sold out`},
+		{"a compensation gave up", "done refused refused", "compensation_failed", "http_409", `the compensation of step "s0" gave up: sold out`},
 		{"the deadline passed", "done refused 500 deadline turn", "compensation_timeout", "SAGA_COMPENSATION_TIMEOUT", "the compensation did not end before its deadline"},
 		{"it gave up once more", "done refused refused resume garbage resume garbage", "compensation_failed", "invalid_response", `the compensation of step "s0" gave up: not JSON`},
 	} {

@@ -71,7 +71,7 @@ func (d *decision) turnHalted() {
 func (d *decision) retry(e RetryRequested) bool {
 	if !allows(RetryVerb, &d.After) {
 		if d.s.State == Failed {
-			d.why = "something was undone, or may have been: it can only be undone to the end"
+			d.why = "compensation has begun, or may have: it must run to its end"
 		}
 		return false
 	}
@@ -84,10 +84,10 @@ func (d *decision) retry(e RetryRequested) bool {
 		d.why = "only a failed saga can go back to another step"
 		return false
 	case e.Patch != nil && d.s.State == Compensating:
-		d.why = "a compensation gets what its step got"
+		d.why = "a compensation always gets the input of its step"
 		return false
 	case e.Patch != nil && d.s.LeaseOwner != nil:
-		d.why = "its next attempt may be on its way; suspend it, then retry with another input"
+		d.why = "its next attempt may be in flight: suspend the saga, then retry with the new input"
 		return false
 	case e.Patch != nil && d.s.Uncertain && !e.NotApplied:
 		d.why = doubtful
@@ -105,7 +105,7 @@ func (d *decision) retry(e RetryRequested) bool {
 	return true
 }
 
-const doubtful = "an attempt may have been applied, and with another input it would be applied twice; say not_applied if you have made sure that it was not"
+const doubtful = "an attempt may have been applied, and a new input would apply it twice: set not_applied if you have verified that it was not applied"
 
 // retryFailed goes forward again with step n, the one that failed or one
 // before it. What was done from n on is undone first.
@@ -120,7 +120,7 @@ func (d *decision) retryFailed(e RetryRequested) bool {
 	uncertain := halted && d.s.Uncertain || !halted && tried
 	switch {
 	case n > failed:
-		d.why = fmt.Sprintf("it has not come further than step %q", d.After.Def.Steps[failed].Name)
+		d.why = fmt.Sprintf("it has not passed step %q", d.After.Def.Steps[failed].Name)
 		return false
 	case e.Patch != nil && n == failed && uncertain && !e.NotApplied:
 		d.why = doubtful

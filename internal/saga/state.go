@@ -114,16 +114,16 @@ type Trigger string
 
 // Triggers of the transition table.
 const (
-	Dispatch   Trigger = "dispatch"            // a step is sent
-	StepDone   Trigger = "step done"           // its outcome is committed and more remain
-	AllDone    Trigger = "all steps done"      //
-	NothingRan Trigger = "ended before a step" // cancel or deadline before anything ran
-	TurnBack   Trigger = "turn back"           // refused, given up, cancelled, deadline, operator
-	AllUndone  Trigger = "all undone"          //
-	UndoGaveUp Trigger = "an undo gave up"     //
-	Resume     Trigger = "resume compensation" // operator
-	Retry      Trigger = "retry"               // operator
-	Restart    Trigger = "undone as far as a retry needs"
+	Dispatch   Trigger = "dispatch"               // a step is sent
+	StepDone   Trigger = "step done"              // its outcome is committed and more remain
+	AllDone    Trigger = "all steps done"         //
+	NothingRan Trigger = "ended before a step"    // cancel or deadline before anything ran
+	TurnBack   Trigger = "begin compensating"     // refused, given up, cancelled, deadline, operator
+	AllUndone  Trigger = "all compensated"        //
+	UndoGaveUp Trigger = "a compensation gave up" //
+	Resume     Trigger = "resume compensation"    // operator
+	Retry      Trigger = "retry"                  // operator
+	Restart    Trigger = "compensated as far as the retry needs"
 	Forced     Trigger = "by force" // operator
 )
 

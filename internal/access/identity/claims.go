@@ -57,7 +57,7 @@ func (c claims) tenant(claim string) (t saga.Tenant, err error) {
 	if v := c.at(claim); v != nil {
 		text, _ := v.(string)
 		if t.ID, err = uuid.Parse(text); err != nil || t.ID == uuid.Nil || len(text) != 36 {
-			return t, fmt.Errorf("the token's %s is no UUID", claim)
+			return t, fmt.Errorf("the token's %s is not a UUID", claim)
 		}
 	}
 	if v, ok := c["tenant_region"]; ok {
@@ -69,7 +69,7 @@ func (c claims) tenant(claim string) (t saga.Tenant, err error) {
 		if v, ok := c[name]; ok {
 			n, ok := v.(float64)
 			if *into = int(n); !ok || n < 0 || n > 65535 || n != float64(*into) {
-				return t, fmt.Errorf("the token's %s is no whole number from 0 to 65535", name)
+				return t, fmt.Errorf("the token's %s is not a whole number from 0 to 65535", name)
 			}
 		}
 	}

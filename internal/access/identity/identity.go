@@ -123,7 +123,7 @@ var (
 )
 
 func refuse(why error) error {
-	return fault.New(fault.Unauthenticated, access.CodeInvalid, "the credential does not count here").Because(why)
+	return fault.New(fault.Unauthenticated, access.CodeInvalid, "the credential is not valid here").Because(why)
 }
 
 func (c *Checker) result(f found) (access.Principal, error) {
@@ -224,6 +224,6 @@ func (c *Checker) record(ctx context.Context) {
 		return
 	}
 	if err := c.keys.Used(ctx, used); err != nil {
-		c.log.WarnContext(ctx, "the use of API keys was not recorded", slog.Int("keys", len(used)), slog.Any("error", err))
+		c.log.WarnContext(ctx, "cannot record when API keys were last used", slog.Int("keys", len(used)), slog.Any("error", err))
 	}
 }

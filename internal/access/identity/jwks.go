@@ -56,8 +56,8 @@ func newKeySet(cfg JWT, log *slog.Logger) *keySet {
 
 var (
 	errNoKeys  = errors.New("cannot fetch the JWT issuer's keys") // an outage
-	errNoKey   = errors.New("the issuer has no key of the token's kid")
-	errNotTrue = errors.New("the token's signature is not of its key")
+	errNoKey   = errors.New("the issuer has no key with the token's kid")
+	errNotTrue = errors.New("the token's signature does not match its key")
 )
 
 // outageKey is where VerifySignature leaves an error that is no fault of the token.

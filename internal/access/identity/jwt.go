@@ -81,9 +81,9 @@ func (t *tokens) timely(token *oidc.IDToken, c claims) error {
 		switch {
 		case !found && name != "exp":
 		case !number:
-			return fmt.Errorf("the token's %s is no number", name)
+			return fmt.Errorf("the token's %s is not a number", name)
 		case name != "exp" && at > latest:
-			return fmt.Errorf("the token's %s lies ahead", name)
+			return fmt.Errorf("the token's %s is in the future", name)
 		}
 	}
 	if !now.Before(token.Expiry.Add(t.cfg.Leeway)) {
@@ -104,7 +104,7 @@ func (t *tokens) principal(subject string, c claims) (access.Principal, error) {
 		return access.Principal{}, err
 	}
 	if tenant.ID == uuid.Nil && !t.cfg.DefaultTenant {
-		return access.Principal{}, fmt.Errorf("the token has no %s; auth.jwt_default_tenant would let it be for the default tenant", t.cfg.TenantClaim)
+		return access.Principal{}, fmt.Errorf("the token has no %s; set auth.jwt_default_tenant to map such tokens to the default tenant", t.cfg.TenantClaim)
 	}
 	return access.Principal{Subject: "jwt:" + subject, Role: c.role(t.cfg.RoleClaim), Tenant: tenant}, nil
 }

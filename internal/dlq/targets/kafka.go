@@ -193,7 +193,7 @@ func resultOf(r *kgo.Record, err error, silent bool) dlq.Result {
 	case silent:
 		return dlq.Result{Outcome: dlq.Withdrawn, Error: "Kafka: no broker could be reached: " + err.Error()}
 	}
-	return dlq.Result{Outcome: dlq.Uncertain, Error: "Kafka: a broker was sent the record and did not answer, so it may have been written; after that: " + err.Error()}
+	return dlq.Result{Outcome: dlq.Uncertain, Error: "Kafka: a broker received the record but did not answer, so it may have been written; then: " + err.Error()}
 }
 
 // byKey is the partition of a record for which its key decides.

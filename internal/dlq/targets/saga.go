@@ -82,7 +82,7 @@ func (d *Saga) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 	default:
 		// Nobody knows whether the saga undoes again. If it does not, the lease of
 		// the letter passes, and the retry counts as one that was lost.
-		r.Error = "the database did not say whether the saga goes on"
+		r.Error = "the commit that continues the saga has an unknown outcome"
 	}
 	return r
 }
@@ -117,7 +117,7 @@ func (d *Saga) UndoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (
 const codeNotWaiting = "DLQ_NO_SAGA_WAITS"
 
 var (
-	errUnderWay = errors.New("the saga undoes again already")
+	errUnderWay = errors.New("the saga is already compensating again")
 	errNotRead  = errors.New("the saga cannot be read")
 )
 

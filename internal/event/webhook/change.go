@@ -98,7 +98,7 @@ func (s *Subscription) set(c Settings, now time.Time) error {
 		s.WorkflowNames = sorted(*c.WorkflowNames)
 		for i, name := range *c.WorkflowNames {
 			if !workflow.ValidName(name) {
-				check("/workflow_names/"+strconv.Itoa(i), "no workflow can have that name")
+				check("/workflow_names/"+strconv.Itoa(i), "is not a valid workflow name")
 			}
 		}
 	}
@@ -155,14 +155,14 @@ func fits(pattern, t string) bool {
 
 func mistakeInPattern(p string) string {
 	if p != "*" && strings.Contains(strings.TrimSuffix(p, ".*"), "*") {
-		return "may hold a * only as its end, after a dot, such as saga.*"
+		return "may have a * only at the end, after a dot, such as saga.*"
 	}
 	for _, t := range saga.AuditTypes {
 		if fits(p, string(t)) {
 			return ""
 		}
 	}
-	return "fits no event type"
+	return "matches no event type"
 }
 
 // numericEnd finds hosts that resolvers take for IPv4 addresses in disguise,
@@ -181,7 +181,7 @@ func mistakeInURL(raw string) string {
 	}
 	u, err := url.Parse(raw)
 	if err == nil && numericEnd.MatchString(u.Hostname()) && !strings.Contains(u.Hostname(), ":") && !dotted.MatchString(u.Hostname()) {
-		return "names a host that looks like an IPv4 address but is not one"
+		return "has a host that looks like an IPv4 address but is not one"
 	}
 	return ""
 }

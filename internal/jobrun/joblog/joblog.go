@@ -150,7 +150,7 @@ func (m *Mover) move(ctx context.Context, before time.Time, round *Round) error 
 	}
 }
 
-var errChanged = errors.New("it has changed, or moved, meanwhile")
+var errChanged = errors.New("it was changed or moved concurrently")
 
 // moveOne moves the log of one run. An upload that was in vain is deleted only
 // when it is sealed: else it has the name that another node's upload of the same

@@ -31,7 +31,7 @@ func (m *Mover) Run(ctx context.Context, every time.Duration, done func(Round, e
 		}
 		done(r, err)
 		if err != nil {
-			m.cfg.Log.WarnContext(ctx, "logs of job runs are not moved", slog.Any("error", err))
+			m.cfg.Log.WarnContext(ctx, "cannot move logs of job runs", slog.Any("error", err))
 		} else if r.Moved+r.Purged > 0 {
 			m.cfg.Log.InfoContext(ctx, "logs of job runs moved", slog.Int("logs", r.Moved), slog.Int64("bytes", r.Bytes), slog.Int("purged_runs", r.Purged))
 		}

@@ -91,7 +91,7 @@ func (s *session) do(ctx context.Context, h *held) {
 		report = func(ctx context.Context) error { return finish(ctx, s.w.cfg.Work, res) }
 	}
 	if err := insist(report); err != nil {
-		log.Warn("the end of a run was not taken", slog.Any("error", err))
+		log.Warn("the result of a run was rejected", slog.Any("error", err))
 	}
 }
 

@@ -99,7 +99,7 @@ func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*program, e
 		}
 	}
 	if (p.Script == "") == (len(p.Argv) == 0) {
-		return bad("need either script or argv: what runs comes from the definition, the arguments of a run are only data for it")
+		return bad("must have either script or argv: the program comes from the definition, the arguments of a run are only its data")
 	}
 	if p.Script != "" {
 		p.Argv = []string{shell, "-c", p.Script}

@@ -29,7 +29,7 @@ var (
 	// ErrCorrupt means that what is stored is not what was written.
 	ErrCorrupt = errors.New("the stored log is damaged")
 	// ErrRef means that a reference is none that Put has made.
-	ErrRef = errors.New("this is no reference to a stored log")
+	ErrRef = errors.New("not a reference to a stored log")
 )
 
 // Options of a store. All are optional.
@@ -169,7 +169,7 @@ func (s *Store) Verify(ctx context.Context, ref string, sum [sha256.Size]byte, s
 		return err
 	}
 	if named != sum {
-		return fmt.Errorf("%w: another checksum is expected than its name tells", ErrCorrupt)
+		return fmt.Errorf("%w: the expected checksum differs from the one in its name", ErrCorrupt)
 	}
 	stored, err := s.objects.open(ctx, ref)
 	if err != nil {

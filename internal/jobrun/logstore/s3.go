@@ -39,7 +39,7 @@ var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 
 func openS3(u *url.URL, o Options) (*bucket, error) {
 	if u.User != nil {
-		return nil, errors.New("credentials do not belong into the URL: set them apart")
+		return nil, errors.New("credentials must not be in the URL: set them separately")
 	}
 	prefix := strings.Trim(u.Path, "/")
 	if !bucketName.MatchString(u.Host) || u.Fragment != "" || prefix != "" && "/"+prefix != path.Clean("/"+prefix) {
@@ -84,7 +84,7 @@ func readS3Query(query url.Values) (host string, o minio.Options, err error) {
 	if endpoint := query.Get("endpoint"); endpoint != "" {
 		e, err := url.Parse(endpoint)
 		if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Host == "" || strings.Trim(e.Path, "/") != "" || e.RawQuery != "" || e.User != nil {
-			return "", o, errors.New("endpoint must be http:// or https:// and a host, maybe with a port")
+			return "", o, errors.New("endpoint must be http:// or https:// and a host, optionally with a port")
 		}
 		host, o.Secure = e.Host, e.Scheme == "https"
 		if o.Region == "" {

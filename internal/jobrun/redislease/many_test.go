@@ -137,7 +137,7 @@ func TestSlotsThatMoveAreFollowed(t *testing.T) {
 	w.Hold(run)
 	w.settles(t, false, run.RunFence)
 	w.quick(t, "while a node is dead")
-	if !until(5*time.Second, func() bool { return strings.Contains(w.said(), "does not answer") }) {
+	if !until(5*time.Second, func() bool { return strings.Contains(w.said(), "is unreachable") }) {
 		t.Errorf("it is logged: %s", w.said())
 	}
 }

@@ -167,14 +167,14 @@ func TestNobodyWaitsForARedisThatDies(t *testing.T) {
 	w.kill()
 	w.settles(t, false, run.RunFence)
 	w.quick(t, "after it died")
-	if said := w.said(); strings.Count(said, "does not answer") != 1 || strings.Contains(said, "again") {
+	if said := w.said(); strings.Count(said, "is unreachable") != 1 || strings.Contains(said, "again") {
 		t.Errorf("it is logged: %s", said)
 	}
 	w.start(t)
 	if !until(20*time.Second, func() bool { w.Hold(run); return w.alive(t, run.RunFence)[0] }) {
 		t.Error("it is not used again")
 	}
-	if !until(5*time.Second, func() bool { return strings.Contains(w.said(), "answers again") }) {
+	if !until(5*time.Second, func() bool { return strings.Contains(w.said(), "reachable again") }) {
 		t.Errorf("it is logged: %s", w.said())
 	}
 	if answered, lost := w.counts(); answered < 2 || lost < 2000 {
@@ -201,7 +201,7 @@ func TestNobodyWaitsForARedisThatWasNeverThere(t *testing.T) {
 	s := &server{addr: freePort(t)}
 	w := newWorld(t, s, "redis://:hush@"+s.addr)
 	w.quick(t, "without a server")
-	if !until(5*time.Second, func() bool { return strings.Contains(w.said(), "does not answer") }) || strings.Contains(w.said(), "hush") {
+	if !until(5*time.Second, func() bool { return strings.Contains(w.said(), "is unreachable") }) || strings.Contains(w.said(), "hush") {
 		t.Errorf("it is logged: %s", w.said())
 	}
 }

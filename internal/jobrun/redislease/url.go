@@ -36,7 +36,7 @@ var (
 		"sentinel": regexp.MustCompile(`^/([A-Za-z0-9._-]+)(?:/([0-9]{0,4}))?$`),
 		"cluster":  regexp.MustCompile(`^()(?:/(0?))?$`),
 	}
-	errURL = errors.New("redislease: the URL must be redis:// or rediss:// and a host, maybe with :password@ or user:password@, port and /database; " +
+	errURL = errors.New("redislease: the URL must be redis:// or rediss:// and a host, optionally with :password@ or user:password@, port and /database; " +
 		"or redis+sentinel://, hosts with commas and /master; or redis+cluster:// and hosts with commas")
 )
 

@@ -29,7 +29,7 @@ func (w *wire) send(ctx context.Context, commands []command) {
 		if lost, err = w.roundTrip(ctx, commands); err != nil {
 			w.failed(ctx, err)
 		} else if w.pause > 0 {
-			w.cfg.Log.InfoContext(ctx, "redis answers again")
+			w.cfg.Log.InfoContext(ctx, "Redis is reachable again")
 			w.pause = 0
 		}
 	}
@@ -52,7 +52,7 @@ func (w *wire) send(ctx context.Context, commands []command) {
 func (w *wire) failed(ctx context.Context, err error) {
 	w.drop()
 	if w.pause == 0 {
-		w.cfg.Log.WarnContext(ctx, "redis does not answer, job runs go on without its hints", slog.Any("error", err))
+		w.cfg.Log.WarnContext(ctx, "Redis is unreachable; job runs continue without its hints", slog.Any("error", err))
 	}
 	w.pause = min(max(2*w.pause, minPause), maxPause)
 	w.resume = time.Now().Add(w.pause)

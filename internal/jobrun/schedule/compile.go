@@ -29,7 +29,7 @@ func (s Spec) Compile() (*Schedule, error) {
 		skipGaps: s.DSTGap == Skip, repeatBoth: s.DSTOverlap == Both, tellGaps: true,
 	}
 	if c.zone == nil {
-		w.Add("/timezone", "unknown_zone", "%q is no time zone; IANA names such as Europe/Berlin are, and UTC", s.Timezone)
+		w.Add("/timezone", "unknown_zone", "%q is not a time zone: use an IANA name such as Europe/Berlin, or UTC", s.Timezone)
 	}
 	if s.DSTGap != "" && s.DSTGap != FireAfter && s.DSTGap != Skip {
 		w.Add("/dst_gap", "enum", "must be %s or %s", FireAfter, Skip)
@@ -81,7 +81,7 @@ func (s *Schedule) read(t Type, value string, w *fault.Mistakes) {
 		d, err := time.ParseDuration(value)
 		switch {
 		case err != nil:
-			w.Add("/value", "interval", "%q is no duration such as 90s, 15m or 36h", value)
+			w.Add("/value", "interval", "%q is not a duration such as 90s, 15m or 36h", value)
 		case d < time.Second || d > maxInterval:
 			w.Add("/value", "out_of_range", "must be from 1s to %.0fh", maxInterval.Hours())
 		case d%time.Second != 0:
@@ -99,7 +99,7 @@ func (s *Schedule) read(t Type, value string, w *fault.Mistakes) {
 		for i, word := range list(value, w) {
 			n, ok := digits(word, 2)
 			if !ok || n > 59 {
-				w.Add("/value", "hourly_at_minute", "%s %q is no minute from 0 to 59", nth(i), word)
+				w.Add("/value", "hourly_at_minute", "%s %q is not a minute from 0 to 59", nth(i), word)
 				continue
 			}
 			p.minute |= 1 << n
@@ -142,7 +142,7 @@ func (s *Schedule) at(i int, week uint64, clock string, w *fault.Mistakes) {
 		ok = ok && len(words[j]) == 2 && n[j] <= []int{23, 59, 59}[j]
 	}
 	if !ok {
-		w.Add("/value", "time_of_day", "%s %q is no time from 00:00 to 23:59:59", nth(i), clock)
+		w.Add("/value", "time_of_day", "%s %q is not a time from 00:00 to 23:59:59", nth(i), clock)
 		return
 	}
 	s.programs = append(s.programs, program{hour: 1 << n[0], minute: 1 << n[1], second: 1 << n[2], month: allMonths, days: onWeekdays(week)})

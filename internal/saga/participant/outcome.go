@@ -99,7 +99,7 @@ func noAnswer(ctx context.Context, err error) saga.Outcome {
 }
 
 func aborted(v saga.Verdict) saga.Outcome {
-	return failure(v, retry.Network, CodeAborted, "this node gave the call up")
+	return failure(v, retry.Network, CodeAborted, "this node abandoned the call")
 }
 
 func timedOut(err error) bool {

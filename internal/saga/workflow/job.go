@@ -19,13 +19,13 @@ func (r *reader) action(m map[string]any, at string) Call {
 	case kind != "" && kind != "http" && kind != "job":
 		r.fail(at+"/type", CodeInvalid, "must be http or job")
 	case m["job"] != nil && m["action"] != nil:
-		r.fail(at+"/job", CodeInvalid, "stands beside an action: a step has one of them")
+		r.fail(at+"/job", CodeInvalid, "cannot be combined with action")
 	case m["job"] != nil && kind == "http":
-		r.fail(at+"/type", CodeInvalid, "the step names a job: its type is job")
+		r.fail(at+"/type", CodeInvalid, "must be job, because the step has a job")
 	case m["job"] != nil:
 		return r.job(m, at)
 	case m["args"] != nil:
-		r.fail(at+"/args", CodeInvalid, "only a job has arguments")
+		r.fail(at+"/args", CodeInvalid, "is allowed for jobs only")
 	case m["action"] == nil && kind == "job":
 		r.fail(at+"/job", CodeInvalid, "is required")
 	case m["action"] == nil:
@@ -33,7 +33,7 @@ func (r *reader) action(m map[string]any, at string) Call {
 	default:
 		c := r.call(m["action"], at+"/action")
 		if kind == "job" && c.HTTP != nil || kind == "http" && c.Job != "" {
-			r.fail(at+"/type", CodeInvalid, "the action is of another type")
+			r.fail(at+"/type", CodeInvalid, "does not match the action of the step")
 		}
 		return c
 	}
@@ -43,7 +43,7 @@ func (r *reader) action(m map[string]any, at string) Call {
 // job reads the members job and args of m.
 func (r *reader) job(m map[string]any, at string) Call {
 	if m["http"] != nil {
-		r.fail(at+"/http", CodeInvalid, "stands beside a job: a call has one of them")
+		r.fail(at+"/http", CodeInvalid, "cannot be combined with job")
 	}
 	c := Call{Job: r.text(m, at, "job", maxJob)}
 	if c.Job == "" {

@@ -182,7 +182,7 @@ func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 
 func TestADuplicateNamesItsDouble(t *testing.T) {
 	_, err := workflow.ParseJSON([]byte(flow(step("b"), step("a"), step("a"))), workflow.Limits{})
-	want := `WORKFLOW_DUPLICATE_STEP: /steps/2/name: step "a" stands already at /steps/1`
+	want := `WORKFLOW_DUPLICATE_STEP: /steps/2/name: step "a" is already defined at /steps/1`
 	if fmt.Sprint(err) != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -53,7 +53,7 @@ func parseReference(s string, known func(step string) bool) (reference, error) {
 		}
 		dot := strings.LastIndexByte(name, '.')
 		if dot < 0 {
-			return reference{}, fmt.Errorf("%.100q names no step of the workflow", s)
+			return reference{}, fmt.Errorf("%.100q refers to a step that the workflow does not have", s)
 		}
 		name = name[:dot]
 	}
@@ -88,7 +88,7 @@ func (r *reader) template(v any, at string) json.RawMessage {
 	}
 	switch {
 	case err != nil:
-		r.fail(at, CodeInvalid, "is not accepted: %s", err)
+		r.fail(at, CodeInvalid, "is invalid: %s", err)
 	case len(b) > maxOutput:
 		r.fail(at, CodeInvalid, "has more than %d bytes", maxOutput)
 	}

@@ -41,7 +41,7 @@ func ParseJSON(src []byte, l Limits) (*Definition, error) {
 	strict, err := strictjson.Canonical(nil, src, strictjson.Limits{})
 	if err != nil {
 		// Its message says where and why, and quotes nothing.
-		return nil, fault.New(fault.Invalid, CodeSyntax, "the definition is not accepted: %s", err)
+		return nil, fault.New(fault.Invalid, CodeSyntax, "the definition is invalid: %s", err)
 	}
 	dec := json.NewDecoder(bytes.NewReader(strict))
 	dec.UseNumber()

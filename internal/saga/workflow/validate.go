@@ -47,7 +47,7 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 		at := fmt.Sprintf("/steps/%d", i)
 		s := r.step(v, at)
 		if first, twice := seen[s.Name]; twice && s.Name != "" {
-			r.fail(at+"/name", CodeDuplicateStep, "step %q stands already at /steps/%d", s.Name, first)
+			r.fail(at+"/name", CodeDuplicateStep, "step %q is already defined at /steps/%d", s.Name, first)
 		}
 		seen[s.Name] = i
 		d.Steps = append(d.Steps, s)
@@ -89,11 +89,11 @@ func (r *reader) step(v any, at string) Step {
 	}
 	s.Action = r.action(m, at)
 	if s.Action.Job != "" && s.Retry != nil {
-		r.fail(at+"/retry", CodeInvalid, "a job is retried as its definition says")
+		r.fail(at+"/retry", CodeInvalid, "is not allowed for a job: its definition sets the retries")
 	}
 	switch c := m["compensation"]; c {
 	case nil:
-		r.fail(at+"/compensation", CodeMissingCompensation, "step %q must say how it is undone, or `compensation: none`", s.Name)
+		r.fail(at+"/compensation", CodeMissingCompensation, "step %q needs a compensation, or `compensation: none`", s.Name)
 	case "none":
 	default:
 		if _, isText := c.(string); isText {
@@ -103,7 +103,7 @@ func (r *reader) step(v any, at string) Step {
 		s.Compensation.Call = r.call(c, at+"/compensation")
 	}
 	if s.Compensation.Job != "" && s.CompensationRetry != nil {
-		r.fail(at+"/compensation_retry", CodeInvalid, "a job is retried as its definition says")
+		r.fail(at+"/compensation_retry", CodeInvalid, "is not allowed for a job: its definition sets the retries")
 	}
 	return s
 }
@@ -117,7 +117,7 @@ func (r *reader) call(v any, at string) Call {
 		return r.job(m, at)
 	}
 	if m["args"] != nil {
-		r.fail(at+"/args", CodeInvalid, "only a job has arguments")
+		r.fail(at+"/args", CodeInvalid, "is allowed for jobs only")
 	}
 	at += "/http"
 	if m["http"] == nil {
@@ -155,14 +155,14 @@ func MistakeInURL(s string) string {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return "must begin with http:// or https://"
 	case u.Hostname() == "":
-		return "names no host"
+		return "has no host"
 	case u.User != nil:
-		return "must not hold a user name or password"
+		return "must not contain a user name or password"
 	case u.Fragment != "":
 		return "must not have a fragment"
 	case u.Port() != "":
 		if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil {
-			return "names a port beyond 65535"
+			return "has a port above 65535"
 		}
 	}
 	return ""
@@ -193,7 +193,7 @@ func (r *reader) headers(m map[string]any, at string) map[string]string {
 		lower := strings.ToLower(key)
 		switch {
 		case seen[lower]: // which of the two would be sent is anybody's guess
-			r.fail(here, CodeInvalid, "this header is given twice, in other letter case")
+			r.fail(here, CodeInvalid, "this header appears twice, in different letter case")
 		case !isText:
 			r.fail(here, CodeInvalid, "must be a string")
 		case !httpguts.ValidHeaderFieldName(key) || !httpguts.ValidHeaderFieldValue(value):
@@ -217,7 +217,7 @@ func (r *reader) name(m map[string]any, at string) string {
 	case v == nil || v == "":
 		r.fail(at+"/name", CodeInvalid, "is required")
 	case s != "" && len([]rune(s)) <= maxName && !ValidName(s):
-		r.fail(at+"/name", CodeInvalid, "may hold letters, digits and . _ : - and must begin with a letter or digit")
+		r.fail(at+"/name", CodeInvalid, "must consist of letters, digits and . _ : - and begin with a letter or digit")
 	}
 	return s
 }

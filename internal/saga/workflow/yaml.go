@@ -73,12 +73,12 @@ func plainObject(n *yaml.Node) (map[string]any, error) {
 			return nil, err
 		}
 		if tag := key.ShortTag(); tag == "!!merge" {
-			return nil, fmt.Errorf("YAML line %d: merge keys are not accepted", key.Line)
+			return nil, fmt.Errorf("YAML line %d: merge keys are not supported", key.Line)
 		} else if tag != "!!str" {
-			return nil, fmt.Errorf("YAML line %d: a key that is not a string is not accepted", key.Line)
+			return nil, fmt.Errorf("YAML line %d: keys must be strings", key.Line)
 		}
 		if _, twice := m[key.Value]; twice {
-			return nil, fmt.Errorf("YAML line %d: the key %.100q stands there already", key.Line, key.Value)
+			return nil, fmt.Errorf("YAML line %d: the key %.100q is duplicated", key.Line, key.Value)
 		}
 		v, err := plainValue(n.Content[i+1])
 		if err != nil {
@@ -92,9 +92,9 @@ func plainObject(n *yaml.Node) (map[string]any, error) {
 func beyondJSON(n *yaml.Node) error {
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		return fmt.Errorf("YAML line %d: anchors and aliases are not accepted", n.Line)
+		return fmt.Errorf("YAML line %d: anchors and aliases are not supported", n.Line)
 	case n.Style&yaml.TaggedStyle != 0:
-		return fmt.Errorf("YAML line %d: tags are not accepted", n.Line)
+		return fmt.Errorf("YAML line %d: tags are not supported", n.Line)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (p *Sealer) OpenBytes(field Field, stored []byte) ([]byte, error) {
 	rest, ok := bytes.CutPrefix(stored, []byte(sealedBytes))
 	parts := bytes.SplitN(rest, []byte("."), 3)
 	if !ok || len(parts) != 3 {
-		return nil, p.unreadable(field, "it has a form that is not known")
+		return nil, p.unreadable(field, "its format is unknown")
 	}
 	box := parts[2]
 	switch string(parts[0]) {
@@ -71,14 +71,14 @@ func (p *Sealer) OpenBytes(field Field, stored []byte) ([]byte, error) {
 	case versionText:
 		var err error
 		if box, err = base64.RawStdEncoding.Strict().AppendDecode(nil, parts[2]); err != nil {
-			return nil, p.unreadable(field, "it was changed")
+			return nil, p.unreadable(field, "it was tampered with")
 		}
 	default:
-		return nil, p.unreadable(field, "it has a form that is not known")
+		return nil, p.unreadable(field, "its format is unknown")
 	}
 	m := p.ring.find(string(parts[1]))
 	if m == nil {
-		return nil, p.unreadable(field, "its key is not there")
+		return nil, p.unreadable(field, "its key is not configured")
 	}
 	if err := p.use(m); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (p *Sealer) OpenBytes(field Field, stored []byte) ([]byte, error) {
 	// Not nil when there is nothing in it: that is a value too.
 	plain, err := p.aead.Open([]byte{}, nil, box, p.about(field))
 	if err != nil {
-		return nil, p.unreadable(field, "it was changed, or sealed in another place")
+		return nil, p.unreadable(field, "it was tampered with, or belongs to another record")
 	}
 	return plain, nil
 }

@@ -120,4 +120,4 @@ func (k *Keyring) SealerFor(tenant, saga uuid.UUID) Sealer {
 
 // ErrUnreadable is what every error of Sealer.Open is: the value was changed,
 // was sealed in another place, or is of a key that is not there.
-var ErrUnreadable = errors.New("sealed content does not open")
+var ErrUnreadable = errors.New("encrypted content cannot be decrypted")

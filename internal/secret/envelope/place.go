@@ -95,22 +95,22 @@ func (p *Sealer) Open(field Field, stored []byte) ([]byte, error) {
 	rest, ended := bytes.CutSuffix(rest, []byte(`"}`))
 	parts := bytes.Split(rest, []byte("."))
 	if !ok || !ended || len(parts) != 3 || string(parts[0]) != version {
-		return nil, p.unreadable(field, "it has a form that is not known")
+		return nil, p.unreadable(field, "its format is unknown")
 	}
 	m := p.ring.find(string(parts[1]))
 	if m == nil {
-		return nil, p.unreadable(field, "its key is not there")
+		return nil, p.unreadable(field, "its key is not configured")
 	}
 	box, err := base64.RawStdEncoding.Strict().AppendDecode(nil, parts[2])
 	if err != nil {
-		return nil, p.unreadable(field, "it was changed")
+		return nil, p.unreadable(field, "it was tampered with")
 	}
 	if err := p.use(m); err != nil {
 		return nil, err
 	}
 	plain, err := p.aead.Open(nil, nil, box, p.about(field))
 	if err != nil {
-		return nil, p.unreadable(field, "it was changed, or sealed in another place")
+		return nil, p.unreadable(field, "it was tampered with, or belongs to another record")
 	}
 	return plain, nil
 }

@@ -82,7 +82,7 @@ func (d *Dynamic) Login(ctx context.Context, refused credentials.Login) (credent
 		return now.login, nil
 	}
 	if err := d.replace(ctx, refused); err != nil && !errors.Is(err, errSoon) {
-		d.s.cfg.Log.WarnContext(ctx, "the database refuses its login, and Vault gives no other", slog.Any("error", err))
+		d.s.cfg.Log.WarnContext(ctx, "the database rejects its login, and Vault returns the same one", slog.Any("error", err))
 	}
 	return d.now().login, nil
 }
@@ -123,7 +123,7 @@ func (d *Dynamic) Run(ctx context.Context) {
 		}
 		failures++
 		until := d.now().until
-		d.s.cfg.Log.Warn("the database login could not be renewed; the present one is kept",
+		d.s.cfg.Log.Warn("the database login could not be renewed; the current one stays in use",
 			slog.Any("error", err), slog.Time("valid_until", until), slog.Int("failures", failures))
 	}
 }
@@ -195,7 +195,7 @@ func (d *Dynamic) renew(ctx context.Context, l lease) (bool, error) {
 	return ttl >= l.granted/2, nil
 }
 
-var errSoon = errors.New("vault: a login was asked for a moment ago")
+var errSoon = errors.New("vault: a login was requested a moment ago")
 
 // replace gets a new login in place of old, unless somebody else just did.
 func (d *Dynamic) replace(ctx context.Context, old credentials.Login) error {

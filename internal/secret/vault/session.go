@@ -224,7 +224,7 @@ func (s *session) renew(ctx context.Context) error {
 			if ttl >= t.granted/2 {
 				return nil
 			}
-			err = errors.New("it ends for good soon")
+			err = errors.New("its maximum lifetime ends soon")
 		}
 		if err = explain(name, err); s.cfg.Method == Token {
 			return err

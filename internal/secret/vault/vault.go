@@ -128,7 +128,7 @@ func explain(call string, err error) error {
 	if errors.As(err, &response) {
 		e.Status, e.Detail = response.StatusCode, strings.Join(response.Errors, "; ")
 		if response.RawError { // some proxy's page
-			e.Detail = "the answer is not Vault's"
+			e.Detail = "the response is not from Vault"
 		}
 	}
 	if len(e.Detail) > maxDetail {
@@ -172,7 +172,7 @@ func (s *session) read(ctx context.Context, path string) (*api.Secret, error) {
 	return s.do(ctx, "read "+path, func(ctx context.Context, c *api.Client) (*api.Secret, error) {
 		secret, err := c.Logical().ReadWithContext(ctx, path)
 		if err == nil && secret == nil { // a 404 without words
-			err = &api.ResponseError{StatusCode: http.StatusNotFound, Errors: []string{"nothing is there"}}
+			err = &api.ResponseError{StatusCode: http.StatusNotFound, Errors: []string{"the path has no secret"}}
 		}
 		return secret, err
 	})
