@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-const (
+var (
 	getArchived  = `SELECT ` + sagaColumns + `, s.archived_at FROM saga.saga_states_archive s WHERE s.id = $1 AND s.tenant_id = $2`
 	archivedLogs = `
 SELECT ` + logColumns + ` FROM saga.saga_step_logs_archive l WHERE l.saga_id = $1 AND l.tenant_id = $2
@@ -132,7 +132,7 @@ func archived(tenant uuid.UUID, f saga.Filter) (from string, w sagaWhere) {
 	return from, w
 }
 
-var insertRestored = insertEvents(1)
+var insertRestored = Named(insertEvents, theEvents)
 
 // Restore implements saga.Archive. Key and event are stored in the transaction
 // that moves the saga, or not at all.
@@ -154,11 +154,11 @@ func (st *Sagas) restore(ctx context.Context, r saga.Restoration) (restored bool
 		if err := tx.GetContext(ctx, &restored, `SELECT saga.restore_saga($1, $2)`, r.TenantID, r.SagaID); err != nil || !restored {
 			return err
 		}
-		var event eventColumns
-		if err := addEvent(st.db, &event, &r.Event); err != nil {
+		event := newEventBatch(1)
+		if err := addEvent(st.db, event, &r.Event); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, insertRestored, parameters(event.columns[:])...); err != nil {
+		if _, err := tx.ExecContext(ctx, insertRestored.Text, insertRestored.Args(event)...); err != nil {
 			return err
 		}
 		k := r.Key

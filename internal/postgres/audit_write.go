@@ -1,59 +1,71 @@
 package postgres
 
 import (
-	"fmt"
-	"strings"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// eventTypes are the types of the columns of a batch of audit events, in the
-// order of eventColumns.add.
-var eventTypes = [...]string{
-	"uuid", "uuid", "text", "bigint", "text", "bigint", "timestamptz", "text",
-	"bigint", "bigint", "text", "text", "text", "text", "text", "bytea",
+// eventRow is a row of saga.audit_events, with its JSON as it is stored.
+type eventRow struct {
+	saga.StoredEvent
+	data, failure []byte
 }
 
-// insertEvents is the statement, without its condition on e, that appends a
-// batch of audit events whose columns are the parameters from $first on. Ids
-// are given in the order of the batch.
-func insertEvents(first int) string {
-	list := make([]string, len(eventTypes))
-	for i, t := range eventTypes {
-		list[i] = fmt.Sprintf("$%d::%s[]", first+i, t)
-	}
-	return `
-	INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data,
-	       old_state, new_state, error, actor, request_id, trace_id, span_id, digest)
-	SELECT saga_id, tenant_id, event_type, step_index, step_name, attempt, at, data::jsonb,
-	       old_state, new_state, error::jsonb, actor, request_id, trace_id, span_id, digest
-	  FROM unnest(` + strings.Join(list, ", ") + `) AS e (
-	       saga_id, tenant_id, event_type, step_index, step_name, attempt, at, data,
-	       old_state, new_state, error, actor, request_id, trace_id, span_id, digest)`
+// finiteTime is the time of an event e: somebody else may have stored one that no
+// client can read.
+const finiteTime = `CASE WHEN isfinite(e.timestamp) THEN e.timestamp ELSE 'epoch' END`
+
+// eventTable is saga.audit_events. All of it may be NULL when it is read: so it
+// stands in a row that only tells how far Trail.Feed looked.
+var eventTable = NewTable(
+	Read("id", func(r *eventRow) any { return OrElse(&r.ID, 0) }),
+	Read("txid", func(r *eventRow) any { return OrElse(&r.TxID, 0) }),
+	UUID("saga_id", func(r *eventRow) *uuid.UUID { return &r.SagaID }),
+	UUID("tenant_id", func(r *eventRow) *uuid.UUID { return &r.TenantID }),
+	Text("event_type", func(r *eventRow) *saga.AuditType { return &r.Type }).Into(func(r *eventRow) any { return OrElse(&r.Type, "") }),
+	IntOr(saga.NoStep, "step_index", func(r *eventRow) *int { return &r.StepIndex }),
+	TextOrEmpty("step_name", func(r *eventRow) *string { return &r.StepName }),
+	IntOr(0, "attempt", func(r *eventRow) *int { return &r.Attempt }),
+	Time("timestamp", func(r *eventRow) *time.Time { return &r.At }).ReadFrom(finiteTime).
+		Into(func(r *eventRow) any { return OrElse(&r.At, time.Time{}) }),
+	JSON("event_data", func(r *eventRow) *[]byte { return &r.data }),
+	IntOr(saga.NoState, "old_state", func(r *eventRow) *saga.State { return &r.Old }),
+	IntOr(saga.NoState, "new_state", func(r *eventRow) *saga.State { return &r.New }),
+	JSON("error", func(r *eventRow) *[]byte { return &r.failure }),
+	Text("actor", func(r *eventRow) *string { return &r.Actor }).Into(func(r *eventRow) any { return OrElse(&r.Actor, "") }),
+	TextOrEmpty("request_id", func(r *eventRow) *string { return &r.RequestID }),
+	TextOrNil("trace_id", func(r *eventRow) **string { return &r.TraceID }),
+	TextOrNil("span_id", func(r *eventRow) **string { return &r.SpanID }),
+	Bytes("digest", func(r *eventRow) *[]byte { return &r.Stored }),
+)
+
+var theEvents = eventTable.As("e")
+
+// insertEvents is the statement, without its condition on e, that appends theEvents.
+// Ids are given in the order of the batch.
+var insertEvents = `
+	INSERT INTO saga.audit_events (` + eventTable.Inserted() + `)
+	SELECT ` + eventTable.Stored("") + `
+	  FROM ` + Unnest("e", theEvents)
+
+// eventBatch gathers audit events.
+type eventBatch struct {
+	*Batch[eventRow]
+	row eventRow
 }
 
-// eventColumns gathers a batch of audit events.
-type eventColumns struct {
-	columns [len(eventTypes)]column
+func newEventBatch(events int) *eventBatch {
+	return &eventBatch{Batch: eventTable.Batch(events)}
 }
 
-func (c *eventColumns) add(e *saga.AuditEvent) error {
+func (b *eventBatch) add(e *saga.AuditEvent) (err error) {
 	digest := e.Digest()
-	c.columns[0].uuid(e.SagaID)
-	c.columns[1].uuid(e.TenantID)
-	c.columns[2].text(string(e.Type))
-	c.columns[3].intUnless(int64(e.StepIndex), saga.NoStep)
-	c.columns[4].textUnlessEmpty(e.StepName)
-	c.columns[5].intUnless(int64(e.Attempt), 0)
-	c.columns[6].time(e.At)
-	c.columns[7].json(e.Data)
-	c.columns[8].intUnless(int64(e.Old), int64(saga.NoState))
-	c.columns[9].intUnless(int64(e.New), int64(saga.NoState))
-	err := errorOrNull(&c.columns[10], e.Error)
-	c.columns[11].text(e.Actor)
-	c.columns[12].textUnlessEmpty(e.RequestID)
-	c.columns[13].textOrNull(e.TraceID)
-	c.columns[14].textOrNull(e.SpanID)
-	c.columns[15].bytes(digest[:])
+	b.row.AuditEvent, b.row.Stored = *e, append(b.row.Stored[:0], digest[:]...)
+	b.row.data = e.Data
+	b.row.failure, err = errorDoc(e.Error)
+	b.Add(&b.row)
 	return err
 }

@@ -8,23 +8,23 @@ import (
 
 // What the tests of plans need: the very statements that the stores send.
 const (
-	ClaimSagas       = claimSagas
 	CountLive        = countLive
 	DueSagas         = dueSagas
 	ArchiveCompleted = archiveCompleted
-	ArchivedLogs     = archivedLogs
 	CountCompleted   = countCompleted
-	GetArchived      = getArchived
 	ExpireKeys       = expireKeys
-	LoadLogs         = loadLogs
-	LoadSagas        = loadSagas
 	OverdueSagas     = overdueSagas
 	ReleaseSagas     = releaseSagas
-	SagaColumns      = sagaColumns
-	LogColumns       = logColumns
 )
 
 var (
+	ClaimSagas       = claimSagas
+	ArchivedLogs     = archivedLogs
+	GetArchived      = getArchived
+	LoadLogs         = loadLogs
+	LoadSagas        = loadSagas
+	SagaColumns      = sagaColumns
+	LogColumns       = logColumns
 	Archivable       = archivable
 	ArchiveFailed    = archiveFailed
 	CountArchived    = countArchived
@@ -33,16 +33,16 @@ var (
 	ExpiryParameters = expiryParameters
 	ListArchived     = listArchived
 	ActiveKey        = activeKey
-	CommitSagas      = commitSagas
+	CommitSagas      = commitSagas.Text
 	CountSagas       = countSagas
-	CreateSagas      = createSagas
+	CreateSagas      = createSagas.Text
 	EventsQuery      = eventsQuery
 	FeedQuery        = feedQuery
 	ListSagas        = listSagas
 	GetKey           = getKey
 	GetSaga          = getSaga
 	StepLogs         = stepLogs
-	CommitOperated   = commitOperated
+	CommitOperated   = commitOperated.Text
 )
 
 // CommitParameters are what Commit sends for batch.
@@ -68,6 +68,6 @@ func CreateParameters(tb testing.TB, batch []saga.NewSaga) []any {
 // HotSagaStatements are what the ways of sagas send to the database, by the names of
 // their files in testdata.
 var HotSagaStatements = map[string]string{
-	"saga_create": createSagas, "saga_commit": commitSagas, "saga_commit_operated": commitOperated, "saga_claim": claimSagas,
-	"saga_load": loadSagas, "saga_load_logs": loadLogs, "saga_get": getSaga, "saga_logs": stepLogs, "saga_restored": insertRestored,
+	"saga_create": createSagas.Text, "saga_commit": commitSagas.Text, "saga_commit_operated": commitOperated.Text, "saga_claim": claimSagas,
+	"saga_load": loadSagas, "saga_load_logs": loadLogs, "saga_get": getSaga, "saga_logs": stepLogs, "saga_restored": insertRestored.Text,
 }

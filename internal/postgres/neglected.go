@@ -9,7 +9,7 @@ import (
 
 // neglectedSagas reads all unfinished sagas, which are few beside the ended
 // ones: idx_saga_runnable holds exactly those.
-const neglectedSagas = `
+var neglectedSagas = `
 SELECT ` + sagaColumns + `, s.id, s.tenant_id, CASE
        WHEN s.step_failures >= $2 THEN 'keeps_failing'
        WHEN EXISTS (SELECT 1 FROM saga.engine_nodes e WHERE e.id = s.lease_owner AND e.lease_until > now()) THEN 'no_answer'

@@ -25,7 +25,7 @@ import (
 // before can write nothing more. A dead owner may have sent the call in flight;
 // its RUNNING logs are closed. The state stays: it moves with the call's outcome,
 // in a change that tells the audit trail of it.
-const claimSagas = `
+var claimSagas = `
 WITH RECURSIVE dead AS MATERIALIZED (
 	SELECT id FROM saga.engine_nodes WHERE lease_until <= now() AND id <> $1 -- whoever has lost its own lease would take the same ones again and again
 ), later AS ( -- tenants with unowned sagas and the first due time of each, after $3

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/secret/envelope"
@@ -29,8 +27,7 @@ var commitSagas = commitStatement(operatedColumns{})
 // one that stores a declared output: four columns more, NULL for all others.
 // Two statements, because nearly no change has any of them (decision 0023).
 var commitOperated = commitStatement(operatedColumns{
-	arrays: ",\n\t\t$68::bool[], $69::bigint[], $70::text[], $71::text[]",
-	names:  ", suspend, deadline_ms, interventions, result",
+	rows: []Params{operatedTable.As("o")},
 	set: `
 	       suspended_at = CASE WHEN l.suspend THEN now() WHEN l.suspend IS NULL THEN s.suspended_at END,
 	       timeout_at = CASE WHEN l.state IN (0, 1, 2) AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms' ELSE s.timeout_at END,
@@ -40,10 +37,16 @@ var commitOperated = commitStatement(operatedColumns{
 })
 
 // operatedColumns is what commitOperated has beyond commitSagas.
-type operatedColumns struct{ arrays, names, set, undoing string }
+type operatedColumns struct {
+	rows         []Params
+	set, undoing string
+}
 
-func commitStatement(c operatedColumns) string {
-	return fmt.Sprintf(commitTemplate, c.arrays, c.names, c.set, c.undoing, insertEvents(50), dueAt("l.next_run_at", "l.updated_at"))
+func commitStatement(c operatedColumns) *Statement {
+	heads := changeTable.As("c")
+	text := fmt.Sprintf(commitTemplate, Unnest("c", append([]Params{heads}, c.rows...)...), Unnest("k", theKeys), c.set, c.undoing,
+		Unnest("g", theLogs), logTable.Inserted(), logTable.Stored(""), insertEvents, dueAt("l.next_run_at", "l.updated_at"))
+	return Named(text, append([]Params{heads, theKeys, theLogs, theEvents}, c.rows...)...)
 }
 
 // dueAt is a time that a change or a new saga waits for, by the database's clock:
@@ -56,24 +59,14 @@ func dueAt(at, madeAt string) string {
 
 const commitTemplate = `
 WITH locked AS MATERIALIZED (
-	SELECT c.* FROM unnest(
-		$1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-		$7::bigint[], $8::bigint[], $9::bool[], $10::bigint[], $11::bigint[], $12::timestamptz[],
-		$13::text[], $14::text[], $15::bool[], $16::bool[], $17::text[],
-		$18::bigint[], $19::bool[], $20::bool[], $21::timestamptz[], $22::timestamptz[],
-		$23::timestamptz[], $24::timestamptz[], $25::timestamptz[], $26::bool[], $66::uuid[]%[1]s) AS c (
-		id, was, epoch_was, version, state, current_step,
-		attempt, failures, uncertain, owner, epoch, next_run_at,
-		error, end_cause, clean, attention, attention_reason,
-		comp_ms, comp_starts, comp_expired, timed_out_at, cancel_at,
-		started_at, completed_at, updated_at, keyed, tenant_id%[2]s)
+	SELECT c.* FROM %[1]s
 	  JOIN saga.saga_states s ON s.id = c.id AND s.tenant_id = c.tenant_id
 	 WHERE s.version = c.was AND s.lease_epoch = c.epoch_was
 	 ORDER BY s.id, s.tenant_id
 	   FOR UPDATE OF s
 ), keys AS (
 	INSERT INTO saga.idempotency_keys (saga_id, tenant_id, principal, route, key, request_hash)
-	SELECT * FROM unnest($27::uuid[], $28::uuid[], $29::text[], $30::text[], $31::text[], $32::bytea[]) AS k (id, tenant, principal, route, key, hash)
+	SELECT * FROM %[2]s
 	 WHERE ((k.id, k.tenant) IN (SELECT id, tenant_id FROM locked)) IS TRUE
 	 ORDER BY k.tenant, k.principal, k.route, k.key
 	ON CONFLICT DO NOTHING
@@ -82,7 +75,7 @@ WITH locked AS MATERIALIZED (
 	UPDATE saga.saga_states s
 	   SET%[3]s version = l.version, state = l.state, current_step = l.current_step,
 	       step_attempt = l.attempt, step_failures = l.failures, step_uncertain = l.uncertain,
-	       lease_owner = l.owner, lease_epoch = l.epoch, next_run_at = CASE WHEN l.next_run_at = s.next_run_at THEN s.next_run_at ELSE %[6]s END,
+	       lease_owner = l.owner, lease_epoch = l.epoch, next_run_at = CASE WHEN l.next_run_at = s.next_run_at THEN s.next_run_at ELSE %[9]s END,
 	       error = l.error::jsonb, end_cause = l.end_cause, clean = l.clean,
 	       needs_attention = l.attention, attention_reason = l.attention_reason,
 	       compensation_timeout_ms = l.comp_ms, compensation_expired = l.comp_expired,
@@ -93,153 +86,102 @@ WITH locked AS MATERIALIZED (
 	 WHERE s.id = l.id AND s.tenant_id = l.tenant_id AND (NOT l.keyed OR (l.id, l.tenant_id) IN (SELECT saga_id, tenant_id FROM keys))
 	RETURNING s.id, s.tenant_id
 ), logs AS MATERIALIZED (
-	SELECT * FROM unnest(
-		$33::uuid[], $34::uuid[], $35::bigint[], $36::text[], $37::text[], $38::bigint[], $39::text[], $40::bool[], $41::text[],
-		$42::text[], $43::text[], $44::text[], $45::timestamptz[], $46::timestamptz[], $47::bigint[], $48::timestamptz[], $49::bool[], $67::uuid[]) AS g (
-		id, saga_id, step, name, action, attempt, status, final, outcome,
-		request, response, error, started_at, completed_at, ms, updated_at, completes, tenant_id)
+	SELECT * FROM %[5]s
 	 WHERE ((g.saga_id, g.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 ), logged AS (
-	INSERT INTO saga.saga_step_logs (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code,
-	       request_payload, response_payload, error, started_at, completed_at, duration_ms, updated_at)
-	SELECT id, saga_id, tenant_id, step, name, action, attempt, status, final, outcome,
-	       request::jsonb, response::jsonb, error::jsonb, started_at, completed_at, ms, updated_at
+	INSERT INTO saga.saga_step_logs (%[6]s)
+	SELECT %[7]s
 	  FROM logs WHERE NOT completes
 ), closed AS (
 	UPDATE saga.saga_step_logs t
-	   SET status = g.status, final = g.final, outcome_code = g.outcome, request_payload = g.request::jsonb,
-	       response_payload = g.response::jsonb, error = g.error::jsonb, completed_at = g.completed_at, duration_ms = g.ms, updated_at = g.updated_at
+	   SET status = g.status, final = g.final, outcome_code = g.outcome_code, request_payload = g.request_payload::jsonb,
+	       response_payload = g.response_payload::jsonb, error = g.error::jsonb, completed_at = g.completed_at, duration_ms = g.duration_ms, updated_at = g.updated_at
 	  FROM logs g
-	 WHERE g.completes AND t.saga_id = g.saga_id AND t.tenant_id = g.tenant_id AND t.step_index = g.step AND t.action = g.action AND t.attempt = g.attempt
+	 WHERE g.completes AND t.saga_id = g.saga_id AND t.tenant_id = g.tenant_id AND t.step_index = g.step_index AND t.action = g.action AND t.attempt = g.attempt
 	   AND t.completed_at IS NULL
-), told AS (%[5]s WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
+), told AS (%[8]s WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 )
 SELECT id, tenant_id FROM moved`
 
-// changeColumns makes the statement and its parameters, in the order of its lists.
+// changeColumns makes the statement and its arguments.
 func changeColumns(db *DB, batch []saga.Change) (query string, args []any, err error) {
-	var head [26]column
-	var tenants [2]column // of the heads, of the logs
-	var more [4]column
-	operated := slices.ContainsFunc(batch, func(c saga.Change) bool { return c.Operated != nil })
-	var keys [6]column
-	var logs [17]column
-	var events eventColumns
+	b := changeBatch{
+		heads: changeTable.Batch(len(batch)), keys: keyTable.Batch(0), logs: logTable.Batch(len(batch)), events: newEventBatch(len(batch)),
+	}
+	if slices.ContainsFunc(batch, func(c saga.Change) bool { return c.Operated != nil }) {
+		b.operated = operatedTable.Batch(len(batch))
+	}
 	for i := range batch {
-		c := &batch[i]
-		s := &c.After.Saga
-		head[0].uuid(s.ID)
-		tenants[0].uuid(s.Tenant.ID)
-		head[1].int(c.Before.Version)
-		head[2].int(c.Before.Epoch)
-		head[3].int(s.Version)
-		head[4].int(int64(s.State))
-		head[5].int(int64(s.CurrentStep))
-		head[6].int(int64(s.Attempt))
-		head[7].int(int64(s.Failures))
-		head[8].bool(s.Uncertain)
-		head[9].intOrNull(s.LeaseOwner)
-		head[10].int(s.LeaseEpoch)
-		head[11].timeOrNull(s.NextRunAt)
-		place := db.keys.SealerFor(s.Tenant.ID, s.ID)
-		if err := sealedError(&head[12], &place, fieldError, s.Error); err != nil {
+		if err := b.add(db, &batch[i]); err != nil {
 			return "", nil, err
 		}
-		head[13].textOrNull((*string)(s.EndCause))
-		head[14].boolOrNull(s.Clean)
-		head[15].bool(s.NeedsAttention)
-		head[16].textOrNull(s.AttentionReason)
-		head[17].intOrNull(s.CompensationTimeoutMS)
-		head[18].bool(c.StartsCompensation)
-		head[19].bool(s.CompensationExpired)
-		head[20].timeOrNull(s.TimedOutAt)
-		head[21].timeOrNull(s.CancelRequestedAt)
-		head[22].timeOrNull(s.StartedAt)
-		head[23].timeOrNull(s.CompletedAt)
-		head[24].time(s.UpdatedAt)
-		head[25].bool(c.Key != nil)
-		if c.Key != nil {
-			keyColumns(&keys, s.ID, c.Key)
-		}
-		for j := range c.Logs {
-			tenants[1].uuid(s.Tenant.ID)
-			if err := logColumnsOf(&logs, &place, s.ID, &c.Logs[j]); err != nil {
-				return "", nil, err
-			}
-		}
-		for j := range c.Audit {
-			if err := addEvent(db, &events, &c.Audit[j]); err != nil {
-				return "", nil, err
-			}
-		}
-		if operated {
-			if err := operatedColumnsOf(&more, &place, c); err != nil {
-				return "", nil, err
-			}
-		}
 	}
-	if operated {
-		return commitOperated, parameters(head[:], keys[:], logs[:], events.columns[:], tenants[:], more[:]), nil
+	if b.operated != nil {
+		return commitOperated.Text, commitOperated.Args(b.heads, b.keys, b.logs, b.events, b.operated), nil
 	}
-	return commitSagas, parameters(head[:], keys[:], logs[:], events.columns[:], tenants[:]), nil
+	return commitSagas.Text, commitSagas.Args(b.heads, b.keys, b.logs, b.events), nil
 }
 
-func operatedColumnsOf(c *[4]column, place *envelope.Sealer, change *saga.Change) error {
-	o := change.Operated
-	if o == nil {
-		o = &saga.Operated{}
+// changeBatch gathers changes for commitSagas, or with operated for commitOperated.
+type changeBatch struct {
+	heads    *Batch[changeRow]
+	keys     *Batch[keyRow]
+	logs     *Batch[logRow]
+	events   *eventBatch
+	operated *Batch[operatedRow]
+
+	head changeRow
+	log  logRow
+}
+
+func (b *changeBatch) add(db *DB, c *saga.Change) (err error) {
+	place := db.keys.SealerFor(c.After.Tenant.ID, c.After.ID)
+	b.head = changeRow{Change: c, keyed: c.Key != nil}
+	if b.head.failure, err = sealedError(&place, fieldError, c.After.Error); err != nil {
+		return err
 	}
-	c[0].boolOrNull(o.Suspend)
-	c[1].intOrNull(o.DeadlineInMS)
-	var doc, result []byte
-	if o.Interventions {
-		kept, err := sealInterventions(place, change.After.Interventions)
-		if err != nil {
+	b.heads.Add(&b.head)
+	if c.Key != nil {
+		b.keys.Add(&keyRow{c.After.ID, c.Key})
+	}
+	for i := range c.Logs {
+		b.log = logRow{StepLog: &c.Logs[i], of: c.After.Ref()}
+		if err := b.log.seal(&place); err != nil {
 			return err
 		}
-		if doc, err = json.Marshal(kept); err != nil {
-			return fmt.Errorf("encode interventions: %w", err)
+		b.logs.Add(&b.log)
+	}
+	for i := range c.Audit {
+		if err := addEvent(db, b.events, &c.Audit[i]); err != nil {
+			return err
 		}
 	}
-	if o.Result {
-		result = change.After.Result
+	if b.operated == nil {
+		return nil
 	}
-	c[2].json(doc)
-	return c[3].sealed(place, fieldResult, result)
-}
-
-func keyColumns(c *[6]column, id uuid.UUID, k *saga.IdempotencyKey) {
-	c[0].uuid(id)
-	c[1].uuid(k.TenantID)
-	c[2].text(k.Principal)
-	c[3].text(k.Route)
-	c[4].text(k.Key)
-	c[5].bytes(k.Hash)
-}
-
-func logColumnsOf(c *[17]column, place *envelope.Sealer, id uuid.UUID, l *saga.StepLog) error {
-	c[0].uuid(l.ID)
-	c[1].uuid(id)
-	c[2].int(int64(l.StepIndex))
-	c[3].text(l.StepName)
-	c[4].text(string(l.Action))
-	c[5].int(int64(l.Attempt))
-	c[6].text(string(l.Status))
-	c[7].bool(l.Final)
-	c[8].textOrNull(l.Outcome)
-	if err := c[9].sealed(place, logField(fieldRequest, l), l.Request); err != nil {
-		return err
-	}
-	if err := c[10].sealed(place, logField(fieldResponse, l), l.Response); err != nil {
-		return err
-	}
-	err := sealedError(&c[11], place, logField(fieldLogError, l), l.Error)
-	c[12].time(l.StartedAt)
-	c[13].timeOrNull(l.CompletedAt)
-	c[14].intOrNull(l.DurationMS)
-	c[15].time(l.UpdatedAt)
-	c[16].bool(l.Completes)
+	row, err := sealOperated(&place, c)
+	b.operated.Add(&row)
 	return err
+}
+
+// sealOperated returns what is stored of what an operator has done.
+func sealOperated(place *envelope.Sealer, c *saga.Change) (row operatedRow, err error) {
+	if row.Operated = c.Operated; row.Operated == nil {
+		row.Operated = &saga.Operated{}
+	}
+	if row.Operated.Interventions {
+		kept, err := sealInterventions(place, c.After.Interventions)
+		if err != nil {
+			return row, err
+		}
+		if row.interventions, err = json.Marshal(kept); err != nil {
+			return row, fmt.Errorf("encode interventions: %w", err)
+		}
+	}
+	if row.Operated.Result {
+		row.result, err = seal(place, fieldResult, c.After.Result)
+	}
+	return row, err
 }
 
 // Commit implements saga.Store.

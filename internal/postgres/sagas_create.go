@@ -19,110 +19,66 @@ import (
 // wait for each other instead of deadlocking. A taken id fails the whole statement; the
 // caller then stores the batch one by one. An archived id of the tenant stays taken:
 // participants know it, and it could not be archived a second time.
-var createSagas = `
+var createSagas = Named(`
 WITH runnable AS MATERIALIZED (
-	SELECT c.* FROM unnest(
-		$1::uuid[], $2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::text[],
-		$7::text[], $8::bigint[], $9::bool[], $10::text[], $11::text[],
-		$12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
-		$17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::bigint[], $22::bigint[],
-		$23::timestamptz[], $24::bigint[], $25::bigint[], $26::timestamptz[], $27::timestamptz[], $28::bool[], $51::text[], $52::bool[]) AS c (
-		id, tenant_id, tenant_region, tenant_major, tenant_minor, saga_type,
-		workflow_name, workflow_version, floating, name, description,
-		business_key, correlation_id, initiated_by, trace_id, span_id,
-		payload, metadata, total_steps, step_attempt, lease_owner, lease_epoch,
-		next_run_at, timeout_ms, compensation_timeout_ms, created_at, started_at, keyed, retry_policy, tenant_in_keys)
+	SELECT c.* FROM `+Unnest("c", newSagas)+`
 	  JOIN saga.workflows w ON w.tenant_id = c.tenant_id AND w.name = c.workflow_name
 	 WHERE w.enabled AND (NOT c.floating OR w.latest_version = c.workflow_version)
 	   AND (SELECT a.id FROM saga.saga_states_archive a WHERE a.id = c.id AND a.tenant_id = c.tenant_id) IS NULL -- NOT EXISTS would be a join, of the whole archive
-	   AND (c.business_key IS NULL OR (` + activeKey("c.tenant_id", "c.workflow_name", "c.business_key") + `) IS NULL)
+	   AND (c.business_key IS NULL OR (`+activeKey("c.tenant_id", "c.workflow_name", "c.business_key")+`) IS NULL)
 ), keys AS (
 	INSERT INTO saga.idempotency_keys (saga_id, tenant_id, principal, route, key, request_hash)
-	SELECT * FROM unnest($29::uuid[], $30::uuid[], $31::text[], $32::text[], $33::text[], $34::bytea[]) AS k (id, tenant, principal, route, key, hash)
+	SELECT * FROM `+Unnest("k", theKeys)+`
 	 WHERE ((k.id, k.tenant) IN (SELECT id, tenant_id FROM runnable)) IS TRUE
 	 ORDER BY k.tenant, k.principal, k.route, k.key
 	ON CONFLICT DO NOTHING
 	RETURNING saga_id, tenant_id
 ), stored AS (
-	INSERT INTO saga.saga_states (
-	id, tenant_id, tenant_region, tenant_major, tenant_minor, saga_type, workflow_name, workflow_version,
-	name, description, business_key, correlation_id, initiated_by, trace_id, span_id, payload, metadata,
-	total_steps, step_attempt, lease_owner, lease_epoch, next_run_at, timeout_ms, compensation_timeout_ms,
-	timeout_at, created_at, updated_at, started_at, retry_policy, tenant_in_keys)
-SELECT id, tenant_id, tenant_region, tenant_major, tenant_minor, saga_type, workflow_name, workflow_version,
-	name, description, business_key, correlation_id, initiated_by, trace_id, span_id, payload::jsonb, metadata::jsonb,
-	total_steps, step_attempt, lease_owner, lease_epoch, ` + dueAt("next_run_at", "created_at") + `, timeout_ms, compensation_timeout_ms,
-	now() + timeout_ms * interval '1 ms', created_at, created_at, started_at, retry_policy::jsonb, tenant_in_keys
+	INSERT INTO saga.saga_states (`+sagaTable.Inserted()+`)
+SELECT `+sagaTable.Stored("")+`
   FROM runnable
  WHERE NOT keyed OR (id, tenant_id) IN (SELECT saga_id, tenant_id FROM keys)
 RETURNING id, tenant_id, timeout_at
-), told AS (` + insertEvents(35) + ` WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM stored)) IS TRUE
+), told AS (`+insertEvents+` WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM stored)) IS TRUE
 )
-SELECT id, tenant_id, timeout_at FROM stored`
+SELECT id, tenant_id, timeout_at FROM stored`, newSagas, theKeys, theEvents)
 
-// newSagaColumns makes createSagas' parameters, in the order of its lists, each
-// with the sagas by their ids.
+var newSagas = sagaTable.As("c")
+
+// newSagaColumns makes createSagas' arguments, with the sagas by their ids.
 func newSagaColumns(db *DB, batch []saga.NewSaga) ([]any, error) {
-	var head [28]column
-	var keys [6]column
-	var events eventColumns
-	var late [2]column // of the heads, added later
+	heads, keys, events := sagaTable.Batch(len(batch)), keyTable.Batch(len(batch)), newEventBatch(len(batch))
 	ordered := make([]*saga.NewSaga, len(batch))
 	for i := range batch {
 		ordered[i] = &batch[i]
 	}
 	slices.SortFunc(ordered, func(a, b *saga.NewSaga) int { return a.Ref().Compare(b.Ref()) })
+	var row sagaRow
+	var key keyRow
 	for _, n := range ordered {
 		s := &n.Saga
-		head[0].uuid(s.ID)
-		head[1].uuid(s.Tenant.ID)
-		head[2].text(s.Region)
-		head[3].int(int64(s.Major))
-		head[4].int(int64(s.Minor))
-		head[5].text(s.SagaType)
-		head[6].text(s.WorkflowName)
-		head[7].int(int64(s.WorkflowVersion))
-		head[8].bool(n.Floating)
-		head[9].textOrNull(s.Name)
-		head[10].textOrNull(s.Description)
-		head[11].textOrNull(s.BusinessKey)
-		head[12].textOrNull(s.CorrelationID)
-		head[13].text(s.InitiatedBy)
-		head[14].textOrNull(s.TraceID)
-		head[15].textOrNull(s.SpanID)
+		row = sagaRow{Saga: s, metadata: s.Metadata, floating: n.Floating, keyed: n.Key != nil}
 		place := db.keys.SealerFor(s.Tenant.ID, s.ID)
-		if err := head[16].sealed(&place, fieldPayload, s.Payload); err != nil {
+		var err error
+		if row.payload, err = seal(&place, fieldPayload, s.Payload); err != nil {
 			return nil, err
 		}
-		head[17].json(s.Metadata)
-		head[18].int(int64(s.TotalSteps))
-		head[19].int(int64(s.Attempt))
-		head[20].intOrNull(s.LeaseOwner)
-		head[21].int(s.LeaseEpoch)
-		head[22].timeOrNull(s.NextRunAt)
-		head[23].intOrNull(s.TimeoutMS)
-		head[24].intOrNull(s.CompensationTimeoutMS)
-		head[25].time(s.CreatedAt)
-		head[26].timeOrNull(s.StartedAt)
-		head[27].bool(n.Key != nil)
-		if n.Key != nil {
-			keyColumns(&keys, s.ID, n.Key)
-		}
-		var policy []byte
 		if s.RetryPolicy != nil {
-			var err error
-			if policy, err = json.Marshal(s.RetryPolicy); err != nil {
+			if row.policy, err = json.Marshal(s.RetryPolicy); err != nil {
 				return nil, fmt.Errorf("encode retry policy: %w", err)
 			}
 		}
-		late[0].json(policy)
-		late[1].bool(s.TenantInKeys)
+		heads.Add(&row)
+		if n.Key != nil {
+			key = keyRow{s.ID, n.Key}
+			keys.Add(&key)
+		}
 		begun := s.Begun(n.Actor, n.RequestID)
-		if err := addEvent(db, &events, &begun); err != nil {
+		if err := addEvent(db, events, &begun); err != nil {
 			return nil, err
 		}
 	}
-	return parameters(head[:], keys[:], events.columns[:], late[:]), nil
+	return createSagas.Args(heads, keys, events), nil
 }
 
 // Create implements saga.Store.
@@ -163,7 +119,7 @@ func (st *Sagas) insert(ctx context.Context, batch []saga.NewSaga) (map[saga.Ref
 	if err != nil {
 		return nil, err
 	}
-	rows, err := st.db.queryWrite(ctx, createSagas, args...)
+	rows, err := st.db.queryWrite(ctx, createSagas.Text, args...)
 	if err != nil {
 		return nil, err
 	}

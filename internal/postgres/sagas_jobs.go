@@ -102,14 +102,14 @@ SELECT d.id, d.name, d.spec_version, d.spec, (SELECT e.actor FROM saga.saga_even
 	// The letter of a saga is locked before the saga.
 	letterOfSaga = `SELECT s.interventions->>'dead_letter' FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.id = $2`
 
-	lockSaga = `SELECT ` + sagaColumns + ` FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.id = $2 FOR NO KEY UPDATE OF s`
-
 	// Whether an attempt of a chain of retries may have done something without
 	// saying so: it was lost, or cut off.
 	doubtedRuns = `
 SELECT EXISTS (SELECT FROM jobs.job_runs r WHERE r.tenant_id = $1 AND (r.id = $2 OR r.root_run_id = $2 AND r.retry_number > 0)
    AND (r.losses_used > 0 OR r.state = 'TIMED_OUT' OR r.error_code IN ('LOST', 'TIMED_OUT')))`
 )
+
+var lockSaga = `SELECT ` + sagaColumns + ` FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.id = $2 FOR NO KEY UPDATE OF s`
 
 // askedRuns returns the runs that changes ask for, each at its change's place in
 // the batch. A change whose definition is not there begins none; it is made due

@@ -55,7 +55,7 @@ func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]saga.Ste
 // which see commitSagas: the ids find the rows by their index.
 const meant = `(SELECT m.id, m.tenant_id FROM unnest($1::uuid[], $2::uuid[]) AS m (id, tenant_id))`
 
-const loadSagas = `SELECT ` + sagaColumns + ` FROM saga.saga_states s
+var loadSagas = `SELECT ` + sagaColumns + ` FROM saga.saga_states s
  WHERE s.id = ANY ($1) AND ((s.id, s.tenant_id) IN ` + meant + `) IS TRUE`
 
 // Load implements saga.Store.
@@ -68,7 +68,7 @@ func (st *Sagas) Load(ctx context.Context, refs []saga.Ref) ([]saga.Loaded, erro
 	return st.withLogs(ctx, rows)
 }
 
-const loadLogs = `
+var loadLogs = `
 SELECT ` + logColumns + ` FROM saga.saga_step_logs l
  WHERE l.saga_id = ANY ($1) AND ((l.saga_id, l.tenant_id) IN ` + meant + `) IS TRUE
  ORDER BY l.step_index, l.started_at, l.attempt`

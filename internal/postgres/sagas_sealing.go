@@ -40,35 +40,31 @@ func at(p *envelope.Sealer) func(saga.Ref) *envelope.Sealer {
 	return func(saga.Ref) *envelope.Sealer { return p }
 }
 
-// sealedError writes a saga's error: all of it is in the envelope, which takes
-// the place of its details, and what no participant has said beside it.
-func sealedError(c *column, p *envelope.Sealer, f envelope.Field, e *saga.Error) error {
+// sealedError returns what to store of a saga's error, nil of none: all of it is in
+// the envelope, which takes the place of its details, and what no participant has
+// said beside it.
+func sealedError(p *envelope.Sealer, f envelope.Field, e *saga.Error) ([]byte, error) {
 	if e == nil {
-		c.null()
-		return nil
+		return nil, nil
 	}
 	content := []byte(e.Details)
 	if p.Seals() {
 		var err error
 		if content, err = marshalError(e); err != nil {
-			return err
+			return nil, err
 		}
 		e = e.Brief()
 	}
 	details, err := seal(p, f, content)
-	if err != nil {
-		return err
-	}
-	if bytes.Equal(details, unstorable) {
-		c.json(details)
-		return nil
+	if err != nil || bytes.Equal(details, unstorable) {
+		return details, err
 	}
 	if !bytes.Equal(details, e.Details) {
 		shown := *e
 		shown.Details = details
 		e = &shown
 	}
-	return errorOrNull(c, e)
+	return errorDoc(e)
 }
 
 // openError reads what sealedError wrote.
@@ -96,7 +92,7 @@ func openError(p *envelope.Sealer, f envelope.Field, stored []byte) (*saga.Error
 // goes into the trail: a digest beside a sealed error would let everybody try
 // out what it may be, and one of the sealed form could not be computed by
 // those who read the event.
-func addEvent(db *DB, c *eventColumns, e *saga.AuditEvent) error {
+func addEvent(db *DB, c *eventBatch, e *saga.AuditEvent) error {
 	if e.Error == nil || !db.keys.Seals() {
 		return c.add(e)
 	}
@@ -149,15 +145,12 @@ func eachContent(i *saga.Interventions, f func(envelope.Field, []byte) ([]byte, 
 	return &c, nil
 }
 
-// errorOrNull writes a saga's error as JSON.
-func errorOrNull(c *column, e *saga.Error) error {
+// errorDoc returns a saga's error as JSON, nil of none.
+func errorDoc(e *saga.Error) ([]byte, error) {
 	if e == nil {
-		c.null()
-		return nil
+		return nil, nil
 	}
-	doc, err := marshalError(e)
-	c.json(doc)
-	return err
+	return marshalError(e)
 }
 
 func marshalError(e *saga.Error) ([]byte, error) {

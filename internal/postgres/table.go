@@ -22,6 +22,7 @@ type Column[T any] struct {
 	travels string // type of the elements of the array in which a batch of them travels
 	cast    string // to what it is stored as
 	from    string // what is stored instead of the value, if not ""
+	shown   string // what is read instead of the column, if not ""
 	write   func(*column, *T)
 	dest    func(*T) any
 
@@ -39,6 +40,12 @@ func (c Column[T]) From(expression string) Column[T] {
 
 // StoredFrom stores the result of an expression, of which the value may be a part.
 func (c Column[T]) StoredFrom(expression string) Column[T] { c.from = expression; return c }
+
+// ReadFrom reads the result of an expression.
+func (c Column[T]) ReadFrom(expression string) Column[T] { c.shown = expression; return c }
+
+// Into reads the column in another way, as rows.Scan does it.
+func (c Column[T]) Into(dest func(*T) any) Column[T] { c.dest = dest; return c }
 
 // ReadOnly is of a column that inserts leave to its default.
 func (c Column[T]) ReadOnly() Column[T] { c.unwritten, c.unstored = true, true; return c }
@@ -76,7 +83,9 @@ func NewTable[T any](columns ...Column[T]) *Table[T] {
 func (t *Table[T]) Selected(of string) string {
 	list := make([]string, len(t.read))
 	for i, c := range t.read {
-		list[i] = of + "." + c.name
+		if list[i] = of + "." + c.name; c.shown != "" {
+			list[i] = c.shown + " AS " + c.name
+		}
 	}
 	return strings.Join(list, ", ")
 }

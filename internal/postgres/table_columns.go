@@ -32,6 +32,11 @@ func (o *orElse[V]) Scan(src any) error {
 	return err
 }
 
+// Read is a column that is read as rows.Scan does it, and has no value in inserts.
+func Read[T any](name string, dest func(*T) any) Column[T] {
+	return Column[T]{name: name, dest: dest, unwritten: true, unstored: true}
+}
+
 // UUID is an id that is never NULL.
 func UUID[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 	return Column[T]{
@@ -151,7 +156,7 @@ func Bytes[T any](name string, at func(*T) *[]byte) Column[T] {
 }
 
 // JSON is a jsonb that is NULL for nil.
-func JSON[T any, V ~[]byte](name string, at func(*T) *V) Column[T] {
+func JSON[T any](name string, at func(*T) *[]byte) Column[T] {
 	return Column[T]{
 		name: name, travels: "text", cast: "::jsonb", write: func(c *column, r *T) { c.json(*at(r)) },
 		dest: func(r *T) any { return at(r) },

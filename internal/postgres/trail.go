@@ -21,10 +21,8 @@ type Trail struct{ db *DB }
 // NewTrail returns the audit trail of db.
 func NewTrail(db *DB) *Trail { return &Trail{db} }
 
-// storedColumns are an event's columns in the order of storedEvent.dest.
-const storedColumns = `e.id, e.txid, e.tenant_id, e.saga_id, e.event_type, e.step_index, e.step_name, e.attempt,
-	CASE WHEN isfinite(e.timestamp) THEN e.timestamp ELSE 'epoch' END AS timestamp, e.event_data, e.old_state, e.new_state, e.error,
-	e.actor, e.request_id, e.trace_id, e.span_id, e.digest`
+// storedColumns are what storedEvent reads, before sagaOfEvent.
+var storedColumns = eventTable.Selected("e")
 
 // ofSaga are what an event tells of its saga, and where that stands.
 const (
@@ -55,15 +53,11 @@ func (t *Trail) Feed(ctx context.Context, tenant uuid.UUID, after saga.Position,
 	var looked int
 	var last, newest nullPosition
 	err := t.db.listTenant(ctx, tenant, query, func(rows *sql.Rows) error {
-		var e storedEvent
-		dest := append([]any{&looked, &last.txid, &last.id, &newest.txid, &newest.id}, e.dest()...)
-		if err := rows.Scan(dest...); err != nil {
-			return err
+		e, err := storedEvent(rows, &looked, &last.txid, &last.id, &newest.txid, &newest.id)
+		if e.ID != 0 { // else nothing was found, and this row only says how far it looked
+			events = append(events, e)
 		}
-		if e.id.Valid { // else nothing was found, and this row only says how far it looked
-			events = append(events, e.event())
-		}
-		return nil
+		return err
 	}, args...)
 	if err != nil {
 		return nil, after, fmt.Errorf("read the feed: %w", err)
@@ -176,12 +170,9 @@ func (t *Trail) Events(ctx context.Context, tenant, sagaID uuid.UUID, f saga.Eve
 	query, args := eventsQuery(tenant, sagaID, f, newestFirst, after, limit)
 	events := []saga.StoredEvent{}
 	err := t.db.listTenant(ctx, tenant, query, func(rows *sql.Rows) error {
-		var e storedEvent
-		if err := rows.Scan(e.dest()...); err != nil {
-			return err
-		}
-		events = append(events, e.event())
-		return nil
+		e, err := storedEvent(rows)
+		events = append(events, e)
+		return err
 	}, args...)
 	if err != nil {
 		return nil, false, fmt.Errorf("read a saga's events: %w", err)
@@ -212,46 +203,30 @@ func eventsQuery(tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool,
 		storedColumns, sagaOfEvent, joinSagaOfEvent, w.text(), order, limit+1), w.args
 }
 
-// storedEvent receives a row of storedColumns and sagaOfEvent. Everything may
-// be NULL: so it stands in a row that only tells how far Feed looked.
-type storedEvent struct {
-	id                                            sql.NullInt64
-	txid                                          sql.Null[uint64]
-	tenant, saga                                  uuid.UUID
-	typ, stepName, actor, requestID, workflowName sql.NullString
-	step, attempt, from, to                       sql.NullInt64
-	at                                            sql.NullTime
-	data, failure, digest                         []byte
-	trace, span, correlation, key                 *string
-}
-
-func (r *storedEvent) dest() []any {
-	return []any{
-		&r.id, &r.txid, &r.tenant, &r.saga, &r.typ, &r.step, &r.stepName, &r.attempt,
-		&r.at, &r.data, &r.from, &r.to, &r.failure,
-		&r.actor, &r.requestID, &r.trace, &r.span, &r.digest,
-		&r.workflowName, &r.correlation, &r.key,
-	}
-}
-
-// event returns what was read, as far as an event can hold it.
-func (r *storedEvent) event() saga.StoredEvent {
-	e := saga.StoredEvent{
-		AuditEvent: saga.AuditEvent{
-			TenantID: r.tenant, SagaID: r.saga, Type: saga.AuditType(r.typ.String),
-			StepIndex: intOr(r.step, saga.NoStep), StepName: r.stepName.String, Attempt: intOr(r.attempt, 0),
-			At: r.at.Time.UTC(), Old: stateOr(r.from), New: stateOr(r.to),
-			Actor: r.actor.String, RequestID: r.requestID.String, TraceID: r.trace, SpanID: r.span,
-		},
-		Position: saga.Position{TxID: r.txid.V, ID: r.id.Int64}, Stored: r.digest,
-		WorkflowName: r.workflowName.String, CorrelationID: r.correlation, BusinessKey: r.key,
+// storedEvent reads a row of storedColumns and sagaOfEvent, after what before
+// receives; as far as an event can hold it. An ID of 0: there is no event.
+func storedEvent(rows *sql.Rows, before ...any) (saga.StoredEvent, error) {
+	var r eventRow
+	e := &r.StoredEvent
+	err := eventTable.Scan(later{rows, before}, &r, OrElse(&e.WorkflowName, ""), &e.CorrelationID, &e.BusinessKey)
+	if err != nil {
+		return *e, err
 	}
 	var badData, badError error
+	e.At = e.At.UTC()
 	e.Data, badData = canonical(r.data)
 	e.Error, badError = parseError(r.failure)
 	e.Altered = badData != nil || badError != nil || !sameError(r.failure, e.Error)
-	return e
+	return *e, nil
 }
+
+// later scans a row that begins with something else.
+type later struct {
+	scanner
+	before []any
+}
+
+func (l later) Scan(dest ...any) error { return l.scanner.Scan(append(l.before, dest...)...) }
 
 // sameError tells whether a stored error holds nothing but what it was read
 // into: members that no error has would otherwise be passed over.
@@ -268,18 +243,4 @@ func sameError(stored []byte, read *saga.Error) bool {
 		got, err = canonical(got)
 	}
 	return err == nil && bytes.Equal(want, got)
-}
-
-func intOr(v sql.NullInt64, nothing int) int {
-	if !v.Valid {
-		return nothing
-	}
-	return int(v.Int64)
-}
-
-func stateOr(v sql.NullInt64) saga.State {
-	if !v.Valid {
-		return saga.NoState
-	}
-	return saga.State(v.Int64) //nolint:gosec // 0..8, the database checks it
 }

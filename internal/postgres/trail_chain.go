@@ -12,7 +12,7 @@ import (
 
 // The trail as a chain of seals (saga.Chain).
 
-const readSpan = `
+var readSpan = `
 SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.audit_events e
  WHERE e.tenant_id = $1 AND (e.txid, e.id) > ($2::xid8, $3::bigint) AND (e.txid, e.id) <= ($4::xid8, $5::bigint)
  ORDER BY e.txid, e.id LIMIT $6`
@@ -36,9 +36,8 @@ func (t *Trail) Seals(ctx context.Context, tenant uuid.UUID, from int64, limit i
 func (t *Trail) Span(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position, limit int) ([]saga.StoredEvent, error) {
 	var events []saga.StoredEvent
 	err := t.db.listTenant(ctx, tenant, readSpan, func(rows *sql.Rows) error {
-		var e storedEvent
-		err := rows.Scan(e.dest()...)
-		events = append(events, e.event())
+		e, err := storedEvent(rows)
+		events = append(events, e)
 		return err
 	}, tenant, strconv.FormatUint(after.TxID, 10), after.ID, strconv.FormatUint(upTo.TxID, 10), upTo.ID, limit)
 	if err != nil {

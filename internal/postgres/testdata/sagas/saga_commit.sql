@@ -1,23 +1,13 @@
 
 WITH locked AS MATERIALIZED (
-	SELECT c.* FROM unnest(
-		$1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-		$7::bigint[], $8::bigint[], $9::bool[], $10::bigint[], $11::bigint[], $12::timestamptz[],
-		$13::text[], $14::text[], $15::bool[], $16::bool[], $17::text[],
-		$18::bigint[], $19::bool[], $20::bool[], $21::timestamptz[], $22::timestamptz[],
-		$23::timestamptz[], $24::timestamptz[], $25::timestamptz[], $26::bool[], $66::uuid[]) AS c (
-		id, was, epoch_was, version, state, current_step,
-		attempt, failures, uncertain, owner, epoch, next_run_at,
-		error, end_cause, clean, attention, attention_reason,
-		comp_ms, comp_starts, comp_expired, timed_out_at, cancel_at,
-		started_at, completed_at, updated_at, keyed, tenant_id)
+	SELECT c.* FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bool[], $10::bigint[], $11::bigint[], $12::timestamptz[], $13::text[], $14::text[], $15::bool[], $16::bool[], $17::text[], $18::bigint[], $19::bool[], $20::bool[], $21::timestamptz[], $22::timestamptz[], $23::timestamptz[], $24::timestamptz[], $25::timestamptz[], $26::bool[], $27::uuid[]) AS c (id, was, epoch_was, version, state, current_step, attempt, failures, uncertain, owner, epoch, next_run_at, error, end_cause, clean, attention, attention_reason, comp_ms, comp_starts, comp_expired, timed_out_at, cancel_at, started_at, completed_at, updated_at, keyed, tenant_id)
 	  JOIN saga.saga_states s ON s.id = c.id AND s.tenant_id = c.tenant_id
 	 WHERE s.version = c.was AND s.lease_epoch = c.epoch_was
 	 ORDER BY s.id, s.tenant_id
 	   FOR UPDATE OF s
 ), keys AS (
 	INSERT INTO saga.idempotency_keys (saga_id, tenant_id, principal, route, key, request_hash)
-	SELECT * FROM unnest($27::uuid[], $28::uuid[], $29::text[], $30::text[], $31::text[], $32::bytea[]) AS k (id, tenant, principal, route, key, hash)
+	SELECT * FROM unnest($28::uuid[], $29::uuid[], $30::text[], $31::text[], $32::text[], $33::bytea[]) AS k (id, tenant, principal, route, key, hash)
 	 WHERE ((k.id, k.tenant) IN (SELECT id, tenant_id FROM locked)) IS TRUE
 	 ORDER BY k.tenant, k.principal, k.route, k.key
 	ON CONFLICT DO NOTHING
@@ -37,32 +27,22 @@ WITH locked AS MATERIALIZED (
 	 WHERE s.id = l.id AND s.tenant_id = l.tenant_id AND (NOT l.keyed OR (l.id, l.tenant_id) IN (SELECT saga_id, tenant_id FROM keys))
 	RETURNING s.id, s.tenant_id
 ), logs AS MATERIALIZED (
-	SELECT * FROM unnest(
-		$33::uuid[], $34::uuid[], $35::bigint[], $36::text[], $37::text[], $38::bigint[], $39::text[], $40::bool[], $41::text[],
-		$42::text[], $43::text[], $44::text[], $45::timestamptz[], $46::timestamptz[], $47::bigint[], $48::timestamptz[], $49::bool[], $67::uuid[]) AS g (
-		id, saga_id, step, name, action, attempt, status, final, outcome,
-		request, response, error, started_at, completed_at, ms, updated_at, completes, tenant_id)
+	SELECT * FROM unnest($34::uuid[], $35::uuid[], $36::uuid[], $37::bigint[], $38::text[], $39::text[], $40::bigint[], $41::text[], $42::bool[], $43::text[], $44::text[], $45::text[], $46::text[], $47::timestamptz[], $48::timestamptz[], $49::bigint[], $50::timestamptz[], $51::bool[]) AS g (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, response_payload, error, started_at, completed_at, duration_ms, updated_at, completes)
 	 WHERE ((g.saga_id, g.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 ), logged AS (
-	INSERT INTO saga.saga_step_logs (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code,
-	       request_payload, response_payload, error, started_at, completed_at, duration_ms, updated_at)
-	SELECT id, saga_id, tenant_id, step, name, action, attempt, status, final, outcome,
-	       request::jsonb, response::jsonb, error::jsonb, started_at, completed_at, ms, updated_at
+	INSERT INTO saga.saga_step_logs (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, response_payload, error, started_at, completed_at, duration_ms, updated_at)
+	SELECT id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload::jsonb, response_payload::jsonb, error::jsonb, started_at, completed_at, duration_ms, updated_at
 	  FROM logs WHERE NOT completes
 ), closed AS (
 	UPDATE saga.saga_step_logs t
-	   SET status = g.status, final = g.final, outcome_code = g.outcome, request_payload = g.request::jsonb,
-	       response_payload = g.response::jsonb, error = g.error::jsonb, completed_at = g.completed_at, duration_ms = g.ms, updated_at = g.updated_at
+	   SET status = g.status, final = g.final, outcome_code = g.outcome_code, request_payload = g.request_payload::jsonb,
+	       response_payload = g.response_payload::jsonb, error = g.error::jsonb, completed_at = g.completed_at, duration_ms = g.duration_ms, updated_at = g.updated_at
 	  FROM logs g
-	 WHERE g.completes AND t.saga_id = g.saga_id AND t.tenant_id = g.tenant_id AND t.step_index = g.step AND t.action = g.action AND t.attempt = g.attempt
+	 WHERE g.completes AND t.saga_id = g.saga_id AND t.tenant_id = g.tenant_id AND t.step_index = g.step_index AND t.action = g.action AND t.attempt = g.attempt
 	   AND t.completed_at IS NULL
 ), told AS (
-	INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data,
-	       old_state, new_state, error, actor, request_id, trace_id, span_id, digest)
-	SELECT saga_id, tenant_id, event_type, step_index, step_name, attempt, at, data::jsonb,
-	       old_state, new_state, error::jsonb, actor, request_id, trace_id, span_id, digest
-	  FROM unnest($50::uuid[], $51::uuid[], $52::text[], $53::bigint[], $54::text[], $55::bigint[], $56::timestamptz[], $57::text[], $58::bigint[], $59::bigint[], $60::text[], $61::text[], $62::text[], $63::text[], $64::text[], $65::bytea[]) AS e (
-	       saga_id, tenant_id, event_type, step_index, step_name, attempt, at, data,
-	       old_state, new_state, error, actor, request_id, trace_id, span_id, digest) WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
+	INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data, old_state, new_state, error, actor, request_id, trace_id, span_id, digest)
+	SELECT saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data::jsonb, old_state, new_state, error::jsonb, actor, request_id, trace_id, span_id, digest
+	  FROM unnest($52::uuid[], $53::uuid[], $54::text[], $55::bigint[], $56::text[], $57::bigint[], $58::timestamptz[], $59::text[], $60::bigint[], $61::bigint[], $62::text[], $63::text[], $64::text[], $65::text[], $66::text[], $67::bytea[]) AS e (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data, old_state, new_state, error, actor, request_id, trace_id, span_id, digest) WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 )
 SELECT id, tenant_id FROM moved
