@@ -120,8 +120,8 @@ func (n *node) lettersEdge() *httpapi.DeadLetters {
 			return audit.Verify(ctx, n.deadLetters.actions, tenant, from, limit)
 		},
 		RedriveLimits: dlq.RedriveLimits{DefaultRate: float64(d.RedriveRate), MaxRate: float64(d.MaxRedriveRate), Bulk: int64(d.BulkLimit)},
-		WakeRedrives:  l.redriver.Wake, PolicyOf: n.deadLetters.queue.PolicyOf, Drive: l.redriver.Now, Drives: l.redriver.Drives,
-		ForbiddenTopic: l.topics.Forbidden, UndoneByHand: l.sagas.UndoneByHand,
+		WakeRedrives:  l.redriver.Wake, PolicyOf: n.deadLetters.queue.PolicyOf, Drive: l.redriver.Now, Ways: l.redriver.Ways(),
+		UndoneByHand: l.sagas.UndoneByHand,
 	}
 }
 

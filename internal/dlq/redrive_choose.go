@@ -2,7 +2,6 @@ package dlq
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -191,14 +190,3 @@ func (a RedriveAction) Verb() string {
 		BulkRetry: VerbRetry, BulkDiscard: VerbDiscard, BulkResolve: VerbResolve, BulkRequeue: VerbRequeue, BulkDelete: VerbDelete,
 	}[a]
 }
-
-// Ways is where letters can be driven to from a server.
-type Ways struct {
-	Kinds []TargetKind // of targets that it has drivers for
-	// Forbidden tells of topics that nothing is ever driven to, because what is
-	// written there comes back as a letter (invariant D6); nil: none.
-	Forbidden func(topic string) bool
-}
-
-// Reaches tells whether something is driven to targets of a kind.
-func (w Ways) Reaches(kind TargetKind) bool { return slices.Contains(w.Kinds, kind) }

@@ -134,9 +134,8 @@ type Claim struct {
 	Force    bool      // also when it is DEAD
 	Revision *Revision // nil: what it has; else stored with the claim
 	Target   *Target   // nil: what it has
-	// Kinds of targets that can be driven to from here; a letter for another one
-	// is not claimed.
-	Kinds []TargetKind
+	// Ways is where can be driven to from here; a letter for elsewhere is not claimed.
+	Ways  Ways
 	Actor string
 	By    operator.Action
 }
@@ -168,7 +167,7 @@ type Queue interface {
 	Release(ctx context.Context, limit int) (int, error)
 	// Take claims one letter for somebody. Faults: NotFound; Conflict (its status,
 	// its lease), CodeKeyBlocked; Precondition CodeStale; Unavailable CodeNoKafka
-	// when its target is of none of the claim's Kinds. Nothing is claimed then.
+	// when the claim's Ways do not reach its target. Nothing is claimed then.
 	Take(ctx context.Context, c Claim, lease time.Duration) (Drive, error)
 	// HandOver notes that letters are about to be sent: durable on return, before the
 	// first byte may leave. ok is false when their redrive does not run any more:

@@ -31,12 +31,8 @@ type DeadLetters struct {
 	// NotFound; Conflict; Precondition CodeStale; Invalid CodeTarget; Unavailable
 	// CodeNoKafka.
 	Drive func(context.Context, dlq.Claim) (dlq.Finish, error)
-	// Drives tells whether this server, as it is configured, drives letters to
-	// targets of a kind.
-	Drives func(dlq.TargetKind) bool
-	// ForbiddenTopic tells of topics that nothing is driven to, because what is
-	// written there comes back as a dead letter (invariant D6).
-	ForbiddenTopic func(topic string) bool
+	// Ways is where this server, as it is configured, drives letters to.
+	Ways dlq.Ways
 	// UndoneByHand tells the saga that waits for a letter that its step was undone
 	// elsewhere; the saga's own commit resolves the letter, which is returned.
 	UndoneByHand func(context.Context, dlq.Letter, operator.By) (dlq.Letter, error)
@@ -44,7 +40,7 @@ type DeadLetters struct {
 
 func (d *DeadLetters) complete() bool {
 	return d.Redrives != nil && d.Overview != nil && d.Actions != nil && d.RedriveLimits.MaxRate > 0 && d.WakeRedrives != nil &&
-		d.Letters != nil && d.PolicyOf != nil && d.Drive != nil && d.Drives != nil && d.ForbiddenTopic != nil && d.UndoneByHand != nil
+		d.Letters != nil && d.PolicyOf != nil && d.Drive != nil && d.Ways.Forbidden != nil && d.UndoneByHand != nil
 }
 
 // letterHandlers are the operations on the dead-letter queue.

@@ -73,7 +73,7 @@ func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
 	q.edge = newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now = time.Now
 		c.DeadLetters = &httpapi.DeadLetters{
-			Letters: q.letters, Drive: driver.Now, Drives: driver.Drives, ForbiddenTopic: forbidden,
+			Letters: q.letters, Drive: driver.Now, Ways: driver.Ways(),
 			PolicyOf: ruled{loops, q}.PolicyOf, UndoneByHand: q.undoneByHand,
 			Redrives: redrives, Overview: store, Actions: q.actions, VerifyActions: verified(q.actions), WakeRedrives: func() {},
 			RedriveLimits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 1000, Bulk: 100},

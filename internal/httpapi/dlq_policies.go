@@ -127,8 +127,8 @@ func (s *letterHandlers) policyAnswer(ctx context.Context, p *dlq.Policy, topic 
 // Fault: Invalid with dlq.CodeTarget.
 func (s *letterHandlers) mayBeAllowed(p *dlq.Policy) error {
 	for i, target := range p.AllowedTargets {
-		if s.ForbiddenTopic(target) {
-			return notAllowed("/allowed_targets/"+strconv.Itoa(i), readAsDeadLetters)
+		if s.Ways.Forbids(target) {
+			return notAllowed("/allowed_targets/"+strconv.Itoa(i), dlq.ReadAsDeadLetters)
 		}
 	}
 	return nil

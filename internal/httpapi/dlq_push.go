@@ -318,10 +318,10 @@ func (s *letterHandlers) checkPushedTarget(l *dlq.Letter) error {
 		}
 		_, err := dlq.CarryOverHTTP(l.Content, true)
 		return err
-	case t.Topic != "" && s.ForbiddenTopic(t.Topic):
-		return notAllowed("/target/topic", readAsDeadLetters)
-	case t.Topic == "" && (t.Kind == dlq.ToKafka || t.Kind == "") && s.ForbiddenTopic(l.OriginalTopic):
-		return notAllowed("/original_topic", readAsDeadLetters+": name the topic the record was in before it failed, or set a target")
+	case s.Ways.Forbids(t.Topic):
+		return notAllowed("/target/topic", dlq.ReadAsDeadLetters)
+	case t.Topic == "" && (t.Kind == dlq.ToKafka || t.Kind == "") && s.Ways.Forbids(l.OriginalTopic):
+		return notAllowed("/original_topic", dlq.ReadAsDeadLetters+": name the topic the record was in before it failed, or set a target")
 	}
 	return nil
 }
@@ -329,13 +329,11 @@ func (s *letterHandlers) checkPushedTarget(l *dlq.Letter) error {
 // undrivenHere warns of a letter that this server, as it is configured, cannot
 // drive: it is kept, because that may change.
 func (s *letterHandlers) undrivenHere(l *dlq.Letter) *api.DeadLetterWarnings {
-	if to := l.Destination(nil); l.Status == dlq.Pending && !s.Drives(to.Kind) {
+	if to := l.Destination(nil); l.Status == dlq.Pending && !s.Ways.Reaches(to.Kind) {
 		return &api.DeadLetterWarnings{{Code: dlq.CodeNoKafka, Detail: dlq.TargetNotConfigured(to.Kind)}}
 	}
 	return nil
 }
-
-const readAsDeadLetters = "is a dead-letter topic: messages sent there come back as dead letters"
 
 func notAllowed(pointer, reason string) error {
 	return fault.New(fault.Invalid, dlq.CodeTarget, "%s: %s", pointer, reason).With(fault.Field{Pointer: pointer, Code: "not_allowed", Message: reason})

@@ -112,7 +112,7 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 	if c := l.Failure.Class; c != "" && !slices.Contains(dlq.Classes, c) {
 		wrong.Add("/error_class", "enum", "must be a known error class")
 	}
-	if r.Resolution != "" && !ends(r.Status, r.Resolution) {
+	if r.Resolution != "" && !r.Resolution.Ends(r.Status) {
 		wrong.Add("/resolution", "invalid", "does not match the status")
 	}
 	if r.RetryCount < 0 || r.RetryCount > dlq.MaxRetries || l.MaxRetries < -1 {
@@ -163,16 +163,12 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 		l.Source = r.Source
 	}
 	l = dlq.New(l, *r.ID, p, m)
-	l.Generation, l.RetryCount, l.NextRetryAt = r.Generation, r.RetryCount, nil
+	l.Generation, l.RetryCount = r.Generation, r.RetryCount
 	l.LastRetryAt = micros(r.LastRetryAt)
 	if r.CreatedAt != nil {
 		l.CreatedAt = *micros(r.CreatedAt)
 	}
-	if r.Status != "" {
-		l.Status, l.Resolution, l.TerminalAt = r.Status, r.Resolution, nil
-	}
-	r.settle(&l, m)
-	return l, nil
+	return l.Imported(r.Status, r.Resolution, micros(r.TerminalAt), m), nil
 }
 
 // place is where the letter was read, nil when it is not of Kafka; false: nothing
@@ -185,34 +181,6 @@ func (r *letterRecord) place() (*dlq.Position, bool) {
 	id, err := dlq.ParseTopicID(text(at.TopicID))
 	return &dlq.Position{Topic: at.Topic, Partition: at.Partition, Offset: at.Offset, TopicID: id},
 		err == nil && dlq.CanBeTopic(at.Topic) && at.Partition >= 0 && at.Offset >= 0
-}
-
-// settle makes the status of an imported letter one that it can have by itself.
-func (r *letterRecord) settle(l *dlq.Letter, m dlq.Moment) {
-	switch l.Status {
-	case dlq.Resolved, dlq.Dead:
-		if l.Resolution == "" {
-			l.Resolution = map[dlq.Status]dlq.Resolution{dlq.Resolved: dlq.Manual, dlq.Dead: dlq.Exhausted}[l.Status]
-		}
-		if l.TerminalAt = micros(r.TerminalAt); l.TerminalAt == nil {
-			l.TerminalAt = &m.Now
-		}
-		l.MaxRetries = max(l.MaxRetries, l.RetryCount)
-	default: // nobody is retrying it here
-		l.Status, l.Resolution, l.TerminalAt = dlq.Pending, "", nil
-		l.MaxRetries = max(l.MaxRetries, l.RetryCount+1)
-	}
-}
-
-// ends tells whether a letter of this status may have ended so.
-func ends(s dlq.Status, r dlq.Resolution) bool {
-	switch r {
-	case dlq.Redriven, dlq.Confirmed, dlq.Bounced, dlq.Manual:
-		return s == dlq.Resolved
-	case dlq.Discarded, dlq.Exhausted, dlq.Poison:
-		return s == dlq.Dead
-	}
-	return false
 }
 
 func orNil(id *uuid.UUID) uuid.UUID {

@@ -116,10 +116,7 @@ func (s *letterHandlers) claimOf(ctx context.Context, l *dlq.Letter, b *api.Dead
 func (s *letterHandlers) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLetterRetryTarget) (*dlq.Target, error) {
 	own := l.Destination(nil)
 	if t == nil || t.Topic == nil && t.URL == nil && t.Partition == nil && t.Method == nil {
-		if own.Kind == dlq.ToKafka && s.ForbiddenTopic(own.Topic) {
-			return nil, notAllowed("/target/topic", "the letter's own topic "+readAsDeadLetters)
-		}
-		return nil, nil //nolint:nilnil // its own
+		return nil, s.aimed(ctx, l, nil)
 	}
 	if own.Kind != dlq.ToKafka && own.Kind != dlq.ToHTTP {
 		return nil, notAllowed("/target", "only dead letters for Kafka or HTTP can be sent to another target")
@@ -140,10 +137,7 @@ func (s *letterHandlers) retryTarget(ctx context.Context, l *dlq.Letter, t *api.
 	if wrong := dlq.TargetMistakes("/target", to); wrong != nil {
 		return nil, summed(fault.Invalid, dlq.CodeInvalid, wrong)
 	}
-	if s.ForbiddenTopic(to.Topic) {
-		return nil, notAllowed("/target/topic", readAsDeadLetters)
-	}
-	return &to, s.allowed(ctx, l, &to, "/target/topic")
+	return &to, s.aimed(ctx, l, &to)
 }
 
 func (s *letterHandlers) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Target, t *api.DeadLetterRetryTarget) (*dlq.Target, error) {
@@ -163,17 +157,23 @@ func (s *letterHandlers) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Ta
 	if reason := s.CheckEndpoint(to.URL); reason != "" {
 		return nil, notAllowed("/target/url", reason)
 	}
-	return &to, s.allowed(ctx, l, &to, "/target/url")
+	return &to, s.aimed(ctx, l, &to)
 }
 
-// allowed returns nil when the policy lets the letter go there. Fault: Invalid
-// with dlq.CodeTarget.
-func (s *letterHandlers) allowed(ctx context.Context, l *dlq.Letter, to *dlq.Target, pointer string) error {
-	p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
-	if err != nil || p.AllowsDrive(l, to) {
-		return err
+// aimed returns nil when the letter may be driven to a target; nil: its own. Fault:
+// Invalid with dlq.CodeTarget.
+func (s *letterHandlers) aimed(ctx context.Context, l *dlq.Letter, to *dlq.Target) error {
+	var p dlq.Policy
+	if to != nil { // its own is allowed whatever the policy says
+		var err error
+		if p, err = s.PolicyOf(ctx, l.TenantID, l.OriginalTopic); err != nil {
+			return err
+		}
 	}
-	return notAllowed(pointer, "must be the letter's own target or one of the policy's allowed_targets")
+	if no := s.Ways.Aim(l, to, &p); no != nil {
+		return no.Fault()
+	}
+	return nil
 }
 
 // revisionOf makes a revision of an edit, nil when nothing is edited. It begins

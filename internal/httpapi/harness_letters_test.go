@@ -62,7 +62,7 @@ func newQueueEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 		c.DeadLetters = &httpapi.DeadLetters{
 			Letters: store, Redrives: bulk, Overview: store, Actions: postgres.NewActions(db), VerifyActions: verified(postgres.NewActions(db)),
 			RedriveLimits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 5000, Bulk: 1000}, WakeRedrives: driver.Wake,
-			Drive: driver.Now, Drives: driver.Drives, ForbiddenTopic: forbidden, PolicyOf: loops.PolicyOf,
+			Drive: driver.Now, Ways: driver.Ways(), PolicyOf: loops.PolicyOf,
 			UndoneByHand: func(_ context.Context, l dlq.Letter, _ operator.By) (dlq.Letter, error) { return l, nil },
 		}
 	}}, change...)...)

@@ -204,8 +204,8 @@ func (s *letterHandlers) mayTarget(ctx context.Context, r *dlq.Redrive) error {
 		if reason := s.CheckEndpoint(t.URL); reason != "" {
 			return notAllowed("/target/url", reason)
 		}
-	case t.Topic != "" && s.ForbiddenTopic(t.Topic):
-		return notAllowed("/target/topic", readAsDeadLetters)
+	case s.Ways.Forbids(t.Topic):
+		return notAllowed("/target/topic", dlq.ReadAsDeadLetters)
 	}
 	if r.Filter == nil || !r.Filter.Exact() {
 		return nil

@@ -24,7 +24,7 @@ import (
 func (b *inbox) retry(r *targets.Kafka, id uuid.UUID) {
 	b.t.Helper()
 	by := operator.By{Actor: "ada"}.Did(uuid.New(), tenant, time.Now(), operator.DeadLetter, id.String(), dlq.VerbRetry, nil)
-	claim := dlq.Claim{TenantID: tenant, LetterID: id, Kinds: []dlq.TargetKind{dlq.ToKafka}, Actor: "ada", By: by}
+	claim := dlq.Claim{TenantID: tenant, LetterID: id, Ways: dlq.Ways{Kinds: []dlq.TargetKind{dlq.ToKafka}}, Actor: "ada", By: by}
 	d, err := b.queue.Take(b.t.Context(), claim, time.Minute)
 	if err != nil {
 		b.t.Fatalf("take: %v", err)

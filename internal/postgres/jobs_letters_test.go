@@ -51,7 +51,7 @@ func (m *jobMail) exhausted() dlq.Letter {
 // retried begins a retry of a letter and returns its drive, and the run.
 func (m *jobMail) retried(l dlq.Letter, change ...func(*dlq.Claim)) (dlq.Drive, uuid.UUID) {
 	m.t.Helper()
-	c := dlq.Claim{TenantID: m.tenant, LetterID: l.ID, Kinds: []dlq.TargetKind{dlq.ToJobRun}, Actor: "ada",
+	c := dlq.Claim{TenantID: m.tenant, LetterID: l.ID, Ways: dlq.Ways{Kinds: []dlq.TargetKind{dlq.ToJobRun}}, Actor: "ada",
 		By: operator.By{Actor: "ada"}.Did(newID(), m.tenant, now(), operator.DeadLetter, l.ID.String(), dlq.VerbRetry, nil)}
 	for _, f := range change {
 		f(&c)

@@ -40,7 +40,7 @@ func TestAForcedLetterThatWasNeverSentIsDeadAgain(t *testing.T) {
 	m := newLetterQueue(t)
 	l := m.push(t, m.due(func(l *dlq.Letter) { l.MaxRetries = 1 }))[0]
 	m.end(t, m.claim(t, 1)[0], dlq.FailedDrive)
-	claim := dlq.Claim{TenantID: m.tenant, LetterID: l.ID, Force: true, Kinds: dlq.TargetKinds, By: m.action(m.get(t, l.ID), "retry")}
+	claim := dlq.Claim{TenantID: m.tenant, LetterID: l.ID, Force: true, Ways: dlq.Ways{Kinds: dlq.TargetKinds}, By: m.action(m.get(t, l.ID), "retry")}
 	if _, err := m.queue.Take(t.Context(), claim, time.Minute); err != nil {
 		t.Fatal(err)
 	}

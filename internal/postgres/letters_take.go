@@ -4,15 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/fault"
 )
 
 // maxBlocking is how many letters are named that keep one of their key waiting.
@@ -68,17 +65,8 @@ func (st *LetterQueue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, leas
 
 // takeable returns why a letter, whose row is locked, cannot be claimed.
 func (st *LetterQueue) takeable(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter, c *dlq.Claim) error {
-	if c.Version != 0 && c.Version != l.Version {
-		return dlq.Stale(l.ID, l.Version)
-	}
-	if err := l.Unretryable(c.Force); err != nil {
+	if err := l.Claimable(c); err != nil || !l.Ordered {
 		return err
-	}
-	if to := l.Destination(c.Target); !slices.Contains(c.Kinds, to.Kind) {
-		return fault.New(fault.Unavailable, dlq.CodeNoKafka, "%s", dlq.TargetNotConfigured(to.Kind))
-	}
-	if !l.Ordered {
-		return nil
 	}
 	var older []string
 	err := tx.SelectContext(ctx, &older, `
@@ -87,8 +75,7 @@ func (st *LetterQueue) takeable(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter,
 	if err != nil || older == nil {
 		return err
 	}
-	return fault.New(fault.Conflict, dlq.CodeKeyBlocked, "older dead letters with the same key are open: %s", strings.Join(older, ", ")).
-		Allowing([]string{dlq.VerbDiscard, dlq.VerbResolve})
+	return dlq.KeyBlocked(older)
 }
 
 // putRevision stores an edited content under the next number of its letter, and

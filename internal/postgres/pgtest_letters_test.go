@@ -46,7 +46,7 @@ func (b letterStore) driven(t *testing.T, l dlq.Letter) dlq.Drive {
 	t.Helper()
 	queue := postgres.NewLetterQueue(b.db, dlq.DefaultPolicy)
 	d, err := queue.Take(t.Context(), dlq.Claim{
-		TenantID: b.tenant, LetterID: l.ID, Kinds: dlq.TargetKinds, Actor: "ada", By: b.action(l, dlq.VerbRetry), Force: true,
+		TenantID: b.tenant, LetterID: l.ID, Ways: dlq.Ways{Kinds: dlq.TargetKinds}, Actor: "ada", By: b.action(l, dlq.VerbRetry), Force: true,
 		Revision: &dlq.Revision{LetterID: l.ID, Content: dlq.Content{Payload: []byte("edited")}, Author: "ada", Reason: "better", CreatedAt: now(), Patch: []byte(`[{"op":"test"}]`)},
 	}, time.Minute)
 	if err != nil {

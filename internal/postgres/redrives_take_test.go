@@ -15,7 +15,7 @@ func TestARedriveDrivesEachLetterOnce(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
 	letters := m.pushed(t, 6)
-	if _, err := m.queue.Take(t.Context(), dlq.Claim{TenantID: m.tenant, LetterID: letters[5].ID, Kinds: kafkaOnly, By: m.action(letters[5], "retry")}, time.Minute); err != nil {
+	if _, err := m.queue.Take(t.Context(), dlq.Claim{TenantID: m.tenant, LetterID: letters[5].ID, Ways: dlq.Ways{Kinds: kafkaOnly}, By: m.action(letters[5], "retry")}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	r := m.create(t, m.redrive(t, dlq.BulkRetry, func(r *dlq.Redrive) {

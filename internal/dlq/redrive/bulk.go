@@ -223,7 +223,7 @@ type flight struct {
 func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace, before *flight) (under *flight, full bool, n int, err error) {
 	claimed := time.Now()
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
-	batch, err := r.cfg.Redrives.TakeItems(call, a, r.ways(), r.cfg.Lease, p.limit)
+	batch, err := r.cfg.Redrives.TakeItems(call, a, r.Ways(), r.cfg.Lease, p.limit)
 	cancel()
 	if err != nil {
 		return nil, false, 0, fmt.Errorf("take letters: %w", err)

@@ -2,7 +2,6 @@ package redrive
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -76,19 +75,11 @@ func (r *Redriver) send(ctx context.Context, at *desk, policies []dlq.Policy, as
 	batch := at.batch
 	results := make([]dlq.Result, len(batch))
 	byKind := map[dlq.TargetKind][]int{}
+	ways := r.Ways()
 	for i := range batch {
 		d := &batch[i]
-		// Of a redrive of several topics nobody could say before.
-		if d.RedriveID != uuid.Nil && !policies[i].AllowsDrive(&d.Letter, &d.To) {
-			results[i] = r.refused("the policy of its topic does not allow the target")
-			continue
-		}
-		if d.To.Kind == dlq.ToKafka && r.cfg.Forbidden(d.To.Topic) {
-			results[i] = r.refused(fmt.Sprintf("topic %q is a dead-letter topic: choose another target", d.To.Topic))
-			continue
-		}
-		if d.Revision == 0 && slices.Contains(d.Labels, dlq.LabelTruncated) {
-			results[i] = r.refused("its payload was truncated: retry it with the whole payload")
+		if no := ways.Refuses(d, &policies[i]); no != nil {
+			results[i] = r.refused(no.String())
 			continue
 		}
 		if as.prepare != nil {

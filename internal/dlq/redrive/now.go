@@ -13,7 +13,7 @@ import (
 // Now retries one letter at once for somebody, and returns how that ended, which
 // is stored. A failed drive is no error: the letter is PENDING or DEAD then, and
 // Finish.Attempt says why. RETRYING means that the target has accepted it and
-// tells later what came of it. Claim.Kinds is filled in.
+// tells later what came of it. Claim.Ways is filled in.
 //
 // It does not end early when ctx does: a retry that was begun is ended and
 // stored. Faults: those of Queue.Take, so Unavailable CodeNoKafka when nothing
@@ -21,11 +21,7 @@ import (
 // when the claim names a topic that is read as dead letters; Conflict when the
 // letter was lost while it was driven, and only the attempt is stored.
 func (r *Redriver) Now(ctx context.Context, c dlq.Claim) (dlq.Finish, error) {
-	if t := c.Target; t != nil && t.Kind == dlq.ToKafka && r.cfg.Forbidden(t.Topic) {
-		return dlq.Finish{}, fault.New(fault.Invalid, dlq.CodeTarget, "topic %q is a dead-letter topic: choose another target", t.Topic).
-			With(fault.Field{Pointer: "/target/topic", Code: "not_allowed", Message: "is read as dead letters"})
-	}
-	c.Kinds = r.kinds
+	c.Ways = r.Ways()
 	asked := time.Now()
 	claimed, err := r.cfg.Queue.Take(ctx, c, r.cfg.Lease)
 	if err != nil {

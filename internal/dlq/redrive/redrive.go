@@ -154,11 +154,8 @@ func (c Config) complete() Config {
 	return c
 }
 
-// Drives tells whether there is a driver for targets of a kind.
-func (r *Redriver) Drives(kind dlq.TargetKind) bool { return r.cfg.Drivers[kind] != nil }
-
-// ways is where letters can be driven to from here.
-func (r *Redriver) ways() dlq.Ways { return dlq.Ways{Kinds: r.kinds, Forbidden: r.cfg.Forbidden} }
+// Ways is where letters can be driven to from here.
+func (r *Redriver) Ways() dlq.Ways { return dlq.Ways{Kinds: r.kinds, Forbidden: r.cfg.Forbidden} }
 
 // chance is what stores are given for the rules that they call.
 func (r *Redriver) chance() dlq.Chance { return dlq.Chance{Jitter: r.cfg.Jitter, NewID: r.cfg.NewID} }

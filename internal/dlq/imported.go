@@ -1,0 +1,34 @@
+package dlq
+
+import (
+	"slices"
+	"time"
+)
+
+// Imported returns a letter of an export as it is taken up: with the status, count
+// and end that it had there, yet not on its way and not retried by itself. l is
+// complete (New) and has the RetryCount it had; terminalAt is when it ended, nil where
+// nobody tells.
+func (l Letter) Imported(s Status, why Resolution, terminalAt *time.Time, m Moment) Letter {
+	if s == "" {
+		s, why = l.Status, l.Resolution
+	}
+	l.NextRetryAt, l.TerminalAt = nil, nil
+	if !s.Terminal() { // nobody is retrying it here
+		l.Status, l.Resolution = Pending, ""
+		l.MaxRetries = max(l.MaxRetries, l.RetryCount+1)
+		return l
+	}
+	if why == "" {
+		why = map[Status]Resolution{Resolved: Manual, Dead: Exhausted}[s]
+	}
+	if terminalAt == nil {
+		terminalAt = &m.Now
+	}
+	l.Status, l.Resolution, l.TerminalAt = s, why, terminalAt
+	l.MaxRetries = max(l.MaxRetries, l.RetryCount)
+	return l
+}
+
+// Ends tells whether letters of a status may have ended so.
+func (r Resolution) Ends(s Status) bool { return slices.Contains(Resolutions, r) && r.Status() == s }

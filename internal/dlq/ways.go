@@ -1,0 +1,136 @@
+package dlq
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// Ways is where letters can be driven to from a server: the one guard of every retry,
+// whoever asks for it.
+type Ways struct {
+	Kinds []TargetKind // of targets that it has drivers for
+	// Forbidden tells of topics that nothing is ever driven to, because what is
+	// written there comes back as a letter (invariant D6); nil: none.
+	Forbidden func(topic string) bool
+}
+
+// Reaches tells whether something is driven to targets of a kind.
+func (w Ways) Reaches(kind TargetKind) bool { return slices.Contains(w.Kinds, kind) }
+
+// Forbids tells whether nothing is ever driven to a topic.
+func (w Ways) Forbids(topic string) bool {
+	return w.Forbidden != nil && topic != "" && w.Forbidden(topic)
+}
+
+// Refusal is why a letter is not driven to a target.
+type Refusal struct {
+	Why RefusalReason
+	To  Target
+	Own bool // it is the letter's own target
+}
+
+// RefusalReason is what is in the way of a drive.
+type RefusalReason string
+
+// Reasons.
+const (
+	ForbiddenTopic   RefusalReason = "forbidden topic"
+	DisallowedTarget RefusalReason = "disallowed target" // by the policy of its topic
+	UnreachableKind  RefusalReason = "unreachable kind"
+	TruncatedPayload RefusalReason = "truncated payload"
+)
+
+// ReadAsDeadLetters is what is wrong with a target that is a topic of dead letters.
+const ReadAsDeadLetters = "is a dead-letter topic: messages sent there come back as dead letters"
+
+// Aim returns why a letter may not be aimed at a target, other than its own unless to
+// is nil; nil: it may. p is the policy of its topic; nil: its own target is always
+// allowed.
+func (w Ways) Aim(l *Letter, to *Target, p *Policy) *Refusal {
+	at := l.Destination(to)
+	switch {
+	case at.Kind == ToKafka && w.Forbids(at.Topic):
+		return &Refusal{ForbiddenTopic, at, to == nil}
+	case to != nil && p != nil && !p.AllowsDrive(l, &at):
+		return &Refusal{DisallowedTarget, at, false}
+	}
+	return nil
+}
+
+// Refuses returns why a claimed letter is not sent; nil: it is. p is the policy of its
+// topic: a redrive of several topics could not be held to it before.
+func (w Ways) Refuses(d *Drive, p *Policy) *Refusal {
+	if d.RedriveID == uuid.Nil {
+		p = nil // whoever named the target was held to the policy
+	}
+	if r := w.Aim(&d.Letter, &d.To, p); r != nil {
+		return r
+	}
+	if d.Revision == 0 && slices.Contains(d.Labels, LabelTruncated) {
+		return &Refusal{Why: TruncatedPayload, To: d.To}
+	}
+	return nil
+}
+
+// String says why, for the record of a retry.
+func (r *Refusal) String() string {
+	switch r.Why {
+	case ForbiddenTopic:
+		return fmt.Sprintf("topic %q is a dead-letter topic: choose another target", r.To.Topic)
+	case DisallowedTarget:
+		return "the policy of its topic does not allow the target"
+	case UnreachableKind:
+		return TargetNotConfigured(r.To.Kind)
+	}
+	return "its payload was truncated: retry it with the whole payload"
+}
+
+// Fault is what whoever asked for the retry is told: Invalid with CodeTarget, or
+// Unavailable with CodeNoKafka.
+func (r *Refusal) Fault() *fault.Error {
+	pointer, why := "/target/topic", ReadAsDeadLetters
+	switch {
+	case r.Why == UnreachableKind:
+		return fault.New(fault.Unavailable, CodeNoKafka, "%s", r)
+	case r.Why == DisallowedTarget:
+		why = "must be the letter's own target or one of the policy's allowed_targets"
+		if r.To.Kind == ToHTTP {
+			pointer = "/target/url"
+		}
+	case r.Own:
+		why = "the letter's own topic " + ReadAsDeadLetters
+	}
+	return fault.New(fault.Invalid, CodeTarget, "%s: %s", pointer, why).With(fault.Field{Pointer: pointer, Code: "not_allowed", Message: why})
+}
+
+// Claimable returns why a letter cannot be claimed, nil when it can, as far as older
+// letters of its key do not keep it waiting. Faults: Precondition CodeStale; Conflict;
+// Invalid CodeTarget; Unavailable CodeNoKafka.
+func (l *Letter) Claimable(c *Claim) error {
+	if c.Version != 0 && c.Version != l.Version {
+		return Stale(l.ID, l.Version)
+	}
+	if err := l.Unretryable(c.Force); err != nil {
+		return err
+	}
+	if c.Target != nil {
+		if r := c.Ways.Aim(l, c.Target, nil); r != nil {
+			return r.Fault()
+		}
+	}
+	if to := l.Destination(c.Target); !c.Ways.Reaches(to.Kind) {
+		return (&Refusal{Why: UnreachableKind, To: to}).Fault()
+	}
+	return nil
+}
+
+// KeyBlocked is the fault of a letter that waits for older open ones of its key.
+func KeyBlocked(older []string) *fault.Error {
+	return fault.New(fault.Conflict, CodeKeyBlocked, "older dead letters with the same key are open: %s", strings.Join(older, ", ")).
+		Allowing([]string{VerbDiscard, VerbResolve})
+}
