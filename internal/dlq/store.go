@@ -164,7 +164,7 @@ type Queue interface {
 	Due(ctx context.Context, kinds []TargetKind, lease time.Duration, limit int) ([]Drive, error)
 	// Release lets letters go on that were held when their time came, and that
 	// nothing holds any more: up to limit of them, spread over one backoff.
-	Release(ctx context.Context, limit int) (int, error)
+	Release(ctx context.Context, limit int, c Chance) (int, error)
 	// Take claims one letter for somebody. Faults: NotFound; Conflict (its status,
 	// its lease), CodeKeyBlocked; Precondition CodeStale; Unavailable CodeNoKafka
 	// when the claim's Ways do not reach its target. Nothing is claimed then.
@@ -183,7 +183,7 @@ type Queue interface {
 	// Reclaim ends retries whose lease has passed. One that was handed over counts as
 	// a failed one (Abandoned), one that was not does not (Withdrawn). A letter whose
 	// saga is still undoing is left to it.
-	Reclaim(ctx context.Context, limit int) (int, error)
+	Reclaim(ctx context.Context, limit int, c Chance) (int, error)
 	// PolicyOf returns the policy of a topic: its own, the tenant's, or the
 	// configuration's.
 	PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (Policy, error)

@@ -141,7 +141,7 @@ func TestARetryWhoseRunWorksIsNotReclaimed(t *testing.T) {
 	l := m.exhausted()
 	_, run := m.retried(l)
 	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET retry_lease_until = now() - interval '1 minute' WHERE id = $1`, l.ID)
-	if _, err := m.queue.Reclaim(t.Context(), 10); err != nil {
+	if _, err := m.queue.Reclaim(t.Context(), 10, chance); err != nil {
 		t.Fatal(err)
 	}
 	if n := m.letter(l.ID); n.Status != dlq.Retrying {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -221,11 +220,11 @@ SELECT m.id, m.tenant_id, m.source, m.original_topic, m.retry_count, m.max_retri
 
 // Reclaim implements dlq.Queue. A lease that is prolonged meanwhile is not
 // ended: the statement looks again.
-func (st *LetterQueue) Reclaim(ctx context.Context, limit int) (int, error) {
+func (st *LetterQueue) Reclaim(ctx context.Context, limit int, chance dlq.Chance) (int, error) {
 	if err := st.forget(ctx); err != nil {
 		return 0, err
 	}
-	lost, going, err := st.lost(ctx, limit)
+	lost, going, err := st.lost(ctx, limit, chance)
 	if err != nil {
 		return 0, fmt.Errorf("look for lost retries: %w", err)
 	}
@@ -247,7 +246,7 @@ func (st *LetterQueue) Reclaim(ctx context.Context, limit int) (int, error) {
 	return n, outage("reclaim dead letters", err)
 }
 
-func (st *LetterQueue) lost(ctx context.Context, limit int) (lost []dlq.Finish, going []uuid.UUID, err error) {
+func (st *LetterQueue) lost(ctx context.Context, limit int, chance dlq.Chance) (lost []dlq.Finish, going []uuid.UUID, err error) {
 	rows, err := st.db.queryRead(ctx, lostRetries, limit)
 	if err != nil {
 		return nil, nil, err
@@ -272,12 +271,8 @@ func (st *LetterQueue) lost(ctx context.Context, limit int) (lost []dlq.Finish, 
 			return fmt.Errorf("stored target: %w", err)
 		}
 		d.RedriveID = redrive.UUID
-		result := dlq.Result{Outcome: dlq.Abandoned, Error: "retry abandoned: its node lost the lease, and the letter may have been sent", StartedAt: started.UTC(), EndedAt: now.UTC()}
-		if unsent {
-			result.Outcome, result.Error = dlq.Withdrawn, "retry withdrawn: its node lost the lease before the letter was sent"
-			d.Forced = d.RetryCount >= d.MaxRetries // it was DEAD: a PENDING one has a retry left (invariant D3)
-		}
-		drives, results = append(drives, d), append(results, result)
+		results = append(results, d.Lost(unsent, started.UTC(), now.UTC())) // which says more of d
+		drives = append(drives, d)
 		return nil
 	})
 	if err != nil {
@@ -289,7 +284,7 @@ func (st *LetterQueue) lost(ctx context.Context, limit int) (lost []dlq.Finish, 
 		if err != nil {
 			return nil, nil, err
 		}
-		lost = append(lost, d.Finished(results[i], &p, dlq.Moment{Now: results[i].EndedAt, Jitter: rand.Float64()}))
+		lost = append(lost, d.Finished(results[i], &p, chance.At(results[i].EndedAt)))
 	}
 	return lost, going, nil
 }

@@ -19,7 +19,7 @@ func TestWhatWasNeverHandedOverIsGivenBack(t *testing.T) {
 	old := drives[2] // of a version that notes nothing, whose tokens are of version 4
 	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET retry_token = gen_random_uuid() WHERE id = $1`, old.ID)
 	m.expire(t)
-	if n, err := m.queue.Reclaim(t.Context(), 10); err != nil || n != 3 {
+	if n, err := m.queue.Reclaim(t.Context(), 10, chance); err != nil || n != 3 {
 		t.Fatalf("reclaimed %d, %v", n, err)
 	}
 	for i, want := range []struct {
@@ -45,7 +45,7 @@ func TestAForcedLetterThatWasNeverSentIsDeadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.expire(t)
-	if n, err := m.queue.Reclaim(t.Context(), 10); err != nil || n != 1 {
+	if n, err := m.queue.Reclaim(t.Context(), 10, chance); err != nil || n != 1 {
 		t.Fatalf("reclaimed %d, %v", n, err)
 	}
 	if got := m.get(t, l.ID); got.Status != dlq.Dead || got.Resolution != dlq.Exhausted || got.RetryCount != 1 || m.attempts(t, l.ID) != "FAILED WITHDRAWN" {
@@ -67,7 +67,7 @@ func TestNotesOfHandOversGoWithWhatTheyAreOf(t *testing.T) {
 	}
 	execute(t, m.db.SQL(), `UPDATE dlq.dlq_handovers SET at = now() - interval '1 hour'`)
 	reclaim := func() {
-		if _, err := m.queue.Reclaim(t.Context(), 10); err != nil {
+		if _, err := m.queue.Reclaim(t.Context(), 10, chance); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -87,7 +86,7 @@ SELECT m.id, m.tenant_id, m.original_topic, m.retry_count, clock_timestamp()
 
 // Release implements dlq.Queue. Several nodes may do so at the same time: a letter
 // is let go once.
-func (st *LetterQueue) Release(ctx context.Context, limit int) (int, error) {
+func (st *LetterQueue) Release(ctx context.Context, limit int, chance dlq.Chance) (int, error) {
 	rows, err := st.db.queryRead(ctx, freedLetters, limit, st.common.AutoRetry)
 	if err != nil {
 		return 0, outage("look for dead letters that are no longer held", err)
@@ -116,7 +115,7 @@ func (st *LetterQueue) Release(ctx context.Context, limit int) (int, error) {
 		}
 		tenants.uuid(f.tenant)
 		ids.uuid(f.id)
-		times.time(p.Released(f.failures, f.now.UTC(), rand.Float64()))
+		times.time(p.Released(f.failures, f.now.UTC(), chance.Jitter()))
 	}
 	_, err = st.db.write.ExecContext(ctx, `
 		UPDATE dlq.dlq_messages m SET next_retry_at = f.at, held_retry_at = NULL

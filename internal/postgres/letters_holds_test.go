@@ -52,7 +52,7 @@ func TestAPolicyHoldsLettersThatAreScheduled(t *testing.T) {
 	}
 	m.claim(t, 0)
 	m.policy(t, "", func(p *dlq.Policy) { p.HoldAll = false })
-	if n, err := m.queue.Release(t.Context(), 100); err != nil || n != 1 {
+	if n, err := m.queue.Release(t.Context(), 100, chance); err != nil || n != 1 {
 		t.Fatalf("let go %d, %v", n, err)
 	}
 	freed := m.get(t, l[0].ID)

@@ -187,10 +187,10 @@ func TestAnEndIsStoredOnceAndOnlyWhileItsTokenHoldsTheLetter(t *testing.T) {
 	lost := m.claim(t, 1)[0]
 	m.handOver(t, lost)
 	m.expire(t)
-	if n, err := m.queue.Reclaim(t.Context(), 10); err != nil || n != 1 {
+	if n, err := m.queue.Reclaim(t.Context(), 10, chance); err != nil || n != 1 {
 		t.Fatalf("reclaimed %d, %v", n, err)
 	}
-	if n, err := m.queue.Reclaim(t.Context(), 10); err != nil || n != 0 {
+	if n, err := m.queue.Reclaim(t.Context(), 10, chance); err != nil || n != 0 {
 		t.Fatalf("reclaimed %d again, %v", n, err)
 	}
 	before := m.get(t, l.ID)
@@ -215,7 +215,7 @@ func TestAnEndIsStoredOnceAndOnlyWhileItsTokenHoldsTheLetter(t *testing.T) {
 	execute(t, m.db.SQL(), `UPDATE dlq.dlq_messages SET next_retry_at = now() WHERE id = $1`, l.ID)
 	m.handOver(t, m.claim(t, 1)...)
 	m.expire(t)
-	if _, err := m.queue.Reclaim(t.Context(), 10); err != nil {
+	if _, err := m.queue.Reclaim(t.Context(), 10, chance); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.get(t, l.ID); got.Status != dlq.Dead || got.Resolution != dlq.Exhausted || got.RetryCount != 3 {
@@ -237,7 +237,7 @@ func TestFinishAndReclaimAgreeWhoeverIsFirst(t *testing.T) {
 		both.Go(func() { held = m.end(t, d, dlq.Acknowledged) })
 		both.Go(func() {
 			var err error
-			if reclaimed, err = m.queue.Reclaim(t.Context(), 10); err != nil {
+			if reclaimed, err = m.queue.Reclaim(t.Context(), 10, chance); err != nil {
 				t.Error(err)
 			}
 		})
@@ -280,7 +280,7 @@ func TestWhatGoesOnElsewhereIsNotReclaimed(t *testing.T) {
 	execute(t, m.db.SQL(), `
 		INSERT INTO saga.webhook_deliveries (tenant_id, webhook_id, id, event_id, event_type, saga_id, body, status, due_at, created_at)
 		VALUES ($1, $2, $3, 1, 'x', $3, '{}', 'pending', now(), now())`, m.tenant, hook, delivery)
-	if n, err := m.queue.Reclaim(t.Context(), 10); err != nil || n != 0 {
+	if n, err := m.queue.Reclaim(t.Context(), 10, chance); err != nil || n != 0 {
 		t.Fatalf("reclaimed %d, %v", n, err)
 	}
 	if got := m.get(t, l.ID); got.Status != dlq.Retrying || got.LeaseUntil.Before(now()) {
@@ -288,7 +288,7 @@ func TestWhatGoesOnElsewhereIsNotReclaimed(t *testing.T) {
 	}
 	execute(t, m.db.SQL(), `DELETE FROM saga.webhook_deliveries WHERE id = $1`, delivery)
 	m.expire(t)
-	if n, err := m.queue.Reclaim(t.Context(), 10); err != nil || n != 1 {
+	if n, err := m.queue.Reclaim(t.Context(), 10, chance); err != nil || n != 1 {
 		t.Fatalf("reclaimed %d, %v", n, err)
 	}
 }
@@ -309,7 +309,7 @@ func TestALetterOfASagaThatIsBeingUndoneIsLeftToIt(t *testing.T) {
 	m.push(t, undone, gone)
 	m.handOver(t, m.claim(t, 2)...)
 	m.expire(t)
-	if n, err := m.queue.Reclaim(t.Context(), 10); err != nil || n != 1 {
+	if n, err := m.queue.Reclaim(t.Context(), 10, chance); err != nil || n != 1 {
 		t.Fatalf("reclaimed %d, %v; want the one without a saga", n, err)
 	}
 	if a, b := m.get(t, undone.ID), m.get(t, gone.ID); a.Status != dlq.Retrying || a.RetryCount != 0 || b.Status != dlq.Pending || b.RetryCount != 1 {

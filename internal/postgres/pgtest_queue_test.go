@@ -68,7 +68,7 @@ func (m *letterQueue) policy(t *testing.T, topic string, change func(*dlq.Policy
 // free lets go what nothing holds, and makes it due.
 func (m letterQueue) free(t *testing.T) (n int) {
 	t.Helper()
-	n, err := m.queue.Release(t.Context(), 100)
+	n, err := m.queue.Release(t.Context(), 100, chance)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -216,7 +216,7 @@ func TestWhatANodeLeftBehindIsDrivenAgainAndCountedOnce(t *testing.T) {
 	if got := m.judge(t, r); got.State != dlq.RedriveRunning || got.Done+got.Failed != 0 {
 		t.Fatalf("%+v", got)
 	}
-	if _, err := m.queue.Reclaim(t.Context(), 10); err != nil {
+	if _, err := m.queue.Reclaim(t.Context(), 10, chance); err != nil {
 		t.Fatal(err)
 	}
 	execute(t, m.db.SQL(), `UPDATE dlq.dlq_redrive_items SET lease_until = now() - interval '1 second' WHERE state = 'TAKEN'`)

@@ -5,13 +5,14 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/loop"
 )
 
 // reclaim ends retries whose node is gone.
 func (r *Redriver) reclaim(ctx context.Context) {
-	if r.batches(ctx, "cannot reclaim dead letters", r.cfg.Queue.Reclaim, r.cfg.Observer.Reclaimed) {
+	if r.batches(ctx, "cannot reclaim dead letters", r.withChance(r.cfg.Queue.Reclaim), r.cfg.Observer.Reclaimed) {
 		r.cfg.Observer.Loop(LoopReclaim)
 	}
 }
@@ -49,6 +50,11 @@ func (r *Redriver) Purge(ctx context.Context) (purged int, ok bool) {
 	return purged, r.batches(ctx, "cannot expire counts of dead letters", r.cfg.Queue.Expire, func(int) {}) && ok
 }
 
+// withChance is f with what the rules need that it calls.
+func (r *Redriver) withChance(f func(context.Context, int, dlq.Chance) (int, error)) func(context.Context, int) (int, error) {
+	return func(ctx context.Context, limit int) (int, error) { return f(ctx, limit, r.chance()) }
+}
+
 // batches calls f until it finds nothing more; false after an error.
 func (r *Redriver) batches(ctx context.Context, message string, f func(context.Context, int) (int, error), found func(int)) bool {
 	for ctx.Err() == nil {
@@ -73,7 +79,7 @@ func (r *Redriver) releases(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		freed := 0
-		if r.batches(ctx, "cannot release held dead letters", r.cfg.Queue.Release, func(n int) { freed += n }) && freed > 0 {
+		if r.batches(ctx, "cannot release held dead letters", r.withChance(r.cfg.Queue.Release), func(n int) { freed += n }) && freed > 0 {
 			r.cfg.Log.InfoContext(ctx, "held dead letters released", slog.Int("count", freed))
 			r.Wake()
 		}

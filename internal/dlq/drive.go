@@ -1,0 +1,130 @@
+package dlq
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// Drive is a claimed letter on its way, and what is to be sent of it.
+type Drive struct {
+	Letter            // RETRYING, with Token and LeaseUntil
+	Send   Content    // of its Revision
+	To     Target     // complete: with a topic, a URL
+	Number int        // of the attempt
+	Actor  string     // "" when it is automatic
+	Forced bool       // it was DEAD: a failure leaves it DEAD
+	Was    Resolution // of a Forced one, before it was claimed
+	Due    bool       // its time had come: nobody asked for it
+}
+
+// Result is what became of a drive.
+type Result struct {
+	Outcome    AttemptOutcome
+	Error      string // unless Acknowledged
+	StatusCode int
+	Written    *Position
+	StartedAt  time.Time
+	EndedAt    time.Time
+	// Accepted: the target has taken it and tells later what came of it (a saga,
+	// a job run): the letter stays RETRYING until then.
+	Accepted bool
+	// Missing: FailedDrive, because there is no such target, so that nothing was
+	// sent. It counts only when the target is the letter's own.
+	Missing bool
+	// Fault is of Withdrawn: what keeps the retry from being made until somebody
+	// changes it; nil: an outage.
+	Fault *fault.Error
+}
+
+// Lost is what became of a drive whose node let its lease end. unsent tells that the
+// letter was certainly not handed over: then there was no retry, and a letter without
+// one left was DEAD before (invariant D3: a PENDING one has a retry left).
+func (d *Drive) Lost(unsent bool, started, now time.Time) Result {
+	if !unsent {
+		return Result{
+			Outcome: Abandoned, Error: "retry abandoned: its node lost the lease, and the letter may have been sent",
+			StartedAt: started, EndedAt: now,
+		}
+	}
+	d.Forced = d.RetryCount >= d.MaxRetries
+	return Result{
+		Outcome: Withdrawn, Error: "retry withdrawn: its node lost the lease before the letter was sent", StartedAt: started, EndedAt: now,
+	}
+}
+
+// Finish is the end of a drive, to be stored if its Token still holds the letter.
+type Finish struct {
+	TenantID    uuid.UUID
+	LetterID    uuid.UUID
+	Token       uuid.UUID
+	Status      Status
+	Resolution  Resolution
+	RetryCount  int
+	NextRetryAt *time.Time
+	TerminalAt  *time.Time
+	RedriveID   uuid.UUID // zero: as it was
+	Attempt     Attempt
+	At          time.Time
+	Handover    uuid.UUID    // the note to be taken back; zero: none, or others need it still
+	Fault       *fault.Error // of Result; not stored
+}
+
+// elsewhere tells whether somebody has named another target than the letter's.
+func (d *Drive) elsewhere() bool {
+	own := d.Destination(nil)
+	partition := func(t *Target) int32 {
+		if t.Partition == nil {
+			return -1
+		}
+		return *t.Partition
+	}
+	return own.Kind != d.To.Kind || own.Topic != d.To.Topic || own.URL != d.To.URL || partition(&own) != partition(&d.To)
+}
+
+// Finished decides what a result makes of a letter (seed 3: success is
+// RESOLVED, failure counts, DEAD when no retry is left). Withdrawn counts
+// nothing: there was no retry. What was Accepted stays RETRYING; nothing of it
+// is to be stored by who drove it.
+func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
+	f := Finish{
+		TenantID: d.TenantID, LetterID: d.ID, Token: d.Token, RetryCount: d.RetryCount, RedriveID: d.RedriveID, At: m.Now, Fault: r.Fault,
+		Attempt: Attempt{
+			LetterID: d.ID, Number: d.Number, Token: d.Token, Revision: d.Revision, Target: d.To, Outcome: r.Outcome, Error: r.Error,
+			StatusCode: r.StatusCode, Written: r.Written, RedriveID: d.RedriveID, Actor: d.Actor, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
+		},
+	}
+	end := func(on Trigger, why Resolution) {
+		f.Status, f.Resolution, f.TerminalAt = moved(Retrying, why.Status(), on), why, &m.Now
+	}
+	unmade := r.Outcome == Withdrawn || r.Missing && d.elsewhere()
+	switch {
+	case r.Accepted:
+		f.Status = Retrying
+	case r.Outcome == Acknowledged:
+		end(Acked, Redriven)
+	case unmade && d.Forced:
+		end(RetryWithdraw, cmp.Or(d.Was, Exhausted))
+	case unmade:
+		f.Status = moved(Retrying, Pending, RetryWithdraw)
+		again := *p
+		again.AutoRetry = p.AutoRetry || d.Due // what was to be retried still is: a policy holds it, and may let it go
+		f.NextRetryAt = again.NextRetry(d.Source, d.RetryCount, m.Now, m.Jitter)
+	default:
+		f.RetryCount = min(d.RetryCount+1, d.MaxRetries)
+		switch {
+		case d.RetryCount+1 >= d.MaxRetries && d.Was != Poison:
+			end(LastFailed, Exhausted)
+			return f
+		case d.Forced:
+			end(LastFailed, cmp.Or(d.Was, Exhausted))
+			return f
+		}
+		f.Status = moved(Retrying, Pending, RetryFailed)
+		f.NextRetryAt = p.NextRetry(d.Source, f.RetryCount, m.Now, m.Jitter)
+	}
+	return f
+}
