@@ -94,7 +94,11 @@ func TestEveryCodeIsListed(t *testing.T) {
 		listed[k.code] = true
 	}
 	found := map[string]bool{}
-	for _, dir := range []string{".", "../access", "../saga", "../saga/workflow", "../event/webhook", "../dlq", "../jobrun"} {
+	edges, err := filepath.Glob("../*/*api")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range append(edges, ".", "../rest", "../access", "../saga", "../saga/workflow", "../event/webhook", "../dlq", "../jobrun") {
 		for code := range codeConstants(t, dir, name, shape) {
 			found[code] = true
 			if !listed[code] {

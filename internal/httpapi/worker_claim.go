@@ -118,9 +118,9 @@ func (s *workerHandlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest,
 	if ask.Queues != nil && len(meet(ask.Queues, k.queues)) == 0 {
 		wait = 0 // it asks for what it has not registered
 	}
-	p, err := s.waits.enter(ask.TenantID, ask.WorkerID, k, ask.Queues) // before the first look, so that no hint is missed
-	if err != nil {
-		return nil, err
+	p, room := s.waits.enter(ask.TenantID, ask.WorkerID, k, ask.Queues) // before the first look, so that no hint is missed
+	if !room {
+		return nil, fault.New(fault.Unavailable, codeUnavailable, "%d claims are waiting on this node, which is the limit: retry later or on another node", s.waits.max)
 	}
 	defer func() { p.leave(err == nil && len(offers) == ask.Slots) }()
 	over := time.NewTimer(wait)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
@@ -120,8 +119,8 @@ func (w *waits) lives(tenant, id uuid.UUID) {
 }
 
 // enter takes a place for a claim by a worker of this kind; queues nil: all of its.
-// leave must be called. Fault: Unavailable when too many wait.
-func (w *waits) enter(tenant, worker uuid.UUID, k kind, queues []string) (*waiter, error) {
+// leave must be called. false: as many wait as may.
+func (w *waits) enter(tenant, worker uuid.UUID, k kind, queues []string) (*waiter, bool) {
 	if queues == nil {
 		queues = k.queues
 	}
@@ -129,7 +128,7 @@ func (w *waits) enter(tenant, worker uuid.UUID, k kind, queues []string) (*waite
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.waiting >= w.max {
-		return nil, fault.New(fault.Unavailable, codeUnavailable, "%d claims are waiting on this node, which is the limit: retry later or on another node", w.waiting)
+		return nil, false
 	}
 	w.waiting++
 	l := w.lines[id]
@@ -141,7 +140,7 @@ func (w *waits) enter(tenant, worker uuid.UUID, k kind, queues []string) (*waite
 	p := &waiter{line: l, worker: worker, awake: make(chan struct{}, 1)}
 	l.all[p] = struct{}{}
 	p.element = l.sleeping.PushBack(p)
-	return p, nil
+	return p, true
 }
 
 // pauseToLook is at most as long as a worker may be silent. The caller holds the lock.
