@@ -23,7 +23,7 @@ WITH e AS MATERIALIZED (
 	          WHERE o.tenant_id = $1 AND o.concurrency_key = r.concurrency_key AND o.id <> r.id AND o.phase IN ('HELD', 'ORPHANED') LIMIT 1) IS NULL)
 	 ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT q.room) AS r
 	 WHERE (SELECT count(*) FROM q) > 1
-	 ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT $3::bigint
+	 ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT (SELECT w.room FROM w)
 ), places AS MATERIALIZED (
 	SELECT q.queue, q.labels, q.commands, q.room FROM q WHERE (SELECT count(*) FROM q) = 1
 	UNION ALL
