@@ -65,14 +65,10 @@ func (st *Jobs) ClaimEach(ctx context.Context, asks []jobrun.ClaimRequest) ([][]
 	if err != nil {
 		return nil, err
 	}
-	type place struct {
-		tenant uuid.UUID
-		queue  string
-	}
-	of := map[place][]jobrun.ClaimRequest{}
+	of := map[tenantQueue][]jobrun.ClaimRequest{}
 	for _, a := range asks {
 		if len(a.Queues) == 1 && !a.Start {
-			at := place{a.TenantID, a.Queues[0]}
+			at := tenantQueue{a.TenantID, a.Queues[0]}
 			of[at] = append(of[at], a)
 		}
 	}

@@ -77,11 +77,7 @@ func (db *JobDB) insertRuns(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run)
 // claimed, and the leader for those that are due and wait for their key, after the
 // commit of insertRuns.
 func (db *JobDB) runsCreated(runs []jobrun.Run, created []bool) {
-	type place struct {
-		tenant uuid.UUID
-		queue  string
-	}
-	told, wanted := map[place]struct{}{}, false
+	told, wanted := map[tenantQueue]struct{}{}, false
 	for i := range runs {
 		r := &runs[i]
 		if !created[i] || r.State != jobrun.Pending {
@@ -91,7 +87,7 @@ func (db *JobDB) runsCreated(runs []jobrun.Run, created []bool) {
 			wanted = wanted || r.ConcurrencyKey != "" && !r.AvailableAt.After(r.CreatedAt)
 			continue
 		}
-		at := place{r.TenantID, r.Queue}
+		at := tenantQueue{r.TenantID, r.Queue}
 		if _, ok := told[at]; !ok {
 			told[at] = struct{}{}
 			db.Hub.Admitted(at.tenant, at.queue)

@@ -113,11 +113,7 @@ func (st *JobSweeps) carryOut(ctx context.Context, t jobrun.Term, d *decisions) 
 	if moved += n; err != nil || len(d.admit) == 0 {
 		return moved, err
 	}
-	type place struct {
-		tenant uuid.UUID
-		queue  string
-	}
-	awake := map[place]struct{}{}
+	awake := map[tenantQueue]struct{}{}
 	var ids column
 	for _, id := range d.admit {
 		ids.uuid(id)
@@ -129,7 +125,7 @@ func (st *JobSweeps) carryOut(ctx context.Context, t jobrun.Term, d *decisions) 
 			return err
 		}
 		return eachRow(rows, func() error {
-			var p place
+			var p tenantQueue
 			err := rows.Scan(&p.tenant, &p.queue)
 			awake[p] = struct{}{}
 			n++

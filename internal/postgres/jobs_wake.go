@@ -19,6 +19,12 @@ type Hub struct {
 // NewHub returns what wakes the nodes that use db.
 func NewHub(db *DB) *Hub { return &Hub{db: db} }
 
+// tenantQueue is a queue of a tenant.
+type tenantQueue struct {
+	tenant uuid.UUID
+	queue  string
+}
+
 // admissions gathers which queues have got runs that may be claimed, until
 // other nodes are told. Gathered, because a NOTIFY in each transaction would
 // make all of them commit one after the other: PostgreSQL holds a lock of the
