@@ -37,9 +37,9 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Ar
 			return err
 		}
 		a.Logs = []saga.StepLog{}
-		place := st.db.keys.SealerFor(tenant, id)
+		sealer := st.db.keys.SealerFor(tenant, id)
 		return eachRow(rows, func() error {
-			l, err := scanLog(rows, at(&place))
+			l, err := scanLog(rows, at(&sealer))
 			a.Logs = append(a.Logs, l)
 			return err
 		})

@@ -116,17 +116,17 @@ func (db *JobDB) scanRun(row scanner, more ...any) (jobrun.Run, error) {
 
 // openRun fills in what may be sealed.
 func (db *JobDB) openRun(r *runRow) (err error) {
-	place := db.keys.SealerFor(r.TenantID, r.ID)
-	if r.Args, err = openJSON(&place, fieldRunArgs, r.args); err != nil {
+	sealer := db.keys.SealerFor(r.TenantID, r.ID)
+	if r.Args, err = openJSON(&sealer, fieldRunArgs, r.args); err != nil {
 		return err
 	}
-	if r.Checkpoint, err = openJSON(&place, fieldRunCheckpoint, r.checkpoint); err != nil {
+	if r.Checkpoint, err = openJSON(&sealer, fieldRunCheckpoint, r.checkpoint); err != nil {
 		return err
 	}
-	if r.Result, err = openJSON(&place, fieldRunResult, r.result); err != nil {
+	if r.Result, err = openJSON(&sealer, fieldRunResult, r.result); err != nil {
 		return err
 	}
-	plain, err := openJSON(&place, fieldRunError, r.failure)
+	plain, err := openJSON(&sealer, fieldRunError, r.failure)
 	if err != nil || plain == nil {
 		return err
 	}

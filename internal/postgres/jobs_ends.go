@@ -119,12 +119,12 @@ func (db *JobDB) putMove(ctx context.Context, tx *sqlx.Tx, before jobrun.Precond
 
 // putEnd writes the row of a run that has ended, if it is still as before.
 func (db *JobDB) putEnd(ctx context.Context, tx *sqlx.Tx, before jobrun.Precondition, r *jobrun.Run) error {
-	place := db.keys.SealerFor(r.TenantID, r.ID)
-	result, err := seal(&place, fieldRunResult, r.Result)
+	sealer := db.keys.SealerFor(r.TenantID, r.ID)
+	result, err := seal(&sealer, fieldRunResult, r.Result)
 	if err != nil {
 		return err
 	}
-	failure, code, summary, err := sealedRunError(&place, r)
+	failure, code, summary, err := sealedRunError(&sealer, r)
 	if err != nil {
 		return err
 	}

@@ -113,8 +113,8 @@ func (st *Jobs) succeed(ctx context.Context, results []jobrun.Result, plain []in
 	fences, said := fenceTable.Batch(len(plain)), successTable.Batch(len(plain))
 	for _, i := range plain {
 		r := &results[i]
-		place := st.db.keys.SealerFor(r.TenantID, r.RunID)
-		value, err := seal(&place, fieldRunResult, r.Value)
+		sealer := st.db.keys.SealerFor(r.TenantID, r.RunID)
+		value, err := seal(&sealer, fieldRunResult, r.Value)
 		if err != nil {
 			return err
 		}

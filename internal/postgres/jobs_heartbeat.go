@@ -187,8 +187,8 @@ func (st *Jobs) beatContent(tenantID uuid.UUID, b *jobrun.Beat) (progress, check
 		progress = new(string(doc))
 	}
 	if b.Checkpoint != nil {
-		place := st.db.keys.SealerFor(tenantID, b.RunID)
-		doc, err := seal(&place, fieldRunCheckpoint, b.Checkpoint)
+		sealer := st.db.keys.SealerFor(tenantID, b.RunID)
+		doc, err := seal(&sealer, fieldRunCheckpoint, b.Checkpoint)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -28,12 +28,12 @@ func (db *JobDB) newRuns(runs []jobrun.Run) ([]any, error) {
 	for i := range runs {
 		r := &runs[i]
 		row = runRow{Run: r}
-		place := db.keys.SealerFor(r.TenantID, r.ID)
+		sealer := db.keys.SealerFor(r.TenantID, r.ID)
 		var err error
-		if row.args, err = seal(&place, fieldRunArgs, r.Args); err != nil {
+		if row.args, err = seal(&sealer, fieldRunArgs, r.Args); err != nil {
 			return nil, err
 		}
-		if row.checkpoint, err = seal(&place, fieldRunCheckpoint, r.Checkpoint); err != nil {
+		if row.checkpoint, err = seal(&sealer, fieldRunCheckpoint, r.Checkpoint); err != nil {
 			return nil, err
 		}
 		if r.SagaID != uuid.Nil {

@@ -59,7 +59,7 @@ func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobru
 	if r.LogRef != "" {
 		return 0, fault.New(fault.Conflict, jobrun.CodeConflict, "the run has ended and its log is closed")
 	}
-	place := st.db.keys.SealerFor(r.TenantID, r.ID)
+	sealer := st.db.keys.SealerFor(r.TenantID, r.ID)
 	stream := dlq.Storable(c.Stream, maxStream)
 	known, err := st.chunk(ctx, tx, r, c.LogPosition)
 	switch {
@@ -73,7 +73,7 @@ func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobru
 		if body == nil {
 			body = []byte{}
 		}
-		if body, err = place.SealBytes(fieldRunLog(c.LogPosition), body); err != nil {
+		if body, err = sealer.SealBytes(fieldRunLog(c.LogPosition), body); err != nil {
 			return 0, err
 		}
 		if err := st.db.execIn(ctx, tx, putChunk, r.ID, r.TenantID, c.Attempt, c.Seq, stream, body, len(c.Body)); err != nil {
@@ -91,7 +91,7 @@ func (st *Jobs) chunk(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, at jobrun
 	if err := tx.QueryRowContext(ctx, readChunk, r.ID, r.TenantID, at.Attempt, at.Seq).Scan(&c.Stream, &stored); err != nil {
 		return c, err
 	}
-	place := st.db.keys.SealerFor(r.TenantID, r.ID)
-	c.Body, err = place.OpenBytes(fieldRunLog(at), stored)
+	sealer := st.db.keys.SealerFor(r.TenantID, r.ID)
+	c.Body, err = sealer.OpenBytes(fieldRunLog(at), stored)
 	return c, err
 }

@@ -16,13 +16,13 @@ SELECT l.attempt, l.seq, l.at, l.stream, l.body FROM jobs.job_run_logs l
 
 // Logs implements jobrun.Runs.
 func (st *Jobs) Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPosition, limit int) (chunks []jobrun.LogChunk, err error) {
-	place := st.db.keys.SealerFor(tenant, id)
+	sealer := st.db.keys.SealerFor(tenant, id)
 	err = st.db.listTenant(ctx, tenant, readChunks, func(rows *sql.Rows) error {
 		var c jobrun.LogChunk
 		var stored []byte
 		err := rows.Scan(&c.Attempt, &c.Seq, &c.At, &c.Stream, &stored)
 		if err == nil {
-			c.Body, err = place.OpenBytes(fieldRunLog(c.LogPosition), stored)
+			c.Body, err = sealer.OpenBytes(fieldRunLog(c.LogPosition), stored)
 		}
 		utc(&c.At)
 		chunks = append(chunks, c)

@@ -59,8 +59,8 @@ func (db *JobDB) scanEvent(row scanner) (e jobrun.PublishedEvent, err error) {
 		return e, err
 	}
 	e.DedupeKey, e.CorrelationID, e.OccurredAt, e.SourceRunID, e.By = key.String, correlation.String, &occurred, source.UUID, by.String
-	place := db.keys.SealerFor(e.TenantID, e.ID)
-	e.Payload, err = opened(&place, fieldEventPayload, payload)
+	sealer := db.keys.SealerFor(e.TenantID, e.ID)
+	e.Payload, err = opened(&sealer, fieldEventPayload, payload)
 	return e, err
 }
 
@@ -71,8 +71,8 @@ var errEventsBusy = errors.New("the dedupe key of an event keeps being taken and
 // with it. Of a dedupe key that counts for window, the event that has it is
 // returned, and created is false. source is the run that emits it; zero: none.
 func (db *JobDB) publishEvent(ctx context.Context, tx *sqlx.Tx, tenant, source uuid.UUID, e *jobrun.NewEvent, window time.Duration) (stored jobrun.PublishedEvent, created bool, err error) {
-	place := db.keys.SealerFor(tenant, e.ID)
-	payload, err := seal(&place, fieldEventPayload, e.Payload)
+	sealer := db.keys.SealerFor(tenant, e.ID)
+	payload, err := seal(&sealer, fieldEventPayload, e.Payload)
 	if err != nil {
 		return stored, false, err
 	}

@@ -96,12 +96,12 @@ func scanLetter(db *DB, row scanner, more ...any) (dlq.Letter, error) {
 	if err := json.Unmarshal(target, &l.Target); err != nil {
 		return l, fmt.Errorf("stored target: %w", err)
 	}
-	place := db.keys.SealerFor(l.TenantID, l.ID)
+	sealer := db.keys.SealerFor(l.TenantID, l.ID)
 	var err error
-	if l.Content, err = openContent(&place, contentFields, key, headers, payload); err != nil {
+	if l.Content, err = openContent(&sealer, contentFields, key, headers, payload); err != nil {
 		return l, err
 	}
-	plain, err := place.OpenBytes(fieldLetterStack, stack)
+	plain, err := sealer.OpenBytes(fieldLetterStack, stack)
 	l.Failure.Stack = string(plain)
 	return l, err
 }

@@ -32,8 +32,8 @@ UPDATE dlq.dlq_messages m SET version = $3, labels = $4, assignee = $5, note = $
 // terms are made. Of one that somebody retries only labels, assignee and note are
 // written.
 func (st *Letters) Change(ctx context.Context, l dlq.Letter, by operator.Action) error {
-	place := st.db.keys.SealerFor(l.TenantID, l.ID)
-	terms := termArray(letterTerms(&l, place.Seals()))
+	sealer := st.db.keys.SealerFor(l.TenantID, l.ID)
+	terms := termArray(letterTerms(&l, sealer.Seals()))
 	return outage("change dead letter", st.db.inTenant(ctx, l.TenantID, func(tx *sqlx.Tx) error {
 		var res sql.Result
 		var err error

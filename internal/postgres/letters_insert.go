@@ -223,12 +223,12 @@ func (c *newLetters) parametersOnce() ([]any, bool) {
 
 // add appends one letter, sealed if db seals.
 func (c *newLetters) add(l *dlq.Letter) error {
-	place := c.db.keys.SealerFor(l.TenantID, l.ID)
-	content, err := sealContent(&place, contentFields, l.Content)
+	sealer := c.db.keys.SealerFor(l.TenantID, l.ID)
+	content, err := sealContent(&sealer, contentFields, l.Content)
 	if err != nil {
 		return err
 	}
-	stack, err := place.SealText(fieldLetterStack, l.Failure.Stack)
+	stack, err := sealer.SealText(fieldLetterStack, l.Failure.Stack)
 	if err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (c *newLetters) add(l *dlq.Letter) error {
 		return fmt.Errorf("encode labels: %w", err)
 	}
 	var view []byte
-	if l.Encoding == dlq.JSON && len(l.Content.Payload) <= maxPayloadView && !place.Seals() {
+	if l.Encoding == dlq.JSON && len(l.Content.Payload) <= maxPayloadView && !sealer.Seals() {
 		view = l.Content.Payload
 	}
 	col := c.columns[:]
@@ -289,7 +289,7 @@ func (c *newLetters) add(l *dlq.Letter) error {
 	next().text(string(l.Failure.Class))
 	next().text(stack)
 	next().text(l.Fingerprint)
-	terms := letterTerms(l, place.Seals())
+	terms := letterTerms(l, sealer.Seals())
 	next().int(int64(c.terms.n)<<termBits | int64(len(terms)))
 	for _, t := range terms {
 		c.terms.int4(t)

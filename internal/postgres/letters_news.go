@@ -178,11 +178,11 @@ func (t *Teller) putUpdates(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Let
 	if err != nil {
 		return fmt.Errorf("encode target: %w", err)
 	}
-	place := t.db.keys.SealerFor(l.TenantID, l.ID)
+	sealer := t.db.keys.SealerFor(l.TenantID, l.ID)
 	var id uuid.UUID
 	err = tx.QueryRowContext(ctx, putLetter, l.TenantID, l.ID, before.Version,
 		l.Version, l.Status, nullIfEmpty(string(l.Resolution)), l.RetryCount, l.Failure.Message, l.Failure.Type, l.Failure.Class,
-		l.Fingerprint, termArray(letterTerms(l, place.Seals())), l.LastRetryAt, l.TerminalAt,
+		l.Fingerprint, termArray(letterTerms(l, sealer.Seals())), l.LastRetryAt, l.TerminalAt,
 		nullIfZero(l.Token), dlq.Lease.Microseconds(), l.UpdatedAt,
 		nullIfZero(ended.Token), ended.Revision, string(target), string(ended.Outcome), ended.Error, nullIfZero(ended.RedriveID), ended.Actor, ended.StartedAt, ended.EndedAt).Scan(&id)
 	if err != nil {

@@ -144,8 +144,8 @@ func revise(ctx context.Context, db *DB, q sqlx.QueryerContext, drives []dlq.Dri
 			return err
 		}
 		d := byLetter[id]
-		place := db.keys.SealerFor(d.TenantID, d.ID)
-		edited, err := openContent(&place, revisionFields(number), key, headers, payload)
+		sealer := db.keys.SealerFor(d.TenantID, d.ID)
+		edited, err := openContent(&sealer, revisionFields(number), key, headers, payload)
 		if err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ const revisionColumns = `r.message_id, r.number, r.message_key, r.headers, r.pay
 var fieldPatch = envelope.Field{Name: "dlq.patch"}
 
 // scanRevision reads one row of revisionColumns; place is the letter's.
-func scanRevision(row scanner, place *envelope.Sealer) (dlq.Revision, error) {
+func scanRevision(row scanner, sealer *envelope.Sealer) (dlq.Revision, error) {
 	var r dlq.Revision
 	var key, headers, payload, patch []byte
 	if err := row.Scan(&r.LetterID, &r.Number, &key, &headers, &payload, &patch, &r.Author, &r.Reason, &r.CreatedAt); err != nil {
@@ -68,10 +68,10 @@ func scanRevision(row scanner, place *envelope.Sealer) (dlq.Revision, error) {
 	}
 	utc(&r.CreatedAt)
 	var err error
-	if r.Content, err = openContent(place, revisionFields(r.Number), key, headers, payload); err != nil {
+	if r.Content, err = openContent(sealer, revisionFields(r.Number), key, headers, payload); err != nil {
 		return r, err
 	}
-	r.Patch, err = opened(place, revisionField(fieldPatch, r.Number), patch)
+	r.Patch, err = opened(sealer, revisionField(fieldPatch, r.Number), patch)
 	return r, err
 }
 
@@ -80,9 +80,9 @@ var letterRevisions = ofTenant(`SELECT `+revisionColumns+` FROM dlq.dlq_revision
 // Revisions implements dlq.Letters.
 func (st *Letters) Revisions(ctx context.Context, tenant, id uuid.UUID) ([]dlq.Revision, error) {
 	var out []dlq.Revision
-	place := st.db.keys.SealerFor(tenant, id)
+	sealer := st.db.keys.SealerFor(tenant, id)
 	err := st.db.readTenant(ctx, tenant, letterRevisions, func(rows *sql.Rows) error {
-		r, err := scanRevision(rows, &place)
+		r, err := scanRevision(rows, &sealer)
 		out = append(out, r)
 		return err
 	}, id)

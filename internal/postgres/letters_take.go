@@ -85,12 +85,12 @@ func putRevision(ctx context.Context, db *DB, tx *sqlx.Tx, tenant uuid.UUID, r d
 	if err != nil {
 		return 0, err
 	}
-	place := db.keys.SealerFor(tenant, r.LetterID)
-	content, err := sealContent(&place, revisionFields(number), r.Content)
+	sealer := db.keys.SealerFor(tenant, r.LetterID)
+	content, err := sealContent(&sealer, revisionFields(number), r.Content)
 	if err != nil {
 		return 0, err
 	}
-	patch, err := seal(&place, revisionField(fieldPatch, number), r.Patch)
+	patch, err := seal(&sealer, revisionField(fieldPatch, number), r.Patch)
 	if err != nil {
 		return 0, err
 	}

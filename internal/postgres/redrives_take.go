@@ -200,8 +200,8 @@ func (t *taking) keys(ctx context.Context) (dlq.Keys, error) {
 
 // open returns what a sealed key is.
 func (t *taking) open(letter uuid.UUID, key []byte) ([]byte, error) {
-	place := t.st.db.keys.SealerFor(t.r.TenantID, letter)
-	return place.OpenBytes(fieldLetterKey, key)
+	sealer := t.st.db.keys.SealerFor(t.r.TenantID, letter)
+	return sealer.OpenBytes(fieldLetterKey, key)
 }
 
 // claimChosen passes over letters that somebody is changing at this moment, and

@@ -43,24 +43,24 @@ func scanSaga(db *DB, row scanner) (saga.Saga, error) {
 	if err != nil {
 		return s, err
 	}
-	place := db.keys.SealerFor(s.Tenant.ID, s.ID)
-	if s.Payload, err = opened(&place, fieldPayload, r.payload); err != nil {
+	sealer := db.keys.SealerFor(s.Tenant.ID, s.ID)
+	if s.Payload, err = opened(&sealer, fieldPayload, r.payload); err != nil {
 		return s, err
 	}
 	if s.Metadata, err = canonical(r.metadata); err != nil {
 		return s, err
 	}
-	if s.Error, err = openError(&place, fieldError, r.failure); err != nil {
+	if s.Error, err = openError(&sealer, fieldError, r.failure); err != nil {
 		return s, err
 	}
 	if r.policy != nil || r.interventions != nil || r.result != nil {
-		return s, scanRare(&place, &r)
+		return s, scanRare(&sealer, &r)
 	}
 	return s, nil
 }
 
 // scanRare reads what few sagas have.
-func scanRare(place *envelope.Sealer, s *sagaRow) (err error) {
+func scanRare(sealer *envelope.Sealer, s *sagaRow) (err error) {
 	if s.policy != nil {
 		s.RetryPolicy = new(retry.Policy)
 		if err := json.Unmarshal(s.policy, s.RetryPolicy); err != nil {
@@ -76,11 +76,11 @@ func scanRare(place *envelope.Sealer, s *sagaRow) (err error) {
 		if err := json.Unmarshal(interventions, s.Interventions); err != nil {
 			return fmt.Errorf("stored interventions: %w", err)
 		}
-		if s.Interventions, err = openInterventions(place, s.Interventions); err != nil {
+		if s.Interventions, err = openInterventions(sealer, s.Interventions); err != nil {
 			return err
 		}
 	}
-	s.Result, err = opened(place, fieldResult, s.result)
+	s.Result, err = opened(sealer, fieldResult, s.result)
 	return err
 }
 
@@ -101,14 +101,14 @@ func scanLogOf(row scanner, placeOf func(saga.Ref) *envelope.Sealer) (l saga.Ste
 		return l, r.of, err
 	}
 	of, l.SagaID = r.of, r.of.ID
-	place := placeOf(of)
-	if l.Request, err = opened(place, logField(fieldRequest, &l), r.request); err != nil {
+	sealer := placeOf(of)
+	if l.Request, err = opened(sealer, logField(fieldRequest, &l), r.request); err != nil {
 		return l, of, err
 	}
-	if l.Response, err = opened(place, logField(fieldResponse, &l), r.response); err != nil {
+	if l.Response, err = opened(sealer, logField(fieldResponse, &l), r.response); err != nil {
 		return l, of, err
 	}
-	if l.Error, err = openError(place, logField(fieldLogError, &l), r.failure); err != nil {
+	if l.Error, err = openError(sealer, logField(fieldLogError, &l), r.failure); err != nil {
 		return l, of, err
 	}
 	return l, of, nil

@@ -135,9 +135,9 @@ type changeBatch struct {
 }
 
 func (b *changeBatch) add(db *DB, c *saga.Change) (err error) {
-	place := db.keys.SealerFor(c.After.Tenant.ID, c.After.ID)
+	sealer := db.keys.SealerFor(c.After.Tenant.ID, c.After.ID)
 	b.head = changeRow{Change: c, keyed: c.Key != nil}
-	if b.head.failure, err = sealedError(&place, fieldError, c.After.Error); err != nil {
+	if b.head.failure, err = sealedError(&sealer, fieldError, c.After.Error); err != nil {
 		return err
 	}
 	b.heads.Add(&b.head)
@@ -146,7 +146,7 @@ func (b *changeBatch) add(db *DB, c *saga.Change) (err error) {
 	}
 	for i := range c.Logs {
 		b.log = logRow{StepLog: &c.Logs[i], of: c.After.Ref()}
-		if err := b.log.seal(&place); err != nil {
+		if err := b.log.seal(&sealer); err != nil {
 			return err
 		}
 		b.logs.Add(&b.log)
@@ -159,18 +159,18 @@ func (b *changeBatch) add(db *DB, c *saga.Change) (err error) {
 	if b.operated == nil {
 		return nil
 	}
-	row, err := sealOperated(&place, c)
+	row, err := sealOperated(&sealer, c)
 	b.operated.Add(&row)
 	return err
 }
 
 // sealOperated returns what is stored of what an operator has done.
-func sealOperated(place *envelope.Sealer, c *saga.Change) (row operatedRow, err error) {
+func sealOperated(sealer *envelope.Sealer, c *saga.Change) (row operatedRow, err error) {
 	if row.Operated = c.Operated; row.Operated == nil {
 		row.Operated = &saga.Operated{}
 	}
 	if row.Operated.Interventions {
-		kept, err := sealInterventions(place, c.After.Interventions)
+		kept, err := sealInterventions(sealer, c.After.Interventions)
 		if err != nil {
 			return row, err
 		}
@@ -179,7 +179,7 @@ func sealOperated(place *envelope.Sealer, c *saga.Change) (row operatedRow, err 
 		}
 	}
 	if row.Operated.Result {
-		row.result, err = seal(place, fieldResult, c.After.Result)
+		row.result, err = seal(sealer, fieldResult, c.After.Result)
 	}
 	return row, err
 }

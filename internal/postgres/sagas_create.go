@@ -58,9 +58,9 @@ func newSagaColumns(db *DB, batch []saga.NewSaga) ([]any, error) {
 	for _, n := range ordered {
 		s := &n.Saga
 		row = sagaRow{Saga: s, metadata: s.Metadata, floating: n.Floating, keyed: n.Key != nil}
-		place := db.keys.SealerFor(s.Tenant.ID, s.ID)
+		sealer := db.keys.SealerFor(s.Tenant.ID, s.ID)
 		var err error
-		if row.payload, err = seal(&place, fieldPayload, s.Payload); err != nil {
+		if row.payload, err = seal(&sealer, fieldPayload, s.Payload); err != nil {
 			return nil, err
 		}
 		if s.RetryPolicy != nil {

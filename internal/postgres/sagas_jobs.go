@@ -246,7 +246,7 @@ func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*w
 	if err != nil {
 		return nil, err
 	}
-	place := st.db.keys.SealerFor(s.Tenant.ID, s.ID)
+	sealer := st.db.keys.SealerFor(s.Tenant.ID, s.ID)
 	rows, err := tx.QueryContext(ctx, `SELECT `+logColumns+` FROM saga.saga_step_logs l WHERE l.saga_id = $1 AND l.tenant_id = $2`, s.ID, s.Tenant.ID)
 	if err != nil {
 		return nil, err
@@ -254,7 +254,7 @@ func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*w
 	var logs []saga.StepLog
 	w := waitingSaga{}
 	err = eachRow(rows, func() error {
-		l, err := scanLog(rows, at(&place))
+		l, err := scanLog(rows, at(&sealer))
 		if l.ID == r.RootRunID {
 			w.begun, w.args = l.StartedAt, l.Request
 		}

@@ -39,9 +39,9 @@ var stepLogs = ofTenant(`SELECT `+logColumns+` FROM saga.saga_step_logs l
 // StepLogs implements saga.Store.
 func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]saga.StepLog, error) {
 	logs := []saga.StepLog{}
-	place := st.db.keys.SealerFor(tenant, id)
+	sealer := st.db.keys.SealerFor(tenant, id)
 	err := st.db.readTenant(ctx, tenant, stepLogs, func(rows *sql.Rows) error {
-		l, err := scanLog(rows, at(&place))
+		l, err := scanLog(rows, at(&sealer))
 		logs = append(logs, l)
 		return err
 	}, id)

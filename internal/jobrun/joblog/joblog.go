@@ -167,7 +167,7 @@ func (m *Mover) moveOne(ctx context.Context, run *jobrun.Run) error {
 	done, err := m.cfg.Offloading.Offloaded(ctx, run.TenantID, run.ID, object.Ref, object.SHA256[:], log.chunks, log.bytes)
 	if err == nil && !done {
 		err = errChanged
-		if log.place.Seals() {
+		if log.sealer.Seals() {
 			err = errors.Join(err, m.cfg.Store.Delete(ctx, object.Ref))
 		}
 	}

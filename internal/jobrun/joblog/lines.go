@@ -34,7 +34,7 @@ type source struct {
 	ctx    context.Context //nolint:containedctx // it is an io.Reader for one call
 	from   Chunks
 	run    *jobrun.Run
-	place  envelope.Sealer
+	sealer envelope.Sealer
 	next   jobrun.LogPosition
 	out    bytes.Buffer
 	ended  bool
@@ -43,7 +43,7 @@ type source struct {
 }
 
 func newSource(ctx context.Context, from Chunks, keys *envelope.Keyring, run *jobrun.Run) *source {
-	return &source{ctx: ctx, from: from, run: run, place: keys.SealerFor(run.TenantID, run.ID)}
+	return &source{ctx: ctx, from: from, run: run, sealer: keys.SealerFor(run.TenantID, run.ID)}
 }
 
 func (s *source) Read(p []byte) (int, error) {
@@ -83,8 +83,8 @@ func (s *source) fill() error {
 
 func (s *source) line(c *jobrun.LogChunk) ([]byte, error) {
 	l := line{LogLine: jobrun.LineOf(c)}
-	if s.place.Seals() {
-		sealed, err := s.place.SealBytes(fieldChunk(c.LogPosition), append([]byte{}, c.Body...))
+	if s.sealer.Seals() {
+		sealed, err := s.sealer.SealBytes(fieldChunk(c.LogPosition), append([]byte{}, c.Body...))
 		if err != nil {
 			return nil, fmt.Errorf("seal a log: %w", err)
 		}
@@ -109,14 +109,14 @@ func Open(ctx context.Context, store *logstore.Store, keys *envelope.Keyring, ru
 	if err != nil {
 		return nil, err
 	}
-	return &opened{stored: stored, lines: bufio.NewReader(stored), place: keys.SealerFor(run.TenantID, run.ID)}, nil
+	return &opened{stored: stored, lines: bufio.NewReader(stored), sealer: keys.SealerFor(run.TenantID, run.ID)}, nil
 }
 
 // opened gives the lines as they were before they were sealed.
 type opened struct {
 	stored io.Closer
 	lines  *bufio.Reader
-	place  envelope.Sealer
+	sealer envelope.Sealer
 	out    bytes.Buffer
 }
 
@@ -149,7 +149,7 @@ func (o *opened) line(text []byte) error {
 	if err := json.Unmarshal(text, &l); err != nil {
 		return fmt.Errorf("a line of a stored log: %w", err)
 	}
-	body, err := o.place.OpenBytes(fieldChunk(jobrun.LogPosition{Attempt: l.Attempt, Seq: l.Seq}), l.Sealed)
+	body, err := o.sealer.OpenBytes(fieldChunk(jobrun.LogPosition{Attempt: l.Attempt, Seq: l.Seq}), l.Sealed)
 	if err != nil {
 		return err
 	}
