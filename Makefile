@@ -8,7 +8,9 @@ LDFLAGS  = -X main.version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
 
 # The packages that share memory between goroutines.
-RACED = ./internal/saga/engine/... ./internal/groupcommit/... ./internal/memstore/... ./internal/postgres/... ./internal/kafka/... \
+RACED = ./internal/saga/engine/... ./internal/groupcommit/... ./internal/memstore/... ./internal/postgres/... ./internal/saga/sagadb/... ./internal/dlq/dlqdb/... ./internal/dlq/redrivedb/... \
+	./internal/jobrun/jobdb/... ./internal/jobrun/sweepdb/... ./internal/jobrun/jobnotify/... ./internal/event/eventdb/... ./internal/access/accessdb/... \
+	./internal/audit/auditdb/... ./internal/kafka/... \
 	./internal/httpapi/... ./internal/saga/participant/... ./internal/postgres/devpg/... ./internal/dlq/redrive/... ./internal/jobrun/scheduler/... \
 	./internal/jobrun/joblog/... ./internal/jobrun/redislease/... ./examples/...
 

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -73,7 +74,7 @@ func TestViewsHaveExactlyTheSeedsColumns(t *testing.T) {
 type story struct {
 	t    *testing.T
 	pool *sql.DB
-	st   *postgres.Sagas
+	st   *sagadb.Sagas
 	def  *workflow.Definition
 	id   uuid.UUID // the tenant
 	last time.Time
@@ -95,8 +96,8 @@ func tell(t *testing.T) *story {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &story{t: t, pool: open(t, dsn), st: postgres.NewSagas(stores), def: def, id: uuid.New()}
-	if _, _, err := postgres.NewWorkflows(stores).Register(t.Context(), s.id, def, false, s.now()); err != nil {
+	s := &story{t: t, pool: open(t, dsn), st: sagadb.NewSagas(stores), def: def, id: uuid.New()}
+	if _, _, err := sagadb.NewWorkflows(stores).Register(t.Context(), s.id, def, false, s.now()); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/access/accessdb"
 	"github.com/skald-saga/skald/internal/access/identity"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/postgres"
 )
 
 // checker makes what asks for credentials; nil in development mode, which is
@@ -87,5 +87,5 @@ func WithKeys(ctx context.Context, cfg config.Config, log *slog.Logger, f func(a
 		return err
 	}
 	defer stop()
-	return f(postgres.NewKeys(db))
+	return f(accessdb.NewKeys(db))
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/jobrun/jobworker"
-	"github.com/skald-saga/skald/internal/postgres"
 )
 
 // What Skald does now and then is done by runs of built-in definitions, which the
@@ -95,7 +95,7 @@ func (n *node) keepLetters(job, result string, do func(context.Context) (count i
 }
 
 // prove fails the run when something does not hold that must.
-func prove(ctx context.Context, runs *postgres.Jobs, r *jobworker.Run) (json.RawMessage, error) {
+func prove(ctx context.Context, runs *jobdb.Jobs, r *jobworker.Run) (json.RawMessage, error) {
 	proofs, err := runs.Prove(ctx)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func prove(ctx context.Context, runs *postgres.Jobs, r *jobworker.Run) (json.Raw
 		fmt.Fprintf(r.Stdout, "%s: %s\n", p.Name, word)
 	}
 	if broken > 0 {
-		doc, err := json.Marshal(slices.DeleteFunc(proofs, func(p postgres.Proof) bool { return p.Broken == 0 }))
+		doc, err := json.Marshal(slices.DeleteFunc(proofs, func(p jobdb.Proof) bool { return p.Broken == 0 }))
 		if err != nil {
 			return nil, err
 		}

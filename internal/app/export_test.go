@@ -7,14 +7,15 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
 // NewSagaLetters returns the driver as a node beside those of the test would
 // have it: without an engine of its own.
 func NewSagaLetters(db *postgres.DB, letters targets.Letters) *targets.Saga {
-	sagas := postgres.NewSagas(db)
+	sagas := sagadb.NewSagas(db)
 	return &targets.Saga{
-		Sagas: sagas, Letters: letters, Definition: newPinned(postgres.NewWorkflows(db)).definition,
+		Sagas: sagas, Letters: letters, Definition: newPinned(sagadb.NewWorkflows(db)).definition,
 		Commit: func(ctx context.Context, c saga.Change) error {
 			errs, err := sagas.Commit(ctx, []saga.Change{c})
 			if err == nil {

@@ -10,19 +10,21 @@ import (
 	"github.com/skald-saga/skald/internal/groupcommit"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/jobrun/joblog"
 	"github.com/skald-saga/skald/internal/jobrun/jobworker"
 	"github.com/skald-saga/skald/internal/jobrun/redislease"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
+	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
 	"github.com/skald-saga/skald/internal/ops"
-	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
 // jobStores is what is kept of job runs.
 type jobStores struct {
 	leading
-	runs        *postgres.Jobs
+	runs        *jobdb.Jobs
 	definitions jobrun.Definitions
 	bulks       jobrun.BulkOperations
 	workers     jobrun.Workers
@@ -37,23 +39,23 @@ type jobStores struct {
 	admitted func(ctx context.Context, woke func(tenant uuid.UUID, queue string))
 	events   jobrun.Events
 	// joinSteps and lookAfter are for steps of sagas that are job runs.
-	joinSteps   func(postgres.JobSteps)
+	joinSteps   func(sagadb.JobSteps)
 	ensure      func(ctx context.Context, tenant uuid.UUID, all []jobrun.Definition) error // built-in definitions
 	checkJobRun func(ctx context.Context, c saga.JobCall, cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error)
 }
 
-func postgresJobs(db *postgres.JobDB, sagas *postgres.Sagas) *jobStores {
-	settings := postgres.NewJobSettings(db.DB)
-	runs := postgres.NewJobs(db, settings.Current)
+func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas) *jobStores {
+	settings := jobdb.NewSettings(db.DB)
+	runs := jobdb.NewJobs(db, settings.Current)
 	kept := &jobStores{
-		definitions: postgres.NewJobDefinitions(db), runs: runs, bulks: postgres.NewJobBulks(db, runs),
-		workers: postgres.NewJobWorkers(db.DB, settings.Current), fences: postgres.NewJobFences(db.DB),
-		elections: postgres.NewJobElections(db.DB), settings: settings, offloading: postgres.NewJobLogs(db),
-		current: settings.Current, admitted: db.Hub.Run, events: postgres.NewJobEvents(db, settings.Current),
-		ensure: postgres.NewJobDefinitions(db).EnsureBuiltIns, joinSteps: sagas.ConfigureJobSteps, checkJobRun: sagas.CheckJobRun,
+		definitions: jobdb.NewDefinitions(db), runs: runs, bulks: sweepdb.NewBulks(db, runs),
+		workers: jobdb.NewWorkers(db.DB, settings.Current), fences: jobdb.NewFences(db.DB),
+		elections: jobdb.NewElections(db.DB), settings: settings, offloading: jobdb.NewLogs(db),
+		current: settings.Current, admitted: db.Hub.Run, events: jobdb.NewEvents(db, settings.Current),
+		ensure: jobdb.NewDefinitions(db).EnsureBuiltIns, joinSteps: sagas.ConfigureJobSteps, checkJobRun: sagas.CheckJobRun,
 	}
 	kept.leading = leading{
-		sweeps: postgres.NewJobSweeps(db), wanted: db.Hub.OnLeaderWanted,
+		sweeps: sweepdb.NewSweeps(db), wanted: db.Hub.OnLeaderWanted,
 		more: []scheduler.Sweep{
 			{Name: "events", Run: kept.events.Deliver, Prompt: true},
 			{Name: "backfills", Run: kept.bulks.Backfill},

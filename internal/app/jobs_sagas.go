@@ -6,8 +6,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
-	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
 // joinSteps lets sagas wait for job runs: whoever ends one brings its saga on, and
@@ -16,7 +16,7 @@ func (n *node) joinSteps() {
 	if n.jobStores == nil {
 		return
 	}
-	n.jobStores.joinSteps(postgres.JobSteps{
+	n.jobStores.joinSteps(sagadb.JobSteps{
 		Settings: n.jobStores.current, CompensationTimeout: n.cfg.Engine.DefaultCompensationTimeout,
 		Moved: func(s saga.Saga) {
 			n.engine.Moved(s)

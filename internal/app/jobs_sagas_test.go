@@ -15,6 +15,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -31,7 +32,7 @@ type settling struct {
 	t      *testing.T
 	dsn    string
 	db     *sql.DB
-	jobs   *postgres.Jobs
+	jobs   *jobdb.Jobs
 	tenant uuid.UUID
 	worker uuid.UUID
 }
@@ -59,7 +60,7 @@ func newSettling(t *testing.T) (*settling, *node) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	s.db, s.jobs = db.SQL(), postgres.NewJobs(postgres.NewJobDB(db, nil), postgres.NewJobSettings(db).Current)
+	s.db, s.jobs = db.SQL(), jobdb.NewJobs(jobdb.NewDB(db, nil), jobdb.NewSettings(db).Current)
 	if _, err := s.db.ExecContext(t.Context(), `INSERT INTO jobs.leader AS l (name, leader_id, node, epoch, acquired_at, expires_at)
 		VALUES ('default', gen_random_uuid(), 'n', 1, now(), now() + interval '1 hour') ON CONFLICT (name) DO NOTHING`); err != nil {
 		t.Fatal(err)

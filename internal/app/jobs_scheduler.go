@@ -5,12 +5,12 @@ import (
 
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
-	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
 )
 
 // leading is what a leader of the job runs works with.
 type leading struct {
-	sweeps *postgres.JobSweeps
+	sweeps *sweepdb.Sweeps
 	more   []scheduler.Sweep // what it does beyond sweeps; a line adds one
 	wanted func(func())      // has a function called whenever the leader is wanted
 }

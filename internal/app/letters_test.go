@@ -17,7 +17,9 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/dlq/targets"
+	"github.com/skald-saga/skald/internal/event/eventdb"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -36,7 +38,7 @@ type stranded struct {
 	t       *testing.T
 	broken  atomic.Bool
 	undos   atomic.Int64
-	letters *postgres.Letters
+	letters *dlqdb.Letters
 	driver  *targets.Saga
 	db      *sql.DB
 }
@@ -67,7 +69,7 @@ func newStranded(t *testing.T) *stranded {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	s.db, s.letters = db.SQL(), postgres.NewLetters(db, dlq.DefaultPolicy)
+	s.db, s.letters = db.SQL(), dlqdb.NewLetters(db, dlq.DefaultPolicy)
 	s.driver = app.NewSagaLetters(db, s.letters)
 	return s
 }
@@ -277,7 +279,7 @@ func TestALetterOfAWebhookHasItSentAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	hooks := postgres.NewWebhooks(db, nil)
+	hooks := eventdb.NewWebhooks(db, nil)
 	now := func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 	driver := &targets.Webhook{Webhooks: hooks, Deliveries: hooks, Now: now}
 	tenant, url := uuid.New(), "https://example.com/events"

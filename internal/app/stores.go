@@ -7,14 +7,22 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/access/accessdb"
+	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/timeline"
+	"github.com/skald-saga/skald/internal/audit/timelinedb"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/dlq/redrivedb"
+	"github.com/skald-saga/skald/internal/event/eventdb"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/janitor"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -78,7 +86,7 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 	if err := db.AdmitKeys(ctx); err != nil {
 		return stores{}, err
 	}
-	trail := postgres.NewTrail(db)
+	trail := sagadb.NewTrail(db)
 	restored, err := trail.AfterRestore(ctx)
 	if err != nil {
 		return stores{}, err
@@ -86,17 +94,17 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 	if restored {
 		log.Warn("the database was restored from another cluster: the event feed continues after the restored events")
 	}
-	queue := postgres.NewLetterQueue(db, common)
-	tell := postgres.NewTeller(db, common.MaxRetries)
-	jobs := postgres.NewJobDB(db, tell)
-	sagas := postgres.NewSagasWith(jobs)
+	queue := dlqdb.NewQueue(db, common)
+	tell := dlqdb.NewTeller(db, common.MaxRetries)
+	jobs := jobdb.NewDB(db, tell)
+	sagas := sagadb.NewSagasWith(jobs)
 	return stores{
-		sagas: sagas, workflows: postgres.NewWorkflows(db), trail: trail, keys: postgres.NewKeys(db),
-		hooks: postgres.NewWebhooks(db, tell), publications: postgres.NewPublications(db),
+		sagas: sagas, workflows: sagadb.NewWorkflows(db), trail: trail, keys: accessdb.NewKeys(db),
+		hooks: eventdb.NewWebhooks(db, tell), publications: eventdb.NewPublications(db),
 		deadLetters: &deadLetterStores{
-			letters: postgres.NewLetters(db, common), queue: queue, redrives: postgres.NewRedrives(db, queue), actions: postgres.NewActions(db),
+			letters: dlqdb.NewLetters(db, common), queue: queue, redrives: redrivedb.NewRedrives(db, queue), actions: auditdb.NewActions(db),
 		},
-		timeline:  postgres.NewTimelines(db),
+		timeline:  timelinedb.NewTimelines(db),
 		jobStores: postgresJobs(jobs, sagas),
 		secret:    db.Secret, storage: db.Storage, ping: db.Ping,
 	}, nil

@@ -14,10 +14,11 @@ import (
 
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
 // Trail names one of the chains of seals.
@@ -43,9 +44,9 @@ func VerifyAudit(ctx context.Context, cfg config.Config, log *slog.Logger, which
 		return saga.Verification{}, err
 	}
 	defer stop()
-	var trail saga.Sealed = postgres.NewTrail(db)
+	var trail saga.Sealed = sagadb.NewTrail(db)
 	if which != SagaEvents {
-		trail = postgres.NewActions(db)
+		trail = auditdb.NewActions(db)
 	}
 	if which == DeploymentActions {
 		tenant = operator.Deployment

@@ -16,6 +16,7 @@ import (
 
 	"github.com/skald-saga/skald/api/webhooks"
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/event/eventdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -236,7 +237,7 @@ func TestWhatADeadNodeHadClaimedIsSentByAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	store := postgres.NewWebhooks(db, nil)
+	store := eventdb.NewWebhooks(db, nil)
 	r := newReceiver(t, 0)
 	a := start(t, dsn, "a", hasty)
 	registerPair(t, a.url)

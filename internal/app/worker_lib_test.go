@@ -14,6 +14,7 @@ import (
 
 	"github.com/skald-saga/skald/api/worker"
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -43,7 +44,7 @@ func newYard(t *testing.T, change ...func(*worker.Config)) *yard {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	if _, _, err := postgres.NewJobElections(db).Acquire(t.Context(), uuid.New(), "test", time.Hour); err != nil {
+	if _, _, err := jobdb.NewElections(db).Acquire(t.Context(), uuid.New(), "test", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	y.must("PATCH", "/api/v1/settings", `{"values":{"heartbeat_interval_seconds":0.5,"run_lease_seconds":4}}`, 200)

@@ -10,7 +10,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/access/accessdb"
 	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
@@ -19,8 +21,8 @@ import (
 
 // record is a record of actions that is meddled with.
 type record struct {
-	*postgres.Actions
-	keys  *postgres.Keys
+	*auditdb.Actions
+	keys  *accessdb.Keys
 	super *sql.DB // no trigger stops it
 }
 
@@ -37,7 +39,7 @@ func newRecord(t *testing.T) record {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { super.Close() })
-	return record{postgres.NewActions(db), postgres.NewKeys(db), super}
+	return record{auditdb.NewActions(db), accessdb.NewKeys(db), super}
 }
 
 // write makes keys of a tenant, two in each of three seals and one that is not

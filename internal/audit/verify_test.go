@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -47,7 +48,7 @@ func inPostgres(t *testing.T) (world, *sql.DB) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { super.Close() })
-	return world{postgres.NewSagas(db), postgres.NewWorkflows(db), postgres.NewTrail(db), func(t *testing.T) {
+	return world{sagadb.NewSagas(db), sagadb.NewWorkflows(db), sagadb.NewTrail(db), func(t *testing.T) {
 		var now, xmin int64
 		if err := db.SQL().QueryRowContext(t.Context(), `SELECT pg_current_xact_id()::text`).Scan(&now); err != nil {
 			t.Fatal(err)

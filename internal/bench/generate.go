@@ -15,6 +15,7 @@ import (
 
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
 	definition "github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -125,7 +126,7 @@ func registerGenerated(ctx context.Context, cfg GenerateConfig) error {
 			if err != nil {
 				return fmt.Errorf("workflow %s: %w", name, err)
 			}
-			if _, _, err := postgres.NewWorkflows(store).Register(ctx, uuid.MustParse(tenant), def, false, time.Now()); err != nil {
+			if _, _, err := sagadb.NewWorkflows(store).Register(ctx, uuid.MustParse(tenant), def, false, time.Now()); err != nil {
 				return err
 			}
 		}

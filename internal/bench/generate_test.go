@@ -9,6 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
 const generatedHere = 4000
@@ -31,7 +32,7 @@ func TestGeneratedSagasAreAsTheRulesMakeThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	sagas, workflows := postgres.NewSagas(store), postgres.NewWorkflows(store)
+	sagas, workflows := sagadb.NewSagas(store), sagadb.NewWorkflows(store)
 	states := map[saga.State]int{}
 	tenants := append([]string{defaultTenant.String()}, otherTenants...)
 	for _, tenant := range tenants {

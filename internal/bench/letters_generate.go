@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
 )
@@ -62,7 +63,7 @@ func GenerateLetters(ctx context.Context, cfg LettersConfig) error {
 		return err
 	}
 	defer store.Close()
-	letters := postgres.NewLetters(store, dlq.DefaultPolicy)
+	letters := dlqdb.NewLetters(store, dlq.DefaultPolicy)
 	if err := keepGenerated(ctx, letters, cfg); err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func GenerateLetters(ctx context.Context, cfg LettersConfig) error {
 
 // keepGenerated gives tenants a policy by which no server archives their letters
 // while it is measured; one that has a policy keeps it.
-func keepGenerated(ctx context.Context, letters *postgres.Letters, cfg LettersConfig) error {
+func keepGenerated(ctx context.Context, letters *dlqdb.Letters, cfg LettersConfig) error {
 	for _, tenant := range append([]string{cfg.Tenant.String()}, otherTenants...) {
 		p := dlq.DefaultPolicy
 		p.TenantID, p.Version, p.RetentionDays, p.UpdatedAt = uuid.MustParse(tenant), 1, 3650, time.Now()
@@ -96,7 +97,7 @@ func keepGenerated(ctx context.Context, letters *postgres.Letters, cfg LettersCo
 }
 
 // pushGenerated stores the letters in batches on two connections, oldest first.
-func pushGenerated(ctx context.Context, letters *postgres.Letters, cfg LettersConfig) error {
+func pushGenerated(ctx context.Context, letters *dlqdb.Letters, cfg LettersConfig) error {
 	g := newLetterGenerator(cfg, time.Now().UTC().Truncate(time.Second))
 	var next, made atomic.Int64
 	begun := time.Now()

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
 )
@@ -35,7 +36,7 @@ func TestGeneratedLettersAreAsTheRulesMakeThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	letters := postgres.NewLetters(store, dlq.DefaultPolicy)
+	letters := dlqdb.NewLetters(store, dlq.DefaultPolicy)
 	total, mine := 0, 0
 	statuses, sources, resolutions, encodings := map[dlq.Status]int{}, map[dlq.Source]int{}, map[dlq.Resolution]int{}, map[dlq.Encoding]int{}
 	for _, name := range append([]string{defaultTenant.String()}, otherTenants...) {

@@ -16,9 +16,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/dlq/redrive"
+	"github.com/skald-saga/skald/internal/dlq/redrivedb"
 	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/event/webhook"
@@ -38,7 +41,7 @@ type queue struct {
 	loops   dlq.Queue
 	target  *receiver
 	driver  *redrive.Redriver // not running
-	actions *postgres.Actions
+	actions *auditdb.Actions
 	policy  dlq.Policy // of all topics; to be changed before requests
 }
 
@@ -59,11 +62,11 @@ func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
 	q.policy.AutoRetry = false
 	swift := q.policy
 	swift.RetentionDays = 0 // what has ended is archived at once
-	store := postgres.NewLetters(db, q.policy)
-	loops := postgres.NewLetterQueue(db, swift)
-	q.actions = postgres.NewActions(db)
+	store := dlqdb.NewLetters(db, q.policy)
+	loops := dlqdb.NewQueue(db, swift)
+	q.actions = auditdb.NewActions(db)
 	q.letters, q.loops = store, loops
-	redrives := postgres.NewRedrives(db, loops)
+	redrives := redrivedb.NewRedrives(db, loops)
 	forbidden := func(topic string) bool { return strings.HasSuffix(topic, ".dlq") }
 	driver := redrive.New(redrive.Config{
 		Queue: ruled{loops, q}, Redrives: redrives, Forbidden: forbidden, Now: time.Now, Log: slog.New(slog.DiscardHandler),

@@ -13,9 +13,12 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/dlq/redrive"
+	"github.com/skald-saga/skald/internal/dlq/redrivedb"
 	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/httpapi"
@@ -43,8 +46,8 @@ func newQueueEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 	t.Cleanup(web.Close)
 	policy := dlq.DefaultPolicy
 	policy.AutoRetry = false
-	store, loops := postgres.NewLetters(db, policy), postgres.NewLetterQueue(db, policy)
-	bulk := postgres.NewRedrives(db, loops)
+	store, loops := dlqdb.NewLetters(db, policy), dlqdb.NewQueue(db, policy)
+	bulk := redrivedb.NewRedrives(db, loops)
 	forbidden := func(topic string) bool { return strings.HasSuffix(topic, ".dlq") }
 	driver := redrive.New(redrive.Config{
 		Queue: loops, Redrives: bulk, Forbidden: forbidden, Now: time.Now, Log: quiet, Poll: 100 * time.Millisecond,
@@ -60,7 +63,7 @@ func newQueueEdge(t *testing.T, change ...func(*httpapi.Config)) *edge {
 	return newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now, c.Limits.MaxWait = time.Now, time.Minute
 		c.DeadLetters = &httpapi.DeadLetters{
-			Letters: store, Redrives: bulk, Overview: store, Actions: postgres.NewActions(db), VerifyActions: verified(postgres.NewActions(db)),
+			Letters: store, Redrives: bulk, Overview: store, Actions: auditdb.NewActions(db), VerifyActions: verified(auditdb.NewActions(db)),
 			RedriveLimits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 5000, Bulk: 1000}, WakeRedrives: driver.Wake,
 			Drive: driver.Now, Ways: driver.Ways(), PolicyOf: loops.PolicyOf,
 			UndoneByHand: func(_ context.Context, l dlq.Letter, _ operator.By) (dlq.Letter, error) { return l, nil },

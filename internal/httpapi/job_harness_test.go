@@ -13,6 +13,8 @@ import (
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -27,7 +29,7 @@ const (
 type jobEdge struct {
 	*edge
 	jobs *httpapi.Jobs
-	work *postgres.Jobs // what workers ask, without HTTP
+	work *jobdb.Jobs // what workers ask, without HTTP
 	db   *postgres.DB
 	term jobrun.Term
 }
@@ -39,17 +41,17 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	settings := postgres.NewJobSettings(db)
-	runs := postgres.NewJobs(postgres.NewJobDB(db, nil), settings.Current)
-	masses := postgres.NewJobBulks(postgres.NewJobDB(db, nil), runs)
-	leader := postgres.NewJobElections(db)
+	settings := jobdb.NewSettings(db)
+	runs := jobdb.NewJobs(jobdb.NewDB(db, nil), settings.Current)
+	masses := sweepdb.NewBulks(jobdb.NewDB(db, nil), runs)
+	leader := jobdb.NewElections(db)
 	term, leads, err := leader.Acquire(t.Context(), uuid.New(), "n", 10*time.Minute)
 	if err != nil || !leads {
 		t.Fatalf("nobody leads: %v", err)
 	}
 	e := &jobEdge{db: db, term: term, work: runs, jobs: &httpapi.Jobs{
-		Definitions: postgres.NewJobDefinitions(postgres.NewJobDB(db, nil)), Runs: runs, Elections: leader, Settings: settings, Workers: postgres.NewJobWorkers(db, settings.Current), Fences: postgres.NewJobFences(db), Bulks: masses,
-		Events: postgres.NewJobEvents(postgres.NewJobDB(db, nil), settings.Current),
+		Definitions: jobdb.NewDefinitions(jobdb.NewDB(db, nil)), Runs: runs, Elections: leader, Settings: settings, Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db), Bulks: masses,
+		Events: jobdb.NewEvents(jobdb.NewDB(db, nil), settings.Current),
 	}}
 	e.edge = newEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now, c.Limits.MaxWait = time.Now, time.Minute

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -24,10 +25,10 @@ import (
 type workerEdge struct {
 	*edge
 	raw  *sql.DB // past the stores
-	runs *postgres.Jobs
+	runs *jobdb.Jobs
 	jobs *httpapi.Jobs
 	work *told
-	lead *postgres.JobElections
+	lead *jobdb.Elections
 	term jobrun.Term
 	job  jobrun.Definition
 }
@@ -60,12 +61,12 @@ func newWorkerEdge(t *testing.T, change ...func(*httpapi.Config)) *workerEdge {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { raw.Close() })
-	settings := postgres.NewJobSettings(db)
-	jobs := postgres.NewJobDB(db, nil)
-	s := &workerEdge{raw: raw, runs: postgres.NewJobs(jobs, settings.Current), lead: postgres.NewJobElections(db)}
+	settings := jobdb.NewSettings(db)
+	jobs := jobdb.NewDB(db, nil)
+	s := &workerEdge{raw: raw, runs: jobdb.NewJobs(jobs, settings.Current), lead: jobdb.NewElections(db)}
 	s.work = &told{s.runs, make(chan jobrun.ClaimRequest, 1000)}
 	s.jobs = &httpapi.Jobs{
-		Runs: s.runs, Work: s.work, Workers: postgres.NewJobWorkers(db, settings.Current), Fences: postgres.NewJobFences(db), Elections: s.lead, Settings: settings, Current: settings.Current,
+		Runs: s.runs, Work: s.work, Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db), Elections: s.lead, Settings: settings, Current: settings.Current,
 		Admitted: func(woke func(uuid.UUID, string)) {
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan struct{})

@@ -13,9 +13,9 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/kafka"
-	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -94,7 +94,7 @@ func TestLettersOfAnOrderedKeyAreDrivenAsTheyArrived(t *testing.T) {
 	c, b := newCluster(t), newInbox(t, testdb.DSN(t))
 	policy := dlq.DefaultPolicy
 	policy.Ordered, policy.Backoff.InitialIntervalMS = true, 1
-	b.queue = postgres.NewLetterQueue(b.db, policy)
+	b.queue = dlqdb.NewQueue(b.db, policy)
 	orders, graveyard := c.create("orders", 3), c.create("orders.dlq", 3)
 	var records []*kgo.Record
 	for i := range 200 {

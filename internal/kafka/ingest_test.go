@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/kafka"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -31,8 +32,8 @@ var tenant = uuid.MustParse("00000000-0000-0000-0000-000000000001")
 type inbox struct {
 	t       *testing.T
 	db      *postgres.DB
-	letters *postgres.Letters
-	queue   *postgres.LetterQueue
+	letters *dlqdb.Letters
+	queue   *dlqdb.Queue
 	// before, after are asked around each batch that is stored; an error is what
 	// the reader is told. nil: nothing happens.
 	before, after func(batch []dlq.Arrival) error
@@ -54,7 +55,7 @@ func newInbox(t *testing.T, dsn string) *inbox {
 	t.Cleanup(db.Close)
 	policy := dlq.DefaultPolicy
 	return &inbox{
-		t: t, db: db, letters: postgres.NewLetters(db, policy), queue: postgres.NewLetterQueue(db, policy),
+		t: t, db: db, letters: dlqdb.NewLetters(db, policy), queue: dlqdb.NewQueue(db, policy),
 		ids: map[dlq.Position][]uuid.UUID{},
 	}
 }

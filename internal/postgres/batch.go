@@ -11,21 +11,21 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// queryWrite runs a fixed statement on the writers' connections, and queryRead
+// QueryWrite runs a fixed statement on the writers' connections, and QueryRead
 // one on the engine's readers', prepared once per connection: parsing and
 // planning the large statements costs more than running them. database/sql
 // prepares a statement again on each new connection of its pool. Both act for
 // all tenants; what is done for one goes through tenant.go.
-func (db *DB) queryWrite(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return db.query(ctx, db.write, query, args)
+func (db *DB) QueryWrite(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return db.Query(ctx, db.Write, query, args)
 }
 
-func (db *DB) queryRead(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return db.query(ctx, db.read, query, args)
+func (db *DB) QueryRead(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return db.Query(ctx, db.Read, query, args)
 }
 
-func (db *DB) query(ctx context.Context, pool *sqlx.DB, query string, args []any) (*sql.Rows, error) {
-	stmt, err := db.prepared(ctx, pool, query)
+func (db *DB) Query(ctx context.Context, pool *sqlx.DB, Query string, args []any) (*sql.Rows, error) {
+	stmt, err := db.Prepared(ctx, pool, Query)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ type statement struct {
 	query string
 }
 
-func (db *DB) prepared(ctx context.Context, pool *sqlx.DB, query string) (*sqlx.Stmt, error) {
+func (db *DB) Prepared(ctx context.Context, pool *sqlx.DB, query string) (*sqlx.Stmt, error) {
 	id := statement{pool, query}
 	if s, ok := db.statements.Load(id); ok {
 		return s.(*sqlx.Stmt), nil
@@ -54,12 +54,12 @@ func (db *DB) prepared(ctx context.Context, pool *sqlx.DB, query string) (*sqlx.
 	return s, nil
 }
 
-// preparedIn is prepared for a transaction on the writers' connections. It takes
+// PreparedIn is prepared for a transaction on the writers' connections. It takes
 // no other connection of them: transactions that all wait for a second one would
 // wait for each other. A statement that is new is prepared for this transaction
 // alone, and for all that follow beside it.
-func (db *DB) preparedIn(ctx context.Context, tx *sqlx.Tx, query string) (*sqlx.Stmt, error) {
-	if s, ok := db.statements.Load(statement{db.write, query}); ok {
+func (db *DB) PreparedIn(ctx context.Context, tx *sqlx.Tx, query string) (*sqlx.Stmt, error) {
+	if s, ok := db.statements.Load(statement{db.Write, query}); ok {
 		return tx.StmtxContext(ctx, s.(*sqlx.Stmt)), nil
 	}
 	if _, begun := db.preparing.LoadOrStore(query, true); !begun {
@@ -67,7 +67,7 @@ func (db *DB) preparedIn(ctx context.Context, tx *sqlx.Tx, query string) (*sqlx.
 			defer db.preparing.Delete(query)
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), prepareWithin)
 			defer cancel()
-			_, _ = db.prepared(ctx, db.write, query) // else the next transaction tries
+			_, _ = db.Prepared(ctx, db.Write, query) // else the next transaction tries
 		}()
 	}
 	s, err := tx.PreparexContext(ctx, query)
@@ -79,10 +79,10 @@ func (db *DB) preparedIn(ctx context.Context, tx *sqlx.Tx, query string) (*sqlx.
 
 const prepareWithin = 10 * time.Second
 
-// within is inTenant for statements that may each take that long: the server
-// ends the one that does not (ranOut).
-func (db *DB) within(ctx context.Context, tenant uuid.UUID, each time.Duration, f func(*sqlx.Tx) error) error {
-	return db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+// Within is InTenant for statements that may each take that long: the server
+// ends the one that does not (RanOut).
+func (db *DB) Within(ctx context.Context, tenant uuid.UUID, each time.Duration, f func(*sqlx.Tx) error) error {
+	return db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT set_config('statement_timeout', $1, true)`, strconv.FormatInt(max(1, each.Milliseconds()), 10)); err != nil {
 			return err
 		}
@@ -90,9 +90,9 @@ func (db *DB) within(ctx context.Context, tenant uuid.UUID, each time.Duration, 
 	})
 }
 
-// oneByOne repeats a refused batch item by item, so that a bad item cannot
+// OneByOne repeats a refused batch item by item, so that a bad item cannot
 // stop the others. An outage ends it.
-func oneByOne[T, R any](batch []T, do func([]T) ([]R, error)) ([]R, error) {
+func OneByOne[T, R any](batch []T, do func([]T) ([]R, error)) ([]R, error) {
 	out := make([]R, 0, len(batch))
 	for i := range batch {
 		r, err := do(batch[i : i+1])

@@ -4,9 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
+	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -17,9 +18,9 @@ func TestSagasOfANodeWithAWrongClockAreDueInTime(t *testing.T) {
 	for name, wrong := range map[string]time.Duration{"fast": 5 * time.Minute, "slow": -5 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := connect(t, testdb.DSN(t))
-			registered(t, db)
-			st, there := postgres.NewSagas(db), now().Add(wrong)
+			db := pgtest.Connect(t, testdb.DSN(t))
+			pgtest.Registered(t, db)
+			st, there := sagadb.NewSagas(db), pgtest.Now().Add(wrong)
 			dueIn := func(s saga.Saga) (ms int64) {
 				if err := db.SQL().QueryRowContext(t.Context(), `SELECT (1000 * extract(epoch FROM next_run_at - clock_timestamp()))::bigint FROM saga.saga_states WHERE id = $1`, s.ID).Scan(&ms); err != nil {
 					t.Fatal(err)
@@ -27,7 +28,7 @@ func TestSagasOfANodeWithAWrongClockAreDueInTime(t *testing.T) {
 				return ms
 			}
 
-			batch := someSagas(2)
+			batch := pgtest.SomeSagas(2)
 			for i := range batch {
 				batch[i].CreatedAt, batch[i].UpdatedAt = there, there
 			}
@@ -41,12 +42,12 @@ func TestSagasOfANodeWithAWrongClockAreDueInTime(t *testing.T) {
 				t.Errorf("a saga without an owner is due in %d ms, not now", ms)
 			}
 			refused := saga.Answered{Outcome: saga.Outcome{Verdict: saga.NotApplied, Class: retry.Network, Code: "connection_refused", StartedAt: there, EndedAt: there}}
-			retried, err := saga.Apply(saga.NewInstance(*owned, order), refused, saga.Moment{Now: there, NewID: newID})
+			retried, err := saga.Apply(saga.NewInstance(*owned, pgtest.Order), refused, saga.Moment{Now: there, NewID: pgtest.NewID})
 			if err != nil {
 				t.Fatal(err)
 			}
 			wait := retried.After.NextRunAt.Sub(there)
-			commit(t, st, []saga.Change{retried})
+			pgtest.Commit(t, st, []saga.Change{retried})
 			if ms := dueIn(*owned); ms > wait.Milliseconds() || ms < wait.Milliseconds()-60_000 || wait <= 0 {
 				t.Errorf("a saga that waits %v is due in %d ms", wait, ms)
 			}
@@ -55,15 +56,15 @@ func TestSagasOfANodeWithAWrongClockAreDueInTime(t *testing.T) {
 			if err := db.SQL().QueryRowContext(t.Context(), row, owned.ID).Scan(&before); err != nil {
 				t.Fatal(err)
 			}
-			loaded, err := st.Load(t.Context(), refsOf(owned.ID))
+			loaded, err := st.Load(t.Context(), pgtest.RefsOf(owned.ID))
 			if err != nil || len(loaded) != 1 {
 				t.Fatal(loaded, err)
 			}
-			longer, err := saga.Apply(saga.NewInstance(loaded[0].Saga, order), saga.DeadlineSet{TimeoutMS: 600_000}, saga.Moment{Now: there, NewID: newID})
+			longer, err := saga.Apply(saga.NewInstance(loaded[0].Saga, pgtest.Order), saga.DeadlineSet{TimeoutMS: 600_000}, saga.Moment{Now: there, NewID: pgtest.NewID})
 			if err != nil {
 				t.Fatal(err)
 			}
-			commit(t, st, []saga.Change{longer})
+			pgtest.Commit(t, st, []saga.Change{longer})
 			if err := db.SQL().QueryRowContext(t.Context(), row, owned.ID).Scan(&after); err != nil || !after.Equal(before) {
 				t.Errorf("a change that has nothing to do with it moves the time from %v to %v, %v", before, after, err)
 			}

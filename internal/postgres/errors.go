@@ -12,7 +12,7 @@ import (
 
 // SQLSTATE knowledge lives here and nowhere else.
 
-func sqlState(err error) string {
+func SqlState(err error) string {
 	var e *pq.Error
 	if errors.As(err, &e) {
 		return string(e.Code)
@@ -20,52 +20,52 @@ func sqlState(err error) string {
 	return ""
 }
 
-// collided tells whether two transactions got in each other's way: the same
+// Collided tells whether two transactions got in each other's way: the same
 // statement may simply be run again.
-func collided(err error) bool {
-	switch sqlState(err) {
+func Collided(err error) bool {
+	switch SqlState(err) {
 	case "40001", "40P01", "55P03": // serialization, deadlock, lock_timeout
 		return true
 	}
 	return false
 }
 
-// ranOut tells whether the server ended a statement because its time was up.
-func ranOut(err error) bool { return sqlState(err) == "57014" }
+// RanOut tells whether the server ended a statement because its time was up.
+func RanOut(err error) bool { return SqlState(err) == "57014" }
 
-// dataError tells whether the statement's own data was refused, so that
+// DataError tells whether the statement's own data was refused, so that
 // nothing of it was written and the other rows of a batch may still be fine:
 // data exceptions (22), constraint violations (23), program limits (54).
-func dataError(err error) bool {
-	s := sqlState(err)
+func DataError(err error) bool {
+	s := SqlState(err)
 	return strings.HasPrefix(s, "22") || strings.HasPrefix(s, "23") || strings.HasPrefix(s, "54")
 }
 
-// uniqueViolation is the SQLSTATE of a key that is taken.
-const uniqueViolation = "23505"
+// UniqueViolation is the SQLSTATE of a key that is taken.
+const UniqueViolation = "23505"
 
-// violates tells whether err is a unique violation of the named constraint.
-func violates(err error, constraint string) bool {
+// Violates tells whether err is a unique violation of the named constraint.
+func Violates(err error, constraint string) bool {
 	var e *pq.Error
-	return errors.As(err, &e) && e.Code == uniqueViolation && e.Constraint == constraint
+	return errors.As(err, &e) && e.Code == UniqueViolation && e.Constraint == constraint
 }
 
 // serverReadOnly tells whether a write met a server that takes none: a standby,
 // or a primary that was told so.
-func serverReadOnly(err error) bool { return sqlState(err) == "25006" }
+func serverReadOnly(err error) bool { return SqlState(err) == "25006" }
 
 // permissionDenied tells whether the session's role may not do what it tried.
-func permissionDenied(err error) bool { return sqlState(err) == "42501" }
+func permissionDenied(err error) bool { return SqlState(err) == "42501" }
 
 // loginRefused tells whether the server did not let the user in: a wrong
 // password, or no such role or one that may not log in.
 func loginRefused(err error) bool {
-	s := sqlState(err)
+	s := SqlState(err)
 	return s == "28P01" || s == "28000"
 }
 
-// outage adds to an error what was being done; faults go as they are.
-func outage(doing string, err error) error {
+// Outage adds to an error what was being done; faults go as they are.
+func Outage(doing string, err error) error {
 	if err == nil || fault.As(err) != nil {
 		return err
 	}

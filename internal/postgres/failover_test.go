@@ -17,6 +17,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
+	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -28,7 +30,7 @@ func through(t *testing.T, dsn string) (*postgres.DB, *proxy) {
 		t.Fatal(err)
 	}
 	p := newProxy(t, net.JoinHostPort(server.Host, fmt.Sprint(server.Port)), nil)
-	d := connect(t, with(t, with(t, dsn, "host", "127.0.0.1"), "port", p.port))
+	d := pgtest.Connect(t, pgtest.With(t, pgtest.With(t, dsn, "host", "127.0.0.1"), "port", p.port))
 	return d, p
 }
 
@@ -61,13 +63,13 @@ func every(t *testing.T, pool *sql.DB, statement string) {
 func TestConnectionsToAServerThatBecameReadOnlyAreGivenUp(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
-	d := connect(t, dsn)
-	registered(t, d)
-	st := postgres.NewSagas(d)
+	d := pgtest.Connect(t, dsn)
+	pgtest.Registered(t, d)
+	st := sagadb.NewSagas(d)
 	every(t, d.Writers(), `SET default_transaction_read_only = on`)
 	every(t, d.Leases(), `SET default_transaction_read_only = on`)
 	every(t, d.Points(), `SET default_transaction_read_only = on`)
-	batch := unkeyed()
+	batch := pgtest.Unkeyed()
 	if r, err := st.Create(t.Context(), batch); err != nil || r[0].Created != saga.Stored {
 		t.Fatalf("create = %v, %v; want it stored by another connection", r, err)
 	}
@@ -83,10 +85,10 @@ func TestConnectionsToAServerThatBecameReadOnlyAreGivenUp(t *testing.T) {
 		}
 	}
 	// When every server is read-only, the caller learns why, and soon.
-	execute(t, observer(t, dsn), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
+	pgtest.Execute(t, pgtest.Observer(t, dsn), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
 	every(t, d.Writers(), `SET default_transaction_read_only = on`)
 	began := time.Now()
-	_, err := st.Create(t.Context(), unkeyed())
+	_, err := st.Create(t.Context(), pgtest.Unkeyed())
 	if err == nil || fault.As(err) != nil || time.Since(began) > 5*time.Second {
 		t.Errorf("create on a read-only server = %v after %v; want an outage at once", err, time.Since(began))
 	}
@@ -98,22 +100,22 @@ func TestConnectionsToAServerThatBecameReadOnlyAreGivenUp(t *testing.T) {
 func TestIdleConnectionsThatTheServerHasClosedAreNotUsed(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
-	d := connect(t, dsn)
-	registered(t, d)
-	st := postgres.NewSagas(d)
-	own := observer(t, dsn)
+	d := pgtest.Connect(t, dsn)
+	pgtest.Registered(t, d)
+	st := sagadb.NewSagas(d)
+	own := pgtest.Observer(t, dsn)
 	for round := range 5 {
-		if _, err := st.Create(t.Context(), unkeyed()); err != nil {
+		if _, err := st.Create(t.Context(), pgtest.Unkeyed()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := st.Register(t.Context(), "n", "", time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		execute(t, own, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
-		if r, err := st.Create(t.Context(), unkeyed()); err != nil || r[0].Created != saga.Stored {
+		pgtest.Execute(t, own, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+		if r, err := st.Create(t.Context(), pgtest.Unkeyed()); err != nil || r[0].Created != saga.Stored {
 			t.Errorf("round %d: create = %v, %v; want it stored at the first try", round, r, err)
 		}
-		if _, err := st.Load(t.Context(), refsOf(big)); err != nil {
+		if _, err := st.Load(t.Context(), pgtest.RefsOf(pgtest.Big)); err != nil {
 			t.Errorf("round %d: read: %v", round, err)
 		}
 		if _, err := st.Register(t.Context(), "n", "", time.Minute); err != nil {
@@ -129,16 +131,16 @@ func TestAWriteWhoseAnswerIsLostIsUnknownAndNotRepeated(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	d, p := through(t, dsn)
-	registered(t, d)
-	st := postgres.NewSagas(d)
-	own := observer(t, dsn)
+	pgtest.Registered(t, d)
+	st := sagadb.NewSagas(d)
+	own := pgtest.Observer(t, dsn)
 	for range 3 { // prepare the statement on each connection
-		if _, err := st.Create(t.Context(), unkeyed()); err != nil {
+		if _, err := st.Create(t.Context(), pgtest.Unkeyed()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	p.mute.Store(true)
-	batch := unkeyed()
+	batch := pgtest.Unkeyed()
 	r, err := st.Create(t.Context(), batch)
 	if err == nil || fault.As(err) != nil {
 		t.Errorf("create = %v, %v; want an unknown outcome", r, err)
@@ -146,7 +148,7 @@ func TestAWriteWhoseAnswerIsLostIsUnknownAndNotRepeated(t *testing.T) {
 	if !exists(t, own, batch[0].Saga.ID) {
 		t.Error("the saga is not there: the test tests nothing")
 	}
-	if r, err := st.Create(t.Context(), unkeyed()); err != nil || r[0].Created != saga.Stored {
+	if r, err := st.Create(t.Context(), pgtest.Unkeyed()); err != nil || r[0].Created != saga.Stored {
 		t.Errorf("create afterwards = %v, %v", r, err)
 	}
 }
@@ -169,8 +171,8 @@ func TestARestartOfTheServerLosesNothingThatWasToldAndTellsNoLie(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, p := through(t, server.DSN(devpg.Database))
-	registered(t, d)
-	st := postgres.NewSagas(d)
+	pgtest.Registered(t, d)
+	st := sagadb.NewSagas(d)
 	var told []uuid.UUID // of the goroutine below, until it has finished
 	var stored, failed atomic.Int64
 	var stop atomic.Bool
@@ -188,7 +190,7 @@ func TestARestartOfTheServerLosesNothingThatWasToldAndTellsNoLie(t *testing.T) {
 	go func() {
 		defer close(finished)
 		for !stop.Load() {
-			batch := unkeyed()
+			batch := pgtest.Unkeyed()
 			r, err := st.Create(context.Background(), batch)
 			switch {
 			case err == nil && r[0].Created == saga.Stored:

@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"github.com/lib/pq"
+
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
-// listener opens a connection that listens. What listens cannot be shared.
-func (db *DB) listener(ctx context.Context, heard chan *pq.Notification) (*pq.ListenerConn, error) {
+// Listener opens a connection that listens. What listens cannot be shared.
+func (db *DB) Listener(ctx context.Context, heard chan *pq.Notification) (*pq.ListenerConn, error) {
 	login, err := db.logins.Login(ctx, credentials.Login{})
 	if err != nil {
 		return nil, err

@@ -13,7 +13,9 @@ import (
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/secret/credentials"
+	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -54,20 +56,20 @@ func (l *logins) turn(to credentials.Login) {
 // to the whole server, so their names are made up, and they go with the test.
 func roles(t *testing.T, d *sql.DB, n int) []credentials.Login {
 	t.Helper()
-	group := "skald_test_" + strings.ToLower(newID().String())
+	group := "skald_test_" + strings.ToLower(pgtest.NewID().String())
 	made := []string{group}
-	execute(t, d, `CREATE ROLE `+pq.QuoteIdentifier(group)+` NOLOGIN`)
-	execute(t, d, `GRANT saga_app_role, saga_engine_role TO `+pq.QuoteIdentifier(group))
+	pgtest.Execute(t, d, `CREATE ROLE `+pq.QuoteIdentifier(group)+` NOLOGIN`)
+	pgtest.Execute(t, d, `GRANT saga_app_role, saga_engine_role TO `+pq.QuoteIdentifier(group))
 	var out []credentials.Login
 	for i := range n {
 		l := credentials.Login{User: fmt.Sprint(group, "_", i), Password: fmt.Sprint("secret-", i)}
-		execute(t, d, `CREATE ROLE `+pq.QuoteIdentifier(l.User)+` LOGIN PASSWORD '`+l.Password+`' IN ROLE `+pq.QuoteIdentifier(group))
+		pgtest.Execute(t, d, `CREATE ROLE `+pq.QuoteIdentifier(l.User)+` LOGIN PASSWORD '`+l.Password+`' IN ROLE `+pq.QuoteIdentifier(group))
 		out, made = append(out, l), append(made, l.User)
 	}
 	t.Cleanup(func() {
-		execute(t, d, `DROP OWNED BY `+pq.QuoteIdentifier(group))
+		pgtest.Execute(t, d, `DROP OWNED BY `+pq.QuoteIdentifier(group))
 		for _, name := range slices.Backward(made) {
-			execute(t, d, `DROP ROLE IF EXISTS `+pq.QuoteIdentifier(name))
+			pgtest.Execute(t, d, `DROP ROLE IF EXISTS `+pq.QuoteIdentifier(name))
 		}
 	})
 	return out
@@ -86,18 +88,18 @@ func openAs(t *testing.T, dsn string, source credentials.Source) *postgres.DB {
 // users are whom the connections of this database are signed in as.
 func users(t *testing.T, d *sql.DB) []string {
 	t.Helper()
-	return strings.Fields(ask[string](t, d, `SELECT coalesce(string_agg(DISTINCT usename, ' ' ORDER BY usename), '')
+	return strings.Fields(pgtest.Ask[string](t, d, `SELECT coalesce(string_agg(DISTINCT usename, ' ' ORDER BY usename), '')
 		FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`))
 }
 
 func TestConnectionsOfAReplacedLoginAreClosedAfterTheirUse(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
-	own := observer(t, dsn)
+	own := pgtest.Observer(t, dsn)
 	as := roles(t, own, 2)
 	source := &logins{now: as[0]}
 	d := openAs(t, dsn, source)
-	registered(t, d)
+	pgtest.Registered(t, d)
 	tx, err := d.SQL().BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +114,7 @@ func TestConnectionsOfAReplacedLoginAreClosedAfterTheirUse(t *testing.T) {
 	if err := tx.QueryRowContext(t.Context(), `SELECT session_user`).Scan(&who); err != nil || who != as[0].User {
 		t.Errorf("the transaction in hand goes on as %q, %v; want the first role", who, err)
 	}
-	if r, err := postgres.NewSagas(d).Create(t.Context(), unkeyed()); err != nil || r[0].Created != saga.Stored {
+	if r, err := sagadb.NewSagas(d).Create(t.Context(), pgtest.Unkeyed()); err != nil || r[0].Created != saga.Stored {
 		t.Errorf("create = %v, %v", r, err)
 	}
 	if err := tx.Commit(); err != nil {
@@ -145,33 +147,33 @@ func TestALoginThatIsTakenAwayIsReplacedWithoutAnError(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dsn := testdb.DSN(t)
-			own := observer(t, dsn)
+			own := pgtest.Observer(t, dsn)
 			as := roles(t, own, 2)
 			source := &logins{now: as[0], next: &as[1], sticky: true}
 			d := openAs(t, dsn, source)
-			registered(t, d)
-			st := postgres.NewSagas(d)
+			pgtest.Registered(t, d)
+			st := sagadb.NewSagas(d)
 			use := func(when string) {
 				t.Helper()
-				if r, err := st.Create(t.Context(), unkeyed()); err != nil || r[0].Created != saga.Stored {
+				if r, err := st.Create(t.Context(), pgtest.Unkeyed()); err != nil || r[0].Created != saga.Stored {
 					t.Errorf("%s: create = %v, %v", when, r, err)
 				}
-				if _, err := st.Load(t.Context(), refsOf(big)); err != nil {
+				if _, err := st.Load(t.Context(), pgtest.RefsOf(pgtest.Big)); err != nil {
 					t.Errorf("%s: read: %v", when, err)
 				}
 				if _, err := st.Register(t.Context(), "n", "", 1e9); err != nil {
 					t.Errorf("%s: lease: %v", when, err)
 				}
-				if _, err := st.List(t.Context(), big, saga.Filter{Limit: 1}); err != nil {
+				if _, err := st.List(t.Context(), pgtest.Big, saga.Filter{Limit: 1}); err != nil {
 					t.Errorf("%s: list: %v", when, err)
 				}
 			}
 			for range 3 {
 				use("before")
 			}
-			execute(t, own, fmt.Sprintf(tt.take, pq.QuoteIdentifier(as[0].User)))
+			pgtest.Execute(t, own, fmt.Sprintf(tt.take, pq.QuoteIdentifier(as[0].User)))
 			if tt.kick {
-				execute(t, own, kick, as[0].User)
+				pgtest.Execute(t, own, kick, as[0].User)
 			}
 			for range 3 {
 				use("after")

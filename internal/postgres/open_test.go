@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
@@ -17,7 +18,7 @@ func TestOpenSaysWhyItCannot(t *testing.T) {
 	for _, tt := range []struct{ name, dsn, want string }{
 		{"an address that is none", "postgres://u:secret@h:port/x", "database address"},
 		{"nobody listens", "postgres://u:secret@" + deaf + "/x?sslmode=disable", "connect to the database"},
-		{"no such database", with(t, testdb.Empty(t), "dbname", "nowhere"), "connect to the database"},
+		{"no such database", pgtest.With(t, testdb.Empty(t), "dbname", "nowhere"), "connect to the database"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			db, err := postgres.Open(t.Context(), postgres.Config{DSN: tt.dsn})
@@ -34,13 +35,13 @@ func TestOpenSaysWhyItCannot(t *testing.T) {
 func TestTimeoutsMayBeLeftToTheServer(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
-	execute(t, observer(t, dsn), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 12345', current_database()); END $$`)
+	pgtest.Execute(t, pgtest.Observer(t, dsn), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 12345', current_database()); END $$`)
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, StatementTimeout: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	if got := ask[string](t, db.Writers(), `SHOW statement_timeout`); got != "12345ms" {
+	if got := pgtest.Ask[string](t, db.Writers(), `SHOW statement_timeout`); got != "12345ms" {
 		t.Errorf("statement_timeout = %s, want the server's 12345ms", got)
 	}
 }
@@ -49,8 +50,8 @@ func TestTimeoutsMayBeLeftToTheServer(t *testing.T) {
 // connection, and comes back when it is made anew.
 func TestPoolsHaveTheirOwnSettings(t *testing.T) {
 	t.Parallel()
-	db := connect(t, testdb.DSN(t))
-	settings := map[string]querier{
+	db := pgtest.Connect(t, testdb.DSN(t))
+	settings := map[string]pgtest.Querier{
 		"tenants' reads by key": db.Points(), "tenants' lists": db.Lists(),
 		"upkeep": db.SQL(), "writers": db.Writers(), "leases": db.Leases(),
 	}

@@ -59,17 +59,17 @@ type Config struct {
 type DB struct {
 	point *sqlx.DB // one tenant's reads by key, prepared
 	list  *sqlx.DB // one tenant's lists and registrations
-	read  *sqlx.DB // the engine's reads, reports, upkeep
-	write *sqlx.DB // creates, changes, claims
-	lease *sqlx.DB
+	Read  *sqlx.DB // the engine's reads, reports, upkeep
+	Write *sqlx.DB // creates, changes, claims
+	Lease *sqlx.DB
 
 	idle map[*sqlx.DB]int // how many connections each pool keeps
 	// pooled: something in between, such as PgBouncer in session mode (Unshared),
 	// keeps the role to itself that a connection asks for at its start, so each
 	// transaction asks again.
 	pooled     bool
-	countFor   time.Duration
-	keys       *envelope.Keyring // nil: nothing is sealed
+	CountFor   time.Duration
+	Keys       *envelope.Keyring // nil: nothing is sealed
 	unreadable func(context.Context, error)
 	dsn        string // for the connection that listens, with logins
 	logins     credentials.Source
@@ -109,7 +109,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errAddress
 	}
-	db := &DB{idle: map[*sqlx.DB]int{}, countFor: cfg.CountFor, keys: cfg.Encryption, unreadable: cfg.Unreadable, dsn: cfg.DSN, logins: cfg.Logins}
+	db := &DB{idle: map[*sqlx.DB]int{}, CountFor: cfg.CountFor, Keys: cfg.Encryption, unreadable: cfg.Unreadable, dsn: cfg.DSN, logins: cfg.Logins}
 	var retired atomic.Int64
 	points, lists, reads := cfg.shares()
 	// Lists find a few rows by an index, in memory or on an SSD. At the default
@@ -127,9 +127,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}{
 		{&db.point, "reader", appRole, points, cfg.StatementTimeout, nil},
 		{&db.list, "api", appRole, lists, cfg.StatementTimeout, cheap},
-		{&db.read, "upkeep", engineRole, reads, cfg.StatementTimeout, cheap},
-		{&db.write, "writer", engineRole, writers, cfg.StatementTimeout, planner},
-		{&db.lease, "lease", engineRole, leases, 2 * time.Second, nil},
+		{&db.Read, "upkeep", engineRole, reads, cfg.StatementTimeout, cheap},
+		{&db.Write, "writer", engineRole, writers, cfg.StatementTimeout, planner},
+		{&db.Lease, "lease", engineRole, leases, 2 * time.Second, nil},
 	} {
 		set := map[string]string{}
 		if !cfg.Unsecured {
@@ -139,8 +139,8 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		}
 		maps.Copy(set, p.set)
 		c := prepare(base.Clone(), cfg, p.name, p.timeout, set)
-		c.retired, c.once = &retired, p.pool == &db.write
-		c.config.BinaryParameters = p.pool == &db.write // for column
+		c.retired, c.once = &retired, p.pool == &db.Write
+		c.config.BinaryParameters = p.pool == &db.Write // for column
 		*p.pool = sqlx.NewDb(sql.OpenDB(c), "postgres")
 		db.idle[*p.pool] = p.open
 		(*p.pool).SetMaxOpenConns(p.open)
@@ -148,7 +148,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		(*p.pool).SetConnMaxLifetime(cfg.ConnMaxLifetime)
 	}
 	db.list.SetConnMaxIdleTime(time.Minute)
-	db.read.SetConnMaxIdleTime(time.Minute)
+	db.Read.SetConnMaxIdleTime(time.Minute)
 	err = db.Ping(ctx)
 	if err == nil && !cfg.Unsecured {
 		err = db.point.GetContext(ctx, &db.pooled, `SELECT current_user <> $1`, appRole)
@@ -211,7 +211,7 @@ func prepare(pc pq.Config, cfg Config, name string, timeout time.Duration, set m
 }
 
 func (db *DB) pools() []*sqlx.DB {
-	return []*sqlx.DB{db.point, db.list, db.read, db.write, db.lease}
+	return []*sqlx.DB{db.point, db.list, db.Read, db.Write, db.Lease}
 }
 
 // Ping returns nil when the database answers on every pool.
@@ -244,7 +244,7 @@ func (db *DB) Close() {
 
 // SQL returns the engine's pool for reads, which sees all tenants: for
 // statistics and the like.
-func (db *DB) SQL() *sql.DB { return db.read.DB }
+func (db *DB) SQL() *sql.DB { return db.Read.DB }
 
 // Points returns the pool of a tenant's reads by key.
 func (db *DB) Points() *sql.DB { return db.point.DB }
@@ -253,7 +253,7 @@ func (db *DB) Points() *sql.DB { return db.point.DB }
 func (db *DB) Lists() *sql.DB { return db.list.DB }
 
 // Writers returns the pool of those who write sagas.
-func (db *DB) Writers() *sql.DB { return db.write.DB }
+func (db *DB) Writers() *sql.DB { return db.Write.DB }
 
 // Leases returns the pool of the leases.
-func (db *DB) Leases() *sql.DB { return db.lease.DB }
+func (db *DB) Leases() *sql.DB { return db.Lease.DB }

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-type scanner interface{ Scan(dest ...any) error }
+type Scanner interface{ Scan(dest ...any) error }
 
-// eachRow calls f for every row and closes rows.
-func eachRow(rows *sql.Rows, f func() error) error {
+// EachRow calls f for every row and closes rows.
+func EachRow(rows *sql.Rows, f func() error) error {
 	defer rows.Close()
 	for rows.Next() {
 		if err := f(); err != nil {
@@ -24,8 +25,8 @@ func eachRow(rows *sql.Rows, f func() error) error {
 	return rows.Err()
 }
 
-// one tells whether a statement found its row.
-func one(res sql.Result, doing string, err error) (bool, error) {
+// One tells whether a statement found its row.
+func One(res sql.Result, doing string, err error) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -33,8 +34,8 @@ func one(res sql.Result, doing string, err error) (bool, error) {
 	return n == 1, err
 }
 
-// utc makes times comparable: the driver returns them in the session's zone.
-func utc(times ...*time.Time) {
+// UTC makes times comparable: the driver returns them in the session's zone.
+func UTC(times ...*time.Time) {
 	for _, t := range times {
 		if t != nil {
 			*t = t.UTC()
@@ -42,8 +43,8 @@ func utc(times ...*time.Time) {
 	}
 }
 
-// canonical turns jsonb text into the form it had before it was stored; nil stays nil.
-func canonical(b []byte) (json.RawMessage, error) {
+// Canonical turns jsonb text into the form it had before it was stored; nil stays nil.
+func Canonical(b []byte) (json.RawMessage, error) {
 	if b == nil {
 		return nil, nil
 	}
@@ -54,25 +55,25 @@ func canonical(b []byte) (json.RawMessage, error) {
 	return out, nil
 }
 
-// queryer is a transaction or a pool.
-type queryer interface {
+// Queryer is a transaction or a pool.
+type Queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// byTenant runs a statement that changes something and answers with tenants and how
+// ByTenant runs a statement that changes something and answers with tenants and how
 // many of each.
-func (db *DB) byTenant(ctx context.Context, statement string, args ...any) (map[uuid.UUID]int64, error) {
-	rows, err := db.read.QueryContext(ctx, statement, args...)
+func (db *DB) ByTenant(ctx context.Context, statement string, args ...any) (map[uuid.UUID]int64, error) {
+	rows, err := db.Read.QueryContext(ctx, statement, args...)
 	if err != nil {
 		return nil, err
 	}
-	return counts(rows)
+	return Counts(rows)
 }
 
-// counts reads rows of a tenant and a number.
-func counts(rows *sql.Rows) (map[uuid.UUID]int64, error) {
+// Counts reads rows of a tenant and a number.
+func Counts(rows *sql.Rows) (map[uuid.UUID]int64, error) {
 	found := map[uuid.UUID]int64{}
-	err := eachRow(rows, func() error {
+	err := EachRow(rows, func() error {
 		var tenant uuid.UUID
 		var n int64
 		err := rows.Scan(&tenant, &n)

@@ -16,7 +16,7 @@ const keyCheck = "envelope:"
 // Then it makes known which key seals from now on, for the nodes that start
 // later. Call it before anything is written.
 func (db *DB) AdmitKeys(ctx context.Context) error {
-	tx, err := db.read.BeginTxx(ctx, nil)
+	tx, err := db.Read.BeginTxx(ctx, nil)
 	if err == nil {
 		defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
 		// One node after the other, or two with different keys would shut each other out.
@@ -28,8 +28,8 @@ func (db *DB) AdmitKeys(ctx context.Context) error {
 	if err := db.knowAll(ctx, tx); err != nil {
 		return err
 	}
-	if id := db.keys.Current(); id != "" {
-		check, _ := db.keys.Check(id)
+	if id := db.Keys.Current(); id != "" {
+		check, _ := db.Keys.Check(id)
 		if _, err := tx.ExecContext(ctx, `
 			INSERT INTO saga.deployment_secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, keyCheck+id, check); err != nil {
 			return fmt.Errorf("register the encryption key: %w", err)
@@ -50,7 +50,7 @@ func (db *DB) knowAll(ctx context.Context, tx *sqlx.Tx) error {
 		return fmt.Errorf("read which encryption keys are in use: %w", err)
 	}
 	for _, k := range used {
-		switch check, ok := db.keys.Check(k.ID); {
+		switch check, ok := db.Keys.Check(k.ID); {
 		case !ok:
 			return fmt.Errorf("the database has content encrypted with key %s, which is missing from encryption.keys", k.ID)
 		case !bytes.Equal(check, k.Check):

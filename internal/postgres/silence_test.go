@@ -15,6 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
+	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -110,7 +112,7 @@ func TestASilentServerIsAnOutageWithinTheIOTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := newProxy(t, net.JoinHostPort(server.Host, fmt.Sprint(server.Port)), nil)
-	dsn = with(t, with(t, dsn, "host", "127.0.0.1"), "port", p.port)
+	dsn = pgtest.With(t, pgtest.With(t, dsn, "host", "127.0.0.1"), "port", p.port)
 	// The timeout of reads and writes is a second above the server's own, which
 	// is two for leases.
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, StatementTimeout: 100 * time.Millisecond, IOTimeout: 200 * time.Millisecond})
@@ -118,15 +120,15 @@ func TestASilentServerIsAnOutageWithinTheIOTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	registered(t, db)
-	st := postgres.NewSagas(db)
+	pgtest.Registered(t, db)
+	st := sagadb.NewSagas(db)
 	ctx := context.Background() // without a deadline of its own
 	calls := map[string]func() error{
-		"a read":    func() error { _, err := st.Load(ctx, refsOf(big)); return err },
-		"a create":  func() error { _, err := st.Create(ctx, someSagas(1)); return err },
-		"a commit":  func() error { _, err := st.Commit(ctx, someChanges(1)); return err },
+		"a read":    func() error { _, err := st.Load(ctx, pgtest.RefsOf(pgtest.Big)); return err },
+		"a create":  func() error { _, err := st.Create(ctx, pgtest.SomeSagas(1)); return err },
+		"a commit":  func() error { _, err := st.Commit(ctx, pgtest.SomeChanges(1)); return err },
 		"a renewal": func() error { _, err := st.Renew(ctx, 1, time.Minute); return err },
-		"a list":    func() error { _, err := st.List(ctx, big, saga.Filter{Limit: 1}); return err },
+		"a list":    func() error { _, err := st.List(ctx, pgtest.Big, saga.Filter{Limit: 1}); return err },
 	}
 	for what, call := range calls {
 		if err := call(); err != nil {

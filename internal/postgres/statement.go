@@ -12,35 +12,35 @@ import (
 type Params struct {
 	alias  string
 	of     any // the table; nil of single values
-	params []wireColumn
+	params []WireColumn
 }
 
 // Single are parameters that are single values. Their types follow from the statement.
 func Single(names ...string) Params {
 	var list Params
 	for _, name := range names {
-		list.params = append(list.params, wireColumn{name: name})
+		list.params = append(list.params, WireColumn{name})
 	}
 	return list
 }
 
 func (p *Params) name(i int) string {
 	if p.of == nil {
-		return "@" + p.params[i].name
+		return "@" + p.params[i][0]
 	}
-	return "@" + p.alias + "." + p.params[i].name
+	return "@" + p.alias + "." + p.params[i][0]
 }
 
 // Unnest is the batches of tables side by side, one row for each of theirs, as a
 // table of this name.
 func Unnest(as string, tables ...Params) string {
-	var rows arrays
+	var rows Arrays
 	for _, t := range tables {
 		for i, p := range t.params {
-			rows.names, rows.values = append(rows.names, p.name), append(rows.values, t.name(i)+"::"+p.typ+"[]")
+			rows.Names, rows.Values = append(rows.Names, p[0]), append(rows.Values, t.name(i)+"::"+p[1]+"[]")
 		}
 	}
-	return rows.as(as)
+	return rows.As(as)
 }
 
 // UnnestNumbered is Unnest with each row's place in the batch as column n, from 1 on.

@@ -29,7 +29,7 @@ SELECT CASE u.schemaname WHEN 'saga' THEN '' ELSE u.schemaname || '.' END || u.r
 // Storage reports what our tables take and how they and
 // their indexes are used (S2-126, S2-127).
 func (db *DB) Storage(ctx context.Context) (saga.Storage, error) {
-	tx, err := db.read.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	tx, err := db.Read.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return saga.Storage{}, fmt.Errorf("report on storage: %w", err)
 	}
@@ -50,11 +50,11 @@ func storage(ctx context.Context, tx *sqlx.Tx) (s saga.Storage, err error) {
 		return s, err
 	}
 	at := map[string]int{}
-	err = eachRow(rows, func() error {
+	err = EachRow(rows, func() error {
 		var t saga.Table
 		err := rows.Scan(&t.Name, &t.TotalBytes, &t.HeapBytes, &t.ToastBytes, &t.IndexBytes, &t.LiveTuples, &t.DeadTuples,
 			&t.ModifiedSinceAnalyze, &t.LastVacuum, &t.LastAutovacuum, &t.LastAnalyze, &t.LastAutoanalyze)
-		utc(t.LastVacuum, t.LastAutovacuum, t.LastAnalyze, t.LastAutoanalyze)
+		UTC(t.LastVacuum, t.LastAutovacuum, t.LastAnalyze, t.LastAutoanalyze)
 		at[t.Name] = len(s.Tables)
 		s.Tables = append(s.Tables, t)
 		return err
@@ -65,7 +65,7 @@ func storage(ctx context.Context, tx *sqlx.Tx) (s saga.Storage, err error) {
 	if rows, err = tx.QueryContext(ctx, indexUsage); err != nil {
 		return s, err
 	}
-	err = eachRow(rows, func() error {
+	err = EachRow(rows, func() error {
 		var table string
 		var x saga.Index
 		err := rows.Scan(&table, &x.Name, &x.Bytes, &x.Unique, &x.Valid, &x.Scans, &x.TuplesRead, &x.TuplesFetched)

@@ -5,21 +5,22 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
+	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
 func TestTheStorageReportIsWhatPostgreSQLSays(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
-	db := connect(t, dsn)
-	registered(t, db)
-	ended(t, db, 2000)
-	if _, err := postgres.NewSagas(db).ArchiveExpired(t.Context(), once, 500); err != nil {
+	db := pgtest.Connect(t, dsn)
+	pgtest.Registered(t, db)
+	pgtest.Ended(t, db, 2000)
+	if _, err := sagadb.NewSagas(db).ArchiveExpired(t.Context(), pgtest.Once, 500); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, observer(t, dsn), `ANALYZE saga.saga_states`)
+	pgtest.Execute(t, pgtest.Observer(t, dsn), `ANALYZE saga.saga_states`)
 	report, err := db.Storage(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -37,10 +38,10 @@ func TestTheStorageReportIsWhatPostgreSQLSays(t *testing.T) {
 		if table.TotalBytes < table.HeapBytes+table.ToastBytes+table.IndexBytes {
 			t.Errorf("%s: its parts are larger than it: %+v", table.Name, table)
 		}
-		if want := ask[int64](t, db.SQL(), `SELECT pg_total_relation_size(($1 || '.' || $2)::regclass)`, schema, name); table.TotalBytes != want {
+		if want := pgtest.Ask[int64](t, db.SQL(), `SELECT pg_total_relation_size(($1 || '.' || $2)::regclass)`, schema, name); table.TotalBytes != want {
 			t.Errorf("%s takes %d bytes, want %d", table.Name, table.TotalBytes, want)
 		}
-		if want := ask[int](t, db.SQL(), `SELECT count(*) FROM pg_indexes WHERE schemaname = $1 AND tablename = $2`, schema, name); len(table.Indexes) != want {
+		if want := pgtest.Ask[int](t, db.SQL(), `SELECT count(*) FROM pg_indexes WHERE schemaname = $1 AND tablename = $2`, schema, name); len(table.Indexes) != want {
 			t.Errorf("%s has %d indexes in the report, want %d", table.Name, len(table.Indexes), want)
 		}
 		for _, index := range table.Indexes {
@@ -49,7 +50,7 @@ func TestTheStorageReportIsWhatPostgreSQLSays(t *testing.T) {
 			}
 		}
 	}
-	if want := ask[int](t, db.SQL(), `SELECT count(*) FROM pg_tables WHERE schemaname IN ('saga', 'dlq', 'jobs')`); len(report.Tables) != want {
+	if want := pgtest.Ask[int](t, db.SQL(), `SELECT count(*) FROM pg_tables WHERE schemaname IN ('saga', 'dlq', 'jobs')`); len(report.Tables) != want {
 		t.Errorf("%d tables, want %d", len(report.Tables), want)
 	}
 	states := found["saga_states"]

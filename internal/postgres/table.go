@@ -23,7 +23,7 @@ type Column[T any] struct {
 	cast    string // to what it is stored as
 	from    string // what is stored instead of the value, if not ""
 	shown   string // what is read instead of the column, if not ""
-	write   func(*column, *T)
+	write   func(*BinaryColumn, *T)
 	dest    func(*T) any
 
 	unread, unwritten, unstored, once bool
@@ -121,7 +121,7 @@ func (t *Table[T]) inserted(what func(*Column[T]) string) string {
 
 // Scan reads a row that begins with the columns of Selected into r; more receives
 // what comes after them. Times are UTC then.
-func (t *Table[T]) Scan(row scanner, r *T, more ...any) error {
+func (t *Table[T]) Scan(row Scanner, r *T, more ...any) error {
 	dest := make([]any, len(t.read), len(t.read)+len(more))
 	for i := range t.read {
 		dest[i] = t.read[i].dest(r)
@@ -134,7 +134,7 @@ func (t *Table[T]) Scan(row scanner, r *T, more ...any) error {
 		case *time.Time:
 			*at = at.UTC()
 		case **time.Time:
-			utc(*at)
+			UTC(*at)
 		}
 	}
 	return nil
@@ -144,14 +144,14 @@ func (t *Table[T]) Scan(row scanner, r *T, more ...any) error {
 func (t *Table[T]) As(alias string) Params {
 	list := Params{alias: alias, of: t}
 	for _, c := range t.written {
-		list.params = append(list.params, wireColumn{c.name, c.travels})
+		list.params = append(list.params, WireColumn{c.name, c.travels})
 	}
 	return list
 }
 
 // Batch gathers so many rows, or a few more or less, as a statement's parameters.
 func (t *Table[T]) Batch(rows int) *Batch[T] {
-	b := &Batch[T]{table: t, columns: make([]column, len(t.written))}
+	b := &Batch[T]{table: t, columns: make([]BinaryColumn, len(t.written))}
 	for i := range b.columns {
 		b.columns[i].rows = rows
 	}
@@ -161,7 +161,7 @@ func (t *Table[T]) Batch(rows int) *Batch[T] {
 // Batch is rows of a table on their way to the database.
 type Batch[T any] struct {
 	table   *Table[T]
-	columns []column
+	columns []BinaryColumn
 }
 
 // Add appends a row.
@@ -172,14 +172,14 @@ func (b *Batch[T]) Add(r *T) {
 }
 
 // Len is how many rows were added.
-func (b *Batch[T]) Len() int { return int(b.columns[0].n) }
+func (b *Batch[T]) Len() int { return int(b.columns[0].N) }
 
 func (b *Batch[T]) of() any  { return b.table }
 func (b *Batch[T]) len() int { return len(b.columns) }
 
 func (b *Batch[T]) appendTo(args []any) []any {
 	for i := range b.columns {
-		args = append(args, b.columns[i].parameter())
+		args = append(args, b.columns[i].Parameter())
 	}
 	return args
 }

@@ -40,7 +40,7 @@ func Read[T any](name string, dest func(*T) any) Column[T] {
 // UUID is an id that is never NULL.
 func UUID[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 	return Column[T]{
-		name: name, travels: "uuid", write: func(c *column, r *T) { c.uuid(*at(r)) },
+		name: name, travels: "uuid", write: func(c *BinaryColumn, r *T) { c.Uuid(*at(r)) },
 		dest: func(r *T) any { return at(r) },
 	}
 }
@@ -48,7 +48,7 @@ func UUID[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 // UUIDOrZero is an id that is NULL for the zero one.
 func UUIDOrZero[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 	return Column[T]{
-		name: name, travels: "uuid", write: func(c *column, r *T) { c.uuidUnlessZero(*at(r)) },
+		name: name, travels: "uuid", write: func(c *BinaryColumn, r *T) { c.UuidUnlessZero(*at(r)) },
 		dest: func(r *T) any { return OrElse(at(r), uuid.Nil) },
 	}
 }
@@ -56,7 +56,7 @@ func UUIDOrZero[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 // Text is a text that is never NULL.
 func Text[T any, V ~string](name string, at func(*T) *V) Column[T] {
 	return Column[T]{
-		name: name, travels: "text", write: func(c *column, r *T) { c.text(string(*at(r))) },
+		name: name, travels: "text", write: func(c *BinaryColumn, r *T) { c.Text(string(*at(r))) },
 		dest: func(r *T) any { return at(r) },
 	}
 }
@@ -64,18 +64,18 @@ func Text[T any, V ~string](name string, at func(*T) *V) Column[T] {
 // TextOrEmpty is a text that is NULL for "".
 func TextOrEmpty[T any, V ~string](name string, at func(*T) *V) Column[T] {
 	return Column[T]{
-		name: name, travels: "text", write: func(c *column, r *T) { c.textUnlessEmpty(string(*at(r))) },
+		name: name, travels: "text", write: func(c *BinaryColumn, r *T) { c.TextUnlessEmpty(string(*at(r))) },
 		dest: func(r *T) any { return OrElse(at(r), "") },
 	}
 }
 
 // TextOrNil is a text that is NULL for nil.
 func TextOrNil[T any, V ~string](name string, at func(*T) **V) Column[T] {
-	return Column[T]{name: name, travels: "text", write: func(c *column, r *T) {
+	return Column[T]{name: name, travels: "text", write: func(c *BinaryColumn, r *T) {
 		if v := *at(r); v != nil {
-			c.text(string(*v))
+			c.Text(string(*v))
 		} else {
-			c.null()
+			c.Null()
 		}
 	}, dest: func(r *T) any { return at(r) }}
 }
@@ -83,7 +83,7 @@ func TextOrNil[T any, V ~string](name string, at func(*T) **V) Column[T] {
 // Int is an integer that is never NULL.
 func Int[T any, V integer](name string, at func(*T) *V) Column[T] {
 	return Column[T]{
-		name: name, travels: "bigint", write: func(c *column, r *T) { c.int(int64(*at(r))) },
+		name: name, travels: "bigint", write: func(c *BinaryColumn, r *T) { c.Int(int64(*at(r))) },
 		dest: func(r *T) any { return at(r) },
 	}
 }
@@ -91,18 +91,18 @@ func Int[T any, V integer](name string, at func(*T) *V) Column[T] {
 // IntOr is an integer that is NULL for nothing.
 func IntOr[T any, V integer](nothing V, name string, at func(*T) *V) Column[T] {
 	return Column[T]{
-		name: name, travels: "bigint", write: func(c *column, r *T) { c.intUnless(int64(*at(r)), int64(nothing)) },
+		name: name, travels: "bigint", write: func(c *BinaryColumn, r *T) { c.intUnless(int64(*at(r)), int64(nothing)) },
 		dest: func(r *T) any { return OrElse(at(r), nothing) },
 	}
 }
 
 // IntOrNil is an integer that is NULL for nil.
 func IntOrNil[T any, V integer](name string, at func(*T) **V) Column[T] {
-	return Column[T]{name: name, travels: "bigint", write: func(c *column, r *T) {
+	return Column[T]{name: name, travels: "bigint", write: func(c *BinaryColumn, r *T) {
 		if v := *at(r); v != nil {
-			c.int(int64(*v))
+			c.Int(int64(*v))
 		} else {
-			c.null()
+			c.Null()
 		}
 	}, dest: func(r *T) any { return at(r) }}
 }
@@ -110,7 +110,7 @@ func IntOrNil[T any, V integer](name string, at func(*T) **V) Column[T] {
 // FloatOrNil is a number that is NULL for nil.
 func FloatOrNil[T any](name string, at func(*T) **float64) Column[T] {
 	return Column[T]{
-		name: name, travels: "float8", write: func(c *column, r *T) { c.floatOrNull(*at(r)) },
+		name: name, travels: "float8", write: func(c *BinaryColumn, r *T) { c.floatOrNull(*at(r)) },
 		dest: func(r *T) any { return at(r) },
 	}
 }
@@ -118,7 +118,7 @@ func FloatOrNil[T any](name string, at func(*T) **float64) Column[T] {
 // Bool is never NULL.
 func Bool[T any](name string, at func(*T) *bool) Column[T] {
 	return Column[T]{
-		name: name, travels: "bool", write: func(c *column, r *T) { c.bool(*at(r)) },
+		name: name, travels: "bool", write: func(c *BinaryColumn, r *T) { c.Bool(*at(r)) },
 		dest: func(r *T) any { return at(r) },
 	}
 }
@@ -126,7 +126,7 @@ func Bool[T any](name string, at func(*T) *bool) Column[T] {
 // BoolOrNil is NULL for nil.
 func BoolOrNil[T any](name string, at func(*T) **bool) Column[T] {
 	return Column[T]{
-		name: name, travels: "bool", write: func(c *column, r *T) { c.boolOrNull(*at(r)) },
+		name: name, travels: "bool", write: func(c *BinaryColumn, r *T) { c.boolOrNull(*at(r)) },
 		dest: func(r *T) any { return at(r) },
 	}
 }
@@ -134,7 +134,7 @@ func BoolOrNil[T any](name string, at func(*T) **bool) Column[T] {
 // Time is a time that is never NULL.
 func Time[T any](name string, at func(*T) *time.Time) Column[T] {
 	return Column[T]{
-		name: name, travels: "timestamptz", write: func(c *column, r *T) { c.time(*at(r)) },
+		name: name, travels: "timestamptz", write: func(c *BinaryColumn, r *T) { c.Time(*at(r)) },
 		dest: func(r *T) any { return at(r) },
 	}
 }
@@ -142,7 +142,7 @@ func Time[T any](name string, at func(*T) *time.Time) Column[T] {
 // TimeOrNil is a time that is NULL for nil.
 func TimeOrNil[T any](name string, at func(*T) **time.Time) Column[T] {
 	return Column[T]{
-		name: name, travels: "timestamptz", write: func(c *column, r *T) { c.timeOrNull(*at(r)) },
+		name: name, travels: "timestamptz", write: func(c *BinaryColumn, r *T) { c.TimeOrNull(*at(r)) },
 		dest: func(r *T) any { return at(r) },
 	}
 }
@@ -150,7 +150,7 @@ func TimeOrNil[T any](name string, at func(*T) **time.Time) Column[T] {
 // Bytes are NULL for nil.
 func Bytes[T any](name string, at func(*T) *[]byte) Column[T] {
 	return Column[T]{
-		name: name, travels: "bytea", write: func(c *column, r *T) { c.bytesOrNull(*at(r)) },
+		name: name, travels: "bytea", write: func(c *BinaryColumn, r *T) { c.BytesOrNull(*at(r)) },
 		dest: func(r *T) any { return at(r) },
 	}
 }
@@ -158,7 +158,7 @@ func Bytes[T any](name string, at func(*T) *[]byte) Column[T] {
 // JSON is a jsonb that is NULL for nil.
 func JSON[T any](name string, at func(*T) *[]byte) Column[T] {
 	return Column[T]{
-		name: name, travels: "text", cast: "::jsonb", write: func(c *column, r *T) { c.json(*at(r)) },
+		name: name, travels: "text", cast: "::jsonb", write: func(c *BinaryColumn, r *T) { c.JSON(*at(r)) },
 		dest: func(r *T) any { return at(r) },
 	}
 }
@@ -166,7 +166,7 @@ func JSON[T any](name string, at func(*T) *[]byte) Column[T] {
 // Texts is a list of texts that is never NULL.
 func Texts[T any](name string, at func(*T) *[]string) Column[T] {
 	return Column[T]{
-		name: name, travels: "text", cast: "::text[]", write: func(c *column, r *T) { c.text(textArray(*at(r))) },
+		name: name, travels: "text", cast: "::text[]", write: func(c *BinaryColumn, r *T) { c.Text(TextArray(*at(r))) },
 		dest: func(r *T) any { return pq.Array(at(r)) },
 	}
 }

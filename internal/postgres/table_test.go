@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -57,7 +58,7 @@ var kindsTable = postgres.NewTable(
 
 func TestARowOfATableIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
-	db := connect(t, testdb.DSN(t))
+	db := pgtest.Connect(t, testdb.DSN(t))
 	conn, err := db.Writers().Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 // transaction, so a connection that is used next by another tenant has none,
 // and without it nothing is visible (decision 0022).
 
-// ofTenant makes the query of one prepared read, for readTenant: $1 is the
+// OfTenant makes the query of one prepared read, for ReadTenant: $1 is the
 // tenant, and query names it tenant.id. order, when not empty, is an ORDER BY
 // over the columns of query.
 //
@@ -23,44 +23,44 @@ import (
 // transaction around it, three times what the read costs. LATERAL and OFFSET 0
 // leave the planner no choice: query cannot begin before it has its tenant. Were
 // it otherwise, nothing would be found.
-func ofTenant(query, order string) string {
+func OfTenant(query, order string) string {
 	return `SELECT s.* FROM (SELECT set_config('skald.tenant_id', $1::text, true)::uuid AS id OFFSET 0) AS tenant
  CROSS JOIN LATERAL (` + query + ` OFFSET 0) AS s ` + order
 }
 
-// readTenant runs a query of ofTenant and calls row for each row it finds.
-func (db *DB) readTenant(ctx context.Context, tenant uuid.UUID, query string, row func(*sql.Rows) error, args ...any) error {
+// ReadTenant runs a query of OfTenant and calls row for each row it finds.
+func (db *DB) ReadTenant(ctx context.Context, tenant uuid.UUID, query string, row func(*sql.Rows) error, args ...any) error {
 	args = append([]any{tenant.String()}, args...)
 	if db.pooled {
-		return db.listTenant(ctx, tenant, query, row, args...)
+		return db.ListTenant(ctx, tenant, query, row, args...)
 	}
-	rows, err := db.query(ctx, db.point, query, args)
+	rows, err := db.Query(ctx, db.point, query, args)
 	if err != nil {
 		return err
 	}
-	return eachRow(rows, func() error { return row(rows) })
+	return EachRow(rows, func() error { return row(rows) })
 }
 
-// listTenant runs any query in the name of tenant and calls row for each row it
+// ListTenant runs any query in the name of tenant and calls row for each row it
 // finds.
-func (db *DB) listTenant(ctx context.Context, tenant uuid.UUID, query string, row func(*sql.Rows) error, args ...any) error {
-	return db.inTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+func (db *DB) ListTenant(ctx context.Context, tenant uuid.UUID, query string, row func(*sql.Rows) error, args ...any) error {
+	return db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		rows, err := tx.QueryContext(ctx, query, args...)
 		if err != nil {
 			return err
 		}
-		return eachRow(rows, func() error { return row(rows) })
+		return EachRow(rows, func() error { return row(rows) })
 	})
 }
 
-// inTenant calls f with a transaction in the name of tenant, and commits it
+// InTenant calls f with a transaction in the name of tenant, and commits it
 // unless f fails. What f learns from the database is what the tenant may know.
-func (db *DB) inTenant(ctx context.Context, tenant uuid.UUID, f func(*sqlx.Tx) error) error {
+func (db *DB) InTenant(ctx context.Context, tenant uuid.UUID, f func(*sqlx.Tx) error) error {
 	return db.transact(ctx, tenant, nil, f)
 }
 
-// inSnapshot is inTenant for queries that must all see the same moment.
-func (db *DB) inSnapshot(ctx context.Context, tenant uuid.UUID, f func(*sqlx.Tx) error) error {
+// InSnapshot is InTenant for queries that must all see the same moment.
+func (db *DB) InSnapshot(ctx context.Context, tenant uuid.UUID, f func(*sqlx.Tx) error) error {
 	return db.transact(ctx, tenant, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, f)
 }
 

@@ -19,6 +19,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
+	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/storetest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -33,14 +35,14 @@ type neighbours struct {
 
 func neighboursOn(t *testing.T, login string) neighbours {
 	t.Helper()
-	n := neighbours{db: connect(t, login)}
-	st := postgres.NewSagas(n.db)
+	n := neighbours{db: pgtest.Connect(t, login)}
+	st := sagadb.NewSagas(n.db)
 	for i := range n.tenants {
-		n.tenants[i] = newID()
-		if _, _, err := postgres.NewWorkflows(n.db).Register(t.Context(), n.tenants[i], order, false, now()); err != nil {
+		n.tenants[i] = pgtest.NewID()
+		if _, _, err := sagadb.NewWorkflows(n.db).Register(t.Context(), n.tenants[i], pgtest.Order, false, pgtest.Now()); err != nil {
 			t.Fatal(err)
 		}
-		batch := someSagas(3)
+		batch := pgtest.SomeSagas(3)
 		for j := range batch {
 			batch[j].Tenant.ID, batch[j].Key.TenantID = n.tenants[i], n.tenants[i]
 			batch[j].Metadata = []byte(`{"team":5}`)
@@ -48,7 +50,7 @@ func neighboursOn(t *testing.T, login string) neighbours {
 		if r, err := st.Create(t.Context(), batch); err != nil || r[0].Created != saga.Stored {
 			t.Fatalf("create: %+v, %v", r, err)
 		}
-		commit(t, st, []saga.Change{applied(saga.NewInstance(batch[0].Saga, order), done())})
+		pgtest.Commit(t, st, []saga.Change{pgtest.Applied(saga.NewInstance(batch[0].Saga, pgtest.Order), pgtest.Done())})
 		n.sagas[i] = batch[0].ID
 	}
 	return n
@@ -65,8 +67,8 @@ var own = map[string]string{
 func TestWithoutAWhereATenantStillSeesOnlyItsRows(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
-	n := neighboursOn(t, plainLogin(t, dsn))
-	super := observer(t, dsn)
+	n := neighboursOn(t, pgtest.PlainLogin(t, dsn))
+	super := pgtest.Observer(t, dsn)
 	for table, column := range own {
 		query := `SELECT coalesce(array_agg(` + column + `::text ORDER BY 1), '{}') FROM saga.` + table
 		whose := query + ` WHERE ` + column + ` IN (SELECT $1::uuid UNION SELECT id FROM saga.saga_states WHERE tenant_id = $1)`
@@ -103,11 +105,11 @@ func TestWithoutAWhereATenantStillSeesOnlyItsRows(t *testing.T) {
 			}
 		}
 		for name, pool := range map[string]*sql.DB{"lists": n.db.Lists(), "points": n.db.Points()} {
-			if rows := ask[int](t, pool, `SELECT count(*) FROM saga.`+table); rows != 0 {
+			if rows := pgtest.Ask[int](t, pool, `SELECT count(*) FROM saga.`+table); rows != 0 {
 				t.Errorf("%s: the connections for %s show %d rows without a tenant", table, name, rows)
 			}
 		}
-		if rows, all := ask[int](t, n.db.SQL(), `SELECT count(*) FROM saga.`+table), ask[int](t, super, `SELECT count(*) FROM saga.`+table); rows != all {
+		if rows, all := pgtest.Ask[int](t, n.db.SQL(), `SELECT count(*) FROM saga.`+table), pgtest.Ask[int](t, super, `SELECT count(*) FROM saga.`+table); rows != all {
 			t.Errorf("%s: the engine sees %d of %d rows", table, rows, all)
 		}
 	}
@@ -116,7 +118,7 @@ func TestWithoutAWhereATenantStillSeesOnlyItsRows(t *testing.T) {
 func TestATenantCannotWriteAForeignRow(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
-	n := neighboursOn(t, plainLogin(t, dsn))
+	n := neighboursOn(t, pgtest.PlainLogin(t, dsn))
 	me, other := n.tenants[0], n.tenants[1]
 	write := func(statement string, args ...any) (int64, error) {
 		var touched int64
@@ -179,13 +181,13 @@ func TestOneConnectionForTwoTenantsKeepsThemApart(t *testing.T) {
 		name   string
 		login  func(*testing.T, string) string
 		rounds int
-	}{{"direct", plainLogin, 2000}, {"through a pooler", throughPooler, 500}} {
+	}{{"direct", pgtest.PlainLogin, 2000}, {"through a pooler", throughPooler, 500}} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			n := neighboursOn(t, tt.login(t, testdb.DSN(t)))
 			n.db.Points().SetMaxOpenConns(1)
 			n.db.Lists().SetMaxOpenConns(1)
-			st := postgres.NewSagas(n.db)
+			st := sagadb.NewSagas(n.db)
 			everything := postgres.TenantQuery(`SELECT s.tenant_id FROM saga.saga_states s`, "")
 			for i := range tt.rounds {
 				me, other := i%2, 1-i%2
@@ -229,7 +231,7 @@ func TestOneConnectionForTwoTenantsKeepsThemApart(t *testing.T) {
 					}
 				}
 				for _, pool := range []*sql.DB{n.db.Points(), n.db.Lists()} {
-					if left := ask[string](t, pool, `SELECT coalesce(current_setting('skald.tenant_id', true), '')`); left != "" {
+					if left := pgtest.Ask[string](t, pool, `SELECT coalesce(current_setting('skald.tenant_id', true), '')`); left != "" {
 						t.Fatalf("round %d: the connection still belongs to %s", i, left)
 					}
 				}
@@ -261,16 +263,16 @@ func throughPooler(t *testing.T, dsn string) string {
 		return kept
 	})
 	login := testdb.Login(t, dsn, "INHERIT IN ROLE saga_app_role, saga_engine_role")
-	return with(t, with(t, login, "host", "127.0.0.1"), "port", p.port)
+	return pgtest.With(t, pgtest.With(t, login, "host", "127.0.0.1"), "port", p.port)
 }
 
 func TestStoresKeepTheContractThroughAPooler(t *testing.T) {
 	open := func(t *testing.T) storetest.Env {
-		db := connect(t, throughPooler(t, testdb.DSN(t)))
+		db := pgtest.Connect(t, throughPooler(t, testdb.DSN(t)))
 		if !postgres.Pooled(db) {
 			t.Fatal("the pooler was not noticed")
 		}
-		return envOf(t, db)
+		return pgtest.EnvOf(t, db)
 	}
 	storetest.Sagas(t, open)
 	storetest.Workflows(t, open)
@@ -284,7 +286,7 @@ func TestStoresKeepTheContractWithoutRoles(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(db.Close)
-		return envOf(t, db)
+		return pgtest.EnvOf(t, db)
 	}
 	storetest.Sagas(t, open)
 	storetest.Workflows(t, open)

@@ -8,15 +8,15 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// inWrite runs f in a transaction of the writers' connections.
-func (db *DB) inWrite(ctx context.Context, f func(*sqlx.Tx) error) error {
-	return inTx(ctx, db.write, f)
+// InWrite runs f in a transaction of the writers' connections.
+func (db *DB) InWrite(ctx context.Context, f func(*sqlx.Tx) error) error {
+	return inTx(ctx, db.Write, f)
 }
 
-// inRead runs f in a transaction on the engine's readers' connections, which see
+// InRead runs f in a transaction on the engine's readers' connections, which see
 // every tenant.
-func (db *DB) inRead(ctx context.Context, f func(*sqlx.Tx) error) error {
-	return inTx(ctx, db.read, f)
+func (db *DB) InRead(ctx context.Context, f func(*sqlx.Tx) error) error {
+	return inTx(ctx, db.Read, f)
 }
 
 func inTx(ctx context.Context, pool *sqlx.DB, f func(*sqlx.Tx) error) error {
@@ -31,29 +31,29 @@ func inTx(ctx context.Context, pool *sqlx.DB, f func(*sqlx.Tx) error) error {
 	return tx.Commit()
 }
 
-// retryCollision runs a transaction once more when it collided with another one, which
+// RetryCollision runs a transaction once more when it collided with another one, which
 // means that nothing of it was written.
-func retryCollision[R any](do func() (R, error)) (R, error) {
+func RetryCollision[R any](do func() (R, error)) (R, error) {
 	r, err := do()
-	if err != nil && collided(err) {
+	if err != nil && Collided(err) {
 		return do()
 	}
 	return r, err
 }
 
-// queryIn runs a fixed statement in a transaction of the writers' connections,
+// QueryIn runs a fixed statement in a transaction of the writers' connections,
 // prepared once per connection.
-func (db *DB) queryIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any) (*sql.Rows, error) {
-	stmt, err := db.preparedIn(ctx, tx, query)
+func (db *DB) QueryIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any) (*sql.Rows, error) {
+	stmt, err := db.PreparedIn(ctx, tx, query)
 	if err != nil {
 		return nil, err
 	}
 	return stmt.QueryContext(ctx, args...)
 }
 
-// execIn is queryIn for what answers nothing.
-func (db *DB) execIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any) error {
-	stmt, err := db.preparedIn(ctx, tx, query)
+// ExecIn is QueryIn for what answers nothing.
+func (db *DB) ExecIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any) error {
+	stmt, err := db.PreparedIn(ctx, tx, query)
 	if err != nil {
 		return err
 	}
@@ -61,12 +61,12 @@ func (db *DB) execIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any
 	return err
 }
 
-// asking is how a query is asked: in a transaction, or by itself.
-type asking func(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+// Asking is how a query is asked: in a transaction, or by itself.
+type Asking func(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 
-// askingIn asks in a transaction of the writers'.
-func (db *DB) askingIn(tx *sqlx.Tx) asking {
+// AskingIn asks in a transaction of the writers'.
+func (db *DB) AskingIn(tx *sqlx.Tx) Asking {
 	return func(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-		return db.queryIn(ctx, tx, query, args...)
+		return db.QueryIn(ctx, tx, query, args...)
 	}
 }

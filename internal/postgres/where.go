@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// where gathers conditions and their parameters.
-type where struct {
-	conditions []string
-	args       []any
-	few        bool // other conditions leave few rows to look at
+// Where gathers conditions and their parameters.
+type Where struct {
+	Conditions []string
+	Args       []any
+	Few        bool // other conditions leave few rows to look at
 }
 
-// add appends a condition in which each ? stands for the next argument.
-func (w *where) add(condition string, args ...any) {
+// Add appends a condition in which each ? stands for the next argument.
+func (w *Where) Add(condition string, args ...any) {
 	for _, a := range args {
-		w.args = append(w.args, a)
-		condition = strings.Replace(condition, "?", fmt.Sprintf("$%d", len(w.args)), 1)
+		w.Args = append(w.Args, a)
+		condition = strings.Replace(condition, "?", fmt.Sprintf("$%d", len(w.Args)), 1)
 	}
-	w.conditions = append(w.conditions, condition)
+	w.Conditions = append(w.Conditions, condition)
 }
 
-func (w *where) text() string { return strings.Join(w.conditions, " AND ") }
+func (w *Where) Text() string { return strings.Join(w.Conditions, " AND ") }

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/redrive"
-	"github.com/skald-saga/skald/internal/postgres"
 )
 
 // resume lets a redrive go on, with another guard unless stop is nil.
@@ -70,7 +70,7 @@ func TestAGuardStopsWithNoMoreThanWasInFlight(t *testing.T) {
 	if p.target.requests() != int(third.Sent) {
 		t.Errorf("the target has seen %d, and it tells %d", p.target.requests(), third.Sent)
 	}
-	page, err := postgres.NewActions(p.db).Actions(t.Context(), p.tenant, operator.Filter{Kind: operator.Redrive, Subject: r.ID.String(), Verb: dlq.VerbHalt, Limit: 10})
+	page, err := auditdb.NewActions(p.db).Actions(t.Context(), p.tenant, operator.Filter{Kind: operator.Redrive, Subject: r.ID.String(), Verb: dlq.VerbHalt, Limit: 10})
 	if err != nil || len(page.Actions) != 3 {
 		t.Fatalf("%d halts are in the audit trail, %v", len(page.Actions), err)
 	}

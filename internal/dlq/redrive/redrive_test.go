@@ -13,7 +13,9 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/dlq/redrive"
+	"github.com/skald-saga/skald/internal/dlq/redrivedb"
 	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -32,7 +34,7 @@ var policy = func() dlq.Policy {
 type post struct {
 	t        *testing.T
 	db       *postgres.DB
-	letters  *postgres.Letters
+	letters  *dlqdb.Letters
 	queue    dlq.Queue
 	redrives dlq.Redrives
 	tenant   uuid.UUID
@@ -46,8 +48,8 @@ func newPost(t *testing.T) *post {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	queue := postgres.NewLetterQueue(db, policy)
-	return &post{t, db, postgres.NewLetters(db, policy), queue, postgres.NewRedrives(db, queue), id(), newTarget(t)}
+	queue := dlqdb.NewQueue(db, policy)
+	return &post{t, db, dlqdb.NewLetters(db, policy), queue, redrivedb.NewRedrives(db, queue), id(), newTarget(t)}
 }
 
 func id() uuid.UUID      { return uuid.Must(uuid.NewV7()) }

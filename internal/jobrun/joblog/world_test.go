@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/jobrun/joblog"
 	"github.com/skald-saga/skald/internal/jobrun/logstore"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -30,7 +31,7 @@ type world struct {
 	t       *testing.T
 	dsn     string
 	db      *postgres.DB
-	jobs    *postgres.Jobs
+	jobs    *jobdb.Jobs
 	store   *logstore.Store
 	dir     string
 	keys    *envelope.Keyring
@@ -51,7 +52,7 @@ func newWorld(t *testing.T, keys *envelope.Keyring) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.db.Close)
-	w.jobs = postgres.NewJobs(postgres.NewJobDB(w.db, nil), defaults)
+	w.jobs = jobdb.NewJobs(jobdb.NewDB(w.db, nil), defaults)
 	w.store = w.open(w.url())
 	return w
 }
@@ -69,7 +70,7 @@ func (w *world) open(url string) *logstore.Store {
 }
 
 func (w *world) mover(change ...func(*joblog.Config)) *joblog.Mover {
-	cfg := joblog.Config{Store: w.store, Chunks: w.jobs, Offloading: postgres.NewJobLogs(postgres.NewJobDB(w.db, nil)), Settings: defaults, Keys: w.keys,
+	cfg := joblog.Config{Store: w.store, Chunks: w.jobs, Offloading: jobdb.NewLogs(jobdb.NewDB(w.db, nil)), Settings: defaults, Keys: w.keys,
 		Log: slog.New(slog.NewTextHandler(&w.said, nil)), Now: time.Now}
 	for _, c := range change {
 		c(&cfg)

@@ -11,7 +11,9 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/jobrun/redislease"
+	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -22,8 +24,8 @@ type jobFixture struct {
 	jobrun.Work // notes in Redis
 	t           *testing.T
 	db          *postgres.DB
-	runs        *postgres.Jobs
-	sweeps      *postgres.JobSweeps
+	runs        *jobdb.Jobs
+	sweeps      *sweepdb.Sweeps
 	term        jobrun.Term
 	settings    jobrun.Settings
 	tenant      uuid.UUID
@@ -40,12 +42,12 @@ func newJobFixture(t *testing.T) *jobFixture {
 	}
 	t.Cleanup(db.Close)
 	s := &jobFixture{world: newHints(t), t: t, db: db, settings: jobrun.NewSettings(1, nil), tenant: uuid.New(), worker: uuid.New()}
-	s.runs = postgres.NewJobs(postgres.NewJobDB(db, nil), func(context.Context) (jobrun.Settings, error) { return s.settings, nil })
+	s.runs = jobdb.NewJobs(jobdb.NewDB(db, nil), func(context.Context) (jobrun.Settings, error) { return s.settings, nil })
 	s.Work = redislease.Note(s.runs, s.Hints, func(context.Context) time.Duration { return s.settings.Seconds(jobrun.RunLease) })
-	s.sweeps = postgres.NewJobSweeps(postgres.NewJobDB(db, nil))
+	s.sweeps = sweepdb.NewSweeps(jobdb.NewDB(db, nil))
 	s.sweeps.Heed(s.Hints)
 	var leads bool
-	if s.term, leads, err = postgres.NewJobElections(db).Acquire(t.Context(), uuid.New(), "n", time.Hour); err != nil || !leads {
+	if s.term, leads, err = jobdb.NewElections(db).Acquire(t.Context(), uuid.New(), "n", time.Hour); err != nil || !leads {
 		t.Fatal(leads, err)
 	}
 	s.job = jobrun.Definition{ID: uuid.New(), TenantID: s.tenant, Name: "d", Version: 1, SpecVersion: 1, Enabled: true, Spec: jobrun.Spec{Type: jobrun.OnDemand, CommandName: "c"}}
@@ -180,7 +182,7 @@ func TestHeartbeatsSpareRunsWhenTheDatabaseWasAway(t *testing.T) {
 	}
 	away.Close()
 	there := s.Work
-	s.Work = redislease.Note(postgres.NewJobs(postgres.NewJobDB(away, nil), func(context.Context) (jobrun.Settings, error) { return s.settings, nil }), s.Hints,
+	s.Work = redislease.Note(jobdb.NewJobs(jobdb.NewDB(away, nil), func(context.Context) (jobrun.Settings, error) { return s.settings, nil }), s.Hints,
 		func(context.Context) time.Duration { return s.settings.Seconds(jobrun.RunLease) })
 	if err := s.beat(t.Context(), lives); err == nil {
 		t.Fatal("the database answers")

@@ -16,8 +16,10 @@ import (
 	_ "github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
+	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -104,7 +106,7 @@ func (n *node) count(sweep string) int {
 // config is what the nodes of w have in common.
 func (w *world) config() scheduler.Config {
 	return scheduler.Config{
-		Elections: postgres.NewJobElections(w.db), Sweeps: postgres.NewJobSweeps(postgres.NewJobDB(w.db, nil)),
+		Elections: jobdb.NewElections(w.db), Sweeps: sweepdb.NewSweeps(jobdb.NewDB(w.db, nil)),
 		Settings: func(context.Context) (jobrun.Settings, error) { return jobrun.NewSettings(1, w.set), nil },
 		NewID:    newID, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/cache"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -48,7 +49,7 @@ func caches(t *testing.T, test func(w world)) {
 			t.Fatal(err)
 		}
 		t.Cleanup(db.Close)
-		sagas, w := postgres.NewSagas(db), postgres.NewWorkflows(db)
+		sagas, w := sagadb.NewSagas(db), sagadb.NewWorkflows(db)
 		test(newWorld(t, cache.Over(cache.Config{
 			Sagas: sagas, Workflows: w, Now: now, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) }, Timeout: time.Hour,
 		}), sagas, w))

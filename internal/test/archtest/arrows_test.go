@@ -37,8 +37,25 @@ var arrows = map[string][]string{
 	"internal/memstore":        {"internal/access", "internal/fault", "internal/saga", "internal/strictjson", "internal/event/webhook", "internal/saga/workflow"},
 	"internal/secret/envelope": {},
 	"internal/audit/timeline":  {},
-	"internal/postgres": {"internal/access", "internal/secret/credentials", "internal/dlq", "internal/secret/envelope", "internal/fault", "internal/jobrun", "internal/audit/operator",
-		"internal/retry", "internal/saga", "internal/strictjson", "internal/audit/timeline", "internal/event/webhook", "internal/saga/workflow"},
+	"internal/postgres":        {"internal/secret/credentials", "internal/secret/envelope", "internal/fault", "internal/saga", "internal/strictjson"},
+	"internal/dlq/dlqdb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/fault", "internal/postgres",
+		"internal/secret/envelope"},
+	"internal/dlq/redrivedb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb", "internal/fault",
+		"internal/postgres"},
+	"internal/saga/sagadb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb", "internal/fault",
+		"internal/jobrun", "internal/jobrun/jobdb", "internal/postgres", "internal/retry", "internal/saga", "internal/saga/workflow",
+		"internal/secret/envelope"},
+	"internal/jobrun/jobdb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb", "internal/fault",
+		"internal/jobrun", "internal/jobrun/jobnotify", "internal/postgres", "internal/secret/envelope", "internal/strictjson"},
+	"internal/jobrun/sweepdb": {"internal/audit/auditdb", "internal/audit/operator", "internal/fault", "internal/jobrun", "internal/jobrun/jobdb",
+		"internal/jobrun/jobnotify", "internal/postgres", "internal/secret/envelope"},
+	"internal/jobrun/jobnotify": {"internal/postgres"},
+	"internal/event/eventdb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb", "internal/event/webhook",
+		"internal/fault", "internal/postgres", "internal/saga"},
+	"internal/access/accessdb": {"internal/access", "internal/audit/auditdb", "internal/audit/operator", "internal/fault", "internal/postgres",
+		"internal/saga"},
+	"internal/audit/auditdb":    {"internal/audit/operator", "internal/postgres", "internal/saga"},
+	"internal/audit/timelinedb": {"internal/audit/timeline", "internal/dlq/dlqdb", "internal/postgres", "internal/saga"},
 	// loops
 	"internal/audit":             {"internal/loop", "internal/saga"},
 	"internal/event/delivery":    {"api/webhooks", "internal/event/cloudevent", "internal/egress", "internal/loop", "internal/saga", "internal/event/webhook"},
@@ -75,14 +92,22 @@ var arrows = map[string][]string{
 	"internal/access/identity": {"internal/access", "internal/fault", "internal/saga"},
 	"internal/saga/cache":      {"internal/fault", "internal/memstore", "internal/saga", "internal/saga/workflow"},
 	"internal/ops":             {"internal/dlq", "internal/jobrun", "internal/saga"},
-	"internal/app": {"db", "internal/access", "internal/audit", "internal/saga/cache", "internal/config", "internal/secret/credentials", "internal/event/delivery", "internal/postgres/devpg", "internal/dlq", "internal/dlq/targets", "internal/egress", "internal/saga/engine", "internal/secret/envelope", "internal/failpoint", "internal/fault", "internal/groupcommit",
-		"internal/httpapi", "internal/access/identity", "internal/janitor", "internal/jobrun/joblog", "internal/jobrun", "internal/jobrun/jobworker", "internal/kafka", "internal/jobrun/logstore", "internal/memstore", "internal/audit/operator", "internal/ops", "internal/saga/participant", "internal/postgres", "internal/event/publication", "internal/jobrun/redislease", "internal/dlq/redrive", "internal/retry", "internal/saga", "internal/jobrun/scheduler", "internal/audit/timeline", "internal/secret/vault", "internal/event/webhook", "internal/saga/workflow"},
+	"internal/app": {"db", "internal/access", "internal/audit", "internal/saga/cache", "internal/config", "internal/secret/credentials",
+		"internal/event/delivery", "internal/postgres/devpg", "internal/dlq", "internal/dlq/targets", "internal/egress", "internal/saga/engine",
+		"internal/secret/envelope", "internal/failpoint", "internal/fault", "internal/groupcommit", "internal/httpapi", "internal/access/identity",
+		"internal/janitor", "internal/jobrun/joblog", "internal/jobrun", "internal/jobrun/jobworker", "internal/kafka", "internal/jobrun/logstore",
+		"internal/memstore", "internal/audit/operator", "internal/ops", "internal/saga/participant", "internal/postgres", "internal/event/publication",
+		"internal/jobrun/redislease", "internal/dlq/redrive", "internal/retry", "internal/saga", "internal/jobrun/scheduler", "internal/audit/timeline",
+		"internal/secret/vault", "internal/event/webhook", "internal/saga/workflow", "internal/access/accessdb", "internal/audit/auditdb",
+		"internal/audit/timelinedb", "internal/dlq/dlqdb", "internal/dlq/redrivedb", "internal/event/eventdb", "internal/jobrun/jobdb",
+		"internal/jobrun/sweepdb", "internal/saga/sagadb"},
 	"internal/app/demo": {"api/client", "examples/order/ledger", "examples/order/shop", "internal/app", "internal/config", "internal/httpapi"},
 	"cmd/skald": {"db", "internal/access", "internal/app", "internal/config", "internal/app/demo",
 		"internal/failpoint", "internal/fault", "internal/httpapi", "internal/saga", "internal/saga/workflow"},
 	// measuring and examples
-	"cmd/skald-bench":       {"internal/bench", "internal/postgres/devpg"},
-	"internal/bench":        {"db", "internal/dlq", "internal/fault", "internal/audit/operator", "internal/postgres", "internal/saga/workflow"},
+	"cmd/skald-bench": {"internal/bench", "internal/postgres/devpg"},
+	"internal/bench": {"db", "internal/dlq", "internal/fault", "internal/audit/operator", "internal/postgres", "internal/saga/workflow",
+		"internal/dlq/dlqdb", "internal/saga/sagadb"},
 	"examples/order":        {"examples/order/shop"},
 	"examples/order/ledger": {},
 	"scripts/kafka/topic":   {},
@@ -90,9 +115,13 @@ var arrows = map[string][]string{
 	"examples/worker":       {"api/worker"},
 	"examples/order/shop":   {"examples/order/ledger"},
 	// test support
-	"docs":                    {},
-	"internal/test/archtest":  {},
-	"internal/test/chaos":     {},
+	"docs":                   {},
+	"internal/test/archtest": {},
+	"internal/test/chaos":    {},
+	"internal/test/pgtest": {"internal/access/accessdb", "internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb",
+		"internal/dlq/redrivedb", "internal/event/eventdb", "internal/jobrun", "internal/jobrun/jobdb", "internal/jobrun/schedule",
+		"internal/jobrun/sweepdb", "internal/postgres", "internal/retry", "internal/saga", "internal/saga/sagadb", "internal/saga/workflow",
+		"internal/secret/envelope", "internal/test/storetest", "internal/test/testdb"},
 	"internal/test/storetest": {"internal/access", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/event/webhook", "internal/saga/workflow"},
 	"internal/test/testdb":    {"db", "internal/postgres/devpg"},
 	"internal/test/testnet":   {},
@@ -102,41 +131,58 @@ var arrows = map[string][]string{
 // testArrows is what the tests of a package may import besides the package
 // itself and what it may import: fakes, harnesses, and what they test together.
 var testArrows = map[string][]string{
-	"cmd/skald":                  {"internal/test/testdb"},
-	"db":                         {"internal/postgres", "internal/retry", "internal/saga", "internal/test/testdb", "internal/saga/workflow"},
-	"docs":                       {"internal/saga", "internal/test/testdb"},
-	"examples/order":             {"examples/order/ledger"},
-	"examples/worker":            {"internal/app", "internal/config", "internal/test/testdb"},
-	"internal/app":               {"api/webhooks", "api/worker", "internal/test/testdb", "internal/secret/vault/vaulttest"},
-	"internal/bench":             {"internal/postgres/devpg", "internal/saga"},
-	"internal/saga/cache":        {"internal/postgres", "internal/retry", "internal/test/testdb"},
-	"internal/test/chaos":        {"examples/order/ledger", "examples/order/shop", "internal/postgres/devpg", "internal/dlq", "internal/failpoint", "internal/postgres", "internal/saga", "internal/test/testdb"},
-	"internal/app/demo":          {"internal/test/testdb"},
-	"internal/saga/engine":       {"internal/groupcommit", "internal/memstore"},
-	"internal/audit":             {"internal/access", "internal/memstore", "internal/audit/operator", "internal/postgres", "internal/test/testdb", "internal/saga/workflow"},
-	"internal/event/delivery":    {"internal/memstore", "internal/saga/workflow"},
-	"internal/kafka":             {"internal/dlq/targets", "internal/memstore", "internal/audit/operator", "internal/postgres", "internal/test/testdb", "internal/test/testnet", "internal/saga", "internal/saga/workflow"},
-	"internal/jobrun/joblog":     {"internal/fault", "internal/postgres", "internal/test/testdb"},
-	"internal/jobrun/redislease": {"internal/audit/operator", "internal/postgres", "internal/test/testdb"},
-	"internal/dlq/redrive":       {"internal/audit/operator", "internal/dlq/targets", "internal/egress", "internal/postgres", "internal/retry", "internal/test/testdb", "internal/test/testnet"},
-	"internal/httpapi":           {"api/client", "internal/audit", "internal/egress", "internal/access/identity", "internal/memstore", "internal/postgres", "internal/dlq/redrive", "internal/dlq/targets", "internal/retry", "internal/saga/engine", "internal/test/testdb"},
-	"internal/access/identity":   {"internal/memstore"},
-	"internal/memstore":          {"internal/test/storetest"},
-	"internal/saga/participant":  {"internal/test/testnet", "internal/saga/workflow"},
-	"internal/postgres":          {"db", "internal/postgres/devpg", "internal/retry", "internal/jobrun/schedule", "internal/test/storetest", "internal/test/testdb", "internal/test/testnet"},
-	"internal/secret/vault":      {"internal/secret/vault/vaulttest"},
-	"internal/strictjson":        {"internal/test/testdb"},
-	"internal/jobrun/scheduler":  {"internal/postgres", "internal/test/testdb"},
+	"cmd/skald":           {"internal/test/testdb"},
+	"db":                  {"internal/postgres", "internal/retry", "internal/saga", "internal/test/testdb", "internal/saga/workflow", "internal/saga/sagadb"},
+	"docs":                {"internal/saga", "internal/test/testdb"},
+	"examples/order":      {"examples/order/ledger"},
+	"examples/worker":     {"internal/app", "internal/config", "internal/test/testdb"},
+	"internal/app":        {"api/webhooks", "api/worker", "internal/test/testdb", "internal/secret/vault/vaulttest"},
+	"internal/bench":      {"internal/postgres/devpg", "internal/saga"},
+	"internal/saga/cache": {"internal/postgres", "internal/retry", "internal/test/testdb", "internal/saga/sagadb"},
+	"internal/test/chaos": {"examples/order/ledger", "examples/order/shop", "internal/postgres/devpg", "internal/dlq", "internal/failpoint",
+		"internal/postgres", "internal/saga", "internal/test/testdb", "internal/dlq/dlqdb"},
+	"internal/app/demo":    {"internal/test/testdb"},
+	"internal/saga/engine": {"internal/groupcommit", "internal/memstore"},
+	"internal/audit": {"internal/access", "internal/memstore", "internal/audit/operator", "internal/postgres", "internal/test/testdb",
+		"internal/saga/workflow", "internal/access/accessdb", "internal/audit/auditdb", "internal/saga/sagadb"},
+	"internal/event/delivery": {"internal/memstore", "internal/saga/workflow"},
+	"internal/kafka": {"internal/dlq/targets", "internal/memstore", "internal/audit/operator", "internal/postgres", "internal/test/testdb",
+		"internal/test/testnet", "internal/saga", "internal/saga/workflow", "internal/dlq/dlqdb"},
+	"internal/jobrun/joblog": {"internal/fault", "internal/postgres", "internal/test/testdb", "internal/jobrun/jobdb"},
+	"internal/jobrun/redislease": {"internal/audit/operator", "internal/postgres", "internal/test/testdb", "internal/jobrun/jobdb",
+		"internal/jobrun/sweepdb"},
+	"internal/dlq/redrive": {"internal/audit/operator", "internal/dlq/targets", "internal/egress", "internal/postgres", "internal/retry",
+		"internal/test/testdb", "internal/test/testnet", "internal/audit/auditdb", "internal/dlq/dlqdb", "internal/dlq/redrivedb"},
+	"internal/httpapi": {"api/client", "internal/audit", "internal/egress", "internal/access/identity", "internal/memstore", "internal/postgres",
+		"internal/dlq/redrive", "internal/dlq/targets", "internal/saga/engine", "internal/test/testdb", "internal/audit/auditdb", "internal/dlq/dlqdb",
+		"internal/dlq/redrivedb", "internal/jobrun/jobdb", "internal/jobrun/sweepdb"},
+	"internal/access/identity":  {"internal/memstore"},
+	"internal/memstore":         {"internal/test/storetest"},
+	"internal/saga/participant": {"internal/test/testnet", "internal/saga/workflow"},
+	"internal/postgres": {"db", "internal/postgres/devpg", "internal/retry", "internal/test/storetest", "internal/test/testdb", "internal/test/testnet",
+		"internal/saga/sagadb", "internal/test/pgtest"},
+	"internal/secret/vault":     {"internal/secret/vault/vaulttest"},
+	"internal/strictjson":       {"internal/test/testdb"},
+	"internal/jobrun/scheduler": {"internal/postgres", "internal/test/testdb", "internal/jobrun/jobdb", "internal/jobrun/sweepdb"},
+	"internal/access/accessdb":  {"internal/test/pgtest", "internal/test/testdb"},
+	"internal/audit/auditdb":    {"internal/test/pgtest", "internal/test/testdb"},
+	"internal/dlq/dlqdb":        {"internal/dlq/redrivedb", "internal/saga/sagadb", "internal/test/pgtest", "internal/test/testdb"},
+	"internal/dlq/redrivedb":    {"internal/test/pgtest"},
+	"internal/event/eventdb":    {"internal/test/pgtest", "internal/test/testdb"},
+	"internal/jobrun/jobdb":     {"internal/retry", "internal/test/pgtest", "internal/test/testdb"},
+	"internal/jobrun/jobnotify": {"internal/test/testdb"},
+	"internal/jobrun/sweepdb":   {"internal/jobrun/schedule", "internal/retry", "internal/test/pgtest"},
+	"internal/saga/sagadb":      {"internal/access", "internal/access/accessdb", "internal/test/pgtest", "internal/test/storetest", "internal/test/testdb"},
 }
 
 // support may be imported by tests only.
-var support = []string{"internal/test/storetest", "internal/test/testdb", "internal/test/testnet", "internal/test/archtest", "internal/test/chaos", "internal/bench", "internal/test/manual", "internal/secret/vault/vaulttest"}
+var support = []string{"internal/test/storetest", "internal/test/pgtest", "internal/test/testdb", "internal/test/testnet", "internal/test/archtest", "internal/test/chaos", "internal/bench", "internal/test/manual", "internal/secret/vault/vaulttest"}
 
 // drivers may be imported by these packages only.
 var drivers = map[string][]string{
 	"github.com/adhocore/gronx":      {"internal/jobrun/schedule"},
-	"github.com/jmoiron/sqlx":        {"internal/postgres"},
-	"github.com/lib/pq":              {"internal/postgres", "db", "internal/postgres/devpg", "internal/test/testdb", "internal/bench"},
+	"github.com/jmoiron/sqlx":        {"internal/postgres", "internal/dlq/dlqdb", "internal/dlq/redrivedb", "internal/saga/sagadb", "internal/jobrun/jobdb", "internal/jobrun/sweepdb", "internal/event/eventdb", "internal/access/accessdb", "internal/audit/auditdb", "internal/audit/timelinedb"},
+	"github.com/lib/pq":              {"internal/postgres", "internal/dlq/dlqdb", "internal/dlq/redrivedb", "internal/saga/sagadb", "internal/jobrun/jobdb", "internal/jobrun/jobnotify", "internal/event/eventdb", "internal/access/accessdb", "internal/audit/auditdb", "internal/test/pgtest", "db", "internal/postgres/devpg", "internal/test/testdb", "internal/bench"},
 	"github.com/hashicorp/vault/api": {"internal/secret/vault"},
 	"github.com/prometheus/":         {"internal/ops"},
 	"github.com/twmb/franz-go/":      {"internal/kafka", "internal/dlq/targets", "internal/bench", "scripts/kafka/topic"},
@@ -303,9 +349,46 @@ func TestFilesStayShort(t *testing.T) {
 	}
 }
 
+// isStore tells whether a package speaks SQL: the kit, and the store of each subject.
+func isStore(pkg string) bool {
+	return pkg == "internal/postgres" || strings.HasPrefix(pkg, "internal/") && strings.HasSuffix(pkg, "db") && pkg != "internal/test/testdb"
+}
+
+func TestRulesKnowNoStore(t *testing.T) {
+	for _, f := range files(t) {
+		if f.test || !slices.Contains(rules, f.pkg) {
+			continue
+		}
+		for _, imp := range f.imports {
+			if to, own := strings.CutPrefix(imp, module); own && isStore(to) {
+				t.Errorf("%s imports %s: stores know rules, never the other way", f.path, to)
+			}
+		}
+	}
+}
+
+// TestStoresStaySmall keeps each store to what a person can read in a day.
+func TestStoresStaySmall(t *testing.T) {
+	count, lines := map[string]int{}, map[string]int{}
+	for _, f := range files(t) {
+		if !f.test && isStore(f.pkg) {
+			count[f.pkg]++
+			lines[f.pkg] += f.lines
+		}
+	}
+	for pkg, n := range count {
+		if n > 45 || lines[pkg] > 6000 {
+			t.Errorf("%s has %d files and %d lines; at most 45 and 6,000: split it by subject", pkg, n, lines[pkg])
+		}
+	}
+	if len(count) < 9 {
+		t.Errorf("only %d stores found: the rule is wrong", len(count))
+	}
+}
+
 func TestSQLIsNeverPutTogetherFromValues(t *testing.T) {
 	for _, f := range files(t) {
-		if f.test || f.pkg != "internal/postgres" {
+		if f.test || !isStore(f.pkg) {
 			continue
 		}
 		for _, line := range strings.Split(f.text, "\n") {

@@ -7,15 +7,17 @@ import (
 
 // acrossTenants are the store's ways into the database as the engine's role,
 // which sees every tenant.
-var acrossTenants = []string{"read", "write", "lease", "queryRead", "queryWrite", "SQL"}
+var acrossTenants = []string{
+	"read", "write", "lease", "queryRead", "queryWrite", "Read", "Write", "Lease", "QueryRead", "QueryWrite", "SQL", "Writers", "Leases",
+}
 
 // What takes a tenant acts as the role that sees that tenant alone (decision
 // 0022): in the stores, a function with a parameter of that name goes through
-// readTenant, listTenant or inTenant.
+// ReadTenant, ListTenant or InTenant.
 func TestWhatTakesATenantActsAsTheTenant(t *testing.T) {
 	looked := 0
 	for _, f := range files(t) {
-		if f.test || f.pkg != "internal/postgres" {
+		if f.test || !isStore(f.pkg) {
 			continue
 		}
 		for _, decl := range f.syntax.Decls {
@@ -28,7 +30,7 @@ func TestWhatTakesATenantActsAsTheTenant(t *testing.T) {
 				if s, ok := n.(*ast.SelectorExpr); ok && isDB(s.X) {
 					for _, way := range acrossTenants {
 						if s.Sel.Name == way {
-							t.Errorf("%s: %s takes a tenant and uses db.%s, which sees all: use readTenant, listTenant or inTenant", f.path, fn.Name.Name, way)
+							t.Errorf("%s: %s takes a tenant and uses db.%s, which sees all: use ReadTenant, ListTenant or InTenant", f.path, fn.Name.Name, way)
 						}
 					}
 				}
@@ -58,7 +60,7 @@ func isDB(x ast.Expr) bool {
 	case *ast.Ident:
 		return x.Name == "db"
 	case *ast.SelectorExpr:
-		return x.Sel.Name == "db"
+		return x.Sel.Name == "db" || x.Sel.Name == "DB"
 	}
 	return false
 }

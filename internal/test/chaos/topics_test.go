@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
@@ -339,7 +340,7 @@ func (c *topicLives) judge(ctx context.Context, t *testing.T) (lives int) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	letters := postgres.NewLetters(db, dlq.DefaultPolicy)
+	letters := dlqdb.NewLetters(db, dlq.DefaultPolicy)
 	rows, err := c.w.db.sql().QueryContext(ctx, `SELECT id, tenant_id FROM dlq.dlq_messages`)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,212 @@
+// Package accessdb keeps API keys on PostgreSQL.
+package accessdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Keys is access.Store on PostgreSQL.
+type Keys struct{ db *postgres.DB }
+
+// NewKeys returns the store of API keys of db.
+func NewKeys(db *postgres.DB) *Keys { return &Keys{db} }
+
+const apiKeyColumns = `k.id, k.name, k.prefix, k.hash, k.role, k.bound_tenant_id, k.tenant_region, k.tenant_major, k.tenant_minor,
+	k.created_by, k.created_at, k.expires_at, k.revoked_at, k.revoked_by, k.last_used_at`
+
+func scanKey(row postgres.Scanner) (access.Key, error) {
+	var k access.Key
+	var t saga.Tenant
+	var tenant uuid.NullUUID
+	err := row.Scan(&k.ID, &k.Name, &k.Prefix, &k.Hash, &k.Role, &tenant, &t.Region, &t.Major, &t.Minor,
+		&k.CreatedBy, &k.CreatedAt, &k.ExpiresAt, &k.RevokedAt, &k.RevokedBy, &k.LastUsedAt)
+	if tenant.Valid {
+		t.ID = tenant.UUID
+		k.Tenant = &t
+	}
+	postgres.UTC(&k.CreatedAt, k.ExpiresAt, k.RevokedAt, k.LastUsedAt)
+	return k, err
+}
+
+// Create implements access.Store.
+func (st *Keys) Create(ctx context.Context, k access.Key) error {
+	var t saga.Tenant
+	if k.Tenant != nil {
+		t = *k.Tenant
+	}
+	err := st.db.InRead(ctx, func(tx *sqlx.Tx) error {
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO saga.api_keys (id, name, prefix, hash, role, bound_tenant_id, tenant_region, tenant_major, tenant_minor,
+			                           created_by, created_at, expires_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+			k.ID, k.Name, k.Prefix, k.Hash, k.Role, uuid.NullUUID{UUID: t.ID, Valid: k.Tenant != nil}, t.Region, t.Major, t.Minor,
+			k.CreatedBy, k.CreatedAt, k.ExpiresAt)
+		if err != nil {
+			return err
+		}
+		return tellKey(ctx, tx, k.CreatedAt, "create", nil, &k)
+	})
+	switch {
+	case postgres.Violates(err, "uq_api_keys_prefix"):
+		return access.ErrPrefixTaken
+	case err != nil:
+		return fmt.Errorf("create API key: %w", err)
+	}
+	return nil
+}
+
+// Find implements access.Store. It is on the way of requests whose key is not
+// cached, so it goes where the reads by key go.
+func (st *Keys) Find(ctx context.Context, prefix string) (access.Key, error) {
+	rows, err := st.db.QueryRead(ctx, `SELECT `+apiKeyColumns+` FROM saga.api_keys k WHERE k.prefix = $1`, prefix)
+	if err != nil {
+		return access.Key{}, fmt.Errorf("find API key: %w", err)
+	}
+	k, err := oneKey(rows, uuid.Nil)
+	if err != nil && fault.As(err) == nil {
+		err = fmt.Errorf("find API key: %w", err)
+	}
+	return k, err
+}
+
+func oneKey(rows *sql.Rows, id uuid.UUID) (k access.Key, err error) {
+	found := false
+	err = postgres.EachRow(rows, func() error {
+		found = true
+		k, err = scanKey(rows)
+		return err
+	})
+	if err == nil && !found {
+		err = access.KeyNotFound(id)
+	}
+	return k, err
+}
+
+// Get implements access.Store.
+func (st *Keys) Get(ctx context.Context, scope *uuid.UUID, id uuid.UUID) (access.Key, error) {
+	k, err := scanKey(st.db.Read.QueryRowContext(ctx, `
+		SELECT `+apiKeyColumns+` FROM saga.api_keys k WHERE k.id = $1 AND ($2::uuid IS NULL OR k.bound_tenant_id = $2::uuid)`, id, scope))
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return access.Key{}, access.KeyNotFound(id)
+	case err != nil:
+		return access.Key{}, fmt.Errorf("get API key: %w", err)
+	}
+	return k, nil
+}
+
+// List implements access.Store.
+func (st *Keys) List(ctx context.Context, scope *uuid.UUID, f access.Filter) (access.Page, error) {
+	w := postgres.Where{}
+	w.Add("true")
+	if scope != nil {
+		w.Add("k.bound_tenant_id = ?", *scope)
+	}
+	if f.Active != nil {
+		w.Add("(k.revoked_at IS NULL AND coalesce(k.expires_at > ?, true)) = ?", f.Now, *f.Active)
+	}
+	var p access.Page
+	if f.Total {
+		if err := st.db.Read.GetContext(ctx, &p.Total, `SELECT count(*) FROM saga.api_keys k WHERE `+w.Text(), w.Args...); err != nil {
+			return p, fmt.Errorf("count API keys: %w", err)
+		}
+	}
+	if f.After != uuid.Nil {
+		w.Add("k.id < ?", f.After)
+	}
+	rows, err := st.db.Read.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM saga.api_keys k WHERE %s ORDER BY k.id DESC LIMIT %d OFFSET %d`,
+		apiKeyColumns, w.Text(), f.Limit+1, f.Offset), w.Args...)
+	if err == nil {
+		err = postgres.EachRow(rows, func() error {
+			k, err := scanKey(rows)
+			p.Keys = append(p.Keys, k)
+			return err
+		})
+	}
+	if err != nil {
+		return access.Page{}, fmt.Errorf("list API keys: %w", err)
+	}
+	if p.More = len(p.Keys) > f.Limit; p.More {
+		p.Keys = p.Keys[:f.Limit]
+	}
+	return p, nil
+}
+
+// Revoke implements access.Store.
+func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by string, at time.Time) (access.Key, error) {
+	var k access.Key
+	err := st.db.InRead(ctx, func(tx *sqlx.Tx) error {
+		before, err := scanKey(tx.QueryRowContext(ctx, `
+			SELECT `+apiKeyColumns+` FROM saga.api_keys k
+			 WHERE k.id = $1 AND ($2::uuid IS NULL OR k.bound_tenant_id = $2::uuid) FOR NO KEY UPDATE`, id, scope))
+		if k = before; err != nil || before.RevokedAt != nil {
+			return err
+		}
+		k.RevokedAt, k.RevokedBy = &at, by
+		if _, err := tx.ExecContext(ctx, `UPDATE saga.api_keys SET revoked_at = $2, revoked_by = $3 WHERE id = $1`, id, at, by); err != nil {
+			return err
+		}
+		return tellKey(ctx, tx, at, "revoke", &before, &k)
+	})
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return access.Key{}, access.KeyNotFound(id)
+	case err != nil:
+		return access.Key{}, fmt.Errorf("revoke API key: %w", err)
+	}
+	return k, nil
+}
+
+// tellKey records what was done to a key, with its tenant's actions; a key for
+// any tenant concerns them all.
+func tellKey(ctx context.Context, tx *sqlx.Tx, at time.Time, verb string, before, after *access.Key) error {
+	tenant := operator.Deployment
+	if after.Tenant != nil {
+		tenant = after.Tenant.ID
+	}
+	var was any
+	if before != nil {
+		was = before.Audited()
+	}
+	return auditdb.Tell(ctx, tx, tenant, at, operator.APIKey, after.ID.String(), verb, was, after.Audited(),
+		map[string]any{"name": after.Name, "prefix": after.Prefix, "role": after.Role})
+}
+
+// useKeys locks the keys in id order, because nodes that record the uses of
+// the same keys would otherwise meet in opposite order. A row that had to be
+// waited for is looked at again as it then is.
+const useKeys = `
+WITH used AS (
+	SELECT k.id, u.at FROM saga.api_keys k JOIN unnest($1::uuid[], $2::timestamptz[]) u (id, at) ON u.id = k.id
+	 WHERE k.last_used_at IS NULL OR u.at >= k.last_used_at + $3 * interval '1 us'
+	 ORDER BY k.id FOR UPDATE OF k
+)
+UPDATE saga.api_keys k SET last_used_at = used.at FROM used
+ WHERE k.id = used.id`
+
+// Used implements access.Store.
+func (st *Keys) Used(ctx context.Context, at map[uuid.UUID]time.Time) error {
+	ids, times := make([]uuid.UUID, 0, len(at)), make([]time.Time, 0, len(at))
+	for id, t := range at {
+		ids, times = append(ids, id), append(times, t)
+	}
+	if _, err := st.db.Read.ExecContext(ctx, useKeys, pq.Array(ids), pq.Array(times), access.UsedEvery.Microseconds()); err != nil {
+		return fmt.Errorf("record the use of API keys: %w", err)
+	}
+	return nil
+}

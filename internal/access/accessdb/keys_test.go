@@ -1,0 +1,55 @@
+package accessdb_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/access/accessdb"
+	"github.com/skald-saga/skald/internal/test/pgtest"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// TestAnAPIKeyCannotBecomeAnother takes the way around the store: what a key
+// may do was decided when it was made.
+func TestAnAPIKeyCannotBecomeAnother(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Connect(t, testdb.DSN(t))
+	k := access.Key{ID: uuid.New(), Name: "a", Prefix: "aaaaaaaa", Hash: make([]byte, 32), Role: access.Admin, CreatedBy: "x", CreatedAt: time.Now()}
+	keys := accessdb.NewKeys(db)
+	if err := keys.Create(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keys.Revoke(t.Context(), nil, k.ID, "x", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for change, refused := range map[string]string{
+		"role = 'auditor'":                      "only gets used and revoked",
+		"bound_tenant_id = gen_random_uuid()":   "only gets used and revoked",
+		"tenant_region = 'eu'":                  "only gets used and revoked",
+		"hash = sha256('')":                     "only gets used and revoked",
+		"expires_at = now() + interval '1 y'":   "only gets used and revoked",
+		"revoked_at = NULL":                     "only gets used and revoked",
+		"name = 'b', last_used_at = now()":      "only gets used and revoked",
+		"last_used_at = now()":                  "",
+		"revoked_by = 'somebody who saw to it'": "",
+	} {
+		_, err := db.SQL().ExecContext(t.Context(), `UPDATE saga.api_keys SET `+change)
+		if (err == nil) != (refused == "") || err != nil && !strings.Contains(err.Error(), refused) {
+			t.Errorf("%s: %v, want %q", change, err, refused)
+		}
+	}
+	for what, values := range map[string]string{
+		"a worker of any tenant":    `gen_random_uuid(), 'a', 'bbbbbbbb', sha256(''), 'worker', 'x'`,
+		"an operator of any tenant": `gen_random_uuid(), 'a', 'bbbbbbbb', sha256(''), 'operator', 'x'`,
+		"a role that is none":       `gen_random_uuid(), 'a', 'bbbbbbbb', sha256(''), 'root', 'x'`,
+		"a hash that is none":       `gen_random_uuid(), 'a', 'bbbbbbbb', 'secret', 'admin', 'x'`,
+	} {
+		if _, err := db.SQL().ExecContext(t.Context(), `INSERT INTO saga.api_keys (id, name, prefix, hash, role, created_by) VALUES (`+values+`)`); err == nil {
+			t.Errorf("%s was stored", what)
+		}
+	}
+}

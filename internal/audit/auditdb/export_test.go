@@ -1,0 +1,7 @@
+package auditdb
+
+// What the tests of plans need: the very statements that the stores send.
+var (
+	ActionsQuery = actionsQuery
+	SealEvents   = OfEvents.seal
+)

@@ -1,0 +1,102 @@
+package auditdb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// Actions is operator.Log on PostgreSQL.
+type Actions struct{ db *postgres.DB }
+
+// NewActions returns the record of operators' actions of db.
+func NewActions(db *postgres.DB) *Actions { return &Actions{db} }
+
+// maxActions is how far actions are counted.
+const maxActions = 10_000
+
+// Record implements operator.Log.
+func (st *Actions) Record(ctx context.Context, a operator.Action) error {
+	return postgres.Outage("record an action", st.db.InTenant(ctx, a.TenantID, func(tx *sqlx.Tx) error { return PutAction(ctx, tx, a) }))
+}
+
+// actionsQuery is the page that f asks for, newest first, and the count of all
+// pages. An action is found by its request or operation through an index of that
+// (migrations 0153 and 0165), by its subject, and else by its time.
+func actionsQuery(tenant uuid.UUID, f operator.Filter) (query string, args []any, count string, counted []any) {
+	w := postgres.Where{}
+	w.Add("a.tenant_id = ?", tenant)
+	for _, eq := range []struct{ column, value string }{
+		{"a.kind", string(f.Kind)}, {"a.subject", f.Subject}, {"a.actor", f.Actor}, {"a.verb", f.Verb},
+		{"a.operation", f.Operation}, {"a.request_id", f.RequestID},
+	} {
+		if eq.value != "" {
+			w.Add(eq.column+" = ?", eq.value)
+		}
+	}
+	if !f.From.IsZero() {
+		w.Add("a.at >= ?", f.From)
+	}
+	if !f.To.IsZero() {
+		w.Add("a.at < ?", f.To)
+	}
+	const newest = " ORDER BY a.at DESC, a.id DESC"
+	count, counted = fmt.Sprintf(`SELECT count(*) FROM (SELECT a.id FROM saga.audit_actions a WHERE %s%s LIMIT %d) AS few`, w.Text(), newest, maxActions+1), w.Args
+	if f.After != nil {
+		w.Add("(a.at, a.id) < (?, ?)", f.After.At, f.After.ID)
+	}
+	query = fmt.Sprintf(`SELECT a.id, a.tenant_id, a.at, a.kind, a.subject, a.verb, a.actor, a.reason, a.request_id, a.detail,
+		a.credential_id, a.address, a.operation, a.before_hash, a.after_hash, a.result
+		FROM saga.audit_actions a WHERE %s%s LIMIT %d OFFSET %d`, w.Text(), newest, f.Limit+1, f.Offset)
+	return query, w.Args, count, counted
+}
+
+// Actions implements operator.Log.
+func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Filter) (operator.Page, error) {
+	var page operator.Page
+	query, args, count, counted := actionsQuery(tenant, f)
+	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		if f.Total {
+			if err := tx.GetContext(ctx, &page.Total, count, counted...); err != nil {
+				return err
+			}
+			if page.TotalCapped = page.Total > maxActions; page.TotalCapped {
+				page.Total = maxActions
+			}
+		}
+		rows, err := tx.QueryContext(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		return postgres.EachRow(rows, func() error {
+			a, err := scanAction(rows)
+			page.Actions = append(page.Actions, a)
+			return err
+		})
+	})
+	if page.More = len(page.Actions) > f.Limit; page.More {
+		page.Actions = page.Actions[:f.Limit]
+	}
+	return page, postgres.Outage("list operators' actions", err)
+}
+
+func scanAction(rows *sql.Rows) (a operator.Action, err error) {
+	var detail []byte
+	var credential uuid.NullUUID
+	err = rows.Scan(&a.ID, &a.TenantID, &a.At, &a.Kind, &a.Subject, &a.Verb, &a.Actor, &a.Reason, &a.RequestID, &detail,
+		&credential, &a.Address, &a.Operation, &a.Before, &a.After, &a.Result)
+	if a.Credential = credential.UUID; a.Result == operator.Done {
+		a.Result = ""
+	}
+	postgres.UTC(&a.At)
+	if err == nil {
+		a.Detail, err = postgres.Canonical(detail) // as it was before jsonb
+	}
+	return a, err
+}

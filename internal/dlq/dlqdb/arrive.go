@@ -1,0 +1,289 @@
+package dlqdb
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// arriveLetters and arriveAlike store a batch that is expected to be new; of the
+// second all is the same that may travel once.
+var arriveLetters, arriveAlike = insertNew(false), insertNew(true)
+
+// errKnown says that a letter of a batch that is expected to be new is there.
+var errKnown = errors.New("a dead letter of Kafka already exists")
+
+// Arrive implements dlq.Queue. A batch is stored whole or not at all: what was
+// not stored is read again. It is taken for new: only what a crash, or a
+// partition that changed hands, left uncommitted is read twice.
+func (st *Queue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, err error) {
+	if len(batch) == 0 {
+		return 0, nil
+	}
+	batch = slices.Clone(batch)
+	// The order in which rows are locked.
+	slices.SortStableFunc(batch, func(a, b dlq.Arrival) int {
+		return cmp.Or(cmp.Compare(a.Arrived.Topic, b.Arrived.Topic), cmp.Compare(a.Arrived.Partition, b.Arrived.Partition), cmp.Compare(a.Arrived.Offset, b.Arrived.Offset))
+	})
+	stored, err = postgres.RetryCollision(func() (int, error) {
+		return len(batch), st.db.InWrite(ctx, func(tx *sqlx.Tx) error { return st.arriveNew(ctx, tx, slices.Clone(batch)) })
+	})
+	if errors.Is(err, errKnown) || postgres.SqlState(err) == "23505" {
+		stored, err = st.arriveRest(ctx, batch)
+	}
+	if err != nil {
+		return 0, postgres.Outage("store dead letters of Kafka", err) // also when it is the commit that failed
+	}
+	return stored, nil
+}
+
+// arriveRest stores what of a batch is not known. Somebody may be storing the same
+// records: what is in the way of one is looked at again.
+func (st *Queue) arriveRest(ctx context.Context, batch []dlq.Arrival) (stored int, err error) {
+	for range pushTries {
+		rest, err := postgres.RetryCollision(func() (rest arrivedRest, err error) {
+			err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
+				rest, err = st.arriveUnknown(ctx, tx, batch)
+				return err
+			})
+			return rest, err
+		})
+		if err != nil {
+			return stored, err
+		}
+		stored += rest.stored
+		if batch = rest.open; len(batch) == 0 {
+			return stored, nil
+		}
+	}
+	return stored, errElusive
+}
+
+// arrivedRest is how many letters of a batch were stored, and which are neither stored
+// nor known.
+type arrivedRest struct {
+	stored int
+	open   []dlq.Arrival
+}
+
+// arriveUnknown stores those letters of a batch that are of records that nobody has read.
+func (st *Queue) arriveUnknown(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (rest arrivedRest, err error) {
+	var lives postgres.BinaryColumn
+	asked, batch := make([]arrival, len(batch)), slices.Clone(batch)
+	for i := range batch {
+		lives.Uuid(batch[i].Arrived.TopicID)
+		asked[i] = arrival{&batch[i].Letter, batch[i].Written}
+	}
+	if _, err := tx.ExecContext(ctx, lockPlaces, lives.Parameter()); err != nil {
+		return rest, err
+	}
+	known, err := settlePlaces(ctx, st.db, st.db.AskingIn(tx), asked)
+	if err != nil {
+		return rest, err
+	}
+	for i := range batch {
+		if _, is := known[i]; !is {
+			rest.open = append(rest.open, batch[i])
+		}
+	}
+	if len(rest.open) == 0 {
+		return rest, nil
+	}
+	isNew, err := st.arrive(ctx, tx, slices.Clone(rest.open))
+	if err != nil {
+		return rest, err
+	}
+	rest.stored = len(isNew)
+	rest.open = slices.DeleteFunc(rest.open, func(a dlq.Arrival) bool { return isNew[a.ID] })
+	return rest, nil
+}
+
+// arriveNew stores a batch that nobody has looked for yet; errKnown, or a unique
+// violation, when not all of it is new.
+func (st *Queue) arriveNew(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) error {
+	letters, err := st.prepareBatch(ctx, tx, batch)
+	if err != nil {
+		return err
+	}
+	defer letters.spare()
+	if err := st.storeNew(ctx, tx, letters, len(batch)); err != nil {
+		return err
+	}
+	return st.markBounced(ctx, tx, slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil }))
+}
+
+// arrive stores a batch of which nothing is known, and tells what of it was new.
+func (st *Queue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (isNew map[uuid.UUID]bool, err error) {
+	letters, err := st.prepareBatch(ctx, tx, batch)
+	if err != nil {
+		return nil, err
+	}
+	defer letters.spare()
+	insert, err := st.db.PreparedIn(ctx, tx, pushLetters)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := insert.QueryContext(ctx, letters.parameters()...)
+	if err != nil {
+		return nil, err
+	}
+	isNew = map[uuid.UUID]bool{}
+	err = postgres.EachRow(rows, func() error {
+		var id uuid.UUID
+		var seq int64
+		err := rows.Scan(&id, &seq)
+		isNew[id] = true
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return isNew, st.markBounced(ctx, tx, slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil || !isNew[a.ID] }))
+}
+
+// prepareBatch returns a batch as it travels, linked to what it came back from.
+func (st *Queue) prepareBatch(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (*newLetters, error) {
+	if err := st.link(ctx, tx, batch); err != nil {
+		return nil, err
+	}
+	letters := spareLetters.Get().(*newLetters)
+	letters.db = st.db
+	for i := range batch {
+		if err := letters.add(&batch[i].Letter); err != nil {
+			letters.spare()
+			return nil, err
+		}
+	}
+	return letters, nil
+}
+
+// storeNew stores n letters that are expected to be new.
+func (st *Queue) storeNew(ctx context.Context, tx *sqlx.Tx, letters *newLetters, n int) error {
+	args, alike := letters.parametersNew()
+	query := arriveLetters
+	if alike {
+		query = arriveAlike
+	}
+	insert, err := st.db.PreparedIn(ctx, tx, query)
+	if err != nil {
+		return err
+	}
+	done, err := insert.ExecContext(ctx, args...)
+	if err != nil {
+		return err
+	}
+	if stored, err := done.RowsAffected(); err != nil {
+		return err
+	} else if stored < int64(n) {
+		return errKnown // in the archive, or at a place that has to be looked at
+	}
+	return nil
+}
+
+// parents finds the letters that came back as others: of each lineage the latest
+// of that generation, or of the last one before it that there still is. Those
+// that are live are locked, so that whoever is just ending their retry, and this,
+// come one after the other: the second sees what the first has written.
+const parents = `
+SELECT b.n, p.id, p.generation FROM unnest($1::bigint[], $2::uuid[], $3::uuid[], $4::bigint[]) AS b (n, tenant_id, root_id, generation)
+ CROSS JOIN LATERAL (
+	SELECT l.id, l.generation FROM (
+		SELECT m.id, m.generation, m.seq FROM dlq.dlq_messages m WHERE m.tenant_id = b.tenant_id AND m.id = b.root_id
+		UNION ALL
+		SELECT m.id, m.generation, m.seq FROM dlq.dlq_messages m
+		 WHERE m.tenant_id = b.tenant_id AND m.root_id = b.root_id AND m.generation > 0 AND m.generation <= b.generation
+		UNION ALL
+		SELECT a.id, a.generation, a.seq FROM dlq.dlq_messages_archive a
+		 WHERE a.tenant_id = b.tenant_id AND a.root_id = b.root_id AND a.generation <= b.generation) AS l
+	 ORDER BY l.generation DESC, l.seq DESC LIMIT 1) AS p`
+
+const lockParents = `
+SELECT m.id FROM dlq.dlq_messages m JOIN unnest($1::uuid[], $2::uuid[]) AS p (tenant_id, id) ON m.tenant_id = p.tenant_id AND m.id = p.id
+ ORDER BY m.id FOR NO KEY UPDATE OF m`
+
+// link fills in the parents of letters that have come back.
+func (st *Queue) link(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) error {
+	var c [4]postgres.BinaryColumn
+	for i := range batch {
+		if a := &batch[i]; a.BounceOf != uuid.Nil {
+			c[0].Int(int64(i))
+			c[1].Uuid(a.TenantID)
+			c[2].Uuid(a.BounceOf)
+			c[3].Int(int64(a.BounceOn))
+		}
+	}
+	if c[0].N == 0 {
+		return nil
+	}
+	find, err := st.db.PreparedIn(ctx, tx, parents)
+	if err != nil {
+		return err
+	}
+	rows, err := find.QueryContext(ctx, postgres.Parameters(c[:])...)
+	if err != nil {
+		return err
+	}
+	var lock [2]postgres.BinaryColumn
+	err = postgres.EachRow(rows, func() error {
+		var i, generation int
+		var parent uuid.UUID
+		if err := rows.Scan(&i, &parent, &generation); err != nil {
+			return err
+		}
+		a := &batch[i]
+		a.RootID, a.ParentID = a.BounceOf, parent
+		lock[0].Uuid(a.TenantID)
+		lock[1].Uuid(parent)
+		return nil
+	})
+	if err != nil || lock[0].N == 0 {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, lockParents, postgres.Parameters(lock[:])...)
+	return err
+}
+
+// markBouncedLetters tells of letters that were redriven that they have come
+// back, and counts them with the redrive that drove them last, if the record
+// bears its id. Letters are found by their ids: appending nothing to the status, and
+// coalesce, hide the indexes of what they have become, of which the planner may know
+// nothing yet.
+var markBouncedLetters = `
+WITH back AS (
+	UPDATE dlq.dlq_messages m SET resolution = 'BOUNCED', updated_at = clock_timestamp(), version = m.version + 1
+	  FROM (SELECT DISTINCT b.tenant_id, b.id, b.redrive_id FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS b (tenant_id, id, redrive_id)) AS b
+	 WHERE m.tenant_id = b.tenant_id AND m.id = b.id AND ` + Leaves("m.status || ''", dlq.CameBack) + ` AND ` + isOneOf("coalesce(m.resolution, '')", dlq.Returnable) + `
+	RETURNING m.tenant_id, m.id, m.redrive_id, b.redrive_id AS told
+), items AS (
+	UPDATE dlq.dlq_redrive_items i SET state = 'BOUNCED', updated_at = clock_timestamp()
+	  FROM back WHERE back.redrive_id = back.told AND i.redrive_id = back.redrive_id AND i.tenant_id = back.tenant_id
+	   AND i.message_id = back.id AND i.state = 'DONE'
+	RETURNING i.tenant_id, i.redrive_id
+)
+UPDATE dlq.dlq_redrives d SET bounced = d.bounced + n.count, updated_at = clock_timestamp()
+  FROM (SELECT i.tenant_id, i.redrive_id, count(*) FROM items i GROUP BY i.tenant_id, i.redrive_id) AS n
+ WHERE d.tenant_id = n.tenant_id AND d.id = n.redrive_id`
+
+func (st *Queue) markBounced(ctx context.Context, tx *sqlx.Tx, bounced []dlq.Arrival) error {
+	if len(bounced) == 0 {
+		return nil
+	}
+	var c [3]postgres.BinaryColumn
+	for i := range bounced {
+		c[0].Uuid(bounced[i].TenantID)
+		c[1].Uuid(bounced[i].ParentID)
+		c[2].UuidUnlessZero(bounced[i].OnRedrive)
+	}
+	if _, err := tx.ExecContext(ctx, markBouncedLetters, postgres.Parameters(c[:])...); err != nil {
+		return fmt.Errorf("mark letters that came back: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package dlqdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// changeLetter stores what operators change of a letter, if nobody has changed
+// it meanwhile. What no retry holds has no token: a letter is RETRYING only by a
+// claim, and ends being so by its finish, so a change leaves token and lease.
+const changeLetter = `
+UPDATE dlq.dlq_messages m
+   SET version = $3, status = $4, resolution = $5, retry_count = $6, max_retries = $7, next_retry_at = $8, terminal_at = $9,
+       labels = $10, assignee = $11, note = $12, terms = $13::integer[], updated_at = $14,
+       held_retry_at = $15, retry_asked = $16
+ WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3 - 1 AND m.status <> 'RETRYING' AND $4 <> 'RETRYING'`
+
+// describeLetter stores what may be changed while somebody retries a letter:
+// what people have added to it.
+const describeLetter = `
+UPDATE dlq.dlq_messages m SET version = $3, labels = $4, assignee = $5, note = $6, terms = $7::integer[], updated_at = $8
+ WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3 - 1 AND m.status || '' = 'RETRYING'`
+
+// Change implements dlq.Letters. The letter must have its content, of which its
+// terms are made. Of one that somebody retries only labels, assignee and note are
+// written.
+func (st *Letters) Change(ctx context.Context, l dlq.Letter, by operator.Action) error {
+	sealer := st.db.Keys.SealerFor(l.TenantID, l.ID)
+	terms := termArray(letterTerms(&l, sealer.Seals()))
+	return postgres.Outage("change dead letter", st.db.InTenant(ctx, l.TenantID, func(tx *sqlx.Tx) error {
+		var res sql.Result
+		var err error
+		if l.Status == dlq.Retrying {
+			res, err = tx.ExecContext(ctx, describeLetter, l.TenantID, l.ID, l.Version, postgres.ArrayOf(l.Labels), l.Assignee, l.Note, terms, l.UpdatedAt)
+		} else {
+			res, err = tx.ExecContext(ctx, changeLetter, l.TenantID, l.ID, l.Version, l.Status, postgres.OrNull(l.Resolution), l.RetryCount, l.MaxRetries,
+				l.NextRetryAt, l.TerminalAt, postgres.ArrayOf(l.Labels), l.Assignee, l.Note, terms, l.UpdatedAt, l.HeldRetryAt, l.RetryAsked)
+		}
+		if err := touchedLetter(ctx, tx, l.TenantID, l.ID, res, err); err != nil {
+			return err
+		}
+		return auditdb.PutAction(ctx, tx, by)
+	}))
+}
+
+// touchedLetter is the fault of a write by version that touched no letter.
+func touchedLetter(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, res sql.Result, err error) error {
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); n > 0 || err != nil {
+		return err
+	}
+	var present int64
+	err = tx.GetContext(ctx, &present, `SELECT m.version FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2`, tenant, id)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return dlq.NotFound(id)
+	case err != nil:
+		return err
+	}
+	return dlq.Stale(id, present)
+}
+
+// Delete implements dlq.Letters. One that somebody retries is not deleted
+// (Stale), whatever its version.
+func (st *Letters) Delete(ctx context.Context, l dlq.Letter, by operator.Action) error {
+	return postgres.Outage("delete dead letter", st.db.InTenant(ctx, l.TenantID, func(tx *sqlx.Tx) error {
+		res, err := tx.ExecContext(ctx, `
+			DELETE FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3 AND m.status <> 'RETRYING'`, l.TenantID, l.ID, l.Version)
+		if err := touchedLetter(ctx, tx, l.TenantID, l.ID, res, err); err != nil {
+			return err
+		}
+		for _, table := range []string{"dlq.dlq_revisions", "dlq.dlq_attempts"} {
+			if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE tenant_id = $1 AND message_id = $2`, l.TenantID, l.ID); err != nil {
+				return err
+			}
+		}
+		return auditdb.PutAction(ctx, tx, by)
+	}))
+}

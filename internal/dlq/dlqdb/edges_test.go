@@ -1,0 +1,40 @@
+package dlqdb
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+func TestStatementsAskTheTransitionTable(t *testing.T) { //nolint:paralleltest // it changes the table
+	for _, tt := range []struct {
+		name, statement, want string
+	}{
+		{"what is due", claimDue, "WHERE m.status = 'PENDING' AND m.next_retry_at <="},
+		{"what is due, once more", claimDue, "m.id = due.id AND m.status || '' = 'PENDING'\n"},
+		{"locking ends", lockFinished, "WHERE m.status || '' = 'RETRYING' AND m.retry_token = f.token"},
+		{"storing ends", finishLetters, "m.id = f.id AND m.status || '' = 'RETRYING' AND m.retry_token"},
+		{"what came back", markBouncedLetters, "m.status || '' = 'RESOLVED' AND coalesce(m.resolution, '') IN ('REDRIVEN', 'CONFIRMED')\n"},
+	} {
+		if !strings.Contains(tt.statement, tt.want) {
+			t.Errorf("%s: %q is not in it: %s", tt.name, tt.want, tt.statement)
+		}
+	}
+	all := dlq.Edges
+	defer func() { dlq.Edges = all }()
+	for _, on := range []dlq.Trigger{dlq.Claimed, dlq.ForcedClaim, dlq.CameBack, dlq.SourceSkipped, dlq.SourceGone} {
+		before := Leaves("m.status", on)
+		for i, e := range all {
+			if e.On != on {
+				continue
+			}
+			dlq.Edges = slices.Delete(slices.Clone(all), i, i+1)
+			if after := Leaves("m.status", on); after == before || strings.Contains(after, string(e.From)) {
+				t.Errorf("without the edge from %s on %q a statement says %q", e.From, on, after)
+			}
+		}
+		dlq.Edges = all
+	}
+}

@@ -1,0 +1,132 @@
+package dlqdb
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// What the tests of plans need: the very statements that the stores send.
+const (
+	ColumnsOfLetters = LetterColumns
+	LostRetries      = lostRetries
+	Parents          = parents
+	MovedColumns     = movedColumns
+	AttemptColumns   = attemptColumns
+	RevisionColumns  = revisionColumns
+	GroupColumns     = groupColumns
+	PolicyColumns    = policyColumns
+)
+
+var (
+	FreedLetters    = freedLetters
+	ClaimDue        = claimDue
+	PushLetters     = pushLetters
+	PushTold        = pushTold
+	ArriveLetters   = arriveLetters
+	ArriveAlike     = arriveAlike
+	AtPlaces        = atPlaces
+	KnownLetters    = knownLetters
+	GetLetter       = getLetter
+	Lineage         = lineage
+	RestoreLetter   = restoreLetter
+	LetterAttempts  = letterAttempts
+	LetterRevisions = letterRevisions
+	MarkBounced     = markBouncedLetters
+)
+
+// PageOfLetters and CountOfLetters are the queries of a list.
+func PageOfLetters(tenant uuid.UUID, q dlq.Query) (string, []any) { return LiveLetters.page(tenant, q) }
+
+func CountOfLetters(tenant uuid.UUID, q dlq.Query) (string, []any) {
+	return LiveLetters.count(tenant, q)
+}
+
+// PlacesOfLetters is the query that gathers letters, under the settings ByBitmaps.
+func PlacesOfLetters(tenant uuid.UUID, q dlq.Query) (string, []any) {
+	return LiveLetters.sortKeys(tenant, q)
+}
+
+const ByBitmaps = byBitmaps
+
+// GatherLetters reads a page by bitmaps alone, if that is not dearer than cost. total is -1 when it is not known.
+func GatherLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Query, cost float64) (letters []dlq.Letter, total int64, ok bool, err error) {
+	f, err := st.gather(ctx, tenant, &LiveLetters, q, try{gather: true, cost: cost, within: 20 * time.Second})
+	if f == nil {
+		return nil, -1, false, err
+	}
+	return f.letters, f.total, true, err
+}
+
+// FindLetters reads a page as lists do, with one try of each way.
+func FindLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Query, inOrder, gathered time.Duration) (letters []dlq.Letter, total int64, err error) {
+	f, err := st.find(ctx, tenant, &LiveLetters, q, []try{{within: inOrder}, {gather: true, cost: math.Inf(1), within: gathered}})
+	if err != nil {
+		return nil, -1, err
+	}
+	return f.letters, f.total, nil
+}
+
+func PageOfArchive(tenant uuid.UUID, q dlq.Query) (string, []any) {
+	return archivedLetters.page(tenant, q)
+}
+
+// PushParameters are what PushLetters takes for batch.
+func PushParameters(tb testing.TB, batch []dlq.Letter) []any {
+	tb.Helper()
+	c := newLetters{db: new(postgres.DB)}
+	for i := range batch {
+		if err := c.add(&batch[i]); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return c.parameters()
+}
+
+// PushToldParameters are what Push sends for batch, by nobody.
+func PushToldParameters(tb testing.TB, batch []dlq.Letter) []any {
+	tb.Helper()
+	told, err := pushedBy(operator.By{}, batch)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return append(PushParameters(tb, batch), told...)
+}
+
+// ArriveParameters are what Arrive sends for batch, with ArriveAlike if alike, else
+// with ArriveLetters.
+func ArriveParameters(tb testing.TB, batch []dlq.Letter) (args []any, alike bool) {
+	tb.Helper()
+	c := newLetters{db: new(postgres.DB)}
+	for i := range batch {
+		if err := c.add(&batch[i]); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return c.parametersNew()
+}
+
+// TermsOf are what a letter that is not sealed is found by.
+func TermsOf(l *dlq.Letter) []int32 { return letterTerms(l, false) }
+
+// InsertedLetters are the columns of a new letter.
+func InsertedLetters() (names []string) {
+	for _, c := range letterInserts {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// HotLetterStatements are what the ways of letters send to the database, by the names
+// of their files in testdata.
+var HotLetterStatements = map[string]string{
+	"letter_arrive": arriveLetters, "letter_arrive_alike": arriveAlike, "letter_push": pushLetters, "letter_push_told": pushTold,
+	"letter_claim": claimDue, "letter_finish": finishLetters, "letter_get": getLetter,
+}

@@ -1,0 +1,163 @@
+package dlqdb
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// byTerms tells whether terms find what f asks for.
+func byTerms(t *letterTable, f *dlq.Filter) bool {
+	return f.Sources != nil || f.Classes != nil || f.ErrorType != "" || f.ErrorContains != "" || f.ConsumerGroup != "" || f.Key != nil ||
+		len(f.Headers) > 0 || len(f.Payload) > 0 || len(f.Labels) > 0 || f.Assignee != "" || f.CorrelationID != "" || f.TraceID != "" ||
+		f.SagaID != uuid.Nil || f.JobRunID != uuid.Nil || f.Fingerprint != "" && !t.groups
+}
+
+// terms adds what the terms must be.
+func (w *letterWhere) terms(t *letterTable, tenant uuid.UUID, f *dlq.Filter) {
+	var all []int32
+	add := func(k kind, value string) { all = append(all, Term(tenant, k, value)) }
+	anyOf := func(k kind, values []string) {
+		switch len(values) {
+		case 0:
+		case 1:
+			add(k, values[0])
+		default:
+			var alternatives []int32
+			for _, v := range values {
+				alternatives = append(alternatives, Term(tenant, k, v))
+			}
+			w.Add("m.terms && ?::integer[]", termArray(alternatives))
+		}
+	}
+	anyOf(termSource, texts(f.Sources))
+	anyOf(termErrorClass, texts(f.Classes))
+	for _, eq := range []struct {
+		kind  kind
+		value string
+	}{
+		{termErrorType, f.ErrorType}, {termConsumers, f.ConsumerGroup}, {termAssignee, f.Assignee},
+		{TermCorrelation, f.CorrelationID}, {termTrace, f.TraceID},
+	} {
+		if eq.value != "" {
+			add(eq.kind, eq.value)
+		}
+	}
+	if !t.groups && f.Fingerprint != "" {
+		add(termFingerprint, f.Fingerprint)
+	}
+	if f.SagaID != uuid.Nil {
+		add(termSaga, f.SagaID.String())
+	}
+	if f.JobRunID != uuid.Nil {
+		add(termJobRun, f.JobRunID.String())
+	}
+	if f.Key != nil {
+		add(termKey, string(f.Key))
+	}
+	for _, label := range f.Labels {
+		add(termLabel, label)
+	}
+	for name, value := range f.Headers {
+		add(termHeader, headerTerm(name, value))
+	}
+	for path, value := range f.Payload {
+		s, _ := asked(value)
+		add(termPayload, memberTerm(path, s))
+	}
+	for _, word := range words(f.ErrorContains) {
+		add(termWord, word)
+	}
+	if all != nil {
+		slices.Sort(all) // maps have no order, and equal questions should be equal
+		w.Add("m.terms @> ?::integer[]", termArray(all))
+	}
+}
+
+// besideTerms takes out of f what the index of terms knows beside them, an exact
+// topic and a status, and adds it in the words of that index, so that no other one
+// is asked as well: the planner would hope to find less by both.
+func (w *letterWhere) besideTerms(f *dlq.Filter) {
+	var known []string
+	own := letterWhere{postgres.Where{Args: w.Args}}
+	if f.Topic != "" && !strings.HasSuffix(f.Topic, "*") {
+		known = append(known, f.Topic)
+		own.Add("m.original_topic = ?", f.Topic)
+		f.Topic = ""
+	}
+	if statuses := slices.Compact(texts(f.Statuses)); len(statuses) == 1 {
+		known = append(known, statuses[0])
+		own.among("status", statuses)
+		own.among("resolution", texts(f.Resolutions))
+		f.Statuses, f.Resolutions = nil, nil
+	}
+	w.unseen(own)
+	if known != nil {
+		w.Add("ARRAY[m.original_topic::text, m.status::text] @> ?::text[]", pq.Array(known))
+	}
+}
+
+// found adds that the row itself is what terms have found it by: two values may
+// have one hash. What the planner estimates of that would count twice, for it says
+// what the terms say: it would hope for a hundredth of the rows that there are.
+func (w *letterWhere) found(t *letterTable, f *dlq.Filter) {
+	own := letterWhere{postgres.Where{Args: w.Args}}
+	own.checks(f)
+	if !t.groups && f.Fingerprint != "" {
+		own.Add("m.fingerprint = ?", f.Fingerprint)
+	}
+	w.unseen(own)
+}
+
+// checks adds what terms stand for.
+func (w *letterWhere) checks(f *dlq.Filter) {
+	for _, eq := range []struct{ column, value string }{
+		{"error_type", f.ErrorType}, {"consumer_group", f.ConsumerGroup}, {"assignee", f.Assignee},
+		{"correlation_id", f.CorrelationID}, {"trace_id", f.TraceID},
+	} {
+		if eq.value != "" {
+			w.Add("m."+eq.column+" = ?", eq.value)
+		}
+	}
+	for _, eq := range []struct {
+		column string
+		value  uuid.UUID
+	}{{"saga_id", f.SagaID}, {"job_run_id", f.JobRunID}} {
+		if eq.value != uuid.Nil {
+			w.Add("m."+eq.column+" = ?", eq.value)
+		}
+	}
+	w.among("source", texts(f.Sources))
+	w.among("error_class", texts(f.Classes))
+	if f.Key != nil {
+		w.Add("m.message_key = ?", f.Key)
+	}
+	if len(f.Labels) > 0 {
+		w.Add("m.labels @> ?", pq.Array(f.Labels))
+	}
+	for name, value := range f.Headers {
+		w.Add("position(?::bytea in m.headers) > 0", appendHeader(nil, dlq.Header{Name: name, Value: []byte(value)}))
+	}
+	for path, value := range f.Payload {
+		_, doc := asked(value)
+		w.Add("m.payload #> ? = ?::jsonb", pq.Array(strings.Split(path, ".")), string(doc))
+	}
+	if f.ErrorContains != "" {
+		asks := words(f.ErrorContains)
+		if len(asks) == 0 {
+			w.Add("false") // no word is in no message
+		}
+		for _, word := range asks {
+			// What PostgreSQL makes small beside ASCII depends on the database: of a word
+			// with other letters the term has to do.
+			if !strings.ContainsFunc(word, func(r rune) bool { return r > 127 }) {
+				w.Add("position(? in lower(m.error_message)) > 0", word)
+			}
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package dlqdb
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// finishInserts are what a batch of ends consists of: first what becomes of the
+// letters, then their attempts, in the order of finishes.add.
+var finishInserts = [...]postgres.WireColumn{
+	{"tenant_id", "uuid"}, {"id", "uuid"}, {"token", "uuid"}, {"status", "text"}, {"resolution", "text"}, {"retry_count", "bigint"},
+	{"next_retry_at", "timestamptz"}, {"terminal_at", "timestamptz"}, {"at", "timestamptz"},
+	{"number", "bigint"}, {"revision", "bigint"}, {"target", "text"}, {"outcome", "text"}, {"error", "text"}, {"status_code", "bigint"},
+	{"written_topic", "text"}, {"written_partition", "bigint"}, {"written_offset", "bigint"}, {"redrive_id", "uuid"}, {"actor", "text"},
+	{"started_at", "timestamptz"}, {"ended_at", "timestamptz"},
+}
+
+// finishes is a batch of ends as parameters.
+type finishes struct {
+	columns [len(finishInserts)]postgres.BinaryColumn
+}
+
+func (c *finishes) add(f *dlq.Finish) error {
+	a := &f.Attempt
+	target, err := json.Marshal(a.Target)
+	if err != nil {
+		return fmt.Errorf("encode target: %w", err)
+	}
+	col := c.columns[:]
+	next := func() *postgres.BinaryColumn {
+		at := &col[0]
+		col = col[1:]
+		return at
+	}
+	next().Uuid(f.TenantID)
+	next().Uuid(f.LetterID)
+	next().Uuid(f.Token)
+	next().Text(string(f.Status))
+	next().TextUnlessEmpty(string(f.Resolution))
+	next().Int(int64(f.RetryCount))
+	next().TimeOrNull(f.NextRetryAt)
+	next().TimeOrNull(f.TerminalAt)
+	next().Time(f.At)
+	next().Int(int64(a.Number))
+	next().Int(int64(a.Revision))
+	next().JSON(target)
+	next().Text(string(a.Outcome))
+	next().Text(a.Error)
+	next().Int(int64(a.StatusCode))
+	topic, partition, offset := next(), next(), next()
+	if w := a.Written; w == nil {
+		topic.Null()
+		partition.Null()
+		offset.Null()
+	} else {
+		topic.Text(w.Topic)
+		partition.Int(int64(w.Partition))
+		offset.Int(w.Offset)
+	}
+	next().UuidUnlessZero(a.RedriveID)
+	next().Text(a.Actor)
+	next().Time(a.StartedAt)
+	next().Time(a.EndedAt)
+	return nil
+}
+
+// lockFinished locks the letters that are still held by their tokens, in one
+// order. It is a statement of its own: the next one then sees what those who
+// held the locks have written, a letter that has come back among it. The status is
+// compared as no index has it: letters are looked up by their ids, not among all
+// that are RETRYING.
+var lockFinished = `
+SELECT m.id FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS f (tenant_id, id, token)
+  JOIN dlq.dlq_messages m ON m.tenant_id = f.tenant_id AND m.id = f.id
+ WHERE ` + Leaves("m.status || ''", retryEnds...) + ` AND m.retry_token = f.token
+ ORDER BY m.id FOR NO KEY UPDATE OF m`
+
+// finishLetters ends retries whose tokens still hold their letters ($1: and whose
+// leases have passed), and notes the attempts. A letter that has come back
+// before this was stored is BOUNCED at once. An attempt that was taken for
+// abandoned gets its real outcome when that is told late.
+//
+// It answers the number in the batch of each end that is stored, now or before,
+// with the resolution of the letter.
+var finishLetters = func() string {
+	var ends postgres.Arrays
+	ends.Add(2, finishInserts[:]...)
+	attempt := ends.Names[9:]
+	return `
+WITH f AS MATERIALIZED (
+	SELECT * FROM ` + ends.Numbered("f") + `
+), ended AS (
+	UPDATE dlq.dlq_messages m
+	   SET status = f.status, retry_count = f.retry_count, next_retry_at = f.next_retry_at, terminal_at = f.terminal_at,
+	       resolution = CASE WHEN f.resolution = 'REDRIVEN' AND EXISTS (
+	              SELECT 1 FROM dlq.dlq_messages b
+	               WHERE b.tenant_id = m.tenant_id AND b.root_id = m.root_id AND b.generation > 0 AND b.generation = m.generation + 1 AND b.parent_id = m.id)
+	         THEN 'BOUNCED' ELSE f.resolution END,
+	       retry_token = NULL, retry_lease_until = NULL, updated_at = f.at, version = m.version + 1
+	  FROM f
+	 WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND ` + Leaves("m.status || ''", retryEnds...) + ` AND m.retry_token = f.token
+	   AND (NOT $1 OR m.retry_lease_until < clock_timestamp())
+	RETURNING f.n, coalesce(m.resolution, '') AS resolution
+), noted AS (
+	INSERT INTO dlq.dlq_attempts AS a (message_id, tenant_id, token, ` + strings.Join(attempt, ", ") + `)
+	SELECT f.id, f.tenant_id, f.token, f.` + strings.Replace(strings.Join(attempt, ", f."), "f.target", "f.target::jsonb", 1) + `
+	  FROM f JOIN dlq.dlq_messages m ON m.tenant_id = f.tenant_id AND m.id = f.id
+	 WHERE NOT $1 OR f.n IN (SELECT e.n FROM ended e)
+	ON CONFLICT (message_id, number) DO UPDATE
+	   SET outcome = EXCLUDED.outcome, error = EXCLUDED.error, status_code = EXCLUDED.status_code, ended_at = EXCLUDED.ended_at,
+	       written_topic = EXCLUDED.written_topic, written_partition = EXCLUDED.written_partition, written_offset = EXCLUDED.written_offset
+	 WHERE a.token = EXCLUDED.token AND a.outcome = '` + string(dlq.Abandoned) + `'
+)
+SELECT e.n, e.resolution FROM ended e
+UNION ALL
+SELECT f.n, coalesce(m.resolution, '') FROM f
+  JOIN dlq.dlq_attempts a ON a.message_id = f.id AND a.tenant_id = f.tenant_id AND a.number = f.number
+  JOIN dlq.dlq_messages m ON m.tenant_id = f.tenant_id AND m.id = f.id
+ WHERE a.token = f.token AND a.outcome = f.outcome AND a.ended_at = f.ended_at AND f.n NOT IN (SELECT e.n FROM ended e)`
+}()
+
+// finished is what became of one end of a batch.
+type finished struct {
+	Held       bool // it is stored
+	Resolution dlq.Resolution
+}
+
+// Finish stores ends in tx, a transaction of the writers' connections.
+func Finish(ctx context.Context, db *postgres.DB, tx *sqlx.Tx, lapsed bool, batch []dlq.Finish) ([]finished, error) {
+	if len(batch) == 0 {
+		return nil, nil
+	}
+	var c finishes
+	for i := range batch {
+		if err := c.add(&batch[i]); err != nil {
+			return nil, err
+		}
+	}
+	args := postgres.Parameters(c.columns[:])
+	lock, err := db.PreparedIn(ctx, tx, lockFinished)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := lock.ExecContext(ctx, args[:3]...); err != nil {
+		return nil, err
+	}
+	store, err := db.PreparedIn(ctx, tx, finishLetters)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := store.QueryContext(ctx, append([]any{lapsed}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]finished, len(batch))
+	err = postgres.EachRow(rows, func() error {
+		var n int
+		var resolution dlq.Resolution
+		err := rows.Scan(&n, &resolution)
+		out[n-1] = finished{true, resolution}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, takeBack(ctx, tx, batch)
+}
+
+// Finish implements dlq.Queue.
+func (st *Queue) Finish(ctx context.Context, batch []dlq.Finish) ([]bool, error) {
+	done, err := st.end(ctx, false, batch)
+	if err != nil {
+		return nil, fmt.Errorf("finish retries of dead letters: %w", err)
+	}
+	held := make([]bool, len(batch))
+	for i := range done {
+		held[i] = done[i].Held
+	}
+	return held, nil
+}
+
+func (st *Queue) end(ctx context.Context, lapsed bool, batch []dlq.Finish) ([]finished, error) {
+	return postgres.RetryCollision(func() (done []finished, err error) {
+		err = st.db.InWrite(ctx, func(tx *sqlx.Tx) (err error) {
+			done, err = Finish(ctx, st.db, tx, lapsed, batch)
+			return err
+		})
+		return done, err
+	})
+}
+
+// lostRetries finds retries whose lease has passed, those first that have
+// waited longest, and whether they were never handed over. A note of that is written
+// under a lease that has not passed, so that this statement sees it: its snapshot is
+// not older than now(). What goes on elsewhere is not lost: a saga that is being
+// undone, a delivery that is being made.
+const lostRetries = `
+SELECT m.id, m.tenant_id, m.source, m.original_topic, m.retry_count, m.max_retries, m.retry_token, m.attempts, m.revision, m.target,
+       coalesce(m.last_retry_at, m.updated_at), clock_timestamp(),
+       substr(m.retry_token::text, 15, 1) = '8' AND NOT EXISTS (
+	SELECT 1 FROM dlq.dlq_handovers h WHERE h.tenant_id = m.tenant_id AND m.retry_token = ANY (h.tokens)),
+       (SELECT i.redrive_id FROM dlq.dlq_redrive_items i WHERE i.redrive_id = m.redrive_id AND i.message_id = m.id AND i.state = 'TAKEN'),
+       CASE m.source
+         WHEN 'SAGA' THEN EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.tenant_id = m.tenant_id AND s.id = m.saga_id AND s.state NOT IN (3, 5, 6, 7, 8))
+         WHEN 'WEBHOOK' THEN EXISTS (SELECT 1 FROM saga.webhook_deliveries d
+                WHERE d.tenant_id = m.tenant_id AND d.webhook_id = m.webhook_id AND d.id = m.delivery_id AND d.status = 'pending')
+         ELSE m.target->>'kind' = 'job_run' AND EXISTS (SELECT 1 FROM jobs.job_runs r
+                WHERE r.tenant_id = m.tenant_id AND r.letter_id = m.id AND r.finished_at IS NULL) END
+  FROM dlq.dlq_messages m
+ WHERE m.status = 'RETRYING' AND m.retry_lease_until < now()
+ ORDER BY m.retry_lease_until LIMIT $1`
+
+// Reclaim implements dlq.Queue. A lease that is prolonged meanwhile is not
+// ended: the statement looks again.
+func (st *Queue) Reclaim(ctx context.Context, limit int, chance dlq.Chance) (int, error) {
+	if err := st.forget(ctx); err != nil {
+		return 0, err
+	}
+	lost, going, err := st.lost(ctx, limit, chance)
+	if err != nil {
+		return 0, fmt.Errorf("look for lost retries: %w", err)
+	}
+	if len(going) > 0 {
+		if _, err := st.Extend(ctx, going, dlq.Lease); err != nil {
+			return 0, err
+		}
+	}
+	if len(lost) == 0 {
+		return 0, nil
+	}
+	done, err := st.end(ctx, true, lost)
+	n := 0
+	for i := range done {
+		if done[i].Held {
+			n++
+		}
+	}
+	return n, postgres.Outage("reclaim dead letters", err)
+}
+
+func (st *Queue) lost(ctx context.Context, limit int, chance dlq.Chance) (lost []dlq.Finish, going []uuid.UUID, err error) {
+	rows, err := st.db.QueryRead(ctx, lostRetries, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	var drives []dlq.Drive
+	var results []dlq.Result
+	err = postgres.EachRow(rows, func() error {
+		var d dlq.Drive
+		var started, now time.Time
+		var redrive uuid.NullUUID
+		var target []byte
+		var goesOn, unsent bool
+		if err := rows.Scan(&d.ID, &d.TenantID, &d.Source, &d.OriginalTopic, &d.RetryCount, &d.MaxRetries, &d.Token, &d.Number, &d.Revision, &target,
+			&started, &now, &unsent, &redrive, &goesOn); err != nil {
+			return err
+		}
+		if goesOn {
+			going = append(going, d.Token)
+			return nil
+		}
+		if err := json.Unmarshal(target, &d.To); err != nil {
+			return fmt.Errorf("stored target: %w", err)
+		}
+		d.RedriveID = redrive.UUID
+		results = append(results, d.Lost(unsent, started.UTC(), now.UTC())) // which says more of d
+		drives = append(drives, d)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range drives {
+		d := &drives[i]
+		p, err := st.PolicyOf(ctx, d.TenantID, d.OriginalTopic)
+		if err != nil {
+			return nil, nil, err
+		}
+		lost = append(lost, d.Finished(results[i], &p, chance.At(results[i].EndedAt)))
+	}
+	return lost, going, nil
+}

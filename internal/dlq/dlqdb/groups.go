@@ -1,0 +1,144 @@
+package dlqdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// How far the open letters of a group are counted: of one, and of each in a list.
+const (
+	maxOpen       = 10_000
+	maxOpenListed = 1_000
+)
+
+// openLetter is the condition of letters m that nobody has dealt with. In these
+// words their indexes pass over the others, and no row is read.
+const openLetter = `(m.status IN ('PENDING', 'RETRYING', 'DEAD') AND (m.resolution IS NULL OR m.resolution <> 'DISCARDED'))`
+
+// groupColumns are a group's columns in the order of scanGroup.
+const groupColumns = `g.tenant_id, g.fingerprint, g.version, g.state, g.topic, g.error_type, g.message, g.received, g.first_seen, g.last_seen,
+	g.sample_id, g.assignee, g.note, g.updated_at`
+
+// selectGroups reads groups of a condition and counts their open letters up to
+// open; tail is the order and the bounds of the page.
+func selectGroups(condition, tail string, open int) string {
+	return `
+SELECT ` + groupColumns + `, o.open
+  FROM (SELECT ` + groupColumns + ` FROM dlq.dlq_groups g WHERE ` + condition + tail + `) AS g
+ CROSS JOIN LATERAL (SELECT count(*) AS open FROM (
+	SELECT m.id FROM dlq.dlq_messages m WHERE m.tenant_id = g.tenant_id AND m.fingerprint = g.fingerprint AND ` + openLetter +
+		fmt.Sprint(" LIMIT ", open+1) + `) AS few) AS o
+ ORDER BY g.last_seen DESC, g.fingerprint DESC`
+}
+
+func scanGroup(rows *sql.Rows, open int64) (g dlq.Group, err error) {
+	err = rows.Scan(&g.TenantID, &g.Fingerprint, &g.Version, &g.State, &g.Topic, &g.ErrorType, &g.Message, &g.Received, &g.FirstSeen, &g.LastSeen,
+		&g.Sample, &g.Assignee, &g.Note, &g.UpdatedAt, &g.Open)
+	postgres.UTC(&g.FirstSeen, &g.LastSeen, &g.UpdatedAt)
+	if g.OpenCapped = g.Open > open; g.OpenCapped {
+		g.Open = open
+	}
+	return g, err
+}
+
+// Groups implements dlq.Overview.
+func (st *Letters) Groups(ctx context.Context, tenant uuid.UUID, f dlq.GroupFilter) (dlq.GroupPage, error) {
+	var page dlq.GroupPage
+	w := postgres.Where{}
+	w.Add("g.tenant_id = ?", tenant)
+	if f.Topic != "" {
+		w.Add("g.topic = ?", f.Topic)
+	}
+	if f.States != nil {
+		w.Add("g.state = ANY(?)", postgres.ArrayOf(texts(f.States)))
+	}
+	count, counted := `SELECT count(*) FROM dlq.dlq_groups g WHERE `+w.Text(), w.Args
+	if f.After != nil {
+		w.Add("(g.last_seen, g.fingerprint) < (?, ?)", f.After.LastSeen, f.After.Fingerprint)
+	}
+	query := selectGroups(w.Text(), fmt.Sprintf(" ORDER BY g.last_seen DESC, g.fingerprint DESC LIMIT %d OFFSET %d", f.Limit+1, f.Offset), maxOpenListed)
+	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		if f.Total {
+			if err := tx.GetContext(ctx, &page.Total, count, counted...); err != nil {
+				return err
+			}
+		}
+		var err error
+		page.Groups, err = queryGroups(ctx, tx, maxOpenListed, query, w.Args...)
+		return err
+	})
+	if page.More = len(page.Groups) > f.Limit; page.More {
+		page.Groups = page.Groups[:f.Limit]
+	}
+	return page, postgres.Outage("list groups of dead letters", err)
+}
+
+func queryGroups(ctx context.Context, tx *sqlx.Tx, open int64, query string, args ...any) ([]dlq.Group, error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	var out []dlq.Group
+	err = postgres.EachRow(rows, func() error {
+		g, err := scanGroup(rows, open)
+		out = append(out, g)
+		return err
+	})
+	return out, err
+}
+
+// Group implements dlq.Overview.
+func (st *Letters) Group(ctx context.Context, tenant uuid.UUID, fingerprint string) (dlq.Group, error) {
+	var found []dlq.Group
+	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) (err error) {
+		found, err = queryGroups(ctx, tx, maxOpen,
+			selectGroups(`g.tenant_id = $1 AND g.fingerprint = $2`, "", maxOpen), tenant, fingerprint)
+		return err
+	})
+	switch {
+	case err != nil:
+		return dlq.Group{}, postgres.Outage("get a group of dead letters", err)
+	case found == nil:
+		return dlq.Group{}, noGroup(fingerprint)
+	}
+	return found[0], nil
+}
+
+func noGroup(fingerprint string) error {
+	return fault.New(fault.NotFound, dlq.CodeGroupNotFound, "there is no group of dead letters %s", fingerprint)
+}
+
+// ChangeGroup implements dlq.Overview.
+func (st *Letters) ChangeGroup(ctx context.Context, g dlq.Group, by operator.Action) error {
+	return postgres.Outage("change a group of dead letters", st.db.InTenant(ctx, g.TenantID, func(tx *sqlx.Tx) error {
+		before := dlq.Group{Fingerprint: g.Fingerprint}
+		err := tx.QueryRowContext(ctx, `
+			SELECT g.version, g.state, g.assignee, g.note FROM dlq.dlq_groups g WHERE g.tenant_id = $1 AND g.fingerprint = $2 FOR NO KEY UPDATE`,
+			g.TenantID, g.Fingerprint).Scan(&before.Version, &before.State, &before.Assignee, &before.Note)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return noGroup(g.Fingerprint)
+		case err != nil:
+			return err
+		case before.Version != g.Version-1:
+			return fault.New(fault.Precondition, dlq.CodeStale, "the group of dead letters is at version %d", before.Version)
+		}
+		if _, err := tx.ExecContext(ctx, `
+			UPDATE dlq.dlq_groups SET state = $3, assignee = $4, note = $5, updated_at = $6, version = $7 WHERE tenant_id = $1 AND fingerprint = $2`,
+			g.TenantID, g.Fingerprint, g.State, g.Assignee, g.Note, g.UpdatedAt, g.Version); err != nil {
+			return err
+		}
+		return auditdb.PutAction(ctx, tx, by.From(before.Audited(), g.Audited()))
+	}))
+}

@@ -1,0 +1,123 @@
+package dlqdb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/secret/envelope"
+)
+
+// attemptColumns are a retry's columns in the order of scanAttempt, alias a.
+const attemptColumns = `a.message_id, a.number, a.token, a.revision, a.target, a.outcome, a.error, a.status_code, a.written_topic,
+	a.written_partition, a.written_offset, a.redrive_id, a.actor, a.started_at, a.ended_at`
+
+func scanAttempt(row postgres.Scanner) (dlq.Attempt, error) {
+	var a dlq.Attempt
+	var target []byte
+	var written struct {
+		topic     sql.NullString
+		partition sql.NullInt32
+		offset    sql.NullInt64
+	}
+	var redrive uuid.NullUUID
+	err := row.Scan(&a.LetterID, &a.Number, &a.Token, &a.Revision, &target, &a.Outcome, &a.Error, &a.StatusCode, &written.topic,
+		&written.partition, &written.offset, &redrive, &a.Actor, &a.StartedAt, &a.EndedAt)
+	if err != nil {
+		return a, err
+	}
+	if written.topic.Valid {
+		a.Written = &dlq.Position{Topic: written.topic.String, Partition: written.partition.Int32, Offset: written.offset.Int64}
+	}
+	a.RedriveID = redrive.UUID
+	postgres.UTC(&a.StartedAt, &a.EndedAt)
+	if err := json.Unmarshal(target, &a.Target); err != nil {
+		return a, fmt.Errorf("stored target: %w", err)
+	}
+	return a, nil
+}
+
+var letterAttempts = postgres.OfTenant(`SELECT `+attemptColumns+` FROM dlq.dlq_attempts a WHERE a.tenant_id = tenant.id AND a.message_id = $2`, `ORDER BY number`)
+
+// Attempts implements dlq.Letters.
+func (st *Letters) Attempts(ctx context.Context, tenant, id uuid.UUID) ([]dlq.Attempt, error) {
+	var out []dlq.Attempt
+	err := st.db.ReadTenant(ctx, tenant, letterAttempts, func(rows *sql.Rows) error {
+		a, err := scanAttempt(rows)
+		out = append(out, a)
+		return err
+	}, id)
+	return out, postgres.Outage("read attempts", err)
+}
+
+// revisionColumns are a revision's columns in the order of scanRevision, alias r.
+const revisionColumns = `r.message_id, r.number, r.message_key, r.headers, r.payload_raw, r.patch, r.author, r.reason, r.created_at`
+
+var fieldPatch = envelope.Field{Name: "dlq.patch"}
+
+// scanRevision reads one row of revisionColumns; place is the letter's.
+func scanRevision(row postgres.Scanner, sealer *envelope.Sealer) (dlq.Revision, error) {
+	var r dlq.Revision
+	var key, headers, payload, patch []byte
+	if err := row.Scan(&r.LetterID, &r.Number, &key, &headers, &payload, &patch, &r.Author, &r.Reason, &r.CreatedAt); err != nil {
+		return r, err
+	}
+	postgres.UTC(&r.CreatedAt)
+	var err error
+	if r.Content, err = openContent(sealer, revisionFields(r.Number), key, headers, payload); err != nil {
+		return r, err
+	}
+	r.Patch, err = postgres.Opened(sealer, revisionField(fieldPatch, r.Number), patch)
+	return r, err
+}
+
+var letterRevisions = postgres.OfTenant(`SELECT `+revisionColumns+` FROM dlq.dlq_revisions r WHERE r.tenant_id = tenant.id AND r.message_id = $2`, `ORDER BY number`)
+
+// Revisions implements dlq.Letters.
+func (st *Letters) Revisions(ctx context.Context, tenant, id uuid.UUID) ([]dlq.Revision, error) {
+	var out []dlq.Revision
+	sealer := st.db.Keys.SealerFor(tenant, id)
+	err := st.db.ReadTenant(ctx, tenant, letterRevisions, func(rows *sql.Rows) error {
+		r, err := scanRevision(rows, &sealer)
+		out = append(out, r)
+		return err
+	}, id)
+	return out, postgres.Outage("read revisions", err)
+}
+
+// maxLineage is how many letters a lineage shows.
+const maxLineage = 200
+
+// lineage is all letters of a root: the first bears its id, the others have come
+// back, whether live or archived.
+var lineage = postgres.OfTenant(`
+SELECT * FROM (
+	SELECT `+LetterColumns+`, NULL::timestamptz AS archived_at, NULL::text AS archive_reason
+	  FROM dlq.dlq_messages m WHERE m.tenant_id = tenant.id AND m.id = $2
+	UNION ALL
+	SELECT `+LetterColumns+`, NULL, NULL
+	  FROM dlq.dlq_messages m WHERE m.tenant_id = tenant.id AND m.root_id = $2 AND m.generation > 0 AND m.id <> $2
+	UNION ALL
+	SELECT `+LetterColumns+`, m.archived_at, m.archive_reason
+	  FROM dlq.dlq_messages_archive m WHERE m.tenant_id = tenant.id AND m.root_id = $2
+	 ORDER BY created_at, id LIMIT `+fmt.Sprint(maxLineage)+`) AS all_of_them`, `ORDER BY created_at, id`)
+
+// Lineage implements dlq.Letters. Fault: NotFound.
+func (st *Letters) Lineage(ctx context.Context, tenant, id uuid.UUID) ([]dlq.Letter, error) {
+	l, err := st.Get(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	var out []dlq.Letter
+	err = st.db.ReadTenant(ctx, tenant, lineage, func(rows *sql.Rows) error {
+		l, err := scanAnyLetter(st.db, rows)
+		out = append(out, l)
+		return err
+	}, l.RootID)
+	return out, postgres.Outage("read lineage", err)
+}

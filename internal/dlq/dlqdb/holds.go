@@ -1,0 +1,127 @@
+package dlqdb
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// heldTopic tells whether policies hold the letters of a topic, alias at: hold_all
+// of the tenant's default, or auto_retry of its own, of the default or, parameter
+// common, of the configuration.
+func heldTopic(at string, common int) string {
+	of := func(column, topic string) string {
+		return `(SELECT p.` + column + ` FROM dlq.dlq_policies p WHERE p.tenant_id = ` + at + `.tenant_id AND p.topic = ` + topic + `)`
+	}
+	return `coalesce(` + of("hold_all", "''") + `, false) OR NOT coalesce(` + of("auto_retry", at+".original_topic") + `, ` + of("auto_retry", "''") +
+		fmt.Sprintf(", $%d::boolean)", common)
+}
+
+// parkHeld puts letters aside that are held, of the first that are due: of more
+// than are claimed at once. Whoever looks for what is due would otherwise pass over
+// all that are held each time.
+var parkHeld = `
+WITH due AS MATERIALIZED (
+	SELECT m.tenant_id, m.id, m.original_topic, m.source, m.retry_asked FROM dlq.dlq_messages m
+	 WHERE m.status = 'PENDING' AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
+	 ORDER BY m.next_retry_at, m.seq LIMIT $2
+), held AS MATERIALIZED (
+	SELECT m.tenant_id, m.id FROM due d JOIN dlq.dlq_messages m ON m.tenant_id = d.tenant_id AND m.id = d.id
+	 WHERE d.source IN ('KAFKA', 'REST') AND NOT d.retry_asked AND (` + heldTopic("d", 3) + `)
+	 ORDER BY m.id FOR NO KEY UPDATE OF m SKIP LOCKED
+)
+UPDATE dlq.dlq_messages m SET held_retry_at = m.next_retry_at, next_retry_at = NULL
+  FROM held h WHERE m.tenant_id = h.tenant_id AND m.id = h.id AND m.status || '' = 'PENDING' AND coalesce(m.next_retry_at, '-infinity') > '-infinity'`
+
+// Letters looked at at once, and how long one call may do so: what is not done then
+// is done by the next.
+const (
+	parkAtOnce = 2000
+	parkFor    = 3 * time.Second
+)
+
+// park puts aside what is due and held; done tells that the first of what is due is
+// not. While no policy holds anything, as nearly always, it asks for nothing else.
+func (st *Queue) park(ctx context.Context, kinds []dlq.TargetKind) (done bool, err error) {
+	if st.common.AutoRetry {
+		var any bool
+		err := st.db.Read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM dlq.dlq_policies p WHERE NOT p.auto_retry OR p.hold_all)`).Scan(&any)
+		if err != nil || !any {
+			return true, err
+		}
+	}
+	for began := time.Now(); time.Since(began) < parkFor; {
+		res, err := st.db.Read.ExecContext(ctx, parkHeld, kindNames(kinds), parkAtOnce, st.common.AutoRetry)
+		if err != nil {
+			return false, err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// freedLetters are letters that were put aside and that nothing holds any more. It
+// goes from topic to topic: the index knows those that have some.
+var freedLetters = `
+WITH RECURSIVE topics AS (
+	(SELECT m.tenant_id, m.original_topic FROM dlq.dlq_messages m WHERE m.status = 'PENDING' AND m.held_retry_at IS NOT NULL
+	  ORDER BY m.tenant_id, m.original_topic LIMIT 1)
+	UNION ALL
+	SELECT n.tenant_id, n.original_topic FROM topics t CROSS JOIN LATERAL (
+		SELECT m.tenant_id, m.original_topic FROM dlq.dlq_messages m WHERE m.status = 'PENDING' AND m.held_retry_at IS NOT NULL
+		   AND (m.tenant_id, m.original_topic) > (t.tenant_id, t.original_topic) ORDER BY m.tenant_id, m.original_topic LIMIT 1) AS n
+)
+SELECT m.id, m.tenant_id, m.original_topic, m.retry_count, clock_timestamp()
+  FROM topics t CROSS JOIN LATERAL (
+	SELECT m.id, m.tenant_id, m.original_topic, m.retry_count FROM dlq.dlq_messages m
+	 WHERE m.tenant_id = t.tenant_id AND m.original_topic = t.original_topic AND m.status = 'PENDING' AND m.held_retry_at IS NOT NULL LIMIT $1) AS m
+ WHERE NOT (` + heldTopic("t", 2) + `)
+ LIMIT $1`
+
+// Release implements dlq.Queue. Several nodes may do so at the same time: a letter
+// is let go once.
+func (st *Queue) Release(ctx context.Context, limit int, chance dlq.Chance) (int, error) {
+	rows, err := st.db.QueryRead(ctx, freedLetters, limit, st.common.AutoRetry)
+	if err != nil {
+		return 0, postgres.Outage("look for dead letters that are no longer held", err)
+	}
+	type freed struct {
+		id, tenant uuid.UUID
+		topic      string
+		failures   int
+		now        time.Time
+	}
+	var all []freed
+	err = postgres.EachRow(rows, func() error {
+		var f freed
+		err := rows.Scan(&f.id, &f.tenant, &f.topic, &f.failures, &f.now)
+		all = append(all, f)
+		return err
+	})
+	if err != nil || len(all) == 0 {
+		return 0, postgres.Outage("look for dead letters that are no longer held", err)
+	}
+	var tenants, ids, times postgres.BinaryColumn
+	for _, f := range all {
+		p, err := st.PolicyOf(ctx, f.tenant, f.topic)
+		if err != nil {
+			return 0, err
+		}
+		tenants.Uuid(f.tenant)
+		ids.Uuid(f.id)
+		times.Time(p.Released(f.failures, f.now.UTC(), chance.Jitter()))
+	}
+	_, err = st.db.Write.ExecContext(ctx, `
+		UPDATE dlq.dlq_messages m SET next_retry_at = f.at, held_retry_at = NULL
+		  FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS f (tenant_id, id, at)
+		 WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND m.status || '' = 'PENDING' AND coalesce(m.held_retry_at, '-infinity') > '-infinity'`,
+		tenants.Parameter(), ids.Parameter(), times.Parameter())
+	return len(all), postgres.Outage("release held dead letters", err)
+}

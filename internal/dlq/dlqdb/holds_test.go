@@ -1,0 +1,129 @@
+package dlqdb_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/test/pgtest"
+)
+
+func TestAPolicyHoldsLettersThatAreScheduled(t *testing.T) {
+	t.Parallel()
+	m := pgtest.NewLetterQueue(t)
+	topic := func(name string) func(*dlq.Letter) { return func(l *dlq.Letter) { l.OriginalTopic = name } }
+	l := m.PushAll(t, m.Due(topic("held")), m.Due(topic("held")), m.Due(topic("free")))
+	asked, err := m.Read(t, l[1].ID).Edited(dlq.Edit{NextRetryAt: new(pgtest.Now())}, dlq.Moment{Now: pgtest.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked.OriginalTopic = "held"
+	if err := m.Change(t.Context(), asked, m.Action(asked, "update")); err != nil {
+		t.Fatal(err)
+	}
+	m.ChangePolicy(t, "held", func(p *dlq.Policy) { p.AutoRetry = false })
+	claimed := map[uuid.UUID]bool{}
+	for _, d := range m.ClaimDue(t, 2) {
+		claimed[d.ID] = true
+	}
+	if claimed[l[0].ID] || !claimed[l[1].ID] || !claimed[l[2].ID] {
+		t.Errorf("claimed %v; want the one that somebody asked for, and the one of another topic", claimed)
+	}
+	held := m.Read(t, l[0].ID)
+	if held.Status != dlq.Pending || held.NextRetryAt != nil || held.NextRetry() == nil || !held.Scheduled() {
+		t.Errorf("%s, next %v, held %v", held.Status, held.NextRetryAt, held.HeldRetryAt)
+	}
+	if by := m.HeldBy(t, "held"); by != dlq.HeldByTopic {
+		t.Errorf("held by %q", by)
+	}
+	if n := m.Free(t); n != 0 {
+		t.Errorf("%d letters were let go", n)
+	}
+	m.ChangePolicy(t, "held", func(p *dlq.Policy) { p.AutoRetry = true })
+	// Whoever holds all holds topics that have a policy of their own, too.
+	m.ChangePolicy(t, "", func(p *dlq.Policy) { p.HoldAll = true })
+	if n := m.Free(t); n != 0 {
+		t.Errorf("%d letters were let go", n)
+	}
+	if by := m.HeldBy(t, "held"); by != dlq.HeldByAll {
+		t.Errorf("held by %q", by)
+	}
+	m.ClaimDue(t, 0)
+	m.ChangePolicy(t, "", func(p *dlq.Policy) { p.HoldAll = false })
+	if n, err := m.Queue.Release(t.Context(), 100, pgtest.Chance); err != nil || n != 1 {
+		t.Fatalf("let go %d, %v", n, err)
+	}
+	freed := m.Read(t, l[0].ID)
+	first := time.Duration(dlq.DefaultPolicy.Backoff.InitialIntervalMS) * time.Millisecond
+	if freed.HeldRetryAt != nil || freed.NextRetryAt == nil || time.Until(*freed.NextRetryAt) > first {
+		t.Errorf("next %v, held %v", freed.NextRetryAt, freed.HeldRetryAt)
+	}
+	if m.Free(t); len(m.ClaimDue(t, 1)) != 1 {
+		t.Error("the letter does not go on")
+	}
+}
+
+// The configuration says what holds where no policy does, and a policy that says
+// otherwise counts for its topic.
+func TestTheConfigurationHoldsLettersThatAreScheduled(t *testing.T) {
+	t.Parallel()
+	m := pgtest.NewLetterQueue(t)
+	off := dlq.DefaultPolicy
+	off.AutoRetry = false
+	m.Queue = dlqdb.NewQueue(m.DB, off)
+	l := m.PushAll(t, m.Due(func(l *dlq.Letter) { l.OriginalTopic = "a" }), m.Due(func(l *dlq.Letter) { l.OriginalTopic = "b" }))
+	m.ChangePolicy(t, "b", func(p *dlq.Policy) { p.AutoRetry = true })
+	if got := m.ClaimDue(t, 1)[0].ID; got != l[1].ID {
+		t.Errorf("claimed %s", got)
+	}
+	if by := m.HeldBy(t, "a"); by != dlq.HeldByConfiguration {
+		t.Errorf("held by %q", by)
+	}
+	m.ChangePolicy(t, "", func(p *dlq.Policy) { p.AutoRetry = false })
+	if by := m.HeldBy(t, "a"); by != dlq.HeldByDefault {
+		t.Errorf("held by %q", by)
+	}
+	m.Queue = dlqdb.NewQueue(m.DB, dlq.DefaultPolicy)
+	if n := m.Free(t); n != 0 {
+		t.Errorf("%d letters were let go", n)
+	}
+	m.ChangePolicy(t, "", func(p *dlq.Policy) { p.AutoRetry = true })
+	if n := m.Free(t); n != 1 {
+		t.Errorf("%d letters were let go", n)
+	}
+}
+
+// What is held leaves the index of what is due, and does not come in its way.
+func TestManyHeldLettersKeepNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	m := pgtest.NewLetterQueue(t)
+	var many []dlq.Letter
+	for range 500 {
+		many = append(many, m.Due(func(l *dlq.Letter) { l.OriginalTopic = "held" }))
+	}
+	for range 5 {
+		m.PushAll(t, many...)
+		for i := range many {
+			many[i].ID = pgtest.NewID()
+			many[i].RootID = many[i].ID
+		}
+	}
+	m.PushAll(t, m.Due(func(l *dlq.Letter) { l.OriginalTopic = "free" }))
+	m.ChangePolicy(t, "held", func(p *dlq.Policy) { p.AutoRetry = false })
+	// One look puts aside what it can in its time, and the next goes on there.
+	var claimed []dlq.Drive
+	for range 100 {
+		if claimed = m.ClaimDue(t, 1); len(claimed) > 0 {
+			break
+		}
+	}
+	if len(claimed) != 1 || claimed[0].OriginalTopic != "free" {
+		t.Fatalf("claimed %+v", claimed)
+	}
+	if n := pgtest.Ask[int](t, m.DB.SQL(), `SELECT count(*) FROM dlq.dlq_messages WHERE held_retry_at IS NOT NULL AND next_retry_at IS NULL`); n != 2500 {
+		t.Errorf("%d letters are put aside", n)
+	}
+}

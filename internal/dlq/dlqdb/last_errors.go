@@ -1,0 +1,48 @@
+package dlqdb
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// lastAttempts finds the latest retry of each letter.
+var lastAttempts = postgres.OfTenant(`
+SELECT k.id, a.error, a.ended_at
+  FROM unnest($2::uuid[]) AS k (id)
+ CROSS JOIN LATERAL (SELECT a.error, a.ended_at FROM dlq.dlq_attempts a
+        WHERE a.message_id = k.id AND a.tenant_id = tenant.id ORDER BY a.number DESC LIMIT 1) AS a
+ WHERE a.error <> ''`, "")
+
+// lastErrors fills in what the last retries of letters of a tenant said. It asks
+// only of those that were retried: most lists have none.
+func (st *Letters) lastErrors(ctx context.Context, tenant uuid.UUID, letters []dlq.Letter) error {
+	at := map[uuid.UUID]*dlq.Letter{}
+	var ids []uuid.UUID
+	for i := range letters {
+		if l := &letters[i]; l.LastRetryAt != nil {
+			at[l.ID] = l
+			ids = append(ids, l.ID)
+		}
+	}
+	if ids == nil {
+		return nil
+	}
+	return st.db.ReadTenant(ctx, tenant, lastAttempts, func(rows *sql.Rows) error {
+		var id uuid.UUID
+		var said string
+		var ended time.Time
+		if err := rows.Scan(&id, &said, &ended); err != nil {
+			return err
+		}
+		ended = ended.UTC()
+		at[id].LastError, at[id].LastErrorAt = said, &ended
+		return nil
+	}, pq.Array(ids))
+}

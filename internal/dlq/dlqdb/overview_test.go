@@ -1,0 +1,242 @@
+package dlqdb_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/test/pgtest"
+)
+
+var _ dlq.Overview = (*dlqdb.Letters)(nil)
+
+func failing(topic, message string) func(*dlq.Letter) {
+	return func(l *dlq.Letter) { l.OriginalTopic, l.Failure.Message = topic, message }
+}
+
+// terminalLetter is a letter that has become terminal.
+func terminalLetter(l dlq.Letter, s dlq.Status, r dlq.Resolution) dlq.Letter {
+	l.Status, l.Resolution, l.NextRetryAt, l.TerminalAt = s, r, nil, &l.CreatedAt
+	return l
+}
+
+func TestGroupsCountTheirOpenLetters(t *testing.T) {
+	t.Parallel()
+	b := pgtest.NewLetterStore(t)
+	b.PushAll(t, b.NewLetter(failing("refunds", "no such account")))
+	letters := b.PushAll(t, terminalLetter(b.NewLetter(), dlq.Dead, dlq.Discarded), b.NewLetter(), b.NewLetter(), b.NewLetter(func(l *dlq.Letter) { l.MaxRetries = 0 }))
+	page, err := b.Groups(t.Context(), b.Tenant, dlq.GroupFilter{Limit: 1, Total: true})
+	if err != nil || page.Total != 2 || !page.More || len(page.Groups) != 1 {
+		t.Fatalf("page 1: %+v, %v", page, err)
+	}
+	g := page.Groups[0]
+	group := g
+	group.Topic, group.State, group.Version, group.Sample = "orders", dlq.GroupNew, 1, letters[3].ID
+	group.Received, group.Open, group.OpenCapped = 4, 3, false
+	if diff := cmp.Diff(group, g); diff != "" {
+		t.Errorf("group (-want +got):\n%s", diff)
+	}
+	page, err = b.Groups(t.Context(), b.Tenant, dlq.GroupFilter{Limit: 1, After: &dlq.GroupCursor{LastSeen: g.LastSeen, Fingerprint: g.Fingerprint}})
+	if err != nil || page.More || len(page.Groups) != 1 || page.Groups[0].Topic != "refunds" {
+		t.Errorf("page 2: %+v, %v", page, err)
+	}
+	for name, f := range map[string]dlq.GroupFilter{"another state": {States: []dlq.GroupState{dlq.GroupResolved}}, "another topic": {Topic: "none"}} {
+		f.Limit = 10
+		if page, err := b.Groups(t.Context(), b.Tenant, f); err != nil || len(page.Groups) != 0 {
+			t.Errorf("%s: %+v, %v", name, page, err)
+		}
+	}
+
+	edited, err := g.Edited(dlq.GroupEdit{State: new(dlq.GroupResolved), Assignee: new("ann"), Note: new("fixed")}, pgtest.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := b.Did(operator.DeadGroup, g.Fingerprint, "update")
+	if err := b.ChangeGroup(t.Context(), edited, change); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ChangeGroup(t.Context(), edited, b.Did(operator.DeadGroup, g.Fingerprint, "update")); !fault.IsCode(err, dlq.CodeStale) {
+		t.Errorf("a second change of one version: %v", err)
+	}
+	if got, err := b.Group(t.Context(), b.Tenant, g.Fingerprint); err != nil || cmp.Diff(edited, got) != "" {
+		t.Errorf("changed: %v (-want +got):\n%s", err, cmp.Diff(edited, got))
+	}
+	b.PushAll(t, b.NewLetter())
+	got, err := b.Group(t.Context(), b.Tenant, g.Fingerprint)
+	if err != nil || got.State != dlq.GroupRegressed || got.Version != 3 || got.Received != 5 || got.Open != 4 {
+		t.Errorf("after another letter: %+v, %v", got, err)
+	}
+	if _, err := b.Group(t.Context(), pgtest.NewID(), g.Fingerprint); !fault.IsCode(err, dlq.CodeGroupNotFound) {
+		t.Errorf("somebody else's group: %v", err)
+	}
+	foreign := edited
+	foreign.TenantID = pgtest.NewID()
+	by := b.Did(operator.DeadGroup, g.Fingerprint, "update")
+	by.TenantID = foreign.TenantID
+	if err := b.ChangeGroup(t.Context(), foreign, by); !fault.IsCode(err, dlq.CodeGroupNotFound) {
+		t.Errorf("a change of somebody else's group: %v", err)
+	}
+	b.Actions(t, operator.Filter{Kind: operator.DeadGroup, Verb: "update", Limit: 10}, change.From(g.Audited(), edited.Audited()))
+}
+
+func TestTopicsAreCountedByStatusAndAge(t *testing.T) {
+	t.Parallel()
+	b := pgtest.NewLetterStore(t)
+	none, err := b.Stats(t.Context(), b.Tenant)
+	if err != nil || len(none) != 0 {
+		t.Errorf("of nobody: %+v, %v", none, err)
+	}
+	orders := b.PushAll(t, terminalLetter(b.NewLetter(), dlq.Resolved, dlq.Manual), b.NewLetter(), b.NewLetter(func(l *dlq.Letter) { l.MaxRetries = 0 }))
+	b.PushAll(t, b.NewLetter(failing("a/b c", "x")), b.NewLetter(failing("Zebra", "y")))
+	want := map[dlq.Status]int64{dlq.Pending: 1, dlq.Resolved: 1, dlq.Dead: 1}
+	seen := map[string]map[dlq.Status]int64{}
+	for after, more := "", true; more; {
+		var page []dlq.TopicStats
+		if page, more, err = b.Topics(t.Context(), b.Tenant, after, 2); err != nil || len(page) == 0 {
+			t.Fatalf("topics after %q: %+v, %v", after, page, err)
+		}
+		for i := range page {
+			after = page[i].Topic
+			seen[after] = page[i].Counts
+		}
+	}
+	if diff := cmp.Diff(map[string]map[dlq.Status]int64{"orders": want, "a/b c": {dlq.Pending: 1}, "Zebra": {dlq.Pending: 1}}, seen); diff != "" {
+		t.Errorf("topics (-want +got):\n%s", diff)
+	}
+	got, err := b.Topic(t.Context(), b.Tenant, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	topic := got
+	topic.Counts, topic.Oldest, topic.Alerts = want, &orders[1].CreatedAt, nil
+	topic.Last5m, topic.Last1h, topic.Last24h = 3, 3, 3
+	if diff := cmp.Diff(topic, got, cmpopts.EquateEmpty()); diff != "" || len(got.TopGroups) != 1 || got.TopGroups[0].Open != 2 {
+		t.Errorf("orders with the groups %+v (-want +got):\n%s", got.TopGroups, diff)
+	}
+	stats, err := b.Stats(t.Context(), b.Tenant)
+	if err != nil || len(stats) != 3 {
+		t.Errorf("stats: %+v, %v", stats, err)
+	}
+	for _, s := range stats {
+		if diff := cmp.Diff(seen[s.Topic], s.Counts); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", s.Topic, diff)
+		}
+	}
+	for _, tenant := range []uuid.UUID{b.Tenant, pgtest.NewID()} {
+		if _, err := b.Topic(t.Context(), tenant, "none"); !fault.IsCode(err, dlq.CodeTopicNotFound) {
+			t.Errorf("no topic: %v", err)
+		}
+	}
+}
+
+func TestAPolicyServesItsTopicAndTheTenantsServesTheRest(t *testing.T) {
+	t.Parallel()
+	b := pgtest.NewLetterStore(t)
+	got, err := b.Policy(t.Context(), b.Tenant, "orders")
+	want := dlq.DefaultPolicy
+	want.TenantID, want.Topic = b.Tenant, "orders"
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Fatalf("before: %v (-want +got):\n%s", err, diff)
+	}
+	put := func(topic string, version int64, retries int) (dlq.Policy, error) {
+		p := dlq.DefaultPolicy
+		p.TenantID, p.Topic, p.Version, p.MaxRetries, p.UpdatedBy, p.UpdatedAt = b.Tenant, topic, version, retries, "key:ann", pgtest.Now()
+		p.Alert, p.Redact, p.AllowedTargets = dlq.Alert{Count: 1, AgeMS: 1, Rate: 1, NewGroup: true}, []string{"a.b"}, []string{"retry.*"}
+		return p, b.PutPolicy(t.Context(), p, b.Did(operator.TopicPolicy, topic, "update"))
+	}
+	common, err := put("", 1, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inherited := common
+	inherited.Topic, inherited.Version, inherited.UpdatedBy, inherited.UpdatedAt = "orders", 0, "", time.Time{}
+	if got, err = b.Policy(t.Context(), b.Tenant, "orders"); err != nil || cmp.Diff(inherited, got) != "" {
+		t.Errorf("inherited: %v (-want +got):\n%s", err, cmp.Diff(inherited, got))
+	}
+	if _, err := put("orders", 1, 6); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []int64{1, 3} {
+		if _, err := put("orders", version, 8); !fault.IsCode(err, dlq.CodeStale) {
+			t.Errorf("version %d over 1: %v", version, err)
+		}
+	}
+	own, err := put("orders", 2, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err = b.Policy(t.Context(), b.Tenant, "orders"); err != nil || cmp.Diff(own, got) != "" {
+		t.Errorf("its own: %v (-want +got):\n%s", err, cmp.Diff(own, got))
+	}
+	if got, err = b.Policy(t.Context(), pgtest.NewID(), "orders"); err != nil || got.Version != 0 || got.MaxRetries != dlq.DefaultPolicy.MaxRetries {
+		t.Errorf("somebody else's: %+v, %v", got, err)
+	}
+	topic, err := b.Topic(t.Context(), b.Tenant, "orders") // a policy names it
+	if err != nil || topic.Alerts != nil || topic.Oldest != nil {
+		t.Errorf("a topic without letters: %+v, %v", topic, err)
+	}
+	b.PushAll(t, b.NewLetter(), b.NewLetter())
+	topic, err = b.Topic(t.Context(), b.Tenant, "orders")
+	if diff := cmp.Diff([]string{"count", "rate", "age", "new_group"}, topic.Alerts); diff != "" || err != nil {
+		t.Errorf("alerts: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestActionsAreKeptAndFound(t *testing.T) {
+	t.Parallel()
+	b := pgtest.NewLetterStore(t)
+	l := b.PushAll(t, b.NewLetter())[0]
+	g, err := b.Group(t.Context(), b.Tenant, l.Fingerprint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []operator.Action
+	for i, verb := range []string{"discard", "requeue", "discard"} {
+		g.Version++
+		a := b.Did(operator.DeadLetter, l.ID.String(), verb) // whatever the change is
+		if i == 1 {
+			a.Credential, a.Address, a.Operation, a.Result = uuid.New(), "2001:db8::1", "requeueDeadLetter", "partly"
+		}
+		if i == 2 {
+			a.Actor, a.Reason, a.RequestID, a.Detail = "", "", "", nil
+		}
+		if err := b.ChangeGroup(t.Context(), g, a); err != nil {
+			t.Fatal(err)
+		}
+		all = append([]operator.Action{a}, all...)
+	}
+	// The store hashes the group itself: each change begins where the one before ended.
+	kept, err := auditdb.NewActions(b.DB).Actions(t.Context(), b.Tenant, operator.Filter{Limit: 10})
+	if err != nil || len(kept.Actions) != len(all)+1 || kept.Actions[len(all)].Verb != "push" {
+		t.Fatalf("%+v, %v; want what was done and, the oldest, the push of the letter", kept.Actions, err)
+	}
+	for i := range all {
+		all[i].Before, all[i].After = kept.Actions[i].Before, kept.Actions[i].After
+		if len(all[i].After) != 32 || bytes.Equal(all[i].Before, all[i].After) || i > 0 && !bytes.Equal(all[i-1].Before, all[i].After) {
+			t.Errorf("action %d is from %x to %x", i, all[i].Before, all[i].After)
+		}
+	}
+	all = append(all, kept.Actions[len(all)])
+	b.Actions(t, operator.Filter{Limit: 10}, all...)
+	b.Actions(t, operator.Filter{Limit: 10, Verb: "requeue", Kind: operator.DeadLetter, Subject: l.ID.String(), Actor: "key:ann"}, all[1])
+	b.Actions(t, operator.Filter{Limit: 10, Operation: "requeueDeadLetter", RequestID: all[1].RequestID}, all[1])
+	b.Actions(t, operator.Filter{Limit: 10, RequestID: "of nobody"})
+	b.Actions(t, operator.Filter{Limit: 10, From: all[1].At, To: all[0].At}, all[1])
+	b.Actions(t, operator.Filter{Limit: 10, After: &operator.Cursor{At: all[1].At, ID: all[1].ID}}, all[2:]...)
+	b.Actions(t, operator.Filter{Limit: 1, Offset: 2}, all[2])
+	page, err := auditdb.NewActions(b.DB).Actions(t.Context(), b.Tenant, operator.Filter{Limit: 2, Total: true})
+	if err != nil || page.Total != 4 || page.TotalCapped || !page.More || len(page.Actions) != 2 {
+		t.Errorf("page 1: %+v, %v", page, err)
+	}
+	b.Tenant = pgtest.NewID()
+	b.Actions(t, operator.Filter{Limit: 10})
+}

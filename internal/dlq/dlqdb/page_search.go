@@ -1,0 +1,251 @@
+package dlqdb
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// A page is looked for in two ways. In the order of the list it is found at once
+// when many letters fit. Or what each index knows is brought together in bitmaps,
+// which shows those that fit if they are few, whatever their order.
+//
+// Which one is right only the data knows: the planner takes filters for independent
+// of each other and of time. Where no letter of a topic has an error of another's,
+// it would read all of the topic to find that out, 160 ms for 90,000 letters in
+// memory. But it knows the size of each bitmap, and so what they cost together:
+// 3,000 of its units are some 3,000 letters or less, in 2 to 15 ms. What costs no more
+// is gathered first. What costs more was found in order within 10 ms, among a million
+// letters, unless all that fit were old. So each way has its turn, and then a longer
+// one. If letters are neither near in the order nor few, they are many, so that a
+// page of them cannot be far.
+var tries = []try{
+	{gather: true, cost: 3_000, within: 20 * time.Millisecond},
+	{within: 20 * time.Millisecond},
+	{gather: true, cost: 20_000, within: 50 * time.Millisecond},
+	{within: 50 * time.Millisecond},
+	{gather: true, cost: math.Inf(1), within: 250 * time.Millisecond},
+}
+
+// try is one way of looking for a page.
+type try struct {
+	gather bool          // in bitmaps; else in the order of the list
+	cost   float64       // what gathering may cost, in the planner's units
+	within time.Duration // what a statement may take
+}
+
+// fewRows is how many letters are gathered.
+const fewRows = 20_000
+
+// found is a page, and one letter more if there is a next one.
+type found struct {
+	letters []dlq.Letter
+	total   int64 // of the whole list; -1: not known
+}
+
+// find reads a page: by the first of tries that comes to an end, or as the planner
+// likes, however long that takes.
+func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *letterTable, q dlq.Query, tries []try) (*found, error) {
+	query, args := t.page(tenant, q)
+	f := &found{total: -1}
+	read := func(tx *sqlx.Tx) error {
+		f.letters = nil
+		rows, err := tx.QueryContext(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		return postgres.EachRow(rows, func() error {
+			l, err := scanListed(st.db, rows)
+			f.letters = append(f.letters, l)
+			return err
+		})
+	}
+	inOrder := func(tx *sqlx.Tx) error {
+		// The planner would gather what it wrongly takes for few.
+		if _, err := tx.ExecContext(ctx, `SELECT set_config('enable_bitmapscan', 'off', true)`); err != nil {
+			return err
+		}
+		return read(tx)
+	}
+	if combined(t, &q.Filter) {
+		for _, try := range tries {
+			if try.gather {
+				if few, err := st.gather(ctx, tenant, t, q, try); few != nil || err != nil {
+					return few, err
+				}
+			} else if err := st.db.Within(ctx, tenant, try.within, inOrder); !postgres.RanOut(err) || ctx.Err() != nil {
+				return f, err
+			}
+		}
+	}
+	return f, st.db.InTenant(ctx, tenant, read)
+}
+
+// combined tells whether a filter asks for several things, or for terms, so that
+// the planner may be mistaken about it.
+func combined(t *letterTable, f *dlq.Filter) bool {
+	if byTerms(t, f) {
+		return true
+	}
+	// What one index knows all of is found there without reading a row: of groups
+	// the topics, of topics the statuses.
+	group := t.groups && f.Fingerprint != ""
+	topic := group || t.groups && f.Topic != "" && !strings.HasSuffix(f.Topic, "*")
+	asked := 0
+	for _, is := range []bool{
+		group, f.Topic != "" && !group, (f.Statuses != nil || f.Resolutions != nil) && !topic, f.RootID != uuid.Nil, f.RedriveID != uuid.Nil,
+		!f.CreatedFrom.IsZero() || !f.CreatedTo.IsZero(), !f.LastRetryFrom.IsZero() || !f.LastRetryTo.IsZero(),
+		f.RetryCountMin != nil || f.RetryCountMax != nil, f.GenerationMin > 0,
+	} {
+		if is {
+			asked++
+		}
+	}
+	return asked > 1
+}
+
+// sortKey is where a letter stands in a list.
+type sortKey struct {
+	at time.Time
+	id uuid.UUID
+}
+
+// byBitmaps are a transaction's settings. An entry for a bitmap costs four times what
+// the planner thinks: it would rather collect all DEAD letters, 45 ms, than look at
+// 9,000 rows, 17 ms. And beyond some 4 MB a bitmap forgets rows and remembers pages,
+// to be looked through: with 16 MB a PERMANENT error of a topic takes 66 ms instead
+// of 107.
+const byBitmaps = `SELECT set_config('enable_indexscan', 'off', true), set_config('enable_indexonlyscan', 'off', true),
+	set_config('enable_seqscan', 'off', true), set_config('cpu_index_tuple_cost', '0.02', true), set_config('work_mem', '16MB', true)`
+
+// gather reads a page by bringing together all letters that fit; nil: they are
+// too many, or finding them takes too long, or would.
+func (st *Letters) gather(ctx context.Context, tenant uuid.UUID, t *letterTable, q dlq.Query, try try) (f *found, err error) {
+	err = st.db.Within(ctx, tenant, try.within, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, byBitmaps); err != nil {
+			return err
+		}
+		query, args := t.sortKeys(tenant, q)
+		if cost, err := expectedCost(ctx, tx, query, args); err != nil || cost > try.cost {
+			return err
+		}
+		places, err := readSortKeys(ctx, tx, q.Oldest, query, args)
+		if err != nil || len(places) > fewRows {
+			return err
+		}
+		few := &found{total: -1}
+		if q.After == nil {
+			few.total = int64(len(places))
+		}
+		places = places[min(q.Offset, len(places)):]
+		places = places[:min(q.Limit+1, len(places))]
+		few.letters, err = st.lettersAt(ctx, tx, tenant, t, places, &q)
+		f = few
+		return err
+	})
+	switch {
+	case postgres.RanOut(err) && ctx.Err() == nil:
+		return nil, nil //nolint:nilnil // no error: another way is left
+	case err != nil:
+		return nil, err
+	}
+	return f, nil
+}
+
+// expectedCost is what the planner thinks that a query costs.
+func expectedCost(ctx context.Context, tx *sqlx.Tx, query string, args []any) (float64, error) {
+	var raw []byte
+	if err := tx.GetContext(ctx, &raw, "EXPLAIN (FORMAT JSON) "+query, args...); err != nil {
+		return 0, err
+	}
+	var plans []struct {
+		Plan struct {
+			Cost float64 `json:"Total Cost"`
+		}
+	}
+	if err := json.Unmarshal(raw, &plans); err != nil {
+		return 0, fmt.Errorf("read a plan: %w", err)
+	}
+	if len(plans) == 0 {
+		return 0, errors.New("EXPLAIN returned no plan")
+	}
+	return plans[0].Plan.Cost, nil
+}
+
+// sortKeys returns the query of the places of the letters that fit; of more than
+// fewRows some. The cursor is no condition for an index: that would be one more
+// bitmap, of nearly all letters there are.
+func (t *letterTable) sortKeys(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
+	all := q
+	all.After = nil
+	from, w := t.conditions(tenant, all)
+	if q.After != nil {
+		own := letterWhere{postgres.Where{Args: w.Args}}
+		own.Add(t.beyond(&q), q.After.At, q.After.ID)
+		w.unseen(own)
+	}
+	return fmt.Sprintf(`SELECT m.%s, m.id FROM %s m WHERE %s LIMIT %d`, t.at, from, w.Text(), fewRows+1), w.Args
+}
+
+// readSortKeys returns places in the order of the list.
+func readSortKeys(ctx context.Context, tx *sqlx.Tx, oldest bool, query string, args []any) ([]sortKey, error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	var out []sortKey
+	if err := postgres.EachRow(rows, func() error {
+		var p sortKey
+		err := rows.Scan(&p.at, &p.id)
+		out = append(out, p)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(out, func(a, b sortKey) int {
+		if !oldest {
+			a, b = b, a
+		}
+		if c := a.at.Compare(b.at); c != 0 {
+			return c
+		}
+		return bytes.Compare(a.id[:], b.id[:])
+	})
+	return out, nil
+}
+
+// lettersAt reads the letters at places. One that is gone by now is left out.
+func (st *Letters) lettersAt(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, t *letterTable, places []sortKey, q *dlq.Query) ([]dlq.Letter, error) {
+	ids := make([]uuid.UUID, len(places))
+	index := make(map[uuid.UUID]int, len(places))
+	for i, p := range places {
+		ids[i], index[p.id] = p.id, i
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT `+t.listed(q)+` FROM `+t.table+` m WHERE m.tenant_id = $1 AND m.id = ANY ($2)`, tenant, pq.Array(ids))
+	if err != nil {
+		return nil, err
+	}
+	letters := make([]dlq.Letter, 0, len(places))
+	if err := postgres.EachRow(rows, func() error {
+		l, err := scanListed(st.db, rows)
+		letters = append(letters, l)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(letters, func(a, b dlq.Letter) int { return index[a.ID] - index[b.ID] })
+	return letters, nil
+}

@@ -1,0 +1,134 @@
+package dlqdb
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+)
+
+// members returns the first scalar members of a JSON text as path, NUL, value.
+// Members of arrays have numbers for names. One whose path has a dot in a name is
+// left out: its path would be another one's. What follows a mistake is left out
+// too. It reads every payload that arrives, so it does without a decoder.
+func members(doc []byte) []string {
+	w := walk{doc: doc}
+	w.value("", 0)
+	return w.found
+}
+
+// walk goes through a JSON text, which is known to be one.
+type walk struct {
+	doc   []byte
+	at    int
+	found []string
+}
+
+// value reads one value; false: enough, or the end. A path of "" is the text's
+// own, or one that is left out.
+func (w *walk) value(path string, depth int) bool {
+	open := w.next()
+	if open == '{' || open == '[' {
+		w.at++
+		return w.inside(open, path, depth)
+	}
+	t, ok := w.scalar(open)
+	if !ok {
+		return false
+	}
+	if s, ok := scalar(t); ok && path != "" && depth <= maxPayloadDepth {
+		w.found = append(w.found, memberTerm(path, s))
+	}
+	return len(w.found) < maxPayloadTerms
+}
+
+// inside reads what is in an object or an array, and its end.
+func (w *walk) inside(open byte, path string, depth int) bool {
+	for i := 0; ; i++ {
+		c := w.next()
+		if c == open+2 { // } and ] are two after { and [
+			w.at++
+			return true
+		}
+		if i > 0 {
+			if c != ',' {
+				return false
+			}
+			w.at++
+		}
+		var name string
+		if open == '[' {
+			name = strconv.Itoa(i)
+		} else {
+			text, ok := w.text()
+			if !ok || w.next() != ':' {
+				return false
+			}
+			w.at++
+			name = text
+		}
+		if !w.value(below(path, name, depth), depth+1) {
+			return false
+		}
+	}
+}
+
+// next returns the next byte that is no blank, without reading it; 0: the end.
+func (w *walk) next() byte {
+	for ; w.at < len(w.doc); w.at++ {
+		switch c := w.doc[w.at]; c {
+		case ' ', '\t', '\n', '\r':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// scalar reads a value that begins with c and is neither object nor array.
+func (w *walk) scalar(c byte) (json.Token, bool) {
+	if c == '"' {
+		return w.text()
+	}
+	begin := w.at
+	for ; w.at < len(w.doc) && bytes.IndexByte([]byte(",]} \t\n\r"), w.doc[w.at]) < 0; w.at++ {
+	}
+	switch s := string(w.doc[begin:w.at]); s {
+	case "":
+		return nil, false
+	case "null":
+		return nil, true
+	case "true":
+		return true, true
+	case "false":
+		return false, true
+	default:
+		return json.Number(s), true
+	}
+}
+
+// text reads a text in quotes.
+func (w *walk) text() (string, bool) {
+	if w.next() != '"' {
+		return "", false
+	}
+	begin, simple := w.at, true
+	for w.at++; w.at < len(w.doc); w.at++ {
+		switch c := w.doc[w.at]; {
+		case c == '"':
+			w.at++
+			quoted := w.doc[begin:w.at]
+			if simple {
+				return string(quoted[1 : len(quoted)-1]), true
+			}
+			var s string
+			err := json.Unmarshal(quoted, &s)
+			return s, err == nil
+		case c == '\\':
+			simple = false
+			w.at++
+		case c >= 0x80:
+			simple = false // the decoder's to judge
+		}
+	}
+	return "", false
+}

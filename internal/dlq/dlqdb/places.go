@@ -1,0 +1,138 @@
+package dlqdb
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// atPlaces finds what is stored, live or archived, at the places of letters.
+const atPlaces = `
+SELECT k.n, m.id, m.dlq_topic_id
+  FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::bigint[], $5::bigint[]) AS k (n, tenant_id, topic, part, place)
+ CROSS JOIN LATERAL (
+	SELECT m.id, m.dlq_topic_id, m.seq FROM dlq.dlq_messages m
+	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place
+	UNION ALL
+	SELECT m.id, m.dlq_topic_id, m.seq FROM dlq.dlq_messages_archive m
+	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place) AS m
+ ORDER BY k.n, m.seq`
+
+// atPlacesWhole reads letters that atPlaces has found, with what they carry.
+const atPlacesWhole = `
+SELECT m.*, k.n
+  FROM unnest($1::bigint[], $2::uuid[]) AS k (n, id)
+ CROSS JOIN LATERAL (
+	SELECT ` + LetterColumns + `, NULL::timestamptz AS archived_at, NULL::text AS archive_reason FROM dlq.dlq_messages m WHERE m.id = k.id
+	UNION ALL
+	SELECT ` + LetterColumns + `, m.archived_at, m.archive_reason FROM dlq.dlq_messages_archive m WHERE m.id = k.id
+	 LIMIT 1) AS m
+ ORDER BY k.n`
+
+// arrival is a letter with a place, and when its record was written; zero: unknown.
+type arrival struct {
+	letter  *dlq.Letter
+	written time.Time
+}
+
+// lockPlaces has a transaction wait until nobody stores places of another form than
+// those of a batch: with the id of a topic, or without. It holds until the end.
+const lockPlaces = `SELECT dlq.lock_places($1::uuid[])`
+
+func (a arrival) digest() uuid.UUID { return a.letter.Digest(a.written) }
+
+// settlePlaces finds out which letters of a batch are of records that are known, by
+// the ids of the letters that they double. Where the life of a topic is not known,
+// on either side, the records are compared. A place without an id that another record
+// has taken gets the digest of the record: the batch's letters have another
+// Place then. A letter without a place is left alone.
+//
+// What is stored while this runs is not seen: it is in the way of the INSERT, and
+// whoever inserts has to look again. That is not so of places of the other form, with
+// an id or without; lockPlaces keeps them away.
+func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.Asking, batch []arrival) (known map[int]uuid.UUID, err error) {
+	var asked [5]postgres.BinaryColumn
+	for i, a := range batch {
+		if p := a.letter.Arrived; p != nil {
+			asked[0].Int(int64(i))
+			asked[1].Uuid(a.letter.TenantID)
+			asked[2].Text(p.Topic)
+			asked[3].Int(int64(p.Partition))
+			asked[4].Int(p.Offset)
+		}
+	}
+	if asked[0].N == 0 {
+		return nil, nil //nolint:nilnil // nothing is known
+	}
+	rows, err := ask(ctx, atPlaces, postgres.Parameters(asked[:])...)
+	if err != nil {
+		return nil, fmt.Errorf("look at places in Kafka: %w", err)
+	}
+	known = map[int]uuid.UUID{}
+	taken := map[int][]uuid.UUID{} // the ids of topics at a place
+	var compare [2]postgres.BinaryColumn
+	err = postgres.EachRow(rows, func() error {
+		var i int
+		var id, topic uuid.UUID
+		if err := rows.Scan(&i, &id, &topic); err != nil {
+			return err
+		}
+		taken[i] = append(taken[i], topic)
+		came, there := batch[i].letter.Arrived.KnownTopic(), dlq.Position{TopicID: topic}.KnownTopic()
+		switch {
+		case came == uuid.Nil && topic != uuid.Nil && topic == batch[i].digest():
+			known[i] = id
+		case came == uuid.Nil || there == uuid.Nil:
+			compare[0].Int(int64(i))
+			compare[1].Uuid(id)
+		case came == there:
+			known[i] = id
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look at places in Kafka: %w", err)
+	}
+	if err := compareAt(ctx, db, ask, batch, known, &compare); err != nil {
+		return nil, fmt.Errorf("compare letters at the same place in Kafka: %w", err)
+	}
+	for i := range taken {
+		l := batch[i].letter
+		if _, is := known[i]; is || l.Arrived.KnownTopic() != uuid.Nil {
+			continue
+		}
+		at := *l.Arrived
+		at.TopicID = batch[i].digest()
+		l.Arrived = &at
+	}
+	return known, nil
+}
+
+// compareAt adds to known which letters double a stored one by what they carry. One
+// whose content does not open is none that could be compared: whatever is read at its
+// place is stored.
+func compareAt(ctx context.Context, db *postgres.DB, ask postgres.Asking, batch []arrival, known map[int]uuid.UUID, compare *[2]postgres.BinaryColumn) error {
+	if compare[0].N == 0 {
+		return nil
+	}
+	rows, err := ask(ctx, atPlacesWhole, postgres.Parameters(compare[:])...)
+	if err != nil {
+		return err
+	}
+	return postgres.EachRow(rows, func() error {
+		var i int
+		stored, err := scanAnyLetter(db, rows, &i)
+		if err != nil {
+			return db.PassOver(ctx, err)
+		}
+		if stored.Arrived != nil && batch[i].letter.SameRecord(&stored, batch[i].written) {
+			known[i] = stored.ID
+		}
+		return nil
+	})
+}

@@ -1,0 +1,178 @@
+package dlqdb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// Queue is dlq.Queue on PostgreSQL: the letters of all tenants, for the
+// loops. Times of leases and of what is due are the database's.
+type Queue struct {
+	db     *postgres.DB
+	common dlq.Policy
+
+	mu       sync.Mutex
+	policies map[policyKey]knownPolicy // guarded by mu
+}
+
+// NewQueue returns the queue of db. common is the policy of topics that
+// have none, in tenants that have none.
+func NewQueue(db *postgres.DB, common dlq.Policy) *Queue {
+	return &Queue{db: db, common: common, policies: map[policyKey]knownPolicy{}}
+}
+
+// OlderOfKey is a letter, alias o, that keeps letter m waiting: an open one of
+// the same key that arrived before it.
+const OlderOfKey = `o.tenant_id = m.tenant_id AND o.original_topic = m.original_topic AND o.message_key = m.message_key
+		   AND o.seq < m.seq AND o.ordered AND o.status IN ('PENDING', 'RETRYING')`
+
+// ClaimLetter makes a letter RETRYING, under a fresh token, for $2 microseconds. A
+// token of version 8 tells that its holder writes down what it hands over: a
+// version before this one, whose tokens are of version 4, does not.
+// What is terminal loses what made it so: it may have been DEAD.
+const ClaimLetter = `
+   SET status = 'RETRYING', resolution = NULL, terminal_at = NULL, next_retry_at = NULL, held_retry_at = NULL, retry_asked = false, last_retry_at = clock_timestamp(), updated_at = clock_timestamp(),
+       retry_token = overlay(gen_random_uuid()::text PLACING '8' FROM 15)::uuid, retry_lease_until = clock_timestamp() + $2 * interval '1 microsecond',
+       attempts = m.attempts + 1, version = m.version + 1`
+
+// ClaimedBytes bounds the payloads that are claimed at once, which a node holds
+// in memory: when so many bytes are taken, no further letter is.
+const ClaimedBytes = 64 << 20
+
+// claimDue takes what idx_dlq_messages_due says is due. MATERIALIZED keeps the
+// locks to the rows that are taken, whatever the planner makes of the join
+// (requirements 3.2, defect B9).
+var claimDue = `
+WITH locked AS MATERIALIZED (
+	SELECT m.id, m.next_retry_at, m.seq, coalesce(octet_length(m.payload_raw), 0) AS size FROM dlq.dlq_messages m
+	 WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
+	   AND (NOT m.ordered OR NOT EXISTS (SELECT 1 FROM dlq.dlq_messages o WHERE ` + OlderOfKey + `))
+	   AND NOT (m.source IN ('KAFKA', 'REST') AND NOT m.retry_asked AND (` + heldTopic("m", 5) + `))
+	 ORDER BY m.next_retry_at, m.seq LIMIT $3
+	 FOR NO KEY UPDATE OF m SKIP LOCKED
+), due AS (
+	SELECT s.id FROM (SELECT l.id, sum(l.size) OVER (ORDER BY l.next_retry_at, l.seq) - l.size AS before FROM locked l) AS s WHERE s.before < $4
+)
+UPDATE dlq.dlq_messages m` + ClaimLetter + `
+  FROM due WHERE m.id = due.id AND ` + Leaves("m.status || ''", dlq.Claimed) + `
+RETURNING ` + LetterColumns + `, m.attempts`
+
+// Due implements dlq.Queue.
+func (st *Queue) Due(ctx context.Context, kinds []dlq.TargetKind, lease time.Duration, limit int) ([]dlq.Drive, error) {
+	if done, err := st.park(ctx, kinds); err != nil || !done {
+		return nil, postgres.Outage("hold dead letters", err)
+	}
+	rows, err := st.db.QueryRead(ctx, claimDue, kindNames(kinds), lease.Microseconds(), limit, ClaimedBytes, st.common.AutoRetry)
+	if err != nil {
+		return nil, fmt.Errorf("claim dead letters: %w", err)
+	}
+	drives, err := scanDrives(ctx, st.db, rows)
+	for i := range drives {
+		drives[i].Due = true
+	}
+	if err == nil {
+		err = Revise(ctx, st.db, st.db.Read, drives)
+	}
+	return drives, postgres.Outage("claim dead letters", err)
+}
+
+func kindNames(kinds []dlq.TargetKind) any {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = string(k)
+	}
+	return pq.Array(names)
+}
+
+// scanDrives reads claimed letters, each with its number of claims, in the order
+// of their arrival. They are to be driven as nobody's redrive: the column keeps
+// the last one. One whose content does not open is left to its lease, and so
+// counts as a failed retry.
+func scanDrives(ctx context.Context, db *postgres.DB, rows *sql.Rows) ([]dlq.Drive, error) {
+	var drives []dlq.Drive
+	err := postgres.EachRow(rows, func() error {
+		var d dlq.Drive
+		var err error
+		if d.Letter, err = ScanLetter(db, rows, &d.Number); err != nil {
+			return db.PassOver(ctx, err)
+		}
+		d.Send, d.To, d.RedriveID = d.Content, d.Destination(nil), uuid.Nil
+		drives = append(drives, d)
+		return nil
+	})
+	slices.SortFunc(drives, func(a, b dlq.Drive) int { return int(a.Seq - b.Seq) })
+	return drives, err
+}
+
+// Revise fills in what is sent of the letters that have been edited.
+func Revise(ctx context.Context, db *postgres.DB, q sqlx.QueryerContext, drives []dlq.Drive) error {
+	byLetter := map[uuid.UUID]*dlq.Drive{}
+	var ids, tenants []uuid.UUID
+	var numbers []int64
+	for i := range drives {
+		if d := &drives[i]; d.Revision > 0 {
+			byLetter[d.ID] = d
+			ids, tenants, numbers = append(ids, d.ID), append(tenants, d.TenantID), append(numbers, int64(d.Revision))
+		}
+	}
+	if ids == nil {
+		return nil
+	}
+	rows, err := q.QueryContext(ctx, `
+		SELECT r.message_id, r.number, r.message_key, r.headers, r.payload_raw
+		  FROM unnest($1::uuid[], $2::uuid[], $3::integer[]) AS w (id, tenant_id, number)
+		  JOIN dlq.dlq_revisions r ON r.message_id = w.id AND r.tenant_id = w.tenant_id AND r.number = w.number`,
+		pq.Array(ids), pq.Array(tenants), pq.Array(numbers))
+	if err != nil {
+		return err
+	}
+	return postgres.EachRow(rows, func() error {
+		var id uuid.UUID
+		var number int
+		var key, headers, payload []byte
+		if err := rows.Scan(&id, &number, &key, &headers, &payload); err != nil {
+			return err
+		}
+		d := byLetter[id]
+		sealer := db.Keys.SealerFor(d.TenantID, d.ID)
+		edited, err := openContent(&sealer, revisionFields(number), key, headers, payload)
+		if err != nil {
+			return err
+		}
+		d.Send = d.Content.With(edited)
+		return nil
+	})
+}
+
+const extendLeases = `
+UPDATE dlq.dlq_messages SET retry_lease_until = clock_timestamp() + $2 * interval '1 microsecond', updated_at = clock_timestamp()
+ WHERE status = 'RETRYING' AND retry_token = ANY ($1::uuid[])
+RETURNING retry_token`
+
+// Extend implements dlq.Queue. A lease that has passed is prolonged too, as long
+// as nobody has reclaimed the letter.
+func (st *Queue) Extend(ctx context.Context, tokens []uuid.UUID, lease time.Duration) ([]uuid.UUID, error) {
+	rows, err := st.db.QueryRead(ctx, extendLeases, pq.Array(tokens), lease.Microseconds())
+	if err != nil {
+		return nil, fmt.Errorf("prolong leases of dead letters: %w", err)
+	}
+	var held []uuid.UUID
+	err = postgres.EachRow(rows, func() error {
+		var t uuid.UUID
+		err := rows.Scan(&t)
+		held = append(held, t)
+		return err
+	})
+	return held, postgres.Outage("prolong leases of dead letters", err)
+}

@@ -1,0 +1,55 @@
+package dlqdb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// getLetter reads a letter of a tenant, live or archived, with when and why it
+// was archived. A restored letter is live: it is looked for there first.
+var getLetter = postgres.OfTenant(`
+SELECT `+LetterColumns+`, NULL::timestamptz AS archived_at, NULL::text AS archive_reason
+  FROM dlq.dlq_messages m WHERE m.tenant_id = tenant.id AND m.id = $2
+UNION ALL
+SELECT `+LetterColumns+`, m.archived_at, m.archive_reason
+  FROM dlq.dlq_messages_archive m WHERE m.tenant_id = tenant.id AND m.id = $2`, "")
+
+// scanAnyLetter reads LetterColumns, archived_at, archive_reason, and more.
+func scanAnyLetter(db *postgres.DB, row postgres.Scanner, more ...any) (dlq.Letter, error) {
+	var at *time.Time
+	var reason sql.NullString
+	l, err := ScanLetter(db, row, append([]any{&at, &reason}, more...)...)
+	postgres.UTC(at)
+	l.ArchivedAt, l.ArchiveReason = at, reason.String
+	return l, err
+}
+
+// Get implements dlq.Letters.
+func (st *Letters) Get(ctx context.Context, tenant, id uuid.UUID) (dlq.Letter, error) {
+	var l dlq.Letter
+	found := false
+	err := st.db.ReadTenant(ctx, tenant, getLetter, func(rows *sql.Rows) (err error) {
+		if found {
+			return nil
+		}
+		l, err = scanAnyLetter(st.db, rows)
+		found = true
+		return err
+	}, id)
+	switch {
+	case err != nil:
+		return dlq.Letter{}, fmt.Errorf("get dead letter: %w", err)
+	case !found:
+		return dlq.Letter{}, dlq.NotFound(id)
+	}
+	one := []dlq.Letter{l}
+	err = st.lastErrors(ctx, tenant, one)
+	return one[0], postgres.Outage("read the last retry of a dead letter", err)
+}

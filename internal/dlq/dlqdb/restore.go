@@ -1,0 +1,124 @@
+package dlqdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// movedColumns are the columns of dlq_messages that a move between it and its
+// archive takes along: all but those that say that a retry is under way, which
+// neither has then. Both tables have them under these names.
+const movedColumns = `id, tenant_id, seq, version, original_topic, error_message, retry_count, max_retries, payload, status,
+	created_at, updated_at, last_retry_at, source, payload_raw, payload_encoding, message_key, headers, dlq_topic, dlq_partition,
+	dlq_offset, original_partition, original_offset, original_timestamp, consumer_group, error_type, error_class, error_stack,
+	fingerprint, terms, saga_id, step_index, step_name, step_action, job_run_id, webhook_id, delivery_id, correlation_id, trace_id,
+	dedupe_key, labels, assignee, note, resolution, next_retry_at, terminal_at, attempts, redrive_id, target, revision, ordered,
+	root_id, parent_id, generation, dlq_topic_id`
+
+// lockArchived reads what the rules ask of an archived letter, and locks it.
+const lockArchived = `
+SELECT a.version, a.status, a.retry_count, a.max_retries FROM dlq.dlq_messages_archive a WHERE a.tenant_id = $1 AND a.id = $2 FOR UPDATE`
+
+// restoreLetter moves a letter back as dlq.Letter.Restored says: the row deleted is
+// the row inserted. A dedupe key that another letter bears by now is given up, and so is
+// the place in Kafka if it was read again.
+var restoreLetter = `
+WITH gone AS (
+	DELETE FROM dlq.dlq_messages_archive a WHERE a.tenant_id = $1 AND a.id = $2
+	RETURNING ` + qualified("a", movedColumns) + `
+), back AS (
+	INSERT INTO dlq.dlq_messages AS m (` + movedColumns + `)
+	OVERRIDING SYSTEM VALUE
+	SELECT ` + strings.NewReplacer(
+	"g.version", "$4::bigint", "g.max_retries", "$5::integer", "g.status", "$6::text", "g.updated_at", "$3::timestamptz",
+	"g.dedupe_key", `CASE WHEN (SELECT o.id FROM dlq.dlq_messages o WHERE o.tenant_id = $1 AND o.dedupe_key = g.dedupe_key) IS NULL THEN g.dedupe_key END`,
+	"g.dlq_topic_id", "g.dlq_topic_id", // or else it were g.dlq_topic and the rest
+	"g.dlq_topic", placeFree("g.dlq_topic"), "g.dlq_partition", placeFree("g.dlq_partition"), "g.dlq_offset", placeFree("g.dlq_offset"),
+	"g.resolution", "NULL", "g.next_retry_at", "NULL::timestamptz", "g.terminal_at", "NULL::timestamptz",
+).Replace(qualified("g", movedColumns)) + `
+	  FROM gone g
+	RETURNING ` + LetterColumns + `
+)
+SELECT * FROM back`
+
+// placeFree is a column of a record's place, unless another letter has it: one of
+// the same life of the topic, or whose life nobody knows.
+func placeFree(column string) string {
+	return `CASE WHEN NOT EXISTS (SELECT FROM dlq.dlq_messages o WHERE o.tenant_id = g.tenant_id AND o.dlq_topic = g.dlq_topic
+		AND o.dlq_partition = g.dlq_partition AND o.dlq_offset = g.dlq_offset
+		AND (o.dlq_topic_id = g.dlq_topic_id OR ` + unknownLife("o", "g.dlq_topic_id") + `)) THEN ` + column + ` END`
+}
+
+// qualified puts an alias before each name of a list.
+func qualified(alias, names string) string {
+	fields := strings.Split(names, ",")
+	for i, f := range fields {
+		fields[i] = alias + "." + strings.TrimSpace(f)
+	}
+	return strings.Join(fields, ", ")
+}
+
+var tellRestored = auditdb.InsertActions(1)
+
+// Restore implements dlq.Letters.
+func (st *Letters) Restore(ctx context.Context, tenant, id uuid.UUID, now time.Time, by operator.Action) (dlq.Letter, error) {
+	r := restoration{tenant, id, now, by}
+	l, err := postgres.RetryCollision(func() (dlq.Letter, error) { return st.restore(ctx, r) })
+	// A key or a place was taken while the statement ran, of which the trigger of
+	// places says nothing: now it is seen.
+	if postgres.DataError(err) || fault.KindOf(err) == fault.NotFound {
+		l, err = st.restore(ctx, r)
+	}
+	return l, postgres.Outage("restore dead letter", err)
+}
+
+type restoration struct {
+	tenant, id uuid.UUID
+	at         time.Time
+	by         operator.Action
+}
+
+// restore acts as the engine: who acts for a tenant may not delete from archives.
+func (st *Letters) restore(ctx context.Context, r restoration) (l dlq.Letter, err error) {
+	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) (err error) { // for column
+		was := dlq.Letter{ID: r.id, TenantID: r.tenant}
+		err = tx.QueryRowContext(ctx, lockArchived, r.tenant, r.id).Scan(&was.Version, &was.Status, &was.RetryCount, &was.MaxRetries)
+		if errors.Is(err, sql.ErrNoRows) {
+			return dlq.NotFound(r.id)
+		}
+		if err != nil {
+			return err
+		}
+		back, err := was.Restored(dlq.Moment{Now: r.at})
+		if err != nil {
+			return err
+		}
+		l, err = ScanLetter(st.db, tx.QueryRowContext(ctx, restoreLetter, r.tenant, r.id, r.at, back.Version, back.MaxRetries, back.Status))
+		if errors.Is(err, sql.ErrNoRows) { // the trigger of places says nothing
+			return dlq.NotFound(r.id)
+		}
+		if err != nil {
+			return err
+		}
+		var told auditdb.ActionColumns
+		told.Add(&r.by)
+		_, err = tx.ExecContext(ctx, tellRestored, postgres.Parameters(told.Columns[:])...)
+		return err
+	})
+	if err != nil {
+		return dlq.Letter{}, err
+	}
+	return l, nil
+}

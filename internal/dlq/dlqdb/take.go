@@ -1,0 +1,104 @@
+package dlqdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// maxBlocking is how many letters are named that keep one of their key waiting.
+const maxBlocking = 10
+
+// Take implements dlq.Queue, in the name of the letter's tenant. The revision,
+// the claim and the action are stored together.
+func (st *Queue) Take(ctx context.Context, c dlq.Claim, lease time.Duration) (dlq.Drive, error) {
+	d, err := postgres.RetryCollision(func() (dlq.Drive, error) {
+		var d dlq.Drive
+		err := st.db.InTenant(ctx, c.TenantID, func(tx *sqlx.Tx) (err error) {
+			d, err = st.take(ctx, tx, &c, lease)
+			return err
+		})
+		return d, err
+	})
+	return d, postgres.Outage("claim a dead letter", err)
+}
+
+func (st *Queue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lease time.Duration) (d dlq.Drive, err error) {
+	l, err := ScanLetter(st.db, tx.QueryRowContext(ctx, `SELECT `+LetterColumns+` FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2 FOR NO KEY UPDATE`,
+		c.TenantID, c.LetterID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return d, dlq.NotFound(c.LetterID)
+	}
+	if err != nil {
+		return d, err
+	}
+	if err := st.takeable(ctx, tx, &l, c); err != nil {
+		return d, err
+	}
+	revision := l.Revision
+	if c.Revision != nil {
+		if revision, err = putRevision(ctx, st.db, tx, c.TenantID, *c.Revision); err != nil {
+			return d, err
+		}
+	}
+	claimed, err := ScanLetter(st.db, tx.QueryRowContext(ctx, `UPDATE dlq.dlq_messages m`+ClaimLetter+`, revision = $4
+		WHERE m.tenant_id = $1 AND m.id = $3 RETURNING `+LetterColumns+`, m.attempts`,
+		c.TenantID, lease.Microseconds(), c.LetterID, revision), &d.Number)
+	if err != nil {
+		return d, err
+	}
+	d.Letter, d.Send, d.To, d.Actor = claimed, claimed.Content, claimed.Destination(c.Target), c.Actor
+	d.Forced, d.Was = l.Status == dlq.Dead, l.Resolution
+	d.RedriveID = uuid.Nil // it is nobody's redrive; the column keeps the last one
+	drives := []dlq.Drive{d}
+	if err := Revise(ctx, st.db, tx, drives); err != nil {
+		return d, err
+	}
+	return drives[0], auditdb.PutAction(ctx, tx, c.By)
+}
+
+// takeable returns why a letter, whose row is locked, cannot be claimed.
+func (st *Queue) takeable(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter, c *dlq.Claim) error {
+	if err := l.Claimable(c); err != nil || !l.Ordered {
+		return err
+	}
+	var older []string
+	err := tx.SelectContext(ctx, &older, `
+		SELECT o.id FROM dlq.dlq_messages m JOIN dlq.dlq_messages o ON `+OlderOfKey+`
+		 WHERE m.tenant_id = $1 AND m.id = $2 ORDER BY o.seq LIMIT $3`, l.TenantID, l.ID, maxBlocking)
+	if err != nil || older == nil {
+		return err
+	}
+	return dlq.KeyBlocked(older)
+}
+
+// putRevision stores an edited content under the next number of its letter, and
+// returns that. The letter's row is locked.
+func putRevision(ctx context.Context, db *postgres.DB, tx *sqlx.Tx, tenant uuid.UUID, r dlq.Revision) (number int, err error) {
+	err = tx.GetContext(ctx, &number, `SELECT coalesce(max(number), 0) + 1 FROM dlq.dlq_revisions WHERE tenant_id = $1 AND message_id = $2`, tenant, r.LetterID)
+	if err != nil {
+		return 0, err
+	}
+	sealer := db.Keys.SealerFor(tenant, r.LetterID)
+	content, err := sealContent(&sealer, revisionFields(number), r.Content)
+	if err != nil {
+		return 0, err
+	}
+	patch, err := postgres.Seal(&sealer, revisionField(fieldPatch, number), r.Patch)
+	if err != nil {
+		return 0, err
+	}
+	_, err = tx.ExecContext(ctx, `
+		INSERT INTO dlq.dlq_revisions (message_id, tenant_id, number, message_key, headers, payload_raw, patch, author, reason, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7::jsonb, $8, $9, $10)`,
+		r.LetterID, tenant, number, content[0], content[1], content[2], postgres.NullText(patch), r.Author, r.Reason, r.CreatedAt)
+	return number, err
+}

@@ -1,0 +1,195 @@
+package dlqdb
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+)
+
+// A letter's terms are what lists find it by that has no index of its own: each
+// a hash of its tenant, a kind and a value, in one GIN index. Two values may
+// have one hash, so whoever looks by terms asks the row again.
+
+// kind begins a term. They are stored hashed: changing one loses what is stored.
+type kind byte
+
+// Kinds of terms.
+const (
+	termSource      kind = 's'
+	termErrorType   kind = 't'
+	termErrorClass  kind = 'c'
+	termConsumers   kind = 'g' // consumer group
+	termFingerprint kind = 'f' // for the archive; live letters have an index
+	TermCorrelation kind = 'r'
+	termTrace       kind = 'x'
+	termSaga        kind = 'a'
+	termJobRun      kind = 'j'
+	termAssignee    kind = 'n'
+	termLabel       kind = 'l'
+	termKey         kind = 'k'
+	termHeader      kind = 'h' // name, NUL, value
+	termPayload     kind = 'p' // dotted path, NUL, scalar
+	termWord        kind = 'w' // of the error's message, in lower case
+)
+
+// How much of a letter is found by terms. Beyond that it is stored like the rest.
+const (
+	maxHeaderTerms  = 40
+	maxPayloadTerms = 60
+	maxPayloadDepth = 6
+	maxWordTerms    = 60
+	maxTermValue    = 255 // bytes, of a header's value or a payload's text
+	maxPayloadView  = 256 << 10
+)
+
+// hash is FNV-1a of 64 bits, written out: a letter has thirty terms.
+type hash uint64
+
+const (
+	hashBasis hash = 14695981039346656037
+	hashPrime hash = 1099511628211
+)
+
+func hashed[T string | []byte](h hash, s T) hash {
+	for i := range len(s) {
+		h = (h ^ hash(s[i])) * hashPrime
+	}
+	return h
+}
+
+// term folds a hash.
+func (h hash) term() int32 { return int32(uint32(h ^ h>>32)) } //nolint:gosec // all 32 bits count
+
+// Term hashes one value.
+func Term(tenant uuid.UUID, k kind, value string) int32 {
+	return hashed(hashed(hashed(hashBasis, tenant[:]), []byte{byte(k)}), value).term()
+}
+
+// letterTerms returns a letter's terms, in order, each once. Of sealed letters
+// those of key, headers and payload are left out: hashes without a key would let
+// everybody try out what they may be.
+func letterTerms(l *dlq.Letter, isSealed bool) []int32 {
+	terms := make([]int32, 0, 64)
+	of := hashed(hashBasis, l.TenantID[:])
+	kindOf := func(k kind) hash { return (of ^ hash(k)) * hashPrime }
+	add := func(k kind, value string) { terms = append(terms, hashed(kindOf(k), value).term()) }
+	unlessEmpty := func(k kind, value string) {
+		if value != "" {
+			add(k, value)
+		}
+	}
+	add(termSource, string(l.Source))
+	add(termErrorClass, string(l.Failure.Class))
+	unlessEmpty(termErrorType, l.Failure.Type)
+	unlessEmpty(termConsumers, l.ConsumerGroup)
+	unlessEmpty(termFingerprint, l.Fingerprint)
+	unlessEmpty(TermCorrelation, l.CorrelationID)
+	unlessEmpty(termTrace, l.TraceID)
+	unlessEmpty(termAssignee, l.Assignee)
+	if l.Link.SagaID != uuid.Nil {
+		add(termSaga, l.Link.SagaID.String())
+	}
+	if l.Link.JobRunID != uuid.Nil {
+		add(termJobRun, l.Link.JobRunID.String())
+	}
+	for _, label := range l.Labels {
+		add(termLabel, label)
+	}
+	for _, w := range words(l.Failure.Message) {
+		add(termWord, w)
+	}
+	if !isSealed {
+		if l.Content.Key != nil {
+			terms = append(terms, hashed(kindOf(termKey), l.Content.Key).term())
+		}
+		for _, h := range l.Content.Headers[:min(len(l.Content.Headers), maxHeaderTerms)] {
+			if h.Value != nil && len(h.Value) <= maxTermValue && askable(h.Value) {
+				terms = append(terms, hashed(hashed(hashed(kindOf(termHeader), h.Name), "\x00"), h.Value).term()) // of headerTerm
+			}
+		}
+		if l.Encoding == dlq.JSON && len(l.Content.Payload) <= maxPayloadView {
+			for _, m := range members(l.Content.Payload) {
+				add(termPayload, m)
+			}
+		}
+	}
+	slices.Sort(terms)
+	return slices.Compact(terms)
+}
+
+// askable tells whether a filter can name a header's value. Many cannot: Spring for
+// Apache Kafka writes offsets and timestamps as big-endian integers, most of them
+// each another one, so that each would be a key of its own in the index.
+func askable(value []byte) bool { return utf8.Valid(value) && bytes.IndexByte(value, 0) < 0 }
+
+func headerTerm(name, value string) string { return name + "\x00" + value }
+
+// words returns the first words of a message, in lower case, each once.
+func words(message string) []string {
+	var out []string
+	for w := range strings.FieldsFuncSeq(message, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		if w = strings.ToLower(w); len(w) > maxTermValue || slices.Contains(out, w) {
+			continue
+		}
+		if out = append(out, w); len(out) == maxWordTerms {
+			break
+		}
+	}
+	return out
+}
+
+func below(path, name string, depth int) string {
+	switch {
+	case name == "" || strings.Contains(name, ".") || depth > 0 && path == "":
+		return ""
+	case depth == 0:
+		return name
+	}
+	return path + "." + name
+}
+
+func memberTerm(path, value string) string { return path + "\x00" + value }
+
+// scalar writes a JSON scalar so that equal ones are equal: texts in quotes,
+// numbers as the nearest binary fraction, however they were written.
+func scalar(t json.Token) (string, bool) {
+	switch v := t.(type) {
+	case nil:
+		return "null", true
+	case bool:
+		return strconv.FormatBool(v), true
+	case string:
+		return `"` + v + `"`, len(v) <= maxTermValue
+	case json.Number:
+		f, err := v.Float64()
+		if f == 0 {
+			f = 0 // -0 is 0
+		}
+		return strconv.FormatFloat(f, 'g', -1, 64), err == nil && !math.IsInf(f, 0)
+	}
+	return "", false
+}
+
+// asked reads the value that a filter compares a payload's member with: a JSON
+// scalar, or else a text. It returns the term's value and the JSON.
+func asked(value string) (termValue string, doc []byte) {
+	var v any
+	d := json.NewDecoder(strings.NewReader(value))
+	d.UseNumber()
+	if d.Decode(&v) == nil && !d.More() && d.InputOffset() == int64(len(value)) {
+		if s, ok := scalar(v); ok {
+			return s, []byte(value)
+		}
+	}
+	doc, _ = json.Marshal(value) // a string always encodes
+	return `"` + value + `"`, doc
+}

@@ -1,0 +1,208 @@
+package dlqdb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// What sagas and webhooks tell of their letters (dlq.SourceUpdate) is written here, in
+// the transaction of whatever they tell of. The letters are locked first, so
+// that the rules decide on what is there.
+
+// LetterUpdate is what one source tells, and when.
+type LetterUpdate struct {
+	*dlq.SourceUpdate
+	Tenant uuid.UUID
+	At     dlq.Moment
+}
+
+// Teller writes what sources tell of their letters.
+type Teller struct {
+	db      *postgres.DB
+	retries int
+}
+
+// NewTeller returns what writes news of letters. retries is how often those may be
+// retried where neither topic nor tenant has a policy.
+func NewTeller(db *postgres.DB, retries int) *Teller { return &Teller{db, retries} }
+
+// Or returns t; of db and the common policy when t is nil.
+func (t *Teller) Or(db *postgres.DB) *Teller {
+	if t == nil {
+		return NewTeller(db, dlq.DefaultPolicy.MaxRetries)
+	}
+	return t
+}
+
+// lockLetters reads live letters and locks them, in the order of their ids.
+const lockLetters = `
+SELECT ` + LetterColumns + `
+  FROM dlq.dlq_messages m JOIN unnest($1::uuid[], $2::uuid[]) AS k (tenant_id, id) ON m.tenant_id = k.tenant_id AND m.id = k.id
+ ORDER BY m.id
+   FOR NO KEY UPDATE OF m`
+
+// LockForUpdates returns the live letters that all are about, by id, locked.
+func (t *Teller) LockForUpdates(ctx context.Context, tx *sqlx.Tx, all []LetterUpdate) (map[uuid.UUID]dlq.Letter, error) {
+	var tenants, ids []uuid.UUID
+	for _, n := range all {
+		if n.ID != uuid.Nil {
+			tenants, ids = append(tenants, n.Tenant), append(ids, n.ID)
+		}
+	}
+	found := map[uuid.UUID]dlq.Letter{}
+	if ids == nil {
+		return found, nil
+	}
+	rows, err := tx.QueryContext(ctx, lockLetters, pq.Array(tenants), pq.Array(ids))
+	if err != nil {
+		return nil, err
+	}
+	return found, postgres.EachRow(rows, func() error {
+		l, err := ScanLetter(t.db, rows)
+		found[l.ID] = l
+		return t.db.PassOver(ctx, err) // what it carries is not needed
+	})
+}
+
+// UpdateLetters writes what comes of all, of which found are those of LockForUpdates. tx is
+// of the writers' connections, or nothing in all is GaveUp.
+func (t *Teller) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []LetterUpdate, found map[uuid.UUID]dlq.Letter) error {
+	allowed := map[policyKey]int{}      // what was read of policies
+	fresh, n := newLetters{db: t.db}, 0 // n: those that nothing can be in the way of
+	for _, told := range all {
+		before, known := found[told.ID]
+		if told.Outcome == dlq.GaveUp && (!known || !before.ReopensOn(told.SourceUpdate)) {
+			topic := policyKey{told.Tenant, told.Letter.OriginalTopic}
+			retries, read := allowed[topic]
+			if !read {
+				var err error
+				if retries, err = t.letterRetries(ctx, tx, topic); err != nil {
+					return err
+				}
+				allowed[topic] = retries
+			}
+			l := told.Letter.Allowed(retries, told.At)
+			if err := fresh.add(&l); err != nil {
+				return err
+			}
+			if told.Letter.DedupeKey == "" {
+				n++
+			}
+			continue
+		}
+		if !known {
+			continue // archived, or deleted by somebody who was not to be held back
+		}
+		after, ended, changed := before.ApplyUpdate(told.SourceUpdate, told.At)
+		if !changed {
+			continue
+		}
+		if err := t.putUpdates(ctx, tx, &before, &after, ended); err != nil {
+			return err
+		}
+		if told.Action == nil {
+			continue
+		}
+		if err := auditdb.PutAction(ctx, tx, *told.Action); err != nil {
+			return err
+		}
+	}
+	if fresh.columns[0].N == 0 {
+		return nil
+	}
+	stmt, err := t.db.PreparedIn(ctx, tx, pushLetters)
+	if err != nil {
+		return err
+	}
+	rows, err := stmt.QueryContext(ctx, fresh.parameters()...)
+	if err != nil {
+		return err
+	}
+	stored := 0
+	if err := postgres.EachRow(rows, func() error { stored++; return nil }); err != nil {
+		return err
+	}
+	if stored < n {
+		return fmt.Errorf("%d of %d dead letters already exist", n-stored, n)
+	}
+	return nil
+}
+
+// letterRetries is how often letters of a topic may be retried, by the policy of
+// the topic, of the tenant, or the configuration's.
+func (t *Teller) letterRetries(ctx context.Context, tx *sqlx.Tx, of policyKey) (int, error) {
+	n := t.retries
+	err := tx.QueryRowContext(ctx, `
+		SELECT p.max_retries FROM dlq.dlq_policies p WHERE p.tenant_id = $1 AND p.topic IN ($2, '') ORDER BY p.topic DESC LIMIT 1`,
+		of.tenant, of.topic).Scan(&n)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return n, err
+}
+
+// putLetter writes what news change of a letter, and the retry that they ended.
+// Whose number is taken, by statements that do not count claims, is left out: no
+// saga has to stop for that.
+const putLetter = `
+WITH moved AS (
+	UPDATE dlq.dlq_messages m
+	   SET version = $4, status = $5, resolution = $6, retry_count = $7, error_message = $8, error_type = $9, error_class = $10,
+	       fingerprint = $11, terms = $12::integer[], next_retry_at = NULL, last_retry_at = $13, terminal_at = $14,
+	       retry_token = $15, retry_lease_until = CASE WHEN $15::uuid IS NOT NULL THEN now() + $16 * interval '1 microsecond' END,
+	       attempts = m.attempts + CASE WHEN $15::uuid IS DISTINCT FROM m.retry_token AND $15::uuid IS NOT NULL THEN 1 ELSE 0 END, updated_at = $17
+	 WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3
+	RETURNING m.id, m.tenant_id, m.attempts
+), ended AS (
+	INSERT INTO dlq.dlq_attempts (message_id, tenant_id, number, token, revision, target, outcome, error, redrive_id, actor, started_at, ended_at)
+	SELECT moved.id, moved.tenant_id, greatest(moved.attempts, 1), $18, $19, $20::jsonb, $21, $22, $23, $24, $25, $26
+	  FROM moved WHERE $18::uuid IS NOT NULL
+	ON CONFLICT (message_id, number) DO NOTHING
+)
+SELECT id FROM moved`
+
+func (t *Teller) putUpdates(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Letter, ended *dlq.Attempt) error {
+	if ended == nil {
+		ended = &dlq.Attempt{}
+	}
+	target, err := json.Marshal(ended.Target)
+	if err != nil {
+		return fmt.Errorf("encode target: %w", err)
+	}
+	sealer := t.db.Keys.SealerFor(l.TenantID, l.ID)
+	var id uuid.UUID
+	err = tx.QueryRowContext(ctx, putLetter, l.TenantID, l.ID, before.Version,
+		l.Version, l.Status, postgres.NullIfEmpty(string(l.Resolution)), l.RetryCount, l.Failure.Message, l.Failure.Type, l.Failure.Class,
+		l.Fingerprint, termArray(letterTerms(l, sealer.Seals())), l.LastRetryAt, l.TerminalAt,
+		postgres.NullIfZero(l.Token), dlq.Lease.Microseconds(), l.UpdatedAt,
+		postgres.NullIfZero(ended.Token), ended.Revision, string(target), string(ended.Outcome), ended.Error, postgres.NullIfZero(ended.RedriveID), ended.Actor, ended.StartedAt, ended.EndedAt).Scan(&id)
+	if err != nil {
+		return fmt.Errorf("move dead letter %s: %w", l.ID, err)
+	}
+	if l.Fingerprint == before.Fingerprint {
+		return nil
+	}
+	_, err = tx.ExecContext(ctx, joinGroup, l.TenantID, l.Fingerprint, l.OriginalTopic, l.Failure.Type, dlq.Normalised(l.Failure.Message), l.UpdatedAt, l.ID)
+	return err
+}
+
+// joinGroup counts a letter whose error has become another one in that one's group.
+const joinGroup = `
+INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen, sample_id, updated_at)
+VALUES ($1, $2, $3, $4, $5, 1, $6, $6, $7, $6)
+ON CONFLICT (tenant_id, fingerprint) DO UPDATE
+   SET received = g.received + 1, last_seen = greatest(g.last_seen, EXCLUDED.last_seen), sample_id = EXCLUDED.sample_id,
+       state = CASE g.state WHEN 'RESOLVED' THEN 'REGRESSED' ELSE g.state END,
+       version = CASE g.state WHEN 'RESOLVED' THEN g.version + 1 ELSE g.version END,
+       updated_at = CASE g.state WHEN 'RESOLVED' THEN EXCLUDED.updated_at ELSE g.updated_at END`

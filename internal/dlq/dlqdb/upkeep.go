@@ -1,0 +1,180 @@
+package dlqdb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// Archive implements dlq.Queue: migration 0102 has the statement.
+func (st *Queue) Archive(ctx context.Context, limit int) (n int, err error) {
+	n, moved, err := st.archive(ctx, limit)
+	for tenant, n := range moved {
+		operator.Took(ctx, tenant, "dead_letters_archived", n)
+	}
+	return n, postgres.Outage("archive dead letters", err)
+}
+
+// ofThisTransaction finds whose letters the transaction has archived: it looks at
+// those that were archived since it began, which the index of their age has.
+const ofThisTransaction = `
+SELECT m.tenant_id, count(*) FROM dlq.dlq_messages_archive m
+ WHERE m.archived_at >= now() AND m.xmin = pg_current_xact_id()::xid GROUP BY m.tenant_id`
+
+func (st *Queue) archive(ctx context.Context, limit int) (n int, moved map[uuid.UUID]int64, err error) {
+	err = st.db.InRead(ctx, func(tx *sqlx.Tx) error {
+		if err := tx.GetContext(ctx, &n, `SELECT dlq.archive_batch(NULL, $1, $2)`, st.common.RetentionDays, limit); err != nil || n == 0 {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, ofThisTransaction)
+		if err != nil {
+			return err
+		}
+		moved, err = postgres.Counts(rows)
+		return err
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	return n, moved, nil
+}
+
+// Purge implements dlq.Queue.
+func (st *Queue) Purge(ctx context.Context, limit int) (n int, err error) {
+	gone, err := st.db.ByTenant(ctx, purgeLetters, st.common.ArchiveDays, limit)
+	for tenant, of := range gone {
+		operator.Took(ctx, tenant, "dead_letters_deleted", of)
+		n += int(of)
+	}
+	return n, postgres.Outage("purge dead letters", err)
+}
+
+// purgeLetters is dlq.purge_batch, and tells whose letters they were.
+const purgeLetters = `
+WITH doomed AS MATERIALIZED (
+	SELECT m.id FROM dlq.dlq_messages_archive m
+	  LEFT JOIN dlq.dlq_policies own ON own.tenant_id = m.tenant_id AND own.topic = m.original_topic
+	  LEFT JOIN dlq.dlq_policies common ON common.tenant_id = m.tenant_id AND common.topic = ''
+	 WHERE m.archived_at < clock_timestamp() - make_interval(days => coalesce(own.archive_days, common.archive_days, $1::integer))
+	 ORDER BY m.archived_at, m.id
+	 LIMIT $2
+	   FOR UPDATE OF m SKIP LOCKED
+), attempts AS (
+	DELETE FROM dlq.dlq_attempts a USING doomed d WHERE a.message_id = d.id
+), revisions AS (
+	DELETE FROM dlq.dlq_revisions r USING doomed d WHERE r.message_id = d.id
+), gone AS (
+	DELETE FROM dlq.dlq_messages_archive m USING doomed d WHERE m.id = d.id RETURNING m.tenant_id
+)
+SELECT g.tenant_id, count(*) FROM gone g GROUP BY g.tenant_id`
+
+// Statistics look back a day (dlq.TopicStats); another one is for whoever looks
+// across midnight.
+const expireArrivals = `
+WITH gone AS (
+	DELETE FROM dlq.dlq_arrivals WHERE ctid = ANY (ARRAY(
+		SELECT ctid FROM dlq.dlq_arrivals WHERE minute < now() - interval '2 days' LIMIT $1 FOR UPDATE SKIP LOCKED))
+	RETURNING 1
+)
+SELECT count(*) FROM gone`
+
+// Expire implements dlq.Queue.
+func (st *Queue) Expire(ctx context.Context, limit int) (int, error) {
+	return st.count(ctx, "expire arrivals of dead letters", expireArrivals, limit)
+}
+
+// count runs a statement that answers how many.
+func (st *Queue) count(ctx context.Context, what, query string, args ...any) (n int, err error) {
+	err = st.db.Read.QueryRowContext(ctx, query, args...).Scan(&n)
+	return n, postgres.Outage(what, err)
+}
+
+// Backlog implements dlq.Queue.
+func (st *Queue) Backlog(ctx context.Context) (dlq.Backlog, error) {
+	b := dlq.Backlog{ByStatus: map[dlq.Status]int64{}}
+	rows, err := st.db.QueryRead(ctx, `
+		SELECT m.status, count(*), min(m.created_at) FROM dlq.dlq_messages m
+		 WHERE m.status IN ('PENDING', 'RETRYING') OR m.status = 'DEAD' AND m.resolution <> 'DISCARDED' GROUP BY m.status`)
+	if err != nil {
+		return b, fmt.Errorf("count dead letters: %w", err)
+	}
+	err = postgres.EachRow(rows, func() error {
+		var status dlq.Status
+		var n int64
+		var oldest time.Time
+		if err := rows.Scan(&status, &n, &oldest); err != nil {
+			return err
+		}
+		b.ByStatus[status] = n
+		if status == dlq.Pending {
+			b.Oldest = oldest.UTC()
+		}
+		return nil
+	})
+	return b, postgres.Outage("count dead letters", err)
+}
+
+type policyKey struct {
+	tenant uuid.UUID
+	topic  string
+}
+
+type knownPolicy struct {
+	dlq.Policy
+	read time.Time
+}
+
+// A policy may be this old, and so many are kept.
+const (
+	policyAge     = time.Second
+	policiesKnown = 10_000
+)
+
+// PolicyOf implements dlq.Queue. What it returns may be a second old.
+func (st *Queue) PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error) {
+	key := policyKey{tenant, topic}
+	st.mu.Lock()
+	known, ok := st.policies[key]
+	st.mu.Unlock()
+	if ok && time.Since(known.read) < policyAge {
+		return known.Policy, nil
+	}
+	p, found, all := st.common, false, false
+	p.TenantID, p.Topic = tenant, topic
+	err := st.db.ReadTenant(ctx, tenant, policyServing, func(rows *sql.Rows) (err error) {
+		if !found {
+			p, err = scanPolicy(rows, &all)
+			found = true
+		}
+		return err
+	}, topic)
+	if err != nil {
+		return dlq.Policy{}, fmt.Errorf("read the policy of a topic: %w", err)
+	}
+	switch {
+	case found && all:
+		p.Held = dlq.HeldByAll
+	case p.AutoRetry:
+	case !found:
+		p.Held = dlq.HeldByConfiguration
+	case p.Topic == topic:
+		p.Held = dlq.HeldByTopic
+	default:
+		p.Held = dlq.HeldByDefault
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if len(st.policies) >= policiesKnown { // topics are free text
+		clear(st.policies)
+	}
+	st.policies[key] = knownPolicy{p, time.Now()}
+	return p, nil
+}

@@ -1,0 +1,223 @@
+package redrivedb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// Apply implements dlq.Redrives. Letters, actions, items and progress are stored
+// together: a node that dies has done a batch or has not.
+func (st *Redrives) Apply(ctx context.Context, r dlq.Redrive, limit int, chance dlq.Chance) (int, error) {
+	n, err := postgres.RetryCollision(func() (n int, err error) {
+		err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
+			a := applying{st: st, tx: tx, chance: chance}
+			if err := a.begin(ctx, r, limit); err != nil {
+				return err
+			}
+			n = len(a.items)
+			return a.apply(ctx)
+		})
+		return n, err
+	})
+	if errors.Is(err, errNotRunning) {
+		return 0, nil
+	}
+	return n, postgres.Outage("apply redrive", err)
+}
+
+// applying is one call of Apply. The redrive's row is locked, and so are the
+// letters.
+type applying struct {
+	st     *Redrives
+	tx     *sqlx.Tx
+	chance dlq.Chance
+	r      dlq.Redrive
+	at     time.Time
+	items  []item
+
+	changed struct {
+		columns [9]postgres.BinaryColumn
+		deleted postgres.BinaryColumn
+		actions auditdb.ActionColumns
+	}
+}
+
+// item is a waiting letter of a redrive, with what the rules ask of it.
+type item struct {
+	seq    int64
+	letter dlq.Letter // without content; its status is "" when it is gone
+}
+
+func (a *applying) begin(ctx context.Context, r dlq.Redrive, limit int) (err error) {
+	a.r, a.at, _, err = scanRunning(a.tx.QueryRowContext(ctx, lockRunning, r.TenantID, r.ID))
+	if err != nil {
+		return err
+	}
+	a.at = a.at.UTC()
+	return a.load(ctx, limit)
+}
+
+// waitingLetters are the next letters of a redrive, and those of them that are
+// gone. Letters that somebody changes at this moment are left for the next time.
+const waitingLetters = `
+WITH waiting AS MATERIALIZED (
+	SELECT i.seq, i.message_id FROM dlq.dlq_redrive_items i
+	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state = 'WAITING' ORDER BY i.seq LIMIT $3
+), locked AS MATERIALIZED (
+	SELECT m.id, m.version, m.source, m.original_topic, m.status, m.resolution, m.retry_count, m.max_retries, m.next_retry_at, m.terminal_at,
+	       m.created_at, m.fingerprint, m.error_type, m.root_id
+	  FROM waiting w JOIN dlq.dlq_messages m ON m.tenant_id = $1 AND m.id = w.message_id
+	   FOR NO KEY UPDATE OF m SKIP LOCKED
+)
+SELECT w.seq, w.message_id, coalesce(m.version, 0), coalesce(m.source, ''), coalesce(m.original_topic, ''), coalesce(m.status, ''), coalesce(m.resolution, ''),
+       coalesce(m.retry_count, 0), coalesce(m.max_retries, 0), m.next_retry_at, m.terminal_at, coalesce(m.created_at, now()),
+       coalesce(m.fingerprint, ''), coalesce(m.error_type, ''), coalesce(m.root_id, w.message_id)
+  FROM waiting w LEFT JOIN locked m ON m.id = w.message_id
+ WHERE m.id IS NOT NULL OR NOT EXISTS (SELECT 1 FROM dlq.dlq_messages x WHERE x.tenant_id = $1 AND x.id = w.message_id)
+ ORDER BY w.seq`
+
+func (a *applying) load(ctx context.Context, limit int) error {
+	rows, err := a.tx.QueryContext(ctx, waitingLetters, a.r.TenantID, a.r.ID, limit)
+	if err != nil {
+		return err
+	}
+	return postgres.EachRow(rows, func() error {
+		i := item{letter: dlq.Letter{TenantID: a.r.TenantID}}
+		l := &i.letter
+		err := rows.Scan(&i.seq, &l.ID, &l.Version, &l.Source, &l.OriginalTopic, &l.Status, &l.Resolution, &l.RetryCount, &l.MaxRetries, &l.NextRetryAt, &l.TerminalAt,
+			&l.CreatedAt, &l.Fingerprint, &l.Failure.Type, &l.RootID)
+		postgres.UTC(l.NextRetryAt, l.TerminalAt, &l.CreatedAt)
+		a.items = append(a.items, i)
+		return err
+	})
+}
+
+func (a *applying) apply(ctx context.Context) error {
+	if len(a.items) == 0 {
+		return nil
+	}
+	var seqs, states, whys postgres.BinaryColumn
+	for i := range a.items {
+		it := &a.items[i]
+		v, err := a.one(ctx, it)
+		if err != nil {
+			return err
+		}
+		seqs.Int(v.Seq)
+		states.Text(string(v.State))
+		whys.Text(v.Detail)
+	}
+	if err := a.storeLetters(ctx); err != nil {
+		return err
+	}
+	_, err := a.tx.ExecContext(ctx, applyItems, a.r.TenantID, a.r.ID, seqs.Parameter(), states.Parameter(), whys.Parameter())
+	return err
+}
+
+// applyItems finds items as finishItems does.
+const applyItems = `
+WITH s AS MATERIALIZED (
+	SELECT s.state, s.why, x.place FROM unnest($3::bigint[], $4::text[], $5::text[]) AS s (seq, state, why)
+	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = s.seq OFFSET 0) AS x
+), moved AS (
+	UPDATE dlq.dlq_redrive_items i SET state = s.state, detail = s.why, updated_at = clock_timestamp()
+	  FROM s WHERE i.ctid = s.place AND i.tenant_id = $1 AND i.state || '' = 'WAITING'
+	RETURNING i.state
+), n AS (
+	SELECT count(*) FILTER (WHERE moved.state = 'DONE') AS done, count(*) FILTER (WHERE moved.state = 'SKIPPED') AS skipped FROM moved
+)
+UPDATE dlq.dlq_redrives d SET done = d.done + n.done, skipped = d.skipped + n.skipped, updated_at = clock_timestamp(), progress_at = clock_timestamp()
+  FROM n WHERE d.tenant_id = $1 AND d.id = $2`
+
+// one applies the rules to one letter, and gathers what is to be stored.
+func (a *applying) one(ctx context.Context, it *item) (v dlq.Verdict, err error) {
+	var p dlq.Policy
+	if a.r.Action == dlq.BulkRequeue {
+		if p, err = a.st.queue.PolicyOf(ctx, a.r.TenantID, it.letter.OriginalTopic); err != nil {
+			return v, err
+		}
+	}
+	v = a.r.Act(it.seq, &it.letter, &p, a.chance.At(a.at))
+	if v.State == dlq.ItemDone {
+		a.gather(&it.letter, &v)
+	}
+	return v, nil
+}
+
+func (a *applying) gather(before *dlq.Letter, v *dlq.Verdict) {
+	action := a.r.Told(v, before, a.chance.NewID())
+	a.changed.actions.Add(&action)
+	if v.Deleted {
+		a.changed.deleted.Uuid(before.ID)
+		return
+	}
+	after := &v.After
+	c := a.changed.columns[:]
+	c[0].Uuid(after.ID)
+	c[1].Int(before.Version)
+	c[2].Text(string(after.Status))
+	c[3].TextUnlessEmpty(string(after.Resolution))
+	c[4].Int(int64(after.RetryCount))
+	c[5].Int(int64(after.MaxRetries))
+	c[6].TimeOrNull(after.NextRetryAt)
+	c[7].TimeOrNull(after.TerminalAt)
+	c[8].Time(after.UpdatedAt)
+}
+
+const applyLetters = `
+UPDATE dlq.dlq_messages m
+   SET version = c.version + 1, status = c.status, resolution = c.resolution, retry_count = c.retry_count, max_retries = c.max_retries,
+       next_retry_at = c.next_retry_at, held_retry_at = NULL, retry_asked = false,
+       terminal_at = c.terminal_at, updated_at = c.updated_at
+  FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[])
+       AS c (id, version, status, resolution, retry_count, max_retries, next_retry_at, terminal_at, updated_at)
+ WHERE m.tenant_id = $1 AND m.id = c.id AND m.version = c.version`
+
+// deleteLetters takes a letter with all that is its own.
+const deleteLetters = `
+WITH attempts AS (
+	DELETE FROM dlq.dlq_attempts a WHERE a.tenant_id = $1 AND a.message_id = ANY ($2::uuid[])
+), revisions AS (
+	DELETE FROM dlq.dlq_revisions r WHERE r.tenant_id = $1 AND r.message_id = ANY ($2::uuid[])
+)
+DELETE FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = ANY ($2::uuid[])`
+
+func (a *applying) storeLetters(ctx context.Context) error {
+	if n := a.changed.columns[0].N; n > 0 {
+		if err := a.mustChange(ctx, n, applyLetters, append([]any{a.r.TenantID}, postgres.Parameters(a.changed.columns[:])...)...); err != nil {
+			return err
+		}
+	}
+	if n := a.changed.deleted.N; n > 0 {
+		if err := a.mustChange(ctx, n, deleteLetters, a.r.TenantID, a.changed.deleted.Parameter()); err != nil {
+			return err
+		}
+	}
+	if a.changed.actions.Columns[0].N == 0 {
+		return nil
+	}
+	_, err := a.tx.ExecContext(ctx, auditdb.InsertActions(1), postgres.Parameters(a.changed.actions.Columns[:])...)
+	return err
+}
+
+// mustChange runs a statement that changes n letters, all of them locked.
+func (a *applying) mustChange(ctx context.Context, n uint32, query string, args ...any) error {
+	res, err := a.tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	if got, err := res.RowsAffected(); err != nil || got != int64(n) {
+		return fmt.Errorf("%d of %d locked letters were changed: %w", got, n, errors.Join(err, errMoved))
+	}
+	return nil
+}
+
+var errMoved = errors.New("a locked row was changed")

@@ -1,0 +1,221 @@
+package redrivedb
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+func unmarshalTarget(stored []byte, t *dlq.Target) error {
+	if err := json.Unmarshal(stored, t); err != nil {
+		return fmt.Errorf("stored target: %w", err)
+	}
+	return nil
+}
+
+// finishItems notes what became of letters that were taken, and counts them.
+// What is not TAKEN any more is counted already, or waits again.
+//
+// Items are looked up one by one, and changed by their place: nothing is known
+// yet of a redrive that was just gathered, and the planner would compare each of
+// its items with each of the batch.
+//
+// It counts as dlq.Progress.Count does: hands, of which that needs the number before,
+// are read nowhere else on the way of a letter that goes well.
+const finishItems = `
+WITH f AS MATERIALIZED (
+	SELECT f.state, f.detail, f.reach, x.place
+	  FROM unnest($3::uuid[], $4::text[], $5::text[], $6::text[]) AS f (message_id, state, detail, reach)
+	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i
+	        WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.message_id = f.message_id OFFSET 0) AS x
+), moved AS (
+	UPDATE dlq.dlq_redrive_items i SET state = f.state, detail = f.detail, updated_at = clock_timestamp(),
+	       hands = i.hands + CASE f.reach WHEN 'nothing' THEN 0 ELSE 1 END,
+	       lease_until = CASE f.state WHEN 'TAKEN' THEN clock_timestamp() + interval '1 second' END
+	  FROM f WHERE i.ctid = f.place AND i.tenant_id = $1 AND i.state || '' = 'TAKEN'
+	RETURNING i.state, i.hands, f.reach
+), n AS (
+	SELECT count(*) FILTER (WHERE moved.state IN ('DONE', 'BOUNCED')) AS done, count(*) FILTER (WHERE moved.state = 'FAILED') AS failed,
+	       count(*) FILTER (WHERE moved.state = 'BOUNCED') AS bounced, count(*) FILTER (WHERE moved.state = 'SKIPPED') AS skipped,
+	       count(*) FILTER (WHERE moved.reach = 'answered') AS sent,
+	       count(*) FILTER (WHERE moved.reach = 'unknown' AND moved.hands = 1) - count(*) FILTER (WHERE moved.reach = 'answered' AND moved.hands > 1) AS maybe,
+	       count(*) FILTER (WHERE moved.reach <> 'nothing' AND moved.hands = 2) AS repeated FROM moved
+)
+UPDATE dlq.dlq_redrives d
+   SET done = d.done + n.done, failed = d.failed + n.failed, bounced = d.bounced + n.bounced, skipped = d.skipped + n.skipped,
+       updated_at = clock_timestamp(), sent = d.sent + n.sent, maybe_sent = d.maybe_sent + n.maybe, repeated = d.repeated + n.repeated,
+       progress_at = CASE WHEN n.done + n.failed + n.skipped > 0 THEN clock_timestamp() ELSE d.progress_at END,
+       last_error = coalesce(nullif($7::text, ''), d.last_error), last_error_at = CASE $7::text WHEN '' THEN d.last_error_at ELSE clock_timestamp() END
+  FROM n WHERE d.tenant_id = $1 AND d.id = $2`
+
+// FinishItems implements dlq.Redrives. The letters are of one tenant. One that
+// was lost meanwhile is left to Judge, and so is one that was accepted: soon, not
+// when the lease ends under which it was taken.
+func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Finish) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	var ended, accepted []dlq.Finish
+	for i := range batch {
+		if batch[i].Status == dlq.Retrying {
+			accepted = append(accepted, batch[i])
+		} else {
+			ended = append(ended, batch[i])
+		}
+	}
+	_, err := postgres.RetryCollision(func() (struct{}, error) {
+		return struct{}{}, st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
+			done, err := dlqdb.Finish(ctx, st.db, tx, false, ended)
+			if err != nil {
+				return err
+			}
+			var c [4]postgres.BinaryColumn
+			var problem string // the last one
+			add := func(f *dlq.Finish, stored dlq.Resolution) {
+				item, reach := f.Item(stored)
+				c[0].Uuid(f.LetterID)
+				c[1].Text(string(item.State))
+				c[2].Text(item.Detail)
+				c[3].Text(string(reach))
+				problem = cmp.Or(f.Attempt.Error, problem)
+			}
+			for i := range ended {
+				if done[i].Held {
+					add(&ended[i], done[i].Resolution)
+				}
+			}
+			for i := range accepted {
+				add(&accepted[i], "")
+			}
+			if c[0].N == 0 {
+				return nil
+			}
+			_, err = tx.ExecContext(ctx, finishItems, append(append([]any{batch[0].TenantID, r}, postgres.Parameters(c[:])...), problem)...)
+			return err
+		})
+	})
+	return postgres.Outage("finish letters of a redrive", err)
+}
+
+// lockLost locks letters that were taken, and whose leases have ended, and tells what
+// became of them since. Letters are looked up one by one, for the reason that
+// finishItems has.
+const lockLost = `
+WITH lost AS MATERIALIZED (
+	SELECT i.seq, i.message_id, i.hands FROM dlq.dlq_redrive_items i
+	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state = 'TAKEN' AND i.lease_until < clock_timestamp()
+	 ORDER BY i.seq FOR NO KEY UPDATE OF i SKIP LOCKED
+)
+SELECT l.seq, l.hands, g.hands, coalesce(m.status, ''), coalesce(m.resolution, ''), coalesce(a.redrive_id = $2, false), coalesce(a.outcome, ''), coalesce(a.error, '')
+  FROM lost l
+  LEFT JOIN LATERAL (SELECT m.status, m.resolution, m.attempts FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = l.message_id OFFSET 0) AS m ON true
+  LEFT JOIN LATERAL (SELECT a.redrive_id, a.outcome, a.error FROM dlq.dlq_attempts a WHERE a.tenant_id = $1 AND a.message_id = l.message_id AND a.number = m.attempts OFFSET 0) AS a ON true
+ CROSS JOIN LATERAL (SELECT count(*)::integer AS hands FROM dlq.dlq_attempts a
+        WHERE a.tenant_id = $1 AND a.message_id = l.message_id AND a.redrive_id = $2 AND a.outcome = 'ABANDONED') AS g`
+
+// settleLost stores what they have become, and counts them. Those that are still on
+// their way are looked at again soon.
+const settleLost = `
+WITH moved AS (
+	UPDATE dlq.dlq_redrive_items i
+	   SET state = n.state, hands = n.hands, detail = n.detail, updated_at = clock_timestamp(),
+	       lease_until = CASE n.state WHEN 'TAKEN' THEN clock_timestamp() + interval '2 seconds' END
+	  FROM unnest($3::bigint[], $4::text[], $5::text[], $6::bigint[]) AS n (seq, state, detail, hands)
+	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = n.seq
+)
+UPDATE dlq.dlq_redrives d
+   SET done = d.done + $7::bigint, failed = d.failed + $8::bigint, bounced = d.bounced + $9::bigint, updated_at = clock_timestamp(),
+       sent = d.sent + $10::bigint, maybe_sent = d.maybe_sent + $11::bigint, repeated = d.repeated + $12::bigint,
+       progress_at = CASE WHEN $7::bigint + $8::bigint > 0 THEN clock_timestamp() ELSE d.progress_at END
+ WHERE d.tenant_id = $1 AND d.id = $2 AND ($7::bigint + $8::bigint > 0 OR $11::bigint <> 0 OR $12::bigint > 0)`
+
+// settle settles the lost letters of a redrive, whose row is locked.
+func settle(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) error {
+	rows, err := tx.QueryContext(ctx, lockLost, tenant, id)
+	if err != nil {
+		return err
+	}
+	var seqs, handed []int64
+	var states, details []string
+	var p dlq.Progress
+	err = postgres.EachRow(rows, func() error {
+		var l dlq.Lost
+		err := rows.Scan(&l.Seq, &l.Hands, &l.Gone, &l.Status, &l.Resolution, &l.Ours, &l.Outcome, &l.Error)
+		item, hands := l.Settled()
+		p.Count(item.State, item.State.Ended(), l.Hands, hands)
+		seqs, handed = append(seqs, item.Seq), append(handed, int64(hands))
+		states, details = append(states, string(item.State)), append(details, item.Detail)
+		return err
+	})
+	if err != nil || seqs == nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, settleLost, tenant, id, pq.Array(seqs), pq.Array(states), pq.Array(details), pq.Array(handed),
+		p.Done, p.Failed, p.Bounced, p.Sent, p.MaybeSent, p.Repeated)
+	return err
+}
+
+const lockRedrive = `
+SELECT ` + redriveColumns + `, clock_timestamp(),
+       (SELECT count(*) FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state = 'TAKEN')
+  FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2`
+
+// Judge implements dlq.Redrives. Only one that runs is judged; others are
+// returned as they are.
+func (st *Redrives) Judge(ctx context.Context, tenant, id uuid.UUID, chance dlq.Chance) (dlq.Redrive, error) {
+	r, err := postgres.RetryCollision(func() (r dlq.Redrive, err error) {
+		err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+			r, err = judge(ctx, tx, tenant, id, chance)
+			return err
+		})
+		return r, err
+	})
+	return r, postgres.Outage("judge redrive", err)
+}
+
+func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, chance dlq.Chance) (r dlq.Redrive, err error) {
+	// The lock, and then what it guards: the count of a statement that had to wait
+	// for it would be older than the row.
+	var state dlq.RedriveState
+	err = tx.GetContext(ctx, &state, `SELECT d.state FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`, tenant, id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return r, noRedrive(id)
+	}
+	if err == nil && state == dlq.RedriveRunning {
+		err = settle(ctx, tx, tenant, id)
+	}
+	if err != nil {
+		return r, err
+	}
+	var now time.Time
+	var busy int64
+	if r, err = scanRedrive(tx.QueryRowContext(ctx, lockRedrive, tenant, id), &now, &busy); err != nil {
+		return r, err
+	}
+	after, changed := r.Judge(busy, now.UTC())
+	if !changed {
+		return r, nil
+	}
+	_, err = tx.ExecContext(ctx, `
+		UPDATE dlq.dlq_redrives SET version = $3, state = $4, halt_reason = $5, watched_at = $6, canary_ok = $7, ended_at = $8, updated_at = $9,
+		       halts = $10, last_halt_reason = $11, last_halted_at = $12
+		 WHERE tenant_id = $1 AND id = $2`, tenant, id, after.Version, after.State, after.HaltReason, after.WatchedAt, after.CanaryOK, after.EndedAt, after.UpdatedAt,
+		after.Halts, after.LastHalt, after.LastHaltedAt)
+	if err != nil || after.State != dlq.RedriveHalted {
+		return after, err
+	}
+	return after, auditdb.PutAction(ctx, tx, after.ToldHalt(chance.NewID()))
+}

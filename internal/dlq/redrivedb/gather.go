@@ -1,0 +1,204 @@
+package redrivedb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// selection is the letters that a redrive is for, as a query of at, id and seq.
+type selection struct {
+	query string
+	args  []any
+}
+
+// arg adds an argument and returns how the query names it.
+func (s *selection) arg(v any) string {
+	s.args = append(s.args, v)
+	return fmt.Sprintf("$%d", len(s.args))
+}
+
+const selectedColumns = "m.created_at AS at, m.id, m.seq"
+
+// selected returns the letters of a redrive after a cursor, the oldest limit of
+// them; 0: all. What arrives after before is none of them: a redrive would not
+// end if it took what it has sent itself.
+func selected(r *dlq.Redrive, after *dlq.Cursor, before time.Time, limit int64) selection {
+	var s selection
+	order := " ORDER BY m.created_at, m.id"
+	if limit > 0 {
+		order += fmt.Sprint(" LIMIT ", limit)
+	}
+	if r.Filter == nil {
+		s.args = []any{r.TenantID, pq.Array(r.IDs)}
+		s.query = "SELECT " + selectedColumns + " FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = ANY ($2::uuid[])" + order
+		return s
+	}
+	f := *r.Filter
+	if f.CreatedTo.IsZero() || before.Before(f.CreatedTo) {
+		f.CreatedTo = before
+	}
+	parts, args := dlqdb.LiveLetters.SelectLetters(r.TenantID, dlq.Query{Filter: f, Oldest: true, After: after}, selectedColumns, order)
+	s.args = args
+	s.query = "SELECT p.at, p.id, p.seq FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p ORDER BY p.at, p.id"
+	if limit > 0 {
+		s.query += fmt.Sprint(" LIMIT ", limit)
+	}
+	return s
+}
+
+// Gather implements dlq.Redrives, in the name of the redrive's tenant. What is
+// gathered, and how far that has come, is stored together, under the lock of the
+// redrive.
+func (st *Redrives) Gather(ctx context.Context, r dlq.Redrive, limit int) (done bool, err error) {
+	done, err = postgres.RetryCollision(func() (done bool, err error) {
+		err = st.db.InTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error {
+			done, err = gather(ctx, tx, r.TenantID, r.ID, limit)
+			return err
+		})
+		return done, err
+	})
+	return done, postgres.Outage("gather letters of a redrive", err)
+}
+
+func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (done bool, err error) {
+	var now time.Time
+	var at sql.NullTime
+	var last uuid.NullUUID
+	var seq int64 // of the last item; a node of the version before counts only what matched
+	r, err := scanRedrive(tx.QueryRowContext(ctx, `
+		SELECT `+redriveColumns+`, clock_timestamp(), d.gathered_at, d.gathered_id, greatest(d.gathered_seq, d.matched) FROM dlq.dlq_redrives d
+		 WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`, tenant, id), &now, &at, &last, &seq)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, noRedrive(id)
+	}
+	if err != nil || !r.Active() {
+		return true, err
+	}
+	now = now.UTC()
+	if begun, begins := r.Begun(now); begins {
+		r = begun
+		_, err = tx.ExecContext(ctx, `
+			UPDATE dlq.dlq_redrives SET state = $3, started_at = $4, version = $5, updated_at = $6, progress_at = $7 WHERE tenant_id = $1 AND id = $2`,
+			tenant, id, r.State, r.StartedAt, r.Version, r.UpdatedAt, r.ProgressAt)
+	}
+	if err != nil || r.Gathered {
+		return true, err
+	}
+	var after *dlq.Cursor
+	if at.Valid && last.Valid {
+		after = &dlq.Cursor{At: at.Time, ID: last.UUID}
+	}
+	return gatherMore(ctx, tx, &r, after, seq, now, limit)
+}
+
+// gatherMore stores one page of the letters of r, numbered from after seq on.
+func gatherMore(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive, after *dlq.Cursor, seq int64, now time.Time, limit int) (done bool, err error) {
+	size := r.PageSize(limit)
+	var found, stored int64
+	at, last := sql.NullTime{}, uuid.NullUUID{}
+	if size > 0 {
+		s := selected(r, after, *r.StartedAt, size)
+		query := `
+WITH page AS MATERIALIZED (` + s.query + `
+), stored AS (
+	INSERT INTO dlq.dlq_redrive_items (redrive_id, tenant_id, seq, message_id, updated_at)
+	SELECT ` + s.arg(r.ID) + `, ` + s.arg(r.TenantID) + `, ` + s.arg(seq) + ` + row_number() OVER (ORDER BY p.at, p.seq), p.id, clock_timestamp()
+	  FROM page p
+	ON CONFLICT (redrive_id, message_id) DO NOTHING
+	RETURNING 1
+)
+SELECT (SELECT count(*) FROM page), (SELECT count(*) FROM stored), l.at, l.id
+  FROM (SELECT 1) AS one LEFT JOIN (SELECT p.at, p.id FROM page p ORDER BY p.at DESC, p.id DESC LIMIT 1) AS l ON true`
+		if err := tx.QueryRowContext(ctx, query, s.args...).Scan(&found, &stored, &at, &last); err != nil {
+			return false, err
+		}
+	}
+	done = r.GatheredBy(size, found, stored)
+	_, err = tx.ExecContext(ctx, `
+		UPDATE dlq.dlq_redrives SET gathered = $3, matched = matched + $4, gathered_at = coalesce($5, gathered_at), gathered_id = coalesce($6, gathered_id),
+		       gathered_seq = $8, updated_at = $7
+		 WHERE tenant_id = $1 AND id = $2`, r.TenantID, r.ID, done, stored, at, last, now, seq+found)
+	return done, err
+}
+
+// Samples and groups of a preview.
+const (
+	previewSample = 10
+	previewGroups = 20
+)
+
+// blockedKeys counts keys by their oldest open letter, as TakeItems looks at it.
+const blockedKeys = `
+SELECT count(*) FROM (
+	SELECT m.tenant_id, m.original_topic, m.message_key, max(m.seq) AS seq FROM page p JOIN dlq.dlq_messages m ON m.id = p.id
+	 WHERE m.ordered GROUP BY m.tenant_id, m.original_topic, m.message_key) AS m
+ CROSS JOIN LATERAL (SELECT o.id FROM dlq.dlq_messages o WHERE ` + dlqdb.OlderOfKey + ` ORDER BY o.seq LIMIT 1) AS o
+  LEFT JOIN page x ON x.id = o.id
+ WHERE x.id IS NULL`
+
+// Preview implements dlq.Redrives. Blocked keys are those of Ordered letters
+// that wait for an older open letter which is not among the matched ones.
+func (st *Redrives) Preview(ctx context.Context, tenant uuid.UUID, r dlq.Redrive) (dlq.Preview, error) {
+	r.TenantID = tenant
+	p := dlq.Preview{ByTopic: map[string]int64{}, ByGroup: map[string]int64{}, ByStatus: map[dlq.Status]int64{}}
+	s := selected(&r, nil, r.CreatedAt.Add(time.Hour), r.Max) // nothing arrives while it looks: it is one snapshot
+	with := `WITH page AS MATERIALIZED (` + s.query + `) `
+	err := st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
+		rows, err := tx.QueryContext(ctx, with+`
+			SELECT m.original_topic, m.status, m.fingerprint, count(*) FROM page p JOIN dlq.dlq_messages m ON m.id = p.id GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3`, s.args...)
+		if err != nil {
+			return err
+		}
+		if err := postgres.EachRow(rows, func() error { return countPreview(&p, rows) }); err != nil {
+			return err
+		}
+		err = tx.GetContext(ctx, &p.BlockedKeys, with+blockedKeys, s.args...)
+		if err != nil {
+			return err
+		}
+		rows, err = tx.QueryContext(ctx, with+`
+			SELECT `+dlqdb.LetterColumns+` FROM (SELECT p.at, p.id FROM page p ORDER BY p.at, p.id LIMIT `+fmt.Sprint(previewSample)+`) AS p
+			  JOIN dlq.dlq_messages m ON m.id = p.id ORDER BY p.at, p.id`, s.args...)
+		if err != nil {
+			return err
+		}
+		return postgres.EachRow(rows, func() error {
+			l, err := dlqdb.ScanLetter(st.db, rows)
+			if err == nil {
+				p.Sample = append(p.Sample, l)
+			}
+			return st.db.PassOver(ctx, err)
+		})
+	})
+	return p, postgres.Outage("preview redrive", err)
+}
+
+// countPreview adds a row of topic, status, fingerprint and count. Rows come with
+// the largest counts first.
+func countPreview(p *dlq.Preview, row postgres.Scanner) error {
+	var topic, group string
+	var status dlq.Status
+	var n int64
+	if err := row.Scan(&topic, &status, &group, &n); err != nil {
+		return err
+	}
+	p.Matched += n
+	p.ByTopic[topic] += n
+	p.ByStatus[status] += n
+	if _, known := p.ByGroup[group]; known || len(p.ByGroup) < previewGroups {
+		p.ByGroup[group] += n
+	}
+	return nil
+}

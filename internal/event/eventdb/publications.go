@@ -1,0 +1,98 @@
+package eventdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Publications is saga.Publications on PostgreSQL.
+type Publications struct{ db *postgres.DB }
+
+// NewPublications returns the publications of db.
+func NewPublications(db *postgres.DB) *Publications { return &Publications{db} }
+
+// Lead implements saga.Publications.
+func (st *Publications) Lead(ctx context.Context, name, owner string, ttl time.Duration) (epoch int64, err error) {
+	err = st.db.Read.GetContext(ctx, &epoch, `
+		INSERT INTO saga.publications AS p (name, owner, epoch, lease_until) VALUES ($1, $2, 1, now() + $3 * interval '1 microsecond')
+		ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, epoch = p.epoch + 1, lease_until = excluded.lease_until
+		 WHERE p.lease_until <= now() OR p.owner = excluded.owner
+		RETURNING epoch`, name, owner, ttl.Microseconds())
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return epoch, postgres.Outage("acquire the publication lease", err)
+}
+
+// Renew implements saga.Publications.
+func (st *Publications) Renew(ctx context.Context, name string, epoch int64, ttl time.Duration) (bool, error) {
+	res, err := st.db.Read.ExecContext(ctx, `
+		UPDATE saga.publications SET lease_until = now() + $3 * interval '1 microsecond' WHERE name = $1 AND epoch = $2`, name, epoch, ttl.Microseconds())
+	return postgres.One(res, "renew the publication lease", err)
+}
+
+// Resign implements saga.Publications.
+func (st *Publications) Resign(ctx context.Context, name string, epoch int64) error {
+	_, err := st.db.Read.ExecContext(ctx, `
+		UPDATE saga.publications SET lease_until = now() WHERE name = $1 AND epoch = $2 AND lease_until > now()`, name, epoch)
+	return postgres.Outage("release the publication lease", err)
+}
+
+// unpublished finds the tenants in the trail by stepping over idx_event_feed,
+// one look-up each: how many events they have does not matter.
+const unpublished = `
+WITH RECURSIVE tenants AS (
+	(SELECT e.tenant_id FROM saga.audit_events e ORDER BY e.tenant_id LIMIT 1)
+	UNION ALL
+	SELECT (SELECT e.tenant_id FROM saga.audit_events e WHERE e.tenant_id > t.tenant_id ORDER BY e.tenant_id LIMIT 1)
+	  FROM tenants t WHERE t.tenant_id IS NOT NULL
+)
+SELECT t.tenant_id, coalesce(c.txid, '0'), coalesce(c.id, 0), next.timestamp
+  FROM tenants t
+  LEFT JOIN saga.publication_cursors c ON c.name = $1 AND c.tenant_id = t.tenant_id
+ CROSS JOIN LATERAL (
+	SELECT e.timestamp FROM saga.audit_events e
+	 WHERE e.tenant_id = t.tenant_id AND (e.txid, e.id) > (coalesce(c.txid, '0'), coalesce(c.id, 0)) AND ` + auditdb.Settled + `
+	 ORDER BY e.txid, e.id LIMIT 1
+ ) AS next
+ WHERE t.tenant_id IS NOT NULL`
+
+// Unpublished implements saga.Publications.
+func (st *Publications) Unpublished(ctx context.Context, name string) ([]saga.Unpublished, error) {
+	rows, err := st.db.Read.QueryContext(ctx, unpublished, name)
+	if err != nil {
+		return nil, fmt.Errorf("find unpublished events: %w", err)
+	}
+	var all []saga.Unpublished
+	err = postgres.EachRow(rows, func() error {
+		var u saga.Unpublished
+		err := rows.Scan(&u.TenantID, &u.After.TxID, &u.After.ID, &u.Since)
+		postgres.UTC(&u.Since)
+		all = append(all, u)
+		return err
+	})
+	return all, postgres.Outage("find unpublished events", err)
+}
+
+// advance locks the term's row, so that a next leader comes before it or after it.
+const advance = `
+WITH term AS (
+	SELECT p.name FROM saga.publications p WHERE p.name = $1 AND p.epoch = $2 FOR SHARE
+)
+INSERT INTO saga.publication_cursors (name, tenant_id, txid, id) SELECT name, $3, $4, $5 FROM term
+ON CONFLICT (name, tenant_id) DO UPDATE SET txid = excluded.txid, id = excluded.id`
+
+// Advance implements saga.Publications. The publisher acts for all tenants.
+func (st *Publications) Advance(ctx context.Context, name string, epoch int64, whose uuid.UUID, to saga.Position) (bool, error) {
+	res, err := st.db.Read.ExecContext(ctx, advance, name, epoch, whose, xid(to), to.ID)
+	return postgres.One(res, "advance publication", err)
+}

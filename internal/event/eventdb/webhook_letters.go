@@ -1,0 +1,102 @@
+package eventdb
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// Letters of webhooks are locked after their subscription and their delivery.
+
+// lockParcels reads the letters of deliveries and locks them.
+const lockParcels = `
+SELECT ` + dlqdb.LetterColumns + ` FROM dlq.dlq_messages m
+ WHERE m.tenant_id = $1 AND m.dedupe_key = ANY ($2::text[]) AND m.source = 'WEBHOOK'
+ ORDER BY m.id
+   FOR NO KEY UPDATE OF m`
+
+// tellOf writes what is told of the letters of deliveries, by LetterKey.
+func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, at time.Time, told map[string]*dlq.SourceUpdate) error {
+	if len(told) == 0 {
+		return nil
+	}
+	keys := make([]string, 0, len(told))
+	for key := range told {
+		keys = append(keys, key)
+	}
+	rows, err := tx.QueryContext(ctx, lockParcels, tenant, pq.Array(keys))
+	if err != nil {
+		return err
+	}
+	found := map[uuid.UUID]dlq.Letter{}
+	err = postgres.EachRow(rows, func() error {
+		l, err := dlqdb.ScanLetter(st.db, rows)
+		found[l.ID] = l
+		told[l.DedupeKey].ID = l.ID
+		return st.db.PassOver(ctx, err)
+	})
+	if err != nil {
+		return err
+	}
+	all := make([]dlqdb.LetterUpdate, 0, len(told))
+	for _, n := range told {
+		if l := &n.Letter; n.Outcome == dlq.GaveUp {
+			if l.ID, err = uuid.NewV7(); err != nil {
+				return err
+			}
+			l.RootID = l.ID
+		}
+		all = append(all, dlqdb.LetterUpdate{SourceUpdate: n, Tenant: tenant, At: dlq.Moment{Now: at}})
+	}
+	return st.tell.UpdateLetters(ctx, tx, all, found)
+}
+
+// tellRedelivered tells of the letters of deliveries that are sent again; before
+// are these as they were.
+func (st *Webhooks) tellRedelivered(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, at time.Time, before ...webhook.Delivery) error {
+	told := map[string]*dlq.SourceUpdate{}
+	for i := range before {
+		token, err := uuid.NewRandom()
+		if err != nil {
+			return err
+		}
+		if n := webhook.Redelivered(&before[i], token); n != nil {
+			told[before[i].LetterKey()] = n
+		}
+	}
+	return st.tellOf(ctx, tx, tenant, at, told)
+}
+
+// dropLetters discards letters of a subscription: nobody can send its deliveries
+// any more. A retry that was under way has ended without a result. The statuses come
+// from the transition table.
+const dropLetters = `
+WITH doomed AS (
+	SELECT m.id, m.status, m.retry_token, m.revision, m.target, m.redrive_id, m.last_retry_at, m.attempts FROM dlq.dlq_messages m
+	 WHERE m.tenant_id = $1 AND m.original_topic = $2 AND m.source = 'WEBHOOK' AND m.status = ANY ($3::text[])
+	 ORDER BY m.id
+	   FOR NO KEY UPDATE OF m
+), dropped AS (
+	UPDATE dlq.dlq_messages m
+	   SET status = 'DEAD', resolution = 'DISCARDED', terminal_at = now(), next_retry_at = NULL, retry_token = NULL, retry_lease_until = NULL,
+	       version = m.version + 1, updated_at = now()
+	  FROM doomed d WHERE m.tenant_id = $1 AND m.id = d.id
+)
+INSERT INTO dlq.dlq_attempts (message_id, tenant_id, number, token, revision, target, outcome, error, redrive_id, started_at, ended_at)
+SELECT d.id, $1, greatest(d.attempts, 1), d.retry_token, d.revision, d.target, 'WITHDRAWN', $4, d.redrive_id,
+       least(coalesce(d.last_retry_at, now()), now()), now()
+  FROM doomed d WHERE d.status = 'RETRYING'
+ON CONFLICT (message_id, number) DO NOTHING`
+
+func (st *Webhooks) dropLetters(ctx context.Context, tx *sqlx.Tx, s *webhook.Subscription, on dlq.Trigger, why string) error {
+	_, err := tx.ExecContext(ctx, dropLetters, s.TenantID, s.LetterTopic(), pq.Array(dlq.From(on)), why)
+	return err
+}

@@ -1,0 +1,224 @@
+package eventdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// readyWebhooks asks for each enabled subscription two short questions of an
+// index each: are deliveries due (idx_webhook_deliveries_due), and, when there
+// is room, does the feed go on after the cursor (idx_event_feed).
+const readyWebhooks = `
+SELECT ` + webhookColumns + `, w.cursor_txid, w.cursor_id, q.news, q.due
+  FROM saga.webhooks w
+ CROSS JOIN LATERAL (
+	SELECT EXISTS (SELECT 1 FROM saga.webhook_deliveries d
+	                WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending'
+	                  AND d.due_at <= $1 AND (d.lease_until IS NULL OR d.lease_until <= now())) AS due,
+	       EXISTS (SELECT 1 FROM saga.audit_events e
+	                WHERE e.tenant_id = w.tenant_id AND (e.txid, e.id) > (w.cursor_txid, w.cursor_id) AND ` + auditdb.Settled + `)
+	       AND (SELECT count(*) FROM (SELECT 1 FROM saga.webhook_deliveries d
+	                WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending' LIMIT $2) AS held) < $2 AS news
+	) AS q
+ WHERE w.enabled AND (q.news OR q.due)`
+
+// Ready implements webhook.Queue.
+func (st *Webhooks) Ready(ctx context.Context, now time.Time) ([]webhook.Work, error) {
+	rows, err := st.db.Read.QueryContext(ctx, readyWebhooks, now, webhook.MaxPending)
+	if err != nil {
+		return nil, fmt.Errorf("find webhooks with work: %w", err)
+	}
+	var all []webhook.Work
+	err = postgres.EachRow(rows, func() error {
+		var r webhookRow
+		var w webhook.Work
+		if err := rows.Scan(append(r.dest(), &w.Cursor.TxID, &w.Cursor.ID, &w.FeedReady, &w.Due)...); err != nil {
+			return err
+		}
+		var err error
+		w.Subscription, err = r.subscription()
+		all = append(all, w)
+		return err
+	})
+	return all, postgres.Outage("find webhooks with work", err)
+}
+
+// enqueueDeliveries moves the cursor if nobody else has, and only then stores
+// the deliveries of what lies between.
+const enqueueDeliveries = `
+WITH moved AS (
+	UPDATE saga.webhooks SET cursor_txid = $6, cursor_id = $7
+	 WHERE tenant_id = $1 AND id = $2 AND enabled AND version = $3 AND cursor_txid = $4 AND cursor_id = $5
+	RETURNING tenant_id, id
+), added AS (
+	INSERT INTO saga.webhook_deliveries (tenant_id, webhook_id, id, event_id, event_type, saga_id, body, status, due_at, created_at)
+	SELECT m.tenant_id, m.id, d.id, d.event_id, d.event_type, d.saga_id, d.body, 'pending', d.due_at, d.created_at
+	  FROM moved m CROSS JOIN unnest($8::uuid[], $9::bigint[], $10::text[], $11::uuid[], $12::text[], $13::timestamptz[], $14::timestamptz[])
+	       AS d (id, event_id, event_type, saga_id, body, due_at, created_at)
+)
+SELECT count(*) FROM moved`
+
+// Enqueue implements webhook.Queue.
+func (st *Webhooks) Enqueue(ctx context.Context, s *webhook.Subscription, from, to saga.Position, deliveries []webhook.Delivery) (bool, error) {
+	var c [7]postgres.BinaryColumn
+	for i := range deliveries {
+		d := &deliveries[i]
+		c[0].Uuid(d.ID)
+		c[1].Int(d.EventID)
+		c[2].Text(d.EventType)
+		c[3].Uuid(d.SagaID)
+		c[4].Text(string(d.Body))
+		c[5].Time(d.DueAt)
+		c[6].Time(d.CreatedAt)
+	}
+	args := append([]any{s.TenantID, s.ID, s.Version, xid(from), from.ID, xid(to), to.ID}, postgres.Parameters(c[:])...)
+	rows, err := st.db.QueryWrite(ctx, enqueueDeliveries, args...)
+	if err != nil {
+		return false, fmt.Errorf("enqueue deliveries: %w", err)
+	}
+	var moved int
+	err = postgres.EachRow(rows, func() error { return rows.Scan(&moved) })
+	return moved == 1, postgres.Outage("enqueue deliveries", err)
+}
+
+// xid is a transaction id as a parameter: lib/pq has no unsigned numbers.
+func xid(p saga.Position) string { return strconv.FormatUint(p.TxID, 10) }
+
+// claimDeliveries leases what is due. A delivery that somebody holds is passed
+// over; its lease is not in the index, so that a claim is a HOT update.
+const claimDeliveries = `
+WITH due AS (
+	SELECT d.id FROM saga.webhook_deliveries d
+	 WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'pending'
+	   AND d.due_at <= $4 AND (d.lease_until IS NULL OR d.lease_until <= now())
+	   AND EXISTS (SELECT 1 FROM saga.webhooks w WHERE w.tenant_id = $1 AND w.id = $2 AND w.enabled AND w.version = $3)
+	 ORDER BY d.due_at, d.id LIMIT $6
+	 FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE saga.webhook_deliveries d
+   SET lease_until = now() + $5 * interval '1 microsecond', attempt = d.attempt + 1, last_attempt_at = $4
+  FROM due WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.id = due.id
+RETURNING ` + deliveryColumns
+
+// Claim implements webhook.Queue.
+func (st *Webhooks) Claim(ctx context.Context, s *webhook.Subscription, now time.Time, lease time.Duration, limit int) ([]webhook.Delivery, error) {
+	rows, err := st.db.Read.QueryContext(ctx, claimDeliveries, s.TenantID, s.ID, s.Version, now, lease.Microseconds(), limit)
+	if err != nil {
+		return nil, fmt.Errorf("claim deliveries: %w", err)
+	}
+	var claimed []webhook.Delivery
+	err = postgres.EachRow(rows, func() error {
+		d, err := scanDelivery(rows)
+		claimed = append(claimed, d)
+		return err
+	})
+	slices.SortFunc(claimed, func(a, b webhook.Delivery) int {
+		if c := a.DueAt.Compare(b.DueAt); c != 0 {
+			return c
+		}
+		return slices.Compare(a.ID[:], b.ID[:])
+	})
+	return claimed, postgres.Outage("claim deliveries", err)
+}
+
+// Settle implements webhook.Queue. The subscription is locked first: outcomes
+// of one endpoint count its failures one after the other.
+func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.Outcome, p webhook.Policy, m webhook.Moment) (r webhook.Result, stored bool, err error) {
+	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
+		s, err := getWebhook(ctx, tx, d.TenantID, d.WebhookID, "FOR NO KEY UPDATE")
+		if err != nil {
+			return err
+		}
+		present, err := getDelivery(ctx, tx, d.TenantID, d.WebhookID, d.ID, "FOR NO KEY UPDATE")
+		if err != nil || present.Attempt != d.Attempt || present.Status != webhook.Pending {
+			return err
+		}
+		stored, r = true, webhook.Settle(s, present, o, p, m)
+		if err := putDelivery(ctx, tx, r.Delivery, true); err != nil {
+			return err
+		}
+		if r.Changed {
+			if err := putWebhook(ctx, tx, r.Subscription); err != nil {
+				return err
+			}
+			if err := tellDisabled(ctx, tx, &s, &r.Subscription, m.Now); err != nil {
+				return err
+			}
+		}
+		if r.Recovered {
+			_, err = tx.ExecContext(ctx, `
+				UPDATE saga.webhook_deliveries SET due_at = $3
+				 WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' AND due_at > $3`, d.TenantID, d.WebhookID, m.Now)
+		}
+		if n := r.LetterUpdate(m); n != nil && err == nil {
+			err = st.tellOf(ctx, tx, d.TenantID, m.Now, map[string]*dlq.SourceUpdate{d.LetterKey(): n})
+		}
+		return err
+	})
+	if errors.Is(err, sql.ErrNoRows) || fault.IsCode(err, webhook.CodeNotFound) { // deleted meanwhile
+		return r, false, nil
+	}
+	return r, stored && err == nil, postgres.Outage("settle delivery", err)
+}
+
+// tellDisabled records that Skald itself has stopped a webhook.
+func tellDisabled(ctx context.Context, tx *sqlx.Tx, before, after *webhook.Subscription, at time.Time) error {
+	if !before.Enabled || after.Enabled {
+		return nil
+	}
+	ctx = operator.As(ctx, operator.By{Reason: after.DisabledReason})
+	return auditdb.Tell(ctx, tx, after.TenantID, at, operator.Webhook, after.ID.String(), "disable", before.Audited(), after.Audited(), nil)
+}
+
+// expireDeliveries keeps what was given up as long as its letter may have it
+// sent again.
+const expireDeliveries = `
+DELETE FROM saga.webhook_deliveries WHERE ctid = ANY (ARRAY(
+	SELECT d.ctid FROM saga.webhook_deliveries d
+	 WHERE d.created_at < $1 AND d.status <> 'pending'
+	   AND (d.status <> 'failed' OR NOT EXISTS (
+	        SELECT 1 FROM dlq.dlq_messages m
+	         WHERE m.tenant_id = d.tenant_id AND m.dedupe_key = 'skald:webhook:' || d.id AND m.status <> 'RESOLVED' AND m.resolution IS DISTINCT FROM 'DISCARDED'))
+	 LIMIT 5000 FOR UPDATE OF d SKIP LOCKED))`
+
+// Expire implements webhook.Queue, in batches.
+func (st *Webhooks) Expire(ctx context.Context, before time.Time) (int64, error) {
+	var total int64
+	for {
+		res, err := st.db.Read.ExecContext(ctx, expireDeliveries, before)
+		if err != nil {
+			return total, fmt.Errorf("expire deliveries: %w", err)
+		}
+		n, err := res.RowsAffected()
+		if total += n; err != nil || n == 0 {
+			return total, err
+		}
+	}
+}
+
+// Backlog implements webhook.Queue.
+func (st *Webhooks) Backlog(ctx context.Context) (pending int64, oldest time.Time, err error) {
+	var at sql.NullTime
+	err = st.db.Read.QueryRowContext(ctx, `
+		SELECT count(*), min(d.created_at) FROM saga.webhook_deliveries d JOIN saga.webhooks w ON w.tenant_id = d.tenant_id AND w.id = d.webhook_id
+		 WHERE d.status = 'pending' AND w.enabled`).Scan(&pending, &at)
+	if at.Valid {
+		oldest = at.Time.UTC()
+	}
+	return pending, oldest, postgres.Outage("count pending deliveries", err)
+}

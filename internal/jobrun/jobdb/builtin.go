@@ -1,0 +1,180 @@
+package jobdb
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// ensureBuiltIn stores a built-in definition unless it is there, and gives one that
+// nobody has touched its present spec: any number of nodes may do so at once.
+const ensureBuiltIn = `
+WITH kept AS (
+	INSERT INTO jobs.job_definitions AS d (id, tenant_id, name, type, command_name, spec, built_in, last_materialized_at, next_due_at, created_at, updated_at)
+	VALUES ($1, $2, $3, $4, $5, $6::jsonb, true, $7, $8, $7, $7)
+	ON CONFLICT (tenant_id, name) WHERE deleted_at IS NULL DO UPDATE
+	   SET spec = excluded.spec, type = excluded.type, command_name = excluded.command_name, spec_version = d.spec_version + 1, version = d.version + 1,
+	       next_due_at = excluded.next_due_at, last_materialized_at = excluded.last_materialized_at, updated_at = excluded.updated_at
+	 WHERE d.built_in AND d.updated_by = '' AND d.spec <> excluded.spec
+	RETURNING d.id, d.tenant_id, d.spec_version, d.spec, d.updated_at
+)
+INSERT INTO jobs.job_definition_versions (definition_id, tenant_id, spec_version, spec, created_at)
+SELECT id, tenant_id, spec_version, spec, updated_at FROM kept`
+
+// EnsureBuiltIns stores the built-in definitions of a tenant: new ones, and those
+// whose spec has changed and that no operator has changed. Idempotent.
+func (st *Definitions) EnsureBuiltIns(ctx context.Context, tenant uuid.UUID, all []jobrun.Definition) error {
+	_, err := postgres.RetryCollision(func() (struct{}, error) {
+		return struct{}{}, st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+			for i := range all {
+				d := &all[i]
+				spec, err := json.Marshal(d.Spec)
+				if err != nil {
+					return fmt.Errorf("encode the spec of a job: %w", err)
+				}
+				if _, err := tx.ExecContext(ctx, ensureBuiltIn, d.ID, tenant, d.Name, d.Spec.Type, d.Spec.CommandName, string(spec), d.LastMaterializedAt, d.NextDueAt); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	return postgres.Outage("store the built-in job definitions", err)
+}
+
+// Expired is how much Retain has deleted.
+type Expired struct {
+	Events int64 `json:"events"`
+	Claims int64 `json:"claims"`
+	Fences int64 `json:"fences"`
+	// Workers that were detached for as long as runs are kept.
+	Workers int64 `json:"workers"`
+}
+
+// retention deletes a batch each: processed events and their deliveries, answered
+// claims of yesterday, fences that nobody has shown and workers that have been
+// detached for as long as runs are kept.
+var retention = []string{`
+WITH gone AS (
+	DELETE FROM jobs.events v WHERE v.id IN (SELECT id FROM jobs.events WHERE processed_at < now() - $1 * interval '1 day' ORDER BY processed_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+	RETURNING v.id, v.tenant_id
+), deliveries AS (
+	DELETE FROM jobs.event_deliveries d USING gone WHERE d.event_id = gone.id
+)
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, `
+WITH gone AS (
+	DELETE FROM jobs.claims c WHERE c.ctid IN (SELECT ctid FROM jobs.claims WHERE created_at < now() - interval '1 day' AND $1::float8 > 0 LIMIT $2)
+	RETURNING c.tenant_id
+)
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, `
+WITH gone AS (
+	DELETE FROM jobs.fences f WHERE (f.tenant_id, f.key) IN (SELECT tenant_id, key FROM jobs.fences WHERE checked_at < now() - $1 * interval '1 day' LIMIT $2)
+	RETURNING f.tenant_id
+)
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, `
+WITH gone AS (
+	DELETE FROM jobs.workers w WHERE w.id IN (SELECT id FROM jobs.workers WHERE state = 'DETACHED' AND detached_at < now() - $1 * interval '1 day' LIMIT $2)
+	RETURNING w.tenant_id
+)
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`}
+
+// retained is how the record of actions calls what retention deletes; "": it is not
+// told of. Claims are answers that are kept for a day to be repeated.
+var retained = []string{"job_events_deleted", "", "fences_deleted", "workers_deleted"}
+
+// Retain deletes what is kept about job runs and whose time has passed, but for
+// the runs themselves and their logs, which package joblog purges. It stops when
+// ctx ends; what was deleted until then stays so.
+func (st *Jobs) Retain(ctx context.Context) (e Expired, err error) {
+	s, err := st.settings(ctx)
+	if err != nil {
+		return e, err
+	}
+	const batch = 1000
+	for i, count := range []*int64{&e.Events, &e.Claims, &e.Fences, &e.Workers} {
+		days := s.Number([]string{jobrun.EventRetention, jobrun.RunRetentionDays, jobrun.RunRetentionDays, jobrun.RunRetentionDays}[i])
+		for {
+			var n int64
+			gone, err := st.db.ByTenant(ctx, retention[i], days, batch)
+			if err != nil {
+				return e, postgres.Outage("delete what has expired", err)
+			}
+			for tenant, of := range gone {
+				n += of
+				if retained[i] != "" {
+					operator.Took(ctx, tenant, retained[i], of)
+				}
+			}
+			if *count += n; n < batch {
+				break
+			}
+		}
+	}
+	return e, nil
+}
+
+// Proof is something that must always hold, and in how many places it does not.
+type Proof struct {
+	Name    string   `json:"name"`
+	Broken  int64    `json:"broken"`
+	Samples []string `json:"samples,omitempty"` // ids, at most five
+}
+
+// proofs find what must not be: each returns ids. Those with the lease of a minute
+// ago leave the sweeps time to act.
+var proofs = []struct{ name, query string }{
+	{"I1 every unfinished saga is owned or due", `
+		SELECT s.id::text FROM saga.saga_states s WHERE s.completed_at IS NULL AND s.suspended_at IS NULL
+		   AND CASE WHEN s.lease_owner IS NULL THEN s.next_run_at IS NULL ELSE NOT EXISTS (SELECT FROM saga.engine_nodes e WHERE e.id = s.lease_owner) END`},
+	{"J1 a slot has one run", `
+		SELECT min(r.id::text) FROM jobs.job_runs r WHERE r.trigger = 'TIME' GROUP BY r.definition_id, r.scheduled_for HAVING count(*) > 1`},
+	{"J2 one run of a concurrency key is with a worker", `
+		SELECT min(r.id::text) FROM jobs.job_runs r WHERE r.concurrency_key IS NOT NULL AND r.phase IN ('HELD', 'ORPHANED')
+		 GROUP BY r.tenant_id, r.concurrency_key HAVING count(*) > 1`},
+	{"J3 what is with a worker has a fence", `
+		SELECT r.id::text FROM jobs.job_runs r WHERE r.phase = 'HELD'
+		   AND (r.lease_token IS NULL OR r.assigned_worker_id IS NULL OR r.leader_epoch IS NULL OR r.attempt < 1)`},
+	{"J4 no epoch is ahead of the leader's", `
+		SELECT r.id::text FROM jobs.job_runs r WHERE r.phase = 'HELD' AND r.leader_epoch > (SELECT max(l.epoch) FROM jobs.leader l)`},
+	{"J6 what has ended stays so", `
+		SELECT r.id::text FROM jobs.job_runs r WHERE (r.finished_at IS NULL) = (r.state IN ('SUCCEEDED', 'FAILED', 'CANCELED', 'TIMED_OUT', 'SKIPPED'))`},
+	{"J7 a failure with budget left has its retry once", `
+		SELECT min(r.id::text) FROM jobs.job_runs r WHERE r.retry_of_run_id IS NOT NULL AND r.trigger = 'RETRY' GROUP BY r.retry_of_run_id HAVING count(*) > 1`},
+	{"a saga whose run has ended does not wait for it", `
+		SELECT s.id::text FROM saga.saga_states s JOIN saga.saga_step_logs l ON l.saga_id = s.id AND l.tenant_id = s.tenant_id AND l.completed_at IS NULL AND l.outcome_code = 'job_run'
+		 WHERE s.completed_at IS NULL AND s.next_run_at > now()
+		   AND EXISTS (SELECT FROM jobs.job_runs r WHERE r.id = l.id AND r.finished_at < now() - interval '1 minute')
+		   AND NOT EXISTS (SELECT FROM jobs.job_runs r WHERE r.root_run_id = l.id AND r.finished_at IS NULL)`},
+	{"a letter that is retried by a run waits for it", `
+		SELECT m.id::text FROM dlq.dlq_messages m WHERE m.status = 'RESOLVED' AND m.resolution = 'CONFIRMED' AND m.source = 'JOB'
+		   AND NOT EXISTS (SELECT FROM jobs.job_runs r WHERE r.tenant_id = m.tenant_id AND r.letter_id = m.id AND r.state = 'SUCCEEDED')
+		   AND m.terminal_at > now() - interval '1 day'`},
+}
+
+// Prove asks what must always hold, of all tenants, and returns what came of each.
+func (st *Jobs) Prove(ctx context.Context) ([]Proof, error) {
+	out := make([]Proof, len(proofs))
+	for i, p := range proofs {
+		out[i].Name = p.name
+		rows, err := st.db.Read.QueryContext(ctx, `SELECT count(*) OVER (), p.id FROM (`+p.query+`) AS p (id) LIMIT 5`)
+		if err == nil {
+			err = postgres.EachRow(rows, func() error {
+				var id string
+				err := rows.Scan(&out[i].Broken, &id)
+				out[i].Samples = append(out[i].Samples, id)
+				return err
+			})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("prove that %s: %w", p.name, err)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,61 @@
+package jobdb
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// cancelRounds is how often the runs of a definition are canceled that is to be
+// deleted, while new ones come.
+const cancelRounds = 5
+
+// Delete implements jobrun.Definitions. Runs are canceled before the definition is
+// deleted, so that after a crash in between it can be deleted again.
+func (st *Definitions) Delete(ctx context.Context, d jobrun.Definition, force bool, by operator.Action) error {
+	jobs := NewJobs(st.db, nil)
+	for range cancelRounds {
+		err := st.db.InTenant(ctx, d.TenantID, func(tx *sqlx.Tx) error { return deleteDefinition(ctx, tx, &d, force, by) })
+		if !force || !fault.IsCode(err, jobrun.CodeActiveRuns) {
+			return postgres.Outage("delete job definition", err)
+		}
+		if err := jobs.cancelAll(ctx, d.TenantID, d.ID, operator.By{Actor: by.Actor, Reason: "the job definition is deleted"}); err != nil {
+			return postgres.Outage("cancel the runs of a job definition", err)
+		}
+	}
+	return fault.New(fault.Conflict, jobrun.CodeActiveRuns, "the job definition %s keeps getting new runs: disable it first", d.Name)
+}
+
+// deleteDefinition marks it deleted unless runs of it have not ended; asked: those
+// that their workers were asked to cancel do not count. It locks the definition
+// first, so that the leader makes no runs of it meanwhile.
+func deleteDefinition(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, asked bool, by operator.Action) error {
+	before, err := lockDefinition(ctx, tx, d, d.Version)
+	if err != nil {
+		return err
+	}
+	var active []uuid.UUID
+	if err := tx.SelectContext(ctx, &active, `
+		SELECT r.id FROM jobs.job_runs r
+		 WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.phase IN ('PENDING', 'HELD', 'ORPHANED') AND (NOT $3 OR r.cancel_requested_at IS NULL)
+		 LIMIT 1`, d.TenantID, d.ID, asked); err != nil {
+		return err
+	}
+	if active != nil {
+		return fault.New(fault.Conflict, jobrun.CodeActiveRuns, "run %s of the job definition, and possibly others, has not ended", active[0])
+	}
+	_, err = tx.ExecContext(ctx, `
+		UPDATE jobs.job_definitions d SET version = $3 + 1, deleted_at = $4, next_due_at = NULL, updated_at = $4, updated_by = $5
+		 WHERE d.tenant_id = $1 AND d.id = $2 AND d.version = $3`, d.TenantID, d.ID, d.Version, by.At, by.Actor)
+	if err != nil {
+		return err
+	}
+	return auditdb.PutAction(ctx, tx, by.From(before.Audited(), nil))
+}

@@ -1,0 +1,58 @@
+package jobdb
+
+import (
+	"context"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// ListDefinitions implements jobrun.Definitions. Definitions are few: they are
+// counted to the end.
+func (st *Definitions) ListDefinitions(ctx context.Context, tenant uuid.UUID, f jobrun.DefinitionFilter, p jobrun.Paging) (list []jobrun.Definition, page jobrun.Paged, err error) {
+	w := whereDefinitions(tenant, f)
+	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
+		if p.Total {
+			if err := tx.GetContext(ctx, &page.Total, `SELECT count(*) FROM jobs.job_definitions d WHERE `+w.Text(), w.Args...); err != nil {
+				return err
+			}
+		}
+		l := NewestFirst{DefinitionColumns, "jobs.job_definitions d", "d.created_at", "d.id"}
+		list, page.More, err = ReadPage(ctx, tx, l, &w, p, func(row postgres.Scanner) (jobrun.Definition, error) { return ScanDefinition(row) })
+		return err
+	})
+	return list, page, postgres.Outage("list job definitions", err)
+}
+
+func whereDefinitions(tenant uuid.UUID, f jobrun.DefinitionFilter) postgres.Where {
+	var w postgres.Where
+	w.Add("d.tenant_id = ? AND d.deleted_at IS NULL", tenant)
+	if prefix, ok := strings.CutSuffix(f.Name, "*"); ok {
+		w.Add("starts_with(d.name, ?)", prefix)
+	} else if f.Name != "" {
+		w.Add("d.name = ?", f.Name)
+	}
+	if f.Type != "" {
+		w.Add("d.type = ?", f.Type)
+	}
+	if f.Command != "" {
+		w.Add("d.command_name = ?", f.Command)
+	}
+	if f.Label != "" {
+		w.Add("d.labels @> ARRAY[?::text]", f.Label)
+	}
+	if f.Enabled != nil {
+		w.Add("d.enabled = ?", *f.Enabled)
+	}
+	if f.BuiltIn != nil {
+		w.Add("d.built_in = ?", *f.BuiltIn)
+	}
+	if f.Paused != nil {
+		w.Add("(d.paused_at IS NOT NULL AND (d.paused_until IS NULL OR d.paused_until > clock_timestamp())) = ?", *f.Paused)
+	}
+	return w
+}

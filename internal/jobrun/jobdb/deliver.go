@@ -1,0 +1,288 @@
+package jobdb
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// Events become runs here (S16): the leader takes what is not processed, in the
+// order of its coming, and stores a run, or why there is none yet, for each
+// definition that an event is for. A run is one per event and definition, by its
+// key, whatever happens in between.
+
+const (
+	// Events that wait for another try of a delivery are passed over.
+	undelivered = `
+SELECT ` + jobEventColumns + ` FROM jobs.events v
+ WHERE v.processed_at IS NULL AND NOT EXISTS (SELECT FROM jobs.event_deliveries d WHERE d.event_id = v.id AND d.next_try_at > clock_timestamp())
+ ORDER BY v.created_at, v.id LIMIT $1
+   FOR UPDATE OF v SKIP LOCKED`
+
+	listeners = `
+SELECT ` + DefinitionColumns + ` FROM jobs.job_definitions d
+ WHERE d.tenant_id = ANY ($1::uuid[]) AND d.event_type IS NOT NULL AND d.enabled AND d.deleted_at IS NULL ORDER BY d.id`
+
+	triedBefore = `
+SELECT d.event_id, d.definition_id, d.attempts, d.next_try_at IS NOT NULL FROM jobs.event_deliveries d WHERE d.event_id = ANY ($1::uuid[])`
+
+	putDeliveries = `
+INSERT INTO jobs.event_deliveries AS d (event_id, definition_id, tenant_id, run_id, attempts, error, delivered_at, next_try_at, letter_id)
+SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[], $6::text[], $7::timestamptz[], $8::timestamptz[], $9::uuid[])
+ON CONFLICT (event_id, definition_id) DO UPDATE
+   SET run_id = excluded.run_id, attempts = excluded.attempts, error = excluded.error, delivered_at = excluded.delivered_at,
+       next_try_at = excluded.next_try_at, letter_id = excluded.letter_id`
+
+	processed = `
+UPDATE jobs.events v SET processed_at = clock_timestamp()
+ WHERE v.id = ANY ($1::uuid[]) AND NOT EXISTS (SELECT FROM jobs.event_deliveries d WHERE d.event_id = v.id AND d.next_try_at IS NOT NULL)`
+)
+
+// delivery is an event on its way to a definition.
+type delivery struct {
+	event *jobrun.PublishedEvent
+	to    *jobrun.Definition
+	tries int // before this one
+	args  json.RawMessage
+	run   jobrun.Run
+	err   error // why there is no run
+}
+
+// Deliver implements jobrun.Events.
+func (st *Events) Deliver(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
+	var swept jobrun.Swept
+	var runs []jobrun.Run
+	var created []bool
+	err := st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
+		runs, created, swept = nil, nil, jobrun.Swept{}
+		events, err := st.undelivered(ctx, tx, limit)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		swept = jobrun.Swept{Moved: len(events), More: len(events) == limit}
+		var now time.Time
+		if err := tx.QueryRowContext(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+			return err
+		}
+		m := MomentAt(now)
+		all, err := st.deliveries(ctx, tx, events, m.Now)
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			all[i].prepare(s, m)
+		}
+		if runs, created, err = st.insert(ctx, tx, all); err != nil {
+			return err
+		}
+		return st.settle(ctx, tx, events, all, m)
+	})
+	if err != nil {
+		return jobrun.Swept{}, postgres.Outage("deliver events", err)
+	}
+	st.db.RunsCreated(runs, created)
+	return swept, nil
+}
+
+func (st *Events) undelivered(ctx context.Context, tx *sqlx.Tx, limit int) (events []jobrun.PublishedEvent, err error) {
+	rows, err := st.db.QueryIn(ctx, tx, undelivered, limit)
+	if err != nil {
+		return nil, err
+	}
+	err = postgres.EachRow(rows, func() error {
+		e, err := st.db.scanEvent(rows)
+		if err != nil {
+			return st.db.PassOver(ctx, err)
+		}
+		events = append(events, e)
+		return nil
+	})
+	return events, err
+}
+
+// deliveries returns which of events are for which definitions now. Of an event
+// that was tried before, only what has not come off.
+func (st *Events) deliveries(ctx context.Context, tx *sqlx.Tx, events []jobrun.PublishedEvent, now time.Time) ([]delivery, error) {
+	var tenants, ids []uuid.UUID
+	for i := range events {
+		tenants, ids = append(tenants, events[i].TenantID), append(ids, events[i].ID)
+	}
+	of := map[uuid.UUID][]*jobrun.Definition{}
+	rows, err := st.db.QueryIn(ctx, tx, listeners, pq.Array(tenants))
+	if err == nil {
+		err = postgres.EachRow(rows, func() error {
+			d, err := ScanDefinition(rows)
+			of[d.TenantID] = append(of[d.TenantID], &d)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	type try struct {
+		tries int
+		open  bool
+	}
+	before := map[uuid.UUID]map[uuid.UUID]try{}
+	rows, err = st.db.QueryIn(ctx, tx, triedBefore, pq.Array(ids))
+	if err == nil {
+		err = postgres.EachRow(rows, func() error {
+			var event, definition uuid.UUID
+			var t try
+			err := rows.Scan(&event, &definition, &t.tries, &t.open)
+			if before[event] == nil {
+				before[event] = map[uuid.UUID]try{}
+			}
+			before[event][definition] = t
+			return err
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []delivery
+	for i := range events {
+		e := &events[i]
+		for _, d := range of[e.TenantID] {
+			t := before[e.ID][d.ID]
+			if !e.Matches(d, now) || before[e.ID] != nil && !t.open {
+				continue
+			}
+			all = append(all, delivery{event: e, to: d, tries: t.tries})
+		}
+	}
+	return all, nil
+}
+
+// prepare makes the run of a delivery.
+func (d *delivery) prepare(s jobrun.Settings, m jobrun.Moment) {
+	if d.args, d.err = d.to.Spec.Event.ArgsOf(d.event); d.err != nil {
+		return
+	}
+	schema, err := jobrun.ParseSchema(d.to.Spec.ArgsSchema)
+	if err == nil {
+		err = schema.Check("", d.args)
+	}
+	if d.err = err; err == nil {
+		d.run = jobrun.New(d.to, jobrun.EventRequest(d.event, d.to, d.args), s, m)
+	}
+}
+
+// insert stores the runs of deliveries: all at once, or when the database refuses
+// one of them, each for itself.
+func (st *Events) insert(ctx context.Context, tx *sqlx.Tx, all []delivery) (runs []jobrun.Run, created []bool, err error) {
+	var places []int
+	for i := range all {
+		if all[i].err == nil {
+			places, runs = append(places, i), append(runs, all[i].run)
+		}
+	}
+	if created, err = st.guarded(ctx, tx, runs); postgres.DataError(err) {
+		created = make([]bool, len(runs))
+		for n := range runs {
+			var one []bool
+			if one, err = st.guarded(ctx, tx, runs[n:n+1]); err == nil {
+				created[n] = one[0]
+			} else if all[places[n]].err = err; postgres.DataError(err) {
+				err = nil
+			} else {
+				break
+			}
+		}
+	}
+	for n, i := range places {
+		if err == nil && !created[n] && all[i].err == nil {
+			all[i].run, err = st.db.runOfKey(ctx, tx, runs[n].TenantID, runs[n].IdempotencyKey)
+		}
+	}
+	return runs, created, err
+}
+
+// guarded is InsertRuns whose failure leaves tx as it was.
+func (st *Events) guarded(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) ([]bool, error) {
+	if _, err := tx.ExecContext(ctx, `SAVEPOINT runs`); err != nil {
+		return nil, err
+	}
+	created, err := st.db.InsertRuns(ctx, tx, runs)
+	end := `RELEASE SAVEPOINT runs`
+	if postgres.DataError(err) {
+		end = `ROLLBACK TO SAVEPOINT runs`
+	} else if err != nil {
+		return nil, err
+	}
+	if _, failed := tx.ExecContext(ctx, end); failed != nil {
+		return nil, failed
+	}
+	return created, err
+}
+
+// settle notes what has become of deliveries, with a dead letter for each that is
+// given up, and of the events.
+func (st *Events) settle(ctx context.Context, tx *sqlx.Tx, events []jobrun.PublishedEvent, all []delivery, m jobrun.Moment) error {
+	var c [9]postgres.BinaryColumn
+	var told []dlqdb.LetterUpdate
+	for i := range all {
+		d := &all[i]
+		c[0].Uuid(d.event.ID)
+		c[1].Uuid(d.to.ID)
+		c[2].Uuid(d.event.TenantID)
+		c[4].Int(int64(d.tries + 1))
+		var again *time.Time
+		letter := uuid.Nil
+		if d.err == nil {
+			c[3].Uuid(d.run.ID)
+			c[5].Text("")
+			c[6].Time(m.Now)
+		} else {
+			why := whyRefused(d.err)
+			if d.tries+1 < jobrun.DeliveryRetry.MaxAttempts {
+				at := m.Now.Add(jobrun.DeliveryRetry.Delay(d.tries+1, m.Jitter, 0))
+				again = &at
+			} else {
+				l := jobrun.Undelivered(d.event, d.to, d.args, why, m)
+				letter = l.ID
+				told = append(told, dlqdb.LetterUpdate{SourceUpdate: &dlq.SourceUpdate{Outcome: dlq.GaveUp, Letter: l}, Tenant: l.TenantID, At: dlq.Moment{Now: m.Now}})
+			}
+			c[3].Null()
+			c[5].Text(Shortened(why, jobrun.MaxReason))
+			c[6].Null()
+		}
+		c[7].TimeOrNull(again)
+		c[8].UuidUnlessZero(letter)
+	}
+	if len(all) > 0 {
+		if err := st.db.ExecIn(ctx, tx, putDeliveries, postgres.Parameters(c[:])...); err != nil {
+			return err
+		}
+	}
+	if err := st.db.Tell.UpdateLetters(ctx, tx, told, nil); err != nil {
+		return err
+	}
+	ids := make([]uuid.UUID, len(events))
+	for i := range events {
+		ids[i] = events[i].ID
+	}
+	return st.db.ExecIn(ctx, tx, processed, pq.Array(ids))
+}
+
+// whyRefused says in one line why there is no run.
+func whyRefused(err error) string {
+	if postgres.DataError(err) {
+		return "the database cannot store its arguments"
+	}
+	if f := fault.As(err); f != nil {
+		return fmt.Sprintf("its arguments do not match the definition: %s", f.Detail)
+	}
+	return err.Error()
+}

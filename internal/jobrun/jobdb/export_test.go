@@ -1,0 +1,44 @@
+package jobdb
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// AsLeader calls f with a transaction of the leader of a term.
+func AsLeader(ctx context.Context, db *postgres.DB, t jobrun.Term, f func(*sqlx.Tx) error) error {
+	return NewDB(db, nil).AsLeader(ctx, t, f)
+}
+
+// PageOfRuns and CountOfRuns are the queries of a list of job runs.
+func PageOfRuns(tenant uuid.UUID, f jobrun.Filter, p jobrun.Paging) (string, []any) {
+	return pageOfRuns(tenant, f, p)
+}
+
+func CountOfRuns(tenant uuid.UUID, f jobrun.Filter, most int64) (string, []any) {
+	return countOfRuns(tenant, f, most)
+}
+
+// HotRunStatements are what the ways of job runs send to the database, by the names of
+// their files in testdata.
+var HotRunStatements = map[string]string{
+	"run_insert": storeRuns.Text, "run_claim": claimRuns, "run_claim_queue": claimOfQueue, "run_claimed": claimed, "run_start_claimed": startClaimed,
+	"run_start": startRuns.Text, "run_finish": finishRuns.Text, "run_lock": lockOneRun, "run_read": readRuns, "run_get": getRun,
+	"run_events": storeRunEvents.Text, "run_attempts": storeRunAttempts.Text,
+}
+
+// RunParameters are what a batch of new runs is stored with.
+func RunParameters(tb testing.TB, batch []jobrun.Run) []any {
+	tb.Helper()
+	args, err := (&DB{DB: new(postgres.DB)}).newRuns(batch)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return args
+}

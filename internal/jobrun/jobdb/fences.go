@@ -1,0 +1,131 @@
+package jobdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// issuedTokens is how far fencing tokens have come: the epoch of the leader's row, and
+// the last number of the sequence.
+const issuedTokens = `
+SELECT coalesce((SELECT l.epoch FROM jobs.leader l WHERE l.name = 'default'), 0),
+       coalesce((SELECT s.last_value FROM pg_catalog.pg_sequences s WHERE s.schemaname = 'jobs' AND s.sequencename = 'fencing'), 0)`
+
+// issued tells whether a token may have been given to a run: both of its numbers only
+// grow, so that one above what was reached is nobody's. Whoever shows a genuine one has
+// it from before this looks; a leader elected meanwhile only adds to what was issued.
+// It acts as the engine's role, since a tenant's may not see who leads.
+func (st *Jobs) issued(ctx context.Context, epoch, seq int64) (bool, error) {
+	var lastEpoch, lastSeq int64
+	rows, err := st.db.QueryWrite(ctx, issuedTokens)
+	if err == nil {
+		err = postgres.EachRow(rows, func() error { return rows.Scan(&lastEpoch, &lastSeq) })
+	}
+	return epoch >= 1 && epoch <= lastEpoch && seq >= 1 && seq <= lastSeq, err
+}
+
+// checkFence remembers a token that is not older than the newest one.
+const checkFence = `
+INSERT INTO jobs.fences AS f (tenant_id, key, epoch, seq, checked_at)
+VALUES ($1, $2, $3, $4, clock_timestamp())
+ON CONFLICT (tenant_id, key) DO UPDATE
+   SET epoch = EXCLUDED.epoch, seq = EXCLUDED.seq, checked_at = EXCLUDED.checked_at
+ WHERE (EXCLUDED.epoch, EXCLUDED.seq) >= (f.epoch, f.seq)`
+
+// CheckFence implements jobrun.Work.
+func (st *Jobs) CheckFence(ctx context.Context, tenant uuid.UUID, key string, epoch, seq int64) (ok bool, err error) {
+	switch issued, err := st.issued(ctx, epoch, seq); {
+	case err != nil:
+		return false, postgres.Outage("check a fence", err)
+	case !issued:
+		return false, fault.New(fault.Invalid, jobrun.CodeFenceNotIssued, "%d.%d was not issued by this server: refuse the write", epoch, seq).
+			With(fault.Field{Pointer: "/fencing_token", Code: "not_issued", Message: "was never issued to a run"})
+	}
+	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		done, err := tx.ExecContext(ctx, checkFence, tenant, key, epoch, seq)
+		if err != nil {
+			return err
+		}
+		n, err := done.RowsAffected()
+		ok = n == 1
+		return err
+	})
+	return ok, postgres.Outage("check a fence", err)
+}
+
+// Fences is jobrun.Fences on PostgreSQL.
+type Fences struct{ db *postgres.DB }
+
+// NewFences returns the fences of db.
+func NewFences(db *postgres.DB) *Fences { return &Fences{db} }
+
+const fenceColumns = `f.tenant_id, f.key, f.epoch, f.seq, f.checked_at`
+
+func scanFence(row postgres.Scanner) (f jobrun.KeyFence, err error) {
+	err = row.Scan(&f.TenantID, &f.Key, &f.Epoch, &f.Seq, &f.CheckedAt)
+	postgres.UTC(&f.CheckedAt)
+	return f, err
+}
+
+var (
+	listFences = postgres.OfTenant(`SELECT `+fenceColumns+` FROM jobs.fences f WHERE f.tenant_id = tenant.id AND f.key > $2 ORDER BY f.key LIMIT $3`, "ORDER BY key")
+	readFence  = postgres.OfTenant(`SELECT `+fenceColumns+` FROM jobs.fences f WHERE f.tenant_id = tenant.id AND f.key = $2`, "")
+)
+
+// ListFences implements jobrun.Fences.
+func (st *Fences) ListFences(ctx context.Context, tenant uuid.UUID, after string, limit int) (list []jobrun.KeyFence, more bool, err error) {
+	err = st.db.ReadTenant(ctx, tenant, listFences, func(rows *sql.Rows) error {
+		f, err := scanFence(rows)
+		list = append(list, f)
+		return err
+	}, after, limit+1)
+	if len(list) > limit {
+		list, more = list[:limit], true
+	}
+	return list, more, postgres.Outage("list fences", err)
+}
+
+// Fence implements jobrun.Fences.
+func (st *Fences) Fence(ctx context.Context, tenant uuid.UUID, key string) (f jobrun.KeyFence, err error) {
+	found := false
+	err = st.db.ReadTenant(ctx, tenant, readFence, func(rows *sql.Rows) (err error) {
+		found = true
+		f, err = scanFence(rows)
+		return err
+	}, key)
+	if err == nil && !found {
+		return f, noFence()
+	}
+	return f, postgres.Outage("read a fence", err)
+}
+
+// ResetFence implements jobrun.Fences.
+func (st *Fences) ResetFence(ctx context.Context, tenant uuid.UUID, key string, did func(jobrun.KeyFence) operator.Action) (f jobrun.KeyFence, err error) {
+	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		f, err = scanFence(tx.QueryRowContext(ctx, `DELETE FROM jobs.fences f WHERE f.tenant_id = $1 AND f.key = $2 RETURNING `+fenceColumns, tenant, key))
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return noFence()
+		case err != nil:
+			return err
+		}
+		return auditdb.PutAction(ctx, tx, did(f))
+	})
+	return f, postgres.Outage("reset a fence", err)
+}
+
+func noFence() error {
+	return fault.New(fault.NotFound, jobrun.CodeFenceNotFound, "no fencing token was checked for this key")
+}
+
+var _ jobrun.Fences = (*Fences)(nil)

@@ -1,0 +1,215 @@
+package jobdb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// fenceRow says which run, and who says that it is theirs.
+type fenceRow struct {
+	tenant, run uuid.UUID
+	jobrun.Fence
+}
+
+// fenceTable is the batch of fences that goes with each batch of calls.
+var fenceTable = postgres.NewTable(
+	postgres.UUID("tenant_id", func(f *fenceRow) *uuid.UUID { return &f.tenant }),
+	postgres.UUID("id", func(f *fenceRow) *uuid.UUID { return &f.run }),
+	postgres.UUID("worker", func(f *fenceRow) *uuid.UUID { return &f.WorkerID }),
+	postgres.Int("attempt", func(f *fenceRow) *int { return &f.Attempt }),
+	postgres.UUID("token", func(f *fenceRow) *uuid.UUID { return &f.LeaseToken }),
+	postgres.Int("epoch", func(f *fenceRow) *int64 { return &f.LeaderEpoch }),
+)
+
+var theFences = fenceTable.As("f")
+
+// fences is a table f of a batch of fences with more columns, numbered. The first
+// column hides its length from the planner: knowing that a batch has one row, it
+// would find that a plan for it is cheaper than the one that it has prepared, and
+// plan each such batch anew, which costs more than running it.
+func fences(more ...postgres.Params) string {
+	const first = "@f.tenant_id::uuid[]"
+	return strings.Replace(postgres.UnnestNumbered("f", append([]postgres.Params{theFences}, more...)...), first, "(SELECT "+first+")", 1)
+}
+
+// fenced is the condition that r is with whom f says. The state is compared as no
+// index has it: runs are looked up by their ids, not among all of a worker.
+const fenced = `r.id = f.id AND r.tenant_id = f.tenant_id AND r.assigned_worker_id = f.worker AND r.attempt = f.attempt
+   AND r.lease_token = f.token AND r.leader_epoch = f.epoch AND r.state || ''`
+
+// success is what a plain success says of its run.
+type success struct {
+	*jobrun.Result
+	value []byte // sealed
+}
+
+var successTable = postgres.NewTable(
+	postgres.IntOrNil("exit_code", func(s *success) **int { return &s.ExitCode }),
+	postgres.JSON("result", func(s *success) *[]byte { return &s.value }),
+	postgres.FloatOrNil("cpu", func(s *success) **float64 { return &s.Resources.CPUSecondsTotal }),
+	postgres.IntOrNil("rss", func(s *success) **int64 { return &s.Resources.PeakRSSBytes }),
+	postgres.IntOrNil("reads", func(s *success) **int64 { return &s.Resources.IOReadBytes }),
+	postgres.IntOrNil("writes", func(s *success) **int64 { return &s.Resources.IOWriteBytes }),
+)
+
+// finishRuns ends runs that have succeeded, and of which nothing else follows. It
+// answers the number in the batch of each that it ended.
+var finishRuns = postgres.Named(`
+UPDATE jobs.job_runs r
+   SET state = 'SUCCEEDED', version = r.version + 1, finished_at = clock_timestamp(), updated_at = clock_timestamp(), continuation_state = 'NONE',
+       continuation_check_started_at = NULL, continuation_check_deadline_at = NULL, exit_code = f.exit_code, result = f.result::jsonb,
+       resource_cpu_seconds_total = coalesce(f.cpu, r.resource_cpu_seconds_total), resource_peak_rss_bytes = coalesce(f.rss, r.resource_peak_rss_bytes),
+       resource_io_read_bytes = coalesce(f.reads, r.resource_io_read_bytes), resource_io_write_bytes = coalesce(f.writes, r.resource_io_write_bytes)
+  FROM `+fences(successTable.As("s"))+`
+ WHERE `+fenced+movableTo(jobrun.Succeeded, jobrun.Worker)+` AND r.saga_id IS NULL AND r.letter_id IS NULL
+RETURNING f.n, r.version, r.started_at, r.finished_at, r.concurrency_key IS NOT NULL`, theFences, successTable.As("s"))
+
+// Finish implements jobrun.Work (W7, W8). Plain successes are one statement for
+// the whole batch; whatever something else follows from is a transaction for
+// each, on its locked row.
+func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.Done, error) {
+	out := make([]jobrun.Done, len(results))
+	settled := make([]bool, len(results))
+	var plain []int
+	for i := range results {
+		if r := &results[i]; r.Error == nil && len(r.Emit) == 0 {
+			plain = append(plain, i)
+		}
+	}
+	// In the order of their ids, in which all lock runs.
+	slices.SortFunc(plain, func(a, b int) int { return compareIDs(results[a].RunID, results[b].RunID) })
+	_, err := postgres.RetryCollision(func() (struct{}, error) { return struct{}{}, st.succeed(ctx, results, plain, out, settled) })
+	if err != nil && !postgres.DataError(err) { // what cannot be stored is found one by one
+		return nil, fmt.Errorf("finish job runs: %w", err)
+	}
+	for i := range results {
+		if settled[i] {
+			continue
+		}
+		if out[i], err = st.finishOne(ctx, &results[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
+
+// succeed ends those of results whose numbers are plain, and notes which it did.
+func (st *Jobs) succeed(ctx context.Context, results []jobrun.Result, plain []int, out []jobrun.Done, settled []bool) error {
+	if len(plain) == 0 {
+		return nil
+	}
+	fences, said := fenceTable.Batch(len(plain)), successTable.Batch(len(plain))
+	for _, i := range plain {
+		r := &results[i]
+		sealer := st.db.Keys.SealerFor(r.TenantID, r.RunID)
+		value, err := postgres.Seal(&sealer, fieldRunResult, r.Value)
+		if err != nil {
+			return err
+		}
+		fences.Add(&fenceRow{r.TenantID, r.RunID, r.Fence})
+		said.Add(&success{r, value})
+	}
+	rows, err := st.db.QueryWrite(ctx, finishRuns.Text, finishRuns.Args(fences, said)...)
+	if err != nil {
+		return err
+	}
+	freed := false // a key, of one of them
+	err = postgres.EachRow(rows, func() error {
+		var n int
+		var version int64
+		var started, finished time.Time
+		var keyed bool
+		if err := rows.Scan(&n, &version, &started, &finished, &keyed); err != nil {
+			return err
+		}
+		freed = freed || keyed
+		i := plain[n-1]
+		settled[i] = true
+		out[i] = jobrun.Done{Run: heldRun(results[i].TenantID, results[i].RunID, results[i].Fence)}
+		r := &out[i].Run
+		r.State, r.Version, r.StartedAt, r.FinishedAt = jobrun.Succeeded, version, &started, &finished
+		r.Result, r.ExitCode, r.Resources = results[i].Value, results[i].ExitCode, results[i].Resources
+		postgres.UTC(r.StartedAt, r.FinishedAt)
+		return nil
+	})
+	if err == nil && freed {
+		st.db.Hub.WantLeader()
+	}
+	return err
+}
+
+// heldRun is what is known of a run without reading it.
+func heldRun(tenantID, id uuid.UUID, f jobrun.Fence) jobrun.Run {
+	return jobrun.Run{ID: id, TenantID: tenantID, WorkerID: f.WorkerID, Attempt: f.Attempt, LeaseToken: f.LeaseToken, LeaderEpoch: f.LeaderEpoch}
+}
+
+// finishOne ends one run with all that follows. What its own fault is, is in Done;
+// the error is an outage.
+func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done, err error) {
+	c := workerCall{f.TenantID, f.RunID, f.Fence, jobrun.CallComplete}
+	if f.Error != nil {
+		c.call = jobrun.CallFail
+	}
+	var made followers
+	d.Run, d.Replayed, err = st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error) {
+		e, err := st.Apply(ctx, tx, &r, jobrun.Reported{Result: *f}, now)
+		if err != nil {
+			return r, err
+		}
+		if n := e.Retry; n != nil {
+			d.RetryID, d.RetryAt = n.ID, new(n.AvailableAt.Truncate(time.Microsecond)) // as it is stored
+		}
+		if e.LetterUpdate != nil && e.LetterUpdate.Outcome == dlq.GaveUp {
+			d.LetterID = e.LetterUpdate.Letter.ID
+		}
+		made, err = st.emit(ctx, tx, &e.Run, f.Emit, now)
+		return e.Run, err
+	})
+	switch {
+	case err == nil:
+		st.db.RunsCreated(made.runs, made.created)
+		st.db.RunEnded(&d.Run)
+		if len(f.Emit) > 0 { // perhaps an event
+			st.db.Hub.WantLeader()
+		}
+	case fault.As(err) != nil:
+		d.Err = err
+	case postgres.DataError(err):
+		d.Err = fault.New(fault.Invalid, jobrun.CodeInvalid, "the database cannot store the result of the run").Because(err)
+	default:
+		return d, fmt.Errorf("finish job run %s: %w", f.RunID, err)
+	}
+	if d.Replayed && c.call == jobrun.CallFail {
+		return d, st.retryOf(ctx, &d)
+	}
+	return d, nil
+}
+
+const retryOfRun = `SELECT r.id, r.available_at FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.idempotency_key = $2`
+
+// retryOf fills in which run retries the one that d is about.
+func (st *Jobs) retryOf(ctx context.Context, d *jobrun.Done) error {
+	rows, err := st.db.QueryWrite(ctx, retryOfRun, d.Run.TenantID, jobrun.RetryKey(d.Run.ID, d.Run.RetryNumber+1))
+	if err != nil {
+		return fmt.Errorf("look for the retry of job run %s: %w", d.Run.ID, err)
+	}
+	return postgres.EachRow(rows, func() error {
+		d.RetryAt = new(time.Time)
+		err := rows.Scan(&d.RetryID, d.RetryAt)
+		postgres.UTC(d.RetryAt)
+		return err
+	})
+}

@@ -1,0 +1,109 @@
+package jobdb
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobnotify"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// storeRuns stores a batch of new runs and answers the ids of those that are new;
+// the others' keys, or slots (J1), are taken. Rows are inserted in the order of
+// their keys, so that batches with the same keys wait for each other instead of
+// deadlocking.
+var storeRuns = postgres.Named(`
+INSERT INTO jobs.job_runs AS r (`+runTable.Inserted()+`)
+SELECT `+runTable.Stored("n")+`
+  FROM `+postgres.Unnest("n", runTable.As("n"))+`
+ ORDER BY n.tenant_id, n.idempotency_key
+ON CONFLICT DO NOTHING
+RETURNING r.id`, runTable.As("n"))
+
+// newRuns are the arguments of storeRuns.
+func (db *DB) newRuns(runs []jobrun.Run) ([]any, error) {
+	batch := runTable.Batch(len(runs))
+	var row runRow
+	for i := range runs {
+		r := &runs[i]
+		row = runRow{Run: r}
+		sealer := db.Keys.SealerFor(r.TenantID, r.ID)
+		var err error
+		if row.args, err = postgres.Seal(&sealer, fieldRunArgs, r.Args); err != nil {
+			return nil, err
+		}
+		if row.checkpoint, err = postgres.Seal(&sealer, fieldRunCheckpoint, r.Checkpoint); err != nil {
+			return nil, err
+		}
+		if r.SagaID != uuid.Nil {
+			row.step = &r.SagaStep
+		}
+		batch.Add(&row)
+	}
+	return storeRuns.Args(batch), nil
+}
+
+// InsertRuns stores new runs in tx, a transaction of the writers' connections.
+// created says of each whether it is new; of the others there is a run with the
+// same idempotency key, or slot, which stays as it is (runOfKey reads it). Events
+// and actions are the caller's, who also calls RunsCreated after the commit.
+func (db *DB) InsertRuns(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (created []bool, err error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	args, err := db.newRuns(runs)
+	if err != nil {
+		return nil, err
+	}
+	at := make(map[uuid.UUID]int, len(runs))
+	for i := range runs {
+		at[runs[i].ID] = i
+	}
+	rows, err := db.QueryIn(ctx, tx, storeRuns.Text, args...)
+	if err != nil {
+		return nil, err
+	}
+	created = make([]bool, len(runs))
+	return created, postgres.EachRow(rows, func() error {
+		var id uuid.UUID
+		err := rows.Scan(&id)
+		created[at[id]] = true
+		return err
+	})
+}
+
+// RunsCreated wakes workers for those of the runs that are new and may be
+// claimed, and the leader for those that are due and wait for their key, after the
+// commit of InsertRuns.
+func (db *DB) RunsCreated(runs []jobrun.Run, created []bool) {
+	told, wanted := map[jobnotify.TenantQueue]struct{}{}, false
+	for i := range runs {
+		r := &runs[i]
+		if !created[i] || r.State != jobrun.Pending {
+			continue
+		}
+		if r.AdmittedAt == nil {
+			wanted = wanted || r.ConcurrencyKey != "" && !r.AvailableAt.After(r.CreatedAt)
+			continue
+		}
+		at := jobnotify.TenantQueue{Tenant: r.TenantID, Queue: r.Queue}
+		if _, ok := told[at]; !ok {
+			told[at] = struct{}{}
+			db.Hub.Admitted(at.Tenant, at.Queue)
+		}
+	}
+	if wanted {
+		db.Hub.WantLeader()
+	}
+}
+
+// RunEnded tells the leader, after the commit, that the key of a run has become
+// free.
+func (db *DB) RunEnded(r *jobrun.Run) {
+	if r.ConcurrencyKey != "" && r.State.Terminal() {
+		db.Hub.WantLeader()
+	}
+}

@@ -1,0 +1,178 @@
+package jobdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// Elections is jobrun.Elections on PostgreSQL.
+type Elections struct{ db *postgres.DB }
+
+// NewElections returns the elections of db.
+func NewElections(db *postgres.DB) *Elections { return &Elections{db} }
+
+// acquireLeader renews the lease of the leader, or takes over when it has ended:
+// one statement by the database's clock (jobrun.md 5b, J-02, S11). The epoch grows
+// with every taking and never falls, because the row is never deleted.
+//
+// A renewal leaves the epoch alone, so it waits for nobody. A taking changes it,
+// and so waits for the transactions in which the former leader is still writing
+// (AsLeader). Who merely watches another one lead locks nothing: it would stand in
+// the way of those transactions.
+const acquireLeader = `
+WITH seen AS (
+	INSERT INTO jobs.schedulers (leader_id, node, started_at, seen_at) VALUES ($1, $2, clock_timestamp(), clock_timestamp())
+	ON CONFLICT (leader_id) DO UPDATE SET node = excluded.node, seen_at = excluded.seen_at
+), renewed AS (
+	UPDATE jobs.leader l SET expires_at = clock_timestamp() + $3 * interval '1 microsecond'
+	 WHERE l.name = 'default' AND l.leader_id = $1 AND l.expires_at > clock_timestamp()
+	RETURNING l.epoch
+), taken AS (
+	INSERT INTO jobs.leader AS l (name, leader_id, node, epoch, acquired_at, expires_at)
+	SELECT 'default', $1, $2, 1, clock_timestamp(), clock_timestamp() + $3 * interval '1 microsecond'
+	 WHERE NOT EXISTS (SELECT FROM renewed)
+	   AND NOT EXISTS (SELECT FROM jobs.leader o WHERE o.name = 'default' AND o.expires_at > clock_timestamp())
+	ON CONFLICT (name) DO UPDATE
+	   SET leader_id = excluded.leader_id, node = excluded.node, epoch = l.epoch + 1, acquired_at = clock_timestamp(),
+	       expires_at = clock_timestamp() + $3 * interval '1 microsecond', swept_at = NULL
+	 WHERE l.expires_at <= clock_timestamp()
+	RETURNING l.epoch
+)
+SELECT epoch FROM renewed UNION ALL SELECT epoch FROM taken`
+
+// Acquire implements jobrun.Elections. The connection is one of the leases', whose
+// statements end after two seconds. When it is not known whether a lease was
+// taken, the error says so by being there, and the next call renews it.
+func (st *Elections) Acquire(ctx context.Context, id uuid.UUID, node string, ttl time.Duration) (t jobrun.Term, leads bool, err error) {
+	rows, err := st.db.Query(ctx, st.db.Lease, acquireLeader, []any{id, node, ttl.Microseconds()})
+	if err == nil {
+		err = postgres.EachRow(rows, func() error {
+			t.LeaderID, leads = id, true
+			return rows.Scan(&t.Epoch)
+		})
+	}
+	switch {
+	case postgres.SqlState(err) == postgres.UniqueViolation: // both were the first ever, and the other one was faster
+		return jobrun.Term{}, false, nil
+	case err != nil:
+		return jobrun.Term{}, false, fmt.Errorf("acquire the leader lease: %w", err)
+	}
+	return t, leads, nil
+}
+
+// StepDown implements jobrun.Elections.
+func (st *Elections) StepDown(ctx context.Context, t jobrun.Term) error {
+	_, err := st.db.Lease.ExecContext(ctx, `
+		UPDATE jobs.leader SET expires_at = clock_timestamp()
+		 WHERE name = 'default' AND leader_id = $1 AND epoch = $2 AND expires_at > clock_timestamp()`, t.LeaderID, t.Epoch)
+	return postgres.Outage("step down", err)
+}
+
+// ForceResign implements jobrun.Elections.
+func (st *Elections) ForceResign(ctx context.Context, by operator.Action) error {
+	return postgres.Outage("force the leader to resign", st.db.InRead(ctx, func(tx *sqlx.Tx) error {
+		res, err := tx.ExecContext(ctx, `
+			UPDATE jobs.leader SET expires_at = clock_timestamp() WHERE name = 'default' AND expires_at > clock_timestamp()`)
+		if err != nil {
+			return err
+		}
+		switch n, err := res.RowsAffected(); {
+		case err != nil:
+			return err
+		case n == 0:
+			return fault.New(fault.Conflict, jobrun.CodeNoLeader, "the scheduler has no leader right now: retry after the next election")
+		}
+		return auditdb.PutAction(ctx, tx, by)
+	}))
+}
+
+// Standbys that were not seen for so long do not count any more, and are
+// forgotten after an hour.
+const standbyFor = time.Minute
+
+// Leadership implements jobrun.Elections. Before anybody has ever led it is zero
+// but for the standbys.
+func (st *Elections) Leadership(ctx context.Context) (l jobrun.Leadership, err error) {
+	err = st.db.Read.QueryRowContext(ctx, `
+		SELECT leader_id, node, epoch, acquired_at, expires_at, swept_at, expires_at > clock_timestamp() FROM jobs.leader WHERE name = 'default'`).
+		Scan(&l.LeaderID, &l.Node, &l.Epoch, &l.AcquiredAt, &l.ExpiresAt, &l.SweptAt, &l.Alive)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return l, postgres.Outage("read the leader", err)
+	}
+	postgres.UTC(&l.AcquiredAt, &l.ExpiresAt, l.SweptAt)
+	rows, err := st.db.Read.QueryContext(ctx, `
+		SELECT leader_id, node, started_at, seen_at FROM jobs.schedulers
+		 WHERE seen_at > clock_timestamp() - $1 * interval '1 microsecond' ORDER BY started_at, leader_id LIMIT 1000`, standbyFor.Microseconds())
+	if err != nil {
+		return l, postgres.Outage("list the standbys", err)
+	}
+	err = postgres.EachRow(rows, func() error {
+		var s jobrun.Standby
+		err := rows.Scan(&s.LeaderID, &s.Node, &s.StartedAt, &s.SeenAt)
+		postgres.UTC(&s.StartedAt, &s.SeenAt)
+		s.IsLeader = l.Alive && s.LeaderID == l.LeaderID
+		l.Standbys = append(l.Standbys, s)
+		return err
+	})
+	return l, postgres.Outage("list the standbys", err)
+}
+
+// Gone implements jobrun.Elections.
+func (st *Elections) Gone(ctx context.Context, id uuid.UUID) error {
+	_, err := st.db.Lease.ExecContext(ctx, `DELETE FROM jobs.schedulers WHERE leader_id = $1`, id)
+	return postgres.Outage("remove a standby", err)
+}
+
+// The leader's writes. Each is a transaction that begins by locking the leader's
+// row in its term: whoever would change the epoch waits until it has ended, and
+// when the epoch has changed before, nothing is written (J5, S10, F43). An EXISTS
+// in each statement would not do: at READ COMMITTED it looks at the row as it was
+// when the statement began, and the taking may commit before the write does.
+//
+// So that a leader which is paused in the middle of one holds up its successor no
+// longer than its own lease would, the server ends such a transaction: a statement
+// after leaderStatement, silence between two of them after leaderSilence.
+const (
+	leaderStatement = 10 * time.Second
+	leaderSilence   = 2 * time.Second
+)
+
+const lockTerm = `
+SELECT set_config('statement_timeout', $3, true) || set_config('idle_in_transaction_session_timeout', $4, true)
+  FROM jobs.leader l
+ WHERE l.name = 'default' AND l.leader_id = $1 AND l.epoch = $2 AND l.expires_at > clock_timestamp()
+   FOR KEY SHARE OF l`
+
+// AsLeader calls f with a transaction of the writers' connections in which t is
+// the present term until it commits, and commits it unless f fails. Fault: Conflict
+// (CodeNoLeader) when t is over.
+func (db *DB) AsLeader(ctx context.Context, t jobrun.Term, f func(*sqlx.Tx) error) error {
+	stmt, err := db.Prepared(ctx, db.Write, lockTerm)
+	if err != nil {
+		return err
+	}
+	return db.InWrite(ctx, func(tx *sqlx.Tx) error {
+		var set string
+		err := tx.StmtxContext(ctx, stmt).QueryRowContext(ctx, t.LeaderID, t.Epoch,
+			fmt.Sprint(leaderStatement.Milliseconds()), fmt.Sprint(leaderSilence.Milliseconds())).Scan(&set)
+		if errors.Is(err, sql.ErrNoRows) {
+			return fault.New(fault.Conflict, jobrun.CodeNoLeader, "epoch %d is over", t.Epoch)
+		}
+		if err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}

@@ -1,0 +1,113 @@
+package jobdb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// A dead letter of a job is retried by a new run, whose end is the end of the
+// retry (one-product.md, point 4): jobrun.Ended makes the news, and putEnding
+// writes them with the run.
+
+const (
+	// heldLetter locks a letter that is still held by the retry of a token.
+	heldLetter = `
+SELECT m.id FROM dlq.dlq_messages m
+ WHERE m.tenant_id = $1 AND m.id = $2 AND m.status = 'RETRYING' AND m.retry_token = $3
+   FOR NO KEY UPDATE OF m`
+
+	jobOfLetter = `
+SELECT d.id, d.name, d.spec_version, d.spec, now() FROM jobs.job_definitions d
+ WHERE d.tenant_id = $1 AND d.id::text = $2 AND d.deleted_at IS NULL
+ UNION ALL
+SELECT d.id, d.name, d.spec_version, d.spec, now() FROM jobs.job_definitions d
+ WHERE d.tenant_id = $1 AND d.name = $2 AND d.deleted_at IS NULL
+ LIMIT 1`
+)
+
+// Rerun begins the run that retries a letter, in one transaction that holds the
+// letter: whoever has lost its lease begins none, and a retry that is begun twice
+// has one run. The result says Accepted: what becomes of the letter, the end of
+// the run says.
+func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) dlq.Result {
+	r := dlq.Result{StartedAt: now(), Outcome: dlq.Withdrawn}
+	defer func() { r.EndedAt = now() }()
+	switch {
+	case l.Link.SagaID != uuid.Nil && l.Source == dlq.FromJob:
+		r.Error = fmt.Sprintf("the run was a step of saga %s, which is compensating because of it: retry the saga, and resolve or discard this letter", l.Link.SagaID)
+		return r
+	case l.Send.Payload != nil && !isJSON(l.Send.Payload):
+		r.Outcome, r.Error = dlq.FailedDrive, "the payload is not JSON, and the arguments of a run must be"
+		return r
+	}
+	settings, err := st.settings(ctx)
+	if err != nil {
+		r.Error = "the settings of job runs cannot be read; try again"
+		return r
+	}
+	var runs []jobrun.Run
+	var created []bool
+	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
+		var held uuid.UUID
+		if err := tx.QueryRowContext(ctx, heldLetter, l.TenantID, l.ID, l.Token).Scan(&held); err != nil {
+			return err
+		}
+		d, at, err := jobByIDOrName(ctx, tx, l.TenantID, l.To.Job)
+		if err != nil {
+			return err
+		}
+		runs = []jobrun.Run{jobrun.New(&d, jobrun.Request{
+			Trigger: jobrun.ByLetter, Key: jobrun.LetterKey(l.ID, l.Number), Args: l.Send.Payload, LetterID: l.ID,
+			CorrelationID: l.CorrelationID, TraceID: l.TraceID, By: l.Actor,
+		}, settings, MomentAt(at))}
+		created, err = st.db.InsertRuns(ctx, tx, runs)
+		return err
+	})
+	switch {
+	case err == nil:
+		st.db.RunsCreated(runs, created)
+		r.Accepted, r.Outcome = true, dlq.Uncertain
+	case errors.Is(err, sql.ErrNoRows):
+		r.Error = "the retry was ended concurrently"
+	case errors.Is(err, errNoJob):
+		r.Outcome, r.Error = dlq.FailedDrive, fmt.Sprintf("there is no job definition %q", l.To.Job)
+	default:
+		// Nobody knows whether the run was begun. If it was not, the lease of the
+		// letter passes, and the retry counts as one that was lost.
+		r.Accepted, r.Outcome, r.Error = true, dlq.Uncertain, "the commit that starts the run has an unknown outcome"
+	}
+	return r
+}
+
+var errNoJob = errors.New("no such job definition")
+
+// jobByIDOrName reads what a new run of a definition is made of, and the
+// database's time. Fails with errNoJob.
+func jobByIDOrName(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, idOrName string) (d jobrun.Definition, now time.Time, err error) {
+	d.TenantID = tenant
+	var spec []byte
+	err = tx.QueryRowContext(ctx, jobOfLetter, tenant, idOrName).Scan(&d.ID, &d.Name, &d.SpecVersion, &spec, &now)
+	if errors.Is(err, sql.ErrNoRows) {
+		return d, now, errNoJob
+	}
+	if err != nil {
+		return d, now, err
+	}
+	return d, now, json.Unmarshal(spec, &d.Spec)
+}
+
+func isJSON(b []byte) bool {
+	_, err := strictjson.Canonical(nil, b, strictjson.Limits{})
+	return err == nil
+}

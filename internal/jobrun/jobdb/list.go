@@ -1,0 +1,216 @@
+package jobdb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// ListRuns implements jobrun.Runs.
+func (st *Jobs) ListRuns(ctx context.Context, tenant uuid.UUID, f jobrun.Filter, p jobrun.Paging) (runs []jobrun.Run, page jobrun.Paged, err error) {
+	query, args := pageOfRuns(tenant, f, p)
+	err = st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
+		r, err := st.db.ScanRun(rows)
+		runs = append(runs, r)
+		return err
+	}, args...)
+	if err != nil {
+		return nil, page, postgres.Outage("list job runs", err)
+	}
+	if page.More = len(runs) > p.Limit; page.More {
+		runs = runs[:p.Limit]
+	}
+	if p.Total {
+		err = st.total(ctx, tenant, f, p, len(runs), &page)
+	}
+	return runs, page, postgres.Outage("count job runs", err)
+}
+
+// total counts for a page of so many runs that has been read, as lists of sagas
+// do: what would take long is counted as far as the time allows.
+func (st *Jobs) total(ctx context.Context, tenant uuid.UUID, f jobrun.Filter, p jobrun.Paging, read int, page *jobrun.Paged) error {
+	seen := int64(p.Offset + read)
+	if p.After == nil && !page.More && (read > 0 || p.Offset == 0) {
+		page.Total = seen // the page is the last one
+		return nil
+	}
+	query, args := countOfRuns(tenant, f, p.TotalCap)
+	if p.TotalCap == 0 {
+		return st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&page.Total) }, args...)
+	}
+	err := st.db.Within(ctx, tenant, st.db.CountFor, func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
+	switch {
+	case postgres.RanOut(err) && ctx.Err() == nil:
+		if page.Total, page.TotalCapped = seen, true; p.After != nil || read == 0 {
+			page.Total = int64(read) // what lies before is not known
+		}
+		if page.More {
+			page.Total++
+		}
+	case err != nil:
+		return err
+	case page.Total > p.TotalCap:
+		page.Total, page.TotalCapped = p.TotalCap, true
+	}
+	return nil
+}
+
+// pageOfRuns returns the query of one page, and one row more, which tells whether
+// there is a next page. The ids are found first: what is not on the page is not
+// read, which may be megabytes a run.
+func pageOfRuns(tenant uuid.UUID, f jobrun.Filter, p jobrun.Paging) (query string, args []any) {
+	parts, args := selectRuns(tenant, f, p.After, "r.created_at, r.id", fmt.Sprint(" ORDER BY r.created_at DESC, r.id DESC LIMIT ", p.Offset+p.Limit+1))
+	return "SELECT " + RunColumns + " FROM (SELECT p.created_at, p.id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p ORDER BY p.created_at DESC, p.id DESC" +
+		fmt.Sprint(" LIMIT ", p.Limit+1, " OFFSET ", p.Offset) + ") AS page JOIN jobs.job_runs r ON r.tenant_id = $1 AND r.id = page.id ORDER BY page.created_at DESC, page.id DESC", args
+}
+
+// countOfRuns returns the query of Paged.Total. Up to a bound it reads as the list
+// does: without an order the planner would trust its luck and read the table from
+// its start.
+func countOfRuns(tenant uuid.UUID, f jobrun.Filter, most int64) (query string, args []any) {
+	count, tail := "count(*)", ""
+	if most > 0 {
+		count = fmt.Sprintf("least(count(*), %d)", most+1)
+		tail = fmt.Sprint(" ORDER BY r.created_at DESC, r.id DESC LIMIT ", most+1)
+	}
+	parts, args := selectRuns(tenant, f, nil, "r.id", tail)
+	return "SELECT " + count + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS found", args
+}
+
+// selectRuns returns the queries that together select each run of the filter
+// once, each with tail at its end: as many parts as it takes that an index holds
+// each of them.
+func selectRuns(tenant uuid.UUID, f jobrun.Filter, after *jobrun.Cursor, columns, tail string) (parts []string, args []any) {
+	table := "jobs.job_runs"
+	if f.Label != "" {
+		table = "jobs.tenant_runs"
+	}
+	for _, alternative := range alternatives(f) {
+		w := runWhere{postgres.Where{Args: args}}
+		w.runs(tenant, f)
+		for _, c := range alternative {
+			w.Add(c.condition, c.args...)
+		}
+		if after != nil {
+			w.Add("(r.created_at, r.id) < (?, ?)", after.At, after.ID)
+		}
+		parts = append(parts, "(SELECT "+columns+" FROM "+table+" r WHERE "+w.Text()+tail+")")
+		args = w.Args
+	}
+	return parts, args
+}
+
+// condition is one that a part of a list has.
+type condition struct {
+	condition string
+	args      []any
+}
+
+// alternatives returns what the parts of a list have beyond what all of them
+// have: combinations of what is written down in different ways.
+func alternatives(f jobrun.Filter) [][]condition {
+	all := [][]condition{nil}
+	either := func(ways ...condition) {
+		var out [][]condition
+		for _, before := range all {
+			for _, way := range ways {
+				out = append(out, append(append([]condition{}, before...), way))
+			}
+		}
+		all = out
+	}
+	if f.WorkerID != uuid.Nil { // partial indexes: who had it at its end, and who has it
+		either(condition{"r.assigned_worker_id = ? AND r.finished_at IS NOT NULL", []any{f.WorkerID}},
+			condition{"r.assigned_worker_id = ? AND r.phase = 'HELD'", []any{f.WorkerID}},
+			condition{"r.assigned_worker_id = ? AND r.phase = 'ORPHANED'", []any{f.WorkerID}})
+	}
+	if f.RootRunID != uuid.Nil {
+		either(condition{"r.id = ?", []any{f.RootRunID}}, condition{"r.root_run_id = ? AND r.retry_number > 0", []any{f.RootRunID}})
+	}
+	if f.LateByMS > 0 { // idx_job_runs_late, and what waits
+		late := float64(f.LateByMS) / 1000
+		either(condition{"r.late AND r.started_at - r.scheduled_for >= make_interval(secs => ?)", []any{late}},
+			condition{"r.started_at IS NULL AND r.phase IN ('PENDING', 'HELD', 'ORPHANED') AND r.scheduled_for <= clock_timestamp() - make_interval(secs => ?)", []any{late}})
+	}
+	return all
+}
+
+// runWhere gathers conditions on runs.
+type runWhere struct{ postgres.Where }
+
+func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
+	w.Add("r.tenant_id = ?", tenant)
+	for _, eq := range []struct{ column, value string }{
+		{"r.queue", f.Queue}, {"r.correlation_id", f.CorrelationID}, {"r.error_code", f.ErrorCode},
+		{"r.concurrency_key", f.ConcurrencyKey},
+	} {
+		if eq.value != "" {
+			w.Add(eq.column+" = ?", eq.value)
+		}
+	}
+	for _, eq := range []struct {
+		column string
+		value  uuid.UUID
+	}{
+		{"r.definition_id", f.DefinitionID}, {"r.saga_id", f.SagaID}, {"r.backfill_id", f.BackfillID},
+	} {
+		if eq.value != uuid.Nil {
+			w.Add(eq.column+" = ?", eq.value)
+		}
+	}
+	if f.Queue != "" && f.Queue != jobrun.DefaultQueue {
+		w.Add("r.queue <> 'default'") // as idx_job_runs_queue has it
+	}
+	if f.Label != "" {
+		w.Add("r.labels <> '{}' AND r.labels @> ARRAY[?::text]", f.Label)
+	}
+	if len(f.Triggers) > 0 {
+		w.Add("r.trigger IN (" + postgres.Quoted(f.Triggers) + ")")
+	}
+	slots := !f.ScheduledFrom.IsZero() || !f.ScheduledTo.IsZero()
+	switch {
+	case len(f.States) > 0:
+		w.runStates(f.States)
+	case slots: // so that idx_job_runs_state holds slots of any state
+		w.runStates(jobrun.States)
+	}
+	for _, b := range []struct {
+		condition string
+		at        time.Time
+	}{
+		{"r.scheduled_for >= ?", f.ScheduledFrom}, {"r.scheduled_for < ?", f.ScheduledTo}, {"r.created_at >= ?", f.CreatedFrom},
+		{"r.created_at < ?", f.CreatedTo}, {"r.finished_at >= ?", f.FinishedFrom}, {"r.finished_at < ?", f.FinishedTo},
+	} {
+		if !b.at.IsZero() {
+			w.Add(b.condition, b.at)
+		}
+	}
+}
+
+// runStates asks for states by the phases, which are in the indexes.
+func (w *runWhere) runStates(of []jobrun.State) {
+	const held = "HELD" // jobs.job_runs.phase
+	var phases []string
+	for _, s := range of {
+		phase := string(s)
+		if s == jobrun.Assigned || s == jobrun.Running {
+			phase = held
+		}
+		if !slices.Contains(phases, phase) {
+			phases = append(phases, phase)
+		}
+	}
+	w.Add("r.phase IN (" + postgres.Quoted(phases) + ")")
+	if slices.Contains(of, jobrun.Assigned) != slices.Contains(of, jobrun.Running) {
+		w.Add("r.state IN (" + postgres.Quoted(of) + ")")
+	}
+}

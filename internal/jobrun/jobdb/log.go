@@ -1,0 +1,98 @@
+package jobdb
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// maxStream is how many characters job_run_logs.stream has.
+const maxStream = 10
+
+// putChunk stores a chunk unless its number is taken, and counts it.
+const putChunk = `
+WITH put AS (
+	INSERT INTO jobs.job_run_logs (run_id, tenant_id, attempt, seq, at, stream, body)
+	VALUES ($1, $2, $3, $4, clock_timestamp(), $5, $6)
+	ON CONFLICT (run_id, attempt, seq) DO NOTHING
+	RETURNING seq
+)
+UPDATE jobs.job_runs r SET log_bytes = r.log_bytes + $7
+ WHERE r.tenant_id = $2 AND r.id = $1 AND EXISTS (SELECT FROM put)`
+
+const readChunk = `
+SELECT l.stream, l.body FROM jobs.job_run_logs l WHERE l.run_id = $1 AND l.tenant_id = $2 AND l.attempt = $3 AND l.seq = $4`
+
+const nextChunk = `
+SELECT coalesce(max(l.seq), -1) + 1 FROM jobs.job_run_logs l WHERE l.run_id = $1 AND l.tenant_id = $2 AND l.attempt = $3`
+
+// AppendLog implements jobrun.Work (W6). The last lines of a run that has ended
+// are welcome, until its log is elsewhere. Faults besides those of Judge: TooLarge
+// for a chunk or a log, Conflict (CodeLogGap).
+func (st *Jobs) AppendLog(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, c jobrun.LogChunk) (next int, err error) {
+	if len(c.Body) > jobrun.MaxLogChunk {
+		return 0, fault.New(fault.TooLarge, jobrun.CodeInvalid, "a chunk of a log has at most %d bytes", jobrun.MaxLogChunk)
+	}
+	if c.Seq < 0 || c.Seq > math.MaxInt32 {
+		return 0, fault.New(fault.Invalid, jobrun.CodeInvalid, "chunks are numbered from 0 to %d", math.MaxInt32)
+	}
+	c.Attempt = f.Attempt
+	call := workerCall{tenant, run, f, jobrun.CallLogs}
+	_, _, err = st.decide(ctx, call, func(tx *sqlx.Tx, r jobrun.Run, _ time.Time) (_ jobrun.Run, err error) {
+		next, err = st.append(ctx, tx, &r, &c)
+		return r, err
+	})
+	return next, postgres.Outage("append to the log of a job run", err)
+}
+
+func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobrun.LogChunk) (next int, err error) {
+	if r.LogRef != "" {
+		return 0, fault.New(fault.Conflict, jobrun.CodeConflict, "the run has ended and its log is closed")
+	}
+	sealer := st.db.Keys.SealerFor(r.TenantID, r.ID)
+	stream := dlq.Storable(c.Stream, maxStream)
+	known, err := st.chunk(ctx, tx, r, c.LogPosition)
+	switch {
+	case err == nil && (known.Stream != stream || !bytes.Equal(known.Body, c.Body)):
+		return 0, fault.New(fault.Conflict, jobrun.CodeLogGap, "chunk %d of attempt %d already exists with different content", c.Seq, c.Attempt)
+	case errors.Is(err, sql.ErrNoRows):
+		if r.LogBytes+int64(len(c.Body)) > jobrun.MaxLog {
+			return 0, fault.New(fault.TooLarge, jobrun.CodeInvalid, "the log of a run has at most %d bytes", jobrun.MaxLog)
+		}
+		body := c.Body
+		if body == nil {
+			body = []byte{}
+		}
+		if body, err = sealer.SealBytes(fieldRunLog(c.LogPosition), body); err != nil {
+			return 0, err
+		}
+		if err := st.db.ExecIn(ctx, tx, putChunk, r.ID, r.TenantID, c.Attempt, c.Seq, stream, body, len(c.Body)); err != nil {
+			return 0, err
+		}
+	case err != nil:
+		return 0, err
+	}
+	return next, tx.QueryRowContext(ctx, nextChunk, r.ID, r.TenantID, c.Attempt).Scan(&next)
+}
+
+// chunk reads a stored chunk; sql.ErrNoRows: it is not there.
+func (st *Jobs) chunk(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, at jobrun.LogPosition) (c jobrun.LogChunk, err error) {
+	var stored []byte
+	if err := tx.QueryRowContext(ctx, readChunk, r.ID, r.TenantID, at.Attempt, at.Seq).Scan(&c.Stream, &stored); err != nil {
+		return c, err
+	}
+	sealer := st.db.Keys.SealerFor(r.TenantID, r.ID)
+	c.Body, err = sealer.OpenBytes(fieldRunLog(at), stored)
+	return c, err
+}

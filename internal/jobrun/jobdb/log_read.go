@@ -1,0 +1,33 @@
+package jobdb
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+const readChunks = `
+SELECT l.attempt, l.seq, l.at, l.stream, l.body FROM jobs.job_run_logs l
+ WHERE l.tenant_id = $1 AND l.run_id = $2 AND (l.attempt, l.seq) >= ($3, $4)
+ ORDER BY l.attempt, l.seq LIMIT $5`
+
+// Logs implements jobrun.Runs.
+func (st *Jobs) Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPosition, limit int) (chunks []jobrun.LogChunk, err error) {
+	sealer := st.db.Keys.SealerFor(tenant, id)
+	err = st.db.ListTenant(ctx, tenant, readChunks, func(rows *sql.Rows) error {
+		var c jobrun.LogChunk
+		var stored []byte
+		err := rows.Scan(&c.Attempt, &c.Seq, &c.At, &c.Stream, &stored)
+		if err == nil {
+			c.Body, err = sealer.OpenBytes(fieldRunLog(c.LogPosition), stored)
+		}
+		postgres.UTC(&c.At)
+		chunks = append(chunks, c)
+		return err
+	}, tenant, id, from.Attempt, from.Seq, limit)
+	return chunks, postgres.Outage("read the log of a job run", err)
+}

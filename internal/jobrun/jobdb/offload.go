@@ -1,0 +1,143 @@
+package jobdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/secret/envelope"
+)
+
+// Logs is jobrun.Offloading on PostgreSQL.
+type Logs struct{ db *DB }
+
+// NewLogs returns the logs of the job runs of db, of all tenants.
+func NewLogs(db *DB) *Logs { return &Logs{db} }
+
+var offloadable = `
+SELECT ` + RunColumns + ` FROM jobs.job_runs r
+ WHERE r.logged AND r.log_ref IS NULL AND r.finished_at IS NOT NULL AND r.finished_at < $1
+ ORDER BY r.finished_at, r.id LIMIT $2`
+
+// Offloadable implements jobrun.Offloading. Of a run whose content does not open
+// it returns the rest: its log may.
+func (st *Logs) Offloadable(ctx context.Context, before time.Time, limit int) ([]jobrun.Run, error) {
+	rows, err := st.db.QueryRead(ctx, offloadable, before, limit)
+	if err != nil {
+		return nil, postgres.Outage("look for logs of job runs", err)
+	}
+	var runs []jobrun.Run
+	err = postgres.EachRow(rows, func() error {
+		r, err := st.db.ScanRun(rows)
+		if err != nil && !errors.Is(err, envelope.ErrUnreadable) {
+			return err
+		}
+		runs = append(runs, r)
+		return nil
+	})
+	return runs, postgres.Outage("look for logs of job runs", err)
+}
+
+const (
+	countChunks = `SELECT count(*) FROM jobs.job_run_logs l WHERE l.run_id = $1 AND l.tenant_id = $2`
+
+	// keepRef is all of it in one statement: where the log is, what was decided, and
+	// the end of its chunks.
+	keepRef = `
+WITH told AS (
+	INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, reason)
+	VALUES ($2, $1, clock_timestamp(), '` + string(jobrun.WasOffloaded) + `', $5)
+), gone AS (
+	DELETE FROM jobs.job_run_logs l WHERE l.run_id = $2 AND l.tenant_id = $1
+)
+UPDATE jobs.job_runs r SET log_ref = $3, log_sha256 = $4, updated_at = clock_timestamp()
+ WHERE r.tenant_id = $1 AND r.id = $2 AND r.log_ref IS NULL AND r.finished_at IS NOT NULL`
+)
+
+// Offloaded implements jobrun.Offloading. Whoever appends to a log holds the row
+// of the run, so its chunks are counted after that is locked, by a statement of its
+// own: one that had begun before would not see what was stored meanwhile.
+func (st *Logs) Offloaded(ctx context.Context, tenant, run uuid.UUID, ref string, sum []byte, chunks int, bytes int64) (done bool, err error) {
+	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
+		r, _, err := st.db.LockRun(ctx, tx, tenant, run)
+		switch {
+		case err != nil && !errors.Is(err, envelope.ErrUnreadable):
+			return err
+		case r.LogRef != "":
+			done = r.LogRef == ref // the answer to the first call was lost
+			return nil
+		case !r.State.Terminal() || r.LogBytes != bytes:
+			return nil
+		}
+		var n int
+		if err := tx.QueryRowContext(ctx, countChunks, run, tenant).Scan(&n); err != nil || n != chunks {
+			return err
+		}
+		done = true
+		return st.db.ExecIn(ctx, tx, keepRef, tenant, run, ref, sum, fmt.Sprintf("%d chunks with %d bytes, to %s", chunks, bytes, ref))
+	})
+	return done && err == nil, postgres.Outage("offload the log of a job run", err)
+}
+
+// purgeRuns steps over the index of ended runs, tenant by tenant, and takes from
+// each what has expired.
+const purgeRuns = `
+WITH RECURSIVE tenants AS (
+	(SELECT r.tenant_id FROM jobs.job_runs r WHERE r.finished_at IS NOT NULL ORDER BY r.tenant_id LIMIT 1)
+	UNION ALL
+	SELECT (SELECT r.tenant_id FROM jobs.job_runs r WHERE r.finished_at IS NOT NULL AND r.tenant_id > t.tenant_id ORDER BY r.tenant_id LIMIT 1)
+	  FROM tenants t WHERE t.tenant_id IS NOT NULL
+), expired AS MATERIALIZED (
+	SELECT e.tenant_id, e.id FROM tenants t CROSS JOIN LATERAL (
+		SELECT r.tenant_id, r.id FROM jobs.job_runs r
+		 WHERE r.tenant_id = t.tenant_id AND r.finished_at IS NOT NULL AND r.finished_at < $1 ORDER BY r.finished_at, r.id LIMIT $2) AS e
+	 LIMIT $2
+), doomed AS MATERIALIZED (
+	SELECT r.tenant_id, r.id FROM jobs.job_runs r JOIN expired e ON e.tenant_id = r.tenant_id AND e.id = r.id
+	 ORDER BY r.id FOR UPDATE OF r SKIP LOCKED
+), attempts AS (
+	DELETE FROM jobs.job_run_attempts a USING doomed d WHERE a.run_id = d.id AND a.tenant_id = d.tenant_id
+), events AS (
+	DELETE FROM jobs.job_run_events v USING doomed d WHERE v.run_id = d.id AND v.tenant_id = d.tenant_id
+), chunks AS (
+	DELETE FROM jobs.job_run_logs l USING doomed d WHERE l.run_id = d.id AND l.tenant_id = d.tenant_id
+)
+DELETE FROM jobs.job_runs r USING doomed d WHERE r.id = d.id AND r.tenant_id = d.tenant_id
+RETURNING r.tenant_id, coalesce(r.log_ref, '')`
+
+// Purge implements jobrun.Offloading.
+func (st *Logs) Purge(ctx context.Context, before time.Time, limit int) (refs []string, deleted int, err error) {
+	rows, err := st.db.QueryWrite(ctx, purgeRuns, before, limit)
+	if err != nil {
+		return nil, 0, postgres.Outage("purge job runs", err)
+	}
+	gone := map[uuid.UUID]int64{}
+	err = postgres.EachRow(rows, func() error {
+		var tenant uuid.UUID
+		var ref string
+		if err := rows.Scan(&tenant, &ref); err != nil {
+			return err
+		}
+		deleted++
+		gone[tenant]++
+		if ref != "" {
+			refs = append(refs, ref)
+		}
+		return nil
+	})
+	if err == nil { // else it is not known to be durable
+		for tenant, n := range gone {
+			operator.Took(ctx, tenant, "job_runs_deleted", n)
+		}
+	}
+	return refs, deleted, postgres.Outage("purge job runs", err)
+}
+
+var _ jobrun.Offloading = (*Logs)(nil)

@@ -1,0 +1,66 @@
+package jobdb_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/test/pgtest"
+)
+
+// TestListsOfManyRunsUseIndexes shows that each filter of runs is served by an
+// index.
+func TestListsOfManyRunsUseIndexes(t *testing.T) {
+	t.Parallel()
+	j := pgtest.NewJobs(t)
+	rare := pgtest.ManyMixedRuns(t, j)
+	lists := pgtest.InTenant(t, j.DB, j.Tenant)
+	const inOrder, states = "idx_job_runs_created_at", "idx_job_runs_state"
+	id := func(of string) uuid.UUID {
+		return uuid.MustParse(pgtest.Ask[string](t, j.DB.SQL(), `SELECT md5('`+of+`')::uuid::text`))
+	}
+	now := time.Now()
+	for name, tt := range map[string]struct {
+		jobrun.Filter
+		indexes []string
+	}{
+		"all":                 {jobrun.Filter{}, []string{inOrder}},
+		"what fails":          {jobrun.Filter{States: []jobrun.State{jobrun.Failed}}, []string{states + "|" + inOrder}},
+		"what waits":          {jobrun.Filter{States: []jobrun.State{jobrun.Pending}}, []string{states + "|idx_job_runs_waiting"}},
+		"what has not ended":  {jobrun.Filter{States: jobrun.ActiveStates}, []string{states + "|" + inOrder}},
+		"trigger":             {jobrun.Filter{Triggers: []jobrun.Trigger{jobrun.ByHand}}, []string{inOrder}},
+		"queue":               {jobrun.Filter{Queue: "rare"}, []string{"idx_job_runs_queue"}},
+		"the default queue":   {jobrun.Filter{Queue: "default"}, []string{inOrder}},
+		"definition":          {jobrun.Filter{DefinitionID: id("7")}, []string{"idx_job_runs_definition"}},
+		"worker":              {jobrun.Filter{WorkerID: id("3")}, []string{"idx_job_runs_worker", "idx_job_runs_assigned_worker_id"}},
+		"few labels":          {jobrun.Filter{Label: "few=1"}, []string{"idx_job_runs_labels"}},
+		"many labels":         {jobrun.Filter{Label: "team=red"}, []string{"idx_job_runs_labels|" + inOrder}},
+		"correlation id":      {jobrun.Filter{CorrelationID: "c100"}, []string{"idx_job_runs_correlation_id"}},
+		"saga":                {jobrun.Filter{SagaID: id("saga1003")}, []string{"idx_job_runs_saga_id"}},
+		"root":                {jobrun.Filter{RootRunID: rare}, []string{"idx_job_runs_root", "job_runs_pkey"}},
+		"backfill":            {jobrun.Filter{BackfillID: id("backfill")}, []string{"idx_job_runs_backfill_id|" + inOrder}},
+		"error code":          {jobrun.Filter{ErrorCode: "E9"}, []string{"idx_job_runs_error_code"}},
+		"slots":               {jobrun.Filter{ScheduledFrom: now.Add(-time.Hour), ScheduledTo: now}, []string{states}},
+		"slots and state":     {jobrun.Filter{ScheduledFrom: now.Add(-time.Hour), States: []jobrun.State{jobrun.Failed}}, []string{states}},
+		"created":             {jobrun.Filter{CreatedFrom: now.Add(-2 * time.Hour), CreatedTo: now.Add(-time.Hour)}, []string{inOrder}},
+		"finished":            {jobrun.Filter{FinishedFrom: now.Add(-2 * time.Hour), FinishedTo: now.Add(-time.Hour)}, []string{"idx_job_runs_finished_at"}},
+		"late":                {jobrun.Filter{LateByMS: 20 * time.Minute.Milliseconds()}, []string{"idx_job_runs_late", states}},
+		"who has a key":       {jobrun.Filter{ConcurrencyKey: "key507", States: []jobrun.State{jobrun.Assigned, jobrun.Running, jobrun.Orphaned}}, []string{"idx_job_runs_concurrency_key"}},
+		"late of a worker":    {jobrun.Filter{LateByMS: 20 * time.Minute.Milliseconds(), WorkerID: id("3")}, []string{"idx_job_runs_worker|idx_job_runs_late"}},
+		"several at once":     {jobrun.Filter{DefinitionID: id("7"), States: []jobrun.State{jobrun.Failed}, CreatedFrom: now.Add(-100 * time.Hour)}, []string{"idx_job_runs_definition|" + inOrder}},
+		"error of definition": {jobrun.Filter{DefinitionID: id("9"), ErrorCode: "E9"}, []string{"idx_job_runs_error_code|idx_job_runs_definition"}},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			for _, p := range []jobrun.Paging{{Limit: 50}, {Limit: 50, After: &jobrun.Cursor{At: now.Add(-5 * time.Hour), ID: rare}}} {
+				query, args := jobdb.PageOfRuns(j.Tenant, tt.Filter, p)
+				pgtest.WantIndexes(t, pgtest.Explain(t, lists, query, args...), tt.indexes...)
+			}
+			query, args := jobdb.CountOfRuns(j.Tenant, tt.Filter, 10_000)
+			pgtest.WantIndexes(t, pgtest.Explain(t, lists, query, args...), tt.indexes...)
+		})
+	}
+}

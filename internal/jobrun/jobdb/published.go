@@ -1,0 +1,184 @@
+package jobdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/secret/envelope"
+)
+
+// Events is jobrun.Events on PostgreSQL (A-05, S16).
+type Events struct {
+	db       *DB
+	settings func(context.Context) (jobrun.Settings, error)
+}
+
+// NewEvents returns the events of db. settings returns the settings as they stand.
+func NewEvents(db *DB, settings func(context.Context) (jobrun.Settings, error)) *Events {
+	return &Events{db, settings}
+}
+
+// fieldEventPayload is sealed where contents are.
+var fieldEventPayload = envelope.Field{Name: "jobs.event.payload"}
+
+// dedupeWindow is how long dedupe keys of events count (S16).
+func dedupeWindow(s jobrun.Settings) time.Duration {
+	return time.Duration(s.Number(jobrun.EventDedupeHours) * float64(time.Hour))
+}
+
+// freeEventKey takes a dedupe key from the event that had it, once its window is over.
+const freeEventKey = `
+UPDATE jobs.events SET dedupe_key = NULL
+ WHERE tenant_id = $1 AND event_type = $2 AND dedupe_key = $3 AND created_at <= now() - $4 * interval '1 microsecond'`
+
+const insertEvent = `
+INSERT INTO jobs.events AS v (id, tenant_id, event_type, payload_json, dedupe_key, correlation_id, occurred_at, source_run_id, created_at, published_by)
+VALUES ($1, $2, $3, $4::jsonb, $5, $6, coalesce($7::timestamptz, now()), $8, now(), $9)
+ON CONFLICT (tenant_id, event_type, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
+RETURNING ` + jobEventColumns
+
+// jobEventColumns are the columns of jobs.events, alias v, in the order of scanEvent.
+const jobEventColumns = `v.id, v.tenant_id, v.event_type, v.payload_json, v.dedupe_key, v.correlation_id, v.occurred_at, v.source_run_id, v.created_at, v.processed_at, v.published_by`
+
+func (db *DB) scanEvent(row postgres.Scanner) (e jobrun.PublishedEvent, err error) {
+	var payload []byte
+	var key, correlation, by sql.NullString
+	var occurred time.Time
+	var source uuid.NullUUID
+	err = row.Scan(&e.ID, &e.TenantID, &e.Type, &payload, &key, &correlation, &occurred, &source, &e.CreatedAt, &e.ProcessedAt, &by)
+	postgres.UTC(&occurred, &e.CreatedAt, e.ProcessedAt)
+	if err != nil {
+		return e, err
+	}
+	e.DedupeKey, e.CorrelationID, e.OccurredAt, e.SourceRunID, e.By = key.String, correlation.String, &occurred, source.UUID, by.String
+	sealer := db.Keys.SealerFor(e.TenantID, e.ID)
+	e.Payload, err = postgres.Opened(&sealer, fieldEventPayload, payload)
+	return e, err
+}
+
+// errEventsBusy is of a dedupe key that others keep taking.
+var errEventsBusy = errors.New("the dedupe key of an event keeps being taken and released concurrently")
+
+// publishEvent stores an event within tx, whose role sees the tenant: durable
+// with it. Of a dedupe key that counts for window, the event that has it is
+// returned, and created is false. source is the run that emits it; zero: none.
+func (db *DB) publishEvent(ctx context.Context, tx *sqlx.Tx, tenant, source uuid.UUID, e *jobrun.NewEvent, window time.Duration) (stored jobrun.PublishedEvent, created bool, err error) {
+	sealer := db.Keys.SealerFor(tenant, e.ID)
+	payload, err := postgres.Seal(&sealer, fieldEventPayload, e.Payload)
+	if err != nil {
+		return stored, false, err
+	}
+	for range 5 { // whoever has the key may be gone, or lose it, between the statements
+		if e.DedupeKey != "" {
+			if _, err := tx.ExecContext(ctx, freeEventKey, tenant, e.Type, e.DedupeKey, window.Microseconds()); err != nil {
+				return stored, false, err
+			}
+		}
+		stored, err = db.scanEvent(tx.QueryRowContext(ctx, insertEvent,
+			e.ID, tenant, e.Type, postgres.NullText(payload), postgres.NullIfEmpty(e.DedupeKey), postgres.NullIfEmpty(e.CorrelationID), e.OccurredAt, postgres.NullIfZero(source), postgres.NullIfEmpty(e.By)))
+		if !errors.Is(err, sql.ErrNoRows) {
+			return stored, err == nil, err
+		}
+		stored, err = db.scanEvent(tx.QueryRowContext(ctx, `SELECT `+jobEventColumns+` FROM jobs.events v WHERE v.tenant_id = $1 AND v.event_type = $2 AND v.dedupe_key = $3`,
+			tenant, e.Type, e.DedupeKey))
+		if !errors.Is(err, sql.ErrNoRows) {
+			return stored, false, err
+		}
+	}
+	return stored, false, errEventsBusy
+}
+
+// Publish implements jobrun.Events.
+func (st *Events) Publish(ctx context.Context, tenant uuid.UUID, e jobrun.NewEvent) (stored jobrun.PublishedEvent, created bool, err error) {
+	settings, err := st.settings(ctx)
+	if err != nil {
+		return stored, false, err
+	}
+	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		stored, created, err = st.db.publishEvent(ctx, tx, tenant, uuid.Nil, &e, dedupeWindow(settings))
+		return err
+	})
+	if postgres.DataError(err) {
+		return stored, false, fault.New(fault.Invalid, jobrun.CodeInvalid, "the database cannot store the content of this event").Because(err)
+	}
+	if err == nil && created {
+		st.db.Hub.WantLeader()
+	}
+	return stored, created, postgres.Outage("publish event", err)
+}
+
+var getEvent = postgres.OfTenant(`SELECT `+jobEventColumns+` FROM jobs.events v WHERE v.tenant_id = tenant.id AND v.id = $2`, "")
+
+var getEventDeliveries = postgres.OfTenant(`SELECT d.definition_id, d.run_id, d.attempts, d.error, d.delivered_at, d.next_try_at, d.letter_id
+  FROM jobs.event_deliveries d WHERE d.tenant_id = tenant.id AND d.event_id = $2`, "ORDER BY definition_id")
+
+// Event implements jobrun.Events.
+func (st *Events) Event(ctx context.Context, tenant, id uuid.UUID) (e jobrun.PublishedEvent, err error) {
+	found := false
+	err = st.db.ReadTenant(ctx, tenant, getEvent, func(rows *sql.Rows) (err error) {
+		e, err = st.db.scanEvent(rows)
+		found = true
+		return err
+	}, id)
+	if err == nil && found {
+		err = st.db.ReadTenant(ctx, tenant, getEventDeliveries, func(rows *sql.Rows) error {
+			var d jobrun.EventDelivery
+			var run, letter uuid.NullUUID
+			err := rows.Scan(&d.DefinitionID, &run, &d.Attempts, &d.Error, &d.DeliveredAt, &d.NextTryAt, &letter)
+			postgres.UTC(d.DeliveredAt, d.NextTryAt)
+			d.RunID, d.LetterID = run.UUID, letter.UUID
+			e.Deliveries = append(e.Deliveries, d)
+			return err
+		}, id)
+	}
+	if err == nil && !found {
+		return e, fault.New(fault.NotFound, jobrun.CodeEventNotFound, "there is no event %s", id)
+	}
+	return e, postgres.Outage("get event", err)
+}
+
+// ListEvents implements jobrun.Events.
+func (st *Events) ListEvents(ctx context.Context, tenant uuid.UUID, f jobrun.EventFilter, p jobrun.Paging) (list []jobrun.PublishedEvent, paged jobrun.Paged, err error) {
+	var w postgres.Where
+	w.Add("v.tenant_id = ?", tenant)
+	if f.Type != "" {
+		w.Add("v.event_type = ?", f.Type)
+	}
+	if f.Processed != nil {
+		w.Add("(v.processed_at IS NOT NULL) = ?", *f.Processed)
+	}
+	if f.CorrelationID != "" {
+		w.Add("v.correlation_id = ?", f.CorrelationID)
+	}
+	if !f.From.IsZero() {
+		w.Add("v.created_at >= ?", f.From)
+	}
+	if !f.To.IsZero() {
+		w.Add("v.created_at < ?", f.To)
+	}
+	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
+		if p.Total {
+			most := p.TotalCap
+			if most <= 0 {
+				most = 1 << 62
+			}
+			count := fmt.Sprintf(`SELECT count(*) FROM (SELECT FROM jobs.events v WHERE %s LIMIT $%d) AS c`, w.Text(), len(w.Args)+1)
+			if err := tx.GetContext(ctx, &paged.Total, count, append(w.Args[:len(w.Args):len(w.Args)], most)...); err != nil {
+				return err
+			}
+			paged.TotalCapped = paged.Total == most
+		}
+		list, paged.More, err = ReadPage(ctx, tx, NewestFirst{jobEventColumns, "jobs.events v", "v.created_at", "v.id"}, &w, p, st.db.scanEvent)
+		return err
+	})
+	return list, paged, postgres.Outage("list events", err)
+}

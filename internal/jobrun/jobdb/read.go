@@ -1,0 +1,128 @@
+package jobdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+var getRun = postgres.OfTenant(`SELECT `+RunColumns+` FROM jobs.job_runs r WHERE r.tenant_id = tenant.id AND r.id = $2`, "")
+
+// Run implements jobrun.Runs.
+func (st *Jobs) Run(ctx context.Context, tenant, id uuid.UUID) (jobrun.Run, error) {
+	var r jobrun.Run
+	found := false
+	err := st.db.ReadTenant(ctx, tenant, getRun, func(rows *sql.Rows) (err error) {
+		found = true
+		r, err = st.db.ScanRun(rows)
+		return err
+	}, id)
+	if err == nil && !found {
+		err = runNotFound()
+	}
+	return r, postgres.Outage("read job run", err)
+}
+
+func runNotFound() error {
+	return fault.New(fault.NotFound, jobrun.CodeRunNotFound, "there is no such job run")
+}
+
+var lockOneRun = `
+SELECT ` + RunColumns + `, clock_timestamp() FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = $2 FOR NO KEY UPDATE OF r`
+
+// LockRun reads a run in tx, of the writers' connections, and locks it; now is
+// the database's clock. Fault: NotFound.
+func (db *DB) LockRun(ctx context.Context, tx *sqlx.Tx, tenantID, id uuid.UUID) (r jobrun.Run, now time.Time, err error) {
+	stmt, err := db.PreparedIn(ctx, tx, lockOneRun)
+	if err != nil {
+		return r, now, err
+	}
+	r, err = db.ScanRun(stmt.QueryRowContext(ctx, tenantID, id), &now)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = runNotFound()
+	}
+	return r, now.UTC(), err
+}
+
+// runOfKey reads the run of an idempotency key. Fault: NotFound.
+func (db *DB) runOfKey(ctx context.Context, tx *sqlx.Tx, tenantID uuid.UUID, key string) (jobrun.Run, error) {
+	r, err := db.ScanRun(tx.QueryRowContext(ctx, `
+		SELECT `+RunColumns+` FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.idempotency_key = $2`, tenantID, key))
+	if errors.Is(err, sql.ErrNoRows) {
+		err = runNotFound()
+	}
+	return r, err
+}
+
+// Create implements jobrun.Runs.
+func (st *Jobs) Create(ctx context.Context, r jobrun.Run, by operator.Action) (stored jobrun.Run, created bool, err error) {
+	_, err = postgres.RetryCollision(func() (struct{}, error) {
+		return struct{}{}, st.db.InWrite(ctx, func(tx *sqlx.Tx) (err error) {
+			stored, created, err = st.create(ctx, tx, r, by)
+			return err
+		})
+	})
+	if err != nil {
+		return jobrun.Run{}, false, postgres.Outage("create job run", err)
+	}
+	st.db.RunsCreated([]jobrun.Run{r}, []bool{created})
+	return stored, created, nil
+}
+
+// lockKey makes those who look whether a concurrency key is free wait for each
+// other until they commit.
+const lockKey = `SELECT pg_advisory_xact_lock(hashtextextended($1 || ' ' || $2, 0))`
+
+// activeOfKey finds a run that keeps another one of its key from being asked for:
+// it is with a worker, may come back to one, or is due before that one.
+const activeOfKey = `
+SELECT id, state FROM (
+	(SELECT r.id, r.state FROM jobs.job_runs r
+	  WHERE r.tenant_id = $1 AND r.concurrency_key = $2 AND r.id <> $3 AND r.phase IN ('HELD', 'ORPHANED') LIMIT 1)
+	UNION ALL
+	(SELECT r.id, r.state FROM jobs.job_runs r
+	  WHERE r.tenant_id = $1 AND r.concurrency_key = $2 AND r.id <> $3 AND r.phase = 'PENDING' AND r.available_at <= $4 LIMIT 1)) AS r
+ LIMIT 1`
+
+func (st *Jobs) create(ctx context.Context, tx *sqlx.Tx, r jobrun.Run, by operator.Action) (jobrun.Run, bool, error) {
+	alone := r.Trigger == jobrun.ByHand && r.Concurrency == jobrun.Forbid && r.ConcurrencyKey != ""
+	if alone {
+		if _, err := tx.ExecContext(ctx, lockKey, r.TenantID.String(), r.ConcurrencyKey); err != nil {
+			return r, false, err
+		}
+	}
+	created, err := st.db.InsertRuns(ctx, tx, []jobrun.Run{r})
+	if err != nil {
+		return r, false, err
+	}
+	if !created[0] {
+		before, err := st.db.runOfKey(ctx, tx, r.TenantID, r.IdempotencyKey)
+		if fault.KindOf(err) == fault.NotFound {
+			err = fmt.Errorf("run %s conflicts with another run that does not have its key", r.ID)
+		}
+		return before, false, err
+	}
+	if alone {
+		var other uuid.UUID
+		var state jobrun.State
+		err := tx.QueryRowContext(ctx, activeOfKey, r.TenantID, r.ConcurrencyKey, r.ID, r.AvailableAt).Scan(&other, &state)
+		if err == nil {
+			err = fault.New(fault.Conflict, jobrun.CodeForbidden, "run %s of this job is %s, and its concurrency policy is forbid", other, state)
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return r, false, err
+		}
+	}
+	return r, true, auditdb.PutAction(ctx, tx, by)
+}

@@ -1,0 +1,70 @@
+package jobdb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// specCache keeps versions of specs, which never change.
+type specCache struct {
+	sync.Mutex
+	specs map[specKey]*jobrun.Spec
+}
+
+type specKey struct {
+	definition uuid.UUID
+	version    int
+}
+
+// maxSpecs is how many a cache holds before it forgets all of them.
+const maxSpecs = 10_000
+
+const specOfRun = `SELECT v.spec FROM jobs.job_definition_versions v WHERE v.tenant_id = $1 AND v.definition_id = $2 AND v.spec_version = $3`
+
+// Spec returns what the definition of r said when r was made, and not what it says
+// now. It is not to be changed. Of a definition that does not exist any more it says
+// nothing.
+func (st *Jobs) Spec(ctx context.Context, r *jobrun.Run) (*jobrun.Spec, error) {
+	return st.db.specOf(ctx, st.db.Read, r)
+}
+
+// specOf returns what the definition of r said when r was made. It is not to be
+// changed. q is only asked for what is not known yet. Of a definition that does
+// not exist any more it is one that says nothing: no retry, no dead letter.
+func (db *DB) specOf(ctx context.Context, q postgres.Queryer, r *jobrun.Run) (*jobrun.Spec, error) {
+	key := specKey{r.DefinitionID, r.SpecVersion}
+	db.specs.Lock()
+	known := db.specs.specs[key]
+	db.specs.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	var doc []byte
+	err := q.QueryRowContext(ctx, specOfRun, r.TenantID, r.DefinitionID, r.SpecVersion).Scan(&doc)
+	if errors.Is(err, sql.ErrNoRows) {
+		return new(jobrun.Spec), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the spec of a job: %w", err)
+	}
+	spec := new(jobrun.Spec)
+	if err := json.Unmarshal(doc, spec); err != nil {
+		return nil, fmt.Errorf("stored spec: %w", err)
+	}
+	db.specs.Lock()
+	defer db.specs.Unlock()
+	if db.specs.specs == nil || len(db.specs.specs) >= maxSpecs {
+		db.specs.specs = map[specKey]*jobrun.Spec{}
+	}
+	db.specs.specs[key] = spec
+	return spec, nil
+}

@@ -1,0 +1,125 @@
+package jobdb
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// A worker's call is carried out by a statement that has its whole fence in the
+// condition. What that statement did not find is decided here, on the locked row.
+
+// workerCall is one call about one run.
+type workerCall struct {
+	tenant uuid.UUID
+	run    uuid.UUID
+	fence  jobrun.Fence
+	call   jobrun.Call
+}
+
+// decide locks the run, and calls do if the call has what it needs; do changes
+// the run in tx and returns it as it is then. Of a call that was carried out
+// before it returns the run as it is, and replayed. A refusal is a fault, and is
+// noted once for each attempt and kind of call (J3).
+func (st *Jobs) decide(ctx context.Context, c workerCall, do func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error)) (r jobrun.Run, replayed bool, err error) {
+	type decision struct {
+		run      jobrun.Run
+		replayed bool
+		refusal  error
+	}
+	d, err := postgres.RetryCollision(func() (d decision, err error) {
+		err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
+			r, now, err := st.db.LockRun(ctx, tx, c.tenant, c.run)
+			if err != nil {
+				return err
+			}
+			d.run = r
+			var goOn bool
+			d.replayed, goOn, d.refusal = jobrun.Judge(&r, c.fence, c.call)
+			switch {
+			case d.refusal != nil:
+				return st.noteRefusal(ctx, tx, &r, c, d.refusal)
+			case goOn:
+				d.run, err = do(tx, r, now)
+			}
+			return err
+		})
+		return d, err
+	})
+	if err == nil {
+		err = d.refusal
+	}
+	return d.run, d.replayed, err
+}
+
+const putRefusal = `
+INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, version, attempt, epoch, worker_id, reason)
+SELECT $1, $2, clock_timestamp(), '` + string(jobrun.WasRefused) + `', $3, $4, $5, $6, $7
+ WHERE NOT EXISTS (SELECT 1 FROM jobs.job_run_events e
+        WHERE e.run_id = $1 AND e.kind = '` + string(jobrun.WasRefused) + `' AND e.attempt = $4 AND e.worker_id = $6 AND e.reason LIKE $8)`
+
+// maxAttempt bounds the attempts that callers claim to have.
+const maxAttempt = 1<<31 - 1
+
+// noteRefusal notes that a call on r was refused, once for each worker, attempt
+// and kind of call: a worker that does not hear the answer may go on for hours.
+func (st *Jobs) noteRefusal(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c workerCall, refusal error) error {
+	code := ""
+	if f := fault.As(refusal); f != nil {
+		code = f.Code
+	}
+	_, err := tx.ExecContext(ctx, putRefusal, r.ID, r.TenantID, r.Version, min(c.fence.Attempt, maxAttempt), c.fence.LeaderEpoch, c.fence.WorkerID,
+		string(c.call)+": "+code, string(c.call)+": %")
+	return err
+}
+
+// Apply decides what an input makes of a locked run, and writes that.
+func (st *Jobs) Apply(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, now time.Time) (jobrun.Change, error) {
+	return st.db.ApplyToRun(ctx, tx, r, in, MomentAt(now))
+}
+
+func (db *DB) ApplyToRun(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, m jobrun.Moment) (jobrun.Change, error) {
+	spec, err := db.specOf(ctx, tx, r)
+	if err != nil {
+		return jobrun.Change{}, err
+	}
+	c, err := jobrun.Apply(*r, spec, in, m)
+	if err != nil {
+		return c, err
+	}
+	return c, db.putChange(ctx, tx, r, &c, m.Now)
+}
+
+// carryOut has the run of a worker's call changed by an input, and those told who
+// wait for what comes of it.
+func (st *Jobs) carryOut(ctx context.Context, c workerCall, in jobrun.Input) (jobrun.Done, error) {
+	r, replayed, err := st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error) {
+		c, err := st.Apply(ctx, tx, &r, in, now)
+		return c.Run, err
+	})
+	if err == nil {
+		st.db.RunEnded(&r)
+	}
+	if err == nil && r.State == jobrun.Orphaned {
+		st.db.Hub.Admitted(r.TenantID, r.Queue)
+	}
+	return jobrun.Done{Run: r, Replayed: replayed}, err
+}
+
+// AckCancel implements jobrun.Work (W10).
+func (st *Jobs) AckCancel(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence) (jobrun.Done, error) {
+	d, err := st.carryOut(ctx, workerCall{tenant, run, f, jobrun.CallCancel}, jobrun.CancelAcknowledged{})
+	return d, postgres.Outage("acknowledge a cancel", err)
+}
+
+// Release implements jobrun.Work (W9).
+func (st *Jobs) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, reason string) (jobrun.Done, error) {
+	d, err := st.carryOut(ctx, workerCall{tenant, run, f, jobrun.CallRelease}, jobrun.Released{Reason: reason})
+	return d, postgres.Outage("release a job run", err)
+}

@@ -1,0 +1,96 @@
+package jobnotify
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+func TestOtherNodesHearOfRunsThatMayBeClaimed(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	type hint struct {
+		tenant uuid.UUID
+		queue  string
+	}
+	heard := map[string]chan hint{"here": make(chan hint, 1000), "there": make(chan hint, 1000)}
+	nodes := map[string]*Hub{}
+	for name, c := range heard {
+		db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hub := NewHub(db)
+		nodes[name] = hub
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			hub.Run(ctx, func(tenant uuid.UUID, queue string) { c <- hint{tenant, queue} })
+		}()
+		t.Cleanup(func() { stop(); <-ended; db.Close() })
+	}
+	want := hint{uuid.New(), "mail:urgent"}
+	deadline := time.After(20 * time.Second)
+	for got := map[string]bool{}; len(got) < 2; {
+		nodes["here"].Admitted(want.tenant, want.queue) // again, until the other one listens
+		for name, c := range heard {
+			select {
+			case h := <-c:
+				if h != want {
+					t.Fatalf("%s heard %v", name, h)
+				}
+				got[name] = true
+			case <-time.After(10 * time.Millisecond):
+			case <-deadline:
+				t.Fatalf("heard: %v", got)
+			}
+		}
+	}
+}
+
+func TestOtherNodesHearThatTheLeaderIsWanted(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	heard := map[string]chan struct{}{"here": make(chan struct{}, 1), "there": make(chan struct{}, 1)}
+	nodes := map[string]*Hub{}
+	for name, c := range heard {
+		db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hub := NewHub(db)
+		nodes[name] = hub
+		hub.OnLeaderWanted(func() {
+			select {
+			case c <- struct{}{}:
+			default:
+			}
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			hub.Run(ctx, func(uuid.UUID, string) { t.Error("heard of a queue") })
+		}()
+		t.Cleanup(func() { stop(); <-ended; db.Close() })
+	}
+	deadline := time.After(20 * time.Second)
+	for got := map[string]bool{}; len(got) < 2; {
+		nodes["here"].WantLeader() // again, until the other one listens
+		for name, c := range heard {
+			select {
+			case <-c:
+				got[name] = true
+			case <-time.After(10 * time.Millisecond):
+			case <-deadline:
+				t.Fatalf("heard: %v", got)
+			}
+		}
+	}
+}

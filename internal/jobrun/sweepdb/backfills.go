@@ -1,0 +1,199 @@
+package sweepdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// Bulks is jobrun.BulkOperations on PostgreSQL. Rows are locked in this order: the
+// backfill or bulk, then runs by id.
+type Bulks struct {
+	db   *jobdb.DB
+	jobs *jobdb.Jobs
+}
+
+// NewBulks returns the backfills and bulks of jobs.
+func NewBulks(db *jobdb.DB, jobs *jobdb.Jobs) *Bulks { return &Bulks{db, jobs} }
+
+var _ jobrun.BulkOperations = (*Bulks)(nil)
+
+// backfillColumns are the columns of jobs.backfills, alias b, in the order of
+// scanBackfill.
+const backfillColumns = `b.id, b.tenant_id, b.definition_id, b.version, b.state, b.from_at, b.to_at, b.reprocess, b.newest_first, b.max_active,
+	b.overlap, b.cursor_at, b.created, b.skipped, b.reason, b.actor, b.created_at, b.ended_at`
+
+func scanBackfill(row postgres.Scanner, more ...any) (b jobrun.Backfill, err error) {
+	dest := []any{
+		&b.ID, &b.TenantID, &b.DefinitionID, &b.Version, &b.State, &b.From, &b.To, &b.Reprocess, &b.NewestFirst, &b.MaxActive,
+		&b.Overlap, &b.Cursor, &b.Created, &b.Skipped, &b.Reason, &b.Actor, &b.CreatedAt, &b.EndedAt,
+	}
+	if err := row.Scan(append(dest, more...)...); err != nil {
+		return b, err
+	}
+	postgres.UTC(&b.From, &b.To, b.Cursor, &b.CreatedAt, b.EndedAt)
+	return b, nil
+}
+
+// CreateBackfill implements jobrun.BulkOperations.
+func (st *Bulks) CreateBackfill(ctx context.Context, b jobrun.Backfill, by operator.Action) (stored jobrun.Backfill, created bool, err error) {
+	err = st.db.InTenant(ctx, b.TenantID, func(tx *sqlx.Tx) error {
+		res, err := tx.ExecContext(ctx, `
+			INSERT INTO jobs.backfills (id, tenant_id, definition_id, version, state, from_at, to_at, reprocess, newest_first, max_active, overlap, reason, actor, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (id) DO NOTHING`,
+			b.ID, b.TenantID, b.DefinitionID, b.Version, b.State, b.From, b.To, b.Reprocess, b.NewestFirst, b.MaxActive, b.Overlap, b.Reason, b.Actor, b.CreatedAt)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+		created = true
+		return auditdb.PutAction(ctx, tx, by)
+	})
+	if err == nil && !created {
+		stored, _, err = st.GetBackfill(ctx, b.TenantID, b.ID)
+		return stored, false, err
+	}
+	return b, created, postgres.Outage("create backfill", err)
+}
+
+// activeOf counts the runs of a backfill that have not ended.
+func activeOf(tenant, backfill string) string {
+	return `(SELECT count(*) FROM jobs.job_runs r
+  WHERE r.tenant_id = ` + tenant + ` AND r.backfill_id = ` + backfill + ` AND r.phase IN ('PENDING', 'HELD', 'ORPHANED'))`
+}
+
+var getBackfill = postgres.OfTenant(`SELECT `+backfillColumns+`, `+activeOf("b.tenant_id", "b.id")+` AS active
+  FROM jobs.backfills b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
+
+// GetBackfill implements jobrun.BulkOperations.
+func (st *Bulks) GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b jobrun.Backfill, active int64, err error) {
+	found := false
+	err = st.db.ReadTenant(ctx, tenant, getBackfill, func(rows *sql.Rows) (err error) {
+		b, err = scanBackfill(rows, &active)
+		found = true
+		return err
+	}, id)
+	if err == nil && !found {
+		err = jobrun.NoBulk("backfill")
+	}
+	return b, active, postgres.Outage("get backfill", err)
+}
+
+// ListBackfills implements jobrun.BulkOperations. Backfills are few: they are counted to
+// the end.
+func (st *Bulks) ListBackfills(ctx context.Context, tenant, definition uuid.UUID, p jobrun.Paging) (list []jobrun.Backfill, page jobrun.Paged, err error) {
+	var w postgres.Where
+	w.Add("b.tenant_id = ? AND b.definition_id = ?", tenant, definition)
+	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
+		if p.Total {
+			if err := tx.GetContext(ctx, &page.Total, `SELECT count(*) FROM jobs.backfills b WHERE `+w.Text(), w.Args...); err != nil {
+				return err
+			}
+		}
+		l := jobdb.NewestFirst{Columns: backfillColumns, From: "jobs.backfills b", At: "b.created_at", ID: "b.id"}
+		list, page.More, err = jobdb.ReadPage(ctx, tx, l, &w, p, func(row postgres.Scanner) (jobrun.Backfill, error) { return scanBackfill(row) })
+		return err
+	})
+	return list, page, postgres.Outage("list backfills", err)
+}
+
+// CancelBackfill implements jobrun.BulkOperations. The backfill ends first, so that it makes
+// no more runs; when the node dies before those are canceled, canceling it again
+// does.
+func (st *Bulks) CancelBackfill(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (b jobrun.Backfill, err error) {
+	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		b, err = scanBackfill(tx.QueryRowContext(ctx, `SELECT `+backfillColumns+` FROM jobs.backfills b WHERE b.tenant_id = $1 AND b.id = $2 FOR UPDATE`, tenant, id))
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return jobrun.NoBulk("backfill")
+		case err != nil:
+			return err
+		case b.State == jobrun.BulkCompleted:
+			return fault.New(fault.Conflict, jobrun.CodeConflict, "the backfill is COMPLETED and cannot be canceled")
+		case b.State == jobrun.BulkCanceled:
+			return nil
+		}
+		b.State, b.Version, b.EndedAt = jobrun.BulkCanceled, b.Version+1, &by.At
+		if _, err := tx.ExecContext(ctx, `UPDATE jobs.backfills b SET state = $3, version = $4, ended_at = $5 WHERE b.tenant_id = $1 AND b.id = $2`,
+			tenant, id, b.State, b.Version, b.EndedAt); err != nil {
+			return err
+		}
+		return auditdb.PutAction(ctx, tx, by)
+	})
+	if err != nil {
+		return b, postgres.Outage("cancel backfill", err)
+	}
+	return b, postgres.Outage("cancel the runs of a backfill", st.cancelWaiting(ctx, tenant, id, by))
+}
+
+// cancelWaiting cancels the runs of a backfill that were not started.
+func (st *Bulks) cancelWaiting(ctx context.Context, tenant, id uuid.UUID, by operator.Action) error {
+	runs, _, err := st.jobs.ListRuns(ctx, tenant, jobrun.Filter{BackfillID: id, States: []jobrun.State{jobrun.Pending, jobrun.Assigned, jobrun.Orphaned}}, jobrun.Paging{Limit: 2 * jobrun.MaxBackfillActive})
+	if err != nil {
+		return err
+	}
+	for i := range runs {
+		_, err := st.jobs.Operate(ctx, tenant, runs[i].ID, nil,
+			jobrun.CancelRequested{Actor: by.Actor, Reason: "its backfill was canceled", Waiting: true}) // not what has begun meanwhile
+		if err != nil && !jobdb.Ended(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// slotStates reads what became of slots: runs by the schedule and of backfills,
+// and what retried them.
+const slotStates = `
+SELECT first.slot, bool_or(run.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED')), bool_or(run.state = 'SUCCEEDED'), bool_or(run.state IN ('FAILED', 'TIMED_OUT', 'CANCELED'))
+  FROM (SELECT r.scheduled_for AS slot, r.id, r.state FROM jobs.job_runs r
+         WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.scheduled_for = ANY ($3::timestamptz[]) AND r.trigger = 'TIME'
+        UNION ALL
+        SELECT r.scheduled_for, r.id, r.state FROM jobs.job_runs r
+         WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.scheduled_for = ANY ($3::timestamptz[]) AND r.trigger = 'BACKFILL') AS first
+  CROSS JOIN LATERAL (SELECT first.state
+        UNION ALL
+        SELECT c.state FROM jobs.job_runs c WHERE c.tenant_id = $1 AND c.root_run_id = first.id AND c.retry_number > 0) AS run (state)
+ GROUP BY first.slot`
+
+// SlotStates implements jobrun.BulkOperations.
+func (st *Bulks) SlotStates(ctx context.Context, tenant, definition uuid.UUID, slots []time.Time) (states map[time.Time]jobrun.SlotState, err error) {
+	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		states, err = readSlots(ctx, tx, tenant, definition, slots)
+		return err
+	})
+	return states, postgres.Outage("read slots", err)
+}
+
+// readSlots reads what became of slots; those that never had a run are left out.
+func readSlots(ctx context.Context, tx *sqlx.Tx, tenantID, definition uuid.UUID, slots []time.Time) (map[time.Time]jobrun.SlotState, error) {
+	texts := make([]string, len(slots))
+	for i, slot := range slots {
+		texts[i] = slot.UTC().Format(time.RFC3339Nano)
+	}
+	rows, err := tx.QueryContext(ctx, slotStates, tenantID, definition, postgres.TextArray(texts))
+	if err != nil {
+		return nil, err
+	}
+	states := make(map[time.Time]jobrun.SlotState, len(slots))
+	return states, postgres.EachRow(rows, func() error {
+		var slot time.Time
+		var s jobrun.SlotState
+		err := rows.Scan(&slot, &s.Active, &s.Succeeded, &s.Failed)
+		states[slot.UTC()] = s
+		return err
+	})
+}

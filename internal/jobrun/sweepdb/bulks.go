@@ -1,0 +1,257 @@
+package sweepdb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// bulkColumns are the columns of jobs.bulks, alias b, in the order of scanBulk.
+const bulkColumns = `b.id, b.tenant_id, b.version, b.action, b.state, b.filter, b.before, b.cursor_at, b.cursor_id, b.matched, b.done, b.skipped,
+	b.reason, b.actor, b.created_at, b.ended_at`
+
+func scanBulk(row postgres.Scanner) (b jobrun.Bulk, err error) {
+	var filter []byte
+	var at *time.Time
+	var id uuid.NullUUID
+	if err := row.Scan(&b.ID, &b.TenantID, &b.Version, &b.Action, &b.State, &filter, &b.Before, &at, &id, &b.Matched, &b.Done, &b.Skipped,
+		&b.Reason, &b.Actor, &b.CreatedAt, &b.EndedAt); err != nil {
+		return b, err
+	}
+	postgres.UTC(&b.Before, at, &b.CreatedAt, b.EndedAt)
+	if at != nil {
+		b.Cursor = &jobrun.Cursor{At: *at, ID: id.UUID}
+	}
+	if err := json.Unmarshal(filter, &b.Filter); err != nil {
+		return b, fmt.Errorf("stored filter of a bulk: %w", err)
+	}
+	return b, nil
+}
+
+// CreateBulk implements jobrun.BulkOperations.
+func (st *Bulks) CreateBulk(ctx context.Context, b jobrun.Bulk, by operator.Action) (stored jobrun.Bulk, created bool, err error) {
+	filter, err := json.Marshal(b.Filter)
+	if err != nil {
+		return b, false, fmt.Errorf("encode filter: %w", err)
+	}
+	err = st.db.InTenant(ctx, b.TenantID, func(tx *sqlx.Tx) error {
+		res, err := tx.ExecContext(ctx, `
+			INSERT INTO jobs.bulks (id, tenant_id, version, action, state, filter, before, reason, actor, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6::jsonb, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING`,
+			b.ID, b.TenantID, b.Version, b.Action, b.State, string(filter), b.Before, b.Reason, b.Actor, b.CreatedAt)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+		created = true
+		return auditdb.PutAction(ctx, tx, by)
+	})
+	if err == nil && !created {
+		stored, err = st.GetBulk(ctx, b.TenantID, b.ID)
+		return stored, false, err
+	}
+	return b, created, postgres.Outage("create bulk", err)
+}
+
+var getBulk = postgres.OfTenant(`SELECT `+bulkColumns+` FROM jobs.bulks b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
+
+// GetBulk implements jobrun.BulkOperations.
+func (st *Bulks) GetBulk(ctx context.Context, tenant, id uuid.UUID) (b jobrun.Bulk, err error) {
+	found := false
+	err = st.db.ReadTenant(ctx, tenant, getBulk, func(rows *sql.Rows) (err error) {
+		b, err = scanBulk(rows)
+		found = true
+		return err
+	}, id)
+	if err == nil && !found {
+		err = jobrun.NoBulk("bulk")
+	}
+	return b, postgres.Outage("get bulk", err)
+}
+
+// ListBulks implements jobrun.BulkOperations. Bulks are few: they are counted to the end.
+func (st *Bulks) ListBulks(ctx context.Context, tenant uuid.UUID, state jobrun.BulkState, p jobrun.Paging) (list []jobrun.Bulk, page jobrun.Paged, err error) {
+	var w postgres.Where
+	w.Add("b.tenant_id = ?", tenant)
+	if state != "" {
+		w.Add("b.state = ?", state)
+	}
+	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
+		if p.Total {
+			if err := tx.GetContext(ctx, &page.Total, `SELECT count(*) FROM jobs.bulks b WHERE `+w.Text(), w.Args...); err != nil {
+				return err
+			}
+		}
+		list, page.More, err = jobdb.ReadPage(ctx, tx, jobdb.NewestFirst{Columns: bulkColumns, From: "jobs.bulks b", At: "b.created_at", ID: "b.id"}, &w, p, scanBulk)
+		return err
+	})
+	return list, page, postgres.Outage("list bulks", err)
+}
+
+// CancelBulk implements jobrun.BulkOperations.
+func (st *Bulks) CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (b jobrun.Bulk, err error) {
+	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		b, err = scanBulk(tx.QueryRowContext(ctx, `SELECT `+bulkColumns+` FROM jobs.bulks b WHERE b.tenant_id = $1 AND b.id = $2 FOR UPDATE`, tenant, id))
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return jobrun.NoBulk("bulk")
+		case err != nil:
+			return err
+		case b.State != jobrun.BulkRunning:
+			return fault.New(fault.Conflict, jobrun.CodeConflict, "the bulk is %s and cannot be canceled", b.State)
+		}
+		b.State, b.Version, b.EndedAt = jobrun.BulkCanceled, b.Version+1, &by.At
+		if _, err := tx.ExecContext(ctx, `UPDATE jobs.bulks b SET state = $3, version = $4, ended_at = $5 WHERE b.tenant_id = $1 AND b.id = $2`,
+			tenant, id, b.State, b.Version, b.EndedAt); err != nil {
+			return err
+		}
+		return auditdb.PutAction(ctx, tx, by)
+	})
+	return b, postgres.Outage("cancel bulk", err)
+}
+
+// bulkStep is how many runs one transaction deals with.
+const bulkStep = 100
+
+// Bulk implements jobrun.BulkOperations.
+func (st *Bulks) Bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (all jobrun.Swept, err error) {
+	list, err := st.running(ctx, `SELECT b.tenant_id, b.id FROM jobs.bulks b WHERE b.state = 'RUNNING' ORDER BY b.created_at LIMIT $1`)
+	if err != nil {
+		return all, postgres.Outage("look for bulks", err)
+	}
+	for _, m := range list {
+		swept, err := postgres.RetryCollision(func() (jobrun.Swept, error) { return st.bulk(ctx, t, s, m, min(limit, bulkStep)) })
+		if err != nil {
+			return all, postgres.Outage("advance a bulk operation", err)
+		}
+		all.Moved += swept.Moved
+		all.More = all.More || swept.More
+	}
+	return all, nil
+}
+
+// bulk deals with the next runs of one, in one transaction with how far it has
+// come. They are found before, as the tenant, whose fence the list needs.
+func (st *Bulks) bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int) (jobrun.Swept, error) {
+	b, err := st.GetBulk(ctx, m.Tenant, m.ID)
+	if err != nil || b.State != jobrun.BulkRunning {
+		return jobrun.Swept{}, err
+	}
+	f := b.Filter
+	if f.CreatedTo.IsZero() || f.CreatedTo.After(b.Before) {
+		f.CreatedTo = b.Before
+	}
+	found, page, err := st.jobs.ListRuns(ctx, m.Tenant, f, jobrun.Paging{Limit: limit, After: b.Cursor})
+	if err != nil {
+		return jobrun.Swept{}, err
+	}
+	ids := make([]uuid.UUID, len(found))
+	for i := range found {
+		ids[i] = found[i].ID
+	}
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
+	var made []jobrun.Run
+	err = st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
+		made = nil
+		after := b
+		var version int64
+		if err := tx.QueryRowContext(ctx, `SELECT b.version FROM jobs.bulks b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING' FOR UPDATE`, m.Tenant, m.ID).Scan(&version); err != nil {
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil // canceled meanwhile
+			}
+			return err
+		}
+		if version != b.Version {
+			return nil // somebody else has done these
+		}
+		for _, id := range ids {
+			run, done, err := st.dealWith(ctx, tx, &after, id, s)
+			switch {
+			case err != nil:
+				return err
+			case done:
+				after.Done++
+			default:
+				after.Skipped++
+			}
+			if run != nil {
+				made = append(made, *run)
+			}
+		}
+		after.Matched += int64(len(ids))
+		if n := len(found); n > 0 {
+			after.Cursor = &jobrun.Cursor{At: found[n-1].CreatedAt, ID: found[n-1].ID}
+		}
+		if !page.More {
+			after.State = jobrun.BulkCompleted
+		}
+		return putBulk(ctx, tx, &after)
+	})
+	if err != nil {
+		return jobrun.Swept{}, err
+	}
+	st.db.RunsCreated(made, slices.Repeat([]bool{true}, len(made)))
+	return jobrun.Swept{Moved: len(ids), More: page.More}, nil
+}
+
+func putBulk(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk) error {
+	var at *time.Time
+	var id *uuid.UUID
+	if b.Cursor != nil {
+		at, id = &b.Cursor.At, &b.Cursor.ID
+	}
+	_, err := tx.ExecContext(ctx, `
+		UPDATE jobs.bulks b SET state = $3, version = b.version + 1, cursor_at = $4, cursor_id = $5, matched = $6, done = $7, skipped = $8,
+		       ended_at = CASE WHEN $9 THEN clock_timestamp() END
+		 WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING'`, b.TenantID, b.ID, b.State, at, id, b.Matched, b.Done, b.Skipped, b.State != jobrun.BulkRunning)
+	return err
+}
+
+// dealWith cancels one run or runs it once more. done: it was; not when it was too
+// late, its definition is gone, or its policy forbids it.
+func (st *Bulks) dealWith(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk, id uuid.UUID, s jobrun.Settings) (made *jobrun.Run, done bool, err error) {
+	r, now, err := st.db.LockRun(ctx, tx, b.TenantID, id)
+	if err != nil {
+		if fault.KindOf(err) == fault.NotFound {
+			return nil, false, nil // retention has taken it
+		}
+		return nil, false, err
+	}
+	in, ask := b.Does(&r)
+	switch {
+	case in != nil:
+		_, err := st.jobs.Apply(ctx, tx, &r, in, now)
+		return nil, err == nil, err
+	case ask == nil:
+		return nil, false, nil
+	}
+	d, err := jobdb.ScanDefinition(tx.QueryRowContext(ctx, `SELECT `+jobdb.DefinitionColumns+` FROM jobs.job_definitions d WHERE d.tenant_id = $1 AND d.id = $2`, b.TenantID, r.DefinitionID))
+	if errors.Is(err, sql.ErrNoRows) || err == nil && d.DeletedAt != nil {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	again := jobrun.New(&d, *ask, s, jobdb.MomentAt(now))
+	created, err := st.db.InsertRuns(ctx, tx, []jobrun.Run{again})
+	if err != nil || !created[0] {
+		return nil, false, err
+	}
+	return &again, true, nil
+}

@@ -1,0 +1,209 @@
+// Package sweepdb is what the leader of the job runs does on PostgreSQL: sweeps.go moves
+// runs whose workers are silent, end.go ends those that are lost or late, admit.go
+// lets the next ones be claimed, slots.go makes those that are due, backfills.go and
+// bulks.go carry out what people ask of many runs at once.
+package sweepdb
+
+import (
+	"context"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// Sweeps is jobrun.Sweeps on PostgreSQL. A sweep first looks without a
+// transaction, and most of the time finds nothing; what it finds it moves in a
+// transaction of the leader (AsLeader), which looks again and passes over what
+// others hold. All times are the database's.
+type Sweeps struct {
+	db    *jobdb.DB
+	hints jobrun.LeaseHints // nil: there are none
+
+	mu  sync.Mutex
+	key concurrencyKey // guarded by mu: up to where the keys have been looked at
+}
+
+// NewSweeps returns the sweeps of the job runs of db.
+func NewSweeps(db *jobdb.DB) *Sweeps { return &Sweeps{db: db} }
+
+// foundIDs returns the ids that a statement finds, as a parameter.
+func foundIDs(ctx context.Context, db *jobdb.DB, query string, args ...any) (ids any, n int, err error) {
+	rows, err := db.QueryWrite(ctx, query, args...)
+	if err != nil {
+		return nil, 0, err
+	}
+	var list postgres.BinaryColumn
+	err = postgres.EachRow(rows, func() error {
+		var id uuid.UUID
+		err := rows.Scan(&id)
+		list.Uuid(id)
+		n++
+		return err
+	})
+	return list.Parameter(), n, err
+}
+
+// move is a sweep that is one statement: find answers the ids of up to $1 rows by
+// the parameters that follow, and change, which gets the ids as $1, then the same
+// parameters and more of its own, changes those that are still so.
+type move struct{ doing, find, change string }
+
+// run returns how many rows were changed. more: there may be others.
+func (m move) run(ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int, by []any, more ...any) (jobrun.Swept, error) {
+	var s jobrun.Swept
+	ids, n, err := foundIDs(ctx, db, m.find, append([]any{limit}, by...)...)
+	if err != nil || n == 0 {
+		return s, postgres.Outage(m.doing, err)
+	}
+	s, err = m.these(ctx, db, t, ids, append(by, more...)...)
+	s.More = n == limit && s.Moved > 0
+	return s, err
+}
+
+// these is run for rows that were found, of which ids is the parameter.
+func (m move) these(ctx context.Context, db *jobdb.DB, t jobrun.Term, ids any, args ...any) (s jobrun.Swept, err error) {
+	args = append([]any{ids}, args...)
+	err = db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
+		rows, err := db.QueryIn(ctx, tx, m.change, args...)
+		if err != nil {
+			return err
+		}
+		return postgres.EachRow(rows, func() error { s.Moved++; return nil })
+	})
+	if err != nil {
+		return jobrun.Swept{}, postgres.Outage(m.doing, err)
+	}
+	return s, nil
+}
+
+// giveUp makes runs ORPHANED that their workers have lost, with an attempt and a
+// decision each. late says which of them; backoff and epoch are parameters. A
+// worker that comes after all is told that its run was given up (J3); the token
+// stays for the record.
+func giveUp(late, reason, backoff, epoch string) string {
+	return `
+WITH late AS MATERIALIZED (
+	SELECT r.id, r.tenant_id, r.state, r.version, r.attempt, r.assigned_worker_id, r.lease_token, r.leader_epoch, r.fencing_seq, r.assigned_at, r.started_at
+	  FROM jobs.job_runs r WHERE r.id = ANY ($1::uuid[]) AND ` + late + ` ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
+), ended AS (
+	INSERT INTO jobs.job_run_attempts (` + jobdb.AttemptTable.Inserted() + `)
+	SELECT l.id, l.tenant_id, l.attempt, l.assigned_worker_id, l.lease_token, l.leader_epoch, l.fencing_seq, l.assigned_at, l.started_at,
+	       clock_timestamp(), '` + jobrun.AttemptOrphaned + `', '` + reason + `' FROM late l
+), told AS (
+	INSERT INTO jobs.job_run_events (` + jobdb.RunEventTable.Inserted() + `)
+	SELECT l.id, l.tenant_id, clock_timestamp(), 'orphaned', l.state, 'ORPHANED', l.version + 1, l.attempt, ` + epoch + `::bigint, l.assigned_worker_id, '', '` + reason + `' FROM late l
+)
+UPDATE jobs.job_runs r
+   SET state = 'ORPHANED', version = r.version + 1, losses_used = r.losses_used + 1, admitted_at = NULL,
+       available_at = clock_timestamp() + ` + backoff + `::bigint * interval '1 microsecond', continuation_state = 'NONE',
+       continuation_check_started_at = NULL, continuation_check_deadline_at = NULL, updated_at = clock_timestamp()
+  FROM late l WHERE r.id = l.id
+RETURNING r.id`
+}
+
+var (
+	notStarted  = `r.state || ''` + jobdb.Movable(jobrun.Assigned, jobrun.Orphaned, jobrun.Leader) + ` AND r.lease_expires_at <= clock_timestamp() - $2::bigint * interval '1 microsecond'`
+	unconfirmed = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.Orphaned, jobrun.Leader) + ` AND r.continuation_state = 'CONFIRMING' AND r.continuation_check_deadline_at <= clock_timestamp()`
+)
+
+const (
+	silent = `r.state || '' = 'RUNNING' AND r.continuation_state = 'NONE' AND r.lease_expires_at <= clock_timestamp()`
+
+	// inHand reads the index of what is with workers, which is small, in any order.
+	inHand = `SELECT r.id FROM jobs.job_runs r WHERE r.phase = 'HELD' AND `
+)
+
+var (
+	orphanUnstarted = move{
+		"orphan assigned job runs", inHand + notStarted + ` LIMIT $1`,
+		giveUp(notStarted, jobrun.NeverStarted, "$3", "$4"),
+	}
+	orphanUnconfirmed = move{
+		"orphan job runs in doubt", inHand + unconfirmed + ` LIMIT $1`,
+		giveUp(unconfirmed, jobrun.Unconfirmed, "$2", "$3"),
+	}
+	doubtSilent = move{"put job runs in doubt", inHand + silent + ` LIMIT $1`, `
+WITH late AS MATERIALIZED (
+	SELECT r.id, r.tenant_id, r.version, r.attempt, r.assigned_worker_id
+	  FROM jobs.job_runs r WHERE r.id = ANY ($1::uuid[]) AND ` + silent + ` ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
+), told AS (
+	INSERT INTO jobs.job_run_events (` + jobdb.RunEventTable.Inserted() + `)
+	SELECT l.id, l.tenant_id, clock_timestamp(), 'confirming', 'RUNNING', 'RUNNING', l.version + 1, l.attempt, $3::bigint, l.assigned_worker_id, '',
+	       '` + jobrun.LeaseRanOut + `' FROM late l
+)
+UPDATE jobs.job_runs r
+   SET version = r.version + 1, continuation_state = 'CONFIRMING', continuation_check_started_at = clock_timestamp(),
+       continuation_check_deadline_at = clock_timestamp() + $2::bigint * interval '1 microsecond', updated_at = clock_timestamp()
+  FROM late l WHERE r.id = l.id
+RETURNING r.id`}
+)
+
+// Orphan implements jobrun.Sweeps.
+func (st *Sweeps) Orphan(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
+	return orphanUnstarted.run(ctx, st.db, t, limit, []any{s.Seconds(jobrun.ReassignAfter).Microseconds()},
+		s.Seconds(jobrun.OrphanBackoff).Microseconds(), t.Epoch)
+}
+
+// Doubt implements jobrun.Sweeps.
+func (st *Sweeps) Doubt(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
+	given, err := orphanUnconfirmed.run(ctx, st.db, t, limit, nil, s.Seconds(jobrun.OrphanBackoff).Microseconds(), t.Epoch)
+	if err != nil {
+		return given, err
+	}
+	doubted, err := st.doubt(ctx, t, s, limit)
+	return both(given, doubted), err
+}
+
+func both(a, b jobrun.Swept) jobrun.Swept {
+	return jobrun.Swept{Moved: a.Moved + b.Moved, More: a.More || b.More}
+}
+
+const (
+	quiet = `w.state IN ('ACTIVE', 'DRAINING') AND w.heartbeat_at <= clock_timestamp() - $2::bigint * interval '1 microsecond'`
+	gone  = `w.state = 'LOST' AND w.lost_at <= clock_timestamp() - $2::bigint * interval '1 microsecond'`
+)
+
+// moveWorkers makes a sweep of workers of which a condition holds.
+func moveWorkers(doing, condition, change string) move {
+	return move{
+		doing, `SELECT w.id FROM jobs.workers w WHERE w.state <> 'DETACHED' AND ` + condition + ` LIMIT $1`, `
+WITH late AS MATERIALIZED (
+	SELECT w.id FROM jobs.workers w WHERE w.id = ANY ($1::uuid[]) AND ` + condition + ` ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED
+)
+UPDATE jobs.workers w SET ` + change + `, version = w.version + 1 FROM late l WHERE w.id = l.id
+RETURNING w.id`,
+	}
+}
+
+var (
+	loseWorkers   = moveWorkers("mark silent workers as LOST", quiet, `state = 'LOST', lost_at = clock_timestamp(), reason = 'its heartbeats stopped'`)
+	detachWorkers = moveWorkers("detach workers", gone, `state = 'DETACHED', detached_at = clock_timestamp(), reason = 'its heartbeats stopped and did not come back'`)
+)
+
+// WatchWorkers implements jobrun.Sweeps. A worker that was lost has the whole
+// grace to come back, also after nobody led for a while.
+func (st *Sweeps) WatchWorkers(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
+	detached, err := detachWorkers.run(ctx, st.db, t, limit, []any{s.Seconds(jobrun.DetachGrace).Microseconds()})
+	if err != nil {
+		return detached, err
+	}
+	lost, err := loseWorkers.run(ctx, st.db, t, limit, []any{s.Seconds(jobrun.HeartbeatTTL).Microseconds()})
+	return both(detached, lost), err
+}
+
+// Swept implements jobrun.Sweeps. Standbys that were not seen for an hour are
+// forgotten.
+func (st *Sweeps) Swept(ctx context.Context, t jobrun.Term) error {
+	return postgres.Outage("record a round of the leader", st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
+		return st.db.ExecIn(ctx, tx, `
+WITH forgotten AS (
+	DELETE FROM jobs.schedulers s WHERE s.seen_at < clock_timestamp() - interval '1 hour'
+)
+UPDATE jobs.leader SET swept_at = clock_timestamp() WHERE name = 'default' AND leader_id = $1 AND epoch = $2`, t.LeaderID, t.Epoch)
+	}))
+}

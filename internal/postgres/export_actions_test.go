@@ -1,7 +1,0 @@
-package postgres
-
-// What the tests of plans need: the very statements that the stores send.
-var (
-	ActionsQuery = actionsQuery
-	SealEvents   = ofEvents.seal
-)

@@ -1,9 +1,0 @@
-package postgres
-
-// What the tests of plans need: the very statements that the stores send.
-const (
-	ClaimDeliveries = claimDeliveries
-	ReadyWebhooks   = readyWebhooks
-	RedeliverFailed = redeliverFailed
-	Unpublished     = unpublished
-)

@@ -1,0 +1,175 @@
+package sagadb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+var (
+	getArchived  = `SELECT ` + sagaColumns + `, s.archived_at FROM saga.saga_states_archive s WHERE s.id = $1 AND s.tenant_id = $2`
+	archivedLogs = `
+SELECT ` + logColumns + ` FROM saga.saga_step_logs_archive l WHERE l.saga_id = $1 AND l.tenant_id = $2
+ ORDER BY l.step_index, l.started_at, l.attempt`
+)
+
+// GetArchived implements saga.Archive. Head and logs come from one snapshot: a
+// restore in between would take the logs away.
+func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Archived, error) {
+	var a saga.Archived
+	err := st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
+		rows, err := tx.QueryContext(ctx, getArchived, id, tenant)
+		if err != nil {
+			return err
+		}
+		found := false
+		err = postgres.EachRow(rows, func() error { found = true; a, err = scanArchived(st.db, rows); return err })
+		if err != nil || !found {
+			return err
+		}
+		if rows, err = tx.QueryContext(ctx, archivedLogs, id, tenant); err != nil {
+			return err
+		}
+		a.Logs = []saga.StepLog{}
+		sealer := st.db.Keys.SealerFor(tenant, id)
+		return postgres.EachRow(rows, func() error {
+			l, err := scanLog(rows, at(&sealer))
+			a.Logs = append(a.Logs, l)
+			return err
+		})
+	})
+	switch {
+	case err != nil:
+		return saga.Archived{}, fmt.Errorf("get archived saga: %w", err)
+	case a.Saga.ID == uuid.Nil:
+		return saga.Archived{}, saga.NotFound(id)
+	}
+	return a, nil
+}
+
+// scanArchived reads one row of sagaColumns and archived_at.
+func scanArchived(db *postgres.DB, row postgres.Scanner) (a saga.Archived, err error) {
+	a.Saga, err = scanSaga(db, andThen{row, &a.ArchivedAt})
+	postgres.UTC(&a.ArchivedAt)
+	return a, err
+}
+
+// andThen scans one column more than it is asked for.
+type andThen struct {
+	row  postgres.Scanner
+	last any
+}
+
+func (r andThen) Scan(dest ...any) error { return r.row.Scan(append(dest, r.last)...) }
+
+// ListArchived implements saga.Archive.
+func (st *Sagas) ListArchived(ctx context.Context, tenant uuid.UUID, f saga.Filter) (saga.ArchivedPage, error) {
+	var page saga.ArchivedPage
+	if !archivable(&f) {
+		return page, nil
+	}
+	if f.Total {
+		query, args := countArchived(tenant, f)
+		err := st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&page.Total) }, args...)
+		if err != nil {
+			return page, fmt.Errorf("count archived sagas: %w", err)
+		}
+	}
+	query, args := listArchived(tenant, f)
+	err := st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
+		a, err := scanArchived(st.db, rows)
+		page.Sagas = append(page.Sagas, a)
+		return err
+	}, args...)
+	if err != nil {
+		return page, fmt.Errorf("list archived sagas: %w", err)
+	}
+	if page.More = len(page.Sagas) > f.Limit; page.More {
+		page.Sagas = page.Sagas[:f.Limit]
+	}
+	return page, nil
+}
+
+// archivable tells whether any archived saga can fit f, and takes out of f what
+// every one fits: all have ended and none needs attention.
+func archivable(f *saga.Filter) bool {
+	if f.NeedsAttention != nil && *f.NeedsAttention {
+		return false
+	}
+	f.NeedsAttention = nil
+	if f.States == nil {
+		return true
+	}
+	f.States = slices.DeleteFunc(slices.Clone(f.States), func(s saga.State) bool { return !s.Terminal() })
+	return len(f.States) > 0
+}
+
+func listArchived(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
+	from, w := archived(tenant, f)
+	return fmt.Sprintf(`SELECT %s, s.archived_at FROM %s WHERE %s ORDER BY s.created_at DESC, s.id DESC LIMIT %d OFFSET %d`,
+		sagaColumns, from, w.Text(), f.Limit+1, f.Offset), w.Args
+}
+
+func countArchived(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
+	f.After = nil
+	from, w := archived(tenant, f)
+	return "SELECT count(*) FROM " + from + " WHERE " + w.Text(), w.Args
+}
+
+// archived returns what to read the archived sagas of f from, as s, and the conditions.
+func archived(tenant uuid.UUID, f saga.Filter) (from string, w sagaWhere) {
+	from = "saga.saga_states_archive s"
+	if byMetadata(f) {
+		from = "saga.tenant_metadata_archive s"
+	}
+	w.sagas(tenant, f)
+	return from, w
+}
+
+var insertRestored = postgres.Named(insertEvents, theEvents)
+
+// Restore implements saga.Archive. Key and event are stored in the transaction
+// that moves the saga, or not at all.
+func (st *Sagas) Restore(ctx context.Context, r saga.Restoration) error {
+	restored, err := postgres.RetryCollision(func() (bool, error) { return st.restore(ctx, r) })
+	switch {
+	case err != nil && postgres.Violates(err, "idempotency_keys_pkey"):
+		return saga.KeyUsed()
+	case err != nil:
+		return fmt.Errorf("restore saga: %w", err)
+	case !restored:
+		return saga.NotFound(r.SagaID)
+	}
+	return nil
+}
+
+func (st *Sagas) restore(ctx context.Context, r saga.Restoration) (restored bool, err error) {
+	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error { // for column
+		if err := tx.GetContext(ctx, &restored, `SELECT saga.restore_saga($1, $2)`, r.TenantID, r.SagaID); err != nil || !restored {
+			return err
+		}
+		event := newEventBatch(1)
+		if err := addEvent(st.db, event, &r.Event); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, insertRestored.Text, insertRestored.Args(event)...); err != nil {
+			return err
+		}
+		k := r.Key
+		if k == nil {
+			return nil
+		}
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO saga.idempotency_keys (tenant_id, principal, route, key, request_hash, saga_id)
+			VALUES ($1, $2, $3, $4, $5, $6)`, k.TenantID, k.Principal, k.Route, k.Key, k.Hash, r.SagaID)
+		return err
+	})
+	return restored && err == nil, err
+}

@@ -1,0 +1,118 @@
+package sagadb_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
+	"github.com/skald-saga/skald/internal/test/pgtest"
+)
+
+// fillArchive copies what may be archived: for plans it does not matter that it
+// is still live.
+const fillArchive = `
+DO $$ BEGIN
+	EXECUTE format('INSERT INTO saga.saga_states_archive (%1$s) SELECT %1$s FROM saga.saga_states WHERE completed_at IS NOT NULL AND NOT needs_attention',
+		saga.column_list('saga.saga_states', true));
+	EXECUTE format('INSERT INTO saga.saga_step_logs_archive (%1$s) SELECT %1$s FROM saga.saga_step_logs', saga.column_list('saga.saga_step_logs', true));
+END $$`
+
+// inArchive tells which index of the archive serves what that of the live table does.
+var inArchive = map[string]string{
+	"idx_sagas_tenant": "tenant", "idx_saga_states_workflow_name": "workflow_name", "idx_saga_states_correlation_id": "correlation_id",
+	"idx_saga_trace_id": "trace_id", "idx_saga_business_key": "business_key", "idx_saga_metadata": "metadata", "idx_saga_state": "state",
+	"idx_saga_terminal_cleanup": "updated_at", "idx_saga_updated_at": "updated_at", "idx_saga_initiated_by": "initiated_by",
+}
+
+// testArchivePlans shows that what retention looks for, and every filter of the
+// archive's list, is found by an index, and that each index of the archive has
+// a purpose.
+func testArchivePlans(t *testing.T, l large) {
+	for _, s := range []string{
+		// A workflow that is kept for ever must not be read again and again.
+		`UPDATE saga.workflows SET completed_retention_ms = -1 WHERE name = 'workflow-1'`,
+		`VACUUM (ANALYZE) saga.workflows`,
+	} {
+		if _, err := l.db.SQL().ExecContext(t.Context(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+	hour := saga.Expiry{Default: saga.Retention{Completed: time.Hour, Failed: time.Hour}}
+	for name, e := range map[string]saga.Expiry{"of all tenants": hour, "of one tenant": {Tenant: pgtest.Big, Default: hour.Default}, "by a time": {Tenant: pgtest.Big, Before: l.since.Add(time.Hour)}} {
+		t.Run("S2-106 expired sagas "+name, func(t *testing.T) {
+			leaps := pgtest.Explain(t, l.db.SQL(), sagadb.Expiring(e), sagadb.ExpiryParameters(e)...)
+			pgtest.WantIndexes(t, leaps, "idx_saga_states_workflow_name")
+			if leaps.Has("Sort") || leaps.Has("Incremental Sort") {
+				t.Errorf("looking for the next workflow sorts sagas:\n%s", leaps)
+			}
+			args := sagadb.ExpiryParameters(e, 500)
+			pgtest.WantIndexes(t, pgtest.Explain(t, l.db.SQL(), sagadb.ArchiveFailed(e), args...), "idx_saga_state")
+			pgtest.WantIndexes(t, pgtest.Explain(t, l.db.SQL(), sagadb.CountFailed(e), args...), "idx_saga_state")
+		})
+	}
+	for _, name := range []string{"workflow-3", "workflow without sagas"} {
+		t.Run("S2-106 expired sagas of "+name, func(t *testing.T) {
+			for _, query := range []string{sagadb.ArchiveCompleted, sagadb.CountCompleted} {
+				pgtest.WantIndexes(t, pgtest.Explain(t, l.db.SQL(), query, pgtest.Big, name, time.Now(), 500), "idx_saga_states_workflow_name")
+			}
+		})
+	}
+	seen := map[string]bool{}
+	check := func(t *testing.T, p pgtest.Plan, want string) {
+		t.Helper()
+		for name := range strings.SplitSeq(want, "|") {
+			seen[name] = true
+		}
+		pgtest.WantIndexes(t, p, want)
+	}
+	for _, tt := range listPurposes(l) {
+		if f := tt.filter; !sagadb.Archivable(&f) {
+			continue // the unfinished, and those that need attention: asked of nobody
+		}
+		var names []string
+		for name := range strings.SplitSeq(tt.indexes[0], "|") {
+			if inArchive[name] == "" {
+				t.Fatalf("%s: which index of the archive stands for %s?", tt.name, name)
+			}
+			names = append(names, "idx_saga_states_archive_"+inArchive[name])
+		}
+		if !tt.filter.UpdatedFrom.IsZero() || !tt.filter.UpdatedTo.IsZero() {
+			names = append(names, "idx_saga_states_archive_updated_at")
+		}
+		index := strings.Join(names, "|")
+		t.Run("archived: "+tt.name, func(t *testing.T) {
+			tt.filter.Limit = 50
+			sagadb.Archivable(&tt.filter)
+			query, args := sagadb.ListArchived(pgtest.Big, tt.filter)
+			check(t, pgtest.Explain(t, l.db.SQL(), query, args...), index)
+			if tt.few {
+				query, args = sagadb.CountArchived(pgtest.Big, tt.filter)
+				check(t, pgtest.Explain(t, l.db.SQL(), query, args...), index)
+			}
+		})
+	}
+	t.Run("archived: a page after a cursor begins at the cursor", func(t *testing.T) {
+		query, args := sagadb.ListArchived(pgtest.Big, saga.Filter{Limit: 50, After: &saga.Cursor{CreatedAt: l.since.Add(time.Hour), ID: somebody}})
+		p := pgtest.Explain(t, l.db.SQL(), query, args...)
+		check(t, p, "idx_saga_states_archive_tenant")
+		if p.Has("Sort") {
+			t.Errorf("the plan reads its way to the cursor:\n%s", p)
+		}
+	})
+	t.Run("an archived saga and its logs", func(t *testing.T) {
+		check(t, pgtest.Explain(t, l.db.SQL(), sagadb.GetArchived, somebody, pgtest.Big), "saga_states_archive_pkey")
+		check(t, pgtest.Explain(t, l.db.SQL(), sagadb.ArchivedLogs, somebody, pgtest.Big), "idx_saga_step_logs_archive_saga_id")
+	})
+	t.Run("every index of the archive has a purpose", func(t *testing.T) {
+		for _, name := range pgtest.Ask[pq.StringArray](t, l.db.SQL(), `SELECT array_agg(indexname ORDER BY indexname) FROM pg_indexes
+			WHERE schemaname = 'saga' AND tablename IN ('saga_states_archive', 'saga_step_logs_archive')`) {
+			if !seen[name] && name != "saga_step_logs_archive_pkey" {
+				t.Errorf("no query needs %s", name)
+			}
+		}
+	})
+}

@@ -1,0 +1,73 @@
+package sagadb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// businessKeyIndex keeps two unfinished sagas of a workflow from having one key.
+const businessKeyIndex = "uq_saga_business_key"
+
+// activeKey finds the unfinished saga of a tenant, workflow and business key,
+// which are given as expressions, in the words of businessKeyIndex.
+func activeKey(tenant, workflow, key string) string {
+	return `SELECT o.id FROM saga.saga_states o WHERE o.tenant_id = ` + tenant + ` AND o.workflow_name = ` + workflow +
+		` AND o.business_key = ` + key + ` AND o.business_key IS NOT NULL AND o.completed_at IS NULL`
+}
+
+// joinActive stores what an idempotency key stands for when no saga was made.
+const joinActive = `
+INSERT INTO saga.idempotency_keys (tenant_id, principal, route, key, request_hash, saga_id)
+VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
+
+// keyActive answers for a saga that was left out because its business key is
+// taken; Created is 0 when it is not. An idempotency key that was used
+// meanwhile decides instead.
+func (st *Sagas) keyActive(ctx context.Context, n *saga.NewSaga) (saga.CreateResult, error) {
+	other, err := st.activeSaga(ctx, &n.Saga)
+	switch {
+	case err != nil || other == uuid.Nil:
+		return saga.CreateResult{}, err
+	case !n.Join:
+		return saga.CreateResult{Created: saga.KeyActive, Prior: other}, nil
+	case n.Key == nil:
+		return saga.CreateResult{Created: saga.Joined, Prior: other}, nil
+	}
+	k := n.Key
+	res, err := st.db.Read.ExecContext(ctx, joinActive, k.TenantID, k.Principal, k.Route, k.Key, k.Hash, other)
+	if err != nil {
+		return saga.CreateResult{}, fmt.Errorf("store idempotency key: %w", err)
+	}
+	if stored, err := res.RowsAffected(); err != nil || stored == 0 {
+		return st.whyNotCreated(ctx, n)
+	}
+	return saga.CreateResult{Created: saga.Joined, Prior: other}, nil
+}
+
+// activeSaga returns the unfinished saga that has s's business key, Nil when none has.
+func (st *Sagas) activeSaga(ctx context.Context, s *saga.Saga) (uuid.UUID, error) {
+	var other uuid.UUID
+	err := st.db.Read.GetContext(ctx, &other, activeKey("$1", "$2", "$3"), s.Tenant.ID, s.WorkflowName, *s.BusinessKey)
+	if errors.Is(err, sql.ErrNoRows) {
+		return uuid.Nil, nil
+	}
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("find the saga of a business key: %w", err)
+	}
+	return other, nil
+}
+
+// whyNotReopened answers for a change that would give two unfinished sagas one key.
+func (st *Sagas) whyNotReopened(ctx context.Context, c *saga.Change) ([]error, error) {
+	other, err := st.activeSaga(ctx, &c.After.Saga)
+	if err != nil {
+		return nil, err
+	}
+	return []error{saga.BusinessKeyActive(*c.After.BusinessKey, other)}, nil
+}

@@ -1,0 +1,148 @@
+package sagadb
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// claimSagas takes what dead nodes left behind, and what waits unowned and is
+// due. The former comes first, because it has an end, and a backlog may have
+// none.
+//
+// Tenants take turns: up to limit of them, the first after tenant $3 in the
+// order of their ids, and from the beginning again; each has an equal share of
+// the limit, its oldest sagas. Each tenant is found by one look at the index
+// beyond the one before it, so a backlog of a hundred thousand sagas of one
+// tenant costs as much as one saga.
+//
+// The claim is a change: version and epoch grow, so that whoever held the saga
+// before can write nothing more. A dead owner may have sent the call in flight;
+// its RUNNING logs are closed. The state stays: it moves with the call's outcome,
+// in a change that tells the audit trail of it.
+var claimSagas = `
+WITH RECURSIVE dead AS MATERIALIZED (
+	SELECT id FROM saga.engine_nodes WHERE lease_until <= now() AND id <> $1 -- whoever has lost its own lease would take the same ones again and again
+), later AS ( -- tenants with unowned sagas and the first due time of each, after $3
+	SELECT f.tenant_id, f.next_run_at FROM (` + firstUnowned + ` AND s.tenant_id > ` + lastTurn + ` ` + firstOfTenant + `) f
+	UNION ALL
+	SELECT n.tenant_id, n.next_run_at FROM later t CROSS JOIN LATERAL (` + firstUnowned + ` AND s.tenant_id > t.tenant_id ` + firstOfTenant + `) n
+), earlier AS ( -- and those up to $3
+	SELECT f.tenant_id, f.next_run_at FROM (` + firstUnowned + ` AND s.tenant_id <= ` + lastTurn + ` ` + firstOfTenant + `) f
+	UNION ALL
+	SELECT n.tenant_id, n.next_run_at FROM earlier t CROSS JOIN LATERAL (` + firstUnowned + ` AND s.tenant_id > t.tenant_id AND s.tenant_id <= ` + lastTurn + ` ` + firstOfTenant + `) n
+), turns AS MATERIALIZED (
+	SELECT t.tenant_id FROM (
+		SELECT tenant_id FROM later WHERE next_run_at <= now() UNION ALL SELECT tenant_id FROM earlier WHERE next_run_at <= now()
+	) t LIMIT $2
+), waiting AS MATERIALIZED (
+	SELECT w.id, w.tenant_id, false AS taken FROM turns t CROSS JOIN LATERAL (
+		SELECT s.id, s.tenant_id FROM saga.saga_states s
+		 WHERE s.completed_at IS NULL AND s.suspended_at IS NULL AND s.lease_owner IS NULL AND s.tenant_id = t.tenant_id AND s.next_run_at <= now()
+		 ORDER BY s.lease_owner, s.next_run_at NULLS FIRST
+		 LIMIT (SELECT ($2 + count(*) - 1) / greatest(count(*), 1) FROM turns) FOR UPDATE SKIP LOCKED) w
+	 LIMIT $2
+), estates AS MATERIALIZED ( -- dead nodes and the tenants whose sagas they left behind
+	SELECT d.id AS owner, t.tenant_id FROM dead d CROSS JOIN LATERAL (
+		WITH RECURSIVE heirs AS (
+			SELECT f.tenant_id FROM (` + firstLeft + ` ` + firstOfTenant + `) f
+			UNION ALL
+			SELECT n.tenant_id FROM heirs t CROSS JOIN LATERAL (` + firstLeft + ` AND s.tenant_id > t.tenant_id ` + firstOfTenant + `) n
+		) SELECT tenant_id FROM heirs) t
+	 ORDER BY t.tenant_id <= ` + lastTurn + `, t.tenant_id LIMIT $2
+), left_behind AS MATERIALIZED (
+	SELECT o.id, o.tenant_id, true AS taken FROM estates d CROSS JOIN LATERAL (
+		SELECT s.id, s.tenant_id, s.version FROM saga.saga_states s
+		 WHERE s.completed_at IS NULL AND s.suspended_at IS NULL AND s.lease_owner = d.owner AND s.tenant_id = d.tenant_id
+		 ORDER BY s.next_run_at NULLS FIRST, s.created_at
+		 LIMIT (SELECT ($2 + count(*) - 1) / greatest(count(*), 1) FROM estates) FOR UPDATE SKIP LOCKED) o
+	  -- A row that its owner still changed after this statement began is locked in
+	  -- its newest version, while the step log of that change is not visible here
+	  -- and could not be closed: left for the next claim.
+	  JOIN saga.saga_states seen ON seen.id = o.id AND seen.tenant_id = o.tenant_id AND seen.version = o.version
+	 LIMIT $2
+), picked AS MATERIALIZED (
+	SELECT id, tenant_id, taken FROM left_behind UNION ALL SELECT id, tenant_id, taken FROM waiting LIMIT $2
+), runs AS MATERIALIZED ( -- job runs go on, whoever drives their sagas (decision 0039)
+	SELECT p.id, p.tenant_id FROM picked p JOIN saga.saga_step_logs l ON l.saga_id = p.id AND l.tenant_id = p.tenant_id
+	 WHERE p.taken AND l.completed_at IS NULL AND l.outcome_code = 'job_run'
+), closed AS (
+	UPDATE saga.saga_step_logs l
+	   SET status = 'FAILED', completed_at = now(), updated_at = now(), outcome_code = 'owner_lost',
+	       error = jsonb_build_object('code', 'owner_lost', 'message', 'the node that made this call was lost; the call is repeated',
+	                                  'type', 'network', 'retryable', true, 'timestamp', now())
+	  FROM picked p WHERE p.taken AND l.saga_id = p.id AND l.tenant_id = p.tenant_id AND l.completed_at IS NULL -- RUNNING; see commitSagas
+	   AND l.outcome_code IS DISTINCT FROM 'job_run'
+)
+UPDATE saga.saga_states s
+   SET lease_owner = $1, lease_epoch = s.lease_epoch + 1, version = s.version + 1, updated_at = now(),
+       next_run_at = CASE WHEN p.taken AND s.next_run_at > now() THEN s.next_run_at END,
+       started_at = coalesce(s.started_at, now()),
+       step_attempt = CASE WHEN p.taken AND (s.id, s.tenant_id) NOT IN (SELECT id, tenant_id FROM runs) OR s.step_attempt = 0 THEN s.step_attempt + 1 ELSE s.step_attempt END,
+       step_uncertain = s.step_uncertain OR (p.taken AND s.state IN (0, 1, 2) AND (s.id, s.tenant_id) NOT IN (SELECT id, tenant_id FROM runs))
+  FROM picked p
+ WHERE s.id = p.id AND s.tenant_id = p.tenant_id
+RETURNING ` + sagaColumns
+
+// The pieces of the look from one tenant to the next. The order names the owner
+// as well: PostgreSQL does not know that IS NULL leaves the index in its order.
+const (
+	firstUnowned = `SELECT s.tenant_id, s.next_run_at FROM saga.saga_states s WHERE s.completed_at IS NULL AND s.lease_owner IS NULL`
+	firstLeft    = `SELECT s.tenant_id FROM saga.saga_states s WHERE s.completed_at IS NULL AND s.lease_owner = d.id`
+	// A bare $3 would tell the planner how few sagas of such tenants there were when
+	// the table was last analyzed. For few it reads all that live, by another index,
+	// and sorts them: a backlog that has come since then, in each claim.
+	lastTurn      = `(SELECT $3::uuid)`
+	firstOfTenant = `ORDER BY s.lease_owner, s.tenant_id, s.next_run_at NULLS FIRST LIMIT 1`
+)
+
+// Claim implements saga.Ownership.
+func (st *Sagas) Claim(ctx context.Context, owner int64, limit int) ([]saga.Loaded, error) {
+	last := st.turns.last()
+	rows, err := st.db.QueryWrite(ctx, claimSagas, owner, limit, last)
+	if err != nil {
+		return nil, fmt.Errorf("claim sagas: %w", err)
+	}
+	claimed, err := st.withLogs(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	st.turns.passed(last, claimed)
+	return claimed, nil
+}
+
+// turns remembers which tenant had the last turn in the claims of this node.
+type turns struct {
+	mu     sync.Mutex
+	tenant uuid.UUID // guarded by mu
+}
+
+func (t *turns) last() uuid.UUID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.tenant
+}
+
+// passed moves on to the last tenant that a claim after from has served.
+func (t *turns) passed(from uuid.UUID, claimed []saga.Loaded) {
+	if len(claimed) == 0 {
+		return
+	}
+	// wrapped: the turns have begun from the beginning again to get there.
+	wrapped := func(id uuid.UUID) bool { return bytes.Compare(id[:], from[:]) <= 0 }
+	latest := claimed[0].Saga.Tenant.ID
+	for i := range claimed {
+		id := claimed[i].Saga.Tenant.ID
+		if w := wrapped(id); w == wrapped(latest) && bytes.Compare(id[:], latest[:]) > 0 || w && !wrapped(latest) {
+			latest = id
+		}
+	}
+	t.mu.Lock()
+	t.tenant = latest
+	t.mu.Unlock()
+}

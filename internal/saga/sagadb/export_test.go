@@ -1,0 +1,74 @@
+package sagadb
+
+import (
+	"testing"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// What the tests of plans need: the very statements that the stores send.
+const (
+	CountLive        = countLive
+	DueSagas         = dueSagas
+	ArchiveCompleted = archiveCompleted
+	CountCompleted   = countCompleted
+	ExpireKeys       = expireKeys
+	OverdueSagas     = overdueSagas
+	ReleaseSagas     = releaseSagas
+)
+
+var (
+	ClaimSagas       = claimSagas
+	ArchivedLogs     = archivedLogs
+	GetArchived      = getArchived
+	LoadLogs         = loadLogs
+	LoadSagas        = loadSagas
+	SagaColumns      = sagaColumns
+	LogColumns       = logColumns
+	Archivable       = archivable
+	ArchiveFailed    = archiveFailed
+	CountArchived    = countArchived
+	CountFailed      = countFailed
+	Expiring         = expiring
+	ExpiryParameters = expiryParameters
+	ListArchived     = listArchived
+	ActiveKey        = activeKey
+	CommitSagas      = commitSagas.Text
+	CountSagas       = countSagas
+	CreateSagas      = createSagas.Text
+	EventsQuery      = eventsQuery
+	FeedQuery        = feedQuery
+	ListSagas        = listSagas
+	GetKey           = getKey
+	GetSaga          = getSaga
+	StepLogs         = stepLogs
+	CommitOperated   = commitOperated.Text
+)
+
+// CommitParameters are what Commit sends for batch.
+func CommitParameters(tb testing.TB, batch []saga.Change) []any {
+	tb.Helper()
+	_, args, err := changeColumns(new(postgres.DB), batch)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return args
+}
+
+// CreateParameters are what Create sends for batch.
+func CreateParameters(tb testing.TB, batch []saga.NewSaga) []any {
+	tb.Helper()
+	args, err := newSagaColumns(new(postgres.DB), batch)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return args
+}
+
+// HotSagaStatements are what the ways of sagas send to the database, by the names of
+// their files in testdata.
+var HotSagaStatements = map[string]string{
+	"saga_create": createSagas.Text, "saga_commit": commitSagas.Text, "saga_commit_operated": commitOperated.Text, "saga_claim": claimSagas,
+	"saga_load": loadSagas, "saga_load_logs": loadLogs, "saga_get": getSaga, "saga_logs": stepLogs, "saga_restored": insertRestored.Text,
+}

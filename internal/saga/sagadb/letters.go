@@ -1,0 +1,111 @@
+package sagadb
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// updateWithLetters is update for a batch with a change that tells of a dead letter, or
+// begins, ends or holds a job run: a transaction of some more statements, because hardly any
+// batch has one. Letters are locked before sagas, everywhere.
+func (st *Sagas) updateWithLetters(ctx context.Context, batch []saga.Change) (moved map[saga.Ref]bool, err error) {
+	var begun func()
+	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
+		moved, begun, err = st.change(ctx, tx, batch)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	begun()
+	return moved, nil
+}
+
+// change writes a batch in tx, with what it tells of dead letters and the job runs
+// that it begins, ends or holds. begun is to be called after the commit.
+func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (moved map[saga.Ref]bool, begun func(), err error) {
+	steered, err := st.lockSteered(ctx, tx, batch)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []dlqdb.LetterUpdate
+	for i := range batch {
+		if c := &batch[i]; c.Letter != nil {
+			all = append(all, st.letterUpdatesOf(c))
+		}
+	}
+	found, err := st.tell.LockForUpdates(ctx, tx, all)
+	if err != nil {
+		return nil, nil, err
+	}
+	runs, err := st.askedRuns(ctx, tx, batch)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range batch {
+		c := &batch[i]
+		if c.Letter == nil || c.Letter.Outcome != dlq.GaveUp {
+			continue
+		}
+		if before, known := found[c.Letter.ID]; !known || !before.ReopensOn(c.Letter) {
+			c.After.Interventions.DeadLetter = c.Letter.Letter.ID
+		}
+	}
+	query, args, err := changeColumns(st.db, batch)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := st.db.QueryIn(ctx, tx, query, args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if moved, err = movedSagas(rows, len(batch)); err != nil {
+		return nil, nil, err
+	}
+	told := all[:0]
+	for i := range batch {
+		if c := &batch[i]; c.Letter != nil && moved[c.After.Ref()] {
+			told = append(told, st.letterUpdatesOf(c))
+		}
+	}
+	if err := st.tell.UpdateLetters(ctx, tx, told, found); err != nil {
+		return nil, nil, err
+	}
+	created, err := st.beginRuns(ctx, tx, batch, runs, moved)
+	if err != nil {
+		return nil, nil, err
+	}
+	ended, err := st.steer(ctx, tx, batch, steered, moved)
+	return moved, func() { created(); ended() }, err
+}
+
+// letterUpdatesOf is what a change tells. While content is sealed, nothing that a
+// participant may have said goes into the letter's error.
+func (st *Sagas) letterUpdatesOf(c *saga.Change) dlqdb.LetterUpdate {
+	n := dlqdb.LetterUpdate{SourceUpdate: c.Letter, Tenant: c.After.Tenant.ID, At: dlq.Moment{Now: c.After.UpdatedAt}}
+	if n.Outcome == dlq.GaveUp && st.db.Keys.Seals() {
+		plain := *c.Letter
+		l := &plain.Letter
+		l.Failure = saga.Plain(l)
+		l.Fingerprint = dlq.Fingerprint(l.OriginalTopic, l.ConsumerGroup, l.Failure)
+		n.SourceUpdate = &plain
+	}
+	return n
+}
+
+func movedSagas(rows *sql.Rows, most int) (map[saga.Ref]bool, error) {
+	moved := make(map[saga.Ref]bool, most)
+	return moved, postgres.EachRow(rows, func() error {
+		var ref saga.Ref
+		err := rows.Scan(&ref.ID, &ref.Tenant)
+		moved[ref] = true
+		return err
+	})
+}

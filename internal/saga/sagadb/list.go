@@ -1,0 +1,262 @@
+package sagadb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// List implements saga.Store.
+func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (saga.Page, error) {
+	var page saga.Page
+	query, args := listSagas(tenant, f)
+	err := st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
+		s, err := scanSaga(st.db, rows)
+		page.Sagas = append(page.Sagas, s)
+		return err
+	}, args...)
+	if err != nil {
+		return saga.Page{}, fmt.Errorf("list sagas: %w", err)
+	}
+	if page.More = len(page.Sagas) > f.Limit; page.More {
+		page.Sagas = page.Sagas[:f.Limit]
+	}
+	if f.Total {
+		err = st.total(ctx, tenant, f, &page)
+	}
+	return page, err
+}
+
+// total counts for a page that has been read.
+func (st *Sagas) total(ctx context.Context, tenant uuid.UUID, f saga.Filter, page *saga.Page) error {
+	seen := int64(f.Offset + len(page.Sagas))
+	if f.After == nil && !page.More && (len(page.Sagas) > 0 || f.Offset == 0) {
+		page.Total = seen // the page is the last one
+		return nil
+	}
+	query, args := countSagas(tenant, f)
+	if f.TotalCap == 0 {
+		if err := st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&page.Total) }, args...); err != nil {
+			return fmt.Errorf("count sagas: %w", err)
+		}
+		return nil
+	}
+	// Where what is asked for lies far apart, ten thousand rows are too many to
+	// look for, for a number that hardly anybody reads.
+	err := st.db.Within(ctx, tenant, st.db.CountFor, func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
+	switch {
+	case postgres.RanOut(err) && ctx.Err() == nil:
+		if page.Total, page.TotalCapped = seen, true; f.After != nil || len(page.Sagas) == 0 {
+			page.Total = int64(len(page.Sagas)) // what lies before is not known
+		}
+		if page.More {
+			page.Total++
+		}
+	case err != nil:
+		return fmt.Errorf("count sagas: %w", err)
+	case page.Total > f.TotalCap:
+		page.Total, page.TotalCapped = f.TotalCap, true
+	}
+	return nil
+}
+
+// listSagas returns the query of one page, and one row more, which tells
+// whether there is a next page. Values are parameters; only fixed text is put
+// together.
+func listSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
+	const newest = " ORDER BY s.created_at DESC, s.id DESC"
+	page := fmt.Sprint(newest, " LIMIT ", f.Limit+1, " OFFSET ", f.Offset)
+	switch {
+	case f.UpdatedFrom.IsZero() && f.Offset > 0:
+		// The rows before the page are passed in the index where that is possible.
+		parts, args := selectSagas(tenant, f, "s.id, s.tenant_id", page)
+		return "SELECT " + sagaColumns + " FROM " + parts[0] + " AS page JOIN saga.saga_states s ON s.id = page.id AND s.tenant_id = page.tenant_id" + newest, args
+	case f.UpdatedFrom.IsZero(): // then it is one part
+		parts, args := selectSagas(tenant, f, sagaColumns, page)
+		return parts[0], args
+	}
+	parts, args := selectSagas(tenant, f, sagaColumns, fmt.Sprint(newest, " LIMIT ", f.Offset+f.Limit+1))
+	return "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS s" + page, args
+}
+
+// countSagas returns the query of Page.Total. Up to a bound it reads as the
+// list does: without an order the planner would trust its luck and read the
+// table from its start.
+func countSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
+	f.After = nil
+	count, tail := "count(*)", ""
+	if f.TotalCap > 0 {
+		count = fmt.Sprintf("least(count(*), %d)", f.TotalCap+1)
+		tail = fmt.Sprint(" ORDER BY s.created_at DESC, s.id DESC LIMIT ", f.TotalCap+1)
+	}
+	parts, args := selectSagas(tenant, f, "s.created_at, s.id", tail)
+	return "SELECT " + count + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS found", args
+}
+
+// longSettled is how long after its creation most sagas are changed for the last
+// time, as the predicate of idx_saga_updated_at says it too; and more than the
+// clocks of two nodes differ.
+const longSettled = time.Minute
+
+// selectSagas returns the queries that together select each saga of the filter
+// once, each with tail at its end.
+//
+// updated_at changes at every step and so has no index. Only an ended saga's
+// last change stands still: it is its end, unless it failed and was touched
+// again. Most sagas end soon, and are then found by the time of their creation,
+// in the order of the list. The others are few kinds of few: ended after more
+// than a minute, not ended, failed.
+func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts []string, args []any) {
+	add := func(from string, w sagaWhere) {
+		w.sagas(tenant, f)
+		parts = append(parts, "(SELECT "+columns+" FROM "+from+" s WHERE "+w.Text()+tail+")")
+		args = w.Args
+	}
+	table := "saga.saga_states"
+	if byMetadata(f) {
+		table = "saga.tenant_metadata"
+	}
+	if f.UpdatedFrom.IsZero() {
+		add(table, sagaWhere{})
+		return parts, args
+	}
+	soon := f.UpdatedFrom.Add(-longSettled)
+	w := sagaWhere{}
+	w.Add("s.created_at >= ?", soon)
+	add(table, w)
+	if holds(f.States, saga.State.Terminal) {
+		late := sagaWhere{postgres.Where{Args: args}}
+		late.Add("s.tenant_id = ? AND s.created_at < ? AND s.completed_at - s.created_at > interval '1 minute' AND s.ended_state <> 6 AND s.completed_at >= ?",
+			tenant, soon, f.UpdatedFrom)
+		if !f.UpdatedTo.IsZero() {
+			late.Add("s.completed_at < ?", f.UpdatedTo)
+		}
+		// Gathered on their own (OFFSET 0) and then looked at. The planner does not
+		// see that they are few, and would read all that fit the other filters.
+		add("(SELECT s.* FROM saga.saga_states s WHERE "+late.Text()+" OFFSET 0)", sagaWhere{postgres.Where{Args: late.Args, Few: true}})
+	}
+	if holds(f.States, func(s saga.State) bool { return !s.Terminal() }) {
+		w := sagaWhere{postgres.Where{Args: args, Few: true}}
+		w.Add("s.created_at < ? AND s.completed_at IS NULL", soon)
+		add("saga.saga_states", w)
+	}
+	if holds(f.States, func(s saga.State) bool { return s == saga.Failed }) {
+		w := sagaWhere{postgres.Where{Args: args, Few: true}}
+		w.Add("s.created_at < ? AND s.ended_state = 6", soon)
+		add("saga.saga_states", w)
+	}
+	return parts, args
+}
+
+// byMetadata tells whether the metadata's index finds the sagas of f. It serves
+// only those whom no policy stops, the views tenant_metadata (migration 0090);
+// unfinished sagas are few, and are found as such.
+func byMetadata(f saga.Filter) bool {
+	return f.Metadata != nil && (f.States == nil || holds(f.States, saga.State.Terminal))
+}
+
+// holds tells whether a filter by states, nil for none, lets one of kind through.
+func holds(states []saga.State, kind func(saga.State) bool) bool {
+	return states == nil || slices.ContainsFunc(states, kind)
+}
+
+// sagaWhere gathers conditions on sagas.
+type sagaWhere struct{ postgres.Where }
+
+func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
+	w.Add("s.tenant_id = ?", tenant)
+	for _, eq := range []struct{ column, value string }{
+		{"s.workflow_name", f.WorkflowName},
+		{"s.correlation_id", f.CorrelationID},
+		{"s.initiated_by", f.InitiatedBy},
+		{"s.trace_id", f.TraceID},
+		{"s.business_key", f.BusinessKey},
+	} {
+		if eq.value != "" {
+			w.Add(eq.column+" = ?", eq.value)
+		}
+	}
+	if f.States != nil {
+		w.states(f.States)
+	}
+	switch {
+	case f.Metadata == nil:
+	case w.Few || !byMetadata(f):
+		// IS TRUE keeps the planner from gathering all that were ever like that.
+		w.Add("(s.metadata @> ?::jsonb) IS TRUE", string(f.Metadata))
+	default:
+		w.Add("s.metadata IS NOT NULL AND s.metadata @> ?::jsonb", string(f.Metadata))
+	}
+	switch {
+	case f.NeedsAttention == nil:
+	case *f.NeedsAttention:
+		w.Add("s.needs_attention")
+	default:
+		w.Add("NOT s.needs_attention")
+	}
+	for _, r := range []struct {
+		condition string
+		at        time.Time
+	}{
+		{"s.created_at >= ?", f.CreatedFrom},
+		{"s.created_at < ?", f.CreatedTo},
+		{"s.updated_at >= ?", f.UpdatedFrom},
+		{"s.updated_at < ?", f.UpdatedTo},
+	} {
+		if !r.at.IsZero() {
+			w.Add(r.condition, r.at)
+		}
+	}
+	if !f.UpdatedTo.IsZero() {
+		w.Add("s.created_at < ?", f.UpdatedTo.Add(longSettled)) // nothing is changed before it is made
+	}
+	if f.After != nil {
+		w.Add("(s.created_at, s.id) < (?, ?)", f.After.CreatedAt, f.After.ID)
+	}
+}
+
+// states restricts to states in the words of the partial indexes: unfinished
+// ones through completed_at, ended ones through ended_state (migration 0002).
+// They are written out, not parameters: then the planner knows whatever it is
+// asked which index holds them, and that one state keeps the order.
+func (w *sagaWhere) states(states []saga.State) {
+	live := among("s.state", states, func(s saga.State) bool { return !s.Terminal() })
+	ended := among("s.ended_state", states, saga.State.Terminal)
+	switch {
+	case live == "" && ended == "":
+		w.Add("false")
+	case ended == "":
+		w.Add("s.completed_at IS NULL AND " + live)
+	case live == "":
+		w.Add(ended)
+	default:
+		w.Add("(s.completed_at IS NULL AND " + live + " OR " + ended + ")")
+	}
+}
+
+// among says that column is one of the states of that kind; "" when none is.
+func among(column string, states []saga.State, kind func(saga.State) bool) string {
+	var numbers []string
+	for _, s := range states {
+		if kind(s) {
+			numbers = append(numbers, strconv.Itoa(int(s)))
+		}
+	}
+	switch len(numbers) {
+	case 0:
+		return ""
+	case 1:
+		return column + " = " + numbers[0]
+	}
+	return column + " IN (" + strings.Join(numbers, ", ") + ")"
+}

@@ -1,0 +1,137 @@
+package sagadb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/secret/envelope"
+)
+
+var getSaga = postgres.OfTenant(`SELECT `+sagaColumns+` FROM saga.saga_states s WHERE s.id = $2 AND s.tenant_id = tenant.id`, "")
+
+// Get implements saga.Store.
+func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, error) {
+	s, found := saga.Saga{}, false
+	err := st.db.ReadTenant(ctx, tenant, getSaga, func(rows *sql.Rows) (err error) {
+		s, err = scanSaga(st.db, rows)
+		found = true
+		return err
+	}, id)
+	switch {
+	case err != nil:
+		return saga.Saga{}, fmt.Errorf("get saga: %w", err)
+	case !found:
+		return saga.Saga{}, saga.NotFound(id)
+	}
+	return s, nil
+}
+
+var stepLogs = postgres.OfTenant(`SELECT `+logColumns+` FROM saga.saga_step_logs l
+ WHERE l.saga_id = $2 AND l.tenant_id = tenant.id`,
+	`ORDER BY step_index, started_at, attempt`)
+
+// StepLogs implements saga.Store.
+func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID) ([]saga.StepLog, error) {
+	logs := []saga.StepLog{}
+	sealer := st.db.Keys.SealerFor(tenant, id)
+	err := st.db.ReadTenant(ctx, tenant, stepLogs, func(rows *sql.Rows) error {
+		l, err := scanLog(rows, at(&sealer))
+		logs = append(logs, l)
+		return err
+	}, id)
+	if err != nil {
+		return nil, fmt.Errorf("read step logs: %w", err)
+	}
+	return logs, nil
+}
+
+// meant are the sagas of two arrays, ids and tenants. As a hashed subplan, for
+// which see commitSagas: the ids find the rows by their index.
+const meant = `(SELECT m.id, m.tenant_id FROM unnest($1::uuid[], $2::uuid[]) AS m (id, tenant_id))`
+
+var loadSagas = `SELECT ` + sagaColumns + ` FROM saga.saga_states s
+ WHERE s.id = ANY ($1) AND ((s.id, s.tenant_id) IN ` + meant + `) IS TRUE`
+
+// Load implements saga.Store.
+func (st *Sagas) Load(ctx context.Context, refs []saga.Ref) ([]saga.Loaded, error) {
+	ids, tenants := refColumns(refs)
+	rows, err := st.db.QueryRead(ctx, loadSagas, ids, tenants)
+	if err != nil {
+		return nil, fmt.Errorf("load sagas: %w", err)
+	}
+	return st.withLogs(ctx, rows)
+}
+
+var loadLogs = `
+SELECT ` + logColumns + ` FROM saga.saga_step_logs l
+ WHERE l.saga_id = ANY ($1) AND ((l.saga_id, l.tenant_id) IN ` + meant + `) IS TRUE
+ ORDER BY l.step_index, l.started_at, l.attempt`
+
+// withLogs reads heads from rows and then the step logs of those that have any.
+// A saga whose encrypted content cannot be decrypted is left out, or one row that
+// somebody has changed would keep the engine from all others.
+func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, error) {
+	var out []saga.Loaded
+	index := map[saga.Ref]int{}
+	var refs []saga.Ref
+	var places []envelope.Sealer
+	err := postgres.EachRow(rows, func() error {
+		s, err := scanSaga(st.db, rows)
+		if err != nil {
+			return st.db.PassOver(ctx, err)
+		}
+		index[s.Ref()] = len(out)
+		refs = append(refs, s.Ref())
+		places = append(places, st.db.Keys.SealerFor(s.Tenant.ID, s.ID))
+		out = append(out, saga.Loaded{Saga: s})
+		return nil
+	})
+	// Rows that came before an error may be of a statement that was rolled back,
+	// and a saga with a part of its logs is another saga: all or nothing.
+	if err != nil || len(refs) == 0 {
+		return nil, err
+	}
+	var closed map[saga.Ref]bool // sagas with a log that does not open
+	ids, tenants := refColumns(refs)
+	logs, err := st.db.QueryRead(ctx, loadLogs, ids, tenants)
+	if err == nil {
+		err = postgres.EachRow(logs, func() error {
+			l, of, err := scanLogOf(logs, func(of saga.Ref) *envelope.Sealer { return &places[index[of]] })
+			if err != nil {
+				if err = st.db.PassOver(ctx, err); err == nil {
+					if closed == nil {
+						closed = map[saga.Ref]bool{}
+					}
+					closed[of] = true
+				}
+				return err
+			}
+			i := index[of]
+			out[i].Logs = append(out[i].Logs, l)
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load step logs: %w", err)
+	}
+	if closed != nil {
+		out = slices.DeleteFunc(out, func(l saga.Loaded) bool { return closed[l.Saga.Ref()] })
+	}
+	return out, nil
+}
+
+// refColumns are refs as two arrays, for unnest.
+func refColumns(refs []saga.Ref) (ids, tenants any) {
+	i, t := make([]uuid.UUID, len(refs)), make([]uuid.UUID, len(refs))
+	for n, r := range refs {
+		i[n], t[n] = r.ID, r.Tenant
+	}
+	return pq.Array(i), pq.Array(t)
+}

@@ -1,0 +1,220 @@
+package sagadb
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// cutoffs are the times before which a saga of workflow w must have ended to be
+// expired: NULL, and so nothing, where its retention is for ever. $2 and $3 are
+// the default retentions in milliseconds, -1 for ever; $4 stands in for all.
+const cutoffs = `(SELECT
+	coalesce($4::timestamptz, now() - nullif(coalesce(w.completed_retention_ms, $2::bigint), -1) * interval '1 ms') AS completed,
+	coalesce($4::timestamptz, now() - nullif(coalesce(w.failed_retention_ms, $3::bigint), -1) * interval '1 ms') AS failed) before`
+
+// Completed sagas are nearly all there are, so those of a workflow that is kept
+// for ever must never be read. They are looked for workflow by workflow:
+// expiring leaps from one workflow with completed sagas to the next, seeing only
+// the oldest one of each, and leaves out those whose oldest is young enough.
+// Nothing ended before it was created, so the index of the workflow's list
+// serves: its old end holds what has expired.
+//
+// One statement with a lateral join would do the same if the planner knew each
+// workflow. Without its name it thinks every one as frequent as the most
+// frequent, takes the tenant's index, and reads all sagas once per workflow.
+func expiring(e saga.Expiry) string {
+	return `
+WITH RECURSIVE live AS (
+	(SELECT s.tenant_id, s.workflow_name, s.created_at FROM saga.saga_states s WHERE s.ended_state = 3 AND ` + withinTenant(e) + `
+	  ORDER BY s.tenant_id, s.workflow_name, s.created_at LIMIT 1)
+	UNION ALL
+	SELECT next.tenant_id, next.workflow_name, next.created_at FROM live
+	 CROSS JOIN LATERAL (
+		SELECT s.tenant_id, s.workflow_name, s.created_at FROM saga.saga_states s
+		 WHERE (s.tenant_id, s.workflow_name) > (live.tenant_id, live.workflow_name) AND s.ended_state = 3 AND ` + withinTenant(e) + `
+		 ORDER BY s.tenant_id, s.workflow_name, s.created_at LIMIT 1) next
+)
+SELECT w.tenant_id, w.name, before.completed
+  FROM live JOIN saga.workflows w ON w.tenant_id = live.tenant_id AND w.name = live.workflow_name
+ CROSS JOIN LATERAL ` + cutoffs + `
+ WHERE live.created_at < before.completed`
+}
+
+const expiredCompleted = `
+	FROM saga.saga_states s
+	WHERE s.tenant_id = $1 AND s.workflow_name = $2 AND s.created_at < $3 AND s.ended_state = 3 AND s.completed_at < $3
+	  AND NOT s.needs_attention AND (s.restored_at IS NULL OR s.restored_at < $3)`
+
+// archiveFound moves what the sub-select after it finds, by id and tenant, and tells
+// how many of each tenant.
+const archiveFound = `SELECT f.tenant_id, saga.archive_sagas(array_agg(f.id), array_agg(f.tenant_id)) FROM `
+
+const (
+	archiveCompleted = archiveFound + `(SELECT s.id, s.tenant_id ` + expiredCompleted + ` ORDER BY s.created_at LIMIT $4 FOR UPDATE SKIP LOCKED) f GROUP BY f.tenant_id`
+	countCompleted   = `SELECT count(*) FROM (SELECT 1 ` + expiredCompleted + ` LIMIT $4) few`
+)
+
+// What ended in any other way is little: all of it that is live is looked through.
+const expiredFailed = `
+	FROM saga.saga_states s
+	JOIN saga.workflows w ON w.tenant_id = s.tenant_id AND w.name = s.workflow_name
+	CROSS JOIN LATERAL ` + cutoffs + `
+	WHERE s.ended_state <> 3 AND s.completed_at < before.failed AND NOT s.needs_attention
+	  AND (s.restored_at IS NULL OR s.restored_at < before.failed)`
+
+func archiveFailed(e saga.Expiry) string {
+	return archiveFound + `(SELECT s.id, s.tenant_id ` + expiredFailed + ` AND ` + withinTenant(e) + ` LIMIT $5 FOR UPDATE OF s SKIP LOCKED) f GROUP BY f.tenant_id`
+}
+
+func countFailed(e saga.Expiry) string {
+	return `
+SELECT s.tenant_id, s.workflow_name, least(count(*), $5) ` + expiredFailed + ` AND ` + withinTenant(e) + `
+ GROUP BY s.tenant_id, s.workflow_name`
+}
+
+// withinTenant is fixed text in either case, so that the planner knows which it is.
+func withinTenant(e saga.Expiry) string {
+	if e.Tenant == uuid.Nil {
+		return "$1::uuid IS NULL"
+	}
+	return "s.tenant_id = $1::uuid"
+}
+
+// expiryParameters are $1 to $4 of the statements above, and what they have more.
+func expiryParameters(e saga.Expiry, more ...any) []any {
+	ms := func(d time.Duration) int64 {
+		if d <= 0 {
+			return -1
+		}
+		return max(1, d.Milliseconds())
+	}
+	return append([]any{
+		uuid.NullUUID{UUID: e.Tenant, Valid: e.Tenant != uuid.Nil}, ms(e.Default.Completed), ms(e.Default.Failed),
+		sql.NullTime{Time: e.Before, Valid: !e.Before.IsZero()},
+	}, more...)
+}
+
+// expiringWorkflow is a workflow with live sagas that were created before the time at
+// which its completed sagas must have ended to be expired.
+type expiringWorkflow struct {
+	tenant uuid.UUID
+	name   string
+	before time.Time
+}
+
+// maxCounted bounds how many workflows CountExpired answers with.
+const maxCounted = 1000
+
+func (st *Sagas) expiring(ctx context.Context, e saga.Expiry) ([]expiringWorkflow, error) {
+	rows, err := st.db.Read.QueryContext(ctx, expiring(e), expiryParameters(e)...)
+	if err != nil {
+		return nil, err
+	}
+	var out []expiringWorkflow
+	err = postgres.EachRow(rows, func() error {
+		var w expiringWorkflow
+		err := rows.Scan(&w.tenant, &w.name, &w.before)
+		out = append(out, w)
+		return err
+	})
+	return out, err
+}
+
+// ArchiveExpired implements saga.Archive. What it moves at once is one
+// transaction, so that none is long, and a crash leaves nothing half done.
+func (st *Sagas) ArchiveExpired(ctx context.Context, e saga.Expiry, limit int) (int, error) {
+	total, err := st.archiveExpired(ctx, e, limit)
+	if err != nil {
+		return total, fmt.Errorf("archive expired sagas: %w", err)
+	}
+	return total, nil
+}
+
+func (st *Sagas) archiveExpired(ctx context.Context, e saga.Expiry, limit int) (total int, err error) {
+	move := func(statement string, args ...any) error {
+		moved, err := postgres.RetryCollision(func() (map[uuid.UUID]int64, error) { return st.db.ByTenant(ctx, statement, args...) })
+		for tenant, n := range moved {
+			operator.Took(ctx, tenant, "sagas_archived", n)
+			total += int(n)
+		}
+		return err
+	}
+	workflows, err := st.expiring(ctx, e)
+	if err != nil {
+		return 0, err
+	}
+	for _, w := range workflows {
+		if total == limit {
+			return total, nil
+		}
+		if err := move(archiveCompleted, w.tenant, w.name, w.before, limit-total); err != nil {
+			return total, err
+		}
+	}
+	if total < limit {
+		err = move(archiveFailed(e), expiryParameters(e, limit-total)...)
+	}
+	return total, err
+}
+
+// CountExpired implements saga.Archive.
+func (st *Sagas) CountExpired(ctx context.Context, e saga.Expiry, maxEach int) ([]saga.Expired, error) {
+	out, err := st.countExpired(ctx, e, maxEach)
+	if err != nil {
+		return nil, fmt.Errorf("count expired sagas: %w", err)
+	}
+	return out, nil
+}
+
+func (st *Sagas) countExpired(ctx context.Context, e saga.Expiry, maxEach int) ([]saga.Expired, error) {
+	type id struct {
+		tenant uuid.UUID
+		name   string
+	}
+	counts := map[id]saga.Expired{}
+	workflows, err := st.expiring(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range workflows {
+		x := saga.Expired{TenantID: w.tenant, WorkflowName: w.name}
+		if err := st.db.Read.GetContext(ctx, &x.Completed, countCompleted, w.tenant, w.name, w.before, maxEach); err != nil {
+			return nil, err
+		}
+		if x.Completed > 0 {
+			counts[id{w.tenant, w.name}] = x
+		}
+	}
+	rows, err := st.db.Read.QueryContext(ctx, countFailed(e), expiryParameters(e, maxEach)...)
+	if err != nil {
+		return nil, err
+	}
+	err = postgres.EachRow(rows, func() error {
+		var of id
+		var failed int
+		err := rows.Scan(&of.tenant, &of.name, &failed)
+		x := counts[of]
+		x.TenantID, x.WorkflowName, x.Failed = of.tenant, of.name, failed
+		counts[of] = x
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := slices.SortedFunc(maps.Values(counts), func(a, b saga.Expired) int {
+		return cmp.Or(cmp.Compare(a.WorkflowName, b.WorkflowName), bytes.Compare(a.TenantID[:], b.TenantID[:]))
+	})
+	return out[:min(maxCounted, len(out))], nil
+}

@@ -1,0 +1,174 @@
+package sagadb
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/secret/envelope"
+)
+
+// The fields of a saga that are sealed. Their names are sealed along: a value
+// does not open under another one. No table is named, because the archive takes
+// rows as they are.
+var (
+	fieldPayload = envelope.Field{Name: "payload"}
+	fieldResult  = envelope.Field{Name: "result_data"}
+	fieldError   = envelope.Field{Name: "error"}
+	fieldOutput  = envelope.Field{Name: "interventions.order.output"}
+)
+
+// Names of fields that a saga has several of.
+const (
+	fieldRequest   = "request_payload"
+	fieldResponse  = "response_payload"
+	fieldLogError  = "log.error"
+	fieldInput     = "interventions.input"
+	fieldNextInput = "interventions.next.input"
+)
+
+// logField names a field of one step log. Not by the log's id: a RUNNING row
+// keeps its own when another log completes it.
+func logField(name string, l *saga.StepLog) envelope.Field {
+	return envelope.Field{Name: name, Step: l.StepIndex, Action: string(l.Action), Attempt: l.Attempt}
+}
+
+// at is for scanLog, when all logs are of one saga.
+func at(p *envelope.Sealer) func(saga.Ref) *envelope.Sealer {
+	return func(saga.Ref) *envelope.Sealer { return p }
+}
+
+// sealedError returns what to store of a saga's error, nil of none: all of it is in
+// the envelope, which takes the place of its details, and what no participant has
+// said beside it.
+func sealedError(p *envelope.Sealer, f envelope.Field, e *saga.Error) ([]byte, error) {
+	if e == nil {
+		return nil, nil
+	}
+	content := []byte(e.Details)
+	if p.Seals() {
+		var err error
+		if content, err = marshalError(e); err != nil {
+			return nil, err
+		}
+		e = e.Brief()
+	}
+	details, err := postgres.Seal(p, f, content)
+	if err != nil || bytes.Equal(details, postgres.Unstorable) {
+		return details, err
+	}
+	if !bytes.Equal(details, e.Details) {
+		shown := *e
+		shown.Details = details
+		e = &shown
+	}
+	return errorDoc(e)
+}
+
+// openError reads what sealedError wrote.
+func openError(p *envelope.Sealer, f envelope.Field, stored []byte) (*saga.Error, error) {
+	e, err := parseError(stored)
+	if err != nil || e == nil || e.Details == nil {
+		return e, err
+	}
+	details, err := postgres.Canonical(e.Details)
+	if err != nil {
+		return nil, err
+	}
+	content, err := p.Open(f, details)
+	switch {
+	case err != nil:
+		return nil, err
+	case envelope.IsSealed(details):
+		return parseError(content)
+	}
+	e.Details = content
+	return e, nil
+}
+
+// addEvent adds an audit event to a batch. While content is sealed, none of it
+// goes into the trail: a digest beside a sealed error would let everybody try
+// out what it may be, and one of the sealed form could not be computed by
+// those who read the event.
+func addEvent(db *postgres.DB, c *eventBatch, e *saga.AuditEvent) error {
+	if e.Error == nil || !db.Keys.Seals() {
+		return c.add(e)
+	}
+	told := *e
+	told.Error = e.Error.Brief()
+	return c.add(&told)
+}
+
+// sealInterventions returns a copy of i in which the JSON that operators gave
+// is sealed. What the views of the schema look at stays as it is.
+func sealInterventions(p *envelope.Sealer, i *saga.Interventions) (*saga.Interventions, error) {
+	return eachContent(i, func(f envelope.Field, v []byte) ([]byte, error) { return postgres.Seal(p, f, v) })
+}
+
+// openInterventions opens what sealInterventions sealed; i is canonical.
+func openInterventions(p *envelope.Sealer, i *saga.Interventions) (*saga.Interventions, error) {
+	return eachContent(i, p.Open)
+}
+
+// eachContent returns a copy of i with the result of f for each JSON that an
+// operator gave.
+func eachContent(i *saga.Interventions, f func(envelope.Field, []byte) ([]byte, error)) (*saga.Interventions, error) {
+	if i == nil {
+		return nil, nil
+	}
+	c := *i
+	c.Steps = maps.Clone(i.Steps)
+	for k, s := range c.Steps {
+		var err error
+		if s.Input, err = f(envelope.Field{Name: fieldInput, Step: k}, s.Input); err != nil {
+			return nil, err
+		}
+		if s.Next != nil {
+			next := *s.Next
+			if next.Input, err = f(envelope.Field{Name: fieldNextInput, Step: k}, next.Input); err != nil {
+				return nil, err
+			}
+			s.Next = &next
+		}
+		c.Steps[k] = s
+	}
+	if i.Order != nil {
+		order := *i.Order
+		var err error
+		if order.Output, err = f(fieldOutput, order.Output); err != nil {
+			return nil, err
+		}
+		c.Order = &order
+	}
+	return &c, nil
+}
+
+// errorDoc returns a saga's error as JSON, nil of none.
+func errorDoc(e *saga.Error) ([]byte, error) {
+	if e == nil {
+		return nil, nil
+	}
+	return marshalError(e)
+}
+
+func marshalError(e *saga.Error) ([]byte, error) {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encode error: %w", err)
+	}
+	return b, nil
+}
+
+func parseError(b []byte) (*saga.Error, error) {
+	if b == nil {
+		return nil, nil
+	}
+	e := new(saga.Error)
+	if err := json.Unmarshal(b, e); err != nil {
+		return nil, fmt.Errorf("stored error: %w", err)
+	}
+	return e, nil
+}

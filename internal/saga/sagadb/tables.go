@@ -1,0 +1,184 @@
+package sagadb
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/secret/envelope"
+)
+
+// sagaRow is a row of saga.saga_states, and as it is stored what may be sealed.
+type sagaRow struct {
+	*saga.Saga
+	payload, metadata, policy, interventions, result, failure []byte
+
+	floating, keyed bool // of a new one: its workflow must be current, its key new
+}
+
+// sagaTable is saga.saga_states. What it stores of a new saga is the table's
+// default where a column is only read.
+var sagaTable = postgres.NewTable(
+	postgres.UUID("id", func(r *sagaRow) *uuid.UUID { return &r.ID }),
+	postgres.UUID("tenant_id", func(r *sagaRow) *uuid.UUID { return &r.Tenant.ID }),
+	postgres.Bool("tenant_in_keys", func(r *sagaRow) *bool { return &r.TenantInKeys }),
+	postgres.Text("tenant_region", func(r *sagaRow) *string { return &r.Region }),
+	postgres.Int("tenant_major", func(r *sagaRow) *int { return &r.Major }),
+	postgres.Int("tenant_minor", func(r *sagaRow) *int { return &r.Minor }),
+	postgres.Text("saga_type", func(r *sagaRow) *string { return &r.SagaType }),
+	postgres.Text("workflow_name", func(r *sagaRow) *string { return &r.WorkflowName }),
+	postgres.Int("workflow_version", func(r *sagaRow) *int { return &r.WorkflowVersion }),
+	postgres.Bool("floating", func(r *sagaRow) *bool { return &r.floating }).Told(),
+	postgres.TextOrNil("name", func(r *sagaRow) **string { return &r.Name }),
+	postgres.TextOrNil("description", func(r *sagaRow) **string { return &r.Description }),
+	postgres.TextOrNil("business_key", func(r *sagaRow) **string { return &r.BusinessKey }),
+	postgres.TextOrNil("correlation_id", func(r *sagaRow) **string { return &r.CorrelationID }),
+	postgres.Text("initiated_by", func(r *sagaRow) *string { return &r.InitiatedBy }),
+	postgres.TextOrNil("trace_id", func(r *sagaRow) **string { return &r.TraceID }),
+	postgres.TextOrNil("span_id", func(r *sagaRow) **string { return &r.SpanID }),
+	postgres.JSON("payload", func(r *sagaRow) *[]byte { return &r.payload }),
+	postgres.JSON("metadata", func(r *sagaRow) *[]byte { return &r.metadata }),
+	postgres.JSON("retry_policy", func(r *sagaRow) *[]byte { return &r.policy }),
+	postgres.JSON("interventions", func(r *sagaRow) *[]byte { return &r.interventions }).ReadOnly(),
+	postgres.JSON("result_data", func(r *sagaRow) *[]byte { return &r.result }).ReadOnly(),
+	postgres.Int("state", func(r *sagaRow) *saga.State { return &r.State }).ReadOnly(),
+	postgres.Int("current_step", func(r *sagaRow) *int { return &r.CurrentStep }).ReadOnly(),
+	postgres.Int("total_steps", func(r *sagaRow) *int { return &r.TotalSteps }),
+	postgres.Int("step_attempt", func(r *sagaRow) *int { return &r.Attempt }),
+	postgres.Int("step_failures", func(r *sagaRow) *int { return &r.Failures }).ReadOnly(),
+	postgres.Bool("step_uncertain", func(r *sagaRow) *bool { return &r.Uncertain }).ReadOnly(),
+	postgres.Int("version", func(r *sagaRow) *int64 { return &r.Version }).ReadOnly(),
+	postgres.IntOrNil("lease_owner", func(r *sagaRow) **int64 { return &r.LeaseOwner }),
+	postgres.Int("lease_epoch", func(r *sagaRow) *int64 { return &r.LeaseEpoch }),
+	postgres.TimeOrNil("next_run_at", func(r *sagaRow) **time.Time { return &r.NextRunAt }).StoredFrom(dueAt("next_run_at", "created_at")),
+	postgres.JSON("error", func(r *sagaRow) *[]byte { return &r.failure }).ReadOnly(),
+	postgres.TextOrNil("end_cause", func(r *sagaRow) **saga.Cause { return &r.EndCause }).ReadOnly(),
+	postgres.BoolOrNil("clean", func(r *sagaRow) **bool { return &r.Clean }).ReadOnly(),
+	postgres.Bool("needs_attention", func(r *sagaRow) *bool { return &r.NeedsAttention }).ReadOnly(),
+	postgres.TextOrNil("attention_reason", func(r *sagaRow) **string { return &r.AttentionReason }).ReadOnly(),
+	postgres.IntOrNil("timeout_ms", func(r *sagaRow) **int64 { return &r.TimeoutMS }),
+	postgres.IntOrNil("compensation_timeout_ms", func(r *sagaRow) **int64 { return &r.CompensationTimeoutMS }),
+	postgres.TimeOrNil("timeout_at", func(r *sagaRow) **time.Time { return &r.TimeoutAt }).From("now() + timeout_ms * interval '1 ms'"),
+	postgres.TimeOrNil("compensation_timeout_at", func(r *sagaRow) **time.Time { return &r.CompensationTimeoutAt }).ReadOnly(),
+	postgres.Bool("compensation_expired", func(r *sagaRow) *bool { return &r.CompensationExpired }).ReadOnly(),
+	postgres.TimeOrNil("timed_out_at", func(r *sagaRow) **time.Time { return &r.TimedOutAt }).ReadOnly(),
+	postgres.TimeOrNil("cancel_requested_at", func(r *sagaRow) **time.Time { return &r.CancelRequestedAt }).ReadOnly(),
+	postgres.TimeOrNil("suspended_at", func(r *sagaRow) **time.Time { return &r.SuspendedAt }).ReadOnly(),
+	postgres.Time("created_at", func(r *sagaRow) *time.Time { return &r.CreatedAt }),
+	postgres.TimeOrNil("started_at", func(r *sagaRow) **time.Time { return &r.StartedAt }),
+	postgres.TimeOrNil("completed_at", func(r *sagaRow) **time.Time { return &r.CompletedAt }).ReadOnly(),
+	postgres.Time("updated_at", func(r *sagaRow) *time.Time { return &r.UpdatedAt }).From("created_at"),
+	postgres.Bool("keyed", func(r *sagaRow) *bool { return &r.keyed }).Told(),
+)
+
+// logRow is a row of saga.saga_step_logs, and as it is stored what may be sealed.
+type logRow struct {
+	*saga.StepLog
+	of                         saga.Ref
+	request, response, failure []byte
+}
+
+// logTable is saga.saga_step_logs.
+var logTable = postgres.NewTable(
+	postgres.UUID("id", func(r *logRow) *uuid.UUID { return &r.ID }),
+	postgres.UUID("saga_id", func(r *logRow) *uuid.UUID { return &r.of.ID }),
+	postgres.UUID("tenant_id", func(r *logRow) *uuid.UUID { return &r.of.Tenant }),
+	postgres.Int("step_index", func(r *logRow) *int { return &r.StepIndex }),
+	postgres.Text("step_name", func(r *logRow) *string { return &r.StepName }),
+	postgres.Text("action", func(r *logRow) *saga.Action { return &r.Action }),
+	postgres.Int("attempt", func(r *logRow) *int { return &r.Attempt }),
+	postgres.Text("status", func(r *logRow) *saga.LogStatus { return &r.Status }),
+	postgres.Bool("final", func(r *logRow) *bool { return &r.Final }),
+	postgres.TextOrNil("outcome_code", func(r *logRow) **string { return &r.Outcome }),
+	postgres.JSON("request_payload", func(r *logRow) *[]byte { return &r.request }),
+	postgres.JSON("response_payload", func(r *logRow) *[]byte { return &r.response }),
+	postgres.JSON("error", func(r *logRow) *[]byte { return &r.failure }),
+	postgres.Time("started_at", func(r *logRow) *time.Time { return &r.StartedAt }),
+	postgres.TimeOrNil("completed_at", func(r *logRow) **time.Time { return &r.CompletedAt }),
+	postgres.IntOrNil("duration_ms", func(r *logRow) **int64 { return &r.DurationMS }),
+	postgres.Time("updated_at", func(r *logRow) *time.Time { return &r.UpdatedAt }),
+	postgres.Bool("completes", func(r *logRow) *bool { return &r.Completes }).Told(),
+)
+
+var theLogs = logTable.As("g")
+
+// seal fills in what is stored of the content.
+func (r *logRow) seal(p *envelope.Sealer) (err error) {
+	if r.request, err = postgres.Seal(p, logField(fieldRequest, r.StepLog), r.Request); err != nil {
+		return err
+	}
+	if r.response, err = postgres.Seal(p, logField(fieldResponse, r.StepLog), r.Response); err != nil {
+		return err
+	}
+	r.failure, err = sealedError(p, logField(fieldLogError, r.StepLog), r.Error)
+	return err
+}
+
+// keyRow is a row of saga.idempotency_keys.
+type keyRow struct {
+	id uuid.UUID // of the saga
+	*saga.IdempotencyKey
+}
+
+var keyTable = postgres.NewTable(
+	postgres.UUID("id", func(r *keyRow) *uuid.UUID { return &r.id }),
+	postgres.UUID("tenant", func(r *keyRow) *uuid.UUID { return &r.TenantID }),
+	postgres.Text("principal", func(r *keyRow) *string { return &r.Principal }),
+	postgres.Text("route", func(r *keyRow) *string { return &r.Route }),
+	postgres.Text("key", func(r *keyRow) *string { return &r.Key }),
+	postgres.Bytes("hash", func(r *keyRow) *[]byte { return &r.Hash }),
+)
+
+var theKeys = keyTable.As("k")
+
+// changeRow is what a change says of its saga's row.
+type changeRow struct {
+	*saga.Change
+	failure []byte // sealed
+	keyed   bool
+}
+
+var changeTable = postgres.NewTable(
+	postgres.UUID("id", func(r *changeRow) *uuid.UUID { return &r.After.ID }),
+	postgres.Int("was", func(r *changeRow) *int64 { return &r.Before.Version }),
+	postgres.Int("epoch_was", func(r *changeRow) *int64 { return &r.Before.Epoch }),
+	postgres.Int("version", func(r *changeRow) *int64 { return &r.After.Version }),
+	postgres.Int("state", func(r *changeRow) *saga.State { return &r.After.State }),
+	postgres.Int("current_step", func(r *changeRow) *int { return &r.After.CurrentStep }),
+	postgres.Int("attempt", func(r *changeRow) *int { return &r.After.Attempt }),
+	postgres.Int("failures", func(r *changeRow) *int { return &r.After.Failures }),
+	postgres.Bool("uncertain", func(r *changeRow) *bool { return &r.After.Uncertain }),
+	postgres.IntOrNil("owner", func(r *changeRow) **int64 { return &r.After.LeaseOwner }),
+	postgres.Int("epoch", func(r *changeRow) *int64 { return &r.After.LeaseEpoch }),
+	postgres.TimeOrNil("next_run_at", func(r *changeRow) **time.Time { return &r.After.NextRunAt }),
+	postgres.JSON("error", func(r *changeRow) *[]byte { return &r.failure }),
+	postgres.TextOrNil("end_cause", func(r *changeRow) **saga.Cause { return &r.After.EndCause }),
+	postgres.BoolOrNil("clean", func(r *changeRow) **bool { return &r.After.Clean }),
+	postgres.Bool("attention", func(r *changeRow) *bool { return &r.After.NeedsAttention }),
+	postgres.TextOrNil("attention_reason", func(r *changeRow) **string { return &r.After.AttentionReason }),
+	postgres.IntOrNil("comp_ms", func(r *changeRow) **int64 { return &r.After.CompensationTimeoutMS }),
+	postgres.Bool("comp_starts", func(r *changeRow) *bool { return &r.StartsCompensation }),
+	postgres.Bool("comp_expired", func(r *changeRow) *bool { return &r.After.CompensationExpired }),
+	postgres.TimeOrNil("timed_out_at", func(r *changeRow) **time.Time { return &r.After.TimedOutAt }),
+	postgres.TimeOrNil("cancel_at", func(r *changeRow) **time.Time { return &r.After.CancelRequestedAt }),
+	postgres.TimeOrNil("started_at", func(r *changeRow) **time.Time { return &r.After.StartedAt }),
+	postgres.TimeOrNil("completed_at", func(r *changeRow) **time.Time { return &r.After.CompletedAt }),
+	postgres.Time("updated_at", func(r *changeRow) *time.Time { return &r.After.UpdatedAt }),
+	postgres.Bool("keyed", func(r *changeRow) *bool { return &r.keyed }),
+	postgres.UUID("tenant_id", func(r *changeRow) *uuid.UUID { return &r.After.Tenant.ID }),
+)
+
+// operatedRow is what a change of an operator says beside.
+type operatedRow struct {
+	*saga.Operated
+	interventions, result []byte // sealed
+}
+
+var operatedTable = postgres.NewTable(
+	postgres.BoolOrNil("suspend", func(r *operatedRow) **bool { return &r.Suspend }),
+	postgres.IntOrNil("deadline_ms", func(r *operatedRow) **int64 { return &r.DeadlineInMS }),
+	postgres.JSON("interventions", func(r *operatedRow) *[]byte { return &r.interventions }),
+	postgres.JSON("result", func(r *operatedRow) *[]byte { return &r.result }),
+)

@@ -1,0 +1,248 @@
+package sagadb
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Trail is saga.Trail on PostgreSQL.
+type Trail struct{ db *postgres.DB }
+
+// NewTrail returns the audit trail of db.
+func NewTrail(db *postgres.DB) *Trail { return &Trail{db} }
+
+// storedColumns are what storedEvent reads, before sagaOfEvent.
+var storedColumns = eventTable.Selected("e")
+
+// ofSaga are what an event tells of its saga, and where that stands.
+const (
+	sagaOfEvent = `coalesce(s.workflow_name, a.workflow_name) AS workflow_name,
+	coalesce(s.correlation_id, a.correlation_id) AS correlation_id, coalesce(s.business_key, a.business_key) AS business_key`
+	joinSagaOfEvent = `LEFT JOIN saga.saga_states s ON s.id = e.saga_id AND s.tenant_id = e.tenant_id
+	LEFT JOIN saga.saga_states_archive a ON a.id = e.saga_id AND a.tenant_id = e.tenant_id AND s.id IS NULL`
+)
+
+// rareType is the condition of idx_event_type_timestamp.
+const rareType = `e.event_type NOT IN ('saga.started', 'saga.step.started', 'saga.step.completed', 'saga.completed')`
+
+// AfterRestore lets new events follow those that a dump from another cluster
+// has brought along, and tells whether there were such. Call it before the
+// first event is written; it does nothing otherwise. Safe on many nodes at once.
+func (t *Trail) AfterRestore(ctx context.Context) (restored bool, err error) {
+	var ahead int64
+	if err := t.db.Read.QueryRowContext(ctx, `SELECT saga.advance_feed()`).Scan(&ahead); err != nil {
+		return false, fmt.Errorf("look for restored events: %w", err)
+	}
+	return ahead > 0, nil
+}
+
+// Feed implements saga.Trail.
+func (t *Trail) Feed(ctx context.Context, tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit int) ([]saga.StoredEvent, saga.Position, error) {
+	query, args, scan := feedQuery(tenant, after, f, limit)
+	var events []saga.StoredEvent
+	var looked int
+	var last, newest nullPosition
+	err := t.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
+		e, err := storedEvent(rows, &looked, &last.txid, &last.id, &newest.txid, &newest.id)
+		if e.ID != 0 { // else nothing was found, and this row only says how far it looked
+			events = append(events, e)
+		}
+		return err
+	}, args...)
+	if err != nil {
+		return nil, after, fmt.Errorf("read the feed: %w", err)
+	}
+	end := after
+	switch {
+	case len(events) == limit:
+		end = events[limit-1].Position
+	case looked == scan:
+		end = last.position()
+	case newest.id.Valid && newest.position().Compare(after) > 0:
+		end = newest.position()
+	}
+	return events, end, nil
+}
+
+type nullPosition struct{ txid, id sql.Null[uint64] }
+
+func (p nullPosition) position() saga.Position {
+	return saga.Position{TxID: p.txid.V, ID: int64(min(p.id.V, math.MaxInt64))} //nolint:gosec // bounded
+}
+
+// feedQuery returns the query of one call of Feed, and how many events it
+// looks at: the candidates come from the index that the filter allows, bounded,
+// and the rest of the filter decides among them.
+func feedQuery(tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit int) (query string, args []any, scan int) {
+	w := eventWhere{}
+	w.Add("e.tenant_id = ?", tenant)
+	w.Add("(e.txid, e.id) > (?::xid8, ?::bigint)", strconv.FormatUint(after.TxID, 10), after.ID)
+	w.Add(auditdb.Settled)
+	newest := w.Text()
+	scan = max(limit, saga.FeedScan)
+	if isZero(f) {
+		scan = limit
+	}
+	candidates := fmt.Sprintf("SELECT * FROM saga.audit_events e WHERE %%s ORDER BY e.txid, e.id LIMIT %d", scan)
+	switch rare := f.Types != nil && !slices.ContainsFunc(f.Types, saga.AuditType.Common); {
+	case f.SagaID != uuid.Nil:
+		w.Add("e.saga_id = ?", f.SagaID)
+	case f.TraceID != "":
+		w.Add("e.trace_id = ?", f.TraceID)
+	case rare:
+		// One bounded read of the index per type, in its order.
+		w.Add("e.event_type = t.event_type AND " + rareType)
+		w.Args = append(w.Args, pq.Array(f.Types))
+		candidates = fmt.Sprintf(`SELECT e.* FROM unnest($%d::text[]) AS t (event_type) CROSS JOIN LATERAL (%s) AS e
+			 ORDER BY e.txid, e.id LIMIT %d`, len(w.Args), candidates, scan)
+	}
+	candidates = fmt.Sprintf(candidates, w.Text())
+	rest := eventWhere{postgres.Where{Args: w.Args}}
+	rest.Add("true")
+	rest.events(f)
+	return fmt.Sprintf(`
+WITH looked AS MATERIALIZED (%s),
+     found AS (SELECT %s, %s FROM looked e %s WHERE %s ORDER BY e.txid, e.id LIMIT %d),
+     last AS (SELECT txid, id FROM looked ORDER BY txid DESC, id DESC LIMIT 1),
+     newest AS (SELECT e.txid, e.id FROM saga.audit_events e WHERE %s ORDER BY e.txid DESC, e.id DESC LIMIT 1)
+SELECT (SELECT count(*) FROM looked), last.txid, last.id, newest.txid, newest.id, found.*
+  FROM (VALUES (1)) AS one LEFT JOIN last ON true LEFT JOIN newest ON true LEFT JOIN found ON true
+ ORDER BY found.txid, found.id`, candidates, storedColumns, sagaOfEvent, joinSagaOfEvent, rest.Text(), limit, newest), rest.Args, scan
+}
+
+func isZero(f saga.EventFilter) bool {
+	return f.Types == nil && f.SagaID == uuid.Nil && f.WorkflowName == "" && f.TraceID == "" && f.Actor == "" && f.From.IsZero() && f.To.IsZero()
+}
+
+// eventWhere gathers conditions on events of the trail.
+type eventWhere struct{ postgres.Where }
+
+// events adds an EventFilter's conditions on e, s and a.
+func (w *eventWhere) events(f saga.EventFilter) {
+	if f.Types != nil {
+		w.Add("e.event_type = ANY (?)", pq.Array(f.Types))
+	}
+	if f.SagaID != uuid.Nil {
+		w.Add("e.saga_id = ?", f.SagaID)
+	}
+	for _, eq := range []struct{ column, value string }{
+		{"coalesce(s.workflow_name, a.workflow_name)", f.WorkflowName},
+		{"e.trace_id", f.TraceID},
+		{"e.actor", f.Actor},
+	} {
+		if eq.value != "" {
+			w.Add(eq.column+" = ?", eq.value)
+		}
+	}
+	if !f.From.IsZero() {
+		w.Add("e.timestamp >= ?", f.From)
+	}
+	if !f.To.IsZero() {
+		w.Add("e.timestamp < ?", f.To)
+	}
+}
+
+const endOfFeed = `SELECT e.txid, e.id FROM saga.audit_events e
+ WHERE e.tenant_id = $1 AND ` + auditdb.Settled + ` ORDER BY e.txid DESC, e.id DESC LIMIT 1`
+
+// End implements saga.Trail.
+func (t *Trail) End(ctx context.Context, tenant uuid.UUID) (saga.Position, error) {
+	var end saga.Position
+	err := t.db.ListTenant(ctx, tenant, endOfFeed, func(rows *sql.Rows) error { return rows.Scan(&end.TxID, &end.ID) }, tenant)
+	if err != nil {
+		return end, fmt.Errorf("find the end of the feed: %w", err)
+	}
+	return end, nil
+}
+
+// Events implements saga.Trail.
+func (t *Trail) Events(ctx context.Context, tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool, after int64, limit int) ([]saga.StoredEvent, bool, error) {
+	query, args := eventsQuery(tenant, sagaID, f, newestFirst, after, limit)
+	events := []saga.StoredEvent{}
+	err := t.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
+		e, err := storedEvent(rows)
+		events = append(events, e)
+		return err
+	}, args...)
+	if err != nil {
+		return nil, false, fmt.Errorf("read a saga's events: %w", err)
+	}
+	if len(events) > limit {
+		return events[:limit], true, nil
+	}
+	return events, false, nil
+}
+
+// eventsQuery asks for one event more than limit: that tells whether there is a next page.
+func eventsQuery(tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool, after int64, limit int) (query string, args []any) {
+	w := eventWhere{}
+	w.Add("e.saga_id = ?", sagaID)
+	w.Add("e.tenant_id = ?", tenant)
+	order := "e.id"
+	switch {
+	case !newestFirst:
+		w.Add("e.id > ?", after)
+	case after > 0:
+		w.Add("e.id < ?", after)
+		fallthrough
+	default:
+		order = "e.id DESC"
+	}
+	w.events(f)
+	return fmt.Sprintf(`SELECT %s, %s FROM saga.audit_events e %s WHERE %s ORDER BY %s LIMIT %d`,
+		storedColumns, sagaOfEvent, joinSagaOfEvent, w.Text(), order, limit+1), w.Args
+}
+
+// storedEvent reads a row of storedColumns and sagaOfEvent, after what before
+// receives; as far as an event can hold it. An ID of 0: there is no event.
+func storedEvent(rows *sql.Rows, before ...any) (saga.StoredEvent, error) {
+	var r eventRow
+	e := &r.StoredEvent
+	err := eventTable.Scan(later{rows, before}, &r, postgres.OrElse(&e.WorkflowName, ""), &e.CorrelationID, &e.BusinessKey)
+	if err != nil {
+		return *e, err
+	}
+	var badData, badError error
+	e.At = e.At.UTC()
+	e.Data, badData = postgres.Canonical(r.data)
+	e.Error, badError = parseError(r.failure)
+	e.Altered = badData != nil || badError != nil || !sameError(r.failure, e.Error)
+	return *e, nil
+}
+
+// later scans a row that begins with something else.
+type later struct {
+	postgres.Scanner
+	before []any
+}
+
+func (l later) Scan(dest ...any) error { return l.Scanner.Scan(append(l.before, dest...)...) }
+
+// sameError tells whether a stored error holds nothing but what it was read
+// into: members that no error has would otherwise be passed over.
+func sameError(stored []byte, read *saga.Error) bool {
+	if stored == nil {
+		return true
+	}
+	want, err := postgres.Canonical(stored)
+	if err != nil {
+		return false
+	}
+	got, err := marshalError(read)
+	if err == nil {
+		got, err = postgres.Canonical(got)
+	}
+	return err == nil && bytes.Equal(want, got)
+}

@@ -1,0 +1,55 @@
+package sagadb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// The trail as a chain of seals (saga.Chain).
+
+var readSpan = `
+SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.audit_events e
+ WHERE e.tenant_id = $1 AND (e.txid, e.id) > ($2::xid8, $3::bigint) AND (e.txid, e.id) <= ($4::xid8, $5::bigint)
+ ORDER BY e.txid, e.id LIMIT $6`
+
+// Unsealed implements saga.Chain.
+func (t *Trail) Unsealed(ctx context.Context) ([]saga.Unsealed, error) {
+	return auditdb.OfEvents.UnsealedIn(ctx, t.db)
+}
+
+// Seal implements saga.Chain.
+func (t *Trail) Seal(ctx context.Context, tenant uuid.UUID) (events int, err error) {
+	return auditdb.OfEvents.SealIn(ctx, t.db, tenant)
+}
+
+// Seals implements saga.Chain.
+func (t *Trail) Seals(ctx context.Context, tenant uuid.UUID, from int64, limit int) ([]saga.Seal, error) {
+	return auditdb.OfEvents.SealsIn(ctx, t.db, tenant, from, limit)
+}
+
+// Span implements saga.Chain.
+func (t *Trail) Span(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position, limit int) ([]saga.StoredEvent, error) {
+	var events []saga.StoredEvent
+	err := t.db.ListTenant(ctx, tenant, readSpan, func(rows *sql.Rows) error {
+		e, err := storedEvent(rows)
+		events = append(events, e)
+		return err
+	}, tenant, strconv.FormatUint(after.TxID, 10), after.ID, strconv.FormatUint(upTo.TxID, 10), upTo.ID, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read sealed events: %w", err)
+	}
+	return events, nil
+}
+
+// Links implements saga.Chain.
+func (t *Trail) Links(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position, limit int) ([]saga.Link, error) {
+	events, err := t.Span(ctx, tenant, after, upTo, limit)
+	return saga.LinksOf(events), err
+}

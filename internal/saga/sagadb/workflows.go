@@ -1,0 +1,272 @@
+package sagadb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// Workflows is workflow.Store on PostgreSQL.
+type Workflows struct{ db *postgres.DB }
+
+// NewWorkflows returns the definition store of db.
+func NewWorkflows(db *postgres.DB) *Workflows { return &Workflows{db} }
+
+const workflowColumns = `d.tenant_id, d.name, d.version, d.definition, d.created_at,
+	w.inline, w.latest_version, w.enabled, w.revision, w.updated_at`
+
+const fromWorkflows = ` FROM saga.workflows w JOIN saga.workflow_definitions d ON d.tenant_id = w.tenant_id AND d.name = w.name`
+
+func scanWorkflow(row postgres.Scanner) (workflow.Registered, error) {
+	var r workflow.Registered
+	var def []byte
+	err := row.Scan(&r.TenantID, &r.Name, &r.Version, &def, &r.CreatedAt, &r.Inline, &r.Latest, &r.Enabled, &r.Revision, &r.UpdatedAt)
+	if err != nil {
+		return r, err
+	}
+	postgres.UTC(&r.CreatedAt, &r.UpdatedAt)
+	r.Definition = new(workflow.Definition)
+	if err := json.Unmarshal(def, r.Definition); err != nil {
+		return r, fmt.Errorf("stored definition: %w", err)
+	}
+	r.Definition.Output, err = postgres.Canonical(r.Definition.Output)
+	return r, err
+}
+
+// Register implements workflow.Store. The head row is locked first, so that
+// versions are numbered without gaps however many register at once.
+func (st *Workflows) Register(ctx context.Context, tenant uuid.UUID, d *workflow.Definition, inline bool, now time.Time) (workflow.Registered, bool, error) {
+	def, err := json.Marshal(d)
+	if err != nil {
+		return workflow.Registered{}, false, fmt.Errorf("encode definition: %w", err)
+	}
+	ver, created, err := st.register(ctx, tenant, d, string(def), inline, now)
+	if err != nil {
+		return workflow.Registered{}, false, fmt.Errorf("register workflow: %w", err)
+	}
+	r, err := st.Get(ctx, tenant, d.Name, ver)
+	return r, created, err
+}
+
+func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow.Definition, def string, inline bool, now time.Time) (ver int, created bool, err error) {
+	var kept workflow.Retention // the head bears that of the latest version (migration 0013)
+	if d.Retention != nil {
+		kept = *d.Retention
+	}
+	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		// The head of a new name starts at version 1 before that version exists:
+		// both become visible together.
+		fresh, err := tx.ExecContext(ctx, `
+			INSERT INTO saga.workflows (tenant_id, name, latest_version, inline, created_at, updated_at, completed_retention_ms, failed_retention_ms)
+			VALUES ($1, $2, 1, $3, $4, $4, nullif($5::bigint, 0), nullif($6::bigint, 0)) ON CONFLICT DO NOTHING`,
+			tenant, d.Name, inline, now, kept.CompletedMS, kept.FailedMS)
+		if err != nil {
+			return err
+		}
+		var latest int
+		if err := tx.GetContext(ctx, &latest, `SELECT latest_version FROM saga.workflows WHERE tenant_id = $1 AND name = $2 FOR UPDATE`, tenant, d.Name); err != nil {
+			return err
+		}
+		if n, err := fresh.RowsAffected(); err != nil || n == 1 {
+			latest = 0
+		}
+		var same []int
+		if err := tx.SelectContext(ctx, &same, `
+			SELECT version FROM saga.workflow_definitions WHERE tenant_id = $1 AND name = $2 AND content_hash = $3`, tenant, d.Name, d.Hash()); err != nil {
+			return err
+		}
+		if len(same) == 1 {
+			ver = same[0]
+			return nil
+		}
+		before, err := auditedWorkflow(ctx, tx, tenant, d.Name)
+		if err != nil {
+			return err
+		}
+		ver, created = latest+1, true
+		if _, err := tx.ExecContext(ctx, `
+			INSERT INTO saga.workflow_definitions (tenant_id, name, version, content_hash, definition, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6)`, tenant, d.Name, ver, d.Hash(), def, now); err != nil {
+			return err
+		}
+		if ver > 1 {
+			if _, err := tx.ExecContext(ctx, `
+				UPDATE saga.workflows
+				   SET latest_version = $3, revision = revision + 1, updated_at = $4,
+				       completed_retention_ms = nullif($5::bigint, 0), failed_retention_ms = nullif($6::bigint, 0)
+				 WHERE tenant_id = $1 AND name = $2`, tenant, d.Name, ver, now, kept.CompletedMS, kept.FailedMS); err != nil {
+				return err
+			}
+		}
+		if inline {
+			return nil // it is its saga's, whose events tell of it
+		}
+		return tellWorkflow(ctx, tx, tenant, d.Name, "register", before, now, map[string]any{"version": ver})
+	})
+	return ver, created, err
+}
+
+// auditedWorkflow returns what is hashed of a workflow; nil: there is none yet.
+func auditedWorkflow(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name string) (any, error) {
+	r, err := scanWorkflow(tx.QueryRowContext(ctx, `SELECT `+workflowColumns+fromWorkflows+`
+		WHERE w.tenant_id = $1 AND w.name = $2 AND d.version = w.latest_version`, tenant, name))
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return map[string]any{"name": r.Name, "version": r.Version, "enabled": r.Enabled, "definition": r.Definition}, nil
+}
+
+// tellWorkflow records what was done to a workflow, whose head is locked.
+func tellWorkflow(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name, verb string, before any, now time.Time, detail map[string]any) error {
+	after, err := auditedWorkflow(ctx, tx, tenant, name)
+	if err != nil {
+		return err
+	}
+	return auditdb.Tell(ctx, tx, tenant, now, operator.Workflow, name, verb, before, after, detail)
+}
+
+var getWorkflow = postgres.OfTenant(`SELECT `+workflowColumns+fromWorkflows+`
+ WHERE w.tenant_id = tenant.id AND w.name = $2 AND d.version = CASE WHEN $3::int = 0 THEN w.latest_version ELSE $3::int END`, "")
+
+// Get implements workflow.Store.
+func (st *Workflows) Get(ctx context.Context, tenant uuid.UUID, name string, ver int) (workflow.Registered, error) {
+	r, found := workflow.Registered{}, false
+	err := st.db.ReadTenant(ctx, tenant, getWorkflow, func(rows *sql.Rows) (err error) {
+		r, err = scanWorkflow(rows)
+		found = true
+		return err
+	}, name, ver)
+	switch {
+	case err != nil:
+		return workflow.Registered{}, fmt.Errorf("get workflow: %w", err)
+	case !found:
+		return workflow.Registered{}, workflow.NotFound(name, ver)
+	}
+	return r, nil
+}
+
+// List implements workflow.Store.
+func (st *Workflows) List(ctx context.Context, tenant uuid.UUID, f workflow.Filter) (workflow.Page, error) {
+	w := postgres.Where{}
+	w.Add("w.tenant_id = ?", tenant)
+	w.Add("NOT w.inline AND d.version = w.latest_version")
+	if f.Enabled != nil {
+		w.Add("w.enabled = ?", *f.Enabled)
+	}
+	return st.page(ctx, tenant, w, f, "w.name > ?", f.After, "w.name")
+}
+
+// Versions implements workflow.Store.
+func (st *Workflows) Versions(ctx context.Context, tenant uuid.UUID, name string, f workflow.Filter) (workflow.Page, error) {
+	w := postgres.Where{}
+	w.Add("w.tenant_id = ?", tenant)
+	w.Add("w.name = ?", name)
+	last, _ := strconv.Atoi(f.After) // the edge's own cursor: it is a number
+	p, err := st.page(ctx, tenant, w, f, "d.version < ?", last, "d.version DESC")
+	if err == nil && len(p.Workflows) == 0 {
+		_, err = st.Get(ctx, tenant, name, 0) // an unknown name is a fault, an empty page is not
+	}
+	return p, err
+}
+
+func (st *Workflows) page(ctx context.Context, tenant uuid.UUID, w postgres.Where, f workflow.Filter, after string, last any, order string) (workflow.Page, error) {
+	var p workflow.Page
+	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		if f.Total {
+			if err := tx.GetContext(ctx, &p.Total, `SELECT count(*)`+fromWorkflows+` WHERE `+w.Text(), w.Args...); err != nil {
+				return fmt.Errorf("count: %w", err)
+			}
+		}
+		if f.After != "" {
+			w.Add(after, last)
+		}
+		rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT %s%s WHERE %s ORDER BY %s LIMIT %d OFFSET %d`,
+			workflowColumns, fromWorkflows, w.Text(), order, f.Limit+1, f.Offset), w.Args...)
+		if err != nil {
+			return err
+		}
+		return postgres.EachRow(rows, func() error {
+			r, err := scanWorkflow(rows)
+			p.Workflows = append(p.Workflows, r)
+			return err
+		})
+	})
+	if err != nil {
+		return workflow.Page{}, fmt.Errorf("list workflows: %w", err)
+	}
+	if p.More = len(p.Workflows) > f.Limit; p.More {
+		p.Workflows = p.Workflows[:f.Limit]
+	}
+	return p, nil
+}
+
+// setEnabled changes the head and answers with it as it then is, in one
+// statement: read afterwards it may be somebody else's already (invariant I12).
+const setEnabled = `
+WITH w AS (
+	UPDATE saga.workflows
+	   SET enabled = $3, revision = revision + (enabled <> $3)::int,
+	       updated_at = CASE WHEN enabled <> $3 THEN $5 ELSE updated_at END
+	 WHERE tenant_id = $1 AND name = $2 AND ($4::bigint = 0 OR revision = $4::bigint)
+	RETURNING *
+)
+SELECT ` + workflowColumns + ` FROM w
+  JOIN saga.workflow_definitions d ON d.tenant_id = w.tenant_id AND d.name = w.name AND d.version = w.latest_version`
+
+// SetEnabled implements workflow.Store.
+func (st *Workflows) SetEnabled(ctx context.Context, tenant uuid.UUID, name string, enabled bool, revision int64, now time.Time) (workflow.Registered, error) {
+	var changed []workflow.Registered
+	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		var was []bool
+		if err := tx.SelectContext(ctx, &was, `SELECT enabled FROM saga.workflows WHERE tenant_id = $1 AND name = $2 FOR NO KEY UPDATE`, tenant, name); err != nil {
+			return err
+		}
+		before, err := auditedWorkflow(ctx, tx, tenant, name)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, setEnabled, tenant, name, enabled, revision, now)
+		if err != nil {
+			return err
+		}
+		if err := postgres.EachRow(rows, func() error {
+			r, err := scanWorkflow(rows)
+			changed = append(changed, r)
+			return err
+		}); err != nil || len(changed) == 0 || was[0] == enabled {
+			return err
+		}
+		verb := "disable"
+		if enabled {
+			verb = "enable"
+		}
+		return tellWorkflow(ctx, tx, tenant, name, verb, before, now, nil)
+	})
+	switch {
+	case err != nil:
+		return workflow.Registered{}, fmt.Errorf("enable workflow: %w", err)
+	case len(changed) > 0:
+		return changed[0], nil
+	}
+	r, err := st.Get(ctx, tenant, name, 0)
+	if err == nil {
+		err = fault.New(fault.Precondition, workflow.CodeStale, "workflow %q is at revision %d", name, r.Revision)
+	}
+	return r, err
+}

@@ -1,0 +1,169 @@
+// Package pgtest is what the tests of the stores on PostgreSQL share: connections
+// (db.go), plans (plans.go), sagas, job runs and letters to begin with, and all stores
+// in one (stores.go).
+package pgtest
+
+import (
+	"context"
+	"database/sql"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/secret/envelope"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// Connect opens a database that is closed with the test.
+func Connect(t *testing.T, dsn string) *postgres.DB {
+	t.Helper()
+	return ConnectWith(t, dsn, nil)
+}
+
+// RawTables is a way to the tables past the stores.
+func RawTables(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// ConnectWith is connect with encryption.
+func ConnectWith(t *testing.T, dsn string, keys *envelope.Keyring) *postgres.DB {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, CountFor: 20 * time.Second, Encryption: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	return db
+}
+
+// With returns dsn, which has one of the two forms, with one more parameter.
+func With(t *testing.T, dsn, name, value string) string {
+	t.Helper()
+	if !strings.Contains(dsn, "://") {
+		return dsn + " " + name + "=" + value // the last word counts
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch name {
+	case "dbname":
+		u.Path = "/" + value
+	case "host":
+		u.Host = net.JoinHostPort(value, u.Port())
+	case "port":
+		u.Host = net.JoinHostPort(u.Hostname(), value)
+	default:
+		q := u.Query()
+		q.Set(name, value)
+		u.RawQuery = q.Encode()
+	}
+	return u.String()
+}
+
+// PlainLogin is a member of the roles that Skald acts as, and has no rights of
+// its own: what a production system signs in as.
+func PlainLogin(t *testing.T, dsn string) string {
+	t.Helper()
+	return testdb.Login(t, dsn, "NOINHERIT IN ROLE saga_app_role, saga_engine_role")
+}
+
+// Settle returns when every transaction of the server that is open now has
+// ended, those of other databases too.
+func Settle(t *testing.T, db *sql.DB) {
+	t.Helper()
+	var until int64
+	if err := db.QueryRowContext(t.Context(), `SELECT pg_current_xact_id()::text`).Scan(&until); err != nil {
+		t.Fatal(err)
+	}
+	for xmin := int64(0); xmin <= until; {
+		if err := db.QueryRowContext(t.Context(), `SELECT pg_snapshot_xmin(pg_current_snapshot())::text FROM pg_sleep(0.001)`).Scan(&xmin); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Execute runs a statement that must succeed, during a cleanup too.
+func Execute(t testing.TB, db *sql.DB, statement string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(context.WithoutCancel(t.Context()), statement, args...); err != nil {
+		t.Errorf("%s: %v", statement, err)
+	}
+}
+
+// Observer is a single connection beside the stores'.
+func Observer(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	connector, err := pq.NewConnector(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// Ask returns the one value that a query finds.
+func Ask[T any](t *testing.T, db *sql.DB, query string, args ...any) (v T) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// Quiet waits until the observer is alone with its database: a session's
+// statistics are complete when it has ended.
+func Quiet(t *testing.T, db *sql.DB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for others := 1; others > 0; {
+		err := db.QueryRowContext(ctx, `SELECT count(*) FROM pg_stat_activity, pg_sleep(0.01)
+			WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`).Scan(&others)
+		if err != nil {
+			t.Fatalf("sessions do not end: %v", err)
+		}
+	}
+}
+
+// Connection takes one connection for the whole test: its settings stay with it.
+func Connection(t *testing.T, db *sql.DB) *sql.Conn {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_, _ = conn.ExecContext(context.Background(), `RESET ALL`)
+		conn.Close()
+	})
+	return conn
+}
+
+// InTenant is a transaction in the name of a tenant, as the API's lists have one.
+func InTenant(t *testing.T, db *postgres.DB, tenant uuid.UUID) *sql.Tx {
+	t.Helper()
+	tx, err := db.Lists().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tx.Rollback() })
+	if _, err := tx.ExecContext(t.Context(), `SELECT set_config('skald.tenant_id', $1::text, true)`, tenant.String()); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}

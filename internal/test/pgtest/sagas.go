@@ -1,0 +1,161 @@
+package pgtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/secret/envelope"
+)
+
+// Order is a workflow of three steps.
+var Order = func() *workflow.Definition {
+	d := &workflow.Definition{Name: "order"}
+	for _, name := range []string{"reserve", "charge", "notify"} {
+		call := workflow.Call{HTTP: &workflow.HTTPCall{Method: "POST", URL: "http://127.0.0.1/" + name}}
+		d.Steps = append(d.Steps, workflow.Step{Name: name, Action: call, Compensation: workflow.Compensation{Call: call}})
+	}
+	return d
+}()
+
+func NewID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+
+func Now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// RefsOf are sagas of the tenant big.
+func RefsOf(ids ...uuid.UUID) []saga.Ref {
+	refs := make([]saga.Ref, len(ids))
+	for i, id := range ids {
+		refs[i] = saga.Ref{Tenant: Big, ID: id}
+	}
+	return refs
+}
+
+// SomeSagas are new sagas of the tenant big, with keys.
+func SomeSagas(n int) []saga.NewSaga {
+	owner := int64(1)
+	batch := make([]saga.NewSaga, n)
+	for i := range batch {
+		spec := saga.Spec{ID: NewID(), Tenant: saga.Tenant{ID: Big}, Payload: json.RawMessage(`{"order":1}`)}
+		batch[i].Saga = saga.New(spec, Order, 1, &owner, Now(), time.Minute)
+		batch[i].Key = &saga.IdempotencyKey{TenantID: Big, Principal: "p", Route: "r", Key: fmt.Sprint(spec.ID), Hash: []byte("h"), SagaID: spec.ID}
+	}
+	return batch
+}
+
+// SomeChanges are the first outcomes of sagas; every second one completes a RUNNING row.
+func SomeChanges(n int) []saga.Change {
+	changes := make([]saga.Change, n)
+	for i, s := range SomeSagas(n) {
+		run := saga.NewInstance(s.Saga, Order)
+		if i%2 == 0 {
+			run = Applied(run, saga.Slow{StartedAt: Now()}).After
+		}
+		changes[i] = Applied(run, Done())
+	}
+	return changes
+}
+
+// Operated makes the first change an operator's.
+func Operated(changes []saga.Change) []saga.Change {
+	changes[0].Operated = &saga.Operated{DeadlineInMS: new(int64(1000))}
+	return changes
+}
+
+func Done() saga.Event {
+	return saga.Answered{Outcome: saga.Outcome{
+		Verdict: saga.Done, Code: "http_200", Request: []byte(`{}`), Output: json.RawMessage(`{"n":1}`), StartedAt: Now(), EndedAt: Now(),
+	}}
+}
+
+func Applied(run saga.Instance, e saga.Event) saga.Change {
+	c, err := saga.Apply(run, e, saga.Moment{Now: Now(), NewID: NewID})
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// Registered stores the workflow order for the tenant big.
+func Registered(t *testing.T, db *postgres.DB) {
+	t.Helper()
+	if _, _, err := sagadb.NewWorkflows(db).Register(t.Context(), Big, Order, false, Now()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Commit writes changes that cannot be refused.
+func Commit(t *testing.T, st *sagadb.Sagas, batch []saga.Change) {
+	t.Helper()
+	errs, err := st.Commit(t.Context(), batch)
+	for _, refused := range errs {
+		if refused != nil {
+			err = refused
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Unkeyed is a new saga without an idempotency key.
+func Unkeyed() []saga.NewSaga {
+	batch := SomeSagas(1)
+	batch[0].Key = nil
+	return batch
+}
+
+// Big is the tenant of most of the large table's sagas.
+var Big = uuid.MustParse("b1900000-0000-4000-8000-000000000000")
+
+func Keyring(t testing.TB, text string) *envelope.Keyring {
+	t.Helper()
+	keys, err := envelope.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+const Canary = "canary-c0ffee"
+
+func Says(what string) json.RawMessage { return json.RawMessage(`{"` + what + `":"` + Canary + `"}`) }
+
+func Compact(t *testing.T, doc []byte) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.Compact(&b, doc); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func Answer(output string) saga.Event {
+	return saga.Answered{Outcome: saga.Outcome{Verdict: saga.Done, Output: json.RawMessage(output), Request: []byte(`{}`), StartedAt: Now(), EndedAt: Now()}}
+}
+
+// Two master keys.
+const (
+	KeyOne = "one:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE="
+	KeyTwo = "two:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAI="
+)
+
+// Once selects everything that has ended, as soon as it has.
+var Once = saga.Expiry{Default: saga.Retention{Completed: time.Millisecond, Failed: time.Millisecond}}
+
+// Ended stores n completed sagas of the tenant big that ended an hour ago.
+func Ended(t *testing.T, db *postgres.DB, n int) {
+	t.Helper()
+	Execute(t, db.SQL(), `INSERT INTO saga.saga_states (id, tenant_id, workflow_name, workflow_version, saga_type, total_steps, current_step, state, clean, created_at, completed_at, correlation_id)
+		SELECT gen_random_uuid(), $1, 'order', 1, 'order', 3, 3, 3, true, now() - interval '2 hours', now() - interval '1 hour', 'c' || i FROM generate_series(1, $2::int) AS i`, Big, n)
+	Execute(t, db.SQL(), `INSERT INTO saga.saga_step_logs (saga_id, step_index, step_name, action, status, completed_at, response_payload)
+		SELECT s.id, k, 'step', 'EXECUTE', 'SUCCESS', now(), '{"b": [1, null]}' FROM saga.saga_states s, generate_series(0, 2) AS k`)
+}

@@ -1,0 +1,43 @@
+package pgtest
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the statements in testdata")
+
+// WantStatements compares statements with those in a folder. Hot statements are put
+// together of lists and tables, so a change of one of them may change others. Their
+// plans are measured, so that none may change unseen.
+func WantStatements(t *testing.T, dir string, statements map[string]string) {
+	t.Helper()
+	for name, got := range statements {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(dir, name+".sql")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("run with -update if this is meant, and look at its plan (-measured +now):\n%s", diff)
+			}
+		})
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != len(statements) {
+		t.Errorf("%d files for %d statements", len(files), len(statements))
+	}
+}
