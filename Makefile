@@ -11,7 +11,8 @@ export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
 RACED = ./internal/saga/engine/... ./internal/groupcommit/... ./internal/memstore/... ./internal/postgres/... ./internal/saga/sagadb/... ./internal/dlq/dlqdb/... ./internal/dlq/redrivedb/... \
 	./internal/jobrun/jobdb/... ./internal/jobrun/sweepdb/... ./internal/jobrun/jobnotify/... ./internal/event/eventdb/... ./internal/access/accessdb/... \
 	./internal/audit/auditdb/... ./internal/kafka/... \
-	./internal/httpapi/... ./internal/saga/participant/... ./internal/postgres/devpg/... ./internal/dlq/redrive/... ./internal/jobrun/scheduler/... \
+	./internal/httpapi/... ./internal/rest/... ./internal/saga/sagaapi/... ./internal/dlq/dlqapi/... ./internal/audit/auditapi/... ./internal/event/eventapi/... ./internal/access/accessapi/... \
+	./internal/jobrun/jobapi/... ./internal/jobrun/workerapi/... ./internal/jobrun/jobqueue/... ./internal/saga/participant/... ./internal/postgres/devpg/... ./internal/dlq/redrive/... ./internal/jobrun/scheduler/... \
 	./internal/jobrun/joblog/... ./internal/jobrun/redislease/... ./examples/...
 
 .DEFAULT_GOAL := help

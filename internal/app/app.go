@@ -25,6 +25,7 @@ import (
 	"github.com/skald-saga/skald/internal/janitor"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/cache"
 	"github.com/skald-saga/skald/internal/saga/engine"
@@ -163,7 +164,7 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 		DeadLetters: n.lettersEdge(), Jobs: n.jobs.edge(), Timeline: n.timeline, Keys: n.keys, Development: n.checker == nil,
 		Tenant:    saga.Tenant{ID: cfg.Tenant.DefaultID, Region: cfg.Tenant.DefaultRegion, Major: cfg.Tenant.DefaultMajor, Minor: cfg.Tenant.DefaultMinor},
 		CursorKey: cursorKey,
-		Limits: httpapi.Limits{
+		Limits: rest.Limits{
 			MaxBodyBytes: cfg.Server.MaxBodyBytes, MaxWorkflowBytes: cfg.Limits.MaxWorkflowBytes, MaxSteps: cfg.Limits.MaxSteps,
 			MaxJSONDepth: cfg.Limits.MaxJSONDepth, MaxWait: cfg.Server.MaxWait, RequestTimeout: cfg.Server.RequestTimeout,
 			MaxStreams: cfg.Server.MaxStreams,

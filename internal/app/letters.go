@@ -10,10 +10,10 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqapi"
 	"github.com/skald-saga/skald/internal/dlq/redrive"
 	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/egress"
-	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/kafka"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
@@ -109,12 +109,12 @@ func letterPolicy(d config.DLQ) dlq.Policy {
 }
 
 // lettersEdge is what the API needs of the queue.
-func (n *node) lettersEdge() *httpapi.DeadLetters {
+func (n *node) lettersEdge() *dlqapi.DeadLetters {
 	l, d := n.letters, n.cfg.DLQ
 	if l == nil {
 		return nil
 	}
-	return &httpapi.DeadLetters{
+	return &dlqapi.DeadLetters{
 		Letters: n.deadLetters.letters, Redrives: n.deadLetters.redrives, Overview: n.deadLetters.letters, Actions: n.deadLetters.actions,
 		VerifyActions: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, n.deadLetters.actions, tenant, from, limit)

@@ -19,6 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
 // idle is an engine that starts nothing.
@@ -65,8 +66,8 @@ func BenchmarkCreate(b *testing.B) {
 				Verify: func(context.Context, uuid.UUID, int64, int) (saga.Verification, error) {
 					return saga.Verification{}, nil
 				},
-				Webhooks: store.Webhooks, Deliveries: store.Webhooks, CheckEndpoint: checkEndpoint,
-				Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+				Webhooks: store.Webhooks, Deliveries: store.Webhooks, CheckEndpoint: apitest.CheckEndpoint,
+				Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: apitest.Tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 				SagaTimeout: time.Hour, Now: time.Now,
 				NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
 				Log:   slog.New(slog.DiscardHandler),
@@ -91,13 +92,13 @@ func BenchmarkCreate(b *testing.B) {
 				handler.ServeHTTP(w, req)
 				return w.status
 			}
-			if status := post(workflows, definition("order", "a", "b", "c")); status != http.StatusCreated {
+			if status := post(apitest.WorkflowsPath, apitest.Definition("order", "a", "b", "c")); status != http.StatusCreated {
 				b.Fatalf("register: %d", status)
 			}
 			body := `{"workflow_name":"order","correlation_id":"c-123456","payload":` + size.payload + `}`
 			b.ReportAllocs()
 			for b.Loop() {
-				if status := post(sagas, body); status != http.StatusCreated {
+				if status := post(apitest.SagasPath, body); status != http.StatusCreated {
 					b.Fatalf("create: %d", status)
 				}
 			}
@@ -107,7 +108,7 @@ func BenchmarkCreate(b *testing.B) {
 
 func benchKey(b *testing.B, keys access.Store) string {
 	b.Helper()
-	k, token, err := access.Issue(access.Request{Name: "bench", Role: access.Operator, Tenant: &tenant}, access.Anonymous, uuid.New(), [access.EntropyBytes]byte{1}, time.Now())
+	k, token, err := access.Issue(access.Request{Name: "bench", Role: access.Operator, Tenant: &apitest.Tenant}, access.Anonymous, uuid.New(), [access.EntropyBytes]byte{1}, time.Now())
 	if err == nil {
 		err = keys.Create(b.Context(), k)
 	}

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
@@ -35,10 +36,10 @@ func (s *server) checkQuery(next http.Handler) http.Handler {
 func (rt *route) checkQuery(raw string) error {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		return fault.New(fault.Malformed, codeInvalidParameter, "the query string is malformed").Because(err)
+		return fault.New(fault.Malformed, rest.CodeInvalidParameter, "the query string is malformed").Because(err)
 	}
 	var fields []fault.Field
-	code := codeUnknownParameter
+	code := rest.CodeUnknownParameter
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		repeatable, known := rt.query[name]
 		field := fault.Field{Pointer: name}
@@ -47,20 +48,20 @@ func (rt *route) checkQuery(raw string) error {
 			field.Code, field.Message = "unknown", "is not a parameter of this operation"
 		case !repeatable && len(query[name]) > 1:
 			field.Code, field.Message = "repeated", "must not be repeated"
-		case slices.ContainsFunc(query[name], unstorable):
+		case slices.ContainsFunc(query[name], rest.Unstorable):
 			field.Code, field.Message = "invalid", "contains a NUL character or is not UTF-8"
 		default:
 			continue
 		}
 		if known {
-			code = codeInvalidParameter
+			code = rest.CodeInvalidParameter
 		}
 		fields = append(fields, field)
 	}
 	if fields == nil {
 		return nil
 	}
-	return parameterFault(code, fields...)
+	return rest.ParameterFault(code, fields...)
 }
 
 // checkBody reads the body within its limit, makes JSON canonical and checks
@@ -81,7 +82,7 @@ func (s *server) checkBody(next http.Handler) http.Handler {
 			s.fail(w, r, err)
 			return
 		}
-		requestOf(r.Context()).body = body
+		rest.RequestOf(r.Context()).Body = body
 		r.Body, r.ContentLength = http.NoBody, int64(len(body))
 		if len(body) > 0 {
 			r.Body = io.NopCloser(bytes.NewReader(body))
@@ -120,7 +121,7 @@ func (b *steady) Read(p []byte) (int, error) {
 }
 
 func wrongMedia(rt *route) error {
-	return fault.New(fault.Unsupported, codeMediaType, "the Content-Type must be %s, in UTF-8", strings.Join(slices.Sorted(slices.Values(rt.media)), " or "))
+	return fault.New(fault.Unsupported, rest.CodeMediaType, "the Content-Type must be %s, in UTF-8", strings.Join(slices.Sorted(slices.Values(rt.media)), " or "))
 }
 
 func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]byte, error) {
@@ -139,19 +140,19 @@ func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]
 		return nil, wrongMedia(rt)
 	}
 	r.Header.Set("Content-Type", media) // as the generated code compares it
-	if media != mediaJSON {
+	if media != rest.MediaJSON {
 		if !utf8.Valid(data) {
-			return nil, fault.New(fault.Malformed, codeInvalidUTF8, "the body is not UTF-8")
+			return nil, fault.New(fault.Malformed, rest.CodeInvalidUTF8, "the body is not UTF-8")
 		}
 		return data, nil
 	}
 	canonical, err := strictjson.Canonical(nil, data, strictjson.Limits{MaxDepth: s.cfg.Limits.MaxJSONDepth})
 	if err != nil {
-		return nil, notStrict(err)
+		return nil, rest.NotStrict(err)
 	}
 	if rt.body != nil {
-		if fields := violations(rt.body, canonical); fields != nil {
-			return nil, schemaFault(rt.allMistakes(canonical, fields)...)
+		if fields := rest.Violations(rt.body, canonical); fields != nil {
+			return nil, rest.SchemaFault(rt.allMistakes(canonical, fields)...)
 		}
 	}
 	return canonical, nil
@@ -167,7 +168,7 @@ func noBody(w http.ResponseWriter, r *http.Request) error {
 	data, err := readAll(w, r, mostOfNothing)
 	switch said := bytes.TrimSpace(data); {
 	case fault.KindOf(err) == fault.TooLarge, err == nil && len(said) > 0 && !emptyObject(said):
-		return schemaFault(fault.Field{Code: "unexpected", Message: "this operation takes no body: leave it out, or send {}"})
+		return rest.SchemaFault(fault.Field{Code: "unexpected", Message: "this operation takes no body: leave it out, or send {}"})
 	default:
 		return err
 	}
@@ -203,19 +204,19 @@ func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 	case errors.As(err, &over):
 		return nil, tooLarge(limit)
 	case err != nil:
-		return nil, fault.New(fault.Malformed, codeUnreadable, "the body ended before it was complete: send it again").Because(err)
+		return nil, fault.New(fault.Malformed, rest.CodeUnreadable, "the body ended before it was complete: send it again").Because(err)
 	}
 	return data, nil
 }
 
 func tooLarge(limit int64) error {
-	return fault.New(fault.TooLarge, codeTooLarge, "the body has more than %d bytes", limit)
+	return fault.New(fault.TooLarge, rest.CodeTooLarge, "the body has more than %d bytes", limit)
 }
 
 // mediaType returns the media type of a Content-Type in the spelling of the
 // contract, "" when it is none or not in UTF-8.
 func mediaType(header string) string {
-	if header == mediaJSON {
+	if header == rest.MediaJSON {
 		return header
 	}
 	media, params, err := mime.ParseMediaType(header)
@@ -223,7 +224,7 @@ func mediaType(header string) string {
 		return ""
 	}
 	if media == "text/yaml" || media == "application/x-yaml" {
-		return mediaYAML
+		return rest.MediaYAML
 	}
 	return media
 }

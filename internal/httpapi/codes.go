@@ -8,7 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -22,36 +24,36 @@ type problemKind struct {
 
 // problems is every code the API answers with, in the order of the document.
 var problems = slices.Concat([]problemKind{
-	{codeTooLarge, []int{413}, "Request too large", "The body is larger than the server's limit, or a definition larger than the limit for definitions. The server stopped reading it."},
-	{codeUnreadable, []int{400}, "Request body incomplete", "The connection ended or stalled before the whole body arrived."},
-	{codeInvalidUTF8, []int{400}, "Not UTF-8", "The body is not UTF-8."},
-	{codeInvalidJSON, []int{400}, "Invalid JSON", "The body is not exactly one JSON value: a syntax error, data after the value, half a surrogate pair, or a number with too many digits. `detail` tells the position."},
-	{codeDuplicateKey, []int{400}, "Duplicate key", "An object in the body has the same key twice."},
-	{codeTooDeep, []int{400}, "JSON too deep", "The body nests deeper than the server's limit."},
-	{codeNUL, []int{400}, "NUL character", "A string holds the character U+0000, which cannot be stored."},
-	{codeSchema, []int{422}, "Request does not match the contract", "The body is valid JSON but does not match the contract. `errors` lists every mistake with a JSON Pointer; unknown members count as mistakes."},
-	{codeInvalidParameter, []int{400}, "Invalid parameter", "A path, query or header parameter has a value that is not allowed. `errors` names it. A cursor that is damaged, belongs to another list, or is used with other filters is also reported this way."},
-	{codeUnknownParameter, []int{400}, "Unknown parameter", "The operation has no such query parameter. Ignoring it could answer a question that was not asked."},
-	{codeMediaType, []int{415}, "Unsupported media type", "The Content-Type is missing or not one the operation takes, or a body was sent to an operation that takes none."},
-	{codeNotFound, []int{404}, "No such path", "The API has no such path."},
-	{codeMethod, []int{405}, "Method not allowed", "The path exists without this method. The header Allow lists those it has."},
+	{rest.CodeTooLarge, []int{413}, "Request too large", "The body is larger than the server's limit, or a definition larger than the limit for definitions. The server stopped reading it."},
+	{rest.CodeUnreadable, []int{400}, "Request body incomplete", "The connection ended or stalled before the whole body arrived."},
+	{rest.CodeInvalidUTF8, []int{400}, "Not UTF-8", "The body is not UTF-8."},
+	{rest.CodeInvalidJSON, []int{400}, "Invalid JSON", "The body is not exactly one JSON value: a syntax error, data after the value, half a surrogate pair, or a number with too many digits. `detail` tells the position."},
+	{rest.CodeDuplicateKey, []int{400}, "Duplicate key", "An object in the body has the same key twice."},
+	{rest.CodeTooDeep, []int{400}, "JSON too deep", "The body nests deeper than the server's limit."},
+	{rest.CodeNUL, []int{400}, "NUL character", "A string holds the character U+0000, which cannot be stored."},
+	{rest.CodeSchema, []int{422}, "Request does not match the contract", "The body is valid JSON but does not match the contract. `errors` lists every mistake with a JSON Pointer; unknown members count as mistakes."},
+	{rest.CodeInvalidParameter, []int{400}, "Invalid parameter", "A path, query or header parameter has a value that is not allowed. `errors` names it. A cursor that is damaged, belongs to another list, or is used with other filters is also reported this way."},
+	{rest.CodeUnknownParameter, []int{400}, "Unknown parameter", "The operation has no such query parameter. Ignoring it could answer a question that was not asked."},
+	{rest.CodeMediaType, []int{415}, "Unsupported media type", "The Content-Type is missing or not one the operation takes, or a body was sent to an operation that takes none."},
+	{rest.CodeNotFound, []int{404}, "No such path", "The API has no such path."},
+	{rest.CodeMethod, []int{405}, "Method not allowed", "The path exists without this method. The header Allow lists those it has."},
 	{access.CodeRequired, []int{401}, "Credential required", "The request has no credential, and this operation needs one."},
 	{access.CodeInvalid, []int{401}, "Invalid credential", "The credential was not accepted: it is unknown, expired, revoked, malformed, or from another issuer or audience. The server's log says which, under the request id."},
 	{access.CodeForbidden, []int{403}, "Permission denied", "The credential is valid but lacks the permission that `detail` names. See docs/security.md for the roles."},
 	{access.CodeTenantMismatch, []int{403}, "Wrong tenant", "The credential belongs to one tenant, but the X-Tenant headers or the requested resource name another."},
-	{codeCrossSite, []int{403}, "Cross-site request refused", "Development mode requires no credential, so requests from web pages of other sites are refused, and so are requests that are not addressed to localhost or a loopback address."},
+	{rest.CodeCrossSite, []int{403}, "Cross-site request refused", "Development mode requires no credential, so requests from web pages of other sites are refused, and so are requests that are not addressed to localhost or a loopback address."},
 	{access.CodeKeyNotFound, []int{404}, "No such API key", "There is no API key of this id, or not for this tenant."},
 	{access.CodeKeyRefused, []int{422}, "Invalid API key request", "The requested API key is not allowed: `errors` says why."},
 	{saga.CodeKeyUsed, []int{422}, "Idempotency-Key used for another request", "The key stands for an earlier request with another path or body. Use a new key for a new request."},
-	{codeKeyInUse, []int{409}, "Request already in progress", "A request with this Idempotency-Key, or for a new saga with this saga_id, is still being processed. Retry after Retry-After."},
+	{rest.CodeKeyInUse, []int{409}, "Request already in progress", "A request with this Idempotency-Key, or for a new saga with this saga_id, is still being processed. Retry after Retry-After."},
 	{saga.CodeNotFound, []int{404}, "No such saga", "The tenant has no saga of this id."},
-	{codeSagaExists, []int{409}, "Saga already exists", "A saga with this saga_id already exists. With an Idempotency-Key, the repeated request would have received the original response."},
+	{sagaapi.CodeSagaExists, []int{409}, "Saga already exists", "A saga with this saga_id already exists. With an Idempotency-Key, the repeated request would have received the original response."},
 	{saga.CodeBusinessKey, []int{409}, "Business key in use", "An unfinished saga of the workflow has this business key; `errors` names it. `on_conflict: return_existing` would have answered with that saga. Also returned when a saga cannot be reopened because another saga now has its key."},
 	{saga.CodeStateConflict, []int{409}, "The saga's state forbids this", "The action is not possible in the saga's present state. `allowed_actions` lists those that are."},
 	{saga.CodeArchived, []int{409}, "The saga is archived", "The saga has ended and is in the archive, where it can only be read. `allowed_actions` says that it can be restored."},
 	{saga.CodeNotArchived, []int{409}, "The saga is not archived", "Only an archived saga can be restored, and this one is live. `allowed_actions` lists what is possible instead."},
-	{codeNoStep, []int{404, 422}, "No such step", "The saga's workflow has no step of this name or index. 404 where the path names it, 422 where the body does."},
-	{codeNoResult, []int{409}, "No result", "Only a completed saga has a result. This one has not ended yet, or it ended otherwise."},
+	{sagaapi.CodeNoStep, []int{404, 422}, "No such step", "The saga's workflow has no step of this name or index. 404 where the path names it, 422 where the body does."},
+	{sagaapi.CodeNoResult, []int{409}, "No result", "Only a completed saga has a result. This one has not ended yet, or it ended otherwise."},
 	{saga.CodeStale, []int{412}, "The saga has changed", "If-Match named another version than the saga's present one. Read it again and decide again."},
 	{saga.CodeUnstorable, []int{422}, "Content cannot be stored", "The database cannot store the content, for example because a number is out of range."},
 	{workflow.CodeNotFound, []int{404, 422}, "No such workflow", "The tenant has no workflow of this name, or not this version of it. 404 where the path names it, 422 where the body of a new saga does."},
@@ -91,9 +93,9 @@ var problems = slices.Concat([]problemKind{
 	{dlq.CodeImport, []int{422}, "Some lines could not be imported", "The other lines are imported; `import` has the figures, and says of each line what is wrong. Fix them and import the same file again: lines already imported are not changed."},
 	{dlq.CodeUnavailable, []int{503}, "Dead-letter queue unavailable", "The server was started with `--store memory`, which has no dead-letter queue."},
 }, jobProblems, []problemKind{
-	{codeUnavailable, []int{503}, "Unavailable", "The server cannot do this right now, usually because the database is out of reach. Try again after Retry-After. A write may have happened: with an Idempotency-Key or a saga_id of your own, trying again is safe."},
-	{codeTooManyStreams, []int{503}, "Too many streams", "This node has as many live streams of events open as it allows (`server.max_streams`). Try again after Retry-After, perhaps on another node, or read the feed with `?wait=`."},
-	{codeInternal, []int{500}, "Internal error", "A defect in Skald, logged under the request id."},
+	{rest.CodeUnavailable, []int{503}, "Unavailable", "The server cannot do this right now, usually because the database is out of reach. Try again after Retry-After. A write may have happened: with an Idempotency-Key or a saga_id of your own, trying again is safe."},
+	{rest.CodeTooManyStreams, []int{503}, "Too many streams", "This node has as many live streams of events open as it allows (`server.max_streams`). Try again after Retry-After, perhaps on another node, or read the feed with `?wait=`."},
+	{rest.CodeInternal, []int{500}, "Internal error", "A defect in Skald, logged under the request id."},
 })
 
 // problemsPage is where the codes are explained.

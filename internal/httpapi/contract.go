@@ -18,13 +18,14 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
 )
 
 // contract is openapi.yaml, prepared for checking requests.
 type contract struct {
 	doc      *openapi3.T
 	routes   map[routeKey]*route
-	redactor redactor
+	redactor rest.Redactor
 	letter   *openapi3.Schema // of a message of a batch, each of which is checked on its own
 	json     []byte           // the contract as it is published
 	etag     string
@@ -53,7 +54,7 @@ type route struct {
 }
 
 // loadContract is the embedded contract, with a configuration's limits.
-func loadContract(l Limits) (*contract, error) {
+func loadContract(l rest.Limits) (*contract, error) {
 	read, err := embedded()
 	if err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func loadContract(l Limits) (*contract, error) {
 	for key, rt := range read.routes {
 		here := *rt
 		here.bodyLimit = max(l.MaxBodyBytes, rt.bodyAtLeast)
-		if slices.Contains(rt.media, mediaYAML) {
+		if slices.Contains(rt.media, rest.MediaYAML) {
 			here.bodyLimit = l.MaxWorkflowBytes
 		}
 		c.routes[key] = &here
@@ -83,7 +84,7 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 		return nil, err
 	}
 	relax(doc)
-	c := &contract{doc: doc, routes: map[routeKey]*route{}, redactor: newRedactor(doc), letter: doc.Components.Schemas["DeadLetterInput"].Value}
+	c := &contract{doc: doc, routes: map[routeKey]*route{}, redactor: rest.NewRedactor(doc), letter: doc.Components.Schemas["DeadLetterInput"].Value}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			rt := newRoute(method, path, item, op)
@@ -146,7 +147,7 @@ func relax(doc *openapi3.T) {
 			if op.RequestBody == nil {
 				continue
 			}
-			if m := op.RequestBody.Value.Content[mediaJSON]; m != nil && slices.Contains(checkedByHand, m.Schema.Ref) {
+			if m := op.RequestBody.Value.Content[rest.MediaJSON]; m != nil && slices.Contains(checkedByHand, m.Schema.Ref) {
 				m.Schema = nil
 			}
 		}
@@ -172,7 +173,7 @@ func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operati
 	rt.bodyRequired = op.RequestBody.Value.Required
 	for media, m := range op.RequestBody.Value.Content {
 		rt.media = append(rt.media, media)
-		if media == mediaJSON && m.Schema != nil {
+		if media == rest.MediaJSON && m.Schema != nil {
 			rt.body, rt.together = m.Schema.Value, together[m.Schema.Ref]
 		}
 	}

@@ -15,10 +15,11 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
 func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
-	schemas := openapiYAML(t).Components.Schemas
+	schemas := apitest.OpenapiYAML(t).Components.Schemas
 	var states, actions []string
 	lifecycles := map[string]bool{}
 	for _, state := range saga.States {
@@ -33,32 +34,32 @@ func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
 	actions = append(actions, saga.ArchivedActions()...)
 	for name, want := range map[string][]string{
 		"SagaState":             states,
-		"SagaStatus":            texts(saga.Statuses),
-		"EndCause":              texts(saga.Causes),
-		"StepLogStatus":         texts(saga.LogStatuses),
+		"SagaStatus":            apitest.Texts(saga.Statuses),
+		"EndCause":              apitest.Texts(saga.Causes),
+		"StepLogStatus":         apitest.Texts(saga.LogStatuses),
 		"StepAction":            {string(saga.Execute), string(saga.Compensate)},
-		"RetryClass":            texts(retry.Classes),
+		"RetryClass":            apitest.Texts(retry.Classes),
 		"SagaAction":            actions,
-		"AuditEventType":        texts(saga.AuditTypes),
-		"DeliveryStatus":        texts(webhook.Statuses),
+		"AuditEventType":        apitest.Texts(saga.AuditTypes),
+		"DeliveryStatus":        apitest.Texts(webhook.Statuses),
 		"StepStateName":         saga.StepStateNames,
 		"CompensationStateName": saga.UndoStateNames,
-		"RedriveAction":         texts(dlq.RedriveActions),
-		"RedriveState":          texts(dlq.RedriveStates),
+		"RedriveAction":         apitest.Texts(dlq.RedriveActions),
+		"RedriveState":          apitest.Texts(dlq.RedriveStates),
 		"RedriveOrder":          {string(dlq.Oldest), string(dlq.PerKey)},
-		"RedriveItemState":      texts(dlq.ItemStates),
-		"RedriveVerb":           texts(append(dlq.RedriveVerbs, dlq.VerbUpdate)),
-		"DeadLetterGroupState":  texts(dlq.GroupStates),
-		"ActionKind":            texts(operator.Kinds),
-		"JobType":               texts(jobrun.Types),
-		"JobRunState":           texts(jobrun.States),
-		"JobTrigger":            texts(jobrun.Triggers),
-		"JobConcurrencyPolicy":  texts(jobrun.Policies),
-		"JobMisfirePolicy":      texts(jobrun.Misfires),
-		"JobRunWaitReason":      texts(jobrun.Waitings),
-		"BulkState":             texts(jobrun.BulkStates),
-		"BackfillReprocess":     texts(jobrun.Reprocesses),
-		"JobBulkAction":         texts(jobrun.BulkActions),
+		"RedriveItemState":      apitest.Texts(dlq.ItemStates),
+		"RedriveVerb":           apitest.Texts(append(dlq.RedriveVerbs, dlq.VerbUpdate)),
+		"DeadLetterGroupState":  apitest.Texts(dlq.GroupStates),
+		"ActionKind":            apitest.Texts(operator.Kinds),
+		"JobType":               apitest.Texts(jobrun.Types),
+		"JobRunState":           apitest.Texts(jobrun.States),
+		"JobTrigger":            apitest.Texts(jobrun.Triggers),
+		"JobConcurrencyPolicy":  apitest.Texts(jobrun.Policies),
+		"JobMisfirePolicy":      apitest.Texts(jobrun.Misfires),
+		"JobRunWaitReason":      apitest.Texts(jobrun.Waitings),
+		"BulkState":             apitest.Texts(jobrun.BulkStates),
+		"BackfillReprocess":     apitest.Texts(jobrun.Reprocesses),
+		"JobBulkAction":         apitest.Texts(jobrun.BulkActions),
 	} {
 		var got []string
 		for _, v := range schemas[name].Value.Enum {
@@ -73,7 +74,7 @@ func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
 	for _, v := range bad.Properties["kind"].Value.Enum {
 		tamperings = append(tamperings, v.(string))
 	}
-	if diff := cmp.Diff(texts(saga.Tamperings), tamperings); diff != "" {
+	if diff := cmp.Diff(apitest.Texts(saga.Tamperings), tamperings); diff != "" {
 		t.Errorf("kinds of first_bad (-rules +contract):\n%s", diff)
 	}
 	for _, v := range schemas["SagaLifecycle"].Value.Enum {
@@ -85,18 +86,18 @@ func TestTheContractsEnumsAreTheRulebooks(t *testing.T) {
 }
 
 func TestEveryPathOfTheContractIsServedAndNoOther(t *testing.T) {
-	e := newEdge(t)
-	for path, item := range openapiYAML(t).Paths.Map() {
+	e := apitest.NewEdge(t)
+	for path, item := range apitest.OpenapiYAML(t).Paths.Map() {
 		concrete := strings.NewReplacer("{saga_id}", "01234567-89ab-7def-8123-456789abcdef", "{webhook_id}", "01234567-89ab-7def-8123-456789abcdef", "{delivery_id}", "01234567-89ab-7def-8123-456789abcdef", "{message_id}", "01234567-89ab-7def-8123-456789abcdef", "{name}", "order", "{version}", "1").Replace(path)
 		if path == "/api/v1/saga-events/stream" {
 			concrete += "?cursor=none" // it would not end
 		}
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
-			r := e.send(method, concrete, "")
-			served := r.status != http.StatusMethodNotAllowed && (r.status != http.StatusNotFound || r.problem().Code != "REQ_NOT_FOUND")
+			r := e.Send(method, concrete, "")
+			served := r.Status != http.StatusMethodNotAllowed && (r.Status != http.StatusNotFound || r.Problem().Code != "REQ_NOT_FOUND")
 			inContract := item.Operations()[method] != nil && path != "/metrics" // served by somebody else
 			if served != inContract && !alsoAName[method+" "+path] {
-				t.Errorf("%s %s: served %t, in the contract %t (%d)", method, path, served, inContract, r.status)
+				t.Errorf("%s %s: served %t, in the contract %t (%d)", method, path, served, inContract, r.Status)
 			}
 		}
 	}
@@ -110,12 +111,12 @@ var alsoAName = map[string]bool{
 }
 
 func TestThePublishedContractIsOpenapiYAML(t *testing.T) {
-	want, err := openapiYAML(t).MarshalJSON()
+	want, err := apitest.OpenapiYAML(t).MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var published, edited any
-	newEdge(t).send("GET", "/openapi.json", "").into(&published)
+	apitest.NewEdge(t).Send("GET", "/openapi.json", "").Into(&published)
 	if err := json.Unmarshal(want, &edited); err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +128,8 @@ func TestThePublishedContractIsOpenapiYAML(t *testing.T) {
 // TestTheContractAcceptsWhatTheRulebookAccepts keeps the schema of definitions
 // honest, which is for readers: the edge does not enforce it.
 func TestTheContractAcceptsWhatTheRulebookAccepts(t *testing.T) {
-	schema := openapiYAML(t).Components.Schemas["WorkflowDefinition"].Value
-	full, err := workflow.ParseYAML([]byte(yamlDefinition+`
+	schema := apitest.OpenapiYAML(t).Components.Schemas["WorkflowDefinition"].Value
+	full, err := workflow.ParseYAML([]byte(apitest.YamlDefinition+`
   - {name: last, depends_on: [notify], action: {http: {url: "https://h/", method: PUT}}, compensation: none, compensation_retry: {retry_on: []}}
 compensation_timeout_ms: 5
 compensation_retry: {jitter: 0}
@@ -142,16 +143,16 @@ description: everything a definition can say
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := map[string]string{"everything": string(asJSON), "the least": definition("a", "x!")}
+	good := map[string]string{"everything": string(asJSON), "the least": apitest.Definition("a", "x!")}
 	bad := map[string]string{
-		"no name":           `{"steps":[` + stepsJSON("x") + `]}`,
+		"no name":           `{"steps":[` + apitest.StepsJSON("x") + `]}`,
 		"no steps":          `{"name":"a"}`,
 		"an empty list":     `{"name":"a","steps":[]}`,
 		"no compensation":   `{"name":"a","steps":[{"name":"x","action":{"http":{"url":"http://h/"}}}]}`,
 		"another word":      `{"name":"a","steps":[{"name":"x","action":{"http":{"url":"http://h/"}},"compensation":"never"}]}`,
-		"an unknown member": `{"name":"a","colour":1,"steps":[` + stepsJSON("x") + `]}`,
-		"a past retention":  `{"name":"a","retention":{"completed_ms":-2},"steps":[` + stepsJSON("x") + `]}`,
-		"too much jitter":   `{"name":"a","retry":{"jitter":2},"steps":[` + stepsJSON("x") + `]}`,
+		"an unknown member": `{"name":"a","colour":1,"steps":[` + apitest.StepsJSON("x") + `]}`,
+		"a past retention":  `{"name":"a","retention":{"completed_ms":-2},"steps":[` + apitest.StepsJSON("x") + `]}`,
+		"too much jitter":   `{"name":"a","retry":{"jitter":2},"steps":[` + apitest.StepsJSON("x") + `]}`,
 		"a GET":             `{"name":"a","steps":[{"name":"x","action":{"http":{"url":"http://h/","method":"GET"}},"compensation":"none"}]}`,
 	}
 	for want, table := range map[bool]map[string]string{true: good, false: bad} {

@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"net/http"
+
+	"github.com/skald-saga/skald/internal/audit/auditapi"
 )
 
 // queueOpen refuses the operations of the dead-letter queue where there is none.
@@ -11,7 +13,7 @@ func (s *server) queueOpen(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.contract.routeOf(r.Context(), r.Method).deadLetters {
-			s.fail(w, r, noRecord())
+			s.fail(w, r, auditapi.NoRecord())
 			return
 		}
 		next.ServeHTTP(w, r)

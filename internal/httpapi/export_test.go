@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/skald-saga/skald/internal/rest"
 )
 
 // GuardOf reads who may call an operation that says this of itself, in JSON.
@@ -25,12 +27,12 @@ func GuardOf(t *testing.T, path, security, permission string) error {
 }
 
 // Cover covers the member payload in an answer's body.
-func Cover(body any) (covered any, ok bool) { return redactor{"payload": true}.redact(body) }
+func Cover(body any) (covered any, ok bool) { return rest.Redactor{"payload": true}.Redact(body) }
 
 // Veiled lists the members that are covered for those who lack payloads:read.
 func Veiled(t *testing.T) []string {
 	t.Helper()
-	c, err := loadContract(Limits{})
+	c, err := loadContract(rest.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

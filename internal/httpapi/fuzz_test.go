@@ -19,38 +19,39 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
 // FuzzNoInputIsAServerError sends anything: the answer is a success or a
 // problem below 500, and never a panic.
 func FuzzNoInputIsAServerError(f *testing.F) {
-	order := definition("order", "a", "b!")
+	order := apitest.Definition("order", "a", "b!")
 	for _, seed := range []struct{ method, target, media, body string }{
-		{"POST", workflows, "application/json", order},
-		{"POST", workflows, "application/yaml", yamlDefinition},
-		{"POST", workflows + "/validate", "application/json", `{"workflow_yaml":"a: [b"}`},
-		{"POST", workflows, "text/yaml", "name: &a x\nsteps: *a"},
-		{"POST", sagas, "application/json", `{"workflow_name":"order","payload":{"a":[1.50e3,"\u00e9"]}}`},
-		{"POST", sagas + "?wait=1ns", "application/json", `{"steps":[` + stepsJSON("x") + `],"metadata":{}}`},
-		{"GET", sagas + "?status=FAILED&state=failed&page=2&metadata=%7B%7D", "", ""},
-		{"GET", sagas + "?cursor=AAAA&created_from=2026-01-01T00:00:00%2B01:00", "", ""},
-		{"POST", missing + "/cancel", "application/json", `{"reason":"x"}`},
-		{"POST", missing + "/restore", "application/json", `{"reason":"x"}`},
-		{"GET", sagas + "?archived=true&state=failed&needs_attention=true&metadata=%7B%7D", "", ""},
+		{"POST", apitest.WorkflowsPath, "application/json", order},
+		{"POST", apitest.WorkflowsPath, "application/yaml", apitest.YamlDefinition},
+		{"POST", apitest.WorkflowsPath + "/validate", "application/json", `{"workflow_yaml":"a: [b"}`},
+		{"POST", apitest.WorkflowsPath, "text/yaml", "name: &a x\nsteps: *a"},
+		{"POST", apitest.SagasPath, "application/json", `{"workflow_name":"order","payload":{"a":[1.50e3,"\u00e9"]}}`},
+		{"POST", apitest.SagasPath + "?wait=1ns", "application/json", `{"steps":[` + apitest.StepsJSON("x") + `],"metadata":{}}`},
+		{"GET", apitest.SagasPath + "?status=FAILED&state=failed&page=2&metadata=%7B%7D", "", ""},
+		{"GET", apitest.SagasPath + "?cursor=AAAA&created_from=2026-01-01T00:00:00%2B01:00", "", ""},
+		{"POST", apitest.MissingSaga + "/cancel", "application/json", `{"reason":"x"}`},
+		{"POST", apitest.MissingSaga + "/restore", "application/json", `{"reason":"x"}`},
+		{"GET", apitest.SagasPath + "?archived=true&state=failed&needs_attention=true&metadata=%7B%7D", "", ""},
 		{"POST", "/api/v1/admin/retention/run?dry_run=true", "application/json", `{"older_than":"0001-01-01T00:00:00Z"}`},
-		{"GET", workflows + "/a%2Fb", "", ""},
-		{"GET", workflows + "/..%2f..", "", ""},
-		{"GET", workflows + "/a%0ab", "", ""},
-		{"GET", workflows + "//versions/1", "", ""},
-		{"GET", workflows + "/a%2541/versions/1", "", ""},
-		{"GET", workflows + "/%25zz", "", ""},
+		{"GET", apitest.WorkflowsPath + "/a%2Fb", "", ""},
+		{"GET", apitest.WorkflowsPath + "/..%2f..", "", ""},
+		{"GET", apitest.WorkflowsPath + "/a%0ab", "", ""},
+		{"GET", apitest.WorkflowsPath + "//versions/1", "", ""},
+		{"GET", apitest.WorkflowsPath + "/a%2541/versions/1", "", ""},
+		{"GET", apitest.WorkflowsPath + "/%25zz", "", ""},
 		{"GET", "/api/v1/workflows/%E6%B3%A8/versions?page_size=3&view=full", "", ""},
 		{"OPTIONS", "*", "", ""},
 		{"GET", "/api/v1/saga-events?event_type=saga.failed&from=2026-11-21T12:00:00Z&cursor=AQ", "", ""},
 		{"GET", "/api/v1/saga-events/stream?from_start=true&actor=%00", "", ""},
-		{"POST", hooks, "application/json", `{"url":"http://[::1%25eth0]:99999/","event_types":["*"],"from":"now"}`},
-		{"GET", hooks + "/00000000-0000-0000-0000-000000000000/deliveries?status=failed&cursor=AQ", "", ""},
-		{"POST", hooks + "/00000000-0000-0000-0000-000000000000/redeliver", "application/json", `{"since":"0000-01-01T00:00:00Z"}`},
+		{"POST", apitest.WebhooksPath, "application/json", `{"url":"http://[::1%25eth0]:99999/","event_types":["*"],"from":"now"}`},
+		{"GET", apitest.WebhooksPath + "/00000000-0000-0000-0000-000000000000/deliveries?status=failed&cursor=AQ", "", ""},
+		{"POST", apitest.WebhooksPath + "/00000000-0000-0000-0000-000000000000/redeliver", "application/json", `{"since":"0000-01-01T00:00:00Z"}`},
 		{"GET", "/api/v1/dlq/a%252Fb%00?status=PENDING", "", ""},
 		{"POST", "/api/v1/dlq/messages/batch", "application/json", `{"messages":[{}]}`},
 		{"GET", "/api/v1/audit/verify?from_seq=9223372036854775807&limit=1000", "", ""},
@@ -72,8 +73,8 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, store.Trail, tenant, from, limit)
 		},
-		Webhooks: store.Webhooks, Deliveries: store.Webhooks, CheckEndpoint: checkEndpoint,
-		Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+		Webhooks: store.Webhooks, Deliveries: store.Webhooks, CheckEndpoint: apitest.CheckEndpoint,
+		Engine: &idle{owner: 1}, Keys: store.Keys, Development: true, Tenant: apitest.Tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
 		Now: time.Now, NewID: uuid.New, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -6,24 +6,25 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
 // GetHealth answers while the process can answer at all.
 func (s *server) GetHealth(context.Context, api.GetHealthRequestObject) (api.Response, error) {
-	return answer{status: http.StatusOK, body: api.Health{Status: api.HealthStatusOk}}, nil
+	return rest.Answer{Status: http.StatusOK, Body: api.Health{Status: api.HealthStatusOk}}, nil
 }
 
 // GetReadiness answers whether this node can serve.
 func (s *server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObject) (api.Response, error) {
-	ctx, cancel := s.kit.bounded(ctx)
+	ctx, cancel := s.kit.Bounded(ctx)
 	defer cancel()
 	if s.cfg.Ready != nil {
 		if err := s.cfg.Ready(ctx); err != nil {
-			return nil, fault.New(fault.Unavailable, codeUnavailable, "not ready: %s", err)
+			return nil, fault.New(fault.Unavailable, rest.CodeUnavailable, "not ready: %s", err)
 		}
 	}
-	return answer{status: http.StatusOK, body: api.Health{Status: api.HealthStatusOk}}, nil
+	return rest.Answer{Status: http.StatusOK, Body: api.Health{Status: api.HealthStatusOk}}, nil
 }
 
 // GetVersion answers what is running.
@@ -35,26 +36,26 @@ func (s *server) GetVersion(context.Context, api.GetVersionRequestObject) (api.R
 	if s.cfg.Version.BuiltAt != "" {
 		v.BuiltAt = &s.cfg.Version.BuiltAt
 	}
-	return answer{status: http.StatusOK, body: v}, nil
+	return rest.Answer{Status: http.StatusOK, Body: v}, nil
 }
 
 // GetContract answers the contract itself.
 func (s *server) GetContract(_ context.Context, in api.GetContractRequestObject) (api.Response, error) {
-	return answer{status: http.StatusOK, raw: s.contract.json, etag: s.contract.etag}.unchanged(in.Params.IfNoneMatch)
+	return rest.Answer{Status: http.StatusOK, Raw: s.contract.json, ETag: s.contract.etag}.Unchanged(in.Params.IfNoneMatch)
 }
 
 // GetMetrics is in the contract but served in front of this package; here
 // there is nothing.
 func (s *server) GetMetrics(context.Context, api.GetMetricsRequestObject) (api.Response, error) {
-	return nil, fault.New(fault.NotFound, codeNotFound, "metrics are not served on this port")
+	return nil, fault.New(fault.NotFound, rest.CodeNotFound, "metrics are not served on this port")
 }
 
 // GetStorage reports what the store's tables and indexes take: those of all
 // tenants, who share them.
 func (s *server) GetStorage(ctx context.Context, _ api.GetStorageRequestObject) (api.Response, error) {
-	ctx, cancel := s.kit.bounded(ctx)
+	ctx, cancel := s.kit.Bounded(ctx)
 	defer cancel()
-	if err := forDeployment(ctx, "the storage report"); err != nil {
+	if err := rest.ForDeployment(ctx, "the storage report"); err != nil {
 		return nil, err
 	}
 	var report saga.Storage
@@ -80,5 +81,5 @@ func (s *server) GetStorage(ctx context.Context, _ api.GetStorageRequestObject) 
 		}
 		out.Tables = append(out.Tables, row)
 	}
-	return answer{status: http.StatusOK, body: out}, nil
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }

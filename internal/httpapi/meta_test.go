@@ -11,33 +11,34 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
 func TestHealthReadinessAndVersion(t *testing.T) {
 	var notReady error
-	e := newEdge(t, func(c *httpapi.Config) { c.Ready = func(context.Context) error { return notReady } })
+	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Ready = func(context.Context) error { return notReady } })
 	for _, path := range []string{"/healthz", "/readyz"} {
-		if r := e.send("GET", path, ""); r.status != http.StatusOK {
-			t.Errorf("%s: %d", path, r.status)
+		if r := e.Send("GET", path, ""); r.Status != http.StatusOK {
+			t.Errorf("%s: %d", path, r.Status)
 		}
 	}
 	notReady = errors.New("the schema is two versions behind")
-	p := e.send("GET", "/readyz", "").wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
+	p := e.Send("GET", "/readyz", "").Wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
 	if !strings.Contains(p.Detail, "two versions behind") {
 		t.Errorf("detail = %q, want the reason", p.Detail)
 	}
-	if r := e.send("GET", "/healthz", ""); r.status != http.StatusOK {
-		t.Errorf("a node that is not ready is dead: %d", r.status)
+	if r := e.Send("GET", "/healthz", ""); r.Status != http.StatusOK {
+		t.Errorf("a node that is not ready is dead: %d", r.Status)
 	}
 	var v client.Version
-	e.send("GET", "/version", "").into(&v)
+	e.Send("GET", "/version", "").Into(&v)
 	if v.Version != "1.2.3" || v.Go != "go1.26" || v.Commit != nil {
 		t.Errorf("version = %+v", v)
 	}
 }
 
 func TestRequestIDsAreTakenWhenSane(t *testing.T) {
-	e := newEdge(t)
+	e := apitest.NewEdge(t)
 	for sent, taken := range map[string]bool{
 		"abc-1.2:3/4+5=6@7_8":    true,
 		strings.Repeat("x", 128): true,
@@ -47,7 +48,7 @@ func TestRequestIDsAreTakenWhenSane(t *testing.T) {
 		"ä":                      false,
 		"":                       false,
 	} {
-		got := e.send("GET", "/healthz", "", "X-Request-Id", sent).header.Get("X-Request-Id")
+		got := e.Send("GET", "/healthz", "", "X-Request-Id", sent).Header.Get("X-Request-Id")
 		if (got == sent) != taken || got == "" {
 			t.Errorf("sent %q, got %q", sent, got)
 		}
@@ -55,45 +56,45 @@ func TestRequestIDsAreTakenWhenSane(t *testing.T) {
 }
 
 func TestHeadIsGetWithoutTheBody(t *testing.T) {
-	e := newEdge(t)
-	e.register("order", "a")
-	for _, path := range []string{"/healthz", workflows, workflows + "/order"} {
-		get, head := e.send("GET", path, ""), e.send("HEAD", path, "")
-		if head.status != http.StatusOK || len(head.body) > 0 ||
-			head.header.Get("Content-Length") != get.header.Get("Content-Length") || head.header.Get("ETag") != get.header.Get("ETag") {
-			t.Errorf("%s: %d %v", path, head.status, head.header)
+	e := apitest.NewEdge(t)
+	e.Register("order", "a")
+	for _, path := range []string{"/healthz", apitest.WorkflowsPath, apitest.WorkflowsPath + "/order"} {
+		get, head := e.Send("GET", path, ""), e.Send("HEAD", path, "")
+		if head.Status != http.StatusOK || len(head.Body) > 0 ||
+			head.Header.Get("Content-Length") != get.Header.Get("Content-Length") || head.Header.Get("ETag") != get.Header.Get("ETag") {
+			t.Errorf("%s: %d %v", path, head.Status, head.Header)
 		}
 	}
 }
 
 func TestAllowNamesTheMethodsOfThePath(t *testing.T) {
-	e := newEdge(t)
+	e := apitest.NewEdge(t)
 	for path, want := range map[string]string{
-		sagas:                   "GET, HEAD, POST",
-		missing:                 "GET, HEAD",
-		missing + "/cancel":     "POST",
-		workflows + "/validate": "GET, HEAD, POST", // a workflow may be named so
-		"/healthz":              "GET, HEAD",
+		apitest.SagasPath:                   "GET, HEAD, POST",
+		apitest.MissingSaga:                 "GET, HEAD",
+		apitest.MissingSaga + "/cancel":     "POST",
+		apitest.WorkflowsPath + "/validate": "GET, HEAD, POST", // a workflow may be named so
+		"/healthz":                          "GET, HEAD",
 	} {
-		r := e.send("PATCH", path, "")
-		r.wants(http.StatusMethodNotAllowed, "REQ_METHOD_NOT_ALLOWED")
-		if got := r.header.Get("Allow"); got != want {
+		r := e.Send("PATCH", path, "")
+		r.Wants(http.StatusMethodNotAllowed, "REQ_METHOD_NOT_ALLOWED")
+		if got := r.Header.Get("Allow"); got != want {
 			t.Errorf("%s: Allow = %q, want %q", path, got, want)
 		}
 	}
 }
 
 func TestRequestsThatSucceedAreNotLogged(t *testing.T) {
-	e := newEdge(t)
-	e.register("order", "a")
-	e.start(`{"workflow_name":"order"}`)
-	if log := e.log.String(); log != "" {
+	e := apitest.NewEdge(t)
+	e.Register("order", "a")
+	e.Start(`{"workflow_name":"order"}`)
+	if log := e.Log.String(); log != "" {
 		t.Errorf("logged: %s", log)
 	}
 }
 
 func TestAConfigurationThatCannotWorkIsRefused(t *testing.T) {
-	good := newEdge(t).cfg
+	good := apitest.NewEdge(t).Cfg
 	for name, spoil := range map[string]func(*httpapi.Config){
 		"no store":           func(c *httpapi.Config) { c.Sagas = nil },
 		"no clock":           func(c *httpapi.Config) { c.Now = nil },
@@ -109,13 +110,13 @@ func TestAConfigurationThatCannotWorkIsRefused(t *testing.T) {
 }
 
 func TestTheContractIsServedAsJSON(t *testing.T) {
-	e := newEdge(t)
-	r := e.send("GET", "/openapi.json", "")
+	e := apitest.NewEdge(t)
+	r := e.Send("GET", "/openapi.json", "")
 	var doc map[string]any
-	if err := json.Unmarshal(r.body, &doc); err != nil || doc["openapi"] != "3.0.3" {
+	if err := json.Unmarshal(r.Body, &doc); err != nil || doc["openapi"] != "3.0.3" {
 		t.Errorf("got %v, openapi %v", err, doc["openapi"])
 	}
-	if strings.Contains(string(r.body), "x-go-") {
+	if strings.Contains(string(r.Body), "x-go-") {
 		t.Error("the published contract tells Go types")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
 // brokenSagas is a store that does not answer, or panics.
@@ -26,7 +27,7 @@ func (b brokenSagas) fail() error {
 	if b.panics {
 		panic("secret state of the store")
 	}
-	return errOutage
+	return apitest.ErrOutage
 }
 
 func (b brokenSagas) Get(context.Context, uuid.UUID, uuid.UUID) (saga.Saga, error) {
@@ -40,33 +41,33 @@ func (b brokenSagas) List(context.Context, uuid.UUID, saga.Filter) (saga.Page, e
 func (b brokenSagas) Load(context.Context, []saga.Ref) ([]saga.Loaded, error) { return nil, b.fail() }
 
 func TestAnOutageIsA503ThatTellsNothing(t *testing.T) {
-	e := newEdge(t, func(c *httpapi.Config) { c.Sagas = brokenSagas{Store: c.Sagas} })
-	e.register("order", "a")
-	for _, path := range []string{sagas, missing, missing + "?wait=1s", missing + "/steps", missing + "/step-logs"} {
-		r := e.send("GET", path, "", "X-Request-Id", "outage-1")
-		r.wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
-		if r.header.Get("Retry-After") == "" || bytes.Contains(r.body, []byte("secret")) {
-			t.Errorf("%s: Retry-After %q, body %s", path, r.header.Get("Retry-After"), r.body)
+	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Sagas = brokenSagas{Store: c.Sagas} })
+	e.Register("order", "a")
+	for _, path := range []string{apitest.SagasPath, apitest.MissingSaga, apitest.MissingSaga + "?wait=1s", apitest.MissingSaga + "/steps", apitest.MissingSaga + "/step-logs"} {
+		r := e.Send("GET", path, "", "X-Request-Id", "outage-1")
+		r.Wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
+		if r.Header.Get("Retry-After") == "" || bytes.Contains(r.Body, []byte("secret")) {
+			t.Errorf("%s: Retry-After %q, body %s", path, r.Header.Get("Retry-After"), r.Body)
 		}
 	}
-	e.send("POST", missing+"/cancel", "").wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
-	if log := e.log.String(); !strings.Contains(log, "secret-host") || !strings.Contains(log, `"request_id":"outage-1"`) || !strings.Contains(log, "GET /api/v1/sagas/{saga_id}") {
+	e.Send("POST", apitest.MissingSaga+"/cancel", "").Wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
+	if log := e.Log.String(); !strings.Contains(log, "secret-host") || !strings.Contains(log, `"request_id":"outage-1"`) || !strings.Contains(log, "GET /api/v1/sagas/{saga_id}") {
 		t.Errorf("the log does not tell what happened: %s", log)
 	}
 }
 
 func TestAPanicIsA500ThatTellsNothingAndIsLogged(t *testing.T) {
-	e := newEdge(t, func(c *httpapi.Config) { c.Sagas = brokenSagas{Store: c.Sagas, panics: true} })
-	r := e.send("GET", missing, "")
-	p := r.wants(http.StatusInternalServerError, "SYS_INTERNAL")
-	if leak := leaks.Find(r.body); leak != nil || bytes.Contains(r.body, []byte("secret")) {
-		t.Errorf("the answer leaks: %s", r.body)
+	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Sagas = brokenSagas{Store: c.Sagas, panics: true} })
+	r := e.Send("GET", apitest.MissingSaga, "")
+	p := r.Wants(http.StatusInternalServerError, "SYS_INTERNAL")
+	if leak := leaks.Find(r.Body); leak != nil || bytes.Contains(r.Body, []byte("secret")) {
+		t.Errorf("the answer leaks: %s", r.Body)
 	}
-	if log := e.log.String(); !strings.Contains(log, "secret state") || !strings.Contains(log, p.RequestID) || !strings.Contains(log, "outage_test.go") {
+	if log := e.Log.String(); !strings.Contains(log, "secret state") || !strings.Contains(log, p.RequestID) || !strings.Contains(log, "outage_test.go") {
 		t.Errorf("the log lacks the cause, the request id or the stack: %s", log)
 	}
-	if r := e.send("GET", "/healthz", ""); r.status != http.StatusOK {
-		t.Errorf("after the panic: %d", r.status)
+	if r := e.Send("GET", "/healthz", ""); r.Status != http.StatusOK {
+		t.Errorf("after the panic: %d", r.Status)
 	}
 }
 
@@ -86,26 +87,26 @@ func commitFault(stored bool, err error) func(*httpapi.Config) {
 }
 
 func TestASagaWhoseCommitIsLostBeforeTheDiskIsA503(t *testing.T) {
-	e := newEdge(t, commitFault(false, errOutage))
-	e.register("order", "a")
-	e.send("POST", sagas, `{"workflow_name":"order"}`).wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
-	if n := len(e.list("").Sagas); n != 0 {
+	e := apitest.NewEdge(t, commitFault(false, apitest.ErrOutage))
+	e.Register("order", "a")
+	e.Send("POST", apitest.SagasPath, `{"workflow_name":"order"}`).Wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
+	if n := len(e.List("").Sagas); n != 0 {
 		t.Errorf("%d sagas, want none", n)
 	}
 }
 
 func TestASagaWhoseCommitIsLostAfterTheDiskIsAnsweredAndRun(t *testing.T) {
-	e := newEdge(t, commitFault(true, errOutage))
-	e.register("order", "a")
-	s := e.start(`{"workflow_name":"order"}`)
-	e.node.rest()
-	if got := e.saga(sagas + "/" + s.SagaID.String()); got.Status != client.SagaStatusCOMPLETED {
+	e := apitest.NewEdge(t, commitFault(true, apitest.ErrOutage))
+	e.Register("order", "a")
+	s := e.Start(`{"workflow_name":"order"}`)
+	e.Node.Rest()
+	if got := e.Saga(apitest.SagasPath + "/" + s.SagaID.String()); got.Status != client.SagaStatusCOMPLETED {
 		t.Errorf("status %s: stored, but not run", got.Status)
 	}
 }
 
 func TestASagaThatARetriedBatchFindsTakenIsStillOurs(t *testing.T) {
-	e := newEdge(t, func(c *httpapi.Config) {
+	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		create := c.Create
 		c.Create = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 			if _, err := create(ctx, n); err != nil { // its answer is lost
@@ -114,23 +115,25 @@ func TestASagaThatARetriedBatchFindsTakenIsStillOurs(t *testing.T) {
 			return create(ctx, n)
 		}
 	})
-	e.register("order", "a")
-	s := e.start(`{"workflow_name":"order"}`)
-	e.node.rest()
-	if got := e.saga(sagas + "/" + s.SagaID.String()); got.Status != client.SagaStatusCOMPLETED {
+	e.Register("order", "a")
+	s := e.Start(`{"workflow_name":"order"}`)
+	e.Node.Rest()
+	if got := e.Saga(apitest.SagasPath + "/" + s.SagaID.String()); got.Status != client.SagaStatusCOMPLETED {
 		t.Errorf("status %s: stored, but not run", got.Status)
 	}
 }
 
 func TestAnActionWhoseCommitIsLostAfterTheDiskIsAccepted(t *testing.T) {
-	e := newEdge(t, func(c *httpapi.Config) {
+	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		commit := c.Commit
-		c.Commit = func(ctx context.Context, ch saga.Change) error { return errors.Join(commit(ctx, ch), errOutage) }
+		c.Commit = func(ctx context.Context, ch saga.Change) error {
+			return errors.Join(commit(ctx, ch), apitest.ErrOutage)
+		}
 	})
-	at, g := held(t, e, nil)
-	defer close(g.open)
-	if r := e.send("POST", at+"/cancel", ""); r.status != http.StatusAccepted || r.header.Get("ETag") != `"2"` {
-		t.Errorf("got %d %s", r.status, r.body)
+	at, g := apitest.Held(t, e, nil)
+	defer close(g.Open)
+	if r := e.Send("POST", at+"/cancel", ""); r.Status != http.StatusAccepted || r.Header.Get("ETag") != `"2"` {
+		t.Errorf("got %d %s", r.Status, r.Body)
 	}
 }
 
@@ -140,7 +143,7 @@ func fasterDriver(n int) func(*httpapi.Config) {
 		commit, store := c.Commit, c.Sagas
 		c.Commit = func(ctx context.Context, ch saga.Change) error {
 			if n--; n >= 0 {
-				now, err := store.Get(ctx, tenant.ID, ch.After.ID)
+				now, err := store.Get(ctx, apitest.Tenant.ID, ch.After.ID)
 				if err != nil {
 					return err
 				}
@@ -157,47 +160,47 @@ func fasterDriver(n int) func(*httpapi.Config) {
 }
 
 func TestAnActionIsDecidedAnewWhenTheSagaMovesOn(t *testing.T) {
-	e := newEdge(t, fasterDriver(4))
-	at, g := held(t, e, nil)
-	defer close(g.open)
-	if r := e.send("POST", at+"/cancel", ""); r.status != http.StatusAccepted || r.header.Get("ETag") != `"6"` {
-		t.Errorf("got %d, version %s: %s", r.status, r.header.Get("ETag"), r.body)
+	e := apitest.NewEdge(t, fasterDriver(4))
+	at, g := apitest.Held(t, e, nil)
+	defer close(g.Open)
+	if r := e.Send("POST", at+"/cancel", ""); r.Status != http.StatusAccepted || r.Header.Get("ETag") != `"6"` {
+		t.Errorf("got %d, version %s: %s", r.Status, r.Header.Get("ETag"), r.Body)
 	}
 }
 
 func TestAnActionThatAlwaysLosesTheRaceGivesUp(t *testing.T) {
-	e := newEdge(t, fasterDriver(1000))
-	at, g := held(t, e, nil)
-	defer close(g.open)
-	e.send("POST", at+"/cancel", "").wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
-	present := e.send("GET", at, "").header.Get("ETag")
-	e.send("POST", at+"/cancel", "", "If-Match", present).wants(http.StatusPreconditionFailed, "SAGA_VERSION_CONFLICT")
+	e := apitest.NewEdge(t, fasterDriver(1000))
+	at, g := apitest.Held(t, e, nil)
+	defer close(g.Open)
+	e.Send("POST", at+"/cancel", "").Wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
+	present := e.Send("GET", at, "").Header.Get("ETag")
+	e.Send("POST", at+"/cancel", "", "If-Match", present).Wants(http.StatusPreconditionFailed, "SAGA_VERSION_CONFLICT")
 }
 
 func TestANodeWithoutRoomStoresTheSagaForOthers(t *testing.T) {
-	e := newEdge(t, func(c *httpapi.Config) { c.Limits.MaxWait = time.Hour })
-	e.register("order", "a")
-	e.node.full = true
-	s := e.start(`{"workflow_name":"order"}`)
-	stored, err := e.store.Sagas.Get(t.Context(), tenant.ID, s.SagaID)
+	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Limits.MaxWait = time.Hour })
+	e.Register("order", "a")
+	e.Node.Full = true
+	s := e.Start(`{"workflow_name":"order"}`)
+	stored, err := e.Store.Sagas.Get(t.Context(), apitest.Tenant.ID, s.SagaID)
 	if err != nil || stored.LeaseOwner != nil || stored.NextRunAt == nil {
 		t.Errorf("stored = %+v, %v; want it unowned and due", stored, err)
 	}
 	// It ends elsewhere: only the store tells.
-	e.node.deaf = true
-	g := newGate(nil)
-	e.node.script = g.script
-	e.node.Wake(saga.Ref{Tenant: tenant.ID, ID: s.SagaID})
-	<-g.reached
-	time.AfterFunc(10*time.Millisecond, func() { close(g.open) }) // while the request waits
-	if got := e.saga(sagas + "/" + s.SagaID.String() + "?wait=1h"); got.Status != client.SagaStatusCOMPLETED {
+	e.Node.Deaf = true
+	g := apitest.NewGate(nil)
+	e.Node.Script = g.Script
+	e.Node.Wake(saga.Ref{Tenant: apitest.Tenant.ID, ID: s.SagaID})
+	<-g.Reached
+	time.AfterFunc(10*time.Millisecond, func() { close(g.Open) }) // while the request waits
+	if got := e.Saga(apitest.SagasPath + "/" + s.SagaID.String() + "?wait=1h"); got.Status != client.SagaStatusCOMPLETED {
 		t.Errorf("status %s, want the end that the store tells", got.Status)
 	}
 }
 
 func TestASagaIsStartedEvenIfItsClientLeaves(t *testing.T) {
 	reached, goOn := make(chan struct{}), make(chan struct{})
-	e := newEdge(t, func(c *httpapi.Config) {
+	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		create := c.Create
 		c.Create = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 			close(reached)
@@ -208,7 +211,7 @@ func TestASagaIsStartedEvenIfItsClientLeaves(t *testing.T) {
 			return create(ctx, n)
 		}
 	})
-	e.register("order", "a")
+	e.Register("order", "a")
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
@@ -222,7 +225,7 @@ func TestASagaIsStartedEvenIfItsClientLeaves(t *testing.T) {
 	}
 	close(goOn)
 	deadline := time.After(10 * time.Second)
-	for len(e.list("correlation_id=left&status=COMPLETED").Sagas) == 0 {
+	for len(e.List("correlation_id=left&status=COMPLETED").Sagas) == 0 {
 		select {
 		case <-deadline:
 			t.Fatal("the saga was not stored and run")
@@ -232,13 +235,13 @@ func TestASagaIsStartedEvenIfItsClientLeaves(t *testing.T) {
 }
 
 func TestARequestThatTakesTooLongIsA503(t *testing.T) {
-	e := newEdge(t, func(c *httpapi.Config) {
+	e := apitest.NewEdge(t, func(c *httpapi.Config) {
 		c.Limits.RequestTimeout = time.Millisecond
 		c.Create = func(ctx context.Context, _ saga.NewSaga) (saga.CreateResult, error) {
 			<-ctx.Done()
 			return saga.CreateResult{}, ctx.Err()
 		}
 	})
-	e.register("order", "a")
-	e.send("POST", sagas, `{"workflow_name":"order"}`).wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
+	e.Register("order", "a")
+	e.Send("POST", apitest.SagasPath, `{"workflow_name":"order"}`).Wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
 )
 
 var checkedParameters = openapi3filter.Options{
@@ -66,7 +67,7 @@ func pathParameters(r *http.Request) (map[string]string, bool) {
 func (s *server) badParameters(w http.ResponseWriter, r *http.Request, err error) {
 	var fields []fault.Field
 	unexplained := true // nothing is wrong but that the required reason is not there
-	for _, e := range flatten(err) {
+	for _, e := range rest.Flatten(err) {
 		var bad *openapi3filter.RequestError
 		if !errors.As(e, &bad) || bad.Parameter == nil {
 			// Bodies are checked elsewhere.
@@ -77,22 +78,22 @@ func (s *server) badParameters(w http.ResponseWriter, r *http.Request, err error
 		fields = append(fields, parameterFields(bad)...)
 	}
 	if unexplained { // as where the reason is in the body
-		s.fail(w, r, schemaFault(fault.Field{
+		s.fail(w, r, rest.SchemaFault(fault.Field{
 			Pointer: "reason", Code: "required", Message: "is required, with 1 to 500 characters: the audit trail records it",
 		}))
 		return
 	}
-	s.fail(w, r, parameterFault(codeInvalidParameter, fields...))
+	s.fail(w, r, rest.ParameterFault(rest.CodeInvalidParameter, fields...))
 }
 
 func parameterFields(bad *openapi3filter.RequestError) []fault.Field {
 	var fields []fault.Field
-	for _, cause := range flatten(bad.Err) {
+	for _, cause := range rest.Flatten(bad.Err) {
 		field := fault.Field{Pointer: bad.Parameter.Name, Code: "invalid", Message: "does not match the format in the contract"}
 		var violation *openapi3.SchemaError
 		switch {
 		case errors.As(cause, &violation):
-			field = violationField(violation)
+			field = rest.ViolationField(violation)
 			field.Pointer = bad.Parameter.Name
 		case errors.Is(cause, openapi3filter.ErrInvalidRequired):
 			field.Code, field.Message = "required", "is required"

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
 )
 
 // retryAfter is the Retry-After of a 503 and of a key in use, in seconds.
@@ -36,25 +37,25 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, out api.Response
 // fail answers with err: a fault as its kind says, anything else as an outage
 // that tells nothing. Outages are logged here and nowhere else.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	req := requestOf(r.Context())
+	req := rest.RequestOf(r.Context())
 	if f := fault.As(err); f != nil {
 		if f.Kind == fault.Unauthenticated && f.Unwrap() != nil { // nobody else is told why
 			s.cfg.Log.InfoContext(r.Context(), "credential refused",
-				slog.String("request_id", req.id), slog.String("route", req.route), slog.Any("error", f.Unwrap()))
+				slog.String("request_id", req.ID), slog.String("route", req.Route), slog.Any("error", f.Unwrap()))
 		}
 		var more detailed
 		errors.As(err, &more)
-		s.writeProblemAbout(w, r, statusOf(f.Kind), f, more)
+		s.writeProblemAbout(w, r, rest.StatusOf(f.Kind), f, more)
 		return
 	}
 	if errors.Is(r.Context().Err(), context.Canceled) {
-		s.cfg.Log.DebugContext(r.Context(), "client disconnected", slog.String("request_id", req.id), slog.String("route", req.route))
+		s.cfg.Log.DebugContext(r.Context(), "client disconnected", slog.String("request_id", req.ID), slog.String("route", req.Route))
 	} else {
 		s.cfg.Log.ErrorContext(r.Context(), "request failed",
-			slog.String("request_id", req.id), slog.String("route", req.route), slog.Any("error", err))
+			slog.String("request_id", req.ID), slog.String("route", req.Route), slog.Any("error", err))
 	}
 	s.writeProblem(w, r, http.StatusServiceUnavailable,
-		fault.New(fault.Unavailable, codeUnavailable, "the server cannot do this right now; try again"))
+		fault.New(fault.Unavailable, rest.CodeUnavailable, "the server cannot do this right now; try again"))
 }
 
 func (s *server) writeProblem(w http.ResponseWriter, r *http.Request, status int, f *fault.Error) {
@@ -71,13 +72,13 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 		Type:      typeOf(f.Code),
 		Title:     titleOf(f.Code, status),
 		Status:    status,
-		Detail:    clip(f.Detail),
-		Instance:  clip(r.URL.EscapedPath()),
+		Detail:    rest.Clip(f.Detail),
+		Instance:  rest.Clip(r.URL.EscapedPath()),
 		Code:      f.Code,
-		RequestID: requestOf(r.Context()).id,
+		RequestID: rest.RequestOf(r.Context()).ID,
 	}
-	for _, field := range f.Fields[:min(len(f.Fields), maxProblemFields)] {
-		p.Errors = append(p.Errors, api.ProblemField{Pointer: clip(field.Pointer), Code: field.Code, Message: clip(field.Message)})
+	for _, field := range f.Fields[:min(len(f.Fields), rest.MaxProblemFields)] {
+		p.Errors = append(p.Errors, api.ProblemField{Pointer: rest.Clip(field.Pointer), Code: field.Code, Message: rest.Clip(field.Message)})
 	}
 	if f.Allowed != nil {
 		p.AllowedActions = &f.Allowed
@@ -102,7 +103,7 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 	case access.CodeInvalid:
 		h.Set("WWW-Authenticate", `Bearer realm="skald", error="invalid_token"`)
 	}
-	if status == http.StatusServiceUnavailable || f.Code == codeKeyInUse {
+	if status == http.StatusServiceUnavailable || f.Code == rest.CodeKeyInUse {
 		h.Set("Retry-After", retryAfter)
 	}
 	w.WriteHeader(status)
@@ -110,7 +111,7 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 }
 
 func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.fail(w, r, fault.New(fault.NotFound, codeNotFound, "no such path"))
+	s.fail(w, r, fault.New(fault.NotFound, rest.CodeNotFound, "no such path"))
 }
 
 // methods are those the contract uses, and HEAD, which every GET answers.
@@ -131,7 +132,7 @@ func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	}
 	list := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", list)
-	s.writeProblem(w, r, http.StatusMethodNotAllowed, fault.New(0, codeMethod, "this path supports %s, not %s", list, clip(requestOf(r.Context()).method)))
+	s.writeProblem(w, r, http.StatusMethodNotAllowed, fault.New(0, rest.CodeMethod, "this path supports %s, not %s", list, rest.Clip(rest.RequestOf(r.Context()).Method)))
 }
 
 // unbound answers what the generated code could not bind, which the checks
@@ -147,19 +148,19 @@ func (s *server) unbound(w http.ResponseWriter, r *http.Request, err error) {
 	)
 	switch {
 	case errors.As(err, &format):
-		err = badParameter(format.ParamName, "invalid", "does not match the format in the contract")
+		err = rest.BadParameter(format.ParamName, "invalid", "does not match the format in the contract")
 	case errors.As(err, &missing):
-		err = badParameter(missing.ParamName, "required", "is required")
+		err = rest.BadParameter(missing.ParamName, "required", "is required")
 	case errors.As(err, &header):
-		err = badParameter(header.ParamName, "required", "is required")
+		err = rest.BadParameter(header.ParamName, "required", "is required")
 	case errors.As(err, &many):
-		err = badParameter(many.ParamName, "repeated", "must not be repeated")
+		err = rest.BadParameter(many.ParamName, "repeated", "must not be repeated")
 	case errors.As(err, &typ):
 		// The schema calls 1.0 an integer; Go does not.
-		err = schemaFault(fault.Field{Pointer: "/" + strings.ReplaceAll(typ.Field, ".", "/"), Code: "type", Message: "has the wrong type, or has a fraction"})
+		err = rest.SchemaFault(fault.Field{Pointer: "/" + strings.ReplaceAll(typ.Field, ".", "/"), Code: "type", Message: "has the wrong type, or has a fraction"})
 	case errors.As(err, &when):
 		// The schema knows the form of a time, and nothing of leap years.
-		err = schemaFault(fault.Field{Code: "invalid", Message: "holds " + clip(when.Value) + ", which is not a valid time"})
+		err = rest.SchemaFault(fault.Field{Code: "invalid", Message: "holds " + rest.Clip(when.Value) + ", which is not a valid time"})
 	}
 	s.fail(w, r, err)
 }

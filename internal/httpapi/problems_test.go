@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/skald-saga/skald/internal/rest"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/problems.md")
@@ -46,8 +48,8 @@ Every error of the API is a problem document (RFC 9457, ` + "`application/proble
 
 ` + "```json" + `
 {
-  "type": "` + typeOf(codeSchema) + `",
-  "title": "` + titleOf(codeSchema, 0) + `",
+  "type": "` + typeOf(rest.CodeSchema) + `",
+  "title": "` + titleOf(rest.CodeSchema, 0) + `",
   "status": 422,
   "detail": "/correlation_id must have at most 255 characters",
   "instance": "/api/v1/sagas",

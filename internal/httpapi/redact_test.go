@@ -14,28 +14,29 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
 func TestWhoLacksPayloadsReadSeesThatASagaIsAndNotWhatIsInIt(t *testing.T) {
-	e := newEdge(t, guarded)
-	e.node.script = func(c saga.Call) saga.Outcome {
+	e := apitest.NewEdge(t, apitest.Guarded)
+	e.Node.Script = func(c saga.Call) saga.Outcome {
 		if c.Step == "b" && c.Action == saga.Execute {
-			o := refused()
+			o := apitest.Refused()
 			o.Response = json.RawMessage(`{"canary":"details"}`)
 			return o
 		}
-		return done(`{"canary":"output"}`)
+		return apitest.Done(`{"canary":"output"}`)
 	}
-	if r := e.send("POST", "/api/v1/workflows", definition("order", "a", "b"), as("admin")...); r.status != 201 {
-		t.Fatalf("register: %d %s", r.status, r.body)
+	if r := e.Send("POST", "/api/v1/workflows", apitest.Definition("order", "a", "b"), apitest.As("admin")...); r.Status != 201 {
+		t.Fatalf("register: %d %s", r.Status, r.Body)
 	}
-	r := e.send("POST", "/api/v1/sagas?wait=10s", `{"workflow_name":"order","payload":{"canary":"payload"},"metadata":{"canary":"metadata"}}`, as("operator")...)
+	r := e.Send("POST", "/api/v1/sagas?wait=10s", `{"workflow_name":"order","payload":{"canary":"payload"},"metadata":{"canary":"metadata"}}`, apitest.As("operator")...)
 	var failed client.Saga
-	r.into(&failed)
-	e.node.script = func(saga.Call) saga.Outcome { return done(`{"canary":"output"}`) }
-	r = e.send("POST", "/api/v1/sagas?wait=10s", `{"workflow_name":"order","payload":{"canary":"payload"}}`, as("operator")...)
+	r.Into(&failed)
+	e.Node.Script = func(saga.Call) saga.Outcome { return apitest.Done(`{"canary":"output"}`) }
+	r = e.Send("POST", "/api/v1/sagas?wait=10s", `{"workflow_name":"order","payload":{"canary":"payload"}}`, apitest.As("operator")...)
 	var completed client.Saga
-	r.into(&completed)
+	r.Into(&completed)
 	if failed.Status != "FAILED" || completed.Status != "COMPLETED" || !strings.Contains(string(completed.Result), "canary") {
 		t.Fatalf("%s and %s, result %s", failed.Status, completed.Status, completed.Result)
 	}
@@ -46,25 +47,25 @@ func TestWhoLacksPayloadsReadSeesThatASagaIsAndNotWhatIsInIt(t *testing.T) {
 		one, one + "?include=running", one + "/step-logs", one + "/steps", "/api/v1/sagas?view=full", "/api/v1/sagas",
 		"/api/v1/sagas/" + completed.SagaID.String(), "/api/v1/sagas/" + completed.SagaID.String() + "/steps",
 	} {
-		open, veiled := e.send("GET", path, "", as("operator")...), e.send("GET", path, "", as("auditor")...)
-		if open.status != 200 || veiled.status != 200 {
-			t.Fatalf("%s: %d and %d", path, open.status, veiled.status)
+		open, veiled := e.Send("GET", path, "", apitest.As("operator")...), e.Send("GET", path, "", apitest.As("auditor")...)
+		if open.Status != 200 || veiled.Status != 200 {
+			t.Fatalf("%s: %d and %d", path, open.Status, veiled.Status)
 		}
-		if strings.Contains(string(veiled.body), "canary") {
-			t.Errorf("%s shows an auditor %s", path, veiled.body)
+		if strings.Contains(string(veiled.Body), "canary") {
+			t.Errorf("%s shows an auditor %s", path, veiled.Body)
 		}
-		if strings.Contains(string(open.body), "***") {
-			t.Errorf("%s hides from an operator: %s", path, open.body)
+		if strings.Contains(string(open.Body), "***") {
+			t.Errorf("%s hides from an operator: %s", path, open.Body)
 		}
 		var want, got any
-		open.into(&want)
-		veiled.into(&got)
+		open.Into(&want)
+		veiled.Into(&got)
 		want, n := cover(want)
 		covered += n
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-what an operator sees, covered +what an auditor sees):\n%s", path, diff)
 		}
-		if open.header.Get("ETag") != veiled.header.Get("ETag") {
+		if open.Header.Get("ETag") != veiled.Header.Get("ETag") {
 			t.Errorf("%s has two tags", path)
 		}
 	}
@@ -72,8 +73,8 @@ func TestWhoLacksPayloadsReadSeesThatASagaIsAndNotWhatIsInIt(t *testing.T) {
 		t.Errorf("only %d values were there to be covered", covered)
 	}
 	for member, kept := range map[string]string{`"message":"the participant refused"`: "an error's message", `"error_message":`: "a saga's"} {
-		if r := e.send("GET", one, "", as("auditor")...); !strings.Contains(string(r.body), member) {
-			t.Errorf("%s is gone: %s", kept, r.body)
+		if r := e.Send("GET", one, "", apitest.As("auditor")...); !strings.Contains(string(r.Body), member) {
+			t.Errorf("%s is gone: %s", kept, r.Body)
 		}
 	}
 }
@@ -150,12 +151,12 @@ func TestWhatCannotBeCoveredIsNotAnswered(t *testing.T) {
 }
 
 func TestWhoMayNotSeeContentMayNotGuessIt(t *testing.T) {
-	e := newEdge(t, guarded)
+	e := apitest.NewEdge(t, apitest.Guarded)
 	filter := `/api/v1/sagas?metadata=%7B%22card%22%3A%224111%22%7D`
-	if p := e.send("GET", filter, "", as("auditor")...).wants(403, access.CodeForbidden); !strings.Contains(p.Detail, "payloads:read") {
+	if p := e.Send("GET", filter, "", apitest.As("auditor")...).Wants(403, access.CodeForbidden); !strings.Contains(p.Detail, "payloads:read") {
 		t.Errorf("detail %q does not name the permission", p.Detail)
 	}
-	if r := e.send("GET", filter, "", as("operator")...); r.status != 200 {
-		t.Errorf("an operator: %d %s", r.status, r.body)
+	if r := e.Send("GET", filter, "", apitest.As("operator")...); r.Status != 200 {
+		t.Errorf("an operator: %d %s", r.Status, r.Body)
 	}
 }

@@ -8,23 +8,24 @@ import (
 	"unicode/utf8"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
 )
 
 // serve gives the request its id, catches panics, and routes it.
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
-	req := &request{id: requestID(r), method: r.Method, path: r.URL.Path, query: r.URL.RawQuery, remote: r.RemoteAddr}
-	if req.id == "" {
-		req.id = s.cfg.NewID().String()
+	req := &rest.Request{ID: requestID(r), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Remote: r.RemoteAddr}
+	if req.ID == "" {
+		req.ID = s.cfg.NewID().String()
 	}
-	w.Header().Set("X-Request-Id", req.id)
+	w.Header().Set("X-Request-Id", req.ID)
 	out := &response{ResponseWriter: w}
-	r = r.WithContext(withRequest(r.Context(), req))
+	r = r.WithContext(rest.WithRequest(r.Context(), req))
 	defer s.recover(out, r)
 	if r.Method == http.MethodHead {
 		r.Method = http.MethodGet // net/http leaves the body out
 	}
 	if strings.IndexByte(r.URL.Path, 0) >= 0 || !utf8.ValidString(r.URL.Path) {
-		s.fail(out, r, fault.New(fault.Malformed, codeInvalidParameter, "the path contains a NUL character or is not UTF-8"))
+		s.fail(out, r, fault.New(fault.Malformed, rest.CodeInvalidParameter, "the path contains a NUL character or is not UTF-8"))
 		return
 	}
 	// Routed as it was sent: parameters are decoded after that, and only once. A
@@ -59,14 +60,14 @@ func (s *server) recover(w *response, r *http.Request) {
 	if p == http.ErrAbortHandler { //nolint:errorlint // the very value, not an error that wraps it
 		panic(p)
 	}
-	req := requestOf(r.Context())
+	req := rest.RequestOf(r.Context())
 	s.cfg.Log.ErrorContext(r.Context(), "request handler panicked",
-		slog.String("request_id", req.id), slog.String("route", req.route),
+		slog.String("request_id", req.ID), slog.String("route", req.Route),
 		slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	if w.begun {
 		panic(http.ErrAbortHandler) // half an answer must not look whole
 	}
-	s.writeProblem(w, r, http.StatusInternalServerError, fault.New(0, codeInternal, "internal error: see the server log under the request id"))
+	s.writeProblem(w, r, http.StatusInternalServerError, fault.New(0, rest.CodeInternal, "internal error: see the server log under the request id"))
 }
 
 // response tells whether an answer has begun.

@@ -1,5 +1,5 @@
-// Package httpapi is the HTTP edge: it turns requests into one rule and one
-// store call, and their results into answers of the contract (openapi.yaml).
+// Package httpapi puts the HTTP edge together: the handlers of every subject behind
+// one router and one sequence of checks, as the contract (openapi.yaml) has it.
 //
 // Every request passes, in this order: routing; who asks, whether they may, and
 // for which tenant; query (unknown or repeated parameters); size; UTF-8; strict JSON, which replaces the body by its
@@ -21,9 +21,17 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/access/accessapi"
+	"github.com/skald-saga/skald/internal/audit/auditapi"
 	"github.com/skald-saga/skald/internal/audit/timeline"
+	"github.com/skald-saga/skald/internal/dlq/dlqapi"
+	"github.com/skald-saga/skald/internal/event/eventapi"
 	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/jobrun/jobapi"
+	"github.com/skald-saga/skald/internal/jobrun/workerapi"
+	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -42,11 +50,11 @@ type Config struct {
 	// usually through a group commit. Their results are those of saga.Store.
 	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)
 	Commit func(context.Context, saga.Change) error
-	Engine Engine
+	Engine sagaapi.Engine
 	// Trail is the audit trail, Follow gives what is added to it, and Verify
 	// checks a tenant's seals from a sequence number on, limit of them at most.
 	Trail  saga.Trail
-	Follow Follow
+	Follow auditapi.Follow
 	Verify func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error)
 	// Streams is told how many live streams of events are open, whenever that
 	// changes. Optional.
@@ -65,7 +73,7 @@ type Config struct {
 	CheckEndpoint func(url string) (reason string)
 	// DeadLetters is the dead-letter queue. Optional: there is none, and its
 	// operations answer 503.
-	DeadLetters *DeadLetters
+	DeadLetters *dlqapi.DeadLetters
 	// Jobs is job runs. Optional: there are none, and their operations answer 503.
 	// Timeline reads what happened under a correlation id; nil: 503.
 	Timeline timeline.Store
@@ -77,7 +85,7 @@ type Config struct {
 	// CursorKey signs cursors: at least 32 random bytes, the same on every
 	// node and after every restart, else cursors in clients' hands become invalid.
 	CursorKey []byte
-	Limits    Limits
+	Limits    rest.Limits
 	// SagaTimeout and CompensationTimeout stand in for what neither request
 	// nor definition say; 0: no deadline.
 	SagaTimeout         time.Duration
@@ -103,19 +111,19 @@ type Config struct {
 
 // The handlers of the subjects, by names that tell them apart in server.
 type (
-	sagas   = sagaHandlers
-	trail   = auditHandlers
-	letters = letterHandlers
-	jobs    = jobHandlers
-	workers = workerHandlers
-	hooks   = webhookHandlers
-	keys    = keyHandlers
+	sagas   = sagaapi.Handlers
+	trail   = auditapi.Handlers
+	letters = dlqapi.Handlers
+	jobs    = jobapi.Handlers
+	workers = workerapi.Handlers
+	hooks   = eventapi.Handlers
+	keys    = accessapi.Handlers
 )
 
 // server implements api.Operations with the handlers of all subjects.
 type server struct {
 	cfg      Config
-	kit      *Kit
+	kit      *rest.Kit
 	contract *contract
 	router   chi.Router
 	*sagas
@@ -138,9 +146,9 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("HTTP edge: read the contract: %w", err)
 	}
-	kit := &Kit{
+	kit := &rest.Kit{
 		Clock: cfg.Now, NewID: cfg.NewID, Limits: cfg.Limits, Stopping: cfg.Stopping, Log: cfg.Log,
-		Cursors: Cursors{Key: cfg.CursorKey}, Streams: &Streams{Max: cfg.Limits.MaxStreams, Changed: cfg.Streams},
+		Cursors: rest.Cursors{Key: cfg.CursorKey}, Streams: &rest.Streams{Max: cfg.Limits.MaxStreams, Changed: cfg.Streams},
 	}
 	s := &server{cfg: cfg, kit: kit, contract: c, router: chi.NewRouter()}
 	s.assemble()
@@ -161,7 +169,7 @@ func (c *Config) complete() error {
 		return errors.New("either Identify or Development is required")
 	case c.Webhooks == nil, c.Deliveries == nil, c.CheckEndpoint == nil:
 		return errors.New("Webhooks, Deliveries and CheckEndpoint are required")
-	case c.DeadLetters != nil && !c.DeadLetters.complete():
+	case c.DeadLetters != nil && !c.DeadLetters.Complete():
 		return errors.New("every field of DeadLetters is required")
 	case len(c.CursorKey) < 32:
 		return errors.New("CursorKey needs at least 32 bytes")
@@ -182,7 +190,7 @@ func (c *Config) complete() error {
 // assemble gives the handlers of each subject what they need.
 func (s *server) assemble() {
 	cfg := &s.cfg
-	s.sagas = newSagaHandlers(&sagas{
+	s.sagas = sagaapi.New(&sagas{
 		Kit: s.kit, Sagas: cfg.Sagas, Workflows: cfg.Workflows, Archive: cfg.Archive, Reports: cfg.Reports,
 		Create: cfg.Create, Commit: cfg.Commit, Engine: cfg.Engine, Node: cfg.Node, Tenant: cfg.Tenant,
 		SagaTimeout: cfg.SagaTimeout, CompensationTimeout: cfg.CompensationTimeout,
@@ -203,7 +211,7 @@ func (s *server) assemble() {
 		if q := cfg.DeadLetters; q != nil {
 			s.jobs.MaxLetters = q.RedriveLimits.Bulk
 		}
-		s.workers = newWorkerHandlers(&workers{
+		s.workers = workerapi.New(&workers{
 			Kit: s.kit, Work: j.Work, Workers: j.Workers, Fences: j.Fences, Current: j.Current, Claim: j.Claim, Start: j.Start,
 			Finish: j.Finish, Schemas: s.contract.doc.Components.Schemas,
 		}, j.MaxWaiting)

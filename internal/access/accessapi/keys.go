@@ -1,0 +1,190 @@
+package accessapi
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// scopeOf is the tenant whose keys a request may see; nil: all keys.
+func scopeOf(req *rest.Request) *uuid.UUID {
+	if req.Who.AnyTenant {
+		return nil
+	}
+	return &req.Tenant.ID
+}
+
+// CreateAPIKey makes a key and shows it, this once.
+func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestObject) (api.Response, error) {
+	req := rest.RequestOf(ctx)
+	want, err := keyRequestOf(req, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	for {
+		var chance [access.EntropyBytes]byte
+		if _, err := rand.Read(chance[:]); err != nil {
+			return nil, err
+		}
+		key, token, err := access.Issue(want, req.Who, s.NewID(), chance, s.Now())
+		if err == nil {
+			err = s.Keys.Create(rest.Acting(ctx, in.Body.Reason), key)
+		}
+		switch {
+		case errors.Is(err, access.ErrPrefixTaken): // one in 2^40; chance will not do it again
+			continue
+		case err != nil:
+			return nil, err
+		}
+		return rest.Answer{
+			Status: http.StatusCreated, Location: "/api/v1/api-keys/" + key.ID.String(), Secret: true,
+			Body: api.CreatedAPIKey{Key: string(token), APIKey: toAPIKey(&key, key.CreatedAt)},
+		}, nil
+	}
+}
+
+// keyRequestOf reads which key is wanted. Fault: Invalid.
+func keyRequestOf(req *rest.Request, b *api.APIKeyInput) (access.Request, error) {
+	want := access.Request{Name: b.Name, Role: access.Role(b.Role)}
+	if b.ExpiresAt != nil {
+		at := b.ExpiresAt.UTC().Truncate(time.Microsecond)
+		want.ExpiresAt = &at
+	}
+	tenant := req.Tenant
+	details := b.TenantRegion != nil || b.TenantMajor != nil || b.TenantMinor != nil
+	if b.TenantID != nil && (*b.TenantID != tenant.ID || details) {
+		tenant = saga.Tenant{ID: *b.TenantID, Region: rest.Text(b.TenantRegion), Major: number(b.TenantMajor), Minor: number(b.TenantMinor)}
+	}
+	anyTenant := b.AnyTenant != nil && *b.AnyTenant
+	switch {
+	case anyTenant && b.TenantID != nil:
+		return want, rest.SchemaFault(fault.Field{Pointer: "/tenant_id", Code: "excluded", Message: "cannot be combined with any_tenant"})
+	case details && b.TenantID == nil:
+		return want, rest.SchemaFault(fault.Field{Pointer: "/tenant_id", Code: "required", Message: "is required with the tenant's region or versions"})
+	case !anyTenant:
+		want.Tenant = &tenant
+	}
+	return want, nil
+}
+
+func number(n *int32) int {
+	if n == nil {
+		return 0
+	}
+	return int(*n)
+}
+
+// ListAPIKeys answers a page of keys, newest first.
+func (s *Handlers) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	req := rest.RequestOf(ctx)
+	p := in.Params
+	paging, err := s.PagingOf(req.List("active", "tenant_id"), p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	scope := scopeOf(req)
+	switch {
+	case p.TenantID == nil:
+	case scope == nil:
+		scope = p.TenantID
+	case *scope != *p.TenantID:
+		return nil, fault.New(fault.Forbidden, access.CodeTenantMismatch, "the credential belongs to a tenant, and tenant_id names another one")
+	}
+	now := s.Now()
+	f := access.Filter{Active: p.Active, Now: now, Limit: paging.Size, Offset: paging.Offset(), Total: paging.Total}
+	if paging.Page == 0 {
+		if len(paging.After) != len(f.After) {
+			return nil, rest.BadCursor()
+		}
+		f.After = uuid.UUID(paging.After)
+	}
+	page, err := s.Keys.List(ctx, scope, f)
+	if err != nil {
+		return nil, err
+	}
+	out := api.APIKeyList{APIKeys: make([]api.APIKey, len(page.Keys))}
+	for i := range page.Keys {
+		out.APIKeys[i] = toAPIKey(&page.Keys[i], now)
+	}
+	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
+		last := page.Keys[len(page.Keys)-1].ID
+		return last[:]
+	})
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// GetAPIKey answers what is kept of a key.
+func (s *Handlers) GetAPIKey(ctx context.Context, in api.GetAPIKeyRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	key, err := s.Keys.Get(ctx, scopeOf(rest.RequestOf(ctx)), in.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Body: toAPIKey(&key, s.Now())}, nil
+}
+
+// RevokeAPIKey ends a key for good.
+func (s *Handlers) RevokeAPIKey(ctx context.Context, in api.RevokeAPIKeyRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	req := rest.RequestOf(ctx)
+	if err := rest.SaysWhy(rest.Text(rest.ReasonIn(in.Body)), "a revoked key cannot be restored, so the audit trail must say why"); err != nil {
+		return nil, err
+	}
+	key, err := s.Keys.Revoke(rest.Acting(ctx, rest.ReasonIn(in.Body)), scopeOf(req), in.KeyID, req.Principal, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Body: toAPIKey(&key, s.Now())}, nil
+}
+
+func toAPIKey(k *access.Key, now time.Time) api.APIKey {
+	out := api.APIKey{
+		ID: k.ID, Name: k.Name, Prefix: k.Prefix, Role: api.Role(k.Role), AnyTenant: k.Tenant == nil, Active: k.Active(now),
+		CreatedBy: k.CreatedBy, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
+	}
+	if k.Tenant != nil {
+		t := *k.Tenant
+		out.TenantID, out.TenantRegion, out.TenantMajor, out.TenantMinor = &t.ID, &t.Region, &t.Major, &t.Minor
+	}
+	if k.RevokedAt != nil {
+		out.RevokedBy = &k.RevokedBy
+	}
+	return out
+}
+
+// WhoAmI answers what the credential stands for.
+func (s *Handlers) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.Response, error) {
+	req := rest.RequestOf(ctx)
+	who := req.Who
+	out := api.CallerIdentity{
+		Subject: who.Subject, Permissions: []string{}, AnyTenant: who.AnyTenant, Development: s.Development,
+		TenantID: req.Tenant.ID, TenantRegion: req.Tenant.Region, TenantMajor: req.Tenant.Major, TenantMinor: req.Tenant.Minor,
+	}
+	for _, p := range who.Role.Permissions() {
+		out.Permissions = append(out.Permissions, string(p))
+	}
+	if who.Role.Valid() {
+		role := api.Role(who.Role)
+		out.Role = &role
+	}
+	if who.KeyID != uuid.Nil {
+		out.KeyID = &who.KeyID
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}

@@ -1,0 +1,290 @@
+package auditapi
+
+import (
+	"context"
+	"encoding/binary"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Follow gives live events to those who wait for them: every event of a tenant
+// after a position, in batches that nobody may change. The channel is closed
+// when its reader falls behind, who then asks again. stop must be called.
+type Follow func(ctx context.Context, tenant uuid.UUID) (batches <-chan []saga.StoredEvent, after saga.Position, stop func(), err error)
+
+// lookLonger is how long one request goes on looking for events that fit a
+// filter before it answers with none and a cursor to go on from.
+const lookLonger = time.Second
+
+// feedOf identifies the feed of a tenant for its cursors. They say nothing of
+// filters: a place in the feed is one for any filter.
+func feedOf(tenant uuid.UUID) rest.ListID { return rest.NewListID(tenant, "/api/v1/saga-events", nil) }
+
+func positionKeys(p saga.Position) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, p.TxID), uint64(p.ID)) //nolint:gosec // ids are positive
+}
+
+// positionOf opens a cursor of the feed.
+func (s *Handlers) positionOf(list rest.ListID, cursor string) (saga.Position, error) {
+	b, err := s.Cursors.Open(list, cursor)
+	if err != nil {
+		return saga.Position{}, err
+	}
+	if len(b) != 16 {
+		return saga.Position{}, rest.BadCursor()
+	}
+	return saga.Position{TxID: binary.BigEndian.Uint64(b), ID: int64(binary.BigEndian.Uint64(b[8:]))}, nil //nolint:gosec // as it was put in
+}
+
+// eventFilter makes the filter of a feed's parameters.
+func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, actor *string, from, to *time.Time) (saga.EventFilter, error) {
+	f := saga.EventFilter{WorkflowName: rest.Text(workflow), TraceID: rest.Text(trace), Actor: rest.Text(actor)}
+	for _, t := range types {
+		f.Types = append(f.Types, saga.AuditType(t))
+	}
+	if id != nil {
+		if *id == uuid.Nil {
+			return f, rest.BadParameter("saga_id", "invalid", "must be a saga id")
+		}
+		f.SagaID = *id
+	}
+	for _, bound := range []struct {
+		name string
+		in   *time.Time
+		out  *time.Time
+	}{{"from", from, &f.From}, {"to", to, &f.To}} {
+		if bound.in == nil {
+			continue
+		}
+		if *bound.out = bound.in.UTC(); bound.out.Year() < 1970 || bound.out.Year() > 9999 {
+			return f, rest.BadParameter(bound.name, "invalid", "must be in the years 1970 to 9999")
+		}
+	}
+	return f, nil
+}
+
+// ListEvents answers a page of the feed, at once or when something has come.
+func (s *Handlers) ListEvents(ctx context.Context, in api.ListEventsRequestObject) (api.Response, error) {
+	p := in.Params
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	wait, _, err := s.WaitOf(p.Wait, nil)
+	if err != nil {
+		return nil, err
+	}
+	filter, err := eventFilter(p.EventType, p.SagaID, p.WorkflowName, p.TraceID, p.Actor, p.From, p.To)
+	if err != nil {
+		return nil, err
+	}
+	list, size, at := feedOf(tenant), rest.DefaultPageSize, saga.Position{}
+	if p.PageSize != nil {
+		size = int(*p.PageSize)
+	}
+	if p.Cursor != nil {
+		if at, err = s.positionOf(list, *p.Cursor); err != nil {
+			return nil, err
+		}
+	}
+	page, err := s.readFeed(ctx, tenant, at, filter, size)
+	if err == nil && wait > 0 && len(page.events) == 0 && !page.more {
+		page, err = s.awaitEvents(ctx, tenant, page.end, filter, size, wait)
+	}
+	if err != nil {
+		return nil, err
+	}
+	next := s.Cursors.Seal(list, positionKeys(page.end))
+	out := api.AuditEventList{
+		Events:     make([]api.AuditEvent, len(page.events)),
+		Pagination: api.Pagination{PageSize: size, HasNext: page.more, NextCursor: &next},
+	}
+	for i := range page.events {
+		e := &page.events[i]
+		out.Events[i] = toAPIEvent(e, s.Cursors.Seal(list, positionKeys(e.Position)))
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// feedPage is what was found of the feed, and how far it was read.
+type feedPage struct {
+	events []saga.StoredEvent
+	end    saga.Position
+	more   bool // there is something after end, though perhaps nothing that fits
+}
+
+// readFeed reads until a page is full, the feed ends, or it has looked long enough.
+func (s *Handlers) readFeed(ctx context.Context, tenant uuid.UUID, at saga.Position, f saga.EventFilter, size int) (feedPage, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	until := time.Now().Add(lookLonger)
+	p := feedPage{end: at}
+	for {
+		events, end, err := s.Trail.Feed(ctx, tenant, p.end, f, size+1-len(p.events))
+		if err != nil {
+			return p, err
+		}
+		p.events = append(p.events, events...)
+		if len(p.events) > size { // the one too many tells that there is more
+			p.events, p.more = p.events[:size], true
+			p.end = p.events[size-1].Position
+			return p, nil
+		}
+		if end == p.end {
+			return p, nil
+		}
+		p.end = end
+		if time.Now().After(until) {
+			p.more = true
+			return p, nil
+		}
+	}
+}
+
+// awaitEvents waits for an event that fits and returns what there is then.
+func (s *Handlers) awaitEvents(ctx context.Context, tenant uuid.UUID, at saga.Position, f saga.EventFilter, size int, wait time.Duration) (feedPage, error) {
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	for {
+		batches, _, stop, err := s.Follow(ctx, tenant)
+		if err != nil {
+			return feedPage{}, err
+		}
+		// What has come before the following began is read; what comes after, followed.
+		page, err := s.readFeed(ctx, tenant, at, f, size)
+		if err != nil || len(page.events) > 0 || page.more {
+			stop()
+			return page, err
+		}
+		fits := s.nextFit(ctx, batches, page.end, f, over.C)
+		stop()
+		if fits {
+			return s.readFeed(ctx, tenant, page.end, f, size)
+		}
+		at = page.end
+	}
+}
+
+// nextFit returns true when an event after a position fits, the time is over or
+// nobody waits any more, and false when the batches have ended.
+func (s *Handlers) nextFit(ctx context.Context, batches <-chan []saga.StoredEvent, at saga.Position, f saga.EventFilter, over <-chan time.Time) bool {
+	for {
+		select {
+		case <-over:
+			return true
+		case <-s.Stopping:
+			return true
+		case <-ctx.Done():
+			return true
+		case batch, ok := <-batches:
+			if !ok {
+				return false
+			}
+			for i := range batch {
+				if batch[i].Compare(at) > 0 && f.Matches(&batch[i]) {
+					return true
+				}
+			}
+		}
+	}
+}
+
+// ListSagaEvents answers a page of a saga's history.
+func (s *Handlers) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	p := in.Params
+	req := rest.RequestOf(ctx)
+	list := req.List("event_type", "order")
+	size, after := rest.DefaultPageSize, int64(0)
+	if p.PageSize != nil {
+		size = int(*p.PageSize)
+	}
+	if p.Cursor != nil {
+		b, err := s.Cursors.Open(list, *p.Cursor)
+		if err != nil {
+			return nil, err
+		}
+		if len(b) != 8 {
+			return nil, rest.BadCursor()
+		}
+		after = int64(binary.BigEndian.Uint64(b)) //nolint:gosec // as it was put in
+	}
+	filter, err := eventFilter(p.EventType, nil, nil, nil, nil, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	newestFirst := p.Order != nil && *p.Order == api.ListSagaEventsParamsOrderDesc
+	events, more, err := s.Trail.Events(ctx, req.Tenant.ID, in.SagaID, filter, newestFirst, after, size)
+	if err != nil {
+		return nil, err
+	}
+	if len(events) == 0 {
+		if err := s.hasEvents(ctx, req.Tenant.ID, in.SagaID); err != nil {
+			return nil, err
+		}
+	}
+	out := api.AuditEventList{Events: make([]api.AuditEvent, len(events)), Pagination: api.Pagination{PageSize: size, HasNext: more}}
+	for i := range events {
+		cursor := s.Cursors.Seal(list, binary.BigEndian.AppendUint64(nil, uint64(events[i].ID))) //nolint:gosec // positive
+		out.Events[i] = toAPIEvent(&events[i], cursor)
+		if more && i == len(events)-1 {
+			out.Pagination.NextCursor = &cursor
+		}
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// hasEvents returns nil when the tenant has, or had, a saga of this id: each has
+// an event of its beginning, whatever became of it. Fault: NotFound.
+func (s *Handlers) hasEvents(ctx context.Context, tenant, id uuid.UUID) error {
+	events, _, err := s.Trail.Events(ctx, tenant, id, saga.EventFilter{}, false, 0, 1)
+	if err != nil || len(events) > 0 {
+		return err
+	}
+	if _, err = s.Sagas.Get(ctx, tenant, id); fault.KindOf(err) == fault.NotFound {
+		return saga.NotFound(id)
+	}
+	return err // a saga from before events were written has none
+}
+
+// VerifyAudit answers whether a part of the audit trail is what was written.
+func (s *Handlers) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	from, limit := int64(1), 100
+	if in.Params.FromSeq != nil {
+		from = *in.Params.FromSeq
+	}
+	if in.Params.Limit != nil {
+		limit = int(*in.Params.Limit)
+	}
+	check, ofActions := s.Verify, in.Params.Trail != nil && *in.Params.Trail == api.VerifyAuditParamsTrailActions
+	tenant, err := scopeOfRecord(ctx, in.Params.Scope)
+	switch {
+	case err != nil:
+		return nil, err
+	case ofActions && s.Actions == nil:
+		return nil, NoRecord()
+	case ofActions:
+		check = s.VerifyActions
+	case tenant == operator.Deployment:
+		return nil, rest.ParameterFault(rest.CodeInvalidParameter, fault.Field{Pointer: "scope", Code: "excluded", Message: "deployment requires trail=actions: every event belongs to a tenant"})
+	}
+	v, err := check(ctx, tenant, from, limit)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Body: toAPIVerification(&v, ofActions)}, nil
+}
+
+// NoRecord is the fault where there is neither a queue nor a record of actions.
+func NoRecord() error {
+	return fault.New(fault.Unavailable, dlq.CodeUnavailable, "the memory store has no dead-letter queue and no record of actions: use PostgreSQL")
+}

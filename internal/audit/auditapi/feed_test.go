@@ -1,0 +1,223 @@
+package auditapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/test/apitest"
+)
+
+const sagaEvents = "/api/v1/saga-events"
+
+// story is what events tell, in short.
+func story(events []client.AuditEvent) string {
+	var out []string
+	for _, e := range events {
+		line := string(e.EventType)
+		if e.StepName != nil {
+			line += " " + *e.StepName
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, ", ")
+}
+
+const story1 = "saga.started, saga.step.started reserve, saga.step.completed reserve, saga.completed"
+
+func TestTheHistoryOfASagaReadsForwardsAndBackwards(t *testing.T) {
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve")
+	s := e.Done(`{"workflow_name":"order","correlation_id":"c-1","business_key":"k-1","initiated_by":"ann"}`)
+	path := apitest.SagasPath + "/" + s.SagaID.String() + "/events"
+	all := e.Events(path)
+	if got := story(all.Events); got != story1 || all.Pagination.HasNext || all.Pagination.NextCursor != nil {
+		t.Fatalf("history = %s, pagination %+v", got, all.Pagination)
+	}
+	first := all.Events[0]
+	want := first
+	want.OldState, want.NewState, want.Status = nil, new(client.SagaStatePending), new(client.SagaStatusSTARTED)
+	want.CorrelationID, want.BusinessKey, want.WorkflowName = new("c-1"), new("k-1"), new("order")
+	if diff := cmp.Diff(want, first); diff != "" || first.RequestID == nil {
+		t.Errorf("the first event, of request %v (-want +got):\n%s", first.RequestID, diff)
+	}
+	step := all.Events[1]
+	if *step.StepID != s.SagaID.String()+":0" || *step.StepIndex != 0 || *step.OldState != "pending" || *step.NewState != "running" {
+		t.Errorf("the event of a step = %+v", step)
+	}
+	// Page by page, both ways.
+	for _, order := range []string{"asc", "desc"} {
+		var got []client.AuditEvent
+		query := "?page_size=3&order=" + order
+		for cursor := ""; ; {
+			page := e.Events(path + query + cursor)
+			got = append(got, page.Events...)
+			if !page.Pagination.HasNext {
+				break
+			}
+			cursor = "&cursor=" + *page.Pagination.NextCursor
+		}
+		if order == "desc" {
+			slices.Reverse(got)
+		}
+		if story(got) != story1 {
+			t.Errorf("%s, three by three: %s", order, story(got))
+		}
+	}
+	if got := story(e.Events(path + "?event_type=saga.completed&event_type=saga.started").Events); got != "saga.started, saga.completed" {
+		t.Errorf("two types: %s", got)
+	}
+	// A page goes on after any event.
+	if got := story(e.Events(path + "?cursor=" + all.Events[1].Cursor).Events); got != "saga.step.completed reserve, saga.completed" {
+		t.Errorf("after the second event: %s", got)
+	}
+	if r := e.Send("GET", path+"?order=desc&cursor="+all.Events[1].Cursor, ""); r.Status != http.StatusBadRequest {
+		t.Errorf("a cursor of the other order: %d", r.Status)
+	}
+	e.Send("GET", apitest.SagasPath+"/0192f0c1-0000-7000-8000-000000000009/events", "").Wants(http.StatusNotFound, "SAGA_NOT_FOUND")
+	if got := e.Events(path + "?event_type=saga.failed"); len(got.Events) != 0 {
+		t.Errorf("events of a type that it does not have: %s", story(got.Events))
+	}
+}
+
+func TestTheFeedGoesOnWhereItEnded(t *testing.T) {
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve")
+	empty := e.Events(sagaEvents)
+	if len(empty.Events) != 0 || empty.Pagination.HasNext || empty.Pagination.NextCursor == nil {
+		t.Fatalf("an empty feed: %+v", empty)
+	}
+	cursor := *empty.Pagination.NextCursor
+	var got []client.AuditEvent
+	for i := range 3 {
+		e.Done(fmt.Sprintf(`{"workflow_name":"order","correlation_id":"%d"}`, i))
+		for more := true; more; {
+			page := e.Events(sagaEvents + "?page_size=3&cursor=" + cursor)
+			got = append(got, page.Events...)
+			cursor, more = *page.Pagination.NextCursor, page.Pagination.HasNext
+			if more != (len(page.Events) == 3) {
+				t.Errorf("%d events, has_next %v", len(page.Events), more)
+			}
+		}
+	}
+	if story(got) != strings.Join([]string{story1, story1, story1}, ", ") {
+		t.Errorf("the feed tells: %s", story(got))
+	}
+	if diff := cmp.Diff(got, e.Events(sagaEvents+"?page_size=200").Events); diff != "" {
+		t.Errorf("in pieces and at once (-pieces +once):\n%s", diff)
+	}
+	after := e.Events(sagaEvents + "?page_size=200&cursor=" + got[8].Cursor + "&event_type=saga.completed")
+	if story(after.Events) != "saga.completed" {
+		t.Errorf("after an event, with another filter: %s", story(after.Events))
+	}
+}
+
+func TestEveryFilterOfTheFeedSelects(t *testing.T) {
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve")
+	e.Register("refund", "pay")
+	a := e.Done(`{"workflow_name":"order"}`)
+	e.Start(`{"workflow_name":"refund"}`, "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	e.Node.Rest()
+	all := e.Events(sagaEvents + "?page_size=200").Events
+	at := func(i int) string { return url.QueryEscape(all[i].Timestamp.Format(time.RFC3339Nano)) }
+	refund := "saga.started, saga.step.started pay, saga.step.completed pay, saga.completed"
+	for query, want := range map[string]string{
+		"workflow_name=refund":                               refund,
+		"saga_id=" + a.SagaID.String():                       story1,
+		"trace_id=4bf92f3577b34da6a3ce929d0e0e4736":          refund,
+		"event_type=saga.completed&workflow_name=order":      "saga.completed",
+		"event_type=saga.started&event_type=retry.exhausted": "saga.started, saga.started",
+		"actor=nobody":           "",
+		"actor=" + *all[0].Actor: "saga.started, saga.started",
+		"from=" + at(6):          story(all[6:]),
+		"to=" + at(2):            story(all[:2]),
+	} {
+		if got := story(e.Events(sagaEvents + "?page_size=200&" + query).Events); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+	for _, query := range []string{
+		"event_type=saga.exploded", "event_type=", "saga_id=1", "saga_id=00000000-0000-0000-0000-000000000000", "from=yesterday", "to=0001-01-01T00:00:00Z",
+		"page_size=0", "page_size=201", "page=1", "cursor=abc", "cursor=" + a.SagaID.String(), "wait=soon", "wait=-1s", "workflow_name=", "include=total", "colour=red",
+	} {
+		for _, path := range []string{sagaEvents, sagaEvents + "/stream"} {
+			if r := e.Send("GET", path+"?"+query, ""); r.Status != http.StatusBadRequest {
+				t.Errorf("%s?%s: %d %s", path, query, r.Status, r.Body)
+			}
+		}
+	}
+}
+
+func TestTheFeedWaitsForWhatFits(t *testing.T) {
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve")
+	cursor := *e.Events(sagaEvents).Pagination.NextCursor
+	answered := make(chan client.AuditEventList)
+	go func() { answered <- e.Events(sagaEvents + "?wait=10s&event_type=saga.completed&cursor=" + cursor) }()
+	s := e.Start(`{"workflow_name":"order"}`)
+	e.Tail.Wake()
+	if got := <-answered; story(got.Events) != "saga.completed" || got.Events[0].SagaID != s.SagaID {
+		t.Errorf("waited for %s", story(got.Events))
+	}
+	begun := time.Now()
+	if got := e.Events(sagaEvents + "?wait=50ms&actor=nobody"); len(got.Events) != 0 || got.Pagination.HasNext {
+		t.Errorf("after the wait: %+v", got)
+	}
+	if took := time.Since(begun); took < 50*time.Millisecond {
+		t.Errorf("a wait of 50 ms was over after %v", took)
+	}
+}
+
+func TestAWaitForEventsEndsWhenTheServerStops(t *testing.T) {
+	stopping := make(chan struct{})
+	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Stopping = stopping })
+	time.AfterFunc(20*time.Millisecond, func() { close(stopping) })
+	begun := time.Now()
+	if e.Events(sagaEvents + "?wait=10s"); time.Since(begun) > 5*time.Second {
+		t.Errorf("answered after %v", time.Since(begun))
+	}
+}
+
+func TestTheTrailIsVerifiedByTheAPI(t *testing.T) {
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve")
+	verify := func(query string) (v client.AuditVerification) {
+		t.Helper()
+		r := e.Send("GET", "/api/v1/audit/verify?"+query, "")
+		if r.Status != http.StatusOK {
+			t.Fatalf("%s: %d %s", query, r.Status, r.Body)
+		}
+		r.Into(&v)
+		return v
+	}
+	if v := verify(""); !v.Ok || v.CheckedSeals != 0 || *v.UnsealedEvents != 0 {
+		t.Errorf("nothing: %+v", v)
+	}
+	for range 3 {
+		e.Done(`{"workflow_name":"order"}`)
+		if n, err := e.Store.Trail.Seal(t.Context(), apitest.Tenant.ID); err != nil || n != 4 {
+			t.Fatalf("sealed %d, %v", n, err)
+		}
+	}
+	e.Done(`{"workflow_name":"order"}`)
+	if v := verify("limit=2"); !v.Ok || v.CheckedSeals != 2 || v.CheckedEvents != 8 || *v.NextSeq != 3 || v.UnsealedEvents != nil || v.Head.Seq != 2 {
+		t.Errorf("two seals: %+v", v)
+	}
+	if v := verify("from_seq=3"); !v.Ok || v.CheckedSeals != 1 || v.NextSeq != nil || *v.UnsealedEvents != 4 {
+		t.Errorf("the last seal: %+v", v)
+	}
+	for _, query := range []string{"from_seq=0", "from_seq=x", "limit=0", "limit=1001", "seq=1"} {
+		if r := e.Send("GET", "/api/v1/audit/verify?"+query, ""); r.Status != http.StatusBadRequest {
+			t.Errorf("%s: %d", query, r.Status)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package dlqapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// verbRestore is what can be done to an archived letter.
+const verbRestore = "restore"
+
+// UpdateDeadLetter changes what people note about a letter.
+func (s *Handlers) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetterRequestObject) (api.Response, error) {
+	b := in.Body
+	e := dlq.Edit{NextRetryAt: b.NextRetryAt, Labels: b.Labels, Assignee: b.Assignee, Note: b.Note}
+	changed := map[string]any{}
+	if b.MaxRetries != nil {
+		e.MaxRetries = new(int(*b.MaxRetries))
+		changed["max_retries"] = *b.MaxRetries
+	}
+	if b.NextRetryAt != nil {
+		if y := b.NextRetryAt.UTC().Year(); y < 1970 || y > 9999 {
+			return nil, rest.SchemaFault(fault.Field{Pointer: "/next_retry_at", Code: "invalid", Message: "must be in the years 1970 to 9999"})
+		}
+		changed["next_retry_at"] = b.NextRetryAt.UTC()
+	}
+	if b.Labels != nil {
+		changed["labels"] = b.Labels
+	}
+	if b.Assignee != nil {
+		changed["assignee"] = *b.Assignee
+	}
+	if b.Note != nil {
+		changed["note"] = *b.Note
+	}
+	if len(changed) == 0 {
+		return nil, rest.SchemaFault(fault.Field{Code: "required", Message: "must name at least one field to change"})
+	}
+	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbUpdate, b.Reason, changed, func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
+		return l.Edited(e, s.moment())
+	})
+}
+
+// RequeueDeadLetter gives a DEAD letter another chance.
+func (s *Handlers) RequeueDeadLetter(ctx context.Context, in api.RequeueDeadLetterRequestObject) (api.Response, error) {
+	b := in.Body
+	if b == nil {
+		b = &api.DeadLetterRequeueInput{}
+	}
+	reset := b.ResetRetryCount != nil && *b.ResetRetryCount
+	detail := map[string]any{"reset_retry_count": reset}
+	var bound *int
+	if b.MaxRetries != nil {
+		bound = new(int(*b.MaxRetries))
+		detail["max_retries"] = *bound
+	}
+	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbRequeue, b.Reason, detail, func(ctx context.Context, l dlq.Letter) (dlq.Letter, error) {
+		p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
+		if err != nil {
+			return l, err
+		}
+		return l.Requeued(reset, bound, &p, s.moment())
+	})
+}
+
+// DiscardDeadLetter gives a letter up.
+func (s *Handlers) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLetterRequestObject) (api.Response, error) {
+	b := in.Body
+	var why string
+	if b != nil {
+		why = b.Reason
+	}
+	if err := rest.SaysWhy(why, "a discarded dead letter is never retried, so the audit trail must say why"); err != nil {
+		return nil, err
+	}
+	force := b.Force != nil && *b.Force
+	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbDiscard, &b.Reason, map[string]any{"force": force}, func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
+		after, err := l.Discarded(s.moment())
+		if err == nil && !force {
+			err = sagaWaits(&l)
+		}
+		return after, err
+	})
+}
+
+// sagaWaits returns nil when no saga waits for the letter. Fault: Conflict.
+func sagaWaits(l *dlq.Letter) error {
+	if !l.Waited() {
+		return nil
+	}
+	return fault.New(fault.Conflict, dlq.CodeSagaWaits,
+		"saga %s is waiting for this dead letter: retry it, resolve it if its step was compensated manually, or set force", l.Link.SagaID).Allowing(l.Actions())
+}
+
+// ResolveDeadLetter notes that a letter was dealt with elsewhere. A saga that
+// waits for it goes on.
+func (s *Handlers) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLetterRequestObject) (api.Response, error) {
+	var reason *string
+	if in.Body != nil {
+		reason = in.Body.Reason
+	}
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	for range rest.MaxReloads {
+		l, err := s.live(ctx, in.MessageID, in.Params.IfMatch)
+		if err != nil {
+			return nil, err
+		}
+		after, err := l.ResolvedManually(s.moment())
+		switch {
+		case err != nil:
+			return nil, insteadOf(err, &l)
+		case l.Source == dlq.FromSaga:
+			after, err = s.UndoneByHand(ctx, l, rest.ByOf(ctx, reason))
+		default:
+			err = s.Letters.Change(ctx, after, s.didLetter(ctx, l.ID, dlq.VerbResolve, reason, nil))
+		}
+		switch {
+		case err == nil:
+			return s.letterAnswer(ctx, http.StatusOK, &after)
+		case !fault.IsCode(err, dlq.CodeStale):
+			return nil, err
+		}
+	}
+	return nil, letterKeepsChanging()
+}
+
+// AcknowledgeDeadLetter takes a consumer's word on a redriven letter.
+func (s *Handlers) AcknowledgeDeadLetter(ctx context.Context, in api.AcknowledgeDeadLetterRequestObject) (api.Response, error) {
+	b := in.Body
+	detail := map[string]any{"generation": b.Generation, "outcome": b.Outcome}
+	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbAck, b.Reason, detail, func(ctx context.Context, l dlq.Letter) (dlq.Letter, error) {
+		p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
+		if err != nil {
+			return l, err
+		}
+		return l.Acknowledged(int(b.Generation), b.Outcome == api.DeadLetterAckInputOutcomePROCESSED, &p, s.moment())
+	})
+}
+
+// DeleteDeadLetter removes a letter; its tombstone is in the audit trail.
+func (s *Handlers) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetterRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	force := in.Params.Force != nil && *in.Params.Force
+	for range rest.MaxReloads {
+		l, err := s.live(ctx, in.MessageID, in.Params.IfMatch)
+		if err == nil {
+			if err = l.Deletable(); err == nil && !force {
+				err = sagaWaits(&l)
+			}
+			err = insteadOf(err, &l)
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch err := s.Letters.Delete(ctx, l, s.didLetter(ctx, l.ID, dlq.VerbDelete, &in.Params.Reason, l.Tombstone())); {
+		case err == nil:
+			return rest.Answer{Status: http.StatusOK, Body: api.DeletedDeadLetter{ID: l.ID}}, nil
+		case !fault.IsCode(err, dlq.CodeStale):
+			return nil, err
+		}
+	}
+	return nil, letterKeepsChanging()
+}
+
+// RestoreDeadLetter makes an archived letter live again.
+func (s *Handlers) RestoreDeadLetter(ctx context.Context, in api.RestoreDeadLetterRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	var reason *string
+	if in.Body != nil {
+		reason = in.Body.Reason
+	}
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	l, err := s.Letters.Restore(ctx, tenant, in.MessageID, s.Now(), s.didLetter(ctx, in.MessageID, verbRestore, reason, nil))
+	if err == nil {
+		return s.letterAnswer(ctx, http.StatusOK, &l)
+	}
+	if fault.KindOf(err) == fault.NotFound {
+		if l, getErr := s.Letters.Get(ctx, tenant, in.MessageID); getErr == nil && l.ArchivedAt == nil {
+			err = insteadOf(fault.New(fault.Conflict, dlq.CodeConflict, "the dead letter is not archived").Allowing(l.Actions()), &l)
+		}
+	}
+	return nil, err
+}

@@ -1,0 +1,94 @@
+package dlqapi
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// carryable returns nil when the way to the target carries all that the retry is
+// to send: what somebody sets is sent or refused, never left out unsaid. Fault:
+// Invalid.
+func (s *Handlers) carryable(ctx context.Context, l *dlq.Letter, claim *dlq.Claim, b *api.DeadLetterRetryInput) error {
+	to := l.Destination(claim.Target)
+	var lost []string // names that are not sent
+	switch to.Kind {
+	case dlq.ToKafka:
+	case dlq.ToHTTP:
+		content, err := s.sent(ctx, l, claim.Revision)
+		if err != nil {
+			return err
+		}
+		carried, err := dlq.CarryOverHTTP(content, l.SameHost(&to))
+		if err != nil {
+			return invalidAt(carriedIn(b), err)
+		}
+		lost = append(carried.Dropped, carried.Withheld...)
+	default:
+		if len(b.HeadersPatch) > 0 {
+			return rest.SchemaFault(fault.Field{Pointer: "/headers_patch", Code: "excluded", Message: "headers are allowed for Kafka and HTTP targets only"})
+		}
+		if b.KeyBase64 != nil || b.Target != nil && b.Target.KeyBase64 != nil {
+			return rest.SchemaFault(fault.Field{Pointer: "/key_base64", Code: "excluded", Message: "a key is allowed for Kafka and HTTP targets only"})
+		}
+	}
+	for i, p := range b.HeadersPatch {
+		pointer := "/headers_patch/" + strconv.Itoa(i) + "/name"
+		switch {
+		case p.Op == api.DeadLetterHeaderPatchOpRemove:
+		case dlq.OwnHeader(p.Name):
+			return rest.SchemaFault(fault.Field{Pointer: pointer, Code: "reserved", Message: "is reserved: Skald sets it on every retry"})
+		case slices.Contains(lost, p.Name):
+			return rest.SchemaFault(fault.Field{Pointer: pointer, Code: "not_sent", Message: "is not sent to this HTTP target: it describes the failure or holds credentials"})
+		}
+	}
+	return nil
+}
+
+// carriedIn is the member of a retry that decides whether a request carries it.
+func carriedIn(b *api.DeadLetterRetryInput) string {
+	switch {
+	case len(b.HeadersPatch) > 0:
+		return "/headers_patch"
+	case b.KeyBase64 != nil:
+		return "/key_base64"
+	}
+	return "/target"
+}
+
+// sent is what a retry sends: of its edit, or of the latest one.
+func (s *Handlers) sent(ctx context.Context, l *dlq.Letter, r *dlq.Revision) (dlq.Content, error) {
+	if r == nil && l.Revision > 0 {
+		revisions, err := s.Letters.Revisions(ctx, l.TenantID, l.ID)
+		if err != nil {
+			return dlq.Content{}, err
+		}
+		for i := range revisions {
+			if revisions[i].Number == l.Revision {
+				r = &revisions[i]
+			}
+		}
+	}
+	if r == nil {
+		return l.Content, nil
+	}
+	return l.Content.With(r.Content), nil
+}
+
+// invalidAt puts all fields of a fault at one member of the body.
+func invalidAt(pointer string, err error) error {
+	f := fault.As(err)
+	if f == nil {
+		return err
+	}
+	fields := slices.Clone(f.Fields)
+	for i := range fields {
+		fields[i].Pointer = pointer
+	}
+	return rest.Summed(f.Kind, f.Code, fields)
+}

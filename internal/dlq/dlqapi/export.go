@@ -1,0 +1,156 @@
+package dlqapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// exportPage is how many letters an export reads at once: each may be megabytes.
+const exportPage = 10
+
+// ExportDeadLetters checks what is asked for and reads the first letters; the
+// answer writes them and goes on.
+func (s *Handlers) ExportDeadLetters(ctx context.Context, in api.ExportDeadLettersRequestObject) (api.Response, error) {
+	req := rest.RequestOf(ctx)
+	f, err := letterFilter(ctx, req.Values())
+	if err != nil {
+		return nil, err
+	}
+	e := &export{s: s, ctx: ctx, tenant: req.Tenant.ID, list: req.List(letterFilters...), bare: req.Method == http.MethodHead, left: -1}
+	e.query = dlq.Query{Filter: f, Oldest: true}
+	if in.Params.Limit != nil {
+		e.left = int(*in.Params.Limit)
+	}
+	if in.Params.Cursor != nil {
+		after, err := s.Cursors.Open(e.list, *in.Params.Cursor)
+		if err != nil {
+			return nil, err
+		}
+		if e.query.After, err = letterCursor(after); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.read(); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// export is letters on their way to one client.
+type export struct {
+	s      *Handlers
+	ctx    context.Context //nolint:containedctx // of the request, for which this is the answer
+	tenant uuid.UUID
+	list   rest.ListID
+	query  dlq.Query
+	page   dlq.Page
+	left   int // how many may follow; below 0: any number
+	sent   int
+	bare   bool // a HEAD: no body
+}
+
+// exportEnd is the last line of an export.
+type exportEnd struct {
+	End        bool   `json:"end"` // nothing is left
+	Exported   int    `json:"exported"`
+	NextCursor string `json:"next_cursor,omitempty"` // unless End
+}
+
+func (e *export) read() (err error) {
+	ctx, cancel := e.s.Bounded(e.ctx)
+	defer cancel()
+	if e.query.Limit = exportPage; e.left >= 0 {
+		e.query.Limit = min(exportPage, e.left)
+	}
+	e.page, err = e.s.Letters.List(ctx, e.tenant, e.query)
+	return err
+}
+
+// Write sends letters until there are no more, or the
+// server stops, the export takes too long or the database is gone: then the last
+// line says where to go on.
+func (e *export) Write(w http.ResponseWriter) error {
+	h := w.Header()
+	h.Set("Content-Type", rest.MediaNDJSON)
+	h.Set("Content-Disposition", `attachment; filename="dead-letters.ndjson"`)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // proxies that gather answers would keep it all
+	w.WriteHeader(http.StatusOK)
+	if e.bare {
+		return nil
+	}
+	out := http.NewResponseController(w)
+	_ = out.SetReadDeadline(time.Time{}) // of the request, which has been read
+	over := time.NewTimer(e.s.Limits.StreamAge)
+	defer over.Stop()
+	for {
+		lines, err := e.lines()
+		if err != nil || !e.push(w, out, lines) {
+			return nil
+		}
+		if !e.page.More || e.left == 0 {
+			e.end(w, out, !e.page.More)
+			return nil
+		}
+		select {
+		case <-e.s.Stopping:
+		case <-over.C:
+		default:
+			if err = e.read(); err == nil {
+				continue
+			}
+			e.s.Log.WarnContext(e.ctx, "dead-letter export interrupted", slog.String("request_id", rest.RequestOf(e.ctx).ID), slog.Any("error", err))
+		}
+		e.end(w, out, false)
+		return nil
+	}
+}
+
+// lines are those of the page that was read; the next begins after it.
+func (e *export) lines() ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	for i := range e.page.Letters {
+		l := &e.page.Letters[i]
+		if err := enc.Encode(recordOf(l, e.s.Cursors.Seal(e.list, letterKeys(l)))); err != nil {
+			return nil, err
+		}
+		e.query.After = &dlq.Cursor{At: l.CreatedAt, ID: l.ID}
+		e.sent++
+		e.left--
+	}
+	return buf.Bytes(), nil
+}
+
+// push sends something whole; false: the client is gone or too slow.
+func (e *export) push(w http.ResponseWriter, out *http.ResponseController, data []byte) bool {
+	if out.SetWriteDeadline(time.Now().Add(max(e.s.Limits.StreamWrite, e.s.Limits.RequestTimeout))) != nil {
+		return false
+	}
+	if _, err := w.Write(data); err != nil {
+		return false
+	}
+	return out.Flush() == nil
+}
+
+func (e *export) end(w http.ResponseWriter, out *http.ResponseController, all bool) {
+	last := exportEnd{End: all, Exported: e.sent}
+	if a := e.query.After; !all && a != nil {
+		last.NextCursor = e.s.Cursors.Seal(e.list, letterKeys(&dlq.Letter{CreatedAt: a.At, ID: a.ID}))
+	}
+	line, err := json.Marshal(last)
+	if err == nil {
+		e.push(w, out, append(line, '\n'))
+	}
+}

@@ -1,0 +1,108 @@
+package dlqapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// ListDeadLetterGroups answers a page of groups, those seen last first.
+func (s *Handlers) ListDeadLetterGroups(ctx context.Context, in api.ListDeadLetterGroupsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	req, p := rest.RequestOf(ctx), in.Params
+	paging, err := s.PagingOf(req.List("state", "topic"), p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	f := dlq.GroupFilter{States: rest.As[dlq.GroupState](p.State), Topic: rest.Text(p.Topic), Limit: paging.Size, Offset: paging.Offset(), Total: paging.Total}
+	if paging.Page == 0 {
+		at, fingerprint, err := rest.TimeAndText(paging.After)
+		if err != nil {
+			return nil, err
+		}
+		f.After = &dlq.GroupCursor{LastSeen: at, Fingerprint: fingerprint}
+	}
+	page, err := s.Overview.Groups(ctx, req.Tenant.ID, f)
+	if err != nil {
+		return nil, err
+	}
+	out := api.DeadLetterGroupList{Groups: toAPIGroups(page.Groups)}
+	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
+		last := &page.Groups[len(page.Groups)-1]
+		return rest.TimeAndTextKeys(last.LastSeen, last.Fingerprint)
+	})
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// GetDeadLetterGroup answers a group.
+func (s *Handlers) GetDeadLetterGroup(ctx context.Context, in api.GetDeadLetterGroupRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	g, err := s.Overview.Group(ctx, rest.RequestOf(ctx).Tenant.ID, in.Fingerprint)
+	if err != nil {
+		return nil, err
+	}
+	return groupAnswer(&g), nil
+}
+
+// UpdateDeadLetterGroup keeps what people have made of a group.
+func (s *Handlers) UpdateDeadLetterGroup(ctx context.Context, in api.UpdateDeadLetterGroupRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	b := in.Body
+	edit := dlq.GroupEdit{Assignee: b.Assignee, Note: b.Note}
+	if b.State != nil {
+		edit.State = new(dlq.GroupState(*b.State))
+	}
+	for range rest.MaxReloads {
+		g, err := s.Overview.Group(ctx, rest.RequestOf(ctx).Tenant.ID, in.Fingerprint)
+		if err != nil {
+			return nil, err
+		}
+		switch fits, err := rest.IfMatch(in.Params.IfMatch, g.Version); {
+		case err != nil:
+			return nil, err
+		case !fits:
+			return nil, rest.Stale(dlq.CodeStale, "group", g.Version)
+		}
+		after, err := g.Edited(edit, s.Now())
+		if err != nil {
+			return nil, err
+		}
+		detail := map[string]any{"from": g.State, "to": after.State}
+		by := s.Did(ctx, after.UpdatedAt, operator.DeadGroup, g.Fingerprint, rest.VerbUpdate, rest.Text(b.Reason), detail)
+		switch err := s.Overview.ChangeGroup(ctx, after, by); {
+		case err == nil:
+			return groupAnswer(&after), nil
+		case !fault.IsCode(err, dlq.CodeStale):
+			return nil, err
+		}
+	}
+	return nil, fault.New(fault.Unavailable, rest.CodeUnavailable, "the group keeps changing; try again")
+}
+
+func groupAnswer(g *dlq.Group) rest.Answer {
+	return rest.Answer{Status: http.StatusOK, Body: toAPIGroup(g), ETag: rest.EtagOf(g.Version)}
+}
+
+func toAPIGroups(groups []dlq.Group) []api.DeadLetterGroup {
+	out := make([]api.DeadLetterGroup, len(groups))
+	for i := range groups {
+		out[i] = toAPIGroup(&groups[i])
+	}
+	return out
+}
+
+func toAPIGroup(g *dlq.Group) api.DeadLetterGroup {
+	return api.DeadLetterGroup{
+		Fingerprint: g.Fingerprint, State: api.DeadLetterGroupState(g.State), Topic: g.Topic, ErrorType: rest.UnlessEmpty(g.ErrorType), Message: g.Message,
+		Received: g.Received, Open: &g.Open, OpenIsCapped: &g.OpenCapped, FirstSeen: g.FirstSeen, LastSeen: g.LastSeen, SampleID: g.Sample,
+		Assignee: rest.UnlessEmpty(g.Assignee), Note: rest.UnlessEmpty(g.Note), UpdatedAt: g.UpdatedAt, Version: g.Version,
+	}
+}

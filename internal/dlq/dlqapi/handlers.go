@@ -1,0 +1,59 @@
+// Package dlqapi is the HTTP edge of the dead-letter queue: letters, their groups and
+// topics, policies, exports and imports, and redrives of many.
+package dlqapi
+
+import (
+	"context"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// DeadLetters is what the edge needs of the dead-letter queue. Every field is
+// required.
+type DeadLetters struct {
+	Letters  dlq.Letters
+	Redrives dlq.Redrives
+	Overview dlq.Overview
+	Actions  operator.Log // who did what, on anything but sagas
+	// VerifyActions checks the seals of that record from a sequence number on, limit of them at most.
+	VerifyActions func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error)
+	RedriveLimits dlq.RedriveLimits
+	// WakeRedrives has the loops of this node look for redrives now.
+	WakeRedrives func()
+	// PolicyOf returns the policy of a topic: its own, the tenant's, or the
+	// configuration's.
+	PolicyOf func(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error)
+	// Drive retries one letter at once and returns how that ended, which is then
+	// stored; RETRYING: its target tells later. A failed drive is no error. Faults:
+	// NotFound; Conflict; Precondition CodeStale; Invalid CodeTarget; Unavailable
+	// CodeNoKafka.
+	Drive func(context.Context, dlq.Claim) (dlq.Finish, error)
+	// Ways is where this server, as it is configured, drives letters to.
+	Ways dlq.Ways
+	// UndoneByHand tells the saga that waits for a letter that its step was undone
+	// elsewhere; the saga's own commit resolves the letter, which is returned.
+	UndoneByHand func(context.Context, dlq.Letter, operator.By) (dlq.Letter, error)
+}
+
+// Complete tells whether every field is there.
+func (d *DeadLetters) Complete() bool {
+	return d.Redrives != nil && d.Overview != nil && d.Actions != nil && d.RedriveLimits.MaxRate > 0 && d.WakeRedrives != nil &&
+		d.Letters != nil && d.PolicyOf != nil && d.Drive != nil && d.Ways.Forbidden != nil && d.UndoneByHand != nil
+}
+
+// Handlers are the operations on the dead-letter queue.
+type Handlers struct {
+	*rest.Kit
+	DeadLetters
+	// CheckEndpoint says why nothing could ever be sent to a URL, "" when it may; in
+	// words fit for the tenant.
+	CheckEndpoint func(url string) (reason string)
+	// LetterSchema is that of a message of a batch, each of which is checked on its own.
+	LetterSchema *openapi3.Schema
+}

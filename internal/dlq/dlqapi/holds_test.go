@@ -1,0 +1,122 @@
+package dlqapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/test/apitest"
+)
+
+func TestATopicIsHeldByOneField(t *testing.T) {
+	t.Parallel()
+	e := apitest.NewQueueEdge(t)
+	topic, common := "/api/v1/dlq/topics/orders/policy", "/api/v1/dlq/policy"
+	var before, p client.DeadLetterPolicy
+	e.Send("GET", topic, "").Into(&before)
+	e.Send("PATCH", topic, `{"auto_retry":false}`, "If-Match", `"3"`).Wants(http.StatusPreconditionFailed, "DLQ_VERSION_CONFLICT")
+	r := e.Send("PATCH", topic, `{"auto_retry":false,"reason":"the billing database is down"}`, "If-Match", `"0"`)
+	if r.Into(&p); r.Status != http.StatusOK || p.AutoRetry || p.Version != 1 || p.Inherited || r.Header.Get("ETag") != `"1"` {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	if p.MaxRetries != before.MaxRetries || p.RetentionDays != before.RetentionDays || p.Backoff != before.Backoff || p.HoldAll != nil {
+		t.Errorf("the rest of the policy changed: %s", r.Body)
+	}
+	p = client.DeadLetterPolicy{}
+	r = e.Send("PATCH", topic, `{"backoff":{"jitter":0.25},"alert":{"count":9},"redact":["card"]}`)
+	if r.Into(&p); p.Version != 2 || p.AutoRetry || p.Backoff.Jitter != 0.25 || p.Backoff.Multiplier != before.Backoff.Multiplier || *p.Alert.Count != 9 || len(p.Redact) != 1 {
+		t.Errorf("%s", r.Body)
+	}
+	p = client.DeadLetterPolicy{}
+	r = e.Send("PATCH", topic, `{"redact":[]}`)
+	if r.Into(&p); len(p.Redact) != 0 || p.Backoff.Jitter != 0.25 {
+		t.Errorf("%s", r.Body)
+	}
+	e.Send("PATCH", topic, `{"hold_all":true}`).Wants(http.StatusUnprocessableEntity, "DLQ_INVALID")
+	e.Send("PATCH", topic, `{"max_retries":null}`).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
+	e.Send("PATCH", topic, `{}`).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
+	e.Send("PATCH", topic, `{"backoff":{"max_interval_ms":1}}`).Wants(http.StatusUnprocessableEntity, "DLQ_INVALID")
+	p = client.DeadLetterPolicy{}
+	r = e.Send("PATCH", common, `{"hold_all":true}`)
+	if r.Into(&p); r.Status != http.StatusOK || p.HoldAll == nil || !*p.HoldAll {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	var actions client.ActionList
+	if e.Send("GET", "/api/v1/audit?kind=topic_policy&subject=orders", "").Into(&actions); len(actions.Actions) != 3 {
+		t.Errorf("%d actions", len(actions.Actions))
+	}
+}
+
+// A letter that is held says so, and by what.
+func TestAHeldLetterSaysWhatHoldsIt(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.policy.AutoRetry = true
+	id := q.Pushed("orders", q.target.URL, `{"n":%d}`, 1)[0]
+	show := func() client.DeadLetter {
+		var l client.DeadLetter
+		q.Send("GET", letters+"/"+id.String(), "").Into(&l)
+		return l
+	}
+	if l := show(); l.NextRetryAt == nil || l.HeldBy != nil {
+		t.Fatalf("next %v, held by %v", l.NextRetryAt, l.HeldBy)
+	}
+	q.policy.AutoRetry, q.policy.Held = false, "topic_policy"
+	if l := show(); l.NextRetryAt == nil || l.HeldBy == nil || *l.HeldBy != "topic_policy" {
+		t.Errorf("next %v, held by %v", l.NextRetryAt, l.HeldBy)
+	}
+	var list client.DeadLetterList
+	if q.Send("GET", letters, "").Into(&list); len(list.Messages) != 1 || list.Messages[0].HeldBy == nil {
+		t.Errorf("%+v", list.Messages)
+	}
+	// Who sets the time of one letter means it.
+	q.Send("PATCH", letters+"/"+id.String(), fmt.Sprintf(`{"next_retry_at":%q}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
+	if l := show(); l.NextRetryAt == nil || l.HeldBy != nil {
+		t.Errorf("next %v, held by %v", l.NextRetryAt, l.HeldBy)
+	}
+}
+
+// What is set while a redrive is halted or as it is resumed counts.
+func TestAGuardSurvivesTheResume(t *testing.T) {
+	t.Parallel()
+	e := apitest.NewQueueEdge(t)
+	target := newService(t)
+	target.set(true)
+	e.Pushed("orders", target.URL, `{"n":%d}`, 100)
+	r := e.Bulk(`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"rate_per_second":1000,"stop_on":{"failures":5},"concurrency":2}`)
+	at := apitest.RedrivesPath + "/" + r.ID.String()
+	halted := e.Until(r.ID, "halted", func(r client.Redrive) bool { return r.State == client.RedriveStateHALTED })
+	if halted.Failed < 5 || halted.Failed > 7 || halted.Halts != 1 || halted.LastHalt == nil || halted.Sent != halted.Failed || halted.NeverSent != 100-halted.Failed {
+		t.Errorf("%+v", halted)
+	}
+	if halted.LastError == nil || halted.LastErrorAt == nil {
+		t.Errorf("it does not say what failed: %+v", halted)
+	}
+	e.Send("PATCH", at, `{"stop_on":{"failures":10}}`)
+	var resumed client.Redrive
+	res := e.Send("POST", at+"/resume", `{"reason":"again"}`)
+	if res.Into(&resumed); resumed.StopOn.Failures == nil || *resumed.StopOn.Failures != 10 || resumed.Counted.Failed != 0 {
+		t.Errorf("resumed: %s", res.Body)
+	}
+	again := e.Until(r.ID, "halted again", func(r client.Redrive) bool { return r.Halts == 2 })
+	if n := again.Failed - halted.Failed; n < 10 || n > 12 || again.Counted.Failed != n {
+		t.Errorf("halted after %d more failures: %+v", n, again)
+	}
+	e.Send("POST", at+"/resume", `{"stop_on":{"failures":-1}}`).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
+	target.set(false)
+	resumed = client.Redrive{}
+	res = e.Send("POST", at+"/resume", `{"stop_on":{}}`)
+	if res.Into(&resumed); resumed.StopOn.Failures != nil {
+		t.Errorf("resumed: %s", res.Body)
+	}
+	end := e.Until(r.ID, "complete", func(r client.Redrive) bool { return r.State == client.RedriveStateCOMPLETED })
+	if end.Halts != 2 || end.HaltReason != nil || end.LastHalt.Reason != "failures" || end.Sent != 100 || end.MaybeSent+end.Repeated+end.NeverSent != 0 {
+		t.Errorf("%+v", end)
+	}
+	var actions client.ActionList
+	if e.Send("GET", "/api/v1/audit?kind=redrive&verb=halt&subject="+r.ID.String(), "").Into(&actions); len(actions.Actions) != 2 {
+		t.Errorf("%d halts in the audit trail", len(actions.Actions))
+	}
+}

@@ -1,0 +1,218 @@
+package dlqapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+const (
+	importBatch  = 100     // letters stored at once,
+	importBytes  = 8 << 20 // or when their lines have so many bytes
+	importErrors = 100     // that are told
+	importBuffer = 64 << 10
+	// importLine is how long a line may be: that of a letter with a payload of
+	// dlq.MaxPayload and as much again of headers, key and stack, all in base64.
+	importLine = 2 * (dlq.MaxPayload*4/3 + 1<<20)
+)
+
+// tellImport records that somebody imports, before the first letter is stored; each
+// batch then says which letters it brought.
+func (s *Handlers) tellImport(ctx context.Context) error {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	asked := s.Did(ctx, s.Now(), operator.DeadLetter, "*", "import", "", nil)
+	asked.Result = operator.Asked
+	return s.Actions.Record(ctx, asked)
+}
+
+// ImportDeadLetters stores the lines of an export, each on its own, as they come.
+func (s *Handlers) ImportDeadLetters(ctx context.Context, req api.ImportDeadLettersRequestObject) (api.Response, error) {
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	in := importing{s: s, tenant: tenant, policies: s.policies(tenant), moment: s.moment()}
+	in.out.Errors, in.out.Known = []api.DeadLetterImportError{}, []api.DeadLetterImportDuplicate{}
+	if err := s.tellImport(ctx); err != nil {
+		return nil, err
+	}
+	over := time.Now().Add(s.Limits.StreamAge)
+	lines := bufio.NewReaderSize(req.Body, importBuffer)
+	for line, end := 1, false; !end; line++ {
+		text, fits, err := nextLine(lines, importLine)
+		if end = errors.Is(err, io.EOF); err != nil && !end {
+			return nil, in.cutShort(ctx, line, fault.New(fault.Malformed, rest.CodeUnreadable, "the body ended before it was complete: send it again").Because(err))
+		}
+		switch {
+		case !fits:
+			in.refuse(line, fault.New(fault.TooLarge, rest.CodeTooLarge, "the line has more than %d bytes, more than any exported dead letter", importLine))
+		case len(text) == 0 || isEnd(text):
+		default:
+			if err := in.take(ctx, line, text); err != nil {
+				return nil, err
+			}
+		}
+		if !end && s.over(over) {
+			return nil, in.cutShort(ctx, line, fault.New(fault.Unavailable, rest.CodeUnavailable, "the server is stopping or the import took too long: import the same lines again"))
+		}
+	}
+	if err := in.store(ctx); err != nil {
+		return nil, err
+	}
+	if in.out.Failed > 0 {
+		return nil, &letterFault{imported: &in.out, error: fault.New(fault.Invalid, dlq.CodeImport,
+			"%d lines could not be imported; %d were imported, %d already existed", in.out.Failed, in.out.Imported, in.out.Duplicates)}
+	}
+	return rest.Answer{Status: http.StatusOK, Body: in.out}, nil
+}
+
+// cutShort stores what has come, and says which line was not read any more.
+func (in *importing) cutShort(ctx context.Context, line int, why *fault.Error) error {
+	if err := in.store(ctx); err != nil {
+		return err
+	}
+	return fault.New(why.Kind, why.Code, "%s (at line %d; %d letters were imported, %d already existed)", why.Detail, line, in.out.Imported, in.out.Duplicates).Because(why)
+}
+
+// over tells whether a stream has to end.
+func (s *Handlers) over(at time.Time) bool {
+	select {
+	case <-s.Stopping:
+		return true
+	default:
+		return time.Now().After(at)
+	}
+}
+
+// nextLine reads a line without the blanks around it. What is longer than most
+// is read over, and does not fit. io.EOF comes with the last line.
+func nextLine(from *bufio.Reader, most int) (line []byte, fits bool, err error) {
+	fits = true
+	for {
+		part, err := from.ReadSlice('\n')
+		if fits = fits && len(line)+len(part) <= most; fits {
+			line = append(line, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return bytes.TrimSpace(line), fits, err
+		}
+	}
+}
+
+// isEnd tells the last line of an export.
+func isEnd(line []byte) bool {
+	var last struct {
+		End *bool      `json:"end"`
+		ID  *uuid.UUID `json:"id"`
+	}
+	return bytes.HasPrefix(line, []byte(`{"end":`)) && json.Unmarshal(line, &last) == nil && last.End != nil && last.ID == nil
+}
+
+// importing is an import on its way.
+type importing struct {
+	s        *Handlers
+	tenant   uuid.UUID
+	policies func(context.Context, string) (*dlq.Policy, error)
+	moment   dlq.Moment
+	batch    []dlq.Letter
+	lines    []int // of each letter of the batch
+	bytes    int   // of those lines
+	out      api.DeadLetterImportResult
+}
+
+// take reads a line and stores the batch when it is full. Errors are outages.
+func (in *importing) take(ctx context.Context, line int, text []byte) error {
+	l, err := in.letter(ctx, text)
+	switch f := fault.As(err); {
+	case f != nil:
+		in.refuse(line, f)
+		return nil
+	case err != nil:
+		return err
+	}
+	in.batch, in.lines, in.bytes = append(in.batch, l), append(in.lines, line), in.bytes+len(text)
+	if len(in.batch) < importBatch && in.bytes < importBytes {
+		return nil
+	}
+	return in.store(ctx)
+}
+
+func (in *importing) letter(ctx context.Context, text []byte) (dlq.Letter, error) {
+	r, err := readRecord(text, in.s.Limits.MaxJSONDepth)
+	if err != nil {
+		return dlq.Letter{}, err
+	}
+	p, err := in.policies(ctx, r.OriginalTopic)
+	if err != nil {
+		return dlq.Letter{}, err
+	}
+	l, err := r.letter(in.tenant, p, in.moment)
+	if err == nil && l.Target.Kind == dlq.ToHTTP {
+		if reason := in.s.CheckEndpoint(l.Target.URL); reason != "" {
+			err = notAllowed("/target/url", reason)
+		}
+	}
+	return l, err
+}
+
+func (in *importing) refuse(line int, f *fault.Error) {
+	in.out.Failed++
+	if len(in.out.Errors) < importErrors {
+		in.out.Errors = append(in.out.Errors, api.DeadLetterImportError{Line: line, Problem: *rest.ItemProblem(f)})
+	}
+}
+
+// store pushes the batch. A letter whose id is somebody else's gets another one,
+// which is the same whenever it is imported.
+func (in *importing) store(ctx context.Context) error {
+	ctx, cancel := in.s.Promised(rest.Acting(ctx, nil))
+	defer cancel()
+	batch, lines := in.batch, in.lines
+	in.batch, in.lines, in.bytes = nil, nil, 0
+	for again := false; len(batch) > 0; again = true {
+		pushed, err := in.s.Letters.Push(ctx, batch)
+		if err != nil {
+			return err
+		}
+		var taken []dlq.Letter
+		var at []int
+		for i := range pushed {
+			switch p := &pushed[i]; {
+			case fault.IsCode(p.Err, dlq.CodeConflict) && !again:
+				l := batch[i]
+				own := uuid.NewSHA1(in.tenant, l.ID[:])
+				if l.RootID == l.ID {
+					l.RootID = own
+				}
+				l.ID = own
+				taken, at = append(taken, l), append(at, lines[i])
+			case p.Err != nil:
+				f := fault.As(p.Err)
+				if f == nil {
+					return p.Err
+				}
+				in.refuse(lines[i], f)
+			case p.Duplicate:
+				in.out.Duplicates++
+				if p.Letter.ID != batch[i].ID && len(in.out.Known) < importErrors {
+					in.out.Known = append(in.out.Known, api.DeadLetterImportDuplicate{Line: lines[i], ID: p.Letter.ID})
+				}
+			default:
+				in.out.Imported++
+			}
+		}
+		batch, lines = taken, at
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package dlqapi
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// letterFault is an error about a dead letter, with what a problem says of it.
+type letterFault struct {
+	error
+	current  *api.DeadLetterCurrent      // nil: not said
+	message  *api.DeadLetter             // nil: not shown
+	imported *api.DeadLetterImportResult // nil: nothing was imported
+}
+
+func (f *letterFault) Unwrap() error { return f.error }
+
+// Describe adds the letter to a problem document.
+func (f *letterFault) Describe(p *api.Problem) {
+	p.Current, p.Message, p.Import = f.current, f.message, f.imported
+}
+
+// insteadOf adds to a conflict what the letter is.
+func insteadOf(err error, l *dlq.Letter) error {
+	if k := fault.KindOf(err); k != fault.Conflict && k != fault.Precondition {
+		return err
+	}
+	return &letterFault{error: err, current: &api.DeadLetterCurrent{Status: api.DeadLetterStatus(l.Status), Version: l.Version}}
+}
+
+func (s *Handlers) moment() dlq.Moment {
+	return dlq.Moment{Now: s.Now(), Jitter: rand.Float64()} //nolint:gosec // spreads retries, guards nothing
+}
+
+// didLetter is the action of the one who asks on a letter.
+func (s *Handlers) didLetter(ctx context.Context, id uuid.UUID, verb string, reason *string, detail any) operator.Action {
+	return s.Did(ctx, s.Now(), operator.DeadLetter, id.String(), verb, rest.Text(reason), detail)
+}
+
+// live reads a letter that is to be changed. Faults: NotFound; Conflict when it
+// is archived; Precondition when match names another version.
+func (s *Handlers) live(ctx context.Context, id uuid.UUID, match *string) (dlq.Letter, error) {
+	l, err := s.Letters.Get(ctx, rest.RequestOf(ctx).Tenant.ID, id)
+	if err != nil {
+		return l, err
+	}
+	if l.ArchivedAt != nil {
+		return l, insteadOf(fault.New(fault.Conflict, dlq.CodeConflict, "the dead letter is archived").Allowing([]string{verbRestore}), &l)
+	}
+	switch fits, err := rest.IfMatch(match, l.Version); {
+	case err != nil:
+		return l, err
+	case !fits:
+		return l, insteadOf(rest.Stale(dlq.CodeStale, "dead letter", l.Version), &l)
+	}
+	return l, nil
+}
+
+// changeLetter reads a letter, decides, and stores the decision with the
+// action, and anew when somebody else changed it meanwhile. A decision of the
+// same version changes nothing. The detail is what the action says of it.
+func (s *Handlers) changeLetter(ctx context.Context, id uuid.UUID, match *string, verb string, reason *string, detail map[string]any,
+	decide func(context.Context, dlq.Letter) (dlq.Letter, error)) (rest.Answer, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	for range rest.MaxReloads {
+		l, err := s.live(ctx, id, match)
+		if err != nil {
+			return rest.Answer{}, err
+		}
+		after, err := decide(ctx, l)
+		if err != nil {
+			return rest.Answer{}, insteadOf(err, &l)
+		}
+		if after.Version == l.Version {
+			return s.letterAnswer(ctx, http.StatusOK, &l)
+		}
+		switch err := s.Letters.Change(ctx, after, s.didLetter(ctx, id, verb, reason, detail)); {
+		case err == nil:
+			return s.letterAnswer(ctx, http.StatusOK, &after)
+		case !fault.IsCode(err, dlq.CodeStale):
+			return rest.Answer{}, err
+		}
+	}
+	return rest.Answer{}, letterKeepsChanging()
+}
+
+func letterKeepsChanging() error {
+	return fault.New(fault.Unavailable, rest.CodeUnavailable, "the dead letter keeps changing; try again")
+}
+
+// letterAnswer answers with a letter and all it carries.
+func (s *Handlers) letterAnswer(ctx context.Context, status int, l *dlq.Letter) (rest.Answer, error) {
+	p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	return rest.Answer{Status: status, Body: toAPILetter(l, letterView{content: true, redact: p.Redact, held: p.Held}), ETag: letterETag(l)}, nil
+}
+
+// letterETag is the entity tag of a letter; archived it looks different.
+func letterETag(l *dlq.Letter) string {
+	if l.ArchivedAt != nil {
+		return rest.ArchivedETag(l.Version)
+	}
+	return rest.EtagOf(l.Version)
+}

@@ -1,0 +1,224 @@
+package dlqapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// letterPage is the page that a list of letters is asked for.
+type letterPage struct {
+	page, size *int32
+	cursor     *string
+	include    []string
+}
+
+// readLetters is one of the lists that the store has.
+type readLetters func(context.Context, uuid.UUID, dlq.Query) (dlq.Page, error)
+
+// ListDeadLettersOfTopic answers a page of one topic's letters.
+func (s *Handlers) ListDeadLettersOfTopic(ctx context.Context, in api.ListDeadLettersOfTopicRequestObject) (api.Response, error) {
+	p := in.Params
+	if rest.Unstorable(in.Topic) {
+		return nil, rest.BadParameter("topic", "invalid", "contains a NUL character or is not UTF-8")
+	}
+	return s.listLetters(ctx, in.Topic, letterPage{p.Page, p.PageSize, p.Cursor, p.Include}, func(ctx context.Context, tenant uuid.UUID, q dlq.Query) (dlq.Page, error) {
+		page, err := s.Letters.List(ctx, tenant, q)
+		if err == nil && len(page.Letters) == 0 {
+			err = s.knownTopic(ctx, tenant, in.Topic)
+		}
+		return page, err
+	})
+}
+
+// ListDeadLetters answers a page of live letters.
+func (s *Handlers) ListDeadLetters(ctx context.Context, in api.ListDeadLettersRequestObject) (api.Response, error) {
+	p := in.Params
+	return s.listLetters(ctx, "", letterPage{p.Page, p.PageSize, p.Cursor, p.Include}, s.Letters.List)
+}
+
+// ListArchivedDeadLetters answers a page of the archive.
+func (s *Handlers) ListArchivedDeadLetters(ctx context.Context, in api.ListArchivedDeadLettersRequestObject) (api.Response, error) {
+	p := in.Params
+	return s.listLetters(ctx, "", letterPage{p.Page, p.PageSize, p.Cursor, p.Include}, s.Letters.ListArchived)
+}
+
+// listLetters answers a page of a list, of one topic unless that is "". What the
+// lists have in common is read from the query, which the contract has checked for
+// each.
+func (s *Handlers) listLetters(ctx context.Context, topic string, p letterPage, read readLetters) (rest.Answer, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	req := rest.RequestOf(ctx)
+	query := req.Values()
+	f, err := letterFilter(ctx, query)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	if topic != "" {
+		f.Topic = topic
+	}
+	full, oldest := query.Get("view") == "full", query.Get("order") == "asc"
+	paging, err := s.PagingOf(req.List(append(letterFilters, "order")...), p.page, p.size, p.cursor, p.include)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	q := dlq.Query{
+		Filter: f, Limit: paging.Size, Offset: paging.Offset(), Total: paging.Total, TotalCap: paging.CountUpTo(), Oldest: oldest, Bare: !full, Largest: largestListed,
+	}
+	if paging.Page == 0 {
+		if q.After, err = letterCursor(paging.After); err != nil {
+			return rest.Answer{}, err
+		}
+	}
+	page, err := read(ctx, req.Tenant.ID, q)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	policies := s.policies(req.Tenant.ID)
+	out := api.DeadLetterList{Messages: make([]api.DeadLetter, len(page.Letters))}
+	for i := range page.Letters {
+		l := &page.Letters[i]
+		view := letterView{content: full}
+		if full || l.Scheduled() {
+			policy, err := policies(ctx, l.OriginalTopic)
+			if err != nil {
+				return rest.Answer{}, err
+			}
+			view.redact, view.held = policy.Redact, policy.Held
+		}
+		out.Messages[i] = toAPILetter(l, view)
+	}
+	paging.Capped = page.TotalCapped
+	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
+		return letterKeys(&page.Letters[len(page.Letters)-1])
+	})
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// largestListed is how many bytes a letter in a list shows: of 200 letters that
+// is 50 MB at most.
+const largestListed = 256 << 10
+
+// letterKeys are the sort keys of a letter: microseconds of its arrival here or
+// in the archive, and its id.
+func letterKeys(l *dlq.Letter) []byte {
+	at := l.CreatedAt
+	if l.ArchivedAt != nil {
+		at = *l.ArchivedAt
+	}
+	return rest.TimeAndIDKeys(at, l.ID)
+}
+
+// letterCursor is the inverse of letterKeys.
+func letterCursor(b []byte) (*dlq.Cursor, error) {
+	at, id, err := rest.TimeAndID(b)
+	return &dlq.Cursor{At: at, ID: id}, err
+}
+
+// GetDeadLetter answers a letter, live or archived, and what is asked for of it.
+func (s *Handlers) GetDeadLetter(ctx context.Context, in api.GetDeadLetterRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	l, err := s.Letters.Get(ctx, tenant, in.MessageID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.PolicyOf(ctx, tenant, l.OriginalTopic)
+	if err != nil {
+		return nil, err
+	}
+	with := map[api.GetDeadLetterParamsInclude]bool{}
+	for _, what := range in.Params.Include {
+		with[what] = true
+	}
+	shown := toAPILetter(&l, letterView{content: true, raw: with[api.GetDeadLetterParamsIncludeRaw], redact: p.Redact, held: p.Held})
+	if with[api.GetDeadLetterParamsIncludeAttempts] {
+		attempts, err := s.Letters.Attempts(ctx, tenant, l.ID)
+		if err != nil {
+			return nil, err
+		}
+		shown.Attempts = toAPIAttempts(attempts)
+	}
+	if with[api.GetDeadLetterParamsIncludeLineage] {
+		lineage, err := s.Letters.Lineage(ctx, tenant, l.ID)
+		if err != nil {
+			return nil, err
+		}
+		shown.Lineage = toAPILineage(lineage)
+	}
+	return rest.Answer{Status: http.StatusOK, Body: shown, ETag: letterETag(&l)}.Unchanged(in.Params.IfNoneMatch)
+}
+
+// GetArchivedDeadLetter answers an archived letter.
+func (s *Handlers) GetArchivedDeadLetter(ctx context.Context, in api.GetArchivedDeadLetterRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	l, err := s.Letters.Get(ctx, rest.RequestOf(ctx).Tenant.ID, in.MessageID)
+	if err == nil && l.ArchivedAt == nil {
+		err = noLetter("there is no archived dead letter of this id")
+	}
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.letterAnswer(ctx, http.StatusOK, &l)
+	if err != nil {
+		return nil, err
+	}
+	return a.Unchanged(in.Params.IfNoneMatch)
+}
+
+// ListDeadLetterAttempts answers the retries of a letter.
+func (s *Handlers) ListDeadLetterAttempts(ctx context.Context, in api.ListDeadLetterAttemptsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	attempts, err := s.Letters.Attempts(ctx, tenant, in.MessageID)
+	if err == nil && len(attempts) == 0 {
+		_, err = s.Letters.Get(ctx, tenant, in.MessageID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Body: api.DeadLetterAttemptList{Attempts: toAPIAttempts(attempts)}}, nil
+}
+
+// GetDeadLetterLineage answers the lineage of a letter.
+func (s *Handlers) GetDeadLetterLineage(ctx context.Context, in api.GetDeadLetterLineageRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	lineage, err := s.Letters.Lineage(ctx, rest.RequestOf(ctx).Tenant.ID, in.MessageID)
+	if err == nil && len(lineage) == 0 {
+		err = noLetter("there is no dead letter of this id")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Body: api.DeadLetterLineage{Lineage: toAPILineage(lineage)}}, nil
+}
+
+// ListDeadLetterRevisions answers the edits of a letter.
+func (s *Handlers) ListDeadLetterRevisions(ctx context.Context, in api.ListDeadLetterRevisionsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	l, err := s.Letters.Get(ctx, tenant, in.MessageID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.PolicyOf(ctx, tenant, l.OriginalTopic)
+	if err != nil {
+		return nil, err
+	}
+	revisions, err := s.Letters.Revisions(ctx, tenant, l.ID)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Body: api.DeadLetterRevisionList{Revisions: toAPIRevisions(revisions, p.Redact)}}, nil
+}

@@ -1,0 +1,226 @@
+package dlqapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// defaultSubject stands in the audit trail for a tenant's default policy.
+const defaultSubject = "*"
+
+// GetTopicPolicy answers the policy of a topic.
+func (s *Handlers) GetTopicPolicy(ctx context.Context, in api.GetTopicPolicyRequestObject) (api.Response, error) {
+	return s.policy(ctx, in.Topic, in.Params.IfNoneMatch)
+}
+
+// GetDefaultPolicy answers the policy of topics that have none.
+func (s *Handlers) GetDefaultPolicy(ctx context.Context, in api.GetDefaultPolicyRequestObject) (api.Response, error) {
+	return s.policy(ctx, "", in.Params.IfNoneMatch)
+}
+
+// PutTopicPolicy sets the policy of a topic.
+func (s *Handlers) PutTopicPolicy(ctx context.Context, in api.PutTopicPolicyRequestObject) (api.Response, error) {
+	return s.putPolicy(ctx, in.Topic, in.Params.IfMatch, in.Body)
+}
+
+// PutDefaultPolicy sets the policy of topics that have none.
+func (s *Handlers) PutDefaultPolicy(ctx context.Context, in api.PutDefaultPolicyRequestObject) (api.Response, error) {
+	return s.putPolicy(ctx, "", in.Params.IfMatch, in.Body)
+}
+
+// UpdateTopicPolicy changes members of the policy that serves a topic.
+func (s *Handlers) UpdateTopicPolicy(ctx context.Context, in api.UpdateTopicPolicyRequestObject) (api.Response, error) {
+	return s.patchPolicy(ctx, in.Topic, in.Params.IfMatch, in.Body)
+}
+
+// UpdateDefaultPolicy changes members of the policy of topics that have none.
+func (s *Handlers) UpdateDefaultPolicy(ctx context.Context, in api.UpdateDefaultPolicyRequestObject) (api.Response, error) {
+	return s.patchPolicy(ctx, "", in.Params.IfMatch, in.Body)
+}
+
+func (s *Handlers) policy(ctx context.Context, topic string, ifNone *string) (rest.Answer, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	p, err := s.Overview.Policy(ctx, rest.RequestOf(ctx).Tenant.ID, topic)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	a, err := s.policyAnswer(ctx, &p, topic)
+	if err != nil || p.Version == 0 {
+		// What serves instead may change while the version stays 0.
+		return a, err
+	}
+	return a.Unchanged(ifNone)
+}
+
+func (s *Handlers) putPolicy(ctx context.Context, topic string, match *string, b *api.DeadLetterPolicyInput) (rest.Answer, error) {
+	return s.setPolicy(ctx, topic, match, rest.Text(b.Reason), func(dlq.Policy) dlq.Policy { return policyOf(b) })
+}
+
+func (s *Handlers) patchPolicy(ctx context.Context, topic string, match *string, b *api.DeadLetterPolicyPatch) (rest.Answer, error) {
+	return s.setPolicy(ctx, topic, match, rest.Text(b.Reason), func(there dlq.Policy) dlq.Policy { return patchedPolicy(there, b) })
+}
+
+// setPolicy stores what decide makes of the policy that serves a topic, as its own.
+func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, reason string, decide func(there dlq.Policy) dlq.Policy) (rest.Answer, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	req := rest.RequestOf(ctx)
+	for range rest.MaxReloads {
+		there, err := s.Overview.Policy(ctx, req.Tenant.ID, topic)
+		if err != nil {
+			return rest.Answer{}, err
+		}
+		switch fits, err := rest.IfMatch(match, there.Version); {
+		case err != nil:
+			return rest.Answer{}, err
+		case !fits:
+			return rest.Answer{}, rest.Stale(dlq.CodeStale, "policy", there.Version)
+		}
+		p := decide(there)
+		p.TenantID, p.Topic, p.UpdatedBy = req.Tenant.ID, topic, req.Principal
+		if err := dlq.CheckPolicy(&p); err != nil {
+			return rest.Answer{}, err
+		}
+		// Not of what stays: a topic must be held by one field, whatever was allowed before.
+		if err := s.mayBeAllowed(&p); err != nil && !slices.Equal(p.AllowedTargets, there.AllowedTargets) {
+			return rest.Answer{}, err
+		}
+		p.Version, p.UpdatedAt = there.Version+1, s.Now()
+		subject := topic
+		if subject == "" {
+			subject = defaultSubject
+		}
+		by := s.Did(ctx, p.UpdatedAt, operator.TopicPolicy, subject, rest.VerbUpdate, reason, map[string]any{"policy": toAPIPolicy(&p, topic)})
+		switch err := s.Overview.PutPolicy(ctx, p, by); {
+		case err == nil:
+			return s.policyAnswer(ctx, &p, topic)
+		case !fault.IsCode(err, dlq.CodeStale):
+			return rest.Answer{}, err
+		}
+	}
+	return rest.Answer{}, fault.New(fault.Unavailable, rest.CodeUnavailable, "the policy keeps changing; try again")
+}
+
+// policyAnswer answers with a policy, and whether its topic is known.
+func (s *Handlers) policyAnswer(ctx context.Context, p *dlq.Policy, topic string) (rest.Answer, error) {
+	out := toAPIPolicy(p, topic)
+	if topic != "" {
+		known, _, err := s.Overview.KnownTopic(ctx, p.TenantID, topic)
+		if err != nil {
+			return rest.Answer{}, err
+		}
+		out.Known = &known
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.EtagOf(p.Version)}, nil
+}
+
+// mayBeAllowed returns nil when letters may be driven to all that a policy names.
+// Fault: Invalid with dlq.CodeTarget.
+func (s *Handlers) mayBeAllowed(p *dlq.Policy) error {
+	for i, target := range p.AllowedTargets {
+		if s.Ways.Forbids(target) {
+			return notAllowed("/allowed_targets/"+strconv.Itoa(i), dlq.ReadAsDeadLetters)
+		}
+	}
+	return nil
+}
+
+func policyOf(b *api.DeadLetterPolicyInput) dlq.Policy {
+	out := dlq.Policy{
+		MaxRetries: int(b.MaxRetries), AutoRetry: b.AutoRetry, Ordered: b.Ordered, RetentionDays: int(b.RetentionDays), ArchiveDays: int(b.ArchiveDays),
+		MaxGenerations: int(b.MaxGenerations), Redact: b.Redact, AllowedTargets: b.AllowedTargets, HoldAll: b.HoldAll != nil && *b.HoldAll,
+		Backoff: retry.Policy{
+			InitialIntervalMS: b.Backoff.InitialIntervalMS, MaxIntervalMS: b.Backoff.MaxIntervalMS, Multiplier: b.Backoff.Multiplier, Jitter: &b.Backoff.Jitter,
+		},
+	}
+	if a := b.Alert; a != nil {
+		number := func(n *int64) int64 {
+			if n == nil {
+				return 0
+			}
+			return *n
+		}
+		out.Alert = dlq.Alert{Count: number(a.Count), Rate: number(a.Rate), AgeMS: number(a.AgeMS), NewGroup: a.NewGroup != nil && *a.NewGroup}
+	}
+	return out
+}
+
+// patchedPolicy is a policy with the members that a patch names.
+func patchedPolicy(p dlq.Policy, b *api.DeadLetterPolicyPatch) dlq.Policy {
+	number := func(to *int, from *int32) {
+		if from != nil {
+			*to = int(*from)
+		}
+	}
+	number(&p.MaxRetries, b.MaxRetries)
+	number(&p.RetentionDays, b.RetentionDays)
+	number(&p.ArchiveDays, b.ArchiveDays)
+	number(&p.MaxGenerations, b.MaxGenerations)
+	replace(&p.AutoRetry, b.AutoRetry)
+	replace(&p.HoldAll, b.HoldAll)
+	replace(&p.Ordered, b.Ordered)
+	if in := b.Backoff; in != nil {
+		replace(&p.Backoff.InitialIntervalMS, in.InitialIntervalMS)
+		replace(&p.Backoff.MaxIntervalMS, in.MaxIntervalMS)
+		replace(&p.Backoff.Multiplier, in.Multiplier)
+		if in.Jitter != nil {
+			p.Backoff.Jitter = in.Jitter
+		}
+	}
+	if in := b.Alert; in != nil {
+		replace(&p.Alert.Count, in.Count)
+		replace(&p.Alert.Rate, in.Rate)
+		replace(&p.Alert.AgeMS, in.AgeMS)
+		replace(&p.Alert.NewGroup, in.NewGroup)
+	}
+	if b.Redact != nil {
+		p.Redact = b.Redact
+	}
+	if b.AllowedTargets != nil {
+		p.AllowedTargets = b.AllowedTargets
+	}
+	return p
+}
+
+// replace sets what is given.
+func replace[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+func toAPIPolicy(p *dlq.Policy, topic string) api.DeadLetterPolicy {
+	out := api.DeadLetterPolicy{
+		Topic: rest.UnlessEmpty(topic), MaxRetries: int32(p.MaxRetries), AutoRetry: p.AutoRetry, Ordered: p.Ordered, RetentionDays: int32(p.RetentionDays), //nolint:gosec // CheckPolicy bounds them
+		ArchiveDays: int32(p.ArchiveDays), MaxGenerations: int32(p.MaxGenerations), Redact: p.Redact, AllowedTargets: p.AllowedTargets, //nolint:gosec // as above
+		Backoff: api.DeadLetterBackoff{InitialIntervalMS: p.Backoff.InitialIntervalMS, MaxIntervalMS: p.Backoff.MaxIntervalMS, Multiplier: p.Backoff.Multiplier},
+		Alert:   api.DeadLetterAlert{Count: &p.Alert.Count, Rate: &p.Alert.Rate, AgeMS: &p.Alert.AgeMS, NewGroup: &p.Alert.NewGroup},
+		Version: p.Version, Inherited: p.Version == 0, UpdatedBy: rest.UnlessEmpty(p.UpdatedBy),
+	}
+	if topic == "" {
+		out.HoldAll = &p.HoldAll
+	}
+	if p.Backoff.Jitter != nil {
+		out.Backoff.Jitter = *p.Backoff.Jitter
+	}
+	if out.Redact == nil {
+		out.Redact = []string{}
+	}
+	if out.AllowedTargets == nil {
+		out.AllowedTargets = []string{}
+	}
+	if !p.UpdatedAt.IsZero() {
+		out.UpdatedAt = &p.UpdatedAt
+	}
+	return out
+}

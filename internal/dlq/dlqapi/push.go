@@ -1,0 +1,341 @@
+package dlqapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+const (
+	keyPrefix  = "idem:"  // of dedupe keys that stand for an Idempotency-Key
+	ownPrefix  = "skald:" // of Skald's own
+	lettersURL = "/api/v1/dlq/messages/"
+)
+
+// PushDeadLetter stores a letter.
+func (s *Handlers) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(rest.Acting(ctx, nil))
+	defer cancel()
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	key := in.Params.IdempotencyKey
+	l, err := s.letterOf(ctx, tenant, in.Body, s.policies(tenant))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case key == nil:
+	case l.DedupeKey != "":
+		return nil, rest.BadParameter("Idempotency-Key", "excluded", "cannot be combined with dedupe_key")
+	default:
+		l.DedupeKey = dedupeKeyOf(*key)
+	}
+	pushed, err := s.Letters.Push(ctx, []dlq.Letter{l})
+	if err != nil {
+		return nil, err
+	}
+	p := &pushed[0]
+	switch {
+	case p.Err != nil:
+		return nil, p.Err
+	case p.Duplicate && key != nil && !sameLetter(&p.Letter, &l):
+		return nil, rest.KeyReused()
+	}
+	status := http.StatusCreated
+	if p.Duplicate {
+		status = http.StatusOK
+	}
+	a, err := s.letterAnswer(ctx, status, &p.Letter)
+	if err != nil {
+		return nil, err
+	}
+	a.Location, a.Replayed = lettersURL+p.Letter.ID.String(), p.Duplicate && key != nil
+	body := a.Body.(api.DeadLetter)
+	body.Warnings = s.undrivenHere(&p.Letter)
+	if p.Duplicate {
+		body.Deduplicated = new(true)
+	}
+	a.Body = body
+	return a, nil
+}
+
+// dedupeKeyOf is the dedupe key that an Idempotency-Key stands for; of long ones
+// it is a hash.
+func dedupeKeyOf(key string) string {
+	if len(keyPrefix)+len(key) <= dlq.MaxWord {
+		return keyPrefix + key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return keyPrefix + "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// sameLetter tells whether two letters were pushed by the same request.
+func sameLetter(a, b *dlq.Letter) bool {
+	return a.OriginalTopic == b.OriginalTopic && a.Failure == b.Failure && a.ConsumerGroup == b.ConsumerGroup && a.Link == b.Link &&
+		a.CorrelationID == b.CorrelationID && a.TraceID == b.TraceID && bytes.Equal(a.Content.Payload, b.Content.Payload) &&
+		bytes.Equal(a.Content.Key, b.Content.Key) && sameHeaders(a.Content.Headers, b.Content.Headers) && reflect.DeepEqual(a.Target, b.Target)
+}
+
+func sameHeaders(a, b []dlq.Header) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].Name != b[i].Name || !bytes.Equal(a[i].Value, b[i].Value) {
+			return false
+		}
+	}
+	return true
+}
+
+// PushDeadLetters stores letters, each on its own.
+func (s *Handlers) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(rest.Acting(ctx, nil))
+	defer cancel()
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	policies := s.policies(tenant)
+	out := api.DeadLetterResults{Results: make([]api.DeadLetterResult, len(in.Body.Messages))}
+	var batch []dlq.Letter
+	var at []int // index of each letter of the batch
+	for i, raw := range in.Body.Messages {
+		l, err := s.batched(ctx, tenant, raw, policies)
+		switch f := fault.As(err); {
+		case f != nil:
+			out.Results[i] = refusedItem(f)
+		case err != nil:
+			return nil, err
+		default:
+			batch, at = append(batch, l), append(at, i)
+		}
+	}
+	if len(batch) > 0 {
+		pushed, err := s.Letters.Push(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
+		for i := range pushed {
+			out.Results[at[i]] = pushedItem(&pushed[i])
+			if pushed[i].Err == nil {
+				out.Results[at[i]].Warnings = s.undrivenHere(&pushed[i].Letter)
+			}
+		}
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// batched reads one message of a batch, which is canonical JSON. Faults: Invalid.
+func (s *Handlers) batched(ctx context.Context, tenant uuid.UUID, raw json.RawMessage, policies func(context.Context, string) (*dlq.Policy, error)) (dlq.Letter, error) {
+	if fields := rest.Violations(s.LetterSchema, raw); fields != nil {
+		return dlq.Letter{}, rest.SchemaFault(fields...)
+	}
+	var b api.DeadLetterInput
+	if err := json.Unmarshal(raw, &b); err != nil {
+		return dlq.Letter{}, rest.SchemaFault(fault.Field{Code: "type", Message: "holds a value of the wrong type or a time that does not exist"})
+	}
+	return s.letterOf(ctx, tenant, &b, policies)
+}
+
+func pushedItem(p *dlq.Pushed) api.DeadLetterResult {
+	if f := fault.As(p.Err); f != nil {
+		return refusedItem(f)
+	}
+	r := api.DeadLetterResult{Status: http.StatusCreated, ID: &p.Letter.ID}
+	if p.Duplicate {
+		r.Status, r.Deduplicated = http.StatusOK, new(true)
+	}
+	return r
+}
+
+func refusedItem(f *fault.Error) api.DeadLetterResult {
+	return api.DeadLetterResult{Status: rest.StatusOf(f.Kind), Problem: rest.ItemProblem(f)}
+}
+
+// policies returns PolicyOf that asks once for each topic.
+func (s *Handlers) policies(tenant uuid.UUID) func(context.Context, string) (*dlq.Policy, error) {
+	known := map[string]*dlq.Policy{}
+	return func(ctx context.Context, topic string) (*dlq.Policy, error) {
+		if p := known[topic]; p != nil {
+			return p, nil
+		}
+		p, err := s.PolicyOf(ctx, tenant, topic)
+		if err != nil {
+			return nil, err
+		}
+		known[topic] = &p
+		return &p, nil
+	}
+}
+
+// letterOf makes a letter of a push. Faults: Invalid.
+func (s *Handlers) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLetterInput, policies func(context.Context, string) (*dlq.Policy, error)) (dlq.Letter, error) {
+	l, wrong := readLetter(b)
+	l.TenantID = tenant
+	for _, prefix := range []string{keyPrefix, ownPrefix} {
+		if strings.HasPrefix(l.DedupeKey, prefix) {
+			wrong = append(wrong, fault.Field{Pointer: "/dedupe_key", Code: "reserved", Message: "must not begin with " + prefix})
+		}
+	}
+	wrong = append(wrong, undrivable(&l)...)
+	if wrong != nil {
+		return l, rest.Summed(fault.Invalid, dlq.CodeInvalid, wrong)
+	}
+	if err := dlq.Check(&l); err != nil {
+		return l, err
+	}
+	if err := s.checkPushedTarget(&l); err != nil {
+		return l, err
+	}
+	p, err := policies(ctx, l.OriginalTopic)
+	if err != nil {
+		return l, err
+	}
+	return dlq.New(l, s.NewID(), p, s.moment()), nil
+}
+
+// readLetter reads what only meaning can tell to be wrong.
+func readLetter(b *api.DeadLetterInput) (l dlq.Letter, wrong fault.Mistakes) {
+	bytesOf := func(pointer string, asText, asBase64 *string) []byte {
+		switch {
+		case asText != nil && asBase64 != nil:
+			wrong.Add(pointer+"_base64", "excluded", "cannot be combined with the same field as text")
+		case asText != nil:
+			return append([]byte{}, *asText...)
+		case asBase64 != nil:
+			raw, err := base64.StdEncoding.Strict().DecodeString(*asBase64)
+			if err != nil {
+				wrong.Add(pointer+"_base64", "invalid", "is not base64")
+			}
+			return append([]byte{}, raw...)
+		}
+		return nil
+	}
+	l = dlq.Letter{
+		Source: dlq.FromREST, OriginalTopic: b.OriginalTopic, ConsumerGroup: rest.Text(b.ConsumerGroup),
+		Origin:        dlq.Origin{Partition: b.OriginalPartition, Offset: b.OriginalOffset},
+		Failure:       dlq.Failure{Message: b.ErrorMessage, Type: rest.Text(b.ErrorType), Stack: rest.Text(b.ErrorStack)},
+		CorrelationID: rest.Text(b.CorrelationID), TraceID: rest.Text(b.TraceID), DedupeKey: rest.Text(b.DedupeKey), Labels: b.Labels, MaxRetries: -1,
+	}
+	if b.ErrorClass != nil {
+		l.Failure.Class = dlq.ErrorClass(*b.ErrorClass)
+	}
+	if b.MaxRetries != nil {
+		l.MaxRetries = int(*b.MaxRetries)
+	}
+	if b.OriginalTimestamp != nil {
+		l.Origin.Timestamp = new(b.OriginalTimestamp.UTC().Truncate(time.Microsecond))
+	}
+	if b.SagaID != nil {
+		l.Link.SagaID = *b.SagaID
+	}
+	if b.JobRunID != nil {
+		l.Link.JobRunID = *b.JobRunID
+	}
+	if b.Payload != nil && b.PayloadBase64 != nil {
+		wrong.Add("/payload_base64", "excluded", "cannot be combined with payload")
+	}
+	if l.Content.Payload = b.Payload; b.Payload == nil {
+		l.Content.Payload = bytesOf("/payload", nil, b.PayloadBase64)
+	}
+	l.Content.Key = bytesOf("/key", b.Key, b.KeyBase64)
+	for i, h := range b.Headers {
+		l.Content.Headers = append(l.Content.Headers, dlq.Header{Name: h.Name, Value: bytesOf(fmt.Sprintf("/headers/%d/value", i), h.Value, h.ValueBase64)})
+	}
+	if t := b.Target; t != nil {
+		l.Target = dlq.Target{Kind: dlq.TargetKind(t.Kind), Topic: rest.Text(t.Topic), Partition: t.Partition, URL: rest.Text(t.URL), Job: rest.Text(t.Job)}
+		if t.Method != nil {
+			l.Target.Method = string(*t.Method)
+		}
+		wrong = append(wrong, targetMistakes(&l.Target)...)
+	}
+	return l, wrong
+}
+
+// targetMistakes tells what is wrong with the target of a push by itself.
+func targetMistakes(t *dlq.Target) (wrong fault.Mistakes) {
+	if t.Job != "" && t.Kind != dlq.ToJobRun {
+		wrong.Add("/target/job", "excluded", "is allowed with kind job_run only")
+	}
+	switch t.Kind {
+	case dlq.ToJobRun:
+		if t.Job == "" {
+			wrong.Add("/target/job", "required", "is required")
+		}
+		if t.Topic != "" || t.Partition != nil || t.URL != "" || t.Method != "" {
+			wrong.Add("/target/kind", "excluded", "kind job_run accepts only job")
+		}
+	case dlq.ToKafka:
+		if t.URL != "" || t.Method != "" {
+			wrong.Add("/target/url", "excluded", "is not allowed with kind kafka")
+		}
+	case dlq.ToHTTP:
+		if t.Topic != "" || t.Partition != nil {
+			wrong.Add("/target/topic", "excluded", "is not allowed with kind http")
+		}
+		if t.URL == "" {
+			wrong.Add("/target/url", "required", "is required")
+		}
+	}
+	return wrong
+}
+
+// undrivable tells what is wrong with the way that a pushed letter would go, by
+// itself: nothing that the server is configured to do could make it right.
+func undrivable(l *dlq.Letter) []fault.Field {
+	switch t := l.Target; {
+	case t.Kind == dlq.ToHTTP, t.Kind == dlq.ToKafka && t.Topic != "":
+		return dlq.TargetMistakes("/target", t)
+	case t.Kind == dlq.ToKafka, t.Kind == "":
+		if l.OriginalTopic != "" && !dlq.CanBeTopic(l.OriginalTopic) {
+			return []fault.Field{{Pointer: "/original_topic", Code: "not_a_topic",
+				Message: "is not a valid Kafka topic name: set a target, or use " + dlq.TopicForm}}
+		}
+	case t.Kind != dlq.ToJobRun:
+		return []fault.Field{{Pointer: "/target/kind", Code: "invalid", Message: "must be kafka, http or job_run"}}
+	}
+	return nil
+}
+
+// checkPushedTarget refuses targets that no retry could go to. Fault: Invalid
+// with dlq.CodeTarget.
+func (s *Handlers) checkPushedTarget(l *dlq.Letter) error {
+	switch t := &l.Target; {
+	case t.Kind == dlq.ToHTTP:
+		if reason := s.CheckEndpoint(t.URL); reason != "" {
+			return notAllowed("/target/url", reason)
+		}
+		_, err := dlq.CarryOverHTTP(l.Content, true)
+		return err
+	case s.Ways.Forbids(t.Topic):
+		return notAllowed("/target/topic", dlq.ReadAsDeadLetters)
+	case t.Topic == "" && (t.Kind == dlq.ToKafka || t.Kind == "") && s.Ways.Forbids(l.OriginalTopic):
+		return notAllowed("/original_topic", dlq.ReadAsDeadLetters+": name the topic the record was in before it failed, or set a target")
+	}
+	return nil
+}
+
+// undrivenHere warns of a letter that this server, as it is configured, cannot
+// drive: it is kept, because that may change.
+func (s *Handlers) undrivenHere(l *dlq.Letter) *api.DeadLetterWarnings {
+	if to := l.Destination(nil); l.Status == dlq.Pending && !s.Ways.Reaches(to.Kind) {
+		return &api.DeadLetterWarnings{{Code: dlq.CodeNoKafka, Detail: dlq.TargetNotConfigured(to.Kind)}}
+	}
+	return nil
+}
+
+func notAllowed(pointer, reason string) error {
+	return fault.New(fault.Invalid, dlq.CodeTarget, "%s: %s", pointer, reason).With(fault.Field{Pointer: pointer, Code: "not_allowed", Message: reason})
+}

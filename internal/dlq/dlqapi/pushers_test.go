@@ -1,0 +1,111 @@
+package dlqapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/test/apitest"
+)
+
+// Who has pushed a letter is on record: one row for each request that stored
+// something, with its letters, none for one that changed nothing.
+func TestTheRecordSaysWhoPushedALetter(t *testing.T) {
+	t.Parallel()
+	e := apitest.NewQueueEdge(t, apitest.Guarded)
+	const batch = "/api/v1/dlq/messages/batch"
+	message := func(key string) string {
+		return `{"original_topic":"orders","error_message":"boom","payload":{"secret":"4111"},"dedupe_key":"` + key + `"}`
+	}
+	told := func(request string) []client.Action {
+		t.Helper()
+		var list client.ActionList
+		if r := e.Send("GET", "/api/v1/audit?request_id="+request, "", apitest.As("auditor")...); r.Status != http.StatusOK {
+			t.Fatalf("%d %s", r.Status, r.Body)
+		} else if r.Into(&list); strings.Contains(string(r.Body), "4111") {
+			t.Errorf("the record shows a payload: %s", r.Body)
+		}
+		for _, a := range list.Actions {
+			if a.Kind != "dead_letter" || *a.Actor != "key:operator" || a.Address == nil || *a.Address != "127.0.0.1" || *a.RequestID != request {
+				t.Errorf("%s is on record as %s of %s by %s", request, a.Verb, a.Kind, *a.Actor)
+			}
+		}
+		return list.Actions
+	}
+	send := func(request, path, body string) apitest.Reply {
+		t.Helper()
+		return e.Send("POST", path, body, append(apitest.As("operator"), "X-Request-Id", request)...)
+	}
+
+	var one client.DeadLetter
+	send("single", letters, message("a")).Into(&one)
+	if got := told("single"); len(got) != 1 || got[0].Verb != "push" || *got[0].Operation != "pushDeadLetter" || got[0].Subject != one.ID.String() || len(got[0].Detail) != 0 && string(got[0].Detail) != "null" {
+		t.Errorf("one letter: %+v", got)
+	}
+	if r := send("again", letters, message("a")); r.Status != http.StatusOK || len(told("again")) != 0 {
+		t.Errorf("what was known: %d %s, and %d rows", r.Status, r.Body, len(told("again")))
+	}
+
+	// Two of four are new: one is known, one cannot be.
+	var results client.DeadLetterResults
+	send("many", batch, `{"messages":[`+message("a")+`,`+message("b")+`,{"original_topic":""},`+message("c")+`]}`).Into(&results)
+	var want []uuid.UUID
+	for _, i := range []int{1, 3} {
+		want = append(want, *results.Results[i].ID)
+	}
+	var detail struct {
+		Letters int         `json:"letters"`
+		IDs     []uuid.UUID `json:"ids"`
+	}
+	got := told("many")
+	if len(got) != 1 || got[0].Verb != "push" || *got[0].Operation != "pushDeadLetters" || got[0].Subject != "*" {
+		t.Fatalf("a batch: %+v", got)
+	}
+	if err := json.Unmarshal(got[0].Detail, &detail); err != nil || detail.Letters != 2 || !cmp.Equal(want, detail.IDs) {
+		t.Errorf("a batch of %v: %s, %v", want, got[0].Detail, err)
+	}
+	if send("many-again", batch, `{"messages":[`+message("b")+`,`+message("c")+`]}`); len(told("many-again")) != 0 {
+		t.Errorf("a batch of known letters: %+v", told("many-again"))
+	}
+
+	// Every letter of the largest batch is in its row, however many there are.
+	large := make([]string, 500)
+	for i := range large {
+		large[i] = message(fmt.Sprint("n", i))
+	}
+	send("large", batch, `{"messages":[`+strings.Join(large, ",")+`]}`)
+	if got := told("large"); len(got) != 1 || json.Unmarshal(got[0].Detail, &detail) != nil || detail.Letters != 500 || len(slices.Compact(detail.IDs)) != 500 {
+		t.Errorf("500 letters: %d rows, of the last %d letters, %d ids", len(got), detail.Letters, len(detail.IDs))
+	}
+}
+
+func TestTheRecordSaysWhoImportedALetter(t *testing.T) {
+	t.Parallel()
+	e := apitest.NewQueueEdge(t, apitest.Guarded)
+	id := e.Pushed("orders", nowhere(t), `{"n":%d}`, 1, apitest.As("operator")...)[0]
+	export := e.Send("GET", "/api/v1/dlq/export", "", apitest.As("admin")...)
+	if r := e.Send("DELETE", letters+"/"+id.String()+"?reason=moved", "", apitest.As("admin")...); r.Status != http.StatusOK {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	header := append(apitest.As("admin"), "Content-Type", "application/x-ndjson", "X-Request-Id", "import")
+	if r := e.Send("POST", "/api/v1/dlq/import", string(export.Body), header...); r.Status != http.StatusOK {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	var list client.ActionList
+	e.Send("GET", "/api/v1/audit?request_id=import", "", apitest.As("auditor")...).Into(&list)
+	var got []string
+	for _, a := range slices.Backward(list.Actions) {
+		got = append(got, strings.Join([]string{a.Verb, a.Subject, *a.Operation, *a.Actor, string(*a.Result)}, " "))
+	}
+	want := []string{"import * importDeadLetters key:admin asked", "push " + id.String() + " importDeadLetters key:admin done"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,199 @@
+package dlqapi
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// letterRecord is a line of an export and of an import: what a push takes, and
+// what has become of the letter since. Members are pointers where zero says
+// something.
+type letterRecord struct {
+	ID *uuid.UUID `json:"id"`
+	api.DeadLetterInput
+	Source      dlq.Source         `json:"source,omitempty"`
+	Status      dlq.Status         `json:"status,omitempty"`
+	Resolution  dlq.Resolution     `json:"resolution,omitempty"`
+	RetryCount  int                `json:"retry_count,omitempty"`
+	CreatedAt   *time.Time         `json:"created_at,omitempty"`
+	LastRetryAt *time.Time         `json:"last_retry_at,omitempty"`
+	TerminalAt  *time.Time         `json:"terminal_at,omitempty"`
+	ReadFrom    *api.KafkaPosition `json:"read_from,omitempty"`
+	StepIndex   int                `json:"step_index,omitempty"`
+	StepName    string             `json:"step_name,omitempty"`
+	StepAction  string             `json:"step_action,omitempty"`
+	WebhookID   *uuid.UUID         `json:"webhook_id,omitempty"`
+	DeliveryID  *uuid.UUID         `json:"delivery_id,omitempty"`
+	Assignee    string             `json:"assignee,omitempty"`
+	Note        string             `json:"note,omitempty"`
+	RootID      *uuid.UUID         `json:"root_id,omitempty"`
+	ParentID    *uuid.UUID         `json:"parent_id,omitempty"`
+	Generation  int                `json:"generation,omitempty"`
+	Cursor      string             `json:"cursor,omitempty"`
+}
+
+// maxURL is the contract's bound of a target's.
+const maxURL = 2048
+
+func recordOf(l *dlq.Letter, cursor string) letterRecord {
+	target := toAPITarget(&l.Target)
+	r := letterRecord{
+		ID: &l.ID, Source: l.Source, Status: l.Status, Resolution: l.Resolution, RetryCount: l.RetryCount, CreatedAt: &l.CreatedAt,
+		LastRetryAt: l.LastRetryAt, TerminalAt: l.TerminalAt, ReadFrom: toAPIPlace(l.Arrived), StepIndex: l.Link.StepIndex,
+		StepName: l.Link.StepName, StepAction: l.Link.Action, WebhookID: rest.UnlessNil(l.Link.WebhookID), DeliveryID: rest.UnlessNil(l.Link.DeliveryID),
+		Assignee: l.Assignee, Note: l.Note, RootID: &l.RootID, ParentID: rest.UnlessNil(l.ParentID), Generation: l.Generation, Cursor: cursor,
+		DeadLetterInput: api.DeadLetterInput{
+			OriginalTopic: l.OriginalTopic, ErrorMessage: l.Failure.Message, ErrorType: rest.UnlessEmpty(l.Failure.Type),
+			ErrorStack: rest.UnlessEmpty(l.Failure.Stack), ErrorClass: rest.WordUnlessEmpty[api.DeadLetterErrorClass](string(l.Failure.Class)),
+			OriginalPartition: l.Origin.Partition, OriginalOffset: l.Origin.Offset, OriginalTimestamp: l.Origin.Timestamp,
+			ConsumerGroup: rest.UnlessEmpty(l.ConsumerGroup), DedupeKey: rest.UnlessEmpty(l.DedupeKey), CorrelationID: rest.UnlessEmpty(l.CorrelationID),
+			TraceID: rest.UnlessEmpty(l.TraceID), MaxRetries: new(int32(l.MaxRetries)), SagaID: rest.UnlessNil(l.Link.SagaID), //nolint:gosec // at most MaxRetries
+			JobRunID: rest.UnlessNil(l.Link.JobRunID), Labels: l.Labels, Target: &target,
+			PayloadBase64: asBase64(l.Content.Payload), KeyBase64: asBase64(l.Content.Key),
+		},
+	}
+	for _, h := range l.Content.Headers {
+		r.Headers = append(r.Headers, api.DeadLetterHeader{Name: h.Name, ValueBase64: asBase64(h.Value)})
+	}
+	return r
+}
+
+func asBase64(b []byte) *string {
+	if b == nil {
+		return nil
+	}
+	return new(base64.StdEncoding.EncodeToString(b))
+}
+
+// readRecord reads a line. Faults: Malformed, Invalid.
+func readRecord(line []byte, maxDepth int) (r letterRecord, err error) {
+	canonical, err := strictjson.Canonical(nil, line, strictjson.Limits{MaxDepth: maxDepth})
+	if err != nil {
+		return r, rest.NotStrict(err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(canonical))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&r); err != nil {
+		var typ *json.UnmarshalTypeError
+		if errors.As(err, &typ) {
+			return r, rest.SchemaFault(fault.Field{Pointer: "/" + typ.Field, Code: "type", Message: "has the wrong type"})
+		}
+		return r, rest.SchemaFault(fault.Field{Code: "invalid", Message: "is not a dead letter: " + err.Error()})
+	}
+	return r, nil
+}
+
+// letter makes a letter of a record: as it was, but not on its way and not
+// retried by itself. Fault: Invalid.
+func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dlq.Letter, error) {
+	l, wrong := readLetter(&r.DeadLetterInput)
+	if r.ID == nil || *r.ID == uuid.Nil {
+		wrong.Add("/id", "required", "is required")
+		r.ID = new(uuid.UUID)
+	}
+	if r.Source != "" && !slices.Contains(dlq.Sources, r.Source) {
+		wrong.Add("/source", "enum", "must be a known source")
+	}
+	if r.Status != "" && !slices.Contains(dlq.Statuses, r.Status) {
+		wrong.Add("/status", "enum", "must be a known status")
+	}
+	if c := l.Failure.Class; c != "" && !slices.Contains(dlq.Classes, c) {
+		wrong.Add("/error_class", "enum", "must be a known error class")
+	}
+	if r.Resolution != "" && !r.Resolution.Ends(r.Status) {
+		wrong.Add("/resolution", "invalid", "does not match the status")
+	}
+	if r.RetryCount < 0 || r.RetryCount > dlq.MaxRetries || l.MaxRetries < -1 {
+		wrong.Add("/retry_count", "out_of_range", "must be from 0 to 1000")
+	}
+	if r.Generation < 0 || r.Generation > dlq.MaxRetries {
+		wrong.Add("/generation", "out_of_range", "must be from 0 to 1000")
+	}
+	if r.StepIndex < 0 || r.StepIndex > 1<<30 {
+		wrong.Add("/step_index", "out_of_range", "must be 0 or more")
+	}
+	if a := r.StepAction; a != "" && a != "EXECUTE" && a != "COMPENSATE" {
+		wrong.Add("/step_action", "enum", "must be EXECUTE or COMPENSATE")
+	}
+	if t := &l.Target; t.Kind != "" && !slices.Contains(dlq.TargetKinds, t.Kind) || len(t.Topic) > dlq.MaxTopic || len(t.URL) > maxURL ||
+		t.Partition != nil && *t.Partition < 0 || t.Method != "" && !api.DeadLetterTargetMethod(t.Method).Valid() {
+		wrong.Add("/target", "invalid", "must be a valid target")
+	}
+	for pointer, word := range map[string]struct {
+		s    string
+		most int
+	}{"/assignee": {r.Assignee, dlq.MaxWord}, "/note": {r.Note, dlq.MaxNote}, "/step_name": {r.StepName, dlq.MaxWord}} {
+		if utf8.RuneCountInString(word.s) > word.most {
+			wrong.Add(pointer, "too_long", "is too long")
+		}
+	}
+	for pointer, at := range map[string]*time.Time{"/created_at": r.CreatedAt, "/last_retry_at": r.LastRetryAt, "/terminal_at": r.TerminalAt} {
+		if at != nil && (at.UTC().Year() < 1970 || at.UTC().Year() > 9999) {
+			wrong.Add(pointer, "invalid", "must be in the years 1970 to 9999")
+		}
+	}
+	place, placed := r.place()
+	if !placed {
+		wrong.Add("/read_from", "invalid", "must be a topic, partition and offset in Kafka")
+	}
+	if wrong != nil {
+		return l, rest.Summed(fault.Invalid, dlq.CodeInvalid, wrong)
+	}
+	if err := dlq.Check(&l); err != nil {
+		return l, err
+	}
+	l.TenantID = tenant
+	l.Arrived = place // so that the record is known again where its topic is read
+	l.Assignee, l.Note = r.Assignee, r.Note
+	l.Link.StepIndex, l.Link.StepName, l.Link.Action = r.StepIndex, r.StepName, r.StepAction
+	l.RootID, l.ParentID, l.Link.WebhookID, l.Link.DeliveryID = orNil(r.RootID), orNil(r.ParentID), orNil(r.WebhookID), orNil(r.DeliveryID)
+	if r.Source != "" {
+		l.Source = r.Source
+	}
+	l = dlq.New(l, *r.ID, p, m)
+	l.Generation, l.RetryCount = r.Generation, r.RetryCount
+	l.LastRetryAt = micros(r.LastRetryAt)
+	if r.CreatedAt != nil {
+		l.CreatedAt = *micros(r.CreatedAt)
+	}
+	return l.Imported(r.Status, r.Resolution, micros(r.TerminalAt), m), nil
+}
+
+// place is where the letter was read, nil when it is not of Kafka; false: nothing
+// can be read there.
+func (r *letterRecord) place() (*dlq.Position, bool) {
+	at := r.ReadFrom
+	if at == nil {
+		return nil, true
+	}
+	id, err := dlq.ParseTopicID(rest.Text(at.TopicID))
+	return &dlq.Position{Topic: at.Topic, Partition: at.Partition, Offset: at.Offset, TopicID: id},
+		err == nil && dlq.CanBeTopic(at.Topic) && at.Partition >= 0 && at.Offset >= 0
+}
+
+func orNil(id *uuid.UUID) uuid.UUID {
+	if id == nil {
+		return uuid.Nil
+	}
+	return *id
+}
+
+func micros(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return new(t.UTC().Truncate(time.Microsecond))
+}

@@ -1,0 +1,297 @@
+package dlqapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// retryAllWait is how long retry-all waits when nobody says otherwise.
+const retryAllWait = 10 * time.Second
+
+// bulk is a request for a redrive.
+type bulk struct {
+	redrive dlq.Redrive
+	asked   dlq.RedriveRequest
+	dryRun  bool
+	key     *string // Idempotency-Key
+}
+
+// CreateRedrive stores a redrive of many letters, or counts them.
+func (s *Handlers) CreateRedrive(ctx context.Context, in api.CreateRedriveRequestObject) (api.Response, error) {
+	b, err := redriveAsked(ctx, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	b.key = in.Params.IdempotencyKey
+	return s.redrive(ctx, b)
+}
+
+// RetryDeadLetterGroup retries the letters of a group.
+func (s *Handlers) RetryDeadLetterGroup(ctx context.Context, in api.RetryDeadLetterGroupRequestObject) (api.Response, error) {
+	b := in.Body
+	if b == nil {
+		b = &api.GroupRedriveInput{}
+	}
+	asked, err := redriveAsked(ctx, &api.RedriveInput{
+		Action: api.RedriveAction(dlq.BulkRetry), Filter: &api.DeadLetterFilter{Fingerprint: &in.Fingerprint}, MaxMessages: b.MaxMessages,
+		RatePerSecond: b.RatePerSecond, Order: b.Order, Force: b.Force, Canary: b.Canary, StopOn: b.StopOn, DryRun: b.DryRun, Reason: b.Reason,
+	})
+	if err != nil {
+		return nil, err
+	}
+	asked.key = in.Params.IdempotencyKey
+	return s.redriveGroup(ctx, in.Fingerprint, asked)
+}
+
+// DiscardDeadLetterGroup gives up the letters of a group.
+func (s *Handlers) DiscardDeadLetterGroup(ctx context.Context, in api.DiscardDeadLetterGroupRequestObject) (api.Response, error) {
+	b := in.Body
+	asked, err := redriveAsked(ctx, &api.RedriveInput{
+		Action: api.RedriveAction(dlq.BulkDiscard), Filter: &api.DeadLetterFilter{Fingerprint: &in.Fingerprint}, MaxMessages: b.MaxMessages,
+		RatePerSecond: b.RatePerSecond, DryRun: b.DryRun, Reason: &b.Reason,
+	})
+	if err != nil {
+		return nil, err
+	}
+	asked.key = in.Params.IdempotencyKey
+	return s.redriveGroup(ctx, in.Fingerprint, asked)
+}
+
+func (s *Handlers) redriveGroup(ctx context.Context, fingerprint string, asked bulk) (rest.Answer, error) {
+	if _, err := s.Overview.Group(ctx, rest.RequestOf(ctx).Tenant.ID, fingerprint); err != nil {
+		return rest.Answer{}, err
+	}
+	return s.redrive(ctx, asked)
+}
+
+// RetryAllDeadLetters retries what waits of a topic, and waits for it.
+func (s *Handlers) RetryAllDeadLetters(ctx context.Context, in api.RetryAllDeadLettersRequestObject) (api.Response, error) {
+	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
+	if err != nil {
+		return nil, err
+	}
+	if in.Params.Wait == nil && honoured == "" {
+		wait = min(retryAllWait, s.Limits.MaxWait)
+	}
+	b := in.Body
+	if b == nil {
+		b = &api.RetryAllInput{}
+	}
+	asked, err := redriveAsked(ctx, &api.RedriveInput{
+		Action: api.RedriveAction(dlq.BulkRetry), Filter: &api.DeadLetterFilter{Topic: &in.Topic}, MaxMessages: b.MaxMessages,
+		RatePerSecond: b.RatePerSecond, DryRun: b.DryRun, Reason: b.Reason,
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Its body may be left out, as it always could: the record then says who and when.
+	asked.key, asked.asked = in.Params.IdempotencyKey, dlq.RedriveRequest{All: asked.redrive.Filter.Empty(), Unexplained: true}
+	r, err := s.newRedrive(ctx, asked)
+	if err == nil {
+		err = s.knownTopic(ctx, r.TenantID, in.Topic)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if asked.dryRun {
+		p, err := s.preview(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return rest.Answer{Status: http.StatusOK, Body: api.RetryAllResult{Message: fmt.Sprintf("%d letters would be retried", p.Matched), Preview: p}}, nil
+	}
+	r, replayed, err := s.storeRedrive(ctx, r, rest.RequestOf(ctx).Who)
+	if err == nil {
+		r, err = s.awaitRedrive(ctx, r, wait)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := rest.Answer{Status: http.StatusAccepted, Location: redrivePath(r.ID), Replayed: replayed, Waited: honoured}
+	message := fmt.Sprintf("%d of %d letters retried so far; the redrive continues", r.Done, r.Matched)
+	if over(r.State) {
+		out.Status, out.Location = http.StatusOK, ""
+		message = fmt.Sprintf("%d of %d letters retried, %d failed, %d skipped; the redrive is %s", r.Done, r.Matched, r.Failed, r.Skipped, r.State)
+	}
+	out.Body = api.RetryAllResult{RetriedCount: r.Done, Message: message, Redrive: new(toAPIRedrive(&r, s.Now()))}
+	return out, nil
+}
+
+// redrive answers a request for a redrive: what it would be done to, or that it
+// is durable.
+func (s *Handlers) redrive(ctx context.Context, asked bulk) (rest.Answer, error) {
+	r, err := s.newRedrive(ctx, asked)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	if asked.dryRun {
+		p, err := s.preview(ctx, r)
+		return rest.Answer{Status: http.StatusOK, Body: p}, err
+	}
+	who := rest.RequestOf(ctx).Who
+	if r.NeedsAdmin(s.RedriveLimits.Bulk) {
+		if err := who.Require(access.DLQAdmin); err != nil {
+			return rest.Answer{}, s.tooMuch(&r)
+		}
+	}
+	unknown, err := s.unknownIDs(ctx, &r) // before it may delete them
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	r, replayed, err := s.storeRedrive(ctx, r, who)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	shown := toAPIRedrive(&r, s.Now())
+	shown.UnknownIds = unknown
+	return rest.Answer{
+		Status: http.StatusAccepted, Body: shown, ETag: rest.EtagOf(r.Version), Location: redrivePath(r.ID), Replayed: replayed,
+	}, nil
+}
+
+// tooMuch says why an operator may not have a redrive.
+func (s *Handlers) tooMuch(r *dlq.Redrive) error {
+	if r.Action == dlq.BulkDelete || r.Action == dlq.BulkRequeue {
+		return fault.New(fault.Forbidden, access.CodeForbidden, "a bulk %s needs the permission %s", r.Action, access.DLQAdmin)
+	}
+	return fault.New(fault.Forbidden, access.CodeForbidden,
+		"without %s a redrive may touch at most %d letters: set max_messages or name fewer ids", access.DLQAdmin, s.RedriveLimits.Bulk)
+}
+
+// newRedrive makes the redrive that is asked for, complete but for what the
+// store gives it. Faults: those of the rules; Unavailable without letters.
+func (s *Handlers) newRedrive(ctx context.Context, asked bulk) (dlq.Redrive, error) {
+	req := rest.RequestOf(ctx)
+	r := asked.redrive
+	r.TenantID, r.Actor = req.Tenant.ID, req.Principal
+	id := s.NewID()
+	if key := rest.KeyOf(req, asked.key); key != nil {
+		id, r.RequestHash = redriveID(req, key.Key), key.Hash
+	}
+	r, err := dlq.NewRedrive(r, asked.asked, id, s.RedriveLimits, s.Now())
+	if err == nil && r.Target != nil {
+		err = s.mayTarget(ctx, &r)
+	}
+	return r, err
+}
+
+// redriveID makes the id of a redrive of an Idempotency-Key, so that a second
+// request under it meets the first wherever it is: a UUIDv8.
+func redriveID(req *rest.Request, key string) uuid.UUID {
+	sum := sha256.Sum256([]byte("redrive\n" + req.Tenant.ID.String() + "\n" + req.Principal + "\n" + req.Route + "\n" + key))
+	id := uuid.UUID(sum[:16])
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
+	return id
+}
+
+// mayTarget returns nil unless it is plain that the letters may not be driven to
+// a target: those of several topics are looked at when each is driven. Fault:
+// Invalid with dlq.CodeTarget.
+func (s *Handlers) mayTarget(ctx context.Context, r *dlq.Redrive) error {
+	switch t := r.Target; {
+	case t.Kind == dlq.ToHTTP:
+		if reason := s.CheckEndpoint(t.URL); reason != "" {
+			return notAllowed("/target/url", reason)
+		}
+	case s.Ways.Forbids(t.Topic):
+		return notAllowed("/target/topic", dlq.ReadAsDeadLetters)
+	}
+	if r.Filter == nil || !r.Filter.Exact() {
+		return nil
+	}
+	p, err := s.PolicyOf(ctx, r.TenantID, r.Filter.Topic)
+	if err != nil || p.AllowsTarget(r.Filter.Topic, r.Target) {
+		return err
+	}
+	return notAllowed("/target", "must be one of the policy's allowed_targets")
+}
+
+// storeRedrive stores a redrive, or finds the one of the same request. Faults:
+// Invalid with CodeKeyUsed when its Idempotency-Key stands for another request.
+func (s *Handlers) storeRedrive(ctx context.Context, r dlq.Redrive, who access.Principal) (stored dlq.Redrive, replayed bool, err error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	by := s.Did(ctx, r.CreatedAt, operator.Redrive, r.ID.String(), rest.VerbCreate, r.Reason, redriveDetail(&r))
+	switch err := s.Redrives.Create(ctx, r, by); {
+	case err == nil:
+		s.WakeRedrives()
+		return r, false, nil
+	case !fault.IsCode(err, dlq.CodeRedriveExists):
+		return r, false, err
+	}
+	there, err := s.Redrives.Get(ctx, r.TenantID, r.ID)
+	if err == nil && string(there.RequestHash) != string(r.RequestHash) {
+		err = rest.KeyReused()
+	}
+	return there, err == nil, err
+}
+
+// preview counts what a redrive would be done to.
+func (s *Handlers) preview(ctx context.Context, r dlq.Redrive) (*api.RedrivePreview, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	p, err := s.Redrives.Preview(ctx, r.TenantID, r)
+	if err != nil {
+		return nil, err
+	}
+	out := toAPIPreview(&p)
+	if out.UnknownIds, err = s.unknownIDs(ctx, &r); err != nil {
+		return nil, err
+	}
+	for i := range p.Sample {
+		out.Sample = append(out.Sample, toAPILetter(&p.Sample[i], letterView{}))
+	}
+	return out, nil
+}
+
+// unknownIDs are those of the ids of a redrive that stand for nothing: whoever
+// typed them is told at once.
+func (s *Handlers) unknownIDs(ctx context.Context, r *dlq.Redrive) ([]uuid.UUID, error) {
+	if r.IDs == nil {
+		return nil, nil
+	}
+	return s.Overview.Unknown(ctx, r.TenantID, r.IDs)
+}
+
+// redriveDetail is what the audit trail says of a new redrive, without what its
+// filter and transform say of contents.
+func redriveDetail(r *dlq.Redrive) map[string]any {
+	out := map[string]any{"action": r.Action, "rate_per_second": r.Rate}
+	if r.IDs != nil {
+		out["ids"] = len(r.IDs)
+	}
+	if f := r.Filter; f != nil {
+		for name, value := range map[string]string{"topic": f.Topic, "fingerprint": f.Fingerprint} {
+			if value != "" {
+				out[name] = value
+			}
+		}
+		out["status"] = f.Statuses
+	}
+	if r.Max > 0 {
+		out["max_messages"] = r.Max
+	}
+	for name, set := range map[string]bool{"force": r.Force, "transform": r.Transform != nil, "approval_required": r.Approval} {
+		if set {
+			out[name] = true
+		}
+	}
+	if r.Target != nil {
+		out["target"] = r.Target
+	}
+	return out
+}
+
+func redrivePath(id uuid.UUID) string { return "/api/v1/dlq/redrives/" + id.String() }

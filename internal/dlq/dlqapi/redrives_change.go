@@ -1,0 +1,114 @@
+package dlqapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// PauseRedrive keeps a redrive from taking more letters.
+func (s *Handlers) PauseRedrive(ctx context.Context, in api.PauseRedriveRequestObject) (api.Response, error) {
+	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.PauseRedrive, in.Body)
+}
+
+// ResumeRedrive lets a paused or halted redrive go on.
+func (s *Handlers) ResumeRedrive(ctx context.Context, in api.ResumeRedriveRequestObject) (api.Response, error) {
+	reason, detail := "", map[string]any(nil)
+	var stop *dlq.StopOn
+	if b := in.Body; b != nil {
+		reason = rest.Text(b.Reason)
+		if stop = stopOf(b.StopOn); stop != nil {
+			detail = map[string]any{"stop_on": *stop}
+		}
+	}
+	return s.changeRedrive(ctx, in.RedriveID, in.Params.IfMatch, string(dlq.ResumeRedrive), reason, detail, func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
+		return r.Resumed(stop, rest.RequestOf(ctx).Principal, now)
+	})
+}
+
+// CancelRedrive ends a redrive.
+func (s *Handlers) CancelRedrive(ctx context.Context, in api.CancelRedriveRequestObject) (api.Response, error) {
+	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.CancelRedrive, in.Body)
+}
+
+// ApproveRedrive agrees to a redrive that somebody else asked for.
+func (s *Handlers) ApproveRedrive(ctx context.Context, in api.ApproveRedriveRequestObject) (api.Response, error) {
+	return s.moveRedrive(ctx, in.RedriveID, in.Params.IfMatch, dlq.ApproveRedrive, in.Body)
+}
+
+func (s *Handlers) moveRedrive(ctx context.Context, id uuid.UUID, match *string, verb dlq.RedriveVerb, b *api.DeadLetterActionInput) (rest.Answer, error) {
+	reason := ""
+	if b != nil {
+		reason = rest.Text(b.Reason)
+	}
+	return s.changeRedrive(ctx, id, match, string(verb), reason, nil, func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
+		return r.Moved(verb, rest.RequestOf(ctx).Principal, now)
+	})
+}
+
+// UpdateRedrive changes the pace of a redrive.
+func (s *Handlers) UpdateRedrive(ctx context.Context, in api.UpdateRedriveRequestObject) (api.Response, error) {
+	b := in.Body
+	edit := dlq.RedriveEdit{Rate: b.RatePerSecond, StopOn: stopOf(b.StopOn)}
+	if b.Concurrency != nil {
+		edit.Concurrency = new(int(*b.Concurrency))
+	}
+	detail := map[string]any{}
+	if edit.Rate != nil {
+		detail["rate_per_second"] = *edit.Rate
+	}
+	if edit.Concurrency != nil {
+		detail["concurrency"] = *edit.Concurrency
+	}
+	if edit.StopOn != nil {
+		detail["stop_on"] = *edit.StopOn
+	}
+	return s.changeRedrive(ctx, in.RedriveID, in.Params.IfMatch, rest.VerbUpdate, rest.Text(b.Reason), detail, func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
+		return r.Edited(edit, s.RedriveLimits, now)
+	})
+}
+
+// changeRedrive reads a redrive, decides, and stores the decision, and anew
+// when somebody else changed it meanwhile.
+func (s *Handlers) changeRedrive(ctx context.Context, id uuid.UUID, match *string, verb, reason string, detail map[string]any,
+	decide func(r dlq.Redrive, now time.Time) (dlq.Redrive, error)) (rest.Answer, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	for range rest.MaxReloads {
+		r, err := s.Redrives.Get(ctx, rest.RequestOf(ctx).Tenant.ID, id)
+		if err != nil {
+			return rest.Answer{}, err
+		}
+		switch fits, err := rest.IfMatch(match, r.Version); {
+		case err != nil:
+			return rest.Answer{}, err
+		case !fits:
+			return rest.Answer{}, rest.Stale(dlq.CodeStale, "redrive", r.Version)
+		}
+		after, err := decide(r, s.Now())
+		if err != nil {
+			return rest.Answer{}, err
+		}
+		by := s.Did(ctx, after.UpdatedAt, operator.Redrive, id.String(), verb, reason, detail)
+		switch err := s.Redrives.Change(ctx, after, by); {
+		case err == nil:
+			s.WakeRedrives()
+			return s.redriveAnswer(&after), nil
+		case !fault.IsCode(err, dlq.CodeStale):
+			return rest.Answer{}, err
+		}
+	}
+	return rest.Answer{}, fault.New(fault.Unavailable, rest.CodeUnavailable, "the redrive keeps changing; try again")
+}
+
+func (s *Handlers) redriveAnswer(r *dlq.Redrive) rest.Answer {
+	return rest.Answer{Status: http.StatusOK, Body: toAPIRedrive(r, s.Now()), ETag: rest.EtagOf(r.Version)}
+}

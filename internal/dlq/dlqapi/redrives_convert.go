@@ -1,0 +1,184 @@
+package dlqapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// redriveAsked reads a request for a redrive. Faults: Invalid; Forbidden when
+// its filter looks into contents that the one who asks may not see.
+func redriveAsked(ctx context.Context, b *api.RedriveInput) (bulk, error) {
+	dry := b.DryRun != nil && *b.DryRun
+	out := bulk{asked: dlq.RedriveRequest{All: b.All != nil && *b.All, Unexplained: dry}, dryRun: dry}
+	r := dlq.Redrive{
+		Action: dlq.RedriveAction(b.Action), Order: dlq.Order(rest.Word(b.Order)), Force: b.Force != nil && *b.Force,
+		Approval: b.ApprovalRequired != nil && *b.ApprovalRequired, Reason: rest.Text(b.Reason),
+	}
+	if b.Ids != nil {
+		r.IDs = make([]uuid.UUID, len(b.Ids))
+		copy(r.IDs, b.Ids)
+	}
+	if b.MaxMessages != nil {
+		r.Max = *b.MaxMessages
+	}
+	if b.RatePerSecond != nil {
+		r.Rate = *b.RatePerSecond
+	}
+	if b.Concurrency != nil {
+		r.Concurrency = int(*b.Concurrency)
+	}
+	if b.Target != nil {
+		r.Target = new(targetOf(b.Target))
+	}
+	if b.Canary != nil {
+		c := dlq.Canary{Count: int(b.Canary.Count)}
+		if b.Canary.WatchSeconds != nil {
+			c.WatchSeconds = int(*b.Canary.WatchSeconds)
+		}
+		if b.Canary.MaxBounceRatio != nil {
+			c.MaxBounceRatio = *b.Canary.MaxBounceRatio
+		}
+		r.Canary = &c
+	}
+	if stop := stopOf(b.StopOn); stop != nil {
+		r.StopOn = *stop
+	}
+	if b.ScheduledFor != nil {
+		r.ScheduledFor = new(b.ScheduledFor.UTC().Truncate(time.Microsecond))
+	}
+	var err error
+	if b.Transform != nil {
+		if r.Transform, err = json.Marshal(b.Transform); err != nil {
+			return out, err
+		}
+	}
+	if b.Filter != nil {
+		if r.Filter, r.Query, err = redriveFilter(ctx, b.Filter); err != nil {
+			return out, err
+		}
+	}
+	out.redrive = r
+	return out, nil
+}
+
+// redriveFilter reads a filter by the rules of the list, whose parameters bear
+// the same names, and returns it also as it was asked for.
+func redriveFilter(ctx context.Context, in *api.DeadLetterFilter) (*dlq.Filter, json.RawMessage, error) {
+	doc, err := json.Marshal(in)
+	if err != nil {
+		return nil, nil, err
+	}
+	asked := map[string]any{}
+	dec := json.NewDecoder(bytes.NewReader(doc))
+	dec.UseNumber()
+	if err := dec.Decode(&asked); err != nil {
+		return nil, nil, err
+	}
+	query := url.Values{}
+	for name, value := range asked {
+		list, several := value.([]any)
+		if !several {
+			list = []any{value}
+		}
+		for _, one := range list {
+			query.Add(name, fmt.Sprint(one))
+		}
+	}
+	f, err := letterFilter(ctx, query)
+	if wrong := fault.As(err); wrong != nil && wrong.Kind == fault.Malformed { // there it is about the query
+		for i := range wrong.Fields {
+			wrong.Fields[i].Pointer = "/filter/" + wrong.Fields[i].Pointer
+		}
+		err = rest.SchemaFault(wrong.Fields...)
+	}
+	return &f, doc, err
+}
+
+func targetOf(in *api.DeadLetterTarget) dlq.Target {
+	return dlq.Target{Kind: dlq.TargetKind(in.Kind), Topic: rest.Text(in.Topic), Partition: in.Partition, URL: rest.Text(in.URL), Method: rest.Word(in.Method)}
+}
+
+func stopOf(in *api.RedriveStop) *dlq.StopOn {
+	if in == nil {
+		return nil
+	}
+	var out dlq.StopOn
+	if in.Failures != nil {
+		out.Failures = *in.Failures
+	}
+	if in.FailureRatio != nil {
+		out.FailureRatio = *in.FailureRatio
+	}
+	return &out
+}
+
+func toAPIRedrive(r *dlq.Redrive, now time.Time) api.Redrive {
+	out := api.Redrive{
+		ID: r.ID, Action: api.RedriveAction(r.Action), State: api.RedriveState(r.State), HaltReason: rest.UnlessEmpty(r.HaltReason),
+		Filter: r.Query, RatePerSecond: r.Rate, Concurrency: r.Concurrency, Order: api.RedriveOrder(r.Order),
+		Transform: r.Transform, Force: r.Force, ScheduledFor: r.ScheduledFor, ApprovalRequired: r.Approval, Reason: rest.UnlessEmpty(r.Reason),
+		Actor: r.Actor, ApprovedBy: rest.UnlessEmpty(r.ApprovedBy), Matched: r.Matched, Gathered: r.Gathered, Done: r.Done, Failed: r.Failed,
+		Skipped: r.Skipped, Bounced: r.Bounced, Left: r.Left(), Eta: r.ETA(now), CreatedAt: r.CreatedAt, StartedAt: r.StartedAt,
+		WatchedAt: r.WatchedAt, EndedAt: r.EndedAt, UpdatedAt: r.UpdatedAt, Version: r.Version, AllowedActions: rest.As[api.RedriveVerb](r.Actions()),
+	}
+	if r.IDs != nil {
+		out.Selected = new(int64(len(r.IDs)))
+	}
+	if r.Max > 0 {
+		out.MaxMessages = &r.Max
+	}
+	if r.Target != nil {
+		out.Target = new(toAPITarget(r.Target))
+	}
+	if c := r.Canary; c != nil {
+		out.Canary = &api.RedriveCanary{Count: int32(c.Count), WatchSeconds: new(int32(c.WatchSeconds)), MaxBounceRatio: &c.MaxBounceRatio} //nolint:gosec // as they came
+		out.CanaryPassed = &r.CanaryOK
+	}
+	if r.StopOn.Failures > 0 {
+		out.StopOn.Failures = &r.StopOn.Failures
+	}
+	if r.StopOn.FailureRatio > 0 {
+		out.StopOn.FailureRatio = &r.StopOn.FailureRatio
+	}
+	tried, failed := r.Counted()
+	out.Counted = api.RedriveCounts{Tried: tried, Failed: failed}
+	out.Sent, out.MaybeSent, out.Repeated, out.NeverSent = r.Sent, r.MaybeSent, r.Repeated, r.NeverSent()
+	out.LastError, out.LastErrorAt = rest.UnlessEmpty(r.LastError), r.LastErrorAt
+	if out.Halts = r.Halts; r.LastHaltedAt != nil {
+		out.LastHalt = &api.RedriveHalt{Reason: r.LastHalt, At: *r.LastHaltedAt}
+	}
+	if since, what := r.Stalled(now); since != nil {
+		out.StalledSince, out.WaitingFor = since, rest.UnlessEmpty(what)
+	}
+	if out.AllowedActions == nil {
+		out.AllowedActions = []api.RedriveVerb{}
+	}
+	return out
+}
+
+func toAPIPreview(p *dlq.Preview) *api.RedrivePreview {
+	out := api.RedrivePreview{
+		Matched: p.Matched, BlockedKeys: p.BlockedKeys, ByTopic: api.CountsByName{}, ByGroup: api.CountsByName{}, ByStatus: api.CountsByName{}, Sample: []api.DeadLetter{},
+	}
+	for topic, n := range p.ByTopic {
+		out.ByTopic[topic] = n
+	}
+	for group, n := range p.ByGroup {
+		out.ByGroup[group] = n
+	}
+	for status, n := range p.ByStatus {
+		out.ByStatus[string(status)] = n
+	}
+	return &out
+}

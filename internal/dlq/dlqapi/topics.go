@@ -1,0 +1,95 @@
+package dlqapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// ListDeadLetterTopics answers a page of topics by name.
+func (s *Handlers) ListDeadLetterTopics(ctx context.Context, in api.ListDeadLetterTopicsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	req, p := rest.RequestOf(ctx), in.Params
+	paging, err := s.PagingOf(req.List(), nil, p.PageSize, p.Cursor, nil)
+	if err != nil {
+		return nil, err
+	}
+	topics, more, err := s.Overview.Topics(ctx, req.Tenant.ID, string(paging.After), paging.Size)
+	if err != nil {
+		return nil, err
+	}
+	out := api.DeadLetterTopicList{Topics: make([]api.DeadLetterTopic, len(topics))}
+	for i := range topics {
+		out.Topics[i] = toAPITopic(&topics[i], s.Now())
+	}
+	out.Pagination = paging.Onward(more, func() []byte { return []byte(topics[len(topics)-1].Topic) })
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// GetDeadLetterTopic answers the statistics of a topic, with its largest groups.
+func (s *Handlers) GetDeadLetterTopic(ctx context.Context, in api.GetDeadLetterTopicRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	t, err := s.Overview.Topic(ctx, rest.RequestOf(ctx).Tenant.ID, in.Topic)
+	if err != nil {
+		return nil, err
+	}
+	out := toAPITopic(&t, s.Now())
+	out.TopGroups = toAPIGroups(t.TopGroups)
+	out.Alerts = rest.As[api.DeadLetterTopicAlerts](t.Alerts)
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// GetDeadLetterStats counts letters by topic and status.
+func (s *Handlers) GetDeadLetterStats(ctx context.Context, _ api.GetDeadLetterStatsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	topics, err := s.Overview.Stats(ctx, rest.RequestOf(ctx).Tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := api.DeadLetterStats{Stats: []api.DeadLetterStat{}}
+	for i := range topics {
+		for _, status := range dlq.Statuses {
+			if n := topics[i].Counts[status]; n > 0 {
+				out.Stats = append(out.Stats, api.DeadLetterStat{OriginalTopic: topics[i].Topic, Status: api.DeadLetterStatus(status), Count: n})
+			}
+		}
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// knownTopic returns nil for a topic that something is known of; a beginning with
+// a * at its end is none. Fault: NotFound, because nothing found of a topic that is
+// misspelt looks like nothing wrong with the one that is meant.
+func (s *Handlers) knownTopic(ctx context.Context, tenant uuid.UUID, topic string) error {
+	if strings.HasSuffix(topic, "*") {
+		return nil
+	}
+	letters, policy, err := s.Overview.KnownTopic(ctx, tenant, topic)
+	if err != nil || letters || policy {
+		return err
+	}
+	return fault.New(fault.NotFound, dlq.CodeTopicNotFound, "topic %q has no dead letters and no policy: check the spelling", rest.Clip(topic))
+}
+
+func toAPITopic(t *dlq.TopicStats, now time.Time) api.DeadLetterTopic {
+	out := api.DeadLetterTopic{
+		Topic: t.Topic, OldestOpenAt: t.Oldest,
+		Counts:   api.DeadLetterCounts{PENDING: t.Counts[dlq.Pending], RETRYING: t.Counts[dlq.Retrying], RESOLVED: t.Counts[dlq.Resolved], DEAD: t.Counts[dlq.Dead]},
+		Arrivals: api.DeadLetterArrivals{Last5M: t.Last5m, Last1H: t.Last1h, Last24H: t.Last24h},
+	}
+	if t.Oldest != nil {
+		out.OldestOpenAgeMS = new(max(0, now.Sub(*t.Oldest).Milliseconds()))
+	}
+	return out
+}

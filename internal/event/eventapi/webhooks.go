@@ -1,0 +1,273 @@
+package eventapi
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/api/webhooks"
+	"github.com/skald-saga/skald/internal/event/cloudevent"
+	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// secretBytes is the length of a webhook's key: that of the hash it is used with.
+const secretBytes = 32
+
+func newSecret() ([]byte, error) {
+	key := make([]byte, secretBytes)
+	_, err := rand.Read(key)
+	return key, err
+}
+
+// CreateWebhook subscribes an endpoint and shows its secret, once.
+func (s *Handlers) CreateWebhook(ctx context.Context, in api.CreateWebhookRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	req, b := rest.RequestOf(ctx), in.Body
+	key, err := newSecret()
+	if err != nil {
+		return nil, err
+	}
+	settings := webhook.Settings{
+		URL: &b.URL, Description: b.Description, EventTypes: b.EventTypes, WorkflowNames: b.WorkflowNames, Enabled: b.Enabled,
+	}
+	sub, err := webhook.New(req.Tenant.ID, s.NewID(), settings, key, req.Principal, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkEndpoint(&sub.URL); err != nil {
+		return nil, err
+	}
+	unknown, err := s.unknownWorkflows(ctx, sub.WorkflowNames)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Webhooks.Create(rest.Acting(ctx, b.Reason), sub, b.From != nil && *b.From == api.WebhookInputFromBeginning); err != nil {
+		return nil, err
+	}
+	a := wondering(webhookAnswer(sub, key), unknown)
+	a.Status, a.Location = http.StatusCreated, "/api/v1/webhooks/"+sub.ID.String()
+	return a, nil
+}
+
+// CheckEndpoint refuses a URL that deliveries could never reach. Where a name
+// leads is looked at again at every connection.
+func (s *Handlers) checkEndpoint(url *string) error {
+	if url == nil {
+		return nil
+	}
+	if reason := s.CheckEndpoint(*url); reason != "" {
+		return fault.New(fault.Invalid, webhook.CodeURL, "/url: %s", reason).With(fault.Field{Pointer: "/url", Code: webhook.CodeURL, Message: reason})
+	}
+	return nil
+}
+
+// GetWebhook answers a webhook.
+func (s *Handlers) GetWebhook(ctx context.Context, in api.GetWebhookRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	sub, err := s.Webhooks.Get(ctx, rest.RequestOf(ctx).Tenant.ID, in.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	return webhookAnswer(sub, nil), nil
+}
+
+// changeWebhook reads a webhook, decides, and stores the decision, and anew
+// when somebody else changed it meanwhile. decide returns skip, and whether
+// there is anything to store.
+func (s *Handlers) changeWebhook(ctx context.Context, id uuid.UUID, match, reason *string,
+	decide func(webhook.Subscription) (after webhook.Subscription, skip, change bool, err error)) (webhook.Subscription, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	for range rest.MaxReloads {
+		sub, err := s.Webhooks.Get(ctx, rest.RequestOf(ctx).Tenant.ID, id)
+		if err != nil {
+			return sub, err
+		}
+		switch fits, err := rest.IfMatch(match, sub.Version); {
+		case err != nil:
+			return sub, err
+		case !fits:
+			return sub, rest.Stale(webhook.CodeStale, "webhook", sub.Version)
+		}
+		after, skip, change, err := decide(sub)
+		if err != nil || !change {
+			return sub, err
+		}
+		switch err := s.Webhooks.Replace(rest.Acting(ctx, reason), after, skip); {
+		case err == nil:
+			return after, nil
+		case !fault.IsCode(err, webhook.CodeStale):
+			return sub, err
+		}
+	}
+	return webhook.Subscription{}, fault.New(fault.Unavailable, rest.CodeUnavailable, "the webhook keeps changing; try again")
+}
+
+// UpdateWebhook changes what the body names.
+func (s *Handlers) UpdateWebhook(ctx context.Context, in api.UpdateWebhookRequestObject) (api.Response, error) {
+	b := in.Body
+	settings := webhook.Settings{URL: b.URL, Description: b.Description, EventTypes: b.EventTypes, WorkflowNames: b.WorkflowNames, Enabled: b.Enabled}
+	var names []string
+	if b.WorkflowNames != nil {
+		names = *b.WorkflowNames
+	}
+	unknown, err := s.unknownWorkflows(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, b.Reason, func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
+		after, err := sub.With(settings, s.Now())
+		if err == nil {
+			err = s.checkEndpoint(b.URL)
+		}
+		return after, false, true, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return wondering(webhookAnswer(sub, nil), unknown), nil
+}
+
+// EnableWebhook lets a webhook go on.
+func (s *Handlers) EnableWebhook(ctx context.Context, in api.EnableWebhookRequestObject) (api.Response, error) {
+	skip := in.Body != nil && in.Body.From != nil && *in.Body.From == api.WebhookEnableInputFromNow
+	var reason *string
+	if in.Body != nil {
+		reason = in.Body.Reason
+	}
+	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, reason, true, skip)
+	if err != nil {
+		return nil, err
+	}
+	return webhookAnswer(sub, nil), nil
+}
+
+// DisableWebhook stops a webhook.
+func (s *Handlers) DisableWebhook(ctx context.Context, in api.DisableWebhookRequestObject) (api.Response, error) {
+	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, rest.ReasonIn(in.Body), false, false)
+	if err != nil {
+		return nil, err
+	}
+	return webhookAnswer(sub, nil), nil
+}
+
+func (s *Handlers) setWebhook(ctx context.Context, id uuid.UUID, match, reason *string, enabled, skip bool) (webhook.Subscription, error) {
+	return s.changeWebhook(ctx, id, match, reason, func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
+		after, err := sub.With(webhook.Settings{Enabled: &enabled}, s.Now())
+		return after, skip, skip || sub.Enabled != enabled, err
+	})
+}
+
+// RotateWebhookSecret makes a new secret and shows it, once.
+func (s *Handlers) RotateWebhookSecret(ctx context.Context, in api.RotateWebhookSecretRequestObject) (api.Response, error) {
+	key, err := newSecret()
+	if err != nil {
+		return nil, err
+	}
+	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, rest.ReasonIn(in.Body), func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
+		return sub.Rotated(key, s.Now()), false, true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return webhookAnswer(sub, key), nil
+}
+
+// DeleteWebhook removes a webhook.
+func (s *Handlers) DeleteWebhook(ctx context.Context, in api.DeleteWebhookRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	var version int64
+	if in.Params.IfMatch != nil {
+		sub, err := s.Webhooks.Get(ctx, tenant, in.WebhookID)
+		if err != nil {
+			return nil, err
+		}
+		switch fits, err := rest.IfMatch(in.Params.IfMatch, sub.Version); {
+		case err != nil:
+			return nil, err
+		case !fits:
+			return nil, rest.Stale(webhook.CodeStale, "webhook", sub.Version)
+		}
+		version = sub.Version
+	}
+	if err := s.Webhooks.Delete(rest.Acting(ctx, in.Params.Reason), tenant, in.WebhookID, version); err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusNoContent}, nil
+}
+
+// TestWebhook makes a delivery of a test event.
+func (s *Handlers) TestWebhook(ctx context.Context, in api.TestWebhookRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	if err := s.sending(ctx, tenant, in.WebhookID); err != nil {
+		return nil, err
+	}
+	d := webhook.Delivery{
+		TenantID: tenant, WebhookID: in.WebhookID, ID: s.NewID(), EventType: cloudevent.PingType, Status: webhook.Pending, CreatedAt: s.Now(),
+	}
+	d.DueAt = d.CreatedAt
+	doc, err := cloudevent.Ping(tenant, d.WebhookID, d.ID, d.CreatedAt)
+	if err != nil {
+		return nil, err
+	}
+	if d.Body, err = json.Marshal(doc); err != nil {
+		return nil, err
+	}
+	if err := s.Deliveries.Add(rest.Acting(ctx, nil), d); err != nil {
+		return nil, err
+	}
+	return deliveryAccepted(&d), nil
+}
+
+// sending returns nil when the webhook sends what is due. Faults: NotFound, Conflict.
+func (s *Handlers) sending(ctx context.Context, tenant, id uuid.UUID) error {
+	sub, err := s.Webhooks.Get(ctx, tenant, id)
+	if err == nil && !sub.Enabled {
+		err = fault.New(fault.Conflict, webhook.CodeDisabled, "the webhook is disabled (%s): enable it first", sub.DisabledReason)
+	}
+	return err
+}
+
+// webhookAnswer answers with a webhook; key is shown as its secret unless nil.
+// unknownWorkflows are those of names that no workflow has: they may come later, or
+// be misspelt.
+func (s *Handlers) unknownWorkflows(ctx context.Context, names []string) (unknown []string, err error) {
+	for _, name := range names {
+		switch _, err := s.Workflows.Get(ctx, rest.RequestOf(ctx).Tenant.ID, name, 0); {
+		case fault.KindOf(err) == fault.NotFound:
+			unknown = append(unknown, name)
+		case err != nil:
+			return nil, err
+		}
+	}
+	return unknown, nil
+}
+
+// wondering is the answer with a word on which workflows of a webhook there are not.
+func wondering(a rest.Answer, unknown []string) rest.Answer {
+	out := a.Body.(api.Webhook)
+	out.UnknownWorkflows = unknown
+	a.Body = out
+	return a
+}
+
+func webhookAnswer(s webhook.Subscription, key []byte) rest.Answer {
+	out := toAPIWebhook(&s)
+	if key != nil {
+		secret := webhooks.FormatSecret(key)
+		out.Secret = &secret
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.EtagOf(s.Version)}
+}

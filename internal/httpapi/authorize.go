@@ -1,0 +1,151 @@
+package httpapi
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// authorize decides who makes a request, whether it may, and for which tenant.
+// It is the only place that does. Operations without a permission of their own
+// (health, the contract) are for everybody.
+func (s *server) authorize(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rt := s.contract.routeOf(r.Context(), r.Method)
+		req := rest.RequestOf(r.Context())
+		req.Route, req.Operation, req.Permission = rt.name, rt.operation, rt.permission
+		if rt.open {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if err := s.allow(req, rt, r); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		if !s.cfg.Development {
+			w.Header()["Cache-Control"] = privately
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// privately keeps answers out of caches that others look into, and has them
+// asked for again each time. Shared, so that it costs nothing; never changed.
+var privately = []string{"private, no-cache"}
+
+// allow fills in who asks and the tenant. Faults: Unauthenticated, Forbidden,
+// Malformed.
+func (s *server) allow(req *rest.Request, rt *route, r *http.Request) error {
+	who := access.Anonymous
+	if s.cfg.Development {
+		if err := ownMachine(r); err != nil {
+			return err
+		}
+	} else {
+		credential, err := credentialOf(r.Header)
+		if err != nil {
+			return err
+		}
+		if who, err = s.cfg.Identify(r.Context(), credential); err != nil {
+			return err
+		}
+	}
+	if rt.permission != "" {
+		if err := who.Require(rt.permission); err != nil {
+			return err
+		}
+	}
+	choice, err := choiceOf(r.Header)
+	if err != nil {
+		return err
+	}
+	req.Tenant, err = who.TenantFor(choice, s.cfg.Tenant)
+	who.Tenant = req.Tenant
+	req.Who, req.Principal = who, who.Subject
+	return err
+}
+
+var otherSites = http.NewCrossOriginProtection()
+
+// ownMachine returns nil for requests that development mode is for. Web pages
+// that somebody on this machine looks at can send requests too: from another
+// site, or under a name of theirs that leads to this machine. They are not
+// trusted. Fault: Forbidden.
+func ownMachine(r *http.Request) error {
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = strings.Trim(r.Host, "[]")
+	}
+	addr, err := netip.ParseAddr(host)
+	if host != "" && host != "localhost" && (err != nil || !addr.IsLoopback()) {
+		return fault.New(fault.Forbidden, rest.CodeCrossSite, "in development mode, requests must be addressed to localhost or 127.0.0.1, not to %q", rest.Clip(host))
+	}
+	if err := otherSites.Check(r); err != nil {
+		return fault.New(fault.Forbidden, rest.CodeCrossSite, "in development mode, cross-site requests may not change anything").Because(err)
+	}
+	return nil
+}
+
+// credentialOf finds the credential of a request. Fault: Unauthenticated.
+func credentialOf(h http.Header) (string, error) {
+	bearer, key := h["Authorization"], h["X-Api-Key"]
+	switch {
+	case len(bearer)+len(key) == 0:
+		return "", fault.New(fault.Unauthenticated, access.CodeRequired, "an API key or a JWT is required: send Authorization: Bearer … or X-API-Key: …")
+	case len(bearer)+len(key) > 1:
+		return "", fault.New(fault.Unauthenticated, access.CodeInvalid, "the request has more than one credential: send one")
+	case len(key) == 1:
+		return key[0], nil
+	}
+	scheme, credential, _ := strings.Cut(bearer[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", fault.New(fault.Unauthenticated, access.CodeInvalid, "the scheme of Authorization must be Bearer")
+	}
+	return strings.TrimSpace(credential), nil
+}
+
+// choiceOf reads the headers that choose a tenant. Fault: Malformed.
+func choiceOf(h http.Header) (c access.Choice, err error) {
+	var fields []fault.Field
+	read := func(name string, parse func(string) bool, want string) {
+		values := h[name]
+		switch {
+		case len(values) > 1:
+			fields = append(fields, fault.Field{Pointer: name, Code: "repeated", Message: "must not be repeated"})
+		case len(values) == 1 && !parse(values[0]):
+			fields = append(fields, fault.Field{Pointer: name, Code: "invalid", Message: "must be " + want})
+		}
+	}
+	read("X-Tenant-Id", func(v string) bool {
+		id, err := uuid.Parse(v)
+		c.ID = &id
+		return err == nil && len(v) == 36 && id != uuid.Nil
+	}, "a UUID that is not all zeros")
+	read("X-Tenant-Region", func(v string) bool {
+		c.Region = &v
+		return utf8.ValidString(v) && utf8.RuneCountInString(v) <= 32
+	}, "text of at most 32 characters")
+	version := func(into **int) func(string) bool {
+		return func(v string) bool {
+			n, err := strconv.ParseUint(v, 10, 16)
+			i := int(n)
+			*into = &i
+			return err == nil
+		}
+	}
+	read("X-Tenant-Major", version(&c.Major), "a whole number from 0 to 65535")
+	read("X-Tenant-Minor", version(&c.Minor), "a whole number from 0 to 65535")
+	if fields != nil {
+		return c, rest.ParameterFault(rest.CodeInvalidParameter, fields...)
+	}
+	return c, nil
+}

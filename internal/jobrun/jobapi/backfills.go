@@ -1,0 +1,177 @@
+package jobapi
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// previewedSlots is how many slots a dry run shows.
+const previewedSlots = 1000
+
+// bulkID makes the id of a backfill or bulk: of an Idempotency-Key, so that a
+// second request under it meets the first wherever it is, a UUIDv8.
+func (s *Handlers) bulkID(ctx context.Context, key *string) uuid.UUID {
+	if key == nil {
+		return s.NewID()
+	}
+	req := rest.RequestOf(ctx)
+	sum := sha256.Sum256([]byte("jobs\n" + req.Tenant.ID.String() + "\n" + req.Principal + "\n" + req.Route + "\n" + *key))
+	id := uuid.UUID(sum[:16])
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
+	return id
+}
+
+// CreateBackfill stores a backfill, or lists what it would run.
+func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	d, err := s.definitionAt(ctx, in.Definition, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.mayRun(ctx, &d, nil); err != nil {
+		return nil, err
+	}
+	req, body := rest.RequestOf(ctx), in.Body
+	now, err := s.jobsNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := jobrun.Backfill{
+		ID: s.bulkID(ctx, in.Params.IdempotencyKey), TenantID: req.Tenant.ID, DefinitionID: d.ID, Version: 1, State: jobrun.BulkRunning,
+		From: body.From.UTC().Truncate(time.Microsecond), To: body.To.UTC().Truncate(time.Microsecond),
+		Reprocess: cmp.Or(jobrun.Reprocess(rest.Word(body.Reprocess)), jobrun.ReprocessNone), NewestFirst: rest.Word(body.Order) == "newest",
+		MaxActive: jobrun.DefaultBackfillActive, Overlap: jobrun.Policy(rest.Word(body.Overlap)), Reason: rest.Text(body.Reason), Actor: req.Principal, CreatedAt: now,
+	}
+	if body.MaxActive != nil {
+		b.MaxActive = *body.MaxActive
+	}
+	slots, err := jobrun.CheckBackfill(&b, &d, now)
+	if err != nil {
+		return nil, err
+	}
+	if body.DryRun != nil && *body.DryRun {
+		return s.previewBackfill(ctx, &b, &d, slots)
+	}
+	by := s.Did(ctx, now, operator.JobBackfill, b.ID.String(), rest.VerbCreate, b.Reason, map[string]any{
+		"definition_id": d.ID, "from": b.From, "to": b.To, "reprocess": b.Reprocess, "max_active": b.MaxActive, "slots": slots,
+	})
+	stored, created, err := s.Bulks.CreateBackfill(ctx, b, by)
+	if err != nil {
+		return nil, err
+	}
+	if !created && (stored.DefinitionID != b.DefinitionID || !stored.From.Equal(b.From) || !stored.To.Equal(b.To) || stored.Reprocess != b.Reprocess ||
+		stored.NewestFirst != b.NewestFirst || stored.MaxActive != b.MaxActive || stored.Overlap != b.Overlap) {
+		return nil, rest.KeyReused()
+	}
+	a := backfillAnswer(&stored, nil)
+	a.Status, a.Location, a.Replayed = http.StatusAccepted, backfillPath(stored.ID), !created
+	return a, nil
+}
+
+func (s *Handlers) previewBackfill(ctx context.Context, b *jobrun.Backfill, d *jobrun.Definition, slots int) (rest.Answer, error) {
+	compiled, err := jobrun.CompileSchedule("/schedule", *d.Spec.Schedule)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	shown := b.Next(compiled, previewedSlots)
+	states, err := s.Bulks.SlotStates(ctx, b.TenantID, d.ID, shown)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	out := api.BackfillPreview{SlotsTotal: slots, Truncated: slots > len(shown), Slots: make([]api.BackfillSlot, len(shown))}
+	for i, slot := range shown {
+		out.Slots[i] = api.BackfillSlot{At: slot, Runs: b.Reprocess.Wants(states[slot])}
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// ListBackfills answers a page of the backfills of a definition, newest first.
+func (s *Handlers) ListBackfills(ctx context.Context, in api.ListBackfillsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	req, p := rest.RequestOf(ctx), in.Params
+	paging, jp, err := s.jobPaging(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.Definitions.Definition(ctx, req.Tenant.ID, in.Definition)
+	if err != nil {
+		return nil, err
+	}
+	found, page, err := s.Bulks.ListBackfills(ctx, req.Tenant.ID, d.ID, jp)
+	if err != nil {
+		return nil, err
+	}
+	out := api.BackfillList{Backfills: make([]api.Backfill, len(found))}
+	for i := range found {
+		out.Backfills[i] = toAPIBackfill(&found[i], nil)
+	}
+	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
+		last := &found[len(found)-1]
+		return rest.TimeAndIDKeys(last.CreatedAt, last.ID)
+	})
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// GetBackfill answers a backfill with its progress.
+func (s *Handlers) GetBackfill(ctx context.Context, in api.GetBackfillRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	b, active, err := s.Bulks.GetBackfill(ctx, rest.RequestOf(ctx).Tenant.ID, in.BackfillID)
+	if err != nil {
+		return nil, err
+	}
+	return backfillAnswer(&b, &active), nil
+}
+
+// CancelBackfill ends a backfill.
+func (s *Handlers) CancelBackfill(ctx context.Context, in api.CancelBackfillRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	by := s.Did(ctx, s.Now(), operator.JobBackfill, in.BackfillID.String(), rest.VerbCancel, reasonOf(in.Body), nil)
+	b, err := s.Bulks.CancelBackfill(ctx, rest.RequestOf(ctx).Tenant.ID, in.BackfillID, by)
+	if err != nil {
+		return nil, err
+	}
+	return backfillAnswer(&b, nil), nil
+}
+
+func reasonOf(b *api.JobReasonInput) string {
+	if b == nil {
+		return ""
+	}
+	return rest.Text(b.Reason)
+}
+
+func backfillPath(id uuid.UUID) string { return "/api/v1/backfills/" + id.String() }
+
+func backfillAnswer(b *jobrun.Backfill, active *int64) rest.Answer {
+	return rest.Answer{Status: http.StatusOK, Body: toAPIBackfill(b, active), ETag: rest.EtagOf(b.Version)}
+}
+
+func toAPIBackfill(b *jobrun.Backfill, active *int64) api.Backfill {
+	order := api.BackfillOrder("oldest")
+	if b.NewestFirst {
+		order = "newest"
+	}
+	return api.Backfill{
+		ID: b.ID, DefinitionID: b.DefinitionID, State: api.BulkState(b.State), From: b.From, To: b.To, Reprocess: api.BackfillReprocess(b.Reprocess),
+		Order: order, MaxActive: b.MaxActive, Overlap: rest.WordUnlessEmpty[api.JobConcurrencyPolicy](string(b.Overlap)), Reached: b.Cursor,
+		Created: b.Created, Skipped: b.Skipped, Active: active, Reason: rest.UnlessEmpty(b.Reason), Actor: rest.UnlessEmpty(b.Actor), Version: b.Version,
+		CreatedAt: b.CreatedAt, EndedAt: b.EndedAt,
+		Links: api.JobLinks{
+			"self": backfillPath(b.ID), "job_definition": "/api/v1/job-definitions/" + b.DefinitionID.String(), "runs": "/api/v1/job-runs?backfill_id=" + b.ID.String(),
+		},
+	}
+}

@@ -1,0 +1,141 @@
+package jobapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// CreateJobBulk stores a bulk, or counts what it would concern.
+func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	req, body := rest.RequestOf(ctx), in.Body
+	now, err := s.jobsNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, none, wrong, err := s.filterOfRuns(ctx, &body.Filter)
+	for i := range wrong {
+		wrong[i].Pointer = "/filter/" + wrong[i].Pointer
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case wrong != nil:
+		return nil, rest.SchemaFault(wrong...)
+	case none:
+		return nil, noDefinitionIn("/filter/definition", rest.Text(body.Filter.Definition))
+	}
+	b := jobrun.Bulk{
+		ID: s.bulkID(ctx, in.Params.IdempotencyKey), TenantID: req.Tenant.ID, Version: 1, Action: jobrun.BulkAction(body.Action), State: jobrun.BulkRunning,
+		Filter: f, Before: now, Reason: rest.Text(body.Reason), Actor: req.Principal, CreatedAt: now,
+	}
+	if err := jobrun.CheckBulk(&b); err != nil {
+		return nil, err
+	}
+	if body.DryRun != nil && *body.DryRun {
+		_, page, err := s.Runs.ListRuns(ctx, b.TenantID, b.Filter, jobrun.Paging{Limit: 1, Total: true, TotalCap: rest.MaxPageDepth})
+		if err != nil {
+			return nil, err
+		}
+		return rest.Answer{Status: http.StatusOK, Body: api.JobBulkPreview{Matched: page.Total, MatchedIsCapped: page.TotalCapped}}, nil
+	}
+	by := s.Did(ctx, now, operator.JobBulk, b.ID.String(), rest.VerbCreate, b.Reason, map[string]any{"action": b.Action, "filter": b.Filter})
+	stored, created, err := s.Bulks.CreateBulk(ctx, b, by)
+	if err != nil {
+		return nil, err
+	}
+	if !created && (stored.Action != b.Action || !alike(stored.Filter, b.Filter)) {
+		return nil, rest.KeyReused()
+	}
+	a, err := bulkAnswer(&stored)
+	a.Status, a.Location, a.Replayed = http.StatusAccepted, bulkPath(stored.ID), !created
+	return a, err
+}
+
+// GetJobBulk answers a bulk with its progress.
+func (s *Handlers) GetJobBulk(ctx context.Context, in api.GetJobBulkRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	b, err := s.Bulks.GetBulk(ctx, rest.RequestOf(ctx).Tenant.ID, in.BulkID)
+	if err != nil {
+		return nil, err
+	}
+	return bulkAnswer(&b)
+}
+
+// ListJobBulks answers a page of bulks, newest first.
+func (s *Handlers) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	req, p := rest.RequestOf(ctx), in.Params
+	paging, jp, err := s.jobPaging(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	var state jobrun.BulkState
+	if p.State != nil {
+		state = jobrun.BulkState(*p.State)
+	}
+	found, page, err := s.Bulks.ListBulks(ctx, req.Tenant.ID, state, jp)
+	if err != nil {
+		return nil, err
+	}
+	out := api.JobBulkList{Bulks: make([]api.JobBulk, len(found))}
+	for i := range found {
+		if out.Bulks[i], err = toAPIBulk(&found[i]); err != nil {
+			return nil, err
+		}
+	}
+	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
+		last := &found[len(found)-1]
+		return rest.TimeAndIDKeys(last.CreatedAt, last.ID)
+	})
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// CancelJobBulk ends a bulk.
+func (s *Handlers) CancelJobBulk(ctx context.Context, in api.CancelJobBulkRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	by := s.Did(ctx, s.Now(), operator.JobBulk, in.BulkID.String(), rest.VerbCancel, reasonOf(in.Body), nil)
+	b, err := s.Bulks.CancelBulk(ctx, rest.RequestOf(ctx).Tenant.ID, in.BulkID, by)
+	if err != nil {
+		return nil, err
+	}
+	return bulkAnswer(&b)
+}
+
+func noDefinitionIn(pointer, ref string) error {
+	f := fault.New(fault.Invalid, jobrun.CodeNotFound, "there is no job definition %s", rest.Clip(ref))
+	return f.With(fault.Field{Pointer: pointer, Code: "not_found", Message: f.Detail})
+}
+
+func bulkPath(id uuid.UUID) string { return "/api/v1/job-runs/bulk/" + id.String() }
+
+func bulkAnswer(b *jobrun.Bulk) (rest.Answer, error) {
+	out, err := toAPIBulk(b)
+	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.EtagOf(b.Version)}, err
+}
+
+func toAPIBulk(b *jobrun.Bulk) (api.JobBulk, error) {
+	filter, err := json.Marshal(b.Filter)
+	if err != nil {
+		return api.JobBulk{}, fmt.Errorf("encode the filter of a bulk: %w", err)
+	}
+	return api.JobBulk{
+		ID: b.ID, Action: api.JobBulkAction(b.Action), State: api.BulkState(b.State), Filter: filter, Matched: b.Matched, Done: b.Done, Skipped: b.Skipped,
+		Reason: rest.UnlessEmpty(b.Reason), Actor: rest.UnlessEmpty(b.Actor), Version: b.Version, CreatedAt: b.CreatedAt, EndedAt: b.EndedAt,
+		Links: api.JobLinks{"self": bulkPath(b.ID)},
+	}, nil
+}

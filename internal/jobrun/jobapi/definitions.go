@@ -1,0 +1,146 @@
+package jobapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// definitionBody is a job definition as it is sent.
+type definitionBody struct {
+	Name    string `json:"name"`
+	Enabled *bool  `json:"enabled,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	jobrun.Spec
+}
+
+// DefinitionSent reads a definition that fits the contract. Fault: Invalid.
+func DefinitionSent(body []byte) (b definitionBody, err error) {
+	err = json.Unmarshal(body, &b)
+	return b, rest.Unreadable(err)
+}
+
+// CreateJobDefinition stores a new definition.
+func (s *Handlers) CreateJobDefinition(ctx context.Context, _ api.CreateJobDefinitionRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	req := rest.RequestOf(ctx)
+	b, err := DefinitionSent(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.jobsNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := jobrun.Definition{
+		ID: s.NewID(), TenantID: req.Tenant.ID, Name: b.Name, Version: 1, SpecVersion: 1, Spec: b.Complete(),
+		Enabled: b.Enabled == nil || *b.Enabled, CreatedAt: now, UpdatedAt: now, CreatedBy: req.Principal, UpdatedBy: req.Principal,
+	}
+	if err := jobrun.CheckNew(d.Name, &d.Spec); err != nil {
+		return nil, err
+	}
+	if err := s.mayRun(ctx, &d, nil); err != nil {
+		return nil, err
+	}
+	d = d.Rescheduled(now)
+	if err := s.Definitions.Create(ctx, d, s.toDefinition(ctx, &d, rest.VerbCreate, b.Reason)); err != nil {
+		return nil, err
+	}
+	a := s.definitionAnswer(&d)
+	a.Status, a.Location = http.StatusCreated, definitionPath(&d)
+	return a, nil
+}
+
+// toDefinition is the action of the one who asks on a definition.
+func (s *Handlers) toDefinition(ctx context.Context, d *jobrun.Definition, verb, reason string) operator.Action {
+	return s.Did(ctx, s.Now(), operator.JobDefinition, d.ID.String(), verb, reason, map[string]any{
+		"name": d.Name, "version": d.Version, "spec_version": d.SpecVersion,
+	})
+}
+
+// ListJobDefinitions answers a page of definitions, newest first.
+func (s *Handlers) ListJobDefinitions(ctx context.Context, in api.ListJobDefinitionsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	req, p := rest.RequestOf(ctx), in.Params
+	paging, jp, err := s.jobPaging(req.List("name", "type", "enabled", "paused", "built_in", "command_name", "label"), p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	f := jobrun.DefinitionFilter{
+		Name: rest.Text(p.Name), Type: jobrun.Type(rest.Word(p.Type)), Enabled: p.Enabled, Paused: p.Paused, Label: rest.Text(p.Label), Command: rest.Text(p.CommandName), BuiltIn: p.BuiltIn,
+	}
+	found, page, err := s.Definitions.ListDefinitions(ctx, req.Tenant.ID, f, jp)
+	if err != nil {
+		return nil, err
+	}
+	out := shownDefinitions{JobDefinitions: make([]shownDefinition, len(found))}
+	now := s.Now()
+	for i := range found {
+		out.JobDefinitions[i] = showDefinition(&found[i], now)
+	}
+	paging.Capped = page.TotalCapped
+	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
+		last := &found[len(found)-1]
+		return rest.TimeAndIDKeys(last.CreatedAt, last.ID)
+	})
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// jobPaging reads the parameters of a list of jobs or runs.
+func (s *Handlers) jobPaging(list rest.ListID, page, size *int32, cursor *string, include []string) (rest.Paging, jobrun.Paging, error) {
+	p, err := s.PagingOf(list, page, size, cursor, include)
+	out := jobrun.Paging{Limit: p.Size, Offset: p.Offset(), Total: p.Total, TotalCap: p.CountUpTo()}
+	if err == nil && p.Page == 0 {
+		out.After = new(jobrun.Cursor)
+		out.After.At, out.After.ID, err = rest.TimeAndID(p.After)
+	}
+	return p, out, err
+}
+
+// GetJobDefinition answers a definition.
+func (s *Handlers) GetJobDefinition(ctx context.Context, in api.GetJobDefinitionRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	d, err := s.Definitions.Definition(ctx, rest.RequestOf(ctx).Tenant.ID, in.Definition)
+	if err != nil {
+		return nil, err
+	}
+	return s.definitionAnswer(&d).Unchanged(in.Params.IfNoneMatch)
+}
+
+// ListJobDefinitionVersions answers what a definition said.
+func (s *Handlers) ListJobDefinitionVersions(ctx context.Context, in api.ListJobDefinitionVersionsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	d, err := s.Definitions.Definition(ctx, tenant, in.Definition)
+	if err != nil {
+		return nil, err
+	}
+	versions, err := s.Definitions.Versions(ctx, tenant, d.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := shownVersions{Versions: make([]shownVersion, len(versions))}
+	for i, v := range versions {
+		spec, event := showSpec(&v.Spec)
+		out.Versions[i] = shownVersion{Number: v.Number, Spec: spec, Event: event, CreatedAt: v.CreatedAt, CreatedBy: v.CreatedBy}
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+func definitionPath(d *jobrun.Definition) string {
+	return "/api/v1/job-definitions/" + url.PathEscape(d.ID.String())
+}
+
+func (s *Handlers) definitionAnswer(d *jobrun.Definition) rest.Answer {
+	return rest.Answer{Status: http.StatusOK, Body: showDefinition(d, s.Now()), ETag: rest.EtagOf(d.Version)}
+}

@@ -1,0 +1,250 @@
+package jobapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+const (
+	verbReplace = "replace"
+	verbDelete  = "delete"
+	verbPause   = "pause"
+	verbResume  = "resume"
+)
+
+// changeDefinition reads a definition, decides, and stores the decision, and anew
+// when somebody else changed it meanwhile. A decision that changes nothing is
+// answered as it is.
+func (s *Handlers) changeDefinition(ctx context.Context, ref string, match *string, verb, reason string,
+	decide func(jobrun.Definition, time.Time) (jobrun.Definition, error)) (rest.Answer, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	for range rest.MaxReloads {
+		before, err := s.definitionAt(ctx, ref, match)
+		if err != nil {
+			return rest.Answer{}, err
+		}
+		now, err := s.jobsNow(ctx)
+		if err != nil {
+			return rest.Answer{}, err
+		}
+		d, err := decide(before, now)
+		if err != nil {
+			return rest.Answer{}, err
+		}
+		if same(&before, &d) {
+			return s.definitionAnswer(&before), nil
+		}
+		if d.SpecVersion != before.SpecVersion {
+			if err := s.mayRun(ctx, &d, nil); err != nil {
+				return rest.Answer{}, err
+			}
+		}
+		d.Version, d.UpdatedAt, d.UpdatedBy = before.Version+1, now, rest.RequestOf(ctx).Principal
+		switch err := s.Definitions.Change(ctx, d, s.toDefinition(ctx, &d, verb, reason)); {
+		case err == nil:
+			return s.definitionAnswer(&d), nil
+		case !fault.IsCode(err, jobrun.CodeStale):
+			return rest.Answer{}, err
+		}
+	}
+	return rest.Answer{}, fault.New(fault.Unavailable, rest.CodeUnavailable, "the job definition keeps changing; try again")
+}
+
+// definitionAt reads a definition that is to be changed. Faults: NotFound, also
+// when it is deleted; Precondition when match names another version.
+func (s *Handlers) definitionAt(ctx context.Context, ref string, match *string) (jobrun.Definition, error) {
+	d, err := s.Definitions.Definition(ctx, rest.RequestOf(ctx).Tenant.ID, ref)
+	if err != nil {
+		return d, err
+	}
+	if d.DeletedAt != nil {
+		return d, fault.New(fault.NotFound, jobrun.CodeNotFound, "the job definition %s is deleted", ref)
+	}
+	switch fits, err := rest.IfMatch(match, d.Version); {
+	case err != nil:
+		return d, err
+	case !fits:
+		return d, rest.Stale(jobrun.CodeStale, "job definition", d.Version)
+	}
+	return d, nil
+}
+
+// same tells whether nothing is to be stored.
+func same(a, b *jobrun.Definition) bool {
+	at := func(p *time.Time) time.Time {
+		if p == nil {
+			return time.Time{}
+		}
+		return *p
+	}
+	return a.Name == b.Name && a.SpecVersion == b.SpecVersion && a.Enabled == b.Enabled && a.PauseReason == b.PauseReason &&
+		at(a.PausedAt).Equal(at(b.PausedAt)) && at(a.PausedUntil).Equal(at(b.PausedUntil))
+}
+
+// says returns the definition with another name and content. When the schedule has
+// changed, or it was enabled, its slots count from now on.
+func says(d jobrun.Definition, b *definitionBody, now time.Time) (jobrun.Definition, error) {
+	before := d
+	d.Name, d.Spec = b.Name, b.Complete()
+	if b.Enabled != nil {
+		d.Enabled = *b.Enabled
+	}
+	if d.BuiltIn {
+		return ofSkald(d, &before, now)
+	}
+	if err := jobrun.CheckNew(d.Name, &d.Spec); err != nil {
+		return d, err
+	}
+	return respecified(d, &before, now), nil
+}
+
+// ofSkald is says of a definition of Skald's own, which stays what it is.
+func ofSkald(d jobrun.Definition, before *jobrun.Definition, now time.Time) (jobrun.Definition, error) {
+	if d.Name != before.Name || d.Spec.CommandName != before.Spec.CommandName || d.Spec.Queue != before.Spec.Queue || d.Spec.Type != before.Spec.Type {
+		return d, fault.New(fault.Conflict, jobrun.CodeBuiltIn, "the job definition is built in: its name, type, command_name and queue cannot change")
+	}
+	if err := jobrun.Check(d.Name, &d.Spec); err != nil {
+		return d, err
+	}
+	return respecified(d, before, now), nil
+}
+
+func respecified(d jobrun.Definition, before *jobrun.Definition, now time.Time) jobrun.Definition {
+	if !alike(d.Spec, before.Spec) {
+		d.SpecVersion++
+	}
+	if !alike(d.Spec.Schedule, before.Spec.Schedule) || d.Enabled != before.Enabled {
+		d = d.Rescheduled(now)
+	}
+	return d
+}
+
+// alike tells whether two values have the same JSON.
+func alike(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// ReplaceJobDefinition stores what a definition says instead.
+func (s *Handlers) ReplaceJobDefinition(ctx context.Context, in api.ReplaceJobDefinitionRequestObject) (api.Response, error) {
+	b, err := DefinitionSent(rest.RequestOf(ctx).Body)
+	if err != nil {
+		return nil, err
+	}
+	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbReplace, b.Reason, func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
+		return says(d, &b, now)
+	})
+}
+
+// UpdateJobDefinition changes members of a definition.
+func (s *Handlers) UpdateJobDefinition(ctx context.Context, in api.UpdateJobDefinitionRequestObject) (api.Response, error) {
+	body := rest.RequestOf(ctx).Body
+	given, err := DefinitionSent(body)
+	if err != nil {
+		return nil, err
+	}
+	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, rest.VerbUpdate, given.Reason, func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
+		b, err := overlaid(&d, body)
+		if err != nil {
+			return d, err
+		}
+		return says(d, &b, now)
+	})
+}
+
+// overlaid returns the definition as it would be sent, with each member of the
+// canonical body instead of the one of its name.
+func overlaid(d *jobrun.Definition, body []byte) (definitionBody, error) {
+	doc, err := json.Marshal(definitionBody{Name: d.Name, Spec: d.Spec})
+	if err != nil {
+		return definitionBody{}, err
+	}
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal(doc, &all); err != nil {
+		return definitionBody{}, err
+	}
+	for name, value := range rest.Members(body) {
+		all[name] = value
+	}
+	if doc, err = json.Marshal(all); err != nil {
+		return definitionBody{}, err
+	}
+	return DefinitionSent(doc)
+}
+
+// PauseJobDefinition keeps a definition from making runs by itself.
+func (s *Handlers) PauseJobDefinition(ctx context.Context, in api.PauseJobDefinitionRequestObject) (api.Response, error) {
+	b := in.Body
+	if b == nil {
+		b = &api.JobPauseInput{}
+	}
+	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbPause, rest.Text(b.Reason), func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
+		if b.Until != nil && (!b.Until.After(now) || b.Until.UTC().Year() > 9999) {
+			return d, fault.New(fault.Invalid, jobrun.CodeInvalid, "/until must be later than now, and before the year 10000").
+				With(fault.Field{Pointer: "/until", Code: "out_of_range", Message: "must be later than now, and before the year 10000"})
+		}
+		if !d.Paused(now) {
+			d.PausedAt = &now
+		}
+		d.PausedUntil, d.PauseReason = nil, rest.Text(b.Reason)
+		if b.Until != nil {
+			d.PausedUntil = new(b.Until.UTC().Truncate(time.Microsecond))
+		}
+		return d, nil
+	})
+}
+
+// ResumeJobDefinition ends a pause.
+func (s *Handlers) ResumeJobDefinition(ctx context.Context, in api.ResumeJobDefinitionRequestObject) (api.Response, error) {
+	var reason string
+	if in.Body != nil {
+		reason = rest.Text(in.Body.Reason)
+	}
+	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbResume, reason, func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
+		if d.Paused(now) {
+			// The pause is kept as one that is over: slots of it that the leader has not
+			// come to yet are recorded as skipped, and not lost (J8).
+			d.PausedUntil = &now
+		}
+		return d, nil
+	})
+}
+
+// DeleteJobDefinition takes a definition away. Its runs are kept.
+func (s *Handlers) DeleteJobDefinition(ctx context.Context, in api.DeleteJobDefinitionRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	p := in.Params
+	force := p.Force != nil && *p.Force
+	if force && strings.TrimSpace(rest.Text(p.Reason)) == "" {
+		return nil, rest.SchemaFault(fault.Field{Pointer: "reason", Code: "required", Message: "is required: force cancels runs, so the audit trail must say why"})
+	}
+	for range rest.MaxReloads {
+		d, err := s.definitionAt(ctx, in.Definition, p.IfMatch)
+		if err != nil {
+			return nil, err
+		}
+		if d.BuiltIn {
+			return nil, fault.New(fault.Conflict, jobrun.CodeBuiltIn, "the job definition is built in and cannot be deleted: pause it instead")
+		}
+		now := s.Now()
+		switch err := s.Definitions.Delete(ctx, d, force, s.toDefinition(ctx, &d, verbDelete, rest.Text(p.Reason))); {
+		case err == nil:
+			d.Version, d.DeletedAt, d.NextDueAt, d.UpdatedAt, d.UpdatedBy = d.Version+1, &now, nil, now, rest.RequestOf(ctx).Principal
+			return s.definitionAnswer(&d), nil
+		case !fault.IsCode(err, jobrun.CodeStale):
+			return nil, err
+		}
+	}
+	return nil, fault.New(fault.Unavailable, rest.CodeUnavailable, "the job definition keeps changing; try again")
+}

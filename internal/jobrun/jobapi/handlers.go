@@ -1,0 +1,37 @@
+// Package jobapi is the HTTP edge of job definitions and runs, backfills and bulks,
+// events that start runs, and the scheduler with its settings.
+package jobapi
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Handlers are the operations on job definitions, runs, bulks of runs, events
+// and the scheduler. Fields are required unless said otherwise.
+type Handlers struct {
+	*rest.Kit
+	Definitions jobrun.Definitions
+	Runs        jobrun.Runs
+	Bulks       jobrun.BulkOperations
+	Events      jobrun.Events
+	Elections   jobrun.Elections
+	Settings    jobrun.SettingsStore
+	Workers     jobrun.Workers
+	// StoreNow is the time by which runs are due, the store's: clocks of nodes
+	// differ. Optional: the edge's.
+	StoreNow func(context.Context) (time.Time, error)
+	// Offloaded opens a run's log that is in the log store: NDJSON of jobrun.LogLine.
+	// Optional: there is no log store. Fault: NotFound.
+	Offloaded func(ctx context.Context, run *jobrun.Run) (io.ReadCloser, error)
+	// Sagas tells what the saga of a run does.
+	Sagas saga.Store
+	// MaxLetters is how many dead letters the runs of those without dlq:admin may
+	// touch.
+	MaxLetters int64
+}

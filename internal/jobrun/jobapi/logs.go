@@ -1,0 +1,293 @@
+package jobapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+const (
+	logPage = 16                     // chunks that are read at once
+	logPoll = 400 * time.Millisecond // how often a log that is followed is looked at
+)
+
+// runLog is the answer to one who reads the log of a run.
+type runLog struct {
+	s       *Handlers
+	ctx     context.Context //nolint:containedctx // of the request, for which this is the answer
+	tenant  uuid.UUID
+	run     jobrun.Run
+	stored  io.ReadCloser // the log in the log store; nil: it is in the database
+	leave   func()        // gives the place of a stream back; nil: it took none
+	media   string
+	bare    bool   // a HEAD: no body
+	attempt int    // only this one; 0: all
+	stream  string // only this one; "": all
+	follow  bool
+	next    jobrun.LogPosition // where to go on
+
+	w   http.ResponseWriter
+	out *http.ResponseController
+	buf bytes.Buffer
+	was time.Time // when something was sent last
+}
+
+// errLogLeft ends an answer whose reader is gone or too slow.
+var errLogLeft = errors.New("the client reading the log disconnected")
+
+// GetRunLog checks what is asked for; the answer writes the log.
+func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (api.Response, error) {
+	req, p := rest.RequestOf(ctx), in.Params
+	l := &runLog{
+		s: s, ctx: ctx, tenant: req.Tenant.ID, media: logMedia(rest.Text(p.Accept)), bare: req.Method == http.MethodHead,
+		stream: rest.Text(p.Stream), follow: p.Follow != nil && *p.Follow,
+	}
+	if p.Format != nil {
+		l.media = logFormats[string(*p.Format)]
+	}
+	if p.Attempt != nil {
+		l.attempt = int(*p.Attempt)
+		l.next.Attempt = l.attempt
+	}
+	switch {
+	case p.LastEventID != nil && *p.LastEventID != "":
+		if _, err := fmt.Sscanf(*p.LastEventID, "%d.%d", &l.next.Attempt, &l.next.Seq); err != nil || l.next.Attempt < 1 || l.next.Seq < 0 {
+			return nil, rest.BadParameter("Last-Event-ID", "invalid", "is not an event id of this stream")
+		}
+		l.next.Seq++
+	case p.AfterSeq != nil && p.Attempt == nil:
+		return nil, rest.BadParameter("after_seq", "required", "needs attempt")
+	case p.AfterSeq != nil:
+		l.next.Seq = int(*p.AfterSeq) + 1
+	}
+	if err := l.read(in.RunID); err != nil {
+		return nil, err
+	}
+	if l.run.LogRef != "" {
+		if s.Offloaded == nil {
+			return nil, fault.New(fault.Unavailable, rest.CodeUnavailable, "the log is in a log store that is not configured on this server: set jobs.log_offload_url")
+		}
+		var err error
+		l.stored, err = s.Offloaded(ctx, &l.run)
+		return l, err
+	}
+	if l.follow {
+		var err error
+		if l.leave, err = s.Streams.Enter(); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// logFormats are the words of the parameter format.
+var logFormats = map[string]string{"text": rest.MediaText, "ndjson": rest.MediaNDJSON, "sse": rest.MediaStream}
+
+// logMedia chooses how a log is written.
+func logMedia(accept string) string {
+	for _, media := range []string{rest.MediaStream, rest.MediaText} {
+		if strings.Contains(accept, media) {
+			return media
+		}
+	}
+	return rest.MediaNDJSON
+}
+
+// read reads the run anew.
+func (l *runLog) read(id uuid.UUID) (err error) {
+	ctx, cancel := l.s.Bounded(l.ctx)
+	defer cancel()
+	l.run, err = l.s.Runs.Run(ctx, l.tenant, id)
+	return err
+}
+
+// Write writes the log, and what comes until the run has ended
+// if it is followed.
+func (l *runLog) Write(w http.ResponseWriter) error {
+	if l.leave != nil {
+		defer l.leave()
+	}
+	if l.stored != nil {
+		defer func() { l.stored.Close() }()
+	}
+	h := w.Header()
+	h.Set("Content-Type", l.media)
+	if l.media == rest.MediaText {
+		h.Set("Content-Type", rest.MediaText+"; charset=utf-8")
+		h.Set("X-Content-Type-Options", "nosniff") // whatever a job writes, it is no page
+	}
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	if l.bare {
+		return nil
+	}
+	l.w, l.out, l.was = w, http.NewResponseController(w), time.Now()
+	_ = l.out.SetReadDeadline(time.Time{}) // of the request, which has been read
+	err := l.send()
+	if err == nil {
+		err = l.flush()
+	}
+	if err != nil && !errors.Is(err, errLogLeft) && l.ctx.Err() == nil {
+		l.s.Log.WarnContext(l.ctx, "reading a job run's log was interrupted", slog.String("request_id", rest.RequestOf(l.ctx).ID), slog.Any("error", err))
+		if l.media != rest.MediaStream {
+			panic(http.ErrAbortHandler) // half a log must not look whole
+		}
+	}
+	return nil
+}
+
+// send sends all there is and, if asked to, what comes.
+func (l *runLog) send() error {
+	over := time.Now().Add(l.s.Limits.StreamAge)
+	for {
+		if l.stored != nil {
+			return l.sendStored()
+		}
+		ended := l.run.State.Terminal() || l.attempt > 0 && l.run.Attempt > l.attempt
+		if err := l.sendChunks(); err != nil {
+			return err
+		}
+		switch {
+		case l.follow && !ended:
+			if goOn, err := l.pause(over); err != nil || !goOn {
+				return err
+			}
+		default: // its log may have been moved to the store while it was read
+			if err := l.read(l.run.ID); err != nil || l.run.LogRef == "" {
+				return err
+			}
+		}
+		if err := l.read(l.run.ID); err != nil {
+			return err
+		}
+		if l.run.LogRef != "" && l.s.Offloaded != nil {
+			var err error
+			if l.stored, err = l.s.Offloaded(l.ctx, &l.run); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// sendChunks sends what is in the database.
+func (l *runLog) sendChunks() error {
+	for {
+		ctx, cancel := l.s.Bounded(l.ctx)
+		chunks, err := l.s.Runs.Logs(ctx, l.tenant, l.run.ID, l.next, logPage)
+		cancel()
+		if err != nil {
+			return err
+		}
+		for i := range chunks {
+			if err := l.chunk(&chunks[i]); err != nil {
+				return err
+			}
+		}
+		if len(chunks) < logPage {
+			return l.flush()
+		}
+	}
+}
+
+// sendStored sends what is in the log store.
+func (l *runLog) sendStored() error {
+	lines := json.NewDecoder(l.stored)
+	for {
+		var line jobrun.LogLine
+		switch err := lines.Decode(&line); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		c := line.Content()
+		if c.Attempt < l.next.Attempt || c.Attempt == l.next.Attempt && c.Seq < l.next.Seq {
+			continue
+		}
+		if err := l.chunk(&c); err != nil {
+			return err
+		}
+	}
+}
+
+// chunk writes one chunk, unless another attempt or stream was asked for.
+func (l *runLog) chunk(c *jobrun.LogChunk) error {
+	if l.attempt > 0 && c.Attempt != l.attempt {
+		return nil
+	}
+	l.next = jobrun.LogPosition{Attempt: c.Attempt, Seq: c.Seq + 1}
+	if l.stream != "" && c.Stream != l.stream {
+		return nil
+	}
+	if l.media == rest.MediaText {
+		l.buf.Write(c.Body)
+	} else {
+		line, err := json.Marshal(jobrun.LineOf(c))
+		if err != nil {
+			return err
+		}
+		if l.media == rest.MediaStream {
+			fmt.Fprintf(&l.buf, "id: %d.%d\nevent: log\ndata: %s\n\n", c.Attempt, c.Seq, line)
+		} else {
+			l.buf.Write(append(line, '\n'))
+		}
+	}
+	if l.buf.Len() >= rest.StreamChunk {
+		return l.flush()
+	}
+	return nil
+}
+
+// pause waits until it is time to look again; false: the answer ends.
+func (l *runLog) pause(over time.Time) (bool, error) {
+	if l.media == rest.MediaStream && time.Since(l.was) >= l.s.Limits.StreamSilence {
+		l.buf.WriteString(": still here\n\n")
+		if err := l.flush(); err != nil {
+			return false, err
+		}
+	}
+	timer := time.NewTimer(logPoll)
+	defer timer.Stop()
+	select {
+	case <-l.ctx.Done():
+		return false, errLogLeft
+	case <-l.s.Stopping:
+		return false, nil
+	case <-timer.C:
+		return time.Now().Before(over), nil
+	}
+}
+
+// flush sends the buffer, within the time that a reader has.
+func (l *runLog) flush() error {
+	if l.buf.Len() == 0 {
+		return nil
+	}
+	err := l.out.SetWriteDeadline(time.Now().Add(l.s.Limits.StreamWrite))
+	if err == nil {
+		_, err = l.w.Write(l.buf.Bytes())
+	}
+	if err == nil {
+		err = l.out.Flush()
+	}
+	l.buf.Reset()
+	l.was = time.Now()
+	if err != nil {
+		return errLogLeft
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+package jobapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+const (
+	verbRun      = "run"
+	verbReassign = "reassign"
+	verbRerun    = "rerun"
+)
+
+// jobsNow is the time by which runs are due and definitions have their slots. By a
+// clock that is fast, what is asked for now would wait for that clock's now.
+func (s *Handlers) jobsNow(ctx context.Context) (time.Time, error) {
+	if s.StoreNow == nil {
+		return s.Now(), nil
+	}
+	return s.StoreNow(ctx)
+}
+
+func (s *Handlers) jobMoment(ctx context.Context) (jobrun.Moment, error) {
+	now, err := s.jobsNow(ctx)
+	return jobrun.Moment{Now: now, Jitter: rand.Float64(), NewID: s.NewID}, err //nolint:gosec // spreads retries, guards nothing
+}
+
+// didRun is the action of the one who asks on a run.
+func (s *Handlers) didRun(ctx context.Context, id uuid.UUID, verb, reason string, detail map[string]any) operator.Action {
+	return s.Did(ctx, s.Now(), operator.JobRun, id.String(), verb, reason, detail)
+}
+
+// CreateJobRun runs a definition by hand.
+func (s *Handlers) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	d, err := s.definitionAt(ctx, in.Definition, nil)
+	if err != nil {
+		return nil, err
+	}
+	b := in.Body
+	if b == nil {
+		b = &api.JobRunInput{}
+	}
+	var labels map[string]string
+	if b.Labels != nil {
+		labels = *b.Labels
+	}
+	a := jobrun.Request{
+		Trigger: jobrun.ByHand, Args: unlessNull(b.Args), Labels: labels, Immediate: b.RespectConcurrency != nil && !*b.RespectConcurrency,
+		CorrelationID: rest.Text(b.CorrelationID),
+	}
+	if in.Params.Traceparent != nil {
+		trace, _ := rest.TraceOf(*in.Params.Traceparent)
+		a.TraceID = rest.Text(trace)
+	}
+	if b.ScheduledFor != nil {
+		if a.ScheduledFor, err = rest.TimeOf("scheduled_for", b.ScheduledFor); err != nil {
+			return nil, rest.SchemaFault(fault.Field{Pointer: "/scheduled_for", Code: "invalid", Message: "must be in the years 1970 to 9999"})
+		}
+		a.ScheduledFor = a.ScheduledFor.Truncate(time.Microsecond)
+	}
+	if b.Priority != nil {
+		a.Priority = new(*b.Priority)
+	}
+	if err := jobrun.CheckLabels("/labels", labels); err != nil {
+		return nil, err
+	}
+	return s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRun, rest.Text(b.Reason))
+}
+
+// unlessNull is a JSON value, nil when it is null or absent.
+func unlessNull(doc json.RawMessage) json.RawMessage {
+	if string(doc) == "null" {
+		return nil
+	}
+	return doc
+}
+
+// startRun stores a run of d that somebody asks for, or finds the one that the
+// same request made before. Faults: Invalid; Conflict (CodeForbidden).
+func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Request, key *string, verb, reason string) (rest.Answer, error) {
+	schema, err := jobrun.ParseSchema(d.Spec.ArgsSchema)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	if err := schema.Check("/args", d.Spec.Data(a.Args)); err != nil {
+		return rest.Answer{}, err
+	}
+	if err := s.mayRun(ctx, d, a.Args); err != nil {
+		return rest.Answer{}, err
+	}
+	settings, err := s.Settings.Settings(ctx)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	m, err := s.jobMoment(ctx)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	req := rest.RequestOf(ctx)
+	a.ID, a.By, a.As = m.NewID(), req.Principal, string(req.Who.Role)
+	a.Key = jobrun.ManualKey(a.ID.String())
+	if key != nil {
+		a.Key = jobrun.ManualKey(keyOfRun(req, verb, *key))
+	}
+	r := jobrun.New(d, a, settings, m)
+	detail := map[string]any{"definition_id": d.ID, "definition": d.Name}
+	if a.RetryOfRunID != uuid.Nil {
+		detail["rerun_of"] = a.RetryOfRunID
+	}
+	stored, created, err := s.Runs.Create(ctx, r, s.didRun(ctx, r.ID, verb, reason, detail))
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	if !created && !askedTheSame(&stored, &r, a.ScheduledFor) {
+		return rest.Answer{}, rest.KeyReused()
+	}
+	out := s.runAnswer(&stored)
+	out.Location = runPath(stored.ID)
+	if out.Replayed = !created; created {
+		out.Status = http.StatusCreated
+	}
+	return out, nil
+}
+
+// mayRun tells whether the one who asks may do what a run of d would do with these
+// arguments, nil for its own. Fault: Forbidden.
+func (s *Handlers) mayRun(ctx context.Context, d *jobrun.Definition, args json.RawMessage) error {
+	beyond := jobrun.Beyond(d.Spec.CommandName, d.Spec.Data(args), s.MaxLetters)
+	need, asked := access.ForJob(d.Spec.CommandName, beyond)
+	who := rest.RequestOf(ctx).Who
+	if !asked || who.Role.Allows(need) {
+		return nil
+	}
+	if beyond {
+		return fault.New(fault.Forbidden, access.CodeForbidden,
+			"without %s a run of %s may touch at most %d letters: set max_messages", need, d.Name, s.MaxLetters)
+	}
+	return fault.New(fault.Forbidden, access.CodeForbidden, "a run of %s needs the permission %s, as its operation does; the credential has the role %s", d.Name, need, who.Role)
+}
+
+// keyOfRun is what an Idempotency-Key of a principal stands for, short enough to
+// be stored. The definition is not in it: another one under the same key is
+// another request, which is refused.
+func keyOfRun(req *rest.Request, verb, key string) string {
+	if k := verb + ":" + req.Principal + ":" + key; len(k) <= 300 {
+		return k
+	}
+	sum := sha256.Sum256([]byte(req.Principal + "\n" + key))
+	return verb + ":" + hex.EncodeToString(sum[:])
+}
+
+// askedTheSame tells whether the run that an Idempotency-Key has made is what is
+// asked for now. A time that was not given is that of the first request.
+func askedTheSame(stored, asked *jobrun.Run, scheduled time.Time) bool {
+	return stored.DefinitionID == asked.DefinitionID && stored.RetryOfRunID == asked.RetryOfRunID && stored.Trigger == asked.Trigger &&
+		(stored.SpecVersion != asked.SpecVersion || stored.Priority == asked.Priority && slices.Equal(stored.Labels, asked.Labels) &&
+			(stored.ConcurrencyKey == "") == (asked.ConcurrencyKey == "") && sameJSON(stored.Args, asked.Args)) &&
+		stored.CorrelationID == asked.CorrelationID && (scheduled.IsZero() || stored.ScheduledFor.Equal(asked.ScheduledFor))
+}
+
+// sameJSON compares a stored document, which may have blanks, with a canonical one.
+func sameJSON(stored, canonical json.RawMessage) bool {
+	if stored == nil || canonical == nil {
+		return (stored == nil) == (canonical == nil)
+	}
+	var compact, other bytes.Buffer
+	return json.Compact(&compact, stored) == nil && json.Compact(&other, canonical) == nil && bytes.Equal(compact.Bytes(), other.Bytes())
+}
+
+// GetJobRun answers a run, at its end when the client waits for that.
+func (s *Handlers) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject) (api.Response, error) {
+	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.readRun(ctx, in.RunID)
+	if err == nil && wait > 0 {
+		r, err = s.awaitRun(ctx, r, wait)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := s.runAnswer(&r)
+	if in.Params.View != nil && *in.Params.View == "basic" {
+		a.Body = toAPIRun(&r, false)
+	}
+	a.Waited = honoured
+	return a, nil
+}
+
+func (s *Handlers) readRun(ctx context.Context, id uuid.UUID) (jobrun.Run, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	return s.Runs.Run(ctx, rest.RequestOf(ctx).Tenant.ID, id)
+}
+
+// awaitRun returns the run as it is when it has ended, the wait is over, or the
+// server begins to stop.
+func (s *Handlers) awaitRun(ctx context.Context, r jobrun.Run, wait time.Duration) (jobrun.Run, error) {
+	return rest.AwaitBy(ctx, s.Stopping, r, wait, func(r *jobrun.Run) bool { return r.State.Terminal() },
+		func(ctx context.Context) (jobrun.Run, error) { return s.readRun(ctx, r.ID) })
+}
+
+func runPath(id uuid.UUID) string { return "/api/v1/job-runs/" + id.String() }
+
+func (s *Handlers) runAnswer(r *jobrun.Run) rest.Answer {
+	return rest.Answer{Status: http.StatusOK, Body: toAPIRun(r, true), ETag: rest.EtagOf(r.Version)}
+}
+
+// CancelJobRun ends a run, or asks its worker to.
+func (s *Handlers) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	force, reason, err := forceOf(in.Body)
+	if err != nil {
+		return nil, err
+	}
+	by := s.didRun(ctx, in.RunID, rest.VerbCancel, reason, map[string]any{"force": force})
+	r, err := s.Runs.Cancel(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID, force, by)
+	if err != nil {
+		return nil, err
+	}
+	a := s.runAnswer(&r)
+	if !r.State.Terminal() {
+		a.Status = http.StatusAccepted
+	}
+	return a, nil
+}
+
+// ReassignJobRun takes a run from its worker.
+func (s *Handlers) ReassignJobRun(ctx context.Context, in api.ReassignJobRunRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	force, reason, err := forceOf(in.Body)
+	if err != nil {
+		return nil, err
+	}
+	by := s.didRun(ctx, in.RunID, verbReassign, reason, map[string]any{"force": force})
+	r, err := s.Runs.Reassign(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID, force, by)
+	if err != nil {
+		return nil, err
+	}
+	return s.runAnswer(&r), nil
+}
+
+// forceOf returns what is asked. Fault: that of the schema, when force says not why.
+func forceOf(b *api.JobForceInput) (force bool, reason string, err error) {
+	if b == nil {
+		return false, "", nil
+	}
+	force, reason = b.Force != nil && *b.Force, rest.Text(b.Reason)
+	if force {
+		err = rest.SaysWhy(reason, "force does not wait for the worker, which may still be running")
+	}
+	return force, reason, err
+}
+
+// RerunJobRun makes a run that does once more what an ended one did.
+func (s *Handlers) RerunJobRun(ctx context.Context, in api.RerunJobRunRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	r, err := s.Runs.Run(ctx, tenant, in.RunID)
+	if err != nil {
+		return nil, err
+	}
+	if !r.State.Terminal() {
+		return nil, r.Conflict("rerun before it has ended")
+	}
+	d, err := s.Definitions.Definition(ctx, tenant, r.DefinitionID.String())
+	if err == nil && d.DeletedAt != nil {
+		err = fault.New(fault.NotFound, jobrun.CodeNotFound, "the job definition %s of the run is deleted", d.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := in.Body
+	if b == nil {
+		b = &api.JobRerunInput{}
+	}
+	a := jobrun.RerunRequest(&r)
+	if args := unlessNull(b.Args); args != nil {
+		a.Args = args
+	}
+	a.Immediate = b.RespectConcurrency != nil && !*b.RespectConcurrency
+	return s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRerun, rest.Text(b.Reason))
+}

@@ -1,0 +1,147 @@
+package jobapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// runFilters are the query parameters that decide which runs a list holds.
+var runFilters = []string{
+	"state", "trigger", "definition", "worker", "queue", "label", "correlation_id", "saga_id", "root_run_id", "backfill_id", "error_code",
+	"scheduled_from", "scheduled_to", "created_from", "created_to", "finished_from", "finished_to", "late_by_min",
+}
+
+// ListJobRuns answers a page of runs, newest first.
+func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	req, p := rest.RequestOf(ctx), in.Params
+	paging, jp, err := s.jobPaging(req.List(runFilters...), p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.runFilter(ctx, &p)
+	if err != nil {
+		return nil, err
+	}
+	runs, page, err := s.Runs.ListRuns(ctx, req.Tenant.ID, f, jp)
+	if err != nil {
+		return nil, err
+	}
+	full := p.View != nil && *p.View == api.ListJobRunsParamsViewFull
+	out := api.JobRunList{JobRuns: make([]api.JobRun, len(runs))}
+	for i := range runs {
+		out.JobRuns[i] = toAPIRun(&runs[i], full)
+	}
+	paging.Capped = page.TotalCapped
+	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
+		last := &runs[len(runs)-1]
+		return rest.TimeAndIDKeys(last.CreatedAt, last.ID)
+	})
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// runFilter reads the filters of a list. That of a definition which was deleted is
+// its id. Faults: Malformed; Invalid (jobrun.CodeNotFound) when there is no such
+// definition: an empty list would look as if it had no runs.
+func (s *Handlers) runFilter(ctx context.Context, p *api.ListJobRunsParams) (jobrun.Filter, error) {
+	f, none, wrong, err := s.filterOfRuns(ctx, &api.JobRunFilter{
+		States: p.State, Triggers: p.Trigger, Definition: p.Definition, Worker: p.Worker, Queue: p.Queue, Label: p.Label, CorrelationID: p.CorrelationID,
+		SagaID: p.SagaID, RootRunID: p.RootRunID, BackfillID: p.BackfillID, ErrorCode: p.ErrorCode, ScheduledFrom: p.ScheduledFrom, ScheduledTo: p.ScheduledTo,
+		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, FinishedFrom: p.FinishedFrom, FinishedTo: p.FinishedTo, LateByMin: p.LateByMin,
+	})
+	if wrong != nil {
+		return f, rest.ParameterFault(rest.CodeInvalidParameter, wrong...)
+	}
+	if err == nil && none {
+		return f, noDefinitionIn("definition", *p.Definition)
+	}
+	return f, err
+}
+
+// filterOfRuns reads filters that fit the contract. wrong is what is not right
+// with them all the same, by the names of the parameters of the list.
+func (s *Handlers) filterOfRuns(ctx context.Context, p *api.JobRunFilter) (f jobrun.Filter, none bool, wrong []fault.Field, err error) {
+	f = jobrun.Filter{
+		States: rest.As[jobrun.State](p.States), Triggers: rest.As[jobrun.Trigger](p.Triggers), Queue: rest.Text(p.Queue), Label: rest.Text(p.Label),
+		CorrelationID: rest.Text(p.CorrelationID), ErrorCode: rest.Text(p.ErrorCode),
+	}
+	if p.LateByMin != nil {
+		f.LateByMS = int64(*p.LateByMin) * time.Minute.Milliseconds()
+	}
+	for _, id := range []struct {
+		name string
+		in   *uuid.UUID
+		out  *uuid.UUID
+	}{{"worker", p.Worker, &f.WorkerID}, {"saga_id", p.SagaID, &f.SagaID}, {"root_run_id", p.RootRunID, &f.RootRunID}, {"backfill_id", p.BackfillID, &f.BackfillID}} {
+		switch {
+		case id.in == nil:
+		case *id.in == uuid.Nil: // zero does not filter
+			wrong = append(wrong, fault.Field{Pointer: id.name, Code: "invalid", Message: "must not be the nil UUID"})
+		default:
+			*id.out = *id.in
+		}
+	}
+	for _, bound := range []struct {
+		name string
+		in   *time.Time
+		out  *time.Time
+	}{
+		{"scheduled_from", p.ScheduledFrom, &f.ScheduledFrom}, {"scheduled_to", p.ScheduledTo, &f.ScheduledTo},
+		{"created_from", p.CreatedFrom, &f.CreatedFrom}, {"created_to", p.CreatedTo, &f.CreatedTo},
+		{"finished_from", p.FinishedFrom, &f.FinishedFrom}, {"finished_to", p.FinishedTo, &f.FinishedTo},
+	} {
+		if *bound.out, err = rest.TimeOf(bound.name, bound.in); err != nil {
+			wrong = append(wrong, fault.As(err).Fields...)
+		}
+	}
+	if wrong != nil || p.Definition == nil {
+		return f, false, wrong, nil
+	}
+	f.DefinitionID, none, err = s.definitionNamed(ctx, *p.Definition)
+	return f, none, nil, err
+}
+
+// definitionNamed returns the id of a definition; none: there is none of that id
+// or name.
+func (s *Handlers) definitionNamed(ctx context.Context, ref string) (id uuid.UUID, none bool, err error) {
+	d, err := s.Definitions.Definition(ctx, rest.RequestOf(ctx).Tenant.ID, ref)
+	if fault.KindOf(err) == fault.NotFound {
+		return uuid.Nil, true, nil
+	}
+	return d.ID, false, err
+}
+
+// ListJobRunAttempts answers to whom a run was assigned.
+func (s *Handlers) ListJobRunAttempts(ctx context.Context, in api.ListJobRunAttemptsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	attempts, err := s.Runs.Attempts(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID)
+	if err != nil {
+		return nil, err
+	}
+	out := api.JobAttemptList{Attempts: make([]api.JobAttempt, len(attempts))}
+	for i := range attempts {
+		out.Attempts[i] = toAPIJobAttempt(&attempts[i])
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// ListJobRunEvents answers what was decided about a run.
+func (s *Handlers) ListJobRunEvents(ctx context.Context, in api.ListJobRunEventsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	events, err := s.Runs.Events(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Body: api.JobEventList{Events: toAPIJobEvents(events)}}, nil
+}

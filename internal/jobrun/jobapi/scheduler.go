@@ -1,0 +1,162 @@
+package jobapi
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// GetLeader answers who leads the scheduler.
+func (s *Handlers) GetLeader(ctx context.Context, _ api.GetLeaderRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	return s.leader(ctx)
+}
+
+func (s *Handlers) leader(ctx context.Context) (rest.Answer, error) {
+	l, err := s.Elections.Leadership(ctx)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	out := api.SchedulerLeader{Alive: l.Alive, Epoch: l.Epoch, Standbys: make([]api.SchedulerNode, len(l.Standbys)), SweptAt: l.SweptAt}
+	if l.Epoch > 0 {
+		out.Node, out.LeaderID, out.AcquiredAt, out.ExpiresAt = rest.UnlessEmpty(l.Node), rest.UnlessNil(l.LeaderID), &l.AcquiredAt, &l.ExpiresAt
+	}
+	if !rest.RequestOf(ctx).Who.AnyTenant {
+		// Nodes are named by host and port, unless somebody names them otherwise: no
+		// business of a tenant.
+		out.Node, out.Standbys = nil, []api.SchedulerNode{}
+		return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	}
+	for i, st := range l.Standbys {
+		out.Standbys[i] = api.SchedulerNode{Node: st.Node, LeaderID: st.LeaderID, StartedAt: st.StartedAt, SeenAt: st.SeenAt, IsLeader: st.IsLeader}
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// StepDownLeader ends the leadership of whoever leads.
+func (s *Handlers) StepDownLeader(ctx context.Context, in api.StepDownLeaderRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	if err := rest.ForDeployment(ctx, "the scheduler"); err != nil {
+		return nil, err
+	}
+	var reason *string
+	if in.Body != nil {
+		reason = in.Body.Reason
+	}
+	if err := rest.SaysWhy(rest.Text(reason), "the scheduler serves all tenants, and nothing is scheduled until another node is elected"); err != nil {
+		return nil, err
+	}
+	l, err := s.Elections.Leadership(ctx)
+	if err != nil {
+		return nil, err
+	}
+	by := s.Did(ctx, s.Now(), operator.JobScheduler, l.Node, "step-down", rest.Text(reason), map[string]any{"epoch": l.Epoch})
+	by.TenantID = operator.Deployment
+	if err := s.Elections.ForceResign(ctx, by); err != nil {
+		return nil, err
+	}
+	return s.leader(ctx)
+}
+
+// GetSettings answers all settings of job runs.
+func (s *Handlers) GetSettings(ctx context.Context, in api.GetSettingsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	a, err := s.settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.Unchanged(in.Params.IfNoneMatch)
+}
+
+func (s *Handlers) settings(ctx context.Context) (rest.Answer, error) {
+	values, version, err := s.Settings.SettingValues(ctx)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	out := api.Settings{Version: version, Settings: make([]api.Setting, len(values))}
+	for i := range values {
+		v := &values[i]
+		out.Settings[i] = api.Setting{
+			Name: v.Name, Value: v.Value, Default: v.Default, IsDefault: v.IsDefault, Minimum: v.Min, Maximum: v.Max, Unit: v.Unit, Integer: v.Integer || v.Switch,
+			Effect: v.Effect, Description: v.Description, UpdatedAt: v.UpdatedAt,
+		}
+		if rest.RequestOf(ctx).Who.AnyTenant { // see ListSettingChanges
+			out.Settings[i].UpdatedBy = rest.UnlessEmpty(v.UpdatedBy)
+		}
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.EtagOf(version)}, nil
+}
+
+// ChangeSettings sets some, all or none. They are of all tenants, so that who may
+// do it is for any tenant too.
+func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	if err := rest.ForDeployment(ctx, "a setting"); err != nil {
+		return nil, err
+	}
+	var version int64
+	if in.Params.IfMatch != nil {
+		_, present, err := s.Settings.SettingValues(ctx)
+		if err != nil {
+			return nil, err
+		}
+		switch fits, err := rest.IfMatch(in.Params.IfMatch, present); {
+		case err != nil:
+			return nil, err
+		case !fits:
+			return nil, rest.Stale(jobrun.CodeStale, "settings", present)
+		}
+		version = present // and no other when they are written
+	}
+	subject := strings.Join(slices.Sorted(maps.Keys(in.Body.Values)), ",")
+	if len(subject) > jobrun.MaxWord {
+		subject = "settings"
+	}
+	detail, err := json.Marshal(in.Body.Values)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, jobrun.CodeSetting, "the values must be numbers")
+	}
+	by := s.Did(ctx, s.Now(), operator.JobSettings, subject, "change", rest.Text(in.Body.Reason), json.RawMessage(detail))
+	by.TenantID = operator.Deployment
+	if _, err := s.Settings.ChangeSettings(ctx, version, in.Body.Values, by); err != nil {
+		return nil, err
+	}
+	return s.settings(ctx)
+}
+
+// ListSettingChanges answers who changed what. By whom and why is the deployment's
+// own affair: a tenant sees what the values were.
+func (s *Handlers) ListSettingChanges(ctx context.Context, in api.ListSettingChangesRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	limit := 100
+	if in.Params.Limit != nil {
+		limit = int(*in.Params.Limit)
+	}
+	changes, err := s.Settings.SettingsHistory(ctx, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := api.SettingChangeList{Changes: make([]api.SettingChange, len(changes))}
+	for i := range changes {
+		c := &changes[i]
+		out.Changes[i] = api.SettingChange{Version: c.Version, Name: c.Name, OldValue: c.Old, NewValue: c.New, ChangedAt: c.At}
+		if rest.RequestOf(ctx).Who.AnyTenant {
+			out.Changes[i].ChangedBy, out.Changes[i].Reason = rest.UnlessEmpty(c.By), rest.UnlessEmpty(c.Reason)
+		}
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}

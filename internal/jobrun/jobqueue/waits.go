@@ -1,0 +1,248 @@
+// Package jobqueue is the queue of workers whose claims found no run: each is woken
+// when there may be one for it, those that came first before others.
+package jobqueue
+
+import (
+	"container/list"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// Claims that find nothing wait here. Those that would get the same runs (one
+// tenant, the same queues, labels and commands) stand in one line. A hint that a
+// queue has got runs wakes the first of each line that takes from it; one whose
+// claim came back full wakes others of its line, since there may be more: so a
+// thousand waiting workers cost one claim for one run, and not a thousand. What
+// no hint told is found by the first of each line, who looks every second or two.
+
+const (
+	lookEvery = time.Second // and up to as much again
+	wakeMore  = 2           // how many a full claim wakes
+	maxKnown  = 10_000      // workers whose line is remembered
+)
+
+// lineID names a line.
+type lineID struct {
+	tenant uuid.UUID
+	takes  string // queues, labels and commands
+}
+
+// Waits is all lines of a node. Its zero value is not ready: see New.
+type Waits struct {
+	Max int
+	// alive notes that workers live whose claims wait; called without the lock.
+	alive func(tenant uuid.UUID, workers []uuid.UUID)
+
+	mu      sync.Mutex
+	waiting int
+	lines   map[lineID]*line
+	known   map[knownWorker]Kind
+	seen    map[knownWorker]time.Time // when this node last noted that a worker lives
+	every   time.Duration             // how often that is noted
+}
+
+// knownWorker names a worker within its tenant.
+type knownWorker struct{ tenant, id uuid.UUID }
+
+// Kind is what decides which runs a worker gets; it never changes.
+type Kind struct {
+	Queues []string
+	rest   string // labels and commands
+}
+
+// line is the claims that would get the same runs, the one that came first in
+// front.
+type line struct {
+	of       *Waits
+	id       lineID
+	queues   []string
+	sleeping *list.List           // of *waiter: those that are not awake
+	all      map[*waiter]struct{} // those that are awake too
+	noted    time.Time            // when it was noted last that they live
+	look     *time.Timer
+	missed   bool // a hint came while nobody slept: who goes to sleep next looks once more
+}
+
+// waiter is one claim in a line.
+type waiter struct {
+	line    *line
+	worker  uuid.UUID     // the worker
+	Awake   chan struct{} // capacity 1: it is to look
+	element *list.Element // nil: it is awake
+}
+
+// New returns a queue in which so many may wait; alive notes which workers live.
+func New(most int, alive func(uuid.UUID, []uuid.UUID)) *Waits {
+	return &Waits{Max: most, alive: alive, lines: map[lineID]*line{}, known: map[knownWorker]Kind{}, seen: map[knownWorker]time.Time{}}
+}
+
+// Know remembers what a worker takes.
+func (w *Waits) Know(p *jobrun.WorkerProcess) Kind {
+	k := Kind{Queues: p.Queues, rest: strings.Join(p.Labels, "\n") + "\r" + strings.Join(p.Commands, "\n")}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.known) >= maxKnown {
+		clear(w.known)
+	}
+	w.known[knownWorker{p.TenantID, p.ID}] = k
+	return k
+}
+
+// KindOf returns what a worker takes, if that is remembered.
+func (w *Waits) KindOf(tenant, id uuid.UUID) (Kind, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k, ok := w.known[knownWorker{tenant, id}]
+	return k, ok
+}
+
+// Quiet tells whether it is time to note that a worker lives, which is to be done
+// every so often.
+func (w *Waits) Quiet(tenant, id uuid.UUID, every time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.every = every
+	return time.Since(w.seen[knownWorker{tenant, id}]) >= every
+}
+
+// Lives remembers that it was noted that a worker lives.
+func (w *Waits) Lives(tenant, id uuid.UUID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.seen) >= maxKnown {
+		clear(w.seen)
+	}
+	w.seen[knownWorker{tenant, id}] = time.Now()
+}
+
+// Enter takes a place for a claim by a worker of this kind; queues nil: all of its.
+// leave must be called. false: as many wait as may.
+func (w *Waits) Enter(tenant, worker uuid.UUID, k Kind, queues []string) (*waiter, bool) {
+	if queues == nil {
+		queues = k.Queues
+	}
+	id := lineID{tenant, strings.Join(queues, "\n") + "\r" + k.rest}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting >= w.Max {
+		return nil, false
+	}
+	w.waiting++
+	l := w.lines[id]
+	if l == nil {
+		l = &line{of: w, id: id, queues: queues, sleeping: list.New(), all: map[*waiter]struct{}{}, noted: time.Now()}
+		l.look = time.AfterFunc(w.pauseToLook(), l.lookAgain)
+		w.lines[id] = l
+	}
+	p := &waiter{line: l, worker: worker, Awake: make(chan struct{}, 1)}
+	l.all[p] = struct{}{}
+	p.element = l.sleeping.PushBack(p)
+	return p, true
+}
+
+// pauseToLook is at most as long as a worker may be silent. The caller holds the lock.
+func (w *Waits) pauseToLook() time.Duration {
+	pause := lookEvery + rand.N(lookEvery) //nolint:gosec // spreads load, guards nothing
+	if w.every > 0 {
+		pause = min(pause, w.every)
+	}
+	return pause
+}
+
+// lookAgain has the first of the line look, and the line do so again. While their
+// claims wait here the workers of the line live.
+func (l *line) lookAgain() {
+	if waiting := l.lookNow(); len(waiting) > 0 {
+		l.of.alive(l.id.tenant, waiting)
+	}
+}
+
+// lookNow returns the workers of whom it is time to note that they live.
+func (l *line) lookNow() (waiting []uuid.UUID) {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	if len(l.all) == 0 {
+		return nil
+	}
+	l.wake(1)
+	l.look.Reset(l.of.pauseToLook())
+	if time.Since(l.noted) < l.of.every {
+		return nil
+	}
+	l.noted = time.Now()
+	for p := range l.all {
+		waiting = append(waiting, p.worker)
+	}
+	return waiting
+}
+
+// wake wakes the first n who sleep. The caller holds the lock.
+func (l *line) wake(n int) {
+	for ; n > 0; n-- {
+		first := l.sleeping.Front()
+		if first == nil {
+			l.missed = true
+			return
+		}
+		p := l.sleeping.Remove(first).(*waiter)
+		p.element = nil
+		p.Awake <- struct{}{}
+	}
+}
+
+// Admitted wakes one of each line that takes from the queue.
+func (w *Waits) Admitted(tenant uuid.UUID, queue string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, l := range w.lines {
+		if id.tenant == tenant && slices.Contains(l.queues, queue) {
+			l.wake(1)
+		}
+	}
+}
+
+// Requeue puts a claim that was awake and found nothing at the end of its line.
+func (p *waiter) Requeue() {
+	p.line.of.mu.Lock()
+	defer p.line.of.mu.Unlock()
+	l := p.line
+	if p.element = l.sleeping.PushBack(p); l.missed {
+		l.missed = false
+		l.wake(1)
+	}
+}
+
+// Leave gives the place up. full: the claim got all it asked for, so there may be
+// more for others.
+func (p *waiter) Leave(full bool) {
+	l := p.line
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	l.of.waiting--
+	if delete(l.all, p); len(l.all) == 0 {
+		l.look.Stop()
+		delete(l.of.lines, l.id)
+		return
+	}
+	more := 0
+	if p.element != nil {
+		l.sleeping.Remove(p.element)
+	} else {
+		select {
+		case <-p.Awake: // nobody has looked because of this hint
+			more = 1
+		default:
+		}
+	}
+	if full {
+		more = wakeMore
+	}
+	l.wake(more)
+}

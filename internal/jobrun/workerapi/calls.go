@@ -1,0 +1,257 @@
+package workerapi
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// fenceOf makes the fence of a call.
+func fenceOf(worker uuid.UUID, attempt int32, token uuid.UUID, epoch int64) jobrun.Fence {
+	return jobrun.Fence{WorkerID: worker, Attempt: int(attempt), LeaseToken: token, LeaderEpoch: epoch}
+}
+
+// StartRun makes a run RUNNING (W4, J-25). A refusal is no right to start (J-26).
+func (s *Handlers) StartRun(ctx context.Context, in api.StartRunRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	b := in.Body
+	lease, err := s.runLease(ctx)
+	if err != nil {
+		return nil, err
+	}
+	done, err := s.Start(ctx, rest.RequestOf(ctx).Tenant.ID, jobrun.RunFence{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)})
+	if err == nil {
+		err = done.Err
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &done.Run
+	out := api.StartedRun{
+		RunID: in.RunID, State: api.JobRunState(r.State), Version: r.Version, StartedAt: r.StartedAt, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease,
+		Replayed: rest.OnlyTrue(done.Replayed), CancelRequested: rest.OnlyTrue(r.CancelRequestedAt != nil),
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// runLease is how long a run is its worker's from when it asked, in milliseconds.
+func (s *Handlers) runLease(ctx context.Context) (int64, error) {
+	settings, err := s.Current(ctx)
+	return rest.MS(settings.Seconds(jobrun.RunLease)), err
+}
+
+// ReportProgress keeps what a worker tells (W5).
+func (s *Handlers) ReportProgress(ctx context.Context, in api.ReportProgressRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	b := in.Body
+	beat := jobrun.Beat{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), Checkpoint: rest.Given(b.Checkpoint)}
+	if b.Percent != nil || b.Message != nil || b.Counters != nil {
+		beat.Progress = &jobrun.Progress{Percent: b.Percent, Message: rest.Text(b.Message), Counters: b.Counters}
+	}
+	lease, err := s.runLease(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.Work.Progress(ctx, rest.RequestOf(ctx).Tenant.ID, beat)
+	if err != nil {
+		return nil, err
+	}
+	out := api.RunLease{RunID: in.RunID, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease, CancelRequested: r.CancelRequestedAt != nil}
+	if out.CancelRequested {
+		out.CancelReason = rest.UnlessEmpty(r.CancelReason)
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// AppendRunLog stores a chunk of a log (W6).
+func (s *Handlers) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	b := in.Body
+	c := jobrun.LogChunk{LogPosition: jobrun.LogPosition{Attempt: int(b.Attempt), Seq: int(b.Seq)}, Stream: "stdout"}
+	if b.Stream != nil {
+		c.Stream = *b.Stream
+	}
+	switch {
+	case (b.Chunk == nil) == (b.ChunkBase64 == nil):
+		return nil, rest.SchemaFault(fault.Field{Pointer: "/chunk", Code: "required", Message: "either chunk or chunk_base64 is required"})
+	case b.Chunk != nil:
+		c.Body = []byte(*b.Chunk)
+	default:
+		raw, err := base64.StdEncoding.Strict().DecodeString(*b.ChunkBase64)
+		if err != nil {
+			return nil, rest.SchemaFault(fault.Field{Pointer: "/chunk_base64", Code: "invalid", Message: "is not base64"})
+		}
+		c.Body = raw
+	}
+	if len(c.Body) == 0 || len(c.Body) > jobrun.MaxLogChunk {
+		return nil, rest.SchemaFault(fault.Field{Pointer: "/chunk", Code: "maxLength", Message: fmt.Sprintf("must have 1 to %d bytes", jobrun.MaxLogChunk)})
+	}
+	next, err := s.Work.AppendLog(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), c)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Body: api.LogAppendResult{NextSeq: int32(next)}}, nil //nolint:gosec // counts chunks
+}
+
+// CompleteRun ends a run that has succeeded (W7).
+func (s *Handlers) CompleteRun(ctx context.Context, in api.CompleteRunRequestObject) (api.Response, error) {
+	b := in.Body
+	res := jobrun.Result{
+		RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch),
+		Value: rest.Given(b.Result), ExitCode: rest.AsInt(b.ExitCode), Resources: resourcesOf(b.Resources),
+	}
+	var wrong []fault.Field
+	if res.Emit, wrong = emittedOf(b.Emit, ""); wrong != nil {
+		return nil, rest.SchemaFault(wrong...)
+	}
+	if err := mayEmit(ctx, &res); err != nil {
+		return nil, err
+	}
+	return s.finish(ctx, res)
+}
+
+// FailRun ends a run that has failed (W8).
+func (s *Handlers) FailRun(ctx context.Context, in api.FailRunRequestObject) (api.Response, error) {
+	b := in.Body
+	return s.finish(ctx, jobrun.Result{
+		RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), Error: runErrorOf(&b.Error),
+		TimedOut: b.TimedOut != nil && *b.TimedOut, ExitCode: rest.AsInt(b.ExitCode), Resources: resourcesOf(b.Resources),
+	})
+}
+
+func (s *Handlers) finish(ctx context.Context, res jobrun.Result) (rest.Answer, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	res.TenantID = rest.RequestOf(ctx).Tenant.ID
+	if f := tooLong(&res, ""); f != nil {
+		return rest.Answer{}, rest.SchemaFault(*f)
+	}
+	done, err := s.Finish(ctx, res)
+	if err == nil {
+		err = done.Err
+	}
+	return endedAnswer(done, err)
+}
+
+func endedAnswer(done jobrun.Done, err error) (rest.Answer, error) {
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	out := toRunEnded(&done.Run)
+	out.Replayed, out.RetryRunID, out.RetryAt, out.DlqMessageID = rest.OnlyTrue(done.Replayed), rest.UnlessNil(done.RetryID), done.RetryAt, rest.UnlessNil(done.LetterID)
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+func toRunEnded(r *jobrun.Run) api.EndedRun {
+	return api.EndedRun{RunID: r.ID, State: api.JobRunState(r.State), Version: r.Version, Attempt: int32(r.Attempt), FinishedAt: r.FinishedAt} //nolint:gosec // counts assignments
+}
+
+func resourcesOf(r *api.RunResources) jobrun.Resources {
+	if r == nil {
+		return jobrun.Resources{}
+	}
+	return jobrun.Resources{CPUSecondsTotal: r.CPUSecondsTotal, PeakRSSBytes: r.PeakRssBytes, IOReadBytes: r.IoReadBytes, IOWriteBytes: r.IoWriteBytes}
+}
+
+func runErrorOf(e *api.RunErrorInput) *jobrun.Error {
+	return &jobrun.Error{
+		Code: e.Code, Type: rest.Text(e.Type), Message: rest.Text(e.Message), Stack: rest.Text(e.Stack), Retryable: e.Retryable == nil || *e.Retryable,
+	}
+}
+
+// emittedOf reads what a run leaves behind; at is where it stands in the body.
+func emittedOf(list []api.EmittedItem, at string) (out []jobrun.Emitted, wrong []fault.Field) {
+	for i := range list {
+		e := &list[i]
+		if (e.Event == nil) == (e.Run == nil) {
+			wrong = append(wrong, fault.Field{Pointer: at + "/emit/" + strconv.Itoa(i), Code: "required", Message: "must have either event or run"})
+			continue
+		}
+		if e.Run != nil {
+			out = append(out, jobrun.Emitted{Run: &jobrun.NextRun{
+				Definition: e.Run.Definition, Args: rest.Given(e.Run.Args), ScheduledFor: inUTC(e.Run.ScheduledFor), Key: rest.Text(e.Run.IdempotencyKey),
+			}})
+			continue
+		}
+		out = append(out, jobrun.Emitted{Event: &jobrun.NewEvent{
+			Type: e.Event.EventType, Payload: rest.Given(e.Event.Payload), DedupeKey: rest.Text(e.Event.DedupeKey), CorrelationID: rest.Text(e.Event.CorrelationID),
+			OccurredAt: inUTC(e.Event.OccurredAt),
+		}})
+	}
+	return out, wrong
+}
+
+// mayEmit returns nil when whoever reports this result may publish what it emits.
+// Fault: Forbidden.
+func mayEmit(ctx context.Context, r *jobrun.Result) error {
+	who := &rest.RequestOf(ctx).Who
+	if len(r.Emit) == 0 || who.Role.Allows(access.JobsWrite) {
+		return nil
+	}
+	return fault.New(fault.Forbidden, access.CodeForbidden,
+		"emit publishes events and creates runs, which needs the permission %s; the credential has the role %s", access.JobsWrite, who.Role)
+}
+
+func inUTC(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return new(t.UTC().Truncate(time.Microsecond))
+}
+
+// tooLong tells what of a result is larger than is kept; nil: nothing. at is where
+// it stands in the body.
+func tooLong(r *jobrun.Result, at string) *fault.Field {
+	if len(r.Value) > jobrun.MaxResult {
+		return &fault.Field{Pointer: at + "/result", Code: "maxLength", Message: fmt.Sprintf("must have at most %d bytes", jobrun.MaxResult)}
+	}
+	return nil
+}
+
+// ReleaseRun gives a run back (W9).
+func (s *Handlers) ReleaseRun(ctx context.Context, in api.ReleaseRunRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	b := in.Body
+	return endedAnswer(s.Work.Release(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), rest.Text(b.Reason)))
+}
+
+// AcknowledgeCancel ends a run that was asked to cancel (W10).
+func (s *Handlers) AcknowledgeCancel(ctx context.Context, in api.AcknowledgeCancelRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	b := in.Body
+	return endedAnswer(s.Work.AckCancel(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)))
+}
+
+// ConfirmContinuation takes a run out of doubt (W11).
+func (s *Handlers) ConfirmContinuation(ctx context.Context, in api.ConfirmContinuationRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	b := in.Body
+	lease, err := s.runLease(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.Work.Confirm(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID, fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch))
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Body: api.RunConfirmation{
+		RunID: in.RunID, Continue: true, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease, CancelRequested: rest.OnlyTrue(r.CancelRequestedAt != nil),
+	}}, nil
+}

@@ -1,0 +1,175 @@
+package workerapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobqueue"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// ClaimRuns gives a worker runs, and waits for the first one (W3).
+func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (api.Response, error) {
+	b := in.Body
+	ask := jobrun.ClaimRequest{
+		TenantID: rest.RequestOf(ctx).Tenant.ID, WorkerID: in.WorkerID, Slots: int(b.Slots), ClaimID: rest.Text(b.ClaimID), Start: b.Start != nil && *b.Start,
+	}
+	if b.Queues != nil {
+		ask.Queues = distinct(b.Queues)
+	}
+	settings, err := s.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	k, err := s.kindOf(ctx, ask.TenantID, ask.WorkerID)
+	if err != nil {
+		return nil, err
+	}
+	if ask.Queues == nil && len(k.Queues) == 1 {
+		ask.Queues = k.Queues // a claim of one queue costs less
+	}
+	every := settings.Seconds(jobrun.HeartbeatTTL) / 3
+	if s.waits.Quiet(ask.TenantID, ask.WorkerID, every) {
+		if _, err := s.alive(ctx, ask.TenantID, ask.WorkerID, every); err != nil {
+			return nil, err
+		}
+	}
+	lease := settings.Seconds(jobrun.AssignLease)
+	if ask.Start {
+		lease = settings.Seconds(jobrun.RunLease)
+	}
+	var offers []jobrun.Offer
+	if b.WaitMS == nil || *b.WaitMS == 0 {
+		offers, err = s.claim(ctx, ask)
+	} else {
+		offers, err = s.awaitRuns(ctx, ask, k, min(time.Duration(*b.WaitMS)*time.Millisecond, s.Limits.MaxWait))
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range offers {
+		if left := offers[i].Left; left > 0 {
+			lease = min(lease, left)
+		}
+	}
+	state := jobrun.WorkerActive                // or it would have got nothing
+	if len(offers) == 0 || offers[0].Left > 0 { // a claim that is repeated gives runs to one that drains, too
+		if state, err = s.alive(ctx, ask.TenantID, ask.WorkerID, every); err != nil {
+			return nil, err
+		}
+	}
+	return rest.Answer{Status: http.StatusOK, Raw: claimedRuns(rest.MS(lease), state, offers)}, nil
+}
+
+// alive notes that a worker lives, and returns its state. Fault: Gone.
+func (s *Handlers) alive(ctx context.Context, tenant, worker uuid.UUID, fresh time.Duration) (jobrun.WorkerState, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	states, err := s.Work.Alive(ctx, tenant, []uuid.UUID{worker}, fresh)
+	if err != nil {
+		return "", err
+	}
+	state, known := states[worker]
+	if !known {
+		return "", fault.New(fault.Gone, jobrun.CodeWorkerGone, "this worker is detached or unknown: stop its runs and register again")
+	}
+	s.waits.Lives(tenant, worker)
+	return state, nil
+}
+
+// aliveAtOnce is of how many workers one statement notes that they live.
+const aliveAtOnce = 1000
+
+// waitingLive notes that workers live whose claims wait here: a heartbeat of theirs
+// is not to be expected while they have nothing to do. Should it fail they are told
+// so by their next claim.
+func (s *Handlers) waitingLive(tenant uuid.UUID, workers []uuid.UUID) {
+	ctx, cancel := s.Bounded(context.Background())
+	defer cancel()
+	settings, err := s.Current(ctx)
+	for some := range slices.Chunk(workers, aliveAtOnce) {
+		if err == nil {
+			_, err = s.Work.Alive(ctx, tenant, some, settings.Seconds(jobrun.HeartbeatTTL)/3)
+		}
+	}
+	if err != nil {
+		s.Log.WarnContext(ctx, "cannot extend workers with waiting claims; without heartbeats they may be marked LOST",
+			slog.Int("workers", len(workers)), slog.Any("error", err))
+	}
+}
+
+// claim asks once. What is assigned to a client that left is its own for the
+// lease of an assignment, or until it repeats the claim.
+func (s *Handlers) claim(ctx context.Context, ask jobrun.ClaimRequest) ([]jobrun.Offer, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	return s.Claim(ctx, ask)
+}
+
+// awaitRuns claims until there is something, the wait is over, the client leaves
+// or the server begins to stop.
+func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k jobqueue.Kind, wait time.Duration) (offers []jobrun.Offer, err error) {
+	if ask.Queues != nil && len(meet(ask.Queues, k.Queues)) == 0 {
+		wait = 0 // it asks for what it has not registered
+	}
+	p, room := s.waits.Enter(ask.TenantID, ask.WorkerID, k, ask.Queues) // before the first look, so that no hint is missed
+	if !room {
+		return nil, fault.New(fault.Unavailable, rest.CodeUnavailable, "%d claims are waiting on this node, which is the limit: retry later or on another node", s.waits.Max)
+	}
+	defer func() { p.Leave(err == nil && len(offers) == ask.Slots) }()
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	for woken := false; ; {
+		if offers, err = s.claim(ctx, ask); err != nil || len(offers) > 0 {
+			return offers, err
+		}
+		if woken {
+			p.Requeue()
+		}
+		select {
+		case <-p.Awake:
+			woken = true
+		case <-over.C:
+			return nil, nil
+		case <-s.Stopping:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// KindOf returns what a worker takes. Fault: Gone.
+func (s *Handlers) kindOf(ctx context.Context, tenant, id uuid.UUID) (jobqueue.Kind, error) {
+	if k, ok := s.waits.KindOf(tenant, id); ok {
+		return k, nil
+	}
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	w, err := s.Workers.Worker(ctx, tenant, id)
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
+		return jobqueue.Kind{}, fault.New(fault.Gone, jobrun.CodeWorkerGone, "no worker has this id: register first")
+	case err != nil:
+		return jobqueue.Kind{}, err
+	}
+	return s.waits.Know(&w), nil
+}
+
+// meet returns what both lists have.
+func meet(a, b []string) (both []string) {
+	for _, v := range a {
+		if slices.Contains(b, v) {
+			both = append(both, v)
+		}
+	}
+	return both
+}

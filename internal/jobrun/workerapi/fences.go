@@ -1,0 +1,81 @@
+package workerapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// CheckFence tells whether a fencing token is the newest that its key has shown.
+func (s *Handlers) CheckFence(ctx context.Context, in api.CheckFenceRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	epochText, seqText, _ := strings.Cut(in.Body.FencingToken, ".")
+	epoch, errEpoch := strconv.ParseInt(epochText, 10, 64)
+	seq, errSeq := strconv.ParseInt(seqText, 10, 64)
+	if errEpoch != nil || errSeq != nil { // the contract has checked it
+		return nil, rest.SchemaFault(fault.Field{Pointer: "/fencing_token", Code: "invalid", Message: "is not a fencing token"})
+	}
+	ok, err := s.Work.CheckFence(ctx, rest.RequestOf(ctx).Tenant.ID, in.FenceKey, epoch, seq)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Body: api.FenceCheck{Ok: ok, FenceKey: in.FenceKey, FencingToken: in.Body.FencingToken}}, nil
+}
+
+// ListFences answers a page of fences by key.
+func (s *Handlers) ListFences(ctx context.Context, in api.ListFencesRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	req, p := rest.RequestOf(ctx), in.Params
+	paging, err := s.PagingOf(req.List(), nil, p.PageSize, p.Cursor, nil)
+	if err != nil {
+		return nil, err
+	}
+	fences, more, err := s.Fences.ListFences(ctx, req.Tenant.ID, string(paging.After), paging.Size)
+	if err != nil {
+		return nil, err
+	}
+	out := api.FenceList{Fences: make([]api.Fence, len(fences))}
+	for i := range fences {
+		out.Fences[i] = toAPIFence(&fences[i])
+	}
+	out.Pagination = paging.Onward(more, func() []byte { return []byte(fences[len(fences)-1].Key) })
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// GetFence answers one fence.
+func (s *Handlers) GetFence(ctx context.Context, in api.GetFenceRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	f, err := s.Fences.Fence(ctx, rest.RequestOf(ctx).Tenant.ID, in.FenceKey)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Body: toAPIFence(&f)}, nil
+}
+
+// ResetFence forgets what a fence remembers.
+func (s *Handlers) ResetFence(ctx context.Context, in api.ResetFenceRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	f, err := s.Fences.ResetFence(ctx, rest.RequestOf(ctx).Tenant.ID, in.FenceKey, func(f jobrun.KeyFence) operator.Action {
+		return s.Did(ctx, s.Now(), operator.JobFence, in.FenceKey, "reset", in.Params.Reason,
+			map[string]any{"fencing_token": f.FencingToken(), "checked_at": f.CheckedAt})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Body: toAPIFence(&f)}, nil
+}
+
+func toAPIFence(f *jobrun.KeyFence) api.Fence {
+	return api.Fence{FenceKey: f.Key, FencingToken: f.FencingToken(), CheckedAt: f.CheckedAt}
+}

@@ -1,0 +1,44 @@
+// Package workerapi is the HTTP edge of workers: the protocol by which they claim,
+// hold and report runs (docs/workers.md), and operations on workers and fences.
+package workerapi
+
+import (
+	"context"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobqueue"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// Handlers are the protocol of workers, and the operations on workers and
+// fences. Every field is required.
+type Handlers struct {
+	*rest.Kit
+	Work    jobrun.Work
+	Workers jobrun.Workers
+	Fences  jobrun.Fences
+	// Current returns the settings as this node knows them; it is asked at every
+	// call of a worker.
+	Current func(context.Context) (jobrun.Settings, error)
+	// Claim is that of Work, usually gathered with others.
+	Claim func(context.Context, jobrun.ClaimRequest) ([]jobrun.Offer, error)
+	// Start and Finish are those of Work for one run, usually through a group commit.
+	Start  func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error)
+	Finish func(context.Context, jobrun.Result) (jobrun.Done, error)
+	// Schemas are those of the contract, for parts of batches that few have.
+	Schemas openapi3.Schemas
+
+	waits *jobqueue.Waits
+}
+
+// New returns the handlers with room for so many claims that wait.
+func New(h *Handlers, maxWaiting int) *Handlers {
+	h.waits = jobqueue.New(maxWaiting, h.waitingLive)
+	return h
+}
+
+// Admitted wakes claims that wait for runs of a queue, which has got some.
+func (s *Handlers) Admitted(tenant uuid.UUID, queue string) { s.waits.Admitted(tenant, queue) }

@@ -1,0 +1,194 @@
+package workerapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+const workersURL = "/api/v1/workers/"
+
+// RegisterWorker stores a worker that starts (W1).
+func (s *Handlers) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	req, b, now := rest.RequestOf(ctx), in.Body, s.Now()
+	settings, err := s.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := jobrun.WorkerProcess{
+		ID: s.NewID(), TenantID: req.Tenant.ID, Version: 1, State: jobrun.WorkerActive, Name: b.Name, Node: rest.Text(b.Node), SDK: rest.Text(b.Sdk),
+		SDKVersion: rest.Text(b.Version), Labels: jobrun.Pairs(b.Labels), Queues: distinct(b.Queues), Commands: distinct(b.Commands),
+		MaxRuns: settings.Int(jobrun.MaxRunsPerWorker), Principal: req.Principal, RegisteredAt: now, HeartbeatAt: now,
+	}
+	if b.Pid != nil {
+		w.PID = *b.Pid
+	}
+	if b.MaxRuns != nil {
+		w.MaxRuns = min(w.MaxRuns, int(*b.MaxRuns))
+	}
+	if len(w.Queues) == 0 {
+		w.Queues = []string{jobrun.DefaultQueue}
+	}
+	if err := checkWorker(&w); err != nil {
+		return nil, err
+	}
+	if err := s.Work.Register(ctx, w); err != nil {
+		return nil, err
+	}
+	s.waits.Know(&w)
+	return rest.Answer{
+		Status: http.StatusCreated, Location: workersURL + w.ID.String(),
+		Body: api.WorkerRegistration{
+			WorkerID: w.ID, State: api.WorkerState(w.State), MaxRuns: int32(w.MaxRuns), SettingsVersion: settings.Version, //nolint:gosec // at most 10,000
+			HeartbeatIntervalMS: rest.MS(settings.Seconds(jobrun.HeartbeatInterval)), HeartbeatTTLMS: rest.MS(settings.Seconds(jobrun.HeartbeatTTL)),
+			RunLeaseMS: rest.MS(settings.Seconds(jobrun.RunLease)), AssignLeaseMS: rest.MS(settings.Seconds(jobrun.AssignLease)),
+		},
+	}, nil
+}
+
+// checkWorker refuses what a worker of somebody else may not be. Fault: Invalid.
+func checkWorker(w *jobrun.WorkerProcess) error {
+	if slices.Contains(w.Queues, jobrun.SystemQueue) {
+		return rest.SchemaFault(fault.Field{Pointer: "/queues", Code: "reserved", Message: "must not have " + jobrun.SystemQueue + ", which is reserved"})
+	}
+	for _, l := range w.Labels {
+		if l[0] == '=' {
+			return rest.SchemaFault(fault.Field{Pointer: "/labels", Code: "minLength", Message: "must not have an empty name"})
+		}
+	}
+	return nil
+}
+
+// distinct returns each text once, sorted; never nil.
+func distinct(list []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(append([]string{}, list...))))
+}
+
+// ListWorkers answers a page of workers, newest first.
+func (s *Handlers) ListWorkers(ctx context.Context, in api.ListWorkersRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	req, p := rest.RequestOf(ctx), in.Params
+	paging, err := s.PagingOf(req.List("state"), p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]jobrun.WorkerState, len(p.State))
+	for i, st := range p.State {
+		states[i] = jobrun.WorkerState(st)
+	}
+	page, err := jobPaging(paging)
+	if err != nil {
+		return nil, err
+	}
+	workers, paged, err := s.Workers.ListWorkers(ctx, req.Tenant.ID, states, page)
+	if err != nil {
+		return nil, err
+	}
+	out := api.WorkerList{Workers: make([]api.Worker, len(workers))}
+	for i := range workers {
+		out.Workers[i] = toAPIWorker(&workers[i])
+	}
+	paging.Capped = paged.TotalCapped
+	out.Pagination = paging.Answer(paged.More, paged.Total, func() []byte {
+		last := &workers[len(workers)-1]
+		return rest.TimeAndIDKeys(last.RegisteredAt, last.ID)
+	})
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// jobPaging is the page of a list of job runs that a request asks for. Fault:
+// Malformed.
+func jobPaging(p rest.Paging) (jobrun.Paging, error) {
+	out := jobrun.Paging{Limit: p.Size, Offset: p.Offset(), Total: p.Total, TotalCap: p.CountUpTo()}
+	if p.Page > 0 {
+		return out, nil
+	}
+	at, id, err := rest.TimeAndID(p.After)
+	out.After = &jobrun.Cursor{At: at, ID: id}
+	return out, err
+}
+
+// GetWorker answers one worker.
+func (s *Handlers) GetWorker(ctx context.Context, in api.GetWorkerRequestObject) (api.Response, error) {
+	w, err := s.worker(ctx, in.WorkerID)
+	if err != nil {
+		return nil, err
+	}
+	return workerAnswer(&w), nil
+}
+
+// worker reads one. Fault: NotFound.
+func (s *Handlers) worker(ctx context.Context, id uuid.UUID) (jobrun.WorkerProcess, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	return s.Workers.Worker(ctx, rest.RequestOf(ctx).Tenant.ID, id)
+}
+
+// DrainWorker gives a worker nothing new. Whoever may only work drains what it has
+// registered itself.
+func (s *Handlers) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObject) (api.Response, error) {
+	if req := rest.RequestOf(ctx); !req.Who.Role.Allows(access.JobsWrite) {
+		w, err := s.worker(ctx, in.WorkerID)
+		if err != nil {
+			return nil, err
+		}
+		if w.Principal != req.Principal {
+			return nil, fault.New(fault.Forbidden, access.CodeForbidden,
+				"this worker was registered by another credential: draining it needs the permission %s", access.JobsWrite)
+		}
+	}
+	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDraining, "drain", in.Body)
+}
+
+// UndrainWorker gives a worker runs again.
+func (s *Handlers) UndrainWorker(ctx context.Context, in api.UndrainWorkerRequestObject) (api.Response, error) {
+	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerActive, "undrain", in.Body)
+}
+
+// DetachWorker gives a worker up.
+func (s *Handlers) DetachWorker(ctx context.Context, in api.DetachWorkerRequestObject) (api.Response, error) {
+	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDetached, "detach", in.Body)
+}
+
+func (s *Handlers) moveWorker(ctx context.Context, id uuid.UUID, to jobrun.WorkerState, verb string, b *api.WorkerActionInput) (rest.Answer, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	if b == nil {
+		b = &api.WorkerActionInput{}
+	}
+	w, err := s.Workers.Move(ctx, rest.RequestOf(ctx).Tenant.ID, id, to, s.Did(ctx, s.Now(), operator.JobWorker, id.String(), verb, rest.Text(b.Reason), nil))
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	return workerAnswer(&w), nil
+}
+
+func workerAnswer(w *jobrun.WorkerProcess) rest.Answer {
+	return rest.Answer{Status: http.StatusOK, Body: toAPIWorker(w), ETag: rest.EtagOf(w.Version)}
+}
+
+func toAPIWorker(w *jobrun.WorkerProcess) api.Worker {
+	out := api.Worker{
+		WorkerID: w.ID, Version: w.Version, State: api.WorkerState(w.State), Name: w.Name, Node: rest.UnlessEmpty(w.Node), Sdk: rest.UnlessEmpty(w.SDK),
+		SdkVersion: rest.UnlessEmpty(w.SDKVersion), Labels: w.Labels, Queues: w.Queues, Commands: w.Commands, MaxRuns: int32(w.MaxRuns), //nolint:gosec // at most 10,000
+		Running: int32(w.Running), Load: w.Load, HeartbeatSeq: &w.HeartbeatSeq, Principal: rest.UnlessEmpty(w.Principal), //nolint:gosec // at most 10,000
+		RegisteredAt: w.RegisteredAt, HeartbeatAt: w.HeartbeatAt, DrainAt: w.DrainAt, LostAt: w.LostAt, DetachedAt: w.DetachedAt,
+		Reason: rest.UnlessEmpty(w.Reason), AllowedActions: w.Actions(),
+	}
+	if w.PID != 0 {
+		out.Pid = &w.PID
+	}
+	return out
+}

@@ -1,0 +1,23 @@
+package rest
+
+// Codes of problems that requests to any subject may have.
+const (
+	CodeTooLarge         = "REQ_TOO_LARGE"
+	CodeUnreadable       = "REQ_UNREADABLE"
+	CodeInvalidUTF8      = "REQ_INVALID_UTF8"
+	CodeInvalidJSON      = "REQ_INVALID_JSON"
+	CodeDuplicateKey     = "REQ_DUPLICATE_KEY"
+	CodeTooDeep          = "REQ_TOO_DEEP"
+	CodeNUL              = "REQ_NUL_CHARACTER"
+	CodeSchema           = "REQ_SCHEMA"
+	CodeInvalidParameter = "REQ_INVALID_PARAMETER"
+	CodeUnknownParameter = "REQ_UNKNOWN_PARAMETER"
+	CodeMediaType        = "REQ_UNSUPPORTED_MEDIA_TYPE"
+	CodeNotFound         = "REQ_NOT_FOUND"
+	CodeMethod           = "REQ_METHOD_NOT_ALLOWED"
+	CodeCrossSite        = "AUTH_CROSS_SITE"
+	CodeKeyInUse         = "REQ_IDEMPOTENCY_KEY_IN_USE"
+	CodeTooManyStreams   = "SYS_TOO_MANY_STREAMS"
+	CodeUnavailable      = "SYS_UNAVAILABLE"
+	CodeInternal         = "SYS_INTERNAL"
+)

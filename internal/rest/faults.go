@@ -1,0 +1,129 @@
+package rest
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// Bounds of a problem document, which repeats parts of what the client sent.
+const (
+	MaxProblemFields = 100
+	maxProblemText   = 1000 // bytes of one text
+)
+
+// Clip shortens a text that holds what a client sent.
+func Clip(s string) string {
+	if len(s) <= maxProblemText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxProblemText], "") + "…"
+}
+
+// BadParameter is the fault of one parameter.
+func BadParameter(name, code, format string, args ...any) *fault.Error {
+	return ParameterFault(CodeInvalidParameter, fault.Field{Pointer: name, Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+// ParameterFault is the fault of several parameters.
+func ParameterFault(code string, fields ...fault.Field) *fault.Error {
+	return Summed(fault.Malformed, code, fields)
+}
+
+// SchemaFault is the fault of a body that does not fit the contract.
+func SchemaFault(fields ...fault.Field) *fault.Error {
+	return Summed(fault.Invalid, CodeSchema, fields)
+}
+
+// Summed makes one fault of several mistakes; its detail tells the first.
+func Summed(kind fault.Kind, code string, fields []fault.Field) *fault.Error {
+	detail := fields[0].Message
+	if at := fields[0].Pointer; at != "" {
+		detail = at + " " + detail
+	}
+	if n := len(fields); n > 1 {
+		detail = fmt.Sprintf("%s (and %d more)", detail, n-1)
+	}
+	return fault.New(kind, code, "%s", detail).With(fields...)
+}
+
+// strictCodes are the problems of what strictjson refuses; the rest is REQ_INVALID_JSON.
+var strictCodes = map[string]string{
+	strictjson.CodeInvalidUTF8:  CodeInvalidUTF8,
+	strictjson.CodeDuplicateKey: CodeDuplicateKey,
+	strictjson.CodeTooDeep:      CodeTooDeep,
+	strictjson.CodeNULCharacter: CodeNUL,
+}
+
+// NotStrict is the fault of JSON that strictjson refuses.
+func NotStrict(err error) error {
+	var e *strictjson.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	code := strictCodes[e.Code]
+	if code == "" {
+		code = CodeInvalidJSON
+	}
+	return fault.New(fault.Malformed, code, "at byte %d: %s", e.Offset, e.Detail).
+		With(fault.Field{Pointer: e.Pointer, Code: e.Code, Message: e.Detail})
+}
+
+// Unreadable is the fault of a body that fits the contract, which knows the form
+// of a time and of a whole number, and nothing of leap years.
+func Unreadable(err error) error {
+	var when *time.ParseError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &when):
+		return SchemaFault(fault.Field{Code: "invalid", Message: "holds " + Clip(when.Value) + ", which is not a valid time"})
+	}
+	return SchemaFault(fault.Field{Code: "type", Message: "holds a fractional number or a value of the wrong type"})
+}
+
+// ItemProblem is what a problem document says of one item of many.
+func ItemProblem(f *fault.Error) *api.ItemProblem {
+	p := &api.ItemProblem{Code: f.Code, Detail: Clip(f.Detail)}
+	for _, field := range f.Fields[:min(len(f.Fields), MaxProblemFields)] {
+		p.Errors = append(p.Errors, api.ProblemField{Pointer: Clip(field.Pointer), Code: field.Code, Message: Clip(field.Message)})
+	}
+	return p
+}
+
+// StatusOf returns the HTTP status of faults of a kind.
+func StatusOf(k fault.Kind) int {
+	switch k {
+	case fault.Invalid:
+		return http.StatusUnprocessableEntity
+	case fault.Malformed:
+		return http.StatusBadRequest
+	case fault.NotFound:
+		return http.StatusNotFound
+	case fault.Conflict:
+		return http.StatusConflict
+	case fault.Precondition:
+		return http.StatusPreconditionFailed
+	case fault.TooLarge:
+		return http.StatusRequestEntityTooLarge
+	case fault.Unsupported:
+		return http.StatusUnsupportedMediaType
+	case fault.Unavailable:
+		return http.StatusServiceUnavailable
+	case fault.Unauthenticated:
+		return http.StatusUnauthorized
+	case fault.Forbidden:
+		return http.StatusForbidden
+	case fault.Upstream:
+		return http.StatusBadGateway
+	case fault.Gone:
+		return http.StatusGone
+	}
+	return http.StatusInternalServerError
+}

@@ -1,0 +1,88 @@
+// Package rest is what HTTP handlers of several subjects use, and knows none of
+// them: requests and who makes them, answers, faults of parameters and bodies,
+// pages and cursors, entity tags, waiting, live streams, redaction, and the record
+// of who did what.
+package rest
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Limits bounds what clients may ask for. Zero fields mean the defaults in
+// the comments, but for MaxWait.
+type Limits struct {
+	MaxBodyBytes     int64         // 1 MiB
+	MaxWorkflowBytes int64         // 256 KiB; of a definition, inline steps included
+	MaxSteps         int           // 100
+	MaxJSONDepth     int           // 64; the whole body, its own braces included
+	MaxWait          time.Duration // longer waits are cut to it; 0: nobody waits
+	RequestTimeout   time.Duration // 30 s; for the work on a request, the wait it asked for apart
+	MaxStreams       int           // 100; live streams of events at once
+	StreamAge        time.Duration // 1 h; then a stream ends, and its client comes back with its credentials
+	StreamSilence    time.Duration // 15 s; after it a comment is sent
+	StreamWrite      time.Duration // 10 s; a reader that takes longer to take something is dismissed
+}
+
+// Complete sets the defaults.
+func (l *Limits) Complete() {
+	if l.MaxBodyBytes == 0 {
+		l.MaxBodyBytes = 1 << 20
+	}
+	if l.MaxWorkflowBytes == 0 {
+		l.MaxWorkflowBytes = 256 << 10
+	}
+	if l.MaxSteps == 0 {
+		l.MaxSteps = 100
+	}
+	if l.MaxJSONDepth == 0 {
+		l.MaxJSONDepth = 64
+	}
+	if l.RequestTimeout == 0 {
+		l.RequestTimeout = 30 * time.Second
+	}
+	if l.MaxStreams == 0 {
+		l.MaxStreams = 100
+	}
+	if l.StreamAge == 0 {
+		l.StreamAge = time.Hour
+	}
+	if l.StreamSilence == 0 {
+		l.StreamSilence = 15 * time.Second
+	}
+	if l.StreamWrite == 0 {
+		l.StreamWrite = 10 * time.Second
+	}
+}
+
+// Kit is what the handlers of every subject are given.
+type Kit struct {
+	Clock    func() time.Time
+	NewID    func() uuid.UUID
+	Limits   Limits
+	Stopping <-chan struct{} // closed when the server begins to stop; nil: never
+	Log      *slog.Logger
+	Cursors  Cursors
+	Streams  *Streams
+}
+
+// Now returns the time as stores keep it: UTC, in microseconds.
+func (k *Kit) Now() time.Time { return k.Clock().UTC().Truncate(time.Microsecond) }
+
+// Bounded limits the work on a request; a client that leaves ends it.
+func (k *Kit) Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, k.Limits.RequestTimeout)
+}
+
+// Promised is Bounded for writes: what has begun to be stored is not given up
+// because the client left. A saga that is stored must reach its driver.
+func (k *Kit) Promised(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), k.Limits.RequestTimeout)
+}
+
+// MaxReloads bounds how often an action is decided anew because its saga
+// moved on meanwhile.
+const MaxReloads = 5

@@ -1,0 +1,88 @@
+package rest
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+func TestTraceparentIsTakenOnlyWhenWellFormed(t *testing.T) {
+	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	for header, want := range map[string]bool{
+		"00-" + trace + "-" + parent + "-01":                    true,
+		"01-" + trace + "-" + parent + "-01-future":             true,
+		"00-" + trace + "-" + parent + "-01-surplus":            false,
+		"ff-" + trace + "-" + parent + "-01":                    false,
+		"00-" + trace[1:] + "-" + parent + "-01":                false,
+		"00-" + trace + "-" + parent[1:] + "-01":                false,
+		"00-0AF7651916CD43DD8448EB211C80319C-" + parent:         false,
+		"00-00000000000000000000000000000000-" + parent + "-01": false,
+		"00-" + trace + "-0000000000000000-01":                  false,
+		"00-" + trace + "-" + parent + "-zz":                    false,
+		"":                                                      false,
+		"---":                                                   false,
+	} {
+		gotTrace, gotParent := TraceOf(header)
+		if (gotTrace != nil) != want || (gotParent != nil) != want {
+			t.Errorf("%q taken %t, want %t", header, gotTrace != nil, want)
+		}
+		if want && (*gotTrace != trace || *gotParent != parent) {
+			t.Errorf("%q gave %s and %s", header, *gotTrace, *gotParent)
+		}
+	}
+}
+
+func TestHowLongARequestWaits(t *testing.T) {
+	s := &Kit{Limits: Limits{MaxWait: time.Minute}}
+	some := func(text string) *string { return &text }
+	for _, tt := range []struct {
+		name          string
+		query, prefer *string
+		wait          time.Duration
+		honoured      string
+		refused       bool
+	}{
+		{"not at all by default", nil, nil, 0, "", false},
+		{"as the parameter says", some("1m"), nil, time.Minute, "", false},
+		{"no longer than the server likes", some("2h"), nil, time.Minute, "", false},
+		{"not beyond every duration", some("9999999999h"), nil, 0, "", true},
+		{"not by a number without unit", some("5"), nil, 0, "", true},
+		{"not into the past", some("-1s"), nil, 0, "", true},
+		{"as Prefer says", nil, some("wait=5"), 5 * time.Second, "wait=5", false},
+		{"as Prefer says among others", nil, some("respond-async; x=y, wait=5"), 5 * time.Second, "wait=5", false},
+		{"as much of Prefer as the server likes", nil, some("wait=3600"), time.Minute, "wait=60", false},
+		{"not by a Prefer that makes no sense", nil, some("wait=soon"), 0, "", false},
+		{"not by a negative Prefer", nil, some("wait=-5"), 0, "", false},
+		{"by the parameter before Prefer", some("1s"), some("wait=5"), time.Second, "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			wait, honoured, err := s.WaitOf(tt.query, tt.prefer)
+			if wait != tt.wait || honoured != tt.honoured || (err != nil) != tt.refused {
+				t.Errorf("got %v %q %v, want %v %q, refused %t", wait, honoured, err, tt.wait, tt.honoured, tt.refused)
+			}
+		})
+	}
+}
+
+func TestACursorComesBackAsItWent(t *testing.T) {
+	c := Cursors{Key: bytes.Repeat([]byte("k"), 32)}
+	for _, at := range []time.Time{
+		time.Date(2026, 11, 21, 12, 0, 0, 123456000, time.UTC),
+		time.Date(1969, 1, 1, 0, 0, 0, 1000, time.UTC),
+		time.UnixMicro(0).UTC(),
+	} {
+		id := uuid.New()
+		keys, err := c.Open(ListID{1}, c.Seal(ListID{1}, TimeAndIDKeys(at, id)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gotAt, gotID, err := TimeAndID(keys); err != nil || !gotAt.Equal(at) || gotID != id {
+			t.Errorf("%v came back as %v %v, %v", at, gotAt, gotID, err)
+		}
+	}
+	if _, _, err := TimeAndID([]byte("short")); err == nil {
+		t.Error("keys of another shape were accepted")
+	}
+}

@@ -1,0 +1,91 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"strings"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Request is what the edge knows of a request beside its parameters.
+type Request struct {
+	ID        string
+	Who       access.Principal // for the tenant of this request; zero where nobody need be known
+	Tenant    saga.Tenant
+	Principal string // the subject of who
+	Operation string // operationId of the contract; "" before routing
+	Remote    string // address and port of the peer
+	Method    string
+	Path      string // decoded
+	Query     string // as sent
+	Route     string // method and path template; "" before routing
+	// Permission is what the route needs; "": nothing, or only to be known.
+	Permission access.Permission
+	Body       []byte // canonical JSON, or text as sent; nil when there is none
+}
+
+type requestKey struct{}
+
+// WithRequest returns a context for the handler of a request.
+func WithRequest(ctx context.Context, r *Request) context.Context {
+	return context.WithValue(ctx, requestKey{}, r)
+}
+
+// RequestOf returns the request a handler works on.
+func RequestOf(ctx context.Context) *Request {
+	return ctx.Value(requestKey{}).(*Request)
+}
+
+// List identifies the list a request asks for.
+func (r *Request) List(filters ...string) ListID {
+	query, _ := url.ParseQuery(r.Query) // which the edge has parsed before
+	return NewListID(r.Tenant.ID, r.Path, query, filters...)
+}
+
+// Values is the query, which the edge has parsed before.
+func (r *Request) Values() url.Values {
+	query, _ := url.ParseQuery(r.Query)
+	return query
+}
+
+// ForDeployment returns nil when the one who asks may do what concerns all
+// tenants: an administrator whose credential is for any. Fault: Forbidden.
+func ForDeployment(ctx context.Context, what string) error {
+	if RequestOf(ctx).Who.AnyTenant {
+		return nil
+	}
+	return fault.New(fault.Forbidden, access.CodeForbidden, "%s concerns all tenants: it needs a credential for any tenant", cmp.Or(what, "this"))
+}
+
+// SaysWhy returns nil when a reason is given for what cannot be undone. Fault: that
+// of the schema, at /reason.
+func SaysWhy(reason, because string) error {
+	if strings.TrimSpace(reason) == "" {
+		return SchemaFault(fault.Field{Pointer: "/reason", Code: "required", Message: "is required: " + because})
+	}
+	return nil
+}
+
+// ReasonIn returns what a body says of why; nil: nothing.
+func ReasonIn(b *api.ReasonInput) *string {
+	if b == nil {
+		return nil
+	}
+	return b.Reason
+}
+
+// MayFilterByContent returns nil when the reader may ask for things by what is
+// in them, which what names: who may not see a value may not guess it either.
+// Fault: Forbidden.
+func MayFilterByContent(ctx context.Context, what string) error {
+	req := RequestOf(ctx)
+	if err := req.Who.Require(access.PayloadsRead); err != nil {
+		return fault.New(fault.Forbidden, access.CodeForbidden, "filtering by %s needs the permission %s", what, access.PayloadsRead)
+	}
+	return nil
+}

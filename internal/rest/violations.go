@@ -1,0 +1,157 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// Violations checks a canonical JSON body against its schema. Members of free
+// form are not decoded: they are canonical, and nothing else is asked of them.
+func Violations(schema *openapi3.Schema, body []byte) []fault.Field {
+	if body[0] != '{' {
+		return []fault.Field{{Pointer: "", Code: "type", Message: "must be an object"}}
+	}
+	value := make(map[string]any, 8)
+	for name, raw := range Members(body) {
+		property := schema.Properties[name]
+		switch {
+		case property == nil, property.Value.Type == nil && property.Value.Nullable:
+			value[name] = nil // unknown and refused by its name, or free
+		case property.Value.Type.Is(openapi3.TypeObject) && raw[0] == '{' && len(property.Value.Properties) == 0 && property.Value.AdditionalProperties.Schema == nil:
+			value[name] = map[string]any{}
+		default:
+			var v any
+			if json.Unmarshal(raw, &v) != nil {
+				v = nil // canonical JSON always decodes, except numbers beyond float64
+			}
+			value[name] = v
+		}
+	}
+	err := schema.VisitJSON(value, openapi3.VisitAsRequest(), openapi3.MultiErrors())
+	if err == nil {
+		return nil
+	}
+	var fields []fault.Field
+	for _, e := range Flatten(err) {
+		var violation *openapi3.SchemaError
+		if errors.As(e, &violation) {
+			fields = append(fields, ViolationField(violation))
+		}
+	}
+	slices.SortFunc(fields, func(a, b fault.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
+	return fields
+}
+
+// Members yields the members of a canonical JSON object. There are no blanks
+// and no mistakes in it, so that finding where a value ends takes no parser.
+func Members(object []byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for rest := object[1:]; rest[0] != '}'; {
+			end := ValueEnd(rest)
+			key, rawKey := "", rest[:end]
+			if bytes.IndexByte(rawKey, '\\') < 0 {
+				key = string(rawKey[1 : end-1])
+			} else if err := json.Unmarshal(rawKey, &key); err != nil {
+				panic("rest: a canonical key is a JSON string: " + err.Error())
+			}
+			rest = rest[end+1:] // the colon
+			end = ValueEnd(rest)
+			if !yield(key, rest[:end]) {
+				return
+			}
+			rest = rest[end:]
+			if rest[0] == ',' {
+				rest = rest[1:]
+			}
+		}
+	}
+}
+
+// ValueEnd returns where the value ends with which canonical JSON begins.
+func ValueEnd(b []byte) int {
+	depth := 0
+	for i := 0; ; i++ {
+		switch b[i] {
+		case '"':
+			for i++; b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+			if depth == 0 {
+				return i + 1
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth == 0 {
+				return i // of a number or word before
+			}
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case ',':
+			if depth == 0 {
+				return i
+			}
+		}
+	}
+}
+
+// ViolationField tells one violation of a schema in the words of the API.
+func ViolationField(e *openapi3.SchemaError) fault.Field {
+	f := fault.Field{Code: e.SchemaField, Message: strings.TrimPrefix(strings.TrimPrefix(e.Reason, "value "), "number ")}
+	for _, token := range e.JSONPointer() {
+		f.Pointer += "/" + PointerEscapes.Replace(token)
+	}
+	switch e.SchemaField {
+	case "required":
+		f.Message = "is required"
+	case "properties":
+		f.Code, f.Message = "unknown", "is unknown"
+		if key, err := strconv.QuotedPrefix(strings.TrimPrefix(e.Reason, "property ")); err == nil {
+			if name, err := strconv.Unquote(key); err == nil {
+				f.Pointer += "/" + PointerEscapes.Replace(name)
+			}
+		}
+	case "nullable":
+		f.Message = "must not be null"
+	case "minLength":
+		f.Message = fmt.Sprintf("must have at least %d characters", e.Schema.MinLength)
+	case "maxLength":
+		f.Message = fmt.Sprintf("must have at most %d characters", *e.Schema.MaxLength)
+	case "maximum": // kin-openapi would say 3.1e+10
+		f.Message = "must be at most " + strconv.FormatFloat(*e.Schema.Max, 'f', -1, 64)
+	case "minimum":
+		f.Message = "must be at least " + strconv.FormatFloat(*e.Schema.Min, 'f', -1, 64)
+	case "pattern", "format":
+		f.Message = "does not match the format in the contract"
+	}
+	return f
+}
+
+// PointerEscapes makes a member's name part of a JSON Pointer (RFC 6901).
+var PointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// Flatten returns the errors inside nested openapi3.MultiErrors.
+func Flatten(err error) []error {
+	multi, ok := err.(openapi3.MultiError) //nolint:errorlint // one level at a time
+	if !ok {
+		return []error{err}
+	}
+	var out []error
+	for _, e := range multi {
+		out = append(out, Flatten(e)...)
+	}
+	return out
+}

@@ -1,0 +1,168 @@
+package sagaapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// action is a request to change a saga.
+type action struct {
+	id         uuid.UUID
+	key, match *string // Idempotency-Key and If-Match
+	dryRun     *bool
+	// event is what is asked for, as the saga is now. Its faults are those of the request.
+	event func(run *saga.Instance, logs []saga.StepLog) (saga.Event, error)
+}
+
+// always is an event that does not depend on the saga.
+func always(e saga.Event) func(*saga.Instance, []saga.StepLog) (saga.Event, error) {
+	return func(*saga.Instance, []saga.StepLog) (saga.Event, error) { return e, nil }
+}
+
+// CancelSaga flags a saga to be undone and to end as cancelled.
+func (s *Handlers) CancelSaga(ctx context.Context, in api.CancelSagaRequestObject) (api.Response, error) {
+	by, reason := words(ctx, in.Body)
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.CancelRequested{By: by, Reason: reason})})
+}
+
+// CompensateSaga flags a saga to be undone on an operator's account.
+func (s *Handlers) CompensateSaga(ctx context.Context, in api.CompensateSagaRequestObject) (api.Response, error) {
+	by, reason := words(ctx, in.Body)
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.CompensateRequested{By: by, Reason: reason})})
+}
+
+// ResumeCompensation reopens a saga whose undo gave up.
+func (s *Handlers) ResumeCompensation(ctx context.Context, in api.ResumeCompensationRequestObject) (api.Response, error) {
+	by, reason := words(ctx, in.Body)
+	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(saga.ResumeRequested{By: by, Reason: reason})})
+}
+
+// words returns who acts and why; a body is optional.
+func words(ctx context.Context, b *api.ActionInput) (by, reason string) {
+	if b == nil {
+		b = &api.ActionInput{}
+	}
+	return wordsOf(ctx, b.RequestedBy, b.Reason)
+}
+
+func wordsOf(ctx context.Context, requestedBy, why *string) (by, reason string) {
+	by = rest.RequestOf(ctx).Principal
+	if requestedBy != nil {
+		by = *requestedBy
+	}
+	return by, rest.Text(why)
+}
+
+// act applies an operator's event and answers with the saga as it then is.
+func (s *Handlers) act(ctx context.Context, a action) (rest.Answer, error) {
+	if a.dryRun != nil && *a.dryRun {
+		return s.dryRunOf(ctx, a)
+	}
+	req := rest.RequestOf(ctx)
+	key := rest.KeyOf(req, a.key)
+	release, err := s.inUse.hold(req.Tenant.ID, uuid.Nil, key)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	defer release()
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	replayed := false
+	var made saga.Change
+	if key != nil {
+		if _, replayed, err = s.prior(ctx, key); err != nil {
+			return rest.Answer{}, err
+		}
+		key.SagaID = a.id
+	}
+	if !replayed {
+		if made, replayed, err = s.apply(ctx, a, key); err != nil {
+			return rest.Answer{}, err
+		}
+		s.Engine.Wake(saga.Ref{Tenant: req.Tenant.ID, ID: a.id})
+	}
+	run, _, err := s.load(ctx, req.Tenant.ID, a.id)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	if !replayed && run.Version > made.After.Version {
+		run = made.After // the answer is what this request wrote, not what came after it (invariant I12)
+	}
+	out := toAPISaga(&run.Saga, run.Def)
+	out.AllowedActions = actionsOf(run.AllowedActions())
+	return rest.Answer{Status: http.StatusAccepted, Body: out, ETag: rest.EtagOf(run.Version), Replayed: replayed}, nil
+}
+
+// decide returns the change that an action would make now, and the run before it.
+func (s *Handlers) decide(ctx context.Context, a action) (change saga.Change, run saga.Instance, m saga.Moment, err error) {
+	req := rest.RequestOf(ctx)
+	run, logs, err := s.load(ctx, req.Tenant.ID, a.id)
+	if err != nil {
+		return change, run, m, err
+	}
+	switch fits, err := rest.IfMatch(a.match, run.Version); {
+	case err != nil:
+		return change, run, m, err
+	case !fits:
+		return change, run, m, rest.Stale(saga.CodeStale, "saga", run.Version)
+	}
+	e, err := a.event(&run, logs)
+	if err != nil {
+		return change, run, m, err
+	}
+	m = saga.Moment{Now: s.Now(), NewID: s.NewID, CompensationTimeout: s.CompensationTimeout, Actor: req.Principal, RequestID: req.ID}
+	change, err = saga.Apply(run, e, m)
+	return change, run, m, err
+}
+
+// apply decides and commits, and decides anew when the saga moved on; change is
+// what it committed. used
+// tells that the same request was committed by another node meanwhile.
+func (s *Handlers) apply(ctx context.Context, a action, key *saga.IdempotencyKey) (change saga.Change, used bool, err error) {
+	for range rest.MaxReloads {
+		change, _, _, err := s.decide(ctx, a)
+		if err != nil {
+			return change, false, err
+		}
+		change.Key = key
+		switch err := s.Commit(ctx, change); {
+		case err == nil:
+			return change, false, nil
+		case fault.IsCode(err, saga.CodeKeyUsed):
+			_, used, err := s.prior(ctx, key)
+			if err == nil && !used {
+				err = fault.New(fault.Unavailable, rest.CodeUnavailable, "the Idempotency-Key was used moments ago: retry")
+			}
+			return change, used, err
+		case !fault.IsCode(err, saga.CodeStale):
+			return change, false, s.afterUnknownChange(ctx, change, err)
+		}
+	}
+	return change, false, fault.New(fault.Unavailable, rest.CodeUnavailable, "the saga keeps changing; try again")
+}
+
+// afterUnknownChange returns nil when a change was stored though its commit
+// ended in err.
+func (s *Handlers) afterUnknownChange(ctx context.Context, change saga.Change, err error) error {
+	if fault.As(err) != nil {
+		return err
+	}
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	after := change.After
+	found, getErr := s.Sagas.Get(ctx, after.Tenant.ID, after.ID)
+	if getErr != nil || found.Version != after.Version || !found.UpdatedAt.Equal(after.UpdatedAt) {
+		return err
+	}
+	s.Log.WarnContext(ctx, "action was stored though its commit reported an error",
+		slog.String("request_id", rest.RequestOf(ctx).ID), slog.String("saga_id", after.ID.String()), slog.Any("error", err))
+	return nil
+}

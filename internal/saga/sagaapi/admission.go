@@ -1,0 +1,153 @@
+package sagaapi
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// created is what became of a request for a new saga.
+type created struct {
+	id       uuid.UUID
+	replayed bool // id is the saga of an earlier request; the rest is not set
+	joined   bool // id is the unfinished saga of the business key; the rest is not set
+	saga     saga.Saga
+	def      *workflow.Definition
+	ended    <-chan struct{} // closed when the saga ends on this node; nil unless watched
+	stop     func()          // must be called
+}
+
+// create stores a saga and starts it. What can be refused without the batch of
+// new sagas is refused before it: there a refusal costs others time.
+func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec, key *saga.IdempotencyKey, watch bool) (created, error) {
+	release, err := s.inUse.hold(spec.Tenant.ID, spec.ID, key)
+	if err != nil {
+		return created{}, err
+	}
+	defer release()
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	if key != nil {
+		if id, known, err := s.prior(ctx, key); err != nil || known {
+			return created{id: id, replayed: known, stop: func() {}}, err
+		}
+	}
+	if spec.ID != uuid.Nil {
+		switch _, err := s.Sagas.Get(ctx, spec.Tenant.ID, spec.ID); {
+		case err == nil:
+			return created{}, sagaExists(spec.ID)
+		case fault.KindOf(err) != fault.NotFound:
+			return created{}, err
+		}
+	} else {
+		spec.ID = s.NewID()
+	}
+	c, err := s.choose(ctx, spec.Tenant.ID, b, false)
+	if err != nil {
+		return created{}, err
+	}
+	if key != nil {
+		key.SagaID = spec.ID
+	}
+	out := created{id: spec.ID, stop: func() {}}
+	if watch {
+		out.ended, out.stop = s.Engine.Watch(saga.Ref{Tenant: spec.Tenant.ID, ID: spec.ID}) // before it starts, so that its end is not missed
+	}
+	if err := s.admit(ctx, b, spec, c, key, &out); err != nil {
+		out.stop()
+		return created{}, err
+	}
+	return out, nil
+}
+
+// admit reserves room in the engine, stores the saga, and gives the room to
+// it, or back.
+func (s *Handlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, c chosen, key *saga.IdempotencyKey, out *created) error {
+	owner, done := s.Engine.Admit(ctx)
+	var run *saga.Instance
+	defer func() { done(run) }()
+	for again := false; ; again = true {
+		n := s.newSaga(rest.RequestOf(ctx), spec, c, owner, s.Now(), key, joins(b))
+		result, err := s.Create(ctx, n)
+		if err != nil || result.Created == saga.IDTaken {
+			result, err = s.unlessStored(ctx, n, result, err)
+		}
+		switch {
+		case err != nil:
+			return err
+		case result.Created == saga.Stored:
+			out.saga, out.def = result.Saga, c.def
+			if owner != nil && sameOwner(&result.Saga, owner) && result.Saga.Version == 1 {
+				r := saga.NewInstance(result.Saga, c.def)
+				run = &r
+			}
+			return nil
+		case result.Created == saga.Replayed:
+			out.id, out.replayed = result.Prior, true
+			return nil
+		case result.Created == saga.Joined:
+			out.id, out.joined = result.Prior, true
+			return nil
+		case result.Created == saga.KeyActive:
+			return saga.BusinessKeyActive(*spec.BusinessKey, result.Prior)
+		case result.Created == saga.KeyReused:
+			return rest.KeyReused()
+		case result.Created == saga.IDTaken:
+			return sagaExists(spec.ID)
+		case result.Created == saga.Unstorable:
+			return fault.New(fault.Invalid, saga.CodeUnstorable, "the database cannot store this payload or metadata")
+		}
+		// NotCurrent or NotRunnable: the definition was outdated. Read anew it
+		// is either right or gone, unless it changes faster than we can read.
+		if again {
+			return fault.New(fault.Unavailable, rest.CodeUnavailable, "the workflow keeps changing; try again")
+		}
+		if c, err = s.choose(ctx, spec.Tenant.ID, b, true); err != nil {
+			return err
+		}
+	}
+}
+
+// unlessStored looks whether a saga was stored though storing it ended in err
+// or found its id taken: a commit whose answer is lost may have happened, and
+// the store may have tried it again. Such a saga goes on as if nothing was;
+// else result and err stand.
+func (s *Handlers) unlessStored(ctx context.Context, n saga.NewSaga, result saga.CreateResult, err error) (saga.CreateResult, error) {
+	if fault.As(err) != nil {
+		return result, err
+	}
+	ctx, cancel := s.Promised(ctx) // the error may be that the time was up
+	defer cancel()
+	found, getErr := s.Sagas.Get(ctx, n.Tenant.ID, n.ID)
+	if getErr != nil || !found.CreatedAt.Equal(n.CreatedAt) || !sameOwner(&found, n.LeaseOwner) {
+		return result, err
+	}
+	s.Log.WarnContext(ctx, "saga was stored although its commit reported an error",
+		slog.String("request_id", rest.RequestOf(ctx).ID), slog.String("saga_id", n.ID.String()), slog.Any("error", err))
+	return saga.CreateResult{Created: saga.Stored, Saga: found}, nil
+}
+
+// joins tells whether an unfinished saga of the business key is what the client wants.
+func joins(b *api.SagaInput) bool {
+	return b.OnConflict != nil && *b.OnConflict == api.SagaInputOnConflictReturnExisting
+}
+
+// sameOwner tells whether a saga still belongs to whom it was stored for.
+func sameOwner(s *saga.Saga, owner *int64) bool {
+	if s.LeaseOwner == nil || owner == nil {
+		return s.LeaseOwner == owner
+	}
+	return *s.LeaseOwner == *owner
+}
+
+func sagaExists(id uuid.UUID) error {
+	return fault.New(fault.Conflict, CodeSagaExists, "saga %s already exists", id).
+		With(fault.Field{Pointer: "/saga_id", Code: "exists", Message: "is taken"})
+}

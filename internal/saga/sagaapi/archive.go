@@ -1,0 +1,181 @@
+package sagaapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// found is a saga with its logs, live or archived.
+type found struct {
+	saga       saga.Saga
+	logs       []saga.StepLog
+	archivedAt *time.Time // nil: it is live
+}
+
+// archived is the member of that name, absent of a live saga.
+func (f *found) archived() *bool {
+	if f.archivedAt == nil {
+		return nil
+	}
+	return new(true)
+}
+
+func (f *found) etag() string {
+	if f.archivedAt != nil {
+		return rest.ArchivedETag(f.saga.Version)
+	}
+	return rest.EtagOf(f.saga.Version)
+}
+
+func (f *found) convert(def *workflow.Definition) *api.Saga {
+	out := toAPISaga(&f.saga, def)
+	if f.archivedAt != nil {
+		out.Archived, out.ArchivedAt = f.archived(), f.archivedAt
+		out.AllowedActions = actionsOf(saga.ArchivedActions())
+	}
+	return out
+}
+
+// find reads a saga of the tenant, from the archive when it is not live. It
+// looks in both places twice: between two looks a saga may have moved. Fault:
+// NotFound.
+func (s *Handlers) find(ctx context.Context, tenant, id uuid.UUID) (found, error) {
+	for range 2 {
+		f, err := s.findLive(ctx, tenant, id)
+		if fault.KindOf(err) != fault.NotFound {
+			return f, err
+		}
+		a, err := s.Archive.GetArchived(ctx, tenant, id)
+		if fault.KindOf(err) != fault.NotFound {
+			return found{a.Saga, a.Logs, &a.ArchivedAt}, err
+		}
+	}
+	return found{}, saga.NotFound(id)
+}
+
+// findLive reads a live saga, then its logs: these are then never older than
+// its state.
+func (s *Handlers) findLive(ctx context.Context, tenant, id uuid.UUID) (found, error) {
+	sg, err := s.Sagas.Get(ctx, tenant, id)
+	if err != nil {
+		return found{}, err
+	}
+	logs, err := s.Sagas.StepLogs(ctx, tenant, id)
+	if err == nil && len(logs) == 0 && sg.State.Terminal() {
+		_, err = s.Sagas.Get(ctx, tenant, id) // or has it been archived since, its logs with it?
+	}
+	return found{saga: sg, logs: logs}, err
+}
+
+// notLive is the fault of an action on a saga that is not among the live ones.
+func (s *Handlers) notLive(ctx context.Context, tenant, id uuid.UUID) error {
+	if _, err := s.Archive.GetArchived(ctx, tenant, id); err != nil {
+		return err
+	}
+	return saga.IsArchived(id)
+}
+
+// listArchived answers a page of the archive, newest sagas first.
+func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filter saga.Filter, none bool, paging rest.Paging) (api.Response, error) {
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	var page saga.ArchivedPage
+	if !none {
+		var err error
+		if page, err = s.Archive.ListArchived(ctx, tenant, filter); err != nil {
+			return nil, err
+		}
+	}
+	out := api.SagaList{Sagas: make([]api.Saga, len(page.Sagas))}
+	for i := range page.Sagas {
+		a := &page.Sagas[i]
+		def, err := s.definitions.Version(ctx, tenant, a.Saga.WorkflowName, a.Saga.WorkflowVersion)
+		if err != nil {
+			return nil, pinnedIsGone(err)
+		}
+		item := (&found{saga: a.Saga, archivedAt: &a.ArchivedAt}).convert(def)
+		if p.View == nil || *p.View != api.ListSagasParamsViewFull {
+			item.Payload, item.Metadata = nil, nil
+		}
+		out.Sagas[i] = *item
+	}
+	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
+		return sagaKeys(&page.Sagas[len(page.Sagas)-1].Saga)
+	})
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// RestoreSaga makes an archived saga live again.
+func (s *Handlers) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObject) (api.Response, error) {
+	req := rest.RequestOf(ctx)
+	by, reason := words(ctx, in.Body)
+	key := rest.KeyOf(req, in.Params.IdempotencyKey)
+	release, err := s.inUse.hold(req.Tenant.ID, uuid.Nil, key)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	replayed := false
+	if key != nil {
+		if _, replayed, err = s.prior(ctx, key); err != nil {
+			return nil, err
+		}
+		key.SagaID = in.SagaID
+	}
+	if !replayed {
+		if replayed, err = s.restore(ctx, in.SagaID, key, in.Params.IfMatch, by, reason); err != nil {
+			return nil, err
+		}
+	}
+	a, err := s.head(ctx, req.Tenant.ID, in.SagaID, http.StatusOK)
+	a.Replayed = replayed
+	return a, err
+}
+
+// restore restores a saga. used tells that the same request, on another node,
+// has done so meanwhile.
+func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *saga.IdempotencyKey, match *string, by, reason string) (used bool, err error) {
+	req := rest.RequestOf(ctx)
+	a, err := s.Archive.GetArchived(ctx, req.Tenant.ID, id)
+	if err == nil {
+		switch fits, err := rest.IfMatchTag(match, rest.ArchivedETag(a.Saga.Version)); {
+		case err != nil:
+			return false, err
+		case !fits:
+			return false, rest.Stale(saga.CodeStale, "archived saga", a.Saga.Version)
+		}
+		err = s.Archive.Restore(ctx, saga.Restoration{
+			TenantID: req.Tenant.ID, SagaID: id, Key: key, Event: a.Saga.Restored(req.Principal, req.ID, by, reason, s.Now()),
+		})
+		if err == nil {
+			s.Log.InfoContext(ctx, "saga restored from the archive", slog.String("saga_id", id.String()),
+				slog.String("by", by), slog.String("request_id", req.ID))
+			return false, nil
+		}
+	}
+	gone := fault.KindOf(err) == fault.NotFound
+	if key != nil && (gone || fault.IsCode(err, saga.CodeKeyUsed)) {
+		if _, used, err := s.prior(ctx, key); err != nil || used {
+			return used, err
+		}
+	}
+	if gone {
+		live, err := s.Sagas.Get(ctx, req.Tenant.ID, id)
+		if err != nil {
+			return false, err
+		}
+		return false, live.NotArchived()
+	}
+	return false, err
+}

@@ -1,0 +1,247 @@
+package sagaapi_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/test/apitest"
+)
+
+func TestAnArchivedSagaIsAnsweredAsBeforeAndSaysSo(t *testing.T) {
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve", "pay")
+	at := e.Finish(`{"workflow_name":"order","payload":{"n":1.50},"metadata":{"team":1},"correlation_id":"c"}`)
+	type answers struct {
+		saga   client.Saga
+		logs   client.StepLogList
+		steps  client.StepList
+		why    client.SagaExplanation
+		result string
+	}
+	read := func() (a answers) {
+		t.Helper()
+		e.Send("GET", at, "").Into(&a.saga)
+		e.Send("GET", at+"/step-logs", "").Into(&a.logs)
+		e.Send("GET", at+"/steps", "").Into(&a.steps)
+		e.Send("GET", at+"/explain", "").Into(&a.why)
+		r := e.Send("GET", at+"/result", "")
+		if a.result = string(r.Body); r.Status != http.StatusOK {
+			t.Errorf("the result: %d %s", r.Status, r.Body)
+		}
+		return a
+	}
+	live := read()
+	if run := e.ArchiveAll(); run.Archived != 1 || run.More || run.DryRun {
+		t.Fatalf("run %+v, want one archived", run)
+	}
+	archived := read()
+	for what, since := range map[string]struct {
+		archived *bool
+		at       *time.Time
+	}{
+		"saga": {archived.saga.Archived, archived.saga.ArchivedAt}, "logs": {archived.logs.Archived, archived.logs.ArchivedAt}, "steps": {archived.steps.Archived, archived.steps.ArchivedAt},
+		"explanation": {archived.why.Archived, archived.why.ArchivedAt},
+	} {
+		if since.archived == nil || !*since.archived || since.at == nil || since.at.Before(live.saga.UpdatedAt) {
+			t.Errorf("%s: archived %v at %v", what, since.archived, since.at)
+		}
+	}
+	if diff := cmp.Diff([]client.SagaAction{client.SagaActionRestore}, archived.saga.AllowedActions); diff != "" {
+		t.Errorf("allowed actions (-want +got):\n%s", diff)
+	}
+	same := cmp.Options{
+		cmp.AllowUnexported(answers{}), cmpopts.IgnoreFields(client.Saga{}, "Archived", "ArchivedAt", "AllowedActions"),
+		cmpopts.IgnoreFields(client.StepLogList{}, "Archived", "ArchivedAt"), cmpopts.IgnoreFields(client.StepList{}, "Archived", "ArchivedAt"),
+		cmpopts.IgnoreFields(client.SagaExplanation{}, "Archived", "ArchivedAt", "Actions", "Summary"),
+	}
+	if diff := cmp.Diff(live, archived, same); diff != "" || live.saga.Archived != nil || live.logs.Archived != nil || live.steps.Archived != nil {
+		t.Errorf("the saga (-live +archived):\n%s", diff)
+	}
+	if a := archived.why.Actions; len(a) != 1 || a[0].Action != client.SagaActionRestore || a[0].Permission != "sagas:admin" || a[0].Description == "" {
+		t.Errorf("what can be done: %+v, want the restore", a)
+	}
+	if want := live.why.Summary + " It has been in the archive since "; !strings.HasPrefix(archived.why.Summary, want) || !strings.HasSuffix(archived.why.Summary, ": restore it before acting on it.") {
+		t.Errorf("the sentence is %q, want %q …", archived.why.Summary, want)
+	}
+	// It looks different, so it is another version to caches.
+	tag := fmt.Sprintf(`"%d-archived"`, live.saga.Version)
+	for _, path := range []string{at, at + "/steps", at + "/step-logs", at + "/result"} {
+		if r := e.Send("GET", path, "", "If-None-Match", tag); r.Status != http.StatusNotModified || r.Header.Get("ETag") != tag {
+			t.Errorf("%s: %d, ETag %s, want 304 with %s", path, r.Status, r.Header.Get("ETag"), tag)
+		}
+	}
+	if s := e.Saga(at + "?wait=10s"); s.Status != client.SagaStatusCOMPLETED {
+		t.Errorf("waiting for what has ended: %s", s.Status)
+	}
+}
+
+func TestTheArchiveIsAListOfItsOwn(t *testing.T) {
+	e := apitest.NewEdge(t)
+	numbered(t, e, 5)
+	e.Node.Rest()
+	e.ArchiveAll()
+	e.Start(`{"workflow_name":"order","correlation_id":"live"}`)
+	if got := correlations(e.List("")); got != "live" {
+		t.Errorf("live: %s", got)
+	}
+	first := e.List("archived=true&page_size=3&view=full")
+	if correlations(first) != "5 4 3" || *first.Pagination.TotalCount != 5 || !first.Pagination.HasNext || !*first.Sagas[0].Archived || first.Sagas[0].ArchivedAt == nil {
+		t.Errorf("page 1: %s, %+v", correlations(first), first.Pagination)
+	}
+	rest := e.List("archived=true&page_size=3&cursor=" + *first.Pagination.NextCursor)
+	if correlations(rest) != "2 1" || rest.Pagination.HasNext {
+		t.Errorf("page 2: %s", correlations(rest))
+	}
+	if got := correlations(e.List("archived=true&correlation_id=2&status=COMPLETED&workflow_name=order")); got != "2" {
+		t.Errorf("filtered: %s", got)
+	}
+	for _, none := range []string{"status=FAILED", "status=RUNNING", "needs_attention=true", "status=FAILED&state=completed"} {
+		if list := e.List("archived=true&" + none); len(list.Sagas) > 0 || *list.Pagination.TotalCount != 0 {
+			t.Errorf("%s: %s", none, correlations(list))
+		}
+	}
+	// A cursor of the archive is none of the live list.
+	e.Send("GET", apitest.SagasPath+"?cursor="+*first.Pagination.NextCursor, "").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
+}
+
+func TestActionsOnAnArchivedSagaSayThatItMustBeRestored(t *testing.T) {
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve")
+	at := e.Finish(`{"workflow_name":"order"}`)
+	e.ArchiveAll()
+	for _, action := range []string{"cancel", "compensate", "resume-compensation"} {
+		p := e.Send("POST", at+"/"+action, "", "Idempotency-Key", "k-"+action).Wants(http.StatusConflict, "SAGA_ARCHIVED")
+		if p.AllowedActions == nil || !cmp.Equal(p.AllowedActions, []string{"restore"}) {
+			t.Errorf("%s: allowed actions %v", action, p.AllowedActions)
+		}
+	}
+}
+
+// What an archived saga that could not be undone waits for is told, and that it has no result.
+func TestAnArchivedFailureIsExplained(t *testing.T) {
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve", "pay")
+	e.Node.Script = func(c saga.Call) saga.Outcome {
+		if c.Step == "pay" || c.Action == saga.Compensate {
+			return apitest.Refused()
+		}
+		return apitest.Done("null")
+	}
+	at := e.Finish(`{"workflow_name":"order"}`)
+	if r := e.Send("POST", at+"/acknowledge", ""); r.Status != http.StatusAccepted {
+		t.Fatalf("acknowledge: %d %s", r.Status, r.Body)
+	}
+	if run := e.ArchiveAll(); run.Archived != 1 {
+		t.Fatalf("%d sagas archived, want the one", run.Archived)
+	}
+	var why client.SagaExplanation
+	e.Send("GET", at+"/explain", "").Into(&why)
+	if why.WaitsFor != client.SagaExplanationWaitsForOperator || why.Archived == nil || len(why.Errors) == 0 || why.Step == nil {
+		t.Errorf("the explanation is %+v", why)
+	}
+	e.Send("GET", at+"/result", "").Wants(http.StatusConflict, "SAGA_HAS_NO_RESULT")
+	for _, path := range []string{"/explain", "/result"} {
+		e.Send("GET", apitest.MissingSaga+path, "").Wants(http.StatusNotFound, "SAGA_NOT_FOUND")
+	}
+}
+
+func TestRestoreBringsASagaBackOnce(t *testing.T) {
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve")
+	at := e.Finish(`{"workflow_name":"order","payload":{"n":1}}`)
+	before := e.Saga(at)
+	p := e.Send("POST", at+"/restore", "").Wants(http.StatusConflict, "SAGA_NOT_ARCHIVED")
+	if p.AllowedActions == nil || len(p.AllowedActions) > 0 {
+		t.Errorf("allowed actions %v, want the live saga's: none", p.AllowedActions)
+	}
+	e.ArchiveAll()
+	e.Send("POST", at+"/restore", "", "If-Match", fmt.Sprintf(`"%d"`, before.Version)).Wants(http.StatusPreconditionFailed, "SAGA_VERSION_CONFLICT")
+	r := e.Send("POST", at+"/restore", `{"reason":"a customer asks","requested_by":"ann"}`, "Idempotency-Key", "k",
+		"If-Match", fmt.Sprintf(`"%d-archived"`, before.Version))
+	var back client.Saga
+	r.Into(&back)
+	if r.Status != http.StatusOK || r.Header.Get("ETag") != fmt.Sprintf(`"%d"`, before.Version) || r.Header.Get("Idempotent-Replayed") != "" {
+		t.Fatalf("restore: %d %s", r.Status, r.Body)
+	}
+	if diff := cmp.Diff(before, e.Saga(at)); diff != "" || back.Archived != nil {
+		t.Errorf("the saga (-before +after):\n%s", diff)
+	}
+	if r := e.Send("POST", at+"/restore", `{"reason":"a customer asks","requested_by":"ann"}`, "Idempotency-Key", "k"); r.Status != http.StatusOK || r.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("the same request again: %d %v", r.Status, r.Header)
+	}
+	e.Send("POST", at+"/restore", "", "Idempotency-Key", "k").Wants(http.StatusUnprocessableEntity, "REQ_IDEMPOTENCY_KEY_REUSED")
+	e.Send("POST", at+"/restore", "").Wants(http.StatusConflict, "SAGA_NOT_ARCHIVED")
+	e.Send("POST", apitest.MissingSaga+"/restore", "").Wants(http.StatusNotFound, "SAGA_NOT_FOUND")
+	e.ArchiveAll() // the trail does not go with it
+	var told client.AuditEventList
+	if e.Send("GET", at+"/events", "").Into(&told); len(told.Events) < 3 {
+		t.Fatalf("%d events of an archived saga", len(told.Events))
+	}
+	if last := told.Events[len(told.Events)-1]; last.EventType != "saga.restored" || string(last.EventData) != `{"by":"ann","reason":"a customer asks"}` {
+		t.Errorf("the last event is %s %s, want the restore", last.EventType, last.EventData)
+	}
+	if log := e.Log.String(); !strings.Contains(log, "saga restored from the archive") || !strings.Contains(log, `"by":"ann"`) || strings.Contains(log, "a customer asks") {
+		t.Errorf("log %s", log)
+	}
+}
+
+func TestARepeatedCreateOfAnArchivedSagaIsStillReplayed(t *testing.T) {
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve")
+	at := e.Finish(`{"workflow_name":"order"}`, "Idempotency-Key", "k")
+	e.ArchiveAll()
+	for _, query := range []string{"", "?wait=5s"} {
+		r := e.Send("POST", apitest.SagasPath+query, `{"workflow_name":"order"}`, "Idempotency-Key", "k")
+		var s client.Saga
+		r.Into(&s)
+		if r.Status != http.StatusCreated || apitest.SagasPath+"/"+s.SagaID.String() != at || s.Archived == nil || r.Header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("%q: %d %s", query, r.Status, r.Body)
+		}
+	}
+	e.Send("POST", apitest.SagasPath, `{"workflow_name":"order","saga_id":"`+strings.TrimPrefix(at, apitest.SagasPath+"/")+`"}`).Wants(http.StatusConflict, "SAGA_ALREADY_EXISTS")
+}
+
+// between archives or restores a saga between two reads of it.
+type between struct {
+	saga.Store
+	afterGet func()
+}
+
+func (b *between) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, error) {
+	s, err := b.Store.Get(ctx, tenant, id)
+	if f := b.afterGet; f != nil {
+		b.afterGet = nil
+		f()
+	}
+	return s, err
+}
+
+func TestASagaThatMovesBetweenTwoReadsIsReadWhole(t *testing.T) {
+	b := &between{}
+	e := apitest.NewEdge(t, func(c *httpapi.Config) { b.Store, c.Sagas = c.Sagas, b })
+	e.Register("order", "reserve")
+	at := e.Finish(`{"workflow_name":"order"}`)
+	b.afterGet = func() { e.ArchiveAll() } // head live, logs gone
+	if s := e.Saga(at); s.Archived == nil || len(s.StepLogs) != 1 {
+		t.Errorf("archived meanwhile: archived %v, %d logs", s.Archived, len(s.StepLogs))
+	}
+	b.afterGet = func() { // not live, and not archived any more
+		if r := e.Send("POST", at+"/restore", ""); r.Status != http.StatusOK {
+			t.Errorf("restore: %d %s", r.Status, r.Body)
+		}
+	}
+	if s := e.Saga(at); s.Archived != nil || len(s.StepLogs) != 1 {
+		t.Errorf("restored meanwhile: archived %v, %d logs", s.Archived, len(s.StepLogs))
+	}
+}

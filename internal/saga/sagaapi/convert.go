@@ -1,0 +1,165 @@
+package sagaapi
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// definitionID is seed 2's name of a workflow's version.
+func definitionID(name string, version int) string { return name + "@" + strconv.Itoa(version) }
+
+// toAPISaga converts the head of a saga. def is its definition.
+func toAPISaga(s *saga.Saga, def *workflow.Definition) *api.Saga {
+	out := &api.Saga{
+		SagaID:          s.ID,
+		WorkflowName:    s.WorkflowName,
+		WorkflowVersion: s.WorkflowVersion,
+		DefinitionID:    definitionID(s.WorkflowName, s.WorkflowVersion),
+		SagaType:        s.SagaType,
+		Name:            s.Name,
+		Description:     s.Description,
+		BusinessKey:     s.BusinessKey,
+		CorrelationID:   s.CorrelationID,
+		InitiatedBy:     s.InitiatedBy,
+		TraceID:         s.TraceID,
+		SpanID:          s.SpanID,
+		Payload:         s.Payload,
+		Metadata:        s.Metadata,
+
+		Status:      api.SagaStatus(s.State.Status()),
+		State:       api.SagaState(s.State.String()),
+		Lifecycle:   api.SagaLifecycle(s.State.Lifecycle(s.Clean == nil || *s.Clean)),
+		CurrentStep: s.CurrentStep,
+		TotalSteps:  s.TotalSteps,
+
+		Error:           ToAPIError(s.Error),
+		EndCause:        (*api.EndCause)(s.EndCause),
+		Clean:           s.Clean,
+		NeedsAttention:  s.NeedsAttention,
+		AttentionReason: s.AttentionReason,
+
+		RetryPolicy:           policyJSON(s.RetryPolicy),
+		TimeoutMS:             s.TimeoutMS,
+		TimeoutAt:             s.TimeoutAt,
+		CompensationTimeoutAt: s.CompensationTimeoutAt,
+		NextRunAt:             s.NextRunAt,
+		SuspendedAt:           s.SuspendedAt,
+		CancelRequestedAt:     s.CancelRequestedAt,
+		TimedOutAt:            s.TimedOutAt,
+		CreatedAt:             s.CreatedAt,
+		StartedAt:             s.StartedAt,
+		UpdatedAt:             s.UpdatedAt,
+		CompletedAt:           s.CompletedAt,
+		Version:               s.Version,
+		AllowedActions:        actionsOf(s.AllowedActions()),
+	}
+	if s.CurrentStep < len(def.Steps) {
+		out.CurrentStepName = &def.Steps[s.CurrentStep].Name
+	}
+	if s.Error != nil {
+		out.ErrorMessage = &s.Error.Message
+	}
+	if id := s.DeadLetter(); id != uuid.Nil {
+		out.DeadLetterID = &id
+	}
+	return out
+}
+
+func actionsOf(names []string) []api.SagaAction {
+	out := make([]api.SagaAction, len(names))
+	for i, name := range names {
+		out[i] = api.SagaAction(name)
+	}
+	return out
+}
+
+// ToAPIError converts an error of a saga with its causes.
+func ToAPIError(e *saga.Error) *api.SagaError {
+	if e == nil {
+		return nil
+	}
+	out := &api.SagaError{
+		Code: e.Code, Message: e.Message, Type: e.Type, Retryable: e.Retryable, Timestamp: e.Timestamp,
+		Details: e.Details, Cause: ToAPIError(e.Cause),
+	}
+	if e.StackTrace != "" {
+		out.StackTrace = &e.StackTrace
+	}
+	return out
+}
+
+// toAPIStepLogs converts step logs in their order. RUNNING rows are left out
+// unless asked for (requirements/saga.md D7).
+func toAPIStepLogs(logs []saga.StepLog, running bool) []api.StepLog {
+	out := make([]api.StepLog, 0, len(logs))
+	for i := range logs {
+		l := &logs[i]
+		if l.Status == saga.LogRunning && !running {
+			continue
+		}
+		row := api.StepLog{
+			ID: l.ID, SagaID: l.SagaID, StepIndex: l.StepIndex, StepName: l.StepName,
+			Action: api.StepAction(l.Action), Attempt: l.Attempt, Status: api.StepLogStatus(l.Status), Final: l.Final,
+			OutcomeCode: l.Outcome, RequestPayload: l.Request, ResponsePayload: l.Response, Error: ToAPIError(l.Error),
+			StartedAt: l.StartedAt, CompletedAt: l.CompletedAt, DurationMS: l.DurationMS, UpdatedAt: l.UpdatedAt,
+		}
+		if l.Error != nil {
+			row.ErrorMessage = &l.Error.Message
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// result is what a completed saga has to show; nil for others.
+func result(run *saga.Instance) (api.AnyJSON, error) {
+	switch {
+	case run.State != saga.Completed:
+		return nil, nil
+	case run.Result != nil:
+		return run.Result, nil
+	}
+	return json.Marshal(run.Outputs())
+}
+
+// policyJSON writes a policy as the contract has it; nil when there is none.
+func policyJSON(p *retry.Policy) json.RawMessage {
+	if p == nil {
+		return nil
+	}
+	b, err := json.Marshal(p)
+	if err != nil {
+		return nil // numbers and known words: cannot be
+	}
+	return b
+}
+
+// toAPISteps converts the steps of a saga.
+func toAPISteps(views []saga.StepView) []api.StepView {
+	out := make([]api.StepView, len(views))
+	for i := range views {
+		v := &views[i]
+		out[i] = api.StepView{
+			ID: v.ID, SagaID: v.SagaID, StepIndex: v.Index, Name: v.Name,
+			State: int(v.State), StateName: api.StepStateName(v.State.String()),
+			Attempts: v.Attempts, MaxAttempts: v.MaxAttempts,
+			CreatedAt: v.CreatedAt, StartedAt: v.StartedAt, CompletedAt: v.CompletedAt, LastAttemptAt: v.LastAttemptAt,
+			InputData: v.Input, OutputData: v.Output, Error: ToAPIError(v.Error),
+		}
+		if u := v.Compensation; u != nil {
+			out[i].CompensationState = &api.CompensationState{
+				State: int(u.State), StateName: api.CompensationStateName(u.State.String()),
+				Attempts: u.Attempts, MaxAttempts: u.MaxAttempts,
+				StartedAt: u.StartedAt, CompletedAt: u.CompletedAt, Error: ToAPIError(u.Error),
+			}
+		}
+	}
+	return out
+}

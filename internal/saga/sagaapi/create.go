@@ -1,0 +1,183 @@
+package sagaapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// CreateSaga stores a saga and hands it to the engine; then, if asked to, it
+// waits for its end.
+func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObject) (api.Response, error) {
+	wait, waited, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
+	if err != nil {
+		return nil, err
+	}
+	req := rest.RequestOf(ctx)
+	spec, err := specOf(req, in)
+	if err != nil {
+		return nil, err
+	}
+	created, err := s.create(ctx, in.Body, spec, rest.KeyOf(req, in.Params.IdempotencyKey), wait > 0)
+	if err != nil {
+		return nil, err
+	}
+	defer created.stop()
+	if (created.replayed || created.joined) && wait > 0 {
+		err = s.awaitEnd(ctx, req.Tenant.ID, created.id, wait)
+	} else if wait > 0 {
+		err = s.await(ctx, req.Tenant.ID, created.id, created.ended, wait)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := rest.Answer{Status: http.StatusCreated}
+	if wait > 0 || created.replayed || created.joined {
+		a, err = s.createdEarlier(ctx, req.Tenant.ID, created.id, wait > 0)
+		if err != nil {
+			return nil, err
+		}
+	} else {
+		a.Body, a.ETag = toAPISaga(&created.saga, created.def), rest.EtagOf(created.saga.Version)
+	}
+	if created.joined {
+		a.Status = http.StatusOK
+	}
+	a.Location = "/api/v1/sagas/" + created.id.String()
+	a.Replayed, a.Waited = created.replayed, waited
+	return a, nil
+}
+
+// createdEarlier reads the saga that a create is answered with when that is
+// not the one just stored.
+func (s *Handlers) createdEarlier(ctx context.Context, tenant, id uuid.UUID, logs bool) (rest.Answer, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	if !logs {
+		return s.head(ctx, tenant, id, http.StatusCreated)
+	}
+	a, err := s.withLogs(ctx, tenant, id, false)
+	a.Status = http.StatusCreated
+	return a, err
+}
+
+// specOf reads what the client asks for. ID stays nil when the client gave
+// none: uuid.Nil itself is refused, so that it can mean that.
+func specOf(req *rest.Request, in api.CreateSagaRequestObject) (saga.Spec, error) {
+	b := in.Body
+	spec := saga.Spec{
+		Tenant: req.Tenant, Name: b.Name, Description: b.Description, BusinessKey: b.BusinessKey,
+		CorrelationID: b.CorrelationID, InitiatedBy: req.Principal,
+		Payload: b.Payload, Metadata: b.Metadata,
+	}
+	if string(b.Payload) == "null" {
+		spec.Payload = nil
+	}
+	if b.InitiatedBy != nil {
+		spec.InitiatedBy = *b.InitiatedBy
+	}
+	if b.TimeoutMS != nil {
+		spec.TimeoutMS = *b.TimeoutMS
+	}
+	switch {
+	case b.SagaType != nil:
+		spec.SagaType = *b.SagaType
+	case b.Steps != nil && b.WorkflowName != nil:
+		spec.SagaType = saga.TypeOf(*b.WorkflowName) // more telling than the name of an inline workflow
+	}
+	if b.RetryPolicy != nil {
+		spec.RetryPolicy = new(retry.Policy)
+		if err := json.Unmarshal(b.RetryPolicy, spec.RetryPolicy); err != nil { // the contract has checked it
+			return spec, rest.SchemaFault(fault.Field{Pointer: "/retry_policy", Code: "invalid", Message: "is not a retry policy"})
+		}
+	}
+	if in.Params.Traceparent != nil {
+		spec.TraceID, spec.SpanID = rest.TraceOf(*in.Params.Traceparent)
+	}
+	var fields []fault.Field
+	switch {
+	case b.WorkflowName == nil && b.Steps == nil:
+		fields = append(fields, fault.Field{Pointer: "/workflow_name", Code: "required", Message: "is required unless steps are given"})
+	case b.Steps != nil && b.WorkflowVersion != nil:
+		fields = append(fields, fault.Field{Pointer: "/workflow_version", Code: "excluded", Message: "cannot be combined with steps"})
+	}
+	switch {
+	case b.SagaID != nil && b.TransactionID != nil && *b.SagaID != *b.TransactionID:
+		fields = append(fields, fault.Field{Pointer: "/transaction_id", Code: "excluded", Message: "is an alias of saga_id and must equal it"})
+	case b.SagaID != nil:
+		spec.ID = *b.SagaID
+	case b.TransactionID != nil:
+		spec.ID = *b.TransactionID
+	}
+	if b.OnConflict != nil && b.BusinessKey == nil {
+		fields = append(fields, fault.Field{Pointer: "/on_conflict", Code: "excluded", Message: "requires business_key"})
+	}
+	if (b.SagaID != nil || b.TransactionID != nil) && spec.ID == uuid.Nil {
+		fields = append(fields, fault.Field{Pointer: "/saga_id", Code: "invalid", Message: "must not be all zeros"})
+	}
+	if fields != nil {
+		return spec, rest.SchemaFault(fields...)
+	}
+	return spec, nil
+}
+
+// chosen is the definition a new saga gets.
+type chosen struct {
+	def      *workflow.Definition
+	version  int
+	floating bool // the latest version was asked for
+}
+
+// choose finds the definition; fresh bypasses the cache. The faults are those
+// of the request: 422 for a workflow that does not exist, 409 for a disabled one.
+func (s *Handlers) choose(ctx context.Context, tenant uuid.UUID, b *api.SagaInput, fresh bool) (chosen, error) {
+	switch {
+	case b.Steps != nil:
+		if int64(len(b.Steps)) > s.Limits.MaxWorkflowBytes {
+			return chosen{}, fault.New(fault.TooLarge, rest.CodeTooLarge, "the steps have more than %d bytes", s.Limits.MaxWorkflowBytes)
+		}
+		w, err := s.definitions.Inline(ctx, tenant, rest.Text(b.WorkflowName), b.Steps, fresh, s.Now())
+		return chosen{w.Definition, w.Version, false}, err
+	case !workflow.ValidName(*b.WorkflowName):
+		return chosen{}, noWorkflow("/workflow_name", "there is no workflow %q", rest.Clip(*b.WorkflowName))
+	case b.WorkflowVersion != nil:
+		version := int(*b.WorkflowVersion)
+		def, err := s.definitions.Pinned(ctx, tenant, *b.WorkflowName, version, fresh)
+		if fault.KindOf(err) == fault.NotFound {
+			err = noWorkflow("/workflow_version", "there is no version %d of workflow %q", version, *b.WorkflowName)
+		}
+		return chosen{def, version, false}, err
+	}
+	w, err := s.definitions.Latest(ctx, tenant, *b.WorkflowName, fresh)
+	if fault.KindOf(err) == fault.NotFound {
+		err = noWorkflow("/workflow_name", "there is no workflow %q", *b.WorkflowName)
+	}
+	return chosen{w.Definition, w.Version, true}, err
+}
+
+func noWorkflow(pointer, format string, args ...any) error {
+	f := fault.New(fault.Invalid, workflow.CodeNotFound, format, args...)
+	return f.With(fault.Field{Pointer: pointer, Code: "not_found", Message: f.Detail})
+}
+
+// newSaga is the first version of the saga asked for.
+func (s *Handlers) newSaga(req *rest.Request, spec saga.Spec, c chosen, owner *int64, now time.Time, key *saga.IdempotencyKey, join bool) saga.NewSaga {
+	spec.TenantInKeys = spec.Tenant.ID != s.Tenant.ID
+	return saga.NewSaga{
+		Saga:     saga.New(spec, c.def, c.version, owner, now, s.SagaTimeout),
+		Floating: c.floating,
+		Key:      key,
+		Join:     join,
+		Actor:    req.Principal, RequestID: req.ID,
+	}
+}

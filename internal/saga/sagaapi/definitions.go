@@ -1,0 +1,197 @@
+package sagaapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+const (
+	// inlinePrefix begins the names of workflows made for inline steps. Clients
+	// cannot register such names.
+	inlinePrefix = "inline:"
+	// inlineLabel stands for the workflow name of inline steps that have none.
+	inlineLabel = "inline"
+	// maxCached bounds each of the maps below.
+	maxCached = 512
+)
+
+// definitions reads workflows for new sagas through a cache. What is cached
+// may be outdated: a store refuses a saga of an outdated or disabled workflow,
+// and the caller then asks again with fresh.
+type definitions struct {
+	store  workflow.Store
+	limits workflow.Limits
+	// runnable refuses definitions that this server cannot run.
+	runnable func(*workflow.Definition) error
+
+	mu       sync.RWMutex
+	latest   map[nameKey]workflow.Registered // only enabled ones
+	versions map[versionKey]*workflow.Definition
+	inline   map[inlineKey]workflow.Registered
+}
+
+type nameKey struct {
+	tenant uuid.UUID
+	name   string
+}
+
+type versionKey struct {
+	nameKey
+	version int
+}
+
+// inlineKey is a hash of everything an inline definition is made of: the name
+// in the store is too short to tell hostile definitions apart.
+type inlineKey struct {
+	tenant uuid.UUID
+	sum    [sha256.Size]byte
+}
+
+func newDefinitions(store workflow.Store, limits workflow.Limits, runnable func(*workflow.Definition) error) *definitions {
+	return &definitions{
+		store: store, limits: limits, runnable: runnable,
+		latest:   map[nameKey]workflow.Registered{},
+		versions: map[versionKey]*workflow.Definition{},
+		inline:   map[inlineKey]workflow.Registered{},
+	}
+}
+
+// Latest returns the newest version of a workflow; fresh bypasses the cache.
+// Faults: those of workflow.Store.Get, and Conflict with CodeDisabled.
+func (d *definitions) Latest(ctx context.Context, tenant uuid.UUID, name string, fresh bool) (workflow.Registered, error) {
+	key := nameKey{tenant, name}
+	if !fresh {
+		d.mu.RLock()
+		w, ok := d.latest[key]
+		d.mu.RUnlock()
+		if ok {
+			return w, nil
+		}
+	}
+	w, err := d.get(ctx, tenant, name, 0)
+	if err == nil {
+		remember(&d.mu, d.latest, key, w)
+	}
+	return w, err
+}
+
+// get returns a version (0: the latest) of a workflow that takes new sagas, past the cache.
+func (d *definitions) get(ctx context.Context, tenant uuid.UUID, name string, version int) (workflow.Registered, error) {
+	w, err := d.store.Get(ctx, tenant, name, version)
+	if err != nil {
+		return workflow.Registered{}, err
+	}
+	if !w.Enabled {
+		return workflow.Registered{}, fault.New(fault.Conflict, workflow.CodeDisabled, "workflow %q is disabled", name)
+	}
+	return w, nil
+}
+
+// Pinned returns one version for a new saga; fresh asks the store whether the
+// workflow takes new sagas, with the faults of Latest.
+func (d *definitions) Pinned(ctx context.Context, tenant uuid.UUID, name string, version int, fresh bool) (*workflow.Definition, error) {
+	if !fresh {
+		return d.Version(ctx, tenant, name, version)
+	}
+	w, err := d.get(ctx, tenant, name, version)
+	if err != nil {
+		return nil, err
+	}
+	return w.Definition, nil
+}
+
+// Version returns one version, whether its workflow is enabled or not. Fault: NotFound.
+func (d *definitions) Version(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error) {
+	key := versionKey{nameKey{tenant, name}, version}
+	d.mu.RLock()
+	def := d.versions[key]
+	d.mu.RUnlock()
+	if def != nil {
+		return def, nil
+	}
+	w, err := d.store.Get(ctx, tenant, name, version)
+	if err != nil {
+		return nil, err
+	}
+	remember(&d.mu, d.versions, key, w.Definition)
+	return w.Definition, nil
+}
+
+// Inline returns the workflow of inline steps (canonical JSON), registering it
+// when it is new. label is the client's name for it. The faults are those of a
+// definition, with pointers that fit the request: /steps/….
+func (d *definitions) Inline(ctx context.Context, tenant uuid.UUID, label string, steps json.RawMessage, fresh bool, now time.Time) (workflow.Registered, error) {
+	if label == "" {
+		label = inlineLabel
+	}
+	named, err := json.Marshal(label)
+	if err != nil {
+		return workflow.Registered{}, err
+	}
+	doc := append(append(append(append([]byte(`{"name":`), named...), `,"steps":`...), steps...), '}')
+	key := inlineKey{tenant, sha256.Sum256(doc)}
+	if !fresh {
+		d.mu.RLock()
+		w, ok := d.inline[key]
+		d.mu.RUnlock()
+		if ok {
+			return w, nil
+		}
+	}
+	def, err := workflow.ParseJSON(doc, d.limits)
+	if err != nil {
+		return workflow.Registered{}, inRequest(err)
+	}
+	if err := d.runnable(def); err != nil {
+		return workflow.Registered{}, err
+	}
+	def.Name = inlinePrefix + hex.EncodeToString(def.Hash()[:8])
+	w, _, err := d.store.Register(ctx, tenant, def, true, now)
+	if err != nil {
+		return workflow.Registered{}, err
+	}
+	remember(&d.mu, d.inline, key, w)
+	remember(&d.mu, d.versions, versionKey{nameKey{tenant, w.Name}, w.Version}, w.Definition)
+	return w, nil
+}
+
+// inRequest makes pointers into an inline definition pointers into the request.
+func inRequest(err error) error {
+	f := fault.As(err)
+	if f == nil {
+		return err
+	}
+	for i := range f.Fields {
+		if f.Fields[i].Pointer == "/name" {
+			f.Fields[i].Pointer = "/workflow_name"
+		}
+	}
+	if rest, ok := strings.CutPrefix(f.Detail, "/name:"); ok {
+		f.Detail = "/workflow_name:" + rest
+	}
+	return f
+}
+
+// remember stores value in a cache of at most maxCached entries; a full one
+// loses any other entry.
+func remember[K comparable, V any](mu *sync.RWMutex, cache map[K]V, key K, value V) {
+	mu.Lock()
+	defer mu.Unlock()
+	if _, known := cache[key]; !known && len(cache) >= maxCached {
+		for other := range cache {
+			delete(cache, other)
+			break
+		}
+	}
+	cache[key] = value
+}

@@ -1,0 +1,125 @@
+package sagaapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// dryRunOf answers what an action would do, without doing it.
+func (s *Handlers) dryRunOf(ctx context.Context, a action) (rest.Answer, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	change, before, m, err := s.decide(ctx, a)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	f := change.DryRun(&before, m, saga.Defaults{})
+	out := api.DryRunResult{
+		DryRun: true, State: api.SagaState(change.After.State.String()), CurrentStep: change.After.CurrentStep,
+		InFlight: &f.InFlight, EndState: api.SagaState(f.EndState.String()), Calls: make([]api.PlannedCall, len(f.Calls)),
+	}
+	for i := range f.Calls {
+		c := &f.Calls[i]
+		out.Calls[i] = api.PlannedCall{
+			Step: c.Step, StepIndex: c.Index, Action: api.StepAction(c.Action),
+			Method: c.HTTP.Method, URL: c.HTTP.URL, Headers: c.Headers(),
+		}
+		if c.Exact {
+			out.Calls[i].Body = c.Body
+		}
+	}
+	for i := range change.Audit {
+		out.AuditEvents = append(out.AuditEvents, string(change.Audit[i].Type))
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.EtagOf(before.Version)}, nil
+}
+
+// ExplainSaga says what a saga waits for and who can do something about it, and of
+// an archived one how it has ended.
+func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	f, run, err := s.look(ctx, in.SagaID)
+	if err != nil {
+		return nil, err
+	}
+	var owner *api.ExplainedOwner
+	alive := true // as far as anybody knows
+	if run.LeaseOwner != nil {
+		owner = &api.ExplainedOwner{LeaseEpoch: run.LeaseEpoch, Alive: true}
+		if s.Node != nil {
+			n, known, err := s.Node(ctx, *run.LeaseOwner)
+			if err != nil {
+				return nil, err
+			}
+			owner.Node, owner.Alive, alive = n.Name, n.Alive, n.Alive
+			if known {
+				owner.LeaseUntil = &n.LeaseUntil
+			}
+		}
+	}
+	x := saga.Explain(&run, f.logs, alive, s.Now())
+	if f.archivedAt != nil {
+		x = saga.ExplainArchived(&run, f.logs, *f.archivedAt, s.Now())
+	}
+	out := api.SagaExplanation{
+		SagaID: run.ID, Status: api.SagaStatus(run.State.Status()), State: api.SagaState(run.State.String()),
+		WaitsFor: api.SagaExplanationWaitsFor(x.WaitsFor), Since: x.Since, NextAt: x.NextAt, Summary: x.Summary,
+		Archived: f.archived(), ArchivedAt: f.archivedAt, Owner: owner, Deadline: x.Deadline, Errors: []api.SagaError{}, Actions: []api.ExplainedAction{},
+	}
+	if x.Next != "" {
+		out.Next = &x.Next
+	}
+	if x.BlockedBy != uuid.Nil {
+		out.BlockedBy = &x.BlockedBy
+	}
+	if st := x.Step; st != nil {
+		out.Step = &api.ExplainedStep{Name: st.Name, Index: st.Index, Action: api.StepAction(st.Action), Attempts: st.Attempts, MaxAttempts: st.MaxAttempts}
+	}
+	for _, e := range x.Errors {
+		out.Errors = append(out.Errors, *ToAPIError(e))
+	}
+	for _, v := range x.Allowed {
+		out.Actions = append(out.Actions, api.ExplainedAction{Action: api.SagaAction(v.Verb), Permission: string(v.Needs), Description: v.Description})
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// look reads a saga, live or archived, and rebuilds its run. Fault: NotFound.
+func (s *Handlers) look(ctx context.Context, id uuid.UUID) (found, saga.Instance, error) {
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	f, err := s.find(ctx, tenant, id)
+	if err != nil {
+		return found{}, saga.Instance{}, err
+	}
+	def, err := s.definitions.Version(ctx, tenant, f.saga.WorkflowName, f.saga.WorkflowVersion)
+	if err != nil {
+		return found{}, saga.Instance{}, pinnedIsGone(err)
+	}
+	return f, saga.Rebuild(f.saga, def, f.logs), nil
+}
+
+// GetSagaResult answers the result of a completed saga, live or archived.
+func (s *Handlers) GetSagaResult(ctx context.Context, in api.GetSagaResultRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	f, run, err := s.look(ctx, in.SagaID)
+	if err != nil {
+		return nil, err
+	}
+	found, err := result(&run)
+	if err != nil {
+		return nil, err
+	}
+	if found == nil {
+		return nil, fault.New(fault.Conflict, CodeNoResult, "the saga is %s; only a completed one has a result", run.State)
+	}
+	return rest.Answer{Status: http.StatusOK, Raw: found, ETag: f.etag()}.Unchanged(in.Params.IfNoneMatch)
+}

@@ -1,0 +1,73 @@
+package sagaapi
+
+import (
+	"context"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// prior looks an Idempotency-Key up. known: it stands for the same request,
+// whose saga is id. Fault: Invalid with CodeKeyUsed when for another.
+func (s *Handlers) prior(ctx context.Context, key *saga.IdempotencyKey) (id uuid.UUID, known bool, err error) {
+	state, id, err := s.Sagas.Key(ctx, *key)
+	switch {
+	case err != nil:
+		return uuid.Nil, false, err
+	case state == saga.KeyOther:
+		return uuid.Nil, false, rest.KeyReused()
+	}
+	return id, state == saga.KeySame, nil
+}
+
+// inUse are the Idempotency-Keys and client-given saga ids of requests that
+// this node is storing right now. The store tolerates no second saga of one in
+// any case; this keeps the second out of the batch of the first.
+type inUse struct {
+	mu    sync.Mutex
+	names map[inUseName]struct{}
+}
+
+type inUseName struct {
+	tenant                uuid.UUID
+	principal, route, key string
+}
+
+// hold marks what a request names until release is called. key may be nil, id
+// uuid.Nil. Fault: Conflict when another request holds either.
+func (u *inUse) hold(tenant, id uuid.UUID, key *saga.IdempotencyKey) (release func(), err error) {
+	var names []inUseName
+	if key != nil {
+		names = append(names, inUseName{tenant, key.Principal, key.Route, key.Key})
+	}
+	if id != uuid.Nil {
+		names = append(names, inUseName{tenant: tenant, key: id.String()})
+	}
+	if names == nil {
+		return func() {}, nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, name := range names {
+		if _, held := u.names[name]; held {
+			return nil, fault.New(fault.Conflict, rest.CodeKeyInUse, "a request with this Idempotency-Key or saga_id is in progress: retry later")
+		}
+	}
+	if u.names == nil {
+		u.names = map[inUseName]struct{}{}
+	}
+	for _, name := range names {
+		u.names[name] = struct{}{}
+	}
+	return func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		for _, name := range names {
+			delete(u.names, name)
+		}
+	}, nil
+}

@@ -1,0 +1,210 @@
+package sagaapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// sagaFilters are the query parameters that decide which sagas a list holds.
+var sagaFilters = []string{
+	"archived", "workflow_name", "status", "state", "correlation_id", "initiated_by", "trace_id", "business_key",
+	"metadata", "needs_attention", "created_from", "created_to", "updated_from", "updated_to",
+}
+
+// ListSagas answers a page of sagas, newest first.
+func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	req := rest.RequestOf(ctx)
+	p := in.Params
+	paging, err := s.PagingOf(req.List(sagaFilters...), p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	if p.Metadata != nil {
+		if err := rest.MayFilterByContent(ctx, "metadata"); err != nil {
+			return nil, err
+		}
+	}
+	filter, none, err := filterOf(p)
+	if err != nil {
+		return nil, err
+	}
+	filter.Limit, filter.Offset, filter.Total, filter.TotalCap = paging.Size, paging.Offset(), paging.Total, paging.CountUpTo()
+	if paging.Page == 0 {
+		if filter.After, err = sagaCursor(paging.After); err != nil {
+			return nil, err
+		}
+	}
+	if p.Archived != nil && *p.Archived {
+		return s.listArchived(ctx, p, filter, none, paging)
+	}
+	var page saga.Page
+	if !none {
+		if page, err = s.Sagas.List(ctx, req.Tenant.ID, filter); err != nil {
+			return nil, err
+		}
+	}
+	full := p.View != nil && *p.View == api.ListSagasParamsViewFull
+	out := api.SagaList{Sagas: make([]api.Saga, len(page.Sagas))}
+	for i := range page.Sagas {
+		item, err := s.listed(ctx, req.Tenant.ID, &page.Sagas[i], full)
+		if err != nil {
+			return nil, err
+		}
+		out.Sagas[i] = *item
+	}
+	paging.Capped = page.TotalCapped
+	out.Pagination = paging.Answer(page.More, page.Total, func() []byte {
+		return sagaKeys(&page.Sagas[len(page.Sagas)-1])
+	})
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+func (s *Handlers) listed(ctx context.Context, tenant uuid.UUID, sg *saga.Saga, full bool) (*api.Saga, error) {
+	def, err := s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
+	if err != nil {
+		return nil, pinnedIsGone(err)
+	}
+	out := toAPISaga(sg, def)
+	if !full {
+		out.Payload, out.Metadata = nil, nil
+	}
+	return out, nil
+}
+
+// filterOf reads the filters. none tells that no saga can fit, because status
+// and state exclude each other.
+func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
+	f = saga.Filter{
+		WorkflowName: rest.Text(p.WorkflowName), CorrelationID: rest.Text(p.CorrelationID), InitiatedBy: rest.Text(p.InitiatedBy),
+		TraceID: rest.Text(p.TraceID), BusinessKey: rest.Text(p.BusinessKey), NeedsAttention: p.NeedsAttention,
+	}
+	if p.Status != nil || p.State != nil {
+		f.States = statesOf(p.Status, p.State)
+		none = len(f.States) == 0
+	}
+	if p.Metadata != nil {
+		if f.Metadata, err = metadataOf(*p.Metadata); err != nil {
+			return f, none, err
+		}
+	}
+	for _, bound := range []struct {
+		name string
+		in   *time.Time
+		out  *time.Time
+	}{
+		{"created_from", p.CreatedFrom, &f.CreatedFrom}, {"created_to", p.CreatedTo, &f.CreatedTo},
+		{"updated_from", p.UpdatedFrom, &f.UpdatedFrom}, {"updated_to", p.UpdatedTo, &f.UpdatedTo},
+	} {
+		if *bound.out, err = rest.TimeOf(bound.name, bound.in); err != nil {
+			return f, none, err
+		}
+	}
+	return f, none, nil
+}
+
+// statesOf returns the states that fit the words of seed 1 and the names.
+func statesOf(statuses []api.SagaStatus, states []api.SagaState) []saga.State {
+	var out []saga.State
+	for _, state := range saga.States {
+		fits := statuses == nil || slices.Contains(statuses, api.SagaStatus(state.Status()))
+		if fits && (states == nil || slices.Contains(states, api.SagaState(state.String()))) {
+			out = append(out, state)
+		}
+	}
+	return out
+}
+
+func metadataOf(text string) (json.RawMessage, error) {
+	canonical, err := strictjson.Canonical(nil, []byte(text), strictjson.Limits{})
+	var e *strictjson.Error
+	switch {
+	case errors.As(err, &e):
+		return nil, rest.ParameterFault(rest.CodeInvalidParameter, fault.Field{Pointer: "metadata", Code: e.Code, Message: "is not valid JSON: " + e.Detail})
+	case err != nil:
+		return nil, err
+	case canonical[0] != '{':
+		return nil, rest.BadParameter("metadata", "type", "must be a JSON object")
+	}
+	return canonical, nil
+}
+
+// ListWorkflows answers a page of workflows by name.
+func (s *Handlers) ListWorkflows(ctx context.Context, in api.ListWorkflowsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	req := rest.RequestOf(ctx)
+	p := in.Params
+	paging, err := s.PagingOf(req.List("enabled"), p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.Workflows.List(ctx, req.Tenant.ID, workflow.Filter{
+		Enabled: p.Enabled, Limit: paging.Size, Offset: paging.Offset(), After: string(paging.After), Total: paging.Total,
+	})
+	if err != nil {
+		return nil, err
+	}
+	full := p.View != nil && *p.View == api.ListWorkflowsParamsViewFull
+	return workflowPage(paging, page, full, func(last *workflow.Registered) string { return last.Name }), nil
+}
+
+// ListWorkflowVersions answers a page of a workflow's versions, newest first.
+func (s *Handlers) ListWorkflowVersions(ctx context.Context, in api.ListWorkflowVersionsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	if err := checkName(in.Name); err != nil {
+		return nil, err
+	}
+	req := rest.RequestOf(ctx)
+	p := in.Params
+	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.Workflows.Versions(ctx, req.Tenant.ID, in.Name, workflow.Filter{
+		Limit: paging.Size, Offset: paging.Offset(), After: string(paging.After), Total: paging.Total,
+	})
+	if err != nil {
+		return nil, err
+	}
+	full := p.View != nil && *p.View == api.ListWorkflowVersionsParamsViewFull
+	return workflowPage(paging, page, full, func(last *workflow.Registered) string { return strconv.Itoa(last.Version) }), nil
+}
+
+func workflowPage(p rest.Paging, page workflow.Page, full bool, key func(*workflow.Registered) string) rest.Answer {
+	out := api.WorkflowList{Workflows: make([]api.Workflow, len(page.Workflows))}
+	for i := range page.Workflows {
+		out.Workflows[i] = toAPIWorkflow(&page.Workflows[i], full)
+	}
+	out.Pagination = p.Answer(page.More, page.Total, func() []byte {
+		return []byte(key(&page.Workflows[len(page.Workflows)-1]))
+	})
+	return rest.Answer{Status: http.StatusOK, Body: out}
+}
+
+// sagaKeys are the sort keys of a saga: microseconds and id.
+func sagaKeys(s *saga.Saga) []byte {
+	return rest.TimeAndIDKeys(s.CreatedAt, s.ID)
+}
+
+// sagaCursor is the inverse of sagaKeys.
+func sagaCursor(b []byte) (*saga.Cursor, error) {
+	at, id, err := rest.TimeAndID(b)
+	return &saga.Cursor{CreatedAt: at, ID: id}, err
+}

@@ -1,0 +1,188 @@
+package sagaapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// RegisterWorkflow stores a definition as a version of its name.
+func (s *Handlers) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflowRequestObject) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	def, err := s.parseDefinition(rest.RequestOf(ctx), in.JSONBody != nil)
+	if err != nil {
+		return nil, err
+	}
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	if in.Params.IfMatch != nil {
+		// A version that appears between this look and the next line is kept
+		// beside ours: versions are immutable, so nothing can be lost.
+		if _, err := s.matching(ctx, tenant, def.Name, in.Params.IfMatch); err != nil {
+			return nil, err
+		}
+	}
+	w, isNew, err := s.Workflows.Register(rest.Acting(ctx, nil), tenant, def, false, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	a := workflowAnswer(w)
+	if isNew {
+		a.Status = http.StatusCreated
+		a.Location = "/api/v1/workflows/" + url.PathEscape(w.Name) + "/versions/" + strconv.Itoa(w.Version)
+	}
+	return a, nil
+}
+
+// ValidateWorkflow checks a definition and stores nothing.
+func (s *Handlers) ValidateWorkflow(ctx context.Context, in api.ValidateWorkflowRequestObject) (api.Response, error) {
+	def, err := s.parseDefinition(rest.RequestOf(ctx), in.JSONBody != nil)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Body: api.WorkflowValidation{
+		Valid: true, Name: def.Name, StepCount: len(def.Steps), StepNames: def.StepNames(), Definition: definitionJSON(def),
+	}}, nil
+}
+
+// parseDefinition reads the definition in the body: JSON, YAML, or JSON around YAML.
+func (s *Handlers) parseDefinition(req *rest.Request, isJSON bool) (*workflow.Definition, error) {
+	text, parse := req.Body, workflow.ParseYAML
+	if isJSON {
+		inside, found, err := yamlInside(req.Body)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			text = []byte(inside)
+		} else {
+			parse = workflow.ParseJSON
+		}
+	}
+	def, err := parse(text, workflow.Limits{MaxSteps: s.Limits.MaxSteps})
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(def.Name, inlinePrefix) {
+		return nil, fault.New(fault.Invalid, workflow.CodeInvalid, "/name: names that begin with %q are reserved for inline steps", inlinePrefix).
+			With(fault.Field{Pointer: "/name", Code: workflow.CodeInvalid, Message: "is reserved"})
+	}
+	return def, s.runnable(def)
+}
+
+// runnable refuses definitions with jobs where there are no job runs. Fault:
+// Unavailable.
+func (s *Handlers) runnable(def *workflow.Definition) error {
+	if !s.Jobs && def.HasJobs() {
+		return fault.New(fault.Unavailable, jobrun.CodeUnavailable, "a step of this workflow is a job, and the memory store has no job runs: use PostgreSQL")
+	}
+	return nil
+}
+
+// yamlInside returns the text of {"workflow_yaml": "…"}, which holds nothing else.
+func yamlInside(body []byte) (text string, isYAML bool, err error) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(body, &members) != nil {
+		return "", false, nil // no object: the rulebook says so
+	}
+	raw, isYAML := members["workflow_yaml"]
+	if !isYAML {
+		return "", false, nil
+	}
+	if json.Unmarshal(raw, &text) != nil {
+		return "", true, rest.SchemaFault(fault.Field{Pointer: "/workflow_yaml", Code: "type", Message: "must be a string"})
+	}
+	if len(members) > 1 {
+		return "", true, rest.SchemaFault(fault.Field{Pointer: "", Code: "unknown", Message: "must have no members but workflow_yaml"})
+	}
+	return text, true, nil
+}
+
+// GetWorkflow answers the latest version of a workflow.
+func (s *Handlers) GetWorkflow(ctx context.Context, in api.GetWorkflowRequestObject) (api.Response, error) {
+	return s.workflowVersion(ctx, in.Name, 0, in.Params.IfNoneMatch)
+}
+
+// GetWorkflowVersion answers one version of a workflow.
+func (s *Handlers) GetWorkflowVersion(ctx context.Context, in api.GetWorkflowVersionRequestObject) (api.Response, error) {
+	return s.workflowVersion(ctx, in.Name, int(in.Version), in.Params.IfNoneMatch)
+}
+
+func (s *Handlers) workflowVersion(ctx context.Context, name string, version int, ifNone *string) (rest.Answer, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	if err := checkName(name); err != nil {
+		return rest.Answer{}, err
+	}
+	w, err := s.Workflows.Get(ctx, rest.RequestOf(ctx).Tenant.ID, name, version)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	return workflowAnswer(w).Unchanged(ifNone)
+}
+
+// EnableWorkflow lets a workflow take new sagas.
+func (s *Handlers) EnableWorkflow(ctx context.Context, in api.EnableWorkflowRequestObject) (api.Response, error) {
+	return s.setEnabled(ctx, in.Name, true, in.Params.IfMatch, rest.ReasonIn(in.Body))
+}
+
+// DisableWorkflow keeps a workflow from taking new sagas.
+func (s *Handlers) DisableWorkflow(ctx context.Context, in api.DisableWorkflowRequestObject) (api.Response, error) {
+	return s.setEnabled(ctx, in.Name, false, in.Params.IfMatch, rest.ReasonIn(in.Body))
+}
+
+func (s *Handlers) setEnabled(ctx context.Context, name string, enabled bool, match, reason *string) (rest.Answer, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	if err := checkName(name); err != nil {
+		return rest.Answer{}, err
+	}
+	tenant := rest.RequestOf(ctx).Tenant.ID
+	revision, err := s.matching(ctx, tenant, name, match)
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	w, err := s.Workflows.SetEnabled(rest.Acting(ctx, reason), tenant, name, enabled, revision, s.Now())
+	if err != nil {
+		return rest.Answer{}, err
+	}
+	return workflowAnswer(w), nil
+}
+
+// matching returns the revision that If-Match has found, 0 without the header.
+// Fault: Precondition when it names another one, or the workflow does not exist.
+func (s *Handlers) matching(ctx context.Context, tenant uuid.UUID, name string, match *string) (int64, error) {
+	if match == nil {
+		return 0, nil
+	}
+	w, err := s.Workflows.Get(ctx, tenant, name, 0)
+	if err != nil {
+		return 0, err
+	}
+	switch fits, err := rest.IfMatch(match, w.Revision); {
+	case err != nil:
+		return 0, err
+	case !fits:
+		return 0, rest.Stale(workflow.CodeStale, "workflow", w.Revision)
+	}
+	return w.Revision, nil
+}
+
+// checkName answers for names that no workflow can have, before a store is asked.
+func checkName(name string) error {
+	if workflow.ValidName(name) {
+		return nil
+	}
+	return fault.New(fault.NotFound, workflow.CodeNotFound, "there is no workflow %q: the name is not valid", rest.Clip(name))
+}

@@ -1,0 +1,40 @@
+package sagaapi
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// toAPIWorkflow converts a version of a workflow, with or without its definition.
+func toAPIWorkflow(w *workflow.Registered, full bool) api.Workflow {
+	out := api.Workflow{
+		Name: w.Name, Version: w.Version, LatestVersion: w.Latest, Enabled: w.Enabled,
+		StepCount: len(w.Definition.Steps), StepNames: w.Definition.StepNames(),
+		CreatedAt: w.CreatedAt, UpdatedAt: w.UpdatedAt,
+	}
+	if w.Definition.Description != "" {
+		out.Description = &w.Definition.Description
+	}
+	if full {
+		out.Definition = definitionJSON(w.Definition)
+	}
+	return out
+}
+
+func definitionJSON(def *workflow.Definition) json.RawMessage {
+	b, err := json.Marshal(def)
+	if err != nil {
+		panic("sagaapi: a definition is always JSON: " + err.Error())
+	}
+	return b
+}
+
+// workflowAnswer answers with a version; its tag is the revision of the name,
+// because enabling and newer versions change what is answered.
+func workflowAnswer(w workflow.Registered) rest.Answer {
+	return rest.Answer{Status: http.StatusOK, Body: toAPIWorkflow(&w, true), ETag: rest.EtagOf(w.Revision)}
+}

@@ -1,0 +1,248 @@
+// Package apitest is the HTTP edge for tests: an edge on a store in memory and the real
+// engine, requests of known people, and the check of every answer against the
+// contract.
+package apitest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/memstore"
+	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Tenant is whose requests are those of edges that ask for no credential.
+var Tenant = saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-000000000001")}
+
+// Edge is the HTTP edge on a store in memory, with the engine.
+type Edge struct {
+	*client.ClientWithResponses
+	T     *testing.T
+	URL   string
+	http  *http.Client // checks every answer against the contract
+	Store *memstore.Store
+	Node  *node
+	Tail  *audit.Tail
+	Cfg   httpapi.Config
+	Log   *syncBuffer
+}
+
+// NewEdge starts an edge; change alters its configuration before that.
+func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
+	t.Helper()
+	clock := newClock()
+	e := &Edge{T: t, Store: memstore.New(clock.now), Log: &syncBuffer{}}
+	commit := func(ctx context.Context, c saga.Change) error {
+		results, err := e.Store.Sagas.Commit(ctx, []saga.Change{c})
+		if err != nil {
+			return err
+		}
+		return results[0]
+	}
+	e.Node = startNode(t, e.Store, clock.now, commit)
+	e.Tail = audit.NewTail(e.Store.Trail, slog.New(slog.DiscardHandler))
+	e.Cfg = httpapi.Config{
+		Sagas: e.Store.Sagas, Workflows: e.Store.Workflows, Archive: e.Store.Sagas, Reports: e.Store.Sagas,
+		Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
+			results, err := e.Store.Sagas.Create(ctx, []saga.NewSaga{n})
+			if err != nil {
+				return saga.CreateResult{}, err
+			}
+			return results[0], nil
+		},
+		Commit: commit,
+		Trail:  e.Store.Trail, Follow: e.Tail.Follow,
+		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+			return audit.Verify(ctx, e.Store.Trail, tenant, from, limit)
+		},
+		Webhooks: e.Store.Webhooks, Deliveries: e.Store.Webhooks, CheckEndpoint: CheckEndpoint,
+		Engine: e.Node, Keys: e.Store.Keys, Development: true, Tenant: Tenant, CursorKey: bytes.Repeat([]byte("k"), 32),
+		Limits:      rest.Limits{MaxWait: 10 * time.Second},
+		SagaTimeout: time.Hour, CompensationTimeout: time.Hour,
+		Now: clock.now, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
+		Version: httpapi.Version{Version: "1.2.3", Go: "go1.26"},
+		Log:     slog.New(slog.NewJSONHandler(e.Log, nil)),
+	}
+	for _, f := range change {
+		f(&e.Cfg)
+	}
+	handler, err := httpapi.New(e.Cfg)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() { server.Close(); e.Tail.Close() })
+	e.URL = server.URL
+	e.http = &http.Client{
+		Transport:     &contractChecker{t: t, next: server.Client().Transport, router: contractRouter(t)},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	e.ClientWithResponses, err = client.NewClientWithResponses(e.URL, client.WithHTTPClient(e.http))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// Register stores a workflow of the named steps; "name!" has no compensation.
+func (e *Edge) Register(name string, steps ...string) client.Workflow {
+	e.T.Helper()
+	r := e.Send("POST", "/api/v1/workflows", Definition(name, steps...))
+	if r.Status != http.StatusCreated && r.Status != http.StatusOK {
+		e.T.Fatalf("register %s: %d %s", name, r.Status, r.Body)
+	}
+	var w client.Workflow
+	r.Into(&w)
+	return w
+}
+
+// Definition is that of a workflow of the named steps; "name!" has no compensation.
+func Definition(name string, steps ...string) string {
+	return `{"name":"` + name + `","steps":[` + StepsJSON(steps...) + `]}`
+}
+
+// StepsJSON is the steps of Definition.
+func StepsJSON(steps ...string) string {
+	var parts []string
+	for _, step := range steps {
+		name, none := strings.CutSuffix(step, "!")
+		undo := `{"http":{"url":"http://127.0.0.1:9/undo"}}`
+		if none {
+			undo = `"none"`
+		}
+		parts = append(parts, `{"name":"`+name+`","action":{"http":{"url":"http://127.0.0.1:9/do"}},"compensation":`+undo+`}`)
+	}
+	return strings.Join(parts, ",")
+}
+
+// Start creates a saga and returns it; it must be accepted.
+func (e *Edge) Start(body string, header ...string) client.Saga {
+	e.T.Helper()
+	r := e.Send("POST", "/api/v1/sagas", body, header...)
+	if r.Status != http.StatusCreated {
+		e.T.Fatalf("create %s: %d %s", body, r.Status, r.Body)
+	}
+	var s client.Saga
+	r.Into(&s)
+	return s
+}
+
+// Reply is a raw answer.
+type Reply struct {
+	T      *testing.T
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Send makes a request with a JSON body ("" for none) and headers in pairs.
+func (e *Edge) Send(method, path, body string, header ...string) Reply {
+	e.T.Helper()
+	var in io.Reader
+	if body != "" {
+		in = strings.NewReader(body)
+		header = append([]string{"Content-Type", "application/json"}, header...)
+	}
+	req, err := http.NewRequestWithContext(e.T.Context(), method, e.URL+path, in)
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	return e.Do(req)
+}
+
+// Do makes a request.
+func (e *Edge) Do(req *http.Request) Reply {
+	e.T.Helper()
+	res, err := e.http.Do(req)
+	if err != nil {
+		e.T.Fatalf("%s %s: %v", req.Method, req.URL.Path, err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	return Reply{e.T, res.StatusCode, res.Header, body}
+}
+
+// Into decodes the body.
+func (r Reply) Into(v any) {
+	r.T.Helper()
+	if err := json.Unmarshal(r.Body, v); err != nil {
+		r.T.Fatalf("decode %s: %v", r.Body, err)
+	}
+}
+
+// Problem returns the problem document; the answer must be one.
+func (r Reply) Problem() client.Problem {
+	r.T.Helper()
+	if got := r.Header.Get("Content-Type"); got != "application/problem+json" {
+		r.T.Fatalf("Content-Type = %q of %d %s, want a problem", got, r.Status, r.Body)
+	}
+	var p client.Problem
+	r.Into(&p)
+	return p
+}
+
+// Wants fails the test unless the answer is this problem.
+func (r Reply) Wants(status int, code string) client.Problem {
+	r.T.Helper()
+	p := r.Problem()
+	if r.Status != status || p.Code != code {
+		r.T.Fatalf("got %d %s (%s), want %d %s", r.Status, p.Code, p.Detail, status, code)
+	}
+	return p
+}
+
+// clock moves on by a microsecond whenever it is looked at.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func newClock() *clock {
+	return &clock{at: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(time.Microsecond)
+	return c.at
+}
+
+// syncBuffer is a log that tests read while the server writes.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

@@ -1,0 +1,195 @@
+package apitest
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/memstore"
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/engine"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// node is the engine as an edge sees it. It holds the edge to what it owes the
+// engine: each room that Admit gives is used or given back, once.
+type node struct {
+	*engine.Engine
+	t     *testing.T
+	store *memstore.Store
+	// Script answers calls; nil: every call is done. Set before the sagas that it is for.
+	Script func(saga.Call) saga.Outcome
+	// Full: Admit finds no room, and nobody tells the engine of the saga. Set before the first one.
+	Full bool
+	// Deaf: Watch never tells. Set before the first waiting request.
+	Deaf bool
+
+	mu      sync.Mutex
+	rooms   int           // guarded by mu: given and not yet used or given back
+	changed chan struct{} // capacity 1: a call was answered, or a saga has ended
+}
+
+// startNode runs an engine on a store until the test ends. It does nothing of its
+// own accord: its lease is long, and it looks for work only when it is woken.
+func startNode(t *testing.T, store *memstore.Store, now func() time.Time, commit func(context.Context, saga.Change) error) *node {
+	t.Helper()
+	n := &node{t: t, store: store, changed: make(chan struct{}, 1)}
+	looked, log := make(chan struct{}, 1), &syncBuffer{}
+	n.Engine = engine.New(engine.Config{
+		Store: store.Sagas, Ownership: store.Sagas, Commit: commit,
+		Definition: func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error) {
+			r, err := store.Workflows.Get(ctx, tenant, name, version)
+			return r.Definition, err
+		},
+		Call: func(_ context.Context, c saga.Call) saga.Outcome { return n.call(c, now) },
+		Node: "edge", Now: now, NewID: uuid.New,
+		Log:      slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})),
+		LeaseTTL: time.Hour, Poll: time.Hour, SlowAfter: time.Hour,
+		Observer: engine.Observer{
+			Claimed:  func(int) { tell(looked) },
+			CallDone: func(saga.Action, *saga.Outcome) { tell(n.changed) },
+			Ended:    func(*saga.Saga) { tell(n.changed) },
+		},
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- n.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ran; err != nil || log.String() != "" {
+			t.Errorf("the engine ended with %v and logged %q", err, log.String())
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.rooms != 0 {
+			t.Errorf("%d rooms of the engine were neither used nor given back", n.rooms)
+		}
+	})
+	select {
+	case <-looked: // its first look at the store is over, which would claim what a full node stores
+	case err := <-ran:
+		t.Fatalf("the engine did not start: %v", err)
+	}
+	return n
+}
+
+// tell leaves a word for whoever looks next.
+func tell(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (n *node) Admit(ctx context.Context) (*int64, func(*saga.Instance)) {
+	n.mu.Lock()
+	n.rooms++
+	n.mu.Unlock()
+	owner, use := (*int64)(nil), func(*saga.Instance) {}
+	if !n.Full {
+		owner, use = n.Engine.Admit(ctx)
+	}
+	var once sync.Once
+	return owner, func(run *saga.Instance) {
+		called := false
+		once.Do(func() { called = true })
+		if !called {
+			n.t.Error("done was called twice")
+		}
+		n.mu.Lock()
+		n.rooms--
+		n.mu.Unlock()
+		use(run)
+	}
+}
+
+func (n *node) Watch(ref saga.Ref) (<-chan struct{}, func()) {
+	if n.Deaf {
+		return nil, func() {}
+	}
+	return n.Engine.Watch(ref)
+}
+
+// Rest returns when no saga is driven any more.
+func (n *node) Rest() {
+	for {
+		if running, waiting := n.Load(); running+waiting == 0 {
+			return
+		}
+		select {
+		case <-n.changed:
+		case <-time.After(time.Millisecond): // a drive that ends without an end of its saga tells nobody
+		}
+	}
+}
+
+// Instance reads one saga of the default tenant.
+func (n *node) Instance(id uuid.UUID) saga.Instance {
+	n.t.Helper()
+	loaded, err := n.store.Sagas.Load(n.t.Context(), []saga.Ref{{Tenant: Tenant.ID, ID: id}})
+	if err != nil || len(loaded) != 1 {
+		n.t.Fatalf("load %s: %d sagas, %v", id, len(loaded), err)
+	}
+	s := loaded[0].Saga
+	w, err := n.store.Workflows.Get(n.t.Context(), s.Tenant.ID, s.WorkflowName, s.WorkflowVersion)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return saga.Rebuild(s, w.Definition, loaded[0].Logs)
+}
+
+func (n *node) call(c saga.Call, now func() time.Time) saga.Outcome {
+	began := now()
+	o := Done(`{"ok":true}`)
+	if n.Script != nil {
+		o = n.Script(c)
+	}
+	o.Request, o.StartedAt, o.EndedAt = c.Body, began, now()
+	return o
+}
+
+// Done is the outcome of a call that was done.
+func Done(output string) saga.Outcome {
+	return saga.Outcome{Verdict: saga.Done, Code: "http_200", Output: json.RawMessage(output)}
+}
+
+// Refused is the outcome of a call that was refused.
+func Refused() saga.Outcome {
+	return saga.Outcome{Verdict: saga.Refused, Class: retry.Refused, Code: "http_409", Message: "the participant refused"}
+}
+
+// Refuse makes a script that refuses one step's calls of one action.
+func Refuse(step string, action saga.Action) func(saga.Call) saga.Outcome {
+	return func(c saga.Call) saga.Outcome {
+		if c.Step == step && c.Action == action {
+			return Refused()
+		}
+		return Done(`{"ok":true}`)
+	}
+}
+
+// gate is a script that holds every call until it is opened.
+type gate struct {
+	Reached chan struct{} // one message per call that waits
+	Open    chan struct{}
+	then    func(saga.Call) saga.Outcome
+}
+
+func NewGate(then func(saga.Call) saga.Outcome) *gate {
+	return &gate{Reached: make(chan struct{}, 100), Open: make(chan struct{}), then: then}
+}
+
+func (g *gate) Script(c saga.Call) saga.Outcome {
+	g.Reached <- struct{}{}
+	<-g.Open
+	if g.then == nil {
+		return Done(`{"ok":true}`)
+	}
+	return g.then(c)
+}

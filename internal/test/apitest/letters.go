@@ -1,0 +1,192 @@
+package apitest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqapi"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/dlq/redrive"
+	"github.com/skald-saga/skald/internal/dlq/redrivedb"
+	"github.com/skald-saga/skald/internal/dlq/targets"
+	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// NewQueueEdge starts an edge with a dead-letter queue on PostgreSQL, whose
+// loops run. Letters are driven over HTTP, none by themselves, and there is no
+// Kafka.
+func NewQueueEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	loopback, err := egress.NewPolicy(nil, nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	web := targets.NewHTTP(targets.HTTPConfig{Policy: loopback, Version: "1.2.3", Now: time.Now, Log: quiet})
+	t.Cleanup(web.Close)
+	policy := dlq.DefaultPolicy
+	policy.AutoRetry = false
+	store, loops := dlqdb.NewLetters(db, policy), dlqdb.NewQueue(db, policy)
+	bulk := redrivedb.NewRedrives(db, loops)
+	forbidden := func(topic string) bool { return strings.HasSuffix(topic, ".dlq") }
+	driver := redrive.New(redrive.Config{
+		Queue: loops, Redrives: bulk, Forbidden: forbidden, Now: time.Now, Log: quiet, Poll: 100 * time.Millisecond,
+		Drivers: map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: web},
+	})
+	running, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		driver.Run(running)
+	}()
+	t.Cleanup(func() { stop(); <-ended })
+	return NewEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
+		c.Now, c.Limits.MaxWait = time.Now, time.Minute
+		c.DeadLetters = &dlqapi.DeadLetters{
+			Letters: store, Redrives: bulk, Overview: store, Actions: auditdb.NewActions(db), VerifyActions: Verified(auditdb.NewActions(db)),
+			RedriveLimits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 5000, Bulk: 1000}, WakeRedrives: driver.Wake,
+			Drive: driver.Now, Ways: driver.Ways(), PolicyOf: loops.PolicyOf,
+			UndoneByHand: func(_ context.Context, l dlq.Letter, _ operator.By) (dlq.Letter, error) { return l, nil },
+		}
+	}}, change...)...)
+}
+
+// Kept returns the reason of the only action on a subject; "" is none given.
+func (e *Edge) Kept(kind, subject string) string {
+	e.T.Helper()
+	var list client.ActionList
+	e.Send("GET", "/api/v1/audit?kind="+kind+"&verb=create&subject="+subject, "").Into(&list)
+	if len(list.Actions) != 1 {
+		e.T.Fatalf("%s %s has the actions %+v", kind, subject, list.Actions)
+	}
+	if list.Actions[0].Reason == nil {
+		return ""
+	}
+	return *list.Actions[0].Reason
+}
+
+// Group returns the fingerprint of the group that was seen last.
+func (e *Edge) Group(header ...string) string {
+	e.T.Helper()
+	var list client.DeadLetterGroupList
+	if e.Send("GET", GroupsPath, "", header...).Into(&list); len(list.Groups) == 0 {
+		e.T.Fatal("there is no group")
+	}
+	return list.Groups[0].Fingerprint
+}
+
+// Pushed stores n letters of a topic for a target and returns their ids, oldest
+// first. payload is a format for the number of each.
+func (e *Edge) Pushed(topic, url, payload string, n int, header ...string) []uuid.UUID {
+	e.T.Helper()
+	ids := make([]uuid.UUID, 0, n)
+	for first := 0; first < n; first += 500 {
+		var letters []string
+		for i := first; i < min(n, first+500); i++ {
+			letters = append(letters, fmt.Sprintf(`{"original_topic":%q,"error_message":"connection to 10.0.0.%d refused","error_type":"IOError","payload":%s,"target":{"kind":"http","url":%q}}`,
+				topic, i%250, fmt.Sprintf(payload, i), url))
+		}
+		r := e.Send("POST", "/api/v1/dlq/messages/batch", `{"messages":[`+strings.Join(letters, ",")+`]}`, header...)
+		var out client.DeadLetterResults
+		if r.Into(&out); r.Status != http.StatusOK || len(out.Results) != len(letters) {
+			e.T.Fatalf("push: %d %.500s", r.Status, r.Body)
+		}
+		for _, result := range out.Results {
+			if result.Problem != nil {
+				e.T.Fatalf("push: %+v", *result.Problem)
+			}
+			ids = append(ids, *result.ID)
+		}
+	}
+	return ids
+}
+
+// Bulk asks for a redrive, which must be accepted.
+func (e *Edge) Bulk(body string, header ...string) client.Redrive {
+	e.T.Helper()
+	r := e.Send("POST", RedrivesPath, body, header...)
+	var out client.Redrive
+	if r.Into(&out); r.Status != http.StatusAccepted || r.Header.Get("Location") != RedrivesPath+"/"+out.ID.String() || r.Header.Get("ETag") != `"1"` {
+		e.T.Fatalf("redrive %s: %d %v %s", body, r.Status, r.Header, r.Body)
+	}
+	return out
+}
+
+// Until reads a redrive until it is as it should be.
+func (e *Edge) Until(id uuid.UUID, what string, is func(client.Redrive) bool) client.Redrive {
+	e.T.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		var out client.Redrive
+		e.Send("GET", RedrivesPath+"/"+id.String(), "").Into(&out)
+		if is(out) {
+			return out
+		}
+		if time.Now().After(deadline) {
+			e.T.Fatalf("the redrive is not %s: %+v", what, out)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// Wants2xx fails the test unless the answer is a success.
+func (r Reply) Wants2xx() {
+	r.T.Helper()
+	if r.Status/100 != 2 {
+		r.T.Fatalf("%d %s", r.Status, r.Body)
+	}
+}
+
+// Letter reads a letter as its answer has it.
+func (r Reply) Letter(status int) client.DeadLetter {
+	r.T.Helper()
+	if r.Status != status {
+		r.T.Fatalf("%d %s, want %d", r.Status, r.Body, status)
+	}
+	var l client.DeadLetter
+	r.Into(&l)
+	return l
+}
+
+// Messages reads a list.
+func (r Reply) Messages() client.DeadLetterList {
+	r.T.Helper()
+	if r.Status != http.StatusOK {
+		r.T.Fatalf("%d %s", r.Status, r.Body)
+	}
+	var list client.DeadLetterList
+	r.Into(&list)
+	return list
+}
+
+const GroupsPath = "/api/v1/dlq/groups"
+
+const RedrivesPath = "/api/v1/dlq/redrives"
+
+// Verified checks the seals of a record.
+func Verified(record saga.Sealed) func(context.Context, uuid.UUID, int64, int) (saga.Verification, error) {
+	return func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+		return audit.Verify(ctx, record, tenant, from, limit)
+	}
+}

@@ -1,0 +1,132 @@
+package apitest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/httpapi"
+)
+
+// Live is an open stream. Its client is not the edge's, which reads answers to
+// their end before it gives them out.
+type Live struct {
+	t    *testing.T
+	in   *bufio.Scanner
+	Stop func()
+	ID   string // the last one
+}
+
+// message is what a client gets at once.
+type message struct {
+	ID, Event, data, Comment, Retry string
+	Over                            bool // the stream has ended
+}
+
+func (e *Edge) Follow(url string, header ...string) *Live {
+	e.T.Helper()
+	ctx, cancel := context.WithCancel(e.T.Context())
+	e.T.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	e.T.Cleanup(func() { res.Body.Close() })
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" || res.Header.Get("Cache-Control") != "no-store" {
+		e.T.Fatalf("%s: %d %v", url, res.StatusCode, res.Header)
+	}
+	l := &Live{t: e.T, in: bufio.NewScanner(res.Body), Stop: cancel}
+	l.in.Buffer(nil, 1<<20)
+	if m := l.Next(); m.Retry != "1000" {
+		e.T.Fatalf("the stream begins with %+v", m)
+	}
+	return l
+}
+
+// Next returns the next message, as far as an empty line.
+func (l *Live) Next() (m message) {
+	l.t.Helper()
+	for l.in.Scan() {
+		line := l.in.Text()
+		if line == "" {
+			return m
+		}
+		name, value, ok := strings.Cut(line, ": ")
+		if !ok && name != ":" {
+			l.t.Fatalf("a line of no event stream: %q", line)
+		}
+		switch name {
+		case "id":
+			m.ID, l.ID = value, value
+		case "event":
+			m.Event = value
+		case "data":
+			m.data = value
+		case "retry":
+			m.Retry = value
+		case "":
+			m.Comment = value
+		default:
+			l.t.Fatalf("an unknown field: %q", line)
+		}
+	}
+	m.Over = true
+	return m
+}
+
+// Events returns the next n events and checks them against the contract.
+func (l *Live) Events(n int) []client.AuditEvent {
+	l.t.Helper()
+	schema := OpenapiYAML(l.t).Components.Schemas["AuditEvent"].Value
+	var out []client.AuditEvent
+	for len(out) < n {
+		m := l.Next()
+		if m.Over {
+			l.t.Fatalf("the stream ended after %d events of %d", len(out), n)
+		}
+		if m.Event == "" {
+			continue
+		}
+		var e client.AuditEvent
+		var v any
+		if err := json.Unmarshal([]byte(m.data), &v); err != nil {
+			l.t.Fatalf("data %q: %v", m.data, err)
+		}
+		if err := schema.VisitJSON(v); err != nil {
+			l.t.Errorf("an event against the contract: %v", err)
+		}
+		_ = json.Unmarshal([]byte(m.data), &e)
+		if m.ID != e.Cursor || m.Event != string(e.EventType) {
+			l.t.Errorf("id %q and event %q of %s", m.ID, m.Event, m.data)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// Serve serves the edge's handler with the given timeouts of the server.
+func (e *Edge) Serve(timeout time.Duration) string {
+	e.T.Helper()
+	handler, err := httpapi.New(e.Cfg)
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(handler)
+	server.Config.ReadTimeout, server.Config.WriteTimeout = timeout, timeout
+	server.Start()
+	e.T.Cleanup(server.Close)
+	return server.URL
+}

@@ -1,0 +1,109 @@
+package archtest
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestFewNamesStandInTheHall keeps what a stranger reads first short (decision 0049).
+func TestFewNamesStandInTheHall(t *testing.T) {
+	entries, err := os.ReadDir("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) > 25 {
+		t.Errorf("%d names directly under internal/; at most 25", len(entries))
+	}
+}
+
+func TestFilesStayShort(t *testing.T) {
+	for _, f := range files(t) {
+		if f.lines > 400 && !f.generated {
+			t.Errorf("%s has %d lines; at most 400", f.path, f.lines)
+		}
+	}
+}
+
+// isStore tells whether a package speaks SQL: the kit, and the store of each subject.
+func isStore(pkg string) bool {
+	return pkg == "internal/postgres" || strings.HasPrefix(pkg, "internal/") && strings.HasSuffix(pkg, "db") && pkg != "internal/test/testdb"
+}
+
+func TestRulesKnowNoStore(t *testing.T) {
+	for _, f := range files(t) {
+		if f.test || !slices.Contains(rules, f.pkg) {
+			continue
+		}
+		for _, imp := range f.imports {
+			if to, own := strings.CutPrefix(imp, module); own && isStore(to) {
+				t.Errorf("%s imports %s: stores know rules, never the other way", f.path, to)
+			}
+		}
+	}
+}
+
+// isEdge tells whether a package speaks HTTP: the kit, the edge of each subject, and
+// what puts them together.
+func isEdge(pkg string) bool {
+	return pkg == "internal/rest" || strings.HasPrefix(pkg, "internal/") && strings.HasSuffix(pkg, "api")
+}
+
+// TestEdgesPointOneWay: what puts the API together knows the subjects' edges, these
+// know the kit, and no arrow leads back. They meet stores in app only.
+func TestEdgesPointOneWay(t *testing.T) {
+	for _, f := range files(t) {
+		if f.test || !isEdge(f.pkg) {
+			continue
+		}
+		for _, imp := range f.imports {
+			to, own := strings.CutPrefix(imp, module)
+			switch {
+			case !own:
+			case isStore(to):
+				t.Errorf("%s imports %s: edges know the contracts of stores, not stores", f.path, to)
+			case to == "internal/httpapi", f.pkg == "internal/rest" && isEdge(to):
+				t.Errorf("%s imports %s: that arrow leads back", f.path, to)
+			}
+		}
+	}
+}
+
+// TestStoresAndEdgesStaySmall keeps each to what a person can read in a day.
+func TestStoresAndEdgesStaySmall(t *testing.T) {
+	count, lines := map[string]int{}, map[string]int{}
+	stores, edges := 0, 0
+	for _, f := range files(t) {
+		if f.test || !isStore(f.pkg) && !isEdge(f.pkg) {
+			continue
+		}
+		if count[f.pkg]++; count[f.pkg] == 1 && isStore(f.pkg) {
+			stores++
+		} else if count[f.pkg] == 1 {
+			edges++
+		}
+		lines[f.pkg] += f.lines
+	}
+	for pkg, n := range count {
+		if n > 45 || lines[pkg] > 6000 {
+			t.Errorf("%s has %d files and %d lines; at most 45 and 6,000: split it by subject", pkg, n, lines[pkg])
+		}
+	}
+	if stores < 9 || edges < 9 {
+		t.Errorf("only %d stores and %d edges found: the rule is wrong", stores, edges)
+	}
+}
+
+func TestSQLIsNeverPutTogetherFromValues(t *testing.T) {
+	for _, f := range files(t) {
+		if f.test || !isStore(f.pkg) {
+			continue
+		}
+		for _, line := range strings.Split(f.text, "\n") {
+			if strings.Contains(line, "Sprintf") && strings.Contains(line, "'%") {
+				t.Errorf("%s puts a value into SQL: %s", f.path, strings.TrimSpace(line))
+			}
+		}
+	}
+}
