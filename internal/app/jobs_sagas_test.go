@@ -17,6 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -60,7 +61,9 @@ func newSettling(t *testing.T) (*settling, *node) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	s.db, s.jobs = db.SQL(), jobdb.NewJobs(jobdb.NewDB(db, nil), jobdb.NewSettings(db).Current)
+	jobs := jobdb.NewDB(db, nil)
+	sagadb.NewSagasWith(jobs) // hears of ends
+	s.db, s.jobs = db.SQL(), jobdb.NewJobs(jobs, jobdb.NewSettings(db).Current)
 	if _, err := s.db.ExecContext(t.Context(), `INSERT INTO jobs.leader AS l (name, leader_id, node, epoch, acquired_at, expires_at)
 		VALUES ('default', gen_random_uuid(), 'n', 1, now(), now() + interval '1 hour') ON CONFLICT (name) DO NOTHING`); err != nil {
 		t.Fatal(err)

@@ -106,7 +106,7 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 		},
 		timeline:  timelinedb.NewTimelines(db),
 		jobStores: postgresJobs(jobs, sagas),
-		secret:    db.Secret, storage: db.Storage, ping: db.Ping,
+		secret:    db.Secret, storage: sagas.Storage, ping: db.Ping,
 	}, nil
 }
 

@@ -116,7 +116,7 @@ func TestTheLetterOfAnEventThatNobodyTook(t *testing.T) {
 	e := jobrun.PublishedEvent{NewEvent: jobrun.NewEvent{ID: uuid.UUID{1}, Type: "order.paid"}}
 	d := jobrun.Definition{ID: uuid.UUID{3}, TenantID: uuid.UUID{2}, Name: "nightly"}
 	l := jobrun.Undelivered(&e, &d, json.RawMessage(`{"n":1}`), "no", moment())
-	if l.ID == uuid.Nil || l.TenantID != d.TenantID || l.Source != dlq.FromJob || l.Failure.Class != dlq.Permanent || !strings.HasSuffix(l.Failure.Message, "was not taken: no") {
+	if l.ID == uuid.Nil || l.TenantID != d.TenantID || l.Source != dlq.FromJob || l.Failure.Class != dlq.Permanent || !strings.HasSuffix(l.Failure.Message, "was rejected: no") {
 		t.Errorf("%+v", l)
 	}
 	if l.Target.Kind != dlq.ToJobRun || l.Target.Job != d.ID.String() || string(l.Content.Payload) != `{"n":1}` || l.Link.JobRunID != uuid.Nil {

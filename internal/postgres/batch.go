@@ -20,12 +20,14 @@ func (db *DB) QueryWrite(ctx context.Context, query string, args ...any) (*sql.R
 	return db.Query(ctx, db.Write, query, args)
 }
 
+// QueryRead runs a query on the readers' connections of the engine, prepared.
 func (db *DB) QueryRead(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return db.Query(ctx, db.Read, query, args)
 }
 
-func (db *DB) Query(ctx context.Context, pool *sqlx.DB, Query string, args []any) (*sql.Rows, error) {
-	stmt, err := db.Prepared(ctx, pool, Query)
+// Query runs a query on the connections of a pool, prepared.
+func (db *DB) Query(ctx context.Context, pool *sqlx.DB, query string, args []any) (*sql.Rows, error) {
+	stmt, err := db.Prepared(ctx, pool, query)
 	if err != nil {
 		return nil, err
 	}
@@ -38,6 +40,7 @@ type statement struct {
 	query string
 }
 
+// Prepared returns a statement that is prepared on the connections of a pool.
 func (db *DB) Prepared(ctx context.Context, pool *sqlx.DB, query string) (*sqlx.Stmt, error) {
 	id := statement{pool, query}
 	if s, ok := db.statements.Load(id); ok {

@@ -68,11 +68,13 @@ func (c *BinaryColumn) Parameter() any {
 	return c.b
 }
 
+// Null adds NULL.
 func (c *BinaryColumn) Null() {
 	c.b = c.next(nullSize)
 	c.nulls++
 }
 
+// Int adds a bigint.
 func (c *BinaryColumn) Int(v int64) {
 	c.of = oid.T_int8
 	c.b = binary.BigEndian.AppendUint64(c.next(8), uint64(v)) //nolint:gosec // the same 64 bits
@@ -116,6 +118,7 @@ func (c *BinaryColumn) intUnless(v, nothing int64) {
 	c.Int(v)
 }
 
+// IntOrNull adds a bigint, NULL when nil.
 func (c *BinaryColumn) IntOrNull(v *int64) {
 	if v == nil {
 		c.Null()
@@ -133,6 +136,7 @@ func (c *BinaryColumn) floatOrNull(v *float64) {
 	c.b = binary.BigEndian.AppendUint64(c.next(8), math.Float64bits(*v))
 }
 
+// Bool adds a boolean.
 func (c *BinaryColumn) Bool(v bool) {
 	c.of = oid.T_bool
 	b := byte(0)
@@ -150,18 +154,19 @@ func (c *BinaryColumn) boolOrNull(v *bool) {
 	c.Bool(*v)
 }
 
-func (c *BinaryColumn) Uuid(v uuid.UUID) {
+// UUID adds an id.
+func (c *BinaryColumn) UUID(v uuid.UUID) {
 	c.of = oid.T_uuid
 	c.b = append(c.next(len(v)), v[:]...)
 }
 
-// UuidUnlessZero writes v, or NULL when it is zero.
-func (c *BinaryColumn) UuidUnlessZero(v uuid.UUID) {
+// UUIDUnlessZero writes v, or NULL when it is zero.
+func (c *BinaryColumn) UUIDUnlessZero(v uuid.UUID) {
 	if v == uuid.Nil {
 		c.Null()
 		return
 	}
-	c.Uuid(v)
+	c.UUID(v)
 }
 
 // postgresEpoch is PostgreSQL's zero of time, 2000-01-01, in Unix microseconds.
@@ -173,6 +178,7 @@ func (c *BinaryColumn) Time(t time.Time) {
 	c.b = binary.BigEndian.AppendUint64(c.next(8), uint64(t.UnixMicro()-postgresEpoch)) //nolint:gosec // the same 64 bits
 }
 
+// TimeOrNull adds a time, NULL when nil.
 func (c *BinaryColumn) TimeOrNull(t *time.Time) {
 	if t == nil {
 		c.Null()
@@ -195,6 +201,7 @@ func (c *BinaryColumn) BytesOrNull(v []byte) {
 	c.bytes(v)
 }
 
+// Text adds a text.
 func (c *BinaryColumn) Text(v string) {
 	c.of = oid.T_text
 	c.b = append(c.next(len(v)), v...)
@@ -243,6 +250,7 @@ func (a *Arrays) Add(first int, columns ...WireColumn) (next int) {
 	return first + len(columns)
 }
 
+// As is the table under a name, for FROM.
 func (a *Arrays) As(name string) string {
 	return "unnest(" + strings.Join(a.Values, ", ") + ") AS " + name + " (" + strings.Join(a.Names, ", ") + ")"
 }

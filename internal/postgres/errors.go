@@ -12,7 +12,8 @@ import (
 
 // SQLSTATE knowledge lives here and nowhere else.
 
-func SqlState(err error) string {
+// SQLState returns the code of a server's error, "" when it is none.
+func SQLState(err error) string {
 	var e *pq.Error
 	if errors.As(err, &e) {
 		return string(e.Code)
@@ -23,7 +24,7 @@ func SqlState(err error) string {
 // Collided tells whether two transactions got in each other's way: the same
 // statement may simply be run again.
 func Collided(err error) bool {
-	switch SqlState(err) {
+	switch SQLState(err) {
 	case "40001", "40P01", "55P03": // serialization, deadlock, lock_timeout
 		return true
 	}
@@ -31,13 +32,13 @@ func Collided(err error) bool {
 }
 
 // RanOut tells whether the server ended a statement because its time was up.
-func RanOut(err error) bool { return SqlState(err) == "57014" }
+func RanOut(err error) bool { return SQLState(err) == "57014" }
 
 // DataError tells whether the statement's own data was refused, so that
 // nothing of it was written and the other rows of a batch may still be fine:
 // data exceptions (22), constraint violations (23), program limits (54).
 func DataError(err error) bool {
-	s := SqlState(err)
+	s := SQLState(err)
 	return strings.HasPrefix(s, "22") || strings.HasPrefix(s, "23") || strings.HasPrefix(s, "54")
 }
 
@@ -52,15 +53,15 @@ func Violates(err error, constraint string) bool {
 
 // serverReadOnly tells whether a write met a server that takes none: a standby,
 // or a primary that was told so.
-func serverReadOnly(err error) bool { return SqlState(err) == "25006" }
+func serverReadOnly(err error) bool { return SQLState(err) == "25006" }
 
 // permissionDenied tells whether the session's role may not do what it tried.
-func permissionDenied(err error) bool { return SqlState(err) == "42501" }
+func permissionDenied(err error) bool { return SQLState(err) == "42501" }
 
 // loginRefused tells whether the server did not let the user in: a wrong
 // password, or no such role or one that may not log in.
 func loginRefused(err error) bool {
-	s := SqlState(err)
+	s := SQLState(err)
 	return s == "28P01" || s == "28000"
 }
 

@@ -1,5 +1,7 @@
-// Package postgres holds every SQL statement: the stores of the rulebooks on
-// PostgreSQL, one file per subject and verb.
+// Package postgres is the kit of the stores on PostgreSQL, which lie with their
+// subjects (saga/sagadb, dlq/dlqdb, jobrun/jobdb and so on); it knows none of them.
+// Read postgres.go (pools), tenant.go and tx.go (in whose name a statement runs), batch.go
+// (prepared statements), then table.go and statement.go (one line for each column).
 //
 // It opens five small pools. Two are for what the API does in the name of one
 // tenant, and act as a database role that sees one tenant's rows only: reads by

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
+// Scanner is a row, or rows that stand on one.
 type Scanner interface{ Scan(dest ...any) error }
 
 // EachRow calls f for every row and closes rows.
@@ -25,8 +26,8 @@ func EachRow(rows *sql.Rows, f func() error) error {
 	return rows.Err()
 }
 
-// One tells whether a statement found its row.
-func One(res sql.Result, doing string, err error) (bool, error) {
+// ChangedOne tells whether a statement changed the one row that it is about.
+func ChangedOne(res sql.Result, doing string, err error) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", doing, err)
 	}

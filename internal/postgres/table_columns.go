@@ -40,7 +40,7 @@ func Read[T any](name string, dest func(*T) any) Column[T] {
 // UUID is an id that is never NULL.
 func UUID[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 	return Column[T]{
-		name: name, travels: "uuid", write: func(c *BinaryColumn, r *T) { c.Uuid(*at(r)) },
+		name: name, travels: "uuid", write: func(c *BinaryColumn, r *T) { c.UUID(*at(r)) },
 		dest: func(r *T) any { return at(r) },
 	}
 }
@@ -48,7 +48,7 @@ func UUID[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 // UUIDOrZero is an id that is NULL for the zero one.
 func UUIDOrZero[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 	return Column[T]{
-		name: name, travels: "uuid", write: func(c *BinaryColumn, r *T) { c.UuidUnlessZero(*at(r)) },
+		name: name, travels: "uuid", write: func(c *BinaryColumn, r *T) { c.UUIDUnlessZero(*at(r)) },
 		dest: func(r *T) any { return OrElse(at(r), uuid.Nil) },
 	}
 }

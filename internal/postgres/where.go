@@ -21,4 +21,5 @@ func (w *Where) Add(condition string, args ...any) {
 	w.Conditions = append(w.Conditions, condition)
 }
 
+// Text returns the conditions, for WHERE.
 func (w *Where) Text() string { return strings.Join(w.Conditions, " AND ") }

@@ -17,9 +17,10 @@ import (
 // transactions with a smaller id have ended (trap X8).
 const Settled = `e.txid < (SELECT saga.feed_horizon())`
 
-// chained is what a chain is kept in, and the statements that keep it.
-type chained struct{ unsealed, seal, seals string }
+// Chain is what a chain of seals is kept in, and the statements that keep it.
+type Chain struct{ unsealed, seal, seals string }
 
+// OfEvents is the chain of the events of sagas.
 var (
 	OfEvents  = newChained("saga.audit_events", "saga.audit_seals", "id", "timestamp")
 	ofActions = newChained("saga.audit_actions", "saga.audit_action_seals", "n", "at")
@@ -27,9 +28,9 @@ var (
 
 // newChained returns the chain of a table whose rows come in the order of txid
 // and id, and were written at a time.
-func newChained(rows, seals, id, at string) chained {
+func newChained(rows, seals, id, at string) Chain {
 	named := strings.NewReplacer("ROWS", rows, "SEALS", seals, "PLACE", id, "WRITTEN", at)
-	return chained{named.Replace(unsealed), named.Replace(sealEvents), named.Replace(readSeals)}
+	return Chain{named.Replace(unsealed), named.Replace(sealEvents), named.Replace(readSeals)}
 }
 
 // unsealed hops through the index of the feed from tenant to tenant, and looks
@@ -49,7 +50,8 @@ SELECT t.tenant_id, greatest(0, extract(epoch FROM now() - e.written))::float8, 
 	 WHERE a.tenant_id = t.tenant_id AND (a.txid, a.PLACE) > (coalesce(last.to_txid, '0'), coalesce(last.to_id, 0))
 	 ORDER BY a.txid, a.PLACE LIMIT 1) AS e`
 
-func (c *chained) UnsealedIn(ctx context.Context, db *postgres.DB) ([]saga.Unsealed, error) {
+// UnsealedIn is saga.Chain.Unsealed.
+func (c *Chain) UnsealedIn(ctx context.Context, db *postgres.DB) ([]saga.Unsealed, error) {
 	rows, err := db.Read.QueryContext(ctx, c.unsealed)
 	if err != nil {
 		return nil, fmt.Errorf("look for events to seal: %w", err)
@@ -104,7 +106,8 @@ SELECT $1, seq, from_txid, from_id, to_txid, to_id, events, prev,
 ON CONFLICT (tenant_id, seq) DO NOTHING
 RETURNING events`, Settled, saga.MaxSealed)
 
-func (c *chained) SealIn(ctx context.Context, db *postgres.DB, tenant uuid.UUID) (events int, err error) {
+// SealIn is saga.Chain.Seal.
+func (c *Chain) SealIn(ctx context.Context, db *postgres.DB, tenant uuid.UUID) (events int, err error) {
 	err = db.ListTenant(ctx, tenant, c.seal, func(rows *sql.Rows) error { return rows.Scan(&events) }, tenant)
 	if err != nil {
 		return 0, fmt.Errorf("seal events: %w", err)
@@ -116,7 +119,8 @@ const readSeals = `
 SELECT tenant_id, seq, from_txid, from_id, to_txid, to_id, events, prev_hash, hash, sealed_at
   FROM SEALS WHERE tenant_id = $1 AND seq >= $2 ORDER BY seq LIMIT $3`
 
-func (c *chained) SealsIn(ctx context.Context, db *postgres.DB, tenant uuid.UUID, from int64, limit int) ([]saga.Seal, error) {
+// SealsIn is saga.Chain.Seals.
+func (c *Chain) SealsIn(ctx context.Context, db *postgres.DB, tenant uuid.UUID, from int64, limit int) ([]saga.Seal, error) {
 	var seals []saga.Seal
 	err := db.ListTenant(ctx, tenant, c.seals, func(rows *sql.Rows) error {
 		var s saga.Seal

@@ -49,9 +49,10 @@ type ActionColumns struct {
 	Columns [len(actionTypes)]postgres.BinaryColumn
 }
 
+// Add adds an action to the batch.
 func (c *ActionColumns) Add(a *operator.Action) {
-	c.Columns[0].Uuid(a.ID)
-	c.Columns[1].Uuid(a.TenantID)
+	c.Columns[0].UUID(a.ID)
+	c.Columns[1].UUID(a.TenantID)
 	c.Columns[2].Time(a.At)
 	c.Columns[3].Text(string(a.Kind))
 	c.Columns[4].Text(a.Subject)
@@ -60,7 +61,7 @@ func (c *ActionColumns) Add(a *operator.Action) {
 	c.Columns[7].Text(a.Reason)
 	c.Columns[8].Text(a.RequestID)
 	c.Columns[9].JSON(a.Detail)
-	c.Columns[10].UuidUnlessZero(a.Credential)
+	c.Columns[10].UUIDUnlessZero(a.Credential)
 	c.Columns[11].Text(a.Address)
 	c.Columns[12].Text(a.Operation)
 	c.Columns[13].BytesOrNull(a.Before)

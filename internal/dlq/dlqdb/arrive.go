@@ -36,7 +36,7 @@ func (st *Queue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, e
 	stored, err = postgres.RetryCollision(func() (int, error) {
 		return len(batch), st.db.InWrite(ctx, func(tx *sqlx.Tx) error { return st.arriveNew(ctx, tx, slices.Clone(batch)) })
 	})
-	if errors.Is(err, errKnown) || postgres.SqlState(err) == "23505" {
+	if errors.Is(err, errKnown) || postgres.SQLState(err) == "23505" {
 		stored, err = st.arriveRest(ctx, batch)
 	}
 	if err != nil {
@@ -79,7 +79,7 @@ func (st *Queue) arriveUnknown(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arr
 	var lives postgres.BinaryColumn
 	asked, batch := make([]arrival, len(batch)), slices.Clone(batch)
 	for i := range batch {
-		lives.Uuid(batch[i].Arrived.TopicID)
+		lives.UUID(batch[i].Arrived.TopicID)
 		asked[i] = arrival{&batch[i].Letter, batch[i].Written}
 	}
 	if _, err := tx.ExecContext(ctx, lockPlaces, lives.Parameter()); err != nil {
@@ -215,8 +215,8 @@ func (st *Queue) link(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) err
 	for i := range batch {
 		if a := &batch[i]; a.BounceOf != uuid.Nil {
 			c[0].Int(int64(i))
-			c[1].Uuid(a.TenantID)
-			c[2].Uuid(a.BounceOf)
+			c[1].UUID(a.TenantID)
+			c[2].UUID(a.BounceOf)
 			c[3].Int(int64(a.BounceOn))
 		}
 	}
@@ -240,8 +240,8 @@ func (st *Queue) link(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) err
 		}
 		a := &batch[i]
 		a.RootID, a.ParentID = a.BounceOf, parent
-		lock[0].Uuid(a.TenantID)
-		lock[1].Uuid(parent)
+		lock[0].UUID(a.TenantID)
+		lock[1].UUID(parent)
 		return nil
 	})
 	if err != nil || lock[0].N == 0 {
@@ -278,9 +278,9 @@ func (st *Queue) markBounced(ctx context.Context, tx *sqlx.Tx, bounced []dlq.Arr
 	}
 	var c [3]postgres.BinaryColumn
 	for i := range bounced {
-		c[0].Uuid(bounced[i].TenantID)
-		c[1].Uuid(bounced[i].ParentID)
-		c[2].UuidUnlessZero(bounced[i].OnRedrive)
+		c[0].UUID(bounced[i].TenantID)
+		c[1].UUID(bounced[i].ParentID)
+		c[2].UUIDUnlessZero(bounced[i].OnRedrive)
 	}
 	if _, err := tx.ExecContext(ctx, markBouncedLetters, postgres.Parameters(c[:])...); err != nil {
 		return fmt.Errorf("mark letters that came back: %w", err)

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// letterTable is a table of letters, as lists look at it.
-type letterTable struct {
+// LetterTable is a table of letters, as lists look at it.
+type LetterTable struct {
 	table string
 	// view is the table for those who look for terms: behind row-level security
 	// their index serves only those whom no policy stops (migration 0090).
@@ -23,9 +23,10 @@ type letterTable struct {
 	groups, redrives bool
 }
 
+// LiveLetters is the table of letters that are not in the archive.
 var (
-	LiveLetters     = letterTable{"dlq.dlq_messages", "dlq.tenant_messages", "created_at", true, true}
-	archivedLetters = letterTable{"dlq.dlq_messages_archive", "dlq.tenant_messages_archive", "archived_at", false, false}
+	LiveLetters     = LetterTable{"dlq.dlq_messages", "dlq.tenant_messages", "created_at", true, true}
+	archivedLetters = LetterTable{"dlq.dlq_messages_archive", "dlq.tenant_messages_archive", "archived_at", false, false}
 )
 
 // SelectLetters returns the queries that together select each letter of a filter
@@ -34,7 +35,7 @@ var (
 // each part then ends after a page.
 //
 // The order of parts is of no use to anybody: whoever wants one sorts their union.
-func (t *letterTable) SelectLetters(tenant uuid.UUID, q dlq.Query, columns, tail string) (parts []string, args []any) {
+func (t *LetterTable) SelectLetters(tenant uuid.UUID, q dlq.Query, columns, tail string) (parts []string, args []any) {
 	possible := reconcile(&q.Filter)
 	from := t.from(&q.Filter)
 	w := letterWhere{}
@@ -56,7 +57,7 @@ func (t *letterTable) SelectLetters(tenant uuid.UUID, q dlq.Query, columns, tail
 }
 
 // from is what is looked into.
-func (t *letterTable) from(f *dlq.Filter) string {
+func (t *LetterTable) from(f *dlq.Filter) string {
 	if byTerms(t, f) {
 		return t.view
 	}
@@ -64,7 +65,7 @@ func (t *letterTable) from(f *dlq.Filter) string {
 }
 
 // conditions are those of a filter in one query, which knows of no order.
-func (t *letterTable) conditions(tenant uuid.UUID, q dlq.Query) (from string, w letterWhere) {
+func (t *LetterTable) conditions(tenant uuid.UUID, q dlq.Query) (from string, w letterWhere) {
 	if !reconcile(&q.Filter) {
 		w.Add("false")
 	}
@@ -101,7 +102,7 @@ type choice struct {
 
 // choices are conditions on one column of which each letter of the filter fits
 // exactly one; none: one index holds all letters in order.
-func (t *letterTable) choices(f *dlq.Filter) (column string, out []choice) {
+func (t *LetterTable) choices(f *dlq.Filter) (column string, out []choice) {
 	exact := f.Topic != "" && !strings.HasSuffix(f.Topic, "*")
 	var values []string
 	switch {
@@ -146,7 +147,7 @@ type letterWhere struct{ postgres.Where }
 
 // letters adds the conditions of a filter, but for those that are choices of a
 // column, and of the page's place.
-func (w *letterWhere) letters(t *letterTable, tenant uuid.UUID, q dlq.Query, chosen string) {
+func (w *letterWhere) letters(t *LetterTable, tenant uuid.UUID, q dlq.Query, chosen string) {
 	f := &q.Filter
 	w.Add("m.tenant_id = ?", tenant)
 	if topic, ok := strings.CutSuffix(f.Topic, "*"); ok {
@@ -187,7 +188,7 @@ func (w *letterWhere) letters(t *letterTable, tenant uuid.UUID, q dlq.Query, cho
 }
 
 // beyond is the condition of what comes after a cursor in the order of a list.
-func (t *letterTable) beyond(q *dlq.Query) string {
+func (t *LetterTable) beyond(q *dlq.Query) string {
 	than := "<"
 	if q.Oldest {
 		than = ">"

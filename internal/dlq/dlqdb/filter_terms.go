@@ -12,17 +12,17 @@ import (
 )
 
 // byTerms tells whether terms find what f asks for.
-func byTerms(t *letterTable, f *dlq.Filter) bool {
+func byTerms(t *LetterTable, f *dlq.Filter) bool {
 	return f.Sources != nil || f.Classes != nil || f.ErrorType != "" || f.ErrorContains != "" || f.ConsumerGroup != "" || f.Key != nil ||
 		len(f.Headers) > 0 || len(f.Payload) > 0 || len(f.Labels) > 0 || f.Assignee != "" || f.CorrelationID != "" || f.TraceID != "" ||
 		f.SagaID != uuid.Nil || f.JobRunID != uuid.Nil || f.Fingerprint != "" && !t.groups
 }
 
 // terms adds what the terms must be.
-func (w *letterWhere) terms(t *letterTable, tenant uuid.UUID, f *dlq.Filter) {
+func (w *letterWhere) terms(t *LetterTable, tenant uuid.UUID, f *dlq.Filter) {
 	var all []int32
-	add := func(k kind, value string) { all = append(all, Term(tenant, k, value)) }
-	anyOf := func(k kind, values []string) {
+	add := func(k TermKind, value string) { all = append(all, Term(tenant, k, value)) }
+	anyOf := func(k TermKind, values []string) {
 		switch len(values) {
 		case 0:
 		case 1:
@@ -38,7 +38,7 @@ func (w *letterWhere) terms(t *letterTable, tenant uuid.UUID, f *dlq.Filter) {
 	anyOf(termSource, texts(f.Sources))
 	anyOf(termErrorClass, texts(f.Classes))
 	for _, eq := range []struct {
-		kind  kind
+		kind  TermKind
 		value string
 	}{
 		{termErrorType, f.ErrorType}, {termConsumers, f.ConsumerGroup}, {termAssignee, f.Assignee},
@@ -105,7 +105,7 @@ func (w *letterWhere) besideTerms(f *dlq.Filter) {
 // found adds that the row itself is what terms have found it by: two values may
 // have one hash. What the planner estimates of that would count twice, for it says
 // what the terms say: it would hope for a hundredth of the rows that there are.
-func (w *letterWhere) found(t *letterTable, f *dlq.Filter) {
+func (w *letterWhere) found(t *LetterTable, f *dlq.Filter) {
 	own := letterWhere{postgres.Where{Args: w.Args}}
 	own.checks(f)
 	if !t.groups && f.Fingerprint != "" {

@@ -41,9 +41,9 @@ func (c *finishes) add(f *dlq.Finish) error {
 		col = col[1:]
 		return at
 	}
-	next().Uuid(f.TenantID)
-	next().Uuid(f.LetterID)
-	next().Uuid(f.Token)
+	next().UUID(f.TenantID)
+	next().UUID(f.LetterID)
+	next().UUID(f.Token)
 	next().Text(string(f.Status))
 	next().TextUnlessEmpty(string(f.Resolution))
 	next().Int(int64(f.RetryCount))
@@ -66,7 +66,7 @@ func (c *finishes) add(f *dlq.Finish) error {
 		partition.Int(int64(w.Partition))
 		offset.Int(w.Offset)
 	}
-	next().UuidUnlessZero(a.RedriveID)
+	next().UUIDUnlessZero(a.RedriveID)
 	next().Text(a.Actor)
 	next().Time(a.StartedAt)
 	next().Time(a.EndedAt)
@@ -128,14 +128,14 @@ SELECT f.n, coalesce(m.resolution, '') FROM f
  WHERE a.token = f.token AND a.outcome = f.outcome AND a.ended_at = f.ended_at AND f.n NOT IN (SELECT e.n FROM ended e)`
 }()
 
-// finished is what became of one end of a batch.
-type finished struct {
+// Finished is what became of one end of a batch.
+type Finished struct {
 	Held       bool // it is stored
 	Resolution dlq.Resolution
 }
 
 // Finish stores ends in tx, a transaction of the writers' connections.
-func Finish(ctx context.Context, db *postgres.DB, tx *sqlx.Tx, lapsed bool, batch []dlq.Finish) ([]finished, error) {
+func Finish(ctx context.Context, db *postgres.DB, tx *sqlx.Tx, lapsed bool, batch []dlq.Finish) ([]Finished, error) {
 	if len(batch) == 0 {
 		return nil, nil
 	}
@@ -161,12 +161,12 @@ func Finish(ctx context.Context, db *postgres.DB, tx *sqlx.Tx, lapsed bool, batc
 	if err != nil {
 		return nil, err
 	}
-	out := make([]finished, len(batch))
+	out := make([]Finished, len(batch))
 	err = postgres.EachRow(rows, func() error {
 		var n int
 		var resolution dlq.Resolution
 		err := rows.Scan(&n, &resolution)
-		out[n-1] = finished{true, resolution}
+		out[n-1] = Finished{true, resolution}
 		return err
 	})
 	if err != nil {
@@ -188,8 +188,8 @@ func (st *Queue) Finish(ctx context.Context, batch []dlq.Finish) ([]bool, error)
 	return held, nil
 }
 
-func (st *Queue) end(ctx context.Context, lapsed bool, batch []dlq.Finish) ([]finished, error) {
-	return postgres.RetryCollision(func() (done []finished, err error) {
+func (st *Queue) end(ctx context.Context, lapsed bool, batch []dlq.Finish) ([]Finished, error) {
+	return postgres.RetryCollision(func() (done []Finished, err error) {
 		err = st.db.InWrite(ctx, func(tx *sqlx.Tx) (err error) {
 			done, err = Finish(ctx, st.db, tx, lapsed, batch)
 			return err

@@ -23,8 +23,8 @@ SELECT $1, l.tenant_id, array_agg(l.token) FROM unnest($2::uuid[], $3::uuid[]) A
 func (st *Queue) HandOver(ctx context.Context, h dlq.Handover) (ok bool, err error) {
 	var tenants, tokens postgres.BinaryColumn
 	for i := range h.Tokens {
-		tenants.Uuid(h.Tenants[i])
-		tokens.Uuid(h.Tokens[i])
+		tenants.UUID(h.Tenants[i])
+		tokens.UUID(h.Tokens[i])
 	}
 	redrive := uuid.NullUUID{UUID: h.RedriveID, Valid: h.RedriveID != uuid.Nil}
 	res, err := st.db.Write.ExecContext(ctx, noteHandover, h.ID, tenants.Parameter(), tokens.Parameter(), redrive)

@@ -114,8 +114,8 @@ func (st *Queue) Release(ctx context.Context, limit int, chance dlq.Chance) (int
 		if err != nil {
 			return 0, err
 		}
-		tenants.Uuid(f.tenant)
-		ids.Uuid(f.id)
+		tenants.UUID(f.tenant)
+		ids.UUID(f.id)
 		times.Time(p.Released(f.failures, f.now.UTC(), chance.Jitter()))
 	}
 	_, err = st.db.Write.ExecContext(ctx, `

@@ -56,7 +56,7 @@ func (st *Queue) See(ctx context.Context, group, expression string, inflows []dl
 	var c [5]postgres.BinaryColumn
 	for _, s := range inflows {
 		c[0].Text(s.Topic)
-		c[1].Uuid(s.TopicID)
+		c[1].UUID(s.TopicID)
 		c[2].Int(int64(s.Partition))
 		c[3].Int(s.BacklogEnd)
 		if s.BacklogBefore.IsZero() {

@@ -251,8 +251,8 @@ func (c *newLetters) add(l *dlq.Letter) error {
 		col = col[1:]
 		return at
 	}
-	next().Uuid(l.ID)
-	next().Uuid(l.TenantID)
+	next().UUID(l.ID)
+	next().UUID(l.TenantID)
 	next().Int(l.Version)
 	next().Text(l.OriginalTopic)
 	next().Text(l.Failure.Message)
@@ -295,7 +295,7 @@ func (c *newLetters) add(l *dlq.Letter) error {
 	for _, t := range terms {
 		c.terms.Int4(t)
 	}
-	next().UuidUnlessZero(l.Link.SagaID)
+	next().UUIDUnlessZero(l.Link.SagaID)
 	if l.Link.StepName == "" {
 		next().Null()
 	} else {
@@ -303,9 +303,9 @@ func (c *newLetters) add(l *dlq.Letter) error {
 	}
 	next().TextUnlessEmpty(l.Link.StepName)
 	next().TextUnlessEmpty(l.Link.Action)
-	next().UuidUnlessZero(l.Link.JobRunID)
-	next().UuidUnlessZero(l.Link.WebhookID)
-	next().UuidUnlessZero(l.Link.DeliveryID)
+	next().UUIDUnlessZero(l.Link.JobRunID)
+	next().UUIDUnlessZero(l.Link.WebhookID)
+	next().UUIDUnlessZero(l.Link.DeliveryID)
 	next().Text(l.CorrelationID)
 	next().Text(l.TraceID)
 	next().TextUnlessEmpty(l.DedupeKey)
@@ -315,17 +315,17 @@ func (c *newLetters) add(l *dlq.Letter) error {
 	next().TextUnlessEmpty(string(l.Resolution))
 	next().TimeOrNull(l.NextRetryAt)
 	next().TimeOrNull(l.TerminalAt)
-	next().UuidUnlessZero(l.RedriveID)
+	next().UUIDUnlessZero(l.RedriveID)
 	next().JSON(target)
 	next().Int(int64(l.Revision))
 	next().Bool(l.Ordered)
-	next().Uuid(l.RootID)
-	next().UuidUnlessZero(l.ParentID)
+	next().UUID(l.RootID)
+	next().UUIDUnlessZero(l.ParentID)
 	next().Int(int64(l.Generation))
 	if l.Arrived == nil {
-		next().Uuid(uuid.Nil)
+		next().UUID(uuid.Nil)
 	} else {
-		next().Uuid(l.Arrived.TopicID)
+		next().UUID(l.Arrived.TopicID)
 	}
 	return c.addGroup(l)
 }
@@ -338,12 +338,12 @@ func (c *newLetters) addGroup(l *dlq.Letter) error {
 	if err != nil {
 		return err
 	}
-	c.groups[0].Uuid(l.TenantID)
+	c.groups[0].UUID(l.TenantID)
 	c.groups[1].Text(l.Fingerprint)
 	c.groups[2].Text(l.OriginalTopic)
 	c.groups[3].Text(l.Failure.Type)
 	c.groups[4].Text(dlq.Normalised(l.Failure.Message))
-	c.groups[5].Uuid(regression)
+	c.groups[5].UUID(regression)
 	return nil
 }
 

@@ -163,21 +163,21 @@ func (t *tally) parameters() []any {
 		c.groups[0].Int(g.received)
 		c.groups[1].Time(g.first)
 		c.groups[2].Time(g.last)
-		c.groups[3].Uuid(g.sample)
+		c.groups[3].UUID(g.sample)
 	}
 	for k, n := range t.arrivals {
-		c.arrivals[0].Uuid(k.tenant)
+		c.arrivals[0].UUID(k.tenant)
 		c.arrivals[1].Text(k.topic)
 		c.arrivals[2].Time(time.Unix(k.minute*60, 0))
 		c.arrivals[3].Int(n)
 	}
 	for k, s := range t.spans {
-		c.spans[0].Uuid(k.tenant)
+		c.spans[0].UUID(k.tenant)
 		c.spans[1].Text(k.topic)
 		c.spans[2].Int(int64(k.partition))
 		c.spans[3].Int(s.first)
 		c.spans[4].Int(s.last)
-		c.spans[5].Uuid(k.topicID)
+		c.spans[5].UUID(k.topicID)
 	}
 	return postgres.Parameters(t.lists()...)
 }

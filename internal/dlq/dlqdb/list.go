@@ -28,7 +28,7 @@ func (st *Letters) ListArchived(ctx context.Context, tenant uuid.UUID, q dlq.Que
 	return st.list(ctx, tenant, &archivedLetters, q)
 }
 
-func (st *Letters) list(ctx context.Context, tenant uuid.UUID, t *letterTable, q dlq.Query) (dlq.Page, error) {
+func (st *Letters) list(ctx context.Context, tenant uuid.UUID, t *LetterTable, q dlq.Query) (dlq.Page, error) {
 	f, err := st.find(ctx, tenant, t, q, tries)
 	if err != nil {
 		return dlq.Page{}, fmt.Errorf("list dead letters: %w", err)
@@ -52,7 +52,7 @@ func (st *Letters) list(ctx context.Context, tenant uuid.UUID, t *letterTable, q
 }
 
 // order is the ORDER BY of a list over alias.
-func (t *letterTable) order(q *dlq.Query, alias string) string {
+func (t *LetterTable) order(q *dlq.Query, alias string) string {
 	if q.Oldest {
 		return " ORDER BY " + alias + ".at, " + alias + ".id"
 	}
@@ -62,7 +62,7 @@ func (t *letterTable) order(q *dlq.Query, alias string) string {
 // page returns the query of one page, and one row more, which tells whether
 // there is a next page. Ids are found first, in indexes where that is possible:
 // what is not on the page is not read, which may be megabytes a letter.
-func (t *letterTable) page(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
+func (t *LetterTable) page(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
 	direction := " DESC"
 	if q.Oldest {
 		direction = ""
@@ -74,7 +74,7 @@ func (t *letterTable) page(tenant uuid.UUID, q dlq.Query) (query string, args []
 }
 
 // listed are the columns of scanListed.
-func (t *letterTable) listed(q *dlq.Query) string {
+func (t *LetterTable) listed(q *dlq.Query) string {
 	columns, omitted := LetterColumns, "false"
 	switch {
 	case q.Bare:
@@ -105,7 +105,7 @@ var bareColumns = strings.NewReplacer("m.error_stack", "''", "m.message_key", "N
 
 // total counts for a page that has been read, as lists of sagas do: what would
 // take long is counted as far as the time allows.
-func (st *Letters) total(ctx context.Context, tenant uuid.UUID, t *letterTable, q dlq.Query, page *dlq.Page) error {
+func (st *Letters) total(ctx context.Context, tenant uuid.UUID, t *LetterTable, q dlq.Query, page *dlq.Page) error {
 	seen := int64(q.Offset + len(page.Letters))
 	if q.After == nil && !page.More && (len(page.Letters) > 0 || q.Offset == 0) {
 		page.Total = seen // the page is the last one
@@ -145,7 +145,7 @@ func capTotal(page *dlq.Page, most int64) {
 // count returns the query of Page.Total. Up to a bound it reads as the list
 // does: without an order the planner would trust its luck and read the table
 // from its start.
-func (t *letterTable) count(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
+func (t *LetterTable) count(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
 	q.After = nil
 	count, tail := "count(*)", ""
 	if q.TotalCap > 0 {

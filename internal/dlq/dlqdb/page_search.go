@@ -58,7 +58,7 @@ type found struct {
 
 // find reads a page: by the first of tries that comes to an end, or as the planner
 // likes, however long that takes.
-func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *letterTable, q dlq.Query, tries []try) (*found, error) {
+func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *LetterTable, q dlq.Query, tries []try) (*found, error) {
 	query, args := t.page(tenant, q)
 	f := &found{total: -1}
 	read := func(tx *sqlx.Tx) error {
@@ -96,7 +96,7 @@ func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *letterTable, q
 
 // combined tells whether a filter asks for several things, or for terms, so that
 // the planner may be mistaken about it.
-func combined(t *letterTable, f *dlq.Filter) bool {
+func combined(t *LetterTable, f *dlq.Filter) bool {
 	if byTerms(t, f) {
 		return true
 	}
@@ -133,7 +133,7 @@ const byBitmaps = `SELECT set_config('enable_indexscan', 'off', true), set_confi
 
 // gather reads a page by bringing together all letters that fit; nil: they are
 // too many, or finding them takes too long, or would.
-func (st *Letters) gather(ctx context.Context, tenant uuid.UUID, t *letterTable, q dlq.Query, try try) (f *found, err error) {
+func (st *Letters) gather(ctx context.Context, tenant uuid.UUID, t *LetterTable, q dlq.Query, try try) (f *found, err error) {
 	err = st.db.Within(ctx, tenant, try.within, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, byBitmaps); err != nil {
 			return err
@@ -188,7 +188,7 @@ func expectedCost(ctx context.Context, tx *sqlx.Tx, query string, args []any) (f
 // sortKeys returns the query of the places of the letters that fit; of more than
 // fewRows some. The cursor is no condition for an index: that would be one more
 // bitmap, of nearly all letters there are.
-func (t *letterTable) sortKeys(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
+func (t *LetterTable) sortKeys(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
 	all := q
 	all.After = nil
 	from, w := t.conditions(tenant, all)
@@ -228,7 +228,7 @@ func readSortKeys(ctx context.Context, tx *sqlx.Tx, oldest bool, query string, a
 }
 
 // lettersAt reads the letters at places. One that is gone by now is left out.
-func (st *Letters) lettersAt(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, t *letterTable, places []sortKey, q *dlq.Query) ([]dlq.Letter, error) {
+func (st *Letters) lettersAt(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, t *LetterTable, places []sortKey, q *dlq.Query) ([]dlq.Letter, error) {
 	ids := make([]uuid.UUID, len(places))
 	index := make(map[uuid.UUID]int, len(places))
 	for i, p := range places {

@@ -60,7 +60,7 @@ func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.Asking, bat
 	for i, a := range batch {
 		if p := a.letter.Arrived; p != nil {
 			asked[0].Int(int64(i))
-			asked[1].Uuid(a.letter.TenantID)
+			asked[1].UUID(a.letter.TenantID)
 			asked[2].Text(p.Topic)
 			asked[3].Int(int64(p.Partition))
 			asked[4].Int(p.Offset)
@@ -89,7 +89,7 @@ func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.Asking, bat
 			known[i] = id
 		case came == uuid.Nil || there == uuid.Nil:
 			compare[0].Int(int64(i))
-			compare[1].Uuid(id)
+			compare[1].UUID(id)
 		case came == there:
 			known[i] = id
 		}

@@ -19,26 +19,26 @@ import (
 // a hash of its tenant, a kind and a value, in one GIN index. Two values may
 // have one hash, so whoever looks by terms asks the row again.
 
-// kind begins a term. They are stored hashed: changing one loses what is stored.
-type kind byte
+// TermKind begins a term. They are stored hashed: changing one loses what is stored.
+type TermKind byte
 
 // Kinds of terms.
 const (
-	termSource      kind = 's'
-	termErrorType   kind = 't'
-	termErrorClass  kind = 'c'
-	termConsumers   kind = 'g' // consumer group
-	termFingerprint kind = 'f' // for the archive; live letters have an index
-	TermCorrelation kind = 'r'
-	termTrace       kind = 'x'
-	termSaga        kind = 'a'
-	termJobRun      kind = 'j'
-	termAssignee    kind = 'n'
-	termLabel       kind = 'l'
-	termKey         kind = 'k'
-	termHeader      kind = 'h' // name, NUL, value
-	termPayload     kind = 'p' // dotted path, NUL, scalar
-	termWord        kind = 'w' // of the error's message, in lower case
+	termSource      TermKind = 's'
+	termErrorType   TermKind = 't'
+	termErrorClass  TermKind = 'c'
+	termConsumers   TermKind = 'g' // consumer group
+	termFingerprint TermKind = 'f' // for the archive; live letters have an index
+	TermCorrelation TermKind = 'r'
+	termTrace       TermKind = 'x'
+	termSaga        TermKind = 'a'
+	termJobRun      TermKind = 'j'
+	termAssignee    TermKind = 'n'
+	termLabel       TermKind = 'l'
+	termKey         TermKind = 'k'
+	termHeader      TermKind = 'h' // name, NUL, value
+	termPayload     TermKind = 'p' // dotted path, NUL, scalar
+	termWord        TermKind = 'w' // of the error's message, in lower case
 )
 
 // How much of a letter is found by terms. Beyond that it is stored like the rest.
@@ -70,7 +70,7 @@ func hashed[T string | []byte](h hash, s T) hash {
 func (h hash) term() int32 { return int32(uint32(h ^ h>>32)) } //nolint:gosec // all 32 bits count
 
 // Term hashes one value.
-func Term(tenant uuid.UUID, k kind, value string) int32 {
+func Term(tenant uuid.UUID, k TermKind, value string) int32 {
 	return hashed(hashed(hashed(hashBasis, tenant[:]), []byte{byte(k)}), value).term()
 }
 
@@ -80,9 +80,9 @@ func Term(tenant uuid.UUID, k kind, value string) int32 {
 func letterTerms(l *dlq.Letter, isSealed bool) []int32 {
 	terms := make([]int32, 0, 64)
 	of := hashed(hashBasis, l.TenantID[:])
-	kindOf := func(k kind) hash { return (of ^ hash(k)) * hashPrime }
-	add := func(k kind, value string) { terms = append(terms, hashed(kindOf(k), value).term()) }
-	unlessEmpty := func(k kind, value string) {
+	kindOf := func(k TermKind) hash { return (of ^ hash(k)) * hashPrime }
+	add := func(k TermKind, value string) { terms = append(terms, hashed(kindOf(k), value).term()) }
+	unlessEmpty := func(k TermKind, value string) {
 		if value != "" {
 			add(k, value)
 		}

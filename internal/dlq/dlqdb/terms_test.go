@@ -103,7 +103,7 @@ func TestTermsOfALetter(t *testing.T) {
 			{Name: "offset", Value: []byte{0, 0, 0, 9}}, {Name: "not UTF-8", Value: []byte{0xff}},
 		}},
 	}
-	of := func(l dlq.Letter, k kind, value string) int32 { return Term(l.TenantID, k, value) }
+	of := func(l dlq.Letter, k TermKind, value string) int32 { return Term(l.TenantID, k, value) }
 	readable := []int32{
 		of(l, termSource, "KAFKA"), of(l, termConsumers, "g"), of(l, termFingerprint, "ff"), of(l, TermCorrelation, "c"), of(l, termTrace, "t"), of(l, termAssignee, "ada"),
 		of(l, termLabel, "x"), of(l, termLabel, "y"), of(l, termSaga, uuid.Max.String()), of(l, termJobRun, uuid.Max.String()),

@@ -156,12 +156,12 @@ func (a *applying) gather(before *dlq.Letter, v *dlq.Verdict) {
 	action := a.r.Told(v, before, a.chance.NewID())
 	a.changed.actions.Add(&action)
 	if v.Deleted {
-		a.changed.deleted.Uuid(before.ID)
+		a.changed.deleted.UUID(before.ID)
 		return
 	}
 	after := &v.After
 	c := a.changed.columns[:]
-	c[0].Uuid(after.ID)
+	c[0].UUID(after.ID)
 	c[1].Int(before.Version)
 	c[2].Text(string(after.Status))
 	c[3].TextUnlessEmpty(string(after.Resolution))

@@ -86,7 +86,7 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 			var problem string // the last one
 			add := func(f *dlq.Finish, stored dlq.Resolution) {
 				item, reach := f.Item(stored)
-				c[0].Uuid(f.LetterID)
+				c[0].UUID(f.LetterID)
 				c[1].Text(string(item.State))
 				c[2].Text(item.Detail)
 				c[3].Text(string(reach))

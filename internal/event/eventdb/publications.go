@@ -37,7 +37,7 @@ func (st *Publications) Lead(ctx context.Context, name, owner string, ttl time.D
 func (st *Publications) Renew(ctx context.Context, name string, epoch int64, ttl time.Duration) (bool, error) {
 	res, err := st.db.Read.ExecContext(ctx, `
 		UPDATE saga.publications SET lease_until = now() + $3 * interval '1 microsecond' WHERE name = $1 AND epoch = $2`, name, epoch, ttl.Microseconds())
-	return postgres.One(res, "renew the publication lease", err)
+	return postgres.ChangedOne(res, "renew the publication lease", err)
 }
 
 // Resign implements saga.Publications.
@@ -94,5 +94,5 @@ ON CONFLICT (name, tenant_id) DO UPDATE SET txid = excluded.txid, id = excluded.
 // Advance implements saga.Publications. The publisher acts for all tenants.
 func (st *Publications) Advance(ctx context.Context, name string, epoch int64, whose uuid.UUID, to saga.Position) (bool, error) {
 	res, err := st.db.Read.ExecContext(ctx, advance, name, epoch, whose, xid(to), to.ID)
-	return postgres.One(res, "advance publication", err)
+	return postgres.ChangedOne(res, "advance publication", err)
 }

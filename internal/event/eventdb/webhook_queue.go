@@ -78,10 +78,10 @@ func (st *Webhooks) Enqueue(ctx context.Context, s *webhook.Subscription, from, 
 	var c [7]postgres.BinaryColumn
 	for i := range deliveries {
 		d := &deliveries[i]
-		c[0].Uuid(d.ID)
+		c[0].UUID(d.ID)
 		c[1].Int(d.EventID)
 		c[2].Text(d.EventType)
-		c[3].Uuid(d.SagaID)
+		c[3].UUID(d.SagaID)
 		c[4].Text(string(d.Body))
 		c[5].Time(d.DueAt)
 		c[6].Time(d.CreatedAt)

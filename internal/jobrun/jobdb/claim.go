@@ -172,7 +172,7 @@ func (st *Jobs) Claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offe
 func tryClaim(claim func(keyless bool) ([]jobrun.Offer, error)) (offers []jobrun.Offer, err error) {
 	for try := range 2 * claimTries {
 		offers, err = claim(try >= claimTries)
-		if !postgres.Collided(err) && postgres.SqlState(err) != postgres.UniqueViolation {
+		if !postgres.Collided(err) && postgres.SQLState(err) != postgres.UniqueViolation {
 			break
 		}
 	}
@@ -229,7 +229,7 @@ func (st *Jobs) startOffers(ctx context.Context, tx *sqlx.Tx, offers []jobrun.Of
 	var ids postgres.BinaryColumn
 	at := make(map[uuid.UUID]*jobrun.Run, len(offers))
 	for i := range offers {
-		ids.Uuid(offers[i].ID)
+		ids.UUID(offers[i].ID)
 		at[offers[i].ID] = &offers[i].Run
 	}
 	rows, err := st.db.QueryIn(ctx, tx, startClaimed, offers[0].TenantID, offers[0].WorkerID, ids.Parameter(), s.Seconds(jobrun.RunLease).Microseconds())

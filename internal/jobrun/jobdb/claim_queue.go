@@ -54,7 +54,7 @@ func claimQuery(asks []jobrun.ClaimRequest, s jobrun.Settings, keyless bool) (qu
 	}
 	var workers, claims, slots postgres.BinaryColumn
 	for i := range asks {
-		workers.Uuid(asks[i].WorkerID)
+		workers.UUID(asks[i].WorkerID)
 		claims.Text(asks[i].ClaimID)
 		slots.Int(int64(min(asks[i].Slots, jobrun.MaxClaim)))
 	}

@@ -18,6 +18,7 @@ type runEvent struct {
 	jobrun.Event
 }
 
+// RunEventTable is jobs.job_run_events.
 var RunEventTable = postgres.NewTable(
 	postgres.UUID("run_id", func(e *runEvent) *uuid.UUID { return &e.run }).WriteOnly(),
 	postgres.UUID("tenant_id", func(e *runEvent) *uuid.UUID { return &e.tenant }).WriteOnly(),
@@ -84,6 +85,7 @@ type runAttempt struct {
 	jobrun.Attempt
 }
 
+// AttemptTable is jobs.job_run_attempts.
 var AttemptTable = postgres.NewTable(
 	postgres.UUID("run_id", func(a *runAttempt) *uuid.UUID { return &a.run }).WriteOnly(),
 	postgres.UUID("tenant_id", func(a *runAttempt) *uuid.UUID { return &a.tenant }).WriteOnly(),

@@ -30,6 +30,8 @@ func NewDefinitions(db *DB) *Definitions { return &Definitions{db} }
 const DefinitionColumns = `d.id, d.tenant_id, d.name, d.version, d.spec_version, d.spec, d.enabled, d.paused_at, d.paused_until,
 	d.pause_reason, d.built_in, d.last_materialized_at, d.next_due_at, d.created_at, d.updated_at, d.created_by, d.updated_by, d.deleted_at`
 
+// ScanDefinition reads one row that begins with DefinitionColumns; more receives the
+// columns after them.
 func ScanDefinition(row postgres.Scanner, more ...any) (d jobrun.Definition, err error) {
 	var spec []byte
 	dest := []any{

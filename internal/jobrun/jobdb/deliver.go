@@ -234,14 +234,14 @@ func (st *Events) settle(ctx context.Context, tx *sqlx.Tx, events []jobrun.Publi
 	var told []dlqdb.LetterUpdate
 	for i := range all {
 		d := &all[i]
-		c[0].Uuid(d.event.ID)
-		c[1].Uuid(d.to.ID)
-		c[2].Uuid(d.event.TenantID)
+		c[0].UUID(d.event.ID)
+		c[1].UUID(d.to.ID)
+		c[2].UUID(d.event.TenantID)
 		c[4].Int(int64(d.tries + 1))
 		var again *time.Time
 		letter := uuid.Nil
 		if d.err == nil {
-			c[3].Uuid(d.run.ID)
+			c[3].UUID(d.run.ID)
 			c[5].Text("")
 			c[6].Time(m.Now)
 		} else {
@@ -259,7 +259,7 @@ func (st *Events) settle(ctx context.Context, tx *sqlx.Tx, events []jobrun.Publi
 			c[6].Null()
 		}
 		c[7].TimeOrNull(again)
-		c[8].UuidUnlessZero(letter)
+		c[8].UUIDUnlessZero(letter)
 	}
 	if len(all) > 0 {
 		if err := st.db.ExecIn(ctx, tx, putDeliveries, postgres.Parameters(c[:])...); err != nil {

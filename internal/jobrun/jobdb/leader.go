@@ -64,7 +64,7 @@ func (st *Elections) Acquire(ctx context.Context, id uuid.UUID, node string, ttl
 		})
 	}
 	switch {
-	case postgres.SqlState(err) == postgres.UniqueViolation: // both were the first ever, and the other one was faster
+	case postgres.SQLState(err) == postgres.UniqueViolation: // both were the first ever, and the other one was faster
 		return jobrun.Term{}, false, nil
 	case err != nil:
 		return jobrun.Term{}, false, fmt.Errorf("acquire the leader lease: %w", err)

@@ -84,6 +84,7 @@ func (st *Jobs) Apply(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun
 	return st.db.ApplyToRun(ctx, tx, r, in, MomentAt(now))
 }
 
+// ApplyToRun decides at m what an input makes of a locked run, and writes that.
 func (db *DB) ApplyToRun(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, m jobrun.Moment) (jobrun.Change, error) {
 	spec, err := db.specOf(ctx, tx, r)
 	if err != nil {

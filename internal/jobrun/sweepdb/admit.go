@@ -119,7 +119,7 @@ func (st *Sweeps) carryOut(ctx context.Context, t jobrun.Term, d *decisions) (mo
 	awake := map[jobnotify.TenantQueue]struct{}{}
 	var ids postgres.BinaryColumn
 	for _, id := range d.admit {
-		ids.Uuid(id)
+		ids.UUID(id)
 	}
 	n = 0
 	err = st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
@@ -151,7 +151,7 @@ func (st *Sweeps) askToStop(ctx context.Context, t jobrun.Term, asked []jobrun.A
 	}
 	var ids, reasons postgres.BinaryColumn
 	for _, a := range asked {
-		ids.Uuid(a.ID)
+		ids.UUID(a.ID)
 		reasons.Text(jobdb.Shortened(a.Reason, jobrun.MaxReason))
 	}
 	err = st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
@@ -290,7 +290,7 @@ func (st *Sweeps) keysAfter(ctx context.Context, after concurrencyKey, limit int
 func (st *Sweeps) decide(ctx context.Context, page []concurrencyKey) (*decisions, error) {
 	var tenants, keys postgres.BinaryColumn
 	for _, k := range page {
-		tenants.Uuid(k.tenant)
+		tenants.UUID(k.tenant)
 		keys.Text(k.key)
 	}
 	rows, err := st.db.QueryWrite(ctx, keyCandidates, tenants.Parameter(), keys.Parameter())

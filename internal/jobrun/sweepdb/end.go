@@ -70,7 +70,7 @@ const maxRefused = 10
 func endTogether(ctx context.Context, db *jobdb.DB, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input) (n int, err error) {
 	var list postgres.BinaryColumn
 	for _, id := range ids {
-		list.Uuid(id)
+		list.UUID(id)
 	}
 	err = db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		n = 0

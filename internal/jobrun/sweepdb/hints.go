@@ -40,7 +40,7 @@ func (st *Sweeps) doubt(ctx context.Context, t jobrun.Term, s jobrun.Settings, l
 		if n++; recent {
 			perhaps = append(perhaps, f)
 		} else {
-			ids.Uuid(f.RunID)
+			ids.UUID(f.RunID)
 		}
 		return err
 	})
@@ -49,7 +49,7 @@ func (st *Sweeps) doubt(ctx context.Context, t jobrun.Term, s jobrun.Settings, l
 	}
 	for i, alive := range st.hints.Alive(ctx, perhaps) {
 		if !alive {
-			ids.Uuid(perhaps[i].RunID)
+			ids.UUID(perhaps[i].RunID)
 		}
 	}
 	if ids.N == 0 {

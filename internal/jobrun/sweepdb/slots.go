@@ -71,7 +71,7 @@ func (st *Sweeps) Materialize(ctx context.Context, t jobrun.Term, slots []jobrun
 	var c [4]postgres.BinaryColumn
 	for i := range advances {
 		a := &advances[i]
-		c[0].Uuid(a.Definition)
+		c[0].UUID(a.Definition)
 		c[1].Int(a.Version)
 		c[2].Time(a.Until)
 		c[3].TimeOrNull(a.NextDueAt)

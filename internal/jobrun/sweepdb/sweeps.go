@@ -41,7 +41,7 @@ func foundIDs(ctx context.Context, db *jobdb.DB, query string, args ...any) (ids
 	err = postgres.EachRow(rows, func() error {
 		var id uuid.UUID
 		err := rows.Scan(&id)
-		list.Uuid(id)
+		list.UUID(id)
 		n++
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/jobrun/joblog"
 	"github.com/skald-saga/skald/internal/jobrun/logstore"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -39,7 +40,7 @@ func move(dsn, url string) error {
 	}
 	settings := func(context.Context) (jobrun.Settings, error) { return jobrun.NewSettings(1, nil), nil }
 	round, err := joblog.NewMover(joblog.Config{
-		Store: store, Chunks: postgres.NewJobs(postgres.NewJobDB(db, nil), settings), Offloading: postgres.NewJobLogs(postgres.NewJobDB(db, nil)), Settings: settings,
+		Store: store, Chunks: jobdb.NewJobs(jobdb.NewDB(db, nil), settings), Offloading: jobdb.NewLogs(jobdb.NewDB(db, nil)), Settings: settings,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Now: time.Now,
 	}).Once(ctx)
 	fmt.Printf("%+v\n", round)

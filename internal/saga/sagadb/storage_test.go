@@ -1,4 +1,4 @@
-package postgres_test
+package sagadb_test
 
 import (
 	"slices"
@@ -21,7 +21,7 @@ func TestTheStorageReportIsWhatPostgreSQLSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	pgtest.Execute(t, pgtest.Observer(t, dsn), `ANALYZE saga.saga_states`)
-	report, err := db.Storage(t.Context())
+	report, err := sagadb.NewSagas(db).Storage(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package postgres
+package sagadb
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -26,10 +27,10 @@ SELECT CASE u.schemaname WHEN 'saga' THEN '' ELSE u.schemaname || '.' END || u.r
  WHERE u.schemaname IN ('saga', 'dlq', 'jobs')
  ORDER BY 1, 2`
 
-// Storage reports what our tables take and how they and
-// their indexes are used (S2-126, S2-127).
-func (db *DB) Storage(ctx context.Context) (saga.Storage, error) {
-	tx, err := db.Read.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+// Storage reports what all tables take, those of dead letters and job runs too, and
+// how they and their indexes are used (S2-126, S2-127).
+func (st *Sagas) Storage(ctx context.Context) (saga.Storage, error) {
+	tx, err := st.db.Read.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return saga.Storage{}, fmt.Errorf("report on storage: %w", err)
 	}
@@ -50,11 +51,11 @@ func storage(ctx context.Context, tx *sqlx.Tx) (s saga.Storage, err error) {
 		return s, err
 	}
 	at := map[string]int{}
-	err = EachRow(rows, func() error {
+	err = postgres.EachRow(rows, func() error {
 		var t saga.Table
 		err := rows.Scan(&t.Name, &t.TotalBytes, &t.HeapBytes, &t.ToastBytes, &t.IndexBytes, &t.LiveTuples, &t.DeadTuples,
 			&t.ModifiedSinceAnalyze, &t.LastVacuum, &t.LastAutovacuum, &t.LastAnalyze, &t.LastAutoanalyze)
-		UTC(t.LastVacuum, t.LastAutovacuum, t.LastAnalyze, t.LastAutoanalyze)
+		postgres.UTC(t.LastVacuum, t.LastAutovacuum, t.LastAnalyze, t.LastAutoanalyze)
 		at[t.Name] = len(s.Tables)
 		s.Tables = append(s.Tables, t)
 		return err
@@ -65,7 +66,7 @@ func storage(ctx context.Context, tx *sqlx.Tx) (s saga.Storage, err error) {
 	if rows, err = tx.QueryContext(ctx, indexUsage); err != nil {
 		return s, err
 	}
-	err = EachRow(rows, func() error {
+	err = postgres.EachRow(rows, func() error {
 		var table string
 		var x saga.Index
 		err := rows.Scan(&table, &x.Name, &x.Bytes, &x.Unique, &x.Valid, &x.Scans, &x.TuplesRead, &x.TuplesFetched)
