@@ -2711,7 +2711,7 @@ type ActionList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// AnyJSON Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+// AnyJSON Any JSON value. Callers without `payloads:read` get the text `***`.
 type AnyJSON = json.RawMessage
 
 // AuditEvent Something that happened to a saga. Never changes.
@@ -2740,11 +2740,10 @@ type AuditEvent struct {
 	// NewState Given with `old_state` exactly when the saga's state changed; alone at its beginning.
 	NewState *SagaState `json:"new_state,omitempty"`
 
-	// OldState The precise state. `pending` is STARTED; `running` and `step_completed`
-	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
-	// `compensated` (everything undone), `failed` (an undo gave up) and
-	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
-	// CANCELLED.
+	// OldState The precise state. `pending` is STARTED; `running` and `step_completed` are
+	// RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING; `compensated`
+	// (all steps compensated), `failed` (a compensation gave up) and `timed_out`
+	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	OldState *SagaState `json:"old_state,omitempty"`
 
 	// RequestID Of the API request behind it.
@@ -2928,16 +2927,17 @@ type BackfillSlot struct {
 // BulkState defines model for BulkState.
 type BulkState string
 
-// Call How a participant is reached. It has either `http` or `job`.
+// Call How to call a participant: either `http` or `job`.
 type Call struct {
-	// Args A template of the run's arguments, in the form of the workflow's `output`.
-	// Without it the run gets what an HTTP participant would get as body.
+	// Args A template for the run's arguments, in the same form as the workflow's
+	// `output`. By default the run gets what an HTTP participant would get as its
+	// body.
 	Args JSONObject `json:"args,omitempty"`
 
 	// HTTP A request to a participant. Redirects are never followed.
 	HTTP *HTTPCall `json:"http,omitempty"`
 
-	// Job The job definition whose run does it. Not with `--store memory`.
+	// Job The job definition to run. Not available with `--store memory`.
 	Job *string `json:"job,omitempty"`
 }
 
@@ -2986,7 +2986,7 @@ type ClaimInput struct {
 
 // ClaimedRun A run for the worker.
 type ClaimedRun struct {
-	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args    AnyJSON `json:"args,omitempty"`
 	Attempt int32   `json:"attempt"`
 
@@ -3034,7 +3034,7 @@ type ClaimedRuns struct {
 	State WorkerState `json:"state"`
 }
 
-// Compensation A call that undoes the step, or the word `none` when there is nothing to undo.
+// Compensation A call that undoes the step, or `none` if there is nothing to undo.
 type Compensation struct {
 	union json.RawMessage
 }
@@ -3090,7 +3090,7 @@ type CompleteItem struct {
 	// Resources What a run has used.
 	Resources *RunResources `json:"resources,omitempty"`
 
-	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Result Any JSON value. Callers without `payloads:read` get the text `***`.
 	Result   AnyJSON `json:"result,omitempty"`
 	RunID    UUID    `json:"run_id"`
 	TimedOut *bool   `json:"timed_out,omitempty"`
@@ -3098,7 +3098,7 @@ type CompleteItem struct {
 
 // CompleteStepInput defines model for CompleteStepInput.
 type CompleteStepInput struct {
-	// Output Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Output Any JSON value. Callers without `payloads:read` get the text `***`.
 	Output AnyJSON `json:"output,omitempty"`
 
 	// Reason Recorded in the audit trail.
@@ -3208,7 +3208,7 @@ type DeadLetter struct {
 	// ParentID The letter whose redrive came back as this one.
 	ParentID *openapi_types.UUID `json:"parent_id,omitempty"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
 	// PayloadBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
@@ -3625,7 +3625,7 @@ type DeadLetterInput struct {
 	// OriginalTopic 1 to 255 characters.
 	OriginalTopic string `json:"original_topic"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
 	// PayloadBase64 At most 10 MiB decoded. Excludes `payload`.
@@ -3827,7 +3827,7 @@ type DeadLetterRetryInput struct {
 	// KeyBase64 Another key.
 	KeyBase64 *string `json:"key_base64,omitempty"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
 	// PayloadBase64 Any bytes instead of `payload`.
@@ -3876,7 +3876,7 @@ type DeadLetterRevision struct {
 	KeyBase64 *ContentText `json:"key_base64,omitempty"`
 	Number    int          `json:"number"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
 	// PayloadBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
@@ -3886,7 +3886,7 @@ type DeadLetterRevision struct {
 	// JSON value and as a string; `binary` is in `payload_base64`.
 	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
 
-	// PayloadPatch Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// PayloadPatch Any JSON value. Callers without `payloads:read` get the text `***`.
 	PayloadPatch AnyJSON `json:"payload_patch,omitempty"`
 	Reason       *string `json:"reason,omitempty"`
 }
@@ -3988,10 +3988,10 @@ type DeadlineInput struct {
 	Reason      *string `json:"reason,omitempty"`
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 
-	// TimeoutMS Counted from now. Excludes `until`.
+	// TimeoutMS Counted from now. Cannot be combined with `until`.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Until In the future. Excludes `timeout_ms`.
+	// Until Must be in the future. Cannot be combined with `timeout_ms`.
 	Until *time.Time `json:"until,omitempty"`
 }
 
@@ -4076,7 +4076,7 @@ type EmittedEvent struct {
 	EventType     string     `json:"event_type"`
 	OccurredAt    *time.Time `json:"occurred_at,omitempty"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 }
 
@@ -4091,7 +4091,7 @@ type EmittedItem struct {
 
 // EmittedRun A run of another definition.
 type EmittedRun struct {
-	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args AnyJSON `json:"args,omitempty"`
 
 	// Definition Its id or name.
@@ -4102,7 +4102,7 @@ type EmittedRun struct {
 	ScheduledFor   *time.Time `json:"scheduled_for,omitempty"`
 }
 
-// EndCause Why a saga did not go on forward.
+// EndCause Why the saga stopped running forward.
 type EndCause string
 
 // EndedRun What became of a run.
@@ -4137,8 +4137,8 @@ type ExpiredSagas struct {
 
 // ExplainedAction defines model for ExplainedAction.
 type ExplainedAction struct {
-	// Action An action of the API, named as in its path; `skip-step` is `/steps/{step}/skip`,
-	// and so on.
+	// Action An action of the API, named as in its path; for example `skip-step` is
+	// `/steps/{step}/skip`.
 	Action      SagaAction `json:"action"`
 	Description string     `json:"description"`
 
@@ -4230,7 +4230,7 @@ type ForceCompleteInput struct {
 	Reason      string `json:"reason"`
 	RequestedBy *Label `json:"requested_by,omitempty"`
 
-	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Result Any JSON value. Callers without `payloads:read` get the text `***`.
 	Result AnyJSON `json:"result,omitempty"`
 }
 
@@ -4287,14 +4287,14 @@ type GroupRedriveInput struct {
 type HTTPCall struct {
 	Headers map[string]string `json:"headers,omitempty"`
 
-	// Method POST by default.
+	// Method Default: POST.
 	Method *HTTPCallMethod `json:"method,omitempty"`
 
-	// URL Absolute, http or https.
+	// URL An absolute http or https URL.
 	URL string `json:"url"`
 }
 
-// HTTPCallMethod POST by default.
+// HTTPCallMethod Default: POST.
 type HTTPCallMethod string
 
 // Health defines model for Health.
@@ -4396,7 +4396,7 @@ type JobBulk struct {
 	Done      int64         `json:"done"`
 	EndedAt   *time.Time    `json:"ended_at,omitempty"`
 
-	// Filter Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
 	Filter AnyJSON            `json:"filter,omitempty"`
 	ID     openapi_types.UUID `json:"id"`
 
@@ -4476,7 +4476,7 @@ type JobDefinition struct {
 	// and sagas do.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
-	// DefaultArgs Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON    `json:"default_args,omitempty"`
 	DeletedAt   *time.Time `json:"deleted_at,omitempty"`
 	Description *string    `json:"description,omitempty"`
@@ -4604,7 +4604,7 @@ type JobDefinitionVersion struct {
 	// and sagas do.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
-	// DefaultArgs Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 	Description *string `json:"description,omitempty"`
 
@@ -4708,7 +4708,7 @@ type JobEventInput struct {
 	// OccurredAt When it happened; now when it is left out.
 	OccurredAt *time.Time `json:"occurred_at,omitempty"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 }
 
@@ -4738,7 +4738,7 @@ type JobEventRecord struct {
 	EventType  string             `json:"event_type"`
 	OccurredAt time.Time          `json:"occurred_at"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
 	// PayloadDiffers With `duplicate`, true when the stored event has another payload than the one sent.
@@ -4814,7 +4814,7 @@ type JobReasonInput struct {
 
 // JobRerunInput defines model for JobRerunInput.
 type JobRerunInput struct {
-	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args AnyJSON `json:"args,omitempty"`
 
 	// Reason For the audit trail.
@@ -4844,7 +4844,7 @@ type JobRun struct {
 	AdmittedAt     *time.Time   `json:"admitted_at,omitempty"`
 	AllowedActions []JobRunVerb `json:"allowed_actions"`
 
-	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args             AnyJSON             `json:"args,omitempty"`
 	AssignedAt       *time.Time          `json:"assigned_at,omitempty"`
 	AssignedWorkerID *openapi_types.UUID `json:"assigned_worker_id,omitempty"`
@@ -4858,7 +4858,7 @@ type JobRun struct {
 	CancelReason      *string             `json:"cancel_reason,omitempty"`
 	CancelRequestedAt *time.Time          `json:"cancel_requested_at,omitempty"`
 
-	// Checkpoint Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Checkpoint Any JSON value. Callers without `payloads:read` get the text `***`.
 	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
 	CommandName string  `json:"command_name"`
 
@@ -4925,7 +4925,7 @@ type JobRun struct {
 	ResourceIoWriteBytes    *int64    `json:"resource_io_write_bytes,omitempty"`
 	ResourcePeakRssBytes    *int64    `json:"resource_peak_rss_bytes,omitempty"`
 
-	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Result Any JSON value. Callers without `payloads:read` get the text `***`.
 	Result       AnyJSON             `json:"result,omitempty"`
 	RetryNumber  int                 `json:"retry_number"`
 	RetryOfRunID *openapi_types.UUID `json:"retry_of_run_id,omitempty"`
@@ -5028,7 +5028,7 @@ type JobRunFilter struct {
 
 // JobRunInput defines model for JobRunInput.
 type JobRunInput struct {
-	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args          AnyJSON `json:"args,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 
@@ -5301,7 +5301,7 @@ type Redrive struct {
 	Eta    *time.Time `json:"eta,omitempty"`
 	Failed int64      `json:"failed"`
 
-	// Filter Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
 	Filter   AnyJSON `json:"filter,omitempty"`
 	Force    bool    `json:"force"`
 	Gathered bool    `json:"gathered"`
@@ -5368,7 +5368,7 @@ type Redrive struct {
 	// Target Where a retry drives a letter.
 	Target *DeadLetterTarget `json:"target,omitempty"`
 
-	// Transform Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Transform Any JSON value. Callers without `payloads:read` get the text `***`.
 	Transform AnyJSON `json:"transform,omitempty"`
 
 	// UnknownIds Where it was asked for, those of `ids` that no live letter has: nothing is
@@ -5573,7 +5573,7 @@ type ReleaseInput struct {
 
 // ResumeInput defines model for ResumeInput.
 type ResumeInput struct {
-	// KeepDeadline Whether the deadline stays where it was.
+	// KeepDeadline Whether the deadline stays as it was.
 	KeepDeadline *bool `json:"keep_deadline,omitempty"`
 
 	// Reason Recorded in the audit trail.
@@ -5581,14 +5581,15 @@ type ResumeInput struct {
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
 
-// Retention How long ended sagas stay live before they are archived, in milliseconds.
-// Left out or 0: as long as the server says; -1: for ever. What the latest
-// version says holds for all sagas of the workflow.
+// Retention How long ended sagas stay live before they are archived, in milliseconds. 0 or
+// omitted: the server's default; -1: for ever. The latest version's retention
+// applies to all sagas of the workflow.
 type Retention struct {
-	// CompletedMS Of sagas that completed.
+	// CompletedMS For sagas that completed.
 	CompletedMS *int64 `json:"completed_ms,omitempty"`
 
-	// FailedMS Of sagas that ended in any other way. Those that need attention are never archived.
+	// FailedMS For sagas that ended in any other way. Sagas that need attention are never
+	// archived.
 	FailedMS *int64 `json:"failed_ms,omitempty"`
 }
 
@@ -5645,15 +5646,15 @@ type RetryClass string
 
 // RetryInput defines model for RetryInput.
 type RetryInput struct {
-	// FromStep The step to begin with, by name or index; by default the one that failed.
+	// FromStep The step to start from, by name or index; default: the step that failed.
 	FromStep json.RawMessage `json:"from_step,omitempty"`
 
-	// InputPatch A JSON merge patch (RFC 7386) of what that step gets as `payload`: by
-	// default the saga's payload.
+	// InputPatch A JSON merge patch (RFC 7386) of the step's `payload`, which is by default
+	// the saga's payload.
 	InputPatch AnyJSON `json:"input_patch,omitempty"`
 
-	// NotApplied That somebody has made sure that the attempts so far were not applied.
-	// Without it a step that may have been applied takes no `input_patch`.
+	// NotApplied Confirms that none of the previous attempts was applied. Without it, a step
+	// that may have been applied accepts no `input_patch`.
 	NotApplied *bool `json:"not_applied,omitempty"`
 
 	// Reason Recorded in the audit trail.
@@ -5661,7 +5662,7 @@ type RetryInput struct {
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
 
-// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
+// RetryPolicy Omitted members are taken from the workflow's policy, then from the server's.
 type RetryPolicy = json.RawMessage
 
 // Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
@@ -5781,16 +5782,16 @@ type Saga struct {
 	DefinitionID string  `json:"definition_id"`
 	Description  *string `json:"description,omitempty"`
 
-	// EndCause Why a saga did not go on forward.
+	// EndCause Why the saga stopped running forward.
 	EndCause     *EndCause  `json:"end_cause,omitempty"`
 	Error        *SagaError `json:"error,omitempty"`
 	ErrorMessage *string    `json:"error_message,omitempty"`
 	InitiatedBy  string     `json:"initiated_by"`
 
-	// Lifecycle The coarse life of a saga.
+	// Lifecycle A coarse classification of the state.
 	Lifecycle SagaLifecycle `json:"lifecycle"`
 
-	// Metadata Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Metadata Any JSON value. Callers without `payloads:read` get the text `***`.
 	Metadata AnyJSON `json:"metadata,omitempty"`
 	Name     *string `json:"name,omitempty"`
 
@@ -5800,25 +5801,24 @@ type Saga struct {
 	// NextRunAt When a saga that waits goes on.
 	NextRunAt *time.Time `json:"next_run_at,omitempty"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
 	// Result Once the saga is completed: what the workflow's `output` declares, by default
 	// the outputs of the steps by name.
 	Result AnyJSON `json:"result,omitempty"`
 
-	// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
+	// RetryPolicy Omitted members are taken from the workflow's policy, then from the server's.
 	RetryPolicy RetryPolicy        `json:"retry_policy,omitempty"`
 	SagaID      openapi_types.UUID `json:"saga_id"`
 	SagaType    string             `json:"saga_type"`
 	SpanID      *string            `json:"span_id,omitempty"`
 	StartedAt   *time.Time         `json:"started_at,omitempty"`
 
-	// State The precise state. `pending` is STARTED; `running` and `step_completed`
-	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
-	// `compensated` (everything undone), `failed` (an undo gave up) and
-	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
-	// CANCELLED.
+	// State The precise state. `pending` is STARTED; `running` and `step_completed` are
+	// RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING; `compensated`
+	// (all steps compensated), `failed` (a compensation gave up) and `timed_out`
+	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	State SagaState `json:"state"`
 
 	// Status The status to poll. Each state has one.
@@ -5842,8 +5842,8 @@ type Saga struct {
 	WorkflowVersion int    `json:"workflow_version"`
 }
 
-// SagaAction An action of the API, named as in its path; `skip-step` is `/steps/{step}/skip`,
-// and so on.
+// SagaAction An action of the API, named as in its path; for example `skip-step` is
+// `/steps/{step}/skip`.
 type SagaAction string
 
 // SagaError defines model for SagaError.
@@ -5851,7 +5851,7 @@ type SagaError struct {
 	Cause *SagaError `json:"cause,omitempty"`
 	Code  string     `json:"code"`
 
-	// Details Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Details Any JSON value. Callers without `payloads:read` get the text `***`.
 	Details    AnyJSON   `json:"details,omitempty"`
 	Message    string    `json:"message"`
 	Retryable  bool      `json:"retryable"`
@@ -5887,11 +5887,10 @@ type SagaExplanation struct {
 	SagaID openapi_types.UUID `json:"saga_id"`
 	Since  time.Time          `json:"since"`
 
-	// State The precise state. `pending` is STARTED; `running` and `step_completed`
-	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
-	// `compensated` (everything undone), `failed` (an undo gave up) and
-	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
-	// CANCELLED.
+	// State The precise state. `pending` is STARTED; `running` and `step_completed` are
+	// RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING; `compensated`
+	// (all steps compensated), `failed` (a compensation gave up) and `timed_out`
+	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	State SagaState `json:"state"`
 
 	// Status The status to poll. Each state has one.
@@ -5908,7 +5907,8 @@ type SagaExplanationWaitsFor string
 
 // SagaInput Either `workflow_name` or `steps` is required.
 type SagaInput struct {
-	// BusinessKey What the saga is about, such as an order number. Only one unfinished saga of a workflow has it.
+	// BusinessKey What the saga is about, such as an order number. Only one unfinished saga of
+	// a workflow can have it.
 	BusinessKey   *Label  `json:"business_key,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 	Description   *string `json:"description,omitempty"`
@@ -5918,39 +5918,41 @@ type SagaInput struct {
 	Metadata JSONObject `json:"metadata,omitempty"`
 	Name     *Label     `json:"name,omitempty"`
 
-	// OnConflict What to do when an unfinished saga of the workflow has the business
-	// key: `reject` (409), or `return_existing` (200 with that saga).
+	// OnConflict What to do if an unfinished saga of the workflow has the business key:
+	// `reject` (409) or `return_existing` (200 with that saga).
 	OnConflict *SagaInputOnConflict `json:"on_conflict,omitempty"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// RetryPolicy Of the steps that name none; what it leaves out comes from the workflow's.
+	// RetryPolicy For steps without a policy of their own; omitted members are taken from the
+	// workflow's policy.
 	RetryPolicy RetryPolicy `json:"retry_policy,omitempty"`
 	SagaID      *UUID       `json:"saga_id,omitempty"`
 
-	// SagaType By default the first 64 characters of the workflow's name.
+	// SagaType Default: the first 64 characters of the workflow's name.
 	SagaType *string `json:"saga_type,omitempty"`
 
-	// Steps The steps of a workflow for this saga alone.
+	// Steps The steps of a workflow used by this saga only.
 	Steps json.RawMessage `json:"steps,omitempty"`
 
-	// TimeoutMS When this time has passed, the saga is turned back. By default the workflow's, then the server's.
+	// TimeoutMS When this time has passed, the saga is compensated. Default: the workflow's
+	// timeout, then the server's.
 	TimeoutMS     *int64 `json:"timeout_ms,omitempty"`
 	TransactionID *UUID  `json:"transaction_id,omitempty"`
 
-	// WorkflowName A registered workflow. With `steps` merely a label; then `inline` by default.
+	// WorkflowName A registered workflow. With `steps` it is only a label; default: `inline`.
 	WorkflowName *string `json:"workflow_name,omitempty"`
 
-	// WorkflowVersion The latest version by default. Excludes `steps`.
+	// WorkflowVersion Default: the latest version. Cannot be combined with `steps`.
 	WorkflowVersion *int32 `json:"workflow_version,omitempty"`
 }
 
-// SagaInputOnConflict What to do when an unfinished saga of the workflow has the business
-// key: `reject` (409), or `return_existing` (200 with that saga).
+// SagaInputOnConflict What to do if an unfinished saga of the workflow has the business key:
+// `reject` (409) or `return_existing` (200 with that saga).
 type SagaInputOnConflict string
 
-// SagaLifecycle The coarse life of a saga.
+// SagaLifecycle A coarse classification of the state.
 type SagaLifecycle string
 
 // SagaList defines model for SagaList.
@@ -5959,11 +5961,10 @@ type SagaList struct {
 	Sagas      []Saga     `json:"sagas"`
 }
 
-// SagaState The precise state. `pending` is STARTED; `running` and `step_completed`
-// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
-// `compensated` (everything undone), `failed` (an undo gave up) and
-// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
-// CANCELLED.
+// SagaState The precise state. `pending` is STARTED; `running` and `step_completed` are
+// RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING; `compensated`
+// (all steps compensated), `failed` (a compensation gave up) and `timed_out`
+// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 type SagaState string
 
 // SagaStatistics The sagas of one version of a workflow. `total_instances` is the sum of
@@ -6158,38 +6159,42 @@ type StartedRun struct {
 
 // Step defines model for Step.
 type Step struct {
-	// Action How a participant is reached. It has either `http` or `job`.
+	// Action How to call a participant: either `http` or `job`.
 	Action *Call `json:"action,omitempty"`
 
-	// Args As `args` in `action`.
+	// Args Like `args` in `action`.
 	Args JSONObject `json:"args,omitempty"`
 
-	// Compensation A call that undoes the step, or the word `none` when there is nothing to undo.
+	// Compensation A call that undoes the step, or `none` if there is nothing to undo.
 	Compensation Compensation `json:"compensation"`
 
-	// CompensationRetry What is left out comes from the workflow's policy, and then from the server's.
+	// CompensationRetry Omitted members are taken from the workflow's policy, then from the server's.
 	CompensationRetry RetryPolicy `json:"compensation_retry,omitempty"`
 
-	// DependsOn Names of steps that must be done before. Steps run one at a time, otherwise as listed.
+	// DependsOn Names of steps that must be executed before this one. Steps run one at a
+	// time, otherwise in the listed order.
 	DependsOn []string `json:"depends_on,omitempty"`
 
-	// Job As `job` in `action`.
+	// Job Like `job` in `action`.
 	Job *string `json:"job,omitempty"`
 
-	// Name Unique in the workflow. Letters, digits and `.` `_` `:` `-`, at most 255, beginning with a letter or digit.
+	// Name Unique in the workflow. Letters, digits and `.` `_` `:` `-`, at most 255,
+	// starting with a letter or digit.
 	Name string `json:"name"`
 
-	// Retry What is left out comes from the workflow's policy, and then from the server's.
+	// Retry Omitted members are taken from the workflow's policy, then from the server's.
 	Retry RetryPolicy `json:"retry,omitempty"`
 
-	// TimeoutMS How long one call may take.
+	// TimeoutMS Maximum duration of one call.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type Says the same as what the step holds. A step of type job may have `job` and `args` in place of `action`.
+	// Type Must match the step's content. A step of type job may have `job` and `args`
+	// in place of `action`.
 	Type *StepType `json:"type,omitempty"`
 }
 
-// StepType Says the same as what the step holds. A step of type job may have `job` and `args` in place of `action`.
+// StepType Must match the step's content. A step of type job may have `job` and `args`
+// in place of `action`.
 type StepType string
 
 // StepAction defines model for StepAction.
@@ -6219,15 +6224,15 @@ type StepLog struct {
 	// OutcomeCode What the participant answered, for example `http_409` or `timeout`.
 	OutcomeCode *string `json:"outcome_code,omitempty"`
 
-	// RequestPayload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// RequestPayload Any JSON value. Callers without `payloads:read` get the text `***`.
 	RequestPayload AnyJSON `json:"request_payload,omitempty"`
 
-	// ResponsePayload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// ResponsePayload Any JSON value. Callers without `payloads:read` get the text `***`.
 	ResponsePayload AnyJSON            `json:"response_payload,omitempty"`
 	SagaID          openapi_types.UUID `json:"saga_id"`
 	StartedAt       time.Time          `json:"started_at"`
 
-	// Status How an attempt ended. RUNNING holds exactly while `completed_at` is absent.
+	// Status How an attempt ended. RUNNING exactly while `completed_at` is absent.
 	Status    StepLogStatus `json:"status"`
 	StepIndex int           `json:"step_index"`
 	StepName  string        `json:"step_name"`
@@ -6242,7 +6247,7 @@ type StepLogList struct {
 	StepLogs   []StepLog  `json:"step_logs"`
 }
 
-// StepLogStatus How an attempt ended. RUNNING holds exactly while `completed_at` is absent.
+// StepLogStatus How an attempt ended. RUNNING exactly while `completed_at` is absent.
 type StepLogStatus string
 
 // StepStateName defines model for StepStateName.
@@ -6260,13 +6265,13 @@ type StepView struct {
 	Error             *SagaError         `json:"error,omitempty"`
 	ID                string             `json:"id"`
 
-	// InputData Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// InputData Any JSON value. Callers without `payloads:read` get the text `***`.
 	InputData     AnyJSON    `json:"input_data,omitempty"`
 	LastAttemptAt *time.Time `json:"last_attempt_at,omitempty"`
 	MaxAttempts   int        `json:"max_attempts"`
 	Name          string     `json:"name"`
 
-	// OutputData Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// OutputData Any JSON value. Callers without `payloads:read` get the text `***`.
 	OutputData AnyJSON            `json:"output_data,omitempty"`
 	SagaID     openapi_types.UUID `json:"saga_id"`
 	StartedAt  *time.Time         `json:"started_at,omitempty"`
@@ -6628,18 +6633,19 @@ type Workflow struct {
 	Definition  WorkflowDefinition `json:"definition,omitempty"`
 	Description *string            `json:"description,omitempty"`
 
-	// Enabled Whether new sagas are accepted, of any version.
+	// Enabled Whether new sagas are accepted, for any version.
 	Enabled bool `json:"enabled"`
 
-	// LatestVersion The version that new sagas get when they name none.
+	// LatestVersion The version used by new sagas that name none.
 	LatestVersion int    `json:"latest_version"`
 	Name          string `json:"name"`
 	StepCount     int    `json:"step_count"`
 
-	// StepNames In the order in which they run.
+	// StepNames In execution order.
 	StepNames []string `json:"step_names"`
 
-	// UpdatedAt When a version was last registered, or the workflow enabled or disabled.
+	// UpdatedAt When a version was last registered, or the workflow was last enabled or
+	// disabled.
 	UpdatedAt time.Time `json:"updated_at"`
 	Version   int       `json:"version"`
 }
@@ -6647,7 +6653,7 @@ type Workflow struct {
 // WorkflowDefinition defines model for WorkflowDefinition.
 type WorkflowDefinition = json.RawMessage
 
-// WorkflowInput A definition, or one as YAML text inside JSON.
+// WorkflowInput A definition, or YAML text inside JSON.
 type WorkflowInput = json.RawMessage
 
 // WorkflowList defines model for WorkflowList.
@@ -6656,7 +6662,7 @@ type WorkflowList struct {
 	Workflows  []Workflow `json:"workflows"`
 }
 
-// WorkflowText A WorkflowDefinition as one YAML document without anchors and aliases.
+// WorkflowText A WorkflowDefinition as a single YAML document without anchors and aliases.
 type WorkflowText = string
 
 // WorkflowValidation defines model for WorkflowValidation.
@@ -6665,7 +6671,7 @@ type WorkflowValidation struct {
 	Name       string             `json:"name"`
 	StepCount  int                `json:"step_count"`
 
-	// StepNames In the order in which they run.
+	// StepNames In execution order.
 	StepNames []string                `json:"step_names"`
 	Valid     WorkflowValidationValid `json:"valid"`
 }
@@ -6988,25 +6994,26 @@ type RunRetentionParams struct {
 
 // ListAPIKeysParams defines parameters for ListAPIKeys.
 type ListAPIKeysParams struct {
-	// Active Only keys that count now, or only those that are revoked or expired.
+	// Active Only active keys, or only revoked and expired ones.
 	Active *bool `form:"active,omitempty" json:"active,omitempty"`
 
 	// TenantID Only keys of this tenant.
 	TenantID *UUID `form:"tenant_id,omitempty" json:"tenant_id,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7017,37 +7024,38 @@ type ListAPIKeysParamsInclude string
 type ListActionsParams struct {
 	Kind *ActionKind `form:"kind,omitempty" json:"kind,omitempty"`
 
-	// Subject The id, fingerprint or topic that it was done to.
+	// Subject The id, fingerprint or topic of the subject.
 	Subject *Label `form:"subject,omitempty" json:"subject,omitempty"`
 	Actor   *Label `form:"actor,omitempty" json:"actor,omitempty"`
 	Verb    *Label `form:"verb,omitempty" json:"verb,omitempty"`
 
-	// Operation The operationId of this contract, or the command.
+	// Operation The operationId in this contract, or the CLI command.
 	Operation *Label `form:"operation,omitempty" json:"operation,omitempty"`
 	RequestID *Label `form:"request_id,omitempty" json:"request_id,omitempty"`
 
-	// Scope `tenant` by default.
+	// Scope Default: `tenant`.
 	Scope *AuditScope `form:"scope,omitempty" json:"scope,omitempty"`
 
-	// From Only actions of this time or later.
+	// From Only actions at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
 	// To Only actions before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7056,16 +7064,16 @@ type ListActionsParamsInclude string
 
 // VerifyAuditParams defines parameters for VerifyAudit.
 type VerifyAuditParams struct {
-	// FromSeq The first seal to check; 1 by default.
+	// FromSeq The first seal to check; default: 1.
 	FromSeq *int64 `form:"from_seq,omitempty" json:"from_seq,omitempty"`
 
-	// Trail `events` of sagas, which is the default, or `actions`: what `/audit` lists.
+	// Trail `events` of sagas (the default) or `actions`, as listed by `/audit`.
 	Trail *VerifyAuditParamsTrail `form:"trail,omitempty" json:"trail,omitempty"`
 
-	// Scope Of `actions`; `tenant` by default.
+	// Scope With `trail=actions`; default: `tenant`.
 	Scope *AuditScope `form:"scope,omitempty" json:"scope,omitempty"`
 
-	// Limit Most seals to check; 100 by default.
+	// Limit Maximum number of seals to check; default: 100.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -7077,31 +7085,32 @@ type ListArchivedDeadLettersParams struct {
 	// Status Repeatable.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
-	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
+	// `orders.*`.
 	Topic *DLQTopicFilter `form:"topic,omitempty" json:"topic,omitempty"`
 
-	// Fingerprint Which group of errors.
+	// Fingerprint The fingerprint of a group of errors.
 	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
 	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
 
 	// ErrorClass Repeatable.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that all occur in the error message, whole, in any case.
+	// ErrorContains Words that must all occur in the error message, as whole words, in any case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
 	// Key The key, as text.
 	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
 
-	// KeyBase64 The key, in base64. Excludes `key`.
+	// KeyBase64 The key, in base64. Cannot be combined with `key`.
 	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
 
-	// Header A header and its value, as `name=value`. Repeatable: all must fit.
+	// Header A header and its value, as `name=value`. Repeatable: all must match.
 	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
 
 	// Payload A member of a JSON payload and its value, as `path=value`, for example
-	// `order.customer=c-17` or `total=12.5`. Repeatable: all must fit.
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all must match.
 	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
 
 	// CreatedFrom Inclusive.
@@ -7121,7 +7130,7 @@ type ListArchivedDeadLettersParams struct {
 	// Resolution Repeatable.
 	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
 
-	// GenerationMin How often it was redriven and came back, at least.
+	// GenerationMin Minimum number of times the letter was redriven and came back.
 	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
 
 	// Source Repeatable.
@@ -7131,32 +7140,33 @@ type ListArchivedDeadLettersParams struct {
 	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Label Repeatable: it must have all.
+	// Label Repeatable: the letter must have all labels.
 	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
 	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
 
-	// RedriveID Letters that this redrive was the last to drive.
+	// RedriveID Letters whose latest retry was made by this redrive.
 	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
 
-	// RootID Letters of one lineage.
+	// RootID Letters of this lineage.
 	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
 
-	// View How much of each item; `basic` by default.
+	// View How much of each item to return; default: `basic`.
 	View *ListArchivedDeadLettersParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7168,7 +7178,7 @@ type ListArchivedDeadLettersParamsInclude string
 
 // GetArchivedDeadLetterParams defines parameters for GetArchivedDeadLetter.
 type GetArchivedDeadLetterParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
@@ -7177,31 +7187,32 @@ type ExportDeadLettersParams struct {
 	// Status Repeatable.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
-	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
+	// `orders.*`.
 	Topic *DLQTopicFilter `form:"topic,omitempty" json:"topic,omitempty"`
 
-	// Fingerprint Which group of errors.
+	// Fingerprint The fingerprint of a group of errors.
 	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
 	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
 
 	// ErrorClass Repeatable.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that all occur in the error message, whole, in any case.
+	// ErrorContains Words that must all occur in the error message, as whole words, in any case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
 	// Key The key, as text.
 	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
 
-	// KeyBase64 The key, in base64. Excludes `key`.
+	// KeyBase64 The key, in base64. Cannot be combined with `key`.
 	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
 
-	// Header A header and its value, as `name=value`. Repeatable: all must fit.
+	// Header A header and its value, as `name=value`. Repeatable: all must match.
 	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
 
 	// Payload A member of a JSON payload and its value, as `path=value`, for example
-	// `order.customer=c-17` or `total=12.5`. Repeatable: all must fit.
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all must match.
 	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
 
 	// CreatedFrom Inclusive.
@@ -7221,7 +7232,7 @@ type ExportDeadLettersParams struct {
 	// Resolution Repeatable.
 	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
 
-	// GenerationMin How often it was redriven and came back, at least.
+	// GenerationMin Minimum number of times the letter was redriven and came back.
 	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
 
 	// Source Repeatable.
@@ -7231,20 +7242,20 @@ type ExportDeadLettersParams struct {
 	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Label Repeatable: it must have all.
+	// Label Repeatable: the letter must have all labels.
 	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
 	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
 
-	// RedriveID Letters that this redrive was the last to drive.
+	// RedriveID Letters whose latest retry was made by this redrive.
 	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
 
-	// RootID Letters of one lineage.
+	// RootID Letters of this lineage.
 	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
 
-	// Limit Most letters to export; all by default.
+	// Limit Maximum number of letters to export; default: all.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `cursor` of a line, or the `next_cursor` of the last.
+	// Cursor The `cursor` of a line, or the `next_cursor` of the last one.
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -7253,22 +7264,23 @@ type ListDeadLetterGroupsParams struct {
 	// State Repeatable.
 	State []DeadLetterGroupState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Topic The topic of the first letter.
+	// Topic The topic of the group's first letter.
 	Topic *DLQGroupTopic `form:"topic,omitempty" json:"topic,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7277,7 +7289,7 @@ type ListDeadLetterGroupsParamsInclude string
 
 // UpdateDeadLetterGroupParams defines parameters for UpdateDeadLetterGroup.
 type UpdateDeadLetterGroupParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7298,31 +7310,32 @@ type ListDeadLettersParams struct {
 	// Status Repeatable.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
-	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
+	// `orders.*`.
 	Topic *DLQTopicFilter `form:"topic,omitempty" json:"topic,omitempty"`
 
-	// Fingerprint Which group of errors.
+	// Fingerprint The fingerprint of a group of errors.
 	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
 	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
 
 	// ErrorClass Repeatable.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that all occur in the error message, whole, in any case.
+	// ErrorContains Words that must all occur in the error message, as whole words, in any case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
 	// Key The key, as text.
 	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
 
-	// KeyBase64 The key, in base64. Excludes `key`.
+	// KeyBase64 The key, in base64. Cannot be combined with `key`.
 	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
 
-	// Header A header and its value, as `name=value`. Repeatable: all must fit.
+	// Header A header and its value, as `name=value`. Repeatable: all must match.
 	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
 
 	// Payload A member of a JSON payload and its value, as `path=value`, for example
-	// `order.customer=c-17` or `total=12.5`. Repeatable: all must fit.
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all must match.
 	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
 
 	// CreatedFrom Inclusive.
@@ -7342,7 +7355,7 @@ type ListDeadLettersParams struct {
 	// Resolution Repeatable.
 	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
 
-	// GenerationMin How often it was redriven and came back, at least.
+	// GenerationMin Minimum number of times the letter was redriven and came back.
 	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
 
 	// Source Repeatable.
@@ -7352,35 +7365,36 @@ type ListDeadLettersParams struct {
 	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Label Repeatable: it must have all.
+	// Label Repeatable: the letter must have all labels.
 	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
 	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
 
-	// RedriveID Letters that this redrive was the last to drive.
+	// RedriveID Letters whose latest retry was made by this redrive.
 	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
 
-	// RootID Letters of one lineage.
+	// RootID Letters of this lineage.
 	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
 
-	// Order By `created_at`; `desc`, newest first, by default.
+	// Order Order of `created_at`; default: `desc`, newest first.
 	Order *ListDeadLettersParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// View How much of each item; `basic` by default.
+	// View How much of each item to return; default: `basic`.
 	View *ListDeadLettersParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7401,24 +7415,24 @@ type PushDeadLetterParams struct {
 
 // DeleteDeadLetterParams defines parameters for DeleteDeadLetter.
 type DeleteDeadLetterParams struct {
-	// Force Also when a saga waits for it.
+	// Force Delete it even if a saga is waiting for it.
 	Force *bool `form:"force,omitempty" json:"force,omitempty"`
 
-	// Reason Kept in the audit trail. Without it the answer is 422, as where it belongs in the body.
+	// Reason Recorded in the audit trail. Returns 422 if missing, like a missing body member.
 	Reason RequiredReason `form:"reason" json:"reason"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetDeadLetterParams defines parameters for GetDeadLetter.
 type GetDeadLetterParams struct {
-	// Include What to add: its `attempts`, its `lineage` (as in the operations of
-	// these names), `raw` (`payload_base64`, byte for byte, also of JSON and
-	// text). `payload` and `headers` are always there.
+	// Include What to include: `attempts`; `lineage` (as in the operations of these
+	// names); `raw` (`payload_base64`, byte for byte, for JSON and text payloads
+	// as well). `payload` and `headers` are always included.
 	Include []GetDeadLetterParamsInclude `form:"include,omitempty" json:"include,omitempty"`
 
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
@@ -7427,55 +7441,55 @@ type GetDeadLetterParamsInclude string
 
 // UpdateDeadLetterParams defines parameters for UpdateDeadLetter.
 type UpdateDeadLetterParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // AcknowledgeDeadLetterParams defines parameters for AcknowledgeDeadLetter.
 type AcknowledgeDeadLetterParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // DiscardDeadLetterParams defines parameters for DiscardDeadLetter.
 type DiscardDeadLetterParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RequeueDeadLetterParams defines parameters for RequeueDeadLetter.
 type RequeueDeadLetterParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ResolveDeadLetterParams defines parameters for ResolveDeadLetter.
 type ResolveDeadLetterParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RetryDeadLetterParams defines parameters for RetryDeadLetter.
 type RetryDeadLetterParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetDefaultPolicyParams defines parameters for GetDefaultPolicy.
 type GetDefaultPolicyParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // UpdateDefaultPolicyParams defines parameters for UpdateDefaultPolicy.
 type UpdateDefaultPolicyParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutDefaultPolicyParams defines parameters for PutDefaultPolicy.
 type PutDefaultPolicyParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7484,19 +7498,20 @@ type ListRedrivesParams struct {
 	// State Repeatable.
 	State []RedriveState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7511,29 +7526,29 @@ type CreateRedriveParams struct {
 
 // GetRedriveParams defines parameters for GetRedrive.
 type GetRedriveParams struct {
-	// Wait How long to wait for the end of the redrive, for example `30s` or `1m30s`.
-	// The server may cut it short.
+	// Wait How long to wait for the redrive to end, for example `30s` or `1m30s`. The
+	// server may shorten it.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 }
 
 // UpdateRedriveParams defines parameters for UpdateRedrive.
 type UpdateRedriveParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ApproveRedriveParams defines parameters for ApproveRedrive.
 type ApproveRedriveParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CancelRedriveParams defines parameters for CancelRedrive.
 type CancelRedriveParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7542,51 +7557,51 @@ type ListRedriveItemsParams struct {
 	// State Repeatable.
 	State []RedriveItemState `form:"state,omitempty" json:"state,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // PauseRedriveParams defines parameters for PauseRedrive.
 type PauseRedriveParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ResumeRedriveParams defines parameters for ResumeRedrive.
 type ResumeRedriveParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListDeadLetterTopicsParams defines parameters for ListDeadLetterTopics.
 type ListDeadLetterTopicsParams struct {
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // GetTopicPolicyParams defines parameters for GetTopicPolicy.
 type GetTopicPolicyParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // UpdateTopicPolicyParams defines parameters for UpdateTopicPolicy.
 type UpdateTopicPolicyParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutTopicPolicyParams defines parameters for PutTopicPolicy.
 type PutTopicPolicyParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7595,28 +7610,29 @@ type ListDeadLettersOfTopicParams struct {
 	// Status Repeatable.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
-	// Label Repeatable: it must have all.
+	// Label Repeatable: the letter must have all labels.
 	Label DLQLabelFilter `form:"label,omitempty" json:"label,omitempty"`
 
-	// Order By `created_at`; `desc`, newest first, by default.
+	// Order Order of `created_at`; default: `desc`, newest first.
 	Order *ListDeadLettersOfTopicParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// View How much of each item; `basic` by default.
+	// View How much of each item to return; default: `basic`.
 	View *ListDeadLettersOfTopicParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7631,11 +7647,11 @@ type ListDeadLettersOfTopicParamsInclude string
 
 // RetryAllDeadLettersParams defines parameters for RetryAllDeadLetters.
 type RetryAllDeadLettersParams struct {
-	// Wait How long to wait for the end of the redrive, for example `30s` or `1m30s`.
-	// The server may cut it short.
+	// Wait How long to wait for the redrive to end, for example `30s` or `1m30s`. The
+	// server may shorten it.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
@@ -7646,25 +7662,26 @@ type RetryAllDeadLettersParams struct {
 type ListJobEventsParams struct {
 	EventType *Label `form:"event_type,omitempty" json:"event_type,omitempty"`
 
-	// Processed Whether all its runs are made, or given up.
+	// Processed Only events whose runs have all been created or given up, or only the others.
 	Processed     *bool      `form:"processed,omitempty" json:"processed,omitempty"`
 	CorrelationID *Label     `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	CreatedFrom   *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 	CreatedTo     *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7673,50 +7690,51 @@ type ListJobEventsParamsInclude string
 
 // ListFencesParams defines parameters for ListFences.
 type ListFencesParams struct {
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ResetFenceParams defines parameters for ResetFence.
 type ResetFenceParams struct {
-	// Reason Kept in the audit trail. Without it the answer is 422, as where it belongs in the body.
+	// Reason Recorded in the audit trail. Returns 422 if missing, like a missing body member.
 	Reason RequiredReason `form:"reason" json:"reason"`
 }
 
 // ListJobDefinitionsParams defines parameters for ListJobDefinitions.
 type ListJobDefinitionsParams struct {
-	// Name Exact, or with one `*` at its end.
+	// Name An exact name, or a prefix followed by `*`.
 	Name    *Label   `form:"name,omitempty" json:"name,omitempty"`
 	Type    *JobType `form:"type,omitempty" json:"type,omitempty"`
 	Enabled *bool    `form:"enabled,omitempty" json:"enabled,omitempty"`
 
-	// Paused Those that are paused now, or those that are not.
+	// Paused Only paused or only unpaused definitions.
 	Paused *bool `form:"paused,omitempty" json:"paused,omitempty"`
 
-	// BuiltIn Skald's own, or those of others.
+	// BuiltIn Only built-in or only user-defined definitions.
 	BuiltIn     *bool  `form:"built_in,omitempty" json:"built_in,omitempty"`
 	CommandName *Label `form:"command_name,omitempty" json:"command_name,omitempty"`
 
-	// Label name=value.
+	// Label As `name=value`.
 	Label *JobLabelFilter `form:"label,omitempty" json:"label,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7727,46 +7745,47 @@ type ListJobDefinitionsParamsInclude string
 type DeleteJobDefinitionParams struct {
 	Force *bool `form:"force,omitempty" json:"force,omitempty"`
 
-	// Reason For the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetJobDefinitionParams defines parameters for GetJobDefinition.
 type GetJobDefinitionParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // UpdateJobDefinitionParams defines parameters for UpdateJobDefinition.
 type UpdateJobDefinitionParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ReplaceJobDefinitionParams defines parameters for ReplaceJobDefinition.
 type ReplaceJobDefinitionParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListBackfillsParams defines parameters for ListBackfills.
 type ListBackfillsParams struct {
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7783,19 +7802,19 @@ type CreateBackfillParams struct {
 type ListNextJobRunsParams struct {
 	Count *int `form:"count,omitempty" json:"count,omitempty"`
 
-	// From Only slots at or after this time; now without it.
+	// From Only slots at or after this time; default: now.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 }
 
 // PauseJobDefinitionParams defines parameters for PauseJobDefinition.
 type PauseJobDefinitionParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ResumeJobDefinitionParams defines parameters for ResumeJobDefinition.
 type ResumeJobDefinitionParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7804,8 +7823,8 @@ type CreateJobRunParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// Traceparent W3C Trace Context. Gives the saga its `trace_id` and `span_id`, a job run its
-	// `trace_id`; a malformed one is ignored, as that standard demands.
+	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the
+	// `trace_id` of a job run; a malformed one is ignored, as the standard requires.
 	Traceparent *Traceparent `json:"traceparent,omitempty"`
 }
 
@@ -7817,52 +7836,54 @@ type ListJobRunsParams struct {
 	// Trigger Repeatable.
 	Trigger []JobTrigger `form:"trigger,omitempty" json:"trigger,omitempty"`
 
-	// Definition Id or name.
+	// Definition Id or name of the definition.
 	Definition *Label `form:"definition,omitempty" json:"definition,omitempty"`
 
-	// Worker The worker that has it, or had it when it ended.
+	// Worker The worker that has the run, or had it when it ended.
 	Worker *UUID  `form:"worker,omitempty" json:"worker,omitempty"`
 	Queue  *Label `form:"queue,omitempty" json:"queue,omitempty"`
 
-	// Label name=value.
+	// Label As `name=value`.
 	Label         *JobLabelFilter `form:"label,omitempty" json:"label,omitempty"`
 	CorrelationID *Label          `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	SagaID        *UUID           `form:"saga_id,omitempty" json:"saga_id,omitempty"`
 
-	// RootRunID The run and all its retries.
+	// RootRunID The run with this id and all its retries.
 	RootRunID  *UUID   `form:"root_run_id,omitempty" json:"root_run_id,omitempty"`
 	BackfillID *UUID   `form:"backfill_id,omitempty" json:"backfill_id,omitempty"`
 	ErrorCode  *string `form:"error_code,omitempty" json:"error_code,omitempty"`
 
-	// ScheduledFrom Slots of this time or later.
+	// ScheduledFrom Only slots at or after this time.
 	ScheduledFrom *time.Time `form:"scheduled_from,omitempty" json:"scheduled_from,omitempty"`
 
-	// ScheduledTo Slots before this time.
+	// ScheduledTo Only slots before this time.
 	ScheduledTo  *time.Time `form:"scheduled_to,omitempty" json:"scheduled_to,omitempty"`
 	CreatedFrom  *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 	CreatedTo    *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 	FinishedFrom *time.Time `form:"finished_from,omitempty" json:"finished_from,omitempty"`
 	FinishedTo   *time.Time `form:"finished_to,omitempty" json:"finished_to,omitempty"`
 
-	// LateByMin Started so many minutes after their slot, or still waiting so long after it.
+	// LateByMin Runs that started at least this many minutes after their slot, or have been
+	// waiting at least that long since.
 	LateByMin *int `form:"late_by_min,omitempty" json:"late_by_min,omitempty"`
 
-	// View How much of each item; `basic` by default.
+	// View How much of each item to return; default: `basic`.
 	View *ListJobRunsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7876,19 +7897,20 @@ type ListJobRunsParamsInclude string
 type ListJobBulksParams struct {
 	State *BulkState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7903,14 +7925,15 @@ type CreateJobBulkParams struct {
 
 // GetJobRunParams defines parameters for GetJobRun.
 type GetJobRunParams struct {
-	// View `full` by default; `basic` leaves out arguments, result, checkpoint and stack, as lists do.
+	// View Default: `full`. `basic` omits arguments, result, checkpoint and stack
+	// trace, as lists do.
 	View *GetJobRunParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Wait How long to wait for the end of the run, for example `30s` or `1m30s`. The
-	// server may cut it short.
+	// Wait How long to wait for the run to end, for example `30s` or `1m30s`. The server
+	// may shorten it.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 }
 
@@ -7919,21 +7942,21 @@ type GetJobRunParamsView string
 
 // GetRunLogParams defines parameters for GetRunLog.
 type GetRunLogParams struct {
-	// Attempt Only this attempt; all of them without it.
+	// Attempt Only this attempt; default: all.
 	Attempt *int32 `form:"attempt,omitempty" json:"attempt,omitempty"`
 
-	// AfterSeq Only chunks after this number, of `attempt`, which is then required.
+	// AfterSeq Only chunks after this number; requires `attempt`.
 	AfterSeq *int32 `form:"after_seq,omitempty" json:"after_seq,omitempty"`
 
 	// Stream Only chunks of this stream, such as stdout.
 	Stream *string `form:"stream,omitempty" json:"stream,omitempty"`
 	Follow *bool   `form:"follow,omitempty" json:"follow,omitempty"`
 
-	// Format How the log is written, whatever `Accept` says.
+	// Format The format of the response; overrides `Accept`.
 	Format *GetRunLogParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 	Accept *string                `json:"Accept,omitempty"`
 
-	// LastEventID The last id that was received. Wins over `attempt` and `after_seq`.
+	// LastEventID The last id received. Overrides `attempt` and `after_seq`.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
@@ -7954,23 +7977,23 @@ type ListEventsParams struct {
 	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Actor Who asked for it.
+	// Actor Who requested it.
 	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
 
-	// From Only events of this time or later.
+	// From Only events at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
 	// To Only events before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Wait How long to wait, for example `30s`, when there is no event after the
-	// cursor yet. The server may cut it short.
+	// Wait How long to wait, for example `30s`, if there is no event after the cursor
+	// yet. The server may shorten it.
 	Wait *string `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	// Cursor A `next_cursor`, or the `cursor` of an event, unchanged.
 	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -7982,28 +8005,28 @@ type StreamEventsParams struct {
 	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Actor Who asked for it.
+	// Actor Who requested it.
 	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
 
-	// From Only events of this time or later.
+	// From Only events at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
 	// To Only events before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// FromStart Begin with the first event there is. Excludes `cursor`.
+	// FromStart Start with the oldest available event. Cannot be combined with `cursor`.
 	FromStart *bool `form:"from_start,omitempty" json:"from_start,omitempty"`
 
-	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	// Cursor A `next_cursor`, or the `cursor` of an event, unchanged.
 	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// LastEventID The last id that was received. Wins over `cursor` and `from_start`.
+	// LastEventID The last id received. Overrides `cursor` and `from_start`.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
-	// Archived The archive instead of the live sagas.
+	// Archived List the archive instead of the live sagas.
 	Archived     *bool   `form:"archived,omitempty" json:"archived,omitempty"`
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
@@ -8017,7 +8040,8 @@ type ListSagasParams struct {
 	TraceID       *Label      `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 	BusinessKey   *Label      `form:"business_key,omitempty" json:"business_key,omitempty"`
 
-	// Metadata A JSON object, for example `{"region":"eu"}`. The saga's metadata must contain it.
+	// Metadata A JSON object, for example `{"region":"eu"}`, that the saga's metadata must
+	// contain.
 	Metadata       *string `form:"metadata,omitempty" json:"metadata,omitempty"`
 	NeedsAttention *bool   `form:"needs_attention,omitempty" json:"needs_attention,omitempty"`
 
@@ -8033,22 +8057,23 @@ type ListSagasParams struct {
 	// UpdatedTo Exclusive.
 	UpdatedTo *time.Time `form:"updated_to,omitempty" json:"updated_to,omitempty"`
 
-	// View How much of each item; `basic` by default.
+	// View How much of each item to return; default: `basic`.
 	View *ListSagasParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8060,35 +8085,35 @@ type ListSagasParamsInclude string
 
 // CreateSagaParams defines parameters for CreateSaga.
 type CreateSagaParams struct {
-	// Wait How long to wait for the end of the saga, for example `30s` or `1m30s`. The
-	// server may cut it short.
+	// Wait How long to wait for the saga to end, for example `30s` or `1m30s`. The server
+	// may shorten it.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// Traceparent W3C Trace Context. Gives the saga its `trace_id` and `span_id`, a job run its
-	// `trace_id`; a malformed one is ignored, as that standard demands.
+	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the
+	// `trace_id` of a job run; a malformed one is ignored, as the standard requires.
 	Traceparent *Traceparent `json:"traceparent,omitempty"`
 }
 
 // GetSagaParams defines parameters for GetSaga.
 type GetSagaParams struct {
-	// Wait How long to wait for the end of the saga, for example `30s` or `1m30s`. The
-	// server may cut it short.
+	// Wait How long to wait for the saga to end, for example `30s` or `1m30s`. The server
+	// may shorten it.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Include `running` adds the step logs of calls in flight (status RUNNING), of
-	// which there is one as soon as a call takes long.
+	// Include `running` adds the step logs of calls in flight (status RUNNING), which exist
+	// once a call takes long.
 	Include IncludeRunning `form:"include,omitempty" json:"include,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
@@ -8097,55 +8122,55 @@ type GetSagaParamsInclude string
 
 // AcknowledgeSagaParams defines parameters for AcknowledgeSaga.
 type AcknowledgeSagaParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CancelSagaParams defines parameters for CancelSaga.
 type CancelSagaParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CompensateSagaParams defines parameters for CompensateSaga.
 type CompensateSagaParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListSagaEventsParams defines parameters for ListSagaEvents.
 type ListSagaEventsParams struct {
-	// Order `asc` by default.
+	// Order Default: `asc`.
 	Order *ListSagaEventsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
 	// EventType Repeatable.
 	EventType EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	// Cursor A `next_cursor`, or the `cursor` of an event, unchanged.
 	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -8154,40 +8179,40 @@ type ListSagaEventsParamsOrder string
 
 // ExtendDeadlineParams defines parameters for ExtendDeadline.
 type ExtendDeadlineParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ForceCompleteParams defines parameters for ForceComplete.
 type ForceCompleteParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ForceFailParams defines parameters for ForceFail.
 type ForceFailParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8196,62 +8221,62 @@ type RestoreSagaParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetSagaResultParams defines parameters for GetSagaResult.
 type GetSagaResultParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // ResumeSagaParams defines parameters for ResumeSaga.
 type ResumeSagaParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RetrySagaParams defines parameters for RetrySaga.
 type RetrySagaParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListStepLogsParams defines parameters for ListStepLogs.
 type ListStepLogsParams struct {
-	// Include `running` adds the step logs of calls in flight (status RUNNING), of
-	// which there is one as soon as a call takes long.
+	// Include `running` adds the step logs of calls in flight (status RUNNING), which exist
+	// once a call takes long.
 	Include IncludeRunning `form:"include,omitempty" json:"include,omitempty"`
 
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
@@ -8260,77 +8285,77 @@ type ListStepLogsParamsInclude string
 
 // ListStepsParams defines parameters for ListSteps.
 type ListStepsParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // CompleteStepParams defines parameters for CompleteStep.
 type CompleteStepParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // FailStepParams defines parameters for FailStep.
 type FailStepParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // SkipStepParams defines parameters for SkipStep.
 type SkipStepParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // SuspendSagaParams defines parameters for SuspendSaga.
 type SuspendSagaParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetSettingsParams defines parameters for GetSettings.
 type GetSettingsParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // ChangeSettingsParams defines parameters for ChangeSettings.
 type ChangeSettingsParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListSettingChangesParams defines parameters for ListSettingChanges.
 type ListSettingChangesParams struct {
-	// Limit 100 without it.
+	// Limit Default: 100.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -8344,19 +8369,20 @@ type ListSagaStatisticsParams struct {
 	// CreatedTo Exclusive.
 	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8367,29 +8393,30 @@ type ListSagaStatisticsParamsInclude string
 type GetTimelineParams struct {
 	CorrelationID Label `form:"correlation_id" json:"correlation_id"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListWebhooksParams defines parameters for ListWebhooks.
 type ListWebhooksParams struct {
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8398,16 +8425,16 @@ type ListWebhooksParamsInclude string
 
 // DeleteWebhookParams defines parameters for DeleteWebhook.
 type DeleteWebhookParams struct {
-	// Reason For the record of actions.
+	// Reason Recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // UpdateWebhookParams defines parameters for UpdateWebhook.
 type UpdateWebhookParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8415,19 +8442,20 @@ type UpdateWebhookParams struct {
 type ListWebhookDeliveriesParams struct {
 	Status *DeliveryStatus `form:"status,omitempty" json:"status,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8436,19 +8464,19 @@ type ListWebhookDeliveriesParamsInclude string
 
 // DisableWebhookParams defines parameters for DisableWebhook.
 type DisableWebhookParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // EnableWebhookParams defines parameters for EnableWebhook.
 type EnableWebhookParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
 type RotateWebhookSecretParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8457,19 +8485,20 @@ type ListWorkersParams struct {
 	// State Repeatable.
 	State []WorkerState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8478,25 +8507,26 @@ type ListWorkersParamsInclude string
 
 // ListWorkflowsParams defines parameters for ListWorkflows.
 type ListWorkflowsParams struct {
-	// Enabled Only enabled or only disabled workflows.
+	// Enabled Return only enabled or only disabled workflows.
 	Enabled *bool `form:"enabled,omitempty" json:"enabled,omitempty"`
 
-	// View How much of each item; `basic` by default.
+	// View How much of each item to return; default: `basic`.
 	View *ListWorkflowsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8508,46 +8538,47 @@ type ListWorkflowsParamsInclude string
 
 // RegisterWorkflowParams defines parameters for RegisterWorkflow.
 type RegisterWorkflowParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetWorkflowParams defines parameters for GetWorkflow.
 type GetWorkflowParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // DisableWorkflowParams defines parameters for DisableWorkflow.
 type DisableWorkflowParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // EnableWorkflowParams defines parameters for EnableWorkflow.
 type EnableWorkflowParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListWorkflowVersionsParams defines parameters for ListWorkflowVersions.
 type ListWorkflowVersionsParams struct {
-	// View How much of each item; `basic` by default.
+	// View How much of each item to return; default: `basic`.
 	View *ListWorkflowVersionsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8559,13 +8590,13 @@ type ListWorkflowVersionsParamsInclude string
 
 // GetWorkflowVersionParams defines parameters for GetWorkflowVersion.
 type GetWorkflowVersionParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // GetContractParams defines parameters for GetContract.
 type GetContractParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
@@ -22985,905 +23016,918 @@ func (d *decoder) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P17c+M2lj+MvxX89N2qTGbZGrfTnUnsmvr+HNudeNKxvbY7/WyNe0WIhCTEFKAQoN3arTyv/SmcA4AX",
-	"gRQpqzOX7f1jp2ORAIjLwbl8zuf8zyiRy5UUTGg1Ovqf0YLRlOXwz5Msk0/mHylTSc5XmksxOhrdLRhZ",
-	"Mr2QqSJ6wRVZUb0gC6oiIgV5dfB6PIpGKlmwJTUv6/WKjY5GSudczEe//RaNzu/oPNzsI8sVl4LIGdEL",
-	"RnKmZJEnLCJckF8LqZkybefs14LnLB0d6bxg1b5WVGuWm9b+6370t/+6H3349/vRv42iwCAuUrZcSc2E",
-	"vmGrjK5Nc80h3TJNnhZMECoIo3nGWU5M50xp8sT1Agap6JIR31qyfvEjW5MnqggV6onlLCV0TrmoTwoT",
-	"xXJ09LeR+YDRh9D4rnM2YzkTCTtZrTIeGp6ZsSfKNdELqrFL9cBSMpM5Di/GRmJCRUq4IgspZJGzdNsC",
-	"3TCdr09mmuWhOUmkSBWh5mfytODJglAh9YLlROdrsqQPTBHFhGL1bpZc8KX56pf+c7nQbM5y6PP9+/cn",
-	"hV4woXlCNdvs+Af5RLQ0LaeEkiRnqXmWZnbXvez+qN+i0YrmdMm03dzf0eRhxrPs4sz8Fzc9mH08ikaC",
-	"Ls2rU/vAhKede+7fcjYbHY3+z5/Kc/Qn/FX96d27izP4uu+K7KG9pyJ72Esvp0WuZB7eKLFgH/UkgSdi",
-	"d8BWdM7IlM1kziJCFeG4jeb8kYmovsXvxYxnZvLG5PxjkhUpUyQ278fjezGK8Lt+LVi+Lj8Me6vvAvrx",
-	"LRNzvRgdHR68+iYy28L94WXoHJy9/Y8TpfhcMPYGBuAnsdEZtU+N+k7bWzplmevjVApVLFn+fS6LVXdH",
-	"iX10MjfP7tpdnrOMmvXZ1pl/ELfILp3ljGqWvsnlcnNvXIgkKxR/hNMaHAG+PZmZ16v9z2S+pHp0NEqp",
-	"Zi80X7JRywLaAdzJze5hL/XpXssdOz/Pc5mfZlSpcqbrY7hhK0Y1nWatg2CmjUliGqmNgmu2VNvW4ozR",
-	"9C0zF1M5lNFvkTkKF/j+ywM/dprndF0fuhSactE6+vcyh4uYakKzjMgkKXJzX5qDC+MmS6YUnbOIPC1k",
-	"hpcpFWuSULXtg23Xu207GP3derXl3GJX8Pk7dfOGiznLVzkXunWK4JaC42okH/So2j59VrY3atEt/nbw",
-	"4lv6Yvbhf746/O3f2vbd90ywHA7uT6ab0HUmZ5oJJ3RzluZG7sJlnRilwtxAEaGaZIwq3Tbeue9nsuQi",
-	"fEi40F8djmDL2Tv4AP4vKm/lg+CtbL7DTNudXPEkfLFo85O7UGY8V2a8ZqraBgwv7LbWP4By2rbMJwSV",
-	"V1R3tCKPNCvwYotN33+B/47HpDzwR3BmloXSZMZbpxibDZ/8yoX26uDbr2sX2uHG1uhz6v8qpzfFlmvh",
-	"Fzmd5MWgK8FrCWdv/+NHtv6OKvb1q7apNAv7wNYgK6bwZPXaf2DruG2uHth6gm+03fvfvPz2sOXM/MjW",
-	"W0dEFdHso+7ov61jXJ9gx7DLtt8PR+awwm5Z0Edm9k7bMDLYttt2zEt7BNs1oOqGOWzZMG+p0qCy73jD",
-	"Z1TpSW4aeM4l70ex0zVfGcPON/1VnoaW77s1iZ0WQXV8TGLzexwRwZ4YHPxc6YhM1yRlM1pkrVtL5k0p",
-	"4Mw4qoxAM82Gjbmzt/9xTdeZpGm77Fqy5ZTlRpBS8tfbq0uywjdC0szYD1aaRWDusY90ucrYvYhhkOOk",
-	"UFouWf6X5MXLP8dE5iTWUtPsLy8Px6+7JGCrLm9H83sJwRu8DdumC/Upq/aAE8Jen3CVmpvIbChjL8Jf",
-	"21bUvrSrGL1hSmZFXYkfqlrmvo3naJblSPqJDDiop7IQ+if6se2SweOYmKcmS/px/6pFZRSoIm0dxadQ",
-	"cG6k1Nv2mZwRKRjJuGB03r6WUupd99ItndPuO1/ROd25dfCj7b5L0Q/3nB2KI+h3+G811cUzzDUF7z9r",
-	"tNhCr7PUoRvLnM+5oBkqyWNyuqA5TWBHqSJZgCz/U0xozsiK5QkT+gUTiUzRRRdwFTndud1RVHWwvH7d",
-	"y78CH9Cld9U/w9uRMod7acrmXAgu5nBTURL/sX4pEbyT1PiP8ScwCe5ymmyxMLV5ZEfvid8Rrd47a13v",
-	"xYF3xjL+yPJ1a2epfWA/veXrmyJgmsamtZgkCyrmTBEh9cKvLvi0FTk8OED34BO4nmWRpWRBVysmIpLK",
-	"J2FuXr1g9yKhWWavaXxqysiSpqxd0UjztTFtQt7cqZQZowKDCI9M6DaH50nd3Qlb1SgFccX/SQVhpo0N",
-	"x+f4E3ozYdR38OcdvFDm5U1PSS/RdlKkXJe91wTb65Bge8NEwn5k65A3hWrCFXnKudbMLHXk/E1P4IsC",
-	"X4BUzMgJQtXDMSlUQbNsDc8kUiRFnjORrI1B1yLoZqb7CRpzu23z8hBXPEQtx6ru8+kVX9ruA6rEhILz",
-	"+DNXfJoxcnJ7enFhTpu9GurCkxJzXv0seVeEHXkj8DTqfxVUv+X/9+L//fDvLV8x+4nqZLE5/O8lkYJI",
-	"ka0Jr4fryILayGB8fkfncfvgZy+w8edcYBezSylYyyBPQF6Rrw5ebQxSaZ5lQ4Zquuke74btEx6wAD/K",
-	"TQGXZkD85vhLTGiaojGjNFuRTM7hbKFI5YLMMj5faPIHVHfIzbvLy4vL77+MiJzdC4zM6QXLmTmsRnul",
-	"iigphflfCq0QDcG6TIp5uzzmONywyHEGsB1ywPrdqu/Z6bgz5mmLsNHSTIW9U+wdNLYWbXxk/4EmQgzi",
-	"fEZz8z/wF3N1cXUvfi148nBsA6MQuDJSnytCsye6VjhVYxKzjzTRE9c2NMF830ykkZvbhAqYQKJsSPQJ",
-	"Jhun3Kh0S55lXAr1zLmFoYyiUWVgu8zzX+X0jM244GZmb4zcDKl6PHWu3F/klKT+Ba/tmZG3yOzy6b1q",
-	"qOgPbVWJvBv0mdoQdvOech121ptTYrYBRNxnVqFgws9XXoiG2vvVgULXy8ul+eeY3BmNSLH8keVkSdck",
-	"KbTZg2oh8w7Pi+mwTeJ8dbh9/n5k7frkA9uPKnlN5wGV5k0ul+RlBJpj6V4jL8d4AMkfIQA9Ufy/WQwT",
-	"MmWEarKUSpOXB9HBwUHV62x1t3Grg2rOhjgHom2IBPNNt/y/A9/1kxkgnFMQTXjHGMFyTA4PejgS/Vf3",
-	"HO9hn9EC1COgVr45JX8+fHUwJrHZSH/56iA2Qs8jV4wJ+n/tLyqOLKLjiQtFpNmnlahI8060XW7DkoCL",
-	"rf34Vl1wz9yFtq9nnGFsYMs5vhdGUv7u5/jGTs4No0oGzLYf2Uo7RZwadZ/onPJsTN5zvZA4xPL+NJvg",
-	"1eEhXJd4cXFNpszMkHKtTGW6bvdbwih6CvrXm4GOUv+8v78Nqp6/h9S/pXPa2knpcXtuL5qtwvet6Ql9",
-	"/kbH87csFyn72HLNmgc7h7Q5k+AkWdGcicDBeP/VKYEHyKkUEFoj3/NH5mTEnMKIYudFQTRZrFbUrIDR",
-	"t0BVyAthnrsX5YPHhJIlzYxcYylooFwRPhcyZynG8YxypzQVKc1TkrIlFWlVW2oKHF35jO4P/pmzp7AI",
-	"WBbJAkAANFmADD8m8ZQqnsQ9BPejaTYUAIIWRtFoVmRZOAS0u1AyS/CPqVm8Z9OFlO3Atif8fS9H6L3M",
-	"Hzq8cE/w8956mmXy6RJa7jq01uUBT7ccVvifIYf1N3yYKf2dTDlDIG6Cnf/PKDEnFA8xXa0yngDw40+/",
-	"2Auh35dicxdiVWjT4W/R6FSafaWZk1N76abaqO+sORU1H+uev7PZcPWLzW8ZF2yvnZkGu770jcyT/fUI",
-	"rW3tzq3Cfrt1rXZ1b7WxG6aK5f66r7VaXdG997PZgc7Xe2xf5+tq8yjg9nwEqo2WncFqqZUUqipfTpKE",
-	"rTQCzffSudGtcG9silAKXRqFIC1yOs0YaBWFSI0lRddwo6Hygd55rohAIVtJUHCJBKFB2Mf+BM/U8P4v",
-	"qoD/rlcDKQLwNQ46/kYWYn+z5VptmzGHR9/PhNSDW4h63uvnNBpv+yoAZe7pK5wTYs/jf8uVDg3/BOHz",
-	"ckZSRlMLelSluRUbbfEvRiOMjaawRsyYkA7YEyGezX4R7H+lafIwHtW/SmY8WX+qxcHW21ZnBb/uaXlu",
-	"NdWfYn3aBl9ZlWd+AcZc9y4fXcPtH4C/N6VkWrDGB72VOICwugr5WVZddW2OhymlPlqMAZX9TQE0au7a",
-	"LHjG3m+Gl9GBb6PE8bNW9g3lWZF37clVLqcZW/77sK+6xrfaP4gJTZ5yKeaN4fuMu67x40NOIXnh87S6",
-	"3qlkdGGu1YtmslXX283crN98gHi/YgmabDsNEBEG2fhXOf2uyB7227dttPX2LbKH/d28tVjM3r+jbLpd",
-	"srgnnvsZN4U4BZzIXr/gpmgdel6Iva6D+QAEB/+OH1AK9GdotP2Ffl6I4fLepiHse3P+HktbzZ59UUmf",
-	"7XpzM9+2MgtVi+F3mgiLbLZRGpd1vKSpS9j8+9tCn3wLXkr9k0z5rDX7OQjmYAjjIuZrnyUdrKth73qf",
-	"bbd19S2SvRQSNoLK5lwoQjWRImGkEBlT7rSYptMiYymROTiSFTiM6WqVy0ea/ZPtFeZB+8P2i0sa2KvM",
-	"6rla/2iC65ZpzcVc7XcyXKtts6Hs7xjdYWvAwTz3lr7jycOev8M02WbXg4effdREZVIr0DhtoGO/Fqxt",
-	"tG0INnjyrJlD999+pw7bbB01/Lo/Dc0FY/ato7l2w44dwZ6aXCTVOM8nV9gq/Q+Xgu7T9uoOc41ud4a5",
-	"ierjCavaIZWR7/mcdSz13T5WFtq1vYEVf31hAb80TeHraHadyxXLNQT0ZjRTLBqtKn/6nxFNtLllAgBI",
-	"BtwqXCMWEY5URATj8OecPcoHlhIB4eEVt+wuTcB8NKJiPdFMUJzNzd/LDMm+SZflO9N1YC9GIxyPGtQk",
-	"T2vPFgVEdDceg3TRQvnxNlZVEjo1G4+SJReFBlWiX//CBn03fljlbMY/thzdYprxhKxort0JBtfulOkn",
-	"Bhn+CkMbKpE5chhttG8XctBkuXda5j+XGduq3ZhnfotGuDUmPKBon0wV+KvA71Zuo7g2qW0LZdtd0l8w",
-	"T6OJXCuf4GLLEzmbW+G5iUQoJeTfRjAQG3e3q2bnonYKInfkavu4dhBKIIec/sISbQaDhxtjaQNPeO0E",
-	"BrPbEbuxkFIx2DT4OE49A1ewNQTH5I1R79Ml4PREto6s0TNd28wy09wxYR496Rc4DsuH+mHdkEHC7WrC",
-	"RKpMN1wrls2OiTADa2Bnhp21YMplRFI+N3MAaKNxTOJJTOL/f0ziF/GY3JpOaWYGpGDS4EaRgnl88sAs",
-	"+7wFVPd+sY48KCdnicwBl4PhS9XoCFBu+zuG29Eqm+ermaPBlD249fVvx5p+/fr1V6+702Y3z+zv2msp",
-	"B3p06wCtFvJqD5Q3NNGrUt+8DRBUt7Bx+B6zfu3iArSmgdJixSdmd/fP8EKt47cm9D8areicC695dgYu",
-	"yiebH+rHU2sv+MkewtD5uYG4iJJLNpXpmqQctJgNDSmY62evp0VJpXP7QLPUCqjgZUvTNGdKBSUdpnD4",
-	"vQFMPLNcLi1i0eitKSOKPhGux8T2DpR75hPgcQBOC0kE00a5DA9hplk+WVC1CN8GymLMoFXr5OEiYb5L",
-	"98FgZJElULjJHP9TE9MwqoKhnLWvX4Vy1qLREOUDvZAtX3D7w8mLw9dfVz/ALExqJLSWlZTLI/OIEfNA",
-	"efFkDQbFkpxZ2W9tAHUv/pDKRP0JsiDVeJl+WZ8KzLsxvdiEVQumbcwIgCGHzEnJNBjUjsxanVxfQCpj",
-	"dTcgI2L5skInnvlJSMF6KU8p05RDUhTNsqvZ6OhvW7zKt1eXV/YcfgieMMzpTSM/0252jxGEnLKMATDn",
-	"ybqfcUrHA1TzBy7SfgjEH82Tv0Ujc8g7DGP/84WFxHIFw85pon1mbyKXSyrS+pYQEqQJsGK2KN3u1g/8",
-	"BOffrnngZwhZh/PVEnt2uT4isdnzmIEcw0BiFBYyfzCPLKlYE51ToaxKgY7/mcysReoQxqYZo7OaJoLp",
-	"X6rAlW9J64pIJckVZg14u/Tm6Twm8R9jhGVbL7K9Nr9QPoWnBIZsjOOR5dOeSjo1Wjjsl3L4toH2i2UX",
-	"1btNu7sBhY6lLuFB0Tn9QiFB3KYS2UeLhE3jTbJ++cktH/qjPUiBDUaFA9BV1q22WxhNJ4h9AWIi/1+e",
-	"tBKWf4LrCC4m9HJHQC1Wy+SzXGP2Xw6G5v6zyB7sP9H1Z//DBST8fzvHMf4nBPNH0cj5Xsw/rTs0cqoG",
-	"jMoIpxo3Tmjr43ztomThmeuvYyWOYufT6Fh2ONtVLLE2sj6U77zGmxTIocbkQnjKBlR/P2oS//GPf4yt",
-	"TeOy9DOaPJDYAtPUUc4oauyiyDI6NfYLeh4/vpjLF3Y4vygpxjf06SckwBhVfn2hHvjqhVzhMrxYSaPF",
-	"5x4ZXJIRDNQSb+WSIRkFyC2EBGF2LoXDOyaXYI5a7oreSuR7ZCqw5MkVxc6pFoSJORfMaKaQKLXuVC+1",
-	"ZstVQBRfzXw69xcKUrBBynRk9kWjaaG4YErBkQhdRQ2K2OAjHcTAq4wmzNI5w90KCpaTiBlXOiIzhpFF",
-	"pXNGl/7SgHsOqa03nX9GhvZBCANNKLwB9BYp1duj5xU9J6rSYgwmwQj6u4gollOWR2Seyyez2YyyxIXb",
-	"Ypv6Y5A7IRoJ9jRRzpXdT4MzE4Le700F7ntw8KCBK7MUm44JpIVn63Kn2ksMfnYK3zGhGVAA6DplDyh2",
-	"vrE+y2VH11SQgvvc6MXexmYLDkR2wd3iMu16ej1s8llwr1vyp8FTXqg2pTn2CxmTJaMCsn6TjIMdgl2y",
-	"VXAeYvtdR/iESNnHGPjK0YgpE//Ck+JfqvGnB30j8Gyr89rYcErT5aq/eedJk0LtuWu7rceQslcmU9Z4",
-	"bMqheTEVvPH80d3hmsfZ3oEr55Pd9HZE2y/6usRq1QZRZmuWZWZTHZO6pUzYx1VGuVCQ9VjVE0GgKU1z",
-	"zdwajROb2+P/MKM8q/xMRcKyyh/MCqYTWWj3B9jQjUbhbxstw1998+ZnJhTMRuX92p+rTdR+aGulNpTN",
-	"31rbqw8NSAjH9l6v/IV9XNBC2S8yEmJsBW59tibeMKhOsutr89fUJpNNVlSp8s85U1rm1f/W+Xpr26pY",
-	"Vma8UCsm0lqb1d99z43vYCKdzGSelH8xkyGwC8pV6O9JxmjeWGyggmv8zSiLqxarFg7AbSJDm9+6eYHP",
-	"4MmVwLDGUMXb+4Ui8kmMSZyyVSbXS1Z9JZEiYblQhGbZvcAX1JHHsUR4ozpj5gtFMgj9Rhh5AOvYGPDw",
-	"Xvnwko7JhSaCsVTdi2q1isYr6I7yTC8uMlWOtH1SfmY5n/ESUTBAHiYLljywdFLKxe7LxT2vGM16PA6E",
-	"upMpTXeyxgaoAaV/bFP9hDuGp20uXkoUF/OMWcmZUEGmGDwKe4qcV8sb2HxulJ8lV0vLCLXkyjQ58aK9",
-	"EOzjiiW6nOhoZGYw9BLO7Ic9aEbs1xZ/MqNZzUFZ3hqWz01IDU+xlKyZbsZrgM97CwdJ9Yazbh27RKG7",
-	"bcF67JDNDwFiXzPOsuyN3Z9jAhQYLFMMGS3QfbxcGSlEMqrNueX6XqxyifwGVMNXm3lAkM9CZqAzc/Ss",
-	"ANyWCvZk3ca17eo830OcyTi/g4L8dkWfsxamiQjHWx1CaFGANjG4iWxoRJK5JFLUDWSITaNhXl2PoVso",
-	"GsmHzY4vZcXkrzQPcN8pY8IZOeHAdiHsF5fSrsFNjrq4s4ArOyzC+AVPFshzBwlUcPAVeTKzYUcSEarv",
-	"RY22CI01C+GukDnA3jqG1uGbgIDNgVWQSAz32hbe4urygtOsLqOjpowPrbXPON0PUulCK5IXzoNtIV6a",
-	"gLbhtwsX4FJQwb2xuR+8u6YNexTw6ZohAMVovy52AT6V/tFJz6gIzMKgPmaWzH+/uCkuHlSP5IS38ByS",
-	"yk3KBQ8cWMe57y5GmaVMGR0G2fWDd5p8ZHlGVz3GcVqShbpMVYjaGIWs5Z7LZKUgWiYBHUc1HOr+0JTO",
-	"wNAql4mNHvdJ6L7xLxhpbnXdzYhpJrUjyjWiJWMzTWShe+7iXv6b74rswftvtOy/uywWNXgPbRFOHLWA",
-	"6nlxo7V7HIZSndfIV1qo7L7yxJeTWA6sdozdNu+SebtEkRwz8ebaGausDDsbtcMIuTL0DQmsNgVm84aa",
-	"Bct24IZwAU+zMkTmqMX038f14xtgQzKmiI3A5yg41zZa/shQdLuEk2Py2keNuQPKlHx6W2/2cHEOLM0E",
-	"SHtIewLb4RiuSpQkjT53FDM94+dBgbPhFKw8YwOh1SkEMmR0qvuca7f7v1BNNrb1vfC8T0BJhbgBm9xT",
-	"f5soulYkplkmn6DqXk1QbcehPUtwadm2RREIUm5TB7mCmiJmL00Zblsj3YTLCOhZ1qUqSkpp0XWyd/AP",
-	"uphmfxdhSdbxiRyE5ZC2+gjdWK5z9mhpzwZ8Oxy9UNEgPIPm1Lp97MYUVUg6Dw6A+GrInJldE5o3GInl",
-	"tw3jgPNCJE7pC1DC10yeSmO26VG1ha6JvKkelG5xVaq6FNNXs5zRdD0m8eXV5Xl8BFgfO3/LMYnfnFy8",
-	"PT+Lj2zo1bx+L1KeovFdJAkrwQhMpGMSn179dP32/K76kpTYb8rTManoDYjEzSmQ9d4LUCNuf7y4vj4/",
-	"ixzLcV6IYxf35Xphh20/Q5UKu20slXUPlfmqUTTCzxhFIz+6oACurfhAI2MIDL4QgaV6Y5otgXmxF38x",
-	"yRg19r/VrrbsJFAooIvgnvEqVUUHtkzctfmJRqcnl6fnb1um6pT2sMM2728KSQc84SsqwIljdWNwP5oF",
-	"tWki8ULrFVIG/iKncSAuns/VnoBmJ0Sz5cpI/Ery7xeK0HxeLE0zvlyAWd5mftUXisSy0KtCmyuuQV1q",
-	"9uqcaeu7pYL8cHd3XZsCVLXmTBOqkL8U70nz/dsElGkM1uE3AKmE7Ys6LTZ5gqNkxpVKpgA5cCldssSL",
-	"F+CvJ0u2lDmWzBtKfr2x4cwAWX4B7mS93mMKgks0qsCkrVc0Md/Yorum7JFlcrVk3U1y5fhyqXpQDpiH",
-	"4LLSOR7uwnJUdyEvS4OvUA2/U5slvGI5OF+b8J/NQGjjmhoC52/F5L1fSE+IKixbL2YXhLODankB/4hJ",
-	"NyV8rzqx1YE3m2wMszGmRqpOdZuFxPBpRvmyn00Xqi9QJq4+UaEDsKHEtD9pQYsAQlzabQ5PRkRJj5Kx",
-	"xOY51HfB3TkwOeXXghUscMVdiWxt5adiUVl3xfW8gLKyc640s3mBzy9C6Z52/9mix3WYm2gkWRWyOy2k",
-	"j2EJ0d0Weghj0dKcudIYzpQt4c+2DoacEWgmLICMgTZZqgHsvVgGVwp2TA4aBmz7x37Vq2DdhpLbfh5Y",
-	"ass7DTgPJ2iF2+/AQ9GuLXSiKCxGsY6H2/j8lmgjQAb7KyS+sw+tB9wOwpmr5mxkbKbHCKED9HgLvM5b",
-	"+8+B4FUgtd0/9/YoVyKcWx+eMZFwMZ9o+cACDqw3PmFBrZU52EeAfVPVzEOsr28ksI9lbFZyCvilfX2i",
-	"1tnDkPqErSSW8Onh7swYVWyyS4IxvunnYbuekHOZW02rx+YFUR32Gxe9l7YS893+rGN+mczwKu8ZVezj",
-	"L0aWotJjzJdMFmFReHC0mdbSvnyd4DKd8/mchaM+z3BE+4oBNXC7O/mlkKpvkcbubJ6kqgfaObU39mZt",
-	"5porVn6v2zyVPbd5frqFvRoo7SFWtk3Y4/d03n+oa0SQJ1etMSHFkbkb4W4FFwjkwaBxBH+MSSE0z7BW",
-	"IJCuLBjN9ZRRPSZXM3M/m4/zGAWnREU+QcndtSCSeA618pm6F16+g/+ix550XoRevqzK/RryZA0D/SKj",
-	"Shvst2RV+UKNCah8VJCT07uLn8/BhgCD2Iz+mJzdnFyAogOe4qfFulKNCo4nOcEJvRdcAQZmDgQnGZ+x",
-	"iNBMSfK04BnDjCCu1RGhTjP2Jtbbq9s7sxZTmjzgWmLd6A3tpHYeYOu3ulFOK5C1kI6N1crMCAoBhraD",
-	"0fsEsCeZpyQ2HxlX8wF5Wb9SS3jZbHApWI91sb6A7ocuZW3sv31ofI13Dg307MwofpcZsq8EodmKcHVM",
-	"qMNe2LWy6B1LDNv0pIFc6wPzcljIQRfqcKA/BKVCo2rX74diZtykNy4psmIihRjdS2JL1kXkkPgPj8hX",
-	"BDGfEXlFbJixFup6FW0FYlPNPC56W32E2i6BghNtp6jSblSuaWMytx2tspuKt9LOCR5Pgf+qwmJL+G8H",
-	"TtMVBPjO1WEceguVnnQEjGzs42Hy2dUn0Gy5Yb92G7CbakNgXrszoSrzsYtPAh27xg4zl5iNCoSmpMuu",
-	"6j5UbBmqRuOQUCK1RjrCjcvsyCWr5qr2jvycL7nWLA0uxubtyT5yPUlkynqq3FvNh+6paBgEfUCWjnZy",
-	"64cjt7V9tpY1/Fyz9sRF4MhP/Luxy8nACjh9C91Ut3m1fk4vTbhN1PhTt4vfwcehQAYclXu/dNgIm50b",
-	"AGQ+/zh8it3c53q8KQTcjrZEx/+SM9DTe1Qazr0IcXw2yvYgsTcJn73jyxpHwwIyGOkaMhk9M9mrBQC3",
-	"J7JvqcW3a2J7ba5x4OFJBA6KO/axjVCBVos5kITmOWcKCVmgXt1z05wD6kwhtPpu7XSl8JL2clVtfi4i",
-	"1XZjCbSp8b25gB5Clccd25hNYSYXJf5/IZ8EoXMazOptQvwhR98NKbSylSIdA78zy+STUfrLBP0gzwbE",
-	"J13KD9cOXNRLjpeD+5nl05AdT/NkwR/ZpAMNah9Jw6SK7tdBxgs6WlnYi1i1mxozAl4VW1H6L+65eIfp",
-	"OLHSMDAjiRSqWHoaiRZ/uTnNE4nX5OZAr3NmrFfESQKtAMRAETIJgHuZMbJEXVqhMR8smXMvfM0ctByW",
-	"iEOjghy+/po8fEe0nEME+ohQ9eAdXbZpt/1BkwgQYvZIq69BxwOceVwTI6seWUqgunhv3GbK0mLFWj3m",
-	"8DPQobJw9jUlq0Itauwu6A8pueNDsXysDdM7AmFUlkmSUTVgc4Gecwrv+CbsggTZ99zwkd6wWHnsCLj9",
-	"AGfZzj8wgc2x3Vgs7x//puMT2AyllDQ6LZKVY7oHtHPs6kKZvxg5VWXhoZCI5ktgbXQ1Z6KVGckYiXKm",
-	"LbtoxgUzW/oJIr5A5SIw/cnYbFOoKrXNc1Hhvt3AAgIO8Bjcr5ojTxGw0e4gXX7Aoq4B4bJgWR/9otKU",
-	"zNIByQ+WyKbv9raHr5+lVttDgSCk52p7d/fmxTdjh2uZUsW+fjVwg2ZGwRqIWgHCXG+LBO5S2EVUaQJJ",
-	"xURRnlb8jEy41ATznyzL0JFf4127F+hibrmIKq5oQJaa/1Q14dug98Vz2MFHSt1gvceoZwjQtI6508Mj",
-	"hxCvCAJDvSv25vzu5j8vLr8/LoMbnouMZYrBqDmixfoPGk/4tnvfPrbTtS8SyC8PbZ8l/Tixo97uR4Yc",
-	"wur8dhI2Ws0TW08rzDqkOqexFQ4xkETaRAsEl1v0OdVG1AKv4FwOIKGVOiznXaZ6G0Gtw/w/2CoHVujy",
-	"TeA0z1ELaAO4yZzPuaDZRM5miumedoV/C+CPOhAVbfEV+Bd3YAUp35UrnoSJsqE+dytiz9pwFjdpi2f4",
-	"Wwo5NrkifSkSrWI4wIK2b+wmev3Lax0CZF0YIQpmdVN2+liUU2W338euLyYSCQ76/jqWewMdBunEZRj1",
-	"u8t+pLMHei2VLSEWus3M1wibnkLTF3ZRYVM4Zk9ieh7jEGCV27cEXju4FRDZnstH1hSPbVsgZ0pmRZ98",
-	"i3KGbsp3frNcHhNQaLZLt5w9ctVKVmmtH/wM6i5TJlJ1TA4cC7E7Rdv3QC5l+1FCFdjOvZVGVv73mrhB",
-	"MBNw4PWf4Ft8vsbH1PNNy8VkOY1o0mdlbzVbleR8deKkwWRJNJ8z3X/Ad/g8YGbzJUjHLoNwykDa3Zzf",
-	"Xr39+fzM6FFn5ydn/W+sTvBMsUoHZzNXQDUNxrEmBgwT7TE9z5XXGuhqfqK5ACLI3vP73r3xmyeJ7Ldr",
-	"Q5mojQusaYHWZUFd7/FbuZFsWpnyGhwIT0DdTK6bj16V95uuIl5KDaQUAzWTMNrwknW74E6Sh11c1F1G",
-	"qJFC8ccXafbri/KxuKRXT2SehkGvnVJPFjqR9SD19c3V6fntLSTS2OyjD515290lveCp5gapza0bw7Y5",
-	"fT4lbc+Rdo0iY/lw4LvlPKn4J6glBVYLyKJ5og/Mc7If22xm5TPTjeQ68HliQbLNeRg3djL3qUE2yVeu",
-	"mKjUam6XKS3AlSLkjLkqG1U7tCrYU+nmbNKsonenBEXhNCjGRKeLLQ/iUpxFwQWZGR0Ii9YMH/OWXeLs",
-	"u6GR2VLDoFX9ogkJ73KE70KyURc83WvVU4up2SY9FMuq3vo76KG7qkpBukV3V9Wk2pbiNpXNggar2gG6",
-	"AkkeTqo497ejkzWqfnWPR2QhixzLmtN1AHxKlZ683BLTDm4JePPw1c6vvl4OfrOxDq6ZyH9FZVRbpr+E",
-	"MgyY/SuBvqX1c4pn0ELLJdU8Ge+Hx8Y7HTddL0Czux0BWFEHGqM//fHy6v3b87Pvz8+OMPILahRASLge",
-	"E9QUjoCrmOWacpGtXYkI4F4S43vx7vL0/Obu5OLyyGVrQTBpypgYk5PvTi7Pri5tI+bVBYX8aPnIcgxh",
-	"cajJloJ9P5eCje/F+4u7H85uTt5f+reQU6PxJiBZzS/oS0fWTit1gLfTfAclGgpF1/Kwq19ezcf23zKK",
-	"Rn7oo2jkB9SiNQ0UdKUFvBUMuRN2s1Ae/BLmO4W8X7vYGPmv0X9Vw+87W3NPOdcaATH79JsAk0IuH1gO",
-	"y7uymWEbhYXwcJS7P2wjVGa4cjh7CZdd+PIr0ed9BZU30u07sKxlc9/R5EHOZjvwBwKTjqvMZ227TXkJ",
-	"GSI0mwBx/SPNrB67eR34ClYHr745OOiRr/gLd3iIBpnKguZeLXbdkunaFbDS5JFC1EBLl9WveIPlLJXF",
-	"FOrclRmUwRvLbi7r2N//Ny6LTPNVxlkjI2lzeC1tuQE2NZvAqmx+Q61/P+G99tP1DvDltk0VsJiUpuu/",
-	"02b7l94jnQvbZ0Xr6+GwJzuIOY/gLGGhr7sB53Uo+d8+7FpWo3FU/Dd073sEug3c8W+NAu80/Oma4JW9",
-	"ua/Pzk/OdlC/r88vzy4uv9/hTedU3elVDNo+V+l3g6+0WBlXhHOyZU0gqXZnJoMqVBL4JZRmNJA9sLtj",
-	"/hlZmN4sdW10T8UZVwnN010cbMBWHrAZMMmNuXIemOfmyr6EnTbPcSp24F4DAbuwwgsq41oz5dQDGxok",
-	"NGdjEhuJEWOdVM0+6hjC0Vx4oGsMSFl6L8rKQPA0GBeoeB+TeMoFzdexpSSJ62HSuG5+QAHuaGR6G0Uj",
-	"fDNoWQRxX+08MfmaiznCT+He5A8sWxuFZ8GyVZX+7+7m5PL24vzybmTExc1PJ5f473eXxi663DKWNzzr",
-	"A0kNRdwy5yuNvz+/I39Ks1//5CRtHGGRZxvyF3RpdACaZciEN8Pt1VCoK1jPHpjqEACz52tNMGO/16y7",
-	"aBgXrXtrCMNoA0s48NatgwqDKRiTRApNuVC9P76OA+z1SgMbGGIG/+owzAxeuukmSx6GctRoUbZyhThA",
-	"X0AEKhKb3fkXEAVxGy/Mq4Nvv64lChxuIYbZnPk64q5P+oYF3W0MI4TOq0A4Ks9/8/LbwyDoy6xRALGB",
-	"pxM5/LAe1/NJcg4PWhB4GF0cdpwqLw45URVkzObyr6hefPrlr/uV+mYVlT70gVKg7kzfHIwP7E6W9ONe",
-	"TlitzT2d2grko1fBh4H1ITyOY+DkloCOENtBEbjVv/NVtau0VJCchLUrEypIKktAn61hOXRgXi3tPn8e",
-	"sRaoMGtBARj+jDADwZYPrhRLQ6WJxH+MsSQ8+0iXq4yRGAL1avzH4Qx/dTTHjuVCy7n43ikFQ4w5a8cB",
-	"zKOBUK9UTze/1JDt3cpMywXfF1Uf+D1XeqJYg7Vnu+Ac9kprJoLZJhjyRdpUR0dhfXI5g0wEgK/G/yec",
-	"U9aONF2FOJncuiCSLGdEWK+fRw4JmZOzi9vTk5uz87MIgwgsJcUK6h9BeF8Wioo08mUXiM2Y0Vxpnij7",
-	"LORP2Wd3CJSb8U+4miQ0TG1/54HfgNGlSpPYvBO3mVsJc5Hk8JSwx51gAgqOawcMUTOPp+sHoOtDotQ4",
-	"nRX+/aA8ukIcXxXbF9xNnwLoBZlWTK4yVzeScI0oa0vzopzX5xkQsCapdw0P5dguHDqrisuyu6ImC6qH",
-	"vLrALaisD9ul5w5RETDFdjFbUFx/KgpxO6yt/OGN8Vzv4DCtSv7m/dcqB6sPHrQw1g9xvLTSvlxKTW7O",
-	"v78B/FjVi3B5/n4UNWOp3lf3oRcfb/B4BxiMvNSGZSFTlsglU+W4yiMGNFjlye83WPNP29IW58cP3ioc",
-	"oCTEaCtYAHPOqtkbkNEUEXzE+YvgAcBEeew7tUWp78WJrwq7oKhZWIZ00LncPYfswGjEVgg7XSMb6ocD",
-	"9G7dgNDCQOB/9eMGvdoM69KtmEJcoF0iUbFcxSRWTMdOIYG6hi5f1hcTAcba6drMfETinC3lIzOvLG1Z",
-	"NLYc957dLeqtXFVRnMqGr01HwW3qlyb8S2UBurG+cjWKes21zNpq7D8wtjKb1uU2OGoSSuJaglOMrHdT",
-	"ZiyEjSymo3sR00JLfDx2MH24375QtnxI5Py6vmClM5xceRGXSnQvkEb7C0USKWZ8XqDPiPwhTrNfx5We",
-	"voSzFC9klk5olsWVYiSVlhv1J82oJvgLEiWaR8s/1LocRSPX+BaJc7FcyVyfuYzlgXfLlkQixwy4kV/d",
-	"UQIrIKDfmDV8OR6mu0BTAD7s3mU4AecOCDXg458zWGhrmiEVT5e8MkbztX205RNdS32+86YkORpQW8nt",
-	"DhVc7TUWxWrmsHfr+2Cvqa7cmUUh0iYzds84b2VJAwqc5UzbjluFZvo8+SDkk+jxLf6c+wktLUiYPYxR",
-	"UIF8vzw9wpw7di9KnK9n+8I6RlwQwDZFpSDCn+OSp8BGiHaaxlI0bEMH+fmKqjumwlGH0+TXfst+3YGc",
-	"7cQH37giEFD7g4+zfRmRB7aCIodGyCdUSMETLPq7PPI6zDSj4kFF92LJllNzLyv4poiohfmHDR3hso7J",
-	"VW71LCrWNgr4h2Z07svoXkDPuJRrDAzivaxcONBHEDEFPaBBbQaXwqRjh69fY2sYWLSgtpnMMvlkbkH0",
-	"KsTOtRV2h/TizK6yYDTXAatlkuqu5ZiO68hsgL1uTH4qC1HNubD0szxlyyOsiKIeaJYexeO/D8fFSzNX",
-	"30Qvvz3EOe3DZhFelq9fkR/5dx3vt3rfWqkf/IoPqPPUh+qhHhjqB69EF/YGqvKNzEnOZixnImHjbZxH",
-	"FdKo84+QMq9IXMaSwpugHmvqmnySskSmLTWkS96GcBNfHUa2BtysWmGr3Bb96R4a+foBwFpNAf0CYDxW",
-	"3xtUkuGgM8O8I6HdN/jtwcGfX3777eHrV39+dfDtty97N96d9+7bP3z56s+vvvnq61d/7t3yXhLjA6fc",
-	"yM1kQXOauJSkT5LP3sIUeUB+qmzQyvZ319d4S5Lwno9piczu1/AmRrsFYe3SrhFHT7g+RnYw1Qj0VPc8",
-	"+ZGL1IgCo+fEkSuYBaAaK6zi8Zbs26YN2p1q2q2avC3pPgaaC/atvZF/BAyCPsMf7EV9Bujyk7lQ/ZgG",
-	"OFH7OW6WXFT/+vJZHtUAIdDO0IWvDgfeJsA2ZlGPThkridjiSog8fv7NsoVaJjCW4Uww+/ZLd3uNbZXZ",
-	"ofSINuG35+GGx38rE8ZR9IZUA2TwMGLv3c1bFZEpUzxlKDyfRFTntYBiwXTJjq1O/cfYBYyVpkacggtX",
-	"rDG6Py00if9kZOv/tYL1b/TFf39oBaAcHrz6ZmhhqjYGx5SuO+s3GZtJabr29Kn4HqEz52PaUrvp69fb",
-	"Ee+ld66TVAhMbZigm/PbOzCvKm5FvWBLxbJHpsbk9onrZAE2/ywCssFMSbKQWWqsS7MmQKyIhlJURWHY",
-	"kqVYVdqRFEHgAVfW1TFt4Uacltk3/XagS9f5reI0DJ3eTQ/lERGymoEs1vbyrrlMsTZIw/dq5mBBtYtC",
-	"eJ1XPgnnWFV0rcbEZkGaFmH/t302FwuWc90e4wbDE8MZ9sQco1XKbclK8N7WMNmBeodhT0+lPiP0hAxs",
-	"1NjgTRsYvmJMTtxX2gp0ijm6rHvRqFIWg5iJ4UmqgOGNLBkVJWYHJ50rsuRKrVim2ybJXBYlmFF1MRf6",
-	"gZtuE+k4oCylF3o9rq8ubq8ut94c2y6ObVdYVkVbTI10MfsOU0zKEyKfxD6so+3EYoC2qROLmT85cWTp",
-	"86KKvwfSrNsAFSkNFaH8ybqf5Mz5tFwhYeSq4wr5gKGbVGrNUrKieqFaJXaPgNAWgZ0zzQT4hLaIbB9P",
-	"hURaTBNgqV9HEOYZfwSympxhhpb9vJmvdnZ2fnJmJlZtl+7bhHuL3VcRLYH4zt6QHe6d6Xpb2axNV8D5",
-	"HZ1DncIypOsF3S4UFDUFusaf466N2lVY47mpr37j/t6ULZHVhPwe31RxqpQ8pfz+0EMn27V0RwupCrhJ",
-	"c18C9LNC91mh+6zQ/Z0Vus+6yj+erjIM8vVZt/nkus3ve6X3uZl3wUadYLB2yfI5MyudLMgfbt6ckj9/",
-	"9e3XX/q8ShQiujTVjogL0vooei2bvxpxjRzGGgQ8AsItSqHb17e/y//3unb3enHu7zrCjTH8TiJSZOtx",
-	"3ytin8J9b+J5n6L0d5N/zxRLHYLihkEx3V0Sx/e6QsMXQTHn4fa0hoEyVp2fXs2h27xiuLaE+f6eOSI3",
-	"52c3Fz+fX5I/ADqxZNGiyYOQTxlL5ywlXH8ZkdOryzcXNz+dn92LP1hyK6A91JJMGVnlMmFKsfTLiHx3",
-	"9e7y9PzMtFln+HbgI7zQvozuxU8nl+9O3o7h0jqqJrWc/z8/nLy7vTOtCGl1WSOAv4ystgWtI1YzkUsw",
-	"S2jy8GUd2Og+bxSN/PBH0cgOcBSNsP9RNPJdj6KR73sUjbCzLUDHnsi3ANjUkgJbbaqMXDRAco2yLwEP",
-	"ZU8exB2Age2JfocHLy3WJiKHBwehgjMRFj6AO9TdtdhwmLXrOSzBYcaJD9vOTJH14EFpcrj6t4anqpqd",
-	"si3Y6jrYNnidr/dNkUFRgcSteEwEYylgn1GgtaRuWRzRZOUUtJ0AQ/4WryZ0Bu6TTliOFTEPbP174Sw8",
-	"PM9694ElohNb4Zr00xVUWa9LZfXrbw8OvbJao5p/AsZecPKLKrbJ219EP/XPrjX9Xvmd1liGjtq5w++7",
-	"ofR8sNcd/uO37cdiJzByBavXF4AQBg70Obh3JQxmgDVjt7e9qbGymXWZrI+czxFCRJS8u3k7JidoLIBx",
-	"4mvn4+nGYvnWQwQ251Mt6uNhYgQsDhWCjnadxTsHF6Z1rJ3zRZbEneNwTq5eyLRGBn51C8Qv7+D/n9yd",
-	"/gDESm/P786DN/TekWLe2V9VkF99u1VBLvJsuHG2bZeXZJyDNhBhKdcsdWJkTH5qGrq2ggnie6UqObsr",
-	"5SsalmyhFy1kr7swQFdgqXtDnvaontlI/dq5Tldfftu/Uw2b59WV2bi7Bhew7UbPef5Tu6cGcFe7I7ED",
-	"CM0xq+6m09mTuF2rc510f8et5+oI1t+xRtUsl8tqnuiPJ29+PMHUUCMeb0++N//116vvRtHo/fl3P1xd",
-	"/bjFjLnVdOi8eVN1KHXA9npSeyJF30BjlsU8YOxblkLTwdaBcu9s0KLYgKClYijUMVlRbik4ZKEr5Oml",
-	"t3FHZpStmxFHuf3rQ4afQ9qVFHo2kBj5GniEq3pqZFR6t43W4Su83wuEs5CU0QwJByI0QZzpsWK5ksKy",
-	"ZKfZr44gGxQZPmMkWSdNnuyBbIyh07CTfhYEItNWw/4XOQ16KoFwxeOPI6QGTomtYyuoD/aRX+SUpGwG",
-	"TLJmkk5s15B3nRcCIUkRxnVrFIJmm82LpdlDO9DXmBEOJdf+0bxTU+xaPhww2MfEqHtVdEL1SOxFJWzp",
-	"HrHgSHXxwNYkZQlPXUXizaEMLHLTzv+x2XsDt94ygN2U0a65b7baS1mtlQg3S90tXCp7oqLiw9ePopEZ",
-	"xshmISjNzL/tcRj5alDbDrCb6KEAW9UZVizjRV8oEsMLcak7s48o1mpi232cqy6VI9kJEpyU5WZCn7MZ",
-	"kCnrc/QMG7k3XMGcAe9almBzYUO9nglQ/rSV97nQijRr0PVUB6qth0qH4je0Fw+ql10ELCZX8MCA+mpy",
-	"NSkpXUI8QfmcKR3ZNMcZf2Q7XM6t3C9tmlDjZDk1xi5lZUdsOW7mvR00493yKezn7KJO47Hdpr7Y5gfk",
-	"Z0Cx/1BFJ8tKZ/fWyfVFBDcsXJE2o3dF9eKYxIi2AzYUuGoiEqcsY+ZPeOVUbyYXEs8xIjWKRjaiP7J0",
-	"h48gA5IHT1oE1AumOXxCy5xtEXHvK+7yllrwETp1MFJS+n6q5BUWvAGYJK4wAJ7D15ur5l44+geW2rIm",
-	"ZkqwxLGrEmZ5o9CJMCAjvBFpaJ4J86UZF+x5hdbqM3MD1enK0kS0SLkmOqc8a1x7Ps7XdZtaRhvWp4K5",
-	"54s1IkgWOihFTy2dGyyQkE/VjD2Y9DgsYH0E9eXXh4evelHxt9S0vrCV9gtd5KzafTnsuK9YDTuxzCZP",
-	"K27UXZhBBheBDIuHjD+yfL1DwSX2CFAzFBBPdO0I9ZhIgaA/4CWrVFFp5mriL2TK5oXYznBhjlz/BMqq",
-	"V/9DiN76NJNFeg7f4049xhN2deA9o1pU055al/XD7PwRJH0I57s/dtWg5p4lAw89PH1MKNGOk0rY+tMt",
-	"Dbcm0rf1GFtV9QVPgYkHy6naD+lHW0OVntgXBs0opMzVX2wvXb9iIuVi3l9ZyplaSaHYpC047Ans3Xnw",
-	"9ZpgMcPh30GViXv6h/CAl2yxzy4lW2mgti8qriV/0nt4L3F8O2hmKb7KB6XOWnH3qRJnK2PqoZrVlmZj",
-	"B8V2U8ZVP5PwUkDmpY9JwTmOUTDE4E6ag05TrI7vReyhlPjTiipl67H5Mu3Erio8wASdZpUrmEhRdy/Z",
-	"kaHCZj4C+SkdGY3vL6y+5eubQuyOGaFeZcXgbyrH5FIiNN/IsCljgqRWkDXjNCnXE9izbfwQ61VZbqIi",
-	"Jcu/YdcIzB5GTpHQLGvpFn5qRLSXNGWEzzw1hl6wpVnyFOjruCCAgjv2lBn0Xngy2/4a6HVGhWDpKc2y",
-	"4JixJgv6ILaSNaX5GlwUpc2v84J9CEEmmEgnnrey3z1+S+fU0sgGr3FozkwMpm4gW9Oc2hnVZqczkUJw",
-	"2JgXY0xtnMwyPl/o0LpAhkgClSwwk5ALgk8DV7ZixBapI0hqaZmLygWdskw+EYqJhz5nAQmDzNLi5ZNi",
-	"8cQgsuSTTFGTkBw3s52njNEUGMk3ZJtd3JKttrY53P6uLm1I7J0vudYM1a0dgrePLKRabpIqDfTn1imX",
-	"Br5cV46GMkUmMI3D1MWhodPGUlYG3LFExjjdwTBw+SyIu6mvE3Or3jXq2g4xIy9Ez1duihaUaOX3ofB5",
-	"G0Rw2M1KsCFQC3o7cq8SEi6bCvsSMeIh6JLtEKDgKVuupGYiWYeJxN4J/mvBCF1KMS+BL+Zr2ZJrdYyO",
-	"H8eDh8EmpX2sjusdBmUmIS0ylk5mMu+72zdULD9rwb0r0lNaKBa2pWztq5SnQIw2NyarUayeKBbs94St",
-	"mq0mXp9JqEhYZnUb65IZAf97TrXMg1rOuTEBh++3BioWYlitlnQQ1hO4lbNfHftOq2lYKZ4WOScyqlTA",
-	"acIVgShmL5PNrI9aDJRokDiyDqVcXViwtXRJZ+ClS2zRmhD+v6RJ6du3xrutdXrMscBbE8oecI3FunpN",
-	"R9nufoj1/yqnN4XwfPrPKEpnR1Ze6GXKsNthwSP2cWVaMLqGGoyXWK7A+bVdlyypRBv1Yk23uBjgZjHS",
-	"iYq1RXs+YTH17qafZP4wy+TTxJE7d0uc+uNR5SP8KFumKaNcsPQk0X2AahuFy3uYomYybPO/NURJwCBZ",
-	"sXzJVTgjHgSPFAzLQk0ZsVlWREuSynqNwJZ5skOu9VMfVOc0XT2JnYrTQQ1y2A8Wb+AU/1C6OX9k7RQj",
-	"WOiBKoapx2HxAg9M2Eomi15nzr3hnc19WZlCdcCNWoCJ6uZ0rkvzHaIlYP7OZD6XWkOkfPuaQTf1j4rs",
-	"NHUu1q21B/e/ozVblTu63WV8WrGYWY7WMiS1zmhukxPJKmcQFLUoXgwZep73LQzFImUft0upJf04qQ6y",
-	"O+DQT95YMYMjiMpjVfGq1boNLdQbyrNdiRwQOAN7yXua++sf3TPg/dydMPlCAJWsLyrMPnLtK+P30Hgy",
-	"gMF2HNLuQeJp0PKBiSEF3Io8YarHt934Z20oLJ3IIuSAuPjp/Gxy9e6umlnx5uTiLVbz2BRN5qJiee+q",
-	"aIFrDt8ur//6XDQm1q1mcP8xkbBdhDl7YkqTGRMJVkZ7YFbzMjpgsmDJA0st5M7muDQ0DHykxeOP+KFq",
-	"U84Z308qm3F5L0HwVy7m5c5pGMdZynJITbep0rNCBeM4zVJBvtNmF1H1c1uX4dQ8MxzIB1citUuABVDs",
-	"8mzO+sB52XSCBOid35hxHdlpQh91zjULbf0m5vVhFHXMWvdE7UaOXtuw4fmpzUCjROqH/3kZvfzmt/v7",
-	"ceW//q3XzujxXbt80nUuwZFT8QtwRZTmUAGOEZQWX6h9Xg6/v9j+nSVm6wrtEP6C/d0/9IUC+VPFvexg",
-	"tsa83sg8YafWfvrHQbWUp/H+/na0L5RL7kNcu/hoOwqowyz+a89e/8kAQOGgevkbZYG5IPEN1uyFFuJA",
-	"CnoZ2Wp6vDNrWbTzaFQpnsMk5UqSJRVrlwHRjXCyBXV7AJxyqtlkxfIJMme10xmtWO7ZtSAuTLMMDGt1",
-	"TKDCkitpnAMAsCQQj3z4ER5DDonKo3XVShbTjNVMr/FBOXCb+rQL0fCQvVJd6U+yVxIqaL7ePnpo5BQf",
-	"rgdPh20xn87+D7b7ID7dcxqu8vR/05aNRkrL1aTPCzCyWy1X4cjWD3d316eW8WdYXMuWItSSUAJpIQlf",
-	"UaHH5IalPGeJZXTCaoYYsw75AirJquH+25ER5Ve0pcRACky9RMeumS/BtI+TKXDGsIgstF4RmcP/qmD+",
-	"R7cqbpoPiZwfGM30YocUuqKWOhHM9ujP+PEDo7meMroT4KZU9wEHgUGzJ64Xwc2A/UyMHMgfaWYxvr3d",
-	"pMst9JbooFVgt0eIUPJOUN+7ZecROijKWrrur0u/NY+XBY2bdeGZ1lzM1WRIZKZn7Oc9LIPtOrD8gMJr",
-	"9h+1LEtlyv0UdG6e3Uxj3/nmdnEYhk0/kDMvgePySeZYJewJ6JZc3FVtk9QhMV1ASfveS+2/HaAFDaqv",
-	"EDmLYr+21pnmeoFornKjWrAEfm5kbmLtAjHe62VuN02tFwZY0p9bfNoMcmOlo9HHF3P5wv7xFyXF+IY+",
-	"/WQZPar7YFcYhW5IkwXdq/sAfGGAte0PmPLW14dW0Qdssg51yS2y8tgixc36VCERfxcvxiqX85wp1f+z",
-	"bwpx7V7a/PSTtk8rQ9mDfSU+1ryzo+RCpOzjOzW8OhCwE+2QpN8SrYlGKqFilwZ1scqYmswYkB0HVFv+",
-	"yAiICmTi5MtVxgj0RuxLOyQX2l5zFpK15wIRDdgh9JQzXeRip64KwBRt9vIjZF9BKWNF8KEIeQAk1I6A",
-	"lFFittp8UQJP6BpGVI9jVoybR5qF8BrgN0ZCWMEsTjORwoIVybTgWWrax+DWMUlzuWrpIxyYw/3kv9YN",
-	"xO2L+oxvrHpwa1fSwAaX5cT38HaBxE/NluZeMSZdCCmZspaik5pigDqcnNJfPbJf8oazLN2ayJhgANr2",
-	"HpqcSvpO69zovAigRddIJIZNVda314VX+fWFeuCrF3KF/b6AK8ZYtqZXM0A5PSkvrSERcSx2NQwoVbkf",
-	"A+HVSuJRsCDDUyXpBSviWsRM//hXdyRn6+0X8BMgiDrg+Li5/uHk8vwsIjfnb89PbvFfJ7e3F9/DXy0f",
-	"RAD3DTBG0VaQspWLB7TwfGi2Vy2IMCyhprwMq7GERpS1uk2CB8Tvvx3CCFXwQj+OvHK3bzvbnQiFv8rp",
-	"d0X28ElAJLbtCo4k0Xvk50qlYD339vBMwBnP9Ha3WQVG3BNbmHHx0Gdx38JzYOq0qCk3hagibzIpH1hK",
-	"aF9ju+v0PfDVqgMDqqUkmTnsSPzHlk4G8CowG5R0m/+zL8PbbKd9QC5RBXaIHmeyu6m2W6uciCoks7JT",
-	"3Wp2nKsSdOhcSKcnl6fnb4EH6OZdmNLXvrtLaGnHg9nq9L4FQJvVBVFZ7HKB9zo0iJx9g8/WdmLF2fc6",
-	"UPqwDehou+1Yhh0k8rTIHgaJYxCjnyqyi6PZGti1w7jO2SNnT4OZx72k6XFe7dMTriYJDYsLrEoHXI4a",
-	"HIaWLdapxFv0/PI4bvbV8vGnzsBI1mVly4BDYWFaEZZLiTpYRVowq5m5NBNZJtIAhegDW9sEbX0vLI15",
-	"PJP5lKfxkYPmEMv7cvvjxfX1+dmYxADijY8AIG0LpYB3KYEaGuxe+DrAsa3cYFuTWepaw+wHlrr0thj4",
-	"POKjULWTepoojs8VpxpZkH9iBBxygrTIoLNaYswQIZTP1QQ39Z7oAcCAuIUnyR8ODw4PXrw8JIXImFIk",
-	"/jdsIobqO2WGUE5n+stKkp2jGbsXPgPerDsArWdcj8mFNpMspMZK0eDjxKZkYhnK7rE+RMEzPeEhcflA",
-	"sxTdpWEJmZidPClWk4wveQgbB4WvllzNeM4miJiNiXvriCzkEwYJVSa1Mh9wTA7gHn6JNfLrAcJtnoJE",
-	"LpdUpB6BH8rzdW7CvBC7ULQl5ZEMZ0DdLmiOZZZollX0B1cxx5w7ro8rTjBXQsM+WM731lLF1cGsvIDY",
-	"Itg3hcqOCqt7p6VMXspoOsk8FUkbEtC7cOf0kZFiRaYM815pNX1oTN5X58vy52IS9b0Apw9kcKSyLefV",
-	"yqTJ4HQ6SMoYpsnXMya2l0C2qfHhaHuv7Ma/yilkNt7lfO6w5v00+F+4md9ghAz962C8KsvPpSRZFsnC",
-	"SmiuFZzcLdw5Xx/0Obxl3e1ttgQ+uJv18XGSSaVYSzwQZBFaxiAhXYp2JpWuVydDxDShiry9ur1zUgtu",
-	"VoyUkbgKp4/HQyvbWJk5hwr5rfFLY7ZQWAM3VDvKDaFr+RaDIzWGwcS0ZbRmNYHFtVAJtYUY6euDV9/0",
-	"Wt76eHos2k/4QimjWj3nQMqSFizoorrztXlhluSsdOi4GsOwzddM+1J3LvZbFiHu78xa0UKxSYc5Cg8E",
-	"1MtLGAfCI4CloVbOEEirgoIN2xuY6A2vtDBVBZx6+EKTnixnqlhC4uKA6cm5zLkOXJw/8Lm5EVAfbD8t",
-	"L6rVkCr7C3W/Tb4TK/fj9hzjl0GZDO116zWb129M4LWKYmNO5RM1F/6Bq/dpdebx8OpHaExMdpCUvjzY",
-	"NksWnvPZq5CxFtZzHCeuDSibq6Ckw4PoJpw3wFLAFWKZkAJsFDZ/u8fwbt2j5rUVSyattXhtcNzmZoAq",
-	"bfYtBoFYpliYK6mLQ+4K6wlZkW5hInAFms9zCyzafETDRabjftgyKXfmsd+51HEVewC2B1IVYn7/+R2d",
-	"93KThdxYNhxWeqhq61zqSl6QVgwY20PDEIg8a6TjjAzozQ1PWGUut7jFSrNyJwfXv7ht+dlA/BcxEP9V",
-	"rLndLbMQHmBJH5jTIFVZWvmY6LxgDY1jf5bdP7PJ9tkC+xewwAaKxM86/zN0/nBu1Ru7gdpzql4Hv/Cz",
-	"DVGzIf551f0wiCyk/g6H5Na02h1ijb/I6aSi1wyJOlaCNJ8q9tgcXZ8oZDmsftXStxYp/6z2f1b7P6v9",
-	"/wxq/2e1/bPa/llt/6y2f1bbP6vte1Hbn6OM3xbLJe1RWGWH0i6lmAiTA5YJseaqeqIKgpRBJHx3ZAY5",
-	"IWdOwTGtzSVTZLoeDwsR1LrZqrj/XI7ns3/+s6L+GcD1vwbANVT3/6zef1bv/5nU+896+mdIzaeB1Pwr",
-	"4WOaZBV1VEkN/LEziKSvErqDT90OdUdnulN+t+VW+l5avqRffZ2NHK5wEUJpZW9arzMMSQck5eEs2/0l",
-	"Nbtc4o1NbPmAUkhBodqNErICbXYzIEgtm4VLpO2ZGGhOxWSXkgx9isO7JXJF4TtgqFpOPnVhiGcmMY+i",
-	"9orn7kN3LDXqSr5hudEFVSTDogSO4KGzIE+ImT1cucy30rdWh698t1udz41fhldosbvaVfrrVYwEANiD",
-	"66P0rWDSWqqnRv3SLbN2weZtlv/qRdBaL/rVz2NgX/7QURJ3RijUEYTdyjVUJQD6MqQMwjIE483CYb3G",
-	"3CgXFiY4xyxDI66FfPKbhZuzM9NEFkNQ4J+00lhNClZyle0lb/ZMiqW7gMUsSydTrBheJkg7oT7y5A14",
-	"4894vsQalfY/4AeZrxYUn84ZEBDhPyutYL7jxJPW+j9hH0WSAF1NteBlSeLvdMfyAyq2ue1rZsGwmZxP",
-	"5GxmprelVKabnh20kLLIZV8dxNdb69Q7bLtdi4lsws8+wvuhaqgd8WD2BM2U9GcklYAStKcUDJalzMPO",
-	"03oB2maKiCZcQMk0Ne5bi3PjqgwAK9JilfHEagNBhQjrDFtez2IKT3MpjizS0fmGUVg9YamU3FvdVKTw",
-	"R0g0htfVgqW23FWLv6dadXrrDbSlkvTvUg7RvzFJ+Wxm2UtDRq6f7ThqTB8U3EkraolzAduWjUKKTxol",
-	"xXFRBnKCcpkwpboEui8ADq54hQhW59YHXdcX+3XqOS5mfymPBUn6lUBjKJCbuUS9NAK/UxqVo2tGXXUL",
-	"bJczv59stHLtU6Gd7Kj6gJxqDs2h+rQxiGxN4yV9YN47HwinGAuoo7Q5BISYNoZVGek4IjG0bk4MOtuR",
-	"dJkrwtMIFKPIHxIjbcyeVFVmX7c5RuXB/rBVkDRo7T7SRMPR8LRo8R9jQjUcICbSHcIRS48ne35oCSi9",
-	"7cepkroKyEFTCcdrRfUCBAuUOwTuvIhQZDRTCc1oPt5B29q5dEAHyfgQGpXQmEC3feMZXCqNvOoqNvBf",
-	"f/uvv3z497+M//hvo7Dq9NZ7CnsTU4f50b86hFiSinCBYEtRotlHVPbtU4evX5NkQXOaOBL14Me6ROgd",
-	"x3RN9UJhbixUCjWGhTKXPddtXdbd0N28JFra+CCI+owbvWDBBQTZllh8015r4NYfo+cdz7pnEwEKkbUt",
-	"cmQrS9AqLQm40aXwbCO26pMrcg4S6V7ELngZH0GAr/JzRGSWQqEonisd2UhNXI+RxnU2EjNQ4OyxfY/K",
-	"mGqb8n1NC/XMQhtbASMtqb0XGmPtUpTJKlDDvBbOBHXkGVm+LSfyukooO9BXYwSsjftqlmXwBcD5S4Ns",
-	"lIXQW9jjNxmeN1idA3zyyhHFhqpgJtY3urXplvlBGv9PujFae86LndMXB+jH+4dFqRVL9KTiim/L1NIu",
-	"U2tFczCi5CPLM7rCkm2qV8ZW6+zpwQ7IqxkwxRY5U7WjB9ER4gJBXBEKFEwgnDIuHtBL6QwAI07vBToM",
-	"IgciqRwVc9ErylOUu86WcKzTTxxqW2iyYNkKpVoDNyS45jTbyro/PHKDsfLArQFBLyPi1SpnNEUOBK6I",
-	"WtCcQY2NnIpULsMk7RtHuFlIM0A5yIW5BlCtRJ4ILpKsgLDESxuxwuUYHF00ve9/7pZFpvkq4yx/lrAp",
-	"BkOhrM8saFLecpFAOT3wd9iQe5JRvmRphVajZJQw+y4t0NBcsCwlU5o89DctbR3hCZLmDbK6bgrxM8un",
-	"IYtroDjbjWnXvTQkNlKLZYUy8Y0FDTiwEqQRJjigj5RndJqFyVIu/Nq4YQ42+s06zniW9f0w7xhtjVQ1",
-	"XafDME41+v6eC9uEoQ0HkVWJZCo0eeZgGPvW0uUFHYB7xIRJobko0P0JEzFJGU0zLtiwOdxsZxdG41oz",
-	"PvbYKMB8dfnm4uani8vva9KCC2Lkmz6qVtOmCtmYkcezcu0BxzvUlLROerz/uFd+q36By6vL81FU6Tio",
-	"tn8qR3L262RAiM5/h7mPOFO9gnO9iiOjXIT6yP6diSrRxi1+kr7e2Wql5XBRfqMJTcLESNYD/bSQGTO2",
-	"sFHeZtUpCLTYXTO3aVIsqEjRpHA4WbVW5joZh7mUBbivB610z5niKVuupK4Kls1nQC0rgZubW0YVcNWj",
-	"QQ/FEKy9zfUR/IUqV/CYo0PLQd+c9CYyvxfTInvwW44rImcRsQcfcT10TiNSuvPBC2b2RWRXB/9kNvC9",
-	"cEFmmVuuGPejJ1iGoslWVziyMBA0UeEtIcEcfRDySdViBhUuu1pq5yCEjEPW70hEN5yf3hbH/7jiZucP",
-	"2UqDWe8yOZ+0lysJDE3OJ9B0IHCQY9HkTM4JVxXgTk1Wg4uWajqlKnzHIdbUn/ew6lwCUjd/r2IeQ7+W",
-	"noYtk1QWrKngHfecf2PjIMmqcODRiZaaZj39EL4BLqH6x6C1rL4Mla53e3vF6MMkV2ro20NK1boot/3y",
-	"4MriE3I26Y0eiUa5lLozCIVmn9HLbCwMLplj5x/zdjXa494W3NqxkY+TksI8/HvPj4BnlWar8Lw4wGc6",
-	"mYXAdnApZFIfex8v0j4LVgP9+GthQIxvB0VwF9xZHXjaY/NpAIi36Gq6jHJtA4+WAP9d+NX6E6jpnAoF",
-	"V9EeSNQaF+EGlrXCrmaLBbgZaW6lhsVYwl+9BN6Ujv4K3dRnWrjXyooldV2wflPUroWgPVG96+oHvyFc",
-	"uujemr6FLQRwXm8eCk1J2ZYqhVihUObE8nAfkfju4qfzs8nVu7sYrZ747dXtXWwBBNJW3EUpdi+qCRsJ",
-	"XTKj3ro6WH8AI7/sC8vduOL8Zpt82aJkdXnBYY7NXmklzGLUJVJ1uyPDsHZNk4dth/ZUCs2EvmMfdRUk",
-	"3g0hsAWjlr5MU/klHcv+cZXRMkI/xJf2SdxX00wmD8bs6YW4QByhIpUDSR5Yv5stZQkfDEdvgYJ57Zlm",
-	"/LElGNzUrzc/a5Uz0ET7V2gZoEEoLhL2ae+3iq0duLrN4TUm2orJVRZWqVsifhbrQ9GAe2R5Gfjrf8lD",
-	"LorTLLZ/1HvKdVsZdSeNnbwumy7noLq/NsVx+3kso/3Dqq8bc+XXwlzCK5rTJYNK4LZORsYxhOyzTbcw",
-	"+zTcn30Kbe6IM3YXmIPTDMv51HII3LFqUjc8xinY5nTJdgC/oJvJ3YTN/LEtL3s3zLAJ8K8NmQHQZ/pa",
-	"fWUpIEgdnK4nS+6CsxjXeX34+uvtle69OdprOzSsnD4br2J/9Hq8VAwHzXj53pApBwEx9Gb04rSsqHwY",
-	"KKdsld1BrVcMge7GUaXqXc62RZb9DtH4HeXODi6QqrdmYA7qPzlkYKtl/r5Mo0gLZlMrak0+A3FzU+xK",
-	"32euu4Fn75MS9sF4+oBYvRBocV5Sl4ovUjUmqUzUn36RUzVephYWaa78GSPJOkFFy8WJrs8vzy4uvx9F",
-	"I1cqdBSNbt5dXuIfXVXRUTS6fXd6en5+Bv/GdPhRNPKG2yiyNfPwWUSvtUHFnLJfTWKBaGglvQT+mRei",
-	"o42KQraZzW0twth7gnxgbUxilUkdH9Vj9mMSGy1Hzmb4C2YqY5z4XjTMujGJH9gaioXh3830t5keJEZF",
-	"Pz5y3n7z34DaQ6kKP7ioTUIFnFFzTkisi1zER/Y3qC+GFvKCPkLFPyzwEYO/Ko7uRcxEGh9Vo0AcgYrm",
-	"AQiJgKKAjds4Iuy8jZcUz5jQCC00a1N/oPSrQeNyVccP2tk32m8m9Qjj53I2G0Uj9JfgjPharlD6ORcu",
-	"LwlaquQmUefvwV3SsiVuK+nhg5B4VVllT4+Tb3CEOJ6gecGRGqguWFKlJ3O6Ckb4nmiWvUiMAYvQbZt6",
-	"Cw4Lwj5yqBEHKEtgYajjwI8gmg7wIEhCESkw48BQ6MrBSY8Q2KAJzbL6IjgAJzRt88CCc2e+wN4CA74C",
-	"Ug+IfuIAbQVvcxPHLnMST6VexOONYSnYFVIvwnh1EQbkXCLkFpAGObKMDHTqdjY7FBVi/v7ftsBtw4A4",
-	"uTwB++GYvLs7HUop0SfL0e12VycDUO8hsGSnwdG4lGyKCbbVchdVcimaB2ltLyLY2bU8BXNRjKLR+c/n",
-	"l+au+Onk8t0J1le9u/nPUTT67uT0xzcXb82fbk++PxlFo7O3/9F20O+CeQzvsWql0W4g6wdySyuB2NJD",
-	"QE7EuvqLEblT9CFN1xA2rw7dLr5Ls1hSUdCwDPqRzh7otVT9yjFuFKe3LxqdDFraFDVyNlNM9wwVGP3O",
-	"j6T6/FeH4dCCXPGkJal+xZOg6+1qRmII3hnbyQLUeeq8DPAeoQo/5wuoSZwpohbyCSL0tmQVIJ8pqKPw",
-	"hpUvU7h4AfJOlyxYQbNS2SqvQvAehHwSR2YY01zCxWkz9r4av8T7U84s+ESZLlx5ZgfOpMSGEsxzGLJH",
-	"wc1TCyN7sDADlLhVB8Hh1jMG81xdn8gtbOjEvXVG+kAvxFtGFfNK42AWAbJgNNdTZl2qqZl+RyOQFwH+",
-	"gI1U4FCZ4hXmeIuU0MQsUsbSOQJ+w2bG7nAC+dBiAB2ButJq2LRZZka4lRtMPuBeT2TKUNBAqjLN4M7z",
-	"WnGZAmmZN0ABdflg9yJ28T/kfXIcTBX6rLiMEMZjcmV2/RNXjDz54WgJoFSbdd0S3diVlcA7NuVDeHPK",
-	"+clqxUR644Piw2QeZ4mdQMRe2FzRze0FZAyK/Rp2Jbt6vV4+LPh8wVwp41qzWyVhk4Peddzy/f1cGt0f",
-	"3srGERTd3f61ZFGIwN4/UZCE1XRnfn348tWrIMC0EA+TKVXs61fBxiAa2Wjtq1ffvj78JuRo3AYk6v4k",
-	"lAIe9dbLq4c7pX3uDsLl7XNGA1mcSqdGe+vQ4raK4xouupcLrboJy7erUeXqvDQmGWcgtGUv5alcrphQ",
-	"tFn0XhhNNqTXXNf8HQN8LguqJub8hMNfcLKSIlchD9K1jXyxjzTR2RolaewajI8dIGvGGNzm6DGzubo0",
-	"e6LrMMxxZYO8YWAzsrXBkOLx1n1p2poo/t+sxpnzMqxcaZpNIIUr0HuWEXBJobiaWe5NrJivjn3W5MuD",
-	"6ODgwNOqwtQg5iruALpsnLGD9gF21Il3C4JzVPmeeEzufLo//IWLOVyyK7zrcsyHMGtzL6wiNmUJLRTo",
-	"bFrKB4jyZ1LMjyzDQks9+iCpQuOslKsSlRswdBKuMyoES09plg0n/+rh/LvVbHWSuKofU5kOoM7xDu2N",
-	"dOgqBp9rkjJz/QLMlwrPZ1FioTRJ5JKBm8iMYgFC4jlJtY7wFNlOLZWYGYNLXlzKpaX2AQ2JZlkw2XbJ",
-	"9EKGcUwNQFj9hwkXKfu4naWqyLPtAAnoqdZu5BbXjxCbKqcuuJVyOc3YcqAacPPmlHz76vWfA9f/JpKi",
-	"mRRPqEW3JFLMMp5o9L3YNyzboiyy1KiHNEnYCgDOQmlG0whsqpRQdS+sII0bfcZuBR1aEg+fd523OC2s",
-	"l7xCAP5CPfDVC7nCSXkBWSsst1MCAZsQZOhW02nGji1NHRrv4cQScLXq/kfrjNH0Ldh+p/bVEOcAoX5i",
-	"nSehxinm4eN2Rsd4UjQNwxVoSTSFqX9Grx+3JjYEVvwc8HRLrsA5PJOFSN0daG2u3tw5dre+4SwLUnTw",
-	"5UrmO83oBbxpjYHNaUWimLO3/zG5+On66uZucnF5evXT9dvzu/M4cln6gOnyOAXBkP7LTDO1eJUATobq",
-	"Rblf/Wx0obyGflrn51zfXJ2e395OMDDi3aBligtV3np8GjvsNVO6Dcppjnah6uH1b7+tXOKvwoFFzXXW",
-	"Mkdgq3IB+Dt1jMQ8DoGDYE1LJtOWwhWmDzmBDF6Xv8tK8Ji/AWRad6kWOX8BBO4MmQV6uSTxw/zE+LNW",
-	"2RmRw7tV5rZDWOP23w3eOAg+6CXe5tQBQ8k1/k64sJNoVAVQmUrnl5FAHsaD2aXmNhpvnT7XedQEA7bM",
-	"DKQN7GLT/iCfyIw66nSjfBjFY7+WbTXp8bl6lGfmAQpiB9fkliNyjFCCvTAuLOnHGriqcnLLqf/9TeTK",
-	"lq0HJEIRiU4iiK1M5+Vc/M5mcGiTt4WMf2Qr7W7UofiLfZBcbPgbI5+/hswwIAVQOesxqN+Cn255+HYZ",
-	"6SC4aFPPhnc/dA2ppwexPqalzMO3nTUhIUyg2jy9npZ2mzXR9IpW3oxwDC2fllvs795tS9t2aV528FFX",
-	"0yLHPWkHArLSRskgEgAcSqjL9NQ57YBbOQpWq1w+Uowf8LytSB0+1l7cYyoLkbRm2xqD1Qw/Kln3Qdnc",
-	"IGno5zJJqKDbufLth5/iw/61yYoq1faZDRhXqKKMuZnSvn0Di+7O2dw2wD1wdiDUMYzvWdN2JBnkUUwZ",
-	"0YtcFvOFo6fLqWZRLVHTgpcgyCSkNkZyljVc/91QWmSqHf7FMw/U7glV7OCJm1Pwg7XsjwXN9GR7pOqH",
-	"k7d352dHJHbpR3Hk/z3JjZIeW4iGOTX2L0EJYTpsKUoiZ7oEWDmvXwnF756ynpkKGVV64jP+W/Q4oP1U",
-	"TDRitZaEGBiDxt2ND8tXNq+Zeel5CH8wj4KmNgu4gNHGVNaud9npNReeljvIKCBiDAlE16HtBfo9rlHH",
-	"SZEwEruNGO/U+UfHA6F2OE9Lup6yiWKiY74WFCKqkAICSaA8WdRy6smTLekEgASaz5ndqQwjs8sjm1WG",
-	"nlO3a8yMlyaYsZxT7mljLDN5hjA89IsN/DZhLO4t3+a/J2G5plxka5/nZr4gZzQBumH7WUcktqtdlrCJ",
-	"TQ8x5tSV07nLWso83S7b7Fa/gmeN0kQ1m6x8daHemeGtpDk5WyFXeBCJEv7YI4f0qG0WIGm2AWOKK7yg",
-	"KayyB6aUO2ZJ1wi5hG1Tkjs6upuBk7mBnu4JYGMZS4Jf76tZxTxVca3aQclmgFSceEvtMujgZr2aEcBw",
-	"lbP8hIGB8qjh0cJ5pdpsfDNAJ4+HjsKS2YeUfp4TdA/BUlo+DneKeU4e2BrmBTIK2U69ozIx8bZQiC8M",
-	"QjNCOtefc4U41SUymqhRYWr6yrHP9cM9qcwbFhDyD5C3bk92mdin5WrS20y51XIFWj9sim0vlT7XO3we",
-	"896FMt8zQL0qBODAJjxVbbj5JkNAVBbxw5OEecOSGHOvsqBHXhJzdS88OMrcJ40wyVbdpmkJfdp8fJeC",
-	"iP7f1mz8bmfTE+Wai3lb6gfqLoifN7NS1c7tAUL01AMXSGtd+jit2LAwaVtfAAUIHGTw9agKfM+KGxDg",
-	"XJG5zZQNJHvC1dhB82cjqgCyp0hTaV8akK+ywVngo4kuNbR5J9atPXfROuOgPGml0efU8ZDV7BwBpeZX",
-	"sSWsLVcpxlGWBnGWs1VQrbivKWGV67emwHSxDpSUDH0SXutejZatpbwLAhimXUiOeo4euWJgygiIiptn",
-	"bbHOCqjX4Y7PLm5PT24g6eX89urtz+fwr/94d/7O/Ovs/O353XkQE1M364e5ykt2lqxU9SjJsUmnftCc",
-	"uQ3o9E4bjtVkJs1sqhaS4Hb9IAiAqxez3Z7BadT6qsm42d1PFfZrR3OKdoVzwRDYwsfkgEzXZb5Dc4QB",
-	"D/M2/zKwVNt7s6WKphRzs3uMgAL55BYBhA7c1FOaPNTH1j1x33z9ahvD6QYzg1mnjjNgfTY7QHdjKzFi",
-	"c1TMDQmFf80dUOpooL+42w8MZ+TDTr1GbNZnc3vt7BsB3rSQ0lb65KC+Afw39jJYPWsGDqFLL+w65voH",
-	"Ohi6euccDuYm8PZ63f1xTB7YqkTqVFgamxGxAeXF2vLdnuni2fBwQzdQmLBj4naJE16JUr0yYwVzxFpt",
-	"NMviwPzs6BHPsjYUhVXkuALmlnrVa2ch4aIaaZvzRKuKwkdsWapwWCHoyW7oG46EngF5TKE0sY5tMwBf",
-	"1zbgF97R49yVFfzD3d21w0woR+EakRXLQak6Jt/0FoNfv9p2daT5epIXIoRnytYIHgx/eT/famk5lGwF",
-	"3skatluJFNn6iJydn5yVF4GU4VEELYmX5jKx0EzbQu+oiI/F+tx7W1C+aRU0XWnh4hvKUiVVhtFOzW1v",
-	"+x4Xvvf99Iu5171Am9iqt2fnt3e1TRV2FYW9YmZj4jOR9eQAwRIUu47T7NexVaOMrGNxpZvI42jhMTOj",
-	"tUdbNA9/4YwPXnY6q/pODjLIbEzLjRUXnvE+tocF7nGdF2zcI/H+0mcx1mFmfV0Bz7Pqh2KqnH3/Ieo6",
-	"nZHD2Pm8MjQS5axqARyDOalI/EBnD9ReKAutV/F4w4HQ0dmYOFSO0STJH27enJKvvz04/NIW9s99LaJj",
-	"QpsExt5inRk5TnmmxgQ0Ba9hsqVi2SPDagDgaEYvVf+6d5VSSXXOjoMt1QjtNdp1neseENZG8nMr4hGC",
-	"UKh7QW0pqoi1NruQeX25q1aVLMtG5q3DRMIn9WTNGuIDM7Pk/WDDvTUb+CzFPd7YT0HpLqh0sGXlduDE",
-	"8DtuSAgfdsmnYsXAgWylxNhYio1t8N3Vu8vT8zMkN60e0yeXzYg0Cqq0+Kr+gfcnF3dIgXF38uP55Sga",
-	"nSGjuqe+cBwXkeuqy02ww9rsNp0AazE9Dl7WrdVMfcN9V+fKqQ2h+/+oUZWKC8A3ZhnLxuT6/Gby4/l/",
-	"HtnUSe8jMcv2wNb1XOB7pOCwBceMDC/TLs2D9joEP2+ZdAri2xpKIJiU964AywLXCsg7aowKOPRRNLID",
-	"7Frya18Cbwi8tKaoP0fT/ufXp/poUbupLL+179nrnD1y9rRbyrT9/DLtwjoqN01aG4GaPLC1CiER17jd",
-	"zQECihXIiscAnoCDkxO5YqKuf1hn+RL8Wwu23CG+NV1P5rksVv2VOfRTfbe+pEsWUOS+W5MZF3OWr3Iu",
-	"bIrK4QHJjAanUPOfricl2r1/V/Ci5ywY8l4FEzE0/EeXqxC8/h2U1NPMYd6XvdW5an5BIBbUFcG66xWp",
-	"Gj8jGNW4AMqIgp/5yo6pLqSfqai+0zsuixvwPz4PQft3kRgt+ocl1iIYfFG2wguIXAhkmf8G32EV43Ns",
-	"IVsBLNW9+ENcgX3FX4L+4phL0Hl7TFw2zRn86hi5EAr7yPL6bVbh/rLqzuTk+vrm6mdkZvEkYNcn725B",
-	"0cHBQVkZ202V9qvjLoRJ3IGVqRSpEC6ok7xueqa9z3NIRKJineUA/sAypZh5engQITxq0yM9PDbhXLQh",
-	"h2DNb4NQky4v+FAfTsf+dUxsDY+SsFBzN0kn1xdl0qDR1swGXlG9OCYx2ijgp7g+uTv9oapIr2ihMCfH",
-	"bNGSw8tjeb2N07KBIOK7i6O5pCNySR1ey99XRsrvn7QxoFjqP0Sqxa5C/YGxlS/rFURveFCfe4ooTdeq",
-	"5AJ6omoYxcuNq7+7NQnEl0nsYnwoK7tN1z1pSMPHVDOxA6GUD3Ui54yic7hT6Bo1hDKijMWHaZ4s+KOR",
-	"f1yQJc8y7sBH9+Itm2kiC+BcOzgy5x8atsSSiuXGbFB0rY7Ji5dHPqFwTCrYXA2GlaNVMg+ThcxSRIgY",
-	"kwMHaKWN2X2zTD6F6nea6cuYmdelCjrzsCUXzcVnu8XoVy+/Pjx8tSlJXwSPLQrmHr3jzHOslYc8kU90",
-	"PSZ3Zeq8YEagarvE6BUEhJxbj/0NvHNz7XJGwQ6ZmEs15IXzHlt0muauJwexcrvEFyY9ct+MicAweZ4v",
-	"onRmkwuNIbMpIyuqdAN+O5BO1k/ATulHbpE6AJluO0DYEASCX9pjcmBTy/O149Tqtj8q4bNNsRbOhXKS",
-	"Esdh9ldmTrOWbhjHtTFEHi8NwTiFvGhJoYlayByIFzHUBUqsO6YQN3xp/hyWuP654InxnYPz5rgmAJTj",
-	"sniE3GJzO+GnREYZdATtvUytc3z91ry91dZxMx2Va9yZ6aXz9UmW7XKKdg6J/l1Dgv873Eu/daz1bvmK",
-	"Zc7tRtQC8vLDnEUVp9SQCKxzZrUxF7gA47jiNx7gLbbVENtYjd5WYVWWXhHLJ4IjC/JylIrMDp3R/Llo",
-	"n/pgutPcYQlPM6pUC4mp8Png1giD2uVA8AduNri3bI9NqlBZaIBHaiPCjHEjfKkpQFUaZcnmMkUjLh5p",
-	"xtNJztRKCtVmA+l8vYtomeVy6aurBeqvaLZC+sA5F7AoXqiCh0Kk7ONx5UTWCrRXzFMpmN2T3Rpxd47t",
-	"hwplzOho9IuSYnxDn37ytYu2EsrovGDAFLIq9GTl3e/P5VvCcPCS5XPgGXFB4T9/9c3XX/rCczAlMKFz",
-	"ppVRjWMbJo6PyHR9L6pzaC6wL5SLIxsF5rdoJKSe0NUqa8HJmeYdbGhBFVnSlBFV5HY1wF6xJeHticIz",
-	"By5hbHZ8L95XcU64/sitZdNbpowJ93hZKSCuTGkc5uD6J7SqcldTegdf///H3tsut41ja6O3gnLtqk7m",
-	"yLLjTvdM2zV1jtt2uj2Tr7Gdzn7r1RwREiEJbQpQE2QUTSpV+9e5gHMR+8L2lbyFtRZAUiIlUqKcj8mv",
-	"xJJIgsDCwvp8HmnQjLJzOdRTYZjdawXLxS4w3N9VNgqV/QjVwHclBbxIgxstM+yX8KlxmeTrgvGQ9QD1",
-	"a895qFetccr/LpNS4JK3UNtvjUkzc5i5WVwNTu6Yq1BPd4yY2UPfSXUJqzaPIghF8SjqEGJebBLvUHS3",
-	"rG1eO/UvqXBYohNc1UnlE3XHT/9S78FplEi77+IKZyIdTuiJmOh0o6CgZj7XuWnWK0aTt5KAj3RNCb47",
-	"/Ni5YnZ5FkgpRfTVrliyATqAP5HLLPPi9m3roLjRZbkcDHydsmHE5ZT9rgeIJm73sOELD1IFm56yPR1f",
-	"HCoiI7qo4nR8yoxAZ7anEPzLwC8JPYyiqF3qV7C/p/bbgbZHsX0isHqg56ZCBpQejIdTqU57YIQscJoL",
-	"YX3PqEDDsCc0PcF+aK8uNzNSdZGnW2gKaesp+CoLncsgokvBDxKp0mrOvG0JpuHKsj39zKrlFcbYtgn3",
-	"qqCV/fvmhlhqtRIj526x8GI2oxzdqiFlWTmQ0F+e/HTSacSlebdEPMQIr3uFUhPS6zU5NXMj+vGHH77/",
-	"cQ2u2TLAeg1uzYp1Auz1bToK7HXUDLQWY72yQfozQ2H/XPecH1fJjFWs6esc+/oeYNEeEmvsEyB/fSyf",
-	"1BvCFjVbFtzQlLpujKUprcdMv9YC3UxOvwHgZDM//fob1KCo3xAlqZj35nD9b4v4nNRpu80RH0Z/9BsW",
-	"/G6vg2YZNu86E/Q6EVMH44tIExFfVL0AGsjNGrcSjLbV5vdvQOS7DTOvL7kqCwwBiIIPLAytXYr97RLI",
-	"dRiPgGQ/w0CpQ6xQ6FNvSgBfoNhNKy0kFGyzm2Rb/wryoFCAtyrk1aeahxnLgp4EydBB5x9OPCRjs4fe",
-	"cBWbas2pl71bPafK7/PNpb1457JJveVj3nA6g6lIeMgTDiUhXDG8G5ocRtsPA3wkUQbpNJmlic/+mkTM",
-	"DETNFAcYHjUUPnDmuloxrVuSH96IZne3DJOd5Ji2EVMb8bJNl10rcGxNxxumWCWcxEBIz3uKWhxwaFg3",
-	"DIG1SI+NQ6/mA7ySJ0voEGvh4/mYZ92MK4B5lalHMKPBhsQxUdgNf99xaDBIPSLfCVZETMh3MtIjGuk5",
-	"n8teZ6UOUiOVMKZ/Lxa1zNhGQxjCC6waviLJUemdMRBd3JBiNBLDxEAcNBZTLlVF/2WOOaPvmHkaDc3X",
-	"LpThUDisO0h9gwLygDlzvqjfxrVKgVtJmN1o8AiXXpFRuFaheJ/fwXb8o0iOJ0gEOBBSjVkKYClnjkAC",
-	"djpxdNpDhsdYNL05FZ4fTN+qiQrqAh72MfVZyl92h3ARqoDVDVsjv9QU1uDvBEtnXfYW8Ezy+ihAJRAU",
-	"cU/sVWcF9JMgu6saB7niQ/slTlAuq7Tx3M8o7CpfLheNhryO1cB0CndYYD/6f+jPcuC/wh0/lBM1ApPH",
-	"xuy7Ci/gdw7ivo76g3hHRqm+DmQb4+ZJNTRoJEcC6G/rPPi5/zEyVcBp1gB6qFIglRCh6XslWV2vwdlM",
-	"xEYrag8fVrjmwKFjbaNKfULHAPU+WdnMxedqWtCYqGrw/nHmX+yYfntVefafusxbQcoDtCUCe/RGPBZY",
-	"KELZN6QTrLA2sJqkl7PvZz4/tDF2TamkIv38ZsPd/taFn1a/nXG1hh9gP0BfVvpLnIQ6l6TGc7RY46e8",
-	"OVl6g0oBNJSIc8trTeLfrbzT8QQkr0P7n3SGAlvPckrE7LkuRdcyqZnlkWnX4LdhRF+JOeBWCZU044UN",
-	"+02Ng20MiowesCYraO7crcFaBbSEFSK4X6Ay7IveDaaMtEK1eeB/kRvXhjL6Aqo5bfXlR5XcePmwzu/9",
-	"pcMrx3HhmoCzs2vJCiuu5+rxkgfgqgbpqgPNlfNGdmsWgJycHS84h8ERDP3og/3n4xEwWnd6ihxFrYqp",
-	"Ld874O2orLXgMG+xHZAKJ4izQ5osd3a4v63Z5v5PmiHfqiDeJ0KFh74MncBEDt1t/AcjZCLJRdPxNkmx",
-	"YDATvMy4adggWsfUKlhOlYwl2LlvGhzq68yvQlqnIh3TB3VSzh0lp8IkfDproPnKj82yLE029I6jk8nG",
-	"m394leBfZaw2W6H514HUxxiBS8wMFmw+0dMmxa0Rl0qEX17EwHUIDhblLkzeNfPhGjIXyNXqeD5BjehS",
-	"AOOY0wcm897AXMMbPQpev7q9Y0dh9MeRq6Q9+pAFpj8egZgEj8GBjYXREUI0+f5y8HOt1YJ+LeT/waap",
-	"6b9V9be8GhWCUrMJNw1gXKooxDxoGf6gY40b34LfbRKX8uplWcgc22cl/5kBvp1SXxN8mUYcz3O1GRPK",
-	"74xX8OumFnoT0pOHNLFrv7Y1htHynU4JPGyVfRS2DPLNzISeRVUYqjIxDncoY40FQ9kefwDTmjt6cX3s",
-	"ws777v9JGqv8GetLU/65kUPGW1sr9lE2sOw93dr57dA52GTfbFNZcSXBXQ8KFiBi7lFwizo/ZCmt9XIk",
-	"tJ67TIWN1ZxWzlmGQ6XDTDqcMI6h+DgUMfFldxn0GFjFlSprnZqJi2SDsnfvBDlWmXTLY4s1BroSR8qX",
-	"WtSp+lyO7tR6Zt24TRFSyTkLtR6hVd+xROLGgjDDwelBLKhUrWyBNAs1xTxV2cznQxow90AKR5LSU/di",
-	"ccoCfELAHj09/gkPqCAWdnf1xXtpMMD46OT4GJ0qrE/mY/64aFH7cS5dW2q1bhMHKsZR6rYv5CIqZdhg",
-	"WdgGm+j4VDAFcWVHzBkJ/k6Y9fW53aXDoBaveD5iswJ1kS/yxlrUH59aTzbmQwdhk6wGZZfKoAnbZd12",
-	"8O57eVG/Wdq+PnULAga520axFNhMUjmEwmqq153KMYuhjJJIpu8BhD2B/EmdgrqzIixCbPNmS+uRTXoH",
-	"i7GX67BrdVl2NkdMlMFzpoFUrUQqVmorxViaBMBgfGsswyYeOmWmIhbRwlroVjed4SsGUln7MlhC8Fwu",
-	"dKtBXb8cJSkzLBNrS7oO39wT2dV7KMg2brDrUURPnjz989O/fP/j0z83xzQoxu4raFB5bASL5Cjn8+Sb",
-	"eOzqvRP5IAOaNz7wXIYpXHTtHxDuC6qDa5cEQDJ/UzUA3nIjyldmxpZT8sZiKA0Wk4guC2ZChXAoScNu",
-	"785v7q4uz1gQp0rBpwDXCLFjP89BT/FYZAQZQfaNvYkHITlbzqvRl1cvb8/v7JU9lf3AXvwoK50mx+1x",
-	"J8vhPYJDOdTOZQSklZ4KfFA3YI885oDTQqt3hFwmosXZAULkCnOEpqcQNOX51WXxNKY5OoDqH4X/K87J",
-	"khyWiCi9ZR7l3z/8IBearhReu6bWCBiaLSpYfRe/NSqdLiicRl2X+3W8vWgigzZOp0yPesrJCjbzBR0W",
-	"4J7M/s7y6IWP6N3pQwwj0rrSZ2cZVRig0AMEQUI1T8KVRneYnzJcfD9rpQUnucGV9D/hSnbYQCRzAdU/",
-	"YoYYQPnV2wKsi78b98MUqQ6qIe+h0BYrjhLNhAq77JwIgSAzrRCN32DVQXnryEpZpJ+e7K2bkicuL9eW",
-	"98hJwRZ3WMmgV7ABbv2AHCxRhZ70UERUdYcqgz3KTVDHi6WXw8ce581Xm2GPPCxi+Qrv2IyFPHnvxTBN",
-	"NhkBmLyBfa8WeUy0elGUpSzG1pNfUCPbkBb4NN7Wdyhqui0wgvaexFrOS9VIZS2/1fJMd4oqcXWjlm3/",
-	"pa22qmNW16NKUlZkdZ35gkfdFhYbN309qghZ84QPuBHfGTaM9PDeNzoQhU+DUi5K2ln3tfxZE53G7r7g",
-	"5Xay8LRDHHHxm6ZPTXSNZ6YzlugWHrq1BVywV2qbwTkzZ5NBjCtdeFJt63hTjbVmMx1FXXbFhxMqPrUT",
-	"Ry66MwzJYC7A8hVA+HLmbh6k2NuZ5dYeYckTTsQ2EANeMfpj5IfNTnK5MEMs0kSaWChij/BLXv8ZU3qe",
-	"7w+rD2tP71mjRN5NyapT5L4oXWz68o4CQz5fHYO+dA3FdkGtn9BX/alUaQKq0+6laNHnCX120DkIuYRP",
-	"rPYV4j7kC5P9hd+sW874OeCyNa6B1ywS3JnD7l5ldCw4K83KgiPCFlkyTrHDjwhb8fGxHE+AW7zjOJzz",
-	"hTjcGDlWVeQrNZD4ysmqt+ttC31Z6cZEkqrKw9tDNBwsGigvtzQv7S3LapzmYpasLTAG/8eqmQGy4CKl",
-	"dq6heDvCO1xktwq5V1u3Z/A1mjYbA98fmL0oNABGlUYh/FmCqmD6kd8UpQ2OYUWF8Cvr5IuYzWI9FMag",
-	"J1Uru1u94kKopoV78U4kAwqrILLXLNwzG1EnN1GlayYSiDQ0XS2D162ui0+Y1Gpu3FiMDGX8lXWw5JVI",
-	"w0YiKk9BO5VQfjjNJ9q6UzCeCmxJafq5dyoF7UI1VK+b0ymtWr+u9BBSJZPWSvjcNaXlGjoKrUkzjEVo",
-	"LXIeEb6jWrBEKK4S5FgpLQ3kUSpqvemycKOfgtd3vEgV1iKbymwJaF6yRfcCVJS0NRvhAiSq8XbIucfV",
-	"W4OIYZp1aNA1ba/NmnL2ed8v3CrEGBpqpwTTusogVi3LOgr3c+MqmKKdRHf7tsbMqSYxzi37RsGr5bQu",
-	"YebAhRChJckzVaLXwCIp7IZN3pS7+5rXaxp5Po+iNa9jcjdt8j5ltlVlCuzVyKG3bKZeeNJALPzg101X",
-	"Pa6RciQfK/OwIqsT1xRZHzZsQwQDlUaIjQdp4E2H/sHPC9jzjjAac7heg5ahH0ylKny2Mo3LU48vUTrd",
-	"1mb6eYu5vkkVTLQ3HpfmOVUNhNPew3EwFXkD12XpS/qpS15yfS7fTcE2dVKvYw3rRQVKBMtuEhlFPj1f",
-	"joj2JcGzr1MP7rUhLIbd3xGXUxEiR9xIqKGghmGzZbfDJ4Z7z0RzK+yoyv3xRQH0p2rbNfAQB7stgAhv",
-	"0h3QuxDhQZXbpLXQPfYBF5QRd3uYpIhDG1kLsAoZ0sdSSzPejVxlAtfrINihYMaeQfZJFSwDjfA79tPM",
-	"t4T50Rb8hij0Fa0FLbulUuXGLRMbSZ14FGHLwdjUryzMl3quIr0aFtjbBUwqLDnQhI1caC3ayDaV++0y",
-	"ZgBWRjdrKA3FTKjQlMIxvuQEQ5irhnTg+GEOEJLdwveIsS4YgCdZyeogLcFcGgG0DtIkS1ykGyiiOge/",
-	"6zL6GMOC3/VgaSYbV56Vl8O9UfKPVLg2layu5LmjVwrlGPBJVciCbsCCfsCC04AFh0EGKm4fj8jHVtUR",
-	"t5pHAIjxHt1KJJ+Ga7iuttGrNrsyALUz5QsA322vKrG0YPWWL0ymybjJ+qmhrQVqY7rsHP+yxttiJgAQ",
-	"08MF4xojdbvbOLOID5GWLLfuLiEySZLZAcrMxnp/5xDn91OVisk6E92Trv7z6uLN3VU+N3ZVnjVJxGyb",
-	"7O9n2k3lS4NrV/f+BhDxm2oC4bZV0/9cN40Jv1Ier9pVi2UtpFqhCHYPtjsbchLxsZO3HtfvkmVwlnoT",
-	"7iuwptvAu+0DCmMkFY8qcm0U0/JzjznW+UQOJx5n007/SGNPsFWF+P+qgHc9E0enyVBPRd+1o1b0rcx4",
-	"nMihnHGVMGwnguonHTPxHhgFkdK7//T4J+yxIcUaVGhqsFP7W+FXAB7/Fpc26i7b0vBL60IgLMEyAKR/",
-	"YSOU01yuxdTZmfI6a38ni9KPLP9o165V8Id85xfK+FIaawNXNs3JV6bsPdbGbtAYJfoe77xmJqvqW6xF",
-	"k9MxVJNIlStUcyve82ECOTVpd3Ve9yJq3MBBbvgamDcXF1e3t/nylrvrF1ev3twV2LhdgUzVWQ/e0EsS",
-	"7nWF1yX1/hsKronfvvLRvzVnFn5FR2FOxjB+BLl1w5SeV8ZLKiHzKXBKB24GVTjlYR3krbxDU8sNzbtE",
-	"3hnd7rTdBres+RlbUQuMNBgNoaCgFJFWpNGwl8kP1hsvleoa0Y6ajvohTrESQ+CY0U7ssCcuDNVhJxno",
-	"U4d974uhnxYK6DvsB1aomf6R0X4s8ED8uJHj2Y6sX6cLtKhNGp2xDU5EOgxd3CU3vE620ZekpbBPyhW4",
-	"jnmNzPVStQaVtWZYxCWAc1Aj4X65RVdDwgdRg9zjnf35G5eeWM/pVhy+f1TZBOVu23COBA/7STqLRBXo",
-	"x2/nF2/evMh4nyPBYxGyhUi2mK2J4LPtwamtiO12dYOVAoDIipVyalLxaPGvBngLeFWa6O2vfMeH6XKJ",
-	"zcYLG18k34mcVDSc6akO5UiKsA+IBqWzVO9GlYdEou1bVWzr5zweC4Z50Q67F9ZtnC1XwTXph6h4zq+C",
-	"zzrs7tX57R3ElEjAoF1XxmzKZ6bA7bMLXRwp0Px4CpupOCXFrVJczk5hy1cuVrZfStWNRLaKJj5Jk7yK",
-	"HvIIAGuruKSi6BA7FaC/OqEuejIyAWGHXBtXGPydYf8qOjP5ysekysnn1BBBJVChDLssmGrr+Iz5DOCg",
-	"AaeyOJ5QI6cQA3gCrAuWSU+NZCxMDtTXWbZjPusi0tjM31gmpbdx5cVwq25PBbGYwdGJl+jhMI0dnKsn",
-	"2UIiWvhpgq0zkRgl0BsKV81lFOGlPQXg1VNIHK08D7q0iy2gfi4yf4L+cgOj/y49eHM8FVzknCRUyeEW",
-	"/rGeyqSUbORtcSGN71oTU1zpUGcL4kGcAHMeLvo9nc4M8oYi0ZKdwpGOewpDVm42gaLpUWHFH3dZQL5k",
-	"mXTcTcTCPR1JVusjc8NuLTnDEjm8r2r3gL4GeGXAOE5Fjt8UW1O7uz9+Kuye3IyK5n/pxtzxS1guFVPh",
-	"cKoaSIVQQAZW35Sjx1ypJF5UgUv17X7UJRW61PKoVdbhO+PjcgVVLa95ygMRQ6bDSkhMVeX+Pdx2/V0P",
-	"+lBKU8CaNqUhgLXGqZuseiuBU7RtXnUJwQgzJUzHWdf8FcUbEjFDhI0kluOxw8YGnmhQh0DeQgTSGUxb",
-	"txwYvrofYSDGXDXBNy8LIl8ngPcy1EhfCl5/6Ujy+K/1HngvkeLYrbp11ZzHhpiRBCJJ4kD/y+KW9Dn9",
-	"OCcpxb8oP/zPapKt2u0mvPKsp3xpx2f68H+/6wHLekEZHXiJnslh+SGPFXqlhZBZ7E8D85F9q+7Gapsm",
-	"FRPNwhNl5si5IVB26DSy4zQee797UOswBbFY8tDLdi1U+5QMdWZnKbaD+X//9/HhT/xwdH747J8f/vLx",
-	"MP/n0yZ/Pjn5+B9lk/BbVvrRQGUMUhm5oFUZl8G0oq9gXNE3+otmscDqHSqBgydA9n1TZfX69cjKUca6",
-	"dA3eisFE66ZG9lY0CXRNBQ79piaWUBo+iJomId1FVeXtbycLEnf30wrVCN+V13WJd0IlAH618Sin2b6y",
-	"V9zBBYSFINW47zEVVwUEQbMINME3gNJxTozh9c+JsXwnVD8tIau4FNaFA6pS+BFLga6Cs1jPz1zWxnU0",
-	"25HECKOwWYnVVUpiGIsyBPKJnisgvOkQODptFBebr7hTldmJXxL8mxyrLTE/aT1vcdQlplmq7pWeq747",
-	"XcoxvIqvAxAo2O7QISALPVpCUjQBQbzpAiJeTy1Ecsqm0piZiJIOm4l4wmdmyYjfWLy0VQNUHJXe+9Nh",
-	"m9ddvrd0EVSNlQeh7csVdVRx3688OdMZmSgWdOA64HE3ZWsU9hXcfVv2+yopTDQba6ZVgd4+IyOY47OZ",
-	"SbRLIHjTL9HW0FN6XmqmrdG/HR9FiIESHcxmRCRdKo37oYSI8eOaKcq07KoSsB97/M8AsM4yGC2we2ax",
-	"GMn3+V/lM3zdPwVniCAzFVwZRvWufos15YrNNyys7kd6o22WuxphtILYMnfWFecsiVOxhJi3h8NwvXRC",
-	"ZeIZC5SeF9D7CPTPFy4GpFJgOL6A27dVxCJPXpFB9s4POgf+Hg8ryF6B1piyNzfP96Ts7BjWaJ0HBPAj",
-	"XVM/TOIs2U0RBX/jjVgldMd6XWTt7br2N9VXKLRVi3XrDcg9uzPFPo7Sxnp7IxGTscmG1r/Ddjc5VltC",
-	"SWzIX+emupSNZGB0lCaCTZJkZs84+69hb26e5xgECPqVCaB1ZnEaCTje9LzLbkQoY6AERMs/8QWRy1Xs",
-	"x0//svHQK13ccogB2AFY0e+QFJOJMFnYxtQ9jevU1286jaEprHErkYPKgKmGyPzvelDW2LdK1Fnfch/q",
-	"6ZSXAh5eTWfJ4nQJzaT+jUOR8OGkqf8dc9kM02MieJwMBE+2vMqIP2oyPgEgsCkNgFnV9FdI7DabI1cS",
-	"W6PfPtKmedmTa4itQSlcDU1QBb8yW3LRq2duFks1lLOyYuq34K5mYAF5hOaKvpE/UpGKhlK+hkM1e2Az",
-	"HmqqbyyPhxqCBnJixhIdhTXJnU14Xw53E973q+N4NTvZUBXV6mRr0Ca7IUyzpkd2qSqL1jYnvflKUtgu",
-	"yyu2pALyHXV1+LhwQrDLYZt+7LeTxa4N/x8rh7XNgM6pBZxiVQmPkzJoikq1/5ZqFoZcYYKKAwWQ/XU/",
-	"DxeQ5TjMWQ5Nruq82OVEPS4rc3LKuAoiYfmB6wPI+NpwyCJ5MYgrvHzG9+oU/BI8wvcnJQuYV7+rVd1T",
-	"rhb4NJ5AlPIsD8HA7MX2rO/PRNyn5RzoVIUG6GUwZy+t2WI0dpthMXgFqN8KNPyTOs1u5amvZ57aBio0",
-	"lBBQi8EGgqXQT7hNe2JpHvJXbUpR9msfROtLqLJjpATnmWY4YWORQLtnUcahVzoX1mgpirMGdcIfC+Wb",
-	"VRo2j2WSCOVzQMtDqR9nJYyF28u/17hPWT1YtZ7dAmnnHMoPrNbBjVCizLYOGeAN60cM0I7fGDCg226O",
-	"F8APb+A4i+ux4lWUWZCOAI4bze7LuxkA8bFfAxtAJu5OBAVAUjbnlOapiQiQHcwOubPyuXpkZdc+UaiQ",
-	"8cxyavyoJCl/ioO7wq68mBmdASHQ9EnDnr+6vav5yLoaXibY6Kuj0Gn7mpZgnNZaLu5QYPL4L15d8bwV",
-	"6lh+TMkRUfGaDjip3wT1YDtrtCWb0hmT5eJXIitLM91Z2SoFe3RlQqq3dgWtx/nF3fVvV2fs8ub8Glq5",
-	"iLnK+J024dh2D8dPDrn1DAQUvobUqtI9lS0v1kUiHA7IeFB8VeI2CKjw07BYvJPvROiQOJR4n3RcSaDh",
-	"i+zRjlTTnYWXV3fnF79eXQIIpI7ZWOuwWH+J73jQOXAvedA5sGO3n9DFpfFyF9zZKSJXRXrkiDSsIsu8",
-	"iPqJ8MzmrSPZ9jUusyvqAG9WpVIcm70Scwpo8VgwPhyKGfToEEMAvV95pgU5BdaTD7kJQkXhHzYWWRZ/",
-	"kdGEbc7iV0YViI3FgV6vvYnvZS1RgtdYpohsfFKR4QbDjFPV3SGJXRqhzQsQePiZFHVcqZfPr9NqIgpG",
-	"VizSmOG7Ad6dw/DMQGWKi17IMmdLUJjj6kRzlaJbEvSmyOc74roUblALICTf7uZBQggByeo4n9FrDThk",
-	"E21jzbrDB0JmwVbHttCAWCKmMyuHWN/qs+agW76zithARvac4QhQ+cDAqdoj+I8P2MvcU7EYiRgQ3oDa",
-	"3PdVwM6z40Av3Z6hwItnrdhTewMA3ui+PH9x1Z3xZPIx6CmpEk3Fud9ByessTTr2twRWQD9k8DtEVcDP",
-	"2StFvR0jqULTU+6YlIapNIq6LPgPO2R6B84S8T7Jv4qy5ldPEQoOccxvlnr64ZbYOc0RTdbzFW5PNchL",
-	"iQbb2WvlCrECdqUtykWnBH28bnkLZIYDHBMA02LY/zp/8RxlQyojQxRgOw9aiRrbrtTGqHeJfTLs1Q0w",
-	"le73D5nHz1e+1XbLwWSs45jjrWu55vand6U83Odsde4Zso3gooZ6mE6h9tF5YWo40TFqbB5JboQpVb3u",
-	"vr/xSIbbEOXvaqJ+URbbOztLuYYCux3/uWr7riLTFnMPVXZQbi7XyQhspmar5IsaFnwarVcYBUVBFnd1",
-	"TLFC4vE5/yzD7DVimMYyWdxasaBI0Uw6Hu2VkoDz19fsXiyw0p/97e0dFoQMIwkJdzgVh9yeiMyIhJ2n",
-	"yUTH8l9YAwfdmwen1gMPkdEcpO3gPw/PX18f/l0ssi3BZ9L+/bFzMBA8LmuQyAbjx2IfAOINy4/X+TsC",
-	"ZtrHj9BxPSoprL+951GIIRvwek4pPpQx0RrGh7E2Bmoe5FCYDhNINyRmZF+pniI4ENjpLG+cdliYxtb6",
-	"tmL/WptkHIvbfzzv9lRP/elPF1q9wwPedP/0J7RlpgIoEsDZM4rfi/6QG3HmegBjwW6eXbDvv//+J3vL",
-	"N3cXMIqemko7TvT2z5hD1sIrpjKKJH3HHgX/81//3Z+a4HGXvaCHZYEjMKWQPDQSo8SaSF12g2BQZJpR",
-	"vbIfqY79R3+kIl6wGY/5VCT0FmDApUaE9NKAFALve4Xld/ZvMPUUC/hsFskhDP1oFutBJKb/lz2jAq9e",
-	"e+qRnYCfnv7w58fOwDWARsCCoQ5FcGZ/atzVpjsNAZvRFDDG2d3EviXAZEGlCCwqEuoDBa+w3hyHmlYq",
-	"rqYS+jOqGsx+O+ULdys3IHo4vfGt/JeAF/5Zh1KYDAPQdzFiQU13yt/3BzpcYLN00GFP2Av5c66GsYOU",
-	"mkjdYi98fzjl7w/tNYd4DVXicpUbIIR1jKbR0GIyGeYWgYZv949hwX8e0o8Or8PglHpK7Wb/znQcH1tP",
-	"QTTK2nUKsJnA1KcXenLylxx3d4eJyAjGIbqglXDSn9EF2IGU7G2XdxxqNZLjFAoEjElF3GHc9FRQ0DSn",
-	"7GfY/ex//uu/EeDMq5hT+IyIwrJ5SZU9j4IjPpNH754EPYVhUjD7RTyVBvx+yngZKO99f5h94yTNaVMr",
-	"aTDVcLz1VKwjYTAGLKn6FPdYrvQBdac9iPC5tA7SsKfHTzpuX/bU0pieHn/fZdeKheKdiPQMzI6pDgXK",
-	"JhBCWSELdT41y95OdE9FfHhvWEB+jTmNBQ8DZgS9OJimwZ/+9KciIOXcceCjORMKHvYUNWyyIY/jBS3q",
-	"HfA94IJ6OjuZ+WuOD2IEXnc2E127XHixFbqeesTZmzfXl487uS9uxNjOO3vk5Oz7k5yYFX76gv+u44Do",
-	"h7NPpbKfPjpmiWY//vDD9z88ZsOJtjs8j+CXVbPnlgpfwu50x2pxlkOABWPGzrlW0YJhv3kGCpq7DUjI",
-	"o6fH3z+mGaP2MpgyZ16YDk52x5XTW/8/axLFRXBBadIl1pW2h1dwdcfHgUN+cNErqXrqj1QnwnRZcD06",
-	"fMGT4QQ87IlWGraWVoUeC4cm+ejpkxNPwgg7xM4BThbd3c789ejwpVbC3djf7JerO/bo++Onj7tue9OA",
-	"lVbiFCUb0Fvxoa7wusNi8U7fAzhRMeBs5+w6FNOZToQaLuy0Ba9f3d4x2sdHMHMIrZpBdVlD3TmhCb8X",
-	"cGwHuftYPREgnLxVQbQnZyKmxe4wX9IEt451mggXVL8Xs6SnAB/SqeaTp0D1aPCWABPrtgMfc6nwxEOY",
-	"Rjw2HJxsTxHBoXuDWFCzMC/0XY4iPh6LkGVvYXcIAnKfMmsXB2fZUrmHo9Lz0LX2XSErAEc0DuTpyYk9",
-	"8/GT2J39qRE9lc6Y0vaiLnudQvpCj1YlMxZhLN9ZjWJnmjzfuYgizELcCzFDDApsHcWMFmVCfIcTJrdi",
-	"ccaMtprsdz0AS60DoYORjCJ82CCN7k0HCau5wirQ7wwLQhGmM2GNWhBze+6smyqXTNPKLoAcE/U2Ipyj",
-	"LINa6MAwxTs3ibBUp5SQQ4DQXEPB3J5TKNMIJ20fc3J87DrU/JmInz+xdzg5PukyjzZHmWWrNxBhAwYd",
-	"OEwR0PVSmUTwsMOgPRB1EfRyS8UGdj8CPIfdONapB00TzPhYBOwRBECfPMawov2sb+S/RMDy9gyRjiPU",
-	"AqrUGOylJ8ed4+NjBj1aoRCzLgtyOANBBxNWdrmwNwY/Xpb2kYzQSoCbWiNXWYNnBrZ1CI1qAqxM1KpW",
-	"+u0jfbHTwviNcdZTxcHioirqVATdjK9EYDh/hV8HmMeK5FAoA64wOSnnMzuiw5PuMfV3oUthTo+O5vN5",
-	"l8PXXR2Pj+hac/T8+uLq5e0VXAPhsiQSztPIhelPD467T/AneiYUn8mD04Pvu8fd77G5eQJemVNpPJxK",
-	"deTjhkcxshTMtCmJVFwiVMs8h0kN5iViuAwW9uQV0Qh+QipGnTrcTeIyx+Onp+Zg/foHw0ayliqEQ51K",
-	"sSJKjE9sJObMeRrulAaJQcsI5n6qYxHkW0SlAZQXeyiH+sydnjJBjBd2C3YH5acE2L9uPHb5c/6Je1+r",
-	"2SAEiQzhLkWDy+wNwOvw4PQgTlUWZrVT73wXiMWVlJmDZJGuAtrEgQctDYHgwKOqO9cXvKLM8w3jBQEd",
-	"YFimrJ/j4z89BO/POlxg0kTZYaKznnlJv1PVYXavWhFlDFt+/Pgxh9gLIndyfNz+024g3o+eeEk5i9X5",
-	"oVaik3FRDkSXsq+OELDsQX7kR8+w7xnDG+l0yuOF3b+4LjnL8zvDsCuDRByg7MYGcAnsJjuAAGlmah+c",
-	"HmBkAL+1ty9uSpPBAY7LupKhtizz/L8DTgyiQsYkbhTR2AxL9BiSvmcs4vHY7i3wbAGtySRddoFWiZPp",
-	"rA/DJHLKE2HwgDVDrgwJKh4JMjFoVuCDEbOUsplGUCYGjifw63W8IJA9HIDpsmdg+9pXxsolHdsDe6mS",
-	"Wy4Tv5XtuLFIHIbiHmXPPaJE5u7ApprpOGlDxm4ncBYJZg9OmP4UAwY4c3k4tl2EbSYPre1cKWcv873p",
-	"7Dy/KktcfODrWamz9+sUHB8IdvQUeWfVSxhJk5y/vv67HVAdnQlWf+bretwQOJAxwuLxncDuxxQ67dQq",
-	"RYpM+ev1aKd6PBBckP41Kx6C31KVUS3JcwRF5b/KJuvoNWZcav3uVv6r1m8vEOKpxi+v0QK6swbQAZ43",
-	"e9qKKCmQTyrZjVmxp12VNnakfZJ3NvN7DgJ4JZsOv3C7rlNhV91l8RksvU7IV0R7KlejbQCJAoRLq6E4",
-	"RTnnVqVOaHc5r7HL3jry/yz2E2mTkAMs/FPAFkbPFTZst6f+TmJst64vWadd7s8IsIU042koE2rgNGiS",
-	"LXm/pmM9LdiHSKei0PtBj4K5h64oAywdwUU+2I/Zgjf3Nks+4UHp2CXhfdLaoy+wMIZer+I0IS+aYv1d",
-	"LDgMqc74uR7ypLL8ytr6Ls5p/eqD5ZcrUW8+8/Nx982C72fdVtoxzTdMyTF19OFeLPoy/Jg7r1asAC8y",
-	"SwfIBsVlJeHyITRWpb1Ke7ewbLuvxC8i2dsyHKEyqXYan7kAGyUEgCQeo0KZorPum1TsB+fhWc8Lg3QQ",
-	"KYFzu6cgfEZcub6Y1Fql6XAohL0qwGapACNPKOylvhncsgUx2YcjZd/gQbyo9arHmUstCeENHjptyaE9",
-	"dCpN1rcTzUIZgi99uhJ75grzFmyQJi4angdg6uTYQKkRpqcoKpZL4PocEt74EaRssFW8Ow0fu+gCxdCT",
-	"mEuXJZQx03N12lMBhJQP8aKg0h6mjsMVOS2zKgn+rqYAwJ3/bi8pMWitEMiww0ZSjUU8i6UC6EBAH/Ro",
-	"xM7DZomuMnRN6gqk6o3qOR+ICAdUYZzruK2bvRPxYJt7rc5Ubt28A2B3acyHiS/npd7Hqpny92jr9RzZ",
-	"UgMno/IlA7T/giUUntIVH+qZqC+Fdi/fwiVVbpVPtYxyVYA6ZhEnZNOyUQCaT34Q9SAv1g6AYu1+EJXO",
-	"nd7qyd/8upxe2uzXeayYllw73H86djfOH1Fw4KyeUGH0B2S6V0+no3cilqNF5SF1I+zw0oTMoFBCWM5V",
-	"jGCqxyXqrH/nvzKCu5Okp3zwcTjhUq2cQhgMGVVg7BSC7cOJGN4bxrE5WITA+3aGkGw9hQF2u6X6RvwR",
-	"sL9SRgb+SFUic9BW0M6B2Uk7VNwzPZW7WtqdFEnxToRddpvomY+wI9gkns8OOWseazUuOx1xhkF/bIoW",
-	"ZUCWMCYg2BfD+zP2pIY+cwMv39N1MA5K1Cmd+h5WJufmU0s8Fubo2LF2muAU0wMBSliA9UeVOsiaHIUh",
-	"u34qfLRnczOlOPUlnbx+HGfsE50GLzStoMkv4fFxjWFEciqTyhVc7WnfsKB71X92Dn6zwk3Xr01wjOx+",
-	"bUMHwhOxew+DOk6CNilBjC2vqEGfTj/64P67yXP/mX7X2ClzF65x4NdPibvBMzubbTndvqIAE5QyMWwW",
-	"a8C2yk3r73pQ5vzYj2tP6hHSwFf74dcJBPkg9QI5USx5wBPGx8khfQP1tsSvzmPBLs5fXlw9v7rsMg9s",
-	"0VNjLQzTqjRuB0Npbynbd7L/pgf1/OyHlZkLmLic2NQUklX/OIz+OKLc8abEjksxuwwPnpSRq7LN6lQB",
-	"81m+E3DqdMtdVbrXpeAh9Zc1Xv7L5/9ADstnMIg6lunl83/cWa+00RXPMre20XVQZny3mInmV11E3Jgt",
-	"LtMq4VI1u/JCK5NORfxLrNNZoyv/LhZNf/8zN+LHp42u+hXi2I0ueY2lpc2mAaPsz6wv2OiKO13z98+5",
-	"SaA7rsEz/DW1nwK/hiz9C6maX8Pf174GUBqlVo2m+RehSBfUH94t1B42eswtH/NGF1hFn6qGGyeORcQb",
-	"T8FdzBu+DYRaGl1xDlgSotljbrBostk1WjfQisRW/zXEL9Yf29m5Rq/SStjBn8D5etfc0R9Gf9SNPOTO",
-	"/aMPGT3N+mzZyqHd/Mz2l1qjrcZSjF5qJaCie+eV8Igv3x8/3XzdS528IDLA9jJrZQvY7vrZkSQ6Fmvt",
-	"+4EY6qkw7PXVy8vrl794ZBYky0piiegsWFXQLUmKwSNaE4NV2718it1PZGFZMQZ48LEl4dg5e4VVbLss",
-	"drmVLt7PdFydynoOBreDatBRmEtTaUUwBdiBCXT2SmBble+hG/VUkFsX6+8E2P/DoLELS7mt+bbiDBq+",
-	"wHjTQAwRrBG7KnA4nVzFP/Y36RHLPSrospcZlMGUm3sRoncB5YF2qFS8G3zoHQgV9g6wYr7D/ue//vsj",
-	"8iDkvsLeV9bLM87Zz+HHvuiX4Xz21JwbNkwT6s2yT0MgJF8tfgoV9fBrQomI9b19yREj39bXk/cUtaF5",
-	"MFZkVLZ37fggLRTEkOfUZVehA9VwDNAOtrqn8KnlqWn87psD9c2B+uZAfXOgvjlQX4cDVZLFcH1tiaZT",
-	"6Axqp9tPZNSAuSnLlvmuKmhXw6OOyhgKzVg+NMhN5ZCJHzY/5mZ8DQ3TLe8PVbgaEV4pciwre/K2FnQG",
-	"Ub9bG9mVKzQ1Gvt45Wbj2J5K1UX7d2DFGSEU2isY260oMMqMjV/wrhtyqTfQRuUKUktTfoSamc19LfCd",
-	"pYF44z0PbbwKy1NLvdr7gYlz8K3Oomq+NxdcoNS1Vm9h98IhgciNneht6TXj9UcfctVqa6MeS+/e2MrO",
-	"Wb87hzDQxGw18bgytQ1mFvpEkXVq6dwip9K31DgkF2iX9BqTx6LLztnN1e2r579dXeLzfXTi5uqXm6vb",
-	"26vLLCdqjxNHU12ioxA1stUFqxOiyoen2k9BLr0O8nzVakH4dKL1BhZia+maxzIRtTbuUSjNkMdhdbjr",
-	"3GEBoDDS77F0huJf3sIiN16afClrl73241tKdBLqgx2cAxwoLc6lhz60YGbNNVC9vSf5hHe5xDds0B/T",
-	"Zo8vTP3rWLyD9EJVy0SuW5oKkSm8FVA/dC4QBUEhZLeFQ+zk+GTzXqCBnBNAcgv7iKaV6rxyGBdgau9l",
-	"Q3mQz03biaz5WnvITfRIx0MRIIMIXX95dX7JtBKm4T6jPmOdQ0fKujpSFQnjoEo4C2OE+Stt8EjixVe8",
-	"MUkmH6jZ/qvdiBDg2dM2lFMX2C/fcs+lEgAw4qLB4HIC1QM3GcX5qbepsJE+LDqm7NzBZQH6DfKFQesL",
-	"VnIBjMuEI9ePi1Rj72WByjxGmBfdU8gQKHgoidACGz4QW8iXkGGjlkeAHjGZnNHGpGFqNRQ9NdFzgLRB",
-	"Tg78Ac6MCLvsOqnMT51R37jDuhkIOx73M+mzXIA/g3OZx4scCHgHFmoqZ9OzrNnUdKD3p9gbC3AuT09O",
-	"eiq4fP6P/vWL169u7vrXLy9evXj9/OruymVNcqH+cRrjEgb4SsEp4wzXGAbTU5HW9xl6CKEvRfbN7pWe",
-	"O+wRnUDoxyMdxYLZtSlTbPigYnqgnpapHRN5uCM+l5eC19qA5uHTUFSKZk+XFpQAPnvbwIz9yiSx4FOa",
-	"ryU1QEncevgKnQww02UZ8Qx9livIG+rpQCqHqXX+8vIMc1SAsGk8uhSFaCgjhT9+deMk3x3B2E4cdDxw",
-	"n4O2A1K0wD+jy4J7sbC/uxeLPiYM7V90vYN5olsAkxcMKoctuAQNuDka9S319S319S319S319S319RXX",
-	"Dl4+/8erOPxWZ/gAdYZblhdWwdZcEgC5g3DN4Y522blzDRDKaxk0E1G90fbvKefYWBfjdMksPzk+zuxu",
-	"dAkckCveFGxPAfbEuWIryKsITuiMdpfWYzgeAJ8IZCimp730+Pj74b1YwH9EcObgcLx/tQRwuvSgUrBT",
-	"65v4mXAwVVHIFPhE1lGOAT+y5NpT8OTe3Dx3HZUdxFpDb4w+w3v+nY/uOcDqANiAjjPXSaJnZ986v/pw",
-	"L/vyiG5KmDII6Y79zVyBFUmtoTyOpTVDiSNSGof8SN4Who6sm4ZykMPVVnqecwrBAwXgasWCOY+VVOPy",
-	"4OosNZMdShEfKBizVFn36RyoMqfpGl37PErsEoLQ1R0fVz2DfnYEv/nYOShBuN10aXaJv+JjpwFsEaWE",
-	"GiMXtQnTtH6Ks4qBapimJpO8/7nZ8SB5nZoJJYDW1L4WuQMOTp/8+Oc///nkyY8NwmfObz4auFxk+SmE",
-	"0PsKFJqeq1MWIAeYCRARXeYpYqzH624crNS2Cj6cdHJRbF8IS0GkkUwcawDAenQZYkMgVrLTt0r31N9u",
-	"X72EahmloVvO3u8JSzT74fiYuQF08mofSlOhqnSzMjQH+1ZmPzfMRrb8eIwDmRqBILtkbcSAQKzTmVui",
-	"TZZSm/K93KYRikiUEb2+ddnyrJ4YENHfSUO8+YR6hKzuCwz35umWEdJaqp5yAAIViFmsaLMQuv2c26eP",
-	"kFOlaK4c/9Sh5ExPUTaoNGEKr9Zmn8lSFgsp7IUqGXI1uIMd7kaszw0Du6Gpw67i5vUFe9tSwI640UyQ",
-	"ho2Bg7WF3CY8cvMRUVXn1qmA9PL98xjI6SBxlLdckcBxeN9l56oQPF2hQ+ipwH1PYUv3Z58nQQWu8P5k",
-	"Fk1qzXgYoskfuP0doJUeRFIJxNTn2XHmBmhcV4ahLozHHRbEfB6wRy7emkVrrbaC3WD/k5100EMCUd9E",
-	"vE8ed4uxYBfjNQHyBEdzviCjEierbFMRCn55CaCDIaGn5KylzkHM5wedAzcFgJ0Pb1/K77xjXeBX1YW2",
-	"Ze9ZK7VeLv9LfiJYQdbD7SnK8Z4yI4Q9a5J4ERBsNIJDk5qrU/b1AF2JD1Xyta9qr7ba3ajQC1q7dCKI",
-	"46aphDUwfI748H49huiQchKmy17fvLrACkKIM8RTQ/hWGIZ4dHN1eXP929VLX3J48erls+ubF1eXj896",
-	"6tn59XO4FBHvrd094jICRpokXmRZ8syvc8UwOsa6FghUdXvqTkSRVOPcgJK5HAoPSAq3WkIsLZN0PrxX",
-	"eh6JcPx1ivv58L5peOThGzypEVBYHQccN5RIpRDdXoXfHXdVOeJXub7P7oas6Xl2du7cvbt3T48GW1V5",
-	"fp0YKvlor+gcVQXcE5e4labt8oXdWMbqNIvTVFa95OpMYp9RY5fXtxfnN5dXl+XeWU/Vcs/YOu9suZz1",
-	"K9JAy4Wsn4nWcYWg+z1bnQld3Swksm40jwLmNR8cYnwqPN8W8K6h/bbUkm49EUk/mGqsH5t2EDUKWqE9",
-	"nZGjcDo5Pt7ocj2n8X8JCs2NtUKZ0VK0qsy4GgI6gWPQNEOhQmD92bd6gz2brgGlAGtpBZYCuWwdn6FW",
-	"qI8X4GGUwVLAQ75KtXSD7/a5qSUaVlF4fIDbLuoOnYtVomR09K4evolrLCo/KF+cv3xz/hyIp4CTEytI",
-	"szhgT+VocYFtmxuWKihZHizYBOkeQ7YG4JAG+3mI5BcNqmKncUnM7AJYb0xERkCJcuvn4YZeiBwdD8qb",
-	"xxZJeDwWCeKIUEjxFAsUqATCfpPwe/y5KxzosJPjk0JYGggNf9cDulPIEhFFBtHMMWLv8hsy6bAfjl1N",
-	"MvmZfXRhc3yXNHXc+PRWUBiT0kmXnaueEqFMROiiLn5HcZ9HKKYXTyl3JsdS8agY1CHwUBy0M6iN8NSy",
-	"eD8ogbjTjCv2693dazeFY42F6BgBtAOHHBpXWAXvwroeuRrEuQOMy5fRH4cv8CUPr8MAuJntZ1kZWfYZ",
-	"uRfZBzc0rCC71yt6u0MoA4UGlJIqEqf8lticaaHdfErDcIY7ntrkET3G3uVxjnl3qOPwO/+mp1hdApFc",
-	"pIcgTB1Xx+8KLjRK4pwvWBjrGdCX6gGyoFlTCwnRjX87LJUMusgoHkZ/dKchiinI8yASEDG3o/Z03FSS",
-	"b+iNVgpZ0KyQxl4dOiJppBb/iQVvr37+9dWrv/cvr2/Pf7ZialUxVq1Yue+pGY8TCao6cTyieP7jG9sp",
-	"woqWEPlGEyxrGXEZGV8fDe0ApMpF2PU9SMs9QzWag74qeyKJFw/SFLT0zOrK/bui3pTJ2VJwzZ3mW1dN",
-	"fMz6hx721c5LtDlqf0k4uvSWmHi9ubq7+V/W2Xdw+bjVQki87fDurfRAFc9gpecPmfY+8lnsehEwmFt/",
-	"KhFgvpOoCnS7YpDsxj/wS3Aq3WjXhcmKJ3u74TIBWGbteZMzHcnhYm08wvNa0DuceXrtibCCFQYrLNTF",
-	"ukP788rIAtzyNY6icWVhi1lDHIJvz/9EucMc3QSbuUlpkLCvyCCes6mIx1C1NvRla8vrSg887angQ++A",
-	"p4nuw/HsEf8+BjlSzFyDJlgUmT3A6UYdgAy0V/R5FDlIwY9B1vKEdGBw+bqs424i8mCJRBjgvtKJS+LZ",
-	"XlJxJ2lLy/rXDQtev6FmchSNow/w70fSNhVFxsmXtdL7SqO1u9I3OXbX7Zd66dBwEAH1iKormgtv3E0+",
-	"FcQVDaAE2upkmxKWfxekKpq2zQhVTkpas3/iTGJ2bZjJQDbmOr6nogqj+MxMNHjfdLyd5vpzZWgCwt3z",
-	"5cgjmfRUgH29WZxnIMZSGeipd/i1g4xCGgp0DIutBtbWWuJRBFyspoP+SE/hwZirZtdKnGUAIIgohy3s",
-	"kwy+gU0FV/OJjEQeP9jaij21HCPoIIzBvZzNAPwWYhJ+xaahM+XHqQxFeW1qNQZITwXe7YBLhNLpeAJR",
-	"X6zstd93B2l03wcIxcC/2yModEmnAyoRh0nvKR2zYMrf933F+OMzaI/pMKWRJS0rFnEEgTdX/3hz9eYK",
-	"Pr+8en51dwUhCRocaDYIiNC4KV7hOHmg7yb3Ghg9Ax7OLBaGIgSYyqHvhl+JWDk6MSjUA9JCDHv3FDcs",
-	"0mrsOqFyN0yqUAeQiZs24efai7OMifINrKgVD+E24TFQWaXRvROWHULybrsffaD/LdETlJT9BnNud2tS",
-	"GZfPibBD67jseNoqqz1/PX9uP4M97S+zt7XXWH1o9aZhwdUdHwc+9MoTNhN6FlkrZihDwfjA+hoyOfM0",
-	"XlaJUZSSiIBlUuF2brt9nFzXijXSj99yWQuz6HUsRiLe0o91zcGtAhf6I3INYdrWRa0XmPkbxXqKxY0Z",
-	"8KA9MDtwJLuDscsCk+hZ359AYNTmW3XOrNf6MQB0GThw19T4oV/5IDKwb6fEKbtWvc6WhekCNyNoB7B5",
-	"csV8LTghBe11xGezWK9LXt/qqYAEF6Rn4JSfTzQDTgTXnlJWF4r3/dRC81AZ5pZF4Bxnb4/rvolz8Xm+",
-	"qCpLxcLxZQ3SlUr6SjLFbyKwG6HiviTA+/yl1sv1Uu9pzlbZEKDAmMBuq/2wEQ074jajGk2jFQ8QfbCv",
-	"tDkCARwxuPFbTcKsIhQ2EerSPEy5TM94asRmpYaVCDKGWgTr14+kkmYiwjPrziLOHuJ98ntRWkYFD/qm",
-	"2bZrWLZzt0fFFguTTtdIgXNnvekLOW4o3qFuYx3n/lgJFp3ljGsjICyRVdZ0GJjVyCN/PoLSJjbhETaZ",
-	"FW34WLBHAZWBBI8xIMN7asgVjxe5Lp8ZN0aEp2B34cthGCvS2hph8DYVtX7p9AuQUnrSDa7b5yCiOBTG",
-	"Gezz0AqEXUNotNpVaO1ZZWqSpg0WDsIUm4ST1GwsOb+F+z9Ich8fVVE5g/LbxjkCrm/xECmZmO3PEky6",
-	"VS7Jz1jetRn08Q7v03SjfW4mw9ILbTYbcP72Qq2RuCndaWldPrUeqQZyrWyB30kkLQ+4NpVVa1Ai0GKN",
-	"hd1i0iRymKulKaxRW0u0qcDm7WopjatwBn2AfmpGeQi4Ou9EDAXCxzlgEai8wWSMMongYYVihXneMsWe",
-	"yUTn37Q2B1cTZaa+nGxVnkOPSnKL68XCZZRc0ThJRv0Knpxn1AH5ARQ8Con5Zxu+MNUB1IeTpG8lPGtL",
-	"eHYVyrSi8A+ZVfHukMxGEwjTZBIy5gA934G4aaFtkcfWquxApThkeoQKvZ+gmFZnLMjkMyD8JLuWVq/B",
-	"cxCbIoq6LLgeHYIInLLewXHvAN0Uq+q0ihZUl++wKFFbLkRSUWT0tUrtl1eOtJPYLh26qwbRmoIkdjHh",
-	"MR+CtJp0OIFmnSPE1JmJeChUcijUUIcidCA/M55MgOABT2UPMMenImSRvPdduAgMSL6wr1bosADNAvs/",
-	"JIWBtpcc14qDPrL/BZcKgOCxXq7DAmSmsP8jfoPH9vnWXgemhp4Kfrmimjv31P8bHvnX//mv/871fRDL",
-	"gSeOhn5gu9F8O7DSPYU0YXZTKu3WCTOx0FrylEEP1N2r19cX/Zev7vrPXr15eRmcUimIXbCZiJIO03FP",
-	"USIODRiwZ+CsQaCPGsjzr0YVBuyqwvJ16GQvUnDVLkkWW3WiVo3VmOfD/OGHTXSYnT1B4TeHlf4G3vww",
-	"4M3lIeAd3QbnL8CBeMijNbmsF8D8wjfxRLkyb9j3j+wYI2p1gfo0ZnQHvI2e4iz4U2CPaHuoUuAu36dr",
-	"7Hen7MkxMx68AgtBANcTFN9cGtFlLzV2D0rTU0qIUISeRUppX0V2mmu8Wy6mgjv6jGyHmjUV5mbB6iUl",
-	"3GWX1CecZKjXJ8fH1HgHjZ6uKdNqgJ4qPsnZ0K65OKv7QbOC4j3sXLFUIUi2B3x+evyU+kCXdWBlk9t5",
-	"FO1Ip1Hb9Niy8KTz+VSP4Xw9EKUWPmxNb1kUgWkQ6hzvshNXDKOeMU3dwoWaspWCsmJvWWswzriCQg3F",
-	"4bmdiM33ya5wF7Teu7d5YrPy2H1NTH0MZ5cLbgTi3OLMt9M5GEWgt625tcsBtWpji3d2GDXN67UMSeXt",
-	"gH/Tgyt8xIpiLMuPw3D6sBydmuII5lQZwfrbiQDD3U4e1GWnRI445SHu9zFg76Szqmz9LNZDYYwIN0LX",
-	"lhKyZ0QlfRlu8z6ld0X6m771ucsJ6kOeiMNETiH3s2rTrrtpore65bcGClg5J+s3YP9sTkfg3mstHTFL",
-	"BxEUB9CNcxrhdz0wJSrBfryhn8KqU7hdDnvfhbKlyQP/0pl4cnxytrrdmNHa2qMj8E0p7C34cMJCMZIq",
-	"B1UAnq8yLNHQ4X2u6PGlHCc9st+sGsyBRlBI3UqqA1rIJgeAJSGJnq/QNyJJAO0gQBVEz5noNDYB8Pub",
-	"UzRCXTeCp2DMrAFHlIINkYH7aU/hGZFrIMjOvyCDAu6HcjTC3hS43CAIsGc2dM+zvnaWy/dgzfZpCzte",
-	"qAawLw1VIads6gBDZrEO06GImRyxZK5JTpiZAOgwuxeL8tgaTJ2T7j0B47vbf5LWguLOXcPzkYmR4/po",
-	"2biqNRKZG0g7yPxwM8Zps9XUHKvNByhQRx9wDxWbDlYSVjmBKrMMisEdd8e1Zty6iX3z5vry4OMD6v+q",
-	"lCe8Sbe1Wv4lrV8gJEhiOR5b3dzoKMit58ias2sLDqzOYK9yLLLUpiGGruw6iFPV9ymAfsgXJmCPuNO4",
-	"EO4c6Xisk6S8hM2eCM9wIF96xQK8xmbDAKe9NcNg5CbPycBcx/d2BpuJwdEH+NeevWtJNJ7peCwI+02h",
-	"/5Doe6E6zOjsOIO2kDyHlpMZl4vyrMZRCIhy0pxi5gjfhxGH8pQw1Dk+hGI/MmFmkqMBA3QjLJJkL/i9",
-	"YCaNRU+BX+ND54LHkRQxw+lhJpHW7bJKziAcSsaYNnfS7iXXMTNLBQBTDMg/WBJzGXVYonVF3ZtA0W7O",
-	"m26vglhNc+KMrSKu8MAWy9ZAeY3o3WsK5nr6irtM3ux9gVpbI04cdxWSmVoC89Vqr7Jail3X5NPP8C/b",
-	"zG+NjX8Ec7geRh7tUrMwiZiSAQvOAGwlluhTFuh76PeC2gUH22fXLna7mFuzVM9VT+UXi6wub4RTjyHc",
-	"V4LPAJzkgMuMWzavgMBhcBoDKXhyApKn3EOlMQaloRmHLmJEaeup4G+vfu4/u3p5cQXR4evb2zdXlwHl",
-	"1DKNJMKzNYOzbsdcRFFpN4qd4VYksH0rHR5wYQf4Sez07PHl7b8Y8EFFnB0/rZR22ofSjvKapf7Osl8X",
-	"dtbvenCYub5Nmcvx6K1FXF4ZlrvMPX1DCvbqPR9C0hfvak/t4E+BwzsQKqwKoME/LQW+GgUF/6YHd/b3",
-	"lXcTClATNgb2lo8YDxABNQVYdK30fBk+ggOgZCUfFl7Y8OG39zwKv4N6sNzj9Ij6QKqeNUhllPSBRX+b",
-	"GOZ0ylXY33Yhi29g7/JXoNCvGiww4jdZ5UIy/VssMj812Qbf7HHkVFFrbsfvepC/byvhyDV8yGgUhKnA",
-	"cjSl50yrU2YinfiU+Ywb2Js9pfRAh4vvDIG22kevgKNUgnQUJnd/8bDsGQ0O2yf7GUFVNCNb4AdhZC0+",
-	"7kFZWS9g6QmGNMwv/6pYL4N4Pn3y09Pvj5+u9WqqjYOjD9kfaz3v63zY/V7MEtwT9pC2+hUs7liILoPi",
-	"dPglnFbgHVvjVSgojUvIUgZTdZnW5HT5nAObQGnnNnOs2VQeG6RDvHcTQT/x2zHXwIht+tCvrWfNoIZx",
-	"Npb3ZDPDuXD1jRg1KgStODvrkV6uuk9L0YOqoxJn5KCivu2H4+PVVN1WbmlhatpyTz2DZY3NtDkOUBZa",
-	"fnBh2LUronyePxnV4VYLswEaBnik0T32YT/MwRPwC56+WJ6+9DsoAz/LqY2eMglfdNmdhsAeEuLM+aLj",
-	"brZ8YFT2O3xC1fHPBzAe2m172Is6oJ6HvZ2tFb0Qb/NI/FyGbIztBzlE5IAcxYAAxjnB4nXZjT8+xXtp",
-	"kp66F2KWASbn8tpwa9f+tUDmpykPgdSTQlh24cI0otQudXJ3yHilronMqi2PJYPQf+Wy3G4zxF5k2XVC",
-	"fGpD8WjAh/cjGUU1q7tK40Q/+3s8hCj9uzjnblY3++V+DVuFOfF3xfrB3Y76pn6646aAipgpVLxDnWaq",
-	"TEZZB5igfJjIdyJgPOkprYauzoazSM9FzGax1LFMFoj15TSoC4oWET3dGztIT18zXhvTM18wJJMaSJ5u",
-	"kR9GCT9MAbd7p08S/HcPrw0AGqdqPfInllS1XsPjV74iZpIXRiqp2yF48glqqt0LPHgMxuOkZnurgb9Y",
-	"9+BU4n1yaPXRusIXayU6nQPNLFh9GIMxiQqCTEf7IQb8SRqRfSzSw3vP88VCjRWP7BHEI92dTXcaPu6y",
-	"V05NZ1QM3mIEBJ+KspmX4r31ha2p2o4aKs8RpFDEla28X+WTY8Apk9N0SiGJqVT4V9ZwJ1Uixi58v8RI",
-	"o6IFGcE8gW7GEbIkWvUrp+IMDGI3KbIy37JdsfRWbvydHN6btmxJf2JDtUyYCnjr7Njetq5rrfhvwCZ7",
-	"qZdKe7FRa2pE9E6YM7dcsesDw2T37d+vX7++uixxm8YaUGExUMmG9iiHwpsB2ASOLrIS2+yrdHgAeWw3",
-	"xtK9+DYOEW0ri3G1XHStGG5CR7ut8I2zakRX+o1Z2iX/vQKE7KsUJyz8+gzlycOXPYhA0Yne2GMBiIwE",
-	"PJWZtT+kAjjziM+wosz1zkLfv5mJYdIfajVM49ja41mh0ykZo7kv+wQEwEY6HkhKvbgioR7C+PnWBqsO",
-	"qbXhXiw80i0kbYDvwFFBeIMjH4UactVTS0rVGhYQfuJTUUrISdAbwB9trekRIg42coTQAPkkbtDmK+5i",
-	"PhQzHtttts8dmO6+/W5SlTfXKdVb5zJMXbaxYe+wopx2bJzWi2qdHP/05yc/nLSyiwkiq27FVJ4Df3Ml",
-	"1G/u5rsL64MVd9CY1/EWujlrLYjkbrhz/Ghp1dc6XQ16UZEaGCqNPI6vg2a2yqyn4JevbjAVbp2H4J0U",
-	"87+O0igK0L6lpDjj8dh0AM40Sjqo8GdaUqeFSfjwvsr7qvS8Hgg1Gp9fGzC66aiou2SrcZEeaT6sazjd",
-	"AOayYlgFSdyxYO3O1yy4QgkDdOEAswqntTMX8BCuGBLe4qBhq1KFu/1HKtIvpBbv4bqiDR/zJrfLpnh1",
-	"wa2BBAjHrm8cedcr6zC0TvpxqrZ7fGnFJkW32rujiGMd94c6FFX1Ik8oOLMeD6nMA4OYIMVj7MYAsvpK",
-	"Teai9Nv3r5eNAdsCsnFsfvyWne5fSkd+aRCMsOPbHai/65YjXVrOhMeJAFihKVcLNpUqTYTxcT8hYwgw",
-	"gQqmBi3CxTCa3JIRUlRXq7VE9AeL/lSuFE9RnPLkhx/rhCr/fbC4WvSCarBLpi3XIMdpw+LjEqP0aJBG",
-	"9zvk0f+mBz+n0X1NFJRVe29tuimN7snI+yZueXGzE1MjxW7XpTWBAwY/v/7A2rCVDFYl1ilgk9XujiRm",
-	"CJCqFNu/M9hUZ57OucmYsLpUmttTgAyXK+eFK6EaivQw2EHmnuryyqp3z9jN1c2bl5jJ7ykl5pTKd1kZ",
-	"AL0UJsDLCpXDz86viTvw7vrF1WX/1Zs7TNxTdUCo7S0B+ZqZqbXHTCJmq8l9O+c1uTqhDnm3xD5J1udK",
-	"0UnD+1Q4GvbZazL0v+o5nuwgwT5VP9RqKOJPk65361mVrSfp+jIz9Wl0/+my9HbmkFvN7vFYUAC7oUIs",
-	"z977U/noA9ANbwYb2WrTwla63L6k217fbk938YRZy+G5vamTTepGAr63OeI94NvFRJv9b7eCaa+Vxfic",
-	"M2Vtrrrn1ysu/O6b5wMGLXYhBna4zwrwYKl3pUD5W85VsX1K6CZVpdR7AUZuB4tc6faAGzkMrDHxThgG",
-	"ZTPxOJ0KgBdZF9BFdDBpEivGVX4knHB5TSqUdRb/9wE89qBzYEdkl6U5YB6+54PwC+Oj2tVQ61JDTRSR",
-	"E9AjniRiOlsDU/kqCjc7YDepOnc32l7y9uyz0AjXZXO4MXKspq1iB8L2psnJkjqtLuKmc2QFRMr5INJk",
-	"NOM8YdZSZI9Ojo8fox9A8XkY9M2bly+vX/6CKR5pil2F9qKTx2cFzWWfgwGjAMfXH8d8KPrIf2GCDkWA",
-	"ra6AO3r8DoLUsyaNGx31VbreRcoYzGZCGTdwrHNy3YzUZommWTUx7c7acn/n5TP7qm1ktpFLOqzNwb9y",
-	"VVunbDO5L09elwn+IV8Hm+ME93/+v/8/1zcLkmocr/Uk78MjOCakNROs78gVrLCT42MwDKEixeFMlpFf",
-	"D++VnkciHAucgObki3uVMMB7+SSe7JU1aeyuq0RgxGVtB4DxPFsH0Cp4b8ySVanjbRBnlgRTT2eukXyz",
-	"WN6+ubi4urq8ujzz+IJiarWjdJ6541SBaqIk5spwIHNdEdSeWpFUtl5Q3VC30YP7FdELGtnnKKXeNm+H",
-	"3BJfdLMwNmpqqyWnaiTj6aGdMqlSH/qo8kdlJDwYHwt1OkiAvja7uA8hyYBdvHr57PrmxfXLXx7DuUxp",
-	"RGwA5WEklfDdSkZgZZ4Sc6y2e3r8E1DtmlOwLiBOCQgk0gx5HOYMh3KBhne6yL/SN91LBAOpusDp4VXQ",
-	"I3mGgTZEG55GgWkn3qjYZBTZP5T13dpUvhuA9/MeTVbF9uT4+PjMOrnziZ52WKpCQdwpTMz0cOJoIxfr",
-	"nKAqPP7PxQWC8a1zgFrGTU8cKO++PB/xfhZxqSrDk/R9O2b+XrO3V3akqnJX+vY7RzGElVJ67iukKMAv",
-	"3ol4wUIxlEa2s4WvcA6t7Od2cCihXMz+A9iMba7qiMuonuVUkuY6884jYk/GEileCZyeImk5qo8OmE0N",
-	"7SzW1Myy7/T5mVh2xb9688p+uic7P9Lj6oPm3DDcOYl4b+2k8+FQzJJT+PMIvgmsOAZYz/NX+3HwGAKk",
-	"Wgn2t9tXL1mohxBVZTMRs+EkVfc99SjIT/v7QxX+DhGP3K3oo46Dy7Cz9xhknzsg1kNjb4vK2d4TBgV/",
-	"HpokFnxauKExwg4NaCX0iM7FCRE8ICgDtU/AIIEdUobBaU8Fz7lJDuHgOby+DJxtkdUS+chOFOl5IRru",
-	"fpqqREZuV/eUlw04kUHf5RKZQiVd9hKwrRz5A+qcoMue67HJZeOn+h2EsBBAK9JjdLaowY5n5KvlKeux",
-	"SG5S9VyPt93T5T2ZUGlHAcMzqJTEhOO0RjMmXVZeLSZV8v3JwVZ9orCoJt8iqtLpAPhGRiygp/r+fszz",
-	"K+bDb1WjtbfrG/FHzfEeNx2vq59Ege544lKThDpNqkvC7a+rqzlrFHOWY5ZZAW8IWvarnjMnnBJhnhOh",
-	"cvTTpFSQ0aSyRxentCyjYre9/SEoDPsLIyoSK3BjTJ5nd8anr6l8Pa5RmQhlKdwkTIZZmDoWQyHfWX/w",
-	"rVSY8cokDUO9Xn4C/+LL4yson2pAt9oNyhVnn1PCxfNvlfpsRcnWusCbuGtKC8rKKyI9bpP/38pgMyu+",
-	"oH+rC6/OXSPRDz+yv8ufuyywa+pqiEAJH0NgFo4fkgHMUICdRkeOte9WImBny+xF3rpDDYbMlD9RbZQV",
-	"wkgqYdiULyAbizoPTwhrU2aGSVnMdzYTKtztUNiTofdcjz+Jnfdcj89xVtZRGspCBdKuEV94Hkv0Jqnd",
-	"3fzzhSHVzopQYm5yka416PSxmOk4eZ0Vm3xOAuSG9anCVs/t7K2Dpk80A7yDbjtAYzpOHLEXvHctIWo7",
-	"PBsLzEhXy9f57e31Ly/RBX518/rX85dXlx3r7loFNhBsGHE5taYyJknPctWmLou6jErrzV7F0PHNpX6R",
-	"5neey8WeugqpoZ0k+1QI7EE/dK5Q1iNtkPpGPmVzVg1Hy66TXBmp0izSxpRvG5ykf7Nc7s4ijrO2l7xs",
-	"LEDZ1RPbfDwnE2EQXGgq9aKrNBuk4VjAeYE8JM907GunrThDHGfWLFrj2bbt79zegD0wn+BGQL/TWqXA",
-	"c+SpUtAxzRsY2MVYLqUwJZ9fCOgGB/aZpoIBVLsVcafjdy92ANTfrpF2RrX7GDspgzFdGOS6iKSiuhro",
-	"A3CFO97s7KlHAXCj9/WIWiODDgtynZLB405Wueqr8hzSeA4XHOCBrbWMCTU9V2576REb4SxWKNw4VW3U",
-	"GX42Vf039o2+ChQJeJP9Y0gUxR/KyWooe6vhSdu7NC8ACbFYjicJFpPxODl1hheaFKlJIMUwsA5aqoYT",
-	"cL4KGl6Psq0CbGQ8jqUIoTB1i1g9jOLz09RQ/P9J9DT1jq7V1JTJbUNZuy6H3VW14WN+uCEffFdMUkYR",
-	"s1eZDpOKccV0HDpbGbnLCFcQjQzuvuwpAy1fEKMIrKnbH0LvXgCQisyOVICwZ2SigImtQHLncig68FVP",
-	"zcFszmWfjANFOvU8skDhBpax0VqhhYxR8CFXELmwFjjVXDDo99Wx6C6NzO6NaI5cyALI3yKjGZ1P1onG",
-	"gElPjYRjgRnBsaIW1BUH0wD9fuRwWON+wRBdKZhw07cPhCdZIT0leBDumuqImDpJIgG3RgZr2j0s0voe",
-	"Cjw5G+gUYv4UttGjnqJkdYYz4l4LmvYEMAlbJ8OxacFfIKMVqCJbpu/hMuTEah1DoQrzYhTp+Sp1VC6o",
-	"efLDD1sGqhMo090OQGLZNdfFssqqRMAw0fHuj4PQf7aT60MntASYkH9+XdiEVlr7f9Vz7LNMNBQIIJiY",
-	"eM+nM7sLvz82Qce74TERtzs95Nr/ewq3D1sIF1xFxkYIhULaySqdmLybUsHksjIX8P1JDXFssXEaNuVD",
-	"EA+fp6FM1hbWZA3RTjG121wAhDYlJ1ju3ITflJya8LvVkozcsXmUJSpKT8/blWxyxxVR2Df9ztABCtVT",
-	"pKjHfGZOIUGMPjcKXqenArhDkNUNMSskHRaEPOGBPfyy2e6yc8VkdlP7E0jpmoI0a9VlP+MxAA6Wa0mg",
-	"o0LHbClDjWnyBG/ijwwX84r1tA/m4V/tcRbY02+op5Cix+Yte5wJbhIqxHnyA6OGB9hT1kqATQW2AqfM",
-	"pO+bMImeGTdGrthEp1joQz8wzuLA9m1rFQNBy5wwOe0qnGEYFAecZKk1KCwYxHpurAMY6iK4bLkZbAf3",
-	"7VD8dih+iYcibPpsFyAfOSkVOgW77Oo9gGYYrxDWzQZu/I0Z/CYH0w65cKfBIBWeDW/HXPjJ8dO/bJMN",
-	"b5jZXj0jlVWJEKLC69vxI0G7Fg5IrFlaUPfYbkdkK4CKZ2sAFXuK3KQMUxFEd6DtYWQSnqSGJIDq7n1g",
-	"r2NPFz7mED+x90ngqi47j4cTK0xoIyBDIHTkkoEiY6bn6pQFnH5IJ12Fz3RLlsZaHEZg+MfbMalMIrhH",
-	"GInsZzCUSkVI49iKZbfFY2EbaMnUNMdwtDN6i9fuAVpyS8BLN6hacJcPB04IAXRAcxssWmPD3uGoL2eJ",
-	"NlIJY/r3YrH7eX6OhaF68LsYLjt6H3oHsRhLrXoHp70DkfYOPgauTmbMvzNsKhKOdnJqrMGqEqiZqbRB",
-	"3O+rNs7T459+LOyck9oGFeR7+zyxB8gyoOjmujgAuzLyXaWY74wcuEzTXvN5rZguG98OyRUf7u3c87Z8",
-	"u29wfs2i7XzMN8cS8MwsBVkmAwdBlqkID6wEpb0KaC0EsRxqwL/X21FVlYAQ+DfOciFjaCxNAtkbd5az",
-	"R0HhWA86OXAS6yX3lPVsMjDtx9bZ0SMmVSSVsLaSmBnSjKvIKwnpS6iJIWiqU+i9kVGEdTGE9Q+0QpCY",
-	"zQpyHSoBZHClq7bv9lRPbQZ98Y8uQr/478Bxs8NKZ5lnAxcUuunOqEfz5PgJkwqtxSE3wjhsBYVkmDAR",
-	"/UiPTeDRE0waJcHKRDDXJRzCmwTkuwe+zGiijVDuuamSf6TIXk2hoEQorpIue83jRA7ljFtTHCo5kp7i",
-	"hgX/eWil/vA6DDrZm+FVLPf9HXxCo+VqFYuupzBTw6dEfpfdYy6iyKXBc9S3XnAqyJ5Qs9unN46BNIWZ",
-	"+VJZGOzkfJq8pF2ViurnVDn8XBRiX0eB4G1okwHbx6NAq/5Qq1Ekh5iqCmKRpLHqA4+SVOPg8YNQ8Ntx",
-	"NoOU6xyg7Ag1FIfndh43A99lV7gLYAapXGHv6+I0CmlW35FH2jDRkOPkcSRF7BOBOWU3FWxp039ZuIGf",
-	"dJFbSswb1Ib1jvzVChL4/OgDHSK7oKStHphOnOioZOmsQznnk+Pj4mkIGQSeD4cUikUw4u++hzBLT/m/",
-	"+zwJzpjREEABxsJEzJg9SwnsTMxMRdfYVmcJ6NhaZVN7OHXQ9L2hXv2WOPsfRNPsoBta23TfHz/dvOFe",
-	"6uSFDuVIivbQ4kCkfS2gF9CGxnr1xj3KgRxVl395pa8QRl7ErtjbOf9ddg4Fh8gwDDalM7PddtsAsbTn",
-	"LXUZL6D2aR8G2hqSuvKVdz+RwhydDxEwYJuKRXypc1B3tcHB8IHY9teKpObxmVYOFip/2v5o2QiN90aF",
-	"Wph8F7HPumgsfQA/eiCEAtzVs+zIwRSu6SlEFQOUunM2BG4TxUYR1DTaA8UeYCJ0yYCnxz+5oyWK9Nye",
-	"JPiWAVR+Fd2uGTeJg6yqKFzCb79tgC91A3h4vPZlX09nQhm+Dobsubx3mGgdaMtXhIOr4+8M40PowDld",
-	"EXoHvIHufU9BVoEF2RMLfrxQIRsCv2ngbl4JRYaXfxPnL1ac/RruQ6Q3lPJeo/bEiiOArJHDST7fSwE1",
-	"VUjPYoULgGuDVwHdvjLOPAJng7DXfCwMG0PtjK8vihbrcqNbls/kZHkJjZmbYR6MuSpkD3NQ2vLPzfAA",
-	"zeXtIJSLlT1fe8neHhCxVgr2VvbJFqUI+U2yAoq1EUvKSDXETk3ElvBhbOzZhAC3/c7XkwHtmelg+9B8",
-	"oqHsPNQAqYp2FB8QVglS7ONmwv1JG+q0gF9VtonoTXY6DfbtfW4A7oLuguwn7QJyce/lSePZukZQNtaS",
-	"hyfeJ0KFhw6zcQ3G9Ii6dgSUgs4m3IhT2EDvxTC1A+tQFsaf8tagZb/Id4IJmUxE3FNBIqdCp0l/aoIO",
-	"dv+6fmQo3tQxC6DpMiiXFjvWSzfUf0Pzwb/7l2xAQHuNB2mDjF2pktzZmIDO88PNUL3nDmA8l+QzmUuI",
-	"yFeFbCKMd8UT7Ck5VroCjxwG44Bg/x1l91lhAr5gAYYXcXo50ezi1YvXz6/uri4bCO8qt0i58K5HSiTB",
-	"PfW9YVON3R+psoLbYWI0EsMEYRtiMQWAROwHXgnR9dRG+WZOvAG6gWOaHBhe0eqGzHym/bUCEN/pmv1g",
-	"J/jfdi98TXsAwwWtboBYAGRQtfS/4PdQ8bCU4oGCUwIDXY2Nd5h4z4dJtCDOujk33Z66TjAgjfxLI8RR",
-	"9Mx2I6S8CCkBpfQco3zB7fkv5/2Xr+765zcXv17/dnUZ9BRcnMtISwMjKu+zhzfccyzks4pwPEhOqJOT",
-	"gU+fO/7YRtM/AVcuyXrb+42GWO1UOnChUaTn3xkW6DSZpUnAQjGMeCzMWb5QCyI18APPewlZ054aLJCG",
-	"HmPl0EpcSPQqnWQFSR3vnnpXElEu5tIId2xR7fm9EDMEA65G4aIELeGV7XHfPVSK9Fwt/nb76mXVjiAg",
-	"/W33wSdMcCZ+9GSQOJFoVp+w0QdGK6X6oMkQ8x1WkbWAMqID6krEfjsWQam0l/jUWHNIatWh2rSeCqyY",
-	"9t3VQcXRkE7/baPkN7ggX7B9hG9gDQFY/7C5wt7s3qKMHOYN7nU4hRrJtAqBOkrrYG4+cMAQBRMejJgx",
-	"fydylTacjWJhJmD8L9hMR3K4qJbii/wAv+V8vlxphjZLLOMoiMh+ojcgXOswtzIb2we6wdYvwBACtzb4",
-	"u3pO/oB1a/OEfZDgJCHOClXg7qD2Rzqe8zh0PoVDT0SfAonEqbYFYeV6KlfgCG54zplwnjrElKAMAX11",
-	"YoaaOyZYegoi3okZQ5g7/K3La2H5nFSzNOnPrHwG2bgAesYh11GLQAdL3ADFnUdR9v1yvSW7FYKFegh7",
-	"wNdzd6dh+SZP4sW/70llhfSL3tpWhXMUmv1sZHvrw7VECq+sTC/hP3cwyytCa1fB6KQKxfsOQohhfwAh",
-	"RZfnZhMxe47FcHuz8D/jskl8+8r0ZxTl6lmXCpe/JDfB51wLb8NbdhDAba0nvW4fWSXrPGUPmFJWtxCn",
-	"qlqAzdfgn4IsbhDEr0cI9yeARx/sP3W4J63bP0zjGHDkEjFz0fmC2dbJjA2dJkaGkOi6vedR2M0iO9L0",
-	"FFgmgCVCb0gYosijWlkQeUqR0ySNFXKIJxpgozE34TBJ8UkEBb2OwNLK0R73A9z+S7ZFLvLz9IVXmBFb",
-	"JmjTKVcpj6JFq9HOwo5an2V7qdkojcFQdl4FKauVPeY4kgrbDIlhTJed91TlZjkr2Swst1cy67+KfOzb",
-	"9vjac25Ic/ZAe8Lcy1n9EyaH5D/jxogMtm3C31l/N1dg789H8m9TKNGH/UOOdKI7K/uozlHTU+u2T9Xm",
-	"sW/6bfN85Zvn9l7OaPO0u2cwvrvu9MCAjxJzh+BHvAIola5EYlW8sRRfhfiroXUewm5PXabY/EgFzQ7v",
-	"isfizGcksFiwVNhxvN/q779YQcYFbCVQM5yIMI1EfBQhlFwl2hmgLegRUzq0mprcVxFFbKJNglI603Fi",
-	"Og6BwgqnCgcLBCAzE2vpW/N/GItQqETyiOos1IIgHM4cd4ERUKkMBpfRUzHQ4YLZEdLds1rmivTucweM",
-	"tz+X1s0cPaqKoA2+dQlszeY6jUL4tFXeNoQMdQ60G1re+/Sf1eXsXRYNDOKFer6OBYOiyVZIcL0cQggn",
-	"jFTo3Z5rDwkAzf7WAUU2bg5KEti4gfmlp0D/SpNAS5Gxc2gEy0QICEQKQnRanAP7A0LMxe+tg+kYiFCv",
-	"EoVlKTyqmF3qucqJU0Nt8xbQ7B+iImazPL51xUhi5P0XXFszkbM25PEFvxfF6f/OOOEEGxHEp4FUlpy+",
-	"dIk5msXinRTzzedujnpueYHpHm7yDvYEnkK3f41Pa4qjsn4l7uTw3jzTqWrjaKERYq0N98vIRjIWZlv2",
-	"byOSRKp1LMoZAy4l6IAKwOTqfjhxMsB+FxHWYoPJ4yQ5FLNIL6ZCJR2ETQYng1CJKoqA3MCamkF1Aqfr",
-	"p9892i/cJyyw+V0PmMmmouGRYefOzkMZJRISORiBgF/4iA5TaRRlWdk8PhPW6zGQhxhoM7rspTU4ABQb",
-	"mvamhLo9EvMMdvuZPQGaHhSlgUYQsh3kotIwbUeR0MBe41Na0iArsrijXL0BKMGdRKtE79NdjibSKvNF",
-	"PVzeqq5NvBn2oWyEtn1ClELribkjOZWbaLn5e6LlBtbktSzde03H5F+/Ki8D8R3iwWkrQ0L3cyp7N8WT",
-	"F46EJ9Ikcmg2gDb/qudsalUAIiNDvo4QBKGRzf7tMQgn3ADsICQ/BmIIpiodUz3ly3C1dbYlJoJDKH+1",
-	"EgFHF90a+o9jfKgLk1ENek9h35EvRWc8YQE3fT0Kuuw3vN548csAndGISxME68tjoRJadAZXGrBYmCSW",
-	"Q+TfglvQt5iW5AlitUMlLR6qcxkKhSx1oxScvDS2b8ne3F1kHh71iiCatUEKe6PX9Urf+pVa3XUPCu78",
-	"tcHLfgNWLYBYo4zVgFj1v+22krdKldukVnGQ8OZ1Wyb/tVPBdtFdZ245QQs80GFxSMrRdhy5WuErV/bW",
-	"gUghi0QCuPXZL3oKG7qM66FQoW85gDIG660DmPxgAWoDW8Z1FObwFm5SaCwXYU8FXmWjYio8NgijP/C7",
-	"s4w1c8ijiEiJrB1vv87c1jShjvRAT2WSiDBAak2jralIDp+iyCqJ1ClYfgndH/vj5tQhDzCiFf7BnZv4",
-	"WqpqBf68Gv6vJiz4HvbqPveen66NBElOolthgJjoeeGmrlPArwa7vtzsulbsvbkYTLS+X1P6k5f70mPv",
-	"rbtFU2/i30Vn0wRtVtZuMVqzR+fZ0nj6SffRdvDWBDSTZAAbHtsAmkdigfmfRLMgjaOgw4wce64QqEMO",
-	"jBjGIgk8lw9aWS7mLg2RVGJEHV3mSlBjmts9Bbbo7g0CWk/afnaV60LrmG8AhWl9EJRfengzDNgWugSR",
-	"ZJhxN4Amcr3qcrtLjj7Q/xySayhc8VlR5PDzTOQaQmmTMF02SgGuGNrPKLOA+VI4DDAtVmV4Yy6gyrf4",
-	"4fi4DlnS09KeMWnYWLdzzF0KKoiitWCO1DsU1kyzBtsWq91xh9qK7dPCKm4VGKXrPRFNKyipW2yHDcHN",
-	"F2I6sAYsKPq8P76Sku+yQCg+iER4Cvy4AeX7Ad44FhDU9ItqEj2bCSTyg6usORvqcgsVKTsedrv9c68H",
-	"SbtxzZZFicKa+1SuR7nNXCe+2fGBoWCgw0Ww1gC9zCuKXWSlJhPWuvWmsSwcCda3CMbK1Gw2hzNhaRW7",
-	"LrstelJbK88G0n70gf6/WEKLrzqX3CztV+25p+wbZM6/TYUx6yan29qJ6O6YmcdWgTzgGh/Fgv6sTuBf",
-	"psK127vGTYxGxzpF5vosmmXNIawhcWUlPRXQQA5lGHTZKyU8HstMqBAQDNViDvQ2SDgQZg8s73OkIX9G",
-	"QlijAM3doNWeQZqJnCjt5TyUxppOa0QEfgBLyejHobemXLqJOm5XT0e64qswoW7AjfGu+OdgMeHi7Nlk",
-	"QuN6HexBztpmJcb2aR4OVYRsKrhCRBpXrJto3XXcXqNYT0+Z0vMgUyZY7q7fuUI/p11yJylqmJ4KQmmG",
-	"PA6F1UhXzsLnipGP4AfnDbvcA5fluQwgU301Ak2DgUkSn5Vc45D2K9Y1jsdn2CqRkzKEQrBy7vK79jSL",
-	"HSM+lM0GnUKupsN40lNTbRL2pHN8fMwAcDaRU3FKeV2KphBLE2yMYKpjAdWT1jlbe1TiIHcOI+xDX9II",
-	"G0QvT9p/OoFQlRt+mIsP01YiSNmZnUPxaMHYry3R2m6/QwzDru8roroCM9FzJHNTWO0Vi6RD6EvPdMxO",
-	"nlJdAsmHVbM8JroCOVY8SWN8MeDFLhNTGJNTDziyb1ZAu9ryBuYYzXKY4b1LWiLMGgGzfoDr4pSGTXko",
-	"OjAkhYDtPkm5mAkWSN010BDtYvozqcbBGQqZ96ISEUXGYZ3PRXlxoR3WXsKqn8YHuMUeFGBhxYlLdGvr",
-	"OtF8KitjYHbzYxlorsATDj+srsrhOMuEcWy+XVmP+USfT6/32SRyAZUM1zDCZFFZkw9FD9mLQN8Mofa7",
-	"SiviOHUpQVIdrebPseziO8MkjZdsWbdcptBpNBSmbEG5WkAgobCY0ANRN6LJI6NZAtW7Prg+rujbhOgm",
-	"3X1DEefeaPPx+SXE+U/LePO/BTlzk1Yj44+L217C3wuLV070yaYa94qjZCjsDmGzWNsNgchEp8BpjSBF",
-	"MoPYwie5QBZ9KMMue0ZwYqqntPIAq1A4b/XARPA4GQhu1dow4nJqoKiLYJCo6hK64vgCzyBIPTnGDQDx",
-	"cvM4DR0l8jiVYYXljmzcuET7KhyAm3+augF49A28ZVzJ6XHjOcmXCgbyRQB7zeW7Edgj1S1FTaG1X5dp",
-	"4KMP+J+NMXb3vIY2Ci7q1plfuLytJgRK/DacudWg9urMHcEmrLYv3wIUYTqDGp85l0B1QhWIBNxHmICO",
-	"qR3dHV+E6Y++BBPE0NdtrdPpLFlg6aVjEcRaRgW3g8+Uznpli514HX9RT5F+CWMulWGPAjj6ArRiH/vW",
-	"TKC1hyiZIaRBzgJ4eeCF56iNHD88BgtESPxaMnGFS1DVHmmTAMP+WL4j2nZo/YTy1OoaJvuAm1SZXWWx",
-	"fQ12YYf2SRjR4ckihGmpAnxOVTv1zLDAroy4XQVUA8Tq3LDg6Hc9OLRPP/oQp6pwodtUdr/4cCmwVgW4",
-	"uQKA9fF7r4dnrjljAWJKG6odLmCz6REL7POC5b4PwYeTdeBUn6mc0uh+blha0U40IlUY3zKVvs/S/LYS",
-	"55rp2GPPDzXeHfXxk+Pj443yPOXvD60WPRwsEjsnT37885//fPLkxx1kPRQJxzKiilCujtlY6/AUUrGo",
-	"FK1uVyzU6SDJsqBWrMfavgpBJSCiuNWsQ61GMp4abJM8y1xgERkBPwDE1zz/+dMnxx2WznQOjtCbss4O",
-	"ND3FlZiXST6+VTvWwh766h/S3LiEqdjGVlvB5CiVn5jY/irh6UdSSTMRWWPDhBvEqAcwZO9EUKhKlhSr",
-	"w0O+raZdTTsTezK8j/xSrMtZKkGR70hw41gqY8AKtVrBnlBKqnFAfc4jYT1RaVgsx5OETEvXYa3TpKf0",
-	"CFVJ1256yHGaU7Dt8sTY9rLY+x1VVhm+y6/+NT67M88P7ZPYZ9nErIv3kQlujeexZlYDy6SV44/CstmG",
-	"x0VVYv5/2Lu+3rZtIP5VCD+1QJqkqbdu6VPQlzVY4mIZAgxrMFPSLWYjUYpEOXaDfveBdyRF2ZLlNFLS",
-	"rHkzbIukjj+Sx/vzOwdoIuUo4CFPQDRW3FnVw6emjlv3LprbJ9mtumHz36fedqaH9uMobfi6j6yklbLj",
-	"mD2yq1Y5on489iEyZcOEYi/G+7++fNesSVX1qFYCueXz0euirEkWvWlS/8bpTbvrASm6OLqwVmkAJE9g",
-	"h7k6VR8k5RZKWMm/b3VKUM8dbomJjJcu9sfUGvcC2WwzbT4L8+SoIa8oSNMYuNzK7XAu4Gb0/3BPdGNV",
-	"C9S8SG8+BTvXPlTpu3Wwut86nAtnKs012FgEWrnHTFZuwyEWNcBizROE6Xs6AYzr7JO0f+Kx7myJtdWE",
-	"CRRyv12aqqDmVohmyIP9fap3iwnS+k6J+/6lIE2FTQUuiMMpCwArmzhqCYoopuWCiehdXgaTIv99Ue3Y",
-	"gVkVcqfW1pIn8d3b+hMWqj3E204yJv8cn01O8cNfRye/I1ue+ZJxCn7W3++yqYKFwtFMqbLL1B/l4pX5",
-	"JQe8DSB+pqvvYaqP9ZFwY97TOUON32a7pyh5sZ/o5JrrZIWCYbu1ueE02ZvzWES8brmsw9v+w4P3Uwfp",
-	"EfFn2YVr4qkfTi214zsn0W6oxe/tl6JgOBW7zJIf3uR6szI+WCYk/oycFnpbTGMsNsO17hbEkLAX44OD",
-	"l30ouGbY4GHSH6gj+FFpjhQW6htPk0bA3upNvNPl9037sH3wlCfQV82RO+4yj0idt6473mPL6ZzA7nQI",
-	"YoLBsxoWWjlB28Iua06TsDhciSsnfpWiDEOAqPH0tnkTDweaJxA1uQrL/pInhjjDDKK6sicaUxRacMNq",
-	"sGlLTXjGzHCYqRITBoSM2ey2i+fbfD22/HaDg+H5gnuPC66d8MGPN9vR3q35tJXKYkB0fwyta5JmGKbi",
-	"52tnhcm4mlVGmLkbQDvZSzsX6MHr8dvxL29+Hr/tYAT9kXQr3rtKNQMeq9mXTYD6Df8yGtY1pHtouLcg",
-	"Wcw97hkQlrlQy9Hh3xe1AJ4ZhFeulIJvlBYF47GYgyfSBBQfXaC0ElC5CItN0joxf+kUF5oosthY1jfE",
-	"TK7K5GOeJnrgZcF0GwwWWVrQdYmWU//y0tgz7259S94ozCJulFiageSZ2LWAaBPb+1SqnIdqEM7xXkB6",
-	"fDY5nQSfIWynBTbv8ESqNG6Yaz3Bkwzk0ccPLErDMtHSa5xfNJ9+adV5ftp/4yjcGDFKUbwlxt1ImTZo",
-	"Qpeg/gAeCQlF8Wi7Tsjl8NsOxqhGoDujsFKXsdcsbHuiblhH596hO5DcbBctq8CSOw8GTGeflxELShFH",
-	"Lv1HC7NBcvU2b0cB8Bxy3bxWHngm/rkC7E3vHxTeS1tPmcejw9Ee7ium0TWiBWerQj0QTf0eQTVGqyVJ",
-	"iRk272x1N1GwTEjDI41EaGvEzkWD6oVWjB2Py5bK+uL1Eh0KXtIO0n2vN4HmPi4Z4SbNEXpRSilqtsKs",
-	"acOWTWpp5QogI7dLxBUPeIFxecWMZ/77WEK19SZSZ1n0eAYK5y/ZpTLrjtuSUjTI1BqCmGP6SyU2m0vX",
-	"rLBGwKNXRK7LrksowbQexdde7kdZYAwIpYBUbUfxdUOzx2ngGSp9VmEqzkHxLEs243PjFQ1gJmRkev6c",
-	"BkV310jK2iJ/7AubYQ25LF4I8CxleH2tsoZqaNNgb56fxmh5y69nCep90DmC+pYhOy4JO8k+wbseowJZ",
-	"5fZleYoLmysbvk+GlchE6VmElZFQDT3qs+sKlkVVZIqs2TWEY7re+rMnFRe+5b2pJ8QZrur1J+lQ2UF2",
-	"ZjzBdqrbEu5RvpJgGsR96uvF1/8CAAD//w==",
+	"7P17c9w2lj+MvxX8+rtVmczSPbJiexKppr4/RZITjW1JK8nxszXyNtEkupsRG2AIUHLvlp/X/hTOAcBL",
+	"g7eWnLms94+dWE0CIC4H5/I5n/M/k0isM8EZV3Jy8D+TFaMxy+E/j9JUPOj/iJmM8iRTieCTg8nNipE1",
+	"UysRS6JWVBG1SiTJqFoRWWSZyJU8JA+JWpEXey+nk2AioxVbU92Q2mRscjCRKk/4cvL5czA5vaFLfxf3",
+	"LJeJ4EQsiFoxkjMpijxiAUk4+a0Qikndds5+K5KcxZMDlRes2ldGlWK5bu2/bid/+6/bycd/v5382yTw",
+	"DOIsZutMKMbVFctSutHNNYd0zRRJFvitOZOZ4FIPKmNUmWkQC0I5YTRPE5YTPTAmFU6E/gBJ1+yWu66i",
+	"zbM3bDO95bUJYrxYTw7+NtEfM/noG+tlzhYsZzxiR1mWJr6h6tl7oImyY2AxjiLEd0Mc7gOVZCW4KHIW",
+	"963SFVP55mihWO6bmEhwvRUEdjpnC5HrqVH5JuHLetPrhCdr/YnP3bclXLEly6GfDx8+HBVqxbhKIqrY",
+	"dmc/iwfdkWQ8JpREOYv1szR1G+5596d8DiYZzemaKbPHf6TR3SJJ07MT/a9E96F38iSYcLrWr87NA7Mk",
+	"7txu/5azxeRg8n/+VB6nP+Gv8k/v35+dwPf9WKR37T0V6d2T9HJc5FLk/n0RcvZJzSJ4IrRnK8vZfSIK",
+	"fYiXLCAFj1aUL1kc1HcvWSSpnrcpOaacC3XL54xEYj1PuNtiuoUQdzV84m8FyzflN2LH9S1BP71lfKlW",
+	"k4P9vRffB3qP2D88952Ak7f/cSRlsuSMvYYBuflsdEbNU5OhM/iWzllq+zgWXBZrlv+UiyLr7igyj86W",
+	"+tldu8tzllK9VH2duQdxt+zSWc6oYvHrXKy3t8kZj9JCJvds2raI+PZsoV+v9r8Q+ZqqycEkpoo9U8ma",
+	"TVoW0AzgRmx3f/ppYPdK7Nj5aZ6L/DilUpYzXR/DFch1Ok9bB8F0G7NIN1IbRaLYWvatxQmj8Vumr6dy",
+	"KJPPgT4KZ/j+8z03dprndFMfuuCKJrx19B9Ebq/mdSEVoWlKRBQVub469WGGwZM1kxLOO5XkYSVSRh70",
+	"i3DBUr4hEZV9n28GstsmhG+52WQ9pxi7gsnYqZvXCV+yPMsTrtomTAvGRfkY3OQEzrL+TxiAbJuJynuT",
+	"FvXjb3vPfqDPFh//57v9z//Wtil/YpzlcKrf6W6aQ3yHFyfhxXrOchDcyZpJWM4UthJc6DmL8+Se6QWM",
+	"SaRltr6/2sa+dH3O1gn3n6aEq+/2J7A3zc29B/8XlHf5nvcu19+kp/BGZEnkn3Olf7KXEMz3N5Isklwq",
+	"801tA4cXd9sOP4N+27YTjgjqvzB/iZLknqYFHpFQ9/0X+Hc4JaWEOIDzBQdtTVW0ahszNuwXFpU78MXe",
+	"D69qd+D+1oYZIij+KuZXRc9N8quYz/Ji1C3idIyTt//xhm1+pJK9etF1rO7YBgTKHJ60mgPZVhzu2CZs",
+	"m7o7tplhA22aw/fPf9hvOVhv2KZ3gFQSxT6pjv7bOsbl8nYM267/hjmonmHYRit6z2BTpbqFVskDv/bu",
+	"p+fmqLarVNXttN+ynd5SqcAI2FFlSKlUMzAJHqM1uFHspDdUxrCz6nCRx77VhD9rQRZa5YSq8JDEbEGL",
+	"VB2QUD8eBoSzB20TgohrG6bIm2LCGoVUapmnm/Kbhidv/+OSblJB43bxtmb2/qDkr9cX5yTDN3wCT5sn",
+	"RuAFZCFywj7RdZayWx7CIKdRIZVYs/wv0bPnfw6JyEmohKLpX57vT192C8lWC8GM5/eSk1d4YbZNGGpp",
+	"oB9JRlKq9PLBHoLrdk1jRuYb6xWAptrW1fy8q7S9YlKkRd08GKu05q6Nx+is5UiGyQ44scei4Ood/dR2",
+	"F+G5jPRTszX99PS6SGUUqF/1juJLaERXQqi+vSaMlylNOKPL9sUUQu26ma7pknbrBpIu6c6tg6Nu922K",
+	"jr7HbFEcwTAJcK2oKh5hCUp4/1GjxRYGHaYObVrkyTLhNEW1ekouWR4xrp4xHomYkWhFcxrBDpNFtAIJ",
+	"/6dS5ar7oqyC3e6JqrptXr4c5LWBsXfpYvUvOAB36icaKaJHFej7hZIsZ4vkE1mINBUPLNbSN/yj/36S",
+	"0z92uKIeYUPc5DTqsVqVfmRH/4zbGK2uQmO6P4m38ISlyT3LN62dxeaBp+kt31wVHvs21K2FBB2PknCh",
+	"VglfglaSM1XkXJL9vT20FR7AfS2KNCYrmmWMawsjSotYv6FW7JZHNE2NBwSfmzO4q9t3Q5xvtC3kcx7P",
+	"hUgZ5RiuuGdctflXj+reVdiwWrcPK+5WvaV1GxUv6/QL+kphvDfw5x18XPrlbc/LIOl2VMSJKnuvybaX",
+	"Ptn2mvGIvWEbv2TIcqFYpFhciQNRCXIhRgWMEbmRun1c9mjFojuSqENSyIKm6cZsDMGjIs8Zjzba8qvs",
+	"h/qeX+jRzNDu223Hl+e54oBqOWF1H9KgkFa/T6kSafJO6y+JTOYpI0fXx2dnlduhJkoJJfrouh3inBhm",
+	"5I1w1mT4DVH9lv/fs//347+3fMXinbYXtod/mYuIsZgInm4wMFfGCMlKG/RahwpPb+gybB/+4hk2/5ib",
+	"7WxxLjhrGeYVCC/y3d6LrUFKlaTpmKHqbrrHu2UU+QcMwpJdFZzrP23L4hx/CQmNY3QxSsUykoolaKco",
+	"XRNOFmmyXCnyB1SByNX78/Oz85++DcjDKolWhH1KpLrlgkd6H+m3iKJ3TJJU8GW7KEZZ3iJzrC1shugx",
+	"hHt1PvP5N9pS9TjPIaIt9Kfr/zErBuHeqTFvwwPzH2gphCCKFjTX/wN/0fdQIm95tGI0OyQ0faAbqTUX",
+	"ybiqBcpICArOzLbrNB5ox05kRDnM3C2XJtiqj+g6SdNEcFgSmJ9HTimMYRJMKiPaZXr/KuYnbJHwRE/o",
+	"lRaQPoGexNbv+6uYk9i9AJdmolC0tyin5dNPqqGiy7RVDXKe0kdqQNjNB5oof3hbHw4XTF8YFSIvuP4b",
+	"43FdPIff7Ul0vDxf6/+cEj25kuX3LL/la7ohciVyxThJVPv20F21iZTv9vtn7g1r1x7v2NMojpd06VFi",
+	"XudiTZ5XPG3Pp3i0yB8hmD2TyX+zEB1Pc0aoImshFXm+F+zt7VW80VozqLmjjcrW5adasjH+gaAP+6A/",
+	"8Dr5b89HvsOGKrEfOLuVr97fm3YMEyZh4Fj3h4wUYCSeu+71Mfnz/ou9KQn1jvrLd3shSWQJH9AW5/81",
+	"v8jQCje8ErKcRSzWWlfrDWi67UOqgJet/RRXvXCP3JKmr7FHGd8afpy11Nfnmfxex/nKTMsVo1Jwn04T",
+	"afs6tuFkqnV9onKapFNyZay1F/v7WuNZJ1ImfBmQNLnTWoD5N5mLeGOc0e3eSuh+oIh/uR3nKFXM29tr",
+	"r3b5e8j7a7qkrZ2UbrbH9qJY5r9pdU/o79dKnLtfEx6zTy0XrH6wc0jbMwkukYzmjHvOwofvjgk8QI4F",
+	"h0AbuWYKJUNoPSUhGPuhzCiHf+GQ6ZLC38F6qzwLv2rVIS/4od5XNNVCDQwCpqVOsuQiZzHG9kCDpTym",
+	"eUzMV1W1paakUZWP6f7sXxL24D/76yJaAXqARiuQ1/rAoyujGhiaU5lErYHPe928LxQEr02CyaJIU38w",
+	"aKRUgon+x9UwPrD5Soh27NwD/v4kR+mDyO86fG8P8POT9bRIxcM5tNx1ePUSPZinWw4t/M+YQ/sZH2ZS",
+	"/SjihCHkN8LO/2cS6ZOKh5lmWZpEgBP506/mRhj2pdjcGc8KpTv8HEyOhd5Vill59STdVBt1nTWnouZZ",
+	"feLvbDZc/WL9W5pw9qSd6Qa7vvS1yKOn6xFa6+3OrsLTdmtb7ereKGJXTBbrp+u+1mp1RZ+8n+0OVL55",
+	"wvZVvqk2jwLuiY9AtdGyM1gt9J5U5MtRFLFMIXT9STrXOhbujW0RSqFLrRLERU7nKUOoAydZLpY5kxJv",
+	"NHQLK7gItYSt5EHYHAXfCMxjf4JnaqkEz6q5BF2verIP4FMsNP21KPjTTZVttW267DxY3PvOc1EPZSGK",
+	"+km/pNF42wcBrvCJvsI6IZ54/G8TqXzDPwIfhr7/Y0ZjgxGTU2JQPgGC18yAYVtLRaM7AvoroTkzcTHj",
+	"Jr/l6NvQWuVftOYI7o36B4o0iTZfap2w9baFyuDXJ1qpa0XVl1iqtsFXFuiRX4DB1icXkbbh9g/A35uC",
+	"Mi5Y44PeChxAS6SOqpXVWG2b03F6qQsTH3H5gI6mp5kCaFRft6n3uH2A02EiweHBdpz5USv7miZpkXft",
+	"ySwX85St/33cV13iW23rCuj1xsBdYl/XyPEhq408c9lfXe9U8sQwm+tZM52r6+1m9tdnFxd+WoEETbbN",
+	"1wJ9kOio/7FI7562b9No7+1bpHdEZAad/6h9V4vHPPnHlE23Cxb7xGM/46rgxwiZeMovuCp432rkxZOM",
+	"HaHBv9PY86Kq8z5Cox0u7s00jZP0JlHhqfflF17Vah7us0oibteb25m7lQmoGgu/0+4wudsmOGPzlQ2A",
+	"3aTx/v0toS++Ac+FeifiZNGaSu0FbDCyhDwr/bWPkg3Gy/Dk+p5pt3UDmChUQ9uTiuZKkmS9ZnFCFUs3",
+	"pOApk5IkSj+rW4+LVBsUOaEPNFHyltMsy8U9TdH9+0+0XUrA/rgtY5MGnlRo9SyYk1rloP/ekuuaKZXw",
+	"pXzaebCt9k2ENM896vTdJNHdE49fN9lm0INLn31SRKZCSdAyTWTjae1V02jbEEy05FEzh/6+p506bLNv",
+	"4TEA8+jBL1Lx8NQqmW3X78zh7KHJalKN6Xxx/azS/3iZZz/tSV1gttF+B5idKDklpckht31cZMvFNakM",
+	"/olPWcdq3zzF4kK7pjew2y/PDJSXxjHMAE0vc20mKojfLWgqWTDJKn/6nwmNlL5WPEBHplYs1xc7gA0l",
+	"4eIhIJwl8Oec3Ys7FhMOseAsMSwxTUx8MKF8M1OMU5zN7d/LjMihqZblO/ONZzsGExyPHNVkEteeLQoI",
+	"4G49BkmihXTjbayqIHQuCgVAFl4ouIaH9c9NjHfrB0xoaTm9xTxNIpLRXNlDDC7fOVMPDELukhRc75hI",
+	"5EiItNW+WchRk2XfaZn/XKSsV53Rz3wOJrg1ZolHuT6aV/Cw5TYKa5PatlCm3TX9FVMxmji18omE9zyR",
+	"s6WRn9vAg1JI/m0CAzFhdrNqZi5qpyCwR662j2sHoURsiPmvLFJ6MHi4MXQ28oTXTqA3xR2wY9FKCMlg",
+	"0+DjOPUM3L7G/puS11qzj9cJlyBQA2PozDcmbUw3d0jYJxC6koRugUO/fKgf1i0ZxO2uJozHUneTKMnS",
+	"xSHhemD6DwYtM/6sefMrAxInSz0HADeahiSchST8/4ckfBZOybXulKZ6QBImDZLxBWcOkDwytz5vAdF9",
+	"WG2CCiYwEjkgojFaKRsdAbjt6Y5hPzhl+3zVR/+TYNIc3Pr6tyNLX718+d3L7hzZ7TP7u/ZayoEB3Vr4",
+	"qgG4mgPlLEt0ptQ3bwPz1C1sLJxHr1+7uADFaaS0yJKZ3t3DU7lQ6/jcxPoHk4wuE+6Uz84gRflk80Pd",
+	"eGrteT/ZIRY6P9eTzyHFmgHiNE5Ai9nSkLzpfOZ6WsFFC/n+13c0jY2A8l62NI5zJqVX0uWstjeAnWeR",
+	"i7WDKHIRMyLpA0nUlJjetYSAOBQ8LrRE5IJwprRy6R/CQrF8tqJy5b8NpIGUQavGq5PwiLku7QcnWiMk",
+	"a5Fj6i38UxHdMKqCvmy0Vy982WjBZIzygZ7Hli+4/vno2f7LV9UP0AsTawmtBEwl/ukAcfISWS706dV6",
+	"m2RRzozsNzaAvOV/iEUk/wTpjnK6jr+tT4WCpdO9mKxUg6FtzAg4v8bMScle6NWO9FodXZ5BmmJ1NwhQ",
+	"z8uXZQBfo3/igrNBylPMFE0g+Ymm6cVicvC3Hmfy9cX5hTmHH70nrMYYqGfazu4hQnVjljLA4TwYrzNO",
+	"6XSEan6X8HgY4PCNfvJzMHEBtJZ0c/vzWexIF/Swcxopl7wbifWa8ri+JbgAaULlXc0q8t36np/g/Js1",
+	"9/wM4Wl/Xlpkzm4CnDKCM0wyDmEgIQoLkd/pR9aUb4jKKZdGpUB/P+bN6zFbKLFuRuusuglvvpcscOVb",
+	"8riCOnVabli91PbpPCThH0MEYmMGGzXX5jfSXpMVEMjWOO5ZPh+opFOthcN+KYdvGmi/WHZRvfOBKRKS",
+	"Luk3sgzG15XIIVqkYXI1JtmwzOOWD31jDpJng1Fu8XKVdavtFkbjGeJcgIvI/ctxX8Lyz3AdwcuEbu0A",
+	"6MZqqXuGf8z8lwWc2X8W6Z35T3T4mX/YCIT7t3UX4z8hfD8JJtb3ov/TOEMDq2rAqLRwqhHh+LY+ztcu",
+	"ShaeueE6VmT5dL6MjmWG069i8Y2W9R5liG/wJgU+qCk5pmkKxEhG3IeGt0ke5IzGIVkyZfTiT4qEf/zj",
+	"H0FP50Wa0rm2WtDl+OnZUjwzg/hVCj69og/vkNtiUvn1mbxLsmciw8l/lgmtu+cO/ltyDYzUDa/FmiHP",
+	"BEgrBPkwyPvF1JMpOQcj1NBSDFYdP6wEXg4g5irqnFUoCOPLhDOtj2oh6axev0anFFtnHgF8sXDJ2d9I",
+	"SLAG2dKRvRdM5oVMOJMSDoLvAmrwy3of6SAYzlLAHmolFG9UUKusHEwTqQKyYBhAlCpndO2uCrjdEu6d",
+	"A5CcQ2DAwCoKbwB7RUxVf6i8ot0EVdaL0RwXXi+XydsMyDIXD3qz6TOTcLvFtrVGLxdCMOHsYSatA3uY",
+	"3qYnBH3e22rbT+DWQbNWpDE2HWL6ebopd6q5uuBnq+YdEprquwHWTZI5WyaQjg/qnGtsyHKZ0TXVIu8+",
+	"19qws6zZKgHGOu9usWl1A30dJufMu9cNvdPoKS9km6ocuoUMyZpRDtTpUZqA9YFdssw7D6H5rgN8gsfs",
+	"k1YADaWMLLP8/JPiXqoxsXs9IvBsq8saqGcVXWfDjTrHh+Rrz17WbT36VLwyc7JGU1MOzYkp7z3nju4O",
+	"lzvO9g5UOF/sfjcj6r/e6xKrVQdEma1YmupNdUjq9jFhn7KUJlxCcmNVOwSBBhgSZtdoGpkEHveHBU3S",
+	"ys+URyyt/EGvYDwThbJ/gA3daBT+ttUy/NU1r39mXCKCsny/9udqE7Uf2lqpDWX7t9b26kMDnsGpudcr",
+	"f2GfVrSQ5ou0hJgagVufrZkzB6qTbPva/jU2GWOzjEpZ/jlnUom8+m+Vb3rblsW6MuOFzBiPa21Wf3c9",
+	"N76D8Xi2EHlU/kVPBscuaCJ9f49SRvPGYgPPW+NvWlnMWmxZOADXkfBtfuPcBc6CB1shw5hAFR/vN5KI",
+	"Bz4lYcyyVGzWrPpKJHjEci4JTdNbji/IA4dVCfBGtSbMN5KkEPANMN4ANrE22+G98uE1nZIzRThjsbzl",
+	"1boXjVfQCeUIXWw8qhxp+6T8wvJkkZRQghHyELi2WDwr5WL35WKfl4ymAx4HttzZnMY72WAj1IDSK7at",
+	"fsIdk8Rtjl1KZMKXKTOSM6KczDFk5PcPWV+WM6uTpVZ+1olcG34nQ5Qwc6K94OxTBhxo5d/0DPpewpn9",
+	"+ASaEfutxYvMaFpzS5a3Bmjz6BrVT7GYbJhqRmmAyruHZ6R6wxlnjlki3922YgN2yPaHpFTiOMuqOGZ/",
+	"TskblinCUskecJHBabzOtBQCLuA8IIm65Vku7pnxr+mv1vOA6B6oqhCtaMJLumDK2YNxFte2q/V3j3Eh",
+	"4/yOCu2bFX3MWugmAhxvdQi+RQE+RO8mMgERQZaCCF43kCEijYZ5dT3GbqFgIu62Oz4XFZO/0jwAe+eM",
+	"cVLhZdwOZxfcfHEp7Ro85KiLWwu4ssMCjFok0QqhSpAiBQdfkgc9G2YkAaHqlteIitBYM3htxh15Fuyt",
+	"Q2gdvgm4dCxEBcnCcK/1UBNXlxdcZXUZHTRlvG+tXWbp0+CTzpQkeWH91hCGh8OltQ23XRIOLgXp3Rvb",
+	"+8G5a9oQRx5Prh4CcIcO62IXuFPpFZ0NjIXALIzqY2GI+58WLZXwOzkgE+EtPIfccbNywT0H1vLr24tR",
+	"pDGTWodB6nzvnSbuWZ7SbMA4jkv6T5uLCrEarZC13HOpUKWoSAVg4qiCQz0ckNIZDspyEZmY8ZDE7Sv3",
+	"gpbmRtfdjpOmwtalA9GSsoUiolADd/Eg/82PRXrn/DdKDN9dBoTqvYd6hFOCWkD1vNjRmj0OQ6nOa+BK",
+	"KlR2X3niy0ksB1Y7xnabd8m8XWJHlnJ4e+20VVYGm7XaoYVcGfCGlFST7LJ9Qy28JTpwQ9gwp14ZInLU",
+	"Yobv4/rx9ZAeaVPExN1zFJwbEyO/Zyi69eHRRtIheemCB4mFx5R8eb03u78Qxwe4XQFdDzlOYDscwlWJ",
+	"kqTR545iZmDU3CtwtpyClWdM+LM6hVA9B53qLqva7v5v5JR8cN+jf9zcckfrBMxTiBYwOTz1t4mkG0lC",
+	"mqbiwTIBlIKqH332KMGlRNsWNfUj3Ta1QCvgcDS1g2DbaunGCcdo9sASLlVRUkqLrpO9g3/QRjKHuwhL",
+	"Uo4v5CAsh9TrI7RjuczZvWE3G/HtcPR8BYLwDNo6OfofdkxBhZZzD4ksx8yZ3jW+eYORGBpbP/o3L3hk",
+	"lT4P13vN5Kk0ZpqeVFvomsir6kHpFlelqkvh3zTNGY03UxKeX5yfhgeA8DHzt56S8PXR2dvTk/CAKKhP",
+	"o1+/5XESo/FdRMCQbYv+8XhKwuOLd5dvT2+qLwmB/cZJPCUVvQHxtzkFTt5bDmrE9Zuzy8vTk8ByGgP7",
+	"HrYDkSRa/QxZKuymsVjUPVT6qybBBD9jEkzc6LwCuLbiI42MMeD3gnuW6rVutoTjhU78hSRlVNv/Rrvq",
+	"2UmgUEAX3j3jVKqKDmx4tWvzE0yOj86PT9+2TNUxHWCHeUvrAk03hZSDJEoyytUBMSkh4UqpDLkAfxXz",
+	"0BMNz5fyiUBlR0SxdablfJUD+RtJaL4s1rqdoMTWrOGhtcVR2nDSN/KWh6JQWaHCKfnRYXEdo/KSKeO3",
+	"pZz8fHNzWf1so2YtmUJQobzlcxFvzEWpp6JPQukWYSE+AzbFb2DU6a+BJLLgU3IuFKH3NAG4hInSPnsG",
+	"/nqyZmuRY7W8sRzXWxsOcRxn4E5WmydMPLDpRRVwtPGKRlpctOiuMbtnqcjWrLvJRBoGSkLlnbRwPISU",
+	"lc5xfxeGkLoLb1kafIVs+J3aLOGM5eB8bYJ+tgOhjWtqDIi/FYn3YSUc7yk3fLyYU+DPCaplA/wjptqU",
+	"oL3qxFYH3myyMczGmBoJOtVt5hPDxylN1sNsOl/1ACODoCYrVx7YUKTbn7WgRYw4M3hU/WRApHAoGW1S",
+	"zW3pedydI1NSfitYwTxX3AVPN0a5kCzA/7Jqhe55BQVml4lUzGQDPr7gpH3a/rNFj+swN9FIMipkdzLI",
+	"EMMSorstRBCFyTg1F7I1ZUvQs6lyIRZIpOAXQNpAm63lCHJeLIkrODskew0Dtv1jvxtUk25LyW0/Dyw2",
+	"lZtGnIcjtMLNd5SZ2369oRNFYZCJdTzc1ue3RBsBMjhcNXGdfWw94GYQ1lzVZyNlCzVFCB1gxlvgdc7a",
+	"fwwErwKk7f55sEe5EuHsfXjBeJTw5UyJO+ZxYL12aQqmJtMBYN9kNd8Qi/NrCexiGY3aTH6/tKs31Dp7",
+	"GFKfsUxgQZ4B7s6UUclmu6QV45tuHvr1hDwRudG0BmxeENV+v3ExeGkrMd/+Zy3By2yBV/nAqOIQfzFS",
+	"EpUe42TNROEXhXsH28ks7cvXCS5TebJcMn/U5xGOaFceoAZptye/FFL1LdLYnc2TVPVAW6f21t6szVxz",
+	"xcrvtZunsue2z0+3sJcjpT3EyvqEPX5P5/2HukYA2XEobIEIkgh+oO9GuFvBBQLZL2gcwR9DUnCVpFgt",
+	"AIhWVozmas6ompKLhb6f9cc5jIJVogKXlmTvWhBJSU5gtPKWO/kO/osBe9J6EQb5sir3q8+TNQ70iywq",
+	"bbDfG7c038gpAZWPcnJ0fHP2yynYEGAU69EfkpOrozNQdMBT/LDamMQtCuEJzqbkCCf0licSMDBLYDZJ",
+	"kwULCE2lIA+rJGWYB5QoeUCo1YydifX24vpGr8WcRne4llhIYEs7qZ0H2PqtbpTjCmTNp2NjLTI9goLH",
+	"gpU1zjCdSn9baOq15cyAWRA0IOANvasFZwMWw9j/3Q+di9qAP39sfILzCI105ywoHkU9ZHvLQiW3RB4S",
+	"agEXZoEMZMfwvTbdZyDMhmC7LABy1C06Ht0PkSjfqNqV+rFAGTvpjZuJZIzHEJh7TkwVuoDsE/fhAfmO",
+	"INAzIC+IiS3W4lsvgl70NVXMgaH7Kh/UdgmUkmg7OpV2g3JNG5PZd57KbiouSjMneCY5/lcVC1tifjvA",
+	"mZbq/0dbSnHs1VO6zxElsrWPxwllW3lAsfWW0dpttW7rCp557U5/qszHLo4IffzRGa9vLhMK8E1JlzHV",
+	"fajY2ldhxsKfeGwsc8QY15y1lbTUweGe03WiFIu9i7F9ZbJPiZpFImYD9exem6F7KhpWwBBkpWWV7P1w",
+	"pKw2z9YShB9ryx7ZsBt5l/w4tYkYWNtmaAmb6javVsYZpP62iRp36nZxNrjgE8iAg3Lvl14abhJxPSjM",
+	"xx+HL7Gbh1yPVwWH29EU3/hfcgYGuoxKa3kQ941LQemPDDs78NE7vqxeNC4KgxGuMZOxQ12//pz1nmp7",
+	"u+aw1+YaB+6fRKCbuGGf2rgTaLVGA4lonidMIvcKVKQ748bMlI3EZWPRQox7JUiq7ZRGurPXV3UMrHo/",
+	"bqyu5F/SQf6p7c9FeNpuhIAmC34w7c9dW1X2O+bylslZCfpfiQdO6JJ6U3mbuH5Ix7dD8q1spfbGyO9M",
+	"U/Gglf4yF99LqQFBSZvnkyiLKBokx8vB/cLyuc94p3m0Su7ZrAMCah6J/fyJ9tdRxgt6V5nfdVi1m3wV",
+	"MAyh5l/sc+EO03FkpKFnRiLBZbF2jBEtTnJ9mmcCr0lf9XeopY3gSOASgMAn4iQBZS9SRtaoS0vMKsh8",
+	"VXNueVk2ByyHNYLPKCf7L1+Rux+JEksIOx8QKu+cd8s0bbc/aBIe7ssBufQ1vLiHHi9RRMuqexaTFctH",
+	"ME7GLC4y1uomh5+B+ZT5U64pyQq5qhG5oD+kpIb3BfCx5MvgsINWWWZRSuWIzQV6zjG845owC+Il2rPD",
+	"RybDIrMXHPr6AFzZTjowg83RbyyW949705IIbMdPSsacFsmaYI4HtHNoKz/pv2g5VSXcoZB95opcbXW1",
+	"ZLyVBEkbiWKhDJFomnCmt/QDhHmBtYVjzpO22eY0uptO+jwXFZrbLQAggP8OweeqDH0vEM/uIF1+xoKt",
+	"HuGyYukQ/aLSlEjjERkPhrNm6PY2h2+YpVbbQ57Io6Nle3/z+tn3UwtmmVPJXr0YuUFTrWCNhKoAN66z",
+	"RTx3KewiKhWBTGIiaRJX/IyM23wE/U+Wpui9r1Gs3XL0K7dcRBX/M8BJ9T9lTfg2mHzxHHZQj1I7WOcx",
+	"Ghj3061jwvT4cCEEKbxoUOeKvTq9ufrPs/OfDsuIhqMdY6lkMOqEySYMoLt3POF99755bKdrn0eQVO7b",
+	"Pmv6aWZG3e9HhsTB6vx2cjMazRNbjyt0OqQ6p6ERDiHwQZrsCkSUG8g5VVrUAoXgUozgmxXKL+dtenob",
+	"F60F+mtFWm9qI3STbbR0kqMW0IZqE3myTDhNZ2KxkEwNtCvcW4B7VJ5QaIuvwL24AxVI+a7IksjPiQ21",
+	"t1thesaGewCbzFYycbcUwkATSYayIRrFcIQFbd7YTfS6lzfKh8I600IUzOqm7HSxKKvK9t/Hti/GIwEO",
+	"+uE6ln0DHQbxzKYVDbvL3tDFHb0U0pQG891mQN1vclJo/MwsKmwKS+JJdM9THAKscvuWwGsHtwLC2XNx",
+	"z5risW0L5EyKtBiSZFHO0FX5zmdD4DEDhaZfuuXsPpGtvJTG+sHPoPYyZTyWh2TPEg7bU9S/B3Ih2o8S",
+	"qsBm7o00MvJ/0MSNwpaAA2/4BF/j8zUSpoFvGgImQ2REoyEre61YVvLw1dmSRjMk0XzJ1PAB3+DzAJTN",
+	"1yAduwzCOQNpd3V6ffH2l9MTrUednB6dDL+xOhEzRRaPTmGuIGkaNGNN4Bdm12NOnq2eNdLV/EBzDpyP",
+	"g+f3g33js+ODHLZrfemnjQusaYHWZUFd73FbuZFhWpnyGgYIT0DdTK6bj06Vd5uuIl5KDaQUAzWTMNjy",
+	"knW74I6iu11c1F1GqJZC4adncfrbs/KxsGRSj0Qe+5GunVJPFCoS9SD15dXF8en1NWTPmJSjj53J2t3l",
+	"uuCp5gapza0dQ9+cPp59duBIu0aRsnw82t0QnVT8E9Tw/8oVpM880Dvm6NcPTQqzdOnoWnLtueQwL8Pm",
+	"0g8WO1q6hFiT2SsyxislmNtlSgtwpfA5Yy7KRuUOrXL2ULo5m4yq6N0pkVA4DZIx3uliy724FGtRJJws",
+	"tA6E9WnGj7lnl1j7bmxkttQwaFW/aOLAuxzhuzBr1AVP91oN1GJqtskAxbKqt/4OeuiuqpKXY9HeVTWp",
+	"1lPHprJZ0GCVO0BXILPDShXr/rYcslrVr+7xgKxEkWO1crrxIE6pVLPnPTFt75aAN/df7Pzqy/XoNxvr",
+	"YJsJ3FdURtUz/SWUYcTsX3D0LW0eUyeDFkqsqUqi6dOQ1zin47brBbh1+xGAFXWgMfrjN+cXH96envx0",
+	"enKAkV9QowBCkqgpQU3hAAiKWa5oAlXmTHKzoneMT2/5+/Pj06ubo7PzA5uiBcGkOWN8So5+PDo/uTg3",
+	"jehXVxSSosU9yzGElUD5tRjs+6XgbHrLP5zd/HxydfTh3L2FRBqNNwG+qn9BXzpSdRqpA2Sd+jsoUVAF",
+	"upZ8Xf3yahK2+5ZJMHFDnwQTN6AWrWmkoCst4F4w5E7YzUI68Iuf5BQSfs1iY+S/xvlVDb/vbM095IlS",
+	"CIh5Sr8J0Cfk4o7lsLyZSQfbqiGEh6Pc/X4boTLDlcM5SLjsQo1fiT4/VVB5K8e+A8taNvcjje7EYrED",
+	"aSDQ59gifMa225aXkBZC0xmw1d/T1Oix29eBK1a19+L7vb0BSYq/JhYP0WBQWdHcqcW2WzLf2FpVitxT",
+	"iBooYZP6ZdKgNotFMYeSdmXapPfGMpvLOPaf/hvXRaqSLE1YIw1pe3gtbdkBNjUbz6psf0Otfzfhg/bT",
+	"5Q7w5bZN5bGYpKKbv9Nm+5feI50LO2RF6+thsSc7iDmH4CxhoS+7Aed1KPnfPu5aS6NxVNw3dO97BLqN",
+	"3PFvtQJvNfz5huCVvb2vT06PTnZQvy9Pz0/Ozn/a4U3rVN3pVQzaPlbpt4OvtFgZV4Bz0rMmWCx7V/qC",
+	"KlQSSCWkYtSTPbC7Y/4RqZfOLLVtdE/FSSIjmse7ONiAotxjM2BmG7M1PDC5zdZ68TttHuNU7MC9egJ2",
+	"foUXVMaNYtKqByY0SGjOpiTUEiPEkqiKfVKhqaztgK4hIGXpLS+LAMHTYFyg4n1IwnnCab4JDQ9JWA+T",
+	"hnXzA2ptBxPd2ySY4Jtey8KL+2onh8k3CV8i/BTuzeSOpRut8KxYmlU5/26ujs6vz07PbyZaXFy9OzrH",
+	"/35/ru2i856xvE7SIZBUX8Qttb7S8KfTG/KnOP3tT1bShgHWczYhf07XWgegaYr0dwvcXg2FuoL1HICp",
+	"9gEwB77WBDMOe824i8YR0Nq3xtCKNrCEI2/dOqjQm4IxiwRXNOFy8MfXcYCDXmlgA3104N/t++nASzfd",
+	"bJ34oRw1LpReghAL6POIQElCvTv/AqIgbCODebH3w6taosB+DxvM9szXEXdD0jcM6G5rGD50XgXCUXn+",
+	"++c/7HtBX3qNPIgNPJ1I3IdFuB7PjLO/14LAw+jiuONUeXHMiaogY7aXP6Nq9eWXv+5XGppVVPrQR0qB",
+	"ujN9ezAusDtb009PcsJqbT7Rqa1APgZVeRhZFMLhOEZObgno8FEcFJ5bvUba57ioIDkJy1RGlJNYlIA+",
+	"U65y7MCcWtp9/hxizVNM1oACMPwZYAaCqRRcqZCGShMJ/xhi9Xf2ia6zlJEQAvVy+sfxtH51NMeOlUHL",
+	"ufjJKgVjjDljxwHMo4FQrxRK17/UkO3dykzLBT8UVe/5PZdqJlmDqqdfcI57pTUTQW8TDPkiV6rloDA+",
+	"uZxBJgLAV8P/488pa0eaZj4iJrsuiCTLGeHG6+eQQ1zk5OTs+vjo6uT0JMAgAotJkUHRIwjvi0JSHgeu",
+	"1gIxGTMqkSqJpHkW8qfMszsEyvX4Z4mcRdTPZ3/jgN+A0aVSkVC/E7aZWxGzkWT/lLD7nWACEo5rBwxR",
+	"MYenGwagG8Kc1DidFdJ9rzy6QBxfFdvn3U1fAugFmVZMZKktFkkShShrw+0irdfnERCwJpN3DQ9l2S4s",
+	"OquKyzK7oiYLqoe8usAtqKyP/dJzh6gImGK7mC0orr8Ub7gZVi9peGM8lzs4TKuSv3n/tcrB6oN7LTT1",
+	"YxwvrbQv50KRq9OfrgA/VvUinJ9+mATNWKrz1X0cRMLrPd4e2iIntWFZyJxFYs1kOa7yiAH3VXnyhw1W",
+	"/6dpqcf58bOzCkcoCSHaCgbAnLNq9gZkNAUEH7H+IngAMFEO+05N/elbfuRKwa4oahaGFh10LnvPISUw",
+	"GrEVlk7byJb6YQG9vRsQWhgJ/K9+3KhXm2Fd2ospxAXaJRIViiwkoWQqtAoJFDO0+bKuggjQ1M43euYD",
+	"EuZsLe6ZfmVtaqGx9XTw7PaotyKrojilCV/rjrzb1C2N/5fKAnRjfUU2CQbNtUjbyunfMZbpTWtzGyw1",
+	"CSVhLcEpRKq7OdMWwlYW08EtD2mhBD4eWpg+3G/fSFMzJLB+XVel0hpOtqaITSW65cid/Y0kkeCLZFmg",
+	"z4j8IYzT36aVnr5FOrSVSOMZTdOwUoGk0nKj6GS9/L95tPxDrctJMLGN90ics3UmcnViM5ZH3i09iUSW",
+	"DnArv7qj7pVHQL/Wa/h8Ok53gaYAfNi9y3ACTi0QasTHP2aw0NY8RSqeLnmljeZL82jLJ9qWhnznVUly",
+	"NKKgkt0d0rvaG6yE1cxh79b3wV6TXbkzq4LHTTrsgXHeypJ6FDjDmdaPW4Vmhjx5x8UDH/At7py7CS0t",
+	"SJg9jFFQjiS/SXxgSi/c8hLn69i+sHhRwglgm4JSEOHPYclTYCJEO01jKRr60EFuvoLqjqlw1OE0ubXv",
+	"2a87kLMdueBbIgkE1P7g4mzfBuSOZVDZUAv5iHLBkwgr/a4PnA4zTym/k8EtX7P1XN/LEr4pIHKl/8OE",
+	"jnBZp+QiN3oW5RsTBfxDMzr3bXDLoWdcyg0GBvFeljYc6CKImILu0aC2g0t+0rH9ly+xNQwsGlDbQqSp",
+	"eNC3IHoVQuva8rtDBhFlV1kwmuuAJTJJddcmmI5ryWyAvW5K3pXVp5YJN5yzSczWB1gQRd7RND4Ip38f",
+	"jovneq6+D57/sI9zOoTNwr8sr16QN8mPHe+3et9aqR/cio8o7jSE6qEeGBoGr0QX9haq8rXISc4WLGc8",
+	"YtM+zqMKadTpJ0iZlyQsY0n+TVCPNXVNPolZJOKWwtElb4O/ie/2A1P4bVEtq1Vui+F0D418fQ9graaA",
+	"fgMwHqPvjarDsNeZYd6R0O4a/GFv78/Pf/hh/+WLP7/Y++GH54Mb7857d+3vP3/x5xfff/fqxZ8Ht/wk",
+	"ifGeU67lZrSiOY1sStIXyWdvYYrcI+8qG7Sy/e31Ne1JEn7iY1ois4c1vI3RbkFY27RrxNGTRB0iO5hs",
+	"BHqqe568SXisRYHWc8LA1ssCUI0RVuG0J/u2aYN2p5p2qyZvS7qPkeaCeevJyD88BsGQ4Y/2oj4CdPnF",
+	"XKhuTCOcqMMcN+uEV//6/FEeVQ8h0M7Qhe/2R94mwDZmUI9WGSuJ2MJKiDx8/M3SQy3jGct4Jpin9kt3",
+	"e41Nadmx9Igm4Xfg4YbHP5cJ4yh6faoBMnhosff+6q0MyJzJJGYoPB94UOe1gArBdM0OjU79x9AGjKWi",
+	"WpyCC5dvMLo/LxQJ/6Rl6/81gvVv9Nl/f2wFoOzvvfh+bDWqNgbHmG46izZpm0kqunH0qfgeoQvrY+op",
+	"2PTqZT/ivfTOdZIKgakNE3R1en0D5lXFrahWbC1Zes/klFw/JCpagc2/CIBsMJWCrEQaa+tSrwkQK6Kh",
+	"FFRRGKZOKZaStiRFEHjAlbXFS1u4Eedl9s2wHWjTdT5XnIa+07vtoTwgXFQzkPnGXN41lykWBGn4XvUc",
+	"rKiyUQin84oHbh2rkm7klJgsSN0i7P+2z074iuWJao9xg+GJ4QxzYg7RKk1MrUrw3tYw2Z4ih35PT6Uo",
+	"I/SEDGxU2+BNGxi+YkqO7FeasnOSWbqsW94oTRaCmAnhSSqB4Y2sGeUlZgcnPZFknUiZsVS1TZK+LEow",
+	"o+xiLnQD191GwnJAGUov9HpcXpxdX5z33hx9F0ffFZZW0RZzLV30vsMUk/KEiAf+FNZRP7EYoG3qxGL6",
+	"T1YcGfq8oOLvgTTrNkBFTH2VJ98Z95NYWJ+WrR6MXHWJRD5g6CYWSrGYZFStZKvEHhAQ6hHYOVOMg0+o",
+	"R2S7eCok0mKaAIvdOoIwT5N7IKvJGWZomc9buBJnJ6dHJ3piZb907xPuLXZfRbR44jtPhuyw78w3fbWy",
+	"tl0Bpzd0CcUJy5CuE3S7UFDUFOgaf469NmpXYY3npr76jft7W7YERhNye3xbxalS8pTy++MAnWzX0h0t",
+	"pCrgJs1d3c+vCt1Xhe6rQvd3Vui+6ir/eLrKOMjXV93mi+s2v++VPuRm3gUbdYTB2jXLl0yvdLQif7h6",
+	"fUz+/N0Pr751eZUoRFRpqh0QG6R1UfRaNn814hpYjDUIeASEG5RCt6/v6S7/3+vafdKL8+muI9wY4+8k",
+	"Ini6mQ69Ip5SuD+ZeH5KUfq7yb9HiqUOQXHFoILuLonjT7pC4xdBMuvhdrSGnjJWnZ9ezaHbvmISZQjz",
+	"3T1zQK5OT67Ofjk9J38AdGLJokWjOy4eUhYvWUwS9W1Aji/OX59dvTs9ueV/MORWQHuoBJkzkuUiYlKy",
+	"+NuA/Hjx/vz49ES3WWf4tuAjvNC+DW75u6Pz90dvp3BpHVSTWk7/n5+P3l/f6Fa4MLqsFsDfBkbbgtYR",
+	"qxmJNZglNLr7tg5stJ83CSZu+JNgYgY4CSbY/ySYuK4nwcT1PQkm2FkP0HEg8s0DNjWkwEabKiMXDZBc",
+	"o+yLx0M5kAdxB2Bge6Lf/t5zg7UJyP7enq/gTICFD+AOtXctNuxn7XoMS7CfceJj35kp0gE8KE0OV/fW",
+	"+FRVvVP6gq22g77Bq3zz1BQZFBVI3IqHhDMWA/YZBVpL6pbBEc0yq6DtBBhyt3g1odNzn3TCcoyIuWOb",
+	"3wtn4eB5xrsPLBGd2ArbpJsur8p6WSqrr37Y23fKao1q/gEYe8HJz6vYJmd/EfUwPLtW93vhdlpjGTpq",
+	"546/78bS88Fet/iPz/3HYicwcgWrNxSA4AcODDm4NyUMZoQ1Y7a3uamxsplxmWwOrM8RQkSUvL96OyVH",
+	"aCyAceIK5uPpxgr5xkMENudDLerjYGIELA7pg452ncUbCxemdayd9UWWxJ1Tf06uWom4RgZ+cQ3EL+/h",
+	"/x/dHP8MxEpvT29OvTf0kyPFnLO/qiC/+KFXQS7ydLxx1rfLSzLOURuIsDhRLLZiZEreNQ1dU8EE8b1C",
+	"lpzdlfIVDUu2UKsWstddGKArsNQnQ54OqJ7ZSP3auU7XUH7bv1MNm8fVldm6u0YXsO1Gzzn+U7OnRnBX",
+	"2yOxAwjNMqvuptOZk9iv1dlOur/j2nF1eOvvGKNqkYt1NU/0zdHrN0eYGqrF4/XRT/pff734cRJMPpz+",
+	"+PPFxZseM+Za0bHz5kzVsdQB/fWknogUfQuNWRbzgLH3LIWio60Dad/ZokUxAUFDxVDIQ5LRxFBwiEJV",
+	"yNNLb+OOzCi9mxFH2f/1PsPPIu1KCj0TSAxcDTySyHpqZFB6t7XW4Sq833KEs5CY0RQJBwI0QazpkbFc",
+	"Cm5YsuP0N0uQDYpMsmAk2kRNnuyRbIy+07CTfuYFItNWw/5XMfd6KoFwxeGPA6QGjompY8upC/aRX8Wc",
+	"xGwBTLJ6ko5M15B3nRccIUkBxnVrFIJ6my2Ltd5DO9DX6BGOJdd+o9+pKXYtHw4Y7EOi1b0qOqF6JJ5E",
+	"JWzpHrHgSHVxxzYkZlES24rE20MZWeSmnf9ju/cGbr1lALspo11z32x1kLJaKxGul7pbuFT2REXFh6+f",
+	"BBM9jInJQpCK6f82x2HiqkH1HWA70WMBtrIzrFjGi76RJIQXwlJ3Zp9QrNXEtv04W10qR7ITJDgpy834",
+	"Pmc7IFPW5xgYNrJv2II5I941LMH6woZ6PTOg/Gkr73OmJGnWoBuoDlRb95UOxW9oLx5UL7sIWMxEwgMj",
+	"6quJbFZSuvh4gvIlkyowaY6L5J7tcDm3cr+0aUKNk2XVGLOUlR3Rc9z0eztoxrvlU5jP2UWdxmPbp76Y",
+	"5kfkZ0Cxf19FJ8NKZ/bW0eVZADcsXJEmozejanVIQkTbARsKXDUBCWOWMv0nvHKqN5MNiecYkZoEExPR",
+	"nxi6w3uQAdGdIy0C6gXdHD6hRM56RNyHiru8pRZ8gE4djJSUvp8qeYUBbwAmKZEYAM/h6/VVc8st/QOL",
+	"TVkTPSVY4thWCTO8UehEGJER3og0NM+E/tI04exxhdbqM3MF1enK0kS0iBNFVE6TtHHtuThf121qGG3Y",
+	"kArmji9WiyBRKK8UPTZ0brBAXDxMyTHlmMVMIrGeJ5zFBqYHaxD65a0LqD5/tb//YhAzf0uJa0ijnrvC",
+	"r4tCFTnrGFX5ceFQ4et3demjEFecrbvwh4wuFekXImlyz/LNDmWZ2D0A0lCMPNCNpd1jPAYaf48vrVJr",
+	"pZnRib+QOVsWvJ8HQx/M4WmWVd//Rx8J9nEqivgUvsfKBow67Orme0RNqabVtSmrjJn5I0gN4c+Kv++q",
+	"VJ04Lg0UDfD0IaFEWeYqbqpUtzTcmm7f1mNoFNpnSQx8PVh01XzIMHIbKtXMvDBqRiGxrv5ie4H7jPE4",
+	"4cvhKlXOZCa4ZLO2ELKjubfnwVV1gsX0B4lH1S8e6EXCA15yyj664Gylgdq+qDig3Ekf4OPE8e2gv8X4",
+	"ajIqwdaIuy+VXlsZ0wAFrrY0WzsoNJsyrHqjuJMCIi89URLOcYiCIQSn0xI0nyI7vOWhA1ziTxmV0lRt",
+	"c8XciVlVeIBxOk8rFzURvO6EMiNDtU5/BLJYWsoa159fycs3VwXfHVlCnWKLIeJYTMm5QAC/lmFzxjiJ",
+	"jSBrRnPiRM1gz7axSGyysihFRUqWf8OuEb49jsIiomna0i381Ih7r2nMSLJwBBpqxdZ6yWMguUs4Aazc",
+	"oSPWoLfcUd4O11MvU8o5i49pmnrHjJVb0FPRS+kU5xtwZJSeAZUX7KMPWMF4PHPslsPu8Wu6pIZs1nuN",
+	"Q3N6YjDBAzmdltTMqNI7nfEYQsjaCJliAuRskSbLlfKtC+SRRFDvAvMNE07waWDUloyYUnYEqS8Nv1G5",
+	"oHOWigdCMT3RZTYgrZBeWrx8Yiyx6MWffJEpatKW42Y285QyGgNv+ZZsM4tbctrWNofd39Wl9Ym903Wi",
+	"FEN1a4cQ7z3zqZbb1Esjvb51YqaRL9eVo7F8khFM4zh1cWyAtbGUlQF3LJE2YXcwDGzWC6Jz6uvE7Kp3",
+	"jbq2Q/TICz7wlauiBUta+X0syN6EGizCsxKS8FSM7sf3VQLHZVN+jyPGRThdsx3CGEnM1plQjEcbP93Y",
+	"e578VjBC14IvS3iM/lq2TpQ8RPeQZcvDkJRULqKXqB0GpSchLlIWzxYiH7rbt1QsN2vevcvjY1pI1m5L",
+	"wZ0glcgyFuvvhUIIC5E/UCzt76hdFctmTqeJKI9YavQb47yZAFN8TpXIvZrOqTYDx++5Bn4Wol2t1rQX",
+	"AOS5mdPfLE9Pq3lYKbMWWHczqlXAfpJIAvHOQWabXiO5GinVIMVk40vOOjOwbGHT08CfF5nyNr5MgZJQ",
+	"ZWjfCu+31unRRwNvTiiQkCgs6zVoOsp2n4aC/69iflVwx7z/iPJ1ZmTlpV4mF9sd5j1mnzLdgtY35Ghk",
+	"xToDB1i/PlmSjjYqy+pucTHA1aIlFOUbgwt9wLLr3U0/iPxukYqHmaWB7pY69ceDyke4UbZMU0oTzuKj",
+	"SA2BtG2VOB9gjurJMM1/bogSj1GSsXydSH/uPAgewRkWkJozYvKxiBIkFvVqgi3zZIZc66c+qM5punjg",
+	"O5Wxg2rlsB8MMsEKel9ienLP2slIsCQElQyTlP3iBR6YsUxEq0Fnzr7h/NBD+Zt8FcO1aoAp7fp0bkoT",
+	"HuIqYAIvRL4USkFMvX/NoJv6RwVmmjoX69rYhE+/oxXLyh3d7jY+rljNLEeLGdJfFzQ3aYwkyxmETw3e",
+	"F4OLjhG+h8uYx+xTv5Ra00+z6iC7YxHD5I0RMziCoDxWFc9arVvfQr2mSbor5QNCbGAvOW/zcP2jewac",
+	"r7sTUF9wIJ115YfZp0S5GvoDNJ4UALMdh7R7kHgalLhjfEyptyKPmBzwbVfuWRM0i2ei8Dkhzt6dnswu",
+	"3t9UczBeH529xbof26JJX1QsH1w/zXPN4dvl9V+fi8bE2tX07j/GI7aLMGcPTCqyYDzCGmp3zGheWgeM",
+	"Viy6Y7EB55lsmIaGgY+0eP0RaVRtyjrkh0llPS7nKfD+mvBluXMaBnIasxyS2E1S9aKQ3lhOs6iQ67TZ",
+	"RVD93NZlONbPjIf8wZVIzRJgqRSzPNuzPnJeth0hHiLo13pcB2aa0E+dJ4r5tn4THXs3CTpmrXuidqNR",
+	"r21Y//zUZqBRTPXj/zwPnn//+fZ2WvnXvw3aGQO+a5dPuswFOHMqvoFEEqkSqBXHCEqLb+RTXg6/v9j+",
+	"nSVm6wrtEAKD/T08/IUC+UvFvsxgeuNer0UesWNjP/3j4F/K03h7ez15KjxM7sJcu/hpO0qtwyz+a8/e",
+	"8MkA6OGoyvpbBYQTTsIrrO4LLYSeZPUyutX0eqfGsmhn3KiSQfvpzKUga8o3NleiG/xkSu8OwD7lVLFZ",
+	"xvIZcmy1Ex9lLHc8XBAbpmkKhrU8JFCLyRY/zgEqWFKNBy4ECY8h20Tl0bpqJYp5ymqm13SvHLhJktqF",
+	"knjMXqmu9BfZKxHlNN/0jx4aOcaH6wHUcVvMJb7/g+0+iFEPnIaLPP7ftGWDiVQimw15AUZ2rUTmj279",
+	"fHNzeWy4gcbFtkzRQiUIJZBAEiUZ5WpKrlic5Cwy3E9Y9xDj1j5fQCWt1d9/Ozqi/Iq25JkTXLIDyJp5",
+	"TIaMNz3kiBM6B3oZRlZKZUTk8L8Sksx92SLd6rjuxCd2fmY0VasdEu6KWqKFNzdkOD/Iz4zmas7oTsCb",
+	"UuUHPMRSEIG1h7wbAvuZaVmQ39PUIIIHu0rXPWSY6KSVYLsHiFRyjlDXu+Hy4corzlq6Hq5Pv9WPl+WP",
+	"m1XkmVIJX8rZmOjMwPjPB1gG07Vn+QGN1+w/aFmWypS7KejcPLuZx67z7e1isQzbviBrYgIj5oPIsabY",
+	"A5Az2dir7JPWPlGNcd/BS+2+HSAGDWIwH5WLZL+1VqVO1ApRXeVGNaAJ/NxA38bKBmOc50vfcIoaTwxw",
+	"qj+2VLUe5NZKB5NPz5bimfnjr1Lw6RV9eGf4P6r7YFc4hWpIkxV9UhcC+MMAczscOOUssI+tog+4Zy36",
+	"MjEIy0ODGNfrU4VG/F08GVkuljmTcvhnXxX80r60/elHbZ9WhrNH+0tcvHlnZ8kZj9mn93J8LSHgMtoh",
+	"pb8lYhNMZET5Lg2qIkuZnC0YUCN71NvknhEQFcjbmayzlBHojZiXdkhFNL3mzCdrTzmiGrBD6Clnqsj5",
+	"Tl0VgC3a7uUN5GpB4WNJ8KEAWQMEVJqABFOit9pyVYJP6AZGVI9lVgyce5r6MBvgO0b6WM4MXjMS3IAW",
+	"ybxI0higPxDgOiRxLrKWPvzBOdxP7mvtQOy+qM/41qp7t3YlaWx0EU98D28XSBNVbK3vFW3W+RCTMWsp",
+	"UakoBqn9SSrD1SPzJa8Tlsa9aY8RBqFN777JqaTxtM6NygsPanSDtGPYVGV9B114lV+fybskeyYy7PcZ",
+	"XDHautW96gGK+VF5aY2JimNprHFgqcr96AmxVhKQvOUbHirJL1g/16BmhsfAuqM5vbefx1eAYGqP8+Pq",
+	"8uej89OTgFydvj09usb/Orq+PvsJ/mrYIzz4b4Az8rbyla3MPaCF52OzvmqBhHGJNeVlWI0nNCKt1W3i",
+	"PSBu/+0QSqgCGIYx6pW7ve9sd6IU/irmPxbp3RcBkpi2K1iSSD0hm1csOBu4t8dnBC6SVPW7zipw4oH4",
+	"wjThd0MW9y08B6ZOi5pyVfAq+iYV4o7FhA41trtO312SZR04UCUESfVhR5pAtrYyIKkCtEFJN3lAT2V4",
+	"6+30FLBLVIEtqsea7HaqzdYqJ6IKy6zsVLuaHeeqBB5aF9Lx0fnx6VtgDbp67ycANu/uEl7a8WC2Or6v",
+	"AdRmdEFUFrvc4IMODaJnX+OztZ1Ycfa99BRKbAM7mm47lmEHiTwv0rtR4hjE6JeK7uJoeoO7ZhiXObtP",
+	"2MNonnInaQacV/P0LJGziPrFBdawA+ZHBQ5Dwy1rVeIePb88jtt9tXz8sTUwok1ZB9PjUFjpVrhhXqIW",
+	"WhEXzGhmNt1ElAk1QDh6xzYmUVvdckN6Hi5EPk/i8MDCc4hhibl+c3Z5eXoyJSEAecMDAEmbsirgXYqg",
+	"4ga75a5qcGjqPJjWRBrb1jADgsU2zS0E9o/wwFcbpZ4uiuOzpawmBugfaQGHDCItMuikliAzRgjlSznD",
+	"Tf1ENAFgQFzDk+QP+3v7e8+e75OCp0xKEv4bNhFCrZ4yUyinC/VtJdnOkpLdcpcJr9cdwNaLRE3JmdKT",
+	"zIXCutLg48SmRGT4zG6xmkSRpGqW+MTlHU1jdJf6JWSkd/KsyGZpsk58+DhgulgncpHkbIao2ZDYtw7I",
+	"SjxgoFCmQkn9AYdkD+7h51hRvx4k7PMURGK9pjx2KHxfvq91E+YF34XQLSqPpD8T6npFcyzKRNO0oj/Y",
+	"+jr63CXqsOIEswU3zIPlfPcWNq4OJnMCokewbwuVHRVW+05LUb2Y0XiWOkqSNjSgc+Eu6T0jRUbmDPNf",
+	"aTWFaEo+VOfLsO1iMvUtB6cPZHHEoi331cik2ei0OkjMGKfJ17Mm+gsmmxR5f8R9UJbjX8UcMhxv8mRp",
+	"8ebDNPhfEz2/3ggZ+tfBeJWGzUsKsi6ilZHQiZJwcnuodV7tDTm8ZZXuPlsCH9zN+vg0S4WUrCUeCLII",
+	"LWOQkDZVOxVS1WuZIWqaUEneXlzfWKkFNytGykhYhdSH07F1cIzMXEI9/db4pTZbKKyBHaoZ5ZbQNeyM",
+	"3pFqw2Cm29Jas5zB4hq4hOzhTXq19+L7QctbH8+ARXuHL5QyqtVzDuQsccG8LqobV8kXZkksSoeOrUgM",
+	"23zDlCuMZ2O/Zcni4c6sjBaSzTrMUXjAo16ewzgQIgFsDbXih0Bx5RVs2N7IhG94pYXIyuPUwxeaZGY5",
+	"k8UakhdHTE+eiDxRnovz52SpbwTUB9tPy7Nq7aTK/kLdb5v3xMj9sD3X+LlXJkN73XrN9vUbEnitotjo",
+	"U/lA9YW/Z6uDGp15Or5WEhoTsx0kpSsm1mfJwnMugxWy1vx6jmXQNQFlfRWU5HkQ3YTzBlgKuEIMI5KH",
+	"lcLkcQ8Y3rV9VL+WsWjWWrnXBMdNfgao0nrfYhCIpZL5OZO6GOcusPqQEekGJgJXoP48u8C8zUc0XmRa",
+	"DoieSbnRj/3OhZGr2AOwPZDYEPP8T2/ocpCbzOfGMuGw0kNVW+dSV3KCtGLAmB4ahkDgOCYtw6RHb254",
+	"wipz2eMWK83KnRxc/+K25VcD8V/EQPxXseZ2t8x8eIA1vWNWg5RlIeZDovKCNTSOp7Ps/plNtq8W2L+A",
+	"BTZSJH7V+R+h8/vzq16bDdSeV/XS+4VfbYiaDfHPq+77QWQ+9Xc8JLem1e4Qa/xVzGcVvWZM1LESpPlS",
+	"scfm6IZEIcthDaut3lvS/Kva/1Xt/6r2/zOo/V/V9q9q+1e1/ava/lVt/6q2P4na/hhl/LpYr+mAAis7",
+	"lHgpxYSfILBMiNVX1QOVEKT0IuG7IzPIC7mwCo5ubSmYJPPNdFyIoNZNr+L+Szmer/75r4r6VwDX/xoA",
+	"11jd/6t6/1W9/2dS77/q6V8hNV8GUvOvhI9pklXUUSU18MfOIJKhSugOPnUz1B2d6Vb57cutdL20fMmw",
+	"OjtbOVz+YoTCyN64XpUYkg5InPizbJ8uqdnmEm9tYsMHFEMKClV2lJAVaLKbAUFq2CxsIu3AxEB9Kma7",
+	"lGUYUkreLpEtId8BQ1Vi9qWLQzwyiXkStNdHtx+6Y8lRW/oNy46uqCQpFiawBA+dhXl87Oz+CmaulaH1",
+	"OlwFvN3qfW79Mr5Ki9nVtuLfoIIkAMAeXSNlaBWT1pI9NeqXbpm1CzZvuwzYIJLWevGvYR4D8/LHjtK4",
+	"C0KhniDs1kRBZQKgL0PKICxFMN0uIDZozI2yYX6Sc8wy1OKaiwe3WRJ9dhaKiGIMCvyLVhyrScFKrrK5",
+	"5PWeibGEF7CYpfFsjvXFywRpK9QnjrwBb/xFkq+xVqX5B/wg8mxF8emcAQER/melFcx3nDniWvcn7KOI",
+	"IqCrqRa+LIn8re5YfkDFNjd9LQwYNhXLmVgs9PS2lMy007ODFlIWuxyqg7i6a516h2m3azGRUfjRR/hp",
+	"qBpqR9ybPUFTKdwZiQWgBM0pBYNlLXK/87ReiLaZIqJIwqF0mpwOrcm5dVV6gBVxkaVJZLQBr0KE9YYN",
+	"t2cxh6cTwQ8M0tH6hlFYPWC5lNxZ3ZTH8EdINIbX5YrFpuRVi7+nWn269wbqqSj9u5RFdG/M4mSxMAym",
+	"PiPXzXYYNKYPiu7EFbXEuoBNy1ohxSe1kmK5KD05QbmImJRdAt0VAgdXvEQEq3Xrg67riv5a9RwXc7iU",
+	"x6Ikw8qgMRTIzVyiQRqB2ymNCtI1o666BfrlzO8nG41c+1JoJzOqISCnmkNzrD6tDSJT23hN75jzznvC",
+	"KdoC6ihxDgEhprRhVUY6DkgIresTg852JF5OJEniABSjwB0SLW30npRVfl+7OSblwf7YK0gatHafaKTg",
+	"aDhatPCPIaEKDhDj8Q7hiLXDkz0+tAS03ubjZEldBeSgsYDjlVG1AsECJQ+BOy8gFBnNZERTmk930LZ2",
+	"Lh/QQTQ+hkbFNybQbV87BpdKIy+6Cg7819/+6y8f//0v0z/+28SvOr11nsLB5NR+jvTv9iGWJANcINhS",
+	"lCj2CZV989T+y5ckWtGcRpZI3fuxNhF6xzFdUrWSmBsL1UK1YSH1ZZ+oti7rbuhuXhIlTHwQRH2aaL1g",
+	"lXAIsq2xAKe51sCtP0XPO551xyYCFCIbU+jIVJegVVoScKML7thGTOUnW+wcJNItD23wMjyAAF/l54CI",
+	"NIZiUUkuVWAiNWE9RhrW2Uj0QIGzx/Q9KWOqbcr3JS3kI4tt9AJGWlJ7zxTG2gUvk1WglnktnAnqyCOy",
+	"fFtO5GWVUHakr0YLWBP3VSxN4QuA85d62SgLrnoY5LcZnrdYnT2c8tISxfoqYUbGN9rbdMv8IJX/F90Y",
+	"rT3nxc7piyP046eHRcmMRWpWccW3ZWopm6mV0RyMKHHP8pRmWLZNDsrYap09NdoBebEAptgiZ7J29CA6",
+	"QmwgKJGEAgUTCKc04XfopbQGgBantxwdBoEFkVSOir7oJU1ilLvWlrCs0w8J1LdQZMXSDKVaAzfEE5XQ",
+	"tJd1f3zkBmPlnlsDgl5axMssZzRGDoREErmiOYM6GznlsVj7Sdq3jnCzmKaHcjDh+hpAtRJ5IhIepQWE",
+	"JZ6biBUux+joou796eduXaQqydKE5Y8SNsVoKJTxmXlNyuuER1BSD/wdJuQepTRZs7hCq1EySuh9Fxdo",
+	"aK5YGpM5je6Gm5amlvAMSfNGWV1XBf+F5XOfxTVSnO3GtGtfGhMbqcWyfJn42oIGHFgJ0vATHNB7mqR0",
+	"nvrJUs7c2thhjjb69ToukjQd+mHOMdoaqWq6TsdhnGr0/QMXtglDGw8iqxLJVGjy9MHQ9q2hy/M6AJ8Q",
+	"Eya4SniB7k+YiFnMaJwmnI2bw+12dmE0rjXjYo+NIswX56/Prt6dnf9UkxYJJ1q+qYNqRW0qkY0ZeTwr",
+	"1x5wvENdSeOkx/svccpv1S9wfnF+OgkqHXvV9i/lSE5/m40I0bnv0PdRwuSg4NygAskoF6FGsntnJku0",
+	"cYufZKh3tlpt2V+YX2tCMz8xkvFAP6xEyrQtrJW3RXUKPC12181tmhQrymM0KSxOVm6kvk6mfi5lDu7r",
+	"USs9cKaSmK0zoaqCZfsZUMtK4Ob2lpEFXPVo0EMxBGNvJ+oA/kKlLXqcoEPLQt+s9CYiv+XzIr1zWy6R",
+	"RCwCYg4+4nrokgakdOeDF0zvi8CsDv5Jb+BbboPMIjdcMfZHR7AMhZONrnBgYCBoosJbXIA5esfFg6zF",
+	"DCpcdrXUzlEIGYus35GIbjw/vSmQ/ylL9M4fs5VGs96lYjlrL1fiGZpYzqBpT+Agx8LJqViSRFaAOzVZ",
+	"DS5aquicSv8dh1hTd979qnMJSN3+vYp59P1aehp6JqksWFPBOz5x/o2Jg0RZYcGjMyUUTQf6IVwDiYDq",
+	"H6PWsvoyVLve7e2M0btZLuXYt8eUq7VRbvPl3pXFJ8RiNhg9EkxyIVRnEArNPq2XmVgYXDKH1j/m7Gq0",
+	"x50t2Nuxlo+zksLc//vAj4BnpWKZf14s4DOeLXxgO7gUUqEOnY8XaZ85q4F+3LUwIsa3gyK4C+6sDjwd",
+	"sPkUAMRbdDVVRrn6wKMlwH8XfrXhBGoqp1zCVfQEJGqNi3ALy1phVzPFAuyMNLdSw2Is4a9OAm9LR3eF",
+	"buszLdxrZcWSui5Yvylq14LXnqjedfWD3xAuXXRvTd9CDwGc05vHQlNi1lOlECsUipwYHu4DEt6cvTs9",
+	"mV28vwnR6gnfXlzfhAZAIEzVXZRit7yasBHRNdPqra2D9Qcw8su+sNyNLdCvt8m3LUpWlxcc5ljvlVbC",
+	"LEZtIlW3O9IPa1c0uus7tMeCK8bVDfukqiDxbgiBKRi1dmWayi/pWPZPWUrLCP0YX9oXcV/NUxHdabNn",
+	"EOICcYSSVA4kuWPDbraYRcloOHoLFMxpzzRN7luCwU39evuzspyBJjq8QssIDUImPGJf9n6r2Nqeq1sf",
+	"Xm2iZUxkqV+lbon4GawPRQPunuVl4G/4JQ+5KFaz6P+oDzRRbaXUrTS28rpsupyD6v7aFsft57GM9o+r",
+	"wK7Nld8KfQlnNKdrBtXATZ2MNMEQsss27WH2abg/hxTa3BFnbC8wC6cZl/OpxBi4Y9WkbniMY7DN6Zrt",
+	"AH5BN5O9CZv5Yz0vOzfMuAlwr42ZAdBnhlp9ZSkgSB2cb2brxAZnMa7zcv/lq/5q984cHbQdGlbOkI1X",
+	"sT8GPV4qhqNmvHxvzJSDgBh7MzpxWlZU3veUUzbK7qjWK4ZAd+OoUg0uZ9siy36HaPyOcmcHF0jVWzMy",
+	"B/WfHDLQa5l/KNMo4oKZ1Ipak49A3FwVu9L36etu5Nn7ooR9MJ4hIFYnBFqcl9Sm4vNYTkksIvmnX8Vc",
+	"TtexgUXqK3/BSLSJUNGycaLL0/OTs/OfJsHElgqdBJOr9+fn+EdbVXQSTK7fHx+fnp7Af2M6/CSYOMNt",
+	"EpiaefgsotfaoGJW2a8msUA0tJJeAv+ZF7yjjYpCtp3NbSzC0HmCXGBtSkKZChUe1GP2UxJqLUcsFvgL",
+	"ZipjnPiWN8y6KQnv2AaKheHf9fS3mR4kREU/PLDefv1vQO2hVIUfbNQmohzOqD4nJFRFzsMD8xvUF0ML",
+	"eUXvoeIfFvgIwV8VBrc8ZDwOD6pRoASBivoBCImAooCNmzgi7Lytl2SSMq4QWqjXpv5A6VeDxkVWxw+a",
+	"2dfabyrUBOPnYrGYBBP0l+CMuFquUPo55zYvCVqq5CZR6+/BXdKyJa4r6eGjkHhVWWVOj5VvcIQSPEHL",
+	"IkFqoLpgiaWaLWnmjfA90DR9FmkDFqHbJvUWHBaEfUqgRhygLIGFoY4DP4BoOsCDIAmFx8CMA0OhmYWT",
+	"HiCwQRGapvVFsABOaNrkgXnnTn+BuQVGfAWkHhD1kAC0FbzNTRy7yEk4F2oVTreGJWFXCLXy49W5H5Bz",
+	"jpBbQBrkyDIy0qnb2exYVIj++3+bArcNA+Lo/Ajsh0Py/uZ4LKXEkCxHu9ttnQxAvfvAkp0GR+NSMikm",
+	"2FbLXVTJpWgepI25iGBn1/IU9EUxCSanv5ye67vi3dH5+yOsr3pz9Z+TYPLj0fGb12dv9Z+uj346mgST",
+	"k7f/0XbQb7x5DB+waqXWbiDrB3JLK4HY0kNAjvim+osWuXP0Ic03EDavDt0svk2zWFNeUL8MekMXd/RS",
+	"yGHlGLeK05sXtU4GLW2LGrFYSKYGhgq0fudGUn3+u31/aEFkSdSSVJ8lkdf1drEgIQTvtO1kAOpJbL0M",
+	"8B6hEj/nG6hJnEoiV+IBIvSmZBUgnymoo/CGkS9zuHgB8k7XzFtBs1LZKq9C8O64eOAHehjzXMDFaTL2",
+	"vps+x/tTLAz4ROoubHlmC86kxIQS9HMYskfBncQGRnZnYAYocasOgv3eMwbzXF2fwC6s78S9tUb6SC/E",
+	"W0Ylc0rjaBYBsmI0V3NmXKqxnn5LI5AXHv6ArVRgX5niDHO8eUxopBcpZfESAb9+M2N3OIG4azGADkBd",
+	"aTVs2iwzLdzKDSbucK9HImYoaCBVmaZw5zmtuEyBNMwboIDafLBbHtr4H/I+WQ6mCn1WWEYIwym50Lv+",
+	"IZGMPLjhKAGgVJN13RLd2JWVwDk2xZ1/c4rlUZYxHl+5oPg4mZewyEwgYi9Mruj29gIyBsl+87uSbb1e",
+	"Jx9WyXLFbCnjWrO9krDJQW87bvn+YS6N7g9vZePwiu5u/1q0Krhn7x9JSMJqujNf7T9/8cILMC343WxO",
+	"JXv1wtsYRCMbrX334oeX+9/7HI19QKLuT0Ip4FBvg7x6uFPa527PX94+Z9STxSlVrLW3Di2uVxzXcNGD",
+	"XGjVTVi+XY0qV+elMck4A74tey6OxTpjXNJm0XuuNVmfXnNZ83eM8LmsqJzp8+MPf8HJiopc+jxIlyby",
+	"xT7RSKUblKShbTA8tICsBWNwm6PHzOTq0vSBbvwwx8wEef3AZmRrgyGF0959qduayeS/WY0z57lfuVI0",
+	"nUEKl6f3NCXgkkJxtTDcm1gxXx66rMnne8He3p6jVYWpQcxV2AF02Tpje+0D7KgTbxcE56jyPeGU3Lh0",
+	"f/hLwpdwyWZ41+WYD6HX5pYbRWzOIlpI0NmUEHcQ5U8FXx4YhoWWevReUoXGWSlXJSg3oO8kXKaUcxYf",
+	"0zQdT/41wPl3rVh2FNmqH3MRj6DOcQ7trXToKgY/USRm+voFmC/ljs+ixEIpEok1AzeRHsUKhMRjkmot",
+	"4SmynRoqMT0Gm7y4FmtD7QMaEk1Tb7LtmqmV8OOYGoCw+g+zhMfsUz9LVZGn/QAJ6KnWbmAX140Qmyqn",
+	"zruVcjFP2XqkGnD1+pj88OLlnz3X/zaSopkUT6hBt0SCL9IkUuh7MW8YtkVRpLFWD2kUsQwAzlwqRuMA",
+	"bKqYUHnLjSANG32GdgUtWhIPn3OdtzgtjJe8QgD+TN4l2TOR4aQ8g6wVlpspgYCNDzJ0reg8ZYeGpg6N",
+	"d39iCbha1fCjdcJo/BZsv2Pzqo9zgFA3sdaTUOMUc/BxM6NTPCmK+uEKtCSawtQ/rddPWxMbPCt+Cni6",
+	"dSLBObwQBY/tHWhsrsHcOWa3vk5Y6qXoSNaZyHea0TN40xgD29OKRDEnb/9jdvbu8uLqZnZ2fnzx7vLt",
+	"6c1pGNgsfcB0OZwCZ0j/paeZGryKBydD1arcr242ulBeYz+t83Mury6OT6+vZxgYcW7QMsWFSmc9Pkwt",
+	"9ppJ1Qbl1Ee7kPXw+g8/VC7xF/7AokpU2jJHYKsmHPB38hCJeSwCB8GahkymLYXLTx9yBBm8Nn+XleAx",
+	"dwOIuO5SLfLkGRC4M2QWGOSSxA9zE+POWmVnBBbvVpnbDmGN2383eOMo+KCTeNtTBwwll/g7SbiZRK0q",
+	"gMpUOr+0BHIwHswu1bfRtHf6bOdBEwzYMjOQNrCLTfuzeCALaqnTtfKhFY+ntWyrSY+P1aMcMw9QEFu4",
+	"ZmI4IqcIJXgSxoU1/VQDV1VObjn1v7+JXNmy9YCELyLRSQTRy3RezsXvbAb7NnlbyPgNy5S9UcfiL56C",
+	"5GLL3xi4/DVkhgEpgMrZgEF99n664eHbZaSj4KJNPRve/dg1pIEexPqY1iL333bGhIQwgWzz9Dpa2j5r",
+	"oukVrbwZ4BhaPi032N8nty1N26V52cFHXU2LnA6kHfDIShMlg0gAcCihLjNQ5zQDbuUoyLJc3FOMHyR5",
+	"W5E6fKy9uMdcFDxqzbbVBqseflCy7oOyuUXSMMxlElFO+7nyzYcf48PutVlGpWz7zAaMy1dRRt9M8dC+",
+	"gUV352xuE+AeOTsQ6hjH96xoO5IM8ijmjKhVLorlytLT5VSxoJaoacBLEGTiQmkjOU0brv9uKC0y1Y7/",
+	"4oUDag+EKnbwxC0p+MFa9seKpmrWH6n6+ejtzenJAQlt+lEYuP+e5VpJDw1EQ58a8xevhNAdthQlEQtV",
+	"Aqys16+E4ndP2cBMhZRKNXMZ/y16HNB+SsYbsVpDQgyMQdPuxsflK+vX9LwMPIQ/60dBU1t4XMBoY0pj",
+	"19vs9JoLT4kdZBQQMfoEou3Q9AL9Htao4wSPGAntRgx36vyT5YGQO5ynNd3M2Uwy3jFfKwoRVUgBgSTQ",
+	"JFrVcurJgynpBIAEmi+Z2akMI7PrA5NVhp5Tu2v0jJcmmLac48TRxhhm8hRheOgXG/ltXFvcPd/mvidi",
+	"uaIJTzcuz01/Qc5oBHTD5rMOSGhWuyxhE+oeQsypK6dzl7UUedwv28xWv4BntdJEFZtlrrrQ4MzwVtKc",
+	"nGXIFe5Fovg/9sAiPWqbBUiaTcCY4gqvaAyr7IAp5Y5Z0w1CLmHblOSOlu5m5GRuoacHAthYyiLv17tq",
+	"VmESy7BW7aBkM0AqTryldhm0d7NeLAhguMpZfsDAQHnU8GjhvFKlN74eoJXHY0dhyOx9Sn+SE3QPwVIa",
+	"Pg57ipOc3LENzAtkFLKdekdlYuZsIR9fGIRmuLCuP+sKsapLoDVRrcLU9JVDl+uHe1LqNwwg5B8gb92c",
+	"7DKxT4lsNthMuVYiA60fNkXfS6XP9Qafx7x3LvX3jFCvCg44sFkSyzbcfJMhICiL+OFJwrxhQbS5V1nQ",
+	"AyeJE3nLHThK3yeNMEmvbtO0hL5sPr5NQUT/b2s2frez6YEmKuHLttQP1F0QP69npaqdmwOE6Km7hCOt",
+	"denjNGLDwKRNfQEUIHCQwdcjK/A9I25AgCeSLE2mrCfZE67GDpo/E1EFkD1Fmkrz0oh8lS3OAhdNtKmh",
+	"zTuxbu3Zi9YaB+VJK40+q477rGbrCCg1v4otYWy5SjGOsjSItZyNgmrEfU0Jq1y/NQWmi3WgpGQYkvBa",
+	"92q0bC3pXBDAMG1DctRx9IiMgSnDISqunzXFOiugXos7Pjm7Pj66gqSX0+uLt7+cwn/9x/vT9/q/Tk7f",
+	"nt6cejExdbN+nKu8ZGdJS1WPkhybtOoHzZndgFbvNOFYRRZCz6ZsIQlu1w+8ALh6Mdv+DE6t1ldNxu3u",
+	"3lXYry3NKdoV1gVDYAsfkj0y35T5Ds0RejzMff5lYKk292ZLFU3Bl3r3aAEF8skuAggduKnnNLqrj617",
+	"4r5/9aKP4XSLmUGvU8cZMD6bHaC7oZEYoT4q+oaEwr/6Dih1NNBf7O0HhjPyYcdOI9brs729dvaNAG+a",
+	"T2krfXJQ3wD+jb2MVs+agUPo0gm7jrn+mY6Grt5Yh4O+CZy9Xnd/HJI7lpVInQpLYzMiNqK8WFu+2yNd",
+	"PFsebugGChN2TNwuccILXqpXeqxgjhirjaZp6JmfHT3iadqGojCKXCKBuaVe9dpaSLioWtrmSaRkReEj",
+	"piyVP6zg9WQ39A1LQs+APKaQihjHth6Aq2vr8Qvv6HHuygr++ebm0mImpKVwDUjGclCqDsn3g8Xgqxd9",
+	"V0ecb2Z5wX14pnSD4EH/lw/zrZaWQ8lW4JysfruVCJ5uDsjJ6dFJeREI4R+F15J4ri8TA800LQyOirhY",
+	"rMu9NwXlm1ZB05XmL74hDVVSZRjt1Nzmth9w4Tvfz7CYe90LtI2tentyen1T21R+V5HfK6Y3Jj4TGE8O",
+	"ECxBseswTn+bGjVKyzoWVroJHI4WHtMzWnu0RfNwF85073mns2ro5CCDzNa0XBlx4RjvQ3NY4B5XecGm",
+	"AxLvz10WYx1mNtQV8Dirfiymytr3H4Ou0xlYjJ3LK0MjUSyqFsAhmJOShHd0cUfNhbJSKgunWw6Ejs6m",
+	"xKJytCZJ/nD1+pi8+mFv/1tT2D93tYgOCW0SGDuLdaHlOE1SOSWgKTgNk60lS+8ZVgMARzN6qYbXvauU",
+	"Sqpzduz1VCM012jXda4GQFgbyc+tiEcIQqHuBbWlqCTG2uxC5g3lrsoqWZaNzFuLiYRPGsiaNcYHpmfJ",
+	"+cHGe2u28FkycXhjNwWlu6DSQc/K7cCJ4XbcmBA+7JIvxYqBA+mlxNhaiq1t8OPF+/Pj0xMkN60e0web",
+	"zYg0CrK0+Kr+gQ9HZzdIgXFz9Ob0fBJMTpBR3VFfWI6LwHbV5SbYYW12m06AtegeRy9rbzVT1/DQ1bmw",
+	"aoPv/j9oVKVKOOAb05SlU3J5ejV7c/qfByZ10vlI9LLdsU09F/gWKThMwTEtw8u0S/2guQ7Bz1smnYL4",
+	"NoYSCCbpvCvAspAoCeQdNUYFHPokmJgBdi35pSuBNwZeWlPUH6Np//PrU0O0qN1Uls/te/YyZ/cJe9gt",
+	"Zdp8fpl2YRyV2yatiUDN7thG+pCIG9zu+gABxQpkxWMAj8PByYnIGK/rH8ZZvgb/1oqtd4hvzTezZS6K",
+	"bLgyh36qHzfndM08ityPG7JI+JLlWZ5wk6Kyv0dSrcFJ1Pznm1mJdh/eFbzoOAvGvFfBRIwN/9F15oPX",
+	"v4eSeopZzPt6sDpXzS/wxIK6Ilg3gyJV00cEoxoXQBlRcDNf2THVhXQzFdR3esdlcQX+x8chaP8uEqNF",
+	"/zDEWgSDL9JUeAGRC4Es/W/wHVYxPocGsuXBUt3yP4QV2Ff4LegvlrkEnbeHxGbTnMCvlpELobD3LK/f",
+	"ZhXuL6PuzI4uL68ufkFmFkcCdnn0/hoUHRwclJUx3VRpvzruQpjEHViZSpEK4YI6yeu2Z9r5PMdEJCrW",
+	"WQ7gDyxTipmn+3sBwqO2PdLjYxPWRetzCNb8Ngg16fKCj/XhdOxfy8TW8ChxAzW3k3R0eVYmDWptTW/g",
+	"jKrVIQnRRgE/xeXRzfHPVUU6o4XEnBy9RUsOL4fldTZOywaCiO8ujuaSjsgmdTgt/6kyUn7/pI0RxVL/",
+	"IVItdhXqd4xlrqyXF73hQH32KSIV3UiTafdA5Th+lytbfLc3A8TVSOyieyjLus03AzlI/WdUMb4Dm5SL",
+	"cyLhjKRLuFDoBtWDMpyMlYdpHq2Sey38Ek7WSZomFnlE9qBmksAiiWiQSZbfA7u+MQQOybPnBy6N0Hi8",
+	"qNLGnQn/fyNJbr/kltMsSxMGzDXa1sDBGTGjt90iFQ++wp166lKm53Qt/dSp2JSN4+LD3QL0u+ev9vdf",
+	"bMvQZ94DiyJ5SPc47wmWyUOKyAe6mZLr8hHOtCxVZlrQIagn8Jbb5WhDlu4y+M7dtcsJBStkpq9Unw/O",
+	"+WvRZepW3wKs7G5xZUkP7CbENGCYP8cWUbqyyZnCgNmckYxK1ZiikWSybgJ2Sj6yy9QBx7Q7AoKGIBHc",
+	"WTvURwsSy/ONZdTqtj4qwbNtuebPhLJyEseht1jKFgpOHg7jsDaGwKGlIRQnkRUtKhSRK5ED7SIGukCF",
+	"tWcVoobP9Z/9Itc953W9u87BdXNYkwLSMlncQ2axvpvwUwKtClp69kGG1im+Duev19KxMx2Ua9yZ56Xy",
+	"zVGa7nKKdg6I/l0Dgv87nEufO9Z6t2zFMuN2K2YBWfl+xqKKS2pM/NW6stp4C2x4cVrxGo/wFZtaiG2c",
+	"Rm+roCpDrojFE8GNBVk5UgZ6hy5o/lisT30w3UnusITHKZWyhcKUu2xwY4JB5XKg9wMnG9xbpscmUago",
+	"FIAjlRZh2rThrtAUYCq15mQymYJJwu9pmsSznMlMcNlmAal8s4toWeRi7WqreaqvKJaVzND6YSdUwT/B",
+	"Y/bpsITmKfcKUFQ521RwZrZkt0bcnWD7scIXMzmY/CoFn17Rh3eucFEvm4zKCwY0IVmhZpnzvT+WbAlj",
+	"wWuWL4FkxEaE//zd96++tTqrnpZvJAlNXDi0AM5EVgQaMpnqy+sbaSPIWnn5HEy4UDPUiT2S9BgZsK3O",
+	"KLhzW4BcEIW0u1ViiAMbmpIPDtIUAFUQywzTqctlmTPG7fOGIej/Y+/dl9vGsb3RV0G5dlUnc2jZSad7",
+	"ZuyaOsdtOz2eyW1sZ3p/9WmOCYmQhDYFqAkyiiaVqv3XeYDzEPvB9pN8hbUWQFAiJVKWnUvnr8Q2LyCw",
+	"sLCuvx8QA8TBJMb1kFtfoB+VOQrpjuVq6PmwqbCHCNpQOb8VCrZMxVqxCwuviJAy3l/gHKbV0AOS3qbL",
+	"fPo17Glc5mEVMB6qHo5+7bkO1aktTvVfZV4LUwLlyhmFgwYLkm6s73/Hs4U9qjOuEj29Y4DMnvJOmGuG",
+	"oXOeOqRPPQJkMRORAyEx51EWz21T1LxxFaxLbW14Wo18DjuIRrx+EX48fPandgMp0lzaPdm0ElDgX64D",
+	"ZD1hQOL9UIjEVJXDMnPYJtCOerMJ6ElrK/LtEFxgEzaHOxjZiWJ2XhZINkXE1qDBOoAG+KO6zmSvbvNd",
+	"HSGXui7Fg/GwIzZMuZyyX/UAQca5sh7JwmNX6alwsYxp5GtGRWpED1Whzo6YEejl9hVighm4kkDFKLja",
+	"ozYGez115Q50PsEyaSD7QJdOJQyYPhhPplId9cE6WcBrq9F+T7RAw7BnN73B/tLeXW9/FOo0ZGHoinTr",
+	"mfka65/rkKNrMRFyqYpmKr1teafhztqQjtXfK0Syu+bha0Jc9t8bDLHWnCWizruFyKtJjnrQq45MZvX4",
+	"Qn968uenUSeKzeslPiJGMN4rTJuQdW9JtRmM6Mcffvj+xzVwZ8u46y0oNxvWCSDZt2k0sPdRj9Ba6PXG",
+	"vunPDJz9c91zflw1M9awpm8CUvZ7QEt7SAiyTwAI9rF+Ui8JctRsWYdDU+qaNJamtB1h/VpLdTNn/Qbc",
+	"k8209esf0IK5fkP4pGHeu6P4/1KF7ST7bpsjPkl/u+lYB7y9DpqVkL3rTNCLXEwdui8CUKR80fQBaCh3",
+	"6+fKMQzXmva/A7/vNoS9vhKrLmIE2Aq5A9yxDhi1vUvg3GE8Be79EhqlDd9CpX29Ky98hXm3aLSQULDN",
+	"3STbelqQIYW6vFUhbz7VPPpYGQ0lpIYIowRw4mEkzh56w1XIqjWnXvlt7Zwqv883V/zik+sm9YqPecfp",
+	"jKci5wnPOVSKcMXwaWhyGG1/GeMriUlIF/msyE0YZzNssOgrxQGdRw0pGMLH3DW7Ys63Jnu8EeTuehk9",
+	"Ow8IuBFqm4JkPXahwKs1kTdMsXg4z4CnnvcVdT7g0LCcGMKnqR4bB2rNB3gnz5dAI9aiyvMxL5scV3D0",
+	"GnOSYEaDDYljovAcXh85kBhkJJHvBKsCKYQNjvSKTnrO57nXWamDwkgljLm5FYtWZmynIQzhA1YNX5EH",
+	"DHvHDEQXN6QYjcQwNxAxzcSUS9XQlhkQatw4wp5OQ/OVDXXwFA4CD3LioIA8js6cL9p3d60y4zbyaHca",
+	"PKKoN6QaLlQi3oc72I5/lMrxBPkBB0KqMSsAQ+XY8UrATifqTnvI8AxrqTfnyMPB3Fg10cBowJMbzInW",
+	"0ppdI4qEqkB4w9YIl5rCGvydYMWsx34BmJNQH8WoBOIqHIq967gCihKXT1XjOKhJhBQCTFCQbtp47pfM",
+	"do0fF4SsIeFjNTCdwhGL7a/+H/qxHg+w8sQP9fyNQPCxMS2vklO4ziHft1F/EO8omdbXYW9jgD1vRgxN",
+	"5UgAK26bF7/wFyOBBZxmHRCJGgVSCZGYG68kmws5OJuJzGhFXePDBtccqHWsbdSoT+gYoJYoK5tBfK6l",
+	"BY1ZrA7fn5X+xR0Tc68bz/4jjKMuJWZitCVie/SmPBNYQVLJzTVYG1hm0g/s+5nPI22MXVPKqcpKv9lw",
+	"t9e68NPqX2dcraENuB/8Lyv9NU5Cm1sK46lbrPFT37MsvUGlADFKZMHyWpP4VyvvdDwB9+vQ/qeYocC2",
+	"s5xyMXuha0G3TGFmIWDtGlg3jOgrMQc4K6HybnSxyU1X42Abg6JkDWxJFhqcuy3IrICtsEEE7xe/DNul",
+	"74ZeRlqh2TzwVwTj2lBdXwE7p62+/KqaBy8f1uHeXzq8AuoL1xtcnl1LVlh1PVePlxCXqxm7qw1iV+CN",
+	"3KmHAOpB30PTEPJa79uxxwCvFx/Adxx8sP98PADW62puy/cUeEOqbDnYD022PdLhBH22T7PlDg/3s7Xb",
+	"3P9JNYQtDOJ9LlSy78vTCWRk3z3G/2KEDCVBOB0fk1dLCUvJK62bjo2jbWytiunUyGSCHf2mw6m+zv6q",
+	"5HUa8jE3oE/qOaXkVJicT2cdVF/9uVmXpimHHjmamXK84cubJP+8ZLvZCuW/DdQ+BglcZgbS/nrapew1",
+	"5VKJ5MsLGbjOwcGi3ocJfTMfryF7gXytyPMMUt0UwDsG+sCU7hvYa/igR/Gb11fX7CBJfztwNbYHH8rI",
+	"9McDEJP4MXiwmTA6Regm33cOjq41W9CxhQIAMGpaOnBNfS+vR5Wo1GzCTQd4lyZqMQ9mhhdE1rrxrfm9",
+	"LoEpr16WhcyxgDbyohng4al1NsGZ6cT9PFebsaL8zngNV3c10buQoTykjd36s601jKbvdEqgYquspLBl",
+	"kIdmJvQsbcJWlblxeEQlmyxYyvb4A/jW4OjF9bELO79x/8+LTIVnrK9N+ddGbhlvbq0YSOXAyu90a+e3",
+	"Q7S3ycDZprTiXIK/HldMQMTio+gW9YTIWrrr5VBoO3+ZKiCbua6ctwyHSsRMMZwwjrH4LBEZVdf1GHQf",
+	"WMVVKGuemokLZetRX3HvWMNBBbWkyIRfG2RsMeCVgFJYc9GmTHQ5zNPqnW0DOFXIJec1tHqFVjeORRI3",
+	"GMQb9o72MkE1a3ULpVmimRzZZVmd/0pkA9LcQBlH8sJuxeKor2J8fswePTv882OQukzYLXYj3kuDYcZH",
+	"Tw8P0bWCQ88+/nHVrPaDXLq31nTdJhpUjaa07W4I4iorkg5teBC5cYkZTkW5NHUyY3qujpneWNfbVyuF",
+	"vSTjwUHRios8DOdUh3sWltcjJPCPz6yTm/GhA73JV+O1S5XUhAazboN4z76+EYAQiL1YFUaArYnN8iB4",
+	"Kl10irTADpPKwRo288PeqVizGuioiXP61kHYKki6FK1EDtFnTHqssiDlrPcVvYhKuytV3e27NKPNgRVl",
+	"8DTqIF8rAY2VEkwxliYHKBnfX8uwCcidRZCHAOwkzlKrvYLWj1gqa43GS1IHxXAtWO+XIylrdkC1a7jH",
+	"TrlSAGhoF2lgrRaiH8dhr0cjffrk2R+f/en7H5/9sTs2QjXYXzOlQ80zI9gw5cbIkRxWGE/B/Ag7g+yS",
+	"vhNhfAItIx+0roMprkYFHhBBDCqLW5cTQCHApkoCfORG4LDSAq5n+c3EUBo3vyyeCZXAUSYNu7o+ubw+",
+	"PztmcVYoBb8FBEiIO/t5jq2e7yvPuREHf5GmhE85Xs7J0R/PX12dXJd3ktqI++oRdLKDJg3+8Dgqc4CP",
+	"lpKH5HgijkvsQ8P2WR7RwKmr+ofDmYV4dHY8EANL3ZcAKsuL87PqiU4ztgd1RAr/V52hJamsEVh6fUgj",
+	"4N+9FwS5G0XZrrA1JIZmi1pYjxZgrVNSFNXDq+eyyI4YGG1t2JjFFCxYJznYLxhHLMYdWv5cZuQrv6Jv",
+	"p1/2FawdoQLg745LLjKAudcpdWSA0Loi64j5KbPrj8cLzFpt6UowuJqOK1zJyDekgKRAaCJcvS3QwPi7",
+	"8U1SIJdCM6Y+lOxi7VKumVBJj50Q4xDkuBXC/RusX6hvRlkpsPTTU351V3bG5eXa8hmBFGzxhJVcfAPd",
+	"4NYvCHCPGrSmxzqi+j3UGOxRMEGRF0svh489kJyvW8M2fFjE+hW+Y/sXEvG9F8OiPp8Q4IpgGgj2vVqE",
+	"oGvtwjFL+ZCtJ7+iRrZhRfAJwa2fUNV0W4AQ3Xs6bDnD1SIptvxVyzMdVVXi6kat2/5LW21Vx6yuR5Ok",
+	"rMjqOmMGj7ot7DdubvSoIfbNcz7gRnxn2DDVw1vfMkEcQR2Kwij9Z73e+ndNdJG551KfuI9zO1CTCaAu",
+	"dX9rrlu8s5ixXO/gpVvbwxV7pbVRHJg5m8xjXOnKm1rbypuqtTWb6TTtsXM+nFAZq504ytU4w5DM5wru",
+	"XwXlLzB+QxRkb2fWW3sEVk9QFNugGHjF6I+RHzb70fXCDEFNk2qiucg8hDBFCI6Z0vOw06w9bj59Z4ti",
+	"ezclqy6S+0PtYtMfrymK5BPfGehL17hsF/SdyBY36mYqVZGD6rR7KV3c8Jx+txftJVzCb6z2FeI24QtT",
+	"/oR/Wbec2QsAfutcTa9ZKrgzh92z6vhecFa6FRinBF+yZJxiryAxwuLrMzmeAHl55Eiiw5Ie69CPVRO7",
+	"Swuov3o27O265BJfoLoxI6WaEvr2EE0Giw7Kyy3NK/vIumqpuZjla0uVwf+xamaANLvI2R20Jm/HqIeL",
+	"7FYh+LR1ewY/o2vbMhAKgtmLQgN4V0WawI81QA7mJvWborZVMmmoNX5t/XyRsVmmh8IY9KRapYmbV1wI",
+	"1bUEMLsTi4HCcoryMyvPLEcUBRNVu2Yih0hD19UyeN/quviMS6s2yY1lzdAQ0FhRS16JNGwk0vpctlMJ",
+	"9YfTfKKtOwXjacCvlOYm+KZaXDBUQ+36Qp3SanV1o4dQKJnvrBjQ3VNb96HTxJo0w0wk1iLnKdbUWy8w",
+	"F4qr3CcqVosMeVqIVl+6LNzop+D9kRepylqUU1kuAc1LuehegKqStmYjnIJEdd4OgXvcvDWIeaZbrwfd",
+	"s+u1WVMYP7/xC7eKYoaG2hHhwK5SlDXLsk6T+3lwEzDSnUR3+wbJ0qkmMQ6WfaPgtXJal/Cq4EaI0JLk",
+	"mSbR62CRVHbDJm/KPX3N53WNPJ+k6ZrPMcFDu3xPnW3VmCh7PXI4MJu5HZ50EAs/+HXT1Y7MpJ6t18o8",
+	"rMjqxHWF7ocN2xELQRUpwu9BynjTob/30wL2vGOkxkSv16B1OApTqSq/W5nG5anHj6idbmsz/bTFXF8W",
+	"yngwv5p5LlQH4bTPcCRPVWLCdRn9ms7smo9cn/d3U7BNwdWbTMN6UaUT4b6bXKapT+bXg7B9Sfjv69SD",
+	"+2yPgI5gVSJBSO6RUENBrcdmy76JT4wnX4rmVihUjfvji2IAKNS2a+DBEu62ACK5LO6AA4ZYEareJm2F",
+	"E3IfwEMlM7gHXEo5NKTtAKChxAxZao7Gp5GrTPiOERZeCWbsGWTf1MBk0AkJ5H7aApfQQ3YF5CEqHUpr",
+	"4c+uqOa5c+/FRtYonqbYuzA27asTw1rRleLEF/JWsNg+MGZSYdGBJgDmSpfSRkKr4Npl/AEssu7WnJqI",
+	"mVCJqYV4fMUJ0hALUBBClhD4MQHmJRdD6VqJHruCixHVXTCeM441DhGSIcylEa6fJJUGezoTR1DkzZQN",
+	"/FTR3q+6hrsGp/lXPVia5c7Va/X1dG+V/K3woy+rTl44dqdEjmWO0IxxL2bxTczio5jF+3GJam5f31ew",
+	"L6UaE7WbRxrI8BkV7N2lnqqOK7yuTvIlxiuYK/Vw1TVO9eymtLG2/vWlFSTgFQuRlIda5ULlPXaCjTTW",
+	"rlvMBKBuevRiXGCkjbc7qq+kYrOUD5ETza16pfxpkuezPZSajW0Fzl0O91qTAio7IN2bzv/z/PTt9XmY",
+	"OTuvz6nkYrZNbvgzbdrydcat64T/CRj1m+oH4bFN0/9Cd40YvwalhLiRJO1lq6pWKIm9ve1OjkAiPkah",
+	"bbl+hyyDwLSbcF+fNd0GRu4+IDdGUvG0IRNHES8/95iBRSBjh+dpp3+ksffYqkL8f1M4vJ0BpIt8qKfi",
+	"xnW9NrTHzKw6HsoZVznDriWojQp7k60KuXl2+Gds5SG1Wg+SQlbszVY4GUAIsMWtnZrYtjQLi7ZQC0vw",
+	"D8ApUNkI9Syba7F77sy4XbbZk73pRxa+2nWFVbwl32CGMr6U5NpA1U1z8pUpe4/pcTcIjhp9j09eM5NN",
+	"1S/WlQt0DFUsUl2L3cnDHHJt0u7nUOsiLt3AgXr42pi3p6fnV1dh2cv1xcvz12+vKzTgrnCm6ZQHL+kV",
+	"ifW6guyaroANhdhErN/46n92pzR+TYdgIF0YV4Kcu2FKzxvjKDVrYr0p381ER20JhjjlSRtsr9DNaeWe",
+	"ho6Sd1K3O2e3QUbrfro21AgjIUdHsCkoUaQV6TTsZRqG9WZLo6JGPKWuo36I86vGBDhktBMj9sSFpyL2",
+	"tISVitj3vkj6WaWwPmI/sEot9Y+M9mOFh+LHjeTSdmQ3bdpLq9qk0+na4SykY9DFY4LhReVGX5KWyj6p",
+	"V9064y0y2ktVHFTuWqId10DaQe2Eu3KLboecD9IOOclre/lbl7ZYTydXHb5/Vd0EBY/tOEeCJzd5MUtF",
+	"E6rIP09O3759WRJOp4JnImELkW8xWxPBZ9vDX1sRu9vdHVYKICgbVsqpScXTxb87ADrgXUWut7/zHR8W",
+	"y6U3G2/sfJN8JwKp6DjTU53IkRTJDUAm1M5Suwc1HhK5tl/VsK1f8GwsGOZLI3YrrMM4W66O69In0fCe",
+	"vwo+i9j165OrawgokYBF1C8+5TPjeUrvylRHCjQcT2UzVaekulWqyxlVtnzjYpX7pVbdSOTD6OKNdMm3",
+	"6CFPARK3idYqTfexgwF6tDFB5I1MgPAhp8YVDH9n2L+rbkxYEZk3ufecGiWoNCqRSY/FU21dnjGfAeA0",
+	"IGFWx5NogcoSoA+wXljmfTWSQHfkYYOdZTvmsx7il838g2Ve+xhXdgyP6gFkwwyOTrxFD4dF5gBjPd8X",
+	"cuDCpTm21KRilEPfKNw1l2mKt/YVwGNPIaG08j7oYq/GRv1clP4E/eQGRv9devHmSCo4x4EkNMnhFp4x",
+	"oTjUrHl1IY3vZhNTXOlElwviUaIA1R5u+rWYzgxSliKVk53Ckc76CoNVbjaBBOpRZcUf91hMvmSddFxP",
+	"xMK9Hfld22N/w26tOcNyObxtagOBfgf4ZEBRLkRArYotq727v34q7J7cDLvmr3RjjvwS1kvFVDggrA5S",
+	"IRRwjbU35eg15yrPFk3oVTd2P+qayl1qhdSq7Pyd8XG9gmqW15BUQWSQ5rASklG1uf8Ot11/1YMbKLGp",
+	"oFmb2hDAWuPUTVa7lcAp2jbfugSRhDkSprOyt/6c4g25mCFKR57J8dihbwNFNahDoIch7uoSB65XDz3f",
+	"3KcwEGOuuiCo14WPL3LDKMBsvwW8/tqRhAiz7V54K5Fd2a26ddWcx4aglIRSSeJA/ysjlvR7ujiQlOpP",
+	"lDX+VzONV+s2FN541lOmNPKpPvzfr3rAyh5RRgdermdyWH/IY+VebYFkGfXTwK1kv6q3sQqnSyVFt/BE",
+	"nTlyYghuBTqQ7DiNR/fv7bU6TEEsljz0ul0LVUA1Q53ZWcrsYP7f/324/2e+PzrZf/6vD3/6uB/++KzL",
+	"j0+efvyPukn4Z1kS0kFlDAqZuqBVHVvCtKHfYNzQT/qzZpnAqh4qjYM3QN59U8X1+vUoy1TGunYNfhGD",
+	"idZdjeytiBjongak+03NLYk0fJB2TT+6m5rK3n+ZLEjc3aUNqhH+Vl/vJd4JlQOC1sajnGb73N5xDTcQ",
+	"RoJU4xsP2ljDqgrYWwSm4BtD6TgnsvL258RYvhPqppjVwR1ZFw6YUOEiVgAhBmeZnh+7fI3rdLYjyYSn",
+	"TF2vxNoqJTHMRB3G+UTPFVDqRAS/ThvFxeYbntRkduIfCVpOjtWWoKK0nlc46hrTrFC3Ss/VjTtd6nHA",
+	"qp8D0CjYBhERwIUeLUE1mtgxblfA9vpqIfIjNpXGzESaR2wmsgmfma6FS1s1RmVp7bM/HXp62+X7hW6C",
+	"WrL6ILT9uKqOqu77lTeXOqMUxYoOXAdt7qZsjcI+h6dvS7zfJIW5ZmPNtDoO6CcCuoM5vpuZXLsEgjf9",
+	"cm0NPaXntWbaGv0b+ShCBuTsYDYj5OlSUdwPNVSPH9dMUallV5WA/bUHGI2t3dQrwbbA7pllYiTfh1eF",
+	"Gb7eH+JjRJaZCq4Mo2I0v8W6stGGjQyr+5G+aJvlboYubaDODM666pzlWSECuWjoQL/rYbheOgdiLNUx",
+	"i5Wex+FYCC8Q/ozwaqhSYDi+sNu3W2QipMcoMYHne9Gef8bDCrJXoC2m7O3li3tSdnYMa7TOA8L8ka5p",
+	"HyZxluymiIJ/8EYME3piu+6y3e263W+qr1BomxbryhuQ9+zOVPs7ahvu7YNERsYmG1r/Dtvg5FhtCTGx",
+	"IX8dTHUt38nA6LTIBZvk+cyecfZfw95evggoCgg3lgkgjmZZkQo43vS8xy5FIjMgHUTLP/elkMv164fP",
+	"/rTx0Ktd3HroAdgBWOfvEBbziTBl2Ma0PY3bVNZvOo2hWaxzi5GD0ICphsj8r3pQ1/C3SgXa3nIf6umU",
+	"1wIhnk9n+eJoCeWk/YMTkfPhpKv/nXHZDetjIniWDwTPt7zLiN9ackoBjrCpDYBZ1fQXSOx2myNXDNui",
+	"Dz/VpnvZk2uUbUFa3AxZ0ATLMlty0ZtnbpZJNZSzujLqX8BdLUEEQnBnWY858lshCtFRytewtJYv7MZ0",
+	"TfWN9fFQQ5BBTsxYrtOkJX20SW7rYXCS25vmOF7LDjdURa063Dq0z24I06zpnV2qyqK1DaQ3rCSF7bK8",
+	"YksqIOy0a8P4hROC/Q3b9Gn/MlncFQjgY+OwthnQCbWGU6wq51leB1nRqPZ/oZqFIVeYoOIA02yvvglh",
+	"BMochzkOUOaazou7nKiHdWVOThk3QScsv3B9ABk/Gw5ZpEcGcYWPLxllnYJfgk34/mnNAobqd7Wee8rV",
+	"At/Gc4hSHofQDMzebM/6m5nIbmg5B7pQiQH+GszZS2u2GI38oAjM3AD2t4Il/6RNi1t96uu5586BCg0l",
+	"BNRisIFgBXQSbtOYWJuH/KvGwOrGhWw6iNaXUJXHSA3+M81wzsYih77PqoxDD3UQ1thRFGcNGoU/Fuo3",
+	"qzRsnsk8F8rngJaH0j7OStgLV2d/b/GcunqwZj27BQLPCZQfWK2DG6FGmW0dMsAHto8YoB2/MWBAj90c",
+	"L4ALL+E4y9rR7jWUWZCOAPoczW7ruxkACfKmBWaAzN2TCCKApGzOKc3TEimgPJgdomfje/XIyq59o1AJ",
+	"46Xl1PlVeV7/FgeDhf14GTO6BEig6ZOGvXh9dd3ylW01vMyxy1enidP2LS3BrGi1XNyhw4S4MAFhUGCF",
+	"QgoIOuBl25l1gEo3XdAQtrNGd2RTOmOyXvxqZGVppqOVrVKxR1cmpHlrN5B/nJxeX/zz/JidXZ5cQBMX",
+	"kWIZv9MmHBvu4fgJEF2PQUDhz5BaVbqvyuXFukiEyQEZj6ufSpwHMRV+GpaJd/Kdo0YSQFkYuZJAwxfl",
+	"qx1rpzsLz86vT07/en4G4JA6Y2Otk2r9JX7jXrTnPnIv2rNjt7+hm2vj5S64c6eIXBNxkiPYsIqs9CLa",
+	"J8JLm7eNZNvPOCvvaAPI2ZRKcXz5SswpoMUzwfhwKGa56+m1CsdRDdWmWpBsoJm76HpSUpA4xqzyhV53",
+	"tEzgNwYUiKDF4WCvfYhvYK3RfxeKecR6gtu4Q866NiAbygs49KXQRK6yy6fT/UW0ikxnfeWrRKqsWm3p",
+	"wztA4DlYzxJnprrclQRzuQSVOW7OMTfpuCUZ7wqGfkegl8oDumKCQHlqSGG0Sj97F4SQTRSQLUsNO8Ow",
+	"sEYUFiuNzTAs2N+4I2igE5aL6cxKYJAuMkVKzds+cw66BYFR7DhQyUBCFQ2Yvor/4wP2MbNMjEQGoG/+",
+	"9AJ8FH982RGhk26PUKDWs0bsETwEIDd6r05envdmPJ98jJlUuaba3O+g4nVW5BGL/+MDoRRUrgMCRfcH",
+	"dhIMBoY8kthEjKflQgrrjasiTXss/g/7BRiHgb71XGQ87atcvM+J/g0+UZWko5lwzPabtwNduCWOTnd8",
+	"k/U8iLunMNzNdqzXlQ0wLLsic3T60UfxlvdIaU7AafK/Tl6+YCAWUhmZoEDbCdBKtNiQtSZHu1vsm2EX",
+	"b0CzdNc/ZFo/LIRr7aWDBdnGT8dHt/LU7aXXtbzfJ2x17oGHmBmpxqnAlU30sJhCPaTzzNRwojNU6TyV",
+	"3AhTm/BwD/8nT2WyDTv/Xc3Wz96Ue2dnJmgssBvwX6sm8CpybTUH0WQUBfO3TjhgF3VbGV/csODTdL2K",
+	"sALlNQSZ382xxQZRx/f8qw7T14hhkcl8cWVFgSJGM+kIu1dKA07eXLBbscCKf/a3X67RCRmmEhLvcCoO",
+	"ke/UiJydFPlEZ/LfWAsHXZx7R9YTT5A6HSRs7z/3T95c7P9dLMptwGfS/vwx2hsIntU1SpSD8WOxLwCR",
+	"huXH+/wTATXt40fovB7VFNhf3fI0wdANeD5HFCcqyWwN48NMGwO1D3IoTMQE0hGJGVldqq8IFgR2d8XQ",
+	"jMAMHaQAuvdGm3yciat/vOj1VV/94Q+nWr3DQ930/vAHNGpCVmej+K24GXIjjl0vYCbY5fNT9v333//Z",
+	"PvLt9SkZT1Npx4le/7E3fvEOqdhUpqmkP7NH8f/813/fTE38uMde0vvKGBKYVX0F1HvYV9VjlwgIRSW5",
+	"VLnsx6oz/6vfCpEt2IxnfCpy+o6+QjpucI3sdwNoCHzyOVbi2Z/B8lMs5rNZSqy0B7NMD1Ix/b/s+RR7",
+	"rdpXj+wc/PnZD3987CxfA8AELB7qRMTH9lLj7ja9aQJQjQabKLk11a6tkYdM/TBNA2H9OnsVtU5T5fyo",
+	"SJnDtDLHVDno74NoH0+Ntp+YF5l1JOmt9KlX8t8CvtR63GTMMGD0MfLfUGkYY1VNb8rf39g/YMd0HLEn",
+	"7KX8KShkjJC0E3ldTM7i9/tT/n7f3rOP91A5LlfBCM1MDOVIYhgQx0SLyWQSrIH7SDbkGRT5x/+5Txfu",
+	"XyTxEXWY2i3/nYmYHEE3MUSmQGRkAuFWa/OTh/Lk6Z8CPvAQPpNDrEEr4fZBSSxgB1Szy0snTo3kuICS",
+	"AWMKkUWMm76KKzrniP0EeoD9z3/9N4KdeWVzBL8jSrFykgqViIzFB3wmD949ifsKA6cArCayqTQQGpC5",
+	"SxYaqPl9v1/+0cmcU60VmeurTKfCBFyUkspS/Y6TSVgZQU4ULog07Nnhk8jt0L5aGtazw+977EKxRLwT",
+	"qZ6B3THViSBhDTnneJoGd5peX51C02a5/WNyfMxRJngSMyOwvBts1fgPf/gDuC8erJLWJKcKrL6iiJVK",
+	"wuZGQ+t8DWQRuMZ+XLDfsfgNX4SEEiMIQZZz0rOriA+w8thXjzh7+/bi7HEU/OFSjO1asEdOBr9/Gohg",
+	"5dKX/FedxUhhG/xWKvvbR4d2OD/+8MP3PzxmRqRiaJeJhibps8vlkp4Pw/p69qLjQNrziVgg7qz4raDF",
+	"LW/+zrBHzw6/f0xTRE1nMEfO2DARnk6RK7I3UWV2YbpdqBrli/eVyTN7lsXn13wcO0AIF+WSVlPrXJge",
+	"iy9G+y95PpyA7z3RSsP2GixQfgItSSe9o8lQgj169uQpqgJKNTgkRHqPnfGL0f4rrQS9o6/cg9nP59fs",
+	"0feHzx733HanwSutxBENGIjd8ZURy8Q7PaRzVZq+Aiw7mriLRExnOhdquLBzF795fXXNaEMfwPQh5GqJ",
+	"4mU/wQOEQXgVzvI4eJJVGXGPnYAukoaZoZ4J4ELBZY6Yr3eCh2e6yH3M4lbM8r4CwXAq++kz4Ic09kCd",
+	"CcBggmgH7gQ8QkyJoE1EiDTsvhoWWWZ3dyawizhiU57dioSVY7Z7ADG7j5g1jeNjxlkiRxDCyP2r0Gbw",
+	"L6LPc8c0HqrPnj6146RfZc4CIACAwghWzBi39/b66k0BSQ09WpXMTCSZfGeFAycZIEsNm4s0DeobACMF",
+	"Jsv0Fea6jNOD2DIN+4iClsfMaDuSX/UAzLeIDfjwdiTTFN85KNLb8HyP/NrHiUiKmbDGbowsvNQIYO3m",
+	"YO7n3H7WmomFucdglf09CjUcwBHkdgQhMNAqHoFwAWgDoS9AxzW8Gqberr2b+qeHh1F5SrrfPbF3PD18",
+	"2mOYcuqrIWDTZWKmsxywNWCAsQMeATtDKpMLnkQMeghpFvUUrMKB3ZPCqWfr6oPiiWd8LGL2CGofnhDP",
+	"u/3djTVaYhqsIytHKAZaao54yIAzYm2Aw+jw8JBlem41TQBGEEcUDoKFwxYa/AN+rVsH+6AU7Qd4OOgY",
+	"axLNwPROmBISNI65lTPDlM4Ygn4YVijqlIPXH/dVdbyYRFXlzIOqwSgdQeb8BW4gJOZUDoUy4ByTC3My",
+	"swPaf9o7pC4wdDjM0cHBfD7vcfhzT2fjA7rXHLy4OD1/dXUO90AALU+F80OCiP7R3mHvCV6iZ0Lxmdw7",
+	"2vu+d9j7HlugJ+CzOe3Gk6lUBz6SeJAhx8FMm3rOdbev6Prl+m4sNQKnaCYyqRNpxWxx5MA5iQ4dz6S+",
+	"mkNZZ/k04EuHAvikx16rkvQWNxhscTYSc+a8ETqrj1k81ZmI+8quTFYIOmixH2eqscmHxnBEqxyy6vbY",
+	"VZC9EiLpK89+7GvSHVpoj53qQJ+SbkPCcZfqwXX3SuQi2TvaywpVRmLtWjhHB2J2NdXpIG2Y7EUWxoFH",
+	"OU2AL8HDsDtPGVyo0lFOsgXhI2Dkpq4N5OO/PGbvTzpZYMIFrDL07UuP6lcqViyf1SrojHHNjx8/BhC/",
+	"IINPDw93/7ZLyB+g415TBTOHnKibQk9vORA9Stw6jsG6l/nRHzzHlmmMiBTTKc8WdlPjgwNb9Dsvzyjy",
+	"gII3NgBpYHfeHgRTS7N672gPgwn4V/v46k41JZLguK6h+Tl4OAZLz8qgwXdAt0Esy5QHTlMapLWfx5A4",
+	"jljKs7HdcOASkybusUs9R2HEmEAecHEHjR0ml1OeW1fXDDmFDxybNRwgfWXt8nIgCINKGVMjcmTsmYqp",
+	"zhbMfqkg2D4cjsFYAvpQqq9gRrAmStsBBFZ1lWKubjOORe5QGe9RLN0rasTxGrSPPX13IXpXEz1HPSz/",
+	"jVZkgf3dOHMhwNtdZHAm962t3Sh+r8Jud3bSvCTWOUSf0j6PXJ4KS6ARwlqZ1KaOFn3zclp/+eTNxd/t",
+	"4NqoVmTSh5eDGoAD3PoI1iS2k+W2rVYYbq9Tr/iQ9do1qn09OCzwWfbAwq9qeAn+lUqWWgmdY0Gqv6qc",
+	"m4M3mK9pdd2V/Hera08RL6rFlRdoKF1bO2kPT6F72oUoGJCNqtmIZeWoXZVdbEb7Ju+XhtsNwoI1+w3/",
+	"4DZc1GB+XYeRHTsxXJI9Bj5YbkQ6CrwiQ9gW6QKKCY8CM816+DoDRzyFO62enfTYxWglfJRqk0e0M/y7",
+	"7AZBb8p57X2o9mF2/1WN8LIunja+O0Dgj6ULLBXjRQJhsqHOEoMBS6s0lnxqE1n/DQw1pGtRLsMPj4XR",
+	"1GkIHC+Kwt79mDz4cG/vhLkVyvUuifiTnb36FH1b+ryG44ZcdUor9LDGMaHS5hcUHqmXO+s4uKCd9dr3",
+	"lj+uRgn6JNPHu2+pUydtbl9131Y159jBh1uxuJHJx+BAWzETvMgsnSob1JuVhLOH0GtrVvs7w6Yi59ZW",
+	"24Ve+1nk97YCB6himp3P5xCwo4wD8NRjyKnUgFbvSMV+cN6hNRff6VsXKMOz/VYs+goSNCJBs8gFJaks",
+	"B4BGOSSNILaCQl7rz8EjdyAe9+F82S94EM9rvRAG074LCbzEc2hXQmgPnEZb9peJZolMwP8+qkAJYewP",
+	"u9fYoMhdiD3EeoroIBMJRdT6KkgN+/wHPu8R5H+wGb03TR67cASEtCmYPVcsz7hMj/oqhqD0Pl4fN5rD",
+	"1M64Ipl1ViZh67Vccnjy3+0tNQauXXaZRGwk1Vhk9oQHXEKANvTkwgVUFDTZvPTn1gN6wQcixbE02Ok6",
+	"29XD3olssM2zVicpWDKUEYkkcBkf5r5u+PTFheurbJot/5xdfaKjcOrgczR+6Blu+CMWo/0XN675UM9E",
+	"exG0W/cKbmnysXwRBsJiErgdFRU2jQJwgsJBtAPTWDuAkCZy3btzvdWbvzl5gVLa7OR5FJod+Xm4+6yE",
+	"eX3rTyQ4X1YPpCT9DVLkq4fRwTuRydGi8Uy6FHZ4RU4FBomEYJ0eYWERZoRctsq6dP5PRqCPFYYm+2o4",
+	"4VKtnD6ge+jaVfSeSlx+OBHDW8N4X6VyKnORAJncMagxqQpKP8V2V90Y8VvM/kKZHPihULlMqS+VCKgY",
+	"wijytK9o2wQ3Y3DfQFXRVa5nHoseE0YIQVxzGuKkgsrYFBwqUTFhxoDFXwxvj10hzRF7sk51AE5I7SZu",
+	"A5ewqkdiOuNLhJpH1FRvB/MYClRoYWLoQida2cGCxShRjfoWjInKWF1PFr7Tc8GZWqz7ur5JFsND/+JG",
+	"FMzaQ2p/18WBqCgwdYKnpnYxDw+bRgQC3biWq43yG5b2XlWfnY5/WiGn+5utcddcgcanGN7uQg/Cq7G5",
+	"AmM4TrY2KUKMM6+oQp+PP/jg/rvJSf+Jruvsh7kb1/jq66fEPeC5Lqw9vBsn25ckoAKVuWGzTANyVjCt",
+	"v+pBnb9jf916Ug+QfL7Z736lMYGKMBSZcGUUrixCGxEUp0EhLxG724tPT16dnr84P+sxSB5L1VfuQ/wh",
+	"URutg1HtblV372L/TQ/aedkPKz6nMHGBBLWUl1XvOEl/O6BUaaM98lJD7m4oVG4NXkqsuvwPHqapq+Ut",
+	"w768pHgBgk57avXqnVh65JngCfW4dRaGsxf/QNLM5zCWNmbr2Yt/XFt/tdMdz0uHt9N9UNJ8vZiJ7ned",
+	"ptyYLW6j5EGnO0+1MsVUZD9nuph1uvPvYtH1+p+4ET8+63TXXyGW3emWN1iw2m0aUP09t45ipzuudcvr",
+	"X3CTQwNeh3f4e1q/Ba4+1YXKX0rV/R7+vvU9AA4pteo0zT8LRbqg/fCuoNiv02uu+Jh3usGq/UJ13DhZ",
+	"JlLeeQquM97xayAK0+mOE4CwEN1ec4lVmd3u0bqDViR6/K8huLH+EC/PNfqUncQk/EEcFtQGhkCS/tY2",
+	"LBFYAQcfSlac9RmzlUO7+5ntb7UmXIulGL3SSkCd+J1XwgPNfH/4bPN9r3T+kjgId5diq1vA3a6fHUmu",
+	"szUJN2u9ESjAQAz1VBj25vzV2cWrn12VOlJ15Zm0xn6R6ynPsd6zV5Mrg7ftTCJWjfr62XaXyMoKY6xw",
+	"7+OO5OTOSS2sdbvLuteb7+L9TGfNGa5z+LMhG9whSOg0CbJYWhFiAvaAspnIWCqpyaLs4hv1VRyskHWJ",
+	"Ymw7YtBfhhXj1qaL2CwtMHyJr6TaRGpWmEg7GYu+wr4qwBuC9hCAmpGKBa+Je+wVYSlIw6bc3IoEvQ6o",
+	"KbTDhF6P+EN/T6ikv4fl9xH7n//674/IxhD8CTtvWT/kvbO/h4td5w7OKJSRDou8r8xEZzn1hMH7oFXK",
+	"F6QfQdDJBUO5YtD6nxUz6x/js7CY3TdpGJ25Bib4CIeBgU+vltaQbwV5bmkw2QFdfshLjX2YyPdo31Sf",
+	"xca/ffOvvvlX3/yrb/7VN//q6/CvNmVEXJNdrulwCJIijuVgB0mRFog7dWan7+cCGCh78vl6iEojmMtk",
+	"wElJcHN1wyYS23Dc3UglOqZv3u+rZDWavFIWGTVa3CZiJs8En4pkFwkaNPS6e4P1VuXYHlCmZUzYCKFK",
+	"9rvVAG9pePyMj92QoMXmV1e/WptKJFzPcuJb4QEtDcQb9yH48ipSUCtVa58H5s7et3qNpvneXLiBYrez",
+	"ug27GfbJvx070dvSwcb7Dz4EJW9rAyRL397Z4g4s4TtHO9Dc3GnycmVqO8ws9KgiL9ZSSRXiyXiX81aI",
+	"mUMmAMR9dsIuz69ev/jn+Rm+1YctLs9/vjy/ujo/Q45RaV0je4y48AbPoMm8zjtCbMudrlebYFYYyNp9",
+	"6nLpc5CIrFXDwqeTrLewEFsL1zyTuWi1bw8SaYY8S5oDY+hvYPs+GGqY/6b7MLThImXOziLHXZqwLLbX",
+	"V29KRBVKkTpeVgShsKN0IAi1lb701oeW0LInB4q/70lQ4VvO8As7tNXssq0Ypv5NJt5BRqKmqxjqnqjR",
+	"Oj4qQfChr5iPRmKYl2EqiBshsgAcZE8Pn27eEDSIE4Jx3sFmoiklgpYAcwPs7XvZVR52tO2eItO+1UY6",
+	"dnWGOhuKOIJwpL357PzkDDo4HWhIj3XacFjjYjREER1cALSF+h6RQqXCOG57zpIM4Pzr20XybPEV71MS",
+	"0wdq9/8q9yXEf+5pV8qpywXU78CLqUsG0H5xQeMIejPVgqIHxwgDAxiDubZ7AcF2FmRG9dhJX9H5bG00",
+	"5DmTCUbQkTB3lAlRwur8nY9uOZtpgwCWFR52axRGfeU6Pu2Pktg4sKGEj7lULNHYwOW7UqkHjKbwmOHX",
+	"Q6Yg7ysEABFJSjADsH+BcYPhNIgAhohi6LWJrmOrXaxqIGiJgQCAHrp0KW0GUDkXChHbcJoJEMnkGmxZ",
+	"GmYETUXLnbiAOPPs6dO+is9e/OPm4uWb15fXNxevTl+/fPPi/Prc5VuC9ABiQUjFYnxwXPbO4tIj4klf",
+	"EVSWGN4GsEN2aNJBV4fTAeKmxnVKDt9TzSa00zitYyYPd/oHCS34rGZskdXiWpyIXXir+O5tgzf2TxhK",
+	"ovlaUguUEm4H6RCVUJ8uUelQ+tjzoNBvqKcD6RGpTl6dHWN+Cxw10meZD+RQHgsvfn0ZMfF+6BC9YuxQ",
+	"jiOPLuhw94DaLXb97rVv7bH4VizsvbdicYPpR/sTPZMe5J9LgrUM3bgEa9jUbvctg/Ytg/Ytg/Ytg/Yt",
+	"g/a7qFA8e/GP11nyrZrxAaoZtyxijDbXtZVgKGD9Y1wBsMTNHCi/2MWopMZZApesoIECOKeJPLeLNN47",
+	"Ii/Hw3eW764Ad/bV08NDhMuEB4PNKpK4x04UWwGWrYEcjRzqKY6rr27FgsUyEdOjfnF4+P3wVizgP8vA",
+	"rjSgsuAKnrj0xhDjta88yKt1aU7cExDjFxxsBRCmAzuYVL5Dnu4akNgjcA7fXr6wf5XoGkUIE4fuHVUZ",
+	"OpxrdBXxT8gyDBOJ2EdLwWG4KgJCI/s8h1tEkDdgZApEdwhwdIdcAYr5oseqnwWi4dCTiLGAvg1JeQxz",
+	"kJAOaByBj70koMMbz3mmpBqbGKnz5pNFnUU5K8zkDsWSDxT3War4+3T+2fpsOuOpVQkL3IPIFhQgH51f",
+	"83HTq+iyA7jmY7RXg+m76dbyFn/Hx6gD3BJ+Q3fEpV3CS7We6UZ4qS6TfP9zc8dj6U1hJqRt1hTpVhkW",
+	"9o6e/PjHP/7x6ZMfOwTtnHd+MHBJ0fozDetP/RJMuEqAWhAVk56rIxZjfMLEJXScVj5qMRMZo5dF0KUJ",
+	"WGrWwIHYuBtHbP9ozQQMwvneT4pjTe0oPbB/xoc5sWXMJzotUQPCkwAR6EYB5jRqfKw5zkj7A7mGHrEn",
+	"LNfsh8PDvnIj2qw8zd59K7+fOiZQd/x6DEuZzXEpUUrJLgJTsAuKGS3JRjNtl9thuRMlEamopdBNjWb4",
+	"R4xDu9poghynsuljNp+46xLizl/geR2QWvdVJqawcaQq4RXq4cLYJQHyPzv8sxVv7lnr5lyCGTiyhkmp",
+	"wyKXSaIkFtgNohbrFMe5y+aaZcgeKDiXOQCKNI6euKFroTDsJ2zERd0wSsL6TbDLunvdxL3tO5CSTici",
+	"3rKLPUdrw7dtEInqg7zk+xlGsc4ISbucrQxZ0JwPb5lV6gJckqUIcOjPkH8Qu0sQ4N//eMPzuAGS+f6E",
+	"GjnwNR1f4ojFThXExyxOpRLIW8CNg74JGJ7Q2jCCyH0eH7M44/OYPXKx4TK4bJUb7A77H0TahqMMEVDf",
+	"526GTV9RTvpxrxrbdvFpEyN7czq3fgKNm1o46jYdXVFf+eiwXehFgW0W7WV8vhftuekAugKYjVri7TuW",
+	"Q35VfXpbdufdocTtuuRMotpo3HzobhOS5RErrKjGUHAQW6E3QiWBw09PaFPv9gCNmw9V63ZfZW67agOk",
+	"CjfoeNO5IIqhriLWwXA64MPbNXirOrOCAgkV02NvLl+fYg0lhDeyqWMCwWqdR5fnZ5cX/zx/5ZPep69f",
+	"Pb+4fHl+9vi4r56fXLyAW5FDwDDORlymwA2UZ4uyFqCh4VRnWMsD2f5eX10Kl84vx5XP5VCwtdCuNQLP",
+	"h7dKz1ORjL9OqT8Z3naNzTx8/yskuOHMLXLgF6IMMciWut894I69pvz366AddlMLw0l5ht65ufne3UYa",
+	"bFPh/XXYoIsVLbsrvicSISCL1KOtT9JWK7yxnvelBoYxp3uQOoUUT65B8QSlNZnPFrKzi6vTk8szQLcq",
+	"3b2+WuMxdXHzlit7vyKttFzT+5loIlcXe7/HrjOvmzTONQJDS1Vp1IMSM5GJUi3CCcenwtOgKTFfbuMn",
+	"Cp9q2E5C6O8Y+/6hY9wzIjnyy6eHhxtdtBf0HV+CsnNj3aToaG12qui4GgLCg+M2NUOhEo6sp/er+mAT",
+	"F6Kb6gNDK9dOBZLq8zyUGDTOswVLxSivQ/qAd36VausSv+1zU1s0rKos+WJbu5536PZskiyj03fd0GNc",
+	"d1b9Yfry5NXbkxc9doInpxs9HZ9Ihipz50JglaqYWbXnSdOt68xVwdOUKGoIeMPUl+PDF3wecvpFg9fY",
+	"aVySPZeAEqkRUM+980N0Qz/J9VLxNJCNQ/cflI7zbCyI1ppKPY7skUd8xJwq+rFo1ZWQPz18GsTCdQYE",
+	"sv5SicDbc5mmjlQ1dGhSDs/44dCVb5PfeoOecVi77XLWxqfdYuJMBzoKSIghGy6wsp8ngLvtokJus3Gf",
+	"3ajmShG3R2dyLBVPq4GjCCtiYazePIfYEe5VfB7WfCj21+vrN24mMzEUQO8JtbMYY3TlKJDV4yqB+hTP",
+	"KI7RxwgItM/S3/Zf4qfuXyQxUG3b35UVduXvyGspf+Gwb+LyWa/p6/ahQha6eGoqaCqM1F403DxK01cC",
+	"pjbyBDOP6Pn29sc+ZIEQ6d8Z901HZSUN8XYggJEc9ZXSiAA0FYnk2YIlmZ4ZhFvPRTbLBKq2aYXx3rhP",
+	"xfrRuNdXgNiepL/1pglIMQr1IBU9ZuXBmnlGTwXWIjlVCp0GyFlKzsrTp2G3Bloj0tjnJI4vvLz48M8s",
+	"/uX8p7++fv33m7OLq5OfrNwGnGHWJIAv7StXoqMzwIOXJVWsb9SAUgwmFZb0RFa6R1ymJZs8tFL0FRFI",
+	"9rzDVNLo+8xbi26rr8oIybPFg3RZLb1zffsDaYJAIR6H6kyW5//WlSEfy86sh/2+kyadT2hj+Ikm5wv7",
+	"ldeX/+vi1c/EbkDQ2ER8fKdP30lzWfWcVnr+kKn6A59xbxdug9n1Z1WpmiuCBbV/myJzHiHti/BW3Whb",
+	"xeZExQDYbYzOPnuXbupMp3K4WBv58MTJ9A0M7zn29OoTYQXOmglgySiBbmvJbgnMJmENZmMkA17wBsfU",
+	"ucRyh5lMHIKHSvhE+cyAWYQmvVtlQUNW84RNRTaGur2hL9xrWOUjBGvkRa5v4AT3wIwfYzbRaRJufczL",
+	"W0OjtBo4PSgCZEd7xw1PU4f8+DEu+72R0A1uX5cIvZuIPFhuEwZ4XxnOJfHcXZ7zTtJW1CiQF/JWsPjN",
+	"W2rkR+E4+AD/fiTtE/dqCgbzL2ul7yult9uVvgx4ebdf6qUjxIEztOMgb2jWvHQP+VRoYzSAGpSxp9uU",
+	"1fxeQMNo2jaDhTkp2Zk1lJUSc9cGpBNfNYFNPFDnYRSfmYnOg5zPER1WxOkFbfyJiQkK0dVe9xVWXcfY",
+	"RR07jCs2EGOpTI9d5MjdQ2VtAz68HWd2h0O2x9p3GUAmDDNtgJK/r5ROhInIg8GDMqhmxNyRw2OBgRBg",
+	"wKSE0fCsp1PBVS6nIuQLqo00RIgpcStnM+vvQ4jDL+M0IbO/r8aFTAQEoeoqb5sAWVjsfRVMuhajkRxK",
+	"60+MdIZlzH1lL+oNivT2BpAuY/+ZQLtWwmeWCxFP+fsbXx7/+BjJklwWrq+4siMicjx8QFnt4hgiL8//",
+	"8fb87Tn8/uz8xfn1uW9Gj70mjCFWQ99ThkGggD74OHSaaOK+Q+QNa2ZlyMxDpnJfrQTECBsCQ13oy0rF",
+	"CoxApVqNXUDPSS/2vDVzrdNm/Vybl5bxar7hSt1ZU17lPAP2siK9dWJyh8i/2/0HH+h/S8QTdTM25zIn",
+	"17A5/u8kWBrm0FPOIs9VBi2Dfz15Ab8k2Fn7WAzjvJ9hgf9Fblh8fs3HMRvqd+CNEBOo+Y4lYugA2Qe6",
+	"yPtK5seewS1Aq0H6Z5k3eKjb7iAn2q0il3TxL1y2gpR6k4mRyLZ0eV1f9k7hJv1puoYqb+ua3Gt+KwwT",
+	"sN/KHE2AHmkiOMDTFEjpTY/FJtezG38sgQkMyRBOfVDHLP7wMWaZmGL2PU0RAGioVSKRZLXRIX0Qibhv",
+	"b8Zpv526qzsWrVPcmqAtrHkUViTuwHupqLQDPptlel02/WVhrEHHhjxNkd7V6KnQSmCeyBqC2OpHy4U9",
+	"kUuVrviSTy1BD5Xq3rE8nODs3aMQbCLifLFSCYawZHw4EUnYK4DGeK+BU/Pb+t+NV/O+lt+HDRoatFil",
+	"IzewYjbEODCscLfVftigiB3xLgMjXQMeDxDAsJ+0OYiRVxw5h7S2y/zOKsxkF/GuTfHUS/eMF0Zs1m1S",
+	"sVEqx5McYgEjqaSZiOSYKY0HHWG28luhaqK49h3f1Nt2vdwcHP17026ZMMV0Q7ngkhHMsNvaygSa32ER",
+	"s6vbmfJEMCPV0FrVzvAGgE9rdrtimoq9bX/VYycjKLJiE57mEVYVInQnsFcb9iimypP4MURxEsbZkCue",
+	"LYIuphk3RiQRDiBoGtUZNJTjR2NYDD19LBqor0Yspl+A8NKbLnE5PwfJxaEwzmD7J9Zht2sKrWV3lWV7",
+	"jjWfyacoByF7nrXMCZcWW6ZrDbFKFf0VvONBygrwVQ31BCjVuzhdYF6qR0vNtGx/wmBWr3FZrhC/d4DV",
+	"aJsKQ67xYV133OdmVyx9UAvbAr77XthUcjeld1pfl7Vtx6OC9Dpb4K4SL88Drk1jAR2UIuywlsPuM2ly",
+	"OQwqeCprtKsl2lTW88tS5Y7D+0GVYE9HpSkx7LgvAbLonciggPnQZ0z6ii4DJxiWBACuTS540hBEhUnf",
+	"Mq9fCkj0Oy0IKpeFdxCarWqC6pY216WkHLuofpGWde4gFPDn70BqXCER21RHBAyrLoI7n/AcKuFFCmnV",
+	"UtAMX6wJxz6cbH2rJFpbSXRXMa0rJroMnAiGCGb4Gsip58uJAak87QDivoStm32F7AgRVLlbI1WoMhur",
+	"mFbHLC7FNQ66C+zqWi1oV9eaUZii97jr8cVoH4TjiPX3Dvt7MTMiJ0KDElqtTtUu6vuOZ0X+tYr1l1c2",
+	"dSe5Xjq0Vw2qNYVT7I3IhkLl+0INdQINyRkfgjybYjiBrpSD2BWVzHg+6bETEjOoCUGsJCZ+K3hqGFeY",
+	"qADwRiPGU6FyBkQfj0JwwRgNC/s/ZBGCrp6Aj8eBSNn/gncGzABY1xexGDlL7P+I8OIxk8YV0AwWLP75",
+	"/LqvKgXq/ze88i//81//HYdt/M8YtGldv35zcXrz6vX1zfPXb1+dgemiNPp8OvON024/RvaPSD5nN3C5",
+	"17BJRxKs7RETkvI2SG8O/OXSmJlIU5EgaK2C9A6aQ26wUIxD0CktiAhejxrs4lXr01fZkxlKgV27XmVc",
+	"10lgM9hmSKv6ww+bWFWje2JG6I4y/g3L+2GwvOuDznf0RpwbAkfnPk/THfCM6fDcfGRHmaZhsTnjfTXL",
+	"xEi+d82ZQiX0p/gP1B4453bzYucydAAdsSeHzHgMEChWAROzr3zDHxZwOSxUDSPnaUBFFnS+HVXKWbAT",
+	"EWry+splgh2eJQFGjCA2KYcT2uhe5ZXtr9Cp5EwaV/wSBSOEVlhfCxHi8dJIHCtL2YBdljKBWUJ9fQaQ",
+	"BAt1q6zljnOdbVLBjd1+J2l6RxKW1obLljUz0edT+4bz9UBkbfiyTfRJKMS+V66M5LreHydC0VI1XKKX",
+	"+up2htKNCyfUUOyfgEe68TnlHe6GnbctdpvPcg/e0xy1R+t2CetOcN07XITdNFCmqcd0ustJtmqji3d2",
+	"GC3N87V0W/VB77/pwTm+YkU11iXxYTg3sBxRS8kEu6uO1P+1dUXx+6hiHErSJ/ydgAkdCKGIuw/2/RgA",
+	"jooZ1F+CHwvJNUgBNxUdzDI9FMaIZCPwcN3dw5IC50Ym23xx7VPxk26so1955khnU55bUeC52M/lFNJU",
+	"q+bxuofmeqtHfmslgZVzu+ESjKbNCROU3p0lTGbFIIXiBnpwoDN+1QNTozTsr1tQ28DjNjLbEN7I08On",
+	"x1g3WBAfLglXX5mJzvJ0wfgI/Fros9UZYsgnYiQVoTpkcjwGfpfBAhriL0be2cehoPLvK2CVsfLoESvg",
+	"NyGNThRanTORSZ0wI3I2WPRVjPqIrp7oIrO+f8C342f0aKX629q2JXsPsLH0FTwvYrHn2sEe0TL0hqdJ",
+	"gBxSnpRxidl8g7i65qiv8Pap4Mo40hhPkopzAYgzARKvh0pRCVvYT4JKfjlW9p6jvhrJ9zgXmU6Kocgg",
+	"nDfXTpWaCSBEs1vRQCIDM+Ik/Z54ENzjP0kjRXUXN9lCbvITPGjKvTcQI52JsGXiwUcVSu5uWBngYYwr",
+	"fEFLxbLagYEydvAB912182IlyRbIWJ1pUQ0juSeutQPXze/btxdnex8f8HhYu4S9nXUyLB0KFQIKr2g7",
+	"nRTBeo6sPdymbMJqE/Ycrl4qNgaGYIFBhDgr1I3PTtwkfGFi9ohbfW1t48d9ZXWToz5oiFXiW7746gv4",
+	"jM0mBK7AzkyIkZs8Jw5znd3aGewmEQcf4F97AK/lUnmuszHhUzGFvkiub4UqOaV9Zwz83kuLNTuoxyxi",
+	"Ez0XwKGm0wSbNHvsrQG2EStVHL+KksAOaIfTEwcLNpUm57eix17yW8FMAWWimcmJhFtpJniWSpExnA1m",
+	"cmk9NqvejOuNrJBqe94XeLMLXUnTVzw1moJqvqGVAe0LyzMu04ZCPoFi3Z3b394FUZ/u5ChbhXjhhTus",
+	"wwMdNqJvbymU63lJrktZs88FNDOQBM+4HqokMHKt9qorA7nrmnz6Gf55m/ltsekPYA7XMwGYhcnFlM4D",
+	"cBZgR7FcH7FY30KvG9RXIESiXbOMlmpplexGxWUi6wvLOvBx0wJzBIoNhOcIw10bqhzYnZlAngx7wUko",
+	"FgFVI+EbSmMK5BpwuHd9Ff/t9U83z89fnZ5DbPni6urt+Rka/4SVV75gZYjB6Bg3fTUXaa02gO/eieTt",
+	"3m6HF5zaAX4Sy718fW3780T4BKlb8uDk2UmZqn03bSivWNpvLPvnysb6VQ/2S8e4K6G+O4SCJ2wb5DsL",
+	"BrEh83uimHjPhzkkoSHYxhlmtdhIp6meU9r8D3FT1A3+2VG0rFOs8W96cG2vb3yaUAAvsTEaWBOpLEvJ",
+	"IfZYKPpFuDhNUUi4cpuXDgqZ5vtSla81IkOJavdqeMCNVFvGP6dTrpKbbddzSa4Mi+2T/gK8RY3Ck8L9",
+	"HVa8ktj/FswMp6bc9ZsdkYow7cgb+VUPwufuLJ4ZxBo3BTUxchfW5ckpIO3mIl0c99WMm5yZVOeoUeGM",
+	"LxRBzdjhlDAzzKHMNGCbVCb8/gJr5Ts6nNFP7mcETTGQcoEehPK3+roHpf3F4hHGl2S9VtSXIVSfPfnz",
+	"s+8Pn611gpqNiYMP5Q9rnfSLMJZ/K2Y51o3I3GCdmSubHmVCrJCU5lCQZ++ER2DdKuToALFZJdaBr+Wv",
+	"OUKjHR0DD8VIHrh9oMNWoV46MKfRvnLrGvR3cmN9hVxDR2Bn5GecmuUN2s34rtx9KUadilkbTth2pKjL",
+	"JcjNwYeGMxVnZq+hKO+Hw8PVpOBWrm1linbl4np60xY7bHMsoS5K/eBCcdemkPp5/mSUl1stzAaMHWAv",
+	"x5Q/etwsWy29B7Qx66cB/JxupMrsK8eVqanll3G6LHLPXT5IGvs7PqEW+dcDGBW7bfO4F41APR73duY2",
+	"9H4sU7GOsR1KZg7INGLiPZBwxORnxi5ybEUR24tQEPvq3IkunI9OVEPLlhviGPcYZQvMulA63tEs9JVd",
+	"x6RIRYi1GJFRCzWV2FSi9JzVCzZtga9csnfb6XEvku3aPD61OXkw4MPbkUzTlqVntWGnn/wzHkKUfi9u",
+	"vZvVzR69X8OdwsP4p2Jx493O/kYP371lo3/vCEWgLGdIlfyueiligIWrTY6YrHyYy3ciZtxaLQhAi3X7",
+	"LNVzkbFZJnUm8wVipzm1mljzAvOEfeUG1oiiyjqBqPZViKLqv3oTjKoTgodR0g9Tf+6+6ZNkHtzLt0Zf",
+	"haBRCL2KNV47LyPyK98QeanZOHcIwXyCgnD3AQ8eyfFAteXe6uBgtj1YlXif71vdtAZCZjor8lCjOEUE",
+	"LTuQAtMZhF/ylVgoGZ7IslUYkUR9FdK8ChcF1SM2TPXw1qMmPYKIp3uV6U2Txz12Pp3lCyrC+FUP+qoM",
+	"5Lgrm8p4Xon31re+LNSOzv/6DEUB9WWlYHgheHoIQHFyWkwpxDGVCn8quw6lysXY5Q1q8i8UGM4hCzZC",
+	"Bk1p4Og4dlb/kTWsmyIv2xV5bxUUuJbDW7MrQ9Qf91C7kxQCvrk887ctOFu7NzYAwr3SKyXJjBe5nvJc",
+	"DnmaLo6DQL4v0eGGXf394s2b87MeqzhdQAgEbTAl+Lq1Zob26IcCoQEEPT1/aG05rR3yV+k3Afrb3Vht",
+	"78VFcqh0WxmeqxWtawVyE0LdVYOLzQCAzAoar9TFB6SLlD0m7dtXVLTejAP3VQoZlqp9hlLmEeQeRMzI",
+	"HFhDW1tsznQGCCQza8lIxfQ7kaV8hqVWrsUYwBPMTAzzm6FWwyLLrGVfVmsdUWdl8McbQlOwlsBAJhEx",
+	"abhyp76aT2QqfI+HHW3ZWsGn6Pkg0AjljHrszFF9WN2Lu6GvgikCPbysgdklyqFZev4qkyseEH0ATMgK",
+	"hegrFdIKLFrb6GqhDfNJHK3Nd1xnfChmPLN78T63aXH3PXpZqNAhoJR0m9swxbqLXX2N9fK0rbOiXVzt",
+	"6eGf//jkh6c72eoEX9a2EoznDKIXTw8PW5R2/dM9/O7C+mCFKTTmdayWbs7qsv07snTDV9wpprUkB2sd",
+	"vQ7Nu0heArkDj8nsALcZkjyhb8ZeX/bYSTYupvbjI0JGi/AEmGlJDSQm58NblmcQa84EgehCpCtdwFv7",
+	"Kn4nxfwvoyJN4yYfr9G/eyBwcHx/a1zwrqOi9pqtxkWqpvuwLsB5h8KM2uqWuoFWhPWOZXrXvgyj5CnO",
+	"J3SIAvwC9Gg4RjFPYVw3LnzOXscWrgZf/7dCFF9SGeLDdZQbPuZdHlfOc72lSbaVhBA3wFynKTGJAP9/",
+	"Y5mJ1vlNVqjtxlJbvkqxuN09UWSZzm6GOhFN5TBPKFa0HqOqW7CoUe+5FMP2aACNA8FOii5j2BI84EsB",
+	"OaiNzxGdwG4H6p+65UiXDipXeMcAh966TDlLBTfU1jLlasGmUhUAYkWCB6Qvqc5JZ78T0ObcVw6mJHiE",
+	"/a/1igCxHo/6eo2Yi5vB4mYqVyrJKMj69Icf28RZfz9oajv0v1rQmxY7rtzOio4l2zXG78GgSG/vUEPw",
+	"Nz34qUhvW8LTrJqRa1NpRXpLtuM3cQvFzU5Mi/KCIr1lfsV2J3pLz2VabSeNjVS7VRhpX9bMkDPX/g49",
+	"KjB9IDxkPTGyd+e8JFRLen2FRcwI9FcS8DJfIe1VtjWjzK1ZU+ac674yuZ4ds8vzy7evfDWDEnOqZqDr",
+	"n59cvDg/g0deX7w8P7t5/fYaahSYHCEEqjAx9ENSSSR2S1KRBBIMS8XMFGkGxYyaoHdPC1tdyzaxNit7",
+	"nys7LA3vU4Ga2Hd3qE+Y6DmaBsj0vI4m9p5qFdxyNpUqVIXjiy1YqHzGpytbsMNAOj9r8mXCenJ61FV3",
+	"1pcz+KP84AMwYW9GftlqH8PuOtu+KN7ev9vO+iUZXUcnu719VE7qRsLHXyiFmGglSPPa/zYRO+5kIT7n",
+	"zN8uV9zTOVYX/e4b5wPGRHZDU12oKhxqLRN1HdjF9omsy0LVkj6euQKYGKPELB5wI4cxdGIYxtuFofsK",
+	"4tAR2A7WPmCJbvZC4fQLVapQ1tX833vw6r1ozw7FrlF3lEP80gfhvMZX7VZVrUtpddFITloPeJ6L6WwN",
+	"+ujrNNnsvl0W6sQ9aHvZu2ePh0a4LguVFeo7w7gxcqymO4V9hCY+mqIyAbXTpdx0rJyAXvHx/tBxkaYk",
+	"wQ9ap9mjp4eHj9FvoHSBHXpfXb599eri1c8ADilNtW/T3vT08TFhipdv0rOZdZFGkMaKcbA3Y6sVbpA8",
+	"xcQRBaCB6CeoPShJUbBEwo21x37BLBY1ikKkbMJnM2GN4fI7sPbL9Y7ik9F6q3VT3Kl6N016f8fqc/u1",
+	"u8jVI9d5ErgEHe/a1WHcbS/Up+PrNsM+X4dv5KT4f/6//7/sU0YcI7Kxq4EAhtlEV2Q7tJ51VqLoU3I2",
+	"zjxWaI1w8eGt0vNUJGOBX9+d8/NexQvQeT6J83tujR275Zp1s925uDK7gcw8KReDVtQ+G1N3TUp6G3Sg",
+	"JdHU05lr4t8smFdvT0/Pz8/Oz46ZoN5EAoG1Os3XyhLaLLWLI+RuxpXhQ2p0XS+7rIXounFvoxbvV2hP",
+	"aWSfrdx6Y343NKv4tZvFs1PzYCvJVSOZTfepptrHThrsDcKRwrrB4PiWiiW6GOTAtVw+6QaCmjE7ff3q",
+	"+cXly4tXPyOZCuY4+8raBongSSqVOGaZUGJuXGOYET12AnAWgMJ8hJaIe6d9SiLNkGeAiNFXaGLUCzl8",
+	"4mn4hd80NPFPFOoUp4evw4WxMx6QT+xC4OGlhA3qhB7cZijhzwqlrP+3SyW9gZMh9IrKCr4nh4eHx4iU",
+	"7oNIvMgnOotcYF7M9HCCqhus0XUuVRNpw+fiUMH4NrtTOwbQzx388n35UeL9LOVSNcY+6e+7cRDuNZ98",
+	"bkeqGjfrLw67l3aTKxsYWXnVGSQXpMf/AYkW70S2YIkYSrOj0sxznE02nyyCvZ1IiHvZfwita3frO+Iy",
+	"bWd7UQ5OZ2UKznHR5hnkXFxwLiCEQb0UWGOOASEwx9jdrTH7FZ+fJWbX+Pdhhdnf3pODkOpx88lzYhhu",
+	"mFy8txbUCWBlH8GPB/CX2ApljGVIf7G/jh9D3FUrwf529foVS/QQYrZsJrK+Gk4KdcsexeHcv99Xya8Q",
+	"KwkeRb+KXL2qnb3HiB1q+gpxd/chkE3q+VEMg4Kf9k2eCT6tPNAYYYdWnpdIfGqgyLWviAITx8cNi2US",
+	"l5jj8Qtu8n04gvYvzuLS4qDqKJljdMi+zRqicdRXlah7eUOhcpnWBN6hNMAqvCCJKlSODSoyE6avHBkI",
+	"Kp64x17ocQieP9XvMDIGdqoeo2ag5kVe5t8z0UBiflmoF3q87S6vLx2EMBkFI4MOV542YovRxfV1blLl",
+	"3z/d26r1FtbWhIWUqpgORHZcYr7F9O7GIl64+caI31qO7rDr6CAFDErdSnDkaXBNnugib652t1c315+2",
+	"KD+tB5OzwtwRTc4qQJyQkpENd8ExtI9lMrEzjaqkcaJpSuvyMnaf2wtBQ9grjGhIz8CDMStfPhlfvKZW",
+	"97BFBSVUv3CTM2lt66GQ70TSY6/Lz3OChMFgLzbl9y4Pq6JhmoH1Wrd2Nxx0TtlWD7tVOrwVZdrqBm/L",
+	"rilQqDswUz3eFb+J033dzPWKZl1T6eW6p374kf1d/tRjsV1T7Nc1qF8PSwIrkoHQAON0wpD91VdPrRMX",
+	"kjXh36vNiKinAtLSP1P9lZXAVCph2JQvHPt7WbG7ZIjURYhnM6GSu+n9e7LuXujxJzHuXujxCc7KWuZL",
+	"XCdZKXW6a4QYXhse4PcWFvbVJmsCakBLshT3qgN601n+pixe+ZxEyA3rUwWwXtg5W0s8oL1l2NsN2JvO",
+	"csflBp/eSoR2HbrNBGa110iXYidXVxc/v0KP9/Xlm7+e2P9bheXQg4cpl1PoRwwBtsF/NY6y3poJ0KlY",
+	"ggD7PK4zdxUAKJywMI9cWnyYzY3sWwEHAkK2xPJptWoFuUOBae4qZwDJhJQ8ZrfNcQ2OMLTHI5AwO9MC",
+	"U9QI8QBEfak2ph6lAWfxd5YcvvMewFm7l0RvJkANrpHrQKjD4I4T8KhJqgsDgqF8jyaEM/tqUCRjkZse",
+	"e64zX+WNselMMDMpcuQI1vN2gR4QRor0eLb3RAPeNdwAu4avNGzy1FpGCyusPowX9RV6sw6mgW6aANBo",
+	"vUjD/H1+oaRLHNjnnIumuUt2c1DAs+7JuIBK4eY9ckpdCNz1IZS4ZAgPkgcNypG1b2/LsEalqgjM2r56",
+	"FEOI9EaPqFc0jlgctI7Gj6Mlg9oXEjqg+RIXvq8AI7pEtNdzxUY4iwx3Y71kZ4XaRUHkZ9OYcGm/6KsA",
+	"6YAvuX+IjuomAHugxUFhTwc6KXrstYK0ctnRg0RgvnrOmXbWOKm4lX1liqH97ahIt4rww+M/P70MvQif",
+	"RCtfYbXiZr3sFm9vd50Xd1fKho/5/oa08nU1t5mmzN5lIiYV44rpLHEGAPLbEbKYNaUzzC/DH2fcGGH6",
+	"CkIesbWJb4bQhRgD8CWzQwXbJqCbBYpPsHbyuRyKCP7E5Agqt13iyji0qSNPM8z4bCZ4ZhBVBECrAi5O",
+	"+7whV3QR42rRV1Odid7SsKQ1Z+Z8YdgsEwb4ueH9lKC0PjgZYSMhksix9b3jqUyo7o6rBfX0wXxAB6N1",
+	"FgaCCUC4xDqUeMLNjX03vNSK7JHDBzYiFQAe3Ff4oMg7JsLkTLznUwjscDbQBWQIKApUssRDykEXOYvp",
+	"y6K+sitjNQK6I+6TBmIs0XkJPqwJg2XLSgC4DcnSdo4q0QQFMkr1fJVMLAiYPv3hhy1j39BCsCWkxrKz",
+	"r8u6TmsYN+UWhrnO7v46yCa4qr0u0BG7BIyg97dFjNgJqsFf9RxbRXMN1QWI0GY30sxuxe8PoebbERDJ",
+	"UCX5gClupL5aiBxDrMTwCYGAic5y6Nltbiax722Sxe+fthDFHfaCw4Z8CGLqkyKR+dr6nLLH2yufnfY6",
+	"AGFRzVkWnKBwTc35CdetVnIEB+hBmQCp5zRfTUZTZSweoZWzxMEdj/nMHEGWGY4jEryor2J4RFxWHjEr",
+	"JRGLE57z2J6E5XT32IliMinpPXnO8WjkyTuuhvZYLqW6x64qhwIdfmywKOlGcCe48wTy59XUd9RXVqMs",
+	"HytoYVoNcgMnz1/sWRfbo3Gop5D+d31nHiYEq3ue/NBX1JFR2XDU/i4oEeq75c2kgH6uuXKDtafmRBdY",
+	"RWQvo29OpX2dXVjDcq2ZSfU8XRwDjq9SYpiXPiFl8qBwYZDpubG+YKL7qgIGXG8229F9OzG/nZhf4omJ",
+	"/obfBhrrTPk7LlOIUApUMqdcWQ90sAwj6NTEuulBdbCxhKDLUdY9Ge/UGeTiy1HdMRn/9PDZn7ZJx3dM",
+	"ra8epspqRwhb4QGBT9mNAwrKtnKeIvDGglrd7nai7gS68rgTdCWUZQ20FVeT87wwJAZY/x9ZT4yPOcZZ",
+	"EK/FXtxjJ9lwAqglMO6+skNJEbnFCCua2OuHG4HTxXTsNThWV2SSrIW2LI0afCaTyuSCe5c0tb+DMTVq",
+	"RRrMVgzNOzwjtoHsLEx3bEw7rVd47z1Adm4JJOoG1QpG9OGAHSGqDpB3g8XOCNXvcO7XM4wbqYQxN7di",
+	"sQN0TixD1YNfxXDZJfzQ38vEWGrV3zvq74miv/cRKk7JvLW77DvDpiLnYFlbHYEcD1yqZh/QXd+0e54d",
+	"/vnHyvZ52trEUkIk5obn9ihZxmbdXJkHkF9GvmuU9TtjLC4xbr5v+b6dGDMbvw7JNh/u69z7tvy6b6CG",
+	"3eL1fMw3hx/w4GRvsNwPLAG/vethq1mIWr2roMVycAJ/Xm9KNdUkOqce7Riyh8bWUsms0UTnOXsUV472",
+	"OAr8fshzpjwXVr8Rcvlj6wfpEZMqlUpYe0nMTIw++gqYDNFHoMoMcLeO+iqswrEOPKLjaXilwJp3hVE5",
+	"eBg4/yMuU+Mq6ksQG2ilbECxgRdvhLE5Jp6Jp4dPmFR9BXbhkBuBDc60+ga/9ibVYxN7OAdTpHlM8cPy",
+	"da5POen1VV/F5LDHLhkwnGgjlJ3qMibhBlEo+VshQMgoXpQLxVXe66s3PMvlUM64AogKcGnsXdyw+D/3",
+	"rajvXwAXrHPd8M7w79fwGxx+X3FVw2iB7DHum4PHUFLcscsELRhMK9GMtmdf3DkK0hUe50tlvbCT82ky",
+	"mXZVGnKYhXLIwijSWFlEtT4Tj7mIBhmAMz5CpajVzVCrUSqH+ZHdl3mRqRvHnh0/RhnZEnKvPVKeHXM3",
+	"fLxoD+VIqKHYR+DOjXh+5R3uBphNqmW49zVa0qmYf50hW5lLF1bLW5Z2OqRb+wo0rNegfOyN2C8HGfGT",
+	"rveOkvsGlWS7o3+10gR+f/CBDpqdIMCtPzv7ig5POm6eHh4yqVh5dC7HSqgK12oEHyl0MYkYjyP/8w3P",
+	"yzJEDoFPwBnPxYzZ45dA3cTMNLSsbXXkgCpuVW51D4cTnreXBCPQijXtlVYiZE77BAeF23lb6oqdbcLv",
+	"D59t3oCvdP5SJ3Ikxe7A8GCTeKAFL6AdjfjmjXwQgDWtqZ1MofwlXgoEQKbNWs3uHB9yhUb3wAcSazAc",
+	"g1fe8z46yxZQSXUfxtsaVsH65XaXSGEOToYIWLBNeSN+1Amw5bWGNcMXYhPiTsQzxJVaOV2okmr782Uj",
+	"0N+pns6EMlDRiyld2BvYlQyelxgC+bDGKgrPHHFcnj2Q7LUnDQKjAdjeCZYxSsVGqRxPwBHh9kwSicsS",
+	"XJb9cO6YQRSgG/rsuK9Cf81uCqWhRkRk4J0hBNc6ZL5v++JL3Rce72/3W8KLfPO2eCFvnXxFbFDkFfpg",
+	"rggMWGffGQ9wcrSyIQgTJIJYBRZD8FywuBxAJQggVMKwiSl2j2/EVsPbv0n3Fyvdfg3vQ8I3VA5fKDac",
+	"ZFrpVI/lkKdY6AQFOKqSx8XCGJaJKZcqKCwIOIX6yvm33k5hb/hYKo/hP1hQARMEZdclV7eswwkEugmO",
+	"mpthY5kDfHwtUgE3wz00prfDj64WCH3tpYH3AN21Uhi4slW2qGEI98kKetdyjgj+btg8zCkuwV+hjyvV",
+	"UIBLHuHFDlkYm0wVUCLbP2K9Wg414lmmM4Pu83wihxPmCuetJz3TxkjYbPBnDdZXzm/Bx572+uo5vNpv",
+	"OxjaUQWHq26v0Sff6eS4byd2AxQZND6Ul+wWWIx7Z7G6yrtzFMX7XKhk36FTrukxqvISuea62YQbcUSG",
+	"OfQEZMybBFKNe+xK5EzIfALg2bmcCl3kN1MTR9i27HqrlZ6Dzo+hCzSulxY71jM31N+hqeG//Us2NqDz",
+	"x2PPQUKwVpve2fCA5vn9zaDF18BKL4B5qAq+bncgtCtNuAE/s/RAjWYjni2lMHPNeF+t+ppyrHQDZjsM",
+	"0gHj/h5l+nllAr5gwYYPcfo61+z09cs3L86vz886CPUqTUu9UK9HgmwS6COmiFZrqrFrJXD+IroBgSrQ",
+	"yqaEr7c1IFLIfKSwRvpZs/AzF/q1OwSCiUjYm4DeB8A8f3BoBWQK0zV7xi7C73a/fE37BOMSO90kmQAg",
+	"peYd8hJ2yLLBivWwkMyMasLzERPv+TBPF4wbIlvssQtE5aYd4VsllZhXY4rx1cnPJzevXl/fnFye/vXi",
+	"n+dn1foPaeDt9XAA8DX3HF/5rKImD5KCioL1/vSkfh93gU1AIJ1Lcr3rvUVDbGwEh3L6svTV1Yp9Z1is",
+	"i3xW5DFLxDDlmTDHYeUY9I3ABY58tK8gX2svUnwqqluqRD9draCiRuuRdz+xEX3Rd+gyfNFjAEtWBpI8",
+	"cghN3posMcG53eNufKg87Yla/O3q9atGXALkG9h2d3zCLGvuR4/uhReNbkUTGz1otFPWGGM+Y+RhewOT",
+	"DA6Q0hGa6nfCuAq/FEq6y51QGGsdAY4NFdXFt0LMbtzdMVZjNEDK2FH+XkP0l7hGX7DRhF9grSaQgqS7",
+	"Zt/sL6OM7IdW+Bq0eaEhpOjiU1T9gzklrB6IXWtvxa6HY2HM3wlWzCKHgMFGmTATQqef6VQOF81SfBoO",
+	"8FvC6cuVZuhkx0KTiojcTzgIhKtZoC9GjTF16wWE+IzU1uPQGqV1mROBIUyU576qEWh24YkF8asjX8M+",
+	"0tmcZwnaoqUh4qpwcjHDVnkV4tNEbJbpd9LqAkTWIcQ/57QYqJkIXPxj/HVf+SgWvYnnDGlPtXJtku4e",
+	"l33DEkCpZkV+M7OyG9OGt0MDCJ4QeJggkEvgMwTaDC9ZqivtsSsh+irRQ9govmK9N03qNUGeLX6/x5mV",
+	"5C96/9ttwdG1vp/dbh+9v5aP4rUSTCjYnyIrtzZkYEVijTAYnlSJeB85yDQ5xRyYg+OuTx/nYvYC6/nu",
+	"zT/4jCs/8esbc7RpGpTkLtVif0lOhk8MV76G79i9AI3dUobddgqdbkBgo/ScJiC2Zqk1X4NLCwK4Qfq+",
+	"Hsm7P6k7+GD/aUX7CfVoppIZtvfWRvYBGScBW6XIjUzAZrm65ak96H2ASFKdQ8pzkmzr2woMvRoKE62t",
+	"7DwGDECZM0CzFAnaW4jBirdD45xpqNikj7bCdI+bAh7/Jdsip+E8feE1cMRNCmp0ylXB03Sx09hpZVut",
+	"z+FhhkJpNioyiFg6b4P0VrjNXHft0kYLdkdf1W4Ptrw7lnKCTfRt3zbF156jQ464B9oJ5lbOmnfCG8CE",
+	"BfzWVcl3aHVlAZLMmc6ipdxaX4VFSXa/kGsNpBlO3iN8yZp9VJ4yfdW8j7xRSFw+QedCLe7brZx921Ff",
+	"+Y66upUz2lG73UgYD27ePq80QOOjAFO35lLmDFt5odpiVdSxfQBQi/vKNR702FkhwBu2phxgik/1O3Hs",
+	"MxlUNsqbzCsa9reegS9WnnEBdxK6GU5EUqQiO0Cq6WZcN50IyAObiGqUM/FO8JRNtMlRSGc6y6mKmfIR",
+	"KhksDBGcgOkPRJK6r4aZSITKJU8NVU4vCLPi2FE4WIdj7uiVHNIvJ0bsqKy1xnrqhnzxC4cHeH8Or5tA",
+	"elUTMR4CrS/PzU7J8vAVzrd24wodU/+7tjzIy+KBob1Ez9dSQmGaX1mJcRxQNDjCSOEMoWKhRX2uI9eq",
+	"DqAH1juFa5SY9xVQn5fkqVBfYRWzNLnruyqFaUmWSjIoTOK6j0F4GgPwwnil6THH7YQaGWEJ6pFixexM",
+	"z1UgWh0V0C/AAfAQRThdZNNM7CE5ch7/zLMR7UBEX1K3QimV33mRAGMNJKqDoNaczXSLOZhl4p0U83Wn",
+	"MhZiBpx/y4tMz3ATuHdPSDL0+Df4tq6gMutX4loOb81zXahdnDg0QoSa4H4Z2cjuyW1J1o0Azqs1rNVp",
+	"ytxFvjtSZkikYKgfRihHaIFNMVhJCxWvC2bXZkF9E32ViFmqF1MgirBmExTNeqym2nojN8SudlKbgOv6",
+	"hXCv9kv4CWt5ftUDvxDdzxM7d3YeVtfXUWEYzGHSK46ZKoD4Bn4tc4cyRh/TY1Yu3Jpb44IjsARCmiut",
+	"RI9Zc8UgW7aXIOxqH4k580Dla46V0EhZOldqY5YwnjvIS6NFuxtVQwN7g2/ZkY5ZkdE7yttbQFq8k8jV",
+	"nAz0lIOJtOp+0Q66uKk7FR+GjTQbMYB93+mTw8OmrtNUTuUmjnT+njjSgdR6LWX6vSZ3wo9vyvIgpy4y",
+	"DO0q3+I2O9m2d1NHoWjkPJcml0OzAdX6FINJzmuHkQBPkodlJLRFNlgwXeTW6I0Ikg94vVxJsFbCRH1l",
+	"dJZjnltxymrTA6DXOlv44IBr1HPl71oN4clUaQJ943lfxdzc6FHcY//ExxgfnSuhnPRU5h7gMISIJSTt",
+	"EsU1tso3z+TQ1ZAVCrQwPouuw7oz+/KZyKRO3JGbCTaXiVAY4RtZVT7RRQZkGm+vT0sH0TevOIozOKTd",
+	"vYgLvq5L/Mqv3uo+fFBI7K8Nj/cbEm0F+htlrAUmrb+2t5OkmN10uOMGC69oQn1Xyn/rZLNddNdsXE+C",
+	"Ay8MjG3IFkSOyq7yJ0qLUcwnscZWKnIA/EeKWrwMW82Ma/lQiVeHoMiA7a2CQmE3eORYLBxGUKEgBgo2",
+	"C4u9Po9X3x0n6W/4t+OyX3/I05T4n6zpD5ahNH1FShGeQrQAUrGYfh332LmC0SPekUKeb6HyIzYS+XDi",
+	"FJkusqGwH4yvWzBAPWO5bnAsrt06tNJcKxjyzbiJLbHV72Hr3udW9NO1kZPKCfhOWDQmel55qOtm8KvB",
+	"Ls42e78NW3EuBhOtb9cUGIUboPYU/MU9oqu78XtR4TRBm3W3W4ydmazzcmk896f71Xb44M+LvMg80ycE",
+	"1QWaZXGRpXHEjBx7oE4rtbERw0zkMRpqAWZs1FcYwpeGKEExPB9AydahQtNk3lMwjJ7eIQj2ZNfvbnJn",
+	"aOHCvlSY2d5DQCPTy7uh5e6goRFpmxl3A+giyKtOuLvl4AP9z2HeJsKVt1VFDn9filxHLHISprNO2cSo",
+	"vrbOuToOhijPuEybTG/MIjR5Fz8cHrZhmnpWLxY0dYAhLRCsfgfq6kxQ7ZV7vOsbSIQ12Kzxs8XaR+5M",
+	"WzF9drCmWwVU6X5P5rMTNNktNseGoOhrMkinYjqw1uytABROa0iDS9xjsVB8kIrkCIiIY6ofMGwOWdJA",
+	"Z/SVyfVsZu3sVFIGBu9lflXq1D0Snjzs3vvXvZ4quw177liSKOp5n5r2INjLbcKfJb9pPNDJIl5rfp6F",
+	"euIustKSTGzdetNYFo5H7Fs4Y2VqNhvDpbDsFMSvfCz6UVvrzg7SfvCB/r9YAtlvOpbcLN2v2nNvuW8Q",
+	"Pf81DZatm5zezg5E98TSVrYK5AHX+CAT9GNzBcBZIZbAxsJOaFPKKAW4yrodPhUspmHsyyTusZO+mgkF",
+	"UX7/7a7qJam+p76Zku76jOSvRU2be8BOGxNpJgIpupejUBprAq2RDrgA0jaMLk68cexSUYTmtXow0h1f",
+	"hfV0Cc6Md8k/B2MJF+eerSU0ktf1XDVY3IwM7iMXpslLCFgB4K6pIPgqL1pISYuc6obNRZq6ju9RpqdH",
+	"TOl5jDFluO5WokUPFZdVxSOF6SvUPSxOpBly67xCDNsJtCIHoBRob+gFbyMh7ysn5XWIoOqrEXMaDMyS",
+	"+KykHYd0v8Le4rz0qtmhJ4S2nEsHh4zrMZTmxtUkTmQvmWqT99WT6PDwEPpmaT2PiAqL8ilEhgXbJZ7q",
+	"DPF1rMO29gx9DoO7c2ThPhQpjbBDePPp7t9O0FnrjUFJVVVJsZMkSnmsB6gaO3AFWou3tntxHyO266Gi",
+	"fEECUQNjwYfCgrFM5BFUX/TYc52xp8+wqiFy0mrYkGfZgkqN5VjxvMjw+4BiCx9RW9CAQ3SqAwf6zW7Y",
+	"rSa9hDlGIx5m+N4FLxcm39RjqpXwzaXogyi0HHw6czETLJa6Z6BJ2yUDZlKN42NX1Upeh5nouXFAftYI",
+	"qJM1O6p7icB+GqfhCvtgEEb/HeXDdrWsE82nsjk9OxPKvg3LSt/xVCZBK0IAYG2d4PKFZtVlmE/0yfTi",
+	"PrtUTqH64QLGljdGA7BG4jvDJF1Y1moRoaweuUwiKI2dJtlX3k4mrp+4SqPTUJi6teRqAfGGyjpCv0Xb",
+	"wGdZtEf3EeBUJthYK9EQCaVXbKgHvQQbB8g/G9JHUNFXiXbKXEzNRgsW3u915ZS/v8Dbnvl0E88yvvgW",
+	"EP0/7F3dc9s2Ev9XMHpKZmRJdn3xnfzkS3KTZi5xx+kkc3POlJAIy0xIUAHI2qqn/3tnPwCBEinKNhW7",
+	"rd9skcTnYr+w+9u1RdsiNoA2t7vQAE8snjnxL21h9PWF2zBnlGt3g0o9NzmcDoJNGrNGLjGkU5qCUqTd",
+	"O5hTBxoODcFjAsJPSTwQ/wmqfvc9uA2G7OvYikslTTFRsrB9MU1lklkMEmPIJqxVqzI8x0ZheqDg077g",
+	"wiQCQcfcCmexK1M9K5O4Qdenkui0ebuKRcDGHyYUAbs+w1majZVPeCOQG7sy8SsRCWGUwU6DBc54BCB6",
+	"3cZsSdzwuI5dD2/oj1a/vevvlroMbfGdL5Px867yHvgu+ZYrt+4oX1+5IZ7KZjX0kwTtpJxjGNGVTLA8",
+	"DKa7oLUGIhFOdJ94wDJQO7dqKRc9jPMx1SsAiQh0CWrtgtEgKH9XI3RispKiirCMOve5vQmj7i4pPDYy",
+	"0SCTn1mlRIRSMnqOCEfcljK/0qvogcPqN58YDjLCNfgliaO+kMSmxBXOwBt8V9KKNLeF8NURqC73GFEi",
+	"l+HpeAFwrjEQtjlaCno4K7W9L1F2z9hewtAepHg99qxiXJYm9ZNeQQnSSQQ17rQLXO6WI20BzIWVI6Ph",
+	"l3yyB/0Pb0ypK5/SOfNB1eiExVJgXEk7QpgifxoZPt0ei4iwtW2EBwdsSAbbRocanFaOV0LEOVBhIugl",
+	"2oS19UjplUf371vGb3TjxSg1OczsZoR2nwxkSt2NxwxUpdCQhx6IR++PRqNWks7k9R5YQXuTRQHLsv/i",
+	"6OjoYP/FPcg9VoWkaKWG4NREy3SMpi4xR4NJ/HFeTlbqOgFlz3KYC1cDYCuLYdWT4lxPc32RmAw5bnYs",
+	"SL+1/D6h2RJPFof7o74o57lmTIpQtXVakT3XjayaptWNCrEDFIDvqYO8wqW4iwK3BipSS0CG6ys2u19Z",
+	"3F8kOrGXygbEBCSjCtQRwDDJtcLqL6AwkGBOLMEpO7Toc+0tk9pth8E87TrsusGCrjvR2od+DzbdLGnF",
+	"TstUSevqh5oF7Dxm4hiC2Y1YZbtQegqK4Nzk+QXoe+h4c8Wy0KkKtnCJXBnZzwC4hMiU1HaM2iF1QBgQ",
+	"ZJo646WJTdCc3vjpPDo56Yf2ILrdcmFq5OQnAgsqWYHmQ57JhS/KMejOD+wpjjcWuIUjboIcsep7ik10",
+	"g9xBRcTvSPNzmsUWat+53l7vwx4ep9L3AYb2t9L4cMYPrOGVukVEn4hXr38+efnm9SvvAyzkwgrSoVQs",
+	"nh2O/vX8mK47WAfLSlus8tf1cHP9JI99LDitRWdq2EWaXzXffJwFng2uRe1wDByFa5mpvqjiFQzEjxrT",
+	"IX0PoO9jtBDn0Dal7X/yQ2q9KUH9HgHjXMQSF44PYvJca023KfxlryZVapLnqZJ6qwuRj4m66v01Lk7a",
+	"aRkWlCfS2W2H2/KQlOm3dWL2z1quPT4UOQL3iFiBxYDZuNJFbFxXCBmtAqJbBnAmYSHUt1KmYF+ca3Wd",
+	"WMSn5e+4zoxrJXEmp0uwPBiNBuK9zBTfD07ULNGc9h4leDzGEZrBRqFzMkZpbpfp9fQS5de33XRw5v/j",
+	"whRyA3M6Z7/S1kJm6e3b+lldb4hPCjf67YfT9whn/7+Td/9FBEH+WxSw/YlGeHt4ayAi+AlHFJGhEIUj",
+	"vd7jJ0aJwgWzWRGtzob1qC4SiHi2/sKWb5C2+4oyM7sJua5c26zgS2x3SjfInSHaZrLqJK0SuXsjIPK/",
+	"AqlinoAkbFMT3OUNet9TnXUj/UiLvOEuMThazqQeiBMwwCmupfpcIv6t44QStL1JqrJz/ezw4OA58UOQ",
+	"9uTCyRKLdjmcnvuTLM9FBSQbjs6jHhW5IUTyO4qdWnq+ASnSeht5J2btPgSR0lVFl1syoQcEGFxXPu/B",
+	"kVo3sD0F5LXTBhjxynkqRH1uiCNExqEnj+U2QfQuWeT7Uc2fIPBzlS67yxjZhYxjkmpLGalNwdhEN80Z",
+	"Rpx58UQzu6OZZd7FDkmGud12gYmDjfa0Q/3bOTE8mcL3MIXdhu9cvrmOhjf811Y6CxPR/Wmopio9C3bC",
+	"++3TZd2+d9vMZXG59Nr86sfRDHjTjJF6sH94dPjPH14cHrUgpf6ddCzZuWp1qWRaXP62ia7e4Cu93V48",
+	"QQ8NRk0Y45oiWuadF1NNS5MUi974/58rEUaXavo1rFKx1mewwpkqZO8zLl6mCpNM7abFe8evtK4eujbm",
+	"KbvuN0R5ri7RTybPYOClJY+Jup7nlqwoOl3drxeQIs/dhSgFo+AzXbti+VxpOU8Gjj6alu1lrgsjp8VO",
+	"ANs7odm3H07fn06+qGkzejLP4U9SGnPDXsMGn86VPvnpRxHn0zKD1avdX2Asi99aLyr+MfphiW9HUFvr",
+	"EaAO33MxqEPePFMyTrSy9uEY03KoPMxd8yVclFhhdCt27pMW63fDSeANB+1jIKR3tIiui4ZVdIDZO6Nc",
+	"JzLBKJuUSRr79CdYzJqVq7Z505soaZSB5kHZkPPkl68KewMGQ0RAvKk0aW/cGyLj4UZroOTZx4XqI/ol",
+	"ArRvjLfLshKTi465MhRQ2DzRjMTNyUsrYNi2RmNDDOB+gP9LFZax5BLeVgT5Sgibvt7EKdJLbgSXpMLq",
+	"9r7gL3/sylWtf/5Ogp6mpZ6qsTAKaMnthC1yI2fhVBzi3No0yon/1zr4cgZmcIknDvZzJfOEHbdThUnv",
+	"4bK5NMJ6PTdWMt4jHGLxrVSl4n7i9FvQRWmV4QyXZctx+q2m0bf5JHBvBjjMbnv8zlTm9SWf2LYOEa22",
+	"fhpzkxf5NE+B0qBDl5+zMVuHimSUxWVubCVtqkJzQPL1ndbUBsL9ZqD/kOg80H99SwFMoz8rPpORAsfQ",
+	"R81AHFgKRmZz79IOaQuaqukGJNpXtVg2u5a9WKFzzFasaWU2M2qGF04XyQzTxeXEg/YPqmmBDPW93goJ",
+	"mz4KE5Rs/QrrQo4V6hTcJnKt3z///kcAAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

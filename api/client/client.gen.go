@@ -2705,7 +2705,7 @@ type ActionList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// AnyJSON Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+// AnyJSON Any JSON value. Callers without `payloads:read` get the text `***`.
 type AnyJSON = json.RawMessage
 
 // AuditEvent Something that happened to a saga. Never changes.
@@ -2734,11 +2734,10 @@ type AuditEvent struct {
 	// NewState Given with `old_state` exactly when the saga's state changed; alone at its beginning.
 	NewState *SagaState `json:"new_state,omitempty"`
 
-	// OldState The precise state. `pending` is STARTED; `running` and `step_completed`
-	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
-	// `compensated` (everything undone), `failed` (an undo gave up) and
-	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
-	// CANCELLED.
+	// OldState The precise state. `pending` is STARTED; `running` and `step_completed` are
+	// RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING; `compensated`
+	// (all steps compensated), `failed` (a compensation gave up) and `timed_out`
+	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	OldState *SagaState `json:"old_state,omitempty"`
 
 	// RequestID Of the API request behind it.
@@ -2922,16 +2921,17 @@ type BackfillSlot struct {
 // BulkState defines model for BulkState.
 type BulkState string
 
-// Call How a participant is reached. It has either `http` or `job`.
+// Call How to call a participant: either `http` or `job`.
 type Call struct {
-	// Args A template of the run's arguments, in the form of the workflow's `output`.
-	// Without it the run gets what an HTTP participant would get as body.
+	// Args A template for the run's arguments, in the same form as the workflow's
+	// `output`. By default the run gets what an HTTP participant would get as its
+	// body.
 	Args JSONObject `json:"args,omitempty"`
 
 	// HTTP A request to a participant. Redirects are never followed.
 	HTTP *HTTPCall `json:"http,omitempty"`
 
-	// Job The job definition whose run does it. Not with `--store memory`.
+	// Job The job definition to run. Not available with `--store memory`.
 	Job *string `json:"job,omitempty"`
 }
 
@@ -2980,7 +2980,7 @@ type ClaimInput struct {
 
 // ClaimedRun A run for the worker.
 type ClaimedRun struct {
-	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args    AnyJSON `json:"args,omitempty"`
 	Attempt int32   `json:"attempt"`
 
@@ -3028,7 +3028,7 @@ type ClaimedRuns struct {
 	State WorkerState `json:"state"`
 }
 
-// Compensation A call that undoes the step, or the word `none` when there is nothing to undo.
+// Compensation A call that undoes the step, or `none` if there is nothing to undo.
 type Compensation struct {
 	union json.RawMessage
 }
@@ -3086,7 +3086,7 @@ type CompleteItem struct {
 	// Resources What a run has used.
 	Resources *RunResources `json:"resources,omitempty"`
 
-	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Result Any JSON value. Callers without `payloads:read` get the text `***`.
 	Result   AnyJSON `json:"result,omitempty"`
 	RunID    UUID    `json:"run_id"`
 	TimedOut *bool   `json:"timed_out,omitempty"`
@@ -3094,7 +3094,7 @@ type CompleteItem struct {
 
 // CompleteStepInput defines model for CompleteStepInput.
 type CompleteStepInput struct {
-	// Output Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Output Any JSON value. Callers without `payloads:read` get the text `***`.
 	Output AnyJSON `json:"output,omitempty"`
 
 	// Reason Recorded in the audit trail.
@@ -3204,7 +3204,7 @@ type DeadLetter struct {
 	// ParentID The letter whose redrive came back as this one.
 	ParentID *openapi_types.UUID `json:"parent_id,omitempty"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
 	// PayloadBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
@@ -3621,7 +3621,7 @@ type DeadLetterInput struct {
 	// OriginalTopic 1 to 255 characters.
 	OriginalTopic string `json:"original_topic"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
 	// PayloadBase64 At most 10 MiB decoded. Excludes `payload`.
@@ -3823,7 +3823,7 @@ type DeadLetterRetryInput struct {
 	// KeyBase64 Another key.
 	KeyBase64 *string `json:"key_base64,omitempty"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
 	// PayloadBase64 Any bytes instead of `payload`.
@@ -3872,7 +3872,7 @@ type DeadLetterRevision struct {
 	KeyBase64 *ContentText `json:"key_base64,omitempty"`
 	Number    int          `json:"number"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
 	// PayloadBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
@@ -3882,7 +3882,7 @@ type DeadLetterRevision struct {
 	// JSON value and as a string; `binary` is in `payload_base64`.
 	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
 
-	// PayloadPatch Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// PayloadPatch Any JSON value. Callers without `payloads:read` get the text `***`.
 	PayloadPatch AnyJSON `json:"payload_patch,omitempty"`
 	Reason       *string `json:"reason,omitempty"`
 }
@@ -3984,10 +3984,10 @@ type DeadlineInput struct {
 	Reason      *string `json:"reason,omitempty"`
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 
-	// TimeoutMS Counted from now. Excludes `until`.
+	// TimeoutMS Counted from now. Cannot be combined with `until`.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Until In the future. Excludes `timeout_ms`.
+	// Until Must be in the future. Cannot be combined with `timeout_ms`.
 	Until *time.Time `json:"until,omitempty"`
 }
 
@@ -4072,7 +4072,7 @@ type EmittedEvent struct {
 	EventType     string     `json:"event_type"`
 	OccurredAt    *time.Time `json:"occurred_at,omitempty"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 }
 
@@ -4087,7 +4087,7 @@ type EmittedItem struct {
 
 // EmittedRun A run of another definition.
 type EmittedRun struct {
-	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args AnyJSON `json:"args,omitempty"`
 
 	// Definition Its id or name.
@@ -4098,7 +4098,7 @@ type EmittedRun struct {
 	ScheduledFor   *time.Time `json:"scheduled_for,omitempty"`
 }
 
-// EndCause Why a saga did not go on forward.
+// EndCause Why the saga stopped running forward.
 type EndCause string
 
 // EndedRun What became of a run.
@@ -4133,8 +4133,8 @@ type ExpiredSagas struct {
 
 // ExplainedAction defines model for ExplainedAction.
 type ExplainedAction struct {
-	// Action An action of the API, named as in its path; `skip-step` is `/steps/{step}/skip`,
-	// and so on.
+	// Action An action of the API, named as in its path; for example `skip-step` is
+	// `/steps/{step}/skip`.
 	Action      SagaAction `json:"action"`
 	Description string     `json:"description"`
 
@@ -4226,7 +4226,7 @@ type ForceCompleteInput struct {
 	Reason      string `json:"reason"`
 	RequestedBy *Label `json:"requested_by,omitempty"`
 
-	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Result Any JSON value. Callers without `payloads:read` get the text `***`.
 	Result AnyJSON `json:"result,omitempty"`
 }
 
@@ -4283,14 +4283,14 @@ type GroupRedriveInput struct {
 type HTTPCall struct {
 	Headers map[string]string `json:"headers,omitempty"`
 
-	// Method POST by default.
+	// Method Default: POST.
 	Method *HTTPCallMethod `json:"method,omitempty"`
 
-	// URL Absolute, http or https.
+	// URL An absolute http or https URL.
 	URL string `json:"url"`
 }
 
-// HTTPCallMethod POST by default.
+// HTTPCallMethod Default: POST.
 type HTTPCallMethod string
 
 // Health defines model for Health.
@@ -4399,7 +4399,7 @@ type JobBulk struct {
 	Done      int64         `json:"done"`
 	EndedAt   *time.Time    `json:"ended_at,omitempty"`
 
-	// Filter Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
 	Filter AnyJSON            `json:"filter,omitempty"`
 	ID     openapi_types.UUID `json:"id"`
 
@@ -4479,7 +4479,7 @@ type JobDefinition struct {
 	// and sagas do.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
-	// DefaultArgs Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON    `json:"default_args,omitempty"`
 	DeletedAt   *time.Time `json:"deleted_at,omitempty"`
 	Description *string    `json:"description,omitempty"`
@@ -4582,7 +4582,7 @@ type JobDefinitionInput struct {
 	// and sagas do.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
-	// DefaultArgs Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 	Description *string `json:"description,omitempty"`
 
@@ -4672,7 +4672,7 @@ type JobDefinitionPatch struct {
 	// and sagas do.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
-	// DefaultArgs Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 	Description *string `json:"description,omitempty"`
 	Enabled     *bool   `json:"enabled,omitempty"`
@@ -4767,7 +4767,7 @@ type JobDefinitionVersion struct {
 	// and sagas do.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
-	// DefaultArgs Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 	Description *string `json:"description,omitempty"`
 
@@ -4871,7 +4871,7 @@ type JobEventInput struct {
 	// OccurredAt When it happened; now when it is left out.
 	OccurredAt *time.Time `json:"occurred_at,omitempty"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 }
 
@@ -4901,7 +4901,7 @@ type JobEventRecord struct {
 	EventType  string             `json:"event_type"`
 	OccurredAt time.Time          `json:"occurred_at"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
 	// PayloadDiffers With `duplicate`, true when the stored event has another payload than the one sent.
@@ -4977,7 +4977,7 @@ type JobReasonInput struct {
 
 // JobRerunInput defines model for JobRerunInput.
 type JobRerunInput struct {
-	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args AnyJSON `json:"args,omitempty"`
 
 	// Reason For the audit trail.
@@ -5007,7 +5007,7 @@ type JobRun struct {
 	AdmittedAt     *time.Time   `json:"admitted_at,omitempty"`
 	AllowedActions []JobRunVerb `json:"allowed_actions"`
 
-	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args             AnyJSON             `json:"args,omitempty"`
 	AssignedAt       *time.Time          `json:"assigned_at,omitempty"`
 	AssignedWorkerID *openapi_types.UUID `json:"assigned_worker_id,omitempty"`
@@ -5021,7 +5021,7 @@ type JobRun struct {
 	CancelReason      *string             `json:"cancel_reason,omitempty"`
 	CancelRequestedAt *time.Time          `json:"cancel_requested_at,omitempty"`
 
-	// Checkpoint Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Checkpoint Any JSON value. Callers without `payloads:read` get the text `***`.
 	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
 	CommandName string  `json:"command_name"`
 
@@ -5088,7 +5088,7 @@ type JobRun struct {
 	ResourceIoWriteBytes    *int64    `json:"resource_io_write_bytes,omitempty"`
 	ResourcePeakRssBytes    *int64    `json:"resource_peak_rss_bytes,omitempty"`
 
-	// Result Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Result Any JSON value. Callers without `payloads:read` get the text `***`.
 	Result       AnyJSON             `json:"result,omitempty"`
 	RetryNumber  int                 `json:"retry_number"`
 	RetryOfRunID *openapi_types.UUID `json:"retry_of_run_id,omitempty"`
@@ -5191,7 +5191,7 @@ type JobRunFilter struct {
 
 // JobRunInput defines model for JobRunInput.
 type JobRunInput struct {
-	// Args Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args          AnyJSON `json:"args,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 
@@ -5464,7 +5464,7 @@ type Redrive struct {
 	Eta    *time.Time `json:"eta,omitempty"`
 	Failed int64      `json:"failed"`
 
-	// Filter Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
 	Filter   AnyJSON `json:"filter,omitempty"`
 	Force    bool    `json:"force"`
 	Gathered bool    `json:"gathered"`
@@ -5531,7 +5531,7 @@ type Redrive struct {
 	// Target Where a retry drives a letter.
 	Target *DeadLetterTarget `json:"target,omitempty"`
 
-	// Transform Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Transform Any JSON value. Callers without `payloads:read` get the text `***`.
 	Transform AnyJSON `json:"transform,omitempty"`
 
 	// UnknownIds Where it was asked for, those of `ids` that no live letter has: nothing is
@@ -5736,7 +5736,7 @@ type ReleaseInput struct {
 
 // ResumeInput defines model for ResumeInput.
 type ResumeInput struct {
-	// KeepDeadline Whether the deadline stays where it was.
+	// KeepDeadline Whether the deadline stays as it was.
 	KeepDeadline *bool `json:"keep_deadline,omitempty"`
 
 	// Reason Recorded in the audit trail.
@@ -5744,14 +5744,15 @@ type ResumeInput struct {
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
 
-// Retention How long ended sagas stay live before they are archived, in milliseconds.
-// Left out or 0: as long as the server says; -1: for ever. What the latest
-// version says holds for all sagas of the workflow.
+// Retention How long ended sagas stay live before they are archived, in milliseconds. 0 or
+// omitted: the server's default; -1: for ever. The latest version's retention
+// applies to all sagas of the workflow.
 type Retention struct {
-	// CompletedMS Of sagas that completed.
+	// CompletedMS For sagas that completed.
 	CompletedMS *int64 `json:"completed_ms,omitempty"`
 
-	// FailedMS Of sagas that ended in any other way. Those that need attention are never archived.
+	// FailedMS For sagas that ended in any other way. Sagas that need attention are never
+	// archived.
 	FailedMS *int64 `json:"failed_ms,omitempty"`
 }
 
@@ -5808,15 +5809,15 @@ type RetryClass string
 
 // RetryInput defines model for RetryInput.
 type RetryInput struct {
-	// FromStep The step to begin with, by name or index; by default the one that failed.
+	// FromStep The step to start from, by name or index; default: the step that failed.
 	FromStep *RetryInput_FromStep `json:"from_step,omitempty"`
 
-	// InputPatch A JSON merge patch (RFC 7386) of what that step gets as `payload`: by
-	// default the saga's payload.
+	// InputPatch A JSON merge patch (RFC 7386) of the step's `payload`, which is by default
+	// the saga's payload.
 	InputPatch AnyJSON `json:"input_patch,omitempty"`
 
-	// NotApplied That somebody has made sure that the attempts so far were not applied.
-	// Without it a step that may have been applied takes no `input_patch`.
+	// NotApplied Confirms that none of the previous attempts was applied. Without it, a step
+	// that may have been applied accepts no `input_patch`.
 	NotApplied *bool `json:"not_applied,omitempty"`
 
 	// Reason Recorded in the audit trail.
@@ -5830,29 +5831,29 @@ type RetryInputFromStep0 = string
 // RetryInputFromStep1 defines model for RetryInput.FromStep.1.
 type RetryInputFromStep1 = int
 
-// RetryInput_FromStep The step to begin with, by name or index; by default the one that failed.
+// RetryInput_FromStep The step to start from, by name or index; default: the step that failed.
 type RetryInput_FromStep struct {
 	union json.RawMessage
 }
 
-// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
+// RetryPolicy Omitted members are taken from the workflow's policy, then from the server's.
 type RetryPolicy struct {
 	// InitialIntervalMS The wait before the second attempt.
 	InitialIntervalMS *int64 `json:"initial_interval_ms,omitempty"`
 
-	// Jitter Waits are spread by this share, at random.
+	// Jitter The fraction by which waits vary at random.
 	Jitter *float64 `json:"jitter,omitempty"`
 
-	// MaxAttempts Calls in all, the first included.
+	// MaxAttempts Total number of calls, including the first.
 	MaxAttempts *int `json:"max_attempts,omitempty"`
 
-	// MaxIntervalMS No wait is longer.
+	// MaxIntervalMS The longest wait between attempts.
 	MaxIntervalMS *int64 `json:"max_interval_ms,omitempty"`
 
-	// Multiplier How much longer each wait is than the one before.
+	// Multiplier The factor by which each wait exceeds the previous one.
 	Multiplier *float64 `json:"multiplier,omitempty"`
 
-	// RetryOn What is retried. An empty list retries nothing.
+	// RetryOn Which failures are retried. An empty list retries none.
 	RetryOn []RetryClass `json:"retry_on,omitempty"`
 }
 
@@ -5973,16 +5974,16 @@ type Saga struct {
 	DefinitionID string  `json:"definition_id"`
 	Description  *string `json:"description,omitempty"`
 
-	// EndCause Why a saga did not go on forward.
+	// EndCause Why the saga stopped running forward.
 	EndCause     *EndCause  `json:"end_cause,omitempty"`
 	Error        *SagaError `json:"error,omitempty"`
 	ErrorMessage *string    `json:"error_message,omitempty"`
 	InitiatedBy  string     `json:"initiated_by"`
 
-	// Lifecycle The coarse life of a saga.
+	// Lifecycle A coarse classification of the state.
 	Lifecycle SagaLifecycle `json:"lifecycle"`
 
-	// Metadata Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Metadata Any JSON value. Callers without `payloads:read` get the text `***`.
 	Metadata AnyJSON `json:"metadata,omitempty"`
 	Name     *string `json:"name,omitempty"`
 
@@ -5992,25 +5993,24 @@ type Saga struct {
 	// NextRunAt When a saga that waits goes on.
 	NextRunAt *time.Time `json:"next_run_at,omitempty"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
 	// Result Once the saga is completed: what the workflow's `output` declares, by default
 	// the outputs of the steps by name.
 	Result AnyJSON `json:"result,omitempty"`
 
-	// RetryPolicy What is left out comes from the workflow's policy, and then from the server's.
+	// RetryPolicy Omitted members are taken from the workflow's policy, then from the server's.
 	RetryPolicy *RetryPolicy       `json:"retry_policy,omitempty"`
 	SagaID      openapi_types.UUID `json:"saga_id"`
 	SagaType    string             `json:"saga_type"`
 	SpanID      *string            `json:"span_id,omitempty"`
 	StartedAt   *time.Time         `json:"started_at,omitempty"`
 
-	// State The precise state. `pending` is STARTED; `running` and `step_completed`
-	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
-	// `compensated` (everything undone), `failed` (an undo gave up) and
-	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
-	// CANCELLED.
+	// State The precise state. `pending` is STARTED; `running` and `step_completed` are
+	// RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING; `compensated`
+	// (all steps compensated), `failed` (a compensation gave up) and `timed_out`
+	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	State SagaState `json:"state"`
 
 	// Status The status to poll. Each state has one.
@@ -6034,8 +6034,8 @@ type Saga struct {
 	WorkflowVersion int    `json:"workflow_version"`
 }
 
-// SagaAction An action of the API, named as in its path; `skip-step` is `/steps/{step}/skip`,
-// and so on.
+// SagaAction An action of the API, named as in its path; for example `skip-step` is
+// `/steps/{step}/skip`.
 type SagaAction string
 
 // SagaError defines model for SagaError.
@@ -6043,7 +6043,7 @@ type SagaError struct {
 	Cause *SagaError `json:"cause,omitempty"`
 	Code  string     `json:"code"`
 
-	// Details Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Details Any JSON value. Callers without `payloads:read` get the text `***`.
 	Details    AnyJSON   `json:"details,omitempty"`
 	Message    string    `json:"message"`
 	Retryable  bool      `json:"retryable"`
@@ -6079,11 +6079,10 @@ type SagaExplanation struct {
 	SagaID openapi_types.UUID `json:"saga_id"`
 	Since  time.Time          `json:"since"`
 
-	// State The precise state. `pending` is STARTED; `running` and `step_completed`
-	// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
-	// `compensated` (everything undone), `failed` (an undo gave up) and
-	// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
-	// CANCELLED.
+	// State The precise state. `pending` is STARTED; `running` and `step_completed` are
+	// RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING; `compensated`
+	// (all steps compensated), `failed` (a compensation gave up) and `timed_out`
+	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	State SagaState `json:"state"`
 
 	// Status The status to poll. Each state has one.
@@ -6100,7 +6099,8 @@ type SagaExplanationWaitsFor string
 
 // SagaInput Either `workflow_name` or `steps` is required.
 type SagaInput struct {
-	// BusinessKey What the saga is about, such as an order number. Only one unfinished saga of a workflow has it.
+	// BusinessKey What the saga is about, such as an order number. Only one unfinished saga of
+	// a workflow can have it.
 	BusinessKey   *Label  `json:"business_key,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 	Description   *string `json:"description,omitempty"`
@@ -6110,39 +6110,41 @@ type SagaInput struct {
 	Metadata JSONObject `json:"metadata,omitempty"`
 	Name     *Label     `json:"name,omitempty"`
 
-	// OnConflict What to do when an unfinished saga of the workflow has the business
-	// key: `reject` (409), or `return_existing` (200 with that saga).
+	// OnConflict What to do if an unfinished saga of the workflow has the business key:
+	// `reject` (409) or `return_existing` (200 with that saga).
 	OnConflict *SagaInputOnConflict `json:"on_conflict,omitempty"`
 
-	// Payload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// RetryPolicy Of the steps that name none; what it leaves out comes from the workflow's.
+	// RetryPolicy For steps without a policy of their own; omitted members are taken from the
+	// workflow's policy.
 	RetryPolicy *RetryPolicy `json:"retry_policy,omitempty"`
 	SagaID      *UUID        `json:"saga_id,omitempty"`
 
-	// SagaType By default the first 64 characters of the workflow's name.
+	// SagaType Default: the first 64 characters of the workflow's name.
 	SagaType *string `json:"saga_type,omitempty"`
 
-	// Steps The steps of a workflow for this saga alone.
+	// Steps The steps of a workflow used by this saga only.
 	Steps []Step `json:"steps,omitempty"`
 
-	// TimeoutMS When this time has passed, the saga is turned back. By default the workflow's, then the server's.
+	// TimeoutMS When this time has passed, the saga is compensated. Default: the workflow's
+	// timeout, then the server's.
 	TimeoutMS     *int64 `json:"timeout_ms,omitempty"`
 	TransactionID *UUID  `json:"transaction_id,omitempty"`
 
-	// WorkflowName A registered workflow. With `steps` merely a label; then `inline` by default.
+	// WorkflowName A registered workflow. With `steps` it is only a label; default: `inline`.
 	WorkflowName *string `json:"workflow_name,omitempty"`
 
-	// WorkflowVersion The latest version by default. Excludes `steps`.
+	// WorkflowVersion Default: the latest version. Cannot be combined with `steps`.
 	WorkflowVersion *int32 `json:"workflow_version,omitempty"`
 }
 
-// SagaInputOnConflict What to do when an unfinished saga of the workflow has the business
-// key: `reject` (409), or `return_existing` (200 with that saga).
+// SagaInputOnConflict What to do if an unfinished saga of the workflow has the business key:
+// `reject` (409) or `return_existing` (200 with that saga).
 type SagaInputOnConflict string
 
-// SagaLifecycle The coarse life of a saga.
+// SagaLifecycle A coarse classification of the state.
 type SagaLifecycle string
 
 // SagaList defines model for SagaList.
@@ -6151,11 +6153,10 @@ type SagaList struct {
 	Sagas      []Saga     `json:"sagas"`
 }
 
-// SagaState The precise state. `pending` is STARTED; `running` and `step_completed`
-// are RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING;
-// `compensated` (everything undone), `failed` (an undo gave up) and
-// `timed_out` (deadline passed, everything undone) are FAILED; `cancelled` is
-// CANCELLED.
+// SagaState The precise state. `pending` is STARTED; `running` and `step_completed` are
+// RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING; `compensated`
+// (all steps compensated), `failed` (a compensation gave up) and `timed_out`
+// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 type SagaState string
 
 // SagaStatistics The sagas of one version of a workflow. `total_instances` is the sum of
@@ -6352,38 +6353,42 @@ type StartedRun struct {
 
 // Step defines model for Step.
 type Step struct {
-	// Action How a participant is reached. It has either `http` or `job`.
+	// Action How to call a participant: either `http` or `job`.
 	Action *Call `json:"action,omitempty"`
 
-	// Args As `args` in `action`.
+	// Args Like `args` in `action`.
 	Args JSONObject `json:"args,omitempty"`
 
-	// Compensation A call that undoes the step, or the word `none` when there is nothing to undo.
+	// Compensation A call that undoes the step, or `none` if there is nothing to undo.
 	Compensation Compensation `json:"compensation"`
 
-	// CompensationRetry What is left out comes from the workflow's policy, and then from the server's.
+	// CompensationRetry Omitted members are taken from the workflow's policy, then from the server's.
 	CompensationRetry *RetryPolicy `json:"compensation_retry,omitempty"`
 
-	// DependsOn Names of steps that must be done before. Steps run one at a time, otherwise as listed.
+	// DependsOn Names of steps that must be executed before this one. Steps run one at a
+	// time, otherwise in the listed order.
 	DependsOn []string `json:"depends_on,omitempty"`
 
-	// Job As `job` in `action`.
+	// Job Like `job` in `action`.
 	Job *string `json:"job,omitempty"`
 
-	// Name Unique in the workflow. Letters, digits and `.` `_` `:` `-`, at most 255, beginning with a letter or digit.
+	// Name Unique in the workflow. Letters, digits and `.` `_` `:` `-`, at most 255,
+	// starting with a letter or digit.
 	Name string `json:"name"`
 
-	// Retry What is left out comes from the workflow's policy, and then from the server's.
+	// Retry Omitted members are taken from the workflow's policy, then from the server's.
 	Retry *RetryPolicy `json:"retry,omitempty"`
 
-	// TimeoutMS How long one call may take.
+	// TimeoutMS Maximum duration of one call.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type Says the same as what the step holds. A step of type job may have `job` and `args` in place of `action`.
+	// Type Must match the step's content. A step of type job may have `job` and `args`
+	// in place of `action`.
 	Type *StepType `json:"type,omitempty"`
 }
 
-// StepType Says the same as what the step holds. A step of type job may have `job` and `args` in place of `action`.
+// StepType Must match the step's content. A step of type job may have `job` and `args`
+// in place of `action`.
 type StepType string
 
 // StepAction defines model for StepAction.
@@ -6413,15 +6418,15 @@ type StepLog struct {
 	// OutcomeCode What the participant answered, for example `http_409` or `timeout`.
 	OutcomeCode *string `json:"outcome_code,omitempty"`
 
-	// RequestPayload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// RequestPayload Any JSON value. Callers without `payloads:read` get the text `***`.
 	RequestPayload AnyJSON `json:"request_payload,omitempty"`
 
-	// ResponsePayload Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// ResponsePayload Any JSON value. Callers without `payloads:read` get the text `***`.
 	ResponsePayload AnyJSON            `json:"response_payload,omitempty"`
 	SagaID          openapi_types.UUID `json:"saga_id"`
 	StartedAt       time.Time          `json:"started_at"`
 
-	// Status How an attempt ended. RUNNING holds exactly while `completed_at` is absent.
+	// Status How an attempt ended. RUNNING exactly while `completed_at` is absent.
 	Status    StepLogStatus `json:"status"`
 	StepIndex int           `json:"step_index"`
 	StepName  string        `json:"step_name"`
@@ -6436,7 +6441,7 @@ type StepLogList struct {
 	StepLogs   []StepLog  `json:"step_logs"`
 }
 
-// StepLogStatus How an attempt ended. RUNNING holds exactly while `completed_at` is absent.
+// StepLogStatus How an attempt ended. RUNNING exactly while `completed_at` is absent.
 type StepLogStatus string
 
 // StepStateName defines model for StepStateName.
@@ -6454,13 +6459,13 @@ type StepView struct {
 	Error             *SagaError         `json:"error,omitempty"`
 	ID                string             `json:"id"`
 
-	// InputData Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// InputData Any JSON value. Callers without `payloads:read` get the text `***`.
 	InputData     AnyJSON    `json:"input_data,omitempty"`
 	LastAttemptAt *time.Time `json:"last_attempt_at,omitempty"`
 	MaxAttempts   int        `json:"max_attempts"`
 	Name          string     `json:"name"`
 
-	// OutputData Any JSON value. In answers the text `***` for those who lack `payloads:read`.
+	// OutputData Any JSON value. Callers without `payloads:read` get the text `***`.
 	OutputData AnyJSON            `json:"output_data,omitempty"`
 	SagaID     openapi_types.UUID `json:"saga_id"`
 	StartedAt  *time.Time         `json:"started_at,omitempty"`
@@ -6822,54 +6827,57 @@ type Workflow struct {
 	Definition  *WorkflowDefinition `json:"definition,omitempty"`
 	Description *string             `json:"description,omitempty"`
 
-	// Enabled Whether new sagas are accepted, of any version.
+	// Enabled Whether new sagas are accepted, for any version.
 	Enabled bool `json:"enabled"`
 
-	// LatestVersion The version that new sagas get when they name none.
+	// LatestVersion The version used by new sagas that name none.
 	LatestVersion int    `json:"latest_version"`
 	Name          string `json:"name"`
 	StepCount     int    `json:"step_count"`
 
-	// StepNames In the order in which they run.
+	// StepNames In execution order.
 	StepNames []string `json:"step_names"`
 
-	// UpdatedAt When a version was last registered, or the workflow enabled or disabled.
+	// UpdatedAt When a version was last registered, or the workflow was last enabled or
+	// disabled.
 	UpdatedAt time.Time `json:"updated_at"`
 	Version   int       `json:"version"`
 }
 
 // WorkflowDefinition defines model for WorkflowDefinition.
 type WorkflowDefinition struct {
-	// CompensationRetry What is left out comes from the workflow's policy, and then from the server's.
+	// CompensationRetry Omitted members are taken from the workflow's policy, then from the server's.
 	CompensationRetry *RetryPolicy `json:"compensation_retry,omitempty"`
 
-	// CompensationTimeoutMS How long compensating may take, from its beginning.
+	// CompensationTimeoutMS Maximum duration of the compensation phase.
 	CompensationTimeoutMS *int64  `json:"compensation_timeout_ms,omitempty"`
 	Description           *string `json:"description,omitempty"`
 
-	// Name Letters, digits and `.` `_` `:` `-`, at most 255, beginning with a letter or digit.
+	// Name Letters, digits and `.` `_` `:` `-`, at most 255, starting with a letter or
+	// digit.
 	Name string `json:"name"`
 
-	// Output A template of a completed saga's result. A string that begins with `${` is a
-	// reference and stands for the JSON value it points to: `${steps.NAME.path}`
-	// into a step's output, `${payload.path}` into the payload. One that finds
-	// nothing is null. `$${` begins a text with `${` in it.
+	// Output A template for the result of a completed saga. A string that begins with
+	// `${` is a reference and is replaced by the JSON value it points to:
+	// `${steps.NAME.path}` into a step's output, `${payload.path}` into the
+	// payload. A reference that finds nothing yields null. `$${` starts a literal
+	// text with `${` in it.
 	Output JSONObject `json:"output,omitempty"`
 
-	// Retention How long ended sagas stay live before they are archived, in milliseconds.
-	// Left out or 0: as long as the server says; -1: for ever. What the latest
-	// version says holds for all sagas of the workflow.
+	// Retention How long ended sagas stay live before they are archived, in milliseconds. 0 or
+	// omitted: the server's default; -1: for ever. The latest version's retention
+	// applies to all sagas of the workflow.
 	Retention *Retention `json:"retention,omitempty"`
 
-	// Retry What is left out comes from the workflow's policy, and then from the server's.
+	// Retry Omitted members are taken from the workflow's policy, then from the server's.
 	Retry *RetryPolicy `json:"retry,omitempty"`
 	Steps []Step       `json:"steps"`
 
-	// TimeoutMS When this time has passed, a saga is turned back.
+	// TimeoutMS When this time has passed, the saga is compensated.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 }
 
-// WorkflowInput A definition, or one as YAML text inside JSON.
+// WorkflowInput A definition, or YAML text inside JSON.
 type WorkflowInput struct {
 	union json.RawMessage
 }
@@ -6880,7 +6888,7 @@ type WorkflowList struct {
 	Workflows  []Workflow `json:"workflows"`
 }
 
-// WorkflowText A WorkflowDefinition as one YAML document without anchors and aliases.
+// WorkflowText A WorkflowDefinition as a single YAML document without anchors and aliases.
 type WorkflowText = string
 
 // WorkflowValidation defines model for WorkflowValidation.
@@ -6889,7 +6897,7 @@ type WorkflowValidation struct {
 	Name       string             `json:"name"`
 	StepCount  int                `json:"step_count"`
 
-	// StepNames In the order in which they run.
+	// StepNames In execution order.
 	StepNames []string                `json:"step_names"`
 	Valid     WorkflowValidationValid `json:"valid"`
 }
@@ -7212,25 +7220,26 @@ type RunRetentionParams struct {
 
 // ListAPIKeysParams defines parameters for ListAPIKeys.
 type ListAPIKeysParams struct {
-	// Active Only keys that count now, or only those that are revoked or expired.
+	// Active Only active keys, or only revoked and expired ones.
 	Active *bool `form:"active,omitempty" json:"active,omitempty"`
 
 	// TenantID Only keys of this tenant.
 	TenantID *UUID `form:"tenant_id,omitempty" json:"tenant_id,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7241,37 +7250,38 @@ type ListAPIKeysParamsInclude string
 type ListActionsParams struct {
 	Kind *ActionKind `form:"kind,omitempty" json:"kind,omitempty"`
 
-	// Subject The id, fingerprint or topic that it was done to.
+	// Subject The id, fingerprint or topic of the subject.
 	Subject *Label `form:"subject,omitempty" json:"subject,omitempty"`
 	Actor   *Label `form:"actor,omitempty" json:"actor,omitempty"`
 	Verb    *Label `form:"verb,omitempty" json:"verb,omitempty"`
 
-	// Operation The operationId of this contract, or the command.
+	// Operation The operationId in this contract, or the CLI command.
 	Operation *Label `form:"operation,omitempty" json:"operation,omitempty"`
 	RequestID *Label `form:"request_id,omitempty" json:"request_id,omitempty"`
 
-	// Scope `tenant` by default.
+	// Scope Default: `tenant`.
 	Scope *AuditScope `form:"scope,omitempty" json:"scope,omitempty"`
 
-	// From Only actions of this time or later.
+	// From Only actions at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
 	// To Only actions before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7280,16 +7290,16 @@ type ListActionsParamsInclude string
 
 // VerifyAuditParams defines parameters for VerifyAudit.
 type VerifyAuditParams struct {
-	// FromSeq The first seal to check; 1 by default.
+	// FromSeq The first seal to check; default: 1.
 	FromSeq *int64 `form:"from_seq,omitempty" json:"from_seq,omitempty"`
 
-	// Trail `events` of sagas, which is the default, or `actions`: what `/audit` lists.
+	// Trail `events` of sagas (the default) or `actions`, as listed by `/audit`.
 	Trail *VerifyAuditParamsTrail `form:"trail,omitempty" json:"trail,omitempty"`
 
-	// Scope Of `actions`; `tenant` by default.
+	// Scope With `trail=actions`; default: `tenant`.
 	Scope *AuditScope `form:"scope,omitempty" json:"scope,omitempty"`
 
-	// Limit Most seals to check; 100 by default.
+	// Limit Maximum number of seals to check; default: 100.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -7301,31 +7311,32 @@ type ListArchivedDeadLettersParams struct {
 	// Status Repeatable.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
-	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
+	// `orders.*`.
 	Topic *DLQTopicFilter `form:"topic,omitempty" json:"topic,omitempty"`
 
-	// Fingerprint Which group of errors.
+	// Fingerprint The fingerprint of a group of errors.
 	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
 	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
 
 	// ErrorClass Repeatable.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that all occur in the error message, whole, in any case.
+	// ErrorContains Words that must all occur in the error message, as whole words, in any case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
 	// Key The key, as text.
 	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
 
-	// KeyBase64 The key, in base64. Excludes `key`.
+	// KeyBase64 The key, in base64. Cannot be combined with `key`.
 	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
 
-	// Header A header and its value, as `name=value`. Repeatable: all must fit.
+	// Header A header and its value, as `name=value`. Repeatable: all must match.
 	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
 
 	// Payload A member of a JSON payload and its value, as `path=value`, for example
-	// `order.customer=c-17` or `total=12.5`. Repeatable: all must fit.
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all must match.
 	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
 
 	// CreatedFrom Inclusive.
@@ -7345,7 +7356,7 @@ type ListArchivedDeadLettersParams struct {
 	// Resolution Repeatable.
 	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
 
-	// GenerationMin How often it was redriven and came back, at least.
+	// GenerationMin Minimum number of times the letter was redriven and came back.
 	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
 
 	// Source Repeatable.
@@ -7355,32 +7366,33 @@ type ListArchivedDeadLettersParams struct {
 	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Label Repeatable: it must have all.
+	// Label Repeatable: the letter must have all labels.
 	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
 	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
 
-	// RedriveID Letters that this redrive was the last to drive.
+	// RedriveID Letters whose latest retry was made by this redrive.
 	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
 
-	// RootID Letters of one lineage.
+	// RootID Letters of this lineage.
 	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
 
-	// View How much of each item; `basic` by default.
+	// View How much of each item to return; default: `basic`.
 	View *ListArchivedDeadLettersParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7392,7 +7404,7 @@ type ListArchivedDeadLettersParamsInclude string
 
 // GetArchivedDeadLetterParams defines parameters for GetArchivedDeadLetter.
 type GetArchivedDeadLetterParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
@@ -7401,31 +7413,32 @@ type ExportDeadLettersParams struct {
 	// Status Repeatable.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
-	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
+	// `orders.*`.
 	Topic *DLQTopicFilter `form:"topic,omitempty" json:"topic,omitempty"`
 
-	// Fingerprint Which group of errors.
+	// Fingerprint The fingerprint of a group of errors.
 	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
 	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
 
 	// ErrorClass Repeatable.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that all occur in the error message, whole, in any case.
+	// ErrorContains Words that must all occur in the error message, as whole words, in any case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
 	// Key The key, as text.
 	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
 
-	// KeyBase64 The key, in base64. Excludes `key`.
+	// KeyBase64 The key, in base64. Cannot be combined with `key`.
 	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
 
-	// Header A header and its value, as `name=value`. Repeatable: all must fit.
+	// Header A header and its value, as `name=value`. Repeatable: all must match.
 	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
 
 	// Payload A member of a JSON payload and its value, as `path=value`, for example
-	// `order.customer=c-17` or `total=12.5`. Repeatable: all must fit.
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all must match.
 	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
 
 	// CreatedFrom Inclusive.
@@ -7445,7 +7458,7 @@ type ExportDeadLettersParams struct {
 	// Resolution Repeatable.
 	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
 
-	// GenerationMin How often it was redriven and came back, at least.
+	// GenerationMin Minimum number of times the letter was redriven and came back.
 	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
 
 	// Source Repeatable.
@@ -7455,20 +7468,20 @@ type ExportDeadLettersParams struct {
 	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Label Repeatable: it must have all.
+	// Label Repeatable: the letter must have all labels.
 	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
 	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
 
-	// RedriveID Letters that this redrive was the last to drive.
+	// RedriveID Letters whose latest retry was made by this redrive.
 	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
 
-	// RootID Letters of one lineage.
+	// RootID Letters of this lineage.
 	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
 
-	// Limit Most letters to export; all by default.
+	// Limit Maximum number of letters to export; default: all.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `cursor` of a line, or the `next_cursor` of the last.
+	// Cursor The `cursor` of a line, or the `next_cursor` of the last one.
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -7477,22 +7490,23 @@ type ListDeadLetterGroupsParams struct {
 	// State Repeatable.
 	State []DeadLetterGroupState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Topic The topic of the first letter.
+	// Topic The topic of the group's first letter.
 	Topic *DLQGroupTopic `form:"topic,omitempty" json:"topic,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7501,7 +7515,7 @@ type ListDeadLetterGroupsParamsInclude string
 
 // UpdateDeadLetterGroupParams defines parameters for UpdateDeadLetterGroup.
 type UpdateDeadLetterGroupParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7522,31 +7536,32 @@ type ListDeadLettersParams struct {
 	// Status Repeatable.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
-	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
+	// `orders.*`.
 	Topic *DLQTopicFilter `form:"topic,omitempty" json:"topic,omitempty"`
 
-	// Fingerprint Which group of errors.
+	// Fingerprint The fingerprint of a group of errors.
 	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
 	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
 
 	// ErrorClass Repeatable.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that all occur in the error message, whole, in any case.
+	// ErrorContains Words that must all occur in the error message, as whole words, in any case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
 	// Key The key, as text.
 	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
 
-	// KeyBase64 The key, in base64. Excludes `key`.
+	// KeyBase64 The key, in base64. Cannot be combined with `key`.
 	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
 
-	// Header A header and its value, as `name=value`. Repeatable: all must fit.
+	// Header A header and its value, as `name=value`. Repeatable: all must match.
 	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
 
 	// Payload A member of a JSON payload and its value, as `path=value`, for example
-	// `order.customer=c-17` or `total=12.5`. Repeatable: all must fit.
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all must match.
 	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
 
 	// CreatedFrom Inclusive.
@@ -7566,7 +7581,7 @@ type ListDeadLettersParams struct {
 	// Resolution Repeatable.
 	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
 
-	// GenerationMin How often it was redriven and came back, at least.
+	// GenerationMin Minimum number of times the letter was redriven and came back.
 	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
 
 	// Source Repeatable.
@@ -7576,35 +7591,36 @@ type ListDeadLettersParams struct {
 	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Label Repeatable: it must have all.
+	// Label Repeatable: the letter must have all labels.
 	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
 	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
 
-	// RedriveID Letters that this redrive was the last to drive.
+	// RedriveID Letters whose latest retry was made by this redrive.
 	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
 
-	// RootID Letters of one lineage.
+	// RootID Letters of this lineage.
 	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
 
-	// Order By `created_at`; `desc`, newest first, by default.
+	// Order Order of `created_at`; default: `desc`, newest first.
 	Order *ListDeadLettersParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// View How much of each item; `basic` by default.
+	// View How much of each item to return; default: `basic`.
 	View *ListDeadLettersParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7625,24 +7641,24 @@ type PushDeadLetterParams struct {
 
 // DeleteDeadLetterParams defines parameters for DeleteDeadLetter.
 type DeleteDeadLetterParams struct {
-	// Force Also when a saga waits for it.
+	// Force Delete it even if a saga is waiting for it.
 	Force *bool `form:"force,omitempty" json:"force,omitempty"`
 
-	// Reason Kept in the audit trail. Without it the answer is 422, as where it belongs in the body.
+	// Reason Recorded in the audit trail. Returns 422 if missing, like a missing body member.
 	Reason RequiredReason `form:"reason" json:"reason"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetDeadLetterParams defines parameters for GetDeadLetter.
 type GetDeadLetterParams struct {
-	// Include What to add: its `attempts`, its `lineage` (as in the operations of
-	// these names), `raw` (`payload_base64`, byte for byte, also of JSON and
-	// text). `payload` and `headers` are always there.
+	// Include What to include: `attempts`; `lineage` (as in the operations of these
+	// names); `raw` (`payload_base64`, byte for byte, for JSON and text payloads
+	// as well). `payload` and `headers` are always included.
 	Include []GetDeadLetterParamsInclude `form:"include,omitempty" json:"include,omitempty"`
 
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
@@ -7651,55 +7667,55 @@ type GetDeadLetterParamsInclude string
 
 // UpdateDeadLetterParams defines parameters for UpdateDeadLetter.
 type UpdateDeadLetterParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // AcknowledgeDeadLetterParams defines parameters for AcknowledgeDeadLetter.
 type AcknowledgeDeadLetterParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // DiscardDeadLetterParams defines parameters for DiscardDeadLetter.
 type DiscardDeadLetterParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RequeueDeadLetterParams defines parameters for RequeueDeadLetter.
 type RequeueDeadLetterParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ResolveDeadLetterParams defines parameters for ResolveDeadLetter.
 type ResolveDeadLetterParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RetryDeadLetterParams defines parameters for RetryDeadLetter.
 type RetryDeadLetterParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetDefaultPolicyParams defines parameters for GetDefaultPolicy.
 type GetDefaultPolicyParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // UpdateDefaultPolicyParams defines parameters for UpdateDefaultPolicy.
 type UpdateDefaultPolicyParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutDefaultPolicyParams defines parameters for PutDefaultPolicy.
 type PutDefaultPolicyParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7708,19 +7724,20 @@ type ListRedrivesParams struct {
 	// State Repeatable.
 	State []RedriveState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7735,29 +7752,29 @@ type CreateRedriveParams struct {
 
 // GetRedriveParams defines parameters for GetRedrive.
 type GetRedriveParams struct {
-	// Wait How long to wait for the end of the redrive, for example `30s` or `1m30s`.
-	// The server may cut it short.
+	// Wait How long to wait for the redrive to end, for example `30s` or `1m30s`. The
+	// server may shorten it.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 }
 
 // UpdateRedriveParams defines parameters for UpdateRedrive.
 type UpdateRedriveParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ApproveRedriveParams defines parameters for ApproveRedrive.
 type ApproveRedriveParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CancelRedriveParams defines parameters for CancelRedrive.
 type CancelRedriveParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7766,51 +7783,51 @@ type ListRedriveItemsParams struct {
 	// State Repeatable.
 	State []RedriveItemState `form:"state,omitempty" json:"state,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // PauseRedriveParams defines parameters for PauseRedrive.
 type PauseRedriveParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ResumeRedriveParams defines parameters for ResumeRedrive.
 type ResumeRedriveParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListDeadLetterTopicsParams defines parameters for ListDeadLetterTopics.
 type ListDeadLetterTopicsParams struct {
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // GetTopicPolicyParams defines parameters for GetTopicPolicy.
 type GetTopicPolicyParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // UpdateTopicPolicyParams defines parameters for UpdateTopicPolicy.
 type UpdateTopicPolicyParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutTopicPolicyParams defines parameters for PutTopicPolicy.
 type PutTopicPolicyParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7819,28 +7836,29 @@ type ListDeadLettersOfTopicParams struct {
 	// Status Repeatable.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
-	// Label Repeatable: it must have all.
+	// Label Repeatable: the letter must have all labels.
 	Label DLQLabelFilter `form:"label,omitempty" json:"label,omitempty"`
 
-	// Order By `created_at`; `desc`, newest first, by default.
+	// Order Order of `created_at`; default: `desc`, newest first.
 	Order *ListDeadLettersOfTopicParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// View How much of each item; `basic` by default.
+	// View How much of each item to return; default: `basic`.
 	View *ListDeadLettersOfTopicParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7855,11 +7873,11 @@ type ListDeadLettersOfTopicParamsInclude string
 
 // RetryAllDeadLettersParams defines parameters for RetryAllDeadLetters.
 type RetryAllDeadLettersParams struct {
-	// Wait How long to wait for the end of the redrive, for example `30s` or `1m30s`.
-	// The server may cut it short.
+	// Wait How long to wait for the redrive to end, for example `30s` or `1m30s`. The
+	// server may shorten it.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
@@ -7870,25 +7888,26 @@ type RetryAllDeadLettersParams struct {
 type ListJobEventsParams struct {
 	EventType *Label `form:"event_type,omitempty" json:"event_type,omitempty"`
 
-	// Processed Whether all its runs are made, or given up.
+	// Processed Only events whose runs have all been created or given up, or only the others.
 	Processed     *bool      `form:"processed,omitempty" json:"processed,omitempty"`
 	CorrelationID *Label     `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	CreatedFrom   *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 	CreatedTo     *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7897,50 +7916,51 @@ type ListJobEventsParamsInclude string
 
 // ListFencesParams defines parameters for ListFences.
 type ListFencesParams struct {
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ResetFenceParams defines parameters for ResetFence.
 type ResetFenceParams struct {
-	// Reason Kept in the audit trail. Without it the answer is 422, as where it belongs in the body.
+	// Reason Recorded in the audit trail. Returns 422 if missing, like a missing body member.
 	Reason RequiredReason `form:"reason" json:"reason"`
 }
 
 // ListJobDefinitionsParams defines parameters for ListJobDefinitions.
 type ListJobDefinitionsParams struct {
-	// Name Exact, or with one `*` at its end.
+	// Name An exact name, or a prefix followed by `*`.
 	Name    *Label   `form:"name,omitempty" json:"name,omitempty"`
 	Type    *JobType `form:"type,omitempty" json:"type,omitempty"`
 	Enabled *bool    `form:"enabled,omitempty" json:"enabled,omitempty"`
 
-	// Paused Those that are paused now, or those that are not.
+	// Paused Only paused or only unpaused definitions.
 	Paused *bool `form:"paused,omitempty" json:"paused,omitempty"`
 
-	// BuiltIn Skald's own, or those of others.
+	// BuiltIn Only built-in or only user-defined definitions.
 	BuiltIn     *bool  `form:"built_in,omitempty" json:"built_in,omitempty"`
 	CommandName *Label `form:"command_name,omitempty" json:"command_name,omitempty"`
 
-	// Label name=value.
+	// Label As `name=value`.
 	Label *JobLabelFilter `form:"label,omitempty" json:"label,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -7951,46 +7971,47 @@ type ListJobDefinitionsParamsInclude string
 type DeleteJobDefinitionParams struct {
 	Force *bool `form:"force,omitempty" json:"force,omitempty"`
 
-	// Reason For the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetJobDefinitionParams defines parameters for GetJobDefinition.
 type GetJobDefinitionParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // UpdateJobDefinitionParams defines parameters for UpdateJobDefinition.
 type UpdateJobDefinitionParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ReplaceJobDefinitionParams defines parameters for ReplaceJobDefinition.
 type ReplaceJobDefinitionParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListBackfillsParams defines parameters for ListBackfills.
 type ListBackfillsParams struct {
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8007,19 +8028,19 @@ type CreateBackfillParams struct {
 type ListNextJobRunsParams struct {
 	Count *int `form:"count,omitempty" json:"count,omitempty"`
 
-	// From Only slots at or after this time; now without it.
+	// From Only slots at or after this time; default: now.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 }
 
 // PauseJobDefinitionParams defines parameters for PauseJobDefinition.
 type PauseJobDefinitionParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ResumeJobDefinitionParams defines parameters for ResumeJobDefinition.
 type ResumeJobDefinitionParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8028,8 +8049,8 @@ type CreateJobRunParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// Traceparent W3C Trace Context. Gives the saga its `trace_id` and `span_id`, a job run its
-	// `trace_id`; a malformed one is ignored, as that standard demands.
+	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the
+	// `trace_id` of a job run; a malformed one is ignored, as the standard requires.
 	Traceparent *Traceparent `json:"traceparent,omitempty"`
 }
 
@@ -8041,52 +8062,54 @@ type ListJobRunsParams struct {
 	// Trigger Repeatable.
 	Trigger []JobTrigger `form:"trigger,omitempty" json:"trigger,omitempty"`
 
-	// Definition Id or name.
+	// Definition Id or name of the definition.
 	Definition *Label `form:"definition,omitempty" json:"definition,omitempty"`
 
-	// Worker The worker that has it, or had it when it ended.
+	// Worker The worker that has the run, or had it when it ended.
 	Worker *UUID  `form:"worker,omitempty" json:"worker,omitempty"`
 	Queue  *Label `form:"queue,omitempty" json:"queue,omitempty"`
 
-	// Label name=value.
+	// Label As `name=value`.
 	Label         *JobLabelFilter `form:"label,omitempty" json:"label,omitempty"`
 	CorrelationID *Label          `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	SagaID        *UUID           `form:"saga_id,omitempty" json:"saga_id,omitempty"`
 
-	// RootRunID The run and all its retries.
+	// RootRunID The run with this id and all its retries.
 	RootRunID  *UUID   `form:"root_run_id,omitempty" json:"root_run_id,omitempty"`
 	BackfillID *UUID   `form:"backfill_id,omitempty" json:"backfill_id,omitempty"`
 	ErrorCode  *string `form:"error_code,omitempty" json:"error_code,omitempty"`
 
-	// ScheduledFrom Slots of this time or later.
+	// ScheduledFrom Only slots at or after this time.
 	ScheduledFrom *time.Time `form:"scheduled_from,omitempty" json:"scheduled_from,omitempty"`
 
-	// ScheduledTo Slots before this time.
+	// ScheduledTo Only slots before this time.
 	ScheduledTo  *time.Time `form:"scheduled_to,omitempty" json:"scheduled_to,omitempty"`
 	CreatedFrom  *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 	CreatedTo    *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 	FinishedFrom *time.Time `form:"finished_from,omitempty" json:"finished_from,omitempty"`
 	FinishedTo   *time.Time `form:"finished_to,omitempty" json:"finished_to,omitempty"`
 
-	// LateByMin Started so many minutes after their slot, or still waiting so long after it.
+	// LateByMin Runs that started at least this many minutes after their slot, or have been
+	// waiting at least that long since.
 	LateByMin *int `form:"late_by_min,omitempty" json:"late_by_min,omitempty"`
 
-	// View How much of each item; `basic` by default.
+	// View How much of each item to return; default: `basic`.
 	View *ListJobRunsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8100,19 +8123,20 @@ type ListJobRunsParamsInclude string
 type ListJobBulksParams struct {
 	State *BulkState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8127,14 +8151,15 @@ type CreateJobBulkParams struct {
 
 // GetJobRunParams defines parameters for GetJobRun.
 type GetJobRunParams struct {
-	// View `full` by default; `basic` leaves out arguments, result, checkpoint and stack, as lists do.
+	// View Default: `full`. `basic` omits arguments, result, checkpoint and stack
+	// trace, as lists do.
 	View *GetJobRunParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Wait How long to wait for the end of the run, for example `30s` or `1m30s`. The
-	// server may cut it short.
+	// Wait How long to wait for the run to end, for example `30s` or `1m30s`. The server
+	// may shorten it.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 }
 
@@ -8143,21 +8168,21 @@ type GetJobRunParamsView string
 
 // GetRunLogParams defines parameters for GetRunLog.
 type GetRunLogParams struct {
-	// Attempt Only this attempt; all of them without it.
+	// Attempt Only this attempt; default: all.
 	Attempt *int32 `form:"attempt,omitempty" json:"attempt,omitempty"`
 
-	// AfterSeq Only chunks after this number, of `attempt`, which is then required.
+	// AfterSeq Only chunks after this number; requires `attempt`.
 	AfterSeq *int32 `form:"after_seq,omitempty" json:"after_seq,omitempty"`
 
 	// Stream Only chunks of this stream, such as stdout.
 	Stream *string `form:"stream,omitempty" json:"stream,omitempty"`
 	Follow *bool   `form:"follow,omitempty" json:"follow,omitempty"`
 
-	// Format How the log is written, whatever `Accept` says.
+	// Format The format of the response; overrides `Accept`.
 	Format *GetRunLogParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 	Accept *string                `json:"Accept,omitempty"`
 
-	// LastEventID The last id that was received. Wins over `attempt` and `after_seq`.
+	// LastEventID The last id received. Overrides `attempt` and `after_seq`.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
@@ -8178,23 +8203,23 @@ type ListEventsParams struct {
 	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Actor Who asked for it.
+	// Actor Who requested it.
 	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
 
-	// From Only events of this time or later.
+	// From Only events at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
 	// To Only events before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Wait How long to wait, for example `30s`, when there is no event after the
-	// cursor yet. The server may cut it short.
+	// Wait How long to wait, for example `30s`, if there is no event after the cursor
+	// yet. The server may shorten it.
 	Wait *string `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	// Cursor A `next_cursor`, or the `cursor` of an event, unchanged.
 	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -8206,28 +8231,28 @@ type StreamEventsParams struct {
 	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Actor Who asked for it.
+	// Actor Who requested it.
 	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
 
-	// From Only events of this time or later.
+	// From Only events at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
 	// To Only events before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// FromStart Begin with the first event there is. Excludes `cursor`.
+	// FromStart Start with the oldest available event. Cannot be combined with `cursor`.
 	FromStart *bool `form:"from_start,omitempty" json:"from_start,omitempty"`
 
-	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	// Cursor A `next_cursor`, or the `cursor` of an event, unchanged.
 	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// LastEventID The last id that was received. Wins over `cursor` and `from_start`.
+	// LastEventID The last id received. Overrides `cursor` and `from_start`.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
-	// Archived The archive instead of the live sagas.
+	// Archived List the archive instead of the live sagas.
 	Archived     *bool   `form:"archived,omitempty" json:"archived,omitempty"`
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
@@ -8241,7 +8266,8 @@ type ListSagasParams struct {
 	TraceID       *Label      `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 	BusinessKey   *Label      `form:"business_key,omitempty" json:"business_key,omitempty"`
 
-	// Metadata A JSON object, for example `{"region":"eu"}`. The saga's metadata must contain it.
+	// Metadata A JSON object, for example `{"region":"eu"}`, that the saga's metadata must
+	// contain.
 	Metadata       *string `form:"metadata,omitempty" json:"metadata,omitempty"`
 	NeedsAttention *bool   `form:"needs_attention,omitempty" json:"needs_attention,omitempty"`
 
@@ -8257,22 +8283,23 @@ type ListSagasParams struct {
 	// UpdatedTo Exclusive.
 	UpdatedTo *time.Time `form:"updated_to,omitempty" json:"updated_to,omitempty"`
 
-	// View How much of each item; `basic` by default.
+	// View How much of each item to return; default: `basic`.
 	View *ListSagasParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8284,35 +8311,35 @@ type ListSagasParamsInclude string
 
 // CreateSagaParams defines parameters for CreateSaga.
 type CreateSagaParams struct {
-	// Wait How long to wait for the end of the saga, for example `30s` or `1m30s`. The
-	// server may cut it short.
+	// Wait How long to wait for the saga to end, for example `30s` or `1m30s`. The server
+	// may shorten it.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// Traceparent W3C Trace Context. Gives the saga its `trace_id` and `span_id`, a job run its
-	// `trace_id`; a malformed one is ignored, as that standard demands.
+	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the
+	// `trace_id` of a job run; a malformed one is ignored, as the standard requires.
 	Traceparent *Traceparent `json:"traceparent,omitempty"`
 }
 
 // GetSagaParams defines parameters for GetSaga.
 type GetSagaParams struct {
-	// Wait How long to wait for the end of the saga, for example `30s` or `1m30s`. The
-	// server may cut it short.
+	// Wait How long to wait for the saga to end, for example `30s` or `1m30s`. The server
+	// may shorten it.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Include `running` adds the step logs of calls in flight (status RUNNING), of
-	// which there is one as soon as a call takes long.
+	// Include `running` adds the step logs of calls in flight (status RUNNING), which exist
+	// once a call takes long.
 	Include IncludeRunning `form:"include,omitempty" json:"include,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which wins over it.
+	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
@@ -8321,55 +8348,55 @@ type GetSagaParamsInclude string
 
 // AcknowledgeSagaParams defines parameters for AcknowledgeSaga.
 type AcknowledgeSagaParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CancelSagaParams defines parameters for CancelSaga.
 type CancelSagaParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CompensateSagaParams defines parameters for CompensateSaga.
 type CompensateSagaParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListSagaEventsParams defines parameters for ListSagaEvents.
 type ListSagaEventsParams struct {
-	// Order `asc` by default.
+	// Order Default: `asc`.
 	Order *ListSagaEventsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
 	// EventType Repeatable.
 	EventType EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor A `next_cursor`, or the `cursor` of an event, as it was given.
+	// Cursor A `next_cursor`, or the `cursor` of an event, unchanged.
 	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -8378,40 +8405,40 @@ type ListSagaEventsParamsOrder string
 
 // ExtendDeadlineParams defines parameters for ExtendDeadline.
 type ExtendDeadlineParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ForceCompleteParams defines parameters for ForceComplete.
 type ForceCompleteParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ForceFailParams defines parameters for ForceFail.
 type ForceFailParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8420,62 +8447,62 @@ type RestoreSagaParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetSagaResultParams defines parameters for GetSagaResult.
 type GetSagaResultParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // ResumeSagaParams defines parameters for ResumeSaga.
 type ResumeSagaParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RetrySagaParams defines parameters for RetrySaga.
 type RetrySagaParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListStepLogsParams defines parameters for ListStepLogs.
 type ListStepLogsParams struct {
-	// Include `running` adds the step logs of calls in flight (status RUNNING), of
-	// which there is one as soon as a call takes long.
+	// Include `running` adds the step logs of calls in flight (status RUNNING), which exist
+	// once a call takes long.
 	Include IncludeRunning `form:"include,omitempty" json:"include,omitempty"`
 
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
@@ -8484,77 +8511,77 @@ type ListStepLogsParamsInclude string
 
 // ListStepsParams defines parameters for ListSteps.
 type ListStepsParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // CompleteStepParams defines parameters for CompleteStep.
 type CompleteStepParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // FailStepParams defines parameters for FailStep.
 type FailStepParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // SkipStepParams defines parameters for SkipStep.
 type SkipStepParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // SuspendSagaParams defines parameters for SuspendSaga.
 type SuspendSagaParams struct {
-	// DryRun `true` changes nothing and answers 200 with what would happen, down to the
+	// DryRun `true` changes nothing and returns 200 with what would happen, including the
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetSettingsParams defines parameters for GetSettings.
 type GetSettingsParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // ChangeSettingsParams defines parameters for ChangeSettings.
 type ChangeSettingsParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListSettingChangesParams defines parameters for ListSettingChanges.
 type ListSettingChangesParams struct {
-	// Limit 100 without it.
+	// Limit Default: 100.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -8568,19 +8595,20 @@ type ListSagaStatisticsParams struct {
 	// CreatedTo Exclusive.
 	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8591,29 +8619,30 @@ type ListSagaStatisticsParamsInclude string
 type GetTimelineParams struct {
 	CorrelationID Label `form:"correlation_id" json:"correlation_id"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListWebhooksParams defines parameters for ListWebhooks.
 type ListWebhooksParams struct {
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8622,16 +8651,16 @@ type ListWebhooksParamsInclude string
 
 // DeleteWebhookParams defines parameters for DeleteWebhook.
 type DeleteWebhookParams struct {
-	// Reason For the record of actions.
+	// Reason Recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // UpdateWebhookParams defines parameters for UpdateWebhook.
 type UpdateWebhookParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8639,19 +8668,20 @@ type UpdateWebhookParams struct {
 type ListWebhookDeliveriesParams struct {
 	Status *DeliveryStatus `form:"status,omitempty" json:"status,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8660,19 +8690,19 @@ type ListWebhookDeliveriesParamsInclude string
 
 // DisableWebhookParams defines parameters for DisableWebhook.
 type DisableWebhookParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // EnableWebhookParams defines parameters for EnableWebhook.
 type EnableWebhookParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
 type RotateWebhookSecretParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8681,19 +8711,20 @@ type ListWorkersParams struct {
 	// State Repeatable.
 	State []WorkerState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8702,25 +8733,26 @@ type ListWorkersParamsInclude string
 
 // ListWorkflowsParams defines parameters for ListWorkflows.
 type ListWorkflowsParams struct {
-	// Enabled Only enabled or only disabled workflows.
+	// Enabled Return only enabled or only disabled workflows.
 	Enabled *bool `form:"enabled,omitempty" json:"enabled,omitempty"`
 
-	// View How much of each item; `basic` by default.
+	// View How much of each item to return; default: `basic`.
 	View *ListWorkflowsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8732,46 +8764,47 @@ type ListWorkflowsParamsInclude string
 
 // RegisterWorkflowParams defines parameters for RegisterWorkflow.
 type RegisterWorkflowParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetWorkflowParams defines parameters for GetWorkflow.
 type GetWorkflowParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // DisableWorkflowParams defines parameters for DisableWorkflow.
 type DisableWorkflowParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // EnableWorkflowParams defines parameters for EnableWorkflow.
 type EnableWorkflowParams struct {
-	// IfMatch Go on only if the resource has this `ETag`.
+	// IfMatch Proceed only if the resource has this `ETag`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListWorkflowVersionsParams defines parameters for ListWorkflowVersions.
 type ListWorkflowVersionsParams struct {
-	// View How much of each item; `basic` by default.
+	// View How much of each item to return; default: `basic`.
 	View *ListWorkflowVersionsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1, and by default 1. `page * page_size` may be at most 10,000. Excludes `cursor`.
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Most items to answer with; 20 by default.
+	// PageSize Maximum number of items; default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, as it was given, with the same
-	// filters. Excludes `page`.
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the answer. `total`: `total_count`, as far as counting is
-	// quick; with `page` it is always there. `exact_total`: counted to the end,
-	// which can take seconds where there are millions.
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8783,13 +8816,13 @@ type ListWorkflowVersionsParamsInclude string
 
 // GetWorkflowVersionParams defines parameters for GetWorkflowVersion.
 type GetWorkflowVersionParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // GetContractParams defines parameters for GetContract.
 type GetContractParams struct {
-	// IfNoneMatch Answer 304 if the resource still has this `ETag`.
+	// IfNoneMatch Return 304 if the resource still has this `ETag`.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
