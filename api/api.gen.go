@@ -2588,7 +2588,7 @@ func (e ListWorkflowVersionsParamsInclude) Valid() bool {
 
 // APIKey defines model for APIKey.
 type APIKey struct {
-	// Active Whether it counts now, neither revoked nor expired.
+	// Active Whether the key is accepted now: neither revoked nor expired.
 	Active    bool               `json:"active"`
 	AnyTenant bool               `json:"any_tenant"`
 	CreatedAt time.Time          `json:"created_at"`
@@ -2596,7 +2596,7 @@ type APIKey struct {
 	ExpiresAt *time.Time         `json:"expires_at,omitempty"`
 	ID        openapi_types.UUID `json:"id"`
 
-	// LastUsedAt To about a minute.
+	// LastUsedAt Accurate to about a minute.
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
 	Name       string     `json:"name"`
 
@@ -2605,8 +2605,8 @@ type APIKey struct {
 	RevokedAt *time.Time `json:"revoked_at,omitempty"`
 	RevokedBy *string    `json:"revoked_by,omitempty"`
 
-	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
-	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
+	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
 	// everything.
 	Role Role `json:"role"`
 
@@ -2619,31 +2619,33 @@ type APIKey struct {
 
 // APIKeyInput defines model for APIKeyInput.
 type APIKeyInput struct {
-	// AnyTenant The key may choose its tenant with every request. For admins only, given by such a key; excludes `tenant_id`.
+	// AnyTenant The key can select its tenant with every request. For the role admin only,
+	// granted only by a credential for any tenant; cannot be combined with
+	// `tenant_id`.
 	AnyTenant *bool `json:"any_tenant,omitempty"`
 
-	// ExpiresAt When the key ends by itself; never by default.
+	// ExpiresAt When the key expires; default: never.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
-	// Name Letters, digits and `.` `_` `@` `-`. Several keys may have one name.
+	// Name Letters, digits and `.` `_` `@` `-`. Several keys may have the same name.
 	Name string `json:"name"`
 
-	// Reason Why, for the record of actions.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
-	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
+	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
 	// everything.
 	Role     Role  `json:"role"`
 	TenantID *UUID `json:"tenant_id,omitempty"`
 
-	// TenantMajor Goes with `tenant_id`.
+	// TenantMajor Requires `tenant_id`.
 	TenantMajor *int32 `json:"tenant_major,omitempty"`
 
-	// TenantMinor Goes with `tenant_id`.
+	// TenantMinor Requires `tenant_id`.
 	TenantMinor *int32 `json:"tenant_minor,omitempty"`
 
-	// TenantRegion Goes with `tenant_id`, which is the tenant of the request by default.
+	// TenantRegion Requires `tenant_id`, whose default is the tenant of the request.
 	TenantRegion *string `json:"tenant_region,omitempty"`
 }
 
@@ -2653,46 +2655,50 @@ type APIKeyList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// Action What somebody did.
+// Action A recorded action.
 type Action struct {
-	// Actor Absent when it was Skald itself.
+	// Actor Absent if it was Skald itself.
 	Actor *string `json:"actor,omitempty"`
 
-	// Address Where the request came from, as the node saw it. Absent for what came over no network.
+	// Address The address from which the node received the request. Absent if there was no
+	// network request.
 	Address *string `json:"address,omitempty"`
 
-	// AfterHash The same of what it is since. Absent when it is no more, or is not hashed.
+	// AfterHash SHA-256 of the subject after the action. Absent if it no longer exists, or
+	// is not hashed.
 	AfterHash *string   `json:"after_hash,omitempty"`
 	At        time.Time `json:"at"`
 
-	// BeforeHash SHA-256 of what it was done to, as it was: of its JSON without secrets and contents
-	// (docs/events.md). Absent when there was nothing, or it is not hashed.
+	// BeforeHash SHA-256 of the subject before the action: of its JSON without secrets and
+	// contents (docs/events.md). Absent if it did not exist, or is not hashed.
 	BeforeHash *string `json:"before_hash,omitempty"`
 
-	// CredentialID The API key. Absent for other credentials, and for none.
+	// CredentialID The API key. Absent for other credentials, and without one.
 	CredentialID *openapi_types.UUID `json:"credential_id,omitempty"`
 
-	// Detail What changed, without contents; of a deletion what there was.
+	// Detail What changed, without contents; for a deletion, what was deleted.
 	Detail JSONObject         `json:"detail,omitempty"`
 	ID     openapi_types.UUID `json:"id"`
 
-	// Kind What an action was done to.
+	// Kind The kind of resource that the action affected.
 	Kind ActionKind `json:"kind"`
 
-	// Operation The operationId of this contract, or the command. Absent when nobody asked.
+	// Operation The operationId in this contract, or the CLI command. Absent if no one
+	// requested it.
 	Operation *string `json:"operation,omitempty"`
 	Reason    *string `json:"reason,omitempty"`
 	RequestID *string `json:"request_id,omitempty"`
 
-	// Result What came of it: `done`, or `asked` for work of many transactions that follow.
+	// Result The outcome: `done`, or `asked` if the work follows in many transactions.
 	Result *ActionResult `json:"result,omitempty"`
 
-	// Subject The id, fingerprint or topic that it was done to; `*` stands for a tenant's default policy.
+	// Subject The id, fingerprint or topic of the subject; `*` stands for a tenant's
+	// default policy.
 	Subject string `json:"subject"`
 	Verb    string `json:"verb"`
 }
 
-// ActionResult What came of it: `done`, or `asked` for work of many transactions that follow.
+// ActionResult The outcome: `done`, or `asked` if the work follows in many transactions.
 type ActionResult string
 
 // ActionInput defines model for ActionInput.
@@ -2702,7 +2708,7 @@ type ActionInput struct {
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
 
-// ActionKind What an action was done to.
+// ActionKind The kind of resource that the action affected.
 type ActionKind string
 
 // ActionList defines model for ActionList.
@@ -2714,30 +2720,32 @@ type ActionList struct {
 // AnyJSON Any JSON value. Callers without `payloads:read` get the text `***`.
 type AnyJSON = json.RawMessage
 
-// AuditEvent Something that happened to a saga. Never changes.
+// AuditEvent Something that happened to a saga. Immutable.
 type AuditEvent struct {
-	// Actor Who asked for it. Absent when the engine did it by itself.
+	// Actor Who requested it. Absent if the engine acted on its own.
 	Actor *string `json:"actor,omitempty"`
 
-	// Attempt Of the step's call.
+	// Attempt The attempt number of the step's call.
 	Attempt       *int    `json:"attempt,omitempty"`
 	BusinessKey   *string `json:"business_key,omitempty"`
 	CorrelationID *string `json:"correlation_id,omitempty"`
 
-	// Cursor The place after this event in the list, feed or stream that it came in.
+	// Cursor The position after this event in the list, feed or stream in which it was
+	// returned.
 	Cursor string     `json:"cursor"`
 	Error  *SagaError `json:"error,omitempty"`
 
 	// EventData Any JSON object.
 	EventData JSONObject `json:"event_data,omitempty"`
 
-	// EventType What an event tells of; docs/events.md explains each.
+	// EventType The type of an event; docs/events.md explains each one.
 	EventType AuditEventType `json:"event_type"`
 
-	// ID A number, growing within a saga.
+	// ID A number that increases within a saga.
 	ID string `json:"id"`
 
-	// NewState Given with `old_state` exactly when the saga's state changed; alone at its beginning.
+	// NewState Present together with `old_state` exactly if the saga's state changed; alone
+	// when the saga starts.
 	NewState *SagaState `json:"new_state,omitempty"`
 
 	// OldState The precise state. `pending` is STARTED; `running` and `step_completed` are
@@ -2746,12 +2754,12 @@ type AuditEvent struct {
 	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	OldState *SagaState `json:"old_state,omitempty"`
 
-	// RequestID Of the API request behind it.
+	// RequestID The id of the API request behind it.
 	RequestID *string `json:"request_id,omitempty"`
 	SagaID    UUID    `json:"saga_id"`
 	SpanID    *string `json:"span_id,omitempty"`
 
-	// Status What `new_state` means to clients.
+	// Status The status that corresponds to `new_state`.
 	Status *SagaStatus `json:"status,omitempty"`
 
 	// StepID `saga_id:step_index`, on events of a step.
@@ -2769,12 +2777,12 @@ type AuditEventList struct {
 	Pagination Pagination   `json:"pagination"`
 }
 
-// AuditEventType What an event tells of; docs/events.md explains each.
+// AuditEventType The type of an event; docs/events.md explains each one.
 type AuditEventType string
 
-// AuditScope `tenant` is what was done to the tenant's own. `deployment` is what concerns all
-// tenants: settings, the scheduler's leader, keys for any tenant, the schema. It needs
-// a credential for any tenant.
+// AuditScope `tenant`: the tenant's own resources. `deployment`: what concerns all tenants,
+// that is settings, the scheduler's leader, keys for any tenant, and the schema;
+// requires a credential for any tenant.
 type AuditScope string
 
 // AuditVerification defines model for AuditVerification.
@@ -2783,18 +2791,19 @@ type AuditVerification struct {
 	CheckedSeals  int                         `json:"checked_seals"`
 	FirstBad      *AuditVerification_FirstBad `json:"first_bad,omitempty"`
 
-	// Head The last seal that was checked. Kept elsewhere and compared later, it
-	// proves that not even the whole chain was made anew.
+	// Head The last seal that was checked. Stored elsewhere and compared later, it
+	// proves that the chain was not replaced as a whole.
 	Head *AuditVerification_Head `json:"head,omitempty"`
 
-	// NextSeq Where to go on. Absent when everything was checked.
+	// NextSeq Where to continue. Absent once everything was checked.
 	NextSeq *int64 `json:"next_seq,omitempty"`
 
-	// Ok Nothing that was checked has been changed.
+	// Ok Nothing that was checked has been tampered with.
 	Ok bool `json:"ok"`
 
-	// UnsealedEvents Events after the last seal, of which only the digests were checked, at
-	// most 10,000. Given at the end of the chain; sealing takes about a second.
+	// UnsealedEvents Number of events after the last seal, of which only the digests were
+	// checked, at most 10,000. Present at the end of the chain; sealing takes
+	// about a second.
 	UnsealedEvents *int `json:"unsealed_events,omitempty"`
 }
 
@@ -2806,7 +2815,7 @@ type AuditVerification_FirstBad struct {
 	ActionID *UUID  `json:"action_id,omitempty"`
 	Detail   string `json:"detail"`
 
-	// EventID Where a single event can be named.
+	// EventID Present if a single event can be identified.
 	EventID *string                       `json:"event_id,omitempty"`
 	Kind    AuditVerificationFirstBadKind `json:"kind"`
 	SagaID  *UUID                         `json:"saga_id,omitempty"`
@@ -2815,8 +2824,8 @@ type AuditVerification_FirstBad struct {
 	Seq *int64 `json:"seq,omitempty"`
 }
 
-// AuditVerification_Head The last seal that was checked. Kept elsewhere and compared later, it
-// proves that not even the whole chain was made anew.
+// AuditVerification_Head The last seal that was checked. Stored elsewhere and compared later, it
+// proves that the chain was not replaced as a whole.
 type AuditVerification_Head struct {
 	Hash     string    `json:"hash"`
 	SealedAt time.Time `json:"sealed_at"`
@@ -2825,11 +2834,11 @@ type AuditVerification_Head struct {
 
 // Backfill defines model for Backfill.
 type Backfill struct {
-	// Active Its runs that have not ended. Absent in lists.
+	// Active Number of its runs that have not ended. Absent in lists.
 	Active *int64  `json:"active,omitempty"`
 	Actor  *string `json:"actor,omitempty"`
 
-	// Created Runs made.
+	// Created Number of runs created.
 	Created      int64              `json:"created"`
 	CreatedAt    time.Time          `json:"created_at"`
 	DefinitionID openapi_types.UUID `json:"definition_id"`
@@ -2837,26 +2846,27 @@ type Backfill struct {
 	From         time.Time          `json:"from"`
 	ID           openapi_types.UUID `json:"id"`
 
-	// Links Paths of what belongs to it.
+	// Links Paths of related resources.
 	Links     JobLinks      `json:"links"`
 	MaxActive int           `json:"max_active"`
 	Order     BackfillOrder `json:"order"`
 
-	// Overlap What happens when a run is due while another one of the same key has not
-	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
-	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	// Overlap What happens if a run is due while another one with the same key has not ended.
+	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
+	// `replace`: the old one is canceled first. `queue`: one after the other.
 	Overlap *JobConcurrencyPolicy `json:"overlap,omitempty"`
 
-	// Reached The slot that was looked at last.
+	// Reached The last slot examined.
 	Reached *time.Time `json:"reached,omitempty"`
 	Reason  *string    `json:"reason,omitempty"`
 
-	// Reprocess Which slots run that have a run already. `NONE`: none of them. `FAILED`: those that
-	// did not succeed in the end. `COMPLETED`: those too that did. Slots that never ran, or
-	// were SKIPPED, always run; those with a run that has not ended never do.
+	// Reprocess Which slots run again that already have a run. `NONE`: none. `FAILED`: those
+	// whose runs did not succeed in the end. `COMPLETED`: also those that succeeded.
+	// Slots that never ran, or were SKIPPED, always run; those whose run has not ended
+	// never do.
 	Reprocess BackfillReprocess `json:"reprocess"`
 
-	// Skipped Slots that were left out.
+	// Skipped Number of slots excluded.
 	Skipped int64     `json:"skipped"`
 	State   BulkState `json:"state"`
 	To      time.Time `json:"to"`
@@ -2868,33 +2878,34 @@ type BackfillOrder string
 
 // BackfillInput defines model for BackfillInput.
 type BackfillInput struct {
-	// DryRun Store nothing, and list what it would run.
+	// DryRun Store nothing; return what it would run.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// From Slots of this time or later.
+	// From Slots at or after this time.
 	From time.Time `json:"from"`
 
-	// MaxActive How many of its runs may not have ended at once; 5 without it.
+	// MaxActive Maximum number of its runs that have not ended; default: 5.
 	MaxActive *int `json:"max_active,omitempty"`
 
-	// Order Which slots run first; the oldest without it.
+	// Order Which slots run first; default: the oldest.
 	Order *BackfillInputOrder `json:"order,omitempty"`
 
-	// Overlap Concurrency policy of its runs, in place of the definition's. Without it they
-	// wait for each other unless the definition says `allow`.
+	// Overlap Concurrency policy of its runs, in place of the definition's. By default
+	// they wait for each other, unless the definition's policy is `allow`.
 	Overlap *JobConcurrencyPolicy `json:"overlap,omitempty"`
 	Reason  *string               `json:"reason,omitempty"`
 
-	// Reprocess Which slots run that have a run already. `NONE`: none of them. `FAILED`: those that
-	// did not succeed in the end. `COMPLETED`: those too that did. Slots that never ran, or
-	// were SKIPPED, always run; those with a run that has not ended never do.
+	// Reprocess Which slots run again that already have a run. `NONE`: none. `FAILED`: those
+	// whose runs did not succeed in the end. `COMPLETED`: also those that succeeded.
+	// Slots that never ran, or were SKIPPED, always run; those whose run has not ended
+	// never do.
 	Reprocess *BackfillReprocess `json:"reprocess,omitempty"`
 
-	// To Slots before this time, which must not be later than now.
+	// To Slots before this time, which must not be in the future.
 	To time.Time `json:"to"`
 }
 
-// BackfillInputOrder Which slots run first; the oldest without it.
+// BackfillInputOrder Which slots run first; default: the oldest.
 type BackfillInputOrder string
 
 // BackfillList defines model for BackfillList.
@@ -2911,16 +2922,17 @@ type BackfillPreview struct {
 	Truncated  bool           `json:"truncated"`
 }
 
-// BackfillReprocess Which slots run that have a run already. `NONE`: none of them. `FAILED`: those that
-// did not succeed in the end. `COMPLETED`: those too that did. Slots that never ran, or
-// were SKIPPED, always run; those with a run that has not ended never do.
+// BackfillReprocess Which slots run again that already have a run. `NONE`: none. `FAILED`: those
+// whose runs did not succeed in the end. `COMPLETED`: also those that succeeded.
+// Slots that never ran, or were SKIPPED, always run; those whose run has not ended
+// never do.
 type BackfillReprocess string
 
 // BackfillSlot defines model for BackfillSlot.
 type BackfillSlot struct {
 	At time.Time `json:"at"`
 
-	// Runs False for what `reprocess` leaves out.
+	// Runs False for slots excluded by `reprocess`.
 	Runs bool `json:"runs"`
 }
 
@@ -2943,22 +2955,22 @@ type Call struct {
 
 // CallerIdentity defines model for CallerIdentity.
 type CallerIdentity struct {
-	// AnyTenant Whether the tenant can be chosen.
+	// AnyTenant Whether the caller can select the tenant.
 	AnyTenant bool `json:"any_tenant"`
 
-	// Development Whether this server asks nobody for a credential.
+	// Development Whether this server requires no credentials.
 	Development bool `json:"development"`
 
 	// KeyID The API key that was used.
 	KeyID       *openapi_types.UUID `json:"key_id,omitempty"`
 	Permissions []string            `json:"permissions"`
 
-	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
-	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
+	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
 	// everything.
 	Role *Role `json:"role,omitempty"`
 
-	// Subject Who one is in audit records.
+	// Subject The caller's name in audit records.
 	Subject      string             `json:"subject"`
 	TenantID     openapi_types.UUID `json:"tenant_id"`
 	TenantMajor  int                `json:"tenant_major"`
@@ -2966,21 +2978,21 @@ type CallerIdentity struct {
 	TenantRegion string             `json:"tenant_region"`
 }
 
-// ClaimInput What the worker wants.
+// ClaimInput A request for runs.
 type ClaimInput struct {
-	// ClaimID A name for this claim, so that it may be repeated.
+	// ClaimID An id for this claim, so that it can be repeated.
 	ClaimID *string `json:"claim_id,omitempty"`
 
-	// Queues Only of these, of those that it has registered.
+	// Queues Only from these of its registered queues.
 	Queues []string `json:"queues,omitempty"`
 
-	// Slots How many runs, at most.
+	// Slots Maximum number of runs.
 	Slots int32 `json:"slots"`
 
-	// Start The runs are RUNNING at once, without a call of start.
+	// Start The runs are RUNNING immediately, without a call of start.
 	Start *bool `json:"start,omitempty"`
 
-	// WaitMS How long to wait for the first one; 0 without it.
+	// WaitMS How long to wait for the first run; default: 0.
 	WaitMS *int32 `json:"wait_ms,omitempty"`
 }
 
@@ -2990,7 +3002,7 @@ type ClaimedRun struct {
 	Args    AnyJSON `json:"args,omitempty"`
 	Attempt int32   `json:"attempt"`
 
-	// Checkpoint What the attempt before has left.
+	// Checkpoint The checkpoint of the previous attempt.
 	Checkpoint     AnyJSON             `json:"checkpoint,omitempty"`
 	Command        string              `json:"command"`
 	ConcurrencyKey *string             `json:"concurrency_key,omitempty"`
@@ -2999,7 +3011,7 @@ type ClaimedRun struct {
 	DefinitionID   *openapi_types.UUID `json:"definition_id,omitempty"`
 	EventID        *openapi_types.UUID `json:"event_id,omitempty"`
 
-	// FencingToken For other systems: grows with every assignment of the concurrency key.
+	// FencingToken For other systems: increases with every assignment of the concurrency key.
 	FencingToken   string              `json:"fencing_token"`
 	IdempotencyKey string              `json:"idempotency_key"`
 	LeaderEpoch    int64               `json:"leader_epoch"`
@@ -3011,7 +3023,7 @@ type ClaimedRun struct {
 	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
 	ScheduledFor   time.Time           `json:"scheduled_for"`
 
-	// State Where a run stands. docs/jobs.md has the life cycle.
+	// State The state of a run. docs/jobs.md describes the life cycle.
 	State JobRunState `json:"state"`
 
 	// TimeoutMS 0: none.
@@ -3023,14 +3035,15 @@ type ClaimedRun struct {
 
 // ClaimedRuns Runs for the worker.
 type ClaimedRuns struct {
-	// LeaseMS How long it has, from the answer on: to start them, or with `start` until the
-	// next heartbeat. Of a claim that is repeated, what the first of their leases
-	// has left.
+	// LeaseMS How long the worker has, from the response on: to start the runs, or, with
+	// `start`, until the next heartbeat. For a repeated claim, what remains of the
+	// first lease to expire.
 	LeaseMS int64        `json:"lease_ms"`
 	Runs    []ClaimedRun `json:"runs"`
 
-	// State The worker's. Only an ACTIVE one gets runs; DRAINING says why there are none. A claim
-	// is a sign of life, also while it waits: a worker that was LOST is back with it.
+	// State The worker's state. Only an ACTIVE worker gets runs; DRAINING explains an
+	// empty list. A claim counts as a sign of life, even while it waits: it makes
+	// a LOST worker ACTIVE again.
 	State WorkerState `json:"state"`
 }
 
@@ -3039,7 +3052,7 @@ type Compensation struct {
 	union json.RawMessage
 }
 
-// CompensationState How far the undo of the step is; absent while it is not due.
+// CompensationState The progress of the step's compensation; absent until it is due.
 type CompensationState struct {
 	Attempts    int        `json:"attempts"`
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
@@ -3058,7 +3071,7 @@ type CompensationStateName string
 // CompleteBatch Runs that have ended.
 type CompleteBatch = json.RawMessage
 
-// CompleteInput How a run has succeeded.
+// CompleteInput The result of a successful run.
 type CompleteInput struct {
 	Attempt int32 `json:"attempt"`
 
@@ -3068,7 +3081,7 @@ type CompleteInput struct {
 	LeaderEpoch int64         `json:"leader_epoch"`
 	LeaseToken  UUID          `json:"lease_token"`
 
-	// Resources What a run has used.
+	// Resources Resources used by a run.
 	Resources *RunResources `json:"resources,omitempty"`
 
 	// Result At most 1 MiB.
@@ -3076,18 +3089,18 @@ type CompleteInput struct {
 	WorkerID UUID    `json:"worker_id"`
 }
 
-// CompleteItem A run that has ended: succeeded without an error.
+// CompleteItem A run that has ended; without `error` it succeeded.
 type CompleteItem struct {
 	Attempt int32         `json:"attempt"`
 	Emit    []EmittedItem `json:"emit,omitempty"`
 
-	// Error Why a run has failed.
+	// Error Why a run failed.
 	Error       *RunErrorInput `json:"error,omitempty"`
 	ExitCode    *int32         `json:"exit_code,omitempty"`
 	LeaderEpoch int64          `json:"leader_epoch"`
 	LeaseToken  UUID           `json:"lease_token"`
 
-	// Resources What a run has used.
+	// Resources Resources used by a run.
 	Resources *RunResources `json:"resources,omitempty"`
 
 	// Result Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -3106,7 +3119,8 @@ type CompleteStepInput struct {
 	RequestedBy *Label `json:"requested_by,omitempty"`
 }
 
-// ContentText What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+// ContentText Content of a dead letter, as text. Callers without `payloads:read` get the text
+// `***`.
 type ContentText = string
 
 // CountsByName defines model for CountsByName.
@@ -3122,7 +3136,7 @@ type CreatedAPIKey struct {
 
 // DeadLetter defines model for DeadLetter.
 type DeadLetter struct {
-	// AllowedActions What can be done to it now.
+	// AllowedActions The actions that are currently possible.
 	AllowedActions []DeadLetterVerb `json:"allowed_actions"`
 	ArchiveReason  *string          `json:"archive_reason,omitempty"`
 	Archived       *bool            `json:"archived,omitempty"`
@@ -3133,72 +3147,75 @@ type DeadLetter struct {
 	Attempts      []DeadLetterAttempt `json:"attempts,omitempty"`
 	ConsumerGroup *string             `json:"consumer_group,omitempty"`
 
-	// ContentOmitted Present, and true, in a list of whole messages when payload, key, headers
-	// and stack have more than 256 kB together: ask for the message itself.
+	// ContentOmitted Present, and true, in lists with `view=full` if payload, key, headers and
+	// stack trace together exceed 256 kB: get the message itself.
 	ContentOmitted *bool   `json:"content_omitted,omitempty"`
 	CorrelationID  *string `json:"correlation_id,omitempty"`
 
-	// CreatedAt When it arrived here.
+	// CreatedAt When the letter was stored.
 	CreatedAt time.Time `json:"created_at"`
 	DedupeKey *string   `json:"dedupe_key,omitempty"`
 
-	// Deduplicated Of a push that it was there before.
+	// Deduplicated In responses to a push: the letter already existed.
 	Deduplicated *bool               `json:"deduplicated,omitempty"`
 	DeliveryID   *openapi_types.UUID `json:"delivery_id,omitempty"`
 
-	// ErrorClass Whether trying again is likely to help.
+	// ErrorClass Whether a retry is likely to succeed.
 	ErrorClass DeadLetterErrorClass `json:"error_class"`
 
-	// ErrorMessage Why it was given up in the first place.
+	// ErrorMessage Why the message originally failed.
 	ErrorMessage string `json:"error_message"`
 
-	// ErrorStack What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// ErrorStack Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	ErrorStack *ContentText `json:"error_stack,omitempty"`
 	ErrorType  *string      `json:"error_type,omitempty"`
 
-	// Fingerprint The kind of error; letters of one fingerprint are a group.
+	// Fingerprint Identifies the kind of error; letters with the same fingerprint form a group.
 	Fingerprint string `json:"fingerprint"`
 
 	// Generation How often its lineage was redriven and came back.
 	Generation int `json:"generation"`
 
-	// Headers In order; repetitions count.
+	// Headers In order; names may repeat.
 	Headers []DeadLetterHeader `json:"headers,omitempty"`
 
-	// HeldBy What keeps a letter that has a `next_retry_at` from being retried by itself:
-	// `auto_retry` of its topic's policy, of the tenant's default policy or of the
-	// server's configuration (`dlq.auto_retry`), or `hold_all` of the default policy.
+	// HeldBy What keeps a letter that has a `next_retry_at` from being retried automatically:
+	// `auto_retry` in its topic's policy, in the tenant's default policy or in the
+	// server's configuration (`dlq.auto_retry`), or `hold_all` in the default policy.
 	HeldBy   *DeadLetterHold     `json:"held_by,omitempty"`
 	ID       openapi_types.UUID  `json:"id"`
 	JobRunID *openapi_types.UUID `json:"job_run_id,omitempty"`
 
-	// Key When it is UTF-8.
+	// Key Present if it is UTF-8.
 	Key *ContentText `json:"key,omitempty"`
 
-	// KeyBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// KeyBase64 Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	KeyBase64 *ContentText `json:"key_base64,omitempty"`
 	Labels    []string     `json:"labels"`
 
-	// LastError What its last retry said; absent when that went well, or when there was
-	// none. With `include=attempts` there are the others.
+	// LastError The error of the latest retry; absent if it succeeded or there was none.
+	// `include=attempts` returns the earlier ones.
 	LastError *string `json:"last_error,omitempty"`
 
 	// LastErrorAt When that retry ended.
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
 	LastRetryAt *time.Time `json:"last_retry_at,omitempty"`
 
-	// LeaseUntil While it is RETRYING; until then nobody else retries it.
+	// LeaseUntil Present while it is RETRYING; no one else retries it before this time.
 	LeaseUntil *time.Time `json:"lease_until,omitempty"`
 
 	// Lineage With `include=lineage`.
 	Lineage    []DeadLetterAncestor `json:"lineage,omitempty"`
 	MaxRetries int                  `json:"max_retries"`
 
-	// NextRetryAt Absent when it is not retried by itself. While it is `held_by` something, not before that lets it go.
+	// NextRetryAt Absent if the letter is not retried automatically. While it is `held_by`
+	// something, it is not retried before it is released.
 	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
 	Note        *string    `json:"note,omitempty"`
 
-	// Ordered Letters of its key are driven in the order of their arrival.
+	// Ordered Letters with the same key are retried in the order of their arrival.
 	Ordered           bool       `json:"ordered"`
 	OriginalOffset    *int64     `json:"original_offset,omitempty"`
 	OriginalPartition *int32     `json:"original_partition,omitempty"`
@@ -3211,25 +3228,27 @@ type DeadLetter struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// PayloadBase64 Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
 
-	// PayloadBytes Its length; absent when there is no payload.
+	// PayloadBytes Length of the payload; absent if there is none.
 	PayloadBytes *int `json:"payload_bytes,omitempty"`
 
-	// PayloadEncoding What the bytes of the payload are. `json` and `text` are in `payload`, as a
-	// JSON value and as a string; `binary` is in `payload_base64`.
+	// PayloadEncoding The form of the payload. `json` and `text` are in `payload`, as a JSON value or
+	// a string; `binary` is in `payload_base64`.
 	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
 
-	// ReadFrom Where in the dead-letter topics it was read.
+	// ReadFrom The position in the dead-letter topic where it was read.
 	ReadFrom *KafkaPosition `json:"read_from,omitempty"`
 
-	// RedriveID The last redrive that drove it.
+	// RedriveID The redrive that last retried it.
 	RedriveID *openapi_types.UUID `json:"redrive_id,omitempty"`
 
-	// Resolution How it ended. RESOLVED: REDRIVEN (its target has acknowledged it), CONFIRMED
-	// (it was seen to be processed), BOUNCED (it came back as another letter),
-	// MANUAL. DEAD: DISCARDED, EXHAUSTED (no retry left), POISON (it keeps coming back).
+	// Resolution How the letter ended. RESOLVED: REDRIVEN (its target acknowledged it), CONFIRMED
+	// (its consumer confirmed that it was processed), BOUNCED (it came back as another
+	// letter), MANUAL. DEAD: DISCARDED, EXHAUSTED (no retries left), POISON (it keeps
+	// coming back).
 	Resolution *DeadLetterResolution `json:"resolution,omitempty"`
 	RetryCount int                   `json:"retry_count"`
 
@@ -3240,17 +3259,18 @@ type DeadLetter struct {
 	RootID openapi_types.UUID  `json:"root_id"`
 	SagaID *openapi_types.UUID `json:"saga_id,omitempty"`
 
-	// Source Where it came from.
+	// Source Where the letter came from.
 	Source DeadLetterSource `json:"source"`
 
-	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
-	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
+	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
+	// cycle.
 	Status     DeadLetterStatus `json:"status"`
 	StepAction *StepAction      `json:"step_action,omitempty"`
 	StepIndex  *int             `json:"step_index,omitempty"`
 	StepName   *string          `json:"step_name,omitempty"`
 
-	// Target Where a retry drives a letter.
+	// Target Where a retry sends a letter.
 	Target DeadLetterTarget `json:"target"`
 
 	// TerminalAt When it became RESOLVED or DEAD.
@@ -3258,11 +3278,11 @@ type DeadLetter struct {
 	TraceID    *string    `json:"trace_id,omitempty"`
 	UpdatedAt  time.Time  `json:"updated_at"`
 
-	// Version Grows with every change; the ETag.
+	// Version Increases with every change; the ETag.
 	Version int64 `json:"version"`
 
-	// Warnings Of a push, what keeps the letter from being driven by this server as it is
-	// configured: it waits until somebody changes that.
+	// Warnings In responses to a push: why this server cannot deliver the letter in its current
+	// configuration. The letter waits until the configuration changes.
 	Warnings  *DeadLetterWarnings `json:"warnings,omitempty"`
 	WebhookID *openapi_types.UUID `json:"webhook_id,omitempty"`
 }
@@ -3273,7 +3293,7 @@ type DeadLetterAckInput struct {
 	Generation int32                     `json:"generation"`
 	Outcome    DeadLetterAckInputOutcome `json:"outcome"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
@@ -3282,22 +3302,23 @@ type DeadLetterAckInputOutcome string
 
 // DeadLetterActionInput defines model for DeadLetterActionInput.
 type DeadLetterActionInput struct {
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
-// DeadLetterAlert When the letters of a topic should wake somebody; what is left out or 0 never does.
+// DeadLetterAlert When the letters of a topic should raise an alert; members that are omitted or 0
+// never do.
 type DeadLetterAlert struct {
 	// AgeMS Age of the oldest open letter.
 	AgeMS *int64 `json:"age_ms,omitempty"`
 
-	// Count Open letters.
+	// Count Number of open letters.
 	Count *int64 `json:"count,omitempty"`
 
-	// NewGroup An error that was never seen before.
+	// NewGroup Alert on an error that was never seen before.
 	NewGroup *bool `json:"new_group,omitempty"`
 
-	// Rate Letters in five minutes.
+	// Rate Letters per five minutes.
 	Rate *int64 `json:"rate,omitempty"`
 }
 
@@ -3310,17 +3331,19 @@ type DeadLetterAncestor struct {
 	ParentID   *openapi_types.UUID `json:"parent_id,omitempty"`
 	RedriveID  *openapi_types.UUID `json:"redrive_id,omitempty"`
 
-	// Resolution How it ended. RESOLVED: REDRIVEN (its target has acknowledged it), CONFIRMED
-	// (it was seen to be processed), BOUNCED (it came back as another letter),
-	// MANUAL. DEAD: DISCARDED, EXHAUSTED (no retry left), POISON (it keeps coming back).
+	// Resolution How the letter ended. RESOLVED: REDRIVEN (its target acknowledged it), CONFIRMED
+	// (its consumer confirmed that it was processed), BOUNCED (it came back as another
+	// letter), MANUAL. DEAD: DISCARDED, EXHAUSTED (no retries left), POISON (it keeps
+	// coming back).
 	Resolution *DeadLetterResolution `json:"resolution,omitempty"`
 
-	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
-	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
+	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
+	// cycle.
 	Status DeadLetterStatus `json:"status"`
 }
 
-// DeadLetterArrivals How many letters arrived in the last five minutes, hour and day.
+// DeadLetterArrivals Letters that arrived in the last five minutes, hour and day.
 type DeadLetterArrivals struct {
 	Last1H  int64 `json:"last_1h"`
 	Last24H int64 `json:"last_24h"`
@@ -3329,33 +3352,35 @@ type DeadLetterArrivals struct {
 
 // DeadLetterAttempt One retry.
 type DeadLetterAttempt struct {
-	// Actor Absent when it was automatic.
+	// Actor Absent if the retry was automatic.
 	Actor   *string   `json:"actor,omitempty"`
 	EndedAt time.Time `json:"ended_at"`
 	Error   *string   `json:"error,omitempty"`
 	Number  int       `json:"number"`
 
-	// Outcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
-	// UNCERTAIN: it may have been. ABANDONED: it was handed over, and its node is gone.
-	// WITHDRAWN: it was not handed over, and does not count. docs/redrives.md has a table.
+	// Outcome ACKNOWLEDGED: the target accepted it. FAILED: it certainly was not accepted.
+	// UNCERTAIN: it may have been accepted. ABANDONED: it was handed over, and its
+	// node was lost. WITHDRAWN: it was not handed over, and does not count.
+	// docs/redrives.md has a table.
 	Outcome   DeadLetterAttemptOutcome `json:"outcome"`
 	RedriveID *openapi_types.UUID      `json:"redrive_id,omitempty"`
 	Revision  int                      `json:"revision"`
 	StartedAt time.Time                `json:"started_at"`
 
-	// StatusCode What an HTTP target answered.
+	// StatusCode The status returned by an HTTP target.
 	StatusCode *int `json:"status_code,omitempty"`
 
-	// Target Where a retry drives a letter.
+	// Target Where a retry sends a letter.
 	Target DeadLetterTarget `json:"target"`
 
-	// Written Where the broker has put it.
+	// Written Where the broker stored it.
 	Written *KafkaPosition `json:"written,omitempty"`
 }
 
-// DeadLetterAttemptOutcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
-// UNCERTAIN: it may have been. ABANDONED: it was handed over, and its node is gone.
-// WITHDRAWN: it was not handed over, and does not count. docs/redrives.md has a table.
+// DeadLetterAttemptOutcome ACKNOWLEDGED: the target accepted it. FAILED: it certainly was not accepted.
+// UNCERTAIN: it may have been accepted. ABANDONED: it was handed over, and its
+// node was lost. WITHDRAWN: it was not handed over, and does not count.
+// docs/redrives.md has a table.
 type DeadLetterAttemptOutcome string
 
 // DeadLetterAttemptList defines model for DeadLetterAttemptList.
@@ -3367,13 +3392,13 @@ type DeadLetterAttemptList struct {
 type DeadLetterBackoff struct {
 	InitialIntervalMS int64 `json:"initial_interval_ms"`
 
-	// Jitter Share of the interval by which it varies to either side.
+	// Jitter The fraction by which the interval varies in either direction.
 	Jitter        float64 `json:"jitter"`
 	MaxIntervalMS int64   `json:"max_interval_ms"`
 	Multiplier    float64 `json:"multiplier"`
 }
 
-// DeadLetterBackoffPatch The time between retries; what is left out stays.
+// DeadLetterBackoffPatch The time between retries; omitted members keep their value.
 type DeadLetterBackoffPatch struct {
 	InitialIntervalMS *int64   `json:"initial_interval_ms,omitempty"`
 	Jitter            *float64 `json:"jitter,omitempty"`
@@ -3394,31 +3419,32 @@ type DeadLetterCounts struct {
 	RETRYING int64 `json:"RETRYING"`
 }
 
-// DeadLetterCurrent What the dead letter is instead.
+// DeadLetterCurrent The current state of the dead letter.
 type DeadLetterCurrent struct {
-	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
-	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
+	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
+	// cycle.
 	Status  DeadLetterStatus `json:"status"`
 	Version int64            `json:"version"`
 }
 
 // DeadLetterDiscardInput defines model for DeadLetterDiscardInput.
 type DeadLetterDiscardInput struct {
-	// Force Also when a saga waits for it.
+	// Force Discard it even if a saga is waiting for it.
 	Force *bool `json:"force,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason Reason `json:"reason"`
 }
 
-// DeadLetterEncoding What the bytes of the payload are. `json` and `text` are in `payload`, as a
-// JSON value and as a string; `binary` is in `payload_base64`.
+// DeadLetterEncoding The form of the payload. `json` and `text` are in `payload`, as a JSON value or
+// a string; `binary` is in `payload_base64`.
 type DeadLetterEncoding string
 
-// DeadLetterErrorClass Whether trying again is likely to help.
+// DeadLetterErrorClass Whether a retry is likely to succeed.
 type DeadLetterErrorClass string
 
-// DeadLetterFilter The filters of `GET /dlq/messages`, under their names; all must fit.
+// DeadLetterFilter The filters of `GET /dlq/messages`, under the same names; all must match.
 type DeadLetterFilter struct {
 	Assignee      *Label                 `json:"assignee,omitempty"`
 	ConsumerGroup *Label                 `json:"consumer_group,omitempty"`
@@ -3437,7 +3463,7 @@ type DeadLetterFilter struct {
 	Key       *string  `json:"key,omitempty"`
 	KeyBase64 *string  `json:"key_base64,omitempty"`
 
-	// Label It must have all.
+	// Label The letter must have all labels.
 	Label         []string   `json:"label,omitempty"`
 	LastRetryFrom *time.Time `json:"last_retry_from,omitempty"`
 	LastRetryTo   *time.Time `json:"last_retry_to,omitempty"`
@@ -3452,15 +3478,16 @@ type DeadLetterFilter struct {
 	SagaID        *UUID                  `json:"saga_id,omitempty"`
 	Source        []DeadLetterSource     `json:"source,omitempty"`
 
-	// Status By default those that the action can do something to.
+	// Status Default: the statuses to which the action applies.
 	Status []DeadLetterStatus `json:"status,omitempty"`
 
-	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
+	// `orders.*`.
 	Topic   *string `json:"topic,omitempty"`
 	TraceID *Label  `json:"trace_id,omitempty"`
 }
 
-// DeadLetterGroup Letters with one fingerprint, which is one kind of error.
+// DeadLetterGroup Letters with the same fingerprint, which stands for one kind of error.
 type DeadLetterGroup struct {
 	Assignee    *string   `json:"assignee,omitempty"`
 	ErrorType   *string   `json:"error_type,omitempty"`
@@ -3468,30 +3495,31 @@ type DeadLetterGroup struct {
 	FirstSeen   time.Time `json:"first_seen"`
 	LastSeen    time.Time `json:"last_seen"`
 
-	// Message The error with all that varies replaced by `#`.
+	// Message The error message with all variable parts replaced by `#`.
 	Message string  `json:"message"`
 	Note    *string `json:"note,omitempty"`
 
-	// Open Letters that are neither RESOLVED nor DISCARDED, counted up to ten thousand, in lists and statistics up to one thousand.
+	// Open Letters that are neither RESOLVED nor DISCARDED, counted up to 10,000, in
+	// lists and statistics up to 1,000.
 	Open *int64 `json:"open,omitempty"`
 
-	// OpenIsCapped There are at least `open`.
+	// OpenIsCapped Whether there may be more than `open`.
 	OpenIsCapped *bool `json:"open_is_capped,omitempty"`
 
-	// Received Letters ever.
+	// Received Total number of letters ever received.
 	Received int64 `json:"received"`
 
 	// SampleID The latest letter.
 	SampleID openapi_types.UUID `json:"sample_id"`
 
-	// State A RESOLVED group becomes REGRESSED with its next letter.
+	// State A RESOLVED group becomes REGRESSED when its next letter arrives.
 	State DeadLetterGroupState `json:"state"`
 
-	// Topic Of its first letter.
+	// Topic The topic of its first letter.
 	Topic     string    `json:"topic"`
 	UpdatedAt time.Time `json:"updated_at"`
 
-	// Version Grows when people change it, not with its letters; the ETag.
+	// Version Increases when it is updated by a request, not when letters arrive; the ETag.
 	Version int64 `json:"version"`
 }
 
@@ -3506,32 +3534,34 @@ type DeadLetterGroupPatch struct {
 	Assignee *string `json:"assignee,omitempty"`
 	Note     *string `json:"note,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// State Not REGRESSED.
+	// State REGRESSED cannot be set.
 	State *DeadLetterGroupPatchState `json:"state,omitempty"`
 }
 
-// DeadLetterGroupPatchState Not REGRESSED.
+// DeadLetterGroupPatchState REGRESSED cannot be set.
 type DeadLetterGroupPatchState string
 
-// DeadLetterGroupState A RESOLVED group becomes REGRESSED with its next letter.
+// DeadLetterGroupState A RESOLVED group becomes REGRESSED when its next letter arrives.
 type DeadLetterGroupState string
 
-// DeadLetterHeader `value` is there when it is UTF-8, `value_base64` whenever there is a value.
-// A request has one of them, or neither for a header without a value.
+// DeadLetterHeader `value` is present if it is UTF-8, `value_base64` whenever there is a value. A
+// request has one of the two, or neither for a header without a value.
 type DeadLetterHeader struct {
 	Name string `json:"name"`
 
-	// Value What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// Value Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	Value *ContentText `json:"value,omitempty"`
 
-	// ValueBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// ValueBase64 Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	ValueBase64 *ContentText `json:"value_base64,omitempty"`
 }
 
-// DeadLetterHeaderPatch `op` `set` replaces all headers of this name by one, `remove` removes them.
+// DeadLetterHeaderPatch `op` `set` replaces all headers of this name with one; `remove` removes them.
 type DeadLetterHeaderPatch struct {
 	Name        string                  `json:"name"`
 	Op          DeadLetterHeaderPatchOp `json:"op"`
@@ -3542,14 +3572,14 @@ type DeadLetterHeaderPatch struct {
 // DeadLetterHeaderPatchOp defines model for DeadLetterHeaderPatch.Op.
 type DeadLetterHeaderPatchOp string
 
-// DeadLetterHold What keeps a letter that has a `next_retry_at` from being retried by itself:
-// `auto_retry` of its topic's policy, of the tenant's default policy or of the
-// server's configuration (`dlq.auto_retry`), or `hold_all` of the default policy.
+// DeadLetterHold What keeps a letter that has a `next_retry_at` from being retried automatically:
+// `auto_retry` in its topic's policy, in the tenant's default policy or in the
+// server's configuration (`dlq.auto_retry`), or `hold_all` in the default policy.
 type DeadLetterHold string
 
 // DeadLetterImportDuplicate defines model for DeadLetterImportDuplicate.
 type DeadLetterImportDuplicate struct {
-	// ID The letter that is here.
+	// ID The existing letter.
 	ID openapi_types.UUID `json:"id"`
 
 	// Line From 1.
@@ -3561,37 +3591,39 @@ type DeadLetterImportError struct {
 	// Line From 1.
 	Line int `json:"line"`
 
-	// Problem A problem with one item of many.
+	// Problem A problem with one item of a batch.
 	Problem ItemProblem `json:"problem"`
 }
 
 // DeadLetterImportResult defines model for DeadLetterImportResult.
 type DeadLetterImportResult struct {
-	// Duplicates They were there before.
+	// Duplicates Lines whose letter already existed.
 	Duplicates int `json:"duplicates"`
 
-	// Errors The first hundred.
+	// Errors The first hundred errors.
 	Errors   []DeadLetterImportError `json:"errors"`
 	Failed   int                     `json:"failed"`
 	Imported int                     `json:"imported"`
 
-	// Known The first hundred of the duplicates that are here under another id: as the
-	// letter of the same place in Kafka, or of the same `dedupe_key`.
+	// Known The first hundred duplicates that exist under a different id: as the letter
+	// with the same Kafka position or the same `dedupe_key`.
 	Known []DeadLetterImportDuplicate `json:"known"`
 }
 
-// DeadLetterInput A payload is JSON (`payload`), kept in its canonical form: without blanks,
-// members sorted, shorter names first. Or it is any bytes (`payload_base64`),
-// kept as they are. Lengths are in bytes of UTF-8.
+// DeadLetterInput The payload is either JSON (`payload`), stored in canonical form: without
+// insignificant whitespace, members sorted by length and then by name; or
+// arbitrary bytes (`payload_base64`), stored as they are. Lengths are in bytes of
+// UTF-8.
 type DeadLetterInput struct {
-	// ConsumerGroup At most 255 bytes, as are the following up to `trace_id`.
+	// ConsumerGroup At most 255 bytes, like the following members up to `trace_id`.
 	ConsumerGroup *string `json:"consumer_group,omitempty"`
 	CorrelationID *string `json:"correlation_id,omitempty"`
 
-	// DedupeKey A second letter of this key is not stored. Must not begin with `idem:` or `skald:`.
+	// DedupeKey A second letter with this key is not stored. Must not begin with `idem:` or
+	// `skald:`.
 	DedupeKey *string `json:"dedupe_key,omitempty"`
 
-	// ErrorClass Whether trying again is likely to help.
+	// ErrorClass Whether a retry is likely to succeed.
 	ErrorClass *DeadLetterErrorClass `json:"error_class,omitempty"`
 
 	// ErrorMessage 1 to 8,192 bytes.
@@ -3604,10 +3636,10 @@ type DeadLetterInput struct {
 	// Headers At most 200.
 	Headers []DeadLetterHeader `json:"headers,omitempty"`
 
-	// JobRunID For reference.
+	// JobRunID For reference only.
 	JobRunID *UUID `json:"job_run_id,omitempty"`
 
-	// Key The key, as text. Excludes `key_base64`.
+	// Key The key, as text. Cannot be combined with `key_base64`.
 	Key *string `json:"key,omitempty"`
 
 	// KeyBase64 At most 64 KiB decoded.
@@ -3616,7 +3648,7 @@ type DeadLetterInput struct {
 	// Labels At most 32, each of at most 100 bytes.
 	Labels []string `json:"labels,omitempty"`
 
-	// MaxRetries The topic's policy's by default.
+	// MaxRetries Default: the topic's policy.
 	MaxRetries        *int32     `json:"max_retries,omitempty"`
 	OriginalOffset    *int64     `json:"original_offset,omitempty"`
 	OriginalPartition *int32     `json:"original_partition,omitempty"`
@@ -3628,13 +3660,14 @@ type DeadLetterInput struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 At most 10 MiB decoded. Excludes `payload`.
+	// PayloadBase64 At most 10 MiB decoded. Cannot be combined with `payload`.
 	PayloadBase64 *string `json:"payload_base64,omitempty"`
 
-	// SagaID For reference.
+	// SagaID For reference only.
 	SagaID *UUID `json:"saga_id,omitempty"`
 
-	// Target Where a retry drives it; to its original topic by default. Kinds `kafka`, `http` and `job_run`.
+	// Target Where a retry sends it; default: its original topic. Kinds `kafka`, `http`
+	// and `job_run`.
 	Target  *DeadLetterTarget `json:"target,omitempty"`
 	TraceID *string           `json:"trace_id,omitempty"`
 }
@@ -3655,129 +3688,141 @@ type DeadLetterPatch struct {
 	Assignee *string  `json:"assignee,omitempty"`
 	Labels   []string `json:"labels,omitempty"`
 
-	// MaxRetries Of a PENDING letter more than `retry_count`.
+	// MaxRetries For a PENDING letter: more than `retry_count`.
 	MaxRetries *int32 `json:"max_retries,omitempty"`
 
-	// NextRetryAt Of a PENDING letter.
+	// NextRetryAt For a PENDING letter.
 	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
 	Note        *string    `json:"note,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
 // DeadLetterPolicy defines model for DeadLetterPolicy.
 type DeadLetterPolicy struct {
-	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
+	// Alert When the letters of a topic should raise an alert; members that are omitted or 0
+	// never do.
 	Alert DeadLetterAlert `json:"alert"`
 
-	// AllowedTargets Topics and URLs, beside its own, that a retry may name; with `*`, which stands for anything but `/`, `?` and `[a-z]`.
+	// AllowedTargets Topics and URLs that a retry may name besides the letter's own; `*` matches
+	// any characters except `/`; `?` and `[a-z]` are supported.
 	AllowedTargets []string `json:"allowed_targets"`
 
-	// ArchiveDays How long they stay in the archive after that.
+	// ArchiveDays How long letters stay in the archive after that.
 	ArchiveDays int32 `json:"archive_days"`
 
-	// AutoRetry Letters of Kafka and REST are retried by themselves. Switched off, it also holds,
-	// within a second, those that have a time of their next retry already.
+	// AutoRetry Whether letters from Kafka and REST are retried automatically. Switching it
+	// off also holds, within a second, letters that already have a next retry
+	// time.
 	AutoRetry bool `json:"auto_retry"`
 
 	// Backoff The time between retries.
 	Backoff DeadLetterBackoff `json:"backoff"`
 
-	// HoldAll Of the default policy: no letter of any topic of the tenant is retried by itself,
-	// whatever the topic's own policy says. Absent of topics.
+	// HoldAll In the default policy: no letter of any topic of the tenant is retried
+	// automatically, whatever the topic's own policy says. Absent for topics.
 	HoldAll *bool `json:"hold_all,omitempty"`
 
-	// Inherited There is none of its own; this is what serves instead.
+	// Inherited True if there is no own policy; this is the one that applies instead.
 	Inherited bool `json:"inherited"`
 
-	// Known Whether there is, or was, a letter of this topic. A policy may be set before
-	// the first one; `false` may as well mean that the topic is misspelt.
+	// Known Whether this topic has, or ever had, a letter. A policy can be set in
+	// advance; `false` may also mean that the topic is misspelled.
 	Known *bool `json:"known,omitempty"`
 
 	// MaxGenerations How often a letter may come back before it is POISON.
 	MaxGenerations int32 `json:"max_generations"`
 
-	// MaxRetries Of letters that bring no number of their own.
+	// MaxRetries For letters that specify no number of their own.
 	MaxRetries int32 `json:"max_retries"`
 
-	// Ordered Letters of one key are driven one after the other, as they arrived.
+	// Ordered Letters with the same key are retried one after the other, in the order of
+	// their arrival.
 	Ordered bool `json:"ordered"`
 
-	// Redact Members of payloads that nobody is shown, as dotted paths.
+	// Redact Members of payloads that are never shown to anyone, as dotted paths.
 	Redact []string `json:"redact"`
 
-	// RetentionDays How long RESOLVED and discarded letters stay live; three times that for other DEAD ones.
+	// RetentionDays How long RESOLVED and discarded letters stay live; other DEAD letters stay
+	// three times as long.
 	RetentionDays int32 `json:"retention_days"`
 
-	// Topic Absent of the tenant's default.
+	// Topic Absent for the tenant's default policy.
 	Topic     *string    `json:"topic,omitempty"`
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 	UpdatedBy *string    `json:"updated_by,omitempty"`
 
-	// Version The ETag; 0 when it is inherited.
+	// Version The ETag; 0 if inherited.
 	Version int64 `json:"version"`
 }
 
-// DeadLetterPolicyInput How the letters of a topic are treated.
+// DeadLetterPolicyInput How the letters of a topic are handled.
 type DeadLetterPolicyInput struct {
-	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
+	// Alert When the letters of a topic should raise an alert; members that are omitted or 0
+	// never do.
 	Alert *DeadLetterAlert `json:"alert,omitempty"`
 
-	// AllowedTargets Topics and URLs, beside its own, that a retry may name; with `*`, which stands for anything but `/`, `?` and `[a-z]`.
+	// AllowedTargets Topics and URLs that a retry may name besides the letter's own; `*` matches
+	// any characters except `/`; `?` and `[a-z]` are supported.
 	AllowedTargets []string `json:"allowed_targets,omitempty"`
 
-	// ArchiveDays How long they stay in the archive after that.
+	// ArchiveDays How long letters stay in the archive after that.
 	ArchiveDays int32 `json:"archive_days"`
 
-	// AutoRetry Letters of Kafka and REST are retried by themselves. Switched off, it also holds,
-	// within a second, those that have a time of their next retry already.
+	// AutoRetry Whether letters from Kafka and REST are retried automatically. Switching it
+	// off also holds, within a second, letters that already have a next retry
+	// time.
 	AutoRetry bool `json:"auto_retry"`
 
 	// Backoff The time between retries.
 	Backoff DeadLetterBackoff `json:"backoff"`
 
-	// HoldAll Of the default policy: no letter of any topic of the tenant is retried by itself,
-	// whatever the topic's own policy says. Absent of topics.
+	// HoldAll In the default policy: no letter of any topic of the tenant is retried
+	// automatically, whatever the topic's own policy says. Absent for topics.
 	HoldAll *bool `json:"hold_all,omitempty"`
 
 	// MaxGenerations How often a letter may come back before it is POISON.
 	MaxGenerations int32 `json:"max_generations"`
 
-	// MaxRetries Of letters that bring no number of their own.
+	// MaxRetries For letters that specify no number of their own.
 	MaxRetries int32 `json:"max_retries"`
 
-	// Ordered Letters of one key are driven one after the other, as they arrived.
+	// Ordered Letters with the same key are retried one after the other, in the order of
+	// their arrival.
 	Ordered bool `json:"ordered"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Redact Members of payloads that nobody is shown, as dotted paths.
+	// Redact Members of payloads that are never shown to anyone, as dotted paths.
 	Redact []string `json:"redact,omitempty"`
 
-	// RetentionDays How long RESOLVED and discarded letters stay live; three times that for other DEAD ones.
+	// RetentionDays How long RESOLVED and discarded letters stay live; other DEAD letters stay
+	// three times as long.
 	RetentionDays int32 `json:"retention_days"`
 }
 
-// DeadLetterPolicyPatch A JSON merge patch (RFC 7396) of the policy that serves: members that are left out stay as they are, lists are replaced.
+// DeadLetterPolicyPatch A JSON merge patch (RFC 7396) of the policy in effect: omitted members keep
+// their value, lists are replaced.
 type DeadLetterPolicyPatch struct {
-	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
+	// Alert When the letters of a topic should raise an alert; members that are omitted or 0
+	// never do.
 	Alert          *DeadLetterAlert `json:"alert,omitempty"`
 	AllowedTargets []string         `json:"allowed_targets,omitempty"`
 	ArchiveDays    *int32           `json:"archive_days,omitempty"`
 	AutoRetry      *bool            `json:"auto_retry,omitempty"`
 
-	// Backoff The time between retries; what is left out stays.
+	// Backoff The time between retries; omitted members keep their value.
 	Backoff *DeadLetterBackoffPatch `json:"backoff,omitempty"`
 
-	// HoldAll Of the default policy only.
+	// HoldAll In the default policy only.
 	HoldAll        *bool  `json:"hold_all,omitempty"`
 	MaxGenerations *int32 `json:"max_generations,omitempty"`
 	MaxRetries     *int32 `json:"max_retries,omitempty"`
 	Ordered        *bool  `json:"ordered,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason        *Reason  `json:"reason,omitempty"`
 	Redact        []string `json:"redact,omitempty"`
 	RetentionDays *int32   `json:"retention_days,omitempty"`
@@ -3787,29 +3832,30 @@ type DeadLetterPolicyPatch struct {
 type DeadLetterRequeueInput struct {
 	MaxRetries *int32 `json:"max_retries,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason          *Reason `json:"reason,omitempty"`
 	ResetRetryCount *bool   `json:"reset_retry_count,omitempty"`
 }
 
-// DeadLetterResolution How it ended. RESOLVED: REDRIVEN (its target has acknowledged it), CONFIRMED
-// (it was seen to be processed), BOUNCED (it came back as another letter),
-// MANUAL. DEAD: DISCARDED, EXHAUSTED (no retry left), POISON (it keeps coming back).
+// DeadLetterResolution How the letter ended. RESOLVED: REDRIVEN (its target acknowledged it), CONFIRMED
+// (its consumer confirmed that it was processed), BOUNCED (it came back as another
+// letter), MANUAL. DEAD: DISCARDED, EXHAUSTED (no retries left), POISON (it keeps
+// coming back).
 type DeadLetterResolution string
 
-// DeadLetterResult What became of one letter.
+// DeadLetterResult The result for one letter.
 type DeadLetterResult struct {
 	Deduplicated *bool               `json:"deduplicated,omitempty"`
 	ID           *openapi_types.UUID `json:"id,omitempty"`
 
-	// Problem A problem with one item of many.
+	// Problem A problem with one item of a batch.
 	Problem *ItemProblem `json:"problem,omitempty"`
 
-	// Status 201 stored, 200 it was there before, else that of the problem.
+	// Status 201: stored; 200: it already existed; otherwise the status of the problem.
 	Status int `json:"status"`
 
-	// Warnings Of a push, what keeps the letter from being driven by this server as it is
-	// configured: it waits until somebody changes that.
+	// Warnings In responses to a push: why this server cannot deliver the letter in its current
+	// configuration. The letter waits until the configuration changes.
 	Warnings *DeadLetterWarnings `json:"warnings,omitempty"`
 }
 
@@ -3820,27 +3866,28 @@ type DeadLetterResults struct {
 
 // DeadLetterRetryInput defines model for DeadLetterRetryInput.
 type DeadLetterRetryInput struct {
-	// Force Also a DEAD letter; needs a `reason`.
+	// Force Retry a DEAD letter too; requires a `reason`.
 	Force        *bool                   `json:"force,omitempty"`
 	HeadersPatch []DeadLetterHeaderPatch `json:"headers_patch,omitempty"`
 
-	// KeyBase64 Another key.
+	// KeyBase64 A different key.
 	KeyBase64 *string `json:"key_base64,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 Any bytes instead of `payload`.
+	// PayloadBase64 Arbitrary bytes in place of `payload`.
 	PayloadBase64 *string `json:"payload_base64,omitempty"`
 
-	// PayloadPatch A JSON Patch (RFC 6902) of the content that would be sent. Excludes the other two.
+	// PayloadPatch A JSON Patch (RFC 6902) of the content that would be sent. Cannot be
+	// combined with the other two.
 	PayloadPatch []JSONObject `json:"payload_patch,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Target Another target for this retry: a topic, or a URL. Allowed are what the letter
-	// has already and what the topic's policy allows.
+	// Target A different target for this retry: a topic or a URL. Allowed are the letter's
+	// own target and those that the topic's policy allows.
 	Target *DeadLetterRetryTarget `json:"target,omitempty"`
 }
 
@@ -3849,8 +3896,8 @@ type DeadLetterRetryResult struct {
 	Message DeadLetter `json:"message"`
 }
 
-// DeadLetterRetryTarget Another target for this retry: a topic, or a URL. Allowed are what the letter
-// has already and what the topic's policy allows.
+// DeadLetterRetryTarget A different target for this retry: a topic or a URL. Allowed are the letter's
+// own target and those that the topic's policy allows.
 type DeadLetterRetryTarget struct {
 	// KeyBase64 The same as `key_base64` beside the target.
 	KeyBase64 *string                      `json:"key_base64,omitempty"`
@@ -3863,27 +3910,30 @@ type DeadLetterRetryTarget struct {
 // DeadLetterRetryTargetMethod defines model for DeadLetterRetryTarget.Method.
 type DeadLetterRetryTargetMethod string
 
-// DeadLetterRevision An edited content. Members that are absent are those of the original.
+// DeadLetterRevision An edited content. Absent members are those of the original.
 type DeadLetterRevision struct {
 	Author    string             `json:"author"`
 	CreatedAt time.Time          `json:"created_at"`
 	Headers   []DeadLetterHeader `json:"headers,omitempty"`
 
-	// Key What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// Key Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	Key *ContentText `json:"key,omitempty"`
 
-	// KeyBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// KeyBase64 Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	KeyBase64 *ContentText `json:"key_base64,omitempty"`
 	Number    int          `json:"number"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// PayloadBase64 Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
 
-	// PayloadEncoding What the bytes of the payload are. `json` and `text` are in `payload`, as a
-	// JSON value and as a string; `binary` is in `payload_base64`.
+	// PayloadEncoding The form of the payload. `json` and `text` are in `payload`, as a JSON value or
+	// a string; `binary` is in `payload_base64`.
 	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
 
 	// PayloadPatch Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -3896,7 +3946,7 @@ type DeadLetterRevisionList struct {
 	Revisions []DeadLetterRevision `json:"revisions"`
 }
 
-// DeadLetterSource Where it came from.
+// DeadLetterSource Where the letter came from.
 type DeadLetterSource string
 
 // DeadLetterStat defines model for DeadLetterStat.
@@ -3904,41 +3954,44 @@ type DeadLetterStat struct {
 	Count         int64  `json:"count"`
 	OriginalTopic string `json:"original_topic"`
 
-	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
-	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
+	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
+	// cycle.
 	Status DeadLetterStatus `json:"status"`
 }
 
 // DeadLetterStats defines model for DeadLetterStats.
 type DeadLetterStats struct {
-	// Stats By topic and status; pairs without letters are left out.
+	// Stats By topic and status; pairs without letters are omitted.
 	Stats []DeadLetterStat `json:"stats"`
 }
 
-// DeadLetterStatus PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
-// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+// DeadLetterStatus PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
+// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
+// cycle.
 type DeadLetterStatus string
 
-// DeadLetterTarget Where a retry drives a letter.
+// DeadLetterTarget Where a retry sends a letter.
 type DeadLetterTarget struct {
-	// Job Of kind `job_run`, the id or the name of the job definition. A retry is a run of it, with the payload as arguments.
+	// Job For kind `job_run`: the id or name of the job definition. A retry is a run
+	// of it, with the payload as arguments.
 	Job  *string              `json:"job,omitempty"`
 	Kind DeadLetterTargetKind `json:"kind"`
 
-	// Method Of kind `http`; POST when it is left out.
+	// Method For kind `http`; default: POST.
 	Method *DeadLetterTargetMethod `json:"method,omitempty"`
 
-	// Partition Of kind `kafka`; the key decides when it is left out.
+	// Partition For kind `kafka`; by default the key determines it.
 	Partition *int32 `json:"partition,omitempty"`
 
-	// Topic Of kind `kafka`; the original topic when it is left out.
+	// Topic For kind `kafka`; default: the original topic.
 	Topic *string `json:"topic,omitempty"`
 
-	// URL Of kind `http`.
+	// URL For kind `http`.
 	URL *string `json:"url,omitempty"`
 }
 
-// DeadLetterTargetMethod Of kind `http`; POST when it is left out.
+// DeadLetterTargetMethod For kind `http`; default: POST.
 type DeadLetterTargetMethod string
 
 // DeadLetterTargetKind defines model for DeadLetterTargetKind.
@@ -3946,22 +3999,22 @@ type DeadLetterTargetKind string
 
 // DeadLetterTopic defines model for DeadLetterTopic.
 type DeadLetterTopic struct {
-	// Alerts Members of the policy's `alert` that are exceeded.
+	// Alerts Members of the policy's `alert` whose limit is exceeded.
 	Alerts []DeadLetterTopicAlerts `json:"alerts,omitempty"`
 
-	// Arrivals How many letters arrived in the last five minutes, hour and day.
+	// Arrivals Letters that arrived in the last five minutes, hour and day.
 	Arrivals DeadLetterArrivals `json:"arrivals"`
 
 	// Counts Live letters by status.
 	Counts DeadLetterCounts `json:"counts"`
 
-	// OldestOpenAgeMS Its age.
+	// OldestOpenAgeMS The age of the oldest open letter.
 	OldestOpenAgeMS *int64 `json:"oldest_open_age_ms,omitempty"`
 
-	// OldestOpenAt Arrival of the oldest open letter; absent when none is open.
+	// OldestOpenAt Arrival of the oldest open letter; absent if none is open.
 	OldestOpenAt *time.Time `json:"oldest_open_at,omitempty"`
 
-	// TopGroups The largest, up to five.
+	// TopGroups The largest groups, up to five.
 	TopGroups []DeadLetterGroup `json:"top_groups,omitempty"`
 	Topic     string            `json:"topic"`
 }
@@ -3975,11 +4028,12 @@ type DeadLetterTopicList struct {
 	Topics     []DeadLetterTopic `json:"topics"`
 }
 
-// DeadLetterVerb An action of the API, named as in its path; `update` is PATCH, `delete` DELETE.
+// DeadLetterVerb An action of the API, named as in its path; `update` is PATCH, `delete` is
+// DELETE.
 type DeadLetterVerb string
 
-// DeadLetterWarnings Of a push, what keeps the letter from being driven by this server as it is
-// configured: it waits until somebody changes that.
+// DeadLetterWarnings In responses to a push: why this server cannot deliver the letter in its current
+// configuration. The letter waits until the configuration changes.
 type DeadLetterWarnings = []ItemProblem
 
 // DeadlineInput defines model for DeadlineInput.
@@ -4000,9 +4054,9 @@ type DeletedDeadLetter struct {
 	ID openapi_types.UUID `json:"id"`
 }
 
-// Delivery One event on its way to one endpoint.
+// Delivery The delivery of one event to one endpoint.
 type Delivery struct {
-	// Attempts Attempts begun.
+	// Attempts Number of attempts started.
 	Attempts int `json:"attempts"`
 
 	// Body The CloudEvent as it is sent.
@@ -4010,10 +4064,10 @@ type Delivery struct {
 	CreatedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 
-	// Error Why the last attempt failed.
+	// Error Why the latest attempt failed.
 	Error *string `json:"error,omitempty"`
 
-	// EventID The id of the audit event; a test has none.
+	// EventID The id of the audit event; absent for a test.
 	EventID   *string `json:"event_id,omitempty"`
 	EventType string  `json:"event_type"`
 
@@ -4021,15 +4075,15 @@ type Delivery struct {
 	ID            openapi_types.UUID `json:"id"`
 	LastAttemptAt *time.Time         `json:"last_attempt_at,omitempty"`
 
-	// NextAttemptAt While it is pending.
+	// NextAttemptAt Present while the delivery is pending.
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 
-	// ResponseStatus What the endpoint answered last.
+	// ResponseStatus The endpoint's latest response.
 	ResponseStatus *int                `json:"response_status,omitempty"`
 	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
 
-	// Status `pending` waits for an attempt or is being sent; `failed` was given up;
-	// `discarded` was passed over when the webhook was enabled from now on.
+	// Status `pending`: waits for an attempt or is being sent. `failed`: given up.
+	// `discarded`: skipped when the webhook was enabled with `from: now`.
 	Status    DeliveryStatus     `json:"status"`
 	WebhookID openapi_types.UUID `json:"webhook_id"`
 }
@@ -4040,26 +4094,25 @@ type DeliveryList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// DeliveryStatus `pending` waits for an attempt or is being sent; `failed` was given up;
-// `discarded` was passed over when the webhook was enabled from now on.
+// DeliveryStatus `pending`: waits for an attempt or is being sent. `failed`: given up.
+// `discarded`: skipped when the webhook was enabled with `from: now`.
 type DeliveryStatus string
 
-// DryRunResult What an action would do. Nothing has been done.
+// DryRunResult What an action would do. Nothing was changed.
 type DryRunResult struct {
-	// AuditEvents The types of the audit events of the action itself.
+	// AuditEvents The types of the audit events that the action itself would write.
 	AuditEvents []string `json:"audit_events,omitempty"`
 
-	// Calls The calls that would be made if each of them is done, in order; at most a
-	// thousand.
+	// Calls The calls that would be made if each one succeeds, in order; at most 1,000.
 	Calls       []PlannedCall      `json:"calls"`
 	CurrentStep int                `json:"current_step"`
 	DryRun      DryRunResultDryRun `json:"dry_run"`
 
-	// EndState The state in which the saga would then end, or rest.
+	// EndState The state in which the saga would then end, or rest if it is suspended.
 	EndState SagaState `json:"end_state"`
 
-	// InFlight That a call may be in flight, whose outcome comes first. The calls below are
-	// those that follow if it is done.
+	// InFlight Whether a call may be in flight, whose outcome comes first. `calls` lists
+	// the calls that follow if it succeeds.
 	InFlight *bool `json:"in_flight,omitempty"`
 
 	// State The state that the action itself would lead to.
@@ -4080,7 +4133,7 @@ type EmittedEvent struct {
 	Payload AnyJSON `json:"payload,omitempty"`
 }
 
-// EmittedItem One of the two.
+// EmittedItem Exactly one of the two.
 type EmittedItem struct {
 	// Event An event.
 	Event *EmittedEvent `json:"event,omitempty"`
@@ -4097,7 +4150,7 @@ type EmittedRun struct {
 	// Definition Its id or name.
 	Definition string `json:"definition"`
 
-	// IdempotencyKey Unique among what the run emits; its place in the list without it.
+	// IdempotencyKey Unique among what the run emits; default: its position in the list.
 	IdempotencyKey *string    `json:"idempotency_key,omitempty"`
 	ScheduledFor   *time.Time `json:"scheduled_for,omitempty"`
 }
@@ -4105,23 +4158,23 @@ type EmittedRun struct {
 // EndCause Why the saga stopped running forward.
 type EndCause string
 
-// EndedRun What became of a run.
+// EndedRun The state in which a run ended.
 type EndedRun struct {
 	Attempt int32 `json:"attempt"`
 
-	// DlqMessageID The dead letter, when nothing more is tried.
+	// DlqMessageID The dead letter, if it is not retried.
 	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
 	FinishedAt   *time.Time          `json:"finished_at,omitempty"`
 
-	// Replayed It was so before this call.
+	// Replayed The call had been carried out before.
 	Replayed *bool      `json:"replayed,omitempty"`
 	RetryAt  *time.Time `json:"retry_at,omitempty"`
 
-	// RetryRunID The run that tries it again.
+	// RetryRunID The run that retries it.
 	RetryRunID *openapi_types.UUID `json:"retry_run_id,omitempty"`
 	RunID      openapi_types.UUID  `json:"run_id"`
 
-	// State Where a run stands. docs/jobs.md has the life cycle.
+	// State The state of a run. docs/jobs.md describes the life cycle.
 	State   JobRunState `json:"state"`
 	Version int64       `json:"version"`
 }
@@ -4142,18 +4195,18 @@ type ExplainedAction struct {
 	Action      SagaAction `json:"action"`
 	Description string     `json:"description"`
 
-	// Permission What one must be allowed to do it.
+	// Permission The permission required for it.
 	Permission string `json:"permission"`
 }
 
 // ExplainedOwner The node that drives the saga.
 type ExplainedOwner struct {
-	// Alive Whether its lease holds.
+	// Alive Whether its lease is valid.
 	Alive      bool       `json:"alive"`
 	LeaseEpoch int64      `json:"lease_epoch"`
 	LeaseUntil *time.Time `json:"lease_until,omitempty"`
 
-	// Node Its name; empty when the store has forgotten it.
+	// Node The node's name; empty if the store no longer knows it.
 	Node string `json:"node"`
 }
 
@@ -4161,38 +4214,38 @@ type ExplainedOwner struct {
 type ExplainedStep struct {
 	Action StepAction `json:"action"`
 
-	// Attempts Calls that were made, as far as the present policy counts them.
+	// Attempts Calls made so far, as counted by the current retry policy.
 	Attempts    int    `json:"attempts"`
 	Index       int    `json:"index"`
 	MaxAttempts int    `json:"max_attempts"`
 	Name        string `json:"name"`
 }
 
-// FailInput How a run has failed.
+// FailInput The failure of a run.
 type FailInput struct {
 	Attempt int32 `json:"attempt"`
 
-	// Error Why a run has failed.
+	// Error Why a run failed.
 	Error       RunErrorInput `json:"error"`
 	ExitCode    *int32        `json:"exit_code,omitempty"`
 	LeaderEpoch int64         `json:"leader_epoch"`
 	LeaseToken  UUID          `json:"lease_token"`
 
-	// Resources What a run has used.
+	// Resources Resources used by a run.
 	Resources *RunResources `json:"resources,omitempty"`
 
-	// TimedOut TIMED_OUT instead of FAILED.
+	// TimedOut End as TIMED_OUT instead of FAILED.
 	TimedOut *bool `json:"timed_out,omitempty"`
 	WorkerID UUID  `json:"worker_id"`
 }
 
 // Fence The newest fencing token that was checked for a key.
 type Fence struct {
-	// CheckedAt When it was checked last.
+	// CheckedAt When it was last checked.
 	CheckedAt time.Time `json:"checked_at"`
 	FenceKey  string    `json:"fence_key"`
 
-	// FencingToken Older ones are refused.
+	// FencingToken Older tokens are rejected.
 	FencingToken string `json:"fencing_token"`
 }
 
@@ -4201,7 +4254,7 @@ type FenceCheck struct {
 	FenceKey     string `json:"fence_key"`
 	FencingToken string `json:"fencing_token"`
 
-	// Ok False: refuse the write.
+	// Ok False: reject the write.
 	Ok bool `json:"ok"`
 }
 
@@ -4210,7 +4263,7 @@ type FenceCheckInput struct {
 	FencingToken string `json:"fencing_token"`
 }
 
-// FenceInput Proof that the run is still the worker's.
+// FenceInput Proof that the worker still owns the run.
 type FenceInput struct {
 	Attempt     int32 `json:"attempt"`
 	LeaderEpoch int64 `json:"leader_epoch"`
@@ -4241,45 +4294,47 @@ type ForceInput struct {
 	RequestedBy *Label `json:"requested_by,omitempty"`
 }
 
-// GroupDiscardInput As in `RedriveInput`.
+// GroupDiscardInput Same as in `RedriveInput`.
 type GroupDiscardInput struct {
 	// DryRun Only count.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// MaxMessages At most so many letters.
+	// MaxMessages Maximum number of letters.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
+	// `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason Reason `json:"reason"`
 }
 
-// GroupRedriveInput As in `RedriveInput`.
+// GroupRedriveInput Same as in `RedriveInput`.
 type GroupRedriveInput struct {
-	// Canary The first letters of a redrive, which are watched before the rest follows.
+	// Canary The first letters of a redrive, which are observed before the rest follows.
 	Canary *RedriveCanary `json:"canary,omitempty"`
 
 	// DryRun Only count.
 	DryRun *bool `json:"dry_run,omitempty"`
 	Force  *bool `json:"force,omitempty"`
 
-	// MaxMessages At most so many letters.
+	// MaxMessages Maximum number of letters.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// Order OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
-	// other, each only when the one before was acknowledged; a failure skips the rest
-	// of its key.
+	// Order OLDEST: oldest first, in parallel. PER_KEY: letters with the same key one after
+	// the other, each only once the previous one was acknowledged; a failure skips the
+	// rest of its key.
 	Order *RedriveOrder `json:"order,omitempty"`
 
-	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
+	// `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// StopOn When a redrive halts by itself.
+	// StopOn When a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 }
 
@@ -4305,34 +4360,34 @@ type Health struct {
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
 
-// Heartbeat What the worker may go on with.
+// Heartbeat Which runs the worker may continue.
 type Heartbeat struct {
 	HeartbeatIntervalMS int64 `json:"heartbeat_interval_ms"`
 
-	// LeaseMS How long the leases last, from when the heartbeat was sent.
+	// LeaseMS Duration of the leases, from when the heartbeat was sent.
 	LeaseMS         int64        `json:"lease_ms"`
 	Leases          []LeaseState `json:"leases"`
 	SettingsVersion int64        `json:"settings_version"`
 
-	// State ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
-	// heartbeat and no claim for `heartbeat_ttl_seconds`, and is revived by the next,
-	// which says nothing about its runs; DETACHED is for good.
+	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
+	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
+	// again, independently of its runs. DETACHED: final.
 	State WorkerState `json:"state"`
 }
 
 // HeartbeatInput A heartbeat.
 type HeartbeatInput = json.RawMessage
 
-// HeartbeatRun A run that the worker has.
+// HeartbeatRun A run that the worker holds.
 type HeartbeatRun struct {
 	Attempt int32 `json:"attempt"`
 
-	// Checkpoint What the next attempt is given; as it was without it.
+	// Checkpoint Passed to the next attempt. Omitted: unchanged.
 	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
 	LeaderEpoch int64   `json:"leader_epoch"`
 	LeaseToken  UUID    `json:"lease_token"`
 
-	// Progress As it was without it.
+	// Progress Omitted: unchanged.
 	Progress *RunProgress `json:"progress,omitempty"`
 	RunID    UUID         `json:"run_id"`
 }
@@ -4343,20 +4398,20 @@ type IndexUsage struct {
 	Name  string `json:"name"`
 	Scans int64  `json:"scans"`
 
-	// TuplesFetched Live rows that simple scans fetched.
+	// TuplesFetched Live rows fetched by simple index scans.
 	TuplesFetched int64 `json:"tuples_fetched"`
 
-	// TuplesRead Entries that scans returned.
+	// TuplesRead Index entries returned by scans.
 	TuplesRead int64 `json:"tuples_read"`
 
-	// Unique Keeps values unique, and so is needed though nothing may scan it.
+	// Unique Enforces uniqueness, and is therefore needed even if it is never scanned.
 	Unique bool `json:"unique"`
 
-	// Valid False for one whose concurrent building failed; drop it.
+	// Valid False if its concurrent build failed: drop it.
 	Valid bool `json:"valid"`
 }
 
-// ItemProblem A problem with one item of many.
+// ItemProblem A problem with one item of a batch.
 type ItemProblem struct {
 	Code   string         `json:"code"`
 	Detail string         `json:"detail"`
@@ -4371,7 +4426,7 @@ type JobAttempt struct {
 	AssignedAt time.Time `json:"assigned_at"`
 	Attempt    int       `json:"attempt"`
 
-	// EndedAt Absent while it is under way.
+	// EndedAt Absent while the attempt is in progress.
 	EndedAt      *time.Time `json:"ended_at,omitempty"`
 	FencingToken *string    `json:"fencing_token,omitempty"`
 	LeaderEpoch  int64      `json:"leader_epoch"`
@@ -4400,14 +4455,14 @@ type JobBulk struct {
 	Filter AnyJSON            `json:"filter,omitempty"`
 	ID     openapi_types.UUID `json:"id"`
 
-	// Links Paths of what belongs to it.
+	// Links Paths of related resources.
 	Links JobLinks `json:"links"`
 
-	// Matched Runs that were looked at.
+	// Matched Number of runs examined.
 	Matched int64   `json:"matched"`
 	Reason  *string `json:"reason,omitempty"`
 
-	// Skipped It was too late for them, or their definition is gone.
+	// Skipped Runs that had already moved on, or whose definition was deleted.
 	Skipped int64     `json:"skipped"`
 	State   BulkState `json:"state"`
 	Version int64     `json:"version"`
@@ -4420,10 +4475,10 @@ type JobBulkAction string
 type JobBulkInput struct {
 	Action JobBulkAction `json:"action"`
 
-	// DryRun Store nothing, and count.
+	// DryRun Store nothing; return the count.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Filter As the query parameters of the list of runs.
+	// Filter Same as the query parameters of the list of runs.
 	Filter JobRunFilter `json:"filter"`
 	Reason *string      `json:"reason,omitempty"`
 }
@@ -4438,42 +4493,43 @@ type JobBulkList struct {
 type JobBulkPreview struct {
 	Matched int64 `json:"matched"`
 
-	// MatchedIsCapped There are at least that many.
+	// MatchedIsCapped Whether there may be more than `matched`.
 	MatchedIsCapped bool `json:"matched_is_capped"`
 }
 
-// JobConcurrencyPolicy What happens when a run is due while another one of the same key has not
-// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
-// default. `replace`: the old one is canceled first. `queue`: one after the other.
+// JobConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
+// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
+// `replace`: the old one is canceled first. `queue`: one after the other.
 type JobConcurrencyPolicy string
 
 // JobDefinition defines model for JobDefinition.
 type JobDefinition struct {
-	// ArgsSchema JSON Schema (2020-12 unless `$schema` says another draft) that the arguments
-	// of every run must fit. It cannot refer to other documents.
+	// ArgsSchema JSON Schema (2020-12 unless `$schema` names another draft) that the
+	// arguments of every run must match. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
-	// BuiltIn Skald's own.
+	// BuiltIn Supplied by Skald.
 	BuiltIn bool `json:"built_in"`
 
-	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0 for 100.
+	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0: 100.
 	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
 
 	// CommandName What a worker runs.
 	CommandName string `json:"command_name"`
 
-	// ConcurrencyKey Shared by all definitions that name it; without it the definition's own.
+	// ConcurrencyKey Shared by all definitions that name it; by default each definition has its
+	// own.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
-	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
-	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
+	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
+	// `replace`: the old one is canceled first. `queue`: one after the other.
 	ConcurrencyPolicy JobConcurrencyPolicy `json:"concurrency_policy"`
 	CreatedAt         time.Time            `json:"created_at"`
 	CreatedBy         *string              `json:"created_by,omitempty"`
 
-	// DeadLetter Whether a run that gave up becomes a dead letter. Without it those of events
-	// and sagas do.
+	// DeadLetter Whether a run that gave up becomes a dead letter. By default, only runs of
+	// events and sagas do.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -4482,76 +4538,79 @@ type JobDefinition struct {
 	Description *string    `json:"description,omitempty"`
 	Enabled     bool       `json:"enabled"`
 
-	// Event Which events make runs.
+	// Event Which events create runs.
 	Event *JobEventTrigger   `json:"event,omitempty"`
 	ID    openapi_types.UUID `json:"id"`
 
-	// JitterMS A run starts up to so much after its slot.
+	// JitterMS A run starts up to this long after its slot, at random.
 	JitterMS *int64 `json:"jitter_ms,omitempty"`
 
-	// Labels At most 32 names, each with a text of at most 255 characters.
+	// Labels At most 32 names, each with a value of at most 255 characters.
 	Labels *JobLabels `json:"labels,omitempty"`
 
-	// Links Paths of what belongs to it.
+	// Links Paths of related resources.
 	Links JobLinks `json:"links"`
 
-	// MaxLosses How many assignments may be lost before it is FAILED as LOST; 0 for the setting `max_attempts`.
+	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST; 0:
+	// the setting `max_attempts`.
 	MaxLosses *int `json:"max_losses,omitempty"`
 
-	// MisfireGraceMS How late a slot may be before `misfire_policy` decides; 0 for the setting `skip_late_runs_after_seconds`.
+	// MisfireGraceMS How late a slot may be before `misfire_policy` applies; 0: the setting
+	// `skip_late_runs_after_seconds`.
 	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
 
-	// MisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
-	// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// MisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
+	// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
 	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
 	Name          string            `json:"name"`
 
-	// NextDueAt The first slot of which there is no run yet. Absent when there is none.
+	// NextDueAt The first slot that has no run yet. Absent if there is none.
 	NextDueAt   *time.Time `json:"next_due_at,omitempty"`
 	PauseReason *string    `json:"pause_reason,omitempty"`
 
-	// Paused No runs are made by themselves now.
+	// Paused No runs are currently created automatically.
 	Paused   bool       `json:"paused"`
 	PausedAt *time.Time `json:"paused_at,omitempty"`
 
-	// PausedUntil Absent while it is paused until somebody resumes it.
+	// PausedUntil Absent if it is paused until it is resumed.
 	PausedUntil *time.Time `json:"paused_until,omitempty"`
 
 	// Priority Higher first.
 	Priority *int `json:"priority,omitempty"`
 
-	// Queue `default` without it.
+	// Queue Default: `default`.
 	Queue string `json:"queue"`
 
-	// QueueLimit With `concurrency_policy` queue: how many may wait; 0 for any number.
+	// QueueLimit With `concurrency_policy` queue: how many runs may wait; 0: unlimited.
 	QueueLimit *int `json:"queue_limit,omitempty"`
 
-	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
 	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
 
-	// Retry Of failures; without it none. A retry is a new run, linked to the one that
-	// failed, unless its worker has said that another attempt will not help.
+	// Retry Retries of failed runs; omitted: none. A retry is a new run, linked to the
+	// failed one, unless the worker reported that another attempt will not help.
 	Retry JobRetry `json:"retry"`
 
-	// RetryHoldsKey A retry that waits keeps the next slot from starting.
+	// RetryHoldsKey Whether a waiting retry keeps the next slot from starting.
 	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
 
-	// Schedule When it is due. docs/schedules.md is the guide.
+	// Schedule When the job is due. docs/schedules.md is the guide.
 	Schedule *JobSchedule `json:"schedule,omitempty"`
 
-	// SpecVersion Grows when it says something else.
+	// SpecVersion Increases when the definition's content changes.
 	SpecVersion int `json:"spec_version"`
 
-	// TimeoutMS Of one attempt, from its start; 0 for none.
+	// TimeoutMS For one attempt, from its start; 0: none.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type What makes runs of a definition by itself. Any definition can be run by hand.
+	// Type What creates runs of the definition automatically. Every definition can be run
+	// manually.
 	Type      JobType   `json:"type"`
 	UpdatedAt time.Time `json:"updated_at"`
 	UpdatedBy *string   `json:"updated_by,omitempty"`
 
-	// Version Grows with every change; its ETag.
+	// Version Increases with every change; the ETag.
 	Version int64 `json:"version"`
 }
 
@@ -4571,90 +4630,94 @@ type JobDefinitionPatch = json.RawMessage
 type JobDefinitionSummary struct {
 	ID openapi_types.UUID `json:"id"`
 
-	// Name Its name when the run was made.
+	// Name Its name when the run was created.
 	Name string `json:"name"`
 
-	// SpecVersion What of it the run goes by.
+	// SpecVersion The version of the definition that the run uses.
 	SpecVersion int `json:"spec_version"`
 }
 
 // JobDefinitionVersion defines model for JobDefinitionVersion.
 type JobDefinitionVersion struct {
-	// ArgsSchema JSON Schema (2020-12 unless `$schema` says another draft) that the arguments
-	// of every run must fit. It cannot refer to other documents.
+	// ArgsSchema JSON Schema (2020-12 unless `$schema` names another draft) that the
+	// arguments of every run must match. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
-	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0 for 100.
+	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0: 100.
 	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
 
 	// CommandName What a worker runs.
 	CommandName string `json:"command_name"`
 
-	// ConcurrencyKey Shared by all definitions that name it; without it the definition's own.
+	// ConcurrencyKey Shared by all definitions that name it; by default each definition has its
+	// own.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
-	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
-	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
+	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
+	// `replace`: the old one is canceled first. `queue`: one after the other.
 	ConcurrencyPolicy JobConcurrencyPolicy `json:"concurrency_policy"`
 	CreatedAt         time.Time            `json:"created_at"`
 	CreatedBy         *string              `json:"created_by,omitempty"`
 
-	// DeadLetter Whether a run that gave up becomes a dead letter. Without it those of events
-	// and sagas do.
+	// DeadLetter Whether a run that gave up becomes a dead letter. By default, only runs of
+	// events and sagas do.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 	Description *string `json:"description,omitempty"`
 
-	// Event Which events make runs.
+	// Event Which events create runs.
 	Event *JobEventTrigger `json:"event,omitempty"`
 
-	// JitterMS A run starts up to so much after its slot.
+	// JitterMS A run starts up to this long after its slot, at random.
 	JitterMS *int64 `json:"jitter_ms,omitempty"`
 
-	// Labels At most 32 names, each with a text of at most 255 characters.
+	// Labels At most 32 names, each with a value of at most 255 characters.
 	Labels *JobLabels `json:"labels,omitempty"`
 
-	// MaxLosses How many assignments may be lost before it is FAILED as LOST; 0 for the setting `max_attempts`.
+	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST; 0:
+	// the setting `max_attempts`.
 	MaxLosses *int `json:"max_losses,omitempty"`
 
-	// MisfireGraceMS How late a slot may be before `misfire_policy` decides; 0 for the setting `skip_late_runs_after_seconds`.
+	// MisfireGraceMS How late a slot may be before `misfire_policy` applies; 0: the setting
+	// `skip_late_runs_after_seconds`.
 	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
 
-	// MisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
-	// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// MisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
+	// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
 	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
 
 	// Priority Higher first.
 	Priority *int `json:"priority,omitempty"`
 
-	// Queue `default` without it.
+	// Queue Default: `default`.
 	Queue string `json:"queue"`
 
-	// QueueLimit With `concurrency_policy` queue: how many may wait; 0 for any number.
+	// QueueLimit With `concurrency_policy` queue: how many runs may wait; 0: unlimited.
 	QueueLimit *int `json:"queue_limit,omitempty"`
 
-	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
 	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
 
-	// Retry Of failures; without it none. A retry is a new run, linked to the one that
-	// failed, unless its worker has said that another attempt will not help.
+	// Retry Retries of failed runs; omitted: none. A retry is a new run, linked to the
+	// failed one, unless the worker reported that another attempt will not help.
 	Retry JobRetry `json:"retry"`
 
-	// RetryHoldsKey A retry that waits keeps the next slot from starting.
+	// RetryHoldsKey Whether a waiting retry keeps the next slot from starting.
 	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
 
-	// Schedule When it is due. docs/schedules.md is the guide.
+	// Schedule When the job is due. docs/schedules.md is the guide.
 	Schedule    *JobSchedule `json:"schedule,omitempty"`
 	SpecVersion int          `json:"spec_version"`
 
-	// TimeoutMS Of one attempt, from its start; 0 for none.
+	// TimeoutMS For one attempt, from its start; 0: none.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type What makes runs of a definition by itself. Any definition can be run by hand.
+	// Type What creates runs of the definition automatically. Every definition can be run
+	// manually.
 	Type JobType `json:"type"`
 }
 
@@ -4665,33 +4728,33 @@ type JobDefinitionVersionList struct {
 
 // JobEvent defines model for JobEvent.
 type JobEvent struct {
-	// Actor Who decided; absent when Skald did.
+	// Actor Who decided; absent if it was Skald.
 	Actor   *string   `json:"actor,omitempty"`
 	At      time.Time `json:"at"`
 	Attempt *int      `json:"attempt,omitempty"`
 
-	// Epoch Of the leader that decided, or under which it was assigned.
+	// Epoch The epoch of the leader that decided, or under which the run was assigned.
 	Epoch *int64 `json:"epoch,omitempty"`
 
-	// FromState Where a run stands. docs/jobs.md has the life cycle.
+	// FromState The state of a run. docs/jobs.md describes the life cycle.
 	FromState *JobRunState `json:"from_state,omitempty"`
 	Kind      JobEventKind `json:"kind"`
 	Reason    *string      `json:"reason,omitempty"`
 
-	// ToState Where a run stands. docs/jobs.md has the life cycle.
+	// ToState The state of a run. docs/jobs.md describes the life cycle.
 	ToState  *JobRunState        `json:"to_state,omitempty"`
 	Version  *int64              `json:"version,omitempty"`
 	WorkerID *openapi_types.UUID `json:"worker_id,omitempty"`
 }
 
-// JobEventDelivery What an event has led to for one definition.
+// JobEventDelivery The outcome of an event for one definition.
 type JobEventDelivery struct {
 	Attempts     int                `json:"attempts"`
 	DefinitionID openapi_types.UUID `json:"definition_id"`
 	DeliveredAt  *time.Time         `json:"delivered_at,omitempty"`
 	Error        *string            `json:"error,omitempty"`
 
-	// MessageID The dead letter, when it was given up.
+	// MessageID The dead letter, if it was given up.
 	MessageID *openapi_types.UUID `json:"message_id,omitempty"`
 	NextTryAt *time.Time          `json:"next_try_at,omitempty"`
 	RunID     *openapi_types.UUID `json:"run_id,omitempty"`
@@ -4701,11 +4764,11 @@ type JobEventDelivery struct {
 type JobEventInput struct {
 	CorrelationID *Label `json:"correlation_id,omitempty"`
 
-	// DedupeKey One event of a type has it, as long as it counts.
+	// DedupeKey Only one event of a type can have it while it is in effect.
 	DedupeKey *Label `json:"dedupe_key,omitempty"`
 	EventType Label  `json:"event_type"`
 
-	// OccurredAt When it happened; now when it is left out.
+	// OccurredAt When it happened; default: now.
 	OccurredAt *time.Time `json:"occurred_at,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -4725,13 +4788,13 @@ type JobEventRecord struct {
 	CorrelationID *string   `json:"correlation_id,omitempty"`
 	CreatedAt     time.Time `json:"created_at"`
 
-	// DedupeKey Absent also when it does not count any more.
+	// DedupeKey Also absent once it is no longer in effect.
 	DedupeKey *string `json:"dedupe_key,omitempty"`
 
-	// Deliveries Not in lists.
+	// Deliveries Absent in lists.
 	Deliveries []JobEventDelivery `json:"deliveries,omitempty"`
 
-	// Duplicate Of the answer to a publication: true when the event was there before and was not
+	// Duplicate In responses to a publication: true if the event already existed and was not
 	// published again.
 	Duplicate  *bool              `json:"duplicate,omitempty"`
 	EventID    openapi_types.UUID `json:"event_id"`
@@ -4741,10 +4804,11 @@ type JobEventRecord struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadDiffers With `duplicate`, true when the stored event has another payload than the one sent.
+	// PayloadDiffers With `duplicate`: true if the stored event has a different payload from the
+	// one sent.
 	PayloadDiffers *bool `json:"payload_differs,omitempty"`
 
-	// ProcessedAt When the last of its runs was made, or given up; absent before.
+	// ProcessedAt When the last of its runs was created or given up; absent before that.
 	ProcessedAt *time.Time `json:"processed_at,omitempty"`
 
 	// SourceRunID The run that emitted it.
@@ -4757,19 +4821,21 @@ type JobEventRecordList struct {
 	Pagination Pagination       `json:"pagination"`
 }
 
-// JobEventTrigger Which events make runs.
+// JobEventTrigger Which events create runs.
 type JobEventTrigger struct {
-	// ArgsFrom What the run gets as arguments: `event`, the default, is id, type, payload and times.
+	// ArgsFrom What the run gets as arguments: `event` (default) is id, type, payload and
+	// times.
 	ArgsFrom *JobEventTriggerArgsFrom `json:"args_from,omitempty"`
 
-	// EventType Exact, or with one `*` at its end.
+	// EventType An exact type, or a prefix followed by `*`.
 	EventType string `json:"event_type"`
 
 	// Match Only payloads in which each dotted path has this value, a JSON scalar.
 	Match JSONObject `json:"match,omitempty"`
 }
 
-// JobEventTriggerArgsFrom What the run gets as arguments: `event`, the default, is id, type, payload and times.
+// JobEventTriggerArgsFrom What the run gets as arguments: `event` (default) is id, type, payload and
+// times.
 type JobEventTriggerArgsFrom string
 
 // JobForceInput defines model for JobForceInput.
@@ -4781,14 +4847,14 @@ type JobForceInput struct {
 // JobLabelFilter defines model for JobLabelFilter.
 type JobLabelFilter = string
 
-// JobLabels At most 32 names, each with a text of at most 255 characters.
+// JobLabels At most 32 names, each with a value of at most 255 characters.
 type JobLabels map[string]string
 
-// JobLinks Paths of what belongs to it.
+// JobLinks Paths of related resources.
 type JobLinks map[string]string
 
-// JobMisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
-// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+// JobMisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
+// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
 // `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 type JobMisfirePolicy string
 
@@ -4796,11 +4862,11 @@ type JobMisfirePolicy string
 type JobPauseInput struct {
 	Reason *string `json:"reason,omitempty"`
 
-	// Until It goes on by itself then; without it when somebody resumes it.
+	// Until When it resumes automatically; omitted: when it is resumed by a request.
 	Until *time.Time `json:"until,omitempty"`
 }
 
-// JobProgress What its worker tells on the way.
+// JobProgress Progress reported by the worker.
 type JobProgress struct {
 	Counters map[string]float64 `json:"counters,omitempty"`
 	Message  *string            `json:"message,omitempty"`
@@ -4817,22 +4883,22 @@ type JobRerunInput struct {
 	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args AnyJSON `json:"args,omitempty"`
 
-	// Reason For the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// RespectConcurrency False takes no part in overlap checks; true without it.
+	// RespectConcurrency False: the run takes no part in overlap checks; default: true.
 	RespectConcurrency *bool `json:"respect_concurrency,omitempty"`
 }
 
-// JobRetry Of failures; without it none. A retry is a new run, linked to the one that
-// failed, unless its worker has said that another attempt will not help.
+// JobRetry Retries of failed runs; omitted: none. A retry is a new run, linked to the
+// failed one, unless the worker reported that another attempt will not help.
 type JobRetry struct {
 	InitialIntervalMS *int64 `json:"initial_interval_ms,omitempty"`
 
-	// Jitter Waits are spread by this share, at random.
+	// Jitter The fraction by which waits vary at random.
 	Jitter *float64 `json:"jitter,omitempty"`
 
-	// MaxAttempts Runs in all, the first included; 1 for no retry.
+	// MaxAttempts Total number of runs, including the first; 1 for no retry.
 	MaxAttempts   *int     `json:"max_attempts,omitempty"`
 	MaxIntervalMS *int64   `json:"max_interval_ms,omitempty"`
 	Multiplier    *float64 `json:"multiplier,omitempty"`
@@ -4840,7 +4906,7 @@ type JobRetry struct {
 
 // JobRun defines model for JobRun.
 type JobRun struct {
-	// AdmittedAt Since then it may be claimed. Absent while it is not due, or held back.
+	// AdmittedAt Since when it can be claimed. Absent while it is not due, or is held back.
 	AdmittedAt     *time.Time   `json:"admitted_at,omitempty"`
 	AllowedActions []JobRunVerb `json:"allowed_actions"`
 
@@ -4849,10 +4915,10 @@ type JobRun struct {
 	AssignedAt       *time.Time          `json:"assigned_at,omitempty"`
 	AssignedWorkerID *openapi_types.UUID `json:"assigned_worker_id,omitempty"`
 
-	// Attempt Grows at every assignment.
+	// Attempt Increases with every assignment.
 	Attempt int `json:"attempt"`
 
-	// AvailableAt It is not assigned before.
+	// AvailableAt The run is not assigned before this time.
 	AvailableAt       time.Time           `json:"available_at"`
 	BackfillID        *openapi_types.UUID `json:"backfill_id,omitempty"`
 	CancelReason      *string             `json:"cancel_reason,omitempty"`
@@ -4862,17 +4928,18 @@ type JobRun struct {
 	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
 	CommandName string  `json:"command_name"`
 
-	// ConcurrencyKey Absent when any number may run at once.
+	// ConcurrencyKey Absent if any number may run at a time.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
-	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
-	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
+	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
+	// `replace`: the old one is canceled first. `queue`: one after the other.
 	ConcurrencyPolicy           JobConcurrencyPolicy `json:"concurrency_policy"`
 	ContinuationCheckDeadlineAt *time.Time           `json:"continuation_check_deadline_at,omitempty"`
 	ContinuationCheckStartedAt  *time.Time           `json:"continuation_check_started_at,omitempty"`
 
-	// ContinuationState CONFIRMING while it is in doubt: its lease has ended, and its worker may still confirm that it goes on.
+	// ContinuationState CONFIRMING while the run is in doubt: its lease has expired, and its worker
+	// can still confirm that it is running.
 	ContinuationState JobRunContinuationState `json:"continuation_state"`
 	CorrelationID     *string                 `json:"correlation_id,omitempty"`
 	CreatedAt         time.Time               `json:"created_at"`
@@ -4884,41 +4951,42 @@ type JobRun struct {
 	EventID      *openapi_types.UUID `json:"event_id,omitempty"`
 	ExitCode     *int                `json:"exit_code,omitempty"`
 
-	// FailuresUsed Of the whole chain of retries.
+	// FailuresUsed Counted over the whole chain of retries.
 	FailuresUsed int `json:"failures_used"`
 
-	// FencingToken What its worker hands on to other systems.
+	// FencingToken What the worker passes on to other systems.
 	FencingToken   *string            `json:"fencing_token,omitempty"`
 	FinishedAt     *time.Time         `json:"finished_at,omitempty"`
 	ID             openapi_types.UUID `json:"id"`
 	IdempotencyKey string             `json:"idempotency_key"`
 
-	// InitiatedBy The subject of who is behind it: who asked for it, or for the backfill or
-	// bulk that it is of, started its saga, published its event, retried its dead
-	// letter, or changed its definition last. Absent: Skald itself, or nobody knows.
+	// InitiatedBy The subject behind the run: who requested it, or the backfill or bulk
+	// operation it belongs to, started its saga, published its event, retried its
+	// dead letter, or last changed its definition. Absent if it was Skald itself,
+	// or is unknown.
 	InitiatedBy   *string              `json:"initiated_by,omitempty"`
 	JobDefinition JobDefinitionSummary `json:"job_definition"`
 
-	// Labels At most 32 names, each with a text of at most 255 characters.
+	// Labels At most 32 names, each with a value of at most 255 characters.
 	Labels         JobLabels  `json:"labels"`
 	LeaderEpoch    *int64     `json:"leader_epoch,omitempty"`
 	LeaseExpiresAt *time.Time `json:"lease_expires_at,omitempty"`
 
-	// Links Paths of what belongs to it.
+	// Links Paths of related resources.
 	Links    JobLinks `json:"links"`
 	LogBytes int64    `json:"log_bytes"`
 
-	// LogRef Where the log is; absent while it is in the database.
+	// LogRef Where the log is stored; absent while it is in the database.
 	LogRef     *string `json:"log_ref,omitempty"`
 	LossesUsed int     `json:"losses_used"`
 	MaxLosses  int     `json:"max_losses"`
 	Priority   int     `json:"priority"`
 
-	// Progress What its worker tells on the way.
+	// Progress Progress reported by the worker.
 	Progress *JobProgress `json:"progress,omitempty"`
 	Queue    string       `json:"queue"`
 
-	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
 	RequiredLabels          JobLabels `json:"required_labels"`
 	ResourceCPUSecondsTotal *float64  `json:"resource_cpu_seconds_total,omitempty"`
 	ResourceIoReadBytes     *int64    `json:"resource_io_read_bytes,omitempty"`
@@ -4930,17 +4998,17 @@ type JobRun struct {
 	RetryNumber  int                 `json:"retry_number"`
 	RetryOfRunID *openapi_types.UUID `json:"retry_of_run_id,omitempty"`
 
-	// RootRunID The first run of its chain; itself unless it is a retry.
+	// RootRunID The first run of its chain; the run itself unless it is a retry.
 	RootRunID  openapi_types.UUID  `json:"root_run_id"`
 	SagaAction *string             `json:"saga_action,omitempty"`
 	SagaID     *openapi_types.UUID `json:"saga_id,omitempty"`
 	SagaStep   *int                `json:"saga_step,omitempty"`
 
-	// ScheduledFor The slot; of what has none when it was asked for.
+	// ScheduledFor The run's slot; for a run without one, when it was requested.
 	ScheduledFor time.Time  `json:"scheduled_for"`
 	StartedAt    *time.Time `json:"started_at,omitempty"`
 
-	// State Where a run stands. docs/jobs.md has the life cycle.
+	// State The state of a run. docs/jobs.md describes the life cycle.
 	State     JobRunState `json:"state"`
 	TimeoutMS *int64      `json:"timeout_ms,omitempty"`
 	TraceID   *string     `json:"trace_id,omitempty"`
@@ -4949,24 +5017,26 @@ type JobRun struct {
 	Trigger   JobTrigger `json:"trigger"`
 	UpdatedAt time.Time  `json:"updated_at"`
 
-	// Version Grows with every transition; its ETag.
+	// Version Increases with every transition; the ETag.
 	Version int64 `json:"version"`
 }
 
-// JobRunContinuationState CONFIRMING while it is in doubt: its lease has ended, and its worker may still confirm that it goes on.
+// JobRunContinuationState CONFIRMING while the run is in doubt: its lease has expired, and its worker
+// can still confirm that it is running.
 type JobRunContinuationState string
 
 // JobRunError defines model for JobRunError.
 type JobRunError struct {
-	// Code The worker's word, or Skald's: `TIMED_OUT`, and `LOST` when too many of its
-	// assignments came to nothing (not a worker's state of that name).
+	// Code The worker's code, or one of Skald's: `TIMED_OUT`, or `LOST` if too many of
+	// the run's assignments were lost (not the worker state of that name).
 	Code    string `json:"code"`
 	Message string `json:"message"`
 
-	// Retryable False means that another attempt will not help.
+	// Retryable False: another attempt will not help.
 	Retryable bool `json:"retryable"`
 
-	// Stack What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// Stack Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	Stack *ContentText `json:"stack,omitempty"`
 	Type  *string      `json:"type,omitempty"`
 }
@@ -4980,36 +5050,36 @@ type JobRunExplanation struct {
 	Decisions     []JobEvent          `json:"decisions"`
 	LeaderAlive   *bool               `json:"leader_alive,omitempty"`
 
-	// LeaderEpoch The present one.
+	// LeaderEpoch The current epoch.
 	LeaderEpoch *int64             `json:"leader_epoch,omitempty"`
 	RunID       openapi_types.UUID `json:"run_id"`
 	Since       *time.Time         `json:"since,omitempty"`
 
-	// State Where a run stands. docs/jobs.md has the life cycle.
+	// State The state of a run. docs/jobs.md describes the life cycle.
 	State JobRunState `json:"state"`
 
-	// Summary The same for people.
+	// Summary The explanation in words.
 	Summary string `json:"summary"`
 
-	// Until When that is over by itself.
+	// Until When the wait ends without anyone acting.
 	Until *time.Time `json:"until,omitempty"`
 
-	// WaitsFor `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
-	// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
-	// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
-	// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
-	// `cancel`: its worker was asked to stop.
+	// WaitsFor `nothing`: it has ended. `slot`: it is not due. `backoff`: it waits before the
+	// next attempt. `key`: another run has its concurrency key. `leader`: there is no
+	// leader. `worker`: no worker can run it. `turn`: workers can run it, and have not
+	// claimed it yet. `start`, `end`: its worker has to start or finish it.
+	// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop.
 	WaitsFor JobRunWaitReason `json:"waits_for"`
 }
 
-// JobRunFilter As the query parameters of the list of runs.
+// JobRunFilter Same as the query parameters of the list of runs.
 type JobRunFilter struct {
 	BackfillID    *UUID      `json:"backfill_id,omitempty"`
 	CorrelationID *Label     `json:"correlation_id,omitempty"`
 	CreatedFrom   *time.Time `json:"created_from,omitempty"`
 	CreatedTo     *time.Time `json:"created_to,omitempty"`
 
-	// Definition Id or name.
+	// Definition Id or name of the definition.
 	Definition    *string         `json:"definition,omitempty"`
 	ErrorCode     *string         `json:"error_code,omitempty"`
 	FinishedFrom  *time.Time      `json:"finished_from,omitempty"`
@@ -5032,17 +5102,17 @@ type JobRunInput struct {
 	Args          AnyJSON `json:"args,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 
-	// Labels At most 32 names, each with a text of at most 255 characters.
+	// Labels At most 32 names, each with a value of at most 255 characters.
 	Labels   *JobLabels `json:"labels,omitempty"`
 	Priority *int       `json:"priority,omitempty"`
 
-	// Reason For the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// RespectConcurrency False takes no part in overlap checks; true without it.
+	// RespectConcurrency False: the run takes no part in overlap checks; default: true.
 	RespectConcurrency *bool `json:"respect_concurrency,omitempty"`
 
-	// ScheduledFor When it is due; now without it.
+	// ScheduledFor When the run is due; default: now.
 	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
 }
 
@@ -5052,86 +5122,89 @@ type JobRunList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// JobRunState Where a run stands. docs/jobs.md has the life cycle.
+// JobRunState The state of a run. docs/jobs.md describes the life cycle.
 type JobRunState string
 
 // JobRunVerb defines model for JobRunVerb.
 type JobRunVerb string
 
-// JobRunWaitReason `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
-// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
-// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
-// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
-// `cancel`: its worker was asked to stop.
+// JobRunWaitReason `nothing`: it has ended. `slot`: it is not due. `backoff`: it waits before the
+// next attempt. `key`: another run has its concurrency key. `leader`: there is no
+// leader. `worker`: no worker can run it. `turn`: workers can run it, and have not
+// claimed it yet. `start`, `end`: its worker has to start or finish it.
+// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop.
 type JobRunWaitReason string
 
-// JobSchedule When it is due. docs/schedules.md is the guide.
+// JobSchedule When the job is due. docs/schedules.md is the guide.
 type JobSchedule struct {
-	// DstGap Of wall-clock times that do not exist. `fire_after`, the default: once, at the end
-	// of the gap. `skip`: not at all.
+	// DstGap For wall-clock times that do not exist. `fire_after` (default): once, at the
+	// end of the gap. `skip`: not at all.
 	DstGap *JobScheduleDstGap `json:"dst_gap,omitempty"`
 
-	// DstOverlap Of wall-clock times that occur twice. `first`, the default, or `both`.
+	// DstOverlap For wall-clock times that occur twice. `first` (default) or `both`.
 	DstOverlap *JobScheduleDstOverlap `json:"dst_overlap,omitempty"`
 
-	// EndAt No slot at or after.
+	// EndAt No slots at or after this time.
 	EndAt *time.Time `json:"end_at,omitempty"`
 
-	// StartAt No slot before.
+	// StartAt No slots before this time.
 	StartAt *time.Time `json:"start_at,omitempty"`
 
-	// Timezone IANA name; UTC without it.
+	// Timezone IANA name; default: UTC.
 	Timezone *string      `json:"timezone,omitempty"`
 	Type     ScheduleType `json:"type"`
 	Value    string       `json:"value"`
 }
 
-// JobScheduleDstGap Of wall-clock times that do not exist. `fire_after`, the default: once, at the end
-// of the gap. `skip`: not at all.
+// JobScheduleDstGap For wall-clock times that do not exist. `fire_after` (default): once, at the
+// end of the gap. `skip`: not at all.
 type JobScheduleDstGap string
 
-// JobScheduleDstOverlap Of wall-clock times that occur twice. `first`, the default, or `both`.
+// JobScheduleDstOverlap For wall-clock times that occur twice. `first` (default) or `both`.
 type JobScheduleDstOverlap string
 
 // JobTrigger Why a run exists.
 type JobTrigger string
 
-// JobType What makes runs of a definition by itself. Any definition can be run by hand.
+// JobType What creates runs of the definition automatically. Every definition can be run
+// manually.
 type JobType string
 
-// KafkaPosition A position in Kafka.
+// KafkaPosition The position of a record in Kafka.
 type KafkaPosition struct {
 	Offset    int64  `json:"offset"`
 	Partition int32  `json:"partition"`
 	Topic     string `json:"topic"`
 
-	// TopicID Of `read_from`: the id of the topic as Kafka's tools show it, which tells apart topics that bore
-	// the name one after the other. Absent where it is not known: of brokers before 3.1, and of letters
-	// that were read by a version of Skald that did not ask for it.
+	// TopicID In `read_from`: the topic's id as shown by Kafka's tools, which
+	// distinguishes successive topics of the same name. Absent if unknown: with
+	// brokers before 3.1, and for letters that were read by a version of Skald
+	// that did not record it.
 	TopicID *string `json:"topic_id,omitempty"`
 }
 
 // Label defines model for Label.
 type Label = string
 
-// LeaseState What a heartbeat has done for one run.
+// LeaseState The result of a heartbeat for one run.
 type LeaseState struct {
-	// CancelRequested Stop it, and acknowledge that.
+	// CancelRequested Stop the run and acknowledge the cancel.
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// Ok False: stop it.
+	// Ok False: stop the run.
 	Ok bool `json:"ok"`
 
-	// Reason Why it is not ok: the code of a refusal, or TIMED_OUT when the leader ended the run
-	// `timeout_grace_seconds` after its `timeout_ms`. Otherwise why it is to be canceled.
+	// Reason If not `ok`: the code of the rejection, or TIMED_OUT if the leader ended the
+	// run `timeout_grace_seconds` after its `timeout_ms`. Otherwise the reason for
+	// the cancel.
 	Reason *string            `json:"reason,omitempty"`
 	RunID  openapi_types.UUID `json:"run_id"`
 }
 
-// LogAppendResult A piece of a log is stored.
+// LogAppendResult The stored chunk of a log.
 type LogAppendResult struct {
-	// NextSeq The number after the highest that is stored.
+	// NextSeq The number after the highest stored chunk.
 	NextSeq int32 `json:"next_seq"`
 }
 
@@ -5148,7 +5221,7 @@ type LogInput struct {
 	LeaseToken  UUID    `json:"lease_token"`
 	Seq         int32   `json:"seq"`
 
-	// Stream stdout without it.
+	// Stream Default: stdout.
 	Stream   *string `json:"stream,omitempty"`
 	WorkerID UUID    `json:"worker_id"`
 }
@@ -5160,18 +5233,19 @@ type NoCompensation string
 type Pagination struct {
 	HasNext bool `json:"has_next"`
 
-	// NextCursor Present exactly when `has_next`; in the feed of audit events always.
+	// NextCursor Present exactly if `has_next` is true; in the feed of audit events, always.
 	NextCursor *string `json:"next_cursor,omitempty"`
 
 	// Page Absent with `cursor`.
 	Page     *int `json:"page,omitempty"`
 	PageSize int  `json:"page_size"`
 
-	// TotalCount All items that fit the filters; at most 10,000 unless `exact_total` was asked for.
+	// TotalCount Number of items that match the filters; at most 10,000 unless `exact_total`
+	// was requested.
 	TotalCount *int64 `json:"total_count,omitempty"`
 
-	// TotalIsCapped Present with `total_count`. True when counting stopped there, or even
-	// before because it took too long: there are at least that many.
+	// TotalIsCapped Present with `total_count`. True if counting stopped there, or earlier
+	// because it took too long: there may be more.
 	TotalIsCapped *bool `json:"total_is_capped,omitempty"`
 }
 
@@ -5179,10 +5253,10 @@ type Pagination struct {
 type PlannedCall struct {
 	Action StepAction `json:"action"`
 
-	// Body Absent when it depends on an answer that has not come yet.
+	// Body Absent if it depends on a response that has not arrived yet.
 	Body AnyJSON `json:"body,omitempty"`
 
-	// Headers Without those that depend on the moment of the call.
+	// Headers Without headers whose value depends on the time of the call.
 	Headers   map[string]string `json:"headers"`
 	Method    string            `json:"method"`
 	Step      string            `json:"step"`
@@ -5192,29 +5266,29 @@ type PlannedCall struct {
 
 // Problem RFC 9457.
 type Problem struct {
-	// AllowedActions On a state conflict, the actions that would be accepted instead, named as
-	// in the `allowed_actions` of the resource.
+	// AllowedActions For a state conflict: the actions that are possible instead, named as in the
+	// `allowed_actions` of the resource.
 	AllowedActions *[]string `json:"allowed_actions,omitempty"`
 
-	// Code Stable; decide by it.
+	// Code Stable; programs should decide by it.
 	Code string `json:"code"`
 
-	// Current On a conflict of a dead letter, what it is instead.
+	// Current For a conflict about a dead letter: its current state.
 	Current *DeadLetterCurrent `json:"current,omitempty"`
 
-	// Detail What happened this time.
+	// Detail What went wrong in this request.
 	Detail string `json:"detail"`
 
 	// Errors Every mistake found in the request.
 	Errors []ProblemField `json:"errors,omitempty"`
 
-	// Import With `DLQ_IMPORT_INCOMPLETE`, what became of the lines.
+	// Import With `DLQ_IMPORT_INCOMPLETE`: the result of the import.
 	Import *DeadLetterImportResult `json:"import,omitempty"`
 
 	// Instance The path of the request.
 	Instance string `json:"instance"`
 
-	// Message With `DLQ_PROCESS_FAILED`, the dead letter as it is now.
+	// Message With `DLQ_PROCESS_FAILED`: the current dead letter.
 	Message   *DeadLetter `json:"message,omitempty"`
 	RequestID string      `json:"request_id"`
 	Status    int         `json:"status"`
@@ -5222,7 +5296,7 @@ type Problem struct {
 	// Title The code in words; the same for every occurrence.
 	Title string `json:"title"`
 
-	// Type A link to the explanation of the code.
+	// Type A link to the documentation of the code.
 	Type string `json:"type"`
 }
 
@@ -5235,11 +5309,11 @@ type ProblemField struct {
 	Pointer string `json:"pointer"`
 }
 
-// ProgressInput How far a run has come.
+// ProgressInput The progress of a run.
 type ProgressInput struct {
 	Attempt int32 `json:"attempt"`
 
-	// Checkpoint What the next attempt is given.
+	// Checkpoint Passed to the next attempt.
 	Checkpoint  AnyJSON            `json:"checkpoint,omitempty"`
 	Counters    map[string]float64 `json:"counters,omitempty"`
 	LeaderEpoch int64              `json:"leader_epoch"`
@@ -5249,12 +5323,12 @@ type ProgressInput struct {
 	WorkerID    UUID               `json:"worker_id"`
 }
 
-// Reason Kept in the audit trail.
+// Reason Recorded in the audit trail.
 type Reason = string
 
 // ReasonInput defines model for ReasonInput.
 type ReasonInput struct {
-	// Reason Why, for the record of actions.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 }
 
@@ -5265,39 +5339,40 @@ type RedeliverInput struct {
 
 // RedeliverResult defines model for RedeliverResult.
 type RedeliverResult struct {
-	// More There are others.
+	// More Whether there are more deliveries to redeliver.
 	More        bool `json:"more"`
 	Redelivered int  `json:"redelivered"`
 }
 
 // Redrive defines model for Redrive.
 type Redrive struct {
-	// Action What is done to each letter, as in the operations on one letter.
+	// Action What is done to each letter, as in the operations on a single letter.
 	Action RedriveAction `json:"action"`
 
-	// Actor Who asked for it.
+	// Actor Who requested it.
 	Actor string `json:"actor"`
 
-	// AllowedActions What can be done to it now.
+	// AllowedActions The actions that are currently possible.
 	AllowedActions   []RedriveVerb `json:"allowed_actions"`
 	ApprovalRequired bool          `json:"approval_required"`
 	ApprovedBy       *string       `json:"approved_by,omitempty"`
 
-	// Bounced Of those done, how many came back.
+	// Bounced How many of the retried letters came back.
 	Bounced int64 `json:"bounced"`
 
-	// Canary The first letters of a redrive, which are watched before the rest follows.
+	// Canary The first letters of a redrive, which are observed before the rest follows.
 	Canary       *RedriveCanary `json:"canary,omitempty"`
 	CanaryPassed *bool          `json:"canary_passed,omitempty"`
 	Concurrency  int            `json:"concurrency"`
 
-	// Counted What `stop_on` is compared with: letters since it was last resumed after a halt.
+	// Counted The figures that `stop_on` is compared with: letters since the redrive was last
+	// resumed after a halt.
 	Counted   RedriveCounts `json:"counted"`
 	CreatedAt time.Time     `json:"created_at"`
 	Done      int64         `json:"done"`
 	EndedAt   *time.Time    `json:"ended_at,omitempty"`
 
-	// Eta When it will be through at its rate, while it is RUNNING and not stalled.
+	// Eta Estimated end at its rate, while it is RUNNING and not stalled.
 	Eta    *time.Time `json:"eta,omitempty"`
 	Failed int64      `json:"failed"`
 
@@ -5309,107 +5384,113 @@ type Redrive struct {
 	// HaltReason Why it is HALTED: `failures`, `failure_ratio` or `bounce_ratio`.
 	HaltReason *string `json:"halt_reason,omitempty"`
 
-	// Halts How often it has stopped itself.
+	// Halts Number of automatic halts.
 	Halts int                `json:"halts"`
 	ID    openapi_types.UUID `json:"id"`
 
-	// LastError What the last send that did not succeed said.
+	// LastError The error of the latest unsuccessful send.
 	LastError   *string    `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
 
-	// LastHalt The last time that it stopped itself; kept when it goes on.
+	// LastHalt The latest automatic halt; kept after the redrive is resumed.
 	LastHalt *RedriveHalt `json:"last_halt,omitempty"`
 
-	// Left Letters found that it has not come to.
+	// Left Letters found that have not been processed.
 	Left int64 `json:"left"`
 
-	// Matched Letters it has found; all of them once `gathered`.
+	// Matched Letters found so far; final once `gathered`.
 	Matched     int64  `json:"matched"`
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// MaybeSent Letters handed over of which nobody knows whether the target has seen them: its
-	// answer did not come, or the node died before it could have.
+	// MaybeSent Letters that were handed over and that the target may or may not have
+	// received: its response did not arrive, or the node failed before it could.
 	MaybeSent int64 `json:"maybe_sent"`
 
-	// NeverSent Letters of which certainly nothing has reached a target: `matched` without `sent` and `maybe_sent`.
+	// NeverSent Letters that certainly never reached a target: `matched` minus `sent` and
+	// `maybe_sent`.
 	NeverSent int64 `json:"never_sent"`
 
-	// Order OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
-	// other, each only when the one before was acknowledged; a failure skips the rest
-	// of its key.
+	// Order OLDEST: oldest first, in parallel. PER_KEY: letters with the same key one after
+	// the other, each only once the previous one was acknowledged; a failure skips the
+	// rest of its key.
 	Order         RedriveOrder `json:"order"`
 	RatePerSecond float64      `json:"rate_per_second"`
 	Reason        *string      `json:"reason,omitempty"`
 
-	// Repeated Of `sent` and `maybe_sent`: letters handed over again after a node had died, which the target may have seen more than once.
+	// Repeated Of `sent` and `maybe_sent`: letters handed over again after a node failure,
+	// which the target may have received more than once.
 	Repeated     int64      `json:"repeated"`
 	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
 
-	// Selected How many `ids` it was given; absent with a filter.
+	// Selected Number of `ids` given; absent with a filter.
 	Selected *int64 `json:"selected,omitempty"`
 
-	// Sent Of RETRY: letters whose target has answered, whatever it said.
+	// Sent For RETRY: letters whose target has answered, in whatever way.
 	Sent int64 `json:"sent"`
 
-	// Skipped Their status had changed, or their key was blocked.
+	// Skipped Letters whose status had changed, or whose key was blocked.
 	Skipped int64 `json:"skipped"`
 
-	// StalledSince Since when no letter has come through, though it is RUNNING; present after some seconds.
+	// StalledSince Since when no letter has been processed although it is RUNNING; present
+	// after some seconds.
 	StalledSince *time.Time `json:"stalled_since,omitempty"`
 	StartedAt    *time.Time `json:"started_at,omitempty"`
 
-	// State PENDING gathers its letters, or its time has not come; HALTED has stopped itself
-	// (`halt_reason`) and can be resumed; COMPLETED and CANCELED are over.
+	// State PENDING: collects its letters, or is scheduled for later. HALTED: stopped
+	// automatically (`halt_reason`), can be resumed. COMPLETED and CANCELED are final.
 	State RedriveState `json:"state"`
 
-	// StopOn When a redrive halts by itself.
+	// StopOn When a redrive halts automatically.
 	StopOn RedriveStop `json:"stop_on"`
 
-	// Target Where a retry drives a letter.
+	// Target Where a retry sends a letter.
 	Target *DeadLetterTarget `json:"target,omitempty"`
 
 	// Transform Any JSON value. Callers without `payloads:read` get the text `***`.
 	Transform AnyJSON `json:"transform,omitempty"`
 
-	// UnknownIds Where it was asked for, those of `ids` that no live letter has: nothing is
-	// done for them.
+	// UnknownIds In the response to the request: those of `ids` that match no live letter;
+	// nothing is done for them.
 	UnknownIds []openapi_types.UUID `json:"unknown_ids,omitempty"`
 	UpdatedAt  time.Time            `json:"updated_at"`
 
-	// Version Grows with every decision; the ETag.
+	// Version Increases with every operator decision; the ETag.
 	Version int64 `json:"version"`
 
-	// WaitingFor What it waits for while it is stalled: the kind and name of a target that does not answer, or leases of letters whose node is gone.
+	// WaitingFor The reason for the stall: the kind and name of a target that does not
+	// answer, or the leases of letters whose node is gone.
 	WaitingFor *string `json:"waiting_for,omitempty"`
 
-	// WatchedAt Since when its canary is watched.
+	// WatchedAt Since when its canary has been observed.
 	WatchedAt *time.Time `json:"watched_at,omitempty"`
 }
 
-// RedriveAction What is done to each letter, as in the operations on one letter.
+// RedriveAction What is done to each letter, as in the operations on a single letter.
 type RedriveAction string
 
-// RedriveCanary The first letters of a redrive, which are watched before the rest follows.
+// RedriveCanary The first letters of a redrive, which are observed before the rest follows.
 type RedriveCanary struct {
-	// Count How many.
+	// Count Number of letters.
 	Count int32 `json:"count"`
 
-	// MaxBounceRatio More than this share of those done halts; 0 by default: any.
+	// MaxBounceRatio The redrive halts if more than this fraction of the retried letters come
+	// back; default: 0, any.
 	MaxBounceRatio *float64 `json:"max_bounce_ratio,omitempty"`
 
-	// WatchSeconds How long to wait for letters that come back; 0 by default.
+	// WatchSeconds How long to wait for letters to come back, in seconds; default: 0.
 	WatchSeconds *int32 `json:"watch_seconds,omitempty"`
 }
 
-// RedriveCounts What `stop_on` is compared with: letters since it was last resumed after a halt.
+// RedriveCounts The figures that `stop_on` is compared with: letters since the redrive was last
+// resumed after a halt.
 type RedriveCounts struct {
 	Failed int64 `json:"failed"`
 
-	// Tried Those done, and those failed.
+	// Tried Letters that succeeded or failed.
 	Tried int64 `json:"tried"`
 }
 
-// RedriveHalt The last time that it stopped itself; kept when it goes on.
+// RedriveHalt The latest automatic halt; kept after the redrive is resumed.
 type RedriveHalt struct {
 	At time.Time `json:"at"`
 
@@ -5417,57 +5498,60 @@ type RedriveHalt struct {
 	Reason string `json:"reason"`
 }
 
-// RedriveInput One of `ids`, `filter` and `all`.
+// RedriveInput Exactly one of `ids`, `filter` and `all`.
 type RedriveInput struct {
-	// Action What is done to each letter, as in the operations on one letter.
+	// Action What is done to each letter, as in the operations on a single letter.
 	Action RedriveAction `json:"action"`
 
-	// All Every letter is meant; without it a filter that restricts nothing is refused.
+	// All Selects every letter; without it, a filter that restricts nothing is
+	// rejected.
 	All *bool `json:"all,omitempty"`
 
-	// ApprovalRequired Somebody else must approve it first.
+	// ApprovalRequired Someone other than the requester must approve it first.
 	ApprovalRequired *bool `json:"approval_required,omitempty"`
 
-	// Canary The first letters of a redrive, which are watched before the rest follows.
+	// Canary The first letters of a redrive, which are observed before the rest follows.
 	Canary *RedriveCanary `json:"canary,omitempty"`
 
-	// Concurrency HTTP requests at once, per node; 8 by default.
+	// Concurrency Concurrent HTTP requests per node; default: 8.
 	Concurrency *int32 `json:"concurrency,omitempty"`
 
 	// DryRun Only count.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Filter The filters of `GET /dlq/messages`, under their names; all must fit.
+	// Filter The filters of `GET /dlq/messages`, under the same names; all must match.
 	Filter *DeadLetterFilter `json:"filter,omitempty"`
 
-	// Force Of RETRY only: DEAD letters too.
+	// Force For RETRY only: also retry DEAD letters.
 	Force *bool `json:"force,omitempty"`
 
 	// Ids 1 to 10,000 letters.
 	Ids []UUID `json:"ids,omitempty"`
 
-	// MaxMessages At most so many letters.
+	// MaxMessages Maximum number of letters.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// Order OLDEST by default.
+	// Order Default: OLDEST.
 	Order *RedriveOrder `json:"order,omitempty"`
 
-	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
+	// `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
-	// Reason Required, unless `dry_run` is true.
+	// Reason Required unless `dry_run` is true.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// ScheduledFor Not before this time.
+	// ScheduledFor Do not start before this time.
 	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
 
-	// StopOn When a redrive halts by itself.
+	// StopOn When a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 
-	// Target Of RETRY only, instead of the target of each letter; kinds `kafka` and `http`.
+	// Target For RETRY only: replaces the target of each letter; kinds `kafka` and `http`.
 	Target *DeadLetterTarget `json:"target,omitempty"`
 
-	// Transform Of RETRY only. A JSON Patch (RFC 6902) of every payload; a letter that it does not fit fails. The letters themselves are not changed.
+	// Transform For RETRY only: a JSON Patch (RFC 6902) applied to every payload; a letter
+	// to which it does not apply fails. The letters themselves are not changed.
 	Transform []JSONObject `json:"transform,omitempty"`
 }
 
@@ -5477,10 +5561,10 @@ type RedriveItem struct {
 	Detail    *string            `json:"detail,omitempty"`
 	MessageID openapi_types.UUID `json:"message_id"`
 
-	// Position In the redrive.
+	// Position The position within the redrive.
 	Position int64 `json:"position"`
 
-	// State BOUNCED is a letter that was done and has come back.
+	// State BOUNCED: the letter was retried successfully and came back.
 	State     RedriveItemState `json:"state"`
 	UpdatedAt time.Time        `json:"updated_at"`
 }
@@ -5491,7 +5575,7 @@ type RedriveItemList struct {
 	Pagination Pagination    `json:"pagination"`
 }
 
-// RedriveItemState BOUNCED is a letter that was done and has come back.
+// RedriveItemState BOUNCED: the letter was retried successfully and came back.
 type RedriveItemState string
 
 // RedriveList defines model for RedriveList.
@@ -5500,69 +5584,71 @@ type RedriveList struct {
 	Redrives   []Redrive  `json:"redrives"`
 }
 
-// RedriveOrder OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
-// other, each only when the one before was acknowledged; a failure skips the rest
-// of its key.
+// RedriveOrder OLDEST: oldest first, in parallel. PER_KEY: letters with the same key one after
+// the other, each only once the previous one was acknowledged; a failure skips the
+// rest of its key.
 type RedriveOrder string
 
 // RedrivePatch defines model for RedrivePatch.
 type RedrivePatch struct {
 	Concurrency *int32 `json:"concurrency,omitempty"`
 
-	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
+	// `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// StopOn When a redrive halts by itself.
+	// StopOn When a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 }
 
-// RedrivePreview What a redrive would be done to.
+// RedrivePreview What a redrive would affect.
 type RedrivePreview struct {
-	// BlockedKeys Keys of ordered topics with an older open letter that is not among them.
+	// BlockedKeys Keys of ordered topics with an older open letter that is not included.
 	BlockedKeys int64 `json:"blocked_keys"`
 
-	// ByGroup By fingerprint, the 20 largest.
+	// ByGroup By fingerprint, the 20 largest groups.
 	ByGroup  CountsByName `json:"by_group"`
 	ByStatus CountsByName `json:"by_status"`
 	ByTopic  CountsByName `json:"by_topic"`
 	Matched  int64        `json:"matched"`
 
-	// Sample Up to ten of them.
+	// Sample Up to ten of the letters.
 	Sample []DeadLetter `json:"sample"`
 
-	// UnknownIds Those of `ids` that no live letter has.
+	// UnknownIds Those of `ids` that match no live letter.
 	UnknownIds []openapi_types.UUID `json:"unknown_ids,omitempty"`
 }
 
 // RedriveResumeInput defines model for RedriveResumeInput.
 type RedriveResumeInput struct {
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// StopOn When a redrive halts by itself.
+	// StopOn When a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 }
 
-// RedriveState PENDING gathers its letters, or its time has not come; HALTED has stopped itself
-// (`halt_reason`) and can be resumed; COMPLETED and CANCELED are over.
+// RedriveState PENDING: collects its letters, or is scheduled for later. HALTED: stopped
+// automatically (`halt_reason`), can be resumed. COMPLETED and CANCELED are final.
 type RedriveState string
 
-// RedriveStop When a redrive halts by itself.
+// RedriveStop When a redrive halts automatically.
 type RedriveStop struct {
-	// FailureRatio More than this share of the letters tried, of at least 20, has failed.
+	// FailureRatio Halt when more than this fraction of at least 20 attempted letters have
+	// failed.
 	FailureRatio *float64 `json:"failure_ratio,omitempty"`
 
-	// Failures So many letters have failed.
+	// Failures Halt when this many letters have failed.
 	Failures *int64 `json:"failures,omitempty"`
 }
 
 // RedriveVerb An action of the API, named as in its path; `update` is PATCH.
 type RedriveVerb string
 
-// ReleaseInput Why a run is given back.
+// ReleaseInput Why a run is released.
 type ReleaseInput struct {
 	Attempt     int32   `json:"attempt"`
 	LeaderEpoch int64   `json:"leader_epoch"`
@@ -5595,21 +5681,22 @@ type Retention struct {
 
 // RetentionInput defines model for RetentionInput.
 type RetentionInput struct {
-	// OlderThan Instead of every retention, those for ever included: archive what ended
-	// before this time. It must be past.
+	// OlderThan Archive everything that ended before this time, regardless of any retention,
+	// even an unlimited one. Must be in the past.
 	OlderThan *time.Time `json:"older_than,omitempty"`
 }
 
 // RetentionResult defines model for RetentionResult.
 type RetentionResult struct {
-	// Archived How many sagas this request archived; 0 of a dry run.
+	// Archived Number of sagas archived by this request; 0 in a dry run.
 	Archived int  `json:"archived"`
 	DryRun   bool `json:"dry_run"`
 
-	// More Whether sagas are left to archive; of a dry run, whether counts were cut short at 10,000, or workflows at 1,000.
+	// More Whether there are more sagas to archive; in a dry run, whether counts were
+	// cut off at 10,000, or workflows at 1,000.
 	More bool `json:"more"`
 
-	// Workflows Of a dry run only; the workflows that have expired sagas, by name.
+	// Workflows Only in a dry run: the workflows that have expired sagas, sorted by name.
 	Workflows []ExpiredSagas `json:"workflows,omitempty"`
 }
 
@@ -5618,26 +5705,27 @@ type RetryAllInput struct {
 	// DryRun Only count.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// MaxMessages At most so many letters.
+	// MaxMessages Maximum number of letters.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
+	// `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
 // RetryAllResult defines model for RetryAllResult.
 type RetryAllResult struct {
-	// Message In words.
+	// Message The result in words.
 	Message string `json:"message"`
 
 	// Preview With `dry_run`.
 	Preview *RedrivePreview `json:"preview,omitempty"`
 	Redrive *Redrive        `json:"redrive,omitempty"`
 
-	// RetriedCount Letters that were retried with success, so far.
+	// RetriedCount Letters retried successfully so far.
 	RetriedCount int64 `json:"retried_count"`
 }
 
@@ -5665,28 +5753,28 @@ type RetryInput struct {
 // RetryPolicy Omitted members are taken from the workflow's policy, then from the server's.
 type RetryPolicy = json.RawMessage
 
-// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
-// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+// Role worker: claims job runs and reports their results, nothing else. auditor: sees
+// what happens, without contents. operator: both, and runs sagas and jobs. admin:
 // everything.
 type Role string
 
-// RunConfirmation A run that goes on.
+// RunConfirmation A run that continues.
 type RunConfirmation struct {
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	Continue        bool       `json:"continue"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// LeaseMS From when it was asked.
+	// LeaseMS From when the request was sent.
 	LeaseMS int64              `json:"lease_ms"`
 	RunID   openapi_types.UUID `json:"run_id"`
 }
 
-// RunErrorInput Why a run has failed.
+// RunErrorInput Why a run failed.
 type RunErrorInput struct {
 	Code    string  `json:"code"`
 	Message *string `json:"message,omitempty"`
 
-	// Retryable True without it. False: another attempt would not help.
+	// Retryable Default: true. False: another attempt will not help.
 	Retryable *bool   `json:"retryable,omitempty"`
 	Stack     *string `json:"stack,omitempty"`
 	Type      *string `json:"type,omitempty"`
@@ -5696,23 +5784,23 @@ type RunErrorInput struct {
 type RunLease struct {
 	CancelReason *string `json:"cancel_reason,omitempty"`
 
-	// CancelRequested Stop it, and acknowledge that.
+	// CancelRequested Stop the run and acknowledge the cancel.
 	CancelRequested bool       `json:"cancel_requested"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// LeaseMS From when it was asked.
+	// LeaseMS From when the request was sent.
 	LeaseMS int64              `json:"lease_ms"`
 	RunID   openapi_types.UUID `json:"run_id"`
 }
 
-// RunProgress How far a run has come.
+// RunProgress The progress of a run.
 type RunProgress struct {
 	Counters map[string]float64 `json:"counters,omitempty"`
 	Message  *string            `json:"message,omitempty"`
 	Percent  *float64           `json:"percent,omitempty"`
 }
 
-// RunResources What a run has used.
+// RunResources Resources used by a run.
 type RunResources struct {
 	CPUSecondsTotal *float64 `json:"cpu_seconds_total,omitempty"`
 	IoReadBytes     *int64   `json:"io_read_bytes,omitempty"`
@@ -5720,49 +5808,49 @@ type RunResources struct {
 	PeakRssBytes    *int64   `json:"peak_rss_bytes,omitempty"`
 }
 
-// RunResult What became of one.
+// RunResult The result for one run.
 type RunResult struct {
 	CancelRequested *bool               `json:"cancel_requested,omitempty"`
 	DlqMessageID    *openapi_types.UUID `json:"dlq_message_id,omitempty"`
 	LeaseExpiresAt  *time.Time          `json:"lease_expires_at,omitempty"`
 
-	// Problem A problem with one item of many.
+	// Problem A problem with one item of a batch.
 	Problem    *ItemProblem        `json:"problem,omitempty"`
 	Replayed   *bool               `json:"replayed,omitempty"`
 	RetryAt    *time.Time          `json:"retry_at,omitempty"`
 	RetryRunID *openapi_types.UUID `json:"retry_run_id,omitempty"`
 	RunID      openapi_types.UUID  `json:"run_id"`
 
-	// State Where a run stands. docs/jobs.md has the life cycle.
+	// State The state of a run. docs/jobs.md describes the life cycle.
 	State *JobRunState `json:"state,omitempty"`
 
-	// Status The status that the call for this run alone would have.
+	// Status The HTTP status that the call for this run alone would return.
 	Status  int32  `json:"status"`
 	Version *int64 `json:"version,omitempty"`
 }
 
-// RunResults What became of each, in order.
+// RunResults The results, in order.
 type RunResults struct {
-	// LeaseMS Of those that were started, from when start was called.
+	// LeaseMS For started runs, from when start was called.
 	LeaseMS *int64      `json:"lease_ms,omitempty"`
 	Results []RunResult `json:"results"`
 }
 
-// Saga `metadata` is an object, and so is `result`: the outputs of the steps by
-// name, once the saga is completed.
+// Saga `metadata` is an object, and so is `result`: the outputs of the steps by name,
+// once the saga has completed.
 type Saga struct {
-	// AllowedActions The actions that the present state accepts. In lists, without the retry of a
-	// failed saga if its step logs decide about that.
+	// AllowedActions The actions that are possible in the current state. In lists, without the
+	// retry of a failed saga if that depends on its step logs.
 	AllowedActions []SagaAction `json:"allowed_actions"`
 
-	// Archived True of a saga in the archive, absent of a live one.
+	// Archived True for a saga in the archive, absent for a live one.
 	Archived          *bool      `json:"archived,omitempty"`
 	ArchivedAt        *time.Time `json:"archived_at,omitempty"`
 	AttentionReason   *string    `json:"attention_reason,omitempty"`
 	BusinessKey       *string    `json:"business_key,omitempty"`
 	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
 
-	// Clean Set at the end; false when effects may remain.
+	// Clean Set at the end; false if effects may remain.
 	Clean                 *bool      `json:"clean,omitempty"`
 	CompensationTimeoutAt *time.Time `json:"compensation_timeout_at,omitempty"`
 
@@ -5771,14 +5859,17 @@ type Saga struct {
 	CorrelationID *string    `json:"correlation_id,omitempty"`
 	CreatedAt     time.Time  `json:"created_at"`
 
-	// CurrentStep Index of the step in flight, or being undone; `total_steps` when all are done.
+	// CurrentStep Index of the step that is being executed or compensated; `total_steps` once
+	// all are done.
 	CurrentStep     int     `json:"current_step"`
 	CurrentStepName *string `json:"current_step_name,omitempty"`
 
-	// DeadLetterID The open dead letter of a compensation that gave up. While the saga is `failed` it waits for that; while it is `compensating` the letter is being retried.
+	// DeadLetterID The open dead letter of a compensation that gave up. While the saga is
+	// `failed`, it waits for this letter; while it is `compensating`, the letter
+	// is being retried.
 	DeadLetterID *openapi_types.UUID `json:"dead_letter_id,omitempty"`
 
-	// DefinitionID The workflow's name and version, `name@version`.
+	// DefinitionID Name and version of the workflow, `name@version`.
 	DefinitionID string  `json:"definition_id"`
 	Description  *string `json:"description,omitempty"`
 
@@ -5798,14 +5889,14 @@ type Saga struct {
 	// NeedsAttention Whether a person must act.
 	NeedsAttention bool `json:"needs_attention"`
 
-	// NextRunAt When a saga that waits goes on.
+	// NextRunAt When a waiting saga continues.
 	NextRunAt *time.Time `json:"next_run_at,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// Result Once the saga is completed: what the workflow's `output` declares, by default
-	// the outputs of the steps by name.
+	// Result Once the saga has completed: the value that the workflow's `output`
+	// declares, by default the outputs of the steps by name.
 	Result AnyJSON `json:"result,omitempty"`
 
 	// RetryPolicy Omitted members are taken from the workflow's policy, then from the server's.
@@ -5824,10 +5915,11 @@ type Saga struct {
 	// Status The status to poll. Each state has one.
 	Status SagaStatus `json:"status"`
 
-	// StepLogs Not in lists, nor where the saga was just created or acted upon.
+	// StepLogs Absent in lists, and in responses to the creation of a saga and to actions
+	// on it.
 	StepLogs []StepLog `json:"step_logs,omitempty"`
 
-	// SuspendedAt Since when nothing new is sent.
+	// SuspendedAt Since when the saga has been suspended.
 	SuspendedAt *time.Time `json:"suspended_at,omitempty"`
 	TimedOutAt  *time.Time `json:"timed_out_at,omitempty"`
 	TimeoutAt   *time.Time `json:"timeout_at,omitempty"`
@@ -5836,7 +5928,7 @@ type Saga struct {
 	TraceID     *string    `json:"trace_id,omitempty"`
 	UpdatedAt   time.Time  `json:"updated_at"`
 
-	// Version Grows with every change; the ETag.
+	// Version Increases with every change; the ETag.
 	Version         int64  `json:"version"`
 	WorkflowName    string `json:"workflow_name"`
 	WorkflowVersion int    `json:"workflow_version"`
@@ -5862,20 +5954,22 @@ type SagaError struct {
 
 // SagaExplanation defines model for SagaExplanation.
 type SagaExplanation struct {
-	// Actions What can be done about it, and by whom.
+	// Actions The possible actions, and who may take them.
 	Actions []ExplainedAction `json:"actions"`
 
-	// Archived True of a saga in the archive, absent of a live one.
+	// Archived True for a saga in the archive, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 
-	// BlockedBy The dead letter that the saga waits for, because one of its compensations gave up. Retry that (`POST /dlq/messages/{message_id}/retry`), or resolve it when the step was undone elsewhere.
+	// BlockedBy The dead letter that the saga is waiting for, because one of its
+	// compensations gave up. Retry it (`POST /dlq/messages/{message_id}/retry`),
+	// or resolve it once the step has been compensated elsewhere.
 	BlockedBy *openapi_types.UUID `json:"blocked_by,omitempty"`
 
-	// Deadline Of the present phase.
+	// Deadline The deadline of the current phase.
 	Deadline *time.Time `json:"deadline,omitempty"`
 
-	// Errors The last errors, newest first.
+	// Errors The latest errors, newest first.
 	Errors []SagaError `json:"errors"`
 
 	// Next What happens next.
@@ -5897,7 +5991,7 @@ type SagaExplanation struct {
 	Status SagaStatus     `json:"status"`
 	Step   *ExplainedStep `json:"step,omitempty"`
 
-	// Summary All of it, for people.
+	// Summary The whole explanation in words.
 	Summary  string                  `json:"summary"`
 	WaitsFor SagaExplanationWaitsFor `json:"waits_for"`
 }
@@ -5967,15 +6061,14 @@ type SagaList struct {
 // (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 type SagaState string
 
-// SagaStatistics The sagas of one version of a workflow. `total_instances` is the sum of
-// `pending_count`, `active_count`, `completed_count`, `compensated_count`
-// and `failed_count`; the last one holds the states failed, cancelled and
-// timed_out.
+// SagaStatistics The sagas of one workflow version. `total_instances` is the sum of
+// `pending_count`, `active_count`, `completed_count`, `compensated_count` and
+// `failed_count`; the last one covers the states failed, cancelled and timed_out.
 type SagaStatistics struct {
 	// ActiveCount Running, between steps, or compensating.
 	ActiveCount int64 `json:"active_count"`
 
-	// AvgDurationSeconds From start to end. Absent while none has ended.
+	// AvgDurationSeconds From start to end. Absent if none has ended.
 	AvgDurationSeconds *float64 `json:"avg_duration_seconds,omitempty"`
 	CancelledCount     int64    `json:"cancelled_count"`
 	CompensatedCount   int64    `json:"compensated_count"`
@@ -5983,10 +6076,11 @@ type SagaStatistics struct {
 	DefinitionID       string   `json:"definition_id"`
 	FailedCount        int64    `json:"failed_count"`
 
-	// FailureRate The share of status FAILED (compensated, failed, timed_out) among those that have ended. Absent while none has.
+	// FailureRate The fraction with status FAILED (compensated, failed, timed_out) among those
+	// that have ended. Absent if none has.
 	FailureRate *float64 `json:"failure_rate,omitempty"`
 
-	// LastExecution The latest change of any of them.
+	// LastExecution Time of the latest change of any of them.
 	LastExecution       time.Time `json:"last_execution"`
 	NeedsAttentionCount int64     `json:"needs_attention_count"`
 	PendingCount        int64     `json:"pending_count"`
@@ -5998,13 +6092,13 @@ type SagaStatistics struct {
 
 // SagaStatisticsList defines model for SagaStatisticsList.
 type SagaStatisticsList struct {
-	// AsOf The database's clock when it counted.
+	// AsOf The database time of the count.
 	AsOf time.Time `json:"as_of"`
 
-	// CreatedFrom The hour counted from, when the request has it.
+	// CreatedFrom The hour from which sagas were counted, if requested.
 	CreatedFrom *time.Time `json:"created_from,omitempty"`
 
-	// CreatedTo The hour counted up to, when the request has it.
+	// CreatedTo The hour up to which sagas were counted, if requested.
 	CreatedTo  *time.Time       `json:"created_to,omitempty"`
 	Pagination Pagination       `json:"pagination"`
 	Statistics []SagaStatistics `json:"statistics"`
@@ -6017,21 +6111,21 @@ type SagaStatus string
 type SchedulePreviewInput struct {
 	Count *int `json:"count,omitempty"`
 
-	// From Only slots at or after this time; now without it.
+	// From Only slots at or after this time; default: now.
 	From *time.Time `json:"from,omitempty"`
 
-	// Schedule When it is due. docs/schedules.md is the guide.
+	// Schedule When the job is due. docs/schedules.md is the guide.
 	Schedule JobSchedule `json:"schedule"`
 }
 
 // ScheduleType defines model for ScheduleType.
 type ScheduleType string
 
-// SchedulerLeader Who leads the scheduler.
+// SchedulerLeader The leader of the scheduler.
 type SchedulerLeader struct {
 	AcquiredAt *time.Time `json:"acquired_at,omitempty"`
 
-	// Alive False: nobody leads right now, and nothing new is assigned.
+	// Alive False: there is no leader right now, and nothing new is assigned.
 	Alive     bool                `json:"alive"`
 	Epoch     int64               `json:"epoch"`
 	ExpiresAt *time.Time          `json:"expires_at,omitempty"`
@@ -6039,15 +6133,15 @@ type SchedulerLeader struct {
 	Node      *string             `json:"node,omitempty"`
 	Standbys  []SchedulerNode     `json:"standbys"`
 
-	// SweptAt When it last has been through everything.
+	// SweptAt When the leader last completed a round.
 	SweptAt *time.Time `json:"swept_at,omitempty"`
 }
 
-// SchedulerNode A node that leads or would lead.
+// SchedulerNode A node that is the leader or a standby.
 type SchedulerNode struct {
 	IsLeader bool `json:"is_leader"`
 
-	// LeaderID One per process start.
+	// LeaderID A new one for each process start.
 	LeaderID  openapi_types.UUID `json:"leader_id"`
 	Node      string             `json:"node"`
 	SeenAt    time.Time          `json:"seen_at"`
@@ -6059,10 +6153,10 @@ type Setting struct {
 	Default     float64 `json:"default"`
 	Description string  `json:"description"`
 
-	// Effect When a change is felt.
+	// Effect When a change takes effect.
 	Effect string `json:"effect"`
 
-	// Integer Only whole numbers.
+	// Integer Whether only whole numbers are allowed.
 	Integer   bool       `json:"integer"`
 	IsDefault bool       `json:"is_default"`
 	Maximum   float64    `json:"maximum"`
@@ -6071,7 +6165,7 @@ type Setting struct {
 	Unit      string     `json:"unit"`
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 
-	// UpdatedBy Told to credentials for any tenant only.
+	// UpdatedBy Shown only to credentials for any tenant.
 	UpdatedBy *string `json:"updated_by,omitempty"`
 	Value     float64 `json:"value"`
 }
@@ -6080,17 +6174,17 @@ type Setting struct {
 type SettingChange struct {
 	ChangedAt time.Time `json:"changed_at"`
 
-	// ChangedBy Told to credentials for any tenant only.
+	// ChangedBy Shown only to credentials for any tenant.
 	ChangedBy *string `json:"changed_by,omitempty"`
 	Name      string  `json:"name"`
 
-	// NewValue Without it: the default.
+	// NewValue Absent: the default.
 	NewValue *float64 `json:"new_value,omitempty"`
 
-	// OldValue Without it: the default.
+	// OldValue Absent: the default.
 	OldValue *float64 `json:"old_value,omitempty"`
 
-	// Reason Told to credentials for any tenant only.
+	// Reason Shown only to credentials for any tenant.
 	Reason  *string `json:"reason,omitempty"`
 	Version int64   `json:"version"`
 }
@@ -6104,29 +6198,29 @@ type SettingChangeList struct {
 type Settings struct {
 	Settings []Setting `json:"settings"`
 
-	// Version Of all of them.
+	// Version The version of all settings together.
 	Version int64 `json:"version"`
 }
 
-// SettingsPatch What is to change.
+// SettingsPatch The settings to change.
 type SettingsPatch struct {
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Values By the name of the setting.
+	// Values By name of the setting.
 	Values map[string]*float64 `json:"values"`
 }
 
 // StartBatch Runs to start.
 type StartBatch = json.RawMessage
 
-// StartInput Proof that the run is still the worker's.
+// StartInput Proof that the worker still owns the run.
 type StartInput struct {
 	Attempt     int32 `json:"attempt"`
 	LeaderEpoch int64 `json:"leader_epoch"`
 	LeaseToken  UUID  `json:"lease_token"`
 
-	// Version Of the run as it was claimed. The fence decides.
+	// Version The run's version as claimed. The fencing proof decides.
 	Version  *int64 `json:"version,omitempty"`
 	WorkerID UUID   `json:"worker_id"`
 }
@@ -6144,15 +6238,15 @@ type StartedRun struct {
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// LeaseMS How long the lease lasts, from when start was called.
+	// LeaseMS Duration of the lease, from when start was called.
 	LeaseMS int64 `json:"lease_ms"`
 
-	// Replayed It was started before, by the same call.
+	// Replayed The run was already started by the same call.
 	Replayed  *bool              `json:"replayed,omitempty"`
 	RunID     openapi_types.UUID `json:"run_id"`
 	StartedAt *time.Time         `json:"started_at,omitempty"`
 
-	// State Where a run stands. docs/jobs.md has the life cycle.
+	// State The state of a run. docs/jobs.md describes the life cycle.
 	State   JobRunState `json:"state"`
 	Version int64       `json:"version"`
 }
@@ -6202,7 +6296,7 @@ type StepAction string
 
 // StepList defines model for StepList.
 type StepList struct {
-	// Archived True of a saga in the archive, absent of a live one.
+	// Archived True for a saga in the archive, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 	Steps      []StepView `json:"steps"`
@@ -6217,11 +6311,11 @@ type StepLog struct {
 	Error        *SagaError `json:"error,omitempty"`
 	ErrorMessage *string    `json:"error_message,omitempty"`
 
-	// Final False for an attempt after which another one followed or follows.
+	// Final False for an attempt that was or will be followed by another one.
 	Final bool               `json:"final"`
 	ID    openapi_types.UUID `json:"id"`
 
-	// OutcomeCode What the participant answered, for example `http_409` or `timeout`.
+	// OutcomeCode The participant's response, for example `http_409` or `timeout`.
 	OutcomeCode *string `json:"outcome_code,omitempty"`
 
 	// RequestPayload Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -6241,7 +6335,7 @@ type StepLog struct {
 
 // StepLogList defines model for StepLogList.
 type StepLogList struct {
-	// Archived True of a saga in the archive, absent of a live one.
+	// Archived True for a saga in the archive, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 	StepLogs   []StepLog  `json:"step_logs"`
@@ -6253,12 +6347,12 @@ type StepLogStatus string
 // StepStateName defines model for StepStateName.
 type StepStateName string
 
-// StepView One step of a saga as it stands now.
+// StepView The current state of one step of a saga.
 type StepView struct {
-	// Attempts Calls of the action that were made.
+	// Attempts Calls of the action made so far.
 	Attempts int `json:"attempts"`
 
-	// CompensationState How far the undo of the step is; absent while it is not due.
+	// CompensationState The progress of the step's compensation; absent until it is due.
 	CompensationState *CompensationState `json:"compensation_state,omitempty"`
 	CompletedAt       *time.Time         `json:"completed_at,omitempty"`
 	CreatedAt         time.Time          `json:"created_at"`
@@ -6284,14 +6378,14 @@ type StepView struct {
 
 // Storage defines model for Storage.
 type Storage struct {
-	// DatabaseBytes The whole database.
+	// DatabaseBytes Size of the whole database.
 	DatabaseBytes int64        `json:"database_bytes"`
 	Tables        []TableUsage `json:"tables"`
 }
 
 // TableUsage defines model for TableUsage.
 type TableUsage struct {
-	// DeadTuples What VACUUM has not cleared yet.
+	// DeadTuples Rows that VACUUM has not removed yet.
 	DeadTuples           int64        `json:"dead_tuples"`
 	HeapBytes            int64        `json:"heap_bytes"`
 	IndexBytes           int64        `json:"index_bytes"`
@@ -6304,10 +6398,10 @@ type TableUsage struct {
 	ModifiedSinceAnalyze int64        `json:"modified_since_analyze"`
 	Name                 string       `json:"name"`
 
-	// ToastBytes Large values, kept apart.
+	// ToastBytes Large values, stored separately.
 	ToastBytes int64 `json:"toast_bytes"`
 
-	// TotalBytes Heap, TOAST and indexes, their maps included.
+	// TotalBytes Heap, TOAST and indexes, including their maps.
 	TotalBytes int64 `json:"total_bytes"`
 }
 
@@ -6315,26 +6409,27 @@ type TableUsage struct {
 type Tick struct {
 	At time.Time `json:"at"`
 
-	// LocalTime The wall-clock time that it stands for, in the schedule's zone.
+	// LocalTime The corresponding wall-clock time in the schedule's zone.
 	LocalTime string `json:"local_time"`
 
-	// Note What a clock change did. `moved_gap`: that wall-clock time does not exist, and it
-	// fires at the end of the gap. `skipped_gap`: it does not exist, and nothing fires.
-	// `repeated`: it occurs for the second time. `repetition_left_out`: it will occur
-	// once more, and nothing fires then.
+	// Note The effect of a clock change. `moved_gap`: this wall-clock time does not
+	// exist, and the job runs at the end of the gap. `skipped_gap`: it does not
+	// exist, and nothing runs. `repeated`: it occurs for the second time.
+	// `repetition_left_out`: it will occur once more, and nothing will run then.
 	Note *TickNote `json:"note,omitempty"`
 }
 
-// TickNote What a clock change did. `moved_gap`: that wall-clock time does not exist, and it
-// fires at the end of the gap. `skipped_gap`: it does not exist, and nothing fires.
-// `repeated`: it occurs for the second time. `repetition_left_out`: it will occur
-// once more, and nothing fires then.
+// TickNote The effect of a clock change. `moved_gap`: this wall-clock time does not
+// exist, and the job runs at the end of the gap. `skipped_gap`: it does not
+// exist, and nothing runs. `repeated`: it occurs for the second time.
+// `repetition_left_out`: it will occur once more, and nothing will run then.
 type TickNote string
 
 // TickList defines model for TickList.
 type TickList struct {
-	// Omitted Wall-clock times among them that do not exist because the clock jumps over them, and for
-	// which nothing runs (`skipped_gap`). `at` is the end of the gap. They do not count.
+	// Omitted Wall-clock times in this range that do not exist because the clock skips
+	// them, and for which nothing runs (`skipped_gap`). `at` is the end of the
+	// gap. They do not count towards `count`.
 	Omitted []Tick `json:"omitted"`
 
 	// Ticks The slots that are due, at most `count`.
@@ -6358,13 +6453,14 @@ type TimelineOmitted string
 
 // TimelineEntry defines model for TimelineEntry.
 type TimelineEntry struct {
-	// Action EXECUTE or COMPENSATE of a step, the trigger of a run, the source of a dead letter.
+	// Action EXECUTE or COMPENSATE for a step, the trigger of a run, the source of a dead
+	// letter.
 	Action *string `json:"action,omitempty"`
 
-	// At When it began.
+	// At When it started.
 	At time.Time `json:"at"`
 
-	// Code Its outcome or error.
+	// Code Its outcome or error code.
 	Code      *string             `json:"code,omitempty"`
 	EndedAt   *time.Time          `json:"ended_at,omitempty"`
 	Kind      TimelineEntryKind   `json:"kind"`
@@ -6373,12 +6469,12 @@ type TimelineEntry struct {
 	// Name The workflow, the step, the job definition or the topic.
 	Name string `json:"name"`
 
-	// Number Of an attempt or a retry.
+	// Number The number of the attempt or retry.
 	Number *int                `json:"number,omitempty"`
 	RunID  *openapi_types.UUID `json:"run_id,omitempty"`
 	SagaID *openapi_types.UUID `json:"saga_id,omitempty"`
 
-	// State As it is now, or as it ended.
+	// State The current or final state.
 	State string `json:"state"`
 }
 
@@ -6405,78 +6501,84 @@ type Webhook struct {
 	Description string     `json:"description"`
 	DisabledAt  *time.Time `json:"disabled_at,omitempty"`
 
-	// DisabledReason Why it is disabled.
+	// DisabledReason Why the webhook is disabled.
 	DisabledReason *string `json:"disabled_reason,omitempty"`
 	Enabled        bool    `json:"enabled"`
 
-	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
+	// types.
 	EventTypes WebhookEventTypes `json:"event_types"`
 
-	// FailingSince The first failure after the last success.
+	// FailingSince Time of the first failure since the last success.
 	FailingSince *time.Time `json:"failing_since,omitempty"`
 
-	// GivenUp Deliveries given up in a row; absent when there are none.
+	// GivenUp Number of consecutive deliveries that failed permanently; absent if there
+	// are none.
 	GivenUp *int               `json:"given_up,omitempty"`
 	ID      openapi_types.UUID `json:"id"`
 
-	// Secret Shown once, where it was made.
+	// Secret Shown only once, in the response to the creation.
 	Secret *string `json:"secret,omitempty"`
 
-	// Secrets The secrets that sign, newest first.
+	// Secrets The secrets used for signing, newest first.
 	Secrets []WebhookSecret `json:"secrets"`
 
-	// UnknownWorkflows Where it was made or changed, those of `workflow_names` that no workflow has
-	// yet: misspelt, perhaps.
+	// UnknownWorkflows In responses to creation and changes: the entries of `workflow_names` that
+	// match no workflow yet, which may be misspelled.
 	UnknownWorkflows []string  `json:"unknown_workflows,omitempty"`
 	UpdatedAt        time.Time `json:"updated_at"`
 	URL              string    `json:"url"`
 
-	// Version Grows with every change; the ETag.
+	// Version Increases with every change; the ETag.
 	Version int64 `json:"version"`
 
-	// WorkflowNames Only events of sagas of these workflows; none means all.
+	// WorkflowNames Only events of sagas of these workflows; empty: all workflows.
 	WorkflowNames WebhookWorkflowNames `json:"workflow_names"`
 }
 
 // WebhookEnableInput defines model for WebhookEnableInput.
 type WebhookEnableInput struct {
-	// From Where to go on; by default where the webhook stopped.
+	// From Where to continue; by default where the webhook stopped.
 	From *WebhookEnableInputFrom `json:"from,omitempty"`
 
-	// Reason Why, for the record of actions.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 }
 
-// WebhookEnableInputFrom Where to go on; by default where the webhook stopped.
+// WebhookEnableInputFrom Where to continue; by default where the webhook stopped.
 type WebhookEnableInputFrom string
 
-// WebhookEventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+// WebhookEventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
+// types.
 type WebhookEventTypes = []string
 
 // WebhookInput defines model for WebhookInput.
 type WebhookInput struct {
 	Description *string `json:"description,omitempty"`
 
-	// Enabled true by default.
+	// Enabled Default: true.
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
+	// types.
 	EventTypes *WebhookEventTypes `json:"event_types,omitempty"`
 
-	// From Where to begin; `now` by default. With `beginning` every event that is still there is sent.
+	// From Where to begin; default: `now`. With `beginning`, every event that is still
+	// stored is sent.
 	From *WebhookInputFrom `json:"from,omitempty"`
 
-	// Reason Why, for the record of actions.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
 	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 	URL WebhookURL `json:"url"`
 
-	// WorkflowNames Only events of sagas of these workflows; none means all.
+	// WorkflowNames Only events of sagas of these workflows; empty: all workflows.
 	WorkflowNames *WebhookWorkflowNames `json:"workflow_names,omitempty"`
 }
 
-// WebhookInputFrom Where to begin; `now` by default. With `beginning` every event that is still there is sent.
+// WebhookInputFrom Where to begin; default: `now`. With `beginning`, every event that is still
+// stored is sent.
 type WebhookInputFrom string
 
 // WebhookList defines model for WebhookList.
@@ -6490,16 +6592,17 @@ type WebhookPatch struct {
 	Description *string `json:"description,omitempty"`
 	Enabled     *bool   `json:"enabled,omitempty"`
 
-	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
+	// types.
 	EventTypes *WebhookEventTypes `json:"event_types,omitempty"`
 
-	// Reason Why, for the record of actions.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
 	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 	URL *WebhookURL `json:"url,omitempty"`
 
-	// WorkflowNames Only events of sagas of these workflows; none means all.
+	// WorkflowNames Only events of sagas of these workflows; empty: all workflows.
 	WorkflowNames *WebhookWorkflowNames `json:"workflow_names,omitempty"`
 }
 
@@ -6507,17 +6610,17 @@ type WebhookPatch struct {
 type WebhookSecret struct {
 	CreatedAt time.Time `json:"created_at"`
 
-	// ExpiresAt When a former secret ceases to sign.
+	// ExpiresAt When a former secret stops being used for signing.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
 // WebhookURL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 type WebhookURL = string
 
-// WebhookWorkflowNames Only events of sagas of these workflows; none means all.
+// WebhookWorkflowNames Only events of sagas of these workflows; empty: all workflows.
 type WebhookWorkflowNames = []string
 
-// Worker A process that runs jobs.
+// Worker A process that executes job runs.
 type Worker struct {
 	AllowedActions []string `json:"allowed_actions"`
 
@@ -6528,7 +6631,7 @@ type Worker struct {
 	HeartbeatAt  time.Time  `json:"heartbeat_at"`
 	HeartbeatSeq *int64     `json:"heartbeat_seq,omitempty"`
 
-	// Labels As name=value.
+	// Labels As `name=value`.
 	Labels  []string   `json:"labels,omitempty"`
 	Load    float64    `json:"load"`
 	LostAt  *time.Time `json:"lost_at,omitempty"`
@@ -6537,56 +6640,57 @@ type Worker struct {
 	Node    *string    `json:"node,omitempty"`
 	Pid     *int64     `json:"pid,omitempty"`
 
-	// Principal Whose credential registered it.
+	// Principal The principal whose credential registered it.
 	Principal    *string   `json:"principal,omitempty"`
 	Queues       []string  `json:"queues"`
 	Reason       *string   `json:"reason,omitempty"`
 	RegisteredAt time.Time `json:"registered_at"`
 
-	// Running As its last heartbeat told.
+	// Running As reported by its last heartbeat.
 	Running    int32   `json:"running"`
 	Sdk        *string `json:"sdk,omitempty"`
 	SdkVersion *string `json:"sdk_version,omitempty"`
 
-	// State ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
-	// heartbeat and no claim for `heartbeat_ttl_seconds`, and is revived by the next,
-	// which says nothing about its runs; DETACHED is for good.
+	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
+	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
+	// again, independently of its runs. DETACHED: final.
 	State    WorkerState        `json:"state"`
 	Version  int64              `json:"version"`
 	WorkerID openapi_types.UUID `json:"worker_id"`
 }
 
-// WorkerActionInput Why.
+// WorkerActionInput The reason for the action.
 type WorkerActionInput struct {
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
-// WorkerInput A worker that starts.
+// WorkerInput A worker process that starts.
 type WorkerInput struct {
-	// Commands What it can run, as command_name of the definitions; without it everything.
+	// Commands What it can run, as `command_name` of the definitions; empty: everything.
 	Commands []string `json:"commands,omitempty"`
 
-	// Labels What runs may require, as name and value.
+	// Labels Labels that runs can require, as name and value.
 	Labels map[string]string `json:"labels,omitempty"`
 
-	// MaxRuns How many runs at once; the setting max_jobs_per_worker bounds it, which is also what holds without it.
+	// MaxRuns Maximum number of concurrent runs; limited by the setting
+	// `max_jobs_per_worker`, which is also the default.
 	MaxRuns *int32 `json:"max_runs,omitempty"`
 
-	// Name For people: it need not be unique.
+	// Name For display; need not be unique.
 	Name string `json:"name"`
 
-	// Node Host.
+	// Node The host name.
 	Node *string `json:"node,omitempty"`
 	Pid  *int64  `json:"pid,omitempty"`
 
-	// Queues From which it gets runs; without it from default.
+	// Queues The queues from which it gets runs; default: `default`.
 	Queues []string `json:"queues,omitempty"`
 
-	// Sdk What it is written with.
+	// Sdk The SDK used by the worker.
 	Sdk *string `json:"sdk,omitempty"`
 
-	// Version Of the SDK.
+	// Version The version of the SDK.
 	Version *string `json:"version,omitempty"`
 }
 
@@ -6596,34 +6700,34 @@ type WorkerList struct {
 	Workers    []Worker   `json:"workers"`
 }
 
-// WorkerRegistration What the worker has to know.
+// WorkerRegistration What the worker needs to know.
 type WorkerRegistration struct {
-	// AssignLeaseMS How long it has to start what it was given.
+	// AssignLeaseMS How long it has to start an assigned run.
 	AssignLeaseMS int64 `json:"assign_lease_ms"`
 
 	// HeartbeatIntervalMS How often to send a heartbeat.
 	HeartbeatIntervalMS int64 `json:"heartbeat_interval_ms"`
 
-	// HeartbeatTTLMS Without one for so long the worker is LOST.
+	// HeartbeatTTLMS Without a heartbeat for this long, the worker is LOST.
 	HeartbeatTTLMS int64 `json:"heartbeat_ttl_ms"`
 
-	// MaxRuns How many runs it may hold at once.
+	// MaxRuns Maximum number of runs that it may hold.
 	MaxRuns int32 `json:"max_runs"`
 
-	// RunLeaseMS How long a run is the worker's without a heartbeat that names it.
+	// RunLeaseMS How long the worker keeps a run without a heartbeat that names it.
 	RunLeaseMS      int64 `json:"run_lease_ms"`
 	SettingsVersion int64 `json:"settings_version"`
 
-	// State ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
-	// heartbeat and no claim for `heartbeat_ttl_seconds`, and is revived by the next,
-	// which says nothing about its runs; DETACHED is for good.
+	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
+	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
+	// again, independently of its runs. DETACHED: final.
 	State    WorkerState        `json:"state"`
 	WorkerID openapi_types.UUID `json:"worker_id"`
 }
 
-// WorkerState ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
-// heartbeat and no claim for `heartbeat_ttl_seconds`, and is revived by the next,
-// which says nothing about its runs; DETACHED is for good.
+// WorkerState ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
+// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
+// again, independently of its runs. DETACHED: final.
 type WorkerState string
 
 // Workflow defines model for Workflow.
@@ -6880,14 +6984,14 @@ type WorkerID = UUID
 // WorkflowName defines model for WorkflowName.
 type WorkflowName = string
 
-// ActionAccepted `metadata` is an object, and so is `result`: the outputs of the steps by
-// name, once the saga is completed.
+// ActionAccepted `metadata` is an object, and so is `result`: the outputs of the steps by name,
+// once the saga has completed.
 type ActionAccepted = Saga
 
 // BackfillFound defines model for BackfillFound.
 type BackfillFound = Backfill
 
-// DeadLetterGroupFound Letters with one fingerprint, which is one kind of error.
+// DeadLetterGroupFound Letters with the same fingerprint, which stands for one kind of error.
 type DeadLetterGroupFound = DeadLetterGroup
 
 // DeadLetterPage defines model for DeadLetterPage.
@@ -6899,10 +7003,10 @@ type DeadLetterPolicyFound = DeadLetterPolicy
 // DeadLetterState defines model for DeadLetterState.
 type DeadLetterState = DeadLetter
 
-// DeliveryAccepted One event on its way to one endpoint.
+// DeliveryAccepted The delivery of one event to one endpoint.
 type DeliveryAccepted = Delivery
 
-// DryRunAnswer What an action would do. Nothing has been done.
+// DryRunAnswer What an action would do. Nothing was changed.
 type DryRunAnswer = DryRunResult
 
 // Failure RFC 9457.
@@ -6944,7 +7048,7 @@ type TicksFound = TickList
 // WebhookState defines model for WebhookState.
 type WebhookState = Webhook
 
-// WorkerFound A process that runs jobs.
+// WorkerFound A process that executes job runs.
 type WorkerFound = Worker
 
 // WorkflowCreated defines model for WorkflowCreated.
@@ -6983,7 +7087,7 @@ type Resume = ResumeInput
 // Retry defines model for Retry.
 type Retry = RetryInput
 
-// WorkerAction Why.
+// WorkerAction The reason for the action.
 type WorkerAction = WorkerActionInput
 
 // RunRetentionParams defines parameters for RunRetention.
@@ -23016,918 +23120,926 @@ func (d *decoder) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P17c9w2lj+MvxX8+rtVmczSPbJiexKppr4/RZITjW1JK8nxszXyNtEkupsRG2AIUHLvlp/X/hTOAcBL",
-	"g7eWnLms94+dWE0CIC4H5/I5n/M/k0isM8EZV3Jy8D+TFaMxy+E/j9JUPOj/iJmM8iRTieCTg8nNipE1",
-	"UysRS6JWVBG1SiTJqFoRWWSZyJU8JA+JWpEXey+nk2AioxVbU92Q2mRscjCRKk/4cvL5czA5vaFLfxf3",
-	"LJeJ4EQsiFoxkjMpijxiAUk4+a0Qikndds5+K5KcxZMDlRes2ldGlWK5bu2/bid/+6/bycd/v5382yTw",
-	"DOIsZutMKMbVFctSutHNNYd0zRRJFvitOZOZ4FIPKmNUmWkQC0I5YTRPE5YTPTAmFU6E/gBJ1+yWu66i",
-	"zbM3bDO95bUJYrxYTw7+NtEfM/noG+tlzhYsZzxiR1mWJr6h6tl7oImyY2AxjiLEd0Mc7gOVZCW4KHIW",
-	"963SFVP55mihWO6bmEhwvRUEdjpnC5HrqVH5JuHLetPrhCdr/YnP3bclXLEly6GfDx8+HBVqxbhKIqrY",
-	"dmc/iwfdkWQ8JpREOYv1szR1G+5596d8DiYZzemaKbPHf6TR3SJJ07MT/a9E96F38iSYcLrWr87NA7Mk",
-	"7txu/5azxeRg8n/+VB6nP+Gv8k/v35+dwPf9WKR37T0V6d2T9HJc5FLk/n0RcvZJzSJ4IrRnK8vZfSIK",
-	"fYiXLCAFj1aUL1kc1HcvWSSpnrcpOaacC3XL54xEYj1PuNtiuoUQdzV84m8FyzflN2LH9S1BP71lfKlW",
-	"k4P9vRffB3qP2D88952Ak7f/cSRlsuSMvYYBuflsdEbNU5OhM/iWzllq+zgWXBZrlv+UiyLr7igyj86W",
-	"+tldu8tzllK9VH2duQdxt+zSWc6oYvHrXKy3t8kZj9JCJvds2raI+PZsoV+v9r8Q+ZqqycEkpoo9U8ma",
-	"TVoW0AzgRmx3f/ppYPdK7Nj5aZ6L/DilUpYzXR/DFch1Ok9bB8F0G7NIN1IbRaLYWvatxQmj8Vumr6dy",
-	"KJPPgT4KZ/j+8z03dprndFMfuuCKJrx19B9Ebq/mdSEVoWlKRBQVub469WGGwZM1kxLOO5XkYSVSRh70",
-	"i3DBUr4hEZV9n28GstsmhG+52WQ9pxi7gsnYqZvXCV+yPMsTrtomTAvGRfkY3OQEzrL+TxiAbJuJynuT",
-	"FvXjb3vPfqDPFh//57v9z//Wtil/YpzlcKrf6W6aQ3yHFyfhxXrOchDcyZpJWM4UthJc6DmL8+Se6QWM",
-	"SaRltr6/2sa+dH3O1gn3n6aEq+/2J7A3zc29B/8XlHf5nvcu19+kp/BGZEnkn3Olf7KXEMz3N5Isklwq",
-	"801tA4cXd9sOP4N+27YTjgjqvzB/iZLknqYFHpFQ9/0X+Hc4JaWEOIDzBQdtTVW0ahszNuwXFpU78MXe",
-	"D69qd+D+1oYZIij+KuZXRc9N8quYz/Ji1C3idIyTt//xhm1+pJK9etF1rO7YBgTKHJ60mgPZVhzu2CZs",
-	"m7o7tplhA22aw/fPf9hvOVhv2KZ3gFQSxT6pjv7bOsbl8nYM267/hjmonmHYRit6z2BTpbqFVskDv/bu",
-	"p+fmqLarVNXttN+ynd5SqcAI2FFlSKlUMzAJHqM1uFHspDdUxrCz6nCRx77VhD9rQRZa5YSq8JDEbEGL",
-	"VB2QUD8eBoSzB20TgohrG6bIm2LCGoVUapmnm/Kbhidv/+OSblJB43bxtmb2/qDkr9cX5yTDN3wCT5sn",
-	"RuAFZCFywj7RdZayWx7CIKdRIZVYs/wv0bPnfw6JyEmohKLpX57vT192C8lWC8GM5/eSk1d4YbZNGGpp",
-	"oB9JRlKq9PLBHoLrdk1jRuYb6xWAptrW1fy8q7S9YlKkRd08GKu05q6Nx+is5UiGyQ44scei4Ood/dR2",
-	"F+G5jPRTszX99PS6SGUUqF/1juJLaERXQqi+vSaMlylNOKPL9sUUQu26ma7pknbrBpIu6c6tg6Nu922K",
-	"jr7HbFEcwTAJcK2oKh5hCUp4/1GjxRYGHaYObVrkyTLhNEW1ekouWR4xrp4xHomYkWhFcxrBDpNFtAIJ",
-	"/6dS5ar7oqyC3e6JqrptXr4c5LWBsXfpYvUvOAB36icaKaJHFej7hZIsZ4vkE1mINBUPLNbSN/yj/36S",
-	"0z92uKIeYUPc5DTqsVqVfmRH/4zbGK2uQmO6P4m38ISlyT3LN62dxeaBp+kt31wVHvs21K2FBB2PknCh",
-	"VglfglaSM1XkXJL9vT20FR7AfS2KNCYrmmWMawsjSotYv6FW7JZHNE2NBwSfmzO4q9t3Q5xvtC3kcx7P",
-	"hUgZ5RiuuGdctflXj+reVdiwWrcPK+5WvaV1GxUv6/QL+kphvDfw5x18XPrlbc/LIOl2VMSJKnuvybaX",
-	"Ptn2mvGIvWEbv2TIcqFYpFhciQNRCXIhRgWMEbmRun1c9mjFojuSqENSyIKm6cZsDMGjIs8Zjzba8qvs",
-	"h/qeX+jRzNDu223Hl+e54oBqOWF1H9KgkFa/T6kSafJO6y+JTOYpI0fXx2dnlduhJkoJJfrouh3inBhm",
-	"5I1w1mT4DVH9lv/fs//347+3fMXinbYXtod/mYuIsZgInm4wMFfGCMlKG/RahwpPb+gybB/+4hk2/5ib",
-	"7WxxLjhrGeYVCC/y3d6LrUFKlaTpmKHqbrrHu2UU+QcMwpJdFZzrP23L4hx/CQmNY3QxSsUykoolaKco",
-	"XRNOFmmyXCnyB1SByNX78/Oz85++DcjDKolWhH1KpLrlgkd6H+m3iKJ3TJJU8GW7KEZZ3iJzrC1shugx",
-	"hHt1PvP5N9pS9TjPIaIt9Kfr/zErBuHeqTFvwwPzH2gphCCKFjTX/wN/0fdQIm95tGI0OyQ0faAbqTUX",
-	"ybiqBcpICArOzLbrNB5ox05kRDnM3C2XJtiqj+g6SdNEcFgSmJ9HTimMYRJMKiPaZXr/KuYnbJHwRE/o",
-	"lRaQPoGexNbv+6uYk9i9AJdmolC0tyin5dNPqqGiy7RVDXKe0kdqQNjNB5oof3hbHw4XTF8YFSIvuP4b",
-	"43FdPIff7Ul0vDxf6/+cEj25kuX3LL/la7ohciVyxThJVPv20F21iZTv9vtn7g1r1x7v2NMojpd06VFi",
-	"XudiTZ5XPG3Pp3i0yB8hmD2TyX+zEB1Pc0aoImshFXm+F+zt7VW80VozqLmjjcrW5adasjH+gaAP+6A/",
-	"8Dr5b89HvsOGKrEfOLuVr97fm3YMEyZh4Fj3h4wUYCSeu+71Mfnz/ou9KQn1jvrLd3shSWQJH9AW5/81",
-	"v8jQCje8ErKcRSzWWlfrDWi67UOqgJet/RRXvXCP3JKmr7FHGd8afpy11Nfnmfxex/nKTMsVo1Jwn04T",
-	"afs6tuFkqnV9onKapFNyZay1F/v7WuNZJ1ImfBmQNLnTWoD5N5mLeGOc0e3eSuh+oIh/uR3nKFXM29tr",
-	"r3b5e8j7a7qkrZ2UbrbH9qJY5r9pdU/o79dKnLtfEx6zTy0XrH6wc0jbMwkukYzmjHvOwofvjgk8QI4F",
-	"h0AbuWYKJUNoPSUhGPuhzCiHf+GQ6ZLC38F6qzwLv2rVIS/4od5XNNVCDQwCpqVOsuQiZzHG9kCDpTym",
-	"eUzMV1W1paakUZWP6f7sXxL24D/76yJaAXqARiuQ1/rAoyujGhiaU5lErYHPe928LxQEr02CyaJIU38w",
-	"aKRUgon+x9UwPrD5Soh27NwD/v4kR+mDyO86fG8P8POT9bRIxcM5tNx1ePUSPZinWw4t/M+YQ/sZH2ZS",
-	"/SjihCHkN8LO/2cS6ZOKh5lmWZpEgBP506/mRhj2pdjcGc8KpTv8HEyOhd5Vill59STdVBt1nTWnouZZ",
-	"feLvbDZc/WL9W5pw9qSd6Qa7vvS1yKOn6xFa6+3OrsLTdmtb7ereKGJXTBbrp+u+1mp1RZ+8n+0OVL55",
-	"wvZVvqk2jwLuiY9AtdGyM1gt9J5U5MtRFLFMIXT9STrXOhbujW0RSqFLrRLERU7nKUOoAydZLpY5kxJv",
-	"NHQLK7gItYSt5EHYHAXfCMxjf4JnaqkEz6q5BF2verIP4FMsNP21KPjTTZVttW267DxY3PvOc1EPZSGK",
-	"+km/pNF42wcBrvCJvsI6IZ54/G8TqXzDPwIfhr7/Y0ZjgxGTU2JQPgGC18yAYVtLRaM7AvoroTkzcTHj",
-	"Jr/l6NvQWuVftOYI7o36B4o0iTZfap2w9baFyuDXJ1qpa0XVl1iqtsFXFuiRX4DB1icXkbbh9g/A35uC",
-	"Mi5Y44PeChxAS6SOqpXVWG2b03F6qQsTH3H5gI6mp5kCaFRft6n3uH2A02EiweHBdpz5USv7miZpkXft",
-	"ySwX85St/33cV13iW23rCuj1xsBdYl/XyPEhq408c9lfXe9U8sQwm+tZM52r6+1m9tdnFxd+WoEETbbN",
-	"1wJ9kOio/7FI7562b9No7+1bpHdEZAad/6h9V4vHPPnHlE23Cxb7xGM/46rgxwiZeMovuCp432rkxZOM",
-	"HaHBv9PY86Kq8z5Cox0u7s00jZP0JlHhqfflF17Vah7us0oibteb25m7lQmoGgu/0+4wudsmOGPzlQ2A",
-	"3aTx/v0toS++Ac+FeifiZNGaSu0FbDCyhDwr/bWPkg3Gy/Dk+p5pt3UDmChUQ9uTiuZKkmS9ZnFCFUs3",
-	"pOApk5IkSj+rW4+LVBsUOaEPNFHyltMsy8U9TdH9+0+0XUrA/rgtY5MGnlRo9SyYk1rloP/ekuuaKZXw",
-	"pXzaebCt9k2ENM896vTdJNHdE49fN9lm0INLn31SRKZCSdAyTWTjae1V02jbEEy05FEzh/6+p506bLNv",
-	"4TEA8+jBL1Lx8NQqmW3X78zh7KHJalKN6Xxx/azS/3iZZz/tSV1gttF+B5idKDklpckht31cZMvFNakM",
-	"/olPWcdq3zzF4kK7pjew2y/PDJSXxjHMAE0vc20mKojfLWgqWTDJKn/6nwmNlL5WPEBHplYs1xc7gA0l",
-	"4eIhIJwl8Oec3Ys7FhMOseAsMSwxTUx8MKF8M1OMU5zN7d/LjMihqZblO/ONZzsGExyPHNVkEteeLQoI",
-	"4G49BkmihXTjbayqIHQuCgVAFl4ouIaH9c9NjHfrB0xoaTm9xTxNIpLRXNlDDC7fOVMPDELukhRc75hI",
-	"5EiItNW+WchRk2XfaZn/XKSsV53Rz3wOJrg1ZolHuT6aV/Cw5TYKa5PatlCm3TX9FVMxmji18omE9zyR",
-	"s6WRn9vAg1JI/m0CAzFhdrNqZi5qpyCwR662j2sHoURsiPmvLFJ6MHi4MXQ28oTXTqA3xR2wY9FKCMlg",
-	"0+DjOPUM3L7G/puS11qzj9cJlyBQA2PozDcmbUw3d0jYJxC6koRugUO/fKgf1i0ZxO2uJozHUneTKMnS",
-	"xSHhemD6DwYtM/6sefMrAxInSz0HADeahiSchST8/4ckfBZOybXulKZ6QBImDZLxBWcOkDwytz5vAdF9",
-	"WG2CCiYwEjkgojFaKRsdAbjt6Y5hPzhl+3zVR/+TYNIc3Pr6tyNLX718+d3L7hzZ7TP7u/ZayoEB3Vr4",
-	"qgG4mgPlLEt0ptQ3bwPz1C1sLJxHr1+7uADFaaS0yJKZ3t3DU7lQ6/jcxPoHk4wuE+6Uz84gRflk80Pd",
-	"eGrteT/ZIRY6P9eTzyHFmgHiNE5Ai9nSkLzpfOZ6WsFFC/n+13c0jY2A8l62NI5zJqVX0uWstjeAnWeR",
-	"i7WDKHIRMyLpA0nUlJjetYSAOBQ8LrRE5IJwprRy6R/CQrF8tqJy5b8NpIGUQavGq5PwiLku7QcnWiMk",
-	"a5Fj6i38UxHdMKqCvmy0Vy982WjBZIzygZ7Hli+4/vno2f7LV9UP0AsTawmtBEwl/ukAcfISWS706dV6",
-	"m2RRzozsNzaAvOV/iEUk/wTpjnK6jr+tT4WCpdO9mKxUg6FtzAg4v8bMScle6NWO9FodXZ5BmmJ1NwhQ",
-	"z8uXZQBfo3/igrNBylPMFE0g+Ymm6cVicvC3Hmfy9cX5hTmHH70nrMYYqGfazu4hQnVjljLA4TwYrzNO",
-	"6XSEan6X8HgY4PCNfvJzMHEBtJZ0c/vzWexIF/Swcxopl7wbifWa8ri+JbgAaULlXc0q8t36np/g/Js1",
-	"9/wM4Wl/Xlpkzm4CnDKCM0wyDmEgIQoLkd/pR9aUb4jKKZdGpUB/P+bN6zFbKLFuRuusuglvvpcscOVb",
-	"8riCOnVabli91PbpPCThH0MEYmMGGzXX5jfSXpMVEMjWOO5ZPh+opFOthcN+KYdvGmi/WHZRvfOBKRKS",
-	"Luk3sgzG15XIIVqkYXI1JtmwzOOWD31jDpJng1Fu8XKVdavtFkbjGeJcgIvI/ctxX8Lyz3AdwcuEbu0A",
-	"6MZqqXuGf8z8lwWc2X8W6Z35T3T4mX/YCIT7t3UX4z8hfD8JJtb3ov/TOEMDq2rAqLRwqhHh+LY+ztcu",
-	"ShaeueE6VmT5dL6MjmWG069i8Y2W9R5liG/wJgU+qCk5pmkKxEhG3IeGt0ke5IzGIVkyZfTiT4qEf/zj",
-	"H0FP50Wa0rm2WtDl+OnZUjwzg/hVCj69og/vkNtiUvn1mbxLsmciw8l/lgmtu+cO/ltyDYzUDa/FmiHP",
-	"BEgrBPkwyPvF1JMpOQcj1NBSDFYdP6wEXg4g5irqnFUoCOPLhDOtj2oh6axev0anFFtnHgF8sXDJ2d9I",
-	"SLAG2dKRvRdM5oVMOJMSDoLvAmrwy3of6SAYzlLAHmolFG9UUKusHEwTqQKyYBhAlCpndO2uCrjdEu6d",
-	"A5CcQ2DAwCoKbwB7RUxVf6i8ot0EVdaL0RwXXi+XydsMyDIXD3qz6TOTcLvFtrVGLxdCMOHsYSatA3uY",
-	"3qYnBH3e22rbT+DWQbNWpDE2HWL6ebopd6q5uuBnq+YdEprquwHWTZI5WyaQjg/qnGtsyHKZ0TXVIu8+",
-	"19qws6zZKgHGOu9usWl1A30dJufMu9cNvdPoKS9km6ocuoUMyZpRDtTpUZqA9YFdssw7D6H5rgN8gsfs",
-	"k1YADaWMLLP8/JPiXqoxsXs9IvBsq8saqGcVXWfDjTrHh+Rrz17WbT36VLwyc7JGU1MOzYkp7z3nju4O",
-	"lzvO9g5UOF/sfjcj6r/e6xKrVQdEma1YmupNdUjq9jFhn7KUJlxCcmNVOwSBBhgSZtdoGpkEHveHBU3S",
-	"ys+URyyt/EGvYDwThbJ/gA3daBT+ttUy/NU1r39mXCKCsny/9udqE7Uf2lqpDWX7t9b26kMDnsGpudcr",
-	"f2GfVrSQ5ou0hJgagVufrZkzB6qTbPva/jU2GWOzjEpZ/jlnUom8+m+Vb3rblsW6MuOFzBiPa21Wf3c9",
-	"N76D8Xi2EHlU/kVPBscuaCJ9f49SRvPGYgPPW+NvWlnMWmxZOADXkfBtfuPcBc6CB1shw5hAFR/vN5KI",
-	"Bz4lYcyyVGzWrPpKJHjEci4JTdNbji/IA4dVCfBGtSbMN5KkEPANMN4ANrE22+G98uE1nZIzRThjsbzl",
-	"1boXjVfQCeUIXWw8qhxp+6T8wvJkkZRQghHyELi2WDwr5WL35WKfl4ymAx4HttzZnMY72WAj1IDSK7at",
-	"fsIdk8Rtjl1KZMKXKTOSM6KczDFk5PcPWV+WM6uTpVZ+1olcG34nQ5Qwc6K94OxTBhxo5d/0DPpewpn9",
-	"+ASaEfutxYvMaFpzS5a3Bmjz6BrVT7GYbJhqRmmAyruHZ6R6wxlnjlki3922YgN2yPaHpFTiOMuqOGZ/",
-	"TskblinCUskecJHBabzOtBQCLuA8IIm65Vku7pnxr+mv1vOA6B6oqhCtaMJLumDK2YNxFte2q/V3j3Eh",
-	"4/yOCu2bFX3MWugmAhxvdQi+RQE+RO8mMgERQZaCCF43kCEijYZ5dT3GbqFgIu62Oz4XFZO/0jwAe+eM",
-	"cVLhZdwOZxfcfHEp7Ro85KiLWwu4ssMCjFok0QqhSpAiBQdfkgc9G2YkAaHqlteIitBYM3htxh15Fuyt",
-	"Q2gdvgm4dCxEBcnCcK/1UBNXlxdcZXUZHTRlvG+tXWbp0+CTzpQkeWH91hCGh8OltQ23XRIOLgXp3Rvb",
-	"+8G5a9oQRx5Prh4CcIcO62IXuFPpFZ0NjIXALIzqY2GI+58WLZXwOzkgE+EtPIfccbNywT0H1vLr24tR",
-	"pDGTWodB6nzvnSbuWZ7SbMA4jkv6T5uLCrEarZC13HOpUKWoSAVg4qiCQz0ckNIZDspyEZmY8ZDE7Sv3",
-	"gpbmRtfdjpOmwtalA9GSsoUiolADd/Eg/82PRXrn/DdKDN9dBoTqvYd6hFOCWkD1vNjRmj0OQ6nOa+BK",
-	"KlR2X3niy0ksB1Y7xnabd8m8XWJHlnJ4e+20VVYGm7XaoYVcGfCGlFST7LJ9Qy28JTpwQ9gwp14ZInLU",
-	"Yobv4/rx9ZAeaVPExN1zFJwbEyO/Zyi69eHRRtIheemCB4mFx5R8eb03u78Qxwe4XQFdDzlOYDscwlWJ",
-	"kqTR545iZmDU3CtwtpyClWdM+LM6hVA9B53qLqva7v5v5JR8cN+jf9zcckfrBMxTiBYwOTz1t4mkG0lC",
-	"mqbiwTIBlIKqH332KMGlRNsWNfUj3Ta1QCvgcDS1g2DbaunGCcdo9sASLlVRUkqLrpO9g3/QRjKHuwhL",
-	"Uo4v5CAsh9TrI7RjuczZvWE3G/HtcPR8BYLwDNo6OfofdkxBhZZzD4ksx8yZ3jW+eYORGBpbP/o3L3hk",
-	"lT4P13vN5Kk0ZpqeVFvomsir6kHpFlelqkvh3zTNGY03UxKeX5yfhgeA8DHzt56S8PXR2dvTk/CAKKhP",
-	"o1+/5XESo/FdRMCQbYv+8XhKwuOLd5dvT2+qLwmB/cZJPCUVvQHxtzkFTt5bDmrE9Zuzy8vTk8ByGgP7",
-	"HrYDkSRa/QxZKuymsVjUPVT6qybBBD9jEkzc6LwCuLbiI42MMeD3gnuW6rVutoTjhU78hSRlVNv/Rrvq",
-	"2UmgUEAX3j3jVKqKDmx4tWvzE0yOj86PT9+2TNUxHWCHeUvrAk03hZSDJEoyytUBMSkh4UqpDLkAfxXz",
-	"0BMNz5fyiUBlR0SxdablfJUD+RtJaL4s1rqdoMTWrOGhtcVR2nDSN/KWh6JQWaHCKfnRYXEdo/KSKeO3",
-	"pZz8fHNzWf1so2YtmUJQobzlcxFvzEWpp6JPQukWYSE+AzbFb2DU6a+BJLLgU3IuFKH3NAG4hInSPnsG",
-	"/nqyZmuRY7W8sRzXWxsOcRxn4E5WmydMPLDpRRVwtPGKRlpctOiuMbtnqcjWrLvJRBoGSkLlnbRwPISU",
-	"lc5xfxeGkLoLb1kafIVs+J3aLOGM5eB8bYJ+tgOhjWtqDIi/FYn3YSUc7yk3fLyYU+DPCaplA/wjptqU",
-	"oL3qxFYH3myyMczGmBoJOtVt5hPDxylN1sNsOl/1ACODoCYrVx7YUKTbn7WgRYw4M3hU/WRApHAoGW1S",
-	"zW3pedydI1NSfitYwTxX3AVPN0a5kCzA/7Jqhe55BQVml4lUzGQDPr7gpH3a/rNFj+swN9FIMipkdzLI",
-	"EMMSorstRBCFyTg1F7I1ZUvQs6lyIRZIpOAXQNpAm63lCHJeLIkrODskew0Dtv1jvxtUk25LyW0/Dyw2",
-	"lZtGnIcjtMLNd5SZ2369oRNFYZCJdTzc1ue3RBsBMjhcNXGdfWw94GYQ1lzVZyNlCzVFCB1gxlvgdc7a",
-	"fwwErwKk7f55sEe5EuHsfXjBeJTw5UyJO+ZxYL12aQqmJtMBYN9kNd8Qi/NrCexiGY3aTH6/tKs31Dp7",
-	"GFKfsUxgQZ4B7s6UUclmu6QV45tuHvr1hDwRudG0BmxeENV+v3ExeGkrMd/+Zy3By2yBV/nAqOIQfzFS",
-	"EpUe42TNROEXhXsH28ks7cvXCS5TebJcMn/U5xGOaFceoAZptye/FFL1LdLYnc2TVPVAW6f21t6szVxz",
-	"xcrvtZunsue2z0+3sJcjpT3EyvqEPX5P5/2HukYA2XEobIEIkgh+oO9GuFvBBQLZL2gcwR9DUnCVpFgt",
-	"AIhWVozmas6ompKLhb6f9cc5jIJVogKXlmTvWhBJSU5gtPKWO/kO/osBe9J6EQb5sir3q8+TNQ70iywq",
-	"bbDfG7c038gpAZWPcnJ0fHP2yynYEGAU69EfkpOrozNQdMBT/LDamMQtCuEJzqbkCCf0licSMDBLYDZJ",
-	"kwULCE2lIA+rJGWYB5QoeUCo1YydifX24vpGr8WcRne4llhIYEs7qZ0H2PqtbpTjCmTNp2NjLTI9goLH",
-	"gpU1zjCdSn9baOq15cyAWRA0IOANvasFZwMWw9j/3Q+di9qAP39sfILzCI105ywoHkU9ZHvLQiW3RB4S",
-	"agEXZoEMZMfwvTbdZyDMhmC7LABy1C06Ht0PkSjfqNqV+rFAGTvpjZuJZIzHEJh7TkwVuoDsE/fhAfmO",
-	"INAzIC+IiS3W4lsvgl70NVXMgaH7Kh/UdgmUkmg7OpV2g3JNG5PZd57KbiouSjMneCY5/lcVC1tifjvA",
-	"mZbq/0dbSnHs1VO6zxElsrWPxwllW3lAsfWW0dpttW7rCp557U5/qszHLo4IffzRGa9vLhMK8E1JlzHV",
-	"fajY2ldhxsKfeGwsc8QY15y1lbTUweGe03WiFIu9i7F9ZbJPiZpFImYD9exem6F7KhpWwBBkpWWV7P1w",
-	"pKw2z9YShB9ryx7ZsBt5l/w4tYkYWNtmaAmb6javVsYZpP62iRp36nZxNrjgE8iAg3Lvl14abhJxPSjM",
-	"xx+HL7Gbh1yPVwWH29EU3/hfcgYGuoxKa3kQ941LQemPDDs78NE7vqxeNC4KgxGuMZOxQ12//pz1nmp7",
-	"u+aw1+YaB+6fRKCbuGGf2rgTaLVGA4lonidMIvcKVKQ748bMlI3EZWPRQox7JUiq7ZRGurPXV3UMrHo/",
-	"bqyu5F/SQf6p7c9FeNpuhIAmC34w7c9dW1X2O+bylslZCfpfiQdO6JJ6U3mbuH5Ix7dD8q1spfbGyO9M",
-	"U/Gglf4yF99LqQFBSZvnkyiLKBokx8vB/cLyuc94p3m0Su7ZrAMCah6J/fyJ9tdRxgt6V5nfdVi1m3wV",
-	"MAyh5l/sc+EO03FkpKFnRiLBZbF2jBEtTnJ9mmcCr0lf9XeopY3gSOASgMAn4iQBZS9SRtaoS0vMKsh8",
-	"VXNueVk2ByyHNYLPKCf7L1+Rux+JEksIOx8QKu+cd8s0bbc/aBIe7ssBufQ1vLiHHi9RRMuqexaTFctH",
-	"ME7GLC4y1uomh5+B+ZT5U64pyQq5qhG5oD+kpIb3BfCx5MvgsINWWWZRSuWIzQV6zjG845owC+Il2rPD",
-	"RybDIrMXHPr6AFzZTjowg83RbyyW949705IIbMdPSsacFsmaYI4HtHNoKz/pv2g5VSXcoZB95opcbXW1",
-	"ZLyVBEkbiWKhDJFomnCmt/QDhHmBtYVjzpO22eY0uptO+jwXFZrbLQAggP8OweeqDH0vEM/uIF1+xoKt",
-	"HuGyYukQ/aLSlEjjERkPhrNm6PY2h2+YpVbbQ57Io6Nle3/z+tn3UwtmmVPJXr0YuUFTrWCNhKoAN66z",
-	"RTx3KewiKhWBTGIiaRJX/IyM23wE/U+Wpui9r1Gs3XL0K7dcRBX/M8BJ9T9lTfg2mHzxHHZQj1I7WOcx",
-	"Ghj3061jwvT4cCEEKbxoUOeKvTq9ufrPs/OfDsuIhqMdY6lkMOqEySYMoLt3POF99755bKdrn0eQVO7b",
-	"Pmv6aWZG3e9HhsTB6vx2cjMazRNbjyt0OqQ6p6ERDiHwQZrsCkSUG8g5VVrUAoXgUozgmxXKL+dtenob",
-	"F60F+mtFWm9qI3STbbR0kqMW0IZqE3myTDhNZ2KxkEwNtCvcW4B7VJ5QaIuvwL24AxVI+a7IksjPiQ21",
-	"t1thesaGewCbzFYycbcUwkATSYayIRrFcIQFbd7YTfS6lzfKh8I600IUzOqm7HSxKKvK9t/Hti/GIwEO",
-	"+uE6ln0DHQbxzKYVDbvL3tDFHb0U0pQG891mQN1vclJo/MwsKmwKS+JJdM9THAKscvuWwGsHtwLC2XNx",
-	"z5risW0L5EyKtBiSZFHO0FX5zmdD4DEDhaZfuuXsPpGtvJTG+sHPoPYyZTyWh2TPEg7bU9S/B3Ih2o8S",
-	"qsBm7o00MvJ/0MSNwpaAA2/4BF/j8zUSpoFvGgImQ2REoyEre61YVvLw1dmSRjMk0XzJ1PAB3+DzAJTN",
-	"1yAduwzCOQNpd3V6ffH2l9MTrUednB6dDL+xOhEzRRaPTmGuIGkaNGNN4Bdm12NOnq2eNdLV/EBzDpyP",
-	"g+f3g33js+ODHLZrfemnjQusaYHWZUFd73FbuZFhWpnyGgYIT0DdTK6bj06Vd5uuIl5KDaQUAzWTMNjy",
-	"knW74I6iu11c1F1GqJZC4adncfrbs/KxsGRSj0Qe+5GunVJPFCoS9SD15dXF8en1NWTPmJSjj53J2t3l",
-	"uuCp5gapza0dQ9+cPp59duBIu0aRsnw82t0QnVT8E9Tw/8oVpM880Dvm6NcPTQqzdOnoWnLtueQwL8Pm",
-	"0g8WO1q6hFiT2SsyxislmNtlSgtwpfA5Yy7KRuUOrXL2ULo5m4yq6N0pkVA4DZIx3uliy724FGtRJJws",
-	"tA6E9WnGj7lnl1j7bmxkttQwaFW/aOLAuxzhuzBr1AVP91oN1GJqtskAxbKqt/4OeuiuqpKXY9HeVTWp",
-	"1lPHprJZ0GCVO0BXILPDShXr/rYcslrVr+7xgKxEkWO1crrxIE6pVLPnPTFt75aAN/df7Pzqy/XoNxvr",
-	"YJsJ3FdURtUz/SWUYcTsX3D0LW0eUyeDFkqsqUqi6dOQ1zin47brBbh1+xGAFXWgMfrjN+cXH96envx0",
-	"enKAkV9QowBCkqgpQU3hAAiKWa5oAlXmTHKzoneMT2/5+/Pj06ubo7PzA5uiBcGkOWN8So5+PDo/uTg3",
-	"jehXVxSSosU9yzGElUD5tRjs+6XgbHrLP5zd/HxydfTh3L2FRBqNNwG+qn9BXzpSdRqpA2Sd+jsoUVAF",
-	"upZ8Xf3yahK2+5ZJMHFDnwQTN6AWrWmkoCst4F4w5E7YzUI68Iuf5BQSfs1iY+S/xvlVDb/vbM095IlS",
-	"CIh5Sr8J0Cfk4o7lsLyZSQfbqiGEh6Pc/X4boTLDlcM5SLjsQo1fiT4/VVB5K8e+A8taNvcjje7EYrED",
-	"aSDQ59gifMa225aXkBZC0xmw1d/T1Oix29eBK1a19+L7vb0BSYq/JhYP0WBQWdHcqcW2WzLf2FpVitxT",
-	"iBooYZP6ZdKgNotFMYeSdmXapPfGMpvLOPaf/hvXRaqSLE1YIw1pe3gtbdkBNjUbz6psf0Otfzfhg/bT",
-	"5Q7w5bZN5bGYpKKbv9Nm+5feI50LO2RF6+thsSc7iDmH4CxhoS+7Aed1KPnfPu5aS6NxVNw3dO97BLqN",
-	"3PFvtQJvNfz5huCVvb2vT06PTnZQvy9Pz0/Ozn/a4U3rVN3pVQzaPlbpt4OvtFgZV4Bz0rMmWCx7V/qC",
-	"KlQSSCWkYtSTPbC7Y/4RqZfOLLVtdE/FSSIjmse7ONiAotxjM2BmG7M1PDC5zdZ68TttHuNU7MC9egJ2",
-	"foUXVMaNYtKqByY0SGjOpiTUEiPEkqiKfVKhqaztgK4hIGXpLS+LAMHTYFyg4n1IwnnCab4JDQ9JWA+T",
-	"hnXzA2ptBxPd2ySY4Jtey8KL+2onh8k3CV8i/BTuzeSOpRut8KxYmlU5/26ujs6vz07PbyZaXFy9OzrH",
-	"/35/ru2i856xvE7SIZBUX8Qttb7S8KfTG/KnOP3tT1bShgHWczYhf07XWgegaYr0dwvcXg2FuoL1HICp",
-	"9gEwB77WBDMOe824i8YR0Nq3xtCKNrCEI2/dOqjQm4IxiwRXNOFy8MfXcYCDXmlgA3104N/t++nASzfd",
-	"bJ34oRw1LpReghAL6POIQElCvTv/AqIgbCODebH3w6taosB+DxvM9szXEXdD0jcM6G5rGD50XgXCUXn+",
-	"++c/7HtBX3qNPIgNPJ1I3IdFuB7PjLO/14LAw+jiuONUeXHMiaogY7aXP6Nq9eWXv+5XGppVVPrQR0qB",
-	"ujN9ezAusDtb009PcsJqbT7Rqa1APgZVeRhZFMLhOEZObgno8FEcFJ5bvUba57ioIDkJy1RGlJNYlIA+",
-	"U65y7MCcWtp9/hxizVNM1oACMPwZYAaCqRRcqZCGShMJ/xhi9Xf2ia6zlJEQAvVy+sfxtH51NMeOlUHL",
-	"ufjJKgVjjDljxwHMo4FQrxRK17/UkO3dykzLBT8UVe/5PZdqJlmDqqdfcI57pTUTQW8TDPkiV6rloDA+",
-	"uZxBJgLAV8P/488pa0eaZj4iJrsuiCTLGeHG6+eQQ1zk5OTs+vjo6uT0JMAgAotJkUHRIwjvi0JSHgeu",
-	"1gIxGTMqkSqJpHkW8qfMszsEyvX4Z4mcRdTPZ3/jgN+A0aVSkVC/E7aZWxGzkWT/lLD7nWACEo5rBwxR",
-	"MYenGwagG8Kc1DidFdJ9rzy6QBxfFdvn3U1fAugFmVZMZKktFkkShShrw+0irdfnERCwJpN3DQ9l2S4s",
-	"OquKyzK7oiYLqoe8usAtqKyP/dJzh6gImGK7mC0orr8Ub7gZVi9peGM8lzs4TKuSv3n/tcrB6oN7LTT1",
-	"YxwvrbQv50KRq9OfrgA/VvUinJ9+mATNWKrz1X0cRMLrPd4e2iIntWFZyJxFYs1kOa7yiAH3VXnyhw1W",
-	"/6dpqcf58bOzCkcoCSHaCgbAnLNq9gZkNAUEH7H+IngAMFEO+05N/elbfuRKwa4oahaGFh10LnvPISUw",
-	"GrEVlk7byJb6YQG9vRsQWhgJ/K9+3KhXm2Fd2ospxAXaJRIViiwkoWQqtAoJFDO0+bKuggjQ1M43euYD",
-	"EuZsLe6ZfmVtaqGx9XTw7PaotyKrojilCV/rjrzb1C2N/5fKAnRjfUU2CQbNtUjbyunfMZbpTWtzGyw1",
-	"CSVhLcEpRKq7OdMWwlYW08EtD2mhBD4eWpg+3G/fSFMzJLB+XVel0hpOtqaITSW65cid/Y0kkeCLZFmg",
-	"z4j8IYzT36aVnr5FOrSVSOMZTdOwUoGk0nKj6GS9/L95tPxDrctJMLGN90ics3UmcnViM5ZH3i09iUSW",
-	"DnArv7qj7pVHQL/Wa/h8Ok53gaYAfNi9y3ACTi0QasTHP2aw0NY8RSqeLnmljeZL82jLJ9qWhnznVUly",
-	"NKKgkt0d0rvaG6yE1cxh79b3wV6TXbkzq4LHTTrsgXHeypJ6FDjDmdaPW4Vmhjx5x8UDH/At7py7CS0t",
-	"SJg9jFFQjiS/SXxgSi/c8hLn69i+sHhRwglgm4JSEOHPYclTYCJEO01jKRr60EFuvoLqjqlw1OE0ubXv",
-	"2a87kLMdueBbIgkE1P7g4mzfBuSOZVDZUAv5iHLBkwgr/a4PnA4zTym/k8EtX7P1XN/LEr4pIHKl/8OE",
-	"jnBZp+QiN3oW5RsTBfxDMzr3bXDLoWdcyg0GBvFeljYc6CKImILu0aC2g0t+0rH9ly+xNQwsGlDbQqSp",
-	"eNC3IHoVQuva8rtDBhFlV1kwmuuAJTJJddcmmI5ryWyAvW5K3pXVp5YJN5yzSczWB1gQRd7RND4Ip38f",
-	"jovneq6+D57/sI9zOoTNwr8sr16QN8mPHe+3et9aqR/cio8o7jSE6qEeGBoGr0QX9haq8rXISc4WLGc8",
-	"YtM+zqMKadTpJ0iZlyQsY0n+TVCPNXVNPolZJOKWwtElb4O/ie/2A1P4bVEtq1Vui+F0D418fQ9graaA",
-	"fgMwHqPvjarDsNeZYd6R0O4a/GFv78/Pf/hh/+WLP7/Y++GH54Mb7857d+3vP3/x5xfff/fqxZ8Ht/wk",
-	"ifGeU67lZrSiOY1sStIXyWdvYYrcI+8qG7Sy/e31Ne1JEn7iY1ois4c1vI3RbkFY27RrxNGTRB0iO5hs",
-	"BHqqe568SXisRYHWc8LA1ssCUI0RVuG0J/u2aYN2p5p2qyZvS7qPkeaCeevJyD88BsGQ4Y/2oj4CdPnF",
-	"XKhuTCOcqMMcN+uEV//6/FEeVQ8h0M7Qhe/2R94mwDZmUI9WGSuJ2MJKiDx8/M3SQy3jGct4Jpin9kt3",
-	"e41Nadmx9Igm4Xfg4YbHP5cJ4yh6faoBMnhosff+6q0MyJzJJGYoPB94UOe1gArBdM0OjU79x9AGjKWi",
-	"WpyCC5dvMLo/LxQJ/6Rl6/81gvVv9Nl/f2wFoOzvvfh+bDWqNgbHmG46izZpm0kqunH0qfgeoQvrY+op",
-	"2PTqZT/ivfTOdZIKgakNE3R1en0D5lXFrahWbC1Zes/klFw/JCpagc2/CIBsMJWCrEQaa+tSrwkQK6Kh",
-	"FFRRGKZOKZaStiRFEHjAlbXFS1u4Eedl9s2wHWjTdT5XnIa+07vtoTwgXFQzkPnGXN41lykWBGn4XvUc",
-	"rKiyUQin84oHbh2rkm7klJgsSN0i7P+2z074iuWJao9xg+GJ4QxzYg7RKk1MrUrw3tYw2Z4ih35PT6Uo",
-	"I/SEDGxU2+BNGxi+YkqO7FeasnOSWbqsW94oTRaCmAnhSSqB4Y2sGeUlZgcnPZFknUiZsVS1TZK+LEow",
-	"o+xiLnQD191GwnJAGUov9HpcXpxdX5z33hx9F0ffFZZW0RZzLV30vsMUk/KEiAf+FNZRP7EYoG3qxGL6",
-	"T1YcGfq8oOLvgTTrNkBFTH2VJ98Z95NYWJ+WrR6MXHWJRD5g6CYWSrGYZFStZKvEHhAQ6hHYOVOMg0+o",
-	"R2S7eCok0mKaAIvdOoIwT5N7IKvJGWZomc9buBJnJ6dHJ3piZb907xPuLXZfRbR44jtPhuyw78w3fbWy",
-	"tl0Bpzd0CcUJy5CuE3S7UFDUFOgaf469NmpXYY3npr76jft7W7YERhNye3xbxalS8pTy++MAnWzX0h0t",
-	"pCrgJs1d3c+vCt1Xhe6rQvd3Vui+6ir/eLrKOMjXV93mi+s2v++VPuRm3gUbdYTB2jXLl0yvdLQif7h6",
-	"fUz+/N0Pr751eZUoRFRpqh0QG6R1UfRaNn814hpYjDUIeASEG5RCt6/v6S7/3+vafdKL8+muI9wY4+8k",
-	"Ini6mQ69Ip5SuD+ZeH5KUfq7yb9HiqUOQXHFoILuLonjT7pC4xdBMuvhdrSGnjJWnZ9ezaHbvmISZQjz",
-	"3T1zQK5OT67Ofjk9J38AdGLJokWjOy4eUhYvWUwS9W1Aji/OX59dvTs9ueV/MORWQHuoBJkzkuUiYlKy",
-	"+NuA/Hjx/vz49ES3WWf4tuAjvNC+DW75u6Pz90dvp3BpHVSTWk7/n5+P3l/f6Fa4MLqsFsDfBkbbgtYR",
-	"qxmJNZglNLr7tg5stJ83CSZu+JNgYgY4CSbY/ySYuK4nwcT1PQkm2FkP0HEg8s0DNjWkwEabKiMXDZBc",
-	"o+yLx0M5kAdxB2Bge6Lf/t5zg7UJyP7enq/gTICFD+AOtXctNuxn7XoMS7CfceJj35kp0gE8KE0OV/fW",
-	"+FRVvVP6gq22g77Bq3zz1BQZFBVI3IqHhDMWA/YZBVpL6pbBEc0yq6DtBBhyt3g1odNzn3TCcoyIuWOb",
-	"3wtn4eB5xrsPLBGd2ArbpJsur8p6WSqrr37Y23fKao1q/gEYe8HJz6vYJmd/EfUwPLtW93vhdlpjGTpq",
-	"546/78bS88Fet/iPz/3HYicwcgWrNxSA4AcODDm4NyUMZoQ1Y7a3uamxsplxmWwOrM8RQkSUvL96OyVH",
-	"aCyAceIK5uPpxgr5xkMENudDLerjYGIELA7pg452ncUbCxemdayd9UWWxJ1Tf06uWom4RgZ+cQ3EL+/h",
-	"/x/dHP8MxEpvT29OvTf0kyPFnLO/qiC/+KFXQS7ydLxx1rfLSzLOURuIsDhRLLZiZEreNQ1dU8EE8b1C",
-	"lpzdlfIVDUu2UKsWstddGKArsNQnQ54OqJ7ZSP3auU7XUH7bv1MNm8fVldm6u0YXsO1Gzzn+U7OnRnBX",
-	"2yOxAwjNMqvuptOZk9iv1dlOur/j2nF1eOvvGKNqkYt1NU/0zdHrN0eYGqrF4/XRT/pff734cRJMPpz+",
-	"+PPFxZseM+Za0bHz5kzVsdQB/fWknogUfQuNWRbzgLH3LIWio60Dad/ZokUxAUFDxVDIQ5LRxFBwiEJV",
-	"yNNLb+OOzCi9mxFH2f/1PsPPIu1KCj0TSAxcDTySyHpqZFB6t7XW4Sq833KEs5CY0RQJBwI0QazpkbFc",
-	"Cm5YsuP0N0uQDYpMsmAk2kRNnuyRbIy+07CTfuYFItNWw/5XMfd6KoFwxeGPA6QGjompY8upC/aRX8Wc",
-	"xGwBTLJ6ko5M15B3nRccIUkBxnVrFIJ6my2Ltd5DO9DX6BGOJdd+o9+pKXYtHw4Y7EOi1b0qOqF6JJ5E",
-	"JWzpHrHgSHVxxzYkZlES24rE20MZWeSmnf9ju/cGbr1lALspo11z32x1kLJaKxGul7pbuFT2REXFh6+f",
-	"BBM9jInJQpCK6f82x2HiqkH1HWA70WMBtrIzrFjGi76RJIQXwlJ3Zp9QrNXEtv04W10qR7ITJDgpy834",
-	"Pmc7IFPW5xgYNrJv2II5I941LMH6woZ6PTOg/Gkr73OmJGnWoBuoDlRb95UOxW9oLx5UL7sIWMxEwgMj",
-	"6quJbFZSuvh4gvIlkyowaY6L5J7tcDm3cr+0aUKNk2XVGLOUlR3Rc9z0eztoxrvlU5jP2UWdxmPbp76Y",
-	"5kfkZ0Cxf19FJ8NKZ/bW0eVZADcsXJEmozejanVIQkTbARsKXDUBCWOWMv0nvHKqN5MNiecYkZoEExPR",
-	"nxi6w3uQAdGdIy0C6gXdHD6hRM56RNyHiru8pRZ8gE4djJSUvp8qeYUBbwAmKZEYAM/h6/VVc8st/QOL",
-	"TVkTPSVY4thWCTO8UehEGJER3og0NM+E/tI04exxhdbqM3MF1enK0kS0iBNFVE6TtHHtuThf121qGG3Y",
-	"kArmji9WiyBRKK8UPTZ0brBAXDxMyTHlmMVMIrGeJ5zFBqYHaxD65a0LqD5/tb//YhAzf0uJa0ijnrvC",
-	"r4tCFTnrGFX5ceFQ4et3demjEFecrbvwh4wuFekXImlyz/LNDmWZ2D0A0lCMPNCNpd1jPAYaf48vrVJr",
-	"pZnRib+QOVsWvJ8HQx/M4WmWVd//Rx8J9nEqivgUvsfKBow67Orme0RNqabVtSmrjJn5I0gN4c+Kv++q",
-	"VJ04Lg0UDfD0IaFEWeYqbqpUtzTcmm7f1mNoFNpnSQx8PVh01XzIMHIbKtXMvDBqRiGxrv5ie4H7jPE4",
-	"4cvhKlXOZCa4ZLO2ELKjubfnwVV1gsX0B4lH1S8e6EXCA15yyj664Gylgdq+qDig3Ekf4OPE8e2gv8X4",
-	"ajIqwdaIuy+VXlsZ0wAFrrY0WzsoNJsyrHqjuJMCIi89URLOcYiCIQSn0xI0nyI7vOWhA1ziTxmV0lRt",
-	"c8XciVlVeIBxOk8rFzURvO6EMiNDtU5/BLJYWsoa159fycs3VwXfHVlCnWKLIeJYTMm5QAC/lmFzxjiJ",
-	"jSBrRnPiRM1gz7axSGyysihFRUqWf8OuEb49jsIiomna0i381Ih7r2nMSLJwBBpqxdZ6yWMguUs4Aazc",
-	"oSPWoLfcUd4O11MvU8o5i49pmnrHjJVb0FPRS+kU5xtwZJSeAZUX7KMPWMF4PHPslsPu8Wu6pIZs1nuN",
-	"Q3N6YjDBAzmdltTMqNI7nfEYQsjaCJliAuRskSbLlfKtC+SRRFDvAvMNE07waWDUloyYUnYEqS8Nv1G5",
-	"oHOWigdCMT3RZTYgrZBeWrx8Yiyx6MWffJEpatKW42Y285QyGgNv+ZZsM4tbctrWNofd39Wl9Ym903Wi",
-	"FEN1a4cQ7z3zqZbb1Esjvb51YqaRL9eVo7F8khFM4zh1cWyAtbGUlQF3LJE2YXcwDGzWC6Jz6uvE7Kp3",
-	"jbq2Q/TICz7wlauiBUta+X0syN6EGizCsxKS8FSM7sf3VQLHZVN+jyPGRThdsx3CGEnM1plQjEcbP93Y",
-	"e578VjBC14IvS3iM/lq2TpQ8RPeQZcvDkJRULqKXqB0GpSchLlIWzxYiH7rbt1QsN2vevcvjY1pI1m5L",
-	"wZ0glcgyFuvvhUIIC5E/UCzt76hdFctmTqeJKI9YavQb47yZAFN8TpXIvZrOqTYDx++5Bn4Wol2t1rQX",
-	"AOS5mdPfLE9Pq3lYKbMWWHczqlXAfpJIAvHOQWabXiO5GinVIMVk40vOOjOwbGHT08CfF5nyNr5MgZJQ",
-	"ZWjfCu+31unRRwNvTiiQkCgs6zVoOsp2n4aC/69iflVwx7z/iPJ1ZmTlpV4mF9sd5j1mnzLdgtY35Ghk",
-	"xToDB1i/PlmSjjYqy+pucTHA1aIlFOUbgwt9wLLr3U0/iPxukYqHmaWB7pY69ceDyke4UbZMU0oTzuKj",
-	"SA2BtG2VOB9gjurJMM1/bogSj1GSsXydSH/uPAgewRkWkJozYvKxiBIkFvVqgi3zZIZc66c+qM5punjg",
-	"O5Wxg2rlsB8MMsEKel9ienLP2slIsCQElQyTlP3iBR6YsUxEq0Fnzr7h/NBD+Zt8FcO1aoAp7fp0bkoT",
-	"HuIqYAIvRL4USkFMvX/NoJv6RwVmmjoX69rYhE+/oxXLyh3d7jY+rljNLEeLGdJfFzQ3aYwkyxmETw3e",
-	"F4OLjhG+h8uYx+xTv5Ra00+z6iC7YxHD5I0RMziCoDxWFc9arVvfQr2mSbor5QNCbGAvOW/zcP2jewac",
-	"r7sTUF9wIJ115YfZp0S5GvoDNJ4UALMdh7R7kHgalLhjfEyptyKPmBzwbVfuWRM0i2ei8Dkhzt6dnswu",
-	"3t9UczBeH529xbof26JJX1QsH1w/zXPN4dvl9V+fi8bE2tX07j/GI7aLMGcPTCqyYDzCGmp3zGheWgeM",
-	"Viy6Y7EB55lsmIaGgY+0eP0RaVRtyjrkh0llPS7nKfD+mvBluXMaBnIasxyS2E1S9aKQ3lhOs6iQ67TZ",
-	"RVD93NZlONbPjIf8wZVIzRJgqRSzPNuzPnJeth0hHiLo13pcB2aa0E+dJ4r5tn4THXs3CTpmrXuidqNR",
-	"r21Y//zUZqBRTPXj/zwPnn//+fZ2WvnXvw3aGQO+a5dPuswFOHMqvoFEEqkSqBXHCEqLb+RTXg6/v9j+",
-	"nSVm6wrtEAKD/T08/IUC+UvFvsxgeuNer0UesWNjP/3j4F/K03h7ez15KjxM7sJcu/hpO0qtwyz+a8/e",
-	"8MkA6OGoyvpbBYQTTsIrrO4LLYSeZPUyutX0eqfGsmhn3KiSQfvpzKUga8o3NleiG/xkSu8OwD7lVLFZ",
-	"xvIZcmy1Ex9lLHc8XBAbpmkKhrU8JFCLyRY/zgEqWFKNBy4ECY8h20Tl0bpqJYp5ymqm13SvHLhJktqF",
-	"knjMXqmu9BfZKxHlNN/0jx4aOcaH6wHUcVvMJb7/g+0+iFEPnIaLPP7ftGWDiVQimw15AUZ2rUTmj279",
-	"fHNzeWy4gcbFtkzRQiUIJZBAEiUZ5WpKrlic5Cwy3E9Y9xDj1j5fQCWt1d9/Ozqi/Iq25JkTXLIDyJp5",
-	"TIaMNz3kiBM6B3oZRlZKZUTk8L8Sksx92SLd6rjuxCd2fmY0VasdEu6KWqKFNzdkOD/Iz4zmas7oTsCb",
-	"UuUHPMRSEIG1h7wbAvuZaVmQ39PUIIIHu0rXPWSY6KSVYLsHiFRyjlDXu+Hy4corzlq6Hq5Pv9WPl+WP",
-	"m1XkmVIJX8rZmOjMwPjPB1gG07Vn+QGN1+w/aFmWypS7KejcPLuZx67z7e1isQzbviBrYgIj5oPIsabY",
-	"A5Az2dir7JPWPlGNcd/BS+2+HSAGDWIwH5WLZL+1VqVO1ApRXeVGNaAJ/NxA38bKBmOc50vfcIoaTwxw",
-	"qj+2VLUe5NZKB5NPz5bimfnjr1Lw6RV9eGf4P6r7YFc4hWpIkxV9UhcC+MMAczscOOUssI+tog+4Zy36",
-	"MjEIy0ODGNfrU4VG/F08GVkuljmTcvhnXxX80r60/elHbZ9WhrNH+0tcvHlnZ8kZj9mn93J8LSHgMtoh",
-	"pb8lYhNMZET5Lg2qIkuZnC0YUCN71NvknhEQFcjbmayzlBHojZiXdkhFNL3mzCdrTzmiGrBD6Clnqsj5",
-	"Tl0VgC3a7uUN5GpB4WNJ8KEAWQMEVJqABFOit9pyVYJP6AZGVI9lVgyce5r6MBvgO0b6WM4MXjMS3IAW",
-	"ybxI0higPxDgOiRxLrKWPvzBOdxP7mvtQOy+qM/41qp7t3YlaWx0EU98D28XSBNVbK3vFW3W+RCTMWsp",
-	"UakoBqn9SSrD1SPzJa8Tlsa9aY8RBqFN777JqaTxtM6NygsPanSDtGPYVGV9B114lV+fybskeyYy7PcZ",
-	"XDHautW96gGK+VF5aY2JimNprHFgqcr96AmxVhKQvOUbHirJL1g/16BmhsfAuqM5vbefx1eAYGqP8+Pq",
-	"8uej89OTgFydvj09usb/Orq+PvsJ/mrYIzz4b4Az8rbyla3MPaCF52OzvmqBhHGJNeVlWI0nNCKt1W3i",
-	"PSBu/+0QSqgCGIYx6pW7ve9sd6IU/irmPxbp3RcBkpi2K1iSSD0hm1csOBu4t8dnBC6SVPW7zipw4oH4",
-	"wjThd0MW9y08B6ZOi5pyVfAq+iYV4o7FhA41trtO312SZR04UCUESfVhR5pAtrYyIKkCtEFJN3lAT2V4",
-	"6+30FLBLVIEtqsea7HaqzdYqJ6IKy6zsVLuaHeeqBB5aF9Lx0fnx6VtgDbp67ycANu/uEl7a8WC2Or6v",
-	"AdRmdEFUFrvc4IMODaJnX+OztZ1Ycfa99BRKbAM7mm47lmEHiTwv0rtR4hjE6JeK7uJoeoO7ZhiXObtP",
-	"2MNonnInaQacV/P0LJGziPrFBdawA+ZHBQ5Dwy1rVeIePb88jtt9tXz8sTUwok1ZB9PjUFjpVrhhXqIW",
-	"WhEXzGhmNt1ElAk1QDh6xzYmUVvdckN6Hi5EPk/i8MDCc4hhibl+c3Z5eXoyJSEAecMDAEmbsirgXYqg",
-	"4ga75a5qcGjqPJjWRBrb1jADgsU2zS0E9o/wwFcbpZ4uiuOzpawmBugfaQGHDCItMuikliAzRgjlSznD",
-	"Tf1ENAFgQFzDk+QP+3v7e8+e75OCp0xKEv4bNhFCrZ4yUyinC/VtJdnOkpLdcpcJr9cdwNaLRE3JmdKT",
-	"zIXCutLg48SmRGT4zG6xmkSRpGqW+MTlHU1jdJf6JWSkd/KsyGZpsk58+DhgulgncpHkbIao2ZDYtw7I",
-	"SjxgoFCmQkn9AYdkD+7h51hRvx4k7PMURGK9pjx2KHxfvq91E+YF34XQLSqPpD8T6npFcyzKRNO0oj/Y",
-	"+jr63CXqsOIEswU3zIPlfPcWNq4OJnMCokewbwuVHRVW+05LUb2Y0XiWOkqSNjSgc+Eu6T0jRUbmDPNf",
-	"aTWFaEo+VOfLsO1iMvUtB6cPZHHEoi331cik2ei0OkjMGKfJ17Mm+gsmmxR5f8R9UJbjX8UcMhxv8mRp",
-	"8ebDNPhfEz2/3ggZ+tfBeJWGzUsKsi6ilZHQiZJwcnuodV7tDTm8ZZXuPlsCH9zN+vg0S4WUrCUeCLII",
-	"LWOQkDZVOxVS1WuZIWqaUEneXlzfWKkFNytGykhYhdSH07F1cIzMXEI9/db4pTZbKKyBHaoZ5ZbQNeyM",
-	"3pFqw2Cm29Jas5zB4hq4hOzhTXq19+L7QctbH8+ARXuHL5QyqtVzDuQsccG8LqobV8kXZkksSoeOrUgM",
-	"23zDlCuMZ2O/Zcni4c6sjBaSzTrMUXjAo16ewzgQIgFsDbXih0Bx5RVs2N7IhG94pYXIyuPUwxeaZGY5",
-	"k8UakhdHTE+eiDxRnovz52SpbwTUB9tPy7Nq7aTK/kLdb5v3xMj9sD3X+LlXJkN73XrN9vUbEnitotjo",
-	"U/lA9YW/Z6uDGp15Or5WEhoTsx0kpSsm1mfJwnMugxWy1vx6jmXQNQFlfRWU5HkQ3YTzBlgKuEIMI5KH",
-	"lcLkcQ8Y3rV9VL+WsWjWWrnXBMdNfgao0nrfYhCIpZL5OZO6GOcusPqQEekGJgJXoP48u8C8zUc0XmRa",
-	"DoieSbnRj/3OhZGr2AOwPZDYEPP8T2/ocpCbzOfGMuGw0kNVW+dSV3KCtGLAmB4ahkDgOCYtw6RHb254",
-	"wipz2eMWK83KnRxc/+K25VcD8V/EQPxXseZ2t8x8eIA1vWNWg5RlIeZDovKCNTSOp7Ps/plNtq8W2L+A",
-	"BTZSJH7V+R+h8/vzq16bDdSeV/XS+4VfbYiaDfHPq+77QWQ+9Xc8JLem1e4Qa/xVzGcVvWZM1LESpPlS",
-	"scfm6IZEIcthDaut3lvS/Kva/1Xt/6r2/zOo/V/V9q9q+1e1/ava/lVt/6q2P4na/hhl/LpYr+mAAis7",
-	"lHgpxYSfILBMiNVX1QOVEKT0IuG7IzPIC7mwCo5ubSmYJPPNdFyIoNZNr+L+Szmer/75r4r6VwDX/xoA",
-	"11jd/6t6/1W9/2dS77/q6V8hNV8GUvOvhI9pklXUUSU18MfOIJKhSugOPnUz1B2d6Vb57cutdL20fMmw",
-	"OjtbOVz+YoTCyN64XpUYkg5InPizbJ8uqdnmEm9tYsMHFEMKClV2lJAVaLKbAUFq2CxsIu3AxEB9Kma7",
-	"lGUYUkreLpEtId8BQ1Vi9qWLQzwyiXkStNdHtx+6Y8lRW/oNy46uqCQpFiawBA+dhXl87Oz+CmaulaH1",
-	"OlwFvN3qfW79Mr5Ki9nVtuLfoIIkAMAeXSNlaBWT1pI9NeqXbpm1CzZvuwzYIJLWevGvYR4D8/LHjtK4",
-	"C0KhniDs1kRBZQKgL0PKICxFMN0uIDZozI2yYX6Sc8wy1OKaiwe3WRJ9dhaKiGIMCvyLVhyrScFKrrK5",
-	"5PWeibGEF7CYpfFsjvXFywRpK9QnjrwBb/xFkq+xVqX5B/wg8mxF8emcAQER/melFcx3nDniWvcn7KOI",
-	"IqCrqRa+LIn8re5YfkDFNjd9LQwYNhXLmVgs9PS2lMy007ODFlIWuxyqg7i6a516h2m3azGRUfjRR/hp",
-	"qBpqR9ybPUFTKdwZiQWgBM0pBYNlLXK/87ReiLaZIqJIwqF0mpwOrcm5dVV6gBVxkaVJZLQBr0KE9YYN",
-	"t2cxh6cTwQ8M0tH6hlFYPWC5lNxZ3ZTH8EdINIbX5YrFpuRVi7+nWn269wbqqSj9u5RFdG/M4mSxMAym",
-	"PiPXzXYYNKYPiu7EFbXEuoBNy1ohxSe1kmK5KD05QbmImJRdAt0VAgdXvEQEq3Xrg67riv5a9RwXc7iU",
-	"x6Ikw8qgMRTIzVyiQRqB2ymNCtI1o666BfrlzO8nG41c+1JoJzOqISCnmkNzrD6tDSJT23hN75jzznvC",
-	"KdoC6ihxDgEhprRhVUY6DkgIresTg852JF5OJEniABSjwB0SLW30npRVfl+7OSblwf7YK0gatHafaKTg",
-	"aDhatPCPIaEKDhDj8Q7hiLXDkz0+tAS03ubjZEldBeSgsYDjlVG1AsECJQ+BOy8gFBnNZERTmk930LZ2",
-	"Lh/QQTQ+hkbFNybQbV87BpdKIy+6Cg7819/+6y8f//0v0z/+28SvOr11nsLB5NR+jvTv9iGWJANcINhS",
-	"lCj2CZV989T+y5ckWtGcRpZI3fuxNhF6xzFdUrWSmBsL1UK1YSH1ZZ+oti7rbuhuXhIlTHwQRH2aaL1g",
-	"lXAIsq2xAKe51sCtP0XPO551xyYCFCIbU+jIVJegVVoScKML7thGTOUnW+wcJNItD23wMjyAAF/l54CI",
-	"NIZiUUkuVWAiNWE9RhrW2Uj0QIGzx/Q9KWOqbcr3JS3kI4tt9AJGWlJ7zxTG2gUvk1WglnktnAnqyCOy",
-	"fFtO5GWVUHakr0YLWBP3VSxN4QuA85d62SgLrnoY5LcZnrdYnT2c8tISxfoqYUbGN9rbdMv8IJX/F90Y",
-	"rT3nxc7piyP046eHRcmMRWpWccW3ZWopm6mV0RyMKHHP8pRmWLZNDsrYap09NdoBebEAptgiZ7J29CA6",
-	"QmwgKJGEAgUTCKc04XfopbQGgBantxwdBoEFkVSOir7oJU1ilLvWlrCs0w8J1LdQZMXSDKVaAzfEE5XQ",
-	"tJd1f3zkBmPlnlsDgl5axMssZzRGDoREErmiOYM6GznlsVj7Sdq3jnCzmKaHcjDh+hpAtRJ5IhIepQWE",
-	"JZ6biBUux+joou796eduXaQqydKE5Y8SNsVoKJTxmXlNyuuER1BSD/wdJuQepTRZs7hCq1EySuh9Fxdo",
-	"aK5YGpM5je6Gm5amlvAMSfNGWV1XBf+F5XOfxTVSnO3GtGtfGhMbqcWyfJn42oIGHFgJ0vATHNB7mqR0",
-	"nvrJUs7c2thhjjb69ToukjQd+mHOMdoaqWq6TsdhnGr0/QMXtglDGw8iqxLJVGjy9MHQ9q2hy/M6AJ8Q",
-	"Eya4SniB7k+YiFnMaJwmnI2bw+12dmE0rjXjYo+NIswX56/Prt6dnf9UkxYJJ1q+qYNqRW0qkY0ZeTwr",
-	"1x5wvENdSeOkx/svccpv1S9wfnF+OgkqHXvV9i/lSE5/m40I0bnv0PdRwuSg4NygAskoF6FGsntnJku0",
-	"cYufZKh3tlpt2V+YX2tCMz8xkvFAP6xEyrQtrJW3RXUKPC12181tmhQrymM0KSxOVm6kvk6mfi5lDu7r",
-	"USs9cKaSmK0zoaqCZfsZUMtK4Ob2lpEFXPVo0EMxBGNvJ+oA/kKlLXqcoEPLQt+s9CYiv+XzIr1zWy6R",
-	"RCwCYg4+4nrokgakdOeDF0zvi8CsDv5Jb+BbboPMIjdcMfZHR7AMhZONrnBgYCBoosJbXIA5esfFg6zF",
-	"DCpcdrXUzlEIGYus35GIbjw/vSmQ/ylL9M4fs5VGs96lYjlrL1fiGZpYzqBpT+Agx8LJqViSRFaAOzVZ",
-	"DS5aquicSv8dh1hTd979qnMJSN3+vYp59P1aehp6JqksWFPBOz5x/o2Jg0RZYcGjMyUUTQf6IVwDiYDq",
-	"H6PWsvoyVLve7e2M0btZLuXYt8eUq7VRbvPl3pXFJ8RiNhg9EkxyIVRnEArNPq2XmVgYXDKH1j/m7Gq0",
-	"x50t2Nuxlo+zksLc//vAj4BnpWKZf14s4DOeLXxgO7gUUqEOnY8XaZ85q4F+3LUwIsa3gyK4C+6sDjwd",
-	"sPkUAMRbdDVVRrn6wKMlwH8XfrXhBGoqp1zCVfQEJGqNi3ALy1phVzPFAuyMNLdSw2Is4a9OAm9LR3eF",
-	"buszLdxrZcWSui5Yvylq14LXnqjedfWD3xAuXXRvTd9CDwGc05vHQlNi1lOlECsUipwYHu4DEt6cvTs9",
-	"mV28vwnR6gnfXlzfhAZAIEzVXZRit7yasBHRNdPqra2D9Qcw8su+sNyNLdCvt8m3LUpWlxcc5ljvlVbC",
-	"LEZtIlW3O9IPa1c0uus7tMeCK8bVDfukqiDxbgiBKRi1dmWayi/pWPZPWUrLCP0YX9oXcV/NUxHdabNn",
-	"EOICcYSSVA4kuWPDbraYRcloOHoLFMxpzzRN7luCwU39evuzspyBJjq8QssIDUImPGJf9n6r2Nqeq1sf",
-	"Xm2iZUxkqV+lbon4GawPRQPunuVl4G/4JQ+5KFaz6P+oDzRRbaXUrTS28rpsupyD6v7aFsft57GM9o+r",
-	"wK7Nld8KfQlnNKdrBtXATZ2MNMEQsss27WH2abg/hxTa3BFnbC8wC6cZl/OpxBi4Y9WkbniMY7DN6Zrt",
-	"AH5BN5O9CZv5Yz0vOzfMuAlwr42ZAdBnhlp9ZSkgSB2cb2brxAZnMa7zcv/lq/5q984cHbQdGlbOkI1X",
-	"sT8GPV4qhqNmvHxvzJSDgBh7MzpxWlZU3veUUzbK7qjWK4ZAd+OoUg0uZ9siy36HaPyOcmcHF0jVWzMy",
-	"B/WfHDLQa5l/KNMo4oKZ1Ipak49A3FwVu9L36etu5Nn7ooR9MJ4hIFYnBFqcl9Sm4vNYTkksIvmnX8Vc",
-	"TtexgUXqK3/BSLSJUNGycaLL0/OTs/OfJsHElgqdBJOr9+fn+EdbVXQSTK7fHx+fnp7Af2M6/CSYOMNt",
-	"EpiaefgsotfaoGJW2a8msUA0tJJeAv+ZF7yjjYpCtp3NbSzC0HmCXGBtSkKZChUe1GP2UxJqLUcsFvgL",
-	"ZipjnPiWN8y6KQnv2AaKheHf9fS3mR4kREU/PLDefv1vQO2hVIUfbNQmohzOqD4nJFRFzsMD8xvUF0ML",
-	"eUXvoeIfFvgIwV8VBrc8ZDwOD6pRoASBivoBCImAooCNmzgi7Lytl2SSMq4QWqjXpv5A6VeDxkVWxw+a",
-	"2dfabyrUBOPnYrGYBBP0l+CMuFquUPo55zYvCVqq5CZR6+/BXdKyJa4r6eGjkHhVWWVOj5VvcIQSPEHL",
-	"IkFqoLpgiaWaLWnmjfA90DR9FmkDFqHbJvUWHBaEfUqgRhygLIGFoY4DP4BoOsCDIAmFx8CMA0OhmYWT",
-	"HiCwQRGapvVFsABOaNrkgXnnTn+BuQVGfAWkHhD1kAC0FbzNTRy7yEk4F2oVTreGJWFXCLXy49W5H5Bz",
-	"jpBbQBrkyDIy0qnb2exYVIj++3+bArcNA+Lo/Ajsh0Py/uZ4LKXEkCxHu9ttnQxAvfvAkp0GR+NSMikm",
-	"2FbLXVTJpWgepI25iGBn1/IU9EUxCSanv5ye67vi3dH5+yOsr3pz9Z+TYPLj0fGb12dv9Z+uj346mgST",
-	"k7f/0XbQb7x5DB+waqXWbiDrB3JLK4HY0kNAjvim+osWuXP0Ic03EDavDt0svk2zWFNeUL8MekMXd/RS",
-	"yGHlGLeK05sXtU4GLW2LGrFYSKYGhgq0fudGUn3+u31/aEFkSdSSVJ8lkdf1drEgIQTvtO1kAOpJbL0M",
-	"8B6hEj/nG6hJnEoiV+IBIvSmZBUgnymoo/CGkS9zuHgB8k7XzFtBs1LZKq9C8O64eOAHehjzXMDFaTL2",
-	"vps+x/tTLAz4ROoubHlmC86kxIQS9HMYskfBncQGRnZnYAYocasOgv3eMwbzXF2fwC6s78S9tUb6SC/E",
-	"W0Ylc0rjaBYBsmI0V3NmXKqxnn5LI5AXHv6ArVRgX5niDHO8eUxopBcpZfESAb9+M2N3OIG4azGADkBd",
-	"aTVs2iwzLdzKDSbucK9HImYoaCBVmaZw5zmtuEyBNMwboIDafLBbHtr4H/I+WQ6mCn1WWEYIwym50Lv+",
-	"IZGMPLjhKAGgVJN13RLd2JWVwDk2xZ1/c4rlUZYxHl+5oPg4mZewyEwgYi9Mruj29gIyBsl+87uSbb1e",
-	"Jx9WyXLFbCnjWrO9krDJQW87bvn+YS6N7g9vZePwiu5u/1q0Krhn7x9JSMJqujNf7T9/8cILMC343WxO",
-	"JXv1wtsYRCMbrX334oeX+9/7HI19QKLuT0Ip4FBvg7x6uFPa527PX94+Z9STxSlVrLW3Di2uVxzXcNGD",
-	"XGjVTVi+XY0qV+elMck4A74tey6OxTpjXNJm0XuuNVmfXnNZ83eM8LmsqJzp8+MPf8HJiopc+jxIlyby",
-	"xT7RSKUblKShbTA8tICsBWNwm6PHzOTq0vSBbvwwx8wEef3AZmRrgyGF0959qduayeS/WY0z57lfuVI0",
-	"nUEKl6f3NCXgkkJxtTDcm1gxXx66rMnne8He3p6jVYWpQcxV2AF02Tpje+0D7KgTbxcE56jyPeGU3Lh0",
-	"f/hLwpdwyWZ41+WYD6HX5pYbRWzOIlpI0NmUEHcQ5U8FXx4YhoWWevReUoXGWSlXJSg3oO8kXKaUcxYf",
-	"0zQdT/41wPl3rVh2FNmqH3MRj6DOcQ7trXToKgY/USRm+voFmC/ljs+ixEIpEok1AzeRHsUKhMRjkmot",
-	"4SmynRoqMT0Gm7y4FmtD7QMaEk1Tb7LtmqmV8OOYGoCw+g+zhMfsUz9LVZGn/QAJ6KnWbmAX140Qmyqn",
-	"zruVcjFP2XqkGnD1+pj88OLlnz3X/zaSopkUT6hBt0SCL9IkUuh7MW8YtkVRpLFWD2kUsQwAzlwqRuMA",
-	"bKqYUHnLjSANG32GdgUtWhIPn3OdtzgtjJe8QgD+TN4l2TOR4aQ8g6wVlpspgYCNDzJ0reg8ZYeGpg6N",
-	"d39iCbha1fCjdcJo/BZsv2Pzqo9zgFA3sdaTUOMUc/BxM6NTPCmK+uEKtCSawtQ/rddPWxMbPCt+Cni6",
-	"dSLBObwQBY/tHWhsrsHcOWa3vk5Y6qXoSNaZyHea0TN40xgD29OKRDEnb/9jdvbu8uLqZnZ2fnzx7vLt",
-	"6c1pGNgsfcB0OZwCZ0j/paeZGryKBydD1arcr242ulBeYz+t83Mury6OT6+vZxgYcW7QMsWFSmc9Pkwt",
-	"9ppJ1Qbl1Ee7kPXw+g8/VC7xF/7AokpU2jJHYKsmHPB38hCJeSwCB8GahkymLYXLTx9yBBm8Nn+XleAx",
-	"dwOIuO5SLfLkGRC4M2QWGOSSxA9zE+POWmVnBBbvVpnbDmGN2383eOMo+KCTeNtTBwwll/g7SbiZRK0q",
-	"gMpUOr+0BHIwHswu1bfRtHf6bOdBEwzYMjOQNrCLTfuzeCALaqnTtfKhFY+ntWyrSY+P1aMcMw9QEFu4",
-	"ZmI4IqcIJXgSxoU1/VQDV1VObjn1v7+JXNmy9YCELyLRSQTRy3RezsXvbAb7NnlbyPgNy5S9UcfiL56C",
-	"5GLL3xi4/DVkhgEpgMrZgEF99n664eHbZaSj4KJNPRve/dg1pIEexPqY1iL333bGhIQwgWzz9Dpa2j5r",
-	"oukVrbwZ4BhaPi032N8nty1N26V52cFHXU2LnA6kHfDIShMlg0gAcCihLjNQ5zQDbuUoyLJc3FOMHyR5",
-	"W5E6fKy9uMdcFDxqzbbVBqseflCy7oOyuUXSMMxlElFO+7nyzYcf48PutVlGpWz7zAaMy1dRRt9M8dC+",
-	"gUV352xuE+AeOTsQ6hjH96xoO5IM8ijmjKhVLorlytLT5VSxoJaoacBLEGTiQmkjOU0brv9uKC0y1Y7/",
-	"4oUDag+EKnbwxC0p+MFa9seKpmrWH6n6+ejtzenJAQlt+lEYuP+e5VpJDw1EQ58a8xevhNAdthQlEQtV",
-	"Aqys16+E4ndP2cBMhZRKNXMZ/y16HNB+SsYbsVpDQgyMQdPuxsflK+vX9LwMPIQ/60dBU1t4XMBoY0pj",
-	"19vs9JoLT4kdZBQQMfoEou3Q9AL9Htao4wSPGAntRgx36vyT5YGQO5ynNd3M2Uwy3jFfKwoRVUgBgSTQ",
-	"JFrVcurJgynpBIAEmi+Z2akMI7PrA5NVhp5Tu2v0jJcmmLac48TRxhhm8hRheOgXG/ltXFvcPd/mvidi",
-	"uaIJTzcuz01/Qc5oBHTD5rMOSGhWuyxhE+oeQsypK6dzl7UUedwv28xWv4BntdJEFZtlrrrQ4MzwVtKc",
-	"nGXIFe5Fovg/9sAiPWqbBUiaTcCY4gqvaAyr7IAp5Y5Z0w1CLmHblOSOlu5m5GRuoacHAthYyiLv17tq",
-	"VmESy7BW7aBkM0AqTryldhm0d7NeLAhguMpZfsDAQHnU8GjhvFKlN74eoJXHY0dhyOx9Sn+SE3QPwVIa",
-	"Pg57ipOc3LENzAtkFLKdekdlYuZsIR9fGIRmuLCuP+sKsapLoDVRrcLU9JVDl+uHe1LqNwwg5B8gb92c",
-	"7DKxT4lsNthMuVYiA60fNkXfS6XP9Qafx7x3LvX3jFCvCg44sFkSyzbcfJMhICiL+OFJwrxhQbS5V1nQ",
-	"AyeJE3nLHThK3yeNMEmvbtO0hL5sPr5NQUT/b2s2frez6YEmKuHLttQP1F0QP69npaqdmwOE6Km7hCOt",
-	"denjNGLDwKRNfQEUIHCQwdcjK/A9I25AgCeSLE2mrCfZE67GDpo/E1EFkD1Fmkrz0oh8lS3OAhdNtKmh",
-	"zTuxbu3Zi9YaB+VJK40+q477rGbrCCg1v4otYWy5SjGOsjSItZyNgmrEfU0Jq1y/NQWmi3WgpGQYkvBa",
-	"92q0bC3pXBDAMG1DctRx9IiMgSnDISqunzXFOiugXos7Pjm7Pj66gqSX0+uLt7+cwn/9x/vT9/q/Tk7f",
-	"nt6cejExdbN+nKu8ZGdJS1WPkhybtOoHzZndgFbvNOFYRRZCz6ZsIQlu1w+8ALh6Mdv+DE6t1ldNxu3u",
-	"3lXYry3NKdoV1gVDYAsfkj0y35T5Ds0RejzMff5lYKk292ZLFU3Bl3r3aAEF8skuAggduKnnNLqrj617",
-	"4r5/9aKP4XSLmUGvU8cZMD6bHaC7oZEYoT4q+oaEwr/6Dih1NNBf7O0HhjPyYcdOI9brs729dvaNAG+a",
-	"T2krfXJQ3wD+jb2MVs+agUPo0gm7jrn+mY6Grt5Yh4O+CZy9Xnd/HJI7lpVInQpLYzMiNqK8WFu+2yNd",
-	"PFsebugGChN2TNwuccILXqpXeqxgjhirjaZp6JmfHT3iadqGojCKXCKBuaVe9dpaSLioWtrmSaRkReEj",
-	"piyVP6zg9WQ39A1LQs+APKaQihjHth6Aq2vr8Qvv6HHuygr++ebm0mImpKVwDUjGclCqDsn3g8Xgqxd9",
-	"V0ecb2Z5wX14pnSD4EH/lw/zrZaWQ8lW4JysfruVCJ5uDsjJ6dFJeREI4R+F15J4ri8TA800LQyOirhY",
-	"rMu9NwXlm1ZB05XmL74hDVVSZRjt1Nzmth9w4Tvfz7CYe90LtI2tentyen1T21R+V5HfK6Y3Jj4TGE8O",
-	"ECxBseswTn+bGjVKyzoWVroJHI4WHtMzWnu0RfNwF85073mns2ro5CCDzNa0XBlx4RjvQ3NY4B5XecGm",
-	"AxLvz10WYx1mNtQV8Dirfiymytr3H4Ou0xlYjJ3LK0MjUSyqFsAhmJOShHd0cUfNhbJSKgunWw6Ejs6m",
-	"xKJytCZJ/nD1+pi8+mFv/1tT2D93tYgOCW0SGDuLdaHlOE1SOSWgKTgNk60lS+8ZVgMARzN6qYbXvauU",
-	"Sqpzduz1VCM012jXda4GQFgbyc+tiEcIQqHuBbWlqCTG2uxC5g3lrsoqWZaNzFuLiYRPGsiaNcYHpmfJ",
-	"+cHGe2u28FkycXhjNwWlu6DSQc/K7cCJ4XbcmBA+7JIvxYqBA+mlxNhaiq1t8OPF+/Pj0xMkN60e0web",
-	"zYg0CrK0+Kr+gQ9HZzdIgXFz9Ob0fBJMTpBR3VFfWI6LwHbV5SbYYW12m06AtegeRy9rbzVT1/DQ1bmw",
-	"aoPv/j9oVKVKOOAb05SlU3J5ejV7c/qfByZ10vlI9LLdsU09F/gWKThMwTEtw8u0S/2guQ7Bz1smnYL4",
-	"NoYSCCbpvCvAspAoCeQdNUYFHPokmJgBdi35pSuBNwZeWlPUH6Np//PrU0O0qN1Uls/te/YyZ/cJe9gt",
-	"Zdp8fpl2YRyV2yatiUDN7thG+pCIG9zu+gABxQpkxWMAj8PByYnIGK/rH8ZZvgb/1oqtd4hvzTezZS6K",
-	"bLgyh36qHzfndM08ityPG7JI+JLlWZ5wk6Kyv0dSrcFJ1Pznm1mJdh/eFbzoOAvGvFfBRIwN/9F15oPX",
-	"v4eSeopZzPt6sDpXzS/wxIK6Ilg3gyJV00cEoxoXQBlRcDNf2THVhXQzFdR3esdlcQX+x8chaP8uEqNF",
-	"/zDEWgSDL9JUeAGRC4Es/W/wHVYxPocGsuXBUt3yP4QV2Ff4LegvlrkEnbeHxGbTnMCvlpELobD3LK/f",
-	"ZhXuL6PuzI4uL68ufkFmFkcCdnn0/hoUHRwclJUx3VRpvzruQpjEHViZSpEK4YI6yeu2Z9r5PMdEJCrW",
-	"WQ7gDyxTipmn+3sBwqO2PdLjYxPWRetzCNb8Ngg16fKCj/XhdOxfy8TW8ChxAzW3k3R0eVYmDWptTW/g",
-	"jKrVIQnRRgE/xeXRzfHPVUU6o4XEnBy9RUsOL4fldTZOywaCiO8ujuaSjsgmdTgt/6kyUn7/pI0RxVL/",
-	"IVItdhXqd4xlrqyXF73hQH32KSIV3UiTafdA5Th+lytbfLc3A8TVSOyieyjLus03AzlI/WdUMb4Dm5SL",
-	"cyLhjKRLuFDoBtWDMpyMlYdpHq2Sey38Ek7WSZomFnlE9qBmksAiiWiQSZbfA7u+MQQOybPnBy6N0Hi8",
-	"qNLGnQn/fyNJbr/kltMsSxMGzDXa1sDBGTGjt90iFQ++wp166lKm53Qt/dSp2JSN4+LD3QL0u+ev9vdf",
-	"bMvQZ94DiyJ5SPc47wmWyUOKyAe6mZLr8hHOtCxVZlrQIagn8Jbb5WhDlu4y+M7dtcsJBStkpq9Unw/O",
-	"+WvRZepW3wKs7G5xZUkP7CbENGCYP8cWUbqyyZnCgNmckYxK1ZiikWSybgJ2Sj6yy9QBx7Q7AoKGIBHc",
-	"WTvURwsSy/ONZdTqtj4qwbNtuebPhLJyEseht1jKFgpOHg7jsDaGwKGlIRQnkRUtKhSRK5ED7SIGukCF",
-	"tWcVoobP9Z/9Itc953W9u87BdXNYkwLSMlncQ2axvpvwUwKtClp69kGG1im+Duev19KxMx2Ua9yZ56Xy",
-	"zVGa7nKKdg6I/l0Dgv87nEufO9Z6t2zFMuN2K2YBWfl+xqKKS2pM/NW6stp4C2x4cVrxGo/wFZtaiG2c",
-	"Rm+roCpDrojFE8GNBVk5UgZ6hy5o/lisT30w3UnusITHKZWyhcKUu2xwY4JB5XKg9wMnG9xbpscmUago",
-	"FIAjlRZh2rThrtAUYCq15mQymYJJwu9pmsSznMlMcNlmAal8s4toWeRi7WqreaqvKJaVzND6YSdUwT/B",
-	"Y/bpsITmKfcKUFQ521RwZrZkt0bcnWD7scIXMzmY/CoFn17Rh3eucFEvm4zKCwY0IVmhZpnzvT+WbAlj",
-	"wWuWL4FkxEaE//zd96++tTqrnpZvJAlNXDi0AM5EVgQaMpnqy+sbaSPIWnn5HEy4UDPUiT2S9BgZsK3O",
-	"KLhzW4BcEIW0u1ViiAMbmpIPDtIUAFUQywzTqctlmTPG7fOGIej/Y+/dl9vGsb3RV0G5dlUnc2jZSad7",
-	"ZuyaOsdtOz2eyW1sZ3p/9WmOCYmQhDYFqAkyiiaVqv3XeYDzEPvB9pN8hbUWQFAiJVKWnUvnr8Q2LyCw",
-	"sLCuvx8QA8TBJMb1kFtfoB+VOQrpjuVq6PmwqbCHCNpQOb8VCrZMxVqxCwuviJAy3l/gHKbV0AOS3qbL",
-	"fPo17Glc5mEVMB6qHo5+7bkO1aktTvVfZV4LUwLlyhmFgwYLkm6s73/Hs4U9qjOuEj29Y4DMnvJOmGuG",
-	"oXOeOqRPPQJkMRORAyEx51EWz21T1LxxFaxLbW14Wo18DjuIRrx+EX48fPandgMp0lzaPdm0ElDgX64D",
-	"ZD1hQOL9UIjEVJXDMnPYJtCOerMJ6ElrK/LtEFxgEzaHOxjZiWJ2XhZINkXE1qDBOoAG+KO6zmSvbvNd",
-	"HSGXui7Fg/GwIzZMuZyyX/UAQca5sh7JwmNX6alwsYxp5GtGRWpED1Whzo6YEejl9hVighm4kkDFKLja",
-	"ozYGez115Q50PsEyaSD7QJdOJQyYPhhPplId9cE6WcBrq9F+T7RAw7BnN73B/tLeXW9/FOo0ZGHoinTr",
-	"mfka65/rkKNrMRFyqYpmKr1teafhztqQjtXfK0Syu+bha0Jc9t8bDLHWnCWizruFyKtJjnrQq45MZvX4",
-	"Qn968uenUSeKzeslPiJGMN4rTJuQdW9JtRmM6Mcffvj+xzVwZ8u46y0oNxvWCSDZt2k0sPdRj9Ba6PXG",
-	"vunPDJz9c91zflw1M9awpm8CUvZ7QEt7SAiyTwAI9rF+Ui8JctRsWYdDU+qaNJamtB1h/VpLdTNn/Qbc",
-	"k8209esf0IK5fkP4pGHeu6P4/1KF7ST7bpsjPkl/u+lYB7y9DpqVkL3rTNCLXEwdui8CUKR80fQBaCh3",
-	"6+fKMQzXmva/A7/vNoS9vhKrLmIE2Aq5A9yxDhi1vUvg3GE8Be79EhqlDd9CpX29Ky98hXm3aLSQULDN",
-	"3STbelqQIYW6vFUhbz7VPPpYGQ0lpIYIowRw4mEkzh56w1XIqjWnXvlt7Zwqv883V/zik+sm9YqPecfp",
-	"jKci5wnPOVSKcMXwaWhyGG1/GeMriUlIF/msyE0YZzNssOgrxQGdRw0pGMLH3DW7Ys63Jnu8EeTuehk9",
-	"Ow8IuBFqm4JkPXahwKs1kTdMsXg4z4CnnvcVdT7g0LCcGMKnqR4bB2rNB3gnz5dAI9aiyvMxL5scV3D0",
-	"GnOSYEaDDYljovAcXh85kBhkJJHvBKsCKYQNjvSKTnrO57nXWamDwkgljLm5FYtWZmynIQzhA1YNX5EH",
-	"DHvHDEQXN6QYjcQwNxAxzcSUS9XQlhkQatw4wp5OQ/OVDXXwFA4CD3LioIA8js6cL9p3d60y4zbyaHca",
-	"PKKoN6QaLlQi3oc72I5/lMrxBPkBB0KqMSsAQ+XY8UrATifqTnvI8AxrqTfnyMPB3Fg10cBowJMbzInW",
-	"0ppdI4qEqkB4w9YIl5rCGvydYMWsx34BmJNQH8WoBOIqHIq967gCihKXT1XjOKhJhBQCTFCQbtp47pfM",
-	"do0fF4SsIeFjNTCdwhGL7a/+H/qxHg+w8sQP9fyNQPCxMS2vklO4ziHft1F/EO8omdbXYW9jgD1vRgxN",
-	"5UgAK26bF7/wFyOBBZxmHRCJGgVSCZGYG68kmws5OJuJzGhFXePDBtccqHWsbdSoT+gYoJYoK5tBfK6l",
-	"BY1ZrA7fn5X+xR0Tc68bz/4jjKMuJWZitCVie/SmPBNYQVLJzTVYG1hm0g/s+5nPI22MXVPKqcpKv9lw",
-	"t9e68NPqX2dcraENuB/8Lyv9NU5Cm1sK46lbrPFT37MsvUGlADFKZMHyWpP4VyvvdDwB9+vQ/qeYocC2",
-	"s5xyMXuha0G3TGFmIWDtGlg3jOgrMQc4K6HybnSxyU1X42Abg6JkDWxJFhqcuy3IrICtsEEE7xe/DNul",
-	"74ZeRlqh2TzwVwTj2lBdXwE7p62+/KqaBy8f1uHeXzq8AuoL1xtcnl1LVlh1PVePlxCXqxm7qw1iV+CN",
-	"3KmHAOpB30PTEPJa79uxxwCvFx/Adxx8sP98PADW62puy/cUeEOqbDnYD022PdLhBH22T7PlDg/3s7Xb",
-	"3P9JNYQtDOJ9LlSy78vTCWRk3z3G/2KEDCVBOB0fk1dLCUvJK62bjo2jbWytiunUyGSCHf2mw6m+zv6q",
-	"5HUa8jE3oE/qOaXkVJicT2cdVF/9uVmXpimHHjmamXK84cubJP+8ZLvZCuW/DdQ+BglcZgbS/nrapew1",
-	"5VKJ5MsLGbjOwcGi3ocJfTMfryF7gXytyPMMUt0UwDsG+sCU7hvYa/igR/Gb11fX7CBJfztwNbYHH8rI",
-	"9McDEJP4MXiwmTA6Regm33cOjq41W9CxhQIAMGpaOnBNfS+vR5Wo1GzCTQd4lyZqMQ9mhhdE1rrxrfm9",
-	"LoEpr16WhcyxgDbyohng4al1NsGZ6cT9PFebsaL8zngNV3c10buQoTykjd36s601jKbvdEqgYquspLBl",
-	"kIdmJvQsbcJWlblxeEQlmyxYyvb4A/jW4OjF9bELO79x/8+LTIVnrK9N+ddGbhlvbq0YSOXAyu90a+e3",
-	"Q7S3ycDZprTiXIK/HldMQMTio+gW9YTIWrrr5VBoO3+ZKiCbua6ctwyHSsRMMZwwjrH4LBEZVdf1GHQf",
-	"WMVVKGuemokLZetRX3HvWMNBBbWkyIRfG2RsMeCVgFJYc9GmTHQ5zNPqnW0DOFXIJec1tHqFVjeORRI3",
-	"GMQb9o72MkE1a3ULpVmimRzZZVmd/0pkA9LcQBlH8sJuxeKor2J8fswePTv882OQukzYLXYj3kuDYcZH",
-	"Tw8P0bWCQ88+/nHVrPaDXLq31nTdJhpUjaa07W4I4iorkg5teBC5cYkZTkW5NHUyY3qujpneWNfbVyuF",
-	"vSTjwUHRios8DOdUh3sWltcjJPCPz6yTm/GhA73JV+O1S5XUhAazboN4z76+EYAQiL1YFUaArYnN8iB4",
-	"Kl10irTADpPKwRo288PeqVizGuioiXP61kHYKki6FK1EDtFnTHqssiDlrPcVvYhKuytV3e27NKPNgRVl",
-	"8DTqIF8rAY2VEkwxliYHKBnfX8uwCcidRZCHAOwkzlKrvYLWj1gqa43GS1IHxXAtWO+XIylrdkC1a7jH",
-	"TrlSAGhoF2lgrRaiH8dhr0cjffrk2R+f/en7H5/9sTs2QjXYXzOlQ80zI9gw5cbIkRxWGE/B/Ag7g+yS",
-	"vhNhfAItIx+0roMprkYFHhBBDCqLW5cTQCHApkoCfORG4LDSAq5n+c3EUBo3vyyeCZXAUSYNu7o+ubw+",
-	"PztmcVYoBb8FBEiIO/t5jq2e7yvPuREHf5GmhE85Xs7J0R/PX12dXJd3ktqI++oRdLKDJg3+8Dgqc4CP",
-	"lpKH5HgijkvsQ8P2WR7RwKmr+ofDmYV4dHY8EANL3ZcAKsuL87PqiU4ztgd1RAr/V52hJamsEVh6fUgj",
-	"4N+9FwS5G0XZrrA1JIZmi1pYjxZgrVNSFNXDq+eyyI4YGG1t2JjFFCxYJznYLxhHLMYdWv5cZuQrv6Jv",
-	"p1/2FawdoQLg745LLjKAudcpdWSA0Loi64j5KbPrj8cLzFpt6UowuJqOK1zJyDekgKRAaCJcvS3QwPi7",
-	"8U1SIJdCM6Y+lOxi7VKumVBJj50Q4xDkuBXC/RusX6hvRlkpsPTTU351V3bG5eXa8hmBFGzxhJVcfAPd",
-	"4NYvCHCPGrSmxzqi+j3UGOxRMEGRF0svh489kJyvW8M2fFjE+hW+Y/sXEvG9F8OiPp8Q4IpgGgj2vVqE",
-	"oGvtwjFL+ZCtJ7+iRrZhRfAJwa2fUNV0W4AQ3Xs6bDnD1SIptvxVyzMdVVXi6kat2/5LW21Vx6yuR5Ok",
-	"rMjqOmMGj7ot7DdubvSoIfbNcz7gRnxn2DDVw1vfMkEcQR2Kwij9Z73e+ndNdJG551KfuI9zO1CTCaAu",
-	"dX9rrlu8s5ixXO/gpVvbwxV7pbVRHJg5m8xjXOnKm1rbypuqtTWb6TTtsXM+nFAZq504ytU4w5DM5wru",
-	"XwXlLzB+QxRkb2fWW3sEVk9QFNugGHjF6I+RHzb70fXCDEFNk2qiucg8hDBFCI6Z0vOw06w9bj59Z4ti",
-	"ezclqy6S+0PtYtMfrymK5BPfGehL17hsF/SdyBY36mYqVZGD6rR7KV3c8Jx+txftJVzCb6z2FeI24QtT",
-	"/oR/Wbec2QsAfutcTa9ZKrgzh92z6vhecFa6FRinBF+yZJxiryAxwuLrMzmeAHl55Eiiw5Ie69CPVRO7",
-	"Swuov3o27O265BJfoLoxI6WaEvr2EE0Giw7Kyy3NK/vIumqpuZjla0uVwf+xamaANLvI2R20Jm/HqIeL",
-	"7FYh+LR1ewY/o2vbMhAKgtmLQgN4V0WawI81QA7mJvWborZVMmmoNX5t/XyRsVmmh8IY9KRapYmbV1wI",
-	"1bUEMLsTi4HCcoryMyvPLEcUBRNVu2Yih0hD19UyeN/quviMS6s2yY1lzdAQ0FhRS16JNGwk0vpctlMJ",
-	"9YfTfKKtOwXjacCvlOYm+KZaXDBUQ+36Qp3SanV1o4dQKJnvrBjQ3VNb96HTxJo0w0wk1iLnKdbUWy8w",
-	"F4qr3CcqVosMeVqIVl+6LNzop+D9kRepylqUU1kuAc1LuehegKqStmYjnIJEdd4OgXvcvDWIeaZbrwfd",
-	"s+u1WVMYP7/xC7eKYoaG2hHhwK5SlDXLsk6T+3lwEzDSnUR3+wbJ0qkmMQ6WfaPgtXJal/Cq4EaI0JLk",
-	"mSbR62CRVHbDJm/KPX3N53WNPJ+k6ZrPMcFDu3xPnW3VmCh7PXI4MJu5HZ50EAs/+HXT1Y7MpJ6t18o8",
-	"rMjqxHWF7ocN2xELQRUpwu9BynjTob/30wL2vGOkxkSv16B1OApTqSq/W5nG5anHj6idbmsz/bTFXF8W",
-	"yngwv5p5LlQH4bTPcCRPVWLCdRn9ms7smo9cn/d3U7BNwdWbTMN6UaUT4b6bXKapT+bXg7B9Sfjv69SD",
-	"+2yPgI5gVSJBSO6RUENBrcdmy76JT4wnX4rmVihUjfvji2IAKNS2a+DBEu62ACK5LO6AA4ZYEareJm2F",
-	"E3IfwEMlM7gHXEo5NKTtAKChxAxZao7Gp5GrTPiOERZeCWbsGWTf1MBk0AkJ5H7aApfQQ3YF5CEqHUpr",
-	"4c+uqOa5c+/FRtYonqbYuzA27asTw1rRleLEF/JWsNg+MGZSYdGBJgDmSpfSRkKr4Npl/AEssu7WnJqI",
-	"mVCJqYV4fMUJ0hALUBBClhD4MQHmJRdD6VqJHruCixHVXTCeM441DhGSIcylEa6fJJUGezoTR1DkzZQN",
-	"/FTR3q+6hrsGp/lXPVia5c7Va/X1dG+V/K3woy+rTl44dqdEjmWO0IxxL2bxTczio5jF+3GJam5f31ew",
-	"L6UaE7WbRxrI8BkV7N2lnqqOK7yuTvIlxiuYK/Vw1TVO9eymtLG2/vWlFSTgFQuRlIda5ULlPXaCjTTW",
-	"rlvMBKBuevRiXGCkjbc7qq+kYrOUD5ETza16pfxpkuezPZSajW0Fzl0O91qTAio7IN2bzv/z/PTt9XmY",
-	"OTuvz6nkYrZNbvgzbdrydcat64T/CRj1m+oH4bFN0/9Cd40YvwalhLiRJO1lq6pWKIm9ve1OjkAiPkah",
-	"bbl+hyyDwLSbcF+fNd0GRu4+IDdGUvG0IRNHES8/95iBRSBjh+dpp3+ksffYqkL8f1M4vJ0BpIt8qKfi",
-	"xnW9NrTHzKw6HsoZVznDriWojQp7k60KuXl2+Gds5SG1Wg+SQlbszVY4GUAIsMWtnZrYtjQLi7ZQC0vw",
-	"D8ApUNkI9Syba7F77sy4XbbZk73pRxa+2nWFVbwl32CGMr6U5NpA1U1z8pUpe4/pcTcIjhp9j09eM5NN",
-	"1S/WlQt0DFUsUl2L3cnDHHJt0u7nUOsiLt3AgXr42pi3p6fnV1dh2cv1xcvz12+vKzTgrnCm6ZQHL+kV",
-	"ifW6guyaroANhdhErN/46n92pzR+TYdgIF0YV4Kcu2FKzxvjKDVrYr0p381ER20JhjjlSRtsr9DNaeWe",
-	"ho6Sd1K3O2e3QUbrfro21AgjIUdHsCkoUaQV6TTsZRqG9WZLo6JGPKWuo36I86vGBDhktBMj9sSFpyL2",
-	"tISVitj3vkj6WaWwPmI/sEot9Y+M9mOFh+LHjeTSdmQ3bdpLq9qk0+na4SykY9DFY4LhReVGX5KWyj6p",
-	"V9064y0y2ktVHFTuWqId10DaQe2Eu3KLboecD9IOOclre/lbl7ZYTydXHb5/Vd0EBY/tOEeCJzd5MUtF",
-	"E6rIP09O3759WRJOp4JnImELkW8xWxPBZ9vDX1sRu9vdHVYKICgbVsqpScXTxb87ADrgXUWut7/zHR8W",
-	"y6U3G2/sfJN8JwKp6DjTU53IkRTJDUAm1M5Suwc1HhK5tl/VsK1f8GwsGOZLI3YrrMM4W66O69In0fCe",
-	"vwo+i9j165OrawgokYBF1C8+5TPjeUrvylRHCjQcT2UzVaekulWqyxlVtnzjYpX7pVbdSOTD6OKNdMm3",
-	"6CFPARK3idYqTfexgwF6tDFB5I1MgPAhp8YVDH9n2L+rbkxYEZk3ufecGiWoNCqRSY/FU21dnjGfAeA0",
-	"IGFWx5NogcoSoA+wXljmfTWSQHfkYYOdZTvmsx7il838g2Ve+xhXdgyP6gFkwwyOTrxFD4dF5gBjPd8X",
-	"cuDCpTm21KRilEPfKNw1l2mKt/YVwGNPIaG08j7oYq/GRv1clP4E/eQGRv9devHmSCo4x4EkNMnhFp4x",
-	"oTjUrHl1IY3vZhNTXOlElwviUaIA1R5u+rWYzgxSliKVk53Ckc76CoNVbjaBBOpRZcUf91hMvmSddFxP",
-	"xMK9Hfld22N/w26tOcNyObxtagOBfgf4ZEBRLkRArYotq727v34q7J7cDLvmr3RjjvwS1kvFVDggrA5S",
-	"IRRwjbU35eg15yrPFk3oVTd2P+qayl1qhdSq7Pyd8XG9gmqW15BUQWSQ5rASklG1uf8Ot11/1YMbKLGp",
-	"oFmb2hDAWuPUTVa7lcAp2jbfugSRhDkSprOyt/6c4g25mCFKR57J8dihbwNFNahDoIch7uoSB65XDz3f",
-	"3KcwEGOuuiCo14WPL3LDKMBsvwW8/tqRhAiz7V54K5Fd2a26ddWcx4aglIRSSeJA/ysjlvR7ujiQlOpP",
-	"lDX+VzONV+s2FN541lOmNPKpPvzfr3rAyh5RRgdermdyWH/IY+VebYFkGfXTwK1kv6q3sQqnSyVFt/BE",
-	"nTlyYghuBTqQ7DiNR/fv7bU6TEEsljz0ul0LVUA1Q53ZWcrsYP7f/324/2e+PzrZf/6vD3/6uB/++KzL",
-	"j0+efvyPukn4Z1kS0kFlDAqZuqBVHVvCtKHfYNzQT/qzZpnAqh4qjYM3QN59U8X1+vUoy1TGunYNfhGD",
-	"idZdjeytiBjongak+03NLYk0fJB2TT+6m5rK3n+ZLEjc3aUNqhH+Vl/vJd4JlQOC1sajnGb73N5xDTcQ",
-	"RoJU4xsP2ljDqgrYWwSm4BtD6TgnsvL258RYvhPqppjVwR1ZFw6YUOEiVgAhBmeZnh+7fI3rdLYjyYSn",
-	"TF2vxNoqJTHMRB3G+UTPFVDqRAS/ThvFxeYbntRkduIfCVpOjtWWoKK0nlc46hrTrFC3Ss/VjTtd6nHA",
-	"qp8D0CjYBhERwIUeLUE1mtgxblfA9vpqIfIjNpXGzESaR2wmsgmfma6FS1s1RmVp7bM/HXp62+X7hW6C",
-	"WrL6ILT9uKqOqu77lTeXOqMUxYoOXAdt7qZsjcI+h6dvS7zfJIW5ZmPNtDoO6CcCuoM5vpuZXLsEgjf9",
-	"cm0NPaXntWbaGv0b+ShCBuTsYDYj5OlSUdwPNVSPH9dMUallV5WA/bUHGI2t3dQrwbbA7pllYiTfh1eF",
-	"Gb7eH+JjRJaZCq4Mo2I0v8W6stGGjQyr+5G+aJvlboYubaDODM666pzlWSECuWjoQL/rYbheOgdiLNUx",
-	"i5Wex+FYCC8Q/ozwaqhSYDi+sNu3W2QipMcoMYHne9Gef8bDCrJXoC2m7O3li3tSdnYMa7TOA8L8ka5p",
-	"HyZxluymiIJ/8EYME3piu+6y3e263W+qr1BomxbryhuQ9+zOVPs7ahvu7YNERsYmG1r/Dtvg5FhtCTGx",
-	"IX8dTHUt38nA6LTIBZvk+cyecfZfw95evggoCgg3lgkgjmZZkQo43vS8xy5FIjMgHUTLP/elkMv164fP",
-	"/rTx0Ktd3HroAdgBWOfvEBbziTBl2Ma0PY3bVNZvOo2hWaxzi5GD0ICphsj8r3pQ1/C3SgXa3nIf6umU",
-	"1wIhnk9n+eJoCeWk/YMTkfPhpKv/nXHZDetjIniWDwTPt7zLiN9ackoBjrCpDYBZ1fQXSOx2myNXDNui",
-	"Dz/VpnvZk2uUbUFa3AxZ0ATLMlty0ZtnbpZJNZSzujLqX8BdLUEEQnBnWY858lshCtFRytewtJYv7MZ0",
-	"TfWN9fFQQ5BBTsxYrtOkJX20SW7rYXCS25vmOF7LDjdURa063Dq0z24I06zpnV2qyqK1DaQ3rCSF7bK8",
-	"YksqIOy0a8P4hROC/Q3b9Gn/MlncFQjgY+OwthnQCbWGU6wq51leB1nRqPZ/oZqFIVeYoOIA02yvvglh",
-	"BMochzkOUOaazou7nKiHdWVOThk3QScsv3B9ABk/Gw5ZpEcGcYWPLxllnYJfgk34/mnNAobqd7Wee8rV",
-	"At/Gc4hSHofQDMzebM/6m5nIbmg5B7pQiQH+GszZS2u2GI38oAjM3AD2t4Il/6RNi1t96uu5586BCg0l",
-	"BNRisIFgBXQSbtOYWJuH/KvGwOrGhWw6iNaXUJXHSA3+M81wzsYih77PqoxDD3UQ1thRFGcNGoU/Fuo3",
-	"qzRsnsk8F8rngJaH0j7OStgLV2d/b/GcunqwZj27BQLPCZQfWK2DG6FGmW0dMsAHto8YoB2/MWBAj90c",
-	"L4ALL+E4y9rR7jWUWZCOAPoczW7ruxkACfKmBWaAzN2TCCKApGzOKc3TEimgPJgdomfje/XIyq59o1AJ",
-	"46Xl1PlVeV7/FgeDhf14GTO6BEig6ZOGvXh9dd3ylW01vMyxy1enidP2LS3BrGi1XNyhw4S4MAFhUGCF",
-	"QgoIOuBl25l1gEo3XdAQtrNGd2RTOmOyXvxqZGVppqOVrVKxR1cmpHlrN5B/nJxeX/zz/JidXZ5cQBMX",
-	"kWIZv9MmHBvu4fgJEF2PQUDhz5BaVbqvyuXFukiEyQEZj6ufSpwHMRV+GpaJd/Kdo0YSQFkYuZJAwxfl",
-	"qx1rpzsLz86vT07/en4G4JA6Y2Otk2r9JX7jXrTnPnIv2rNjt7+hm2vj5S64c6eIXBNxkiPYsIqs9CLa",
-	"J8JLm7eNZNvPOCvvaAPI2ZRKcXz5SswpoMUzwfhwKGa56+m1CsdRDdWmWpBsoJm76HpSUpA4xqzyhV53",
-	"tEzgNwYUiKDF4WCvfYhvYK3RfxeKecR6gtu4Q866NiAbygs49KXQRK6yy6fT/UW0ikxnfeWrRKqsWm3p",
-	"wztA4DlYzxJnprrclQRzuQSVOW7OMTfpuCUZ7wqGfkegl8oDumKCQHlqSGG0Sj97F4SQTRSQLUsNO8Ow",
-	"sEYUFiuNzTAs2N+4I2igE5aL6cxKYJAuMkVKzds+cw66BYFR7DhQyUBCFQ2Yvor/4wP2MbNMjEQGoG/+",
-	"9AJ8FH982RGhk26PUKDWs0bsETwEIDd6r05envdmPJ98jJlUuaba3O+g4nVW5BGL/+MDoRRUrgMCRfcH",
-	"dhIMBoY8kthEjKflQgrrjasiTXss/g/7BRiHgb71XGQ87atcvM+J/g0+UZWko5lwzPabtwNduCWOTnd8",
-	"k/U8iLunMNzNdqzXlQ0wLLsic3T60UfxlvdIaU7AafK/Tl6+YCAWUhmZoEDbCdBKtNiQtSZHu1vsm2EX",
-	"b0CzdNc/ZFo/LIRr7aWDBdnGT8dHt/LU7aXXtbzfJ2x17oGHmBmpxqnAlU30sJhCPaTzzNRwojNU6TyV",
-	"3AhTm/BwD/8nT2WyDTv/Xc3Wz96Ue2dnJmgssBvwX6sm8CpybTUH0WQUBfO3TjhgF3VbGV/csODTdL2K",
-	"sALlNQSZ382xxQZRx/f8qw7T14hhkcl8cWVFgSJGM+kIu1dKA07eXLBbscCKf/a3X67RCRmmEhLvcCoO",
-	"ke/UiJydFPlEZ/LfWAsHXZx7R9YTT5A6HSRs7z/3T95c7P9dLMptwGfS/vwx2hsIntU1SpSD8WOxLwCR",
-	"huXH+/wTATXt40fovB7VFNhf3fI0wdANeD5HFCcqyWwN48NMGwO1D3IoTMQE0hGJGVldqq8IFgR2d8XQ",
-	"jMAMHaQAuvdGm3yciat/vOj1VV/94Q+nWr3DQ930/vAHNGpCVmej+K24GXIjjl0vYCbY5fNT9v333//Z",
-	"PvLt9SkZT1Npx4le/7E3fvEOqdhUpqmkP7NH8f/813/fTE38uMde0vvKGBKYVX0F1HvYV9VjlwgIRSW5",
-	"VLnsx6oz/6vfCpEt2IxnfCpy+o6+QjpucI3sdwNoCHzyOVbi2Z/B8lMs5rNZSqy0B7NMD1Ix/b/s+RR7",
-	"rdpXj+wc/PnZD3987CxfA8AELB7qRMTH9lLj7ja9aQJQjQabKLk11a6tkYdM/TBNA2H9OnsVtU5T5fyo",
-	"SJnDtDLHVDno74NoH0+Ntp+YF5l1JOmt9KlX8t8CvtR63GTMMGD0MfLfUGkYY1VNb8rf39g/YMd0HLEn",
-	"7KX8KShkjJC0E3ldTM7i9/tT/n7f3rOP91A5LlfBCM1MDOVIYhgQx0SLyWQSrIH7SDbkGRT5x/+5Txfu",
-	"XyTxEXWY2i3/nYmYHEE3MUSmQGRkAuFWa/OTh/Lk6Z8CPvAQPpNDrEEr4fZBSSxgB1Szy0snTo3kuICS",
-	"AWMKkUWMm76KKzrniP0EeoD9z3/9N4KdeWVzBL8jSrFykgqViIzFB3wmD949ifsKA6cArCayqTQQGpC5",
-	"SxYaqPl9v1/+0cmcU60VmeurTKfCBFyUkspS/Y6TSVgZQU4ULog07Nnhk8jt0L5aGtazw+977EKxRLwT",
-	"qZ6B3THViSBhDTnneJoGd5peX51C02a5/WNyfMxRJngSMyOwvBts1fgPf/gDuC8erJLWJKcKrL6iiJVK",
-	"wuZGQ+t8DWQRuMZ+XLDfsfgNX4SEEiMIQZZz0rOriA+w8thXjzh7+/bi7HEU/OFSjO1asEdOBr9/Gohg",
-	"5dKX/FedxUhhG/xWKvvbR4d2OD/+8MP3PzxmRqRiaJeJhibps8vlkp4Pw/p69qLjQNrziVgg7qz4raDF",
-	"LW/+zrBHzw6/f0xTRE1nMEfO2DARnk6RK7I3UWV2YbpdqBrli/eVyTN7lsXn13wcO0AIF+WSVlPrXJge",
-	"iy9G+y95PpyA7z3RSsP2GixQfgItSSe9o8lQgj169uQpqgJKNTgkRHqPnfGL0f4rrQS9o6/cg9nP59fs",
-	"0feHzx733HanwSutxBENGIjd8ZURy8Q7PaRzVZq+Aiw7mriLRExnOhdquLBzF795fXXNaEMfwPQh5GqJ",
-	"4mU/wQOEQXgVzvI4eJJVGXGPnYAukoaZoZ4J4ELBZY6Yr3eCh2e6yH3M4lbM8r4CwXAq++kz4Ic09kCd",
-	"CcBggmgH7gQ8QkyJoE1EiDTsvhoWWWZ3dyawizhiU57dioSVY7Z7ADG7j5g1jeNjxlkiRxDCyP2r0Gbw",
-	"L6LPc8c0HqrPnj6146RfZc4CIACAwghWzBi39/b66k0BSQ09WpXMTCSZfGeFAycZIEsNm4s0DeobACMF",
-	"Jsv0Fea6jNOD2DIN+4iClsfMaDuSX/UAzLeIDfjwdiTTFN85KNLb8HyP/NrHiUiKmbDGbowsvNQIYO3m",
-	"YO7n3H7WmomFucdglf09CjUcwBHkdgQhMNAqHoFwAWgDoS9AxzW8Gqberr2b+qeHh1F5SrrfPbF3PD18",
-	"2mOYcuqrIWDTZWKmsxywNWCAsQMeATtDKpMLnkQMeghpFvUUrMKB3ZPCqWfr6oPiiWd8LGL2CGofnhDP",
-	"u/3djTVaYhqsIytHKAZaao54yIAzYm2Aw+jw8JBlem41TQBGEEcUDoKFwxYa/AN+rVsH+6AU7Qd4OOgY",
-	"axLNwPROmBISNI65lTPDlM4Ygn4YVijqlIPXH/dVdbyYRFXlzIOqwSgdQeb8BW4gJOZUDoUy4ByTC3My",
-	"swPaf9o7pC4wdDjM0cHBfD7vcfhzT2fjA7rXHLy4OD1/dXUO90AALU+F80OCiP7R3mHvCV6iZ0Lxmdw7",
-	"2vu+d9j7HlugJ+CzOe3Gk6lUBz6SeJAhx8FMm3rOdbev6Prl+m4sNQKnaCYyqRNpxWxx5MA5iQ4dz6S+",
-	"mkNZZ/k04EuHAvikx16rkvQWNxhscTYSc+a8ETqrj1k81ZmI+8quTFYIOmixH2eqscmHxnBEqxyy6vbY",
-	"VZC9EiLpK89+7GvSHVpoj53qQJ+SbkPCcZfqwXX3SuQi2TvaywpVRmLtWjhHB2J2NdXpIG2Y7EUWxoFH",
-	"OU2AL8HDsDtPGVyo0lFOsgXhI2Dkpq4N5OO/PGbvTzpZYMIFrDL07UuP6lcqViyf1SrojHHNjx8/BhC/",
-	"IINPDw93/7ZLyB+g415TBTOHnKibQk9vORA9Stw6jsG6l/nRHzzHlmmMiBTTKc8WdlPjgwNb9Dsvzyjy",
-	"gII3NgBpYHfeHgRTS7N672gPgwn4V/v46k41JZLguK6h+Tl4OAZLz8qgwXdAt0Esy5QHTlMapLWfx5A4",
-	"jljKs7HdcOASkybusUs9R2HEmEAecHEHjR0ml1OeW1fXDDmFDxybNRwgfWXt8nIgCINKGVMjcmTsmYqp",
-	"zhbMfqkg2D4cjsFYAvpQqq9gRrAmStsBBFZ1lWKubjOORe5QGe9RLN0rasTxGrSPPX13IXpXEz1HPSz/",
-	"jVZkgf3dOHMhwNtdZHAm962t3Sh+r8Jud3bSvCTWOUSf0j6PXJ4KS6ARwlqZ1KaOFn3zclp/+eTNxd/t",
-	"4NqoVmTSh5eDGoAD3PoI1iS2k+W2rVYYbq9Tr/iQ9do1qn09OCzwWfbAwq9qeAn+lUqWWgmdY0Gqv6qc",
-	"m4M3mK9pdd2V/Hera08RL6rFlRdoKF1bO2kPT6F72oUoGJCNqtmIZeWoXZVdbEb7Ju+XhtsNwoI1+w3/",
-	"4DZc1GB+XYeRHTsxXJI9Bj5YbkQ6CrwiQ9gW6QKKCY8CM816+DoDRzyFO62enfTYxWglfJRqk0e0M/y7",
-	"7AZBb8p57X2o9mF2/1WN8LIunja+O0Dgj6ULLBXjRQJhsqHOEoMBS6s0lnxqE1n/DQw1pGtRLsMPj4XR",
-	"1GkIHC+Kwt79mDz4cG/vhLkVyvUuifiTnb36FH1b+ryG44ZcdUor9LDGMaHS5hcUHqmXO+s4uKCd9dr3",
-	"lj+uRgn6JNPHu2+pUydtbl9131Y159jBh1uxuJHJx+BAWzETvMgsnSob1JuVhLOH0GtrVvs7w6Yi59ZW",
-	"24Ve+1nk97YCB6himp3P5xCwo4wD8NRjyKnUgFbvSMV+cN6hNRff6VsXKMOz/VYs+goSNCJBs8gFJaks",
-	"B4BGOSSNILaCQl7rz8EjdyAe9+F82S94EM9rvRAG074LCbzEc2hXQmgPnEZb9peJZolMwP8+qkAJYewP",
-	"u9fYoMhdiD3EeoroIBMJRdT6KkgN+/wHPu8R5H+wGb03TR67cASEtCmYPVcsz7hMj/oqhqD0Pl4fN5rD",
-	"1M64Ipl1ViZh67Vccnjy3+0tNQauXXaZRGwk1Vhk9oQHXEKANvTkwgVUFDTZvPTn1gN6wQcixbE02Ok6",
-	"29XD3olssM2zVicpWDKUEYkkcBkf5r5u+PTFheurbJot/5xdfaKjcOrgczR+6Blu+CMWo/0XN675UM9E",
-	"exG0W/cKbmnysXwRBsJiErgdFRU2jQJwgsJBtAPTWDuAkCZy3btzvdWbvzl5gVLa7OR5FJod+Xm4+6yE",
-	"eX3rTyQ4X1YPpCT9DVLkq4fRwTuRydGi8Uy6FHZ4RU4FBomEYJ0eYWERZoRctsq6dP5PRqCPFYYm+2o4",
-	"4VKtnD6ge+jaVfSeSlx+OBHDW8N4X6VyKnORAJncMagxqQpKP8V2V90Y8VvM/kKZHPihULlMqS+VCKgY",
-	"wijytK9o2wQ3Y3DfQFXRVa5nHoseE0YIQVxzGuKkgsrYFBwqUTFhxoDFXwxvj10hzRF7sk51AE5I7SZu",
-	"A5ewqkdiOuNLhJpH1FRvB/MYClRoYWLoQida2cGCxShRjfoWjInKWF1PFr7Tc8GZWqz7ur5JFsND/+JG",
-	"FMzaQ2p/18WBqCgwdYKnpnYxDw+bRgQC3biWq43yG5b2XlWfnY5/WiGn+5utcddcgcanGN7uQg/Cq7G5",
-	"AmM4TrY2KUKMM6+oQp+PP/jg/rvJSf+Jruvsh7kb1/jq66fEPeC5Lqw9vBsn25ckoAKVuWGzTANyVjCt",
-	"v+pBnb9jf916Ug+QfL7Z736lMYGKMBSZcGUUrixCGxEUp0EhLxG724tPT16dnr84P+sxSB5L1VfuQ/wh",
-	"URutg1HtblV372L/TQ/aedkPKz6nMHGBBLWUl1XvOEl/O6BUaaM98lJD7m4oVG4NXkqsuvwPHqapq+Ut",
-	"w768pHgBgk57avXqnVh65JngCfW4dRaGsxf/QNLM5zCWNmbr2Yt/XFt/tdMdz0uHt9N9UNJ8vZiJ7ned",
-	"ptyYLW6j5EGnO0+1MsVUZD9nuph1uvPvYtH1+p+4ET8+63TXXyGW3emWN1iw2m0aUP09t45ipzuudcvr",
-	"X3CTQwNeh3f4e1q/Ba4+1YXKX0rV/R7+vvU9AA4pteo0zT8LRbqg/fCuoNiv02uu+Jh3usGq/UJ13DhZ",
-	"JlLeeQquM97xayAK0+mOE4CwEN1ec4lVmd3u0bqDViR6/K8huLH+EC/PNfqUncQk/EEcFtQGhkCS/tY2",
-	"LBFYAQcfSlac9RmzlUO7+5ntb7UmXIulGL3SSkCd+J1XwgPNfH/4bPN9r3T+kjgId5diq1vA3a6fHUmu",
-	"szUJN2u9ESjAQAz1VBj25vzV2cWrn12VOlJ15Zm0xn6R6ynPsd6zV5Mrg7ftTCJWjfr62XaXyMoKY6xw",
-	"7+OO5OTOSS2sdbvLuteb7+L9TGfNGa5z+LMhG9whSOg0CbJYWhFiAvaAspnIWCqpyaLs4hv1VRyskHWJ",
-	"Ymw7YtBfhhXj1qaL2CwtMHyJr6TaRGpWmEg7GYu+wr4qwBuC9hCAmpGKBa+Je+wVYSlIw6bc3IoEvQ6o",
-	"KbTDhF6P+EN/T6ikv4fl9xH7n//674/IxhD8CTtvWT/kvbO/h4td5w7OKJSRDou8r8xEZzn1hMH7oFXK",
-	"F6QfQdDJBUO5YtD6nxUz6x/js7CY3TdpGJ25Bib4CIeBgU+vltaQbwV5bmkw2QFdfshLjX2YyPdo31Sf",
-	"xca/ffOvvvlX3/yrb/7VN//q6/CvNmVEXJNdrulwCJIijuVgB0mRFog7dWan7+cCGCh78vl6iEojmMtk",
-	"wElJcHN1wyYS23Dc3UglOqZv3u+rZDWavFIWGTVa3CZiJs8En4pkFwkaNPS6e4P1VuXYHlCmZUzYCKFK",
-	"9rvVAG9pePyMj92QoMXmV1e/WptKJFzPcuJb4QEtDcQb9yH48ipSUCtVa58H5s7et3qNpvneXLiBYrez",
-	"ug27GfbJvx070dvSwcb7Dz4EJW9rAyRL397Z4g4s4TtHO9Dc3GnycmVqO8ws9KgiL9ZSSRXiyXiX81aI",
-	"mUMmAMR9dsIuz69ev/jn+Rm+1YctLs9/vjy/ujo/Q45RaV0je4y48AbPoMm8zjtCbMudrlebYFYYyNp9",
-	"6nLpc5CIrFXDwqeTrLewEFsL1zyTuWi1bw8SaYY8S5oDY+hvYPs+GGqY/6b7MLThImXOziLHXZqwLLbX",
-	"V29KRBVKkTpeVgShsKN0IAi1lb701oeW0LInB4q/70lQ4VvO8As7tNXssq0Ypv5NJt5BRqKmqxjqnqjR",
-	"Oj4qQfChr5iPRmKYl2EqiBshsgAcZE8Pn27eEDSIE4Jx3sFmoiklgpYAcwPs7XvZVR52tO2eItO+1UY6",
-	"dnWGOhuKOIJwpL357PzkDDo4HWhIj3XacFjjYjREER1cALSF+h6RQqXCOG57zpIM4Pzr20XybPEV71MS",
-	"0wdq9/8q9yXEf+5pV8qpywXU78CLqUsG0H5xQeMIejPVgqIHxwgDAxiDubZ7AcF2FmRG9dhJX9H5bG00",
-	"5DmTCUbQkTB3lAlRwur8nY9uOZtpgwCWFR52axRGfeU6Pu2Pktg4sKGEj7lULNHYwOW7UqkHjKbwmOHX",
-	"Q6Yg7ysEABFJSjADsH+BcYPhNIgAhohi6LWJrmOrXaxqIGiJgQCAHrp0KW0GUDkXChHbcJoJEMnkGmxZ",
-	"GmYETUXLnbiAOPPs6dO+is9e/OPm4uWb15fXNxevTl+/fPPi/Prc5VuC9ABiQUjFYnxwXPbO4tIj4klf",
-	"EVSWGN4GsEN2aNJBV4fTAeKmxnVKDt9TzSa00zitYyYPd/oHCS34rGZskdXiWpyIXXir+O5tgzf2TxhK",
-	"ovlaUguUEm4H6RCVUJ8uUelQ+tjzoNBvqKcD6RGpTl6dHWN+Cxw10meZD+RQHgsvfn0ZMfF+6BC9YuxQ",
-	"jiOPLuhw94DaLXb97rVv7bH4VizsvbdicYPpR/sTPZMe5J9LgrUM3bgEa9jUbvctg/Ytg/Ytg/Ytg/Yt",
-	"g/a7qFA8e/GP11nyrZrxAaoZtyxijDbXtZVgKGD9Y1wBsMTNHCi/2MWopMZZApesoIECOKeJPLeLNN47",
-	"Ii/Hw3eW764Ad/bV08NDhMuEB4PNKpK4x04UWwGWrYEcjRzqKY6rr27FgsUyEdOjfnF4+P3wVizgP8vA",
-	"rjSgsuAKnrj0xhDjta88yKt1aU7cExDjFxxsBRCmAzuYVL5Dnu4akNgjcA7fXr6wf5XoGkUIE4fuHVUZ",
-	"OpxrdBXxT8gyDBOJ2EdLwWG4KgJCI/s8h1tEkDdgZApEdwhwdIdcAYr5oseqnwWi4dCTiLGAvg1JeQxz",
-	"kJAOaByBj70koMMbz3mmpBqbGKnz5pNFnUU5K8zkDsWSDxT3War4+3T+2fpsOuOpVQkL3IPIFhQgH51f",
-	"83HTq+iyA7jmY7RXg+m76dbyFn/Hx6gD3BJ+Q3fEpV3CS7We6UZ4qS6TfP9zc8dj6U1hJqRt1hTpVhkW",
-	"9o6e/PjHP/7x6ZMfOwTtnHd+MHBJ0fozDetP/RJMuEqAWhAVk56rIxZjfMLEJXScVj5qMRMZo5dF0KUJ",
-	"WGrWwIHYuBtHbP9ozQQMwvneT4pjTe0oPbB/xoc5sWXMJzotUQPCkwAR6EYB5jRqfKw5zkj7A7mGHrEn",
-	"LNfsh8PDvnIj2qw8zd59K7+fOiZQd/x6DEuZzXEpUUrJLgJTsAuKGS3JRjNtl9thuRMlEamopdBNjWb4",
-	"R4xDu9poghynsuljNp+46xLizl/geR2QWvdVJqawcaQq4RXq4cLYJQHyPzv8sxVv7lnr5lyCGTiyhkmp",
-	"wyKXSaIkFtgNohbrFMe5y+aaZcgeKDiXOQCKNI6euKFroTDsJ2zERd0wSsL6TbDLunvdxL3tO5CSTici",
-	"3rKLPUdrw7dtEInqg7zk+xlGsc4ISbucrQxZ0JwPb5lV6gJckqUIcOjPkH8Qu0sQ4N//eMPzuAGS+f6E",
-	"GjnwNR1f4ojFThXExyxOpRLIW8CNg74JGJ7Q2jCCyH0eH7M44/OYPXKx4TK4bJUb7A77H0TahqMMEVDf",
-	"526GTV9RTvpxrxrbdvFpEyN7czq3fgKNm1o46jYdXVFf+eiwXehFgW0W7WV8vhftuekAugKYjVri7TuW",
-	"Q35VfXpbdufdocTtuuRMotpo3HzobhOS5RErrKjGUHAQW6E3QiWBw09PaFPv9gCNmw9V63ZfZW67agOk",
-	"CjfoeNO5IIqhriLWwXA64MPbNXirOrOCAgkV02NvLl+fYg0lhDeyqWMCwWqdR5fnZ5cX/zx/5ZPep69f",
-	"Pb+4fHl+9vi4r56fXLyAW5FDwDDORlymwA2UZ4uyFqCh4VRnWMsD2f5eX10Kl84vx5XP5VCwtdCuNQLP",
-	"h7dKz1ORjL9OqT8Z3naNzTx8/yskuOHMLXLgF6IMMciWut894I69pvz366AddlMLw0l5ht65ufne3UYa",
-	"bFPh/XXYoIsVLbsrvicSISCL1KOtT9JWK7yxnvelBoYxp3uQOoUUT65B8QSlNZnPFrKzi6vTk8szQLcq",
-	"3b2+WuMxdXHzlit7vyKttFzT+5loIlcXe7/HrjOvmzTONQJDS1Vp1IMSM5GJUi3CCcenwtOgKTFfbuMn",
-	"Cp9q2E5C6O8Y+/6hY9wzIjnyy6eHhxtdtBf0HV+CsnNj3aToaG12qui4GgLCg+M2NUOhEo6sp/er+mAT",
-	"F6Kb6gNDK9dOBZLq8zyUGDTOswVLxSivQ/qAd36VausSv+1zU1s0rKos+WJbu5536PZskiyj03fd0GNc",
-	"d1b9Yfry5NXbkxc9doInpxs9HZ9Ihipz50JglaqYWbXnSdOt68xVwdOUKGoIeMPUl+PDF3wecvpFg9fY",
-	"aVySPZeAEqkRUM+980N0Qz/J9VLxNJCNQ/cflI7zbCyI1ppKPY7skUd8xJwq+rFo1ZWQPz18GsTCdQYE",
-	"sv5SicDbc5mmjlQ1dGhSDs/44dCVb5PfeoOecVi77XLWxqfdYuJMBzoKSIghGy6wsp8ngLvtokJus3Gf",
-	"3ajmShG3R2dyLBVPq4GjCCtiYazePIfYEe5VfB7WfCj21+vrN24mMzEUQO8JtbMYY3TlKJDV4yqB+hTP",
-	"KI7RxwgItM/S3/Zf4qfuXyQxUG3b35UVduXvyGspf+Gwb+LyWa/p6/ahQha6eGoqaCqM1F403DxK01cC",
-	"pjbyBDOP6Pn29sc+ZIEQ6d8Z901HZSUN8XYggJEc9ZXSiAA0FYnk2YIlmZ4ZhFvPRTbLBKq2aYXx3rhP",
-	"xfrRuNdXgNiepL/1pglIMQr1IBU9ZuXBmnlGTwXWIjlVCp0GyFlKzsrTp2G3Bloj0tjnJI4vvLz48M8s",
-	"/uX8p7++fv33m7OLq5OfrNwGnGHWJIAv7StXoqMzwIOXJVWsb9SAUgwmFZb0RFa6R1ymJZs8tFL0FRFI",
-	"9rzDVNLo+8xbi26rr8oIybPFg3RZLb1zffsDaYJAIR6H6kyW5//WlSEfy86sh/2+kyadT2hj+Ikm5wv7",
-	"ldeX/+vi1c/EbkDQ2ER8fKdP30lzWfWcVnr+kKn6A59xbxdug9n1Z1WpmiuCBbV/myJzHiHti/BW3Whb",
-	"xeZExQDYbYzOPnuXbupMp3K4WBv58MTJ9A0M7zn29OoTYQXOmglgySiBbmvJbgnMJmENZmMkA17wBsfU",
-	"ucRyh5lMHIKHSvhE+cyAWYQmvVtlQUNW84RNRTaGur2hL9xrWOUjBGvkRa5v4AT3wIwfYzbRaRJufczL",
-	"W0OjtBo4PSgCZEd7xw1PU4f8+DEu+72R0A1uX5cIvZuIPFhuEwZ4XxnOJfHcXZ7zTtJW1CiQF/JWsPjN",
-	"W2rkR+E4+AD/fiTtE/dqCgbzL2ul7yult9uVvgx4ebdf6qUjxIEztOMgb2jWvHQP+VRoYzSAGpSxp9uU",
-	"1fxeQMNo2jaDhTkp2Zk1lJUSc9cGpBNfNYFNPFDnYRSfmYnOg5zPER1WxOkFbfyJiQkK0dVe9xVWXcfY",
-	"RR07jCs2EGOpTI9d5MjdQ2VtAz68HWd2h0O2x9p3GUAmDDNtgJK/r5ROhInIg8GDMqhmxNyRw2OBgRBg",
-	"wKSE0fCsp1PBVS6nIuQLqo00RIgpcStnM+vvQ4jDL+M0IbO/r8aFTAQEoeoqb5sAWVjsfRVMuhajkRxK",
-	"60+MdIZlzH1lL+oNivT2BpAuY/+ZQLtWwmeWCxFP+fsbXx7/+BjJklwWrq+4siMicjx8QFnt4hgiL8//",
-	"8fb87Tn8/uz8xfn1uW9Gj70mjCFWQ99ThkGggD74OHSaaOK+Q+QNa2ZlyMxDpnJfrQTECBsCQ13oy0rF",
-	"CoxApVqNXUDPSS/2vDVzrdNm/Vybl5bxar7hSt1ZU17lPAP2siK9dWJyh8i/2/0HH+h/S8QTdTM25zIn",
-	"17A5/u8kWBrm0FPOIs9VBi2Dfz15Ab8k2Fn7WAzjvJ9hgf9Fblh8fs3HMRvqd+CNEBOo+Y4lYugA2Qe6",
-	"yPtK5seewS1Aq0H6Z5k3eKjb7iAn2q0il3TxL1y2gpR6k4mRyLZ0eV1f9k7hJv1puoYqb+ua3Gt+KwwT",
-	"sN/KHE2AHmkiOMDTFEjpTY/FJtezG38sgQkMyRBOfVDHLP7wMWaZmGL2PU0RAGioVSKRZLXRIX0Qibhv",
-	"b8Zpv526qzsWrVPcmqAtrHkUViTuwHupqLQDPptlel02/WVhrEHHhjxNkd7V6KnQSmCeyBqC2OpHy4U9",
-	"kUuVrviSTy1BD5Xq3rE8nODs3aMQbCLifLFSCYawZHw4EUnYK4DGeK+BU/Pb+t+NV/O+lt+HDRoatFil",
-	"IzewYjbEODCscLfVftigiB3xLgMjXQMeDxDAsJ+0OYiRVxw5h7S2y/zOKsxkF/GuTfHUS/eMF0Zs1m1S",
-	"sVEqx5McYgEjqaSZiOSYKY0HHWG28luhaqK49h3f1Nt2vdwcHP17026ZMMV0Q7ngkhHMsNvaygSa32ER",
-	"s6vbmfJEMCPV0FrVzvAGgE9rdrtimoq9bX/VYycjKLJiE57mEVYVInQnsFcb9iimypP4MURxEsbZkCue",
-	"LYIuphk3RiQRDiBoGtUZNJTjR2NYDD19LBqor0Yspl+A8NKbLnE5PwfJxaEwzmD7J9Zht2sKrWV3lWV7",
-	"jjWfyacoByF7nrXMCZcWW6ZrDbFKFf0VvONBygrwVQ31BCjVuzhdYF6qR0vNtGx/wmBWr3FZrhC/d4DV",
-	"aJsKQ67xYV133OdmVyx9UAvbAr77XthUcjeld1pfl7Vtx6OC9Dpb4K4SL88Drk1jAR2UIuywlsPuM2ly",
-	"OQwqeCprtKsl2lTW88tS5Y7D+0GVYE9HpSkx7LgvAbLonciggPnQZ0z6ii4DJxiWBACuTS540hBEhUnf",
-	"Mq9fCkj0Oy0IKpeFdxCarWqC6pY216WkHLuofpGWde4gFPDn70BqXCER21RHBAyrLoI7n/AcKuFFCmnV",
-	"UtAMX6wJxz6cbH2rJFpbSXRXMa0rJroMnAiGCGb4Gsip58uJAak87QDivoStm32F7AgRVLlbI1WoMhur",
-	"mFbHLC7FNQ66C+zqWi1oV9eaUZii97jr8cVoH4TjiPX3Dvt7MTMiJ0KDElqtTtUu6vuOZ0X+tYr1l1c2",
-	"dSe5Xjq0Vw2qNYVT7I3IhkLl+0INdQINyRkfgjybYjiBrpSD2BWVzHg+6bETEjOoCUGsJCZ+K3hqGFeY",
-	"qADwRiPGU6FyBkQfj0JwwRgNC/s/ZBGCrp6Aj8eBSNn/gncGzABY1xexGDlL7P+I8OIxk8YV0AwWLP75",
-	"/LqvKgXq/ze88i//81//HYdt/M8YtGldv35zcXrz6vX1zfPXb1+dgemiNPp8OvON024/RvaPSD5nN3C5",
-	"17BJRxKs7RETkvI2SG8O/OXSmJlIU5EgaK2C9A6aQ26wUIxD0CktiAhejxrs4lXr01fZkxlKgV27XmVc",
-	"10lgM9hmSKv6ww+bWFWje2JG6I4y/g3L+2GwvOuDznf0RpwbAkfnPk/THfCM6fDcfGRHmaZhsTnjfTXL",
-	"xEi+d82ZQiX0p/gP1B4453bzYucydAAdsSeHzHgMEChWAROzr3zDHxZwOSxUDSPnaUBFFnS+HVXKWbAT",
-	"EWry+splgh2eJQFGjCA2KYcT2uhe5ZXtr9Cp5EwaV/wSBSOEVlhfCxHi8dJIHCtL2YBdljKBWUJ9fQaQ",
-	"BAt1q6zljnOdbVLBjd1+J2l6RxKW1obLljUz0edT+4bz9UBkbfiyTfRJKMS+V66M5LreHydC0VI1XKKX",
-	"+up2htKNCyfUUOyfgEe68TnlHe6GnbctdpvPcg/e0xy1R+t2CetOcN07XITdNFCmqcd0ustJtmqji3d2",
-	"GC3N87V0W/VB77/pwTm+YkU11iXxYTg3sBxRS8kEu6uO1P+1dUXx+6hiHErSJ/ydgAkdCKGIuw/2/RgA",
-	"jooZ1F+CHwvJNUgBNxUdzDI9FMaIZCPwcN3dw5IC50Ym23xx7VPxk26so1955khnU55bUeC52M/lFNJU",
-	"q+bxuofmeqtHfmslgZVzu+ESjKbNCROU3p0lTGbFIIXiBnpwoDN+1QNTozTsr1tQ28DjNjLbEN7I08On",
-	"x1g3WBAfLglXX5mJzvJ0wfgI/Fros9UZYsgnYiQVoTpkcjwGfpfBAhriL0be2cehoPLvK2CVsfLoESvg",
-	"NyGNThRanTORSZ0wI3I2WPRVjPqIrp7oIrO+f8C342f0aKX629q2JXsPsLH0FTwvYrHn2sEe0TL0hqdJ",
-	"gBxSnpRxidl8g7i65qiv8Pap4Mo40hhPkopzAYgzARKvh0pRCVvYT4JKfjlW9p6jvhrJ9zgXmU6Kocgg",
-	"nDfXTpWaCSBEs1vRQCIDM+Ik/Z54ENzjP0kjRXUXN9lCbvITPGjKvTcQI52JsGXiwUcVSu5uWBngYYwr",
-	"fEFLxbLagYEydvAB912182IlyRbIWJ1pUQ0juSeutQPXze/btxdnex8f8HhYu4S9nXUyLB0KFQIKr2g7",
-	"nRTBeo6sPdymbMJqE/Ycrl4qNgaGYIFBhDgr1I3PTtwkfGFi9ohbfW1t48d9ZXWToz5oiFXiW7746gv4",
-	"jM0mBK7AzkyIkZs8Jw5znd3aGewmEQcf4F97AK/lUnmuszHhUzGFvkiub4UqOaV9Zwz83kuLNTuoxyxi",
-	"Ez0XwKGm0wSbNHvsrQG2EStVHL+KksAOaIfTEwcLNpUm57eix17yW8FMAWWimcmJhFtpJniWSpExnA1m",
-	"cmk9NqvejOuNrJBqe94XeLMLXUnTVzw1moJqvqGVAe0LyzMu04ZCPoFi3Z3b394FUZ/u5ChbhXjhhTus",
-	"wwMdNqJvbymU63lJrktZs88FNDOQBM+4HqokMHKt9qorA7nrmnz6Gf55m/ltsekPYA7XMwGYhcnFlM4D",
-	"cBZgR7FcH7FY30KvG9RXIESiXbOMlmpplexGxWUi6wvLOvBx0wJzBIoNhOcIw10bqhzYnZlAngx7wUko",
-	"FgFVI+EbSmMK5BpwuHd9Ff/t9U83z89fnZ5DbPni6urt+Rka/4SVV75gZYjB6Bg3fTUXaa02gO/eieTt",
-	"3m6HF5zaAX4Sy718fW3780T4BKlb8uDk2UmZqn03bSivWNpvLPvnysb6VQ/2S8e4K6G+O4SCJ2wb5DsL",
-	"BrEh83uimHjPhzkkoSHYxhlmtdhIp6meU9r8D3FT1A3+2VG0rFOs8W96cG2vb3yaUAAvsTEaWBOpLEvJ",
-	"IfZYKPpFuDhNUUi4cpuXDgqZ5vtSla81IkOJavdqeMCNVFvGP6dTrpKbbddzSa4Mi+2T/gK8RY3Ck8L9",
-	"HVa8ktj/FswMp6bc9ZsdkYow7cgb+VUPwufuLJ4ZxBo3BTUxchfW5ckpIO3mIl0c99WMm5yZVOeoUeGM",
-	"LxRBzdjhlDAzzKHMNGCbVCb8/gJr5Ts6nNFP7mcETTGQcoEehPK3+roHpf3F4hHGl2S9VtSXIVSfPfnz",
-	"s+8Pn611gpqNiYMP5Q9rnfSLMJZ/K2Y51o3I3GCdmSubHmVCrJCU5lCQZ++ER2DdKuToALFZJdaBr+Wv",
-	"OUKjHR0DD8VIHrh9oMNWoV46MKfRvnLrGvR3cmN9hVxDR2Bn5GecmuUN2s34rtx9KUadilkbTth2pKjL",
-	"JcjNwYeGMxVnZq+hKO+Hw8PVpOBWrm1linbl4np60xY7bHMsoS5K/eBCcdemkPp5/mSUl1stzAaMHWAv",
-	"x5Q/etwsWy29B7Qx66cB/JxupMrsK8eVqanll3G6LHLPXT5IGvs7PqEW+dcDGBW7bfO4F41APR73duY2",
-	"9H4sU7GOsR1KZg7INGLiPZBwxORnxi5ybEUR24tQEPvq3IkunI9OVEPLlhviGPcYZQvMulA63tEs9JVd",
-	"x6RIRYi1GJFRCzWV2FSi9JzVCzZtga9csnfb6XEvku3aPD61OXkw4MPbkUzTlqVntWGnn/wzHkKUfi9u",
-	"vZvVzR69X8OdwsP4p2Jx493O/kYP371lo3/vCEWgLGdIlfyueiligIWrTY6YrHyYy3ciZtxaLQhAi3X7",
-	"LNVzkbFZJnUm8wVipzm1mljzAvOEfeUG1oiiyjqBqPZViKLqv3oTjKoTgodR0g9Tf+6+6ZNkHtzLt0Zf",
-	"haBRCL2KNV47LyPyK98QeanZOHcIwXyCgnD3AQ8eyfFAteXe6uBgtj1YlXif71vdtAZCZjor8lCjOEUE",
-	"LTuQAtMZhF/ylVgoGZ7IslUYkUR9FdK8ChcF1SM2TPXw1qMmPYKIp3uV6U2Txz12Pp3lCyrC+FUP+qoM",
-	"5Lgrm8p4Xon31re+LNSOzv/6DEUB9WWlYHgheHoIQHFyWkwpxDGVCn8quw6lysXY5Q1q8i8UGM4hCzZC",
-	"Bk1p4Og4dlb/kTWsmyIv2xV5bxUUuJbDW7MrQ9Qf91C7kxQCvrk887ctOFu7NzYAwr3SKyXJjBe5nvJc",
-	"DnmaLo6DQL4v0eGGXf394s2b87MeqzhdQAgEbTAl+Lq1Zob26IcCoQEEPT1/aG05rR3yV+k3Afrb3Vht",
-	"78VFcqh0WxmeqxWtawVyE0LdVYOLzQCAzAoar9TFB6SLlD0m7dtXVLTejAP3VQoZlqp9hlLmEeQeRMzI",
-	"HFhDW1tsznQGCCQza8lIxfQ7kaV8hqVWrsUYwBPMTAzzm6FWwyLLrGVfVmsdUWdl8McbQlOwlsBAJhEx",
-	"abhyp76aT2QqfI+HHW3ZWsGn6Pkg0AjljHrszFF9WN2Lu6GvgikCPbysgdklyqFZev4qkyseEH0ATMgK",
-	"hegrFdIKLFrb6GqhDfNJHK3Nd1xnfChmPLN78T63aXH3PXpZqNAhoJR0m9swxbqLXX2N9fK0rbOiXVzt",
-	"6eGf//jkh6c72eoEX9a2EoznDKIXTw8PW5R2/dM9/O7C+mCFKTTmdayWbs7qsv07snTDV9wpprUkB2sd",
-	"vQ7Nu0heArkDj8nsALcZkjyhb8ZeX/bYSTYupvbjI0JGi/AEmGlJDSQm58NblmcQa84EgehCpCtdwFv7",
-	"Kn4nxfwvoyJN4yYfr9G/eyBwcHx/a1zwrqOi9pqtxkWqpvuwLsB5h8KM2uqWuoFWhPWOZXrXvgyj5CnO",
-	"J3SIAvwC9Gg4RjFPYVw3LnzOXscWrgZf/7dCFF9SGeLDdZQbPuZdHlfOc72lSbaVhBA3wFynKTGJAP9/",
-	"Y5mJ1vlNVqjtxlJbvkqxuN09UWSZzm6GOhFN5TBPKFa0HqOqW7CoUe+5FMP2aACNA8FOii5j2BI84EsB",
-	"OaiNzxGdwG4H6p+65UiXDipXeMcAh966TDlLBTfU1jLlasGmUhUAYkWCB6Qvqc5JZ78T0ObcVw6mJHiE",
-	"/a/1igCxHo/6eo2Yi5vB4mYqVyrJKMj69Icf28RZfz9oajv0v1rQmxY7rtzOio4l2zXG78GgSG/vUEPw",
-	"Nz34qUhvW8LTrJqRa1NpRXpLtuM3cQvFzU5Mi/KCIr1lfsV2J3pLz2VabSeNjVS7VRhpX9bMkDPX/g49",
-	"KjB9IDxkPTGyd+e8JFRLen2FRcwI9FcS8DJfIe1VtjWjzK1ZU+ac674yuZ4ds8vzy7evfDWDEnOqZqDr",
-	"n59cvDg/g0deX7w8P7t5/fYaahSYHCEEqjAx9ENSSSR2S1KRBBIMS8XMFGkGxYyaoHdPC1tdyzaxNit7",
-	"nys7LA3vU4Ga2Hd3qE+Y6DmaBsj0vI4m9p5qFdxyNpUqVIXjiy1YqHzGpytbsMNAOj9r8mXCenJ61FV3",
-	"1pcz+KP84AMwYW9GftlqH8PuOtu+KN7ev9vO+iUZXUcnu719VE7qRsLHXyiFmGglSPPa/zYRO+5kIT7n",
-	"zN8uV9zTOVYX/e4b5wPGRHZDU12oKhxqLRN1HdjF9omsy0LVkj6euQKYGKPELB5wI4cxdGIYxtuFofsK",
-	"4tAR2A7WPmCJbvZC4fQLVapQ1tX833vw6r1ozw7FrlF3lEP80gfhvMZX7VZVrUtpddFITloPeJ6L6WwN",
-	"+ujrNNnsvl0W6sQ9aHvZu2ePh0a4LguVFeo7w7gxcqymO4V9hCY+mqIyAbXTpdx0rJyAXvHx/tBxkaYk",
-	"wQ9ap9mjp4eHj9FvoHSBHXpfXb599eri1c8ADilNtW/T3vT08TFhipdv0rOZdZFGkMaKcbA3Y6sVbpA8",
-	"xcQRBaCB6CeoPShJUbBEwo21x37BLBY1ikKkbMJnM2GN4fI7sPbL9Y7ik9F6q3VT3Kl6N016f8fqc/u1",
-	"u8jVI9d5ErgEHe/a1WHcbS/Up+PrNsM+X4dv5KT4f/6//7/sU0YcI7Kxq4EAhtlEV2Q7tJ51VqLoU3I2",
-	"zjxWaI1w8eGt0vNUJGOBX9+d8/NexQvQeT6J83tujR275Zp1s925uDK7gcw8KReDVtQ+G1N3TUp6G3Sg",
-	"JdHU05lr4t8smFdvT0/Pz8/Oz46ZoN5EAoG1Os3XyhLaLLWLI+RuxpXhQ2p0XS+7rIXounFvoxbvV2hP",
-	"aWSfrdx6Y343NKv4tZvFs1PzYCvJVSOZTfepptrHThrsDcKRwrrB4PiWiiW6GOTAtVw+6QaCmjE7ff3q",
-	"+cXly4tXPyOZCuY4+8raBongSSqVOGaZUGJuXGOYET12AnAWgMJ8hJaIe6d9SiLNkGeAiNFXaGLUCzl8",
-	"4mn4hd80NPFPFOoUp4evw4WxMx6QT+xC4OGlhA3qhB7cZijhzwqlrP+3SyW9gZMh9IrKCr4nh4eHx4iU",
-	"7oNIvMgnOotcYF7M9HCCqhus0XUuVRNpw+fiUMH4NrtTOwbQzx388n35UeL9LOVSNcY+6e+7cRDuNZ98",
-	"bkeqGjfrLw67l3aTKxsYWXnVGSQXpMf/AYkW70S2YIkYSrOj0sxznE02nyyCvZ1IiHvZfwita3frO+Iy",
-	"bWd7UQ5OZ2UKznHR5hnkXFxwLiCEQb0UWGOOASEwx9jdrTH7FZ+fJWbX+Pdhhdnf3pODkOpx88lzYhhu",
-	"mFy8txbUCWBlH8GPB/CX2ApljGVIf7G/jh9D3FUrwf529foVS/QQYrZsJrK+Gk4KdcsexeHcv99Xya8Q",
-	"KwkeRb+KXL2qnb3HiB1q+gpxd/chkE3q+VEMg4Kf9k2eCT6tPNAYYYdWnpdIfGqgyLWviAITx8cNi2US",
-	"l5jj8Qtu8n04gvYvzuLS4qDqKJljdMi+zRqicdRXlah7eUOhcpnWBN6hNMAqvCCJKlSODSoyE6avHBkI",
-	"Kp64x17ocQieP9XvMDIGdqoeo2ag5kVe5t8z0UBiflmoF3q87S6vLx2EMBkFI4MOV542YovRxfV1blLl",
-	"3z/d26r1FtbWhIWUqpgORHZcYr7F9O7GIl64+caI31qO7rDr6CAFDErdSnDkaXBNnugib652t1c315+2",
-	"KD+tB5OzwtwRTc4qQJyQkpENd8ExtI9lMrEzjaqkcaJpSuvyMnaf2wtBQ9grjGhIz8CDMStfPhlfvKZW",
-	"97BFBSVUv3CTM2lt66GQ70TSY6/Lz3OChMFgLzbl9y4Pq6JhmoH1Wrd2Nxx0TtlWD7tVOrwVZdrqBm/L",
-	"rilQqDswUz3eFb+J033dzPWKZl1T6eW6p374kf1d/tRjsV1T7Nc1qF8PSwIrkoHQAON0wpD91VdPrRMX",
-	"kjXh36vNiKinAtLSP1P9lZXAVCph2JQvHPt7WbG7ZIjURYhnM6GSu+n9e7LuXujxJzHuXujxCc7KWuZL",
-	"XCdZKXW6a4QYXhse4PcWFvbVJmsCakBLshT3qgN601n+pixe+ZxEyA3rUwWwXtg5W0s8oL1l2NsN2JvO",
-	"csflBp/eSoR2HbrNBGa110iXYidXVxc/v0KP9/Xlm7+e2P9bheXQg4cpl1PoRwwBtsF/NY6y3poJ0KlY",
-	"ggD7PK4zdxUAKJywMI9cWnyYzY3sWwEHAkK2xPJptWoFuUOBae4qZwDJhJQ8ZrfNcQ2OMLTHI5AwO9MC",
-	"U9QI8QBEfak2ph6lAWfxd5YcvvMewFm7l0RvJkANrpHrQKjD4I4T8KhJqgsDgqF8jyaEM/tqUCRjkZse",
-	"e64zX+WNselMMDMpcuQI1vN2gR4QRor0eLb3RAPeNdwAu4avNGzy1FpGCyusPowX9RV6sw6mgW6aANBo",
-	"vUjD/H1+oaRLHNjnnIumuUt2c1DAs+7JuIBK4eY9ckpdCNz1IZS4ZAgPkgcNypG1b2/LsEalqgjM2r56",
-	"FEOI9EaPqFc0jlgctI7Gj6Mlg9oXEjqg+RIXvq8AI7pEtNdzxUY4iwx3Y71kZ4XaRUHkZ9OYcGm/6KsA",
-	"6YAvuX+IjuomAHugxUFhTwc6KXrstYK0ctnRg0RgvnrOmXbWOKm4lX1liqH97ahIt4rww+M/P70MvQif",
-	"RCtfYbXiZr3sFm9vd50Xd1fKho/5/oa08nU1t5mmzN5lIiYV44rpLHEGAPLbEbKYNaUzzC/DH2fcGGH6",
-	"CkIesbWJb4bQhRgD8CWzQwXbJqCbBYpPsHbyuRyKCP7E5Agqt13iyji0qSNPM8z4bCZ4ZhBVBECrAi5O",
-	"+7whV3QR42rRV1Odid7SsKQ1Z+Z8YdgsEwb4ueH9lKC0PjgZYSMhksix9b3jqUyo7o6rBfX0wXxAB6N1",
-	"FgaCCUC4xDqUeMLNjX03vNSK7JHDBzYiFQAe3Ff4oMg7JsLkTLznUwjscDbQBWQIKApUssRDykEXOYvp",
-	"y6K+sitjNQK6I+6TBmIs0XkJPqwJg2XLSgC4DcnSdo4q0QQFMkr1fJVMLAiYPv3hhy1j39BCsCWkxrKz",
-	"r8u6TmsYN+UWhrnO7v46yCa4qr0u0BG7BIyg97dFjNgJqsFf9RxbRXMN1QWI0GY30sxuxe8PoebbERDJ",
-	"UCX5gClupL5aiBxDrMTwCYGAic5y6Nltbiax722Sxe+fthDFHfaCw4Z8CGLqkyKR+dr6nLLH2yufnfY6",
-	"AGFRzVkWnKBwTc35CdetVnIEB+hBmQCp5zRfTUZTZSweoZWzxMEdj/nMHEGWGY4jEryor2J4RFxWHjEr",
-	"JRGLE57z2J6E5XT32IliMinpPXnO8WjkyTuuhvZYLqW6x64qhwIdfmywKOlGcCe48wTy59XUd9RXVqMs",
-	"HytoYVoNcgMnz1/sWRfbo3Gop5D+d31nHiYEq3ue/NBX1JFR2XDU/i4oEeq75c2kgH6uuXKDtafmRBdY",
-	"RWQvo29OpX2dXVjDcq2ZSfU8XRwDjq9SYpiXPiFl8qBwYZDpubG+YKL7qgIGXG8229F9OzG/nZhf4omJ",
-	"/obfBhrrTPk7LlOIUApUMqdcWQ90sAwj6NTEuulBdbCxhKDLUdY9Ge/UGeTiy1HdMRn/9PDZn7ZJx3dM",
-	"ra8epspqRwhb4QGBT9mNAwrKtnKeIvDGglrd7nai7gS68rgTdCWUZQ20FVeT87wwJAZY/x9ZT4yPOcZZ",
-	"EK/FXtxjJ9lwAqglMO6+skNJEbnFCCua2OuHG4HTxXTsNThWV2SSrIW2LI0afCaTyuSCe5c0tb+DMTVq",
-	"RRrMVgzNOzwjtoHsLEx3bEw7rVd47z1Adm4JJOoG1QpG9OGAHSGqDpB3g8XOCNXvcO7XM4wbqYQxN7di",
-	"sQN0TixD1YNfxXDZJfzQ38vEWGrV3zvq74miv/cRKk7JvLW77DvDpiLnYFlbHYEcD1yqZh/QXd+0e54d",
-	"/vnHyvZ52trEUkIk5obn9ihZxmbdXJkHkF9GvmuU9TtjLC4xbr5v+b6dGDMbvw7JNh/u69z7tvy6b6CG",
-	"3eL1fMw3hx/w4GRvsNwPLAG/vethq1mIWr2roMVycAJ/Xm9KNdUkOqce7Riyh8bWUsms0UTnOXsUV472",
-	"OAr8fshzpjwXVr8Rcvlj6wfpEZMqlUpYe0nMTIw++gqYDNFHoMoMcLeO+iqswrEOPKLjaXilwJp3hVE5",
-	"eBg4/yMuU+Mq6ksQG2ilbECxgRdvhLE5Jp6Jp4dPmFR9BXbhkBuBDc60+ga/9ibVYxN7OAdTpHlM8cPy",
-	"da5POen1VV/F5LDHLhkwnGgjlJ3qMibhBlEo+VshQMgoXpQLxVXe66s3PMvlUM64AogKcGnsXdyw+D/3",
-	"rajvXwAXrHPd8M7w79fwGxx+X3FVw2iB7DHum4PHUFLcscsELRhMK9GMtmdf3DkK0hUe50tlvbCT82ky",
-	"mXZVGnKYhXLIwijSWFlEtT4Tj7mIBhmAMz5CpajVzVCrUSqH+ZHdl3mRqRvHnh0/RhnZEnKvPVKeHXM3",
-	"fLxoD+VIqKHYR+DOjXh+5R3uBphNqmW49zVa0qmYf50hW5lLF1bLW5Z2OqRb+wo0rNegfOyN2C8HGfGT",
-	"rveOkvsGlWS7o3+10gR+f/CBDpqdIMCtPzv7ig5POm6eHh4yqVh5dC7HSqgK12oEHyl0MYkYjyP/8w3P",
-	"yzJEDoFPwBnPxYzZ45dA3cTMNLSsbXXkgCpuVW51D4cTnreXBCPQijXtlVYiZE77BAeF23lb6oqdbcLv",
-	"D59t3oCvdP5SJ3Ikxe7A8GCTeKAFL6AdjfjmjXwQgDWtqZ1MofwlXgoEQKbNWs3uHB9yhUb3wAcSazAc",
-	"g1fe8z46yxZQSXUfxtsaVsH65XaXSGEOToYIWLBNeSN+1Amw5bWGNcMXYhPiTsQzxJVaOV2okmr782Uj",
-	"0N+pns6EMlDRiyld2BvYlQyelxgC+bDGKgrPHHFcnj2Q7LUnDQKjAdjeCZYxSsVGqRxPwBHh9kwSicsS",
-	"XJb9cO6YQRSgG/rsuK9Cf81uCqWhRkRk4J0hBNc6ZL5v++JL3Rce72/3W8KLfPO2eCFvnXxFbFDkFfpg",
-	"rggMWGffGQ9wcrSyIQgTJIJYBRZD8FywuBxAJQggVMKwiSl2j2/EVsPbv0n3Fyvdfg3vQ8I3VA5fKDac",
-	"ZFrpVI/lkKdY6AQFOKqSx8XCGJaJKZcqKCwIOIX6yvm33k5hb/hYKo/hP1hQARMEZdclV7eswwkEugmO",
-	"mpthY5kDfHwtUgE3wz00prfDj64WCH3tpYH3AN21Uhi4slW2qGEI98kKetdyjgj+btg8zCkuwV+hjyvV",
-	"UIBLHuHFDlkYm0wVUCLbP2K9Wg414lmmM4Pu83wihxPmCuetJz3TxkjYbPBnDdZXzm/Bx572+uo5vNpv",
-	"OxjaUQWHq26v0Sff6eS4byd2AxQZND6Ul+wWWIx7Z7G6yrtzFMX7XKhk36FTrukxqvISuea62YQbcUSG",
-	"OfQEZMybBFKNe+xK5EzIfALg2bmcCl3kN1MTR9i27HqrlZ6Dzo+hCzSulxY71jM31N+hqeG//Us2NqDz",
-	"x2PPQUKwVpve2fCA5vn9zaDF18BKL4B5qAq+bncgtCtNuAE/s/RAjWYjni2lMHPNeF+t+ppyrHQDZjsM",
-	"0gHj/h5l+nllAr5gwYYPcfo61+z09cs3L86vz886CPUqTUu9UK9HgmwS6COmiFZrqrFrJXD+IroBgSrQ",
-	"yqaEr7c1IFLIfKSwRvpZs/AzF/q1OwSCiUjYm4DeB8A8f3BoBWQK0zV7xi7C73a/fE37BOMSO90kmQAg",
-	"peYd8hJ2yLLBivWwkMyMasLzERPv+TBPF4wbIlvssQtE5aYd4VsllZhXY4rx1cnPJzevXl/fnFye/vXi",
-	"n+dn1foPaeDt9XAA8DX3HF/5rKImD5KCioL1/vSkfh93gU1AIJ1Lcr3rvUVDbGwEh3L6svTV1Yp9Z1is",
-	"i3xW5DFLxDDlmTDHYeUY9I3ABY58tK8gX2svUnwqqluqRD9draCiRuuRdz+xEX3Rd+gyfNFjAEtWBpI8",
-	"cghN3posMcG53eNufKg87Yla/O3q9atGXALkG9h2d3zCLGvuR4/uhReNbkUTGz1otFPWGGM+Y+RhewOT",
-	"DA6Q0hGa6nfCuAq/FEq6y51QGGsdAY4NFdXFt0LMbtzdMVZjNEDK2FH+XkP0l7hGX7DRhF9grSaQgqS7",
-	"Zt/sL6OM7IdW+Bq0eaEhpOjiU1T9gzklrB6IXWtvxa6HY2HM3wlWzCKHgMFGmTATQqef6VQOF81SfBoO",
-	"8FvC6cuVZuhkx0KTiojcTzgIhKtZoC9GjTF16wWE+IzU1uPQGqV1mROBIUyU576qEWh24YkF8asjX8M+",
-	"0tmcZwnaoqUh4qpwcjHDVnkV4tNEbJbpd9LqAkTWIcQ/57QYqJkIXPxj/HVf+SgWvYnnDGlPtXJtku4e",
-	"l33DEkCpZkV+M7OyG9OGt0MDCJ4QeJggkEvgMwTaDC9ZqivtsSsh+irRQ9govmK9N03qNUGeLX6/x5mV",
-	"5C96/9ttwdG1vp/dbh+9v5aP4rUSTCjYnyIrtzZkYEVijTAYnlSJeB85yDQ5xRyYg+OuTx/nYvYC6/nu",
-	"zT/4jCs/8esbc7RpGpTkLtVif0lOhk8MV76G79i9AI3dUobddgqdbkBgo/ScJiC2Zqk1X4NLCwK4Qfq+",
-	"Hsm7P6k7+GD/aUX7CfVoppIZtvfWRvYBGScBW6XIjUzAZrm65ak96H2ASFKdQ8pzkmzr2woMvRoKE62t",
-	"7DwGDECZM0CzFAnaW4jBirdD45xpqNikj7bCdI+bAh7/Jdsip+E8feE1cMRNCmp0ylXB03Sx09hpZVut",
-	"z+FhhkJpNioyiFg6b4P0VrjNXHft0kYLdkdf1W4Ptrw7lnKCTfRt3zbF156jQ464B9oJ5lbOmnfCG8CE",
-	"BfzWVcl3aHVlAZLMmc6ipdxaX4VFSXa/kGsNpBlO3iN8yZp9VJ4yfdW8j7xRSFw+QedCLe7brZx921Ff",
-	"+Y66upUz2lG73UgYD27ePq80QOOjAFO35lLmDFt5odpiVdSxfQBQi/vKNR702FkhwBu2phxgik/1O3Hs",
-	"MxlUNsqbzCsa9reegS9WnnEBdxK6GU5EUqQiO0Cq6WZcN50IyAObiGqUM/FO8JRNtMlRSGc6y6mKmfIR",
-	"KhksDBGcgOkPRJK6r4aZSITKJU8NVU4vCLPi2FE4WIdj7uiVHNIvJ0bsqKy1xnrqhnzxC4cHeH8Or5tA",
-	"elUTMR4CrS/PzU7J8vAVzrd24wodU/+7tjzIy+KBob1Ez9dSQmGaX1mJcRxQNDjCSOEMoWKhRX2uI9eq",
-	"DqAH1juFa5SY9xVQn5fkqVBfYRWzNLnruyqFaUmWSjIoTOK6j0F4GgPwwnil6THH7YQaGWEJ6pFixexM",
-	"z1UgWh0V0C/AAfAQRThdZNNM7CE5ch7/zLMR7UBEX1K3QimV33mRAGMNJKqDoNaczXSLOZhl4p0U83Wn",
-	"MhZiBpx/y4tMz3ATuHdPSDL0+Df4tq6gMutX4loOb81zXahdnDg0QoSa4H4Z2cjuyW1J1o0Azqs1rNVp",
-	"ytxFvjtSZkikYKgfRihHaIFNMVhJCxWvC2bXZkF9E32ViFmqF1MgirBmExTNeqym2nojN8SudlKbgOv6",
-	"hXCv9kv4CWt5ftUDvxDdzxM7d3YeVtfXUWEYzGHSK46ZKoD4Bn4tc4cyRh/TY1Yu3Jpb44IjsARCmiut",
-	"RI9Zc8UgW7aXIOxqH4k580Dla46V0EhZOldqY5YwnjvIS6NFuxtVQwN7g2/ZkY5ZkdE7yttbQFq8k8jV",
-	"nAz0lIOJtOp+0Q66uKk7FR+GjTQbMYB93+mTw8OmrtNUTuUmjnT+njjSgdR6LWX6vSZ3wo9vyvIgpy4y",
-	"DO0q3+I2O9m2d1NHoWjkPJcml0OzAdX6FINJzmuHkQBPkodlJLRFNlgwXeTW6I0Ikg94vVxJsFbCRH1l",
-	"dJZjnltxymrTA6DXOlv44IBr1HPl71oN4clUaQJ943lfxdzc6FHcY//ExxgfnSuhnPRU5h7gMISIJSTt",
-	"EsU1tso3z+TQ1ZAVCrQwPouuw7oz+/KZyKRO3JGbCTaXiVAY4RtZVT7RRQZkGm+vT0sH0TevOIozOKTd",
-	"vYgLvq5L/Mqv3uo+fFBI7K8Nj/cbEm0F+htlrAUmrb+2t5OkmN10uOMGC69oQn1Xyn/rZLNddNdsXE+C",
-	"Ay8MjG3IFkSOyq7yJ0qLUcwnscZWKnIA/EeKWrwMW82Ma/lQiVeHoMiA7a2CQmE3eORYLBxGUKEgBgo2",
-	"C4u9Po9X3x0n6W/4t+OyX3/I05T4n6zpD5ahNH1FShGeQrQAUrGYfh332LmC0SPekUKeb6HyIzYS+XDi",
-	"FJkusqGwH4yvWzBAPWO5bnAsrt06tNJcKxjyzbiJLbHV72Hr3udW9NO1kZPKCfhOWDQmel55qOtm8KvB",
-	"Ls42e78NW3EuBhOtb9cUGIUboPYU/MU9oqu78XtR4TRBm3W3W4ydmazzcmk896f71Xb44M+LvMg80ycE",
-	"1QWaZXGRpXHEjBx7oE4rtbERw0zkMRpqAWZs1FcYwpeGKEExPB9AydahQtNk3lMwjJ7eIQj2ZNfvbnJn",
-	"aOHCvlSY2d5DQCPTy7uh5e6goRFpmxl3A+giyKtOuLvl4AP9z2HeJsKVt1VFDn9filxHLHISprNO2cSo",
-	"vrbOuToOhijPuEybTG/MIjR5Fz8cHrZhmnpWLxY0dYAhLRCsfgfq6kxQ7ZV7vOsbSIQ12Kzxs8XaR+5M",
-	"WzF9drCmWwVU6X5P5rMTNNktNseGoOhrMkinYjqw1uytABROa0iDS9xjsVB8kIrkCIiIY6ofMGwOWdJA",
-	"Z/SVyfVsZu3sVFIGBu9lflXq1D0Snjzs3vvXvZ4quw177liSKOp5n5r2INjLbcKfJb9pPNDJIl5rfp6F",
-	"euIustKSTGzdetNYFo5H7Fs4Y2VqNhvDpbDsFMSvfCz6UVvrzg7SfvCB/r9YAtlvOpbcLN2v2nNvuW8Q",
-	"Pf81DZatm5zezg5E98TSVrYK5AHX+CAT9GNzBcBZIZbAxsJOaFPKKAW4yrodPhUspmHsyyTusZO+mgkF",
-	"UX7/7a7qJam+p76Zku76jOSvRU2be8BOGxNpJgIpupejUBprAq2RDrgA0jaMLk68cexSUYTmtXow0h1f",
-	"hfV0Cc6Md8k/B2MJF+eerSU0ktf1XDVY3IwM7iMXpslLCFgB4K6pIPgqL1pISYuc6obNRZq6ju9RpqdH",
-	"TOl5jDFluO5WokUPFZdVxSOF6SvUPSxOpBly67xCDNsJtCIHoBRob+gFbyMh7ysn5XWIoOqrEXMaDMyS",
-	"+KykHYd0v8Le4rz0qtmhJ4S2nEsHh4zrMZTmxtUkTmQvmWqT99WT6PDwEPpmaT2PiAqL8ilEhgXbJZ7q",
-	"DPF1rMO29gx9DoO7c2ThPhQpjbBDePPp7t9O0FnrjUFJVVVJsZMkSnmsB6gaO3AFWou3tntxHyO266Gi",
-	"fEECUQNjwYfCgrFM5BFUX/TYc52xp8+wqiFy0mrYkGfZgkqN5VjxvMjw+4BiCx9RW9CAQ3SqAwf6zW7Y",
-	"rSa9hDlGIx5m+N4FLxcm39RjqpXwzaXogyi0HHw6czETLJa6Z6BJ2yUDZlKN42NX1Upeh5nouXFAftYI",
-	"qJM1O6p7icB+GqfhCvtgEEb/HeXDdrWsE82nsjk9OxPKvg3LSt/xVCZBK0IAYG2d4PKFZtVlmE/0yfTi",
-	"PrtUTqH64QLGljdGA7BG4jvDJF1Y1moRoaweuUwiKI2dJtlX3k4mrp+4SqPTUJi6teRqAfGGyjpCv0Xb",
-	"wGdZtEf3EeBUJthYK9EQCaVXbKgHvQQbB8g/G9JHUNFXiXbKXEzNRgsW3u915ZS/v8Dbnvl0E88yvvgW",
-	"EP0/7F3dc9s2Ev9XMHpKZmRJdn3xnfzkS3KTZi5xx+kkc3POlJAIy0xIUAHI2qqn/3tnPwCBEinKNhW7",
-	"rd9skcTnYr+w+9u1RdsiNoA2t7vQAE8snjnxL21h9PWF2zBnlGt3g0o9NzmcDoJNGrNGLjGkU5qCUqTd",
-	"O5hTBxoODcFjAsJPSTwQ/wmqfvc9uA2G7OvYikslTTFRsrB9MU1lklkMEmPIJqxVqzI8x0ZheqDg077g",
-	"wiQCQcfcCmexK1M9K5O4Qdenkui0ebuKRcDGHyYUAbs+w1majZVPeCOQG7sy8SsRCWGUwU6DBc54BCB6",
-	"3cZsSdzwuI5dD2/oj1a/vevvlroMbfGdL5Px867yHvgu+ZYrt+4oX1+5IZ7KZjX0kwTtpJxjGNGVTLA8",
-	"DKa7oLUGIhFOdJ94wDJQO7dqKRc9jPMx1SsAiQh0CWrtgtEgKH9XI3RispKiirCMOve5vQmj7i4pPDYy",
-	"0SCTn1mlRIRSMnqOCEfcljK/0qvogcPqN58YDjLCNfgliaO+kMSmxBXOwBt8V9KKNLeF8NURqC73GFEi",
-	"l+HpeAFwrjEQtjlaCno4K7W9L1F2z9hewtAepHg99qxiXJYm9ZNeQQnSSQQ17rQLXO6WI20BzIWVI6Ph",
-	"l3yyB/0Pb0ypK5/SOfNB1eiExVJgXEk7QpgifxoZPt0ei4iwtW2EBwdsSAbbRocanFaOV0LEOVBhIugl",
-	"2oS19UjplUf371vGb3TjxSg1OczsZoR2nwxkSt2NxwxUpdCQhx6IR++PRqNWks7k9R5YQXuTRQHLsv/i",
-	"6OjoYP/FPcg9VoWkaKWG4NREy3SMpi4xR4NJ/HFeTlbqOgFlz3KYC1cDYCuLYdWT4lxPc32RmAw5bnYs",
-	"SL+1/D6h2RJPFof7o74o57lmTIpQtXVakT3XjayaptWNCrEDFIDvqYO8wqW4iwK3BipSS0CG6ys2u19Z",
-	"3F8kOrGXygbEBCSjCtQRwDDJtcLqL6AwkGBOLMEpO7Toc+0tk9pth8E87TrsusGCrjvR2od+DzbdLGnF",
-	"TstUSevqh5oF7Dxm4hiC2Y1YZbtQegqK4Nzk+QXoe+h4c8Wy0KkKtnCJXBnZzwC4hMiU1HaM2iF1QBgQ",
-	"ZJo646WJTdCc3vjpPDo56Yf2ILrdcmFq5OQnAgsqWYHmQ57JhS/KMejOD+wpjjcWuIUjboIcsep7ik10",
-	"g9xBRcTvSPNzmsUWat+53l7vwx4ep9L3AYb2t9L4cMYPrOGVukVEn4hXr38+efnm9SvvAyzkwgrSoVQs",
-	"nh2O/vX8mK47WAfLSlus8tf1cHP9JI99LDitRWdq2EWaXzXffJwFng2uRe1wDByFa5mpvqjiFQzEjxrT",
-	"IX0PoO9jtBDn0Dal7X/yQ2q9KUH9HgHjXMQSF44PYvJca023KfxlryZVapLnqZJ6qwuRj4m66v01Lk7a",
-	"aRkWlCfS2W2H2/KQlOm3dWL2z1quPT4UOQL3iFiBxYDZuNJFbFxXCBmtAqJbBnAmYSHUt1KmYF+ca3Wd",
-	"WMSn5e+4zoxrJXEmp0uwPBiNBuK9zBTfD07ULNGc9h4leDzGEZrBRqFzMkZpbpfp9fQS5de33XRw5v/j",
-	"whRyA3M6Z7/S1kJm6e3b+lldb4hPCjf67YfT9whn/7+Td/9FBEH+WxSw/YlGeHt4ayAi+AlHFJGhEIUj",
-	"vd7jJ0aJwgWzWRGtzob1qC4SiHi2/sKWb5C2+4oyM7sJua5c26zgS2x3SjfInSHaZrLqJK0SuXsjIPK/",
-	"AqlinoAkbFMT3OUNet9TnXUj/UiLvOEuMThazqQeiBMwwCmupfpcIv6t44QStL1JqrJz/ezw4OA58UOQ",
-	"9uTCyRKLdjmcnvuTLM9FBSQbjs6jHhW5IUTyO4qdWnq+ASnSeht5J2btPgSR0lVFl1syoQcEGFxXPu/B",
-	"kVo3sD0F5LXTBhjxynkqRH1uiCNExqEnj+U2QfQuWeT7Uc2fIPBzlS67yxjZhYxjkmpLGalNwdhEN80Z",
-	"Rpx58UQzu6OZZd7FDkmGud12gYmDjfa0Q/3bOTE8mcL3MIXdhu9cvrmOhjf811Y6CxPR/Wmopio9C3bC",
-	"++3TZd2+d9vMZXG59Nr86sfRDHjTjJF6sH94dPjPH14cHrUgpf6ddCzZuWp1qWRaXP62ia7e4Cu93V48",
-	"QQ8NRk0Y45oiWuadF1NNS5MUi974/58rEUaXavo1rFKx1mewwpkqZO8zLl6mCpNM7abFe8evtK4eujbm",
-	"KbvuN0R5ri7RTybPYOClJY+Jup7nlqwoOl3drxeQIs/dhSgFo+AzXbti+VxpOU8Gjj6alu1lrgsjp8VO",
-	"ANs7odm3H07fn06+qGkzejLP4U9SGnPDXsMGn86VPvnpRxHn0zKD1avdX2Asi99aLyr+MfphiW9HUFvr",
-	"EaAO33MxqEPePFMyTrSy9uEY03KoPMxd8yVclFhhdCt27pMW63fDSeANB+1jIKR3tIiui4ZVdIDZO6Nc",
-	"JzLBKJuUSRr79CdYzJqVq7Z505soaZSB5kHZkPPkl68KewMGQ0RAvKk0aW/cGyLj4UZroOTZx4XqI/ol",
-	"ArRvjLfLshKTi465MhRQ2DzRjMTNyUsrYNi2RmNDDOB+gP9LFZax5BLeVgT5Sgibvt7EKdJLbgSXpMLq",
-	"9r7gL3/sylWtf/5Ogp6mpZ6qsTAKaMnthC1yI2fhVBzi3No0yon/1zr4cgZmcIknDvZzJfOEHbdThUnv",
-	"4bK5NMJ6PTdWMt4jHGLxrVSl4n7i9FvQRWmV4QyXZctx+q2m0bf5JHBvBjjMbnv8zlTm9SWf2LYOEa22",
-	"fhpzkxf5NE+B0qBDl5+zMVuHimSUxWVubCVtqkJzQPL1ndbUBsL9ZqD/kOg80H99SwFMoz8rPpORAsfQ",
-	"R81AHFgKRmZz79IOaQuaqukGJNpXtVg2u5a9WKFzzFasaWU2M2qGF04XyQzTxeXEg/YPqmmBDPW93goJ",
-	"mz4KE5Rs/QrrQo4V6hTcJnKt3z///kcAAAD//w==",
+	"7L3/c+M2li/6r+DpblUms2qNu9Odmdg1dZ9juxNPOm6v7U6/W+OsCJGQhJgCFAK0rd3K+9tv4RwABCmQ",
+	"ImV3Zne294edtEUCIL4cnC+f8zn/OUrlai0FE1qNDv9ztGQ0YwX853GeywfzHxlTacHXmksxOhzdLBlZ",
+	"Mb2UmSJ6STXRS67ImuolUeV6LQutjsgD10vy+uDNZDQeqXTJVtQ0pDdrNjocKV1wsRj99tt4dHZDF/Eu",
+	"7lmhuBREzoleMlIwJcsiZWPCBfm1lJop03bBfi15wbLRoS5KFva1plqzwrT277ejv//77ejnf70d/cto",
+	"HBnEecZWa6mZ0FdsndONaa45pGumCZ/jtxZMraVQZlBrRrWdBjknVBBGi5yzgpiBMaVxIswHKLpit8J3",
+	"lW5e/MA2k1tRmyAmytXo8O8j8zGjn2NjvSzYnBVMpOx4vc55bKhm9h4o124MLMNRJPhugsN9oIospZBl",
+	"wbJdq3TFdLE5nmtWxCYmlcJsBYmdzthcFmZqdLHhYlFvesUFX5lPfOm/jQvNFqyAfj5+/Hhc6iUTmqdU",
+	"s+3OvpcPpiPFREYoSQuWmWdp7jfcy+5P+W08WtOCrpi2e/xbmt7NeZ6fn5p/cdOH2cmj8UjQlXl1Zh+Y",
+	"8qxzu/1Lweajw9H/+lN1nP6Ev6o/ffhwfgrf922Z37X3VOZ3z9LLSVkoWcT3RSLYo56m8ETizta6YPdc",
+	"luYQL9iYlCJdUrFg2bi+e8mc52beJuSECiH1rZgxksrVjAu/xUwLCe5q+MRfS1Zsqm/Ejutbgj6+Y2Kh",
+	"l6PDVwev/zI2e8T94WXsBJy++7djpfhCMPYWBuTns9EZtU+N+s7gOzpjuevjRApVrljxXSHLdXdHqX10",
+	"ujDP7ttdUbCcmqXa1Zl/EHfLPp0VjGqWvS3kanubnIs0LxW/Z5O2RcS3p3Pzetj/XBYrqkeHo4xq9kLz",
+	"FRu1LKAdwI3c7v7ssWf3Wu7Z+VlRyOIkp0pVM10fwxXIdTrLWwfBTBvT1DRSGwXXbKV2rcUpo9k7Zq6n",
+	"aiij38bmKJzj+y8P/NhpUdBNfehSaMpF6+g/ysJdzatSaULznMg0LQtzdZrDDIMnK6YUnHeqyMNS5ow8",
+	"mBfhgqViQ1Kqdn2+Hch+mxC+5Waz3nGKsSuYjL26ecvFghXrggvdNmFGMM6rx+AmJ3CWzX/CAFTbTATv",
+	"jVrUj78fvPiGvpj//J9fvfrtX9o25XdMsAJO9Y+mm+YQf8SLk4hyNWMFCG6+YgqWM4etBBd6wbKC3zOz",
+	"gBlJjcw291fb2Be+z+mKi/hp4kJ/9WoEe9Pe3Afwf+PqLj+I3uXmm8wU3sg1T+Nzrs1P7hKC+f5CkTkv",
+	"lLbf1DZweHG/7fA96LdtO+GYoP4L88e1Ivc0L/GIJKbvv8K/kwmpJMQhnC84aCuq02XbmLHhuLAI7sDX",
+	"B998XbsDX21tmD6C4m9ydlXuuEl+kbNpUQ66RbyOcfru335gm2+pYl+/7jpWd2wDAmUGTzrNgWwrDnds",
+	"k7RN3R3bTLGBNs3hLy+/edVysH5gm50DpIpo9qg7+m/rGJcr2jFsu903zGF4hmEbLek9g02VmxZaJQ/8",
+	"unM/vbRHtV2lCrfTq5bt9I4qDUbAnipDTpWegknwFK3Bj2IvvSEYw96qw/sii60m/NkIssQpJ1QnRyRj",
+	"c1rm+pAk5vFkTAR7MDYhiLi2YcqiKSacUUiVkXmmqbhpePru3y7pJpc0axdvK+buD0r+dv3+gqzxjZjA",
+	"M+aJFXhjMpcFYY90tc7ZrUhgkJO0VFquWPHX9MXLPydEFiTRUtP8ry9fTd50C8lWC8GO5/eSk1d4YbZN",
+	"GGppoB8pRnKqzfLBHoLrdkUzRmYb5xWAptrW1f68r7S9YkrmZd08GKq0Fr6Np+is1Uj6yQ44sSeyFPpH",
+	"+th2F+G5TM1T0xV9fH5dJBgF6lc7R/EpNKIrKfWuvSatlynngtFF+2JKqffdTNd0Qbt1A0UXdO/WwVG3",
+	"/zZFR99TtiiOoJ8EuNZUl0+wBBW8/6TRYgu9DlOHNi0LvuCC5qhWT8glK1Im9AsmUpkxki5pQVPYYapM",
+	"lyDh/1SpXHVflFOw2z1RodvmzZteXhsYe5cuVv+CQ3CnPtJUEzOqsblfKFkXbM4fyVzmuXxgmZG+yR/j",
+	"95Oa/LHDFfUEG+KmoOkOq1WbR/b0z/iN0eoqtKb7s3gLT1nO71mxae0ssw88T2/F5qqM2LeJaS0h6HhU",
+	"REi95GIBWknBdFkIRV4dHKCt8ADua1nmGVnS9ZoJY2GkeZmZN/SS3YqU5rn1gOBzMwZ3dftuyIqNsYVi",
+	"zuOZlDmjAsMV90zoNv/qcd27ChvW6PZJ4G41W9q0EXhZJ5/QVwrjvYE/7+HjMi9ve156SbfjMuO66r0m",
+	"297EZNtbJlL2A9vEJcO6kJqlmmVBHIgqkAsZKmCMqI0y7eOyp0uW3hGuj0ipSprnG7sxpEjLomAi3RjL",
+	"L9gP9T0/N6OZot23346vznPggGo5YXUfUq+Q1m6fUhBpik7rT1zxWc7I8fXJ+XlwO9REKaHEHF2/Q7wT",
+	"w468Ec4a9b8hwm/5f178/z//a8tXzH809sL28C8LmTKWESnyDQbmqhghWRqD3uhQydkNXSTtw5+/wOaf",
+	"crOdzy+kYC3DvALhRb46eL01SKV5ng8Zqumme7xbRlF8wCAs2VUphPnTtiwu8JeE0CxDF6PSbE1yuQDt",
+	"FKUrF2Se88VSkz+gCkSuPlxcnF989+WYPCx5uiTskSt9K6RIzT4ybxFN75giuRSLdlGMsrxF5jhb2A4x",
+	"Ygjv1Pns598YSzXiPIeItjSfbv7HrhiEeyfWvE0O7X+gpZCAKJrTwvwP/MXcQ1zdinTJ6PqI0PyBbpTR",
+	"XBQTuhYoIwkoOFPXrtd4oB03kSkVMHO3QtlgqzmiK57nXApYEpifJ04pjGE0HgUj2md6/yZnp2zOBTcT",
+	"emUEZEyg88z5fX+RM5L5F+DS5BpFe4tyWj39rBoqukxb1SDvKX2iBoTdfKRcx8Pb5nD4YPrcqhBFKczf",
+	"mMjq4jn56kCh4+XlyvznhJjJVay4Z8WtWNENUUtZaCYI1+3bw3TVJlK+erV75n5g7drjHXsexfGSLiJK",
+	"zNtCrsjLwNP2coJHi/wRgtlTxf+DJeh4mjFCNVlJpcnLg/HBwUHgjTaaQc0dbVW2Lj/Vgg3xD4x3YR/M",
+	"B17z/4h85I/YUBD7gbMbfPWrg0nHMGESeo71VZ+RAowkcte9PSF/fvX6YEISs6P++tVBQriq4APG4vzf",
+	"9heVOOGGV8K6YCnLjNbVegPabnchVcDL1n6KQy/cE7ek7WvoUca3+h9nI/XNeSa/13G+stNyxaiSIqbT",
+	"pMa+zlw4mRpdn+iC8nxCrqy19vrVK6PxrLhSXCzGJOd3Rguw/yYzmW2sM7rdWwnd9xTxb7bjHJWKeXt7",
+	"HdUufw95f00XtLWTys321F40W8dvWtMT+vuNEufvVy4y9thywZoHO4e0PZPgElnTgonIWfj41QmBB8iJ",
+	"FBBoI9dMo2RInKckAWM/UWsq4F84ZLqg8Hew3oJn4VejOhSlODL7iuZGqIFBwIzU4QshC5ZhbA80WCoy",
+	"WmTEflWoLTUljQ4+pvuzf+LsIX72V2W6BPQATZcgr82BR1dGGBiaUcXT1sDnvWk+FgqC10bj0bzM83gw",
+	"aKBUgon+r6thfGSzpZTt2LkH/P1ZjtJHWdx1+N4e4Odn62mey4cLaLnr8JolerBPtxxa+J8hh/Y3fJgp",
+	"/a3MOEPIb4qd/+coNScVDzNdr3OeAk7kT7/YG6Hfl2Jz52JdatPhb+PRiTS7SjMnr56lm7BR31lzKmqe",
+	"1Wf+zmbD4Reb33Iu2LN2Zhrs+tK3skifr0dobWd3bhWet1vXalf3VhG7YqpcPV/3tVbDFX32frY70MXm",
+	"GdvXxSZsHgXcMx+BsNGqM1gt9J4E8uU4TdlaI3T9WTo3OhbujW0RSqFLoxJkZUFnOUOogyDrQi4KphTe",
+	"aOgW1nARGgkb5EG4HIXYCOxjf4JnaqkEL8Jcgq5XI9kH8CkOmv5WluL5psq12jZdbh4c7n3vuaiHshBF",
+	"/axf0mi87YMAV/hMX+GcEM88/ndc6djwj8GHYe7/jNHMYsTUhFiUzxjBa3bAsK2VpukdAf2V0ILZuJh1",
+	"k98K9G0YrfKvRnME90b9A2XO082nWidsvW2h1vDrM63Utab6UyxV2+CDBXriF2Cw9dlFpGu4/QPw96ag",
+	"zErW+KB3EgfQEqmjeuk0VtfmZJhe6sPEx0I9oKPpeaYAGjXXbR49bh/hdNhIcHK4HWd+0sq+pTwvi649",
+	"uS7kLGerfx32VZf4Vtu6Anq9MXCf2Nc1cnzIaSMvfPZX1ztBnhhmc71opnN1vd3M/vrNx4WfVyBBk23z",
+	"NUcfJDrqvy3zu+ft2za68/Yt8zsi1xad/6R9V4vHPPvHVE23Cxb3xFM/46oUJwiZeM4vuCrFrtUoymcZ",
+	"O0KDf6exF2Wo8z5Bo+0v7u00DZP0NlHhufflJ17VMA/3RZCI2/XmduZuMAGhsfA77Q6bu22DMy5f2QLY",
+	"bRrvP94S+uQb8ELqH2XG562p1FHABiMLyLMyX/sk2WC9DM+u79l2WzeAjUI1tD2laaEV4asVyzjVLN+Q",
+	"UuRMKcK1eda0npW5MSgKQh8o1+pW0PW6kPc0R/fvf6PtUgH2h20ZlzTwrEJrx4J5qVUN+h8tua6Z1lws",
+	"1PPOg2t110Qo+9yTTt8NT++eefymyTaDHlz67FETlUutQMu0kY3ntVdto21DsNGSJ80c+vued+qwzV0L",
+	"jwGYJw9+nsuH51bJXLtxZ45gD01WkzCm88n1s6D/4TLPfdqzusBco7sdYG6i1IRUJofa9nGRLRfXKBj8",
+	"M5+yjtW+eY7FhXZtb2C3X55bKC/NMpgBml8WxkzUEL+b01yx8Wgd/Ok/RzTV5lqJAB2ZXjKM/t4x8PtQ",
+	"q4QQIR8OiWAcHijYvbyDPxaEPa655YtpouPHIyo2U80ExXnd/r3KjeybdFm9M9tENuZ4hONRg5rkWe3Z",
+	"soRQ7tZjkC5aKj/exs5M07KgGmA8dCZLDdgWUWq4mfsNRNiw79YPmOPScqDLWc5TsqaFducavMAzph8Y",
+	"ROEVKYXZRKkskCNpq327ooNmzb3TshCFzNlODcc889t4hHtkyiP69vEsgMhW+ympTWrbitl2V/QXzM5o",
+	"QteqJ7jY8UTBFlakbmMRKrn59xEMxEbe7arZuagdh7E7hbUNXTsRFYhDzn5hqTaDwfOO0bSBh752FKNZ",
+	"74AqVixnqYZNg4/j1DPwBFuTcELeOuiaNGZCtuICZO34ViwKKrQTvbNNjZMJYCRUbGzLR6bDWO7/rUj8",
+	"jrCAy23ZUT/oW5JMeDFmHwwwNsJ8zfBTGU3OHJOML8xsAVZpkpBkmpDk/01I8iKZkGvTE83NOBSg9SCT",
+	"35vYDtI8MDu/2AOGV+8FsHHPd2R3Y1u2z2Jz6IjBIuHKhyu0hUv9+s2br950Z9huH+/fs9NKYuzudWzz",
+	"ye0WdSBZewK9dYqnr76UX0VpLkKR5HBAZuXahQpoXANlyppPzc7unwOG6spvzSSB8WhNF1x4rbUzulE9",
+	"2fxQP55ae9FP9lCHzs9t6p6FO2AIIZiMIqpVNA8QLzE+Jxxp9q7vaA7sCiyfRy9kmmUFUyouq+2PZF7I",
+	"lcNMG21eZmaTpIzfs6y2Y0g1AKPAMRiDkLdCMG10Uv9gKGuDwcw1K6ZLqiLpTNffH7949eZrt0dVCXNM",
+	"4BUUQjhVpDYHQgLokBWYEqTGRBa3gkOaJzEdsQzHEktw+/p1LMFtPBqivKAzc9g3WR7D6qMOEXmvkDfD",
+	"3FxG7VMsLRheCJBeaMwKRf6QyVT9CRIo1WSVfdmYkIxn8O0wHQjJfdpkVLduVK0y2+j48hxSHt1IzO0s",
+	"QcGvXlZjuNjct0nBeileGdOUQy4VzfP389Hh33f4pq/fX7y3p/PncSwBq0ZAaIbiZvYItQqSsZxhvtCD",
+	"I7OEPxnbpL+Of8dF1g/D+IN58rfxyMfkWjLY3c/n9lrmCoZe0FT7fOCTd+dGA1pRkYX7Qkgz4beiYu3k",
+	"bUe0UgkiP8HbdhtEfobod3zwpU7lih2SJJOCYf5yQtUdyxKXvAjiA3PvIQNwBfpdQYXCMwL2hgMpm1aM",
+	"6mtaiGaS2aPWliE2rpOyFXW+MPvyEUn+mCC6W9m9gffoF+pWuAvWQkvik3nPillPTZ8aVR42TTV420D7",
+	"vbOP/t5X51N0Qb9QVZC/rlr20S3tXrN2Xb+M5pYP/cGepoi5wQXk+/lQio89WXQenc8hvbu2fRjNpgip",
+	"Adoj/y9Pswn7YYqLCw4t9KCPgdmsliVoqc7sfzlsm/tnmd/Z/0Tfov2HC3b4fzvPNP4TkAKj8ci5ecx/",
+	"Wr/r2CknMCojuGqcO7GzgFO4j1qGB6+/VpY66p5Po5XZ4exWysTG3AMR9Uls8IoF6qkJOaF5DhxM9ipI",
+	"LEWUOiwYzRKyYNqqz4+aJH/84x9BqxdlntOZsXDQu/n4YiFf2EH8oqSYXNGHH5FGYxT8+kLd8fULucbJ",
+	"f7GWRtMvPNK4ojUYqE1eyxVDSgvY+ognYpBijFkuE3K+WpWej6GXovlxKUnttqhrfoSJBRdwxsBEB+VF",
+	"Poi4Cqo1W61bZLH9MWSftEnhXyhI7AbZ05E1OB7NSsUFUwpORexmavDaRh/pIDZeS8WtKEFdlCtk2nCi",
+	"MgdVa84wdql0wejK/IYaNWrq5vLVZSGcCrbtbzSCtg8aGchN4Q0g0cio3h2xD7SicUi+MZhqI+pZc4sH",
+	"+4+L1FwxDE8VF24TbqudUWKG8Uiwh6ly3vR+Wp+ZFnTAbyt9lzY3XssFeqXRAyjzDHtJMC2+onqwFx/8",
+	"6LTFI0Jz0KAenEMIspowpm2hrr7FPotoR9tUqrqy2Y2W7aAUM7bkwKoXPXAu9a+nQ8XmxUXPhaWgGrwS",
+	"pYosxQ0my+nSMamYc6nWjuM98SuPoRUjBKLzktgPPMQnRMYejUpp+W9UlZIYnx3/Uo02PuqBgWdbnenA",
+	"k6vpat3fXPTkTbH23HXf1mNMb6zSPGucOtXQvGyL3pT+gO+hHuBs78Hb88k0BDui3QpCXa7FGYQ3axbS",
+	"Kh2RuuFN2OM6p1wozMO0Bq3TMEHkgXhgbpUmqc038n+YU54HP1ORsjz4g1nDbCpL7f4AW7rRKPxtq2X4",
+	"q2/e/MyEQsBn9X7tz2ETtR/aWqkNZfu31vbqQwNaxIlVAoK/sMclLZX9IiMSJlYS12dr6nWUcJJdX9u/",
+	"ZjbBbbqmSlV/LpjSsgj/rYvNzrZVuQpmvFRrJrJam+HvvufGdzCRTeeySKu/mMkQ2AXlKvb3NGe0aCw2",
+	"0NI1/mYUznWLgQxH4DqVse1v/cnJYeA7/gL0O29mqQlJMrbO5WbF4MkHFOgiZYVQQMmK76nxrUC9QHlc",
+	"zRhvUGcDfaFIDsHpMYY36sGdsUvSJigAjtCNAY7vjpgQalmegMYFy6oxt8/KT6zgc15BHwaIROAGY9m0",
+	"Eo3d94t7XjGa93gc2H2nM5rtZcgNUAkqt9u2ngrXTOxadpoWh+uXi0XOrJ6cUkFmRpcxSzXntSj/tsvM",
+	"W+l8YTSjFVcry0xlKR6mXs6Xgj2uwbyv/mbmMvYSzvHPz6AvsV/jV4bpoeYEdXcHcSdASA1PsYxsmG6G",
+	"iICEfAdDSnjdWXeRXazYRbdkPfbK9ofkVOE4q3o+dqdOyDVISsJyxR4gBAD1AORqbUQS8BgXY8L1rVgX",
+	"8p6pyh+TLqmxiSjOQsHWOU1ZRqg5xlAkwvqmazvX+dWHeKxxggdBEOySPmUxTBNjHG84hNiqAJVjdBd9",
+	"hBnVEjy7XJTMbyegOoPgOdr64ZoM3Ubjkbzb7vtCBl6EoHmAJc+YsXvoam0uGTCh4kCdUthPryRgoxdv",
+	"51tlvQrw+F03BlgWGM8Q/YeELxAGijywggH9mRnaeIt2yckgu+eY8OYTbL8jaB++kt4xdSscwAbZz3AH",
+	"7uBaDhcdHHJ1IT5uXgKxHeBTZZ8HcHUR0DcpUpRCOV/QPcNokNFMKh+OAJeFim6c7c3iXURtEKquAcFg",
+	"7HM9+9sHzFW5ZKc9AzQwJYP6mNsCBc+LBePiTvXIuHgHzyFH3rTaB5Gj7eoIuGtU5hlTRvfBEgHRG1De",
+	"syKn6x7jOKloTl3OLQSNjDIXvxXxWOcQk6QrLhr7YAc0rCMatS5kakPbfdLSr/wLRuBb1bhj5wKQmrBH",
+	"hID23Lu9HEDflvmddwBp2X9PWYht9KraIak4agrhKXGjtTsbhhLO69gXjAj2XHXoq0msBlY7vG5zdwnA",
+	"fSJYjlB5O9xuVBNH8HxkKZHQMuEu3dYm8mzfXPNo+ZFr2AQUYoSB+9csUP9dXD+yuxn42kV4gD17M2kS",
+	"Ae689OMVRj7CRYu7vSgFlhAJOjKXJ8qQ0MExUKr0jN5H5cuWHzF4xsZfw3mDokCgXFbJ4m7bf6Em5NuN",
+	"+zZjmbJNxVaFjhy9NBqszU1qvu7644okNM/lgyM6qCTVbnTckySXlm271MNK7AZ1NIhAUWnhkTZiMS91",
+	"WfTewQ1RUkmLrpO9h0PRBU/7+xQrypFP5FGshrTTqejGclmwe8vdNuDb4fzFyh/h+XNVgMw/3JhC7fcA",
+	"aTqHzJnZNLF5g5FYkt44kLkoRer0vgiTfc0qChqzTY/CFrom8io8J90yiy4ot2mnNC8YzSxAloK8J8nF",
+	"+4uz5JAIKdiEJG+Pz9+dnYJ7SyoI6kjFUOY6+JQqU+AAd2UNRTYhycn7Hy/fnd3AqzRXEt/Hbu0LEN7D",
+	"4wh/BoQwKSiyDxvjhVz/cH55eXY6duTNQDOILfmBgM3lpf6twGYyWfdqma8ajUf4OaPxyI8vKo1r6z7Q",
+	"7hiC5i9FZMHemmZByNbVKiiy4QViEruamygAILI3nUT3jletAg3YsofXZmg8Ojm+ODl71zJZJ7SHcRYt",
+	"IAxk5BSyKHjK11ToQ2LTXZKl1mtkPPxFzpJIML5YqGfCuh0TzVbrnGoWMj1/oQgtFuXKtDOukD4reGjl",
+	"CC1dHOoLdSsSWep1qZPw3vS80QtmLHI4dYJ8f3NzGX62VbgWTJt2IZ13JrONvS/NVOySVKZFWIjfABYT",
+	"Ny/qJN9AhWmO/IXUhN5TDkgNG/N98QLc/GTFVrLAmoBDmby3NhxCSM7Bs6k3z5hLESZRpdBJmFZROebj",
+	"2mzG7lku1yvW3TQ45YEB2PvUhQxRm/HWLfN2Fxi0ciOVqmE9tZnCa1aAr7YJOdoOojZurCHpBp3AQJzn",
+	"L5AiHorVQuIDorXjCU+19IX/inlEFZgwnN9w4M0mG8NsjKmRfRRutJhAPskpX/Wz8rZB8gh2MPLLCPxt",
+	"eZmaxuPZXoLwzEo+rgg8OCZwZaM1aEMSWGYfN+jA5JlfS1ayyFX3XuQbRNTrJVPMmyZswZUG9ym+WVPY",
+	"9i6r6Z52/2zR5/oYnm6Ou+nmd1mZEBRuobsobV6tvZBDMogKj23recg5wmviEsjYbNOVGkBDjMV/Qdny",
+	"pu1B9+d+1av23pa6234OWGYrVA07B8Yot19RZajHNYdOAIaFRdYheVuf3xKlBLxif+XEdxZFAVUtOqNm",
+	"bawmWSoHCJwgcA+g7C2gPu8EeArwL8Dydv/c268cxEd3PjxnIuViMdXyjkUcWm99IoWtQHXYgNfZdEqq",
+	"FF+IFaums1mNKu6h9hWWWmcQA/NTtpZYgqiHCzQ3w5vukz6Nb/q52K0wFFwWVuvqsY1B7MZ9yWXv5Q1i",
+	"xbufdZQ20zle5j2DkX18yEjCVHmR+YrJMi4SD6zh28+D3YlQ0wVfLFg8GPQE57QviFBD1rvTX4mr+hZp",
+	"7M7maQq90s7RvbU3azPXXLHqe93mCfbc9vnpFvtqoNw3r+wU+/g93fegf50sqRp7zcTXniJSHJrbEm5b",
+	"Z9pBIt3YJVHDT8mYlELz3BJ+PGqyZLTQM0ZtHjf12pTTt8A0LNgKYHIomW6Fq8JPFVYqgcVAx0aP7enc",
+	"C71cXcGlG3N0DQMZI4VMG8z4xk+zww5PCGiCVJDjk5vzn87cKoDRbD7jiJxeHZ+DIuSxhFTcCrPVNxCh",
+	"nZBjnEos2qUQLGFkvZnNnM/ZGMLo5GHJc4ZIc67NLaHJyga4ybv31zeubzsScJeBId7UX2rnBI5Eq6vl",
+	"JEDDxUDhWJXN7IBSZJJV1d4w+8uIpKRKJOVVZU4t4Q2z26VgPVbG+gi6H7qQtQH/9nPjE7zXaCBWxnF9",
+	"N1MXgqaPCMXAO54f5Duz7LdNRxsIuj7IMYevHHTDDk8ygNhVbFTtyv9Q7I2b+MatRdZMZFDg5yWxNfnG",
+	"5BXxHz4mXxHEkY7Ja2JjkbWg2OvxTng31cyjrXfVgajtFCis0XZ8gnbH1Zo2JnPXmaq6CVyZdk7wXAr8",
+	"rxBqW0GKO7CfrvDBt66w5NBrqYpMIrBkax8Pk9KuDoNmqy3jttu63dYjIvPanaEVzMc+bgpL41jm2qYd",
+	"lGnKlJqXuQs1R094vFRa59liq1jZnTOLohKZvbYRyVzz7QZZtL2jRGcrrjXLomuyfZWyR66nqcxYT1V8",
+	"p1nRPRUNQ6EPaNMDl3c6CoHH2z5bS2t+quF77KJ15Ef+7cQlfGDBn751fcLdHpYL6qUht0kcf/j28UxY",
+	"WaAcQMHnUsJdk5jbroqNfYLj8Cl2c59b8qoUcEnaiiT/Q85AT/9SZVD3YvTxiS67A8reVHzyjq9KOg0L",
+	"2mBAbMhkPJllKZZwv6ME4b4J+LW5xoHHJxFIM27YY+ROsj/ihRiUr8CKeVCkb0jm9a3A1Ot43uwJWEbf",
+	"bpymFF/JXp6r7a9EMNt+5Ig2Tb83k9FdW4V6oFBEhh9yXqURLOWDBT5MdkJ2kC/ADSm2oEEdkoHfmefy",
+	"waj8FVlAW6UkqzjSwjOu5huylgqqxffWTKqR/sSKWcywp0W65Pds2oEetY9kcTpJ9+sgOwadsCzuYQxN",
+	"qFhpEMs0+lf3XLLHdBxbiRiZkVQKVa48v0WLP90c2qnEq7I1vcfmYxUlG3sg+RY1qrHr122lhG5FWEvI",
+	"52WzR0DcvHrzNbn79tBLgBXq6e4EtJD49Unxr8HKW3j+UFBB3BoV6f4oz4xl5Zq1etLhZ6CDjU3uufD+",
+	"OIXMDetSLQ/DMTlgEzA7tRGluro4vaMVRoWZpjlVAzYa6D0n8I5vwi5TbGo3tXWUBV9wQfN8Y633Sfu4",
+	"YJ/sNh+rq8i/6dgNtiMuFe9PZBVcgho6qxy3DDR55Ipk4WavgDMBkRCCaKq6YFu9L5hoJXn6Xj4QOdeW",
+	"aDXngpnpMjvRss8ITLUync5oejcZ7XJvBMzAW7sNEIVHAHRAQkn03e4hdr7HErcRqbNkeR/lI2hK5tmA",
+	"3AlLvdN3r9uT2c+Mq+2qVlIJ5Fzjiny4efviLxOHjZlRxb5+PXDj5kYHG4h8ASZhb660lGhynsmcaqY0",
+	"geRm75LEL/AWmiUS88x+gk1uxfbtZLH1eEwYLXLOCiKFK30cZzzGk9khfqkdXOVV6hk3NK1jzvbwcCP4",
+	"ZNuTWb1nnStydXZz9X/OL747soRqkAQJQzYSg+stBPaAT8Djvks9sI/tpR2IFLLcY9toRR+n9jN2e54h",
+	"ezGc7TaKyuDu4i7p0/SREVpquaKap+YamJCPwRwnVmgkt0I5YqOx/S1swk41/lAwWMusEUXqJuOVOn5D",
+	"uEz6NqLehvw32rnRaN3A+DZimxeEFgW/p3n80nZX4lTO54rpntaKfwswlzoSem1xPPgX9+Avqd6Va57G",
+	"KcahunkrPtBpWAh1trVi/KWGEFSuehNEWi1zgDlu39hPSPuXNzqG/UL73GNa8OFQ1gbBLvzA7rPmumMi",
+	"leD376+juTfQAZFNXX5Tv+vvBzq/o5eW+Kol3Ol5seyWN5b+C7u8yKeICeKWqtaMYoLDgUVv3SFuU8CF",
+	"ANmD/mzpXnuiYErmZZ/Mj2q+rqp3frMkJFMIuu4WiAW756qVt9PaVdb0tRecYiJTR+TA8TO7Y7V7RxRS",
+	"tp8tF1qHJbC4Q3tl9Jq4QeAWcA/2n+BrfL7GKdXzTcsnZemYaNpnZa81W1d8hHXOp8E8T7RYMN1/wDf4",
+	"PGB1ixWIy1atB7QGEH9XZ9fv3/10dmpUsNOz49P+ykMnZKdcZ4OzqQMoT9NwiKDPkNHmCDayK1o20Jn9",
+	"QAsB/Je95/ije+M3z43Zb+fG8mIbt1rTpq3Lg7q65LdzI/U1mPYaEAlPQd3wrlul3hLwGy8QMZV6UomC",
+	"mlk53nLIdXv7jtO7fZzgXYaskUTJ44ss//VF9VhSkc+nssjiwNtOyWc5hMNo+OXV+5Oz62tI57FZUD93",
+	"ZpF3V0mDp5obpDa3bgy75vTp5Lw9R9o1ipwVQ6PZDT+YpdLDy1wtMYGacsUIFYSa9o/Iiq1m5knv2rUO",
+	"RCPGDpqZaw3X8SKOXTte+NRdTDMmcs1EUAO7Xbq0YGXKmLenSvUPmld7tC/YQ+VYbXyKmSQiBVABgTHu",
+	"82JwZhRjIqiIuW0cFFF0jLNF1qwgc6MsYYWg4aPfsYec0Tg0MlzpIDTUQJqg9S4n/D40IHWx1L1qPfWc",
+	"mjnTQ/UMddvfQVPdV5mKckm6m6wm83ZUEgo2C9q4Q4GubitbAVJA0QnHrGu0/3B/j8lSlgWWj6ebCCCW",
+	"Kj19uSOeHt0O8Oar13u/+mY1+M3GGrhmxv4rglHtmPoKRjFg5t8LdFts9qg/gle5sWWMLPMOncnzUO14",
+	"l+a22waE9m4kYqAtND7h5IeL9x/fnZ1+d3ZqCQ5By6pK1HE9IahNAJA2ZYWmHAoA2qRs9+TkVny4ODm7",
+	"ujk+v7CYW5t3DnRZ/jFy/O3xxen7C9ugaWZJBXhb7yEqDlS+6lZA4RXzcy6VnpCP5zffn14df7zwr2Eh",
+	"j8arAK41v8A9N7kVQFRqJRFQlS4BN4wM4LUM8nAywkxy/1mj8cgPfjQe+RG16FkDhV9lN+/Eae4FKy2V",
+	"B+S0MhE7Wm6oMWazmHFHTOIggb2NwYfCKEbi+Zwwli1uyciskHdGmbDYPz3Zrt2E56Y6GHHrIpjp4Nz2",
+	"Ej77FBgIouLPFezeogvogNtWzX1L0zs5n+8B/jT7z5dItFbhtjyFrBaaT4Hz/57mVu/dvi58gbCD1385",
+	"OOiRb/kLd6CNiD+osEUwZpugvJMbA7mnGLgQjqAg4wXzMNHqmMlyBmUHqzzQ6L1mt5iNJzz/l67KXPN1",
+	"zlkjl2p7eC1tuQE2dZ/I2mx/Q61/P+29dtXlHjjrtq115O0rZ3jdMba2UQYsa/EP2Xz/1Lulc4n7rG19",
+	"PaxfaR+x59GmFYT1TTdGvo5+//vP+1YoaRwa/w3dJwDReUMtAqPwOw/EbGNv6u19fXp2fLqHun55dnF6",
+	"fvHdHm86F+1er2Ls+KlGght80GIwrjHOyY41QezdHgLJF8iH2hieXc0DPLeXaH9f/xPSSb0d69rono9T",
+	"rlJaZPv464C5ffvutS0arR3S85ARmy4o4QpS9LhYQG4nb6E3eJLHsgO2G4kPxhUHWawaUcwJSYzoSLA+",
+	"rWaPOrE10j14NxljgmJVYgmqMVKCWvkRSWZc0GKTmGkI3rOh2KRum0DF9PHI9DQaj/DNqNkRBaa1kt64",
+	"EBxXJOd3LN9A7iviX0KCw5ur44vr87OLm5GRGFc/Hl/gf3+4MCbTxY6RvOV5HyhtLISXO8dr8t3ZDflT",
+	"lv/6JydsIQU3s6RAvvCvOgK+faD5A9LziDkfYFN74MBjgNGerzVhmP1esy6mYQy77q0hDKoNvOPA27cO",
+	"fIymjUxTKTTlQvX++DpgsdcrDRBjjBz9q1dxcvTKtTdd8ThipEb3spMBxcEMI54WRRKzP/8KoiBp47t5",
+	"ffDN17Xkhlc7CG+2Z74OBOyTcmKxgFvDiIEGA6RI8PxfXn7zKopFM2vUhXyBc4rshHlOMNb3PFxArw5a",
+	"EIIYvhx2uoIXhxywAI+zvRvWVC8//W6ou6H6JkZVbviBQqHuj98ejI8cT1f08VkOXK3NZzrEAa6kVw2M",
+	"gSUzPFhk4ORWqJEYe0MZuedPQ95ifAgh9ZUDxFUGXRvzUO2Bpay01O7D50FykYq4FnKAwdVDiA8+0lTD",
+	"jQ4MCZSsCzbnj7YoruXK/GMyRq7iR7pa5+xWJAAIUBOXIDWI0bCOHdmzRGs1L985ZWGP8E8rqt7RGAeF",
+	"eKVogPO7NZ4WLaBvjkDk90LpqWINmqLd4nTYK60pFRWy2yVVwOSZ6+SeFhwYL9e0ANI5W2XFbJ3/lUyG",
+	"AWHXMU6qRriOEWGdhx6/JGRBTs+vT46vTs9OxxiVYBkp1+YUYqGOMeHiVmDukLEnzDnlSvNUucegnEec",
+	"FGYHTGTNxJSraUrjBP8Br2bBIGIzY2SFsG0qSGLeT9qsMiyJH1kRqWkeUOk55wWy/9rX9kAWKDjk7Vha",
+	"RPRHgBGtqL0+3FKNAx2UKmgVZ75+NteqBkOMbrlPhUmzgDpudhH0AEEdRyQ5hiAZPOTWB8PNT4CuNanR",
+	"azguRwfiUGUhnszupJowCaVEuPYtaLKfd8viPWIyYPDtYxyh8P9UROx2WDtZ2BvjudzDPRteHc3btFV6",
+	"hg8etND+D/HptPLiXJ19dwWYN5JSYVn9FavVZrg4+zgaN2O73kf4cy9e46gMiLA8eakPC0RmLJUrpkg1",
+	"SnsoFVKGuVzGAmPTvQc9rr57h+fle2+NDlBCEjRKjORYR1O7xgQfca4q+CyQ7h7RT11V8WOsUMgU8mIY",
+	"ZcW60vSDBNXOXZlQI86mxgb8p9hOBDDnEMo7dyW0MDC1Ify+Qa82I810J0AS12ifsFgi1wlJFNOJ022w",
+	"2KRLL4aJ5pbAGbQiKdgRSQq2kvfMvLSyVenYatJ7fnfo0HIdglKVjambjqJ71S9O/JdgCbqhy3I9Gvea",
+	"bZlH9SCqIXZodq7L2nBcLpQktTSvBGkDZ4yLRTyL6/BWJOYP+EpCOB56uPp82RRPOe9rijpGeVfGpbBP",
+	"3ArkJQcmNTHnixKdVuQPSZb/Ogl6+hLp5JYyz6YUUs9dNkrYcqMcqBnVFH9B1knzaPWHWpej8cg1vkP0",
+	"nK/WstCnLs174LXTpuRBvreZ9wFqXs5FRFq/NWv4cjJMpYGmAC3Zvcvw488ccGvAhz9lsNDWLEfuoi6J",
+	"Zaz0S/toyye6lvp851XFCjWgcJXbGbHMMS5Ag5WqK+G/21oAm1B1pQYtS5FB9U54cg/PR7jKEVXP0s/t",
+	"xt5CM32evBPyQfT5pGpyUYzBrNlwCSUZn88ZxC55dujqXOA834q66wFQV1VymwyiLUnF8WC9LXtNXyUh",
+	"dqGX/DyNw80T0Pzh9Pil37F19+S3sz5do+RYxQUifH/wcb8vQ9q5lAopzKUAUcRDp9fcCi6MXg2llTGx",
+	"WjO1pikbeyiLgo81RluOiZS29DMAmMxNd4QBxWLGdUGLDYE0zGogTjurxoMrDRm6E4J3uHJhS3xZzm8F",
+	"Zu9HFK7tMFic0u3VmzfY3BiCikg4D247I7jd56FrI3Eut7g7phdnecg00tTIsZSpz7PFvc0V0ghZ7iCk",
+	"NiE/VpXBFlxYFheesdVhAhOdqDuaZ4dt1EufnjzkpZmwv4xffvMKp7cPV0h8hb5+TX7g33a83+oNbGXR",
+	"8Is/oPhWH9qMejSrH1QUHe1bCNG3siAFA8mXMiimO9lFNVUj6XIGZipXMy5s5V+SVEGx+B6uB826FoRk",
+	"LJVZCwlMxYgRb+KrV2Nbs28elkKrtkp/Io0GA0JHSKGu0Q6ql3HQmY3fkfzvG/zm4ODPL7/55tWb139+",
+	"ffDNNy97N97NEeDbf/Xy9Z9f/+Wrr1//uXfLz0IiEDn1RqSmS1rQ1GVlfZLc/xaKzgPyY7A520+CuwEn",
+	"O9KpP8UprpDo/VrfxqS3IMprWeqEh8VAjU1XD11NyA/cPJbcGb0pGdsqZ7cCcEJWlrkqmR2Zyk3jtjsl",
+	"t1vReVexqQy0Q+xbz8atErE0+gx/sNf2CZDST+ay9WMa4LTt5xNacRH+9eWTPLgR3qW9ERhfvRp4tWDd",
+	"BAvqtDrbYRiOCmL9ydMvmx3cPbHRTAYz6jy3K7zbPW2rBA8lrbS50T3PNzz+W5Vbj6I3ZmobaYUxzQ9X",
+	"71Sd9WNF0YohM6Z4xkIj9AtF5IM4IskfE8TwQe0GsQmuQCBIXGuS/Ck5Isn/tkDMv9MX//EzIjFVuUZr",
+	"sWGa1tbj9V+GFhdrY9fM6Kar7ogLsSlNN57hFl/1lbSp3lGA6+s3u4H+lS+wPdjrBgNeTDTwzexdnV3f",
+	"1MibGsRU1w9cp1CTgutbIedzLPu6lHmmsDgKF4Rai2vse4nVoYXoB4zyVgA1WAuR5axKROq3N13m0m+B",
+	"m7KtjHDdJ3pIhAwTtcWmCuNWTlrk14LpuRW1+cH6Li4I4hVj+SCcO1fRjZoQmzQKtWzgeLR9OxdLVvAo",
+	"P+ZNUbIGf1LQ0RFauI5MR1juIAvwIVwoDeRD0VqWcQdTrUYmTguUz5EFBvWXNBt7x/mEHLtPtnUFFdMA",
+	"caDZPRUpOyIJyKEEZABsohWjlvPOT575gBVXas3y3J3i7QGb+6RCcaouIknv2De9ptJxbNW40y7fn1+/",
+	"v9h5tey6WXbecrXDodYs5fONWcUKNIE5TPJBPIdR9SQON7ODnIxiriJ8g9gNiscHzG4tq1WwjMbKjf5o",
+	"fULSE+XWIDVADQEMz1qakykFA8M8k5D7taZ62Qoa7ROy2iHjC6aZABfUDinvw7+QiIxpDyyrC/8cIBZY",
+	"x+707Pi09quZxoJhrhvUNzLNbgN/tu+FXddCi20ZCqP2QNSzoVbcO7PNrppp286Ysxu6AI6wOfGScR9+",
+	"j5pOXqMucpdN7RKtUQzV90Hj8t+WRWOrWfl9v60yhWxIlcD/uYeOt4/7Gopyx/lszEFbUpHl0boUnxXE",
+	"zwriZwXxv5iC+Fn1+e+l+gwDvH1Wlf4hqtLvqyH0uej3AYYdY0x6xYoFM2ueLskfrt6ekD9/9c3XX/pU",
+	"VpQ6XBA2n7NUH0bJFNz2BjTW2Fa4wDOCaHqbaLHLCfl8KsTvdVM/60X7fFcX7ofh95cNlfS8SZ7zDng2",
+	"Ef6cUvV3E4BPlEYd8uGKQR3mfVL1n3WFhi+CYs7x7tkoI5XOOj89zFHssnJs+QR/4RySq7PTq/Ofzi7I",
+	"HwCT6fjO7oR8yFm2AMqoL8fk5P3F2/OrH89ObwU86NAvCMEsVizDe9eSka0LmTKlWPblmHz7/sPFydmp",
+	"6aBO5k4F3Ga3Asf25Zj8eHzx4fjdBO63wzBR6Oz/+/74w/WNaUVIX1YhZ3MzNtTVoH0Ard6KVK6M4m06",
+	"+rIO73SfOxqP/CeNxiM7xtF4hEMYjUe+99F45LsfjUfY2w64Z08MYGu9UJfJ1sad0awYFHGY9qSw3AMi",
+	"2Z5g+erg5aFFEB2RVwcHQE7XwCpaHeaBKxbkYfprGDuJ86s9hQo6zgPy865zVeY9KGqaRL3+reHpwmbX",
+	"7IoUuw52DV4Xm2ckLoH2CA11T6KlPCJ2aIAMR+HXkiNn0VLTtdPh9oJF+Rs/zK+N3D2dQKMA9HnHNr8X",
+	"gqSBTeSCgNIIhB6daBHXsp+5qIJ7Wam2X39z8MqrtrUyAw/A1AxhCBHiuEBoBvAVb+IR/SAHAFrNSN77",
+	"7dhYo45yzcMvzqFsi7CBHbzlt91nZy8cdwBX7AuxiEMj+pzumwrlM8Qaqva+ve7R4219NZtD7waFkP+H",
+	"q3cTcmzTzKkllXSOx1sBxrXVGgCRKxVrxK48Io6A/aJiaNqu03rjHBJU1fCF1hUaELVO4rnSeimzGjf8",
+	"+2ug7vkA///45uR7YMd6d3ZzFr3Xnx0h5wMQobr9+pud6nZZ5MNNvV1bvWJaHbKLBGEZN+axlS7eVefM",
+	"ZdwqZjc4vvagkEnDHC71soXTdx+m7wCV+2zA2x7lWhs5c3sXe+tLY/wPKm/0tHpDWzfZ4ELJ3dhAz2Vr",
+	"99QAjnJ3EvaA2DmW3P2UPnsAd6t9rpPu77j2hCptlMBWewNjbF7IVZhr+8Px2x+OMb3WSMfr4+/Mv/72",
+	"/tvRePTx7Nvv37//YYftc63p0Pnzdu9QQofdJceeiQR/C3NalXaBse9YEk0HmxHKvVNfxW9doMVxY5Tq",
+	"iKwpDwpmVwwGvuLGnkQ2O/ckDnL3x8eMRYslPATWQ2UTnpFz3pdTPCRc1VNLQ99FzdNwK2ThgraViel8",
+	"CYKxzFgoa1YoKSYEeNCz/NfJKiM4rJmLqfK5UYY3aZMQfSC9Zuxo7KWwxYDXtNUz8IucxSNNQIrjQdeY",
+	"sMChFAuEle0l/YuckYzNgRbYzNNxRYlISVGKWwFEHuPKSHAZYNRsuEW5MttpL7ohM8Ch3Ok/mHdqOl7b",
+	"hwPyPECrGx0wlHtP0gnbOkXc+xGZbbz7Wduq7RnDAmBQHXSPkkctGJbtvrMwQ6WBz28sUn8NtHOWm832",
+	"UlFrJenNqnYLlWD5A8Uevnk0HplhjGyShdLM/Lfd+CNfEmzXUXXzOxQ6rDqjlFWo6QtFEnghcam9fIWx",
+	"Z6x23hDa7hNdobEC+WOQM6aqMhT7qO3QTlWMpWcAyr3hKiYNeNfSPJvbGgo2TYGFqa2+k7H16DPXeKr1",
+	"GytLi1/X3mdYpVNIASBT8/OAMnxyPa3Yc2JsTcXCdIrPjG066Jzfsz1u7la2nTYtqXH8nIpjVzrYMDvO",
+	"pHlvD+15v4wS+zn7qNx4tnfpNrb5ARkqP7EicvkeC8cqaDfY8eX5GC5duDQtG8aa6uURSRAUCGwzcAmN",
+	"SZKxnOGfbgVeSHW9xAXeCwyAjcYjiyAYWfbKexAU6Z0niwJeC9MoPqFlwXZIw4+B530rulowtZbCUilS",
+	"si7V8pA8QG1/rgiSdThGoozl3IF+XAFonABLIH4ragwbExIWBgZFEapyO8dmQP+BtSbVAF9lI6rRPC7m",
+	"83Mu2NOq9TW96KkEbIdDtZUZ10QXlOeNa9PHGruuY0smxPrU0vcUwUZIyVJH5e+JZeQDsJuQDx35jbAO",
+	"SVwe+6Duy69fvXrdqyhDS7F1yEOfMTdf81KXBesYVfVxSV/xHHeQmfORBX7afRhbBtcbjcsXODKbPaKJ",
+	"9rRtoJChYMA4r80phX+IDMo4RPxxQe2dtrqI7hliywLtpiCZyWzTPyM1jCNES0yf5LLMzuCDqLKoPYhp",
+	"7Os2fEIpsqbBtrEV6oCC0c4UQWKOOM3AfVdZdJ65mwOlBTztdRK0m01PHU23Mhi09ZlYLfkFz6A8K5bz",
+	"tZ/Sj2eIKj21LwyaVUhErL/YcBxYGraHJc+ZxfbYfc4VWTORcbHor5u562vaFtUGpiV7WL5Qblnda/FQ",
+	"9aBy2T1dVPiNFcHwk2sbBw3UNkrg3fKioIcjFce3hwJol48PylG2QvFTZSgHY+qhAdaWZmsDJXZPJjVf",
+	"l/CSQRaVmwvDsgkKi+SQLPg9E6RcT25F4pGhySFRd3y9NreeK8trFxOcYkzQWe6vRHOXH5rLvFFFw44K",
+	"tUHzAUg66viDfG9x3bDYXJViL5wL0MtRrxVjRDqTE3IhNQDmzSegNhdLvzAycAq7teWsmrGqiMhUVVzS",
+	"ds21YvncjuCh4JoNowZJaZ63DAJ+aoTcVzSDTEUkJhHM1RZRAKMGaN9RxVYCNMd9VdnLnArBshOa59GB",
+	"onKNzpCdxFpZsQFfSeV20EXJfo5hOpjIpp6NtN/Nfk0X1PIGRy92rCDERcDKDvVxcBqB8omJDNItjfFS",
+	"sXGqUq0R34YZo9N5zhdL3VXvJYXqKEj0zAXBF8bWIWPLIRKkLQVKsQlJYGEThP4CHDhcaiR2skNyq9sG",
+	"gv8k89a5xXNGM6LldglIt+IVMXFtx7idHq53TBCeYbQBtLI9Asr3LKaNbrNeDXQs1zmxBr5c15+Gsn+m",
+	"MI3DtMqhcd3GUgYD7lgiY/oOXKGzR5rqfNMgrd1eL+ZWv2v0tZ1ivqAUPV+5KlvwsMHvQxExRSkwiwkR",
+	"T0EAJFKYfDf+MIhbV01FXCdaBRGYyfCICc/Yai01E+kmzvj2QfBfS0boSppb1UkG87VsxbVqkPd4XkNX",
+	"YZujTTFwVGYWsjJn2XQui77bfkv78tMW3cQiO6GlYu22F9wYSkvQkYpSCFtW7YEWtVJeRrxNvcqTUpFC",
+	"gj3oROj9GUHdgIJqWUQVoTNz4wzfdJGbjuLKiCyq9lRlvLciRZEbPP/V8SG1mpVBcb5xdYkKqX2otY+Z",
+	"Z9ZJLQeKOMiW2bCsXXUiS5phqeyUFph9VmqbotdWgaGiruk7Co3XXusUmfWAC9Uhznk/27dq83mqLvxN",
+	"zq5K4YstPKH+oR1Zdc9XGdduh0UP3OPatGBUEDUY27Fagy9tt95ZUcTWlwK6tdStwjpPqdhYfOoDFvvv",
+	"bvpBFnfzXD5MHY93t/ypPz4OPsKPsmWacsoFy45T3QdTt1VYv4fNaibDNv9bQ6hELJY1K1ZctRMJVL87",
+	"HHe2XX2yZZLseGud1EfUOUfvH8ReZRChEj5sBqxi7+V9LFWf37N2/d9cejmjCgJ69zTnLTww8MyUrSVC",
+	"1naeOfeGd2n3Jclqq0dvfvlCWZpbc0g3lvAGky0gF1uKBSvInZAPqtfqQW/1bxvbCetctmtrQj7/xtZs",
+	"XW3sdh/0CZhbYEsrSea0gJReV0pohve/K0eL6JWKuWMH97TI2ONuObWij9NwfN2BjX4SxwoaHMG4OluB",
+	"A67WbWyN3lKe70vkbKRaWTBkwShKMUwD6Z4B7yfvBPaXAvh/fRlr9sj1NLVnoofOkwN4t+OYdg8SD4KW",
+	"d0wMqQ1YFilTPb7tyj9rI3DZVJYR38SZgKjwzfmPZ6fT9x9uHEOVWZi3x+fvzk7jMsrcWKzoXXcvct/h",
+	"25UeUJ+Sxvy6RY1uQyZSto9gZw9MaTJnIjXaOvRrPWjgEGTpnb2dqMvaaaga+Eg0aPDRFoAyTeVUadde",
+	"/ziBGZf3IkR/5WJRbaB69+9zqM1rfnQJ42a6ovGgZuEo32+zl3H4xa0rcWKeGY45tB4yXAVLn4YrtD3x",
+	"A6dm208SYed+a8Z1aOcJPdzOQRvJjq1hde9G445Z656ofeTncX3PxuenNgONsrw//+fL8cu//HZ7Own+",
+	"9S+9dkaP79rnky4LCT4e6zJA+UCU5nlO5INQzpHwnNfE7y/Af2eh2bpCe8TMYH/3j5ehTP5UwTI7mJ2B",
+	"sreySNmJtaX+68BqqtN4e3s9ei6YTeFjY/u4cTsq9cMs/nPPXv/JALDjKYYq9xF01zaxkAuSXGF1aGgm",
+	"iSTdV2GxxuUu8g0aIO2MIiELdwPhhGCp7RKh3dAqW7y5B7KqoJpN16yYItdYO/3T2oh4y0dG00IqLKBm",
+	"LMXQVwxltlwlbdN4MnZRy1sBPyKhRvBAg4ook+UsZzVzbHJQjd0mce3DBj1k14TL/el2TUoFLTa7PwEa",
+	"OcGH6zHYYZvNp+//l9uHEODuORHvi+x/2OYdj5SW62mfF2Bs11qu44Gw729uLk8sFdKwMJgtTYkwXlpo",
+	"nvI1FXpCrljGC5ZasiskVnO1x7e3fJCAG++/HVpRfUVbSs/pc2XwRFNZjgWhM2DTYWSp9ZrIAv5XQR58",
+	"LLGlW0U3ncQE0PeM5nq5R0pgWcsGiaax9Kc6+Z7RQs8YHY7g4enSqP8qtA6QTlFoLkoW3RTY19SIhOKe",
+	"5haA3NudGsMrnzr0t41Iw5NqjPhlj43yfYP5ryzMoG/H/bXsd+bxqiZ2Q9VWTGsuFmo6JH7TM0L0EZbA",
+	"dh3ZAADqa/Y/blmUYML9FHRun/2MZt/59mZxAIhm3UfGXpgZI1hzTuDscSnGFc2jC9bWr62I0I5JbAwU",
+	"915vPwEASmjQocVIaRT7tbNKOddLRIdVO9ZubDxjY6IkWuUVkz3WSwZY6q0AEo9ULgT/D0dG+JSi5Wa8",
+	"Wys/Hj2+WMgX9o+/KCkmV/ThR8tbEu6LfbEYTb8DkOY+p6sB/GYA6O2Pv/KW2hb66pIqxTKz+dBJ9uhB",
+	"3xPyHlEph6QUHtL4D/F1rAu5KJhS/T/4qhSX7qXtj275sCr0Pdif4mPTeztTzkXGHj+o4fWdgJBpDwKC",
+	"ltjOeKRSKvZpUJfrnKnpnOl0GWXq5feMFPJBEfsImW2I4qt1zgjEjgj0vEeWpO25YDHJCxNLmEAURMF0",
+	"WQjb957dlQBNisU/wIBRBB8QTKkxcB2gC7pAkmYBCbKAGAygK8j3mwISNm4cQZC3xdeMDQG1oYsezkqe",
+	"ZzZx45BkhVzXQ6ttHmgbzMNd5b/Vde92R33Ot9Y+usGDjLWhgtVS6/nS58RccRjvm1GdLmPIy4y1VBnV",
+	"FCPb8ZyY/hqT/Zi3nOXZzozMFEPWtvfY/ARZQ63To4sygj7dIIcaNhUsca87L/j1hbrj6xdyjf2+gDvG",
+	"WL2mVzNAOTuubq0hMXSsWzYMZxVckJGobJDvFC2EUeXXuEQFjqR19lIYFjrrjgDtvA8j7gSEZ0c8JFeX",
+	"3x9fnJ2OydXZu7Pja/yv4+vr8+/gr65s8zbOvIa/6yhNFkNxFUPzzWrBh2HZO9UFGcYgGgHacMdEz4rf",
+	"inuEH0L4Qz9ewGrj7zrmnRiHv8nZt2V+90kQKLbtAISS6mfkJcukYD339vBcxDnP9W7vWoBM7olPzLm4",
+	"67O47+A5sIFaVJcqdxQcB+yRrrhoKVvTRau8ffgwFSoS10AHBdWAJnU8tCt5D8UMQBBgpkcFNwYHASbH",
+	"9x1ZL/vc7KvnwG+ifuzAQc6yd3Nu91g1JSG+M9iyblk7DliFYHS+ppPji5Ozd8B5dPUhToBs390nNrXn",
+	"CW11k19bYBxklB1ZldWyBrT7znsdIkTjvsVna1szcA6+iVS3bMNP2m47VmMPCT0r87tB4hnE6qeKEONo",
+	"dgaI7TAuC3bP2cNgGncveXocW/v0lKtpSuPyoyr0xwrm0sSCAqy2iaSHRVCd0O1+WybixNkh6aYqZBrJ",
+	"pFyaVoQy5gtmEHBFspJZ9c3ltBiFf7u8y5Ii4h+VnluRzGUx45mlBxPsgVi6m+sfzi8vz04nJAEO14T8",
+	"wUZUvjwEKLYNGkHBKluiKLE1MWxjMs9cY5hmwTKfUwfEJclhrMJMPWUVh+dKh41sJkFqRB6Sn7RIpdNa",
+	"Gs4QsVQs1BT39zNxF4CZcQ1Pkj+8Onh18OLlK1KKnClFkn/BJhKA+qoqIamgc/2ld4vdCs+0VuXmm5Vf",
+	"lUpjCbAJOdeOcwXqg4NrFBuTacXS9tt4ZIxcPeUxGVpClUyw86/vaN5iVKemw2m5ngKDVWSXQhbyiqs5",
+	"L9gUsbgJcW8dkqV8ICuziVQutTIfckQODslLTH+tBxp3uRVSuVpRkXmYfyzz2HkVjRqyR35TWp3LeNbV",
+	"9ZIWOGk0zwPdwuoiQLfHdY0VDny+gRayBEoLpFeOk+l1Dmvt5cUOmb8tY/bUbd07LcUMM0azae6JVNrA",
+	"ht73u6D3jJRrMmOYfEvDbKUJ+dbP3BgKuaBGKee3wiZ6AzkmZI1ksi391rYwHZzRB8rhMM2/nqWxuwq2",
+	"TeCPh/F7JVj+Tc4gufKm4AuHbu+n8f/CzSRHo23onQdjV1mOMuB4giJWKLi5VnCOIapeUJEhvWwHRdDX",
+	"B30OdlWKfZchgg/uZ7o8TnOpFOtmvgG7elURCljFIJfKZah5ZwJXFrRNqCLv3l/fGMmGWeM2Gme0iArW",
+	"n/jD3r+8kJWri4Km8RgplBmjmhEKK+PGa4e6JZhtaWSQwcFAb0VirIqpacmo3GoKC25xGSppCza5T/n6",
+	"4PVfeq10fTw91u9HfKESYK1eeaCWyUoW9XpBFoRRSHCWrN0I5aTNUm5YxXFerzYtWH9P2JqWik07jFl4",
+	"IGY9SxRytPDJLfmGWLHbqD0ZFXfY8MBMdHilhZmrmgt0v+PTlp6N29qPqlwNwdivCy4LriOX6vd8Ye4I",
+	"1Bjbj8iLsA5VsKlQO2wHkyT2Nki2AY+RYUJr3erO9nWcEHgt0HdgQc1pfKBGHzg4NHqgadTSaQ0rO4XG",
+	"xnQPQenrsu2yeuE5nzkLUdm4ClRd6ebTHH3zBuszVVFSOGgA1YA7xdI2RZgybEp5jzFeu0fNa2uWTlvr",
+	"KAdhd4cTqTSwL5Qvm+J4BaNWZBeX3ltbxMkKdwtK4Y4zDRZ8S3rsLzcdR8WOCboxj/3OJaubCAcwWHBe",
+	"j2Diz27oope7LeYOs9G2ytNVW/dKmfLCNbB5bA8Nw2HsSTUdpWZEu2541IL53OFeq4zRvRxl//wW6WeD",
+	"8p/LoPynsv72t+RimAMUIU7JVHVFLiRvL8oW3ot9rcF/GjPvs9X2z2W1DZSen02G/U2Gp6aDvYl+6mdT",
+	"ZNsU+e9qJ8SBbTGdeThMuKYK7xHh/EXOpoEyNCTWGcSDPlXEszm6PrHPalj96tzvrDP/2Vb4bCt8thX+",
+	"G9oKn/X8z3r+Zz3/s57/Wc//rOf/Tnr+U7T363K1oj1K1OxRJKcSGNvsyaDN+OiNEenAFIZu+SiGvzsk",
+	"dLNkxP7o8i4DvUiHBMqlioeEOgIUtb53WgA/VYP8HB34rPF/hpv9T4WbDTUiPtsJn+2EfwY74bPC/xkL",
+	"9OmwQP88UJ4mZUcd/FLDqOyNdemrre7hxbdD3dN977TkXTmlvpeWL+lXsmgrZS1e/lGSjKU8Y1lYONpy",
+	"DzfzKMJk7edK7HZJ1JEyhuangCsJSImBSh8HDDmRpTB/rmdFm6G7hOKeeZHmiEz3KW9xZ6u691FgoAJ8",
+	"d3qoltNPXWTjicnco3F7yXv3oU+oAuvqmEGFI1sDdm4FWmepoxjFfbxgnG+lb9kTX3Fwv4KrW7/sUezG",
+	"bGlfXbFPVRdAjw8uMtO3FExrBaQaJ063ANsHT7hdXq0Xu229qFo/P4N9eZtKSNiyYrg3gZLEfCNJqbFN",
+	"7xksF6QzckdCweZzIOrYKtHWa/SNwmxxqnhMrDRS3MOwhHwYgvX/lIXcahIwSNO2F77ZMhlSNAHPW55N",
+	"Z1gDvsoNdwJ95Aks8Paf82KFhUHtP+AHWayXFJ8uGBAz4X8GrWBi59QT/vo/YR9YD7FeZbQqheBUyeoD",
+	"AjPe9jW3+N1cLqZyPjfT21Kf1E3PHhpJVVu0rz7iy9h16iC23a7FRJf8k0/w89BV1E54wyOQK+l0GylS",
+	"5ouHuTo0wQltl/48ZqK7tBKBJTZ7V0DduigjwI6sXOc8tbpAE6LuKzorS4BazuBhLgXiL13NHZRSjk6C",
+	"PXIFKTgigytFSH0r4F21NH9eUC7afEJh3e+d18+OSt6/S61J/8Y04/O55XiNmbx+ppP63EG9osxO4ZKC",
+	"qw1aMv+2baNxBX5jKJLLhG6bwHUhU6ZUlyDHSuwKrhWO/l4VhgmMxuvUAK+vewcQ1f3lPRZ46VdQjqFo",
+	"7ldQLnoxbBftrpl64XbYLXF+PylpJdynQl3ZUfUBW9UcoPvw31rnL067d+9H4jFmP7dEB5x9tWDaGFjE",
+	"B0oOSQLtB0wLoPlkY1CNxv6wUJHdCrMlVZ0qwe2OUXXKf94pVbZr8j7SVNseofDOumBz/ujJn8lsQ5I/",
+	"JnvENVYe4fb0GBUokPYrVUXphWEOCQdtTfUSBA54ru9pXrIxoUj6plKa02Kyhwa2dymGDpb2IXQysTGB",
+	"kvvWM9kEjbzuKt7w73//97/+/K9/nfzxX0Zxdeqddyb2JvVubCdb2fyrVxguHOMCQUoYxSUB3d8+9urN",
+	"G5IuaUFTR0If/VqX5L3noC6pXkJUElQolhFf1Kutx7qjupuTRUsbZbRUvYzIe1ZkJTPnpmKSMVIAPP9k",
+	"zQouswkBL31yKwKaFb1kG1s6yuI2aMjLAt52o4tV5C1MOfrgFYqnW5G4OGhyCOHC4OcxkXkGBbh4ofTY",
+	"BnqSerg1qQsZM0ogMLJ9j6rwbJtWfklL9cTqJTuRKS0Zy86ww7TkrWQb6RhtH+xzVQYzRFcdP35fjaDl",
+	"fF6GRLyDKjLBa6Rga1kEpQ7R9RRj7yyF3kHDv82PvcWJHSHmV45hN1ZuNLWO1J1Nt0wP1kP4pBukteei",
+	"3Dslc4AK/enwWGrNUj0N/PetZdWc3qHpHWafrWkBRpeRTzldY3k81SMDrXUy9WBn5ZWtsiznlnMXpFZw",
+	"MCHEQo5tAIkb60GwBxReORd3noT7VtgGpGBjh1YJCMX9GUK5bGErjub0gUPhEE2WLF+jwGsAlwTXnOY7",
+	"KxkMj/xgFL6FnKJAxjhz8FHBeaDGormnxaYl7N5+rJs1TBvdSU3zoBKMWYcx4SLNywzq3DmujCPyEnzJ",
+	"QuKiDI5VmnE8/zSuylzzdc5Z8SRRVA6GX1mXW9QcveYiZf5ySakgM0bSnPIVyzy1SOjmNFswK1Hz5srs",
+	"xozMaHrX3ySlqKVPceMMstauSvETK2YxS22gvNuPuti9NCSyUguM9aAgqEAgcXYHek95Tmd5O2GMhYeY",
+	"lXIjrpwHXCEXXu/lMos753ne92u9v7U1+NX0yA5DWdWqJPRc7SYkbjigrSKWCZgFVxQhgxXD4OjTotKw",
+	"kA16VWEiphmjWc4FGzaH2+3sQxZda8aHMxuFsd9fvD2/+vH84ruAuttuUC6IEX76MCh6bqxhhoX9LcW+",
+	"VvaCvBVGPGG5TxsDwKvSasVYJ6VuC1y8vzgbjYNRRC2AT+Wszn+dDogB+o8pUOXoFf/rVcYaJSdUsvbv",
+	"TFUFj25xwPT1AYc1sSMhdyziraZxDqkTWyPd6HioDS1lzoyRzQWawH4yIm13Fzj+2CjZsqbKCFspKiCv",
+	"2ihz90zi9NUC/OWDFr3npPGMrdZShwJn+xnQ6CpI6fbuUSWoBmTGllxk7mwZY1ESL14J155f3glz8+9Z",
+	"md/dCixNZDQ4btrJpVgoouWYWImAgCK6oGNSBRDM32CPjO36ZAjVrUW0ZeGKWkMlFngpCO2T4ygMxTzG",
+	"8vn4VqCCUYq7CgG8zQtYS2gdhNJx6QF78vgNrw2AdWNQuKlBe2owaWAuF9P28jGRocnFFJqOeCcs5jSX",
+	"C7McGCvxMYlGABySE6imM6ridyFiYL0oiKveFVB2+/cQgBn7tXJj7JirqopQAL585nQiG3xJ16XDsk61",
+	"MWJ6ejl8A1xCOZZBSxq+DEXK93t7zejdtFBq6NtDqgy7ILv98ujK4hNyPu2NXRmPCil1Z+QLmRWNNmLj",
+	"cHDrHFU6CogiZ6rjLqeVTblzAEZsTisS+fjvPT8GnlWarePz4xCo2XQui1az4AsExB+BeYy5BsbykKVG",
+	"p4SzA4009vfHgGDjHkrkPjC4Oiq2x4bUgGBvUe10FW7bhW2tMhP2YaobRkWnCyoU3FTPQEfXuCe34LYB",
+	"T50t3+Bmpbm1GgZohdD1knlbavobdlvvaWGxq4rJ1NXH+g1Suy6i9kh4FdYFQkPodBHnNR0WO6j0vKo9",
+	"FDGTsfjBRe0V2B8zdLxIAVEpUJi+UIckuTn/8ex0+v7DTQK/J+/eX98kgG+QErH8co7JISgFwkyTB3PF",
+	"Q4rJH4Ss6ctYjQjCMTZp68sWPazL/w7zbPZLq+O329cZR9xrmt7tOrInyJZ5wx51iGDvRjLYgl4rX0ar",
+	"Gn/Hgj+uc1oBBYZ45z6JN2yWy/TOWEa9gB821Y4ER5HcsX53XMZSPhgr34JN82o1zfl9SyS6qXhvf5Yr",
+	"lAeP9K3k01+rUFyk7NPeb4FpHoHLV1sNUAWyyOLma1fAEQ455VBkQ3kdgIoNJJSkLtOlZ9EwyrVyesfu",
+	"z/xIuW6rju9ks5PeVdPVrIR7bls4t5/RCn6wR1F9M2G/luZeXtOCrhiUd3c5Cxxj2j6ZdgcDUsOj2qdQ",
+	"6p6AaHenObDPsERWLYcAM0MjvKHeAJ4Ncn63Etj3AOmg+8pdl81cuB0ve5/OsCnxrw2ZE1B6+pqMVekm",
+	"SIOcbaYr7uLGGFR68+rN17Uo08vORMJeG6RhIvXZioHR0uvxSnscNOPVe0OmHOTG0EvUy92qVParSJ1s",
+	"qxEPaj2wGLobR42rd4niFhH3OwAF9pREe/hPQlfPwGzafy40w07r/mPINoKVtvbLD2nfWXtSIZorceBp",
+	"/KTkhzCePkBcLxbifndnGIEPZUIymao//SJnarLKCD4+Y8oqB3NG0k2aw9K6uNTl2cXp+cV3o/HIlYAd",
+	"jUdXHy4u8I+uWuxoPLr+cHJydnYK/40J/6PxyJt7o7EtgYjPIvCuDeXm7IUwMQdCsUHKDPxnUYqONgL9",
+	"bWtyElvcMDnEZCVlq7iRROVS418rEMGEJEYXkvM5/oLQkYro4FbU69Ynd2yTVOai2e1tpgtJ0FBA4KGr",
+	"inIr8K8TkqDATczxcOZuSoV1+01IostCJIf2JxX8hmFJyACDtAoLljDjh3IsCXjBkjFJmMiSwyCAiVBf",
+	"iZEVoxKhVmH6uxWJDWnCrqy/xhVRPGfCNI4LVv8d82At0Ehpua7HQO2SGA06l3qEEX05n4/GI/TA4Jz4",
+	"wr1Q9bsQLgELWgqSsKjzIOHWadkn10FG/CAQu5Vkv8iZlWT2dDkRCEcM666TRckztg0yzJSeLug6njH/",
+	"QPP8RWrMY4jYWxRsJrHk4COH2n+AHQUSilpRQSlSBmQisDeZyJw+u6BrB489RNyFJjTPt8DvVbs25y06",
+	"fWb89pIY8g2QXUH0A08ZfoKqAfVlQZKZ1MtksjUmBbtC6mUcjS/i0KELhyOmsJldjcTBABPYZd097I9e",
+	"MX//D1vjuGGVHF8cg1ESXJUfbk568Wv0yet0J8DVNgEseQwI2mmxNO4wm1WDbbVcXUH6SPNwbazTH/a5",
+	"CjeCuVFG49HZT2cX5lL58fjiwzHW1b25+j+j8ejb45Mf3p6/M3+6Pv7ueDQenb77t7bDfxPN3IBovKst",
+	"YNmKmnRm9ZpR5Aw84cHvFqBWlOJWrKgo4bHaKbMbwaWZ4EPRgf5A53f0Uqp+JTi3lYC1fdXqAaBaGv0O",
+	"2t2WSnI+V0z3DFgYXdGPK3z+q1fxAIdc87SFaWDN06gL8FyQBMKKxjCzAH14+gtFOAD51VI+ALITPukL",
+	"c3nJXI0R6HkrMq40F4vSWMaKQCatUvzetuKXFwq7moMWhvxtWP8QfE+3YlZIuGbtQf9q8hKv2bksLJ7A",
+	"CjlwVptRI/o9IMYDZ/itQHHOM4KsbbgoeptA7NXOowZTGi7F2K1h7OC9c8b+QG/GO0YV86rmwC2IgVbc",
+	"gEtGCz1jtOJRMKrpNgK/mQ4dq1K99taEWQSamrXKWbZAKAA2EbdU9gc5yLtWU0oFI4p322bwnc9hHyTy",
+	"zm7wVGbeC1Uws3jcVl33OrVLC7VUJKDA4o1vJiRxwUdkxXIcVQHlWFKFJ5MJeW/UzweuLPINxmlWCKMx",
+	"dirjQZV9aRq8F1XexbeqXByv10xkVz5OP3Df2YzZdFmKO9x9uVxs7zUgp1Ds17gR5coz+9rKS75YMqVr",
+	"rTf991H51ywI4Lpt+fh+XpIm3dyas5R1fGyA8t0acLfLDj40AjlVRLNH3fSQfv3q5evXUWBsKe6mM6rY",
+	"16+jjUEUtNHaV6+/efPqLzHf5S58U/cnoRjwsLxejkLcJ+1zF/X0KF0wuuogTlM6k6Xe0up2yuUaxLuX",
+	"Ty7cgtXbYSw7nJXGFOP3xzbshTyRqzUTyvs/KsNOxIuLX9bcJQNcNkuqpub0xENvcK7SslAxH9RlweBu",
+	"h+TcfGOEaOKaS8BgK0p25Bxvc8bAeEIHHCYtjwnNH+gmHsxa2+hyFJX9gIx2MLJksnNzmramiv8Hq5EI",
+	"vYzrVZrmU8ha6yJuBPeWo2zUlqJqDh59deSTR18ejA8ODjxPLcwUAsKSW1GH3LQwHnYTtMFYqxL+rUuE",
+	"0xV8WjIhN5YPAf7NxQLu3DVefAWCDhgtcs6KWzFjKS0VwP60lHeAMcilWDhXi2WBXMmCxTkSGoelWo9x",
+	"tQNjR+Eyp0Kw7ITm+XBatB7Ow2vN1sepq8Ayk9kAHiHvIt9KBK/hXDO2hpCrsXU8uUdY11cTWhT8nmXg",
+	"TTLjWIKceEo+8Ucb37UtkYelVMwmNwcDAgOAV1E6Y4RFE45XTC9lHEzVQKjVf5hykbHH3dRdZZHvxmlA",
+	"T7V2x26Z/QixqWoKo5uqkLOcrYamBb49Id+8fvPniB6wDejY9uBQ60JOpZjnPNWonNpXqsTstVSKz3JG",
+	"uFCa0WwMdhTYZihIb0XS6C+ptFuEcOIR9A74Fl+G9bUHDOsv1B1fv5BrnJAXkHLDCjsdEAiK4ZWuNZ3l",
+	"7IgAEpeuwIYs88xy+Rmjjcfpdyxqo/+BO2U0ewem4Yl9dfvo4VS7SSZ0BiiHMOkCHakOMgKLMsEDpGkc",
+	"PQFGqJGihRQLXAauwjTseMA6shHQu7HiStM7RuayFD4wFTTXK3RiN/FbzvIojwlfrWWx1+Sew5vWUtie",
+	"YWTWOX33b9PzHy/fX91Mzy9O3v94+e7s5sxaXJWNav6FA5lgeoPS1GJpIt4VqpfVVm6f3AB5NvTTOj/n",
+	"8ur9ydn19RRjLs56tPskZOJ2MHGmdBvC1GyrUtWD+d98E9znr+NhTM113jI9YMc6+M9R5Wcxtj/iRy3Z",
+	"jkjjSPwWdhVIWbYJy57lnuqg+IDpuY4MK/gLoMdnSLbQy4OJn+anxh+4YFuMHRQvmN0OAY57fz/M5SA8",
+	"o5eE25MHzC2X+Dvhwk6jUSR8Bo6DwdAKSGR+whtqsnP6XOfjJk6xZWYgx2EfgxfOoKN38JHOZ7V6w0TO",
+	"pypZl1Qpn2lPamFDRC08C+/Eij7WkF3Bsa1m/fc3nYPdWg9dxGIXnXQYO+nhq7n4nQ3k2P6++kQwj+eg",
+	"+3jOEf0W/XZLWLjPMAdhWJt6N7z7c9eQevoV62My5mI7UTtalkYnBoaiiqzRHPnCddzmHPbMvrtsj6Yn",
+	"NXhzjCNs+fDCApaf3Sa1bVdmaQfDd5jyOelJvbAt9besEKv15Btvj/TWS+3oW0kb1utC3lMMR/Circwg",
+	"PtZeWmUmS5HGPB7fu0oGXpHEZFUXUkrNZbzFXtHP3ZJSQXdXJbATcIIP+9emkIrc8rkNdFmswg/kTPft",
+	"2zyt9k5it8HzgbMDUZNhPNqaRkwkpfkKKNCYyAikxytSUA25alXqqUVOQbRKSLDj8nxI5pql/h3+nXMP",
+	"Ku+Jn+wg2VtQkHItu2JJcz1tu18+Ljd2Kr4/fndzdnpIEpc4lYz9f08h0zuxUBBzZuxfosLCdNhdrsYF",
+	"6wk8Otk5WT0zLHKq9NQTG0QyIMxPHnxPNVOalMLGn+dlThQT8XIGVcvD8q/Na+Ybe564782joMrNI27j",
+	"d1b4oMFvXX+IJiMzxgTxBLJ7SCVwP8dEYb1XJcmcFkdkzgXNkS05cdsv2avbR0d1ofY4RSu6mbGpYqJj",
+	"uqrw/5JCSBYYI6ibQnBe0mLBsAqRRHYWSCKj9+xWFCxl/J5l6PDxnleHFECna2WlGfPa0nVZTALXJJVl",
+	"vp9vXhibvM8HpqzQlIt8Q+AVUjCaAmWz/bhDktglTsiKi1KRRAEjK1CuJtVEJnuN0yipRc9d/h6eNRoT",
+	"1Wy69gWbeme3txIEFWyNdOtbc/V+HnwvCT/30F/qte2xoFzYEDOtVrUs2PhWVNVEgo0DR9FtloAO05yR",
+	"vaZ0C7vdExXHcpZG56ASwAnPVIJE0RUjAzKX4r20x0mO79G3siAABaumGYMIduaANVsoczyzMZLdUg0b",
+	"+IFu9hmFrQfQeliwd/QekSXNHMsInGD88Y5tABoLuZB7CVOrRky9udTKnSakI/ExM1GX4oTmeinLxbKu",
+	"rByRNcbjbgXuTyVXjFg8SWOn/WOy7u05r9IStVxPe1ss11quQeeHHbLrpcore4PPY9a+UOZ7BqhXFlc2",
+	"5ZmKIt6sR9qG3WToXj4kGvaNP1hBPNesL79ndpGPboUFVQNGWQr0u+olWzWiLTt1naZF9Ol5BZDwRxbE",
+	"ZVHuoBfo9lbZ8mkdrBMe8WS59mmeozP9jgusUFC5RK00sZBsZgsXoGDxd3OOnyTnDVEE0p0rspCCtSCq",
+	"HvDq3M2ECIB/Wmyq4yxnihX3/W2KGAuDD0+69NbmzVm3/dx17IyG6gRWJqBT02O2tPMVVFphYGNYyy6o",
+	"elLVYHH2tNVg7aVQU9OCS7qm3XTxKFQkE32SduuOj3ggzp0+LZG221FP+fgo8fRWNuSuuFjkzMduKtyw",
+	"Azqfnl+fHF9BOs7Z9ft3P53Bf/3bh7MP5r9Oz96d3ZxFQTd1S3+4sx3JaNyWtpjiDLVS1FSAqttuw1o5",
+	"UCDIBvJ71UK53KVF2C6jSLt65eHd2afGDggtyzaZAN+FZiPh8xrrOFcVqWyb20au2K2Y0fQuwO4fjAkV",
+	"m+bFue3Y3uXWBqpwew23VDyVYmG2HCTQ1xDKEoYGHiXQgmwz4Si7p/kvX7/eRSS7RVdhlrfjAFn3zz4b",
+	"clEWLrkksaIHoFzmCob6zuZaqTRCUJPsguECG/XLGM/G/ELOcqeKm6WPsRjv7YiBHbLDuPLFniD5Cnoa",
+	"rBU2w5nQrZeiHevwPd0Lamv9G3VfyxG5Y2sdQGfdhFfs8LFQ3YAKcW35fU/0Km3516EbqDPZMXX7xC/P",
+	"LA7RUuWARmfGDHaRNR9pnieRedrTL59H4CLXYMUpq3pZ7dHzbUAyoTXVcIcaUV5w80alYJrD8wvYgm0V",
+	"h6Ju9MZA5IrBVNhoCq3hTFiBZe+to90YKr6QccQ/vafnuytp2vPdavL9zc2lG5gia1aAZhfI0L90y9Cv",
+	"X++6pbJiMy3KyPaGmi0gUeNf3s/bW9kyFamDd/u22NVQw/2Q0FxZ0nJyenZ8Gt7N26OJ2jgvzS1kkabB",
+	"272iNT6e7KkKXh6EQWRvpTTdffUh/IgrEVC1t6gYdSJ1q2L00DK8l6ofaqDur9qCDnio+Pt3p2fXN5MW",
+	"l1b8XjHbE58ZE5oWUikoYWJ2bHjtJ1n+68QKaSMdWTJ2sOBbAT+aKa090KrJ+MtpcvCy06/Wd3aQiufn",
+	"7coHKEw8YNkeG4/mnvSgJjiVLiBT6CekcT7V9TAUGuacEFFEYXhgC7bOaWpz/a35KuehNXIEhq4iyR2d",
+	"31F78yy1XieTLSfHDuFg8UXgkfjD1dsT8vU3B6++tGX1AfyC94ytOnVEqB3DrTDqKhgRvLKs4cUNKEJq",
+	"QkDZ8NoSWymW3zMFRod51vrXGv6NvtWx6vQnBzuKUtobuEsj0D0Qu42s8FZEJ4TOXG0OTKe3tnAX4rAv",
+	"X9g6yDDtSCI1OoEHf8I39qQuG+LKM9Pm3XnDXU1bWDTFPd7az0nl3Qg62LGUe7CL+C04BIcA2+ZT8Yvg",
+	"QHaSi2wtxda++Pb9h4uTs9ND6+0CtzKmh6AZXEU68w2IkxqMwTk0Ph6f3yCbyM3xD2cXo/HoFMnwPYuI",
+	"owsZux67/Bp7LNF+swp4HdPj4NXdWezWN9x3kd47RaOhJoKicNioTcYFQDrznOUTcnl2Nf3hLAyXcL2s",
+	"YLp3DC0TsOAwFRQ0c1t+TmLxaWtNrwt2z2Wp4A0g+6gSckHIW0MMpJayqaqsqi56xxo58jj+0XhkR9m1",
+	"7pe+JOIQWG1N03+Kqv5PoYj1Ub/203F+a9+7l2bXsIfBBCxQzMQ7cCB5g/qqyQ0iQ4ysTe/YJmIG/MA2",
+	"4McEbR3UE2AFwAClgMNTELlmol7/AlUTLOu0V9RutpkuClmu++t96CL7dnNBVyyi8327IXMuFqxYF1zo",
+	"MZzJVwckN9qe0gQ6UxPbdYX1798jvOgpHIa8F8A9hsY26WodSy74ABUWNfPO16FGZJhfEYlvdcXnbnrG",
+	"3yZPCLE1roQqMuKXINhB4Yr6KRvX933H9XEFrrin4Yj/IbKjRTGxrGWHJJU5+rWwcA9sEFcRzBuE6Bqn",
+	"Zr08Ks1mld6KGtEL+UMSoNuSL8ee58X6MonLKToFfcdRnoFxAhCm+v0WsKtZLWh6fHl59f4npLTxNGuX",
+	"xx+uQf/B4UGhINtPSKzWcTvCTO5BcUUbMZA6703UK+49rZGgBM01Ri47AilUQ+RUG9FlEfdBSAVBUtYn",
+	"/tQYinMSd40UxgfY3HAInV75oY6ijg3uePC2akvXA0/Hl+f1lEuz39dUL49IgtYNOEMuj29Ovg917zUt",
+	"FWYumf1bkaV5KLO3jlo2F8S493F7VxxPEAqAdrLnTNv5/bNbBtTY/S+Rk7KvzL9jbO3ruXVmQhD3FFGa",
+	"bqBGOxbtGEaO0z8pxRfN7GLMqOr5zTY9eWHjJ1QzsQcll4/MImGPoguqYH5Qc6ji5Viwmhbpkt9btNqK",
+	"5zl30CtyQGRxK3yBVzDaWHEPJRisIXFEXrw89MmW1nmGkTqLcvgC7HX8kluBLjqIEBurBAdnhYzZdvNc",
+	"PsTCoWbqcmbmdNWSSY5NIXbUPdwtPr96+fWrV6+3JeiL6IFFgdyne5x3LqBCIsaZHuhmQq6rRwQzklTb",
+	"aUHfopnAW+GWow1iuc/gO3fXPicUTJapuV4jdwd+AHpgMXQXzErT8z0mBVvQIstddqXYVNtlfGsmxcwj",
+	"KQVUOMeiwRPyY6m00YvsgV1TpfsjBTunY6+ULbdoXegS3CDuSawPXuXLH5ED2DEkKzYuwbTbbglid9uS",
+	"blAOmd260g3uqDYSKIYEr0E8EMuk3Iq01ETOQZvCIBsCTu0RBi7Ml+bPbaFa/2RL8DEcwmFNPKggVcBW",
+	"yMRPGBPla68DzV5fS+0MW4HzudNQcvM+rla9MyNOF5vjPN/nlO0dnf0HRyX/x7iqfvu/7L37cts4tjf6",
+	"KijXrupkjiw76XTPjF1T57htp8czuY3tTO+vPs4RYRGS0KYANUFG0aRStf86D3AeYj/YfpKvsNYCCEqk",
+	"RMqyc+n81R2LFxBYWFjX32/Ngm/X+ln2LzdiHK6lOpkFsa4uKWEXI2sCgnAZz34Qlu4QjKaAfRN+lJOH",
+	"2rg+dujctTypOoL1aAGwhKcpN6YBOlZ5giby0oD1flQYnkLYjhpW4I39JUhWXeRQKJpbdWa9H+VpxKC+",
+	"1JpX1PPV25PqHU9lMnCF2g1OUp4tttEvo0xPPZNeHbahmJUo3fbintOsEOFQiXgfgvb7W6x2Lt1XrQTJ",
+	"4XqzeX0/8r8CQJ69o71fjVb9Sz5/6cmpNsL15FkhAGxlVuSDmQ/m3xXTClPRU5GNAarFJaT/+P2ffnzs",
+	"gV9zMfvOsJjS0bGrY5XGTijNICY/7EH2nXGJa6vGPvb2lM4HlNuuLRgaycyhrikq86qkS0haDeZM8EF9",
+	"9kul+MqOkUBjffcP1Hu7pDofDsUM6rFYHExi3HTAf3HOVuYIxru5W6/RPWJTYQ8RrBPI+a1QsGUqlotd",
+	"WHgFhM6DC5xXtRqfQOrjdABC/I6ntf7HtSOxCmqh8VwtsT/WHe1QbNviYP9V5rV4L1Ak6yJsNwuSbiQx",
+	"eMezhT2tM64SPe3fLZ5mz3knzDXD0DlPA7NmyNPU9CiDgn6IKMv5tqno3rgK1u+2vi+tRj6HHUQjXr8I",
+	"Px4++1O7gRRpLu2ebFoJaHYo1wESqchx9n4oRGJWcqmbVqVhTKHZBKS0td0JdgguDgqbwx2M7EQxOy8L",
+	"5A0jfnPQYB1gFfxRXWe3V7f5ro6QS12XL8Kg2REDGgwDvA2A7c5VwjIx01kOEy8zMuRMz5e2itSIPipC",
+	"nR0xI4SJ1BydnNlMKNPzlbJDZHI0fd++dMRudD5BlHB4ITmaKmFAxMJ4MpXqCFxpcsirSQJPdkEDsGc2",
+	"Pdv+0d5db3cU6jRkwuiKI+xZF4muVJh2IN21OBHwgEaixG3pxuHO2oiP1dxzzzaEw8OCKaHyXXMtNsFa",
+	"++8Ohlpr0BIR693i6KVJV48d1pGArh6r6U9P/vy014k69azCGsV2wKQaDOfHH374/sc1oHHLGPctGFUb",
+	"Fgjg77dpi7D3rcEl8zuoscn8swXC/9y3nx9fzRw2rPKbgJd/9xh0Dwnu9gmg1j7Wz+kl4bt2nVR/HyuM",
+	"IBqN+mmdFa4PDlGqG75jneUq9QAoRpCBu3uVitSDeSaBD3O7B8wEvx1kxmz5gOa53444gYJZnRk6VvVL",
+	"kv426FiJvL1KmpUYyevM0otcTB2cMsJ4pHzR9AFoPHdrSssxHtf2g7uwOm9D0+xLvVYXGpqYCJ7C49NY",
+	"z4w64aXBUyWFmk6osstEXmSqFeFFped/o85fR7JcNJpOKONmayEHFxSL/1ZlfM0ZpzNGiBZg1/cwXACn",
+	"Hobk7Hk3XMX3WnPilV/SzrvyG3xzQTE+uW4Kr/iYd5y8eCpynvCcQ1UJVwyfhk6O0faPMb6S8Ih1kc+K",
+	"3IQBN+OClb1I+Qpi6xsBlEGZIq5JNm+HDhhglFcwkhFLm10o8HMDX47qk/NsgWc6dV7AGIF6h1dg8mVu",
+	"MMCa6rHp0H5i57/szlxBHmxMXQITwggx2mFIFK/DG3oOZwevgNIC8txr+jLpJZ20nE+PrzNebwojlTBm",
+	"cCsWrazbTkMYwgfUNLPmRH7IhEqOGciwXTIB9cEGIqiZmHLZwNI0DIhMBo4lqdPAfDlEHYLHL4jdgSn3",
+	"9ShEG96yTHHcSJHeafC4MRpSDxcqEe/DjezLoW8EBEvei2GRY4eSn0eRHDsiD9j7MTQNRMqeM3ZvJh4K",
+	"ZQOWZTC0gVUeDaQSPBlg0rSWUO4a8TZUCI+OWzxcePyuMX8nWDHrs18AxtErKWkiFaNGiHslJ6w/NH0L",
+	"dYD+GJePV+O4F1QtR8rPnwu/VTOkTeZASTlY+6Wv+FSAUg7458KId4/Fdhb/H/q5Hl+x8sgP9bybQLSy",
+	"MY+vklO4znENtFGNEBkp6fTXAZ5jMD5vxl9N5UgAxXGbF7/wFyOTCBx4HRCeGsVTCZGYgVefzXUgnM1E",
+	"ZrSinvdhQzkB0B1ZY6lR13BG8Ecou5WAXkvDGhNeHT4/K12PO+bwXjdbB2hdIEGMt16DdE6MhkccqUQM",
+	"U54J0wtSehtNE8rvoT0/89mnjRFvSlRB98KYtzbt7bUucrX664yrNbwN94OsZvdBjRvR5pbCeDYdaxA1",
+	"cmJJb3dxpBVxyXTjYM/gDPP8pSAEgKapnY1nDUjPndnO5srF7IWuBTYzhZmFoMCN4FsViYRUrL+1G+1v",
+	"MuhqXmxjkpRkjy2pXYPjugX/GJBMNojn/WPFYdP33QDiSGs0mxX+imBsG8r6K3j0pAqWX1Xz4OVzPdQN",
+	"S8dcwEzi2pnLU27Jlquu6epBFCKfNaOjtcFEC3yaOzUvQOHye2hnQtryfTv2GK2vA/iOgw/2Px8PgNS8",
+	"mjnzzQylHep7HfZDU2+PdDyBy+3TbLljxv3bmnvu/2mvh70T4n0uVLLvK+MJTGXfPcb/YYQEMkGUHh+T",
+	"V6sUS8kr7aCO/a1trLKKkdVINIOoBKaDAbDOUqvkixpSPQPQKfVUYHIqTM6nsw7qr/5crcsAlUPvORag",
+	"crzhy5sk//z9LOVb8VqujWj4AAZdhSfmfKLBnwVuLkD27FBWm3KpRPIlRh9ca+PNon6yQtfOW4bkuXlr",
+	"eKSzHnMskVSZJXMTqVA5mNIHBOPOOnOP4jevr67ZQZL+duAqeQ8+lGHujwcgMfHjXqQ0VBToFOGqylCX",
+	"dZ296RB4ylBuMJ+ITLT2AZtaca7DFhxHi0Vhr9mEmw7ANk3ccEFDCV7SY0rMPdpAv0sUzGuhZTF0VK81",
+	"LeBUgQFMSrXeK3hHnfi952ozdJbfO6/h6q6Wfhdam4c01Vt/tjWg0VqeTgljrabmbaJT6AFw2nB9cTRE",
+	"UBw6U8kdDCUx9rgEdN3gqMaFsis8H7j/z4tMhWeyr5T510a6IG+erRhU5cDKD3aL6HdGb2+TQbQVOqCE",
+	"SEBcMRkRwpACadSjYj+jBvhgKfzazhWnOsx/1WIuhHoUeCp7zBTDCeOYCMgSkVGNX5+9VgRsWChrzpqJ",
+	"C5/rUaS4d9ShixoqWtGJqw1tthjwSqgqLP9oU6y6HEBq9c62oaEqzJTzMlq9QquB4wbFnQbhi72jPQRc",
+	"3KtfKM0SzeQI27OW578SKYFzCBgASV7YrVgcRSrG58fs0bPDPz8GqcPk30C8lwaimOzR08NDBxrDc3j8",
+	"46oZ7ge5dG+tqbtNoKkanWnbWBHEaWrR0zAS5JJBnEqDaepkxvRcHTO9sbo4UivlxSTjwYnRinc+DA81",
+	"1Vh5fOYfn1mnOONDh9K8FBlzDVhhMdWzjRvERwPq2xGo+MWLlSvcgIg4Cp5C2IDWURrYYVI5mMdmGuA7",
+	"lYxWgyM1EVTfEAlbBUmxehVdGFhwfVZZkHLWI0UvogLzSm15+4bS3uZgjDJ4GnWQr5UAyEpBqBhLkwNE",
+	"jm8FZth/5M4iSHMAKBRnqdVeYZuYVNYOjZekDuryNohdXeRlzQ6oNjj32SlXyFlkF+nGmi9ELY/DXo/S",
+	"+vTJsz8++9P3Pz77Y3cQh2oaoWZKh5pnRrBhyo2RIzmsENgSyXOpSO2SvhNhPAMtIx8Or8N3rkYRHhAd",
+	"DeqcW9cyQBXCpjIGfORGULTSFK73ozMxlMbNL4tnQiVwlEnDrq5PLq/Pz45ZnBVKwV8BBxPi2H6eY6vn",
+	"I+UJUuLgF2lKEJjjpZSf+/H81dXJdXknqY04Uo+g6R40afDDY8Kwto9/tJSkJN/0MQ7Th5Pts7zn59RV",
+	"/cPhzEKsPTseiJml7ksAWubF+Vn1RKcZ24PKJYX/V52hJamsEVh6fUjs4N+9FwTGG0XZrrA1JIbblP54",
+	"YAMsa6LzymsMylU7imc0s2FPFlMwXp3QYMNi3GMxbs7y32UJQOVP9Nn0R2LDIuwC/Nsx6TCTw+CG+h0h",
+	"naLAGqpD6TE/XZgOcRNWWzETDK6m5QsXsec7YkBIepUMvlTjLSDO+LvxICmQ2KKZqwDKhbFmKtdMqKTP",
+	"XHJohB1z9tCtyaw0lsj6qSk/uStr5vJabfmMQAS2eMJKer+BEHLrFwSATWJD4xgcmVQpiOqCPQpmqefl",
+	"0kviY8anQEEx0UZQ8yLCAsBS1izynRGdkDgRSlDqoWzlVCwxMmLuyIFb4G/T9oGxpSTK1itRUSjb8Er4",
+	"TOLWT6jqvC1Ak+49h7acFmuRSVv+quWZ7lWV4+qurdMFS/tuVeGsrkeTpKzI7DqLBs+7LYw4bgZ61BAg",
+	"5jm/4Uage+OixA69omXJGGULrdNb/5aJLjJXISuHEzqAgSaTKKJ6VhH4OsDu7871mjcX0Cq/61dvbRpX",
+	"TJfW9nFg8WyylHG9K29qbTYXjR4+VolrNtNp2mfnfIgHAp7PlN9xNiJZ0hUcwwpqYWAHh2DP3uSsN/wI",
+	"tJEAMbaBVfDq0R8qP2x2qesFG+KbJtU54OnozBPdULAg8H6VnndgEaCvbFHn7yZk1VdyP9QuNf14TeEk",
+	"nzHPQGe6Pmq7nO9EthiowVSqIgf1afdTuhjwnP6219tLuIS/WA0sxG3CF6b8F/6ybjGzFwBWt113XSI8",
+	"xbL75KyOKwdnpluFc0owKkvmKrYwIkoTwAC7cWRyPMntUvccwzf0Dysxh2i5MXKsKmD9QRa0BVBhPYH5",
+	"dp17ia+N3ZitUk01AfZITW4WHZSYW6BX9pF1xVdzMcub6xjzcsnBP/JHNeMs04XalvQQF9qtQfBh6/YO",
+	"fkTXrmogf3QV08H3YCYd31sDM2EGqd8jtT2cSUOt8wlIn2P+BKwBInxFj6vfJsPcLAFCqK5Vh9mduBwU",
+	"VmiUX1x5ZjmiXjBntasocghGdF0/g/etLpFPyrTq4dxYUw2dCo3lvOSz5PxWGOpqqE2pOj3RWGIMsVrM",
+	"0+LgMIVBNV4NdE5mEHxsLbwZ6qt23axOu7W6utGxKJTMd1Z86O6pKy65mui5wnnLNRtmIrHmPE+x9t+6",
+	"kLlQXNWvB1Qqt/rUZbFH/wbv73lhqyxGOZflGtDElJLgRasqg2u2yCnIWueNErjVzZuGyHq6tafQPTtf",
+	"nDUF+/OBX7m6IuYjAruFdWgZotJpsvuHNoE63U1ot2/hLN1wEuBgwTeKXCs3dwlsC26EwC7JnGkSug5W",
+	"S2UfbPK83NPXfF7XgPVJmq75HBM8tMv31Nlfjfk1a2wHPUQ8GBHL9RgOk85F143C4j9p3SS2I3ypcWPL",
+	"cZOSWp3TrrQGsJE74jqoIkVYQUhCb7IR9n5aeP7xvPwKSqau4EFMpar8bWUel+ceP6B2vq159dMWk31Z",
+	"KOMBCmvmuFAdZNY+w7FiVWkf19UH1LSU13zk+ioCNwXblG+9ybQeVTuTRMZMLtOU6bkyDrXlywa+X6s1",
+	"skJ9Z7zu4AYBuESCWOQjoYbWRZ7BRCViKBNhtuze+MSA+qWIboW01bhPvigKhEJtuwYe7eFuCyCSy+IO",
+	"WGcId6HqjdVWeCf3gad0RinUkuqIG7ETwIkS+KR25yIiaZoJniw82gUUdBE/nH1dA5lDJ0yT+2lfXMJB",
+	"2RUWiah0Sq2FdruiourOPSAbCbZ4mmLzxNi0r3oMa1BXih5fyFvBYvvAmEmFFQ2aMKUr3VIbub+Ca5fR",
+	"FLB4u1sTLYFs1AJYvuJTsvehsAUBcol9wEMRhKwGwE9wBRdbAQdyw5xxLM3rIR/EXBoPE5JKg2gGiciW",
+	"Okw3MHj19n7VNeQ9OM2/6pulWe5cFVdfp/dWyd8KP/qyUO+FY79K5FjmCEAZ92MWD2IWH8Us3i9h25l9",
+	"faRgX9rTGanwPFJChs+oIAsv9XZ1XOF19ZcODz8JlCAUxpDq2U3JZG1dLdBYILFbgBNNGJ99doJNPFYp",
+	"L2YCIEU9NjMuMLL32x0VKakYUDADb5xb9UpZ1STPZ3soNRvbFZw/He61JgVUdmK6N53/5/np2+vzMA13",
+	"Xp+iycVsm3TzZ9s35iuYW1cg/xOA9zdVJsJjmxbghe4aaH4NagmxMUney6ZZrVAW+3vbnR2BTHzshfbl",
+	"+j2yDGrTbsJ9+dd0G1i8+4AJASK+hrQexcP83MN5Yo0gnSFG6Y29BKPjAElIOKaNQtrSBNJFPtRTMXD9",
+	"tzVVq1YXD+WMqxwomxAkoVdtkbYaZPDs8M/YIURatR7VhczYwVbIHvDuLW7t1CS3pVVYtEV/WEKpAMKE",
+	"yi6o5yNdCz10Z67ystufzE0/svDVrtms4i75vjUU8KXE2AaSc5qTr07Xe/CRu+GC1Kh7fPKauWyqpfmr",
+	"nocqhoohqUrG7uVhDkk5aXd0qHQRbe/GYej6Spu3p6fnV1dhEc31xcvz12+vK9zprgyn6ZgHN+kVCfa6",
+	"Su+adoMNFd7mVs5mTV0J7ojtHsmtIPiFB2OJFNMYTqlZF+tS+VYpOm2nPBEBxU3LmmGodm7joIaukndT",
+	"tztnt0F66366NlQhI+FIR4AsqHuk5eg07GWaifVmS6OuRuSnrqN+iCOsxgQ4ZLQVe+yJC1H12NOyBKbH",
+	"vvcV2M8qdfs99gOrFGr/yGhDVng2ftzIxG1HNmjTuFpVJ50O2A7HIZ2ELiITDK9X7vIlaansk3rdrTPe",
+	"It29VPxBNbQlevMybNS/feYGqy3cHVs0VeT8Ju2Qvry2l791qYz13HnVz/Cvqpuo4LEd50rwZJAXs7Ru",
+	"oi49f+A/T07fvn0JlaVK5ywTU/1OJGwh8i2mbCL4bHtsbytvd7u7w3IBvmbDcjmdqXi6+HcHAAm8q8j1",
+	"9ne+48NiuUpn442db5LvRCAaHWd6qhM5kiIZADJD7Sy1e1DjiZFr+1UNe/wFz8aERWh6DMCcEmbEjGc8",
+	"F+lim40OrQsNr/ur4LMeu359cnVNyHkgZ0t8SjJjUz4zd6XnI60aDqiyqapTU90y1WXtVfZ/46KV+6ZW",
+	"90hkAunipXRJxOghTwH3t94VB3AK6wPDLM95mu4PUz28xQ4K8nJcMfJ3hv276taEdZVNXVdYpEWgtPBs",
+	"KlVgMejBwZjPAFsb0IyqA0g00DTlkQKkBaxFtkMqOY88OLI7lMZ81keEtZl/uMzrH+XKmu2j+izOxAxO",
+	"VLxDD4dF5nBwPc2ZHVcf8CRmIsf+nVSMcuhUhdsgtgL3IkLSVGei+ja4AvN0QlXjpn5GSleD/uXGRv+7",
+	"9OrNUVbwnANxaBLGLdxmQo6oKc2sLqdBgZKGZVjzCbDjGg5FWBQPYAV9O3CfnQQDhIVTnES7HNj8Ei4e",
+	"e1RZ8cd9FpOTWZWOSIF4XE/Ewr0ZmihYruc8SwDYuFB53AGAE3ZwzfmWy+FtU/sJ9Fl4OPekEGW+wg3g",
+	"7q+fCrtbNyPF+SvdmHt+ReuFZCocRlcHIREKSNfa23r0mnOVZ4smJK2B3aE6a0Rk1arsQJ7xcb3qahbf",
+	"kERCZJARQQOOJ5X1cbv3V30zgLqcCnC3qQ0WrLVe3WS1Wwmcom1Ts0soTZhOYTor2/vPXeQrFzNECskz",
+	"OR47pHFg7gYNCSQ3+Ef7/ZHCCWjIrq3Dkyd3swuAfF20+SI3jOLR9osgSMDspbWCEGLltnvrrUTSaScA",
+	"1r1zXh5CahLGJkkG/V8Z6KS/08WB0FT/RbnmfzWTm7XugOFNpkAJpO4ShD1/1JbNqoxOw1zP5LDeEsCq",
+	"v9p3lIyZEJhyWSGkMF70N9bxdKnE6BbcaLJeXGBOZwxi0SWUSYvjFsRjybuv28hQRVQz0JmdocwO5f/9",
+	"34f7f+b7o5P95//68KeP++E/n3X555OnH/+jbgr+WRaUdNAiN4VMXcCrjjli2tDJMG5ocP1Zs0wgz5zE",
+	"ZBW8AbL2mwq6169HWeQy1rVr8Iu4mWjd1RbfipSC7mlA9t/UT5NIw2/SrqlLd1NTWf0vEyyFmuM0WMvJ",
+	"3dOgK+G3+sIx8U6oHAC+Nh7zNO3n9o5ruIGgHKQaDzy4ZDPyAUKEEfYDgxvKI5/Y3dufImP5TqhBUcMV",
+	"8qrk+tXKQIP7O8ESYR1CIJMNuMjZTGRTbr8zXRy71BDQ7IhMRMqafGqVJaRW4bVVYGKYiXxts4T1RXrO",
+	"o3N5z2Vc+n7zw5tMWfwR8dGsmWDkGAO6W2Gnkjhc4ffUWH2FulV6rgbutDJ1sOpV4H0Pum/dB+ppOCK/",
+	"AImA9WgJltLEsJ6RwooZpUtgnYXIHam6tQdvBJtKY2aAmNC1qGqrhq4srX32p0WZb7uwv9BNUOtWHyK3",
+	"H1jVglWFsvLmUhmVslrRsusg4N20rTkSzuHp2/Tn17fa/wLd1lYwibzkOCTymOOvgSo2uXYZDm9n5tpa",
+	"lUrPa23CuxPi/1BDrvlxzRSV6ntVS9g/e2DVGFKZJcgYQDPNMjGS78Orwvxj/w/xMdJ3HzGeppECOVja",
+	"a10pgcO+i9WNSZ+1zZo347Y2MJYGJ+k6uuH6Tvu7HrTrBfRGjKUKcQ+VnscOKBF+VEj/hEoFRuOLz6E1",
+	"JFIUPZZEmFuJdln57e35Bz2gLHs92mLK3l6+uCd9Z8ewRvE8IMIh6Zr24RlnLm+KZPgHb8RsoSe264Xb",
+	"3Z7b/ab62iS2aaWuvNF5zw5TtQOlFkXAPkhkZI3CielI6JYN0y1xNTbk2oOJr2WJuTE6LXLBJnk+syee",
+	"/a9hby9fBIwOhJ7LBJJvZ0UqDMIX9NmlSGQGhI/oPeS+dHO52v7w2Z82nn61S10PCQSbAbsSHM5kPhGm",
+	"DBeZ8Gwu/9pvOJzbdANsOpyhxa1zY5TDCoEJp34K4xNJ/TbUrO0t+6GeTnktQuQ5ThacmJC/6HdyGRKR",
+	"8+Gkq/efcdkN3GQieJbfCJ5veZcRv7Xk5gJs5TpONYOEjn+BNHTcbZZcLW8LnIFUm+4lW67htwVrdDMU",
+	"QxMSzWzJ6W+eu1km1VDO6krAER2YfmbziTYiAEsIAbBlPVTCb4UoREepX8OeW76wG/84lWrWiUcmZtp1",
+	"8cncYMjHi2BLUm+T3NbDASW3g+bgYsumPdRUrZr2OvQEb4gGrWkIXiozoyUORDqsjYU9tLxwS5ohbB5s",
+	"Q6aGE4ING9s0oSPVuRUyn5bH190V9+Bj42C3GeaJa4+vnDmQ06oD8Wg8KyABKXMgFYEsG7nG9nJHnzJy",
+	"2CqUoCnP44Yj5i6H8WFdGZfT3014EcsvXB/x3gOqEJoySO3D16NEwwwozwRsT4Ya2Ijvn9asZqi267vy",
+	"VBjidXkfe8sxS+VUhv3CiFgRqdg+9Vd9YwYzkQ1w0WMXHpTWejO6gn2zwoxQReh/0qbBrz6F9xx6Gc0s",
+	"5YtjpoSAchN2I1gBXZTbNGU2NvBMtMnraDfql7fpPFtfMVaeP6vvx99CDFaZs7HIDS1XGbCg/4v7u4sV",
+	"rYHo8MfJ6pCvzv4ecIg4/Iyl+XtS6/e1RbLJ8TUtnllXEtesrrcALzqBags7KPzOGq23daQCH9g+UIHe",
+	"wsY4BT12c5gCLryEUzFrR4zYUFVCZwRgKbNcs1sCVl2GO7aO66AZUeGves5SrcZ2DwD5EcFvQGMO4XQ6",
+	"YJYWNmV5vjvo1Ma36lEuEO5DqITxZttr46vyvP4tv3jKIn9twEuv1bgXzqQ07MXrq+uWb+9yIMA5lNNp",
+	"DI3ROk1aWphZ0Wr1gu+4FWJmsLAmIG0qZwAGAjEdMt5bfK2Dihp0QY7YzszdkbHqrNR6gayRnqWp7q1s",
+	"nYqhuzIhzZu9gYDl5PT64p/nfXZ2eXLx6uLVz0eMmMkMuCNYnqoSPJiUduilpg9SegSbFVLDSgA1XqTK",
+	"JVY6Q3QhEPe4+q3EPkH0Gkq8R3qNKUBoypzhwCLFx1yqHpRTA5m3ytMF8YJSxevZ+fXJ6V/Pz46wuKUa",
+	"ncfH7PX23Afu9fbsyO1f6L7aiL0LK90pMthEXOXOuzk3gRPbPsNfGsptpNp+xll5Rxu006ZsjoMptVKA",
+	"oTRAJx0OxQwpJwi90BG31OZ7kOdh0MoicNZG+UKvN7D8YK+3bbsZEeQ48PG1D/GdvvWZek8WQLAkd8if",
+	"1waGQ3mBAEEpND1Xy+Zz+/4iWkWms0j5MpglQo+WlO8dUAMdMmqJx1Nd7kqiu1yCyhw357qb9NuSjHdF",
+	"oL8jIE7lAV2xU5DeIaCQWmUCvguSyiYKzpbFlZ3halgjWo2Vxma4GuwC3RGE0gnLxXRmJdCHWjJhitR1",
+	"cni8ckjoA4BMhp06PMfEMRacRCr+jw/Y7s0yMRKZUEN034HuFXBkvFdkR4RuvT3HgNrQGrRH8BAAJum/",
+	"Onl53p/xfPIxZlLlmuqSv4NC31mR91j8Hx8IzqFyHVT/ux/YSTAYLN2SKjG+p2AhRWr/WaRpn8X/Yb8A",
+	"wzfQ3p+LjKeRyu3Ji/R78ImqJH3NBFGjtNgOdOGWeEPdUWDW81DunkJyN9uxXlc2gNXsikzT6UcfBFze",
+	"I6U5AafJ/zp5+YKBWEhlZIICbSdAK9FiQ9aaHO1usW+GXbwB/9Nd/5C1BWGpXmufHSzINl47PrqV324v",
+	"va4lYD9hq3MPPNDMSDVOBa5soofF1Frs3itTw4nOUKXzVHIj6vnA3cP/yVOZ8C3O2buarZ+9KffOzkzQ",
+	"SmE34L9WTeBVrN9qYqPJKArmb51wwC7qtjK+yGLBp+l6FWEFymsIMr+bA48Noo7v+VcdCrIRwyKT+eLK",
+	"igJFj2bSEaavFCWcvLlgt2LRQ8KOv/1yjU7IMJWQ8odTcYh8s0bk7KTIJzqT//aFwtI+Z4K8FE7C9v5z",
+	"/+TNxf7fxaLcBnwm7b8/9vZuBM/qWkPKwfix2BeASMPy433+iYAu9/EjtKSPaloJrm55mqADDp7PEYVY",
+	"SjJhw/gw08ZA1YUcCtNDQhGAXEGrS0WKkFNgd1cMzR6YoTcptMi+0SYfZ+LqHy/6kYrUH/5wqtU7PNRN",
+	"/w9/QKMmZNU2it+KwZAbcUx9kfavl89P2ffff/9n+8i316dkPE2lHSc6/Mfe+MU7pGJTmaaSfmaP4v/5",
+	"r/8eTE38uM9e0vvK+BGYVVh9Tk1lfXaJyFlUGky11X6sOvN/+q0Q2YLNeManIqfviBTSoYNrZL8boFXg",
+	"k8+xHhDarSSw6cd8NkuJFfhglumbVEz/L3s+xV6rRuqRnYM/P/vhj4+d5WsAtoHFQ52I+Nheatzdpj9N",
+	"ANISejynjFtT7doaeXZ70jTdCOvX2auohZxaAkZFWhaJH1P9or8PQnw8Ndp+Yl5k1pGkt9KnXsl/C/hS",
+	"63GTMcNudLJgRv4bqJRirOfpT/n7gf0BW8jjHnvCXsqfgorfXqRAwHLAws1Z/H5/yt/v23v28R6qCeYq",
+	"GKGZiaEcSQwB4phoMZlMgjXwlf5DnkGte/yf+3Th/kUSH1Grrd3y3xkgj5N5pCAsBSIjE4gtWZufPJQn",
+	"T/8U8LGHMKPchbjcPijJGeyAanZ56cSpkRwXWChqCpH1GDeRiis654j9BHqA/c9//TeiwnllcwR/Ix63",
+	"cpIKlYiMxQd8Jg/ePYkjhUFT+8aZyKbSQGhA5i69aCDB+n6//NHJnFOtFZmLVKZT1/oBUJkyx+pYv+Nk",
+	"ElZdVFovpGHPDp/03A6FHudwWM8Ov++zC8US8U6kegZ2x1QngoSVQO/AAudpGtxp+pE6hY7VcvvH5PiY",
+	"o0zwJGZGYI052KrxH/7wB3BfPKgnrUlOtV+RooiVSqCxkxxSQ+t8DYQbuMZ+XLDfsQEDX2SvcdHHck76",
+	"dhXxAVYeI/WIs7dvL84e94IfLsXYrgV75GTw+6eBCFYufcl/1ZkjIy7/KpX966NDO5wff/jh+x8eMyNS",
+	"MbTLREOTI9cK45ZLek4R6+vZi44Dac8nYoH4vOK3gha3vPk7wx49O/z+MU0RtdfBHDljw/TwdOq5Sn/T",
+	"q8wuTLeneAD54pEyeWbPsvj8mo/jHmk1F+WSVlPrXJg+iy9G+y95PpyA7z3RSsP2ulmg/ARakk56xzei",
+	"BHv07MlTVAWUZnDYkPQeO+MXo/1XWgl6R6Tcg9nP59fs0feHzx733XanwSutkGtOElkTvrLHMvFOD+lc",
+	"lSZSLhZtJ+4iEdOZzoUaLuzcxW9eX10z2tAHMH2xB4VwR7s9stETxfAqnOVx8CSrMuI+OwFdJA0zQz0T",
+	"CYgqLHMvKJ2yD890kfuYxa2Y5ZECwXAq++kzoOY09kCdCUCqgmgH7gQ8QkyJNE7skzTsqKw1ENhB3WNT",
+	"nt2KhJVjtnsAAc6xHSA+ZpwlcgQhjNy/Cm0G/yL6PHdM46H67OlTO076U+YsAEJDKIxgxYxxe28/Um8K",
+	"yGcAocGSZGYiyeQ7Kxw4yQDsathcpGlQAWFnC3eRiRRYYdw4PYjt4rCPKGh5zIy2I3FVmT12w4e3I5mm",
+	"+M6bIr0Nz/cSECRORFLMhDV2YyRApnYEazcHcz/n9rPWTCzMPQar7N9RqOEAtl/Fc/tvT2FemCMQLkCv",
+	"ICwKaDSHV8PU27V3U//08LBXnpLub0/sHU8Pn/YZppsiNQT4PqxvA1QSGGDsCsfBzpDK5IInvbLnccGg",
+	"z10qdmP3pHDq2br6oHjiGR+LmD2CuoknxLNv/zawRktMg3WM8SWtO8vANgZZxX7LJ4e9w8NDlum51TQB",
+	"EkPco3AQLBzWK+EP+LVuHeyDUrQf4OGgY6xJNAPTO3E5McT/gHQYAqAYVihiXoLXH0eqOl6E/FDlzCMv",
+	"HETpEE9I/AVuIIyPVA6FMuAckwtzMrMD2n/aP6RuNHQ4zNHBwXw+73P4ua+z8QHdaw5eXJyev7o6h3sg",
+	"gJanwvkhQUT/aO+w/wQv0TOh+EzuHe193z/sf4/N3hPw2Zx248lUqgMfSTzIkA1ipk098b3bV3T9cmU5",
+	"FiOBUzQTmdSJtGK2OHIgpkRLj2dSpLBktHwa8NZDIX7SZ6+VKHUObDBEiBiJOXPeCJ3Vxyye6kzEkbIr",
+	"kxXCd8LapZpq7DSiMRzRKtOXwAv67CrIXgmRRMoTT/tqeAeq2menQe2W021mwl1Pnc5ucd29ErlI9o72",
+	"skKVkVi7Fs7RgZhdTV08osbMAVNZF2nCbjwabNKzp6yHq3eeMrhQpaOcZAtChMDITV0vysd/eXDjn3Sy",
+	"wIQLWGXo25ce1a9U61g+q1XQGeOaHz9+DLCQQQafHh7u/m2XkD9Ax72mJgYIOvwU6sxPbJ8St46nse5l",
+	"fvQHz7EXHCMixXTKs4Xd1PjgwBb9zsszijxgBI4NgDfYnbcHwdTSrN472sNgAv5qH1/dqabEWxzXNWM/",
+	"Bw+HytbKoMF3QF9K1NaUB05TGmRJSdZjKc/GdsOBS0yauM8u9RyFEWMCeUiDXraUmFxOeW5dXTPkFD4g",
+	"xnA8QCJl7fJyIEgqThlTI3LkOJqKqc4WiAhHeIY4HIOxBPShVKRgRrBCStsBBFb1Ek1fzWYci9xhV96j",
+	"WLpX1Igjlhnb03cXonc10XPUw/LfaEVaI8t6WTBzIeTdXWRwJvetrd0ofq/Cfnx20rwk1jlEn9I+j1ye",
+	"CtOiEcJamdo4Z1Fma5bT+ssnby7+bgfXRrVaM/4dGK8G1AAc4NZHsCaxnSy3baGYpkG94kPWa9de7evB",
+	"YYHPsgeW55Ksewn+SuVKrYTO8UXVX1XOzcEbzNe0uu5K/rvVtacIltXiygs0lK6tnbSHp9A97UIUDMhG",
+	"1WzEso7UrsouNqN9k/dLw+0GYcGa/YY/uA3XazC/rsPIjp0YLskeAx8sNyIdBV6RqeJyHAVmGnVMG/zV",
+	"KuUJN5M+uxithI9SbfIe7Qz/LgC5AG/Kee0RVPswu/+qRnhZSU8b3x0g8GPpAktFvaoZdLAaDFhapbHk",
+	"U5seg3p3nhOtjXIZfngsjKZOQ+B4URT27sfkwYd7eyfMrVCud0nEn+zs1afo29LnNRw35KpTWqGP9Y0J",
+	"FTq/oPBIE51GPnFBO+u17y1/XI0S9Emmj3ffUqdO2ty+6r6tas6xgw+3YjGQycfgQFsxE7zILJ0qG9Sb",
+	"lYSzh9Bra1b7O8OmIufWVtuFXvtZ5Pe2AgeoYpqdz+cQsKOMg9KJoJBTqQGt3pGK/eC8Q2suvtO3LlCG",
+	"Z/utWEQKEjQiMSFajyvLAYhWDkkjiK2gkNf6c/DIHYjHfThf9gsexPNaL4TBtO9CAi/xHNqVENoDp9GW",
+	"/WWiWSIT8L+PKpBGGPvDtjd2U+QuxB6iUfXoIPNQDJEKUsM+/4HPewT5H2yD70+Txy4cASFtCmbPFcI4",
+	"HEUqhqD0Pl4fN5rD1CO5Ipl1ViahCLZccnjy3+0tNQauXXaZ9NhIqrHI7AkPyIYA5ujpmAuoKGiyeenn",
+	"1gOCdj4cS4OdrrNdPeydyG62edbqJAVL5kGL7ZbM+DD3dcOnLy4YdWM2zZZ/zq4+0XFddfA5Gj/UAwzF",
+	"aP/FjWs+1DPRXgTt1r2CW5p8LF+EAeLHR7nIyqLCplEAWFE4iHYwHmsHENJprnt3rrd68zcnL1BKm508",
+	"WpWd+Xm4+6yEeX3rTyQ4X1YPpCT9DVLkq4fRwTuRydGi8Uy6FHZ4ACoCQTgJwTo9wsIizAi5bJV16fxP",
+	"RqCPFYYmIzWccKlWTh/QPR7E0R5i4bxV4vLDiRjeGsYj5bqXZzzLjz3qHOVE7K4aGPFbzP5CmRz4R6Fy",
+	"mTKZBzxdDPEeeRop2jbBzRjcN1BVdAXwOxTFx4QRlALVnYY4qaAyNgWHrv3TYMZyjZ8YtPs+Wac6AJOk",
+	"dhO3wWBY1SMxnfElNs6joNP7MRSo0MLE0LdO9Ls3CxajRDXqWzAmKmN1PVn4Tk+aZ2px/+u6KFkMD/2L",
+	"G1HYJP2A2n+1tdKupaldzMPDphGBQDeu5WpL/YalvVfVZ6fjn1bI6f5ma9w1V6DxKYa3u9CD8OrFMt5Y",
+	"C0WIceYVVejz8Qcf3P9uctJ/ous6+2HuxjW++vopcQ94rgtrD+/GyfYlCahAZW7YLNOA2RVM66/6ps7f",
+	"sX9uPakHSNPf7He/0phAxVbTTLgyClcWoY0IitOgkJeI7+3FpyevTs9fnJ/1GSSPpYqU+xB/SNRG62BU",
+	"u1vV3bvYf9M37bzshxWfU5i4QIJaysuqd5ykvx1QqrTRHnmpIXc3xLZfl1h1+R88TFNXy1uGfXnJeAM8",
+	"pvbU6tc7sfTIM8ET6nHrLAxnL/6B3KLPYSxtzNazF/+4tv5qpzuelw5vp/ugpPl6MRPd7zpNuTFb3EbJ",
+	"g053nmpliqnIfs50Met059/Fouv1P3EjfnzW6a6/Qiy70y1vsGC12zSg+ntuHcVOd1zrlte/4CaHBrwO",
+	"7/D3tH4LXH2qC5W/lKr7Pfx963sAllJq1WmafxaKdEH74V1BsV+n11zxMe90g1X7heq4cbJMpLzzFFxn",
+	"vOPXQBSm0x0nCN7S7TWXWJXZ7R6tO2hFYDj+OoIb6w/x8lyjT9lJTMIfxGFBbWAIJOlvbcMSgRVw8KHk",
+	"AVqfMVs5tLuf2f5Wa8K1WIrRK60E1InfeSU8yMz3h8823/dK5y+JlHF3Kba6Bdzt+tmR5Dpbk3Cz1huB",
+	"AtyIoZ4Kw96cvzq7ePWzq1JHnrI8k9bYL3I95TnWe/ZrcmXwtp1JxKpRXz/b7hJZWWGMFe593JGc3Dmp",
+	"hbVud1n3evNdvJ/prDnDdQ4/G7LBHYKETpMgi6UVISZgDyibiYylkposyi6+UaTiYIWsSxRj2xGD/jKs",
+	"GLc2XY/N0gLDl/hKqk2kZoWJtJOxiBT2VQH4ELSHANSMVCx4TdxnrwhLQRo25eZWJOh1QE2hHSb0esQf",
+	"oj2hkmgPy+977H/+678/IitE8BN23rIoJP2zf4eLXecOziiUkQ6LPFJmorOcesLgfdAq5QvSj0IKDrvA",
+	"0PqfFTPrH+OzsJjdN2kYnbkGJvgIh4GBT6+W1pBvBXluaTDZAV1+yN7tWIByelN9Fht/++ZfffOvvvlX",
+	"3/yrb/7V1+FfbcqIuCa7XNPhECRFeJruKinSAnGnzuz0/VwAA2VPPl8PUWkEc5kMOCkJbq5u2MTgG467",
+	"G51Fx/TN+32VrEaTV8oie40WNzDiZ4JPRbKLBA0aet29wXqrcmwPKNMyJmyEUCU/32qAtzQ8fsbHbkjQ",
+	"YvOrq1+tTSUSpmc58a3wgJYG4o37EJl5FSmolaq1zwNzZ+9bvUbTfG8u3ECx21ndht0M++Tfjp3obelg",
+	"4/0HH4KSt7UBkqVv72xxB5bwnaMdaG7uNHm5MrUdZhZ6VJGca6mkCvFkvMt5K8TMIRMARj87YZfnV69f",
+	"/PP8DN/qwxaX5z9fnl9dnZ+xOVJ/m0gBoi2NkWfQZF7nHSG25U7Xq00wKwxk7T51ufQ5yIbWqmHh00nW",
+	"W1iIrYVrnslctNq3B4k0Q54lzYEx9DewfR8MNcx/030Y2nCRMmdnkeMuTVgW24/UmxJRhVKk1PBGIBR2",
+	"lA4EobbSl9760BJa9uRA8fc9CSp8yxl+YYe2ml22FcPUv8nEO8hI1HQVQ90TNVrHR9itLV3DNh+NxDAv",
+	"w1QQN0JkATjInh4+3bwhaBAnBOO8g81EU0qsIQHmBtjb97KrPOxo2z1Fpn2rjXTs6gx1NhRxD8KR9uaz",
+	"85Mz6OB0oCF91mnDYY2L0RBFdHAB0Bbqe0QKlQpjXBEjS7IF8CDUtovk2eIr3qckpg/U7v9V7kuI/9zT",
+	"rpRTlwuo34EXU5cMoP3igsZA6M7VgqIHxwgDAxiDSLuLYDsLMqP67CRSdD4jyYTMDZMJRtCRtneUCVHC",
+	"6vydj245m2mDAJYIRCdzgt/nSS9SruPT/lMSkQU2lAD/AEs0NnD5rlTqAaMpPGb49ZApyCOFACAiSQlm",
+	"APavVkPRZzgNIoAhohh6baLr2GoXqxoIWgLpQN2lS2kzgMq5UIjYhtNMgEgm12DL0jB70FS03IkLiDPP",
+	"nj6NVHz24h+Di5dvXl9eDy5enb5++ebF+fW5y7cE6QHEgpCKxfjguOydxaU3REFPUFlieBvADtmhSQdd",
+	"HU4HiJsa1yk5fE81m9BO47SOmTzc6R8ktOCzmrFFVotrcSJ24a3iu7cN3tifMJRE87WkFigl3A7SoVdC",
+	"fbpEpUPpY8+DQr+hnt5Ij0h18ursGPNb4KiRPst8IIfyWHjx68seE++HDtErxg7luOfRBR3uHnDCeR60",
+	"2rf2WXwrFvbeW7EYYPrR/oueSQ/yzyXBWoZuXII1bGq3+5ZB+5ZB+5ZB+5ZB+5ZB+11UKJ69+MfrLPlW",
+	"zfgA1YxbFjH2Nte1lWAoYP1jXAGwxM0cKL/YxaikxlkCl6yggQI4p+l5bhdpvHdEXo6H7yzfXQHujNTT",
+	"w0OEy4QHg80qkrjPThRbAZatgRztOdRTHFekbsWCxTIR06OoODz8fngrFvA/y8CuNKCy4AqeuPTGEOM1",
+	"Uh7k1bo0J+4JiPELDrYCCNMbO5hUvkMO8BqQ2CNwDt9evrC/SnSNeggTh+4dVRk6nGt0FfEnABZC7HfE",
+	"PloKDsNVPSA0ss9zuEUEeQNGpkB0hwBHd8gVoJgv+qz6WSAaDj2JGAvo25CUxzAHCemAxhH42EsCOrzx",
+	"nGdKqrGJmeELw+aTRZ1FOSvM5A7Fkg8U91mq+Pt0/tn6bDrjqVUJC9yDyBYUIB+dX/Nx06vosgO45mNv",
+	"rwbTd9Ot5S3+jo+9DnBL+A3dEZd2CS/VeqYb4aW6TPL9z80dj6U3hZmQtllTpFtlWNg7evLjH//4x6dP",
+	"fuwQtHPe+cGNS4rWn2lYf+qXYMJVAtSCqJj0XB2xGOMTJi6h47TyUYuZyBi9rAddmoClZg0ciI27ccT2",
+	"R2smYBDO935SHGtqR+mB/TM+zIktYz7RaYkaEJ4EiEA3CjCnUeNjzXFG2h/INfSIPWG5Zj8cHkbKjWiz",
+	"8jR79638fuqYQN3x6zEsZTbHpUQpJbsITMEuKGa0JBvNtF1uh+VOlESkopY+NzWa4Y8Yh3a10QQ5TmXT",
+	"x2w+cdclTOY9eyzjee3zBtxEKhNT2DhSlfAK9XBh7JIA+Z8d/tmKN/esdXMuwQwcWcOk1GE9l0miJBbY",
+	"DaIW6xTHucvmmmXIHig4lzkAijSOnniha6Ew7CdsxEXdMErC+k2wy7p73cS97TuQkk4nIt6yiz1Ha8O3",
+	"bRDp1Qd5yfczjGKdPSTtcrYyZEFzPrxlVqkLcEmWIsChP0P+QewuQYB//88Bz+MGSOb7E2pkxNd0fIkj",
+	"FjtVEB+zOJVKIG8BNw76JmB4QmvDCCL3eXzM4ozPY/bIxYbL4LJVbrA77P8g0jYcZYiA+j53M2wiRTnp",
+	"x/1qbNvFp02M7M3p3PoJNG5q4ajbdHRFfeWjw3ahFwW2WW8v4/O93p6bDqArgNmoJd6+YznkV9Wnt2V3",
+	"3h1K3K5LziSqjcbNh+42IVkescKKagwFB7EVeiNUEjj89IQ29W4P0Lj5ULVu91Xmtqs2QKpwg443nQui",
+	"GOoqYh0MpwM+vF2Dt6ozKyiQUDF99uby9SnWUEJ4I5s6JhCs1nl0eX52efHP81c+6X36+tXzi8uX52eP",
+	"jyP1/OTiBdyKHAKGcTbiMgVuoDxblLUADQ2nOsNaHsj29yN1KVw6vxxXPpdDwdZCu9YIPB/eKj1PRTL+",
+	"OqX+ZHjbNTbz8P2vkOCGM7fIgV+IMsQgW+p+94A79pry36+DdthNLQwn5Rl65+bme3cbabBNhffXYYMu",
+	"VrTsrvieSISALFKPtj5JW63wxnrelxoYxpzuQeoUUjy5BsUTlNZkPlvIzi6uTk8uzwDdqnT3IrXGY+ri",
+	"5i1X9n5FWmm5pvcz0USuLvZ+j11nXjdpnGsEhpaq0qgHJWYiE6VahBOOT4WnQVNivtzGTxQ+1bCdhNDf",
+	"Mfb9Q8e4Z0Ry5JdPDw83umgv6Du+BGXnxrpJ0dHa7FTRcTUEhAfHbWqGQiUcWU/vV/XBJi5EN9UHhlau",
+	"nQok1ed5KDFonGcLlopRXof0Ae/8KtXWJX7b56a2aFhVWfLFtnY979Dt2SRZRqfvuqHHuO6s+sP05cmr",
+	"tycv+uwET043ejo+kQxV5s6FwCpVMbNqz5OmW9eZq4KnKVHUEPCGqS/Hhy/4POT0iwavsdO4JHsuASVS",
+	"I6Cee+eH6IZ+kuul4mkgG4fuPygd59lYEK01lXoc2SOP+Ig5VfRj0aorIX96+DSIhesMCGT9pRKBt+cy",
+	"TR2paujQpBye8cOhK98mv3WAnnFYu+1y1san3WLiTAc6CkiIIRsusLKfJ4C77aJCbrNxn92o5koRt0dn",
+	"ciwVT6uBox5WxMJYvXkOsSPcq/g8rPlQ7K/X12/cTGZiKIDeE2pnMcboylEgq8dVAvUpnlEco489INA+",
+	"S3/bf4mfun+RxEC1bf9WVtiVfyOvpfyDw76Jy2e9pq/bhwpZ6OKpqaCpMFJ70XDzKE2kBExtzxPMPKLn",
+	"29sf+5AFQqR/Z9w3HZWVNMTbgQBGchQppREBaCoSybMFSzI9Mwi3notslglUbdMK471xn4r1o3E/UoDY",
+	"nqS/9acJSDEK9U0q+szKgzXzjJ4KrEVyqhQ6DZCzlJyVp0/Dbg20RqSxz0kcX3h58eGfWfzL+U9/ff36",
+	"74Ozi6uTn6zcBpxh1iSAL42UK9HRGeDBy5Iq1jdqQCkGkwpLenpWukdcpiWbPLRSRIoIJPveYSpp9H3m",
+	"rUW31VdlhOTZ4kG6rJbeub79gTRBoBCPQ3Umy/N/68qQj2Vn1sN+30mTzie0MfxEk/OF/crry/918epn",
+	"YjcgaGwiPr7Tp++kuax6Tis9f8hU/YHPuLcLt8Hs+rOqVM0VwYLav02ROY+Q9kV4q260rWJzomIA7DZG",
+	"Z5+9Szd1plM5XKyNfHjiZPoGhvcce3r1ibACZ80EsGSUQLe1ZLcEZpOwBrMxkgEveINj6lxiucNMJg7B",
+	"QyV8onxmwCxCk96tsqAhq3nCpiIbQ93e0BfuNazyEYI18iLXAzjBPTDjx5hNdJqEWx/z8tbQKK0GTg/q",
+	"AbKjvWPA09QhP36My35vJHSD29clQu8mIg+W24QB3leGc0k8d5fnvJO0FTUK5IW8FSx+85Ya+VE4Dj7A",
+	"fz+S9on7NQWD+Ze10veV0tvtSl8GvLzbL/XSEeLAGdpxkDc0a166h3wqtDEaQA3K2NNtymp+L6BhNG2b",
+	"wcKclOzMGspKiblrA9KJr5rAJh6o8zCKz8xE50HO54gOK+L0gjb+xMQEhehqryOFVdcxdlHHDuOK3Yix",
+	"VKbPLnLk7qGyths+vB1ndodDtsfadxlAJgwzbYCSP1JKJ8L0yIPBgzKoZsTckcNjgYEQYMCkhNHwrKdT",
+	"wVUupyLkC6qNNPQQU+JWzmbW34cQh1/GaUJmf6TGhUwEBKHqKm+bAFlY7H0VTLoWo5EcSutPjHSGZcyR",
+	"shf1b4r0dgBIl7H/TKBdK+Ezy4WIp/z9wJfHPz5GsiSXhYsUV3ZERI6HDyirXRxD5OX5P96evz2Hv5+d",
+	"vzi/PvfN6LHXhDHEauh7yjAIFNAHH4dOE03cd4i8Yc2sDJl5yFSO1EpAjLAhMNSFvqxUrMAIVKrV2AX0",
+	"nPRiz1sz1zpt1s+1eWkZr+YbrtSdNeVVzjNgLyvSWycmd4j8u91/8IH+b4l4om7G5lzm5Bo2x/+dBEvD",
+	"HHrKWc9zlUHL4F9PXsAfCXbWPhbDOO9nWOB/kRsWn1/zccyG+h14I8QEar5jiRg6QPYbXeSRkvmxZ3AL",
+	"0GqQ/lnmDR7qtjvIiXaryCVd/AuXrSCl3mRiJLItXV7Xl71TuEl/mq6hytu6Jvea3wrDBOy3MkcToEea",
+	"HhzgaQqk9KbPYpPr2cAfS2ACQzKEUx/UMYs/fIxZJqaYfU9TBAAaapVIJFltdEgfRCLu25tx2m+n7uqO",
+	"ResUtyZoC2sehRWJO/BeKirtgM9mmV6XTX9ZGGvQsSFPU6R3NXoqtBKYJ7KGILb60XJhT+RSpSu+5FNL",
+	"0EOluncsDyc4e/coBJuIOF+sVIIhLBkfTkQS9gqgMd5v4NT8tv5349W8r+X3YYOGBi1W6cgNrJgNMQ4M",
+	"K9xttR82KGJHvMvASNeAxwMEMOwnbQ5i5BVHziGt7TK/swoz2UW8a1M89dI944URm3WbVGyUyvEkh1jA",
+	"SCppJiI5ZkrjQUeYrfxWqJoorn3HN/W2XS83B0f/3rRbJkwx3VAuuGQEM+y2tjKB5ndYxOzqdqY8EcxI",
+	"NbRWtTO8AeDTmt2umKZib9s/9dnJCIqs2ISneQ+rChG6E9irDXsUU+VJ/BiiOAnjbMgVzxZBF9OMGyOS",
+	"Hg4gaBrVGTSU40djWAw9fSwaqK9GLKZfgPDSmy5xOT8HycWhMM5g+yfWYbdrCq1ld5Vle441n8mnKAch",
+	"e561zAmXFlumaw2xShX9FbzjQcoK8FUN9QQo1bs4XWBeqkdLzbRsf8JgVq9xWa4Qv/cGq9E2FYZc48O6",
+	"7rjPza5Y+qAWtgV8972wqeRuSu+0vi5r245HBel1tsBdJV6eB1ybxgI6KEXYYS2H3WfS5HIYVPBU1mhX",
+	"S7SprOeXpcodh/eDKsGejkpTYthxXwJk0TuRQQHzoc+YRIouAycYlgQArk0ueNIQRIVJ3zKvXwpI73da",
+	"EFQuC+8gNFvVBNUtba5LSTl2Uf0iLevcQSjg5+9AalwhEdtURwQMqy6CO5/wHCrhRQpp1VLQDF+sCcc+",
+	"nGx9qyRaW0l0VzGtKya6DJwIhghm+BrIqefLiQGpPO0A4r6ErZuRQnaEHlS5WyNVqDIbq5hWxywuxTUO",
+	"ugvs6lotaFfXmlGYove46/HFaB+E44hFe4fRXsyMyInQoIRWq1O1i/q+41mRf61i/eWVTd1JrpcO7VWD",
+	"ak3hFHsjsqFQ+b5QQ51AQ3LGhyDPphhOoCvlIHZFJTOeT/rshMQMakIQK4mJ3wqeGsYVJioAvNGI8VSo",
+	"nAHRx6MQXDBGw8L+H7IIQVdPwMfjQKTs/4J3BswAWNfXYzFyltj/I8KLx0waV0Bzs2Dxz+fXkaoUqP/f",
+	"8Mq//M9//XcctvE/Y9Cmdf36zcXp4NXr68Hz129fnYHpojT6fDrzjdNuP/bsj0g+ZzdwudewSUcSrO0R",
+	"E5LyNkhvDvzl0piZSFORIGitgvQOmkNusFCMQ9ApLYgIXo8a7OJV69NX2ZMZSoFdu15lXNdJYDPYZkir",
+	"+sMPm1hVe/fEjNAdZfwblvfDYHnXB53v6I04NwSOzn2epjvgGdPhufnIjjJNw2JzxiM1y8RIvnfNmUIl",
+	"9FP8B2oPnHO7ebFzGTqAjtiTQ2Y8BggUq4CJGSnf8IcFXA4LVcPIeRpQkQWdb0eVchbsRISavEi5TLDD",
+	"syTAiBHEJuVwQhvdq7yy/RU6lZxJ44pfesEIoRXW10KEeLw0EsfKUjZgl6VMYJZQX58BJMFC3SprueNc",
+	"Z5tUcGO330ma3pGEpbXhsmXNTO/zqX3D+XogsjZ82Sb6JBRi3ytXRnJd748Tod5SNVyil/rqdobSjQsn",
+	"1FDsn4BHuvE55R3uhp23LXabz3IP3tMctUfrdgnrTnDdO1yE3TRQpqnHdLrLSbZqo4t3dhgtzfO1dFv1",
+	"Qe+/6ZtzfMWKaqxL4sNwBrAcvZaSCXZXHan/a+uK4vdRxTiUpE/4OwETeiOEIu4+2PdjADgqZlB/CX4s",
+	"JNcgBdxUdDDL9FAYI5KNwMN1dw9LCpyBTLb54tqn4icNrKNfeeZIZ1OeW1HgudjP5RTSVKvm8bqH5nqr",
+	"R35rJYGVc7vhEoymzQkTlN6dJUxmxU0KxQ304EBn/KpvTI3SsH9uQW0Dj9vIbEN4I08Pnx5j3WBBfLgk",
+	"XJEyE53l6YLxEfi10GerM8SQT8RIKkJ1yOR4DPwuNwtoiL8YeWcfh4LKP1LAKmPl0SNWwF9CGp1eaHXO",
+	"RCZ1wozI2c0iUjHqI7p6oovM+v4B346f0aOV6m9r25bsPcDGEil4Xo/FnmsHe0TL0BueJgFySHlSxiVm",
+	"8wBxdc1RpPD2qeDKONIYT5KKcwGIMwESr4dKUQlb2E+CSn45Vvaeo0iN5Huci0wnxVBkEM6ba6dKzQQQ",
+	"otmtaCCRgRlxkn5PPAju8Z+kkaK6i5tsITf5CR405d67ESOdibBl4sFHFUrublgZ4GGMK3xBS8Wy2oGB",
+	"MnbwAfddtfNiJckWyFidaVENI7knrrUD183v27cXZ3sfH/B4WLuE/Z11MiwdChUCCq9oO50UwXqOrD3c",
+	"pmzCahP2HK5eKjYGhmCBQYQ4K9TAZycGCV+YmD3iVl9b2/hxpKxuctQHDbFKfMsXX30Bn7HZhMAV2JkJ",
+	"MXKT58RhrrNbO4PdJOLgA/zXHsBruVSe62xM+FRMoS+S61uhSk5p3xkDf/fSYs0O6jHrsYmeC+BQ02mC",
+	"TZp99tYA24iVKo5fRUlgB7TD6Yk3CzaVJue3os9e8lvBTAFlopnJiYRbaSZ4lkqRMZwNZnJpPTar3ozr",
+	"jayQanveF3izC11JEymeGk1BNd/QyoD2heUZl2lDIZ9Ase7O7W/vgqhPd3KUrUK88MId1uGBDhvRt7cU",
+	"yvW8JNelrNnnApoZSIJnXA9VEhi5VnvVlYHcdU0+/Qz/vM38ttj0BzCH65kAzMLkYkrnATgLsKNYro9Y",
+	"rG+h1w3qKxAi0a5ZRku1tEp2o+IykfWFZR34uGmBOQLFboTnCMNdG6oc2J2ZQJ4Me8FJKBYBVSPhG0pj",
+	"CuQacLh3kYr/9vqnwfPzV6fnEFu+uLp6e36Gxj9h5ZUvWBliMDrGTaTmIq3VBvDdO5G83dvt8IJTO8BP",
+	"YrmXr69tf54InyB1Sx6cPDspU7Xvpg3lFUv7jWV/rmysX/XNfukYdyXUd4dQ8IRtg3xnwSA2ZH5PFBPv",
+	"+TCHJDQE2zjDrBYb6TTVc0qb/yFuirrBf3YULesUa/ybvrm21zc+TSiAl9gYDayJVJal5BB7LBT9IVyc",
+	"pigkXLnNS28Kmeb7UpWvNSJDiWr3anjAQKot45/TKVfJYNv1XJIrw2L7pL8Ab1Gj8KRwf4cVryT2vwUz",
+	"w6kpd/1mR6QiTDvyRn7VN+FzdxbPDGKNm4KaGLkL6/LkFJB2c5EujiM14yZnJtU5alQ44wtFUDN2OCXM",
+	"DHMoMw3YJpUJv7/AWvmODmf0k/sZQVMMpFygB6H8rb7uQWl/sXiE8SVZrxX1ZQjVZ0/+/Oz7w2drnaBm",
+	"Y+LgQ/mPtU76RRjLvxWzHOtGZG6wzsyVTY8yIVZISnMoyLN3wiOwbhVydIDYrBLrwNfy1xyh0Y6OgYdi",
+	"JA/cPtBhq1AvHZjTaF+5dQ36O7mxvkKuoSOwM/IzTs3yBu1mfFfuvhSjTsWsDSdsO1LU5RLk5uBDw5mK",
+	"M7PXUJT3w+HhalJwK9e2MkW7cnE9vWmLHbY5llAXpX5wobhrU0j9PH8yysutFmYDxg6wl2PKHz1ulq2W",
+	"3gPamPXTAH5ON1JlRspxZWpq+WWcLuu55y4fJI39HZ9Qi/zrAYyK3bZ53ItGoB6PeztzG3o/lqlYx9gO",
+	"JTMHZNpj4j2QcMTkZ8YucmxFEduLUBAjde5EF85HJ6qhZcsNcYx7jLIFZl0oHe9oFiJl1zEpUhFiLfbI",
+	"qIWaSmwqUXrO6gWbtsBXLtm77fS4F8l2bR6f2pw8uOHD25FM05alZ7Vhp5/8Mx5ClH4vbr2b1c0evV/D",
+	"ncLD+KdicePdzv5GD9+9ZaN/7whFoCxnSJX8rnqpxwALV5scMVn5MJfvRMy4tVoQgBbr9lmq5yJjs0zq",
+	"TOYLxE5zajWx5gXmCSPlBtaIoso6gahGKkRR9V+9CUbVCcHDKOmHqT933/RJMg/u5Vujr0LQKIRexRqv",
+	"nZcR+ZVviLzUbJw7hGA+QUG4+4AHj+R4oNpyb3VwMNserEq8z/etbloDITOdFXmoUZwigpYdSIHpDMIv",
+	"+UoslAxPZNkqjEh6kQppXoWLguoRG6Z6eOtRkx5BxNO9yvSnyeM+O5/O8gUVYfyqbyJVBnLclU1lPK/E",
+	"e+tbXxZqR+d/fYaigPqyUjC8EDw9BKA4OS2mFOKYSoX/KrsOpcrF2OUNavIvFBjOIQs2QgZNaeDoOHZW",
+	"/5E1rJsiL9sVeW8VFLiWw1uzK0PUH/dQu5MUAr65PPO3LThbuzc2AMK90islyYwXuZ7yXA55mi6Og0C+",
+	"L9Hhhl39/eLNm/OzPqs4XUAIBG0wJfi6tWaG9uiHAqEbCHp6/tDaclo75K/SbwL0t7ux2t6Li+RQ6bYy",
+	"PFcrWtcK5CaEuqsGF5sBAJkVNF6piw9IFyl7TNo3UlS03owD91UKGZaqfYZS5hHkHkTMyBxYQ1tbbM50",
+	"BggkM2vJSMX0O5GlfIalVq7FGMATzEwM88FQq2GRZdayL6u1jqizMvhxQGgK1hK4kUmPmDRcuVOk5hOZ",
+	"Ct/jYUdbtlbwKXo+CDRCOaM+O3NUH1b34m6IVDBFoIeXNTC7RDk0S89fZXLFAyICwISsUIi+UiGtwKK1",
+	"ja4W2jCfxNHafMd1xodixjO7F+9zmxZ336OXhQodAkpJt7kNU6y72NXXWC9P2zor2sXVnh7++Y9Pfni6",
+	"k61O8GVtK8F4ziB68fTwsEVp1z/dw+8urA9WmEJjXsdq6easLtu/I0s3fMWdYlpLcrDW0evQvIvkJZA7",
+	"8JjMDnCbIckT+mbs9WWfnWTjYmo/vkfIaD08AWZaUgOJyfnwluUZxJozQSC6EOlKF/DWSMXvpJj/ZVSk",
+	"adzk4zX6dw8EDo7vb40L3nVU1F6z1bhI1XQf1gU471CYUVvdUjfQirDesUzv2pdhlDzF+YQOUYBfgB4N",
+	"xyjmKYzrxoXP2evYwtXg6/9WiOJLKkN8uI5yw8e8y+PKea63NMm2khDiBpjrNCUmEeD/bywz0TofZIXa",
+	"biy15asUi9vdE0WW6Www1IloKod5QrGi9RhV3YJFjXrPpRi2RwNoHAh2UnQZw5bgAV8KyEFtfI7oBHY7",
+	"UP/ULUe6dFC5wjsGOPTWZcpZKrihtpYpVws2laoAECsSPCB9SXVOOvudgDbnSDmYkuAR9n+tVwSI9XjU",
+	"12vEXAxuFoOpXKkkoyDr0x9+bBNn/f2gqe3Q/2pBb1rsuHI7KzqWbNcYvwc3RXp7hxqCv+mbn4r0tiU8",
+	"zaoZuTaVVqS3ZDt+E7dQ3OzEtCgvKNJb5ldsd6K39Fym1XbS2Ei1W4WR9mXNDDlz7d/QowLTB8JD1hMj",
+	"e3fOS0K1pB8pLGJGoL+SgJf5Cmmvsq0ZZW7NmjLnXEfK5Hp2zC7PL9++8tUMSsypmoGuf35y8eL8DB55",
+	"ffHy/Gzw+u011CgwOUIIVGFi6IekkkjslqQiCSQYloqZKdIMihk1Qe+eFra6lm1ibVb2Pld2WBrepwI1",
+	"se/uUJ8w0XM0DZDpeR1N7D3VKrjlbCpVqArHF1uwUPmMT1e2YIeBdH7W5MuE9eT0qKvurC9n8Ef5wQdg",
+	"wt6M/LLVPobddbZ9Uby9f7ed9Usyuo5Odnv7qJzUjYSPv1AKMdFKkOa1/9tE7LiThficM3+7XHFP51hd",
+	"9LtvnA8YE9kNTXWhqnCotUzUdWAX2yeyLgtVS/p45gpgYowSs/iGGzmMoRPDMN4uDB0piEP3wHaw9gFL",
+	"dLMXCqdfqFKFsq7m/96DV+/19uxQ7Bp1RznEL30Qzmt81W5V1bqUVheN5KT1gOe5mM7WoI++TpPN7ttl",
+	"oU7cg7aXvXv2eGiE67JQWaG+M4wbI8dqulPYR2jioykqE1A7XcpNx8oJ6BUf7w8dF2lKEvygdZo9enp4",
+	"+Bj9BkoX2KFH6vLtq1cXr34GcEhpqn2b9qanj48JU7x8k57NrIs0gjRWjIMdjK1WGCB5iol7FIAGop+g",
+	"9qAkRcESCTfWPvsFs1jUKAqRsgmfzYQ1hsvvwNov1zuKT0brrdZNcafq3TTp/R2rz+3X7iJXj1znSeAS",
+	"dLxrV4dxt71Qn46v2wz7fB2+kZPi//n//v+yTxlxjMjGrgYCGGYTXZHt0HrWWYmiT8nZOPNYoTXCxYe3",
+	"Ss9TkYwFfn13zs97FS9A5/kkzu+5NXbslmvWzXbn4srsBjLzpFwMWlH7bEzdNSnpbdCBlkRTT2euiX+z",
+	"YF69PT09Pz87PztmgnoTCQTW6jRfK0tos9QujpC7GVeGD6nRdb3sshai68a9jVq8X6E9pZF9tnLrjfnd",
+	"0Kzi124Wz07Ng60kV41kNt2nmmofO2mwNwhHCusGg+NbKpbo4iYHruXySQMIasbs9PWr5xeXLy9e/Yxk",
+	"KpjjjJS1DRLBk1QqccwyocTcuMYwI/rsBOAsAIX5CC0R9077lESaIc8AESNSaGLUCzl84mn4hd80NPFP",
+	"FOoUp4evw4WxMx6QT+xC4OGlhA3qhB7cZijhzwqlrP+3SyW9gZMh9IrKCr4nh4eHx4iU7oNIvMgnOuu5",
+	"wLyY6eEEVTdYo+tcqibShs/FoYLxbXandgygnzv45fvyo8T7Wcqlaox90u+7cRDuNZ98bkeqGjfrLw67",
+	"l3aTKxsYWXnVGSQXpMf/AYkW70S2YIkYSrOj0sxznE02nyyCvZ1IiHvZ/xBa1+7Wd8Rl2s72ohyczsoU",
+	"nOOizTPIubjgXEAIg3opsMYcA0JgjrG7W2P2Kz4/S8yu8e/DCrN/vScHIdXj5pPnxDDcMLl4by2oE8DK",
+	"PoJ/HsAvsRXKGMuQ/mL/HD+GuKtWgv3t6vUrlughxGzZTGSRGk4KdcsexeHcv99Xya8QKwkeRX/quXpV",
+	"O3uPETvURApxd/chkE3q+VEMg4J/7Zs8E3xaeaAxwg6tPC+R+NRAkWukiAITx8cNi2USl5jj8Qtu8n04",
+	"gvYvzuLS4qDqKJljdMi+zRqicS9Slah7eUOhcpnWBN6hNMAqvCCJKlSODSoyEyZSjgwEFU/cZy/0OATP",
+	"n+p3GBkDO1WPUTNQ8yIv8++ZaCAxvyzUCz3edpfXlw5CmIyCkUGHK08bscXo4vo6N6ny75/ubdV6C2tr",
+	"wkJKVUxvRHZcYr7F9O7GIl64eWDEby1Hd9h1dJACBqVuJbjnaXBNnugib652t1c315+2KD+tB5OzwtwR",
+	"Tc4qQJyQkpENd8ExtI9lMrEzjaqkcaJpSuvyMnaf2wtBQ9grjGhIz8CDMStfPhlfvKZW97BFBSVUv3CT",
+	"M2lt66GQ70TSZ6/Lz3OChMFgLzbl9y4Pq6JhmoH1Wrd2Nxx0TtlWD7tVOrwVZdrqBm/LrilQqDswUz3e",
+	"Fb+J033dzPWKZl1T6eW6p374kf1d/tRnsV1T7Nc1qF8PSwIrkoHQAON0wpD9Famn1okLyZrw92ozIuqp",
+	"gLT0z1R/ZSUwlUoYNuULx/5eVuwuGSJ1EeLZTKjkbnr/nqy7F3r8SYy7F3p8grOylvkS10lWSp3uGiGG",
+	"14YH+L2FhX21yZqAGtCSLMW96oDedJa/KYtXPicRcsP6VAGsF3bO1hIPaG8Z9ncD9qaz3HG5wae3EqFd",
+	"h24zgVntNdKl2MnV1cXPr9DjfX355q8n9v+twnLowcOUyyn0I4YA2+C/GkdZb80E6FQsQYB9HteZuwoA",
+	"FE5YmEcuLT7M5vbsWwEHAkK2xPJptWoFuUOBae4qZwDJhJQ8ZrfNcQ2OMLTHI5AwO9MCU9QI8QBEfak2",
+	"ph6lAWfxd5YcvvMewFm7l0RvJkANrpHrQKjD4I4T8F6TVBcGBEP5Hk0IZ0bqpkjGIjd99lxnvsobY9OZ",
+	"YGZS5MgRrOftAj0gjBTp8WzviQa8a7gBdg1fadjkqbWMFlZYfRivFyn0Zh1MA900AaDRepGG+fv8QkmX",
+	"OLDPORdNc5fs5qCAZ92TcQGVws175JS6ELjrQyhxyRAeJA8alHvWvr0twxqVqiIwayP1KIYQ6UCPqFc0",
+	"7rE4aB2NH/eWDGpfSOiA5ktc+EgBRnSJaK/nio1wFhnuxnrJzgq1i4LIz6Yx4dJ+0VcB0gFfcv8QHdVN",
+	"APZAi4PCng50UvTZawVp5bKjB4nAfPWcM+2scVJxKyNliqH966hIt4rww+M/P70MvQifRCtfYbXiZr3s",
+	"Fm9vd50Xd1fKho/5/oa08nU1t5mmzN5lekwqxhXTWeIMAOS3I2Qxa0pnmF+GH2fcGGEiBSGP2NrEgyF0",
+	"IcYAfMnsUMG2CehmgeITrJ18LoeiBz8xOYLKbZe4Mg5t6sjTDDM+mwmeGUQVAdCqgIvTPm/IFV3EuFpE",
+	"aqoz0V8alrTmzJwvDJtlwgA/N7yfEpTWBycjbCRE0nNsfe94KhOqu+NqQT19MB/QwWidhRvBBCBcYh1K",
+	"POFmYN8NL7Uie+TwgY1IBYAHRwof1POOiTA5E+/5FAI7nN3oAjIEFAUqWeIh5aCLnMX0Zb1I2ZWxGgHd",
+	"EfdJN2Is0XkJPqwJg2XLSgC4DcnSdo4q0QQFMkr1fJVMLAiYPv3hhy1j39BCsCWkxrKzr8u6TmsYN+UW",
+	"hrnO7v46yCa4qr0u0BG7BIyg97dFjNgJqsFf9RxbRXMN1QWI0GY30sxuxe8PoebbERDJUCX5gClupEgt",
+	"RI4hVmL4hEDARGc59Ow2N5PY9zbJ4vdPW4jiDnvBYUM+BDH1SZHIfG19Ttnj7ZXPTnsdgLCo5iwLTlC4",
+	"pub8hOtWKzmCA/SgTIDUc5qvJqOpMhaP0MpZ4uCOx3xmjiDLDMcRCV4vUjE8Ii4rj5iVkh6LE57z2J6E",
+	"5XT32YliMinpPXnO8WjkyTuuhvZYLqW6z64qhwIdfuxmUdKN4E5w5wnkz6up716krEZZPlbQwrQaZAAn",
+	"z1/sWRfbo3Gop5D+d31nHiYEq3ue/BAp6siobDhqfxeUCPXd8mZSQD/XXLnB2lNzogusIrKX0Ten0r7O",
+	"LqxhudbMpHqeLo4Bx1cpMcxLn5AyeVC4cJPpubG+YKIjVQEDrjeb7ei+nZjfTswv8cREf8NvA411pvwd",
+	"lylEKAUqmVOurAd6swwj6NTEuulBdbCxhKDLUdY9Ge/UGeTiy1HdMRn/9PDZn7ZJx3dMra8epspqRwhb",
+	"4QGBT9mNAwrKtnKeIvDGglrd7nai7gS68rgTdCWUZd1oK64m53lhSAyw/r9nPTE+5hhnQbwWe3GfnWTD",
+	"CaCWwLgjZYeSInKLEVY0sdcPNwKni+nYa3CsrsgkWQttWRo1+EwmlckF9y5pav8GY2rUijSYrRiad3hG",
+	"bAPZWZju2Jh2Wq/w3nuA7NwSSNQNqhWM6MMBO0JUHSDvbhY7I1S/w7lfzzBupBLGDG7FYgfonFiGqm9+",
+	"FcNll/BDtJeJsdQq2juK9kQR7X2EilMyb+0u+86wqcg5WNZWRyDHA5eq2Qd01zftnmeHf/6xsn2etjax",
+	"lBCJGfDcHiXL2KybK/MA8svId42yfmeMxSXGzfct37cTY2bj1yHZ5sN9nXvfll/3DdSwW7yej/nm8AMe",
+	"nOwNlvuBJeC3dz1sNQtRq3cVtFgOTuC/15tSTTWJzqlHO4bsobG1VDJrNNF5zh7FlaM97gV+P+Q5U54L",
+	"q98Iufyx9YP0iEmVSiWsvSRmJkYffQVMhugjUGUGuFtHkQqrcKwDj+h4Gl4psOZdYVQOHgbO/4jL1LiK",
+	"+hLEBlopG1Bs4MUbYWyOiWfi6eETJlWkwC4cciOwwZlW3+DXDlI9NrGHczBFmscUPyxf5/qUk36kIhWT",
+	"wx67ZMBwoo1QdqrLmIQbRKHkb4UAIaN4US4UV3k/Um94lsuhnHEFEBXg0ti7uGHxf+5bUd+/AC5Y57rh",
+	"neHv1/AXHH6kuKphtED2GPfNwWMoKe7YZYIWDKaVaEbbsy/uHAXpCo/zpbJe2Mn5NJlMuyoNOcxCOWRh",
+	"FGmsLKJan4nHXESDDMAZH6FS1Gow1GqUymF+ZPdlXmRq4Niz48coI1tC7rVHyrNj7oaP19tDORJqKPYR",
+	"uHMjnl95h7sBZpNqGe59jZZ0KuZfZ8hW5tKF1fKWpZ0O6dZIgYb1GpSPvRH75SAjftL13lFy36CSbHf0",
+	"r1aawN8PPtBBsxMEuPVnZ6To8KTj5unhIZOKlUfncqyEqnCtRvCRQheTiPE48v8e8LwsQ+QQ+ASc8VzM",
+	"mD1+CdRNzExDy9pWRw6o4lblVvdwOOF5e0kwAq1Y015pJULmtE9wULidt6Wu2Nkm/P7w2eYN+ErnL3Ui",
+	"R1LsDgwPNokHWvAC2tGIb97IBwFY05rayRTKX+KlQABk2qzV7M7xIVdodN/4QGINhmPwynveR2fZAiqp",
+	"7sN4W8MqWL/c7hIpzMHJEAELtilvxI86Aba81rBm+EJsQtyJeIa4UiunC1VSbX++bAT6O9XTmVAGKnox",
+	"pQt7A7uSwfMSQyAf1lhF4ZkjjsuzB5K99qRBYDQA2zvBMkap2CiV4wk4ItyeSSJxWYLLsh/OHTOIAjSg",
+	"z44jFfprdlMoDTUiIgPvDCG41iHzfdsXX+q+8Hh/u98SXuSbt8ULeevkq8duirxCH8wVgQHr7DvjAU6O",
+	"VjYEYYL0IFaBxRA8FywuB1AJAgiVMGxiit3jG7HV8PZv0v3FSrdfw/uQ8A2VwxeKDSeZVjrVYznkKRY6",
+	"QQGOquRxsTCGZWLKpQoKCwJOoUg5/9bbKewNH0vlMfxvFlTABEHZdcnVLetwAoFugqPmZthY5gAfX4tU",
+	"wM1wD43p7fCjqwVCX3tp4D1Ad60UBq5slS1qGMJ9soLetZwjgt8Nm4c5xSX4K/RxpRoKcMl7eLFDFsYm",
+	"UwWUyPZHrFfLoUY8y3Rm0H2eT+RwwlzhvPWkZ9oYCZsNftZgfeX8FnzsaT9Sz+HVftvB0I4qOFx1e40+",
+	"+U4nx307sRugyKDxobxkt8Bi3DuL1VXenaMo3udCJfsOnXJNj1GVl8g1180m3IgjMsyhJyBj3iSQatxn",
+	"VyJnQuYTAM/O5VToIh9MTdzDtmXXW630HHR+DF2gcb202LGeuaH+Dk0N/+1fsrEBnT8eew4SgrXa9M6G",
+	"BzTP728GLb4GVnoBzENV8HW7A6FdacIN+JmlB2o0G/FsKYWZa8YjtepryrHSDZjtMEgHjPt7lOnnlQn4",
+	"ggUbPsTp61yz09cv37w4vz4/6yDUqzQt9UK9HgmySaCPmCJaranGrpXA+evRDQhUgVY2JXy9rQGRQuYj",
+	"hTXSz5qFn7nQr90hEExEwt4E9D4A5vmDQysgU5iu2TN2EX63++Vr2icYl9jpJskEACk175CXsEOWDVas",
+	"h4VkZq8mPN9j4j0f5umCcUNki312gajctCN8q6QS82pMMb46+flk8Or19eDk8vSvF/88P6vWf0gDb6+H",
+	"A4Cvuef4ymcVNXmQFFQvWO9PT+r3cRfYBATSuSTXu95bNMTGRnAopy9LX12t2HeGxbrIZ0Ues0QMU54J",
+	"cxxWjkHfCFzgyEcjBflae5HiU1HdUiX66WoFFTVaj7z7iY3oi8ihy/BFnwEsWRlI8sghNHlrssQE53aP",
+	"u/Gh8rQnavG3q9evGnEJkG9g293xCbOsuR89uhdeNLoVTWz0oNFOWWOM+YyRh+0NTDI4QEpHaKrfCeMq",
+	"/FIo6S53QmGsdQQ4NlRUF98KMRu4u2OsxmiAlLGj/L2G6C9xjb5gowm/wFpNIAVJd82+2V9GGdkPrfA1",
+	"aPNCQ0jRxaeo+gdzSlg9ELvW3opdD8fCmL8TrJj1HAIGG2XCTAidfqZTOVw0S/FpOMBvCacvV5qhkx0L",
+	"TSoicj/hIBCuZoG+GDXG1K0XEOIzUluPQ2uU1mVOBIYwUZ4jVSPQ7MITC+JX93wN+0hnc54laIuWhoir",
+	"wsnFDFvlVYhP02OzTL+TVhcgsg4h/jmnxUDNRODiH+OfI+WjWPQmnjOkPdXKtUm6e1z2DUsApZoV+WBm",
+	"ZTemDW+HBhA8IfAwQSCXwGcItBleslRX2mdXQkQq0UPYKL5ivT9N6jVBni1+v8eZleQvev/bbcHRtb6f",
+	"3W4fvb+Wj+K1Ekwo2J8iK7c2ZGBFYo0wGJ5UiXjfc5Bpcoo5MAfHXZ8+zsXsBdbz3Zt/8BlXfuLXN+Zo",
+	"0zQoyV2qxf6SnAyfGK58Dd+xewEau6UMu+0UOt2AwEbpOU1AbM1Sa74GlxYEcIP0fT2Sd39Sd/DB/qcV",
+	"7SfUo5lKZtjeWxvZB2ScBGyVIjcyAZvl6pan9qD3ASJJdQ4pz0myrW8rMPRqKEy0trLzGDAAZc4AzVIk",
+	"aG8hBiveDo1zpqFikz7aCtM9bgp4/Jdsi5yG8/SF18ARNymo0SlXBU/TxU5jp5VttT6HhxkKpdmoyCBi",
+	"6bwN0lvhNnPdtUsbLdgdkardHmx5dyzlBJvo275tiq89R4cccQ+0E8ytnDXvhDeACQv4rauS79DqygIk",
+	"mTOd9ZZya5EKi5LsfiHXGkgznLz38CVr9lF5ykSqeR95o5C4fILOhVrct1s5+7ajvvIddXUrZ7SjdruR",
+	"MB7cvH1eaYDGRwGmbs2lzBm28kK1xaqoY/sAoBZHyjUe9NlZIcAbtqYcYIpP9Ttx7DMZVDbKm8wrGva3",
+	"noEvVp5xAXcSuhlORFKkIjtAqulmXDedCMgDmx7VKGfineApm2iTo5DOdJZTFTPlI1RyszBEcAKmPxBJ",
+	"6kgNM5EIlUueGqqcXhBmxbGjcLAOx9zRKzmkX06M2L2y1hrrqRvyxS8cHuD9ObxuAulVTcR4CLS+PDc7",
+	"JcvDVzjf2o0rdEz939ryIC+LB4b2Ej1fSwmFaX5lJcZxQNHgCCOFM4SKhRb1ue65VnUAPbDeKVyjxDxS",
+	"QH1ekqdCfYVVzNLkru+qFKYlWSrJoDCJ6z4G4WkMwAvjlabPHLcTamSEJahHihWzMz1XgWh1VEC/AAfA",
+	"QxThdJFNM7GH5Mh5/DPPRrQDEX1J3QqlVH7nRQKMNZCoDoJaczbTLeZglol3UszXncpYiBlw/i0vMj3D",
+	"TeDePSHJ0OPf4Nu6gsqsX4lrObw1z3WhdnHi0AgRaoL7ZWQjuye3JVk3Ajiv1rBWpylzF/nuSJkhkYKh",
+	"fhihHKEFNsVgJS1UvC6YXZsF9U1EKhGzVC+mQBRhzSYomvVYTbX1Rm6IXe2kNgHX9QvhXu2X8BPW8vyq",
+	"b/xCdD9P7NzZeVhdX0eFYTCHSa84ZqoA4hv4s8wdyhh9TJ9ZuXBrbo0LjsASCGmutBJ9Zs0Vg2zZXoKw",
+	"q30k5swDla85VkIjZelcqY1ZwnjuIC+NFu1uVA0N7A2+ZUc6ZkVG7yhvbwFp8U4iV3My0FMOJtKq+0U7",
+	"6OKm7lR8GDbSbMQA9n2nTw4Pm7pOUzmVmzjS+XviSAdS67WU6fea3Ak/vinLg5y6yDC0q3yL2+xk295N",
+	"HYWikfNcmlwOzQZU61MMJjmvHUYCPEkelpHQFtnNgukit0ZvjyD5gNfLlQRrJUwvUkZnOea5FaesNj0A",
+	"eq2zhQ8OuEY9V/6u1RCeTJUm0DeeRyrmZqBHcZ/9Ex9jfHSuhHLSU5l7gMMQIpaQtEsU19gq3zyTQ1dD",
+	"VijQwvgsug7rzuzLZyKTOnFHbibYXCZCYYRvZFX5RBcZkGm8vT4tHUTfvOIozuCQdvciLvi6LvErv3qr",
+	"+/BBIbG/Njzeb0i0FehvlLEWmLT+2v5OkmJ20+GOu1l4RRPqu1L+Wyeb7aK7ZuN6Ehx4YWBsQ7ag56js",
+	"Kj9RWoxiPok1tlKRA+A/UtTiZdhqZlzLh0q8OgRFBmxvFRQKu8F7jsXCYQQVCmKgYLOw2OvzePXdcZL+",
+	"hr8dl/36Q56mxP9kTX+wDKWJFClFeArRAkjFYvpz3GfnCkaPeEcKeb6Fyo/YSOTDiVNkusiGwn4wvm7B",
+	"APWM5brBsbh269BKc61gyDfjJrbEVr+HrXufW9FP10ZOKifgO2HRmOh55aGum8GvBrs42+z9NmzFubiZ",
+	"aH27psAo3AC1p+Av7hFd3Y3fiwqnCdqsu91i7MxknZdL47k/3Z+2wwd/XuRF5pk+Iagu0CyLiyyNe8zI",
+	"sQfqtFIbGzHMRB6joRZgxvYihSF8aYgSFMPzAZRsHSo0TeY9BcPo6R2CYE92/e4md4YWLuxLhZntPwQ0",
+	"Mr28G1ruDhoakbaZcTeALoK86oS7Ww4+0P85zNtEuPK2qsjh30uR64hFTsJ01imb2KuvrXOujoMhyjMu",
+	"0ybTG7MITd7FD4eHbZimntWLBU0dYEgLBKvfgbo6E1R75R7v+gYSYQ02a/xssfY9d6atmD47WNOtAqp0",
+	"vyfz2Qma7BabY0NQ9DUZpFMxvbHW7K0AFE5rSINL3GexUPwmFckREBHHVD9g2ByypIHOiJTJ9Wxm7exU",
+	"UgYG72V+VerUPRKePOze+9e9niq7DXvuWJIo6nmfmvYg2Mttwp8lv2l8o5NFvNb8PAv1xF1kpSWZ2Lr1",
+	"prEsHI/Yt3DGytRsNoZLYdkpiF/5WPSjttadHaT94AP9/2IJZL/pWHKzdL9qz73lvkH0/Nc0WLZucvo7",
+	"OxDdE0tb2SqQB1zjg0zQP5srAM4KsQQ2FnZCm1JGKcBV1u3wqWAxDWNfJnGfnURqJhRE+f23u6qXpPqe",
+	"+mZKuuszkr8WNW3uATttTKSZCKToXo5CaawJtEY64AJI2zC6OPHGsUtFEZrX6sFId3wV1tMlODPeJf8c",
+	"jCVcnHu2ltBIXtdz1WBxMzK4j1yYJi8hYAWAu6aC4Ku8aCElLXKqGzYXaeo6vkeZnh4xpecxxpThuluJ",
+	"Fj1UXFYVjxQmUqh7WJxIM+TWeYUYthNoRQ5AKdDe0AveRkIeKSfldYig6qsRcxoMzJL4rKQdh3S/wt7i",
+	"vPSq2aEnhLacSweHjOsxlObG1SROz14y1SaP1JPe4eEh9M3Seh79H/aurbdtHAv/FSIv2wKOc5lsu5s8",
+	"ZXtBU2ybQTJosdgUI9pibLYW6ZJSE08w/31wLqQlW7KcRG46M3lrY4mkyMNzP9/hVlgcT+FmWHhdksw6",
+	"wtcBg22lDH2Ni7u3Z2ETjJRXeAv35n73szN01mplUHNWVVp0EkSZi/USqkYHpsDa5G3hLm6Tx3Y1VFRM",
+	"SODWwJTwYShhzKm8h9kXffHaOrF/QFkNvUCtXgylczNONdYjI/PC0fdhiy0aojahgZYYWAct9FFv6JaT",
+	"nuEekxKPO7xxwsuVz9tqTK1RsbiUbBBDmkMMZ86mSiTa9j0WaYdgwFSbUXIUslrZ6vBje+UDkB8oAXW0",
+	"BqvaiAf2YYyGc6qDIRj9bxwP6+pYx1Zmujk8O1UGZqO00m9yotNSKUIJwBqM4PmEftlkuBrb4+xkk1Uq",
+	"LzD74QTXljd6AyhH4h9eaH5wnqvFDWXtZYgkItPoNMi+NDuruHHjKoVOQ+XrzlKaGfobKueI9RbrOj7n",
+	"SXv8HgNOOSVG1qgGTyhP0ZIPeoY6Djb/bAgfYUZfxdupc5X5Vg0W54+8MpPXJ/TaQQw3Sefk7NEhurRp",
+	"a+QG0OF2lxoQiSUyJ/5LWxp9feM2rBnl3t2gUk+dhdtBsEmHrJFLTOmULqcS6fAM1tSBhkNLiJiA8Ced",
+	"9sXrUtfvXgS3wZR9k3oxVtLlAyVz3xPDidSZxyQxhmzCXrUqw3vsFJYHCr7tM25MIhB0LOxwloY21aNC",
+	"pw26PrVEp8PbVC4CDv4wqQg49Rl+pVvZ+YQPArlxaBO/kJFQzjLYaLLAGa8ARG84mDWJG36uY9c7N/SP",
+	"Vr99mO+Wugwd8Z2Dyfh6V3UPHEu+5c4tO8qXd24Hb2WzGvpRgnZSTDGN6EpqbA+D5S5orYFIhBvdIx4w",
+	"T9S2Xs3lYoRxPqJ+BSARgS5BrZ0xGgTV7xqETtQLJaoIy2hsrO3VjLo7p/DUSW1AJj/xSokEpWTyFBGO",
+	"eCzlvtGj6IHD7jcfGQ4ywT34VadJT0hiU+IKvyAafFfSi4n1uYjdEagv9yGiRM7T0zEAcGEwEbY5Wwpm",
+	"OCuMvy9Rds/YXsDSHqR5Pc6sUtyWJvWTHkEJ0kkGNZ50SFzuliOtAcyFnSOTnc92sA3z79y4wlRepXsW",
+	"k6rRCYutwLiTdoIwRfE2Mny6PxIJYWv7BC8O2JAMto0ONbitnK+EiHOgwiQwS7IKa+sHpVde3X9umb/R",
+	"jRejMOQw86sR2mMxkCtMNx4zUJXKhjzMQDx6b3d3t5WkM3m9DVbQ9mCWw7bsPXv+/Pn+3rN7kHuqcknZ",
+	"Sg3JqdrIySGausQcHRbxp7YYLPR1AsoeWfgW7gbAVhbDquv8wgytudQuQ46bHQnSbz0/T2i2xJPFwd5u",
+	"TxRTaxiToqzaBq3IX5hGVk2f1Y0KsQEUgO+pg7zErbiLArcEKlJLQI77Kza7X1ncX2qj/Vj5EjEByagc",
+	"dQQwTKxR2P0FFAYSzNoTnHJAi74w0TKpPXZYzOOpw6k7bOi6Ea19J57BqsiSUey0nCjpQ/9QN4OTx0oc",
+	"RzC7Catsl8oMQRGcOmsvQd9Dx1toloVOVbCFC+TKyH76wCVEpqTxh6gd0gSEAUGmaTBemtgEfdOb+Dk/",
+	"nJyMS3sQ3W6+MTVy8iOBBRWsQPMlz+QsNuXod+cHjhTHBwvcIhA3QY549T3FJrpB7qAi4nuk+QXNYg21",
+	"78Ksr/fhDD+m0ncOS/tbaXz4xQ+s4RWmRUQfi5evfjl+8ebVy+gDzOXMC9KhVCqeHOz+++kRhTtYB8sK",
+	"ny/y1+V0c/Moj2MuOO1FZ2rY5cReNUc+zkqeDe5FHXAMAoUbmameqOIV9MWJwXLIOAPo+5gtxDW0TWX7",
+	"H+OSWiMlqN8jYFzIWOLG8aWcvDBaUzSF39yqKZUaWDtR0qwVEPmg1dXWXyNw0k7LsKH8IZ1FO8KRl0mZ",
+	"/rZMzPG3lrDHeW4RuEekCiwGrMaVIWPjukLIaBUQ3TKAMwkLob4WcgL2xYVR19ojPi2/x31mwig6mJyh",
+	"wHJ/d7cv3stMcXxwoEbacNl7ovF6HCZoBjuFzskUpbmfl9fTQ1Rf3xbp4Mr/HwtTKCws6Jy9ylgzmU1u",
+	"P9Yv6npFflL5oN+en75HOPv/Hb/7LyII8r9FDsevDcLbw1N9kcCfcEUJGQpJeaXX2/yLUyIPyWxeJItf",
+	"w3pUFwVE/LUxYMsRpPXeosrMblKuK2GbBXyJ9W7pCrmzg7aZrDpJq0QenigR+V+BVLFOQBK2qSvF8vpb",
+	"31OdDSv9QJu8IpZYulrBpO6LYzDAKa+l+rtE/NvACSVoe4OJyi7Mk4P9/afED0Hakwsn0x7tcrg99ydZ",
+	"/hZVItny6iLqUW4dIZLfUezU0vMNSJHWaOSdmHV4EURKVx1dbsmEHhBgcFn5vAdHaj3A9hKQV0EbYMSr",
+	"4KkQ9bUhgRAZh548lusk0Ydike9HNX+CxM9FuuyuYmQTMo5Jqq1kpLYEYxXdNFcYceXFI81sjmbmdRcb",
+	"JBnmduslJvZX2tMB9W/jxPBoCt/DFA4HvnH5FibaueF/raWzMBHdn4ZqutKzYCe83x4F6/ai22Yq8/Hc",
+	"a/MtrqMZ8KYZI3V/7+D5wb9+enbwvAUp9e+kY8nOVauxkpN8/NsqunqDj2xtNvAEMzQYNeUc1wmiZd55",
+	"M9WwcDqfbR3+/1Mlw2ishl/KXSqW5iztcKZyufUJNy9TudNDv2rz3vEjrbuHro3phF33K7I8F7foZ2cz",
+	"WHjhyWOirqfWkxVFt6v7/QJS5G8PKUqlVfCdrt0xO1VGTnU/0EfTtr2wJndymG8EsL0Tmn17fvr+dPBZ",
+	"DZvRk/kb/iStMVecNRzw6VSZ459PRGqHRQa7V3u+wFhmv7UGKv65+9Mc346gtpYzQAO+56xfh7x5pmSq",
+	"jfL+4RjTfKm8zE3zJdyUVGF2K04eixbrTyNI4BUX7UNJSG9oE8MUDbsYALM3RrlBZIJRNij0JI3lT7CZ",
+	"NTtXHfNma6CkUw6GB2VDTvWvXxTOBgyGiIB4U+EmW4dbO8h4eNAaKHn2caH6iH6JEto35ttlWYHFRUfc",
+	"GQoobKoNI3Fz8dICGLav0dgQA7hXwv+lDsvYcgmjFaV6JYRNXx7iFOnFOsEtqbC7fWz4yy+HdlXLr7+T",
+	"oKcZaYbqUDgFtBROwufWyVH5UwLi3NJnFIP4Xx/gyxmYIRSeBNjPhcoTdtwOFRa9l7ctlBHW67mpkuk2",
+	"4RCLr4UqFM+TTr6Wpii8clzhMh85nXytGfStHZTcmyUc5nA88WQq3/XZDnzbhIhWW/8ZU2dzO7QToDSY",
+	"MNTnrKzWoSYZRT62zlfKpio0ByRfP2lNbyA8bwb6LxNdBPqvH6kE0xjvSqxkpMQx9FEzEAe2gpHZNLq0",
+	"y7QFQ9VMAxLti5rNh12qXqzQOVYr1owyGjk1woDTpR5hubgcRND+frUskKG+l0chYdNDYYKSrVdhXcix",
+	"yjoFj4lc6/dPv/8RAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -2582,7 +2582,7 @@ func (e ListWorkflowVersionsParamsInclude) Valid() bool {
 
 // APIKey defines model for APIKey.
 type APIKey struct {
-	// Active Whether it counts now, neither revoked nor expired.
+	// Active Whether the key is accepted now: neither revoked nor expired.
 	Active    bool               `json:"active"`
 	AnyTenant bool               `json:"any_tenant"`
 	CreatedAt time.Time          `json:"created_at"`
@@ -2590,7 +2590,7 @@ type APIKey struct {
 	ExpiresAt *time.Time         `json:"expires_at,omitempty"`
 	ID        openapi_types.UUID `json:"id"`
 
-	// LastUsedAt To about a minute.
+	// LastUsedAt Accurate to about a minute.
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
 	Name       string     `json:"name"`
 
@@ -2599,8 +2599,8 @@ type APIKey struct {
 	RevokedAt *time.Time `json:"revoked_at,omitempty"`
 	RevokedBy *string    `json:"revoked_by,omitempty"`
 
-	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
-	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
+	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
 	// everything.
 	Role Role `json:"role"`
 
@@ -2613,31 +2613,33 @@ type APIKey struct {
 
 // APIKeyInput defines model for APIKeyInput.
 type APIKeyInput struct {
-	// AnyTenant The key may choose its tenant with every request. For admins only, given by such a key; excludes `tenant_id`.
+	// AnyTenant The key can select its tenant with every request. For the role admin only,
+	// granted only by a credential for any tenant; cannot be combined with
+	// `tenant_id`.
 	AnyTenant *bool `json:"any_tenant,omitempty"`
 
-	// ExpiresAt When the key ends by itself; never by default.
+	// ExpiresAt When the key expires; default: never.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
-	// Name Letters, digits and `.` `_` `@` `-`. Several keys may have one name.
+	// Name Letters, digits and `.` `_` `@` `-`. Several keys may have the same name.
 	Name string `json:"name"`
 
-	// Reason Why, for the record of actions.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
-	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
+	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
 	// everything.
 	Role     Role  `json:"role"`
 	TenantID *UUID `json:"tenant_id,omitempty"`
 
-	// TenantMajor Goes with `tenant_id`.
+	// TenantMajor Requires `tenant_id`.
 	TenantMajor *int32 `json:"tenant_major,omitempty"`
 
-	// TenantMinor Goes with `tenant_id`.
+	// TenantMinor Requires `tenant_id`.
 	TenantMinor *int32 `json:"tenant_minor,omitempty"`
 
-	// TenantRegion Goes with `tenant_id`, which is the tenant of the request by default.
+	// TenantRegion Requires `tenant_id`, whose default is the tenant of the request.
 	TenantRegion *string `json:"tenant_region,omitempty"`
 }
 
@@ -2647,46 +2649,50 @@ type APIKeyList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// Action What somebody did.
+// Action A recorded action.
 type Action struct {
-	// Actor Absent when it was Skald itself.
+	// Actor Absent if it was Skald itself.
 	Actor *string `json:"actor,omitempty"`
 
-	// Address Where the request came from, as the node saw it. Absent for what came over no network.
+	// Address The address from which the node received the request. Absent if there was no
+	// network request.
 	Address *string `json:"address,omitempty"`
 
-	// AfterHash The same of what it is since. Absent when it is no more, or is not hashed.
+	// AfterHash SHA-256 of the subject after the action. Absent if it no longer exists, or
+	// is not hashed.
 	AfterHash *string   `json:"after_hash,omitempty"`
 	At        time.Time `json:"at"`
 
-	// BeforeHash SHA-256 of what it was done to, as it was: of its JSON without secrets and contents
-	// (docs/events.md). Absent when there was nothing, or it is not hashed.
+	// BeforeHash SHA-256 of the subject before the action: of its JSON without secrets and
+	// contents (docs/events.md). Absent if it did not exist, or is not hashed.
 	BeforeHash *string `json:"before_hash,omitempty"`
 
-	// CredentialID The API key. Absent for other credentials, and for none.
+	// CredentialID The API key. Absent for other credentials, and without one.
 	CredentialID *openapi_types.UUID `json:"credential_id,omitempty"`
 
-	// Detail What changed, without contents; of a deletion what there was.
+	// Detail What changed, without contents; for a deletion, what was deleted.
 	Detail JSONObject         `json:"detail,omitempty"`
 	ID     openapi_types.UUID `json:"id"`
 
-	// Kind What an action was done to.
+	// Kind The kind of resource that the action affected.
 	Kind ActionKind `json:"kind"`
 
-	// Operation The operationId of this contract, or the command. Absent when nobody asked.
+	// Operation The operationId in this contract, or the CLI command. Absent if no one
+	// requested it.
 	Operation *string `json:"operation,omitempty"`
 	Reason    *string `json:"reason,omitempty"`
 	RequestID *string `json:"request_id,omitempty"`
 
-	// Result What came of it: `done`, or `asked` for work of many transactions that follow.
+	// Result The outcome: `done`, or `asked` if the work follows in many transactions.
 	Result *ActionResult `json:"result,omitempty"`
 
-	// Subject The id, fingerprint or topic that it was done to; `*` stands for a tenant's default policy.
+	// Subject The id, fingerprint or topic of the subject; `*` stands for a tenant's
+	// default policy.
 	Subject string `json:"subject"`
 	Verb    string `json:"verb"`
 }
 
-// ActionResult What came of it: `done`, or `asked` for work of many transactions that follow.
+// ActionResult The outcome: `done`, or `asked` if the work follows in many transactions.
 type ActionResult string
 
 // ActionInput defines model for ActionInput.
@@ -2696,7 +2702,7 @@ type ActionInput struct {
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
 
-// ActionKind What an action was done to.
+// ActionKind The kind of resource that the action affected.
 type ActionKind string
 
 // ActionList defines model for ActionList.
@@ -2708,30 +2714,32 @@ type ActionList struct {
 // AnyJSON Any JSON value. Callers without `payloads:read` get the text `***`.
 type AnyJSON = json.RawMessage
 
-// AuditEvent Something that happened to a saga. Never changes.
+// AuditEvent Something that happened to a saga. Immutable.
 type AuditEvent struct {
-	// Actor Who asked for it. Absent when the engine did it by itself.
+	// Actor Who requested it. Absent if the engine acted on its own.
 	Actor *string `json:"actor,omitempty"`
 
-	// Attempt Of the step's call.
+	// Attempt The attempt number of the step's call.
 	Attempt       *int    `json:"attempt,omitempty"`
 	BusinessKey   *string `json:"business_key,omitempty"`
 	CorrelationID *string `json:"correlation_id,omitempty"`
 
-	// Cursor The place after this event in the list, feed or stream that it came in.
+	// Cursor The position after this event in the list, feed or stream in which it was
+	// returned.
 	Cursor string     `json:"cursor"`
 	Error  *SagaError `json:"error,omitempty"`
 
 	// EventData Any JSON object.
 	EventData JSONObject `json:"event_data,omitempty"`
 
-	// EventType What an event tells of; docs/events.md explains each.
+	// EventType The type of an event; docs/events.md explains each one.
 	EventType AuditEventType `json:"event_type"`
 
-	// ID A number, growing within a saga.
+	// ID A number that increases within a saga.
 	ID string `json:"id"`
 
-	// NewState Given with `old_state` exactly when the saga's state changed; alone at its beginning.
+	// NewState Present together with `old_state` exactly if the saga's state changed; alone
+	// when the saga starts.
 	NewState *SagaState `json:"new_state,omitempty"`
 
 	// OldState The precise state. `pending` is STARTED; `running` and `step_completed` are
@@ -2740,12 +2748,12 @@ type AuditEvent struct {
 	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	OldState *SagaState `json:"old_state,omitempty"`
 
-	// RequestID Of the API request behind it.
+	// RequestID The id of the API request behind it.
 	RequestID *string `json:"request_id,omitempty"`
 	SagaID    UUID    `json:"saga_id"`
 	SpanID    *string `json:"span_id,omitempty"`
 
-	// Status What `new_state` means to clients.
+	// Status The status that corresponds to `new_state`.
 	Status *SagaStatus `json:"status,omitempty"`
 
 	// StepID `saga_id:step_index`, on events of a step.
@@ -2763,12 +2771,12 @@ type AuditEventList struct {
 	Pagination Pagination   `json:"pagination"`
 }
 
-// AuditEventType What an event tells of; docs/events.md explains each.
+// AuditEventType The type of an event; docs/events.md explains each one.
 type AuditEventType string
 
-// AuditScope `tenant` is what was done to the tenant's own. `deployment` is what concerns all
-// tenants: settings, the scheduler's leader, keys for any tenant, the schema. It needs
-// a credential for any tenant.
+// AuditScope `tenant`: the tenant's own resources. `deployment`: what concerns all tenants,
+// that is settings, the scheduler's leader, keys for any tenant, and the schema;
+// requires a credential for any tenant.
 type AuditScope string
 
 // AuditVerification defines model for AuditVerification.
@@ -2777,18 +2785,19 @@ type AuditVerification struct {
 	CheckedSeals  int                         `json:"checked_seals"`
 	FirstBad      *AuditVerification_FirstBad `json:"first_bad,omitempty"`
 
-	// Head The last seal that was checked. Kept elsewhere and compared later, it
-	// proves that not even the whole chain was made anew.
+	// Head The last seal that was checked. Stored elsewhere and compared later, it
+	// proves that the chain was not replaced as a whole.
 	Head *AuditVerification_Head `json:"head,omitempty"`
 
-	// NextSeq Where to go on. Absent when everything was checked.
+	// NextSeq Where to continue. Absent once everything was checked.
 	NextSeq *int64 `json:"next_seq,omitempty"`
 
-	// Ok Nothing that was checked has been changed.
+	// Ok Nothing that was checked has been tampered with.
 	Ok bool `json:"ok"`
 
-	// UnsealedEvents Events after the last seal, of which only the digests were checked, at
-	// most 10,000. Given at the end of the chain; sealing takes about a second.
+	// UnsealedEvents Number of events after the last seal, of which only the digests were
+	// checked, at most 10,000. Present at the end of the chain; sealing takes
+	// about a second.
 	UnsealedEvents *int `json:"unsealed_events,omitempty"`
 }
 
@@ -2800,7 +2809,7 @@ type AuditVerification_FirstBad struct {
 	ActionID *UUID  `json:"action_id,omitempty"`
 	Detail   string `json:"detail"`
 
-	// EventID Where a single event can be named.
+	// EventID Present if a single event can be identified.
 	EventID *string                       `json:"event_id,omitempty"`
 	Kind    AuditVerificationFirstBadKind `json:"kind"`
 	SagaID  *UUID                         `json:"saga_id,omitempty"`
@@ -2809,8 +2818,8 @@ type AuditVerification_FirstBad struct {
 	Seq *int64 `json:"seq,omitempty"`
 }
 
-// AuditVerification_Head The last seal that was checked. Kept elsewhere and compared later, it
-// proves that not even the whole chain was made anew.
+// AuditVerification_Head The last seal that was checked. Stored elsewhere and compared later, it
+// proves that the chain was not replaced as a whole.
 type AuditVerification_Head struct {
 	Hash     string    `json:"hash"`
 	SealedAt time.Time `json:"sealed_at"`
@@ -2819,11 +2828,11 @@ type AuditVerification_Head struct {
 
 // Backfill defines model for Backfill.
 type Backfill struct {
-	// Active Its runs that have not ended. Absent in lists.
+	// Active Number of its runs that have not ended. Absent in lists.
 	Active *int64  `json:"active,omitempty"`
 	Actor  *string `json:"actor,omitempty"`
 
-	// Created Runs made.
+	// Created Number of runs created.
 	Created      int64              `json:"created"`
 	CreatedAt    time.Time          `json:"created_at"`
 	DefinitionID openapi_types.UUID `json:"definition_id"`
@@ -2831,26 +2840,27 @@ type Backfill struct {
 	From         time.Time          `json:"from"`
 	ID           openapi_types.UUID `json:"id"`
 
-	// Links Paths of what belongs to it.
+	// Links Paths of related resources.
 	Links     JobLinks      `json:"links"`
 	MaxActive int           `json:"max_active"`
 	Order     BackfillOrder `json:"order"`
 
-	// Overlap What happens when a run is due while another one of the same key has not
-	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
-	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	// Overlap What happens if a run is due while another one with the same key has not ended.
+	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
+	// `replace`: the old one is canceled first. `queue`: one after the other.
 	Overlap *JobConcurrencyPolicy `json:"overlap,omitempty"`
 
-	// Reached The slot that was looked at last.
+	// Reached The last slot examined.
 	Reached *time.Time `json:"reached,omitempty"`
 	Reason  *string    `json:"reason,omitempty"`
 
-	// Reprocess Which slots run that have a run already. `NONE`: none of them. `FAILED`: those that
-	// did not succeed in the end. `COMPLETED`: those too that did. Slots that never ran, or
-	// were SKIPPED, always run; those with a run that has not ended never do.
+	// Reprocess Which slots run again that already have a run. `NONE`: none. `FAILED`: those
+	// whose runs did not succeed in the end. `COMPLETED`: also those that succeeded.
+	// Slots that never ran, or were SKIPPED, always run; those whose run has not ended
+	// never do.
 	Reprocess BackfillReprocess `json:"reprocess"`
 
-	// Skipped Slots that were left out.
+	// Skipped Number of slots excluded.
 	Skipped int64     `json:"skipped"`
 	State   BulkState `json:"state"`
 	To      time.Time `json:"to"`
@@ -2862,33 +2872,34 @@ type BackfillOrder string
 
 // BackfillInput defines model for BackfillInput.
 type BackfillInput struct {
-	// DryRun Store nothing, and list what it would run.
+	// DryRun Store nothing; return what it would run.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// From Slots of this time or later.
+	// From Slots at or after this time.
 	From time.Time `json:"from"`
 
-	// MaxActive How many of its runs may not have ended at once; 5 without it.
+	// MaxActive Maximum number of its runs that have not ended; default: 5.
 	MaxActive *int `json:"max_active,omitempty"`
 
-	// Order Which slots run first; the oldest without it.
+	// Order Which slots run first; default: the oldest.
 	Order *BackfillInputOrder `json:"order,omitempty"`
 
-	// Overlap Concurrency policy of its runs, in place of the definition's. Without it they
-	// wait for each other unless the definition says `allow`.
+	// Overlap Concurrency policy of its runs, in place of the definition's. By default
+	// they wait for each other, unless the definition's policy is `allow`.
 	Overlap *JobConcurrencyPolicy `json:"overlap,omitempty"`
 	Reason  *string               `json:"reason,omitempty"`
 
-	// Reprocess Which slots run that have a run already. `NONE`: none of them. `FAILED`: those that
-	// did not succeed in the end. `COMPLETED`: those too that did. Slots that never ran, or
-	// were SKIPPED, always run; those with a run that has not ended never do.
+	// Reprocess Which slots run again that already have a run. `NONE`: none. `FAILED`: those
+	// whose runs did not succeed in the end. `COMPLETED`: also those that succeeded.
+	// Slots that never ran, or were SKIPPED, always run; those whose run has not ended
+	// never do.
 	Reprocess *BackfillReprocess `json:"reprocess,omitempty"`
 
-	// To Slots before this time, which must not be later than now.
+	// To Slots before this time, which must not be in the future.
 	To time.Time `json:"to"`
 }
 
-// BackfillInputOrder Which slots run first; the oldest without it.
+// BackfillInputOrder Which slots run first; default: the oldest.
 type BackfillInputOrder string
 
 // BackfillList defines model for BackfillList.
@@ -2905,16 +2916,17 @@ type BackfillPreview struct {
 	Truncated  bool           `json:"truncated"`
 }
 
-// BackfillReprocess Which slots run that have a run already. `NONE`: none of them. `FAILED`: those that
-// did not succeed in the end. `COMPLETED`: those too that did. Slots that never ran, or
-// were SKIPPED, always run; those with a run that has not ended never do.
+// BackfillReprocess Which slots run again that already have a run. `NONE`: none. `FAILED`: those
+// whose runs did not succeed in the end. `COMPLETED`: also those that succeeded.
+// Slots that never ran, or were SKIPPED, always run; those whose run has not ended
+// never do.
 type BackfillReprocess string
 
 // BackfillSlot defines model for BackfillSlot.
 type BackfillSlot struct {
 	At time.Time `json:"at"`
 
-	// Runs False for what `reprocess` leaves out.
+	// Runs False for slots excluded by `reprocess`.
 	Runs bool `json:"runs"`
 }
 
@@ -2937,22 +2949,22 @@ type Call struct {
 
 // CallerIdentity defines model for CallerIdentity.
 type CallerIdentity struct {
-	// AnyTenant Whether the tenant can be chosen.
+	// AnyTenant Whether the caller can select the tenant.
 	AnyTenant bool `json:"any_tenant"`
 
-	// Development Whether this server asks nobody for a credential.
+	// Development Whether this server requires no credentials.
 	Development bool `json:"development"`
 
 	// KeyID The API key that was used.
 	KeyID       *openapi_types.UUID `json:"key_id,omitempty"`
 	Permissions []string            `json:"permissions"`
 
-	// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
-	// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
+	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
 	// everything.
 	Role *Role `json:"role,omitempty"`
 
-	// Subject Who one is in audit records.
+	// Subject The caller's name in audit records.
 	Subject      string             `json:"subject"`
 	TenantID     openapi_types.UUID `json:"tenant_id"`
 	TenantMajor  int                `json:"tenant_major"`
@@ -2960,21 +2972,21 @@ type CallerIdentity struct {
 	TenantRegion string             `json:"tenant_region"`
 }
 
-// ClaimInput What the worker wants.
+// ClaimInput A request for runs.
 type ClaimInput struct {
-	// ClaimID A name for this claim, so that it may be repeated.
+	// ClaimID An id for this claim, so that it can be repeated.
 	ClaimID *string `json:"claim_id,omitempty"`
 
-	// Queues Only of these, of those that it has registered.
+	// Queues Only from these of its registered queues.
 	Queues []string `json:"queues,omitempty"`
 
-	// Slots How many runs, at most.
+	// Slots Maximum number of runs.
 	Slots int32 `json:"slots"`
 
-	// Start The runs are RUNNING at once, without a call of start.
+	// Start The runs are RUNNING immediately, without a call of start.
 	Start *bool `json:"start,omitempty"`
 
-	// WaitMS How long to wait for the first one; 0 without it.
+	// WaitMS How long to wait for the first run; default: 0.
 	WaitMS *int32 `json:"wait_ms,omitempty"`
 }
 
@@ -2984,7 +2996,7 @@ type ClaimedRun struct {
 	Args    AnyJSON `json:"args,omitempty"`
 	Attempt int32   `json:"attempt"`
 
-	// Checkpoint What the attempt before has left.
+	// Checkpoint The checkpoint of the previous attempt.
 	Checkpoint     AnyJSON             `json:"checkpoint,omitempty"`
 	Command        string              `json:"command"`
 	ConcurrencyKey *string             `json:"concurrency_key,omitempty"`
@@ -2993,7 +3005,7 @@ type ClaimedRun struct {
 	DefinitionID   *openapi_types.UUID `json:"definition_id,omitempty"`
 	EventID        *openapi_types.UUID `json:"event_id,omitempty"`
 
-	// FencingToken For other systems: grows with every assignment of the concurrency key.
+	// FencingToken For other systems: increases with every assignment of the concurrency key.
 	FencingToken   string              `json:"fencing_token"`
 	IdempotencyKey string              `json:"idempotency_key"`
 	LeaderEpoch    int64               `json:"leader_epoch"`
@@ -3005,7 +3017,7 @@ type ClaimedRun struct {
 	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
 	ScheduledFor   time.Time           `json:"scheduled_for"`
 
-	// State Where a run stands. docs/jobs.md has the life cycle.
+	// State The state of a run. docs/jobs.md describes the life cycle.
 	State JobRunState `json:"state"`
 
 	// TimeoutMS 0: none.
@@ -3017,14 +3029,15 @@ type ClaimedRun struct {
 
 // ClaimedRuns Runs for the worker.
 type ClaimedRuns struct {
-	// LeaseMS How long it has, from the answer on: to start them, or with `start` until the
-	// next heartbeat. Of a claim that is repeated, what the first of their leases
-	// has left.
+	// LeaseMS How long the worker has, from the response on: to start the runs, or, with
+	// `start`, until the next heartbeat. For a repeated claim, what remains of the
+	// first lease to expire.
 	LeaseMS int64        `json:"lease_ms"`
 	Runs    []ClaimedRun `json:"runs"`
 
-	// State The worker's. Only an ACTIVE one gets runs; DRAINING says why there are none. A claim
-	// is a sign of life, also while it waits: a worker that was LOST is back with it.
+	// State The worker's state. Only an ACTIVE worker gets runs; DRAINING explains an
+	// empty list. A claim counts as a sign of life, even while it waits: it makes
+	// a LOST worker ACTIVE again.
 	State WorkerState `json:"state"`
 }
 
@@ -3033,7 +3046,7 @@ type Compensation struct {
 	union json.RawMessage
 }
 
-// CompensationState How far the undo of the step is; absent while it is not due.
+// CompensationState The progress of the step's compensation; absent until it is due.
 type CompensationState struct {
 	Attempts    int        `json:"attempts"`
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
@@ -3054,7 +3067,7 @@ type CompleteBatch struct {
 	Runs []CompleteItem `json:"runs"`
 }
 
-// CompleteInput How a run has succeeded.
+// CompleteInput The result of a successful run.
 type CompleteInput struct {
 	Attempt int32 `json:"attempt"`
 
@@ -3064,7 +3077,7 @@ type CompleteInput struct {
 	LeaderEpoch int64         `json:"leader_epoch"`
 	LeaseToken  UUID          `json:"lease_token"`
 
-	// Resources What a run has used.
+	// Resources Resources used by a run.
 	Resources *RunResources `json:"resources,omitempty"`
 
 	// Result At most 1 MiB.
@@ -3072,18 +3085,18 @@ type CompleteInput struct {
 	WorkerID UUID    `json:"worker_id"`
 }
 
-// CompleteItem A run that has ended: succeeded without an error.
+// CompleteItem A run that has ended; without `error` it succeeded.
 type CompleteItem struct {
 	Attempt int32         `json:"attempt"`
 	Emit    []EmittedItem `json:"emit,omitempty"`
 
-	// Error Why a run has failed.
+	// Error Why a run failed.
 	Error       *RunErrorInput `json:"error,omitempty"`
 	ExitCode    *int32         `json:"exit_code,omitempty"`
 	LeaderEpoch int64          `json:"leader_epoch"`
 	LeaseToken  UUID           `json:"lease_token"`
 
-	// Resources What a run has used.
+	// Resources Resources used by a run.
 	Resources *RunResources `json:"resources,omitempty"`
 
 	// Result Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -3102,7 +3115,8 @@ type CompleteStepInput struct {
 	RequestedBy *Label `json:"requested_by,omitempty"`
 }
 
-// ContentText What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+// ContentText Content of a dead letter, as text. Callers without `payloads:read` get the text
+// `***`.
 type ContentText = string
 
 // CountsByName defines model for CountsByName.
@@ -3118,7 +3132,7 @@ type CreatedAPIKey struct {
 
 // DeadLetter defines model for DeadLetter.
 type DeadLetter struct {
-	// AllowedActions What can be done to it now.
+	// AllowedActions The actions that are currently possible.
 	AllowedActions []DeadLetterVerb `json:"allowed_actions"`
 	ArchiveReason  *string          `json:"archive_reason,omitempty"`
 	Archived       *bool            `json:"archived,omitempty"`
@@ -3129,72 +3143,75 @@ type DeadLetter struct {
 	Attempts      []DeadLetterAttempt `json:"attempts,omitempty"`
 	ConsumerGroup *string             `json:"consumer_group,omitempty"`
 
-	// ContentOmitted Present, and true, in a list of whole messages when payload, key, headers
-	// and stack have more than 256 kB together: ask for the message itself.
+	// ContentOmitted Present, and true, in lists with `view=full` if payload, key, headers and
+	// stack trace together exceed 256 kB: get the message itself.
 	ContentOmitted *bool   `json:"content_omitted,omitempty"`
 	CorrelationID  *string `json:"correlation_id,omitempty"`
 
-	// CreatedAt When it arrived here.
+	// CreatedAt When the letter was stored.
 	CreatedAt time.Time `json:"created_at"`
 	DedupeKey *string   `json:"dedupe_key,omitempty"`
 
-	// Deduplicated Of a push that it was there before.
+	// Deduplicated In responses to a push: the letter already existed.
 	Deduplicated *bool               `json:"deduplicated,omitempty"`
 	DeliveryID   *openapi_types.UUID `json:"delivery_id,omitempty"`
 
-	// ErrorClass Whether trying again is likely to help.
+	// ErrorClass Whether a retry is likely to succeed.
 	ErrorClass DeadLetterErrorClass `json:"error_class"`
 
-	// ErrorMessage Why it was given up in the first place.
+	// ErrorMessage Why the message originally failed.
 	ErrorMessage string `json:"error_message"`
 
-	// ErrorStack What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// ErrorStack Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	ErrorStack *ContentText `json:"error_stack,omitempty"`
 	ErrorType  *string      `json:"error_type,omitempty"`
 
-	// Fingerprint The kind of error; letters of one fingerprint are a group.
+	// Fingerprint Identifies the kind of error; letters with the same fingerprint form a group.
 	Fingerprint string `json:"fingerprint"`
 
 	// Generation How often its lineage was redriven and came back.
 	Generation int `json:"generation"`
 
-	// Headers In order; repetitions count.
+	// Headers In order; names may repeat.
 	Headers []DeadLetterHeader `json:"headers,omitempty"`
 
-	// HeldBy What keeps a letter that has a `next_retry_at` from being retried by itself:
-	// `auto_retry` of its topic's policy, of the tenant's default policy or of the
-	// server's configuration (`dlq.auto_retry`), or `hold_all` of the default policy.
+	// HeldBy What keeps a letter that has a `next_retry_at` from being retried automatically:
+	// `auto_retry` in its topic's policy, in the tenant's default policy or in the
+	// server's configuration (`dlq.auto_retry`), or `hold_all` in the default policy.
 	HeldBy   *DeadLetterHold     `json:"held_by,omitempty"`
 	ID       openapi_types.UUID  `json:"id"`
 	JobRunID *openapi_types.UUID `json:"job_run_id,omitempty"`
 
-	// Key When it is UTF-8.
+	// Key Present if it is UTF-8.
 	Key *ContentText `json:"key,omitempty"`
 
-	// KeyBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// KeyBase64 Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	KeyBase64 *ContentText `json:"key_base64,omitempty"`
 	Labels    []string     `json:"labels"`
 
-	// LastError What its last retry said; absent when that went well, or when there was
-	// none. With `include=attempts` there are the others.
+	// LastError The error of the latest retry; absent if it succeeded or there was none.
+	// `include=attempts` returns the earlier ones.
 	LastError *string `json:"last_error,omitempty"`
 
 	// LastErrorAt When that retry ended.
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
 	LastRetryAt *time.Time `json:"last_retry_at,omitempty"`
 
-	// LeaseUntil While it is RETRYING; until then nobody else retries it.
+	// LeaseUntil Present while it is RETRYING; no one else retries it before this time.
 	LeaseUntil *time.Time `json:"lease_until,omitempty"`
 
 	// Lineage With `include=lineage`.
 	Lineage    []DeadLetterAncestor `json:"lineage,omitempty"`
 	MaxRetries int                  `json:"max_retries"`
 
-	// NextRetryAt Absent when it is not retried by itself. While it is `held_by` something, not before that lets it go.
+	// NextRetryAt Absent if the letter is not retried automatically. While it is `held_by`
+	// something, it is not retried before it is released.
 	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
 	Note        *string    `json:"note,omitempty"`
 
-	// Ordered Letters of its key are driven in the order of their arrival.
+	// Ordered Letters with the same key are retried in the order of their arrival.
 	Ordered           bool       `json:"ordered"`
 	OriginalOffset    *int64     `json:"original_offset,omitempty"`
 	OriginalPartition *int32     `json:"original_partition,omitempty"`
@@ -3207,25 +3224,27 @@ type DeadLetter struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// PayloadBase64 Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
 
-	// PayloadBytes Its length; absent when there is no payload.
+	// PayloadBytes Length of the payload; absent if there is none.
 	PayloadBytes *int `json:"payload_bytes,omitempty"`
 
-	// PayloadEncoding What the bytes of the payload are. `json` and `text` are in `payload`, as a
-	// JSON value and as a string; `binary` is in `payload_base64`.
+	// PayloadEncoding The form of the payload. `json` and `text` are in `payload`, as a JSON value or
+	// a string; `binary` is in `payload_base64`.
 	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
 
-	// ReadFrom Where in the dead-letter topics it was read.
+	// ReadFrom The position in the dead-letter topic where it was read.
 	ReadFrom *KafkaPosition `json:"read_from,omitempty"`
 
-	// RedriveID The last redrive that drove it.
+	// RedriveID The redrive that last retried it.
 	RedriveID *openapi_types.UUID `json:"redrive_id,omitempty"`
 
-	// Resolution How it ended. RESOLVED: REDRIVEN (its target has acknowledged it), CONFIRMED
-	// (it was seen to be processed), BOUNCED (it came back as another letter),
-	// MANUAL. DEAD: DISCARDED, EXHAUSTED (no retry left), POISON (it keeps coming back).
+	// Resolution How the letter ended. RESOLVED: REDRIVEN (its target acknowledged it), CONFIRMED
+	// (its consumer confirmed that it was processed), BOUNCED (it came back as another
+	// letter), MANUAL. DEAD: DISCARDED, EXHAUSTED (no retries left), POISON (it keeps
+	// coming back).
 	Resolution *DeadLetterResolution `json:"resolution,omitempty"`
 	RetryCount int                   `json:"retry_count"`
 
@@ -3236,17 +3255,18 @@ type DeadLetter struct {
 	RootID openapi_types.UUID  `json:"root_id"`
 	SagaID *openapi_types.UUID `json:"saga_id,omitempty"`
 
-	// Source Where it came from.
+	// Source Where the letter came from.
 	Source DeadLetterSource `json:"source"`
 
-	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
-	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
+	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
+	// cycle.
 	Status     DeadLetterStatus `json:"status"`
 	StepAction *StepAction      `json:"step_action,omitempty"`
 	StepIndex  *int             `json:"step_index,omitempty"`
 	StepName   *string          `json:"step_name,omitempty"`
 
-	// Target Where a retry drives a letter.
+	// Target Where a retry sends a letter.
 	Target DeadLetterTarget `json:"target"`
 
 	// TerminalAt When it became RESOLVED or DEAD.
@@ -3254,11 +3274,11 @@ type DeadLetter struct {
 	TraceID    *string    `json:"trace_id,omitempty"`
 	UpdatedAt  time.Time  `json:"updated_at"`
 
-	// Version Grows with every change; the ETag.
+	// Version Increases with every change; the ETag.
 	Version int64 `json:"version"`
 
-	// Warnings Of a push, what keeps the letter from being driven by this server as it is
-	// configured: it waits until somebody changes that.
+	// Warnings In responses to a push: why this server cannot deliver the letter in its current
+	// configuration. The letter waits until the configuration changes.
 	Warnings  *DeadLetterWarnings `json:"warnings,omitempty"`
 	WebhookID *openapi_types.UUID `json:"webhook_id,omitempty"`
 }
@@ -3269,7 +3289,7 @@ type DeadLetterAckInput struct {
 	Generation int32                     `json:"generation"`
 	Outcome    DeadLetterAckInputOutcome `json:"outcome"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
@@ -3278,22 +3298,23 @@ type DeadLetterAckInputOutcome string
 
 // DeadLetterActionInput defines model for DeadLetterActionInput.
 type DeadLetterActionInput struct {
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
-// DeadLetterAlert When the letters of a topic should wake somebody; what is left out or 0 never does.
+// DeadLetterAlert When the letters of a topic should raise an alert; members that are omitted or 0
+// never do.
 type DeadLetterAlert struct {
 	// AgeMS Age of the oldest open letter.
 	AgeMS *int64 `json:"age_ms,omitempty"`
 
-	// Count Open letters.
+	// Count Number of open letters.
 	Count *int64 `json:"count,omitempty"`
 
-	// NewGroup An error that was never seen before.
+	// NewGroup Alert on an error that was never seen before.
 	NewGroup *bool `json:"new_group,omitempty"`
 
-	// Rate Letters in five minutes.
+	// Rate Letters per five minutes.
 	Rate *int64 `json:"rate,omitempty"`
 }
 
@@ -3306,17 +3327,19 @@ type DeadLetterAncestor struct {
 	ParentID   *openapi_types.UUID `json:"parent_id,omitempty"`
 	RedriveID  *openapi_types.UUID `json:"redrive_id,omitempty"`
 
-	// Resolution How it ended. RESOLVED: REDRIVEN (its target has acknowledged it), CONFIRMED
-	// (it was seen to be processed), BOUNCED (it came back as another letter),
-	// MANUAL. DEAD: DISCARDED, EXHAUSTED (no retry left), POISON (it keeps coming back).
+	// Resolution How the letter ended. RESOLVED: REDRIVEN (its target acknowledged it), CONFIRMED
+	// (its consumer confirmed that it was processed), BOUNCED (it came back as another
+	// letter), MANUAL. DEAD: DISCARDED, EXHAUSTED (no retries left), POISON (it keeps
+	// coming back).
 	Resolution *DeadLetterResolution `json:"resolution,omitempty"`
 
-	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
-	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
+	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
+	// cycle.
 	Status DeadLetterStatus `json:"status"`
 }
 
-// DeadLetterArrivals How many letters arrived in the last five minutes, hour and day.
+// DeadLetterArrivals Letters that arrived in the last five minutes, hour and day.
 type DeadLetterArrivals struct {
 	Last1H  int64 `json:"last_1h"`
 	Last24H int64 `json:"last_24h"`
@@ -3325,33 +3348,35 @@ type DeadLetterArrivals struct {
 
 // DeadLetterAttempt One retry.
 type DeadLetterAttempt struct {
-	// Actor Absent when it was automatic.
+	// Actor Absent if the retry was automatic.
 	Actor   *string   `json:"actor,omitempty"`
 	EndedAt time.Time `json:"ended_at"`
 	Error   *string   `json:"error,omitempty"`
 	Number  int       `json:"number"`
 
-	// Outcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
-	// UNCERTAIN: it may have been. ABANDONED: it was handed over, and its node is gone.
-	// WITHDRAWN: it was not handed over, and does not count. docs/redrives.md has a table.
+	// Outcome ACKNOWLEDGED: the target accepted it. FAILED: it certainly was not accepted.
+	// UNCERTAIN: it may have been accepted. ABANDONED: it was handed over, and its
+	// node was lost. WITHDRAWN: it was not handed over, and does not count.
+	// docs/redrives.md has a table.
 	Outcome   DeadLetterAttemptOutcome `json:"outcome"`
 	RedriveID *openapi_types.UUID      `json:"redrive_id,omitempty"`
 	Revision  int                      `json:"revision"`
 	StartedAt time.Time                `json:"started_at"`
 
-	// StatusCode What an HTTP target answered.
+	// StatusCode The status returned by an HTTP target.
 	StatusCode *int `json:"status_code,omitempty"`
 
-	// Target Where a retry drives a letter.
+	// Target Where a retry sends a letter.
 	Target DeadLetterTarget `json:"target"`
 
-	// Written Where the broker has put it.
+	// Written Where the broker stored it.
 	Written *KafkaPosition `json:"written,omitempty"`
 }
 
-// DeadLetterAttemptOutcome ACKNOWLEDGED: the target has it. FAILED: it certainly was not taken.
-// UNCERTAIN: it may have been. ABANDONED: it was handed over, and its node is gone.
-// WITHDRAWN: it was not handed over, and does not count. docs/redrives.md has a table.
+// DeadLetterAttemptOutcome ACKNOWLEDGED: the target accepted it. FAILED: it certainly was not accepted.
+// UNCERTAIN: it may have been accepted. ABANDONED: it was handed over, and its
+// node was lost. WITHDRAWN: it was not handed over, and does not count.
+// docs/redrives.md has a table.
 type DeadLetterAttemptOutcome string
 
 // DeadLetterAttemptList defines model for DeadLetterAttemptList.
@@ -3363,13 +3388,13 @@ type DeadLetterAttemptList struct {
 type DeadLetterBackoff struct {
 	InitialIntervalMS int64 `json:"initial_interval_ms"`
 
-	// Jitter Share of the interval by which it varies to either side.
+	// Jitter The fraction by which the interval varies in either direction.
 	Jitter        float64 `json:"jitter"`
 	MaxIntervalMS int64   `json:"max_interval_ms"`
 	Multiplier    float64 `json:"multiplier"`
 }
 
-// DeadLetterBackoffPatch The time between retries; what is left out stays.
+// DeadLetterBackoffPatch The time between retries; omitted members keep their value.
 type DeadLetterBackoffPatch struct {
 	InitialIntervalMS *int64   `json:"initial_interval_ms,omitempty"`
 	Jitter            *float64 `json:"jitter,omitempty"`
@@ -3390,31 +3415,32 @@ type DeadLetterCounts struct {
 	RETRYING int64 `json:"RETRYING"`
 }
 
-// DeadLetterCurrent What the dead letter is instead.
+// DeadLetterCurrent The current state of the dead letter.
 type DeadLetterCurrent struct {
-	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
-	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
+	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
+	// cycle.
 	Status  DeadLetterStatus `json:"status"`
 	Version int64            `json:"version"`
 }
 
 // DeadLetterDiscardInput defines model for DeadLetterDiscardInput.
 type DeadLetterDiscardInput struct {
-	// Force Also when a saga waits for it.
+	// Force Discard it even if a saga is waiting for it.
 	Force *bool `json:"force,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason Reason `json:"reason"`
 }
 
-// DeadLetterEncoding What the bytes of the payload are. `json` and `text` are in `payload`, as a
-// JSON value and as a string; `binary` is in `payload_base64`.
+// DeadLetterEncoding The form of the payload. `json` and `text` are in `payload`, as a JSON value or
+// a string; `binary` is in `payload_base64`.
 type DeadLetterEncoding string
 
-// DeadLetterErrorClass Whether trying again is likely to help.
+// DeadLetterErrorClass Whether a retry is likely to succeed.
 type DeadLetterErrorClass string
 
-// DeadLetterFilter The filters of `GET /dlq/messages`, under their names; all must fit.
+// DeadLetterFilter The filters of `GET /dlq/messages`, under the same names; all must match.
 type DeadLetterFilter struct {
 	Assignee      *Label                 `json:"assignee,omitempty"`
 	ConsumerGroup *Label                 `json:"consumer_group,omitempty"`
@@ -3433,7 +3459,7 @@ type DeadLetterFilter struct {
 	Key       *string  `json:"key,omitempty"`
 	KeyBase64 *string  `json:"key_base64,omitempty"`
 
-	// Label It must have all.
+	// Label The letter must have all labels.
 	Label         []string   `json:"label,omitempty"`
 	LastRetryFrom *time.Time `json:"last_retry_from,omitempty"`
 	LastRetryTo   *time.Time `json:"last_retry_to,omitempty"`
@@ -3448,15 +3474,16 @@ type DeadLetterFilter struct {
 	SagaID        *UUID                  `json:"saga_id,omitempty"`
 	Source        []DeadLetterSource     `json:"source,omitempty"`
 
-	// Status By default those that the action can do something to.
+	// Status Default: the statuses to which the action applies.
 	Status []DeadLetterStatus `json:"status,omitempty"`
 
-	// Topic The original topic, whole, or its beginning and a `*`, for example `orders.*`.
+	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
+	// `orders.*`.
 	Topic   *string `json:"topic,omitempty"`
 	TraceID *Label  `json:"trace_id,omitempty"`
 }
 
-// DeadLetterGroup Letters with one fingerprint, which is one kind of error.
+// DeadLetterGroup Letters with the same fingerprint, which stands for one kind of error.
 type DeadLetterGroup struct {
 	Assignee    *string   `json:"assignee,omitempty"`
 	ErrorType   *string   `json:"error_type,omitempty"`
@@ -3464,30 +3491,31 @@ type DeadLetterGroup struct {
 	FirstSeen   time.Time `json:"first_seen"`
 	LastSeen    time.Time `json:"last_seen"`
 
-	// Message The error with all that varies replaced by `#`.
+	// Message The error message with all variable parts replaced by `#`.
 	Message string  `json:"message"`
 	Note    *string `json:"note,omitempty"`
 
-	// Open Letters that are neither RESOLVED nor DISCARDED, counted up to ten thousand, in lists and statistics up to one thousand.
+	// Open Letters that are neither RESOLVED nor DISCARDED, counted up to 10,000, in
+	// lists and statistics up to 1,000.
 	Open *int64 `json:"open,omitempty"`
 
-	// OpenIsCapped There are at least `open`.
+	// OpenIsCapped Whether there may be more than `open`.
 	OpenIsCapped *bool `json:"open_is_capped,omitempty"`
 
-	// Received Letters ever.
+	// Received Total number of letters ever received.
 	Received int64 `json:"received"`
 
 	// SampleID The latest letter.
 	SampleID openapi_types.UUID `json:"sample_id"`
 
-	// State A RESOLVED group becomes REGRESSED with its next letter.
+	// State A RESOLVED group becomes REGRESSED when its next letter arrives.
 	State DeadLetterGroupState `json:"state"`
 
-	// Topic Of its first letter.
+	// Topic The topic of its first letter.
 	Topic     string    `json:"topic"`
 	UpdatedAt time.Time `json:"updated_at"`
 
-	// Version Grows when people change it, not with its letters; the ETag.
+	// Version Increases when it is updated by a request, not when letters arrive; the ETag.
 	Version int64 `json:"version"`
 }
 
@@ -3502,32 +3530,34 @@ type DeadLetterGroupPatch struct {
 	Assignee *string `json:"assignee,omitempty"`
 	Note     *string `json:"note,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// State Not REGRESSED.
+	// State REGRESSED cannot be set.
 	State *DeadLetterGroupPatchState `json:"state,omitempty"`
 }
 
-// DeadLetterGroupPatchState Not REGRESSED.
+// DeadLetterGroupPatchState REGRESSED cannot be set.
 type DeadLetterGroupPatchState string
 
-// DeadLetterGroupState A RESOLVED group becomes REGRESSED with its next letter.
+// DeadLetterGroupState A RESOLVED group becomes REGRESSED when its next letter arrives.
 type DeadLetterGroupState string
 
-// DeadLetterHeader `value` is there when it is UTF-8, `value_base64` whenever there is a value.
-// A request has one of them, or neither for a header without a value.
+// DeadLetterHeader `value` is present if it is UTF-8, `value_base64` whenever there is a value. A
+// request has one of the two, or neither for a header without a value.
 type DeadLetterHeader struct {
 	Name string `json:"name"`
 
-	// Value What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// Value Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	Value *ContentText `json:"value,omitempty"`
 
-	// ValueBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// ValueBase64 Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	ValueBase64 *ContentText `json:"value_base64,omitempty"`
 }
 
-// DeadLetterHeaderPatch `op` `set` replaces all headers of this name by one, `remove` removes them.
+// DeadLetterHeaderPatch `op` `set` replaces all headers of this name with one; `remove` removes them.
 type DeadLetterHeaderPatch struct {
 	Name        string                  `json:"name"`
 	Op          DeadLetterHeaderPatchOp `json:"op"`
@@ -3538,14 +3568,14 @@ type DeadLetterHeaderPatch struct {
 // DeadLetterHeaderPatchOp defines model for DeadLetterHeaderPatch.Op.
 type DeadLetterHeaderPatchOp string
 
-// DeadLetterHold What keeps a letter that has a `next_retry_at` from being retried by itself:
-// `auto_retry` of its topic's policy, of the tenant's default policy or of the
-// server's configuration (`dlq.auto_retry`), or `hold_all` of the default policy.
+// DeadLetterHold What keeps a letter that has a `next_retry_at` from being retried automatically:
+// `auto_retry` in its topic's policy, in the tenant's default policy or in the
+// server's configuration (`dlq.auto_retry`), or `hold_all` in the default policy.
 type DeadLetterHold string
 
 // DeadLetterImportDuplicate defines model for DeadLetterImportDuplicate.
 type DeadLetterImportDuplicate struct {
-	// ID The letter that is here.
+	// ID The existing letter.
 	ID openapi_types.UUID `json:"id"`
 
 	// Line From 1.
@@ -3557,37 +3587,39 @@ type DeadLetterImportError struct {
 	// Line From 1.
 	Line int `json:"line"`
 
-	// Problem A problem with one item of many.
+	// Problem A problem with one item of a batch.
 	Problem ItemProblem `json:"problem"`
 }
 
 // DeadLetterImportResult defines model for DeadLetterImportResult.
 type DeadLetterImportResult struct {
-	// Duplicates They were there before.
+	// Duplicates Lines whose letter already existed.
 	Duplicates int `json:"duplicates"`
 
-	// Errors The first hundred.
+	// Errors The first hundred errors.
 	Errors   []DeadLetterImportError `json:"errors"`
 	Failed   int                     `json:"failed"`
 	Imported int                     `json:"imported"`
 
-	// Known The first hundred of the duplicates that are here under another id: as the
-	// letter of the same place in Kafka, or of the same `dedupe_key`.
+	// Known The first hundred duplicates that exist under a different id: as the letter
+	// with the same Kafka position or the same `dedupe_key`.
 	Known []DeadLetterImportDuplicate `json:"known"`
 }
 
-// DeadLetterInput A payload is JSON (`payload`), kept in its canonical form: without blanks,
-// members sorted, shorter names first. Or it is any bytes (`payload_base64`),
-// kept as they are. Lengths are in bytes of UTF-8.
+// DeadLetterInput The payload is either JSON (`payload`), stored in canonical form: without
+// insignificant whitespace, members sorted by length and then by name; or
+// arbitrary bytes (`payload_base64`), stored as they are. Lengths are in bytes of
+// UTF-8.
 type DeadLetterInput struct {
-	// ConsumerGroup At most 255 bytes, as are the following up to `trace_id`.
+	// ConsumerGroup At most 255 bytes, like the following members up to `trace_id`.
 	ConsumerGroup *string `json:"consumer_group,omitempty"`
 	CorrelationID *string `json:"correlation_id,omitempty"`
 
-	// DedupeKey A second letter of this key is not stored. Must not begin with `idem:` or `skald:`.
+	// DedupeKey A second letter with this key is not stored. Must not begin with `idem:` or
+	// `skald:`.
 	DedupeKey *string `json:"dedupe_key,omitempty"`
 
-	// ErrorClass Whether trying again is likely to help.
+	// ErrorClass Whether a retry is likely to succeed.
 	ErrorClass *DeadLetterErrorClass `json:"error_class,omitempty"`
 
 	// ErrorMessage 1 to 8,192 bytes.
@@ -3600,10 +3632,10 @@ type DeadLetterInput struct {
 	// Headers At most 200.
 	Headers []DeadLetterHeader `json:"headers,omitempty"`
 
-	// JobRunID For reference.
+	// JobRunID For reference only.
 	JobRunID *UUID `json:"job_run_id,omitempty"`
 
-	// Key The key, as text. Excludes `key_base64`.
+	// Key The key, as text. Cannot be combined with `key_base64`.
 	Key *string `json:"key,omitempty"`
 
 	// KeyBase64 At most 64 KiB decoded.
@@ -3612,7 +3644,7 @@ type DeadLetterInput struct {
 	// Labels At most 32, each of at most 100 bytes.
 	Labels []string `json:"labels,omitempty"`
 
-	// MaxRetries The topic's policy's by default.
+	// MaxRetries Default: the topic's policy.
 	MaxRetries        *int32     `json:"max_retries,omitempty"`
 	OriginalOffset    *int64     `json:"original_offset,omitempty"`
 	OriginalPartition *int32     `json:"original_partition,omitempty"`
@@ -3624,13 +3656,14 @@ type DeadLetterInput struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 At most 10 MiB decoded. Excludes `payload`.
+	// PayloadBase64 At most 10 MiB decoded. Cannot be combined with `payload`.
 	PayloadBase64 *string `json:"payload_base64,omitempty"`
 
-	// SagaID For reference.
+	// SagaID For reference only.
 	SagaID *UUID `json:"saga_id,omitempty"`
 
-	// Target Where a retry drives it; to its original topic by default. Kinds `kafka`, `http` and `job_run`.
+	// Target Where a retry sends it; default: its original topic. Kinds `kafka`, `http`
+	// and `job_run`.
 	Target  *DeadLetterTarget `json:"target,omitempty"`
 	TraceID *string           `json:"trace_id,omitempty"`
 }
@@ -3651,129 +3684,141 @@ type DeadLetterPatch struct {
 	Assignee *string  `json:"assignee,omitempty"`
 	Labels   []string `json:"labels,omitempty"`
 
-	// MaxRetries Of a PENDING letter more than `retry_count`.
+	// MaxRetries For a PENDING letter: more than `retry_count`.
 	MaxRetries *int32 `json:"max_retries,omitempty"`
 
-	// NextRetryAt Of a PENDING letter.
+	// NextRetryAt For a PENDING letter.
 	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
 	Note        *string    `json:"note,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
 // DeadLetterPolicy defines model for DeadLetterPolicy.
 type DeadLetterPolicy struct {
-	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
+	// Alert When the letters of a topic should raise an alert; members that are omitted or 0
+	// never do.
 	Alert DeadLetterAlert `json:"alert"`
 
-	// AllowedTargets Topics and URLs, beside its own, that a retry may name; with `*`, which stands for anything but `/`, `?` and `[a-z]`.
+	// AllowedTargets Topics and URLs that a retry may name besides the letter's own; `*` matches
+	// any characters except `/`; `?` and `[a-z]` are supported.
 	AllowedTargets []string `json:"allowed_targets"`
 
-	// ArchiveDays How long they stay in the archive after that.
+	// ArchiveDays How long letters stay in the archive after that.
 	ArchiveDays int32 `json:"archive_days"`
 
-	// AutoRetry Letters of Kafka and REST are retried by themselves. Switched off, it also holds,
-	// within a second, those that have a time of their next retry already.
+	// AutoRetry Whether letters from Kafka and REST are retried automatically. Switching it
+	// off also holds, within a second, letters that already have a next retry
+	// time.
 	AutoRetry bool `json:"auto_retry"`
 
 	// Backoff The time between retries.
 	Backoff DeadLetterBackoff `json:"backoff"`
 
-	// HoldAll Of the default policy: no letter of any topic of the tenant is retried by itself,
-	// whatever the topic's own policy says. Absent of topics.
+	// HoldAll In the default policy: no letter of any topic of the tenant is retried
+	// automatically, whatever the topic's own policy says. Absent for topics.
 	HoldAll *bool `json:"hold_all,omitempty"`
 
-	// Inherited There is none of its own; this is what serves instead.
+	// Inherited True if there is no own policy; this is the one that applies instead.
 	Inherited bool `json:"inherited"`
 
-	// Known Whether there is, or was, a letter of this topic. A policy may be set before
-	// the first one; `false` may as well mean that the topic is misspelt.
+	// Known Whether this topic has, or ever had, a letter. A policy can be set in
+	// advance; `false` may also mean that the topic is misspelled.
 	Known *bool `json:"known,omitempty"`
 
 	// MaxGenerations How often a letter may come back before it is POISON.
 	MaxGenerations int32 `json:"max_generations"`
 
-	// MaxRetries Of letters that bring no number of their own.
+	// MaxRetries For letters that specify no number of their own.
 	MaxRetries int32 `json:"max_retries"`
 
-	// Ordered Letters of one key are driven one after the other, as they arrived.
+	// Ordered Letters with the same key are retried one after the other, in the order of
+	// their arrival.
 	Ordered bool `json:"ordered"`
 
-	// Redact Members of payloads that nobody is shown, as dotted paths.
+	// Redact Members of payloads that are never shown to anyone, as dotted paths.
 	Redact []string `json:"redact"`
 
-	// RetentionDays How long RESOLVED and discarded letters stay live; three times that for other DEAD ones.
+	// RetentionDays How long RESOLVED and discarded letters stay live; other DEAD letters stay
+	// three times as long.
 	RetentionDays int32 `json:"retention_days"`
 
-	// Topic Absent of the tenant's default.
+	// Topic Absent for the tenant's default policy.
 	Topic     *string    `json:"topic,omitempty"`
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 	UpdatedBy *string    `json:"updated_by,omitempty"`
 
-	// Version The ETag; 0 when it is inherited.
+	// Version The ETag; 0 if inherited.
 	Version int64 `json:"version"`
 }
 
-// DeadLetterPolicyInput How the letters of a topic are treated.
+// DeadLetterPolicyInput How the letters of a topic are handled.
 type DeadLetterPolicyInput struct {
-	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
+	// Alert When the letters of a topic should raise an alert; members that are omitted or 0
+	// never do.
 	Alert *DeadLetterAlert `json:"alert,omitempty"`
 
-	// AllowedTargets Topics and URLs, beside its own, that a retry may name; with `*`, which stands for anything but `/`, `?` and `[a-z]`.
+	// AllowedTargets Topics and URLs that a retry may name besides the letter's own; `*` matches
+	// any characters except `/`; `?` and `[a-z]` are supported.
 	AllowedTargets []string `json:"allowed_targets,omitempty"`
 
-	// ArchiveDays How long they stay in the archive after that.
+	// ArchiveDays How long letters stay in the archive after that.
 	ArchiveDays int32 `json:"archive_days"`
 
-	// AutoRetry Letters of Kafka and REST are retried by themselves. Switched off, it also holds,
-	// within a second, those that have a time of their next retry already.
+	// AutoRetry Whether letters from Kafka and REST are retried automatically. Switching it
+	// off also holds, within a second, letters that already have a next retry
+	// time.
 	AutoRetry bool `json:"auto_retry"`
 
 	// Backoff The time between retries.
 	Backoff DeadLetterBackoff `json:"backoff"`
 
-	// HoldAll Of the default policy: no letter of any topic of the tenant is retried by itself,
-	// whatever the topic's own policy says. Absent of topics.
+	// HoldAll In the default policy: no letter of any topic of the tenant is retried
+	// automatically, whatever the topic's own policy says. Absent for topics.
 	HoldAll *bool `json:"hold_all,omitempty"`
 
 	// MaxGenerations How often a letter may come back before it is POISON.
 	MaxGenerations int32 `json:"max_generations"`
 
-	// MaxRetries Of letters that bring no number of their own.
+	// MaxRetries For letters that specify no number of their own.
 	MaxRetries int32 `json:"max_retries"`
 
-	// Ordered Letters of one key are driven one after the other, as they arrived.
+	// Ordered Letters with the same key are retried one after the other, in the order of
+	// their arrival.
 	Ordered bool `json:"ordered"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Redact Members of payloads that nobody is shown, as dotted paths.
+	// Redact Members of payloads that are never shown to anyone, as dotted paths.
 	Redact []string `json:"redact,omitempty"`
 
-	// RetentionDays How long RESOLVED and discarded letters stay live; three times that for other DEAD ones.
+	// RetentionDays How long RESOLVED and discarded letters stay live; other DEAD letters stay
+	// three times as long.
 	RetentionDays int32 `json:"retention_days"`
 }
 
-// DeadLetterPolicyPatch A JSON merge patch (RFC 7396) of the policy that serves: members that are left out stay as they are, lists are replaced.
+// DeadLetterPolicyPatch A JSON merge patch (RFC 7396) of the policy in effect: omitted members keep
+// their value, lists are replaced.
 type DeadLetterPolicyPatch struct {
-	// Alert When the letters of a topic should wake somebody; what is left out or 0 never does.
+	// Alert When the letters of a topic should raise an alert; members that are omitted or 0
+	// never do.
 	Alert          *DeadLetterAlert `json:"alert,omitempty"`
 	AllowedTargets []string         `json:"allowed_targets,omitempty"`
 	ArchiveDays    *int32           `json:"archive_days,omitempty"`
 	AutoRetry      *bool            `json:"auto_retry,omitempty"`
 
-	// Backoff The time between retries; what is left out stays.
+	// Backoff The time between retries; omitted members keep their value.
 	Backoff *DeadLetterBackoffPatch `json:"backoff,omitempty"`
 
-	// HoldAll Of the default policy only.
+	// HoldAll In the default policy only.
 	HoldAll        *bool  `json:"hold_all,omitempty"`
 	MaxGenerations *int32 `json:"max_generations,omitempty"`
 	MaxRetries     *int32 `json:"max_retries,omitempty"`
 	Ordered        *bool  `json:"ordered,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason        *Reason  `json:"reason,omitempty"`
 	Redact        []string `json:"redact,omitempty"`
 	RetentionDays *int32   `json:"retention_days,omitempty"`
@@ -3783,29 +3828,30 @@ type DeadLetterPolicyPatch struct {
 type DeadLetterRequeueInput struct {
 	MaxRetries *int32 `json:"max_retries,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason          *Reason `json:"reason,omitempty"`
 	ResetRetryCount *bool   `json:"reset_retry_count,omitempty"`
 }
 
-// DeadLetterResolution How it ended. RESOLVED: REDRIVEN (its target has acknowledged it), CONFIRMED
-// (it was seen to be processed), BOUNCED (it came back as another letter),
-// MANUAL. DEAD: DISCARDED, EXHAUSTED (no retry left), POISON (it keeps coming back).
+// DeadLetterResolution How the letter ended. RESOLVED: REDRIVEN (its target acknowledged it), CONFIRMED
+// (its consumer confirmed that it was processed), BOUNCED (it came back as another
+// letter), MANUAL. DEAD: DISCARDED, EXHAUSTED (no retries left), POISON (it keeps
+// coming back).
 type DeadLetterResolution string
 
-// DeadLetterResult What became of one letter.
+// DeadLetterResult The result for one letter.
 type DeadLetterResult struct {
 	Deduplicated *bool               `json:"deduplicated,omitempty"`
 	ID           *openapi_types.UUID `json:"id,omitempty"`
 
-	// Problem A problem with one item of many.
+	// Problem A problem with one item of a batch.
 	Problem *ItemProblem `json:"problem,omitempty"`
 
-	// Status 201 stored, 200 it was there before, else that of the problem.
+	// Status 201: stored; 200: it already existed; otherwise the status of the problem.
 	Status int `json:"status"`
 
-	// Warnings Of a push, what keeps the letter from being driven by this server as it is
-	// configured: it waits until somebody changes that.
+	// Warnings In responses to a push: why this server cannot deliver the letter in its current
+	// configuration. The letter waits until the configuration changes.
 	Warnings *DeadLetterWarnings `json:"warnings,omitempty"`
 }
 
@@ -3816,27 +3862,28 @@ type DeadLetterResults struct {
 
 // DeadLetterRetryInput defines model for DeadLetterRetryInput.
 type DeadLetterRetryInput struct {
-	// Force Also a DEAD letter; needs a `reason`.
+	// Force Retry a DEAD letter too; requires a `reason`.
 	Force        *bool                   `json:"force,omitempty"`
 	HeadersPatch []DeadLetterHeaderPatch `json:"headers_patch,omitempty"`
 
-	// KeyBase64 Another key.
+	// KeyBase64 A different key.
 	KeyBase64 *string `json:"key_base64,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 Any bytes instead of `payload`.
+	// PayloadBase64 Arbitrary bytes in place of `payload`.
 	PayloadBase64 *string `json:"payload_base64,omitempty"`
 
-	// PayloadPatch A JSON Patch (RFC 6902) of the content that would be sent. Excludes the other two.
+	// PayloadPatch A JSON Patch (RFC 6902) of the content that would be sent. Cannot be
+	// combined with the other two.
 	PayloadPatch []JSONObject `json:"payload_patch,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Target Another target for this retry: a topic, or a URL. Allowed are what the letter
-	// has already and what the topic's policy allows.
+	// Target A different target for this retry: a topic or a URL. Allowed are the letter's
+	// own target and those that the topic's policy allows.
 	Target *DeadLetterRetryTarget `json:"target,omitempty"`
 }
 
@@ -3845,8 +3892,8 @@ type DeadLetterRetryResult struct {
 	Message DeadLetter `json:"message"`
 }
 
-// DeadLetterRetryTarget Another target for this retry: a topic, or a URL. Allowed are what the letter
-// has already and what the topic's policy allows.
+// DeadLetterRetryTarget A different target for this retry: a topic or a URL. Allowed are the letter's
+// own target and those that the topic's policy allows.
 type DeadLetterRetryTarget struct {
 	// KeyBase64 The same as `key_base64` beside the target.
 	KeyBase64 *string                      `json:"key_base64,omitempty"`
@@ -3859,27 +3906,30 @@ type DeadLetterRetryTarget struct {
 // DeadLetterRetryTargetMethod defines model for DeadLetterRetryTarget.Method.
 type DeadLetterRetryTargetMethod string
 
-// DeadLetterRevision An edited content. Members that are absent are those of the original.
+// DeadLetterRevision An edited content. Absent members are those of the original.
 type DeadLetterRevision struct {
 	Author    string             `json:"author"`
 	CreatedAt time.Time          `json:"created_at"`
 	Headers   []DeadLetterHeader `json:"headers,omitempty"`
 
-	// Key What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// Key Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	Key *ContentText `json:"key,omitempty"`
 
-	// KeyBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// KeyBase64 Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	KeyBase64 *ContentText `json:"key_base64,omitempty"`
 	Number    int          `json:"number"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// PayloadBase64 Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
 
-	// PayloadEncoding What the bytes of the payload are. `json` and `text` are in `payload`, as a
-	// JSON value and as a string; `binary` is in `payload_base64`.
+	// PayloadEncoding The form of the payload. `json` and `text` are in `payload`, as a JSON value or
+	// a string; `binary` is in `payload_base64`.
 	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
 
 	// PayloadPatch Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -3892,7 +3942,7 @@ type DeadLetterRevisionList struct {
 	Revisions []DeadLetterRevision `json:"revisions"`
 }
 
-// DeadLetterSource Where it came from.
+// DeadLetterSource Where the letter came from.
 type DeadLetterSource string
 
 // DeadLetterStat defines model for DeadLetterStat.
@@ -3900,41 +3950,44 @@ type DeadLetterStat struct {
 	Count         int64  `json:"count"`
 	OriginalTopic string `json:"original_topic"`
 
-	// Status PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
-	// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
+	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
+	// cycle.
 	Status DeadLetterStatus `json:"status"`
 }
 
 // DeadLetterStats defines model for DeadLetterStats.
 type DeadLetterStats struct {
-	// Stats By topic and status; pairs without letters are left out.
+	// Stats By topic and status; pairs without letters are omitted.
 	Stats []DeadLetterStat `json:"stats"`
 }
 
-// DeadLetterStatus PENDING waits for a retry, RETRYING is being retried, RESOLVED has succeeded
-// or was dealt with, DEAD needs a person. docs/dlq.md has the life cycle.
+// DeadLetterStatus PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
+// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
+// cycle.
 type DeadLetterStatus string
 
-// DeadLetterTarget Where a retry drives a letter.
+// DeadLetterTarget Where a retry sends a letter.
 type DeadLetterTarget struct {
-	// Job Of kind `job_run`, the id or the name of the job definition. A retry is a run of it, with the payload as arguments.
+	// Job For kind `job_run`: the id or name of the job definition. A retry is a run
+	// of it, with the payload as arguments.
 	Job  *string              `json:"job,omitempty"`
 	Kind DeadLetterTargetKind `json:"kind"`
 
-	// Method Of kind `http`; POST when it is left out.
+	// Method For kind `http`; default: POST.
 	Method *DeadLetterTargetMethod `json:"method,omitempty"`
 
-	// Partition Of kind `kafka`; the key decides when it is left out.
+	// Partition For kind `kafka`; by default the key determines it.
 	Partition *int32 `json:"partition,omitempty"`
 
-	// Topic Of kind `kafka`; the original topic when it is left out.
+	// Topic For kind `kafka`; default: the original topic.
 	Topic *string `json:"topic,omitempty"`
 
-	// URL Of kind `http`.
+	// URL For kind `http`.
 	URL *string `json:"url,omitempty"`
 }
 
-// DeadLetterTargetMethod Of kind `http`; POST when it is left out.
+// DeadLetterTargetMethod For kind `http`; default: POST.
 type DeadLetterTargetMethod string
 
 // DeadLetterTargetKind defines model for DeadLetterTargetKind.
@@ -3942,22 +3995,22 @@ type DeadLetterTargetKind string
 
 // DeadLetterTopic defines model for DeadLetterTopic.
 type DeadLetterTopic struct {
-	// Alerts Members of the policy's `alert` that are exceeded.
+	// Alerts Members of the policy's `alert` whose limit is exceeded.
 	Alerts []DeadLetterTopicAlerts `json:"alerts,omitempty"`
 
-	// Arrivals How many letters arrived in the last five minutes, hour and day.
+	// Arrivals Letters that arrived in the last five minutes, hour and day.
 	Arrivals DeadLetterArrivals `json:"arrivals"`
 
 	// Counts Live letters by status.
 	Counts DeadLetterCounts `json:"counts"`
 
-	// OldestOpenAgeMS Its age.
+	// OldestOpenAgeMS The age of the oldest open letter.
 	OldestOpenAgeMS *int64 `json:"oldest_open_age_ms,omitempty"`
 
-	// OldestOpenAt Arrival of the oldest open letter; absent when none is open.
+	// OldestOpenAt Arrival of the oldest open letter; absent if none is open.
 	OldestOpenAt *time.Time `json:"oldest_open_at,omitempty"`
 
-	// TopGroups The largest, up to five.
+	// TopGroups The largest groups, up to five.
 	TopGroups []DeadLetterGroup `json:"top_groups,omitempty"`
 	Topic     string            `json:"topic"`
 }
@@ -3971,11 +4024,12 @@ type DeadLetterTopicList struct {
 	Topics     []DeadLetterTopic `json:"topics"`
 }
 
-// DeadLetterVerb An action of the API, named as in its path; `update` is PATCH, `delete` DELETE.
+// DeadLetterVerb An action of the API, named as in its path; `update` is PATCH, `delete` is
+// DELETE.
 type DeadLetterVerb string
 
-// DeadLetterWarnings Of a push, what keeps the letter from being driven by this server as it is
-// configured: it waits until somebody changes that.
+// DeadLetterWarnings In responses to a push: why this server cannot deliver the letter in its current
+// configuration. The letter waits until the configuration changes.
 type DeadLetterWarnings = []ItemProblem
 
 // DeadlineInput defines model for DeadlineInput.
@@ -3996,9 +4050,9 @@ type DeletedDeadLetter struct {
 	ID openapi_types.UUID `json:"id"`
 }
 
-// Delivery One event on its way to one endpoint.
+// Delivery The delivery of one event to one endpoint.
 type Delivery struct {
-	// Attempts Attempts begun.
+	// Attempts Number of attempts started.
 	Attempts int `json:"attempts"`
 
 	// Body The CloudEvent as it is sent.
@@ -4006,10 +4060,10 @@ type Delivery struct {
 	CreatedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 
-	// Error Why the last attempt failed.
+	// Error Why the latest attempt failed.
 	Error *string `json:"error,omitempty"`
 
-	// EventID The id of the audit event; a test has none.
+	// EventID The id of the audit event; absent for a test.
 	EventID   *string `json:"event_id,omitempty"`
 	EventType string  `json:"event_type"`
 
@@ -4017,15 +4071,15 @@ type Delivery struct {
 	ID            openapi_types.UUID `json:"id"`
 	LastAttemptAt *time.Time         `json:"last_attempt_at,omitempty"`
 
-	// NextAttemptAt While it is pending.
+	// NextAttemptAt Present while the delivery is pending.
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 
-	// ResponseStatus What the endpoint answered last.
+	// ResponseStatus The endpoint's latest response.
 	ResponseStatus *int                `json:"response_status,omitempty"`
 	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
 
-	// Status `pending` waits for an attempt or is being sent; `failed` was given up;
-	// `discarded` was passed over when the webhook was enabled from now on.
+	// Status `pending`: waits for an attempt or is being sent. `failed`: given up.
+	// `discarded`: skipped when the webhook was enabled with `from: now`.
 	Status    DeliveryStatus     `json:"status"`
 	WebhookID openapi_types.UUID `json:"webhook_id"`
 }
@@ -4036,26 +4090,25 @@ type DeliveryList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// DeliveryStatus `pending` waits for an attempt or is being sent; `failed` was given up;
-// `discarded` was passed over when the webhook was enabled from now on.
+// DeliveryStatus `pending`: waits for an attempt or is being sent. `failed`: given up.
+// `discarded`: skipped when the webhook was enabled with `from: now`.
 type DeliveryStatus string
 
-// DryRunResult What an action would do. Nothing has been done.
+// DryRunResult What an action would do. Nothing was changed.
 type DryRunResult struct {
-	// AuditEvents The types of the audit events of the action itself.
+	// AuditEvents The types of the audit events that the action itself would write.
 	AuditEvents []string `json:"audit_events,omitempty"`
 
-	// Calls The calls that would be made if each of them is done, in order; at most a
-	// thousand.
+	// Calls The calls that would be made if each one succeeds, in order; at most 1,000.
 	Calls       []PlannedCall      `json:"calls"`
 	CurrentStep int                `json:"current_step"`
 	DryRun      DryRunResultDryRun `json:"dry_run"`
 
-	// EndState The state in which the saga would then end, or rest.
+	// EndState The state in which the saga would then end, or rest if it is suspended.
 	EndState SagaState `json:"end_state"`
 
-	// InFlight That a call may be in flight, whose outcome comes first. The calls below are
-	// those that follow if it is done.
+	// InFlight Whether a call may be in flight, whose outcome comes first. `calls` lists
+	// the calls that follow if it succeeds.
 	InFlight *bool `json:"in_flight,omitempty"`
 
 	// State The state that the action itself would lead to.
@@ -4076,7 +4129,7 @@ type EmittedEvent struct {
 	Payload AnyJSON `json:"payload,omitempty"`
 }
 
-// EmittedItem One of the two.
+// EmittedItem Exactly one of the two.
 type EmittedItem struct {
 	// Event An event.
 	Event *EmittedEvent `json:"event,omitempty"`
@@ -4093,7 +4146,7 @@ type EmittedRun struct {
 	// Definition Its id or name.
 	Definition string `json:"definition"`
 
-	// IdempotencyKey Unique among what the run emits; its place in the list without it.
+	// IdempotencyKey Unique among what the run emits; default: its position in the list.
 	IdempotencyKey *string    `json:"idempotency_key,omitempty"`
 	ScheduledFor   *time.Time `json:"scheduled_for,omitempty"`
 }
@@ -4101,23 +4154,23 @@ type EmittedRun struct {
 // EndCause Why the saga stopped running forward.
 type EndCause string
 
-// EndedRun What became of a run.
+// EndedRun The state in which a run ended.
 type EndedRun struct {
 	Attempt int32 `json:"attempt"`
 
-	// DlqMessageID The dead letter, when nothing more is tried.
+	// DlqMessageID The dead letter, if it is not retried.
 	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
 	FinishedAt   *time.Time          `json:"finished_at,omitempty"`
 
-	// Replayed It was so before this call.
+	// Replayed The call had been carried out before.
 	Replayed *bool      `json:"replayed,omitempty"`
 	RetryAt  *time.Time `json:"retry_at,omitempty"`
 
-	// RetryRunID The run that tries it again.
+	// RetryRunID The run that retries it.
 	RetryRunID *openapi_types.UUID `json:"retry_run_id,omitempty"`
 	RunID      openapi_types.UUID  `json:"run_id"`
 
-	// State Where a run stands. docs/jobs.md has the life cycle.
+	// State The state of a run. docs/jobs.md describes the life cycle.
 	State   JobRunState `json:"state"`
 	Version int64       `json:"version"`
 }
@@ -4138,18 +4191,18 @@ type ExplainedAction struct {
 	Action      SagaAction `json:"action"`
 	Description string     `json:"description"`
 
-	// Permission What one must be allowed to do it.
+	// Permission The permission required for it.
 	Permission string `json:"permission"`
 }
 
 // ExplainedOwner The node that drives the saga.
 type ExplainedOwner struct {
-	// Alive Whether its lease holds.
+	// Alive Whether its lease is valid.
 	Alive      bool       `json:"alive"`
 	LeaseEpoch int64      `json:"lease_epoch"`
 	LeaseUntil *time.Time `json:"lease_until,omitempty"`
 
-	// Node Its name; empty when the store has forgotten it.
+	// Node The node's name; empty if the store no longer knows it.
 	Node string `json:"node"`
 }
 
@@ -4157,38 +4210,38 @@ type ExplainedOwner struct {
 type ExplainedStep struct {
 	Action StepAction `json:"action"`
 
-	// Attempts Calls that were made, as far as the present policy counts them.
+	// Attempts Calls made so far, as counted by the current retry policy.
 	Attempts    int    `json:"attempts"`
 	Index       int    `json:"index"`
 	MaxAttempts int    `json:"max_attempts"`
 	Name        string `json:"name"`
 }
 
-// FailInput How a run has failed.
+// FailInput The failure of a run.
 type FailInput struct {
 	Attempt int32 `json:"attempt"`
 
-	// Error Why a run has failed.
+	// Error Why a run failed.
 	Error       RunErrorInput `json:"error"`
 	ExitCode    *int32        `json:"exit_code,omitempty"`
 	LeaderEpoch int64         `json:"leader_epoch"`
 	LeaseToken  UUID          `json:"lease_token"`
 
-	// Resources What a run has used.
+	// Resources Resources used by a run.
 	Resources *RunResources `json:"resources,omitempty"`
 
-	// TimedOut TIMED_OUT instead of FAILED.
+	// TimedOut End as TIMED_OUT instead of FAILED.
 	TimedOut *bool `json:"timed_out,omitempty"`
 	WorkerID UUID  `json:"worker_id"`
 }
 
 // Fence The newest fencing token that was checked for a key.
 type Fence struct {
-	// CheckedAt When it was checked last.
+	// CheckedAt When it was last checked.
 	CheckedAt time.Time `json:"checked_at"`
 	FenceKey  string    `json:"fence_key"`
 
-	// FencingToken Older ones are refused.
+	// FencingToken Older tokens are rejected.
 	FencingToken string `json:"fencing_token"`
 }
 
@@ -4197,7 +4250,7 @@ type FenceCheck struct {
 	FenceKey     string `json:"fence_key"`
 	FencingToken string `json:"fencing_token"`
 
-	// Ok False: refuse the write.
+	// Ok False: reject the write.
 	Ok bool `json:"ok"`
 }
 
@@ -4206,7 +4259,7 @@ type FenceCheckInput struct {
 	FencingToken string `json:"fencing_token"`
 }
 
-// FenceInput Proof that the run is still the worker's.
+// FenceInput Proof that the worker still owns the run.
 type FenceInput struct {
 	Attempt     int32 `json:"attempt"`
 	LeaderEpoch int64 `json:"leader_epoch"`
@@ -4237,45 +4290,47 @@ type ForceInput struct {
 	RequestedBy *Label `json:"requested_by,omitempty"`
 }
 
-// GroupDiscardInput As in `RedriveInput`.
+// GroupDiscardInput Same as in `RedriveInput`.
 type GroupDiscardInput struct {
 	// DryRun Only count.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// MaxMessages At most so many letters.
+	// MaxMessages Maximum number of letters.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
+	// `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason Reason `json:"reason"`
 }
 
-// GroupRedriveInput As in `RedriveInput`.
+// GroupRedriveInput Same as in `RedriveInput`.
 type GroupRedriveInput struct {
-	// Canary The first letters of a redrive, which are watched before the rest follows.
+	// Canary The first letters of a redrive, which are observed before the rest follows.
 	Canary *RedriveCanary `json:"canary,omitempty"`
 
 	// DryRun Only count.
 	DryRun *bool `json:"dry_run,omitempty"`
 	Force  *bool `json:"force,omitempty"`
 
-	// MaxMessages At most so many letters.
+	// MaxMessages Maximum number of letters.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// Order OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
-	// other, each only when the one before was acknowledged; a failure skips the rest
-	// of its key.
+	// Order OLDEST: oldest first, in parallel. PER_KEY: letters with the same key one after
+	// the other, each only once the previous one was acknowledged; a failure skips the
+	// rest of its key.
 	Order *RedriveOrder `json:"order,omitempty"`
 
-	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
+	// `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// StopOn When a redrive halts by itself.
+	// StopOn When a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 }
 
@@ -4301,41 +4356,42 @@ type Health struct {
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
 
-// Heartbeat What the worker may go on with.
+// Heartbeat Which runs the worker may continue.
 type Heartbeat struct {
 	HeartbeatIntervalMS int64 `json:"heartbeat_interval_ms"`
 
-	// LeaseMS How long the leases last, from when the heartbeat was sent.
+	// LeaseMS Duration of the leases, from when the heartbeat was sent.
 	LeaseMS         int64        `json:"lease_ms"`
 	Leases          []LeaseState `json:"leases"`
 	SettingsVersion int64        `json:"settings_version"`
 
-	// State ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
-	// heartbeat and no claim for `heartbeat_ttl_seconds`, and is revived by the next,
-	// which says nothing about its runs; DETACHED is for good.
+	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
+	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
+	// again, independently of its runs. DETACHED: final.
 	State WorkerState `json:"state"`
 }
 
 // HeartbeatInput A heartbeat.
 type HeartbeatInput struct {
-	// Load The worker's own word, shown to operators.
+	// Load Free-form load information, shown to operators.
 	Load    *float64       `json:"load,omitempty"`
 	Running []HeartbeatRun `json:"running,omitempty"`
 
-	// Seq Grows with each heartbeat of the worker, so that one that was overtaken is known.
+	// Seq Increases with each heartbeat of the worker, so that one that arrives late
+	// is recognized.
 	Seq int64 `json:"seq"`
 }
 
-// HeartbeatRun A run that the worker has.
+// HeartbeatRun A run that the worker holds.
 type HeartbeatRun struct {
 	Attempt int32 `json:"attempt"`
 
-	// Checkpoint What the next attempt is given; as it was without it.
+	// Checkpoint Passed to the next attempt. Omitted: unchanged.
 	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
 	LeaderEpoch int64   `json:"leader_epoch"`
 	LeaseToken  UUID    `json:"lease_token"`
 
-	// Progress As it was without it.
+	// Progress Omitted: unchanged.
 	Progress *RunProgress `json:"progress,omitempty"`
 	RunID    UUID         `json:"run_id"`
 }
@@ -4346,20 +4402,20 @@ type IndexUsage struct {
 	Name  string `json:"name"`
 	Scans int64  `json:"scans"`
 
-	// TuplesFetched Live rows that simple scans fetched.
+	// TuplesFetched Live rows fetched by simple index scans.
 	TuplesFetched int64 `json:"tuples_fetched"`
 
-	// TuplesRead Entries that scans returned.
+	// TuplesRead Index entries returned by scans.
 	TuplesRead int64 `json:"tuples_read"`
 
-	// Unique Keeps values unique, and so is needed though nothing may scan it.
+	// Unique Enforces uniqueness, and is therefore needed even if it is never scanned.
 	Unique bool `json:"unique"`
 
-	// Valid False for one whose concurrent building failed; drop it.
+	// Valid False if its concurrent build failed: drop it.
 	Valid bool `json:"valid"`
 }
 
-// ItemProblem A problem with one item of many.
+// ItemProblem A problem with one item of a batch.
 type ItemProblem struct {
 	Code   string         `json:"code"`
 	Detail string         `json:"detail"`
@@ -4374,7 +4430,7 @@ type JobAttempt struct {
 	AssignedAt time.Time `json:"assigned_at"`
 	Attempt    int       `json:"attempt"`
 
-	// EndedAt Absent while it is under way.
+	// EndedAt Absent while the attempt is in progress.
 	EndedAt      *time.Time `json:"ended_at,omitempty"`
 	FencingToken *string    `json:"fencing_token,omitempty"`
 	LeaderEpoch  int64      `json:"leader_epoch"`
@@ -4403,14 +4459,14 @@ type JobBulk struct {
 	Filter AnyJSON            `json:"filter,omitempty"`
 	ID     openapi_types.UUID `json:"id"`
 
-	// Links Paths of what belongs to it.
+	// Links Paths of related resources.
 	Links JobLinks `json:"links"`
 
-	// Matched Runs that were looked at.
+	// Matched Number of runs examined.
 	Matched int64   `json:"matched"`
 	Reason  *string `json:"reason,omitempty"`
 
-	// Skipped It was too late for them, or their definition is gone.
+	// Skipped Runs that had already moved on, or whose definition was deleted.
 	Skipped int64     `json:"skipped"`
 	State   BulkState `json:"state"`
 	Version int64     `json:"version"`
@@ -4423,10 +4479,10 @@ type JobBulkAction string
 type JobBulkInput struct {
 	Action JobBulkAction `json:"action"`
 
-	// DryRun Store nothing, and count.
+	// DryRun Store nothing; return the count.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Filter As the query parameters of the list of runs.
+	// Filter Same as the query parameters of the list of runs.
 	Filter JobRunFilter `json:"filter"`
 	Reason *string      `json:"reason,omitempty"`
 }
@@ -4441,42 +4497,43 @@ type JobBulkList struct {
 type JobBulkPreview struct {
 	Matched int64 `json:"matched"`
 
-	// MatchedIsCapped There are at least that many.
+	// MatchedIsCapped Whether there may be more than `matched`.
 	MatchedIsCapped bool `json:"matched_is_capped"`
 }
 
-// JobConcurrencyPolicy What happens when a run is due while another one of the same key has not
-// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
-// default. `replace`: the old one is canceled first. `queue`: one after the other.
+// JobConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
+// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
+// `replace`: the old one is canceled first. `queue`: one after the other.
 type JobConcurrencyPolicy string
 
 // JobDefinition defines model for JobDefinition.
 type JobDefinition struct {
-	// ArgsSchema JSON Schema (2020-12 unless `$schema` says another draft) that the arguments
-	// of every run must fit. It cannot refer to other documents.
+	// ArgsSchema JSON Schema (2020-12 unless `$schema` names another draft) that the
+	// arguments of every run must match. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
-	// BuiltIn Skald's own.
+	// BuiltIn Supplied by Skald.
 	BuiltIn bool `json:"built_in"`
 
-	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0 for 100.
+	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0: 100.
 	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
 
 	// CommandName What a worker runs.
 	CommandName string `json:"command_name"`
 
-	// ConcurrencyKey Shared by all definitions that name it; without it the definition's own.
+	// ConcurrencyKey Shared by all definitions that name it; by default each definition has its
+	// own.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
-	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
-	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
+	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
+	// `replace`: the old one is canceled first. `queue`: one after the other.
 	ConcurrencyPolicy JobConcurrencyPolicy `json:"concurrency_policy"`
 	CreatedAt         time.Time            `json:"created_at"`
 	CreatedBy         *string              `json:"created_by,omitempty"`
 
-	// DeadLetter Whether a run that gave up becomes a dead letter. Without it those of events
-	// and sagas do.
+	// DeadLetter Whether a run that gave up becomes a dead letter. By default, only runs of
+	// events and sagas do.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -4485,127 +4542,133 @@ type JobDefinition struct {
 	Description *string    `json:"description,omitempty"`
 	Enabled     bool       `json:"enabled"`
 
-	// Event Which events make runs.
+	// Event Which events create runs.
 	Event *JobEventTrigger   `json:"event,omitempty"`
 	ID    openapi_types.UUID `json:"id"`
 
-	// JitterMS A run starts up to so much after its slot.
+	// JitterMS A run starts up to this long after its slot, at random.
 	JitterMS *int64 `json:"jitter_ms,omitempty"`
 
-	// Labels At most 32 names, each with a text of at most 255 characters.
+	// Labels At most 32 names, each with a value of at most 255 characters.
 	Labels *JobLabels `json:"labels,omitempty"`
 
-	// Links Paths of what belongs to it.
+	// Links Paths of related resources.
 	Links JobLinks `json:"links"`
 
-	// MaxLosses How many assignments may be lost before it is FAILED as LOST; 0 for the setting `max_attempts`.
+	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST; 0:
+	// the setting `max_attempts`.
 	MaxLosses *int `json:"max_losses,omitempty"`
 
-	// MisfireGraceMS How late a slot may be before `misfire_policy` decides; 0 for the setting `skip_late_runs_after_seconds`.
+	// MisfireGraceMS How late a slot may be before `misfire_policy` applies; 0: the setting
+	// `skip_late_runs_after_seconds`.
 	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
 
-	// MisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
-	// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// MisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
+	// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
 	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
 	Name          string            `json:"name"`
 
-	// NextDueAt The first slot of which there is no run yet. Absent when there is none.
+	// NextDueAt The first slot that has no run yet. Absent if there is none.
 	NextDueAt   *time.Time `json:"next_due_at,omitempty"`
 	PauseReason *string    `json:"pause_reason,omitempty"`
 
-	// Paused No runs are made by themselves now.
+	// Paused No runs are currently created automatically.
 	Paused   bool       `json:"paused"`
 	PausedAt *time.Time `json:"paused_at,omitempty"`
 
-	// PausedUntil Absent while it is paused until somebody resumes it.
+	// PausedUntil Absent if it is paused until it is resumed.
 	PausedUntil *time.Time `json:"paused_until,omitempty"`
 
 	// Priority Higher first.
 	Priority *int `json:"priority,omitempty"`
 
-	// Queue `default` without it.
+	// Queue Default: `default`.
 	Queue string `json:"queue"`
 
-	// QueueLimit With `concurrency_policy` queue: how many may wait; 0 for any number.
+	// QueueLimit With `concurrency_policy` queue: how many runs may wait; 0: unlimited.
 	QueueLimit *int `json:"queue_limit,omitempty"`
 
-	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
 	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
 
-	// Retry Of failures; without it none. A retry is a new run, linked to the one that
-	// failed, unless its worker has said that another attempt will not help.
+	// Retry Retries of failed runs; omitted: none. A retry is a new run, linked to the
+	// failed one, unless the worker reported that another attempt will not help.
 	Retry JobRetry `json:"retry"`
 
-	// RetryHoldsKey A retry that waits keeps the next slot from starting.
+	// RetryHoldsKey Whether a waiting retry keeps the next slot from starting.
 	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
 
-	// Schedule When it is due. docs/schedules.md is the guide.
+	// Schedule When the job is due. docs/schedules.md is the guide.
 	Schedule *JobSchedule `json:"schedule,omitempty"`
 
-	// SpecVersion Grows when it says something else.
+	// SpecVersion Increases when the definition's content changes.
 	SpecVersion int `json:"spec_version"`
 
-	// TimeoutMS Of one attempt, from its start; 0 for none.
+	// TimeoutMS For one attempt, from its start; 0: none.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type What makes runs of a definition by itself. Any definition can be run by hand.
+	// Type What creates runs of the definition automatically. Every definition can be run
+	// manually.
 	Type      JobType   `json:"type"`
 	UpdatedAt time.Time `json:"updated_at"`
 	UpdatedBy *string   `json:"updated_by,omitempty"`
 
-	// Version Grows with every change; its ETag.
+	// Version Increases with every change; the ETag.
 	Version int64 `json:"version"`
 }
 
 // JobDefinitionInput defines model for JobDefinitionInput.
 type JobDefinitionInput struct {
-	// ArgsSchema JSON Schema (2020-12 unless `$schema` says another draft) that the arguments
-	// of every run must fit. It cannot refer to other documents.
+	// ArgsSchema JSON Schema (2020-12 unless `$schema` names another draft) that the
+	// arguments of every run must match. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
-	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0 for 100.
+	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0: 100.
 	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
 
 	// CommandName What a worker runs.
 	CommandName string `json:"command_name"`
 
-	// ConcurrencyKey Shared by all definitions that name it; without it the definition's own.
+	// ConcurrencyKey Shared by all definitions that name it; by default each definition has its
+	// own.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
-	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
-	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
+	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
+	// `replace`: the old one is canceled first. `queue`: one after the other.
 	ConcurrencyPolicy *JobConcurrencyPolicy `json:"concurrency_policy,omitempty"`
 
-	// DeadLetter Whether a run that gave up becomes a dead letter. Without it those of events
-	// and sagas do.
+	// DeadLetter Whether a run that gave up becomes a dead letter. By default, only runs of
+	// events and sagas do.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 	Description *string `json:"description,omitempty"`
 
-	// Enabled False makes no runs by itself; true without it.
+	// Enabled False creates no runs automatically; default: true.
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// Event Which events make runs.
+	// Event Which events create runs.
 	Event *JobEventTrigger `json:"event,omitempty"`
 
-	// JitterMS A run starts up to so much after its slot.
+	// JitterMS A run starts up to this long after its slot, at random.
 	JitterMS *int64 `json:"jitter_ms,omitempty"`
 
-	// Labels At most 32 names, each with a text of at most 255 characters.
+	// Labels At most 32 names, each with a value of at most 255 characters.
 	Labels *JobLabels `json:"labels,omitempty"`
 
-	// MaxLosses How many assignments may be lost before it is FAILED as LOST; 0 for the setting `max_attempts`.
+	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST; 0:
+	// the setting `max_attempts`.
 	MaxLosses *int `json:"max_losses,omitempty"`
 
-	// MisfireGraceMS How late a slot may be before `misfire_policy` decides; 0 for the setting `skip_late_runs_after_seconds`.
+	// MisfireGraceMS How late a slot may be before `misfire_policy` applies; 0: the setting
+	// `skip_late_runs_after_seconds`.
 	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
 
-	// MisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
-	// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// MisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
+	// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
 	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
 	Name          string            `json:"name"`
@@ -4613,32 +4676,33 @@ type JobDefinitionInput struct {
 	// Priority Higher first.
 	Priority *int `json:"priority,omitempty"`
 
-	// Queue `default` without it.
+	// Queue Default: `default`.
 	Queue *string `json:"queue,omitempty"`
 
-	// QueueLimit With `concurrency_policy` queue: how many may wait; 0 for any number.
+	// QueueLimit With `concurrency_policy` queue: how many runs may wait; 0: unlimited.
 	QueueLimit *int `json:"queue_limit,omitempty"`
 
-	// Reason For the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
 	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
 
-	// Retry Of failures; without it none. A retry is a new run, linked to the one that
-	// failed, unless its worker has said that another attempt will not help.
+	// Retry Retries of failed runs; omitted: none. A retry is a new run, linked to the
+	// failed one, unless the worker reported that another attempt will not help.
 	Retry *JobRetry `json:"retry,omitempty"`
 
-	// RetryHoldsKey A retry that waits keeps the next slot from starting.
+	// RetryHoldsKey Whether a waiting retry keeps the next slot from starting.
 	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
 
-	// Schedule When it is due. docs/schedules.md is the guide.
+	// Schedule When the job is due. docs/schedules.md is the guide.
 	Schedule *JobSchedule `json:"schedule,omitempty"`
 
-	// TimeoutMS Of one attempt, from its start; 0 for none.
+	// TimeoutMS For one attempt, from its start; 0: none.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type What makes runs of a definition by itself. Any definition can be run by hand.
+	// Type What creates runs of the definition automatically. Every definition can be run
+	// manually.
 	Type JobType `json:"type"`
 }
 
@@ -4650,26 +4714,27 @@ type JobDefinitionList struct {
 
 // JobDefinitionPatch defines model for JobDefinitionPatch.
 type JobDefinitionPatch struct {
-	// ArgsSchema JSON Schema (2020-12 unless `$schema` says another draft) that the arguments
-	// of every run must fit. It cannot refer to other documents.
+	// ArgsSchema JSON Schema (2020-12 unless `$schema` names another draft) that the
+	// arguments of every run must match. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
-	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0 for 100.
+	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0: 100.
 	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
 
 	// CommandName What a worker runs.
 	CommandName *string `json:"command_name,omitempty"`
 
-	// ConcurrencyKey Shared by all definitions that name it; without it the definition's own.
+	// ConcurrencyKey Shared by all definitions that name it; by default each definition has its
+	// own.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
-	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
-	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
+	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
+	// `replace`: the old one is canceled first. `queue`: one after the other.
 	ConcurrencyPolicy *JobConcurrencyPolicy `json:"concurrency_policy,omitempty"`
 
-	// DeadLetter Whether a run that gave up becomes a dead letter. Without it those of events
-	// and sagas do.
+	// DeadLetter Whether a run that gave up becomes a dead letter. By default, only runs of
+	// events and sagas do.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -4677,23 +4742,25 @@ type JobDefinitionPatch struct {
 	Description *string `json:"description,omitempty"`
 	Enabled     *bool   `json:"enabled,omitempty"`
 
-	// Event Which events make runs.
+	// Event Which events create runs.
 	Event *JobEventTrigger `json:"event,omitempty"`
 
-	// JitterMS A run starts up to so much after its slot.
+	// JitterMS A run starts up to this long after its slot, at random.
 	JitterMS *int64 `json:"jitter_ms,omitempty"`
 
-	// Labels At most 32 names, each with a text of at most 255 characters.
+	// Labels At most 32 names, each with a value of at most 255 characters.
 	Labels *JobLabels `json:"labels,omitempty"`
 
-	// MaxLosses How many assignments may be lost before it is FAILED as LOST; 0 for the setting `max_attempts`.
+	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST; 0:
+	// the setting `max_attempts`.
 	MaxLosses *int `json:"max_losses,omitempty"`
 
-	// MisfireGraceMS How late a slot may be before `misfire_policy` decides; 0 for the setting `skip_late_runs_after_seconds`.
+	// MisfireGraceMS How late a slot may be before `misfire_policy` applies; 0: the setting
+	// `skip_late_runs_after_seconds`.
 	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
 
-	// MisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
-	// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// MisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
+	// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
 	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
 	Name          *string           `json:"name,omitempty"`
@@ -4701,32 +4768,33 @@ type JobDefinitionPatch struct {
 	// Priority Higher first.
 	Priority *int `json:"priority,omitempty"`
 
-	// Queue `default` without it.
+	// Queue Default: `default`.
 	Queue *string `json:"queue,omitempty"`
 
-	// QueueLimit With `concurrency_policy` queue: how many may wait; 0 for any number.
+	// QueueLimit With `concurrency_policy` queue: how many runs may wait; 0: unlimited.
 	QueueLimit *int `json:"queue_limit,omitempty"`
 
-	// Reason For the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
 	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
 
-	// Retry Of failures; without it none. A retry is a new run, linked to the one that
-	// failed, unless its worker has said that another attempt will not help.
+	// Retry Retries of failed runs; omitted: none. A retry is a new run, linked to the
+	// failed one, unless the worker reported that another attempt will not help.
 	Retry *JobRetry `json:"retry,omitempty"`
 
-	// RetryHoldsKey A retry that waits keeps the next slot from starting.
+	// RetryHoldsKey Whether a waiting retry keeps the next slot from starting.
 	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
 
-	// Schedule When it is due. docs/schedules.md is the guide.
+	// Schedule When the job is due. docs/schedules.md is the guide.
 	Schedule *JobSchedule `json:"schedule,omitempty"`
 
-	// TimeoutMS Of one attempt, from its start; 0 for none.
+	// TimeoutMS For one attempt, from its start; 0: none.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type What makes runs of a definition by itself. Any definition can be run by hand.
+	// Type What creates runs of the definition automatically. Every definition can be run
+	// manually.
 	Type *JobType `json:"type,omitempty"`
 }
 
@@ -4734,90 +4802,94 @@ type JobDefinitionPatch struct {
 type JobDefinitionSummary struct {
 	ID openapi_types.UUID `json:"id"`
 
-	// Name Its name when the run was made.
+	// Name Its name when the run was created.
 	Name string `json:"name"`
 
-	// SpecVersion What of it the run goes by.
+	// SpecVersion The version of the definition that the run uses.
 	SpecVersion int `json:"spec_version"`
 }
 
 // JobDefinitionVersion defines model for JobDefinitionVersion.
 type JobDefinitionVersion struct {
-	// ArgsSchema JSON Schema (2020-12 unless `$schema` says another draft) that the arguments
-	// of every run must fit. It cannot refer to other documents.
+	// ArgsSchema JSON Schema (2020-12 unless `$schema` names another draft) that the
+	// arguments of every run must match. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
-	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0 for 100.
+	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0: 100.
 	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
 
 	// CommandName What a worker runs.
 	CommandName string `json:"command_name"`
 
-	// ConcurrencyKey Shared by all definitions that name it; without it the definition's own.
+	// ConcurrencyKey Shared by all definitions that name it; by default each definition has its
+	// own.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
-	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
-	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
+	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
+	// `replace`: the old one is canceled first. `queue`: one after the other.
 	ConcurrencyPolicy JobConcurrencyPolicy `json:"concurrency_policy"`
 	CreatedAt         time.Time            `json:"created_at"`
 	CreatedBy         *string              `json:"created_by,omitempty"`
 
-	// DeadLetter Whether a run that gave up becomes a dead letter. Without it those of events
-	// and sagas do.
+	// DeadLetter Whether a run that gave up becomes a dead letter. By default, only runs of
+	// events and sagas do.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 	Description *string `json:"description,omitempty"`
 
-	// Event Which events make runs.
+	// Event Which events create runs.
 	Event *JobEventTrigger `json:"event,omitempty"`
 
-	// JitterMS A run starts up to so much after its slot.
+	// JitterMS A run starts up to this long after its slot, at random.
 	JitterMS *int64 `json:"jitter_ms,omitempty"`
 
-	// Labels At most 32 names, each with a text of at most 255 characters.
+	// Labels At most 32 names, each with a value of at most 255 characters.
 	Labels *JobLabels `json:"labels,omitempty"`
 
-	// MaxLosses How many assignments may be lost before it is FAILED as LOST; 0 for the setting `max_attempts`.
+	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST; 0:
+	// the setting `max_attempts`.
 	MaxLosses *int `json:"max_losses,omitempty"`
 
-	// MisfireGraceMS How late a slot may be before `misfire_policy` decides; 0 for the setting `skip_late_runs_after_seconds`.
+	// MisfireGraceMS How late a slot may be before `misfire_policy` applies; 0: the setting
+	// `skip_late_runs_after_seconds`.
 	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
 
-	// MisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
-	// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// MisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
+	// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
 	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
 
 	// Priority Higher first.
 	Priority *int `json:"priority,omitempty"`
 
-	// Queue `default` without it.
+	// Queue Default: `default`.
 	Queue string `json:"queue"`
 
-	// QueueLimit With `concurrency_policy` queue: how many may wait; 0 for any number.
+	// QueueLimit With `concurrency_policy` queue: how many runs may wait; 0: unlimited.
 	QueueLimit *int `json:"queue_limit,omitempty"`
 
-	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
 	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
 
-	// Retry Of failures; without it none. A retry is a new run, linked to the one that
-	// failed, unless its worker has said that another attempt will not help.
+	// Retry Retries of failed runs; omitted: none. A retry is a new run, linked to the
+	// failed one, unless the worker reported that another attempt will not help.
 	Retry JobRetry `json:"retry"`
 
-	// RetryHoldsKey A retry that waits keeps the next slot from starting.
+	// RetryHoldsKey Whether a waiting retry keeps the next slot from starting.
 	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
 
-	// Schedule When it is due. docs/schedules.md is the guide.
+	// Schedule When the job is due. docs/schedules.md is the guide.
 	Schedule    *JobSchedule `json:"schedule,omitempty"`
 	SpecVersion int          `json:"spec_version"`
 
-	// TimeoutMS Of one attempt, from its start; 0 for none.
+	// TimeoutMS For one attempt, from its start; 0: none.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type What makes runs of a definition by itself. Any definition can be run by hand.
+	// Type What creates runs of the definition automatically. Every definition can be run
+	// manually.
 	Type JobType `json:"type"`
 }
 
@@ -4828,33 +4900,33 @@ type JobDefinitionVersionList struct {
 
 // JobEvent defines model for JobEvent.
 type JobEvent struct {
-	// Actor Who decided; absent when Skald did.
+	// Actor Who decided; absent if it was Skald.
 	Actor   *string   `json:"actor,omitempty"`
 	At      time.Time `json:"at"`
 	Attempt *int      `json:"attempt,omitempty"`
 
-	// Epoch Of the leader that decided, or under which it was assigned.
+	// Epoch The epoch of the leader that decided, or under which the run was assigned.
 	Epoch *int64 `json:"epoch,omitempty"`
 
-	// FromState Where a run stands. docs/jobs.md has the life cycle.
+	// FromState The state of a run. docs/jobs.md describes the life cycle.
 	FromState *JobRunState `json:"from_state,omitempty"`
 	Kind      JobEventKind `json:"kind"`
 	Reason    *string      `json:"reason,omitempty"`
 
-	// ToState Where a run stands. docs/jobs.md has the life cycle.
+	// ToState The state of a run. docs/jobs.md describes the life cycle.
 	ToState  *JobRunState        `json:"to_state,omitempty"`
 	Version  *int64              `json:"version,omitempty"`
 	WorkerID *openapi_types.UUID `json:"worker_id,omitempty"`
 }
 
-// JobEventDelivery What an event has led to for one definition.
+// JobEventDelivery The outcome of an event for one definition.
 type JobEventDelivery struct {
 	Attempts     int                `json:"attempts"`
 	DefinitionID openapi_types.UUID `json:"definition_id"`
 	DeliveredAt  *time.Time         `json:"delivered_at,omitempty"`
 	Error        *string            `json:"error,omitempty"`
 
-	// MessageID The dead letter, when it was given up.
+	// MessageID The dead letter, if it was given up.
 	MessageID *openapi_types.UUID `json:"message_id,omitempty"`
 	NextTryAt *time.Time          `json:"next_try_at,omitempty"`
 	RunID     *openapi_types.UUID `json:"run_id,omitempty"`
@@ -4864,11 +4936,11 @@ type JobEventDelivery struct {
 type JobEventInput struct {
 	CorrelationID *Label `json:"correlation_id,omitempty"`
 
-	// DedupeKey One event of a type has it, as long as it counts.
+	// DedupeKey Only one event of a type can have it while it is in effect.
 	DedupeKey *Label `json:"dedupe_key,omitempty"`
 	EventType Label  `json:"event_type"`
 
-	// OccurredAt When it happened; now when it is left out.
+	// OccurredAt When it happened; default: now.
 	OccurredAt *time.Time `json:"occurred_at,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -4888,13 +4960,13 @@ type JobEventRecord struct {
 	CorrelationID *string   `json:"correlation_id,omitempty"`
 	CreatedAt     time.Time `json:"created_at"`
 
-	// DedupeKey Absent also when it does not count any more.
+	// DedupeKey Also absent once it is no longer in effect.
 	DedupeKey *string `json:"dedupe_key,omitempty"`
 
-	// Deliveries Not in lists.
+	// Deliveries Absent in lists.
 	Deliveries []JobEventDelivery `json:"deliveries,omitempty"`
 
-	// Duplicate Of the answer to a publication: true when the event was there before and was not
+	// Duplicate In responses to a publication: true if the event already existed and was not
 	// published again.
 	Duplicate  *bool              `json:"duplicate,omitempty"`
 	EventID    openapi_types.UUID `json:"event_id"`
@@ -4904,10 +4976,11 @@ type JobEventRecord struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadDiffers With `duplicate`, true when the stored event has another payload than the one sent.
+	// PayloadDiffers With `duplicate`: true if the stored event has a different payload from the
+	// one sent.
 	PayloadDiffers *bool `json:"payload_differs,omitempty"`
 
-	// ProcessedAt When the last of its runs was made, or given up; absent before.
+	// ProcessedAt When the last of its runs was created or given up; absent before that.
 	ProcessedAt *time.Time `json:"processed_at,omitempty"`
 
 	// SourceRunID The run that emitted it.
@@ -4920,19 +4993,21 @@ type JobEventRecordList struct {
 	Pagination Pagination       `json:"pagination"`
 }
 
-// JobEventTrigger Which events make runs.
+// JobEventTrigger Which events create runs.
 type JobEventTrigger struct {
-	// ArgsFrom What the run gets as arguments: `event`, the default, is id, type, payload and times.
+	// ArgsFrom What the run gets as arguments: `event` (default) is id, type, payload and
+	// times.
 	ArgsFrom *JobEventTriggerArgsFrom `json:"args_from,omitempty"`
 
-	// EventType Exact, or with one `*` at its end.
+	// EventType An exact type, or a prefix followed by `*`.
 	EventType string `json:"event_type"`
 
 	// Match Only payloads in which each dotted path has this value, a JSON scalar.
 	Match JSONObject `json:"match,omitempty"`
 }
 
-// JobEventTriggerArgsFrom What the run gets as arguments: `event`, the default, is id, type, payload and times.
+// JobEventTriggerArgsFrom What the run gets as arguments: `event` (default) is id, type, payload and
+// times.
 type JobEventTriggerArgsFrom string
 
 // JobForceInput defines model for JobForceInput.
@@ -4944,14 +5019,14 @@ type JobForceInput struct {
 // JobLabelFilter defines model for JobLabelFilter.
 type JobLabelFilter = string
 
-// JobLabels At most 32 names, each with a text of at most 255 characters.
+// JobLabels At most 32 names, each with a value of at most 255 characters.
 type JobLabels map[string]string
 
-// JobLinks Paths of what belongs to it.
+// JobLinks Paths of related resources.
 type JobLinks map[string]string
 
-// JobMisfirePolicy What happens to slots that lie behind by more than the grace. `skip`, the
-// default: they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+// JobMisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
+// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
 // `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 type JobMisfirePolicy string
 
@@ -4959,11 +5034,11 @@ type JobMisfirePolicy string
 type JobPauseInput struct {
 	Reason *string `json:"reason,omitempty"`
 
-	// Until It goes on by itself then; without it when somebody resumes it.
+	// Until When it resumes automatically; omitted: when it is resumed by a request.
 	Until *time.Time `json:"until,omitempty"`
 }
 
-// JobProgress What its worker tells on the way.
+// JobProgress Progress reported by the worker.
 type JobProgress struct {
 	Counters map[string]float64 `json:"counters,omitempty"`
 	Message  *string            `json:"message,omitempty"`
@@ -4980,22 +5055,22 @@ type JobRerunInput struct {
 	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args AnyJSON `json:"args,omitempty"`
 
-	// Reason For the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// RespectConcurrency False takes no part in overlap checks; true without it.
+	// RespectConcurrency False: the run takes no part in overlap checks; default: true.
 	RespectConcurrency *bool `json:"respect_concurrency,omitempty"`
 }
 
-// JobRetry Of failures; without it none. A retry is a new run, linked to the one that
-// failed, unless its worker has said that another attempt will not help.
+// JobRetry Retries of failed runs; omitted: none. A retry is a new run, linked to the
+// failed one, unless the worker reported that another attempt will not help.
 type JobRetry struct {
 	InitialIntervalMS *int64 `json:"initial_interval_ms,omitempty"`
 
-	// Jitter Waits are spread by this share, at random.
+	// Jitter The fraction by which waits vary at random.
 	Jitter *float64 `json:"jitter,omitempty"`
 
-	// MaxAttempts Runs in all, the first included; 1 for no retry.
+	// MaxAttempts Total number of runs, including the first; 1 for no retry.
 	MaxAttempts   *int     `json:"max_attempts,omitempty"`
 	MaxIntervalMS *int64   `json:"max_interval_ms,omitempty"`
 	Multiplier    *float64 `json:"multiplier,omitempty"`
@@ -5003,7 +5078,7 @@ type JobRetry struct {
 
 // JobRun defines model for JobRun.
 type JobRun struct {
-	// AdmittedAt Since then it may be claimed. Absent while it is not due, or held back.
+	// AdmittedAt Since when it can be claimed. Absent while it is not due, or is held back.
 	AdmittedAt     *time.Time   `json:"admitted_at,omitempty"`
 	AllowedActions []JobRunVerb `json:"allowed_actions"`
 
@@ -5012,10 +5087,10 @@ type JobRun struct {
 	AssignedAt       *time.Time          `json:"assigned_at,omitempty"`
 	AssignedWorkerID *openapi_types.UUID `json:"assigned_worker_id,omitempty"`
 
-	// Attempt Grows at every assignment.
+	// Attempt Increases with every assignment.
 	Attempt int `json:"attempt"`
 
-	// AvailableAt It is not assigned before.
+	// AvailableAt The run is not assigned before this time.
 	AvailableAt       time.Time           `json:"available_at"`
 	BackfillID        *openapi_types.UUID `json:"backfill_id,omitempty"`
 	CancelReason      *string             `json:"cancel_reason,omitempty"`
@@ -5025,17 +5100,18 @@ type JobRun struct {
 	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
 	CommandName string  `json:"command_name"`
 
-	// ConcurrencyKey Absent when any number may run at once.
+	// ConcurrencyKey Absent if any number may run at a time.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens when a run is due while another one of the same key has not
-	// ended. `forbid`: the new one is SKIPPED. `allow`: any number at once; the
-	// default. `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
+	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
+	// `replace`: the old one is canceled first. `queue`: one after the other.
 	ConcurrencyPolicy           JobConcurrencyPolicy `json:"concurrency_policy"`
 	ContinuationCheckDeadlineAt *time.Time           `json:"continuation_check_deadline_at,omitempty"`
 	ContinuationCheckStartedAt  *time.Time           `json:"continuation_check_started_at,omitempty"`
 
-	// ContinuationState CONFIRMING while it is in doubt: its lease has ended, and its worker may still confirm that it goes on.
+	// ContinuationState CONFIRMING while the run is in doubt: its lease has expired, and its worker
+	// can still confirm that it is running.
 	ContinuationState JobRunContinuationState `json:"continuation_state"`
 	CorrelationID     *string                 `json:"correlation_id,omitempty"`
 	CreatedAt         time.Time               `json:"created_at"`
@@ -5047,41 +5123,42 @@ type JobRun struct {
 	EventID      *openapi_types.UUID `json:"event_id,omitempty"`
 	ExitCode     *int                `json:"exit_code,omitempty"`
 
-	// FailuresUsed Of the whole chain of retries.
+	// FailuresUsed Counted over the whole chain of retries.
 	FailuresUsed int `json:"failures_used"`
 
-	// FencingToken What its worker hands on to other systems.
+	// FencingToken What the worker passes on to other systems.
 	FencingToken   *string            `json:"fencing_token,omitempty"`
 	FinishedAt     *time.Time         `json:"finished_at,omitempty"`
 	ID             openapi_types.UUID `json:"id"`
 	IdempotencyKey string             `json:"idempotency_key"`
 
-	// InitiatedBy The subject of who is behind it: who asked for it, or for the backfill or
-	// bulk that it is of, started its saga, published its event, retried its dead
-	// letter, or changed its definition last. Absent: Skald itself, or nobody knows.
+	// InitiatedBy The subject behind the run: who requested it, or the backfill or bulk
+	// operation it belongs to, started its saga, published its event, retried its
+	// dead letter, or last changed its definition. Absent if it was Skald itself,
+	// or is unknown.
 	InitiatedBy   *string              `json:"initiated_by,omitempty"`
 	JobDefinition JobDefinitionSummary `json:"job_definition"`
 
-	// Labels At most 32 names, each with a text of at most 255 characters.
+	// Labels At most 32 names, each with a value of at most 255 characters.
 	Labels         JobLabels  `json:"labels"`
 	LeaderEpoch    *int64     `json:"leader_epoch,omitempty"`
 	LeaseExpiresAt *time.Time `json:"lease_expires_at,omitempty"`
 
-	// Links Paths of what belongs to it.
+	// Links Paths of related resources.
 	Links    JobLinks `json:"links"`
 	LogBytes int64    `json:"log_bytes"`
 
-	// LogRef Where the log is; absent while it is in the database.
+	// LogRef Where the log is stored; absent while it is in the database.
 	LogRef     *string `json:"log_ref,omitempty"`
 	LossesUsed int     `json:"losses_used"`
 	MaxLosses  int     `json:"max_losses"`
 	Priority   int     `json:"priority"`
 
-	// Progress What its worker tells on the way.
+	// Progress Progress reported by the worker.
 	Progress *JobProgress `json:"progress,omitempty"`
 	Queue    string       `json:"queue"`
 
-	// RequiredLabels At most 32 names, each with a text of at most 255 characters.
+	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
 	RequiredLabels          JobLabels `json:"required_labels"`
 	ResourceCPUSecondsTotal *float64  `json:"resource_cpu_seconds_total,omitempty"`
 	ResourceIoReadBytes     *int64    `json:"resource_io_read_bytes,omitempty"`
@@ -5093,17 +5170,17 @@ type JobRun struct {
 	RetryNumber  int                 `json:"retry_number"`
 	RetryOfRunID *openapi_types.UUID `json:"retry_of_run_id,omitempty"`
 
-	// RootRunID The first run of its chain; itself unless it is a retry.
+	// RootRunID The first run of its chain; the run itself unless it is a retry.
 	RootRunID  openapi_types.UUID  `json:"root_run_id"`
 	SagaAction *string             `json:"saga_action,omitempty"`
 	SagaID     *openapi_types.UUID `json:"saga_id,omitempty"`
 	SagaStep   *int                `json:"saga_step,omitempty"`
 
-	// ScheduledFor The slot; of what has none when it was asked for.
+	// ScheduledFor The run's slot; for a run without one, when it was requested.
 	ScheduledFor time.Time  `json:"scheduled_for"`
 	StartedAt    *time.Time `json:"started_at,omitempty"`
 
-	// State Where a run stands. docs/jobs.md has the life cycle.
+	// State The state of a run. docs/jobs.md describes the life cycle.
 	State     JobRunState `json:"state"`
 	TimeoutMS *int64      `json:"timeout_ms,omitempty"`
 	TraceID   *string     `json:"trace_id,omitempty"`
@@ -5112,24 +5189,26 @@ type JobRun struct {
 	Trigger   JobTrigger `json:"trigger"`
 	UpdatedAt time.Time  `json:"updated_at"`
 
-	// Version Grows with every transition; its ETag.
+	// Version Increases with every transition; the ETag.
 	Version int64 `json:"version"`
 }
 
-// JobRunContinuationState CONFIRMING while it is in doubt: its lease has ended, and its worker may still confirm that it goes on.
+// JobRunContinuationState CONFIRMING while the run is in doubt: its lease has expired, and its worker
+// can still confirm that it is running.
 type JobRunContinuationState string
 
 // JobRunError defines model for JobRunError.
 type JobRunError struct {
-	// Code The worker's word, or Skald's: `TIMED_OUT`, and `LOST` when too many of its
-	// assignments came to nothing (not a worker's state of that name).
+	// Code The worker's code, or one of Skald's: `TIMED_OUT`, or `LOST` if too many of
+	// the run's assignments were lost (not the worker state of that name).
 	Code    string `json:"code"`
 	Message string `json:"message"`
 
-	// Retryable False means that another attempt will not help.
+	// Retryable False: another attempt will not help.
 	Retryable bool `json:"retryable"`
 
-	// Stack What a dead letter carries, as text. In answers the text `***` for those who lack `payloads:read`.
+	// Stack Content of a dead letter, as text. Callers without `payloads:read` get the text
+	// `***`.
 	Stack *ContentText `json:"stack,omitempty"`
 	Type  *string      `json:"type,omitempty"`
 }
@@ -5143,36 +5222,36 @@ type JobRunExplanation struct {
 	Decisions     []JobEvent          `json:"decisions"`
 	LeaderAlive   *bool               `json:"leader_alive,omitempty"`
 
-	// LeaderEpoch The present one.
+	// LeaderEpoch The current epoch.
 	LeaderEpoch *int64             `json:"leader_epoch,omitempty"`
 	RunID       openapi_types.UUID `json:"run_id"`
 	Since       *time.Time         `json:"since,omitempty"`
 
-	// State Where a run stands. docs/jobs.md has the life cycle.
+	// State The state of a run. docs/jobs.md describes the life cycle.
 	State JobRunState `json:"state"`
 
-	// Summary The same for people.
+	// Summary The explanation in words.
 	Summary string `json:"summary"`
 
-	// Until When that is over by itself.
+	// Until When the wait ends without anyone acting.
 	Until *time.Time `json:"until,omitempty"`
 
-	// WaitsFor `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
-	// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
-	// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
-	// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
-	// `cancel`: its worker was asked to stop.
+	// WaitsFor `nothing`: it has ended. `slot`: it is not due. `backoff`: it waits before the
+	// next attempt. `key`: another run has its concurrency key. `leader`: there is no
+	// leader. `worker`: no worker can run it. `turn`: workers can run it, and have not
+	// claimed it yet. `start`, `end`: its worker has to start or finish it.
+	// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop.
 	WaitsFor JobRunWaitReason `json:"waits_for"`
 }
 
-// JobRunFilter As the query parameters of the list of runs.
+// JobRunFilter Same as the query parameters of the list of runs.
 type JobRunFilter struct {
 	BackfillID    *UUID      `json:"backfill_id,omitempty"`
 	CorrelationID *Label     `json:"correlation_id,omitempty"`
 	CreatedFrom   *time.Time `json:"created_from,omitempty"`
 	CreatedTo     *time.Time `json:"created_to,omitempty"`
 
-	// Definition Id or name.
+	// Definition Id or name of the definition.
 	Definition    *string         `json:"definition,omitempty"`
 	ErrorCode     *string         `json:"error_code,omitempty"`
 	FinishedFrom  *time.Time      `json:"finished_from,omitempty"`
@@ -5195,17 +5274,17 @@ type JobRunInput struct {
 	Args          AnyJSON `json:"args,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 
-	// Labels At most 32 names, each with a text of at most 255 characters.
+	// Labels At most 32 names, each with a value of at most 255 characters.
 	Labels   *JobLabels `json:"labels,omitempty"`
 	Priority *int       `json:"priority,omitempty"`
 
-	// Reason For the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// RespectConcurrency False takes no part in overlap checks; true without it.
+	// RespectConcurrency False: the run takes no part in overlap checks; default: true.
 	RespectConcurrency *bool `json:"respect_concurrency,omitempty"`
 
-	// ScheduledFor When it is due; now without it.
+	// ScheduledFor When the run is due; default: now.
 	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
 }
 
@@ -5215,86 +5294,89 @@ type JobRunList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// JobRunState Where a run stands. docs/jobs.md has the life cycle.
+// JobRunState The state of a run. docs/jobs.md describes the life cycle.
 type JobRunState string
 
 // JobRunVerb defines model for JobRunVerb.
 type JobRunVerb string
 
-// JobRunWaitReason `nothing` when it has ended. `slot`: it is not due. `backoff`: it waits before
-// another attempt. `key`: another run has its concurrency key. `leader`: nobody leads.
-// `worker`: no worker can take it. `turn`: workers can, and have not yet. `start`,
-// `end`: its worker is to start or finish it. `confirmation`: its worker is silent.
-// `cancel`: its worker was asked to stop.
+// JobRunWaitReason `nothing`: it has ended. `slot`: it is not due. `backoff`: it waits before the
+// next attempt. `key`: another run has its concurrency key. `leader`: there is no
+// leader. `worker`: no worker can run it. `turn`: workers can run it, and have not
+// claimed it yet. `start`, `end`: its worker has to start or finish it.
+// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop.
 type JobRunWaitReason string
 
-// JobSchedule When it is due. docs/schedules.md is the guide.
+// JobSchedule When the job is due. docs/schedules.md is the guide.
 type JobSchedule struct {
-	// DstGap Of wall-clock times that do not exist. `fire_after`, the default: once, at the end
-	// of the gap. `skip`: not at all.
+	// DstGap For wall-clock times that do not exist. `fire_after` (default): once, at the
+	// end of the gap. `skip`: not at all.
 	DstGap *JobScheduleDstGap `json:"dst_gap,omitempty"`
 
-	// DstOverlap Of wall-clock times that occur twice. `first`, the default, or `both`.
+	// DstOverlap For wall-clock times that occur twice. `first` (default) or `both`.
 	DstOverlap *JobScheduleDstOverlap `json:"dst_overlap,omitempty"`
 
-	// EndAt No slot at or after.
+	// EndAt No slots at or after this time.
 	EndAt *time.Time `json:"end_at,omitempty"`
 
-	// StartAt No slot before.
+	// StartAt No slots before this time.
 	StartAt *time.Time `json:"start_at,omitempty"`
 
-	// Timezone IANA name; UTC without it.
+	// Timezone IANA name; default: UTC.
 	Timezone *string      `json:"timezone,omitempty"`
 	Type     ScheduleType `json:"type"`
 	Value    string       `json:"value"`
 }
 
-// JobScheduleDstGap Of wall-clock times that do not exist. `fire_after`, the default: once, at the end
-// of the gap. `skip`: not at all.
+// JobScheduleDstGap For wall-clock times that do not exist. `fire_after` (default): once, at the
+// end of the gap. `skip`: not at all.
 type JobScheduleDstGap string
 
-// JobScheduleDstOverlap Of wall-clock times that occur twice. `first`, the default, or `both`.
+// JobScheduleDstOverlap For wall-clock times that occur twice. `first` (default) or `both`.
 type JobScheduleDstOverlap string
 
 // JobTrigger Why a run exists.
 type JobTrigger string
 
-// JobType What makes runs of a definition by itself. Any definition can be run by hand.
+// JobType What creates runs of the definition automatically. Every definition can be run
+// manually.
 type JobType string
 
-// KafkaPosition A position in Kafka.
+// KafkaPosition The position of a record in Kafka.
 type KafkaPosition struct {
 	Offset    int64  `json:"offset"`
 	Partition int32  `json:"partition"`
 	Topic     string `json:"topic"`
 
-	// TopicID Of `read_from`: the id of the topic as Kafka's tools show it, which tells apart topics that bore
-	// the name one after the other. Absent where it is not known: of brokers before 3.1, and of letters
-	// that were read by a version of Skald that did not ask for it.
+	// TopicID In `read_from`: the topic's id as shown by Kafka's tools, which
+	// distinguishes successive topics of the same name. Absent if unknown: with
+	// brokers before 3.1, and for letters that were read by a version of Skald
+	// that did not record it.
 	TopicID *string `json:"topic_id,omitempty"`
 }
 
 // Label defines model for Label.
 type Label = string
 
-// LeaseState What a heartbeat has done for one run.
+// LeaseState The result of a heartbeat for one run.
 type LeaseState struct {
-	// CancelRequested Stop it, and acknowledge that.
+	// CancelRequested Stop the run and acknowledge the cancel.
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// Ok False: stop it.
+	// Ok False: stop the run.
 	Ok bool `json:"ok"`
 
-	// Reason Why it is not ok: the code of a refusal, or TIMED_OUT when the leader ended the run
-	// `timeout_grace_seconds` after its `timeout_ms`. Otherwise why it is to be canceled.
+	// Reason If not `ok`: the code of the rejection, or TIMED_OUT if the leader ended the
+	// run `timeout_grace_seconds` after its `timeout_ms`. Otherwise the reason for
+	// the cancel.
 	Reason *string            `json:"reason,omitempty"`
 	RunID  openapi_types.UUID `json:"run_id"`
 }
 
-// LogAppendResult A piece of a log is stored.
+// LogAppendResult The stored chunk of a log.
 type LogAppendResult struct {
-	// NextSeq The number after the highest that is stored.
+	// NextSeq The number after the highest stored chunk.
 	NextSeq int32 `json:"next_seq"`
 }
 
@@ -5311,7 +5393,7 @@ type LogInput struct {
 	LeaseToken  UUID    `json:"lease_token"`
 	Seq         int32   `json:"seq"`
 
-	// Stream stdout without it.
+	// Stream Default: stdout.
 	Stream   *string `json:"stream,omitempty"`
 	WorkerID UUID    `json:"worker_id"`
 }
@@ -5323,18 +5405,19 @@ type NoCompensation string
 type Pagination struct {
 	HasNext bool `json:"has_next"`
 
-	// NextCursor Present exactly when `has_next`; in the feed of audit events always.
+	// NextCursor Present exactly if `has_next` is true; in the feed of audit events, always.
 	NextCursor *string `json:"next_cursor,omitempty"`
 
 	// Page Absent with `cursor`.
 	Page     *int `json:"page,omitempty"`
 	PageSize int  `json:"page_size"`
 
-	// TotalCount All items that fit the filters; at most 10,000 unless `exact_total` was asked for.
+	// TotalCount Number of items that match the filters; at most 10,000 unless `exact_total`
+	// was requested.
 	TotalCount *int64 `json:"total_count,omitempty"`
 
-	// TotalIsCapped Present with `total_count`. True when counting stopped there, or even
-	// before because it took too long: there are at least that many.
+	// TotalIsCapped Present with `total_count`. True if counting stopped there, or earlier
+	// because it took too long: there may be more.
 	TotalIsCapped *bool `json:"total_is_capped,omitempty"`
 }
 
@@ -5342,10 +5425,10 @@ type Pagination struct {
 type PlannedCall struct {
 	Action StepAction `json:"action"`
 
-	// Body Absent when it depends on an answer that has not come yet.
+	// Body Absent if it depends on a response that has not arrived yet.
 	Body AnyJSON `json:"body,omitempty"`
 
-	// Headers Without those that depend on the moment of the call.
+	// Headers Without headers whose value depends on the time of the call.
 	Headers   map[string]string `json:"headers"`
 	Method    string            `json:"method"`
 	Step      string            `json:"step"`
@@ -5355,29 +5438,29 @@ type PlannedCall struct {
 
 // Problem RFC 9457.
 type Problem struct {
-	// AllowedActions On a state conflict, the actions that would be accepted instead, named as
-	// in the `allowed_actions` of the resource.
+	// AllowedActions For a state conflict: the actions that are possible instead, named as in the
+	// `allowed_actions` of the resource.
 	AllowedActions []string `json:"allowed_actions,omitempty"`
 
-	// Code Stable; decide by it.
+	// Code Stable; programs should decide by it.
 	Code string `json:"code"`
 
-	// Current On a conflict of a dead letter, what it is instead.
+	// Current For a conflict about a dead letter: its current state.
 	Current *DeadLetterCurrent `json:"current,omitempty"`
 
-	// Detail What happened this time.
+	// Detail What went wrong in this request.
 	Detail string `json:"detail"`
 
 	// Errors Every mistake found in the request.
 	Errors []ProblemField `json:"errors,omitempty"`
 
-	// Import With `DLQ_IMPORT_INCOMPLETE`, what became of the lines.
+	// Import With `DLQ_IMPORT_INCOMPLETE`: the result of the import.
 	Import *DeadLetterImportResult `json:"import,omitempty"`
 
 	// Instance The path of the request.
 	Instance string `json:"instance"`
 
-	// Message With `DLQ_PROCESS_FAILED`, the dead letter as it is now.
+	// Message With `DLQ_PROCESS_FAILED`: the current dead letter.
 	Message   *DeadLetter `json:"message,omitempty"`
 	RequestID string      `json:"request_id"`
 	Status    int         `json:"status"`
@@ -5385,7 +5468,7 @@ type Problem struct {
 	// Title The code in words; the same for every occurrence.
 	Title string `json:"title"`
 
-	// Type A link to the explanation of the code.
+	// Type A link to the documentation of the code.
 	Type string `json:"type"`
 }
 
@@ -5398,11 +5481,11 @@ type ProblemField struct {
 	Pointer string `json:"pointer"`
 }
 
-// ProgressInput How far a run has come.
+// ProgressInput The progress of a run.
 type ProgressInput struct {
 	Attempt int32 `json:"attempt"`
 
-	// Checkpoint What the next attempt is given.
+	// Checkpoint Passed to the next attempt.
 	Checkpoint  AnyJSON            `json:"checkpoint,omitempty"`
 	Counters    map[string]float64 `json:"counters,omitempty"`
 	LeaderEpoch int64              `json:"leader_epoch"`
@@ -5412,12 +5495,12 @@ type ProgressInput struct {
 	WorkerID    UUID               `json:"worker_id"`
 }
 
-// Reason Kept in the audit trail.
+// Reason Recorded in the audit trail.
 type Reason = string
 
 // ReasonInput defines model for ReasonInput.
 type ReasonInput struct {
-	// Reason Why, for the record of actions.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 }
 
@@ -5428,39 +5511,40 @@ type RedeliverInput struct {
 
 // RedeliverResult defines model for RedeliverResult.
 type RedeliverResult struct {
-	// More There are others.
+	// More Whether there are more deliveries to redeliver.
 	More        bool `json:"more"`
 	Redelivered int  `json:"redelivered"`
 }
 
 // Redrive defines model for Redrive.
 type Redrive struct {
-	// Action What is done to each letter, as in the operations on one letter.
+	// Action What is done to each letter, as in the operations on a single letter.
 	Action RedriveAction `json:"action"`
 
-	// Actor Who asked for it.
+	// Actor Who requested it.
 	Actor string `json:"actor"`
 
-	// AllowedActions What can be done to it now.
+	// AllowedActions The actions that are currently possible.
 	AllowedActions   []RedriveVerb `json:"allowed_actions"`
 	ApprovalRequired bool          `json:"approval_required"`
 	ApprovedBy       *string       `json:"approved_by,omitempty"`
 
-	// Bounced Of those done, how many came back.
+	// Bounced How many of the retried letters came back.
 	Bounced int64 `json:"bounced"`
 
-	// Canary The first letters of a redrive, which are watched before the rest follows.
+	// Canary The first letters of a redrive, which are observed before the rest follows.
 	Canary       *RedriveCanary `json:"canary,omitempty"`
 	CanaryPassed *bool          `json:"canary_passed,omitempty"`
 	Concurrency  int            `json:"concurrency"`
 
-	// Counted What `stop_on` is compared with: letters since it was last resumed after a halt.
+	// Counted The figures that `stop_on` is compared with: letters since the redrive was last
+	// resumed after a halt.
 	Counted   RedriveCounts `json:"counted"`
 	CreatedAt time.Time     `json:"created_at"`
 	Done      int64         `json:"done"`
 	EndedAt   *time.Time    `json:"ended_at,omitempty"`
 
-	// Eta When it will be through at its rate, while it is RUNNING and not stalled.
+	// Eta Estimated end at its rate, while it is RUNNING and not stalled.
 	Eta    *time.Time `json:"eta,omitempty"`
 	Failed int64      `json:"failed"`
 
@@ -5472,107 +5556,113 @@ type Redrive struct {
 	// HaltReason Why it is HALTED: `failures`, `failure_ratio` or `bounce_ratio`.
 	HaltReason *string `json:"halt_reason,omitempty"`
 
-	// Halts How often it has stopped itself.
+	// Halts Number of automatic halts.
 	Halts int                `json:"halts"`
 	ID    openapi_types.UUID `json:"id"`
 
-	// LastError What the last send that did not succeed said.
+	// LastError The error of the latest unsuccessful send.
 	LastError   *string    `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
 
-	// LastHalt The last time that it stopped itself; kept when it goes on.
+	// LastHalt The latest automatic halt; kept after the redrive is resumed.
 	LastHalt *RedriveHalt `json:"last_halt,omitempty"`
 
-	// Left Letters found that it has not come to.
+	// Left Letters found that have not been processed.
 	Left int64 `json:"left"`
 
-	// Matched Letters it has found; all of them once `gathered`.
+	// Matched Letters found so far; final once `gathered`.
 	Matched     int64  `json:"matched"`
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// MaybeSent Letters handed over of which nobody knows whether the target has seen them: its
-	// answer did not come, or the node died before it could have.
+	// MaybeSent Letters that were handed over and that the target may or may not have
+	// received: its response did not arrive, or the node failed before it could.
 	MaybeSent int64 `json:"maybe_sent"`
 
-	// NeverSent Letters of which certainly nothing has reached a target: `matched` without `sent` and `maybe_sent`.
+	// NeverSent Letters that certainly never reached a target: `matched` minus `sent` and
+	// `maybe_sent`.
 	NeverSent int64 `json:"never_sent"`
 
-	// Order OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
-	// other, each only when the one before was acknowledged; a failure skips the rest
-	// of its key.
+	// Order OLDEST: oldest first, in parallel. PER_KEY: letters with the same key one after
+	// the other, each only once the previous one was acknowledged; a failure skips the
+	// rest of its key.
 	Order         RedriveOrder `json:"order"`
 	RatePerSecond float64      `json:"rate_per_second"`
 	Reason        *string      `json:"reason,omitempty"`
 
-	// Repeated Of `sent` and `maybe_sent`: letters handed over again after a node had died, which the target may have seen more than once.
+	// Repeated Of `sent` and `maybe_sent`: letters handed over again after a node failure,
+	// which the target may have received more than once.
 	Repeated     int64      `json:"repeated"`
 	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
 
-	// Selected How many `ids` it was given; absent with a filter.
+	// Selected Number of `ids` given; absent with a filter.
 	Selected *int64 `json:"selected,omitempty"`
 
-	// Sent Of RETRY: letters whose target has answered, whatever it said.
+	// Sent For RETRY: letters whose target has answered, in whatever way.
 	Sent int64 `json:"sent"`
 
-	// Skipped Their status had changed, or their key was blocked.
+	// Skipped Letters whose status had changed, or whose key was blocked.
 	Skipped int64 `json:"skipped"`
 
-	// StalledSince Since when no letter has come through, though it is RUNNING; present after some seconds.
+	// StalledSince Since when no letter has been processed although it is RUNNING; present
+	// after some seconds.
 	StalledSince *time.Time `json:"stalled_since,omitempty"`
 	StartedAt    *time.Time `json:"started_at,omitempty"`
 
-	// State PENDING gathers its letters, or its time has not come; HALTED has stopped itself
-	// (`halt_reason`) and can be resumed; COMPLETED and CANCELED are over.
+	// State PENDING: collects its letters, or is scheduled for later. HALTED: stopped
+	// automatically (`halt_reason`), can be resumed. COMPLETED and CANCELED are final.
 	State RedriveState `json:"state"`
 
-	// StopOn When a redrive halts by itself.
+	// StopOn When a redrive halts automatically.
 	StopOn RedriveStop `json:"stop_on"`
 
-	// Target Where a retry drives a letter.
+	// Target Where a retry sends a letter.
 	Target *DeadLetterTarget `json:"target,omitempty"`
 
 	// Transform Any JSON value. Callers without `payloads:read` get the text `***`.
 	Transform AnyJSON `json:"transform,omitempty"`
 
-	// UnknownIds Where it was asked for, those of `ids` that no live letter has: nothing is
-	// done for them.
+	// UnknownIds In the response to the request: those of `ids` that match no live letter;
+	// nothing is done for them.
 	UnknownIds []openapi_types.UUID `json:"unknown_ids,omitempty"`
 	UpdatedAt  time.Time            `json:"updated_at"`
 
-	// Version Grows with every decision; the ETag.
+	// Version Increases with every operator decision; the ETag.
 	Version int64 `json:"version"`
 
-	// WaitingFor What it waits for while it is stalled: the kind and name of a target that does not answer, or leases of letters whose node is gone.
+	// WaitingFor The reason for the stall: the kind and name of a target that does not
+	// answer, or the leases of letters whose node is gone.
 	WaitingFor *string `json:"waiting_for,omitempty"`
 
-	// WatchedAt Since when its canary is watched.
+	// WatchedAt Since when its canary has been observed.
 	WatchedAt *time.Time `json:"watched_at,omitempty"`
 }
 
-// RedriveAction What is done to each letter, as in the operations on one letter.
+// RedriveAction What is done to each letter, as in the operations on a single letter.
 type RedriveAction string
 
-// RedriveCanary The first letters of a redrive, which are watched before the rest follows.
+// RedriveCanary The first letters of a redrive, which are observed before the rest follows.
 type RedriveCanary struct {
-	// Count How many.
+	// Count Number of letters.
 	Count int32 `json:"count"`
 
-	// MaxBounceRatio More than this share of those done halts; 0 by default: any.
+	// MaxBounceRatio The redrive halts if more than this fraction of the retried letters come
+	// back; default: 0, any.
 	MaxBounceRatio *float64 `json:"max_bounce_ratio,omitempty"`
 
-	// WatchSeconds How long to wait for letters that come back; 0 by default.
+	// WatchSeconds How long to wait for letters to come back, in seconds; default: 0.
 	WatchSeconds *int32 `json:"watch_seconds,omitempty"`
 }
 
-// RedriveCounts What `stop_on` is compared with: letters since it was last resumed after a halt.
+// RedriveCounts The figures that `stop_on` is compared with: letters since the redrive was last
+// resumed after a halt.
 type RedriveCounts struct {
 	Failed int64 `json:"failed"`
 
-	// Tried Those done, and those failed.
+	// Tried Letters that succeeded or failed.
 	Tried int64 `json:"tried"`
 }
 
-// RedriveHalt The last time that it stopped itself; kept when it goes on.
+// RedriveHalt The latest automatic halt; kept after the redrive is resumed.
 type RedriveHalt struct {
 	At time.Time `json:"at"`
 
@@ -5580,57 +5670,60 @@ type RedriveHalt struct {
 	Reason string `json:"reason"`
 }
 
-// RedriveInput One of `ids`, `filter` and `all`.
+// RedriveInput Exactly one of `ids`, `filter` and `all`.
 type RedriveInput struct {
-	// Action What is done to each letter, as in the operations on one letter.
+	// Action What is done to each letter, as in the operations on a single letter.
 	Action RedriveAction `json:"action"`
 
-	// All Every letter is meant; without it a filter that restricts nothing is refused.
+	// All Selects every letter; without it, a filter that restricts nothing is
+	// rejected.
 	All *bool `json:"all,omitempty"`
 
-	// ApprovalRequired Somebody else must approve it first.
+	// ApprovalRequired Someone other than the requester must approve it first.
 	ApprovalRequired *bool `json:"approval_required,omitempty"`
 
-	// Canary The first letters of a redrive, which are watched before the rest follows.
+	// Canary The first letters of a redrive, which are observed before the rest follows.
 	Canary *RedriveCanary `json:"canary,omitempty"`
 
-	// Concurrency HTTP requests at once, per node; 8 by default.
+	// Concurrency Concurrent HTTP requests per node; default: 8.
 	Concurrency *int32 `json:"concurrency,omitempty"`
 
 	// DryRun Only count.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Filter The filters of `GET /dlq/messages`, under their names; all must fit.
+	// Filter The filters of `GET /dlq/messages`, under the same names; all must match.
 	Filter *DeadLetterFilter `json:"filter,omitempty"`
 
-	// Force Of RETRY only: DEAD letters too.
+	// Force For RETRY only: also retry DEAD letters.
 	Force *bool `json:"force,omitempty"`
 
 	// Ids 1 to 10,000 letters.
 	Ids []UUID `json:"ids,omitempty"`
 
-	// MaxMessages At most so many letters.
+	// MaxMessages Maximum number of letters.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// Order OLDEST by default.
+	// Order Default: OLDEST.
 	Order *RedriveOrder `json:"order,omitempty"`
 
-	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
+	// `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
-	// Reason Required, unless `dry_run` is true.
+	// Reason Required unless `dry_run` is true.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// ScheduledFor Not before this time.
+	// ScheduledFor Do not start before this time.
 	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
 
-	// StopOn When a redrive halts by itself.
+	// StopOn When a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 
-	// Target Of RETRY only, instead of the target of each letter; kinds `kafka` and `http`.
+	// Target For RETRY only: replaces the target of each letter; kinds `kafka` and `http`.
 	Target *DeadLetterTarget `json:"target,omitempty"`
 
-	// Transform Of RETRY only. A JSON Patch (RFC 6902) of every payload; a letter that it does not fit fails. The letters themselves are not changed.
+	// Transform For RETRY only: a JSON Patch (RFC 6902) applied to every payload; a letter
+	// to which it does not apply fails. The letters themselves are not changed.
 	Transform []JSONObject `json:"transform,omitempty"`
 }
 
@@ -5640,10 +5733,10 @@ type RedriveItem struct {
 	Detail    *string            `json:"detail,omitempty"`
 	MessageID openapi_types.UUID `json:"message_id"`
 
-	// Position In the redrive.
+	// Position The position within the redrive.
 	Position int64 `json:"position"`
 
-	// State BOUNCED is a letter that was done and has come back.
+	// State BOUNCED: the letter was retried successfully and came back.
 	State     RedriveItemState `json:"state"`
 	UpdatedAt time.Time        `json:"updated_at"`
 }
@@ -5654,7 +5747,7 @@ type RedriveItemList struct {
 	Pagination Pagination    `json:"pagination"`
 }
 
-// RedriveItemState BOUNCED is a letter that was done and has come back.
+// RedriveItemState BOUNCED: the letter was retried successfully and came back.
 type RedriveItemState string
 
 // RedriveList defines model for RedriveList.
@@ -5663,69 +5756,71 @@ type RedriveList struct {
 	Redrives   []Redrive  `json:"redrives"`
 }
 
-// RedriveOrder OLDEST: oldest first, in parallel. PER_KEY: the letters of one key one after the
-// other, each only when the one before was acknowledged; a failure skips the rest
-// of its key.
+// RedriveOrder OLDEST: oldest first, in parallel. PER_KEY: letters with the same key one after
+// the other, each only once the previous one was acknowledged; a failure skips the
+// rest of its key.
 type RedriveOrder string
 
 // RedrivePatch defines model for RedrivePatch.
 type RedrivePatch struct {
 	Concurrency *int32 `json:"concurrency,omitempty"`
 
-	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
+	// `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// StopOn When a redrive halts by itself.
+	// StopOn When a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 }
 
-// RedrivePreview What a redrive would be done to.
+// RedrivePreview What a redrive would affect.
 type RedrivePreview struct {
-	// BlockedKeys Keys of ordered topics with an older open letter that is not among them.
+	// BlockedKeys Keys of ordered topics with an older open letter that is not included.
 	BlockedKeys int64 `json:"blocked_keys"`
 
-	// ByGroup By fingerprint, the 20 largest.
+	// ByGroup By fingerprint, the 20 largest groups.
 	ByGroup  CountsByName `json:"by_group"`
 	ByStatus CountsByName `json:"by_status"`
 	ByTopic  CountsByName `json:"by_topic"`
 	Matched  int64        `json:"matched"`
 
-	// Sample Up to ten of them.
+	// Sample Up to ten of the letters.
 	Sample []DeadLetter `json:"sample"`
 
-	// UnknownIds Those of `ids` that no live letter has.
+	// UnknownIds Those of `ids` that match no live letter.
 	UnknownIds []openapi_types.UUID `json:"unknown_ids,omitempty"`
 }
 
 // RedriveResumeInput defines model for RedriveResumeInput.
 type RedriveResumeInput struct {
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// StopOn When a redrive halts by itself.
+	// StopOn When a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 }
 
-// RedriveState PENDING gathers its letters, or its time has not come; HALTED has stopped itself
-// (`halt_reason`) and can be resumed; COMPLETED and CANCELED are over.
+// RedriveState PENDING: collects its letters, or is scheduled for later. HALTED: stopped
+// automatically (`halt_reason`), can be resumed. COMPLETED and CANCELED are final.
 type RedriveState string
 
-// RedriveStop When a redrive halts by itself.
+// RedriveStop When a redrive halts automatically.
 type RedriveStop struct {
-	// FailureRatio More than this share of the letters tried, of at least 20, has failed.
+	// FailureRatio Halt when more than this fraction of at least 20 attempted letters have
+	// failed.
 	FailureRatio *float64 `json:"failure_ratio,omitempty"`
 
-	// Failures So many letters have failed.
+	// Failures Halt when this many letters have failed.
 	Failures *int64 `json:"failures,omitempty"`
 }
 
 // RedriveVerb An action of the API, named as in its path; `update` is PATCH.
 type RedriveVerb string
 
-// ReleaseInput Why a run is given back.
+// ReleaseInput Why a run is released.
 type ReleaseInput struct {
 	Attempt     int32   `json:"attempt"`
 	LeaderEpoch int64   `json:"leader_epoch"`
@@ -5758,21 +5853,22 @@ type Retention struct {
 
 // RetentionInput defines model for RetentionInput.
 type RetentionInput struct {
-	// OlderThan Instead of every retention, those for ever included: archive what ended
-	// before this time. It must be past.
+	// OlderThan Archive everything that ended before this time, regardless of any retention,
+	// even an unlimited one. Must be in the past.
 	OlderThan *time.Time `json:"older_than,omitempty"`
 }
 
 // RetentionResult defines model for RetentionResult.
 type RetentionResult struct {
-	// Archived How many sagas this request archived; 0 of a dry run.
+	// Archived Number of sagas archived by this request; 0 in a dry run.
 	Archived int  `json:"archived"`
 	DryRun   bool `json:"dry_run"`
 
-	// More Whether sagas are left to archive; of a dry run, whether counts were cut short at 10,000, or workflows at 1,000.
+	// More Whether there are more sagas to archive; in a dry run, whether counts were
+	// cut off at 10,000, or workflows at 1,000.
 	More bool `json:"more"`
 
-	// Workflows Of a dry run only; the workflows that have expired sagas, by name.
+	// Workflows Only in a dry run: the workflows that have expired sagas, sorted by name.
 	Workflows []ExpiredSagas `json:"workflows,omitempty"`
 }
 
@@ -5781,26 +5877,27 @@ type RetryAllInput struct {
 	// DryRun Only count.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// MaxMessages At most so many letters.
+	// MaxMessages Maximum number of letters.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// RatePerSecond Letters per second, over all nodes; `dlq.redrive_rate` by default, at most `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
+	// `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
 // RetryAllResult defines model for RetryAllResult.
 type RetryAllResult struct {
-	// Message In words.
+	// Message The result in words.
 	Message string `json:"message"`
 
 	// Preview With `dry_run`.
 	Preview *RedrivePreview `json:"preview,omitempty"`
 	Redrive *Redrive        `json:"redrive,omitempty"`
 
-	// RetriedCount Letters that were retried with success, so far.
+	// RetriedCount Letters retried successfully so far.
 	RetriedCount int64 `json:"retried_count"`
 }
 
@@ -5857,28 +5954,28 @@ type RetryPolicy struct {
 	RetryOn []RetryClass `json:"retry_on,omitempty"`
 }
 
-// Role worker: claim job runs and say what becomes of them, nothing else. auditor: see what
-// happens, not what is in it. operator: all of both, and run sagas and jobs. admin:
+// Role worker: claims job runs and reports their results, nothing else. auditor: sees
+// what happens, without contents. operator: both, and runs sagas and jobs. admin:
 // everything.
 type Role string
 
-// RunConfirmation A run that goes on.
+// RunConfirmation A run that continues.
 type RunConfirmation struct {
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	Continue        bool       `json:"continue"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// LeaseMS From when it was asked.
+	// LeaseMS From when the request was sent.
 	LeaseMS int64              `json:"lease_ms"`
 	RunID   openapi_types.UUID `json:"run_id"`
 }
 
-// RunErrorInput Why a run has failed.
+// RunErrorInput Why a run failed.
 type RunErrorInput struct {
 	Code    string  `json:"code"`
 	Message *string `json:"message,omitempty"`
 
-	// Retryable True without it. False: another attempt would not help.
+	// Retryable Default: true. False: another attempt will not help.
 	Retryable *bool   `json:"retryable,omitempty"`
 	Stack     *string `json:"stack,omitempty"`
 	Type      *string `json:"type,omitempty"`
@@ -5888,23 +5985,23 @@ type RunErrorInput struct {
 type RunLease struct {
 	CancelReason *string `json:"cancel_reason,omitempty"`
 
-	// CancelRequested Stop it, and acknowledge that.
+	// CancelRequested Stop the run and acknowledge the cancel.
 	CancelRequested bool       `json:"cancel_requested"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// LeaseMS From when it was asked.
+	// LeaseMS From when the request was sent.
 	LeaseMS int64              `json:"lease_ms"`
 	RunID   openapi_types.UUID `json:"run_id"`
 }
 
-// RunProgress How far a run has come.
+// RunProgress The progress of a run.
 type RunProgress struct {
 	Counters map[string]float64 `json:"counters,omitempty"`
 	Message  *string            `json:"message,omitempty"`
 	Percent  *float64           `json:"percent,omitempty"`
 }
 
-// RunResources What a run has used.
+// RunResources Resources used by a run.
 type RunResources struct {
 	CPUSecondsTotal *float64 `json:"cpu_seconds_total,omitempty"`
 	IoReadBytes     *int64   `json:"io_read_bytes,omitempty"`
@@ -5912,49 +6009,49 @@ type RunResources struct {
 	PeakRssBytes    *int64   `json:"peak_rss_bytes,omitempty"`
 }
 
-// RunResult What became of one.
+// RunResult The result for one run.
 type RunResult struct {
 	CancelRequested *bool               `json:"cancel_requested,omitempty"`
 	DlqMessageID    *openapi_types.UUID `json:"dlq_message_id,omitempty"`
 	LeaseExpiresAt  *time.Time          `json:"lease_expires_at,omitempty"`
 
-	// Problem A problem with one item of many.
+	// Problem A problem with one item of a batch.
 	Problem    *ItemProblem        `json:"problem,omitempty"`
 	Replayed   *bool               `json:"replayed,omitempty"`
 	RetryAt    *time.Time          `json:"retry_at,omitempty"`
 	RetryRunID *openapi_types.UUID `json:"retry_run_id,omitempty"`
 	RunID      openapi_types.UUID  `json:"run_id"`
 
-	// State Where a run stands. docs/jobs.md has the life cycle.
+	// State The state of a run. docs/jobs.md describes the life cycle.
 	State *JobRunState `json:"state,omitempty"`
 
-	// Status The status that the call for this run alone would have.
+	// Status The HTTP status that the call for this run alone would return.
 	Status  int32  `json:"status"`
 	Version *int64 `json:"version,omitempty"`
 }
 
-// RunResults What became of each, in order.
+// RunResults The results, in order.
 type RunResults struct {
-	// LeaseMS Of those that were started, from when start was called.
+	// LeaseMS For started runs, from when start was called.
 	LeaseMS *int64      `json:"lease_ms,omitempty"`
 	Results []RunResult `json:"results"`
 }
 
-// Saga `metadata` is an object, and so is `result`: the outputs of the steps by
-// name, once the saga is completed.
+// Saga `metadata` is an object, and so is `result`: the outputs of the steps by name,
+// once the saga has completed.
 type Saga struct {
-	// AllowedActions The actions that the present state accepts. In lists, without the retry of a
-	// failed saga if its step logs decide about that.
+	// AllowedActions The actions that are possible in the current state. In lists, without the
+	// retry of a failed saga if that depends on its step logs.
 	AllowedActions []SagaAction `json:"allowed_actions"`
 
-	// Archived True of a saga in the archive, absent of a live one.
+	// Archived True for a saga in the archive, absent for a live one.
 	Archived          *bool      `json:"archived,omitempty"`
 	ArchivedAt        *time.Time `json:"archived_at,omitempty"`
 	AttentionReason   *string    `json:"attention_reason,omitempty"`
 	BusinessKey       *string    `json:"business_key,omitempty"`
 	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
 
-	// Clean Set at the end; false when effects may remain.
+	// Clean Set at the end; false if effects may remain.
 	Clean                 *bool      `json:"clean,omitempty"`
 	CompensationTimeoutAt *time.Time `json:"compensation_timeout_at,omitempty"`
 
@@ -5963,14 +6060,17 @@ type Saga struct {
 	CorrelationID *string    `json:"correlation_id,omitempty"`
 	CreatedAt     time.Time  `json:"created_at"`
 
-	// CurrentStep Index of the step in flight, or being undone; `total_steps` when all are done.
+	// CurrentStep Index of the step that is being executed or compensated; `total_steps` once
+	// all are done.
 	CurrentStep     int     `json:"current_step"`
 	CurrentStepName *string `json:"current_step_name,omitempty"`
 
-	// DeadLetterID The open dead letter of a compensation that gave up. While the saga is `failed` it waits for that; while it is `compensating` the letter is being retried.
+	// DeadLetterID The open dead letter of a compensation that gave up. While the saga is
+	// `failed`, it waits for this letter; while it is `compensating`, the letter
+	// is being retried.
 	DeadLetterID *openapi_types.UUID `json:"dead_letter_id,omitempty"`
 
-	// DefinitionID The workflow's name and version, `name@version`.
+	// DefinitionID Name and version of the workflow, `name@version`.
 	DefinitionID string  `json:"definition_id"`
 	Description  *string `json:"description,omitempty"`
 
@@ -5990,14 +6090,14 @@ type Saga struct {
 	// NeedsAttention Whether a person must act.
 	NeedsAttention bool `json:"needs_attention"`
 
-	// NextRunAt When a saga that waits goes on.
+	// NextRunAt When a waiting saga continues.
 	NextRunAt *time.Time `json:"next_run_at,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// Result Once the saga is completed: what the workflow's `output` declares, by default
-	// the outputs of the steps by name.
+	// Result Once the saga has completed: the value that the workflow's `output`
+	// declares, by default the outputs of the steps by name.
 	Result AnyJSON `json:"result,omitempty"`
 
 	// RetryPolicy Omitted members are taken from the workflow's policy, then from the server's.
@@ -6016,10 +6116,11 @@ type Saga struct {
 	// Status The status to poll. Each state has one.
 	Status SagaStatus `json:"status"`
 
-	// StepLogs Not in lists, nor where the saga was just created or acted upon.
+	// StepLogs Absent in lists, and in responses to the creation of a saga and to actions
+	// on it.
 	StepLogs []StepLog `json:"step_logs,omitempty"`
 
-	// SuspendedAt Since when nothing new is sent.
+	// SuspendedAt Since when the saga has been suspended.
 	SuspendedAt *time.Time `json:"suspended_at,omitempty"`
 	TimedOutAt  *time.Time `json:"timed_out_at,omitempty"`
 	TimeoutAt   *time.Time `json:"timeout_at,omitempty"`
@@ -6028,7 +6129,7 @@ type Saga struct {
 	TraceID     *string    `json:"trace_id,omitempty"`
 	UpdatedAt   time.Time  `json:"updated_at"`
 
-	// Version Grows with every change; the ETag.
+	// Version Increases with every change; the ETag.
 	Version         int64  `json:"version"`
 	WorkflowName    string `json:"workflow_name"`
 	WorkflowVersion int    `json:"workflow_version"`
@@ -6054,20 +6155,22 @@ type SagaError struct {
 
 // SagaExplanation defines model for SagaExplanation.
 type SagaExplanation struct {
-	// Actions What can be done about it, and by whom.
+	// Actions The possible actions, and who may take them.
 	Actions []ExplainedAction `json:"actions"`
 
-	// Archived True of a saga in the archive, absent of a live one.
+	// Archived True for a saga in the archive, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 
-	// BlockedBy The dead letter that the saga waits for, because one of its compensations gave up. Retry that (`POST /dlq/messages/{message_id}/retry`), or resolve it when the step was undone elsewhere.
+	// BlockedBy The dead letter that the saga is waiting for, because one of its
+	// compensations gave up. Retry it (`POST /dlq/messages/{message_id}/retry`),
+	// or resolve it once the step has been compensated elsewhere.
 	BlockedBy *openapi_types.UUID `json:"blocked_by,omitempty"`
 
-	// Deadline Of the present phase.
+	// Deadline The deadline of the current phase.
 	Deadline *time.Time `json:"deadline,omitempty"`
 
-	// Errors The last errors, newest first.
+	// Errors The latest errors, newest first.
 	Errors []SagaError `json:"errors"`
 
 	// Next What happens next.
@@ -6089,7 +6192,7 @@ type SagaExplanation struct {
 	Status SagaStatus     `json:"status"`
 	Step   *ExplainedStep `json:"step,omitempty"`
 
-	// Summary All of it, for people.
+	// Summary The whole explanation in words.
 	Summary  string                  `json:"summary"`
 	WaitsFor SagaExplanationWaitsFor `json:"waits_for"`
 }
@@ -6159,15 +6262,14 @@ type SagaList struct {
 // (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 type SagaState string
 
-// SagaStatistics The sagas of one version of a workflow. `total_instances` is the sum of
-// `pending_count`, `active_count`, `completed_count`, `compensated_count`
-// and `failed_count`; the last one holds the states failed, cancelled and
-// timed_out.
+// SagaStatistics The sagas of one workflow version. `total_instances` is the sum of
+// `pending_count`, `active_count`, `completed_count`, `compensated_count` and
+// `failed_count`; the last one covers the states failed, cancelled and timed_out.
 type SagaStatistics struct {
 	// ActiveCount Running, between steps, or compensating.
 	ActiveCount int64 `json:"active_count"`
 
-	// AvgDurationSeconds From start to end. Absent while none has ended.
+	// AvgDurationSeconds From start to end. Absent if none has ended.
 	AvgDurationSeconds *float64 `json:"avg_duration_seconds,omitempty"`
 	CancelledCount     int64    `json:"cancelled_count"`
 	CompensatedCount   int64    `json:"compensated_count"`
@@ -6175,10 +6277,11 @@ type SagaStatistics struct {
 	DefinitionID       string   `json:"definition_id"`
 	FailedCount        int64    `json:"failed_count"`
 
-	// FailureRate The share of status FAILED (compensated, failed, timed_out) among those that have ended. Absent while none has.
+	// FailureRate The fraction with status FAILED (compensated, failed, timed_out) among those
+	// that have ended. Absent if none has.
 	FailureRate *float64 `json:"failure_rate,omitempty"`
 
-	// LastExecution The latest change of any of them.
+	// LastExecution Time of the latest change of any of them.
 	LastExecution       time.Time `json:"last_execution"`
 	NeedsAttentionCount int64     `json:"needs_attention_count"`
 	PendingCount        int64     `json:"pending_count"`
@@ -6190,13 +6293,13 @@ type SagaStatistics struct {
 
 // SagaStatisticsList defines model for SagaStatisticsList.
 type SagaStatisticsList struct {
-	// AsOf The database's clock when it counted.
+	// AsOf The database time of the count.
 	AsOf time.Time `json:"as_of"`
 
-	// CreatedFrom The hour counted from, when the request has it.
+	// CreatedFrom The hour from which sagas were counted, if requested.
 	CreatedFrom *time.Time `json:"created_from,omitempty"`
 
-	// CreatedTo The hour counted up to, when the request has it.
+	// CreatedTo The hour up to which sagas were counted, if requested.
 	CreatedTo  *time.Time       `json:"created_to,omitempty"`
 	Pagination Pagination       `json:"pagination"`
 	Statistics []SagaStatistics `json:"statistics"`
@@ -6209,21 +6312,21 @@ type SagaStatus string
 type SchedulePreviewInput struct {
 	Count *int `json:"count,omitempty"`
 
-	// From Only slots at or after this time; now without it.
+	// From Only slots at or after this time; default: now.
 	From *time.Time `json:"from,omitempty"`
 
-	// Schedule When it is due. docs/schedules.md is the guide.
+	// Schedule When the job is due. docs/schedules.md is the guide.
 	Schedule JobSchedule `json:"schedule"`
 }
 
 // ScheduleType defines model for ScheduleType.
 type ScheduleType string
 
-// SchedulerLeader Who leads the scheduler.
+// SchedulerLeader The leader of the scheduler.
 type SchedulerLeader struct {
 	AcquiredAt *time.Time `json:"acquired_at,omitempty"`
 
-	// Alive False: nobody leads right now, and nothing new is assigned.
+	// Alive False: there is no leader right now, and nothing new is assigned.
 	Alive     bool                `json:"alive"`
 	Epoch     int64               `json:"epoch"`
 	ExpiresAt *time.Time          `json:"expires_at,omitempty"`
@@ -6231,15 +6334,15 @@ type SchedulerLeader struct {
 	Node      *string             `json:"node,omitempty"`
 	Standbys  []SchedulerNode     `json:"standbys"`
 
-	// SweptAt When it last has been through everything.
+	// SweptAt When the leader last completed a round.
 	SweptAt *time.Time `json:"swept_at,omitempty"`
 }
 
-// SchedulerNode A node that leads or would lead.
+// SchedulerNode A node that is the leader or a standby.
 type SchedulerNode struct {
 	IsLeader bool `json:"is_leader"`
 
-	// LeaderID One per process start.
+	// LeaderID A new one for each process start.
 	LeaderID  openapi_types.UUID `json:"leader_id"`
 	Node      string             `json:"node"`
 	SeenAt    time.Time          `json:"seen_at"`
@@ -6251,10 +6354,10 @@ type Setting struct {
 	Default     float64 `json:"default"`
 	Description string  `json:"description"`
 
-	// Effect When a change is felt.
+	// Effect When a change takes effect.
 	Effect string `json:"effect"`
 
-	// Integer Only whole numbers.
+	// Integer Whether only whole numbers are allowed.
 	Integer   bool       `json:"integer"`
 	IsDefault bool       `json:"is_default"`
 	Maximum   float64    `json:"maximum"`
@@ -6263,7 +6366,7 @@ type Setting struct {
 	Unit      string     `json:"unit"`
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 
-	// UpdatedBy Told to credentials for any tenant only.
+	// UpdatedBy Shown only to credentials for any tenant.
 	UpdatedBy *string `json:"updated_by,omitempty"`
 	Value     float64 `json:"value"`
 }
@@ -6272,17 +6375,17 @@ type Setting struct {
 type SettingChange struct {
 	ChangedAt time.Time `json:"changed_at"`
 
-	// ChangedBy Told to credentials for any tenant only.
+	// ChangedBy Shown only to credentials for any tenant.
 	ChangedBy *string `json:"changed_by,omitempty"`
 	Name      string  `json:"name"`
 
-	// NewValue Without it: the default.
+	// NewValue Absent: the default.
 	NewValue *float64 `json:"new_value,omitempty"`
 
-	// OldValue Without it: the default.
+	// OldValue Absent: the default.
 	OldValue *float64 `json:"old_value,omitempty"`
 
-	// Reason Told to credentials for any tenant only.
+	// Reason Shown only to credentials for any tenant.
 	Reason  *string `json:"reason,omitempty"`
 	Version int64   `json:"version"`
 }
@@ -6296,16 +6399,16 @@ type SettingChangeList struct {
 type Settings struct {
 	Settings []Setting `json:"settings"`
 
-	// Version Of all of them.
+	// Version The version of all settings together.
 	Version int64 `json:"version"`
 }
 
-// SettingsPatch What is to change.
+// SettingsPatch The settings to change.
 type SettingsPatch struct {
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Values By the name of the setting.
+	// Values By name of the setting.
 	Values map[string]*float64 `json:"values"`
 }
 
@@ -6314,13 +6417,13 @@ type StartBatch struct {
 	Runs []StartItem `json:"runs"`
 }
 
-// StartInput Proof that the run is still the worker's.
+// StartInput Proof that the worker still owns the run.
 type StartInput struct {
 	Attempt     int32 `json:"attempt"`
 	LeaderEpoch int64 `json:"leader_epoch"`
 	LeaseToken  UUID  `json:"lease_token"`
 
-	// Version Of the run as it was claimed. The fence decides.
+	// Version The run's version as claimed. The fencing proof decides.
 	Version  *int64 `json:"version,omitempty"`
 	WorkerID UUID   `json:"worker_id"`
 }
@@ -6338,15 +6441,15 @@ type StartedRun struct {
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// LeaseMS How long the lease lasts, from when start was called.
+	// LeaseMS Duration of the lease, from when start was called.
 	LeaseMS int64 `json:"lease_ms"`
 
-	// Replayed It was started before, by the same call.
+	// Replayed The run was already started by the same call.
 	Replayed  *bool              `json:"replayed,omitempty"`
 	RunID     openapi_types.UUID `json:"run_id"`
 	StartedAt *time.Time         `json:"started_at,omitempty"`
 
-	// State Where a run stands. docs/jobs.md has the life cycle.
+	// State The state of a run. docs/jobs.md describes the life cycle.
 	State   JobRunState `json:"state"`
 	Version int64       `json:"version"`
 }
@@ -6396,7 +6499,7 @@ type StepAction string
 
 // StepList defines model for StepList.
 type StepList struct {
-	// Archived True of a saga in the archive, absent of a live one.
+	// Archived True for a saga in the archive, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 	Steps      []StepView `json:"steps"`
@@ -6411,11 +6514,11 @@ type StepLog struct {
 	Error        *SagaError `json:"error,omitempty"`
 	ErrorMessage *string    `json:"error_message,omitempty"`
 
-	// Final False for an attempt after which another one followed or follows.
+	// Final False for an attempt that was or will be followed by another one.
 	Final bool               `json:"final"`
 	ID    openapi_types.UUID `json:"id"`
 
-	// OutcomeCode What the participant answered, for example `http_409` or `timeout`.
+	// OutcomeCode The participant's response, for example `http_409` or `timeout`.
 	OutcomeCode *string `json:"outcome_code,omitempty"`
 
 	// RequestPayload Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -6435,7 +6538,7 @@ type StepLog struct {
 
 // StepLogList defines model for StepLogList.
 type StepLogList struct {
-	// Archived True of a saga in the archive, absent of a live one.
+	// Archived True for a saga in the archive, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 	StepLogs   []StepLog  `json:"step_logs"`
@@ -6447,12 +6550,12 @@ type StepLogStatus string
 // StepStateName defines model for StepStateName.
 type StepStateName string
 
-// StepView One step of a saga as it stands now.
+// StepView The current state of one step of a saga.
 type StepView struct {
-	// Attempts Calls of the action that were made.
+	// Attempts Calls of the action made so far.
 	Attempts int `json:"attempts"`
 
-	// CompensationState How far the undo of the step is; absent while it is not due.
+	// CompensationState The progress of the step's compensation; absent until it is due.
 	CompensationState *CompensationState `json:"compensation_state,omitempty"`
 	CompletedAt       *time.Time         `json:"completed_at,omitempty"`
 	CreatedAt         time.Time          `json:"created_at"`
@@ -6478,14 +6581,14 @@ type StepView struct {
 
 // Storage defines model for Storage.
 type Storage struct {
-	// DatabaseBytes The whole database.
+	// DatabaseBytes Size of the whole database.
 	DatabaseBytes int64        `json:"database_bytes"`
 	Tables        []TableUsage `json:"tables"`
 }
 
 // TableUsage defines model for TableUsage.
 type TableUsage struct {
-	// DeadTuples What VACUUM has not cleared yet.
+	// DeadTuples Rows that VACUUM has not removed yet.
 	DeadTuples           int64        `json:"dead_tuples"`
 	HeapBytes            int64        `json:"heap_bytes"`
 	IndexBytes           int64        `json:"index_bytes"`
@@ -6498,10 +6601,10 @@ type TableUsage struct {
 	ModifiedSinceAnalyze int64        `json:"modified_since_analyze"`
 	Name                 string       `json:"name"`
 
-	// ToastBytes Large values, kept apart.
+	// ToastBytes Large values, stored separately.
 	ToastBytes int64 `json:"toast_bytes"`
 
-	// TotalBytes Heap, TOAST and indexes, their maps included.
+	// TotalBytes Heap, TOAST and indexes, including their maps.
 	TotalBytes int64 `json:"total_bytes"`
 }
 
@@ -6509,26 +6612,27 @@ type TableUsage struct {
 type Tick struct {
 	At time.Time `json:"at"`
 
-	// LocalTime The wall-clock time that it stands for, in the schedule's zone.
+	// LocalTime The corresponding wall-clock time in the schedule's zone.
 	LocalTime string `json:"local_time"`
 
-	// Note What a clock change did. `moved_gap`: that wall-clock time does not exist, and it
-	// fires at the end of the gap. `skipped_gap`: it does not exist, and nothing fires.
-	// `repeated`: it occurs for the second time. `repetition_left_out`: it will occur
-	// once more, and nothing fires then.
+	// Note The effect of a clock change. `moved_gap`: this wall-clock time does not
+	// exist, and the job runs at the end of the gap. `skipped_gap`: it does not
+	// exist, and nothing runs. `repeated`: it occurs for the second time.
+	// `repetition_left_out`: it will occur once more, and nothing will run then.
 	Note *TickNote `json:"note,omitempty"`
 }
 
-// TickNote What a clock change did. `moved_gap`: that wall-clock time does not exist, and it
-// fires at the end of the gap. `skipped_gap`: it does not exist, and nothing fires.
-// `repeated`: it occurs for the second time. `repetition_left_out`: it will occur
-// once more, and nothing fires then.
+// TickNote The effect of a clock change. `moved_gap`: this wall-clock time does not
+// exist, and the job runs at the end of the gap. `skipped_gap`: it does not
+// exist, and nothing runs. `repeated`: it occurs for the second time.
+// `repetition_left_out`: it will occur once more, and nothing will run then.
 type TickNote string
 
 // TickList defines model for TickList.
 type TickList struct {
-	// Omitted Wall-clock times among them that do not exist because the clock jumps over them, and for
-	// which nothing runs (`skipped_gap`). `at` is the end of the gap. They do not count.
+	// Omitted Wall-clock times in this range that do not exist because the clock skips
+	// them, and for which nothing runs (`skipped_gap`). `at` is the end of the
+	// gap. They do not count towards `count`.
 	Omitted []Tick `json:"omitted"`
 
 	// Ticks The slots that are due, at most `count`.
@@ -6552,13 +6656,14 @@ type TimelineOmitted string
 
 // TimelineEntry defines model for TimelineEntry.
 type TimelineEntry struct {
-	// Action EXECUTE or COMPENSATE of a step, the trigger of a run, the source of a dead letter.
+	// Action EXECUTE or COMPENSATE for a step, the trigger of a run, the source of a dead
+	// letter.
 	Action *string `json:"action,omitempty"`
 
-	// At When it began.
+	// At When it started.
 	At time.Time `json:"at"`
 
-	// Code Its outcome or error.
+	// Code Its outcome or error code.
 	Code      *string             `json:"code,omitempty"`
 	EndedAt   *time.Time          `json:"ended_at,omitempty"`
 	Kind      TimelineEntryKind   `json:"kind"`
@@ -6567,12 +6672,12 @@ type TimelineEntry struct {
 	// Name The workflow, the step, the job definition or the topic.
 	Name string `json:"name"`
 
-	// Number Of an attempt or a retry.
+	// Number The number of the attempt or retry.
 	Number *int                `json:"number,omitempty"`
 	RunID  *openapi_types.UUID `json:"run_id,omitempty"`
 	SagaID *openapi_types.UUID `json:"saga_id,omitempty"`
 
-	// State As it is now, or as it ended.
+	// State The current or final state.
 	State string `json:"state"`
 }
 
@@ -6599,78 +6704,84 @@ type Webhook struct {
 	Description string     `json:"description"`
 	DisabledAt  *time.Time `json:"disabled_at,omitempty"`
 
-	// DisabledReason Why it is disabled.
+	// DisabledReason Why the webhook is disabled.
 	DisabledReason *string `json:"disabled_reason,omitempty"`
 	Enabled        bool    `json:"enabled"`
 
-	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
+	// types.
 	EventTypes WebhookEventTypes `json:"event_types"`
 
-	// FailingSince The first failure after the last success.
+	// FailingSince Time of the first failure since the last success.
 	FailingSince *time.Time `json:"failing_since,omitempty"`
 
-	// GivenUp Deliveries given up in a row; absent when there are none.
+	// GivenUp Number of consecutive deliveries that failed permanently; absent if there
+	// are none.
 	GivenUp *int               `json:"given_up,omitempty"`
 	ID      openapi_types.UUID `json:"id"`
 
-	// Secret Shown once, where it was made.
+	// Secret Shown only once, in the response to the creation.
 	Secret *string `json:"secret,omitempty"`
 
-	// Secrets The secrets that sign, newest first.
+	// Secrets The secrets used for signing, newest first.
 	Secrets []WebhookSecret `json:"secrets"`
 
-	// UnknownWorkflows Where it was made or changed, those of `workflow_names` that no workflow has
-	// yet: misspelt, perhaps.
+	// UnknownWorkflows In responses to creation and changes: the entries of `workflow_names` that
+	// match no workflow yet, which may be misspelled.
 	UnknownWorkflows []string  `json:"unknown_workflows,omitempty"`
 	UpdatedAt        time.Time `json:"updated_at"`
 	URL              string    `json:"url"`
 
-	// Version Grows with every change; the ETag.
+	// Version Increases with every change; the ETag.
 	Version int64 `json:"version"`
 
-	// WorkflowNames Only events of sagas of these workflows; none means all.
+	// WorkflowNames Only events of sagas of these workflows; empty: all workflows.
 	WorkflowNames WebhookWorkflowNames `json:"workflow_names"`
 }
 
 // WebhookEnableInput defines model for WebhookEnableInput.
 type WebhookEnableInput struct {
-	// From Where to go on; by default where the webhook stopped.
+	// From Where to continue; by default where the webhook stopped.
 	From *WebhookEnableInputFrom `json:"from,omitempty"`
 
-	// Reason Why, for the record of actions.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 }
 
-// WebhookEnableInputFrom Where to go on; by default where the webhook stopped.
+// WebhookEnableInputFrom Where to continue; by default where the webhook stopped.
 type WebhookEnableInputFrom string
 
-// WebhookEventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+// WebhookEventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
+// types.
 type WebhookEventTypes = []string
 
 // WebhookInput defines model for WebhookInput.
 type WebhookInput struct {
 	Description *string `json:"description,omitempty"`
 
-	// Enabled true by default.
+	// Enabled Default: true.
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
+	// types.
 	EventTypes *WebhookEventTypes `json:"event_types,omitempty"`
 
-	// From Where to begin; `now` by default. With `beginning` every event that is still there is sent.
+	// From Where to begin; default: `now`. With `beginning`, every event that is still
+	// stored is sent.
 	From *WebhookInputFrom `json:"from,omitempty"`
 
-	// Reason Why, for the record of actions.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
 	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 	URL WebhookURL `json:"url"`
 
-	// WorkflowNames Only events of sagas of these workflows; none means all.
+	// WorkflowNames Only events of sagas of these workflows; empty: all workflows.
 	WorkflowNames *WebhookWorkflowNames `json:"workflow_names,omitempty"`
 }
 
-// WebhookInputFrom Where to begin; `now` by default. With `beginning` every event that is still there is sent.
+// WebhookInputFrom Where to begin; default: `now`. With `beginning`, every event that is still
+// stored is sent.
 type WebhookInputFrom string
 
 // WebhookList defines model for WebhookList.
@@ -6684,16 +6795,17 @@ type WebhookPatch struct {
 	Description *string `json:"description,omitempty"`
 	Enabled     *bool   `json:"enabled,omitempty"`
 
-	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; none means all.
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
+	// types.
 	EventTypes *WebhookEventTypes `json:"event_types,omitempty"`
 
-	// Reason Why, for the record of actions.
+	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
 	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 	URL *WebhookURL `json:"url,omitempty"`
 
-	// WorkflowNames Only events of sagas of these workflows; none means all.
+	// WorkflowNames Only events of sagas of these workflows; empty: all workflows.
 	WorkflowNames *WebhookWorkflowNames `json:"workflow_names,omitempty"`
 }
 
@@ -6701,17 +6813,17 @@ type WebhookPatch struct {
 type WebhookSecret struct {
 	CreatedAt time.Time `json:"created_at"`
 
-	// ExpiresAt When a former secret ceases to sign.
+	// ExpiresAt When a former secret stops being used for signing.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
 // WebhookURL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 type WebhookURL = string
 
-// WebhookWorkflowNames Only events of sagas of these workflows; none means all.
+// WebhookWorkflowNames Only events of sagas of these workflows; empty: all workflows.
 type WebhookWorkflowNames = []string
 
-// Worker A process that runs jobs.
+// Worker A process that executes job runs.
 type Worker struct {
 	AllowedActions []string `json:"allowed_actions"`
 
@@ -6722,7 +6834,7 @@ type Worker struct {
 	HeartbeatAt  time.Time  `json:"heartbeat_at"`
 	HeartbeatSeq *int64     `json:"heartbeat_seq,omitempty"`
 
-	// Labels As name=value.
+	// Labels As `name=value`.
 	Labels  []string   `json:"labels,omitempty"`
 	Load    float64    `json:"load"`
 	LostAt  *time.Time `json:"lost_at,omitempty"`
@@ -6731,56 +6843,57 @@ type Worker struct {
 	Node    *string    `json:"node,omitempty"`
 	Pid     *int64     `json:"pid,omitempty"`
 
-	// Principal Whose credential registered it.
+	// Principal The principal whose credential registered it.
 	Principal    *string   `json:"principal,omitempty"`
 	Queues       []string  `json:"queues"`
 	Reason       *string   `json:"reason,omitempty"`
 	RegisteredAt time.Time `json:"registered_at"`
 
-	// Running As its last heartbeat told.
+	// Running As reported by its last heartbeat.
 	Running    int32   `json:"running"`
 	Sdk        *string `json:"sdk,omitempty"`
 	SdkVersion *string `json:"sdk_version,omitempty"`
 
-	// State ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
-	// heartbeat and no claim for `heartbeat_ttl_seconds`, and is revived by the next,
-	// which says nothing about its runs; DETACHED is for good.
+	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
+	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
+	// again, independently of its runs. DETACHED: final.
 	State    WorkerState        `json:"state"`
 	Version  int64              `json:"version"`
 	WorkerID openapi_types.UUID `json:"worker_id"`
 }
 
-// WorkerActionInput Why.
+// WorkerActionInput The reason for the action.
 type WorkerActionInput struct {
-	// Reason Kept in the audit trail.
+	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
-// WorkerInput A worker that starts.
+// WorkerInput A worker process that starts.
 type WorkerInput struct {
-	// Commands What it can run, as command_name of the definitions; without it everything.
+	// Commands What it can run, as `command_name` of the definitions; empty: everything.
 	Commands []string `json:"commands,omitempty"`
 
-	// Labels What runs may require, as name and value.
+	// Labels Labels that runs can require, as name and value.
 	Labels map[string]string `json:"labels,omitempty"`
 
-	// MaxRuns How many runs at once; the setting max_jobs_per_worker bounds it, which is also what holds without it.
+	// MaxRuns Maximum number of concurrent runs; limited by the setting
+	// `max_jobs_per_worker`, which is also the default.
 	MaxRuns *int32 `json:"max_runs,omitempty"`
 
-	// Name For people: it need not be unique.
+	// Name For display; need not be unique.
 	Name string `json:"name"`
 
-	// Node Host.
+	// Node The host name.
 	Node *string `json:"node,omitempty"`
 	Pid  *int64  `json:"pid,omitempty"`
 
-	// Queues From which it gets runs; without it from default.
+	// Queues The queues from which it gets runs; default: `default`.
 	Queues []string `json:"queues,omitempty"`
 
-	// Sdk What it is written with.
+	// Sdk The SDK used by the worker.
 	Sdk *string `json:"sdk,omitempty"`
 
-	// Version Of the SDK.
+	// Version The version of the SDK.
 	Version *string `json:"version,omitempty"`
 }
 
@@ -6790,34 +6903,34 @@ type WorkerList struct {
 	Workers    []Worker   `json:"workers"`
 }
 
-// WorkerRegistration What the worker has to know.
+// WorkerRegistration What the worker needs to know.
 type WorkerRegistration struct {
-	// AssignLeaseMS How long it has to start what it was given.
+	// AssignLeaseMS How long it has to start an assigned run.
 	AssignLeaseMS int64 `json:"assign_lease_ms"`
 
 	// HeartbeatIntervalMS How often to send a heartbeat.
 	HeartbeatIntervalMS int64 `json:"heartbeat_interval_ms"`
 
-	// HeartbeatTTLMS Without one for so long the worker is LOST.
+	// HeartbeatTTLMS Without a heartbeat for this long, the worker is LOST.
 	HeartbeatTTLMS int64 `json:"heartbeat_ttl_ms"`
 
-	// MaxRuns How many runs it may hold at once.
+	// MaxRuns Maximum number of runs that it may hold.
 	MaxRuns int32 `json:"max_runs"`
 
-	// RunLeaseMS How long a run is the worker's without a heartbeat that names it.
+	// RunLeaseMS How long the worker keeps a run without a heartbeat that names it.
 	RunLeaseMS      int64 `json:"run_lease_ms"`
 	SettingsVersion int64 `json:"settings_version"`
 
-	// State ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
-	// heartbeat and no claim for `heartbeat_ttl_seconds`, and is revived by the next,
-	// which says nothing about its runs; DETACHED is for good.
+	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
+	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
+	// again, independently of its runs. DETACHED: final.
 	State    WorkerState        `json:"state"`
 	WorkerID openapi_types.UUID `json:"worker_id"`
 }
 
-// WorkerState ACTIVE; DRAINING finishes what it has and gets nothing new; LOST has sent no
-// heartbeat and no claim for `heartbeat_ttl_seconds`, and is revived by the next,
-// which says nothing about its runs; DETACHED is for good.
+// WorkerState ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
+// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
+// again, independently of its runs. DETACHED: final.
 type WorkerState string
 
 // Workflow defines model for Workflow.
@@ -7106,14 +7219,14 @@ type WorkerID = UUID
 // WorkflowName defines model for WorkflowName.
 type WorkflowName = string
 
-// ActionAccepted `metadata` is an object, and so is `result`: the outputs of the steps by
-// name, once the saga is completed.
+// ActionAccepted `metadata` is an object, and so is `result`: the outputs of the steps by name,
+// once the saga has completed.
 type ActionAccepted = Saga
 
 // BackfillFound defines model for BackfillFound.
 type BackfillFound = Backfill
 
-// DeadLetterGroupFound Letters with one fingerprint, which is one kind of error.
+// DeadLetterGroupFound Letters with the same fingerprint, which stands for one kind of error.
 type DeadLetterGroupFound = DeadLetterGroup
 
 // DeadLetterPage defines model for DeadLetterPage.
@@ -7125,10 +7238,10 @@ type DeadLetterPolicyFound = DeadLetterPolicy
 // DeadLetterState defines model for DeadLetterState.
 type DeadLetterState = DeadLetter
 
-// DeliveryAccepted One event on its way to one endpoint.
+// DeliveryAccepted The delivery of one event to one endpoint.
 type DeliveryAccepted = Delivery
 
-// DryRunAnswer What an action would do. Nothing has been done.
+// DryRunAnswer What an action would do. Nothing was changed.
 type DryRunAnswer = DryRunResult
 
 // Failure RFC 9457.
@@ -7170,7 +7283,7 @@ type TicksFound = TickList
 // WebhookState defines model for WebhookState.
 type WebhookState = Webhook
 
-// WorkerFound A process that runs jobs.
+// WorkerFound A process that executes job runs.
 type WorkerFound = Worker
 
 // WorkflowCreated defines model for WorkflowCreated.
@@ -7209,7 +7322,7 @@ type Resume = ResumeInput
 // Retry defines model for Retry.
 type Retry = RetryInput
 
-// WorkerAction Why.
+// WorkerAction The reason for the action.
 type WorkerAction = WorkerActionInput
 
 // RunRetentionParams defines parameters for RunRetention.
