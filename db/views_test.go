@@ -131,7 +131,7 @@ func (s *story) play(run saga.Instance, e saga.Event, release bool) saga.Instanc
 		s.t.Fatal(err)
 	}
 	if release {
-		c.Release(s.now())
+		c = c.Released(s.now())
 	}
 	errs, err := s.st.Commit(s.t.Context(), []saga.Change{c})
 	if err != nil || errs[0] != nil {

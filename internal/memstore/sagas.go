@@ -147,10 +147,11 @@ func (m *memory) commit(c *saga.Change) error {
 	if !ok {
 		return fault.New(fault.Invalid, saga.CodeUnstorable, "the store refused this change of saga %s", c.After.ID)
 	}
+	after := c.After.Saga
 	if c.Letter != nil {
-		c.After.Interventions.DeadLetter = uuid.Nil // there are no dead letters here
+		after = c.WithoutLetter().After.Saga
 	}
-	s := copySaga(&c.After.Saga)
+	s := copySaga(&after)
 	s.Tenant, s.TimeoutAt, s.CompensationTimeoutAt, s.SuspendedAt = now.Tenant, now.TimeoutAt, now.CompensationTimeoutAt, now.SuspendedAt
 	m.operate(&s, c.Operated)
 	if c.StartsCompensation {

@@ -184,7 +184,7 @@ func TestASagaNobodyDrivesIsCancelledAtOnce(t *testing.T) {
 	// Given up between two steps, or while it waits, it has something to undo.
 	for _, story := range []string{"done", "timeout"} {
 		_, _, c := tell(t, started("uu"), story)
-		c.Release(noon)
+		c = c.Released(noon)
 		for word := range map[string]bool{"cancel": true, "deadline": true, "compensate": true} {
 			r, _, _ := tell(t, c.After, word)
 			if !r.State.Forward() || r.NextRunAt == nil || r.Next(noon) != Turn {

@@ -89,7 +89,7 @@ func (w *world) decide(e Event) {
 		}
 		_, answered := e.(Answered)
 		if _, slow := e.(Slow); answered && w.chance("release", 15) || !slow && c.After.SuspendedAt != nil {
-			c.Release(w.now)
+			c = c.Released(w.now)
 		}
 		if w.crashes("before the disk") {
 			return

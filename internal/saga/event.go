@@ -178,10 +178,10 @@ type Change struct {
 	Operated *Operated
 	// Letter is what the change tells of the saga's dead letter; nil for nearly
 	// every change, and Operated is not nil when it is not. PostgreSQL writes what
-	// comes of it (dlq.Letter.Hear) with the rest. Of GaveUp, when no open letter has
-	// its ID, SourceUpdate.Letter is kept, and its id is put into
-	// After.Interventions.DeadLetter, also in the caller's. The store in memory has
-	// no dead letters: it takes the id out there.
+	// comes of it (dlq.Letter.ApplyUpdate) with the rest. Of GaveUp, when no open letter
+	// has its ID, it stores SourceUpdate.Letter and WithNewLetter instead; the store in
+	// memory has no dead letters and stores WithoutLetter. Only the store knows which of
+	// them holds, so whoever goes on from a saga that gave up reads it again.
 	Letter *dlq.SourceUpdate
 	// Run is the job run that the change begins; nil for changes of sagas without
 	// jobs. PostgreSQL stores it with the rest, once; where its definition is not
@@ -203,12 +203,12 @@ type IdempotencyKey struct {
 	SagaID    uuid.UUID
 }
 
-// Release gives the saga up within the change, so that any node may claim it
+// Released is the change with the saga given up, so that any node may claim it
 // when it is due: a long wait needs no owner, and a node that stops hands over.
-func (c *Change) Release(now time.Time) {
+func (c Change) Released(now time.Time) Change {
 	s := &c.After.Saga
 	if s.State.Terminal() || s.LeaseOwner == nil && s.NextRunAt != nil {
-		return
+		return c
 	}
 	if s.NextRunAt == nil {
 		s.NextRunAt = &now
@@ -218,11 +218,30 @@ func (c *Change) Release(now time.Time) {
 		c.Audit = c.Audit[:len(c.Audit)-1]
 	}
 	s.LeaseOwner = nil
+	return c
 }
 
 // WithoutRun is the change where the definition of the job that it asks for is not
 // there: its saga is due at once, so that whoever drives it finds out.
-func (c *Change) WithoutRun() { c.After.NextRunAt = &c.After.UpdatedAt }
+func (c Change) WithoutRun() Change {
+	at := c.After.UpdatedAt
+	c.After.NextRunAt = &at
+	return c
+}
+
+// WithNewLetter is the change of a saga that gives up while the letter that it names is
+// not open any more, or not there: the saga names the new one.
+func (c Change) WithNewLetter() Change { return c.naming(c.Letter.Letter.ID) }
+
+// WithoutLetter is the change where there are no dead letters: the saga names none.
+func (c Change) WithoutLetter() Change { return c.naming(uuid.Nil) }
+
+func (c Change) naming(letter uuid.UUID) Change {
+	own := *c.After.Interventions
+	own.DeadLetter = letter
+	c.After.Interventions = &own
+	return c
+}
 
 // begins tells whether the last thing the change does is to pass on to a step.
 func (c *Change) begins() bool {

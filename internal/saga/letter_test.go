@@ -178,3 +178,37 @@ func TestTopicsOfLettersStayShortAndApart(t *testing.T) {
 		t.Errorf("%v lack %s", seen, want)
 	}
 }
+
+// What is decided is one value for everybody who has it: the forms that stores write
+// are copies.
+func TestTheOtherFormsOfAChangeLeaveTheDecisionAsItIs(t *testing.T) {
+	r := point{pattern: "uuu", state: Compensating, step: 1, cause: CauseStepFailed, attempt: 3, owned: true}.run()
+	decide := func() Change {
+		c, err := Apply(r, Answered{Outcome{Verdict: Refused, Class: retry.Refused, Code: "no", StartedAt: noon, EndedAt: noon}}, moments(noon))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Letter.Letter.ID = uuid.UUID{42}
+		due := noon.Add(time.Hour)
+		c.After.NextRunAt, c.After.Interventions.DeadLetter = &due, uuid.UUID{41}
+		return c
+	}
+	c := decide()
+	kept := *c.After.Interventions
+	for name, tt := range map[string]struct {
+		form   Change
+		letter uuid.UUID
+		due    time.Time
+	}{
+		"WithNewLetter": {c.WithNewLetter(), uuid.UUID{42}, noon.Add(time.Hour)},
+		"WithoutLetter": {c.WithoutLetter(), uuid.Nil, noon.Add(time.Hour)},
+		"WithoutRun":    {c.WithoutRun(), uuid.UUID{41}, noon},
+	} {
+		if got := tt.form.After; got.DeadLetter() != tt.letter || !got.NextRunAt.Equal(tt.due) {
+			t.Errorf("%s: the saga names letter %s and is due at %s", name, got.DeadLetter(), got.NextRunAt)
+		}
+	}
+	if c.After.DeadLetter() != kept.DeadLetter || !c.After.NextRunAt.Equal(noon.Add(time.Hour)) {
+		t.Errorf("the decision itself names letter %s and is due at %s", c.After.DeadLetter(), c.After.NextRunAt)
+	}
+}

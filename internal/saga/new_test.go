@@ -85,7 +85,7 @@ func TestTheSagaTypeIsTheBeginningOfTheWorkflowsName(t *testing.T) {
 func TestReleaseLeavesWhatHasEndedAndWhatIsFree(t *testing.T) {
 	for _, story := range []string{"done done", "refused", "done refused refused", "done refused refused resume"} {
 		r, _, c := tell(t, started("uu"), story)
-		c.Release(noon.Add(time.Hour))
+		c = c.Released(noon.Add(time.Hour))
 		if diff := cmp.Diff(r, c.After, cmp.AllowUnexported(Instance{})); diff != "" {
 			t.Errorf("%s (-before +released):\n%s", story, diff)
 		}
@@ -105,7 +105,7 @@ func TestReleaseBetweenStepsIsStepCompleted(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, _, c := tell(t, started("uuuu"), tt.story)
-			c.Release(noon.Add(time.Hour))
+			c = c.Released(noon.Add(time.Hour))
 			s := c.After.Saga
 			if s.State != tt.want || s.LeaseOwner != nil || s.NextRunAt == nil || !s.NextRunAt.Equal(tt.due) {
 				t.Errorf("%s, owner %v, due %v; want %s, none, %v", s.State, s.LeaseOwner, s.NextRunAt, tt.want, tt.due)

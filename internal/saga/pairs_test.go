@@ -324,7 +324,7 @@ func TestAReleasedRunWaitsForAnybody(t *testing.T) {
 				continue
 			}
 			before := c.After
-			c.Release(later)
+			c = c.Released(later)
 			after := &c.After
 			if why := inconsistent(after); why != "" {
 				t.Fatalf("%+v, %#v, released: %s:\n%+v", p, e, why, after.Saga)

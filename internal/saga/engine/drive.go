@@ -135,7 +135,7 @@ func (d *drive) decide(event saga.Event) bool {
 		}
 		next := change.After.NextRunAt
 		if d.s.stopping.Load() || change.After.SuspendedAt != nil || next != nil && next.Sub(m.Now) > e.cfg.Hold {
-			change.Release(m.Now)
+			change = change.Released(m.Now)
 		}
 		hit(d.run.Action(), failpoint.StepBeforeCommit, failpoint.CompBeforeCommit)
 		err = e.cfg.Commit(d.s.calls, change)

@@ -114,8 +114,8 @@ SELECT EXISTS (SELECT FROM jobs.job_runs r WHERE r.tenant_id = $1 AND (r.id = $2
 var lockSaga = `SELECT ` + sagaColumns + ` FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.id = $2 FOR NO KEY UPDATE OF s`
 
 // askedRuns returns the runs that changes ask for, each at its change's place in
-// the batch. A change whose definition is not there begins none; it is made due
-// at once, so that whoever drives its saga finds out.
+// the batch. A change whose definition is not there begins none, and takes its other
+// form in batch, which is the caller's own (Change.WithoutRun).
 func (st *Sagas) askedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (map[int]jobrun.Run, error) {
 	runs := map[int]jobrun.Run{}
 	for i := range batch {
@@ -128,7 +128,7 @@ func (st *Sagas) askedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 		var by sql.NullString
 		err := tx.QueryRowContext(ctx, askedJobs, d.TenantID, c.Run.Job, c.After.ID).Scan(&d.ID, &d.Name, &d.SpecVersion, &spec, &by)
 		if errors.Is(err, sql.ErrNoRows) {
-			c.WithoutRun()
+			batch[i] = c.WithoutRun()
 			continue
 		}
 		if err == nil {
@@ -203,7 +203,7 @@ func (st *Sagas) runEnded(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error
 	if err != nil {
 		return nil //nolint:nilerr // it does not wait for this any more
 	}
-	change.Release(m.Now)
+	change = change.Released(m.Now)
 	moved, begun, err := st.change(ctx, tx, []saga.Change{change})
 	switch {
 	case err != nil:

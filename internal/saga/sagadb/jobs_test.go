@@ -69,7 +69,7 @@ func (k *jobbed) play(run saga.Instance, events ...saga.Event) saga.Instance {
 	for _, e := range events {
 		c := pgtest.Applied(run, e)
 		if c.Run != nil {
-			c.Release(pgtest.Now()) // as the engine does
+			c = c.Released(pgtest.Now()) // as the engine does
 		}
 		pgtest.Commit(k.t, k.sagas, []saga.Change{c})
 		run = c.After

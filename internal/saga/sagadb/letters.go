@@ -3,6 +3,7 @@ package sagadb
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/jmoiron/sqlx"
 
@@ -35,6 +36,7 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (
 	if err != nil {
 		return nil, nil, err
 	}
+	batch = slices.Clone(batch) // some are written in another form (Change.Letter, Change.Run)
 	var all []dlqdb.LetterUpdate
 	for i := range batch {
 		if c := &batch[i]; c.Letter != nil {
@@ -55,7 +57,7 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (
 			continue
 		}
 		if before, known := found[c.Letter.ID]; !known || !before.ReopensOn(c.Letter) {
-			c.After.Interventions.DeadLetter = c.Letter.Letter.ID
+			batch[i] = c.WithNewLetter()
 		}
 	}
 	query, args, err := changeColumns(st.db, batch)

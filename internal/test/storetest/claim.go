@@ -135,7 +135,7 @@ func claimReleased(f *fixture) {
 		"waiting for a retry": f.apply(f.into(saga.Running), f.unanswered()),
 		"between undos":       f.apply(f.into(saga.Compensating), f.unanswered()),
 	} {
-		c.Release(f.now())
+		c = c.Released(f.now())
 		run := f.moved(c)
 		f.Advance(10 * time.Second)
 		before := f.load(run.ID).Saga

@@ -172,11 +172,18 @@ func (f *fixture) commit(batch ...saga.Change) []error {
 	return errs
 }
 
-// moved writes a change that cannot be refused.
+// moved writes a change that cannot be refused, and returns what is stored by it.
 func (f *fixture) moved(c saga.Change) saga.Instance {
 	f.t.Helper()
+	named := c.After.DeadLetter()
 	if err := f.commit(c)[0]; err != nil {
 		f.t.Fatalf("commit: %v", err)
+	}
+	if now := c.After.DeadLetter(); now != named {
+		f.t.Errorf("the store has changed the decision that it was given: it named letter %s, and now %s", named, now)
+	}
+	if c.Letter != nil && f.OpenLetters == nil {
+		c = c.WithoutLetter()
 	}
 	return c.After
 }
@@ -206,9 +213,7 @@ func (f *fixture) into(state saga.State, change ...func(*saga.NewSaga)) saga.Ins
 	run := f.play(f.stored(f.owned(f.owner, change...))[0], f.done(`{"n":1}`))
 	switch state {
 	case saga.StepCompleted:
-		c := f.apply(run, f.done(`{"n":2}`))
-		c.Release(f.now())
-		run = f.moved(c)
+		run = f.moved(f.apply(run, f.done(`{"n":2}`)).Released(f.now()))
 	case saga.Completed:
 		run = f.play(run, f.done(`{"n":2}`), f.done(`{"n":3}`))
 	case saga.Compensating:
