@@ -4,8 +4,11 @@
 #
 #   scripts/kafka.sh start    start it unless it runs, and print its address
 #   scripts/kafka.sh stop     end the one that start has started
-#   scripts/kafka.sh test     run the integration suite of internal/kafka and the session of docs/kafka.md on it,
-#                             and a short campaign on a broker of its own that is killed
+#   scripts/kafka.sh with make test
+#                             run a command whose tests of Kafka run on it, and campaigns also on a broker
+#                             of their own that is killed
+#   scripts/kafka.sh test     that, for the tests of Kafka alone: the integration suite of internal/kafka,
+#                             the session of docs/kafka.md and a short campaign
 #   scripts/kafka.sh chaos    run that campaign long: 10,000 records in topics that are deleted and made anew
 #
 # SKALD_KAFKA_PORT (19092) is its port; the next one is the controller's.
@@ -20,6 +23,7 @@ dir=$(pwd)/.skald-kafka
 port=${SKALD_KAFKA_PORT:-19092}
 controller=$((port + 1))
 version=4.1.0
+campaign='TestDeadLettersSurviveTopicsMadeAnew/Apache'
 
 unavailable() {
 	echo "NO REAL KAFKA HERE: $1" >&2
@@ -124,23 +128,29 @@ start)
 	echo "Apache Kafka $version on 127.0.0.1:$port, process $(cat "$dir/pid"); end it with make kafka-stop"
 	;;
 stop) stop ;;
-test)
+with | test)
 	if ! running; then
 		trap stop EXIT
 		trap 'exit 1' HUP INT TERM
 		start
 	fi
-	echo "the integration suite runs on Apache Kafka $version, 127.0.0.1:$port"
-	SKALD_TEST_KAFKA_BROKERS=127.0.0.1:$port ${GO:-go} test -count=1 -timeout 10m ./internal/kafka
-	SKALD_TEST_KAFKA_BROKERS=127.0.0.1:$port ${GO:-go} test -count=1 -timeout 10m -run TestThePageOfKafka ./internal/test/manual
-	SKALD_TEST_KAFKA_LIBS=$dir/libs ${GO:-go} test -v -count=1 -timeout 10m -run TestDeadLettersSurviveTopicsMadeAnew ./internal/test/chaos
+	echo "the tests of Kafka run on Apache Kafka $version, 127.0.0.1:$port"
+	export SKALD_TEST_KAFKA_BROKERS=127.0.0.1:$port SKALD_TEST_KAFKA_LIBS="$dir/libs"
+	if [ "$1" = with ]; then
+		shift
+		"$@"
+	else
+		${GO:-go} test -count=1 -timeout 10m ./internal/kafka
+		${GO:-go} test -count=1 -timeout 10m -run TestThePageOfKafka ./internal/test/manual
+		${GO:-go} test -v -count=1 -timeout 10m -run "$campaign" ./internal/test/chaos
+	fi
 	;;
 chaos)
 	programs
-	SKALD_CHAOS=long SKALD_TEST_KAFKA_LIBS=$dir/libs ${GO:-go} test -v -count=1 -timeout 40m -run TestDeadLettersSurviveTopicsMadeAnew ./internal/test/chaos
+	SKALD_CHAOS=long SKALD_TEST_KAFKA_LIBS=$dir/libs ${GO:-go} test -v -count=1 -timeout 40m -run "$campaign" ./internal/test/chaos
 	;;
 *)
-	sed -n '2,18p' "$0" >&2
+	sed -n '2,21p' "$0" >&2
 	exit 2
 	;;
 esac

@@ -23,6 +23,7 @@ var plans = map[string]plan{
 // TestChaos is the proof that nothing a saga was promised depends on a process
 // staying alive.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	p := plans[chaosMode(t)]
 	w := newWorld(t, p, seed(t), binary(t, buildPlain))
 	began := time.Now()

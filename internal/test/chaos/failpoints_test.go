@@ -21,6 +21,7 @@ var sweep = plan{lease: time.Second, nodes: 1, clients: 6, drain: 30 * time.Seco
 // TestEveryFailpointIsSurvived kills a node at each point of the code at which
 // something has just become true, or is about to, and has it go on.
 func TestEveryFailpointIsSurvived(t *testing.T) {
+	t.Parallel()
 	bin := binary(t, buildFailpoints)
 	names := make(chan failpoint.Name)
 	var runners sync.WaitGroup

@@ -37,7 +37,8 @@ func TestEveryFailpointOfJobRunsIsSurvived(t *testing.T) {
 
 // dieAtJob has a node die at one point, while jobs of several kinds run.
 func dieAtJob(t *testing.T, bin string, name failpoint.Name) {
-	p := jobsPlan{plan: plan{lease: time.Second, nodes: 1, clients: 2, think: 200 * time.Millisecond}, length: 9 * time.Second, workers: 1, settle: 30 * time.Second}
+	length := map[string]time.Duration{"": 5 * time.Second, "long": 9 * time.Second}[chaosMode(t)]
+	p := jobsPlan{plan: plan{lease: time.Second, nodes: 1, clients: 2, think: 200 * time.Millisecond}, length: length, workers: 1, settle: 30 * time.Second}
 	w := newWorld(t, p.plan, seed(t), bin)
 	w.db = &database{}
 	if err := w.db.use(testdb.DSN(t)); err != nil {

@@ -42,7 +42,7 @@ var (
 
 func build(name string, flags ...string) (string, error) {
 	path := filepath.Join(binDir, name)
-	args := append([]string{"build", "-o", path}, flags...)
+	args := append([]string{"build", "-ldflags=-w", "-o", path}, flags...) // nobody debugs it
 	cmd := exec.Command("go", append(args, "./cmd/skald")...)
 	cmd.Dir = filepath.Join("..", "..", "..")
 	if out, err := cmd.CombinedOutput(); err != nil {

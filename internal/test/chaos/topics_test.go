@@ -47,15 +47,19 @@ var realTopicPlans = map[string]topicPlan{
 // is deleted and made anew is one letter, byte for byte, whoever dies meanwhile. A life
 // of a topic ends as soon as all of it is stored: before, Kafka itself loses records.
 //
-// Its brokers are of this process, and hang up; with SKALD_TEST_KAFKA_LIBS it is an
-// Apache Kafka that dies of SIGKILL.
+// Its brokers are of this process, and hang up; with SKALD_TEST_KAFKA_LIBS it is also
+// an Apache Kafka that dies of SIGKILL.
 func TestDeadLettersSurviveTopicsMadeAnew(t *testing.T) {
 	t.Parallel()
-	libs := os.Getenv("SKALD_TEST_KAFKA_LIBS")
-	tp := topicPlans[chaosMode(t)]
+	mode, libs := chaosMode(t), os.Getenv("SKALD_TEST_KAFKA_LIBS")
+	t.Run("brokers of this process", func(t *testing.T) { surviveTopics(t, topicPlans[mode], "") })
 	if libs != "" {
-		tp = realTopicPlans[chaosMode(t)]
+		t.Run("Apache Kafka", func(t *testing.T) { surviveTopics(t, realTopicPlans[mode], libs) })
 	}
+}
+
+func surviveTopics(t *testing.T, tp topicPlan, libs string) {
+	t.Parallel()
 	began := time.Now()
 	w := newWorld(t, tp.plan, seed(t), binary(t, buildPlain))
 	c, err := openTopics(w, tp, libs)
