@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,24 @@ func (p *term) Unpublished(context.Context, string) ([]saga.Unpublished, error) 
 	return nil, nil
 }
 
+// lines is a log that is read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 type idle struct{}
 
 func (idle) Send(context.Context, []publication.Message) error { return nil }
@@ -46,7 +65,7 @@ func (idle) Close() {}
 // absence is told at once again.
 func TestAPublicationThatGoesOnFailingIsToldEveryTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log lines
 		var failed atomic.Int64
 		p := &term{}
 		p.down.Store(true)

@@ -1,0 +1,281 @@
+package ops_test
+
+import (
+	"bufio"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func idle() (running, waiting int) { return 0, 0 }
+
+// scrape reads what Prometheus would, as "name{labels}" and value, without the
+// buckets of histograms and what is of Go and of the process.
+func scrape(t *testing.T, m *ops.Metrics) map[string]float64 {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	if w.Code != http.StatusOK {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	samples := map[string]float64{}
+	for lines := bufio.NewScanner(w.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if !strings.HasPrefix(name, "skald_") || strings.Contains(name, "_bucket{") {
+			continue
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", lines.Text(), err)
+		}
+		samples[name] = v
+	}
+	return samples
+}
+
+// Each report changes these samples, to these values, and no other.
+func TestEachReportIsSeenInItsMetrics(t *testing.T) {
+	ended := &saga.Saga{State: saga.Compensated, CreatedAt: noon, CompletedAt: new(noon.Add(2 * time.Second))}
+	for _, tt := range []struct {
+		name   string
+		report func(m *ops.Metrics)
+		want   map[string]float64
+	}{
+		{"a saga", (*ops.Metrics).Created, map[string]float64{"skald_sagas_created_total": 1}},
+		{"an end", func(m *ops.Metrics) { m.Ended(ended) }, map[string]float64{
+			`skald_sagas_ended_total{state="compensated"}`: 1, `skald_saga_duration_seconds_sum{state="compensated"}`: 2, `skald_saga_duration_seconds_count{state="compensated"}`: 1,
+		}},
+		{"a call that is done", func(m *ops.Metrics) {
+			m.Call(saga.Execute, &saga.Outcome{Verdict: saga.Done, StartedAt: noon, EndedAt: noon.Add(time.Second)})
+		}, map[string]float64{
+			`skald_step_calls_total{action="EXECUTE",result="done"}`: 1, `skald_step_call_seconds_sum{action="EXECUTE"}`: 1, `skald_step_call_seconds_count{action="EXECUTE"}`: 1,
+		}},
+		{"a call that is not", func(m *ops.Metrics) {
+			m.Call(saga.Compensate, &saga.Outcome{Verdict: saga.Unknown, Class: retry.Timeout, StartedAt: noon, EndedAt: noon.Add(time.Second)})
+		}, map[string]float64{
+			`skald_step_calls_total{action="COMPENSATE",result="timeout"}`: 1, `skald_step_call_seconds_sum{action="COMPENSATE"}`: 1, `skald_step_call_seconds_count{action="COMPENSATE"}`: 1,
+		}},
+		{"claims", func(m *ops.Metrics) { m.Claimed(3) }, map[string]float64{"skald_sagas_claimed_total": 3}},
+		{"a batch", func(m *ops.Metrics) { m.Batch("create")(7) }, map[string]float64{
+			`skald_commit_batch_size_sum{kind="create"}`: 7, `skald_commit_batch_size_count{kind="create"}`: 1,
+		}},
+		{"events", func(m *ops.Metrics) { m.EventsWritten(5) }, map[string]float64{"skald_audit_events_written_total": 5}},
+		{"streams", func(m *ops.Metrics) { m.Streams(2) }, map[string]float64{"skald_event_streams": 2}},
+		{"archived sagas", func(m *ops.Metrics) { m.Archived(4) }, map[string]float64{"skald_sagas_archived_total": 4}},
+		{"a saga without progress", func(m *ops.Metrics) { m.Stalled("no_owner") }, map[string]float64{`skald_sagas_stalled_total{reason="no_owner"}`: 1}},
+		{"an attempt to deliver", func(m *ops.Metrics) { m.WebhookAttempted("retried") }, map[string]float64{`skald_webhook_attempts_total{result="retried"}`: 1}},
+		{"a webhook that is disabled", (*ops.Metrics).WebhookDisabled, map[string]float64{"skald_webhooks_disabled_total": 1}},
+		{"what webhooks have not got", func(m *ops.Metrics) { m.WebhookBacklog(9, time.Minute) }, map[string]float64{"skald_webhook_deliveries_pending": 9, "skald_webhook_lag_seconds": 60}},
+		{"what Kafka has", func(m *ops.Metrics) { m.Published(6); m.PublishLag(time.Minute); m.PublishLeading(true) }, map[string]float64{
+			"skald_kafka_events_published_total": 6, "skald_kafka_lag_seconds": 60, "skald_kafka_leader": 1,
+		}},
+		{"what Kafka has not", (*ops.Metrics).PublishFailed, map[string]float64{"skald_kafka_publish_failures_total": 1}},
+		{"letters that are driven", func(m *ops.Metrics) { m.LetterDrove(dlq.ToHTTP, dlq.FailedDrive) }, map[string]float64{
+			`skald_dead_letter_drives_total{kind="http",outcome="` + string(dlq.FailedDrive) + `"}`: 1,
+		}},
+		{"letters that go", func(m *ops.Metrics) { m.LettersReclaimed(1); m.LettersArchived(2); m.LettersPurged(3) }, map[string]float64{
+			"skald_dead_letters_reclaimed_total": 1, "skald_dead_letters_archived_total": 2, "skald_dead_letters_purged_total": 3,
+		}},
+		{"records that are read", func(m *ops.Metrics) { m.Ingested(10, 8); m.IngestReduced(); m.IngestFailed(); m.IngestHeld(2); m.IngestLag(7) }, map[string]float64{
+			"skald_dlq_ingest_records_total": 10, "skald_dlq_ingest_letters_total": 8, "skald_dlq_ingest_batches_total": 1, "skald_dlq_ingest_reduced_total": 1,
+			"skald_dlq_ingest_failures_total": 1, "skald_dlq_ingest_held_total": 2, "skald_dlq_ingest_lag_records": 7,
+		}},
+		{"reading that waits", func(m *ops.Metrics) { m.IngestPaused(true) }, map[string]float64{"skald_dlq_ingest_paused": 1}},
+		{"logs that move", func(m *ops.Metrics) { m.LogsMoved(2, 1, 3, 100) }, map[string]float64{
+			`skald_job_logs_offloaded_total{outcome="moved"}`: 2, `skald_job_logs_offloaded_total{outcome="failed"}`: 1,
+			"skald_job_log_bytes_offloaded_total": 100, "skald_job_runs_purged_total": 3,
+		}},
+		{"hints that are lost", func(m *ops.Metrics) { m.Hinted(2, true, time.Second) }, map[string]float64{
+			`skald_job_lease_hints_total{outcome="lost"}`: 2, "skald_job_lease_hint_seconds_total": 1,
+		}},
+		{"hints that are answered", func(m *ops.Metrics) { m.Hinted(2, false, time.Second) }, map[string]float64{
+			`skald_job_lease_hints_total{outcome="answered"}`: 2, "skald_job_lease_hint_seconds_total": 1,
+		}},
+		{"a sweep", func(m *ops.Metrics) { m.JobSwept("slots", 5, time.Second, true) }, map[string]float64{
+			`skald_job_sweep_rows_total{sweep="slots"}`: 5, `skald_job_sweep_seconds_sum{sweep="slots"}`: 1, `skald_job_sweep_seconds_count{sweep="slots"}`: 1,
+		}},
+		{"a sweep that fails", func(m *ops.Metrics) { m.JobSwept("slots", 0, time.Second, false) }, map[string]float64{
+			`skald_job_sweep_rows_total{sweep="slots"}`: 0, `skald_job_sweep_seconds_sum{sweep="slots"}`: 1, `skald_job_sweep_seconds_count{sweep="slots"}`: 1,
+			`skald_job_sweep_failures_total{sweep="slots"}`: 1,
+		}},
+	} {
+		m := ops.NewMetrics(idle)
+		before := scrape(t, m)
+		tt.report(m)
+		after := scrape(t, m)
+		maps.DeleteFunc(after, func(name string, v float64) bool { was, is := before[name]; return is && was == v })
+		if diff := cmp.Diff(tt.want, after); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+func TestALoopsLastRoundIsATime(t *testing.T) {
+	m, began := ops.NewMetrics(idle), time.Now()
+	m.Sealed(3, time.Minute)
+	m.ActionsSealed(4, time.Minute)
+	got := scrape(t, m)
+	for _, loop := range []string{"seal", "seal_actions"} {
+		at := got[`skald_loop_last_success_timestamp_seconds{loop="`+loop+`"}`]
+		if first, last := float64(began.UnixMilli())/1000, float64(time.Now().UnixMilli())/1000; at < first || at > last {
+			t.Errorf("%s: %f, want between %f and %f", loop, at, first, last)
+		}
+	}
+	if got["skald_audit_events_sealed_total"] != 3 || got["skald_audit_actions_sealed_total"] != 4 || got["skald_audit_feed_lag_seconds"] != 60 {
+		t.Errorf("%v", got)
+	}
+}
+
+// A gauge that is not told of what is gone would show it for ever.
+func TestWhatIsGoneIsNotShownAnyMore(t *testing.T) {
+	m := ops.NewMetrics(idle)
+	shown := func(prefix string) []string {
+		t.Helper()
+		var names []string
+		for name := range scrape(t, m) {
+			if strings.HasPrefix(name, prefix) {
+				names = append(names, strings.TrimPrefix(name, prefix))
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	expect := func(prefix string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, shown(prefix)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", prefix, diff)
+		}
+	}
+	m.Measured(saga.Storage{Tables: []saga.Table{{Name: "gone"}, {Name: "kept"}}})
+	m.Measured(saga.Storage{Tables: []saga.Table{{Name: "kept", HeapBytes: 3}}})
+	expect("skald_table_bytes", `{part="heap",table="kept"}`, `{part="index",table="kept"}`, `{part="toast",table="kept"}`)
+	expect("skald_table_tuples", `{kind="dead",table="kept"}`, `{kind="live",table="kept"}`)
+
+	m.IngestTopics([]string{"a.dlq", "b.dlq"}, []string{"C.DLQ"})
+	m.IngestTopics([]string{"b.dlq"}, nil)
+	expect("skald_dlq_ingest_topic", `{match="read",topic="b.dlq"}`)
+
+	m.JobLeads(true, 7)
+	m.JobBacklog(jobrun.Backlog{Waiting: 1, Claimable: 2, Assigned: 3, Running: 9, Doubted: 4, Oldest: noon}, noon.Add(time.Minute))
+	got := scrape(t, m)
+	maps.DeleteFunc(got, func(name string, _ float64) bool {
+		return !strings.HasPrefix(name, "skald_job_runs{") && !strings.HasPrefix(name, "skald_job_leader") && name != "skald_job_runs_claimable_age_seconds"
+	})
+	want := map[string]float64{
+		"skald_job_leader": 1, "skald_job_leader_epoch": 7, "skald_job_runs_claimable_age_seconds": 60,
+		`skald_job_runs{state="waiting"}`: 1, `skald_job_runs{state="claimable"}`: 2, `skald_job_runs{state="assigned"}`: 3,
+		`skald_job_runs{state="running"}`: 5, `skald_job_runs{state="confirming"}`: 4, // who is in doubt runs, too
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("of the leader (-want +got):\n%s", diff)
+	}
+	m.JobLeads(false, 7)
+	expect("skald_job_runs{")
+	if got := scrape(t, m); got["skald_job_leader"] != 0 || got["skald_job_runs_claimable_age_seconds"] != 0 || got["skald_job_leader_epoch"] != 7 {
+		t.Errorf("of a former leader: %v", got)
+	}
+}
+
+func TestAgesAreNeverNegative(t *testing.T) {
+	m := ops.NewMetrics(idle)
+	ahead := noon.Add(time.Minute) // by the clock of another machine
+	m.LettersWaiting(dlq.Backlog{ByStatus: map[dlq.Status]int64{dlq.Pending: 2, dlq.Resolved: 9}, Oldest: ahead}, noon)
+	m.JobBacklog(jobrun.Backlog{Oldest: ahead}, noon)
+	got := scrape(t, m)
+	if got["skald_dead_letters_pending_age_seconds"] != 0 || got["skald_job_runs_claimable_age_seconds"] != 0 {
+		t.Errorf("%v", got)
+	}
+	if n, is := got[`skald_dead_letters{status="RESOLVED"}`]; is {
+		t.Errorf("%v resolved letters are shown as unresolved", n)
+	}
+	m.LettersWaiting(dlq.Backlog{Oldest: noon.Add(-time.Hour)}, noon)
+	got = scrape(t, m)
+	if got["skald_dead_letters_pending_age_seconds"] != 3600 || got[`skald_dead_letters{status="PENDING"}`] != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestTheStatesOfLiveSagasAreAllShown(t *testing.T) {
+	m := ops.NewMetrics(idle)
+	m.Counted(1, map[saga.State]int{saga.Running: 3, saga.Completed: 8})
+	m.Counted(0, map[saga.State]int{saga.Pending: 2})
+	got := scrape(t, m)
+	if got["skald_sagas_stuck"] != 0 {
+		t.Errorf("%v sagas are stuck", got["skald_sagas_stuck"])
+	}
+	for _, s := range saga.States {
+		n, is := got[`skald_sagas_live{state="`+s.String()+`"}`]
+		if want := map[saga.State]float64{saga.Pending: 2}[s]; is == s.Terminal() || n != want {
+			t.Errorf("%s: %v, shown %t; want %v, and only those that have not ended", s, n, is, want)
+		}
+	}
+}
+
+func TestTheLoadAndTheLoginAreReadWhenTheyAreAskedFor(t *testing.T) {
+	running, login := 1, ops.Logins{}
+	m := ops.NewMetrics(func() (int, int) { return running, 2 * running })
+	m.WatchLogins(func() ops.Logins { return login })
+	expect := func(want map[string]float64) {
+		t.Helper()
+		got := scrape(t, m)
+		for name, v := range want {
+			if g, is := got[name]; !is || g != v {
+				t.Errorf("%s is %v, want %v", name, g, v)
+			}
+		}
+	}
+	const prefix = "skald_database_login_"
+	expect(map[string]float64{"skald_engine_running": 1, "skald_engine_waiting": 2, prefix + "renewed_total": 0, prefix + "valid_until_timestamp_seconds": 0})
+	running, login = 5, ops.Logins{Renewed: 2, Failed: 3, LastSuccess: noon, ValidUntil: noon.Add(time.Hour)}
+	at := float64(noon.Unix())
+	expect(map[string]float64{
+		"skald_engine_running": 5, "skald_engine_waiting": 10, prefix + "renewed_total": 2, prefix + "failed_total": 3,
+		prefix + "last_success_timestamp_seconds": at, prefix + "valid_until_timestamp_seconds": at + 3600,
+	})
+}
+
+func TestRequestsAreCountedByMethodAndCode(t *testing.T) {
+	m := ops.NewMetrics(idle)
+	h := m.Instrument(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusConflict)
+		}
+	}))
+	for _, method := range []string{"GET", "POST", "GET"} {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, "/", http.NoBody))
+	}
+	got := scrape(t, m)
+	for name, want := range map[string]float64{
+		`skald_http_requests_total{code="200",method="get"}`: 2, `skald_http_requests_total{code="409",method="post"}`: 1,
+		`skald_http_request_seconds_count{code="200",method="get"}`: 2, `skald_http_request_seconds_count{code="409",method="post"}`: 1,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+}
+
+func TestProfilesAreServed(t *testing.T) {
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/cmdline"} {
+		w := httptest.NewRecorder()
+		ops.Profiling().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+		if w.Code != http.StatusOK || w.Body.Len() == 0 {
+			t.Errorf("%s: %d with %d bytes", path, w.Code, w.Body.Len())
+		}
+	}
+}
