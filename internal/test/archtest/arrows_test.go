@@ -122,8 +122,7 @@ var arrows = map[string][]string{
 	"internal/test/manual":    {"internal/postgres/devpg", "internal/test/testdb"},
 }
 
-// testArrows is what the tests of a package may import besides the package
-// itself and what it may import: fakes, harnesses, and what they test together.
+// testArrows is what a package's tests may import beside what it may: fakes, harnesses, what they test together.
 var testArrows = map[string][]string{
 	"cmd/skald":           {"internal/test/testdb"},
 	"db":                  {"internal/postgres", "internal/retry", "internal/saga", "internal/test/testdb", "internal/saga/workflow", "internal/saga/sagadb"},
@@ -139,7 +138,8 @@ var testArrows = map[string][]string{
 	"internal/saga/engine": {"internal/groupcommit", "internal/memstore"},
 	"internal/audit": {"internal/access", "internal/memstore", "internal/audit/operator", "internal/postgres", "internal/test/testdb",
 		"internal/saga/workflow", "internal/access/accessdb", "internal/audit/auditdb", "internal/saga/sagadb"},
-	"internal/event/delivery": {"internal/memstore", "internal/saga/workflow"},
+	"internal/event/publication": {"internal/memstore", "internal/saga/workflow"},
+	"internal/event/delivery":    {"internal/memstore", "internal/saga/workflow"},
 	"internal/kafka": {"internal/dlq/targets", "internal/memstore", "internal/audit/operator", "internal/postgres", "internal/test/testdb",
 		"internal/test/testnet", "internal/saga", "internal/saga/workflow", "internal/dlq/dlqdb"},
 	"internal/jobrun/joblog": {"internal/fault", "internal/postgres", "internal/test/testdb", "internal/jobrun/jobdb"},
