@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
@@ -63,9 +64,12 @@ func TestAnEndIsTerminalAndFreeOfDoubt(t *testing.T) {
 		before, o := underWay(), tt
 		e := change(before, spec(5), o.in)
 		r := e.Run
-		if r.State != o.State || !r.State.Terminal() || r.Version != before.Version+1 || r.FinishedAt == nil || !r.FinishedAt.Equal(noon) ||
-			r.Continuation != jobrun.NoDoubt || r.ConfirmStartedAt != nil || r.ConfirmDeadlineAt != nil || r.Attempt != before.Attempt || r.LeaseToken != before.LeaseToken {
-			t.Errorf("%s ends as %+v", o.State, r)
+		want := r
+		want.State, want.Version, want.FinishedAt = o.State, before.Version+1, &noon
+		want.Continuation, want.ConfirmStartedAt, want.ConfirmDeadlineAt = jobrun.NoDoubt, nil, nil
+		want.Attempt, want.LeaseToken = before.Attempt, before.LeaseToken
+		if diff := cmp.Diff(want, r); diff != "" || !r.State.Terminal() {
+			t.Errorf("%s ends as (-want +got):\n%s", o.State, diff)
 		}
 		if len(e.Events) == 0 || e.Events[0].From != jobrun.Running || e.Events[0].To != o.State || e.Events[0].Version != r.Version || e.Events[0].Kind == "" {
 			t.Errorf("%s is told as %+v", o.State, e.Events)
@@ -86,14 +90,16 @@ func TestARetryIsANewRunThatCarriesTheBudgetOn(t *testing.T) {
 	if due := noon.Add(2 * time.Second); !n.AvailableAt.Equal(due) || n.AdmittedAt != nil {
 		t.Errorf("it is due at %s (admitted %v), want %s", n.AvailableAt, n.AdmittedAt, due)
 	}
-	if n.ID == r.ID || n.State != jobrun.Pending || n.Version != 1 || n.Attempt != 0 || n.LossesUsed != 0 || n.FailuresUsed != 2 || n.RetryNumber != 1 ||
-		n.RetryOfRunID != r.ID || n.RootRunID != r.RootRunID || n.Trigger != jobrun.ByRetry || n.IdempotencyKey != jobrun.RetryKey(r.ID, 1) {
-		t.Errorf("it is %+v", n)
-	}
-	if n.SpecVersion != r.SpecVersion || string(n.Args) != string(r.Args) || n.Queue != r.Queue || n.Priority != r.Priority || n.ConcurrencyKey != r.ConcurrencyKey ||
-		n.Concurrency != r.Concurrency || n.TimeoutMS != r.TimeoutMS || n.MaxLosses != r.MaxLosses || string(n.Checkpoint) != string(r.Checkpoint) ||
-		n.CorrelationID != "c" || n.TraceID != "t" || n.WorkerID != uuid.Nil || n.LeaseToken != uuid.Nil || n.FinishedAt != nil || n.Error != nil {
-		t.Errorf("it does not carry on what it retries: %+v", n)
+	want := *n
+	want.State, want.Version, want.Attempt, want.LossesUsed, want.FailuresUsed, want.RetryNumber = jobrun.Pending, 1, 0, 0, 2, 1
+	want.RetryOfRunID, want.RootRunID, want.Trigger, want.IdempotencyKey = r.ID, r.RootRunID, jobrun.ByRetry, jobrun.RetryKey(r.ID, 1)
+	// What it retries had these, and it carries them on.
+	want.SpecVersion, want.Args, want.Queue, want.Priority, want.Checkpoint = r.SpecVersion, r.Args, r.Queue, r.Priority, r.Checkpoint
+	want.ConcurrencyKey, want.Concurrency, want.TimeoutMS, want.MaxLosses = r.ConcurrencyKey, r.Concurrency, r.TimeoutMS, r.MaxLosses
+	want.CorrelationID, want.TraceID = "c", "t"
+	want.WorkerID, want.LeaseToken, want.FinishedAt, want.Error = uuid.Nil, uuid.Nil, nil, nil // these it does not
+	if diff := cmp.Diff(want, *n); diff != "" || n.ID == r.ID {
+		t.Errorf("the retry %s of %s (-want +got):\n%s", n.ID, r.ID, diff)
 	}
 	// The whole chain uses one budget.
 	chain := r
@@ -163,9 +169,12 @@ func TestWhatGaveUpIsADeadLetterWhereItIsWanted(t *testing.T) {
 			continue
 		}
 		l := e.LetterUpdate.Letter
-		if e.LetterUpdate.Outcome != dlq.GaveUp || e.LetterUpdate.ID != uuid.Nil || l.OriginalTopic != "job.nightly" || l.Source != dlq.FromJob || l.Link.JobRunID != tt.run.ID ||
-			l.Link.SagaID != tt.run.SagaID || string(l.Content.Payload) != `{"n":1}` || l.Failure.Message != "no" || l.Failure.Type != "E" || l.Target.Kind != dlq.ToJobRun {
-			t.Errorf("%s: the letter is %+v", name, l)
+		want := l
+		want.OriginalTopic, want.Source, want.Content.Payload = "job.nightly", dlq.FromJob, []byte(`{"n":1}`)
+		want.Link.JobRunID, want.Link.SagaID = tt.run.ID, tt.run.SagaID
+		want.Failure.Message, want.Failure.Type, want.Target.Kind = "no", "E", dlq.ToJobRun
+		if diff := cmp.Diff(want, l); diff != "" || e.LetterUpdate.Outcome != dlq.GaveUp || e.LetterUpdate.ID != uuid.Nil {
+			t.Errorf("%s: %s of the letter %s (-want +got):\n%s", name, e.LetterUpdate.Outcome, e.LetterUpdate.ID, diff)
 		}
 		if last := e.Events[len(e.Events)-1]; last.Kind != jobrun.WasDeadLetter || !strings.Contains(last.Reason, l.ID.String()) {
 			t.Errorf("%s: told as %+v", name, last)

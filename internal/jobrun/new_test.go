@@ -102,8 +102,11 @@ func TestARerunIsAskedForWithWhatItsRunHad(t *testing.T) {
 		t.Error(diff)
 	}
 	n := jobrun.New(nightly(nil), ask, settings, moment())
-	if n.Trigger != jobrun.ByHand || string(n.Args) != string(r.Args) || n.Priority != r.Priority || n.RootRunID != r.RootRunID || n.RetryOfRunID != r.ID ||
-		n.RetryNumber != r.RetryNumber+1 || n.FailuresUsed != 0 || n.LossesUsed != 0 || n.CorrelationID != "c" || n.TraceID != "t" {
-		t.Errorf("%+v", n)
+	want := n
+	want.Trigger, want.Args, want.Priority, want.RootRunID, want.RetryOfRunID = jobrun.ByHand, r.Args, r.Priority, r.RootRunID, r.ID
+	want.RetryNumber, want.FailuresUsed, want.LossesUsed = r.RetryNumber+1, 0, 0
+	want.CorrelationID, want.TraceID = "c", "t"
+	if diff := cmp.Diff(want, n); diff != "" {
+		t.Errorf("the run (-want +got):\n%s", diff)
 	}
 }

@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
@@ -45,10 +46,13 @@ func TestWhatADeliveryTellsOfItsLetter(t *testing.T) {
 				t.Fatalf("tells %+v; want %q", n, tt.want)
 			case n.Outcome == dlq.GaveUp:
 				l := n.Letter
-				if l.Failure.Class != tt.class || l.Failure.Type != tt.kind || l.Failure.Message != r.Delivery.Error || l.DedupeKey != "skald:webhook:"+tt.d.ID.String() ||
-					l.OriginalTopic != "webhook."+tt.d.WebhookID.String() || string(l.Content.Payload) != string(tt.d.Body) || l.Status != dlq.Pending ||
-					l.NextRetryAt != nil || l.Link != (dlq.Link{WebhookID: tt.d.WebhookID, DeliveryID: tt.d.ID}) || l.Target.Kind != dlq.ToWebhook {
-					t.Errorf("%+v", l)
+				want := l
+				want.Failure.Class, want.Failure.Type, want.Failure.Message = tt.class, tt.kind, r.Delivery.Error
+				want.OriginalTopic, want.DedupeKey = "webhook."+tt.d.WebhookID.String(), "skald:webhook:"+tt.d.ID.String()
+				want.Content.Payload, want.Status, want.NextRetryAt = tt.d.Body, dlq.Pending, nil
+				want.Link, want.Target.Kind = dlq.Link{WebhookID: tt.d.WebhookID, DeliveryID: tt.d.ID}, dlq.ToWebhook
+				if diff := cmp.Diff(want, l); diff != "" {
+					t.Errorf("the letter (-want +got):\n%s", diff)
 				}
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/postgres"
@@ -116,9 +117,11 @@ func (w world) answer(s cache.Saga) {
 func TestAPutSagaIsTheTenantsActiveOne(t *testing.T) {
 	caches(t, func(w world) {
 		s := w.put(cache.Saga{InitiatedBy: "shop", SagaType: "orders", Data: cache.Data{Payload: []byte(`{"n":1}`)}})
-		if s.Status != cache.Active || s.Version != 1 || s.InitiatedBy != "shop" || s.SagaType != "orders" || string(s.Data.Payload) != `{"n":1}` ||
-			s.Tenant.Region != "eu" || s.Data.Workflow != (cache.Workflow{Name: "order", Version: 1}) {
-			w.t.Errorf("stored as %+v", s)
+		want := s
+		want.Status, want.Version, want.InitiatedBy, want.SagaType, want.Tenant.Region = cache.Active, 1, "shop", "orders", "eu"
+		want.Data.Payload, want.Data.Workflow = []byte(`{"n":1}`), cache.Workflow{Name: "order", Version: 1}
+		if diff := cmp.Diff(want, s); diff != "" {
+			w.t.Errorf("stored as (-want +got):\n%s", diff)
 		}
 		if all := w.GetAll(w.ctx); len(all) != 1 || all[0].TransactionID != s.TransactionID {
 			w.t.Errorf("all: %+v", all)
