@@ -255,7 +255,7 @@ func (a *Arrays) As(name string) string {
 	return "unnest(" + strings.Join(a.Values, ", ") + ") AS " + name + " (" + strings.Join(a.Names, ", ") + ")"
 }
 
-// Numbered is as with each row's place in the batch as column n, from 1 on.
+// Numbered is As with each row's place in the batch as column n, from 1 on.
 func (a *Arrays) Numbered(name string) string {
 	return "unnest(" + strings.Join(a.Values, ", ") + ") WITH ORDINALITY AS " + name + " (" + strings.Join(a.Names, ", ") + ", n)"
 }

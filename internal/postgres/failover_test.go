@@ -66,8 +66,8 @@ func TestConnectionsToAServerThatBecameReadOnlyAreGivenUp(t *testing.T) {
 	d := pgtest.Connect(t, dsn)
 	pgtest.Registered(t, d)
 	st := sagadb.NewSagas(d)
-	every(t, d.Writers(), `SET default_transaction_read_only = on`)
-	every(t, d.Leases(), `SET default_transaction_read_only = on`)
+	every(t, d.Write.DB, `SET default_transaction_read_only = on`)
+	every(t, d.Lease.DB, `SET default_transaction_read_only = on`)
 	every(t, d.Points(), `SET default_transaction_read_only = on`)
 	batch := pgtest.Unkeyed()
 	if r, err := st.Create(t.Context(), batch); err != nil || r[0].Created != saga.Stored {
@@ -76,7 +76,7 @@ func TestConnectionsToAServerThatBecameReadOnlyAreGivenUp(t *testing.T) {
 	if _, err := st.Register(t.Context(), "n", "", time.Minute); err != nil {
 		t.Errorf("the lease's connection was not replaced: %v", err)
 	}
-	for name, pool := range map[string]*sql.DB{"readers": d.Points(), "writers": d.Writers()} {
+	for name, pool := range map[string]*sql.DB{"readers": d.Points(), "writers": d.Write.DB} {
 		for range 6 { // whichever connection comes
 			var mode string
 			if err := pool.QueryRowContext(t.Context(), `SHOW default_transaction_read_only`).Scan(&mode); err != nil || mode != "off" {
@@ -86,7 +86,7 @@ func TestConnectionsToAServerThatBecameReadOnlyAreGivenUp(t *testing.T) {
 	}
 	// When every server is read-only, the caller learns why, and soon.
 	pgtest.Execute(t, pgtest.Observer(t, dsn), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
-	every(t, d.Writers(), `SET default_transaction_read_only = on`)
+	every(t, d.Write.DB, `SET default_transaction_read_only = on`)
 	began := time.Now()
 	_, err := st.Create(t.Context(), pgtest.Unkeyed())
 	if err == nil || fault.As(err) != nil || time.Since(began) > 5*time.Second {

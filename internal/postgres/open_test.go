@@ -41,7 +41,7 @@ func TestTimeoutsMayBeLeftToTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	if got := pgtest.Ask[string](t, db.Writers(), `SHOW statement_timeout`); got != "12345ms" {
+	if got := pgtest.Ask[string](t, db.Write.DB, `SHOW statement_timeout`); got != "12345ms" {
 		t.Errorf("statement_timeout = %s, want the server's 12345ms", got)
 	}
 }
@@ -53,7 +53,7 @@ func TestPoolsHaveTheirOwnSettings(t *testing.T) {
 	db := pgtest.Connect(t, testdb.DSN(t))
 	settings := map[string]pgtest.Querier{
 		"tenants' reads by key": db.Points(), "tenants' lists": db.Lists(),
-		"upkeep": db.SQL(), "writers": db.Writers(), "leases": db.Leases(),
+		"upkeep": db.SQL(), "writers": db.Write.DB, "leases": db.Lease.DB,
 	}
 	got := map[string]string{}
 	for name, q := range settings {

@@ -253,9 +253,3 @@ func (db *DB) Points() *sql.DB { return db.point.DB }
 
 // Lists returns the pool of a tenant's lists.
 func (db *DB) Lists() *sql.DB { return db.list.DB }
-
-// Writers returns the pool of those who write sagas.
-func (db *DB) Writers() *sql.DB { return db.Write.DB }
-
-// Leases returns the pool of the leases.
-func (db *DB) Leases() *sql.DB { return db.Lease.DB }

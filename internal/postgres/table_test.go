@@ -59,7 +59,7 @@ var kindsTable = postgres.NewTable(
 func TestARowOfATableIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
-	conn, err := db.Writers().Conn(t.Context())
+	conn, err := db.Write.DB.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // actionTypes are the types of the columns of a batch of operators' actions, in
-// the order of ActionColumns.add.
+// the order of ActionColumns.Add.
 var actionTypes = [...]string{
 	"uuid", "uuid", "timestamptz", "text", "text", "text", "text", "text", "text", "text",
 	"uuid", "text", "text", "bytea", "bytea", "text",

@@ -266,7 +266,7 @@ func testLoopPlans(t *testing.T, b pgtest.LetterStore, rare *dlq.Letter, check f
 	})
 	reads.Close()
 	t.Run("a batch is stored without a scan", func(t *testing.T) {
-		writers := pgtest.Connection(t, b.DB.Writers())
+		writers := pgtest.Connection(t, b.DB.Write.DB)
 		args := dlqdb.PushParameters(t, []dlq.Letter{b.NewLetter(), b.NewLetter()})
 		for _, p := range []pgtest.Plan{pgtest.Explain(t, writers, dlqdb.PushLetters, args...), pgtest.ExplainGeneric(t, writers, dlqdb.PushLetters, args...)} {
 			check(t, p, "dlq_messages_archive_pkey", "dlq_groups_pkey")

@@ -3,8 +3,6 @@ package sagadb_test
 import (
 	"testing"
 
-	"github.com/skald-saga/skald/internal/access"
-	"github.com/skald-saga/skald/internal/access/accessdb"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -20,14 +18,10 @@ var (
 	_ workflow.Store = (*sagadb.Workflows)(nil)
 	_ saga.Trail     = (*sagadb.Trail)(nil)
 	_ saga.Chain     = (*sagadb.Trail)(nil)
-	_ access.Store   = (*accessdb.Keys)(nil)
 )
 
-func TestSagasKeepTheContract(t *testing.T)        { storetest.Sagas(t, pgtest.OpenEnv) }
-func TestOwnershipKeepsTheContract(t *testing.T)   { storetest.Ownership(t, pgtest.Emptied(t, nil)) }
-func TestWorkflowsKeepTheContract(t *testing.T)    { storetest.Workflows(t, pgtest.OpenEnv) }
-func TestTrailKeepsTheContract(t *testing.T)       { storetest.Trail(t, pgtest.OpenEnv) }
-func TestKeysKeepTheContract(t *testing.T)         { storetest.Keys(t, pgtest.OpenEnv) }
-func TestTheArchiveKeepsTheContract(t *testing.T)  { storetest.Archive(t, pgtest.OpenEnv) }
-func TestWebhooksKeepTheContract(t *testing.T)     { storetest.Webhooks(t, pgtest.OpenEnv) }
-func TestPublicationsKeepTheContract(t *testing.T) { storetest.Publications(t, pgtest.OpenEnv) }
+func TestSagasKeepTheContract(t *testing.T)       { storetest.Sagas(t, pgtest.OpenEnv) }
+func TestOwnershipKeepsTheContract(t *testing.T)  { storetest.Ownership(t, pgtest.Emptied(t, nil)) }
+func TestWorkflowsKeepTheContract(t *testing.T)   { storetest.Workflows(t, pgtest.OpenEnv) }
+func TestTrailKeepsTheContract(t *testing.T)      { storetest.Trail(t, pgtest.OpenEnv) }
+func TestTheArchiveKeepsTheContract(t *testing.T) { storetest.Archive(t, pgtest.OpenEnv) }

@@ -100,7 +100,7 @@ func testPlans(t *testing.T, l large) {
 			t.Errorf("each batch reads the whole table once more:\n%s", p)
 		}
 	})
-	writers := pgtest.Connection(t, l.db.Writers())
+	writers := pgtest.Connection(t, l.db.Write.DB)
 	for _, tt := range writePurposes(t) {
 		t.Run(tt.Name, func(t *testing.T) {
 			for _, p := range []pgtest.Plan{pgtest.Explain(t, writers, tt.Query, tt.Args...), pgtest.ExplainGeneric(t, writers, tt.Query, tt.Args...)} {
@@ -269,7 +269,7 @@ func indexNames(t *testing.T, db *sql.DB) []string {
 func TestWritersNeverJoinByHash(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
-	writers := pgtest.Connection(t, db.Writers())
+	writers := pgtest.Connection(t, db.Write.DB)
 	for _, tt := range writePurposes(t) {
 		for mode, p := range map[string]pgtest.Plan{"custom": pgtest.Explain(t, writers, tt.Query, tt.Args...), "generic": pgtest.ExplainGeneric(t, writers, tt.Query, tt.Args...)} {
 			t.Run(fmt.Sprint(tt.Name, ", ", mode, " plan"), func(t *testing.T) {

@@ -163,15 +163,15 @@ var testArrows = map[string][]string{
 	"internal/secret/vault":     {"internal/secret/vault/vaulttest"},
 	"internal/strictjson":       {"internal/test/testdb"},
 	"internal/jobrun/scheduler": {"internal/postgres", "internal/test/testdb", "internal/jobrun/jobdb", "internal/jobrun/sweepdb"},
-	"internal/access/accessdb":  {"internal/test/pgtest", "internal/test/testdb"},
+	"internal/access/accessdb":  {"internal/test/pgtest", "internal/test/testdb", "internal/test/storetest"},
 	"internal/audit/auditdb":    {"internal/test/pgtest", "internal/test/testdb"},
 	"internal/dlq/dlqdb":        {"internal/dlq/redrivedb", "internal/saga/sagadb", "internal/test/pgtest", "internal/test/testdb"},
 	"internal/dlq/redrivedb":    {"internal/test/pgtest"},
-	"internal/event/eventdb":    {"internal/test/pgtest", "internal/test/testdb"},
+	"internal/event/eventdb":    {"internal/test/pgtest", "internal/test/testdb", "internal/test/storetest"},
 	"internal/jobrun/jobdb":     {"internal/retry", "internal/test/pgtest", "internal/test/testdb"},
 	"internal/jobrun/jobnotify": {"internal/test/testdb"},
 	"internal/jobrun/sweepdb":   {"internal/jobrun/schedule", "internal/retry", "internal/test/pgtest"},
-	"internal/saga/sagadb":      {"internal/access", "internal/access/accessdb", "internal/test/pgtest", "internal/test/storetest", "internal/test/testdb"},
+	"internal/saga/sagadb":      {"internal/test/pgtest", "internal/test/storetest", "internal/test/testdb"},
 }
 
 // support may be imported by tests only.

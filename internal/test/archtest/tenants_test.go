@@ -8,7 +8,7 @@ import (
 // acrossTenants are the store's ways into the database as the engine's role,
 // which sees every tenant.
 var acrossTenants = []string{
-	"read", "write", "lease", "queryRead", "queryWrite", "Read", "Write", "Lease", "QueryRead", "QueryWrite", "SQL", "Writers", "Leases",
+	"read", "write", "lease", "queryRead", "queryWrite", "Read", "Write", "Lease", "QueryRead", "QueryWrite", "SQL",
 }
 
 // What takes a tenant acts as the role that sees that tenant alone (decision
