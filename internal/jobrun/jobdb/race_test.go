@@ -27,6 +27,13 @@ func atOnce(n int, f func(i int)) {
 	all.Wait()
 }
 
+// beat keeps the workers alive, however long a round takes: nothing is given to those
+// that have not been heard of for a while.
+func beat(t *testing.T, j pgtest.Jobs) {
+	t.Helper()
+	pgtest.Execute(t, j.DB.SQL(), `UPDATE jobs.workers SET heartbeat_at = clock_timestamp()`)
+}
+
 func TestWorkersThatRaceNeverShareARun(t *testing.T) {
 	t.Parallel()
 	const rounds, workers, runs = 25, 6, 40
@@ -36,6 +43,7 @@ func TestWorkersThatRaceNeverShareARun(t *testing.T) {
 		ids[i] = j.NewWorker(t)
 	}
 	for round := range rounds {
+		beat(t, j)
 		batch := make([]jobrun.Run, runs)
 		for i := range batch {
 			batch[i] = j.NewRun(j.Job)
@@ -85,6 +93,7 @@ func TestOfAConcurrencyKeyOneRunIsWithAWorker(t *testing.T) {
 		workers[i] = j.NewWorker(t)
 	}
 	for round := range rounds {
+		beat(t, j)
 		// The leader admits one of a key; here all are, so that the claims have to tell.
 		for range 4 {
 			for _, key := range []string{"a", "b", "c"} {

@@ -52,7 +52,7 @@ func TestChaos(t *testing.T) {
 	traded := make(chan struct{})
 	go func() { w.trade(ctx, more); close(traded) }()
 	(&nemesis{w: w, dice: w.dice("nemesis")}).rage(ctx)
-	for w.ordered() < p.sagas && pause(ctx, 50*time.Millisecond) {
+	for w.stored(ctx) < p.sagas && pause(ctx, 50*time.Millisecond) {
 	}
 	enough()
 	if err := w.heal(ctx); err != nil {
