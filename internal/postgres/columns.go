@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -41,20 +40,9 @@ func (c *BinaryColumn) next(size int) []byte {
 
 const nullSize = -1
 
-// maxSpare is how many bytes of a column are kept.
-const maxSpare = 1 << 20
-
 // firstBytes is how much memory a column of a batch of known length may begin with,
 // if its first element is like the others.
 const firstBytes = 64 << 10
-
-// Reset makes a column empty, and keeps its memory unless that is much.
-func (c *BinaryColumn) Reset() {
-	if cap(c.b) > maxSpare {
-		c.b = nil
-	}
-	*c = BinaryColumn{rows: c.rows, b: c.b[:min(len(c.b), arrayHead)]}
-}
 
 // Parameter returns the finished array. Without any value the type of its
 // elements is not known, and the text form needs none.
@@ -86,29 +74,6 @@ func (c *BinaryColumn) Int4(v int32) {
 	c.b = binary.BigEndian.AppendUint32(c.next(4), uint32(v)) //nolint:gosec // the same 32 bits
 }
 
-// Uniform tells whether all elements are the same.
-func (c *BinaryColumn) Uniform() bool {
-	if c.nulls > 0 || c.N == 0 {
-		return c.N == c.nulls
-	}
-	each := len(c.b) - arrayHead // of one element, if all are as long
-	if each%int(c.N) != 0 {
-		return false
-	}
-	each /= int(c.N)
-	return bytes.Equal(c.b[arrayHead:len(c.b)-each], c.b[arrayHead+each:])
-}
-
-// First returns the first element of a column that is uniform, as a parameter of
-// its own; nil: NULL.
-func (c *BinaryColumn) First() any {
-	if c.N == c.nulls {
-		return nil
-	}
-	size := binary.BigEndian.Uint32(c.b[arrayHead:])
-	return c.b[arrayHead+4:][:size:size]
-}
-
 // intUnless writes v, or NULL when it is what stands for nothing.
 func (c *BinaryColumn) intUnless(v, nothing int64) {
 	if v == nothing {
@@ -116,15 +81,6 @@ func (c *BinaryColumn) intUnless(v, nothing int64) {
 		return
 	}
 	c.Int(v)
-}
-
-// IntOrNull adds a bigint, NULL when nil.
-func (c *BinaryColumn) IntOrNull(v *int64) {
-	if v == nil {
-		c.Null()
-		return
-	}
-	c.Int(*v)
 }
 
 func (c *BinaryColumn) floatOrNull(v *float64) {
@@ -214,14 +170,6 @@ func (c *BinaryColumn) TextUnlessEmpty(v string) {
 		return
 	}
 	c.Text(v)
-}
-
-func (c *BinaryColumn) textOrNull(v *string) {
-	if v == nil {
-		c.Null()
-		return
-	}
-	c.Text(*v)
 }
 
 // JSON writes a JSON text, NULL when nil.

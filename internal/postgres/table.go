@@ -26,7 +26,7 @@ type Column[T any] struct {
 	write   func(*BinaryColumn, *T)
 	dest    func(*T) any
 
-	unread, unwritten, unstored, once bool
+	unread, unwritten, unstored bool
 }
 
 // Cast stores the value as another type than it travels in: "::jsonb".
@@ -56,9 +56,6 @@ func (c Column[T]) WriteOnly() Column[T] { c.unread = true; return c }
 
 // Told is of what a statement is told about a row and does not store.
 func (c Column[T]) Told() Column[T] { c.unread, c.unstored = true, true; return c }
-
-// Once may travel as a single value if a whole batch has the same.
-func (c Column[T]) Once() Column[T] { c.once = true; return c }
 
 // NewTable returns a table of these columns; it panics if two have the same name.
 func NewTable[T any](columns ...Column[T]) *Table[T] {

@@ -14,10 +14,6 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// arriveLetters and arriveAlike store a batch that is expected to be new; of the
-// second all is the same that may travel once.
-var arriveLetters, arriveAlike = insertNew(false), insertNew(true)
-
 // errKnown says that a letter of a batch that is expected to be new is there.
 var errKnown = errors.New("a dead letter of Kafka already exists")
 
@@ -113,7 +109,6 @@ func (st *Queue) arriveNew(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival
 	if err != nil {
 		return err
 	}
-	defer letters.spare()
 	if err := st.storeNew(ctx, tx, letters, len(batch)); err != nil {
 		return err
 	}
@@ -126,12 +121,11 @@ func (st *Queue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (
 	if err != nil {
 		return nil, err
 	}
-	defer letters.spare()
-	insert, err := st.db.PreparedIn(ctx, tx, pushLetters)
+	insert, err := st.db.PreparedIn(ctx, tx, pushLetters.Text)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := insert.QueryContext(ctx, letters.parameters()...)
+	rows, err := insert.QueryContext(ctx, pushLetters.Args(letters.bound()...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -154,11 +148,9 @@ func (st *Queue) prepareBatch(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arri
 	if err := st.link(ctx, tx, batch); err != nil {
 		return nil, err
 	}
-	letters := spareLetters.Get().(*newLetters)
-	letters.db = st.db
+	letters := batchOf(st.db, len(batch))
 	for i := range batch {
 		if err := letters.add(&batch[i].Letter); err != nil {
-			letters.spare()
 			return nil, err
 		}
 	}
@@ -167,16 +159,11 @@ func (st *Queue) prepareBatch(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arri
 
 // storeNew stores n letters that are expected to be new.
 func (st *Queue) storeNew(ctx context.Context, tx *sqlx.Tx, letters *newLetters, n int) error {
-	args, alike := letters.parametersNew()
-	query := arriveLetters
-	if alike {
-		query = arriveAlike
-	}
-	insert, err := st.db.PreparedIn(ctx, tx, query)
+	insert, err := st.db.PreparedIn(ctx, tx, arriveLetters.Text)
 	if err != nil {
 		return err
 	}
-	done, err := insert.ExecContext(ctx, args...)
+	done, err := insert.ExecContext(ctx, letters.argsNew()...)
 	if err != nil {
 		return err
 	}

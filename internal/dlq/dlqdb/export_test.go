@@ -15,31 +15,31 @@ import (
 
 // What the tests of plans need: the very statements that the stores send.
 const (
-	ColumnsOfLetters = LetterColumns
-	LostRetries      = lostRetries
-	Parents          = parents
-	MovedColumns     = movedColumns
-	AttemptColumns   = attemptColumns
-	RevisionColumns  = revisionColumns
-	GroupColumns     = groupColumns
-	PolicyColumns    = policyColumns
+	LostRetries     = lostRetries
+	Parents         = parents
+	MovedColumns    = movedColumns
+	AttemptColumns  = attemptColumns
+	RevisionColumns = revisionColumns
+	GroupColumns    = groupColumns
+	PolicyColumns   = policyColumns
 )
 
 var (
-	FreedLetters    = freedLetters
-	ClaimDue        = claimDue
-	PushLetters     = pushLetters
-	PushTold        = pushTold
-	ArriveLetters   = arriveLetters
-	ArriveAlike     = arriveAlike
-	AtPlaces        = atPlaces
-	KnownLetters    = knownLetters
-	GetLetter       = getLetter
-	Lineage         = lineage
-	RestoreLetter   = restoreLetter
-	LetterAttempts  = letterAttempts
-	LetterRevisions = letterRevisions
-	MarkBounced     = markBouncedLetters
+	FreedLetters     = freedLetters
+	ClaimDue         = claimDue
+	ColumnsOfLetters = LetterColumns
+	InsertedLetters  = theLetterTable.Inserted()
+	PushLetters      = pushLetters.Text
+	PushTold         = pushTold.Text
+	ArriveLetters    = arriveLetters.Text
+	AtPlaces         = atPlaces
+	KnownLetters     = knownLetters
+	GetLetter        = getLetter
+	Lineage          = lineage
+	RestoreLetter    = restoreLetter
+	LetterAttempts   = letterAttempts
+	LetterRevisions  = letterRevisions
+	MarkBounced      = markBouncedLetters
 )
 
 // PageOfLetters and CountOfLetters are the queries of a list.
@@ -78,16 +78,21 @@ func PageOfArchive(tenant uuid.UUID, q dlq.Query) (string, []any) {
 	return archivedLetters.page(tenant, q)
 }
 
-// PushParameters are what PushLetters takes for batch.
-func PushParameters(tb testing.TB, batch []dlq.Letter) []any {
+func batchFrom(tb testing.TB, batch []dlq.Letter) *newLetters {
 	tb.Helper()
-	c := newLetters{db: new(postgres.DB)}
+	c := batchOf(new(postgres.DB), len(batch))
 	for i := range batch {
 		if err := c.add(&batch[i]); err != nil {
 			tb.Fatal(err)
 		}
 	}
-	return c.parameters()
+	return c
+}
+
+// PushParameters are what PushLetters takes for batch.
+func PushParameters(tb testing.TB, batch []dlq.Letter) []any {
+	tb.Helper()
+	return pushLetters.Args(batchFrom(tb, batch).bound()...)
 }
 
 // PushToldParameters are what Push sends for batch, by nobody.
@@ -97,36 +102,21 @@ func PushToldParameters(tb testing.TB, batch []dlq.Letter) []any {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return append(PushParameters(tb, batch), told...)
+	return pushTold.Args(batchFrom(tb, batch).bound(told)...)
 }
 
-// ArriveParameters are what Arrive sends for batch, with ArriveAlike if alike, else
-// with ArriveLetters.
-func ArriveParameters(tb testing.TB, batch []dlq.Letter) (args []any, alike bool) {
+// ArriveParameters are what Arrive sends for batch.
+func ArriveParameters(tb testing.TB, batch []dlq.Letter) []any {
 	tb.Helper()
-	c := newLetters{db: new(postgres.DB)}
-	for i := range batch {
-		if err := c.add(&batch[i]); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	return c.parametersNew()
+	return batchFrom(tb, batch).argsNew()
 }
 
 // TermsOf are what a letter that is not sealed is found by.
 func TermsOf(l *dlq.Letter) []int32 { return letterTerms(l, false) }
 
-// InsertedLetters are the columns of a new letter.
-func InsertedLetters() (names []string) {
-	for _, c := range letterInserts {
-		names = append(names, c.name)
-	}
-	return names
-}
-
 // HotLetterStatements are what the ways of letters send to the database, by the names
 // of their files in testdata.
 var HotLetterStatements = map[string]string{
-	"letter_arrive": arriveLetters, "letter_arrive_alike": arriveAlike, "letter_push": pushLetters, "letter_push_told": pushTold,
+	"letter_arrive": arriveLetters.Text, "letter_push": pushLetters.Text, "letter_push_told": pushTold.Text,
 	"letter_claim": claimDue, "letter_finish": finishLetters, "letter_get": getLetter,
 }

@@ -4,73 +4,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
-	"sync"
-
-	"github.com/google/uuid"
-	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// letterInserts are the columns of a new letter, the types in which a batch of
-// them travels, and the casts of those that are stored as another type. Those
-// that are often the same in a whole batch may travel once. In the order of
-// newLetters.add.
-var letterInserts = [...]struct {
-	name, travels, stored string
-	once                  bool
-}{
-	{"id", "uuid", "", false}, {"tenant_id", "uuid", "", true}, {"version", "bigint", "", true}, {"original_topic", "text", "", false},
-	{"error_message", "text", "", false}, {"retry_count", "bigint", "", true}, {"max_retries", "bigint", "", true}, {"payload", "text", "::jsonb", false},
-	{"status", "text", "", true}, {"created_at", "timestamptz", "", true}, {"updated_at", "timestamptz", "", true}, {"last_retry_at", "timestamptz", "", true},
-	{"source", "text", "", true}, {"payload_raw", "bytea", "", false}, {"payload_encoding", "text", "", false}, {"message_key", "bytea", "", false},
-	{"headers", "bytea", "", false}, {"dlq_topic", "text", "", false}, {"dlq_partition", "bigint", "", false}, {"dlq_offset", "bigint", "", false},
-	{"original_partition", "bigint", "", false}, {"original_offset", "bigint", "", false}, {"original_timestamp", "timestamptz", "", false},
-	{"consumer_group", "text", "", false}, {"error_type", "text", "", false}, {"error_class", "text", "", false}, {"error_stack", "text", "", false},
-	{"fingerprint", "text", "", false}, {"terms", "bigint", "", false}, {"saga_id", "uuid", "", true}, {"step_index", "bigint", "", true},
-	{"step_name", "text", "", true}, {"step_action", "text", "", true}, {"job_run_id", "uuid", "", true}, {"webhook_id", "uuid", "", true},
-	{"delivery_id", "uuid", "", true}, {"correlation_id", "text", "", false}, {"trace_id", "text", "", false}, {"dedupe_key", "text", "", true},
-	{"labels", "text", "::text[]", true}, {"assignee", "text", "", true}, {"note", "text", "", true}, {"resolution", "text", "", true},
-	{"next_retry_at", "timestamptz", "", false}, {"terminal_at", "timestamptz", "", true}, {"redrive_id", "uuid", "", true}, {"target", "text", "::jsonb", true},
-	{"revision", "bigint", "", true}, {"ordered", "bool", "", false}, {"root_id", "uuid", "", false}, {"parent_id", "uuid", "", true}, {"generation", "bigint", "", true},
-	{"dlq_topic_id", "uuid", "", false},
-}
-
-// groupInserts are the columns of the distinct groups of a batch, in the order
-// of newLetters.addGroup. regression is the id of the action that tells that the
-// group came back, should it have been resolved.
-var groupInserts = [...]postgres.WireColumn{
-	{"tenant_id", "uuid"}, {"fingerprint", "text"}, {"topic", "text"}, {"error_type", "text"}, {"message", "text"}, {"regression", "uuid"},
-}
-
-// letterRows says how the letters of a batch travel and are stored: the columns'
-// names, what each is stored as, and the table l that this is taken of, with each
-// letter's place in the batch as n. once: the columns that may travel once do.
-func letterRows(once bool) (names, values, from string) {
-	var columns, stored []string
-	var rows postgres.Arrays
-	for i, c := range letterInserts {
-		columns = append(columns, c.name)
-		switch {
-		case c.name == "terms":
-			rows.Add(1+i, postgres.WireColumn{c.name, c.travels})
-			stored = append(stored, termsOf(theTerms))
-		case once && c.once: // a subquery, so that it is cast once too
-			stored = append(stored, fmt.Sprintf("(SELECT $%d::%s%s)", 1+i, c.travels, c.stored))
-		default:
-			rows.Add(1+i, postgres.WireColumn{c.name, c.travels})
-			stored = append(stored, "l."+c.name+c.stored)
-		}
-	}
-	return strings.Join(columns, ", "), strings.Join(stored, ", "), rows.Numbered("l")
-}
+// What a batch of new letters travels as.
+var (
+	newLetterRows = theLetterTable.As("l")
+	newGroups     = batchGroups.As("g")
+	newTerms      = postgres.Single("terms")
+)
 
 // insertLetters is a list of WITH members that store a batch of letters, of which
-// some may be there, whose parameters from $1 on are those of
-// newLetters.parameters, in one statement of the writers' connections:
+// some may be there, in one statement of the writers' connections:
 //
 //   - stored (id, tenant_id, seq, original_topic, fingerprint, created_at): the
 //     letters that are new, in the order of the batch. One whose dedupe key,
@@ -87,14 +35,10 @@ func letterRows(once bool) (names, values, from string) {
 //
 // Hash joins are off on those connections, so nothing is joined here that is as
 // long as the batch.
-func insertLetters() string {
-	names, values, from := letterRows(false)
-	var groups postgres.Arrays
-	groups.Add(firstGroup, groupInserts[:]...)
-	return `stored AS (
-	INSERT INTO dlq.dlq_messages AS m (` + names + `)
-	SELECT ` + values + `
-	  FROM ` + from + `
+var insertLetters = `stored AS (
+	INSERT INTO dlq.dlq_messages AS m (` + theLetterTable.Inserted() + `)
+	SELECT ` + theLetterTable.Stored("l") + `
+	  FROM ` + postgres.UnnestNumbered("l", newLetterRows) + `
 	 WHERE (SELECT a.id FROM dlq.dlq_messages_archive a WHERE a.id = l.id) IS NULL -- NOT EXISTS would be a join, of the whole archive
 	   AND (l.dlq_topic IS NULL OR (SELECT a.id FROM dlq.dlq_messages_archive a
 	        WHERE a.tenant_id = l.tenant_id AND a.dlq_topic = l.dlq_topic AND a.dlq_partition = l.dlq_partition AND a.dlq_offset = l.dlq_offset
@@ -105,7 +49,7 @@ func insertLetters() string {
 ), known AS MATERIALIZED (
 	` + lockGroups("(SELECT DISTINCT tenant_id, fingerprint FROM stored)") + `
 ), named AS MATERIALIZED (
-	SELECT * FROM ` + groups.As("n") + `
+	SELECT * FROM ` + postgres.Unnest("n", newGroups) + `
 ), grouped AS (
 	INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen, sample_id, updated_at)
 	SELECT u.tenant_id, u.fingerprint, max(u.topic), max(u.error_type), max(u.message), count(u.id), min(u.created_at), max(u.created_at),
@@ -129,15 +73,6 @@ func insertLetters() string {
 	 ORDER BY 1, 2, 3
 	` + intoArrivals + `
 )`
-}
-
-// The parameters of newLetters.parameters: from $1 on the letters', from firstGroup
-// on the groups', the terms, and from afterTerms on whatever a statement adds.
-const (
-	firstGroup = 1 + len(letterInserts)
-	theTerms   = firstGroup + len(groupInserts)
-	afterTerms = theTerms + 1
-)
 
 // lockGroups locks those groups of a table that are known, in the order of all batches.
 func lockGroups(of string) string {
@@ -169,57 +104,30 @@ const regress = `INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subjec
 // its own begin and how many they are.
 const termBits = 12 // of their number, which is far less than 4096
 
-// termsOf is the array of a letter's terms, of the list in parameter n.
-func termsOf(n int) string {
-	begin, count := fmt.Sprintf("(l.terms >> %d)::integer", termBits), fmt.Sprintf("(l.terms & %d)::integer", 1<<termBits-1)
-	return fmt.Sprintf("($%d::integer[])[%s + 1 : %s + %s]", n, begin, begin, count)
-}
+// termsStored is the array of a letter's terms.
+var termsStored = fmt.Sprintf("(@terms::integer[])[(l.terms >> %[1]d)::integer + 1 : (l.terms >> %[1]d)::integer + (l.terms & %[2]d)::integer]",
+	termBits, 1<<termBits-1)
 
-// newLetters gathers a batch of letters for insertLetters.
+// newLetters gathers a batch of letters for insertLetters, or for arriveLetters.
 type newLetters struct {
 	db      *postgres.DB
+	letters *postgres.Batch[letterRow]
 	terms   postgres.BinaryColumn // of all, one after the other
-	columns [len(letterInserts)]postgres.BinaryColumn
-	groups  [len(groupInserts)]postgres.BinaryColumn
 	tally   tally
 }
 
-// spareLetters are batches that have been sent, for their memory: it is some
-// kilobytes a letter.
-var spareLetters = sync.Pool{New: func() any { return new(newLetters) }}
-
-// spare gives c back, whose parameters nobody uses any more.
-func (c *newLetters) spare() {
-	for _, list := range [][]postgres.BinaryColumn{c.columns[:], c.groups[:]} {
-		for i := range list {
-			list[i].Reset()
-		}
-	}
-	c.terms.Reset()
-	c.tally.reset()
-	c.db = nil
-	spareLetters.Put(c)
+// batchOf returns an empty batch, for so many letters, or a few more or less.
+func batchOf(db *postgres.DB, letters int) *newLetters {
+	return &newLetters{db: db, letters: theLetterTable.Batch(letters)}
 }
 
-func (c *newLetters) parameters() []any {
-	return postgres.Parameters(c.columns[:], c.groups[:], []postgres.BinaryColumn{c.terms})
-}
-
-// parametersOnce returns the parameters of a batch whose columns that may travel
-// once do; false: they differ.
-func (c *newLetters) parametersOnce() ([]any, bool) {
-	for i := range letterInserts {
-		if letterInserts[i].once && !c.columns[i].Uniform() {
-			return nil, false
-		}
+// bound are the values of newLetterRows, newGroups and newTerms.
+func (c *newLetters) bound(more ...postgres.Bound) []postgres.Bound {
+	groups := batchGroups.Batch(len(c.tally.groups))
+	for i := range c.tally.groups {
+		groups.Add(&c.tally.groups[i])
 	}
-	args := c.parameters()
-	for i := range letterInserts {
-		if letterInserts[i].once {
-			args[i] = c.columns[i].First()
-		}
-	}
-	return args, true
+	return append([]postgres.Bound{c.letters, groups, postgres.Values{c.terms.Parameter()}}, more...)
 }
 
 // add appends one letter, sealed if db seals.
@@ -237,122 +145,22 @@ func (c *newLetters) add(l *dlq.Letter) error {
 	if err != nil {
 		return fmt.Errorf("encode target: %w", err)
 	}
-	labels, err := pq.StringArray(labelsOf(l)).Value()
-	if err != nil {
-		return fmt.Errorf("encode labels: %w", err)
-	}
-	var view []byte
-	if l.Encoding == dlq.JSON && len(l.Content.Payload) <= maxPayloadView && !sealer.Seals() {
-		view = l.Content.Payload
-	}
-	col := c.columns[:]
-	next := func() *postgres.BinaryColumn {
-		at := &col[0]
-		col = col[1:]
-		return at
-	}
-	next().UUID(l.ID)
-	next().UUID(l.TenantID)
-	next().Int(l.Version)
-	next().Text(l.OriginalTopic)
-	next().Text(l.Failure.Message)
-	next().Int(int64(l.RetryCount))
-	next().Int(int64(l.MaxRetries))
-	next().JSON(view)
-	next().Text(string(l.Status))
-	next().Time(l.CreatedAt)
-	next().Time(l.UpdatedAt)
-	next().TimeOrNull(l.LastRetryAt)
-	next().Text(string(l.Source))
-	next().BytesOrNull(content[2])
-	next().Text(string(l.Encoding))
-	next().BytesOrNull(content[0])
-	next().BytesOrNull(content[1])
-	topic, partition, offset := next(), next(), next()
-	if l.Arrived == nil {
-		topic.Null()
-		partition.Null()
-		offset.Null()
-	} else {
-		topic.Text(l.Arrived.Topic)
-		partition.Int(int64(l.Arrived.Partition))
-		offset.Int(l.Arrived.Offset)
-	}
-	if p := l.Origin.Partition; p == nil {
-		next().Null()
-	} else {
-		next().Int(int64(*p))
-	}
-	next().IntOrNull(l.Origin.Offset)
-	next().TimeOrNull(l.Origin.Timestamp)
-	next().Text(l.ConsumerGroup)
-	next().Text(l.Failure.Type)
-	next().Text(string(l.Failure.Class))
-	next().Text(stack)
-	next().Text(l.Fingerprint)
 	terms := letterTerms(l, sealer.Seals())
-	next().Int(int64(c.terms.N)<<termBits | int64(len(terms)))
+	row := letterRow{
+		Letter: l, at: placeOf(l.Arrived), terms: int64(c.terms.N)<<termBits | int64(len(terms)),
+		key: content[0], headers: content[1], payload: content[2], stack: stack, target: target,
+	}
+	if l.Link.StepName != "" {
+		row.stepIndex = &l.Link.StepIndex
+	}
+	if l.Encoding == dlq.JSON && len(l.Content.Payload) <= maxPayloadView && !sealer.Seals() {
+		row.view = l.Content.Payload
+	}
+	c.letters.Add(&row)
 	for _, t := range terms {
 		c.terms.Int4(t)
 	}
-	next().UUIDUnlessZero(l.Link.SagaID)
-	if l.Link.StepName == "" {
-		next().Null()
-	} else {
-		next().Int(int64(l.Link.StepIndex))
-	}
-	next().TextUnlessEmpty(l.Link.StepName)
-	next().TextUnlessEmpty(l.Link.Action)
-	next().UUIDUnlessZero(l.Link.JobRunID)
-	next().UUIDUnlessZero(l.Link.WebhookID)
-	next().UUIDUnlessZero(l.Link.DeliveryID)
-	next().Text(l.CorrelationID)
-	next().Text(l.TraceID)
-	next().TextUnlessEmpty(l.DedupeKey)
-	next().Text(labels.(string))
-	next().Text(l.Assignee)
-	next().Text(l.Note)
-	next().TextUnlessEmpty(string(l.Resolution))
-	next().TimeOrNull(l.NextRetryAt)
-	next().TimeOrNull(l.TerminalAt)
-	next().UUIDUnlessZero(l.RedriveID)
-	next().JSON(target)
-	next().Int(int64(l.Revision))
-	next().Bool(l.Ordered)
-	next().UUID(l.RootID)
-	next().UUIDUnlessZero(l.ParentID)
-	next().Int(int64(l.Generation))
-	if l.Arrived == nil {
-		next().UUID(uuid.Nil)
-	} else {
-		next().UUID(l.Arrived.TopicID)
-	}
-	return c.addGroup(l)
-}
-
-func (c *newLetters) addGroup(l *dlq.Letter) error {
-	if !c.tally.count(l) {
-		return nil
-	}
-	regression, err := uuid.NewV7()
-	if err != nil {
-		return err
-	}
-	c.groups[0].UUID(l.TenantID)
-	c.groups[1].Text(l.Fingerprint)
-	c.groups[2].Text(l.OriginalTopic)
-	c.groups[3].Text(l.Failure.Type)
-	c.groups[4].Text(dlq.Normalised(l.Failure.Message))
-	c.groups[5].UUID(regression)
-	return nil
-}
-
-// labelsOf returns a letter's labels; none are an empty list, not NULL.
-func labelsOf(l *dlq.Letter) []string {
-	if l.Labels == nil {
-		return []string{}
-	}
-	return l.Labels
+	return c.tally.count(l)
 }
 
 // termArray writes terms as PostgreSQL reads them.

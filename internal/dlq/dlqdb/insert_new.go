@@ -1,7 +1,6 @@
 package dlqdb
 
 import (
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -10,9 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// insertNew stores a batch of letters of Kafka that are expected to be new, in the
-// order in which rows are locked, with ids that nobody has ever had. Its
-// parameters are those of newLetters.parametersNew. It does what insertLetters does
+// arriveLetters stores a batch of letters of Kafka that are expected to be new, in the
+// order in which rows are locked, with ids that nobody has ever had. It does what insertLetters does
 // for a seventh less: a letter that is there already is not passed over but an
 // error (a unique violation), so that no index is asked for it before; what the
 // batch adds to groups and arrivals is counted before it travels; and whether any is
@@ -20,37 +18,37 @@ import (
 // asked of whole stretches of a partition (migration 0170; nobody stores places of the
 // other form until this has ended). If so, no letter is stored, but the rest is: it has
 // to be rolled back.
-func insertNew(once bool) string {
-	names, values, from := letterRows(once)
-	var groups, arrivals, spans postgres.Arrays
-	groups.Add(firstGroup, groupInserts[:]...)
-	next := groups.Add(afterTerms, groupTallies[:]...)
-	next = arrivals.Add(next, arrivalTallies[:]...)
-	spans.Add(next, spanTallies[:]...)
-	return `WITH doubtful AS MATERIALIZED (
-	SELECT dlq.places_in_doubt(` + strings.Join(spans.Values, ", ") + `) AS n
+var arriveLetters = postgres.Named(`WITH doubtful AS MATERIALIZED (
+	SELECT dlq.places_in_doubt(@s.tenant_id::uuid[], @s.topic::text[], @s.partition::bigint[], @s.first::bigint[], @s.last::bigint[], @s.topic_id::uuid[]) AS n
 ), named AS MATERIALIZED (
-	SELECT * FROM ` + groups.As("n") + `
+	SELECT * FROM `+postgres.Unnest("n", newGroups, newTallies)+`
 ), known AS MATERIALIZED (
-	` + lockGroups("named") + `
+	`+lockGroups("named")+`
 ), grouped AS (
 	INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen, sample_id, updated_at)
 	SELECT n.tenant_id, n.fingerprint, n.topic, n.error_type, n.message, n.received, n.first_seen, n.last_seen, n.sample_id, n.last_seen
 	  FROM named n
 	 WHERE (SELECT count(*) FROM known) >= 0 -- which are locked first
 	 ORDER BY n.tenant_id, n.fingerprint
-	` + intoGroup + `
+	`+intoGroup+`
 ), regressed AS (
-	` + regress + `
+	`+regress+`
 ), counted AS (
 	INSERT INTO dlq.dlq_arrivals AS a (tenant_id, topic, minute, received)
-	SELECT * FROM ` + arrivals.As("r") + `
+	SELECT * FROM `+postgres.Unnest("r", newArrivals)+`
 	 ORDER BY tenant_id, topic, minute
-	` + intoArrivals + `
+	`+intoArrivals+`
 )
-INSERT INTO dlq.dlq_messages AS m (` + names + `)
-SELECT ` + values + ` FROM ` + from + ` WHERE (SELECT d.n FROM doubtful d) = 0`
-}
+INSERT INTO dlq.dlq_messages AS m (`+theLetterTable.Inserted()+`)
+SELECT `+theLetterTable.Stored("l")+` FROM `+postgres.UnnestNumbered("l", newLetterRows)+` WHERE (SELECT d.n FROM doubtful d) = 0`,
+	newLetterRows, newGroups, newTerms, newTallies, newArrivals, newSpans)
+
+// What arriveLetters asks for beside what a batch of new letters travels as.
+var (
+	newTallies  = batchTallies.As("t")
+	newArrivals = batchArrivals.As("r")
+	newSpans    = batchSpans.As("s")
+)
 
 // unknownLife is the condition that a letter, or what is asked about, does not know
 // the id of its topic: it has none, or the digest of a record for it.
@@ -59,37 +57,18 @@ func unknownLife(letter, asked string) string {
 	          OR substr(` + letter + `.dlq_topic_id::text, 15, 1) = '8')`
 }
 
-// The columns of a tally: of each group beside groupInserts, of the arrivals of a
-// topic and minute, of each partition. In the order of tally.parameters.
-var (
-	groupTallies   = [...]postgres.WireColumn{{"received", "bigint"}, {"first_seen", "timestamptz"}, {"last_seen", "timestamptz"}, {"sample_id", "uuid"}}
-	arrivalTallies = [...]postgres.WireColumn{{"tenant_id", "uuid"}, {"topic", "text"}, {"minute", "timestamptz"}, {"received", "bigint"}}
-	spanTallies    = [...]postgres.WireColumn{{"tenant_id", "uuid"}, {"topic", "text"}, {"partition", "bigint"}, {"first", "bigint"}, {"last", "bigint"}, {"topic_id", "uuid"}}
-)
-
 // tally is what a batch of letters adds to groups and arrivals if all of them are
 // new, and where in Kafka they lie.
 type tally struct {
-	groups   []groupTally
+	groups   []groupRow
 	of       map[groupKey]int // in groups
 	arrivals map[arrivalKey]int64
 	spans    map[partitionKey]*span
-	columns  struct {
-		groups   [len(groupTallies)]postgres.BinaryColumn
-		arrivals [len(arrivalTallies)]postgres.BinaryColumn
-		spans    [len(spanTallies)]postgres.BinaryColumn
-	}
 }
 
 type groupKey struct {
 	tenant      uuid.UUID
 	fingerprint string
-}
-
-type groupTally struct {
-	received    int64
-	first, last time.Time
-	sample      uuid.UUID // the last one
 }
 
 type arrivalKey struct {
@@ -108,8 +87,8 @@ type partitionKey struct {
 // span is from which offset to which.
 type span struct{ first, last int64 }
 
-// count adds a letter, and tells whether it is the first of its group.
-func (t *tally) count(l *dlq.Letter) bool {
+// count adds a letter.
+func (t *tally) count(l *dlq.Letter) error {
 	if t.of == nil {
 		t.of, t.arrivals, t.spans = map[groupKey]int{}, map[arrivalKey]int64{}, map[partitionKey]*span{}
 	}
@@ -125,9 +104,16 @@ func (t *tally) count(l *dlq.Letter) bool {
 	k := groupKey{l.TenantID, l.Fingerprint}
 	i, known := t.of[k]
 	if !known {
+		regression, err := uuid.NewV7()
+		if err != nil {
+			return err
+		}
 		i = len(t.groups)
 		t.of[k] = i
-		t.groups = append(t.groups, groupTally{first: l.CreatedAt, last: l.CreatedAt})
+		t.groups = append(t.groups, groupRow{
+			tenant: l.TenantID, fingerprint: l.Fingerprint, topic: l.OriginalTopic, errorType: l.Failure.Type,
+			message: dlq.Normalised(l.Failure.Message), regression: regression, first: l.CreatedAt, last: l.CreatedAt,
+		})
 	}
 	g := &t.groups[i]
 	g.received++
@@ -138,56 +124,23 @@ func (t *tally) count(l *dlq.Letter) bool {
 	if l.CreatedAt.After(g.last) {
 		g.last = l.CreatedAt
 	}
-	return !known
+	return nil
 }
 
-func (t *tally) reset() {
-	clear(t.of)
-	clear(t.arrivals)
-	clear(t.spans)
-	t.groups = t.groups[:0]
-	for _, list := range t.lists() {
-		for i := range list {
-			list[i].Reset()
-		}
+// argsNew are the arguments of arriveLetters.
+func (c *newLetters) argsNew() []any {
+	t := &c.tally
+	tallies := batchTallies.Batch(len(t.groups))
+	for i := range t.groups {
+		tallies.Add(&t.groups[i])
 	}
-}
-
-func (t *tally) lists() [][]postgres.BinaryColumn {
-	return [][]postgres.BinaryColumn{t.columns.groups[:], t.columns.arrivals[:], t.columns.spans[:]}
-}
-
-func (t *tally) parameters() []any {
-	c := &t.columns
-	for _, g := range t.groups {
-		c.groups[0].Int(g.received)
-		c.groups[1].Time(g.first)
-		c.groups[2].Time(g.last)
-		c.groups[3].UUID(g.sample)
-	}
+	arrivals := batchArrivals.Batch(len(t.arrivals))
 	for k, n := range t.arrivals {
-		c.arrivals[0].UUID(k.tenant)
-		c.arrivals[1].Text(k.topic)
-		c.arrivals[2].Time(time.Unix(k.minute*60, 0))
-		c.arrivals[3].Int(n)
+		arrivals.Add(&arrivalRow{arrivalKey: k, minute: time.Unix(k.minute*60, 0), received: n})
 	}
+	spans := batchSpans.Batch(len(t.spans))
 	for k, s := range t.spans {
-		c.spans[0].UUID(k.tenant)
-		c.spans[1].Text(k.topic)
-		c.spans[2].Int(int64(k.partition))
-		c.spans[3].Int(s.first)
-		c.spans[4].Int(s.last)
-		c.spans[5].UUID(k.topicID)
+		spans.Add(&spanRow{partitionKey: k, first: s.first, last: s.last})
 	}
-	return postgres.Parameters(t.lists()...)
-}
-
-// parametersNew returns the parameters of insertNew, and whether the columns that
-// may travel once do.
-func (c *newLetters) parametersNew() (args []any, once bool) {
-	args, once = c.parametersOnce()
-	if !once {
-		args = c.parameters()
-	}
-	return append(args, c.tally.parameters()...), once
+	return arriveLetters.Args(c.bound(tallies, arrivals, spans)...)
 }

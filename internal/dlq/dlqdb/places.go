@@ -24,7 +24,7 @@ SELECT k.n, m.id, m.dlq_topic_id
  ORDER BY k.n, m.seq`
 
 // atPlacesWhole reads letters that atPlaces has found, with what they carry.
-const atPlacesWhole = `
+var atPlacesWhole = `
 SELECT m.*, k.n
   FROM unnest($1::bigint[], $2::uuid[]) AS k (n, id)
  CROSS JOIN LATERAL (

@@ -17,27 +17,27 @@ import (
 )
 
 // pushLetters stores a batch, and tells what of it is new.
-var pushLetters = `WITH ` + insertLetters() + ` SELECT s.id, s.seq FROM stored s`
+var pushLetters = postgres.Named(`WITH `+insertLetters+` SELECT s.id, s.seq FROM stored s`, newLetterRows, newGroups, newTerms)
 
 // pushTold is pushLetters with the record of who has pushed: one action for each
 // tenant of the batch of which a letter is new, in the transaction of the letters.
 // Of one letter the subject is that letter, of more the action names all of them:
 // a batch is bounded. What Kafka brings is stored by pushLetters, without actions.
-var pushTold = `WITH ` + insertLetters() + `, told AS (
+var pushTold = postgres.Named(`WITH `+insertLetters+`, told AS (
 	INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb, detail, actor, reason, request_id, credential_id, address, operation)
-	SELECT a.id, a.tenant_id, now(), '` + string(operator.DeadLetter) + `', CASE p.letters WHEN 1 THEN p.ids->>0 ELSE '*' END, '` + dlq.VerbPush + `',
+	SELECT a.id, a.tenant_id, now(), '`+string(operator.DeadLetter)+`', CASE p.letters WHEN 1 THEN p.ids->>0 ELSE '*' END, '`+dlq.VerbPush+`',
 	       CASE WHEN p.letters > 1 THEN jsonb_build_object('letters', p.letters, 'ids', p.ids) END,
-	       ` + fmt.Sprintf(`$%d::text, $%d::text, $%d::text, $%d::uuid, $%d::text, $%d::text
-	  FROM unnest($%d::uuid[], $%d::uuid[]) AS a (id, tenant_id)`,
-	afterTerms+2, afterTerms+3, afterTerms+4, afterTerms+5, afterTerms+6, afterTerms+7, afterTerms, afterTerms+1) + `
+	       @actor::text, @reason::text, @request_id::text, @credential::uuid, @address::text, @operation::text
+	  FROM unnest(@action_ids::uuid[], @tenants::uuid[]) AS a (id, tenant_id)
 	 CROSS JOIN LATERAL (SELECT count(*) AS letters, jsonb_agg(s.id ORDER BY s.seq) AS ids FROM stored s WHERE s.tenant_id = a.tenant_id) AS p
 	 WHERE p.letters > 0
-) SELECT s.id, s.seq FROM stored s`
+) SELECT s.id, s.seq FROM stored s`, newLetterRows, newGroups, newTerms,
+	postgres.Single("action_ids", "tenants", "actor", "reason", "request_id", "credential", "address", "operation"))
 
 // knownLetters finds the letters that kept others from being stored: by the id,
 // of whatever tenant, live or archived; by the dedupe key; by the place in Kafka, or
 // the id of the letter that settlePlaces has found there.
-const knownLetters = `
+var knownLetters = `
 SELECT m.*, k.n
   FROM unnest($1::integer[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::integer[], $7::bigint[], $8::uuid[], $9::uuid[])
        AS k (n, tenant_id, id, dedupe_key, topic, part, place, topic_id, double)
@@ -123,7 +123,7 @@ func (st *Letters) push(ctx context.Context, batch []dlq.Letter, tries int) ([]d
 }
 
 func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUID]int64, error) {
-	c := newLetters{db: st.db}
+	c := batchOf(st.db, len(batch))
 	for i := range batch {
 		if err := c.add(&batch[i]); err != nil {
 			return nil, err
@@ -133,7 +133,7 @@ func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUI
 	if err != nil {
 		return nil, err
 	}
-	rows, err := st.db.QueryWrite(ctx, pushTold, append(c.parameters(), told...)...)
+	rows, err := st.db.QueryWrite(ctx, pushTold.Text, pushTold.Args(c.bound(told)...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUI
 }
 
 // pushedBy returns what pushTold has beyond pushLetters.
-func pushedBy(by operator.By, batch []dlq.Letter) ([]any, error) {
+func pushedBy(by operator.By, batch []dlq.Letter) (postgres.Values, error) {
 	var ids, tenants []uuid.UUID
 	for i := range batch {
 		if slices.Contains(tenants, batch[i].TenantID) {
@@ -161,7 +161,7 @@ func pushedBy(by operator.By, batch []dlq.Letter) ([]any, error) {
 		}
 		ids, tenants = append(ids, id), append(tenants, batch[i].TenantID)
 	}
-	return []any{
+	return postgres.Values{
 		pq.Array(ids), pq.Array(tenants), by.Actor, by.Reason, by.RequestID,
 		uuid.NullUUID{UUID: by.Credential, Valid: by.Credential != uuid.Nil}, by.Address, by.Operation,
 	}, nil

@@ -46,7 +46,7 @@ func (t *Teller) Or(db *postgres.DB) *Teller {
 }
 
 // lockLetters reads live letters and locks them, in the order of their ids.
-const lockLetters = `
+var lockLetters = `
 SELECT ` + LetterColumns + `
   FROM dlq.dlq_messages m JOIN unnest($1::uuid[], $2::uuid[]) AS k (tenant_id, id) ON m.tenant_id = k.tenant_id AND m.id = k.id
  ORDER BY m.id
@@ -78,8 +78,8 @@ func (t *Teller) LockForUpdates(ctx context.Context, tx *sqlx.Tx, all []LetterUp
 // UpdateLetters writes what comes of all, of which found are those of LockForUpdates. tx is
 // of the writers' connections, or nothing in all is GaveUp.
 func (t *Teller) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []LetterUpdate, found map[uuid.UUID]dlq.Letter) error {
-	allowed := map[policyKey]int{}      // what was read of policies
-	fresh, n := newLetters{db: t.db}, 0 // n: those that nothing can be in the way of
+	allowed := map[policyKey]int{}         // what was read of policies
+	fresh, n := batchOf(t.db, len(all)), 0 // n: those that nothing can be in the way of
 	for _, told := range all {
 		before, known := found[told.ID]
 		if told.Outcome == dlq.GaveUp && (!known || !before.ReopensOn(told.SourceUpdate)) {
@@ -118,14 +118,14 @@ func (t *Teller) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []LetterUpd
 			return err
 		}
 	}
-	if fresh.columns[0].N == 0 {
+	if fresh.letters.Len() == 0 {
 		return nil
 	}
-	stmt, err := t.db.PreparedIn(ctx, tx, pushLetters)
+	stmt, err := t.db.PreparedIn(ctx, tx, pushLetters.Text)
 	if err != nil {
 		return err
 	}
-	rows, err := stmt.QueryContext(ctx, fresh.parameters()...)
+	rows, err := stmt.QueryContext(ctx, pushLetters.Args(fresh.bound()...)...)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 // Letters of webhooks are locked after their subscription and their delivery.
 
 // lockParcels reads the letters of deliveries and locks them.
-const lockParcels = `
+var lockParcels = `
 SELECT ` + dlqdb.LetterColumns + ` FROM dlq.dlq_messages m
  WHERE m.tenant_id = $1 AND m.dedupe_key = ANY ($2::text[]) AND m.source = 'WEBHOOK'
  ORDER BY m.id

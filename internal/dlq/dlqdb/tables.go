@@ -1,0 +1,201 @@
+package dlqdb
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// letterRow is a row of dlq.dlq_messages, or of its archive: a letter, and as it is
+// stored what may be sealed or NULL.
+type letterRow struct {
+	*dlq.Letter
+	at        place
+	stepIndex *int // nil without a step
+	terms     int64
+
+	view, target          []byte
+	key, headers, payload []byte // sealed
+	stack                 string // sealed
+}
+
+// place is where in Kafka a record lies; all nil: it came in another way.
+type place struct {
+	topic     *string
+	partition *int32
+	offset    *int64
+	topicID   uuid.UUID
+}
+
+func placeOf(p *dlq.Position) place {
+	if p == nil {
+		return place{}
+	}
+	return place{&p.Topic, &p.Partition, &p.Offset, p.TopicID}
+}
+
+func (p place) position() *dlq.Position {
+	if p.topic == nil {
+		return nil
+	}
+	return &dlq.Position{Topic: *p.topic, Partition: *p.partition, Offset: *p.offset, TopicID: p.topicID}
+}
+
+// theLetterTable is dlq.dlq_messages. What is derived from others is not read: payload,
+// terms; and attempts, which only claims count, is no column of it.
+var theLetterTable = postgres.NewTable(
+	postgres.UUID("id", func(r *letterRow) *uuid.UUID { return &r.ID }),
+	postgres.UUID("tenant_id", func(r *letterRow) *uuid.UUID { return &r.TenantID }),
+	postgres.Int("seq", func(r *letterRow) *int64 { return &r.Seq }).ReadOnly(),
+	postgres.Int("version", func(r *letterRow) *int64 { return &r.Version }),
+	postgres.Text("original_topic", func(r *letterRow) *string { return &r.OriginalTopic }),
+	postgres.Text("error_message", func(r *letterRow) *string { return &r.Failure.Message }),
+	postgres.Int("retry_count", func(r *letterRow) *int { return &r.RetryCount }),
+	postgres.Int("max_retries", func(r *letterRow) *int { return &r.MaxRetries }),
+	postgres.JSON("payload", func(r *letterRow) *[]byte { return &r.view }).WriteOnly(),
+	postgres.Text("status", func(r *letterRow) *dlq.Status { return &r.Status }),
+	postgres.Time("created_at", func(r *letterRow) *time.Time { return &r.CreatedAt }),
+	postgres.Time("updated_at", func(r *letterRow) *time.Time { return &r.UpdatedAt }),
+	postgres.TimeOrNil("last_retry_at", func(r *letterRow) **time.Time { return &r.LastRetryAt }),
+	postgres.Text("source", func(r *letterRow) *dlq.Source { return &r.Source }),
+	postgres.Bytes("payload_raw", func(r *letterRow) *[]byte { return &r.payload }),
+	postgres.Text("payload_encoding", func(r *letterRow) *dlq.Encoding { return &r.Encoding }),
+	postgres.Bytes("message_key", func(r *letterRow) *[]byte { return &r.key }),
+	postgres.Bytes("headers", func(r *letterRow) *[]byte { return &r.headers }),
+	postgres.TextOrNil("dlq_topic", func(r *letterRow) **string { return &r.at.topic }),
+	postgres.IntOrNil("dlq_partition", func(r *letterRow) **int32 { return &r.at.partition }),
+	postgres.IntOrNil("dlq_offset", func(r *letterRow) **int64 { return &r.at.offset }),
+	postgres.IntOrNil("original_partition", func(r *letterRow) **int32 { return &r.Origin.Partition }),
+	postgres.IntOrNil("original_offset", func(r *letterRow) **int64 { return &r.Origin.Offset }),
+	postgres.TimeOrNil("original_timestamp", func(r *letterRow) **time.Time { return &r.Origin.Timestamp }),
+	postgres.Text("consumer_group", func(r *letterRow) *string { return &r.ConsumerGroup }),
+	postgres.Text("error_type", func(r *letterRow) *string { return &r.Failure.Type }),
+	postgres.Text("error_class", func(r *letterRow) *dlq.ErrorClass { return &r.Failure.Class }),
+	postgres.Text("error_stack", func(r *letterRow) *string { return &r.stack }),
+	postgres.Text("fingerprint", func(r *letterRow) *string { return &r.Fingerprint }),
+	postgres.Int("terms", func(r *letterRow) *int64 { return &r.terms }).StoredFrom(termsStored).WriteOnly(),
+	postgres.UUIDOrZero("saga_id", func(r *letterRow) *uuid.UUID { return &r.Link.SagaID }),
+	postgres.IntOrNil("step_index", func(r *letterRow) **int { return &r.stepIndex }),
+	postgres.TextOrEmpty("step_name", func(r *letterRow) *string { return &r.Link.StepName }),
+	postgres.TextOrEmpty("step_action", func(r *letterRow) *string { return &r.Link.Action }),
+	postgres.UUIDOrZero("job_run_id", func(r *letterRow) *uuid.UUID { return &r.Link.JobRunID }),
+	postgres.UUIDOrZero("webhook_id", func(r *letterRow) *uuid.UUID { return &r.Link.WebhookID }),
+	postgres.UUIDOrZero("delivery_id", func(r *letterRow) *uuid.UUID { return &r.Link.DeliveryID }),
+	postgres.Text("correlation_id", func(r *letterRow) *string { return &r.CorrelationID }),
+	postgres.Text("trace_id", func(r *letterRow) *string { return &r.TraceID }),
+	postgres.TextOrEmpty("dedupe_key", func(r *letterRow) *string { return &r.DedupeKey }),
+	postgres.Texts("labels", func(r *letterRow) *[]string { return &r.Labels }),
+	postgres.Text("assignee", func(r *letterRow) *string { return &r.Assignee }),
+	postgres.Text("note", func(r *letterRow) *string { return &r.Note }),
+	postgres.TextOrEmpty("resolution", func(r *letterRow) *dlq.Resolution { return &r.Resolution }),
+	postgres.TimeOrNil("next_retry_at", func(r *letterRow) **time.Time { return &r.NextRetryAt }),
+	postgres.TimeOrNil("terminal_at", func(r *letterRow) **time.Time { return &r.TerminalAt }),
+	postgres.UUIDOrZero("retry_token", func(r *letterRow) *uuid.UUID { return &r.Token }).ReadOnly(),
+	postgres.TimeOrNil("retry_lease_until", func(r *letterRow) **time.Time { return &r.LeaseUntil }).ReadOnly(),
+	postgres.TimeOrNil("held_retry_at", func(r *letterRow) **time.Time { return &r.HeldRetryAt }).ReadOnly(),
+	postgres.Bool("retry_asked", func(r *letterRow) *bool { return &r.RetryAsked }).ReadOnly(),
+	postgres.UUIDOrZero("redrive_id", func(r *letterRow) *uuid.UUID { return &r.RedriveID }),
+	postgres.JSON("target", func(r *letterRow) *[]byte { return &r.target }),
+	postgres.Int("revision", func(r *letterRow) *int { return &r.Revision }),
+	postgres.Bool("ordered", func(r *letterRow) *bool { return &r.Ordered }),
+	postgres.UUID("root_id", func(r *letterRow) *uuid.UUID { return &r.RootID }),
+	postgres.UUIDOrZero("parent_id", func(r *letterRow) *uuid.UUID { return &r.ParentID }),
+	postgres.Int("generation", func(r *letterRow) *int { return &r.Generation }),
+	postgres.UUID("dlq_topic_id", func(r *letterRow) *uuid.UUID { return &r.at.topicID }),
+)
+
+// LetterColumns are the columns of dlq_messages and of its archive, alias m, in
+// the order of ScanLetter.
+var LetterColumns = theLetterTable.Selected("m")
+
+// ScanLetter reads one row that begins with LetterColumns; more receives the
+// columns after them. Content that does not open is envelope.ErrUnreadable, and
+// the letter has all but its content then: whoever reads many may pass over it
+// (DB.PassOver).
+func ScanLetter(db *postgres.DB, row postgres.Scanner, more ...any) (dlq.Letter, error) {
+	var l dlq.Letter
+	r := letterRow{Letter: &l}
+	if err := theLetterTable.Scan(row, &r, more...); err != nil {
+		return l, err
+	}
+	l.Arrived = r.at.position()
+	if r.stepIndex != nil {
+		l.Link.StepIndex = *r.stepIndex
+	}
+	if len(l.Labels) == 0 {
+		l.Labels = nil
+	}
+	if err := json.Unmarshal(r.target, &l.Target); err != nil {
+		return l, fmt.Errorf("stored target: %w", err)
+	}
+	sealer := db.Keys.SealerFor(l.TenantID, l.ID)
+	var err error
+	if l.Content, err = openContent(&sealer, contentFields, r.key, r.headers, r.payload); err != nil {
+		return l, err
+	}
+	plain, err := sealer.OpenBytes(fieldLetterStack, []byte(r.stack))
+	l.Failure.Stack = string(plain)
+	return l, err
+}
+
+// groupRow is a group of a batch of letters, and what the batch adds to it if all its
+// letters are new. The tally travels beside it, and only where it is asked for.
+type groupRow struct {
+	tenant                                 uuid.UUID
+	fingerprint, topic, errorType, message string
+	regression                             uuid.UUID // of the action that tells that it came back, should it have been resolved
+
+	received    int64
+	first, last time.Time
+	sample      uuid.UUID // the last one
+}
+
+var batchGroups = postgres.NewTable(
+	postgres.UUID("tenant_id", func(r *groupRow) *uuid.UUID { return &r.tenant }),
+	postgres.Text("fingerprint", func(r *groupRow) *string { return &r.fingerprint }),
+	postgres.Text("topic", func(r *groupRow) *string { return &r.topic }),
+	postgres.Text("error_type", func(r *groupRow) *string { return &r.errorType }),
+	postgres.Text("message", func(r *groupRow) *string { return &r.message }),
+	postgres.UUID("regression", func(r *groupRow) *uuid.UUID { return &r.regression }),
+)
+
+var batchTallies = postgres.NewTable(
+	postgres.Int("received", func(r *groupRow) *int64 { return &r.received }),
+	postgres.Time("first_seen", func(r *groupRow) *time.Time { return &r.first }),
+	postgres.Time("last_seen", func(r *groupRow) *time.Time { return &r.last }),
+	postgres.UUID("sample_id", func(r *groupRow) *uuid.UUID { return &r.sample }),
+)
+
+// arrivalRow is how many letters of a topic came in a minute.
+type arrivalRow struct {
+	arrivalKey
+	minute   time.Time
+	received int64
+}
+
+var batchArrivals = postgres.NewTable(
+	postgres.UUID("tenant_id", func(r *arrivalRow) *uuid.UUID { return &r.tenant }),
+	postgres.Text("topic", func(r *arrivalRow) *string { return &r.topic }),
+	postgres.Time("minute", func(r *arrivalRow) *time.Time { return &r.minute }),
+	postgres.Int("received", func(r *arrivalRow) *int64 { return &r.received }),
+)
+
+// spanRow is from which offset of a partition to which a batch reaches.
+type spanRow struct {
+	partitionKey
+	first, last int64
+}
+
+var batchSpans = postgres.NewTable(
+	postgres.UUID("tenant_id", func(r *spanRow) *uuid.UUID { return &r.tenant }),
+	postgres.Text("topic", func(r *spanRow) *string { return &r.topic }),
+	postgres.Int("partition", func(r *spanRow) *int32 { return &r.partition }),
+	postgres.Int("first", func(r *spanRow) *int64 { return &r.first }),
+	postgres.Int("last", func(r *spanRow) *int64 { return &r.last }),
+	postgres.UUID("topic_id", func(r *spanRow) *uuid.UUID { return &r.topicID }),
+)
