@@ -101,7 +101,7 @@ func withDatabase(ctx context.Context, c *cli, f func(dsn string) error) error {
 	defer stop()
 	dsn, err := app.DSN(ctx, cfg, log)
 	if err == nil {
-		err = app.Unshared(ctx, cfg, dsn)
+		err = app.RequireOwnSessions(ctx, cfg, dsn)
 	}
 	if err != nil {
 		return err

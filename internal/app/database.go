@@ -25,7 +25,7 @@ func openDatabase(ctx context.Context, cfg *config.Config, from *logins, log *sl
 	}
 	if d, err = connect(ctx, cfg, from, log); err != nil {
 		stopPrivate()
-		return nil, nil, nil, postgres.Refused(err)
+		return nil, nil, nil, postgres.ExplainRefusal(err)
 	}
 	from.changed(d.Refresh)
 	return d, lost, func() { d.Close(); stopPrivate() }, nil
@@ -73,7 +73,7 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	if err := postgres.Unshared(ctx, postgres.Config{DSN: dsn, IOTimeout: c.IOTimeout, Application: cfg.App.Name}); err != nil {
+	if err := postgres.RequireOwnSessions(ctx, postgres.Config{DSN: dsn, IOTimeout: c.IOTimeout, Application: cfg.App.Name}); err != nil {
 		return nil, err
 	}
 	if c.AutoMigrate {

@@ -144,10 +144,10 @@ func DSN(ctx context.Context, cfg config.Config, log *slog.Logger) (string, erro
 	return l.dsn(ctx, cfg.Database)
 }
 
-// Unshared returns nil when dsn leads to sessions of PostgreSQL that are not shared
+// RequireOwnSessions returns nil when dsn leads to sessions of PostgreSQL that are not shared
 // with others: the lock of who migrates is one session's.
-func Unshared(ctx context.Context, cfg config.Config, dsn string) error {
-	return postgres.Unshared(ctx, postgres.Config{DSN: dsn, IOTimeout: cfg.Database.IOTimeout, Application: cfg.App.Name})
+func RequireOwnSessions(ctx context.Context, cfg config.Config, dsn string) error {
+	return postgres.RequireOwnSessions(ctx, postgres.Config{DSN: dsn, IOTimeout: cfg.Database.IOTimeout, Application: cfg.App.Name})
 }
 
 func (l *logins) dsn(ctx context.Context, d config.Database) (string, error) {

@@ -123,7 +123,7 @@ func TestAPoolerThatSharesSessionsIsRefusedAtTheStart(t *testing.T) {
 					list := strings.ReplaceAll(documented(t), "pool_mode = session", "pool_mode = "+mode)
 					through := pgbouncer(t, dsn, list+order+fmt.Sprintf("\ndefault_pool_size = %d\nmin_pool_size = %d\n", size, size/2))
 					for _, start := range []func(*testing.T, string) error{inDev, inProd} {
-						if err := start(t, through); !errors.Is(err, postgres.ErrShared) {
+						if err := start(t, through); !errors.Is(err, postgres.ErrSharedSessions) {
 							t.Errorf("it starts, or does not say why not: %v", err)
 						}
 					}
@@ -132,7 +132,7 @@ func TestAPoolerThatSharesSessionsIsRefusedAtTheStart(t *testing.T) {
 		}
 	}
 	t.Run("whose parameters nobody has listed", func(t *testing.T) {
-		if err := inDev(t, pgbouncer(t, dsn, "pool_mode = transaction\n")); !errors.Is(err, postgres.ErrShared) {
+		if err := inDev(t, pgbouncer(t, dsn, "pool_mode = transaction\n")); !errors.Is(err, postgres.ErrSharedSessions) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -147,7 +147,7 @@ func TestAPoolerThatSharesSessionsIsRefusedAtTheStart(t *testing.T) {
 			}
 		}()
 		for range 20 {
-			if err := postgres.Unshared(t.Context(), postgres.Config{DSN: through}); !errors.Is(err, postgres.ErrShared) {
+			if err := postgres.RequireOwnSessions(t.Context(), postgres.Config{DSN: through}); !errors.Is(err, postgres.ErrSharedSessions) {
 				t.Errorf("%v", err)
 			}
 		}
@@ -157,7 +157,7 @@ func TestAPoolerThatSharesSessionsIsRefusedAtTheStart(t *testing.T) {
 	t.Run("nor does it migrate", func(t *testing.T) {
 		cfg := config.Default(config.Dev)
 		cfg.Database.URL = config.Secret(pgbouncer(t, dsn, "pool_mode = transaction\n"))
-		if err := app.Unshared(t.Context(), cfg, string(cfg.Database.URL)); !errors.Is(err, postgres.ErrShared) {
+		if err := app.RequireOwnSessions(t.Context(), cfg, string(cfg.Database.URL)); !errors.Is(err, postgres.ErrSharedSessions) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -194,7 +194,7 @@ func TestPgBouncerInSessionMode(t *testing.T) {
 	})
 	t.Run("with too few sessions", func(t *testing.T) {
 		err := inProd(t, pgbouncer(t, server, documented(t)+"default_pool_size = 1\n"))
-		if err == nil || !strings.Contains(err.Error(), "default_pool_size") || errors.Is(err, postgres.ErrShared) {
+		if err == nil || !strings.Contains(err.Error(), "default_pool_size") || errors.Is(err, postgres.ErrSharedSessions) {
 			t.Errorf("%v", err)
 		}
 	})

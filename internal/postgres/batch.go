@@ -83,7 +83,7 @@ func (db *DB) PreparedIn(ctx context.Context, tx *sqlx.Tx, query string) (*sqlx.
 const prepareWithin = 10 * time.Second
 
 // Within is InTenant for statements that may each take that long: the server
-// ends the one that does not (RanOut).
+// ends the one that does not (TimedOut).
 func (db *DB) Within(ctx context.Context, tenant uuid.UUID, each time.Duration, f func(*sqlx.Tx) error) error {
 	return db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT set_config('statement_timeout', $1, true)`, strconv.FormatInt(max(1, each.Milliseconds()), 10)); err != nil {

@@ -31,8 +31,8 @@ func Collided(err error) bool {
 	return false
 }
 
-// RanOut tells whether the server ended a statement because its time was up.
-func RanOut(err error) bool { return SQLState(err) == "57014" }
+// TimedOut tells whether the server ended a statement because its time was up.
+func TimedOut(err error) bool { return SQLState(err) == "57014" }
 
 // DataError tells whether the statement's own data was refused, so that
 // nothing of it was written and the other rows of a batch may still be fine:

@@ -13,12 +13,12 @@ import (
 	"github.com/lib/pq"
 )
 
-// ErrShared is a pooler between Skald and PostgreSQL that gives a connection
+// ErrSharedSessions is a pooler between Skald and PostgreSQL that gives a connection
 // another server session for each transaction, as PgBouncer does with
 // pool_mode=transaction. The driver prepares a statement in one round trip and
 // runs it in the next, by names that every session has: there it would meet
 // those of others, and where the numbers of parameters agree run them.
-var ErrShared = errors.New("a pooler between Skald and PostgreSQL assigns each transaction to a different session (PgBouncer with pool_mode transaction or statement), " +
+var ErrSharedSessions = errors.New("a pooler between Skald and PostgreSQL assigns each transaction to a different session (PgBouncer with pool_mode transaction or statement), " +
 	"which mixes up prepared statements, so that a wrong one may be executed: " +
 	"set pool_mode=session for this database, or connect to PostgreSQL itself (docs/operations.md, PgBouncer)")
 
@@ -29,8 +29,8 @@ const (
 	probePatient = 10 * time.Second
 )
 
-// Unshared returns nil when each connection has a session of PostgreSQL of its
-// own for as long as it is open, ErrShared when not. Nothing is prepared or
+// RequireOwnSessions returns nil when each connection has a session of PostgreSQL of its
+// own for as long as it is open, ErrSharedSessions when not. Nothing is prepared or
 // changed on the way.
 //
 // The evidence is which session answers. Two connections that are open at the
@@ -38,7 +38,7 @@ const (
 // something hands them out anew. A pool of one session, or one that gives the
 // last one used first, is found by asking one connection after the other; one
 // that takes turns, by asking the same connection twice.
-func Unshared(ctx context.Context, cfg Config) error {
+func RequireOwnSessions(ctx context.Context, cfg Config) error {
 	cfg.IOTimeout = probePatient // whoever waits for a session is not told of ctx
 	cfg.setDefaults()
 	base, err := pq.NewConfig(cfg.DSN)
@@ -78,7 +78,7 @@ func Unshared(ctx context.Context, cfg Config) error {
 					return fmt.Errorf("query the session id: %w", tooFew(ctx, i, err))
 				}
 				if by, known := seen[session]; known && by != i || own[i] != "" && own[i] != session {
-					return ErrShared
+					return ErrSharedSessions
 				}
 				seen[session], own[i] = i, session
 			}
@@ -101,9 +101,9 @@ func tooFew(ctx context.Context, had int, err error) error {
 // startupParameters is what a pooler must let pass or ignore.
 const startupParameters = "role,jit,random_page_cost,enable_hashjoin,enable_mergejoin,enable_seqscan,statement_timeout,lock_timeout,idle_in_transaction_session_timeout"
 
-// Refused adds to an error what to do when a pooler refuses the settings with
+// ExplainRefusal adds to an error what to do when a pooler refuses the settings with
 // which connections begin.
-func Refused(err error) error {
+func ExplainRefusal(err error) error {
 	if err == nil || !strings.Contains(err.Error(), "unsupported startup parameter") {
 		return err
 	}

@@ -66,7 +66,7 @@ type DB struct {
 	Lease *sqlx.DB
 
 	idle map[*sqlx.DB]int // how many connections each pool keeps
-	// pooled: something in between, such as PgBouncer in session mode (Unshared),
+	// pooled: something in between, such as PgBouncer in session mode (RequireOwnSessions),
 	// keeps the role to itself that a connection asks for at its start, so each
 	// transaction asks again.
 	pooled     bool

@@ -61,18 +61,18 @@ type Queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// ByTenant runs a statement that changes something and answers with tenants and how
+// ExecByTenant runs a statement that changes something and answers with tenants and how
 // many of each.
-func (db *DB) ByTenant(ctx context.Context, statement string, args ...any) (map[uuid.UUID]int64, error) {
+func (db *DB) ExecByTenant(ctx context.Context, statement string, args ...any) (map[uuid.UUID]int64, error) {
 	rows, err := db.Read.QueryContext(ctx, statement, args...)
 	if err != nil {
 		return nil, err
 	}
-	return Counts(rows)
+	return ScanCounts(rows)
 }
 
-// Counts reads rows of a tenant and a number.
-func Counts(rows *sql.Rows) (map[uuid.UUID]int64, error) {
+// ScanCounts reads rows of a tenant and a number.
+func ScanCounts(rows *sql.Rows) (map[uuid.UUID]int64, error) {
 	found := map[uuid.UUID]int64{}
 	err := EachRow(rows, func() error {
 		var tenant uuid.UUID

@@ -35,8 +35,8 @@ func Seal(p *envelope.Sealer, f envelope.Field, v []byte) ([]byte, error) {
 	return p.Seal(f, v)
 }
 
-// Opened returns the canonical JSON that a jsonb stands for; nil stays nil.
-func Opened(p *envelope.Sealer, f envelope.Field, stored []byte) (json.RawMessage, error) {
+// Unseal returns the canonical JSON that a jsonb stands for; nil stays nil.
+func Unseal(p *envelope.Sealer, f envelope.Field, stored []byte) (json.RawMessage, error) {
 	v, err := Canonical(stored)
 	if err != nil || v == nil {
 		return nil, err

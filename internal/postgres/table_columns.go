@@ -12,16 +12,16 @@ type integer interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32
 }
 
-// OrElse reads a column into p, NULL as nothing.
-func OrElse[V any](p *V, nothing V) any { return &orElse[V]{p, nothing} }
+// ScanOr reads a column into p, NULL as nothing.
+func ScanOr[V any](p *V, nothing V) any { return &scanOr[V]{p, nothing} }
 
-type orElse[V any] struct {
+type scanOr[V any] struct {
 	p       *V
 	nothing V
 }
 
 // Scan implements sql.Scanner.
-func (o *orElse[V]) Scan(src any) error {
+func (o *scanOr[V]) Scan(src any) error {
 	if src == nil {
 		*o.p = o.nothing
 		return nil
@@ -49,7 +49,7 @@ func UUID[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 func UUIDOrZero[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 	return Column[T]{
 		name: name, travels: "uuid", write: func(c *BinaryColumn, r *T) { c.UUIDUnlessZero(*at(r)) },
-		dest: func(r *T) any { return OrElse(at(r), uuid.Nil) },
+		dest: func(r *T) any { return ScanOr(at(r), uuid.Nil) },
 	}
 }
 
@@ -65,7 +65,7 @@ func Text[T any, V ~string](name string, at func(*T) *V) Column[T] {
 func TextOrEmpty[T any, V ~string](name string, at func(*T) *V) Column[T] {
 	return Column[T]{
 		name: name, travels: "text", write: func(c *BinaryColumn, r *T) { c.TextUnlessEmpty(string(*at(r))) },
-		dest: func(r *T) any { return OrElse(at(r), "") },
+		dest: func(r *T) any { return ScanOr(at(r), "") },
 	}
 }
 
@@ -92,7 +92,7 @@ func Int[T any, V integer](name string, at func(*T) *V) Column[T] {
 func IntOr[T any, V integer](nothing V, name string, at func(*T) *V) Column[T] {
 	return Column[T]{
 		name: name, travels: "bigint", write: func(c *BinaryColumn, r *T) { c.intUnless(int64(*at(r)), int64(nothing)) },
-		dest: func(r *T) any { return OrElse(at(r), nothing) },
+		dest: func(r *T) any { return ScanOr(at(r), nothing) },
 	}
 }
 

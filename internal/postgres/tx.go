@@ -61,11 +61,11 @@ func (db *DB) ExecIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any
 	return err
 }
 
-// Asking is how a query is asked: in a transaction, or by itself.
-type Asking func(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+// QueryFunc is how a query is asked: in a transaction, or by itself.
+type QueryFunc func(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 
-// AskingIn asks in a transaction of the writers'.
-func (db *DB) AskingIn(tx *sqlx.Tx) Asking {
+// QueryFuncIn asks in a transaction of the writers'.
+func (db *DB) QueryFuncIn(tx *sqlx.Tx) QueryFunc {
 	return func(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 		return db.QueryIn(ctx, tx, query, args...)
 	}

@@ -21,8 +21,8 @@ func NullText(doc []byte) sql.NullString {
 	return sql.NullString{String: string(doc), Valid: doc != nil}
 }
 
-// OrNull turns a zero value into NULL.
-func OrNull[T comparable](v T) *T {
+// NilIfZero turns a zero value into NULL.
+func NilIfZero[T comparable](v T) *T {
 	var zero T
 	if v == zero {
 		return nil
@@ -50,10 +50,10 @@ func TextArray(of []string) string {
 	return v.(string)
 }
 
-// Quoted lists words of the rules, which hold nothing that needs quoting: written
+// QuotedList lists words of the rules, which hold nothing that needs quoting: written
 // out, the planner knows what it is asked for. What the rules do not know is left
 // out.
-func Quoted[T ~string](of []T) string {
+func QuotedList[T ~string](of []T) string {
 	var out []string
 	for _, w := range of {
 		if strings.Trim(string(w), "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == "" {

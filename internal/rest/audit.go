@@ -26,8 +26,8 @@ func ByOf(ctx context.Context, reason *string) operator.By {
 	return by
 }
 
-// Acting returns ctx for stores that tell of their own changes.
-func Acting(ctx context.Context, reason *string) context.Context {
+// WithActor returns ctx for stores that tell of their own changes.
+func WithActor(ctx context.Context, reason *string) context.Context {
 	return operator.As(ctx, ByOf(ctx, reason))
 }
 

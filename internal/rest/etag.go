@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// EtagOf is the strong entity tag of a resource: its version in quotes.
-func EtagOf(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+// ETagOf is the strong entity tag of a resource: its version in quotes.
+func ETagOf(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
 // ArchivedETag is that of an archived saga, which looks different from the live
 // saga of the same version.
@@ -32,7 +32,7 @@ func tags(name, header string) (list []string, anything bool, err error) {
 
 // IfMatch tells whether a change of a resource may go on, by the strong
 // comparison of RFC 9110 13.1.1. Without the header it may.
-func IfMatch(header *string, version int64) (bool, error) { return IfMatchTag(header, EtagOf(version)) }
+func IfMatch(header *string, version int64) (bool, error) { return IfMatchTag(header, ETagOf(version)) }
 
 // IfMatchTag is IfMatch for a resource whose entity tag says more than its version.
 func IfMatchTag(header *string, etag string) (bool, error) {

@@ -33,16 +33,16 @@ func BadParameter(name, code, format string, args ...any) *fault.Error {
 
 // ParameterFault is the fault of several parameters.
 func ParameterFault(code string, fields ...fault.Field) *fault.Error {
-	return Summed(fault.Malformed, code, fields)
+	return FieldsFault(fault.Malformed, code, fields)
 }
 
 // SchemaFault is the fault of a body that does not fit the contract.
 func SchemaFault(fields ...fault.Field) *fault.Error {
-	return Summed(fault.Invalid, CodeSchema, fields)
+	return FieldsFault(fault.Invalid, CodeSchema, fields)
 }
 
-// Summed makes one fault of several mistakes; its detail tells the first.
-func Summed(kind fault.Kind, code string, fields []fault.Field) *fault.Error {
+// FieldsFault makes one fault of several mistakes; its detail tells the first.
+func FieldsFault(kind fault.Kind, code string, fields []fault.Field) *fault.Error {
 	detail := fields[0].Message
 	if at := fields[0].Pointer; at != "" {
 		detail = at + " " + detail

@@ -89,8 +89,8 @@ func (p Paging) Answer(more bool, total int64, last func() []byte) api.Paginatio
 	return out
 }
 
-// Onward is Answer for lists that only go forward, by cursor.
-func (p Paging) Onward(more bool, last func() []byte) api.Pagination {
+// AnswerForward is Answer for lists that only go forward, by cursor.
+func (p Paging) AnswerForward(more bool, last func() []byte) api.Pagination {
 	p.Page, p.Total = 0, false
 	return p.Answer(more, 0, last)
 }

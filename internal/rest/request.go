@@ -62,17 +62,17 @@ func ForDeployment(ctx context.Context, what string) error {
 	return fault.New(fault.Forbidden, access.CodeForbidden, "%s concerns all tenants: it needs a credential for any tenant", cmp.Or(what, "this"))
 }
 
-// SaysWhy returns nil when a reason is given for what cannot be undone. Fault: that
+// RequireReason returns nil when a reason is given for what cannot be undone. Fault: that
 // of the schema, at /reason.
-func SaysWhy(reason, because string) error {
+func RequireReason(reason, because string) error {
 	if strings.TrimSpace(reason) == "" {
 		return SchemaFault(fault.Field{Pointer: "/reason", Code: "required", Message: "is required: " + because})
 	}
 	return nil
 }
 
-// ReasonIn returns what a body says of why; nil: nothing.
-func ReasonIn(b *api.ReasonInput) *string {
+// ReasonOf returns what a body says of why; nil: nothing.
+func ReasonOf(b *api.ReasonInput) *string {
 	if b == nil {
 		return nil
 	}

@@ -8,17 +8,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// Text is a text that may be left out, "" without it.
-func Text(s *string) string {
+// Text is a text, or a word of an enum, that may be left out; "" without it.
+func Text[S ~string](s *S) string {
 	if s == nil {
 		return ""
 	}
-	return *s
+	return string(*s)
 }
 
-// As returns the words of the contract as those of the rules, which a test
-// keeps the same.
-func As[T, W ~string](words []W) []T {
+// Enums returns the words of the contract as those of the rules, or the other way round; a
+// test keeps the two the same.
+func Enums[T, W ~string](words []W) []T {
 	var out []T
 	for _, w := range words {
 		out = append(out, T(w))
@@ -26,16 +26,8 @@ func As[T, W ~string](words []W) []T {
 	return out
 }
 
-// Word is the text of an enum that was not required, "" without it.
-func Word[W ~string](w *W) string {
-	if w == nil {
-		return ""
-	}
-	return string(*w)
-}
-
-// Given returns nil of JSON's null.
-func Given(v []byte) []byte {
+// UnlessNull leaves out JSON's null.
+func UnlessNull[T ~[]byte](v T) T {
 	if string(v) == "null" {
 		return nil
 	}
@@ -50,16 +42,13 @@ func AsInt(v *int32) *int {
 	return new(int(*v))
 }
 
-// OnlyTrue leaves out what is false.
-func OnlyTrue(b bool) *bool {
+// UnlessFalse leaves out what is false.
+func UnlessFalse(b bool) *bool {
 	if !b {
 		return nil
 	}
 	return &b
 }
-
-// MS is a duration as the API tells it.
-func MS(d time.Duration) int64 { return d.Milliseconds() }
 
 // UnlessEmpty leaves out what is empty.
 func UnlessEmpty(s string) *string {
@@ -77,8 +66,8 @@ func UnlessNil(id uuid.UUID) *uuid.UUID {
 	return &id
 }
 
-// WordUnlessEmpty is a word of an enum of the contract; left out when it is empty.
-func WordUnlessEmpty[T ~string](word string) *T {
+// EnumUnlessEmpty is a word of an enum of the contract; left out when it is empty.
+func EnumUnlessEmpty[T ~string](word string) *T {
 	if word == "" {
 		return nil
 	}

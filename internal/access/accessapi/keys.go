@@ -40,7 +40,7 @@ func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestO
 		}
 		key, token, err := access.Issue(want, req.Who, s.NewID(), chance, s.Now())
 		if err == nil {
-			err = s.Keys.Create(rest.Acting(ctx, in.Body.Reason), key)
+			err = s.Keys.Create(rest.WithActor(ctx, in.Body.Reason), key)
 		}
 		switch {
 		case errors.Is(err, access.ErrPrefixTaken): // one in 2^40; chance will not do it again
@@ -143,10 +143,10 @@ func (s *Handlers) RevokeAPIKey(ctx context.Context, in api.RevokeAPIKeyRequestO
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	req := rest.RequestOf(ctx)
-	if err := rest.SaysWhy(rest.Text(rest.ReasonIn(in.Body)), "a revoked key cannot be restored, so the audit trail must say why"); err != nil {
+	if err := rest.RequireReason(rest.Text(rest.ReasonOf(in.Body)), "a revoked key cannot be restored, so the audit trail must say why"); err != nil {
 		return nil, err
 	}
-	key, err := s.Keys.Revoke(rest.Acting(ctx, rest.ReasonIn(in.Body)), scopeOf(req), in.KeyID, req.Principal, s.Now())
+	key, err := s.Keys.Revoke(rest.WithActor(ctx, rest.ReasonOf(in.Body)), scopeOf(req), in.KeyID, req.Principal, s.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func (s *Handlers) ListActions(ctx context.Context, in api.ListActionsRequestObj
 		return nil, err
 	}
 	f := operator.Filter{
-		Kind: operator.Kind(rest.Word(p.Kind)), Subject: rest.Text(p.Subject), Actor: rest.Text(p.Actor), Verb: rest.Text(p.Verb),
+		Kind: operator.Kind(rest.Text(p.Kind)), Subject: rest.Text(p.Subject), Actor: rest.Text(p.Actor), Verb: rest.Text(p.Verb),
 		Operation: rest.Text(p.Operation), RequestID: rest.Text(p.RequestID),
 		Limit: paging.Size, Offset: paging.Offset(), Total: paging.Total,
 	}

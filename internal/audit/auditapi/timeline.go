@@ -48,7 +48,7 @@ func (s *Handlers) GetTimeline(ctx context.Context, in api.GetTimelineRequestObj
 	for i := range entries {
 		out.Entries[i] = toAPITimeline(&entries[i])
 	}
-	out.NextCursor = paging.Onward(more, func() []byte {
+	out.NextCursor = paging.AnswerForward(more, func() []byte {
 		last := &entries[len(entries)-1]
 		return rest.TimeAndTextKeys(last.At, last.Key)
 	}).NextCursor

@@ -74,7 +74,7 @@ func (s *Handlers) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLett
 	if b != nil {
 		why = b.Reason
 	}
-	if err := rest.SaysWhy(why, "a discarded dead letter is never retried, so the audit trail must say why"); err != nil {
+	if err := rest.RequireReason(why, "a discarded dead letter is never retried, so the audit trail must say why"); err != nil {
 		return nil, err
 	}
 	force := b.Force != nil && *b.Force

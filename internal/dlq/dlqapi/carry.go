@@ -90,5 +90,5 @@ func invalidAt(pointer string, err error) error {
 	for i := range fields {
 		fields[i].Pointer = pointer
 	}
-	return rest.Summed(f.Kind, f.Code, fields)
+	return rest.FieldsFault(f.Kind, f.Code, fields)
 }

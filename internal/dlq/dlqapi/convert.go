@@ -21,15 +21,15 @@ type letterView struct {
 func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
 	out := api.DeadLetter{
 		ID: l.ID, OriginalTopic: l.OriginalTopic, ErrorMessage: l.Failure.Message, RetryCount: l.RetryCount, MaxRetries: l.MaxRetries,
-		Status: api.DeadLetterStatus(l.Status), Resolution: rest.WordUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
-		PayloadEncoding: rest.WordUnlessEmpty[api.DeadLetterEncoding](string(l.Encoding)),
+		Status: api.DeadLetterStatus(l.Status), Resolution: rest.EnumUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
+		PayloadEncoding: rest.EnumUnlessEmpty[api.DeadLetterEncoding](string(l.Encoding)),
 		CreatedAt:       l.CreatedAt, UpdatedAt: l.UpdatedAt, LastRetryAt: l.LastRetryAt, LastError: rest.UnlessEmpty(l.LastError), LastErrorAt: l.LastErrorAt, NextRetryAt: l.NextRetry(), TerminalAt: l.TerminalAt,
 		LeaseUntil: l.LeaseUntil, Version: l.Version, Source: api.DeadLetterSource(l.Source),
 		OriginalPartition: l.Origin.Partition, OriginalOffset: l.Origin.Offset, OriginalTimestamp: l.Origin.Timestamp,
 		ReadFrom: toAPIPlace(l.Arrived), ConsumerGroup: rest.UnlessEmpty(l.ConsumerGroup), ErrorType: rest.UnlessEmpty(l.Failure.Type),
 		ErrorClass: api.DeadLetterErrorClass(l.Failure.Class), Fingerprint: l.Fingerprint,
 		SagaID: rest.UnlessNil(l.Link.SagaID), JobRunID: rest.UnlessNil(l.Link.JobRunID), WebhookID: rest.UnlessNil(l.Link.WebhookID), DeliveryID: rest.UnlessNil(l.Link.DeliveryID),
-		StepName: rest.UnlessEmpty(l.Link.StepName), StepAction: rest.WordUnlessEmpty[api.StepAction](l.Link.Action),
+		StepName: rest.UnlessEmpty(l.Link.StepName), StepAction: rest.EnumUnlessEmpty[api.StepAction](l.Link.Action),
 		CorrelationID: rest.UnlessEmpty(l.CorrelationID), TraceID: rest.UnlessEmpty(l.TraceID), DedupeKey: rest.UnlessEmpty(l.DedupeKey),
 		Labels: append([]string{}, l.Labels...), Assignee: rest.UnlessEmpty(l.Assignee), Note: rest.UnlessEmpty(l.Note),
 		Target: toAPITarget(&l.Target), Revision: l.Revision, Ordered: l.Ordered, RedriveID: rest.UnlessNil(l.RedriveID),
@@ -111,7 +111,7 @@ func showHeaders(headers []dlq.Header) []api.DeadLetterHeader {
 func toAPITarget(t *dlq.Target) api.DeadLetterTarget {
 	return api.DeadLetterTarget{
 		Kind: api.DeadLetterTargetKind(t.Kind), Topic: rest.UnlessEmpty(t.Topic), Partition: t.Partition, URL: rest.UnlessEmpty(t.URL), Job: rest.UnlessEmpty(t.Job),
-		Method: rest.WordUnlessEmpty[api.DeadLetterTargetMethod](t.Method),
+		Method: rest.EnumUnlessEmpty[api.DeadLetterTargetMethod](t.Method),
 	}
 }
 
@@ -143,7 +143,7 @@ func toAPILineage(letters []dlq.Letter) []api.DeadLetterAncestor {
 	for i := range letters {
 		l := &letters[i]
 		out[i] = api.DeadLetterAncestor{
-			ID: l.ID, ParentID: rest.UnlessNil(l.ParentID), Status: api.DeadLetterStatus(l.Status), Resolution: rest.WordUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
+			ID: l.ID, ParentID: rest.UnlessNil(l.ParentID), Status: api.DeadLetterStatus(l.Status), Resolution: rest.EnumUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
 			Generation: l.Generation, RedriveID: rest.UnlessNil(l.RedriveID), CreatedAt: l.CreatedAt,
 		}
 		if l.ArchivedAt != nil {
@@ -159,7 +159,7 @@ func toAPIRevisions(revisions []dlq.Revision, redact []string) []api.DeadLetterR
 		r := &revisions[i]
 		shown := api.DeadLetterRevision{Number: r.Number, Author: r.Author, Reason: rest.UnlessEmpty(r.Reason), CreatedAt: r.CreatedAt, PayloadPatch: r.Patch}
 		enc := dlq.EncodingOf(r.Content.Payload)
-		shown.PayloadEncoding = rest.WordUnlessEmpty[api.DeadLetterEncoding](string(enc))
+		shown.PayloadEncoding = rest.EnumUnlessEmpty[api.DeadLetterEncoding](string(enc))
 		shown.Payload, shown.PayloadBase64 = showPayload(r.Content.Payload, enc, letterView{redact: redact})
 		if len(redact) > 0 && r.Patch != nil {
 			shown.PayloadPatch = rest.Redacted // it may hold what it sets there

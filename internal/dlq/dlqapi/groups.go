@@ -20,7 +20,7 @@ func (s *Handlers) ListDeadLetterGroups(ctx context.Context, in api.ListDeadLett
 	if err != nil {
 		return nil, err
 	}
-	f := dlq.GroupFilter{States: rest.As[dlq.GroupState](p.State), Topic: rest.Text(p.Topic), Limit: paging.Size, Offset: paging.Offset(), Total: paging.Total}
+	f := dlq.GroupFilter{States: rest.Enums[dlq.GroupState](p.State), Topic: rest.Text(p.Topic), Limit: paging.Size, Offset: paging.Offset(), Total: paging.Total}
 	if paging.Page == 0 {
 		at, fingerprint, err := rest.TimeAndText(paging.After)
 		if err != nil {
@@ -88,7 +88,7 @@ func (s *Handlers) UpdateDeadLetterGroup(ctx context.Context, in api.UpdateDeadL
 }
 
 func groupAnswer(g *dlq.Group) rest.Answer {
-	return rest.Answer{Status: http.StatusOK, Body: toAPIGroup(g), ETag: rest.EtagOf(g.Version)}
+	return rest.Answer{Status: http.StatusOK, Body: toAPIGroup(g), ETag: rest.ETagOf(g.Version)}
 }
 
 func toAPIGroups(groups []dlq.Group) []api.DeadLetterGroup {

@@ -176,7 +176,7 @@ func (in *importing) refuse(line int, f *fault.Error) {
 // store pushes the batch. A letter whose id is somebody else's gets another one,
 // which is the same whenever it is imported.
 func (in *importing) store(ctx context.Context) error {
-	ctx, cancel := in.s.Promised(rest.Acting(ctx, nil))
+	ctx, cancel := in.s.Promised(rest.WithActor(ctx, nil))
 	defer cancel()
 	batch, lines := in.batch, in.lines
 	in.batch, in.lines, in.bytes = nil, nil, 0

@@ -112,5 +112,5 @@ func letterETag(l *dlq.Letter) string {
 	if l.ArchivedAt != nil {
 		return rest.ArchivedETag(l.Version)
 	}
-	return rest.EtagOf(l.Version)
+	return rest.ETagOf(l.Version)
 }

@@ -121,7 +121,7 @@ func (s *Handlers) policyAnswer(ctx context.Context, p *dlq.Policy, topic string
 		}
 		out.Known = &known
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.EtagOf(p.Version)}, nil
+	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(p.Version)}, nil
 }
 
 // mayBeAllowed returns nil when letters may be driven to all that a policy names.

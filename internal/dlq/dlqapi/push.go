@@ -29,7 +29,7 @@ const (
 
 // PushDeadLetter stores a letter.
 func (s *Handlers) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequestObject) (api.Response, error) {
-	ctx, cancel := s.Promised(rest.Acting(ctx, nil))
+	ctx, cancel := s.Promised(rest.WithActor(ctx, nil))
 	defer cancel()
 	tenant := rest.RequestOf(ctx).Tenant.ID
 	key := in.Params.IdempotencyKey
@@ -104,7 +104,7 @@ func sameHeaders(a, b []dlq.Header) bool {
 
 // PushDeadLetters stores letters, each on its own.
 func (s *Handlers) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRequestObject) (api.Response, error) {
-	ctx, cancel := s.Promised(rest.Acting(ctx, nil))
+	ctx, cancel := s.Promised(rest.WithActor(ctx, nil))
 	defer cancel()
 	tenant := rest.RequestOf(ctx).Tenant.ID
 	policies := s.policies(tenant)
@@ -191,7 +191,7 @@ func (s *Handlers) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLe
 	}
 	wrong = append(wrong, undrivable(&l)...)
 	if wrong != nil {
-		return l, rest.Summed(fault.Invalid, dlq.CodeInvalid, wrong)
+		return l, rest.FieldsFault(fault.Invalid, dlq.CodeInvalid, wrong)
 	}
 	if err := dlq.Check(&l); err != nil {
 		return l, err

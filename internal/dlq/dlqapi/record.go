@@ -57,7 +57,7 @@ func recordOf(l *dlq.Letter, cursor string) letterRecord {
 		Assignee: l.Assignee, Note: l.Note, RootID: &l.RootID, ParentID: rest.UnlessNil(l.ParentID), Generation: l.Generation, Cursor: cursor,
 		DeadLetterInput: api.DeadLetterInput{
 			OriginalTopic: l.OriginalTopic, ErrorMessage: l.Failure.Message, ErrorType: rest.UnlessEmpty(l.Failure.Type),
-			ErrorStack: rest.UnlessEmpty(l.Failure.Stack), ErrorClass: rest.WordUnlessEmpty[api.DeadLetterErrorClass](string(l.Failure.Class)),
+			ErrorStack: rest.UnlessEmpty(l.Failure.Stack), ErrorClass: rest.EnumUnlessEmpty[api.DeadLetterErrorClass](string(l.Failure.Class)),
 			OriginalPartition: l.Origin.Partition, OriginalOffset: l.Origin.Offset, OriginalTimestamp: l.Origin.Timestamp,
 			ConsumerGroup: rest.UnlessEmpty(l.ConsumerGroup), DedupeKey: rest.UnlessEmpty(l.DedupeKey), CorrelationID: rest.UnlessEmpty(l.CorrelationID),
 			TraceID: rest.UnlessEmpty(l.TraceID), MaxRetries: new(int32(l.MaxRetries)), SagaID: rest.UnlessNil(l.Link.SagaID), //nolint:gosec // at most MaxRetries
@@ -150,7 +150,7 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 		wrong.Add("/read_from", "invalid", "must be a topic, partition and offset in Kafka")
 	}
 	if wrong != nil {
-		return l, rest.Summed(fault.Invalid, dlq.CodeInvalid, wrong)
+		return l, rest.FieldsFault(fault.Invalid, dlq.CodeInvalid, wrong)
 	}
 	if err := dlq.Check(&l); err != nil {
 		return l, err

@@ -157,7 +157,7 @@ func (s *Handlers) redrive(ctx context.Context, asked bulk) (rest.Answer, error)
 	shown := toAPIRedrive(&r, s.Now())
 	shown.UnknownIds = unknown
 	return rest.Answer{
-		Status: http.StatusAccepted, Body: shown, ETag: rest.EtagOf(r.Version), Location: redrivePath(r.ID), Replayed: replayed,
+		Status: http.StatusAccepted, Body: shown, ETag: rest.ETagOf(r.Version), Location: redrivePath(r.ID), Replayed: replayed,
 	}, nil
 }
 

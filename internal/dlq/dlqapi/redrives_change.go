@@ -110,5 +110,5 @@ func (s *Handlers) changeRedrive(ctx context.Context, id uuid.UUID, match *strin
 }
 
 func (s *Handlers) redriveAnswer(r *dlq.Redrive) rest.Answer {
-	return rest.Answer{Status: http.StatusOK, Body: toAPIRedrive(r, s.Now()), ETag: rest.EtagOf(r.Version)}
+	return rest.Answer{Status: http.StatusOK, Body: toAPIRedrive(r, s.Now()), ETag: rest.ETagOf(r.Version)}
 }

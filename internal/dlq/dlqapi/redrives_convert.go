@@ -22,7 +22,7 @@ func redriveAsked(ctx context.Context, b *api.RedriveInput) (bulk, error) {
 	dry := b.DryRun != nil && *b.DryRun
 	out := bulk{asked: dlq.RedriveRequest{All: b.All != nil && *b.All, Unexplained: dry}, dryRun: dry}
 	r := dlq.Redrive{
-		Action: dlq.RedriveAction(b.Action), Order: dlq.Order(rest.Word(b.Order)), Force: b.Force != nil && *b.Force,
+		Action: dlq.RedriveAction(b.Action), Order: dlq.Order(rest.Text(b.Order)), Force: b.Force != nil && *b.Force,
 		Approval: b.ApprovalRequired != nil && *b.ApprovalRequired, Reason: rest.Text(b.Reason),
 	}
 	if b.Ids != nil {
@@ -106,7 +106,7 @@ func redriveFilter(ctx context.Context, in *api.DeadLetterFilter) (*dlq.Filter, 
 }
 
 func targetOf(in *api.DeadLetterTarget) dlq.Target {
-	return dlq.Target{Kind: dlq.TargetKind(in.Kind), Topic: rest.Text(in.Topic), Partition: in.Partition, URL: rest.Text(in.URL), Method: rest.Word(in.Method)}
+	return dlq.Target{Kind: dlq.TargetKind(in.Kind), Topic: rest.Text(in.Topic), Partition: in.Partition, URL: rest.Text(in.URL), Method: rest.Text(in.Method)}
 }
 
 func stopOf(in *api.RedriveStop) *dlq.StopOn {
@@ -130,7 +130,7 @@ func toAPIRedrive(r *dlq.Redrive, now time.Time) api.Redrive {
 		Transform: r.Transform, Force: r.Force, ScheduledFor: r.ScheduledFor, ApprovalRequired: r.Approval, Reason: rest.UnlessEmpty(r.Reason),
 		Actor: r.Actor, ApprovedBy: rest.UnlessEmpty(r.ApprovedBy), Matched: r.Matched, Gathered: r.Gathered, Done: r.Done, Failed: r.Failed,
 		Skipped: r.Skipped, Bounced: r.Bounced, Left: r.Left(), Eta: r.ETA(now), CreatedAt: r.CreatedAt, StartedAt: r.StartedAt,
-		WatchedAt: r.WatchedAt, EndedAt: r.EndedAt, UpdatedAt: r.UpdatedAt, Version: r.Version, AllowedActions: rest.As[api.RedriveVerb](r.Actions()),
+		WatchedAt: r.WatchedAt, EndedAt: r.EndedAt, UpdatedAt: r.UpdatedAt, Version: r.Version, AllowedActions: rest.Enums[api.RedriveVerb](r.Actions()),
 	}
 	if r.IDs != nil {
 		out.Selected = new(int64(len(r.IDs)))

@@ -63,7 +63,7 @@ func (s *Handlers) ListRedrives(ctx context.Context, in api.ListRedrivesRequestO
 		}
 		q.After = &dlq.Cursor{At: at, ID: id}
 	}
-	page, err := s.Redrives.List(ctx, req.Tenant.ID, rest.As[dlq.RedriveState](p.State), q)
+	page, err := s.Redrives.List(ctx, req.Tenant.ID, rest.Enums[dlq.RedriveState](p.State), q)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (s *Handlers) ListRedriveItems(ctx context.Context, in api.ListRedriveItems
 		}
 		after = int64(binary.BigEndian.Uint64(paging.After)) //nolint:gosec // as it was made
 	}
-	items, more, err := s.Redrives.Items(ctx, req.Tenant.ID, in.RedriveID, rest.As[dlq.ItemState](p.State), after, paging.Size)
+	items, more, err := s.Redrives.Items(ctx, req.Tenant.ID, in.RedriveID, rest.Enums[dlq.ItemState](p.State), after, paging.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (s *Handlers) ListRedriveItems(ctx context.Context, in api.ListRedriveItems
 			Detail: rest.UnlessEmpty(items[i].Detail), UpdatedAt: items[i].UpdatedAt,
 		}
 	}
-	out.Pagination = paging.Onward(more, func() []byte {
+	out.Pagination = paging.AnswerForward(more, func() []byte {
 		return binary.BigEndian.AppendUint64(nil, uint64(items[len(items)-1].Seq)) //nolint:gosec // read back as it was
 	})
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil

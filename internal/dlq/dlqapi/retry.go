@@ -21,7 +21,7 @@ func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRe
 		b = &api.DeadLetterRetryInput{}
 	}
 	if b.Force != nil && *b.Force {
-		if err := rest.SaysWhy(rest.Text(b.Reason), "force drives a letter that was given up"); err != nil {
+		if err := rest.RequireReason(rest.Text(b.Reason), "force drives a letter that was given up"); err != nil {
 			return nil, err
 		}
 	}
@@ -136,7 +136,7 @@ func (s *Handlers) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLe
 		to.Topic = *t.Topic
 	}
 	if wrong := dlq.TargetMistakes("/target", to); wrong != nil {
-		return nil, rest.Summed(fault.Invalid, dlq.CodeInvalid, wrong)
+		return nil, rest.FieldsFault(fault.Invalid, dlq.CodeInvalid, wrong)
 	}
 	return &to, s.aimed(ctx, l, &to)
 }
@@ -153,7 +153,7 @@ func (s *Handlers) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Target, 
 		return nil, rest.SchemaFault(fault.Field{Pointer: "/target/url", Code: "required", Message: "is required"})
 	}
 	if wrong := dlq.TargetMistakes("/target", to); wrong != nil {
-		return nil, rest.Summed(fault.Invalid, dlq.CodeInvalid, wrong)
+		return nil, rest.FieldsFault(fault.Invalid, dlq.CodeInvalid, wrong)
 	}
 	if reason := s.CheckEndpoint(to.URL); reason != "" {
 		return nil, notAllowed("/target/url", reason)
@@ -265,7 +265,7 @@ func below(member string, err error) error {
 	if fields == nil {
 		return err
 	}
-	return rest.Summed(f.Kind, f.Code, fields)
+	return rest.FieldsFault(f.Kind, f.Code, fields)
 }
 
 func bytesOfBase64(pointer, encoded string, most int) ([]byte, error) {

@@ -31,7 +31,7 @@ func (s *Handlers) ListDeadLetterTopics(ctx context.Context, in api.ListDeadLett
 	for i := range topics {
 		out.Topics[i] = toAPITopic(&topics[i], s.Now())
 	}
-	out.Pagination = paging.Onward(more, func() []byte { return []byte(topics[len(topics)-1].Topic) })
+	out.Pagination = paging.AnswerForward(more, func() []byte { return []byte(topics[len(topics)-1].Topic) })
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
@@ -45,7 +45,7 @@ func (s *Handlers) GetDeadLetterTopic(ctx context.Context, in api.GetDeadLetterT
 	}
 	out := toAPITopic(&t, s.Now())
 	out.TopGroups = toAPIGroups(t.TopGroups)
-	out.Alerts = rest.As[api.DeadLetterTopicAlerts](t.Alerts)
+	out.Alerts = rest.Enums[api.DeadLetterTopicAlerts](t.Alerts)
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 

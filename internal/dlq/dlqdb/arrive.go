@@ -81,7 +81,7 @@ func (st *Queue) arriveUnknown(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arr
 	if _, err := tx.ExecContext(ctx, lockPlaces, lives.Parameter()); err != nil {
 		return rest, err
 	}
-	known, err := settlePlaces(ctx, st.db, st.db.AskingIn(tx), asked)
+	known, err := settlePlaces(ctx, st.db, st.db.QueryFuncIn(tx), asked)
 	if err != nil {
 		return rest, err
 	}

@@ -42,7 +42,7 @@ func (st *Letters) Change(ctx context.Context, l dlq.Letter, by operator.Action)
 		if l.Status == dlq.Retrying {
 			res, err = tx.ExecContext(ctx, describeLetter, l.TenantID, l.ID, l.Version, postgres.ArrayOf(l.Labels), l.Assignee, l.Note, terms, l.UpdatedAt)
 		} else {
-			res, err = tx.ExecContext(ctx, changeLetter, l.TenantID, l.ID, l.Version, l.Status, postgres.OrNull(l.Resolution), l.RetryCount, l.MaxRetries,
+			res, err = tx.ExecContext(ctx, changeLetter, l.TenantID, l.ID, l.Version, l.Status, postgres.NilIfZero(l.Resolution), l.RetryCount, l.MaxRetries,
 				l.NextRetryAt, l.TerminalAt, postgres.ArrayOf(l.Labels), l.Assignee, l.Note, terms, l.UpdatedAt, l.HeldRetryAt, l.RetryAsked)
 		}
 		if err := touchedLetter(ctx, tx, l.TenantID, l.ID, res, err); err != nil {

@@ -20,7 +20,7 @@ func isOneOf[T ~string](column string, words []T) string {
 	case 1:
 		return column + " = '" + string(words[0]) + "'"
 	}
-	return column + " IN (" + postgres.Quoted(words) + ")"
+	return column + " IN (" + postgres.QuotedList(words) + ")"
 }
 
 // retryEnds are the triggers of whoever ends a retry.

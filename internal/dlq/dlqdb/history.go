@@ -72,7 +72,7 @@ func scanRevision(row postgres.Scanner, sealer *envelope.Sealer) (dlq.Revision, 
 	if r.Content, err = openContent(sealer, revisionFields(r.Number), key, headers, payload); err != nil {
 		return r, err
 	}
-	r.Patch, err = postgres.Opened(sealer, revisionField(fieldPatch, r.Number), patch)
+	r.Patch, err = postgres.Unseal(sealer, revisionField(fieldPatch, r.Number), patch)
 	return r, err
 }
 

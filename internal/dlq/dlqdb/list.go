@@ -120,7 +120,7 @@ func (st *Letters) total(ctx context.Context, tenant uuid.UUID, t *LetterTable, 
 	}
 	err := st.db.Within(ctx, tenant, st.db.CountFor, func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
 	switch {
-	case postgres.RanOut(err) && ctx.Err() == nil:
+	case postgres.TimedOut(err) && ctx.Err() == nil:
 		if page.Total, page.TotalCapped = seen, true; q.After != nil || len(page.Letters) == 0 {
 			page.Total = int64(len(page.Letters)) // what lies before is not known
 		}

@@ -86,7 +86,7 @@ func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *LetterTable, q
 				if few, err := st.gather(ctx, tenant, t, q, try); few != nil || err != nil {
 					return few, err
 				}
-			} else if err := st.db.Within(ctx, tenant, try.within, inOrder); !postgres.RanOut(err) || ctx.Err() != nil {
+			} else if err := st.db.Within(ctx, tenant, try.within, inOrder); !postgres.TimedOut(err) || ctx.Err() != nil {
 				return f, err
 			}
 		}
@@ -157,7 +157,7 @@ func (st *Letters) gather(ctx context.Context, tenant uuid.UUID, t *LetterTable,
 		return err
 	})
 	switch {
-	case postgres.RanOut(err) && ctx.Err() == nil:
+	case postgres.TimedOut(err) && ctx.Err() == nil:
 		return nil, nil //nolint:nilnil // no error: another way is left
 	case err != nil:
 		return nil, err

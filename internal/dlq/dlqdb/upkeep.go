@@ -38,7 +38,7 @@ func (st *Queue) archive(ctx context.Context, limit int) (n int, moved map[uuid.
 		if err != nil {
 			return err
 		}
-		moved, err = postgres.Counts(rows)
+		moved, err = postgres.ScanCounts(rows)
 		return err
 	})
 	if err != nil {
@@ -49,7 +49,7 @@ func (st *Queue) archive(ctx context.Context, limit int) (n int, moved map[uuid.
 
 // Purge implements dlq.Queue.
 func (st *Queue) Purge(ctx context.Context, limit int) (n int, err error) {
-	gone, err := st.db.ByTenant(ctx, purgeLetters, st.common.ArchiveDays, limit)
+	gone, err := st.db.ExecByTenant(ctx, purgeLetters, st.common.ArchiveDays, limit)
 	for tenant, of := range gone {
 		operator.Took(ctx, tenant, "dead_letters_deleted", of)
 		n += int(of)

@@ -96,7 +96,7 @@ func (s *Handlers) RedeliverWebhookDelivery(ctx context.Context, in api.Redelive
 	if err := s.sending(ctx, tenant, in.WebhookID); err != nil {
 		return nil, err
 	}
-	d, err := s.Deliveries.Redeliver(rest.Acting(ctx, nil), tenant, in.WebhookID, in.DeliveryID, s.Now())
+	d, err := s.Deliveries.Redeliver(rest.WithActor(ctx, nil), tenant, in.WebhookID, in.DeliveryID, s.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (s *Handlers) RedeliverFailed(ctx context.Context, in api.RedeliverFailedRe
 	if err := s.sending(ctx, tenant, in.WebhookID); err != nil {
 		return nil, err
 	}
-	n, more, err := s.Deliveries.RedeliverFailed(rest.Acting(ctx, nil), tenant, in.WebhookID, since, s.Now())
+	n, more, err := s.Deliveries.RedeliverFailed(rest.WithActor(ctx, nil), tenant, in.WebhookID, since, s.Now())
 	if err != nil {
 		return nil, err
 	}

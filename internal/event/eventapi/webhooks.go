@@ -48,7 +48,7 @@ func (s *Handlers) CreateWebhook(ctx context.Context, in api.CreateWebhookReques
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Webhooks.Create(rest.Acting(ctx, b.Reason), sub, b.From != nil && *b.From == api.WebhookInputFromBeginning); err != nil {
+	if err := s.Webhooks.Create(rest.WithActor(ctx, b.Reason), sub, b.From != nil && *b.From == api.WebhookInputFromBeginning); err != nil {
 		return nil, err
 	}
 	a := wondering(webhookAnswer(sub, key), unknown)
@@ -101,7 +101,7 @@ func (s *Handlers) changeWebhook(ctx context.Context, id uuid.UUID, match, reaso
 		if err != nil || !change {
 			return sub, err
 		}
-		switch err := s.Webhooks.Replace(rest.Acting(ctx, reason), after, skip); {
+		switch err := s.Webhooks.Replace(rest.WithActor(ctx, reason), after, skip); {
 		case err == nil:
 			return after, nil
 		case !fault.IsCode(err, webhook.CodeStale):
@@ -152,7 +152,7 @@ func (s *Handlers) EnableWebhook(ctx context.Context, in api.EnableWebhookReques
 
 // DisableWebhook stops a webhook.
 func (s *Handlers) DisableWebhook(ctx context.Context, in api.DisableWebhookRequestObject) (api.Response, error) {
-	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, rest.ReasonIn(in.Body), false, false)
+	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, rest.ReasonOf(in.Body), false, false)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (s *Handlers) RotateWebhookSecret(ctx context.Context, in api.RotateWebhook
 	if err != nil {
 		return nil, err
 	}
-	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, rest.ReasonIn(in.Body), func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
+	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, rest.ReasonOf(in.Body), func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
 		return sub.Rotated(key, s.Now()), false, true, nil
 	})
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *Handlers) DeleteWebhook(ctx context.Context, in api.DeleteWebhookReques
 		}
 		version = sub.Version
 	}
-	if err := s.Webhooks.Delete(rest.Acting(ctx, in.Params.Reason), tenant, in.WebhookID, version); err != nil {
+	if err := s.Webhooks.Delete(rest.WithActor(ctx, in.Params.Reason), tenant, in.WebhookID, version); err != nil {
 		return nil, err
 	}
 	return rest.Answer{Status: http.StatusNoContent}, nil
@@ -225,7 +225,7 @@ func (s *Handlers) TestWebhook(ctx context.Context, in api.TestWebhookRequestObj
 	if d.Body, err = json.Marshal(doc); err != nil {
 		return nil, err
 	}
-	if err := s.Deliveries.Add(rest.Acting(ctx, nil), d); err != nil {
+	if err := s.Deliveries.Add(rest.WithActor(ctx, nil), d); err != nil {
 		return nil, err
 	}
 	return deliveryAccepted(&d), nil
@@ -269,5 +269,5 @@ func webhookAnswer(s webhook.Subscription, key []byte) rest.Answer {
 		secret := webhooks.FormatSecret(key)
 		out.Secret = &secret
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.EtagOf(s.Version)}
+	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(s.Version)}
 }

@@ -50,8 +50,8 @@ func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequ
 	b := jobrun.Backfill{
 		ID: s.bulkID(ctx, in.Params.IdempotencyKey), TenantID: req.Tenant.ID, DefinitionID: d.ID, Version: 1, State: jobrun.BulkRunning,
 		From: body.From.UTC().Truncate(time.Microsecond), To: body.To.UTC().Truncate(time.Microsecond),
-		Reprocess: cmp.Or(jobrun.Reprocess(rest.Word(body.Reprocess)), jobrun.ReprocessNone), NewestFirst: rest.Word(body.Order) == "newest",
-		MaxActive: jobrun.DefaultBackfillActive, Overlap: jobrun.Policy(rest.Word(body.Overlap)), Reason: rest.Text(body.Reason), Actor: req.Principal, CreatedAt: now,
+		Reprocess: cmp.Or(jobrun.Reprocess(rest.Text(body.Reprocess)), jobrun.ReprocessNone), NewestFirst: rest.Text(body.Order) == "newest",
+		MaxActive: jobrun.DefaultBackfillActive, Overlap: jobrun.Policy(rest.Text(body.Overlap)), Reason: rest.Text(body.Reason), Actor: req.Principal, CreatedAt: now,
 	}
 	if body.MaxActive != nil {
 		b.MaxActive = *body.MaxActive
@@ -157,7 +157,7 @@ func reasonOf(b *api.JobReasonInput) string {
 func backfillPath(id uuid.UUID) string { return "/api/v1/backfills/" + id.String() }
 
 func backfillAnswer(b *jobrun.Backfill, active *int64) rest.Answer {
-	return rest.Answer{Status: http.StatusOK, Body: toAPIBackfill(b, active), ETag: rest.EtagOf(b.Version)}
+	return rest.Answer{Status: http.StatusOK, Body: toAPIBackfill(b, active), ETag: rest.ETagOf(b.Version)}
 }
 
 func toAPIBackfill(b *jobrun.Backfill, active *int64) api.Backfill {
@@ -167,7 +167,7 @@ func toAPIBackfill(b *jobrun.Backfill, active *int64) api.Backfill {
 	}
 	return api.Backfill{
 		ID: b.ID, DefinitionID: b.DefinitionID, State: api.BulkState(b.State), From: b.From, To: b.To, Reprocess: api.BackfillReprocess(b.Reprocess),
-		Order: order, MaxActive: b.MaxActive, Overlap: rest.WordUnlessEmpty[api.JobConcurrencyPolicy](string(b.Overlap)), Reached: b.Cursor,
+		Order: order, MaxActive: b.MaxActive, Overlap: rest.EnumUnlessEmpty[api.JobConcurrencyPolicy](string(b.Overlap)), Reached: b.Cursor,
 		Created: b.Created, Skipped: b.Skipped, Active: active, Reason: rest.UnlessEmpty(b.Reason), Actor: rest.UnlessEmpty(b.Actor), Version: b.Version,
 		CreatedAt: b.CreatedAt, EndedAt: b.EndedAt,
 		Links: api.JobLinks{

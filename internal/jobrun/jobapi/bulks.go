@@ -125,7 +125,7 @@ func bulkPath(id uuid.UUID) string { return "/api/v1/job-runs/bulk/" + id.String
 
 func bulkAnswer(b *jobrun.Bulk) (rest.Answer, error) {
 	out, err := toAPIBulk(b)
-	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.EtagOf(b.Version)}, err
+	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(b.Version)}, err
 }
 
 func toAPIBulk(b *jobrun.Bulk) (api.JobBulk, error) {

@@ -112,7 +112,7 @@ func toAPIJobEvents(events []jobrun.Event) []api.JobEvent {
 	for i := range events {
 		e := &events[i]
 		out[i] = api.JobEvent{
-			At: e.At, Kind: api.JobEventKind(e.Kind), FromState: rest.WordUnlessEmpty[api.JobRunState](string(e.From)), ToState: rest.WordUnlessEmpty[api.JobRunState](string(e.To)),
+			At: e.At, Kind: api.JobEventKind(e.Kind), FromState: rest.EnumUnlessEmpty[api.JobRunState](string(e.From)), ToState: rest.EnumUnlessEmpty[api.JobRunState](string(e.To)),
 			WorkerID: rest.UnlessNil(e.WorkerID), Actor: rest.UnlessEmpty(e.Actor), Reason: rest.UnlessEmpty(e.Reason),
 		}
 		if e.Version > 0 {

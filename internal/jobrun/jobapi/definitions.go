@@ -75,7 +75,7 @@ func (s *Handlers) ListJobDefinitions(ctx context.Context, in api.ListJobDefinit
 		return nil, err
 	}
 	f := jobrun.DefinitionFilter{
-		Name: rest.Text(p.Name), Type: jobrun.Type(rest.Word(p.Type)), Enabled: p.Enabled, Paused: p.Paused, Label: rest.Text(p.Label), Command: rest.Text(p.CommandName), BuiltIn: p.BuiltIn,
+		Name: rest.Text(p.Name), Type: jobrun.Type(rest.Text(p.Type)), Enabled: p.Enabled, Paused: p.Paused, Label: rest.Text(p.Label), Command: rest.Text(p.CommandName), BuiltIn: p.BuiltIn,
 	}
 	found, page, err := s.Definitions.ListDefinitions(ctx, req.Tenant.ID, f, jp)
 	if err != nil {
@@ -142,5 +142,5 @@ func definitionPath(d *jobrun.Definition) string {
 }
 
 func (s *Handlers) definitionAnswer(d *jobrun.Definition) rest.Answer {
-	return rest.Answer{Status: http.StatusOK, Body: showDefinition(d, s.Now()), ETag: rest.EtagOf(d.Version)}
+	return rest.Answer{Status: http.StatusOK, Body: showDefinition(d, s.Now()), ETag: rest.ETagOf(d.Version)}
 }

@@ -44,7 +44,7 @@ func (s *Handlers) PublishJobEvent(ctx context.Context, in api.PublishJobEventRe
 	if created {
 		a.Status, a.Location = http.StatusAccepted, "/api/v1/events/"+stored.ID.String()
 	} else {
-		out.Duplicate, out.PayloadDiffers = new(true), rest.OnlyTrue(!samePayload(stored.Payload, e.Payload))
+		out.Duplicate, out.PayloadDiffers = new(true), rest.UnlessFalse(!samePayload(stored.Payload, e.Payload))
 	}
 	a.Body = out
 	return a, nil

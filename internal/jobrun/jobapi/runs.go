@@ -63,7 +63,7 @@ func (s *Handlers) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestO
 		labels = *b.Labels
 	}
 	a := jobrun.Request{
-		Trigger: jobrun.ByHand, Args: unlessNull(b.Args), Labels: labels, Immediate: b.RespectConcurrency != nil && !*b.RespectConcurrency,
+		Trigger: jobrun.ByHand, Args: rest.UnlessNull(b.Args), Labels: labels, Immediate: b.RespectConcurrency != nil && !*b.RespectConcurrency,
 		CorrelationID: rest.Text(b.CorrelationID),
 	}
 	if in.Params.Traceparent != nil {
@@ -83,14 +83,6 @@ func (s *Handlers) CreateJobRun(ctx context.Context, in api.CreateJobRunRequestO
 		return nil, err
 	}
 	return s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRun, rest.Text(b.Reason))
-}
-
-// unlessNull is a JSON value, nil when it is null or absent.
-func unlessNull(doc json.RawMessage) json.RawMessage {
-	if string(doc) == "null" {
-		return nil
-	}
-	return doc
 }
 
 // startRun stores a run of d that somebody asks for, or finds the one that the
@@ -222,7 +214,7 @@ func (s *Handlers) awaitRun(ctx context.Context, r jobrun.Run, wait time.Duratio
 func runPath(id uuid.UUID) string { return "/api/v1/job-runs/" + id.String() }
 
 func (s *Handlers) runAnswer(r *jobrun.Run) rest.Answer {
-	return rest.Answer{Status: http.StatusOK, Body: toAPIRun(r, true), ETag: rest.EtagOf(r.Version)}
+	return rest.Answer{Status: http.StatusOK, Body: toAPIRun(r, true), ETag: rest.ETagOf(r.Version)}
 }
 
 // CancelJobRun ends a run, or asks its worker to.
@@ -268,7 +260,7 @@ func forceOf(b *api.JobForceInput) (force bool, reason string, err error) {
 	}
 	force, reason = b.Force != nil && *b.Force, rest.Text(b.Reason)
 	if force {
-		err = rest.SaysWhy(reason, "force does not wait for the worker, which may still be running")
+		err = rest.RequireReason(reason, "force does not wait for the worker, which may still be running")
 	}
 	return force, reason, err
 }
@@ -297,7 +289,7 @@ func (s *Handlers) RerunJobRun(ctx context.Context, in api.RerunJobRunRequestObj
 		b = &api.JobRerunInput{}
 	}
 	a := jobrun.RerunRequest(&r)
-	if args := unlessNull(b.Args); args != nil {
+	if args := rest.UnlessNull(b.Args); args != nil {
 		a.Args = args
 	}
 	a.Immediate = b.RespectConcurrency != nil && !*b.RespectConcurrency

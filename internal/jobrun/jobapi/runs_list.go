@@ -71,7 +71,7 @@ func (s *Handlers) runFilter(ctx context.Context, p *api.ListJobRunsParams) (job
 // with them all the same, by the names of the parameters of the list.
 func (s *Handlers) filterOfRuns(ctx context.Context, p *api.JobRunFilter) (f jobrun.Filter, none bool, wrong []fault.Field, err error) {
 	f = jobrun.Filter{
-		States: rest.As[jobrun.State](p.States), Triggers: rest.As[jobrun.Trigger](p.Triggers), Queue: rest.Text(p.Queue), Label: rest.Text(p.Label),
+		States: rest.Enums[jobrun.State](p.States), Triggers: rest.Enums[jobrun.Trigger](p.Triggers), Queue: rest.Text(p.Queue), Label: rest.Text(p.Label),
 		CorrelationID: rest.Text(p.CorrelationID), ErrorCode: rest.Text(p.ErrorCode),
 	}
 	if p.LateByMin != nil {

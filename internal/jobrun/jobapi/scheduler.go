@@ -54,7 +54,7 @@ func (s *Handlers) StepDownLeader(ctx context.Context, in api.StepDownLeaderRequ
 	if in.Body != nil {
 		reason = in.Body.Reason
 	}
-	if err := rest.SaysWhy(rest.Text(reason), "the scheduler serves all tenants, and nothing is scheduled until another node is elected"); err != nil {
+	if err := rest.RequireReason(rest.Text(reason), "the scheduler serves all tenants, and nothing is scheduled until another node is elected"); err != nil {
 		return nil, err
 	}
 	l, err := s.Elections.Leadership(ctx)
@@ -96,7 +96,7 @@ func (s *Handlers) settings(ctx context.Context) (rest.Answer, error) {
 			out.Settings[i].UpdatedBy = rest.UnlessEmpty(v.UpdatedBy)
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.EtagOf(version)}, nil
+	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(version)}, nil
 }
 
 // ChangeSettings sets some, all or none. They are of all tenants, so that who may

@@ -71,7 +71,7 @@ func (s *Handlers) ticks(spec schedule.Spec, from time.Time, count *int) (rest.A
 		out.Timezone = "UTC"
 	}
 	for _, t := range compiled.Preview(from.Add(-1), n) { // which is after that
-		tick := api.Tick{At: t.At, LocalTime: t.LocalTime, Note: rest.WordUnlessEmpty[api.TickNote](string(t.Note))}
+		tick := api.Tick{At: t.At, LocalTime: t.LocalTime, Note: rest.EnumUnlessEmpty[api.TickNote](string(t.Note))}
 		if t.Note == schedule.SkippedGap {
 			out.Omitted = append(out.Omitted, tick)
 		} else {

@@ -102,7 +102,7 @@ func (st *Jobs) Retain(ctx context.Context) (e Expired, err error) {
 		days := s.Number([]string{jobrun.EventRetention, jobrun.RunRetentionDays, jobrun.RunRetentionDays, jobrun.RunRetentionDays}[i])
 		for {
 			var n int64
-			gone, err := st.db.ByTenant(ctx, retention[i], days, batch)
+			gone, err := st.db.ExecByTenant(ctx, retention[i], days, batch)
 			if err != nil {
 				return e, postgres.Outage("delete what has expired", err)
 			}

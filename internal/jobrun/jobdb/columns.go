@@ -147,7 +147,7 @@ func openJSON(p *envelope.Sealer, f envelope.Field, stored []byte) (json.RawMess
 	if !bytes.HasPrefix(stored, mayBeSealed) {
 		return stored, nil
 	}
-	return postgres.Opened(p, f, stored)
+	return postgres.Unseal(p, f, stored)
 }
 
 // maxErrorCode is how many characters job_runs.error_code has.

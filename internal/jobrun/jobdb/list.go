@@ -49,7 +49,7 @@ func (st *Jobs) total(ctx context.Context, tenant uuid.UUID, f jobrun.Filter, p 
 	}
 	err := st.db.Within(ctx, tenant, st.db.CountFor, func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
 	switch {
-	case postgres.RanOut(err) && ctx.Err() == nil:
+	case postgres.TimedOut(err) && ctx.Err() == nil:
 		if page.Total, page.TotalCapped = seen, true; p.After != nil || read == 0 {
 			page.Total = int64(read) // what lies before is not known
 		}
@@ -174,7 +174,7 @@ func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 		w.Add("r.labels <> '{}' AND r.labels @> ARRAY[?::text]", f.Label)
 	}
 	if len(f.Triggers) > 0 {
-		w.Add("r.trigger IN (" + postgres.Quoted(f.Triggers) + ")")
+		w.Add("r.trigger IN (" + postgres.QuotedList(f.Triggers) + ")")
 	}
 	slots := !f.ScheduledFrom.IsZero() || !f.ScheduledTo.IsZero()
 	switch {
@@ -209,8 +209,8 @@ func (w *runWhere) runStates(of []jobrun.State) {
 			phases = append(phases, phase)
 		}
 	}
-	w.Add("r.phase IN (" + postgres.Quoted(phases) + ")")
+	w.Add("r.phase IN (" + postgres.QuotedList(phases) + ")")
 	if slices.Contains(of, jobrun.Assigned) != slices.Contains(of, jobrun.Running) {
-		w.Add("r.state IN (" + postgres.Quoted(of) + ")")
+		w.Add("r.state IN (" + postgres.QuotedList(of) + ")")
 	}
 }

@@ -61,7 +61,7 @@ func (db *DB) scanEvent(row postgres.Scanner) (e jobrun.PublishedEvent, err erro
 	}
 	e.DedupeKey, e.CorrelationID, e.OccurredAt, e.SourceRunID, e.By = key.String, correlation.String, &occurred, source.UUID, by.String
 	sealer := db.Keys.SealerFor(e.TenantID, e.ID)
-	e.Payload, err = postgres.Opened(&sealer, fieldEventPayload, payload)
+	e.Payload, err = postgres.Unseal(&sealer, fieldEventPayload, payload)
 	return e, err
 }
 

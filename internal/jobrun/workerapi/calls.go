@@ -41,7 +41,7 @@ func (s *Handlers) StartRun(ctx context.Context, in api.StartRunRequestObject) (
 	r := &done.Run
 	out := api.StartedRun{
 		RunID: in.RunID, State: api.JobRunState(r.State), Version: r.Version, StartedAt: r.StartedAt, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease,
-		Replayed: rest.OnlyTrue(done.Replayed), CancelRequested: rest.OnlyTrue(r.CancelRequestedAt != nil),
+		Replayed: rest.UnlessFalse(done.Replayed), CancelRequested: rest.UnlessFalse(r.CancelRequestedAt != nil),
 	}
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
@@ -49,7 +49,7 @@ func (s *Handlers) StartRun(ctx context.Context, in api.StartRunRequestObject) (
 // runLease is how long a run is its worker's from when it asked, in milliseconds.
 func (s *Handlers) runLease(ctx context.Context) (int64, error) {
 	settings, err := s.Current(ctx)
-	return rest.MS(settings.Seconds(jobrun.RunLease)), err
+	return settings.Seconds(jobrun.RunLease).Milliseconds(), err
 }
 
 // ReportProgress keeps what a worker tells (W5).
@@ -57,7 +57,7 @@ func (s *Handlers) ReportProgress(ctx context.Context, in api.ReportProgressRequ
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	b := in.Body
-	beat := jobrun.Beat{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), Checkpoint: rest.Given(b.Checkpoint)}
+	beat := jobrun.Beat{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), Checkpoint: rest.UnlessNull(b.Checkpoint)}
 	if b.Percent != nil || b.Message != nil || b.Counters != nil {
 		beat.Progress = &jobrun.Progress{Percent: b.Percent, Message: rest.Text(b.Message), Counters: b.Counters}
 	}
@@ -112,7 +112,7 @@ func (s *Handlers) CompleteRun(ctx context.Context, in api.CompleteRunRequestObj
 	b := in.Body
 	res := jobrun.Result{
 		RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch),
-		Value: rest.Given(b.Result), ExitCode: rest.AsInt(b.ExitCode), Resources: resourcesOf(b.Resources),
+		Value: rest.UnlessNull(b.Result), ExitCode: rest.AsInt(b.ExitCode), Resources: resourcesOf(b.Resources),
 	}
 	var wrong []fault.Field
 	if res.Emit, wrong = emittedOf(b.Emit, ""); wrong != nil {
@@ -152,7 +152,7 @@ func endedAnswer(done jobrun.Done, err error) (rest.Answer, error) {
 		return rest.Answer{}, err
 	}
 	out := toRunEnded(&done.Run)
-	out.Replayed, out.RetryRunID, out.RetryAt, out.DlqMessageID = rest.OnlyTrue(done.Replayed), rest.UnlessNil(done.RetryID), done.RetryAt, rest.UnlessNil(done.LetterID)
+	out.Replayed, out.RetryRunID, out.RetryAt, out.DlqMessageID = rest.UnlessFalse(done.Replayed), rest.UnlessNil(done.RetryID), done.RetryAt, rest.UnlessNil(done.LetterID)
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
@@ -183,12 +183,12 @@ func emittedOf(list []api.EmittedItem, at string) (out []jobrun.Emitted, wrong [
 		}
 		if e.Run != nil {
 			out = append(out, jobrun.Emitted{Run: &jobrun.NextRun{
-				Definition: e.Run.Definition, Args: rest.Given(e.Run.Args), ScheduledFor: inUTC(e.Run.ScheduledFor), Key: rest.Text(e.Run.IdempotencyKey),
+				Definition: e.Run.Definition, Args: rest.UnlessNull(e.Run.Args), ScheduledFor: inUTC(e.Run.ScheduledFor), Key: rest.Text(e.Run.IdempotencyKey),
 			}})
 			continue
 		}
 		out = append(out, jobrun.Emitted{Event: &jobrun.NewEvent{
-			Type: e.Event.EventType, Payload: rest.Given(e.Event.Payload), DedupeKey: rest.Text(e.Event.DedupeKey), CorrelationID: rest.Text(e.Event.CorrelationID),
+			Type: e.Event.EventType, Payload: rest.UnlessNull(e.Event.Payload), DedupeKey: rest.Text(e.Event.DedupeKey), CorrelationID: rest.Text(e.Event.CorrelationID),
 			OccurredAt: inUTC(e.Event.OccurredAt),
 		}})
 	}
@@ -252,6 +252,6 @@ func (s *Handlers) ConfirmContinuation(ctx context.Context, in api.ConfirmContin
 		return nil, err
 	}
 	return rest.Answer{Status: http.StatusOK, Body: api.RunConfirmation{
-		RunID: in.RunID, Continue: true, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease, CancelRequested: rest.OnlyTrue(r.CancelRequestedAt != nil),
+		RunID: in.RunID, Continue: true, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease, CancelRequested: rest.UnlessFalse(r.CancelRequestedAt != nil),
 	}}, nil
 }

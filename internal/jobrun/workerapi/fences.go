@@ -47,7 +47,7 @@ func (s *Handlers) ListFences(ctx context.Context, in api.ListFencesRequestObjec
 	for i := range fences {
 		out.Fences[i] = toAPIFence(&fences[i])
 	}
-	out.Pagination = paging.Onward(more, func() []byte { return []byte(fences[len(fences)-1].Key) })
+	out.Pagination = paging.AnswerForward(more, func() []byte { return []byte(fences[len(fences)-1].Key) })
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 

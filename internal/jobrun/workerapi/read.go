@@ -157,7 +157,7 @@ func (rd *batchReader) part(at, schema string, raw []byte, into any) {
 }
 
 // kept returns a copy of free JSON that outlives the body; nil of null.
-func kept(raw []byte) json.RawMessage { return bytes.Clone(rest.Given(raw)) }
+func kept(raw []byte) json.RawMessage { return bytes.Clone(rest.UnlessNull(raw)) }
 
 // starts reads a StartBatch.
 func (rd *batchReader) starts(worker uuid.UUID, body []byte) (out []jobrun.RunFence) {

@@ -51,8 +51,8 @@ func (s *Handlers) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequ
 		Status: http.StatusCreated, Location: workersURL + w.ID.String(),
 		Body: api.WorkerRegistration{
 			WorkerID: w.ID, State: api.WorkerState(w.State), MaxRuns: int32(w.MaxRuns), SettingsVersion: settings.Version, //nolint:gosec // at most 10,000
-			HeartbeatIntervalMS: rest.MS(settings.Seconds(jobrun.HeartbeatInterval)), HeartbeatTTLMS: rest.MS(settings.Seconds(jobrun.HeartbeatTTL)),
-			RunLeaseMS: rest.MS(settings.Seconds(jobrun.RunLease)), AssignLeaseMS: rest.MS(settings.Seconds(jobrun.AssignLease)),
+			HeartbeatIntervalMS: settings.Seconds(jobrun.HeartbeatInterval).Milliseconds(), HeartbeatTTLMS: settings.Seconds(jobrun.HeartbeatTTL).Milliseconds(),
+			RunLeaseMS: settings.Seconds(jobrun.RunLease).Milliseconds(), AssignLeaseMS: settings.Seconds(jobrun.AssignLease).Milliseconds(),
 		},
 	}, nil
 }
@@ -176,7 +176,7 @@ func (s *Handlers) moveWorker(ctx context.Context, id uuid.UUID, to jobrun.Worke
 }
 
 func workerAnswer(w *jobrun.WorkerProcess) rest.Answer {
-	return rest.Answer{Status: http.StatusOK, Body: toAPIWorker(w), ETag: rest.EtagOf(w.Version)}
+	return rest.Answer{Status: http.StatusOK, Body: toAPIWorker(w), ETag: rest.ETagOf(w.Version)}
 }
 
 func toAPIWorker(w *jobrun.WorkerProcess) api.Worker {

@@ -195,8 +195,8 @@ func heartbeatAnswer(w *jobrun.WorkerProcess, settings jobrun.Settings, leases [
 	j.open('{')
 	j.text("state", string(w.State))
 	j.int("settings_version", settings.Version)
-	j.int("heartbeat_interval_ms", rest.MS(settings.Seconds(jobrun.HeartbeatInterval)))
-	j.int("lease_ms", rest.MS(settings.Seconds(jobrun.RunLease)))
+	j.int("heartbeat_interval_ms", settings.Seconds(jobrun.HeartbeatInterval).Milliseconds())
+	j.int("lease_ms", settings.Seconds(jobrun.RunLease).Milliseconds())
 	j.key("leases")
 	j.open('[')
 	for i := range leases {

@@ -98,7 +98,7 @@ func (s *Handlers) act(ctx context.Context, a action) (rest.Answer, error) {
 	}
 	out := toAPISaga(&run.Saga, run.Def)
 	out.AllowedActions = actionsOf(run.AllowedActions())
-	return rest.Answer{Status: http.StatusAccepted, Body: out, ETag: rest.EtagOf(run.Version), Replayed: replayed}, nil
+	return rest.Answer{Status: http.StatusAccepted, Body: out, ETag: rest.ETagOf(run.Version), Replayed: replayed}, nil
 }
 
 // decide returns the change that an action would make now, and the run before it.

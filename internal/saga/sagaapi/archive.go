@@ -34,7 +34,7 @@ func (f *found) etag() string {
 	if f.archivedAt != nil {
 		return rest.ArchivedETag(f.saga.Version)
 	}
-	return rest.EtagOf(f.saga.Version)
+	return rest.ETagOf(f.saga.Version)
 }
 
 func (f *found) convert(def *workflow.Definition) *api.Saga {

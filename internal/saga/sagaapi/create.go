@@ -48,7 +48,7 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 			return nil, err
 		}
 	} else {
-		a.Body, a.ETag = toAPISaga(&created.saga, created.def), rest.EtagOf(created.saga.Version)
+		a.Body, a.ETag = toAPISaga(&created.saga, created.def), rest.ETagOf(created.saga.Version)
 	}
 	if created.joined {
 		a.Status = http.StatusOK

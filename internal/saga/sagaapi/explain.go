@@ -38,7 +38,7 @@ func (s *Handlers) dryRunOf(ctx context.Context, a action) (rest.Answer, error) 
 	for i := range change.Audit {
 		out.AuditEvents = append(out.AuditEvents, string(change.Audit[i].Type))
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.EtagOf(before.Version)}, nil
+	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(before.Version)}, nil
 }
 
 // ExplainSaga says what a saga waits for and who can do something about it, and of

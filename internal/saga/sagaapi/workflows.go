@@ -33,7 +33,7 @@ func (s *Handlers) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflow
 			return nil, err
 		}
 	}
-	w, isNew, err := s.Workflows.Register(rest.Acting(ctx, nil), tenant, def, false, s.Now())
+	w, isNew, err := s.Workflows.Register(rest.WithActor(ctx, nil), tenant, def, false, s.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -134,12 +134,12 @@ func (s *Handlers) workflowVersion(ctx context.Context, name string, version int
 
 // EnableWorkflow lets a workflow take new sagas.
 func (s *Handlers) EnableWorkflow(ctx context.Context, in api.EnableWorkflowRequestObject) (api.Response, error) {
-	return s.setEnabled(ctx, in.Name, true, in.Params.IfMatch, rest.ReasonIn(in.Body))
+	return s.setEnabled(ctx, in.Name, true, in.Params.IfMatch, rest.ReasonOf(in.Body))
 }
 
 // DisableWorkflow keeps a workflow from taking new sagas.
 func (s *Handlers) DisableWorkflow(ctx context.Context, in api.DisableWorkflowRequestObject) (api.Response, error) {
-	return s.setEnabled(ctx, in.Name, false, in.Params.IfMatch, rest.ReasonIn(in.Body))
+	return s.setEnabled(ctx, in.Name, false, in.Params.IfMatch, rest.ReasonOf(in.Body))
 }
 
 func (s *Handlers) setEnabled(ctx context.Context, name string, enabled bool, match, reason *string) (rest.Answer, error) {
@@ -153,7 +153,7 @@ func (s *Handlers) setEnabled(ctx context.Context, name string, enabled bool, ma
 	if err != nil {
 		return rest.Answer{}, err
 	}
-	w, err := s.Workflows.SetEnabled(rest.Acting(ctx, reason), tenant, name, enabled, revision, s.Now())
+	w, err := s.Workflows.SetEnabled(rest.WithActor(ctx, reason), tenant, name, enabled, revision, s.Now())
 	if err != nil {
 		return rest.Answer{}, err
 	}

@@ -36,5 +36,5 @@ func definitionJSON(def *workflow.Definition) json.RawMessage {
 // workflowAnswer answers with a version; its tag is the revision of the name,
 // because enabling and newer versions change what is answered.
 func workflowAnswer(w workflow.Registered) rest.Answer {
-	return rest.Answer{Status: http.StatusOK, Body: toAPIWorkflow(&w, true), ETag: rest.EtagOf(w.Revision)}
+	return rest.Answer{Status: http.StatusOK, Body: toAPIWorkflow(&w, true), ETag: rest.ETagOf(w.Revision)}
 }

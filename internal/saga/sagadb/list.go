@@ -55,7 +55,7 @@ func (st *Sagas) total(ctx context.Context, tenant uuid.UUID, f saga.Filter, pag
 	// look for, for a number that hardly anybody reads.
 	err := st.db.Within(ctx, tenant, st.db.CountFor, func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
 	switch {
-	case postgres.RanOut(err) && ctx.Err() == nil:
+	case postgres.TimedOut(err) && ctx.Err() == nil:
 		if page.Total, page.TotalCapped = seen, true; f.After != nil || len(page.Sagas) == 0 {
 			page.Total = int64(len(page.Sagas)) // what lies before is not known
 		}

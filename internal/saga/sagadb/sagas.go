@@ -54,7 +54,7 @@ func scanSaga(db *postgres.DB, row postgres.Scanner) (saga.Saga, error) {
 		return s, err
 	}
 	sealer := db.Keys.SealerFor(s.Tenant.ID, s.ID)
-	if s.Payload, err = postgres.Opened(&sealer, fieldPayload, r.payload); err != nil {
+	if s.Payload, err = postgres.Unseal(&sealer, fieldPayload, r.payload); err != nil {
 		return s, err
 	}
 	if s.Metadata, err = postgres.Canonical(r.metadata); err != nil {
@@ -90,7 +90,7 @@ func scanRare(sealer *envelope.Sealer, s *sagaRow) (err error) {
 			return err
 		}
 	}
-	s.Result, err = postgres.Opened(sealer, fieldResult, s.result)
+	s.Result, err = postgres.Unseal(sealer, fieldResult, s.result)
 	return err
 }
 
@@ -112,10 +112,10 @@ func scanLogOf(row postgres.Scanner, placeOf func(saga.Ref) *envelope.Sealer) (l
 	}
 	of, l.SagaID = r.of, r.of.ID
 	sealer := placeOf(of)
-	if l.Request, err = postgres.Opened(sealer, logField(fieldRequest, &l), r.request); err != nil {
+	if l.Request, err = postgres.Unseal(sealer, logField(fieldRequest, &l), r.request); err != nil {
 		return l, of, err
 	}
-	if l.Response, err = postgres.Opened(sealer, logField(fieldResponse, &l), r.response); err != nil {
+	if l.Response, err = postgres.Unseal(sealer, logField(fieldResponse, &l), r.response); err != nil {
 		return l, of, err
 	}
 	if l.Error, err = openError(sealer, logField(fieldLogError, &l), r.failure); err != nil {

@@ -59,7 +59,7 @@ func (st *Sagas) Statistics(ctx context.Context, tenant uuid.UUID, f saga.Statis
 			s.LastExecution = last.UTC()
 		}
 		return nil
-	}, tenant, postgres.OrNull(f.WorkflowName), postgres.OrNull(f.CreatedFrom), postgres.OrNull(f.CreatedTo))
+	}, tenant, postgres.NilIfZero(f.WorkflowName), postgres.NilIfZero(f.CreatedFrom), postgres.NilIfZero(f.CreatedTo))
 	if err != nil {
 		return out, fmt.Errorf("count sagas by workflow: %w", err)
 	}
