@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -61,7 +62,7 @@ func newSettling(t *testing.T) (*settling, *node) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	jobs := jobdb.NewDB(db, nil)
+	jobs := jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil)
 	sagadb.NewSagasWith(jobs) // hears of ends
 	s.db, s.jobs = db.SQL(), jobdb.NewJobs(jobs, jobdb.NewSettings(db).Current)
 	if _, err := s.db.ExecContext(t.Context(), `INSERT INTO jobs.leader AS l (name, leader_id, node, epoch, acquired_at, expires_at)

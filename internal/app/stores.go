@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"time"
 
 	"github.com/skald-saga/skald/internal/access"
@@ -18,6 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/eventdb"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/janitor"
+	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/memstore"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -96,7 +98,7 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 	}
 	queue := dlqdb.NewQueue(db, common)
 	tell := dlqdb.NewTeller(db, common.MaxRetries)
-	jobs := jobdb.NewDB(db, tell)
+	jobs := jobdb.NewDB(db, jobrun.Chance{Jitter: mathrand.Float64, NewID: newID}, tell)
 	sagas := sagadb.NewSagasWith(jobs)
 	return stores{
 		sagas: sagas, workflows: sagadb.NewWorkflows(db), trail: trail, keys: accessdb.NewKeys(db),

@@ -18,6 +18,18 @@ type Moment struct {
 	Epoch int64
 }
 
+// Chance is what rules need that stores call for many runs: stores make neither ids
+// nor random numbers. Both functions are safe for concurrent use.
+type Chance struct {
+	Jitter func() float64   // in [0,1)
+	NewID  func() uuid.UUID // UUIDv7
+}
+
+// At is the Moment of one decision, by the database's clock.
+func (c Chance) At(now time.Time) Moment {
+	return Moment{Now: now.UTC(), Jitter: c.Jitter(), NewID: c.NewID}
+}
+
 // Precondition is what must still hold when a change is written.
 type Precondition struct {
 	State   State

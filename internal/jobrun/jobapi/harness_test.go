@@ -3,6 +3,7 @@ package jobapi_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"testing"
@@ -43,16 +44,17 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 	}
 	t.Cleanup(db.Close)
 	settings := jobdb.NewSettings(db)
-	runs := jobdb.NewJobs(jobdb.NewDB(db, nil), settings.Current)
-	masses := sweepdb.NewBulks(jobdb.NewDB(db, nil), runs)
+	base := jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil)
+	runs := jobdb.NewJobs(base, settings.Current)
+	masses := sweepdb.NewBulks(base, runs)
 	leader := jobdb.NewElections(db)
 	term, leads, err := leader.Acquire(t.Context(), uuid.New(), "n", 10*time.Minute)
 	if err != nil || !leads {
 		t.Fatalf("nobody leads: %v", err)
 	}
 	e := &jobEdge{db: db, term: term, work: runs, jobs: &httpapi.Jobs{
-		Definitions: jobdb.NewDefinitions(jobdb.NewDB(db, nil)), Runs: runs, Elections: leader, Settings: settings, Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db), Bulks: masses,
-		Events: jobdb.NewEvents(jobdb.NewDB(db, nil), settings.Current),
+		Definitions: jobdb.NewDefinitions(base), Runs: runs, Elections: leader, Settings: settings, Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db), Bulks: masses,
+		Events: jobdb.NewEvents(base, settings.Current),
 	}}
 	e.Edge = apitest.NewEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now, c.Limits.MaxWait = time.Now, time.Minute

@@ -39,7 +39,7 @@ func benchmarkRuns(b *testing.B, batch int) {
 		b.Fatal(err)
 	}
 	b.Cleanup(db.Close)
-	st := jobdb.NewJobs(jobdb.NewDB(db, nil), pgtest.Defaults)
+	st := jobdb.NewJobs(jobdb.NewDB(db, pgtest.JobChance, nil), pgtest.Defaults)
 	tenant, definition, w := pgtest.NewID(), pgtest.NewID(), pgtest.NewID()
 	pgtest.Execute(b, db.SQL(), `INSERT INTO jobs.leader (name, leader_id, node, epoch, acquired_at, expires_at) VALUES ('default', gen_random_uuid(), 'n', 1, now(), now() + interval '1 hour')`)
 	pgtest.Execute(b, db.SQL(), fillRuns, tenant, definition, 100_000, "SUCCEEDED")

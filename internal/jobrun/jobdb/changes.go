@@ -3,7 +3,6 @@ package jobdb
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,11 +14,6 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/postgres"
 )
-
-// MomentAt is a moment of the database's clock.
-func MomentAt(now time.Time) jobrun.Moment {
-	return jobrun.Moment{Now: now.UTC(), Jitter: rand.Float64(), NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) }}
-}
 
 // storeEnd writes the end of a run that is still as it was read.
 const storeEnd = `

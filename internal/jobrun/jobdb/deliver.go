@@ -75,7 +75,7 @@ func (st *Events) Deliver(ctx context.Context, t jobrun.Term, s jobrun.Settings,
 		if err := tx.QueryRowContext(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 			return err
 		}
-		m := MomentAt(now)
+		m := st.db.At(now)
 		all, err := st.deliveries(ctx, tx, events, m.Now)
 		if err != nil {
 			return err

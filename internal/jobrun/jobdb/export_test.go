@@ -13,7 +13,7 @@ import (
 
 // AsLeader calls f with a transaction of the leader of a term.
 func AsLeader(ctx context.Context, db *postgres.DB, t jobrun.Term, f func(*sqlx.Tx) error) error {
-	return NewDB(db, nil).AsLeader(ctx, t, f)
+	return NewDB(db, jobrun.Chance{}, nil).AsLeader(ctx, t, f)
 }
 
 // PageOfRuns and CountOfRuns are the queries of a list of job runs.

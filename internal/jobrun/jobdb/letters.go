@@ -70,7 +70,7 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 		runs = []jobrun.Run{jobrun.New(&d, jobrun.Request{
 			Trigger: jobrun.ByLetter, Key: jobrun.LetterKey(l.ID, l.Number), Args: l.Send.Payload, LetterID: l.ID,
 			CorrelationID: l.CorrelationID, TraceID: l.TraceID, By: l.Actor,
-		}, settings, MomentAt(at))}
+		}, settings, st.db.At(at))}
 		created, err = st.db.InsertRuns(ctx, tx, runs)
 		return err
 	})

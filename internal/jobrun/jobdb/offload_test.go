@@ -188,7 +188,7 @@ func TestStartingARunAndAppendingToItsLogTouchNoIndex(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	db := pgtest.Connect(t, dsn)
-	base := jobdb.NewDB(db, nil)
+	base := jobdb.NewDB(db, pgtest.JobChance, nil)
 	j := pgtest.Jobs{Jobs: jobdb.NewJobs(base, pgtest.Defaults), DB: db, Base: base, Dsn: dsn, Tenant: pgtest.NewID(), Job: jobrun.Definition{}}
 	j.Lead(t, 1)
 	j.Job = j.Define(t, nil)

@@ -19,7 +19,7 @@ func standard(context.Context) (jobrun.Settings, error) { return jobrun.NewSetti
 func TestEventsAreOnePerDedupeKeyWithinTheWindow(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)
-	events := jobdb.NewEvents(jobdb.NewDB(b.DB, nil), standard)
+	events := jobdb.NewEvents(jobdb.NewDB(b.DB, pgtest.JobChance, nil), standard)
 	tenant, other := pgtest.NewID(), pgtest.NewID()
 	publish := func(tenant uuid.UUID, typ, key string) (jobrun.PublishedEvent, bool) {
 		t.Helper()
@@ -64,7 +64,7 @@ func TestEventsAreOnePerDedupeKeyWithinTheWindow(t *testing.T) {
 
 func TestEventsAreListedByFilterAndPage(t *testing.T) {
 	t.Parallel()
-	events := jobdb.NewEvents(jobdb.NewDB(pgtest.NewLetterStore(t).DB, nil), standard)
+	events := jobdb.NewEvents(jobdb.NewDB(pgtest.NewLetterStore(t).DB, pgtest.JobChance, nil), standard)
 	tenant := pgtest.NewID()
 	for range 5 {
 		if _, _, err := events.Publish(t.Context(), tenant, jobrun.NewEvent{ID: pgtest.NewID(), Type: "a"}); err != nil {

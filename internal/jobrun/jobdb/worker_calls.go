@@ -81,7 +81,7 @@ func (st *Jobs) noteRefusal(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c w
 
 // Apply decides what an input makes of a locked run, and writes that.
 func (st *Jobs) Apply(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, now time.Time) (jobrun.Change, error) {
-	return st.db.ApplyToRun(ctx, tx, r, in, MomentAt(now))
+	return st.db.ApplyToRun(ctx, tx, r, in, st.db.At(now))
 }
 
 // ApplyToRun decides at m what an input makes of a locked run, and writes that.

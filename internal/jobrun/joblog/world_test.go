@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,7 +53,7 @@ func newWorld(t *testing.T, keys *envelope.Keyring) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.db.Close)
-	w.jobs = jobdb.NewJobs(jobdb.NewDB(w.db, nil), defaults)
+	w.jobs = jobdb.NewJobs(jobdb.NewDB(w.db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil), defaults)
 	w.store = w.open(w.url())
 	return w
 }
@@ -70,7 +71,7 @@ func (w *world) open(url string) *logstore.Store {
 }
 
 func (w *world) mover(change ...func(*joblog.Config)) *joblog.Mover {
-	cfg := joblog.Config{Store: w.store, Chunks: w.jobs, Offloading: jobdb.NewLogs(jobdb.NewDB(w.db, nil)), Settings: defaults, Keys: w.keys,
+	cfg := joblog.Config{Store: w.store, Chunks: w.jobs, Offloading: jobdb.NewLogs(jobdb.NewDB(w.db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil)), Settings: defaults, Keys: w.keys,
 		Log: slog.New(slog.NewTextHandler(&w.said, nil)), Now: time.Now}
 	for _, c := range change {
 		c(&cfg)

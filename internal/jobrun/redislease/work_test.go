@@ -3,6 +3,7 @@ package redislease_test
 import (
 	"context"
 	"encoding/json"
+	"math/rand/v2"
 	"syscall"
 	"testing"
 	"time"
@@ -42,9 +43,9 @@ func newJobFixture(t *testing.T) *jobFixture {
 	}
 	t.Cleanup(db.Close)
 	s := &jobFixture{world: newHints(t), t: t, db: db, settings: jobrun.NewSettings(1, nil), tenant: uuid.New(), worker: uuid.New()}
-	s.runs = jobdb.NewJobs(jobdb.NewDB(db, nil), func(context.Context) (jobrun.Settings, error) { return s.settings, nil })
+	s.runs = jobdb.NewJobs(jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil), func(context.Context) (jobrun.Settings, error) { return s.settings, nil })
 	s.Work = redislease.Note(s.runs, s.Hints, func(context.Context) time.Duration { return s.settings.Seconds(jobrun.RunLease) })
-	s.sweeps = sweepdb.NewSweeps(jobdb.NewDB(db, nil))
+	s.sweeps = sweepdb.NewSweeps(jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil))
 	s.sweeps.Heed(s.Hints)
 	var leads bool
 	if s.term, leads, err = jobdb.NewElections(db).Acquire(t.Context(), uuid.New(), "n", time.Hour); err != nil || !leads {
@@ -182,7 +183,7 @@ func TestHeartbeatsSpareRunsWhenTheDatabaseWasAway(t *testing.T) {
 	}
 	away.Close()
 	there := s.Work
-	s.Work = redislease.Note(jobdb.NewJobs(jobdb.NewDB(away, nil), func(context.Context) (jobrun.Settings, error) { return s.settings, nil }), s.Hints,
+	s.Work = redislease.Note(jobdb.NewJobs(jobdb.NewDB(away, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil), func(context.Context) (jobrun.Settings, error) { return s.settings, nil }), s.Hints,
 		func(context.Context) time.Duration { return s.settings.Seconds(jobrun.RunLease) })
 	if err := s.beat(t.Context(), lives); err == nil {
 		t.Fatal("the database answers")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -106,7 +107,7 @@ func (n *node) count(sweep string) int {
 // config is what the nodes of w have in common.
 func (w *world) config() scheduler.Config {
 	return scheduler.Config{
-		Elections: jobdb.NewElections(w.db), Sweeps: sweepdb.NewSweeps(jobdb.NewDB(w.db, nil)),
+		Elections: jobdb.NewElections(w.db), Sweeps: sweepdb.NewSweeps(jobdb.NewDB(w.db, jobrun.Chance{Jitter: rand.Float64, NewID: newID}, nil)),
 		Settings: func(context.Context) (jobrun.Settings, error) { return jobrun.NewSettings(1, w.set), nil },
 		NewID:    newID, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}

@@ -93,7 +93,7 @@ func (st *Bulks) backfill(ctx context.Context, t jobrun.Term, s jobrun.Settings,
 		if err != nil {
 			return err
 		}
-		moment := jobdb.MomentAt(now)
+		moment := st.db.At(now)
 		for _, slot := range slots {
 			if room == len(runs) {
 				break

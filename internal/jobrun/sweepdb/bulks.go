@@ -248,7 +248,7 @@ func (st *Bulks) dealWith(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk, id u
 	if err != nil {
 		return nil, false, err
 	}
-	again := jobrun.New(&d, *ask, s, jobdb.MomentAt(now))
+	again := jobrun.New(&d, *ask, s, st.db.At(now))
 	created, err := st.db.InsertRuns(ctx, tx, []jobrun.Run{again})
 	if err != nil || !created[0] {
 		return nil, false, err

@@ -79,7 +79,7 @@ func endTogether(ctx context.Context, db *jobdb.DB, t jobrun.Term, ids []uuid.UU
 			return err
 		}
 		for i := range runs {
-			m := jobdb.MomentAt(now)
+			m := db.At(now)
 			m.Epoch = t.Epoch
 			c, err := db.ApplyToRun(ctx, tx, &runs[i], in(&runs[i]), m)
 			if fault.IsCode(err, jobrun.CodeConflict) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -63,7 +64,7 @@ func newWorkerEdge(t *testing.T, change ...func(*httpapi.Config)) *workerEdge {
 	}
 	t.Cleanup(func() { raw.Close() })
 	settings := jobdb.NewSettings(db)
-	jobs := jobdb.NewDB(db, nil)
+	jobs := jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil)
 	s := &workerEdge{raw: raw, runs: jobdb.NewJobs(jobs, settings.Current), lead: jobdb.NewElections(db)}
 	s.work = &told{s.runs, make(chan jobrun.ClaimRequest, 1000)}
 	s.jobs = &httpapi.Jobs{
@@ -115,7 +116,7 @@ func (s *workerEdge) run(d jobrun.Definition, change ...func(*jobrun.Run)) uuid.
 	}
 	newID := func() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	r := jobrun.New(&d, jobrun.Request{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(uuid.NewString()), Args: json.RawMessage(`{"n":1}`)}, settings, jobrun.Moment{Now: now, NewID: newID})
+	r := jobrun.New(&d, jobrun.Request{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(uuid.NewString()), Args: json.RawMessage(`{"n":1}`)}, settings, jobrun.Moment{Now: now, NewID: uuid.New})
 	for _, f := range change {
 		f(&r)
 	}

@@ -150,7 +150,7 @@ func (st *Sagas) askedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 			Args: c.Run.Args, SagaID: c.After.ID, SagaStep: c.Run.Step, SagaAction: string(c.Run.Action),
 			CorrelationID: cmp.Or(textOf(c.After.CorrelationID), c.After.ID.String()), TraceID: textOf(c.After.TraceID),
 			By: by.String,
-		}, settings, jobdb.MomentAt(c.After.UpdatedAt))
+		}, settings, st.jobs.At(c.After.UpdatedAt))
 	}
 	return runs, nil
 }
@@ -196,7 +196,7 @@ func (st *Sagas) runEnded(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error
 		return err
 	}
 	o.StartedAt, o.Request = run.begun, run.args
-	m := jobdb.MomentAt(*r.FinishedAt)
+	m := st.jobs.At(*r.FinishedAt)
 	change, err := saga.Apply(run.Instance, saga.Answered{Outcome: o}, saga.Moment{
 		Now: m.Now, NewID: m.NewID, Jitter: m.Jitter, CompensationTimeout: st.steps.CompensationTimeout,
 	})

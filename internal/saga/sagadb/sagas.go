@@ -12,6 +12,7 @@ import (
 	"fmt"
 
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
@@ -30,7 +31,7 @@ type Sagas struct {
 
 // NewSagas returns the saga store of db, beside which nothing runs jobs, with dead
 // letters by the common policy.
-func NewSagas(db *postgres.DB) *Sagas { return NewSagasWith(jobdb.NewDB(db, nil)) }
+func NewSagas(db *postgres.DB) *Sagas { return NewSagasWith(jobdb.NewDB(db, jobrun.Chance{}, nil)) }
 
 // NewSagasWith returns the saga store beside jobs: steps that are job runs begin
 // there, and jobs tells this store, and no other, of their ends (JobDB.OnEnded).

@@ -34,6 +34,9 @@ type Jobs struct {
 // Defaults are the settings that nobody has changed.
 func Defaults(context.Context) (jobrun.Settings, error) { return jobrun.NewSettings(1, nil), nil }
 
+// JobChance is what the stores of job runs draw from.
+var JobChance = jobrun.Chance{Jitter: Chance.Jitter, NewID: NewID}
+
 // NewJobs opens a store as production does: with a login of no rights of its own.
 func NewJobs(t *testing.T) Jobs { t.Helper(); return NewSealedJobs(t, nil) }
 
@@ -41,7 +44,7 @@ func NewSealedJobs(t *testing.T, keys *envelope.Keyring) Jobs {
 	t.Helper()
 	dsn := testdb.DSN(t)
 	db := ConnectWith(t, PlainLogin(t, dsn), keys)
-	base := jobdb.NewDB(db, nil)
+	base := jobdb.NewDB(db, JobChance, nil)
 	j := Jobs{jobdb.NewJobs(base, Defaults), db, base, dsn, NewID(), jobrun.Definition{}}
 	j.Lead(t, 1)
 	j.Job = j.Define(t, nil)

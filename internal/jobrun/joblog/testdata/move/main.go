@@ -40,7 +40,7 @@ func move(dsn, url string) error {
 	}
 	settings := func(context.Context) (jobrun.Settings, error) { return jobrun.NewSettings(1, nil), nil }
 	round, err := joblog.NewMover(joblog.Config{
-		Store: store, Chunks: jobdb.NewJobs(jobdb.NewDB(db, nil), settings), Offloading: jobdb.NewLogs(jobdb.NewDB(db, nil)), Settings: settings,
+		Store: store, Chunks: jobdb.NewJobs(jobdb.NewDB(db, jobrun.Chance{}, nil), settings), Offloading: jobdb.NewLogs(jobdb.NewDB(db, jobrun.Chance{}, nil)), Settings: settings,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Now: time.Now,
 	}).Once(ctx)
 	fmt.Printf("%+v\n", round)

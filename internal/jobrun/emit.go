@@ -1,0 +1,54 @@
+package jobrun
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// Emits is an event that r leaves behind with its success, as it is published: by
+// whoever is behind r, and where it does not say so itself, now and with r's
+// correlation.
+func (r *Run) Emits(e NewEvent, m Moment) NewEvent {
+	if e.ID == uuid.Nil {
+		e.ID = m.NewID()
+	}
+	if e.OccurredAt == nil {
+		e.OccurredAt = &m.Now
+	}
+	e.CorrelationID, e.By = cmp.Or(e.CorrelationID, r.CorrelationID), r.InitiatedBy
+	return e
+}
+
+// Follow is the run of d that r wants to follow it, the i-th of what it emits. It
+// follows as from an event: a policy that forbids it makes it SKIPPED. Faults:
+// Conflict (CodeConflict) when d makes no runs, or none for a worker, whose rights
+// are no more than its runs'; Invalid of arguments that d does not take.
+func (r *Run) Follow(n *NextRun, i int, d *Definition, s Settings, m Moment) (Run, error) {
+	if !d.Enabled {
+		return Run{}, fault.New(fault.Conflict, CodeConflict, "the job definition %s is disabled", d.Name)
+	}
+	if strings.HasPrefix(d.Spec.CommandName, SystemPrefix) {
+		return Run{}, fault.New(fault.Conflict, CodeConflict, "a run cannot create runs of the built-in job %s", d.Name)
+	}
+	schema, err := ParseSchema(d.Spec.ArgsSchema)
+	if err != nil {
+		return Run{}, err
+	}
+	place := strconv.Itoa(i)
+	if err := schema.Check("/emit/"+place+"/run/args", d.Spec.Data(n.Args)); err != nil {
+		return Run{}, err
+	}
+	ask := Request{
+		Trigger: ByEvent, Key: FollowKey(r.ID, cmp.Or(n.Key, place)), Args: n.Args,
+		CorrelationID: r.CorrelationID, TraceID: r.TraceID, By: r.InitiatedBy,
+	}
+	if n.ScheduledFor != nil {
+		ask.ScheduledFor = *n.ScheduledFor
+	}
+	return New(d, ask, s, m), nil
+}
