@@ -43,10 +43,3 @@ func Unseal(p *envelope.Sealer, f envelope.Field, stored []byte) (json.RawMessag
 	}
 	return p.Open(f, v)
 }
-
-// sealed writes v sealed, NULL when nil.
-func (c *BinaryColumn) sealed(p *envelope.Sealer, f envelope.Field, v []byte) error {
-	v, err := Seal(p, f, v)
-	c.JSON(v)
-	return err
-}

@@ -161,7 +161,7 @@ func InTenant(t *testing.T, db *postgres.DB, tenant uuid.UUID) *sql.Tx {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { tx.Rollback() })
+	t.Cleanup(func() { _ = tx.Rollback() })
 	if _, err := tx.ExecContext(t.Context(), `SELECT set_config('skald.tenant_id', $1::text, true)`, tenant.String()); err != nil {
 		t.Fatal(err)
 	}
