@@ -17,8 +17,14 @@ import (
 var vectors = []struct{ name, secret, id, timestamp, body, signature string }{
 	{"Standard Webhooks' own", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330",
 		`{"test": 2432232314}`, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="},
-	{"text that is not ASCII", "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "019ab2c0-5a3e-7c31-9d5e-2f1b7a4c8d90", "1795262400",
-		`{"subject":"å"}`, "v1,tXCqBeP+rHOvGN0ppM3YTLcom4MhG/WxReKMj6SqXa4="},
+	{
+		"text that is not ASCII",
+		"whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+		"019ab2c0-5a3e-7c31-9d5e-2f1b7a4c8d90",
+		"1795262400",
+		`{"subject":"å"}`,
+		"v1,tXCqBeP+rHOvGN0ppM3YTLcom4MhG/WxReKMj6SqXa4=",
+	},
 }
 
 func headers(id, timestamp, signature string) http.Header {

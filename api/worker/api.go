@@ -101,7 +101,12 @@ type fence struct {
 
 // of is the fence in a call of the run itself, with more members.
 func (f fence) of(worker string, more map[string]any) map[string]any {
-	body := map[string]any{"worker_id": worker, "attempt": f.Attempt, "lease_token": f.LeaseToken, "leader_epoch": f.LeaderEpoch}
+	body := map[string]any{
+		"worker_id":    worker,
+		"attempt":      f.Attempt,
+		"lease_token":  f.LeaseToken,
+		"leader_epoch": f.LeaderEpoch,
+	}
 	for k, v := range more {
 		body[k] = v
 	}

@@ -36,7 +36,12 @@ func (w *Worker) tellEnd(s *session, h *held, r *Run, result any, err, cause err
 		call("release", map[string]any{"reason": clip(cause.Error(), 500)})
 		return
 	}
-	body := map[string]any{"run_id": h.RunID, "attempt": h.Attempt, "lease_token": h.LeaseToken, "leader_epoch": h.LeaderEpoch}
+	body := map[string]any{
+		"run_id":       h.RunID,
+		"attempt":      h.Attempt,
+		"lease_token":  h.LeaseToken,
+		"leader_epoch": h.LeaderEpoch,
+	}
 	if err == nil {
 		r.mu.Lock()
 		if len(r.emit) > 0 {

@@ -71,7 +71,13 @@ func (s *session) work(ctx context.Context) {
 
 // drain lets handlers finish, and then has them stop. The id may go meanwhile.
 func (s *session) drain() {
-	_ = s.w.api.post(context.Background(), 5*time.Second, s.path("drain"), map[string]any{"reason": "the process stops"}, nil)
+	_ = s.w.api.post(
+		context.Background(),
+		5*time.Second,
+		s.path("drain"),
+		map[string]any{"reason": "the process stops"},
+		nil,
+	)
 	done := make(chan struct{})
 	go func() { s.busy.Wait(); close(done) }()
 	timer := time.NewTimer(max(s.w.cfg.Drain, 0))
@@ -166,7 +172,13 @@ func (s *session) giveBack(claim map[string]any) {
 		return // their leases end by themselves
 	}
 	for _, c := range answer.Runs {
-		_ = s.w.api.post(context.Background(), 5*time.Second, "/api/v1/job-runs/"+c.RunID+"/release", c.of(s.id, map[string]any{"reason": "the process stops"}), nil)
+		_ = s.w.api.post(
+			context.Background(),
+			5*time.Second,
+			"/api/v1/job-runs/"+c.RunID+"/release",
+			c.of(s.id, map[string]any{"reason": "the process stops"}),
+			nil,
+		)
 	}
 }
 
@@ -240,9 +252,17 @@ func (s *session) do(ctx context.Context, h *held) {
 	}
 	logs := newLogs(s, h)
 	r := &Run{
-		ID: h.RunID, Definition: h.Definition, Command: h.Command, Args: h.Args, Attempt: h.Attempt, FencingToken: h.FencingToken,
-		IdempotencyKey: h.IdempotencyKey, ScheduledFor: h.ScheduledFor, LastCheckpoint: h.Checkpoint, CorrelationID: h.CorrelationID,
-		held: h, out: logs.writer("stdout"), errs: logs.writer("stderr"),
+		ID:             h.RunID,
+		Definition:     h.Definition,
+		Command:        h.Command,
+		Args:           h.Args,
+		Attempt:        h.Attempt,
+		FencingToken:   h.FencingToken,
+		IdempotencyKey: h.IdempotencyKey,
+		ScheduledFor:   h.ScheduledFor,
+		LastCheckpoint: h.Checkpoint,
+		CorrelationID:  h.CorrelationID,
+		held:           h, out: logs.writer("stdout"), errs: logs.writer("stderr"),
 	}
 	result, err := s.call(ctx, r)
 	cause := context.Cause(ctx)
@@ -301,7 +321,13 @@ func (s *session) beatOnce(ctx context.Context, seq int64) error {
 	})
 	sent := time.Now()
 	var answer beatAnswer
-	err := s.w.api.post(ctx, max(s.interval, time.Second), s.path("heartbeat"), map[string]any{"seq": seq, "running": beats}, &answer)
+	err := s.w.api.post(
+		ctx,
+		max(s.interval, time.Second),
+		s.path("heartbeat"),
+		map[string]any{"seq": seq, "running": beats},
+		&answer,
+	)
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,12 @@ func (w *Worker) register(ctx context.Context) (*session, error) {
 	slices.Sort(commands)
 	host, _ := os.Hostname()
 	body := map[string]any{
-		"name": clip(w.cfg.Name, 255), "node": clip(host, 255), "pid": os.Getpid(), "sdk": "skald-go", "version": "1", "labels": w.cfg.Labels,
+		"name":     clip(w.cfg.Name, 255),
+		"node":     clip(host, 255),
+		"pid":      os.Getpid(),
+		"sdk":      "skald-go",
+		"version":  "1",
+		"labels":   w.cfg.Labels,
 		"commands": commands, "max_runs": w.cfg.Concurrency,
 	}
 	if w.cfg.Labels == nil {

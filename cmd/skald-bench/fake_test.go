@@ -52,7 +52,10 @@ func serveFake() {
 	defer db.Close()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("POST /api/v1/workflows", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
+	mux.HandleFunc(
+		"POST /api/v1/workflows",
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) },
+	)
 	mux.Handle("POST /api/v1/sagas", &fakeSagas{db: db, mood: mood})
 
 	server := &http.Server{Addr: os.Getenv("SKALD_LISTEN_ADDR"), Handler: mux}

@@ -16,7 +16,12 @@ import (
 func fill(ctx context.Context, args []string, out io.Writer) error {
 	cfg := bench.GenerateConfig{Out: out}
 	flags := flag.NewFlagSet("skald-bench generate", flag.ContinueOnError)
-	flags.StringVar(&cfg.DatabaseURL, "database-url", "", "database to fill; it is migrated and keeps what it has (required)")
+	flags.StringVar(
+		&cfg.DatabaseURL,
+		"database-url",
+		"",
+		"database to fill; it is migrated and keeps what it has (required)",
+	)
 	addGenerateFlags(flags, &cfg)
 	if err := parse(flags, args); err != nil {
 		return err
@@ -30,7 +35,12 @@ func fill(ctx context.Context, args []string, out io.Writer) error {
 // addGenerateFlags adds what is asked of generated data wherever it is made.
 func addGenerateFlags(flags *flag.FlagSet, cfg *bench.GenerateConfig) {
 	flags.IntVar(&cfg.Sagas, "sagas", 2_000_000, "sagas to make")
-	flags.IntVar(&cfg.LogsPerSaga, "logs-per-saga", 3, "step logs of a saga that simply completes: how many steps the workflows have")
+	flags.IntVar(
+		&cfg.LogsPerSaga,
+		"logs-per-saga",
+		3,
+		"step logs of a saga that simply completes: how many steps the workflows have",
+	)
 	flags.DurationVar(&cfg.Over, "over", 90*24*time.Hour, "time over which they were created, up to now")
 	addTenantFlag(flags, &cfg.Tenant, "four sagas of five")
 }

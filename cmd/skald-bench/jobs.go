@@ -14,7 +14,12 @@ func jobs(ctx context.Context, args []string, out io.Writer) error {
 	cfg := bench.JobsConfig{Out: out}
 	flags := flag.NewFlagSet("skald-bench jobs", flag.ContinueOnError)
 	flags.StringVar(&cfg.Skald, "skald", "./bin/skald", "server binary to measure")
-	flags.StringVar(&cfg.Dir, "dir", "", "directory for the private PostgreSQL and the servers' logs, kept (default: a temporary one, removed)")
+	flags.StringVar(
+		&cfg.Dir,
+		"dir",
+		"",
+		"directory for the private PostgreSQL and the servers' logs, kept (default: a temporary one, removed)",
+	)
 	flags.StringVar(&cfg.DatabaseURL, "database-url", "", "an empty, durable database (default: a private one)")
 	flags.IntVar(&cfg.Runs, "runs", 100_000, "runs to take in batches of 100")
 	flags.IntVar(&cfg.Singles, "singles", 15_000, "runs to take one by one")

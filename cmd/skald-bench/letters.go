@@ -13,7 +13,12 @@ import (
 func fillLetters(ctx context.Context, args []string, out io.Writer) error {
 	cfg := bench.LettersConfig{Out: out}
 	flags := flag.NewFlagSet("skald-bench generate-letters", flag.ContinueOnError)
-	flags.StringVar(&cfg.DatabaseURL, "database-url", "", "database to fill; it is migrated and keeps what it has (required)")
+	flags.StringVar(
+		&cfg.DatabaseURL,
+		"database-url",
+		"",
+		"database to fill; it is migrated and keeps what it has (required)",
+	)
 	addLettersFlags(flags, &cfg)
 	if err := parse(flags, args); err != nil {
 		return err
@@ -35,8 +40,18 @@ func readLetters(ctx context.Context, args []string, out io.Writer) error {
 	cfg := bench.LettersReadConfig{Out: out}
 	flags := flag.NewFlagSet("skald-bench read-letters", flag.ContinueOnError)
 	flags.StringVar(&cfg.Skald, "skald", "./bin/skald", "server binary to measure")
-	flags.StringVar(&cfg.Data.DatabaseURL, "database-url", "", "database to use; it keeps what is written to it (default: a private PostgreSQL for this run)")
-	flags.StringVar(&cfg.Dir, "dir", "", "directory for the private PostgreSQL and the server's log, kept (default: a temporary one, removed)")
+	flags.StringVar(
+		&cfg.Data.DatabaseURL,
+		"database-url",
+		"",
+		"database to use; it keeps what is written to it (default: a private PostgreSQL for this run)",
+	)
+	flags.StringVar(
+		&cfg.Dir,
+		"dir",
+		"",
+		"directory for the private PostgreSQL and the server's log, kept (default: a temporary one, removed)",
+	)
 	flags.IntVar(&cfg.Samples, "samples", 20, "how often each question is asked")
 	flags.IntVar(&cfg.Depth, "depth", 20_000, "rows before a deep cursor")
 	addLettersFlags(flags, &cfg.Data)

@@ -81,7 +81,12 @@ func generateLoad(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("skald-bench load", flag.ContinueOnError)
 	flags.StringVar(&cfg.Target, "target", "http://127.0.0.1:8080", "base URL of the server")
 	flags.StringVar(&cfg.Workflow, "workflow", "bench-ok", "workflow of the sagas")
-	flags.StringVar((*string)(&cfg.Mode), "mode", string(bench.Submit), "submit: ask for acceptance; wait: ask for the ended saga")
+	flags.StringVar(
+		(*string)(&cfg.Mode),
+		"mode",
+		string(bench.Submit),
+		"submit: ask for acceptance; wait: ask for the ended saga",
+	)
 	flags.IntVar(&cfg.Clients, "clients", 1, "clients at the same time")
 	flags.DurationVar(&cfg.Duration, "duration", 5*time.Second, "how long new sagas are created")
 	flags.StringVar(&cfg.WantStatus, "want-status", "COMPLETED", "status of the ended saga in mode wait")
@@ -135,8 +140,18 @@ func parseOptions(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("skald-bench", flag.ContinueOnError)
 	flags.StringVar(&o.Skald, "skald", "./bin/skald", "server binary to measure")
-	flags.StringVar(&o.DatabaseURL, "database-url", "", "database to use; it keeps what is written to it (default: a private PostgreSQL for this run)")
-	flags.StringVar(&o.Dir, "dir", "", "directory for the private PostgreSQL and the server's log, kept (default: a temporary one, removed)")
+	flags.StringVar(
+		&o.DatabaseURL,
+		"database-url",
+		"",
+		"database to use; it keeps what is written to it (default: a private PostgreSQL for this run)",
+	)
+	flags.StringVar(
+		&o.Dir,
+		"dir",
+		"",
+		"directory for the private PostgreSQL and the server's log, kept (default: a temporary one, removed)",
+	)
 	flags.DurationVar(&o.Duration, "duration", 5*time.Second, "how long sagas are created per level")
 	flags.DurationVar(&o.Warmup, "warmup", time.Second, "how long they are created before counting begins")
 	flags.DurationVar(&o.Drain, "drain", 2*time.Minute, "how long the accepted sagas of a level may take to end")

@@ -137,7 +137,8 @@ func TestOptions(t *testing.T) {
 	if diff := cmp.Diff([]bench.Mode{bench.Submit, bench.Wait}, o.Modes); diff != "" {
 		t.Errorf("default modes (-want +got):\n%s", diff)
 	}
-	if o, err := parseOptions([]string{"-skald", self, "-clients", "", "-modes", "wait"}); err != nil || len(o.Clients) != 0 {
+	if o, err := parseOptions([]string{"-skald", self, "-clients", "", "-modes", "wait"}); err != nil ||
+		len(o.Clients) != 0 {
 		t.Errorf("no clients, only compensated: %v, %v; want none and no error", o.Clients, err)
 	}
 	for _, args := range [][]string{

@@ -62,9 +62,21 @@ func (a auditVerify) Run(ctx context.Context, c *cli) error {
 
 // tellVerified prints what was found, and returns whether a trail was tampered with.
 func tellVerified(trail app.Trail, v *saga.Verification) (tampered bool) {
-	fmt.Printf("%s: checked %d seals and %d rows; %d are not sealed yet\n", trail, v.CheckedSeals, v.CheckedEvents, v.Unsealed)
+	fmt.Printf(
+		"%s: checked %d seals and %d rows; %d are not sealed yet\n",
+		trail,
+		v.CheckedSeals,
+		v.CheckedEvents,
+		v.Unsealed,
+	)
 	if v.Head != nil {
-		fmt.Printf("%s: head is seal %d of %s, hash %x\n", trail, v.Head.Seq, v.Head.SealedAt.Format("2006-01-02T15:04:05Z"), v.Head.Hash)
+		fmt.Printf(
+			"%s: head is seal %d of %s, hash %x\n",
+			trail,
+			v.Head.Seq,
+			v.Head.SealedAt.Format("2006-01-02T15:04:05Z"),
+			v.Head.Hash,
+		)
 	}
 	bad := v.FirstBad
 	if bad == nil {

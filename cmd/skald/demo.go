@@ -20,5 +20,8 @@ func (d demoCmd) Run(ctx context.Context, c *cli) error {
 	}
 	// The table is the demo's output; the server's log would only hide it.
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	return demo.Run(ctx, demo.Config{Skald: cfg, Workflow: d.Workflow, Dir: d.Dir, Version: buildInfo(), Out: os.Stdout, Log: log})
+	return demo.Run(
+		ctx,
+		demo.Config{Skald: cfg, Workflow: d.Workflow, Dir: d.Dir, Version: buildInfo(), Out: os.Stdout, Log: log},
+	)
 }

@@ -50,7 +50,12 @@ func (k keyCreate) Run(ctx context.Context, c *cli) error {
 	}
 	return withKeys(ctx, c, func(keys access.Store, cfg config.Config) error {
 		if !k.AnyTenant {
-			t := saga.Tenant{ID: cfg.Tenant.DefaultID, Region: cfg.Tenant.DefaultRegion, Major: cfg.Tenant.DefaultMajor, Minor: cfg.Tenant.DefaultMinor}
+			t := saga.Tenant{
+				ID:     cfg.Tenant.DefaultID,
+				Region: cfg.Tenant.DefaultRegion,
+				Major:  cfg.Tenant.DefaultMajor,
+				Minor:  cfg.Tenant.DefaultMinor,
+			}
 			if k.Tenant != uuid.Nil && k.Tenant != t.ID {
 				t = saga.Tenant{ID: k.Tenant}
 			}
@@ -116,7 +121,13 @@ func (k keyRevoke) Run(ctx context.Context, c *cli) error {
 		return err
 	}
 	return withKeys(ctx, c, func(keys access.Store, _ config.Config) error {
-		key, err := keys.Revoke(app.Commanded(ctx, shell.Subject, "skald key revoke", k.Reason), nil, k.ID, shell.Subject, time.Now().UTC().Truncate(time.Microsecond))
+		key, err := keys.Revoke(
+			app.Commanded(ctx, shell.Subject, "skald key revoke", k.Reason),
+			nil,
+			k.ID,
+			shell.Subject,
+			time.Now().UTC().Truncate(time.Microsecond),
+		)
 		if err == nil {
 			fmt.Printf("%s (%s) is revoked; every node refuses it within 5 seconds\n", key.ID, key.Name)
 		}

@@ -44,10 +44,12 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	}
 	list, _ := run(t, env, "key", "list")
 	row := regexp.MustCompile(`(?m)^(\S{36})  \w{8}  orders  operator  ` + tenant).FindStringSubmatch(list)
-	if row == nil || strings.Count(list, "\n") != 4 || !strings.Contains(list, "any ") || strings.Contains(list, "skald_") {
+	if row == nil || strings.Count(list, "\n") != 4 || !strings.Contains(list, "any ") ||
+		strings.Contains(list, "skald_") {
 		t.Fatalf("the list is\n%s", list)
 	}
-	if out, code := run(t, env, "key", "revoke", row[1], "--reason", "it was in a ticket"); code != 0 || !strings.Contains(out, "(orders) is revoked") {
+	if out, code := run(t, env, "key", "revoke", row[1], "--reason", "it was in a ticket"); code != 0 ||
+		!strings.Contains(out, "(orders) is revoked") {
 		t.Errorf("revoke: exit %d, %s", code, out)
 	}
 	if list, _ := run(t, env, "key", "list"); strings.Contains(list, "orders") {
@@ -64,7 +66,8 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	for operation, want := range map[string]string{"skald key revoke": "it was in a ticket", "skald key create": "new shop"} {
 		var why string
 		err := db.QueryRowContext(t.Context(), `SELECT reason FROM saga.audit_actions WHERE kind = 'api_key' AND subject = $1 AND operation = $2 AND actor = 'cli'`,
-			row[1], operation).Scan(&why)
+			row[1], operation).
+			Scan(&why)
 		if err != nil || why != want {
 			t.Errorf("%s is on record with the reason %q, %v", operation, why, err)
 		}

@@ -48,7 +48,8 @@ func TestWorkflowValidateListsEveryMistake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, code := run(t, nil, "workflow", "validate", good); code != 0 || !strings.Contains(out, "3 steps: reserve-stock, charge-payment, confirm-order") {
+	if out, code := run(t, nil, "workflow", "validate", good); code != 0 ||
+		!strings.Contains(out, "3 steps: reserve-stock, charge-payment, confirm-order") {
 		t.Errorf("the example: exit %d, %s", code, out)
 	}
 	bad := filepath.Join(t.TempDir(), "bad.yaml")
@@ -95,7 +96,8 @@ func TestATypoInASettingIsRefused(t *testing.T) {
 func TestAuditVerifySaysWhatItFound(t *testing.T) {
 	dsn := testdb.DSN(t)
 	env := []string{"SKALD_DATABASE_URL=" + dsn}
-	if out, code := run(t, env, "audit", "verify"); code != 0 || !strings.Contains(out, "events: checked 0 seals and 0 rows") {
+	if out, code := run(t, env, "audit", "verify"); code != 0 ||
+		!strings.Contains(out, "events: checked 0 seals and 0 rows") {
 		t.Errorf("an empty trail: exit %d, %s", code, out)
 	}
 	db, err := sql.Open("postgres", dsn)
@@ -109,7 +111,10 @@ func TestAuditVerifySaysWhatItFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, code := run(t, env, "audit", "verify", "--tenant", tenant); code != 1 ||
-		!strings.Contains(out, "digest_mismatch: seal 0, event 1, saga 0192f0c1-0000-7000-8000-000000000002") || !strings.Contains(out, "tampered with") {
+		!strings.Contains(
+			out,
+			"digest_mismatch: seal 0, event 1, saga 0192f0c1-0000-7000-8000-000000000002",
+		) || !strings.Contains(out, "tampered with") {
 		t.Errorf("a forged event: exit %d, %s", code, out)
 	}
 	for _, args := range [][]string{{"--tenant", "me"}, {"--from-seq", "0"}} {

@@ -27,7 +27,11 @@ func (migrateUp) Run(ctx context.Context, c *cli) error {
 		}
 		fmt.Printf("%d migrations applied\n", n)
 		if err := db.Secured(ctx, dsn); err != nil {
-			fmt.Fprintf(os.Stderr, "warning: %v. Until then SKALD_ENV=prod does not start (docs/tenants.md, \"Setting it up\").\n", err)
+			fmt.Fprintf(
+				os.Stderr,
+				"warning: %v. Until then SKALD_ENV=prod does not start (docs/tenants.md, \"Setting it up\").\n",
+				err,
+			)
 		}
 		return nil
 	})

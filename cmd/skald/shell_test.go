@@ -31,7 +31,8 @@ func TestProgramsOfJobsRunAsAUserThatIsNotRoot(t *testing.T) {
 	var user *syscall.Credential
 	if os.Geteuid() == 0 {
 		out, code := run(t, env, "serve")
-		if code != 1 || !strings.Contains(out, "jobs.worker_shell is on and Skald runs as root") || !strings.Contains(out, "start Skald as a user of its own") {
+		if code != 1 || !strings.Contains(out, "jobs.worker_shell is on and Skald runs as root") ||
+			!strings.Contains(out, "start Skald as a user of its own") {
 			t.Errorf("as root: exit %d, %s", code, out)
 		}
 		user = &syscall.Credential{Uid: nobody, Gid: nobody}
@@ -55,7 +56,11 @@ func TestProgramsOfJobsRunAsAUserThatIsNotRoot(t *testing.T) {
 		}
 	}
 	cmd := exec.Command(copied, "serve")
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/"}, env...), &syscall.SysProcAttr{Credential: user}
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", append(
+		[]string{"PATH=" + os.Getenv("PATH"), "HOME=/"},
+		env...), &syscall.SysProcAttr{
+		Credential: user,
+	}
 	logs, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +111,11 @@ func TestProgramsOfJobsRunAsAUserThatIsNotRoot(t *testing.T) {
 		}
 		return doc
 	}
-	send("POST", "/api/v1/job-definitions", `{"name":"who","type":"manual","command_name":"shell","queue":"shell","default_args":{"script":"test $(id -u) != 0"}}`)
+	send(
+		"POST",
+		"/api/v1/job-definitions",
+		`{"name":"who","type":"manual","command_name":"shell","queue":"shell","default_args":{"script":"test $(id -u) != 0"}}`,
+	)
 	id := send("POST", "/api/v1/job-definitions/who/runs", `{"args":{"script":"exit 7"}}`)["id"].(string)
 	if run := send("GET", "/api/v1/job-runs/"+id+"?wait=60s", ""); run["state"] != "SUCCEEDED" {
 		t.Errorf("the run is %v", run)
@@ -120,7 +129,8 @@ func TestProgramsOfJobsRunAsAUserThatIsNotRoot(t *testing.T) {
 	if blocks == nil {
 		t.Fatal("the page has no example")
 	}
-	out, err := exec.CommandContext(t.Context(), "sh", "-ec", strings.ReplaceAll(blocks[1], "http://127.0.0.1:8080", base)).Output()
+	out, err := exec.CommandContext(t.Context(), "sh", "-ec", strings.ReplaceAll(blocks[1], "http://127.0.0.1:8080", base)).
+		Output()
 	if err != nil || !strings.HasSuffix(string(out), blocks[2]) {
 		t.Errorf("the example of the page prints %s (%v), and not %s", out, err, blocks[2])
 	}

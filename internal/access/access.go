@@ -77,7 +77,10 @@ var grants = []struct {
 }{
 	{JobsWork, workers},
 	{SagasRead, readers}, {WorkflowsRead, readers}, {DLQRead, readers}, {JobsRead, readers},
-	{SagasWrite, operators}, {WorkflowsWrite, operators}, {DLQWrite, operators}, {JobsWrite, operators}, {PayloadsRead, operators},
+	{
+		SagasWrite,
+		operators,
+	}, {WorkflowsWrite, operators}, {DLQWrite, operators}, {JobsWrite, operators}, {PayloadsRead, operators},
 	{SagasAdmin, admins}, {WorkflowsAdmin, admins}, {DLQAdmin, admins}, {JobsAdmin, admins}, {AccessAdmin, admins},
 }
 
@@ -182,7 +185,11 @@ func (p *Principal) TenantFor(choice Choice, fallback saga.Tenant) (saga.Tenant,
 		chosen.Minor = *choice.Minor
 	}
 	if chosen != t && !p.AnyTenant {
-		return t, fault.New(fault.Forbidden, CodeTenantMismatch, "the credential belongs to a tenant, and the X-Tenant headers name another one")
+		return t, fault.New(
+			fault.Forbidden,
+			CodeTenantMismatch,
+			"the credential belongs to a tenant, and the X-Tenant headers name another one",
+		)
 	}
 	return chosen, nil
 }

@@ -91,7 +91,12 @@ func TestAnOperatorHoldsAllOfWorkerAndAuditorAndAnAdminEverything(t *testing.T) 
 func TestTheTenantOfARequest(t *testing.T) {
 	home := saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000a"), Region: "eu", Major: 1, Minor: 2}
 	other := uuid.MustParse("00000000-0000-0000-0000-00000000000b")
-	fallback := saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-000000000001"), Region: "default", Major: 7, Minor: 8}
+	fallback := saga.Tenant{
+		ID:     uuid.MustParse("00000000-0000-0000-0000-000000000001"),
+		Region: "default",
+		Major:  7,
+		Minor:  8,
+	}
 	bound := access.Principal{Tenant: home}
 	unnamed := access.Principal{}
 	bare := access.Principal{Tenant: saga.Tenant{ID: fallback.ID}}

@@ -90,7 +90,11 @@ func (k *Key) Active(now time.Time) bool {
 func (k *Key) Audited() any {
 	out := map[string]any{
 		"id": k.ID, "name": k.Name, "prefix": k.Prefix, "role": k.Role, "any_tenant": k.Tenant == nil,
-		"created_by": k.CreatedBy, "created_at": k.CreatedAt, "expires_at": k.ExpiresAt, "revoked_at": k.RevokedAt, "revoked_by": k.RevokedBy,
+		"created_by": k.CreatedBy,
+		"created_at": k.CreatedAt,
+		"expires_at": k.ExpiresAt,
+		"revoked_at": k.RevokedAt,
+		"revoked_by": k.RevokedBy,
 	}
 	if t := k.Tenant; t != nil {
 		out["tenant_id"], out["tenant_region"], out["tenant_major"], out["tenant_minor"] = t.ID, t.Region, t.Major, t.Minor
@@ -162,7 +166,11 @@ func IssueFor(t Token, r Request, by Principal, id uuid.UUID, now time.Time) (Ke
 		fields.Add("/any_tenant", "excluded", "is for the role admin only")
 	}
 	if r.Tenant != nil && !validTenant(*r.Tenant) {
-		fields.Add("/tenant_id", "invalid", "must not be all zeros, its region at most 32 characters, its versions 0 to 65535")
+		fields.Add(
+			"/tenant_id",
+			"invalid",
+			"must not be all zeros, its region at most 32 characters, its versions 0 to 65535",
+		)
 	}
 	if r.ExpiresAt != nil && (!r.ExpiresAt.After(now) || r.ExpiresAt.Year() > 9999) {
 		fields.Add("/expires_at", "invalid", "must be in the future, before the year 10000")
@@ -171,7 +179,11 @@ func IssueFor(t Token, r Request, by Principal, id uuid.UUID, now time.Time) (Ke
 		return Key{}, fault.New(fault.Invalid, CodeKeyRefused, "%s %s", fields[0].Pointer, fields[0].Message).With(fields...)
 	}
 	if !by.AnyTenant && (r.Tenant == nil || *r.Tenant != by.Tenant) {
-		return Key{}, fault.New(fault.Forbidden, CodeTenantMismatch, "the credential belongs to a tenant and can make keys for that one only")
+		return Key{}, fault.New(
+			fault.Forbidden,
+			CodeTenantMismatch,
+			"the credential belongs to a tenant and can make keys for that one only",
+		)
 	}
 	k := Key{
 		ID: id, Name: r.Name, Prefix: t.Prefix(), Hash: t.Hash(), Role: r.Role, Tenant: r.Tenant,
@@ -181,7 +193,8 @@ func IssueFor(t Token, r Request, by Principal, id uuid.UUID, now time.Time) (Ke
 }
 
 func validTenant(t saga.Tenant) bool {
-	return t.ID != uuid.Nil && len([]rune(t.Region)) <= 32 && 0 <= t.Major && t.Major <= 65535 && 0 <= t.Minor && t.Minor <= 65535
+	return t.ID != uuid.Nil && len([]rune(t.Region)) <= 32 && 0 <= t.Major && t.Major <= 65535 && 0 <= t.Minor &&
+		t.Minor <= 65535
 }
 
 // KeyNotFound is the fault of a key that does not exist, or not for whom asks.

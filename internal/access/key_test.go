@@ -31,7 +31,9 @@ func chance(t *testing.T) (c [access.EntropyBytes]byte) {
 }
 
 func TestATokenHasOneFormAndReadsBack(t *testing.T) {
-	if got, want := access.NewToken([access.EntropyBytes]byte{}), "skald_aaaaaaaa_"+strings.Repeat("A", 43); string(got) != want {
+	if got, want := access.NewToken([access.EntropyBytes]byte{}), "skald_aaaaaaaa_"+strings.Repeat("A", 43); string(
+		got,
+	) != want {
 		t.Errorf("the token of zeros is %s, want %s", got, want)
 	}
 	token := access.NewToken(chance(t))
@@ -61,19 +63,32 @@ func TestATokenHasOneFormAndReadsBack(t *testing.T) {
 }
 
 func TestNothingThatIsKeptIsTheToken(t *testing.T) {
-	key, token, err := access.Issue(access.Request{Name: "orders", Role: access.Operator, Tenant: &home}, root, uuid.New(), chance(t), noon)
+	key, token, err := access.Issue(
+		access.Request{Name: "orders", Role: access.Operator, Tenant: &home},
+		root,
+		uuid.New(),
+		chance(t),
+		noon,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret := string(token[15:])
-	if len(key.Hash) != 32 || bytes.Contains(key.Hash, []byte(secret)) || strings.Contains(cmp.Diff(access.Key{}, key), secret) {
+	if len(key.Hash) != 32 || bytes.Contains(key.Hash, []byte(secret)) ||
+		strings.Contains(cmp.Diff(access.Key{}, key), secret) {
 		t.Errorf("the key %+v holds its secret", key)
 	}
 }
 
 func TestAKeyCountsWithItsTokenUntilItsEnd(t *testing.T) {
 	expires := noon.Add(time.Hour)
-	key, token, err := access.Issue(access.Request{Name: "orders", Role: access.Operator, Tenant: &home, ExpiresAt: &expires}, root, uuid.New(), chance(t), noon)
+	key, token, err := access.Issue(
+		access.Request{Name: "orders", Role: access.Operator, Tenant: &home, ExpiresAt: &expires},
+		root,
+		uuid.New(),
+		chance(t),
+		noon,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +184,16 @@ func TestWhatAKeyMayBe(t *testing.T) {
 				}
 				return
 			}
-			want := access.Key{ID: id, Name: r.Name, Prefix: token.Prefix(), Hash: token.Hash(), Role: r.Role, Tenant: r.Tenant, CreatedBy: tt.by.Subject, CreatedAt: noon}
+			want := access.Key{
+				ID:        id,
+				Name:      r.Name,
+				Prefix:    token.Prefix(),
+				Hash:      token.Hash(),
+				Role:      r.Role,
+				Tenant:    r.Tenant,
+				CreatedBy: tt.by.Subject,
+				CreatedAt: noon,
+			}
 			if diff := cmp.Diff(want, key); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

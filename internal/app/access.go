@@ -18,7 +18,14 @@ import (
 
 // checker makes what asks for credentials; nil in development mode, which is
 // refused where others can reach the node, whatever the settings say.
-func checker(ctx context.Context, cfg config.Config, keys access.Store, addr net.Addr, now func() time.Time, log *slog.Logger) (*identity.Checker, error) {
+func checker(
+	ctx context.Context,
+	cfg config.Config,
+	keys access.Store,
+	addr net.Addr,
+	now func() time.Time,
+	log *slog.Logger,
+) (*identity.Checker, error) {
 	if err := bootstrap(ctx, cfg, keys, now(), log); err != nil {
 		return nil, err
 	}
@@ -26,7 +33,9 @@ func checker(ctx context.Context, cfg config.Config, keys access.Store, addr net
 		if tcp, ok := addr.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
 			return nil, fmt.Errorf("auth.mode: %s is not on loopback, so the API must ask for credentials", addr)
 		}
-		log.Warn("development mode: the API requires no credentials, so anyone on this machine may do anything; set SKALD_AUTH_MODE=required to change that")
+		log.Warn(
+			"development mode: the API requires no credentials, so anyone on this machine may do anything; set SKALD_AUTH_MODE=required to change that",
+		)
 		return nil, nil
 	}
 	c := identity.Config{Keys: keys, Now: now, Log: log}
@@ -40,7 +49,9 @@ func checker(ctx context.Context, cfg config.Config, keys access.Store, addr net
 	active := true
 	page, err := keys.List(ctx, nil, access.Filter{Active: &active, Now: now(), Limit: 1})
 	if err == nil && len(page.Keys) == 0 {
-		log.Warn("the API is unusable: there is no API key and no JWT issuer; create a key with skald key create --name NAME --role admin --any-tenant")
+		log.Warn(
+			"the API is unusable: there is no API key and no JWT issuer; create a key with skald key create --name NAME --role admin --any-tenant",
+		)
 	}
 	return identity.New(c), err
 }
@@ -55,7 +66,13 @@ func bootstrap(ctx context.Context, cfg config.Config, keys access.Store, now ti
 	if !ok {
 		return errors.New("auth.bootstrap_admin_key is not an API key")
 	}
-	key, err := access.IssueFor(token, access.Request{Name: "bootstrap", Role: access.Admin}, access.Principal{Subject: "configuration", AnyTenant: true}, newID(), now)
+	key, err := access.IssueFor(
+		token,
+		access.Request{Name: "bootstrap", Role: access.Admin},
+		access.Principal{Subject: "configuration", AnyTenant: true},
+		newID(),
+		now,
+	)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,12 @@ func TestARevokedKeyIsRefusedByEveryNodeWithinFiveSeconds(t *testing.T) {
 	t.Parallel()
 	dsn, token := testdb.DSN(t), newToken(t)
 	a, b := start(t, dsn, "a", bootstrapped(token)), start(t, dsn, "b", bootstrapped(token))
-	req, err := http.NewRequestWithContext(t.Context(), "POST", a.url+"/api/v1/api-keys", strings.NewReader(`{"name":"x","role":"auditor"}`))
+	req, err := http.NewRequestWithContext(
+		t.Context(),
+		"POST",
+		a.url+"/api/v1/api-keys",
+		strings.NewReader(`{"name":"x","role":"auditor"}`),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,13 +137,15 @@ func TestDevelopmentModeIsLoudAndOnlyForLoopback(t *testing.T) {
 		t.Error("the log does not say that nobody is asked for credentials")
 	}
 	guarded := start(t, testdb.DSN(t), "b", func(c *config.Config) { c.Auth.Mode = config.AuthRequired })
-	if logs := guarded.logs.String(); strings.Contains(logs, "development mode") || !strings.Contains(logs, "the API is unusable") {
+	if logs := guarded.logs.String(); strings.Contains(logs, "development mode") ||
+		!strings.Contains(logs, "the API is unusable") {
 		t.Errorf("a node without any key does not say so: %s", logs)
 	}
 	cfg := config.Default(config.Test)
 	cfg.Server.ListenAddr, cfg.Auth.Mode = "0.0.0.0:0", config.AuthOff // as Load would refuse it
 	cfg.Database.URL = config.Secret(testdb.DSN(t))
-	if err := app.Run(t.Context(), cfg, app.Options{Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "loopback") {
+	if err := app.Run(t.Context(), cfg, app.Options{Log: slog.New(slog.DiscardHandler)}); err == nil ||
+		!strings.Contains(err.Error(), "loopback") {
 		t.Errorf("off loopback: %v, want it refused", err)
 	}
 }
@@ -172,7 +179,8 @@ func TestATokenOfTheConfiguredIssuerCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	who := do(t, req, token("orders", "operator"))
-	if who["subject"] != "jwt:alice" || who["role"] != "operator" || who["tenant_id"] != "0198a5b0-0000-7000-8000-000000000002" {
+	if who["subject"] != "jwt:alice" || who["role"] != "operator" ||
+		who["tenant_id"] != "0198a5b0-0000-7000-8000-000000000002" {
 		t.Errorf("who = %v", who)
 	}
 	for _, tt := range []struct {
@@ -192,7 +200,12 @@ func TestATokenOfTheConfiguredIssuerCounts(t *testing.T) {
 
 func revoke(t *testing.T, n *node, id, token string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), "POST", n.url+"/api/v1/api-keys/"+id+"/revoke", strings.NewReader(`{"reason":"lost"}`))
+	req, err := http.NewRequestWithContext(
+		t.Context(),
+		"POST",
+		n.url+"/api/v1/api-keys/"+id+"/revoke",
+		strings.NewReader(`{"reason":"lost"}`),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,14 @@ type node struct {
 	stopping chan struct{} // closed when the socket is about to be
 }
 
-func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now func() time.Time, addr net.Addr) (*node, error) {
+func build(
+	ctx context.Context,
+	cfg config.Config,
+	opt Options,
+	kept stores,
+	now func() time.Time,
+	addr net.Addr,
+) (*node, error) {
 	policy, err := egress.NewPolicy(cfg.Egress.Allow, cfg.Egress.Deny, cfg.Egress.AllowLoopback)
 	if err != nil {
 		return nil, err
@@ -135,7 +142,12 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 		LeaseTTL: cfg.Engine.LeaseTTL, ReaperInterval: cfg.Engine.ReaperInterval, SlowAfter: cfg.Engine.SlowStepAfter,
 		DrainTimeout: max(cfg.Engine.DrainTimeout, 1), StepTimeout: cfg.Engine.DefaultStepTimeout,
 		CompensationTimeout: cfg.Engine.DefaultCompensationTimeout, MaxRunning: cfg.Engine.MaxRunning,
-		Observer: engine.Observer{CallDone: n.metrics.Call, Ended: n.metrics.Ended, Claimed: n.metrics.Claimed, Loop: n.metrics.Loop},
+		Observer: engine.Observer{
+			CallDone: n.metrics.Call,
+			Ended:    n.metrics.Ended,
+			Claimed:  n.metrics.Claimed,
+			Loop:     n.metrics.Loop,
+		},
 	})
 	n.joinSteps()
 	if n.letters, err = n.newLetters(policy, name, definitions); err != nil {
@@ -155,14 +167,25 @@ func build(ctx context.Context, cfg config.Config, opt Options, kept stores, now
 		return nil, err
 	}
 	edgeConfig := httpapi.Config{
-		Sagas: n.sagas, Workflows: n.workflows, Reports: n.sagas, Create: n.writes.Create, Commit: n.writes.Act, Engine: n.engine, Node: n.sagas.Node,
-		Trail: n.trail, Follow: n.tail.Follow, Streams: n.metrics.Streams,
+		Sagas:     n.sagas,
+		Workflows: n.workflows,
+		Reports:   n.sagas,
+		Create:    n.writes.Create,
+		Commit:    n.writes.Act,
+		Engine:    n.engine,
+		Node:      n.sagas.Node,
+		Trail:     n.trail, Follow: n.tail.Follow, Streams: n.metrics.Streams,
 		Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, n.trail, tenant, from, limit)
 		},
 		Webhooks: n.hooks, Deliveries: n.hooks, CheckEndpoint: checkEndpoint(policy, cfg.Webhooks.AllowHTTP),
 		DeadLetters: n.lettersEdge(), Jobs: n.jobs.edge(), Timeline: n.timeline, Keys: n.keys, Development: n.checker == nil,
-		Tenant:    saga.Tenant{ID: cfg.Tenant.DefaultID, Region: cfg.Tenant.DefaultRegion, Major: cfg.Tenant.DefaultMajor, Minor: cfg.Tenant.DefaultMinor},
+		Tenant: saga.Tenant{
+			ID:     cfg.Tenant.DefaultID,
+			Region: cfg.Tenant.DefaultRegion,
+			Major:  cfg.Tenant.DefaultMajor,
+			Minor:  cfg.Tenant.DefaultMinor,
+		},
 		CursorKey: cursorKey,
 		Limits: rest.Limits{
 			MaxBodyBytes: cfg.Server.MaxBodyBytes, MaxWorkflowBytes: cfg.Limits.MaxWorkflowBytes, MaxSteps: cfg.Limits.MaxSteps,
@@ -253,11 +276,22 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 		})
 	})
 	parts.Go(func() {
-		audit.Seal(work, audit.SealConfig{Chain: n.trail, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.Sealed})
+		audit.Seal(
+			work,
+			audit.SealConfig{Chain: n.trail, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.Sealed},
+		)
 	})
 	if n.deadLetters != nil {
 		parts.Go(func() {
-			audit.Seal(work, audit.SealConfig{Chain: n.deadLetters.actions, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: n.metrics.ActionsSealed})
+			audit.Seal(
+				work,
+				audit.SealConfig{
+					Chain:    n.deadLetters.actions,
+					Log:      n.opt.Log,
+					Interval: n.cfg.Audit.SealInterval,
+					Sealed:   n.metrics.ActionsSealed,
+				},
+			)
 		})
 	}
 	parts.Go(func() { n.notices.run(work) })
@@ -305,7 +339,10 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	if err == nil && s.DrainDelay > 0 {
 		// Whoever sends requests here learns of it from /readyz, later than we do:
 		// until then they are served as before.
-		n.opt.Log.Info("no longer ready; the socket closes after server.drain_delay", slog.Duration("drain_delay", s.DrainDelay))
+		n.opt.Log.Info(
+			"no longer ready; the socket closes after server.drain_delay",
+			slog.Duration("drain_delay", s.DrainDelay),
+		)
 		err = ended(nil, time.After(s.DrainDelay))
 	}
 	close(n.stopping)

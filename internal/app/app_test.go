@@ -153,7 +153,15 @@ func TestASagaRunsFromTheRequestToItsEnd(t *testing.T) {
 		calls = syncBuffer{}
 		_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=10s", `{"workflow_name": "pair", "payload": `+tt.payload+`}`)
 		if doc["status"] != tt.status || doc["clean"] != true || calls.String() != tt.calls {
-			t.Errorf("payload %s: %v, clean %v, calls %q; want %s, clean, %q", tt.payload, doc["status"], doc["clean"], calls.String(), tt.status, tt.calls)
+			t.Errorf(
+				"payload %s: %v, clean %v, calls %q; want %s, clean, %q",
+				tt.payload,
+				doc["status"],
+				doc["clean"],
+				calls.String(),
+				tt.status,
+				tt.calls,
+			)
 		}
 	}
 	res, err := http.Get(n.url + "/metrics")

@@ -13,10 +13,17 @@ import (
 )
 
 func TestAnEndedSagaGoesIntoTheArchiveAndComesBack(t *testing.T) {
-	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"ok":true}`) }))
+	participant := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"ok":true}`) }),
+	)
 	defer participant.Close()
 	n := start(t, testdb.DSN(t), "a", func(c *config.Config) { c.Retention.Interval = time.Second })
-	short := strings.Replace(strings.ReplaceAll(twoSteps, "URL", participant.URL), `"steps"`, `"retention": {"completed_ms": 1}, "steps"`, 1)
+	short := strings.Replace(
+		strings.ReplaceAll(twoSteps, "URL", participant.URL),
+		`"steps"`,
+		`"retention": {"completed_ms": 1}, "steps"`,
+		1,
+	)
 	if status, doc := call(t, "POST", n.url+"/api/v1/workflows", short); status != 201 {
 		t.Fatalf("register: %d %v", status, doc)
 	}
@@ -36,7 +43,9 @@ func TestAnEndedSagaGoesIntoTheArchiveAndComesBack(t *testing.T) {
 	if status, doc := call(t, "POST", at+"/restore", `{"reason": "test"}`); status != 200 || doc["status"] != "COMPLETED" {
 		t.Errorf("restore: %d %v", status, doc)
 	}
-	if status, doc := call(t, "GET", n.url+"/api/v1/admin/storage", ""); status != 200 || doc["database_bytes"].(float64) < 1<<20 || len(doc["tables"].([]any)) < 8 {
+	if status, doc := call(t, "GET", n.url+"/api/v1/admin/storage", ""); status != 200 ||
+		doc["database_bytes"].(float64) < 1<<20 ||
+		len(doc["tables"].([]any)) < 8 {
 		t.Errorf("storage: %d %v", status, doc)
 	}
 	for _, want := range []string{`skald_table_bytes{part="heap",table="saga_states"}`, `skald_loop_last_success_timestamp_seconds{loop="retention"}`, "skald_sagas_archived_total "} {

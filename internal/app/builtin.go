@@ -59,7 +59,11 @@ func (n *node) within(name string, do jobworker.Command) jobworker.Command {
 		need, asked := access.ForJob(name, jobrun.Beyond(name, r.Args, int64(n.cfg.DLQ.BulkLimit)))
 		if role := access.Role(r.Rights()); asked && !role.Allows(need) {
 			return nil, &jobworker.Failure{Code: "NOT_ALLOWED", Permanent: true, Message: fmt.Sprintf(
-				"this needs the permission %s, which %s, who requested the run, does not have: %s", need, cmp.Or(r.InitiatedBy, "Skald"), role)}
+				"this needs the permission %s, which %s, who requested the run, does not have: %s",
+				need,
+				cmp.Or(r.InitiatedBy, "Skald"),
+				role,
+			)}
 		}
 		return do(ctx, r)
 	}
@@ -144,10 +148,15 @@ func (n *node) redriveLetters(ctx context.Context, r *jobworker.Run) (json.RawMe
 		of = &dlq.Filter{Topic: args.Topic}
 	}
 	d := n.cfg.DLQ
-	limits := dlq.RedriveLimits{DefaultRate: float64(d.RedriveRate), MaxRate: float64(d.MaxRedriveRate), Bulk: int64(d.BulkLimit)}
+	limits := dlq.RedriveLimits{
+		DefaultRate: float64(d.RedriveRate),
+		MaxRate:     float64(d.MaxRedriveRate),
+		Bulk:        int64(d.BulkLimit),
+	}
 	asked, err := dlq.NewRedrive(dlq.Redrive{
 		TenantID: r.TenantID, Action: dlq.BulkRetry, Filter: of, Max: args.Max, Rate: args.Rate,
-		Reason: cmp.Or(strings.TrimSpace(args.Reason), "job run "+r.ID.String()), Actor: cmp.Or(r.InitiatedBy, "job run "+r.ID.String()),
+		Reason: cmp.Or(strings.TrimSpace(args.Reason), "job run "+r.ID.String()),
+		Actor:  cmp.Or(r.InitiatedBy, "job run "+r.ID.String()),
 	}, dlq.RedriveRequest{All: of == nil}, r.RootRunID, limits, n.now())
 	if err != nil {
 		return nil, &jobworker.Failure{Code: "ARGS", Message: err.Error(), Permanent: true}
@@ -157,7 +166,11 @@ func (n *node) redriveLetters(ctx context.Context, r *jobworker.Run) (json.RawMe
 		return nil, err
 	}
 	by := operator.By{Actor: asked.Actor, Reason: asked.Reason}
-	err = n.deadLetters.redrives.Create(ctx, asked, by.Did(newID(), r.TenantID, n.now(), operator.Redrive, asked.ID.String(), "create", way))
+	err = n.deadLetters.redrives.Create(
+		ctx,
+		asked,
+		by.Did(newID(), r.TenantID, n.now(), operator.Redrive, asked.ID.String(), "create", way),
+	)
 	if err != nil && !fault.IsCode(err, dlq.CodeRedriveExists) {
 		return nil, err
 	}

@@ -45,7 +45,8 @@ func TestBuiltInDefinitionsAreThereOnceAndRun(t *testing.T) {
 			t.Errorf("%s: %v", name, doc)
 		}
 	}
-	if status, doc := call(t, "DELETE", a.url+"/api/v1/job-definitions/"+jobrun.SystemArchive, ""); status != http.StatusConflict || doc["code"] != "JOB_BUILT_IN" {
+	if status, doc := call(t, "DELETE", a.url+"/api/v1/job-definitions/"+jobrun.SystemArchive, ""); status != http.StatusConflict ||
+		doc["code"] != "JOB_BUILT_IN" {
 		t.Errorf("it is deleted: %d %v", status, doc)
 	}
 }
@@ -67,7 +68,8 @@ func TestAnInvariantThatIsBrokenFailsItsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc := ran(t, n, jobrun.SystemInvariants, `{}`)
-	if doc["state"] != "FAILED" || !strings.Contains(fmt.Sprint(doc["error"]), "INVARIANT_BROKEN") || !strings.Contains(fmt.Sprint(doc["error"]), "a letter that is retried by a run") {
+	if doc["state"] != "FAILED" || !strings.Contains(fmt.Sprint(doc["error"]), "INVARIANT_BROKEN") ||
+		!strings.Contains(fmt.Sprint(doc["error"]), "a letter that is retried by a run") {
 		t.Errorf("the run is %v", doc)
 	}
 }
@@ -77,19 +79,26 @@ func TestLettersOfATopicAreRedrivenByARun(t *testing.T) {
 	n := start(t, testdb.DSN(t), "a")
 	var ids []string
 	for range 3 {
-		status, doc := call(t, "POST", n.url+"/api/v1/dlq/messages", `{"original_topic":"upkeep","error_message":"e","payload":{},"target":{"kind":"job_run","job":"`+jobrun.SystemInvariants+`"}}`)
+		status, doc := call(
+			t,
+			"POST",
+			n.url+"/api/v1/dlq/messages",
+			`{"original_topic":"upkeep","error_message":"e","payload":{},"target":{"kind":"job_run","job":"`+jobrun.SystemInvariants+`"}}`,
+		)
 		if status != http.StatusCreated {
 			t.Fatalf("%d %v", status, doc)
 		}
 		ids = append(ids, fmt.Sprint(doc["id"]))
 	}
-	if doc := ran(t, n, jobrun.SystemRedrive, `{"args":{"topic":"upkeep","rate_per_second":100}}`); doc["state"] != "SUCCEEDED" || !strings.Contains(fmt.Sprint(doc["result"]), "matched:3") {
+	if doc := ran(t, n, jobrun.SystemRedrive, `{"args":{"topic":"upkeep","rate_per_second":100}}`); doc["state"] != "SUCCEEDED" ||
+		!strings.Contains(fmt.Sprint(doc["result"]), "matched:3") {
 		t.Errorf("the run is %v", doc)
 	}
 	for _, id := range ids {
 		var doc map[string]any
 		for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-			if _, doc = call(t, "GET", n.url+"/api/v1/dlq/messages/"+id, ""); doc["status"] != "RETRYING" && doc["status"] != "PENDING" {
+			if _, doc = call(t, "GET", n.url+"/api/v1/dlq/messages/"+id, ""); doc["status"] != "RETRYING" &&
+				doc["status"] != "PENDING" {
 				break
 			}
 		}

@@ -80,7 +80,8 @@ func (a *aviary) everyFieldIsSung(d apiDoc) {
 		for _, p := range op.parameters {
 			schema := d.resolve(p["schema"].(map[string]any))
 			name, _ := p["name"].(string)
-			if p["in"] != "path" && schema["type"] == "string" && free(schema) && !strings.Contains(said.other, "\n"+strings.ToLower(name)+"=") {
+			if p["in"] != "path" && schema["type"] == "string" && free(schema) &&
+				!strings.Contains(said.other, "\n"+strings.ToLower(name)+"=") {
 				bare = append(bare, id+" "+name)
 			}
 		}
@@ -101,7 +102,8 @@ func (a *aviary) everyFieldIsSung(d apiDoc) {
 		}
 	}
 	for field := range unplantable {
-		if a.ops[field].method == "" && !slices.ContainsFunc(bare, func(b string) bool { return b == field || strings.HasSuffix(b, " "+field) }) {
+		if a.ops[field].method == "" &&
+			!slices.ContainsFunc(bare, func(b string) bool { return b == field || strings.HasSuffix(b, " "+field) }) {
 			a.t.Errorf("%s is excepted, and need not be", field)
 		}
 	}
@@ -175,10 +177,13 @@ func members(of []any, name string) (all []any) {
 func TestFieldsWithoutACanaryAreFound(t *testing.T) {
 	t.Parallel()
 	var schema map[string]any
-	err := json.Unmarshal([]byte(`{"allOf":[{"type":"object","properties":{"name":{"type":"string"},"id":{"type":"string","format":"uuid"}}},
+	err := json.Unmarshal(
+		[]byte(`{"allOf":[{"type":"object","properties":{"name":{"type":"string"},"id":{"type":"string","format":"uuid"}}},
 		{"type":"object","properties":{"list":{"type":"array","items":{"oneOf":[{"type":"string","enum":["x"]},{"type":"object","properties":{"url":{"type":"string"}}}]}},
 		"labels":{"type":"object","additionalProperties":{"type":"string"}},"any":{},"counts":{"type":"object","additionalProperties":{"type":"number"}},
-		"code":{"type":"string","pattern":"^[0-9]+$"},"body_base64":{"type":"string"}}}]}`), &schema)
+		"code":{"type":"string","pattern":"^[0-9]+$"},"body_base64":{"type":"string"}}}]}`),
+		&schema,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,8 +192,13 @@ func TestFieldsWithoutACanaryAreFound(t *testing.T) {
 	if got := d.bare(schema, "", nil); !slices.Equal(slices.Sorted(slices.Values(got)), all) {
 		t.Errorf("%q, want %q", got, all)
 	}
-	full := map[string]any{"name": canary, "list": []any{"x", map[string]any{"url": "http://" + canary}}, "labels": map[string]any{canary: "x"},
-		"any": map[string]any{"deep": []any{canary}}, "body_base64": base64.StdEncoding.EncodeToString([]byte("a" + canary))}
+	full := map[string]any{
+		"name":        canary,
+		"list":        []any{"x", map[string]any{"url": "http://" + canary}},
+		"labels":      map[string]any{canary: "x"},
+		"any":         map[string]any{"deep": []any{canary}},
+		"body_base64": base64.StdEncoding.EncodeToString([]byte("a" + canary)),
+	}
 	if got := d.bare(schema, "", []any{full}); len(got) > 0 {
 		t.Errorf("%q, want none", got)
 	}

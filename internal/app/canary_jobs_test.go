@@ -25,16 +25,26 @@ func (a *aviary) singOfJobs() {
 	}
 	a.does("createJobDefinition", `{"name":"#-gone","type":"manual","command_name":"#"}`)
 	a.does("deleteJobDefinition", "", "definition:#-gone", "reason=#")
-	a.does("createJobDefinition", `{"name":"#-work","type":"manual","command_name":"#","queue":"#-work","dead_letter":true,"concurrency_policy":"allow"}`)
+	a.does(
+		"createJobDefinition",
+		`{"name":"#-work","type":"manual","command_name":"#","queue":"#-work","dead_letter":true,"concurrency_policy":"allow"}`,
+	)
 	a.keeps("definition", canary+"-tick")
 	a.does("pauseJobDefinition", `{"reason":"#"}`)
 	a.does("resumeJobDefinition", `{"reason":"#"}`)
 	a.does("previewSchedule", `{"schedule":{"type":"hourly_at_minute","value":"0"}}`)
 	hour := time.Now().UTC().Truncate(time.Hour)
-	backfill := fmt.Sprintf(`{"from":%q,"to":%q,"max_active":1,"reason":"#"}`, hour.Add(-50*time.Hour).Format(time.RFC3339), hour.Format(time.RFC3339))
+	backfill := fmt.Sprintf(
+		`{"from":%q,"to":%q,"max_active":1,"reason":"#"}`,
+		hour.Add(-50*time.Hour).Format(time.RFC3339),
+		hour.Format(time.RFC3339),
+	)
 	a.keeps("backfill_id", field(a.does("createBackfill", backfill), "id"))
 	a.does("cancelBackfill", `{"reason":"#"}`)
-	bulk := a.does("createJobBulk", `{"action":"CANCEL","filter":{"definition":"#-tick","queue":"#","label":"#=#","correlation_id":"#","error_code":"#"},"reason":"#"}`)
+	bulk := a.does(
+		"createJobBulk",
+		`{"action":"CANCEL","filter":{"definition":"#-tick","queue":"#","label":"#=#","correlation_id":"#","error_code":"#"},"reason":"#"}`,
+	)
 	a.keeps("bulk_id", field(bulk, "id"))
 	a.until("the bulk is canceled before the scheduler has ended it", func() bool {
 		a.exec(`UPDATE jobs.bulks SET state = 'RUNNING', ended_at = NULL WHERE id = $1`, a.ids["bulk_id"])
@@ -42,7 +52,13 @@ func (a *aviary) singOfJobs() {
 		return status < 300
 	})
 	a.said["cancelJobBulk"] = &sung{bodies: []any{map[string]any{"reason": canary}}}
-	a.keeps("event_id", field(a.does("publishJobEvent", `{"event_type":"#","payload":{"#":"#"},"dedupe_key":"#","correlation_id":"#"}`), "event_id"))
+	a.keeps(
+		"event_id",
+		field(
+			a.does("publishJobEvent", `{"event_type":"#","payload":{"#":"#"},"dedupe_key":"#","correlation_id":"#"}`),
+			"event_id",
+		),
+	)
 	a.singOfWork()
 }
 
@@ -80,14 +96,23 @@ const (
 )
 
 func (a *aviary) singOfWork() {
-	worker := a.does("registerWorker", `{"name":"#","node":"#","sdk":"#","version":"#","labels":{"#":"#"},"queues":["#","#-work"],"commands":["#"],"max_runs":50}`)
+	worker := a.does(
+		"registerWorker",
+		`{"name":"#","node":"#","sdk":"#","version":"#","labels":{"#":"#"},"queues":["#","#-work"],"commands":["#"],"max_runs":50}`,
+	)
 	a.keeps("worker_id", field(worker, "worker_id"))
 	ofMany := func(run, fence string) string { // in lists a run names itself, and not its worker
 		_, fence, _ = strings.Cut(fence, ",")
 		return fmt.Sprintf(`"run_id":%q,%s`, run, fence)
 	}
 	run, fence := a.started()
-	a.does("workerHeartbeat", `{"seq":1,"running":[{`+ofMany(run, fence)+`,"progress":{"percent":1,"message":"#","counters":{"#":1}},"checkpoint":{"#":"#"}}]}`)
+	a.does(
+		"workerHeartbeat",
+		`{"seq":1,"running":[{`+ofMany(
+			run,
+			fence,
+		)+`,"progress":{"percent":1,"message":"#","counters":{"#":1}},"checkpoint":{"#":"#"}}]}`,
+	)
 	a.does("reportProgress", `{`+fence+`,"message":"#","counters":{"#":1},"checkpoint":{"#":"#"}}`)
 	a.does("appendRunLog", `{`+fence+`,"seq":0,"stream":"#","chunk":"#"}`)
 	a.does("appendRunLog", `{`+fence+`,"seq":1,"chunk_base64":"enFjYW5hcnkK"}`)

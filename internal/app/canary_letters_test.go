@@ -15,8 +15,13 @@ func letterOf(topic, target, key string) string {
 	if key != "" {
 		content += `,"dedupe_key":"#-` + key + `"`
 	}
-	return fmt.Sprintf(`{"original_topic":"#-%s","error_message":"#","error_type":"#","error_stack":"#","consumer_group":"#","correlation_id":"#","trace_id":"#",
-		"labels":["#"],"target":%s,%s}`, topic, target, content)
+	return fmt.Sprintf(
+		`{"original_topic":"#-%s","error_message":"#","error_type":"#","error_stack":"#","consumer_group":"#","correlation_id":"#","trace_id":"#",
+		"labels":["#"],"target":%s,%s}`,
+		topic,
+		target,
+		content,
+	)
 }
 
 const (
@@ -44,17 +49,41 @@ func (a *aviary) singOfLetters() {
 
 	for i, target := range []string{toHTTP, toKafka, toJob} {
 		a.does("pushDeadLetter", letterOf("kinds", target, fmt.Sprint("one", i)))
-		a.does("pushDeadLetters", `{"messages":[`+letterOf("kinds", target, fmt.Sprint("many", i))+`,`+letterOf("kinds", target, fmt.Sprint("base64", i))+`]}`)
+		a.does(
+			"pushDeadLetters",
+			`{"messages":[`+letterOf(
+				"kinds",
+				target,
+				fmt.Sprint("many", i),
+			)+`,`+letterOf(
+				"kinds",
+				target,
+				fmt.Sprint("base64", i),
+			)+`]}`,
+		)
 	}
 	a.does("pushDeadLetter", letterOf("kinds", toHTTP, "base64"))
 	id := "message_id:" + a.pushes("topic")
 	a.does("updateDeadLetter", `{"labels":["#"],"assignee":"#","note":"#","reason":"#"}`, id)
-	a.does("retryDeadLetter", `{"target":{"url":"@/#-refuse"},"payload_patch":[{"op":"add","path":"/#","value":"#"}],"key_base64":"enFjYW5hcnk=",
-		"headers_patch":[{"op":"set","name":"#","value":"#"}],"reason":"#"}`, id, "answers:502")
-	a.does("retryDeadLetter", `{"payload":{"#":"#"},"headers_patch":[{"op":"set","name":"#","value_base64":"enFjYW5hcnk="}],"reason":"#"}`, id)
+	a.does(
+		"retryDeadLetter",
+		`{"target":{"url":"@/#-refuse"},"payload_patch":[{"op":"add","path":"/#","value":"#"}],"key_base64":"enFjYW5hcnk=",
+		"headers_patch":[{"op":"set","name":"#","value":"#"}],"reason":"#"}`,
+		id,
+		"answers:502",
+	)
+	a.does(
+		"retryDeadLetter",
+		`{"payload":{"#":"#"},"headers_patch":[{"op":"set","name":"#","value_base64":"enFjYW5hcnk="}],"reason":"#"}`,
+		id,
+	)
 	text := a.looks("dlq/messages/" + strings.TrimPrefix(id, "message_id:"))
 	_, generation, _ := strings.Cut(text, `"generation":`)
-	a.does("acknowledgeDeadLetter", `{"generation":`+generation[:strings.IndexAny(generation, ",}")]+`,"outcome":"FAILED","reason":"#"}`, id)
+	a.does(
+		"acknowledgeDeadLetter",
+		`{"generation":`+generation[:strings.IndexAny(generation, ",}")]+`,"outcome":"FAILED","reason":"#"}`,
+		id,
+	)
 	id = "message_id:" + a.pushes("topic")
 	a.does("retryDeadLetter", `{"payload_base64":"enFjYW5hcnk=","reason":"#"}`, id)
 	id = "message_id:" + a.pushes("topic")
@@ -67,8 +96,11 @@ func (a *aviary) singOfLetters() {
 		a.does("resolveDeadLetter", reasoned, id)
 		a.keeps("message_id", strings.TrimPrefix(id, "message_id:"))
 	}
-	a.exec(`UPDATE dlq.dlq_messages SET created_at = created_at - interval '400 days', updated_at = updated_at - interval '400 days',
-		terminal_at = terminal_at - interval '400 days' WHERE original_topic = $1`, canary+"-old")
+	a.exec(
+		`UPDATE dlq.dlq_messages SET created_at = created_at - interval '400 days', updated_at = updated_at - interval '400 days',
+		terminal_at = terminal_at - interval '400 days' WHERE original_topic = $1`,
+		canary+"-old",
+	)
 	a.exec(`CALL dlq.archive_old_dlq_messages()`)
 	a.does("restoreDeadLetter", reasoned, id)
 	a.keeps("message_id", a.pushes("topic"))
@@ -85,7 +117,11 @@ func (a *aviary) singOfRedrives() {
 	a.does("retryDeadLetterGroup", reasoned, "fingerprint:"+print)
 	a.pushes("all")
 	a.does("retryAllDeadLetters", reasoned, "topic:#-all")
-	a.does("discardDeadLetterGroup", reasoned, "fingerprint:"+field(a.looks("dlq/messages/"+a.pushes("discards")), "fingerprint"))
+	a.does(
+		"discardDeadLetterGroup",
+		reasoned,
+		"fingerprint:"+field(a.looks("dlq/messages/"+a.pushes("discards")), "fingerprint"),
+	)
 
 	const filter = `"filter":{"topic":"#-bulk","error_type":"#","error_contains":"#","consumer_group":"#","key":"#","header":["#=#"],"payload":["#=#"],
 		"correlation_id":"#","trace_id":"#","label":["#"]}`
@@ -99,7 +135,13 @@ func (a *aviary) singOfRedrives() {
 	a.does("pauseRedrive", reasoned, id)
 	a.does("resumeRedrive", reasoned, id)
 	a.does("cancelRedrive", reasoned, id)
-	a.does("cancelRedrive", reasoned, "redrive_id:"+create(`"filter":{"topic":"#-bulk","key_base64":"enFjYW5hcnk=","assignee":"#"},"target":`+toKafka+`,`+far))
+	a.does(
+		"cancelRedrive",
+		reasoned,
+		"redrive_id:"+create(
+			`"filter":{"topic":"#-bulk","key_base64":"enFjYW5hcnk=","assignee":"#"},"target":`+toKafka+`,`+far,
+		),
+	)
 	id = "redrive_id:" + a.keeps("redrive_id", create(filter+`,"approval_required":true`))
 	other := field(a.does("createAPIKey", `{"name":"#-second","role":"admin","reason":"#"}`), "key")
 	a.does("approveRedrive", reasoned, id, "as:"+other)

@@ -43,7 +43,12 @@ func (d apiDoc) operations() (all []apiOperation) {
 				continue
 			}
 			op := op.(map[string]any)
-			o := apiOperation{method: strings.ToUpper(method), path: path, id: op["operationId"].(string), bodies: map[string]map[string]any{}}
+			o := apiOperation{
+				method: strings.ToUpper(method),
+				path:   path,
+				id:     op["operationId"].(string),
+				bodies: map[string]map[string]any{},
+			}
 			for _, from := range []any{item["parameters"], op["parameters"]} {
 				some, _ := from.([]any)
 				for _, p := range some {

@@ -44,7 +44,8 @@ func (a *aviary) does(id, body string, more ...string) string {
 		path = strings.ReplaceAll(path, "{"+name+"}", value)
 	}
 	for _, p := range op.parameters {
-		if p["in"] == "header" && p["name"] == "Idempotency-Key" && (id != "pushDeadLetter" || !strings.Contains(body, "dedupe_key")) { // it takes one of them
+		if p["in"] == "header" && p["name"] == "Idempotency-Key" &&
+			(id != "pushDeadLetter" || !strings.Contains(body, "dedupe_key")) { // it takes one of them
 			header = append(header, "Idempotency-Key", canary+uuid.NewString())
 			said.other += "idempotency-key=" + canary + "\n"
 		}
@@ -189,12 +190,18 @@ func (a *aviary) singOfSagas() {
 
 func (a *aviary) singOfWebhooks() {
 	create := func(path string) string {
-		return field(a.does("createWebhook", `{"url":"@/#-`+path+`","description":"#","reason":"#","workflow_names":["#-good"]}`), "id")
+		return field(
+			a.does("createWebhook", `{"url":"@/#-`+path+`","description":"#","reason":"#","workflow_names":["#-good"]}`),
+			"id",
+		)
 	}
 	hook := a.keeps("webhook_id", create("hook"))
 	a.does("updateWebhook", `{"url":"@/#-hook-refuse","description":"#","workflow_names":["#-good"],"reason":"#"}`)
 	delivery := a.keeps("delivery_id", field(a.does("testWebhook", ""), "id"))
-	a.until("the delivery fails", func() bool { return field(a.looks("webhooks/"+hook+"/deliveries/"+delivery), "status") == "failed" })
+	a.until(
+		"the delivery fails",
+		func() bool { return field(a.looks("webhooks/"+hook+"/deliveries/"+delivery), "status") == "failed" },
+	)
 	a.does("redeliverFailed", `{"since":"2020-01-01T00:00:00Z"}`)
 	a.does("redeliverWebhookDelivery", "")
 	a.does("disableWebhook", `{"reason":"#"}`)
@@ -204,7 +211,11 @@ func (a *aviary) singOfWebhooks() {
 }
 
 func (a *aviary) singOfAccess() {
-	a.does("createAPIKey", `{"name":"#","role":"auditor","tenant_id":"`+a.tenant+`","tenant_region":"#","reason":"#"}`, "as:"+a.root)
+	a.does(
+		"createAPIKey",
+		`{"name":"#","role":"auditor","tenant_id":"`+a.tenant+`","tenant_region":"#","reason":"#"}`,
+		"as:"+a.root,
+	)
 	a.keeps("key_id", field(a.does("createAPIKey", `{"name":"#","role":"auditor","reason":"#"}`), "id"))
 	a.does("revokeAPIKey", `{"reason":"#"}`)
 	a.does("changeSettings", `{"values":{"assign_ahead_seconds":120},"reason":"#"}`, "as:"+a.root)

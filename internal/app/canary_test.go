@@ -138,7 +138,8 @@ func TestNoWordOfATenantIsInWhatAnotherGets(t *testing.T) {
 	}
 	a.sing()
 	a.everyFieldIsSung(contract)
-	if status, text := a.send(a.owner, "GET", "/api/v1/sagas/"+a.ids["saga_id"], ""); status != 200 || strings.Count(text, canary) < 8 {
+	if status, text := a.send(a.owner, "GET", "/api/v1/sagas/"+a.ids["saga_id"], ""); status != 200 ||
+		strings.Count(text, canary) < 8 {
 		t.Fatalf("the owner itself sees %d %s", status, text) // or the test would prove nothing
 	}
 	if _, text := a.send(a.root, "GET", "/api/v1/settings/history", ""); !strings.Contains(text, `"reason":"`+canary) {
@@ -202,7 +203,15 @@ func (a *aviary) probe(id string, op apiOperation, params map[string]string) int
 	}
 	none, same := a.send(a.stranger, op.method, nobodys, encoded(op.body), "X-Request-Id", id)
 	if none != status || status >= 300 && a.plain(text, params) != a.plain(same, params) {
-		a.t.Errorf("%s %s: somebody's is\n%d %s\nand nobody's is\n%d %s", op.method, op.path, status, a.plain(text, params), none, a.plain(same, params))
+		a.t.Errorf(
+			"%s %s: somebody's is\n%d %s\nand nobody's is\n%d %s",
+			op.method,
+			op.path,
+			status,
+			a.plain(text, params),
+			none,
+			a.plain(same, params),
+		)
 	}
 	return 1
 }
@@ -264,7 +273,10 @@ func (a *aviary) quiet(status int, text string) {
 // takesTheSameNames has the stranger use what the owner has chosen, which must be
 // free for it and stay the stranger's own.
 func (a *aviary) takesTheSameNames() {
-	mine := fmt.Sprintf(`{"name":"plain","steps":[{"name":"s","action":{"http":{"url":"%s/plain"}},"compensation":"none"}]}`, a.participants.URL)
+	mine := fmt.Sprintf(
+		`{"name":"plain","steps":[{"name":"s","action":{"http":{"url":"%s/plain"}},"compensation":"none"}]}`,
+		a.participants.URL,
+	)
 	if status, text := a.send(a.stranger, "POST", "/api/v1/workflows", mine); status != 201 {
 		a.t.Fatalf("%d %s", status, text)
 	}
@@ -285,11 +297,14 @@ func (a *aviary) takesTheSameNames() {
 		}
 		for _, more := range []string{"/step-logs", "/steps", "/events", "/explain", "/result"} {
 			status, text := a.send(a.stranger, "GET", "/api/v1/sagas/"+id+more, "")
-			if status != 200 || strings.Contains(text, canary+"-one") || strings.Contains(text, canary+"-good") || strings.Contains(text, canary+"-bad") {
+			if status != 200 || strings.Contains(text, canary+"-one") || strings.Contains(text, canary+"-good") ||
+				strings.Contains(text, canary+"-bad") {
 				a.t.Errorf("%s: %d %s", more, status, text)
 			}
 		}
-		if status, text := a.send(a.owner, "GET", "/api/v1/sagas/"+id, ""); status != 200 || !strings.Contains(text, canary+"-") || strings.Contains(text, `"plain"`) {
+		if status, text := a.send(a.owner, "GET", "/api/v1/sagas/"+id, ""); status != 200 ||
+			!strings.Contains(text, canary+"-") ||
+			strings.Contains(text, `"plain"`) {
 			a.t.Errorf("the owner's saga is now %d %s", status, text)
 		}
 	}

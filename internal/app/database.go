@@ -18,7 +18,12 @@ import (
 // brings the schema up to date or checks that it is, signing in with what from
 // gives. lost is closed when the
 // private one ends by itself; nil otherwise. stop ends what was started.
-func openDatabase(ctx context.Context, cfg *config.Config, from *logins, log *slog.Logger) (d *postgres.DB, lost <-chan struct{}, stop func(), err error) {
+func openDatabase(
+	ctx context.Context,
+	cfg *config.Config,
+	from *logins,
+	log *slog.Logger,
+) (d *postgres.DB, lost <-chan struct{}, stop func(), err error) {
 	lost, stopPrivate, err := PrivateDatabase(ctx, cfg, log)
 	if err != nil {
 		return nil, nil, nil, err
@@ -48,7 +53,11 @@ func openAlone(ctx context.Context, cfg config.Config, log *slog.Logger) (d *pos
 // PrivateDatabase starts the private PostgreSQL when cfg names no database,
 // and points cfg to it. lost is closed when it ends; nil when none was started,
 // or when it belongs to another process. stop is nil after an error only.
-func PrivateDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (lost <-chan struct{}, stop func(), err error) {
+func PrivateDatabase(
+	ctx context.Context,
+	cfg *config.Config,
+	log *slog.Logger,
+) (lost <-chan struct{}, stop func(), err error) {
 	if !cfg.Database.Embedded() {
 		return nil, func() {}, nil
 	}
@@ -57,7 +66,11 @@ func PrivateDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) 
 		return nil, nil, err
 	}
 	cfg.Database.URL = config.Secret(s.DSN(devpg.Database))
-	log.Warn("using a private PostgreSQL; for production set SKALD_DATABASE_URL", slog.String("dir", s.Dir()), slog.Int("port", s.Port()))
+	log.Warn(
+		"using a private PostgreSQL; for production set SKALD_DATABASE_URL",
+		slog.String("dir", s.Dir()),
+		slog.Int("port", s.Port()),
+	)
 	return s.Done(), func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()

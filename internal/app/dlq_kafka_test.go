@@ -70,7 +70,12 @@ func TestDeadLettersComeFromKafkaAndGoBack(t *testing.T) {
 	if status, doc := call(t, "POST", b.url+"/api/v1/dlq/messages/"+id+"/retry", `{}`); status != 200 {
 		t.Errorf("retry: %d %v", status, doc)
 	}
-	status, redrive := call(t, "POST", b.url+"/api/v1/dlq/redrives", `{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"rate_per_second":1000}`)
+	status, redrive := call(
+		t,
+		"POST",
+		b.url+"/api/v1/dlq/redrives",
+		`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"rate_per_second":1000}`,
+	)
 	for status/100 == 2 && redrive["state"] != "COMPLETED" {
 		if time.Now().After(deadline) {
 			t.Fatalf("after a minute: %v", redrive)
@@ -97,7 +102,11 @@ func TestDeadLettersComeFromKafkaAndGoBack(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-dead +driven):\n%s", d)
 	}
-	if m := metrics(t, a) + metrics(t, b); !strings.Contains(m, `skald_loop_last_success_timestamp_seconds{loop="ingest"}`) || !strings.Contains(m, "skald_dlq_ingest_records_total") {
+	if m := metrics(t, a) + metrics(t, b); !strings.Contains(
+		m,
+		`skald_loop_last_success_timestamp_seconds{loop="ingest"}`,
+	) ||
+		!strings.Contains(m, "skald_dlq_ingest_records_total") {
 		t.Error("the metrics lack those of ingestion")
 	}
 }

@@ -22,8 +22,12 @@ func TestANodeRetriesLettersByItselfUntilTheirTargetHasThem(t *testing.T) {
 	n := start(t, testdb.DSN(t), "a", func(c *config.Config) {
 		c.DLQ.InitialInterval, c.DLQ.MaxInterval, c.DLQ.PollInterval, c.DLQ.MaxRetries = 10*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond, 5
 	})
-	status, doc := call(t, "POST", n.url+"/api/v1/dlq/messages",
-		`{"original_topic":"orders","error_message":"boom","payload":{"n":1},"target":{"kind":"http","url":"`+target.URL+`"}}`)
+	status, doc := call(
+		t,
+		"POST",
+		n.url+"/api/v1/dlq/messages",
+		`{"original_topic":"orders","error_message":"boom","payload":{"n":1},"target":{"kind":"http","url":"`+target.URL+`"}}`,
+	)
 	if status != 201 || doc["max_retries"] != 5.0 || doc["next_retry_at"] == nil {
 		t.Fatalf("push: %d %v", status, doc)
 	}
@@ -33,12 +37,15 @@ func TestANodeRetriesLettersByItselfUntilTheirTargetHasThem(t *testing.T) {
 			t.Fatalf("the letter stays %v", doc)
 		}
 	}
-	if attempts, _ := doc["attempts"].([]any); doc["retry_count"] != 2.0 || doc["resolution"] != "REDRIVEN" || len(attempts) != 3 || calls.Load() != 3 {
+	if attempts, _ := doc["attempts"].([]any); doc["retry_count"] != 2.0 || doc["resolution"] != "REDRIVEN" ||
+		len(attempts) != 3 ||
+		calls.Load() != 3 {
 		t.Errorf("%d calls: %v", calls.Load(), doc)
 	}
 	// There are no brokers: nothing is changed, and nothing is lost.
 	_, doc = call(t, "POST", n.url+"/api/v1/dlq/messages", `{"original_topic":"orders","error_message":"boom"}`)
-	if status, doc := call(t, "POST", n.url+"/api/v1/dlq/messages/"+doc["id"].(string)+"/retry", ""); status != 503 || doc["code"] != "DLQ_NO_KAFKA" {
+	if status, doc := call(t, "POST", n.url+"/api/v1/dlq/messages/"+doc["id"].(string)+"/retry", ""); status != 503 ||
+		doc["code"] != "DLQ_NO_KAFKA" {
 		t.Errorf("without brokers: %d %v", status, doc)
 	}
 }
@@ -47,7 +54,8 @@ func TestAFailedCompensationIsDealtWithOverTheAPI(t *testing.T) {
 	s := newStranded(t)
 	retried, letter := s.fail()
 	at := s.url + "/api/v1/dlq/messages/" + letter.String()
-	if status, doc := call(t, "POST", at+"/discard", `{"reason":"gone"}`); status != 409 || doc["code"] != "DLQ_SAGA_WAITS" {
+	if status, doc := call(t, "POST", at+"/discard", `{"reason":"gone"}`); status != 409 ||
+		doc["code"] != "DLQ_SAGA_WAITS" {
 		t.Errorf("discard: %d %v", status, doc)
 	}
 	s.broken.Store(false)
@@ -61,7 +69,8 @@ func TestAFailedCompensationIsDealtWithOverTheAPI(t *testing.T) {
 	s.broken.Store(true)
 	undone, letter := s.fail()
 	at = s.url + "/api/v1/dlq/messages/" + letter.String()
-	if status, doc := call(t, "POST", at+"/resolve", `{"reason":"refunded by hand"}`); status != 200 || doc["resolution"] != "MANUAL" {
+	if status, doc := call(t, "POST", at+"/resolve", `{"reason":"refunded by hand"}`); status != 200 ||
+		doc["resolution"] != "MANUAL" {
 		t.Fatalf("resolve: %d %v", status, doc)
 	}
 	if doc := s.ends(undone, isState("compensated")); doc["dead_letter_id"] != nil {

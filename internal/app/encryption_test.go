@@ -93,7 +93,8 @@ func TestSealedSagasRunThroughARestartAndAnotherKey(t *testing.T) {
 	if err != nil || plain != 0 {
 		t.Errorf("%d rows show what was said, %v", plain, err)
 	}
-	if status, doc := call(t, "GET", b.url+"/api/v1/audit/verify", ""); status != http.StatusOK || doc["first_bad"] != nil {
+	if status, doc := call(t, "GET", b.url+"/api/v1/audit/verify", ""); status != http.StatusOK ||
+		doc["first_bad"] != nil {
 		t.Errorf("the audit trail: %d %v", status, doc)
 	}
 	for name, n := range map[string]*node{"a": a, "b": b} {
@@ -111,7 +112,8 @@ func TestANodeThatLacksAKeyDoesNotStart(t *testing.T) {
 	cfg := config.Default(config.Test)
 	cfg.Database.URL, cfg.Server.ListenAddr = config.Secret(dsn), "127.0.0.1:0"
 	err := app.Run(t.Context(), cfg, app.Options{Log: slog.New(slog.DiscardHandler)})
-	if want := "the database has content encrypted with key one, which is missing from encryption.keys"; err == nil || err.Error() != want {
+	if want := "the database has content encrypted with key one, which is missing from encryption.keys"; err == nil ||
+		err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -84,13 +84,25 @@ func TestAFailoverToTheStandbyLosesNoSaga(t *testing.T) {
 	primary := startServer(t, t.TempDir(), map[string]string{"fsync": "off"})
 	dir := takeBase(t, primary)
 	touch(t, dir, "standby.signal")
-	standby := startServer(t, dir, map[string]string{"fsync": "off", "primary_conninfo": primary.DSN("") + "&application_name=second"})
+	standby := startServer(
+		t,
+		dir,
+		map[string]string{"fsync": "off", "primary_conninfo": primary.DSN("") + "&application_name=second"},
+	)
 	p, s := owner(t, primary.DSN("postgres")), owner(t, standby.DSN("postgres"))
 	// Synchronous: what was told is on both. Without, the last of it may be lost.
 	run(t, p, `ALTER SYSTEM SET synchronous_standby_names = 'second'`, `SELECT pg_reload_conf()`)
 	until(t, p, `SELECT bool_and(sync_state = 'sync') FROM pg_stat_replication`)
 
-	both := config.Secret(fmt.Sprintf("%s host=127.0.0.1,127.0.0.1 port=%d,%d password=%s", withoutLogin(t, primary.DSN(devpg.Database)), primary.Port(), standby.Port(), passwordOf(t, primary)))
+	both := config.Secret(
+		fmt.Sprintf(
+			"%s host=127.0.0.1,127.0.0.1 port=%d,%d password=%s",
+			withoutLogin(t, primary.DSN(devpg.Database)),
+			primary.Port(),
+			standby.Port(),
+			passwordOf(t, primary),
+		),
+	)
 	n := start(t, string(both), "a")
 	pair(t, n)
 	o := &orders{t: t, url: n.url, ids: map[string]bool{}}

@@ -29,14 +29,24 @@ func (n *node) newJobLogs(ctx context.Context) (l jobLogs, err error) {
 		return l, err
 	}
 	if j.LogOffloadURL != "" {
-		l.store, err = logstore.Open(ctx, j.LogOffloadURL, logstore.Options{AccessKey: j.LogS3AccessKey, SecretKey: string(j.LogS3SecretKey)})
+		l.store, err = logstore.Open(
+			ctx,
+			j.LogOffloadURL,
+			logstore.Options{AccessKey: j.LogS3AccessKey, SecretKey: string(j.LogS3SecretKey)},
+		)
 		if err != nil {
 			return l, fmt.Errorf("jobs.log_offload_url: %w", err)
 		}
 	}
 	l.mover = joblog.NewMover(joblog.Config{
-		Store: l.store, Chunks: n.jobStores.runs, Offloading: n.jobStores.offloading, Settings: n.jobStores.current, Keys: l.keys, Log: n.opt.Log, Now: n.now,
-		Purging: func(ctx context.Context, do func(context.Context)) { n.retained(ctx, operator.By{}, "job_runs", do) },
+		Store:      l.store,
+		Chunks:     n.jobStores.runs,
+		Offloading: n.jobStores.offloading,
+		Settings:   n.jobStores.current,
+		Keys:       l.keys,
+		Log:        n.opt.Log,
+		Now:        n.now,
+		Purging:    func(ctx context.Context, do func(context.Context)) { n.retained(ctx, operator.By{}, "job_runs", do) },
 	})
 	return l, nil
 }

@@ -43,7 +43,13 @@ func (w *jobWorker) next() (run string) {
 	}
 	r := runs[0].(map[string]any)
 	run = r["run_id"].(string)
-	w.held[run] = fmt.Sprintf(`"worker_id":%q,"attempt":%v,"lease_token":%q,"leader_epoch":%v`, w.id, r["attempt"], r["lease_token"], r["leader_epoch"])
+	w.held[run] = fmt.Sprintf(
+		`"worker_id":%q,"attempt":%v,"lease_token":%q,"leader_epoch":%v`,
+		w.id,
+		r["attempt"],
+		r["lease_token"],
+		r["leader_epoch"],
+	)
 	return run
 }
 

@@ -21,7 +21,13 @@ func newRights(t *testing.T) *campaign {
 	})
 	c.operator = fmt.Sprint(c.must(c.admin, "POST", "/api/v1/api-keys", `{"name":"op","role":"operator"}`, 201)["key"])
 	for range 4 {
-		c.must(c.operator, "POST", "/api/v1/dlq/messages", `{"original_topic":"bulk","error_message":"e","payload":{},"target":{"kind":"job_run","job":"none"}}`, 201)
+		c.must(
+			c.operator,
+			"POST",
+			"/api/v1/dlq/messages",
+			`{"original_topic":"bulk","error_message":"e","payload":{},"target":{"kind":"job_run","job":"none"}}`,
+			201,
+		)
 	}
 	return c
 }
@@ -91,7 +97,13 @@ func TestARunOfSkaldsOwnNeedsTheRightOfWhatItDoes(t *testing.T) {
 		}
 	}
 	// A command of Skald's under another name is the same.
-	c.must(c.admin, "POST", "/api/v1/job-definitions", `{"name":"mine","type":"manual","command_name":"system.dlq.archive"}`, 201)
+	c.must(
+		c.admin,
+		"POST",
+		"/api/v1/job-definitions",
+		`{"name":"mine","type":"manual","command_name":"system.dlq.archive"}`,
+		201,
+	)
 	c.must(c.operator, "POST", "/api/v1/job-definitions/mine/runs", ``, 403)
 }
 
@@ -100,20 +112,29 @@ func TestARedriveByAJobIsBoundAndNamesWhoIsBehindIt(t *testing.T) {
 	c := newRights(t)
 	runs := "/api/v1/job-definitions/" + jobrun.SystemRedrive + "/runs"
 	for _, args := range []string{`{}`, `{"topic":"bulk"}`, `{"topic":"bulk","max_messages":3}`} {
-		if doc := c.must(c.operator, "POST", runs, `{"args":`+args+`}`, 403); !strings.Contains(fmt.Sprint(doc["detail"]), "at most 2 letters: set max_messages") {
+		if doc := c.must(c.operator, "POST", runs, `{"args":`+args+`}`, 403); !strings.Contains(
+			fmt.Sprint(doc["detail"]),
+			"at most 2 letters: set max_messages",
+		) {
 			t.Errorf("%s: %v", args, doc)
 		}
 	}
-	mine := c.over(c.must(c.operator, "POST", runs, `{"args":{"topic":"bulk","max_messages":2,"rate_per_second":100},"reason":"x"}`, 201)["id"])
+	mine := c.over(
+		c.must(c.operator, "POST", runs, `{"args":{"topic":"bulk","max_messages":2,"rate_per_second":100},"reason":"x"}`, 201)["id"],
+	)
 	result, _ := mine["result"].(map[string]any)
 	if mine["state"] != "SUCCEEDED" || result["matched"] != float64(2) || mine["initiated_by"] != "key:op" {
 		t.Fatalf("the run is %v", mine)
 	}
 	trail := c.must(c.admin, "GET", fmt.Sprintf("/api/v1/audit?kind=redrive&subject=%v", result["redrive_id"]), "", 200)
-	if text := fmt.Sprint(trail); !strings.Contains(text, "actor:key:op") || !strings.Contains(text, fmt.Sprint(mine["id"])) {
+	if text := fmt.Sprint(trail); !strings.Contains(text, "actor:key:op") ||
+		!strings.Contains(text, fmt.Sprint(mine["id"])) {
 		t.Errorf("the trail says %v", trail)
 	}
-	if r := c.must(c.admin, "GET", fmt.Sprintf("/api/v1/dlq/redrives/%v", result["redrive_id"]), "", 200); !strings.Contains(fmt.Sprint(r), "key:op") {
+	if r := c.must(c.admin, "GET", fmt.Sprintf("/api/v1/dlq/redrives/%v", result["redrive_id"]), "", 200); !strings.Contains(
+		fmt.Sprint(r),
+		"key:op",
+	) {
 		t.Errorf("the redrive is %v", r)
 	}
 	c.must(c.operator, "POST", fmt.Sprintf("/api/v1/job-runs/%v/rerun", mine["id"]), `{"args":{"max_messages":3}}`, 403)
@@ -147,7 +168,13 @@ func TestALinkGivesNoMoreThanAnOperatorsRights(t *testing.T) {
 	// Steps of sagas.
 	saga := func(job, args string) {
 		t.Helper()
-		c.must(c.operator, "POST", "/api/v1/sagas", `{"payload":{},"initiated_by":"key:boss","steps":[{"name":"s","type":"job","job":"`+job+`","args":`+args+`,"compensation":"none"}]}`, 201)
+		c.must(
+			c.operator,
+			"POST",
+			"/api/v1/sagas",
+			`{"payload":{},"initiated_by":"key:boss","steps":[{"name":"s","type":"job","job":"`+job+`","args":`+args+`,"compensation":"none"}]}`,
+			201,
+		)
 	}
 	saga(archive, `{}`)
 	if run := c.newest(archive, "SAGA", 1); !refused(run) || run["initiated_by"] != "key:op" {
@@ -162,13 +189,25 @@ func TestALinkGivesNoMoreThanAnOperatorsRights(t *testing.T) {
 		t.Errorf("within what an operator may do, by a saga: %v", run)
 	}
 	// Events.
-	c.must(c.admin, "POST", "/api/v1/job-definitions", `{"name":"heard","type":"event","event":{"event_type":"e","args_from":"payload"},"command_name":"`+redrive+`","queue":"other"}`, 201)
+	c.must(
+		c.admin,
+		"POST",
+		"/api/v1/job-definitions",
+		`{"name":"heard","type":"event","event":{"event_type":"e","args_from":"payload"},"command_name":"`+redrive+`","queue":"other"}`,
+		201,
+	)
 	c.must(c.operator, "POST", "/api/v1/events", `{"event_type":"e","payload":{"topic":"bulk"}}`, 202)
 	if run := c.newest("heard", "EVENT", 1); !refused(run) || run["initiated_by"] != "key:op" {
 		t.Errorf("by an event: %v", run)
 	}
 	// What workers leave behind.
-	c.must(c.admin, "POST", "/api/v1/job-definitions", `{"name":"outside","queue":"outside","command_name":"outside","type":"manual"}`, 201)
+	c.must(
+		c.admin,
+		"POST",
+		"/api/v1/job-definitions",
+		`{"name":"outside","queue":"outside","command_name":"outside","type":"manual"}`,
+		201,
+	)
 	worker := c.must(c.operator, "POST", "/api/v1/workers", `{"name":"w","node":"h","queues":["outside"],"max_runs":5}`, 201)["worker_id"]
 	c.must(c.operator, "POST", "/api/v1/job-definitions/outside/runs", ``, 201)
 	claimed := c.must(c.operator, "POST", fmt.Sprintf("/api/v1/workers/%v/claim", worker), `{"slots":1,"wait_ms":20000,"start":true}`, 200)["runs"].([]any)
@@ -176,13 +215,21 @@ func TestALinkGivesNoMoreThanAnOperatorsRights(t *testing.T) {
 		t.Fatalf("claimed: %v", claimed)
 	}
 	r := claimed[0].(map[string]any)
-	c.must(c.operator, "POST", fmt.Sprintf("/api/v1/job-runs/%v/complete", r["run_id"]), fmt.Sprintf(`{"worker_id":%q,"attempt":%v,"lease_token":%q,"leader_epoch":%v,
-		"emit":[{"run":{"definition":%q}}]}`, worker, r["attempt"], r["lease_token"], r["leader_epoch"], archive), 409)
+	c.must(
+		c.operator,
+		"POST",
+		fmt.Sprintf("/api/v1/job-runs/%v/complete", r["run_id"]),
+		fmt.Sprintf(`{"worker_id":%q,"attempt":%v,"lease_token":%q,"leader_epoch":%v,
+		"emit":[{"run":{"definition":%q}}]}`, worker, r["attempt"], r["lease_token"], r["leader_epoch"], archive),
+		409,
+	)
 	// A schedule is an administrator's.
 	c.must(c.admin, "PATCH", "/api/v1/job-definitions/"+archive, `{"schedule":{"type":"interval","value":"1s"}}`, 200)
 	var run map[string]any // slots are made ahead, and skipped while another one runs
 	for deadline := time.Now().Add(time.Minute); run == nil && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if runs := c.must(c.operator, "GET", "/api/v1/job-runs?trigger=TIME&state=SUCCEEDED&definition="+archive, "", 200)["job_runs"].([]any); len(runs) > 0 {
+		if runs := c.must(c.operator, "GET", "/api/v1/job-runs?trigger=TIME&state=SUCCEEDED&definition="+archive, "", 200)["job_runs"].([]any); len(
+			runs,
+		) > 0 {
 			run = runs[0].(map[string]any)
 		}
 	}

@@ -99,13 +99,22 @@ func (n *node) newJobs(ctx context.Context) (*jobs, error) {
 		return nil, err
 	}
 	j.claims = groupcommit.New(groupcommit.Config[jobrun.ClaimRequest, []jobrun.Offer]{
-		Flush: j.work.ClaimEach, Key: func(a jobrun.ClaimRequest) any { return a.WorkerID }, MaxBatch: maxClaims, Observe: m.Batch("job_claim"),
+		Flush:    j.work.ClaimEach,
+		Key:      func(a jobrun.ClaimRequest) any { return a.WorkerID },
+		MaxBatch: maxClaims,
+		Observe:  m.Batch("job_claim"),
 	})
 	j.starts = groupcommit.New(groupcommit.Config[tenantFence, jobrun.Done]{
-		Flush: j.flushStarts, Key: func(f tenantFence) any { return f.RunID }, MaxBatch: min(batch, jobrun.MaxClaim), Observe: m.Batch("job_start"),
+		Flush:    j.flushStarts,
+		Key:      func(f tenantFence) any { return f.RunID },
+		MaxBatch: min(batch, jobrun.MaxClaim),
+		Observe:  m.Batch("job_start"),
 	})
 	j.finishes = groupcommit.New(groupcommit.Config[jobrun.Result, jobrun.Done]{
-		Flush: j.flushFinishes, Key: func(r jobrun.Result) any { return r.RunID }, MaxBatch: min(batch, jobrun.MaxClaim), Observe: m.Batch("job_finish"),
+		Flush:    j.flushFinishes,
+		Key:      func(r jobrun.Result) any { return r.RunID },
+		MaxBatch: min(batch, jobrun.MaxClaim),
+		Observe:  m.Batch("job_finish"),
 	})
 	return j, nil
 }
@@ -164,7 +173,17 @@ func (j *jobs) edge() *httpapi.Jobs {
 		return nil
 	}
 	return &httpapi.Jobs{
-		Definitions: j.definitions, Runs: j.runs, Events: j.events, Bulks: j.bulks, Work: j.work, Workers: j.workers, Fences: j.fences, Elections: j.elections, Settings: j.settings, Current: j.current, Now: j.sweeps.Now,
+		Definitions: j.definitions,
+		Runs:        j.runs,
+		Events:      j.events,
+		Bulks:       j.bulks,
+		Work:        j.work,
+		Workers:     j.workers,
+		Fences:      j.fences,
+		Elections:   j.elections,
+		Settings:    j.settings,
+		Current:     j.current,
+		Now:         j.sweeps.Now,
 		Start: func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error) {
 			return j.starts.Do(ctx, tenantFence{tenant, f})
 		},

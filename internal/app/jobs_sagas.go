@@ -38,6 +38,12 @@ func (n *node) checkJobRuns() func(context.Context, saga.JobCall) (*saga.Outcome
 // cancelRun cancels a run for the saga that waits for it.
 func (n *node) cancelRun(ctx context.Context, tenant, run uuid.UUID, reason string) error {
 	by := operator.By{Actor: "skald", Reason: reason}
-	_, err := n.jobStores.runs.Cancel(ctx, tenant, run, false, by.Did(newID(), tenant, n.now(), operator.JobRun, run.String(), "cancel", nil))
+	_, err := n.jobStores.runs.Cancel(
+		ctx,
+		tenant,
+		run,
+		false,
+		by.Did(newID(), tenant, n.now(), operator.JobRun, run.String(), "cancel", nil),
+	)
 	return err
 }

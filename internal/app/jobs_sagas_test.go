@@ -100,7 +100,10 @@ func (s *settling) claim(command string) jobrun.Offer {
 		if _, _, err := s.jobs.Heartbeat(s.t.Context(), s.tenant, s.worker, time.Now().UnixNano(), 0, nil); err != nil {
 			s.t.Fatal(err)
 		}
-		offers, err := s.jobs.Claim(s.t.Context(), jobrun.ClaimRequest{TenantID: s.tenant, WorkerID: s.worker, Slots: 1, Start: true})
+		offers, err := s.jobs.Claim(
+			s.t.Context(),
+			jobrun.ClaimRequest{TenantID: s.tenant, WorkerID: s.worker, Slots: 1, Start: true},
+		)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -118,7 +121,10 @@ func (s *settling) claim(command string) jobrun.Offer {
 // finish reports the end of a run.
 func (s *settling) finish(r jobrun.Offer, value string, failure *jobrun.Error) {
 	s.t.Helper()
-	done, err := s.jobs.Finish(s.t.Context(), []jobrun.Result{{TenantID: s.tenant, RunID: r.ID, Fence: r.Fence(), Value: json.RawMessage(value), Error: failure}})
+	done, err := s.jobs.Finish(
+		s.t.Context(),
+		[]jobrun.Result{{TenantID: s.tenant, RunID: r.ID, Fence: r.Fence(), Value: json.RawMessage(value), Error: failure}},
+	)
 	if err != nil || done[0].Err != nil {
 		s.t.Fatal(done, err)
 	}
@@ -144,7 +150,10 @@ func TestASagaGoesThroughAJob(t *testing.T) {
 	if string(run.Args) != `{"order":7}` && string(run.Args) != `{"order": 7}` {
 		t.Errorf("the run gets %s", run.Args)
 	}
-	if _, doc := call(t, "GET", n.url+"/api/v1/sagas/"+id+"/explain", ""); !strings.Contains(fmt.Sprint(doc["summary"]), run.ID.String()) {
+	if _, doc := call(t, "GET", n.url+"/api/v1/sagas/"+id+"/explain", ""); !strings.Contains(
+		fmt.Sprint(doc["summary"]),
+		run.ID.String(),
+	) {
 		t.Errorf("what it waits for: %v", doc)
 	}
 	s.finish(run, `{"settled":true}`, nil)
@@ -222,7 +231,8 @@ func TestARunThatEndsWhileNoNodeLivesBringsItsSagaOn(t *testing.T) {
 	}
 	s.finish(run, `{"n":1}`, nil)
 	var step int
-	if err := s.db.QueryRowContext(t.Context(), `SELECT current_step FROM saga.saga_states WHERE id = $1`, id).Scan(&step); err != nil || step != 2 {
+	if err := s.db.QueryRowContext(t.Context(), `SELECT current_step FROM saga.saga_states WHERE id = $1`, id).Scan(&step); err != nil ||
+		step != 2 {
 		t.Fatalf("the saga is at step %d: %v; the end of the run has brought it on", step, err)
 	}
 	s.ends(s.node("b"), id, "completed")

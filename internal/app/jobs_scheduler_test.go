@@ -69,7 +69,8 @@ func TestADefinitionWithAScheduleGetsItsRuns(t *testing.T) {
 	}
 	within(t, "metrics", func() bool {
 		m := metrics(first)
-		return strings.Contains(m, "skald_job_leader 1") && strings.Contains(m, `loop="job_scheduler"`) && strings.Contains(m, `skald_job_sweep_rows_total{sweep="slots"}`)
+		return strings.Contains(m, "skald_job_leader 1") && strings.Contains(m, `loop="job_scheduler"`) &&
+			strings.Contains(m, `skald_job_sweep_rows_total{sweep="slots"}`)
 	})
 	if !strings.Contains(metrics(never), "skald_job_leader 0") {
 		t.Error("a node that may not lead does")

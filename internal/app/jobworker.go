@@ -36,7 +36,12 @@ func (n *node) commands(j *jobs) map[string]jobworker.Command {
 		jobrun.SystemArchive: n.keepLetters(jobrun.SystemArchive, "archived", n.letters.redriver.Archive),
 		jobrun.SystemPurge:   n.keepLetters(jobrun.SystemPurge, "purged", n.letters.redriver.Purge),
 		jobrun.SystemRetention: func(ctx context.Context, r *jobworker.Run) (doc json.RawMessage, err error) {
-			n.retained(ctx, asks(r, jobrun.SystemRetention), "jobs", func(ctx context.Context) { doc, err = answered(j.runs.Retain(ctx)) })
+			n.retained(
+				ctx,
+				asks(r, jobrun.SystemRetention),
+				"jobs",
+				func(ctx context.Context) { doc, err = answered(j.runs.Retain(ctx)) },
+			)
 			return doc, err
 		},
 		jobrun.SystemInvariants: func(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) { return prove(ctx, j.runs, r) },
@@ -57,5 +62,7 @@ func (n *node) commands(j *jobs) map[string]jobworker.Command {
 }
 
 func roundJSON(r joblog.Round) (json.RawMessage, error) {
-	return json.Marshal(map[string]int64{"moved": int64(r.Moved), "bytes": r.Bytes, "failed": int64(r.Failed), "purged": int64(r.Purged)})
+	return json.Marshal(
+		map[string]int64{"moved": int64(r.Moved), "bytes": r.Bytes, "failed": int64(r.Failed), "purged": int64(r.Purged)},
+	)
 }

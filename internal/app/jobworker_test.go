@@ -12,12 +12,22 @@ import (
 func TestANodeRunsProgramsWhereThatIsAllowed(t *testing.T) {
 	t.Parallel()
 	n := start(t, testdb.DSN(t), "own", func(cfg *config.Config) {
-		cfg.Jobs.WorkerQueues, cfg.Jobs.WorkerShell, cfg.Jobs.WorkerShellAllow = []string{"system", "default"}, true, []string{"/bin/sh"}
+		cfg.Jobs.WorkerQueues, cfg.Jobs.WorkerShell, cfg.Jobs.WorkerShellAllow = []string{
+			"system",
+			"default",
+		}, true, []string{
+			"/bin/sh",
+		}
 	})
 	y := &yard{node: n, t: t}
 	run := func(name, script string) string {
 		t.Helper()
-		y.must("POST", "/api/v1/job-definitions", `{"name":"`+name+`","type":"manual","command_name":"shell","default_args":{"script":"`+script+`"}}`, 201)
+		y.must(
+			"POST",
+			"/api/v1/job-definitions",
+			`{"name":"`+name+`","type":"manual","command_name":"shell","default_args":{"script":"`+script+`"}}`,
+			201,
+		)
 		return y.must("POST", "/api/v1/job-definitions/"+name+"/runs", `{"args":{"who":"you"}}`, 201)["id"].(string)
 	}
 	good, bad, long := run("good", `echo hello $SKALD_ARG_WHO $SKALD_ATTEMPT; cat`), run("bad", "exit 7"), run("long", "sleep 600")

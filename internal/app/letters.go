@@ -55,11 +55,20 @@ func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinne
 	d, m := n.cfg.DLQ, n.metrics
 	l := &letters{
 		sagas: &targets.Saga{
-			Sagas: n.sagas, Letters: n.deadLetters.letters, Definition: definitions.definition, Commit: n.writes.Commit, Wake: n.engine.Wake,
-			Now: n.now, NewID: newID, CompensationTimeout: n.cfg.Engine.DefaultCompensationTimeout,
+			Sagas:      n.sagas,
+			Letters:    n.deadLetters.letters,
+			Definition: definitions.definition,
+			Commit:     n.writes.Commit,
+			Wake:       n.engine.Wake,
+			Now:        n.now, NewID: newID, CompensationTimeout: n.cfg.Engine.DefaultCompensationTimeout,
 		},
 		http: targets.NewHTTP(targets.HTTPConfig{
-			Policy: policy, Timeout: d.HTTPTimeout, Concurrency: d.HTTPConcurrency, Version: n.opt.Version.Version, Now: n.now, Log: n.opt.Log,
+			Policy:      policy,
+			Timeout:     d.HTTPTimeout,
+			Concurrency: d.HTTPConcurrency,
+			Version:     n.opt.Version.Version,
+			Now:         n.now,
+			Log:         n.opt.Log,
 		}),
 	}
 	var err error
@@ -83,9 +92,18 @@ func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinne
 		drivers[dlq.ToKafka] = l.kafka
 	}
 	l.redriver = redrive.New(redrive.Config{
-		Queue: n.deadLetters.queue, Redrives: n.deadLetters.redrives, Drivers: drivers, Forbidden: l.topics.Forbidden, Now: n.now, Log: n.opt.Log,
-		Poll: d.PollInterval, Lease: d.Lease, Batch: d.Batch, Upkeep: n.letterUpkeep(),
-		AtOnce: map[dlq.TargetKind]int{dlq.ToHTTP: 4 * d.HTTPConcurrency, dlq.ToWebhook: webhooksAtOnce, dlq.ToJobRun: webhooksAtOnce},
+		Queue:     n.deadLetters.queue,
+		Redrives:  n.deadLetters.redrives,
+		Drivers:   drivers,
+		Forbidden: l.topics.Forbidden,
+		Now:       n.now,
+		Log:       n.opt.Log,
+		Poll:      d.PollInterval, Lease: d.Lease, Batch: d.Batch, Upkeep: n.letterUpkeep(),
+		AtOnce: map[dlq.TargetKind]int{
+			dlq.ToHTTP:    4 * d.HTTPConcurrency,
+			dlq.ToWebhook: webhooksAtOnce,
+			dlq.ToJobRun:  webhooksAtOnce,
+		},
 		Round: func(ctx context.Context, do func(context.Context)) {
 			n.retained(ctx, operator.By{}, "dead_letters", do)
 		},
@@ -103,7 +121,10 @@ func letterPolicy(d config.DLQ) dlq.Policy {
 	p := dlq.DefaultPolicy
 	p.MaxRetries, p.AutoRetry, p.MaxGenerations, p.RetentionDays, p.ArchiveDays = d.MaxRetries, d.AutoRetry, d.MaxGenerations, d.RetentionDays, d.ArchiveDays
 	p.Backoff = retry.Policy{
-		InitialIntervalMS: d.InitialInterval.Milliseconds(), MaxIntervalMS: d.MaxInterval.Milliseconds(), Multiplier: float64(d.Multiplier), Jitter: p.Backoff.Jitter,
+		InitialIntervalMS: d.InitialInterval.Milliseconds(),
+		MaxIntervalMS:     d.MaxInterval.Milliseconds(),
+		Multiplier:        float64(d.Multiplier),
+		Jitter:            p.Backoff.Jitter,
 	}
 	return p
 }
@@ -115,12 +136,22 @@ func (n *node) lettersEdge() *dlqapi.DeadLetters {
 		return nil
 	}
 	return &dlqapi.DeadLetters{
-		Letters: n.deadLetters.letters, Redrives: n.deadLetters.redrives, Overview: n.deadLetters.letters, Actions: n.deadLetters.actions,
+		Letters:  n.deadLetters.letters,
+		Redrives: n.deadLetters.redrives,
+		Overview: n.deadLetters.letters,
+		Actions:  n.deadLetters.actions,
 		VerifyActions: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
 			return audit.Verify(ctx, n.deadLetters.actions, tenant, from, limit)
 		},
-		RedriveLimits: dlq.RedriveLimits{DefaultRate: float64(d.RedriveRate), MaxRate: float64(d.MaxRedriveRate), Bulk: int64(d.BulkLimit)},
-		WakeRedrives:  l.redriver.Wake, PolicyOf: n.deadLetters.queue.PolicyOf, Drive: l.redriver.Now, Ways: l.redriver.Ways(),
+		RedriveLimits: dlq.RedriveLimits{
+			DefaultRate: float64(d.RedriveRate),
+			MaxRate:     float64(d.MaxRedriveRate),
+			Bulk:        int64(d.BulkLimit),
+		},
+		WakeRedrives: l.redriver.Wake,
+		PolicyOf:     n.deadLetters.queue.PolicyOf,
+		Drive:        l.redriver.Now,
+		Ways:         l.redriver.Ways(),
 		UndoneByHand: l.sagas.UndoneByHand,
 	}
 }

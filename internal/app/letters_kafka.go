@@ -30,9 +30,20 @@ func (n *node) newIngest(name string, store kafka.Arrivals) (*kafka.IngestConfig
 		}
 	}
 	cfg := &kafka.IngestConfig{
-		Connection: brokers(n.cfg), Topics: in.Topics, Exclude: in.Exclude, Group: in.Group, Member: name, Latest: in.Start == "latest", Backlog: in.Backlog == "retry",
-		Intake: dlq.Intake{Tenant: tenant, Suffixes: in.Suffixes, Prefixes: in.Prefixes},
-		Store:  store, NewID: newID, Now: n.now, Log: n.opt.Log, Batch: in.Batch, MaxBytes: int32(in.MaxBytes), //nolint:gosec // validated
+		Connection: brokers(n.cfg),
+		Topics:     in.Topics,
+		Exclude:    in.Exclude,
+		Group:      in.Group,
+		Member:     name,
+		Latest:     in.Start == "latest",
+		Backlog:    in.Backlog == "retry",
+		Intake:     dlq.Intake{Tenant: tenant, Suffixes: in.Suffixes, Prefixes: in.Prefixes},
+		Store:      store,
+		NewID:      newID,
+		Now:        n.now,
+		Log:        n.opt.Log,
+		Batch:      in.Batch,
+		MaxBytes:   int32(in.MaxBytes), //nolint:gosec // validated
 		Observer: kafka.IngestObserver{
 			Stored: m.Ingested, Refused: m.IngestReduced, Failed: m.IngestFailed, Paused: m.IngestPaused, Lag: m.IngestLag,
 			Held: m.IngestHeld, Topics: m.IngestTopics, Round: func() { m.Loop("ingest") },

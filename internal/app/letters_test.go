@@ -131,7 +131,8 @@ func TestAFailedCompensationIsRetriedByItsLetter(t *testing.T) {
 	s := newStranded(t)
 	id, letter := s.fail()
 	l := s.letter(letter)
-	if l.Status != dlq.Pending || l.Link.SagaID != id || l.Link.StepName != "one" || l.CorrelationID != "order-7" || l.OriginalTopic != "saga.pair.one.compensate" {
+	if l.Status != dlq.Pending || l.Link.SagaID != id || l.Link.StepName != "one" || l.CorrelationID != "order-7" ||
+		l.OriginalTopic != "saga.pair.one.compensate" {
 		t.Fatalf("%+v", l)
 	}
 	if _, err := s.letters.Get(t.Context(), uuid.New(), letter); fault.KindOf(err) != fault.NotFound {
@@ -156,7 +157,8 @@ func TestAFailedCompensationIsRetriedByItsLetter(t *testing.T) {
 		t.Fatalf("%+v", r[0])
 	}
 	doc := s.ends(id, isState("compensated"))
-	if l = s.letter(letter); l.Status != dlq.Resolved || l.Resolution != dlq.Confirmed || doc["clean"] != true || doc["dead_letter_id"] != nil {
+	if l = s.letter(letter); l.Status != dlq.Resolved || l.Resolution != dlq.Confirmed || doc["clean"] != true ||
+		doc["dead_letter_id"] != nil {
 		t.Errorf("the letter is %s %s, the saga %v", l.Status, l.Resolution, doc)
 	}
 	var retries string
@@ -242,7 +244,9 @@ func TestALetterOfASagaThatDoesNotWaitIsNotDriven(t *testing.T) {
 	if _, err := s.db.ExecContext(t.Context(), `UPDATE dlq.dlq_messages SET status = 'PENDING' WHERE id = $1`, letter); err != nil {
 		t.Fatal(err)
 	}
-	if l, err := s.driver.UndoneByHand(t.Context(), s.letter(letter), operator.By{Actor: "carla"}); err != nil || l.Resolution != dlq.Manual || s.letter(letter).Resolution != dlq.Manual {
+	if l, err := s.driver.UndoneByHand(t.Context(), s.letter(letter), operator.By{Actor: "carla"}); err != nil ||
+		l.Resolution != dlq.Manual ||
+		s.letter(letter).Resolution != dlq.Manual {
 		t.Errorf("a letter that no saga waits for is resolved alone: %s, %v", l.Status, err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
@@ -283,7 +287,14 @@ func TestALetterOfAWebhookHasItSentAgain(t *testing.T) {
 	now := func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 	driver := &targets.Webhook{Webhooks: hooks, Deliveries: hooks, Now: now}
 	tenant, url := uuid.New(), "https://example.com/events"
-	hook, err := webhook.New(tenant, uuid.New(), webhook.Settings{URL: &url}, []byte("a key of thirty-two bytes length"), "op", now())
+	hook, err := webhook.New(
+		tenant,
+		uuid.New(),
+		webhook.Settings{URL: &url},
+		[]byte("a key of thirty-two bytes length"),
+		"op",
+		now(),
+	)
 	if err != nil || hooks.Create(t.Context(), hook, false) != nil {
 		t.Fatal(err)
 	}

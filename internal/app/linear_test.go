@@ -138,7 +138,13 @@ func race(clients, rounds int, do func(client int, in request) seen, values ...s
 				}
 				from := time.Since(begun)
 				out := do(client, in)
-				op := porcupine.Operation{ClientId: client, Input: in, Output: out, Call: int64(from), Return: int64(time.Since(begun))}
+				op := porcupine.Operation{
+					ClientId: client,
+					Input:    in,
+					Output:   out,
+					Call:     int64(from),
+					Return:   int64(time.Since(begun)),
+				}
 				if last = out; out.refused {
 					last = seen{}
 				}

@@ -70,8 +70,12 @@ func (l *logins) vault(v config.Vault) vault.Config {
 	return vault.Config{
 		Address: v.Address, Namespace: v.Namespace, CACert: v.CACert, Timeout: v.Timeout,
 		Method: vault.Method(v.AuthMethod), Mount: v.AuthMount, Token: string(v.Token), TokenFile: v.TokenFile,
-		RoleID: v.RoleID, SecretID: string(v.SecretID), SecretIDFile: v.SecretIDFile, Role: v.KubernetesRole, JWTFile: v.JWTFile,
-		Observe: l.observe, Log: l.log,
+		RoleID:       v.RoleID,
+		SecretID:     string(v.SecretID),
+		SecretIDFile: v.SecretIDFile,
+		Role:         v.KubernetesRole,
+		JWTFile:      v.JWTFile,
+		Observe:      l.observe, Log: l.log,
 	}
 }
 

@@ -36,8 +36,14 @@ func TestTheStoreInMemoryServesEverythingAndSaysWhatItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]int{
-		"/api/v1/sagas/" + id.String() + "/events": 200, "/api/v1/sagas/" + id.String() + "/explain": 200, "/api/v1/statistics/sagas": 200,
-		"/api/v1/audit/verify": 200, "/api/v1/admin/storage": 200, "/api/v1/webhooks": 200, "/api/v1/api-keys": 200, "/readyz": 200,
+		"/api/v1/sagas/" + id.String() + "/events":  200,
+		"/api/v1/sagas/" + id.String() + "/explain": 200,
+		"/api/v1/statistics/sagas":                  200,
+		"/api/v1/audit/verify":                      200,
+		"/api/v1/admin/storage":                     200,
+		"/api/v1/webhooks":                          200,
+		"/api/v1/api-keys":                          200,
+		"/readyz":                                   200,
 	} {
 		if status, doc := call(t, "GET", n.url+path, ""); status != want {
 			t.Errorf("GET %s: %d %v", path, status, doc)

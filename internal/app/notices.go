@@ -26,13 +26,24 @@ type notices struct {
 	topic  *publication.Config // nil: no topic of events
 }
 
-func (n *node) newNotices(policy *egress.Policy, name string, now func() time.Time, newID func() uuid.UUID) (*notices, error) {
+func (n *node) newNotices(
+	policy *egress.Policy,
+	name string,
+	now func() time.Time,
+	newID func() uuid.UUID,
+) (*notices, error) {
 	w, k, log, m := n.cfg.Webhooks, n.cfg.Kafka, n.opt.Log, n.metrics
 	out := &notices{sender: delivery.NewSender(delivery.SenderConfig{
 		Policy: policy, Timeout: w.Timeout, Version: n.opt.Version.Version, Now: now, Log: log,
 	})}
 	out.hooks = delivery.Config{
-		Queue: n.stores.hooks, Trail: n.trail, Send: out.sender.Send, Now: now, NewID: newID, Log: log, Policy: deliveryPolicy(w),
+		Queue:       n.stores.hooks,
+		Trail:       n.trail,
+		Send:        out.sender.Send,
+		Now:         now,
+		NewID:       newID,
+		Log:         log,
+		Policy:      deliveryPolicy(w),
 		Concurrency: w.Concurrency, Keep: w.Keep, Lease: w.Timeout + 10*time.Second,
 		Observer: delivery.Observer{
 			Attempted: m.WebhookAttempted, Disabled: m.WebhookDisabled, Backlog: m.WebhookBacklog,
@@ -52,9 +63,20 @@ func (n *node) newNotices(policy *egress.Policy, name string, now func() time.Ti
 	}
 	broker := kafka.Config{Connection: brokers(n.cfg), Topic: k.EventTopic}
 	out.topic = &publication.Config{
-		Name: "kafka:" + k.EventTopic, Node: name, Store: n.publications, Trail: n.trail, Open: broker.Open, Now: now, Log: log,
+		Name:  "kafka:" + k.EventTopic,
+		Node:  name,
+		Store: n.publications,
+		Trail: n.trail,
+		Open:  broker.Open,
+		Now:   now,
+		Log:   log,
 		Lease: n.cfg.Engine.LeaseTTL, Tenants: tenants,
-		Observer: publication.Observer{Leading: m.PublishLeading, Published: m.Published, Failed: m.PublishFailed, Lag: m.PublishLag},
+		Observer: publication.Observer{
+			Leading:   m.PublishLeading,
+			Published: m.Published,
+			Failed:    m.PublishFailed,
+			Lag:       m.PublishLag,
+		},
 	}
 	return out, broker.Check()
 }

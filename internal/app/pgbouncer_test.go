@@ -66,8 +66,14 @@ func pgbouncer(t *testing.T, dsn, settings string) string {
 	password, _ := u.User.Password()
 	files := map[string]string{
 		"users": fmt.Sprintf("%q %q\n", u.User.Username(), password),
-		"ini": fmt.Sprintf("[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\nauth_type = plain\nauth_file = %s\n%s",
-			u.Hostname(), u.Port(), port, filepath.Join(dir, "users"), settings),
+		"ini": fmt.Sprintf(
+			"[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\nauth_type = plain\nauth_file = %s\n%s",
+			u.Hostname(),
+			u.Port(),
+			port,
+			filepath.Join(dir, "users"),
+			settings,
+		),
 	}
 	for name, content := range files { // as root it becomes somebody who must be able to read them
 		if err := errors.Join(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644), os.Chmod(dir, 0o755)); err != nil {
@@ -121,7 +127,11 @@ func TestAPoolerThatSharesSessionsIsRefusedAtTheStart(t *testing.T) {
 			for _, order := range []string{"server_round_robin = 0", "server_round_robin = 1"} {
 				t.Run(fmt.Sprint(mode, " ", size, " ", order), func(t *testing.T) {
 					list := strings.ReplaceAll(documented(t), "pool_mode = session", "pool_mode = "+mode)
-					through := pgbouncer(t, dsn, list+order+fmt.Sprintf("\ndefault_pool_size = %d\nmin_pool_size = %d\n", size, size/2))
+					through := pgbouncer(
+						t,
+						dsn,
+						list+order+fmt.Sprintf("\ndefault_pool_size = %d\nmin_pool_size = %d\n", size, size/2),
+					)
 					for _, start := range []func(*testing.T, string) error{inDev, inProd} {
 						if err := start(t, through); !errors.Is(err, postgres.ErrSharedSessions) {
 							t.Errorf("it starts, or does not say why not: %v", err)

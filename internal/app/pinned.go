@@ -30,7 +30,12 @@ func newPinned(s workflow.Store) *pinned {
 	return &pinned{store: s, known: map[pinnedID]*workflow.Definition{}}
 }
 
-func (p *pinned) definition(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error) {
+func (p *pinned) definition(
+	ctx context.Context,
+	tenant uuid.UUID,
+	name string,
+	version int,
+) (*workflow.Definition, error) {
 	id := pinnedID{tenant, name, version}
 	p.mu.RLock()
 	d := p.known[id]

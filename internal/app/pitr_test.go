@@ -83,7 +83,14 @@ func TestARestoreToAPointInTimeIsFinishedByTheEngine(t *testing.T) {
 	} {
 		_, doc := call(t, "GET", b.url+"/api/v1/sagas/"+tt.id+"?wait=30s", "")
 		if doc["status"] != tt.want || c.count(tt.id+"/two/execute") > tt.two {
-			t.Errorf("%s: %v after %d calls of step two, want %v after at most %d", what, doc["status"], c.count(tt.id+"/two/execute"), tt.want, tt.two)
+			t.Errorf(
+				"%s: %v after %d calls of step two, want %v after at most %d",
+				what,
+				doc["status"],
+				c.count(tt.id+"/two/execute"),
+				tt.want,
+				tt.two,
+			)
 		}
 	}
 }

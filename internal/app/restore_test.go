@@ -28,7 +28,11 @@ func client(t *testing.T, program string, args ...string) {
 	path := filepath.Join(bin, program)
 	if _, err := os.Stat(path); err != nil {
 		if path, err = exec.LookPath(program); err != nil {
-			t.Fatalf("%s is neither in %s nor on the PATH: this test needs PostgreSQL's client programs (apt-get install postgresql-client)", program, bin)
+			t.Fatalf(
+				"%s is neither in %s nor on the PATH: this test needs PostgreSQL's client programs (apt-get install postgresql-client)",
+				program,
+				bin,
+			)
 		}
 	}
 	if out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput(); err != nil {
@@ -155,28 +159,53 @@ func TestADumpedSchemaRestoredElsewhereIsFinishedByTheEngine(t *testing.T) {
 		return doc
 	}
 	for _, id := range ended {
-		if doc := status(id); doc["status"] != "COMPLETED" || c.count(id+"/one/execute") != 1 || c.count(id+"/two/execute") != 1 {
-			t.Errorf("%s had ended before the dump: %v, called %d and %d times", id, doc["status"], c.count(id+"/one/execute"), c.count(id+"/two/execute"))
+		if doc := status(id); doc["status"] != "COMPLETED" || c.count(id+"/one/execute") != 1 ||
+			c.count(id+"/two/execute") != 1 {
+			t.Errorf(
+				"%s had ended before the dump: %v, called %d and %d times",
+				id,
+				doc["status"],
+				c.count(id+"/one/execute"),
+				c.count(id+"/two/execute"),
+			)
 		}
 	}
 	for _, id := range forward {
-		if doc := status(id); doc["status"] != "COMPLETED" || c.count(id+"/one/execute") != 1 || c.count(id+"/two/execute") != 2 {
-			t.Errorf("%s was at step two: %v, calls of one %d, of two %d; want COMPLETED, 1, 2 with one key", id, doc["status"], c.count(id+"/one/execute"), c.count(id+"/two/execute"))
+		if doc := status(id); doc["status"] != "COMPLETED" || c.count(id+"/one/execute") != 1 ||
+			c.count(id+"/two/execute") != 2 {
+			t.Errorf(
+				"%s was at step two: %v, calls of one %d, of two %d; want COMPLETED, 1, 2 with one key",
+				id,
+				doc["status"],
+				c.count(id+"/one/execute"),
+				c.count(id+"/two/execute"),
+			)
 		}
 	}
 	for _, id := range backward {
 		if doc := status(id); doc["status"] != "FAILED" || doc["clean"] != true || c.count(id+"/one/compensate") != 2 {
-			t.Errorf("%s was undoing step one: %v, clean %v, %d undos; want FAILED, clean, 2 with one key", id, doc["status"], doc["clean"], c.count(id+"/one/compensate"))
+			t.Errorf(
+				"%s was undoing step one: %v, clean %v, %d undos; want FAILED, clean, 2 with one key",
+				id,
+				doc["status"],
+				doc["clean"],
+				c.count(id+"/one/compensate"),
+			)
 		}
 	}
 	if doc := status(lost); doc["status"] != 404.0 {
 		t.Errorf("a saga that was accepted after the dump: %v, want 404", doc["status"])
 	}
-	if code, doc := call(t, "POST", b.url+"/api/v1/sagas?wait=10s", `{"workflow_name": "pair"}`); code != 201 || doc["status"] != "COMPLETED" {
+	if code, doc := call(t, "POST", b.url+"/api/v1/sagas?wait=10s", `{"workflow_name": "pair"}`); code != 201 ||
+		doc["status"] != "COMPLETED" {
 		t.Errorf("a new saga: %d %v", code, doc)
 	}
 	var waiting int
-	err := owner(t, restored).QueryRowContext(context.Background(), `SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL`).Scan(&waiting)
+	err := owner(
+		t,
+		restored,
+	).QueryRowContext(context.Background(), `SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL`).
+		Scan(&waiting)
 	if err != nil || waiting != 0 {
 		t.Errorf("%d sagas are unfinished, %v", waiting, err)
 	}

@@ -30,8 +30,14 @@ func (n *node) retained(ctx context.Context, by operator.By, subject string, do 
 	defer cancel()
 	for _, a := range tally.Actions(by, subject, n.now(), newID) {
 		if err := n.deadLetters.actions.Record(ctx, a); err != nil {
-			n.opt.Log.WarnContext(ctx, "cannot record what retention has archived", slog.String("tenant_id", a.TenantID.String()),
-				slog.String("of", subject), slog.String("taken", string(a.Detail)), slog.Any("error", err))
+			n.opt.Log.WarnContext(
+				ctx,
+				"cannot record what retention has archived",
+				slog.String("tenant_id", a.TenantID.String()),
+				slog.String("of", subject),
+				slog.String("taken", string(a.Detail)),
+				slog.Any("error", err),
+			)
 		}
 	}
 }

@@ -22,7 +22,10 @@ func TestWhatRetentionTakesIsOnRecord(t *testing.T) {
 	})
 	participant := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer participant.Close()
-	w.do("registerWorkflow", `{"name":"short","steps":[{"name":"one","action":{"http":{"url":"`+participant.URL+`"}},"compensation":"none"}]}`)
+	w.do(
+		"registerWorkflow",
+		`{"name":"short","steps":[{"name":"one","action":{"http":{"url":"`+participant.URL+`"}},"compensation":"none"}]}`,
+	)
 	saga := w.do("createSaga", `{"workflow_name":"short","payload":{}}`).text("saga_id")
 	type row struct {
 		actor, subject, operation, detail string

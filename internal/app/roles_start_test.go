@@ -77,7 +77,8 @@ func TestALoginWithoutTheRolesIsToldWhatToRun(t *testing.T) {
 	}
 	// Who serves cannot migrate, and is told who can.
 	stranger := testdb.Login(t, admin, "IN ROLE saga_app_role, saga_engine_role")
-	if _, err := db.Up(t.Context(), stranger); err == nil || !strings.Contains(err.Error(), "belongs to "+loginOf(t, owner)) {
+	if _, err := db.Up(t.Context(), stranger); err == nil ||
+		!strings.Contains(err.Error(), "belongs to "+loginOf(t, owner)) {
 		t.Errorf("a login that does not own the schema migrates: %v", err)
 	}
 }

@@ -63,7 +63,12 @@ func inProd(t *testing.T, dsn string) error {
 // served creates a saga, which runs into a closed port, and reads it.
 func served(t *testing.T, url string) (status int) {
 	t.Helper()
-	_, doc := call(t, "POST", url+"/api/v1/sagas", `{"steps": [{"name": "one", "action": {"http": {"url": "http://127.0.0.1:1/"}}, "compensation": "none"}], "workflow_name": "w"}`)
+	_, doc := call(
+		t,
+		"POST",
+		url+"/api/v1/sagas",
+		`{"steps": [{"name": "one", "action": {"http": {"url": "http://127.0.0.1:1/"}}, "compensation": "none"}], "workflow_name": "w"}`,
+	)
 	id, ok := doc["saga_id"].(string)
 	if !ok {
 		t.Fatalf("create: %v", doc)
@@ -80,7 +85,8 @@ func TestWithoutTheRolesDevWarnsAndProdRefuses(t *testing.T) {
 	if status := served(t, n.url); status != 200 {
 		t.Errorf("without roles a saga is read with %d", status)
 	}
-	if log := n.logs.String(); !strings.Contains(log, "role saga_app_role does not exist") || !strings.Contains(log, "skald migrate roles "+loginOf(t, weak)+" | psql") {
+	if log := n.logs.String(); !strings.Contains(log, "role saga_app_role does not exist") ||
+		!strings.Contains(log, "skald migrate roles "+loginOf(t, weak)+" | psql") {
 		t.Errorf("the log lacks the reason or the remedy: %s", log)
 	}
 	if err := n.stop(); err != nil {
@@ -98,7 +104,9 @@ func TestWithoutTheRolesDevWarnsAndProdRefuses(t *testing.T) {
 	}
 	// The administrator does as told.
 	execute(t, s.DSN(devpg.Database), db.RolesSQL(insecure.Login))
-	if err := inProd(t, weak); !errors.As(err, &insecure) || !slices.Contains(insecure.Problems, "table saga.saga_states is open") || strings.Contains(err.Error(), "migrate roles") {
+	if err := inProd(t, weak); !errors.As(err, &insecure) ||
+		!slices.Contains(insecure.Problems, "table saga.saga_states is open") ||
+		strings.Contains(err.Error(), "migrate roles") {
 		t.Errorf("with roles, and tables that are still open: %v", err)
 	}
 	if _, err := db.Up(t.Context(), weak); err != nil {
@@ -117,7 +125,8 @@ func TestWithoutTheRolesDevWarnsAndProdRefuses(t *testing.T) {
 		t.Errorf("a login of its own: %v", err)
 	}
 	stranger := testdb.Login(t, s.DSN(devpg.Database), "IN ROLE saga_engine_role")
-	if err := inProd(t, stranger); !errors.As(err, &insecure) || !strings.Contains(err.Error(), "may not act as saga_app_role") {
+	if err := inProd(t, stranger); !errors.As(err, &insecure) ||
+		!strings.Contains(err.Error(), "may not act as saga_app_role") {
 		t.Errorf("a login that is no member: %v", err)
 	}
 }
@@ -201,7 +210,10 @@ func TestThePrivateDatabasesSuperuserActsAsTheRoles(t *testing.T) {
 	}
 	execute(t, admin, `REVOKE SELECT ON saga.saga_states FROM saga_app_role`)
 	if status := served(t, url); status < 500 { // created by the engine's role, not to be read by the application's
-		t.Errorf("without the application's right to read, a saga is read with %d: the login's own rights are at work", status)
+		t.Errorf(
+			"without the application's right to read, a saga is read with %d: the login's own rights are at work",
+			status,
+		)
 	}
 	execute(t, admin, `GRANT SELECT ON saga.saga_states TO saga_app_role`)
 	if status := served(t, url); status != 200 {

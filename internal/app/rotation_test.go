@@ -56,13 +56,17 @@ type roles struct {
 
 func newRoles(t *testing.T, d *sql.DB) *roles {
 	r := &roles{t: t, d: d, group: "skald_app_" + strings.ReplaceAll(uuid.NewString(), "-", "")}
-	run(t, d, `CREATE ROLE `+r.group+` NOLOGIN`,
+	run(
+		t,
+		d,
+		`CREATE ROLE `+r.group+` NOLOGIN`,
 		`GRANT USAGE ON SCHEMA saga, skald TO `+r.group,
 		`GRANT ALL ON ALL TABLES IN SCHEMA saga, skald TO `+r.group,
 		`GRANT ALL ON ALL SEQUENCES IN SCHEMA saga TO `+r.group,
 		`GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA saga TO `+r.group,
 		// Row security, where there is some, is written for this role.
-		`DO $$ BEGIN IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'saga_app_role') THEN GRANT saga_app_role, saga_engine_role TO `+r.group+`; END IF; END $$`)
+		`DO $$ BEGIN IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'saga_app_role') THEN GRANT saga_app_role, saga_engine_role TO `+r.group+`; END IF; END $$`,
+	)
 	t.Cleanup(func() {
 		for n := 1; n <= 9; n++ {
 			run(t, d, `DROP ROLE IF EXISTS `+r.name(n))
@@ -175,7 +179,9 @@ func (o *orders) settled(n int) {
 // pair serves the participants of the workflow pair and registers it.
 func pair(t *testing.T, n *node) {
 	t.Helper()
-	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, `{"ok":true}`) }))
+	participant := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, `{"ok":true}`) }),
+	)
 	t.Cleanup(participant.Close)
 	if status, doc := call(t, "POST", n.url+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {
 		t.Fatalf("register: %d %v", status, doc)
@@ -205,17 +211,23 @@ func TestARoleDroppedInMidRunLosesNoSaga(t *testing.T) {
 		// Vault asks for at most one new login in a second.
 		200: func() { time.Sleep(time.Second); run(t, d, `DROP ROLE `+r.name(2)) }, // its sessions stay, and go on as Skald's roles
 		300: func() {
-			run(t, d, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'skald %'`)
+			run(
+				t,
+				d,
+				`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'skald %'`,
+			)
 		},
 	})
 	o.settled(all)
 	t.Logf("%d orders accepted, %d asked to try again", o.accepted.Load(), o.again.Load())
 	var now string
-	err := d.QueryRow(`SELECT string_agg(DISTINCT usename, ' ') FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'skald %'`).Scan(&now)
+	err := d.QueryRow(`SELECT string_agg(DISTINCT usename, ' ') FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'skald %'`).
+		Scan(&now)
 	if err != nil || now != r.name(3) {
 		t.Errorf("signed in as %s, %v; want %s alone", now, err, r.name(3))
 	}
-	if metrics := scrape(t, n.url); !strings.Contains(metrics, "skald_database_login_renewed_total 3") || !strings.Contains(metrics, "skald_database_login_failed_total 0") {
+	if metrics := scrape(t, n.url); !strings.Contains(metrics, "skald_database_login_renewed_total 3") ||
+		!strings.Contains(metrics, "skald_database_login_failed_total 0") {
 		t.Errorf("the metrics do not show three logins:\n%s", lines(metrics, "skald_database_login"))
 	}
 	if strings.Contains(n.logs.String(), "canary") {
@@ -265,7 +277,10 @@ func TestAPasswordFileIsReadAgainInMidRun(t *testing.T) {
 
 func TestOtherCommandsSignInLikeTheServer(t *testing.T) {
 	v := vaulttest.New()
-	v.Login("auth/approle/login", vaulttest.Login{Want: map[string]string{"role_id": "skald"}, TTL: time.Hour, MaxTTL: time.Hour})
+	v.Login(
+		"auth/approle/login",
+		vaulttest.Login{Want: map[string]string{"role_id": "skald"}, TTL: time.Hour, MaxTTL: time.Hour},
+	)
 	v.Role("database/creds/rw", vaulttest.Role{TTL: time.Hour, MaxTTL: time.Hour})
 	server := httptest.NewServer(v)
 	t.Cleanup(server.Close)
@@ -273,7 +288,8 @@ func TestOtherCommandsSignInLikeTheServer(t *testing.T) {
 	cfg.Database.URL = "postgres://db/x"
 	cfg.Vault.Address, cfg.Vault.AuthMethod, cfg.Vault.RoleID, cfg.Vault.DynamicPath = server.URL, "approle", "skald", "database/creds/rw"
 	got, err := app.DSN(t.Context(), cfg, slog.New(slog.DiscardHandler))
-	if want := "host='db' port='5432' dbname='x' user='v-user-1' password='canary-password-1'"; err != nil || !strings.HasPrefix(got, want) {
+	if want := "host='db' port='5432' dbname='x' user='v-user-1' password='canary-password-1'"; err != nil ||
+		!strings.HasPrefix(got, want) {
 		t.Errorf("DSN = %s, %v; want %s…", got, err, want)
 	}
 	if v.Live() != 1 {

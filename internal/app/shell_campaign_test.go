@@ -41,21 +41,43 @@ func newCampaign(t *testing.T) *campaign {
 	c := &campaign{t: t, admin: newToken(t), mark: filepath.Join(t.TempDir(), "escaped"), wanted: map[string]int{}}
 	c.node = start(t, testdb.DSN(t), "campaign", bootstrapped(c.admin), func(cfg *config.Config) {
 		cfg.Jobs.WorkerQueues, cfg.Jobs.WorkerConcurrency = []string{"system", "shellq"}, 8
-		cfg.Jobs.WorkerShell, cfg.Jobs.WorkerShellAllow, cfg.Jobs.WorkerShellEnvAllow = true, []string{"/bin/sh", "/usr/bin/env"}, []string{"X"}
+		cfg.Jobs.WorkerShell, cfg.Jobs.WorkerShellAllow, cfg.Jobs.WorkerShellEnvAllow = true, []string{
+			"/bin/sh",
+			"/usr/bin/env",
+		}, []string{
+			"X",
+		}
 		cfg.DLQ.MaxRedriveRate = 10_000
 	})
 	c.operator = fmt.Sprint(c.must(c.admin, "POST", "/api/v1/api-keys", `{"name":"op","role":"operator"}`, 201)["key"])
 	define := func(name, more string) {
 		t.Helper()
-		body := fmt.Sprintf(`{"name":%q,"queue":"shellq","command_name":"shell","default_args":{"script":%q,"env":{"X":"y"},"dir":"/"},%s}`, name, says, more)
+		body := fmt.Sprintf(
+			`{"name":%q,"queue":"shellq","command_name":"shell","default_args":{"script":%q,"env":{"X":"y"},"dir":"/"},%s}`,
+			name,
+			says,
+			more,
+		)
 		c.must(c.admin, "POST", "/api/v1/job-definitions", body, 201)
 	}
 	define("fixed", `"type":"manual"`)
 	define("heard", `"type":"event","event":{"event_type":"heard"}`)
 	define("heard.payload", `"type":"event","event":{"event_type":"heard","args_from":"payload"}`)
-	c.must(c.admin, "POST", "/api/v1/job-definitions", fmt.Sprintf(`{"name":"brittle","queue":"shellq","command_name":"shell","type":"manual","dead_letter":true,
-		"default_args":{"script":%q,"env":{"X":"y"},"dir":"/"},"retry":{"max_attempts":2,"initial_interval_ms":1}}`, says+"; exit 1"), 201)
-	c.must(c.admin, "POST", "/api/v1/job-definitions", `{"name":"outside","queue":"outside","command_name":"outside","type":"manual"}`, 201)
+	c.must(
+		c.admin,
+		"POST",
+		"/api/v1/job-definitions",
+		fmt.Sprintf(`{"name":"brittle","queue":"shellq","command_name":"shell","type":"manual","dead_letter":true,
+		"default_args":{"script":%q,"env":{"X":"y"},"dir":"/"},"retry":{"max_attempts":2,"initial_interval_ms":1}}`, says+"; exit 1"),
+		201,
+	)
+	c.must(
+		c.admin,
+		"POST",
+		"/api/v1/job-definitions",
+		`{"name":"outside","queue":"outside","command_name":"outside","type":"manual"}`,
+		201,
+	)
 	c.docs = c.arguments()
 	return c
 }
@@ -79,7 +101,16 @@ func (c *campaign) arguments() []string {
 		values := []any{touch, argv, map[string]any{"script": touch, "argv": argv, "dir": "/tmp"}}
 		docs = append(docs, word(map[string]any{name: values[n%len(values)]}))
 	}
-	docs = append(docs, word(map[string]any{"script": touch, "dir": "/tmp", "env": map[string]string{"X": "z"}}), word(map[string]any{"argv": argv}), word(map[string]any{"dir": "/tmp"}), word(argv), word(touch), "7", "-1")
+	docs = append(
+		docs,
+		word(map[string]any{"script": touch, "dir": "/tmp", "env": map[string]string{"X": "z"}}),
+		word(map[string]any{"argv": argv}),
+		word(map[string]any{"dir": "/tmp"}),
+		word(argv),
+		word(touch),
+		"7",
+		"-1",
+	)
 	for _, name := range []string{
 		"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "LD_DEBUG", "BASH_ENV", "ENV", "PATH", "HOME", "IFS", "PS4", "SHELLOPTS", "BASH_FUNC_echo%%", "PYTHONPATH", "PYTHONSTARTUP", "PERL5OPT",
 		"PERL5LIB", "RUBYOPT", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "GCONV_PATH", "GIT_SSH_COMMAND", "TZ", "LANG", "SKALD_RUN_ID", "SKALD_ARG_X", "X", "X=1\nY",

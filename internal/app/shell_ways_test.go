@@ -34,19 +34,47 @@ func (c *campaign) byLetters() {
 	// By patches of it, of one letter and of a redrive's.
 	c.each("DLQ", func(doc string) {
 		id := c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "patched", `{"of":"one"}`), 201)["id"]
-		c.must(c.operator, "POST", fmt.Sprintf("/api/v1/dlq/messages/%v/retry", id), `{"payload_patch":[{"op":"replace","path":"","value":`+doc+`}]}`, 202)
+		c.must(
+			c.operator,
+			"POST",
+			fmt.Sprintf("/api/v1/dlq/messages/%v/retry", id),
+			`{"payload_patch":[{"op":"replace","path":"","value":`+doc+`}]}`,
+			202,
+		)
 	})
 	c.each("DLQ", func(doc string) {
 		id := c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "transformed", `{"of":"many"}`), 201)["id"]
-		c.must(c.operator, "POST", "/api/v1/dlq/redrives", fmt.Sprintf(`{"action":"RETRY","ids":[%q],"reason":"x","transform":[{"op":"replace","path":"","value":%s}]}`, id, doc), 202)
+		c.must(
+			c.operator,
+			"POST",
+			"/api/v1/dlq/redrives",
+			fmt.Sprintf(
+				`{"action":"RETRY","ids":[%q],"reason":"x","transform":[{"op":"replace","path":"","value":%s}]}`,
+				id,
+				doc,
+			),
+			202,
+		)
 	})
 	// By their group, and by an administrator who retries their topic.
 	c.each("DLQ", func(doc string) {
-		c.must(c.operator, "POST", "/api/v1/dlq/messages", strings.Replace(fmt.Sprintf(letter, "grouped", doc), `"e"`, `"of this group alone"`, 1), 201)
+		c.must(
+			c.operator,
+			"POST",
+			"/api/v1/dlq/messages",
+			strings.Replace(fmt.Sprintf(letter, "grouped", doc), `"e"`, `"of this group alone"`, 1),
+			201,
+		)
 	})
 	groups := c.must(c.operator, "GET", "/api/v1/dlq/groups?topic=grouped", "", 200)["groups"].([]any)
 	for _, g := range groups {
-		c.must(c.operator, "POST", fmt.Sprintf("/api/v1/dlq/groups/%v/retry", g.(map[string]any)["fingerprint"]), `{"max_messages":1000,"rate_per_second":1000,"reason":"x"}`, 202)
+		c.must(
+			c.operator,
+			"POST",
+			fmt.Sprintf("/api/v1/dlq/groups/%v/retry", g.(map[string]any)["fingerprint"]),
+			`{"max_messages":1000,"rate_per_second":1000,"reason":"x"}`,
+			202,
+		)
 	}
 	c.each("DLQ", func(doc string) {
 		c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "topical", doc), 201)
@@ -56,17 +84,38 @@ func (c *campaign) byLetters() {
 	c.each("DLQ", func(doc string) {
 		c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "many", doc), 201)
 	})
-	c.must(c.operator, "POST", "/api/v1/dlq/redrives", `{"action":"RETRY","filter":{"topic":"many"},"max_messages":1000,"rate_per_second":1000,"reason":"x"}`, 202)
+	c.must(
+		c.operator,
+		"POST",
+		"/api/v1/dlq/redrives",
+		`{"action":"RETRY","filter":{"topic":"many"},"max_messages":1000,"rate_per_second":1000,"reason":"x"}`,
+		202,
+	)
 }
 
 func (c *campaign) bySagas() {
-	objects := slices.DeleteFunc(slices.Clone(c.docs), func(doc string) bool { return doc[0] != '{' }) // which a template must be
+	objects := slices.DeleteFunc(
+		slices.Clone(c.docs),
+		func(doc string) bool { return doc[0] != '{' },
+	) // which a template must be
 	c.eachOf(objects, "SAGA", func(doc string) {
-		c.must(c.operator, "POST", "/api/v1/sagas", `{"payload":`+doc+`,"steps":[{"name":"s","type":"job","job":"fixed","args":`+doc+`,"compensation":"none"}]}`, 201)
+		c.must(
+			c.operator,
+			"POST",
+			"/api/v1/sagas",
+			`{"payload":`+doc+`,"steps":[{"name":"s","type":"job","job":"fixed","args":`+doc+`,"compensation":"none"}]}`,
+			201,
+		)
 	})
 	// What a job gets that is given no arguments.
 	c.each("SAGA", func(doc string) {
-		c.must(c.operator, "POST", "/api/v1/sagas", `{"payload":`+doc+`,"steps":[{"name":"s","type":"job","job":"fixed","compensation":"none"}]}`, 201)
+		c.must(
+			c.operator,
+			"POST",
+			"/api/v1/sagas",
+			`{"payload":`+doc+`,"steps":[{"name":"s","type":"job","job":"fixed","compensation":"none"}]}`,
+			201,
+		)
 	})
 	// By a template of what a saga carries, and by a compensation.
 	c.must(c.operator, "POST", "/api/v1/workflows", `{"name":"carries","steps":[
@@ -82,10 +131,22 @@ func (c *campaign) bySagas() {
 // byClock has runs of a schedule, of its past, of what an operator makes of them, and
 // of an administrator who runs all those once more.
 func (c *campaign) byClock(fixed string) {
-	c.must(c.admin, "POST", "/api/v1/job-definitions", fmt.Sprintf(`{"name":"ticks","queue":"shellq","command_name":"shell","type":"time","schedule":{"type":"interval","value":"1s"},
-		"concurrency_policy":"allow","default_args":{"script":%q,"env":{"X":"y"},"dir":"/"}}`, says), 201)
+	c.must(
+		c.admin,
+		"POST",
+		"/api/v1/job-definitions",
+		fmt.Sprintf(
+			`{"name":"ticks","queue":"shellq","command_name":"shell","type":"time","schedule":{"type":"interval","value":"1s"},
+		"concurrency_policy":"allow","default_args":{"script":%q,"env":{"X":"y"},"dir":"/"}}`,
+			says,
+		),
+		201,
+	)
 	runs := func() []map[string]any { // that ran; a definition that is paused skips its slots
-		return slices.DeleteFunc(c.ended("ticks", 1), func(r map[string]any) bool { return r["finished_at"] == nil || r["state"] == "SKIPPED" })
+		return slices.DeleteFunc(
+			c.ended("ticks", 1),
+			func(r map[string]any) bool { return r["finished_at"] == nil || r["state"] == "SKIPPED" },
+		)
 	}
 	until := func(what string, ok func(triggers map[string]int) bool) {
 		for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
@@ -105,7 +166,11 @@ func (c *campaign) byClock(fixed string) {
 	first := runs()[0]["id"].(string)
 	c.must(c.operator, "POST", "/api/v1/job-definitions/ticks/pause", ``, 200)
 	now := time.Now().UTC().Truncate(time.Second)
-	slots := fmt.Sprintf(`{"from":%q,"to":%q,"max_active":20,"reason":"x"}`, now.Add(-time.Hour).Format(time.RFC3339), now.Add(-time.Hour+10*time.Second).Format(time.RFC3339))
+	slots := fmt.Sprintf(
+		`{"from":%q,"to":%q,"max_active":20,"reason":"x"}`,
+		now.Add(-time.Hour).Format(time.RFC3339),
+		now.Add(-time.Hour+10*time.Second).Format(time.RFC3339),
+	)
 	c.must(c.operator, "POST", "/api/v1/job-definitions/ticks/backfills", slots, 403)
 	c.must(c.admin, "POST", "/api/v1/job-definitions/ticks/backfills", slots, 202)
 	for _, doc := range c.docs {
@@ -113,7 +178,10 @@ func (c *campaign) byClock(fixed string) {
 	}
 	many := `{"action":"RERUN","filter":{"definition":"ticks","triggers":["MANUAL"],"states":["SUCCEEDED"]},"reason":"x"}`
 	c.must(c.operator, "POST", "/api/v1/job-runs/bulk", many, 403)
-	until("the runs of an operator", func(n map[string]int) bool { return n["MANUAL"] == len(c.docs) && n["BACKFILL"] == 10 })
+	until(
+		"the runs of an operator",
+		func(n map[string]int) bool { return n["MANUAL"] == len(c.docs) && n["BACKFILL"] == 10 },
+	)
 	c.must(c.admin, "POST", "/api/v1/job-runs/bulk", many, 202)
 	until("what is run once more", func(n map[string]int) bool { return n["MANUAL"] == 2*len(c.docs) })
 	for _, r := range runs() {
@@ -138,7 +206,13 @@ func (c *campaign) byWorkers() {
 		c.must(c.operator, "POST", "/api/v1/job-definitions/outside/runs", ``, 201)
 		var run map[string]any
 		for deadline := time.Now().Add(time.Minute); run == nil; {
-			claimed := c.must(c.operator, "POST", "/api/v1/workers/"+worker+"/claim", `{"slots":1,"wait_ms":1000,"start":true}`, 200)
+			claimed := c.must(
+				c.operator,
+				"POST",
+				"/api/v1/workers/"+worker+"/claim",
+				`{"slots":1,"wait_ms":1000,"start":true}`,
+				200,
+			)
 			if runs := claimed["runs"].([]any); len(runs) > 0 {
 				run = runs[0].(map[string]any)
 			} else if time.Now().After(deadline) {
@@ -147,10 +221,20 @@ func (c *campaign) byWorkers() {
 		}
 		emit := make([]string, 0, 2*len(some))
 		for _, doc := range some {
-			emit = append(emit, `{"run":{"definition":"fixed","args":`+doc+`}}`, `{"event":{"event_type":"heard","payload":`+doc+`}}`)
+			emit = append(
+				emit,
+				`{"run":{"definition":"fixed","args":`+doc+`}}`,
+				`{"event":{"event_type":"heard","payload":`+doc+`}}`,
+			)
 		}
-		c.must(c.operator, "POST", "/api/v1/job-runs/"+run["run_id"].(string)+"/complete", fmt.Sprintf(`{"worker_id":%q,"attempt":%v,"lease_token":%q,"leader_epoch":%v,"emit":[%s]}`,
-			worker, run["attempt"], run["lease_token"], run["leader_epoch"], strings.Join(emit, ",")), 200)
+		c.must(
+			c.operator,
+			"POST",
+			"/api/v1/job-runs/"+run["run_id"].(string)+"/complete",
+			fmt.Sprintf(`{"worker_id":%q,"attempt":%v,"lease_token":%q,"leader_epoch":%v,"emit":[%s]}`,
+				worker, run["attempt"], run["lease_token"], run["leader_epoch"], strings.Join(emit, ",")),
+			200,
+		)
 	}
 	c.wanted["EVENT"] += 3 * len(c.docs) // the runs, and two for each event
 }

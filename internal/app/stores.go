@@ -67,9 +67,17 @@ type hookStore interface {
 
 // openStores opens what the configuration names. lost is closed when it ends
 // by itself, nil when it cannot; stop ends what was started.
-func openStores(ctx context.Context, cfg *config.Config, from *logins, now func() time.Time, log *slog.Logger) (s stores, lost <-chan struct{}, stop func(), err error) {
+func openStores(
+	ctx context.Context,
+	cfg *config.Config,
+	from *logins,
+	now func() time.Time,
+	log *slog.Logger,
+) (s stores, lost <-chan struct{}, stop func(), err error) {
 	if cfg.Store == config.Memory {
-		log.Warn("ALL DATA IS IN MEMORY: when this process ends, all sagas are lost without being compensated; use this for trials only")
+		log.Warn(
+			"ALL DATA IS IN MEMORY: when this process ends, all sagas are lost without being compensated; use this for trials only",
+		)
 		return memoryStores(now), nil, func() {}, nil
 	}
 	db, lost, stop, err := openDatabase(ctx, cfg, from, log)
@@ -104,7 +112,10 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 		sagas: sagas, workflows: sagadb.NewWorkflows(db), trail: trail, keys: accessdb.NewKeys(db),
 		hooks: eventdb.NewWebhooks(db, tell), publications: eventdb.NewPublications(db),
 		deadLetters: &deadLetterStores{
-			letters: dlqdb.NewLetters(db, common), queue: queue, redrives: redrivedb.NewRedrives(db, queue), actions: auditdb.NewActions(db),
+			letters:  dlqdb.NewLetters(db, common),
+			queue:    queue,
+			redrives: redrivedb.NewRedrives(db, queue),
+			actions:  auditdb.NewActions(db),
 		},
 		timeline:  timelinedb.NewTimelines(db),
 		jobStores: postgresJobs(jobs, sagas),

@@ -14,7 +14,11 @@ import (
 func (of *twin) works() (worker string) {
 	of.t.Helper()
 	for _, job := range []string{"settle", "unsettle"} {
-		of.does("POST", "/job-definitions", fmt.Sprintf(`{"name":%q,"type":"manual","command_name":%[1]q,"retry":{"max_attempts":1}}`, job))
+		of.does(
+			"POST",
+			"/job-definitions",
+			fmt.Sprintf(`{"name":%q,"type":"manual","command_name":%[1]q,"retry":{"max_attempts":1}}`, job),
+		)
 	}
 	of.does("POST", "/workflows", `{"name":"settled","steps":[
 		{"name":"settle","type":"job","job":"settle","args":{"of":"${payload.of}"},"compensation":{"job":"unsettle","args":{"of":"${payload.of}"}}},
@@ -46,7 +50,13 @@ func (of *twin) claims(worker, command string) map[string]any {
 func (of *twin) ends(worker, verb, with string, run map[string]any) (status int) {
 	of.t.Helper()
 	status, _ = of.as(of.key, "POST", fmt.Sprintf("/api/v1/job-runs/%s/%s", run["run_id"], verb), fmt.Sprintf(
-		`{"worker_id":%q,"attempt":%v,"lease_token":%q,"leader_epoch":%v,%s}`, worker, run["attempt"], run["lease_token"], run["leader_epoch"], with))
+		`{"worker_id":%q,"attempt":%v,"lease_token":%q,"leader_epoch":%v,%s}`,
+		worker,
+		run["attempt"],
+		run["lease_token"],
+		run["leader_epoch"],
+		with,
+	))
 	return status
 }
 
@@ -93,7 +103,8 @@ func TestTheRunsOfTwinsAreTheirOwn(t *testing.T) {
 	if status := w.b.ends(workers[w.b], "complete", `"result":{"by":"birch"}`, theirs); status != 200 {
 		t.Fatalf("complete: %d", status)
 	}
-	if done := w.b.until(id, inState("completed")); !strings.Contains(fmt.Sprint(done["result"]), "birch") || strings.Contains(fmt.Sprint(done), "alder") {
+	if done := w.b.until(id, inState("completed")); !strings.Contains(fmt.Sprint(done["result"]), "birch") ||
+		strings.Contains(fmt.Sprint(done), "alder") {
 		t.Errorf("the other's saga ended as %v", done)
 	}
 	if doc := w.a.saga(id); doc["state"] != "compensating" {
@@ -131,7 +142,8 @@ func TestTheDeadLettersOfTwinsAreTheirOwn(t *testing.T) {
 		}
 		w.a.does("POST", "/dlq/messages/"+letters[w.a]+"/"+how, `{"reason":"repaired"}`)
 		w.a.until(id, inState("compensated"))
-		if doc := w.b.saga(id); doc["state"] != "failed" || doc["version"] != before["version"] || doc["dead_letter_id"] != letters[w.b] {
+		if doc := w.b.saga(id); doc["state"] != "failed" || doc["version"] != before["version"] ||
+			doc["dead_letter_id"] != letters[w.b] {
 			t.Errorf("%s of the one makes the other's saga %v", how, doc)
 		}
 		if n := len(w.b.keys("/undo")); n != undos {
@@ -163,7 +175,10 @@ func TestKeysKeepTheirFormWhateverTheDefaultTenantIs(t *testing.T) {
 	if want := []string{id + "/one/execute", id + "/two/execute"}; !slices.Equal(before[w.a], want) {
 		t.Fatalf("the default tenant's keys are %q, want %q", before[w.a], want)
 	}
-	if want := []string{w.b.tenant.String() + "/" + id + "/one/execute", w.b.tenant.String() + "/" + id + "/two/execute"}; !slices.Equal(before[w.b], want) {
+	if want := []string{w.b.tenant.String() + "/" + id + "/one/execute", w.b.tenant.String() + "/" + id + "/two/execute"}; !slices.Equal(
+		before[w.b],
+		want,
+	) {
 		t.Fatalf("the other's keys are %q, want %q", before[w.b], want)
 	}
 	for i, tenant := range []uuid.UUID{w.a.tenant, w.b.tenant, uuid.New()} { // as it was, the other's, neither's

@@ -44,19 +44,35 @@ type twins struct {
 
 func newTwins(t *testing.T) *twins {
 	t.Helper()
-	w := &twins{t: t, dsn: testdb.DSN(t), root: newToken(t), open: map[string]bool{}, calls: map[string][]string{}, heard: map[string]string{}}
+	w := &twins{
+		t:     t,
+		dsn:   testdb.DSN(t),
+		root:  newToken(t),
+		open:  map[string]bool{},
+		calls: map[string][]string{},
+		heard: map[string]string{},
+	}
 	w.services = httptest.NewServer(http.HandlerFunc(w.serve))
 	t.Cleanup(w.services.Close)
 	w.a, w.b = &twin{twins: w, tenant: uuid.New(), name: "alder"}, &twin{twins: w, tenant: uuid.New(), name: "birch"}
 	w.begin("first", uuid.New())
 	for _, of := range []*twin{w.a, w.b} {
-		_, doc := w.as(w.root, "POST", "/api/v1/api-keys", fmt.Sprintf(`{"name":"admin","role":"admin","tenant_id":%q}`, of.tenant))
+		_, doc := w.as(
+			w.root,
+			"POST",
+			"/api/v1/api-keys",
+			fmt.Sprintf(`{"name":"admin","role":"admin","tenant_id":%q}`, of.tenant),
+		)
 		of.key, _ = doc["key"].(string)
 		for name, second := range map[string]string{"waits": "two", "strands": "refuse"} {
-			of.does("POST", "/workflows", fmt.Sprintf(`{"name":%q,"retry":{"max_attempts":9,"initial_interval_ms":600000,"max_interval_ms":600000,"jitter":0},
+			of.does(
+				"POST",
+				"/workflows",
+				fmt.Sprintf(`{"name":%q,"retry":{"max_attempts":9,"initial_interval_ms":600000,"max_interval_ms":600000,"jitter":0},
 				"compensation_retry":{"max_attempts":1},"steps":[
 				{"name":"one","action":{"http":{"url":"@/one"}},"compensation":{"http":{"url":"@/undo"}}},
-				{"name":"two","action":{"http":{"url":"@/%s"}},"compensation":"none"}]}`, name, second))
+				{"name":"two","action":{"http":{"url":"@/%s"}},"compensation":"none"}]}`, name, second),
+			)
 		}
 	}
 	return w
@@ -122,7 +138,12 @@ func (w *twins) as(key, method, path, body string) (int, map[string]any) {
 }
 
 func (w *twins) request(key, method, path, body string) (int, []byte, error) {
-	req, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, strings.NewReader(strings.ReplaceAll(body, "@", w.services.URL)))
+	req, err := http.NewRequestWithContext(
+		w.t.Context(),
+		method,
+		w.url+path,
+		strings.NewReader(strings.ReplaceAll(body, "@", w.services.URL)),
+	)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -181,7 +202,16 @@ func (w *twins) start(workflow string, ready func(map[string]any) bool) (id stri
 	w.t.Helper()
 	id = uuid.NewString()
 	for _, of := range []*twin{w.a, w.b} {
-		of.does("POST", "/sagas", fmt.Sprintf(`{"saga_id":%q,"workflow_name":%q,"payload":{"of":%q},"correlation_id":%[3]q,"business_key":%[1]q}`, id, workflow, of.name))
+		of.does(
+			"POST",
+			"/sagas",
+			fmt.Sprintf(
+				`{"saga_id":%q,"workflow_name":%q,"payload":{"of":%q},"correlation_id":%[3]q,"business_key":%[1]q}`,
+				id,
+				workflow,
+				of.name,
+			),
+		)
 	}
 	w.a.until(id, ready)
 	w.b.until(id, ready)
@@ -218,7 +248,8 @@ func TestActionsOnATwinLeaveTheOtherAlone(t *testing.T) {
 			before, mine := w.b.saga(id), w.a.saga(id)
 			w.a.does("POST", "/sagas/"+id+"/"+tt.action, tt.body)
 			w.a.until(id, func(doc map[string]any) bool {
-				return doc["state"] == tt.state && doc["version"].(float64) > mine["version"].(float64) && (tt.state != "running" || doc["suspended_at"] != nil || waitsAtTwo(doc))
+				return doc["state"] == tt.state && doc["version"].(float64) > mine["version"].(float64) &&
+					(tt.state != "running" || doc["suspended_at"] != nil || waitsAtTwo(doc))
 			})
 			if after := w.b.saga(id); !reflect.DeepEqual(before, after) {
 				t.Errorf("the other tenant's saga was\n%v\nand is\n%v", before, after)
@@ -268,8 +299,15 @@ func TestWaitingForATwinIsNotAnsweredByTheOther(t *testing.T) {
 	byCreate := uuid.NewString()
 	var mine, theirs []chan reply
 	for of, all := range map[*twin]*[]chan reply{w.a: &mine, w.b: &theirs} {
-		*all = append(*all, of.waits("GET", "/sagas/"+byGet+"?wait=30s", ""),
-			of.waits("POST", "/sagas?wait=30s", fmt.Sprintf(`{"saga_id":%q,"workflow_name":"waits","payload":{"of":%q},"correlation_id":%[2]q}`, byCreate, of.name)))
+		*all = append(
+			*all,
+			of.waits("GET", "/sagas/"+byGet+"?wait=30s", ""),
+			of.waits(
+				"POST",
+				"/sagas?wait=30s",
+				fmt.Sprintf(`{"saga_id":%q,"workflow_name":"waits","payload":{"of":%q},"correlation_id":%[2]q}`, byCreate, of.name),
+			),
+		)
 	}
 	for _, of := range []*twin{w.a, w.b} {
 		for end := time.Now().Add(time.Minute); len(of.keys("/two")) < 2; time.Sleep(10 * time.Millisecond) {

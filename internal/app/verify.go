@@ -37,7 +37,15 @@ var Trails = []Trail{SagaEvents, TenantActions, DeploymentActions}
 // VerifyAudit checks a whole trail of a tenant from a seal on, in the configured
 // database, and calls progress after each part of it. The schema must be current;
 // nothing is written.
-func VerifyAudit(ctx context.Context, cfg config.Config, log *slog.Logger, which Trail, tenant uuid.UUID, from int64, progress func(saga.Verification)) (saga.Verification, error) {
+func VerifyAudit(
+	ctx context.Context,
+	cfg config.Config,
+	log *slog.Logger,
+	which Trail,
+	tenant uuid.UUID,
+	from int64,
+	progress func(saga.Verification),
+) (saga.Verification, error) {
 	cfg.Database.AutoMigrate = false
 	db, stop, err := openAlone(ctx, cfg, log)
 	if err != nil {

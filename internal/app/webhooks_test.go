@@ -139,7 +139,12 @@ func registerPair(t *testing.T, base string) {
 func runSagas(t *testing.T, base string, n int) {
 	t.Helper()
 	for i := range n {
-		_, doc := call(t, "POST", base+"/api/v1/sagas?wait=20s", fmt.Sprintf(`{"workflow_name": "pair", "correlation_id": "c%d", "payload": {"refuse": %t}}`, i, i%3 == 2))
+		_, doc := call(
+			t,
+			"POST",
+			base+"/api/v1/sagas?wait=20s",
+			fmt.Sprintf(`{"workflow_name": "pair", "correlation_id": "c%d", "payload": {"refuse": %t}}`, i, i%3 == 2),
+		)
 		if doc["completed_at"] == nil {
 			t.Fatalf("saga %d: %v", i, doc)
 		}
@@ -210,13 +215,15 @@ func TestAWebhookGetsEveryEventThoughItFailsAndNodesComeAndGo(t *testing.T) {
 		}
 		_, doc := call(t, "GET", c.url+path+"/deliveries?page_size=200", "")
 		for _, d := range doc["deliveries"].([]any) {
-			if d := d.(map[string]any); d["status"] != "delivered" || d["attempts"].(float64) < 4 || d["response_status"] != 200.0 {
+			if d := d.(map[string]any); d["status"] != "delivered" || d["attempts"].(float64) < 4 ||
+				d["response_status"] != 200.0 {
 				t.Errorf("delivery %v", d)
 			}
 		}
 		break
 	}
-	if _, doc := call(t, "GET", c.url+path, ""); doc["enabled"] != true || doc["failing_since"] != nil || doc["version"] != 1.0 {
+	if _, doc := call(t, "GET", c.url+path, ""); doc["enabled"] != true || doc["failing_since"] != nil ||
+		doc["version"] != 1.0 {
 		t.Errorf("the webhook is %v", doc)
 	}
 	res, err := http.Get(c.url + "/metrics")
@@ -224,7 +231,10 @@ func TestAWebhookGetsEveryEventThoughItFailsAndNodesComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if metrics, _ := io.ReadAll(res.Body); !strings.Contains(string(metrics), `skald_webhook_attempts_total{result="delivered"}`) {
+	if metrics, _ := io.ReadAll(res.Body); !strings.Contains(
+		string(metrics),
+		`skald_webhook_attempts_total{result="delivered"}`,
+	) {
 		t.Error("the metrics lack the deliveries")
 	}
 }

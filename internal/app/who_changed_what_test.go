@@ -15,7 +15,8 @@ func (w *walker) hashed(op, request string) {
 	w.t.Helper()
 	var bare int
 	err := w.db.QueryRowContext(w.t.Context(), `SELECT count(*) FROM saga.audit_actions WHERE request_id = $1 AND kind IN `+hashedKinds+`
-		AND verb NOT IN ('test', 'redeliver') AND before_hash IS NULL AND after_hash IS NULL`, request).Scan(&bare)
+		AND verb NOT IN ('test', 'redeliver') AND before_hash IS NULL AND after_hash IS NULL`, request).
+		Scan(&bare)
 	if err != nil || bare > 0 {
 		w.t.Errorf("%s leaves %d rows that do not say what was changed, %v", op, bare, err)
 	}

@@ -26,7 +26,17 @@ var tellsItself = map[string]string{
 
 // ofSagas are told of by the events of the saga, which name who asked.
 var ofSagas = map[string]bool{
-	"cancelSaga": true, "compensateSaga": true, "resumeCompensation": true, "retrySaga": true, "suspendSaga": true, "resumeSaga": true,
-	"extendDeadline": true, "forceComplete": true, "forceFail": true, "acknowledgeSaga": true, "skipStep": true, "completeStep": true,
-	"failStep": true, "restoreSaga": true,
+	"cancelSaga":         true,
+	"compensateSaga":     true,
+	"resumeCompensation": true,
+	"retrySaga":          true,
+	"suspendSaga":        true,
+	"resumeSaga":         true,
+	"extendDeadline":     true,
+	"forceComplete":      true,
+	"forceFail":          true,
+	"acknowledgeSaga":    true,
+	"skipStep":           true,
+	"completeStep":       true,
+	"failStep":           true, "restoreSaga": true,
 }

@@ -198,7 +198,12 @@ func TestARunOutlivesTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(goOn) // its result comes while nobody listens
-	y.node = start(t, y.dsn, "yard2", func(cfg *config.Config) { cfg.Server.ListenAddr = strings.TrimPrefix(y.url, "http://") })
+	y.node = start(
+		t,
+		y.dsn,
+		"yard2",
+		func(cfg *config.Config) { cfg.Server.ListenAddr = strings.TrimPrefix(y.url, "http://") },
+	)
 	if doc := y.becomes(id, "SUCCEEDED"); doc["result"] != float64(42) || doc["attempt"] != float64(1) {
 		t.Errorf("%v", doc)
 	}
@@ -252,7 +257,8 @@ func TestADetachedWorkerStopsAndRegistersAnew(t *testing.T) {
 	if len(workers) != 1 || workers[0].(map[string]any)["worker_id"] == id {
 		t.Errorf("workers: %v", workers)
 	}
-	if _, doc := call(t, "GET", y.url+"/api/v1/job-runs/"+lost, ""); doc["state"] == "SUCCEEDED" || doc["state"] == "FAILED" {
+	if _, doc := call(t, "GET", y.url+"/api/v1/job-runs/"+lost, ""); doc["state"] == "SUCCEEDED" ||
+		doc["state"] == "FAILED" {
 		t.Errorf("a run that was lost was reported: %v", doc)
 	}
 }

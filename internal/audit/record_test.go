@@ -47,12 +47,21 @@ func newRecord(t *testing.T) record {
 func (r record) write(t *testing.T, tenant uuid.UUID) {
 	t.Helper()
 	ctx := operator.As(t.Context(), operator.By{
-		Actor: "jwt:ann \"ж\", 5:x", Reason: "why,\nnot: -", RequestID: "r-1", Credential: uuid.New(), Address: "::1", Operation: "createAPIKey",
+		Actor:      "jwt:ann \"ж\", 5:x",
+		Reason:     "why,\nnot: -",
+		RequestID:  "r-1",
+		Credential: uuid.New(),
+		Address:    "::1",
+		Operation:  "createAPIKey",
 	})
 	for i := range 7 {
 		at := time.Now().UTC().Truncate(time.Microsecond)
 		k := access.Key{
-			ID: uuid.Must(uuid.NewV7()), Name: fmt.Sprintf("key \u2028 <%d>", i), Prefix: fmt.Sprintf("%s%d", tenant.String()[:7], i), Hash: make([]byte, 32), Role: access.Auditor,
+			ID:     uuid.Must(uuid.NewV7()),
+			Name:   fmt.Sprintf("key \u2028 <%d>", i),
+			Prefix: fmt.Sprintf("%s%d", tenant.String()[:7], i),
+			Hash:   make([]byte, 32),
+			Role:   access.Auditor,
 			Tenant: &saga.Tenant{ID: tenant}, CreatedBy: "ann", CreatedAt: at,
 		}
 		if err := r.keys.Create(ctx, k); err != nil {
@@ -117,8 +126,12 @@ func TestAChangedActionIsFoundWhateverWasChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := map[string]string{
-		"id": "gen_random_uuid()", "tenant_id": "", "at": "at + interval '1 us'", "detail": `'{"name": "other"}'`, "credential_id": "NULL",
-		"before_hash": "'\\x00'", "after_hash": "NULL",
+		"id":            "gen_random_uuid()",
+		"tenant_id":     "",
+		"at":            "at + interval '1 us'",
+		"detail":        `'{"name": "other"}'`,
+		"credential_id": "NULL",
+		"before_hash":   "'\\x00'", "after_hash": "NULL",
 	}
 	for i, column := range columns {
 		value, special := other[column]
@@ -139,10 +152,15 @@ func TestAChangedActionIsFoundWhateverWasChanged(t *testing.T) {
 			r.must(t, `INSERT INTO saved SELECT a.* FROM saga.audit_actions a WHERE a.n = $1`, place)
 			r.must(t, `UPDATE saga.audit_actions SET `+column+` = `+value+` WHERE n = $1`, place)
 			v := r.verify(t, tenant)
-			if bad := v.FirstBad; bad == nil || bad.Kind != saga.DigestMismatch || bad.EventID != place || column != "id" && bad.Subject != id.String() {
+			if bad := v.FirstBad; bad == nil || bad.Kind != saga.DigestMismatch || bad.EventID != place ||
+				column != "id" && bad.Subject != id.String() {
 				t.Errorf("found %+v, want row %d named", bad, place)
 			}
-			r.must(t, `UPDATE saga.audit_actions a SET `+column+` = s.`+column+` FROM saved s WHERE a.n = s.n AND s.n = $1`, place)
+			r.must(
+				t,
+				`UPDATE saga.audit_actions a SET `+column+` = s.`+column+` FROM saved s WHERE a.n = s.n AND s.n = $1`,
+				place,
+			)
 			if v := r.verify(t, tenant); v.FirstBad != nil {
 				t.Fatalf("put back as it was: %+v", v.FirstBad)
 			}
@@ -177,7 +195,11 @@ func TestActionsThatAreTakenAwayPutInOrForgedAreFound(t *testing.T) {
 			tenant := uuid.New()
 			r.write(t, tenant)
 			if tt.want == saga.UnexpectedEvents {
-				r.must(t, `INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb) SELECT gen_random_uuid(), $1, now(), 'redrive', 'x', 'create'`, tenant)
+				r.must(
+					t,
+					`INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb) SELECT gen_random_uuid(), $1, now(), 'redrive', 'x', 'create'`,
+					tenant,
+				)
 				tt.meddle = `UPDATE saga.audit_actions SET txid = (SELECT from_txid FROM saga.audit_action_seals WHERE tenant_id = $1 AND seq = 2)
 					WHERE tenant_id = $1 AND kind = 'redrive'`
 			}

@@ -65,7 +65,10 @@ func (t *Tail) Wake() {
 // the order of the feed and in batches that are shared: nobody may change them.
 // The channel is closed when its reader falls too far behind, and must then be
 // asked for again. stop must be called once, and ends it. (Issue 3, item 1.)
-func (t *Tail) Follow(ctx context.Context, tenant uuid.UUID) (batches <-chan []saga.StoredEvent, after saga.Position, stop func(), err error) {
+func (t *Tail) Follow(
+	ctx context.Context,
+	tenant uuid.UUID,
+) (batches <-chan []saga.StoredEvent, after saga.Position, stop func(), err error) {
 	t.mu.Lock()
 	tt := t.tenants[tenant]
 	t.mu.Unlock()

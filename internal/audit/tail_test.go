@@ -36,7 +36,13 @@ func (f *fakeTrail) count() int {
 	return f.reads
 }
 
-func (f *fakeTrail) Feed(_ context.Context, _ uuid.UUID, after saga.Position, _ saga.EventFilter, limit int) (events []saga.StoredEvent, end saga.Position, err error) {
+func (f *fakeTrail) Feed(
+	_ context.Context,
+	_ uuid.UUID,
+	after saga.Position,
+	_ saga.EventFilter,
+	limit int,
+) (events []saga.StoredEvent, end saga.Position, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reads++

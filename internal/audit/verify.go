@@ -20,7 +20,13 @@ const maxVerified = 20_000
 // most, and every event they cover: that its content has the digest that was
 // stored with it, and that the seal was made of just these. The seal before
 // from is believed. It stops at the first thing that is wrong.
-func Verify(ctx context.Context, chain saga.Sealed, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+func Verify(
+	ctx context.Context,
+	chain saga.Sealed,
+	tenant uuid.UUID,
+	from int64,
+	limit int,
+) (saga.Verification, error) {
 	var r verification
 	prev := saga.Seal{Hash: make([]byte, 32)}
 	if from > 1 {
@@ -32,7 +38,11 @@ func Verify(ctx context.Context, chain saga.Sealed, tenant uuid.UUID, from int64
 			return r.Verification, nil // behind the end of the chain
 		}
 		if prev = before[0]; prev.Seq != from-1 {
-			r.FirstBad = &saga.Tampered{Kind: saga.MissingSeals, Seq: from - 1, Detail: "the chain has later seals, but none with this number"}
+			r.FirstBad = &saga.Tampered{
+				Kind:   saga.MissingSeals,
+				Seq:    from - 1,
+				Detail: "the chain has later seals, but none with this number",
+			}
 			return r.Verification, nil
 		}
 	}
@@ -60,14 +70,31 @@ func Verify(ctx context.Context, chain saga.Sealed, tenant uuid.UUID, from int64
 }
 
 // checkSeal compares a seal with the one before it and with what it covers.
-func (r *verification) checkSeal(ctx context.Context, chain saga.Sealed, tenant uuid.UUID, prev, s *saga.Seal) (*saga.Tampered, error) {
+func (r *verification) checkSeal(
+	ctx context.Context,
+	chain saga.Sealed,
+	tenant uuid.UUID,
+	prev, s *saga.Seal,
+) (*saga.Tampered, error) {
 	switch {
 	case s.Seq != prev.Seq+1:
-		return &saga.Tampered{Kind: saga.MissingSeals, Seq: prev.Seq + 1, Detail: "the chain has later seals, but none with this number"}, nil
+		return &saga.Tampered{
+			Kind:   saga.MissingSeals,
+			Seq:    prev.Seq + 1,
+			Detail: "the chain has later seals, but none with this number",
+		}, nil
 	case !bytes.Equal(s.Prev, prev.Hash):
-		return &saga.Tampered{Kind: saga.SealMismatch, Seq: s.Seq, Detail: "the seal does not match the previous one: one of the two was changed"}, nil
+		return &saga.Tampered{
+			Kind:   saga.SealMismatch,
+			Seq:    s.Seq,
+			Detail: "the seal does not match the previous one: one of the two was changed",
+		}, nil
 	case s.To.Compare(prev.To) <= 0 || s.Events < 1 || s.Events > saga.MaxSealed:
-		return &saga.Tampered{Kind: saga.SealMismatch, Seq: s.Seq, Detail: "the seal was changed: the range it claims to cover is impossible"}, nil
+		return &saga.Tampered{
+			Kind:   saga.SealMismatch,
+			Seq:    s.Seq,
+			Detail: "the seal was changed: the range it claims to cover is impossible",
+		}, nil
 	}
 	events, err := chain.Links(ctx, tenant, prev.To, s.To, s.Events+1)
 	if err != nil {
@@ -94,7 +121,13 @@ func (r *verification) checkDigests(events []saga.Link, seq int64) *saga.Tampere
 	for i := range events {
 		e := &events[i]
 		if !e.Intact {
-			return &saga.Tampered{Kind: saga.DigestMismatch, Seq: seq, EventID: e.ID, Subject: e.Subject, Detail: "the event differs from what was written"}
+			return &saga.Tampered{
+				Kind:    saga.DigestMismatch,
+				Seq:     seq,
+				EventID: e.ID,
+				Subject: e.Subject,
+				Detail:  "the event differs from what was written",
+			}
 		}
 		r.CheckedEvents++
 	}

@@ -66,7 +66,10 @@ func inPostgres(t *testing.T) (world, *sql.DB) {
 func (w world) write(t *testing.T) uuid.UUID {
 	t.Helper()
 	tenant := saga.Tenant{ID: uuid.New()}
-	def, err := workflow.ParseJSON([]byte(`{"name":"order","steps":[{"name":"a","action":{"http":{"url":"http://h/"}},"compensation":"none"}]}`), workflow.Limits{})
+	def, err := workflow.ParseJSON(
+		[]byte(`{"name":"order","steps":[{"name":"a","action":{"http":{"url":"http://h/"}},"compensation":"none"}]}`),
+		workflow.Limits{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +79,15 @@ func (w world) write(t *testing.T) uuid.UUID {
 	for i := range 4 {
 		at := time.Now().UTC().Truncate(time.Microsecond)
 		s := saga.New(saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: tenant}, def, 1, nil, at, 0)
-		if r, err := w.sagas.Create(t.Context(), []saga.NewSaga{{Saga: s, Actor: "shop"}}); err != nil || r[0].Created != saga.Stored {
+		if r, err := w.sagas.Create(t.Context(), []saga.NewSaga{{Saga: s, Actor: "shop"}}); err != nil ||
+			r[0].Created != saga.Stored {
 			t.Fatal(r, err)
 		}
-		c, err := saga.Apply(saga.NewInstance(s, def), saga.CancelRequested{By: "ann", Reason: "why not"}, saga.Moment{Now: at, NewID: uuid.New, Actor: "ann"})
+		c, err := saga.Apply(
+			saga.NewInstance(s, def),
+			saga.CancelRequested{By: "ann", Reason: "why not"},
+			saga.Moment{Now: at, NewID: uuid.New, Actor: "ann"},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +121,9 @@ func TestWhatWasWrittenIsFoundToBeSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tenant := w.write(t)
 			v := w.verify(t, tenant, 1, 100)
-			if v.FirstBad != nil || v.CheckedSeals != 3 || v.CheckedEvents != 4*eventsEach || v.Unsealed != eventsEach || v.Next != 0 || v.Head.Seq != 3 {
+			if v.FirstBad != nil || v.CheckedSeals != 3 || v.CheckedEvents != 4*eventsEach || v.Unsealed != eventsEach ||
+				v.Next != 0 ||
+				v.Head.Seq != 3 {
 				t.Errorf("all: %+v", v)
 			}
 			v = w.verify(t, tenant, 2, 1)
@@ -185,7 +195,9 @@ func TestEachWayOfTamperingIsFoundAndNamed(t *testing.T) {
 			if v.FirstBad == nil {
 				t.Fatalf("nothing was found: %+v", v)
 			}
-			if bad := *v.FirstBad; bad.Kind != tt.want || bad.Seq != tt.seq || bad.EventID != named || (bad.Subject == "") != (named == 0) || bad.Detail == "" {
+			if bad := *v.FirstBad; bad.Kind != tt.want || bad.Seq != tt.seq || bad.EventID != named ||
+				(bad.Subject == "") != (named == 0) ||
+				bad.Detail == "" {
 				t.Errorf("found %+v; want %s in seal %d, event %d", bad, tt.want, tt.seq, named)
 			}
 		})

@@ -112,11 +112,19 @@ func (r *letterRun) prepare(ctx context.Context) (err error) {
 
 // start starts the server, which begins to ingest.
 func (r *letterRun) start(ctx context.Context) error {
-	r.run = &run{cfg: Config{Skald: r.cfg.Skald, DatabaseURL: r.cfg.DatabaseURL, Dir: r.cfg.Dir, Out: r.cfg.Out, ServerEnv: append([]string{
-		"SKALD_KAFKA_BROKERS=" + strings.Join(r.brokers, ","), "SKALD_INGEST_TOPICS=^bench[.].*[.]dlq$",
-		// Jitter would make some due while the redrive runs, which it then skips.
-		"SKALD_DLQ_AUTO_RETRY=false", "SKALD_DLQ_MAX_REDRIVE_RATE=1000000",
-	}, r.cfg.ServerEnv...)}}
+	r.run = &run{
+		cfg: Config{
+			Skald:       r.cfg.Skald,
+			DatabaseURL: r.cfg.DatabaseURL,
+			Dir:         r.cfg.Dir,
+			Out:         r.cfg.Out,
+			ServerEnv: append([]string{
+				"SKALD_KAFKA_BROKERS=" + strings.Join(r.brokers, ","), "SKALD_INGEST_TOPICS=^bench[.].*[.]dlq$",
+				// Jitter would make some due while the redrive runs, which it then skips.
+				"SKALD_DLQ_AUTO_RETRY=false", "SKALD_DLQ_MAX_REDRIVE_RATE=1000000",
+			}, r.cfg.ServerEnv...),
+		},
+	}
 	var ready Millis
 	return r.run.measureStart(ctx, &ready)
 }
@@ -152,7 +160,15 @@ func (r *letterRun) ingest(ctx context.Context) error {
 	if rows != r.cfg.Records || places != r.cfg.Records {
 		return fmt.Errorf("LOST OR DOUBLED: %d rows of %d places, of %d records", rows, places, r.cfg.Records)
 	}
-	fmt.Fprintf(r.cfg.Out, "ingest: %d records of about 200 bytes with 6 headers in %.1f s: %.0f/s (target %d); %s; each is one row\n", r.cfg.Records, ended.Sub(begun).Seconds(), rate, ingestTarget, cpu)
+	fmt.Fprintf(
+		r.cfg.Out,
+		"ingest: %d records of about 200 bytes with 6 headers in %.1f s: %.0f/s (target %d); %s; each is one row\n",
+		r.cfg.Records,
+		ended.Sub(begun).Seconds(),
+		rate,
+		ingestTarget,
+		cpu,
+	)
 	if rate < ingestTarget {
 		r.missed = append(r.missed, fmt.Errorf("ingest: %.0f records a second, not %d", rate, ingestTarget))
 	}

@@ -22,7 +22,10 @@ const maxRecord = "20000000"
 // ServeBroker serves one fake Kafka broker, in memory and on loopback, until
 // ctx ends, and writes its address, one line, to out.
 func ServeBroker(ctx context.Context, out io.Writer) error {
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BrokerConfigs(map[string]string{"message.max.bytes": maxRecord}))
+	broker, err := kfake.NewCluster(
+		kfake.NumBrokers(1),
+		kfake.BrokerConfigs(map[string]string{"message.max.bytes": maxRecord}),
+	)
 	if err != nil {
 		return fmt.Errorf("start the broker: %w", err)
 	}
@@ -38,8 +41,13 @@ func ServeBroker(ctx context.Context, out io.Writer) error {
 type topics struct{ client *kgo.Client }
 
 func openTopics(brokers []string) (*topics, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ProducerBatchMaxBytes(1_000_000), kgo.UnknownTopicRetries(20),
-		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.MaxBufferedRecords(20_000))
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(brokers...),
+		kgo.ProducerBatchMaxBytes(1_000_000),
+		kgo.UnknownTopicRetries(20),
+		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
+		kgo.MaxBufferedRecords(20_000),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("open Kafka: %w", err)
 	}
@@ -86,15 +94,31 @@ func (t *topics) fill(ctx context.Context, topic, original string, n int) error 
 func smallLetter(topic, original string, i int) *kgo.Record {
 	return &kgo.Record{
 		Topic: topic, Key: fmt.Appendf(nil, "order-%d", i%50_000),
-		Value: fmt.Appendf(nil, `{"order_id":"%08d-0000-7000-8000-%012d","customer":"customer-%d","items":[{"sku":"sku-%d","quantity":%d,"price":19.90}],"currency":"EUR","placed_at":"2026-03-04T05:06:07Z","note":"none"}`,
-			i, i, i%1000, i%100, i%7+1),
+		Value: fmt.Appendf(
+			nil,
+			`{"order_id":"%08d-0000-7000-8000-%012d","customer":"customer-%d","items":[{"sku":"sku-%d","quantity":%d,"price":19.90}],"currency":"EUR","placed_at":"2026-03-04T05:06:07Z","note":"none"}`,
+			i,
+			i,
+			i%1000,
+			i%100,
+			i%7+1,
+		),
 		Headers: []kgo.RecordHeader{
 			{Key: "kafka_dlt-original-topic", Value: []byte(original)},
-			{Key: "kafka_dlt-original-partition", Value: binary.BigEndian.AppendUint32(nil, uint32(i%8))}, //nolint:gosec // small
-			{Key: "kafka_dlt-original-offset", Value: binary.BigEndian.AppendUint64(nil, uint64(i))},      //nolint:gosec // not negative
+			{
+				Key:   "kafka_dlt-original-partition",
+				Value: binary.BigEndian.AppendUint32(nil, uint32(i%8)),
+			}, //nolint:gosec // small
+			{
+				Key:   "kafka_dlt-original-offset",
+				Value: binary.BigEndian.AppendUint64(nil, uint64(i)),
+			}, //nolint:gosec // not negative
 			{Key: "kafka_dlt-original-consumer-group", Value: []byte("shop")},
 			{Key: "kafka_dlt-exception-fqcn", Value: fmt.Appendf(nil, "com.example.shop.Failure%dException", i%10)},
-			{Key: "kafka_dlt-exception-message", Value: fmt.Appendf(nil, "order %d of customer-%d was refused after %d ms", i, i%1000, i%977)},
+			{
+				Key:   "kafka_dlt-exception-message",
+				Value: fmt.Appendf(nil, "order %d of customer-%d was refused after %d ms", i, i%1000, i%977),
+			},
 		},
 	}
 }
@@ -102,7 +126,11 @@ func smallLetter(topic, original string, i int) *kgo.Record {
 // fillLarge writes n records of ten megabytes that do not compress.
 func (t *topics) fillLarge(ctx context.Context, brokers []string, topic, original string, n int) error {
 	// Of its own: a batch may be as large as one of these.
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ProducerBatchMaxBytes(19_000_000), kgo.UnknownTopicRetries(20))
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(brokers...),
+		kgo.ProducerBatchMaxBytes(19_000_000),
+		kgo.UnknownTopicRetries(20),
+	)
 	if err != nil {
 		return fmt.Errorf("open Kafka: %w", err)
 	}
@@ -113,7 +141,11 @@ func (t *topics) fillLarge(ctx context.Context, brokers []string, topic, origina
 	}
 	for i := range n {
 		binary.BigEndian.PutUint64(value, uint64(i)) //nolint:gosec // not negative
-		record := &kgo.Record{Topic: topic, Value: value, Headers: []kgo.RecordHeader{{Key: "kafka_dlt-original-topic", Value: []byte(original)}}}
+		record := &kgo.Record{
+			Topic:   topic,
+			Value:   value,
+			Headers: []kgo.RecordHeader{{Key: "kafka_dlt-original-topic", Value: []byte(original)}},
+		}
 		if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
 			return fmt.Errorf("fill %s: %w", topic, err)
 		}

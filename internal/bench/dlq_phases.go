@@ -26,7 +26,11 @@ func (r *letterRun) drive(ctx context.Context, topic string, n int) (took time.D
 	defer cancel()
 	begun := time.Now()
 	raw, err := r.call(ctx, http.MethodPost, "/api/v1/dlq/redrives", map[string]any{
-		"action": "RETRY", "filter": map[string]any{"topic": topic}, "max_messages": n, "rate_per_second": 1_000_000, "reason": "measured",
+		"action":          "RETRY",
+		"filter":          map[string]any{"topic": topic},
+		"max_messages":    n,
+		"rate_per_second": 1_000_000,
+		"reason":          "measured",
 	})
 	var s redriveState
 	for err == nil {
@@ -108,8 +112,15 @@ func (r *letterRun) large(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(r.cfg.Out, "large: %d records of 10 MB: the server's memory was at most %d MB while they came, %d MB while they were driven back in %.1f s (target %d); each byte is there\n",
-		r.cfg.Large, ingest>>20, driven>>20, took.Seconds(), largeTarget)
+	fmt.Fprintf(
+		r.cfg.Out,
+		"large: %d records of 10 MB: the server's memory was at most %d MB while they came, %d MB while they were driven back in %.1f s (target %d); each byte is there\n",
+		r.cfg.Large,
+		ingest>>20,
+		driven>>20,
+		took.Seconds(),
+		largeTarget,
+	)
 	if max(ingest, driven)>>20 > largeTarget {
 		r.missed = append(r.missed, fmt.Errorf("large: %d MB of memory, not %d", max(ingest, driven)>>20, largeTarget))
 	}

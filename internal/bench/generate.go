@@ -140,7 +140,11 @@ func generatedDefinition(name string, steps int) []byte {
 		if i > 0 {
 			def = append(def, ',')
 		}
-		def = fmt.Appendf(def, `{"name": %q, "action": {"http": {"url": "http://127.0.0.1:9/%[1]s"}}, "compensation": {"http": {"url": "http://127.0.0.1:9/%[1]s/undo"}}}`, step)
+		def = fmt.Appendf(
+			def,
+			`{"name": %q, "action": {"http": {"url": "http://127.0.0.1:9/%[1]s"}}, "compensation": {"http": {"url": "http://127.0.0.1:9/%[1]s/undo"}}}`,
+			step,
+		)
 	}
 	return append(def, `]}`...)
 }

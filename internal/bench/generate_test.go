@@ -68,7 +68,8 @@ func TestGeneratedSagasAreAsTheRulesMakeThem(t *testing.T) {
 			t.Errorf("no saga is %s", state)
 		}
 	}
-	if share := float64(states[saga.Completed]) / float64(total); total != generatedHere || share < 0.955 || share > 0.985 {
+	if share := float64(states[saga.Completed]) / float64(total); total != generatedHere || share < 0.955 ||
+		share > 0.985 {
 		t.Errorf("%d sagas, %.3f of them completed", total, share)
 	}
 	if stuck, _, err := sagas.Stuck(t.Context()); err != nil || stuck > 0 {
@@ -112,7 +113,8 @@ func checkGenerated(t *testing.T, l saga.Loaded, steps []saga.StepView) {
 		t.Errorf("a %s saga at step %d has steps %v", s.State, s.CurrentStep, count)
 	}
 	for _, log := range l.Logs {
-		if log.StartedAt.Before(s.CreatedAt) || s.CompletedAt != nil && log.CompletedAt.After(s.CompletedAt.Add(time.Millisecond)) {
+		if log.StartedAt.Before(s.CreatedAt) ||
+			s.CompletedAt != nil && log.CompletedAt.After(s.CompletedAt.Add(time.Millisecond)) {
 			t.Errorf("a call from %v to %v in a saga from %v to %v", log.StartedAt, log.CompletedAt, s.CreatedAt, s.CompletedAt)
 		}
 	}

@@ -100,7 +100,9 @@ func (r *jobsRun) serve(ctx context.Context, name string) (*run, error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make the directory of a server: %w", err)
 	}
-	s := &run{cfg: Config{Skald: r.cfg.Skald, DatabaseURL: r.cfg.DatabaseURL, Dir: dir, Out: r.cfg.Out, ServerEnv: r.cfg.ServerEnv}}
+	s := &run{
+		cfg: Config{Skald: r.cfg.Skald, DatabaseURL: r.cfg.DatabaseURL, Dir: dir, Out: r.cfg.Out, ServerEnv: r.cfg.ServerEnv},
+	}
 	var ready Millis
 	return s, s.measureStart(ctx, &ready)
 }
@@ -167,7 +169,12 @@ func (r *jobsRun) ended(ctx context.Context, before, n int) error {
 		return err
 	}
 	if succeeded-before != n || others != 0 {
-		return fmt.Errorf("LOST OR DOUBLED: %d of %d runs have succeeded at their first attempt, and %d are anything else", succeeded-before, n, others)
+		return fmt.Errorf(
+			"LOST OR DOUBLED: %d of %d runs have succeeded at their first attempt, and %d are anything else",
+			succeeded-before,
+			n,
+			others,
+		)
 	}
 	return nil
 }

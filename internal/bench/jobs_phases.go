@@ -18,7 +18,11 @@ const (
 )
 
 // take lets so many workers take n runs, and returns how long it took.
-func (r *jobsRun) take(ctx context.Context, n, workers int, one func(ctx context.Context, worker string) (int, error)) (took time.Duration, err error) {
+func (r *jobsRun) take(
+	ctx context.Context,
+	n, workers int,
+	one func(ctx context.Context, worker string) (int, error),
+) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, phaseTimeout)
 	defer cancel()
 	ids := make([]string, workers)
@@ -52,7 +56,12 @@ func (r *jobsRun) take(ctx context.Context, n, workers int, one func(ctx context
 }
 
 // rate measures how many runs a second are claimed, started and completed.
-func (r *jobsRun) rate(ctx context.Context, name string, n, workers, target int, one func(ctx context.Context, worker string) (int, error)) error {
+func (r *jobsRun) rate(
+	ctx context.Context,
+	name string,
+	n, workers, target int,
+	one func(ctx context.Context, worker string) (int, error),
+) error {
 	if n == 0 {
 		return nil
 	}
@@ -73,8 +82,17 @@ func (r *jobsRun) rate(ctx context.Context, name string, n, workers, target int,
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	rate := float64(n) / took.Seconds()
-	fmt.Fprintf(r.cfg.Out, "%s: %d runs claimed, started and completed by %d workers in %.1f s: %.0f/s (target %d); %s; each once\n",
-		name, n, workers, took.Seconds(), rate, target, used(s-server, p-postgres, took, int64(n)))
+	fmt.Fprintf(
+		r.cfg.Out,
+		"%s: %d runs claimed, started and completed by %d workers in %.1f s: %.0f/s (target %d); %s; each once\n",
+		name,
+		n,
+		workers,
+		took.Seconds(),
+		rate,
+		target,
+		used(s-server, p-postgres, took, int64(n)),
+	)
 	if rate < float64(target) {
 		r.missed = append(r.missed, fmt.Errorf("%s: %.0f runs a second, not %d", name, rate, target))
 	}
@@ -86,13 +104,20 @@ func (r *jobsRun) batches(ctx context.Context) error {
 }
 
 func (r *jobsRun) singles(ctx context.Context) error {
-	return r.rate(ctx, "one by one", r.cfg.Singles, singleWorkers, singleTarget, func(ctx context.Context, worker string) (int, error) {
-		took, err := r.takeOne(ctx, worker)
-		if took {
-			return 1, err
-		}
-		return 0, err
-	})
+	return r.rate(
+		ctx,
+		"one by one",
+		r.cfg.Singles,
+		singleWorkers,
+		singleTarget,
+		func(ctx context.Context, worker string) (int, error) {
+			took, err := r.takeOne(ctx, worker)
+			if took {
+				return 1, err
+			}
+			return 0, err
+		},
+	)
 }
 
 // latency measures from the request for a run to the answer of a claim that waits
@@ -135,8 +160,16 @@ func (r *jobsRun) latency(ctx context.Context) error {
 		}
 	}
 	l := summarize(samples)
-	fmt.Fprintf(r.cfg.Out, "latency: a waiting worker gets a run after p50 %.1f ms, p95 %.1f ms, p99 %.1f ms, at most %.1f ms (target p99 %d), its request included; %d probes\n",
-		l.P50, l.P95, l.P99, l.Max, latencyTarget, l.Count)
+	fmt.Fprintf(
+		r.cfg.Out,
+		"latency: a waiting worker gets a run after p50 %.1f ms, p95 %.1f ms, p99 %.1f ms, at most %.1f ms (target p99 %d), its request included; %d probes\n",
+		l.P50,
+		l.P95,
+		l.P99,
+		l.Max,
+		latencyTarget,
+		l.Count,
+	)
 	if l.P99 > latencyTarget {
 		r.missed = append(r.missed, fmt.Errorf("latency: p99 is %.1f ms, not %d", l.P99, latencyTarget))
 	}
@@ -185,9 +218,18 @@ SELECT count(*), coalesce(extract(epoch FROM max(created_at) - min(created_at)),
 		}
 		pause(ctx, time.Second)
 	}
-	fmt.Fprintf(r.cfg.Out, "due: the runs of %d definitions that are due in the same minute are made within %.1f s (target %.0f)\n", made, took, dueTarget.Seconds())
+	fmt.Fprintf(
+		r.cfg.Out,
+		"due: the runs of %d definitions that are due in the same minute are made within %.1f s (target %.0f)\n",
+		made,
+		took,
+		dueTarget.Seconds(),
+	)
 	if made > r.cfg.Due || took > dueTarget.Seconds() {
-		r.missed = append(r.missed, fmt.Errorf("due: %d runs of %d definitions in %.1f s, not %.0f", made, r.cfg.Due, took, dueTarget.Seconds()))
+		r.missed = append(
+			r.missed,
+			fmt.Errorf("due: %d runs of %d definitions in %.1f s, not %.0f", made, r.cfg.Due, took, dueTarget.Seconds()),
+		)
 	}
 	return nil
 }
@@ -220,8 +262,14 @@ func (r *jobsRun) takeover(ctx context.Context) (err error) {
 	}
 	took := time.Since(begun)
 	limit := time.Duration(lease*float64(time.Second)) + takeoverExtra
-	fmt.Fprintf(r.cfg.Out, "takeover: %.1f s after the leader was killed another node leads (target %.0f: its lease of %.0f s and %.0f)\n",
-		took.Seconds(), limit.Seconds(), lease, takeoverExtra.Seconds())
+	fmt.Fprintf(
+		r.cfg.Out,
+		"takeover: %.1f s after the leader was killed another node leads (target %.0f: its lease of %.0f s and %.0f)\n",
+		took.Seconds(),
+		limit.Seconds(),
+		lease,
+		takeoverExtra.Seconds(),
+	)
 	if took > limit {
 		r.missed = append(r.missed, fmt.Errorf("takeover: %.1f s, not %.0f", took.Seconds(), limit.Seconds()))
 	}

@@ -44,7 +44,13 @@ func (r *jobsRun) register(ctx context.Context) (string, error) {
 // keepAlive sends heartbeats of a worker until ctx ends.
 func (r *jobsRun) keepAlive(ctx context.Context, worker string) {
 	for seq := 1; ctx.Err() == nil; seq++ {
-		_ = r.call(ctx, http.MethodPost, "/api/v1/workers/"+worker+"/heartbeat", map[string]any{"seq": seq, "running": []any{}}, nil) // the next one says it again
+		_ = r.call(
+			ctx,
+			http.MethodPost,
+			"/api/v1/workers/"+worker+"/heartbeat",
+			map[string]any{"seq": seq, "running": []any{}},
+			nil,
+		) // the next one says it again
 		pause(ctx, beatEvery)
 	}
 }
@@ -53,7 +59,13 @@ func (r *jobsRun) claim(ctx context.Context, worker string, slots int, wait time
 	var got struct {
 		Runs []claimedRun `json:"runs"`
 	}
-	err := r.call(ctx, http.MethodPost, "/api/v1/workers/"+worker+"/claim", map[string]any{"slots": slots, "wait_ms": wait.Milliseconds()}, &got)
+	err := r.call(
+		ctx,
+		http.MethodPost,
+		"/api/v1/workers/"+worker+"/claim",
+		map[string]any{"slots": slots, "wait_ms": wait.Milliseconds()},
+		&got,
+	)
 	return got.Runs, err
 }
 

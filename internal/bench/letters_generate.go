@@ -88,7 +88,11 @@ func keepGenerated(ctx context.Context, letters *dlqdb.Letters, cfg LettersConfi
 		p := dlq.DefaultPolicy
 		p.TenantID, p.Version, p.RetentionDays, p.UpdatedAt = uuid.MustParse(tenant), 1, 3650, time.Now()
 		by := operator.By{Reason: "generated letters stay where they are"}
-		err := letters.PutPolicy(ctx, p, by.Did(uuid.Must(uuid.NewV7()), p.TenantID, p.UpdatedAt, operator.TopicPolicy, "", "put", nil))
+		err := letters.PutPolicy(
+			ctx,
+			p,
+			by.Did(uuid.Must(uuid.NewV7()), p.TenantID, p.UpdatedAt, operator.TopicPolicy, "", "put", nil),
+		)
 		if err != nil && fault.KindOf(err) != fault.Precondition {
 			return err
 		}
@@ -165,9 +169,11 @@ func newLetterGenerator(cfg LettersConfig, until time.Time) *letterGenerator {
 		// Topics and groups are of unequal size: the first ones have most letters.
 		topic := int(generatedTopics * r.Float64() * r.Float64())
 		group := generatedGroup{
-			topic: families[topic%len(families)] + "." + verbs[topic/len(families)], consumers: fmt.Sprintf("%s-worker-%d", families[topic%len(families)], i%3),
-			kind: fmt.Sprintf("com.example.%s.Failure%02d", families[topic%len(families)], i%60), message: causes[i%len(causes)] + fmt.Sprintf(" in stage s%c%c", 'a'+rune(i%26), 'a'+rune(i/26)),
-			class: dlq.Classes[i%len(dlq.Classes)], to: 1,
+			topic:     families[topic%len(families)] + "." + verbs[topic/len(families)],
+			consumers: fmt.Sprintf("%s-worker-%d", families[topic%len(families)], i%3),
+			kind:      fmt.Sprintf("com.example.%s.Failure%02d", families[topic%len(families)], i%60),
+			message:   causes[i%len(causes)] + fmt.Sprintf(" in stage s%c%c", 'a'+rune(i%26), 'a'+rune(i/26)),
+			class:     dlq.Classes[i%len(dlq.Classes)], to: 1,
 		}
 		if i%2 == 1 {
 			group.from = r.Float64() * 0.96
@@ -194,10 +200,17 @@ func (g *letterGenerator) letter(i int) dlq.Letter {
 	at := g.until.Add(-time.Duration((1 - moment) * float64(g.cfg.Over))).Truncate(time.Microsecond)
 	group := g.group(r, moment)
 	l := dlq.Letter{
-		TenantID: g.cfg.Tenant, Source: dlq.FromKafka, OriginalTopic: group.topic, ConsumerGroup: group.consumers, MaxRetries: 6,
+		TenantID:      g.cfg.Tenant,
+		Source:        dlq.FromKafka,
+		OriginalTopic: group.topic,
+		ConsumerGroup: group.consumers,
+		MaxRetries:    6,
 		Failure: dlq.Failure{
 			Message: fmt.Sprintf(group.message, r.IntN(1000)), Type: group.kind, Class: group.class,
-			Stack: fmt.Sprintf("at com.example.Handler.handle(Handler.java:%d)\n\tat com.example.Worker.run(Worker.java:40)", r.IntN(400)),
+			Stack: fmt.Sprintf(
+				"at com.example.Handler.handle(Handler.java:%d)\n\tat com.example.Worker.run(Worker.java:40)",
+				r.IntN(400),
+			),
 		},
 		Target: dlq.Target{Kind: dlq.ToKafka},
 	}
@@ -232,12 +245,24 @@ func generatedID(at time.Time, r *rand.Rand) (id uuid.UUID) {
 func (g *letterGenerator) from(l *dlq.Letter, r *rand.Rand, i int) {
 	switch u := r.Float64(); {
 	case u < 0.88:
-		l.Arrived = &dlq.Position{Topic: l.OriginalTopic + ".dlq", Partition: int32(i % 12), Offset: g.until.Unix()<<24 + int64(i)} //nolint:gosec // of 12
-		l.Origin = dlq.Origin{Partition: new(int32(i % 12)), Offset: new(int64(i) * 7)}                                             //nolint:gosec // of 12
+		l.Arrived = &dlq.Position{
+			Topic:     l.OriginalTopic + ".dlq",
+			Partition: int32(i % 12),
+			Offset:    g.until.Unix()<<24 + int64(i),
+		} //nolint:gosec // of 12
+		l.Origin = dlq.Origin{
+			Partition: new(int32(i % 12)),
+			Offset:    new(int64(i) * 7),
+		} //nolint:gosec // of 12
 	case u < 0.97:
 		l.Source = dlq.FromREST
 	case u < 0.99:
-		l.Source, l.Link, l.Target = dlq.FromWebhook, dlq.Link{WebhookID: generatedID(g.until, r), DeliveryID: generatedID(g.until, r)}, dlq.Target{Kind: dlq.ToWebhook}
+		l.Source, l.Link, l.Target = dlq.FromWebhook, dlq.Link{
+			WebhookID:  generatedID(g.until, r),
+			DeliveryID: generatedID(g.until, r),
+		}, dlq.Target{
+			Kind: dlq.ToWebhook,
+		}
 	case u < 0.997:
 		l.Source, l.Link, l.Target = dlq.FromJob, dlq.Link{JobRunID: generatedID(g.until, r)}, dlq.Target{Kind: dlq.ToJobRun}
 	default:
@@ -258,7 +283,10 @@ func (g *letterGenerator) content(l *dlq.Letter, r *rand.Rand, i int) {
 	l.Content.Key = fmt.Appendf(nil, "customer-%d", customer)
 	l.Content.Headers = []dlq.Header{
 		{Name: "content-type", Value: []byte("application/json")}, {Name: "x-country", Value: []byte(country)},
-		{Name: "x-shop", Value: fmt.Appendf(nil, "shop-%d", r.IntN(2000))}, {Name: "traceparent", Value: fmt.Appendf(nil, "00-%s-00", l.TraceID)},
+		{
+			Name:  "x-shop",
+			Value: fmt.Appendf(nil, "shop-%d", r.IntN(2000)),
+		}, {Name: "traceparent", Value: fmt.Appendf(nil, "00-%s-00", l.TraceID)},
 	}
 	switch u := r.Float64(); {
 	case u < 0.1:
@@ -268,9 +296,18 @@ func (g *letterGenerator) content(l *dlq.Letter, r *rand.Rand, i int) {
 		}
 	case u < 0.12: // a tombstone
 	default:
-		l.Content.Payload = fmt.Appendf(nil, `{"order_id": "o-%d", "customer": {"id": %d, "country": %q}, "amount": %d.50, "currency": "EUR", `+
-			`"lines": [{"sku": "A-%d", "quantity": %d}, {"sku": "B-%d", "quantity": 1}], "note": "an order as it was when it could not be taken"}`,
-			i, customer, country, r.IntN(500), r.IntN(9000), 1+r.IntN(5), r.IntN(9000))
+		l.Content.Payload = fmt.Appendf(
+			nil,
+			`{"order_id": "o-%d", "customer": {"id": %d, "country": %q}, "amount": %d.50, "currency": "EUR", `+
+				`"lines": [{"sku": "A-%d", "quantity": %d}, {"sku": "B-%d", "quantity": 1}], "note": "an order as it was when it could not be taken"}`,
+			i,
+			customer,
+			country,
+			r.IntN(500),
+			r.IntN(9000),
+			1+r.IntN(5),
+			r.IntN(9000),
+		)
 	}
 }
 

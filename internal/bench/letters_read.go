@@ -54,8 +54,14 @@ func (r *reader) measureLetters(ctx context.Context) error {
 	if err := r.db.QueryRowContext(ctx, `SELECT count(*) FROM dlq.dlq_messages`).Scan(&letters); err != nil {
 		return fmt.Errorf("count the data: %w", err)
 	}
-	fmt.Fprintf(r.Out, "%d dead letters. One client; times in ms; deep: after %d rows, or the last page. Target p95 %g, statistics %g.\n\n",
-		letters, r.Depth, readLimit, statisticsLimit)
+	fmt.Fprintf(
+		r.Out,
+		"%d dead letters. One client; times in ms; deep: after %d rows, or the last page. Target p95 %g, statistics %g.\n\n",
+		letters,
+		r.Depth,
+		readLimit,
+		statisticsLimit,
+	)
 	fmt.Fprintf(r.Out, "%-62s %8s %8s %8s %8s %8s\n", "", "p50", "p95", "deep p50", "deep p95", "rows in")
 	for _, q := range letterLists(known) {
 		if err := r.list(ctx, q); err != nil {

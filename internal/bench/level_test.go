@@ -26,8 +26,12 @@ func TestNewLevelTurnsTotalsIntoRates(t *testing.T) {
 		database: counters{wal: 5000, updates: 100, hot: 10},
 	}
 	after := snapshot{
-		at: moment.Add(5 * time.Second), skald: 5 * time.Second, postgres: 4 * time.Second, participant: 4 * time.Second, machine: 19 * time.Second,
-		database: counters{wal: 2_505_000, updates: 4100, hot: 3610},
+		at:          moment.Add(5 * time.Second),
+		skald:       5 * time.Second,
+		postgres:    4 * time.Second,
+		participant: 4 * time.Second,
+		machine:     19 * time.Second,
+		database:    counters{wal: 2_505_000, updates: 4100, hot: 3610},
 	}
 	postgres := 0.4
 	want := Level{

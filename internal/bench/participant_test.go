@@ -47,7 +47,11 @@ func TestServeParticipantAnnouncesItsAddressAndStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.Post("http://"+strings.TrimSpace(string(line[:n]))+"/x", "application/json", strings.NewReader("{}"))
+	response, err := http.Post(
+		"http://"+strings.TrimSpace(string(line[:n]))+"/x",
+		"application/json",
+		strings.NewReader("{}"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,12 @@ func Read(ctx context.Context, cfg ReadConfig) error {
 }
 
 // ask prepares the data, starts a server on it and has measure ask it.
-func ask(ctx context.Context, cfg ReadConfig, generate func() error, measure func(*reader, context.Context) error) (err error) {
+func ask(
+	ctx context.Context,
+	cfg ReadConfig,
+	generate func() error,
+	measure func(*reader, context.Context) error,
+) (err error) {
 	if cfg.Samples < 20 || cfg.Depth < 1 {
 		return errors.New("samples must be at least 20 and depth at least 1")
 	}
@@ -87,7 +92,13 @@ func ask(ctx context.Context, cfg ReadConfig, generate func() error, measure fun
 		return err
 	}
 	defer func() { err = errors.Join(err, server.stopChildren()) }()
-	r := &reader{ReadConfig: cfg, db: db.pool, url: server.serverURL, client: &http.Client{Timeout: time.Minute}, now: time.Now}
+	r := &reader{
+		ReadConfig: cfg,
+		db:         db.pool,
+		url:        server.serverURL,
+		client:     &http.Client{Timeout: time.Minute},
+		now:        time.Now,
+	}
 	return measure(r, ctx)
 }
 
@@ -111,8 +122,15 @@ func (r *reader) measure(ctx context.Context) error {
 	if err := r.db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM saga.saga_states), (SELECT count(*) FROM saga.saga_step_logs)`).Scan(&sagas, &logs); err != nil {
 		return fmt.Errorf("count the data: %w", err)
 	}
-	fmt.Fprintf(r.Out, "%d sagas, %d step logs. One client; times in ms; deep: after %d rows, or the last page. Target p95 %g, statistics %g.\n\n",
-		sagas, logs, r.Depth, readLimit, statisticsLimit)
+	fmt.Fprintf(
+		r.Out,
+		"%d sagas, %d step logs. One client; times in ms; deep: after %d rows, or the last page. Target p95 %g, statistics %g.\n\n",
+		sagas,
+		logs,
+		r.Depth,
+		readLimit,
+		statisticsLimit,
+	)
 	fmt.Fprintf(r.Out, "%-62s %8s %8s %8s %8s %8s\n", "", "p50", "p95", "deep p50", "deep p95", "rows in")
 	for _, q := range singles(known) {
 		if err := r.list(ctx, q); err != nil {
@@ -283,5 +301,15 @@ func (r *reader) row(q question, first, deep Latency, depth int) {
 	if deep.Count > 0 {
 		deeply = []string{shortTime(deep.P50), shortTime(deep.P95), fmt.Sprint(depth)}
 	}
-	fmt.Fprintf(r.Out, "%-62s %8s %8s %8s %8s %8s%s\n", q.name, shortTime(first.P50), shortTime(first.P95), deeply[0], deeply[1], deeply[2], verdict)
+	fmt.Fprintf(
+		r.Out,
+		"%-62s %8s %8s %8s %8s %8s%s\n",
+		q.name,
+		shortTime(first.P50),
+		shortTime(first.P95),
+		deeply[0],
+		deeply[1],
+		deeply[2],
+		verdict,
+	)
 }

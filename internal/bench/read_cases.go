@@ -27,7 +27,10 @@ type sample struct{ id, correlation, trace, key, customer string }
 // shareOf is the percentage of a table's pages to sample: all of a small one, of
 // which a few in a hundred may be none.
 func shareOf(table string) string {
-	return fmt.Sprintf(`(SELECT least(100, 1 + 1000000 / greatest(reltuples, 1)) FROM pg_class WHERE oid = '%s'::regclass)`, table)
+	return fmt.Sprintf(
+		`(SELECT least(100, 1 + 1000000 / greatest(reltuples, 1)) FROM pg_class WHERE oid = '%s'::regclass)`,
+		table,
+	)
 }
 
 func (r *reader) know(ctx context.Context) (known, error) {
@@ -185,7 +188,10 @@ func lookups(k known) []question {
 	since := url.QueryEscape(k.latest.Add(-40*24*time.Hour - 90*time.Minute).UTC().Format(time.RFC3339))
 	return []question{
 		listOf("all sagas, page 500", func(int) url.Values { return url.Values{"page": {"500"}} }),
-		listOf("a frequent workflow, page 500", func(int) url.Values { return url.Values{"page": {"500"}, "workflow_name": {"order"}} }),
+		listOf(
+			"a frequent workflow, page 500",
+			func(int) url.Values { return url.Values{"page": {"500"}, "workflow_name": {"order"}} },
+		),
 		listOf("status FAILED, page 500", func(int) url.Values { return url.Values{"page": {"500"}, "status": {"FAILED"}} }),
 		{"a saga with its step logs", readLimit, of("")},
 		{"the step logs of a saga", readLimit, of("/step-logs")},
@@ -203,7 +209,8 @@ func lookups(k known) []question {
 func queries(k known) []question {
 	of := func(text string) func(int) string {
 		return func(i int) string {
-			return strings.NewReplacer("$id", k.at(i).id, "$trace", k.at(i).trace, "$correlation", k.at(i).correlation).Replace(text)
+			return strings.NewReplacer("$id", k.at(i).id, "$trace", k.at(i).trace, "$correlation", k.at(i).correlation).
+				Replace(text)
 		}
 	}
 	return []question{
@@ -215,13 +222,35 @@ func queries(k known) []question {
 		{"saga_statistics", statisticsLimit, of(`SELECT * FROM saga.saga_statistics`)},
 		{"saga_instances of an id", readLimit, of(`SELECT * FROM saga.saga_instances WHERE id = '$id'`)},
 		{"saga_instances of a trace", readLimit, of(`SELECT * FROM saga.saga_instances WHERE trace_id = '$trace'`)},
-		{"saga_states of a correlation id", readLimit, of(`SELECT * FROM saga.saga_states WHERE correlation_id = '$correlation'`)},
+		{
+			"saga_states of a correlation id",
+			readLimit,
+			of(`SELECT * FROM saga.saga_states WHERE correlation_id = '$correlation'`),
+		},
 		{"saga_steps of a saga", readLimit, of(`SELECT * FROM saga.saga_steps WHERE saga_id = '$id' ORDER BY step_index`)},
 		{"steps_to_retry, 20", readLimit, of(`SELECT * FROM saga.steps_to_retry LIMIT 20`)},
 		{"sagas of a transaction id", readLimit, of(`SELECT * FROM saga.sagas WHERE transaction_id = '$id'`)},
-		{"step logs of a saga", readLimit, of(`SELECT * FROM saga.saga_step_logs WHERE saga_id = '$id' ORDER BY step_index, started_at`)},
-		{"troubled step logs of a name, 20", readLimit, of(`SELECT * FROM saga.saga_step_logs WHERE step_name = 'charge-payment' AND status <> 'SUCCESS' ORDER BY started_at DESC LIMIT 20`)},
-		{"step logs that timed out, 20", readLimit, of(`SELECT * FROM saga.saga_step_logs WHERE status = 'TIMEOUT' ORDER BY started_at DESC LIMIT 20`)},
-		{"compensations, 20", readLimit, of(`SELECT * FROM saga.saga_step_logs WHERE action = 'COMPENSATE' ORDER BY started_at DESC LIMIT 20`)},
+		{
+			"step logs of a saga",
+			readLimit,
+			of(`SELECT * FROM saga.saga_step_logs WHERE saga_id = '$id' ORDER BY step_index, started_at`),
+		},
+		{
+			"troubled step logs of a name, 20",
+			readLimit,
+			of(
+				`SELECT * FROM saga.saga_step_logs WHERE step_name = 'charge-payment' AND status <> 'SUCCESS' ORDER BY started_at DESC LIMIT 20`,
+			),
+		},
+		{
+			"step logs that timed out, 20",
+			readLimit,
+			of(`SELECT * FROM saga.saga_step_logs WHERE status = 'TIMEOUT' ORDER BY started_at DESC LIMIT 20`),
+		},
+		{
+			"compensations, 20",
+			readLimit,
+			of(`SELECT * FROM saga.saga_step_logs WHERE action = 'COMPENSATE' ORDER BY started_at DESC LIMIT 20`),
+		},
 	}
 }

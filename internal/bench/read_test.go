@@ -53,7 +53,10 @@ func TestReadAsksEverythingAndTellsWhatMissedItsTarget(t *testing.T) {
 			clock := time.Now()
 			r := reader{
 				ReadConfig: ReadConfig{Data: cfg, Samples: 2, Depth: 2 * walkSize, Out: &out},
-				db:         pool, url: pages(t, &clock, tt.slow...), client: http.DefaultClient, now: func() time.Time { return clock },
+				db:         pool,
+				url:        pages(t, &clock, tt.slow...),
+				client:     http.DefaultClient,
+				now:        func() time.Time { return clock },
 			}
 			if err := r.measure(t.Context()); (err != nil) != (tt.missed != nil) {
 				t.Errorf("measure = %v", err)

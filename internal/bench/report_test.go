@@ -12,7 +12,14 @@ import (
 
 func TestJudge(t *testing.T) {
 	level := func(workflow string, mode Mode, clients int, rate float64) Level {
-		return Level{Workflow: workflow, Mode: mode, Clients: clients, PerSecond: rate, EndToEnd: Latency{P50: 6}, PeakRSS: 150e6}
+		return Level{
+			Workflow:  workflow,
+			Mode:      mode,
+			Clients:   clients,
+			PerSecond: rate,
+			EndToEnd:  Latency{P50: 6},
+			PeakRSS:   150e6,
+		}
 	}
 	for _, tt := range []struct {
 		name   string
@@ -133,7 +140,8 @@ func TestServerLogIsShownFromItsEnd(t *testing.T) {
 		t.Errorf("an empty log shows %q; want nothing", got)
 	}
 	write("first\n" + strings.Repeat("later\n", 20))
-	if got := show(); strings.Contains(got, "first") || !strings.Contains(got, "21 lines") || strings.Count(got, "later") != 20 {
+	if got := show(); strings.Contains(got, "first") || !strings.Contains(got, "21 lines") ||
+		strings.Count(got, "later") != 20 {
 		t.Errorf("a long log shows %q; want its last 20 of 21 lines", got)
 	}
 }
@@ -154,7 +162,8 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 			t.Errorf("Validate = %v; want %q in it", err, want)
 		}
 	}
-	if err := (Config{Skald: here, Duration: 1, Drain: 1}).Validate(); err == nil || !strings.Contains(err.Error(), "no level") {
+	if err := (Config{Skald: here, Duration: 1, Drain: 1}).Validate(); err == nil ||
+		!strings.Contains(err.Error(), "no level") {
 		t.Errorf("Validate without levels = %v; want an error about it", err)
 	}
 }

@@ -24,7 +24,14 @@ const (
 
 // startParticipant starts the participant's process and learns its address.
 func (r *run) startParticipant(ctx context.Context) (err error) {
-	r.participant, r.participantAddr, err = startAnnounced(ctx, "participant", r.cfg.Self, "participant", "-listen", "127.0.0.1:0")
+	r.participant, r.participantAddr, err = startAnnounced(
+		ctx,
+		"participant",
+		r.cfg.Self,
+		"participant",
+		"-listen",
+		"127.0.0.1:0",
+	)
 	return err
 }
 

@@ -72,7 +72,10 @@ func printMachine(w io.Writer, m Machine) {
 }
 
 func printTableHead(w io.Writer) {
-	fmt.Fprintln(w, "Sagas of three steps over HTTP. Times in ms, CPU in cores by process, RSS of skald in MB, WAL in bytes.")
+	fmt.Fprintln(
+		w,
+		"Sagas of three steps over HTTP. Times in ms, CPU in cores by process, RSS of skald in MB, WAL in bytes.",
+	)
 	titles := make([]string, len(columns))
 	for i, c := range columns {
 		titles[i] = c.title
@@ -116,7 +119,12 @@ func printSummary(w io.Writer, r *Report) {
 		other = max(other, l.Cores.Other)
 	}
 	if other > disturbed {
-		fmt.Fprintf(w, "NOT ALONE: processes outside the run used up to %.2f of the machine's %d cores\n", other, r.Machine.Cores)
+		fmt.Fprintf(
+			w,
+			"NOT ALONE: processes outside the run used up to %.2f of the machine's %d cores\n",
+			other,
+			r.Machine.Cores,
+		)
 	}
 	for _, t := range r.Targets {
 		verdict := "MISSED"

@@ -74,8 +74,10 @@ func isTarget(s string) bool {
 }
 
 var (
-	targetName = regexp.MustCompile(`^[\pL\pN_]([\pL\pN\pM_-]*[\pL\pN\pM_])?(\.[\pL\pN_]([\pL\pN\pM_-]*[\pL\pN\pM_])?)*\.?$`)
-	disguised  = regexp.MustCompile(`(?i)(^|\.)([0-9]+|0x[0-9a-f]*)\.?$`) // 127.1, 0x7f000001
+	targetName = regexp.MustCompile(
+		`^[\pL\pN_]([\pL\pN\pM_-]*[\pL\pN\pM_])?(\.[\pL\pN_]([\pL\pN\pM_-]*[\pL\pN\pM_])?)*\.?$`,
+	)
+	disguised = regexp.MustCompile(`(?i)(^|\.)([0-9]+|0x[0-9a-f]*)\.?$`) // 127.1, 0x7f000001
 )
 
 func portRange(s string) bool {
@@ -88,7 +90,9 @@ func portRange(s string) bool {
 	return errFrom == nil && errTo == nil && 1 <= from && from <= to
 }
 
-var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?$`)
+var hostName = regexp.MustCompile(
+	`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?$`,
+)
 
 // numeric is what looks like an IPv4 address; then it must be one.
 var numeric = regexp.MustCompile(`^[0-9.]+$`)

@@ -145,7 +145,10 @@ var rules = []rule{
 		return unless(c.DLQ.RedriveRate <= c.DLQ.MaxRedriveRate, "must not exceed dlq.max_redrive_rate")
 	}},
 	{"ingest.topics", []string{"kafka.brokers", "store"}, func(c Config) string {
-		return unless(c.Ingest.Topics == "" || len(c.Kafka.Brokers) > 0 && c.Store == PostgreSQL, "requires kafka.brokers and the store postgres")
+		return unless(
+			c.Ingest.Topics == "" || len(c.Kafka.Brokers) > 0 && c.Store == PostgreSQL,
+			"requires kafka.brokers and the store postgres",
+		)
 	}},
 	{"kafka.event_topic", []string{"kafka.brokers"}, func(c Config) string {
 		return unless(c.Kafka.EventTopic == "" || len(c.Kafka.Brokers) > 0, "requires kafka.brokers")
@@ -154,9 +157,11 @@ var rules = []rule{
 		return unless(len(c.Kafka.EventTenants) == 0 || c.Kafka.EventTopic != "", "requires kafka.event_topic")
 	}},
 	{"kafka.event_topic", []string{"ingest.topics", "ingest.exclude"}, func(c Config) string {
-		return unless(c.Ingest.Topics == "" || c.Kafka.EventTopic == "" || !regexp.MustCompile(c.Ingest.Topics).MatchString(c.Kafka.EventTopic) ||
-			c.Ingest.Exclude != "" && regexp.MustCompile(c.Ingest.Exclude).MatchString(c.Kafka.EventTopic),
-			"must not match ingest.topics: every event would become a dead letter")
+		return unless(
+			c.Ingest.Topics == "" || c.Kafka.EventTopic == "" || !regexp.MustCompile(c.Ingest.Topics).MatchString(c.Kafka.EventTopic) ||
+				c.Ingest.Exclude != "" && regexp.MustCompile(c.Ingest.Exclude).MatchString(c.Kafka.EventTopic),
+			"must not match ingest.topics: every event would become a dead letter",
+		)
 	}},
 	{"auth.mode", []string{"app.environment", "server.listen_addr"}, func(c Config) string {
 		return unless(c.Auth.Mode != AuthOff || c.App.Environment != Prod && loopbackAddr(c.Server.ListenAddr),
@@ -165,14 +170,21 @@ var rules = []rule{
 	{"auth.jwks_url", []string{"auth.jwt_issuer"}, func(c Config) string {
 		return unless(c.Auth.JWTIssuer != "" || c.Auth.JWKSURL == "", "requires auth.jwt_issuer")
 	}},
-	{"encryption.keys", []string{"encryption.key_file"}, func(c Config) string { return brokenKeys(c, c.Encryption.KeyFile == "") }},
+	{
+		"encryption.keys",
+		[]string{"encryption.key_file"},
+		func(c Config) string { return brokenKeys(c, c.Encryption.KeyFile == "") },
+	},
 	{"encryption.key_file", nil, func(c Config) string { return brokenKeys(c, c.Encryption.KeyFile != "") }},
 	{"test.clock_offset", []string{"app.environment"}, func(c Config) string {
 		return unless(c.App.Environment == Test || c.Test.ClockOffset == 0,
 			"is refused unless app.environment (SKALD_ENV) is test")
 	}},
 	{"store", []string{"app.environment"}, func(c Config) string {
-		return unless(c.App.Environment != Prod || c.Store != Memory, "memory is refused in prod: nothing would survive the process")
+		return unless(
+			c.App.Environment != Prod || c.Store != Memory,
+			"memory is refused in prod: nothing would survive the process",
+		)
 	}},
 	{"failpoints", []string{"app.environment"}, func(c Config) string {
 		return unless(c.App.Environment != Prod || c.Failpoints == "", "is refused in prod")

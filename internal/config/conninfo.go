@@ -14,11 +14,13 @@ import (
 var (
 	errNotURL   = errors.New("must be a postgres:// URL; percent-encode special characters in user and password")
 	errNotDSN   = errors.New("must be a postgres:// URL or keyword DSN such as host=db dbname=skald password='it\\'s'")
-	errHostList = errors.New("must have a port from 1 to 65535 for each host, or one for all; in a URL, percent-encode special characters in user and password")
-	errSSLMode  = errors.New("must have as sslmode one of disable, allow, prefer, require, verify-ca, verify-full")
-	errName     = errors.New("must have parameter names of letters, digits, _ and . only")
-	errService  = errors.New("must not name a service or passfile; set database.password_file")
-	errBinary   = errors.New("must not set binary_parameters: JSON cannot be sent that way")
+	errHostList = errors.New(
+		"must have a port from 1 to 65535 for each host, or one for all; in a URL, percent-encode special characters in user and password",
+	)
+	errSSLMode = errors.New("must have as sslmode one of disable, allow, prefer, require, verify-ca, verify-full")
+	errName    = errors.New("must have parameter names of letters, digits, _ and . only")
+	errService = errors.New("must not name a service or passfile; set database.password_file")
+	errBinary  = errors.New("must not set binary_parameters: JSON cannot be sent that way")
 )
 
 // parameterName is what stands unquoted before an equals sign.

@@ -87,14 +87,21 @@ func TestTheDriverSeesEveryHostWithItsPort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Host != "a" || got.Port != 5433 || len(got.Multi) != 1 || got.Multi[0].Host != "b" || got.Multi[0].Port != 5434 {
+		if got.Host != "a" || got.Port != 5433 || len(got.Multi) != 1 || got.Multi[0].Host != "b" ||
+			got.Multi[0].Port != 5434 {
 			t.Errorf("%s: the driver sees %s:%d and %+v, want a:5433 and b:5434", url, got.Host, got.Port, got.Multi)
 		}
 		want := got
 		want.User, want.Password, want.Database, want.SSLMode = "u", "p", "n", "disable"
 		want.TargetSessionAttrs, want.ConnectTimeout = "read-write", 10*time.Second
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(pq.Config{}), cmpopts.EquateComparable(netip.Addr{})); diff != "" || got.Runtime["statement_timeout"] != "30000" {
-			t.Errorf("%s: the driver sees a statement timeout of %s, and (-want +got):\n%s", url, got.Runtime["statement_timeout"], diff)
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(pq.Config{}), cmpopts.EquateComparable(netip.Addr{})); diff != "" ||
+			got.Runtime["statement_timeout"] != "30000" {
+			t.Errorf(
+				"%s: the driver sees a statement timeout of %s, and (-want +got):\n%s",
+				url,
+				got.Runtime["statement_timeout"],
+				diff,
+			)
 		}
 	}
 }

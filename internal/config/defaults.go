@@ -70,9 +70,14 @@ func Default(env Environment) Config {
 			JWTRoleClaim:   "role",
 			JWTTenantClaim: "tenant_id",
 		},
-		Tenant:    Tenant{DefaultID: uuid.MustParse("00000000-0000-0000-0000-000000000001")},
-		Retention: Retention{Completed: 30 * 24 * time.Hour, Failed: 90 * 24 * time.Hour, Interval: time.Hour, BatchSize: 500},
-		Limits:    Limits{MaxSteps: 100, MaxWorkflowBytes: 256 << 10, MaxJSONDepth: 64},
+		Tenant: Tenant{DefaultID: uuid.MustParse("00000000-0000-0000-0000-000000000001")},
+		Retention: Retention{
+			Completed: 30 * 24 * time.Hour,
+			Failed:    90 * 24 * time.Hour,
+			Interval:  time.Hour,
+			BatchSize: 500,
+		},
+		Limits: Limits{MaxSteps: 100, MaxWorkflowBytes: 256 << 10, MaxJSONDepth: 64},
 		Webhooks: Webhooks{
 			AllowHTTP:       true,
 			Timeout:         10 * time.Second,
@@ -101,7 +106,14 @@ func Default(env Environment) Config {
 			MaxRedriveRate:  10_000,
 			BulkLimit:       1000,
 		},
-		Jobs: Jobs{Scheduler: true, Worker: true, WorkerQueues: []string{"system"}, WorkerConcurrency: 4, RedisPrefix: "scheduler", UpkeepInterval: 30 * time.Second},
+		Jobs: Jobs{
+			Scheduler:         true,
+			Worker:            true,
+			WorkerQueues:      []string{"system"},
+			WorkerConcurrency: 4,
+			RedisPrefix:       "scheduler",
+			UpkeepInterval:    30 * time.Second,
+		},
 		Ingest: Ingest{
 			Group: "skald-dlq", Start: "earliest", Backlog: "hold", Batch: 1000, MaxBytes: 16 << 20,
 			Suffixes: []string{".dlq", "-dlq", "_dlq", ".dlt", "-dlt", "_dlt"}, Prefixes: []string{"dlq."},

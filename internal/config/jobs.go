@@ -51,7 +51,10 @@ func offloadURL(s string) bool {
 // that form; package redislease is stricter.
 func redisHosts(s string) []*url.URL {
 	scheme, rest, _ := strings.Cut(s, "://")
-	if !slices.Contains([]string{"redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}, scheme) {
+	if !slices.Contains(
+		[]string{"redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"},
+		scheme,
+	) {
 		return nil
 	}
 	end := len(rest)
@@ -108,15 +111,25 @@ func (c Config) CheckUser(euid int) error {
 
 var jobsRules = []rule{
 	{"jobs.worker_shell_allow", []string{"jobs.worker_shell"}, func(c Config) string {
-		return unless(!c.Jobs.WorkerShell || len(c.Jobs.WorkerShellAllow) > 0, "must list what may run when jobs.worker_shell is on")
+		return unless(
+			!c.Jobs.WorkerShell || len(c.Jobs.WorkerShellAllow) > 0,
+			"must list what may run when jobs.worker_shell is on",
+		)
 	}},
 	{"jobs.worker_shell_allow", nil, func(c Config) string {
-		return unless(!slices.ContainsFunc(c.Jobs.WorkerShellAllow, func(p string) bool { return !path.IsAbs(p) || path.Clean(p) != p }),
-			"must list absolute paths without . or ..")
+		return unless(
+			!slices.ContainsFunc(c.Jobs.WorkerShellAllow, func(p string) bool { return !path.IsAbs(p) || path.Clean(p) != p }),
+			"must list absolute paths without . or ..",
+		)
 	}},
 	{"jobs.worker_shell_env_allow", nil, func(c Config) string {
-		return unless(!slices.ContainsFunc(c.Jobs.WorkerShellEnvAllow, func(name string) bool { return !envName.MatchString(name) || ownEnv.MatchString(name) }),
-			"must list names of variables, and not PATH, HOME, LANG, TZ or what begins with SKALD_, which programs get from Skald")
+		return unless(
+			!slices.ContainsFunc(
+				c.Jobs.WorkerShellEnvAllow,
+				func(name string) bool { return !envName.MatchString(name) || ownEnv.MatchString(name) },
+			),
+			"must list names of variables, and not PATH, HOME, LANG, TZ or what begins with SKALD_, which programs get from Skald",
+		)
 	}},
 	{"jobs.worker_queues", []string{"jobs.worker"}, func(c Config) string {
 		return unless(!c.Jobs.Worker || len(c.Jobs.WorkerQueues) > 0, "must name at least one queue when jobs.worker is on")

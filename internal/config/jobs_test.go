@@ -31,7 +31,16 @@ func TestProgramsOfJobsNeverRunAsRoot(t *testing.T) {
 func TestVariablesOfProgramsAreNamesThatSkaldDoesNotGive(t *testing.T) {
 	for names, ok := range map[string]bool{
 		"REPORT_DIR": true, "_x1": true, "PATHS": true, "LD_PRELOAD": true, "path": true,
-		"PATH": false, "HOME": false, "LANG": false, "TZ": false, "SKALD_X": false, "SKALD_ARG_DAY": false, "A=B": false, "1A": false, "A B": false, "A,PATH": false,
+		"PATH":          false,
+		"HOME":          false,
+		"LANG":          false,
+		"TZ":            false,
+		"SKALD_X":       false,
+		"SKALD_ARG_DAY": false,
+		"A=B":           false,
+		"1A":            false,
+		"A B":           false,
+		"A,PATH":        false,
 	} {
 		if _, err := Load("", []string{"SKALD_JOBS_WORKER_SHELL_ENV_ALLOW=" + names}); (err == nil) != ok {
 			t.Errorf("%q: %v", names, err)

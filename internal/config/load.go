@@ -182,7 +182,9 @@ func (l *loader) readEnv(environ []string) layer {
 
 // serviceLinkNames are the variables that Kubernetes sets in every pod for a
 // Service named skald, or skald-something.
-var serviceLinkNames = regexp.MustCompile(`^SKALD_(SERVICE_.*|PORT(_.*)?|(.+_)?SERVICE_(HOST|PORT(_.*)?)|.+_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+var serviceLinkNames = regexp.MustCompile(
+	`^SKALD_(SERVICE_.*|PORT(_.*)?|(.+_)?SERVICE_(HOST|PORT(_.*)?)|.+_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`,
+)
 
 // serviceLink tells whether a variable is Kubernetes', not ours. A Service
 // named skald-database makes SKALD_DATABASE_PORT=tcp://10.0.0.1:5432, which

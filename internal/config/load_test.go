@@ -213,7 +213,12 @@ func TestProfilesHaveTheirDefaults(t *testing.T) {
 }
 
 func TestTheLaterOfTwoAlternativesWins(t *testing.T) {
-	c := load(t, "database: {host: db, password: old}", "SKALD_DATABASE_URL=postgres://other/x", "SKALD_DATABASE_PASSWORD_FILE=testdata/password")
+	c := load(
+		t,
+		"database: {host: db, password: old}",
+		"SKALD_DATABASE_URL=postgres://other/x",
+		"SKALD_DATABASE_PASSWORD_FILE=testdata/password",
+	)
 	if c.Database.Host != "" || c.Database.URL != "postgres://other/x" {
 		t.Errorf("host %q beside url %q, want the variable's url alone", c.Database.Host, string(c.Database.URL))
 	}

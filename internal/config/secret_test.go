@@ -50,7 +50,8 @@ func TestSecretsAreNeverShown(t *testing.T) {
 			shown[verb] = fmt.Sprintf(verb, v)
 		}
 		for how, got := range shown {
-			if strings.Contains(got, value) || strings.Contains(got, fmt.Sprintf("%x", value)) || strings.Contains(got, fmt.Sprintf("% X", value)) {
+			if strings.Contains(got, value) || strings.Contains(got, fmt.Sprintf("%x", value)) ||
+				strings.Contains(got, fmt.Sprintf("% X", value)) {
 				t.Errorf("%T by %s shows the secret: %s", v, how, got)
 			}
 		}

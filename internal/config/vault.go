@@ -73,19 +73,29 @@ var vaultRules = []rule{
 	{"vault.address", []string{"app.environment"}, func(c Config) string {
 		return unless(c.App.Environment != Prod || !c.Vault.inTheClear(), "must be https:// in prod, or on loopback")
 	}},
-	{"vault.auth_method", []string{"vault.token", "vault.token_file", "vault.role_id", "vault.kubernetes_role"}, func(c Config) string {
-		lacks := c.Vault.missing()
-		return unless(!c.Vault.Keeps() || lacks == "", "needs "+lacks)
-	}},
+	{
+		"vault.auth_method",
+		[]string{"vault.token", "vault.token_file", "vault.role_id", "vault.kubernetes_role"},
+		func(c Config) string {
+			lacks := c.Vault.missing()
+			return unless(!c.Vault.Keeps() || lacks == "", "needs "+lacks)
+		},
+	},
 	{"database.host", []string{"database.url", "vault.static_path", "vault.dynamic_path"}, func(c Config) string {
-		return unless(!c.Vault.Keeps() || !c.Database.Embedded(), "must be set, or database.url, when Vault keeps the password: the private PostgreSQL has its own")
+		return unless(
+			!c.Vault.Keeps() || !c.Database.Embedded(),
+			"must be set, or database.url, when Vault keeps the password: the private PostgreSQL has its own",
+		)
 	}},
 	{"database.password", []string{"database.url", "vault.static_path", "vault.dynamic_path"}, func(c Config) string {
 		return unless(!c.Vault.Keeps() || c.Database.Password == "" && !c.Database.urlHasPassword(),
 			"must not be given here, in a file or in database.url when Vault keeps it")
 	}},
 	{"database.password_file", []string{"database.url", "database.password"}, func(c Config) string {
-		return unless(c.Database.PasswordFile == "" || !c.Database.urlHasPassword(), "must not be given when database.url has a password")
+		return unless(
+			c.Database.PasswordFile == "" || !c.Database.urlHasPassword(),
+			"must not be given when database.url has a password",
+		)
 	}},
 	// What a login makes belongs to it, and Vault could then not drop it.
 	{"database.auto_migrate", []string{"vault.dynamic_path"}, func(c Config) string {

@@ -7,7 +7,12 @@ import (
 )
 
 func TestRulesOfVault(t *testing.T) {
-	base := []string{"SKALD_DATABASE_HOST=db", "SKALD_VAULT_ADDRESS=https://vault:8200", "SKALD_VAULT_STATIC_PATH=secret/data/x", "SKALD_VAULT_TOKEN=canary"}
+	base := []string{
+		"SKALD_DATABASE_HOST=db",
+		"SKALD_VAULT_ADDRESS=https://vault:8200",
+		"SKALD_VAULT_STATIC_PATH=secret/data/x",
+		"SKALD_VAULT_TOKEN=canary",
+	}
 	for _, tt := range []struct {
 		name    string
 		environ []string // over base; the last of a name counts

@@ -144,7 +144,9 @@ func (p *Policy) deniesName(name string, port uint16) bool {
 // where the policy allows. timeout bounds one connection, the look-up
 // included; 0 leaves it to the context. The function's error wraps *Denied
 // when every address it tried was refused by the policy.
-func (p *Policy) DialContext(timeout time.Duration) func(ctx context.Context, network, address string) (net.Conn, error) {
+func (p *Policy) DialContext(
+	timeout time.Duration,
+) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, service, err := net.SplitHostPort(address)
 		if err != nil {

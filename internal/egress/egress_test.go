@@ -86,7 +86,8 @@ func TestWhatMayBeReached(t *testing.T) {
 			if !errors.As(err, &denied) || !strings.Contains(denied.Reason, tt.want) {
 				t.Fatalf("Check = %v, want a *Denied because of %q", err, tt.want)
 			}
-			if !strings.Contains(err.Error(), tt.host) || denied.Addr.Addr() != netip.MustParseAddrPort(tt.addr).Addr().Unmap().WithZone("") {
+			if !strings.Contains(err.Error(), tt.host) ||
+				denied.Addr.Addr() != netip.MustParseAddrPort(tt.addr).Addr().Unmap().WithZone("") {
 				t.Errorf("error %q, address %s: want the host %s and the address %s", err, denied.Addr, tt.host, tt.addr)
 			}
 		})

@@ -101,7 +101,8 @@ func FuzzParsedEntriesNeverOpenTheMetadataService(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if p.Check("x", metadata) == nil && !strings.Contains(strings.ToLower(entry), "169.254.169.254") && !strings.Contains(strings.ToLower(entry), "a9fe:a9fe") {
+		if p.Check("x", metadata) == nil && !strings.Contains(strings.ToLower(entry), "169.254.169.254") &&
+			!strings.Contains(strings.ToLower(entry), "a9fe:a9fe") {
 			t.Errorf("entry %q opens the metadata service", entry)
 		}
 	})

@@ -191,7 +191,8 @@ func TestKillEndsTheProcess(t *testing.T) {
 	if status := exit.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
 		t.Errorf("it ended with %v; want SIGKILL", err)
 	}
-	if got := stdout.String(); !strings.Contains(got, "survived the first") || strings.Contains(got, "survived the second") {
+	if got := stdout.String(); !strings.Contains(got, "survived the first") ||
+		strings.Contains(got, "survived the second") {
 		t.Errorf("it said %q", got)
 	}
 	if noted := strings.Count(stderr.String(), "failpoint reached: "+string(point)+"\n"); noted != 1 {

@@ -97,7 +97,13 @@ func TestMistakesAreKeptInTheirOrder(t *testing.T) {
 	var wrong fault.Mistakes
 	wrong.Add("/name", "required", "is required")
 	wrong.Add("/retry/0", "too_large", "must be at most %d", 10)
-	wrong.Within("/schedule", fmt.Errorf("wrapped: %w", fault.New(fault.Invalid, "X_INVALID", "").With(fault.Field{Pointer: "/value", Code: "cron", Message: "is wrong"})))
+	wrong.Within(
+		"/schedule",
+		fmt.Errorf(
+			"wrapped: %w",
+			fault.New(fault.Invalid, "X_INVALID", "").With(fault.Field{Pointer: "/value", Code: "cron", Message: "is wrong"}),
+		),
+	)
 	wrong.Within("/schedule", io.ErrUnexpectedEOF)
 	wrong.Within("/schedule", nil)
 	want := []fault.Field{

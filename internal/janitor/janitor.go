@@ -144,7 +144,11 @@ func raise(ctx context.Context, cfg Config) {
 func raisePage(ctx context.Context, cfg Config, stalled []saga.Stalled) {
 	for i := range stalled {
 		log := cfg.Log.With(slog.String("saga_id", stalled[i].Saga.ID.String()), slog.String("reason", stalled[i].Reason))
-		change, err := saga.Apply(saga.Instance{Saga: stalled[i].Saga}, saga.Neglected{Reason: stalled[i].Reason}, saga.Moment{Now: cfg.Now()})
+		change, err := saga.Apply(
+			saga.Instance{Saga: stalled[i].Saga},
+			saga.Neglected{Reason: stalled[i].Reason},
+			saga.Moment{Now: cfg.Now()},
+		)
 		if err == nil {
 			err = cfg.Commit(ctx, change)
 		}

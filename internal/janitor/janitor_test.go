@@ -141,7 +141,12 @@ func TestFailedCountIsTriedAgainAtTheNextCheck(t *testing.T) {
 			return nil
 		}}
 		told := 0
-		log := work(t, s, time.Minute, janitor.Config{Check: 10 * time.Second, Counted: func(int, map[saga.State]int) { told++ }})
+		log := work(
+			t,
+			s,
+			time.Minute,
+			janitor.Config{Check: 10 * time.Second, Counted: func(int, map[saga.State]int) { told++ }},
+		)
 		if len(s.counted) < 5 || told != len(s.counted)-1 {
 			t.Errorf("%d checks, told %d times; want all but the failed one", len(s.counted), told)
 		}
@@ -218,7 +223,14 @@ func TestJanitorRaisesAttentionForWhatMakesNoProgress(t *testing.T) {
 		}
 		ended := head(3)
 		ended.State = saga.Completed // it has moved on since it was found
-		s := &store{unread: true, stalled: []saga.Stalled{{Saga: head(1), Reason: reason}, {Saga: head(2), Reason: reason}, {Saga: ended, Reason: reason}}}
+		s := &store{
+			unread: true,
+			stalled: []saga.Stalled{
+				{Saga: head(1), Reason: reason},
+				{Saga: head(2), Reason: reason},
+				{Saga: ended, Reason: reason},
+			},
+		}
 		var committed []saga.Change
 		raised := 0
 		log := work(t, s, 5*time.Second, janitor.Config{
@@ -242,7 +254,10 @@ func TestJanitorRaisesAttentionForWhatMakesNoProgress(t *testing.T) {
 			t.Fatalf("%d committed, %d raised; want the first saga alone", len(committed), raised)
 		}
 		c := committed[0]
-		if !c.After.NeedsAttention || *c.After.AttentionReason != reason || c.Before != (saga.Precondition{Version: 4, Epoch: 2}) || c.After.Version != 5 || len(c.Audit) != 1 {
+		if !c.After.NeedsAttention || *c.After.AttentionReason != reason ||
+			c.Before != (saga.Precondition{Version: 4, Epoch: 2}) ||
+			c.After.Version != 5 ||
+			len(c.Audit) != 1 {
 			t.Errorf("committed %+v", c)
 		}
 		if !strings.Contains(log, "a saga makes no progress") || strings.Contains(log, "cannot raise") {

@@ -112,7 +112,8 @@ func TestAFailedRoundIsToldAndMadeGoodByTheNext(t *testing.T) {
 			return nil
 		}}
 		log, rounds := retain(t, a, 2*time.Hour, janitor.RetentionConfig{Interval: time.Hour, Batch: 10})
-		if a.backlog != 0 || rounds == 0 || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "archived=10") || !strings.Contains(log, "count=5") {
+		if a.backlog != 0 || rounds == 0 || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "archived=10") ||
+			!strings.Contains(log, "count=5") {
 			t.Errorf("%d are left after %d good rounds, log %q", a.backlog, rounds, log)
 		}
 	})
@@ -125,7 +126,8 @@ func TestRetentionCanBeOffAndStopsWithoutAWord(t *testing.T) {
 			t.Errorf("with interval 0 it was asked %d times, log %q", len(a.calls), log)
 		}
 		a = &archive{backlog: 10, takes: time.Hour} // stopped in the middle of a batch
-		if log, _ := retain(t, a, 10*time.Minute, janitor.RetentionConfig{Interval: time.Minute}); len(a.calls) != 1 || log != "" {
+		if log, _ := retain(t, a, 10*time.Minute, janitor.RetentionConfig{Interval: time.Minute}); len(a.calls) != 1 ||
+			log != "" {
 			t.Errorf("stopped: it was asked %d times, log %q", len(a.calls), log)
 		}
 	})

@@ -26,7 +26,13 @@ func (b *inbox) counts() (held, retried int) {
 			case !labelled && l.NextRetryAt != nil:
 				retried++
 			default:
-				b.t.Errorf("offset %d of %s has the labels %v and the next retry %v", l.Arrived.Offset, l.Arrived.Topic, l.Labels, l.NextRetryAt)
+				b.t.Errorf(
+					"offset %d of %s has the labels %v and the next retry %v",
+					l.Arrived.Offset,
+					l.Arrived.Topic,
+					l.Labels,
+					l.NextRetryAt,
+				)
 			}
 		}
 	}
@@ -65,7 +71,10 @@ func TestWhatLayInATopicIsNotRetriedUnasked(t *testing.T) {
 	stop()
 	// With another expression topics are seen that were there all the time.
 	c.produce(lived(c.create("old.dead", 1), 1, 7, 5)...)
-	stop = b.ingest(c, func(cfg *kafka.IngestConfig) { cfg.Topics = strings.TrimSuffix(cfg.Topics, "dlq$") + "(dlq|dead)$" })
+	stop = b.ingest(
+		c,
+		func(cfg *kafka.IngestConfig) { cfg.Topics = strings.TrimSuffix(cfg.Topics, "dlq$") + "(dlq|dead)$" },
+	)
 	wants(55, 45)
 	stop()
 }

@@ -23,8 +23,24 @@ import (
 // what became of it.
 func (b *inbox) retry(r *targets.Kafka, id uuid.UUID) {
 	b.t.Helper()
-	by := operator.By{Actor: "ada"}.Did(uuid.New(), tenant, time.Now(), operator.DeadLetter, id.String(), dlq.VerbRetry, nil)
-	claim := dlq.Claim{TenantID: tenant, LetterID: id, Ways: dlq.Ways{Kinds: []dlq.TargetKind{dlq.ToKafka}}, Actor: "ada", By: by}
+	by := operator.By{
+		Actor: "ada",
+	}.Did(
+		uuid.New(),
+		tenant,
+		time.Now(),
+		operator.DeadLetter,
+		id.String(),
+		dlq.VerbRetry,
+		nil,
+	)
+	claim := dlq.Claim{
+		TenantID: tenant,
+		LetterID: id,
+		Ways:     dlq.Ways{Kinds: []dlq.TargetKind{dlq.ToKafka}},
+		Actor:    "ada",
+		By:       by,
+	}
 	d, err := b.queue.Take(b.t.Context(), claim, time.Minute)
 	if err != nil {
 		b.t.Fatalf("take: %v", err)
@@ -69,7 +85,9 @@ func TestALetterThatComesBackIsLinkedUntilItIsPoison(t *testing.T) {
 			kgo.RecordHeader{Key: "__connect.errors.exception.message", Value: []byte("again")})})[0]
 		b.has(1 + generation)
 		l := b.letter(record)
-		if l.RootID != root.ID || l.ParentID != parent.ID || l.Generation != generation || l.OriginalTopic != orders || l.Failure.Message != "again" || string(l.Content.Payload) != `{"b":1.00,"a":2}` {
+		if l.RootID != root.ID || l.ParentID != parent.ID || l.Generation != generation || l.OriginalTopic != orders ||
+			l.Failure.Message != "again" ||
+			string(l.Content.Payload) != `{"b":1.00,"a":2}` {
 			t.Fatalf("generation %d came as %+v", generation, l)
 		}
 		wantStatus := dlq.Pending
@@ -81,7 +99,13 @@ func TestALetterThatComesBackIsLinkedUntilItIsPoison(t *testing.T) {
 		}
 		before, err := b.letters.Get(t.Context(), tenant, parent.ID)
 		if err != nil || before.Status != dlq.Resolved || before.Resolution != dlq.Bounced {
-			t.Errorf("the letter of generation %d is %s %s, %v; want it bounced", generation-1, before.Status, before.Resolution, err)
+			t.Errorf(
+				"the letter of generation %d is %s %s, %v; want it bounced",
+				generation-1,
+				before.Status,
+				before.Resolution,
+				err,
+			)
 		}
 		parent = l
 	}

@@ -39,7 +39,10 @@ func newCluster(t *testing.T) *cluster {
 // newFake is for tests that make brokers fail.
 func newFake(t *testing.T, opts ...kfake.Opt) *cluster {
 	t.Helper()
-	fake, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "20000000"})}, opts...)...)
+	fake, err := kfake.NewCluster(
+		append(
+			[]kfake.Opt{kfake.NumBrokers(1), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "20000000"})},
+			opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,13 +52,24 @@ func newFake(t *testing.T, opts ...kfake.Opt) *cluster {
 
 func openCluster(t *testing.T, addrs []string, fake *kfake.Cluster) *cluster {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(30<<20),
-		kgo.MetadataMinAge(100*time.Millisecond), kgo.UnknownTopicRetries(20))
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(addrs...),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchMaxBytes(30<<20),
+		kgo.MetadataMinAge(100*time.Millisecond),
+		kgo.UnknownTopicRetries(20),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	return &cluster{t: t, addrs: addrs, mark: "t" + strings.ReplaceAll(uuid.NewString(), "-", "")[:12], client: client, fake: fake}
+	return &cluster{
+		t:      t,
+		addrs:  addrs,
+		mark:   "t" + strings.ReplaceAll(uuid.NewString(), "-", "")[:12],
+		client: client,
+		fake:   fake,
+	}
 }
 
 func (c *cluster) connection() kafka.Connection {
@@ -111,7 +125,12 @@ func (c *cluster) produce(records ...*kgo.Record) []*kgo.Record {
 // partition.
 func (c *cluster) consume(topic string, n int) (records []*kgo.Record) {
 	c.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.addrs...), kgo.ConsumeTopics(topic), kgo.FetchMaxPartitionBytes(30<<20), kgo.FetchMaxWait(100*time.Millisecond))
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(c.addrs...),
+		kgo.ConsumeTopics(topic),
+		kgo.FetchMaxPartitionBytes(30<<20),
+		kgo.FetchMaxWait(100*time.Millisecond),
+	)
 	if err != nil {
 		c.t.Fatal(err)
 	}

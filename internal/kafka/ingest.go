@@ -330,7 +330,13 @@ func (in *ingest) failures(ctx context.Context, fetches kgo.Fetches) (failed boo
 		}
 		failed = true
 		in.Observer.Failed()
-		in.Log.WarnContext(ctx, "fetching dead letters failed", slog.String("topic", f.Topic), slog.Int("partition", int(f.Partition)), slog.Any("error", f.Err))
+		in.Log.WarnContext(
+			ctx,
+			"fetching dead letters failed",
+			slog.String("topic", f.Topic),
+			slog.Int("partition", int(f.Partition)),
+			slog.Any("error", f.Err),
+		)
 	}
 	return failed
 }

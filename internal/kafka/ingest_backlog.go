@@ -93,7 +93,12 @@ func (in *ingest) look(ctx context.Context, enough func() bool) error {
 // firstSight finds the ends of partitions that nobody has seen. What the group has
 // read of them before, it has seen: then nothing is backlog. counts are the records
 // that are held, by topic.
-func (in *ingest) firstSight(ctx context.Context, at time.Time, unseen map[source]bool, counts map[string]int64) ([]dlq.Inflow, error) {
+func (in *ingest) firstSight(
+	ctx context.Context,
+	at time.Time,
+	unseen map[source]bool,
+	counts map[string]int64,
+) ([]dlq.Inflow, error) {
 	partitions := map[string][]int32{}
 	for s := range unseen {
 		partitions[s.topic] = append(partitions[s.topic], s.partition)
@@ -158,7 +163,11 @@ func (in *ingest) readBefore(ctx context.Context, partitions map[string][]int32)
 
 // offsets asks the leaders of partitions for their ends (-1) or beginnings (-2). One
 // whose leader does not answer is left out.
-func (in *ingest) offsets(ctx context.Context, partitions map[string][]int32, which int64) (map[topicPartition]int64, error) {
+func (in *ingest) offsets(
+	ctx context.Context,
+	partitions map[string][]int32,
+	which int64,
+) (map[topicPartition]int64, error) {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
 	for topic, list := range partitions {
@@ -221,7 +230,12 @@ func (in *ingest) isBacklog(ctx context.Context, r read) (bool, error) {
 
 // tell logs which topics are read whenever others are, and which are not for the case
 // of a letter alone.
-func (in *ingest) tell(ctx context.Context, topics []kmsg.MetadataResponseTopic, lives map[string]uuid.UUID, backlog map[string]int64) {
+func (in *ingest) tell(
+	ctx context.Context,
+	topics []kmsg.MetadataResponseTopic,
+	lives map[string]uuid.UUID,
+	backlog map[string]int64,
+) {
 	matched := slices.Sorted(maps.Keys(lives))
 	near := in.nearly(topics)
 	in.Observer.Topics(matched, near)
@@ -229,10 +243,20 @@ func (in *ingest) tell(ctx context.Context, topics []kmsg.MetadataResponseTopic,
 		return
 	}
 	in.told, in.toldNear = append([]string{}, matched...), near
-	in.Log.InfoContext(ctx, "reading dead-letter topics", slog.Any("topics", matched), slog.String("ingest.topics", in.Topics), slog.String("ingest.exclude", in.Exclude))
+	in.Log.InfoContext(
+		ctx,
+		"reading dead-letter topics",
+		slog.Any("topics", matched),
+		slog.String("ingest.topics", in.Topics),
+		slog.String("ingest.exclude", in.Exclude),
+	)
 	if len(near) > 0 {
-		in.Log.WarnContext(ctx, "these topics are not read: the expression matches them only if case is ignored; prefix it with (?i) to do that",
-			slog.Any("topics", near), slog.String("ingest.topics", in.Topics))
+		in.Log.WarnContext(
+			ctx,
+			"these topics are not read: the expression matches them only if case is ignored; prefix it with (?i) to do that",
+			slog.Any("topics", near),
+			slog.String("ingest.topics", in.Topics),
+		)
 	}
 	for _, topic := range matched {
 		if n := backlog[topic]; n > 0 {
@@ -253,7 +277,8 @@ func (in *ingest) nearly(topics []kmsg.MetadataResponseTopic) (near []string) {
 		return nil
 	}
 	for _, t := range topics {
-		if t.Topic == nil || t.IsInternal || in.pattern.topics.MatchString(*t.Topic) || in.pattern.exclude != nil && in.pattern.exclude.MatchString(*t.Topic) {
+		if t.Topic == nil || t.IsInternal || in.pattern.topics.MatchString(*t.Topic) ||
+			in.pattern.exclude != nil && in.pattern.exclude.MatchString(*t.Topic) {
 			continue
 		}
 		if anyCase.MatchString(*t.Topic) {

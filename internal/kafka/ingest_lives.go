@@ -88,7 +88,10 @@ func (in *ingest) fetched(c *kgo.Client, res *kmsg.OffsetFetchResponse) {
 // off, unless that was in another life of the topic. A life that follows one that was
 // read is read from its beginning, whatever the configuration says of topics that were
 // never read.
-func (in *ingest) begin(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+func (in *ingest) begin(
+	ctx context.Context,
+	offsets map[string]map[int32]kgo.Offset,
+) (map[string]map[int32]kgo.Offset, error) {
 	lives, err := in.lives(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the ids of topics: %w", err)
@@ -103,8 +106,16 @@ func (in *ingest) begin(ctx context.Context, offsets map[string]map[int32]kgo.Of
 			then, committed := in.committed[topicPartition{topic, p}]
 			anew := committed && then != uuid.Nil && now != uuid.Nil && then != now
 			if anew || !committed && was && before != uuid.Nil && now != uuid.Nil && before != now {
-				in.Log.InfoContext(ctx, "a dead-letter topic was recreated; reading it from the beginning",
-					slog.String("topic", topic), slog.Int("partition", int(p)), slog.String("topic_id", dlq.Position{TopicID: now}.ID()))
+				in.Log.InfoContext(
+					ctx,
+					"a dead-letter topic was recreated; reading it from the beginning",
+					slog.String(
+						"topic",
+						topic,
+					),
+					slog.Int("partition", int(p)),
+					slog.String("topic_id", dlq.Position{TopicID: now}.ID()),
+				)
 				partitions[p] = kgo.NewOffset().AtStart()
 			}
 		}

@@ -13,7 +13,10 @@ func TestWorkIsDividedByPartitionAndInOrder(t *testing.T) {
 	var records []read
 	for partition, n := range []int{1, 250, 40, 100} {
 		for i := range n {
-			records = append(records, read{Record: &kgo.Record{Topic: "x.dlq", Partition: int32(partition), Offset: int64(i), Value: make([]byte, 10)}})
+			records = append(
+				records,
+				read{Record: &kgo.Record{Topic: "x.dlq", Partition: int32(partition), Offset: int64(i), Value: make([]byte, 10)}},
+			)
 		}
 	}
 	large := read{Record: &kgo.Record{Topic: "y.dlq", Value: make([]byte, 10_000)}}
@@ -39,7 +42,10 @@ func TestWorkIsDividedByPartitionAndInOrder(t *testing.T) {
 		return of
 	}
 	first, second, third := taken(), taken(), taken()
-	if next[topicPartition{"x.dlq", 1}] != 100 || next[topicPartition{"x.dlq", 3}] != 100 || next[topicPartition{"x.dlq", 2}] != 40 || next[topicPartition{"x.dlq", 0}] != 1 || next[topicPartition{"y.dlq", 0}] != 0 {
+	if next[topicPartition{"x.dlq", 1}] != 100 || next[topicPartition{"x.dlq", 3}] != 100 ||
+		next[topicPartition{"x.dlq", 2}] != 40 ||
+		next[topicPartition{"x.dlq", 0}] != 1 ||
+		next[topicPartition{"y.dlq", 0}] != 0 {
 		t.Errorf("three have taken %v", next)
 	}
 	for _, of := range [][]*line{third, second, first} {

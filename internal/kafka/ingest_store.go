@@ -97,18 +97,23 @@ func (in *ingest) commit(ctx context.Context, ends map[topicPartition]end) (err 
 		}
 		return nil
 	})
-	in.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, res *kmsg.OffsetCommitResponse, failed error) {
-		if err = failed; err != nil {
-			return
-		}
-		for _, t := range res.Topics {
-			for _, p := range t.Partitions {
-				if e := kerr.ErrorForCode(p.ErrorCode); e != nil && !errors.Is(e, kerr.UnknownTopicID) && !errors.Is(e, kerr.UnknownTopicOrPartition) {
-					err = e
+	in.client.CommitOffsetsSync(
+		ctx,
+		offsets,
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, res *kmsg.OffsetCommitResponse, failed error) {
+			if err = failed; err != nil {
+				return
+			}
+			for _, t := range res.Topics {
+				for _, p := range t.Partitions {
+					if e := kerr.ErrorForCode(p.ErrorCode); e != nil && !errors.Is(e, kerr.UnknownTopicID) &&
+						!errors.Is(e, kerr.UnknownTopicOrPartition) {
+						err = e
+					}
 				}
 			}
-		}
-	})
+		},
+	)
 	return err
 }
 
@@ -191,7 +196,12 @@ func (in *ingest) letters(ctx context.Context, records []read) (batch []dlq.Arri
 		if err != nil {
 			return nil, 0, fmt.Errorf("policy of a topic: %w", err)
 		}
-		a.Letter = dlq.New(a.Letter, in.NewID(), &policy, dlq.Moment{Now: now, Jitter: rand.Float64()}) //nolint:gosec // spreads retries
+		a.Letter = dlq.New(
+			a.Letter,
+			in.NewID(),
+			&policy,
+			dlq.Moment{Now: now, Jitter: rand.Float64()},
+		) //nolint:gosec // spreads retries
 		switch is, err := in.isBacklog(ctx, r); {
 		case err != nil:
 			return nil, 0, fmt.Errorf("what lay in a topic: %w", err)
@@ -205,8 +215,9 @@ func (in *ingest) letters(ctx context.Context, records []read) (batch []dlq.Arri
 
 func recordOf(r read) dlq.Record {
 	out := dlq.Record{
-		Place: dlq.Position{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, TopicID: r.life}, Timestamp: r.Timestamp,
-		Content: dlq.Content{Key: r.Key, Payload: r.Value},
+		Place:     dlq.Position{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, TopicID: r.life},
+		Timestamp: r.Timestamp,
+		Content:   dlq.Content{Key: r.Key, Payload: r.Value},
 	}
 	if len(r.Headers) > 0 {
 		out.Content.Headers = make([]dlq.Header, len(r.Headers))
@@ -249,7 +260,12 @@ func (in *ingest) arrive(ctx context.Context, batch []dlq.Arrival, f form) error
 		return err
 	}
 	in.Observer.Refused()
-	in.Log.WarnContext(ctx, "the database cannot store a dead letter as received; storing a reduced form", slog.Any("place", *batch[0].Arrived), slog.Any("error", err))
+	in.Log.WarnContext(
+		ctx,
+		"the database cannot store a dead letter as received; storing a reduced form",
+		slog.Any("place", *batch[0].Arrived),
+		slog.Any("error", err),
+	)
 	return in.arrive(ctx, []dlq.Arrival{in.reduce(batch[0], f, err)}, f)
 }
 
@@ -260,14 +276,25 @@ func (in *ingest) reduce(a dlq.Arrival, f form, why error) dlq.Arrival {
 		detail = e.Detail
 	}
 	l := dlq.Letter{
-		ID: a.ID, TenantID: a.TenantID, Source: a.Source, OriginalTopic: dlq.Storable(a.OriginalTopic, dlq.MaxTopic), Arrived: a.Arrived,
-		MaxRetries: max(a.MaxRetries, 0), Labels: a.Labels, Note: a.Note, Content: a.Content,
-		Failure: dlq.Failure{Message: dlq.Storable("PostgreSQL could not store this record as received: "+detail, dlq.MaxError)},
+		ID:            a.ID,
+		TenantID:      a.TenantID,
+		Source:        a.Source,
+		OriginalTopic: dlq.Storable(a.OriginalTopic, dlq.MaxTopic),
+		Arrived:       a.Arrived,
+		MaxRetries:    max(a.MaxRetries, 0), Labels: a.Labels, Note: a.Note, Content: a.Content,
+		Failure: dlq.Failure{
+			Message: dlq.Storable("PostgreSQL could not store this record as received: "+detail, dlq.MaxError),
+		},
 	}
 	if f >= bare {
 		l.Content = dlq.Content{}
 		l.Labels, l.MaxRetries = []string{dlq.LabelTruncated}, 0
-		l.Note = fmt.Sprintf("Neither key nor headers nor payload could be stored. The record itself is at offset %d of partition %d of %s.", a.Arrived.Offset, a.Arrived.Partition, a.Arrived.Topic)
+		l.Note = fmt.Sprintf(
+			"Neither key nor headers nor payload could be stored. The record itself is at offset %d of partition %d of %s.",
+			a.Arrived.Offset,
+			a.Arrived.Partition,
+			a.Arrived.Topic,
+		)
 	}
 	policy := dlq.DefaultPolicy
 	policy.AutoRetry = false

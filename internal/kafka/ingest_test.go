@@ -109,8 +109,10 @@ func (b *inbox) ingest(c *cluster, change ...func(*kafka.IngestConfig)) (stop fu
 	b.t.Helper()
 	cfg := kafka.IngestConfig{
 		Connection: c.connection(), Topics: "^" + regexp.QuoteMeta(c.mark) + `.*[.-]dlq$`, Group: c.mark,
-		Intake: dlq.Intake{Tenant: tenant, Suffixes: []string{".dlq", "-dlq"}}, Store: b, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
-		Now: time.Now, Log: slog.New(slog.DiscardHandler), Batch: 100, NewTopics: time.Second,
+		Intake: dlq.Intake{Tenant: tenant, Suffixes: []string{".dlq", "-dlq"}},
+		Store:  b,
+		NewID:  func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
+		Now:    time.Now, Log: slog.New(slog.DiscardHandler), Batch: 100, NewTopics: time.Second,
 		Observer: kafka.IngestObserver{
 			Paused: func(p bool) { b.paused.Store(p) }, Failed: func() { b.failed.Add(1) }, Refused: func() { b.fewer.Add(1) },
 		},
@@ -188,7 +190,9 @@ func same(t *testing.T, r *kgo.Record, l dlq.Letter) {
 	for _, h := range r.Headers {
 		headers = append(headers, dlq.Header{Name: h.Key, Value: h.Value})
 	}
-	if !bytes.Equal(r.Key, l.Content.Key) || (r.Key == nil) != (l.Content.Key == nil) || !bytes.Equal(r.Value, l.Content.Payload) || (r.Value == nil) != (l.Content.Payload == nil) {
+	if !bytes.Equal(r.Key, l.Content.Key) || (r.Key == nil) != (l.Content.Key == nil) ||
+		!bytes.Equal(r.Value, l.Content.Payload) ||
+		(r.Value == nil) != (l.Content.Payload == nil) {
 		t.Errorf("%s/%d/%d: key or payload have changed", r.Topic, r.Partition, r.Offset)
 	}
 	if d := cmp.Diff(headers, l.Content.Headers); d != "" {
@@ -200,8 +204,15 @@ func same(t *testing.T, r *kgo.Record, l dlq.Letter) {
 func dead(topic string, partitions int32, from, n int) (records []*kgo.Record) {
 	for i := from; i < from+n; i++ {
 		records = append(records, &kgo.Record{
-			Topic: topic, Partition: int32(i) % partitions, Key: fmt.Appendf(nil, "key-%d", i%7), Value: fmt.Appendf(nil, `{"n":%d}`, i),
-			Headers: []kgo.RecordHeader{{Key: "kafka_dlt-original-topic", Value: []byte("orders")}, {Key: "kafka_dlt-exception-message", Value: []byte("boom")}, {Key: "kafka_dlt-exception-message", Value: nil}},
+			Topic:     topic,
+			Partition: int32(i) % partitions,
+			Key:       fmt.Appendf(nil, "key-%d", i%7),
+			Value:     fmt.Appendf(nil, `{"n":%d}`, i),
+			Headers: []kgo.RecordHeader{
+				{Key: "kafka_dlt-original-topic", Value: []byte("orders")},
+				{Key: "kafka_dlt-exception-message", Value: []byte("boom")},
+				{Key: "kafka_dlt-exception-message", Value: nil},
+			},
 		})
 	}
 	return records
@@ -212,7 +223,8 @@ var errCrash = errors.New("the node died here")
 func TestEveryRecordBecomesOneLetterThoughANodeDiesBeforeItCommits(t *testing.T) {
 	t.Parallel()
 	c, b := newCluster(t), newInbox(t, testdb.DSN(t))
-	records := c.produce(append(dead(c.create("orders.dlq", 3), 3, 0, 700), dead(c.create("bills-dlq", 2), 2, 0, 500)...)...)
+	records := c.produce(
+		append(dead(c.create("orders.dlq", 3), 3, 0, 700), dead(c.create("bills-dlq", 2), 2, 0, 500)...)...)
 	c.produce(dead(c.create("orders", 1), 1, 0, 5)...) // of no concern
 	var batches atomic.Int32
 	died := make(chan struct{})
@@ -236,7 +248,8 @@ func TestEveryRecordBecomesOneLetterThoughANodeDiesBeforeItCommits(t *testing.T)
 	for i, r := range records {
 		l := b.letter(r)
 		same(t, r, l)
-		if l.OriginalTopic != "orders" || l.Failure.Message != "boom" || l.Status != dlq.Pending || l.Source != dlq.FromKafka {
+		if l.OriginalTopic != "orders" || l.Failure.Message != "boom" || l.Status != dlq.Pending ||
+			l.Source != dlq.FromKafka {
 			t.Fatalf("record %d became %+v", i, l)
 		}
 	}
@@ -274,7 +287,13 @@ func TestLettersOfAPartitionArriveInItsOrder(t *testing.T) {
 	for _, r := range records {
 		seq := b.letter(r).Seq
 		if seq <= last[r.Partition] {
-			t.Errorf("partition %d: the letter of offset %d arrived as %d, after %d", r.Partition, r.Offset, seq, last[r.Partition])
+			t.Errorf(
+				"partition %d: the letter of offset %d arrived as %d, after %d",
+				r.Partition,
+				r.Offset,
+				seq,
+				last[r.Partition],
+			)
 		}
 		last[r.Partition] = seq
 	}
@@ -357,7 +376,8 @@ func TestARecordThatPostgreSQLRefusesIsFoundAndReduced(t *testing.T) {
 		switch i {
 		case 77:
 			same(t, r, l)
-			if l.OriginalTopic != "orders" || l.Encoding != dlq.Binary || l.Failure.Message != "PostgreSQL could not store this record as received: it is refused" {
+			if l.OriginalTopic != "orders" || l.Encoding != dlq.Binary ||
+				l.Failure.Message != "PostgreSQL could not store this record as received: it is refused" {
 				t.Errorf("reduced to %+v", l)
 			}
 		case 130:

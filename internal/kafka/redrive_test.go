@@ -62,8 +62,17 @@ func TestARedriveKeepsKeyHeadersAndBytes(t *testing.T) {
 	big := bytes.Repeat([]byte("\x00\xff{"), 3_400_000) // 10.2 MB
 	var batch []dlq.Drive
 	for i := range 300 {
-		batch = append(batch, driven(topic, fmt.Appendf(nil, "key-%d", i), fmt.Appendf(nil, `{"b":1.00,"a":%d,"a":2}`, i),
-			dlq.Header{Name: "n", Value: []byte("1")}, dlq.Header{Name: "N", Value: nil}, dlq.Header{Name: "n", Value: []byte{0, 0xff}}))
+		batch = append(batch, driven(
+			topic,
+			fmt.Appendf(nil, "key-%d", i),
+			fmt.Appendf(nil, `{"b":1.00,"a":%d,"a":2}`, i),
+			dlq.Header{
+				Name:  "n",
+				Value: []byte("1"),
+			},
+			dlq.Header{Name: "N", Value: nil},
+			dlq.Header{Name: "n", Value: []byte{0, 0xff}},
+		))
 	}
 	batch = append(batch, driven(topic, nil, nil), driven(topic, []byte{}, []byte{}), driven(topic, []byte("big"), big))
 	at := int32(5)
@@ -79,7 +88,8 @@ func TestARedriveKeepsKeyHeadersAndBytes(t *testing.T) {
 	}
 	for i, res := range results {
 		d := &batch[i]
-		if res.Outcome != dlq.Acknowledged || res.Written == nil || res.Written.Topic != topic || res.EndedAt.Before(res.StartedAt) {
+		if res.Outcome != dlq.Acknowledged || res.Written == nil || res.Written.Topic != topic ||
+			res.EndedAt.Before(res.StartedAt) {
 			t.Fatalf("letter %d: %+v", i, res)
 		}
 		rec := arrived[fmt.Sprintf("%d/%d", res.Written.Partition, res.Written.Offset)]
@@ -90,7 +100,9 @@ func TestARedriveKeepsKeyHeadersAndBytes(t *testing.T) {
 		for _, h := range dlq.RedriveHeaders(d) {
 			want = append(want, kgo.RecordHeader{Key: h.Name, Value: h.Value})
 		}
-		if !bytes.Equal(rec.Key, d.Send.Key) || (rec.Key == nil) != (d.Send.Key == nil) || !bytes.Equal(rec.Value, d.Send.Payload) || (rec.Value == nil) != (d.Send.Payload == nil) {
+		if !bytes.Equal(rec.Key, d.Send.Key) || (rec.Key == nil) != (d.Send.Key == nil) ||
+			!bytes.Equal(rec.Value, d.Send.Payload) ||
+			(rec.Value == nil) != (d.Send.Payload == nil) {
 			t.Errorf("letter %d: key or payload have changed", i)
 		}
 		if diff := cmp.Diff(want, rec.Headers); diff != "" {
@@ -126,12 +138,23 @@ func TestWhatKafkaRefusesIsFailedAndSpoilsNothingElse(t *testing.T) {
 		driven(topic, nil, noise(21_000_000)), driven("unknown:"+topic, nil, []byte("x")), driven(topic, nil, []byte("good too")),
 	}
 	results := r.Drive(t.Context(), batch)
-	want := []string{"ACKNOWLEDGED", "FAILED", "FAILED", "FAILED", "FAILED", "ACKNOWLEDGED", "FAILED", "FAILED", "ACKNOWLEDGED"}
+	want := []string{
+		"ACKNOWLEDGED",
+		"FAILED",
+		"FAILED",
+		"FAILED",
+		"FAILED",
+		"ACKNOWLEDGED",
+		"FAILED",
+		"FAILED",
+		"ACKNOWLEDGED",
+	}
 	if diff := cmp.Diff(want, outcomes(results)); diff != "" {
 		t.Errorf("outcomes (-want +got):\n%s\n%+v", diff, results)
 	}
 	for i, res := range results {
-		if (res.Error == "") != (res.Outcome == dlq.Acknowledged) || (res.Written != nil) != (res.Outcome == dlq.Acknowledged) {
+		if (res.Error == "") != (res.Outcome == dlq.Acknowledged) ||
+			(res.Written != nil) != (res.Outcome == dlq.Acknowledged) {
 			t.Errorf("letter %d: %+v", i, res)
 		}
 	}
@@ -278,7 +301,8 @@ func TestTopicsAreMadeOnlyWhenThatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for _, allowed := range []bool{false, true} {
 		c := newFake(t, kfake.AllowAutoTopicCreation())
-		results := c.redriver(func(cfg *targets.KafkaConfig) { cfg.CreateTopics = allowed }).Drive(t.Context(), []dlq.Drive{driven(c.name("new"), nil, []byte("a"))})
+		results := c.redriver(func(cfg *targets.KafkaConfig) { cfg.CreateTopics = allowed }).
+			Drive(t.Context(), []dlq.Drive{driven(c.name("new"), nil, []byte("a"))})
 		if want := map[bool]dlq.AttemptOutcome{true: dlq.Acknowledged, false: dlq.FailedDrive}[allowed]; results[0].Outcome != want {
 			t.Errorf("allowed %v: %+v; want %s", allowed, results[0], want)
 		}

@@ -111,7 +111,10 @@ func (st *Sagas) GetArchived(_ context.Context, tenant, id uuid.UUID) (saga.Arch
 	if a == nil {
 		return saga.Archived{}, saga.NotFound(id)
 	}
-	return saga.Archived{Loaded: saga.Loaded{Saga: copySaga(&a.Saga), Logs: copyLogs(a.Logs)}, ArchivedAt: a.ArchivedAt}, nil
+	return saga.Archived{
+		Loaded:     saga.Loaded{Saga: copySaga(&a.Saga), Logs: copyLogs(a.Logs)},
+		ArchivedAt: a.ArchivedAt,
+	}, nil
 }
 
 // ListArchived implements saga.Archive.

@@ -72,14 +72,24 @@ func (t *Trail) Seals(_ context.Context, tenant uuid.UUID, from int64, limit int
 }
 
 // Span implements saga.Chain.
-func (t *Trail) Span(_ context.Context, tenant uuid.UUID, after, upTo saga.Position, limit int) ([]saga.StoredEvent, error) {
+func (t *Trail) Span(
+	_ context.Context,
+	tenant uuid.UUID,
+	after, upTo saga.Position,
+	limit int,
+) ([]saga.StoredEvent, error) {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	return t.m.span(tenant, after, upTo, limit), nil
 }
 
 // Links implements saga.Chain.
-func (t *Trail) Links(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position, limit int) ([]saga.Link, error) {
+func (t *Trail) Links(
+	ctx context.Context,
+	tenant uuid.UUID,
+	after, upTo saga.Position,
+	limit int,
+) ([]saga.Link, error) {
 	events, err := t.Span(ctx, tenant, after, upTo, limit)
 	return saga.LinksOf(events), err
 }
@@ -87,7 +97,8 @@ func (t *Trail) Links(ctx context.Context, tenant uuid.UUID, after, upTo saga.Po
 func (m *memory) span(tenant uuid.UUID, after, upTo saga.Position, limit int) []saga.StoredEvent {
 	var events []saga.StoredEvent
 	for i := range m.audit {
-		if at := m.positionOf(i); len(events) < limit && m.audit[i].TenantID == tenant && at.Compare(after) > 0 && at.Compare(upTo) <= 0 {
+		if at := m.positionOf(i); len(events) < limit && m.audit[i].TenantID == tenant && at.Compare(after) > 0 &&
+			at.Compare(upTo) <= 0 {
 			events = append(events, m.storedEvent(i))
 		}
 	}

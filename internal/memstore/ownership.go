@@ -149,7 +149,13 @@ func (m *memory) closeRunning(ref saga.Ref, now time.Time) {
 		if l := &logs[i]; l.Status == saga.LogRunning {
 			code := "owner_lost"
 			l.Status, l.CompletedAt, l.UpdatedAt, l.Outcome = saga.LogFailed, &now, now, &code
-			l.Error = &saga.Error{Code: code, Message: "the node that made this call was lost; the call is repeated", Type: "network", Retryable: true, Timestamp: now}
+			l.Error = &saga.Error{
+				Code:      code,
+				Message:   "the node that made this call was lost; the call is repeated",
+				Type:      "network",
+				Retryable: true,
+				Timestamp: now,
+			}
 		}
 	}
 	m.logs[ref] = logs

@@ -86,7 +86,13 @@ func (s *Publications) Unpublished(_ context.Context, name string) ([]saga.Unpub
 }
 
 // Advance implements saga.Publications.
-func (s *Publications) Advance(_ context.Context, name string, epoch int64, tenant uuid.UUID, to saga.Position) (bool, error) {
+func (s *Publications) Advance(
+	_ context.Context,
+	name string,
+	epoch int64,
+	tenant uuid.UUID,
+	to saga.Position,
+) (bool, error) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	p := s.m.term(name, epoch)

@@ -259,7 +259,11 @@ func (st *Sagas) StepLogs(_ context.Context, tenant, id uuid.UUID) ([]saga.StepL
 // inOrder sorts step logs as seed 1 lists them.
 func inOrder(logs []saga.StepLog) []saga.StepLog {
 	slices.SortStableFunc(logs, func(a, b saga.StepLog) int {
-		return cmp.Or(cmp.Compare(a.StepIndex, b.StepIndex), a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.Attempt, b.Attempt))
+		return cmp.Or(
+			cmp.Compare(a.StepIndex, b.StepIndex),
+			a.StartedAt.Compare(b.StartedAt),
+			cmp.Compare(a.Attempt, b.Attempt),
+		)
 	})
 	return logs
 }

@@ -18,7 +18,8 @@ func (st *Sagas) Statistics(_ context.Context, tenant uuid.UUID, f saga.Statisti
 	out := saga.Statistics{AsOf: st.m.now()}
 	at := map[string]map[int]int{} // name → version → place in out
 	for _, s := range st.m.sagas {
-		if s.Tenant.ID != tenant || f.WorkflowName != "" && s.WorkflowName != f.WorkflowName || !within(s.CreatedAt, f.CreatedFrom, f.CreatedTo) {
+		if s.Tenant.ID != tenant || f.WorkflowName != "" && s.WorkflowName != f.WorkflowName ||
+			!within(s.CreatedAt, f.CreatedFrom, f.CreatedTo) {
 			continue
 		}
 		if at[s.WorkflowName] == nil {
@@ -28,7 +29,10 @@ func (st *Sagas) Statistics(_ context.Context, tenant uuid.UUID, f saga.Statisti
 		if !known {
 			i = len(out.Definitions)
 			at[s.WorkflowName][s.WorkflowVersion] = i
-			out.Definitions = append(out.Definitions, saga.DefinitionStatistics{WorkflowName: s.WorkflowName, WorkflowVersion: s.WorkflowVersion})
+			out.Definitions = append(
+				out.Definitions,
+				saga.DefinitionStatistics{WorkflowName: s.WorkflowName, WorkflowVersion: s.WorkflowVersion},
+			)
 		}
 		add(&out.Definitions[i], s)
 	}

@@ -14,7 +14,13 @@ import (
 type Trail struct{ m *memory }
 
 // Feed implements saga.Trail.
-func (t *Trail) Feed(_ context.Context, tenant uuid.UUID, after saga.Position, f saga.EventFilter, limit int) (events []saga.StoredEvent, end saga.Position, err error) {
+func (t *Trail) Feed(
+	_ context.Context,
+	tenant uuid.UUID,
+	after saga.Position,
+	f saga.EventFilter,
+	limit int,
+) (events []saga.StoredEvent, end saga.Position, err error) {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	end = after
@@ -47,7 +53,14 @@ func (t *Trail) End(_ context.Context, tenant uuid.UUID) (saga.Position, error) 
 }
 
 // Events implements saga.Trail.
-func (t *Trail) Events(_ context.Context, tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool, after int64, limit int) ([]saga.StoredEvent, bool, error) {
+func (t *Trail) Events(
+	_ context.Context,
+	tenant, sagaID uuid.UUID,
+	f saga.EventFilter,
+	newestFirst bool,
+	after int64,
+	limit int,
+) ([]saga.StoredEvent, bool, error) {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	events := []saga.StoredEvent{}

@@ -61,7 +61,11 @@ func (h *hook) sorted(keep func(*leasedDelivery) bool) []*leasedDelivery {
 }
 
 // Deliveries implements webhook.Log.
-func (w *Webhooks) Deliveries(_ context.Context, tenant, webhookID uuid.UUID, f webhook.Filter) (webhook.DeliveryPage, error) {
+func (w *Webhooks) Deliveries(
+	_ context.Context,
+	tenant, webhookID uuid.UUID,
+	f webhook.Filter,
+) (webhook.DeliveryPage, error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
 	h, err := w.m.hook(tenant, webhookID)
@@ -76,12 +80,20 @@ func (w *Webhooks) Deliveries(_ context.Context, tenant, webhookID uuid.UUID, f 
 	}
 	slices.Reverse(all)
 	var p webhook.DeliveryPage
-	p.Deliveries, p.More, p.Total = pageOf(all, f, func(d *webhook.Delivery) bool { return bytes.Compare(d.ID[:], f.After[:]) < 0 })
+	p.Deliveries, p.More, p.Total = pageOf(
+		all,
+		f,
+		func(d *webhook.Delivery) bool { return bytes.Compare(d.ID[:], f.After[:]) < 0 },
+	)
 	return p, nil
 }
 
 // Redeliver implements webhook.Log.
-func (w *Webhooks) Redeliver(_ context.Context, tenant, webhookID, id uuid.UUID, now time.Time) (webhook.Delivery, error) {
+func (w *Webhooks) Redeliver(
+	_ context.Context,
+	tenant, webhookID, id uuid.UUID,
+	now time.Time,
+) (webhook.Delivery, error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
 	p, err := w.m.delivery(tenant, webhookID, id)
@@ -93,7 +105,11 @@ func (w *Webhooks) Redeliver(_ context.Context, tenant, webhookID, id uuid.UUID,
 }
 
 // RedeliverFailed implements webhook.Log.
-func (w *Webhooks) RedeliverFailed(_ context.Context, tenant, webhookID uuid.UUID, since, now time.Time) (count int, more bool, err error) {
+func (w *Webhooks) RedeliverFailed(
+	_ context.Context,
+	tenant, webhookID uuid.UUID,
+	since, now time.Time,
+) (count int, more bool, err error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
 	h, err := w.m.hook(tenant, webhookID)
@@ -126,8 +142,9 @@ func (w *Webhooks) Ready(_ context.Context, now time.Time) ([]webhook.Work, erro
 				pending++
 			}
 		}
-		work.FeedReady = pending < webhook.MaxPending && slices.ContainsFunc(w.m.audit[min(h.cursor.TxID, uint64(len(w.m.audit))):],
-			func(e saga.AuditEvent) bool { return e.TenantID == h.TenantID })
+		work.FeedReady = pending < webhook.MaxPending &&
+			slices.ContainsFunc(w.m.audit[min(h.cursor.TxID, uint64(len(w.m.audit))):],
+				func(e saga.AuditEvent) bool { return e.TenantID == h.TenantID })
 		if h.Enabled && (work.FeedReady || work.Due) {
 			all = append(all, work)
 		}
@@ -145,7 +162,12 @@ func (m *memory) present(s *webhook.Subscription) *hook {
 }
 
 // Enqueue implements webhook.Queue.
-func (w *Webhooks) Enqueue(_ context.Context, s *webhook.Subscription, from, to saga.Position, deliveries []webhook.Delivery) (bool, error) {
+func (w *Webhooks) Enqueue(
+	_ context.Context,
+	s *webhook.Subscription,
+	from, to saga.Position,
+	deliveries []webhook.Delivery,
+) (bool, error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
 	h := w.m.present(s)
@@ -160,7 +182,13 @@ func (w *Webhooks) Enqueue(_ context.Context, s *webhook.Subscription, from, to 
 }
 
 // Claim implements webhook.Queue.
-func (w *Webhooks) Claim(_ context.Context, s *webhook.Subscription, now time.Time, lease time.Duration, limit int) ([]webhook.Delivery, error) {
+func (w *Webhooks) Claim(
+	_ context.Context,
+	s *webhook.Subscription,
+	now time.Time,
+	lease time.Duration,
+	limit int,
+) ([]webhook.Delivery, error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
 	h := w.m.present(s)
@@ -179,7 +207,13 @@ func (w *Webhooks) Claim(_ context.Context, s *webhook.Subscription, now time.Ti
 }
 
 // Settle implements webhook.Queue.
-func (w *Webhooks) Settle(_ context.Context, d *webhook.Delivery, o webhook.Outcome, p webhook.Policy, m webhook.Moment) (webhook.Result, bool, error) {
+func (w *Webhooks) Settle(
+	_ context.Context,
+	d *webhook.Delivery,
+	o webhook.Outcome,
+	p webhook.Policy,
+	m webhook.Moment,
+) (webhook.Result, bool, error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
 	own, err := w.m.delivery(d.TenantID, d.WebhookID, d.ID)

@@ -87,7 +87,11 @@ func (w *Webhooks) List(_ context.Context, tenant uuid.UUID, f webhook.Filter) (
 	}
 	slices.SortFunc(all, func(a, b webhook.Subscription) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	var p webhook.Page
-	p.Subscriptions, p.More, p.Total = pageOf(all, f, func(s *webhook.Subscription) bool { return bytes.Compare(s.ID[:], f.After[:]) > 0 })
+	p.Subscriptions, p.More, p.Total = pageOf(
+		all,
+		f,
+		func(s *webhook.Subscription) bool { return bytes.Compare(s.ID[:], f.After[:]) > 0 },
+	)
 	return p, nil
 }
 
@@ -150,7 +154,11 @@ func copySubscription(s webhook.Subscription) webhook.Subscription {
 	s.DisabledAt, s.Health.FailingSince = micro(s.DisabledAt), micro(s.Health.FailingSince)
 	s.Secrets = slices.Clone(s.Secrets)
 	for i, k := range s.Secrets {
-		s.Secrets[i] = webhook.Secret{Key: slices.Clone(k.Key), CreatedAt: *micro(&k.CreatedAt), ExpiresAt: micro(k.ExpiresAt)}
+		s.Secrets[i] = webhook.Secret{
+			Key:       slices.Clone(k.Key),
+			CreatedAt: *micro(&k.CreatedAt),
+			ExpiresAt: micro(k.ExpiresAt),
+		}
 	}
 	return s
 }

@@ -17,7 +17,13 @@ import (
 type Workflows struct{ m *memory }
 
 // Register implements workflow.Store.
-func (w *Workflows) Register(_ context.Context, tenant uuid.UUID, d *workflow.Definition, inline bool, now time.Time) (workflow.Registered, bool, error) {
+func (w *Workflows) Register(
+	_ context.Context,
+	tenant uuid.UUID,
+	d *workflow.Definition,
+	inline bool,
+	now time.Time,
+) (workflow.Registered, bool, error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
 	id := nameID{tenant, d.Name}
@@ -74,7 +80,12 @@ func (w *Workflows) List(_ context.Context, tenant uuid.UUID, f workflow.Filter)
 }
 
 // Versions implements workflow.Store.
-func (w *Workflows) Versions(_ context.Context, tenant uuid.UUID, name string, f workflow.Filter) (workflow.Page, error) {
+func (w *Workflows) Versions(
+	_ context.Context,
+	tenant uuid.UUID,
+	name string,
+	f workflow.Filter,
+) (workflow.Page, error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
 	id := nameID{tenant, name}
@@ -105,7 +116,14 @@ func page(all []workflow.Registered, f workflow.Filter, after func(workflow.Regi
 }
 
 // SetEnabled implements workflow.Store.
-func (w *Workflows) SetEnabled(_ context.Context, tenant uuid.UUID, name string, enabled bool, revision int64, now time.Time) (workflow.Registered, error) {
+func (w *Workflows) SetEnabled(
+	_ context.Context,
+	tenant uuid.UUID,
+	name string,
+	enabled bool,
+	revision int64,
+	now time.Time,
+) (workflow.Registered, error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
 	id := nameID{tenant, name}
@@ -114,7 +132,13 @@ func (w *Workflows) SetEnabled(_ context.Context, tenant uuid.UUID, name string,
 	case h == nil:
 		return workflow.Registered{}, workflow.NotFound(name, 0)
 	case revision != 0 && revision != h.revision:
-		return workflow.Registered{}, fault.New(fault.Precondition, workflow.CodeStale, "workflow %q is at revision %d", name, h.revision)
+		return workflow.Registered{}, fault.New(
+			fault.Precondition,
+			workflow.CodeStale,
+			"workflow %q is at revision %d",
+			name,
+			h.revision,
+		)
 	}
 	if h.enabled != enabled {
 		h.enabled = enabled

@@ -17,17 +17,43 @@ type ingest struct {
 	topics   *prometheus.GaugeVec
 }
 
-func newIngest(counter func(name, help string, labels ...string) *prometheus.CounterVec, gauge func(name, help string, labels ...string) *prometheus.GaugeVec) *ingest {
+func newIngest(
+	counter func(name, help string, labels ...string) *prometheus.CounterVec,
+	gauge func(name, help string, labels ...string) *prometheus.GaugeVec,
+) *ingest {
 	return &ingest{
-		read:     counter("skald_dlq_ingest_records_total", "Dead-letter records that this node read and stored.").WithLabelValues(),
-		stored:   counter("skald_dlq_ingest_letters_total", "Dead-letter records that were stored for the first time.").WithLabelValues(),
-		batches:  counter("skald_dlq_ingest_batches_total", "Batches of dead-letter records stored.").WithLabelValues(),
-		refused:  counter("skald_dlq_ingest_reduced_total", "Records that PostgreSQL rejected as received and that were stored in a reduced form.").WithLabelValues(),
-		failures: counter("skald_dlq_ingest_failures_total", "Failed fetches, batches and offset commits; they are retried.").WithLabelValues(),
-		lag:      gauge("skald_dlq_ingest_lag_records", "Unread records in the partitions of this node.").WithLabelValues(),
-		paused:   gauge("skald_dlq_ingest_paused", "1 while this node waits for the database to store what it has read.").WithLabelValues(),
-		held:     counter("skald_dlq_ingest_held_total", "Records whose dead letters are held because they were in the topic before it was first read.").WithLabelValues(),
-		topics:   gauge("skald_dlq_ingest_topic", "1 for each topic. match=read: it is read; match=case: the expression matches it only if case is ignored.", "topic", "match"),
+		read: counter(
+			"skald_dlq_ingest_records_total",
+			"Dead-letter records that this node read and stored.",
+		).WithLabelValues(),
+		stored: counter(
+			"skald_dlq_ingest_letters_total",
+			"Dead-letter records that were stored for the first time.",
+		).WithLabelValues(),
+		batches: counter("skald_dlq_ingest_batches_total", "Batches of dead-letter records stored.").WithLabelValues(),
+		refused: counter(
+			"skald_dlq_ingest_reduced_total",
+			"Records that PostgreSQL rejected as received and that were stored in a reduced form.",
+		).WithLabelValues(),
+		failures: counter(
+			"skald_dlq_ingest_failures_total",
+			"Failed fetches, batches and offset commits; they are retried.",
+		).WithLabelValues(),
+		lag: gauge("skald_dlq_ingest_lag_records", "Unread records in the partitions of this node.").WithLabelValues(),
+		paused: gauge(
+			"skald_dlq_ingest_paused",
+			"1 while this node waits for the database to store what it has read.",
+		).WithLabelValues(),
+		held: counter(
+			"skald_dlq_ingest_held_total",
+			"Records whose dead letters are held because they were in the topic before it was first read.",
+		).WithLabelValues(),
+		topics: gauge(
+			"skald_dlq_ingest_topic",
+			"1 for each topic. match=read: it is read; match=case: the expression matches it only if case is ignored.",
+			"topic",
+			"match",
+		),
 	}
 }
 

@@ -17,11 +17,28 @@ type jobUpkeep struct {
 
 func newJobUpkeep(counter func(name, help string, labels ...string) *prometheus.CounterVec) *jobUpkeep {
 	return &jobUpkeep{
-		logs:     counter("skald_job_logs_offloaded_total", "Job run logs that this node tried to move to the log store, by outcome: moved or failed.", "outcome"),
-		bytes:    counter("skald_job_log_bytes_offloaded_total", "Bytes of job run logs moved out of the database.").WithLabelValues(),
-		purged:   counter("skald_job_runs_purged_total", "Ended job runs that this node deleted because their retention had expired.").WithLabelValues(),
-		hints:    counter("skald_job_lease_hints_total", "Commands about leases of job runs for Redis, by outcome: answered, or lost.", "outcome"),
-		hintTime: counter("skald_job_lease_hint_seconds_total", "Time of round trips to Redis, also of those that failed.").WithLabelValues(),
+		logs: counter(
+			"skald_job_logs_offloaded_total",
+			"Job run logs that this node tried to move to the log store, by outcome: moved or failed.",
+			"outcome",
+		),
+		bytes: counter(
+			"skald_job_log_bytes_offloaded_total",
+			"Bytes of job run logs moved out of the database.",
+		).WithLabelValues(),
+		purged: counter(
+			"skald_job_runs_purged_total",
+			"Ended job runs that this node deleted because their retention had expired.",
+		).WithLabelValues(),
+		hints: counter(
+			"skald_job_lease_hints_total",
+			"Commands about leases of job runs for Redis, by outcome: answered, or lost.",
+			"outcome",
+		),
+		hintTime: counter(
+			"skald_job_lease_hint_seconds_total",
+			"Time of round trips to Redis, also of those that failed.",
+		).WithLabelValues(),
 	}
 }
 

@@ -26,13 +26,34 @@ func newJobs(
 	histogram func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec,
 ) *jobs {
 	return &jobs{
-		leads:  gauge("skald_job_leader", "1 while this node leads the scheduler of job runs, else 0.").WithLabelValues(),
-		epoch:  gauge("skald_job_leader_epoch", "Epoch of the last term in which this node was leader; 0: never.").WithLabelValues(),
-		moved:  counter("skald_job_sweep_rows_total", "Rows that sweeps of this node's leader made or changed, by sweep.", "sweep"),
-		took:   histogram("skald_job_sweep_seconds", "Duration of a sweep in one round, by sweep.", prometheus.ExponentialBuckets(0.0005, 4, 9), "sweep"),
+		leads: gauge("skald_job_leader", "1 while this node leads the scheduler of job runs, else 0.").WithLabelValues(),
+		epoch: gauge(
+			"skald_job_leader_epoch",
+			"Epoch of the last term in which this node was leader; 0: never.",
+		).WithLabelValues(),
+		moved: counter(
+			"skald_job_sweep_rows_total",
+			"Rows that sweeps of this node's leader made or changed, by sweep.",
+			"sweep",
+		),
+		took: histogram(
+			"skald_job_sweep_seconds",
+			"Duration of a sweep in one round, by sweep.",
+			prometheus.ExponentialBuckets(0.0005, 4, 9),
+			"sweep",
+		),
 		failed: counter("skald_job_sweep_failures_total", "Sweeps that failed, by sweep.", "sweep"),
-		runs:   gauge("skald_job_runs", "Job runs that have not ended, as the leader counts them, up to "+strconv.Itoa(jobrun.BacklogCap)+" of those that wait; absent on other nodes.", "state"),
-		age:    gauge("skald_job_runs_claimable_age_seconds", "How long the oldest claimable run has been due; 0 if there is none.").WithLabelValues(),
+		runs: gauge(
+			"skald_job_runs",
+			"Job runs that have not ended, as the leader counts them, up to "+strconv.Itoa(
+				jobrun.BacklogCap,
+			)+" of those that wait; absent on other nodes.",
+			"state",
+		),
+		age: gauge(
+			"skald_job_runs_claimable_age_seconds",
+			"How long the oldest claimable run has been due; 0 if there is none.",
+		).WithLabelValues(),
 	}
 }
 

@@ -18,14 +18,34 @@ type letters struct {
 	purged    prometheus.Counter
 }
 
-func newLetters(counter func(name, help string, labels ...string) *prometheus.CounterVec, gauge func(name, help string, labels ...string) *prometheus.GaugeVec) *letters {
+func newLetters(
+	counter func(name, help string, labels ...string) *prometheus.CounterVec,
+	gauge func(name, help string, labels ...string) *prometheus.GaugeVec,
+) *letters {
 	return &letters{
-		live:      gauge("skald_dead_letters", "Unresolved dead letters in the database, by status.", "status"),
-		age:       gauge("skald_dead_letters_pending_age_seconds", "Age of the oldest PENDING dead letter; 0 if there is none.").WithLabelValues(),
-		drives:    counter("skald_dead_letter_drives_total", "Retries of dead letters that this node made, by kind of target and outcome.", "kind", "outcome"),
-		reclaimed: counter("skald_dead_letters_reclaimed_total", "Retries that this node ended because the node making them was lost.").WithLabelValues(),
-		archived:  counter("skald_dead_letters_archived_total", "Dead letters that this node moved to the archive.").WithLabelValues(),
-		purged:    counter("skald_dead_letters_purged_total", "Archived dead letters that this node deleted because their retention had expired.").WithLabelValues(),
+		live: gauge("skald_dead_letters", "Unresolved dead letters in the database, by status.", "status"),
+		age: gauge(
+			"skald_dead_letters_pending_age_seconds",
+			"Age of the oldest PENDING dead letter; 0 if there is none.",
+		).WithLabelValues(),
+		drives: counter(
+			"skald_dead_letter_drives_total",
+			"Retries of dead letters that this node made, by kind of target and outcome.",
+			"kind",
+			"outcome",
+		),
+		reclaimed: counter(
+			"skald_dead_letters_reclaimed_total",
+			"Retries that this node ended because the node making them was lost.",
+		).WithLabelValues(),
+		archived: counter(
+			"skald_dead_letters_archived_total",
+			"Dead letters that this node moved to the archive.",
+		).WithLabelValues(),
+		purged: counter(
+			"skald_dead_letters_purged_total",
+			"Archived dead letters that this node deleted because their retention had expired.",
+		).WithLabelValues(),
 	}
 }
 

@@ -68,16 +68,44 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.created = counter("skald_sagas_created_total", "Sagas accepted by this node.").WithLabelValues()
 	m.ended = counter("skald_sagas_ended_total", "Sagas that ended on this node, by final state.", "state")
 	m.duration = histogram("skald_saga_duration_seconds", "From acceptance to the end of a saga.", seconds, "state")
-	m.calls = counter("skald_step_calls_total", "Calls to participants, by action and result class (done, or why it failed).", "action", "result")
+	m.calls = counter(
+		"skald_step_calls_total",
+		"Calls to participants, by action and result class (done, or why it failed).",
+		"action",
+		"result",
+	)
 	m.callTime = histogram("skald_step_call_seconds", "Duration of calls to participants.", seconds, "action")
-	m.claimed = counter("skald_sagas_claimed_total", "Sagas claimed: unowned ones that were due, and those of dead nodes.").WithLabelValues()
-	m.batch = histogram("skald_commit_batch_size", "Writes per group commit.", prometheus.ExponentialBuckets(1, 2, 11), "kind")
+	m.claimed = counter(
+		"skald_sagas_claimed_total",
+		"Sagas claimed: unowned ones that were due, and those of dead nodes.",
+	).WithLabelValues()
+	m.batch = histogram(
+		"skald_commit_batch_size",
+		"Writes per group commit.",
+		prometheus.ExponentialBuckets(1, 2, 11),
+		"kind",
+	)
 	m.live = gauge("skald_sagas_live", "Unfinished sagas in the database, by state.", "state")
-	m.stuck = gauge("skald_sagas_stuck", "Sagas that are neither owned nor due; anything but 0 is a bug.").WithLabelValues()
-	m.archived = counter("skald_sagas_archived_total", "Ended sagas that this node moved to the archive.").WithLabelValues()
+	m.stuck = gauge(
+		"skald_sagas_stuck",
+		"Sagas that are neither owned nor due; anything but 0 is a bug.",
+	).WithLabelValues()
+	m.archived = counter(
+		"skald_sagas_archived_total",
+		"Ended sagas that this node moved to the archive.",
+	).WithLabelValues()
 	m.bytes = gauge("skald_table_bytes", "Disk space of a table, by part: heap, toast or index.", "table", "part")
-	m.tuples = gauge("skald_table_tuples", "Rows of a table as PostgreSQL estimates them, by kind: live or dead.", "table", "kind")
-	m.stalled = counter("skald_sagas_stalled_total", "Sagas for which this node raised attention because they made no progress, by reason.", "reason")
+	m.tuples = gauge(
+		"skald_table_tuples",
+		"Rows of a table as PostgreSQL estimates them, by kind: live or dead.",
+		"table",
+		"kind",
+	)
+	m.stalled = counter(
+		"skald_sagas_stalled_total",
+		"Sagas for which this node raised attention because they made no progress, by reason.",
+		"reason",
+	)
 	m.loops = gauge("skald_loop_last_success_timestamp_seconds", "When a background loop last finished a round.", "loop")
 	m.notices = newNotices(counter, gauge)
 	m.letters = newLetters(counter, gauge)
@@ -85,18 +113,39 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.upkeep = newJobUpkeep(counter)
 	m.jobs = newJobs(counter, gauge, histogram)
 	m.requests = counter("skald_http_requests_total", "API requests.", "method", "code")
-	m.reqTime = histogram("skald_http_request_seconds", "Duration of API requests, including any wait they requested.", seconds, "method", "code")
-	m.written = counter("skald_audit_events_written_total", "Audit events that this node has committed with changes of sagas.").WithLabelValues()
+	m.reqTime = histogram(
+		"skald_http_request_seconds",
+		"Duration of API requests, including any wait they requested.",
+		seconds,
+		"method",
+		"code",
+	)
+	m.written = counter(
+		"skald_audit_events_written_total",
+		"Audit events that this node has committed with changes of sagas.",
+	).WithLabelValues()
 	m.sealed = counter("skald_audit_events_sealed_total", "Audit events that this node has sealed.").WithLabelValues()
-	m.actions = counter("skald_audit_actions_sealed_total", "Operator actions that this node has sealed.").WithLabelValues()
-	m.feedLag = gauge("skald_audit_feed_lag_seconds", "Age of the oldest audit event that the feed holds back, because a transaction that began earlier is open, anywhere in the PostgreSQL cluster.").WithLabelValues()
+	m.actions = counter(
+		"skald_audit_actions_sealed_total",
+		"Operator actions that this node has sealed.",
+	).WithLabelValues()
+	m.feedLag = gauge(
+		"skald_audit_feed_lag_seconds",
+		"Age of the oldest audit event that the feed holds back, because a transaction that began earlier is open, anywhere in the PostgreSQL cluster.",
+	).WithLabelValues()
 	m.streams = gauge("skald_event_streams", "Live streams of audit events that are open on this node.").WithLabelValues()
 	m.registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skald_engine_running", Help: "Sagas with a call in flight on this node."},
-			func() float64 { n, _ := load(); return float64(n) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skald_engine_waiting", Help: "Sagas this node holds for a short wait."},
-			func() float64 { _, n := load(); return float64(n) }),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: "skald_engine_running", Help: "Sagas with a call in flight on this node."},
+			func() float64 { n, _ := load(); return float64(n) },
+		),
+		prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: "skald_engine_waiting", Help: "Sagas this node holds for a short wait."},
+			func() float64 { _, n := load(); return float64(n) },
+		),
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
 	return m
 }
 

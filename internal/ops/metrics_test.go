@@ -57,17 +57,23 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 	}{
 		{"a saga", (*ops.Metrics).Created, map[string]float64{"skald_sagas_created_total": 1}},
 		{"an end", func(m *ops.Metrics) { m.Ended(ended) }, map[string]float64{
-			`skald_sagas_ended_total{state="compensated"}`: 1, `skald_saga_duration_seconds_sum{state="compensated"}`: 2, `skald_saga_duration_seconds_count{state="compensated"}`: 1,
+			`skald_sagas_ended_total{state="compensated"}`:           1,
+			`skald_saga_duration_seconds_sum{state="compensated"}`:   2,
+			`skald_saga_duration_seconds_count{state="compensated"}`: 1,
 		}},
 		{"a call that is done", func(m *ops.Metrics) {
 			m.Call(saga.Execute, &saga.Outcome{Verdict: saga.Done, StartedAt: noon, EndedAt: noon.Add(time.Second)})
 		}, map[string]float64{
-			`skald_step_calls_total{action="EXECUTE",result="done"}`: 1, `skald_step_call_seconds_sum{action="EXECUTE"}`: 1, `skald_step_call_seconds_count{action="EXECUTE"}`: 1,
+			`skald_step_calls_total{action="EXECUTE",result="done"}`: 1,
+			`skald_step_call_seconds_sum{action="EXECUTE"}`:          1,
+			`skald_step_call_seconds_count{action="EXECUTE"}`:        1,
 		}},
 		{"a call that is not", func(m *ops.Metrics) {
 			m.Call(saga.Compensate, &saga.Outcome{Verdict: saga.Unknown, Class: "timeout", StartedAt: noon, EndedAt: noon.Add(time.Second)})
 		}, map[string]float64{
-			`skald_step_calls_total{action="COMPENSATE",result="timeout"}`: 1, `skald_step_call_seconds_sum{action="COMPENSATE"}`: 1, `skald_step_call_seconds_count{action="COMPENSATE"}`: 1,
+			`skald_step_calls_total{action="COMPENSATE",result="timeout"}`: 1,
+			`skald_step_call_seconds_sum{action="COMPENSATE"}`:             1,
+			`skald_step_call_seconds_count{action="COMPENSATE"}`:           1,
 		}},
 		{"claims", func(m *ops.Metrics) { m.Claimed(3) }, map[string]float64{"skald_sagas_claimed_total": 3}},
 		{"a batch", func(m *ops.Metrics) { m.Batch("create")(7) }, map[string]float64{
@@ -88,7 +94,9 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 			`skald_dead_letter_drives_total{kind="http",outcome="` + string(dlq.FailedDrive) + `"}`: 1,
 		}},
 		{"letters that go", func(m *ops.Metrics) { m.LettersReclaimed(1); m.LettersArchived(2); m.LettersPurged(3) }, map[string]float64{
-			"skald_dead_letters_reclaimed_total": 1, "skald_dead_letters_archived_total": 2, "skald_dead_letters_purged_total": 3,
+			"skald_dead_letters_reclaimed_total": 1,
+			"skald_dead_letters_archived_total":  2,
+			"skald_dead_letters_purged_total":    3,
 		}},
 		{"records that are read", func(m *ops.Metrics) {
 			m.Ingested(10, 8)
@@ -97,7 +105,10 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 			m.IngestHeld(2)
 			m.IngestLag(7)
 		}, map[string]float64{
-			"skald_dlq_ingest_records_total": 10, "skald_dlq_ingest_letters_total": 8, "skald_dlq_ingest_batches_total": 1, "skald_dlq_ingest_reduced_total": 1,
+			"skald_dlq_ingest_records_total":  10,
+			"skald_dlq_ingest_letters_total":  8,
+			"skald_dlq_ingest_batches_total":  1,
+			"skald_dlq_ingest_reduced_total":  1,
 			"skald_dlq_ingest_failures_total": 1, "skald_dlq_ingest_held_total": 2, "skald_dlq_ingest_lag_records": 7,
 		}},
 		{"reading that waits", func(m *ops.Metrics) { m.IngestPaused(true) }, map[string]float64{"skald_dlq_ingest_paused": 1}},
@@ -112,10 +123,14 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 			`skald_job_lease_hints_total{outcome="answered"}`: 2, "skald_job_lease_hint_seconds_total": 1,
 		}},
 		{"a sweep", func(m *ops.Metrics) { m.JobSwept("slots", 5, time.Second, true) }, map[string]float64{
-			`skald_job_sweep_rows_total{sweep="slots"}`: 5, `skald_job_sweep_seconds_sum{sweep="slots"}`: 1, `skald_job_sweep_seconds_count{sweep="slots"}`: 1,
+			`skald_job_sweep_rows_total{sweep="slots"}`:    5,
+			`skald_job_sweep_seconds_sum{sweep="slots"}`:   1,
+			`skald_job_sweep_seconds_count{sweep="slots"}`: 1,
 		}},
 		{"a sweep that fails", func(m *ops.Metrics) { m.JobSwept("slots", 0, time.Second, false) }, map[string]float64{
-			`skald_job_sweep_rows_total{sweep="slots"}`: 0, `skald_job_sweep_seconds_sum{sweep="slots"}`: 1, `skald_job_sweep_seconds_count{sweep="slots"}`: 1,
+			`skald_job_sweep_rows_total{sweep="slots"}`:     0,
+			`skald_job_sweep_seconds_sum{sweep="slots"}`:    1,
+			`skald_job_sweep_seconds_count{sweep="slots"}`:  1,
 			`skald_job_sweep_failures_total{sweep="slots"}`: 1,
 		}},
 	} {
@@ -141,7 +156,8 @@ func TestALoopsLastRoundIsATime(t *testing.T) {
 			t.Errorf("%s: %f, want between %f and %f", loop, at, first, last)
 		}
 	}
-	if got["skald_audit_events_sealed_total"] != 3 || got["skald_audit_actions_sealed_total"] != 4 || got["skald_audit_feed_lag_seconds"] != 60 {
+	if got["skald_audit_events_sealed_total"] != 3 || got["skald_audit_actions_sealed_total"] != 4 ||
+		got["skald_audit_feed_lag_seconds"] != 60 {
 		t.Errorf("%v", got)
 	}
 }
@@ -176,10 +192,14 @@ func TestWhatIsGoneIsNotShownAnyMore(t *testing.T) {
 	expect("skald_dlq_ingest_topic", `{match="read",topic="b.dlq"}`)
 
 	m.JobLeads(true, 7)
-	m.JobBacklog(jobrun.Backlog{Waiting: 1, Claimable: 2, Assigned: 3, Running: 9, Doubted: 4, Oldest: noon}, noon.Add(time.Minute))
+	m.JobBacklog(
+		jobrun.Backlog{Waiting: 1, Claimable: 2, Assigned: 3, Running: 9, Doubted: 4, Oldest: noon},
+		noon.Add(time.Minute),
+	)
 	got := scrape(t, m)
 	maps.DeleteFunc(got, func(name string, _ float64) bool {
-		return !strings.HasPrefix(name, "skald_job_runs{") && !strings.HasPrefix(name, "skald_job_leader") && name != "skald_job_runs_claimable_age_seconds"
+		return !strings.HasPrefix(name, "skald_job_runs{") && !strings.HasPrefix(name, "skald_job_leader") &&
+			name != "skald_job_runs_claimable_age_seconds"
 	})
 	want := map[string]float64{
 		"skald_job_leader": 1, "skald_job_leader_epoch": 7, "skald_job_runs_claimable_age_seconds": 60,
@@ -191,7 +211,8 @@ func TestWhatIsGoneIsNotShownAnyMore(t *testing.T) {
 	}
 	m.JobLeads(false, 7)
 	expect("skald_job_runs{")
-	if got := scrape(t, m); got["skald_job_leader"] != 0 || got["skald_job_runs_claimable_age_seconds"] != 0 || got["skald_job_leader_epoch"] != 7 {
+	if got := scrape(t, m); got["skald_job_leader"] != 0 || got["skald_job_runs_claimable_age_seconds"] != 0 ||
+		got["skald_job_leader_epoch"] != 7 {
 		t.Errorf("of a former leader: %v", got)
 	}
 }
@@ -245,7 +266,14 @@ func TestTheLoadAndTheLoginAreReadWhenTheyAreAskedFor(t *testing.T) {
 		}
 	}
 	const prefix = "skald_database_login_"
-	expect(map[string]float64{"skald_engine_running": 1, "skald_engine_waiting": 2, prefix + "renewed_total": 0, prefix + "valid_until_timestamp_seconds": 0})
+	expect(
+		map[string]float64{
+			"skald_engine_running":                   1,
+			"skald_engine_waiting":                   2,
+			prefix + "renewed_total":                 0,
+			prefix + "valid_until_timestamp_seconds": 0,
+		},
+	)
 	running, login = 5, ops.Logins{Renewed: 2, Failed: 3, LastSuccess: noon, ValidUntil: noon.Add(time.Hour)}
 	at := float64(noon.Unix())
 	expect(map[string]float64{
@@ -267,7 +295,8 @@ func TestRequestsAreCountedByMethodAndCode(t *testing.T) {
 	got := scrape(t, m)
 	for name, want := range map[string]float64{
 		`skald_http_requests_total{code="200",method="get"}`: 2, `skald_http_requests_total{code="409",method="post"}`: 1,
-		`skald_http_request_seconds_count{code="200",method="get"}`: 2, `skald_http_request_seconds_count{code="409",method="post"}`: 1,
+		`skald_http_request_seconds_count{code="200",method="get"}`:  2,
+		`skald_http_request_seconds_count{code="409",method="post"}`: 1,
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)

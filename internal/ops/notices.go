@@ -18,16 +18,32 @@ type notices struct {
 	leader    prometheus.Gauge
 }
 
-func newNotices(counter func(name, help string, labels ...string) *prometheus.CounterVec, gauge func(name, help string, labels ...string) *prometheus.GaugeVec) *notices {
+func newNotices(
+	counter func(name, help string, labels ...string) *prometheus.CounterVec,
+	gauge func(name, help string, labels ...string) *prometheus.GaugeVec,
+) *notices {
 	return &notices{
-		attempts:  counter("skald_webhook_attempts_total", "Attempts to deliver to webhooks, by result: delivered, retried, failed (given up), abandoned.", "result"),
-		disabled:  counter("skald_webhooks_disabled_total", "Webhooks that this node disabled because their endpoint failed for too long.").WithLabelValues(),
-		pending:   gauge("skald_webhook_deliveries_pending", "Pending deliveries of enabled webhooks.").WithLabelValues(),
-		age:       gauge("skald_webhook_lag_seconds", "Age of the oldest pending delivery.").WithLabelValues(),
-		published: counter("skald_kafka_events_published_total", "Audit events that this node published to Kafka.").WithLabelValues(),
-		failures:  counter("skald_kafka_publish_failures_total", "Batches that Kafka rejected.").WithLabelValues(),
-		lag:       gauge("skald_kafka_lag_seconds", "Age of the oldest unpublished event; 0 on nodes that do not publish.").WithLabelValues(),
-		leader:    gauge("skald_kafka_leader", "1 on the node that publishes.").WithLabelValues(),
+		attempts: counter(
+			"skald_webhook_attempts_total",
+			"Attempts to deliver to webhooks, by result: delivered, retried, failed (given up), abandoned.",
+			"result",
+		),
+		disabled: counter(
+			"skald_webhooks_disabled_total",
+			"Webhooks that this node disabled because their endpoint failed for too long.",
+		).WithLabelValues(),
+		pending: gauge("skald_webhook_deliveries_pending", "Pending deliveries of enabled webhooks.").WithLabelValues(),
+		age:     gauge("skald_webhook_lag_seconds", "Age of the oldest pending delivery.").WithLabelValues(),
+		published: counter(
+			"skald_kafka_events_published_total",
+			"Audit events that this node published to Kafka.",
+		).WithLabelValues(),
+		failures: counter("skald_kafka_publish_failures_total", "Batches that Kafka rejected.").WithLabelValues(),
+		lag: gauge(
+			"skald_kafka_lag_seconds",
+			"Age of the oldest unpublished event; 0 on nodes that do not publish.",
+		).WithLabelValues(),
+		leader: gauge("skald_kafka_leader", "1 on the node that publishes.").WithLabelValues(),
 	}
 }
 

@@ -179,7 +179,9 @@ func TestJSONKeepsWhatInheritsApartFromWhatIsEmpty(t *testing.T) {
 
 func TestTheBuiltInPoliciesAreComplete(t *testing.T) {
 	for name, p := range map[string]retry.Policy{"Default": retry.Default, "Patient": retry.Patient} {
-		if p.MaxAttempts < 1 || p.InitialIntervalMS < 1 || p.MaxIntervalMS < p.InitialIntervalMS || p.Multiplier < 1 || p.Jitter == nil || p.RetryOn == nil {
+		if p.MaxAttempts < 1 || p.InitialIntervalMS < 1 || p.MaxIntervalMS < p.InitialIntervalMS || p.Multiplier < 1 ||
+			p.Jitter == nil ||
+			p.RetryOn == nil {
 			t.Errorf("%s leaves something to inherit: %+v", name, p)
 		}
 		if slices.Contains(p.RetryOn, retry.Refused) {

@@ -42,19 +42,59 @@ type VerbRule struct {
 var Verbs = []VerbRule{
 	{Cancel, Write, "undo everything and end as cancelled", turnable},
 	{CompensateVerb, Write, "undo everything and end as compensated", turnable},
-	{ResumeCompensation, Write, "undo what is left, beginning with the compensation that gave up", func(r *Instance) bool { return r.State == Failed }},
-	{RetryVerb, Write, "make the next attempt now, with a fresh retry policy; after a failure, go forward again", retriable},
+	{
+		ResumeCompensation,
+		Write,
+		"undo what is left, beginning with the compensation that gave up",
+		func(r *Instance) bool { return r.State == Failed },
+	},
+	{
+		RetryVerb,
+		Write,
+		"make the next attempt now, with a fresh retry policy; after a failure, go forward again",
+		retriable,
+	},
 	{SkipStepVerb, Admin, "skip the current step, or its compensation", orderable},
 	{CompleteStepVerb, Admin, "record the current step, or its compensation, as done outside of Skald", orderable},
 	{FailStepVerb, Admin, "fail the current step, or its compensation, without another attempt", func(r *Instance) bool {
 		return !r.State.Terminal() && orderable(r)
 	}},
-	{SuspendVerb, Write, "send nothing new until it is resumed", func(r *Instance) bool { return !r.State.Terminal() && r.SuspendedAt == nil }},
-	{ResumeVerb, Write, "resume after a suspension", func(r *Instance) bool { return !r.State.Terminal() && r.SuspendedAt != nil }},
-	{ExtendDeadline, Write, "set a new deadline for the current phase", func(r *Instance) bool { return turnable(r) || undoing(r) }},
-	{ForceComplete, Admin, "end as completed, whatever has been done", func(r *Instance) bool { return turnable(r) && r.Attempt > 0 }},
-	{ForceFail, Admin, "end as failed immediately, without further compensation", func(r *Instance) bool { return !r.State.Terminal() && r.Attempt > 0 }},
-	{Acknowledge, Write, "mark as seen: clears the need for attention", func(r *Instance) bool { return r.NeedsAttention }},
+	{
+		SuspendVerb,
+		Write,
+		"send nothing new until it is resumed",
+		func(r *Instance) bool { return !r.State.Terminal() && r.SuspendedAt == nil },
+	},
+	{
+		ResumeVerb,
+		Write,
+		"resume after a suspension",
+		func(r *Instance) bool { return !r.State.Terminal() && r.SuspendedAt != nil },
+	},
+	{
+		ExtendDeadline,
+		Write,
+		"set a new deadline for the current phase",
+		func(r *Instance) bool { return turnable(r) || undoing(r) },
+	},
+	{
+		ForceComplete,
+		Admin,
+		"end as completed, whatever has been done",
+		func(r *Instance) bool { return turnable(r) && r.Attempt > 0 },
+	},
+	{
+		ForceFail,
+		Admin,
+		"end as failed immediately, without further compensation",
+		func(r *Instance) bool { return !r.State.Terminal() && r.Attempt > 0 },
+	},
+	{
+		Acknowledge,
+		Write,
+		"mark as seen: clears the need for attention",
+		func(r *Instance) bool { return r.NeedsAttention },
+	},
 }
 
 func turnable(r *Instance) bool { return r.State.Forward() && r.EndCause == nil }

@@ -16,13 +16,27 @@ import (
 
 // happenings are the words of the stories below.
 var happenings = map[string]Event{
-	"done":       Answered{Outcome{Verdict: Done, Output: json.RawMessage(`{"o":1}`)}},
-	"refused":    Answered{Outcome{Verdict: Refused, Class: retry.Refused, Code: "http_409", Message: "sold out", Response: json.RawMessage(`{"left":0}`)}},
-	"oversize":   Answered{Outcome{Verdict: Refused, Class: retry.ServerError, Code: "too_large", Message: "too large"}}, // a class that is retried
-	"timeout":    Answered{Outcome{Verdict: Unknown, Class: retry.Timeout, Code: "timeout", Message: "no answer in 1s"}},
-	"500":        Answered{Outcome{Verdict: Unknown, Class: retry.ServerError, Code: "http_500", Message: "oops"}},
-	"garbage":    Answered{Outcome{Verdict: Unknown, Class: retry.BadResponse, Code: "invalid_response", Message: "not JSON"}}, // not retried here
-	"unreached":  Answered{Outcome{Verdict: NotApplied, Class: retry.Network, Code: "dial", Message: "connection refused"}},
+	"done": Answered{Outcome{Verdict: Done, Output: json.RawMessage(`{"o":1}`)}},
+	"refused": Answered{
+		Outcome{
+			Verdict:  Refused,
+			Class:    retry.Refused,
+			Code:     "http_409",
+			Message:  "sold out",
+			Response: json.RawMessage(`{"left":0}`),
+		},
+	},
+	"oversize": Answered{
+		Outcome{Verdict: Refused, Class: retry.ServerError, Code: "too_large", Message: "too large"},
+	}, // a class that is retried
+	"timeout": Answered{Outcome{Verdict: Unknown, Class: retry.Timeout, Code: "timeout", Message: "no answer in 1s"}},
+	"500":     Answered{Outcome{Verdict: Unknown, Class: retry.ServerError, Code: "http_500", Message: "oops"}},
+	"garbage": Answered{
+		Outcome{Verdict: Unknown, Class: retry.BadResponse, Code: "invalid_response", Message: "not JSON"},
+	}, // not retried here
+	"unreached": Answered{
+		Outcome{Verdict: NotApplied, Class: retry.Network, Code: "dial", Message: "connection refused"},
+	},
 	"turn":       Turned{},
 	"slow":       Slow{StartedAt: noon},
 	"cancel":     CancelRequested{By: "ann", Reason: "too late"},

@@ -94,6 +94,9 @@ func ArchivedActions() []string { return []string{string(restore.Verb)} }
 func ExplainArchived(r *Instance, logs []StepLog, at, now time.Time) Explanation {
 	x := Explain(r, logs, true, now)
 	x.Allowed = []VerbRule{restore}
-	x.Summary += fmt.Sprintf(" It has been in the archive since %s: restore it before acting on it.", at.Format(time.RFC3339))
+	x.Summary += fmt.Sprintf(
+		" It has been in the archive since %s: restore it before acting on it.",
+		at.Format(time.RFC3339),
+	)
 	return x
 }

@@ -91,19 +91,25 @@ func TestAuditOfASagaThatCompletes(t *testing.T) {
 func TestDigestChangesWithEveryPart(t *testing.T) {
 	base := AuditEvent{
 		TenantID: uuid.UUID{1}, SagaID: uuid.UUID{2}, Type: StepFailed, StepIndex: 1, StepName: "pay", Attempt: 2, At: noon,
-		Data: []byte(`{"a":1}`), Old: Running, New: Compensating, Error: &Error{Code: "http_409", Message: "no", Timestamp: noon},
+		Data:  []byte(`{"a":1}`),
+		Old:   Running,
+		New:   Compensating,
+		Error: &Error{Code: "http_409", Message: "no", Timestamp: noon},
 		Actor: "ann", RequestID: "r", TraceID: new("t"), SpanID: new("s"),
 	}
 	seen := map[[32]byte]string{}
 	for what, change := range map[string]func(*AuditEvent){
-		"nothing": func(*AuditEvent) {}, "tenant": func(e *AuditEvent) { e.TenantID[3]++ }, "saga": func(e *AuditEvent) { e.SagaID[3]++ },
-		"type": func(e *AuditEvent) { e.Type = UndoFailed }, "step": func(e *AuditEvent) { e.StepIndex++ },
+		"nothing": func(*AuditEvent) {},
+		"tenant":  func(e *AuditEvent) { e.TenantID[3]++ },
+		"saga":    func(e *AuditEvent) { e.SagaID[3]++ },
+		"type":    func(e *AuditEvent) { e.Type = UndoFailed }, "step": func(e *AuditEvent) { e.StepIndex++ },
 		"step name": func(e *AuditEvent) { e.StepName = "pa" }, "attempt": func(e *AuditEvent) { e.Attempt++ },
 		"time": func(e *AuditEvent) { e.At = e.At.Add(time.Microsecond) }, "data": func(e *AuditEvent) { e.Data = nil },
 		"old": func(e *AuditEvent) { e.Old = NoState }, "new": func(e *AuditEvent) { e.New = Failed },
 		"error": func(e *AuditEvent) { e.Error = nil }, "actor": func(e *AuditEvent) { e.Actor = "bob" },
 		"request": func(e *AuditEvent) { e.RequestID = "" }, "trace": func(e *AuditEvent) { e.TraceID = nil },
-		"span": func(e *AuditEvent) { e.SpanID = nil }, "a shift between parts": func(e *AuditEvent) { e.StepName, e.Type = "y", StepFailed+"pa" },
+		"span":                  func(e *AuditEvent) { e.SpanID = nil },
+		"a shift between parts": func(e *AuditEvent) { e.StepName, e.Type = "y", StepFailed+"pa" },
 	} {
 		e := base
 		change(&e)

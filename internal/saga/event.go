@@ -213,7 +213,8 @@ func (c Change) Released(now time.Time) Change {
 	if s.NextRunAt == nil {
 		s.NextRunAt = &now
 	}
-	if s.State == Running && s.Attempt == 1+c.After.base(s.CurrentStep, Execute) && s.CurrentStep > 0 && c.Run == nil && c.begins() {
+	if s.State == Running && s.Attempt == 1+c.After.base(s.CurrentStep, Execute) && s.CurrentStep > 0 && c.Run == nil &&
+		c.begins() {
 		s.State = StepCompleted // nothing of the next step was sent, so its start is not told either
 		c.Audit = c.Audit[:len(c.Audit)-1]
 	}

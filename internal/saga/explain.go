@@ -61,7 +61,13 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 		return x
 	}
 	k := r.CurrentStep
-	x.Step = &ExplainedStep{Index: k, Name: r.Def.Steps[k].Name, Action: r.Action(), Attempts: r.Failures, MaxAttempts: r.policy(k).MaxAttempts}
+	x.Step = &ExplainedStep{
+		Index:       k,
+		Name:        r.Def.Steps[k].Name,
+		Action:      r.Action(),
+		Attempts:    r.Failures,
+		MaxAttempts: r.policy(k).MaxAttempts,
+	}
 	x.Deadline = r.TimeoutAt
 	doing := "executing"
 	if r.State == Compensating {
@@ -81,7 +87,11 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 	case r.flagged() || r.ordered():
 		x.WaitsFor = WaitsTurn
 		x.Next = "its node carries out the decision once no call is in flight"
-		x.Summary = fmt.Sprintf("%s while step %q was in progress; this takes effect once no call is in flight.", r.decided(), x.Step.Name)
+		x.Summary = fmt.Sprintf(
+			"%s while step %q was in progress; this takes effect once no call is in flight.",
+			r.decided(),
+			x.Step.Name,
+		)
 	case r.recorded && r.job() != nil:
 		x.WaitsFor, x.Step.Attempts, x.Since = WaitsAnswer, r.Failures+1, r.runBegun
 		x.Next = "the outcome of the run decides"
@@ -102,7 +112,11 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 		x.Summary = fmt.Sprintf("It waits for the answer to %s.", call)
 	}
 	if len(x.Errors) > 0 && r.Failures > 0 {
-		x.Summary += fmt.Sprintf(" The last attempt ended with %s: %s.", x.Errors[0].Code, strings.TrimSuffix(x.Errors[0].Message, "."))
+		x.Summary += fmt.Sprintf(
+			" The last attempt ended with %s: %s.",
+			x.Errors[0].Code,
+			strings.TrimSuffix(x.Errors[0].Message, "."),
+		)
 	}
 	if x.Deadline != nil && r.SuspendedAt == nil && !r.flagged() {
 		x.Summary += " Its deadline is " + x.Deadline.Format(time.RFC3339) + "."
@@ -134,11 +148,18 @@ func (r *Instance) explainEnd(x *Explanation) {
 		x.WaitsFor = WaitsOperator
 		x.Step = &ExplainedStep{
 			Index: r.CurrentStep, Name: r.Def.Steps[r.CurrentStep].Name, Action: Compensate,
-			Attempts: r.Attempt - r.base(r.CurrentStep, Compensate), MaxAttempts: r.Def.CompensationPolicy(r.CurrentStep).MaxAttempts,
+			Attempts:    r.Attempt - r.base(r.CurrentStep, Compensate),
+			MaxAttempts: r.Def.CompensationPolicy(r.CurrentStep).MaxAttempts,
 		}
-		x.Summary = fmt.Sprintf("The compensation of step %q gave up; that step and those before it are not undone.", x.Step.Name)
+		x.Summary = fmt.Sprintf(
+			"The compensation of step %q gave up; that step and those before it are not undone.",
+			x.Step.Name,
+		)
 		if x.BlockedBy = r.DeadLetter(); x.BlockedBy != uuid.Nil {
-			x.Summary += fmt.Sprintf(" It waits for its dead letter %s: retry that, or resolve it once the step was undone elsewhere.", x.BlockedBy)
+			x.Summary += fmt.Sprintf(
+				" It waits for its dead letter %s: retry that, or resolve it once the step was undone elsewhere.",
+				x.BlockedBy,
+			)
 		}
 	default:
 		x.WaitsFor = WaitsNothing

@@ -35,7 +35,8 @@ func KeyUsed() *fault.Error {
 
 // IsArchived is the fault of an action on a saga that is in the archive.
 func IsArchived(id uuid.UUID) *fault.Error {
-	return fault.New(fault.Conflict, CodeArchived, "saga %s is in the archive: restore it first", id).Allowing(ArchivedActions())
+	return fault.New(fault.Conflict, CodeArchived, "saga %s is in the archive: restore it first", id).
+		Allowing(ArchivedActions())
 }
 
 // NotArchived is the fault of a restore of a saga that is live.

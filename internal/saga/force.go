@@ -153,7 +153,10 @@ func (d *decision) abandon(by string) {
 	if a == Execute {
 		d.s.Uncertain = true
 	}
-	text := fmt.Sprintf("an operator ended the saga before the answer of step %q came", d.After.Def.Steps[d.s.CurrentStep].Name)
+	text := fmt.Sprintf(
+		"an operator ended the saga before the answer of step %q came",
+		d.After.Def.Steps[d.s.CurrentStep].Name,
+	)
 	d.logByHand(a, LogFailed, Order{By: by}, d.newError("abandoned", typeOperator, text))
 	d.Logs[len(d.Logs)-1].Completes = d.After.recorded
 	if run := d.After.JobRun(); run != uuid.Nil {

@@ -82,7 +82,8 @@ func (c *Change) DryRun(before *Instance, m Moment, d Defaults) DryRun {
 
 // mayBeInFlight: somebody drives the saga and does not wait.
 func (r *Instance) mayBeInFlight(now time.Time) bool {
-	return !r.State.Terminal() && r.Attempt > 0 && (r.recorded || r.LeaseOwner != nil && (r.NextRunAt == nil || !r.NextRunAt.After(now)))
+	return !r.State.Terminal() && r.Attempt > 0 &&
+		(r.recorded || r.LeaseOwner != nil && (r.NextRunAt == nil || !r.NextRunAt.After(now)))
 }
 
 // Headers are those of the call, but for the ones that depend on its moment:

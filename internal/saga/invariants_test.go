@@ -181,7 +181,8 @@ func (w *world) checkRows() {
 		if l.Status == LogRunning || l.StepName != w.def.Steps[l.StepIndex].Name || l.SagaID != w.head.ID {
 			t.Fatalf("wrong row: %+v", l)
 		}
-		if l.Status == LogSuccess && (!l.Final || l.Error != nil) || l.Error != nil && l.Error.Retryable == (l.Error.Type == string(retry.Refused)) {
+		if l.Status == LogSuccess && (!l.Final || l.Error != nil) ||
+			l.Error != nil && l.Error.Retryable == (l.Error.Type == string(retry.Refused)) {
 			t.Fatalf("a row that contradicts itself: %+v, %+v", l, l.Error)
 		}
 		got[k] = c
@@ -196,7 +197,10 @@ func (w *world) checkRows() {
 func (w *world) has(step int, a Action) bool {
 	r := Instance{Saga: w.head}
 	return slices.ContainsFunc(w.calls[w.forward:], func(c Call) bool { return c.Index == step && c.Action == a }) ||
-		slices.ContainsFunc(w.logs, func(l StepLog) bool { return l.StepIndex == step && l.Action == a && l.Attempt > r.base(step, a) })
+		slices.ContainsFunc(
+			w.logs,
+			func(l StepLog) bool { return l.StepIndex == step && l.Action == a && l.Attempt > r.base(step, a) },
+		)
 }
 
 // last returns the row of the highest attempt.

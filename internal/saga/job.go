@@ -123,7 +123,8 @@ func (r *Instance) lookAt(now time.Time) *time.Time {
 
 // begun passes on to the current step, which is a job run.
 func (d *decision) begun() bool {
-	if d.s.State.Terminal() || d.s.Attempt == 0 || d.After.job() == nil || d.After.recorded || d.After.flagged() || d.After.ordered() {
+	if d.s.State.Terminal() || d.s.Attempt == 0 || d.After.job() == nil || d.After.recorded || d.After.flagged() ||
+		d.After.ordered() {
 		return false
 	}
 	if d.s.State != Compensating {
@@ -137,7 +138,8 @@ func (d *decision) begun() bool {
 func (d *decision) beginRun() {
 	r := &d.After
 	if r.State != Running && r.State != Compensating || r.recorded || r.SuspendedAt != nil || r.job() == nil || r.flagged() || r.ordered() ||
-		r.Attempt == 0 || r.NextRunAt != nil && r.NextRunAt.After(d.m.Now) {
+		r.Attempt == 0 ||
+		r.NextRunAt != nil && r.NextRunAt.After(d.m.Now) {
 		return
 	}
 	c := r.Call(Defaults{})
@@ -180,7 +182,13 @@ type RunEnd struct {
 // often as it makes sense; but one that is doubted may have been applied, and the
 // step is undone like one that was.
 func OutcomeOfRun(r RunEnd) Outcome {
-	o := Outcome{Verdict: Refused, Class: retry.Refused, Code: "job_" + strings.ToLower(r.State), EndedAt: r.At, Last: true}
+	o := Outcome{
+		Verdict: Refused,
+		Class:   retry.Refused,
+		Code:    "job_" + strings.ToLower(r.State),
+		EndedAt: r.At,
+		Last:    true,
+	}
 	switch r.State {
 	case "SUCCEEDED":
 		return Outcome{Verdict: Done, Output: r.Result, EndedAt: r.At}

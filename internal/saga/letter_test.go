@@ -102,7 +102,15 @@ func TestALetterSaysWhatGaveUp(t *testing.T) {
 		{retry.Timeout, dlq.Transient}, {retry.Network, dlq.Transient}, {retry.Unavailable, dlq.Transient},
 		{retry.ServerError, dlq.Unknown}, {retry.BadResponse, dlq.Unknown}, {retry.Refused, dlq.Permanent},
 	} {
-		o := Outcome{Verdict: Unknown, Class: tt.class, Code: "the_code", Message: "secret words", Request: []byte(body), StartedAt: noon, EndedAt: noon}
+		o := Outcome{
+			Verdict:   Unknown,
+			Class:     tt.class,
+			Code:      "the_code",
+			Message:   "secret words",
+			Request:   []byte(body),
+			StartedAt: noon,
+			EndedAt:   noon,
+		}
 		if tt.class == retry.Refused {
 			o.Verdict = Refused
 		}
@@ -137,8 +145,13 @@ func TestWhoHadItRetriedIsKept(t *testing.T) {
 		t.Fatalf("%v: %+v", err, c.Letter)
 	}
 	c.After.LeaseOwner = new(int64(42))
-	c, err = Apply(c.After, Answered{Outcome{Verdict: Done, StartedAt: noon, EndedAt: noon.Add(time.Second)}}, moments(noon))
-	if err != nil || c.Letter.Outcome != dlq.Succeeded || c.Letter.Actor != "carla" || c.After.Interventions.RetriedBy != "" {
+	c, err = Apply(
+		c.After,
+		Answered{Outcome{Verdict: Done, StartedAt: noon, EndedAt: noon.Add(time.Second)}},
+		moments(noon),
+	)
+	if err != nil || c.Letter.Outcome != dlq.Succeeded || c.Letter.Actor != "carla" ||
+		c.After.Interventions.RetriedBy != "" {
 		t.Fatalf("%v: %+v", err, c.Letter)
 	}
 }
@@ -155,10 +168,12 @@ func TestWhatWasUndoneByHandIsClean(t *testing.T) {
 		if c.Letter.Outcome != dlq.HandledManually || c.After.State != Cancelled || *c.After.Clean != (verb != SkipStep) {
 			t.Errorf("%s: the letter %s, the saga %s, clean %v", verb, c.Letter.Outcome, c.After.State, *c.After.Clean)
 		}
-		if v := Steps(c.After, c.Logs)[0]; verb == UndoneStep && (v.State != StepStateCompensated || v.Compensation.State != UndoStateSkipped) {
+		if v := Steps(c.After, c.Logs)[0]; verb == UndoneStep &&
+			(v.State != StepStateCompensated || v.Compensation.State != UndoStateSkipped) {
 			t.Errorf("its step is shown %s, its undo %s", v.State, v.Compensation.State)
 		}
-		if l := c.Logs[0]; verb == UndoneStep && (l.Status != LogSkipped || !l.Final || string(l.Response) != `{"by":"carla","actor":"key-1","reason":"called the bank"}`) {
+		if l := c.Logs[0]; verb == UndoneStep &&
+			(l.Status != LogSkipped || !l.Final || string(l.Response) != `{"by":"carla","actor":"key-1","reason":"called the bank"}`) {
 			t.Errorf("its log: %+v, %s", l, l.Response)
 		}
 	}
@@ -169,7 +184,9 @@ func TestTopicsOfLettersStayShortAndApart(t *testing.T) {
 	seen := map[string]bool{}
 	for _, names := range [][2]string{{"order", "reserve"}, {long, long}, {long, long + "x"}, {long + "x", long}, {long, "short"}, {strings.Repeat("a", 255), strings.Repeat("b", 255)}} {
 		topic := letterTopic(names[0], names[1])
-		if n := utf8.RuneCountInString(topic); n > dlq.MaxTopic || !strings.HasPrefix(topic, "saga.") || !strings.HasSuffix(topic, ".compensate") || seen[topic] {
+		if n := utf8.RuneCountInString(topic); n > dlq.MaxTopic || !strings.HasPrefix(topic, "saga.") ||
+			!strings.HasSuffix(topic, ".compensate") ||
+			seen[topic] {
 			t.Errorf("%d characters: %s", n, topic)
 		}
 		seen[topic] = true
@@ -184,7 +201,11 @@ func TestTopicsOfLettersStayShortAndApart(t *testing.T) {
 func TestTheOtherFormsOfAChangeLeaveTheDecisionAsItIs(t *testing.T) {
 	r := point{pattern: "uuu", state: Compensating, step: 1, cause: CauseStepFailed, attempt: 3, owned: true}.run()
 	decide := func() Change {
-		c, err := Apply(r, Answered{Outcome{Verdict: Refused, Class: retry.Refused, Code: "no", StartedAt: noon, EndedAt: noon}}, moments(noon))
+		c, err := Apply(
+			r,
+			Answered{Outcome{Verdict: Refused, Class: retry.Refused, Code: "no", StartedAt: noon, EndedAt: noon}},
+			moments(noon),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -259,7 +259,8 @@ func TestEveryWordOfThePageHasAMeaning(t *testing.T) {
 	}
 	for _, e := range events() {
 		kind := strings.TrimPrefix(fmt.Sprintf("%T", e), "saga.")
-		if e != nil && !slices.ContainsFunc(eventMeanings, func(m struct{ kind, meaning string }) bool { return m.kind == kind }) {
+		if e != nil &&
+			!slices.ContainsFunc(eventMeanings, func(m struct{ kind, meaning string }) bool { return m.kind == kind }) {
 			t.Errorf("event %s has none", kind)
 		}
 	}

@@ -20,7 +20,9 @@ const answers = 9
 // events lists what can happen, Answered once for every kind of answer.
 func events() []Event {
 	answer := func(v Verdict, c retry.Class) Event {
-		return Answered{Outcome{Verdict: v, Class: c, Code: "code", Message: "message", StartedAt: noon, EndedAt: noon.Add(time.Second)}}
+		return Answered{
+			Outcome{Verdict: v, Class: c, Code: "code", Message: "message", StartedAt: noon, EndedAt: noon.Add(time.Second)},
+		}
 	}
 	done := answer(Done, "").(Answered)
 	done.Output = json.RawMessage(`{"o":1}`)
@@ -30,9 +32,15 @@ func events() []Event {
 		answer(NotApplied, retry.Network), answer(NotApplied, retry.Unavailable),
 		Turned{}, Slow{StartedAt: noon}, CancelRequested{By: "user", Reason: "mind changed"}, CompensateRequested{By: "op"},
 		DeadlinePassed{}, ResumeRequested{By: "op"}, nil,
-		RetryRequested{By: "op"}, RetryRequested{FromStep: new(0)}, RetryRequested{Patch: json.RawMessage(`{"a":null,"c":3}`)},
-		StepOrdered{Order: Order{Verb: SkipStep}}, StepOrdered{Order: Order{Verb: CompleteStep, Output: json.RawMessage(`{"o":2}`)}},
-		StepOrdered{Order: Order{Verb: FailStep}}, StepOrdered{Order: Order{Verb: UndoneStep, By: "op", Reason: "by hand"}}, StepOrdered{Step: 17, Order: Order{Verb: SkipStep}},
+		RetryRequested{
+			By: "op",
+		}, RetryRequested{FromStep: new(0)}, RetryRequested{Patch: json.RawMessage(`{"a":null,"c":3}`)},
+		StepOrdered{
+			Order: Order{Verb: SkipStep},
+		}, StepOrdered{Order: Order{Verb: CompleteStep, Output: json.RawMessage(`{"o":2}`)}},
+		StepOrdered{
+			Order: Order{Verb: FailStep},
+		}, StepOrdered{Order: Order{Verb: UndoneStep, By: "op", Reason: "by hand"}}, StepOrdered{Step: 17, Order: Order{Verb: SkipStep}},
 		SuspendRequested{By: "op"}, UnsuspendRequested{}, UnsuspendRequested{KeepDeadline: true}, DeadlineSet{TimeoutMS: 5},
 		CompletionForced{}, CompletionForced{Result: json.RawMessage(`7`)}, FailureForced{Reason: "enough"}, Acknowledged{}, Neglected{"no_progress"},
 	}
@@ -190,7 +198,8 @@ func TestEveryEventOnEveryRunFollowsTheTableOrIsAConflict(t *testing.T) {
 			}
 			if err != nil {
 				f := fault.As(err)
-				if f == nil || f.Kind != fault.Conflict || f.Code != CodeStateConflict || f.Allowed == nil || !slices.Equal(f.Allowed, r.AllowedActions()) {
+				if f == nil || f.Kind != fault.Conflict || f.Code != CodeStateConflict || f.Allowed == nil ||
+					!slices.Equal(f.Allowed, r.AllowedActions()) {
 					t.Fatalf("%+v, %#v: %#v is not a conflict that says what is allowed", p, e, err)
 				}
 				if !reflect.DeepEqual(c, Change{}) {
@@ -228,10 +237,19 @@ func TestEveryEventOnEveryRunFollowsTheTableOrIsAConflict(t *testing.T) {
 
 func TestTheAllowedActionsAreExactlyWhatApplyAccepts(t *testing.T) {
 	verbs := map[Verb]Event{
-		Cancel: CancelRequested{}, CompensateVerb: CompensateRequested{}, ResumeCompensation: ResumeRequested{}, RetryVerb: RetryRequested{},
-		SkipStepVerb: StepOrdered{Order: Order{Verb: SkipStep}}, CompleteStepVerb: StepOrdered{Order: Order{Verb: CompleteStep}},
-		FailStepVerb: StepOrdered{Order: Order{Verb: FailStep}}, SuspendVerb: SuspendRequested{}, ResumeVerb: UnsuspendRequested{},
-		ExtendDeadline: DeadlineSet{TimeoutMS: 1}, ForceComplete: CompletionForced{}, ForceFail: FailureForced{}, Acknowledge: Acknowledged{},
+		Cancel:             CancelRequested{},
+		CompensateVerb:     CompensateRequested{},
+		ResumeCompensation: ResumeRequested{},
+		RetryVerb:          RetryRequested{},
+		SkipStepVerb:       StepOrdered{Order: Order{Verb: SkipStep}},
+		CompleteStepVerb:   StepOrdered{Order: Order{Verb: CompleteStep}},
+		FailStepVerb:       StepOrdered{Order: Order{Verb: FailStep}},
+		SuspendVerb:        SuspendRequested{},
+		ResumeVerb:         UnsuspendRequested{},
+		ExtendDeadline:     DeadlineSet{TimeoutMS: 1},
+		ForceComplete:      CompletionForced{},
+		ForceFail:          FailureForced{},
+		Acknowledge:        Acknowledged{},
 	}
 	for _, p := range points() {
 		r := p.run()
@@ -329,10 +347,12 @@ func TestAReleasedRunWaitsForAnybody(t *testing.T) {
 			if why := inconsistent(after); why != "" {
 				t.Fatalf("%+v, %#v, released: %s:\n%+v", p, e, why, after.Saga)
 			}
-			if after.LeaseOwner != nil || after.Version != before.Version || after.Attempt != before.Attempt || after.CurrentStep != before.CurrentStep {
+			if after.LeaseOwner != nil || after.Version != before.Version || after.Attempt != before.Attempt ||
+				after.CurrentStep != before.CurrentStep {
 				t.Fatalf("%+v, %#v: release changes what it should not, or not the owner:\n%+v", p, e, after.Saga)
 			}
-			if after.State != before.State && !slices.ContainsFunc(Edges, func(e Edge) bool { return e.From == before.State && e.To == after.State }) {
+			if after.State != before.State &&
+				!slices.ContainsFunc(Edges, func(e Edge) bool { return e.From == before.State && e.To == after.State }) {
 				t.Fatalf("%+v, %#v: release leads from %s to %s", p, e, before.State, after.State)
 			}
 			if before.NextRunAt != nil && !after.NextRunAt.Equal(*before.NextRunAt) {

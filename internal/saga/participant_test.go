@@ -23,7 +23,8 @@ func policies() *rapid.Generator[*retry.Policy] {
 			InitialIntervalMS: rapid.Int64Range(1, 50).Draw(t, "initial_interval_ms"),
 			MaxIntervalMS:     rapid.Int64Range(1, 200).Draw(t, "max_interval_ms"),
 			Multiplier:        2,
-			RetryOn:           rapid.SampledFrom([][]retry.Class{retry.Classes, retry.Classes, {retry.Timeout, retry.Network}, {}}).Draw(t, "retry_on"),
+			RetryOn: rapid.SampledFrom([][]retry.Class{retry.Classes, retry.Classes, {retry.Timeout, retry.Network}, {}}).
+				Draw(t, "retry_on"),
 		}
 	})
 }
@@ -47,7 +48,17 @@ func (w *world) receive(c Call) Outcome {
 	if c.Action == Compensate {
 		already = p.undone > 0
 	}
-	ways := []way{answersDone, answersDone, answersDone, answersDone, answersNothing, refuses, appliesInSilence, failsInSilence, neverReached}
+	ways := []way{
+		answersDone,
+		answersDone,
+		answersDone,
+		answersDone,
+		answersNothing,
+		refuses,
+		appliesInSilence,
+		failsInSilence,
+		neverReached,
+	}
 	if already {
 		ways = []way{answersDone, answersNothing, appliesInSilence, neverReached}
 	}

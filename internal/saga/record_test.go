@@ -17,7 +17,11 @@ func TestALogHoldsTheWholeAttempt(t *testing.T) {
 	o := Outcome{Request: []byte(`{"in":1}`), StartedAt: begin, EndedAt: end}
 	want := StepLog{
 		ID: uuid.UUID{15: 1}, SagaID: uuid.UUID{1}, StepIndex: 0, StepName: "s0", Action: Execute, Attempt: 1,
-		Request: json.RawMessage(`{"in":1}`), StartedAt: begin, CompletedAt: &end, DurationMS: new(int64(2500)), UpdatedAt: noon,
+		Request:     json.RawMessage(`{"in":1}`),
+		StartedAt:   begin,
+		CompletedAt: &end,
+		DurationMS:  new(int64(2500)),
+		UpdatedAt:   noon,
 	}
 	for _, tt := range []struct {
 		name   string
@@ -88,7 +92,8 @@ func TestTheErrorSaysWhyTheSagaTurnedBack(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r, _, _ := tell(t, started("uu"), tt.story)
 			e := r.Error
-			if e == nil || e.Code != tt.code || e.Type != tt.kind || e.Message != tt.msg || e.Retryable != tt.retryable || e.Cause != nil {
+			if e == nil || e.Code != tt.code || e.Type != tt.kind || e.Message != tt.msg || e.Retryable != tt.retryable ||
+				e.Cause != nil {
 				t.Errorf("error %+v, want %s, %s, %q, retryable %v", e, tt.code, tt.kind, tt.msg, tt.retryable)
 			}
 			if r.EndCause == nil || *r.EndCause != tt.cause || r.ErrorMessage() != tt.msg {
@@ -110,18 +115,26 @@ func TestADirtyEndSaysWhatFailedAndWhyItWasTried(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r, _, _ := tell(t, started("uu"), tt.story)
 			if r.Clean == nil || *r.Clean || !r.NeedsAttention || r.AttentionReason == nil || *r.AttentionReason != tt.reason {
-				t.Errorf("clean %v, needs attention %v because of %v; want %s", r.Clean, r.NeedsAttention, r.AttentionReason, tt.reason)
+				t.Errorf(
+					"clean %v, needs attention %v because of %v; want %s",
+					r.Clean,
+					r.NeedsAttention,
+					r.AttentionReason,
+					tt.reason,
+				)
 			}
 			if r.Error.Code != tt.code || r.Error.Message != tt.msg {
 				t.Errorf("error %+v, want %s, %q", r.Error, tt.code, tt.msg)
 			}
-			if why := r.Error.Cause; why == nil || why.Code != "http_409" || !strings.HasPrefix(why.Message, `step "s1"`) || why.Cause != nil {
+			if why := r.Error.Cause; why == nil || why.Code != "http_409" || !strings.HasPrefix(why.Message, `step "s1"`) ||
+				why.Cause != nil {
 				t.Errorf("its cause is %+v, want what made the saga turn back, and nothing else", why)
 			}
 		})
 	}
 	r, _, _ := tell(t, started("uu"), "done refused refused resume done")
-	if r.State != Compensated || *r.Clean != true || r.NeedsAttention || r.AttentionReason != nil || r.Error.Message != `step "s1": sold out` {
+	if r.State != Compensated || *r.Clean != true || r.NeedsAttention || r.AttentionReason != nil ||
+		r.Error.Message != `step "s1": sold out` {
 		t.Errorf("resumed and undone it still says %+v, %v, %+v", r.Error, r.NeedsAttention, r.AttentionReason)
 	}
 }

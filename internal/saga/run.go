@@ -49,7 +49,8 @@ func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Instance {
 		if l.Attempt <= r.base(l.StepIndex, l.Action) {
 			continue // of an earlier run of the step
 		}
-		if l.Action == Compensate && (l.Status == LogSuccess || l.Status == LogSkipped && (l.Outcome != nil || l.Response != nil)) {
+		if l.Action == Compensate &&
+			(l.Status == LogSuccess || l.Status == LogSkipped && (l.Outcome != nil || l.Response != nil)) {
 			r.undone = true // or given up by hand, or undone elsewhere
 		}
 		if l.Action == Compensate && l.StepIndex == s.CurrentStep && l.Attempt == s.Attempt && l.refusal() {

@@ -15,9 +15,27 @@ func TestCall(t *testing.T) {
 	def := definition("uu")
 	def.Steps[1].TimeoutMS = 250
 	def.Steps[1].Action.HTTP.Headers = map[string]string{"X-Team": "stock"}
-	start := NewInstance(New(Spec{ID: uuid.UUID{1}, Payload: json.RawMessage(`{"n":1.50}`), TraceID: new("abc")}, def, 1, new(int64(42)), noon, 0), def)
+	start := NewInstance(
+		New(
+			Spec{ID: uuid.UUID{1}, Payload: json.RawMessage(`{"n":1.50}`), TraceID: new("abc")},
+			def,
+			1,
+			new(int64(42)),
+			noon,
+			0,
+		),
+		def,
+	)
 	const id = "01000000-0000-0000-0000-000000000000"
-	want := Call{SagaID: uuid.UUID{1}, Step: "s0", Action: Execute, Attempt: 1, Fence: 1, Timeout: time.Second, Trace: "abc"}
+	want := Call{
+		SagaID:  uuid.UUID{1},
+		Step:    "s0",
+		Action:  Execute,
+		Attempt: 1,
+		Fence:   1,
+		Timeout: time.Second,
+		Trace:   "abc",
+	}
 	post := func(url string) workflow.HTTPCall { return workflow.HTTPCall{Method: "POST", URL: url} }
 	for _, tt := range []struct {
 		name, story, body string

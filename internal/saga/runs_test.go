@@ -87,7 +87,11 @@ func marksOf(s State) []mark {
 }
 
 // pointDefinitions are shared by the runs of all points.
-var pointDefinitions = map[string]*workflow.Definition{"n": definition("n"), "uuu": definition("uuu"), "nun": definition("nun")}
+var pointDefinitions = map[string]*workflow.Definition{
+	"n":   definition("n"),
+	"uuu": definition("uuu"),
+	"nun": definition("nun"),
+}
 
 // run builds the run of the point anew: two runs of one point share nothing but the definition.
 func (p point) run() Instance {
@@ -131,7 +135,9 @@ func (p point) run() Instance {
 	case lettered:
 		s.Interventions = &Interventions{DeadLetter: uuid.UUID{7}, RetriedBy: "somebody"}
 	case patched:
-		s.Interventions = &Interventions{Steps: map[int]StepIntervention{p.step: {Runs: 1, Input: json.RawMessage(`{"b":2}`)}}}
+		s.Interventions = &Interventions{
+			Steps: map[int]StepIntervention{p.step: {Runs: 1, Input: json.RawMessage(`{"b":2}`)}},
+		}
 	}
 	r := NewInstance(s, pointDefinitions[p.pattern])
 	r.recorded, r.undoRefused = p.recorded, p.mark == refused
@@ -198,22 +204,26 @@ func inconsistent(r *Instance) string {
 		return "a cause without error, or an error without cause"
 	case !r.State.Forward() && r.State != Completed && r.EndCause == nil:
 		return "turned back without a cause"
-	case r.State == Completed && r.EndCause != nil, r.State.Forward() && r.EndCause != nil && *r.EndCause == CauseStepFailed:
+	case r.State == Completed && r.EndCause != nil,
+		r.State.Forward() && r.EndCause != nil && *r.EndCause == CauseStepFailed:
 		return "a cause that should have turned it back"
 	case r.State == Cancelled && *r.EndCause != CauseCancelled, r.State == TimedOut && *r.EndCause != CauseDeadline,
 		r.State == Compensated && (*r.EndCause == CauseCancelled || *r.EndCause == CauseDeadline):
 		return "ended in the state of another cause"
 	case r.State.Terminal() != (r.CompletedAt != nil), r.State.Terminal() != (r.Clean != nil):
 		return "ended without end, or an end without having ended"
-	case r.Clean != nil && *r.Clean && (r.State == Failed || r.unclean()), r.Clean != nil && !*r.Clean && r.State != Failed && !r.unclean():
+	case r.Clean != nil && *r.Clean && (r.State == Failed || r.unclean()),
+		r.Clean != nil && !*r.Clean && r.State != Failed && !r.unclean():
 		return "a dirty end that does not say so, or a clean one that does"
 	case r.NeedsAttention && r.State.Terminal() && r.State != Failed, r.NeedsAttention != (r.AttentionReason != nil):
 		return "needs attention without a reason"
-	case r.SuspendedAt != nil && r.State.Terminal(), r.ordered() && (r.State.Terminal() || r.Attempt == 0 || r.State == Compensating && r.LeaseOwner == nil):
+	case r.SuspendedAt != nil && r.State.Terminal(),
+		r.ordered() && (r.State.Terminal() || r.Attempt == 0 || r.State == Compensating && r.LeaseOwner == nil):
 		return "ended, but something is to happen"
 	case r.DeadLetter() != uuid.Nil && (r.State != Failed && r.State != Compensating || r.halted()):
 		return "a dead letter of something that goes on without it"
-	case r.halted() && r.State != Failed, r.restartAt() >= 0 && (r.halted() || r.State != Failed && r.State != Compensating || r.restartAt() > r.CurrentStep):
+	case r.halted() && r.State != Failed,
+		r.restartAt() >= 0 && (r.halted() || r.State != Failed && r.State != Compensating || r.restartAt() > r.CurrentStep):
 		return "an intervention of another state"
 	case r.State.Terminal() && (r.LeaseOwner != nil || r.NextRunAt != nil):
 		return "ended, but somebody will look at it"

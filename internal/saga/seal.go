@@ -69,7 +69,12 @@ func LinksOf(events []StoredEvent) []Link {
 	for i := range events {
 		e := &events[i]
 		digest := e.Digest()
-		links[i] = Link{Position: e.Position, Stored: e.Stored, Intact: !e.Altered && bytes.Equal(digest[:], e.Stored), Subject: e.SagaID.String()}
+		links[i] = Link{
+			Position: e.Position,
+			Stored:   e.Stored,
+			Intact:   !e.Altered && bytes.Equal(digest[:], e.Stored),
+			Subject:  e.SagaID.String(),
+		}
 	}
 	return links
 }

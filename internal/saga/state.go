@@ -28,7 +28,17 @@ const (
 // States lists every state in order of its number.
 var States = []State{Pending, Running, StepCompleted, Completed, Compensating, Compensated, Failed, Cancelled, TimedOut}
 
-var names = [...]string{"pending", "running", "step_completed", "completed", "compensating", "compensated", "failed", "cancelled", "timed_out"}
+var names = [...]string{
+	"pending",
+	"running",
+	"step_completed",
+	"completed",
+	"compensating",
+	"compensated",
+	"failed",
+	"cancelled",
+	"timed_out",
+}
 
 // String returns the API's name of the state.
 func (s State) String() string { return names[s] }
@@ -66,7 +76,14 @@ const (
 )
 
 // Statuses lists seed 1's words in its order.
-var Statuses = []Status{StatusStarted, StatusRunning, StatusCompleted, StatusCompensating, StatusFailed, StatusCancelled}
+var Statuses = []Status{
+	StatusStarted,
+	StatusRunning,
+	StatusCompleted,
+	StatusCompensating,
+	StatusFailed,
+	StatusCancelled,
+}
 
 // Status maps the state to seed 1's word (requirements/saga.md 5.3).
 func (s State) Status() Status {

@@ -32,7 +32,8 @@ func TestVocabulary(t *testing.T) {
 	}
 	for i, v := range vocabulary {
 		s := States[i]
-		if s != v.state || s.String() != v.name || s.Status() != v.status || s.Terminal() != v.terminal || s.Forward() != v.forward {
+		if s != v.state || s.String() != v.name || s.Status() != v.status || s.Terminal() != v.terminal ||
+			s.Forward() != v.forward {
 			t.Errorf("state %d: %s, %s, terminal %v, forward %v; want %+v", s, s, s.Status(), s.Terminal(), s.Forward(), v)
 		}
 		if c, u := s.Lifecycle(true), s.Lifecycle(false); c != v.clean || u != v.unclean {
@@ -109,7 +110,8 @@ func TestReachable(t *testing.T) {
 		if !from.Terminal() && ends == 0 {
 			t.Errorf("nothing ends a saga that is %s", from)
 		}
-		if from.Terminal() && from != Failed && slices.ContainsFunc(States, func(to State) bool { return Reachable(from, to) }) {
+		if from.Terminal() && from != Failed &&
+			slices.ContainsFunc(States, func(to State) bool { return Reachable(from, to) }) {
 			t.Errorf("%s is left", from)
 		}
 		if from != Pending && Reachable(from, Pending) {
@@ -138,7 +140,12 @@ func TestReachable(t *testing.T) {
 }
 
 func TestCausesAndTheirEnds(t *testing.T) {
-	want := map[Cause]State{CauseStepFailed: Compensated, CauseOperator: Compensated, CauseCancelled: Cancelled, CauseDeadline: TimedOut}
+	want := map[Cause]State{
+		CauseStepFailed: Compensated,
+		CauseOperator:   Compensated,
+		CauseCancelled:  Cancelled,
+		CauseDeadline:   TimedOut,
+	}
 	got := map[Cause]State{}
 	for _, c := range Causes {
 		got[c] = c.End()

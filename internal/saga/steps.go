@@ -167,7 +167,10 @@ func (r *Instance) stepView(i int, t trail) StepView {
 			v.LastAttemptAt = r.StartedAt
 		}
 	default:
-		v.State = forwardState(t.last, current && (!t.last.Final || t.last.Attempt < r.Attempt)) // final until an operator retried it
+		v.State = forwardState(
+			t.last,
+			current && (!t.last.Final || t.last.Attempt < r.Attempt),
+		) // final until an operator retried it
 		v.LastAttemptAt = &t.last.StartedAt
 		v.Error = t.last.Error
 		if v.State != StepStateRunning {
@@ -202,7 +205,11 @@ func (r *Instance) viewUndo(v *StepView, t trail) {
 	if t.last == nil && (!undoing || v.Index > r.CurrentStep || r.spared(v.Index)) {
 		return
 	}
-	u := &CompensationView{Attempts: t.attempts, MaxAttempts: r.Def.CompensationPolicy(v.Index).MaxAttempts, StartedAt: t.first}
+	u := &CompensationView{
+		Attempts:    t.attempts,
+		MaxAttempts: r.Def.CompensationPolicy(v.Index).MaxAttempts,
+		StartedAt:   t.first,
+	}
 	v.Compensation = u
 	current := r.current(v.Index, false)
 	if current {
@@ -234,5 +241,6 @@ func (r *Instance) viewUndo(v *StepView, t trail) {
 // or a retry goes forward again before it is reached.
 func (r *Instance) spared(i int) bool {
 	by := r.intervened(i)
-	return by.Skipped && !by.Doubt || r.Interventions != nil && r.Interventions.RestartAt != nil && i < *r.Interventions.RestartAt
+	return by.Skipped && !by.Doubt ||
+		r.Interventions != nil && r.Interventions.RestartAt != nil && i < *r.Interventions.RestartAt
 }

@@ -50,12 +50,25 @@ type Trail interface {
 	// it looked: the position to go on from, also when nothing matched. A call
 	// that returned fewer than limit has reached the feed's end if end is after;
 	// else it may have stopped because it looks at FeedScan events at most.
-	Feed(ctx context.Context, tenant uuid.UUID, after Position, f EventFilter, limit int) (events []StoredEvent, end Position, err error)
+	Feed(
+		ctx context.Context,
+		tenant uuid.UUID,
+		after Position,
+		f EventFilter,
+		limit int,
+	) (events []StoredEvent, end Position, err error)
 	// Events returns a page of one saga's events, archived or not, in the order
 	// in which they happened, or newest first. after is the ID of the last event
 	// of the page before, 0 for the first page. more: there is a next page.
 	// Events of a foreign or unknown saga: none.
-	Events(ctx context.Context, tenant, sagaID uuid.UUID, f EventFilter, newestFirst bool, after int64, limit int) (events []StoredEvent, more bool, err error)
+	Events(
+		ctx context.Context,
+		tenant, sagaID uuid.UUID,
+		f EventFilter,
+		newestFirst bool,
+		after int64,
+		limit int,
+	) (events []StoredEvent, more bool, err error)
 	// End returns the position after every event that Feed shows now.
 	End(ctx context.Context, tenant uuid.UUID) (Position, error)
 }

@@ -12,11 +12,20 @@ func (w *world) checkViews(r *Instance) {
 		if state < 0 {
 			continue
 		}
-		if v.Index != i || v.Name != w.def.Steps[i].Name || v.State != state && !(state == StepStateFailed && v.State == StepStatePending) {
+		if v.Index != i || v.Name != w.def.Steps[i].Name ||
+			v.State != state && !(state == StepStateFailed && v.State == StepStatePending) {
 			t.Fatalf("%s at step %d: step %d is shown %s, want %s\n%+v", r.State, r.CurrentStep, i, v.State, state, w.logs)
 		}
 		if shown := v.Compensation; (shown == nil) != (undo < 0) || shown != nil && shown.State != undo {
-			t.Fatalf("%s at step %d: the undo of step %d is shown %+v, want %d\n%+v", r.State, r.CurrentStep, i, shown, undo, w.logs)
+			t.Fatalf(
+				"%s at step %d: the undo of step %d is shown %+v, want %d\n%+v",
+				r.State,
+				r.CurrentStep,
+				i,
+				shown,
+				undo,
+				w.logs,
+			)
 		}
 		if (string(v.Output) != "") != (w.done[i] && string(r.outputs[i]) != "null") {
 			t.Fatalf("step %d is shown with output %s", i, v.Output)

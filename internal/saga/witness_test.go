@@ -48,8 +48,12 @@ func newWitness(n int) witness {
 	return witness{
 		done: make([]bool, n), doubt: make([]bool, n), ended: map[work]int{}, answered: map[work]int{},
 		takeovers: map[work]int{}, resumed: map[work]int{}, closed: map[work]int{},
-		skipped: make([]bool, n), byHand: make([]bool, n), undoByHand: make([]bool, n), rows: map[work]int{}, happened: map[string]int{},
-		letters: map[uuid.UUID]dlq.Letter{},
+		skipped:    make([]bool, n),
+		byHand:     make([]bool, n),
+		undoByHand: make([]bool, n),
+		rows:       map[work]int{},
+		happened:   map[string]int{},
+		letters:    map[uuid.UUID]dlq.Letter{},
 	}
 }
 
@@ -74,7 +78,8 @@ func (w *world) checkCommit(e Event, before *Instance, c *Change) {
 	if why := inconsistent(after); why != "" {
 		t.Fatalf("%#v leads to a saga that is %s: %+v", e, why, after.Saga)
 	}
-	if before.State != after.State && !Reachable(before.State, after.State) || before.State.Terminal() && before.State != Failed { // I5
+	if before.State != after.State && !Reachable(before.State, after.State) ||
+		before.State.Terminal() && before.State != Failed { // I5
 		t.Fatalf("%#v leads from %s to %s", e, before.State, after.State)
 	}
 	if after.Version != before.Version+1 || after.LeaseEpoch != before.LeaseEpoch {
@@ -116,7 +121,8 @@ func (w *world) note(e Event, before, after *Instance) {
 	switch {
 	case forced && before.EndCause == nil:
 		w.cause = nil // nothing but force
-	case before.EndCause == nil && after.EndCause != nil, w.cause == nil && before.halted() && !after.halted() && after.Error != nil:
+	case before.EndCause == nil && after.EndCause != nil,
+		w.cause == nil && before.halted() && !after.halted() && after.Error != nil:
 		w.cause = after.Error
 	}
 	switch e := e.(type) {
@@ -244,7 +250,8 @@ func (w *world) noteByHand(before *Instance, c *Change) {
 // its compensation or by declaration, unless an operator knows better.
 func (w *world) anew(k int) {
 	p := w.participants[k]
-	undone := w.undoByHand[k] || p.undone == 1 || w.row(k, Compensate, LogSkipped) != nil || w.def.Steps[k].Compensation.None()
+	undone := w.undoByHand[k] || p.undone == 1 || w.row(k, Compensate, LogSkipped) != nil ||
+		w.def.Steps[k].Compensation.None()
 	if w.mustUndo(k) && !undone {
 		w.t.Fatalf("step %d begins anew, but it was not undone: %+v\n%s", k, p, w.story())
 	}

@@ -52,7 +52,10 @@ func newWorld(t *rapid.T) *world {
 	if w.chance("created unowned", 20) {
 		owner = nil
 	}
-	spec := Spec{ID: uuid.UUID{9}, Payload: rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"order":1.50}`)}).Draw(t, "payload")}
+	spec := Spec{
+		ID:      uuid.UUID{9},
+		Payload: rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"order":1.50}`)}).Draw(t, "payload"),
+	}
 	w.head = New(spec, w.def, 1, owner, w.now, 0)
 	w.audit = []AuditEvent{w.head.Begun("", "")}
 	if owner != nil {
@@ -174,7 +177,8 @@ func workflows() *rapid.Generator[*workflow.Definition] {
 		d.Retry, d.CompensationRetry = policies().Draw(t, "retry"), policies().Draw(t, "compensation retry")
 		for i := range d.Steps {
 			if rapid.IntRange(0, 3).Draw(t, "own policies") == 3 {
-				d.Steps[i].Retry, d.Steps[i].CompensationRetry = policies().Draw(t, "retry"), policies().Draw(t, "compensation retry")
+				d.Steps[i].Retry, d.Steps[i].CompensationRetry = policies().Draw(t, "retry"),
+					policies().Draw(t, "compensation retry")
 			}
 		}
 		return d

@@ -35,7 +35,10 @@ func document(depth int) *rapid.Generator[sample] {
 	})
 }
 
-var literals = rapid.Map(rapid.SampledFrom([]string{"true", "false", "null"}), func(s string) sample { return sample{s, s} })
+var literals = rapid.Map(
+	rapid.SampledFrom([]string{"true", "false", "null"}),
+	func(s string) sample { return sample{s, s} },
+)
 
 var numbers = rapid.Custom(func(t *rapid.T) sample {
 	src := rapid.StringMatching(`-?(0|[1-9][0-9]{0,20})`).Draw(t, "integer")

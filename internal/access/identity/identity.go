@@ -224,6 +224,11 @@ func (c *Checker) record(ctx context.Context) {
 		return
 	}
 	if err := c.keys.Used(ctx, used); err != nil {
-		c.log.WarnContext(ctx, "cannot record when API keys were last used", slog.Int("keys", len(used)), slog.Any("error", err))
+		c.log.WarnContext(
+			ctx,
+			"cannot record when API keys were last used",
+			slog.Int("keys", len(used)),
+			slog.Any("error", err),
+		)
 	}
 }

@@ -290,7 +290,13 @@ func TestStrangersCannotFillTheMemory(t *testing.T) {
 func BenchmarkIdentifyCached(b *testing.B) {
 	w := newWorld(&testing.T{})
 	var chance [access.EntropyBytes]byte
-	k, token, err := access.Issue(access.Request{Name: "a", Role: access.Admin}, access.Anonymous, uuid.New(), chance, time.Now())
+	k, token, err := access.Issue(
+		access.Request{Name: "a", Role: access.Admin},
+		access.Anonymous,
+		uuid.New(),
+		chance,
+		time.Now(),
+	)
 	if err == nil {
 		err = w.Create(b.Context(), k)
 	}

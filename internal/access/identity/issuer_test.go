@@ -68,7 +68,12 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.name, "jwks_uri": i.name + "/keys"})
 	case r.URL.Path == "/keys":
 		i.fetches++
-		set := map[string][]any{"keys": {map[string]string{"kty": "post-quantum", "kid": "es"}, map[string]string{"kty": "oct", "kid": "oct", "k": "c2VjcmV0"}}}
+		set := map[string][]any{
+			"keys": {
+				map[string]string{"kty": "post-quantum", "kid": "es"},
+				map[string]string{"kty": "oct", "kid": "oct", "k": "c2VjcmV0"},
+			},
+		}
 		for kid, key := range i.keys {
 			set["keys"] = append(set["keys"], jose.JSONWebKey{Key: key.Public(), KeyID: kid, Use: "sig"})
 		}
@@ -118,7 +123,10 @@ func (i *issuer) sign(key any, alg jose.SignatureAlgorithm, kid string, changes 
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", kid).WithType("JWT"))
+	signer, err := jose.NewSigner(
+		jose.SigningKey{Algorithm: alg, Key: key},
+		(&jose.SignerOptions{}).WithHeader("kid", kid).WithType("JWT"),
+	)
 	if err != nil {
 		i.t.Fatal(err)
 	}
@@ -142,5 +150,7 @@ func (i *issuer) checker(change ...func(*identity.JWT)) *identity.Checker {
 	for _, f := range change {
 		f(&cfg)
 	}
-	return identity.New(identity.Config{Keys: memstore.New(time.Now).Keys, JWT: &cfg, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	return identity.New(
+		identity.Config{Keys: memstore.New(time.Now).Keys, JWT: &cfg, Now: time.Now, Log: slog.New(slog.DiscardHandler)},
+	)
 }

@@ -104,7 +104,10 @@ func (t *tokens) principal(subject string, c claims) (access.Principal, error) {
 		return access.Principal{}, err
 	}
 	if tenant.ID == uuid.Nil && !t.cfg.DefaultTenant {
-		return access.Principal{}, fmt.Errorf("the token has no %s; set auth.jwt_default_tenant to map such tokens to the default tenant", t.cfg.TenantClaim)
+		return access.Principal{}, fmt.Errorf(
+			"the token has no %s; set auth.jwt_default_tenant to map such tokens to the default tenant",
+			t.cfg.TenantClaim,
+		)
 	}
 	return access.Principal{Subject: "jwt:" + subject, Role: c.role(t.cfg.RoleClaim), Tenant: tenant}, nil
 }

@@ -121,7 +121,8 @@ func TestATokenThatIsNotAsItMustBeDoesNotCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := i.checker().Identify(t.Context(), token)
-			if fault.KindOf(err) != fault.Unauthenticated || !fault.IsCode(err, access.CodeInvalid) || got != (access.Principal{}) {
+			if fault.KindOf(err) != fault.Unauthenticated || !fault.IsCode(err, access.CodeInvalid) ||
+				got != (access.Principal{}) {
 				t.Errorf("%+v, %v; want it refused", got, err)
 			}
 		})
@@ -158,7 +159,9 @@ func TestATokenWithoutAnEndDoesNotCountWithoutLeewayEither(t *testing.T) {
 	i := newIssuer(t)
 	i.serve()
 	c := i.checker(func(j *identity.JWT) { j.Leeway = 0 })
-	if _, err := c.Identify(t.Context(), i.token("es", map[string]any{"exp": nil})); fault.KindOf(err) != fault.Unauthenticated {
+	if _, err := c.Identify(t.Context(), i.token("es", map[string]any{"exp": nil})); fault.KindOf(
+		err,
+	) != fault.Unauthenticated {
 		t.Errorf("error = %v, want it refused", err)
 	}
 }

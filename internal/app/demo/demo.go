@@ -50,8 +50,13 @@ type order struct {
 var orders = []order{
 	{"An order that completes", `{"order_id": "A-1", "sku": "lamp", "quantity": 2, "amount": 59.9, "card": "visa"}`,
 		client.SagaStatusCOMPLETED, client.SagaStateCompleted, ledger.Completed},
-	{"An order that payments refuses: the reservation is undone", `{"order_id": "A-2", "sku": "lamp", "quantity": 2, "amount": 59.9, "card": "declined"}`,
-		client.SagaStatusFAILED, client.SagaStateCompensated, ledger.Compensated},
+	{
+		"An order that payments refuses: the reservation is undone",
+		`{"order_id": "A-2", "sku": "lamp", "quantity": 2, "amount": 59.9, "card": "declined"}`,
+		client.SagaStatusFAILED,
+		client.SagaStateCompensated,
+		ledger.Compensated,
+	},
 	{"An order whose charge is made but whose answer is lost each time: refunded first, then the reservation",
 		`{"order_id": "A-3", "sku": "lamp", "quantity": 2, "amount": 59.9, "card": "visa", "simulate": {"charge-payment": "drop_reply_always"}}`,
 		client.SagaStatusFAILED, client.SagaStateCompensated, ledger.Compensated},

@@ -16,7 +16,11 @@ func TestTheDemoRunsItsThreeOrdersAndChecksTheLedger(t *testing.T) {
 	cfg.Database.URL = config.Secret(testdb.DSN(t))
 	var out bytes.Buffer
 	err := demo.Run(t.Context(), demo.Config{
-		Skald: cfg, Workflow: "../../../examples/order/workflow.yaml", Dir: t.TempDir(), Out: &out, Log: slog.New(slog.DiscardHandler),
+		Skald:    cfg,
+		Workflow: "../../../examples/order/workflow.yaml",
+		Dir:      t.TempDir(),
+		Out:      &out,
+		Log:      slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatalf("Run = %v\n%s", err, &out)

@@ -79,13 +79,29 @@ func TestADigestTellsFieldsApart(t *testing.T) {
 // A field of By that an Action did not get would be missing from the record.
 func TestAnActionSaysEverythingOfWhoActs(t *testing.T) {
 	by := operator.By{
-		Actor: "key:ann", Reason: "because", RequestID: "req-1", Credential: uuid.UUID{4}, Address: "192.0.2.1", Operation: "discardDeadLetter",
+		Actor:      "key:ann",
+		Reason:     "because",
+		RequestID:  "req-1",
+		Credential: uuid.UUID{4},
+		Address:    "192.0.2.1",
+		Operation:  "discardDeadLetter",
 	}
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	got := by.Did(uuid.UUID{1}, uuid.UUID{2}, at, operator.DeadLetter, "letter", "discard", json.RawMessage(`{"n":1}`))
 	want := operator.Action{
-		ID: uuid.UUID{1}, TenantID: uuid.UUID{2}, At: at, Kind: operator.DeadLetter, Subject: "letter", Verb: "discard", Detail: json.RawMessage(`{"n":1}`),
-		Actor: "key:ann", Reason: "because", RequestID: "req-1", Credential: uuid.UUID{4}, Address: "192.0.2.1", Operation: "discardDeadLetter",
+		ID:         uuid.UUID{1},
+		TenantID:   uuid.UUID{2},
+		At:         at,
+		Kind:       operator.DeadLetter,
+		Subject:    "letter",
+		Verb:       "discard",
+		Detail:     json.RawMessage(`{"n":1}`),
+		Actor:      "key:ann",
+		Reason:     "because",
+		RequestID:  "req-1",
+		Credential: uuid.UUID{4},
+		Address:    "192.0.2.1",
+		Operation:  "discardDeadLetter",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -101,7 +117,12 @@ func TestAnActionSaysEverythingOfWhoActs(t *testing.T) {
 	}
 	from := got.From(map[string]int{"a": 1}, nil)
 	if from.Before == nil || from.After != nil || got.Before != nil {
-		t.Errorf("of something deleted: before %x, after %x; and the action itself has %x", from.Before, from.After, got.Before)
+		t.Errorf(
+			"of something deleted: before %x, after %x; and the action itself has %x",
+			from.Before,
+			from.After,
+			got.Before,
+		)
 	}
 }
 
@@ -142,7 +163,10 @@ func TestARoundPutsOnRecordWhatItTookOfEachTenant(t *testing.T) {
 	var said []string
 	seen := map[uuid.UUID]bool{}
 	for _, a := range got {
-		said = append(said, fmt.Sprintf("%d %s %s %s %s %s %s", a.TenantID[0], a.Kind, a.Subject, a.Verb, a.Actor, a.RequestID, a.Detail))
+		said = append(
+			said,
+			fmt.Sprintf("%d %s %s %s %s %s %s", a.TenantID[0], a.Kind, a.Subject, a.Verb, a.Actor, a.RequestID, a.Detail),
+		)
 		if seen[a.ID] || !a.At.Equal(at) {
 			t.Errorf("the action %s at %s", a.ID, a.At)
 		}

@@ -58,5 +58,12 @@ type Shown struct{ Sagas, Runs, Letters bool }
 type Store interface {
 	// Timeline returns up to limit entries of a correlation id after a place (nil:
 	// from the beginning), the oldest first, and whether there are more.
-	Timeline(ctx context.Context, tenant uuid.UUID, correlation string, show Shown, after *Cursor, limit int) (entries []Entry, more bool, err error)
+	Timeline(
+		ctx context.Context,
+		tenant uuid.UUID,
+		correlation string,
+		show Shown,
+		after *Cursor,
+		limit int,
+	) (entries []Entry, more bool, err error)
 }

@@ -70,8 +70,13 @@ func Source(tenant uuid.UUID) string { return "/skald/tenants/" + tenant.String(
 func Of(e *saga.StoredEvent) (Event, error) {
 	id := strconv.FormatInt(e.ID, 10)
 	d := Data{
-		ID: id, EventType: e.Type, SagaID: e.SagaID, WorkflowName: e.WorkflowName, CorrelationID: e.CorrelationID, BusinessKey: e.BusinessKey,
-		StepName: e.StepName, Attempt: e.Attempt, Timestamp: e.At, EventData: e.Data, Error: withoutDetails(e.Error),
+		ID:            id,
+		EventType:     e.Type,
+		SagaID:        e.SagaID,
+		WorkflowName:  e.WorkflowName,
+		CorrelationID: e.CorrelationID,
+		BusinessKey:   e.BusinessKey,
+		StepName:      e.StepName, Attempt: e.Attempt, Timestamp: e.At, EventData: e.Data, Error: withoutDetails(e.Error),
 		Actor: e.Actor, RequestID: e.RequestID, TraceID: e.TraceID, SpanID: e.SpanID,
 	}
 	if e.StepIndex != saga.NoStep {

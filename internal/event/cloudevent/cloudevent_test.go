@@ -20,12 +20,27 @@ var (
 )
 
 func TestAnEventIsTheDocumentOfTheManual(t *testing.T) {
-	cause := &saga.Error{Code: "timeout", Message: "no answer", Type: "timeout", Retryable: true, Timestamp: at, Details: json.RawMessage(`{"card":"4111"}`)}
+	cause := &saga.Error{
+		Code:      "timeout",
+		Message:   "no answer",
+		Type:      "timeout",
+		Retryable: true,
+		Timestamp: at,
+		Details:   json.RawMessage(`{"card":"4111"}`),
+	}
 	e := saga.StoredEvent{
 		AuditEvent: saga.AuditEvent{
 			TenantID: tenant, SagaID: id, Type: saga.StepFailed, StepIndex: 0, StepName: "reserve", Attempt: 3, At: at,
 			Data: json.RawMessage(`{"action":"EXECUTE"}`), Old: saga.Running, New: saga.Compensating,
-			Error: &saga.Error{Code: "http_409", Message: "refused", Type: "refused", Timestamp: at, Details: json.RawMessage(`{"card":"4111"}`), StackTrace: "at 4111", Cause: cause},
+			Error: &saga.Error{
+				Code:       "http_409",
+				Message:    "refused",
+				Type:       "refused",
+				Timestamp:  at,
+				Details:    json.RawMessage(`{"card":"4111"}`),
+				StackTrace: "at 4111",
+				Cause:      cause,
+			},
 			Actor: "alice", RequestID: "req-1", TraceID: new(strings.Repeat("a", 32)), SpanID: new(strings.Repeat("b", 16)),
 		},
 		Position: saga.Position{TxID: 9, ID: 42}, WorkflowName: "order", CorrelationID: new("c-1"), BusinessKey: new("b-1"),
@@ -95,8 +110,16 @@ func TestAnEventIsTheDocumentOfTheManual(t *testing.T) {
 
 func TestWhatAnEventDoesNotHaveIsLeftOut(t *testing.T) {
 	e := saga.StoredEvent{
-		AuditEvent: saga.AuditEvent{TenantID: tenant, SagaID: id, Type: saga.CancelAsked, StepIndex: saga.NoStep, At: at, Old: saga.NoState, New: saga.NoState},
-		Position:   saga.Position{ID: 7},
+		AuditEvent: saga.AuditEvent{
+			TenantID:  tenant,
+			SagaID:    id,
+			Type:      saga.CancelAsked,
+			StepIndex: saga.NoStep,
+			At:        at,
+			Old:       saga.NoState,
+			New:       saga.NoState,
+		},
+		Position: saga.Position{ID: 7},
 	}
 	doc, err := cloudevent.Of(&e)
 	if err != nil {

@@ -289,11 +289,21 @@ func (l *deliverer) attempt(ctx context.Context, s *webhook.Subscription, d *web
 	l.Observer.Attempted(result)
 	log := l.Log.With(slog.String("webhook_id", d.WebhookID.String()), slog.String("delivery_id", d.ID.String()))
 	if result == "failed" {
-		log.InfoContext(store, "webhook delivery failed permanently", slog.Int("attempt", d.Attempt), slog.String("reason", r.Delivery.Error))
+		log.InfoContext(
+			store,
+			"webhook delivery failed permanently",
+			slog.Int("attempt", d.Attempt),
+			slog.String("reason", r.Delivery.Error),
+		)
 	}
 	if stored && r.Disabled {
 		l.Observer.Disabled()
-		log.WarnContext(store, "webhook disabled", slog.String("tenant_id", d.TenantID.String()), slog.String("reason", r.Subscription.DisabledReason))
+		log.WarnContext(
+			store,
+			"webhook disabled",
+			slog.String("tenant_id", d.TenantID.String()),
+			slog.String("reason", r.Subscription.DisabledReason),
+		)
 	}
 	return result == "delivered"
 }

@@ -37,7 +37,10 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	def, err := workflow.ParseJSON([]byte(`{"name":"w","steps":[{"name":"a","action":{"http":{"url":"http://h/"}},"compensation":"none"}]}`), workflow.Limits{})
+	def, err := workflow.ParseJSON(
+		[]byte(`{"name":"w","steps":[{"name":"a","action":{"http":{"url":"http://h/"}},"compensation":"none"}]}`),
+		workflow.Limits{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +59,14 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) subscribe(url string, types ...string) webhook.Subscription {
 	w.t.Helper()
-	s, err := webhook.New(tenant, uuid.Must(uuid.NewV7()), webhook.Settings{URL: &url, EventTypes: &types}, []byte("k"), "", time.Now())
+	s, err := webhook.New(
+		tenant,
+		uuid.Must(uuid.NewV7()),
+		webhook.Settings{URL: &url, EventTypes: &types},
+		[]byte("k"),
+		"",
+		time.Now(),
+	)
 	if err == nil {
 		err = w.store.Webhooks.Create(w.t.Context(), s, false)
 	}
@@ -85,7 +95,11 @@ func (w *world) node() (stop func()) {
 	go func() {
 		defer close(done)
 		delivery.Run(ctx, delivery.Config{
-			Queue: w.store.Webhooks, Trail: w.store.Trail, Send: w.send, Now: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Queue:    w.store.Webhooks,
+			Trail:    w.store.Trail,
+			Send:     w.send,
+			Now:      time.Now,
+			Log:      slog.New(slog.NewTextHandler(io.Discard, nil)),
 			NewID:    func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
 			Observer: delivery.Observer{Attempted: func(r string) { w.mu.Lock(); defer w.mu.Unlock(); w.results[r]++ }},
 		})

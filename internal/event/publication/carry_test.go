@@ -115,7 +115,10 @@ type trail struct {
 
 func newTrail(t *testing.T) *trail {
 	t.Helper()
-	def, err := workflow.ParseJSON([]byte(`{"name":"w","steps":[{"name":"a","action":{"http":{"url":"http://h/"}},"compensation":"none"}]}`), workflow.Limits{})
+	def, err := workflow.ParseJSON(
+		[]byte(`{"name":"w","steps":[{"name":"a","action":{"http":{"url":"http://h/"}},"compensation":"none"}]}`),
+		workflow.Limits{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +223,12 @@ func TestNothingIsLostOrOutOfOrderHoweverABatchFails(t *testing.T) {
 			events += len(ids)
 		}
 		if published != events || len(b.taken) <= events {
-			t.Errorf("%d of %d events count as published, and the broker has %d: no batch was sent twice", published, events, len(b.taken))
+			t.Errorf(
+				"%d of %d events count as published, and the broker has %d: no batch was sent twice",
+				published,
+				events,
+				len(b.taken),
+			)
 		}
 		if b.open != 0 {
 			t.Errorf("%d producers were left open", b.open)
@@ -282,7 +290,12 @@ func TestALateAcknowledgementMovesNoCursor(t *testing.T) {
 		time.Sleep(time.Second)
 		left, err := tr.store.Publications.Unpublished(t.Context(), name)
 		if err != nil || len(left) > 0 || published > 0 {
-			t.Errorf("after the late acknowledgement %+v is unpublished (%v), and %d events count as published by it", left, err, published)
+			t.Errorf(
+				"after the late acknowledgement %+v is unpublished (%v), and %d events count as published by it",
+				left,
+				err,
+				published,
+			)
 		}
 		successor()
 		stop()

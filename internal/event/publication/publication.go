@@ -189,7 +189,14 @@ func (c *Config) failed(ctx context.Context, failures int, told *time.Time, err 
 	if failures == 1 || time.Since(*told) >= tellAgain {
 		level, *told = slog.LevelWarn, time.Now()
 	}
-	c.Log.Log(ctx, level, "cannot publish events; trying again", slog.String("publication", c.Name), slog.Int("failures", failures), slog.Any("error", err))
+	c.Log.Log(
+		ctx,
+		level,
+		"cannot publish events; trying again",
+		slog.String("publication", c.Name),
+		slog.Int("failures", failures),
+		slog.Any("error", err),
+	)
 	loop.Sleep(ctx, loop.Jittered(backoff.Delay(failures, 0, 0)))
 }
 
@@ -218,7 +225,12 @@ func (c *Config) pass(ctx context.Context, to Producer, epoch int64) (published 
 }
 
 // carry sends one batch of a tenant and moves its cursor.
-func (c *Config) carry(ctx context.Context, to Producer, epoch int64, t saga.Unpublished) (n int, ours bool, err error) {
+func (c *Config) carry(
+	ctx context.Context,
+	to Producer,
+	epoch int64,
+	t saga.Unpublished,
+) (n int, ours bool, err error) {
 	events, end, err := c.Trail.Feed(ctx, t.TenantID, t.After, saga.EventFilter{}, c.Batch)
 	if err != nil || end == t.After {
 		return 0, true, err

@@ -74,8 +74,12 @@ func TestAPublicationThatGoesOnFailingIsToldEveryTenMinutes(t *testing.T) {
 		go func() {
 			defer close(ended)
 			publication.Run(ctx, publication.Config{
-				Name: "kafka:events", Node: "a", Store: p, Open: func() (publication.Producer, error) { return idle{}, nil }, Now: time.Now,
-				Log: slog.New(slog.NewTextHandler(&log, nil)), Observer: publication.Observer{Failed: func() { failed.Add(1) }},
+				Name:  "kafka:events",
+				Node:  "a",
+				Store: p,
+				Open:  func() (publication.Producer, error) { return idle{}, nil },
+				Now:   time.Now,
+				Log:   slog.New(slog.NewTextHandler(&log, nil)), Observer: publication.Observer{Failed: func() { failed.Add(1) }},
 			})
 		}()
 		warned := func() int { return strings.Count(log.String(), "level=WARN msg=\"cannot publish events") }
@@ -94,7 +98,8 @@ func TestAPublicationThatGoesOnFailingIsToldEveryTenMinutes(t *testing.T) {
 		if n := failed.Load(); n < 100 {
 			t.Errorf("only %d failures in 36 minutes are counted", n)
 		}
-		if text := log.String(); !strings.Contains(text, "publication=kafka:events") || !strings.Contains(text, "the broker is away") {
+		if text := log.String(); !strings.Contains(text, "publication=kafka:events") ||
+			!strings.Contains(text, "the broker is away") {
 			t.Errorf("it is not said which publication fails, and why: %s", text)
 		}
 		p.down.Store(false)

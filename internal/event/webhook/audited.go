@@ -16,7 +16,11 @@ func (s *Subscription) Audited() any {
 	// No entries and nil are the same selection, and are read back as one of the two.
 	all := func(entries []string) []string { return append([]string{}, entries...) }
 	return map[string]any{
-		"id": s.ID, "url": s.URL, "description": s.Description, "event_types": all(s.EventTypes), "workflow_names": all(s.WorkflowNames),
-		"enabled": s.Enabled, "disabled_reason": s.DisabledReason, "version": s.Version, "secrets": secrets,
+		"id":             s.ID,
+		"url":            s.URL,
+		"description":    s.Description,
+		"event_types":    all(s.EventTypes),
+		"workflow_names": all(s.WorkflowNames),
+		"enabled":        s.Enabled, "disabled_reason": s.DisabledReason, "version": s.Version, "secrets": secrets,
 	}
 }

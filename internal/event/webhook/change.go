@@ -180,7 +180,8 @@ func mistakeInURL(raw string) string {
 		return mistake
 	}
 	u, err := url.Parse(raw)
-	if err == nil && numericEnd.MatchString(u.Hostname()) && !strings.Contains(u.Hostname(), ":") && !dotted.MatchString(u.Hostname()) {
+	if err == nil && numericEnd.MatchString(u.Hostname()) && !strings.Contains(u.Hostname(), ":") &&
+		!dotted.MatchString(u.Hostname()) {
 		return "has a host that looks like an IPv4 address but is not one"
 	}
 	return ""

@@ -63,8 +63,10 @@ func TestWhatASubscriptionMayBe(t *testing.T) {
 		{"one with a dot behind", webhook.Settings{URL: new("https://127.1./")}, []string{"/url"}},
 		{"too long", webhook.Settings{URL: new("https://h/" + strings.Repeat("a", webhook.MaxURL))}, []string{"/url"}},
 		{"stars and strangers", webhook.Settings{
-			URL: new("https://h/"), EventTypes: &[]string{"saga.completed", "sag*", "saga.done", "dream.*", ""}, WorkflowNames: &[]string{"order", "-"},
-			Description: new(strings.Repeat("ü", webhook.MaxDescription+1)),
+			URL:           new("https://h/"),
+			EventTypes:    &[]string{"saga.completed", "sag*", "saga.done", "dream.*", ""},
+			WorkflowNames: &[]string{"order", "-"},
+			Description:   new(strings.Repeat("ü", webhook.MaxDescription+1)),
 		}, []string{"/description", "/event_types/1", "/event_types/2", "/event_types/3", "/event_types/4", "/workflow_names/1"}},
 	} {
 		_, err := webhook.New(uuid.New(), uuid.New(), tt.c, []byte("k"), "", now)
@@ -93,11 +95,13 @@ func TestEnablingForgetsWhyItWasDisabled(t *testing.T) {
 	s := subscription(t)
 	s.Health = webhook.Health{FailingSince: &now, GivenUp: 3}
 	off, err := s.With(webhook.Settings{Enabled: new(false)}, now)
-	if err != nil || off.Enabled || off.DisabledReason == "" || !off.DisabledAt.Equal(now) || off.Version != s.Version+1 || off.Health != s.Health {
+	if err != nil || off.Enabled || off.DisabledReason == "" || !off.DisabledAt.Equal(now) || off.Version != s.Version+1 ||
+		off.Health != s.Health {
 		t.Errorf("off: %+v, %v", off, err)
 	}
 	on, err := off.With(webhook.Settings{Enabled: new(true)}, now.Add(time.Minute))
-	if err != nil || !on.Enabled || on.DisabledReason != "" || on.DisabledAt != nil || on.Health != (webhook.Health{}) || on.Version != s.Version+2 {
+	if err != nil || !on.Enabled || on.DisabledReason != "" || on.DisabledAt != nil || on.Health != (webhook.Health{}) ||
+		on.Version != s.Version+2 {
 		t.Errorf("on: %+v, %v", on, err)
 	}
 	if !s.Enabled || s.Version != 1 {

@@ -11,7 +11,14 @@ import (
 )
 
 func TestWhatADeliveryTellsOfItsLetter(t *testing.T) {
-	first := webhook.Delivery{WebhookID: uuid.UUID{1}, ID: uuid.UUID{2}, EventID: 7, Attempt: 1, Status: webhook.Pending, Body: []byte(`{"event":1}`)}
+	first := webhook.Delivery{
+		WebhookID: uuid.UUID{1},
+		ID:        uuid.UUID{2},
+		EventID:   7,
+		Attempt:   1,
+		Status:    webhook.Pending,
+		Body:      []byte(`{"event":1}`),
+	}
 	again, test := first, first
 	again.Attempt, again.RoundStart = 2, 1
 	test.EventID = 0
@@ -62,7 +69,8 @@ func TestWhatADeliveryTellsOfItsLetter(t *testing.T) {
 func TestOnlyWhatWasGivenUpIsRetriedByARedelivery(t *testing.T) {
 	for _, status := range webhook.Statuses {
 		d := webhook.Delivery{EventID: 7, Status: status}
-		if n := webhook.Redelivered(&d, uuid.UUID{9}); (n != nil) != (status == webhook.Failed) || n != nil && (n.Outcome != dlq.RetryStarted || n.Token != uuid.UUID{9}) {
+		if n := webhook.Redelivered(&d, uuid.UUID{9}); (n != nil) != (status == webhook.Failed) ||
+			n != nil && (n.Outcome != dlq.RetryStarted || n.Token != uuid.UUID{9}) {
 			t.Errorf("%s: %+v", status, n)
 		}
 	}

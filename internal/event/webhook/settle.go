@@ -95,7 +95,14 @@ func Settle(s Subscription, d Delivery, o Outcome, p Policy, m Moment) Result {
 	default:
 		r.end(Failed, m)
 		if r.Subscription.Health.GivenUp++; r.Subscription.Health.GivenUp >= p.DisableAfter {
-			r.disable(fmt.Sprintf("%d deliveries in a row failed permanently; the last error: %s", r.Subscription.Health.GivenUp, r.Delivery.Error), m)
+			r.disable(
+				fmt.Sprintf(
+					"%d deliveries in a row failed permanently; the last error: %s",
+					r.Subscription.Health.GivenUp,
+					r.Delivery.Error,
+				),
+				m,
+			)
 		}
 	}
 	return r

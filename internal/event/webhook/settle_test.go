@@ -17,7 +17,14 @@ var (
 
 func subscription(t *testing.T) webhook.Subscription {
 	t.Helper()
-	s, err := webhook.New(uuid.New(), uuid.New(), webhook.Settings{URL: new("https://h.example/in")}, []byte("k"), "alice", now.Add(-time.Hour))
+	s, err := webhook.New(
+		uuid.New(),
+		uuid.New(),
+		webhook.Settings{URL: new("https://h.example/in")},
+		[]byte("k"),
+		"alice",
+		now.Add(-time.Hour),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +70,9 @@ func TestWhatAnOutcomeMeans(t *testing.T) {
 			if d.Status == webhook.Pending && d.DueAt.Sub(now) != tt.wait {
 				t.Errorf("waits %s, want %s", d.DueAt.Sub(now), tt.wait)
 			}
-			if (h.FailingSince != nil) != tt.failing || h.GivenUp != tt.givenUp || r.Changed != tt.failing || !r.Subscription.Enabled || r.Disabled {
+			if (h.FailingSince != nil) != tt.failing || h.GivenUp != tt.givenUp || r.Changed != tt.failing ||
+				!r.Subscription.Enabled ||
+				r.Disabled {
 				t.Errorf("health %+v, changed %v, disabled %v", h, r.Changed, r.Disabled)
 			}
 			if failed := !tt.o.Abandoned && tt.o.Status/100 != 2; failed != (d.Error != "") || d.ResponseStatus != tt.o.Status {
@@ -106,17 +115,26 @@ func TestAnEndpointThatIsGivenUpIsDisabledOnce(t *testing.T) {
 		}
 		s = r.Subscription
 	}
-	if s.Version != 2 || s.DisabledReason != "10 deliveries in a row failed permanently; the last error: the connection failed" || !s.DisabledAt.Equal(now) {
+	if s.Version != 2 ||
+		s.DisabledReason != "10 deliveries in a row failed permanently; the last error: the connection failed" ||
+		!s.DisabledAt.Equal(now) {
 		t.Errorf("%+v", s)
 	}
 }
 
 func TestGoneDisablesAtOnce(t *testing.T) {
 	r := webhook.Settle(subscription(t), inFlight(1), webhook.Outcome{Status: 410}, webhook.DefaultPolicy, moment)
-	if !r.Disabled || r.Subscription.Enabled || r.Delivery.Status != webhook.Failed || r.Subscription.DisabledReason != "the endpoint answered 410 Gone" {
+	if !r.Disabled || r.Subscription.Enabled || r.Delivery.Status != webhook.Failed ||
+		r.Subscription.DisabledReason != "the endpoint answered 410 Gone" {
 		t.Errorf("%+v", r)
 	}
-	r = webhook.Settle(subscription(t), webhook.Delivery{Status: webhook.Pending, Attempt: 1}, webhook.Outcome{Status: 410}, webhook.DefaultPolicy, moment)
+	r = webhook.Settle(
+		subscription(t),
+		webhook.Delivery{Status: webhook.Pending, Attempt: 1},
+		webhook.Outcome{Status: 410},
+		webhook.DefaultPolicy,
+		moment,
+	)
 	if r.Disabled {
 		t.Error("a test disabled the subscription")
 	}

@@ -46,7 +46,11 @@ type Log interface {
 	// RedeliverFailed applies Redeliver to Failed deliveries that were created at
 	// or after since, oldest first, at most MaxRedeliver. more: there are others.
 	// Fault: NotFound.
-	RedeliverFailed(ctx context.Context, tenant, webhookID uuid.UUID, since, now time.Time) (count int, more bool, err error)
+	RedeliverFailed(
+		ctx context.Context,
+		tenant, webhookID uuid.UUID,
+		since, now time.Time,
+	) (count int, more bool, err error)
 }
 
 // Queue is the deliveries as the loop sees them, those of all tenants. Leases

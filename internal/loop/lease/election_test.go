@@ -66,7 +66,11 @@ type contest struct {
 
 // stand lets a node stand until the returned function is called. work is what a
 // leader does until ctx ends; nil: it waits.
-func (c *contest) stand(node string, stalled time.Duration, work func(context.Context, *lease.Progress) bool) (leave func()) {
+func (c *contest) stand(
+	node string,
+	stalled time.Duration,
+	work func(context.Context, *lease.Progress) bool,
+) (leave func()) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	if work == nil {
 		work = func(ctx context.Context, _ *lease.Progress) bool { <-ctx.Done(); return true }

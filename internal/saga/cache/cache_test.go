@@ -160,10 +160,12 @@ func TestAPutOfAnOldVersionIsAConflictThatNamesBoth(t *testing.T) {
 			w.t.Fatal(err)
 		}
 		for what, s := range map[string]cache.Saga{
-			"a lost update": moved, "the same id again": {TransactionID: first.TransactionID, Data: cache.Data{Workflow: cache.Workflow{Name: "order"}}},
+			"a lost update":     moved,
+			"the same id again": {TransactionID: first.TransactionID, Data: cache.Data{Workflow: cache.Workflow{Name: "order"}}},
 		} {
 			var conflict *cache.VersionConflictError
-			if err := w.Put(w.ctx, s); !errors.As(err, &conflict) || *conflict != (cache.VersionConflictError{ID: first.TransactionID, Expected: s.Version, Actual: 2}) {
+			if err := w.Put(w.ctx, s); !errors.As(err, &conflict) ||
+				*conflict != (cache.VersionConflictError{ID: first.TransactionID, Expected: s.Version, Actual: 2}) {
 				w.t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -238,7 +240,10 @@ func TestConcurrentGetsAndPutsAreLinearizable(t *testing.T) {
 			out := do()
 			mu.Lock()
 			defer mu.Unlock()
-			history = append(history, porcupine.Operation{ClientId: client, Input: in, Output: out, Call: int64(from), Return: int64(time.Since(begun))})
+			history = append(
+				history,
+				porcupine.Operation{ClientId: client, Input: in, Output: out, Call: int64(from), Return: int64(time.Since(begun))},
+			)
 			return out
 		}
 		var all sync.WaitGroup

@@ -70,7 +70,10 @@ func (c *Stored) GetAll(ctx context.Context) []Saga {
 		return nil
 	}
 	var out []Saga
-	f := saga.Filter{States: []saga.State{saga.Pending, saga.Running, saga.StepCompleted, saga.Compensating}, Limit: pageSize}
+	f := saga.Filter{
+		States: []saga.State{saga.Pending, saga.Running, saga.StepCompleted, saga.Compensating},
+		Limit:  pageSize,
+	}
 	for {
 		page, err := c.cfg.Sagas.List(ctx, t.ID, f)
 		if err != nil {

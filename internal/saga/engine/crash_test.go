@@ -21,13 +21,24 @@ func TestCrashAtEveryWrite(t *testing.T) {
 			var undisturbed outcome
 			synctest.Test(t, func(t *testing.T) { undisturbed = crash(t, sc, &writes{}, "") })
 			if undisturbed.end != sc.end || undisturbed.takeovers != 0 {
-				t.Fatalf("without a crash it ends %s after %d takeovers; want %s after none", undisturbed.end, undisturbed.takeovers, sc.end)
+				t.Fatalf(
+					"without a crash it ends %s after %d takeovers; want %s after none",
+					undisturbed.end,
+					undisturbed.takeovers,
+					sc.end,
+				)
 			}
 			for at := 1; at <= undisturbed.writes; at++ {
 				for _, how := range []mishap{diesBefore, diesAfter} {
 					for _, next := range []string{"a", "b"} {
 						total++
-						where := fmt.Sprintf("write %d of %d, after the disk: %v, then node %s", at, undisturbed.writes, how == diesAfter, next)
+						where := fmt.Sprintf(
+							"write %d of %d, after the disk: %v, then node %s",
+							at,
+							undisturbed.writes,
+							how == diesAfter,
+							next,
+						)
 						synctest.Test(t, func(t *testing.T) {
 							compare(t, where, crash(t, sc, &writes{at: at, how: how}, next), undisturbed)
 						})

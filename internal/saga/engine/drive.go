@@ -130,7 +130,11 @@ func (d *drive) decide(event saga.Event) bool {
 		m := e.moment()
 		change, err := saga.Apply(d.run, event, m)
 		if err != nil {
-			e.cfg.Log.Warn("an outcome no longer matches its saga", slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
+			e.cfg.Log.Warn(
+				"an outcome no longer matches its saga",
+				slog.String("saga_id", d.run.ID.String()),
+				slog.Any("error", err),
+			)
 			return false
 		}
 		next := change.After.NextRunAt
@@ -145,11 +149,19 @@ func (d *drive) decide(event saga.Event) bool {
 			d.run = change.After
 			return true
 		case fault.IsCode(err, saga.CodeUnstorable) && !stripped:
-			e.cfg.Log.Warn("the database cannot store a step's result; recording the step without it", slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
+			e.cfg.Log.Warn(
+				"the database cannot store a step's result; recording the step without it",
+				slog.String("saga_id", d.run.ID.String()),
+				slog.Any("error", err),
+			)
 			event, stripped = withoutContent(event), true
 			continue
 		case !stale(err):
-			e.cfg.Log.Warn("the outcome of a commit is unknown; reading back", slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
+			e.cfg.Log.Warn(
+				"the outcome of a commit is unknown; reading back",
+				slog.String("saga_id", d.run.ID.String()),
+				slog.Any("error", err),
+			)
 			e.sleep(d.s.calls, backoff.Delay(try+1, 0.5, 0))
 		}
 		switch d.reload(change) {

@@ -169,8 +169,12 @@ func (e *Engine) awaitFormer(ctx context.Context) error {
 			return nil
 		case first.LeaseUntil.IsZero():
 			first = f
-			e.cfg.Log.WarnContext(ctx, "another process holds a lease under this node's name; waiting to see whether it is alive",
-				slog.String("node", e.cfg.Node), slog.Time("lease_until", f.LeaseUntil))
+			e.cfg.Log.WarnContext(
+				ctx,
+				"another process holds a lease under this node's name; waiting to see whether it is alive",
+				slog.String("node", e.cfg.Node),
+				slog.Time("lease_until", f.LeaseUntil),
+			)
 		case f.LeaseUntil.After(first.LeaseUntil):
 			return errNameTaken
 		}

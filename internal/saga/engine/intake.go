@@ -96,11 +96,21 @@ func (s *session) claimSome(ctx context.Context) (got, left bool) {
 }
 
 // startLoaded starts those of loaded that are this node's and gives unused slots back.
-func (s *session) startLoaded(ctx context.Context, loaded []saga.Loaded, taken []kind, start func(saga.Instance, kind) bool) {
+func (s *session) startLoaded(
+	ctx context.Context,
+	loaded []saga.Loaded,
+	taken []kind,
+	start func(saga.Instance, kind) bool,
+) {
 	for _, l := range loaded {
 		run, err := s.rebuild(ctx, l)
 		if err != nil {
-			s.e.cfg.Log.ErrorContext(ctx, "cannot read a saga's workflow definition", slog.String("saga_id", l.Saga.ID.String()), slog.Any("error", err))
+			s.e.cfg.Log.ErrorContext(
+				ctx,
+				"cannot read a saga's workflow definition",
+				slog.String("saga_id", l.Saga.ID.String()),
+				slog.Any("error", err),
+			)
 			s.waitUntil(l.Saga.Ref(), s.e.cfg.Now().Add(s.e.jittered(time.Second)))
 			continue
 		}

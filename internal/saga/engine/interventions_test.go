@@ -76,7 +76,11 @@ func TestOrdersWaitForTheCallInFlight(t *testing.T) {
 
 func TestRetryEndsAWaitAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(0, saga.Execute, first(1, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour}))
+		w.participants.manner = when(
+			0,
+			saga.Execute,
+			first(1, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour}),
+		)
 		id := w.start("a").create(steps("n"))
 		synctest.Wait()
 		asked := now()

@@ -12,7 +12,10 @@ func (d *drive) checkJobRun() (saga.Event, bool) {
 	s := d.s
 	call := d.run.JobCall(s.e.cfg.Now())
 	if s.e.cfg.CheckJobRun == nil {
-		s.e.cfg.Log.Error("a saga is waiting for a job run, but this server has no job runs", slog.String("saga_id", d.run.ID.String()))
+		s.e.cfg.Log.Error(
+			"a saga is waiting for a job run, but this server has no job runs",
+			slog.String("saga_id", d.run.ID.String()),
+		)
 		return saga.JobRunChecked{}, true
 	}
 	o, err := s.e.cfg.CheckJobRun(s.calls, call)

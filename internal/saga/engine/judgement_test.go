@@ -34,7 +34,9 @@ type verdicts struct {
 
 func (v *verdicts) wrong(format string, args ...any) {
 	v.w.t.Helper()
-	v.w.t.Errorf("saga %s (%s, %s): "+format, append([]any{v.run.ID, v.run.State, v.w.participants.story(v.run.ID)}, args...)...)
+	v.w.t.Errorf(
+		"saga %s (%s, %s): "+format,
+		append([]any{v.run.ID, v.run.State, v.w.participants.story(v.run.ID)}, args...)...)
 }
 
 func (v *verdicts) effect(step int) effect {
@@ -89,7 +91,8 @@ func (v *verdicts) undone() {
 			v.wrong("step %d is undone though it was definitely not done", i)
 		}
 		ended := v.run.State != saga.Completed && v.run.State != saga.Failed
-		if ended && v.has(i, saga.Execute, saga.LogSuccess) && !v.has(i, saga.Compensate, saga.LogSuccess) && !v.has(i, saga.Compensate, saga.LogSkipped) {
+		if ended && v.has(i, saga.Execute, saga.LogSuccess) && !v.has(i, saga.Compensate, saga.LogSuccess) &&
+			!v.has(i, saga.Compensate, saga.LogSkipped) {
 			v.wrong("step %d was done and no row says that it is undone or has no undo", i)
 		}
 	}

@@ -136,7 +136,8 @@ func TestLeaseRenewedTooLateIsNotBelievedIn(t *testing.T) {
 		n := w.prepare("a")
 		var dropped atomic.Bool
 		n.suffer(trouble{fault: func(r request) mishap {
-			if r.op == committing && now().Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) > ttl && dropped.CompareAndSwap(false, true) {
+			if r.op == committing && now().Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) > ttl &&
+				dropped.CompareAndSwap(false, true) {
 				return lostBefore
 			}
 			return passes

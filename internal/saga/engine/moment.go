@@ -8,7 +8,12 @@ import (
 
 // moment is what a decision needs from outside.
 func (e *Engine) moment() saga.Moment {
-	return saga.Moment{Now: e.cfg.Now(), NewID: e.cfg.NewID, Jitter: e.cfg.Jitter(), CompensationTimeout: e.cfg.CompensationTimeout}
+	return saga.Moment{
+		Now:                 e.cfg.Now(),
+		NewID:               e.cfg.NewID,
+		Jitter:              e.cfg.Jitter(),
+		CompensationTimeout: e.cfg.CompensationTimeout,
+	}
 }
 
 // finished tells everybody who waits that a saga has ended, durably.

@@ -81,7 +81,15 @@ func (p *participants) call(ctx context.Context, n *node, c saga.Call) saga.Outc
 	p.judge(c)
 	r, written := p.receive(n, c)
 	defer func() { p.mu.Lock(); p.flying--; p.mu.Unlock() }()
-	o := saga.Outcome{Verdict: r.verdict, Class: r.class, Code: string(r.class), Message: "m", RetryAfter: r.retryAfter, Request: c.Body, StartedAt: began}
+	o := saga.Outcome{
+		Verdict:    r.verdict,
+		Class:      r.class,
+		Code:       string(r.class),
+		Message:    "m",
+		RetryAfter: r.retryAfter,
+		Request:    c.Body,
+		StartedAt:  began,
+	}
 	// An answer that takes no time needs no timer. Timers that have expired
 	// when they are first waited for, many at once, crash the race detector in a
 	// bubble (go.dev/issue/78156).

@@ -142,7 +142,10 @@ func TestWokenTwiceIsDrivenOnce(t *testing.T) {
 			if nth == 1 {
 				return reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 2 * time.Second}
 			}
-			return slowly(reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 4 * time.Second}, 500*time.Millisecond)
+			return slowly(
+				reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 4 * time.Second},
+				500*time.Millisecond,
+			)
 		})
 		n := w.start("a")
 		n.suffer(trouble{travel: func(o op) (there, back time.Duration) {
@@ -178,7 +181,13 @@ func TestObserverHearsWhatHappens(t *testing.T) {
 		w.untilEnded(ids, other)
 		time.Sleep(ttl)
 		if calls.Load() != 6 || ended.Load() != 2 || claimed.Load() != 1 || loops.Load() < 20 {
-			t.Errorf("%d calls, %d ends, %d claims, %d rounds; want 6, 2, 1 and many", calls.Load(), ended.Load(), claimed.Load(), loops.Load())
+			t.Errorf(
+				"%d calls, %d ends, %d claims, %d rounds; want 6, 2, 1 and many",
+				calls.Load(),
+				ended.Load(),
+				claimed.Load(),
+				loops.Load(),
+			)
 		}
 	})
 }

@@ -67,11 +67,32 @@ func scenarios() []scenario {
 		{name: "an undo that is refused", d: steps("uuu"), manner: plain(both(2, always(no), 1, always(no))), end: saga.Failed},
 	}
 	for step, where := range []string{"the first step", "the second step", "the third step", "the last step"} {
-		all = append(all,
-			scenario{name: "refusal of " + where, d: steps("uunu"), manner: plain(when(step, saga.Execute, always(no))), end: saga.Compensated},
-			scenario{name: "lost replies of " + where, d: steps("uunu"), manner: plain(when(step, saga.Execute, always(lostReply))), end: saga.Compensated},
-			scenario{name: "errors of " + where, d: steps("uunu"), manner: plain(when(step, saga.Execute, always(crashed))), end: saga.Compensated},
-			scenario{name: "a lost reply of " + where, d: steps("uunu"), manner: plain(when(step, saga.Execute, first(1, lostReply))), end: saga.Completed},
+		all = append(
+			all,
+			scenario{
+				name:   "refusal of " + where,
+				d:      steps("uunu"),
+				manner: plain(when(step, saga.Execute, always(no))),
+				end:    saga.Compensated,
+			},
+			scenario{
+				name:   "lost replies of " + where,
+				d:      steps("uunu"),
+				manner: plain(when(step, saga.Execute, always(lostReply))),
+				end:    saga.Compensated,
+			},
+			scenario{
+				name:   "errors of " + where,
+				d:      steps("uunu"),
+				manner: plain(when(step, saga.Execute, always(crashed))),
+				end:    saga.Compensated,
+			},
+			scenario{
+				name:   "a lost reply of " + where,
+				d:      steps("uunu"),
+				manner: plain(when(step, saga.Execute, first(1, lostReply))),
+				end:    saga.Completed,
+			},
 		)
 	}
 	return all

@@ -122,7 +122,11 @@ func (s *session) handOver(refs []saga.Ref) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := s.e.cfg.Ownership.Release(ctx, s.owner, refs); err != nil {
-		s.e.cfg.Log.Warn("could not hand over sagas; they will be taken over", slog.Int("count", len(refs)), slog.Any("error", err))
+		s.e.cfg.Log.Warn(
+			"could not hand over sagas; they will be taken over",
+			slog.Int("count", len(refs)),
+			slog.Any("error", err),
+		)
 	}
 }
 

@@ -181,7 +181,8 @@ func (s *simulation) client(i int) {
 	s.w.register(d)
 	time.Sleep(s.between(0, troubled*3/4, "start", i))
 	for try := 0; ; try++ {
-		if n := s.any("client", i, try); n != nil && n.submit(saga.Spec{ID: id, Tenant: tenant, Payload: s.payload(i)}, d) == nil {
+		if n := s.any("client", i, try); n != nil &&
+			n.submit(saga.Spec{ID: id, Tenant: tenant, Payload: s.payload(i)}, d) == nil {
 			break
 		}
 		time.Sleep(200 * time.Millisecond)
@@ -234,7 +235,11 @@ func (s *simulation) manner(c saga.Call, nth int) reply {
 	case r < 0.25 && !undo, r < 0.24:
 		answer = no
 	case r < 0.27:
-		answer = reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: s.between(time.Second, 12*time.Second, "later", c.Key, nth)}
+		answer = reply{
+			verdict:    saga.NotApplied,
+			class:      "unavailable",
+			retryAfter: s.between(time.Second, 12*time.Second, "later", c.Key, nth),
+		}
 	case r < 0.28:
 		answer = poison
 	}
@@ -310,6 +315,12 @@ func (t *simulated) check(tt *testing.T) {
 		}
 	}
 	if t.takeovers == 0 || t.resumed == 0 || t.killed == 0 || t.lost == 0 {
-		tt.Errorf("%d takeovers, %d resumed, %d kills, %d lost answers: the simulation does not test them", t.takeovers, t.resumed, t.killed, t.lost)
+		tt.Errorf(
+			"%d takeovers, %d resumed, %d kills, %d lost answers: the simulation does not test them",
+			t.takeovers,
+			t.resumed,
+			t.killed,
+			t.lost,
+		)
 	}
 }

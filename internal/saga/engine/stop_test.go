@@ -23,7 +23,12 @@ func TestStopFailsNothing(t *testing.T) {
 			case stage == "slow" && c.Index == 1:
 				return slowly(yes, 8*time.Second)
 			case stage == "fails meanwhile" && nth == 1:
-				return reply{verdict: saga.NotApplied, class: "unavailable", takes: 300 * time.Millisecond, retryAfter: 2 * time.Second}
+				return reply{
+					verdict:    saga.NotApplied,
+					class:      "unavailable",
+					takes:      300 * time.Millisecond,
+					retryAfter: 2 * time.Second,
+				}
 			case stage == "waits for a moment" && nth < 3:
 				return reply{verdict: saga.Unknown, class: "network", retryAfter: 2 * time.Second}
 			case stage == "waits for long" && nth < 3:
@@ -65,7 +70,14 @@ func TestStopFailsNothing(t *testing.T) {
 				want = saga.Compensated
 			}
 			if s := w.state(id); s != want || w.takeovers[id] != 0 {
-				t.Errorf("%s: it ends %s after %d takeovers by %s; want %s after none", stage, s, w.takeovers[id], w.participants.story(id), want)
+				t.Errorf(
+					"%s: it ends %s after %d takeovers by %s; want %s after none",
+					stage,
+					s,
+					w.takeovers[id],
+					w.participants.story(id),
+					want,
+				)
 			}
 			w.judge(id)
 		}

@@ -185,7 +185,11 @@ func TestOverdueSagasThatCannotBeFlaggedDoNotHideOthers(t *testing.T) {
 		for range 1001 {
 			w.createUnowned(lost)
 		}
-		w.participants.manner = when(1, saga.Execute, always(reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour}))
+		w.participants.manner = when(
+			1,
+			saga.Execute,
+			always(reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour}),
+		)
 		a := w.start("a", func(c *engine.Config) {
 			c.Definition = func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error) {
 				if name == "lost" {

@@ -28,7 +28,15 @@ func TestLostAnswerOfEveryWrite(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						got, story := disturb(t, sc, &writes{at: at, how: how})
 						if got.end != sc.end || got.clean != undisturbed.clean || got.takeovers != 0 {
-							t.Errorf("%s: it ends %s (clean: %v) after %d takeovers; want %s (clean: %v) after none", where, got.end, got.clean, got.takeovers, sc.end, undisturbed.clean)
+							t.Errorf(
+								"%s: it ends %s (clean: %v) after %d takeovers; want %s (clean: %v) after none",
+								where,
+								got.end,
+								got.clean,
+								got.takeovers,
+								sc.end,
+								undisturbed.clean,
+							)
 						}
 						if story != calls && !sc.timed {
 							t.Errorf("%s: %s; want %s", where, story, calls)
@@ -70,7 +78,16 @@ func disturb(t *testing.T, sc scenario, c *writes) (outcome, string) {
 	time.Sleep(time.Minute)
 	w.judge(id)
 	s := w.load(id).Saga
-	return outcome{s.State, s.Clean != nil && *s.Clean, w.participants.counts(id), w.takeovers[id], c.n, false}, w.participants.story(id)
+	return outcome{
+			s.State,
+			s.Clean != nil && *s.Clean,
+			w.participants.counts(id),
+			w.takeovers[id],
+			c.n,
+			false,
+		}, w.participants.story(
+			id,
+		)
 }
 
 // TestLostAnswersInARow: the database loses every answer for a while, first

@@ -78,12 +78,22 @@ func TestSagaThatWaitsHoldsNoSlot(t *testing.T) {
 
 func TestLongWaitIsReleasedAndClaimedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(1, saga.Execute, first(1, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Minute}))
+		w.participants.manner = when(
+			1,
+			saga.Execute,
+			first(1, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Minute}),
+		)
 		n := w.start("a")
 		id := n.create(steps("uu"))
 		synctest.Wait()
 		if s := w.load(id).Saga; s.LeaseOwner != nil || s.NextRunAt == nil || s.Attempt != 2 || s.State != saga.Running {
-			t.Errorf("while it waits for a minute: owner %v, due %v, attempt %d, %s", s.LeaseOwner, s.NextRunAt, s.Attempt, s.State)
+			t.Errorf(
+				"while it waits for a minute: owner %v, due %v, attempt %d, %s",
+				s.LeaseOwner,
+				s.NextRunAt,
+				s.Attempt,
+				s.State,
+			)
 		}
 		if running, waiting := n.engine.Load(); running+waiting != 0 {
 			t.Errorf("the node still holds %d+%d sagas", running, waiting)
@@ -104,7 +114,11 @@ func TestLongWaitIsReleasedAndClaimedAgain(t *testing.T) {
 
 func TestWaitThatEndsWhileTheDatabaseIsAwayIsNotForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.participants.manner = when(0, saga.Execute, first(2, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 3 * time.Second}))
+		w.participants.manner = when(
+			0,
+			saga.Execute,
+			first(2, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 3 * time.Second}),
+		)
 		n := w.start("a")
 		failed := 0
 		n.suffer(trouble{fault: func(r request) mishap {
@@ -209,7 +223,11 @@ func TestTenThousandWaitingSagasHoldFewGoroutines(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				w.participants.manner = when(0, saga.Execute, first(1, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: tt.wait}))
+				w.participants.manner = when(
+					0,
+					saga.Execute,
+					first(1, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: tt.wait}),
+				)
 				n := w.start("a")
 				before := runtime.NumGoroutine()
 				ids := make([]uuid.UUID, 10_000)
@@ -220,7 +238,13 @@ func TestTenThousandWaitingSagasHoldFewGoroutines(t *testing.T) {
 				synctest.Wait()
 				running, waiting := n.engine.Load()
 				if more := runtime.NumGoroutine() - before; more > 20 || running != 0 || waiting != tt.waiting {
-					t.Errorf("%d more goroutines, %d running, %d waiting; want %d that wait and hardly a goroutine", more, running, waiting, tt.waiting)
+					t.Errorf(
+						"%d more goroutines, %d running, %d waiting; want %d that wait and hardly a goroutine",
+						more,
+						running,
+						waiting,
+						tt.waiting,
+					)
 				}
 				w.untilEnded(ids...)
 			})

@@ -63,7 +63,12 @@ func newWorld(t testing.TB) *world {
 		resumes: map[uuid.UUID]int{}, ends: map[uuid.UUID]saga.State{},
 	}
 	w.log = slog.New(slog.NewTextHandler(&w.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	w.participants = &participants{w: w, ledger: map[uuid.UUID][]*entry{}, effects: map[effectID]*effect{}, nth: map[string]int{}}
+	w.participants = &participants{
+		w:       w,
+		ledger:  map[uuid.UUID][]*entry{},
+		effects: map[effectID]*effect{},
+		nth:     map[string]int{},
+	}
 	w.api = &wire{Sagas: w.store.Sagas, w: w}
 	return w
 }
@@ -140,7 +145,12 @@ func (w *world) prepare(name string, tweak ...func(*engine.Config)) *node {
 		},
 		Call: func(ctx context.Context, c saga.Call) saga.Outcome { return w.participants.call(ctx, n, c) },
 		// A process that was killed is known to be gone, unless a test says otherwise.
-		Node: name, Process: w.newID().String(), Gone: func(string) bool { return true }, Now: now, NewID: w.newID, Log: w.log.With(slog.String("on", name)),
+		Node:    name,
+		Process: w.newID().String(),
+		Gone:    func(string) bool { return true },
+		Now:     now,
+		NewID:   w.newID,
+		Log:     w.log.With(slog.String("on", name)),
 	}
 	for _, f := range tweak {
 		f(&cfg)
@@ -152,7 +162,12 @@ func (w *world) prepare(name string, tweak ...func(*engine.Config)) *node {
 	return n
 }
 
-func (w *world) definition(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error) {
+func (w *world) definition(
+	ctx context.Context,
+	tenant uuid.UUID,
+	name string,
+	version int,
+) (*workflow.Definition, error) {
 	r, err := w.store.Workflows.Get(ctx, tenant, name, version)
 	return r.Definition, err
 }

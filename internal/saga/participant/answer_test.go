@@ -34,8 +34,20 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 	redirect := func(code string) want {
 		return want{verdict: saga.Unknown, class: retry.BadResponse, code: code, message: "neither a success nor a failure"}
 	}
-	lost := want{verdict: saga.Unknown, class: retry.Network, code: CodeConnectionLost, message: "before the whole answer", closed: true}
-	notHTTP := want{verdict: saga.Unknown, class: retry.BadResponse, code: CodeInvalidResponse, message: "not valid HTTP", closed: true}
+	lost := want{
+		verdict: saga.Unknown,
+		class:   retry.Network,
+		code:    CodeConnectionLost,
+		message: "before the whole answer",
+		closed:  true,
+	}
+	notHTTP := want{
+		verdict: saga.Unknown,
+		class:   retry.BadResponse,
+		code:    CodeInvalidResponse,
+		message: "not valid HTTP",
+		closed:  true,
+	}
 	tooLarge := want{verdict: saga.Unknown, class: retry.BadResponse, code: CodeResponseTooLarge, closed: true}
 
 	for _, tt := range []struct {
@@ -126,7 +138,16 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 			call := callTo(srv.url())
 			o := c.Call(t.Context(), call)
 			kept, _ := held(&c.idle)
-			got := want{o.Verdict, o.Class, o.Code, tt.want.message, string(o.Output), string(o.Response), o.RetryAfter, kept == 0}
+			got := want{
+				o.Verdict,
+				o.Class,
+				o.Code,
+				tt.want.message,
+				string(o.Output),
+				string(o.Response),
+				o.RetryAfter,
+				kept == 0,
+			}
 			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(want{})); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s", diff)
 			}

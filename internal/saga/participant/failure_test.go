@@ -28,7 +28,16 @@ import (
 func check(t *testing.T, o saga.Outcome, verdict saga.Verdict, class retry.Class, code string) {
 	t.Helper()
 	if o.Verdict != verdict || o.Class != class || o.Code != code {
-		t.Errorf("verdict %d, class %q, code %q (%s); want %d, %q, %q", o.Verdict, o.Class, o.Code, o.Message, verdict, class, code)
+		t.Errorf(
+			"verdict %d, class %q, code %q (%s); want %d, %q, %q",
+			o.Verdict,
+			o.Class,
+			o.Code,
+			o.Message,
+			verdict,
+			class,
+			code,
+		)
 	}
 	if o.Message == "" || strings.Contains(o.Message, "127.0.0.1") || strings.Contains(o.Message, "169.254") {
 		t.Errorf("message %q: want one, without addresses", o.Message)
@@ -146,14 +155,21 @@ func TestADecoyIsNeverCalled(t *testing.T) {
 		cfg.Log = slog.New(slog.NewJSONHandler(&log, nil))
 	})
 	for _, host := range []string{"127.0.0.1", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "decoy.example", "DECOY.example.", "127.1.example"} {
-		check(t, c.Call(t.Context(), callTo("http://"+host+":"+port+"/latest/meta-data")), saga.NotApplied, retry.Refused, CodeEgressDenied)
+		check(
+			t,
+			c.Call(t.Context(), callTo("http://"+host+":"+port+"/latest/meta-data")),
+			saga.NotApplied,
+			retry.Refused,
+			CodeEgressDenied,
+		)
 		check(t, c.Call(t.Context(), callTo("https://"+host+":"+port+"/")), saga.NotApplied, retry.Refused, CodeEgressDenied)
 	}
 	for _, url := range []string{"http://169.254.169.254/latest/meta-data", "http://[fd00:ec2::254]/", "http://100.100.100.200/"} {
 		check(t, c.Call(t.Context(), callTo(url)), saga.NotApplied, retry.Refused, CodeEgressDenied)
 	}
 	wantSeen(t, decoy, 0, 0)
-	if n := strings.Count(log.String(), `"msg":"egress denied"`); n != 21 || !strings.Contains(log.String(), testID.String()) {
+	if n := strings.Count(log.String(), `"msg":"egress denied"`); n != 21 ||
+		!strings.Contains(log.String(), testID.String()) {
 		t.Errorf("%d warnings, want 21 that name the saga:\n%s", n, &log)
 	}
 }
@@ -235,7 +251,8 @@ func TestTLS(t *testing.T) {
 		c := newClient(t, func(cfg *Config) { trusting(cfg); cfg.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
 		o := c.Call(t.Context(), callTo("https://other.test:"+port+"/"))
 		check(t, o, saga.NotApplied, retry.Network, CodeTLSFailed)
-		if !strings.Contains(o.Message, "certificate") || strings.Contains(o.Message, "example.com") || !strings.Contains(log.String(), "example.com") {
+		if !strings.Contains(o.Message, "certificate") || strings.Contains(o.Message, "example.com") ||
+			!strings.Contains(log.String(), "example.com") {
 			t.Errorf("message %q, log %s: the log alone must say which names the certificate has", o.Message, &log)
 		}
 	})
@@ -246,7 +263,13 @@ func TestTLS(t *testing.T) {
 	t.Run("plain HTTP behind https is refused", func(t *testing.T) {
 		plain := httptest.NewServer(http.NotFoundHandler())
 		defer plain.Close()
-		check(t, newClient(t, nil).Call(t.Context(), callTo("https"+strings.TrimPrefix(plain.URL, "http"))), saga.NotApplied, retry.Network, CodeTLSFailed)
+		check(
+			t,
+			newClient(t, nil).Call(t.Context(), callTo("https"+strings.TrimPrefix(plain.URL, "http"))),
+			saga.NotApplied,
+			retry.Network,
+			CodeTLSFailed,
+		)
 	})
 	t.Run("a handshake without end is a timeout", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -187,7 +187,12 @@ func TestAnAnswerToHalfARequestCounts(t *testing.T) {
 	o := c.Call(t.Context(), call)
 	server.Wait()
 	if o.Verdict != saga.Refused || o.Code != "http_413" || o.Message != "at most 1 kB" {
-		t.Errorf("verdict %d, code %s, message %q; want refused, http_413, the participant's message", o.Verdict, o.Code, o.Message)
+		t.Errorf(
+			"verdict %d, code %s, message %q; want refused, http_413, the participant's message",
+			o.Verdict,
+			o.Code,
+			o.Message,
+		)
 	}
 	if n, _ := held(&c.idle); n != 0 {
 		t.Error("the connection was kept although the request was not sent whole")

@@ -78,7 +78,12 @@ func nothingSent(ctx context.Context, err error) saga.Outcome {
 	case timedOut(err):
 		return failure(saga.NotApplied, retry.Timeout, CodeNotSent, "the request could not be sent in time")
 	}
-	return failure(saga.NotApplied, retry.Network, CodeNotSent, "the connection broke before the request was sent"+reason(err))
+	return failure(
+		saga.NotApplied,
+		retry.Network,
+		CodeNotSent,
+		"the connection broke before the request was sent"+reason(err),
+	)
 }
 
 // noAnswer is the outcome when the request, or a part of it, was sent and no
@@ -93,7 +98,12 @@ func noAnswer(ctx context.Context, err error) saga.Outcome {
 	case errors.Is(err, errHeadTooLarge):
 		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge, err.Error())
 	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return failure(saga.Unknown, retry.Network, CodeConnectionLost, "the connection broke before the whole answer"+reason(err))
+		return failure(
+			saga.Unknown,
+			retry.Network,
+			CodeConnectionLost,
+			"the connection broke before the whole answer"+reason(err),
+		)
 	}
 	return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the answer is not valid HTTP")
 }
@@ -137,14 +147,22 @@ func (c *Client) answered(a answer) saga.Outcome {
 		return c.done(a)
 	case s == http.StatusTooEarly, s == http.StatusTooManyRequests:
 		return c.unsuccessful(saga.NotApplied, retry.Unavailable, code, a)
-	case s == http.StatusRequestTimeout, s == http.StatusBadGateway, s == http.StatusServiceUnavailable, s == http.StatusGatewayTimeout:
+	case s == http.StatusRequestTimeout,
+		s == http.StatusBadGateway,
+		s == http.StatusServiceUnavailable,
+		s == http.StatusGatewayTimeout:
 		return c.unsuccessful(saga.Unknown, retry.Unavailable, code, a)
 	case s >= 400 && s < 500:
 		return c.unsuccessful(saga.Refused, retry.Refused, code, a)
 	case s >= 500 && s < 600:
 		return c.unsuccessful(saga.Unknown, retry.ServerError, code, a)
 	}
-	return failure(saga.Unknown, retry.BadResponse, code, "the participant answered "+statusLine(a.status)+", which is neither a success nor a failure")
+	return failure(
+		saga.Unknown,
+		retry.BadResponse,
+		code,
+		"the participant answered "+statusLine(a.status)+", which is neither a success nor a failure",
+	)
 }
 
 // done is a 2xx: its body is the step's output, unless it cannot be stored.

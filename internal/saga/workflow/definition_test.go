@@ -78,14 +78,23 @@ func TestADefinitionIsReadWhole(t *testing.T) {
 	want := &workflow.Definition{
 		Name: "order", Description: "Reserves, charges, ships: é世 <&>",
 		TimeoutMS: 60000, CompensationTimeoutMS: 120000,
-		Retry:             &retry.Policy{MaxAttempts: 5, InitialIntervalMS: 200, MaxIntervalMS: 5000, Multiplier: 2, Jitter: new(0.2), RetryOn: all},
+		Retry: &retry.Policy{
+			MaxAttempts:       5,
+			InitialIntervalMS: 200,
+			MaxIntervalMS:     5000,
+			Multiplier:        2,
+			Jitter:            new(0.2),
+			RetryOn:           all,
+		},
 		CompensationRetry: &retry.Policy{MaxAttempts: 50},
 		Retention:         &workflow.Retention{CompletedMS: 604_800_000, FailedMS: workflow.Forever},
 		Steps: []workflow.Step{
 			{
-				Name:         "reserve-stock",
-				Action:       workflow.Call{HTTP: &workflow.HTTPCall{Method: "POST", URL: "http://127.0.0.1:9001/reservations"}},
-				Compensation: workflow.Compensation{Call: workflow.Call{HTTP: &workflow.HTTPCall{Method: "POST", URL: "http://[::1]:9001/reservations/cancel"}}},
+				Name:   "reserve-stock",
+				Action: workflow.Call{HTTP: &workflow.HTTPCall{Method: "POST", URL: "http://127.0.0.1:9001/reservations"}},
+				Compensation: workflow.Compensation{
+					Call: workflow.Call{HTTP: &workflow.HTTPCall{Method: "POST", URL: "http://[::1]:9001/reservations/cancel"}},
+				},
 			},
 			{
 				Name: "charge", DependsOn: []string{"reserve-stock"}, TimeoutMS: 2000,
@@ -93,7 +102,9 @@ func TestADefinitionIsReadWhole(t *testing.T) {
 					Method: "PUT", URL: "https://pay.example/charges?x=1",
 					Headers: map[string]string{"X-Team": "stock", "Authorization": "Bearer é"},
 				}},
-				Compensation:      workflow.Compensation{Call: workflow.Call{HTTP: &workflow.HTTPCall{Method: "DELETE", URL: "https://pay.example/charges"}}},
+				Compensation: workflow.Compensation{
+					Call: workflow.Call{HTTP: &workflow.HTTPCall{Method: "DELETE", URL: "https://pay.example/charges"}},
+				},
 				Retry:             &retry.Policy{Jitter: new(0.0), RetryOn: []retry.Class{}},
 				CompensationRetry: &retry.Policy{MaxAttempts: 7, Jitter: new(0.0)},
 			},

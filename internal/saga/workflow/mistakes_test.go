@@ -13,7 +13,11 @@ import (
 
 // step returns a good step as JSON with extra members, which may repeat none of its own.
 func step(name string, extra ...string) string {
-	return fmt.Sprintf(`{"name":%q,"action":{"http":{"url":"http://h/"}},"compensation":"none"%s}`, name, strings.Join(append([]string{""}, extra...), ","))
+	return fmt.Sprintf(
+		`{"name":%q,"action":{"http":{"url":"http://h/"}},"compensation":"none"%s}`,
+		name,
+		strings.Join(append([]string{""}, extra...), ","),
+	)
 }
 
 // flow returns a definition of these steps as JSON.
@@ -134,7 +138,15 @@ func TestEveryMistakeHasItsCodeAndPointer(t *testing.T) {
 				}
 			}
 			if d != nil || fault.KindOf(err) != fault.Invalid || code != tt.code || !cmp.Equal(tt.pointers, pointers) {
-				t.Errorf("got %v, code %s at %q (%v); want no definition, code %s at %q", d, code, pointers, err, tt.code, tt.pointers)
+				t.Errorf(
+					"got %v, code %s at %q (%v); want no definition, code %s at %q",
+					d,
+					code,
+					pointers,
+					err,
+					tt.code,
+					tt.pointers,
+				)
 			}
 			// JSON is YAML: the same text must give the same answer.
 			_, yamlErr := workflow.ParseYAML([]byte(tt.src), limits)

@@ -113,7 +113,8 @@ func TestEveryCycleIsFound(t *testing.T) {
 		n := rapid.IntRange(2, 10).Draw(t, "steps")
 		deps := make([][]string, n)
 		for i := range n {
-			deps[i] = rapid.SliceOfNDistinct(rapid.Map(rapid.IntRange(0, n-1), func(j int) string { return fmt.Sprintf("s%d", j) }), 0, 2, rapid.ID).Draw(t, "deps")
+			deps[i] = rapid.SliceOfNDistinct(rapid.Map(rapid.IntRange(0, n-1), func(j int) string { return fmt.Sprintf("s%d", j) }), 0, 2, rapid.ID).
+				Draw(t, "deps")
 			deps[i] = slices.DeleteFunc(deps[i], func(d string) bool { return d == fmt.Sprintf("s%d", i) })
 		}
 		var steps []string

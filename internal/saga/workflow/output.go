@@ -117,14 +117,20 @@ func (r *reader) references(v any, at string, steps map[string]bool) {
 // Result fills the output declaration from the payload and the outputs of the
 // steps by name, all canonical JSON, and returns canonical JSON and the JSON
 // Pointers of the members whose reference found nothing. Nil without a declaration.
-func (d *Definition) Result(payload json.RawMessage, outputs map[string]json.RawMessage) (result json.RawMessage, missing []string) {
+func (d *Definition) Result(
+	payload json.RawMessage,
+	outputs map[string]json.RawMessage,
+) (result json.RawMessage, missing []string) {
 	if d.Output == nil {
 		return nil, nil
 	}
 	return d.filled(d.Output, payload, outputs)
 }
 
-func (d *Definition) filled(template, payload json.RawMessage, outputs map[string]json.RawMessage) (filled json.RawMessage, missing []string) {
+func (d *Definition) filled(
+	template, payload json.RawMessage,
+	outputs map[string]json.RawMessage,
+) (filled json.RawMessage, missing []string) {
 	f := filler{d: d, payload: payload, outputs: outputs}
 	b, err := strictjson.Encode(f.fill(strictjson.Decode(template), ""))
 	if err != nil {

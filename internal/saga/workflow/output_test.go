@@ -18,7 +18,10 @@ func withOutput(output string) string {
 }
 
 func TestTheOutputTemplateIsFilled(t *testing.T) {
-	outputs := map[string]json.RawMessage{"a": json.RawMessage(`{"b":{"c":1.50},"list":[{"x":true}],"nil":null}`), "a.b": json.RawMessage(`{"c":"dotted"}`)}
+	outputs := map[string]json.RawMessage{
+		"a":   json.RawMessage(`{"b":{"c":1.50},"list":[{"x":true}],"nil":null}`),
+		"a.b": json.RawMessage(`{"c":"dotted"}`),
+	}
 	for _, tt := range []struct {
 		name, template, payload, want string
 		missing                       []string
@@ -79,7 +82,8 @@ func TestASagasPolicyStandsBetweenStepAndWorkflow(t *testing.T) {
 	own := &retry.Policy{MaxAttempts: 5, MaxIntervalMS: 99}
 	for i, most := range []int{5, 2} {
 		p := d.ActionRetry(i, own)
-		if p.MaxAttempts != most || p.MaxIntervalMS != 99 || p.InitialIntervalMS != 70 || p.Multiplier != retry.Default.Multiplier {
+		if p.MaxAttempts != most || p.MaxIntervalMS != 99 || p.InitialIntervalMS != 70 ||
+			p.Multiplier != retry.Default.Multiplier {
 			t.Errorf("step %d: %+v", i, p)
 		}
 	}

@@ -67,7 +67,14 @@ type Store interface {
 	Versions(ctx context.Context, tenant uuid.UUID, name string, f Filter) (Page, error)
 	// SetEnabled enables or disables a name; revision is If-Match's, 0 when the
 	// client gave none. Returns the latest version.
-	SetEnabled(ctx context.Context, tenant uuid.UUID, name string, enabled bool, revision int64, now time.Time) (Registered, error)
+	SetEnabled(
+		ctx context.Context,
+		tenant uuid.UUID,
+		name string,
+		enabled bool,
+		revision int64,
+		now time.Time,
+	) (Registered, error)
 }
 
 // Filter selects a page of workflows or versions.

@@ -20,7 +20,19 @@ const (
 )
 
 func (r *reader) definition(doc any, l Limits) *Definition {
-	m := r.object(doc, "", "name", "description", "timeout_ms", "compensation_timeout_ms", "retry", "compensation_retry", "retention", "steps", "output")
+	m := r.object(
+		doc,
+		"",
+		"name",
+		"description",
+		"timeout_ms",
+		"compensation_timeout_ms",
+		"retry",
+		"compensation_retry",
+		"retention",
+		"steps",
+		"output",
+	)
 	d := &Definition{
 		Name:                  r.name(m, ""),
 		Description:           r.text(m, "", "description", 2000),
@@ -76,7 +88,20 @@ func (r *reader) retention(m map[string]any) *Retention {
 }
 
 func (r *reader) step(v any, at string) Step {
-	m := r.object(v, at, "name", "type", "action", "job", "args", "compensation", "depends_on", "timeout_ms", "retry", "compensation_retry")
+	m := r.object(
+		v,
+		at,
+		"name",
+		"type",
+		"action",
+		"job",
+		"args",
+		"compensation",
+		"depends_on",
+		"timeout_ms",
+		"retry",
+		"compensation_retry",
+	)
 	if m == nil {
 		return Step{}
 	}

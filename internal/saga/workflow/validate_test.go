@@ -13,7 +13,12 @@ import (
 func TestValidName(t *testing.T) {
 	for name, want := range map[string]bool{
 		"a": true, "7": true, "reserve-stock": true, "v1.2_x:y": true,
-		"在庫を確保": true, "Überweisung": true, "заказ": true, "٣": true, "e\u0301tape": true, "हिन्दी": true,
+		"在庫を確保":                  true,
+		"Überweisung":            true,
+		"заказ":                  true,
+		"٣":                      true,
+		"e\u0301tape":            true,
+		"हिन्दी":                 true,
 		strings.Repeat("界", 255): true, strings.Repeat("界", 256): false, strings.Repeat("n", 256): false,
 		"": false, "-a": false, ".": false, "..": false, "_a": false, ":a": false, "\u0301a": false,
 		"a b": false, "a/b": false, "a\\b": false, "a\"b": false, "a%b": false, "a?b": false, "a#b": false,
@@ -95,7 +100,10 @@ func TestHeaders(t *testing.T) {
 		{"the content type", `{"Content-Type":"text/plain"}`, "this header is set by Skald itself"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := workflow.ParseJSON([]byte(acting(`{"http":{"url":"http://h/","headers":`+tt.headers+`}}`)), workflow.Limits{})
+			_, err := workflow.ParseJSON(
+				[]byte(acting(`{"http":{"url":"http://h/","headers":`+tt.headers+`}}`)),
+				workflow.Limits{},
+			)
 			if got := fmt.Sprint(err); (tt.want == "") != (err == nil) || !strings.Contains(got, tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}

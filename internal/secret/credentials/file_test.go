@@ -74,7 +74,8 @@ func TestALoginIsNeverPrintedWithItsPassword(t *testing.T) {
 	l := credentials.Login{User: "app", Password: "canary"}
 	var log strings.Builder
 	slog.New(slog.NewTextHandler(&log, nil)).Info("signed in", slog.Any("login", l))
-	if all := fmt.Sprintf("%v %+v %#v %s", l, l, l, l) + log.String(); strings.Contains(all, "canary") || !strings.Contains(all, "app") {
+	if all := fmt.Sprintf("%v %+v %#v %s", l, l, l, l) + log.String(); strings.Contains(all, "canary") ||
+		!strings.Contains(all, "app") {
 		t.Errorf("printed as %s", all)
 	}
 }

@@ -80,7 +80,8 @@ func TestNothingIsSealedWithoutKeysOrWhileTheyOnlyOpen(t *testing.T) {
 				}
 			}
 			got, err := p.Open(request, sealed)
-			if opens := keys != nil; opens != (err == nil && string(got) == `{"n":1}`) || !opens && !errors.Is(err, envelope.ErrUnreadable) {
+			if opens := keys != nil; opens != (err == nil && string(got) == `{"n":1}`) ||
+				!opens && !errors.Is(err, envelope.ErrUnreadable) {
 				t.Errorf("an envelope reads as %s, %v", got, err)
 			}
 		})

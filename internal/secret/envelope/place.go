@@ -76,7 +76,9 @@ func (p *Sealer) Seal(field Field, plain []byte) ([]byte, error) {
 	}
 	box := p.aead.Seal(nil, nil, plain, p.about(field)) // the nonce is random and comes first
 	out := make([]byte, 0, len(sealed)+len(version)+len(m.id)+base64.RawStdEncoding.EncodedLen(len(box))+4)
-	out = append(append(append(append(out, sealed+version+"."...), m.id...), '.'), base64.RawStdEncoding.AppendEncode(nil, box)...)
+	out = append(
+		append(append(append(out, sealed+version+"."...), m.id...), '.'),
+		base64.RawStdEncoding.AppendEncode(nil, box)...)
 	return append(out, `"}`...), nil
 }
 

@@ -250,7 +250,10 @@ func (d *Dynamic) fetch(ctx context.Context) (lease, error) {
 	}
 	l.extend(began.Add(l.granted))
 	if l.login.User == "" || l.login.Password == "" {
-		return lease{}, fmt.Errorf("vault: read %s: the answer has no username and password: is it a path such as database/creds/ROLE?", d.path)
+		return lease{}, fmt.Errorf(
+			"vault: read %s: the answer has no username and password: is it a path such as database/creds/ROLE?",
+			d.path,
+		)
 	}
 	return l, nil
 }

@@ -189,7 +189,13 @@ func TestWhatHappensWhenVaultFails(t *testing.T) {
 				v.Unseal()
 				pass(2 * time.Hour)
 				if w.changes() != tt.changes || v.Live() == 0 || !w.until().After(time.Now()) {
-					t.Errorf("%d changes, %d leases alive, ours until %v; want %d changes and a lease", w.changes(), v.Live(), w.until(), tt.changes)
+					t.Errorf(
+						"%d changes, %d leases alive, ours until %v; want %d changes and a lease",
+						w.changes(),
+						v.Live(),
+						w.until(),
+						tt.changes,
+					)
 				}
 				if warned := w.logged("level=WARN"); warned != tt.warnings {
 					t.Errorf("warned = %v, want %v:\n%s", warned, tt.warnings, w.logs())
@@ -241,7 +247,11 @@ func TestARefusedLoginIsReplacedOnceForAllWhoMetIt(t *testing.T) {
 
 func TestALoginDiesWithTheTokenThatMadeIt(t *testing.T) {
 	approle := vault.Config{Method: vault.AppRole, RoleID: "skald", SecretID: "canary-secret-id"}
-	method := vaulttest.Login{Want: map[string]string{"role_id": "skald", "secret_id": "canary-secret-id"}, TTL: time.Hour, MaxTTL: 10 * time.Hour}
+	method := vaulttest.Login{
+		Want:   map[string]string{"role_id": "skald", "secret_id": "canary-secret-id"},
+		TTL:    time.Hour,
+		MaxTTL: 10 * time.Hour,
+	}
 	synctest.Test(t, func(t *testing.T) {
 		v := vaulttest.New()
 		v.Login("auth/approle/login", method)

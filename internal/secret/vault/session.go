@@ -74,7 +74,11 @@ func newSession(cfg Config) (*session, error) {
 
 // do makes one call with a token, and repeats it with a new token when the old
 // one is refused. One call at a time: they are rare.
-func (s *session) do(ctx context.Context, name string, call func(context.Context, *api.Client) (*api.Secret, error)) (*api.Secret, error) {
+func (s *session) do(
+	ctx context.Context,
+	name string,
+	call func(context.Context, *api.Client) (*api.Secret, error),
+) (*api.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	if err := s.turn.take(ctx); err != nil {

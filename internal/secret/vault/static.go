@@ -63,7 +63,11 @@ func (st *Static) Login(ctx context.Context, refused credentials.Login) (credent
 	}
 	switch {
 	case err != nil:
-		st.s.cfg.Log.WarnContext(ctx, "the database rejects its password, and Vault returns the same one", slog.Any("error", err))
+		st.s.cfg.Log.WarnContext(
+			ctx,
+			"the database rejects its password, and Vault returns the same one",
+			slog.Any("error", err),
+		)
 		login = old
 	case login != old:
 		st.s.cfg.Log.InfoContext(ctx, "read a new database password from Vault")

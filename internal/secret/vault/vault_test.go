@@ -27,8 +27,14 @@ func TestAStaticLoginIsReadOverTLSByEveryMethod(t *testing.T) {
 	v := vaulttest.New()
 	v.Secret(static, map[string]any{"username": "app", "password": "canary-1"})
 	v.Secret("kv1/saga", map[string]any{"pw": "canary-2"})
-	v.Login("auth/approle/login", vaulttest.Login{Want: map[string]string{"role_id": "r", "secret_id": "s"}, TTL: time.Hour, MaxTTL: time.Hour})
-	v.Login("auth/k8s-eu/login", vaulttest.Login{Want: map[string]string{"role": "skald", "jwt": "eyJ"}, TTL: time.Hour, MaxTTL: time.Hour})
+	v.Login(
+		"auth/approle/login",
+		vaulttest.Login{Want: map[string]string{"role_id": "r", "secret_id": "s"}, TTL: time.Hour, MaxTTL: time.Hour},
+	)
+	v.Login(
+		"auth/k8s-eu/login",
+		vaulttest.Login{Want: map[string]string{"role": "skald", "jwt": "eyJ"}, TTL: time.Hour, MaxTTL: time.Hour},
+	)
 	server := httptest.NewUnstartedServer(v)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the client that does not trust it
 	server.StartTLS()
@@ -88,7 +94,13 @@ func TestAStaticLoginIsReadOverTLSByEveryMethod(t *testing.T) {
 		})
 	}
 	t.Run("an unknown certificate", func(t *testing.T) {
-		_, err := vault.NewStatic(t.Context(), vault.Config{Address: server.URL, Method: vault.Token, Token: "root"}, static, "username", "password")
+		_, err := vault.NewStatic(
+			t.Context(),
+			vault.Config{Address: server.URL, Method: vault.Token, Token: "root"},
+			static,
+			"username",
+			"password",
+		)
 		if err == nil || !strings.Contains(err.Error(), "certificate") {
 			t.Errorf("error = %v; want one about the certificate", err)
 		}
@@ -99,7 +111,13 @@ func TestAStaticLoginIsReadAgainWhenItIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := vaulttest.New()
 		v.Secret(static, map[string]any{"username": "app", "password": "old"})
-		st, err := vault.NewStatic(t.Context(), vault.Config{Address: "http://vault", Transport: v, Method: vault.Token, Token: "root"}, static, "username", "password")
+		st, err := vault.NewStatic(
+			t.Context(),
+			vault.Config{Address: "http://vault", Transport: v, Method: vault.Token, Token: "root"},
+			static,
+			"username",
+			"password",
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +159,13 @@ func TestATokenFileIsReadAgainWhenItsTokenIsRefused(t *testing.T) {
 		v.Token("second", 24*time.Hour, 24*time.Hour)
 		v.Secret(static, map[string]any{"password": "p"})
 		write("first")
-		st, err := vault.NewStatic(t.Context(), vault.Config{Address: "http://vault", Transport: v, Method: vault.TokenFile, TokenFile: path}, static, "username", "password")
+		st, err := vault.NewStatic(
+			t.Context(),
+			vault.Config{Address: "http://vault", Transport: v, Method: vault.TokenFile, TokenFile: path},
+			static,
+			"username",
+			"password",
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +193,17 @@ func TestASlowVaultHoldsUpNobodyForLongerThanItsTimeout(t *testing.T) {
 			return nil, context.Cause(r.Context())
 		}
 		began := time.Now()
-		_, err := vault.NewDynamic(t.Context(), vault.Config{Address: "http://vault", Transport: transport(slow), Timeout: 5 * time.Second, Method: vault.Token, Token: "root"}, creds)
+		_, err := vault.NewDynamic(
+			t.Context(),
+			vault.Config{
+				Address:   "http://vault",
+				Transport: transport(slow),
+				Timeout:   5 * time.Second,
+				Method:    vault.Token,
+				Token:     "root",
+			},
+			creds,
+		)
 		if err == nil || time.Since(began) != 5*time.Second {
 			t.Errorf("after %v: %v; want an error after 5 s", time.Since(began), err)
 		}

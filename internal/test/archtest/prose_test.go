@@ -114,7 +114,12 @@ var oddWords = []struct{ re, instead string }{
 }
 
 // proseExempt are packages whose text only tests and benchmarks print.
-var proseExempt = []string{"internal/bench", "internal/test/storetest", "internal/postgres/devpg", "internal/test/manual"}
+var proseExempt = []string{
+	"internal/bench",
+	"internal/test/storetest",
+	"internal/postgres/devpg",
+	"internal/test/manual",
+}
 
 // oddIn returns what is odd about a text, "" when nothing is.
 func oddIn(text string) string {

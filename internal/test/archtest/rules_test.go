@@ -110,7 +110,12 @@ func TestEffectsAreFound(t *testing.T) {
 		{"nothing but values", "_ = fmt.Sprint(t.Add(time.Second)); _ = uuid.UUID{}; _ = uuid.NewSHA1", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x; func x() { "+tt.body+" }", parser.SkipObjectResolution)
+			file, err := parser.ParseFile(
+				token.NewFileSet(),
+				"x.go",
+				"package x; func x() { "+tt.body+" }",
+				parser.SkipObjectResolution,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

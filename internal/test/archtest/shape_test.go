@@ -28,7 +28,8 @@ func TestFilesStayShort(t *testing.T) {
 
 // isStore tells whether a package speaks SQL: the kit, and the store of each subject.
 func isStore(pkg string) bool {
-	return pkg == "internal/postgres" || strings.HasPrefix(pkg, "internal/") && strings.HasSuffix(pkg, "db") && pkg != "internal/test/testdb"
+	return pkg == "internal/postgres" ||
+		strings.HasPrefix(pkg, "internal/") && strings.HasSuffix(pkg, "db") && pkg != "internal/test/testdb"
 }
 
 func TestRulesKnowNoStore(t *testing.T) {

@@ -30,7 +30,12 @@ func TestWhatTakesATenantActsAsTheTenant(t *testing.T) {
 				if s, ok := n.(*ast.SelectorExpr); ok && isDB(s.X) {
 					for _, way := range acrossTenants {
 						if s.Sel.Name == way {
-							t.Errorf("%s: %s takes a tenant and uses db.%s, which sees all: use ReadTenant, ListTenant or InTenant", f.path, fn.Name.Name, way)
+							t.Errorf(
+								"%s: %s takes a tenant and uses db.%s, which sees all: use ReadTenant, ListTenant or InTenant",
+								f.path,
+								fn.Name.Name,
+								way,
+							)
 						}
 					}
 				}

@@ -113,8 +113,14 @@ func startRealBroker(w *world, libs string) (*realBroker, error) {
 		return nil, err
 	}
 	b.settings = filepath.Join(b.dir, "server.properties")
-	settings := realSettings + fmt.Sprintf("controller.quorum.voters=1@%s\nlisteners=PLAINTEXT://%s,CONTROLLER://%s\nadvertised.listeners=PLAINTEXT://%s\nlog.dirs=%s\n",
-		controller, b.addr, controller, b.addr, filepath.Join(b.dir, "data"))
+	settings := realSettings + fmt.Sprintf(
+		"controller.quorum.voters=1@%s\nlisteners=PLAINTEXT://%s,CONTROLLER://%s\nadvertised.listeners=PLAINTEXT://%s\nlog.dirs=%s\n",
+		controller,
+		b.addr,
+		controller,
+		b.addr,
+		filepath.Join(b.dir, "data"),
+	)
 	if err := os.WriteFile(b.settings, []byte(settings), 0o600); err != nil {
 		return nil, err
 	}
@@ -123,7 +129,15 @@ func startRealBroker(w *world, libs string) (*realBroker, error) {
 	}
 	id := uuid.New()
 	id[0] &= 0x7f // else it may begin with a dash
-	format := b.java("kafka.tools.StorageTool", "format", "--standalone", "-t", base64.RawURLEncoding.EncodeToString(id[:]), "-c", b.settings)
+	format := b.java(
+		"kafka.tools.StorageTool",
+		"format",
+		"--standalone",
+		"-t",
+		base64.RawURLEncoding.EncodeToString(id[:]),
+		"-c",
+		b.settings,
+	)
 	if err := format.Run(); err != nil {
 		return nil, fmt.Errorf("format the data of Kafka, its log is %s: %w", b.log.Name(), err)
 	}
@@ -137,7 +151,11 @@ func startRealBroker(w *world, libs string) (*realBroker, error) {
 }
 
 func (b *realBroker) java(args ...string) *exec.Cmd {
-	cmd := exec.Command("java", append([]string{"-Xms256m", "-Xmx768m", "-cp", b.classes, "-Dorg.slf4j.simpleLogger.showDateTime=true"}, args...)...) //nolint:gosec // of this test
+	cmd := exec.Command(
+		"java",
+		append(
+			[]string{"-Xms256m", "-Xmx768m", "-cp", b.classes, "-Dorg.slf4j.simpleLogger.showDateTime=true"},
+			args...)...) //nolint:gosec // of this test
 	cmd.Dir, cmd.Stdout, cmd.Stderr = b.dir, b.log, b.log
 	return cmd
 }

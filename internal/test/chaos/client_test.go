@@ -104,7 +104,8 @@ func (c *client) serve(ctx context.Context, o *order) {
 		return
 	}
 	if c.dice.IntN(3) == 0 {
-		if r := c.send(ctx, http.MethodGet, "/api/v1/sagas/"+o.id(), "", nil); r.err == nil && r.status != http.StatusOK && r.status != http.StatusServiceUnavailable {
+		if r := c.send(ctx, http.MethodGet, "/api/v1/sagas/"+o.id(), "", nil); r.err == nil && r.status != http.StatusOK &&
+			r.status != http.StatusServiceUnavailable {
 			c.w.add("I0", o.id(), "", "reading it right after its 201 gives %d: %s", r.status, r.body)
 		}
 	}
@@ -181,7 +182,13 @@ func (c *client) repeat(ctx context.Context, o *order) {
 	default:
 		c.w.add("I11", o.id(), "", "the same create again was answered %d: %s", same.status, same.body)
 	}
-	other := c.send(ctx, http.MethodPost, "/api/v1/sagas", o.key, encode(map[string]any{"workflow_name": o.flow.name, "payload": "another"}))
+	other := c.send(
+		ctx,
+		http.MethodPost,
+		"/api/v1/sagas",
+		o.key,
+		encode(map[string]any{"workflow_name": o.flow.name, "payload": "another"}),
+	)
 	switch {
 	case other.err != nil, other.status == http.StatusServiceUnavailable, other.code() == "REQ_IDEMPOTENCY_KEY_IN_USE":
 	case other.status != http.StatusUnprocessableEntity:

@@ -70,7 +70,10 @@ type findings struct {
 func (f *findings) add(invariant, saga, step, format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.found = append(f.found, ledger.Violation{Invariant: invariant, Saga: saga, Step: step, Detail: fmt.Sprintf(format, args...)})
+	f.found = append(
+		f.found,
+		ledger.Violation{Invariant: invariant, Saga: saga, Step: step, Detail: fmt.Sprintf(format, args...)},
+	)
 }
 
 func (f *findings) addAll(more []ledger.Violation) {

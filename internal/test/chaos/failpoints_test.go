@@ -46,7 +46,14 @@ func dieAt(t *testing.T, bin string, name failpoint.Name) {
 	n := w.nodes[0]
 	died := n.startDoomed(t, "SKALD_FAILPOINTS="+spec)
 	v := w.sweep(t, died)
-	t.Logf("%s: %d sagas, %d calls of which %d repeated, %d takeovers", spec, len(v.sagas), v.calls, v.duplicates, v.takeovers)
+	t.Logf(
+		"%s: %d sagas, %d calls of which %d repeated, %d takeovers",
+		spec,
+		len(v.sagas),
+		v.calls,
+		v.duplicates,
+		v.takeovers,
+	)
 	if !n.log.passed(string(name)) {
 		t.Errorf("%s: the point was never reached", spec)
 	}

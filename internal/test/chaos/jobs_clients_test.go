@@ -52,7 +52,12 @@ func (a *asker) did(what string) {
 }
 
 // settle sends a request until somebody has answered it.
-func (a *asker) settle(ctx context.Context, dice *rand.Rand, method, path, key string, body []byte) (r reply, lost bool) {
+func (a *asker) settle(
+	ctx context.Context,
+	dice *rand.Rand,
+	method, path, key string,
+	body []byte,
+) (r reply, lost bool) {
 	for ctx.Err() == nil {
 		r = a.w.request(ctx, a.w.nodes[dice.IntN(len(a.w.nodes))], method, path, key, body)
 		switch {
@@ -175,7 +180,14 @@ func (a *asker) publish(ctx context.Context, dice *rand.Rand) {
 	a.wishes = append(a.wishes, w)
 	a.mu.Unlock()
 	for range 1 + dice.IntN(4)/3 {
-		r, lost := a.settle(ctx, dice, http.MethodPost, "/api/v1/events", "", encode(map[string]any{"event_type": w.job, "dedupe_key": w.key, "payload": map[string]any{"n": dice.IntN(9)}}))
+		r, lost := a.settle(
+			ctx,
+			dice,
+			http.MethodPost,
+			"/api/v1/events",
+			"",
+			encode(map[string]any{"event_type": w.job, "dedupe_key": w.key, "payload": map[string]any{"n": dice.IntN(9)}}),
+		)
 		a.heard(w, r, lost)
 	}
 }
@@ -197,7 +209,14 @@ func (a *asker) deal(ctx context.Context, dice *rand.Rand, what string, force fl
 	if id == "" {
 		return
 	}
-	r, _ := a.settle(ctx, dice, http.MethodPost, "/api/v1/job-runs/"+id+"/"+what, "", encode(map[string]any{"force": dice.Float64() < force, "reason": "chaos"}))
+	r, _ := a.settle(
+		ctx,
+		dice,
+		http.MethodPost,
+		"/api/v1/job-runs/"+id+"/"+what,
+		"",
+		encode(map[string]any{"force": dice.Float64() < force, "reason": "chaos"}),
+	)
 	switch {
 	case r.err != nil:
 	case r.status == http.StatusOK || r.status == http.StatusAccepted:

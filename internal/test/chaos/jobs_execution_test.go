@@ -37,7 +37,12 @@ func (x *execution) fence() string { return x.run.ID + "/" + x.run.Token }
 
 // body is the fence with more.
 func (x *execution) body(more map[string]any) map[string]any {
-	b := map[string]any{"worker_id": x.r.id, "attempt": x.run.Attempt, "lease_token": x.run.Token, "leader_epoch": x.run.Epoch}
+	b := map[string]any{
+		"worker_id":    x.r.id,
+		"attempt":      x.run.Attempt,
+		"lease_token":  x.run.Token,
+		"leader_epoch": x.run.Epoch,
+	}
 	for k, v := range more {
 		b[k] = v
 	}
@@ -104,11 +109,23 @@ func (x *execution) live() {
 	switch how {
 	case "done":
 		emit := x.emits()
-		x.report("complete", "SUCCEEDED", map[string]any{"result": map[string]any{"token": x.run.Token}, "exit_code": 0, "emit": emit})
+		x.report(
+			"complete",
+			"SUCCEEDED",
+			map[string]any{"result": map[string]any{"token": x.run.Token}, "exit_code": 0, "emit": emit},
+		)
 	case "failed", "hopeless":
-		x.report("fail", "FAILED", map[string]any{"error": map[string]any{"code": "CHAOS", "message": how, "retryable": how == "failed"}})
+		x.report(
+			"fail",
+			"FAILED",
+			map[string]any{"error": map[string]any{"code": "CHAOS", "message": how, "retryable": how == "failed"}},
+		)
 	case "late":
-		x.report("fail", "TIMED_OUT", map[string]any{"error": map[string]any{"code": "SLOW", "message": "too slow", "retryable": true}, "timed_out": true})
+		x.report(
+			"fail",
+			"TIMED_OUT",
+			map[string]any{"error": map[string]any{"code": "SLOW", "message": "too slow", "retryable": true}, "timed_out": true},
+		)
 	case "given back":
 		x.report("release", "ORPHANED", map[string]any{"reason": "chaos"})
 	case "canceled":
@@ -135,7 +152,9 @@ func (x *execution) start() bool {
 			continue
 		}
 		h.into(&said)
-		x.note(entry{Kind: didHear, Call: "start", Status: h.status, Code: h.code(), State: said.State, Replayed: said.Replayed})
+		x.note(
+			entry{Kind: didHear, Call: "start", Status: h.status, Code: h.code(), State: said.State, Replayed: said.Replayed},
+		)
 		x.renew(sent.Add(time.Duration(said.Lease) * time.Millisecond))
 		return h.status == http.StatusOK
 	}
@@ -146,7 +165,10 @@ func (x *execution) start() bool {
 // over it may go on for as long as Skald waits for it, and asks meanwhile.
 func (x *execution) work() string {
 	m := &x.run.Args
-	began, length := time.Now(), x.w.between(time.Duration(m.Least)*time.Millisecond, time.Duration(max(m.Least, m.Most))*time.Millisecond)
+	began, length := time.Now(), x.w.between(
+		time.Duration(m.Least)*time.Millisecond,
+		time.Duration(max(m.Least, m.Most))*time.Millisecond,
+	)
 	limit, half := time.Duration(x.run.Timeout)*time.Millisecond, false
 	for spent := time.Duration(0); spent < length; spent = time.Since(began) {
 		if !half && spent >= length/2 {
@@ -216,7 +238,12 @@ func (x *execution) confirm() {
 // progress tells how far it has come; its answer renews the lease.
 func (x *execution) progress() {
 	sent := time.Now()
-	h := x.w.call(x.ctx, "/job-runs/"+x.run.ID+"/progress", x.body(map[string]any{"percent": 50, "checkpoint": map[string]any{"by": x.run.Attempt}}), 300*time.Millisecond)
+	h := x.w.call(
+		x.ctx,
+		"/job-runs/"+x.run.ID+"/progress",
+		x.body(map[string]any{"percent": 50, "checkpoint": map[string]any{"by": x.run.Attempt}}),
+		300*time.Millisecond,
+	)
 	var said struct {
 		Lease  int64 `json:"lease_ms"`
 		Cancel bool  `json:"cancel_requested"`
@@ -235,7 +262,12 @@ func (x *execution) progress() {
 // log adds a chunk; what is not known to be stored is sent again.
 func (x *execution) log() {
 	text := fmt.Sprintf("%s attempt %d line %d\n", x.run.Token, x.run.Attempt, x.logged)
-	h := x.w.call(x.ctx, "/job-runs/"+x.run.ID+"/logs", x.body(map[string]any{"seq": x.logged, "chunk": text}), 300*time.Millisecond)
+	h := x.w.call(
+		x.ctx,
+		"/job-runs/"+x.run.ID+"/logs",
+		x.body(map[string]any{"seq": x.logged, "chunk": text}),
+		300*time.Millisecond,
+	)
 	if h.status == http.StatusOK {
 		x.note(entry{Kind: didLog, Seq: x.logged, Text: text})
 		x.logged++
@@ -246,10 +278,22 @@ func (x *execution) log() {
 func (x *execution) emits() []map[string]any {
 	m, out := &x.run.Args, []map[string]any{}
 	if m.EmitType != "" {
-		out = append(out, map[string]any{"event": map[string]any{"event_type": m.EmitType, "dedupe_key": x.run.ID, "payload": map[string]any{"of": x.run.ID}}})
+		out = append(
+			out,
+			map[string]any{
+				"event": map[string]any{
+					"event_type": m.EmitType,
+					"dedupe_key": x.run.ID,
+					"payload":    map[string]any{"of": x.run.ID},
+				},
+			},
+		)
 	}
 	if m.EmitJob != "" {
-		out = append(out, map[string]any{"run": map[string]any{"definition": m.EmitJob, "args": map[string]any{"Least": 10, "Most": 100}}})
+		out = append(
+			out,
+			map[string]any{"run": map[string]any{"definition": m.EmitJob, "args": map[string]any{"Least": 10, "Most": 100}}},
+		)
 	}
 	return out
 }
@@ -272,7 +316,17 @@ func (x *execution) report(call, outcome string, more map[string]any) {
 			Replayed bool
 		}
 		h.into(&said)
-		x.note(entry{Kind: didHear, Call: call, Outcome: outcome, Status: h.status, Code: h.code(), State: said.State, Replayed: said.Replayed})
+		x.note(
+			entry{
+				Kind:     didHear,
+				Call:     call,
+				Outcome:  outcome,
+				Status:   h.status,
+				Code:     h.code(),
+				State:    said.State,
+				Replayed: said.Replayed,
+			},
+		)
 		return
 	}
 }

@@ -51,7 +51,14 @@ type beast struct {
 }
 
 func newHerd(w *world, places, runs int, confirm time.Duration) (*herd, error) {
-	h := &herd{w: w, dir: filepath.Join(w.dir, "journals"), confirm: confirm, runs: runs, lives: map[string]life{}, done: map[string]int{}}
+	h := &herd{
+		w:       w,
+		dir:     filepath.Join(w.dir, "journals"),
+		confirm: confirm,
+		runs:    runs,
+		lives:   map[string]life{},
+		done:    map[string]int{},
+	}
 	if err := os.MkdirAll(h.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -80,7 +87,13 @@ func (b *beast) start() error {
 	if ending {
 		return nil
 	}
-	cfg := workerConfig{Name: name, Journal: filepath.Join(h.dir, name+".journal"), Seed: h.w.seed ^ uint64(h.born)<<32, Runs: h.runs, Confirm: h.confirm}
+	cfg := workerConfig{
+		Name:    name,
+		Journal: filepath.Join(h.dir, name+".journal"),
+		Seed:    h.w.seed ^ uint64(h.born)<<32,
+		Runs:    h.runs,
+		Confirm: h.confirm,
+	}
 	for _, n := range h.w.nodes {
 		cfg.Nodes = append(cfg.Nodes, n.url)
 	}

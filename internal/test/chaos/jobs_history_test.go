@@ -94,12 +94,17 @@ func (r *jobRecord) readHistory(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	return each(ctx, db, `SELECT at, epoch, leader, node, round FROM chaos.leaders ORDER BY n`, func(rows *sql.Rows) error {
-		var l leaderTerm
-		err := rows.Scan(&l.at, &l.epoch, &l.leader, &l.node, &l.round)
-		r.reigns = append(r.reigns, l)
-		return err
-	})
+	return each(
+		ctx,
+		db,
+		`SELECT at, epoch, leader, node, round FROM chaos.leaders ORDER BY n`,
+		func(rows *sql.Rows) error {
+			var l leaderTerm
+			err := rows.Scan(&l.at, &l.epoch, &l.leader, &l.node, &l.round)
+			r.reigns = append(r.reigns, l)
+			return err
+		},
+	)
 }
 
 // each calls f for every row of a query.

@@ -106,7 +106,16 @@ func ruleBudgets(r *jobRecord, v *jobsVerdict) {
 		case run.errorCode == "LOST" && run.losses != j.losses:
 			v.add("S7", id, "was given up as lost after %d of %d", run.losses, j.losses)
 		case run.failures != r.failedBefore(run)+btoi(failed) || run.failures > j.attempts:
-			v.add("S7", id, "%s, retry %d, counts %d failures of %d, %d before it", run.state, run.retry, run.failures, j.attempts, r.failedBefore(run))
+			v.add(
+				"S7",
+				id,
+				"%s, retry %d, counts %d failures of %d, %d before it",
+				run.state,
+				run.retry,
+				run.failures,
+				j.attempts,
+				r.failedBefore(run),
+			)
 		case run.attempt > ended[id]+1:
 			v.add("S7", id, "has %d attempts, and %d ended", run.attempt, ended[id])
 		}
@@ -139,9 +148,20 @@ func ruleRetries(r *jobRecord, v *jobsVerdict) {
 		if j == nil {
 			continue
 		}
-		want := btoi((run.state == "FAILED" || run.state == "TIMED_OUT") && run.retryable && !run.canceling && run.failures < j.attempts)
+		want := btoi(
+			(run.state == "FAILED" || run.state == "TIMED_OUT") && run.retryable && !run.canceling && run.failures < j.attempts,
+		)
 		if next[id] != want {
-			v.add("S5", id, "%s, failure %d of %d: it has %d retries, want %d", run.state, run.failures, j.attempts, next[id], want)
+			v.add(
+				"S5",
+				id,
+				"%s, failure %d of %d: it has %d retries, want %d",
+				run.state,
+				run.failures,
+				j.attempts,
+				next[id],
+				want,
+			)
 		}
 	}
 }
@@ -154,7 +174,8 @@ func ruleLetters(r *jobRecord, v *jobsVerdict) {
 		if j == nil {
 			continue
 		}
-		gaveUp := (run.state == "FAILED" || run.state == "TIMED_OUT") && !run.canceling && !(run.retryable && run.failures < j.attempts)
+		gaveUp := (run.state == "FAILED" || run.state == "TIMED_OUT") && !run.canceling &&
+			!(run.retryable && run.failures < j.attempts)
 		if want := btoi(gaveUp && j.letter); r.letters[id] != want {
 			v.add("J0", id, "of %s is %s (%s): %d dead letters, want %d", run.job, run.state, run.errorCode, r.letters[id], want)
 		}

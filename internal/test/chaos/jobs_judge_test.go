@@ -161,12 +161,21 @@ func ruleReports(r *jobRecord, v *jobsVerdict) {
 				v.add("J3", e.Run, "attempt %d was given back, and is recorded as %q", e.Attempt, a.outcome)
 			}
 		case e.Status == 200 && (run.state != e.Outcome || fenceOf(run) != e.fence()):
-			v.add("J3", e.Run, "attempt %d was accepted as %s, and the run is %s by attempt %d", e.Attempt, e.Outcome, run.state, run.attempt)
+			v.add(
+				"J3",
+				e.Run,
+				"attempt %d was accepted as %s, and the run is %s by attempt %d",
+				e.Attempt,
+				e.Outcome,
+				run.state,
+				run.attempt,
+			)
 		}
 	}
 	for id, run := range r.runs {
 		d := decided[id]
-		byWorker := run.state == "SUCCEEDED" || d.to != "" && d.epoch == 0 && d.actor == "" && d.from == "RUNNING" && run.state != "SKIPPED"
+		byWorker := run.state == "SUCCEEDED" ||
+			d.to != "" && d.epoch == 0 && d.actor == "" && d.from == "RUNNING" && run.state != "SKIPPED"
 		switch {
 		case run.state == "SUCCEEDED" && run.resultToken != run.token:
 			v.add("J3", id, "the result is that of token %q, and the fence is %q", run.resultToken, run.token)
@@ -251,7 +260,16 @@ func ruleMoves(r *jobRecord, v *jobsVerdict) {
 			v.add("J6", m.run, "was %s and moved from %s", before.to, m.from)
 		case m.from == m.to:
 			if m.version < before.version || m.token != m.oldToken {
-				v.add("J6", m.run, "stayed %s with version %d after %d, token %s after %s", m.to, m.version, before.version, m.token, m.oldToken)
+				v.add(
+					"J6",
+					m.run,
+					"stayed %s with version %d after %d, token %s after %s",
+					m.to,
+					m.version,
+					before.version,
+					m.token,
+					m.oldToken,
+				)
 			}
 		case !slices.Contains(legal, m.from+">"+m.to):
 			v.add("J6", m.run, "%s became %s", m.from, m.to)

@@ -39,7 +39,16 @@ func (r *jobRecord) executions() []*executed {
 		e := &r.journal[i]
 		switch e.Kind {
 		case didBegin:
-			x := &executed{run: e.Run, fence: e.fence(), process: e.process, key: e.Key, job: e.Job, attempt: e.Attempt, since: cmp.Or(e.Since, e.Mono), span: span{from: e.Mono}}
+			x := &executed{
+				run:     e.Run,
+				fence:   e.fence(),
+				process: e.process,
+				key:     e.Key,
+				job:     e.Job,
+				attempt: e.Attempt,
+				since:   cmp.Or(e.Since, e.Mono),
+				span:    span{from: e.Mono},
+			}
 			_, seq, _ := strings.Cut(e.Fencing, ".")
 			x.order, _ = strconv.ParseInt(seq, 10, 64) // 0 if it is none, which is then nobody's successor
 			switch {
@@ -101,8 +110,16 @@ func ruleOverlaps(r *jobRecord, v *jobsVerdict) {
 					stale, young = b, a
 				}
 				if v.overlaps++; stale.excuse == "" {
-					v.add("J4", young.run, "of %s, attempt %d was executed %s beside attempt %d of %s, which nothing kept from knowing",
-						what, young.attempt, time.Duration(min(a.to, b.to)-b.from), stale.attempt, stale.run)
+					v.add(
+						"J4",
+						young.run,
+						"of %s, attempt %d was executed %s beside attempt %d of %s, which nothing kept from knowing",
+						what,
+						young.attempt,
+						time.Duration(min(a.to, b.to)-b.from),
+						stale.attempt,
+						stale.run,
+					)
 				}
 			}
 		}
@@ -120,7 +137,8 @@ func rulePromptness(r *jobRecord, v *jobsVerdict) {
 	for i, l := range r.reigns {
 		// The first note of a reign is that it could begin. A node that is stopped may
 		// hold rows, which sweeps pass over, until the database ends its transaction.
-		if l.round && i > 0 && r.reigns[i-1].round && !slices.ContainsFunc(r.held, func(h interval) bool { return l.at.After(h.from) && l.at.Before(h.to) }) {
+		if l.round && i > 0 && r.reigns[i-1].round &&
+			!slices.ContainsFunc(r.held, func(h interval) bool { return l.at.After(h.from) && l.at.Before(h.to) }) {
 			rounds = append(rounds, l.at)
 		}
 	}
@@ -155,7 +173,17 @@ func rulePromptness(r *jobRecord, v *jobsVerdict) {
 		n := between(due, m.at)
 		v.worstWait = max(v.worstWait, n)
 		if n > lateRounds {
-			v.add("J7", m.run, "%s (%s) became %s (%s) %s late, after %d rounds of the leader", m.from, m.before, m.to, m.continuation, m.at.Sub(due), n)
+			v.add(
+				"J7",
+				m.run,
+				"%s (%s) became %s (%s) %s late, after %d rounds of the leader",
+				m.from,
+				m.before,
+				m.to,
+				m.continuation,
+				m.at.Sub(due),
+				n,
+			)
 		}
 	}
 }

@@ -20,10 +20,13 @@ func soundJobs() *jobRecord {
 	flaky := &job{name: "flaky", attempts: 2, losses: 2, letter: true, asked: true}
 	emitter := &job{name: "emitter", attempts: 1, losses: 2, manner: manner{EmitType: "chain.done"}, asked: true}
 	r := &jobRecord{
-		jobs: []*job{tick, flaky, emitter, {name: "listener", attempts: 1, losses: 2, listens: "chain."}},
-		runs: map[string]*jobRow{}, letters: map[string]int{"f2": 1}, detached: map[string]bool{}, logs: map[string]string{"t1/1/0": "line"},
-		lives: map[string]life{"w1": {stops: []span{{2e9, 9e9}}}, "w2": {}},
-		sagas: []sagaRow{{id: "s", state: saga.Completed.String(), done: map[string]int{jobBook: 1, jobBill: 1}}},
+		jobs:     []*job{tick, flaky, emitter, {name: "listener", attempts: 1, losses: 2, listens: "chain."}},
+		runs:     map[string]*jobRow{},
+		letters:  map[string]int{"f2": 1},
+		detached: map[string]bool{},
+		logs:     map[string]string{"t1/1/0": "line"},
+		lives:    map[string]life{"w1": {stops: []span{{2e9, 9e9}}}, "w2": {}},
+		sagas:    []sagaRow{{id: "s", state: saga.Completed.String(), done: map[string]int{jobBook: 1, jobBill: 1}}},
 	}
 	r.reigns = []leaderTerm{{at: at(-1), epoch: 1, leader: "A"}, {at: at(4), epoch: 2, leader: "B"}}
 	for s := 0.0; s < 30; s += 0.5 {
@@ -39,8 +42,22 @@ func soundJobs() *jobRecord {
 		from, n := "", int64(0)
 		attempt, token := 0, ""
 		for i, to := range states {
-			m := move{n: int64(len(r.moves)), run: run.id, at: at(float64(i)), version: n + 1, from: from, to: to, oldToken: token, continuation: "NONE", before: "NONE", epoch: 1, key: key,
-				finished: slices.Contains(terminalStates, to), oldLease: at(float64(i) - 0.2), oldDeadline: at(float64(i) - 0.2)}
+			m := move{
+				n:            int64(len(r.moves)),
+				run:          run.id,
+				at:           at(float64(i)),
+				version:      n + 1,
+				from:         from,
+				to:           to,
+				oldToken:     token,
+				continuation: "NONE",
+				before:       "NONE",
+				epoch:        1,
+				key:          key,
+				finished:     slices.Contains(terminalStates, to),
+				oldLease:     at(float64(i) - 0.2),
+				oldDeadline:  at(float64(i) - 0.2),
+			}
 			if to == "ASSIGNED" {
 				attempt++
 				token = fmt.Sprint(run.id, "-", attempt)
@@ -50,8 +67,33 @@ func soundJobs() *jobRecord {
 			}
 			if to == "ORPHANED" {
 				m.before = "CONFIRMING"
-				r.attempts = append(r.attempts, attemptRow{run: run.id, number: attempt, token: token, epoch: 1, assigned: at(0), ended: m.at, outcome: "ORPHANED"})
-				r.decisions = append(r.decisions, decision{run: run.id, kind: "orphaned", from: from, to: to, version: n + 1, attempt: attempt, at: m.at, epoch: 1, ledEpoch: 1, leader: "A"})
+				r.attempts = append(
+					r.attempts,
+					attemptRow{
+						run:      run.id,
+						number:   attempt,
+						token:    token,
+						epoch:    1,
+						assigned: at(0),
+						ended:    m.at,
+						outcome:  "ORPHANED",
+					},
+				)
+				r.decisions = append(
+					r.decisions,
+					decision{
+						run:      run.id,
+						kind:     "orphaned",
+						from:     from,
+						to:       to,
+						version:  n + 1,
+						attempt:  attempt,
+						at:       m.at,
+						epoch:    1,
+						ledEpoch: 1,
+						leader:   "A",
+					},
+				)
 				run.losses++
 			}
 			m.attempt, m.token, m.worker = attempt, token, fmt.Sprint("w", attempt)
@@ -61,11 +103,30 @@ func soundJobs() *jobRecord {
 		run.version, run.token, run.epoch = n, token, 1
 		run.resultToken = token
 		if slices.Contains([]string{"FAILED", "TIMED_OUT", "SKIPPED", "CANCELED"}, run.state) {
-			r.decisions = append(r.decisions, decision{run: run.id, kind: "ended", from: states[len(states)-2], to: run.state, version: n, attempt: attempt, reason: "so it is"})
+			r.decisions = append(
+				r.decisions,
+				decision{
+					run:     run.id,
+					kind:    "ended",
+					from:    states[len(states)-2],
+					to:      run.state,
+					version: n,
+					attempt: attempt,
+					reason:  "so it is",
+				},
+			)
 		}
 	}
 	work := func(process string, run *jobRow, attempt int, from, to int64, call, outcome string, status int) {
-		e := entry{Run: run.id, Job: run.job, Attempt: attempt, Token: fmt.Sprint(run.id, "-", attempt), Epoch: 1, process: process, Key: run.key}
+		e := entry{
+			Run:     run.id,
+			Job:     run.job,
+			Attempt: attempt,
+			Token:   fmt.Sprint(run.id, "-", attempt),
+			Epoch:   1,
+			process: process,
+			Key:     run.key,
+		}
 		tell := func(kind string, mono int64) *entry {
 			e.Kind, e.Mono = kind, mono
 			r.journal = append(r.journal, e)
@@ -112,8 +173,14 @@ func soundJobs() *jobRecord {
 	heard := row("l1", "listener", "EVENT", "CANCELED", 0)
 	heard.event = "ev"
 	moves(heard, "", "PENDING", "CANCELED")
-	r.published = []publishedRow{{id: "ev", kind: "chain.done", dedupe: "e1", source: "e1", processed: true, deliveries: 1, runs: 1}}
-	r.asked = []*wish{{job: "flaky", key: "a", ids: []string{"f1", "f1"}}, {job: "emitter", key: "b", ids: []string{"e1"}}, {job: "flaky", key: "c", refused: true}}
+	r.published = []publishedRow{
+		{id: "ev", kind: "chain.done", dedupe: "e1", source: "e1", processed: true, deliveries: 1, runs: 1},
+	}
+	r.asked = []*wish{
+		{job: "flaky", key: "a", ids: []string{"f1", "f1"}},
+		{job: "emitter", key: "b", ids: []string{"e1"}},
+		{job: "flaky", key: "c", refused: true},
+	}
 	r.journal = append(r.journal, entry{Kind: didLog, Run: "t1", Attempt: 1, Seq: 0, Text: "line", process: "w1"})
 	return r
 }
@@ -130,7 +197,10 @@ func TestTheJudgeOfJobRunsSeesWhatIsWrong(t *testing.T) {
 		return &r.moves[i]
 	}
 	hear := func(r *jobRecord, run string, status int) *entry {
-		i := slices.IndexFunc(r.journal, func(e entry) bool { return e.Run == run && e.Kind == didHear && e.Status == status })
+		i := slices.IndexFunc(
+			r.journal,
+			func(e entry) bool { return e.Run == run && e.Kind == didHear && e.Status == status },
+		)
 		return &r.journal[i]
 	}
 	for _, c := range []struct {
@@ -215,7 +285,10 @@ func TestTheJudgeOfJobRunsSeesWhatIsWrong(t *testing.T) {
 	} {
 		r := soundJobs()
 		c.spoil(r)
-		if v := judgeJobs(r); !slices.ContainsFunc(v.violations, func(f violation) bool { return f.Invariant == c.invariant }) {
+		if v := judgeJobs(r); !slices.ContainsFunc(
+			v.violations,
+			func(f violation) bool { return f.Invariant == c.invariant },
+		) {
 			t.Errorf("%s: no %s among %v", c.what, c.invariant, v.violations)
 		}
 	}

@@ -95,7 +95,9 @@ func (n *tormentor) order(d deed) {
 func (n *tormentor) leader(ctx context.Context) *node {
 	for range 100 {
 		var name string
-		err := n.w.db.sql().QueryRowContext(ctx, `SELECT node FROM jobs.leader WHERE expires_at > clock_timestamp()`).Scan(&name)
+		err := n.w.db.sql().
+			QueryRowContext(ctx, `SELECT node FROM jobs.leader WHERE expires_at > clock_timestamp()`).
+			Scan(&name)
 		for _, v := range n.w.nodes {
 			if err == nil && v.name == name && v.alive() != nil {
 				return v

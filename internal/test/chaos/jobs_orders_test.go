@@ -20,7 +20,16 @@ const (
 	atReporting  = "reporting"  // the report is in flight
 )
 
-var workerPoints = []string{atClaiming, atBeating, atClaimed, atStarting, atRunning, atConfirming, atFinished, atReporting}
+var workerPoints = []string{
+	atClaiming,
+	atBeating,
+	atClaimed,
+	atStarting,
+	atRunning,
+	atConfirming,
+	atFinished,
+	atReporting,
+}
 
 // What happens to a worker at a point.
 const (

@@ -38,7 +38,12 @@ func TestEveryFailpointOfJobRunsIsSurvived(t *testing.T) {
 // dieAtJob has a node die at one point, while jobs of several kinds run.
 func dieAtJob(t *testing.T, bin string, name failpoint.Name) {
 	length := map[string]time.Duration{"": 5 * time.Second, "long": 9 * time.Second}[chaosMode(t)]
-	p := jobsPlan{plan: plan{lease: time.Second, nodes: 1, clients: 2, think: 200 * time.Millisecond}, length: length, workers: 1, settle: 30 * time.Second}
+	p := jobsPlan{
+		plan:    plan{lease: time.Second, nodes: 1, clients: 2, think: 200 * time.Millisecond},
+		length:  length,
+		workers: 1,
+		settle:  30 * time.Second,
+	}
 	w := newWorld(t, p.plan, seed(t), bin)
 	w.db = &database{}
 	if err := w.db.use(testdb.DSN(t)); err != nil {
@@ -53,7 +58,10 @@ func dieAtJob(t *testing.T, bin string, name failpoint.Name) {
 		return slices.DeleteFunc(campaignJobs(from, to), func(j *job) bool { return !slices.Contains(few, j.name) })
 	})
 	n, nth := w.nodes[0], 1+w.dice("hit "+string(name)).IntN(3)
-	if slices.Contains([]failpoint.Name{failpoint.LeaderAcquireAfter, failpoint.SchedTickBefore, failpoint.SchedTickInserted}, name) {
+	if slices.Contains(
+		[]failpoint.Name{failpoint.LeaderAcquireAfter, failpoint.SchedTickBefore, failpoint.SchedTickInserted},
+		name,
+	) {
 		nth = 1 // it may not come there again before the last slot is made
 	}
 	n.end(syscall.SIGKILL)

@@ -106,9 +106,39 @@ func (r *jobRecord) readRuns(ctx context.Context, db *sql.DB) error {
 		       (SELECT count(*) FROM jobs.job_run_logs l WHERE l.run_id = r.id)
 		  FROM jobs.job_runs r WHERE definition_name NOT LIKE 'system.%'`, func(rows *sql.Rows) error {
 		var j jobRow
-		err := rows.Scan(&j.id, &j.job, &j.trigger, &j.state, &j.version, &j.scheduled, &j.available, &j.created, &j.finished, &j.attempt, &j.failures, &j.losses, &j.max,
-			&j.worker, &j.token, &j.epoch, &j.started, &j.canceling, &j.errorCode, &j.retryOf, &j.root, &j.retry, &j.key, &j.policy,
-			&j.event, &j.idempotent, &j.saga, &j.resultToken, &j.retryable, &j.logRef, &j.chunks)
+		err := rows.Scan(
+			&j.id,
+			&j.job,
+			&j.trigger,
+			&j.state,
+			&j.version,
+			&j.scheduled,
+			&j.available,
+			&j.created,
+			&j.finished,
+			&j.attempt,
+			&j.failures,
+			&j.losses,
+			&j.max,
+			&j.worker,
+			&j.token,
+			&j.epoch,
+			&j.started,
+			&j.canceling,
+			&j.errorCode,
+			&j.retryOf,
+			&j.root,
+			&j.retry,
+			&j.key,
+			&j.policy,
+			&j.event,
+			&j.idempotent,
+			&j.saga,
+			&j.resultToken,
+			&j.retryable,
+			&j.logRef,
+			&j.chunks,
+		)
 		r.runs[j.id] = &j
 		return err
 	})
@@ -131,7 +161,21 @@ func (r *jobRecord) readDecisions(ctx context.Context, db *sql.DB) error {
 		       coalesce(d.epoch, 0), coalesce(d.leader::text, '')
 		  FROM jobs.job_run_events e LEFT JOIN chaos.decisions d ON d.event_id = e.id ORDER BY e.id`, func(rows *sql.Rows) error {
 		var d decision
-		err := rows.Scan(&d.run, &d.kind, &d.from, &d.to, &d.reason, &d.actor, &d.at, &d.version, &d.attempt, &d.epoch, &d.worker, &d.ledEpoch, &d.leader)
+		err := rows.Scan(
+			&d.run,
+			&d.kind,
+			&d.from,
+			&d.to,
+			&d.reason,
+			&d.actor,
+			&d.at,
+			&d.version,
+			&d.attempt,
+			&d.epoch,
+			&d.worker,
+			&d.ledEpoch,
+			&d.leader,
+		)
 		r.decisions = append(r.decisions, d)
 		return err
 	})
@@ -151,20 +195,30 @@ func (r *jobRecord) readEvents(ctx context.Context, db *sql.DB) error {
 }
 
 func (r *jobRecord) readRest(ctx context.Context, db *sql.DB) error {
-	err := each(ctx, db, `SELECT job_run_id, count(*) FROM dlq.dlq_messages WHERE job_run_id IS NOT NULL GROUP BY job_run_id`, func(rows *sql.Rows) error {
-		var id string
-		var n int
-		err := rows.Scan(&id, &n)
-		r.letters[id] = n
-		return err
-	})
+	err := each(
+		ctx,
+		db,
+		`SELECT job_run_id, count(*) FROM dlq.dlq_messages WHERE job_run_id IS NOT NULL GROUP BY job_run_id`,
+		func(rows *sql.Rows) error {
+			var id string
+			var n int
+			err := rows.Scan(&id, &n)
+			r.letters[id] = n
+			return err
+		},
+	)
 	if err != nil {
 		return err
 	}
-	return each(ctx, db, `SELECT subject FROM saga.audit_actions WHERE kind = 'job_worker' AND verb = 'detach'`, func(rows *sql.Rows) error {
-		var id string
-		err := rows.Scan(&id)
-		r.detached[id] = true
-		return err
-	})
+	return each(
+		ctx,
+		db,
+		`SELECT subject FROM saga.audit_actions WHERE kind = 'job_worker' AND verb = 'detach'`,
+		func(rows *sql.Rows) error {
+			var id string
+			err := rows.Scan(&id)
+			r.detached[id] = true
+			return err
+		},
+	)
 }

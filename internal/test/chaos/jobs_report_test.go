@@ -28,18 +28,57 @@ func (c *campaign) story(r *jobRecord, id string) string {
 	}
 	for _, m := range r.moves {
 		if m.run == id {
-			tell(m.at, "  row     %s %s → %s %s, version %d, attempt %d, epoch %d, worker %.13s, token %.8s, lease until %s, deadline %s", m.from, m.before, m.to, m.continuation,
-				m.version, m.attempt, m.epoch, m.worker, m.token, m.oldLease.UTC().Format(clockFormat), m.oldDeadline.UTC().Format(clockFormat))
+			tell(
+				m.at,
+				"  row     %s %s → %s %s, version %d, attempt %d, epoch %d, worker %.13s, token %.8s, lease until %s, deadline %s",
+				m.from,
+				m.before,
+				m.to,
+				m.continuation,
+				m.version,
+				m.attempt,
+				m.epoch,
+				m.worker,
+				m.token,
+				m.oldLease.UTC().Format(clockFormat),
+				m.oldDeadline.UTC().Format(clockFormat),
+			)
 		}
 	}
 	for _, d := range r.decisions {
 		if d.run == id {
-			tell(d.at, "  event   %s %s → %s, version %d, attempt %d, epoch %d (in force %d) %s %s", d.kind, d.from, d.to, d.version, d.attempt, d.epoch, d.ledEpoch, d.actor, d.reason)
+			tell(
+				d.at,
+				"  event   %s %s → %s, version %d, attempt %d, epoch %d (in force %d) %s %s",
+				d.kind,
+				d.from,
+				d.to,
+				d.version,
+				d.attempt,
+				d.epoch,
+				d.ledEpoch,
+				d.actor,
+				d.reason,
+			)
 		}
 	}
 	for i := range r.journal {
 		if e := &r.journal[i]; e.Run == id {
-			tell(e.At, "  worker  %s %.13s attempt %d token %.8s: %s %s %s %s %d %s %s", e.process, e.Worker, e.Attempt, e.Token, e.Kind, e.How, e.Call, e.Outcome, e.Status, e.Code, e.State)
+			tell(
+				e.At,
+				"  worker  %s %.13s attempt %d token %.8s: %s %s %s %s %d %s %s",
+				e.process,
+				e.Worker,
+				e.Attempt,
+				e.Token,
+				e.Kind,
+				e.How,
+				e.Call,
+				e.Outcome,
+				e.Status,
+				e.Code,
+				e.State,
+			)
 		}
 	}
 	if len(all) == 0 {
@@ -50,7 +89,16 @@ func (c *campaign) story(r *jobRecord, id string) string {
 	slices.SortStableFunc(all, func(a, b note) int { return a.at.Compare(b.at) })
 	run := r.runs[id]
 	var text strings.Builder
-	fmt.Fprintf(&text, "run %s of %s (%s), slot %s, available %s: %s\n", id, run.job, run.trigger, run.scheduled.UTC().Format(clockFormat), run.available.UTC().Format(clockFormat), run.state)
+	fmt.Fprintf(
+		&text,
+		"run %s of %s (%s), slot %s, available %s: %s\n",
+		id,
+		run.job,
+		run.trigger,
+		run.scheduled.UTC().Format(clockFormat),
+		run.available.UTC().Format(clockFormat),
+		run.state,
+	)
 	for _, n := range all {
 		fmt.Fprintf(&text, "%s %s\n", n.at.Format(clockFormat), n.text)
 	}

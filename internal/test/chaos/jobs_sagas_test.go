@@ -56,7 +56,14 @@ func (a *asker) order(ctx context.Context, dice *rand.Rand) {
 	a.wishes = append(a.wishes, w)
 	a.mu.Unlock()
 	for {
-		r, lost := a.settle(ctx, dice, http.MethodPost, "/api/v1/sagas", w.key, encode(map[string]any{"workflow_name": sagaFlow, "payload": map[string]any{"key": w.key}}))
+		r, lost := a.settle(
+			ctx,
+			dice,
+			http.MethodPost,
+			"/api/v1/sagas",
+			w.key,
+			encode(map[string]any{"workflow_name": sagaFlow, "payload": map[string]any{"key": w.key}}),
+		)
 		if r.code() != "REQ_IDEMPOTENCY_KEY_IN_USE" {
 			a.heard(w, r, lost)
 			return

@@ -25,12 +25,40 @@ type jobsPlan struct {
 var jobsPlans = map[string]jobsPlan{
 	"": {
 		plan{lease: 2 * time.Second, nodes: 2, clients: 4, think: 700 * time.Millisecond},
-		misery{points: 1, kills: 3, stops: 3, leaderKills: 3, leaderHold: 3, nodeKills: 1, terms: 1, crashes: 1, cuts: 3, drains: 2, detaches: 1, deposals: 1, pauses: 1},
+		misery{
+			points:      1,
+			kills:       3,
+			stops:       3,
+			leaderKills: 3,
+			leaderHold:  3,
+			nodeKills:   1,
+			terms:       1,
+			crashes:     1,
+			cuts:        3,
+			drains:      2,
+			detaches:    1,
+			deposals:    1,
+			pauses:      1,
+		},
 		80 * time.Second, 4, 40 * time.Second,
 	},
 	"long": {
 		plan{lease: 2 * time.Second, nodes: 3, clients: 5, think: 700 * time.Millisecond},
-		misery{points: 10, kills: 75, stops: 25, leaderKills: 30, leaderHold: 20, nodeKills: 20, terms: 6, crashes: 6, cuts: 25, drains: 15, detaches: 10, deposals: 8, pauses: 8},
+		misery{
+			points:      10,
+			kills:       75,
+			stops:       25,
+			leaderKills: 30,
+			leaderHold:  20,
+			nodeKills:   20,
+			terms:       6,
+			crashes:     6,
+			cuts:        25,
+			drains:      15,
+			detaches:    10,
+			deposals:    8,
+			pauses:      8,
+		},
 		14 * time.Minute, 5, 60 * time.Second,
 	},
 }
@@ -62,7 +90,11 @@ func TestJobRunsSurvive(t *testing.T) {
 	from := c.begin(ctx, campaignJobs)
 	r, v := c.through(ctx, from, func() {
 		pause(ctx, time.Until(from))
-		(&tormentor{nemesis: nemesis{w: w, dice: w.dice("nemesis")}, h: c.h, a: c.a}).rage(ctx, p.misery, p.length-3*time.Second)
+		(&tormentor{nemesis: nemesis{w: w, dice: w.dice("nemesis")}, h: c.h, a: c.a}).rage(
+			ctx,
+			p.misery,
+			p.length-3*time.Second,
+		)
 	})
 	t.Log(c.summary(r, v, time.Since(began)))
 	c.tell(r, w.reportFindings())
@@ -232,12 +264,42 @@ func (c *campaign) summary(r *jobRecord, v *jobsVerdict, took time.Duration) str
 	for _, s := range slices.Sorted(maps.Keys(v.ends)) {
 		ends = append(ends, fmt.Sprintf("%s=%d", s, v.ends[s]))
 	}
-	return fmt.Sprintf("job runs: seed=%d kills=%d pauses=%d terms=%d pg_crashes=%d pg_cuts=%d in %s\n"+
-		"workers at: %s\noperators and leaders: %s epochs=%d rounds=%d\nruns=%d %s slots=%d attempts_ended=%d wishes=%d\n"+
-		"in_doubt=%d confirmed=%d orphaned=%d lost=%d zombies_refused=%d real_overlaps_excused=%d worst_wait=%d rounds log_chunks=%d offloaded=%d letters=%d sagas=%d\nviolations=%d",
-		c.seed, c.tally.kills.Load(), c.tally.stops.Load(), c.tally.terms.Load(), c.tally.crashes.Load(), c.tally.cuts.Load(), took.Round(time.Second),
-		strings.Join(at, " "), strings.Join(dealt, " "), v.epochs, v.rounds, len(r.runs), strings.Join(ends, " "), v.fired, len(r.attempts), len(r.asked),
-		v.doubted, v.confirmed, v.orphaned, v.lost, v.refused, v.overlaps, v.worstWait, v.chunks, v.offloaded, len(r.letters), len(r.sagas), len(c.all()))
+	return fmt.Sprintf(
+		"job runs: seed=%d kills=%d pauses=%d terms=%d pg_crashes=%d pg_cuts=%d in %s\n"+
+			"workers at: %s\noperators and leaders: %s epochs=%d rounds=%d\nruns=%d %s slots=%d attempts_ended=%d wishes=%d\n"+
+			"in_doubt=%d confirmed=%d orphaned=%d lost=%d zombies_refused=%d real_overlaps_excused=%d worst_wait=%d rounds log_chunks=%d offloaded=%d letters=%d sagas=%d\nviolations=%d",
+		c.seed,
+		c.tally.kills.Load(),
+		c.tally.stops.Load(),
+		c.tally.terms.Load(),
+		c.tally.crashes.Load(),
+		c.tally.cuts.Load(),
+		took.Round(time.Second),
+		strings.Join(
+			at,
+			" ",
+		),
+		strings.Join(dealt, " "),
+		v.epochs,
+		v.rounds,
+		len(r.runs),
+		strings.Join(ends, " "),
+		v.fired,
+		len(r.attempts),
+		len(r.asked),
+		v.doubted,
+		v.confirmed,
+		v.orphaned,
+		v.lost,
+		v.refused,
+		v.overlaps,
+		v.worstWait,
+		v.chunks,
+		v.offloaded,
+		len(r.letters),
+		len(r.sagas),
+		len(c.all()),
+	)
 }
 
 // dull returns what a campaign failed to bring about; without it it proves nothing.

@@ -61,7 +61,9 @@ type registration struct {
 // serveAsWorker runs a worker until its standard input ends, which it does with
 // the test, or something kills it.
 func serveAsWorker(text string) int {
-	w := &jobWorker{http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}}}
+	w := &jobWorker{
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}},
+	}
 	err := json.Unmarshal([]byte(text), &w.cfg)
 	if err == nil {
 		w.journal, err = openJournal(w.cfg.Journal)
@@ -176,7 +178,11 @@ func (w *jobWorker) register() *registration {
 		Beat int64  `json:"heartbeat_interval_ms"`
 	}
 	for !w.insist(context.Background(), "/workers", map[string]any{
-		"name": w.cfg.Name, "pid": os.Getpid(), "queues": []string{"default", "slow"}, "max_runs": w.cfg.Runs, "labels": map[string]string{"kind": "chaos"},
+		"name":     w.cfg.Name,
+		"pid":      os.Getpid(),
+		"queues":   []string{"default", "slow"},
+		"max_runs": w.cfg.Runs,
+		"labels":   map[string]string{"kind": "chaos"},
 	}).into(&is) {
 		pause(context.Background(), 100*time.Millisecond)
 	}
@@ -213,12 +219,25 @@ func (w *jobWorker) beat(r *registration, seq int) {
 		if x.deaf.Load() {
 			continue
 		}
-		running = append(running, map[string]any{"run_id": x.run.ID, "attempt": x.run.Attempt, "lease_token": x.run.Token, "leader_epoch": x.run.Epoch})
+		running = append(
+			running,
+			map[string]any{
+				"run_id":       x.run.ID,
+				"attempt":      x.run.Attempt,
+				"lease_token":  x.run.Token,
+				"leader_epoch": x.run.Epoch,
+			},
+		)
 		told[x.run.ID] = x
 	}
 	sent := time.Now()
 	w.orders.during(atBeating, w)
-	h := w.call(r.ctx, "/workers/"+r.id+"/heartbeat", map[string]any{"seq": seq, "running": running}, 1500*time.Millisecond)
+	h := w.call(
+		r.ctx,
+		"/workers/"+r.id+"/heartbeat",
+		map[string]any{"seq": seq, "running": running},
+		1500*time.Millisecond,
+	)
 	if h.status == http.StatusGone {
 		r.gone()
 		return

@@ -222,8 +222,19 @@ func (w *world) checkThroughAPI(ctx context.Context, r *record, v *verdict) erro
 		w.add("I0", r.id, "", "asked for, a node answers %d: %s", reply.status, reply.body)
 		return nil
 	}
-	if shown.State != r.state.String() || shown.Status != r.state.Status() || shown.Version != r.version || !sameJSON(shown.Payload, r.payload) {
-		w.add("I0", r.id, "", "a node shows %s/%s at version %d, the database has %s at %d", shown.Status, shown.State, shown.Version, r.state, r.version)
+	if shown.State != r.state.String() || shown.Status != r.state.Status() || shown.Version != r.version ||
+		!sameJSON(shown.Payload, r.payload) {
+		w.add(
+			"I0",
+			r.id,
+			"",
+			"a node shows %s/%s at version %d, the database has %s at %d",
+			shown.Status,
+			shown.State,
+			shown.Version,
+			r.state,
+			r.version,
+		)
 	}
 	if r.state != saga.Failed {
 		return nil

@@ -103,7 +103,15 @@ func (p *post) judgeOne(r *letterRow) {
 	redriven := r.resolution == "REDRIVEN" || r.resolution == "BOUNCED" || r.resolution == "CONFIRMED"
 	switch {
 	case redriven && (copies == 0 || r.acknowledged == 0):
-		p.w.add("D2", r.id, "", "is %s, and was published %d times, acknowledged %d times", r.resolution, copies, r.acknowledged)
+		p.w.add(
+			"D2",
+			r.id,
+			"",
+			"is %s, and was published %d times, acknowledged %d times",
+			r.resolution,
+			copies,
+			r.acknowledged,
+		)
 	case copies > r.attempts:
 		p.w.add("D2", r.id, "", "was published %d times in %d attempts", copies, r.attempts)
 	case r.count < 0 || r.count > r.most || r.status == "PENDING" && r.count >= r.most:
@@ -118,7 +126,8 @@ func (p *post) judgeOne(r *letterRow) {
 }
 
 func (p *post) tombstones(ctx context.Context) (map[string]bool, error) {
-	rows, err := p.w.db.sql().QueryContext(ctx, `SELECT subject FROM saga.audit_actions WHERE kind = 'dead_letter' AND verb = 'delete'`)
+	rows, err := p.w.db.sql().
+		QueryContext(ctx, `SELECT subject FROM saga.audit_actions WHERE kind = 'dead_letter' AND verb = 'delete'`)
 	if err != nil {
 		return nil, err
 	}

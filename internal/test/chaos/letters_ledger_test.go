@@ -48,7 +48,11 @@ func TestARedriveTellsExactlyWhatItHasSent(t *testing.T) {
 // copies counts the records of ordersTopic by the letter that they are of.
 func copies(t *testing.T, broker *kfake.Cluster) map[string]int {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(broker.ListenAddrs()...), kgo.ConsumeTopics(ordersTopic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(broker.ListenAddrs()...),
+		kgo.ConsumeTopics(ordersTopic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +94,8 @@ func (m *letterWorld) bulkUnderKills(target map[string]any, ledger func() map[st
 	for kill := range ledgerKills {
 		// Not only where ends are stored: some way into a batch, too.
 		m.await("the redrive to go on", func() bool {
-			return came() >= kill*letters/(2*ledgerKills) && m.ask(`SELECT count(*) FROM dlq.dlq_messages WHERE status = 'RETRYING'`) > 0
+			return came() >= kill*letters/(2*ledgerKills) &&
+				m.ask(`SELECT count(*) FROM dlq.dlq_messages WHERE status = 'RETRYING'`) > 0
 		})
 		time.Sleep(time.Duration(kill) * 3 * time.Millisecond)
 		p.signal(syscall.SIGKILL)
@@ -112,7 +117,11 @@ func (m *letterWorld) judgeLedger(redrive string, ids []string, seen map[string]
 		told[name] = m.ask(`SELECT `+name+` FROM dlq.dlq_redrives WHERE id = $1`, redrive)
 	}
 	handed := func(id, outcomes string) int {
-		return m.ask(`SELECT count(*) FROM dlq.dlq_attempts WHERE message_id = $1 AND redrive_id = $2 AND outcome IN (`+outcomes+`)`, id, redrive)
+		return m.ask(
+			`SELECT count(*) FROM dlq.dlq_attempts WHERE message_id = $1 AND redrive_id = $2 AND outcome IN (`+outcomes+`)`,
+			id,
+			redrive,
+		)
 	}
 	const certain, perhaps = `'ACKNOWLEDGED'`, `'ABANDONED', 'UNCERTAIN'`
 	sent, maybe, again, twice, abandoned := 0, 0, 0, 0, 0
@@ -129,7 +138,13 @@ func (m *letterWorld) judgeLedger(redrive string, ids []string, seen map[string]
 		}
 		abandoned += unsure
 		if n := seen[id]; n < sure || n > sure+unsure {
-			m.t.Errorf("letter %s was seen %d times; it was answered %d times, and handed over %d times more", id, n, sure, unsure)
+			m.t.Errorf(
+				"letter %s was seen %d times; it was answered %d times, and handed over %d times more",
+				id,
+				n,
+				sure,
+				unsure,
+			)
 		}
 		if seen[id] > 1 {
 			twice++
@@ -141,14 +156,24 @@ func (m *letterWorld) judgeLedger(redrive string, ids []string, seen map[string]
 			m.t.Errorf("the redrive tells %s %d; by the attempts of its letters it is %d", name, told[name], n)
 		}
 	}
-	if len(seen) < sent || len(seen) > sent+maybe || twice > again || told["done"]+told["failed"]+told["skipped"] != len(ids) {
+	if len(seen) < sent || len(seen) > sent+maybe || twice > again ||
+		told["done"]+told["failed"]+told["skipped"] != len(ids) {
 		m.t.Errorf("the target has seen %d letters, %d of them again; told: %v", len(seen), twice, told)
 	}
 	if n := m.ask(`SELECT count(*) FROM dlq.dlq_messages m WHERE m.retry_count <> (SELECT count(*) FROM dlq.dlq_attempts a WHERE a.message_id = m.id AND a.outcome IN ('ABANDONED', 'UNCERTAIN'))`); n != 0 {
 		m.t.Errorf("%d letters have used up retries in which nothing was sent", n)
 	}
 	withdrawn := m.ask(`SELECT count(*) FROM dlq.dlq_attempts WHERE outcome = 'WITHDRAWN'`)
-	m.t.Logf("letters=%d kills=%d told=%v seen=%d seen_again=%d handed_over_again=%d withdrawn=%d", len(ids), ledgerKills, told, len(seen), twice, abandoned, withdrawn)
+	m.t.Logf(
+		"letters=%d kills=%d told=%v seen=%d seen_again=%d handed_over_again=%d withdrawn=%d",
+		len(ids),
+		ledgerKills,
+		told,
+		len(seen),
+		twice,
+		abandoned,
+		withdrawn,
+	)
 	if withdrawn+abandoned == 0 {
 		m.t.Error("the run proves nothing: no kill met a letter that was claimed")
 	}
@@ -161,7 +186,11 @@ func (m *letterWorld) pushMany(n int, target map[string]any) (ids []string) {
 		var batch []map[string]any
 		for range min(500, n-len(ids)) {
 			batch = append(batch, map[string]any{
-				"original_topic": ordersTopic, "error_message": "no", "payload": map[string]any{"n": 1}, "max_retries": 20, "target": target,
+				"original_topic": ordersTopic,
+				"error_message":  "no",
+				"payload":        map[string]any{"n": 1},
+				"max_retries":    20,
+				"target":         target,
 			})
 		}
 		results, _ := m.call("/dlq/messages/batch", map[string]any{"messages": batch})["results"].([]any)

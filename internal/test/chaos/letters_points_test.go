@@ -34,7 +34,10 @@ const (
 func TestEveryPointOfALetterIsSurvived(t *testing.T) {
 	bin := binary(t, buildFailpoints)
 	for _, name := range failpoint.Letters {
-		if slices.Contains([]failpoint.Name{failpoint.IngestAfterPoll, failpoint.IngestAfterInsert, failpoint.IngestBeforeCommit}, name) {
+		if slices.Contains(
+			[]failpoint.Name{failpoint.IngestAfterPoll, failpoint.IngestAfterInsert, failpoint.IngestBeforeCommit},
+			name,
+		) {
 			continue // internal/kafka has them
 		}
 		t.Run(string(name), func(t *testing.T) {
@@ -91,8 +94,14 @@ func (m *letterWorld) start(extra ...string) *process {
 	cmd := exec.Command(m.bin, "serve")
 	cmd.Dir, cmd.Stderr = m.dir, m.log
 	cmd.Env = append(environment(
-		"SKALD_DATABASE_URL="+m.dsn, "SKALD_LISTEN_ADDR="+m.addr, "SKALD_NODE_ID=mail", "SKALD_DLQ_LEASE=3s", "SKALD_DLQ_POLL_INTERVAL=20ms",
-		fmt.Sprint("SKALD_DLQ_BATCH=", sweepBatch), "SKALD_DLQ_INITIAL_INTERVAL=10ms", "SKALD_DLQ_MAX_INTERVAL=10ms",
+		"SKALD_DATABASE_URL="+m.dsn,
+		"SKALD_LISTEN_ADDR="+m.addr,
+		"SKALD_NODE_ID=mail",
+		"SKALD_DLQ_LEASE=3s",
+		"SKALD_DLQ_POLL_INTERVAL=20ms",
+		fmt.Sprint("SKALD_DLQ_BATCH=", sweepBatch),
+		"SKALD_DLQ_INITIAL_INTERVAL=10ms",
+		"SKALD_DLQ_MAX_INTERVAL=10ms",
 	), extra...)
 	p, err := launch(cmd)
 	if err != nil {
@@ -182,7 +191,10 @@ func (m *letterWorld) push(n int) (ids []string) {
 		id, _ := letter["id"].(string)
 		ids = append(ids, id)
 	}
-	m.execute(`UPDATE dlq.dlq_messages SET next_retry_at = NULL WHERE id = ANY (string_to_array($1, ',')::uuid[])`, strings.Join(ids, ","))
+	m.execute(
+		`UPDATE dlq.dlq_messages SET next_retry_at = NULL WHERE id = ANY (string_to_array($1, ',')::uuid[])`,
+		strings.Join(ids, ","),
+	)
 	return ids
 }
 
@@ -190,11 +202,18 @@ func (m *letterWorld) dieAt(point failpoint.Name) {
 	p := m.start("SKALD_DLQ_INITIAL_INTERVAL=1h", "SKALD_DLQ_MAX_INTERVAL=1h")
 	due, bulk := m.push(sweepLetters), m.push(sweepLetters)
 	redrive, _ := m.call("/dlq/redrives", map[string]any{
-		"action": "RETRY", "ids": bulk, "rate_per_second": 1000, "reason": "sweep", "scheduled_for": time.Now().Add(time.Hour),
+		"action":          "RETRY",
+		"ids":             bulk,
+		"rate_per_second": 1000,
+		"reason":          "sweep",
+		"scheduled_for":   time.Now().Add(time.Hour),
 	})["id"].(string)
 	p.signal(syscall.SIGTERM)
 	<-p.done
-	m.execute(`UPDATE dlq.dlq_messages SET next_retry_at = now() WHERE id = ANY (string_to_array($1, ',')::uuid[])`, strings.Join(due, ","))
+	m.execute(
+		`UPDATE dlq.dlq_messages SET next_retry_at = now() WHERE id = ANY (string_to_array($1, ',')::uuid[])`,
+		strings.Join(due, ","),
+	)
 	m.execute(`UPDATE dlq.dlq_redrives SET scheduled_for = NULL WHERE id = $1`, redrive)
 	if point == failpoint.LetterMidArchive {
 		m.through(redrive)
@@ -230,7 +249,10 @@ func (m *letterWorld) doomed(point failpoint.Name, nth int) {
 func (m *letterWorld) through(redrive string) {
 	m.t.Helper()
 	p := m.start()
-	m.await("all letters to be resolved", func() bool { return m.ask(`SELECT count(*) FROM dlq.dlq_messages WHERE status <> 'RESOLVED'`) == 0 })
+	m.await(
+		"all letters to be resolved",
+		func() bool { return m.ask(`SELECT count(*) FROM dlq.dlq_messages WHERE status <> 'RESOLVED'`) == 0 },
+	)
 	m.await("the redrive to be complete", func() bool {
 		return m.ask(`SELECT count(*) FROM dlq.dlq_redrives WHERE id = $1 AND state = 'COMPLETED'`, redrive) == 1
 	})
@@ -252,7 +274,8 @@ func (m *letterWorld) check(ids []string, redrive string) {
 		}
 		repeated += max(0, n-1)
 	}
-	if abandoned := m.ask(`SELECT count(*) FROM dlq.dlq_attempts WHERE outcome = 'ABANDONED'`); repeated > abandoned || abandoned > 3*sweepBatch {
+	if abandoned := m.ask(`SELECT count(*) FROM dlq.dlq_attempts WHERE outcome = 'ABANDONED'`); repeated > abandoned ||
+		abandoned > 3*sweepBatch {
 		m.t.Errorf("%d letters were sent again, %d retries were given up", repeated, abandoned)
 	}
 	if n := m.ask(`SELECT count(*) FROM dlq.dlq_redrives r WHERE r.id = $1 AND r.matched = $2 AND r.done + r.failed + r.skipped = r.matched

@@ -80,10 +80,20 @@ func (p *post) giveUp(ctx context.Context, dice *rand.Rand, n int) error {
 		headers := []kgo.RecordHeader{{Key: "trace", Value: []byte{0, 1, 255}}, {Key: "trace", Value: nil}}
 		switch dice.IntN(3) {
 		case 0:
-			headers = append(headers, kgo.RecordHeader{Key: "original_topic", Value: []byte(ordersTopic)}, kgo.RecordHeader{Key: "error", Value: []byte("payment refused")})
+			headers = append(
+				headers,
+				kgo.RecordHeader{Key: "original_topic", Value: []byte(ordersTopic)},
+				kgo.RecordHeader{Key: "error", Value: []byte("payment refused")},
+			)
 		case 1:
-			headers = append(headers, kgo.RecordHeader{Key: "kafka_dlt-original-topic", Value: []byte(ordersTopic)},
-				kgo.RecordHeader{Key: "kafka_dlt-exception-message", Value: []byte("timed out after " + strconv.Itoa(dice.IntN(1000)) + " ms")})
+			headers = append(
+				headers,
+				kgo.RecordHeader{Key: "kafka_dlt-original-topic", Value: []byte(ordersTopic)},
+				kgo.RecordHeader{
+					Key:   "kafka_dlt-exception-message",
+					Value: []byte("timed out after " + strconv.Itoa(dice.IntN(1000)) + " ms"),
+				},
+			)
 		}
 		r := &kgo.Record{
 			Topic: deadTopic, Partition: dice.Int32N(4), Key: fmt.Appendf(nil, "customer-%d", id%50),
@@ -118,8 +128,14 @@ func (p *post) consume(ctx context.Context) {
 			if !first || number > 0 || len(root) == 0 || root[len(root)-1]%6 != 0 {
 				return
 			}
-			again := &kgo.Record{Topic: deadTopic, Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: append(r.Headers,
-				kgo.RecordHeader{Key: "original_topic", Value: []byte(ordersTopic)}, kgo.RecordHeader{Key: "error", Value: []byte("failed again")})}
+			again := &kgo.Record{Topic: deadTopic, Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: append(
+				r.Headers,
+				kgo.RecordHeader{
+					Key:   "original_topic",
+					Value: []byte(ordersTopic),
+				},
+				kgo.RecordHeader{Key: "error", Value: []byte("failed again")},
+			)}
 			if err := p.write(ctx, again); err != nil && ctx.Err() == nil {
 				p.w.add("harness", "", "", "give a record up again: %v", err)
 			}

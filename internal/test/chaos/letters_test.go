@@ -97,8 +97,19 @@ func TestDeadLettersSurvive(t *testing.T) {
 	}
 	p.complain()
 	w.reportFindings()
-	t.Logf("letters: seed=%d kills=%d stops=%d pg_crashes=%d pg_cuts=%d broker_absences=%d records=%d came_back=%d redrives=%d violations=%d",
-		w.seed, w.tally.kills.Load(), w.tally.stops.Load(), w.tally.crashes.Load(), w.tally.cuts.Load(), lp.absences, p.written(), len(p.seen), rounds+2, len(w.all()))
+	t.Logf(
+		"letters: seed=%d kills=%d stops=%d pg_crashes=%d pg_cuts=%d broker_absences=%d records=%d came_back=%d redrives=%d violations=%d",
+		w.seed,
+		w.tally.kills.Load(),
+		w.tally.stops.Load(),
+		w.tally.crashes.Load(),
+		w.tally.cuts.Load(),
+		lp.absences,
+		p.written(),
+		len(p.seen),
+		rounds+2,
+		len(w.all()),
+	)
 	if first == "" || len(p.seen) < lp.records/2 {
 		t.Errorf("the run proves nothing: %d letters came back", len(p.seen))
 	}
@@ -252,7 +263,12 @@ func (p *post) settle(ctx context.Context, t *testing.T) (rounds int) {
 	t.Helper()
 	for ; rounds < 8; rounds++ {
 		p.ingested(ctx, t)
-		p.until(ctx, t, "nothing is being retried", func() bool { n, err := p.open(ctx, "RETRYING"); return err == nil && n == 0 })
+		p.until(
+			ctx,
+			t,
+			"nothing is being retried",
+			func() bool { n, err := p.open(ctx, "RETRYING"); return err == nil && n == 0 },
+		)
 		n, err := p.open(ctx, "PENDING")
 		if err != nil {
 			t.Fatal(err)
@@ -283,7 +299,8 @@ func (p *post) counted(ctx context.Context, id string) {
 		       count(*) FILTER (WHERE i.state = 'FAILED'), count(*) FILTER (WHERE i.state = 'SKIPPED')
 		  FROM dlq.dlq_redrives r LEFT JOIN dlq.dlq_redrive_items i ON i.redrive_id = r.id WHERE r.id = $1 GROUP BY r.id`, id).
 		Scan(&matched, &done, &failed, &skipped, &items, &itemsDone, &itemsFailed, &itemsSkipped)
-	if err != nil || matched != items || done != itemsDone || failed != itemsFailed || skipped != itemsSkipped || matched != done+failed+skipped {
+	if err != nil || matched != items || done != itemsDone || failed != itemsFailed || skipped != itemsSkipped ||
+		matched != done+failed+skipped {
 		p.w.add("progress", id, "", "matched %d of %d items, done %d of %d, failed %d of %d, skipped %d of %d: %v",
 			matched, items, done, itemsDone, failed, itemsFailed, skipped, itemsSkipped, err)
 	}
@@ -299,7 +316,10 @@ func (p *post) redrive(ctx context.Context, t *testing.T) (id string) {
 	t.Helper()
 	p.until(ctx, t, "a redrive is accepted", func() bool {
 		id, _ = p.call(ctx, http.MethodPost, "/api/v1/dlq/redrives", map[string]any{
-			"action": "RETRY", "filter": map[string]any{"status": []string{"PENDING"}}, "rate_per_second": 5000, "reason": "chaos",
+			"action":          "RETRY",
+			"filter":          map[string]any{"status": []string{"PENDING"}},
+			"rate_per_second": 5000,
+			"reason":          "chaos",
 		})["id"].(string)
 		return id != ""
 	})

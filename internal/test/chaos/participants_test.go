@@ -150,12 +150,28 @@ func (w *witness) look(id callID) {
 	case state < 0:
 		w.found.add("I0", id.saga, id.step, "was called before the saga was committed")
 	case done < step:
-		w.found.add("I3", id.saga, id.step, "%s came when only %d of the %d steps before it were committed", id.action, done, step)
+		w.found.add(
+			"I3",
+			id.saga,
+			id.step,
+			"%s came when only %d of the %d steps before it were committed",
+			id.action,
+			done,
+			step,
+		)
 	case id.action == ledger.Execute:
 	case state < 4:
 		w.found.add("I4", id.saga, id.step, "compensate came when the turn was not committed: state %d", state)
 	case top-step != undone || highest > top:
-		w.found.add("I4", id.saga, id.step, "compensate came when not all later undos were committed: %d of %d to %d", undone, top-step, max(top, highest))
+		w.found.add(
+			"I4",
+			id.saga,
+			id.step,
+			"compensate came when not all later undos were committed: %d of %d to %d",
+			undone,
+			top-step,
+			max(top, highest),
+		)
 	}
 }
 

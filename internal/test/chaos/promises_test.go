@@ -68,7 +68,15 @@ func checkBounds(r *record, add func(invariant, step, format string, args ...any
 			limit = r.flow.undos
 		}
 		if calls > limit+int(r.epoch) {
-			add("I8", c.step, "%d calls to %s, where the policy allows %d attempts and the saga had %d owners", calls, c.action, limit, r.epoch)
+			add(
+				"I8",
+				c.step,
+				"%d calls to %s, where the policy allows %d attempts and the saga had %d owners",
+				calls,
+				c.action,
+				limit,
+				r.epoch,
+			)
 		}
 	}
 }

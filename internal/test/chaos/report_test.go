@@ -19,15 +19,39 @@ const (
 // summary is the run in one line.
 func (w *world) summary(v *verdict, looks int, took time.Duration) string {
 	looked, missed := w.shop.witness.counts()
-	return fmt.Sprintf("chaos: seed=%d kills=%d stops=%d terms=%d participant_restarts=%d pg_crashes=%d pg_cuts=%d blackouts=%d sagas=%d "+
-		"completed=%d compensated=%d cancelled=%d timed_out=%d dirty=%d (open effects %d) "+
-		"calls=%d duplicates=%d stragglers=%d takeovers=%d calls_lost=%d unknown_creates=%d replays=%d "+
-		"probes=%d witnessed=%d (missed %d) violations=%d in %s",
-		w.seed, w.tally.kills.Load(), w.tally.stops.Load(), w.tally.terms.Load(), w.tally.shops.Load(),
-		w.tally.crashes.Load(), w.tally.cuts.Load(), w.tally.blackouts.Load(), len(v.sagas),
-		v.ends[saga.Completed], v.ends[saga.Compensated], v.ends[saga.Cancelled], v.ends[saga.TimedOut], v.ends[saga.Failed], v.outsideDirty,
-		v.calls, v.duplicates, v.stragglers, v.takeovers, v.lost, v.unknown, w.tally.replays.Load(),
-		looks, looked, missed, len(w.all()), took.Round(100*time.Millisecond))
+	return fmt.Sprintf(
+		"chaos: seed=%d kills=%d stops=%d terms=%d participant_restarts=%d pg_crashes=%d pg_cuts=%d blackouts=%d sagas=%d "+
+			"completed=%d compensated=%d cancelled=%d timed_out=%d dirty=%d (open effects %d) "+
+			"calls=%d duplicates=%d stragglers=%d takeovers=%d calls_lost=%d unknown_creates=%d replays=%d "+
+			"probes=%d witnessed=%d (missed %d) violations=%d in %s",
+		w.seed,
+		w.tally.kills.Load(),
+		w.tally.stops.Load(),
+		w.tally.terms.Load(),
+		w.tally.shops.Load(),
+		w.tally.crashes.Load(),
+		w.tally.cuts.Load(),
+		w.tally.blackouts.Load(),
+		len(v.sagas),
+		v.ends[saga.Completed],
+		v.ends[saga.Compensated],
+		v.ends[saga.Cancelled],
+		v.ends[saga.TimedOut],
+		v.ends[saga.Failed],
+		v.outsideDirty,
+		v.calls,
+		v.duplicates,
+		v.stragglers,
+		v.takeovers,
+		v.lost,
+		v.unknown,
+		w.tally.replays.Load(),
+		looks,
+		looked,
+		missed,
+		len(w.all()),
+		took.Round(100*time.Millisecond),
+	)
 }
 
 // report prints what went wrong, and the stories of the first sagas concerned.
@@ -67,7 +91,18 @@ func (w *world) timeline(r *record) string {
 	}
 	tell(r.created, "  saga    created; %s, steps %v, without undo %v", r.flow.name, r.flow.steps, r.flow.withoutUndo)
 	for _, c := range r.calls {
-		tell(c.Time, "  ledger  #%d %s %s attempt %d fence %d: %s, %s %d", c.Seq, c.Step, c.Action, c.Attempt, c.Fence, c.Effect, c.Reply, c.Status)
+		tell(
+			c.Time,
+			"  ledger  #%d %s %s attempt %d fence %d: %s, %s %d",
+			c.Seq,
+			c.Step,
+			c.Action,
+			c.Attempt,
+			c.Fence,
+			c.Effect,
+			c.Reply,
+			c.Status,
+		)
 		if c.Time.After(end) {
 			end = c.Time
 		}
@@ -77,7 +112,17 @@ func (w *world) timeline(r *record) string {
 		if l.finished != nil {
 			at = "until " + l.finished.UTC().Format(clockFormat)
 		}
-		tell(l.started, "  log     %s %s attempt %d: %s %s final=%v, %s", stepName(l.step), l.action, l.attempt, l.status, l.outcome, l.final, at)
+		tell(
+			l.started,
+			"  log     %s %s attempt %d: %s %s final=%v, %s",
+			stepName(l.step),
+			l.action,
+			l.attempt,
+			l.status,
+			l.outcome,
+			l.final,
+			at,
+		)
 	}
 	if r.completed != nil {
 		tell(*r.completed, "  saga    ended %s, cause %q, version %d, epoch %d", r.state, r.cause, r.version, r.epoch)
@@ -85,7 +130,14 @@ func (w *world) timeline(r *record) string {
 	story = append(story, w.diary.between(r.created.Add(-time.Second), end.Add(time.Second))...)
 	slices.SortStableFunc(story, func(a, b note) int { return a.at.Compare(b.at) })
 	var text strings.Builder
-	fmt.Fprintf(&text, "saga %s (%s, cancel sent %v, timeout %v):\n", r.id, r.marker, r.order != nil && r.order.cancelSent, r.timeoutAt)
+	fmt.Fprintf(
+		&text,
+		"saga %s (%s, cancel sent %v, timeout %v):\n",
+		r.id,
+		r.marker,
+		r.order != nil && r.order.cancelSent,
+		r.timeoutAt,
+	)
 	for _, n := range story {
 		fmt.Fprintf(&text, "%s %s\n", n.at.Format(clockFormat), n.text)
 	}

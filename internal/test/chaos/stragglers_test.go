@@ -50,7 +50,10 @@ func putBack(entries []ledger.Entry, stops []interval) ([]ledger.Entry, int) {
 
 // afterStop returns which stop had just ended at a time, -1 when none had.
 func afterStop(at time.Time, stops []interval) int {
-	return slices.IndexFunc(stops, func(s interval) bool { return at.After(s.to.Add(-clumsy/10)) && at.Before(s.to.Add(clumsy)) })
+	return slices.IndexFunc(
+		stops,
+		func(s interval) bool { return at.After(s.to.Add(-clumsy/10)) && at.Before(s.to.Add(clumsy)) },
+	)
 }
 
 func TestOneCallOfAStoppedNodePerSagaIsPutBack(t *testing.T) {

@@ -62,8 +62,20 @@ func makeFlows(r *rand.Rand, participant string) []flow {
 		}
 		f.definition = encode(map[string]any{
 			"name": f.name, "steps": steps,
-			"retry":              map[string]any{"max_attempts": f.attempts, "initial_interval_ms": 20, "max_interval_ms": 200, "multiplier": 2, "jitter": 0.5},
-			"compensation_retry": map[string]any{"max_attempts": f.undos, "initial_interval_ms": 20, "max_interval_ms": 300, "multiplier": 2, "jitter": 0.5},
+			"retry": map[string]any{
+				"max_attempts":        f.attempts,
+				"initial_interval_ms": 20,
+				"max_interval_ms":     200,
+				"multiplier":          2,
+				"jitter":              0.5,
+			},
+			"compensation_retry": map[string]any{
+				"max_attempts":        f.undos,
+				"initial_interval_ms": 20,
+				"max_interval_ms":     300,
+				"multiplier":          2,
+				"jitter":              0.5,
+			},
 		})
 		flows = append(flows, f)
 	}

@@ -96,7 +96,10 @@ func (s Session) run(t *testing.T) (outputs, problems []string) {
 			continue // the last one before the failure is told of below
 		}
 		if diff := differs(b, outputs[i], s.Masks); diff != "" {
-			problems = append(problems, fmt.Sprintf("%s:%d: not what is printed:\n%s%s", s.Page, b.at, diff, said(name("err", i))))
+			problems = append(
+				problems,
+				fmt.Sprintf("%s:%d: not what is printed:\n%s%s", s.Page, b.at, diff, said(name("err", i))),
+			)
 		}
 	}
 	switch {

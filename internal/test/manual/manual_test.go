@@ -78,7 +78,8 @@ echo after
 			t.Errorf("%+v, want %+v", blocks[i], want[i])
 		}
 	}
-	if whole, err := section(path, ""); err != nil || len(whole) != 4 || whole[0].script != "echo before\n" || whole[3].script != "echo after\n" {
+	if whole, err := section(path, ""); err != nil || len(whole) != 4 || whole[0].script != "echo before\n" ||
+		whole[3].script != "echo after\n" {
 		t.Errorf("the whole page: %v %+v", err, whole)
 	}
 	for _, heading := range []string{"Page of another name", "Deepe"} {

@@ -75,7 +75,8 @@ func vaultStatement(t *testing.T, login, password string) string {
 	if m == nil {
 		t.Fatal("the page has no creation_statements")
 	}
-	return strings.NewReplacer(`\"`, `"`, "{{name}}", login, "{{password}}", password, "{{expiration}}", "2100-01-01").Replace(m[1])
+	return strings.NewReplacer(`\"`, `"`, "{{name}}", login, "{{password}}", password, "{{expiration}}", "2100-01-01").
+		Replace(m[1])
 }
 
 // notGoneOnWith runs the way back with a pg_dump that lies, and wants it to stop
@@ -99,7 +100,8 @@ func notGoneOnWith(t *testing.T, s Session, lie string, other *Postgres) {
 	if exists(filepath.Join(s.Dir, "skald.dump")) {
 		t.Error("it got the name of a good one")
 	}
-	if out, err := psql(t, other, "postgres", "SELECT count(*) FROM pg_database WHERE datname = 'restored'"); err != nil || out != "0\n" {
+	if out, err := psql(t, other, "postgres", "SELECT count(*) FROM pg_database WHERE datname = 'restored'"); err != nil ||
+		out != "0\n" {
 		t.Errorf("databases to restore into: %s%v", out, err)
 	}
 }
@@ -126,12 +128,25 @@ func TestTheFirstProductionStartAndTheWayBackFromADump(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if !t.Run("sagas under way", func(t *testing.T) {
-		addr := Serve(t, append(given, "SKALD_ENV=prod", "SKALD_DATABASE_URL=",
-			"SKALD_DATABASE_HOST=127.0.0.1", "SKALD_DATABASE_PORT="+strconv.Itoa(pg.Port()), "SKALD_DATABASE_SSL_ROOT_CERT="+pg.CA,
-			"SKALD_DATABASE_USER=v_ops", "SKALD_DATABASE_PASSWORD=of vault", "SKALD_ENGINE_DRAIN_TIMEOUT=1s")...)
+		addr := Serve(t, append(
+			given,
+			"SKALD_ENV=prod",
+			"SKALD_DATABASE_URL=",
+			"SKALD_DATABASE_HOST=127.0.0.1",
+			"SKALD_DATABASE_PORT="+strconv.Itoa(pg.Port()),
+			"SKALD_DATABASE_SSL_ROOT_CERT="+pg.CA,
+			"SKALD_DATABASE_USER=v_ops",
+			"SKALD_DATABASE_PASSWORD=of vault",
+			"SKALD_ENGINE_DRAIN_TIMEOUT=1s",
+		)...)
 		for range 5 {
-			post(t, "http://"+addr+"/api/v1/sagas", content(t, secrets, "admin_key"), `{"workflow_name": "held", "payload": {}, "steps": [
-				{"name": "hello", "action": {"http": {"url": "http://`+host+`/hello"}}, "compensation": "none", "timeout_ms": 60000}]}`)
+			post(
+				t,
+				"http://"+addr+"/api/v1/sagas",
+				content(t, secrets, "admin_key"),
+				`{"workflow_name": "held", "payload": {}, "steps": [
+				{"name": "hello", "action": {"http": {"url": "http://`+host+`/hello"}}, "compensation": "none", "timeout_ms": 60000}]}`,
+			)
 		}
 	}) {
 		t.FailNow()
@@ -140,7 +155,12 @@ func TestTheFirstProductionStartAndTheWayBackFromADump(t *testing.T) {
 
 	back := Session{
 		Page: "docs/operations.md", Heading: "A dump, and back", Masks: masks,
-		Env: append(append(pg.Admin(), given...), "SKALD_LISTEN_ADDR="+FreeAddress(t), "RESTORED_PGHOST=127.0.0.1", "RESTORED_PGPORT="+strconv.Itoa(other.Port())),
+		Env: append(
+			append(pg.Admin(), given...),
+			"SKALD_LISTEN_ADDR="+FreeAddress(t),
+			"RESTORED_PGHOST=127.0.0.1",
+			"RESTORED_PGPORT="+strconv.Itoa(other.Port()),
+		),
 	}
 	for name, lie := range map[string]string{
 		"a dump that is cut off":            `"$real" "$@"; truncate -s -2000 skald.dump.part`,

@@ -35,12 +35,17 @@ var pages = []page{
 	}},
 	{name: "jobs.md", masks: epochs},
 	{name: "lifecycle.md", stub: true},
-	{name: "redrives.md", stub: true, given: []string{"N=1600"}, masks: []Mask{ // the page has 10,000, and as many failures as there were
-		{`\b1600\b`, "10000"}, {`\b1520\b`, "9500"}, {`"received":80\b`, `"received":500`},
-		{`("[0-9a-f]{32}":)80\b`, "${1}500"},
-		{`"(done|failed|tried|left|retried_count)": ?[1-9]\d*`, `"$1":"some"`}, {`\d+ of \d+ letters`, "all letters"},
-		{`"eta":(null|"[^"]*")`, `"eta":null`}, {`Etag: "\d+"`, "Etag: <etag>"},
-	}},
+	{
+		name:  "redrives.md",
+		stub:  true,
+		given: []string{"N=1600"},
+		masks: []Mask{ // the page has 10,000, and as many failures as there were
+			{`\b1600\b`, "10000"}, {`\b1520\b`, "9500"}, {`"received":80\b`, `"received":500`},
+			{`("[0-9a-f]{32}":)80\b`, "${1}500"},
+			{`"(done|failed|tried|left|retried_count)": ?[1-9]\d*`, `"$1":"some"`}, {`\d+ of \d+ letters`, "all letters"},
+			{`"eta":(null|"[^"]*")`, `"eta":null`}, {`Etag: "\d+"`, "Etag: <etag>"},
+		},
+	},
 	{name: "saga-jobs.md", stub: true},
 	{name: "webhooks.md", stub: true},
 	{name: "workers.md", private: true, masks: epochs},
@@ -70,7 +75,11 @@ func (p page) run(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.private {
-		env = append(slices.Clone(env), "SKALD_DATABASE_URL=", "SKALD_DATABASE_EMBEDDED_DIR="+filepath.Join(dir, ".skald", "postgres"))
+		env = append(
+			slices.Clone(env),
+			"SKALD_DATABASE_URL=",
+			"SKALD_DATABASE_EMBEDDED_DIR="+filepath.Join(dir, ".skald", "postgres"),
+		)
 	}
 	if p.stub {
 		addr := FreeAddress(t)

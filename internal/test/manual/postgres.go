@@ -81,7 +81,9 @@ func StartPostgres(t testing.TB) *Postgres {
 	prepare := exec.CommandContext(t.Context(), "psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", u.String())
 	prepare.Env = environment()
 	// Empty, as any other new one is, and with the same administrator as every other.
-	prepare.Stdin = strings.NewReader("DROP DATABASE " + devpg.Database + "; CREATE ROLE administrator SUPERUSER LOGIN PASSWORD 'of tests';")
+	prepare.Stdin = strings.NewReader(
+		"DROP DATABASE " + devpg.Database + "; CREATE ROLE administrator SUPERUSER LOGIN PASSWORD 'of tests';",
+	)
 	if out, err := prepare.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -105,8 +107,13 @@ func certificate(t testing.TB) (cert, key []byte) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "127.0.0.1", SerialNumber: serial.String()}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: "127.0.0.1", SerialNumber: serial.String()},
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {

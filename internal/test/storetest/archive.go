@@ -46,7 +46,9 @@ func (f *fixture) endings() map[saga.State][]saga.Event {
 func (f *fixture) ended(state saga.State, ago time.Duration, change ...func(*saga.NewSaga)) saga.Instance {
 	f.t.Helper()
 	at := f.now().Add(-ago)
-	n := f.owned(f.owner, append([]func(*saga.NewSaga){func(n *saga.NewSaga) { n.CreatedAt = at.Add(-time.Minute) }}, change...)...)
+	n := f.owned(
+		f.owner,
+		append([]func(*saga.NewSaga){func(n *saga.NewSaga) { n.CreatedAt = at.Add(-time.Minute) }}, change...)...)
 	events := f.endings()[state]
 	run := f.play(f.stored(n)[0], events[:len(events)-1]...)
 	c := f.apply(run, events[len(events)-1])
@@ -120,8 +122,21 @@ func archiveByAge(f *fixture) {
 			f.t.Errorf("kept %+v: %d were archived, want %v", tt.keep, n, tt.want)
 		}
 	}
-	f.wantArchived(all, "completed 1", "completed 40", "completed 100", "compensated 1", "compensated 40", "compensated 100",
-		"cancelled 1", "cancelled 40", "cancelled 100", "timed_out 1", "timed_out 40", "timed_out 100")
+	f.wantArchived(
+		all,
+		"completed 1",
+		"completed 40",
+		"completed 100",
+		"compensated 1",
+		"compensated 40",
+		"compensated 100",
+		"cancelled 1",
+		"cancelled 40",
+		"cancelled 100",
+		"timed_out 1",
+		"timed_out 40",
+		"timed_out 100",
+	)
 }
 
 // keep registers the next version of the fixture's workflow with a retention.
@@ -157,7 +172,15 @@ func archiveByWorkflow(f *fixture) {
 	want := []string{"short completed", "half cancelled", "changed completed"}
 	f.wantArchived(all, want...)
 	f.archive(saga.Expiry{Default: saga.Retention{Completed: time.Hour, Failed: time.Hour}})
-	want = append(want, "order completed", "order cancelled", "half completed", "changed cancelled", "unsaid completed", "unsaid cancelled")
+	want = append(
+		want,
+		"order completed",
+		"order cancelled",
+		"half completed",
+		"changed cancelled",
+		"unsaid completed",
+		"unsaid cancelled",
+	)
 	f.wantArchived(all, want...)
 	f.archive(f.everythingEnded()) // whatever anybody says
 	f.wantArchived(all, append(want, "short cancelled", "ever completed", "ever cancelled")...)

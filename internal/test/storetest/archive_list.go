@@ -41,7 +41,13 @@ func archiveLists(f *fixture) {
 			next.After = &saga.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
 		}
 		if !slices.Equal(ids(cursor), ids(want)) || !slices.Equal(ids(offset), ids(want)) {
-			f.t.Errorf("pages of %d: %d sagas by cursor, %d by offset; want the %d, in order", size, len(cursor), len(offset), len(want))
+			f.t.Errorf(
+				"pages of %d: %d sagas by cursor, %d by offset; want the %d, in order",
+				size,
+				len(cursor),
+				len(offset),
+				len(want),
+			)
 		}
 	}
 }

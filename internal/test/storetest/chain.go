@@ -51,7 +51,9 @@ func (f *fixture) checkChain() (covered []saga.Position) {
 		}
 		sum := s.Sum(saga.LinksOf(events))
 		if s.Seq != int64(i+1) || !bytes.Equal(s.Prev, prev) || !bytes.Equal(s.Hash, sum[:]) || s.TenantID != f.tenant.ID ||
-			len(events) != s.Events || s.From != events[0].Position || s.To != events[len(events)-1].Position || s.SealedAt.IsZero() {
+			len(
+				events,
+			) != s.Events || s.From != events[0].Position || s.To != events[len(events)-1].Position || s.SealedAt.IsZero() {
 			f.t.Fatalf("seal %d does not fit its %d events: %+v", i+1, len(events), s)
 		}
 		prev, at = s.Hash, s.To
@@ -101,7 +103,8 @@ func chainRace(f *fixture) {
 		}
 		sealed.Add(int64(n))
 	})
-	if covered := f.checkChain(); int64(len(covered)) != sealed.Load() || sealed.Load() != int64(len(f.feed(saga.EventFilter{}, 1000))) {
+	if covered := f.checkChain(); int64(len(covered)) != sealed.Load() ||
+		sealed.Load() != int64(len(f.feed(saga.EventFilter{}, 1000))) {
 		f.t.Errorf("%d events are covered, %d were said to be", len(covered), sealed.Load())
 	}
 }
@@ -165,7 +168,8 @@ func chainPages(f *fixture) {
 			f.t.Errorf("from %d, %d at most (-want +got):\n%s", tt.from, tt.limit, diff)
 		}
 	}
-	if links, err := f.Chain.Links(f.t.Context(), f.tenant.ID, saga.Position{}, last, 10); err != nil || !cmp.Equal(saga.LinksOf(f.span(last)), links) {
+	if links, err := f.Chain.Links(f.t.Context(), f.tenant.ID, saga.Position{}, last, 10); err != nil ||
+		!cmp.Equal(saga.LinksOf(f.span(last)), links) {
 		f.t.Errorf("links that are not those of the events: %+v, %v", links, err)
 	}
 	if events, err := f.Chain.Span(f.t.Context(), newID(), saga.Position{}, last, 10); err != nil || len(events) != 0 {

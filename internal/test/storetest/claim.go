@@ -164,7 +164,8 @@ func claimTakesOver(f *fixture) {
 	l := claimed[running.ID]
 	run := saga.Rebuild(l.Saga, f.def, l.Logs)
 	lost, repeated := running.Call(saga.Defaults{}), run.Call(saga.Defaults{})
-	if lost.Key != repeated.Key || string(lost.Body) != string(repeated.Body) || repeated.Attempt != 2 || repeated.Fence != 2 {
+	if lost.Key != repeated.Key || string(lost.Body) != string(repeated.Body) || repeated.Attempt != 2 ||
+		repeated.Fence != 2 {
 		f.t.Errorf("the call after the takeover is no repetition: %+v, %+v", lost, repeated)
 	}
 	f.check(f.play(run, f.done(`{"n":2}`)))

@@ -74,7 +74,12 @@ func commitRace(f *fixture) {
 	})
 	l := f.load(run.ID)
 	if written.Load() != 1 || l.Saga.Version != 2 || len(l.Logs) != 1 {
-		f.t.Errorf("%d changes were written, the saga is at version %d with %d logs; want 1, 2, 1", written.Load(), l.Saga.Version, len(l.Logs))
+		f.t.Errorf(
+			"%d changes were written, the saga is at version %d with %d logs; want 1, 2, 1",
+			written.Load(),
+			l.Saga.Version,
+			len(l.Logs),
+		)
 	}
 }
 
@@ -142,7 +147,11 @@ func commitPoisoned(f *fixture) {
 	poisons["log only"].Logs[0].Request = raw(nul)
 	for what, poison := range poisons {
 		poison.Key = f.key("key of "+what, "hash")
-		batch := []saga.Change{f.apply(f.into(saga.Running), f.done(`{}`)), poison, f.apply(f.into(saga.Running), f.done(`{}`))}
+		batch := []saga.Change{
+			f.apply(f.into(saga.Running), f.done(`{}`)),
+			poison,
+			f.apply(f.into(saga.Running), f.done(`{}`)),
+		}
 		f.unchanged(run.ID, func() {
 			errs := f.commit(batch...)
 			if errs[0] != nil || errs[2] != nil {
@@ -276,11 +285,19 @@ func commitCompensationDeadline(f *fixture) {
 	}
 	run = f.play(run, f.unanswered())
 	if again := f.load(run.ID).Saga; !again.CompensationTimeoutAt.Equal(*began.CompensationTimeoutAt) {
-		f.t.Errorf("a retry moved the compensation deadline to %v, was %v", again.CompensationTimeoutAt, began.CompensationTimeoutAt)
+		f.t.Errorf(
+			"a retry moved the compensation deadline to %v, was %v",
+			again.CompensationTimeoutAt,
+			began.CompensationTimeoutAt,
+		)
 	}
 	f.play(run, f.refused(`{}`), saga.ResumeRequested{By: "op"})
 	if resumed := f.load(run.ID).Saga; !resumed.CompensationTimeoutAt.After(*began.CompensationTimeoutAt) {
-		f.t.Errorf("a resumed compensation has the deadline %v, not after the first one's %v", resumed.CompensationTimeoutAt, began.CompensationTimeoutAt)
+		f.t.Errorf(
+			"a resumed compensation has the deadline %v, not after the first one's %v",
+			resumed.CompensationTimeoutAt,
+			began.CompensationTimeoutAt,
+		)
 	}
 }
 

@@ -63,7 +63,8 @@ func releaseFrees(f *fixture) {
 		f.t.Errorf("another node claims %d sagas, want the 3 that are due", len(got))
 	}
 	f.Advance(10 * time.Second)
-	if got := f.claimOne(another); got.Saga.ID != waiting.ID || got.Saga.Uncertain != waiting.Uncertain || got.Saga.Attempt != waiting.Attempt {
+	if got := f.claimOne(another); got.Saga.ID != waiting.ID || got.Saga.Uncertain != waiting.Uncertain ||
+		got.Saga.Attempt != waiting.Attempt {
 		f.t.Errorf("claimed %+v, want the waiting one as it was", got.Saga)
 	}
 }

@@ -91,8 +91,15 @@ func feedReadsBack(f *fixture) {
 			f.t.Errorf("event %d was stored with a digest that is not of what is read back: %+v", e.ID, e.AuditEvent)
 		}
 		s := f.load(e.SagaID).Saga
-		if e.WorkflowName != "order" || cmp.Diff(s.CorrelationID, e.CorrelationID) != "" || cmp.Diff(s.BusinessKey, e.BusinessKey) != "" {
-			f.t.Errorf("event %d names workflow %q, correlation %v, key %v", e.ID, e.WorkflowName, e.CorrelationID, e.BusinessKey)
+		if e.WorkflowName != "order" || cmp.Diff(s.CorrelationID, e.CorrelationID) != "" ||
+			cmp.Diff(s.BusinessKey, e.BusinessKey) != "" {
+			f.t.Errorf(
+				"event %d names workflow %q, correlation %v, key %v",
+				e.ID,
+				e.WorkflowName,
+				e.CorrelationID,
+				e.BusinessKey,
+			)
 		}
 		got[e.SagaID] = append(got[e.SagaID], e.AuditEvent)
 	}
@@ -134,7 +141,14 @@ func eventFilters(all []saga.StoredEvent) map[string]struct {
 	one := all[len(all)/2]
 	middle := one.At
 	trace := "4bf92f3577b34da6a3ce929d0e0e4736"
-	rare, common := []saga.AuditType{saga.RetryAttempted, saga.SagaFailed, saga.CancelAsked}, []saga.AuditType{saga.SagaFailed, saga.StepStarted}
+	rare, common := []saga.AuditType{
+		saga.RetryAttempted,
+		saga.SagaFailed,
+		saga.CancelAsked,
+	}, []saga.AuditType{
+		saga.SagaFailed,
+		saga.StepStarted,
+	}
 	return map[string]kept{
 		"rare types":       {saga.EventFilter{Types: rare}, func(e *saga.StoredEvent) bool { return slices.Contains(rare, e.Type) }},
 		"types":            {saga.EventFilter{Types: common}, func(e *saga.StoredEvent) bool { return slices.Contains(common, e.Type) }},

@@ -44,7 +44,9 @@ func begin(t *testing.T, env Env) *fixture {
 	t.Helper()
 	f := &fixture{Env: env, t: t, tenant: saga.Tenant{ID: newID(), Region: "eu", Major: 3, Minor: 65535}}
 	f.def = f.definition(orderWorkflow)
-	if r, created, err := env.Workflows.Register(t.Context(), f.tenant.ID, f.def, false, f.now()); err != nil || !created || r.Version != 1 {
+	if r, created, err := env.Workflows.Register(t.Context(), f.tenant.ID, f.def, false, f.now()); err != nil ||
+		!created ||
+		r.Version != 1 {
 		t.Fatalf("register: version %d, created %v, %v", r.Version, created, err)
 	}
 	f.owner = f.register("node of "+t.Name(), time.Hour)
@@ -112,7 +114,13 @@ func (f *fixture) newSaga(owner *int64, change []func(*saga.NewSaga)) saga.NewSa
 
 // key makes an idempotency key of the fixture's tenant.
 func (f *fixture) key(key, hash string) *saga.IdempotencyKey {
-	return &saga.IdempotencyKey{TenantID: f.tenant.ID, Principal: "alice", Route: "POST /sagas", Key: key, Hash: []byte(hash)}
+	return &saga.IdempotencyKey{
+		TenantID:  f.tenant.ID,
+		Principal: "alice",
+		Route:     "POST /sagas",
+		Key:       key,
+		Hash:      []byte(hash),
+	}
 }
 
 // withKey gives n the key, which then stands for it.

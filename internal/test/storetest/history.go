@@ -64,7 +64,10 @@ func historyFilters(f *fixture) {
 					continue
 				}
 				seen[e.SagaID] = true
-				want := slices.DeleteFunc(slices.Clone(all), func(o saga.StoredEvent) bool { return o.SagaID != e.SagaID || !tt.keep(&o) })
+				want := slices.DeleteFunc(
+					slices.Clone(all),
+					func(o saga.StoredEvent) bool { return o.SagaID != e.SagaID || !tt.keep(&o) },
+				)
 				if diff := cmp.Diff(positions(want), positions(f.history(e.SagaID, tt.filter, false, 4))); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}

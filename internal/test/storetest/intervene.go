@@ -234,7 +234,8 @@ func neglectedIsFound(f *fixture) {
 	}
 	f.Advance(2 * time.Minute)
 	got := find(5)
-	if len(got) != 3 || got[quiet.ID] != "nobody_drives_it" || got[driven.ID] != "no_answer" || got[retried.ID] == "" || got[suspended.ID] != "" {
+	if len(got) != 3 || got[quiet.ID] != "nobody_drives_it" || got[driven.ID] != "no_answer" || got[retried.ID] == "" ||
+		got[suspended.ID] != "" {
 		f.t.Errorf("after two minutes: %v", got)
 	}
 	l := f.load(quiet.ID)

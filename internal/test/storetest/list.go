@@ -118,18 +118,28 @@ func filterCases(f *fixture, all []saga.Saga) []filterCase {
 		{
 			"a workflow, ended states and an initiator", saga.Filter{WorkflowName: "order", States: []saga.State{saga.Completed, saga.Failed, saga.Cancelled}, InitiatedBy: "Checkout"},
 			func(s *saga.Saga) bool {
-				return s.WorkflowName == "order" && s.State.Terminal() && s.State != saga.Compensated && s.State != saga.TimedOut && s.InitiatedBy == "Checkout"
+				return s.WorkflowName == "order" && s.State.Terminal() && s.State != saga.Compensated && s.State != saga.TimedOut &&
+					s.InitiatedBy == "Checkout"
 			},
 		},
 		{
 			"everything at once", saga.Filter{
-				WorkflowName: "order", States: saga.States, CorrelationID: "C", InitiatedBy: "checkout", TraceID: "t1", BusinessKey: "b2",
-				Metadata: json.RawMessage(`{"team":"stock ñ"}`), NeedsAttention: new(false),
-				CreatedFrom: all[len(all)-1].CreatedAt, CreatedTo: f.now(), UpdatedFrom: all[len(all)-1].CreatedAt, UpdatedTo: f.now(),
+				WorkflowName:  "order",
+				States:        saga.States,
+				CorrelationID: "C",
+				InitiatedBy:   "checkout",
+				TraceID:       "t1",
+				BusinessKey:   "b2",
+				Metadata:      json.RawMessage(`{"team":"stock ñ"}`), NeedsAttention: new(false),
+				CreatedFrom: all[len(all)-1].CreatedAt,
+				CreatedTo:   f.now(),
+				UpdatedFrom: all[len(all)-1].CreatedAt,
+				UpdatedTo:   f.now(),
 			},
 			func(s *saga.Saga) bool {
 				return s.WorkflowName == "order" && is(s.CorrelationID, "C") && s.InitiatedBy == "checkout" && is(s.TraceID, "t1") &&
-					is(s.BusinessKey, "b2") && s.Metadata != nil && !s.NeedsAttention
+					is(s.BusinessKey, "b2") && s.Metadata != nil &&
+					!s.NeedsAttention
 			},
 		},
 	}
@@ -181,7 +191,15 @@ func listPages(f *fixture) {
 					f.t.Errorf("pages of %d by %s: total %d, want %d", size, mode, page.Total, len(order))
 				}
 				if more := len(got) < len(order); page.More != more || more && len(page.Sagas) != size {
-					f.t.Errorf("pages of %d by %s: %d sagas, more %v after %d of %d", size, mode, len(page.Sagas), page.More, len(got), len(order))
+					f.t.Errorf(
+						"pages of %d by %s: %d sagas, more %v after %d of %d",
+						size,
+						mode,
+						len(page.Sagas),
+						page.More,
+						len(got),
+						len(order),
+					)
 				}
 				if !page.More {
 					break
@@ -219,12 +237,29 @@ func listGrowing(f *fixture) {
 
 func listMetadata(f *fixture) {
 	f.stored(f.unowned(), f.unowned(func(n *saga.NewSaga) {
-		n.Metadata = json.RawMessage(`{"a":1.0,"tags":["x",{"y":[1,2]},null],"nested":{"deep":{"flag":true,"text":"ñ"}},"none":null}`)
+		n.Metadata = json.RawMessage(
+			`{"a":1.0,"tags":["x",{"y":[1,2]},null],"nested":{"deep":{"flag":true,"text":"ñ"}},"none":null}`,
+		)
 	}))
 	for query, want := range map[string]int{
-		`{}`: 1, `{"a":1}`: 1, `{"a":1.00}`: 1, `{"a":"1"}`: 0, `{"a":2}`: 0, `{"b":1}`: 0, `{"none":null}`: 1, `{"nothing":null}`: 0,
-		`{"tags":["x"]}`: 1, `{"tags":[]}`: 1, `{"tags":["z"]}`: 0, `{"tags":"x"}`: 0, `{"tags":[{"y":[2]}]}`: 1, `{"tags":[{"y":2}]}`: 0,
-		`{"nested":{"deep":{"flag":true}}}`: 1, `{"nested":{"flag":true}}`: 0, `{"nested":{}}`: 1, `{"nested":{"deep":{"text":"ñ"}},"a":1}`: 1,
+		`{}`:                                1,
+		`{"a":1}`:                           1,
+		`{"a":1.00}`:                        1,
+		`{"a":"1"}`:                         0,
+		`{"a":2}`:                           0,
+		`{"b":1}`:                           0,
+		`{"none":null}`:                     1,
+		`{"nothing":null}`:                  0,
+		`{"tags":["x"]}`:                    1,
+		`{"tags":[]}`:                       1,
+		`{"tags":["z"]}`:                    0,
+		`{"tags":"x"}`:                      0,
+		`{"tags":[{"y":[2]}]}`:              1,
+		`{"tags":[{"y":2}]}`:                0,
+		`{"nested":{"deep":{"flag":true}}}`: 1,
+		`{"nested":{"flag":true}}`:          0,
+		`{"nested":{}}`:                     1,
+		`{"nested":{"deep":{"text":"ñ"}},"a":1}`: 1,
 	} {
 		if got := len(f.list(saga.Filter{Metadata: json.RawMessage(query), Limit: 10}).Sagas); got != want {
 			f.t.Errorf("%s finds %d sagas, want %d", query, got, want)

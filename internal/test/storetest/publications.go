@@ -85,14 +85,21 @@ func publicationFenced(f *fixture) {
 	former := f.lead(name, "a")
 	present := f.lead(name, "a")
 	ours, err := f.Publications.Renew(f.t.Context(), name, former, time.Minute)
-	moved, errMoved := f.Publications.Advance(f.t.Context(), name, former, f.tenant.ID, saga.Position{TxID: 1 << 40, ID: 1})
+	moved, errMoved := f.Publications.Advance(
+		f.t.Context(),
+		name,
+		former,
+		f.tenant.ID,
+		saga.Position{TxID: 1 << 40, ID: 1},
+	)
 	if ours || moved || err != nil || errMoved != nil {
 		f.t.Errorf("a former term: renewed %v, moved %v, %v, %v", ours, moved, err, errMoved)
 	}
 	if u := f.unpublished(name); u == nil || u.After != (saga.Position{}) {
 		f.t.Errorf("the cursor is %+v", u)
 	}
-	if moved, err := f.Publications.Advance(f.t.Context(), name, present, f.tenant.ID, saga.Position{TxID: 1 << 40, ID: 1}); !moved || err != nil {
+	if moved, err := f.Publications.Advance(f.t.Context(), name, present, f.tenant.ID, saga.Position{TxID: 1 << 40, ID: 1}); !moved ||
+		err != nil {
 		f.t.Errorf("the present term: moved %v, %v", moved, err)
 	}
 }
@@ -147,7 +154,8 @@ func publicationUnpublished(f *fixture) {
 	if u := f.unpublished(name); u == nil || u.After != (saga.Position{}) || !u.Since.Equal(events[0].At) {
 		f.t.Errorf("unpublished %+v; want from the beginning, since %v", u, events[0].At)
 	}
-	if moved, err := f.Publications.Advance(f.t.Context(), name, epoch, f.tenant.ID, events[0].Position); !moved || err != nil {
+	if moved, err := f.Publications.Advance(f.t.Context(), name, epoch, f.tenant.ID, events[0].Position); !moved ||
+		err != nil {
 		f.t.Fatalf("advance: %v, %v", moved, err)
 	}
 	if u := f.unpublished(name); u != nil {

@@ -26,7 +26,11 @@ func (f *fixture) restore(id uuid.UUID) error {
 // restoration asks for a saga whose head is not at hand.
 func (f *fixture) restoration(id uuid.UUID) saga.Restoration {
 	s := saga.Saga{ID: id, Tenant: f.tenant}
-	return saga.Restoration{TenantID: f.tenant.ID, SagaID: id, Event: s.Restored("alice", "r1", "ann", "asked for", f.now())}
+	return saga.Restoration{
+		TenantID: f.tenant.ID,
+		SagaID:   id,
+		Event:    s.Restored("alice", "r1", "ann", "asked for", f.now()),
+	}
 }
 
 // restored counts the events of a saga's restores.
@@ -77,7 +81,10 @@ func restoreAsItWas(f *fixture) {
 }
 
 func restoreStays(f *fixture) {
-	all := map[string]saga.Instance{"completed": f.ended(saga.Completed, 100*time.Hour), "cancelled": f.ended(saga.Cancelled, 100*time.Hour)}
+	all := map[string]saga.Instance{
+		"completed": f.ended(saga.Completed, 100*time.Hour),
+		"cancelled": f.ended(saga.Cancelled, 100*time.Hour),
+	}
 	hour := saga.Expiry{Default: saga.Retention{Completed: time.Hour, Failed: time.Hour}}
 	f.archive(hour)
 	f.wantArchived(all, "completed", "cancelled")

@@ -55,7 +55,16 @@ type contract struct {
 func Sagas(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t) // one store for all: each test has a tenant of its own
 	run(t, map[string][]contract{
-		"create": creates, "business key": businessKeys, "commit": commits, "written": written, "read": reads, "list": lists, "tenants": tenants, "twins": twins, "statistics": statistics, "interventions": interventions,
+		"create":        creates,
+		"business key":  businessKeys,
+		"commit":        commits,
+		"written":       written,
+		"read":          reads,
+		"list":          lists,
+		"tenants":       tenants,
+		"twins":         twins,
+		"statistics":    statistics,
+		"interventions": interventions,
 	}, func(*testing.T) Env { return env })
 }
 
@@ -63,7 +72,18 @@ func Sagas(t *testing.T, open func(t *testing.T) Env) {
 // as long as its test; it is called once per test, because ownership does not
 // know tenants.
 func Ownership(t *testing.T, open func(t *testing.T) Env) {
-	run(t, map[string][]contract{"leases": leases, "claim": claims, "turns": turns, "duties": duties, "twins": twinsOwned, "suspensions": suspensions}, open)
+	run(
+		t,
+		map[string][]contract{
+			"leases":      leases,
+			"claim":       claims,
+			"turns":       turns,
+			"duties":      duties,
+			"twins":       twinsOwned,
+			"suspensions": suspensions,
+		},
+		open,
+	)
 }
 
 // Archive tests saga.Archive. open returns a new Env that lasts as long as its test.
@@ -82,7 +102,11 @@ func Workflows(t *testing.T, open func(t *testing.T) Env) {
 // Trail tests saga.Trail and saga.Chain. open returns a new Env that lasts as long as its test.
 func Trail(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t)
-	run(t, map[string][]contract{"feed": feeds, "of a saga": histories, "chain": chains}, func(*testing.T) Env { return env })
+	run(
+		t,
+		map[string][]contract{"feed": feeds, "of a saga": histories, "chain": chains},
+		func(*testing.T) Env { return env },
+	)
 }
 
 // Keys tests access.Store. open returns a new Env that lasts as long as its test.

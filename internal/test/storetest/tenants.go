@@ -20,7 +20,11 @@ var tenants = []contract{
 
 // foreignCalls calls each method that takes a tenant in the name of a stranger,
 // about a saga and a workflow of f's. It returns what was shown, and the error.
-func foreignCalls(f *fixture, stranger uuid.UUID, run saga.Instance) map[string]func(ctx context.Context) (shown any, err error) {
+func foreignCalls(
+	f *fixture,
+	stranger uuid.UUID,
+	run saga.Instance,
+) map[string]func(ctx context.Context) (shown any, err error) {
 	key := f.key("foreign", "hash")
 	f.stored(withKey(f.unowned(), key))
 	key.TenantID = stranger
@@ -63,7 +67,8 @@ func tenantMethods(f *fixture) {
 	calls := foreignCalls(f, newID(), run)
 	for name, store := range map[string]reflect.Type{"Store": reflect.TypeFor[saga.Store](), "Workflows": reflect.TypeFor[workflow.Store]()} {
 		for m := range store.Methods() {
-			takes := m.Type.NumIn() > 1 && (m.Type.In(1) == reflect.TypeFor[uuid.UUID]() || m.Type.In(1) == reflect.TypeFor[saga.IdempotencyKey]())
+			takes := m.Type.NumIn() > 1 &&
+				(m.Type.In(1) == reflect.TypeFor[uuid.UUID]() || m.Type.In(1) == reflect.TypeFor[saga.IdempotencyKey]())
 			if _, called := calls[name+"."+m.Name]; takes && !called {
 				f.t.Errorf("%s.%s takes a tenant and is not called here", name, m.Name)
 			}
@@ -119,6 +124,13 @@ func tenantStays(f *fixture) {
 	}
 	s, err := f.Sagas.Get(f.t.Context(), f.tenant.ID, c.After.ID)
 	if err != nil || s.Tenant != f.tenant || s.Version != c.After.Version {
-		f.t.Errorf("the saga is at version %d of tenant %+v, %v; want version %d of %+v", s.Version, s.Tenant, err, c.After.Version, f.tenant)
+		f.t.Errorf(
+			"the saga is at version %d of tenant %+v, %v; want version %d of %+v",
+			s.Version,
+			s.Tenant,
+			err,
+			c.After.Version,
+			f.tenant,
+		)
 	}
 }

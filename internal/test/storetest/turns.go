@@ -32,7 +32,10 @@ func forTenant(t saga.Tenant) func(*saga.NewSaga) { return func(n *saga.NewSaga)
 
 // crowd stores 40 sagas of the first tenant, and then 3 of the second and 1 of
 // the third, made by newSaga. It returns the ids of each, the oldest first.
-func (f *fixture) crowd(all [3]saga.Tenant, newSaga func(...func(*saga.NewSaga)) saga.NewSaga) map[uuid.UUID][]uuid.UUID {
+func (f *fixture) crowd(
+	all [3]saga.Tenant,
+	newSaga func(...func(*saga.NewSaga)) saga.NewSaga,
+) map[uuid.UUID][]uuid.UUID {
 	f.t.Helper()
 	ids := map[uuid.UUID][]uuid.UUID{}
 	for i, n := range []int{40, 3, 1} {
@@ -64,7 +67,10 @@ func (f *fixture) wantTurns(all [3]saga.Tenant, ids map[uuid.UUID][]uuid.UUID) {
 			}
 			want = want[:n]
 		}
-		slices.SortFunc(got[t.ID], func(a, b uuid.UUID) int { return slices.Index(ids[t.ID], a) - slices.Index(ids[t.ID], b) })
+		slices.SortFunc(
+			got[t.ID],
+			func(a, b uuid.UUID) int { return slices.Index(ids[t.ID], a) - slices.Index(ids[t.ID], b) },
+		)
 		if !slices.Equal(got[t.ID], want) {
 			f.t.Errorf("tenant %d has got %v, want %v", i, got[t.ID], want)
 		}

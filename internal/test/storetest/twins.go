@@ -64,7 +64,8 @@ func twinsLive(f *fixture) {
 		if r := of.create(again)[0]; r.Created != saga.IDTaken {
 			f.t.Errorf("its own id a second time: result %d, want taken", r.Created)
 		}
-		if state, id, err := of.Sagas.Key(f.t.Context(), *of.key("k", "hash")); state != saga.KeySame || id != mine.ID || err != nil {
+		if state, id, err := of.Sagas.Key(f.t.Context(), *of.key("k", "hash")); state != saga.KeySame || id != mine.ID ||
+			err != nil {
 			f.t.Errorf("the key is %d for %s, %v", state, id, err)
 		}
 	}
@@ -101,7 +102,8 @@ func twinsLive(f *fixture) {
 	wantLogs := map[*fixture]int{f: len(f.load(mine.ID).Logs), other: len(other.load(theirs.ID).Logs)}
 	f.Settle(f.t)
 	for of, run := range map[*fixture]saga.Instance{f: mine, other: theirs} {
-		if s, err := of.Sagas.Get(f.t.Context(), of.tenant.ID, run.ID); err != nil || s.State != run.State || s.Tenant != of.tenant {
+		if s, err := of.Sagas.Get(f.t.Context(), of.tenant.ID, run.ID); err != nil || s.State != run.State ||
+			s.Tenant != of.tenant {
 			f.t.Errorf("get: %s of %s, %v", s.State, s.Tenant.ID, err)
 		}
 		page, err := of.Sagas.List(f.t.Context(), of.tenant.ID, saga.Filter{Limit: 10, Total: true})
@@ -208,7 +210,8 @@ func twinsArchivedTogether(f *fixture) {
 	for of, run := range map[*fixture]saga.Instance{f: mine, other: theirs} {
 		a := of.getArchived(run.ID)
 		want := saga.Rebuild(a.Saga, of.def, a.Logs)
-		if a.Saga.State != run.State || a.Saga.Tenant != of.tenant || want.State != run.State || len(a.Logs) != len(f.everyLog(run)) {
+		if a.Saga.State != run.State || a.Saga.Tenant != of.tenant || want.State != run.State ||
+			len(a.Logs) != len(f.everyLog(run)) {
 			f.t.Errorf("archived %s of %s with %d logs", a.Saga.State, a.Saga.Tenant.ID, len(a.Logs))
 		}
 		page := of.listArchived(saga.Filter{Limit: 10, Total: true})
@@ -264,7 +267,8 @@ func twinsClaimed(f *fixture) {
 	other.play(theirs, slow)
 	die()
 	other.unchanged(theirs.ID, func() {
-		if got := f.claim(f.owner, 10); len(got) != 1 || got[0].Saga.Ref() != mine.Ref() || len(got[0].Logs) != 1 || got[0].Logs[0].Status != saga.LogFailed {
+		if got := f.claim(f.owner, 10); len(got) != 1 || got[0].Saga.Ref() != mine.Ref() || len(got[0].Logs) != 1 ||
+			got[0].Logs[0].Status != saga.LogFailed {
 			f.t.Fatalf("claimed %+v", got)
 		}
 	})

@@ -117,7 +117,8 @@ func deliveryReadsBack(f *fixture) {
 	d := f.claimDeliveries(s, 1)[0]
 	f.settle(d, webhook.Outcome{Error: "no answer in time"})
 	d = f.stands(d)
-	if d.Attempt != 1 || d.LastAttemptAt == nil || d.Error != "no answer in time" || d.ResponseStatus != 0 || d.EndedAt != nil {
+	if d.Attempt != 1 || d.LastAttemptAt == nil || d.Error != "no answer in time" || d.ResponseStatus != 0 ||
+		d.EndedAt != nil {
 		f.t.Errorf("after a failure: %+v", d)
 	}
 	page, err := f.Env.Webhooks.Deliveries(f.t.Context(), s.TenantID, s.ID, webhook.Filter{Limit: 10})
@@ -182,7 +183,8 @@ func deliveryAgain(f *fixture) {
 	if diff := cmp.Diff(want, again); err != nil || diff != "" {
 		f.t.Errorf("%v (-read +answered):\n%s", err, diff)
 	}
-	if want.Status != webhook.Pending || want.RoundStart != 1 || !want.DueAt.Equal(at) || want.EndedAt != nil || want.ResponseStatus != 500 {
+	if want.Status != webhook.Pending || want.RoundStart != 1 || !want.DueAt.Equal(at) || want.EndedAt != nil ||
+		want.ResponseStatus != 500 {
 		f.t.Errorf("after: %+v", want)
 	}
 	f.giveUp(s, d) // a whole round again

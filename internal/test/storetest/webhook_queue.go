@@ -49,7 +49,8 @@ func (f *fixture) readNews(s webhook.Subscription) []saga.StoredEvent {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if moved, err := f.Env.Webhooks.Enqueue(f.t.Context(), &w.Subscription, w.Cursor, end, f.deliveriesOf(s, events)); err != nil || !moved {
+	if moved, err := f.Env.Webhooks.Enqueue(f.t.Context(), &w.Subscription, w.Cursor, end, f.deliveriesOf(s, events)); err != nil ||
+		!moved {
 		f.t.Fatalf("enqueue: moved %v, %v", moved, err)
 	}
 	return events
@@ -57,7 +58,10 @@ func (f *fixture) readNews(s webhook.Subscription) []saga.StoredEvent {
 
 func (f *fixture) deliveriesOf(s webhook.Subscription, events []saga.StoredEvent) (all []webhook.Delivery) {
 	for _, e := range events {
-		all = append(all, f.delivery(s, func(d *webhook.Delivery) { d.EventID, d.EventType, d.SagaID = e.ID, string(e.Type), e.SagaID }))
+		all = append(
+			all,
+			f.delivery(s, func(d *webhook.Delivery) { d.EventID, d.EventType, d.SagaID = e.ID, string(e.Type), e.SagaID }),
+		)
 	}
 	return all
 }
@@ -134,7 +138,8 @@ func queueOutdated(f *fixture) {
 	if err := f.Env.Webhooks.Replace(f.t.Context(), changed, false); err != nil {
 		f.t.Fatal(err)
 	}
-	if moved, err := f.Env.Webhooks.Enqueue(f.t.Context(), &s, w.Cursor, saga.Position{TxID: 1 << 40}, nil); moved || err != nil {
+	if moved, err := f.Env.Webhooks.Enqueue(f.t.Context(), &s, w.Cursor, saga.Position{TxID: 1 << 40}, nil); moved ||
+		err != nil {
 		f.t.Errorf("an outdated subscription moved the cursor: %v", err)
 	}
 	if claimed := f.claimDeliveries(s, 10); len(claimed) != 0 {
@@ -221,11 +226,13 @@ func queueLease(f *fixture) {
 	if len(second) != 1 || second[0].Attempt != 2 {
 		f.t.Fatalf("after the lease: %+v", second)
 	}
-	if _, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &first, accepted, policy, webhook.Moment{Now: f.now()}); stored || err != nil {
+	if _, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &first, accepted, policy, webhook.Moment{Now: f.now()}); stored ||
+		err != nil {
 		f.t.Errorf("the former holder's outcome was stored, %v", err)
 	}
 	f.settle(second[0], accepted)
-	if _, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &second[0], refused, policy, webhook.Moment{Now: f.now()}); stored || err != nil {
+	if _, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &second[0], refused, policy, webhook.Moment{Now: f.now()}); stored ||
+		err != nil {
 		f.t.Errorf("a second outcome was stored, %v", err)
 	}
 	if d := f.stands(first); d.Status != webhook.Delivered || d.Attempt != 2 {
@@ -242,7 +249,8 @@ func queueSuccess(f *fixture) {
 		f.t.Errorf("work after a failure, before the next attempt is due: %+v", w)
 	}
 	r := f.settle(all[1], accepted)
-	if d := f.stands(all[1]); d.Status != webhook.Delivered || d.EndedAt == nil || d.ResponseStatus != 204 || !r.Recovered {
+	if d := f.stands(all[1]); d.Status != webhook.Delivered || d.EndedAt == nil || d.ResponseStatus != 204 ||
+		!r.Recovered {
 		f.t.Errorf("recovered %v, %+v", r.Recovered, d)
 	}
 	f.wantHook(s)
@@ -257,7 +265,8 @@ func queueFailures(f *fixture) {
 	for i, d := range f.added(s, 3) {
 		r := f.giveUp(s, d)
 		got, err := f.Env.Webhooks.Get(f.t.Context(), s.TenantID, s.ID)
-		if err != nil || got.Health.GivenUp != i+1 || got.Health.FailingSince == nil || got.Enabled != (i < 2) || r.Disabled == got.Enabled {
+		if err != nil || got.Health.GivenUp != i+1 || got.Health.FailingSince == nil || got.Enabled != (i < 2) ||
+			r.Disabled == got.Enabled {
 			f.t.Fatalf("after %d given up: %+v, %v", i+1, got, err)
 		}
 		if diff := cmp.Diff(r.Subscription, got, cmpopts.EquateEmpty()); diff != "" {
@@ -274,7 +283,8 @@ func queueFull(f *fixture) {
 	for range webhook.MaxPending {
 		many = append(many, f.delivery(s, func(d *webhook.Delivery) { d.DueAt = d.DueAt.Add(time.Hour) }))
 	}
-	if moved, err := f.Env.Webhooks.Enqueue(f.t.Context(), &w.Subscription, w.Cursor, w.Cursor, many); err != nil || !moved {
+	if moved, err := f.Env.Webhooks.Enqueue(f.t.Context(), &w.Subscription, w.Cursor, w.Cursor, many); err != nil ||
+		!moved {
 		f.t.Fatalf("enqueue: moved %v, %v", moved, err)
 	}
 	if w := f.workOf(s); w != nil {

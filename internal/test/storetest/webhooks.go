@@ -25,7 +25,11 @@ type WebhookStore interface {
 // new Env that lasts as long as its test.
 func Webhooks(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t)
-	run(t, map[string][]contract{"subscriptions": subscriptions, "deliveries": deliveries, "queue": queues}, func(*testing.T) Env { return env })
+	run(
+		t,
+		map[string][]contract{"subscriptions": subscriptions, "deliveries": deliveries, "queue": queues},
+		func(*testing.T) Env { return env },
+	)
 	run(t, map[string][]contract{"delivery leases": held}, open)
 }
 
@@ -48,7 +52,14 @@ func (f *fixture) hook(change ...func(*webhook.Subscription)) webhook.Subscripti
 
 func (f *fixture) hookFrom(beginning bool, change ...func(*webhook.Subscription)) webhook.Subscription {
 	f.t.Helper()
-	s, err := webhook.New(f.tenant.ID, newID(), webhook.Settings{URL: new("https://h.example/in")}, []byte("k"), "alice", f.now())
+	s, err := webhook.New(
+		f.tenant.ID,
+		newID(),
+		webhook.Settings{URL: new("https://h.example/in")},
+		[]byte("k"),
+		"alice",
+		f.now(),
+	)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -76,7 +87,10 @@ func everySetting(f *fixture) func(*webhook.Subscription) {
 		s.URL, s.Description = "https://h.example/über?a=1&b=%20", `with "everything" ☃`
 		s.EventTypes, s.WorkflowNames = []string{"compensation.*", "saga.failed"}, []string{"a,b", `c"d`, "注文"}
 		s.Enabled, s.DisabledReason, s.DisabledAt = false, "gone", &at
-		s.Secrets = []webhook.Secret{{Key: []byte{0, 255, '\n', '"'}, CreatedAt: at}, {Key: make([]byte, 64), CreatedAt: at, ExpiresAt: &until}}
+		s.Secrets = []webhook.Secret{
+			{Key: []byte{0, 255, '\n', '"'}, CreatedAt: at},
+			{Key: make([]byte, 64), CreatedAt: at, ExpiresAt: &until},
+		}
 		s.Health = webhook.Health{FailingSince: &at, GivenUp: 7}
 	}
 }
@@ -161,7 +175,13 @@ func hookForeign(f *fixture) {
 			}
 			claimed, err := w.Claim(ctx, &changed, f.now().Add(time.Hour), time.Minute, 10)
 			moved, errMoved := w.Enqueue(ctx, &changed, saga.Position{}, saga.Position{TxID: 1}, nil)
-			_, stored, errSettled := w.Settle(ctx, &added, webhook.Outcome{Status: 200}, webhook.DefaultPolicy, webhook.Moment{Now: f.now()})
+			_, stored, errSettled := w.Settle(
+				ctx,
+				&added,
+				webhook.Outcome{Status: 200},
+				webhook.DefaultPolicy,
+				webhook.Moment{Now: f.now()},
+			)
 			if len(claimed) != 0 || moved || stored || err != nil || errMoved != nil || errSettled != nil {
 				t.Errorf("claimed %d, moved %v, settled %v, %v, %v, %v", len(claimed), moved, stored, err, errMoved, errSettled)
 			}

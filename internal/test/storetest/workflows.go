@@ -78,11 +78,18 @@ func workflowSameContent(f *fixture) {
 	first := f.registered(f.variant("w", "1"))
 	second := f.registered(f.variant("w", "2"))
 	if first.Version != 1 || second.Version != 2 || second.Latest != 2 || second.Revision != 2 {
-		f.t.Errorf("versions %d and %d, latest %d, revision %d; want 1, 2, 2, 2", first.Version, second.Version, second.Latest, second.Revision)
+		f.t.Errorf(
+			"versions %d and %d, latest %d, revision %d; want 1, 2, 2, 2",
+			first.Version,
+			second.Version,
+			second.Latest,
+			second.Revision,
+		)
 	}
 	for range 2 {
 		r, created, err := f.Workflows.Register(f.t.Context(), f.tenant.ID, f.variant("w", "1"), false, f.now())
-		if err != nil || created || r.Version != 1 || r.Latest != 2 || r.Revision != 2 || r.Definition.Description != "1" || !r.UpdatedAt.Equal(second.UpdatedAt) {
+		if err != nil || created || r.Version != 1 || r.Latest != 2 || r.Revision != 2 || r.Definition.Description != "1" ||
+			!r.UpdatedAt.Equal(second.UpdatedAt) {
 			f.t.Errorf("again: %+v, created %v, %v; want version 1 as it was", r, created, err)
 		}
 	}
@@ -103,7 +110,8 @@ func workflowRace(f *fixture) {
 			f.t.Fatalf("versions %v", versions)
 		}
 	}
-	if r, err := f.Workflows.Get(f.t.Context(), f.tenant.ID, "w", 0); err != nil || r.Version != 20 || r.Latest != 20 || r.Revision != 20 {
+	if r, err := f.Workflows.Get(f.t.Context(), f.tenant.ID, "w", 0); err != nil || r.Version != 20 || r.Latest != 20 ||
+		r.Revision != 20 {
 		f.t.Errorf("latest %+v, %v; want version and revision 20", r, err)
 	}
 }
@@ -129,7 +137,10 @@ func workflowForeign(f *fixture) {
 		name    string
 		version int
 	}{
-		"foreign": {newID(), "mine", 0}, "unknown": {f.tenant.ID, "mine2", 0}, "unknown version": {f.tenant.ID, "mine", 2}, "negative version": {f.tenant.ID, "mine", -1},
+		"foreign":          {newID(), "mine", 0},
+		"unknown":          {f.tenant.ID, "mine2", 0},
+		"unknown version":  {f.tenant.ID, "mine", 2},
+		"negative version": {f.tenant.ID, "mine", -1},
 	} {
 		f.t.Run(what, func(t *testing.T) {
 			f := f.in(t)
@@ -144,7 +155,9 @@ func workflowForeign(f *fixture) {
 			f.wantFault(err, fault.NotFound, workflow.CodeNotFound)
 		})
 	}
-	if page, err := f.Workflows.List(f.t.Context(), newID(), workflow.Filter{Limit: 10, Total: true}); err != nil || len(page.Workflows) > 0 || page.Total != 0 {
+	if page, err := f.Workflows.List(f.t.Context(), newID(), workflow.Filter{Limit: 10, Total: true}); err != nil ||
+		len(page.Workflows) > 0 ||
+		page.Total != 0 {
 		f.t.Errorf("a foreign tenant's list: %+v, %v; want an empty one", page, err)
 	}
 	if r, err := f.Workflows.Get(f.t.Context(), f.tenant.ID, "mine", 0); err != nil || !r.Enabled {
@@ -153,7 +166,11 @@ func workflowForeign(f *fixture) {
 }
 
 // walk reads all pages of a listing and returns "name version" of each row.
-func (f *fixture) walk(filter workflow.Filter, cursor func(workflow.Registered) string, read func(workflow.Filter) (workflow.Page, error)) []string {
+func (f *fixture) walk(
+	filter workflow.Filter,
+	cursor func(workflow.Registered) string,
+	read func(workflow.Filter) (workflow.Page, error),
+) []string {
 	f.t.Helper()
 	filter.Total = true
 	var got []string
@@ -182,7 +199,12 @@ func (f *fixture) walk(filter workflow.Filter, cursor func(workflow.Registered) 
 }
 
 // wantWalks reads a listing with pages of several sizes in both modes.
-func (f *fixture) wantWalks(filter workflow.Filter, cursor func(workflow.Registered) string, read func(workflow.Filter) (workflow.Page, error), want ...string) {
+func (f *fixture) wantWalks(
+	filter workflow.Filter,
+	cursor func(workflow.Registered) string,
+	read func(workflow.Filter) (workflow.Page, error),
+	want ...string,
+) {
 	f.t.Helper()
 	for _, filter.Limit = range []int{1, 2, len(want), 200} {
 		for mode, cursor := range map[string]func(workflow.Registered) string{"offset": nil, "cursor": cursor} {
@@ -217,10 +239,16 @@ func workflowVersions(f *fixture) {
 	for v := 11; v > 0; v-- {
 		want = append(want, fmt.Sprint("w ", v))
 	}
-	f.wantWalks(workflow.Filter{}, func(r workflow.Registered) string { return fmt.Sprint(r.Version) }, func(filter workflow.Filter) (workflow.Page, error) {
-		return f.Workflows.Versions(f.t.Context(), f.tenant.ID, "w", filter)
-	}, want...)
-	if page, err := f.Workflows.Versions(f.t.Context(), f.tenant.ID, "w", workflow.Filter{Limit: 10, After: "1"}); err != nil || len(page.Workflows) > 0 || page.More {
+	f.wantWalks(
+		workflow.Filter{},
+		func(r workflow.Registered) string { return fmt.Sprint(r.Version) },
+		func(filter workflow.Filter) (workflow.Page, error) {
+			return f.Workflows.Versions(f.t.Context(), f.tenant.ID, "w", filter)
+		},
+		want...)
+	if page, err := f.Workflows.Versions(f.t.Context(), f.tenant.ID, "w", workflow.Filter{Limit: 10, After: "1"}); err != nil ||
+		len(page.Workflows) > 0 ||
+		page.More {
 		f.t.Errorf("after the oldest version: %+v, %v; want an empty page", page, err)
 	}
 }

@@ -89,7 +89,14 @@ func writtenShapes(f *fixture) {
 			rebuilt := saga.Rebuild(l.Saga, f.def, l.Logs)
 			want, got := run.Call(saga.Defaults{}), rebuilt.Call(saga.Defaults{})
 			if !bytes.Equal(want.Body, got.Body) {
-				f.t.Fatalf("payload %.100s, %s %s:\nsent    %.1000s\nrebuilt %.1000s", values[i], want.Action, want.Step, want.Body, got.Body)
+				f.t.Fatalf(
+					"payload %.100s, %s %s:\nsent    %.1000s\nrebuilt %.1000s",
+					values[i],
+					want.Action,
+					want.Step,
+					want.Body,
+					got.Body,
+				)
 			}
 			want.Body, got.Body = nil, nil
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -186,7 +193,12 @@ func writtenSlow(f *fixture) {
 }
 
 func writtenError(f *fixture) {
-	run := f.play(f.stored(f.owned(f.owner))[0], f.done(`{}`), f.refused(`{"why":"no","b":[1.50, {"aa":1}]}`), f.refused(`{"undo":"no"}`))
+	run := f.play(
+		f.stored(f.owned(f.owner))[0],
+		f.done(`{}`),
+		f.refused(`{"why":"no","b":[1.50, {"aa":1}]}`),
+		f.refused(`{"undo":"no"}`),
+	)
 	got := f.load(run.ID).Saga.Error
 	if diff := cmp.Diff(run.Error, got, sameJSON); diff != "" {
 		f.t.Errorf("error (-committed +read):\n%s", diff)

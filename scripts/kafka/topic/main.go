@@ -25,7 +25,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-var errUsage = errors.New("usage: topic create NAME [PARTITIONS] | produce NAME [-key K] [-header NAME=VALUE]... | consume NAME | list | delete NAME")
+var errUsage = errors.New(
+	"usage: topic create NAME [PARTITIONS] | produce NAME [-key K] [-header NAME=VALUE]... | consume NAME | list | delete NAME",
+)
 
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -169,7 +171,12 @@ func list(ctx context.Context, client *kgo.Client) error {
 	}
 	for _, t := range res.Topics {
 		if t.Topic != nil {
-			fmt.Printf("%s\t%d partitions\tid %s\n", *t.Topic, len(t.Partitions), base64.RawURLEncoding.EncodeToString(t.TopicID[:]))
+			fmt.Printf(
+				"%s\t%d partitions\tid %s\n",
+				*t.Topic,
+				len(t.Partitions),
+				base64.RawURLEncoding.EncodeToString(t.TopicID[:]),
+			)
 		}
 	}
 	return nil

@@ -63,7 +63,9 @@ func (v *Vault) signIn(l Login, body map[string]any) (int, any) {
 }
 
 func auth(token string, g *grant) any {
-	return map[string]any{"auth": map[string]any{"client_token": token, "lease_duration": g.left(), "renewable": g.ttl > 0}}
+	return map[string]any{
+		"auth": map[string]any{"client_token": token, "lease_duration": g.left(), "renewable": g.ttl > 0},
+	}
 }
 
 func (v *Vault) newLogin(path string, r Role, token string) (int, any) {
