@@ -1,28 +1,13 @@
 package jobrun
 
 import (
-	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/audit/operator"
-	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
-
-// BulkState is where a backfill or a bulk stands.
-type BulkState string
-
-// States of backfills and bulks.
-const (
-	BulkRunning   BulkState = "RUNNING"
-	BulkCompleted BulkState = "COMPLETED" // everything was done, and of a backfill has ended
-	BulkCanceled  BulkState = "CANCELED"
-)
-
-// BulkStates is every state of backfills and bulks.
-var BulkStates = []BulkState{BulkRunning, BulkCompleted, BulkCanceled}
 
 // Reprocess says which slots a backfill runs that have a run already. Slots that
 // never ran, or were SKIPPED, always run; those that have a run which has not
@@ -68,24 +53,17 @@ const (
 
 // Backfill runs slots of the past on purpose.
 type Backfill struct {
-	ID           uuid.UUID
-	TenantID     uuid.UUID
+	BulkHead
 	DefinitionID uuid.UUID
-	Version      int64
-	State        BulkState
 	From, To     time.Time // inclusive, exclusive
 	Reprocess    Reprocess
 	NewestFirst  bool
 	MaxActive    int    // runs that have not ended, at once
 	Overlap      Policy // in place of the definition's; "": see Policy
 	// Cursor is the slot that was looked at last; nil: none was.
-	Cursor    *time.Time
-	Created   int64 // runs made
-	Skipped   int64 // slots that Reprocess left out
-	Reason    string
-	Actor     string
-	CreatedAt time.Time
-	EndedAt   *time.Time
+	Cursor  *time.Time
+	Created int64 // runs made
+	Skipped int64 // slots that Reprocess left out
 }
 
 // Policy returns the concurrency policy of the backfill's runs: unless it says
@@ -172,110 +150,75 @@ func (b *Backfill) Run(d *Definition, slot time.Time, s Settings, m Moment) Run 
 	}, s, m)
 }
 
-// Bulk cancels runs, or runs them once more, by a filter.
-type Bulk struct {
-	ID        uuid.UUID
-	TenantID  uuid.UUID
-	Version   int64
-	Action    BulkAction
-	State     BulkState
-	Filter    Filter
-	Before    time.Time // only runs that were made before
-	Cursor    *Cursor   // nil: none was looked at
-	Matched   int64     // looked at
-	Done      int64
-	Skipped   int64 // it was too late for them, or their policy forbids it
-	Reason    string
-	Actor     string
-	CreatedAt time.Time
-	EndedAt   *time.Time
+// Cancel ends a backfill. One that is canceled already may be canceled again, so
+// that those of its runs that are left are canceled too: changed is false. Fault:
+// Conflict when it is COMPLETED.
+func (b *Backfill) Cancel(at time.Time) (changed bool, err error) {
+	if b.State == BulkCanceled {
+		return false, nil
+	}
+	return b.cancel("backfill", at)
 }
 
-// BulkAction is what is done to each run.
-type BulkAction string
-
-// What can be done to many runs.
-const (
-	BulkCancel BulkAction = "CANCEL"
-	BulkRerun  BulkAction = "RERUN"
-)
-
-// BulkActions is everything that can be done to many runs.
-var BulkActions = []BulkAction{BulkCancel, BulkRerun}
-
-// may tells whether the action concerns runs of a state.
-func (a BulkAction) may(s State) bool { return s.Terminal() == (a == BulkRerun) }
-
-// CheckBulk completes the filter of a bulk: CANCEL is for runs that have not ended,
-// RERUN for those that have, and without states for those that failed. Fault:
-// Invalid (CodeInvalid) when it names others.
-func CheckBulk(b *Bulk) error {
-	var w mistakes
-	for _, s := range b.Filter.States {
-		if !b.Action.may(s) {
-			w.Add("/filter/states", "excluded", "%s is not possible for runs that are %s", b.Action, s)
-		}
-	}
-	if len(b.Filter.States) == 0 && b.Action == BulkCancel {
-		b.Filter.States = ActiveStates
-	}
-	if len(b.Filter.States) == 0 {
-		b.Filter.States = []State{Failed, TimedOut}
-	}
-	return w.fault()
+// BackfillStep is the next piece of a backfill: what must be known of the slots
+// before Take decides about them.
+type BackfillStep struct {
+	Slots  []time.Time
+	limit  int // how many slots it looks at, at most
+	room   int // for runs
+	active int // runs that have not ended
+	gone   bool
 }
 
-// Does returns what b does with one run: an input that cancels it, or the request for
-// one that does it once more. Both are nil when it is too late for it, or too
-// early. Runs once more wait for each other where their definition lets no two run
-// at once, so that none of them is skipped.
-func (b *Bulk) Does(r *Run) (Input, *Request) {
+// NextStep is the step of a backfill that is RUNNING: up to limit slots, none while
+// as many of its runs as may be have not ended (active), or when its definition d
+// makes no slots any more.
+func (b *Backfill) NextStep(d *Definition, active, limit int) (BackfillStep, error) {
+	step := BackfillStep{limit: limit, room: max(0, b.MaxActive-active), active: active}
+	if d.DeletedAt != nil || d.Spec.Schedule == nil {
+		step.gone = true
+		return step, nil
+	}
+	if step.room == 0 {
+		return step, nil
+	}
+	compiled, err := d.Spec.Schedule.Compile()
+	if err != nil {
+		return step, fmt.Errorf("stored schedule of a job: %w", err)
+	}
+	step.Slots = b.Next(compiled, limit)
+	return step, nil
+}
+
+// Take does a step, of whose slots states tells what became of them: it returns the
+// runs to make, and whether b has changed. b ends when there are no slots left and
+// all of its runs have ended, and is CANCELED when its definition makes no slots any
+// more.
+func (b *Backfill) Take(step *BackfillStep, states map[time.Time]SlotState, d *Definition, s Settings, m Moment) (runs []Run, swept Swept, changed bool) {
 	switch {
-	case !b.Action.may(r.State):
-		return nil, nil
-	case b.Action == BulkCancel:
-		return CancelRequested{Actor: b.Actor, Reason: b.Reason}, nil
+	case step.gone:
+		b.end(BulkCanceled, m.Now)
+		return nil, swept, true
+	case step.room == 0:
+		return nil, swept, false
+	case len(step.Slots) == 0 && step.active == 0:
+		b.end(BulkCompleted, m.Now)
+		return nil, swept, true
 	}
-	ask := RerunRequest(r)
-	ask.Key, ask.By, ask.As = BulkKey(b.ID, r.ID), b.Actor, AsAdmin // bulks need jobs:admin
-	ask.NotForbidden = true
-	return nil, &ask
-}
-
-// BulkKey is of the run that a bulk makes of a run.
-func BulkKey(bulk, run uuid.UUID) string {
-	return ManualKey("bulk:" + bulk.String() + ":" + run.String())
-}
-
-// BulkOperations is backfills and bulks. A tenant sees only its own.
-type BulkOperations interface {
-	// CreateBackfill stores one; of an id that is there, the one that is (created
-	// false).
-	CreateBackfill(ctx context.Context, b Backfill, by operator.Action) (stored Backfill, created bool, err error)
-	// GetBackfill returns one, and how many of its runs have not ended. Fault: NotFound.
-	GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b Backfill, active int64, err error)
-	ListBackfills(ctx context.Context, tenant, definition uuid.UUID, p Paging) ([]Backfill, Paged, error)
-	// CancelBackfill ends one and cancels those of its runs that were not started; of
-	// one that is canceled, those that are left. Faults: NotFound; Conflict when it is
-	// COMPLETED.
-	CancelBackfill(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (Backfill, error)
-	// SlotStates returns what became of slots of a definition.
-	SlotStates(ctx context.Context, tenant, definition uuid.UUID, slots []time.Time) (map[time.Time]SlotState, error)
-	// CreateBulk stores one; of an id that is there, the one that is (created false).
-	CreateBulk(ctx context.Context, b Bulk, by operator.Action) (stored Bulk, created bool, err error)
-	GetBulk(ctx context.Context, tenant, id uuid.UUID) (Bulk, error)
-	// ListBulks lists them, newest first; of an empty state all.
-	ListBulks(ctx context.Context, tenant uuid.UUID, state BulkState, p Paging) ([]Bulk, Paged, error)
-	// CancelBulk ends one; what is done stays done. Faults: NotFound; Conflict.
-	CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (Bulk, error)
-	// Backfill makes the next runs of backfills, as far as their MaxActive allows, and
-	// ends those that are done: a sweep.
-	Backfill(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
-	// Bulk does the next piece of bulks: a sweep.
-	Bulk(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
-}
-
-// NoBulk is the fault of a backfill or bulk that is not there.
-func NoBulk(what string) error {
-	return fault.New(fault.NotFound, CodeNoBulk, "there is no such %s", what)
+	for _, slot := range step.Slots {
+		if len(runs) == step.room {
+			break
+		}
+		if swept.Moved++; b.Reprocess.Wants(states[slot]) {
+			runs = append(runs, b.Run(d, slot, s, m))
+		} else {
+			b.Skipped++
+		}
+		b.Cursor = &slot
+	}
+	if changed = swept.Moved > 0; changed {
+		b.Version++
+	}
+	swept.More = swept.Moved == step.limit && len(runs) < step.room
+	return runs, swept, changed
 }

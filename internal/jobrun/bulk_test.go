@@ -16,7 +16,7 @@ func TestABulkCancelsWhatHasNotEndedAndRunsOnceMoreWhatHas(t *testing.T) {
 	t.Parallel()
 	for _, p := range points() {
 		r := p.run()
-		cancel := jobrun.Bulk{ID: uuid.UUID{7}, Action: jobrun.BulkCancel, Actor: "ann", Reason: "enough"}
+		cancel := jobrun.Bulk{BulkHead: jobrun.BulkHead{ID: uuid.UUID{7}, Actor: "ann", Reason: "enough"}, Action: jobrun.BulkCancel}
 		in, ask := cancel.Does(&r)
 		if (in == nil) != p.state.Terminal() || ask != nil {
 			t.Fatalf("%+v: a cancel does %v, %v", p, in, ask)
@@ -26,7 +26,7 @@ func TestABulkCancelsWhatHasNotEndedAndRunsOnceMoreWhatHas(t *testing.T) {
 				t.Fatalf("%+v: what a bulk does is refused: %v", p, err)
 			}
 		}
-		rerun := jobrun.Bulk{ID: uuid.UUID{7}, Action: jobrun.BulkRerun, Actor: "ann"}
+		rerun := jobrun.Bulk{BulkHead: jobrun.BulkHead{ID: uuid.UUID{7}, Actor: "ann"}, Action: jobrun.BulkRerun}
 		in, ask = rerun.Does(&r)
 		if in != nil || (ask != nil) != p.state.Terminal() {
 			t.Fatalf("%+v: a rerun does %v, %v", p, in, ask)
@@ -38,7 +38,7 @@ func TestWhatABulkRunsOnceMore(t *testing.T) {
 	t.Parallel()
 	r := underWay()
 	r.State, r.Labels = jobrun.Failed, []string{"team=a"}
-	b := jobrun.Bulk{ID: uuid.UUID{7}, Action: jobrun.BulkRerun, Actor: "ann"}
+	b := jobrun.Bulk{BulkHead: jobrun.BulkHead{ID: uuid.UUID{7}, Actor: "ann"}, Action: jobrun.BulkRerun}
 	_, ask := b.Does(&r)
 	again, _ := b.Does(&r)
 	if again != nil || ask.Key != jobrun.BulkKey(b.ID, r.ID) {
@@ -155,7 +155,7 @@ func TestTheRunOfABackfill(t *testing.T) {
 		{jobrun.Allow, jobrun.Forbid, jobrun.Allow, 0, -10},
 	} {
 		d := jobrun.Definition{ID: uuid.UUID{3}, TenantID: uuid.UUID{2}, Spec: jobrun.Spec{Concurrency: tt.policy, Priority: tt.priority}}
-		b := jobrun.Backfill{ID: uuid.UUID{7}, Overlap: tt.overlap, Actor: "ann"}
+		b := jobrun.Backfill{BulkHead: jobrun.BulkHead{ID: uuid.UUID{7}, Actor: "ann"}, Overlap: tt.overlap}
 		r := b.Run(&d, noon.Add(-time.Hour), settings, moment())
 		if r.Concurrency != tt.want || r.Priority != tt.wantP {
 			t.Errorf("overlap %q of a job that is %q: policy %q, priority %d", tt.overlap, tt.policy, r.Concurrency, r.Priority)

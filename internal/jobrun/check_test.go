@@ -133,7 +133,7 @@ func TestABackfillGoesThroughItsSlotsInItsOrder(t *testing.T) {
 		t.Errorf("%d slots from the oldest, %d from the newest", len(old), len(young))
 	}
 	d := jobrun.Definition{ID: uuid.New(), Spec: jobrun.Spec{Concurrency: jobrun.Forbid, Priority: -95}}
-	b := jobrun.Backfill{ID: uuid.New()}
+	b := jobrun.Backfill{BulkHead: jobrun.BulkHead{ID: uuid.New()}}
 	r := b.Run(&d, from, jobrun.Settings{}, jobrun.Moment{Now: from.Add(time.Hour), NewID: uuid.New})
 	if r.Concurrency != jobrun.Queue || r.Priority != -jobrun.MaxPriority || r.AdmittedAt != nil || r.BackfillID != b.ID || !r.ScheduledFor.Equal(from) {
 		t.Errorf("%+v", r)

@@ -18,7 +18,7 @@ func TestEveryRunIsPinnedAndKnowsWhoIsBehindIt(t *testing.T) {
 		CommandName: jobrun.ShellCommand, DefaultArgs: json.RawMessage(`{"script":"true"}`), Retry: retry.Policy{MaxAttempts: 3},
 	}}
 	event := &jobrun.PublishedEvent{NewEvent: jobrun.NewEvent{ID: uuid.New(), By: "key:publisher"}}
-	backfill := &jobrun.Backfill{ID: uuid.New(), Actor: "key:filler"}
+	backfill := &jobrun.Backfill{BulkHead: jobrun.BulkHead{ID: uuid.New(), Actor: "key:filler"}}
 	given := json.RawMessage(`{"script":"id","argv":["/bin/sh"]}`)
 	s := jobrun.NewSettings(0, nil)
 	asked := func(tr jobrun.Trigger, as string) jobrun.Run {

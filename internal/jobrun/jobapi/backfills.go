@@ -31,6 +31,15 @@ func (s *Handlers) bulkID(ctx context.Context, key *string) uuid.UUID {
 	return id
 }
 
+// bulkHead is what a new backfill or bulk begins with.
+func (s *Handlers) bulkHead(ctx context.Context, key, reason *string, now time.Time) jobrun.BulkHead {
+	req := rest.RequestOf(ctx)
+	return jobrun.BulkHead{
+		ID: s.bulkID(ctx, key), TenantID: req.Tenant.ID, Version: 1, State: jobrun.BulkRunning,
+		Reason: rest.Text(reason), Actor: req.Principal, CreatedAt: now,
+	}
+}
+
 // CreateBackfill stores a backfill, or lists what it would run.
 func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
@@ -42,16 +51,20 @@ func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequ
 	if err := s.mayRun(ctx, &d, nil); err != nil {
 		return nil, err
 	}
-	req, body := rest.RequestOf(ctx), in.Body
+	body := in.Body
 	now, err := s.jobsNow(ctx)
 	if err != nil {
 		return nil, err
 	}
 	b := jobrun.Backfill{
-		ID: s.bulkID(ctx, in.Params.IdempotencyKey), TenantID: req.Tenant.ID, DefinitionID: d.ID, Version: 1, State: jobrun.BulkRunning,
-		From: body.From.UTC().Truncate(time.Microsecond), To: body.To.UTC().Truncate(time.Microsecond),
-		Reprocess: cmp.Or(jobrun.Reprocess(rest.Text(body.Reprocess)), jobrun.ReprocessNone), NewestFirst: rest.Text(body.Order) == "newest",
-		MaxActive: jobrun.DefaultBackfillActive, Overlap: jobrun.Policy(rest.Text(body.Overlap)), Reason: rest.Text(body.Reason), Actor: req.Principal, CreatedAt: now,
+		BulkHead:     s.bulkHead(ctx, in.Params.IdempotencyKey, body.Reason, now),
+		DefinitionID: d.ID,
+		From:         body.From.UTC().Truncate(time.Microsecond),
+		To:           body.To.UTC().Truncate(time.Microsecond),
+		Reprocess:    cmp.Or(jobrun.Reprocess(rest.Text(body.Reprocess)), jobrun.ReprocessNone),
+		NewestFirst:  rest.Text(body.Order) == "newest",
+		MaxActive:    jobrun.DefaultBackfillActive,
+		Overlap:      jobrun.Policy(rest.Text(body.Overlap)),
 	}
 	if body.MaxActive != nil {
 		b.MaxActive = *body.MaxActive

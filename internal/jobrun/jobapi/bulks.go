@@ -19,7 +19,7 @@ import (
 func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	req, body := rest.RequestOf(ctx), in.Body
+	body := in.Body
 	now, err := s.jobsNow(ctx)
 	if err != nil {
 		return nil, err
@@ -37,8 +37,10 @@ func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkReques
 		return nil, noDefinitionIn("/filter/definition", rest.Text(body.Filter.Definition))
 	}
 	b := jobrun.Bulk{
-		ID: s.bulkID(ctx, in.Params.IdempotencyKey), TenantID: req.Tenant.ID, Version: 1, Action: jobrun.BulkAction(body.Action), State: jobrun.BulkRunning,
-		Filter: f, Before: now, Reason: rest.Text(body.Reason), Actor: req.Principal, CreatedAt: now,
+		BulkHead: s.bulkHead(ctx, in.Params.IdempotencyKey, body.Reason, now),
+		Action:   jobrun.BulkAction(body.Action),
+		Filter:   f,
+		Before:   now,
 	}
 	if err := jobrun.CheckBulk(&b); err != nil {
 		return nil, err

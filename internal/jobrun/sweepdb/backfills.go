@@ -2,16 +2,12 @@ package sweepdb
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
-	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
-	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -46,27 +42,27 @@ func scanBackfill(row postgres.Scanner, more ...any) (b jobrun.Backfill, err err
 	return b, nil
 }
 
+// backfills is how backfills are stored.
+var backfills = kind[jobrun.Backfill]{
+	name:    "backfill",
+	table:   "jobs.backfills",
+	columns: backfillColumns,
+	scan:    func(row postgres.Scanner) (jobrun.Backfill, error) { return scanBackfill(row) },
+	head:    func(b *jobrun.Backfill) *jobrun.BulkHead { return &b.BulkHead },
+	cancel:  (*jobrun.Backfill).Cancel,
+}
+
 // CreateBackfill implements jobrun.BulkOperations.
 func (st *Bulks) CreateBackfill(ctx context.Context, b jobrun.Backfill, by operator.Action) (stored jobrun.Backfill, created bool, err error) {
-	err = st.db.InTenant(ctx, b.TenantID, func(tx *sqlx.Tx) error {
-		res, err := tx.ExecContext(ctx, `
+	created, err = backfills.create(ctx, st.db, b.TenantID, by, `
 			INSERT INTO jobs.backfills (id, tenant_id, definition_id, version, state, from_at, to_at, reprocess, newest_first, max_active, overlap, reason, actor, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (id) DO NOTHING`,
-			b.ID, b.TenantID, b.DefinitionID, b.Version, b.State, b.From, b.To, b.Reprocess, b.NewestFirst, b.MaxActive, b.Overlap, b.Reason, b.Actor, b.CreatedAt)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return err
-		}
-		created = true
-		return auditdb.PutAction(ctx, tx, by)
-	})
+		b.ID, b.TenantID, b.DefinitionID, b.Version, b.State, b.From, b.To, b.Reprocess, b.NewestFirst, b.MaxActive, b.Overlap, b.Reason, b.Actor, b.CreatedAt)
 	if err == nil && !created {
 		stored, _, err = st.GetBackfill(ctx, b.TenantID, b.ID)
 		return stored, false, err
 	}
-	return b, created, postgres.Outage("create backfill", err)
+	return b, created, err
 }
 
 // activeOf counts the runs of a backfill that have not ended.
@@ -80,61 +76,26 @@ var getBackfill = postgres.OfTenant(`SELECT `+backfillColumns+`, `+activeOf("b.t
 
 // GetBackfill implements jobrun.BulkOperations.
 func (st *Bulks) GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b jobrun.Backfill, active int64, err error) {
-	found := false
-	err = st.db.ReadTenant(ctx, tenant, getBackfill, func(rows *sql.Rows) (err error) {
-		b, err = scanBackfill(rows, &active)
-		found = true
-		return err
-	}, id)
-	if err == nil && !found {
-		err = jobrun.NoBulk("backfill")
-	}
-	return b, active, postgres.Outage("get backfill", err)
+	b, err = backfills.get(ctx, st.db, tenant, id, getBackfill, func(row postgres.Scanner) (jobrun.Backfill, error) {
+		return scanBackfill(row, &active)
+	})
+	return b, active, err
 }
 
-// ListBackfills implements jobrun.BulkOperations. Backfills are few: they are counted to
-// the end.
-func (st *Bulks) ListBackfills(ctx context.Context, tenant, definition uuid.UUID, p jobrun.Paging) (list []jobrun.Backfill, page jobrun.Paged, err error) {
+// ListBackfills implements jobrun.BulkOperations.
+func (st *Bulks) ListBackfills(ctx context.Context, tenant, definition uuid.UUID, p jobrun.Paging) ([]jobrun.Backfill, jobrun.Paged, error) {
 	var w postgres.Where
 	w.Add("b.tenant_id = ? AND b.definition_id = ?", tenant, definition)
-	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
-		if p.Total {
-			if err := tx.GetContext(ctx, &page.Total, `SELECT count(*) FROM jobs.backfills b WHERE `+w.Text(), w.Args...); err != nil {
-				return err
-			}
-		}
-		l := jobdb.NewestFirst{Columns: backfillColumns, From: "jobs.backfills b", At: "b.created_at", ID: "b.id"}
-		list, page.More, err = jobdb.ReadPage(ctx, tx, l, &w, p, func(row postgres.Scanner) (jobrun.Backfill, error) { return scanBackfill(row) })
-		return err
-	})
-	return list, page, postgres.Outage("list backfills", err)
+	return backfills.list(ctx, st.db, tenant, &w, p)
 }
 
 // CancelBackfill implements jobrun.BulkOperations. The backfill ends first, so that it makes
 // no more runs; when the node dies before those are canceled, canceling it again
 // does.
-func (st *Bulks) CancelBackfill(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (b jobrun.Backfill, err error) {
-	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		b, err = scanBackfill(tx.QueryRowContext(ctx, `SELECT `+backfillColumns+` FROM jobs.backfills b WHERE b.tenant_id = $1 AND b.id = $2 FOR UPDATE`, tenant, id))
-		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			return jobrun.NoBulk("backfill")
-		case err != nil:
-			return err
-		case b.State == jobrun.BulkCompleted:
-			return fault.New(fault.Conflict, jobrun.CodeConflict, "the backfill is COMPLETED and cannot be canceled")
-		case b.State == jobrun.BulkCanceled:
-			return nil
-		}
-		b.State, b.Version, b.EndedAt = jobrun.BulkCanceled, b.Version+1, &by.At
-		if _, err := tx.ExecContext(ctx, `UPDATE jobs.backfills b SET state = $3, version = $4, ended_at = $5 WHERE b.tenant_id = $1 AND b.id = $2`,
-			tenant, id, b.State, b.Version, b.EndedAt); err != nil {
-			return err
-		}
-		return auditdb.PutAction(ctx, tx, by)
-	})
+func (st *Bulks) CancelBackfill(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (jobrun.Backfill, error) {
+	b, err := backfills.canceled(ctx, st.db, tenant, id, by)
 	if err != nil {
-		return b, postgres.Outage("cancel backfill", err)
+		return b, err
 	}
 	return b, postgres.Outage("cancel the runs of a backfill", st.cancelWaiting(ctx, tenant, id, by))
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
-	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
@@ -42,108 +41,63 @@ func scanBulk(row postgres.Scanner) (b jobrun.Bulk, err error) {
 	return b, nil
 }
 
+// bulks is how bulks are stored.
+var bulks = kind[jobrun.Bulk]{
+	name:    "bulk",
+	table:   "jobs.bulks",
+	columns: bulkColumns,
+	scan:    scanBulk,
+	head:    func(b *jobrun.Bulk) *jobrun.BulkHead { return &b.BulkHead },
+	cancel:  (*jobrun.Bulk).Cancel,
+}
+
 // CreateBulk implements jobrun.BulkOperations.
 func (st *Bulks) CreateBulk(ctx context.Context, b jobrun.Bulk, by operator.Action) (stored jobrun.Bulk, created bool, err error) {
 	filter, err := json.Marshal(b.Filter)
 	if err != nil {
 		return b, false, fmt.Errorf("encode filter: %w", err)
 	}
-	err = st.db.InTenant(ctx, b.TenantID, func(tx *sqlx.Tx) error {
-		res, err := tx.ExecContext(ctx, `
+	created, err = bulks.create(ctx, st.db, b.TenantID, by, `
 			INSERT INTO jobs.bulks (id, tenant_id, version, action, state, filter, before, reason, actor, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6::jsonb, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING`,
-			b.ID, b.TenantID, b.Version, b.Action, b.State, string(filter), b.Before, b.Reason, b.Actor, b.CreatedAt)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return err
-		}
-		created = true
-		return auditdb.PutAction(ctx, tx, by)
-	})
+		b.ID, b.TenantID, b.Version, b.Action, b.State, string(filter), b.Before, b.Reason, b.Actor, b.CreatedAt)
 	if err == nil && !created {
 		stored, err = st.GetBulk(ctx, b.TenantID, b.ID)
 		return stored, false, err
 	}
-	return b, created, postgres.Outage("create bulk", err)
+	return b, created, err
 }
 
 var getBulk = postgres.OfTenant(`SELECT `+bulkColumns+` FROM jobs.bulks b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
 
 // GetBulk implements jobrun.BulkOperations.
-func (st *Bulks) GetBulk(ctx context.Context, tenant, id uuid.UUID) (b jobrun.Bulk, err error) {
-	found := false
-	err = st.db.ReadTenant(ctx, tenant, getBulk, func(rows *sql.Rows) (err error) {
-		b, err = scanBulk(rows)
-		found = true
-		return err
-	}, id)
-	if err == nil && !found {
-		err = jobrun.NoBulk("bulk")
-	}
-	return b, postgres.Outage("get bulk", err)
+func (st *Bulks) GetBulk(ctx context.Context, tenant, id uuid.UUID) (jobrun.Bulk, error) {
+	return bulks.get(ctx, st.db, tenant, id, getBulk, scanBulk)
 }
 
-// ListBulks implements jobrun.BulkOperations. Bulks are few: they are counted to the end.
-func (st *Bulks) ListBulks(ctx context.Context, tenant uuid.UUID, state jobrun.BulkState, p jobrun.Paging) (list []jobrun.Bulk, page jobrun.Paged, err error) {
+// ListBulks implements jobrun.BulkOperations.
+func (st *Bulks) ListBulks(ctx context.Context, tenant uuid.UUID, state jobrun.BulkState, p jobrun.Paging) ([]jobrun.Bulk, jobrun.Paged, error) {
 	var w postgres.Where
 	w.Add("b.tenant_id = ?", tenant)
 	if state != "" {
 		w.Add("b.state = ?", state)
 	}
-	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
-		if p.Total {
-			if err := tx.GetContext(ctx, &page.Total, `SELECT count(*) FROM jobs.bulks b WHERE `+w.Text(), w.Args...); err != nil {
-				return err
-			}
-		}
-		list, page.More, err = jobdb.ReadPage(ctx, tx, jobdb.NewestFirst{Columns: bulkColumns, From: "jobs.bulks b", At: "b.created_at", ID: "b.id"}, &w, p, scanBulk)
-		return err
-	})
-	return list, page, postgres.Outage("list bulks", err)
+	return bulks.list(ctx, st.db, tenant, &w, p)
 }
 
 // CancelBulk implements jobrun.BulkOperations.
-func (st *Bulks) CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (b jobrun.Bulk, err error) {
-	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		b, err = scanBulk(tx.QueryRowContext(ctx, `SELECT `+bulkColumns+` FROM jobs.bulks b WHERE b.tenant_id = $1 AND b.id = $2 FOR UPDATE`, tenant, id))
-		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			return jobrun.NoBulk("bulk")
-		case err != nil:
-			return err
-		case b.State != jobrun.BulkRunning:
-			return fault.New(fault.Conflict, jobrun.CodeConflict, "the bulk is %s and cannot be canceled", b.State)
-		}
-		b.State, b.Version, b.EndedAt = jobrun.BulkCanceled, b.Version+1, &by.At
-		if _, err := tx.ExecContext(ctx, `UPDATE jobs.bulks b SET state = $3, version = $4, ended_at = $5 WHERE b.tenant_id = $1 AND b.id = $2`,
-			tenant, id, b.State, b.Version, b.EndedAt); err != nil {
-			return err
-		}
-		return auditdb.PutAction(ctx, tx, by)
-	})
-	return b, postgres.Outage("cancel bulk", err)
+func (st *Bulks) CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (jobrun.Bulk, error) {
+	return bulks.canceled(ctx, st.db, tenant, id, by)
 }
 
 // bulkStep is how many runs one transaction deals with.
 const bulkStep = 100
 
 // Bulk implements jobrun.BulkOperations.
-func (st *Bulks) Bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (all jobrun.Swept, err error) {
-	list, err := st.running(ctx, `SELECT b.tenant_id, b.id FROM jobs.bulks b WHERE b.state = 'RUNNING' ORDER BY b.created_at LIMIT $1`)
-	if err != nil {
-		return all, postgres.Outage("look for bulks", err)
-	}
-	for _, m := range list {
-		swept, err := postgres.RetryCollision(func() (jobrun.Swept, error) { return st.bulk(ctx, t, s, m, min(limit, bulkStep)) })
-		if err != nil {
-			return all, postgres.Outage("advance a bulk operation", err)
-		}
-		all.Moved += swept.Moved
-		all.More = all.More || swept.More
-	}
-	return all, nil
+func (st *Bulks) Bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
+	return bulks.step(ctx, st.db, func(m bulkRef) (jobrun.Swept, error) {
+		return st.bulk(ctx, t, s, m, min(limit, bulkStep))
+	})
 }
 
 // bulk deals with the next runs of one, in one transaction with how far it has
@@ -153,11 +107,7 @@ func (st *Bulks) bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, m b
 	if err != nil || b.State != jobrun.BulkRunning {
 		return jobrun.Swept{}, err
 	}
-	f := b.Filter
-	if f.CreatedTo.IsZero() || f.CreatedTo.After(b.Before) {
-		f.CreatedTo = b.Before
-	}
-	found, page, err := st.jobs.ListRuns(ctx, m.Tenant, f, jobrun.Paging{Limit: limit, After: b.Cursor})
+	found, page, err := st.jobs.ListRuns(ctx, m.Tenant, b.Scope(), jobrun.Paging{Limit: limit, After: b.Cursor})
 	if err != nil {
 		return jobrun.Swept{}, err
 	}
@@ -169,9 +119,10 @@ func (st *Bulks) bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, m b
 	var made []jobrun.Run
 	err = st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		made = nil
-		after := b
+		after, done := b, 0
 		var version int64
-		if err := tx.QueryRowContext(ctx, `SELECT b.version FROM jobs.bulks b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING' FOR UPDATE`, m.Tenant, m.ID).Scan(&version); err != nil {
+		var now time.Time
+		if err := tx.QueryRowContext(ctx, `SELECT b.version, clock_timestamp() FROM jobs.bulks b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING' FOR UPDATE`, m.Tenant, m.ID).Scan(&version, &now); err != nil {
 			if errors.Is(err, sql.ErrNoRows) {
 				return nil // canceled meanwhile
 			}
@@ -181,26 +132,18 @@ func (st *Bulks) bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, m b
 			return nil // somebody else has done these
 		}
 		for _, id := range ids {
-			run, done, err := st.dealWith(ctx, tx, &after, id, s)
-			switch {
-			case err != nil:
+			run, did, err := st.dealWith(ctx, tx, &b, id, s)
+			if err != nil {
 				return err
-			case done:
-				after.Done++
-			default:
-				after.Skipped++
+			}
+			if did {
+				done++
 			}
 			if run != nil {
 				made = append(made, *run)
 			}
 		}
-		after.Matched += int64(len(ids))
-		if n := len(found); n > 0 {
-			after.Cursor = &jobrun.Cursor{At: found[n-1].CreatedAt, ID: found[n-1].ID}
-		}
-		if !page.More {
-			after.State = jobrun.BulkCompleted
-		}
+		after.Advance(found, done, page.More, now.UTC())
 		return putBulk(ctx, tx, &after)
 	})
 	if err != nil {
@@ -217,9 +160,8 @@ func putBulk(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk) error {
 		at, id = &b.Cursor.At, &b.Cursor.ID
 	}
 	_, err := tx.ExecContext(ctx, `
-		UPDATE jobs.bulks b SET state = $3, version = b.version + 1, cursor_at = $4, cursor_id = $5, matched = $6, done = $7, skipped = $8,
-		       ended_at = CASE WHEN $9 THEN clock_timestamp() END
-		 WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING'`, b.TenantID, b.ID, b.State, at, id, b.Matched, b.Done, b.Skipped, b.State != jobrun.BulkRunning)
+		UPDATE jobs.bulks b SET state = $3, version = $10, cursor_at = $4, cursor_id = $5, matched = $6, done = $7, skipped = $8, ended_at = $9
+		 WHERE b.tenant_id = $1 AND b.id = $2 AND b.state = 'RUNNING'`, b.TenantID, b.ID, b.State, at, id, b.Matched, b.Done, b.Skipped, b.EndedAt, b.Version)
 	return err
 }
 

@@ -19,8 +19,12 @@ func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
 	term := j.Term(t)
 	b := j.Backfilled(t, m, 5, 5)
 	waits := j.CreateAll(t, j.NewRun(j.Job))[0]
-	bulk := jobrun.Bulk{ID: pgtest.NewID(), TenantID: j.Tenant, Version: 1, Action: jobrun.BulkCancel, State: jobrun.BulkRunning, Before: pgtest.Now().Add(time.Minute), CreatedAt: pgtest.Now(),
-		Filter: jobrun.Filter{States: jobrun.ActiveStates, DefinitionID: j.Job.ID}}
+	bulk := jobrun.Bulk{
+		BulkHead: jobrun.BulkHead{ID: pgtest.NewID(), TenantID: j.Tenant, Version: 1, State: jobrun.BulkRunning, CreatedAt: pgtest.Now()},
+		Action:   jobrun.BulkCancel,
+		Before:   pgtest.Now().Add(time.Minute),
+		Filter:   jobrun.Filter{States: jobrun.ActiveStates, DefinitionID: j.Job.ID},
+	}
 	if _, _, err := m.CreateBulk(t.Context(), bulk, operator.By{}.Did(pgtest.NewID(), j.Tenant, pgtest.Now(), operator.JobBulk, bulk.ID.String(), "create", nil)); err != nil {
 		t.Fatal(err)
 	}

@@ -65,8 +65,12 @@ func (j Jobs) Backfilled(t *testing.T, m *sweepdb.Bulks, hours, active int) jobr
 	})
 	to := Now().Truncate(time.Hour)
 	b := jobrun.Backfill{
-		ID: NewID(), TenantID: j.Tenant, DefinitionID: d.ID, Version: 1, State: jobrun.BulkRunning, From: to.Add(-time.Duration(hours) * time.Hour), To: to,
-		Reprocess: jobrun.ReprocessNone, MaxActive: active, CreatedAt: Now(),
+		BulkHead:     jobrun.BulkHead{ID: NewID(), TenantID: j.Tenant, Version: 1, State: jobrun.BulkRunning, CreatedAt: Now()},
+		DefinitionID: d.ID,
+		From:         to.Add(-time.Duration(hours) * time.Hour),
+		To:           to,
+		Reprocess:    jobrun.ReprocessNone,
+		MaxActive:    active,
 	}
 	by := operator.By{Actor: "ada"}.Did(NewID(), j.Tenant, Now(), operator.JobBackfill, b.ID.String(), "create", nil)
 	if _, created, err := m.CreateBackfill(t.Context(), b, by); err != nil || !created {

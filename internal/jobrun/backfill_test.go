@@ -1,0 +1,216 @@
+package jobrun_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+)
+
+// tenMinutes is a backfill of ten slots, and its definition.
+func tenMinutes() (jobrun.Backfill, *jobrun.Definition) {
+	minutes := everyMinute()
+	d := &jobrun.Definition{ID: uuid.UUID{3}, TenantID: uuid.UUID{2}, Spec: jobrun.Spec{Schedule: &minutes}}
+	return jobrun.Backfill{
+		BulkHead:  jobrun.BulkHead{ID: uuid.UUID{7}, Version: 1, State: jobrun.BulkRunning},
+		From:      noon,
+		To:        noon.Add(10 * time.Minute),
+		Reprocess: jobrun.ReprocessNone,
+		MaxActive: 3,
+	}, d
+}
+
+func slot(i int) time.Time { return noon.Add(time.Duration(i) * time.Minute) }
+
+func TestAStepOfABackfill(t *testing.T) {
+	t.Parallel()
+	ran := func(slots ...int) map[time.Time]jobrun.SlotState {
+		states := map[time.Time]jobrun.SlotState{}
+		for _, i := range slots {
+			states[slot(i)] = jobrun.SlotState{Succeeded: true}
+		}
+		return states
+	}
+	for name, tt := range map[string]struct {
+		active, limit int
+		cursor        int // -1: none
+		states        map[time.Time]jobrun.SlotState
+		makes         []int // slots
+		skips         int64
+		reaches       int
+		more          bool
+		state         jobrun.BulkState
+	}{
+		"as many as there is room for":         {0, 100, -1, nil, []int{0, 1, 2}, 0, 2, false, jobrun.BulkRunning},
+		"beside those that run":                {2, 100, -1, nil, []int{0}, 0, 0, false, jobrun.BulkRunning},
+		"no room":                              {3, 100, -1, nil, nil, 0, -1, false, jobrun.BulkRunning},
+		"less room than none":                  {9, 100, -1, nil, nil, 0, -1, false, jobrun.BulkRunning},
+		"on from where it was":                 {0, 100, 7, nil, []int{8, 9}, 0, 9, false, jobrun.BulkRunning},
+		"skips what ran":                       {0, 100, -1, ran(0, 2), []int{1, 3, 4}, 2, 4, false, jobrun.BulkRunning},
+		"skips everything":                     {0, 100, 7, ran(8, 9), nil, 2, 9, false, jobrun.BulkRunning},
+		"looks at no more than it may":         {0, 2, -1, ran(0, 1), nil, 2, 1, true, jobrun.BulkRunning},
+		"has no more to do if there's no room": {0, 3, -1, nil, []int{0, 1, 2}, 0, 2, false, jobrun.BulkRunning},
+		"waits for its last runs":              {1, 100, 9, nil, nil, 0, 9, false, jobrun.BulkRunning},
+		"ends with them":                       {0, 100, 9, nil, nil, 0, 9, false, jobrun.BulkCompleted},
+	} {
+		b, d := tenMinutes()
+		if tt.cursor >= 0 {
+			b.Cursor = new(slot(tt.cursor))
+		}
+		before := b
+		step, err := b.NextStep(d, tt.active, tt.limit)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if len(step.Slots) > tt.limit {
+			t.Errorf("%s: it wants to know of %d slots, and may look at %d", name, len(step.Slots), tt.limit)
+		}
+		runs, swept, changed := b.Take(&step, tt.states, d, settings, moment())
+		var made []int
+		for i := range runs {
+			made = append(made, int(runs[i].ScheduledFor.Sub(noon)/time.Minute))
+			if runs[i].BackfillID != b.ID {
+				t.Errorf("%s: its run is of backfill %s", name, runs[i].BackfillID)
+			}
+		}
+		if !slices.Equal(made, tt.makes) || b.Skipped != tt.skips || swept.More != tt.more || b.State != tt.state || swept.Moved != len(made)+int(tt.skips) {
+			t.Errorf("%s: it makes %v, and is %+v; %+v", name, made, b, swept)
+		}
+		if tt.reaches >= 0 && (b.Cursor == nil || !b.Cursor.Equal(slot(tt.reaches))) || tt.reaches < 0 && b.Cursor != nil {
+			t.Errorf("%s: it has come to %v, want slot %d", name, b.Cursor, tt.reaches)
+		}
+		if diff := cmp.Diff(before, b); (diff != "") != changed || changed != (b.Version == 2) {
+			t.Errorf("%s: changed %v, version %d:\n%s", name, changed, b.Version, diff)
+		}
+		if ended := b.EndedAt != nil && b.EndedAt.Equal(moment().Now); ended != (b.State != jobrun.BulkRunning) {
+			t.Errorf("%s: it is %s and ended at %v", name, b.State, b.EndedAt)
+		}
+	}
+}
+
+// Step by step, whatever runs meanwhile, every slot is run once and it ends.
+func TestABackfillComesToItsEnd(t *testing.T) {
+	t.Parallel()
+	for limit := 1; limit <= 11; limit++ {
+		b, d := tenMinutes()
+		active, made := 0, []time.Time(nil)
+		for round := 0; b.State == jobrun.BulkRunning; round++ {
+			if round > 100 {
+				t.Fatalf("limit %d: it does not end: %+v", limit, b)
+			}
+			step, err := b.NextStep(d, active, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runs, _, _ := b.Take(&step, nil, d, settings, moment())
+			for i := range runs {
+				made = append(made, runs[i].ScheduledFor)
+			}
+			if active += len(runs); active > b.MaxActive {
+				t.Fatalf("limit %d: %d runs at once", limit, active)
+			}
+			active = max(0, active-round%3)
+		}
+		if len(made) != 10 || !slices.IsSortedFunc(made, time.Time.Compare) || len(slices.Compact(made)) != 10 {
+			t.Errorf("limit %d: it made runs of %v", limit, made)
+		}
+	}
+}
+
+func TestABackfillWhoseJobMakesNoSlotsIsCanceled(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*jobrun.Definition){
+		"deleted":            func(d *jobrun.Definition) { d.DeletedAt = &noon },
+		"without a schedule": func(d *jobrun.Definition) { d.Spec.Schedule = nil },
+	} {
+		for _, active := range []int{0, 2, 3} {
+			b, d := tenMinutes()
+			change(d)
+			step, err := b.NextStep(d, active, 10)
+			if err != nil || len(step.Slots) != 0 {
+				t.Fatal(name, step, err)
+			}
+			runs, swept, changed := b.Take(&step, nil, d, settings, moment())
+			if len(runs) != 0 || swept != (jobrun.Swept{}) || !changed || b.State != jobrun.BulkCanceled || b.EndedAt == nil || b.Version != 2 {
+				t.Errorf("%s, %d of its runs active: %+v", name, active, b)
+			}
+		}
+	}
+}
+
+func TestWhatCanBeCanceled(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		state          jobrun.BulkState
+		bulk, backfill bool // whether it may be
+	}{
+		{jobrun.BulkRunning, true, true},
+		{jobrun.BulkCanceled, false, true}, // of a backfill: the runs that are left
+		{jobrun.BulkCompleted, false, false},
+	} {
+		head := jobrun.BulkHead{State: tt.state, Version: 4}
+		want := head
+		if tt.state == jobrun.BulkRunning {
+			want = jobrun.BulkHead{State: jobrun.BulkCanceled, Version: 5, EndedAt: &noon}
+		}
+		bulk, backfill := jobrun.Bulk{BulkHead: head}, jobrun.Backfill{BulkHead: head}
+		for _, one := range []struct {
+			name   string
+			cancel func(time.Time) (bool, error)
+			head   *jobrun.BulkHead
+			may    bool
+		}{
+			{"bulk", bulk.Cancel, &bulk.BulkHead, tt.bulk}, {"backfill", backfill.Cancel, &backfill.BulkHead, tt.backfill},
+		} {
+			changed, err := one.cancel(noon)
+			if one.may != (err == nil) || !one.may && !fault.IsCode(err, jobrun.CodeConflict) {
+				t.Errorf("%s that is %s: %v", one.name, tt.state, err)
+			}
+			if changed != (tt.state == jobrun.BulkRunning) {
+				t.Errorf("%s that is %s: changed %v", one.name, tt.state, changed)
+			}
+			if diff := cmp.Diff(want, *one.head); diff != "" {
+				t.Errorf("%s that is %s:\n%s", one.name, tt.state, diff)
+			}
+		}
+	}
+}
+
+func TestTheRunsOfABulkAreOlderThanIt(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ asked, want time.Time }{
+		"unless it says so":  {time.Time{}, noon},
+		"older ones":         {noon.Add(-time.Hour), noon.Add(-time.Hour)},
+		"none that it makes": {noon.Add(time.Hour), noon},
+	} {
+		b := jobrun.Bulk{Before: noon, Filter: jobrun.Filter{Queue: "q", CreatedTo: tt.asked}}
+		if diff := cmp.Diff(jobrun.Filter{Queue: "q", CreatedTo: tt.want}, b.Scope()); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}
+
+func TestABulkCountsWhatItDealtWith(t *testing.T) {
+	t.Parallel()
+	b := jobrun.Bulk{BulkHead: jobrun.BulkHead{State: jobrun.BulkRunning, Version: 1}}
+	page := []jobrun.Run{{ID: uuid.UUID{2}, CreatedAt: noon}, {ID: uuid.UUID{1}, CreatedAt: noon.Add(-time.Hour)}}
+	b.Advance(page, 1, true, noon)
+	want := jobrun.Bulk{
+		BulkHead: jobrun.BulkHead{State: jobrun.BulkRunning, Version: 2},
+		Cursor:   &jobrun.Cursor{At: noon.Add(-time.Hour), ID: uuid.UUID{1}},
+		Matched:  2, Done: 1, Skipped: 1,
+	}
+	if diff := cmp.Diff(want, b); diff != "" {
+		t.Errorf("after a page:\n%s", diff)
+	}
+	b.Advance(nil, 0, false, noon)
+	want.State, want.Version, want.EndedAt = jobrun.BulkCompleted, 3, &noon
+	if diff := cmp.Diff(want, b); diff != "" {
+		t.Errorf("after the last page, which is empty:\n%s", diff)
+	}
+}

@@ -1,0 +1,182 @@
+package jobrun
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// BulkState is where a backfill or a bulk stands.
+type BulkState string
+
+// States of backfills and bulks.
+const (
+	BulkRunning   BulkState = "RUNNING"
+	BulkCompleted BulkState = "COMPLETED" // everything was done, and of a backfill has ended
+	BulkCanceled  BulkState = "CANCELED"
+)
+
+// BulkStates is every state of backfills and bulks.
+var BulkStates = []BulkState{BulkRunning, BulkCompleted, BulkCanceled}
+
+// BulkHead is what backfills and bulks have in common: both are created, move in
+// steps of the leader while they are RUNNING, and end once.
+type BulkHead struct {
+	ID        uuid.UUID
+	TenantID  uuid.UUID
+	Version   int64 // grows with every change that people see
+	State     BulkState
+	Reason    string
+	Actor     string
+	CreatedAt time.Time
+	EndedAt   *time.Time
+}
+
+// Head is b itself, of a backfill or a bulk.
+func (b *BulkHead) Head() *BulkHead { return b }
+
+func (b *BulkHead) end(as BulkState, at time.Time) {
+	b.State, b.Version, b.EndedAt = as, b.Version+1, &at
+}
+
+func (b *BulkHead) cancel(what string, at time.Time) (changed bool, err error) {
+	if b.State != BulkRunning {
+		return false, fault.New(fault.Conflict, CodeConflict, "the %s is %s and cannot be canceled", what, b.State)
+	}
+	b.end(BulkCanceled, at)
+	return true, nil
+}
+
+// Bulk cancels runs, or runs them once more, by a filter.
+type Bulk struct {
+	BulkHead
+	Action  BulkAction
+	Filter  Filter
+	Before  time.Time // only runs that were made before
+	Cursor  *Cursor   // nil: none was looked at
+	Matched int64     // looked at
+	Done    int64
+	Skipped int64 // it was too late for them, or their policy forbids it
+}
+
+// Cancel ends a bulk; what is done stays done. Fault: Conflict when it has ended.
+func (b *Bulk) Cancel(at time.Time) (changed bool, err error) { return b.cancel("bulk", at) }
+
+// Scope selects the runs of a bulk: those of its filter that were made before it.
+// A run that it makes is never one of them.
+func (b *Bulk) Scope() Filter {
+	f := b.Filter
+	if f.CreatedTo.IsZero() || f.CreatedTo.After(b.Before) {
+		f.CreatedTo = b.Before
+	}
+	return f
+}
+
+// Advance notes that a page of Scope was dealt with, and so many of it were done;
+// it ends with the last page (more is false).
+func (b *Bulk) Advance(page []Run, done int, more bool, now time.Time) {
+	b.Matched += int64(len(page))
+	b.Done += int64(done)
+	b.Skipped += int64(len(page) - done)
+	if n := len(page); n > 0 {
+		b.Cursor = &Cursor{At: page[n-1].CreatedAt, ID: page[n-1].ID}
+	}
+	if more {
+		b.Version++
+		return
+	}
+	b.end(BulkCompleted, now)
+}
+
+// BulkAction is what is done to each run.
+type BulkAction string
+
+// What can be done to many runs.
+const (
+	BulkCancel BulkAction = "CANCEL"
+	BulkRerun  BulkAction = "RERUN"
+)
+
+// BulkActions is everything that can be done to many runs.
+var BulkActions = []BulkAction{BulkCancel, BulkRerun}
+
+// may tells whether the action concerns runs of a state.
+func (a BulkAction) may(s State) bool { return s.Terminal() == (a == BulkRerun) }
+
+// CheckBulk completes the filter of a bulk: CANCEL is for runs that have not ended,
+// RERUN for those that have, and without states for those that failed. Fault:
+// Invalid (CodeInvalid) when it names others.
+func CheckBulk(b *Bulk) error {
+	var w mistakes
+	for _, s := range b.Filter.States {
+		if !b.Action.may(s) {
+			w.Add("/filter/states", "excluded", "%s is not possible for runs that are %s", b.Action, s)
+		}
+	}
+	if len(b.Filter.States) == 0 && b.Action == BulkCancel {
+		b.Filter.States = ActiveStates
+	}
+	if len(b.Filter.States) == 0 {
+		b.Filter.States = []State{Failed, TimedOut}
+	}
+	return w.fault()
+}
+
+// Does returns what b does with one run: an input that cancels it, or the request for
+// one that does it once more. Both are nil when it is too late for it, or too
+// early. Runs once more wait for each other where their definition lets no two run
+// at once, so that none of them is skipped.
+func (b *Bulk) Does(r *Run) (Input, *Request) {
+	switch {
+	case !b.Action.may(r.State):
+		return nil, nil
+	case b.Action == BulkCancel:
+		return CancelRequested{Actor: b.Actor, Reason: b.Reason}, nil
+	}
+	ask := RerunRequest(r)
+	ask.Key, ask.By, ask.As = BulkKey(b.ID, r.ID), b.Actor, AsAdmin // bulks need jobs:admin
+	ask.NotForbidden = true
+	return nil, &ask
+}
+
+// BulkKey is of the run that a bulk makes of a run.
+func BulkKey(bulk, run uuid.UUID) string {
+	return ManualKey("bulk:" + bulk.String() + ":" + run.String())
+}
+
+// BulkOperations is backfills and bulks. A tenant sees only its own.
+type BulkOperations interface {
+	// CreateBackfill stores one; of an id that is there, the one that is (created
+	// false).
+	CreateBackfill(ctx context.Context, b Backfill, by operator.Action) (stored Backfill, created bool, err error)
+	// GetBackfill returns one, and how many of its runs have not ended. Fault: NotFound.
+	GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b Backfill, active int64, err error)
+	ListBackfills(ctx context.Context, tenant, definition uuid.UUID, p Paging) ([]Backfill, Paged, error)
+	// CancelBackfill ends one and cancels those of its runs that were not started; of
+	// one that is canceled, those that are left. Faults: NotFound; Conflict when it is
+	// COMPLETED.
+	CancelBackfill(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (Backfill, error)
+	// SlotStates returns what became of slots of a definition.
+	SlotStates(ctx context.Context, tenant, definition uuid.UUID, slots []time.Time) (map[time.Time]SlotState, error)
+	// CreateBulk stores one; of an id that is there, the one that is (created false).
+	CreateBulk(ctx context.Context, b Bulk, by operator.Action) (stored Bulk, created bool, err error)
+	GetBulk(ctx context.Context, tenant, id uuid.UUID) (Bulk, error)
+	// ListBulks lists them, newest first; of an empty state all.
+	ListBulks(ctx context.Context, tenant uuid.UUID, state BulkState, p Paging) ([]Bulk, Paged, error)
+	// CancelBulk ends one; what is done stays done. Faults: NotFound; Conflict.
+	CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (Bulk, error)
+	// Backfill makes the next runs of backfills, as far as their MaxActive allows, and
+	// ends those that are done: a sweep.
+	Backfill(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
+	// Bulk does the next piece of bulks: a sweep.
+	Bulk(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
+}
+
+// NoBulk is the fault of a backfill or bulk that is not there.
+func NoBulk(what string) error {
+	return fault.New(fault.NotFound, CodeNoBulk, "there is no such %s", what)
+}

@@ -1,0 +1,141 @@
+package sweepdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// kind is how backfills, or bulks, are stored: one life in one table each, alias b.
+type kind[T any] struct {
+	name    string // of one
+	table   string
+	columns string // in the order of scan
+	scan    func(postgres.Scanner) (T, error)
+	head    func(*T) *jobrun.BulkHead
+	cancel  func(b *T, at time.Time) (changed bool, err error)
+}
+
+// create stores one by insert, which does nothing if its id is there. created is
+// false then.
+func (k *kind[T]) create(ctx context.Context, db *jobdb.DB, tenant uuid.UUID, by operator.Action, insert string, args ...any) (created bool, err error) {
+	err = db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		res, err := tx.ExecContext(ctx, insert, args...)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+		created = true
+		return auditdb.PutAction(ctx, tx, by)
+	})
+	return created, postgres.Outage("create "+k.name, err)
+}
+
+// get reads one by a query of OfTenant, with scan.
+func (k *kind[T]) get(ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, query string, scan func(postgres.Scanner) (T, error)) (b T, err error) {
+	found := false
+	err = db.ReadTenant(ctx, tenant, query, func(rows *sql.Rows) (err error) {
+		b, err = scan(rows)
+		found = true
+		return err
+	}, id)
+	if err == nil && !found {
+		err = jobrun.NoBulk(k.name)
+	}
+	return b, postgres.Outage("get "+k.name, err)
+}
+
+// list reads a page of what w selects, newest first. They are few: they are counted
+// to the end.
+func (k *kind[T]) list(ctx context.Context, db *jobdb.DB, tenant uuid.UUID, w *postgres.Where, p jobrun.Paging) (list []T, page jobrun.Paged, err error) {
+	from := k.table + " b"
+	err = db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
+		if p.Total {
+			if err := tx.GetContext(ctx, &page.Total, `SELECT count(*) FROM `+from+` WHERE `+w.Text(), w.Args...); err != nil {
+				return err
+			}
+		}
+		l := jobdb.NewestFirst{Columns: k.columns, From: from, At: "b.created_at", ID: "b.id"}
+		list, page.More, err = jobdb.ReadPage(ctx, tx, l, w, p, k.scan)
+		return err
+	})
+	return list, page, postgres.Outage("list "+k.name+"s", err)
+}
+
+// lock returns one, locked. Fault: NotFound.
+func (k *kind[T]) lock(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) (T, error) {
+	b, err := k.scan(tx.QueryRowContext(ctx, `SELECT `+k.columns+` FROM `+k.table+` b WHERE b.tenant_id = $1 AND b.id = $2 FOR UPDATE`, tenant, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return b, jobrun.NoBulk(k.name)
+	}
+	return b, err
+}
+
+// canceled cancels one as its rule says.
+func (k *kind[T]) canceled(ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, by operator.Action) (b T, err error) {
+	err = db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		if b, err = k.lock(ctx, tx, tenant, id); err != nil {
+			return err
+		}
+		if changed, err := k.cancel(&b, by.At); err != nil || !changed {
+			return err
+		}
+		h := k.head(&b)
+		if _, err := tx.ExecContext(ctx, `UPDATE `+k.table+` b SET state = $3, version = $4, ended_at = $5 WHERE b.tenant_id = $1 AND b.id = $2`,
+			tenant, id, h.State, h.Version, h.EndedAt); err != nil {
+			return err
+		}
+		return auditdb.PutAction(ctx, tx, by)
+	})
+	return b, postgres.Outage("cancel "+k.name, err)
+}
+
+// bulksAtOnce is how many backfills, and how many bulks, move in one round.
+const bulksAtOnce = 50
+
+// bulkRef names a backfill or a bulk.
+type bulkRef struct{ Tenant, ID uuid.UUID }
+
+// step moves those that are RUNNING on, the oldest first, each by a step of its own.
+func (k *kind[T]) step(ctx context.Context, db *jobdb.DB, one func(bulkRef) (jobrun.Swept, error)) (all jobrun.Swept, err error) {
+	list, err := k.running(ctx, db)
+	if err != nil {
+		return all, postgres.Outage("look for "+k.name+"s", err)
+	}
+	for _, m := range list {
+		swept, err := postgres.RetryCollision(func() (jobrun.Swept, error) { return one(m) })
+		if err != nil {
+			return all, postgres.Outage("advance a "+k.name, err)
+		}
+		all.Moved += swept.Moved
+		all.More = all.More || swept.More
+	}
+	return all, nil
+}
+
+func (k *kind[T]) running(ctx context.Context, db *jobdb.DB) (list []bulkRef, err error) {
+	rows, err := db.QueryRead(ctx, fmt.Sprintf(`SELECT b.tenant_id, b.id FROM %s b WHERE b.state = 'RUNNING' ORDER BY b.created_at LIMIT $1`, k.table), bulksAtOnce)
+	if err != nil {
+		return nil, err
+	}
+	err = postgres.EachRow(rows, func() error {
+		var m bulkRef
+		err := rows.Scan(&m.Tenant, &m.ID)
+		list = append(list, m)
+		return err
+	})
+	return list, err
+}
