@@ -23,8 +23,8 @@ const (
 // decided does what the leader has decided of a run that nobody had begun.
 func (d *decision) decided(in Decided) bool {
 	running := d.Run.State == Running
-	switch {
-	case in.Step == StepAskCancel:
+	switch in.Step {
+	case StepAskCancel:
 		if running {
 			if d.Run.CancelRequestedAt == nil {
 				d.Run.Version++
@@ -32,9 +32,9 @@ func (d *decision) decided(in Decided) bool {
 			d.askToStop(Leader, "", in.Reason)
 		}
 		return running
-	case in.Step == StepSkip:
+	case StepSkip:
 		return d.end(verdict{state: Skipped, by: Leader, reason: in.Reason})
-	case in.Step == StepCancel:
+	case StepCancel:
 		return !running && d.end(verdict{state: Canceled, by: Leader, reason: in.Reason})
 	}
 	return false

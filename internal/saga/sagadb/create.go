@@ -124,18 +124,18 @@ func (st *Sagas) insert(ctx context.Context, batch []saga.NewSaga) (map[saga.Ref
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
 	out := make(map[saga.Ref]*time.Time, len(batch))
-	for rows.Next() {
+	err = postgres.EachRow(rows, func() error {
 		var ref saga.Ref
 		var timeout *time.Time
 		if err := rows.Scan(&ref.ID, &ref.Tenant, &timeout); err != nil {
-			return nil, err
+			return err
 		}
 		postgres.UTC(timeout)
 		out[ref] = timeout
-	}
-	return out, rows.Err()
+		return nil
+	})
+	return out, err
 }
 
 // whyNotCreated finds out, after the fact, why the statement left a saga out.

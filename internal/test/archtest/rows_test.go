@@ -1,0 +1,24 @@
+package archtest
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestStoresReadRowsInOneWay: EachRow closes rows and looks at their error, which a
+// loop of one's own forgets and the linter does not see across packages.
+func TestStoresReadRowsInOneWay(t *testing.T) {
+	stores := 0
+	for _, f := range files(t) {
+		if f.test || !strings.HasPrefix(f.pkg, "internal/") || !strings.HasSuffix(f.pkg, "db") {
+			continue
+		}
+		stores++
+		if strings.Contains(f.text, ".Next()") {
+			t.Errorf("%s reads rows by itself: use postgres.EachRow", f.path)
+		}
+	}
+	if stores < 80 {
+		t.Errorf("only %d files of stores found: the pattern is wrong", stores)
+	}
+}
