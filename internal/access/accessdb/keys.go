@@ -129,7 +129,7 @@ func (st *Keys) List(ctx context.Context, scope *uuid.UUID, f access.Filter) (ac
 	if f.After != uuid.Nil {
 		w.Add("k.id < ?", f.After)
 	}
-	rows, err := st.db.Read.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM saga.api_keys k WHERE %s ORDER BY k.id DESC LIMIT %d OFFSET %d`, //nolint:rowserrcheck // EachRow looks
+	rows, err := st.db.Read.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM saga.api_keys k WHERE %s ORDER BY k.id DESC LIMIT %d OFFSET %d`,
 		apiKeyColumns, w.Text(), f.Limit+1, f.Offset), w.Args...)
 	if err == nil {
 		err = postgres.EachRow(rows, func() error {

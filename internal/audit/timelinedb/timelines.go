@@ -89,7 +89,7 @@ func (st *Timelines) Timeline(ctx context.Context, tenant uuid.UUID, correlation
 		at, key = sql.NullTime{Time: after.At, Valid: true}, after.Key
 	}
 	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
-		rows, err := tx.QueryContext(ctx, timelineOf, tenant, correlation, show.Sagas, show.Runs, show.Letters, at, key, limit+1, dlqdb.Term(tenant, dlqdb.TermCorrelation, correlation)) //nolint:rowserrcheck // EachRow looks
+		rows, err := tx.QueryContext(ctx, timelineOf, tenant, correlation, show.Sagas, show.Runs, show.Letters, at, key, limit+1, dlqdb.Term(tenant, dlqdb.TermCorrelation, correlation))
 		if err != nil {
 			return err
 		}

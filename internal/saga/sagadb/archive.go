@@ -25,7 +25,7 @@ SELECT ` + logColumns + ` FROM saga.saga_step_logs_archive l WHERE l.saga_id = $
 func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID) (saga.Archived, error) {
 	var a saga.Archived
 	err := st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
-		rows, err := tx.QueryContext(ctx, getArchived, id, tenant) //nolint:rowserrcheck // EachRow looks
+		rows, err := tx.QueryContext(ctx, getArchived, id, tenant)
 		if err != nil {
 			return err
 		}
