@@ -70,7 +70,7 @@ func (r *Instance) JobCall(now time.Time) JobCall {
 	case r.flagged() && r.State == Compensating:
 		c.Stop, c.Why = true, "the deadline of the saga's compensation has passed"
 	case r.flagged():
-		c.Stop, c.Why = true, "the saga turns back: "+string(*r.EndCause)
+		c.Stop, c.Why = true, "the saga is being compensated: "+string(*r.EndCause)
 	case r.ordered():
 		c.Stop, c.Why = true, "an operator decided about the saga's step"
 	case !limit.IsZero() && !limit.After(now):

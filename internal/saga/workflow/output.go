@@ -134,7 +134,7 @@ func (d *Definition) filled(
 	f := filler{d: d, payload: payload, outputs: outputs}
 	b, err := strictjson.Encode(f.fill(strictjson.Decode(template), ""))
 	if err != nil {
-		panic("workflow: a filled template is no JSON: " + err.Error()) // its parts are
+		panic("workflow: a filled template is not JSON: " + err.Error()) // its parts are
 	}
 	return b, f.missing
 }

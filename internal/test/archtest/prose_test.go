@@ -111,6 +111,34 @@ var oddWords = []struct{ re, instead string }{
 	{`exists already`, `"already exists"`},
 	{`all the same`, `"anyway"`},
 	{`not acceptable`, `"invalid"`},
+	{`(has|have) become of`, `"the result", "the outcome"`},
+	{`became of`, `"the result", "the outcome"`},
+	{`is no (UUID|number|JSON)`, `"is not a …"`},
+	{`stands (already|beside)`, `"already exists", "cannot be combined with"`},
+	{`lies ahead`, `"is in the future"`},
+	{`is of no use`, `"requires"`},
+	{`turns? back`, `"compensate"`},
+}
+
+// plainPages are the pages for users that have been rewritten. The contract is
+// looked at as well.
+var plainPages = []string{
+	"docs/dlq.md", "docs/events.md", "docs/jobs.md", "docs/operations.md", "docs/problems.md", "docs/redrives.md",
+	"docs/tenants.md",
+}
+
+func TestPagesAreIdiomatic(t *testing.T) {
+	for _, page := range append([]string{"openapi.yaml"}, plainPages...) {
+		text, err := os.ReadFile("../../../" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if odd := oddIn(line); odd != "" {
+				t.Errorf("%s:%d: %s", page, i+1, odd)
+			}
+		}
+	}
 }
 
 // proseExempt are packages whose text only tests and benchmarks print.
