@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"database/sql/driver"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -15,8 +17,8 @@ import (
 // sent as one parameter and taken apart by unnest. By hand, because it is on
 // the way of every transition, and pq.Array knows only text, which both sides
 // would have to format and parse element by element. All elements are of one
-// type; integers of any size go as bigint. Only the writers' connections send
-// such a parameter as it is (pq.Config.BinaryParameters).
+// type; integers of any size go as bigint. Only the writers' connections take
+// such a parameter (binaryArray).
 type BinaryColumn struct {
 	of    oid.Oid // type of the elements; 0 while all are NULL
 	N     uint32
@@ -53,8 +55,21 @@ func (c *BinaryColumn) Parameter() any {
 	for i, v := range [...]uint32{1, min(c.nulls, 1), uint32(c.of), c.N, 1} {
 		binary.BigEndian.PutUint32(c.b[4*i:], v)
 	}
-	return c.b
+	return binaryArray(c.b)
 }
+
+// binaryArray is a parameter in binary form. Connections that do not send such
+// (pq.Config.BinaryParameters), which are all but the writers', refuse it, instead of
+// passing it as a text that the server cannot read.
+type binaryArray []byte
+
+// BinaryValue is what lib/pq asks for where parameters are binary.
+func (a binaryArray) BinaryValue() ([]byte, error) { return a, nil }
+
+// Value implements driver.Valuer, which is asked elsewhere.
+func (binaryArray) Value() (driver.Value, error) { return nil, errNotBinary }
+
+var errNotBinary = errors.New("a batch travels on the writers' connections only: run this statement in InWrite or with QueryWrite")
 
 // Null adds NULL.
 func (c *BinaryColumn) Null() {

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/pgtest"
@@ -154,5 +156,39 @@ func TestOnlyNamesOfParametersAreReplaced(t *testing.T) {
 	const want = `SELECT '{}'::jsonb @> $2::jsonb, ARRAY[$1::text[]] @> '{}', $2 || '$1'`
 	if got := postgres.Named(text, postgres.Single("list", "doc")).Text; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestBatchesTravelOnTheWritersConnectionsOnly(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Connect(t, testdb.DSN(t))
+	var list postgres.BinaryColumn
+	list.Int(1 << 40)
+	list.Int(200)
+	sum := func(tx *sqlx.Tx) (n int64, err error) {
+		err = tx.GetContext(t.Context(), &n, `SELECT sum(i) FROM unnest($1::bigint[]) AS i`, list.Parameter())
+		return n, err
+	}
+	err := db.InWrite(t.Context(), func(tx *sqlx.Tx) error {
+		n, err := sum(tx)
+		if n != 1<<40+200 {
+			t.Errorf("the sum is %d", n)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for name, in := range map[string]func(context.Context, func(*sqlx.Tx) error) error{
+		"InTenant": func(ctx context.Context, f func(*sqlx.Tx) error) error { return db.InTenant(ctx, uuid.New(), f) },
+		"InRead":   db.InRead,
+	} {
+		err := in(t.Context(), func(tx *sqlx.Tx) error {
+			_, err := sum(tx)
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), "InWrite") {
+			t.Errorf("%s: %v, want to be told of InWrite", name, err)
+		}
 	}
 }

@@ -38,14 +38,19 @@ func ExplainGeneric(t *testing.T, conn *sql.Conn, query string, args ...any) Pla
 	t.Helper()
 	literals := make([]string, len(args))
 	for i, a := range args {
+		_, binary := a.(interface{ BinaryValue() ([]byte, error) })
+		if binary || a == nil {
+			literals[i] = "NULL" // what is in binary form has no literal, and its content does not matter here
+			continue
+		}
 		if v, is := a.(sqldriver.Valuer); is { // an array, as the driver would send it
 			var err error
 			if a, err = v.Value(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, binary := a.([]byte); binary || a == nil {
-			literals[i] = "NULL" // what is in binary form has no literal, and its content does not matter here
+		if a == nil {
+			literals[i] = "NULL"
 			continue
 		}
 		literals[i] = fmt.Sprintf("'%s'", strings.ReplaceAll(fmt.Sprint(a), "'", "''"))
