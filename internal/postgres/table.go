@@ -26,7 +26,7 @@ type Column[T any] struct {
 	write   func(*BinaryColumn, *T)
 	dest    func(*T) any
 
-	unread, unwritten, unstored bool
+	null, unread, unwritten, unstored bool
 }
 
 // Cast stores the value as another type than it travels in: "::jsonb".
@@ -85,6 +85,16 @@ func (t *Table[T]) Selected(of string) string {
 		}
 	}
 	return strings.Join(list, ", ")
+}
+
+// Nullable tells of each column that Scan reads whether NULL may be read: what the
+// database says of its columns has to agree.
+func (t *Table[T]) Nullable() map[string]bool {
+	null := make(map[string]bool, len(t.read))
+	for _, c := range t.read {
+		null[c.name] = c.null
+	}
+	return null
 }
 
 // Inserted are the columns that a row is stored in, for an INSERT.

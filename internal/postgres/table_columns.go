@@ -48,7 +48,7 @@ func UUID[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 // UUIDOrZero is an id that is NULL for the zero one.
 func UUIDOrZero[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 	return Column[T]{
-		name: name, travels: "uuid", write: func(c *BinaryColumn, r *T) { c.UUIDUnlessZero(*at(r)) },
+		name: name, null: true, travels: "uuid", write: func(c *BinaryColumn, r *T) { c.UUIDUnlessZero(*at(r)) },
 		dest: func(r *T) any { return ScanOr(at(r), uuid.Nil) },
 	}
 }
@@ -64,14 +64,14 @@ func Text[T any, V ~string](name string, at func(*T) *V) Column[T] {
 // TextOrEmpty is a text that is NULL for "".
 func TextOrEmpty[T any, V ~string](name string, at func(*T) *V) Column[T] {
 	return Column[T]{
-		name: name, travels: "text", write: func(c *BinaryColumn, r *T) { c.TextUnlessEmpty(string(*at(r))) },
+		name: name, null: true, travels: "text", write: func(c *BinaryColumn, r *T) { c.TextUnlessEmpty(string(*at(r))) },
 		dest: func(r *T) any { return ScanOr(at(r), "") },
 	}
 }
 
 // TextOrNil is a text that is NULL for nil.
 func TextOrNil[T any, V ~string](name string, at func(*T) **V) Column[T] {
-	return Column[T]{name: name, travels: "text", write: func(c *BinaryColumn, r *T) {
+	return Column[T]{name: name, null: true, travels: "text", write: func(c *BinaryColumn, r *T) {
 		if v := *at(r); v != nil {
 			c.Text(string(*v))
 		} else {
@@ -91,14 +91,15 @@ func Int[T any, V integer](name string, at func(*T) *V) Column[T] {
 // IntOr is an integer that is NULL for nothing.
 func IntOr[T any, V integer](nothing V, name string, at func(*T) *V) Column[T] {
 	return Column[T]{
-		name: name, travels: "bigint", write: func(c *BinaryColumn, r *T) { c.intUnless(int64(*at(r)), int64(nothing)) },
-		dest: func(r *T) any { return ScanOr(at(r), nothing) },
+		name: name, null: true, travels: "bigint",
+		write: func(c *BinaryColumn, r *T) { c.intUnless(int64(*at(r)), int64(nothing)) },
+		dest:  func(r *T) any { return ScanOr(at(r), nothing) },
 	}
 }
 
 // IntOrNil is an integer that is NULL for nil.
 func IntOrNil[T any, V integer](name string, at func(*T) **V) Column[T] {
-	return Column[T]{name: name, travels: "bigint", write: func(c *BinaryColumn, r *T) {
+	return Column[T]{name: name, null: true, travels: "bigint", write: func(c *BinaryColumn, r *T) {
 		if v := *at(r); v != nil {
 			c.Int(int64(*v))
 		} else {
@@ -110,7 +111,7 @@ func IntOrNil[T any, V integer](name string, at func(*T) **V) Column[T] {
 // FloatOrNil is a number that is NULL for nil.
 func FloatOrNil[T any](name string, at func(*T) **float64) Column[T] {
 	return Column[T]{
-		name: name, travels: "float8", write: func(c *BinaryColumn, r *T) { c.floatOrNull(*at(r)) },
+		name: name, null: true, travels: "float8", write: func(c *BinaryColumn, r *T) { c.floatOrNull(*at(r)) },
 		dest: func(r *T) any { return at(r) },
 	}
 }
@@ -126,7 +127,7 @@ func Bool[T any](name string, at func(*T) *bool) Column[T] {
 // BoolOrNil is NULL for nil.
 func BoolOrNil[T any](name string, at func(*T) **bool) Column[T] {
 	return Column[T]{
-		name: name, travels: "bool", write: func(c *BinaryColumn, r *T) { c.boolOrNull(*at(r)) },
+		name: name, null: true, travels: "bool", write: func(c *BinaryColumn, r *T) { c.boolOrNull(*at(r)) },
 		dest: func(r *T) any { return at(r) },
 	}
 }
@@ -142,7 +143,7 @@ func Time[T any](name string, at func(*T) *time.Time) Column[T] {
 // TimeOrNil is a time that is NULL for nil.
 func TimeOrNil[T any](name string, at func(*T) **time.Time) Column[T] {
 	return Column[T]{
-		name: name, travels: "timestamptz", write: func(c *BinaryColumn, r *T) { c.TimeOrNull(*at(r)) },
+		name: name, null: true, travels: "timestamptz", write: func(c *BinaryColumn, r *T) { c.TimeOrNull(*at(r)) },
 		dest: func(r *T) any { return at(r) },
 	}
 }
@@ -150,7 +151,7 @@ func TimeOrNil[T any](name string, at func(*T) **time.Time) Column[T] {
 // Bytes are NULL for nil.
 func Bytes[T any](name string, at func(*T) *[]byte) Column[T] {
 	return Column[T]{
-		name: name, travels: "bytea", write: func(c *BinaryColumn, r *T) { c.BytesOrNull(*at(r)) },
+		name: name, null: true, travels: "bytea", write: func(c *BinaryColumn, r *T) { c.BytesOrNull(*at(r)) },
 		dest: func(r *T) any { return at(r) },
 	}
 }
@@ -158,7 +159,7 @@ func Bytes[T any](name string, at func(*T) *[]byte) Column[T] {
 // JSON is a jsonb that is NULL for nil.
 func JSON[T any](name string, at func(*T) *[]byte) Column[T] {
 	return Column[T]{
-		name: name, travels: "text", cast: "::jsonb", write: func(c *BinaryColumn, r *T) { c.JSON(*at(r)) },
+		name: name, null: true, travels: "text", cast: "::jsonb", write: func(c *BinaryColumn, r *T) { c.JSON(*at(r)) },
 		dest: func(r *T) any { return at(r) },
 	}
 }

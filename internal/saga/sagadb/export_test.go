@@ -26,6 +26,8 @@ var (
 	LoadSagas        = loadSagas
 	SagaColumns      = sagaColumns
 	LogColumns       = logColumns
+	SagaTable        = sagaTable
+	LogTable         = logTable
 	Archivable       = archivable
 	ArchiveFailed    = archiveFailed
 	CountArchived    = countArchived

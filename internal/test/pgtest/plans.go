@@ -39,7 +39,7 @@ func ExplainGeneric(t *testing.T, conn *sql.Conn, query string, args ...any) Pla
 	literals := make([]string, len(args))
 	for i, a := range args {
 		_, binary := a.(interface{ BinaryValue() ([]byte, error) })
-		if binary || a == nil {
+		if binary {
 			literals[i] = "NULL" // what is in binary form has no literal, and its content does not matter here
 			continue
 		}
@@ -49,7 +49,7 @@ func ExplainGeneric(t *testing.T, conn *sql.Conn, query string, args ...any) Pla
 				t.Fatal(err)
 			}
 		}
-		if a == nil {
+		if _, binary := a.([]byte); binary || a == nil {
 			literals[i] = "NULL"
 			continue
 		}
