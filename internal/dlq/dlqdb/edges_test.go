@@ -14,8 +14,8 @@ func TestStatementsAskTheTransitionTable(t *testing.T) { //nolint:paralleltest /
 	}{
 		{"what is due", claimDue, "WHERE m.status = 'PENDING' AND m.next_retry_at <="},
 		{"what is due, once more", claimDue, "m.id = due.id AND m.status || '' = 'PENDING'\n"},
-		{"locking ends", lockFinished, "WHERE m.status || '' = 'RETRYING' AND m.retry_token = f.token"},
-		{"storing ends", finishLetters, "m.id = f.id AND m.status || '' = 'RETRYING' AND m.retry_token"},
+		{"locking ends", lockFinished.Text, "WHERE m.status || '' = 'RETRYING' AND m.retry_token = f.token"},
+		{"storing ends", finishLetters.Text, "m.id = f.id AND m.status || '' = 'RETRYING' AND m.retry_token"},
 		{"what came back", markBouncedLetters, "m.status || '' = 'RESOLVED' AND coalesce(m.resolution, '') IN ('REDRIVEN', 'CONFIRMED')\n"},
 	} {
 		if !strings.Contains(tt.statement, tt.want) {

@@ -18,9 +18,7 @@ const (
 	LostRetries     = lostRetries
 	Parents         = parents
 	MovedColumns    = movedColumns
-	AttemptColumns  = attemptColumns
 	RevisionColumns = revisionColumns
-	GroupColumns    = groupColumns
 	PolicyColumns   = policyColumns
 )
 
@@ -28,6 +26,8 @@ var (
 	FreedLetters     = freedLetters
 	ClaimDue         = claimDue
 	ColumnsOfLetters = LetterColumns
+	AttemptColumns   = attemptTable.Selected("a")
+	GroupColumns     = groupColumns
 	InsertedLetters  = theLetterTable.Inserted()
 	PushLetters      = pushLetters.Text
 	PushTold         = pushTold.Text
@@ -118,5 +118,5 @@ func TermsOf(l *dlq.Letter) []int32 { return letterTerms(l, false) }
 // of their files in testdata.
 var HotLetterStatements = map[string]string{
 	"letter_arrive": arriveLetters.Text, "letter_push": pushLetters.Text, "letter_push_told": pushTold.Text,
-	"letter_claim": claimDue, "letter_finish": finishLetters, "letter_get": getLetter,
+	"letter_claim": claimDue, "letter_finish": finishLetters.Text, "letter_get": getLetter,
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,90 +13,52 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// finishInserts are what a batch of ends consists of: first what becomes of the
-// letters, then their attempts, in the order of finishes.add.
-var finishInserts = [...]postgres.WireColumn{
-	{"tenant_id", "uuid"}, {"id", "uuid"}, {"token", "uuid"}, {"status", "text"}, {"resolution", "text"}, {"retry_count", "bigint"},
-	{"next_retry_at", "timestamptz"}, {"terminal_at", "timestamptz"}, {"at", "timestamptz"},
-	{"number", "bigint"}, {"revision", "bigint"}, {"target", "text"}, {"outcome", "text"}, {"error", "text"}, {"status_code", "bigint"},
-	{"written_topic", "text"}, {"written_partition", "bigint"}, {"written_offset", "bigint"}, {"redrive_id", "uuid"}, {"actor", "text"},
-	{"started_at", "timestamptz"}, {"ended_at", "timestamptz"},
-}
+// finishRow is the end of a retry.
+type finishRow struct{ *dlq.Finish }
 
-// finishes is a batch of ends as parameters.
-type finishes struct {
-	columns [len(finishInserts)]postgres.BinaryColumn
-}
+// What a batch of ends consists of: which claims of letters end, what becomes of the
+// letters, and their attempts.
+var (
+	finishedTable = postgres.NewTable(
+		postgres.UUID("tenant_id", func(r *finishRow) *uuid.UUID { return &r.TenantID }),
+		postgres.UUID("id", func(r *finishRow) *uuid.UUID { return &r.LetterID }),
+		postgres.UUID("token", func(r *finishRow) *uuid.UUID { return &r.Token }),
+	)
+	endTable = postgres.NewTable(
+		postgres.Text("status", func(r *finishRow) *dlq.Status { return &r.Status }),
+		postgres.TextOrEmpty("resolution", func(r *finishRow) *dlq.Resolution { return &r.Resolution }),
+		postgres.Int("retry_count", func(r *finishRow) *int { return &r.RetryCount }),
+		postgres.TimeOrNil("next_retry_at", func(r *finishRow) **time.Time { return &r.NextRetryAt }),
+		postgres.TimeOrNil("terminal_at", func(r *finishRow) **time.Time { return &r.TerminalAt }),
+		postgres.Time("at", func(r *finishRow) *time.Time { return &r.At }),
+	)
 
-func (c *finishes) add(f *dlq.Finish) error {
-	a := &f.Attempt
-	target, err := json.Marshal(a.Target)
-	if err != nil {
-		return fmt.Errorf("encode target: %w", err)
-	}
-	col := c.columns[:]
-	next := func() *postgres.BinaryColumn {
-		at := &col[0]
-		col = col[1:]
-		return at
-	}
-	next().UUID(f.TenantID)
-	next().UUID(f.LetterID)
-	next().UUID(f.Token)
-	next().Text(string(f.Status))
-	next().TextUnlessEmpty(string(f.Resolution))
-	next().Int(int64(f.RetryCount))
-	next().TimeOrNull(f.NextRetryAt)
-	next().TimeOrNull(f.TerminalAt)
-	next().Time(f.At)
-	next().Int(int64(a.Number))
-	next().Int(int64(a.Revision))
-	next().JSON(target)
-	next().Text(string(a.Outcome))
-	next().Text(a.Error)
-	next().Int(int64(a.StatusCode))
-	topic, partition, offset := next(), next(), next()
-	if w := a.Written; w == nil {
-		topic.Null()
-		partition.Null()
-		offset.Null()
-	} else {
-		topic.Text(w.Topic)
-		partition.Int(int64(w.Partition))
-		offset.Int(w.Offset)
-	}
-	next().UUIDUnlessZero(a.RedriveID)
-	next().Text(a.Actor)
-	next().Time(a.StartedAt)
-	next().Time(a.EndedAt)
-	return nil
-}
+	theFinished = finishedTable.As("f")
+	theEnds     = endTable.As("e")
+	theAttempts = attemptTable.As("a")
+)
 
 // lockFinished locks the letters that are still held by their tokens, in one
 // order. It is a statement of its own: the next one then sees what those who
 // held the locks have written, a letter that has come back among it. The status is
 // compared as no index has it: letters are looked up by their ids, not among all
 // that are RETRYING.
-var lockFinished = `
-SELECT m.id FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS f (tenant_id, id, token)
+var lockFinished = postgres.Named(`
+SELECT m.id FROM `+postgres.Unnest("f", theFinished)+`
   JOIN dlq.dlq_messages m ON m.tenant_id = f.tenant_id AND m.id = f.id
- WHERE ` + Leaves("m.status || ''", retryEnds...) + ` AND m.retry_token = f.token
- ORDER BY m.id FOR NO KEY UPDATE OF m`
+ WHERE `+Leaves("m.status || ''", retryEnds...)+` AND m.retry_token = f.token
+ ORDER BY m.id FOR NO KEY UPDATE OF m`, theFinished)
 
-// finishLetters ends retries whose tokens still hold their letters ($1: and whose
+// finishLetters ends retries whose tokens still hold their letters (@lapsed: and whose
 // leases have passed), and notes the attempts. A letter that has come back
 // before this was stored is BOUNCED at once. An attempt that was taken for
 // abandoned gets its real outcome when that is told late.
 //
 // It answers the number in the batch of each end that is stored, now or before,
 // with the resolution of the letter.
-var finishLetters = func() string {
-	var ends postgres.Arrays
-	ends.Add(2, finishInserts[:]...)
-	attempt := ends.Names[9:]
-	return `
+var finishLetters = postgres.Named(`
 WITH f AS MATERIALIZED (
-	SELECT * FROM ` + ends.Numbered("f") + `
+	SELECT * FROM `+postgres.UnnestNumbered("f", theFinished, theEnds, theAttempts)+`
 ), ended AS (
 	UPDATE dlq.dlq_messages m
 	   SET status = f.status, retry_count = f.retry_count, next_retry_at = f.next_retry_at, terminal_at = f.terminal_at,
@@ -107,26 +68,25 @@ WITH f AS MATERIALIZED (
 	         THEN 'BOUNCED' ELSE f.resolution END,
 	       retry_token = NULL, retry_lease_until = NULL, updated_at = f.at, version = m.version + 1
 	  FROM f
-	 WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND ` + Leaves("m.status || ''", retryEnds...) + ` AND m.retry_token = f.token
-	   AND (NOT $1 OR m.retry_lease_until < clock_timestamp())
+	 WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND `+Leaves("m.status || ''", retryEnds...)+` AND m.retry_token = f.token
+	   AND (NOT @lapsed OR m.retry_lease_until < clock_timestamp())
 	RETURNING f.n, coalesce(m.resolution, '') AS resolution
 ), noted AS (
-	INSERT INTO dlq.dlq_attempts AS a (message_id, tenant_id, token, ` + strings.Join(attempt, ", ") + `)
-	SELECT f.id, f.tenant_id, f.token, f.` + strings.Replace(strings.Join(attempt, ", f."), "f.target", "f.target::jsonb", 1) + `
+	INSERT INTO dlq.dlq_attempts AS a (message_id, tenant_id, token, `+attemptTable.Inserted()+`)
+	SELECT f.id, f.tenant_id, f.token, `+attemptTable.Stored("f")+`
 	  FROM f JOIN dlq.dlq_messages m ON m.tenant_id = f.tenant_id AND m.id = f.id
-	 WHERE NOT $1 OR f.n IN (SELECT e.n FROM ended e)
+	 WHERE NOT @lapsed OR f.n IN (SELECT e.n FROM ended e)
 	ON CONFLICT (message_id, number) DO UPDATE
 	   SET outcome = EXCLUDED.outcome, error = EXCLUDED.error, status_code = EXCLUDED.status_code, ended_at = EXCLUDED.ended_at,
 	       written_topic = EXCLUDED.written_topic, written_partition = EXCLUDED.written_partition, written_offset = EXCLUDED.written_offset
-	 WHERE a.token = EXCLUDED.token AND a.outcome = '` + string(dlq.Abandoned) + `'
+	 WHERE a.token = EXCLUDED.token AND a.outcome = '`+string(dlq.Abandoned)+`'
 )
 SELECT e.n, e.resolution FROM ended e
 UNION ALL
 SELECT f.n, coalesce(m.resolution, '') FROM f
   JOIN dlq.dlq_attempts a ON a.message_id = f.id AND a.tenant_id = f.tenant_id AND a.number = f.number
   JOIN dlq.dlq_messages m ON m.tenant_id = f.tenant_id AND m.id = f.id
- WHERE a.token = f.token AND a.outcome = f.outcome AND a.ended_at = f.ended_at AND f.n NOT IN (SELECT e.n FROM ended e)`
-}()
+ WHERE a.token = f.token AND a.outcome = f.outcome AND a.ended_at = f.ended_at AND f.n NOT IN (SELECT e.n FROM ended e)`, postgres.Single("lapsed"), theFinished, theEnds, theAttempts)
 
 // Finished is what became of one end of a batch.
 type Finished struct {
@@ -139,25 +99,29 @@ func Finish(ctx context.Context, db *postgres.DB, tx *sqlx.Tx, lapsed bool, batc
 	if len(batch) == 0 {
 		return nil, nil
 	}
-	var c finishes
+	of, ends, attempts := finishedTable.Batch(len(batch)), endTable.Batch(len(batch)), attemptTable.Batch(len(batch))
 	for i := range batch {
-		if err := c.add(&batch[i]); err != nil {
+		f := finishRow{&batch[i]}
+		of.Add(&f)
+		ends.Add(&f)
+		a, err := attemptOf(&f.Attempt)
+		if err != nil {
 			return nil, err
 		}
+		attempts.Add(a)
 	}
-	args := postgres.Parameters(c.columns[:])
-	lock, err := db.PreparedIn(ctx, tx, lockFinished)
+	lock, err := db.PreparedIn(ctx, tx, lockFinished.Text)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := lock.ExecContext(ctx, args[:3]...); err != nil {
+	if _, err := lock.ExecContext(ctx, lockFinished.Args(of)...); err != nil {
 		return nil, err
 	}
-	store, err := db.PreparedIn(ctx, tx, finishLetters)
+	store, err := db.PreparedIn(ctx, tx, finishLetters.Text)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := store.QueryContext(ctx, append([]any{lapsed}, args...)...)
+	rows, err := store.QueryContext(ctx, finishLetters.Args(postgres.Values{lapsed}, of, ends, attempts)...)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -26,9 +27,25 @@ const (
 // words their indexes pass over the others, and no row is read.
 const openLetter = `(m.status IN ('PENDING', 'RETRYING', 'DEAD') AND (m.resolution IS NULL OR m.resolution <> 'DISCARDED'))`
 
-// groupColumns are a group's columns in the order of scanGroup.
-const groupColumns = `g.tenant_id, g.fingerprint, g.version, g.state, g.topic, g.error_type, g.message, g.received, g.first_seen, g.last_seen,
-	g.sample_id, g.assignee, g.note, g.updated_at`
+// groupTable is dlq.dlq_groups.
+var groupTable = postgres.NewTable(
+	postgres.UUID("tenant_id", func(g *dlq.Group) *uuid.UUID { return &g.TenantID }),
+	postgres.Text("fingerprint", func(g *dlq.Group) *string { return &g.Fingerprint }),
+	postgres.Int("version", func(g *dlq.Group) *int64 { return &g.Version }),
+	postgres.Text("state", func(g *dlq.Group) *dlq.GroupState { return &g.State }),
+	postgres.Text("topic", func(g *dlq.Group) *string { return &g.Topic }),
+	postgres.Text("error_type", func(g *dlq.Group) *string { return &g.ErrorType }),
+	postgres.Text("message", func(g *dlq.Group) *string { return &g.Message }),
+	postgres.Int("received", func(g *dlq.Group) *int64 { return &g.Received }),
+	postgres.Time("first_seen", func(g *dlq.Group) *time.Time { return &g.FirstSeen }),
+	postgres.Time("last_seen", func(g *dlq.Group) *time.Time { return &g.LastSeen }),
+	postgres.UUID("sample_id", func(g *dlq.Group) *uuid.UUID { return &g.Sample }),
+	postgres.Text("assignee", func(g *dlq.Group) *string { return &g.Assignee }),
+	postgres.Text("note", func(g *dlq.Group) *string { return &g.Note }),
+	postgres.Time("updated_at", func(g *dlq.Group) *time.Time { return &g.UpdatedAt }),
+)
+
+var groupColumns = groupTable.Selected("g")
 
 // selectGroups reads groups of a condition and counts their open letters up to
 // open; tail is the order and the bounds of the page.
@@ -43,9 +60,7 @@ SELECT ` + groupColumns + `, o.open
 }
 
 func scanGroup(rows *sql.Rows, open int64) (g dlq.Group, err error) {
-	err = rows.Scan(&g.TenantID, &g.Fingerprint, &g.Version, &g.State, &g.Topic, &g.ErrorType, &g.Message, &g.Received, &g.FirstSeen, &g.LastSeen,
-		&g.Sample, &g.Assignee, &g.Note, &g.UpdatedAt, &g.Open)
-	postgres.UTC(&g.FirstSeen, &g.LastSeen, &g.UpdatedAt)
+	err = groupTable.Scan(rows, &g, &g.Open)
 	if g.OpenCapped = g.Open > open; g.OpenCapped {
 		g.Open = open
 	}

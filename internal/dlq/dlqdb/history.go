@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -13,36 +14,55 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// attemptColumns are a retry's columns in the order of scanAttempt, alias a.
-const attemptColumns = `a.message_id, a.number, a.token, a.revision, a.target, a.outcome, a.error, a.status_code, a.written_topic,
-	a.written_partition, a.written_offset, a.redrive_id, a.actor, a.started_at, a.ended_at`
+// attemptRow is a row of dlq.dlq_attempts.
+type attemptRow struct {
+	*dlq.Attempt
+	target []byte
+	at     place
+}
+
+// attemptTable is dlq.dlq_attempts, but for what it has of its letter.
+var attemptTable = postgres.NewTable(
+	postgres.UUID("message_id", func(r *attemptRow) *uuid.UUID { return &r.LetterID }).ReadOnly(),
+	postgres.UUID("token", func(r *attemptRow) *uuid.UUID { return &r.Token }).ReadOnly(),
+	postgres.Int("number", func(r *attemptRow) *int { return &r.Number }),
+	postgres.Int("revision", func(r *attemptRow) *int { return &r.Revision }),
+	postgres.JSON("target", func(r *attemptRow) *[]byte { return &r.target }),
+	postgres.Text("outcome", func(r *attemptRow) *dlq.AttemptOutcome { return &r.Outcome }),
+	postgres.Text("error", func(r *attemptRow) *string { return &r.Error }),
+	postgres.Int("status_code", func(r *attemptRow) *int { return &r.StatusCode }),
+	postgres.TextOrNil("written_topic", func(r *attemptRow) **string { return &r.at.topic }),
+	postgres.IntOrNil("written_partition", func(r *attemptRow) **int32 { return &r.at.partition }),
+	postgres.IntOrNil("written_offset", func(r *attemptRow) **int64 { return &r.at.offset }),
+	postgres.UUIDOrZero("redrive_id", func(r *attemptRow) *uuid.UUID { return &r.RedriveID }),
+	postgres.Text("actor", func(r *attemptRow) *string { return &r.Actor }),
+	postgres.Time("started_at", func(r *attemptRow) *time.Time { return &r.StartedAt }),
+	postgres.Time("ended_at", func(r *attemptRow) *time.Time { return &r.EndedAt }),
+)
+
+// attemptOf is how an attempt is stored.
+func attemptOf(a *dlq.Attempt) (*attemptRow, error) {
+	target, err := json.Marshal(a.Target)
+	if err != nil {
+		return nil, fmt.Errorf("encode target: %w", err)
+	}
+	return &attemptRow{a, target, placeOf(a.Written)}, nil
+}
 
 func scanAttempt(row postgres.Scanner) (dlq.Attempt, error) {
 	var a dlq.Attempt
-	var target []byte
-	var written struct {
-		topic     sql.NullString
-		partition sql.NullInt32
-		offset    sql.NullInt64
-	}
-	var redrive uuid.NullUUID
-	err := row.Scan(&a.LetterID, &a.Number, &a.Token, &a.Revision, &target, &a.Outcome, &a.Error, &a.StatusCode, &written.topic,
-		&written.partition, &written.offset, &redrive, &a.Actor, &a.StartedAt, &a.EndedAt)
-	if err != nil {
+	r := attemptRow{Attempt: &a}
+	if err := attemptTable.Scan(row, &r); err != nil {
 		return a, err
 	}
-	if written.topic.Valid {
-		a.Written = &dlq.Position{Topic: written.topic.String, Partition: written.partition.Int32, Offset: written.offset.Int64}
-	}
-	a.RedriveID = redrive.UUID
-	postgres.UTC(&a.StartedAt, &a.EndedAt)
-	if err := json.Unmarshal(target, &a.Target); err != nil {
+	a.Written = r.at.position()
+	if err := json.Unmarshal(r.target, &a.Target); err != nil {
 		return a, fmt.Errorf("stored target: %w", err)
 	}
 	return a, nil
 }
 
-var letterAttempts = postgres.OfTenant(`SELECT `+attemptColumns+` FROM dlq.dlq_attempts a WHERE a.tenant_id = tenant.id AND a.message_id = $2`, `ORDER BY number`)
+var letterAttempts = postgres.OfTenant(`SELECT `+attemptTable.Selected("a")+` FROM dlq.dlq_attempts a WHERE a.tenant_id = tenant.id AND a.message_id = $2`, `ORDER BY number`)
 
 // Attempts implements dlq.Letters.
 func (st *Letters) Attempts(ctx context.Context, tenant, id uuid.UUID) ([]dlq.Attempt, error) {
