@@ -18,10 +18,4 @@ UPDATE dlq.dlq_messages m
        retry_token = overlay(gen_random_uuid()::text PLACING '8' FROM 15)::uuid, retry_lease_until = clock_timestamp() + $2 * interval '1 microsecond',
        attempts = m.attempts + 1, version = m.version + 1, redrive_id = $5
   FROM was WHERE m.ctid = was.place AND m.tenant_id = was.tenant_id
-RETURNING m.id, m.tenant_id, m.seq, m.version, m.source, m.original_topic, m.original_partition, m.original_offset,
-	m.original_timestamp, m.dlq_topic, m.dlq_partition, m.dlq_offset, m.consumer_group, m.error_message, m.error_type, m.error_class,
-	m.error_stack, m.message_key, m.headers, m.payload_raw, m.payload_encoding, m.fingerprint, m.saga_id, m.step_index, m.step_name,
-	m.step_action, m.job_run_id, m.webhook_id, m.delivery_id, m.correlation_id, m.trace_id, m.dedupe_key, m.labels, m.assignee, m.note,
-	m.status, m.resolution, m.retry_count, m.max_retries, m.next_retry_at, m.last_retry_at, m.terminal_at, m.retry_token,
-	m.retry_lease_until, m.redrive_id, m.target, m.revision, m.ordered, m.root_id, m.parent_id, m.generation, m.created_at, m.updated_at,
-	m.dlq_topic_id, m.held_retry_at, m.retry_asked, m.attempts, was.resolution
+RETURNING m.id, m.tenant_id, m.seq, m.version, m.original_topic, m.error_message, m.retry_count, m.max_retries, m.status, m.created_at, m.updated_at, m.last_retry_at, m.source, m.payload_raw, m.payload_encoding, m.message_key, m.headers, m.dlq_topic, m.dlq_partition, m.dlq_offset, m.original_partition, m.original_offset, m.original_timestamp, m.consumer_group, m.error_type, m.error_class, m.error_stack, m.fingerprint, m.saga_id, m.step_index, m.step_name, m.step_action, m.job_run_id, m.webhook_id, m.delivery_id, m.correlation_id, m.trace_id, m.dedupe_key, m.labels, m.assignee, m.note, m.resolution, m.next_retry_at, m.terminal_at, m.retry_token, m.retry_lease_until, m.held_retry_at, m.retry_asked, m.redrive_id, m.target, m.revision, m.ordered, m.root_id, m.parent_id, m.generation, m.dlq_topic_id, m.attempts, was.resolution
