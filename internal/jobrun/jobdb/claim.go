@@ -17,15 +17,15 @@ import (
 
 // claimable is what a worker w may get of the queue q, in the order of
 // idx_job_runs_claimable, which the lateral subqueries keep. What is held is seen
-// anew once it is locked, so that no claim comes after the suspension of a saga. $9: no run with a
-// concurrency key.
+// anew once it is locked, so that no claim comes after the suspension of a saga. With
+// @keyless no run has a concurrency key.
 var claimable = `
 	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
 	  FROM jobs.job_runs r
-	 WHERE r.tenant_id = $1 AND r.queue = q.queue AND r.phase` + phaseMovableTo(jobrun.Assigned, jobrun.Worker) + ` AND r.admitted_at IS NOT NULL AND NOT r.held
+	 WHERE r.tenant_id = @tenant AND r.queue = q.queue AND r.phase` + phaseMovableTo(jobrun.Assigned, jobrun.Worker) + ` AND r.admitted_at IS NOT NULL AND NOT r.held
 	   AND r.cancel_requested_at IS NULL AND r.required_labels <@ q.labels AND (q.commands = '{}' OR r.command_name = ANY (q.commands))
-	   AND (r.concurrency_key IS NULL OR NOT $9 AND (SELECT o.id FROM jobs.job_runs o
-	          WHERE o.tenant_id = $1 AND o.concurrency_key = r.concurrency_key AND o.id <> r.id AND o.phase IN ('HELD', 'ORPHANED') LIMIT 1) IS NULL)
+	   AND (r.concurrency_key IS NULL OR NOT @keyless AND (SELECT o.id FROM jobs.job_runs o
+	          WHERE o.tenant_id = @tenant AND o.concurrency_key = r.concurrency_key AND o.id <> r.id AND o.phase IN ('HELD', 'ORPHANED') LIMIT 1) IS NULL)
 	 ORDER BY ` + claimOrder
 
 // claimOrder is the order in which runs are claimed: jobrun.CompareTurns.
@@ -34,16 +34,16 @@ const claimOrder = `r.priority DESC, r.scheduled_for, r.id`
 // What a claim is to choose, jobrun.Pool says; these are the parts that one claim and
 // several together share.
 
-// mayClaim is the condition that worker w may be given runs ($7: how long it may be
+// mayClaim is the condition that worker w may be given runs (@fresh: how long it may be
 // silent, in microseconds).
 func mayClaim(id string) string {
-	return `w.tenant_id = $1 AND w.id = ` + id + ` AND w.state = 'ACTIVE' AND w.heartbeat_at > clock_timestamp() - $7 * interval '1 microsecond'`
+	return `w.tenant_id = @tenant AND w.id = ` + id + ` AND w.state = 'ACTIVE' AND w.heartbeat_at > clock_timestamp() - @fresh * interval '1 microsecond'`
 }
 
-// roomOf is how many runs worker w is given that asks for so many ($6: the limit of
-// all workers).
+// roomOf is how many runs worker w is given that asks for so many (@max_runs: the limit
+// of all workers).
 func roomOf(id, asks string) string {
-	return `least(` + asks + `, least(w.max_runs, $6::bigint) -
+	return `least(` + asks + `, least(w.max_runs, @max_runs::bigint) -
 	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = ` + id + ` AND h.phase = 'HELD')) AS room`
 }
 
@@ -52,47 +52,50 @@ func unanswered(k, worker, claim string) string {
 	return `NOT EXISTS (SELECT FROM jobs.claims ` + k + ` WHERE ` + k + `.worker_id = ` + worker + ` AND ` + k + `.claim_id = ` + claim + `)`
 }
 
-// claimRuns assigns runs to the worker $2 under the present epoch. Of several
+// claimRuns assigns runs to a worker under the present epoch. Of several
 // queues it looks first how many runs of each come to the front, and then locks so
 // many of each, so that no other worker is kept from runs that nobody takes.
 //
 // A repetition waits for the claim that it repeats, should that be under way: else it
 // would lock runs of its own and find none, or fewer than it got. What it then sees
 // is older than that claim, so it gets nothing, or violates the key of jobs.claims.
-var claimRuns = claimEpoch + `, alone AS MATERIALIZED (
-	SELECT ` + lockClaim("$2::uuid", "$5::text") + `
+var claimRuns = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
+	SELECT `+lockClaim("@worker::uuid", "@claim::text")+`
 ), w AS MATERIALIZED (
-	SELECT w.id, $5 AS claim_id, w.labels, w.commands, w.queues, ` + roomOf("$2", "$3::bigint") + `
+	SELECT w.id, @claim AS claim_id, w.labels, w.commands, w.queues, `+roomOf("@worker", "@slots::bigint")+`
 	  FROM jobs.workers w
-	 WHERE ` + mayClaim("$2") + `
-	   AND EXISTS (SELECT FROM e) AND EXISTS (SELECT FROM alone) AND ` + unanswered("k", "$2", "$5") + `
+	 WHERE `+mayClaim("@worker")+`
+	   AND EXISTS (SELECT FROM e) AND EXISTS (SELECT FROM alone) AND `+unanswered("k", "@worker", "@claim")+`
 ), q AS MATERIALIZED (
 	SELECT DISTINCT q.queue, w.labels, w.commands, w.room
-	  FROM w CROSS JOIN unnest(w.queues) AS q (queue) WHERE w.room > 0 AND ($4::text[] IS NULL OR q.queue = ANY ($4::text[]))
+	  FROM w CROSS JOIN unnest(w.queues) AS q (queue) WHERE w.room > 0 AND (@queues::text[] IS NULL OR q.queue = ANY (@queues::text[]))
 ), front AS MATERIALIZED (
-	SELECT q.queue FROM q CROSS JOIN LATERAL (` + claimable + ` LIMIT q.room) AS r
+	SELECT q.queue FROM q CROSS JOIN LATERAL (`+claimable+` LIMIT q.room) AS r
 	 WHERE (SELECT count(*) FROM q) > 1
-	 ORDER BY ` + claimOrder + ` LIMIT (SELECT w.room FROM w)
+	 ORDER BY `+claimOrder+` LIMIT (SELECT w.room FROM w)
 ), places AS MATERIALIZED (
 	SELECT q.queue, q.labels, q.commands, q.room FROM q WHERE (SELECT count(*) FROM q) = 1
 	UNION ALL
 	SELECT q.queue, q.labels, q.commands, least(q.room, (SELECT count(*) FROM front f WHERE f.queue = q.queue)) FROM q WHERE (SELECT count(*) FROM q) > 1
 ), locked AS MATERIALIZED (
 	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
-	  FROM places AS q CROSS JOIN LATERAL (` + claimable + ` LIMIT q.room FOR NO KEY UPDATE OF r SKIP LOCKED) AS r
+	  FROM places AS q CROSS JOIN LATERAL (`+claimable+` LIMIT q.room FOR NO KEY UPDATE OF r SKIP LOCKED) AS r
 ), chosen AS MATERIALIZED (
-	SELECT l.id, $2::uuid AS worker FROM (` + firstOfKeys + `) AS l
+	SELECT l.id, @worker::uuid AS worker FROM (`+firstOfKeys+`) AS l
 	 WHERE l.concurrency_key IS NULL OR l.nth = 1
-)` + assignChosen
+)`+assignChosen, postgres.Single("tenant", "worker", "slots", "queues", "claim"), claimBounds)
 
-// claimEpoch begins each claim. Unless the runs are started at once ($10), the
+// claimBounds are the parameters that all claims end with.
+var claimBounds = postgres.Single("max_runs", "fresh", "lease", "keyless", "start")
+
+// claimEpoch begins each claim. Unless the runs are started at once (@start), the
 // answer does not wait until the assignment is on disk: if a crash takes it back,
 // the worker's token is one that nobody knows, its start is refused, and that is
 // what workers wait for (J-26). Whoever commits a start makes the assignment
 // before it durable too.
 const claimEpoch = `
 WITH e AS MATERIALIZED (
-	SELECT l.epoch, CASE WHEN NOT $10::boolean THEN set_config('synchronous_commit', 'off', true) END AS durable
+	SELECT l.epoch, CASE WHEN NOT @start::boolean THEN set_config('synchronous_commit', 'off', true) END AS durable
 	  FROM jobs.leader l WHERE l.name = 'default' AND l.expires_at > clock_timestamp()
 )`
 
@@ -113,28 +116,29 @@ const firstOfKeys = `
 var assignChosen = `, assigned AS (
 	UPDATE jobs.job_runs r
 	   SET state = 'ASSIGNED', version = r.version + 1, attempt = r.attempt + 1, assigned_worker_id = c.worker, assigned_at = clock_timestamp(),
-	       lease_token = gen_random_uuid(), lease_expires_at = clock_timestamp() + $8 * interval '1 microsecond', leader_epoch = e.epoch,
+	       lease_token = gen_random_uuid(), lease_expires_at = clock_timestamp() + @lease * interval '1 microsecond', leader_epoch = e.epoch,
 	       fencing_seq = nextval('jobs.fencing'), started_at = NULL, continuation_state = 'NONE', continuation_check_started_at = NULL,
 	       continuation_check_deadline_at = NULL, progress = NULL, updated_at = clock_timestamp()
 	  FROM chosen c CROSS JOIN e
-	 WHERE r.id = c.id AND r.tenant_id = $1
+	 WHERE r.id = c.id AND r.tenant_id = @tenant
 	RETURNING ` + RunColumns + `
 ), kept AS (
 	INSERT INTO jobs.claims (worker_id, claim_id, tenant_id, run_ids, created_at)
-	SELECT w.id, w.claim_id, $1, array_agg(r.id), clock_timestamp() FROM w JOIN assigned r ON r.assigned_worker_id = w.id WHERE w.claim_id <> '' GROUP BY w.id, w.claim_id
+	SELECT w.id, w.claim_id, @tenant, array_agg(r.id), clock_timestamp() FROM w JOIN assigned r ON r.assigned_worker_id = w.id WHERE w.claim_id <> '' GROUP BY w.id, w.claim_id
 )
 SELECT ` + RunColumns + ` FROM assigned r`
 
 // startClaimed starts what was just assigned. It is a statement of its own: no
 // run becomes RUNNING that was not ASSIGNED (J-06, J-07), and PostgreSQL changes a
 // row once per statement.
-var startClaimed = `
+var startClaimed = postgres.Named(`
 UPDATE jobs.job_runs r
    SET state = 'RUNNING', version = r.version + 1, started_at = clock_timestamp(), updated_at = clock_timestamp(),
-       lease_expires_at = clock_timestamp() + $4 * interval '1 microsecond'
-  FROM unnest($3::uuid[]) AS f (id)
- WHERE r.id = f.id AND r.tenant_id = $1 AND r.assigned_worker_id = $2 AND r.state || ''` + movableTo(jobrun.Running, jobrun.Worker) + `
-RETURNING r.id, r.version, r.started_at, r.lease_expires_at`
+       lease_expires_at = clock_timestamp() + @lease * interval '1 microsecond'
+  FROM unnest(@ids::uuid[]) AS f (id)
+ WHERE r.id = f.id AND r.tenant_id = @tenant AND r.assigned_worker_id = @worker AND r.state || ''`+movableTo(jobrun.Running, jobrun.Worker)+`
+RETURNING r.id, r.version, r.started_at, r.lease_expires_at`,
+	postgres.Single("tenant", "worker", "ids", "lease"))
 
 // claimed reads what a claim with this id gave, as far as the worker still has it:
 // what its lease has left, because the worker counts from this answer. Of a lease
@@ -232,7 +236,8 @@ func (st *Jobs) startOffers(ctx context.Context, tx *sqlx.Tx, offers []jobrun.Of
 		ids.UUID(offers[i].ID)
 		at[offers[i].ID] = &offers[i].Run
 	}
-	rows, err := st.db.QueryIn(ctx, tx, startClaimed, offers[0].TenantID, offers[0].WorkerID, ids.Parameter(), s.Seconds(jobrun.RunLease).Microseconds())
+	rows, err := st.db.QueryIn(ctx, tx, startClaimed.Text,
+		startClaimed.Args(postgres.Values{offers[0].TenantID, offers[0].WorkerID, ids.Parameter(), s.Seconds(jobrun.RunLease).Microseconds()})...)
 	if err != nil {
 		return err
 	}

@@ -10,47 +10,51 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// claimOfQueue assigns runs of one queue ($5) to workers ($2) that are alike:
+// claimOfQueue assigns runs of one queue to workers that are alike:
 // to those with the labels and commands of the first who may have any, the
 // others get nothing. The seats of all are numbered in turns, and the runs that
 // come to the front are given out to them in order.
-var claimOfQueue = claimEpoch + `, alone AS MATERIALIZED (
-	SELECT ` + lockClaim("k.worker", "k.claim_id") + ` FROM unnest((SELECT $2::uuid[]), $3::text[]) AS k (worker, claim_id)
+var claimOfQueue = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
+	SELECT `+lockClaim("k.worker", "k.claim_id")+` FROM unnest((SELECT @workers::uuid[]), @claims::text[]) AS k (worker, claim_id)
 ), w AS MATERIALIZED (
-	SELECT w.id, k.claim_id, w.labels, w.commands, ` + roomOf("k.worker", "k.slots") + `
-	  FROM unnest((SELECT $2::uuid[]), $3::text[], $4::bigint[]) AS k (worker, claim_id, slots)
+	SELECT w.id, k.claim_id, w.labels, w.commands, `+roomOf("k.worker", "k.slots")+`
+	  FROM unnest((SELECT @workers::uuid[]), @claims::text[], @slots::bigint[]) AS k (worker, claim_id, slots)
 	 CROSS JOIN LATERAL (
 		SELECT w.id, w.labels, w.commands, w.max_runs FROM jobs.workers w
-		 WHERE ` + mayClaim("k.worker") + `
-		   AND $5 = ANY (w.queues) OFFSET 0) AS w
-	 WHERE EXISTS (SELECT FROM e) AND (SELECT count(*) FROM alone) > 0 AND ` + unanswered("c", "k.worker", "k.claim_id") + `
+		 WHERE `+mayClaim("k.worker")+`
+		   AND @queue = ANY (w.queues) OFFSET 0) AS w
+	 WHERE EXISTS (SELECT FROM e) AND (SELECT count(*) FROM alone) > 0 AND `+unanswered("c", "k.worker", "k.claim_id")+`
 ), q AS MATERIALIZED (
-	SELECT $5 AS queue, w.labels, w.commands FROM w WHERE w.room > 0 LIMIT 1
+	SELECT @queue AS queue, w.labels, w.commands FROM w WHERE w.room > 0 LIMIT 1
 ), seats AS MATERIALIZED (
 	SELECT array_agg(w.id ORDER BY s.n, w.id) AS workers, count(*) AS n
 	  FROM q CROSS JOIN w CROSS JOIN LATERAL generate_series(1, w.room) AS s (n)
 	 WHERE w.labels = q.labels AND w.commands = q.commands
 ), locked AS MATERIALIZED (
 	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
-	  FROM q CROSS JOIN LATERAL (` + claimable + ` LIMIT (SELECT s.n FROM seats s) FOR NO KEY UPDATE OF r SKIP LOCKED) AS r
+	  FROM q CROSS JOIN LATERAL (`+claimable+` LIMIT (SELECT s.n FROM seats s) FOR NO KEY UPDATE OF r SKIP LOCKED) AS r
 ), numbered AS MATERIALIZED (
-	SELECT l.id, row_number() OVER (ORDER BY l.priority DESC, l.scheduled_for, l.id) AS seat FROM (` + firstOfKeys + `) AS l
+	SELECT l.id, row_number() OVER (ORDER BY l.priority DESC, l.scheduled_for, l.id) AS seat FROM (`+firstOfKeys+`) AS l
 	 WHERE l.concurrency_key IS NULL OR l.nth = 1
 ), chosen AS MATERIALIZED (
 	SELECT n.id, s.workers[n.seat] AS worker FROM numbered n CROSS JOIN seats s
-)` + assignChosen
+)`+assignChosen, postgres.Single("tenant", "workers", "claims", "slots", "queue"), claimBounds)
 
 // claimQuery is the statement for claims of one tenant: for one claim of any
 // queues, or for several of the same one.
 func claimQuery(asks []jobrun.ClaimRequest, s jobrun.Settings, keyless bool) (query string, args []any) {
 	a := &asks[0]
-	maxRuns, fresh, lease := s.Int(jobrun.MaxRunsPerWorker), s.Seconds(jobrun.HeartbeatTTL).Microseconds(), s.Seconds(jobrun.AssignLease).Microseconds()
+	bounds := postgres.Values{
+		s.Int(jobrun.MaxRunsPerWorker), s.Seconds(jobrun.HeartbeatTTL).Microseconds(), s.Seconds(jobrun.AssignLease).Microseconds(),
+		keyless, a.Start,
+	}
 	if len(a.Queues) != 1 {
 		var queues *string
 		if a.Queues != nil {
 			queues = new(postgres.TextArray(a.Queues))
 		}
-		return claimRuns, []any{a.TenantID, a.WorkerID, min(a.Slots, jobrun.MaxClaim), queues, a.ClaimID, maxRuns, fresh, lease, keyless, a.Start}
+		one := postgres.Values{a.TenantID, a.WorkerID, min(a.Slots, jobrun.MaxClaim), queues, a.ClaimID}
+		return claimRuns.Text, claimRuns.Args(one, bounds)
 	}
 	var workers, claims, slots postgres.BinaryColumn
 	for i := range asks {
@@ -58,7 +62,8 @@ func claimQuery(asks []jobrun.ClaimRequest, s jobrun.Settings, keyless bool) (qu
 		claims.Text(asks[i].ClaimID)
 		slots.Int(int64(min(asks[i].Slots, jobrun.MaxClaim)))
 	}
-	return claimOfQueue, []any{a.TenantID, workers.Parameter(), claims.Parameter(), slots.Parameter(), a.Queues[0], maxRuns, fresh, lease, keyless, a.Start}
+	several := postgres.Values{a.TenantID, workers.Parameter(), claims.Parameter(), slots.Parameter(), a.Queues[0]}
+	return claimOfQueue.Text, claimOfQueue.Args(several, bounds)
 }
 
 // ClaimEach implements jobrun.Work: one statement for the claims of each queue.

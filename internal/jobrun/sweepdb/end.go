@@ -17,14 +17,21 @@ import (
 )
 
 // ending is a sweep that ends runs by the rules (jobrun.Apply). find answers the
-// ids of up to $1 of them, by the parameters that follow; whether it is still so, the
-// rules say once a run is locked.
-type ending struct{ doing, find string }
+// ids of some of them; whether it is still so, the rules say once a run is locked.
+type ending struct {
+	doing string
+	find  *postgres.Statement
+}
+
+// newEnding makes one of a statement with @limit and the parameters by.
+func newEnding(doing, find string, by ...string) ending {
+	return ending{doing, postgres.Named(find, postgres.Single(append([]string{"limit"}, by...)...))}
+}
 
 // run ends what it finds: all in one transaction, or, when something of it cannot
 // be stored, one by one, so that one of them cannot keep the others from ending.
 func (e ending) run(ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int, in jobrun.Input, by ...any) (s jobrun.Swept, err error) {
-	rows, err := db.QueryWrite(ctx, e.find, append([]any{limit}, by...)...)
+	rows, err := db.QueryWrite(ctx, e.find.Text, e.find.Args(append(postgres.Values{limit}, by...))...)
 	if err != nil {
 		return s, postgres.Outage(e.doing, err)
 	}
@@ -121,8 +128,8 @@ SELECT `+jobdb.RunColumns+`, clock_timestamp() FROM jobs.job_runs r
 var (
 	exhausted = `r.state || ''` + jobdb.Movable(jobrun.Orphaned, jobrun.Failed, jobrun.Leader) + ` AND r.losses_used >= r.max_losses AND r.cancel_requested_at IS NULL`
 	overdue   = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.TimedOut, jobrun.Leader) + ` AND r.timeout_ms > 0
-   AND r.started_at <= clock_timestamp() - r.timeout_ms * interval '1 millisecond' - $2::bigint * interval '1 microsecond'`
-	stubborn = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.Canceled, jobrun.Leader) + ` AND r.cancel_requested_at <= clock_timestamp() - $2::bigint * interval '1 microsecond'`
+   AND r.started_at <= clock_timestamp() - r.timeout_ms * interval '1 millisecond' - @grace::bigint * interval '1 microsecond'`
+	stubborn = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.Canceled, jobrun.Leader) + ` AND r.cancel_requested_at <= clock_timestamp() - @grace::bigint * interval '1 microsecond'`
 	unwanted = `r.state || ''` + jobdb.Movable(jobrun.Orphaned, jobrun.Canceled, jobrun.Leader) + ` AND r.cancel_requested_at IS NOT NULL`
 
 	// givenUp reads the index of what waits for its time, in any order.
@@ -130,10 +137,10 @@ var (
 )
 
 var (
-	endLost     = ending{"end lost job runs", givenUp + exhausted + ` LIMIT $1`}
-	endOverdue  = ending{"end overdue job runs", inHand + overdue + ` LIMIT $1`}
-	endStubborn = ending{"end canceled job runs", inHand + stubborn + ` LIMIT $1`}
-	endUnwanted = ending{"end canceled job runs", givenUp + unwanted + ` LIMIT $1`}
+	endLost     = newEnding("end lost job runs", givenUp+exhausted+` LIMIT @limit`)
+	endOverdue  = newEnding("end overdue job runs", inHand+overdue+` LIMIT @limit`, "grace")
+	endStubborn = newEnding("end canceled job runs", inHand+stubborn+` LIMIT @limit`, "grace")
+	endUnwanted = newEnding("end canceled job runs", givenUp+unwanted+` LIMIT @limit`)
 )
 
 // Lose implements jobrun.Sweeps.

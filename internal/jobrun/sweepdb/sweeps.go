@@ -6,6 +6,7 @@ package sweepdb
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -48,28 +49,40 @@ func foundIDs(ctx context.Context, db *jobdb.DB, query string, args ...any) (ids
 	return list.Parameter(), n, err
 }
 
-// move is a sweep that is one statement: find answers the ids of up to $1 rows by
-// the parameters that follow, and change, which gets the ids as $1, then the same
-// parameters and more of its own, changes those that are still so.
-type move struct{ doing, find, change string }
+// move is a sweep that is one statement: find answers the ids of some rows, and
+// change changes those that are still so.
+type move struct {
+	doing        string
+	find, change *postgres.Statement
+}
+
+// newMove makes one of statements: find with @limit and the parameters by, change
+// with @ids, the same parameters and more of its own.
+func newMove(doing, find, change string, by []string, more ...string) move {
+	return move{
+		doing:  doing,
+		find:   postgres.Named(find, postgres.Single(append([]string{"limit"}, by...)...)),
+		change: postgres.Named(change, postgres.Single(slices.Concat([]string{"ids"}, by, more)...)),
+	}
+}
 
 // run returns how many rows were changed. more: there may be others.
 func (m move) run(ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int, by []any, more ...any) (jobrun.Swept, error) {
 	var s jobrun.Swept
-	ids, n, err := foundIDs(ctx, db, m.find, append([]any{limit}, by...)...)
+	ids, n, err := foundIDs(ctx, db, m.find.Text, m.find.Args(append(postgres.Values{limit}, by...))...)
 	if err != nil || n == 0 {
 		return s, postgres.Outage(m.doing, err)
 	}
-	s, err = m.these(ctx, db, t, ids, append(by, more...)...)
+	s, err = m.these(ctx, db, t, ids, slices.Concat(by, more)...)
 	s.More = n == limit && s.Moved > 0
 	return s, err
 }
 
 // these is run for rows that were found, of which ids is the parameter.
 func (m move) these(ctx context.Context, db *jobdb.DB, t jobrun.Term, ids any, args ...any) (s jobrun.Swept, err error) {
-	args = append([]any{ids}, args...)
+	args = m.change.Args(append(postgres.Values{ids}, args...))
 	err = db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
-		rows, err := db.QueryIn(ctx, tx, m.change, args...)
+		rows, err := db.QueryIn(ctx, tx, m.change.Text, args...)
 		if err != nil {
 			return err
 		}
@@ -82,32 +95,32 @@ func (m move) these(ctx context.Context, db *jobdb.DB, t jobrun.Term, ids any, a
 }
 
 // giveUp makes runs ORPHANED that their workers have lost, with an attempt and a
-// decision each. late says which of them; backoff and epoch are parameters. A
+// decision each; they may be claimed after @backoff. late says which of them. A
 // worker that comes after all is told that its run was given up (J3); the token
 // stays for the record.
-func giveUp(late, reason, backoff, epoch string) string {
+func giveUp(late, reason string) string {
 	return `
 WITH late AS MATERIALIZED (
 	SELECT r.id, r.tenant_id, r.state, r.version, r.attempt, r.assigned_worker_id, r.lease_token, r.leader_epoch, r.fencing_seq, r.assigned_at, r.started_at
-	  FROM jobs.job_runs r WHERE r.id = ANY ($1::uuid[]) AND ` + late + ` ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
+	  FROM jobs.job_runs r WHERE r.id = ANY (@ids::uuid[]) AND ` + late + ` ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 ), ended AS (
 	INSERT INTO jobs.job_run_attempts (` + jobdb.AttemptTable.Inserted() + `)
 	SELECT l.id, l.tenant_id, l.attempt, l.assigned_worker_id, l.lease_token, l.leader_epoch, l.fencing_seq, l.assigned_at, l.started_at,
 	       clock_timestamp(), '` + jobrun.AttemptOrphaned + `', '` + reason + `' FROM late l
 ), told AS (
 	INSERT INTO jobs.job_run_events (` + jobdb.RunEventTable.Inserted() + `)
-	SELECT l.id, l.tenant_id, clock_timestamp(), 'orphaned', l.state, 'ORPHANED', l.version + 1, l.attempt, ` + epoch + `::bigint, l.assigned_worker_id, '', '` + reason + `' FROM late l
+	SELECT l.id, l.tenant_id, clock_timestamp(), 'orphaned', l.state, 'ORPHANED', l.version + 1, l.attempt, @epoch::bigint, l.assigned_worker_id, '', '` + reason + `' FROM late l
 )
 UPDATE jobs.job_runs r
    SET state = 'ORPHANED', version = r.version + 1, losses_used = r.losses_used + 1, admitted_at = NULL,
-       available_at = clock_timestamp() + ` + backoff + `::bigint * interval '1 microsecond', continuation_state = 'NONE',
+       available_at = clock_timestamp() + @backoff::bigint * interval '1 microsecond', continuation_state = 'NONE',
        continuation_check_started_at = NULL, continuation_check_deadline_at = NULL, updated_at = clock_timestamp()
   FROM late l WHERE r.id = l.id
 RETURNING r.id`
 }
 
 var (
-	notStarted  = `r.state || ''` + jobdb.Movable(jobrun.Assigned, jobrun.Orphaned, jobrun.Leader) + ` AND r.lease_expires_at <= clock_timestamp() - $2::bigint * interval '1 microsecond'`
+	notStarted  = `r.state || ''` + jobdb.Movable(jobrun.Assigned, jobrun.Orphaned, jobrun.Leader) + ` AND r.lease_expires_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
 	unconfirmed = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.Orphaned, jobrun.Leader) + ` AND r.continuation_state = 'CONFIRMING' AND r.continuation_check_deadline_at <= clock_timestamp()`
 )
 
@@ -119,28 +132,26 @@ const (
 )
 
 var (
-	orphanUnstarted = move{
-		"orphan assigned job runs", inHand + notStarted + ` LIMIT $1`,
-		giveUp(notStarted, jobrun.NeverStarted, "$3", "$4"),
-	}
-	orphanUnconfirmed = move{
-		"orphan job runs in doubt", inHand + unconfirmed + ` LIMIT $1`,
-		giveUp(unconfirmed, jobrun.Unconfirmed, "$2", "$3"),
-	}
-	doubtSilent = move{"put job runs in doubt", inHand + silent + ` LIMIT $1`, `
+	orphanUnstarted = newMove("orphan assigned job runs", inHand+notStarted+` LIMIT @limit`,
+		giveUp(notStarted, jobrun.NeverStarted), []string{"after"}, "backoff", "epoch")
+
+	orphanUnconfirmed = newMove("orphan job runs in doubt", inHand+unconfirmed+` LIMIT @limit`,
+		giveUp(unconfirmed, jobrun.Unconfirmed), nil, "backoff", "epoch")
+
+	doubtSilent = newMove("put job runs in doubt", inHand+silent+` LIMIT @limit`, `
 WITH late AS MATERIALIZED (
 	SELECT r.id, r.tenant_id, r.version, r.attempt, r.assigned_worker_id
-	  FROM jobs.job_runs r WHERE r.id = ANY ($1::uuid[]) AND ` + silent + ` ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
+	  FROM jobs.job_runs r WHERE r.id = ANY (@ids::uuid[]) AND `+silent+` ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 ), told AS (
-	INSERT INTO jobs.job_run_events (` + jobdb.RunEventTable.Inserted() + `)
-	SELECT l.id, l.tenant_id, clock_timestamp(), 'confirming', 'RUNNING', 'RUNNING', l.version + 1, l.attempt, $3::bigint, l.assigned_worker_id, '',
-	       '` + jobrun.LeaseRanOut + `' FROM late l
+	INSERT INTO jobs.job_run_events (`+jobdb.RunEventTable.Inserted()+`)
+	SELECT l.id, l.tenant_id, clock_timestamp(), 'confirming', 'RUNNING', 'RUNNING', l.version + 1, l.attempt, @epoch::bigint, l.assigned_worker_id, '',
+	       '`+jobrun.LeaseRanOut+`' FROM late l
 )
 UPDATE jobs.job_runs r
    SET version = r.version + 1, continuation_state = 'CONFIRMING', continuation_check_started_at = clock_timestamp(),
-       continuation_check_deadline_at = clock_timestamp() + $2::bigint * interval '1 microsecond', updated_at = clock_timestamp()
+       continuation_check_deadline_at = clock_timestamp() + @confirm_for::bigint * interval '1 microsecond', updated_at = clock_timestamp()
   FROM late l WHERE r.id = l.id
-RETURNING r.id`}
+RETURNING r.id`, nil, "confirm_for", "epoch")
 )
 
 // Orphan implements jobrun.Sweeps.
@@ -164,20 +175,18 @@ func both(a, b jobrun.Swept) jobrun.Swept {
 }
 
 const (
-	quiet = `w.state IN ('ACTIVE', 'DRAINING') AND w.heartbeat_at <= clock_timestamp() - $2::bigint * interval '1 microsecond'`
-	gone  = `w.state = 'LOST' AND w.lost_at <= clock_timestamp() - $2::bigint * interval '1 microsecond'`
+	quiet = `w.state IN ('ACTIVE', 'DRAINING') AND w.heartbeat_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
+	gone  = `w.state = 'LOST' AND w.lost_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
 )
 
 // moveWorkers makes a sweep of workers of which a condition holds.
 func moveWorkers(doing, condition, change string) move {
-	return move{
-		doing, `SELECT w.id FROM jobs.workers w WHERE w.state <> 'DETACHED' AND ` + condition + ` LIMIT $1`, `
+	return newMove(doing, `SELECT w.id FROM jobs.workers w WHERE w.state <> 'DETACHED' AND `+condition+` LIMIT @limit`, `
 WITH late AS MATERIALIZED (
-	SELECT w.id FROM jobs.workers w WHERE w.id = ANY ($1::uuid[]) AND ` + condition + ` ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED
+	SELECT w.id FROM jobs.workers w WHERE w.id = ANY (@ids::uuid[]) AND `+condition+` ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED
 )
-UPDATE jobs.workers w SET ` + change + `, version = w.version + 1 FROM late l WHERE w.id = l.id
-RETURNING w.id`,
-	}
+UPDATE jobs.workers w SET `+change+`, version = w.version + 1 FROM late l WHERE w.id = l.id
+RETURNING w.id`, []string{"after"})
 }
 
 var (
