@@ -23,6 +23,7 @@ type gist struct {
 	Confirm, Backoff         time.Duration // how long it may be confirmed, and how long it waits; 0: as before
 	Admitted, LeaseOver      bool
 	ErrorCode, Attempt, Told string
+	Stop                     string // why it was asked to stop
 }
 
 // about is the gist of a run, without what is told.
@@ -30,6 +31,9 @@ func about(before, r *jobrun.Run, now time.Time) gist {
 	g := gist{
 		State: r.State, Version: r.Version, Losses: r.LossesUsed, Failures: r.FailuresUsed, Doubt: r.Continuation, Admitted: r.AdmittedAt != nil,
 		LeaseOver: r.LeaseExpiresAt != nil && !r.LeaseExpiresAt.After(now),
+	}
+	if r.CancelRequestedAt != nil {
+		g.Stop = "because " + r.CancelReason
 	}
 	if r.Error != nil {
 		g.ErrorCode = r.Error.Code + ": " + r.Error.Message
@@ -134,6 +138,19 @@ func (s sweeping) kind(t *testing.T, state jobrun.State, late bool, asked string
 	return id
 }
 
+// askAll asks all of these runs to stop, as the sweep of keys does with those that
+// are replaced.
+func (s sweeping) askAll(all []uuid.UUID) func(context.Context, jobrun.Term, jobrun.Settings, int) (jobrun.Swept, error) {
+	return func(ctx context.Context, t jobrun.Term, _ jobrun.Settings, _ int) (jobrun.Swept, error) {
+		var asked []jobrun.Admission
+		for _, id := range all {
+			asked = append(asked, jobrun.Admission{ID: id, Step: jobrun.StepAskCancel, Reason: "replaced"})
+		}
+		n, err := s.AskToStop(ctx, t, asked)
+		return jobrun.Swept{Moved: n}, err
+	}
+}
+
 // TestSweepsDoWhatTheRuleSays compares what each sweep makes of every kind of run
 // with what jobrun.Apply makes of it.
 func TestSweepsDoWhatTheRuleSays(t *testing.T) {
@@ -152,6 +169,7 @@ func TestSweepsDoWhatTheRuleSays(t *testing.T) {
 		{"doubt", s.Doubt, lease, func(r *jobrun.Run) bool { return r.State == jobrun.Running }},
 		{"lose", s.Lose, jobrun.LossesExhausted{}, func(*jobrun.Run) bool { return true }},
 		{"time out", s.TimeOut, jobrun.TimeoutPassed{Settings: s.set}, func(*jobrun.Run) bool { return true }},
+		{"ask to stop", s.askAll(all), jobrun.Decided{Step: jobrun.StepAskCancel, Reason: "replaced"}, func(r *jobrun.Run) bool { return r.State == jobrun.Running }},
 		{"end canceled", s.EndCanceled, jobrun.CancelExpired{Settings: s.set}, func(*jobrun.Run) bool { return true }},
 	} {
 		before, want := make([]jobrun.Run, len(all)), make([]gist, len(all))
