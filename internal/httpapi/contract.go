@@ -46,8 +46,7 @@ type route struct {
 	bodyLimit    int64            // bytes that it may have here
 	stream       bool             // the handler reads the body as it comes
 	body         *openapi3.Schema // of a JSON body; nil: checked by the handler
-	deadLetters  bool             // of the dead-letter queue or the record of actions, which there may not be
-	jobs         bool             // of job runs, which there may not be
+	feature      string           // deadLetters or jobRuns, which there may not be; "" is always there
 	checked      routers.Route    // of its parameters
 	// together finds mistakes beside those of the form; nil: the form alone is told.
 	together func(body []byte, wrong func(pointer string) bool) []fault.Field
@@ -88,6 +87,9 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			rt := newRoute(method, path, item, op)
+			if err := rt.partOf(doc.Tags, op); err != nil {
+				return nil, err
+			}
 			if err := rt.guard(path, op, doc.Security); err != nil {
 				return nil, err
 			}
@@ -130,6 +132,33 @@ func (rt *route) guard(path string, op *openapi3.Operation, all openapi3.Securit
 	return nil
 }
 
+// Features that a deployment may not have: the x-feature of tags and operations.
+const (
+	deadLetters = "dead-letters"
+	jobRuns     = "job-runs"
+	always      = "none" // of an operation that is there in spite of its tag's feature
+)
+
+// partOf reads which feature the operation is of: its own word, or that of its tags.
+func (rt *route) partOf(tags openapi3.Tags, op *openapi3.Operation) error {
+	for _, name := range op.Tags {
+		if tag := tags.Get(name); tag != nil && tag.Extensions["x-feature"] != nil {
+			rt.feature, _ = tag.Extensions["x-feature"].(string)
+		}
+	}
+	if own, ok := op.Extensions["x-feature"].(string); ok {
+		rt.feature = own
+	}
+	switch rt.feature {
+	case always:
+		rt.feature = ""
+	case "", deadLetters, jobRuns:
+	default:
+		return fmt.Errorf("%s: x-feature %q is no feature", rt.name, rt.feature)
+	}
+	return nil
+}
+
 // checkedByHand are bodies that handlers check: definitions, because the rulebook
 // has codes and messages that a schema would hide, and what workers send all the
 // time (worker_read.go).
@@ -155,7 +184,7 @@ func relax(doc *openapi3.T) {
 }
 
 func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operation) *route {
-	rt := &route{name: method + " " + path, operation: op.OperationID, query: map[string]bool{}, deadLetters: strings.HasPrefix(path, "/api/v1/dlq/") || path == "/api/v1/audit", jobs: ofJobs(path)}
+	rt := &route{name: method + " " + path, operation: op.OperationID, query: map[string]bool{}}
 	if most, ok := op.Extensions["x-max-body-bytes"].(float64); ok { // bodies that carry records of others
 		rt.bodyAtLeast = int64(most)
 	}

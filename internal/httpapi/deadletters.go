@@ -12,7 +12,7 @@ func (s *server) queueOpen(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.contract.routeOf(r.Context(), r.Method).deadLetters {
+		if s.contract.routeOf(r.Context(), r.Method).feature == deadLetters {
 			s.fail(w, r, auditapi.NoRecord())
 			return
 		}

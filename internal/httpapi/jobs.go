@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -73,28 +72,13 @@ func one(done []jobrun.Done, err error) (jobrun.Done, error) {
 	return done[0], nil
 }
 
-// jobPaths begin the operations of job runs.
-var jobPaths = []string{
-	"/api/v1/job", "/api/v1/backfills", "/api/v1/workers", "/api/v1/scheduler", "/api/v1/schedules", "/api/v1/settings", "/api/v1/events", "/api/v1/fences",
-}
-
-// ofJobs tells whether the path of an operation is one of job runs.
-func ofJobs(path string) bool {
-	for _, p := range jobPaths {
-		if strings.HasPrefix(path, p) {
-			return true
-		}
-	}
-	return false
-}
-
 // jobsOpen refuses the operations of job runs where there are none.
 func (s *server) jobsOpen(next http.Handler) http.Handler {
 	if s.cfg.Jobs != nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.contract.routeOf(r.Context(), r.Method).jobs {
+		if s.contract.routeOf(r.Context(), r.Method).feature == jobRuns {
 			s.fail(w, r, fault.New(fault.Unavailable, jobrun.CodeUnavailable, "the memory store has no job runs: use PostgreSQL"))
 			return
 		}
