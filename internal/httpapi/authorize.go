@@ -115,14 +115,14 @@ func credentialOf(h http.Header) (string, error) {
 
 // choiceOf reads the headers that choose a tenant. Fault: Malformed.
 func choiceOf(h http.Header) (c access.Choice, err error) {
-	var fields []fault.Field
+	var wrong fault.Mistakes
 	read := func(name string, parse func(string) bool, want string) {
 		values := h[name]
 		switch {
 		case len(values) > 1:
-			fields = append(fields, fault.Field{Pointer: name, Code: "repeated", Message: "must not be repeated"})
+			wrong.Add(name, "repeated", "must not be repeated")
 		case len(values) == 1 && !parse(values[0]):
-			fields = append(fields, fault.Field{Pointer: name, Code: "invalid", Message: "must be " + want})
+			wrong.Add(name, "invalid", "must be %s", want)
 		}
 	}
 	read("X-Tenant-Id", func(v string) bool {
@@ -144,8 +144,8 @@ func choiceOf(h http.Header) (c access.Choice, err error) {
 	}
 	read("X-Tenant-Major", version(&c.Major), "a whole number from 0 to 65535")
 	read("X-Tenant-Minor", version(&c.Minor), "a whole number from 0 to 65535")
-	if fields != nil {
-		return c, rest.ParameterFault(rest.CodeInvalidParameter, fields...)
+	if wrong != nil {
+		return c, rest.ParameterFault(rest.CodeInvalidParameter, wrong...)
 	}
 	return c, nil
 }

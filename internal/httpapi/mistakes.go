@@ -9,6 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobapi"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 // together has for bodies that people write by hand what the rules say of one whose
@@ -43,7 +44,7 @@ func (rt *route) allMistakes(body []byte, violations []fault.Field) []fault.Fiel
 func wrongDefinition(body []byte, wrong func(string) bool) []fault.Field {
 	right := map[string]json.RawMessage{}
 	for name, value := range rest.Members(body) {
-		if !wrong("/" + rest.PointerEscapes.Replace(name)) {
+		if !wrong("/" + strictjson.Token(name)) {
 			right[name] = value
 		}
 	}

@@ -213,7 +213,7 @@ func (s *server) assemble() {
 		}
 		s.workers = workerapi.New(&workers{
 			Kit: s.kit, Work: j.Work, Workers: j.Workers, Fences: j.Fences, Current: j.Current, Claim: j.Claim, Start: j.Start,
-			Finish: j.Finish, Schemas: s.contract.doc.Components.Schemas,
+			Finish: j.Finish,
 		}, j.MaxWaiting)
 		if j.Admitted != nil {
 			j.Admitted(s.workers.Admitted)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/text/message"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 // Schema checks the arguments of runs. Nil lets everything through.
@@ -105,7 +106,7 @@ func (w *mistakes) leaves(pointer string, e *jsonschema.ValidationError, p *mess
 		return
 	}
 	for _, token := range e.InstanceLocation {
-		pointer += "/" + escapes.Replace(token)
+		pointer += "/" + strictjson.Token(token)
 	}
 	code := "schema"
 	if path := e.ErrorKind.KeywordPath(); len(path) > 0 {

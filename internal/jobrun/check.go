@@ -14,6 +14,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
+	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 // nameForm is what names of definitions and queues look like: fit for paths,
@@ -141,16 +142,13 @@ func (w *mistakes) event(e *EventTrigger) {
 		w.Add("/event/match", "maxProperties", "must have at most %d members", MaxLabels)
 	}
 	for path, value := range e.Match {
-		at := "/event/match/" + escapes.Replace(path)
+		at := "/event/match/" + strictjson.Token(path)
 		w.text(at, path, 1, MaxWord)
 		if len(value) == 0 || value[0] == '{' || value[0] == '[' {
 			w.Add(at, "type", "must be a string, number, true, false or null")
 		}
 	}
 }
-
-// escapes makes a name fit for a JSON Pointer.
-var escapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 func (w *mistakes) numbers(s *Spec) {
 	w.within("/timeout_ms", s.TimeoutMS, 0, MaxTimeoutMS)
@@ -191,7 +189,7 @@ func (w *mistakes) labels(pointer string, labels map[string]string) {
 		w.Add(pointer, "maxProperties", "must have at most %d members", MaxLabels)
 	}
 	for name, value := range labels {
-		at := pointer + "/" + escapes.Replace(name)
+		at := pointer + "/" + strictjson.Token(name)
 		if !nameForm.MatchString(name) || len(name) > MaxQueueName {
 			w.Add(at, "pattern", "is not a valid label name: use 1 to %d letters, digits, dots, dashes, underscores or colons", MaxQueueName)
 		}

@@ -151,7 +151,7 @@ func CheckSetting(name string, v float64) error {
 // which after is what comes: a fault of kind Invalid with every mistake, nil when
 // there is none.
 func CheckSettings(changes map[string]*float64, after Settings) error {
-	var wrong []fault.Field
+	var wrong fault.Mistakes
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
 		d, _ := FindSetting(name)
 		v := d.Default
@@ -166,7 +166,7 @@ func CheckSettings(changes map[string]*float64, after Settings) error {
 		// A worker must be able to miss a heartbeat without losing anything.
 		for _, longer := range []string{HeartbeatTTL, RunLease} {
 			if after.Number(longer) < 2*after.Number(HeartbeatInterval) {
-				wrong = append(wrong, fault.Field{Pointer: "/values/" + longer, Code: "too_short", Message: "must be at least twice " + HeartbeatInterval})
+				wrong.Add("/values/"+longer, "too_short", "must be at least twice %s", HeartbeatInterval)
 			}
 		}
 	}

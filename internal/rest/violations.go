@@ -13,6 +13,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 // Violations checks a canonical JSON body against its schema. Members of free
@@ -21,22 +22,7 @@ func Violations(schema *openapi3.Schema, body []byte) []fault.Field {
 	if body[0] != '{' {
 		return []fault.Field{{Pointer: "", Code: "type", Message: "must be an object"}}
 	}
-	value := make(map[string]any, 8)
-	for name, raw := range Members(body) {
-		property := schema.Properties[name]
-		switch {
-		case property == nil, property.Value.Type == nil && property.Value.Nullable:
-			value[name] = nil // unknown and refused by its name, or free
-		case property.Value.Type.Is(openapi3.TypeObject) && raw[0] == '{' && len(property.Value.Properties) == 0 && property.Value.AdditionalProperties.Schema == nil:
-			value[name] = map[string]any{}
-		default:
-			var v any
-			if json.Unmarshal(raw, &v) != nil {
-				v = nil // canonical JSON always decodes, except numbers beyond float64
-			}
-			value[name] = v
-		}
-	}
+	value := decoded(schema, body)
 	err := schema.VisitJSON(value, openapi3.VisitAsRequest(), openapi3.MultiErrors())
 	if err == nil {
 		return nil
@@ -52,12 +38,55 @@ func Violations(schema *openapi3.Schema, body []byte) []fault.Field {
 	return fields
 }
 
+// decoded is canonical JSON as far as its schema looks into it.
+func decoded(s *openapi3.Schema, raw []byte) any {
+	for s.Type == nil && len(s.AllOf) == 1 && s.Properties == nil { // a reference with words of its own
+		s = s.AllOf[0].Value
+	}
+	more, composed := s.AdditionalProperties.Schema, len(s.AllOf)+len(s.OneOf)+len(s.AnyOf) > 0
+	switch {
+	case composed:
+	case s.Type == nil && s.Nullable: // of free form
+		if string(raw) == "null" {
+			return nil
+		}
+		return true
+	case raw[0] == '{' && s.Type.Is(openapi3.TypeObject):
+		value := make(map[string]any, 8)
+		for name, raw := range Members(raw) {
+			switch property := s.Properties[name]; {
+			case property != nil:
+				value[name] = decoded(property.Value, raw)
+			case more != nil:
+				value[name] = decoded(more.Value, raw)
+			case len(s.Properties) > 0:
+				value[name] = nil // unknown, and refused by its name
+			}
+		}
+		return value
+	case raw[0] == '[' && s.Items != nil:
+		var value []any
+		for raw := range Elements(raw) {
+			value = append(value, decoded(s.Items.Value, raw))
+		}
+		if value == nil {
+			value = []any{}
+		}
+		return value
+	}
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		v = nil // canonical JSON always decodes, except numbers beyond float64
+	}
+	return v
+}
+
 // Members yields the members of a canonical JSON object. There are no blanks
 // and no mistakes in it, so that finding where a value ends takes no parser.
 func Members(object []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for rest := object[1:]; rest[0] != '}'; {
-			end := ValueEnd(rest)
+			end := valueEnd(rest)
 			key, rawKey := "", rest[:end]
 			if bytes.IndexByte(rawKey, '\\') < 0 {
 				key = string(rawKey[1 : end-1])
@@ -65,7 +94,7 @@ func Members(object []byte) iter.Seq2[string, []byte] {
 				panic("rest: a canonical key is a JSON string: " + err.Error())
 			}
 			rest = rest[end+1:] // the colon
-			end = ValueEnd(rest)
+			end = valueEnd(rest)
 			if !yield(key, rest[:end]) {
 				return
 			}
@@ -77,8 +106,23 @@ func Members(object []byte) iter.Seq2[string, []byte] {
 	}
 }
 
-// ValueEnd returns where the value ends with which canonical JSON begins.
-func ValueEnd(b []byte) int {
+// Elements yields the elements of a canonical JSON array.
+func Elements(array []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for rest := array[1:]; rest[0] != ']'; {
+			end := valueEnd(rest)
+			if !yield(rest[:end]) {
+				return
+			}
+			if rest = rest[end:]; rest[0] == ',' {
+				rest = rest[1:]
+			}
+		}
+	}
+}
+
+// valueEnd returns where the value ends with which canonical JSON begins.
+func valueEnd(b []byte) int {
 	depth := 0
 	for i := 0; ; i++ {
 		switch b[i] {
@@ -112,7 +156,7 @@ func ValueEnd(b []byte) int {
 func ViolationField(e *openapi3.SchemaError) fault.Field {
 	f := fault.Field{Code: e.SchemaField, Message: strings.TrimPrefix(strings.TrimPrefix(e.Reason, "value "), "number ")}
 	for _, token := range e.JSONPointer() {
-		f.Pointer += "/" + PointerEscapes.Replace(token)
+		f.Pointer += "/" + strictjson.Token(token)
 	}
 	switch e.SchemaField {
 	case "required":
@@ -121,7 +165,7 @@ func ViolationField(e *openapi3.SchemaError) fault.Field {
 		f.Code, f.Message = "unknown", "is unknown"
 		if key, err := strconv.QuotedPrefix(strings.TrimPrefix(e.Reason, "property ")); err == nil {
 			if name, err := strconv.Unquote(key); err == nil {
-				f.Pointer += "/" + PointerEscapes.Replace(name)
+				f.Pointer += "/" + strictjson.Token(name)
 			}
 		}
 	case "nullable":
@@ -139,9 +183,6 @@ func ViolationField(e *openapi3.SchemaError) fault.Field {
 	}
 	return f
 }
-
-// PointerEscapes makes a member's name part of a JSON Pointer (RFC 6901).
-var PointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 // Flatten returns the errors inside nested openapi3.MultiErrors.
 func Flatten(err error) []error {

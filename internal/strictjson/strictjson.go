@@ -113,10 +113,13 @@ func (e *Error) Error() string {
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
+// Token makes a member's name a token of a JSON Pointer (RFC 6901).
+func Token(name string) string { return pointerEscapes.Replace(name) }
+
 // under puts one reference token before the pointer, on the way from the
 // fault up to the root; a document without fault never pays for pointers.
 func (e *Error) under(token string) *Error {
-	e.Pointer = "/" + pointerEscapes.Replace(token) + e.Pointer
+	e.Pointer = "/" + Token(token) + e.Pointer
 	return e
 }
 

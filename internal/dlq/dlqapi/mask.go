@@ -48,13 +48,11 @@ func mask(out, value []byte, paths [][]string) []byte {
 		return append(out, '}')
 	case value[0] == '[':
 		out = append(out, '[')
-		for left := value[1:]; left[0] != ']'; {
-			end := rest.ValueEnd(left)
-			out = mask(out, left[:end], paths)
-			left = left[end:]
-			if left[0] == ',' {
-				out, left = append(out, ','), left[1:]
+		for element := range rest.Elements(value) {
+			if out[len(out)-1] != '[' {
+				out = append(out, ',')
 			}
+			out = mask(out, element, paths)
 		}
 		return append(out, ']')
 	}

@@ -72,10 +72,10 @@ func (s Subscription) With(c Settings, now time.Time) (Subscription, error) {
 }
 
 func (s *Subscription) set(c Settings, now time.Time) error {
-	var wrong []fault.Field
+	var wrong fault.Mistakes
 	check := func(pointer, mistake string) {
 		if mistake != "" {
-			wrong = append(wrong, fault.Field{Pointer: pointer, Code: CodeInvalid, Message: mistake})
+			wrong.Add(pointer, CodeInvalid, "%s", mistake)
 		}
 	}
 	if c.URL != nil {

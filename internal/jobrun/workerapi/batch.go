@@ -17,32 +17,27 @@ import (
 func (s *Handlers) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	rd := batchReader{schemas: s.Schemas}
-	h := rd.heartbeat(in.WorkerID, *in.Body)
-	if err := rd.refusal(); err != nil {
-		return nil, err
-	}
 	settings, err := s.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w, leases, err := s.Work.Heartbeat(ctx, rest.RequestOf(ctx).Tenant.ID, in.WorkerID, h.seq, h.load, h.beats)
+	b, load := in.Body, 0.0
+	if b.Load != nil {
+		load = *b.Load
+	}
+	w, leases, err := s.Work.Heartbeat(ctx, rest.RequestOf(ctx).Tenant.ID, in.WorkerID, b.Seq, load, toBeats(in.WorkerID, b.Running))
 	if err != nil {
 		return nil, err
 	}
 	s.waits.Lives(rest.RequestOf(ctx).Tenant.ID, in.WorkerID)
-	return rest.Answer{Status: http.StatusOK, Raw: heartbeatAnswer(&w, settings, leases)}, nil
+	return rest.Answer{Status: http.StatusOK, Body: toHeartbeat(&w, settings, leases)}, nil
 }
 
 // StartRuns starts many runs, each on its own.
 func (s *Handlers) StartRuns(ctx context.Context, in api.StartRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	rd := batchReader{schemas: s.Schemas}
-	fences := rd.starts(in.WorkerID, *in.Body)
-	if err := rd.refusal(); err != nil {
-		return nil, err
-	}
+	fences := toFences(in.WorkerID, in.Body)
 	if err := onceEach(len(fences), func(i int) uuid.UUID { return fences[i].RunID }); err != nil {
 		return nil, err
 	}
@@ -61,9 +56,8 @@ func (s *Handlers) StartRuns(ctx context.Context, in api.StartRunsRequestObject)
 func (s *Handlers) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	rd := batchReader{schemas: s.Schemas}
-	results := rd.results(rest.RequestOf(ctx).Tenant.ID, in.WorkerID, *in.Body)
-	if err := rd.refusal(); err != nil {
+	results, err := toResults(rest.RequestOf(ctx).Tenant.ID, in.WorkerID, in.Body)
+	if err != nil {
 		return nil, err
 	}
 	if err := onceEach(len(results), func(i int) uuid.UUID { return results[i].RunID }); err != nil {
@@ -98,7 +92,7 @@ func resultsAnswer(lease int64, done []jobrun.Done, id func(i int) uuid.UUID) (r
 			return rest.Answer{}, err
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Raw: runResults(lease, done, id)}, nil
+	return rest.Answer{Status: http.StatusOK, Body: toRunResults(lease, done, id)}, nil
 }
 
 // onceEach refuses a batch that names a run twice. Fault: Invalid.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -114,8 +113,8 @@ func (s *Handlers) CompleteRun(ctx context.Context, in api.CompleteRunRequestObj
 		RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch),
 		Value: rest.UnlessNull(b.Result), ExitCode: rest.AsInt(b.ExitCode), Resources: resourcesOf(b.Resources),
 	}
-	var wrong []fault.Field
-	if res.Emit, wrong = emittedOf(b.Emit, ""); wrong != nil {
+	var wrong fault.Mistakes
+	if res.Emit = emittedOf(b.Emit, "", &wrong); wrong != nil {
 		return nil, rest.SchemaFault(wrong...)
 	}
 	if err := mayEmit(ctx, &res); err != nil {
@@ -137,8 +136,9 @@ func (s *Handlers) finish(ctx context.Context, res jobrun.Result) (rest.Answer, 
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	res.TenantID = rest.RequestOf(ctx).Tenant.ID
-	if f := tooLong(&res, ""); f != nil {
-		return rest.Answer{}, rest.SchemaFault(*f)
+	var wrong fault.Mistakes
+	if checkResult(&res, "", &wrong); wrong != nil {
+		return rest.Answer{}, rest.SchemaFault(wrong...)
 	}
 	done, err := s.Finish(ctx, res)
 	if err == nil {
@@ -173,12 +173,12 @@ func runErrorOf(e *api.RunErrorInput) *jobrun.Error {
 	}
 }
 
-// emittedOf reads what a run leaves behind; at is where it stands in the body.
-func emittedOf(list []api.EmittedItem, at string) (out []jobrun.Emitted, wrong []fault.Field) {
+// emittedOf is what a run leaves behind; at is where its result stands in the body.
+func emittedOf(list []api.EmittedItem, at string, wrong *fault.Mistakes) (out []jobrun.Emitted) {
 	for i := range list {
 		e := &list[i]
 		if (e.Event == nil) == (e.Run == nil) {
-			wrong = append(wrong, fault.Field{Pointer: at + "/emit/" + strconv.Itoa(i), Code: "required", Message: "must have either event or run"})
+			wrong.Add(at+"/emit/"+strconv.Itoa(i), "required", "must have either event or run")
 			continue
 		}
 		if e.Run != nil {
@@ -192,7 +192,7 @@ func emittedOf(list []api.EmittedItem, at string) (out []jobrun.Emitted, wrong [
 			OccurredAt: inUTC(e.Event.OccurredAt),
 		}})
 	}
-	return out, wrong
+	return out
 }
 
 // mayEmit returns nil when whoever reports this result may publish what it emits.
@@ -206,20 +206,12 @@ func mayEmit(ctx context.Context, r *jobrun.Result) error {
 		"emit publishes events and creates runs, which needs the permission %s; the credential has the role %s", access.JobsWrite, who.Role)
 }
 
-func inUTC(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	return new(t.UTC().Truncate(time.Microsecond))
-}
-
-// tooLong tells what of a result is larger than is kept; nil: nothing. at is where
-// it stands in the body.
-func tooLong(r *jobrun.Result, at string) *fault.Field {
+// checkResult says what of a result is larger than is kept; at is where it stands in
+// the body.
+func checkResult(r *jobrun.Result, at string, wrong *fault.Mistakes) {
 	if len(r.Value) > jobrun.MaxResult {
-		return &fault.Field{Pointer: at + "/result", Code: "maxLength", Message: fmt.Sprintf("must have at most %d bytes", jobrun.MaxResult)}
+		wrong.Add(at+"/result", "maxLength", "must have at most %d bytes", jobrun.MaxResult)
 	}
-	return nil
 }
 
 // ReleaseRun gives a run back (W9).

@@ -22,7 +22,7 @@ func TestTheLifeOfARunByItsWorkersCalls(t *testing.T) {
 	w := s.worker(`,"node":"h","pid":7,"sdk":"curl","version":"8","labels":{"zone":"a"},"max_runs":3`)
 	c := s.one(w, `,"claim_id":"c1"`)
 	want := c
-	want.RunID, want.Definition, want.Command, want.Args = id, "report", "print", client.AnyJSON(`{"n": 1}`)
+	want.RunID, want.Definition, want.Command, want.Args = id, "report", "print", client.AnyJSON(`{"n":1}`)
 	want.Attempt, want.State = 1, "ASSIGNED"
 	if diff := cmp.Diff(want, c); diff != "" || c.FencingToken == "" {
 		t.Fatalf("claimed with the token %q (-want +got):\n%s", c.FencingToken, diff)
@@ -286,7 +286,7 @@ func TestASuccessIsFollowedByTheRunsThatItWants(t *testing.T) {
 	c := s.one(w, `,"start":true`)
 	s.call(w, c, "complete", `,"emit":[{"run":{"definition":"report","args":{"n":2}}},{}]`).Wants(422, "REQ_SCHEMA")
 	s.call(w, c, "complete", `,"emit":[{"run":{"definition":"report","args":{"n":2}}}]`).Ended("SUCCEEDED", false)
-	if next := s.one(w, ""); string(next.Args) != `{"n": 2}` {
+	if next := s.one(w, ""); string(next.Args) != `{"n":2}` {
 		t.Errorf("the run that it wants: %+v", next)
 	}
 }

@@ -66,7 +66,7 @@ func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject)
 			return nil, err
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Raw: claimedRuns(lease.Milliseconds(), state, offers)}, nil
+	return rest.Answer{Status: http.StatusOK, Body: toClaimedRuns(lease.Milliseconds(), state, offers)}, nil
 }
 
 // alive notes that a worker lives, and returns its state. Fault: Gone.

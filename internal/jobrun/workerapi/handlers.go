@@ -5,7 +5,6 @@ package workerapi
 import (
 	"context"
 
-	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/jobrun"
@@ -28,8 +27,6 @@ type Handlers struct {
 	// Start and Finish are those of Work for one run, usually through a group commit.
 	Start  func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error)
 	Finish func(context.Context, jobrun.Result) (jobrun.Done, error)
-	// Schemas are those of the contract, for parts of batches that few have.
-	Schemas openapi3.Schemas
 
 	waits *jobqueue.Waits
 }

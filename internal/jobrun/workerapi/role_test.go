@@ -43,7 +43,7 @@ func TestAWorkersCredentialDoesARunFromBeginningToEnd(t *testing.T) {
 	id := s.run(s.job)
 	w := s.worker("", apitest.As("worker")...)
 	runs := s.claim(w, `{"slots":1}`, apitest.As("worker")...)
-	if len(runs) != 1 || string(runs[0].Args) != `{"n": 1}` {
+	if len(runs) != 1 || string(runs[0].Args) != `{"n":1}` {
 		t.Fatalf("claimed %+v", runs)
 	}
 	c := runs[0]

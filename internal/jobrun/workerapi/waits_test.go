@@ -197,8 +197,8 @@ func TestBatchesAnswerForEach(t *testing.T) {
 	twice.Wants(422, "REQ_SCHEMA")
 }
 
-// What is read by hand refuses what the contract refuses, and nothing else.
-func TestBodiesReadByHandKeepTheContract(t *testing.T) {
+// Batches are refused when the contract refuses them, and only then.
+func TestBatchesKeepTheContract(t *testing.T) {
 	t.Parallel()
 	s := newWorkerEdge(t)
 	w := s.worker("")

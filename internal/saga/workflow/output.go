@@ -109,7 +109,7 @@ func (r *reader) references(v any, at string, steps map[string]bool) {
 		}
 	case map[string]any:
 		for _, key := range sortedKeys(v) {
-			r.references(v[key], at+"/"+escape(key), steps)
+			r.references(v[key], at+"/"+strictjson.Token(key), steps)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func (f *filler) fill(v any, at string) any {
 		}
 	case map[string]any:
 		for _, key := range sortedKeys(v) {
-			v[key] = f.fill(v[key], at+"/"+escape(key))
+			v[key] = f.fill(v[key], at+"/"+strictjson.Token(key))
 		}
 	}
 	return v

@@ -10,6 +10,8 @@ import (
 	"unicode"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 const (
@@ -214,7 +216,7 @@ func (r *reader) headers(m map[string]any, at string) map[string]string {
 	seen := make(map[string]bool, len(o))
 	for _, key := range sortedKeys(o) {
 		value, isText := o[key].(string)
-		here := at + "/" + escape(key)
+		here := at + "/" + strictjson.Token(key)
 		lower := strings.ToLower(key)
 		switch {
 		case seen[lower]: // which of the two would be sent is anybody's guess
@@ -259,8 +261,3 @@ func ValidName(s string) bool {
 }
 
 func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
-
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
-
-// escape makes a JSON Pointer token of a key (RFC 6901).
-func escape(key string) string { return pointerEscapes.Replace(key) }

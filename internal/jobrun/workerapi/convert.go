@@ -1,0 +1,128 @@
+package workerapi
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/rest"
+)
+
+// toFences is a StartBatch.
+func toFences(worker uuid.UUID, b *api.StartBatch) []jobrun.RunFence {
+	out := make([]jobrun.RunFence, len(b.Runs))
+	for i := range b.Runs {
+		r := &b.Runs[i]
+		out[i] = jobrun.RunFence{RunID: r.RunID, Fence: fenceOf(worker, r.Attempt, r.LeaseToken, r.LeaderEpoch)}
+	}
+	return out
+}
+
+// toResults is a CompleteBatch, with all that its members say together. Fault: that
+// of the schema.
+func toResults(tenant, worker uuid.UUID, b *api.CompleteBatch) ([]jobrun.Result, error) {
+	out := make([]jobrun.Result, len(b.Runs))
+	var wrong fault.Mistakes
+	for i := range b.Runs {
+		r, at := &b.Runs[i], "/runs/"+strconv.Itoa(i)
+		res := &out[i]
+		*res = jobrun.Result{
+			TenantID: tenant, RunID: r.RunID, Fence: fenceOf(worker, r.Attempt, r.LeaseToken, r.LeaderEpoch),
+			Value: rest.UnlessNull(r.Result), ExitCode: rest.AsInt(r.ExitCode), Resources: resourcesOf(r.Resources),
+			TimedOut: r.TimedOut != nil && *r.TimedOut, Emit: emittedOf(r.Emit, at, &wrong),
+		}
+		if r.Error != nil {
+			res.Error = runErrorOf(r.Error)
+		}
+		switch {
+		case res.Error == nil && res.TimedOut:
+			wrong.Add(at+"/error", "required", "is required with timed_out")
+		case res.Error != nil && (res.Value != nil || res.Emit != nil):
+			wrong.Add(at+"/error", "excluded", "cannot be combined with result or emit")
+		}
+		checkResult(res, at, &wrong)
+	}
+	if wrong != nil {
+		return nil, rest.SchemaFault(wrong...)
+	}
+	return out, nil
+}
+
+// toBeats is what a heartbeat says of its runs.
+func toBeats(worker uuid.UUID, runs []api.HeartbeatRun) []jobrun.Beat {
+	out := make([]jobrun.Beat, len(runs))
+	for i := range runs {
+		r := &runs[i]
+		out[i] = jobrun.Beat{RunID: r.RunID, Fence: fenceOf(worker, r.Attempt, r.LeaseToken, r.LeaderEpoch), Checkpoint: rest.UnlessNull(r.Checkpoint)}
+		if p := r.Progress; p != nil {
+			out[i].Progress = &jobrun.Progress{Percent: p.Percent, Message: rest.Text(p.Message), Counters: p.Counters}
+		}
+	}
+	return out
+}
+
+func toClaimedRuns(lease int64, state jobrun.WorkerState, offers []jobrun.Offer) api.ClaimedRuns {
+	out := api.ClaimedRuns{State: api.WorkerState(state), LeaseMS: lease, Runs: make([]api.ClaimedRun, len(offers))}
+	for i := range offers {
+		o := &offers[i]
+		out.Runs[i] = api.ClaimedRun{
+			RunID: o.ID, Definition: o.DefinitionName, DefinitionID: rest.UnlessNil(o.DefinitionID), Command: o.CommandName, Args: o.Args,
+			Attempt: int32(o.Attempt), LeaseToken: o.LeaseToken, LeaderEpoch: o.LeaderEpoch, FencingToken: o.FencingToken(), //nolint:gosec // counts assignments
+			Version: o.Version, State: api.JobRunState(o.State), LeaseExpiresAt: *inUTC(o.LeaseExpiresAt), TimeoutMS: o.TimeoutMS,
+			ScheduledFor: o.ScheduledFor.UTC(), Trigger: string(o.Trigger), Queue: o.Queue, Priority: int32(o.Priority), //nolint:gosec // 0 to 1000
+			IdempotencyKey: o.IdempotencyKey, ConcurrencyKey: rest.UnlessEmpty(o.ConcurrencyKey), Checkpoint: o.LastCheckpoint,
+			CorrelationID: rest.UnlessEmpty(o.CorrelationID), TraceID: rest.UnlessEmpty(o.TraceID),
+			SagaID: rest.UnlessNil(o.SagaID), EventID: rest.UnlessNil(o.EventID),
+		}
+	}
+	return out
+}
+
+// toRunResults tells what became of each of many; lease 0: not told. ids are of the
+// items, in order.
+func toRunResults(lease int64, done []jobrun.Done, id func(i int) uuid.UUID) api.RunResults {
+	out := api.RunResults{Results: make([]api.RunResult, len(done))}
+	if lease > 0 {
+		out.LeaseMS = &lease
+	}
+	for i := range done {
+		d, r := &done[i], &out.Results[i]
+		r.RunID = id(i)
+		if f := fault.As(d.Err); f != nil {
+			r.Status, r.Problem = int32(rest.StatusOf(f.Kind)), rest.ItemProblem(f) //nolint:gosec // three digits
+			continue
+		}
+		r.Status, r.State, r.Version = 200, new(api.JobRunState(d.Run.State)), &d.Run.Version
+		if !d.Run.State.Terminal() {
+			r.LeaseExpiresAt, r.CancelRequested = inUTC(d.Run.LeaseExpiresAt), rest.UnlessFalse(d.Run.CancelRequestedAt != nil)
+		}
+		r.Replayed, r.RetryRunID, r.RetryAt, r.DlqMessageID = rest.UnlessFalse(d.Replayed), rest.UnlessNil(d.RetryID), d.RetryAt, rest.UnlessNil(d.LetterID)
+	}
+	return out
+}
+
+func toHeartbeat(w *jobrun.WorkerProcess, settings jobrun.Settings, leases []jobrun.Lease) api.Heartbeat {
+	out := api.Heartbeat{
+		State: api.WorkerState(w.State), SettingsVersion: settings.Version, Leases: make([]api.LeaseState, len(leases)),
+		HeartbeatIntervalMS: settings.Seconds(jobrun.HeartbeatInterval).Milliseconds(), LeaseMS: settings.Seconds(jobrun.RunLease).Milliseconds(),
+	}
+	for i := range leases {
+		l := &leases[i]
+		out.Leases[i] = api.LeaseState{RunID: l.RunID, Ok: l.OK, CancelRequested: rest.UnlessFalse(l.CancelRequested), Reason: rest.UnlessEmpty(l.Reason)}
+		if l.OK {
+			out.Leases[i].LeaseExpiresAt = new(l.ExpiresAt.UTC())
+		}
+	}
+	return out
+}
+
+func inUTC(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return new(t.UTC().Truncate(time.Microsecond))
+}
