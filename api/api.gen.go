@@ -2637,7 +2637,7 @@ type APIKeyInput struct {
 	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
 	// everything.
 	Role     Role  `json:"role"`
-	TenantID *UUID `json:"tenant_id,omitempty"`
+	TenantID *UUID `json:"tenant_id,omitempty" validate:"excluded_if=AnyTenant true,required_with=TenantRegion TenantMajor TenantMinor"`
 
 	// TenantMajor Requires `tenant_id`.
 	TenantMajor *int32 `json:"tenant_major,omitempty"`
@@ -3069,7 +3069,9 @@ type CompensationState struct {
 type CompensationStateName string
 
 // CompleteBatch Runs that have ended.
-type CompleteBatch = json.RawMessage
+type CompleteBatch struct {
+	Runs []CompleteItem `json:"runs"`
+}
 
 // CompleteInput The result of a successful run.
 type CompleteInput struct {
@@ -3874,10 +3876,10 @@ type DeadLetterRetryInput struct {
 	KeyBase64 *string `json:"key_base64,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
-	Payload AnyJSON `json:"payload,omitempty"`
+	Payload AnyJSON `json:"payload,omitempty" validate:"excluded_with=PayloadBase64 PayloadPatch"`
 
 	// PayloadBase64 Arbitrary bytes in place of `payload`.
-	PayloadBase64 *string `json:"payload_base64,omitempty"`
+	PayloadBase64 *string `json:"payload_base64,omitempty" validate:"excluded_with=PayloadPatch"`
 
 	// PayloadPatch A JSON Patch (RFC 6902) of the content that would be sent. Cannot be
 	// combined with the other two.
@@ -3901,10 +3903,10 @@ type DeadLetterRetryResult struct {
 type DeadLetterRetryTarget struct {
 	// KeyBase64 The same as `key_base64` beside the target.
 	KeyBase64 *string                      `json:"key_base64,omitempty"`
-	Method    *DeadLetterRetryTargetMethod `json:"method,omitempty"`
+	Method    *DeadLetterRetryTargetMethod `json:"method,omitempty" validate:"excluded_with=Topic Partition"`
 	Partition *int32                       `json:"partition,omitempty"`
 	Topic     *string                      `json:"topic,omitempty"`
-	URL       *string                      `json:"url,omitempty"`
+	URL       *string                      `json:"url,omitempty" validate:"excluded_with=Topic Partition"`
 }
 
 // DeadLetterRetryTargetMethod defines model for DeadLetterRetryTarget.Method.
@@ -4043,10 +4045,10 @@ type DeadlineInput struct {
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 
 	// TimeoutMS Counted from now. Cannot be combined with `until`.
-	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
+	TimeoutMS *int64 `json:"timeout_ms,omitempty" validate:"required_without=Until"`
 
 	// Until Must be in the future. Cannot be combined with `timeout_ms`.
-	Until *time.Time `json:"until,omitempty"`
+	Until *time.Time `json:"until,omitempty" validate:"excluded_with=TimeoutMS"`
 }
 
 // DeletedDeadLetter defines model for DeletedDeadLetter.
@@ -4376,7 +4378,15 @@ type Heartbeat struct {
 }
 
 // HeartbeatInput A heartbeat.
-type HeartbeatInput = json.RawMessage
+type HeartbeatInput struct {
+	// Load Free-form load information, shown to operators.
+	Load    *float64       `json:"load,omitempty"`
+	Running []HeartbeatRun `json:"running,omitempty"`
+
+	// Seq Increases with each heartbeat of the worker, so that one that arrives late
+	// is recognized.
+	Seq int64 `json:"seq"`
+}
 
 // HeartbeatRun A run that the worker holds.
 type HeartbeatRun struct {
@@ -5213,7 +5223,7 @@ type LogInput struct {
 	Attempt int32 `json:"attempt"`
 
 	// Chunk As text.
-	Chunk *string `json:"chunk,omitempty"`
+	Chunk *string `json:"chunk,omitempty" validate:"required_without=ChunkBase64,excluded_with=ChunkBase64"`
 
 	// ChunkBase64 As bytes.
 	ChunkBase64 *string `json:"chunk_base64,omitempty"`
@@ -6014,7 +6024,7 @@ type SagaInput struct {
 
 	// OnConflict What to do if an unfinished saga of the workflow has the business key:
 	// `reject` (409) or `return_existing` (200 with that saga).
-	OnConflict *SagaInputOnConflict `json:"on_conflict,omitempty"`
+	OnConflict *SagaInputOnConflict `json:"on_conflict,omitempty" validate:"excluded_without=BusinessKey"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
@@ -6036,10 +6046,10 @@ type SagaInput struct {
 	TransactionID *UUID  `json:"transaction_id,omitempty"`
 
 	// WorkflowName A registered workflow. With `steps` it is only a label; default: `inline`.
-	WorkflowName *string `json:"workflow_name,omitempty"`
+	WorkflowName *string `json:"workflow_name,omitempty" validate:"required_without=Steps"`
 
 	// WorkflowVersion Default: the latest version. Cannot be combined with `steps`.
-	WorkflowVersion *int32 `json:"workflow_version,omitempty"`
+	WorkflowVersion *int32 `json:"workflow_version,omitempty" validate:"excluded_with=Steps"`
 }
 
 // SagaInputOnConflict What to do if an unfinished saga of the workflow has the business key:
@@ -6212,7 +6222,9 @@ type SettingsPatch struct {
 }
 
 // StartBatch Runs to start.
-type StartBatch = json.RawMessage
+type StartBatch struct {
+	Runs []StartItem `json:"runs"`
+}
 
 // StartInput Proof that the worker still owns the run.
 type StartInput struct {
@@ -21325,6 +21337,10 @@ func (d *decoder) RunRetention(w http.ResponseWriter, r *http.Request, params Ru
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.RunRetention(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -21349,6 +21365,10 @@ func (d *decoder) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.CreateAPIKey(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -21370,6 +21390,10 @@ func (d *decoder) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID Key
 		request.Body = &body
 	case !errors.Is(err, io.EOF):
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	response, err := d.operations.RevokeAPIKey(r.Context(), request)
@@ -21408,6 +21432,10 @@ func (d *decoder) CancelBackfill(w http.ResponseWriter, r *http.Request, backfil
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.CancelBackfill(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -21436,6 +21464,10 @@ func (d *decoder) RestoreDeadLetter(w http.ResponseWriter, r *http.Request, mess
 		request.Body = &body
 	case !errors.Is(err, io.EOF):
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	response, err := d.operations.RestoreDeadLetter(r.Context(), request)
@@ -21472,6 +21504,10 @@ func (d *decoder) UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request, 
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.UpdateDeadLetterGroup(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -21484,6 +21520,10 @@ func (d *decoder) DiscardDeadLetterGroup(w http.ResponseWriter, r *http.Request,
 	var body DiscardDeadLetterGroupJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -21501,6 +21541,10 @@ func (d *decoder) RetryDeadLetterGroup(w http.ResponseWriter, r *http.Request, f
 		request.Body = &body
 	case !errors.Is(err, io.EOF):
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	response, err := d.operations.RetryDeadLetterGroup(r.Context(), request)
@@ -21529,6 +21573,10 @@ func (d *decoder) PushDeadLetter(w http.ResponseWriter, r *http.Request, params 
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.PushDeadLetter(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -21539,6 +21587,10 @@ func (d *decoder) PushDeadLetters(w http.ResponseWriter, r *http.Request) {
 	var body PushDeadLettersJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -21571,6 +21623,10 @@ func (d *decoder) UpdateDeadLetter(w http.ResponseWriter, r *http.Request, messa
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.UpdateDeadLetter(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -21583,6 +21639,10 @@ func (d *decoder) AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request, 
 	var body AcknowledgeDeadLetterJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -21609,6 +21669,10 @@ func (d *decoder) DiscardDeadLetter(w http.ResponseWriter, r *http.Request, mess
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.DiscardDeadLetter(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -21632,6 +21696,10 @@ func (d *decoder) RequeueDeadLetter(w http.ResponseWriter, r *http.Request, mess
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.RequeueDeadLetter(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -21648,6 +21716,10 @@ func (d *decoder) ResolveDeadLetter(w http.ResponseWriter, r *http.Request, mess
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.ResolveDeadLetter(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -21662,6 +21734,10 @@ func (d *decoder) RetryDeadLetter(w http.ResponseWriter, r *http.Request, messag
 		request.Body = &body
 	case !errors.Is(err, io.EOF):
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	response, err := d.operations.RetryDeadLetter(r.Context(), request)
@@ -21690,6 +21766,10 @@ func (d *decoder) UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request, pa
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.UpdateDefaultPolicy(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -21701,6 +21781,10 @@ func (d *decoder) PutDefaultPolicy(w http.ResponseWriter, r *http.Request, param
 	var body PutDefaultPolicyJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -21721,6 +21805,10 @@ func (d *decoder) CreateRedrive(w http.ResponseWriter, r *http.Request, params C
 	var body CreateRedriveJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -21745,6 +21833,10 @@ func (d *decoder) UpdateRedrive(w http.ResponseWriter, r *http.Request, redriveI
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.UpdateRedrive(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -21762,6 +21854,10 @@ func (d *decoder) ApproveRedrive(w http.ResponseWriter, r *http.Request, redrive
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.ApproveRedrive(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -21776,6 +21872,10 @@ func (d *decoder) CancelRedrive(w http.ResponseWriter, r *http.Request, redriveI
 		request.Body = &body
 	case !errors.Is(err, io.EOF):
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	response, err := d.operations.CancelRedrive(r.Context(), request)
@@ -21802,6 +21902,10 @@ func (d *decoder) PauseRedrive(w http.ResponseWriter, r *http.Request, redriveID
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.PauseRedrive(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -21816,6 +21920,10 @@ func (d *decoder) ResumeRedrive(w http.ResponseWriter, r *http.Request, redriveI
 		request.Body = &body
 	case !errors.Is(err, io.EOF):
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	response, err := d.operations.ResumeRedrive(r.Context(), request)
@@ -21859,6 +21967,10 @@ func (d *decoder) UpdateTopicPolicy(w http.ResponseWriter, r *http.Request, topi
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.UpdateTopicPolicy(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -21871,6 +21983,10 @@ func (d *decoder) PutTopicPolicy(w http.ResponseWriter, r *http.Request, topic D
 	var body PutTopicPolicyJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -21898,6 +22014,10 @@ func (d *decoder) RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, to
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.RetryAllDeadLetters(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -21914,6 +22034,10 @@ func (d *decoder) PublishJobEvent(w http.ResponseWriter, r *http.Request) {
 	var body PublishJobEventJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -21958,6 +22082,10 @@ func (d *decoder) CheckFence(w http.ResponseWriter, r *http.Request, fenceKey Fe
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.CheckFence(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -21975,6 +22103,10 @@ func (d *decoder) CreateJobDefinition(w http.ResponseWriter, r *http.Request) {
 	var body CreateJobDefinitionJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22007,6 +22139,10 @@ func (d *decoder) UpdateJobDefinition(w http.ResponseWriter, r *http.Request, de
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.UpdateJobDefinition(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -22019,6 +22155,10 @@ func (d *decoder) ReplaceJobDefinition(w http.ResponseWriter, r *http.Request, d
 	var body ReplaceJobDefinitionJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22041,6 +22181,10 @@ func (d *decoder) CreateBackfill(w http.ResponseWriter, r *http.Request, definit
 	var body CreateBackfillJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22068,6 +22212,10 @@ func (d *decoder) PauseJobDefinition(w http.ResponseWriter, r *http.Request, def
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.PauseJobDefinition(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -22084,6 +22232,10 @@ func (d *decoder) ResumeJobDefinition(w http.ResponseWriter, r *http.Request, de
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.ResumeJobDefinition(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -22098,6 +22250,10 @@ func (d *decoder) CreateJobRun(w http.ResponseWriter, r *http.Request, definitio
 		request.Body = &body
 	case !errors.Is(err, io.EOF):
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	response, err := d.operations.CreateJobRun(r.Context(), request)
@@ -22133,6 +22289,10 @@ func (d *decoder) CreateJobBulk(w http.ResponseWriter, r *http.Request, params C
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.CreateJobBulk(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -22154,6 +22314,10 @@ func (d *decoder) CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID B
 		request.Body = &body
 	case !errors.Is(err, io.EOF):
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	response, err := d.operations.CancelJobBulk(r.Context(), request)
@@ -22186,6 +22350,10 @@ func (d *decoder) CancelJobRun(w http.ResponseWriter, r *http.Request, runID Job
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.CancelJobRun(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -22196,6 +22364,10 @@ func (d *decoder) AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runI
 	var body AcknowledgeCancelJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22211,6 +22383,10 @@ func (d *decoder) CompleteRun(w http.ResponseWriter, r *http.Request, runID RunI
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.CompleteRun(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -22222,6 +22398,10 @@ func (d *decoder) ConfirmContinuation(w http.ResponseWriter, r *http.Request, ru
 	var body ConfirmContinuationJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22251,6 +22431,10 @@ func (d *decoder) FailRun(w http.ResponseWriter, r *http.Request, runID RunID) {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.FailRun(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -22272,6 +22456,10 @@ func (d *decoder) AppendRunLog(w http.ResponseWriter, r *http.Request, runID Run
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.AppendRunLog(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -22283,6 +22471,10 @@ func (d *decoder) ReportProgress(w http.ResponseWriter, r *http.Request, runID R
 	var body ReportProgressJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22301,6 +22493,10 @@ func (d *decoder) ReassignJobRun(w http.ResponseWriter, r *http.Request, runID J
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.ReassignJobRun(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -22311,6 +22507,10 @@ func (d *decoder) ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID
 	var body ReleaseRunJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22330,6 +22530,10 @@ func (d *decoder) RerunJobRun(w http.ResponseWriter, r *http.Request, runID JobR
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.RerunJobRun(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -22340,6 +22544,10 @@ func (d *decoder) StartRun(w http.ResponseWriter, r *http.Request, runID RunID) 
 	var body StartRunJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22376,6 +22584,10 @@ func (d *decoder) CreateSaga(w http.ResponseWriter, r *http.Request, params Crea
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.CreateSaga(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -22401,6 +22613,10 @@ func (d *decoder) AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.AcknowledgeSaga(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -22417,6 +22633,10 @@ func (d *decoder) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID Saga
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.CancelSaga(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -22431,6 +22651,10 @@ func (d *decoder) CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID 
 		request.Body = &body
 	case !errors.Is(err, io.EOF):
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	response, err := d.operations.CompensateSaga(r.Context(), request)
@@ -22461,6 +22685,10 @@ func (d *decoder) ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID 
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.ExtendDeadline(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -22475,6 +22703,10 @@ func (d *decoder) ForceComplete(w http.ResponseWriter, r *http.Request, sagaID S
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.ForceComplete(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -22487,6 +22719,10 @@ func (d *decoder) ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaI
 	var body ForceFailJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22504,6 +22740,10 @@ func (d *decoder) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID Sag
 		request.Body = &body
 	case !errors.Is(err, io.EOF):
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	response, err := d.operations.RestoreSaga(r.Context(), request)
@@ -22530,6 +22770,10 @@ func (d *decoder) ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID Saga
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.ResumeSaga(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -22546,6 +22790,10 @@ func (d *decoder) ResumeCompensation(w http.ResponseWriter, r *http.Request, sag
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.ResumeCompensation(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -22560,6 +22808,10 @@ func (d *decoder) RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaI
 		request.Body = &body
 	case !errors.Is(err, io.EOF):
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	response, err := d.operations.RetrySaga(r.Context(), request)
@@ -22592,6 +22844,10 @@ func (d *decoder) CompleteStep(w http.ResponseWriter, r *http.Request, sagaID Sa
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.CompleteStep(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -22605,6 +22861,10 @@ func (d *decoder) FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID
 	var body FailStepJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22622,6 +22882,10 @@ func (d *decoder) SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.SkipStep(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -22637,6 +22901,10 @@ func (d *decoder) SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID Sag
 		request.Body = &body
 	case !errors.Is(err, io.EOF):
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	response, err := d.operations.SuspendSaga(r.Context(), request)
@@ -22659,6 +22927,10 @@ func (d *decoder) StepDownLeader(w http.ResponseWriter, r *http.Request) {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.StepDownLeader(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -22668,6 +22940,10 @@ func (d *decoder) PreviewSchedule(w http.ResponseWriter, r *http.Request) {
 	var body PreviewScheduleJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22688,6 +22964,10 @@ func (d *decoder) ChangeSettings(w http.ResponseWriter, r *http.Request, params 
 	var body ChangeSettingsJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22730,6 +23010,10 @@ func (d *decoder) CreateWebhook(w http.ResponseWriter, r *http.Request) {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.CreateWebhook(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -22757,6 +23041,10 @@ func (d *decoder) UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookI
 	var body UpdateWebhookJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22800,6 +23088,10 @@ func (d *decoder) DisableWebhook(w http.ResponseWriter, r *http.Request, webhook
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.DisableWebhook(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -22816,6 +23108,10 @@ func (d *decoder) EnableWebhook(w http.ResponseWriter, r *http.Request, webhookI
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.EnableWebhook(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -22826,6 +23122,10 @@ func (d *decoder) RedeliverFailed(w http.ResponseWriter, r *http.Request, webhoo
 	var body RedeliverFailedJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22843,6 +23143,10 @@ func (d *decoder) RotateWebhookSecret(w http.ResponseWriter, r *http.Request, we
 		request.Body = &body
 	case !errors.Is(err, io.EOF):
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	response, err := d.operations.RotateWebhookSecret(r.Context(), request)
@@ -22876,6 +23180,10 @@ func (d *decoder) RegisterWorker(w http.ResponseWriter, r *http.Request) {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.RegisterWorker(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -22896,6 +23204,10 @@ func (d *decoder) ClaimRuns(w http.ResponseWriter, r *http.Request, workerID Wor
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	request.Body = &body
 	response, err := d.operations.ClaimRuns(r.Context(), request)
 	d.Answer(w, r, response, err)
@@ -22907,6 +23219,10 @@ func (d *decoder) CompleteRuns(w http.ResponseWriter, r *http.Request, workerID 
 	var body CompleteRunsJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22925,6 +23241,10 @@ func (d *decoder) DetachWorker(w http.ResponseWriter, r *http.Request, workerID 
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.DetachWorker(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -22940,6 +23260,10 @@ func (d *decoder) DrainWorker(w http.ResponseWriter, r *http.Request, workerID W
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.DrainWorker(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -22950,6 +23274,10 @@ func (d *decoder) WorkerHeartbeat(w http.ResponseWriter, r *http.Request, worker
 	var body WorkerHeartbeatJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22963,6 +23291,10 @@ func (d *decoder) StartRuns(w http.ResponseWriter, r *http.Request, workerID Wor
 	var body StartRunsJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	request.Body = &body
@@ -22979,6 +23311,10 @@ func (d *decoder) UndrainWorker(w http.ResponseWriter, r *http.Request, workerID
 		request.Body = &body
 	case !errors.Is(err, io.EOF):
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	response, err := d.operations.UndrainWorker(r.Context(), request)
@@ -23001,6 +23337,10 @@ func (d *decoder) RegisterWorkflow(w http.ResponseWriter, r *http.Request, param
 			d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 			return
 		}
+		if err := d.Check(&body); err != nil {
+			d.Unbound(w, r, err)
+			return
+		}
 		request.JSONBody = &body
 	}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/yaml") {
@@ -23016,6 +23356,10 @@ func (d *decoder) ValidateWorkflow(w http.ResponseWriter, r *http.Request) {
 		var body ValidateWorkflowJSONRequestBody
 		if err := runtime.BindJSONBody(r, &body); err != nil {
 			d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+		if err := d.Check(&body); err != nil {
+			d.Unbound(w, r, err)
 			return
 		}
 		request.JSONBody = &body
@@ -23047,6 +23391,10 @@ func (d *decoder) DisableWorkflow(w http.ResponseWriter, r *http.Request, name W
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
 	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
+		return
+	}
 	response, err := d.operations.DisableWorkflow(r.Context(), request)
 	d.Answer(w, r, response, err)
 }
@@ -23061,6 +23409,10 @@ func (d *decoder) EnableWorkflow(w http.ResponseWriter, r *http.Request, name Wo
 		request.Body = &body
 	case !errors.Is(err, io.EOF):
 		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	if err := d.Check(&body); err != nil {
+		d.Unbound(w, r, err)
 		return
 	}
 	response, err := d.operations.EnableWorkflow(r.Context(), request)
@@ -23120,926 +23472,933 @@ func (d *decoder) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L3/c+M2li/6r+DpblUms2qNu9Odmdg1dZ9juxNPOm6v7U6/W+OsCJGQhJgCFAK0rd3K+9tv4RwABCmQ",
-	"ImV3Zne294edtEUCIL4cnC+f8zn/OUrlai0FE1qNDv9ztGQ0YwX853GeywfzHxlTacHXmksxOhzdLBlZ",
-	"Mb2UmSJ6STXRS67ImuolUeV6LQutjsgD10vy+uDNZDQeqXTJVtQ0pDdrNjocKV1wsRj99tt4dHZDF/Eu",
-	"7lmhuBREzoleMlIwJcsiZWPCBfm1lJop03bBfi15wbLRoS5KFva1plqzwrT277ejv//77ejnf70d/cto",
-	"HBnEecZWa6mZ0FdsndONaa45pGumCZ/jtxZMraVQZlBrRrWdBjknVBBGi5yzgpiBMaVxIswHKLpit8J3",
-	"lW5e/MA2k1tRmyAmytXo8O8j8zGjn2NjvSzYnBVMpOx4vc55bKhm9h4o124MLMNRJPhugsN9oIospZBl",
-	"wbJdq3TFdLE5nmtWxCYmlcJsBYmdzthcFmZqdLHhYlFvesUFX5lPfOm/jQvNFqyAfj5+/Hhc6iUTmqdU",
-	"s+3OvpcPpiPFREYoSQuWmWdp7jfcy+5P+W08WtOCrpi2e/xbmt7NeZ6fn5p/cdOH2cmj8UjQlXl1Zh+Y",
-	"8qxzu/1Lweajw9H/+lN1nP6Ev6o/ffhwfgrf922Z37X3VOZ3z9LLSVkoWcT3RSLYo56m8ETizta6YPdc",
-	"luYQL9iYlCJdUrFg2bi+e8mc52beJuSECiH1rZgxksrVjAu/xUwLCe5q+MRfS1Zsqm/Ejutbgj6+Y2Kh",
-	"l6PDVwev/zI2e8T94WXsBJy++7djpfhCMPYWBuTns9EZtU+N+s7gOzpjuevjRApVrljxXSHLdXdHqX10",
-	"ujDP7ttdUbCcmqXa1Zl/EHfLPp0VjGqWvS3kanubnIs0LxW/Z5O2RcS3p3Pzetj/XBYrqkeHo4xq9kLz",
-	"FRu1LKAdwI3c7v7ssWf3Wu7Z+VlRyOIkp0pVM10fwxXIdTrLWwfBTBvT1DRSGwXXbKV2rcUpo9k7Zq6n",
-	"aiij38bmKJzj+y8P/NhpUdBNfehSaMpF6+g/ysJdzatSaULznMg0LQtzdZrDDIMnK6YUnHeqyMNS5ow8",
-	"mBfhgqViQ1Kqdn2+Hch+mxC+5Waz3nGKsSuYjL26ecvFghXrggvdNmFGMM6rx+AmJ3CWzX/CAFTbTATv",
-	"jVrUj78fvPiGvpj//J9fvfrtX9o25XdMsAJO9Y+mm+YQf8SLk4hyNWMFCG6+YgqWM4etBBd6wbKC3zOz",
-	"gBlJjcw291fb2Be+z+mKi/hp4kJ/9WoEe9Pe3Afwf+PqLj+I3uXmm8wU3sg1T+Nzrs1P7hKC+f5CkTkv",
-	"lLbf1DZweHG/7fA96LdtO+GYoP4L88e1Ivc0L/GIJKbvv8K/kwmpJMQhnC84aCuq02XbmLHhuLAI7sDX",
-	"B998XbsDX21tmD6C4m9ydlXuuEl+kbNpUQ66RbyOcfru335gm2+pYl+/7jpWd2wDAmUGTzrNgWwrDnds",
-	"k7RN3R3bTLGBNs3hLy+/edVysH5gm50DpIpo9qg7+m/rGJcr2jFsu903zGF4hmEbLek9g02VmxZaJQ/8",
-	"unM/vbRHtV2lCrfTq5bt9I4qDUbAnipDTpWegknwFK3Bj2IvvSEYw96qw/sii60m/NkIssQpJ1QnRyRj",
-	"c1rm+pAk5vFkTAR7MDYhiLi2YcqiKSacUUiVkXmmqbhpePru3y7pJpc0axdvK+buD0r+dv3+gqzxjZjA",
-	"M+aJFXhjMpcFYY90tc7ZrUhgkJO0VFquWPHX9MXLPydEFiTRUtP8ry9fTd50C8lWC8GO5/eSk1d4YbZN",
-	"GGppoB8pRnKqzfLBHoLrdkUzRmYb5xWAptrW1f68r7S9YkrmZd08GKq0Fr6Np+is1Uj6yQ44sSeyFPpH",
-	"+th2F+G5TM1T0xV9fH5dJBgF6lc7R/EpNKIrKfWuvSatlynngtFF+2JKqffdTNd0Qbt1A0UXdO/WwVG3",
-	"/zZFR99TtiiOoJ8EuNZUl0+wBBW8/6TRYgu9DlOHNi0LvuCC5qhWT8glK1Im9AsmUpkxki5pQVPYYapM",
-	"lyDh/1SpXHVflFOw2z1RodvmzZteXhsYe5cuVv+CQ3CnPtJUEzOqsblfKFkXbM4fyVzmuXxgmZG+yR/j",
-	"95Oa/LHDFfUEG+KmoOkOq1WbR/b0z/iN0eoqtKb7s3gLT1nO71mxae0ssw88T2/F5qqM2LeJaS0h6HhU",
-	"REi95GIBWknBdFkIRV4dHKCt8ADua1nmGVnS9ZoJY2GkeZmZN/SS3YqU5rn1gOBzMwZ3dftuyIqNsYVi",
-	"zuOZlDmjAsMV90zoNv/qcd27ChvW6PZJ4G41W9q0EXhZJ5/QVwrjvYE/7+HjMi9ve156SbfjMuO66r0m",
-	"297EZNtbJlL2A9vEJcO6kJqlmmVBHIgqkAsZKmCMqI0y7eOyp0uW3hGuj0ipSprnG7sxpEjLomAi3RjL",
-	"L9gP9T0/N6OZot23346vznPggGo5YXUfUq+Q1m6fUhBpik7rT1zxWc7I8fXJ+XlwO9REKaHEHF2/Q7wT",
-	"w468Ec4a9b8hwm/5f178/z//a8tXzH809sL28C8LmTKWESnyDQbmqhghWRqD3uhQydkNXSTtw5+/wOaf",
-	"crOdzy+kYC3DvALhRb46eL01SKV5ng8Zqumme7xbRlF8wCAs2VUphPnTtiwu8JeE0CxDF6PSbE1yuQDt",
-	"FKUrF2Se88VSkz+gCkSuPlxcnF989+WYPCx5uiTskSt9K6RIzT4ybxFN75giuRSLdlGMsrxF5jhb2A4x",
-	"Ygjv1Pns598YSzXiPIeItjSfbv7HrhiEeyfWvE0O7X+gpZCAKJrTwvwP/MXcQ1zdinTJ6PqI0PyBbpTR",
-	"XBQTuhYoIwkoOFPXrtd4oB03kSkVMHO3QtlgqzmiK57nXApYEpifJ04pjGE0HgUj2md6/yZnp2zOBTcT",
-	"emUEZEyg88z5fX+RM5L5F+DS5BpFe4tyWj39rBoqukxb1SDvKX2iBoTdfKRcx8Pb5nD4YPrcqhBFKczf",
-	"mMjq4jn56kCh4+XlyvznhJjJVay4Z8WtWNENUUtZaCYI1+3bw3TVJlK+erV75n5g7drjHXsexfGSLiJK",
-	"zNtCrsjLwNP2coJHi/wRgtlTxf+DJeh4mjFCNVlJpcnLg/HBwUHgjTaaQc0dbVW2Lj/Vgg3xD4x3YR/M",
-	"B17z/4h85I/YUBD7gbMbfPWrg0nHMGESeo71VZ+RAowkcte9PSF/fvX6YEISs6P++tVBQriq4APG4vzf",
-	"9heVOOGGV8K6YCnLjNbVegPabnchVcDL1n6KQy/cE7ek7WvoUca3+h9nI/XNeSa/13G+stNyxaiSIqbT",
-	"pMa+zlw4mRpdn+iC8nxCrqy19vrVK6PxrLhSXCzGJOd3Rguw/yYzmW2sM7rdWwnd9xTxb7bjHJWKeXt7",
-	"HdUufw95f00XtLWTys321F40W8dvWtMT+vuNEufvVy4y9thywZoHO4e0PZPgElnTgonIWfj41QmBB8iJ",
-	"FBBoI9dMo2RInKckAWM/UWsq4F84ZLqg8Hew3oJn4VejOhSlODL7iuZGqIFBwIzU4QshC5ZhbA80WCoy",
-	"WmTEflWoLTUljQ4+pvuzf+LsIX72V2W6BPQATZcgr82BR1dGGBiaUcXT1sDnvWk+FgqC10bj0bzM83gw",
-	"aKBUgon+r6thfGSzpZTt2LkH/P1ZjtJHWdx1+N4e4Odn62mey4cLaLnr8JolerBPtxxa+J8hh/Y3fJgp",
-	"/a3MOEPIb4qd/+coNScVDzNdr3OeAk7kT7/YG6Hfl2Jz52JdatPhb+PRiTS7SjMnr56lm7BR31lzKmqe",
-	"1Wf+zmbD4Reb33Iu2LN2Zhrs+tK3skifr0dobWd3bhWet1vXalf3VhG7YqpcPV/3tVbDFX32frY70MXm",
-	"GdvXxSZsHgXcMx+BsNGqM1gt9J4E8uU4TdlaI3T9WTo3OhbujW0RSqFLoxJkZUFnOUOogyDrQi4KphTe",
-	"aOgW1nARGgkb5EG4HIXYCOxjf4JnaqkEL8Jcgq5XI9kH8CkOmv5WluL5psq12jZdbh4c7n3vuaiHshBF",
-	"/axf0mi87YMAV/hMX+GcEM88/ndc6djwj8GHYe7/jNHMYsTUhFiUzxjBa3bAsK2VpukdAf2V0ILZuJh1",
-	"k98K9G0YrfKvRnME90b9A2XO082nWidsvW2h1vDrM63Utab6UyxV2+CDBXriF2Cw9dlFpGu4/QPw96ag",
-	"zErW+KB3EgfQEqmjeuk0VtfmZJhe6sPEx0I9oKPpeaYAGjXXbR49bh/hdNhIcHK4HWd+0sq+pTwvi649",
-	"uS7kLGerfx32VZf4Vtu6Anq9MXCf2Nc1cnzIaSMvfPZX1ztBnhhmc71opnN1vd3M/vrNx4WfVyBBk23z",
-	"NUcfJDrqvy3zu+ft2za68/Yt8zsi1xad/6R9V4vHPPvHVE23Cxb3xFM/46oUJwiZeM4vuCrFrtUoymcZ",
-	"O0KDf6exF2Wo8z5Bo+0v7u00DZP0NlHhufflJ17VMA/3RZCI2/XmduZuMAGhsfA77Q6bu22DMy5f2QLY",
-	"bRrvP94S+uQb8ELqH2XG562p1FHABiMLyLMyX/sk2WC9DM+u79l2WzeAjUI1tD2laaEV4asVyzjVLN+Q",
-	"UuRMKcK1eda0npW5MSgKQh8o1+pW0PW6kPc0R/fvf6PtUgH2h20ZlzTwrEJrx4J5qVUN+h8tua6Z1lws",
-	"1PPOg2t110Qo+9yTTt8NT++eefymyTaDHlz67FETlUutQMu0kY3ntVdto21DsNGSJ80c+vued+qwzV0L",
-	"jwGYJw9+nsuH51bJXLtxZ45gD01WkzCm88n1s6D/4TLPfdqzusBco7sdYG6i1IRUJofa9nGRLRfXKBj8",
-	"M5+yjtW+eY7FhXZtb2C3X55bKC/NMpgBml8WxkzUEL+b01yx8Wgd/Ok/RzTV5lqJAB2ZXjKM/t4x8PtQ",
-	"q4QQIR8OiWAcHijYvbyDPxaEPa655YtpouPHIyo2U80ExXnd/r3KjeybdFm9M9tENuZ4hONRg5rkWe3Z",
-	"soRQ7tZjkC5aKj/exs5M07KgGmA8dCZLDdgWUWq4mfsNRNiw79YPmOPScqDLWc5TsqaFducavMAzph8Y",
-	"ROEVKYXZRKkskCNpq327ooNmzb3TshCFzNlODcc889t4hHtkyiP69vEsgMhW+ympTWrbitl2V/QXzM5o",
-	"QteqJ7jY8UTBFlakbmMRKrn59xEMxEbe7arZuagdh7E7hbUNXTsRFYhDzn5hqTaDwfOO0bSBh752FKNZ",
-	"74AqVixnqYZNg4/j1DPwBFuTcELeOuiaNGZCtuICZO34ViwKKrQTvbNNjZMJYCRUbGzLR6bDWO7/rUj8",
-	"jrCAy23ZUT/oW5JMeDFmHwwwNsJ8zfBTGU3OHJOML8xsAVZpkpBkmpDk/01I8iKZkGvTE83NOBSg9SCT",
-	"35vYDtI8MDu/2AOGV+8FsHHPd2R3Y1u2z2Jz6IjBIuHKhyu0hUv9+s2br950Z9huH+/fs9NKYuzudWzz",
-	"ye0WdSBZewK9dYqnr76UX0VpLkKR5HBAZuXahQpoXANlyppPzc7unwOG6spvzSSB8WhNF1x4rbUzulE9",
-	"2fxQP55ae9FP9lCHzs9t6p6FO2AIIZiMIqpVNA8QLzE+Jxxp9q7vaA7sCiyfRy9kmmUFUyouq+2PZF7I",
-	"lcNMG21eZmaTpIzfs6y2Y0g1AKPAMRiDkLdCMG10Uv9gKGuDwcw1K6ZLqiLpTNffH7949eZrt0dVCXNM",
-	"4BUUQjhVpDYHQgLokBWYEqTGRBa3gkOaJzEdsQzHEktw+/p1LMFtPBqivKAzc9g3WR7D6qMOEXmvkDfD",
-	"3FxG7VMsLRheCJBeaMwKRf6QyVT9CRIo1WSVfdmYkIxn8O0wHQjJfdpkVLduVK0y2+j48hxSHt1IzO0s",
-	"QcGvXlZjuNjct0nBeileGdOUQy4VzfP389Hh33f4pq/fX7y3p/PncSwBq0ZAaIbiZvYItQqSsZxhvtCD",
-	"I7OEPxnbpL+Of8dF1g/D+IN58rfxyMfkWjLY3c/n9lrmCoZe0FT7fOCTd+dGA1pRkYX7Qkgz4beiYu3k",
-	"bUe0UgkiP8HbdhtEfobod3zwpU7lih2SJJOCYf5yQtUdyxKXvAjiA3PvIQNwBfpdQYXCMwL2hgMpm1aM",
-	"6mtaiGaS2aPWliE2rpOyFXW+MPvyEUn+mCC6W9m9gffoF+pWuAvWQkvik3nPillPTZ8aVR42TTV420D7",
-	"vbOP/t5X51N0Qb9QVZC/rlr20S3tXrN2Xb+M5pYP/cGepoi5wQXk+/lQio89WXQenc8hvbu2fRjNpgip",
-	"Adoj/y9Pswn7YYqLCw4t9KCPgdmsliVoqc7sfzlsm/tnmd/Z/0Tfov2HC3b4fzvPNP4TkAKj8ci5ecx/",
-	"Wr/r2CknMCojuGqcO7GzgFO4j1qGB6+/VpY66p5Po5XZ4exWysTG3AMR9Uls8IoF6qkJOaF5DhxM9ipI",
-	"LEWUOiwYzRKyYNqqz4+aJH/84x9BqxdlntOZsXDQu/n4YiFf2EH8oqSYXNGHH5FGYxT8+kLd8fULucbJ",
-	"f7GWRtMvPNK4ojUYqE1eyxVDSgvY+ognYpBijFkuE3K+WpWej6GXovlxKUnttqhrfoSJBRdwxsBEB+VF",
-	"Poi4Cqo1W61bZLH9MWSftEnhXyhI7AbZ05E1OB7NSsUFUwpORexmavDaRh/pIDZeS8WtKEFdlCtk2nCi",
-	"MgdVa84wdql0wejK/IYaNWrq5vLVZSGcCrbtbzSCtg8aGchN4Q0g0cio3h2xD7SicUi+MZhqI+pZc4sH",
-	"+4+L1FwxDE8VF24TbqudUWKG8Uiwh6ly3vR+Wp+ZFnTAbyt9lzY3XssFeqXRAyjzDHtJMC2+onqwFx/8",
-	"6LTFI0Jz0KAenEMIspowpm2hrr7FPotoR9tUqrqy2Y2W7aAUM7bkwKoXPXAu9a+nQ8XmxUXPhaWgGrwS",
-	"pYosxQ0my+nSMamYc6nWjuM98SuPoRUjBKLzktgPPMQnRMYejUpp+W9UlZIYnx3/Uo02PuqBgWdbnenA",
-	"k6vpat3fXPTkTbH23HXf1mNMb6zSPGucOtXQvGyL3pT+gO+hHuBs78Hb88k0BDui3QpCXa7FGYQ3axbS",
-	"Kh2RuuFN2OM6p1wozMO0Bq3TMEHkgXhgbpUmqc038n+YU54HP1ORsjz4g1nDbCpL7f4AW7rRKPxtq2X4",
-	"q2/e/MyEQsBn9X7tz2ETtR/aWqkNZfu31vbqQwNaxIlVAoK/sMclLZX9IiMSJlYS12dr6nWUcJJdX9u/",
-	"ZjbBbbqmSlV/LpjSsgj/rYvNzrZVuQpmvFRrJrJam+HvvufGdzCRTeeySKu/mMkQ2AXlKvb3NGe0aCw2",
-	"0NI1/mYUznWLgQxH4DqVse1v/cnJYeA7/gL0O29mqQlJMrbO5WbF4MkHFOgiZYVQQMmK76nxrUC9QHlc",
-	"zRhvUGcDfaFIDsHpMYY36sGdsUvSJigAjtCNAY7vjpgQalmegMYFy6oxt8/KT6zgc15BHwaIROAGY9m0",
-	"Eo3d94t7XjGa93gc2H2nM5rtZcgNUAkqt9u2ngrXTOxadpoWh+uXi0XOrJ6cUkFmRpcxSzXntSj/tsvM",
-	"W+l8YTSjFVcry0xlKR6mXs6Xgj2uwbyv/mbmMvYSzvHPz6AvsV/jV4bpoeYEdXcHcSdASA1PsYxsmG6G",
-	"iICEfAdDSnjdWXeRXazYRbdkPfbK9ofkVOE4q3o+dqdOyDVISsJyxR4gBAD1AORqbUQS8BgXY8L1rVgX",
-	"8p6pyh+TLqmxiSjOQsHWOU1ZRqg5xlAkwvqmazvX+dWHeKxxggdBEOySPmUxTBNjHG84hNiqAJVjdBd9",
-	"hBnVEjy7XJTMbyegOoPgOdr64ZoM3Ubjkbzb7vtCBl6EoHmAJc+YsXvoam0uGTCh4kCdUthPryRgoxdv",
-	"51tlvQrw+F03BlgWGM8Q/YeELxAGijywggH9mRnaeIt2yckgu+eY8OYTbL8jaB++kt4xdSscwAbZz3AH",
-	"7uBaDhcdHHJ1IT5uXgKxHeBTZZ8HcHUR0DcpUpRCOV/QPcNokNFMKh+OAJeFim6c7c3iXURtEKquAcFg",
-	"7HM9+9sHzFW5ZKc9AzQwJYP6mNsCBc+LBePiTvXIuHgHzyFH3rTaB5Gj7eoIuGtU5hlTRvfBEgHRG1De",
-	"syKn6x7jOKloTl3OLQSNjDIXvxXxWOcQk6QrLhr7YAc0rCMatS5kakPbfdLSr/wLRuBb1bhj5wKQmrBH",
-	"hID23Lu9HEDflvmddwBp2X9PWYht9KraIak4agrhKXGjtTsbhhLO69gXjAj2XHXoq0msBlY7vG5zdwnA",
-	"fSJYjlB5O9xuVBNH8HxkKZHQMuEu3dYm8mzfXPNo+ZFr2AQUYoSB+9csUP9dXD+yuxn42kV4gD17M2kS",
-	"Ae689OMVRj7CRYu7vSgFlhAJOjKXJ8qQ0MExUKr0jN5H5cuWHzF4xsZfw3mDokCgXFbJ4m7bf6Em5NuN",
-	"+zZjmbJNxVaFjhy9NBqszU1qvu7644okNM/lgyM6qCTVbnTckySXlm271MNK7AZ1NIhAUWnhkTZiMS91",
-	"WfTewQ1RUkmLrpO9h0PRBU/7+xQrypFP5FGshrTTqejGclmwe8vdNuDb4fzFyh/h+XNVgMw/3JhC7fcA",
-	"aTqHzJnZNLF5g5FYkt44kLkoRer0vgiTfc0qChqzTY/CFrom8io8J90yiy4ot2mnNC8YzSxAloK8J8nF",
-	"+4uz5JAIKdiEJG+Pz9+dnYJ7SyoI6kjFUOY6+JQqU+AAd2UNRTYhycn7Hy/fnd3AqzRXEt/Hbu0LEN7D",
-	"4wh/BoQwKSiyDxvjhVz/cH55eXY6duTNQDOILfmBgM3lpf6twGYyWfdqma8ajUf4OaPxyI8vKo1r6z7Q",
-	"7hiC5i9FZMHemmZByNbVKiiy4QViEruamygAILI3nUT3jletAg3YsofXZmg8Ojm+ODl71zJZJ7SHcRYt",
-	"IAxk5BSyKHjK11ToQ2LTXZKl1mtkPPxFzpJIML5YqGfCuh0TzVbrnGoWMj1/oQgtFuXKtDOukD4reGjl",
-	"CC1dHOoLdSsSWep1qZPw3vS80QtmLHI4dYJ8f3NzGX62VbgWTJt2IZ13JrONvS/NVOySVKZFWIjfABYT",
-	"Ny/qJN9AhWmO/IXUhN5TDkgNG/N98QLc/GTFVrLAmoBDmby3NhxCSM7Bs6k3z5hLESZRpdBJmFZROebj",
-	"2mzG7lku1yvW3TQ45YEB2PvUhQxRm/HWLfN2Fxi0ciOVqmE9tZnCa1aAr7YJOdoOojZurCHpBp3AQJzn",
-	"L5AiHorVQuIDorXjCU+19IX/inlEFZgwnN9w4M0mG8NsjKmRfRRutJhAPskpX/Wz8rZB8gh2MPLLCPxt",
-	"eZmaxuPZXoLwzEo+rgg8OCZwZaM1aEMSWGYfN+jA5JlfS1ayyFX3XuQbRNTrJVPMmyZswZUG9ym+WVPY",
-	"9i6r6Z52/2zR5/oYnm6Ou+nmd1mZEBRuobsobV6tvZBDMogKj23recg5wmviEsjYbNOVGkBDjMV/Qdny",
-	"pu1B9+d+1av23pa6234OWGYrVA07B8Yot19RZajHNYdOAIaFRdYheVuf3xKlBLxif+XEdxZFAVUtOqNm",
-	"bawmWSoHCJwgcA+g7C2gPu8EeArwL8Dydv/c268cxEd3PjxnIuViMdXyjkUcWm99IoWtQHXYgNfZdEqq",
-	"FF+IFaums1mNKu6h9hWWWmcQA/NTtpZYgqiHCzQ3w5vukz6Nb/q52K0wFFwWVuvqsY1B7MZ9yWXv5Q1i",
-	"xbufdZQ20zle5j2DkX18yEjCVHmR+YrJMi4SD6zh28+D3YlQ0wVfLFg8GPQE57QviFBD1rvTX4mr+hZp",
-	"7M7maQq90s7RvbU3azPXXLHqe93mCfbc9vnpFvtqoNw3r+wU+/g93fegf50sqRp7zcTXniJSHJrbEm5b",
-	"Z9pBIt3YJVHDT8mYlELz3BJ+PGqyZLTQM0ZtHjf12pTTt8A0LNgKYHIomW6Fq8JPFVYqgcVAx0aP7enc",
-	"C71cXcGlG3N0DQMZI4VMG8z4xk+zww5PCGiCVJDjk5vzn87cKoDRbD7jiJxeHZ+DIuSxhFTcCrPVNxCh",
-	"nZBjnEos2qUQLGFkvZnNnM/ZGMLo5GHJc4ZIc67NLaHJyga4ybv31zeubzsScJeBId7UX2rnBI5Eq6vl",
-	"JEDDxUDhWJXN7IBSZJJV1d4w+8uIpKRKJOVVZU4t4Q2z26VgPVbG+gi6H7qQtQH/9nPjE7zXaCBWxnF9",
-	"N1MXgqaPCMXAO54f5Duz7LdNRxsIuj7IMYevHHTDDk8ygNhVbFTtyv9Q7I2b+MatRdZMZFDg5yWxNfnG",
-	"5BXxHz4mXxHEkY7Ja2JjkbWg2OvxTng31cyjrXfVgajtFCis0XZ8gnbH1Zo2JnPXmaq6CVyZdk7wXAr8",
-	"rxBqW0GKO7CfrvDBt66w5NBrqYpMIrBkax8Pk9KuDoNmqy3jttu63dYjIvPanaEVzMc+bgpL41jm2qYd",
-	"lGnKlJqXuQs1R094vFRa59liq1jZnTOLohKZvbYRyVzz7QZZtL2jRGcrrjXLomuyfZWyR66nqcxYT1V8",
-	"p1nRPRUNQ6EPaNMDl3c6CoHH2z5bS2t+quF77KJ15Ef+7cQlfGDBn751fcLdHpYL6qUht0kcf/j28UxY",
-	"WaAcQMHnUsJdk5jbroqNfYLj8Cl2c59b8qoUcEnaiiT/Q85AT/9SZVD3YvTxiS67A8reVHzyjq9KOg0L",
-	"2mBAbMhkPJllKZZwv6ME4b4J+LW5xoHHJxFIM27YY+ROsj/ihRiUr8CKeVCkb0jm9a3A1Ot43uwJWEbf",
-	"bpymFF/JXp6r7a9EMNt+5Ig2Tb83k9FdW4V6oFBEhh9yXqURLOWDBT5MdkJ2kC/ADSm2oEEdkoHfmefy",
-	"waj8FVlAW6UkqzjSwjOu5huylgqqxffWTKqR/sSKWcywp0W65Pds2oEetY9kcTpJ9+sgOwadsCzuYQxN",
-	"qFhpEMs0+lf3XLLHdBxbiRiZkVQKVa48v0WLP90c2qnEq7I1vcfmYxUlG3sg+RY1qrHr122lhG5FWEvI",
-	"52WzR0DcvHrzNbn79tBLgBXq6e4EtJD49Unxr8HKW3j+UFBB3BoV6f4oz4xl5Zq1etLhZ6CDjU3uufD+",
-	"OIXMDetSLQ/DMTlgEzA7tRGluro4vaMVRoWZpjlVAzYa6D0n8I5vwi5TbGo3tXWUBV9wQfN8Y633Sfu4",
-	"YJ/sNh+rq8i/6dgNtiMuFe9PZBVcgho6qxy3DDR55Ipk4WavgDMBkRCCaKq6YFu9L5hoJXn6Xj4QOdeW",
-	"aDXngpnpMjvRss8ITLUync5oejcZ7XJvBMzAW7sNEIVHAHRAQkn03e4hdr7HErcRqbNkeR/lI2hK5tmA",
-	"3AlLvdN3r9uT2c+Mq+2qVlIJ5Fzjiny4efviLxOHjZlRxb5+PXDj5kYHG4h8ASZhb660lGhynsmcaqY0",
-	"geRm75LEL/AWmiUS88x+gk1uxfbtZLH1eEwYLXLOCiKFK30cZzzGk9khfqkdXOVV6hk3NK1jzvbwcCP4",
-	"ZNuTWb1nnStydXZz9X/OL747soRqkAQJQzYSg+stBPaAT8Djvks9sI/tpR2IFLLcY9toRR+n9jN2e54h",
-	"ezGc7TaKyuDu4i7p0/SREVpquaKap+YamJCPwRwnVmgkt0I5YqOx/S1swk41/lAwWMusEUXqJuOVOn5D",
-	"uEz6NqLehvw32rnRaN3A+DZimxeEFgW/p3n80nZX4lTO54rpntaKfwswlzoSem1xPPgX9+Avqd6Va57G",
-	"KcahunkrPtBpWAh1trVi/KWGEFSuehNEWi1zgDlu39hPSPuXNzqG/UL73GNa8OFQ1gbBLvzA7rPmumMi",
-	"leD376+juTfQAZFNXX5Tv+vvBzq/o5eW+Kol3Ol5seyWN5b+C7u8yKeICeKWqtaMYoLDgUVv3SFuU8CF",
-	"ANmD/mzpXnuiYErmZZ/Mj2q+rqp3frMkJFMIuu4WiAW756qVt9PaVdb0tRecYiJTR+TA8TO7Y7V7RxRS",
-	"tp8tF1qHJbC4Q3tl9Jq4QeAWcA/2n+BrfL7GKdXzTcsnZemYaNpnZa81W1d8hHXOp8E8T7RYMN1/wDf4",
-	"PGB1ixWIy1atB7QGEH9XZ9fv3/10dmpUsNOz49P+ykMnZKdcZ4OzqQMoT9NwiKDPkNHmCDayK1o20Jn9",
-	"QAsB/Je95/ije+M3z43Zb+fG8mIbt1rTpq3Lg7q65LdzI/U1mPYaEAlPQd3wrlul3hLwGy8QMZV6UomC",
-	"mlk53nLIdXv7jtO7fZzgXYaskUTJ44ss//VF9VhSkc+nssjiwNtOyWc5hMNo+OXV+5Oz62tI57FZUD93",
-	"ZpF3V0mDp5obpDa3bgy75vTp5Lw9R9o1ipwVQ6PZDT+YpdLDy1wtMYGacsUIFYSa9o/Iiq1m5knv2rUO",
-	"RCPGDpqZaw3X8SKOXTte+NRdTDMmcs1EUAO7Xbq0YGXKmLenSvUPmld7tC/YQ+VYbXyKmSQiBVABgTHu",
-	"82JwZhRjIqiIuW0cFFF0jLNF1qwgc6MsYYWg4aPfsYec0Tg0MlzpIDTUQJqg9S4n/D40IHWx1L1qPfWc",
-	"mjnTQ/UMddvfQVPdV5mKckm6m6wm83ZUEgo2C9q4Q4GubitbAVJA0QnHrGu0/3B/j8lSlgWWj6ebCCCW",
-	"Kj19uSOeHt0O8Oar13u/+mY1+M3GGrhmxv4rglHtmPoKRjFg5t8LdFts9qg/gle5sWWMLPMOncnzUO14",
-	"l+a22waE9m4kYqAtND7h5IeL9x/fnZ1+d3ZqCQ5By6pK1HE9IahNAJA2ZYWmHAoA2qRs9+TkVny4ODm7",
-	"ujk+v7CYW5t3DnRZ/jFy/O3xxen7C9ugaWZJBXhb7yEqDlS+6lZA4RXzcy6VnpCP5zffn14df7zwr2Eh",
-	"j8arAK41v8A9N7kVQFRqJRFQlS4BN4wM4LUM8nAywkxy/1mj8cgPfjQe+RG16FkDhV9lN+/Eae4FKy2V",
-	"B+S0MhE7Wm6oMWazmHFHTOIggb2NwYfCKEbi+Zwwli1uyciskHdGmbDYPz3Zrt2E56Y6GHHrIpjp4Nz2",
-	"Ej77FBgIouLPFezeogvogNtWzX1L0zs5n+8B/jT7z5dItFbhtjyFrBaaT4Hz/57mVu/dvi58gbCD1385",
-	"OOiRb/kLd6CNiD+osEUwZpugvJMbA7mnGLgQjqAg4wXzMNHqmMlyBmUHqzzQ6L1mt5iNJzz/l67KXPN1",
-	"zlkjl2p7eC1tuQE2dZ/I2mx/Q61/P+29dtXlHjjrtq115O0rZ3jdMba2UQYsa/EP2Xz/1Lulc4n7rG19",
-	"PaxfaR+x59GmFYT1TTdGvo5+//vP+1YoaRwa/w3dJwDReUMtAqPwOw/EbGNv6u19fXp2fLqHun55dnF6",
-	"fvHdHm86F+1er2Ls+KlGght80GIwrjHOyY41QezdHgLJF8iH2hieXc0DPLeXaH9f/xPSSb0d69rono9T",
-	"rlJaZPv464C5ffvutS0arR3S85ARmy4o4QpS9LhYQG4nb6E3eJLHsgO2G4kPxhUHWawaUcwJSYzoSLA+",
-	"rWaPOrE10j14NxljgmJVYgmqMVKCWvkRSWZc0GKTmGkI3rOh2KRum0DF9PHI9DQaj/DNqNkRBaa1kt64",
-	"EBxXJOd3LN9A7iviX0KCw5ur44vr87OLm5GRGFc/Hl/gf3+4MCbTxY6RvOV5HyhtLISXO8dr8t3ZDflT",
-	"lv/6JydsIQU3s6RAvvCvOgK+faD5A9LziDkfYFN74MBjgNGerzVhmP1esy6mYQy77q0hDKoNvOPA27cO",
-	"fIymjUxTKTTlQvX++DpgsdcrDRBjjBz9q1dxcvTKtTdd8ThipEb3spMBxcEMI54WRRKzP/8KoiBp47t5",
-	"ffDN17Xkhlc7CG+2Z74OBOyTcmKxgFvDiIEGA6RI8PxfXn7zKopFM2vUhXyBc4rshHlOMNb3PFxArw5a",
-	"EIIYvhx2uoIXhxywAI+zvRvWVC8//W6ou6H6JkZVbviBQqHuj98ejI8cT1f08VkOXK3NZzrEAa6kVw2M",
-	"gSUzPFhk4ORWqJEYe0MZuedPQ95ifAgh9ZUDxFUGXRvzUO2Bpay01O7D50FykYq4FnKAwdVDiA8+0lTD",
-	"jQ4MCZSsCzbnj7YoruXK/GMyRq7iR7pa5+xWJAAIUBOXIDWI0bCOHdmzRGs1L985ZWGP8E8rqt7RGAeF",
-	"eKVogPO7NZ4WLaBvjkDk90LpqWINmqLd4nTYK60pFRWy2yVVwOSZ6+SeFhwYL9e0ANI5W2XFbJ3/lUyG",
-	"AWHXMU6qRriOEWGdhx6/JGRBTs+vT46vTs9OxxiVYBkp1+YUYqGOMeHiVmDukLEnzDnlSvNUucegnEec",
-	"FGYHTGTNxJSraUrjBP8Br2bBIGIzY2SFsG0qSGLeT9qsMiyJH1kRqWkeUOk55wWy/9rX9kAWKDjk7Vha",
-	"RPRHgBGtqL0+3FKNAx2UKmgVZ75+NteqBkOMbrlPhUmzgDpudhH0AEEdRyQ5hiAZPOTWB8PNT4CuNanR",
-	"azguRwfiUGUhnszupJowCaVEuPYtaLKfd8viPWIyYPDtYxyh8P9UROx2WDtZ2BvjudzDPRteHc3btFV6",
-	"hg8etND+D/HptPLiXJ19dwWYN5JSYVn9FavVZrg4+zgaN2O73kf4cy9e46gMiLA8eakPC0RmLJUrpkg1",
-	"SnsoFVKGuVzGAmPTvQc9rr57h+fle2+NDlBCEjRKjORYR1O7xgQfca4q+CyQ7h7RT11V8WOsUMgU8mIY",
-	"ZcW60vSDBNXOXZlQI86mxgb8p9hOBDDnEMo7dyW0MDC1Ify+Qa82I810J0AS12ifsFgi1wlJFNOJ022w",
-	"2KRLL4aJ5pbAGbQiKdgRSQq2kvfMvLSyVenYatJ7fnfo0HIdglKVjambjqJ71S9O/JdgCbqhy3I9Gvea",
-	"bZlH9SCqIXZodq7L2nBcLpQktTSvBGkDZ4yLRTyL6/BWJOYP+EpCOB56uPp82RRPOe9rijpGeVfGpbBP",
-	"3ArkJQcmNTHnixKdVuQPSZb/Ogl6+hLp5JYyz6YUUs9dNkrYcqMcqBnVFH9B1knzaPWHWpej8cg1vkP0",
-	"nK/WstCnLs174LXTpuRBvreZ9wFqXs5FRFq/NWv4cjJMpYGmAC3Zvcvw488ccGvAhz9lsNDWLEfuoi6J",
-	"Zaz0S/toyye6lvp851XFCjWgcJXbGbHMMS5Ag5WqK+G/21oAm1B1pQYtS5FB9U54cg/PR7jKEVXP0s/t",
-	"xt5CM32evBPyQfT5pGpyUYzBrNlwCSUZn88ZxC55dujqXOA834q66wFQV1VymwyiLUnF8WC9LXtNXyUh",
-	"dqGX/DyNw80T0Pzh9Pil37F19+S3sz5do+RYxQUifH/wcb8vQ9q5lAopzKUAUcRDp9fcCi6MXg2llTGx",
-	"WjO1pikbeyiLgo81RluOiZS29DMAmMxNd4QBxWLGdUGLDYE0zGogTjurxoMrDRm6E4J3uHJhS3xZzm8F",
-	"Zu9HFK7tMFic0u3VmzfY3BiCikg4D247I7jd56FrI3Eut7g7phdnecg00tTIsZSpz7PFvc0V0ghZ7iCk",
-	"NiE/VpXBFlxYFheesdVhAhOdqDuaZ4dt1EufnjzkpZmwv4xffvMKp7cPV0h8hb5+TX7g33a83+oNbGXR",
-	"8Is/oPhWH9qMejSrH1QUHe1bCNG3siAFA8mXMiimO9lFNVUj6XIGZipXMy5s5V+SVEGx+B6uB826FoRk",
-	"LJVZCwlMxYgRb+KrV2Nbs28elkKrtkp/Io0GA0JHSKGu0Q6ql3HQmY3fkfzvG/zm4ODPL7/55tWb139+",
-	"ffDNNy97N97NEeDbf/Xy9Z9f/+Wrr1//uXfLz0IiEDn1RqSmS1rQ1GVlfZLc/xaKzgPyY7A520+CuwEn",
-	"O9KpP8UprpDo/VrfxqS3IMprWeqEh8VAjU1XD11NyA/cPJbcGb0pGdsqZ7cCcEJWlrkqmR2Zyk3jtjsl",
-	"t1vReVexqQy0Q+xbz8atErE0+gx/sNf2CZDST+ay9WMa4LTt5xNacRH+9eWTPLgR3qW9ERhfvRp4tWDd",
-	"BAvqtDrbYRiOCmL9ydMvmx3cPbHRTAYz6jy3K7zbPW2rBA8lrbS50T3PNzz+W5Vbj6I3ZmobaYUxzQ9X",
-	"71Sd9WNF0YohM6Z4xkIj9AtF5IM4IskfE8TwQe0GsQmuQCBIXGuS/Ck5Isn/tkDMv9MX//EzIjFVuUZr",
-	"sWGa1tbj9V+GFhdrY9fM6Kar7ogLsSlNN57hFl/1lbSp3lGA6+s3u4H+lS+wPdjrBgNeTDTwzexdnV3f",
-	"1MibGsRU1w9cp1CTgutbIedzLPu6lHmmsDgKF4Rai2vse4nVoYXoB4zyVgA1WAuR5axKROq3N13m0m+B",
-	"m7KtjHDdJ3pIhAwTtcWmCuNWTlrk14LpuRW1+cH6Li4I4hVj+SCcO1fRjZoQmzQKtWzgeLR9OxdLVvAo",
-	"P+ZNUbIGf1LQ0RFauI5MR1juIAvwIVwoDeRD0VqWcQdTrUYmTguUz5EFBvWXNBt7x/mEHLtPtnUFFdMA",
-	"caDZPRUpOyIJyKEEZABsohWjlvPOT575gBVXas3y3J3i7QGb+6RCcaouIknv2De9ptJxbNW40y7fn1+/",
-	"v9h5tey6WXbecrXDodYs5fONWcUKNIE5TPJBPIdR9SQON7ODnIxiriJ8g9gNiscHzG4tq1WwjMbKjf5o",
-	"fULSE+XWIDVADQEMz1qakykFA8M8k5D7taZ62Qoa7ROy2iHjC6aZABfUDinvw7+QiIxpDyyrC/8cIBZY",
-	"x+707Pi09quZxoJhrhvUNzLNbgN/tu+FXddCi20ZCqP2QNSzoVbcO7PNrppp286Ysxu6AI6wOfGScR9+",
-	"j5pOXqMucpdN7RKtUQzV90Hj8t+WRWOrWfl9v60yhWxIlcD/uYeOt4/7Gopyx/lszEFbUpHl0boUnxXE",
-	"zwriZwXxv5iC+Fn1+e+l+gwDvH1Wlf4hqtLvqyH0uej3AYYdY0x6xYoFM2ueLskfrt6ekD9/9c3XX/pU",
-	"VpQ6XBA2n7NUH0bJFNz2BjTW2Fa4wDOCaHqbaLHLCfl8KsTvdVM/60X7fFcX7ofh95cNlfS8SZ7zDng2",
-	"Ef6cUvV3E4BPlEYd8uGKQR3mfVL1n3WFhi+CYs7x7tkoI5XOOj89zFHssnJs+QR/4RySq7PTq/Ofzi7I",
-	"HwCT6fjO7oR8yFm2AMqoL8fk5P3F2/OrH89ObwU86NAvCMEsVizDe9eSka0LmTKlWPblmHz7/sPFydmp",
-	"6aBO5k4F3Ga3Asf25Zj8eHzx4fjdBO63wzBR6Oz/+/74w/WNaUVIX1YhZ3MzNtTVoH0Ard6KVK6M4m06",
-	"+rIO73SfOxqP/CeNxiM7xtF4hEMYjUe+99F45LsfjUfY2w64Z08MYGu9UJfJ1sad0awYFHGY9qSw3AMi",
-	"2Z5g+erg5aFFEB2RVwcHQE7XwCpaHeaBKxbkYfprGDuJ86s9hQo6zgPy865zVeY9KGqaRL3+reHpwmbX",
-	"7IoUuw52DV4Xm2ckLoH2CA11T6KlPCJ2aIAMR+HXkiNn0VLTtdPh9oJF+Rs/zK+N3D2dQKMA9HnHNr8X",
-	"gqSBTeSCgNIIhB6daBHXsp+5qIJ7Wam2X39z8MqrtrUyAw/A1AxhCBHiuEBoBvAVb+IR/SAHAFrNSN77",
-	"7dhYo45yzcMvzqFsi7CBHbzlt91nZy8cdwBX7AuxiEMj+pzumwrlM8Qaqva+ve7R4219NZtD7waFkP+H",
-	"q3cTcmzTzKkllXSOx1sBxrXVGgCRKxVrxK48Io6A/aJiaNqu03rjHBJU1fCF1hUaELVO4rnSeimzGjf8",
-	"+2ug7vkA///45uR7YMd6d3ZzFr3Xnx0h5wMQobr9+pud6nZZ5MNNvV1bvWJaHbKLBGEZN+axlS7eVefM",
-	"ZdwqZjc4vvagkEnDHC71soXTdx+m7wCV+2zA2x7lWhs5c3sXe+tLY/wPKm/0tHpDWzfZ4ELJ3dhAz2Vr",
-	"99QAjnJ3EvaA2DmW3P2UPnsAd6t9rpPu77j2hCptlMBWewNjbF7IVZhr+8Px2x+OMb3WSMfr4+/Mv/72",
-	"/tvRePTx7Nvv37//YYftc63p0Pnzdu9QQofdJceeiQR/C3NalXaBse9YEk0HmxHKvVNfxW9doMVxY5Tq",
-	"iKwpDwpmVwwGvuLGnkQ2O/ckDnL3x8eMRYslPATWQ2UTnpFz3pdTPCRc1VNLQ99FzdNwK2ThgraViel8",
-	"CYKxzFgoa1YoKSYEeNCz/NfJKiM4rJmLqfK5UYY3aZMQfSC9Zuxo7KWwxYDXtNUz8IucxSNNQIrjQdeY",
-	"sMChFAuEle0l/YuckYzNgRbYzNNxRYlISVGKWwFEHuPKSHAZYNRsuEW5MttpL7ohM8Ch3Ok/mHdqOl7b",
-	"hwPyPECrGx0wlHtP0gnbOkXc+xGZbbz7Wduq7RnDAmBQHXSPkkctGJbtvrMwQ6WBz28sUn8NtHOWm832",
-	"UlFrJenNqnYLlWD5A8Uevnk0HplhjGyShdLM/Lfd+CNfEmzXUXXzOxQ6rDqjlFWo6QtFEnghcam9fIWx",
-	"Z6x23hDa7hNdobEC+WOQM6aqMhT7qO3QTlWMpWcAyr3hKiYNeNfSPJvbGgo2TYGFqa2+k7H16DPXeKr1",
-	"GytLi1/X3mdYpVNIASBT8/OAMnxyPa3Yc2JsTcXCdIrPjG066Jzfsz1u7la2nTYtqXH8nIpjVzrYMDvO",
-	"pHlvD+15v4wS+zn7qNx4tnfpNrb5ARkqP7EicvkeC8cqaDfY8eX5GC5duDQtG8aa6uURSRAUCGwzcAmN",
-	"SZKxnOGfbgVeSHW9xAXeCwyAjcYjiyAYWfbKexAU6Z0niwJeC9MoPqFlwXZIw4+B530rulowtZbCUilS",
-	"si7V8pA8QG1/rgiSdThGoozl3IF+XAFonABLIH4ragwbExIWBgZFEapyO8dmQP+BtSbVAF9lI6rRPC7m",
-	"83Mu2NOq9TW96KkEbIdDtZUZ10QXlOeNa9PHGruuY0smxPrU0vcUwUZIyVJH5e+JZeQDsJuQDx35jbAO",
-	"SVwe+6Duy69fvXrdqyhDS7F1yEOfMTdf81KXBesYVfVxSV/xHHeQmfORBX7afRhbBtcbjcsXODKbPaKJ",
-	"9rRtoJChYMA4r80phX+IDMo4RPxxQe2dtrqI7hliywLtpiCZyWzTPyM1jCNES0yf5LLMzuCDqLKoPYhp",
-	"7Os2fEIpsqbBtrEV6oCC0c4UQWKOOM3AfVdZdJ65mwOlBTztdRK0m01PHU23Mhi09ZlYLfkFz6A8K5bz",
-	"tZ/Sj2eIKj21LwyaVUhErL/YcBxYGraHJc+ZxfbYfc4VWTORcbHor5u562vaFtUGpiV7WL5Qblnda/FQ",
-	"9aBy2T1dVPiNFcHwk2sbBw3UNkrg3fKioIcjFce3hwJol48PylG2QvFTZSgHY+qhAdaWZmsDJXZPJjVf",
-	"l/CSQRaVmwvDsgkKi+SQLPg9E6RcT25F4pGhySFRd3y9NreeK8trFxOcYkzQWe6vRHOXH5rLvFFFw44K",
-	"tUHzAUg66viDfG9x3bDYXJViL5wL0MtRrxVjRDqTE3IhNQDmzSegNhdLvzAycAq7teWsmrGqiMhUVVzS",
-	"ds21YvncjuCh4JoNowZJaZ63DAJ+aoTcVzSDTEUkJhHM1RZRAKMGaN9RxVYCNMd9VdnLnArBshOa59GB",
-	"onKNzpCdxFpZsQFfSeV20EXJfo5hOpjIpp6NtN/Nfk0X1PIGRy92rCDERcDKDvVxcBqB8omJDNItjfFS",
-	"sXGqUq0R34YZo9N5zhdL3VXvJYXqKEj0zAXBF8bWIWPLIRKkLQVKsQlJYGEThP4CHDhcaiR2skNyq9sG",
-	"gv8k89a5xXNGM6LldglIt+IVMXFtx7idHq53TBCeYbQBtLI9Asr3LKaNbrNeDXQs1zmxBr5c15+Gsn+m",
-	"MI3DtMqhcd3GUgYD7lgiY/oOXKGzR5rqfNMgrd1eL+ZWv2v0tZ1ivqAUPV+5KlvwsMHvQxExRSkwiwkR",
-	"T0EAJFKYfDf+MIhbV01FXCdaBRGYyfCICc/Yai01E+kmzvj2QfBfS0boSppb1UkG87VsxbVqkPd4XkNX",
-	"YZujTTFwVGYWsjJn2XQui77bfkv78tMW3cQiO6GlYu22F9wYSkvQkYpSCFtW7YEWtVJeRrxNvcqTUpFC",
-	"gj3oROj9GUHdgIJqWUQVoTNz4wzfdJGbjuLKiCyq9lRlvLciRZEbPP/V8SG1mpVBcb5xdYkKqX2otY+Z",
-	"Z9ZJLQeKOMiW2bCsXXUiS5phqeyUFph9VmqbotdWgaGiruk7Co3XXusUmfWAC9Uhznk/27dq83mqLvxN",
-	"zq5K4YstPKH+oR1Zdc9XGdduh0UP3OPatGBUEDUY27Fagy9tt95ZUcTWlwK6tdStwjpPqdhYfOoDFvvv",
-	"bvpBFnfzXD5MHY93t/ypPz4OPsKPsmWacsoFy45T3QdTt1VYv4fNaibDNv9bQ6hELJY1K1ZctRMJVL87",
-	"HHe2XX2yZZLseGud1EfUOUfvH8ReZRChEj5sBqxi7+V9LFWf37N2/d9cejmjCgJ69zTnLTww8MyUrSVC",
-	"1naeOfeGd2n3Jclqq0dvfvlCWZpbc0g3lvAGky0gF1uKBSvInZAPqtfqQW/1bxvbCetctmtrQj7/xtZs",
-	"XW3sdh/0CZhbYEsrSea0gJReV0pohve/K0eL6JWKuWMH97TI2ONuObWij9NwfN2BjX4SxwoaHMG4OluB",
-	"A67WbWyN3lKe70vkbKRaWTBkwShKMUwD6Z4B7yfvBPaXAvh/fRlr9sj1NLVnoofOkwN4t+OYdg8SD4KW",
-	"d0wMqQ1YFilTPb7tyj9rI3DZVJYR38SZgKjwzfmPZ6fT9x9uHEOVWZi3x+fvzk7jMsrcWKzoXXcvct/h",
-	"25UeUJ+Sxvy6RY1uQyZSto9gZw9MaTJnIjXaOvRrPWjgEGTpnb2dqMvaaaga+Eg0aPDRFoAyTeVUadde",
-	"/ziBGZf3IkR/5WJRbaB69+9zqM1rfnQJ42a6ovGgZuEo32+zl3H4xa0rcWKeGY45tB4yXAVLn4YrtD3x",
-	"A6dm208SYed+a8Z1aOcJPdzOQRvJjq1hde9G445Z656ofeTncX3PxuenNgONsrw//+fL8cu//HZ7Own+",
-	"9S+9dkaP79rnky4LCT4e6zJA+UCU5nlO5INQzpHwnNfE7y/Af2eh2bpCe8TMYH/3j5ehTP5UwTI7mJ2B",
-	"sreySNmJtaX+68BqqtN4e3s9ei6YTeFjY/u4cTsq9cMs/nPPXv/JALDjKYYq9xF01zaxkAuSXGF1aGgm",
-	"iSTdV2GxxuUu8g0aIO2MIiELdwPhhGCp7RKh3dAqW7y5B7KqoJpN16yYItdYO/3T2oh4y0dG00IqLKBm",
-	"LMXQVwxltlwlbdN4MnZRy1sBPyKhRvBAg4ook+UsZzVzbHJQjd0mce3DBj1k14TL/el2TUoFLTa7PwEa",
-	"OcGH6zHYYZvNp+//l9uHEODuORHvi+x/2OYdj5SW62mfF2Bs11qu44Gw729uLk8sFdKwMJgtTYkwXlpo",
-	"nvI1FXpCrljGC5ZasiskVnO1x7e3fJCAG++/HVpRfUVbSs/pc2XwRFNZjgWhM2DTYWSp9ZrIAv5XQR58",
-	"LLGlW0U3ncQE0PeM5nq5R0pgWcsGiaax9Kc6+Z7RQs8YHY7g4enSqP8qtA6QTlFoLkoW3RTY19SIhOKe",
-	"5haA3NudGsMrnzr0t41Iw5NqjPhlj43yfYP5ryzMoG/H/bXsd+bxqiZ2Q9VWTGsuFmo6JH7TM0L0EZbA",
-	"dh3ZAADqa/Y/blmUYML9FHRun/2MZt/59mZxAIhm3UfGXpgZI1hzTuDscSnGFc2jC9bWr62I0I5JbAwU",
-	"915vPwEASmjQocVIaRT7tbNKOddLRIdVO9ZubDxjY6IkWuUVkz3WSwZY6q0AEo9ULgT/D0dG+JSi5Wa8",
-	"Wys/Hj2+WMgX9o+/KCkmV/ThR8tbEu6LfbEYTb8DkOY+p6sB/GYA6O2Pv/KW2hb66pIqxTKz+dBJ9uhB",
-	"3xPyHlEph6QUHtL4D/F1rAu5KJhS/T/4qhSX7qXtj275sCr0Pdif4mPTeztTzkXGHj+o4fWdgJBpDwKC",
-	"ltjOeKRSKvZpUJfrnKnpnOl0GWXq5feMFPJBEfsImW2I4qt1zgjEjgj0vEeWpO25YDHJCxNLmEAURMF0",
-	"WQjb957dlQBNisU/wIBRBB8QTKkxcB2gC7pAkmYBCbKAGAygK8j3mwISNm4cQZC3xdeMDQG1oYsezkqe",
-	"ZzZx45BkhVzXQ6ttHmgbzMNd5b/Vde92R33Ot9Y+usGDjLWhgtVS6/nS58RccRjvm1GdLmPIy4y1VBnV",
-	"FCPb8ZyY/hqT/Zi3nOXZzozMFEPWtvfY/ARZQ63To4sygj7dIIcaNhUsca87L/j1hbrj6xdyjf2+gDvG",
-	"WL2mVzNAOTuubq0hMXSsWzYMZxVckJGobJDvFC2EUeXXuEQFjqR19lIYFjrrjgDtvA8j7gSEZ0c8JFeX",
-	"3x9fnJ2OydXZu7Pja/yv4+vr8+/gr65s8zbOvIa/6yhNFkNxFUPzzWrBh2HZO9UFGcYgGgHacMdEz4rf",
-	"inuEH0L4Qz9ewGrj7zrmnRiHv8nZt2V+90kQKLbtAISS6mfkJcukYD339vBcxDnP9W7vWoBM7olPzLm4",
-	"67O47+A5sIFaVJcqdxQcB+yRrrhoKVvTRau8ffgwFSoS10AHBdWAJnU8tCt5D8UMQBBgpkcFNwYHASbH",
-	"9x1ZL/vc7KvnwG+ifuzAQc6yd3Nu91g1JSG+M9iyblk7DliFYHS+ppPji5Ozd8B5dPUhToBs390nNrXn",
-	"CW11k19bYBxklB1ZldWyBrT7znsdIkTjvsVna1szcA6+iVS3bMNP2m47VmMPCT0r87tB4hnE6qeKEONo",
-	"dgaI7TAuC3bP2cNgGncveXocW/v0lKtpSuPyoyr0xwrm0sSCAqy2iaSHRVCd0O1+WybixNkh6aYqZBrJ",
-	"pFyaVoQy5gtmEHBFspJZ9c3ltBiFf7u8y5Ii4h+VnluRzGUx45mlBxPsgVi6m+sfzi8vz04nJAEO14T8",
-	"wUZUvjwEKLYNGkHBKluiKLE1MWxjMs9cY5hmwTKfUwfEJclhrMJMPWUVh+dKh41sJkFqRB6Sn7RIpdNa",
-	"Gs4QsVQs1BT39zNxF4CZcQ1Pkj+8Onh18OLlK1KKnClFkn/BJhKA+qoqIamgc/2ld4vdCs+0VuXmm5Vf",
-	"lUpjCbAJOdeOcwXqg4NrFBuTacXS9tt4ZIxcPeUxGVpClUyw86/vaN5iVKemw2m5ngKDVWSXQhbyiqs5",
-	"L9gUsbgJcW8dkqV8ICuziVQutTIfckQODslLTH+tBxp3uRVSuVpRkXmYfyzz2HkVjRqyR35TWp3LeNbV",
-	"9ZIWOGk0zwPdwuoiQLfHdY0VDny+gRayBEoLpFeOk+l1Dmvt5cUOmb8tY/bUbd07LcUMM0azae6JVNrA",
-	"ht73u6D3jJRrMmOYfEvDbKUJ+dbP3BgKuaBGKee3wiZ6AzkmZI1ksi391rYwHZzRB8rhMM2/nqWxuwq2",
-	"TeCPh/F7JVj+Tc4gufKm4AuHbu+n8f/CzSRHo23onQdjV1mOMuB4giJWKLi5VnCOIapeUJEhvWwHRdDX",
-	"B30OdlWKfZchgg/uZ7o8TnOpFOtmvgG7elURCljFIJfKZah5ZwJXFrRNqCLv3l/fGMmGWeM2Gme0iArW",
-	"n/jD3r+8kJWri4Km8RgplBmjmhEKK+PGa4e6JZhtaWSQwcFAb0VirIqpacmo3GoKC25xGSppCza5T/n6",
-	"4PVfeq10fTw91u9HfKESYK1eeaCWyUoW9XpBFoRRSHCWrN0I5aTNUm5YxXFerzYtWH9P2JqWik07jFl4",
-	"IGY9SxRytPDJLfmGWLHbqD0ZFXfY8MBMdHilhZmrmgt0v+PTlp6N29qPqlwNwdivCy4LriOX6vd8Ye4I",
-	"1Bjbj8iLsA5VsKlQO2wHkyT2Nki2AY+RYUJr3erO9nWcEHgt0HdgQc1pfKBGHzg4NHqgadTSaQ0rO4XG",
-	"xnQPQenrsu2yeuE5nzkLUdm4ClRd6ebTHH3zBuszVVFSOGgA1YA7xdI2RZgybEp5jzFeu0fNa2uWTlvr",
-	"KAdhd4cTqTSwL5Qvm+J4BaNWZBeX3ltbxMkKdwtK4Y4zDRZ8S3rsLzcdR8WOCboxj/3OJaubCAcwWHBe",
-	"j2Diz27oope7LeYOs9G2ytNVW/dKmfLCNbB5bA8Nw2HsSTUdpWZEu2541IL53OFeq4zRvRxl//wW6WeD",
-	"8p/LoPynsv72t+RimAMUIU7JVHVFLiRvL8oW3ot9rcF/GjPvs9X2z2W1DZSen02G/U2Gp6aDvYl+6mdT",
-	"ZNsU+e9qJ8SBbTGdeThMuKYK7xHh/EXOpoEyNCTWGcSDPlXEszm6PrHPalj96tzvrDP/2Vb4bCt8thX+",
-	"G9oKn/X8z3r+Zz3/s57/Wc//rOf/Tnr+U7T363K1oj1K1OxRJKcSGNvsyaDN+OiNEenAFIZu+SiGvzsk",
-	"dLNkxP7o8i4DvUiHBMqlioeEOgIUtb53WgA/VYP8HB34rPF/hpv9T4WbDTUiPtsJn+2EfwY74bPC/xkL",
-	"9OmwQP88UJ4mZUcd/FLDqOyNdemrre7hxbdD3dN977TkXTmlvpeWL+lXsmgrZS1e/lGSjKU8Y1lYONpy",
-	"DzfzKMJk7edK7HZJ1JEyhuangCsJSImBSh8HDDmRpTB/rmdFm6G7hOKeeZHmiEz3KW9xZ6u691FgoAJ8",
-	"d3qoltNPXWTjicnco3F7yXv3oU+oAuvqmEGFI1sDdm4FWmepoxjFfbxgnG+lb9kTX3Fwv4KrW7/sUezG",
-	"bGlfXbFPVRdAjw8uMtO3FExrBaQaJ063ANsHT7hdXq0Xu229qFo/P4N9eZtKSNiyYrg3gZLEfCNJqbFN",
-	"7xksF6QzckdCweZzIOrYKtHWa/SNwmxxqnhMrDRS3MOwhHwYgvX/lIXcahIwSNO2F77ZMhlSNAHPW55N",
-	"Z1gDvsoNdwJ95Aks8Paf82KFhUHtP+AHWayXFJ8uGBAz4X8GrWBi59QT/vo/YR9YD7FeZbQqheBUyeoD",
-	"AjPe9jW3+N1cLqZyPjfT21Kf1E3PHhpJVVu0rz7iy9h16iC23a7FRJf8k0/w89BV1E54wyOQK+l0GylS",
-	"5ouHuTo0wQltl/48ZqK7tBKBJTZ7V0DduigjwI6sXOc8tbpAE6LuKzorS4BazuBhLgXiL13NHZRSjk6C",
-	"PXIFKTgigytFSH0r4F21NH9eUC7afEJh3e+d18+OSt6/S61J/8Y04/O55XiNmbx+ppP63EG9osxO4ZKC",
-	"qw1aMv+2baNxBX5jKJLLhG6bwHUhU6ZUlyDHSuwKrhWO/l4VhgmMxuvUAK+vewcQ1f3lPRZ46VdQjqFo",
-	"7ldQLnoxbBftrpl64XbYLXF+PylpJdynQl3ZUfUBW9UcoPvw31rnL067d+9H4jFmP7dEB5x9tWDaGFjE",
-	"B0oOSQLtB0wLoPlkY1CNxv6wUJHdCrMlVZ0qwe2OUXXKf94pVbZr8j7SVNseofDOumBz/ujJn8lsQ5I/",
-	"JnvENVYe4fb0GBUokPYrVUXphWEOCQdtTfUSBA54ru9pXrIxoUj6plKa02Kyhwa2dymGDpb2IXQysTGB",
-	"kvvWM9kEjbzuKt7w73//97/+/K9/nfzxX0Zxdeqddyb2JvVubCdb2fyrVxguHOMCQUoYxSUB3d8+9urN",
-	"G5IuaUFTR0If/VqX5L3noC6pXkJUElQolhFf1Kutx7qjupuTRUsbZbRUvYzIe1ZkJTPnpmKSMVIAPP9k",
-	"zQouswkBL31yKwKaFb1kG1s6yuI2aMjLAt52o4tV5C1MOfrgFYqnW5G4OGhyCOHC4OcxkXkGBbh4ofTY",
-	"BnqSerg1qQsZM0ogMLJ9j6rwbJtWfklL9cTqJTuRKS0Zy86ww7TkrWQb6RhtH+xzVQYzRFcdP35fjaDl",
-	"fF6GRLyDKjLBa6Rga1kEpQ7R9RRj7yyF3kHDv82PvcWJHSHmV45hN1ZuNLWO1J1Nt0wP1kP4pBukteei",
-	"3Dslc4AK/enwWGrNUj0N/PetZdWc3qHpHWafrWkBRpeRTzldY3k81SMDrXUy9WBn5ZWtsiznlnMXpFZw",
-	"MCHEQo5tAIkb60GwBxReORd3noT7VtgGpGBjh1YJCMX9GUK5bGErjub0gUPhEE2WLF+jwGsAlwTXnOY7",
-	"KxkMj/xgFL6FnKJAxjhz8FHBeaDGormnxaYl7N5+rJs1TBvdSU3zoBKMWYcx4SLNywzq3DmujCPyEnzJ",
-	"QuKiDI5VmnE8/zSuylzzdc5Z8SRRVA6GX1mXW9QcveYiZf5ySakgM0bSnPIVyzy1SOjmNFswK1Hz5srs",
-	"xozMaHrX3ySlqKVPceMMstauSvETK2YxS22gvNuPuti9NCSyUguM9aAgqEAgcXYHek95Tmd5O2GMhYeY",
-	"lXIjrpwHXCEXXu/lMos753ne92u9v7U1+NX0yA5DWdWqJPRc7SYkbjigrSKWCZgFVxQhgxXD4OjTotKw",
-	"kA16VWEiphmjWc4FGzaH2+3sQxZda8aHMxuFsd9fvD2/+vH84ruAuttuUC6IEX76MCh6bqxhhoX9LcW+",
-	"VvaCvBVGPGG5TxsDwKvSasVYJ6VuC1y8vzgbjYNRRC2AT+Wszn+dDogB+o8pUOXoFf/rVcYaJSdUsvbv",
-	"TFUFj25xwPT1AYc1sSMhdyziraZxDqkTWyPd6HioDS1lzoyRzQWawH4yIm13Fzj+2CjZsqbKCFspKiCv",
-	"2ihz90zi9NUC/OWDFr3npPGMrdZShwJn+xnQ6CpI6fbuUSWoBmTGllxk7mwZY1ESL14J155f3glz8+9Z",
-	"md/dCixNZDQ4btrJpVgoouWYWImAgCK6oGNSBRDM32CPjO36ZAjVrUW0ZeGKWkMlFngpCO2T4ygMxTzG",
-	"8vn4VqCCUYq7CgG8zQtYS2gdhNJx6QF78vgNrw2AdWNQuKlBe2owaWAuF9P28jGRocnFFJqOeCcs5jSX",
-	"C7McGCvxMYlGABySE6imM6ridyFiYL0oiKveFVB2+/cQgBn7tXJj7JirqopQAL585nQiG3xJ16XDsk61",
-	"MWJ6ejl8A1xCOZZBSxq+DEXK93t7zejdtFBq6NtDqgy7ILv98ujK4hNyPu2NXRmPCil1Z+QLmRWNNmLj",
-	"cHDrHFU6CogiZ6rjLqeVTblzAEZsTisS+fjvPT8GnlWarePz4xCo2XQui1az4AsExB+BeYy5BsbykKVG",
-	"p4SzA4009vfHgGDjHkrkPjC4Oiq2x4bUgGBvUe10FW7bhW2tMhP2YaobRkWnCyoU3FTPQEfXuCe34LYB",
-	"T50t3+Bmpbm1GgZohdD1knlbavobdlvvaWGxq4rJ1NXH+g1Suy6i9kh4FdYFQkPodBHnNR0WO6j0vKo9",
-	"FDGTsfjBRe0V2B8zdLxIAVEpUJi+UIckuTn/8ex0+v7DTQK/J+/eX98kgG+QErH8co7JISgFwkyTB3PF",
-	"Q4rJH4Ss6ctYjQjCMTZp68sWPazL/w7zbPZLq+O329cZR9xrmt7tOrInyJZ5wx51iGDvRjLYgl4rX0ar",
-	"Gn/Hgj+uc1oBBYZ45z6JN2yWy/TOWEa9gB821Y4ER5HcsX53XMZSPhgr34JN82o1zfl9SyS6qXhvf5Yr",
-	"lAeP9K3k01+rUFyk7NPeb4FpHoHLV1sNUAWyyOLma1fAEQ455VBkQ3kdgIoNJJSkLtOlZ9EwyrVyesfu",
-	"z/xIuW6rju9ks5PeVdPVrIR7bls4t5/RCn6wR1F9M2G/luZeXtOCrhiUd3c5Cxxj2j6ZdgcDUsOj2qdQ",
-	"6p6AaHenObDPsERWLYcAM0MjvKHeAJ4Ncn63Etj3AOmg+8pdl81cuB0ve5/OsCnxrw2ZE1B6+pqMVekm",
-	"SIOcbaYr7uLGGFR68+rN17Uo08vORMJeG6RhIvXZioHR0uvxSnscNOPVe0OmHOTG0EvUy92qVParSJ1s",
-	"qxEPaj2wGLobR42rd4niFhH3OwAF9pREe/hPQlfPwGzafy40w07r/mPINoKVtvbLD2nfWXtSIZorceBp",
-	"/KTkhzCePkBcLxbifndnGIEPZUIymao//SJnarLKCD4+Y8oqB3NG0k2aw9K6uNTl2cXp+cV3o/HIlYAd",
-	"jUdXHy4u8I+uWuxoPLr+cHJydnYK/40J/6PxyJt7o7EtgYjPIvCuDeXm7IUwMQdCsUHKDPxnUYqONgL9",
-	"bWtyElvcMDnEZCVlq7iRROVS418rEMGEJEYXkvM5/oLQkYro4FbU69Ynd2yTVOai2e1tpgtJ0FBA4KGr",
-	"inIr8K8TkqDATczxcOZuSoV1+01IostCJIf2JxX8hmFJyACDtAoLljDjh3IsCXjBkjFJmMiSwyCAiVBf",
-	"iZEVoxKhVmH6uxWJDWnCrqy/xhVRPGfCNI4LVv8d82At0Ehpua7HQO2SGA06l3qEEX05n4/GI/TA4Jz4",
-	"wr1Q9bsQLgELWgqSsKjzIOHWadkn10FG/CAQu5Vkv8iZlWT2dDkRCEcM666TRckztg0yzJSeLug6njH/",
-	"QPP8RWrMY4jYWxRsJrHk4COH2n+AHQUSilpRQSlSBmQisDeZyJw+u6BrB489RNyFJjTPt8DvVbs25y06",
-	"fWb89pIY8g2QXUH0A08ZfoKqAfVlQZKZ1MtksjUmBbtC6mUcjS/i0KELhyOmsJldjcTBABPYZd097I9e",
-	"MX//D1vjuGGVHF8cg1ESXJUfbk568Wv0yet0J8DVNgEseQwI2mmxNO4wm1WDbbVcXUH6SPNwbazTH/a5",
-	"CjeCuVFG49HZT2cX5lL58fjiwzHW1b25+j+j8ejb45Mf3p6/M3+6Pv7ueDQenb77t7bDfxPN3IBovKst",
-	"YNmKmnRm9ZpR5Aw84cHvFqBWlOJWrKgo4bHaKbMbwaWZ4EPRgf5A53f0Uqp+JTi3lYC1fdXqAaBaGv0O",
-	"2t2WSnI+V0z3DFgYXdGPK3z+q1fxAIdc87SFaWDN06gL8FyQBMKKxjCzAH14+gtFOAD51VI+ALITPukL",
-	"c3nJXI0R6HkrMq40F4vSWMaKQCatUvzetuKXFwq7moMWhvxtWP8QfE+3YlZIuGbtQf9q8hKv2bksLJ7A",
-	"CjlwVptRI/o9IMYDZ/itQHHOM4KsbbgoeptA7NXOowZTGi7F2K1h7OC9c8b+QG/GO0YV86rmwC2IgVbc",
-	"gEtGCz1jtOJRMKrpNgK/mQ4dq1K99taEWQSamrXKWbZAKAA2EbdU9gc5yLtWU0oFI4p322bwnc9hHyTy",
-	"zm7wVGbeC1Uws3jcVl33OrVLC7VUJKDA4o1vJiRxwUdkxXIcVQHlWFKFJ5MJeW/UzweuLPINxmlWCKMx",
-	"dirjQZV9aRq8F1XexbeqXByv10xkVz5OP3Df2YzZdFmKO9x9uVxs7zUgp1Ds17gR5coz+9rKS75YMqVr",
-	"rTf991H51ywI4Lpt+fh+XpIm3dyas5R1fGyA8t0acLfLDj40AjlVRLNH3fSQfv3q5evXUWBsKe6mM6rY",
-	"16+jjUEUtNHaV6+/efPqLzHf5S58U/cnoRjwsLxejkLcJ+1zF/X0KF0wuuogTlM6k6Xe0up2yuUaxLuX",
-	"Ty7cgtXbYSw7nJXGFOP3xzbshTyRqzUTyvs/KsNOxIuLX9bcJQNcNkuqpub0xENvcK7SslAxH9RlweBu",
-	"h+TcfGOEaOKaS8BgK0p25Bxvc8bAeEIHHCYtjwnNH+gmHsxa2+hyFJX9gIx2MLJksnNzmramiv8Hq5EI",
-	"vYzrVZrmU8ha6yJuBPeWo2zUlqJqDh59deSTR18ejA8ODjxPLcwUAsKSW1GH3LQwHnYTtMFYqxL+rUuE",
-	"0xV8WjIhN5YPAf7NxQLu3DVefAWCDhgtcs6KWzFjKS0VwP60lHeAMcilWDhXi2WBXMmCxTkSGoelWo9x",
-	"tQNjR+Eyp0Kw7ITm+XBatB7Ow2vN1sepq8Ayk9kAHiHvIt9KBK/hXDO2hpCrsXU8uUdY11cTWhT8nmXg",
-	"TTLjWIKceEo+8Ucb37UtkYelVMwmNwcDAgOAV1E6Y4RFE45XTC9lHEzVQKjVf5hykbHH3dRdZZHvxmlA",
-	"T7V2x26Z/QixqWoKo5uqkLOcrYamBb49Id+8fvPniB6wDejY9uBQ60JOpZjnPNWonNpXqsTstVSKz3JG",
-	"uFCa0WwMdhTYZihIb0XS6C+ptFuEcOIR9A74Fl+G9bUHDOsv1B1fv5BrnJAXkHLDCjsdEAiK4ZWuNZ3l",
-	"7IgAEpeuwIYs88xy+Rmjjcfpdyxqo/+BO2U0ewem4Yl9dfvo4VS7SSZ0BiiHMOkCHakOMgKLMsEDpGkc",
-	"PQFGqJGihRQLXAauwjTseMA6shHQu7HiStM7RuayFD4wFTTXK3RiN/FbzvIojwlfrWWx1+Sew5vWUtie",
-	"YWTWOX33b9PzHy/fX91Mzy9O3v94+e7s5sxaXJWNav6FA5lgeoPS1GJpIt4VqpfVVm6f3AB5NvTTOj/n",
-	"8ur9ydn19RRjLs56tPskZOJ2MHGmdBvC1GyrUtWD+d98E9znr+NhTM113jI9YMc6+M9R5Wcxtj/iRy3Z",
-	"jkjjSPwWdhVIWbYJy57lnuqg+IDpuY4MK/gLoMdnSLbQy4OJn+anxh+4YFuMHRQvmN0OAY57fz/M5SA8",
-	"o5eE25MHzC2X+Dvhwk6jUSR8Bo6DwdAKSGR+whtqsnP6XOfjJk6xZWYgx2EfgxfOoKN38JHOZ7V6w0TO",
-	"pypZl1Qpn2lPamFDRC08C+/Eij7WkF3Bsa1m/fc3nYPdWg9dxGIXnXQYO+nhq7n4nQ3k2P6++kQwj+eg",
-	"+3jOEf0W/XZLWLjPMAdhWJt6N7z7c9eQevoV62My5mI7UTtalkYnBoaiiqzRHPnCddzmHPbMvrtsj6Yn",
-	"NXhzjCNs+fDCApaf3Sa1bVdmaQfDd5jyOelJvbAt9besEKv15Btvj/TWS+3oW0kb1utC3lMMR/Circwg",
-	"PtZeWmUmS5HGPB7fu0oGXpHEZFUXUkrNZbzFXtHP3ZJSQXdXJbATcIIP+9emkIrc8rkNdFmswg/kTPft",
-	"2zyt9k5it8HzgbMDUZNhPNqaRkwkpfkKKNCYyAikxytSUA25alXqqUVOQbRKSLDj8nxI5pql/h3+nXMP",
-	"Ku+Jn+wg2VtQkHItu2JJcz1tu18+Ljd2Kr4/fndzdnpIEpc4lYz9f08h0zuxUBBzZuxfosLCdNhdrsYF",
-	"6wk8Otk5WT0zLHKq9NQTG0QyIMxPHnxPNVOalMLGn+dlThQT8XIGVcvD8q/Na+Ybe564782joMrNI27j",
-	"d1b4oMFvXX+IJiMzxgTxBLJ7SCVwP8dEYb1XJcmcFkdkzgXNkS05cdsv2avbR0d1ofY4RSu6mbGpYqJj",
-	"uqrw/5JCSBYYI6ibQnBe0mLBsAqRRHYWSCKj9+xWFCxl/J5l6PDxnleHFECna2WlGfPa0nVZTALXJJVl",
-	"vp9vXhibvM8HpqzQlIt8Q+AVUjCaAmWz/bhDktglTsiKi1KRRAEjK1CuJtVEJnuN0yipRc9d/h6eNRoT",
-	"1Wy69gWbeme3txIEFWyNdOtbc/V+HnwvCT/30F/qte2xoFzYEDOtVrUs2PhWVNVEgo0DR9FtloAO05yR",
-	"vaZ0C7vdExXHcpZG56ASwAnPVIJE0RUjAzKX4r20x0mO79G3siAABaumGYMIduaANVsoczyzMZLdUg0b",
-	"+IFu9hmFrQfQeliwd/QekSXNHMsInGD88Y5tABoLuZB7CVOrRky9udTKnSakI/ExM1GX4oTmeinLxbKu",
-	"rByRNcbjbgXuTyVXjFg8SWOn/WOy7u05r9IStVxPe1ss11quQeeHHbLrpcore4PPY9a+UOZ7BqhXFlc2",
-	"5ZmKIt6sR9qG3WToXj4kGvaNP1hBPNesL79ndpGPboUFVQNGWQr0u+olWzWiLTt1naZF9Ol5BZDwRxbE",
-	"ZVHuoBfo9lbZ8mkdrBMe8WS59mmeozP9jgusUFC5RK00sZBsZgsXoGDxd3OOnyTnDVEE0p0rspCCtSCq",
-	"HvDq3M2ECIB/Wmyq4yxnihX3/W2KGAuDD0+69NbmzVm3/dx17IyG6gRWJqBT02O2tPMVVFphYGNYyy6o",
-	"elLVYHH2tNVg7aVQU9OCS7qm3XTxKFQkE32SduuOj3ggzp0+LZG221FP+fgo8fRWNuSuuFjkzMduKtyw",
-	"Azqfnl+fHF9BOs7Z9ft3P53Bf/3bh7MP5r9Oz96d3ZxFQTd1S3+4sx3JaNyWtpjiDLVS1FSAqttuw1o5",
-	"UCDIBvJ71UK53KVF2C6jSLt65eHd2afGDggtyzaZAN+FZiPh8xrrOFcVqWyb20au2K2Y0fQuwO4fjAkV",
-	"m+bFue3Y3uXWBqpwew23VDyVYmG2HCTQ1xDKEoYGHiXQgmwz4Si7p/kvX7/eRSS7RVdhlrfjAFn3zz4b",
-	"clEWLrkksaIHoFzmCob6zuZaqTRCUJPsguECG/XLGM/G/ELOcqeKm6WPsRjv7YiBHbLDuPLFniD5Cnoa",
-	"rBU2w5nQrZeiHevwPd0Lamv9G3VfyxG5Y2sdQGfdhFfs8LFQ3YAKcW35fU/0Km3516EbqDPZMXX7xC/P",
-	"LA7RUuWARmfGDHaRNR9pnieRedrTL59H4CLXYMUpq3pZ7dHzbUAyoTXVcIcaUV5w80alYJrD8wvYgm0V",
-	"h6Ju9MZA5IrBVNhoCq3hTFiBZe+to90YKr6QccQ/vafnuytp2vPdavL9zc2lG5gia1aAZhfI0L90y9Cv",
-	"X++6pbJiMy3KyPaGmi0gUeNf3s/bW9kyFamDd/u22NVQw/2Q0FxZ0nJyenZ8Gt7N26OJ2jgvzS1kkabB",
-	"272iNT6e7KkKXh6EQWRvpTTdffUh/IgrEVC1t6gYdSJ1q2L00DK8l6ofaqDur9qCDnio+Pt3p2fXN5MW",
-	"l1b8XjHbE58ZE5oWUikoYWJ2bHjtJ1n+68QKaSMdWTJ2sOBbAT+aKa090KrJ+MtpcvCy06/Wd3aQiufn",
-	"7coHKEw8YNkeG4/mnvSgJjiVLiBT6CekcT7V9TAUGuacEFFEYXhgC7bOaWpz/a35KuehNXIEhq4iyR2d",
-	"31F78yy1XieTLSfHDuFg8UXgkfjD1dsT8vU3B6++tGX1AfyC94ytOnVEqB3DrTDqKhgRvLKs4cUNKEJq",
-	"QkDZ8NoSWymW3zMFRod51vrXGv6NvtWx6vQnBzuKUtobuEsj0D0Qu42s8FZEJ4TOXG0OTKe3tnAX4rAv",
-	"X9g6yDDtSCI1OoEHf8I39qQuG+LKM9Pm3XnDXU1bWDTFPd7az0nl3Qg62LGUe7CL+C04BIcA2+ZT8Yvg",
-	"QHaSi2wtxda++Pb9h4uTs9ND6+0CtzKmh6AZXEU68w2IkxqMwTk0Ph6f3yCbyM3xD2cXo/HoFMnwPYuI",
-	"owsZux67/Bp7LNF+swp4HdPj4NXdWezWN9x3kd47RaOhJoKicNioTcYFQDrznOUTcnl2Nf3hLAyXcL2s",
-	"YLp3DC0TsOAwFRQ0c1t+TmLxaWtNrwt2z2Wp4A0g+6gSckHIW0MMpJayqaqsqi56xxo58jj+0XhkR9m1",
-	"7pe+JOIQWG1N03+Kqv5PoYj1Ub/203F+a9+7l2bXsIfBBCxQzMQ7cCB5g/qqyQ0iQ4ysTe/YJmIG/MA2",
-	"4McEbR3UE2AFwAClgMNTELlmol7/AlUTLOu0V9RutpkuClmu++t96CL7dnNBVyyi8327IXMuFqxYF1zo",
-	"MZzJVwckN9qe0gQ6UxPbdYX1798jvOgpHIa8F8A9hsY26WodSy74ABUWNfPO16FGZJhfEYlvdcXnbnrG",
-	"3yZPCLE1roQqMuKXINhB4Yr6KRvX933H9XEFrrin4Yj/IbKjRTGxrGWHJJU5+rWwcA9sEFcRzBuE6Bqn",
-	"Zr08Ks1mld6KGtEL+UMSoNuSL8ee58X6MonLKToFfcdRnoFxAhCm+v0WsKtZLWh6fHl59f4npLTxNGuX",
-	"xx+uQf/B4UGhINtPSKzWcTvCTO5BcUUbMZA6703UK+49rZGgBM01Ri47AilUQ+RUG9FlEfdBSAVBUtYn",
-	"/tQYinMSd40UxgfY3HAInV75oY6ijg3uePC2akvXA0/Hl+f1lEuz39dUL49IgtYNOEMuj29Ovg917zUt",
-	"FWYumf1bkaV5KLO3jlo2F8S493F7VxxPEAqAdrLnTNv5/bNbBtTY/S+Rk7KvzL9jbO3ruXVmQhD3FFGa",
-	"bqBGOxbtGEaO0z8pxRfN7GLMqOr5zTY9eWHjJ1QzsQcll4/MImGPoguqYH5Qc6ji5Viwmhbpkt9btNqK",
-	"5zl30CtyQGRxK3yBVzDaWHEPJRisIXFEXrw89MmW1nmGkTqLcvgC7HX8kluBLjqIEBurBAdnhYzZdvNc",
-	"PsTCoWbqcmbmdNWSSY5NIXbUPdwtPr96+fWrV6+3JeiL6IFFgdyne5x3LqBCIsaZHuhmQq6rRwQzklTb",
-	"aUHfopnAW+GWow1iuc/gO3fXPicUTJapuV4jdwd+AHpgMXQXzErT8z0mBVvQIstddqXYVNtlfGsmxcwj",
-	"KQVUOMeiwRPyY6m00YvsgV1TpfsjBTunY6+ULbdoXegS3CDuSawPXuXLH5ED2DEkKzYuwbTbbglid9uS",
-	"blAOmd260g3uqDYSKIYEr0E8EMuk3Iq01ETOQZvCIBsCTu0RBi7Ml+bPbaFa/2RL8DEcwmFNPKggVcBW",
-	"yMRPGBPla68DzV5fS+0MW4HzudNQcvM+rla9MyNOF5vjPN/nlO0dnf0HRyX/x7iqfvu/7L37cuM2tjf6",
-	"KijXrkr3HFl2dzqZGbumznFsJ+OZvo3tnuyvPs4RYRGSEFOAQpBWa1Jdtf86D3AeYj/YfpKvsNYCCEqk",
-	"RMqy+5L+K2mLFxBYWFjX32/Ngm/X+ln2LzdiHK6lOpkFsa4uKWEXI2sCgnAZz34Qlu4QjKaAfRN+lJOH",
-	"2rg+dujctzypOoL1aAGwhKcpN6YBOlZ5giby0oD1flQYnkLYjhpW4I39JUhWXeRQKJpbdWa9H+VpxKC+",
-	"1JpX1PPV25PqjqcyGbhC7QYnKc8W2+iXUaannkmvDttQzEqUbntxz2lWiHCoRLwPQfv9LVY7l+6rVoLk",
-	"cL3ZvL4f+V8BIM/e0d4vRqv+JZ+/8uRUG+F68qwQALYyK/LBzAfz74tphanoqcjGANXiEtJ//PZP3z/1",
-	"wK+5mH1jWEzp6NjVsUpjJ5RmEJMf9iD7xrjEtVVjH3p7SucDym3XFgyNZOZQ1xSVeVXSJSStBnMm+KA+",
-	"+7lSfGXHSKCxvvsH6r1dUp0Ph2IG9VgsDiYxbjrgPztnK3ME493crTfoHrGpsIcI1gnk/FYo2DIVy8Uu",
-	"LLwCQufBBc6rWo1PIPVxOgAhvuNprf9x7UisglpoPFdL7I91RzsU27Y42H+ReS3eCxTJugjbzYKkG0kM",
-	"7ni2sKd1xlWip/37xdPsOe+EuWYYOudpYNYMeZqaHmVQ0A8RZTnfNhXdG1fB+t3W96XVyOewg2jE6xfh",
-	"+8MXf2o3kCLNpd2TTSsBzQ7lOkAiFTnO3g+FSMxKLnXTqjSMKTSbgJS2tjvBDsHFQWFzuIORnShm52WB",
-	"vGHEbw4arAOsgj+q6+z26jbf1RFyqevyRRg0O2JAg2GAtwGw3blKWCZmOsth4mVGhpzp+dJWkRrRR0Wo",
-	"syNmhDCRmqOTM5sJZXq+UnaITI6m79uXjtiNzieIEg4vJEdTJQyIWBhPplIdgStNDnk1SeDJLmgA9sym",
-	"Z9s/2rvr7Y5CnYZMGF1xhD3rItGVCtMOpLsWJwIe0EiUuC3dONxZG/Gxmnvu2YZweFgwJVS+a67FJlhr",
-	"/93BUGsNWiJivV8cvTTp6rHDOhLQ1WM1/enZn5/3OlGnnlVYo9gOmFSD4Xz/3Xfffr8GNG4Z474Fo2rD",
-	"AgH8/TZtEfa+Nbhkfgc1Npl/skD4n/r28+OrmcOGVX4b8PLvHoPuMcHdPgLU2of6Ob0kfNeuk+rvY4UR",
-	"RKNRP62zwvXBIUp1w3ess1ylHgDFCDJwd69SkXowzyTwYW73gJngt4PMmC0f0Dz32xEnUDCrM0PHqn5J",
-	"0l8HHSuRt1dJsxIjeZ1ZepGLqYNTRhiPlC+aPgCN525NaTnG49p+cBdW521omn2p1+pCQxMTwVN4fBrr",
-	"mVEnvDR4qqRQ0wlVdpnIi0y1Iryo9Pxv1PnrSJaLRtMJZdxsLeTggmLx36qMrznjdMYI0QLs+h6GC+DU",
-	"w5CcPe+Gq/hea0688kvaeVd+g28uKMYn103hFR/zjpMXT0XOE55zqCrhiuHT0Mkx2v4xxlcSHrEu8lmR",
-	"mzDgZlywshcpX0FsfSOAMihTxDXJ5u3QAQOM8gpGMmJpswsFfm7gy1F9cp4t8EynzgsYI1Dv8ApMvswN",
-	"BlhTPTYd2k/s/JfdmSvIg42pS2BCGCFGOwyJ4nV4Q8/h7OAVUFpAnntNXya9pJOW8+nxdcbrTWGkEsYM",
-	"bsWilXXbaQhD+ICaZtacyA+ZUMkxAxm2SyagPthABDUTUy4bWJqGAZHJwLEkdRqYL4eoQ/D4GbE7MOW+",
-	"HoVow1uWKY4bKdI7DR43RkPq4UIl4n24kX059I2AYMl7MSxy7FDy8yiSY0fkAXs/hqaBSNlzxu7NxEOh",
-	"bMCyDIY2sMqjgVSCJwNMmtYSyl0j3oYK4dFxi4cLj9815neCFbM++xlgHL2SkiZSMWqEuFdywvpD07dQ",
-	"B+iPcfl4NY57QdVypPz8ufBbNUPaZA6UlIO1X/qaTwUo5YB/Lox491hsZ/H/oZ/r8RUrj/ytnncTiFY2",
-	"5vFVcgrXOa6BNqoRIiMlnf46wHMMxufN+KupHAmgOG7z4pf+YmQSgQOvA8JTo3gqIRIz8OqzuQ6Es5nI",
-	"jFbU8z5sKCcAuiNrLDXqGs4I/ghltxLQa2lYY8Krw+dnpetxzxzem2brAK0LJIjx1muQzonR8IgjlYhh",
-	"yjNhekFKb6NpQvk9tOdnPvu0MeJNiSroXhjz1qa9vdZFrlZ/nXG1hrfhYZDV7D6ocSPa3FIYz6ZjDaJG",
-	"Tizp7S6OtCIumW4c7BmcYZ6/FIQA0DS1s/GsAem5M9vZXLmYvdS1wGamMLMQFLgRfKsikZCK9bd2o/1N",
-	"Bl3Ni21MkpLssSW1a3Bct+AfA5LJBvF8eKw4bPq+H0AcaY1ms8JfEYxtQ1l/BY+eVMHyq2oevHyuh7ph",
-	"6ZgLmElcO3N5yi3ZctU1XT2IQuSzZnS0NphogU9zr+YFKFx+D+1MSFu+b8ceo/V1AN9x8Jv9z4cDIDWv",
-	"Zs58M0Nph/peh/3Q1NsjHU/gcvs0W+6Ycf+25p77f9rrYe+EeJ8Llez7yngCU9l3j/F/GCGBTBClx8fk",
-	"1SrFUvJKO6hjf2sbq6xiZDUSzSAqgelgAKyz1Cr5ooZUzwB0Sj0VmJwKk/PprIP6qz9X6zJA5dB7jgWo",
-	"HG/48ibJP38/S/lWvJZrIxo+gEFX4Yk5n2jwZ4GbC5A9O5TVplwqkXyO0QfX2nizqJ+s0LXzliF5bt4a",
-	"HumsxxxLJFVmydxEKlQOpvQBwbizztyT+O2bq2t2kKS/HrhK3oPfyjD3hwOQmPhpL1IaKgp0inBVZajL",
-	"us7edAg8ZSg3mE9EJlr7gE2tONdhC46jxaKw12zCTQdgmyZuuKChBC/pMSXmHm2g3yUK5rXQshg6qtea",
-	"FnCqwAAmpVrvFbyjTvzec7UZOsvvnTdwdVdLvwutzWOa6q0/2xrQaC1Pp4SxVlPzNtEp9AA4bbi+OBoi",
-	"KA6dqeQOhpIYe1wCum5wVONC2RWeD9z/50WmwjPZV8r8ayNdkDfPVgyqcmDlB7tF9Dujt7fJINoKHVBC",
-	"JCCumIwIYUiBNOpRsZ9RA3ywFH5t54pTHea/ajEXQj0KPJU9ZorhhHFMBGSJyKjGr8/eKAI2LJQ1Z83E",
-	"hc/1KFLcO+rQRQ0VrejE1YY2Wwx4JVQVln+0KVZdDiC1emfb0FAVZsp5Ga1eodXAcYPiToPwxd7RHgIu",
-	"7tUvlGaJZnKE7VnL81+JlMA5BAyAJC/sViyOIhXj82P25MXhn5+C1GHybyDeSwNRTPbk+eGhA43hOTz+",
-	"adUM94NcurfW1N0m0FSNzrRtrAjiNLXoaRgJcskgTqXBNHUyY3qujpneWF0cqZXyYpLx4MRoxTsfhoea",
-	"aqw8PvP3L6xTnPGhQ2leioy5BqywmOrFxg3iowH17QhU/OLFyhVuQEQcBU8hbEDrKA3sMKkczGMzDfC9",
-	"SkarwZGaCKpviIStgqRYvYouDCy4PqssSDnrkaIXUYF5pba8fUNpb3MwRhk8jTrI10oAZKUgVIylyQEi",
-	"x7cCM+w/cmcRpDkAFIqz1GqvsE1MKmuHxktSB3V5G8SuLvKyZgdUG5z77JQr5Cyyi3RjzReilsdhr0dp",
-	"ff7sxR9f/Onb71/8sTuIQzWNUDOlQ80zI9gw5cbIkRxWCGyJ5LlUpHZJ70QYz0DLyIfD6/Cdq1GER0RH",
-	"gzrn1rUMUIWwqYwBH7kRFK00hev96EwMpXHzy+KZUAkcZdKwq+uTy+vzs2MWZ4VS8FfAwYQ4tp/n2Or5",
-	"SHmClDj4RZoSBOZ4KeXnfjx/fXVyXd5JaiOO1BNougdNGvzwlDCs7eOfLCUpyTd9isP04WT7LO/5OXVV",
-	"/3A4sxBrz44HYmap+xKAlnl5flY90WnG9qBySeH/VWdoSSprBJZeHxI7+HfvBYHxRlG2K2wNieE2pT8e",
-	"2ADLmui88hqDctWO4hnNbNiTxRSMVyc02LAY91iMm7P8d1kCUPkTfTb9kdiwCLsA/3ZMOszkMLihviOk",
-	"UxRYQ3UoPeanC9MhbsJqK2aCwdW0fOEi9nxHDAhJr5LBl2q8BcQZvxsPkgKJLZq5CqBcGGumcs2ESvrM",
-	"JYdG2DFnD92azEpjiayfmvKTu7JmLq/Vls8IRGCLJ6yk9xsIIbd+QQDYJDY0jsGRSZWCqC7Yk2CWel4u",
-	"vSQ+ZXwKFBQTbQQ1LyIsACxlzSLfG9EJiROhBKUeylZOxRIjI+aOHLgF/jZtHxhbSqJsvRIVhbINr4TP",
-	"JG79hKrO2wI06cFzaMtpsRaZtOWvWp7pXlU5ru7aOl2wtO9WFc7qejRJyorMrrNo8LzbwojjZqBHDQFi",
-	"nvMbbgS6Ny5K7NArWpaMUbbQOr31b5noInMVsnI4oQMYaDKJIqpnFYGvA+z+7lyveXMBrfK7fvXWpnHF",
-	"dGltHwcWzyZLGde78qbWZnPR6OFjlbhmM52mfXbOh3gg4PlM+R1nI5IlXcExrKAWBnZwCPbsTc56w49A",
-	"GwkQYxtYBa8e/aHy3WaXul6wIb5pUp0Dno7OPNENBQsC71fpeQcWAfrKFnX+bkJWfSX3Q+1S04/XFE7y",
-	"GfMMdKbro7bLeSeyxUANplIVOahPu5/SxYDn9Le93l7CJfzFamAhbhO+MOW/8Jd1i5m9BLC67brrEuEp",
-	"lt0nZ3VcOTgz3SqcU4JRWTJXsYURUZoABtiNI5PjSW6XuucYvqF/WIk5RMuNkWNVAesPsqAtgArrCcy3",
-	"69xLfG3sxmyVaqoJsEdqcrPooMTcAr22j6wrvpqLWd5cx5iXSw7+kT+qGWeZLtS2pIe40G4Ngg9bt3fw",
-	"I7p2VQP5o6uYDr4HM+n43hqYCTNI/R6p7eFMGmqdT0D6HPMnYA0Q4St6XP02GeZmCRBCda06zO7F5aCw",
-	"QqP84sozyxH1gjmrXUWRQzCi6/oZvG91iXxSplUP58aaauhUaCznJZ8l57fCUFdDbUrV6YnGEmOI1WKe",
-	"FgeHKQyq8WqgczKD4GNr4c1QX7XrZnXardXVjY5FoWS+s+JDd09dccnVRM8Vzluu2TATiTXneYq1/9aF",
-	"zIXiqn49oFK51acuiz36N3h/zwtbZTHKuSzXgCamlAQvWlUZXLNFTkHWOm+UwK1u3jRE1tOtPYXu2fni",
-	"rCnYnw/8ytUVMR8R2C2sQ8sQlU6T3T+0CdTpfkK7fQtn6YaTAAcLvlHkWrm5S2BbcCMEdknmTJPQdbBa",
-	"Kvtgk+flnr7m87oGrE/SdM3nmOChXb6nzv5qzK9ZYzvoIeLBiFiux3CYdC66bhQW/0nrJrEd4UuNG1uO",
-	"m5TU6px2pTWAjdwR10EVKcIKQhJ6k42w98PC84/n5VdQMnUFD2IqVeVvK/O4PPf4AbXzbc2rH7aY7MtC",
-	"GQ9QWDPHheogs/YZjhWrSvu4rj6gpqW85iPXVxG4KdimfOttpvWo2pkkMmZymaZMz5VxqC2fN/D9Wq2R",
-	"Feob43UHNwjAJRLEIh8JNbQu8gwmKhFDmQizZffGRwbUL0V0K6Stxn3yWVEgFGrbNfBoD/dbAJFcFvfA",
-	"OkO4C1VvrLbCO3kIPKUzSqGWVEfciJ0ATpTAJ7U7FxFJ00zwZOHRLqCgi/jh7OsayBw6YZo8TPviEg7K",
-	"rrBIRKVTai202xUVVXfuAdlIsMXTFJsnxqZ91WNYg7pS9PhS3goW2wfGTCqsaNCEKV3pltrI/RVcu4ym",
-	"gMXb3ZpoCWSjFsDyNZ+SvQ+FLQiQS+wDHoogZDUAfoIruNgKOJAb5oxjaV4P+SDm0niYkFQaRDNIRLbU",
-	"YbqBwau394uuIe/Baf5F3yzNcuequPo6vXdK/lr40ZeFei8d+1UixzJHAMq4H7N4ELP4KGbxfgnbzuzr",
-	"IwX70p7OSIXnkRIyfEYFWXipt6vjCq+rv3R4+EmgBKEwhlTPbkoma+tqgcYCid0CnGjC+OyzE2zisUp5",
-	"MRMAKeqxmXGBkb3f7qhIScWAghl449yqV8qqJnk+20Op2diu4PzpcK81KaCyE9O96fw/z0/fXZ+Habjz",
-	"+hRNLmbbpJs/2b4xX8HcugL5nwC8v6kyER7btAAvdddA8xtQS4iNSfJeNs1qhbLY39vu7Ahk4kMvtC/X",
-	"75FlUJt2E+7Lv6bbwOI9BEwIEPE1pPUoHubnHs4TawTpDDFKb+wlGB0HSELCMW0U0pYmkC7yoZ6Kgeu/",
-	"ralatbp4KGdc5UDZhCAJvWqLtNUggxeHf8YOIdKq9aguZMYOtkL2gHdvcWunJrktrcKiLfrDEkoFECZU",
-	"dkE9H+la6KF7c5WX3f5kbvqRha92zWYVd8n3raGALyXGNpCc05x8cbreg4/cDxekRt3jk9fMZVMtzV/1",
-	"PFQxVAxJVTJ2Lw9zSMpJu6NDpYtoezcOQ9dX2rw7PT2/ugqLaK4vXp2/eXdd4U53ZThNxzy4Sa9JsNdV",
-	"ete0G2yo8Da3cjZr6kpwR2z3SG4FwS88GEukmMZwSs26WJfKt0rRaTvliQgoblrWDEO1cxsHNXSVvJu6",
-	"3Tm7DdJb99O1oQoZCUc6AmRB3SMtR6dhL9NMrDdbGnU1Ij91HfVjHGE1JsAho63YY89ciKrHnpclMD32",
-	"ra/AflGp2++x71ilUPt7RhuywrPx/UYmbjuyQZvG1ao66XTAdjgO6SR0EZlgeL1yly9JS2Wf1OtunfEW",
-	"6e6l4g+qoS3Rm5dho/7tMzdYbeHu2KKpIuc3aYf05bW9/J1LZaznzqt+hn9V3UQFj+04V4Ing7yYpXUT",
-	"den5A/95cvru3SuoLFU6Z5mY6juRsIXIt5iyieCz7bG9rbzd7+4OywX4mg3L5XSm4uni3x0AJPCuItfb",
-	"33nHh8Vylc7GGzvfJO9EIBodZ3qqEzmSIhkAMkPtLLV7UOOJkWv7VQ17/CXPxoRFaHoMwJwSZsSMZzwX",
-	"6WKbjQ6tCw2v+6vgsx67fnNydU3IeSBnS3xKMmNTPjP3pecjrRoOqLKpqlNT3TLVZe1V9n/jopX7plb3",
-	"SGQC6eKldEnE6CFPAfe33hUHcArrA8Msz3ma7g9TPbzFDgryclwx8jeG/bvq1oR1lU1dV1ikRaC08Gwq",
-	"VWAx6MHBmM8AWxvQjKoDSDTQNOWRAqQFrEW2Qyo5jzw4sjuUxnzWR4S1mX+4zOsf5cqa7aP6LM7EDE5U",
-	"vEMPh0XmcHA9zZkdVx/wJGYix/6dVIxy6FSF2yC2AvciQtJUZ6L6NrgC83RCVeOmfkZKV4P+5cZG/7v0",
-	"6s1RVvCcA3FoEsYt3GZCjqgpzawup0GBkoZlWPMJsOMaDkVYFA9gBX07cJ+dBAOEhVOcRLsc2PwSLh57",
-	"Ulnxp30Wk5NZlY5IgXhcT8TCvRmaKFiu5zxLANi4UHncAYATdnDN+ZbL4W1T+wn0WXg496QQZb7CDeD+",
-	"r58Ku1s3I8X5K92Ye35F64VkKhxGVwchEQpI19rbevSac5VniyYkrYHdoTprRGTVquxAnvFxvepqFt+Q",
-	"REJkkBFBA44nlfVxu/cXfTOAupwKcLepDRastV7dZLVbCZyibVOzSyhNmE5hOivb+89d5CsXM0QKyTM5",
-	"HjukcWDuBg0JJDf4R/v9kcIJaMiurcOTJ3ezC4B8XbT5IjeM4tH2iyBIwOyltYIQYuW2e+utRNJpJwDW",
-	"vXNeHkJqEsYmSQb9XxnopL/TxYHQVP9FueZ/NZObte6A4U2mQAmk7hKEPX/Uls2qjE7DXM/ksN4SwKq/",
-	"2neUjJkQmHJZIaQwXvQ31vF0qcToFtxosl5cYE5nDGLRJZRJi+MWxGPJu6/byFBFVDPQmZ2hzA7l//3f",
-	"h/t/5vujk/0f//Xbnz7sh/980eWfz55/+I+6KfhnWVDSQYvcFDJ1Aa865ohpQyfDuKHB9SfNMoE8cxKT",
-	"VfAGyNpvKuhevx5lkctY167Bz+JmonVXW3wrUgq6pwHZf1M/TSINv0m7pi7dTU1l9T9PsBRqjtNgLSd3",
-	"T4OuhN/qC8fEnVA5AHxtPOZp2s/tHddwA0E5SDUeeHDJZuQDhAgj7AcGN5RHPrG7tz9FxvJOqEFRwxXy",
-	"uuT61cpAg/udYImwDiGQyQZc5Gwmsim335kujl1qCGh2RCYiZU0+tcoSUqvw2iowMcxEvrZZwvoiPefR",
-	"ubznMi59v/nhTaYs/oj4aNZMMHKMAd2tsFNJHK7we2qsvkLdKj1XA3damTpY9Srwvgfdt+4D9TQckV+A",
-	"RMB6tARLaWJYz0hhxYzSJbDOQuSOVN3agzeCTaUxM0BM6FpUtVVDV5bWPvvjosy3Xdif6SaodasPkdsP",
-	"rGrBqkJZeXOpjEpZrWjZdRDwbtrWHAnn8PRt+vPrW+1/hm5rK5hEXnIcEnnM8ddAFZtcuwyHtzNzba1K",
-	"pee1NuH9CfG/qyHX/LBmikr1vaol7J89sGoMqcwSZAygmWaZGMn34VVh/rH/h/gY6buPGE/TSIEcLO21",
-	"rpTAYd/F6sakz9pmzZtxWxsYS4OTdB3dcH2n/X0P2vUCeiPGUoW4h0rPYweUCD8qpH9CpQKj8cXn0BoS",
-	"KYoeSyLMrUS7rPz29vyDHlGWvR5tMWXvLl8+kL6zY1ijeB4R4ZB0TfvwjDOXN0Uy/IM3YrbQE9v1wu1u",
-	"z+1+U31pEtu0Ulfe6Hxgh6nagVKLImAfJDKyRuHEdCR0y4bplrgaG3LtwcTXssTcGJ0WuWCTPJ/ZE8/+",
-	"17B3ly8DRgdCz2UCybezIhUG4Qv67FIkMgPCR/Qecl+6uVxtf/jiTxtPv9qlrocEgs2AXQkOZzKfCFOG",
-	"i0x4Npd/7Tcczm26ATYdztDi1rkxymGFwIRTP4XxiaR+G2rW9pb9UE+nvBYh8hwnC05MyF/0O7kMicj5",
-	"cNLV+8+47AZuMhE8y28Ez7e8y4hfW3JzAbZyHaeaQULHv0AaOu42S66WtwXOQKpN95It1/DbgjW6GYqh",
-	"CYlmtuT0N8/dLJNqKGd1JeCIDkw/s/lEGxGAJYQA2LIeKuHXQhSio9SvYc8tX9iNf5xKNevEIxMz7br4",
-	"ZG4w5ONFsCWpt0lu6+GAkttBc3CxZdMeaqpWTXsdeoI3RIPWNAQvlZnREgciHdbGwh5aXrglzRA2D7Yh",
-	"U8MJwYaNbZrQkercCplPy+Pr7ot78KFxsNsM88S1x1fOHMhp1YF4NJ4VkICUOZCKQJaNXGN7uaNPGTls",
-	"FUrQlOdxwxFzn8P4sK6My+nvJryI5Reuj3jvAVUITRmk9uHrUaJhBpRnArYnQw1sxLfPa1YzVNv1XXkq",
-	"DPG6vI+95ZilcirDfmFErIhUbJ/6i74xg5nIBrjosQsPSmu9GV3BvllhRqgi9D9r0+BXn8L7EXoZzSzl",
-	"i2OmhIByE3YjWAFdlNs0ZTY28Ey0yetoN+qXt+k8W18xVp4/q+/H30IMVpmzscgNLVcZsKD/i/u7ixWt",
-	"gejwx8nqkK/O/h5wiDj8jKX5e1br97VFssnxNS2eWVcS16yutwAvOoFqCzso/M4arbd1pAIf2D5Qgd7C",
-	"xjgFPXZzmAIuvIRTMWtHjNhQVUJnBGAps1yzWwJWXYY7to7roBlR4a96zlKtxnYPAPkRwW9AYw7hdDpg",
-	"lhY2ZXm+O+jUxrfqUS4Q7kOohPFm22vjq/K8/i0/e8oif23AS6/VuBfOpDTs5Zur65Zv73IgwDmU02kM",
-	"jdE6TVpamFnRavWC77gVYmawsCYgbSpnAAYCMR0y3lt8rYOKGnRBjtjOzN2Rseqs1HqBrJGepanurWyd",
-	"iqG7MiHNm72BgOXk9Prin+d9dnZ5cvH64vVPR4yYyQy4I1ieqhI8mJR26KWmD1J6BJsVUsNKADVepMol",
-	"VjpDdCEQ97j6rcQ+QfQaSrxHeo0pQGjKnOHAIsXHXKoelFMDmbfK0wXxglLF69n59cnpX8/PjrC4pRqd",
-	"x8fs9fbcB+719uzI7V/ovtqIvQsr3Ssy2ERc5c67OTeBE9s+w18aym2k2n7GWXlHG7TTpmyOgym1UoCh",
-	"NEAnHQ7FDCknCL3QEbfU5nuQ52HQyiJw1kb5Qq83sPxgr7dtuxkR5Djw8bUP8Z2+9Zl6TxZAsCT3yJ/X",
-	"BoZDeYEAQSk0PVfL5nP7/iJaRaazSPkymCVCj5aU7x1QAx0yaonHU13uSqK7XILKHDfnupv025KMd0Wg",
-	"vycgTuUBXbFTkN4hoJBaZQK+D5LKJgrOlsWVneFqWCNajZXGZrga7ALdEYTSCcvFdGYl0IdaMmGK1HVy",
-	"eLxySOgDgEyGnTo8x8QxFpxEKv6P37Ddm2ViJDKhhui+A90r4Mh4r8iOCN16e44BtaE1aI/gIQBM0n99",
-	"8uq8P+P55EPMpMo11SV/A4W+syLvsfg/fiM4h8p1UP3vfmAnwWCwdEuqxPiegoUUqf1nkaZ9Fv+H/QIM",
-	"30B7fy4ynkYqtycv0u/BJ6qS9DUTRI3SYjvQhVviDXVHgVnPQ7l7CsndbMd6XdkAVrMrMk2nH30QcHmP",
-	"lOYEnCb/6+TVSwZiIZWRCQq0nQCtRIsNWWtytLvFvhl28Qb8T3f9Y9YWhKV6rX12sCDbeO346FZ+u730",
-	"upaA/YStzj3wQDMj1TgVuLKJHhZTa7F7r0wNJzpDlc5TyY2o5wN3D/8nT2XCtzhn72u2fvKm3J2dmaCV",
-	"wm7Af62awKtYv9XERpNRFMzfOuGAXdRtZXyRxYJP0/UqwgqU1xBkfjcHHhtEHd/zrzoUZCOGRSbzxZUV",
-	"BYoezaQjTF8pSjh5e8FuxaKHhB1/+/kanZBhKiHlD6fiEPlmjcjZSZFPdCb/7QuFpX3OBHkpnITt/ef+",
-	"yduL/b+LRbkN+Ezaf3/o7d0IntW1hpSD8WOxLwCRhuXH+/wTAV3uwwdoSR/VtBJc3fI0QQccPJ8jCrGU",
-	"ZMKG8WGmjYGqCzkUpoeEIgC5glaXihQhp8DurhiaPTBDb1JokX2rTT7OxNU/XvYjFak//OFUqzs81E3/",
-	"D39AoyZk1TaK34rBkBtxTH2R9q+XP56yb7/99s/2ke+uT8l4mko7TnT4j73xi3dIxaYyTSX9zJ7E//Nf",
-	"/z2Ymvhpn72i95XxIzCrsPqcmsr67BKRs6g0mGqr/Vh15v/0ayGyBZvxjE9FTt8RKaRDB9fIfjdAq8An",
-	"n2M9ILRbSWDTj/lslhIr8MEs0zepmP5f9nyKvVaN1BM7B39+8d0fnzrL1wBsA4uHOhHxsb3UuLtNf5oA",
-	"pCX0eE4Zt6batTXy7PakaboR1q+zV1ELObUEjIq0LBI/pvpFfx+E+HhqtP3EvMisI0lvpU+9kv8W8KXW",
-	"4yZjht3oZMGM/DdQKcVYz9Of8vcD+wO2kMc99oy9kj8EFb+9SIGA5YCFm7P4/f6Uv9+39+zjPVQTzFUw",
-	"QjMTQzmSGALEMdFiMpkEa+Ar/Yc8g1r3+D/36cL9iyQ+olZbu+W/MUAeJ/NIQVgKREYmEFuyNj95KM+e",
-	"/yngYw9hRrkLcbl9UJIz2AHV7PLSiVMjOS6wUNQUIusxbiIVV3TOEfsB9AD7n//6b0SF88rmCP5GPG7l",
-	"JBUqERmLD/hMHtw9iyOFQVP7xpnIptJAaEDmLr1oIMH6fr/80cmcU60VmYtUplPX+gFQmTLH6li/42QS",
-	"Vl1UWi+kYS8On/XcDoUe53BYLw6/7bMLxRJxJ1I9A7tjqhNBwkqgd2CB8zQN7jT9SJ1Cx2q5/WNyfMxR",
-	"JngSMyOwxhxs1fgPf/gDuC8e1JPWJKfar0hRxEol0NhJDqmhdb4Gwg1cYz8u2O/YgIEvste46GM5J327",
-	"ivgAK4+ResLZu3cXZ097wQ+XYmzXgj1xMvjt80AEK5e+4r/ozJERl3+Vyv71yaEdzvffffftd0+ZEakY",
-	"2mWiocmRa4VxyyU9p4j19exFx4G05xOxQHxe8WtBi1ve/I1hT14cfvuUpoja62COnLFheng69Vylv+lV",
-	"Zhem21M8gHzxSJk8s2dZfH7Nx3GPtJqLckmrqXUuTJ/FF6P9VzwfTsD3nmilYXvdLFB+Ai1JJ73jG1GC",
-	"PXnx7DmqAkozOGxIeo+d8YvR/mutBL0jUu7B7Kfza/bk28MXT/tuu9PglVbINSeJrAlf2WOZuNNDOlel",
-	"iZSLRduJu0jEdKZzoYYLO3fx2zdX14w29AFMX+xBIdzRbo9s9EQxvApneRw8yaqMuM9OQBdJw8xQz0QC",
-	"ogrL3AtKp+zDM13kPmZxK2Z5pEAwnMp+/gKoOY09UGcCkKog2oE7AY8QUyKNE/skDTsqaw0EdlD32JRn",
-	"tyJh5ZjtHkCAc2wHiI8ZZ4kcQQgj969Cm8G/iD7PHdN4qL54/tyOk/6UOQuA0BAKI1gxY9ze24/U2wLy",
-	"GUBosCSZmUgyeWeFAycZgF0Nm4s0DSog7GzhLjKRAiuMG6cHsV0c9hEFLY+Z0XYkriqzx2748HYk0xTf",
-	"eVOkt+H5XgKCxIlIipmwxm6MBMjUjmDt5mDu59x+1pqJhbnHYJX9Owo1HMD2q3hu/+0pzAtzBMIF6BWE",
-	"RQGN5vBqmHq79m7qnx8e9spT0v3tmb3j+eHzPsN0U6SGAN+H9W2ASgIDjF3hONgZUplc8KRX9jwuGPS5",
-	"S8Vu7J4UTj1bVx8UTzzjYxGzJ1A38Yx49u3fBtZoiWmwjjG+pHVnGdjGIKvYb/nssHd4eMgyPbeaJkBi",
-	"iHsUDoKFw3ol/AG/1q2DfVCK9gM8HHSMNYlmYHonLieG+B+QDkMAFMMKRcxL8PrjSFXHi5Afqpx55IWD",
-	"KB3iCYm/wA2E8ZHKoVAGnGNyYU5mdkD7z/uH1I2GDoc5OjiYz+d9Dj/3dTY+oHvNwcuL0/PXV+dwDwTQ",
-	"8lQ4PySI6B/tHfaf4SV6JhSfyb2jvW/7h/1vsdl7Aj6b0248mUp14COJBxmyQcy0qSe+d/uKrl+uLMdi",
-	"JHCKZiKTOpFWzBZHDsSUaOnxTIoUloyWTwPeeijET/rsjRKlzoENhggRIzFnzhuhs/qYxVOdiThSdmWy",
-	"QvhOWLtUU42dRjSGI1pl+hJ4QZ9dBdkrIZJIeeJpXw3vQFX77DSo3XK6zUy466nT2S2uu1ciF8ne0V5W",
-	"qDISa9fCOToQs6upi0fUmDlgKusiTdiNR4NNevaU9XD1zlMGF6p0lJNsQYgQGLmp60X58C8PbvyDThaY",
-	"cAGrDH370qP6hWody2e1CjpjXPPDhw8BFjLI4PPDw92/7RLyB+i419TEAEGHn0Kd+YntU+LW8TTWvcyP",
-	"/uBH7AXHiEgxnfJsYTc1PjiwRb/x8owiDxiBYwPgDXbn7UEwtTSr9472MJiAv9rHV3eqKfEWx3XN2D+C",
-	"h0Nla2XQ4BugLyVqa8oDpykNsqQk67GUZ2O74cAlJk3cZ5d6jsKIMYE8pEEvW0pMLqc8t66uGXIKHxBj",
-	"OB4gkbJ2eTkQJBWnjKkROXIcTcVUZwtEhCM8QxyOwVgC+lAqUjAjWCGl7QACq3qJpq9mM45F7rArH1As",
-	"3StqxBHLjO3puwvRu5roOeph+W+0Iq2RZb0smLkQ8u4+MjiT+9bWbhS/12E/PjtpXhLrHKJPaZ9HLk+F",
-	"adEIYa1MbZyzKLM1y2n95ZO3F3+3g2ujWq0ZfwfGqwE1AAe49RGsSWwny21bKKZpUK/4kPXatVf7enBY",
-	"4LPsgeW5JOtegr9SuVIroXN8UfVXlXNz8BbzNa2uu5L/bnXtKYJltbjyAg2la2sn7eEp9EC7EAUDslE1",
-	"G7GsI7WrsovNaN/k/dJwu0FYsGa/4Q9uw/UazK/rMLJjJ4ZLssfAB8uNSEeBV2SquBxHgZlGHdMGf7VK",
-	"ecLNpM8uRivho1SbvEc7w78LQC7Am3JeewTVPszuv6oRXlbS08Z3Bwj8WLrAUlGvagYdrAYDllZpLPnU",
-	"pseg3p3nRGujXIYfHgujqdMQOF4Uhb2HMXnw4d7eCXMrlOtdEvFnO3v1Kfq29HkNxw256pRW6GN9Y0KF",
-	"zi8pPNJEp5FPXNDOeu17yx9XowR9kunD/bfUqZM2t6+6b6uac+zgt1uxGMjkQ3CgrZgJXmSWTpUN6s1K",
-	"wtlj6LU1q/2NYVORc2ur7UKv/STyB1uBA1Qxzc7njxCwo4yD0omgkFOpAa3ekYp957xDay7e6VsXKMOz",
-	"/VYsIgUJGpGYEK3HleUARCuHpBHEVlDIa/05eOQOxOMhnC/7BY/iea0XwmDadyGBl3gO7UoI7YHTaMv+",
-	"PNEskQn430cVSCOM/WHbG7spchdiD9GoenSQeSiGSAWpYZ//wOc9gfwPtsH3p8lTF46AkDYFs+cKYRyO",
-	"IhVDUHofr48bzWHqkVyRzDork1AEWy45PPnv9pYaA9cuu0x6bCTVWGT2hAdkQwBz9HTMBVQUNNm89HPr",
-	"AUE7H46lwU7X2a4edieym22etTpJwZJ50GK7JTM+zH3d8OnLC0bdmE2z5Z+zq090XFcdfI7GD/UAQzHa",
-	"f3Hjmg/1TLQXQbt1r+CWJh/LF2GA+PFRLrKyqLBpFABWFA6iHYzH2gGEdJrr3p3rrd781ckLlNJmJ49W",
-	"ZWd+Hu4+K2Fe3/oTCc6X1QMpSX+FFPnqYXRwJzI5WjSeSZfCDg9ARSAIJyFYp0dYWIQZIZetsi6d/8kI",
-	"9LHC0GSkhhMu1crpA7rHgzjaQyyct0pcfjgRw1vDeKRc9/KMZ/mxR52jnIjdVQMjfo3ZXyiTA/8oVC5T",
-	"JvOAp4sh3iNPI0XbJrgZg/sGqoquAH6HoviYMIJSoLrTECcVVMam4NC1fxrMWK7xE4N232frVAdgktRu",
-	"4jYYDKt6JKYzvsTGeRJ0ej+FAhVamBj61ol+92bBYpSoRn0LxkRlrK4nC9/pSfNMLe5/XRcli+Ghf3Ej",
-	"CpukH1H7r7ZW2rU0tYt5eNg0IhDoxrVcbanfsLQPqvrsdPzTCjnd32yNu+YKND7F8HYXehBevVjGG2uh",
-	"CDHOvKIKfT7+4Df3v5uc9B/ous5+mLtxja++fkrcA37UhbWHd+Nk+5IEVKAyN2yWacDsCqb1F31T5+/Y",
-	"P7ee1AOk6W/2u19rTKBiq2kmXBmFK4vQRgTFaVDIS8T39uLTk9en5y/Pz/oMksdSRcp9iD8kaqN1MKrd",
-	"reruXey/6Zt2Xvbjis8pTFwgQS3lZdU7TtJfDyhV2miPvNKQuxti269LrLr8Dx6mqavlLcO+vGS8AR5T",
-	"e2r1651YeuSZ4An1uHUWhrOX/0Bu0R9hLG3M1rOX/7i2/mqnO34sHd5O90FJ8/ViJrrfdZpyY7a4jZIH",
-	"ne481coUU5H9lOli1unOv4tF1+t/4EZ8/6LTXX+FWHanW95iwWq3aUD196N1FDvdca1bXv+Smxwa8Dq8",
-	"w9/T+i1w9akuVP5Kqu738Pet7wFYSqlVp2n+SSjSBe2HdwXFfp1ec8XHvNMNVu0XquPGyTKR8s5TcJ3x",
-	"jl8DUZhOd5wgeEu311xiVWa3e7TuoBWB4fjLCG6sP8TLc40+ZScxCX8QhwW1gSGQpL+2DUsEVsDBbyUP",
-	"0PqM2cqh3f3M9rdaE67FUoxeayWgTvzeK+FBZr49fLH5vtc6f0WkjLtLsdUt4G7Xz44k19mahJu13ggU",
-	"4EYM9VQY9vb89dnF659clTrylOWZtMZ+kespz7Hes1+TK4O37UwiVo36+tl2l8jKCmOscO/DjuTk3kkt",
-	"rHW7z7rXm+/i/UxnzRmuc/jZkA3uECR0mgRZLK0IMQF7QNlMZCyV1GRRdvGNIhUHK2Rdohjbjhj0l2HF",
-	"uLXpemyWFhi+xFdSbSI1K0yknYxFpLCvCsCHoD0EoGakYsFr4j57TVgK0rApN7ciQa8DagrtMKHXI/4t",
-	"2hMqifaw/L7H/ue//vsDskIEP2HnLYtC0j/7d7jYde7gjEIZ6bDII2UmOsupJwzeB61SviD9KKTgsAsM",
-	"rf9ZMbP+MT4Li9l9k4bRmWtggo9wGBj49GppDflWkOeWBpMd0OWH7N2OBSinN9VnsfG3r/7VV//qq3/1",
-	"1b/66l99Gf7VpoyIa7LLNR0OQVKEp+mukiItEHfqzE7fzwUwUPbk8/UQlUYwl8mAk5Lg5uqGTQy+4bi7",
-	"0Vl0TN+831fJajR5pSyy12hxAyN+JvhUJLtI0KCh190brLcqx/aAMi1jwkYIVfLzrQZ4S8PjJ3zshgQt",
-	"Nr+6+tXaVCJhepYT3woPaGkg3rgPkZlXkYJaqVr7PDB39r7WazTN9+bCDRS7ndVt2M2wT/7t2Inelg42",
-	"3n/wW1DytjZAsvTtnS3uwBK+d7QDzc2dJi9XprbDzEKPKpJzLZVUIZ6MdzlvhZg5ZALA6Gcn7PL86s3L",
-	"f56f4Vt92OLy/KfL86ur8zM2R+pvEylAtKUx8gyazOu8I8S23Ol6tQlmhYGs3aculz4H2dBaNSx8PMl6",
-	"BwuxtXDNM5mLVvv2IJFmyLOkOTCG/ga274Ohhvlvug9DGy5S5uwsctylCcti+5F6WyKqUIqUGt4IhMKO",
-	"0oEg1Fb60lsfW0LLnhwo/n4gQYVvOcMv7NBWs8u2Ypj6t5m4g4xETVcx1D1Ro3V8hN3a0jVs89FIDPMy",
-	"TAVxI0QWgIPs+eHzzRuCBnFCMM472Ew0pcQaEmBugL39ILvKw4623VNk2rfaSMeuzlBnQxH3IBxpbz47",
-	"PzmDDk4HGtJnnTYc1rgYDVFEBxcAbaG+R6RQqTDGFTGyJFsAD0Jtu0ieLb7gfUpi+kjt/l/kvoT4zwPt",
-	"Sjl1uYD6HXgxdckA2i8uaAyE7lwtKHpwjDAwgDGItLsItrMgM6rPTiJF5zOSTMjcMJlgBB1pe0eZECWs",
-	"zt/56JazmTYIYIlAdDIn+H2e9CLlOj7tPyURWWBDCfAPsERjA5fvSqUeMJrCY4ZfD5mCPFIIACKSlGAG",
-	"YP9qNRR9htMgAhgiiqHXJrqOrXaxqoGgJZAO1F26lDYDqJwLhYhtOM0EiGRyDbYsDbMHTUXLnbiAOPPi",
-	"+fNIxWcv/zG4ePX2zeX14OL16ZtXb1+eX5+7fEuQHkAsCKlYjA+Oy95ZXHpDFPQElSWGtwHskB2adNDV",
-	"4XSAuKlxnZLD91SzCe00TuuYyeOd/kFCCz6rGVtktbgWJ2IX3iq+e9vgjf0JQ0k0X0tqgVLC7SAdeiXU",
-	"p0tUOpQ+9mNQ6DfU0xvpEalOXp8dY34LHDXSZ5kP5FAeCy9+c9lj4v3QIXrF2KEc9zy6oMPdA044z4NW",
-	"+9Y+i2/Fwt57KxYDTD/af9Ez6UH+uSRYy9CNS7CGTe12XzNoXzNoXzNoXzNoXzNov4sKxbOX/3iTJV+r",
-	"GR+hmnHLIsbe5rq2EgwFrH+MKwCWuJkD5Re7GJXUOEvgkhU0UADnND3P7SKN947Iy/HwneW7K8CdkXp+",
-	"eIhwmfBgsFlFEvfZiWIrwLI1kKM9h3qK44rUrViwWCZiehQVh4ffDm/FAv5nGdiVBlQWXMETl94YYrxG",
-	"yoO8WpfmxD0BMX7BwVYAYXpjB5PKO+QArwGJPQLn8N3lS/urRNeohzBx6N5RlaHDuUZXEX8CYCHEfkfs",
-	"o6XgMFzVA0Ij+zyHW0SQN2BkCkR3CHB0h1wBivmiz6qfBaLh0JOIsYC+DUl5DHOQkA5oHIGPvSSgwxvP",
-	"eaakGpuYGb4wbD5Z1FmUs8JM7lEs+Uhxn6WKv4/nn63PpjOeWpWwwD2IbEEB8tH5NR83vYouO4BrPvT2",
-	"ajB9N91a3uLv+NDrALeE39AdcWmX8FKtZ7oRXqrLJD/83NzzWHpbmAlpmzVFulWGhb2jZ9//8Y9/fP7s",
-	"+w5BO+edH9y4pGj9mYb1p34JJlwlQC2IiknP1RGLMT5h4hI6TisftZiJjNHLetClCVhq1sCB2LgbR2x/",
-	"tGYCBuF87yfFsaZ2lB7YP+PDnNgy5hOdlqgB4UmACHSjAHMaNT7WHGek/YFcQ4/YM5Zr9t3hYaTciDYr",
-	"T7P30Mrvh44J1B2/HsNSZnNcSpRSsovAFOyCYkZLstFM2+V2WO5ESUQqaulzU6MZ/ohxaFcbTZDjVDZ9",
-	"zOYTd13CZN6zxzKe1z5vwE2kMjGFjSNVCa9QDxfGLgmQ/8Xhn614c89aN+cSzMCRNUxKHdZzmSRKYoHd",
-	"IGqxTnGcu2yuWYbsgYJzmQOgSOPoiRe6FgrDfsJGXNQNoySs3wS7rLvXTTzYvgMp6XQi4i272HO0Nnzb",
-	"BpFefZCXfD/DKNbZQ9IuZytDFjTnw1tmlboAl2QpAhz6M+QfxO4SBPj3/xzwPG6AZH44oUZGfE3Hlzhi",
-	"sVMF8TGLU6kE8hZw46BvAoYntDaMIHKfp8cszvg8Zk9cbLgMLlvlBrvD/g8ibcNRhgio73M3wyZSlJN+",
-	"2q/Gtl182sTI3pzOrZ9A46YWjrpNR1fUVz46bBd6UWCb9fYyPt/r7bnpALoCmI1a4u17lkN+UX16W3bn",
-	"3aPE7brkTKLaaNx86G4TkuURK6yoxlBwEFuhN0IlgcNPT2hT7/YIjZuPVev2UGVuu2oDpAo36HjTuSCK",
-	"oa4i1sFwOuDD2zV4qzqzggIJFdNnby/fnGINJYQ3sqljAsFqnSeX52eXF/88f+2T3qdvXv94cfnq/Ozp",
-	"caR+PLl4Cbcih4BhnI24TIEbKM8WZS1AQ8OpzrCWB7L9/UhdCpfOL8eVz+VQsLXQrjUCz4e3Ss9TkYy/",
-	"TKk/Gd52jc08fv8rJLjhzC1y4BeiDDHIlnrYPeCOvab895ugHXZTC8NJeYbeu7n5wd1GGmxT4f112KCL",
-	"FS27K74nEiEgi9SjrU/SViu8sZ73lQaGMad7kDqFFE+uQfEEpTWZzxays4ur05PLM0C3Kt29SK3xmLq4",
-	"ecuVvV+QVlqu6f1ENJGri33YY9eZ100a5xqBoaWqNOpBiZnIRKkW4YTjU+Fp0JSYL7fxE4VPNWwnIfR3",
-	"jH3/0DHuGZEc+eXzw8ONLtpL+o7PQdm5sW5SdLQ2O1V0XA0B4cFxm5qhUAlH1tOHVX2wiQvRTfWBoZVr",
-	"pwJJ9XkeSgwa59mCpWKU1yF9wDu/SLV1id/2qaktGlZVlnyxrV3Pe3R7NkmW0eldN/QY151Vf5i+Onn9",
-	"7uRln53gyelGT8cnkqHK3LkQWKUqZlbtedJ06zpzVfA0JYoaAt4w9eX48AWfhpx+1uA1dhqXZM8loERq",
-	"BNRz7/wQ3dBPcr1UPA1k49D9B6XjPBsLorWmUo8je+QRHzGnin4sWnUl5M8PnwexcJ0Bgay/VCLw9lym",
-	"qSNVDR2alMMzvjt05dvktw7QMw5rt13O2vi0W0yc6UBHAQkxZMMFVvbzBHC3XVTIbTbusxvVXCni9uhM",
-	"jqXiaTVw1MOKWBirN88hdoR7FZ+HNR+K/fX6+q2byUwMBdB7Qu0sxhhdOQpk9bhKoD7FM4pj9LEHBNpn",
-	"6a/7r/BT9y+SGKi27d/KCrvyb+S1lH9w2Ddx+aw39HX7UCELXTw1FTQVRmovGm4epYmUgKnteYKZJ/R8",
-	"e/tTH7JAiPRvjPumo7KShng7EMBIjiKlNCIATUUiebZgSaZnBuHWc5HNMoGqbVphvDfuU7F+NO5HChDb",
-	"k/TX/jQBKUahvklFn1l5sGae0VOBtUhOlUKnAXKWkrPy/HnYrYHWiDT2OYnjCy8vPvwzi38+/+Gvb978",
-	"fXB2cXXyg5XbgDPMmgTwpZFyJTo6Azx4WVLF+kYNKMVgUmFJT89K94jLtGSTh1aKSBGBZN87TCWNvs+8",
-	"tei2+qKMkDxbPEqX1dI717c/kCYIFOJxqM5kef5vXRnyoezMetzvO2nS+YQ2hp9ocr6wX3l9+b8uXv9E",
-	"7AYEjU3Ex/f69J00l1XPaaXnj5mqP/AZ93bhNphdf1aVqrkiWFD7tyky5xHSPgtv1Y22VWxOVAyA3cbo",
-	"7LN36abOdCqHi7WRD0+cTN/A8J5jT68+EVbgrJkAlowS6LaW7JbAbBLWYDZGMuAFb3FMnUssd5jJxCF4",
-	"qISPlM8MmEVo0rtVFjRkNU/YVGRjqNsb+sK9hlU+QrBGXuR6ACe4B2b8ELOJTpNw62Ne3hoapdXA6UE9",
-	"QHa0dwx4mjrkxw9x2e+NhG5w+7pE6P1E5NFymzDAh8pwLonn7vKc95K2okaBvJS3gsVv31EjPwrHwW/w",
-	"3w+kfeJ+TcFg/nmt9EOl9Ha70pcBL+/2S710hDhwhnYc5A3NmpfuIR8LbYwGUIMy9nybsprfC2gYTdtm",
-	"sDAnJTuzhrJSYu7bgHTiqyawiQfqPIziMzPReZDzOaLDiji9oI0/MTFBIbra60hh1XWMXdSxw7hiN2Is",
-	"lemzixy5e6is7YYPb8eZ3eGQ7bH2XQaQCcNMG6Dkj5TSiTA98mDwoAyqGTF35PBYYCAEGDApYTQ86+lU",
-	"cJXLqQj5gmojDT3ElLiVs5n19yHE4ZdxmpDZH6lxIRMBQai6ytsmQBYWe18Fk67FaCSH0voTI51hGXOk",
-	"7EX9myK9HQDSZew/E2jXSvjMciHiKX8/8OXxT4+RLMll4SLFlR0RkePhA8pqF8cQeXn+j3fn787h72fn",
-	"L8+vz30zeuw1YQyxGvqeMgwCBfTBx6HTRBP3DSJvWDMrQ2YeMpUjtRIQI2wIDHWhLysVKzAClWo1dgE9",
-	"J73Y89bMtU6b9VNtXlrGq/mKK3VvTXmV8wzYy4r01onJPSL/bvcf/Eb/t0Q8UTdjcy5zcg2b4/9OgqVh",
-	"Dj3lrOe5yqBl8K8nL+GPBDtrH4thnPczLPC/yA2Lz6/5OGZDfQfeCDGBmm9YIoYOkP1GF3mkZH7sGdwC",
-	"tBqkf5Z5g4e67Q5yot0qckkX/8xlK0ipt5kYiWxLl9f1Ze8UbtKfpmuo8rauyb3mt8IwAfutzNEE6JGm",
-	"Bwd4mgIpvemz2OR6NvDHEpjAkAzh1Ad1zOLfPsQsE1PMvqcpAgANtUokkqw2OqSPIhEP7c047bdTd3XH",
-	"onWKWxO0hTWPworEHXgvFZV2wGezTK/Lpr8qjDXo2JCnKdK7Gj0VWgnME1lDEFv9aLmwJ3Kp0hVf8rEl",
-	"6LFS3TuWhxOcvQcUgk1EnC9XKsEQlowPJyIJewXQGO83cGp+Xf/78Wo+1PL7sEFDgxardOQGVsyGGAeG",
-	"Fe632o8bFLEj3mVgpGvA4xECGPaTNgcx8ooj55DWdpnfWYWZ7CLetSmeeume8cKIzbpNKjZK5XiSQyxg",
-	"JJU0E5EcM6XxoCPMVn4rVE0U177jq3rbrpebg6P/YNotE6aYbigXXDKCGXZbW5lA8zssYnZ1O1OeCGak",
-	"Glqr2hneAPBpzW5XTFOxt+2f+uxkBEVWbMLTvIdVhQjdCezVhj2JqfIkfgpRnIRxNuSKZ4ugi2nGjRFJ",
-	"DwcQNI3qDBrK8aMxLIaePhYN1FcjFtPPQHjpTZe4nJ+C5OJQGGew/RPrsNs1hday+8qyPceaz+RTlIOQ",
-	"Pc9a5oRLiy3TtYZYpYr+Ct7xKGUF+KqGegKU6l2cLjAv1aOlZlq2P2Ewq9e4LFeI33uD1WibCkOu8WFd",
-	"d9ynZlcsfVAL2wK++0HYVHI3pfdaX5e1bcejgvQ6W+CuEi/PI65NYwEdlCLssJbD7jNpcjkMKngqa7Sr",
-	"JdpU1vPzUuWOw/tBlWBPR6UpMey4LwGy6E5kUMB86DMmkaLLwAmGJQGAa5MLnjQEUWHSt8zrlwLS+50W",
-	"BJXLwjsIzVY1QXVLm+tSUo5dVL9Iyzp3EAr4+RuQGldIxDbVEQHDqovgzic8h0p4kUJatRQ0wxdrwrGP",
-	"J1tfK4nWVhLdV0zriokuAyeCIYIZvgZy6vlyYkAqTzuAuC9h62akkB2hB1Xu1kgVqszGKqbVMYtLcY2D",
-	"7gK7ulYL2tW1ZhSm6D3uenwx2gfhOGLR3mG0FzMjciI0KKHV6lTtor7veFbkX6pYf35lU/eS66VDe9Wg",
-	"WlM4xd6KbChUvi/UUCfQkJzxIcizKYYT6Eo5iF1RyYznkz47ITGDmhDESmLi14KnhnGFiQoAbzRiPBUq",
-	"Z0D08SQEF4zRsLD/hyxC0NUT8PE4ECn7v+CdATMA1vX1WIycJfb/iPDiKZPGFdDcLFj80/l1pCoF6v83",
-	"vPIv//Nf/x2HbfwvGLRpXb95e3E6eP3mevDjm3evz8B0URp9Pp35xmm3H3v2RySfsxu43GvYpCMJ1vaI",
-	"CUl5G6Q3B/5yacxMpKlIELRWQXoHzSE3WCjGIeiUFkQEb0YNdvGq9emr7MkMpcCuXa8yrusksBlsM6RV",
-	"/e67TayqvQdiRuiOMv4Vy/txsLzrg8739EacGwJH5z5P0x3wjOnw3HxiR5mmYbE545GaZWIk37vmTKES",
-	"+in+A7UHzrndvNi5DB1AR+zZITMeAwSKVcDEjJRv+MMCLoeFqmHkPA2oyILOt6NKOQt2IkJNXqRcJtjh",
-	"WRJgxAhik3I4oY3uVV7Z/gqdSs6kccUvvWCE0ArrayFCPF4aiWNlKRuwy1ImMEuor88AkmChbpW13HGu",
-	"s00quLHb7yRN70nC0tpw2bJmpvfp1L7hfD0SWRu+bBN9Egqx75UrI7mu98eJUG+pGi7RS311O0PpxoUT",
-	"aij2T8Aj3fic8g53w87bFrvNZ7kHH2iO2qN1u4R1J7juHS7Cbhoo09RjOt3nJFu10cWdHUZL83wt3VZ9",
-	"0Ptv+uYcX7GiGuuS+DCcASxHr6Vkgt1VR+r/xrqi+H1UMQ4l6RN+J2BCb4RQxN0H+34MAEfFDOovwY+F",
-	"5BqkgJuKDmaZHgpjRLIReLju7mFJgTOQyTZfXPtU/KSBdfQrzxzpbMpzKwo8F/u5nEKaatU8XvfQXG/1",
-	"yK+tJLBybjdcgtG0OWGC0ruzhMmsuEmhuIEeHOiMX/SNqVEa9s8tqG3gcRuZbQhv5Pnh82OsGyyID5eE",
-	"K1JmorM8XTA+Ar8W+mx1hhjyiRhJRagOmRyPgd/lZgEN8Rcj7+zjUFD5RwpYZaw8esQK+EtIo9MLrc6Z",
-	"yKROmBE5u1lEKkZ9RFdPdJFZ3z/g2/EzerRS/W1t25K9B9hYIgXP67HYc+1gj2gZesPTJEAOKU/KuMRs",
-	"HiCurjmKFN4+FVwZRxrjSVJxLgBxJkDi9VApKmEL+0lQyS/Hyt5zFKmRfI9zkemkGIoMwnlz7VSpmQBC",
-	"NLsVDSQyMCNO0h+IB8E9/qM0UlR3cZMt5CY/wYOm3Hs3YqQzEbZMPPqoQsndDSsDPIxxhS9oqVhWOzBQ",
-	"xg5+w31X7bxYSbIFMlZnWlTDSO6Ja+3AdfP77t3F2d6HRzwe1i5hf2edDEuHQoWAwivaTidFsJ4jaw+3",
-	"KZuw2oT9CFcvFRsDQ7DAIEKcFWrgsxODhC9MzJ5wq6+tbfw0UlY3OeqDhlglvuWzr76Az9hsQuAK7MyE",
-	"GLnJc+Iw19mtncFuEnHwG/zXHsBruVR+1NmY8KmYQl8k17dClZzSvjMG/u6lxZod1GPWYxM9F8ChptME",
-	"mzT77J0BthErVRy/ipLADmiH0xNvFmwqTc5vRZ+94reCmQLKRDOTEwm30kzwLJUiYzgbzOTSemxWvRnX",
-	"G1kh1fa8L/BmF7qSJlI8NZqCar6hlQHtC8szLtOGQj6BYt2d29/eBVGf7uQoW4V44YU7rMMDHTaib28p",
-	"lOt5Sa5LWbPPBTQzkATPuB6qJDByrfaqKwO575p8/Bn+aZv5bbHpD2AO1zMBmIXJxZTOA3AWYEexXB+x",
-	"WN9CrxvUVyBEol2zjJZqaZXsRsVlIusLyzrwcdMCcwSK3QjPEYa7NlQ5sDszgTwZ9oKTUCwCqkbCN5TG",
-	"FMg14HDvIhX/7c0Pgx/PX5+eQ2z54urq3fkZGv+ElVe+YGWIwegYN5Gai7RWG8B370Tydm+3wwtO7QA/",
-	"iuVevr62/XkifILULXlw8uykTNW+mzaUVyztN5b9ubKxftE3+6Vj3JVQ3x1CwRO2DfKdBYPYkPk9UUy8",
-	"58McktAQbOMMs1pspNNUzylt/oe4KeoG/9lRtKxTrPFv+ubaXt/4NKEAXmJjNLAmUlmWkkPssVD0h3Bx",
-	"mqKQcOU2L70pZJrvS1W+1ogMJardq+EBA6m2jH9Op1wlg23Xc0muDIvtk/4CvEWNwpPC/R1WvJLY/xrM",
-	"DKem3PWbHZGKMO3IG/lF34TP3Vk8M4g1bgpqYuQurMuTU0DazUW6OI7UjJucmVTnqFHhjC8UQc3Y4ZQw",
-	"M8yhzDRgm1Qm/OECa+U7OpzRzx5mBE0xkHKBHoXyt/q6R6X9xeIRxpdkvVbUlyFUXzz784tvD1+sdYKa",
-	"jYmD38p/rHXSL8JY/q2Y5Vg3InODdWaubHqUCbFCUppDQZ69Ex6BdauQowPEZpVYB76Wv+YIjXZ0DDwU",
-	"I3ng9oEOW4V66cCcRvvKrWvQ38mN9RVyDR2BnZGfcWqWN2g347ty96UYdSpmbThh25GiLpcgNwcfGs5U",
-	"nJm9hqK87w4PV5OCW7m2lSnalYvr6U1b7LDNsYS6KPWjC8V9m0Lq5/mjUV5utTAbMHaAvRxT/uhxs2y1",
-	"9B7QxqyfBvBzupEqM1KOK1NTyy/jdFnPPXf5IGns7/iIWuRfj2BU7LbN40E0AvV4PNiZ29D7sUzFOsZ2",
-	"KJk5INMeE++BhCMmPzN2kWMrithehIIYqXMnunA+OlENLVtuiGPcY5QtMOtC6XhHsxApu45JkYoQa7FH",
-	"Ri3UVGJTidJzVi/YtAW+cMnebafHg0i2a/P42ObkwQ0f3o5kmrYsPasNO/3gn/EYovR7cevdrG726P0a",
-	"7hQexj8Vixvvd/Y3evjuLRv9e0coAmU5Q6rkd9VLPQZYuNrkiMnKh7m8EzHj1mpBAFqs22epnouMzTKp",
-	"M5kvEDvNqdXEmheYJ4yUG1gjiirrBKIaqRBF1X/1JhhVJwSPo6Qfp/7cfdNHyTy4l2+NvgpBoxB6FWu8",
-	"dl5G5Fe+IfJSs3HuEYL5CAXh7gMePZLjgWrLvdXBwWx7sCrxPt+3umkNhMx0VuShRnGKCFp2IAWmMwi/",
-	"5CuxUDI8kWWrMCLpRSqkeRUuCqpHbJjq4a1HTXoCEU/3KtOfJk/77Hw6yxdUhPGLvolUGchxVzaV8bwW",
-	"761vfVmoHZ3/9RmKAurLSsHwQvD8EIDi5LSYUohjKhX+q+w6lCoXY5c3qMm/UGA4hyzYCBk0pYGj49hZ",
-	"/UfWsG6KvGxX5L1VUOBaDm/NrgxRf9xD7U5SCPjm8szftuBs7d7YAAj3Wq+UJDNe5HrKcznkabo4DgL5",
-	"vkSHG3b194u3b8/P+qzidAEhELTBlODr1poZ2qMfCoRuIOjp+UNry2ntkL9IvwnQ3+7HavsgLpJDpdvK",
-	"8FytaF0rkJsQ6q4aXGwGAGRW0HilLj4gXaTsMWnfSFHRejMO3BcpZFiq9glKmUeQexQxI3NgDW1tsTnT",
-	"GSCQzKwlIxXTdyJL+QxLrVyLMYAnmJkY5oOhVsMiy6xlX1ZrHVFnZfDjgNAUrCVwI5MeMWm4cqdIzScy",
-	"Fb7Hw462bK3gU/R8EGiEckZ9duaoPqzuxd0QqWCKQA8va2B2iXJolp6/yuSKB0QEgAlZoRB9pUJagUVr",
-	"G10ttGE+iqO1+Y7rjA/FjGd2Lz7kNi3uv0cvCxU6BJSSbnMbplh3sauvsV6etnVWtIurPT/88x+fffd8",
-	"J1ud4MvaVoLxnEH04vnhYYvSrn+6h99fWB+tMIXGvI7V0s1ZXbZ/R5Zu+Ip7xbSW5GCto9eheRfJSyB3",
-	"4DGZHeA2Q5In9M3Ym8s+O8nGxdR+fI+Q0Xp4Asy0pAYSk/PhLcsziDVngkB0IdKVLuCtkYrvpJj/ZVSk",
-	"adzk4zX6d48EDo7vb40L3nVU1F6z1bhI1XQf1gU471CYUVvdUjfQirDes0zv2pdhlDzF+YQOUYBfgB4N",
-	"xyjmKYzrxoXP2evYwtXg6/9aiOJzKkN8vI5yw8e8y+PKea63NMm2khDiBpjrNCUmEeD/bywz0TofZIXa",
-	"biy15asUi9vdE0WW6Www1IloKod5RrGi9RhV3YJFjXrPpRi2RwNoHAh2UnQZw5bgAZ8LyEFtfI7oBHY7",
-	"UP/ULUe6dFC5wjsGOPTWZcpZKrihtpYpVws2laoAECsSPCB9SXVOOvtOQJtzpBxMSfAI+7/WKwLEejzq",
-	"6zViLgY3i8FUrlSSUZD1+Xfft4mz/n7Q1Hbof7WgNy12XLmdFR1LtmuM34ObIr29Rw3B3/TND0V62xKe",
-	"ZtWMXJtKK9Jbsh2/ilsobnZiWpQXFOkt8yu2O9Fbei7TajtpbKTarcJI+7Jmhpy59m/oUYHpA+Eh64mR",
-	"vTvnJaFa0o8UFjEj0F9JwMt8hbRX2daMMrdmTZlzriNlcj07Zpfnl+9e+2oGJeZUzUDX/3hy8fL8DB55",
-	"ffHq/Gzw5t011CgwOUIIVGFi6IekkkjslqQiCSQYloqZKdIMihk1Qe+eFra6lm1ibVb2PlV2WBrexwI1",
-	"se/uUJ8w0XM0DZDpeR1N7APVKrjlbCpVqArHZ1uwUPmMj1e2YIeBdH7W5MuE9eT0qKvurC9n8Ef5wW/A",
-	"hL0Z+WWrfQy762z7onh7/24765dkdB2d7Pb2UTmpGwkff6YUYqKVIM1r/7eJ2HEnC/EpZ/52ueKezrG6",
-	"6PffOL9hTGQ3NNWFqsKh1jJR14FdbJ/IuixULenjmSuAiTFKzOIbbuQwhk4Mw3i7MHSkIA7dA9vB2gcs",
-	"0c1eKJx+oUoVyrqa/3sPXr3X27NDsWvUHeUQv/RROK/xVbtVVetSWl00kpPWA57nYjpbgz76Jk02u2+X",
-	"hTpxD9pe9h7Y46ERrstCZYX6xjBujByr6U5hH6GJj6aoTEDtdCk3HSsnoFd8vD90XKQpSfCD1mn25Pnh",
-	"4VP0GyhdYIceqct3r19fvP4JwCGlqfZt2puePz0mTPHyTXo2sy7SCNJYMQ52MLZaYYDkKSbuUQAaiH6C",
-	"2oOSFAVLJNxY++xnzGJRoyhEyiZ8NhPWGC6/A2u/XO8oPhmtt1o3xZ2q99OkD3es/mi/dhe5euQ6TwKX",
-	"oONduzqMu+2F+nR83WbY5+vwjZwU/8//9/+XfcqIY0Q2djUQwDCb6Ipsh9azzkoUfUrOxpnHCq0RLj68",
-	"VXqeimQs8Ou7c34+qHgBOs9HcX7PrbFjt1yzbrY7F1dmN5CZJ+Vi0IraZ2PqrklJb4MOtCSaejpzTfyb",
-	"BfPq3enp+fnZ+dkxE9SbSCCwVqf5WllCm6V2cYTczbgyfEiNrutll7UQXTfubdTiwwrtKY3sk5Vbb8zv",
-	"hmYVv3azeHZqHmwluWoks+k+1VT72EmDvUE4Ulg3GBzfUrFEFzc5cC2XTxpAUDNmp29e/3hx+eri9U9I",
-	"poI5zkhZ2yARPEmlEscsE0rMjWsMM6LPTgDOAlCYj9ASce+0T0mkGfIMEDEihSZGvZDDJ56GX/hVQxP/",
-	"RKFOcXr4OlwYO+MB+cQuBB5eStigTujBbYYS/qxQyvp/u1TSGzgZQq+orOB7dnh4eIxI6T6IxIt8orOe",
-	"C8yLmR5OUHWDNbrOpWoibfhUHCoY32Z3ascA+rmDX34oP0q8n6VcqsbYJ/2+GwfhQfPJ53akqnGz/uyw",
-	"e2k3ubKBkZVXnUFyQXr8H5BocSeyBUvEUJodlWae42yy+WQR7O1EQtzL/ofQuna3viMu03a2F+XgdFam",
-	"4BwXbZ5BzsUF5wJCGNRLgTXmGBACc4zd3xqzX/HpWWJ2jX8fVpj96wM5CKkeN588J4bhhsnFe2tBnQBW",
-	"9hH88wB+ia1QxliG9Bf75/gpxF21EuxvV29es0QPIWbLZiKL1HBSqFv2JA7n/v2+Sn6BWEnwKPpTz9Wr",
-	"2tl7itihJlKIu7sPgWxSz09iGBT8a9/kmeDTygONEXZo5XmJxKcGilwjRRSYOD5uWCyTuMQcj19yk+/D",
-	"EbR/cRaXFgdVR8kco0P2bdYQjXuRqkTdyxsKlcu0JvAOpQFW4QVJVKFybFCRmTCRcmQgqHjiPnupxyF4",
-	"/lTfYWQM7FQ9Rs1AzYu8zL9nooHE/LJQL/V4211eXzoIYTIKRgYdrjxtxBaji+vr3KTKv32+t1XrLayt",
-	"CQspVTG9EdlxifkW07sbi3jh5oERv7Yc3WHX0UEKGJS6leCep8E1eaKLvLna3V7dXH/aovy0HkzOCnNH",
-	"NDmrAHFCSkY23AXH0D6WycTONKqSxommKa3Ly9h9bi8EDWGvMKIhPQMPxqx8+WR88Zpa3cMWFZRQ/cJN",
-	"zqS1rYdC3omkz96Un+cECYPBXmzK710eVkXDNAPrtW7tbjjonLKtHnardHgryrTVDd6WXVOgUHdgpnq8",
-	"K34Tp/u6mesVzbqm0st1T333Pfu7/KHPYrum2K9rUL8elgRWJAOhAcbphCH7K1LPrRMXkjXh79VmRNRT",
-	"AWnpn6n+ykpgKpUwbMoXjv29rNhdMkTqIsSzmVDJ/fT+A1l3L/X4oxh3L/X4BGdlLfMlrpOslDrdN0IM",
-	"rw0P8AcLC/tqkzUBNaAlWYp71QG96Sx/WxavfEoi5Ib1sQJYL+2crSUe0N4y7O8G7E1nueNyg09vJUK7",
-	"Dt1mArPaa6RLsZOrq4ufXqPH++by7V9P7P9bheXQg4cpl1PoRwwBtsF/NY6y3poJ0KlYggD7PK4zdxUA",
-	"KJywMI9cWnyYze3ZtwIOBIRsieXTatUKcocC09xVzgCSCSl5zG6b4xocYWiPRyBhdqYFpqgR4gGI+lJt",
-	"TD1KA87i7yw5fO89gLP2IIneTIAaXCPXgVCHwR0n4L0mqS4MCIbyPZoQzozUTZGMRW767Eed+SpvjE1n",
-	"gplJkSNHsJ63C/SAMFKkx7O9JxrwruEG2DV8pWGTp9YyWlhh9WG8XqTQm3UwDXTTBIBG60Ua5u/TCyVd",
-	"4sA+5Vw0zV2ym4MCnvVAxgVUCjfvkVPqQuCuD6HEJUN4kDxoUO5Z+/a2DGtUqorArI3UkxhCpAM9ol7R",
-	"uMfioHU0ftpbMqh9IaEDmi9x4SMFGNElor2eKzbCWWS4G+slOyvULgoiP5nGhEv7RV8ESAd8ycNDdFQ3",
-	"AdgDLQ4KezrQSdFnbxSklcuOHiQC89VzzrSzxknFrYyUKYb2r6Mi3SrCD4//9PQy9CJ8FK18hdWKm/Wy",
-	"W7y93XVe3F8pGz7m+xvSytfV3GaaMnuX6TGpGFdMZ4kzAJDfjpDFrCmdYX4ZfpxxY4SJFIQ8YmsTD4bQ",
-	"hRgD8CWzQwXbJqCbBYpPsHbyuRyKHvzE5Agqt13iyji0qSNPM8z4bCZ4ZhBVBECrAi5O+7whV3QR42oR",
-	"qanORH9pWNKaM3O+MGyWCQP83PB+SlBaH5yMsJEQSc+x9d3xVCZUd8fVgnr6YD6gg9E6CzeCCUC4xDqU",
-	"eMLNwL4bXmpF9sjhAxuRCgAPjhQ+qOcdE2FyJt7zKQR2OLvRBWQIKApUssRDykEXOYvpy3qRsitjNQK6",
-	"I+6TbsRYovMSfFgTBsuWlQBwG5Kl7RxVogkKZJTq+SqZWBAwff7dd1vGvqGFYEtIjWVnX5d1ndYwbsot",
-	"DHOd3f91kE1wVXtdoCN2CRhB72+LGLETVIO/6jm2iuYaqgsQoc1upJndit8eQs23IyCSoUryAVPcSJFa",
-	"iBxDrMTwCYGAic5y6Nltbiax722SxW+ftxDFHfaCw4Z8DGLqkyKR+dr6nLLH2yufnfY6AGFRzVkWnKBw",
-	"Tc35CdetVnIEB+hBmQCp5zRfTUZTZSweoZWzxMEdj/nMHEGWGY4jErxepGJ4RFxWHjErJT0WJzznsT0J",
-	"y+nusxPFZFLSe/Kc49HIkzuuhvZYLqW6z64qhwIdfuxmUdKN4E5w5wnkz6up716krEZZPlbQwrQaZAAn",
-	"z1/sWRfbo3Gop5D+d31nHiYEq3uefRcp6siobDhqfxeUCPXd8mZSQD/XXLnB2lNzogusIrKX0Ten0r7O",
-	"LqxhudbMpHqeLo4Bx1cpMcxLn5AyeVC4cJPpubG+YKIjVQEDrjeb7ei+nphfT8zP8cREf8NvA411pvyO",
-	"yxQilAKVzClX1gO9WYYRdGpi3fSgOthYQtDlKOuejHfqDHLx5ajumYx/fvjiT9uk4zum1lcPU2W1I4St",
-	"8IDAp+zGAQVlWzlPEXhjQa1u9ztRdwJdedwJuhLKsm60FVeT87wwJAZY/9+znhgfc4yzIF6LvbjPTrLh",
-	"BFBLYNyRskNJEbnFCCua2OuHG4HTxXTsNThWV2SSrIW2LI0afCaTyuSCe5c0tX+DMTVqRRrMVgzNOzwj",
-	"toHsLEx3bEw7rVd47wNAdm4JJOoG1QpG9PGAHSGqDpB3N4udEarf49yvZxg3UgljBrdisQN0TixD1Te/",
-	"iOGyS/hbtJeJsdQq2juK9kQR7X2AilMyb+0u+8awqcg5WNZWRyDHA5eq2Qd01zftnheHf/6+sn2etzax",
-	"lBCJGfDcHiXL2KybK/MA8svIu0ZZvzfG4hLj5vuW79uJMbPx65Bs8/G+zr1vy6/7CmrYLV7Px3xz+AEP",
-	"TvYWy/3AEvDbux62moWo1bsKWiwHJ/Df602ppppE59SjHUP20NhaKpk1mug8Z0/iytEe9wK/H/KcKc+F",
-	"1W+EXP7U+kF6xKRKpRLWXhIzE6OPvgImQ/QRqDID3K2jSIVVONaBR3Q8Da8UWPOuMCoHDwPnf8RlalxF",
-	"fQliA62UDSg28OKNMDbHxDPx/PAZkypSYBcOuRHY4Eyrb/BrB6kem9jDOZgizWOKH5avc33KST9SkYrJ",
-	"YY9dMmA40UYoO9VlTMINolDy10KAkFG8KBeKq7wfqbc8y+VQzrgCiApwaexd3LD4P/etqO9fABesc93w",
-	"zvD3a/gLDj9SXNUwWiB7jPvm4DGUFHfsMkELBtNKNKPt2Rd3joJ0hcf5XFkv7OR8nEymXZWGHGahHLIw",
-	"ijRWFlGtz8RjLqJBBuCMT1ApajUYajVK5TA/svsyLzI1cOzZ8VOUkS0h99oj5dkxd8PH6+2hHAk1FPsI",
-	"3LkRz6+8w90As0m1DA++Rks6FfOvM2Qrc+nCannL0k6HdGukQMN6DcrH3oj9fJARP+p67yi5b1BJtjv6",
-	"VytN4O8Hv9FBsxMEuPVnZ6To8KTj5vnhIZOKlUfncqyEqnCtRvCRQheTiPE48v8e8LwsQ+QQ+ASc8VzM",
-	"mD1+CdRNzExDy9pWRw6o4lblVg9wOOF5e0kwAq1Y015rJULmtI9wULidt6Wu2Nkm/PbwxeYN+Frnr3Qi",
-	"R1LsDgwPNokHWvAC2tGIb97IBwFY05rayRTKX+KlQABk2qzV7M7xIVdodN/4QGINhmPwygfeR2fZAiqp",
-	"HsJ4W8MqWL/c7hIpzMHJEAELtilvxI86Aba81rBm+EJsQtyJeIa4UiunC1VSbX++bAT6O9XTmVAGKnox",
-	"pQt7A7uSwfMSQyAf1lhF4ZkjjsuzB5K99qRBYDQA2zvBMkap2CiV4wk4ItyeSSJxWYLLsh/OHTOIAjSg",
-	"z44jFfprdlMoDTUiIgPvDCG41iHzfd0Xn+u+8Hh/u98SXuSbt8VLeevkq8duirxCH8wVgQHr7BvjAU6O",
-	"VjYEYYL0IFaBxRA8FywuB1AJAgiVMGxiit3jG7HV8Pav0v3ZSrdfw4eQ8A2VwxeKDSeZVjrVYznkKRY6",
-	"QQGOquRxsTCGZWLKpQoKCwJOoUg5/9bbKewtH0vlMfxvFlTABEHZdcnVLetwAoFugqPmZthY5gAfX4tU",
-	"wM1wD43p7fCjqwVCX3pp4ANAd60UBq5slS1qGMJ9soLetZwjgt8Nm4c5xSX4K/RxpRoKcMl7eLFDFsYm",
-	"UwWUyPZHrFfLoUY8y3Rm0H2eT+RwwlzhvPWkZ9oYCZsNftZgfeX8FnzsaT9SP8Kr/baDoR1VcLjq9hp9",
-	"8r1Ojod2YjdAkUHjQ3nJboHFuHcWq6u8O0dRvM+FSvYdOuWaHqMqL5FrrptNuBFHZJhDT0DGvEkg1bjP",
-	"rkTOhMwnAJ6dy6nQRT6YmriHbcuut1rpOej8GLpA43ppsWM9c0P9HZoa/ts/Z2MDOn889hwkBGu16b0N",
-	"D2ie398MWnwNrPQCmIeq4Ot2B0K70oQb8DNLD9RoNuLZUgoz14xHatXXlGOlGzDbYZAOGPf3KNM/Vibg",
-	"MxZs+BCnr3PNTt+8evvy/Pr8rINQr9K01Av1eiTIJoE+YopotaYau1YC569HNyBQBVrZlPD1tgZECpmP",
-	"FNZIP2sWfuZCv3aHQDARCXsT0PsAmOcPDq2ATGG6Zs/YRfjd7pcvaZ9gXGKnmyQTAKTUvENewQ5ZNlix",
-	"HhaSmb2a8HyPifd8mKcLxg2RLfbZBaJy045wrZL6TmTVmGJ8dfLTyeD1m+vByeXpXy/+eX5Wrf+QBt5e",
-	"DwcAX/PA8ZVPKmryKCmoXrDeH5/U78MusAkIpHNJrne9t2iIjY3gUE5flr66WrFvDIt1kc+KPGaJGKY8",
-	"E+Y4rByDvhG4wJGPRgrytfYixaeiuqVK9NPVCipqtB559xMb0ReRQ5fhiz4DWLIykOSRQ2jy1mSJCc7t",
-	"AXfjY+VpT9Tib1dvXjfiEiDfwLa74yNmWXM/enQvvGh0K5rY6EGjnbLGGPMZIw/bG5hkcICUjtBU3wnj",
-	"KvxSKOkud0JhrHUEODZUVBffCjEbuLtjrMZogJSxo/y9hugvcY0+Y6MJv8BaTSAFSXfNvtlfRhnZD63w",
-	"NWjzQkNI0cWnqPoHc0pYPRC71t6KXQ/HwpjfCVbMeg4Bg40yYSaETj/TqRwumqX4NBzg14TT5yvN0MmO",
-	"hSYVEXmYcBAIV7NAX4waY+rWCwjxGamtx6E1SusyJwJDmCjPkaoRaHbhiQXxq3u+hn2ksznPErRFS0PE",
-	"VeHkYoat8irEp+mxWabvpNUFiKxDiH/OaTFQMxG4+Mf450j5KBa9iecMaU+1cm2S7h6XfcMSQKlmRT6Y",
-	"WdmNacPboQEETwg8TBDIJfAZAm2GlyzVlfbZlRCRSvQQNoqvWO9Pk3pNkGeL3+9xZiX5s97/dltwdK0f",
-	"ZrfbR++v5aN4owQTCvanyMqtDRlYkVgjDIYnVSLe9xxkmpxiDszBcdenj3Mxe4n1fA/mH3zClZ/49Y05",
-	"2jQNSnKXarE/JyfDJ4YrX8N37F6Axm4pw247hU43ILBRek4TEFuz1JovwaUFAdwgfV+O5D2c1B38Zv/T",
-	"ivYT6tFMJTNs762N7AMyTgK2SpEbmYDNcnXLU3vQ+wCRpDqHlOck2da3FRh6NRQmWlvZeQwYgDJngGYp",
-	"ErS3EIMVb4fGOdNQsUkfbYXpATcFPP5ztkVOw3n6zGvgiJsU1OiUq4Kn6WKnsdPKtlqfw8MMhdJsVGQQ",
-	"sXTeBumtcJu57tqljRbsjkjVbg+2vDuWcoJN9G1fN8WXnqNDjrhH2gnmVs6ad8JbwISFlNqq5Du0urIA",
-	"SeZMZ72l3FqkwqIku1/ItQbSDCfvPXzJmn1UnjKRat5H3igkLp+gc6EW9+1Wzr7uqC98R13dyhntqN1u",
-	"JIwHN2+f1xqg8VGAqVtzKXOGrbxQbbEq6tg+AKjFkXKNB312Vgjwhq0pB5jiU30njn0mg8pGeZN5RcP+",
-	"2jPw2cozLuBOQjfDiUiKVGQHSDXdjOumEwF5YNOjGuVM3Amesok2OQrpTGc5VTFTPkIlNwtDBCdg+gOR",
-	"pI7UMBOJULnkqaHK6QVhVhw7CgfrcMwdvZJD+uXEiN0ra62xnrohX/zS4QE+nMPrJpBe1USMh0Dry3Oz",
-	"U7I8fIXzrd24QsfU/60tD/KyeGBoL9HztZRQmOZXVmIcBxQNjjBSOEOoWGhRn+uea1UH0APrncI1Sswj",
-	"BdTnJXkq1FdYxSxN7vquSmFakqWSDAqTuO5jEJ7GALwwXmn6zHE7oUZGWIJ6pFgxO9NzFYhWRwX0M3AA",
-	"PEYRThfZNBN7SI6cxz/zbEQ7ENFX1K1QSuU3XiTAWAOJ6iCoNWcz3WIOZpm4k2K+7lTGQsyA8295kekZ",
-	"bgL3HghJhh7/Ft/WFVRm/Upcy+Gt+VEXahcnDo0QoSa4X0Y2sntyW5J1I4Dzag1rdZoyd5HvjpQZEikY",
-	"6ocRyhFaYFMMVtJCxeuC2bVZUN9EpBIxS/ViCkQR1myColmP1VRbb+SG2NVOahNwXb8Q7tV+CT9iLc8v",
-	"+sYvRPfzxM6dnYfV9XVUGAZzmPSKY6YKIL6BP8vcoYzRx/SZlQu35ta44AgsgZDmSivRZ9ZcMciW7SUI",
-	"u9pHYs48UPmaYyU0UpbOldqYJYznHvLSaNHuRtXQwN7iW3akY1Zk9J7y9g6QFu8lcjUnAz3lYCKtul+0",
-	"gy5u6k7Fh2EjzUYMYN93+uzwsKnrNJVTuYkjnb8njnQgtV5Lmf6gyZ3w45uyPMipiwxDu8q3uM1Otu39",
-	"1FEoGjnPpcnl0GxAtT7FYJLz2mEkwJPkYRkJbZHdLJgucmv09giSD3i9XEmwVsL0ImV0lmOeW3HKatMD",
-	"oNc6W/jggGvUc+XvWg3hyVRpAn3jeaRibgZ6FPfZP/ExxkfnSignPZW5BzgMIWIJSbtEcY2t8s0zOXQ1",
-	"ZIUCLYzPouuw7sy+fCYyqRN35GaCzWUiFEb4RlaVT3SRAZnGu+vT0kH0zSuO4gwOaXcv4oKv6xK/8qu3",
-	"ug8fFRL7S8Pj/YpEW4H+RhlrgUnrr+3vJClmNx3uuJuFVzShvivlv3Wy2S66azauJ8GBFwbGNmQLeo7K",
-	"rvITpcUo5pNYYysVOQD+I0UtXoatZsa1fKjEq0NQZMD2VkGhsBu851gsHEZQoSAGCjYLi70+j1ffHSfp",
-	"r/jbcdmvP+RpSvxP1vQHy1CaSJFShKcQLYBULKY/x312rmD0iHekkOdbqPyIjUQ+nDhFpotsKOwH4+sW",
-	"DFDPWK4bHItrtw6tNNcKhnwzbmJLbPUH2LoPuRX9dG3kpHICvhMWjYmeVx7quhn8arCLs83eb8NWnIub",
-	"ida3awqMwg1Qewr+7B7R1d34vahwmqDNutstxs5M1nm5NJ770/1pO3zwH4u8yDzTJwTVBZplcZGlcY8Z",
-	"OfZAnVZqYyOGmchjNNQCzNhepDCELw1RgmJ4PoCSrUOFpsl8oGAYPb1DEOzZrt/d5M7QwoV9qTCz/ceA",
-	"RqaXd0PL3UFDI9I2M+4G0EWQV51wd8vBb/R/DvM2Ea68rSpy+PdS5DpikZMwnXXKJvbqa+ucq+NgiPKM",
-	"y7TJ9MYsQpN38d3hYRumqRf1YkFTBxjSAsHqd6CuzgTVXrnHu76BRFiDzRo/W6x9z51pK6bPDtZ0q4Aq",
-	"3e/JfHaCJrvF5tgQFH1DBulUTG+sNXsrAIXTGtLgEvdZLBS/SUVyBETEMdUPGDaHLGmgMyJlcj2bWTs7",
-	"lZSBwXuZX5U6dY+EJ4+79/71oKfKbsOeO5Ykino+pKY9CPZym/BnyW8a3+hkEa81P89CPXEfWWlJJrZu",
-	"vWksC8cj9jWcsTI1m43hUlh2CuJXPhb9qK11ZwdpP/iN/n+xBLLfdCy5WXpYtefe8tAgev5rGixbNzn9",
-	"nR2I7omlrWwVyCOu8UEm6J/NFQBnhVgCGws7oU0poxTgKut2+FSwmIaxL5O4z04iNRMKovz+213VS1J9",
-	"T30zJd31Cclfi5o294CdNibSTARS9CBHoTTWBFojHXABpG0YXZx449ilogjNa/VgpDu+COvpEpwZ75J/",
-	"CsYSLs4DW0toJK/ruWqwuBkZ3EcuTJOXELACwF1TQfBVXrSQkhY51Q2bizR1Hd+jTE+PmNLzGGPKcN2t",
-	"RIseKi6rikcKEynUPSxOpBly67xCDNsJtCIHoBRob+gFbyMhj5ST8jpEUPXFiDkNBmZJfFLSjkN6WGFv",
-	"cV561ezQE0JbzqWDQ8b1GEpz42oSp2cvmWqTR+pZ7/DwEPpmaT3/D3vX1ts2joX/CpGXbQHHuUy23U2e",
-	"sr2gKbbNIBm0WGyKEW0xNluLdEmpiSeY/z44F9KSLVlOIjedmby1sURS5OG5n+8ccissjqdwMyy8Lklm",
-	"HeHrgMG2Uoa+xsXd27OwCUbKK7yFe3O/+9kZOmu1Mqg5qyotOgmizMV6CVWjA1NgbfK2cBe3yWO7Gioq",
-	"JiRwa2BK+DCUMOZU3sPsi754bZ3YP6Cshl6gVi+G0rkZpxrrkZF54ej7sMUWDVGb0EBLDKyDFvqoN3TL",
-	"Sc9wj0mJxx3eOOHlyudtNabWqFhcSjaIIc0hhjNnUyUSbfsei7RDMGCqzSg5ClmtbHX4sb3yAcgPlIA6",
-	"WoNVbcQD+zBGwznVwRCM/jeOh3V1rGMrM90cnp0qA7NRWuk3OdFpqRShBGANRvB8Qr9sMlyN7XF2sskq",
-	"lReY/XCCa8sbvQGUI/EPLzQ/OM/V4oay9jJEEpFpdBpkX5qdVdy4cZVCp6HydWcpzQz9DZVzxHqLdR2f",
-	"86Q9fo8Bp5wSI2tUgyeUp2jJBz1DHQebfzaEjzCjr+Lt1LnKfKsGi/NHXpnJ6xN67SCGm6RzcvboEF3a",
-	"tDVyA+hwu0sNiMQSmRP/pS2Nvr5xG9aMcu9uUKmnzsLtINikQ9bIJaZ0SpdTiXR4BmvqQMOhJURMQPiT",
-	"Tvvidanrdy+C22DKvkm9GCvp8oGSue+J4UTqzGOSGEM2Ya9aleE9dgrLAwXf9hk3JhEIOhZ2OEtDm+pR",
-	"odMGXZ9aotPhbSoXAQd/mFQEnPoMv9Kt7HzCB4HcOLSJX8hIKGcZbDRZ4IxXAKI3HMyaxA0/17HrnRv6",
-	"R6vfPsx3S12GjvjOwWR8vau6B44l33Lnlh3lyzu3g7eyWQ39KEE7KaaYRnQlNbaHwXIXtNZAJMKN7hEP",
-	"mCdqW6/mcjHCOB9RvwKQiECXoNbOGA2C6ncNQifqhRJVhGU0Ntb2akbdnVN46qQ2IJOfeKVEglIyeYoI",
-	"RzyWct/oUfTAYfebjwwHmeAe/KrTpCcksSlxhV8QDb4r6cXE+lzE7gjUl/sQUSLn6ekYALgwmAjbnC0F",
-	"M5wVxt+XKLtnbC9gaQ/SvB5nViluS5P6SY+gBOkkgxpPOiQud8uR1gDmws6Ryc5nO9iG+XduXGEqr9I9",
-	"i0nV6ITFVmDcSTtBmKJ4Gxk+3R+JhLC1fYIXB2xIBttGhxrcVs5XQsQ5UGESmCVZhbX1g9Irr+4/t8zf",
-	"6MaLURhymPnVCO2xGMgVphuPGahKZUMeZiAevbe7u9tK0pm83gYraHswy2Fb9p49f/58f+/ZPcg9Vbmk",
-	"bKWG5FRt5OQQTV1ijg6L+FNbDBb6OgFljyx8C3cDYCuLYdV1fmGG1lxqlyHHzY4E6beenyc0W+LJ4mBv",
-	"tyeKqTWMSVFWbYNW5C9MI6umz+pGhdgACsD31EFe4lbcRYFbAhWpJSDH/RWb3a8s7i+10X6sfImYgGRU",
-	"jjoCGCbWKOz+AgoDCWbtCU45oEVfmGiZ1B47LObx1OHUHTZ03YjWvhPPYFVkySh2Wk6U9KF/qJvByWMl",
-	"jiOY3YRVtktlhqAITp21l6DvoeMtNMtCpyrYwgVyZWQ/feASIlPS+EPUDmkCwoAg0zQYL01sgr7pTfyc",
-	"H05OxqU9iG4335gaOfmRwIIKVqD5kmdyFpty9LvzA0eK44MFbhGImyBHvPqeYhPdIHdQEfE90vyCZrGG",
-	"2ndh1tf7cIYfU+k7h6X9rTQ+/OIH1vAK0yKij8XLV78cv3jz6mX0AeZy5gXpUCoVTw52//30iMIdrINl",
-	"hc8X+etyurl5lMcxF5z2ojM17HJir5ojH2clzwb3og44BoHCjcxUT1TxCvrixGA5ZJwB9H3MFuIa2qay",
-	"/Y9xSa2REtTvETAuZCxx4/hSTl4YrSmawm9u1ZRKDaydKGnWCoh80Opq668ROGmnZdhQ/pDOoh3hyMuk",
-	"TH9bJub4W0vY4zy3CNwjUgUWA1bjypCxcV0hZLQKiG4ZwJmEhVBfCzkB++LCqGvtEZ+W3+M+M2EUHUzO",
-	"UGC5v7vbF+9lpjg+OFAjbbjsPdF4PQ4TNIOdQudkitLcz8vr6SGqr2+LdHDl/4+FKRQWFnTOXmWsmcwm",
-	"tx/rF3W9Ij+pfNBvz0/fI5z9/47f/RcRBPnfIofj1wbh7eGpvkjgT7iihAyFpLzS623+xSmRh2Q2L5LF",
-	"r2E9qosCIv7aGLDlCNJ6b1FlZjcp15WwzQK+xHq3dIXc2UHbTFadpFUiD0+UiPyvQKpYJyAJ29SVYnn9",
-	"re+pzoaVfqBNXhFLLF2tYFL3xTEY4JTXUv1dIv5t4IQStL3BRGUX5snB/v5T4ocg7cmFk2mPdjncnvuT",
-	"LH+LKpFseXUR9Si3jhDJ7yh2aun5BqRIazTyTsw6vAgipauOLrdkQg8IMLisfN6DI7UeYHsJyKugDTDi",
-	"VfBUiPrakECIjENPHst1kuhDscj3o5o/QeLnIl12VzGyCRnHJNVWMlJbgrGKbporjLjy4pFmNkcz87qL",
-	"DZIMc7v1EhP7K+3pgPq3cWJ4NIXvYQqHA9+4fAsT7dzwv9bSWZiI7k9DNV3pWbAT3m+PgnV70W0zlfl4",
-	"7rX5FtfRDHjTjJG6v3fw/OBfPz07eN6ClPp30rFk56rVWMlJPv5tFV29wUe2Nht4ghkajJpyjusE0TLv",
-	"vJlqWDidz7YO//+pkmE0VsMv5S4VS3OWdjhTudz6hJuXqdzpoV+1ee/4kdbdQ9fGdMKu+xVZnotb9LOz",
-	"GSy88OQxUddT68mKotvV/X4BKfK3hxSl0ir4TtfumJ0qI6e6H+ijadteWJM7Ocw3AtjeCc2+PT99fzr4",
-	"rIbN6Mn8DX+S1pgrzhoO+HSqzPHPJyK1wyKD3as9X2Ass99aAxX/3P1pjm9HUFvLGaAB33PWr0PePFMy",
-	"1UZ5/3CMab5UXuam+RJuSqowuxUnj0WL9acRJPCKi/ahJKQ3tIlhioZdDIDZG6PcIDLBKBsUepLG8ifY",
-	"zJqdq455szVQ0ikHw4OyIaf61y8KZwMGQ0RAvKlwk63DrR1kPDxoDZQ8+7hQfUS/RAntG/PtsqzA4qIj",
-	"7gwFFDbVhpG4uXhpAQzb12hsiAHcK+H/UodlbLmE0YpSvRLCpi8PcYr0Yp3gllTY3T42/OWXQ7uq5dff",
-	"SdDTjDRDdSicAloKJ+Fz6+So/CkBcW7pM4pB/K8P8OUMzBAKTwLs50LlCTtuhwqL3svbFsoI6/XcVMl0",
-	"m3CIxddCFYrnSSdfS1MUXjmucJmPnE6+1gz61g5K7s0SDnM4nngyle/6bAe+bUJEq63/jKmzuR3aCVAa",
-	"TBjqc1ZW61CTjCIfW+crZVMVmgOSr5+0pjcQnjcD/ZeJLgL9149UgmmMdyVWMlLiGPqoGYgDW8HIbBpd",
-	"2mXagqFqpgGJ9kXN5sMuVS9W6ByrFWtGGY2cGmHA6VKPsFxcDiJof79aFshQ38ujkLDpoTBBydarsC7k",
-	"WGWdgsdErvX7p9//CAAA//8=",
+	"7P39d9s2ti+M/yv46s5anc6RVSdNOq29uu7XsZ3W08Tx2E7z3DXuESESklBTAEuAtjWz8vztz8LeAPgi",
+	"kCJlpzO3J+eHM41FAiBeNvbLZ3/2v0axXGVSMKHV6OBfoyWjCcvhP4/SVN6b/0iYinOeaS7F6GB0vWRk",
+	"xfRSJoroJdVEL7kiGdVLooosk7lWh+Se6yV5sf9yMhqPVLxkK2oa0uuMjQ5GSudcLEYfP45Hp9d0Ee7i",
+	"juWKS0HknOglIzlTsshjNiZckN8KqZkybefst4LnLBkd6Lxg1b4yqjXLTWv/fTP6x3/fjH75r5vRn0bj",
+	"wCDOErbKpGZCX7IspWvTXHNIV0wTPsdvzZnKpFBmUBmj2k6DnBMqCKN5yllOzMCY0jgR5gMUXbEb4buK",
+	"13s/sfXkRtQmiIliNTr4x8h8zOiX0FgvcjZnORMxO8qylIeGambvnnLtxsASHEWE70Y43HuqyFIKWeQs",
+	"2bZKl0zn66O5ZnloYmIpzFaQ2OmMzWVupkbnay4W9aZXXPCV+cRn/tu40GzBcujnw4cPR4VeMqF5TDXb",
+	"7OxHeW86UkwkhJI4Z4l5lqZ+wz3r/pSP41FGc7pi2u7xVzS+nfM0PTsx/+KmD7OTR+ORoCvz6sw+MOVJ",
+	"53b7U87mo4PR//qqPE5f4a/qq/fvz07g+14V6W17T0V6+yS9HBe5knl4X0SCPehpDE9E7mxlObvjsjCH",
+	"eMHGpBDxkooFS8b13UvmPDXzNiHHVAipb8SMkViuZlz4LWZaiHBXwyf+VrB8XX4jdlzfEvThDRMLvRwd",
+	"PN9/8e3Y7BH3h2ehE3Dy5u9HSvGFYOw1DMjPZ6Mzap8a9Z3BN3TGUtfHsRSqWLH8h1wWWXdHsX10ujDP",
+	"7tpdnrOUmqXa1pl/EHfLLp3ljGqWvM7lanObnIk4LRS/Y5O2RcS3p3PzerX/ucxXVI8ORgnVbE/zFRu1",
+	"LKAdwLXc7P70oWf3Wu7Y+Wmey/w4pUqVM10fwyXIdTpLWwfBTBvT2DRSGwXXbKW2rcUJo8kbZq6nciij",
+	"j2NzFM7w/Wf7fuw0z+m6PnQpNOWidfQfZO6u5lWhNKFpSmQcF7m5Os1hhsGTFVMKzjtV5H4pU0buzYtw",
+	"wVKxJjFV2z7fDmS3TQjfcr3Otpxi7AomY6duXnOxYHmWc6HbJswIxnn5GNzkBM6y+U8YgGqbicp7oxb1",
+	"4x/7e9/Rvfkv//r6+cc/tW3KH5hgOZzqt6ab5hDf4sVJRLGasRwEN18xBcuZwlaCCz1nSc7vmFnAhMRG",
+	"Zpv7q23sC9/ndMVF+DRxob9+PoK9aW/uffi/cXmX7wfvcvNNZgqvZcbj8Jxr85O7hGC+v1BkznOl7Te1",
+	"DRxe3G07/Aj6bdtOOCKo/8L8ca3IHU0LPCKR6ft7+Hc0IaWEOIDzBQdtRXW8bBszNhwWFpU78MX+d9/U",
+	"7sDnGxumj6D4m5xdFltukl/lbJoXg24Rr2OcvPn7T2z9iir2zYuuY3XL1iBQZvCk0xzIpuJwy9ZR29Td",
+	"svUUG2jTHL599t3zloP1E1tvHSBVRLMH3dF/W8e4XMGOYdttv2EOqmcYttGS3jHYVKlpoVXywK9b99Mz",
+	"e1TbVarqdnresp3eUKXBCNhRZUip0lMwCR6jNfhR7KQ3VMaws+rwLk9Cqwl/NoIscsoJ1dEhSdicFqk+",
+	"IJF5PBoTwe6NTQgirm2YMm+KCWcUUmVknmkqbBqevPn7BV2nkibt4m3F3P1Byd+u3p2TDN8ICTxjnliB",
+	"NyZzmRP2QFdZym5EBIOcxIXScsXy7+O9Z3+NiMxJpKWm6ffPnk9edgvJVgvBjuf3kpOXeGG2TRhqaaAf",
+	"KUZSqs3ywR6C63ZFE0Zma+cVgKba1tX+vKu0vWRKpkXdPBiqtOa+jcforOVI+skOOLHHshD6LX1ou4vw",
+	"XMbmqemKPjy9LlIZBepXW0fxKTSiSyn1tr0mrZcp5YLRRftiSql33UxXdEG7dQNFF3Tn1sFRt/s2RUff",
+	"Y7YojqCfBLjSVBePsAQVvP+o0WILvQ5ThzYtc77ggqaoVk/IBctjJvQeE7FMGImXNKcx7DBVxEuQ8F+V",
+	"KlfdF+UU7HZPVNVt8/JlL68NjL1LF6t/wQG4Ux9orIkZ1djcL5RkOZvzBzKXaSrvWWKkb/SX8P2kJn/p",
+	"cEU9woa4zmm8xWrV5pEd/TN+Y7S6Cq3p/iTewhOW8juWr1s7S+wDT9Nbvr4sAvZtZFqLCDoeFRFSL7lY",
+	"gFaSM13kQpHn+/toK9yD+1oWaUKWNMuYMBZGnBaJeUMv2Y2IaZpaDwg+N2NwV7fvhiRfG1so5DyeSZky",
+	"KjBccceEbvOvHtW9q7BhjW4fVdytZkubNipe1skn9JXCeK/hzzv4uMzLm56XXtLtqEi4LnuvybaXIdn2",
+	"momY/cTWYcmQ5VKzWLOkEgeiCuRCggoYI2qtTPu47PGSxbeE60NSqIKm6dpuDCniIs+ZiNfG8qvsh/qe",
+	"n5vRTNHu223Hl+e54oBqOWF1H1KvkNZ2n1Il0hSc1p+54rOUkaOr47Ozyu1QE6WEEnN0/Q7xTgw78kY4",
+	"a9T/hqh+y/9v7//95b9avmL+1tgLm8O/yGXMWEKkSNcYmCtjhGRpDHqjQ0Wn13QRtQ9/vofNP+ZmO5uf",
+	"S8FahnkJwot8vf9iY5BK8zQdMlTTTfd4N4yi8IBBWLLLQgjzp01ZnOMvEaFJgi5GpVlGUrkA7RSlKxdk",
+	"nvLFUpM/owpELt+fn5+d//DlmNwvebwk7IErfSOkiM0+Mm8RTW+ZIqkUi3ZRjLK8ReY4W9gOMWAIb9X5",
+	"7OdfG0s14DyHiLY0n27+x64YhHsn1ryNDux/oKUQgSia09z8D/zF3ENc3Yh4yWh2SGh6T9fKaC6KCV0L",
+	"lJEIFJypa9drPNCOm8iYCpi5G6FssNUc0RVPUy4FLAnMzyOnFMYwGo8qI9plev8mZydszgU3E3ppBGRI",
+	"oPPE+X1/lTOS+Bfg0uQaRXuLclo+/aQaKrpMW9Ug7yl9pAaE3XygXIfD2+Zw+GD63KoQeSHM35hI6uI5",
+	"+npfoePl2cr854SYyVUsv2P5jVjRNVFLmWsmCNft28N01SZSvn6+feZ+Yu3a4y17GsXxgi4CSszrXK7I",
+	"s4qn7dkEjxb5CwSzp4r/k0XoeJoxQjVZSaXJs/3x/v5+xRttNIOaO9qqbF1+qgUb4h8Yb8M+mA+84v8M",
+	"fORbbKgS+4GzW/nq5/uTjmHCJPQc6/M+IwUYSeCue31M/vr8xf6ERGZHff/1fkS4KuEDxuL83/YXFTnh",
+	"hldClrOYJUbrar0BbbfbkCrgZWs/xVUv3CO3pO1r6FHGt/ofZyP1zXkmv9dxvrTTcsmokiKk08TGvk5c",
+	"OJkaXZ/onPJ0Qi6ttfbi+XOj8ay4UlwsxiTlt0YLsP8mM5msrTO63VsJ3fcU8S834xylinlzcxXULn8P",
+	"eX9FF7S1k9LN9theNMvCN63pCf39Ronz9ysXCXtouWDNg51D2pxJcIlkNGcicBY+fH1M4AFyLAUE2sgV",
+	"0ygZIucpicDYj1RGBfwLh0wXFP4O1lvlWfjVqA55IQ7NvqKpEWpgEDAjdfhCyJwlGNsDDZaKhOYJsV9V",
+	"1ZaakkZXPqb7s3/m7D589ldFvAT0AI2XIK/NgUdXRjUwNKOKx62BzzvTfCgUBK+NxqN5kabhYNBAqQQT",
+	"/Z+rYXxgs6WU7di5e/z9SY7SB5nfdvje7uHnJ+tpnsr7c2i56/CaJbq3T7ccWvifIYf2Iz7MlH4lE84Q",
+	"8htj5/8axeak4mGmWZbyGHAiX/1qb4R+X4rNnYms0KbDj+PRsTS7SjMnr56km2qjvrPmVNQ8q0/8nc2G",
+	"q19sfku5YE/amWmw60tfyzx+uh6hta3duVV42m5dq13dW0Xskqli9XTd11qtruiT97PZgc7XT9i+ztfV",
+	"5lHAPfERqDZadgarhd6Tinw5imOWaYSuP0nnRsfCvbEpQil0aVSCpMjpLGUIdRAky+UiZ0rhjYZuYQ0X",
+	"oZGwlTwIl6MQGoF97Ct4ppZKsFfNJeh6NZB9AJ/ioOmvZSGebqpcq23T5ebB4d53not6KAtR1E/6JY3G",
+	"2z4IcIVP9BXOCfHE43/DlQ4N/wh8GOb+TxhNLEZMTYhF+YwRvGYHDNtaaRrfEtBfCc2ZjYtZN/mNQN+G",
+	"0Sq/N5ojuDfqHyhTHq8/1Tph620LlcGvT7RSV5rqT7FUbYOvLNAjvwCDrU8uIl3D7R+AvzcFZVKwxge9",
+	"kTiAlkgd1Uunsbo2J8P0Uh8mPhLqHh1NTzMF0Ki5btPgcfsAp8NGgqODzTjzo1b2NeVpkXftySyXs5St",
+	"/mvYV13gW23rCuj1xsB9Yl/XyPEhp43s+eyvrncqeWKYzbXXTOfqeruZ/fXRx4WfViBBk23zNUcfJDrq",
+	"XxXp7dP2bRvdevsW6S2RmUXnP2rf1eIxT/4xZdPtgsU98djPuCzEMUImnvILLguxbTXy4knGjtDg32ns",
+	"eVHVeR+h0fYX93aahkl6m6jw1PvyE69qNQ93r5KI2/XmZuZuZQKqxsLvtDts7rYNzrh8ZQtgt2m8/35L",
+	"6JNvwHOp38qEz1tTqYOADUYWkGdlvvZRssF6GZ5c37Pttm4AG4VqaHtK01wrwlcrlnCqWbomhUiZUoRr",
+	"86xpPSlSY1DkhN5TrtWNoFmWyzuaovv3/6LtUgL2h20ZlzTwpEJry4J5qVUO+t8tua6Y1lws1NPOg2t1",
+	"20Qo+9yjTt81j2+fePymyTaDHlz67EETlUqtQMu0kY2ntVdto21DsNGSR80c+vueduqwzW0LjwGYRw9+",
+	"nsr7p1bJXLthZ45g901Wk2pM55PrZ5X+h8s892lP6gJzjW53gLmJUhNSmhxq08dFNlxco8rgn/iUdaz2",
+	"9VMsLrRrewO7/eLMQnlpksAM0PQiN2aihvjdnKaKjUdZ5U//GtFYm2slAHRkeskw+nvLwO9DrRJChLw/",
+	"IIJxeCBnd/IW/pgT9pBxyxfTRMePR1Ssp5oJivO6+XuZG9k36bJ8Z7YObMzxCMejBjXJk9qzRQGh3I3H",
+	"IF20UH68jZ0Zx0VONcB46EwWGrAtotBwM/cbiLBh340fMMel5UAXs5THJKO5ducavMAzpu8ZROEVKYTZ",
+	"RLHMkSNpo327ooNmzb3TshC5TNlWDcc883E8wj0y5QF9+2hWgciW+ymqTWrbitl2V/RXzM5oQtfKJ7jY",
+	"8kTOFlakbmIRSrn5jxEMxEbe7arZuagdh7E7hbUNXTsRJYhDzn5lsTaDwfOO0bSBh752FINZ74AqVixl",
+	"sYZNg4/j1DPwBFuTcEJeO+iaNGZCsuICZO34RixyKrQTvbN1jZMJYCRUrG3Lh6bDUO7/jYj8jrCAy03Z",
+	"UT/oG5JMeDFmH6xgbIT5muGnMpicOSYJX5jZAqzSJCLRNCLR/z8i0V40IVemJ5qacShA60EmvzexHaR5",
+	"YHZ+vgMMr94LYOOe7shuxbaMRw97kmZ8L5YJWzCxxx50Tvc0XcDmvKMpT+AiHrEHvLunfP79kVhf4x4E",
+	"fcQds6nZI9/jL5dwLAn+46055+6/4UR/DAiB5pwh+ItUt1x1a2wAYr95+fLrl92pvZty5ffstBRV23sd",
+	"20R2ezYcOtcefW8W47Gv76Gvg/waVVnoAEhmy7RLM1D1BgqzjE/NkeqffIZ60sdmdsJ4lNEFF15d7gyr",
+	"lE82P9SPp9Ze8JM9xqLzc5tKb+5ONmIXJqOAThdMQMTbk88JR36/q1uaAq0DS+dBTYAmSc6UCl8S9kcy",
+	"z+XKgbWNGSETs0lixu9YUtsxpByA0RwZjEHIGyGYNsqwf7Aq5CuDmWuWT5dUBfKorn482nv+8hu3R1UB",
+	"c0zgFZR+OFWkNgdCAtqR5ZiLpMZE5jeCQ34pMR2xBMcSyqz75kUos248GqI1oRd12DdZAsXyow4Q8q+Q",
+	"sMOIQ6NvKhbnDG8iyGs09owif05krL6CzE01WSVfNiYk4Ql8O0wHYoEfNxnldR/U58w2Oro4g1xLNxKj",
+	"FkiwLMqX1RhuVPdtUrBeGl/CNOWQxEXT9N18dPCPLU7xq3fn7+zp/GUcyvyqMR+aobiZPUR1hiQsZZio",
+	"dO9YNOFPxijqb1zccpH0A0/+ZJ78OB75YGBL6rz7+czqA1zB0HMaa5+IfPzmzKheKyqS6r4Q0kz4jSjp",
+	"QnnbES11kcBP8LbdBoGfIeweHnyhY7liByRKpGCYOB1RdcuSyGVNgvjApH9IPVyBYplTofCMgKHj0NGm",
+	"FaNzmxaCKWz2qLWlpo3rbHB5najMvnxIor9ECCtXdm/gPfqFuhHugrWYlvBk3rF81tPEoMaGgE1TDt42",
+	"0H7v7GI49FU2FV3QL1SJLqjrtH2UWrvXrEHZL5W65UN/sqcpYOdwAYmGPobjg14WFkjnc8grr20fRpMp",
+	"YnmAb8n/y/N7wn6Y4uKCJw1d92OgVKulJ1qONftfDlTn/lmkt/Y/0alp/+GiLP7fziWO/wSIwmg8cv4l",
+	"85/W4Tt2ygmMygiuGtlP6CzgFO6iluHB66+VxY4z6NNoZXY425UysTb3QEB9Emu8YoHzakKOaZoC+ZO9",
+	"CiLLTaUOckaTiCyYturzgybRX/7yF9DqRZGmdGZMK3SrPuwt5J4dxK9KisklvX+L/B2jyq976pZnezLD",
+	"yd/LpNH0cw9xLvkUBmqTV3LFkEsDtj4CmRjkNmN6zYScrVaFJ4LopWh+WEpSuy3qmh9hYsEFnDHwDYDy",
+	"Iu9FWAXVmq2yFllsf6zSXtps9C8UZJSD7OlIVxyPZoXigikFpyJ0MzUIdYOPdDAqZ1JxK0pQF+UKKT6c",
+	"qExB1ZozDJoqnTO6Mr+hRo2aurl8dZELp4JtOjqNoO0DgwZWVXgD2DsSqrdDBSpa0bjK+jGY4yPo0nOL",
+	"B/uPi9hcMQxPFRduE26qnUFGiPFIsPupcm78flqfmRb0/G8qfRc2KV/LBbrD0fUo0wR7iTAfv+SYsBcf",
+	"/Oi0xUNCU9Cg7p0nCtKpMJhuMba+xT6LaEfbVKq60uiNlu0wHDO25EDnFzxwLuewV5bSeGQT8oLnwnJf",
+	"DV6JQgWW4hqz9HThKFzMuVSZI5eP/MpjTMcIgeC8RPYDD/AJkbAHo1Ja4h1V5kKGZ8e/VOOrD3pg4NlW",
+	"Lz4Q9Gq6yvqbi541KtSeu+7begzpjWV+aY3Mpxyal23Bm9If8B3UA5ztHQiDPpmGYEe0XUGoy7UwdfE6",
+	"Y1U+p0NSN7wJe8hSyoXCBFBr0DoNE0QeiAfmVmkS20Qn/4c55WnlZypillb+YNYwmcpCuz/Alm40Cn/b",
+	"aBn+6ps3PzOhEGlavl/7c7WJ2g9trdSGsvlba3v1oQEf48QqAZW/sIclLZT9IiMSJlYS12dr6nWU6iS7",
+	"vjZ/TWxm3TSjSpV/zpnSMq/+W+frrW2rYlWZ8UJlTCS1Nqu/+54b38FEMp3LPC7/YiZDYBeUq9Df45TR",
+	"vLHYwIfX+JtROLMWAxmOwFUsQ9vf+pOjg4rv+AvQ77yZpSYkSliWyvWKwZP3KNBFzHKhgAsW31PjG4F6",
+	"gfKAnjHeoM4G+kKRFKLiY4yr1KNKY5cdTlAAHKIbAxzfHcEo1LI8842L0pVjbp+Vn1nO57zEXAwQiUBK",
+	"xpJpKRq77xf3vGI07fE40ApPZzTZyZAboBKUbrdNPRWumdC17DQtDtcvF4uUWT05poLMjC5jlmrOa/CC",
+	"TZeZt9L5wmhGK65WlhLLcktMvZwvBHvIwLwv/2bmMvQSzvEvT6Avsd/CV4bpoeYEdXcHcSdASA1PsYSs",
+	"mW6GiID9fAs1S/W6s+4iu1ihi27JeuyVzQ9JqcJxloWE7E6dkCuQlISlit1DCAAKEchVZkQSECjnY8L1",
+	"jchyecdU6Y+Jl9TYRBRnIWdZSmOWEGqOMVSnsL7p2s51fvUhHmuc4EHYB7ukj1kM08QYx1sdQmhVgEMy",
+	"uIs+wIxqCZ5dLgrmtxNwrEHUHm396poM3Ubjkbzd7PtcVrwIleYBDz1jxu6hq8xcMmBChRFChbCfXkrA",
+	"Ri/ezrfKehng8btuDHgwMJ4BdgCZZiAMFLlnOQPeNTO08Qbfk5NBds8x4c0n2H6H0D58Jb1l6kY4ZA/S",
+	"ruEO3ELyXF10cMjVhfi4eQmEdoDP0X0apNd5hTdKkbwQyvmC7hhGg4xmUvpwBLgsVHDjbG4W7yJqw251",
+	"DQgGY5/r2d8uKLLSJTvtGaCBKRnUx9xWRnhaEBoXt6pHqscbeA7J+ablPggcbVfAwF2jMk2YMroP1iYI",
+	"3oDyjuUpzXqM47jkV3XJvhA0Mspc+FbEY51CTJKuuGjsgy2YtI5oVJbL2Ia2++TDX/oXjMC3qnHHzgUE",
+	"N3H4lZ57t5cD6FWR3noHkJb995TF9gavqi2SiqOmUD0lbrR2Z8NQqvM69pUqKnuuPPTlJJYDqx1et7m7",
+	"BOAuESzH5LwZbjeqiWOWPrRcTGiZcJfnazOINm+uebDuyRVsAgoxwor71yxQ/11cP7Lbqf/aRXgF9PZy",
+	"0mQg3Hrph0ubfICLFnd7XgisXVLpyFyeKEOqDo6BUqVn9D4oXzb8iJVnbPy1Om9QjQiUyzJL3W37L9SE",
+	"vFq7bzOWKVuXNFnoyNFLo8HapKjm664/rkhE01TeO4aFUlJth+U9SnJp2bZLPazEblDHvwjcmBaXaSMW",
+	"80IXee8d3BAlpbToOtk7OBRd8LS/T7HkOvlEHsVySFudim4sFzm7s6RxA74dzl+o7hKeP1d+yPzDjamq",
+	"/e4jP+iQOTObJjRvMBLLDhxGUOeFiJ3eF6DQr1lFlcZs06NqC10TeVk9J90yiy4ot/muNM0ZTSwyl4K8",
+	"J9H5u/PT6IAIKdiERK+Pzt6cnoB7SyoI6kjFUOY6+JQqYiAfd/UURTIh0fG7txdvTq/hVZoqie9jt/YF",
+	"CO/hcYQ/AzSZ5BRpj43xQq5+Oru4OD0ZO9Zo4DfElvxAwObyUv9GYDOJrHu1zFeNxiP8nNF45McXlMa1",
+	"dR9odwxJIyhEYMFem2ZByNbVKqju4QViFLqamygAYNA3nQT3jletKhqwpS2vzdB4dHx0fnz6pmWyjmkP",
+	"4yxYuRhY0Cmkb/CYZ1ToA2LzbKKl1hlSLf4qZ1EgGJ8v1BNh3Y6IZqsspZpVKaa/UITmi2Jl2hmXSJ8V",
+	"PLRyTJouDvWFuhGRLHRW6Kh6b3rC6gUzFjmcOkF+vL6+qH62VbgWTJt2IY94JpO1vS/NVGyTVKZFWIiP",
+	"AIsJmxd1dnHg4DRH/lxqQu8oB6SGjfnu7YGbn6zYSuZYjHAohfjGhkMIyRl4NvX6CZM4qtlbMXRSzeco",
+	"HfNhbTZhdyyV2Yp1Nw1OeaAe9j51IauozXDrlvK7CwxaupEK1bCe2kzhjOXgq21CjjaDqI0ba0ieQycw",
+	"EOf5C+Smhyq5kHGBaO1wplUtb+I/MYGpBBNW57c68GaTjWE2xtRIe6putJBAPk4pX/Wz8jZB8gh2MPLL",
+	"CPxNeRmbxsNpZoLwxEo+rgg8OCZwZaM1aEMSWN8fN+jArJ3fClawwFX3TqRrRNTrJVPMmyZswZUG9ym+",
+	"WVPYdq7n6Z52/2zR5/oYnm6Ou3nut1mZEBRu4dkobEKvvZCrLBQlHtsWEpFzhNeEJZCx2aYrNYD/GKsO",
+	"g7LlTdv97s/9ulfRvw11t/0csMSWxhp2DoxRbr+iTI0Paw6dAAwLi6xD8jY+vyVKCXjF/sqJ7yyIAipb",
+	"dEZNZqwmWSgHCJwgcA+g7C2gPu8EeAzwr4Ll7f65t1+5Eh/d+vCciZiLxVTLWxZwaL32iRS29NVBA15n",
+	"8zipUnwhVqyczmYZrLCH2pd2ap1BDMxPWSax9lEPF2hqhjfdJW8b3/RzsV1hyLnMrdbVYxuD2A37kove",
+	"y1uJFW9/1nHpTOd4mfcMRvbxISP7U+lF5ismi7BI3LeGbz8PdidCTed8sWDhYNAjnNO+EkMNWe9Ofymu",
+	"6luksTubp6nqlXaO7o29WZu55oqV3+s2T2XPbZ6fbrGvBsp988pWsY/f030P+tfJkqqx10x80SsixYG5",
+	"LeG2daYdJNKNXfY2/BSNSSE0Ty3TyIMmS0ZzPWPUJpBTr005fQtMw5ytACaHkulGuPL/VGGJFFgMdGz0",
+	"2J7OvdDL1VW5dEOOrmEgY+SuaYMZX/tpdtjhCQFNkApydHx99vOpWwUwms1nHJKTy6MzUIQ8lpCKG2G2",
+	"+hoitBNyhFOJ1cIUgiWMrDezmfI5G0MYndwvecoQac61uSU0WdkAN3nz7ura9W1HAu4yMMSb+kvtnMCR",
+	"aHW1HFfQcCFQOJaDMzugEIlkZZk5zP4yIikqE0l5WRJUS3jD7HYpWI+VsT6C7ofOZW3AH39pfIL3Gg3E",
+	"yjiS8WbqQqXpQ0Ix8I7nB4nWLO1u09EGgq4PcszhKwfdsMOTDCB2FRpVu/I/FHvjJr5xa5GMiQQqCz0j",
+	"thjgmDwn/sPH5GuCONIxeUFsLLIWFHsx3grvppp5tPW2AhS1nQIVPdqOT6XdcbmmjcncdqbKbiquTDsn",
+	"eC4F/lcValtCijuwn67iwitX0XLotVRGJhFYsrGPh0lpVwBCs9WGcdtt3W7qEe3zWtaYGH7IMbfVJhYU",
+	"ccyUmhepCyYHz3C4Clvn6WGrUEWfU4uTEom9mBGrXPPeVvJke8eBTldca5YEZ33zsmQPXE9jmbCeyvZW",
+	"w6F7KhqmQB9Ypocmb3UFAkW4fbaWuPxY0/bIxePIW/5q4lI6sJZQ35JB1f1crUTUSwfu3PtmoXfxPdjT",
+	"rhwEwWdLwm0SmfusjH59guPwKXZzn3vwshBwDdpiJ/9DzkBPD1JpMvcZV5nKsj1k7I3BR+/4slrUsLAM",
+	"hryGTMajCZxCKfVbqhvummJfm2sceHgSgRbjmj0E7iT7I16IlcoYWIwP6v8Nya2+EZhcHc6MPQbb59Xa",
+	"6ULhlezlm9r8SoSr7ca7aBPxe3MV3bYVvwd2RuTwIWdlosBS3ltow2QrKAcZAdyQQgtaKXEy8DvTVN4b",
+	"pb6kA2grwmRVQ5p7Mtd0TTKpoBB9b82kHOnPLJ+FTHeax0t+x6Yd+FD7SBJmqnS/DrJU0M3Kwj7EqpEU",
+	"qjpiSUy/d89FO0zHkZWIgRmJpVDFyjNYtHjMzaGdSrwqWxN4bMZVXrCxh4pvsK4ayz1rq1J0I6plinzm",
+	"NXsATM3zl9+Q21cHXgKskCvBnYAWfsA+Sfw14HgLhSAKKohMoyLdH8eZsKTIWKuvHH4GptnQ5J4J73FT",
+	"yM2QFWp5UB2Tgy4Bd1MbB6srudM7HmFUmGmcUjVgo4Hecwzv+CbsMoWmdl1bR5nzBRc0TdfWPp+0jwv2",
+	"yXYDsbyK/JuOv2AzplIy+wRWwaWgoTvKscdAk4eu/hZu9hIaU6EKQphMWXJso/cFE600Tj/KeyLn2nK4",
+	"plwwM11mJ1p+GYHJVKbTGY1vJ6NtDowK6fDGbgPM4CFAGZCrEr2zO4idH7F6bkDqLFnaR/moNCXTZEB2",
+	"hCXX6bvX7cnsZ8bVdlUrbQSyqnFF3l+/3vt24tAvM6rYNy8GbtzU6GADsS1AUuzNlZbqT873mFLNlCaQ",
+	"vuydjvgF3kKzVGGeu0+wyY3YvJ0seh6PCaN5yllOpHBVlcNkyngyO8QvtYMr/UY9I4OmdczKHh5QBK9r",
+	"e7qq951zRS5Pry//z9n5D4eWMg3SHGHIRmJwvYGxHvAJeNy3qQf2sZ20AxFDHntoG63ow9R+xnbfMuQn",
+	"Vme7jYSycndxl9Zp+kgILbRcUc1jcw1MyIfKHEdWaEQ3QjnqorH9rdqEnWr8IWewlkkjTtTN8yt1+IZw",
+	"ufJtHMAN+W+0c6PRuoHxTUw2zwnNc35H0/Cl7a7EqZzPFdM9rRX/FqAqdSC42uJ48C/uwFBSviszHofZ",
+	"y6FweisC0GlYCGa2ZWj8pYYgU656U0BaLXOAOW7f2E1I+5fXOoTuQvvco1bw4aqsrYSz8AO7z5rrjolY",
+	"gme/v47m3kAHRDJ1GUz9rr+f6PyWXlhqq5aApme+slveWPp7dnmRMRFTwC0ZrRnFBIcDi966Q9ymgAsB",
+	"8gP92dK99kTOlEyLPrkd5Xxdlu98tDQjUwirbheIObvjqpWZ09pV1vS1F5xiIlGHZN8xMLtjtX1H5FK2",
+	"ny0XPIclsMhCe2X0mrhB8BVwD/af4Ct8vsYa1fNNyxhlCZdo3GdlrzTLSsbBOqvTYCYnmi+Y7j/ga3we",
+	"0Lj5CsRlq9YDWgOIv8vTq3dvfj49MSrYyenRSX/loROUU2TJ4HzpClinaTgE8GXIWXMIG9nVQxvozL6n",
+	"uQCGy95z/MG98dGzX/bbuaHM18at1rRp6/Kgri757dxIbq1Mew1qhKegbnjXrVJvCfiNVxExpXpSioKa",
+	"WTnecMh1e/uO4ttdnOBdhqyRRNHDXpL+tlc+FpX08rHMkzC0tlPyWZbgarz74vLd8enVFSTs2DynXzrz",
+	"xLsLsMFTzQ1Sm1s3hm1z+nj63Z4j7RpFyvKh0eyGH8yS5eFlrpaYIk25YoQKQk37h2TFVjPzpHftWgei",
+	"EWP7zdy0hut4EUanHS18ci4mEhOZMVEpr90uXVrQMEXI21Mm81eaVzu0L9h96VhtfIqZJCIFkP2AMe4z",
+	"X3BmFGOiUmxz0zjIg/gXZ4tkLCdzoyxh8aHho9+yh5zRODQyXOogtKqBNGHpXU74XYg+6mKpe9V66jk1",
+	"c6aH6lnVbX8HTXVXZSrIFulusprM21KkqLJZ0MYdCmV1W9kKkBzKSjjuXKP9V/f3mCxlkWNleroOQF6p",
+	"0tNnW+Lpwe0Abz5/sfOrL1eD32ysgWtm7L+iMqotU1/CKAbM/DuBbov1DhVG8Co3toyRZd6hM3kaMh3v",
+	"0tx024DQ3o41rGgLjU84/un83Yc3pyc/nJ5YCkPQssrqd1xPCGoTAJWNWa4ph9qCNu3aPTm5Ee/Pj08v",
+	"r4/Ozi2q1maWAyGWf4wcvTo6P3l3bhs0zSypAG/rHUTFgaxX3QgorWJ+TqXSE/Lh7PrHk8ujD+f+NSzV",
+	"0XgV4LPmF7jnJjcCqEitJAIy0iUgg5Hju5YjXp2Maq64/6zReOQHPxqP/Iha9KyBwq+0m7ciMXcCjhbK",
+	"A3JauYYd8TaUL7N5yrgjJmGQwM7G4H1uFCPxdE4Yywe3ZGSWy1ujTFjsn55sVmfCc1MejLB1UZnpyrnt",
+	"JXx2KSFQiYo/VbB7gxCgA1BbNveKxrdyPt8B/Gn2n6++aK3CTXkKeSs0nQKr/x1Nrd67eV34EmD7L77d",
+	"3++RUfkrd6CNgD8ot2UuZutKASc3BnJHMXAhHAVBwnPmYaLlMZPFDCoalpmewXvNbjEbT3j6L10VqeZZ",
+	"ylkjW2pzeC1tuQE2dZ/A2mx+Q61/P+29dtXFDkjqtq116O0rZ3jdMpbZKAMWrvi3bL4/9G7pXOI+a1tf",
+	"D+tX2kXsebRpCWF92Y2Cr1cg+ccvu9YgaRwa/w3dJwDReUMtAqPwOw/EbG1v6s19fXJ6dLKDun5xen5y",
+	"dv7DDm86F+1Or2Ls+LFGght8pcXKuMY4J1vWBLF3OwgkX3sfql94/jQP8Nxcot19/Y9IGPV2rGujez5O",
+	"uIppnuzirwNu9s2717ZotHZIwEPOa7qghCtIwuNiAdmbvIXA4FEeyw7YbiA+GFYcZL5qRDEnJDKiI8LS",
+	"t5o96MiWX/fg3WiMKYhlESWot0gJauWHJJpxQfN1ZKah8p4NxUZ12wSKsY9HpqfReIRvBs2OIDCtldbG",
+	"heC4Iim/ZekaslsR/1KlMLy+PDq/Ojs9vx4ZiXH59ugc//v9uTGZzreM5DVP+0BpQyG81Dleox9Or8lX",
+	"SfrbV07YQpJtYml/fE1hdQiM+kDkB7TmAXO+gk3tgQMPAUZ7vtaEYfZ7zbqYhnHoureGcKQ28I4Db986",
+	"8DGYNjKNpdCUC9X74+uAxV6vNECMIfrzr5+H6c9L1950xcOIkRqhy1aOEwczDHhaFInM/vweREHUxmjz",
+	"Yv+7b2rJDc+3UNpsznwdCNgn5cRiATeGEQINVpAilee/ffbd8yAWzaxRF/IFzinyD6YpwVjf07D9PN9v",
+	"QQhi+HLY6aq8OOSAVfA4m7sho3r56XdD3Q3VNzGqdMMPFAp1f/zmYHzkeLqiD09y4GptPtEhruBKelW5",
+	"GFgUw4NFBk5uiRoJ8TMUgXv+pMpMjA8hpL50gLjan5kxD9UOWMpSS+0+fB4kF6h5ayEHGFw9gPjgA401",
+	"3OjAgUBJlrM5f7Blby0b5l+iMbIRP9BVlrIbEQEgQE1cgtQgzsI6dmTHIqzlvPzglIUdwj+tqHpHVFwp",
+	"tStFA5zfrfG0aAF9cwQCv+dKTxVrEBFtF6fDXmlNqSiR3S6pAibPXCd3NOfAaZnRHGjlbB0Vs3X+VzQZ",
+	"BoTNQqxTjXAdI8I6Dz1+ScicnJxdHR9dnpyejDEqwRJSZOYUYimOMeHiRmDukLEnzDnlSvNYucegYEeY",
+	"9mULTCRjYsrVNKZhCv8Kc2bOIGIzY2SFsG0qSGTej9qsMix6H1gRqWlaIctzzgvk97Wv7YAsUHDI27G0",
+	"iOgPACNaUXt92KMaB7pSjKBVnPkK2VyrGgwxuOU+FSbNAuq42UXQAwR1HFXkGIJk8JBbHww3PwK61iQ/",
+	"r+G4HOGHQ5VV8WR2J9WESVVKVNe+BU32y3ZZvENMBgy+XYwjFP6fimrdDmsrz3pjPBc7uGerV0fzNm2V",
+	"ntUH91uI/Yf4dFqZby5Pf7gEzBuJqbC8/YrVqi+cn34YjZuxXe8j/KUXc3FQBgR4nLzUhwUiMxbLFVOk",
+	"HKU9lApJwVwuY46x6d6DHpffvcXz8qO3RgcoIREaJUZyZMHUrjHBR5yrCj4LpLtH9FNXN/wIaxAyhbwY",
+	"RlmxrjR9L0G1c1cmVIGzqbEVhlNsJwCYcwjlrbsSWhiY2lD9vkGvNiPNdCtAEtdol7BYJLOIRIrpyOk2",
+	"WE7SpRfDRHNL0QxakRTskEQ5W8k7Zl5a2bpzbDXpPb9bdGiZVUGpysbUTUfBveoXJ/xLZQm6ocsyG417",
+	"zbZMg3oQ1RA7NDvXZW04LhdKolqaV4TEgDPGxSKcxXVwIyLzB3wlIhwPPVx9vjCKJ5X3VUMdZ7wr1JLb",
+	"J24EMo8DV5qY80WBTivy5yhJf5tUevoSCeOWMk2mFFLPXTZKteVGwU8zqin+gryS5tHyD7UuR+ORa3yL",
+	"6DlbZTLXJy7Ne+C106bkQb63mfcBal7KRUBavzZr+GwyTKWBpgAt2b3L8ONPHXBrwIc/ZrDQ1ixF7qIu",
+	"iWWs9Av7aMsnupb6fOdlyQo1oDSV2xmhzDEuQIOVqivhv9taAJtQdaUGLQuRQH1OeHIHz0d1lQOqniWY",
+	"2469hWb6PHkr5L3o80nl5KIYg1mz4RJKEj6fM4hd8uTAVbLAeb4RddcDoK7K5DZZibZEJceD9bbsNH2l",
+	"hNiGXvLzNK5ungqRH06PX/otW3dHfjvr0zVKjlVcIML3Zx/3+7JKOxdTIYW5FCCKeOD0mhvBhdGroXgy",
+	"JlZrpjIas7GHsij4WGO0pZhIaYs7A4DJ3HSHGFDMZ1znNF8TSMMsB+K0s3I8uNKQoTsheIcrF7bEl+X8",
+	"RmD2fkDh2gyDhSndnr98ic2NIaiIlPLgtjOC230eujYi53ILu2N6sZJXmUaaGjkWK/V5tri3uUIaIcsd",
+	"hNQm5G1Z+2vBhWVx4QlbHUQw0ZG6pWly0Ea99OnJQ56ZCft2/Oy75zi9fbhCwiv0zQvyE3/V8X6rN7CV",
+	"RcMv/oDyWn1oM+rRrH5QUXS0byBEX8uc5AwkX8ygXO5kG9VUjaTLGZixXM24sLV9SVQGxcJ7uB4061oQ",
+	"krBYJi0kMCUjRriJr5+PbVW+ebXYWblV+hNpNBgQOkIKdY12UEWM/c5s/I7kf9/gd/v7f3323XfPX774",
+	"64v977571rvxbo4A3/7zZy/++uLbr7958dfeLT8JiUDg1BuRGi9pTmOXlfVJcv9bKDr3ydvK5mw/Ce4G",
+	"nGxJp/4Up7hEovdrfROT3oIor2WpE14t92lsunroakJ+4uax6NboTdHY1jG7EYATsrLM1cHsyFRuGrfd",
+	"Kbndis6bkk1loB1i33oybpWApdFn+IO9to+AlH4yl60f0wCnbT+f0IqL6l+fPcqDG+Bd2hmB8fXzgVcL",
+	"VkawoE6rsx1Uw1GVWH/0+MtmC3dPaDSTwYw6T+0K73ZP2zrAQ0krbW50z/MNj38sc+tR9IZMbSOtMKb5",
+	"/vKNqrN+rChaMWTGFE9Y1Qj9QhF5Lw5J9JcIMXxQnUGsK1cgECRmmkRfRYck+t8WiPkPuvfPXxCJqYoM",
+	"rcWGaVpbjxffDi0f1saumdB1V2URF2JTmq49wy2+6mtlU72lxNY3L7cD/UtfYHuw1w0GvJho4JvZuzy9",
+	"uq6RNzWIqa7uuY6h6gTXN0LO51jYdSnTRGH5Ey4ItRbX2PcSqjQL0Q8Y5Y0AarAWIstZmYjUb2+6zKWP",
+	"FTdlW6Hguk/0gAhZTdQW6zKMWzppkV8LpudG1OYHK7i4IIhXjOW9cO5cRddqQmzSKFSrgePR9u1cLFnO",
+	"g/yY13nBGvxJlY4O0cJ1ZDrCcgdZgA/hQmkgHwpWqww7mGpVMHFaoECOzDGov6TJ2DvOJ+TIfbKtHKiY",
+	"BogDTe6oiNkhiUAORSADYBOtGLWcd37yzAesuFIZS1N3ijcHbO6TEsWpuogkvWPf9BpLx7FV4067eHd2",
+	"9e5869Wy7WbZesvVDofKWMzna7OKJWgCc5jkvXgKo+pRHG5mBzkZxVzN9waxG5SHrzC7taxWzhIaKij6",
+	"1vqEpCfKrUFqgBoCGJ61NCdTCgaGeSIh9yujetkKGu0Tstoi43OmmQAX1BYp78O/kIiMaQ8sqQv/FCAW",
+	"WKnu5PTopParmcacYa4bVDAyzW4CfzbvhW3XQottWRVG7YGoJ0OtuHdm621V0TadMafXdAEcYXPiJeMu",
+	"/B41nbxGXeQum9olWqMYqu+DxuW/KYvGVrPy+35TZaqyIZUC/5ceOt4u7msoux3mszEHbUlFkgbrUnxW",
+	"ED8riJ8VxP8wBfGz6vN/l+ozDPD2WVX6t6hKv6+G0Oei3wUYdoQx6RXLF8ysebwkf758fUz++vV333zp",
+	"U1lR6nBB2HzOYn0QJFNw2xvQWGNb4QLPCKLpbaLFNifk06kQv9dN/aQX7dNdXbgfht9fNlTS8yZ5yjvg",
+	"yUT4U0rV300APlIadciHSwaVlndJ1X/SFRq+CIo5x7tnowxUOuv89GqOYpeVY8sn+AvngFyenlye/Xx6",
+	"Tv4MmEzHd3Yr5H3KkgVQRn05Jsfvzl+fXb49PbkR8KBDvyAEM1+xBO9dS0aW5TJmSrHkyzF59e79+fHp",
+	"iemgTuZOBdxmNwLH9uWYvD06f3/0ZgL320E1Uej0//nx6P3VtWlFSF9WIWVzMzbU1aB9AK3eiFiujOJt",
+	"OvqyDu90nzsaj/wnjcYjO8bReIRDGI1HvvfReOS7H41H2NsWuGdPDGBrvVCXydbGndGsGBRwmPaksNwB",
+	"ItmeYPl8/9mBRRAdkuf7+0BO18AqWh3mnitWycP01zB2EuZXewwVdJgH5Jdt56pIe1DUNIl6/VvD04XN",
+	"rtkWKXYdbBu8ztdPSFwC7RFa1T2JlvKQ2KEBMhyFX0uOnEVLTTOnw+0Ei/I3fjW/NnD3dAKNKqDPW7Z+",
+	"CgTJePSwJ2nG92KZsAUTe+xB53RPU9yudzTlCQC/R+wBCrYkU2NtfX+B3byCkRL7L/uNfVApDbwjFwQU",
+	"USAJaUegPHK0m+PzaxpUvS9Kpfub7/afe6W7VgDhHjikIUAiqggzEOcVYI03Pom+lwOgtmYk7/xBaeye",
+	"jlLRw6/0oTyQcLQc8Obj9lO9E8K8AqTsC/4Igzb6yJ3rEn80xE4rT6VVRNAXb71I6wPvoAUwwvvLNxNy",
+	"ZBPgqaW7dC7RGwFmv9VnACssFWtE1TxWj4BlpUI43y45cu1cJVTVkI/WSVuhkJ2Es7j1UiY11vp3V0Aq",
+	"9B7+/9H18Y/A2/Xm9Pp0U+PY9RCDn5lceNgfnuMnBgH6GEvVonjx3VaLosjTwdbs003EtsNXstIO2deC",
+	"sIRrljh5592azrWAm9fsT8dtXyn60nAdFHrZwn+8Cyt6BcH8ZCDlHqVtG/mFOxfG60v5/G8qBfW42kwb",
+	"d+vgotLdOErP+2v31AA+d3cSdoAjOkbh3RRkewC3q8iuk+7vuPLkM230yVbTBcN1nstVNS/5p6PXPx1h",
+	"KrKR11dHP5h//e3dq9F49OH01Y/v3v20xU680nTo/HkfwVDyi+3l2Z6oYMAGPrcsgwNj37Ikmg42uZR7",
+	"p76Kr1xQyvGIFOqQZJRXiouXbA++OsmOpD9b9yQOcvvHhwxri7s8AIZIZZPDkZ/fl548IFzV03Crfp6a",
+	"V+ZGyNwFuEtz3PldBGOJseYylispJgQ445P0t8kqITismYs/87lRz9dxkzx+IBVp6GjspEKGQOq01Yvy",
+	"q5yFo3JAIOQB6pjcwaFsDYTg7SX9q5yRhM2BQtnM01FJH0lJXogbAaQn49Jscdly1Gy4RbEy22knaiYz",
+	"wKE88z+Zd2paZ9uHA0q/guw3WmlV7g3SUpvKZVunmCNwSGZr76rXtsJ9wrBYGlRS3aE8VAveZ7PvpJrN",
+	"08hlaCxSf1W2c5abzW6P3DTL95tV7RYqleWvmBrwzaPxyAxjZBNSlGbmv+3GH/nyaduOqpvfoTBr1RnR",
+	"LcNyXygSwQuRS4PmK4zTY2X4htB2n+iKsuXItYP8OmVFptBHbYbBysI1PYN17g1XXWrAu5YS29zWUNxq",
+	"CoxVbbWwjPVJn7geVq3fUAlf/Lr2PqsVTYUUAMg1Pw8oWSizack0FGK2yhemU3xmbFNn5/yO7XBztzIT",
+	"tWlJjePnVBy70pUNs+VMmvd20J53y76xn7OLyo1ne5tuY5sfkM3zM8sDl++RcAyMdoMdXZyN4dKFS9My",
+	"h2RULw9JhABKYOaBS2hMooSlDP90I/BCquslDqSQY7BwNB5ZtMXIMn3egaCIbz2xFnCAmEbxCS1ztkUa",
+	"fqhEKTYi0TlTmRSWdpKSrFDLA3K/XKOXC4lNHHtTwlLuAFKuWDZOgCVbvxE1NpIJqRZRBkURKpg7V2uF",
+	"KgXrcqoB3tNGBKh5XMznp1ywx1U2bEYcYgk4GIcALBKuic4pTxvXpo/Ldl3HlnjJI2570SkbISULHZS/",
+	"x5a9EICBQt535ILCOkRheewD4M++ef78xfYCFv29Xe6ETq218/17KGhvDm9LaXvI+p8xN+PzQhc56/iu",
+	"cnqingJ+Z18d9vT2qtVLZw5pUnFf70KxM7hAbFjIwbld7xD+tUd+DZUnBYMSAdqICviHSKDuRsApWCmW",
+	"1FbI0j1DbB2n7ZwxM5ms+6cQV8MrwZrgx6ksklP4ICPKQX2DUM+uvstH1I5rWo1rW1IQODPtTBFkUgnz",
+	"Qtx11bHnibu+UGTB014xQuPd9NTRdCvlRFufkVXV93gC9XSx/rL9lH7EUFTpqX1h0KxC5mj9xYb3wvLm",
+	"3S95yiwYy+5zrkjGRMLFor+C6O7QaRsMAaix7GH5Qrllda+FsQWD6pv39JPhN5aM0I8uRl1poLZRKi42",
+	"Lwp6eHNxfDtooXb5+KCkcisUP1VKeWVMPdTQ2tJsbKDI7smo5nATXjLIvPS1YbQ6QmERHZAFv2OCFNnk",
+	"RkQeyhsdEHXLs8xcnK6Osl1M8MwxQWepv1WNQnFgNIpG2RM7KlRJzQcgS6wjfPK9hRXUfH1ZiJ2AScAH",
+	"SL1qjoH6RE7IudSQ4WA+AVXKUL6MkYFT2K0tZ9WMVQVEpirDtbZrrhVL53YE9znXbBiXS0zTtGUQ8FMD",
+	"ibCiCaSWIpOMYK4YjALcO2AxD0t6GeCl7qtPX6RUCJYc0zQNDhQ1fPTIbGVCS/I1OGxK34fOC/ZLCITD",
+	"RDL19LH9bvYruqCW6Dl4sWPJJy4qNPpQ0AinETi6mEggP9ZYUCV9qipUhoBETPGdzlO+WOquAj0xlLNB",
+	"Zm4uCL4wtl4hW7+SIM8scMBNSAQLGyFWG/Db1aVGJi47JLe6bVkLn2TeOrd4ymhCtNys2elWvGSSru0Y",
+	"t9Or6x0ShKcY8gCtbIeo9h0LaaObNGUDvdt1ErOBL9f1p6F0rTFM4zCtcmhwubGUlQF3LJGxvweu0OkD",
+	"jXW6brAMb64Xc6vfNfraTjFfUIier1wWLQDmyu9DgUJ5ITDtDIFglShMoJL8dsBoJXheNhXw32hVCQNN",
+	"hodteMJWmdRMxOswRd97wX8rGKEraW5VJxnM17IV16rBtuSJKF1JdI42xcBRmVlIipQl07nM+277De3L",
+	"T1twE4vkmBaKtdtecGMoLUFHygshbB28e5rXaq8Z8Tb1Kk9MRQyMCKAToQtqBIUecqplHlSETs2NM3zT",
+	"BW46iisjkqDaU9Zd3whXBW7w9DdHYNVqVlaqKY7LS1RI7eO9fcw8s05qOVDEQXrTmiXtqhNZ0gRrm8c0",
+	"x3TBQtucyraSGSXXUN9RaLz2WqfIrAdcqC5FgPezfcs2n6ZMxt/k7LIQvjrGIwpW2pGV93yZIu92WPDA",
+	"PWSmBaOCqMEAk1UGvrTtemfJ6VtfCujWcu0K68GlYm1hu/d0vd35dC/z23kq76eOeL1b/tQfH1c+wo+y",
+	"ZZpSygVLjmLdB9jXOOJxH5vVTIZt/mNDqAQslozlK67amR/K3x3wPtksF9oySXa8tU7qI+qco3f3Yqe6",
+	"lUImVs2F4mvKy/sQtwK/Y+36v7n0UkYVRBXBVRwWLfDMlGUScXNbz5x7w3vF+7KaJS0lmMwvXyjLS2wO",
+	"6doyFGF2DCTPS7FgObkV8l71Wj3orf5tYzthnct2ZU3Ip9/YmmXlxm73QR+DuQW2tJJkTnPIwXa1n2Z4",
+	"/7v6wQihKalWtpCFi4Q9bJdTK/owrY6vGyzaT+JYQYMjGJdnq+KAq3UbWqPXlKe7Mm8bqVbkDGlL8kIM",
+	"00C6Z8D7yTvzHQoBhM2+7jh74Hoa2zPRQ+dJAUHccUy7B4kHQctbJoYUcyzymKke33bpn7VhwGQqi4Bv",
+	"4lRAaPr67O3pyfTd+2tHKWYW5vXR2ZvTk7CMMjcWy3sXSgzcd/h2qQfUp6Qxv25Rg9uQiZjtItjZPVOa",
+	"zJmIjbYO/VoPGjgEWXxrbyfq0qwaqgY+EgwafLAVu0xTKVXatdc/TmDG5b0IwV+5WJQbqN79uxSKKZsf",
+	"XYa/ma5gPKhZ6cv32+xlXP3i1pU4Ns8MBz5aDxmuguW7wxXanPiBU7PpJwnQqb824zqw84QebuegDaQz",
+	"1wDDt6Nxx6x1T9Qu8vOovmfD81ObgUYd5V/+9Wz87NuPNzeTyr/+1Gtn9PiuXT7pIpfg47EuA5QPRGme",
+	"pkTeC+UcCU95Tfz+Avx3FpqtK7RDzAz2d/94GcrkTxUss4PZGih7LfOYHVtb6j8H21Oexpubq9FTYX1y",
+	"HxvbxY1rv7R1Fv/Ys9d/MgBxeYKhyl0E3ZXNt+SCRJdYzhuaiQIsCWVYrHG5i3SNBkg7BUyVNr0BkkLE",
+	"1mZN1258l622vb+dLCenmk0zlk+RHK6dryszIt4SyNE4lwor3hlLseorhrporvS5aTwau6jljYAfkQGl",
+	"8kCDOyqRxSxlNXNssl+O3WaS7ULfPWTXVJf70+2amAqar7d/AjRyjA/XY7DDNpvnW/iP24cQ4O45Ee/y",
+	"5H/Y5h2PlJbZtM8LMLYrLbNwIOzH6+uLY8tdNSwMZmuJIpaY5prHPKNCT8glS3jOYstOhkx4rlj85pav",
+	"ZAGH+2+HVpRf0ZZXdPJUaUTBfJojQegM6I8YWWqdEZnD/yqgBwhl13Sr6KaTkAD6kdFUL3fISyxqKSnB",
+	"XJr+3DQ/MprrGaPDETw8Xhr1X1WtA+S/FJqLggU3BfY1NSIhv6OpRUH3dqeGQNMnDoJuI9LwpBojiNpj",
+	"o3zfYP4rCzPo23F/LfuNebwsYt5QtRXTmouFmg6J3/SMEH2AJbBdBzYAgPqa/Y9bFqUy4X4KOrfPbkaz",
+	"73xzszgARLNQJ2N7ZsYIFgkUOHtcinHJy+mCtfVrKyC0QxIbA8W919tPAIASGvx1IRYhxX7rLCvP9RLR",
+	"YeWOtRsbz9iYKIlWeVl6AAtcAyz1RgC3SSwXgv/TsUc+psq8GW/nyu+Ktmh6FoDH+CmdCeAZA8huf4SV",
+	"t8U28FUXVCmWmO2FbrAHD+uekHeIOzkghfCgxX+LNyPL5SJnSvX/4MtCXLiXNj+65cPK4PZgj4mPPu/s",
+	"LjkTCXt4r4aX3AI+qx14DlqiN+ORiqnYpUFdZClT0znT8TJInszvGMnlvSL2ETJbE8VXWcoIRIcI9LxD",
+	"MqbtOWch2QoTS5hAnEPOdJEL2/eO3RUAPgpFOMBEUQQfEEypMVAqoJM5R95sAXm4gAmsgFOQgjkGrGvY",
+	"/IEwbos3GRsCtkkXH5wVPE1sasYBSXKZ1YOnbT5mG67DXeW/1XXvdkd9zjfWPrjBK4lxQwWrZTv01eiJ",
+	"ucQwojejOl6GsJUJayn8qinGrsNZL/11IvsxrzlLk62JnzEGpW3vofmp5AW1To/OiwC+dI3kcdhUZYlt",
+	"2+PRw95C7tk//qqkmFzS+7eWpKzy65665dmezLDfPbhjjF1rejUDlLOj8tYaEiXHUnLDkFSVCzIQd61k",
+	"NAVrk5QZNC4VgSPnn70UhgXHumM8W+/DgMMAAdgBH8jlxY9H56cnY3J5+ub06Ar/6+jq6uwH+KurpL2J",
+	"JK8h7DqqxYVwWvnQjLJaeGFYfk55QVajDI0QbHXHBM+K34o7BBiqAId+hIjlxt92zDtRDH+Ts1dFevtJ",
+	"MCa27QrMJNZPSH+WSMF67u3h2YZznurt/rMK9rgnAjHl4rbP4r6B58DKaVFdyuxQcA2wB7rioqWSUBfT",
+	"9ebhw2SnQOQCXRBUA17UUQOv5B3UlwBBgLkcJaAYXACYg993ZL0scLOvngKhifqxg/84293Nud1j5ZRU",
+	"EZyVLeuWteOAlRhF5006Pjo/Pn0D1EqX78Oc1PbdXaJPO57QVkf4lYW+Qc7YoVVZLTlBu3e81yFCvO1r",
+	"fLa2NSvuv5eBgqNtCEnbbcdq7CChZ0V6O0g8g1j9VDFgHM3WELAdxkXO7ji7H8ys7yVPj2Nrn55yNY1p",
+	"WH6UtRdZzlwiWKUmrm0i6mERlCd0s9+WiTh2dki8LmvLBnIll6YVoYz5gjkCXJGkYFZ9c1krRuHfrLiz",
+	"pIjpR6XnRkRzmc94YlnIBLsnllXn6qezi4vTkwmJgLw2In+2MZMvDwBsbcNCUEPMVo2KbJkS25hME9cY",
+	"JlKwxGfNAT9KdBAq+lNPSsXhuWpuI5srEBuRhxwrLVLppJZoM0Qs5Qs1xf39ROwEYGZcwZPkz8/3n+/v",
+	"PXtOCpEypUj0J2wiAjCvKlOOcjrXX3q32I3whG5l9r1Z+VWhNFZlm5Az7ahdoGQ7OD+xMRmXZHAfxyNj",
+	"5OopD8nQAgqXgp1/dUvTFqM6Nh1Oi2wKRFmBXQp5xiuu5jxnU0TbRsS9dUCW8p6szCZSqdTKfMgh2T8g",
+	"zzDBtR5K3OZWiOVqRUXigfyh3GLnVTRqyA4ZTHF5LsN5VVdLmuOk0TSt6BZWFwFWP65r5HPg1a1oIUsg",
+	"rUBe6TBnX+ewMi8vtsj8TRmzo27r3mmpL5kwmkxTT5XSBif0vt8FvWOkyMiMYXotreYjTcgrP3NjqK2D",
+	"GqWc3wibyg0cnJAXksi2BFvbwnRwzh4oh8M0/3oexvbC5DZFPxyo75VC+Tc5g/TJ65wvHH69n8b/KzeT",
+	"HIynoXcejF1lqdCASgrqiqHg5lrBOYa4eU5Fgiy2HUxE3+z3Odhldfxthgg+uJvp8jBNpVKsm9sG7OpV",
+	"SRlgFYNUKpeD5p0JXFlYNqGKvHl3dW0kG+aF23ib0SJK4H7kD3v/ik9Wri5yGoejoFD5jWpGKKyMG68d",
+	"6oZgttWqQQZXBnojImNVTE1LRuVWU1hwi7xQUVs4yX3KN/svvu210vXx9Fi/t/hCKcBavfJAHpMULOj1",
+	"gjwHo5DgLFm7ESp8m6Vcs5JKvV4AXLD+nrCMFopNO4xZeCBkPUsUcjT36Svpmlix2ygHGhR32PDAXHN4",
+	"pYW+q5wLdL/j05YFjttynKpYDUHRZzmXOdeBS/VHvjB3BGqM7Udkr1oarLKpUDtsh4tE9jaINiGNgWFC",
+	"a93qzuZ1HBF4raLvwIKa03hPjT6wf2D0QNOoJcwaVgnM0q/tICh9qbxtVi8853NjISobVoHKK918mmOJ",
+	"XmPJrDJKCgcNwBhwp1hipgAXhk0a7zHGK/eoeS1j8bS1tHUlsO6QIKUG9oXy9WIcfWHQiuyi7Htt62pZ",
+	"4W5hJ9yxosGCb0iP3eWmY6HYMkHX5rHfuYp4E8MABgvO6yFM/Ok1XfRyt4XcYTbaVnq6auteKlNeuFZs",
+	"HttDw3AYe+5Ox9wZ0K4bHrXKfG5xr5XG6E6Osj++RfrZoPxjGZR/KOtvd0suhDlAEeKUTFVX5Koc8XnR",
+	"wmyxqzX4hzHzPlttfyyrbaD0/Gwy7G4yPDbh62XwUz+bIpumyP+tdkIY2BbSmX8ZBplqqsI7RDh/lbNp",
+	"RRkaEuusxIM+VcSzObo+sc9yWBeuDFvnfKy4qP712Wdb4bOt8NlW+CPYCp/1/M96/mc9/7Oe/1nP/6zn",
+	"/056/mO096titaI9itDsUAanFBib/MigzfjojRHpwAWGbvkghr87JHS9ZMT+6DIrK3qRrlIkFyocEuoI",
+	"UNT63moB/FwO8nN04LPG/xlu9j8VbjbUiPhsJ3y2E/4IdsJnhf8zFujTYYH+OFCeJilHHfxSw6jsjHXp",
+	"q63u4MW3Q93Rfe+05G05pb6Xli/pV5RoI2UtXOBRkoTFPGFJtT61ZRdu5lFUk7WfKrHbJVEHChWanyps",
+	"SEA7DGT5OGDIiSyE+XM9K9oM3SUU98yLNEdkuksBi1tbPL6PAgOF5rvTQ7WcfuoyGo9M5h6N2yvruw99",
+	"RJ1XV6kMahjZKq9zK9A6ixmFSOzDJeF8K30Lm/iagruVVN34ZYdyNmZL+/qJfeq2AHp8cBmZvsVeWmsc",
+	"1ThxugXYLnjCzQJqvfhr62XT+vkZ7MubVELCFg7DvQmUJOYbSUyNbXrHYLkgnZE7Ego2nwNRx0YRtl6j",
+	"b5ReC5PBY2KlkeIehiXk/RCs/6cs1VaTgJU0bXvhmy2TIEUTMLmlyXSGpebL3HAn0EeewAJv/znPV1j6",
+	"0/4DfpB5tqT4dM6AmAn/s9IKJnZOPaWv/xP2gRUP63VEy2IHTpUsP6Bixtu+5ha/m8rFVM7nZnpbKpC6",
+	"6dlBIymrh/bVR3yhuk4dxLbbtZjokn/0CX4auoraCW94BFIlnW4jRcx8eTBXaaZyQtulPw+Z6C6tRGAR",
+	"zd41TjcuygCwIymylMdWF2hC1H3NZmUpTosZPMylQPylq6qDUsrRSbAHriAFRyRwpQipbwS8q5bmzwvK",
+	"RZtPqFrZe+v1s6VW9+9STdK/MU34fG5ZXEMmr5/pqD53UJEosVO4pOBqg5bMv23baFyB3xjK4DKh2yYw",
+	"y2XMlOoS5FhrXcG1wtHfq6phAqPxOjXA6+veAUR1f3mPJVz6lYxjKJr7lYwLXgybZblrpl51O2yXOL+f",
+	"lLQS7lOhruyo+oCtag7QXRhurfMXp9279wPxGLOfW6IDzr5aMG0MLOIDJQckgvYrTAug+SRjUI3G/rBQ",
+	"kdwIsyVVnSrB7Y5Recp/2SpVNqvuPtBY2x6htE6Wszl/8PTOZLYm0V+iHeIaK49we3yMChRI+5WqpPTC",
+	"MIeEg5ZRvQSBA57rO5oWbEwokr6pmKY0n+ygge1cbKGDh30InUxoTKDkvvZMNpVGXnSVZ/jvf/z397/8",
+	"1/eTv/xpFFan3nhnYm/a7sZ2srXLv36O4cIxLhCkhFFcEtD97WPPX74k8ZLmNHY088GvdUneOw7qguol",
+	"RCVBhWIJ8WW72nqsO6q7OVm0tFFGS8bLiLxjeVIwc25KJhkjBcDzTzKWc5lMCHjpoxtRoVnRS7a2xaEs",
+	"boNWeVnA2250sZK8hSlHELxC8XQjIhcHjQ4gXFj5eUxkmkCJLZ4rPbaBnqgebo3qQsaMEgiMbN+jMjzb",
+	"ppVf0EI9sj7JVmRKS8ayM+wwLXkj2UY6Rtt7+1yZwQzRVceA31cjaDmfF1Ui3kE1l+A1krNM5pVihuh6",
+	"CrF3FkJvIdrfZMDeYL0OUO8rx7AbKigaW0fq1qZbpgcrHnzSDdLac17snJI5QIX+dHgslbFYTyv++9bC",
+	"aU7v0PQWs88ymoPRZeRTSjMsgKd6ZKC1TqYe7Ky8tHWU5dxy7oLUqhxMCLGQIxtA4sZ6EOwehVfKxa0n",
+	"4b4RtgEp2NihVSqE4v4MoVy2sBVHc3rPoTSIJkuWZijwGsAlwTWn6dZaBcMjPxiFbyGnyJExzhx8VHDu",
+	"qbFo7mi+bgm7tx/rZpXSRndS07RS68Wsw5hwEadFApXsHFfGIXkGvmQhcVEGxyrNOJ5+GldFqnmWcpY/",
+	"ShQVg+FX1uUWNEevuIiZv1xiKsiMkTilfMUSTy1SdXOaLZgUqHlzZXZjQmY0vu1vklLU0qe4cQZZa5eF",
+	"+Jnls5ClNlDe7UZd7F4aElmpBcZ6UBCUIJAwuwO9ozyls7SdMMbCQ8xKuRGXzgOukAuv93KZxZ3zNO37",
+	"td7f2hr8anpkh6GsalUSeq52ExI3HNBWEstUmAVXFCGDJcPg6NOi0rBUDXpVYSKmCaNJygUbNoeb7exC",
+	"Fl1rxoczG6Wv352/Prt8e3b+Q4W6225QLogRfvqgUtbcWMMMS/dbin2t7AV5I4x4woKeNgaAV6XVirES",
+	"St0WOH93fjoaV0YRtAA+lbM6/W06IAboPyZHlaNX/K9XoWqUnFCr2r8zVSU8usUB09cHXK16HQi5Y5lu",
+	"NQ1zSB3bKuhGx0NtaClTZoxsLtAE9pMRaLu7hPGHRsmWjCojbKUogbxqrczdMwnTVwvwlw9a9J6TxhO2",
+	"yqSuCpzNZ0CjKyGlm7tHFaAakBlbcpG4s2WMRUm8eCVce355J8zNv2dFensjsPiQ0eC4aSeVYqGIlmNi",
+	"JQICiuiCjkkZQDB/gz0ytuuTIFS3FtGWuStbDZVY4KVKaJ8cBWEo5jGWzsc3AhWMQtyWCOBNXsBaQusg",
+	"lI5LD9iRx294bQCsG4PCTQ3aU4NJA1O5mLaXjwkMTS6m0HTAO2Exp6lcmOXAWImPSTQC4JCcQDWdURW+",
+	"CxED60VBWPUugbKbv1cBmKFfSzfGlrkqqwhVwJdPnE5kgy9xVjgs61QbI6anl8M3wCWUYxm0pNWXoQz5",
+	"bm9njN5Oc6WGvj2kjrALstsvD64sPiHn097YlfEol1J3Rr6QWdFoIzYOB7fOYamjgChypjruclralFsH",
+	"YMTmtCSRD//e82PgWaVZFp4fh0BNpnOZt5oFXyAg/hDMY8w1MJaHLDQ6JZwdaKSxvz8GBBt3UCJ3gcHV",
+	"UbE9NqQGBHuLaqfLcNs2bGuZmbALU90wKjqdU6HgpnoCOrrGPbkBt63w1NnyDW5WmlurYYCWCF0vmTel",
+	"pr9hN/WeFha7sphMXX2s3yC16yJoj1SvwrpAaAidLuK8psNiC5WeV7WHImYSFj64qL0C+2OCjhcpICoF",
+	"CtMX6oBE12dvT0+m795fR/B79Obd1XUE+AYpEcsv55gcglKgmmlyb654SDH5s5A1fRmrEUE4xiZtfdmi",
+	"h3X532GezX5pdfx2+zrDiHtN49ttR/YY2TKv2YOuIti7kQy2oNfKl9Eqx9+x4A9ZSkugwBDv3Cfxhs1S",
+	"Gd8ay6gX8MOm2pHKUSS3rN8dl7CYD8bKt2DTvFpNU37XEoluKt6bn+UK5cEjfSv59NcqFBcx+7T3W8U0",
+	"D8Dly60GqAKZJ2HztSvgCIecciiyobwOQMUaEkpil+nSs2gY5Vo5vWP7Z36gXLfVv3ey2UnvsulyVqp7",
+	"blM4t5/REn6wQ9l8M2G/FeZezmhOVwwKuLucBY4xbZ9Mu4UBqeFR7VModUdAtLvTHNhnWCKrlkOAmVUj",
+	"vKHeAJ4Ncn43Eth3AOmg+8pdl81cuC0ve5/OsCnxrw2ZE1B6+pqMZekmSIOcracr7uLGGFR6+fzlN7Uo",
+	"07PORMJeG6RhIvXZihWjpdfjpfY4aMbL94ZMOciNoZeol7tlMezngUrYViMe1HrFYuhuHDWu3iWKW0Tc",
+	"7wAU2FES7eA/qbp6BmbT/rHQDFut+w9VthGstLVbfkj7ztqRCtFciQNP4yclP4Tx9AHierEQ9rs7wwh8",
+	"KBOSyFh99aucqckqIfj4jCmrHMwZiddxCkvr4lIXp+cnZ+c/jMYjVwJ2NB5dvj8/xz+6arGj8ejq/fHx",
+	"6ekJ/Dcm/I/GI2/ujca2BCI+i8C7NpSbsxeqiTkQiq2kzMB/5oXoaKOiv21MTmSLG0YHmKykbBU3EqlU",
+	"avxrCSKYkMjoQnI+x18QOlISHdyIet366Jato9JcNLu9zXQhERoKCDx0VVFuBP51QiIUuJE5Hs7cjamw",
+	"br8JiXSRi+jA/qQqv2FYEjLAIK3CgiXM+KEcSwResGhMIiaS6KASwESor8TIilGJUKsw/d2IyIY0YVfW",
+	"X+OKKJ4yYRrHBav/jnmwFmiktMzqMVC7JEaDTqUeYURfzuej8Qg9MDgnvnAvVP3OhUvAgpYqSVjUeZBw",
+	"67Tsk6tKRvwgELuVZL/KmZVk9nQ5EQhHDOuuk0XBE7YJMkyUni5oFs6Yv6dpuhcb8xgi9hYFm0gsOfjA",
+	"ofYfYEeBhKJWVFCKmAGZCOxNJhKnzy5o5uCxB4i70ISm6Qb4vWzX5rwFp8+M314SQ74BsiuIvucxw09Q",
+	"NaC+zEk0k3oZTTbGpGBXSL0Mo/FFGDp07nDEFDazq5E4GGACu6y7h93RK+bv/7Q1jhtWydH5ERgllavy",
+	"/fVxL36NPnmd7gS42iaAJQ8BQTstlsYdZrNqsK2Wq6uSPtI8XGvr9Id9rqobwdwoo/Ho9OfTc3OpvD06",
+	"f3+EdXWvL//PaDx6dXT80+uzN+ZPV0c/HI3Go5M3f287/NfBzA2IxrvaApatqElnVq8ZRU7BE1753QLU",
+	"8kLciBUVBTxWO2V2I7g0E3woONCf6PyWXkjVrwTnphKQ2VetHgCqpdHvoN1NqSTnc8V0z4CF0RX9uKrP",
+	"f/08HOCQGY9bmAYyHgddgGeCRBBWNIaZBejD018owgHIr5byHpCd8ElfmMtLpmqMQM8bkXCluVgUxjJW",
+	"BDJpleJ3thW/vFDY1Ry0asjfhvUPwPd0I2a5hGvWHvSvJ8/wmp3L3OIJrJADZ7UZNaLfK8R44Ay/ESjO",
+	"eUKQtQ0XRW8SiD3fetRgSqtLMXZrGDp4b5yxP9Cb8YZRxbyqOXALYqAVN+CS0VzPGC15FIxquonAb6ZD",
+	"h6pUZ96aMItAY7NWKUsWCAXAJsKWyu4gB3nbakqpyojC3bYZfGdz2AeRvLUbPJaJ90LlzCwet1XXvU7t",
+	"0kItFQkosHjjmwmJXPARWbEcR1WFciwqw5PRhLwz6uc9Vxb5BuM0K4TRGDuV4aDKrjQN3osqb8NbVS6O",
+	"soyJ5NLH6QfuO5sxGy8LcYu7L5WLzb0G5BSK/RY2olx5Zl9beckXS6Z0rfWm/z4o/5oFAVy3LR/fz0vS",
+	"pJvLOItZx8dWUL4bA+522cGHBiCnimj2oJse0m+eP3vxorkFxqOHPUkzvmf294KJPfagc7qnKfp27mjK",
+	"ExAxZWzWOv2/Pza9v6KKffNizB7itEjsj9VfYI5hnNMZ/iE0XIizNsb79YvvXj7/NuQd3Yag6p40FDQe",
+	"+NfLFYk7sX11gr4kpXNGVx3UbEonstAbeuNWyV8Dkffy+lU3efl2NVpenZXGFOP3h47EuTyWq4wJ5T0s",
+	"pekowuXLL2oOmQFOoSVVU3M+w8E9OLlxkauQl+siZ6A9QPpvujZiOnLNRWAS5gU7dK69OWNgnqGLD9Oi",
+	"x4Sm93QdDpdlNn4dxH3fI2cejCyabN2cpq2p4v9kNZqiZ2HNTdN0CnlxXdSQ4EBzpJDakmDNIWagDn16",
+	"6rP98f7+vmfChZlCyFl0I+qgnhZOxW4KOBgrV9OYAltL6xLhdFU+LZqQa8u4AP/mYgG3eoZXa46wBkbz",
+	"lLP8RsxYTAsFwEIt5S2gGFIpFs6ZY3kmVzJnYRaGxmEp12Nc7sDQUbhIqRAsOaZpOpx4rYd78kqz7Ch2",
+	"NV5mMhnAVOSd8Bup5jUkbcIyCOoaa8rTh1QrB2tC85zfsQT8VWYcS5ATj8lY/mAjyLYlcr+Uitn06cqA",
+	"wMTgZRzQmHnBlOYV00sZhms1MHD1H6ZcJOxhOzlYkafbkSDQU63dsVtmP0JsqpzC4KbK5Sxlq6GJh6+P",
+	"yXcvXv41oGlsQkY2fUTUOqljKeYpjzWqv/aVMvU7k0rxWcoIF0ozmozBUgPrDwXpjYga/UWl/owgUTyC",
+	"3sXf4i2x3vwKh/ueuuXZnsxwQvYgqYfldjog1BRCRF1pOkvZIQGsL12BlVqkiWULNGYhDxP8WFxI/wN3",
+	"wmjyBozPY/vq5tHDqXaTTOgMcBTVtA501TpQCizKBA+QpmF8Bpi5RormUixwGbiqJnqHQ+KBjYD+kxVX",
+	"mt4yMpeF8KGvSnO9gjN2E7/mLA0ypfBVJvOdJvcM3rS2yOYMI3fPyZu/T8/eXry7vJ6enR+/e3vx5vT6",
+	"1Np0pRVs/oUDmWAChdLUonUC/huql+VWbp/cCrZt6Kd1fs7F5bvj06urKUZ1nH1q90mV69sB0ZnSbRhW",
+	"s60KVYcLfPdd5T5/EQ6Uaq7TlukBS9kBjA5LT87cXNSwryydj4jDWP8W/hZIirYp0Z5Hn+pKeQPTcx17",
+	"lvM9IOBnSOfQy0eKn+anxh+4yrYYO7BfZXY7BDju/d1QnYMQk14Sbk4ecMNc4O+ECzuNRpHwOT4OaENL",
+	"qJL5CW+oydbpc52Pm0jIlpmBLIpdTGo4g45AwsdSn9SurqaKPlbJuqBK+Vx+UgtMIi7iSZgtVvShhh2r",
+	"HNty1n9/07myW+vBkVB0pJNwYysBfTkXv7OBHNrfl58ISPIUhCJPOaKPwW+3lIi7DHMQSrapd8O7v3QN",
+	"qafnsj4mYy62U8GjZWl0YuBAKukgzZHPXcdt7mfPHbzN9mj6aitvjnGELR+eW0j0k9uktu3SLO3gEK8m",
+	"lU56kjtsSv0NK8RqPena2yO99VI7+lZaiCzL5R3FgAfP2woZ4mPtxVtmshBxyOPxo6uV4BVJTId1QavY",
+	"XMYb/Bj93C0xFXR73QM7Acf4sH9tCsnOLZ/bwK+FaghBVnbfvs3Tauc0eRueHzg7EJcZxtStacBEUpqv",
+	"gGSNiYRAAr4iOdWQDVcmt1psFsTDhAQ7Lk2H5MZZcuHh3zn3sPWeCM0OGr8FBSnXsiuWNNXTtvvlw3Jt",
+	"p+LHozfXpycHJHKpWdHY//cUcskjCzYxZ8b+JSgsTIfdBXEcHIDAo5Otk9UzhyOlSk89dUIgx8L85OH9",
+	"VDOlSSFshHtepEQxES6YULY8LMPbvGa+seeJ+9E8CqrcPOA2fmOFDxr81vWHeDUyY0wQT1G7g1QC93NI",
+	"FNZ7VZLMaX5I5lzQFPmYI7f9op26fXBkGmqHU7Si6xmbKiY6pqsEGCwpBH2Bk4K6KQTnJc0XDOscSeR/",
+	"gTQ1esduRM5ixu9Ygg4f73l1WAR0upZWmjGvLSGYRT1wTWJZpLv55oWxyft8YMxyTblI1wReITmjMZBC",
+	"2487IJFd4oisuCgUiRRwvgKpa1ROZLTTOI2Smvfc5e/gWaMxUc2mmS8J1Tt/vpWCKGcZErpvzNW7eeV7",
+	"SfVzD/ylXtseC8qFDWLTclWLnI1vRFmvpLJx4Ci6zVIh3DRnZKcp3UCH98TdsZTFwTkoBXDEExUhFXXJ",
+	"+YDcqHgv7XCSw3v0tcwJgM3KacYggp054OUWyhzPZIx0ulTDBr6n611GYSsOtB4W7B29R2RJE8djAicY",
+	"f7xlawDfQrblTsLUqhFTby61srMJ6WiCzEzUpTihqV7KYrGsKyuHJMN43I3A/ankihGLWGnstH9PXr89",
+	"52Xio5bZtLfFcqVlBjo/7JBtL5Ve2Wt8HnkBhDLfM0C9ssi1KU9UEFNnPdI27Car7uUDomHf+INVieea",
+	"9eV3zC7y4Y2wsG1AQUuBfle9ZKtGtGWrrtO0iD49cwFSCsmcuDzNLQQG3d4qW6Ctg9fCY6osmz9NU3Sm",
+	"33KBNRBKl6iVJhb0zWxpBBQs/m5O8ZPkvCGKQLpzRRZSsBbM1j1endu5FiGlgObr8jjLmWL5XX+bIsTz",
+	"4MOTLoG2eXPWbT93HTujoTyBpQno1PSQLe18BaVWWLExrGVXqatSVnlx9rTVYO2lUFPTKpd0TbvpYmoo",
+	"aSz6pAXXHR/hQJw7fVoiMbgjt/LxUeIJtGzIXXGxSJmP3ZTIZAelPjm7Oj66hISf06t3b34+hf/6+/vT",
+	"9+a/Tk7fnF6fBkE3dUt/uLMd6W7clrao5QS1UtRUgAzcbsNawVGg4AZ6fdVC6tylRdgug1i+em3j7fmt",
+	"xg6oWpZtMgG+C81Gwuc1XnOuStraNreNXLEbMaPxbSU7YH9MqFg3L85Nx/Y2tzaQkdtruKWmqhQLs+Ug",
+	"Rb+GgZYwNPAogRZkm6mOsnuav/3mxTaq2g1CDLO8HQfIun922ZCLInfpK5EVPQDlMlcwVJA210qpEYKa",
+	"ZBcMF9ioX8Z4NuYXsqI7VdwsfYgneWdHDOyQLcaVLycF6V3Q02CtsBnOhG69FO1Yhx/pTmBe69+o+1oO",
+	"yS3LdAWc6ya85J8PheoG1KBryyB8pFdpw78O3UAly46p2yV+eWpxiJaMBzQ6M2awi6z5SNM0CszTjn75",
+	"NAAXuQIrTlnVy2qPntED0hWtqYY71IjynJs3SgXTHJ5fwRZsq2kUdKM3BiJXDKbCRlNoDWfCciysbx3t",
+	"xlDxpZID/ukdPd9dadmeUVeTH6+vL9zAFMlYDppdRYZ+2y1Dv3mx7ZZK8vU0LwLbG6rCgEQNf3k/b29p",
+	"y5S0Ed7t22JXQ5X4A0JTZWnRycnp0Un1bt4cTdDGeWZuIYs0rbzdK1rj48meDOHZfjWI7K2UpruvPoS3",
+	"uBIVMvgWFaNO1W5VjB5ahvdS9UMN1P1VG9ABDxV/9+bk9Op60uLSCt8rZnviM2NC41wqBUVSzI6tXvtR",
+	"kv42sULaSEcWjR0s+EbAj2ZKaw+0ajL+cprsP+v0q/WdHST7+WWztgIKEw9YtsfGo7knPcgPTqQLyOT6",
+	"EYmij3U9DIWGOSdEEFFYPbA5y1IaWzYBa77KedUaOQRDV5Hols5vqb15llpn0WTDybFFOFh8EXgk/nz5",
+	"+ph8893+8y9t4X4Av+A9Y+taHRJqx3AjjLoKRgQvLWt4cQ2KkJoQUDa8tsRWiqV3TIHRYZ61/rWGf6Nv",
+	"/a06wcr+lrKX9gbu0gh0D8RuI++8FdEJoTNX/QMT9q0t3IU47MtIllVyWDvSVI1O4MGf8I09ydGGuPLM",
+	"tHl33nBX0wYWTXGPt/ZzUno3Kh1sWcod+Ev8FhyCQ4Bt86kYTHAgW+lLNpZiY1+8evf+/Pj05MB6u8Ct",
+	"jOkhaAaXkc50DeKkBmNwDo0PR2fXyFdyffTT6floPDpBun3PU+IIScauxy6/xg5LtNusAl7H9Dh4dbeW",
+	"0/UN912kd07RaKiJoCgcNKqfcQGQzjRl6YRcnF5Ofzqthku4XpYw3VuGlglYcJhsCpq5LXAnsby1taaz",
+	"nN1xWSh4A+hEypRfEPLWEAOppWwyLCvrl96yRhY+jn80HtlRdq37hS+6OARWW9P0H6Oq/yEUsT7q1246",
+	"zsf2vXthdg27H0zxAuVSvAMHkjeor8vcoErEyNr0lq0DZsBPbA1+TNDWQT0B3gEMUAo4PDmRGRP1Chuo",
+	"mmDhqJ2idrP1dJHLIuuv96GL7NX6nK5YQOd7tSZzLhYsz3Iu9BjO5PN9khptT2kCnamJ7brE+vfvEV70",
+	"JBFD3qvAPYbGNukqCyUXvIcajpp55+tQI7KaXxGIb3XF5657xt8mjwixNa6EMjLil6Cyg6or6qdsXN/3",
+	"HdfHJbjiHocj/rfIjhbFxPKiHZBYpujXwtJAsEFczTFvEKJrnJr18qg0m1V6I2pUMuTPUQXdFn059kwy",
+	"1pdJXE7RCeg7jlQNjBOAMNXvtwp/m9WCpkcXF5fvfkbSHE/kdnH0/gr0HxwelCKy/VSp2zpuR5jJHUi0",
+	"aCMGUmfWCXrFvac1EJSgqcbIZUcghWqInGojuizivhJSQZCU9Yk/NobinMRdI4XxATa3OoROr/xQR1HH",
+	"BndMexvVq+uBp6OLs3rKpdnvGdXLQxKhdQPOkIuj6+Mfq7p3RguFmUtm/5Z0bB7K7K2jls0FMe5d3N4l",
+	"ixSEAqCd5CnTdn7/7JYBVXz/I3JSdpX5t4xlvmJcZyYEcU8RpekaqsBjWZBh9Dv9k1J8Wc4uxoyyYuBs",
+	"3ZN5NnxCNRM7kH75yCxSAim6oArmBzWHMl6OJbFpHi/5nUWrrXiacge9IvtE5jfCl5AFo43ld1DkwRoS",
+	"h2Tv2YFPtrTOM4zUWZTDF2Cv45f8f+y97XLbOLY2eiso167qZA4tO+l0z4xdU+e4bafHM/ka25neb72a",
+	"I8IiJKFNAWqCtKLpStX+dS7gXMS+sH0lb2GtBRCUSImUZSfpzq/uWPwAgYWF9fk8fYUhOsgQW68EB0dK",
+	"xordKNXzunSonbpU2DmdNnSS46OwdtRdvF59fvvs++fPX6xq0P3aDYsKuc3rcd6lAg5GzDPN+aLHrspL",
+	"lLCaNKdpwdiincC+csvRVGK5zeDXStc2OxRcloE9XmvODvwAjMBi6i6YleXId8QyMeZZkrruSrUoxSXq",
+	"20mx88gKBRzqSEvcY68Lk1u7iDbsjJu8faXg2unYqmXLLdq66hIUEHclMpCX/fLH7BAkhiXZwjWYrvdb",
+	"gtzdqqbr1ENGoqvd4I4rIwG6JbgN8oFIxNJXwyJnegTWFCbZsOCUtjCgbT6zf25K1forG5KP4RCOKurB",
+	"BK0CxMGJnxAx49ndAcivrad2jk+B/bnRUXLzHpWrvrYjLs8WJ2m6zS7bOjv7ibOSv5tQ1cc1C75d62fZ",
+	"v9yIoriWTGUWxLq6pIRdjKwJCMJlPHtBWLpDMJoC9k34UU4eauP62KFz3/Kk6gjWowXAEp6m3JgGcFrl",
+	"KaDISwNe/VFheAphO2pYgTf2lkBfdZFDoWhu1Zn1fpQnKoP6UmteUc9XtCcVQOINXKF2g5OUZ4tt9Mso",
+	"01PP1VeHnihmJQ64vThymhUiHCoRH0JaAH+L1c6l+6qVIDlcbzav70f+VwDIs3e097PRqnfJ5689/dVG",
+	"uJ48KwSArcyKfDDzwfz7YlphKnoqsjFAtbiE9B+//dP3Tz20bC5m3xgWUzo6dnWs0tgJpRnE5Ic9yL4x",
+	"LnFt1djHaE/pfEC57dqCoZHMHOqaojKvSrqEpNVgzgQf1GM/VYqv7BgJltZ3/0C9t0uq8+FQzKAei8XB",
+	"JMZNB/wX52xljsK8m7v1Ft0jNhX2EME6gZzfCgVbpmK52IWFV0DoPLjAeVWr8QkkV04HIMR3PK31P64d",
+	"TVZQC43naon9se5oh2LbFgf7zzKvxXuBIlkXYbtZkHQjTcIdzxb2tM64SvS0d794mj3nnTDXDEPnPA3M",
+	"miFPUxNRBgX9EFGW821T0b1xFazfbX1fWo18DjuIRrx+Eb4/fPGndgMp0lzaPdm0EtDsUK4DJFKRRe3D",
+	"UIjErORSN61Kw5hCswlob2u7E+wQXBwUNoc7GNmJYnZeFshMRgzqoME6wCr4o7rObq9u810dIZe6Ll+E",
+	"QbMjBkQbBpghAD2eq4RlYqazHCZeZmTImciXtorUiB4qQp0dMSOE6as5OjmzmVAm8pWyQ+SKND3fvnTE",
+	"bnQ+QRxyeCE5miphQPXCeDKV6ghcaXLIq0kCT6dBA7BnNj3b/tHeXW93FOo05NroilTseR2JEFWYdjDg",
+	"tTgR8IBGKsZtCc3hztqIj9Xcc89nhMPDgimh8l2zOTYBZ/vvDoZaa9AS1ev94uilSVePHdaR4q4eq+lP",
+	"z/78POpEznpW4aViO+BqDYbz/Xffffv9GtC4ZRT9FpytDQsEAPvbtEXY+9bgkvkd1Nhk/tlC7X/u28+P",
+	"r2YOG1b5XcD8v3sMuscEd/sEUGsf6+f0kvBdu06qv48VRhBRR/20zgrXB4co1Q3fsc5ylXoAJCbI8d29",
+	"SkXqwTyTwLi53QNmgt8OMmO2fEDz3G9HzUDBrM4cIKv6JUl/GXSsRN5eJc1KjOR1ZulFLqYOThlhPFK+",
+	"aPoANJ67NaXlGI9r+8FdeKO3IYL2pV6rCw1NTARP4fFprGdGnfDS4KmSQk0nVNllIi8y1YpSo9Lzv1Hn",
+	"r6NxLhpNJ5Rxs7WQgwuKxX+rMr7mjNMZI0QLsOsjDBfAqYchOXveDVfxvdaceOWXtPOu/AbfXFCMT66b",
+	"wis+5h0nL56KnCc851BVwhXDp6GTY7T9Y4yvJDxiXeSzIjdhwM24YGXUV76C2PpGAGVQpohrks3boQMG",
+	"GOUVjGTE0mYXCvzcwJej+uQ8W+CZTp0XMEYg9+EVmHyZGwywpnpsOrSf2PkvuzNXkAcbU5fAhDBCjHYY",
+	"EsXr8IbI4ezgFVBaQJ57TV8mvaSTlvPp8XXG601hpBLGDG7FopV122kIQ/iAmmbWnOgVmVDJMQMZtksm",
+	"oD7YQAQ1E1MuG3ighgGRycDxMHUamC+HqEPw+AmxOzDlvh6FaMNblkmUG0nYOw0eN0ZD6uFCJeJDuJF9",
+	"OfSNgGDJBzEscuxQ8vMokmNH5AF7P4amgb6y54zdm4mHQtmAZRkMbWCVRwOpBE8GmDStpay7RrwNFcKj",
+	"4xYPFx6/a8zvBCtmPfYTwDh6JSVNX8WoEeKoZJ31h6ZvoQ7QH+Py8WocR0HVcl/5+XPht2qGtMkcKEkN",
+	"a7/0DZ8KUMoBw10Y8Y5YbGfx/6Gf6/EVK4/8tZ7ZE4hWNubxVXIK1zmugTaqESIjJWH/OsBzDMbnzfir",
+	"qRwJIFFu8+JX/mJkEoEDrwPCU6N4KiESM/Dqs7kOhLOZyIxW1PM+bCgnALojayw16hrOCP4IZbcS0Gtp",
+	"WGPCq8PnZ6Xrcc8c3ttm6wCtCySI8dZrkM6J0fCI+yoRw5RnwkRBSm+jaUL5PbTnZz77tDHiTYkq6F4Y",
+	"89amvb3WRa5Wf51xtYa34WGQ1ew+qHEj2txSGM+mYw2iRk4s6e0ujrQiLpluHOwZnGGeIRWEANA0tbPx",
+	"rAHp2Tnb2Vy5mL3StcBmpjCzEBS4EXyrIpGQivW3diMWTgZdzYttTJKSTrIleWxwXLfgHwMaywbxfHis",
+	"OGz6vh9AHGmNZrPCXxGMbUNZfwWPnlTB8qtqHrx8roe6YemYC5hJXDtzecot2XLVNV09iELks2Z0tDaY",
+	"aIFPc6/mBShc/gDtTEiMvm/HHqP1dQDfcfCr/c/HA6BNr2bOfDNDaYf6Xof90NTbIx1P4HL7NFvumHH/",
+	"tuae+3/a62HvhPiQC5Xs+8p4AlPZd4/xfxghgUwQpcfH5NUqxVLySjuoY39rG6usYmQ1Es0gKoHpYACs",
+	"s9Qq+aKGVM8AdEo9FZicCpPz6ayD+qs/V+syQOXQI8cCVI43fHmT5J9/mKV8K17LtRENH8Cgq/DEnE80",
+	"+LPAzQXInh3KalMulUi+xOiDa228WdRPVujaecuQPDdvDY90FjHHEkmVWTI3fRUqB1P6gGDcWWfuSfzu",
+	"7dU1O0jSXw5cJe/Br2WY++MBSEz8NOorDRUFOkW4qjLUZV1nbzoEnjKUG8wnIhOtfcCmVpzrsAXH0WJR",
+	"2Gs24aYDsE0TN1zQUIKXREyJuUcb6HWJgnkttCyGjuq1pgWcKjCASanWewXvqBOD+Fxths7ye+ctXN3V",
+	"0u9Ca/OYpnrrz7YGNFrL0ylhrNXUvE10Cj0AThuuL46GCIpDZyq5g6Ekxh6XgK4bHNW4UHaF5wP3/3mR",
+	"qfBM9pUy/9pIF+TNsxWDqhxY+cFuEf3OiPY2GURboQNKiATEFZMRIQwpkEY9KvYzaoAPlsKv7VxxqsP8",
+	"Vy3mQqhHgacyYqYYThjHRECWiIxq/HrsrSJgw0JZc9ZMXPhcj/qKe0cduqihohWduNrQZosBr4SqwvKP",
+	"NsWqywGkVu9sGxqqwkw5L6PVK7QaOG5Q3GkQvgAadqqcq1sozRLN5Ajbs5bnvxIpgXMIGABJXtitWBz1",
+	"VYzPj9mTF4d/fgpSh8m/gfggDUQx2ZPnh4cONIbn8PinVTPcD3Lp3tU92Z5/vkIxr4v8Lz/QyP8uMPu1",
+	"TcCqGuVp26ARxHtqUdgwouSSSpxKjGkJZMb0XB0zvbFKua9WypRprwQnTyv++jDM1FSr5XGev39hneuM",
+	"Dx3a81KEzTVyhUVZLzZuNB9VqG9roCIaL56uAAQi6yjACuEHWkd7YKdK5eAim+mE71V6Wg2y1ERifWMl",
+	"bDkk14oqOjWwBHussiDlrPcVvYgK1Ss16u0bU6PNQR1l8FTrIF8rgZSVwlIxliYHqB3fUsywj8mdaZAu",
+	"AXApzlKrBcN2M6msPRsvSR3U960Tu/bKxZ2nXrlcgbh+bIgBrdlD1VbrHjvlCtmT7DLfWEOKSO7xw9fj",
+	"xT5/9uKPL/707fcv/rh24bZUov4jPzaYL6/C5Mnymg41z4xgw5QbI0dyWGHiJbbq8kSwMnUnwsAMLpCP",
+	"69cBVVfDIY8I8wYF262LMqCcYlM9Bj5yI7pbadPXBwQyMZTGzS+LZ0IlcCZLw66uTy6vz8+OWZwVSsFf",
+	"AdATAvJ+nmN70PSVZ3qJg1+kKdFsjpdyl+7H8zdXJ9flnaS34r56AugBoMqDH54SGLd9/JOlbCs52U9x",
+	"mD4ubp/lXVinL+sfDocmggba8UDwL3VfAhg5r87PqqYJzdgelGAp/L/qDC1JZY3A0utDhgr/7r0gwt8o",
+	"ynaFrUU03KaGySM0YH0WHZhe4VDS3XFVo78Ae7KYghXuhAY7L+OIxbg5y3+XtQyVP9Fn0x+J1otAGPBv",
+	"x6QCTQ6DG+o7gmxFgTVUUBMxP12Y13ETVlv6EwyupncNFzHyrT0gJFGlFEGq8RZYbfxuPEgKZOhoJl2A",
+	"umcs/so1EyrpMZflGmHrnz31a1JEjbW+fmrKT+5K/7m8Vls+IxCBLZ6wUqfQwGy59QsC5CmxoQMOTlwq",
+	"eUR1wZ4EsxR5ufSS+JTxKXBpTLQR1IWJ+AawlDWLfG9oKmSAhFqaekxeORVL1JKYBHMoHfjbtH2Ebykb",
+	"tPVKVBTKNgQZPiW69ROqOm8L9KcHTwYu5/dapASXv2p5pqOqclzdtXW6YGnfrSqc1fVokpQVmV1n0eB5",
+	"t4URx81Ajxoi3TznN9wI9K9cuNvBcLSsfaO0p/W6698y0UXmSn3lcEIHMPB9EtdVZBWBL2js/u5cr3lz",
+	"AT3/u3711qZxxXRpbR8HFs8mSxnXu/Km1mZz0RhiwHJ3zWY6TXvsnA/xQMDzmRJVzkYkS7oCyFiBXwzs",
+	"4BC12puc9YYfoU8Sssc2+BBePfpD5bvNPn29YEOg1qQ6B2AgnXnGHopWBO630vMOdAj0lS0aFtyErPpK",
+	"7ofapaYfryme5VP/GehM1xBul/NOZIuBGkylKnJQn3Y/pYsBz+lve9FewiX8xWpgIW4TvjDlv/CXdYuZ",
+	"vQLUve3aBBPhuaLdJ2d1pD8Um+hUqp0SHsySuYq9mAg3BXjGbhyZHE9yu9SRoyqHRmgl5hD2N0aOVYV1",
+	"IEjntkBcrGdi364FMfFFvhvTbqqpuMEeqcnNooMScwv0xj6yropsLmZ5c0FmXi45+Ef+qGacZbpQ27I3",
+	"4kK7NQg+bN3ewY/o2h4OLJau9Dv4HiwJwPfW4GWYQer3SG0zatJQtH0C0ucoTAE0gZhr0ePqtUmVN0uA",
+	"EKpr+WR2L1IKhaUm5RdXnlmOKArmrHYVRQ7BiK7rZ/C+1SXy2aVWzagbi8Oh5aKxLpl8lpzfCkPtGbW5",
+	"YacnGmulIViMCWccHOZQqFitgZfKDIKPrcVpQ33Vri3XabdWVzc6FoWS+c6qKN09dVUyVxM9VzhvuWbD",
+	"TCTWnOcpNjFYFzIXiqv69YCS61afuiz26N/g/ZEXtspilHNZrgFNTBSEuUm0qjK4Zoucgqx13iiBW928",
+	"aYh1qFufDd2z88VZ03kwH/iVq6vGPiLUXliHliEqnSa7f2gTOtX9hHb7XtTSDScBDhZ8o8i1cnOXUMPg",
+	"RgjsksyZJqHrYLVU9sEmz8s9fc3ndQ1Yn6Tpms8xwUO7fE+d/dWYnrPGdtAMxYMRsVyP4TDpXD3eKCz+",
+	"k9ZNYjvmmho3thw3KanVOe3KzwAbuSNAhSpSxEeELPgmG2Hvh4UnUs/Lr6Bs7gqwxVSqyt9W5nF57vED",
+	"aufbmlc/bDHZl4UyHmmxZo4L1UFm7TMcvVeVv3JdgUJNb/yaj9ym0uxdpvWo2kQlMmZymaZMz5VxADNf",
+	"Nkb/Wr2QFeob47UDN4gVJhKETR8JNbRO8AwmKhFDmQizZaPJJ8b+L4VwK1Cwxp3wRbE1FGrbNfDAFPdb",
+	"AJFcFveAZUNkDlVvjraCZnkI6KczSpKWrEzciJ1gY5QYLbU7F8FT00zwZOGBOaBmjKjs7OsaeCc6wa88",
+	"TKflEmTLrmBTRKWpay0K3RXVf3duV9nIBcbTFPs8xqZ9YWVYLrtSV/lK3goW2wfGTCqsWdAEf11p7NpI",
+	"UxZcuwz8gHXm3fp9CQ+kFmvzDZ+SRQ+lK4jlS0QJHjUhJGAAKgUoywIBBx7GnHGs/ouQumIujUc0SaVB",
+	"4IVEZEvNsBvIxqK9n3UNzxBO88/6ZmmWuxXeBR7pEoWbkr8UfvRlLeArR9SVyLHMESsz7sUsHsQsPopZ",
+	"vF8izDP7+r6CfWlPZ2Tt86AOGT6jAoK81IbWcYXXlXg66P4kUIJQ+kKqZzdVmbWlu8C4gRx0AaQ1wZH2",
+	"2An2G1mlvJgJQD/1MNK4wDDJsKP6SioGbNFAcedWvVI4Ncnz2R5KzcbOCucxh3utSQGVTaPuTef/eX76",
+	"/vo8TLSd1ydhcjHbJqH82ba4+SLp1kXO/wSOgE21h/DYpgV4pbuGkt+CWkIYT5L3sr9XK5TF3t52Z0cg",
+	"Ex+j0L5cv0eW8XfaTbgv8Jpug+D3EIgmwBnYkLijiJefezhPrBGkM4RTvbGXYPwb0BMJcrVRSFuaQLrI",
+	"h3oqBq5VuKYu1erioZxxlQO7FOI5RNVubqtBBi8O/4zNTKRV6wFoyIwdbAVCAu/e4tZO/XxbWoVFW6CK",
+	"JUAN4Hao7IJ66tS1KEn3plUvgQnI3PQjC1/t+uIq7pJvsUMBX0p9beBjpzn5zel6j5NyPwiTGnWPT14z",
+	"l03VMn/V81DFULkj1cHYvTzMIe0m7Y4OlS4CA944uF9fS/P+9PT86iosk7m+eH3+9v11hebdFdo0HfPg",
+	"Jr0hwV5Xy13TULChhtvcytmsqe/AHbHdY7UVsMHwYCxBbRrDKTXrYl0q341Fp+2UJyJg42lZFQz1zG0c",
+	"1NBV8m7qdufsNqB03U/Xhjpj5EbpiOUFlY20HJ2GvcyIsd5sadTVCFLVddSPcYTVmACHjLZixJ65EFXE",
+	"npdFLhH71tdYv6hU5kfsO1Ypxf6e0YasUIJ8v5E03I5s0KbHtqpOOh2wHY5DOgldRCYYXlTu8iVpqeyT",
+	"et2tM94iob1U3kFVsiXQ9DLC1b99bgbrKdwdW7RN5Pwm7ZCgvLaXvwdreCPNX/Uz/KvqJip4bMe5EjwZ",
+	"5MUsrZuoS091+M+T0/fvX0PtqNI5y8RU34mELUS+xZRNBJ9tD0Nu5e1+d3dYLoACbVgupzMVTxf/7oB1",
+	"gXcVud7+zjs+LJbrcDbe2PkmeScC0eg401OdyJEUyQBAJGpnqd2DGk+MXNuvatjjr3g2JthEEzHAnUqY",
+	"ETOe8Vyki202OjQnNLzur4LPInb99uTqmkD+QM6WqJ9kxqZ8Zu7LJEhaNRxQZVNVp6a6ZarLGlX2f+Oi",
+	"lfumVvdIJC3p4qV0ScToIU8BorjeFQccDesDwyzPeZruD1M9vMUeCfJyXLnxN4b9u+rWhJWTTX1VWIZF",
+	"+LnwbCpGYDHowcGYzwAGHICXqgNINDBK5X0FoBBYbWyHVNIzeRxndyiN+ayHYHAz/3CZ1z/KFS7bR/VY",
+	"nIkZnKh4hx4Oi8xB9npGNjuuHkBfzESOHTqpGOXQiwq3QWwF7kUwp6nORPVtcAXm6YSqxk39jJSuBv3L",
+	"jY3+d+nVm6Os4DkH4tAkjFu4zQROUVN8WV1OgwIlDcuwqhMQ0jUcirAoHmsLOnPgPjsJBrgVpziJdjmw",
+	"vSVcPPaksuJPeywmJ7MqHX0F4nE9EQv3ZmiTYLme8ywBDOZC5XEHrFDYwTXnWy6Ht00NJtBJ4ZHnk0KU",
+	"+Qo3gPu/firsbt0MauevdGOO/IrWC8lUODixDkIiFPDDtbf16DXnKs8WTaBfA7tDddYIHqtV2WM84+N6",
+	"1dUsviHfhcggI4IGHE8q6+N278/6ZgCVNxWMcVMbLFhrvbrJarcSOEXbpmaXAKUwncJ0Vjbwn7vIVy5m",
+	"CEaSZ3I8dqDoQDIOGhL4ePCP9vv7CiegIbu2Dvqe3M0uWPd10eaL3DCKR9svgiABs5fWCkII69vurbcS",
+	"+bGdAFj3znl5iP5JcKAkGfR/ZaCT/k4XB0JT/Rflmv/VzMPWuseFN5kCJea7SxBG/qgt21EZnYa5nslh",
+	"vSWAdX217yjJPSEw5bJCyLa86G2s4+lSidEtuNFkvbjAnM4YxKJLsJIWxy2Ix5J3X7eRoYqoZqAzO0OZ",
+	"Hcr/+78P9//M90cn+y//9eufPu6H/3zR5Z/Pnn/8j7op+GdZUNJBi9wUMnUBrzqSi2lDr8K4oYX1R80y",
+	"gZR4EpNV8AbI2m8q2V6/HmWRy1jXrsFP4maidVdbfCv+DLqngYRgU8dMIg2/SbumLt1NTYXzP02wFGqO",
+	"02AtJ3dPg66E3+oLx8SdUDlgiG085mnaz+0d13ADgTVINR54HMxmbANEISN0BwY3lEc+EdG3P0XG8k6o",
+	"QVFDa/KmpCXWykAL+51gibAOIfDeBrTpbCayKbffmS6OXWoIGIFEJvrKmnxqldCkVuG1VWBimIl8bTuE",
+	"9UUi59G5vOcyhH6v+eFNpiz+iBBs1kwwcowB3a1gXkkcrvB7aqy+Qt0qPVcDd1qZOgT4KkeA5wew7gN1",
+	"LRyRX4CcxXq0hKBpYljPvsKKGaVL6JyFyB3/u7UHbwSbSmNmgInQtahqq5atLK199qcFxG+7sD/RTVDr",
+	"Vh8itx9Y1YJVhbLy5lIZlbJa0bLr0OrdtK05Es7h6dt04Nc30/8E/dRWMIln5TjkHJnjr4EqNrl2GQ5v",
+	"Z+baWpVKz2ttwvtz939XwwP6cc0Ulep7VUvYP3sM2BhSmSWMGIAvzTIxkh/Cq8L8Y+8P8TEyjR8xnqZ9",
+	"BXKwtNe6sheHnRWrG5M+a5s1b4aYbSBXDU7SdczI9b309z1o1wvojRhLFUIrKj2PHRYj/KiQqQqVCozG",
+	"F59Da0hfUfRYErdvJdpl5Tfa8w96RFn2erTFlL2/fPVA+s6OYY3ieUQMQ9I17cMzzlzeFMnwD96IykJP",
+	"bNfttrs9t/tN9VuT2KaVuvJG5wM7TNUOlFqcAPsgkZE1Ciem48tbNky3RM7YkGsPJr6W0ObG6LTIBZvk",
+	"+cyeePa/hr2/fBWQTxBALxPIE54VqTAIUNBjlyKRGXBToveQ+9LN5Wr7wxd/2nj61S51PegPbAbsSnBI",
+	"kvlEmDJcZMKzufxrr+FwbtMNsOlwhha3zo1RDg0EJpz6KYxPJPXasMi2t+yHejrltRiQ5zhZcGJC/qLX",
+	"yWVIRM6Hk67ef8ZlN/iSieBZfiN4vuVdRvzSkkYM4Jvr6N8Mck/+BdLQcbdZcrW8LZAEUm26l2y5lt4W",
+	"BNfNYAtNWDOzJae/ee5mmVRDOasrAUf8X/qZzSfaiAAOIcTYlvVgCL8UohAdpX4N0W/5wm5U6VSqWSce",
+	"mZhp18Unc4MhHy+CLfnHTXJbD/iT3A6ag4stm/ZQU7Vq2uvQE7whGrSmIXipzIyWOBDpsDYW9tDywi1p",
+	"hrB5sA3vG04INmxs04SOrOxWyHxaHl93X2SDj42D3WaYJ649vnLmQE6rDqaj8ayABKTMgf8EsmzkGtvL",
+	"HdPLyKGnUIKmPI8bjpj7HMaHdWVcTn83IUIsv3B9xHsPWE1oyiC1D1+PEg0zoDxpsT0ZaoAhvn1es5qh",
+	"2q7vylNhiNflfewtxyyVUxn2CyMmRV/F9qk/6xszmIlsgIseu/CgtNab0RV0mxXyhSqE/7M2DX71KbyX",
+	"0MtoZilfHDMlBJSbsBvBCuii3KYps7GBZ6JNXsfsUb+8TefZ+oqx8vxZfT/+FqKsypyNRW5oucqABf1f",
+	"3NtdrGgNCIc/TlaHfHX294CmxOFnLM3fs1q/ry1WTY6vafHMupK4ZnW9BTzRCVRb2EHhd9Zova0jFfjA",
+	"9oEK9BY2xinosZvDFHDhJZyKWTsOx4aqEjojAC2Z5ZrdEnTqMqCxdVwHzYgKf9Vzlmo1tnsAeJoIfgMa",
+	"cwiJ0wGztLApy/PdgaM2vlWPcoFwH0IljDfbXhtflef1b/nJsyL5awMKfa3GUTiT0rBXb6+uW769y4EA",
+	"51BOpzE0Rus0aWlhZkWr1Qu+41aImcHCmoAXqpwBGAjEdMh4b/G1Dgxq0AU5Yjszd0fGqrNS6wWyRnqW",
+	"pjpa2ToVQ3dlQpo3ewPFysnp9cU/z3vs7PLk4s3Fmx+PGJGoGXBHsDxVJXgwKe3wSU0PpPQINiukhpUA",
+	"Fr++KpdY6QzRhUDc4+q3Er8EEWgo8QEJNKYAkilzhgPrKz7mUkVQTg284ypPF0RhShWvZ+fXJ6d/PT87",
+	"wuKWanQeH7MX7bkP3Iv27MjtX+i+2oi9CyvdKzLYxI3lzrs5N4ET2z7DXxrKbaTafsZZeUcbPNOmbI4D",
+	"IrVSgKE0wB8dDsUMSSUIn9BRs9Tme5DJYdDKInDWRvlCrzew/GAv2rbdjChwHLz42of4Tt/6TL2nAyBY",
+	"knvkz2sDw6G8QICgFJrI1bL53L6/iFaR6ayvfBnMEmVHS3b6DriADvu0xOOpLncl0V0uQWWOm3PdTfpt",
+	"Sca7YszfExCn8oCu2ClI4BCQRK2SFt8HSWUTW2jL4srOcDWsEa3GSmMzXA12ge4IQumE5WI6sxLoQy2Z",
+	"MEXqOjk8Ijkk9AFAJsNOHZ5j4hgLTvoq/o9fsd2bZWIkMqGG6L4DMy3gyHivyI4I3Xp7jgF7ojVoj+Ah",
+	"AEzSe3Py+rw34/nkY8ykyjXVJX8Dhb6zIo9Y/B+/EpxD5Tqo/nc/sJNgMFi6JVVifE/BQorU/rNI0x6L",
+	"/8N+AYZvoL0/FxlP+yq3Jy/y88EnqpKfNhNEftJiO9CFW+INdUeBWU91uXuWyt1sx3pd2QBWsyu+Tqcf",
+	"fRBweY+U5gScJv/r5PUrBmIhlZEJCrSdAK1Eiw1Za3K0u8W+GXbxug8PvugxawvCUr3WPjtYkG28dnx0",
+	"K7/dXnpdyxV/wlbnHiirmZFqnApc2UQPi6m12L1XpoYTnaFK56nkRtRTl7uH/xPJNbufs/c1Wz97Uw5o",
+	"R4NWCrsB/7VqAq+i+VYTG01GUTB/64QDdlG3lfFFFgs+TderCCtQXkOQ+d0ceGwQdXzPv+pwjo0YFpnM",
+	"F1dWFCh6NJOO232lKOHk3QW7FYsIKTn+9tM1OiHDVELKH07FIRLSGpGzkyKf6Ez+2xcKS/ucCTJPOAnb",
+	"+8/9k3cX+38Xi3Ib8JkE1u1o70bwrK41pByMH4t9AYg0LD/e558I6HLARCvVqKaV4OqWpwk64OD5HFGI",
+	"peQrNowPM20MVF3IoTARUoYA5ApaXaqvCDkFdnfF0IzADL1JoUX2nTb5OBNX/3jV66u++sMfTrW6w0Pd",
+	"9P7wBzRqQuJuo/itGAy5EcfUF2n/evnylH377bd/to98f31KxtNU2nGiw3/sjV+8Qyo2lWkq6Wf2JP6f",
+	"//rvwdTET3vsNb2vjB+BWYXV59RU1mOXiJxFpcFUW+3HqjP/p18KkS3YjGd8KnL6jr5C5nZwjex3A7QK",
+	"fPI51gNCu5UE4v+Yz2Yp8f4ezDJ9k4rp/2XPp9hr1b56Yufgzy++++NTZ/kagG1g8VAnIj62lxp3t+lN",
+	"E4C0hB7PKePWVLu2Rp7dnjRNN8L6dfYqaiGnloBRkZZF4sdUv+jvgxAfT422n5gXmXUk6a30qVfy3wK+",
+	"1HrcZMywG50smJH/BrKkGOt5elP+YWB/wBbyOGLP2Gv5Q1DxG/UVCFgOWLg5iz/sT/mHfXvPPt5DNcFc",
+	"BSM0MzGUI4khQBwTLSaTSbAGvtJ/yDOodY//c58u3L9I4iNqtbVb/hsD9HAy7ysIS4HIyARiS9bmJw/l",
+	"2fM/BZTvIcwodyEutw9K+gU7oJpdXjpxaiTHBRaKmkJkEeOmr+KKzjliP4AeYP/zX/+NqHBe2RzB34ip",
+	"rZykQiUiY/EBn8mDu2dxX2HQ1L5xJrKpNBAakLlLLxpIsH7YL390MudUa0Xm+irTqWv9AKhMmWN1rN9x",
+	"MgmrLiqtF9KwF4fPIrdDocc5HNaLw2977EKxRNyJVM/A7pjqRJCwEugdWOA8TYM7Ta+vTqFjtdz+MTk+",
+	"5igTPImZEVhjDrZq/Ic//AHcFw/qSWuSU+1XX1HESiXQ2EkOqaF1fil4XmS4H/7mGvNpShn3+DBl9759",
+	"xj45tZDLgxzvjbDqzhjwIrXusbflPtYjqg1nI3wZKMApz25FYleM/hpH1PIrM5bzMXjM1ANcSoXMjUhH",
+	"7EmstBLxEePpnC8M43dcAk9BxOYTnttZxiniY2b4wjyNkMSYNMJ3h98GtfpuVNIw+gSam2ugG0H592sG",
+	"uhCbU3AR7DUuMlvKS89KOD7A7tW+esLZ+/cXZ0+j4IdLMbZyyp64/fnt82B7Vi59zX/WmaNiLv8qlf3r",
+	"k0M7nO+/++7b754yI1IxtCJMQ5Mj1ybkRFl6RhXrB9uLjgNNkE/EArGLxS8FCX558zeGPXlx+O1TmiJq",
+	"PYQ5coaYifDkjlwXhIkqkgei5AkuYO/xvjJ5Zs/5+Pyaj+OI5MBFAKU9xXQuTI/FF6P91zwfTiAuMdFK",
+	"g+q5WeDeCk4QsoIc24oS7MmLZ89RTVIKxuFm0nvsjF+M9t9oJegdfeUezH48v2ZPvj188bTnVCEN3ori",
+	"EQ0Y2rXwlRHLxJ0eks0hTV+5OL2duItETGc6F2q4sHMXv3t7dc1I2R3A9MV+yzmzx5oz6KVj6BnsnDh4",
+	"klWncY+dgJ6WhpmhnokERBWWOQrKyuzDM13kPp5zK2Z5X4FguOPs+QsgJjXW2JgJQPGCSBDuBNxMpkRh",
+	"J+5NGna/rMMQ2F0e+U3vx2z3AIK/Y6tEfGyVjhxBeCf3r0J7yr+IPs+ZMGhwvHj+3I6T/pQ564iQIgoj",
+	"WDFj3N7b66t3BeR6gOxhSTIzkWTyzgoHTjKA3ho2F2kaVIfY2cJdZPoKLFRu3BmBrfSwjyige8yMtiNx",
+	"FasRu+HD25FMU3znTZHehrZPqW7jRCTFTFhHIEb6Z2rVsD5FMPdzbj9rzcTC3GMgz/4dhRqU4JLOxFU8",
+	"AuECZA/C6YAmfHg1TL1dezf1zw8Po9KCcH97Zu94fvi8xzAV11dDgDbE2j9AbIEBxq6oHmwwqUwueBKV",
+	"/aALBhgAUrEbuyeFO7pe2bMcNs+Mj0XMnkBNybOnGKS1fxtYgy6mwTq+/JLUnmXgN4CsYi/qs8Po8PCQ",
+	"ZXpuNU2AUhFHFCqDhcNaLvwBv9atg31QirYVPBx0jDUXZ+CWJC5fiNgokCpEcBjDCkW8U/D6476qjhfh",
+	"UFQ588iKBxFMxFoSf4EbCP8klUOhDAQOyL07mdkB7T/vHVKnHjpj5ujgYD6f9zj83NPZ+IDuNQevLk7P",
+	"31ydwz0QXMxT4Xy0INtxtHfYe4aX6JlQfCb3jva+7R32vsVG+An4s0678WQq1YGPsh5kyJQx06ae9t/t",
+	"K7p+ueoeC7XAbpmJTOpEWjFbHDmAVyLlxzOpr7CctnwasPZDk0LSY2+VKHUObDBEzxiJOXOeGp3Vxyye",
+	"6kzEfWVXJiuE7xIGQ0JjFxaN4YhWmb4EXtBjV0FmT4ikrzzttu8UcICzPXYa1LU53WYm3PUb6uwW190r",
+	"kYtk72gvK1QZpbZr4ZxAiGfW9Awgos4c8KZ1kSbsxiPlJpE9ZT2Uv4sigHtZBhGSbEFoGRjVquvT+fgv",
+	"D/z8g04WmIwCixXjHqW3+TPVgZbPahWQx5jvx48fA5xokMHnh4e7f9sl5FYwqFFTLwTkJX4KdeYntkdJ",
+	"bcdSWfcyP/qDl9gnj9GiYjrl2cJuanxwYIt+4+UZRR7wE8cGgC3sztuDQHPpcuwd7WGgBX+1j6/uVFNi",
+	"UY7rGtVfgvdHJX1lQOUbIG8lYm/KkacpDbIkZItYyrOx3XAQLiBN3GOXeo7CiPGSPCSBL9ttTC6nPBfm",
+	"mJkhp9AK8aXjAdJX1i4vB4KU6pRNNiJH/qepmOpsgWh5hPWIwzEYZ0H/UvUVzAhWj2k7gMCqXiIprNmM",
+	"Y5E7XM8HFEv3ihpxxBJse/ruQvSuJnqOelj+G61Ia2RZDxRmLoQDvI8MzuS+tbUbxe9NiFXATpqXxDrO",
+	"6G/b55HLU+GZNEJYK1Mb50hbV7RxOVNp8pN3F3+3g2ujWq0ZfwfGqwE1AAe49RGsSWwny21bKDRqUK/4",
+	"kPXaNap9PTgs8Fn2wPJMmnUvwV+plKuV0Dkurfqryrk5eIe5rFbXXcl/t7r2FIHEWlx5gYbStbWT9vAU",
+	"eqBdiIIBmbqajVjW2NpV2cVmtG/yfmm43SBkWrPf8Ae34aIG8+s6jHrZieGS7DHwwSAaE3hFpopZchSY",
+	"adRNbvBXq5Qn3Ex67GK0ElpLtckj2hn+XQAAAt6U89r7UAnF7P6rGuFllwFtfHeAwI+lCywV9fFm0N1r",
+	"MJhrlcaST20iBr0APCfKH+WqHzA8BcSiNRoCx4uisPcwJg8+3Ns7Yd6J8uBLIv5sZ68+Rd+WPq/huCFX",
+	"nVIuPaz9TKgI/BWFR5qoRvKJC2har31v+eNqlKBPwH28/5Y6ddLm9lX3bVVzjh38eisWA5l8DA60FTPB",
+	"i8zSqbJBvVlJOHsMvbZmtb8xbCpybm21Xei1H0X+YCtwgCqm2fl8CQE7ysYonQgKOZUa0Oodqdh3zju0",
+	"5uKdvnWBMjzbb8WiryB5JRITIhm5kiWAr+WQUJM++p7U+nPwyB2Ix0M4X/YLHsXzWi+EwbTvQgIv8Rza",
+	"lRDaA6fRlv1polkiE/C/jypwTxj7w5ZAdlPkLsQeInVFdJB5mIq+CtLmPjeEz3sCuTGECOhNk6cuHAEh",
+	"bQpmzxVCXBz1VQxB6X28Pm40h6l/dEUy66xMQlhsueTw5L/bW2oMXLvsMonYSKqxyOwJD6iPAHTpyagL",
+	"qLZosnnp59YDglZHHEuDna6zXT3sTmQ32zxrdZKCJfOAznZLZnyY+5rq01cXjDpVm2bLP2dXn+h4wDr4",
+	"HI0f6sGXYrT/4sY1H+qZaC+CdutewS1NPpYvUAHx46NcZGXBZdMoAMgpHEQ7iJO1AwipRte9O9dbvfmr",
+	"kxcopc1OHq3Kzvw83H1Wwry+9ScSnC9wIFFe265mmbM3eytnVZL+ApUFq+fUwZ3I5GjReFxdCjtywGKB",
+	"+JyEOJ4eYT0WJotcIst6e/4nI9D9CqOWfTWccKlWDiZQSx770p5v4ZRWQvbDiRjeGsb7yjV9z3iWH3uw",
+	"PkqX2A03MOKXmP2Fkjzwj0LlMmUyD+jNGMJk8rSvaEcFN2Pc30Ax1hWgFlGAH3NJUEFVd1DipII22RQ3",
+	"uvZPgxnLNX5i0CX9bJ1WASiX2v3dBrpiVcXEdPyXkEJPggb5p1DXQwsTQ7s/sRbfLFiMEtWoisHOqIzV",
+	"tbLhOz3XoKmlS6hrPmUxPPQvbkRhb/kjHgyrHal2LU3tYh4eNo0IBLpxLVeRCDYs7YNqRTsd/7RCTvc3",
+	"G+quJwXtUjG83YWKhFcvlmHa6nVkTQh6RRX6VP3Br+5/N/nvP9B1nV00d+MaN379lLgHvNSFNZV343/7",
+	"agVUoDI3bJZpgDoLpvVnfVPnCtk/t57UgyFXQ5E2u+RvNOZWsUM3E67CwlVMaCOCmj6of0Y6Arj49OTN",
+	"6fmr87Meg7yyVH3lPsQfErWBPBjV7lZ199733/RNOwf8ccXnFCYukKCW8rLqOCfpLweURW20R15rSOsN",
+	"sVva5VxdaggP09SVQJcRYV4SBQH9qz21evX+LT3yTPDklbenugnD2at/ICXrSxhLG4v27NU/rq0r2+mO",
+	"l6Uv3Ok+qAS/XsxE97tOU27MFrdRXqHTnadamWIqsh8zXcw63fl3seh6/Q/ciO9fdLrrrxDm7nTLO6zz",
+	"7TYNqP5eWh+y0x3XuuX1r7jJoW+xwzv8Pa3fAlef6kLlr6Xqfg//0PoeQPOUWnWa5h+FIl3QfnhXUAfY",
+	"6TVXfMw73WDVfqE6bpwsEynvPAXXGe/4NRCg6XTHCWLedHvNJRZsdrtH6w5aEYihfxtxj/WHeHmu0afs",
+	"JFzhD+Kw1jYwBJL0lxo7oDYsEVgBB7+W9Enrk2krh3b3M9vfak24FksxeqOVgBLye6+Ex+b59vDF5vve",
+	"6Pw1cVnuLvtWt4C7XT87klxna3Jx1nqjtpMbMdRTYdi78zdnF29+dAXsSO+WZ9Ia+0WupzzHUtBeTRoN",
+	"3rYziVg16utn210iKyuMYcS9jzuSk3vnu7AM7j7rXm++iw8znTUnv87hZ0M2uAPe0GkSJLi0IqAJbJ1l",
+	"M5GxVFL/Rdn8OOqrOFgh6xLF2K3FoC0Pi8mtTRexWVpg+BJfSWWL1McwkXYyFn2F7WiA2QSdI4DQIxUL",
+	"XhP32BuCoJCGTbm5FQl6HVBuaIcJbSDxr/09oZL+HlbmR+x//uu/PyKZRvATNiyzfsiVaP8OF7umHpxR",
+	"qDAdFnlfmYnOcmqlg/dBh5mvVT8KmUvsAgNiQlbMrH+Mz8I6d9+/YXTmepvgIxx0CD69WnVDvhWkwKXB",
+	"PAg0RyLpuSNPyulN9Qlu/O2rf/XVv/rqX331r776V78N/2pTRsT13+WaDocgKcLTdFdJkRZARXVmp2/1",
+	"AvQse/L5UolKj5jLZMBJSSh9dcMm4uNw3N1YQDqmbz7sq2Q1mrxSMRk1WtwmYibPBJ+KZBcJGjT0unuD",
+	"9Vbl2B5QpmVM2AihSlrD1QBvaXj8iI/dkKDFvlhX2lqbSiQo1HLiW8EoLQ3EG/choPUqwFIrVWufB+bO",
+	"3tdSjqb53lzTgWK3s5KOEFZh7ERvSwcb7z/4NaiGWxsgWfr2zhZ3YAnfO9qB5uZOk5crU9thZqF9FTnN",
+	"lqqtEIbHu5y3QswcaAFQG7ATdnl+9fbVP8/P8K0+bHF5/uPl+dXV+RmbI2O66SsAAqYx8gz6z+u8I4QE",
+	"3el6tQlmhYGs3aculz4HSeRa9TJ8Osl6DwuxtXDNM5mLVvv2IJFmyLOkOTCG/gZ29oOhhvlvug9DGy5S",
+	"5uwsctylCStme331rgSioRQp9cIRPoUdpcNHqC0Cprc+toSW7TpQF/5AggrfcoZf2KHjZpcdxzD17zJx",
+	"BxmJmoZjqHuiHuz4CBu5pevl5qORGOZlmAriRgg6AAfZ88PnmzcEDeKE0K93sJloSj28kBdTsLcfZFd5",
+	"tNa2e4pM+1Yb6djVGepsCLBGI8QuOTs/OYPmTocn0mOdNhzWuBgNUUSHJAAdo759pFCpMMYVMbIkWwB9",
+	"RG0nSZ4tfsP7lMT0kZAAfpP7EuI/D7Qr5dTlAup34MXUJQNov7igMfDgc7Wg6MExIsQANCOyFSMOz4LM",
+	"qB476Ss6n5GbQ+aGyQQj6Mh2PMpEAHD2dz665WymDeJ+Ik6YzIm1gCdRX7lmUPtPSfwf2GsCtA0s0djb",
+	"5RtWqT2MpvCY4ddDpiDvK8QGEUlKCASwf7Uaih7DaRABQhHF0GsTXcdWu1jVQKgTyKLqLl1KmwGKzoVC",
+	"oDucZsJKMrkGW5aGGUG/0XKTLoDRvHj+vK/is1f/GFy8fvf28npw8eb07et3r86vz12+JUgPIEyEVCzG",
+	"B8dlWy0uvSHmfkLREsPbAJHIDk06xO9wOkrQthUlh++pZhPaaZzWMZPHO/2DhBZ8VjPsyGpxLU7ELrxV",
+	"fPe2wRv7E4aSaL6W1AKlhNuhPUQlQqpLVDpwQ/YyKPQb6umN9GBVJ2/OjjG/BY4a6bPMB3Ioj4UXv72M",
+	"mPgwdGBfMTYvx5EHZXSQfECl5+njat/aY/GtWNh7b8VigOlH+y96Jj3IP9eBMC5BSy6hQTZ14n3NoH3N",
+	"oH3NoH3NoH3NoP0uKhTPXv3jbZZ8rWZ8hGrGLYsYo811bSVOClj/GFcACHYzB6Y0djEqGYWWcCcrQKGA",
+	"22kiT4kjjfeOyMvxyJ7luyuYnn31/PAQkTThwWCziiTusRPFVjBna9BIIweIiuPqq1uxYLFMxPSoXxwe",
+	"fju8FQv4n2XMVxpQWXAFT1x6Ywj/2lce/9W6NCfuCQj/Cw62AnTTGzuYVN4hdXoNfuwROIfvL1/ZXyW6",
+	"RhEiyKF7R1WGDh4cXUX8CTCHEDKfQKqrwWG4KgJUa/s8B2lEaDhgZAoEfgggdodcAfj7oseqnwWi4YCV",
+	"iOiBvg25jAxzaJEOn50AtJ0koMMbz3mmpBqbGHCy2XyyqLMoZ4WZ3KNY8pHiPksVf5/OP1ufTWc8tSph",
+	"gXsQSZYCUKTzaz5uehVddgDXfIz2auB+N91a3uLv+Bh1QGLCb+gOxrRL5KnWM92IPNVlkh9+bu55LL0r",
+	"zIS0zZoi3Soxxd7Rs+//+Mc/Pn/2fYegnfPOD25cUrT+TMP6U78EE64SYGRExaTn6ojFGJ8wcYkqp5WP",
+	"WsxExuhlEXRpAsyaNXAgNu7GEdsfrZmAQTjf+0lxrKkdpedDyPgwJ5KR+USnJWpAeBIgON0ogKNGjY81",
+	"xxlpf+Ak0SP2jOWafXd42FduRJuVp9l7aOX3Q8cE6o5fj2EpszkuJUop2UVgCnZBMaMl2Wim7XI7LHei",
+	"JCIVtazDqdEMf8Q4tKuNJjRyKps+ZvOJuy5hMo/ssYzntc8bcNNXmZjCxpGqhFeoRxJjl4TV/+Lwz1a8",
+	"uSf7m3MJZuDIGialDotcJomSWGA3iFoYVBznLptrltF8oOBc5gAo0jh6otOuhcKwn7ARMnXDKAkGOMEu",
+	"6+51Ew+270BKOp2IeMsu9hytDd+2QSSqD/KS72cYxToj5DpztjJkQXM+vGVWqQtwSZYiwKE/Q/5B7C5B",
+	"7H//zwHP4wa05ocTagAGzzUdX+KIxU4VxMcsTqUSSGnAjYO+0RVCnXwijCBOpKfHLM74PGZPXGy4DC5b",
+	"5Qa7w/4PgnDDUYbgqB9yN8Omrygn/bRXjW27+LSJkfQaCXdo3NTCUbfp6Ir6ykeH7UIvCmyzaC/j871o",
+	"z00HMBnAbNTyld+zHPI31ae3ZXfePUrcrkuqKaqNxs2H7jaBXB6xwopqDAUHsRV6I1QSOPz0hDb1bo/Q",
+	"uPlYtW4PVea2qzZAqnCDjjedC2If6ipiHQynAz68XQPFqjMrKJBQMT327vLtKdZQQngjmzqSEKzWeXJ5",
+	"fnZ58c/zNz7pffr2zcuLy9fnZ0+P++rlycUruBXpBQzjbMRlCrRBebYoawEaGk51hrU8kO3v9dWlcOn8",
+	"clz5XA4FW4v6WiPwfHir9DwVyfi3KfUnw9uusZnH73+FBDecuUUO1EOUIQbZUg+7B9yx15T/fhu0w25q",
+	"YTgpz9B7Nzc/uNtIg20qvL8OG3SxomV3xffELwQcm3q09UnaaoU31vO+1kA+5nQPsqqQ4sk1KJ6gtCbz",
+	"2UJ2dnF1enJ5BuhWpbvXV2s8pi5u3nJl729IKy3X9H4mmsjVxT7ssevM6yaNc42Y0VJVGvWgxExkolSL",
+	"cMLxqfAMaUrMl9v4id2nGraTEPo7xr5/6Bj3ZEmOF/P54eFGF+0VfceXoOzcWDcpOlqbnSo6roaA8OAo",
+	"Yc1QqIQjWezDqj7YxIXopvrA0Mq1U4Gk+jxFJQaN82zBUjHK65A+4J2/SbV1id/2uaktGlZVlnyxrV3P",
+	"e3R7NkmW0eldN/QY151Vf5i+Pnnz/uRVj53gyelGT8cn8qTK3LkQWKUqZlbtea556zpzVfA0JfYaAt4w",
+	"9eX48AWfh5x+0eA1dhqXZM8loERqBNRz7/wQ3dBPcr1UPA0c7dD9hyzV2VgQGziVehzZI4+oijlV9GPR",
+	"qishf374PIiF6wy4Zf2lEoG35zJNHd9q6NCkHJ7x3aEr3ya/dYCecVi77XLWxqfdYqKaB6YKSIghUS6Q",
+	"2Z8ngLvtokJus3Gf3ajmShG3R2dyLBVPq4Ej4uyGsXrzHGJHuFfxeVjzodhfr6/fuZnMxFAA8yfUzmKM",
+	"0ZWjQFaPqwTqUzwRO0YfI+DWPkt/2X+Nn7p/kcTAwm3/VlbYlX8jr6X8g8O+ictnvaWv24cKWejiqamg",
+	"qZBVe9Fw8yhNXwmY2shzzzyh59vbn/qQBUKkf2PcNx2VlTRE6YEARnLUV0ojAtBUJJJnC5ZkemYQbj0X",
+	"2SwTqNqmUUAPbgUB34v1o3GvrwCxPUl/6U0TkGIU6ptU9JiVB2vmGT0VWIvkVCl0GiCdKTkrz5+H3Rpo",
+	"jUhjn5M4KvHy4sM/s/in8x/++vbt3wdnF1cnP1i5DejErEkAX9pXrkRHZ4AHL0sWWd+oAaUYTCos6Yms",
+	"dI+4TEsSfmil6Cvilux5hynz7JA+89ai2+o3ZYTk2eJRuqyW3rm+/YE0QaAQj0N1Jsvzf+vKkI9lZ9bj",
+	"ft9Jk84ntDH8RJPzhf3K68v/dfHmR2I3IGhs4kS+16fvpLmsek4rPX/MVP2Bz7i3C7fB7PqzqlTNFcGC",
+	"2r9NkTmPkPZFeKtutK1ic6JiAOw2RmefvUs3daZTOVysjXx4TmX6Bob3HHvm9YmwAmfNBLBklEC3tSS+",
+	"BGaTsAazMZIBL3iHY+pcYrnDTCYOwUMlfKJ8ZsAsQpPerbKgIat5wqYiG0Pd3tAX7jWs8hGCNfIi1wM4",
+	"wT0w48eYTXSahFsf8/LW0CitBk4PigDZ0d4x4GnqkB8/xmW/N3K9we3rEqH3E5FHy23CAB8qw7kknrvL",
+	"c95L2ooaBfJK3goWv3tPjfwoHAe/wn8/kvaJezUFg/mXtdIPldLb7UpfBpS92y/10hHiwBna0ZM3NGte",
+	"uod8KrQxGkANytjzbcpqfi+gYTRtm8HCnJTszBrKSom5bwPSia+awCYeqPMwis/MROdBzueIDivi9II2",
+	"/sTEBIXoaq/7CquuY+yijh3GFbsRY6lMj13kyN1DZW03fHg7zuwOh2yPte8ygEwYZtoAW39fKZ0IE5EH",
+	"gwdlUM2IuSOHxwIDIcCASQmj4QlRp4KrXE5FyBdUG2mIEFPiVs5m1t+HEIdfxmlCZn9fjQuZCAhC1VXe",
+	"NgGysNj7Kph0LUYjOZTWnxjpDMuY+8pe1Lsp0tsBIF3G/jOBdq2EzywXIp7yDwNfHv/0GMmSXBaur7iy",
+	"IyJyPHxAWe3iyCMvz//x/vz9Ofz97PzV+fW5b0aPvSaMIVZD31OGQaCAPvg4dJpo4r5B5A1rZmXIzEOm",
+	"cl+tBMQIGwJDXejLSsUKjEClWo1dQM9JL/a8NdOw02b9XJuXlvFqvuJK3VtTXuU8A/ayIr11YnKPyL/b",
+	"/Qe/0v8tEU/Uzdicy5xcw+b4v5NgaZhDTzmLPFcZtAz+9eQV/JFgZ+1jMYzzYYYF/he5YfH5NR/HbKjv",
+	"wBshklDzDUvE0AGy3+gi7yuZH3sGtwCtBpmhZd7goW67g5xot4pc0sU/cdkKUupdJkYi29LldX3ZO4Wb",
+	"9KfpGqq8rWtyr/mtMEzAfitzNAF6pIngAE9T4Ks3PRabXM8G/lgCExiSIZz6oI5Z/OvHmGViitn3NEUA",
+	"oKFWiUSS1UaH9FEk4qG9Gaf9duqu7li0TnFrgraw5lFYkbgD76Wi0g74bJbpddn014WxBh0b8jRFelej",
+	"p0IrgXkiawhiqx8tF/ZELlW64ks+tQQ9Vqp7x/JwgrP3gEKwiYjz1UolGMKS8eFEJGGvABrjvQZOza/r",
+	"fz9ezYdafh82aGjQYpWO3MCK2RDjwLDC/Vb7cYMidsS7DIx0DXg8QgDDftLmIEZeceQc0tou8zurMJNd",
+	"xLs2xVMv3TNeGLFZt0nFRqkcT3KIBYykkmYikmOmNB50hNnKb4WqieLad3xVb9v1cnNw9B9Mu2XCFNMN",
+	"5YJLRjDDbmsrE2h+h0XMrm5nyhPBjFRDa1U7wxsAPq3Z7YppKva2/VOPnYygyIpNeJpHWFWI0J3AXm3Y",
+	"k5gqT+KnEMVJGGdDrni2CLqYZtwYkUQ4gKBpVGfQUI4fjWEx9PSxaKC+GrGYfgHCS2+6xOX8HCQXh8I4",
+	"g+2fWIfdrim0lt1Xlu051nwmn6IchOx51jInXFpsma41xCpV9FfwjkcpK8BXNdQToFTv4nSBeakeLTXT",
+	"sv0Jg1m9xmW5QvzeG6xG21QYco0P67rjPje7YumDWtgW8N0PwqaSuym91/q6rG07HhWk19kCd5V4eR5x",
+	"bRoL6KAUYYe1HHafSZPLYVDBU1mjXS3RprKen5YqdxzeD6oEezoqTYlhx30JkEV3IoMC5kOfMekrugyc",
+	"YFgSALg2ueBJQxAVJn3LvH4pINHvtCCoXBbeQWi2qgmqW9pcl5Jy7KL6RVrWuYNQwM/fgNS4QiK2qY4I",
+	"GFZdBHc+4TlUwosU0qqloBm+WBOOfTzZ+lpJtLaS6L5iWldMdBk4EQwRzPA1kFPPlxMDUnnaAcR9CVs3",
+	"+wrZESKocrdGqlBlNlYxrY5ZXIprHHQX2NW1WtCurjWjMEXvcdfji9E+CMcR6+8d9vdiZkROhAYltFqd",
+	"ql3U9x3Pivy3KtZfXtnUveR66dBeNajWFE6xdyIbCpXvCzXUCTQkZ3wI8myK4QS6Ug5iV1Qy4/mkx05I",
+	"zKAmBLGSmPil4KlhXGGiAsAbjRhPhcoZEH08CcEFYzQs7P8hixB09QR8PA5Eyv4veGfADIB1fRGLkbPE",
+	"/h8RXjxl0rgCmpsFi388v+6rSoH6/w2v/Mv//Nd/x2Eb/wsGbVrXb99dnA7evL0evHz7/s0ZmC5Ko8+n",
+	"M9847fZjZH9E8jm7gcu9hk06kmBtj5iQlLdBenPgL5fGzESaigRBaxWkd9AccoOFYhyCTmlBRPB21GAX",
+	"r1qfvsqezFAK7Nr1KuO6TgKbwTZDWtXvvtvEqho9EDNCd5Txr1jej4PlXR90vqc34twQODr3eZrugGdM",
+	"h+fmEzvKNA2LzRnvq1kmRvKDa84UKqGf4j9Qe+Cc282LncvQAXTEnh0y4zFAoFgFTMy+8g1/WMDlsFA1",
+	"jJynARVZ0Pl2VClnwU5EqMnrK5cJdniWBBgxgtikHE5oo3uVV7a/QqeSM2lc8UsUjBBaYX0tRIjHSyNx",
+	"rCxlA3ZZygRmCfX1GUASLNStspY7znW2SQU3dvudpOk9SVhaGy5b1sxEn0/tG87XI5G14cs20SehEPte",
+	"uTKS63p/nAhFS9VwiV7qq9sZSjcunFBDsX8CHunG55R3uBt23rbYbT7LPfhAc9QerdslrDvBde9wEXbT",
+	"QJmmHtPpPifZqo0u7uwwWprna+m26oPef9M35/iKFdVYl8SH4QxgOaKWkgl2Vx2p/1vriuL3UcU4lKRP",
+	"+J2ACb0RQhF3H+z7MQAcFTOovwQ/FpJrkAJuKjqYZXoojBHJRuDhuruHJQXOQCbbfHHtU/GTBtbRrzxz",
+	"pLMpz60o8Fzs53IKaapV83jdQ3O91SO/tpLAyrndcAlG0+aECUrvzhIms+ImheIGenCgM37WN6ZGadg/",
+	"t6C2gcdtZLYhvJHnh8+PsW6wID5cEq6+MhOd5emC8RH4tdBnqzPEkE/ESCpCdcjkeAz8LjcLaIi/GHln",
+	"H4eCyr+vgFXGyqNHrIC/hDQ6UWh1zkQmdcKMyNnNoq9i1Ed09UQXmfX9A74dP6NHK9Xf1rYt2XuAjaWv",
+	"4HkRiz3XDvaIlqE3PE0C5JDypIxLzOYB4uqao77C26eCK+NIYzxJKs4FIM4ESLweKkUlbGE/CSr55VjZ",
+	"e476aiQ/4FxkOimGIoNw3lw7VWomgBDNbkUDiQzMiJP0B+JBcI//JI0U1V3cZAu5yU/woCn33o0Y6UyE",
+	"LROPPqpQcnfDygAPY1zhC1oqltUODJSxg19x31U7L1aSbIGM1ZkW1TCSe+JaO3Dd/L5/f3G29/ERj4e1",
+	"S9jbWSfD0qFQIaDwirbTSRGs58jaw23KJqw2YS/h6qViY2AIFhhEiLNCDXx2YpDwhYnZE271tbWNn/aV",
+	"1U2O+qAhVolv+eKrL+AzNpsQuAI7MyFGbvKcOMx1dmtnsJtEHPwK/7UH8FoulZc6GxM+FVPoi+T6VqiS",
+	"U9p3xsDfvbRYs4N6zCI20XMBHGo6TbBJs8feG2AbsVLF8asoCeyAdjg98WbBptLk/Fb02Gt+K5gpoEw0",
+	"MzmRcCvNBM9SKTKGs8FMLq3HZtWbcb2RFVJtz/sCb3ahK2n6iqdGU1DNN7QyoH1hecZl2lDIJ1Csu3P7",
+	"27sg6tOdHGWrEC+8cId1eKDDRvTtLYVyPS/JdSlr9rmAZgaS4BnXQ5UERq7VXnVlIPddk08/wz9uM78t",
+	"Nv0BzOF6JgCzMLmY0nkAzgLsKJbrIxbrW+h1g/oKhEi0a5bRUi2tkt2ouExkfWFZBz5uWmCOQLEb4TnC",
+	"cNeGKgd2ZyaQJ8NecBKKRUDVSPiG0pgCuQYc7l1fxX97+8Pg5fmb03OILV9cXb0/P0Pjn7DyyhesDDEY",
+	"HeOmr+YirdUG8N07kbzd2+3wglM7wE9iuZevr21/ngifIHVLHpw8OylTte+mDeUVS/uNZX+ubKyf9c1+",
+	"6Rh3JdR3h1DwhG2DfGfBIDZkfk8UEx/4MIckNATbOMOsFhvpNNVzSpv/IW6KusF/dhQt6xRr/Ju+ubbX",
+	"Nz5NKICX2BgNrIlUlqXkEHssFP0hXJymKCRcuc1LbwqZ5vtSla81IkOJavdqeMBAqi3jn9MpV8lg2/Vc",
+	"kivDYvukvwBvUaPwpHB/hxWvJPa/BjPDqSl3/WZHpCJMO/JGftY34XN3Fs8MYo2bgpoYuQvr8uQUkHZz",
+	"kS6O+2rGTc5MqnPUqHDGF4qgZuxwSpgZ5lBmGrBNKhP+cIG18h0dzuhnDzOCphhIuUCPQvlbfd2j0v5i",
+	"8QjjS7JeK+rLEKovnv35xbeHL9Y6Qc3GxMGv5T/WOukXYSz/VsxyrBuRucE6M1c2PcqEWCEpzaEgz94J",
+	"j8C6VcjRAWKzSqwDX8tfc4RGOzoGHoqRPHD7QIetQr10YE6jfeXWNejv5Mb6CrmGjsDOyM84NcsbtJvx",
+	"Xbn7Uow6FbM2nLDtSFGXS5Cbgw8NZyrOzF5DUd53h4erScGtXNvKFO3KxfX0pi122OZYQl2U+tGF4r5N",
+	"IfXz/MkoL7damA0YO8Bejil/9LhZtlp6D2hj1k8D+DndSJXZV44rU1PLL+N0WeSeu3yQNPZ3fEIt8q9H",
+	"MCp22+bxIBqBejwe7Mxt6P1YpmIdYzuUzByQacTEByDhiMnPjF3k2IoithehIPbVuRNdOB+dqIaWLTfE",
+	"Me4xyhaYdaF0vKNZ6Cu7jkmRihBrMSKjFmoqsalE6TmrF2zaAr9xyd5tp8eDSLZr8/jU5uTBDR/ejmSa",
+	"tiw9qw07/eCf8Rii9Htx692sbvbo/RruFB7GPxWLG+939jd6+O4tG/17RygCZTlDquR31UsRAyxcbXLE",
+	"ZOXDXN6JmHFrtSAALdbts1TPRcZmmdSZzBeInebUamLNC8wT9pUbWCOKKusEotpXIYqq/+pNMKpOCB5H",
+	"ST9O/bn7pk+SeXAv3xp9FYJGIfQq1njtvIzIr3xD5KVm49wjBPMJCsLdBzx6JMcD1ZZ7q4OD2fZgVeJD",
+	"vm910xoImemsyEON4hQRtOxACkxnEH7JV2KhZHgiy1ZhRBL1VUjzKlwUVI/YMNXDW4+a9AQinu5VpjdN",
+	"nvbY+XSWL6gI42d901dlIMdd2VTG80Z8sL71ZaF2dP7XZygKqC8rBcMLwfNDAIqT02JKIY6pVPivsutQ",
+	"qlyMXd6gJv9CgeEcsmAjZNCUBo6OY2f1H1nDuinysl2R91ZBgWs5vDW7MkT9cQ+1O0kh4JvLM3/bgrO1",
+	"e2MDINwbvVKSzHiR6ynP5ZCn6eI4COT7Eh1u2NXfL969Oz/rsYrTBYRA0AZTgq9ba2Zoj34oELqBoKfn",
+	"D60tp7VD/k36TYD+dj9W2wdxkRwq3VaG52pF61qB3IRQd9XgYjMAILOCxit18QHpImWPSfv2FRWtN+PA",
+	"/SaFDEvVPkMp8whyjyJmZA6soa0tNmc6AwSSmbVkpGL6TmQpn2GplWsxBvAEMxPDfDDUalhkmbXsy2qt",
+	"I+qsDH4cEJqCtQRuZBIRk4Yrd+qr+USmwvd42NGWrRV8ip4PAo1QzqjHzhzVh9W9uBv6Kpgi0MPLGphd",
+	"ohyapeevMrniAdEHwISsUIi+UiGtwKK1ja4W2jCfxNHafMd1xodixjO7Fx9ymxb336OXhQodAkpJt7kN",
+	"U6y72NXXWC9P2zor2sXVnh/++Y/Pvnu+k61O8GVtK8F4ziB68fzwsEVp1z/dw+8vrI9WmEJjXsdq6eas",
+	"Ltu/I0s3fMW9YlpLcrDW0evQvIvkJZA78JjMDnCbIckT+mbs7WWPnWTjYmo/PiJktAhPgJmW1EBicj68",
+	"ZXkGseZMEIguRLrSBby1r+I7KeZ/GRVpGjf5eI3+3SOBg+P7W+OCdx0VtddsNS5SNd2HdQHOOxRm1Fa3",
+	"1A20Iqz3LNO79mUYJU9xPqFDFOAXoEfDMYp5CuO6ceFz9jq2cDX4+r8UoviSyhAfr6Pc8DHv8rhynust",
+	"TbKtJIS4AeY6TYlJBPj/G8tMtM4HWaG2G0tt+SrF4nb3RJFlOhsMdSKaymGeUaxoPUZVt2BRo95zKYbt",
+	"0QAaB4KdFF3GsCV4wJcCclAbnyM6gd0O1D91y5EuHVSu8I4BDr11mXKWCm6orWXK1YJNpSoAxIoED0hf",
+	"Up2Tzr4T0ObcVw6mJHiE/V/rFQFiPR719RoxF4ObxWAqVyrJKMj6/Lvv28RZfz9oajv0v1rQmxY7rtzO",
+	"io4l2zXG78FNkd7eo4bgb/rmhyK9bQlPs2pGrk2lFekt2Y5fxS0UNzsxLcoLivSW+RXbnegtPZdptZ00",
+	"NlLtVmGkfVkzQ85c+zf0qMD0gfCQ9cTI3p3zklAt6fUVFjEj0F9JwMt8hbRX2daMMrdmTZlzrvvK5Hp2",
+	"zC7PL9+/8dUMSsypmoGuf3ly8er8DB55ffH6/Gzw9v011CgwOUIIVGFi6IekkkjslqQiCSQYloqZKdIM",
+	"ihk1Qe+eFra6lm1ibVb2Pld2WBrepwI1se/uUJ8w0XM0DZDpeR1N7APVKrjlbCpVqArHF1uwUPmMT1e2",
+	"YIeBdH7W5MuE9eT0qKvurC9n8Ef5wa/AhL0Z+WWrfQy762z7onh7/24765dkdB2d7Pb2UTmpGwkff6IU",
+	"YqKVIM1r/7eJ2HEnC/E5Z/52ueKezrG66PffOL9iTGQ3NNWFqsKh1jJR14FdbJ/IuixULenjmSuAiTFK",
+	"zOIbbuQwhk4Mw3i7MHRfQRw6AtvB2gcs0c1eKJx+oUoVyrqa/3sPXr0X7dmh2DXqjnKIX/oonNf4qt2q",
+	"qnUprS4ayUnrAc9zMZ2tQR99myab3bfLQp24B20vew/s8dAI12WhskJ9Yxg3Ro7VdKewj9DER1NUJqB2",
+	"upSbjpUT0Cs+3h86LtKUJPhB6zR78vzw8Cn6DZQusEPvq8v3b95cvPkRwCGlqfZt2puePz0mTPHyTXo2",
+	"sy7SCNJYMQ52MLZaYYDkKSaOKAANRD9B7UFJioIlEm6sPfYTZrGoURQiZRM+mwlrDJffgbVfrncUn4zW",
+	"W62b4k7V+2nShztWX9qv3UWuHrnOk8Al6HjXrg7jbnuhPh1ftxn2+Tp8IyfF//P//f9lnzLiGJGNXQ0E",
+	"MMwmuiLbofWssxJFn5KzceaxQmuEiw9vlZ6nIhkL/PrunJ8PKl6AzvNJnN9za+zYLdesm+3OxZXZDWTm",
+	"SbkYtKL22Zi6a1LS26ADLYmmns5cE/9mwbx6f3p6fn52fnbMBPUmEgis1Wm+VpbQZqldHCF3M64MH1Kj",
+	"63rZZS1E1417G7X4sEJ7SiP7bOXWG/O7oVnFr90snp2aB1tJrhrJbLpPNdU+dtJgbxCOFNYNBse3VCzR",
+	"xU0OXMvlkwYQ1IzZ6ds3Ly8uX1+8+RHJVDDH2VfWNkgET1KpxDHLhBJz4xrDjOixE4CzABTmI7RE3Dvt",
+	"UxJphjwDRIy+QhOjXsjhE0/DL/yqoYl/olCnOD18HS6MnfGAfGIXAg8vJWxQJ/TgNkMJf1YoZf2/XSrp",
+	"DZwMoVdUVvA9Ozw8PEakdB9E4kU+0VnkAvNipocTVN1gja5zqZpIGz4XhwrGt9md2jGAfu7glx/KjxIf",
+	"ZimXqjH2Sb/vxkF40HzyuR2patysPznsXtpNrmxgZOVVZ5BckB7/ByRa3IlswRIxlGZHpZnnOJtsPlkE",
+	"ezuREPey/yG0rt2t74jLtJ3tRTk4nZUpOMdFm2eQc3HBuYAQBvVSYI05BoTAHGP3t8bsV3x+lphd49+H",
+	"FWb/+kAOQqrHzSfPiWG4YXLxwVpQJ4CVfQT/PIBfYiuUMZYh/cX+OX4KcVetBPvb1ds3LNFDiNmymcj6",
+	"ajgp1C17Eodz/2FfJT9DrCR4FP0pcvWqdvaeInao6SvE3d2HQDap5ycxDAr+tW/yTPBp5YHGCDu08rxE",
+	"4lMDRa59RRSYOD5uWCyTuMQcj19xk+/DEbR/cRaXFgdVR8kco0P2bdYQjaO+qkTdyxsKlcu0JvAOpQFW",
+	"4QVJVKFybFCRmTB95chAUPHEPfZKj0Pw/Km+w8gY2Kl6jJqBmhd5mX/PRAOJ+WWhXunxtru8vnQQwmQU",
+	"jAw6XHnaiC1GF9fXuUmVf/t8b6vWW1hbExZSqmJ6I7LjEvMtpnc3FvHCzQMjfmk5usOuo4MUMCh1K8GR",
+	"p8E1eaKLvLna3V7dXH/aovy0HkzOCnNHNDmrAHFCSkY23AXH0D6WycTONKqSxommKa3Ly9h9bi8EDWGv",
+	"MKIhPQMPxqx8+WR88Zpa3cMWFZRQ/cJNzqS1rYdC3omkx96Wn+cECYPBXmzK710eVkXDNAPrtW7tbjjo",
+	"nLKtHnardHgryrTVDd6WXVOgUHdgpnq8K34Tp/u6mesVzbqm0st1T333Pfu7/KHHYrum2K9rUL8elgRW",
+	"JAOhAcbphCH7q6+eWycuJGvC36vNiKinAtLSP1P9lZXAVCph2JQvHPt7WbG7ZIjURYhnM6GS++n9B7Lu",
+	"XunxJzHuXunxCc7KWuZLXCdZKXW6b4QYXhse4A8WFvbVJmsCakBLshT3qgN601n+rixe+ZxEyA3rUwWw",
+	"Xtk5W0s8oL1l2NsN2JvOcsflBp/eSoR2HbrNBGa110iXYidXVxc/vkGP9+3lu7+e2P+3CsuhBw9TLqfQ",
+	"jxgCbIP/ahxlvTUToFOxBAH2eVxn7ioAUDhhYR65tPgwmxvZtwIOBIRsieXTatUKcocC09xVzgCSCSl5",
+	"zG6b4xocYWiPRyBhdqYFpqgR4gGI+lJtTD1KA87i7yw5fO89gLP2IIneTIAaXCPXgVCHwR0n4FGTVBcG",
+	"BEP5Hk0IZ/bVTZGMRW567KXOfJU3xqYzwcykyJEjWM/bBXpAGCnS49neEw1413AD7Bq+0rDJU2sZLayw",
+	"+jBe1FfozTqYBrppAkCj9SIN8/f5hZIucWCfcy6a5i7ZzUEBz3og4wIqhZv3yCl1IXDXh1DikiE8SB40",
+	"KEfWvr0twxqVqiIwa/vqSQwh0oEeUa9oHLE4aB2Nn0ZLBrUvJHRA8yUufF8BRnSJaK/nio1wFhnuxnrJ",
+	"zgq1i4LIz6Yx4dJ+0W8CpAO+5OEhOqqbAOyBFgeFPR3opOixtwrSymVHDxKB+eo5Z9pZ46TiVvaVKYb2",
+	"r6Mi3SrCD4///PQy9CJ8Eq18hdWKm/WyW7y93XVe3F8pGz7m+xvSytfV3GaaMnuXiZhUjCums8QZAMhv",
+	"R8hi1pTOML8MP864McL0FYQ8YmsTD4bQhRgD8CWzQwXbJqCbBYpPsHbyuRyKCH5icgSV2y5xZRza1JGn",
+	"GWZ8NhM8M4gqAqBVARenfd6QK7qIcbXoq6nORG9pWNKaM3O+MGyWCQP83PB+SlBaH5yMsJEQSeTY+u54",
+	"KhOqu+NqQT19MB/QwWidhRvBBCBcYh1KPOFmYN8NL7Uie+TwgY1IBYAH9xU+KPKOiTA5Ex/4FAI7nN3o",
+	"AjIEFAUqWeIh5aCLnMX0ZVFf2ZWxGgHdEfdJN2Is0XkJPqwJg2XLSgC4DcnSdo4q0QQFMkr1fJVMLAiY",
+	"Pv/uuy1j39BCsCWkxrKzr8u6TmsYN+UWhrnO7v86yCa4qr0u0BG7BIyg97dFjNgJqsFf9RxbRXMN1QWI",
+	"0GY30sxuxW8PoebbERDJUCX5gClupL5aiBxDrMTwCYGAic5y6Nltbiax722SxW+ftxDFHfaCw4Z8DGLq",
+	"kyKR+dr6nLLH2yufnfY6AGFRzVkWnKBwTc35CdetVnIEB+hBmQCp5zRfTUZTZSweoZWzxMEdj/nMHEGW",
+	"GY4jEryor2J4RFxWHjErJRGLE57z2J6E5XT32IliMinpPXnO8WjkyR1XQ3ssl1LdY1eVQ4EOP3azKOlG",
+	"cCe48wTy59XUd9RXVqMsHytoYVoNMoCT5y/2rIvt0TjUU0j/u74zDxOC1T3Pvusr6siobDhqfxeUCPXd",
+	"8mZSQD/XXLnB2lNzogusIrKX0Ten0r7OLqxhudbMpHqeLo4Bx1cpMcxLn5AyeVC4cJPpubG+YKL7qgIG",
+	"XG8229F9PTG/nphf4omJ/obfBhrrTPkdlylEKAUqmVOurAd6swwj6NTEuulBdbCxhKDLUdY9Ge/UGeTi",
+	"y1HdMxn//PDFn7ZJx3dMra8epspqRwhb4QGBT9mNAwrKtnKeIvDGglrd7nei7gS68rgTdCWUZd1oK64m",
+	"53lhSAyw/j+ynhgfc4yzIF6LvbjHTrLhBFBLYNx9ZYeSInKLEVY0sdcPNwKni+nYa3CsrsgkWQttWRo1",
+	"+EwmlckF9y5pav8GY2rUijSYrRiad3hGbAPZWZju2Jh2Wq/w3geA7NwSSNQNqhWM6OMBO0JUHSDvbhY7",
+	"I1S/x7lfzzBupBLGDG7FYgfonFiGqm9+FsNll/DX/l4mxlKr/t5Rf08U/b2PUHFK5q3dZd8YNhU5B8va",
+	"6gjkeOBSNfuA7vqm3fPi8M/fV7bP89YmlhIiMQOe26NkGZt1c2UeQH4Zedco6/fGWFxi3PzQ8n07MWY2",
+	"fh2SbT7e17n3bfl1X0ENu8Xr+ZhvDj/gwcneYbkfWAJ+e9fDVrMQtXpXQYvl4AT+e70p1VST6Jx6tGPI",
+	"HhpbSyWzRhOd5+xJXDna4yjw+yHPmfJcWP1GyOVPrR+kR0yqVCph7SUxMzH66CtgMkQfgSozwN066quw",
+	"Csc68IiOp+GVAmveFUbl4GHg/I+4TI2rqC9BbKCVsgHFBl68EcbmmHgmnh8+Y1L1FdiFQ24ENjjT6hv8",
+	"2kGqxyb2cA6mSPOY4ofl61yfctLrq76KyWGPXTJgONFGKDvVZUzCDaJQ8pdCgJBRvCgXiqu811fveJbL",
+	"oZxxBRAV4NLYu7hh8X/uW1HfvwAuWOe64Z3h79fwFxx+X3FVw2iB7DHum4PHUFLcscsELRhMK9GMtmdf",
+	"3DkK0hUe50tlvbCT82kymXZVGnKYhXLIwijSWFlEtT4Tj7mIBhmAMz5BpajVYKjVKJXD/Mjuy7zI1MCx",
+	"Z8dPUUa2hNxrj5Rnx9wNHy/aQzkSaij2EbhzI55feYe7AWaTahkefI2WdCrmX2fIVubShdXylqWdDunW",
+	"vgIN6zUoH3sj9stBRvyk672j5L5BJdnu6F+tNIG/H/xKB81OEODWn519RYcnHTfPDw+ZVKw8OpdjJVSF",
+	"azWCjxS6mESMx5H/94DnZRkih8An4IznYsbs8UugbmJmGlrWtjpyQBW3Krd6gMMJz9tLghFoxZr2RisR",
+	"Mqd9goPC7bwtdcXONuG3hy82b8A3On+tEzmSYndgeLBJPNCCF9CORnzzRj4IwJrW1E6mUP4SLwUCINNm",
+	"rWZ3jg+5QqP7xgcSazAcg1c+8D46yxZQSfUQxtsaVsH65XaXSGEOToYIWLBNeSN+1Amw5bWGNcMXYhPi",
+	"TsQzxJVaOV2okmr782Uj0N+pns6EMlDRiyld2BvYlQyelxgC+bDGKgrPHHFcnj2Q7LUnDQKjAdjeCZYx",
+	"SsVGqRxPwBHh9kwSicsSXJb9cO6YQRSgAX123Fehv2Y3hdJQIyIy8M4QgmsdMt/XffGl7guP97f7LeFF",
+	"vnlbvJK3Tr4idlPkFfpgrggMWGffGA9wcrSyIQgTJIJYBRZD8FywuBxAJQggVMKwiSl2j2/EVsPbv0r3",
+	"Fyvdfg0fQsI3VA5fKDacZFrpVI/lkKdY6AQFOKqSx8XCGJaJKZcqKCwIOIX6yvm33k5h7/hYKo/hf7Og",
+	"AiYIyq5Lrm5ZhxMIdBMcNTfDxjIH+PhapAJuhntoTG+HH10tEPqtlwY+AHTXSmHgylbZooYh3Ccr6F3L",
+	"OSL43bB5mFNcgr9CH1eqoQCXPMKLHbIwNpkqoES2P2K9Wg414lmmM4Pu83wihxPmCuetJz3TxkjYbPCz",
+	"Busr57fgY097ffUSXu23HQztqILDVbfX6JPvdXI8tBO7AYoMGh/KS3YLLMa9s1hd5d05iuJDLlSy79Ap",
+	"1/QYVXmJXHPdbMKNOCLDHHoCMuZNAqnGPXYlciZkPgHw7FxOhS7ywdTEEbYtu95qpeeg82PoAo3rpcWO",
+	"9cwN9Xdoavhv/5KNDej88dhzkBCs1ab3NjygeX5/M2jxNbDSC2AeqoKv2x0I7UoTbsDPLD1Qo9mIZ0sp",
+	"zFwz3lervqYcK92A2Q6DdMC4v0eZflmZgC9YsOFDnL7ONTt9+/rdq/Pr87MOQr1K01Iv1OuRIJsE+ogp",
+	"otWaauxaCZy/iG5AoAq0sinh620NiBQyHymskX7WLPzMhX7tDoFgIhL2JqD3ATDPHxxaAZnCdM2esYvw",
+	"u90vv6V9gnGJnW6STACQUvMOeQ07ZNlgxXpYSGZGNeH5iIkPfJinC8YNkS322AWictOOcK2S+k5k1Zhi",
+	"fHXy48ngzdvrwcnl6V8v/nl+Vq3/kAbeXg8HAF/zwPGVzypq8igpqChY709P6vdxF9gEBNK5JNe73ls0",
+	"xMZGcCinL0tfXa3YN4bFushnRR6zRAxTnglzHFaOQd8IXODIR/sK8rX2IsWnorqlSvTT1QoqarQeefcT",
+	"G9EXfYcuwxc9BrBkZSDJI4fQ5K3JEhOc2wPuxsfK056oxd+u3r5pxCVAvoFtd8cnzLLmfvToXnjR6FY0",
+	"sdGDRjtljTHmM0YetjcwyeAAKR2hqb4TxlX4pVDSXe6EwljrCHBsqKguvhViNnB3x1iN0QApY0f5ew3R",
+	"X+IafcFGE36BtZpACpLumn2zv4wysh9a4WvQ5oWGkKKLT1H1D+aUsHogdq29FbsejoUxvxOsmEUOAYON",
+	"MmEmhE4/06kcLpql+DQc4NeE05crzdDJjoUmFRF5mHAQCFezQF+MGmPq1gsI8RmprcehNUrrMicCQ5go",
+	"z31VI9DswhML4ldHvoZ9pLM5zxK0RUtDxFXh5GKGrfIqxKeJ2CzTd9LqAkTWIcQ/57QYqJkIXPxj/HNf",
+	"+SgWvYnnDGlPtXJtku4el33DEkCpZkU+mFnZjWnD26EBBE8IPEwQyCXwGQJthpcs1ZX22JUQfZXoIWwU",
+	"X7Hemyb1miDPFr/f48xK8he9/+224OhaP8xut4/eX8tH8VYJJhTsT5GVWxsysCKxRhgMT6pEfIgcZJqc",
+	"Yg7MwXHXp49zMXuF9XwP5h98xpWf+PWNOdo0DUpyl2qxvyQnwyeGK1/Dd+xegMZuKcNuO4VONyCwUXpO",
+	"ExBbs9Sa34JLCwK4Qfp+O5L3cFJ38Kv9TyvaT6hHM5XMsL23NrIPyDgJ2CpFbmQCNsvVLU/tQe8DRJLq",
+	"HFKek2Rb31Zg6NVQmGhtZecxYADKnAGapUjQ3kIMVrwdGudMQ8UmfbQVpgfcFPD4L9kWOQ3n6QuvgSNu",
+	"UlCjU64KnqaLncZOK9tqfQ4PMxRKs1GRQcTSeRukt8Jt5rprlzZasDv6qnZ7sOXdsZQTbKJv+7opfus5",
+	"OuSIe6SdYG7lrHknvANMWEiprUq+Q6srC5BkznQWLeXW+iosSrL7hVxrIM1w8h7hS9bso/KU6avmfeSN",
+	"QuLyCToXanHfbuXs6476je+oq1s5ox21242E8eDm7fNGAzQ+CjB1ay5lzrCVF6otVkUd2wcAtbivXONB",
+	"j50VArxha8oBpvhU34ljn8mgslHeZF7RsL/2DHyx8owLuJPQzXAikiIV2QFSTTfjuulEQB7YRFSjnIk7",
+	"wVM20SZHIZ3pLKcqZspHqORmYYjgBEx/IJLUfTXMRCJULnlqqHJ6QZgVx47CwTocc0ev5JB+OTFiR2Wt",
+	"NdZTN+SLXzk8wIdzeN0E0quaiPEQaH15bnZKloevcL61G1fomPq/teVBXhYPDO0ler6WEgrT/MpKjOOA",
+	"osERRgpnCBULLepzHblWdQA9sN4pXKPEvK+A+rwkT4X6CquYpcld31UpTEuyVJJBYRLXfQzC0xiAF8Yr",
+	"TY85bifUyAhLUI8UK2Zneq4C0eqogH4CDoDHKMLpIptmYg/JkfP4Z56NaAci+pq6FUqp/MaLBBhrIFEd",
+	"BLXmbKZbzMEsE3dSzNedyliIGXD+LS8yPcNN4N4DIcnQ49/h27qCyqxfiWs5vDUvdaF2ceLQCBFqgvtl",
+	"ZCO7J7clWTcCOK/WsFanKXMX+e5ImSGRgqF+GKEcoQU2xWAlLVS8LphdmwX1TfRVImapXkyBKMKaTVA0",
+	"67GaauuN3BC72kltAq7rF8K92i/hJ6zl+Vnf+IXofp7YubPzsLq+jgrDYA6TXnHMVAHEN/BnmTuUMfqY",
+	"HrNy4dbcGhccgSUQ0lxpJXrMmisG2bK9BGFX+0jMmQcqX3OshEbK0rlSG7OE8dxDXhot2t2oGhrYO3zL",
+	"jnTMiozeU97eA9LivUSu5mSgpxxMpFX3i3bQxU3dqfgwbKTZiAHs+06fHR42dZ2mcio3caTzD8SRDqTW",
+	"aynTHzS5E358U5YHOXWRYWhX+Ra32cm2vZ86CkUj57k0uRyaDajWpxhMcl47jAR4kjwsI6EtspsF00Vu",
+	"jd6IIPmA18uVBGslTNRXRmc55rkVp6w2PQB6rbOFDw64Rj1X/q7VEJ5MlSbQN573VczNQI/iHvsnPsb4",
+	"6FwJ5aSnMvcAhyFELCFplyiusVW+eSaHroasUKCF8Vl0Hdad2ZfPRCZ14o7cTLC5TITCCN/IqvKJLjIg",
+	"03h/fVo6iL55xVGcwSHt7kVc8HVd4ld+9Vb34aNCYv/W8Hi/ItFWoL9Rxlpg0vpreztJitlNhzvuZuEV",
+	"TajvSvlvnWy2i+6ajetJcOCFgbEN2YLIUdlVfqK0GMV8EmtspSIHwH+kqMXLsNXMuJYPlXh1CIoM2N4q",
+	"KBR2g0eOxcJhBBUKYqBgs7DY6/N49d1xkv6Cvx2X/fpDnqbE/2RNf7AMpekrUorwFKIFkIrF9Oe4x84V",
+	"jB7xjhTyfAuVH7GRyIcTp8h0kQ2F/WB83YIB6hnLdYNjce3WoZXmWsGQb8ZNbImt/gBb9yG3op+ujZxU",
+	"TsB3wqIx0fPKQ103g18NdnFW6/2OBM/t8472rDuy13Z3zsXNROvbNTVH4Z6oPRh/co/o6oH8XrQ6TdBm",
+	"de4WY2dW7LxcGk8H6v60HWT4y8JKmSd4yQSmmHLN4iJL44gZOfbYnVaQYyOGmchjtN0CGNmorzCqLw2x",
+	"hGLEPkCXrQOKpsl8oPgYPb1DXOzZrt/d5OHQwoWtqjCzvcdAS6aXdwPQ3UGPIzI5M+4G0EWQV/1yd8vB",
+	"r/R/DgY3Ea7irSpy+PdS5DrCk5MwnXVKMEb15Xb/h72rbW7bRsJ/BeMv187Isuy6zZ38yRcnk2Quccfp",
+	"JHNzypSQCMtMSEAByNiqp//9BrsLEJRISrZJ2039zS8kAAKLxYN9edbdfhwzUa55kjahcXQsNF04fh6N",
+	"tik+dVgvFjR1QCstkL++A3V1IigcyzXvUgliYTGcxUO3WPuBO9PW0FAHa3orGyu97+v7dEIwe4vNscFO",
+	"ekoYNRPZ1ALcLwKIOS22hlvykEVC8mkq4jHUJo4opMCwS3CcBjpjIk2uFgsLvdOEnDL4LvOrUqfusQbK",
+	"/e69T72eKt1aQjuWJDKE9qlp94K9vI1FtCx5Gk1VvIxa4edJqCfuIitb1hdrW28ay9KVFnuycKxNzWYw",
+	"XApLp7x+ZbN4tbq17ryBtO9d08/LFd79pmPJzVK/as/10jevnv+aBmTrJmfY2YHoWiyxslUg97jGe1rQ",
+	"r81BASeFWOEfC5OjTSmjZPMqQ3l4JlhEw9hN4mjIjidyISQY/v23u0CYuNpPfX4lvfWI5G+LMDfXQKe5",
+	"ijQTgRT1chQmxkKgFumAB8CTw+jh2INj550igq/1g5He+C7Q0xlcZvyV/DGAJVycntESguS2NKwGxM0I",
+	"cI+dmSYvWWEF8L2mghitvGhhlVoss27YpUhTlwR+rlU2ZlJdRmhmhue+JIjoIQizqngSYSYSdQ+L4sTM",
+	"uL28glnbCbSkC0Ap0B7oBb2RkE+kk/I6klD53Yg5DQZmSTwqacch9SvsW5yXXjU7QoUQyzkPcViEPYJo",
+	"3ajq1xnYRzJl8oncH4xGI0ilpfUcU3UscrFQfSzYLlGmNFLu2Atb6xn6EgZ3Z8tCH4qURngD8+ZB970T",
+	"m1Y7GEwo0CouOvGrlMd6QLTRwVVga/FWdi/uosW2nT3KxyhQtWCMAZEYQ6ZFPoCAjCF7qTQ7OMRAh4GT",
+	"VsNmXOslRR8ncwlOIfg+qLqFTdTGOOAQnerAgT7hhm416RnMMYJ4mOHeBS8XJt+Udqqk8PmmeAeRiBy8",
+	"h3O5ECxK1NBA3rZzBiwSOY+OXKAr3TrMhbo0jtvPgoA6WbOj6sUC+zCXhveYGoPM+t/IH9bVsl4oniXN",
+	"7tmFkLY3jDT9xtMkDrITAk5rewkuOzTrV4bLC3Wcve4zceU5BES8hrHljdYADJv4h2EJPViGb1GNWXXu",
+	"PImgNDr1u6/1ThDXT1wl92kmTN1acrkEe0NlHSEFY1vDZxnHR+8RB5UWbK6kaLCEUhcbQkTPAONAPdAG",
+	"9xEE+VWsnUkuMrMRwUL/Xldm/Oo1vnbo3U1ca758MoiuTdoWsQG4uN2FBnhh8cqJ/rIpsr6+lhukkVI5",
+	"bwupF1rZ3YFMSmNC5ByiPLnOMWvaPQNpdhbh4BA8TaD9UxIP2cugEPjA891AFL+MDbsQXOdTwXMzYLOU",
+	"J5mBuDFicYLytSKDfawFZAwy2u1LqlXCgIfMzXAWu8rV8yKJG7A+VknHxesrFgEaf5hQBOj6DL5StxZD",
+	"oYUAbewqx69EJIRRBr0GC5zRCOzR6xZmS+G2/65T13vX+MNGu73r74ZYBpf41s5keL2rVAjyJd9w5tYN",
+	"5esztwe7shmGfuQWnRQLCCO65AlUjIEMGLit2SPR7ugB6oAydlsZUZ6Lntn5CEsY2BPRyqWFtUsiiMCU",
+	"XglsislK1iowNUrl030TIuItJTzWPJH2TP7BCMEiOCWjH4H0iNoS+hs+ChY4KIjzkRgiI5iD35M4GjCO",
+	"aopdwhf4C98lNyxVJme+YAKW6h4DcWQZsQ4OgImE2NjmaCnbw1khzV2FsnvF9twO7UHq2UPPIoZpaYKf",
+	"+AicIJ0EVcNKu1jmbjXSFlxdUEwy2vuspru2/71rXcjKq7jPfJw1GGGhOhgV146AucjvRmJUN0csQrpt",
+	"E8HGsXdI4t8Gg5rdrRSvBCR0FsJEtpeojX7rkcorje7fN4zf6MaKUUg0mJl20nafH6QL2Y3FzEKl8CJv",
+	"e0AdvT8ajTaKdMavdu0taHe6zO207P/y7Nmzg/1f7iDuscg5Ris1BKcmkqdjuOqictSQ1x+rYrpS6slK",
+	"9lzZb6ECAXTLIqb1JJ/ImZLnic5A42ZHDPGtoeeR4BZ1MjvcHw1YsVCSaCpCaOtQkZnIRlWNn9UNhOiB",
+	"GOA+McgJTMVtANwaz0itAGkqudhsfqXj/jyRibkQJhAmKzIiB4xgLyZKCigIYwEDHsyJQYZlRyA9kf5m",
+	"UrvsdjBPq25XXUON115Q+55fgzbPkhRktEwFN66kqF7alYfkHI3MuxFBtnMhZxYILrRS5xbvgeHN1c8C",
+	"o6q9CxeglUH9DK2WYJng0owBHWIHSAuBV1N3eWlSE/hNr/znPLpz0g/tQbBdOTE15+RH5A8qCEDTJs/4",
+	"0tfpGHZnB/YSRwtrtYUTbmQhMeI+j00wg9wCIsJ7iPwcstgC9k3k9rgPenicoO+9HdrfCvHBFz8wwivk",
+	"hiP6mJ28+O34+asXJ94GmPOlYYihRMx+OBz968cjdHcQBssKk6/q1/Vwc/l0HvtYcJyLzmDYeaoumz0f",
+	"Z4Flg8pTO2oDJ+GSZ2LAqhQGQ/ZaQoak78HifYgWorTapkz+j35IGz0lgO+BQ85FLFEt+SAmz7XW5E2h",
+	"N3dqUqWmSqWCy60cIh8ScbnzfThONsuynVD6kM68HW7JQ1HGv60Ls//fBrfH+1wBlw+Lhb0xQIIudxEb",
+	"VxVBhlsByi1xOuNhwcTXgqf2fjGR4ioxQFlL71HpGddK4q6cLsHyYDQasnc8E+QfnIp5IikTPkpge4wj",
+	"uAZrAcbJGE5zU2bc40OYcr/J00FkAI+LZsgNzGHOQaWtJc/Sm7f1m7hqiU8KF/rN+9N3wHD/3+O3/wFS",
+	"QfqZ5Xb5EwmM9/apIYvsn2BEEV4UonCkV7v0Hy1Y7oLZDItWv4ZwVBcJRPS13mFLHqTt3sLMzG5Critu",
+	"mxXKie12acu5swd3M141klaF3D0RCPn3IKqQJ8CR7lQHvrzhzn3CWTfSDzjJLb7EYGu5K/WQHdsLOMa1",
+	"VP/PgRLXaUJu0d40FdlE/nB4cPAj6kN72qMJJ0sM3Mvt7rm7yNK3iEBkw9F5IqRcaSQpv+WxUyvP1/YU",
+	"2eiNvJWydi/aI6WrIi83VEIPyDm4Dj7voJE2LuDmFJAXDg0QCZazVLD63BAniERNjxbLbYLoXbLI/UnN",
+	"XyDwc1Uuu8sY6eOMI5HalDJSm4LRJjfNGUaUefEkM/3JTJl30aPIkLbbLjBx2HqfdkSAvQvD01X4Dldh",
+	"t+C9n2+uo71r+mkrzEJCdHcZqilUTwc7UgAP0Fm37802C55flFabb34czYQ3zbSpB/uHzw7/+dMvh882",
+	"kKf+nTAW7xxaXQie5hd/tMnVK3hkp1/Hk+2h4VITxrimQKB568kUs0In+XJn/L9PlQijCzH7EhauWOsz",
+	"mOFM5HznE0xeJnKdzEzb5L2lRzbOHpg2FimZ7luiPFen6FetMjvwwqDFRFwtlMFbFO6u7ufLiiJ9uwtR",
+	"CkZBe7p2xtRCSL5Ihk4+mqbtuZK55rO8Fw73TmT2zfvTd6fTz2LWTKhM3/AXqZbZstZ2gU8XQh7/+prF",
+	"alZkdvZq19cqluUfGx0VP49+KvntkGprPQLUUX4uh3VknGeCx4kUxjycYiqHSsPsWy/BpMQColuhc5+0",
+	"WL8a7gRu2WgfgkO6p0l0XTTMouPQ7k1y3ZFpL2XTIkljn/5kJ7Nm5qptXu9MBddC2+Yt2OCL5PcvAnqz",
+	"CgaFAHVTodOd8c4eKB5qtIZdnmxcAB/BLhEQgEO8XZYVkFx0RMWirIQtEknk3JS8tMKPbWoQG9ACDwJK",
+	"YCy6DFWYwFsR5CsBk/p6E6cgL0ozqlIFBe99DWB62VWwWn/9Lbc4TXI5E2OmhZUltxImV5rPw09xjHNr",
+	"n1FM/a/GMZoTMYNLPHG0nyuZJ2S4nQlIeg+nzaUR1uPcWPB4F6mJ2ddCFIL6idOvQReFEZoyXMqW4/Tr",
+	"TpVNNmisrr83ahpYPgPWZrdyftEqn/xZTc2msQC3bXUwLkal4cMXWuVqplIrm3YcLqOnNb8HK20U+YXS",
+	"ppJoVZFSTJW6wVhq6g6B4FARgVB6g7pZN+ggoIH0e9FnSmJgGtjAiegDqs/wbOFN5qHs2qZqurEn5hex",
+	"LJtdy46s7CPIhqxpZT7XYg4OrfNkDunofOrrBAyraYfELr7eCh5mAzis4OQcVFQjaMQQs1CboBX//PTn",
+	"/wMAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -16,9 +16,12 @@ type Response interface {
 	Write(w http.ResponseWriter) error
 }
 
-// Ways are the two ways out of an operation.
+// Ways are the check before an operation and the two ways out of it.
 type Ways struct {
-	// Unbound is called instead of an operation whose request cannot be decoded.
+	// Check returns what is wrong with a JSON body beside what its schema says.
+	Check func(body any) error
+	// Unbound is called instead of an operation whose request cannot be decoded, or
+	// does not pass Check.
 	Unbound func(w http.ResponseWriter, r *http.Request, err error)
 	// Answer is called with what an operation returned.
 	Answer func(w http.ResponseWriter, r *http.Request, response Response, err error)

@@ -240,7 +240,7 @@ func withoutHints(v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, member := range v {
-			if strings.HasPrefix(key, "x-go-type") {
+			if strings.HasPrefix(key, "x-go-type") || strings.HasPrefix(key, "x-oapi-codegen") {
 				delete(v, key)
 				continue
 			}

@@ -155,7 +155,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
 	checked := s.router.With(s.authorize, s.queueOpen, s.jobsOpen, s.checkQuery, s.checkBody, s.checkParameters)
-	decoded := api.Decode(s, api.Ways{Unbound: s.unbound, Answer: s.answer})
+	decoded := api.Decode(s, api.Ways{Check: rest.Check, Unbound: s.unbound, Answer: s.answer})
 	api.HandlerWithOptions(decoded, api.ChiServerOptions{BaseRouter: checked, ErrorHandlerFunc: s.unbound})
 	return http.HandlerFunc(s.serve), nil
 }

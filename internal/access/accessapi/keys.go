@@ -27,10 +27,7 @@ func scopeOf(req *rest.Request) *uuid.UUID {
 // CreateAPIKey makes a key and shows it, this once.
 func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestObject) (api.Response, error) {
 	req := rest.RequestOf(ctx)
-	want, err := keyRequestOf(req, in.Body)
-	if err != nil {
-		return nil, err
-	}
+	want := keyRequestOf(req, in.Body)
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	for {
@@ -55,8 +52,8 @@ func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestO
 	}
 }
 
-// keyRequestOf reads which key is wanted. Fault: Invalid.
-func keyRequestOf(req *rest.Request, b *api.APIKeyInput) (access.Request, error) {
+// keyRequestOf reads which key is wanted.
+func keyRequestOf(req *rest.Request, b *api.APIKeyInput) access.Request {
 	want := access.Request{Name: b.Name, Role: access.Role(b.Role)}
 	if b.ExpiresAt != nil {
 		at := b.ExpiresAt.UTC().Truncate(time.Microsecond)
@@ -67,16 +64,10 @@ func keyRequestOf(req *rest.Request, b *api.APIKeyInput) (access.Request, error)
 	if b.TenantID != nil && (*b.TenantID != tenant.ID || details) {
 		tenant = saga.Tenant{ID: *b.TenantID, Region: rest.Text(b.TenantRegion), Major: number(b.TenantMajor), Minor: number(b.TenantMinor)}
 	}
-	anyTenant := b.AnyTenant != nil && *b.AnyTenant
-	switch {
-	case anyTenant && b.TenantID != nil:
-		return want, rest.SchemaFault(fault.Field{Pointer: "/tenant_id", Code: "excluded", Message: "cannot be combined with any_tenant"})
-	case details && b.TenantID == nil:
-		return want, rest.SchemaFault(fault.Field{Pointer: "/tenant_id", Code: "required", Message: "is required with the tenant's region or versions"})
-	case !anyTenant:
+	if b.AnyTenant == nil || !*b.AnyTenant {
 		want.Tenant = &tenant
 	}
-	return want, nil
+	return want
 }
 
 func number(n *int32) int {

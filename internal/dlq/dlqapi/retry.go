@@ -123,9 +123,6 @@ func (s *Handlers) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLe
 		return nil, notAllowed("/target", "only dead letters for Kafka or HTTP can be sent to another target")
 	}
 	if t.URL != nil || t.Method != nil {
-		if t.Topic != nil || t.Partition != nil {
-			return nil, rest.SchemaFault(fault.Field{Pointer: "/target/url", Code: "excluded", Message: "cannot be combined with topic and partition"})
-		}
 		return s.retryURL(ctx, l, own, t)
 	}
 	to := dlq.Target{Kind: dlq.ToKafka, Topic: own.Topic, Partition: t.Partition}
@@ -224,15 +221,7 @@ func (s *Handlers) revisionOf(ctx context.Context, l *dlq.Letter, b *api.DeadLet
 }
 
 func editPayload(r *dlq.Revision, l *dlq.Letter, b *api.DeadLetterRetryInput) (err error) {
-	given := 0
-	for _, is := range []bool{b.Payload != nil, b.PayloadBase64 != nil, b.PayloadPatch != nil} {
-		if is {
-			given++
-		}
-	}
-	switch {
-	case given > 1:
-		return rest.SchemaFault(fault.Field{Pointer: "/payload", Code: "excluded", Message: "only one of payload, payload_base64 and payload_patch may be given"})
+	switch { // the contract wants one at most
 	case b.Payload != nil:
 		r.Content.Payload = b.Payload
 	case b.PayloadBase64 != nil:

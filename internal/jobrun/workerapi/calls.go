@@ -84,12 +84,9 @@ func (s *Handlers) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestO
 	if b.Stream != nil {
 		c.Stream = *b.Stream
 	}
-	switch {
-	case (b.Chunk == nil) == (b.ChunkBase64 == nil):
-		return nil, rest.SchemaFault(fault.Field{Pointer: "/chunk", Code: "required", Message: "either chunk or chunk_base64 is required"})
-	case b.Chunk != nil:
+	if b.Chunk != nil {
 		c.Body = []byte(*b.Chunk)
-	default:
+	} else { // the contract wants one of both
 		raw, err := base64.StdEncoding.Strict().DecodeString(*b.ChunkBase64)
 		if err != nil {
 			return nil, rest.SchemaFault(fault.Field{Pointer: "/chunk_base64", Code: "invalid", Message: "is not base64"})

@@ -104,29 +104,20 @@ func specOf(req *rest.Request, in api.CreateSagaRequestObject) (saga.Spec, error
 	if in.Params.Traceparent != nil {
 		spec.TraceID, spec.SpanID = rest.TraceOf(*in.Params.Traceparent)
 	}
-	var fields []fault.Field
-	switch {
-	case b.WorkflowName == nil && b.Steps == nil:
-		fields = append(fields, fault.Field{Pointer: "/workflow_name", Code: "required", Message: "is required unless steps are given"})
-	case b.Steps != nil && b.WorkflowVersion != nil:
-		fields = append(fields, fault.Field{Pointer: "/workflow_version", Code: "excluded", Message: "cannot be combined with steps"})
-	}
+	var wrong fault.Mistakes
 	switch {
 	case b.SagaID != nil && b.TransactionID != nil && *b.SagaID != *b.TransactionID:
-		fields = append(fields, fault.Field{Pointer: "/transaction_id", Code: "excluded", Message: "is an alias of saga_id and must equal it"})
+		wrong.Add("/transaction_id", "excluded", "is an alias of saga_id and must equal it")
 	case b.SagaID != nil:
 		spec.ID = *b.SagaID
 	case b.TransactionID != nil:
 		spec.ID = *b.TransactionID
 	}
-	if b.OnConflict != nil && b.BusinessKey == nil {
-		fields = append(fields, fault.Field{Pointer: "/on_conflict", Code: "excluded", Message: "requires business_key"})
-	}
 	if (b.SagaID != nil || b.TransactionID != nil) && spec.ID == uuid.Nil {
-		fields = append(fields, fault.Field{Pointer: "/saga_id", Code: "invalid", Message: "must not be all zeros"})
+		wrong.Add("/saga_id", "invalid", "must not be all zeros")
 	}
-	if fields != nil {
-		return spec, rest.SchemaFault(fields...)
+	if wrong != nil {
+		return spec, rest.SchemaFault(wrong...)
 	}
 	return spec, nil
 }

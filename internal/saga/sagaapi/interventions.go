@@ -115,16 +115,12 @@ func (s *Handlers) ExtendDeadline(ctx context.Context, in api.ExtendDeadlineRequ
 	by, reason := wordsOf(ctx, in.Body.RequestedBy, in.Body.Reason)
 	e := saga.DeadlineSet{By: by, Reason: reason}
 	switch b := in.Body; {
-	case b.TimeoutMS != nil && b.Until != nil:
-		return nil, rest.SchemaFault(fault.Field{Pointer: "/until", Code: "excluded", Message: "cannot be combined with timeout_ms"})
 	case b.TimeoutMS != nil:
 		e.TimeoutMS = *b.TimeoutMS
-	case b.Until != nil:
+	default: // the contract wants one of both
 		if e.TimeoutMS = b.Until.Sub(s.Now()).Milliseconds(); e.TimeoutMS < 1 || e.TimeoutMS > maxDeadline.Milliseconds() {
 			return nil, rest.SchemaFault(fault.Field{Pointer: "/until", Code: "invalid", Message: "must be in the future, at most a year ahead"})
 		}
-	default:
-		return nil, rest.SchemaFault(fault.Field{Pointer: "/timeout_ms", Code: "required", Message: "is required unless until is set"})
 	}
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(e)})
 }

@@ -195,7 +195,7 @@ var drivers = map[string][]string{
 	"github.com/alecthomas/kong":     {"cmd/skald"},
 	"github.com/coreos/go-oidc":      {"internal/access/identity"},
 	"github.com/go-jose/go-jose":     {"internal/access/identity"},
-	"github.com/go-playground/":      {"internal/config"},
+	"github.com/go-playground/":      {"internal/config", "internal/rest"},
 	"github.com/evanphx/json-patch":  {"internal/dlq"},
 	"github.com/santhosh-tekuri/":    {"internal/jobrun"},
 	"go.yaml.in/yaml/v3":             {"internal/saga/workflow", "internal/config"},

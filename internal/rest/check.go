@@ -1,0 +1,98 @@
+package rest
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/go-playground/validator/v10"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// bodyRules are the tags that the contract's types carry: rules about several fields
+// of a body, which a schema cannot say (docs/decisions/0054).
+var bodyRules = sync.OnceValue(func() *validator.Validate {
+	v := validator.New(validator.WithRequiredStructEnabled())
+	v.RegisterTagNameFunc(func(f reflect.StructField) string { return jsonName(f) })
+	return v
+})
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+// Check returns nil when the fields of a decoded body go together. What is no
+// structure has no fields. Fault: that of the schema.
+func Check(body any) error {
+	var broken validator.ValidationErrors
+	if !errors.As(bodyRules().Struct(body), &broken) {
+		return nil
+	}
+	var wrong fault.Mistakes
+	for _, e := range broken {
+		_, path, _ := strings.Cut(e.Namespace(), ".")
+		code, message := toldOf(e, partners(reflect.TypeOf(body), e))
+		wrong.Add("/"+steps.Replace(path), code, "%s", message)
+	}
+	return SchemaFault(wrong...)
+}
+
+// steps makes a path of the validator one of JSON Pointers. Names in the contract
+// have nothing that needs an escape.
+var steps = strings.NewReplacer(".", "/", "[", "/", "]", "")
+
+// toldOf tells a broken rule in the words of the API.
+func toldOf(e validator.FieldError, others []string) (code, message string) {
+	switch others := list(others, "or"); e.Tag() {
+	case "required_without":
+		return "required", "is required unless " + others + " is set"
+	case "required_with":
+		return "required", "is required with " + others
+	case "excluded_with", "excluded_if":
+		return "excluded", "cannot be combined with " + others
+	case "excluded_without":
+		return "excluded", "requires " + others
+	}
+	return "invalid", "breaks the rule " + e.Tag() + " of the contract"
+}
+
+// list is "a", "a or b", "a, b or c".
+func list(words []string, last string) string {
+	n := len(words)
+	if n < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:n-1], ", ") + " " + last + " " + words[n-1]
+}
+
+// partners are the JSON names of the other fields that a rule names. It has them by
+// their names in Go, in the structure around the field.
+func partners(body reflect.Type, e validator.FieldError) (names []string) {
+	around := body
+	path := strings.Split(e.StructNamespace(), ".")
+	for _, name := range path[1 : len(path)-1] {
+		name, _, _ = strings.Cut(name, "[")
+		f, _ := structOf(around).FieldByName(name)
+		around = f.Type
+	}
+	for i, word := range strings.Fields(e.Param()) {
+		if strings.HasSuffix(e.Tag(), "_if") && i%2 == 1 {
+			continue // the value of the field before
+		}
+		if f, ok := structOf(around).FieldByName(word); ok {
+			names = append(names, jsonName(f))
+		}
+	}
+	return names
+}
+
+// structOf is what pointers and lists lead to.
+func structOf(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	return t
+}
