@@ -186,7 +186,7 @@ func (s *Handlers) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLe
 	l.TenantID = tenant
 	for _, prefix := range []string{keyPrefix, ownPrefix} {
 		if strings.HasPrefix(l.DedupeKey, prefix) {
-			wrong = append(wrong, fault.Field{Pointer: "/dedupe_key", Code: "reserved", Message: "must not begin with " + prefix})
+			wrong.Add("/dedupe_key", "reserved", "must not begin with %s", prefix)
 		}
 	}
 	wrong = append(wrong, undrivable(&l)...)
