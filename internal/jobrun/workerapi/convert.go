@@ -57,7 +57,10 @@ func toBeats(worker uuid.UUID, runs []api.HeartbeatRun) []jobrun.Beat {
 	out := make([]jobrun.Beat, len(runs))
 	for i := range runs {
 		r := &runs[i]
-		out[i] = jobrun.Beat{RunID: r.RunID, Fence: fenceOf(worker, r.Attempt, r.LeaseToken, r.LeaderEpoch), Checkpoint: rest.UnlessNull(r.Checkpoint)}
+		out[i] = jobrun.Beat{
+			RunID: r.RunID, Fence: fenceOf(worker, r.Attempt, r.LeaseToken, r.LeaderEpoch),
+			Checkpoint: rest.UnlessNull(r.Checkpoint),
+		}
 		if p := r.Progress; p != nil {
 			out[i].Progress = &jobrun.Progress{Percent: p.Percent, Message: rest.Text(p.Message), Counters: p.Counters}
 		}
@@ -70,11 +73,15 @@ func toClaimedRuns(lease int64, state jobrun.WorkerState, offers []jobrun.Offer)
 	for i := range offers {
 		o := &offers[i]
 		out.Runs[i] = api.ClaimedRun{
-			RunID: o.ID, Definition: o.DefinitionName, DefinitionID: rest.UnlessNil(o.DefinitionID), Command: o.CommandName, Args: o.Args,
-			Attempt: int32(o.Attempt), LeaseToken: o.LeaseToken, LeaderEpoch: o.LeaderEpoch, FencingToken: o.FencingToken(), //nolint:gosec // counts assignments
-			Version: o.Version, State: api.JobRunState(o.State), LeaseExpiresAt: *inUTC(o.LeaseExpiresAt), TimeoutMS: o.TimeoutMS,
-			ScheduledFor: o.ScheduledFor.UTC(), Trigger: string(o.Trigger), Queue: o.Queue, Priority: int32(o.Priority), //nolint:gosec // 0 to 1000
-			IdempotencyKey: o.IdempotencyKey, ConcurrencyKey: rest.UnlessEmpty(o.ConcurrencyKey), Checkpoint: o.LastCheckpoint,
+			RunID: o.ID, Definition: o.DefinitionName, DefinitionID: rest.UnlessNil(o.DefinitionID),
+			Command: o.CommandName, Args: o.Args, Checkpoint: o.LastCheckpoint,
+			Attempt:    int32(o.Attempt), //nolint:gosec // counts assignments
+			LeaseToken: o.LeaseToken, LeaderEpoch: o.LeaderEpoch, FencingToken: o.FencingToken(),
+			Version: o.Version, State: api.JobRunState(o.State),
+			LeaseExpiresAt: *inUTC(o.LeaseExpiresAt), ScheduledFor: o.ScheduledFor.UTC(), TimeoutMS: o.TimeoutMS,
+			Trigger: string(o.Trigger), Queue: o.Queue,
+			Priority:       int32(o.Priority), //nolint:gosec // jobrun.MaxPriority bounds it
+			IdempotencyKey: o.IdempotencyKey, ConcurrencyKey: rest.UnlessEmpty(o.ConcurrencyKey),
 			CorrelationID: rest.UnlessEmpty(o.CorrelationID), TraceID: rest.UnlessEmpty(o.TraceID),
 			SagaID: rest.UnlessNil(o.SagaID), EventID: rest.UnlessNil(o.EventID),
 		}
@@ -98,21 +105,27 @@ func toRunResults(lease int64, done []jobrun.Done, id func(i int) uuid.UUID) api
 		}
 		r.Status, r.State, r.Version = 200, new(api.JobRunState(d.Run.State)), &d.Run.Version
 		if !d.Run.State.Terminal() {
-			r.LeaseExpiresAt, r.CancelRequested = inUTC(d.Run.LeaseExpiresAt), rest.UnlessFalse(d.Run.CancelRequestedAt != nil)
+			r.LeaseExpiresAt = inUTC(d.Run.LeaseExpiresAt)
+			r.CancelRequested = rest.UnlessFalse(d.Run.CancelRequestedAt != nil)
 		}
-		r.Replayed, r.RetryRunID, r.RetryAt, r.DlqMessageID = rest.UnlessFalse(d.Replayed), rest.UnlessNil(d.RetryID), d.RetryAt, rest.UnlessNil(d.LetterID)
+		r.Replayed, r.DlqMessageID = rest.UnlessFalse(d.Replayed), rest.UnlessNil(d.LetterID)
+		r.RetryRunID, r.RetryAt = rest.UnlessNil(d.RetryID), d.RetryAt
 	}
 	return out
 }
 
 func toHeartbeat(w *jobrun.WorkerProcess, settings jobrun.Settings, leases []jobrun.Lease) api.Heartbeat {
 	out := api.Heartbeat{
-		State: api.WorkerState(w.State), SettingsVersion: settings.Version, Leases: make([]api.LeaseState, len(leases)),
-		HeartbeatIntervalMS: settings.Seconds(jobrun.HeartbeatInterval).Milliseconds(), LeaseMS: settings.Seconds(jobrun.RunLease).Milliseconds(),
+		State: api.WorkerState(w.State), SettingsVersion: settings.Version,
+		HeartbeatIntervalMS: settings.Seconds(jobrun.HeartbeatInterval).Milliseconds(),
+		LeaseMS:             settings.Seconds(jobrun.RunLease).Milliseconds(), Leases: make([]api.LeaseState, len(leases)),
 	}
 	for i := range leases {
 		l := &leases[i]
-		out.Leases[i] = api.LeaseState{RunID: l.RunID, Ok: l.OK, CancelRequested: rest.UnlessFalse(l.CancelRequested), Reason: rest.UnlessEmpty(l.Reason)}
+		out.Leases[i] = api.LeaseState{
+			RunID: l.RunID, Ok: l.OK, CancelRequested: rest.UnlessFalse(l.CancelRequested),
+			Reason: rest.UnlessEmpty(l.Reason),
+		}
 		if l.OK {
 			out.Leases[i].LeaseExpiresAt = new(l.ExpiresAt.UTC())
 		}
