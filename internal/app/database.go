@@ -114,7 +114,7 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns,
 		ConnMaxLifetime: from.lifetime(c.ConnMaxLifetime), Logins: from.Source, Unsecured: unsecured,
 		StatementTimeout: statements, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
-		Encryption: keys, Unreadable: func(ctx context.Context, err error) {
+		Encryption: keys, NewID: newID, Unreadable: func(ctx context.Context, err error) {
 			log.ErrorContext(ctx, "skipping saga: cannot decrypt its payload", slog.Any("error", err))
 		},
 	})

@@ -83,7 +83,7 @@ func (n *node) newLetters(policy *egress.Policy, name string, definitions *pinne
 	}
 	drivers := map[dlq.TargetKind]redrive.Driver{
 		dlq.ToHTTP: l.http, dlq.ToSaga: l.sagas,
-		dlq.ToWebhook: &targets.Webhook{Webhooks: n.hooks, Deliveries: n.hooks, Now: n.now},
+		dlq.ToWebhook: &targets.Webhook{Webhooks: n.hooks, Deliveries: n.hooks, Now: n.now, NewID: newID},
 	}
 	if n.jobStores != nil {
 		drivers[dlq.ToJobRun] = &targets.Job{Runs: n.jobStores.runs, Now: n.now}

@@ -285,7 +285,7 @@ func TestALetterOfAWebhookHasItSentAgain(t *testing.T) {
 	t.Cleanup(db.Close)
 	hooks := eventdb.NewWebhooks(db, nil)
 	now := func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
-	driver := &targets.Webhook{Webhooks: hooks, Deliveries: hooks, Now: now}
+	driver := &targets.Webhook{Webhooks: hooks, Deliveries: hooks, Now: now, NewID: uuid.New}
 	tenant, url := uuid.New(), "https://example.com/events"
 	hook, err := webhook.New(
 		tenant,

@@ -92,7 +92,7 @@ func (w *Webhooks) Deliveries(
 func (w *Webhooks) Redeliver(
 	_ context.Context,
 	tenant, webhookID, id uuid.UUID,
-	now time.Time,
+	m webhook.Moment,
 ) (webhook.Delivery, error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
@@ -100,7 +100,7 @@ func (w *Webhooks) Redeliver(
 	if err != nil {
 		return webhook.Delivery{}, err
 	}
-	p.Delivery = copyDelivery(webhook.Redeliver(p.Delivery, now))
+	p.Delivery = copyDelivery(webhook.Redeliver(p.Delivery, m.Now))
 	return copyDelivery(p.Delivery), nil
 }
 
@@ -108,7 +108,8 @@ func (w *Webhooks) Redeliver(
 func (w *Webhooks) RedeliverFailed(
 	_ context.Context,
 	tenant, webhookID uuid.UUID,
-	since, now time.Time,
+	since time.Time,
+	m webhook.Moment,
 ) (count int, more bool, err error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
@@ -119,7 +120,7 @@ func (w *Webhooks) RedeliverFailed(
 	failed := h.sorted(func(p *leasedDelivery) bool { return p.Status == webhook.Failed && !p.CreatedAt.Before(since) })
 	count = min(len(failed), webhook.MaxRedeliver)
 	for _, p := range failed[:count] {
-		p.Delivery = copyDelivery(webhook.Redeliver(p.Delivery, now))
+		p.Delivery = copyDelivery(webhook.Redeliver(p.Delivery, m.Now))
 	}
 	return count, len(failed) > count, nil
 }

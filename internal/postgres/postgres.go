@@ -27,6 +27,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
@@ -55,6 +56,8 @@ type Config struct {
 	// Unreadable is told of sealed content that does not open, where the engine
 	// leaves out a saga because of it. The error shows no content. Optional.
 	Unreadable func(ctx context.Context, err error)
+	// NewID makes ids; nil: UUIDv7.
+	NewID func() uuid.UUID
 }
 
 // DB is an open database. Close it when nothing uses its stores any more.
@@ -69,9 +72,12 @@ type DB struct {
 	// pooled: something in between, such as PgBouncer in session mode (RequireOwnSessions),
 	// keeps the role to itself that a connection asks for at its start, so each
 	// transaction asks again.
-	pooled     bool
-	CountFor   time.Duration
-	Keys       *envelope.Keyring // nil: nothing is sealed
+	pooled   bool
+	CountFor time.Duration
+	Keys     *envelope.Keyring // nil: nothing is sealed
+	// NewID makes the ids of what only a store knows that it has to write: records of
+	// actions, and events of groups of dead letters.
+	NewID      func() uuid.UUID
 	unreadable func(context.Context, error)
 	dsn        string // for the connection that listens, with logins
 	logins     credentials.Source
@@ -111,7 +117,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errAddress
 	}
-	db := &DB{idle: map[*sqlx.DB]int{}, CountFor: cfg.CountFor, Keys: cfg.Encryption, unreadable: cfg.Unreadable, dsn: cfg.DSN, logins: cfg.Logins}
+	db := &DB{
+		idle: map[*sqlx.DB]int{}, CountFor: cfg.CountFor, Keys: cfg.Encryption, NewID: cfg.NewID, unreadable: cfg.Unreadable,
+		dsn: cfg.DSN, logins: cfg.Logins,
+	}
 	var retired atomic.Int64
 	points, lists, reads := cfg.shares()
 	// Lists find a few rows by an index, in memory or on an SSD. At the default
@@ -163,6 +172,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 }
 
 func (c *Config) setDefaults() {
+	if c.NewID == nil {
+		c.NewID = func() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+	}
 	orInt := func(v *int, def int) {
 		if *v == 0 {
 			*v = def

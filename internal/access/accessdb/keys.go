@@ -59,7 +59,7 @@ func (st *Keys) Create(ctx context.Context, k access.Key) error {
 		if err != nil {
 			return err
 		}
-		return tellKey(ctx, tx, k.CreatedAt, "create", nil, &k)
+		return tellKey(ctx, tx, st.db.NewID(), k.CreatedAt, "create", nil, &k)
 	})
 	switch {
 	case postgres.Violates(err, "uq_api_keys_prefix"):
@@ -161,7 +161,7 @@ func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by s
 		if _, err := tx.ExecContext(ctx, `UPDATE saga.api_keys SET revoked_at = $2, revoked_by = $3 WHERE id = $1`, id, at, by); err != nil {
 			return err
 		}
-		return tellKey(ctx, tx, at, "revoke", &before, &k)
+		return tellKey(ctx, tx, st.db.NewID(), at, "revoke", &before, &k)
 	})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -174,7 +174,7 @@ func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by s
 
 // tellKey records what was done to a key, with its tenant's actions; a key for
 // any tenant concerns them all.
-func tellKey(ctx context.Context, tx *sqlx.Tx, at time.Time, verb string, before, after *access.Key) error {
+func tellKey(ctx context.Context, tx *sqlx.Tx, id uuid.UUID, at time.Time, verb string, before, after *access.Key) error {
 	tenant := operator.Deployment
 	if after.Tenant != nil {
 		tenant = after.Tenant.ID
@@ -183,7 +183,7 @@ func tellKey(ctx context.Context, tx *sqlx.Tx, at time.Time, verb string, before
 	if before != nil {
 		was = before.Audited()
 	}
-	return auditdb.Tell(ctx, tx, tenant, at, operator.APIKey, after.ID.String(), verb, was, after.Audited(),
+	return auditdb.Tell(ctx, tx, id, tenant, at, operator.APIKey, after.ID.String(), verb, was, after.Audited(),
 		map[string]any{"name": after.Name, "prefix": after.Prefix, "role": after.Role})
 }
 

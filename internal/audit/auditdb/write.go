@@ -84,18 +84,15 @@ func PutAction(ctx context.Context, tx *sqlx.Tx, a operator.Action) error {
 }
 
 // Tell stores what whoever acts in ctx has done to a subject of the store's own.
-// before and after are what is hashed of it; a nil detail says nothing more.
-func Tell(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, at time.Time, kind operator.Kind, subject, verb string, before, after any, detail map[string]any) error {
+// id is the record's. before and after are what is hashed of it; a nil detail says
+// nothing more.
+func Tell(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, at time.Time, kind operator.Kind, subject, verb string, before, after any, detail map[string]any) error {
 	var doc json.RawMessage
 	if detail != nil {
 		var err error
 		if doc, err = json.Marshal(detail); err != nil {
 			return err
 		}
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return err
 	}
 	return PutAction(ctx, tx, operator.Acting(ctx).Did(id, tenant, at, kind, subject, verb, doc).From(before, after))
 }

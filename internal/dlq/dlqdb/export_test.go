@@ -80,7 +80,7 @@ func PageOfArchive(tenant uuid.UUID, q dlq.Query) (string, []any) {
 
 func batchFrom(tb testing.TB, batch []dlq.Letter) *newLetters {
 	tb.Helper()
-	c := batchOf(new(postgres.DB), len(batch))
+	c := batchOf(&postgres.DB{NewID: uuid.New}, len(batch))
 	for i := range batch {
 		if err := c.add(&batch[i]); err != nil {
 			tb.Fatal(err)
@@ -98,11 +98,7 @@ func PushParameters(tb testing.TB, batch []dlq.Letter) []any {
 // PushToldParameters are what Push sends for batch, by nobody.
 func PushToldParameters(tb testing.TB, batch []dlq.Letter) []any {
 	tb.Helper()
-	told, err := pushedBy(operator.By{}, batch)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return pushTold.Args(batchFrom(tb, batch).bound(told)...)
+	return pushTold.Args(batchFrom(tb, batch).bound(pushedBy(operator.By{}, uuid.New, batch))...)
 }
 
 // ArriveParameters are what Arrive sends for batch.

@@ -160,7 +160,8 @@ func (c *newLetters) add(l *dlq.Letter) error {
 	for _, t := range terms {
 		c.terms.Int4(t)
 	}
-	return c.tally.count(l)
+	c.tally.count(l, c.db.NewID)
+	return nil
 }
 
 // termArray writes terms as PostgreSQL reads them.

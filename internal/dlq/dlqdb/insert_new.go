@@ -87,8 +87,8 @@ type partitionKey struct {
 // span is from which offset to which.
 type span struct{ first, last int64 }
 
-// count adds a letter.
-func (t *tally) count(l *dlq.Letter) error {
+// count adds a letter. newID makes the ids of actions that may have to be told.
+func (t *tally) count(l *dlq.Letter, newID func() uuid.UUID) {
 	if t.of == nil {
 		t.of, t.arrivals, t.spans = map[groupKey]int{}, map[arrivalKey]int64{}, map[partitionKey]*span{}
 	}
@@ -104,15 +104,11 @@ func (t *tally) count(l *dlq.Letter) error {
 	k := groupKey{l.TenantID, l.Fingerprint}
 	i, known := t.of[k]
 	if !known {
-		regression, err := uuid.NewV7()
-		if err != nil {
-			return err
-		}
 		i = len(t.groups)
 		t.of[k] = i
 		t.groups = append(t.groups, groupRow{
 			tenant: l.TenantID, fingerprint: l.Fingerprint, topic: l.OriginalTopic, errorType: l.Failure.Type,
-			message: dlq.Normalised(l.Failure.Message), regression: regression, first: l.CreatedAt, last: l.CreatedAt,
+			message: dlq.Normalised(l.Failure.Message), regression: newID(), first: l.CreatedAt, last: l.CreatedAt,
 		})
 	}
 	g := &t.groups[i]
@@ -124,7 +120,6 @@ func (t *tally) count(l *dlq.Letter) error {
 	if l.CreatedAt.After(g.last) {
 		g.last = l.CreatedAt
 	}
-	return nil
 }
 
 // argsNew are the arguments of arriveLetters.

@@ -129,10 +129,7 @@ func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUI
 			return nil, err
 		}
 	}
-	told, err := pushedBy(operator.Acting(ctx), batch)
-	if err != nil {
-		return nil, err
-	}
+	told := pushedBy(operator.Acting(ctx), st.db.NewID, batch)
 	rows, err := st.db.QueryWrite(ctx, pushTold.Text, pushTold.Args(c.bound(told)...)...)
 	if err != nil {
 		return nil, err
@@ -149,22 +146,18 @@ func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUI
 }
 
 // pushedBy returns what pushTold has beyond pushLetters.
-func pushedBy(by operator.By, batch []dlq.Letter) (postgres.Values, error) {
+func pushedBy(by operator.By, newID func() uuid.UUID, batch []dlq.Letter) postgres.Values {
 	var ids, tenants []uuid.UUID
 	for i := range batch {
 		if slices.Contains(tenants, batch[i].TenantID) {
 			continue
 		}
-		id, err := uuid.NewV7()
-		if err != nil {
-			return nil, err
-		}
-		ids, tenants = append(ids, id), append(tenants, batch[i].TenantID)
+		ids, tenants = append(ids, newID()), append(tenants, batch[i].TenantID)
 	}
 	return postgres.Values{
 		pq.Array(ids), pq.Array(tenants), by.Actor, by.Reason, by.RequestID,
 		uuid.NullUUID{UUID: by.Credential, Valid: by.Credential != uuid.Nil}, by.Address, by.Operation,
-	}, nil
+	}
 }
 
 // whyNotPushed finds what was in the way of the letters at left, and pushes

@@ -130,10 +130,7 @@ func (d *desk) handOver(ctx context.Context, members []int) (allowed []int, why 
 	if len(held) == 0 {
 		return nil, notHeld
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, notNoted
-	}
+	id := d.r.cfg.NewID()
 	h := dlq.Handover{ID: id, RedriveID: d.redrive}
 	for _, i := range held {
 		h.Tenants, h.Tokens = append(h.Tenants, d.batch[i].TenantID), append(h.Tokens, d.batch[i].Token)

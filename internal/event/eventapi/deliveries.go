@@ -96,7 +96,7 @@ func (s *Handlers) RedeliverWebhookDelivery(ctx context.Context, in api.Redelive
 	if err := s.sending(ctx, tenant, in.WebhookID); err != nil {
 		return nil, err
 	}
-	d, err := s.Deliveries.Redeliver(rest.WithActor(ctx, nil), tenant, in.WebhookID, in.DeliveryID, s.Now())
+	d, err := s.Deliveries.Redeliver(rest.WithActor(ctx, nil), tenant, in.WebhookID, in.DeliveryID, s.moment())
 	if err != nil {
 		return nil, err
 	}
@@ -115,11 +115,16 @@ func (s *Handlers) RedeliverFailed(ctx context.Context, in api.RedeliverFailedRe
 	if err := s.sending(ctx, tenant, in.WebhookID); err != nil {
 		return nil, err
 	}
-	n, more, err := s.Deliveries.RedeliverFailed(rest.WithActor(ctx, nil), tenant, in.WebhookID, since, s.Now())
+	n, more, err := s.Deliveries.RedeliverFailed(rest.WithActor(ctx, nil), tenant, in.WebhookID, since, s.moment())
 	if err != nil {
 		return nil, err
 	}
 	return rest.Answer{Status: http.StatusAccepted, Body: api.RedeliverResult{Redelivered: n, More: more}}, nil
+}
+
+// moment is what the rules of redeliveries need.
+func (s *Handlers) moment() webhook.Moment {
+	return webhook.Moment{Now: s.Now(), NewID: s.NewID}
 }
 
 func deliveryAccepted(d *webhook.Delivery) rest.Answer {

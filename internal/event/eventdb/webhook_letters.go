@@ -48,12 +48,6 @@ func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, a
 	}
 	all := make([]dlqdb.LetterUpdate, 0, len(told))
 	for _, n := range told {
-		if l := &n.Letter; n.Outcome == dlq.GaveUp {
-			if l.ID, err = uuid.NewV7(); err != nil {
-				return err
-			}
-			l.RootID = l.ID
-		}
 		all = append(all, dlqdb.LetterUpdate{SourceUpdate: n, Tenant: tenant, At: dlq.Moment{Now: at}})
 	}
 	return st.tell.UpdateLetters(ctx, tx, all, found)
@@ -61,18 +55,14 @@ func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, a
 
 // tellRedelivered tells of the letters of deliveries that are sent again; before
 // are these as they were.
-func (st *Webhooks) tellRedelivered(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, at time.Time, before ...webhook.Delivery) error {
+func (st *Webhooks) tellRedelivered(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, m webhook.Moment, before ...webhook.Delivery) error {
 	told := map[string]*dlq.SourceUpdate{}
 	for i := range before {
-		token, err := uuid.NewRandom()
-		if err != nil {
-			return err
-		}
-		if n := webhook.Redelivered(&before[i], token); n != nil {
+		if n := webhook.Redelivered(&before[i], m); n != nil {
 			told[before[i].LetterKey()] = n
 		}
 	}
-	return st.tellOf(ctx, tx, tenant, at, told)
+	return st.tellOf(ctx, tx, tenant, m.Now, told)
 }
 
 // dropLetters discards letters of a subscription: nobody can send its deliveries

@@ -61,7 +61,7 @@ func (p *webhookLetters) settle(o webhook.Outcome) {
 		p.T.Fatalf("%d claimed, %v", len(claimed), err)
 	}
 	for i := range claimed {
-		if _, stored, err := p.hooks.Settle(p.T.Context(), &claimed[i], o, policy, webhook.Moment{Now: pgtest.Now()}); err != nil || !stored {
+		if _, stored, err := p.hooks.Settle(p.T.Context(), &claimed[i], o, policy, webhook.Moment{Now: pgtest.Now(), NewID: pgtest.NewID}); err != nil || !stored {
 			p.T.Fatalf("stored %v, %v", stored, err)
 		}
 	}
@@ -75,7 +75,7 @@ func (p *webhookLetters) letterOf(delivery uuid.UUID) dlq.Letter {
 
 func (p *webhookLetters) redeliver(id uuid.UUID) {
 	p.T.Helper()
-	if _, err := p.hooks.Redeliver(p.T.Context(), pgtest.Big, p.hook.ID, id, pgtest.Now()); err != nil {
+	if _, err := p.hooks.Redeliver(p.T.Context(), pgtest.Big, p.hook.ID, id, webhook.Moment{Now: pgtest.Now(), NewID: pgtest.NewID}); err != nil {
 		p.T.Fatal(err)
 	}
 }
@@ -99,7 +99,7 @@ func TestADeliveryThatIsGivenUpLeavesALetter(t *testing.T) {
 	if l = p.letterOf(id); l.Status != dlq.Pending || l.RetryCount != 1 || l.Failure.Type != "http_500" {
 		t.Fatalf("given up again: %+v", l)
 	}
-	if n, _, err := p.hooks.RedeliverFailed(t.Context(), pgtest.Big, p.hook.ID, time.Time{}, pgtest.Now()); err != nil || n != 1 {
+	if n, _, err := p.hooks.RedeliverFailed(t.Context(), pgtest.Big, p.hook.ID, time.Time{}, webhook.Moment{Now: pgtest.Now(), NewID: pgtest.NewID}); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
 	p.settle(webhook.Outcome{Status: 204})

@@ -51,7 +51,7 @@ func (st *Webhooks) Add(ctx context.Context, d webhook.Delivery) error {
 		if err != nil {
 			return err
 		}
-		return auditdb.Tell(ctx, tx, d.TenantID, d.CreatedAt, operator.Webhook, d.WebhookID.String(), "test", nil, nil, map[string]any{"delivery": d.ID})
+		return auditdb.Tell(ctx, tx, st.db.NewID(), d.TenantID, d.CreatedAt, operator.Webhook, d.WebhookID.String(), "test", nil, nil, map[string]any{"delivery": d.ID})
 	}))
 }
 
@@ -142,21 +142,21 @@ func putDelivery(ctx context.Context, tx *sqlx.Tx, d webhook.Delivery, release b
 }
 
 // Redeliver implements webhook.Log.
-func (st *Webhooks) Redeliver(ctx context.Context, tenant, webhookID, id uuid.UUID, now time.Time) (webhook.Delivery, error) {
+func (st *Webhooks) Redeliver(ctx context.Context, tenant, webhookID, id uuid.UUID, m webhook.Moment) (webhook.Delivery, error) {
 	var d webhook.Delivery
 	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) (err error) {
 		if d, err = findDelivery(ctx, tx, tenant, webhookID, id, "FOR NO KEY UPDATE"); err != nil {
 			return err
 		}
 		before := d
-		d = webhook.Redeliver(d, now)
+		d = webhook.Redeliver(d, m.Now)
 		if err := putDelivery(ctx, tx, d, false); err != nil {
 			return err
 		}
-		if err := st.tellRedelivered(ctx, tx, tenant, now, before); err != nil || operator.Acting(ctx) == (operator.By{}) {
+		if err := st.tellRedelivered(ctx, tx, tenant, m, before); err != nil || operator.Acting(ctx) == (operator.By{}) {
 			return err // a dead letter has it sent again, and has a record of its own
 		}
-		return auditdb.Tell(ctx, tx, tenant, now, operator.Webhook, webhookID.String(), "redeliver", nil, nil, map[string]any{"delivery": id})
+		return auditdb.Tell(ctx, tx, m.NewID(), tenant, m.Now, operator.Webhook, webhookID.String(), "redeliver", nil, nil, map[string]any{"delivery": id})
 	})
 	return d, postgres.Outage("redeliver", err)
 }
@@ -174,12 +174,12 @@ UPDATE saga.webhook_deliveries d
 RETURNING d.id, d.event_id`
 
 // RedeliverFailed implements webhook.Log.
-func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.UUID, since, now time.Time) (count int, more bool, err error) {
+func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.UUID, since time.Time, m webhook.Moment) (count int, more bool, err error) {
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		if _, err := getWebhook(ctx, tx, tenant, webhookID, ""); err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, redeliverFailed, tenant, webhookID, since, now, webhook.MaxRedeliver)
+		rows, err := tx.QueryContext(ctx, redeliverFailed, tenant, webhookID, since, m.Now, webhook.MaxRedeliver)
 		if err != nil {
 			return err
 		}
@@ -191,10 +191,10 @@ func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.
 			return err
 		})
 		if err == nil {
-			err = st.tellRedelivered(ctx, tx, tenant, now, before...)
+			err = st.tellRedelivered(ctx, tx, tenant, m, before...)
 		}
 		if err == nil && len(before) > 0 {
-			err = auditdb.Tell(ctx, tx, tenant, now, operator.Webhook, webhookID.String(), "redeliver", nil, nil, map[string]any{"deliveries": len(before), "since": since})
+			err = auditdb.Tell(ctx, tx, m.NewID(), tenant, m.Now, operator.Webhook, webhookID.String(), "redeliver", nil, nil, map[string]any{"deliveries": len(before), "since": since})
 		}
 		if count = len(before); err != nil || count < webhook.MaxRedeliver {
 			return err

@@ -156,7 +156,7 @@ func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.O
 			if err := putWebhook(ctx, tx, r.Subscription); err != nil {
 				return err
 			}
-			if err := tellDisabled(ctx, tx, &s, &r.Subscription, m.Now); err != nil {
+			if err := tellDisabled(ctx, tx, &s, &r.Subscription, m); err != nil {
 				return err
 			}
 		}
@@ -177,12 +177,12 @@ func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.O
 }
 
 // tellDisabled records that Skald itself has stopped a webhook.
-func tellDisabled(ctx context.Context, tx *sqlx.Tx, before, after *webhook.Subscription, at time.Time) error {
+func tellDisabled(ctx context.Context, tx *sqlx.Tx, before, after *webhook.Subscription, m webhook.Moment) error {
 	if !before.Enabled || after.Enabled {
 		return nil
 	}
 	ctx = operator.As(ctx, operator.By{Reason: after.DisabledReason})
-	return auditdb.Tell(ctx, tx, after.TenantID, at, operator.Webhook, after.ID.String(), "disable", before.Audited(), after.Audited(), nil)
+	return auditdb.Tell(ctx, tx, m.NewID(), after.TenantID, m.Now, operator.Webhook, after.ID.String(), "disable", before.Audited(), after.Audited(), nil)
 }
 
 // expireDeliveries keeps what was given up as long as its letter may have it

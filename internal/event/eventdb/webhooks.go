@@ -101,7 +101,7 @@ func (st *Webhooks) Create(ctx context.Context, s webhook.Subscription, fromBegi
 		if err := putSecrets(ctx, tx, s); err != nil {
 			return err
 		}
-		return auditdb.Tell(ctx, tx, s.TenantID, s.CreatedAt, operator.Webhook, s.ID.String(), "create", nil, s.Audited(), nil)
+		return auditdb.Tell(ctx, tx, st.db.NewID(), s.TenantID, s.CreatedAt, operator.Webhook, s.ID.String(), "create", nil, s.Audited(), nil)
 	}))
 }
 
@@ -198,7 +198,7 @@ func (st *Webhooks) Replace(ctx context.Context, s webhook.Subscription, skip bo
 		if skip {
 			detail = map[string]any{"from": "now"}
 		}
-		err = auditdb.Tell(ctx, tx, s.TenantID, s.UpdatedAt, operator.Webhook, s.ID.String(), webhookVerb(&present, &s), present.Audited(), s.Audited(), detail)
+		err = auditdb.Tell(ctx, tx, st.db.NewID(), s.TenantID, s.UpdatedAt, operator.Webhook, s.ID.String(), webhookVerb(&present, &s), present.Audited(), s.Audited(), detail)
 		if err != nil || !skip {
 			return err
 		}
@@ -254,7 +254,7 @@ func (st *Webhooks) Delete(ctx context.Context, tenant, id uuid.UUID, version in
 		if _, err := tx.ExecContext(ctx, `DELETE FROM saga.webhooks WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
 			return err
 		}
-		if err := auditdb.Tell(ctx, tx, tenant, time.Now().UTC().Truncate(time.Microsecond), operator.Webhook, id.String(), "delete", present.Audited(), nil, nil); err != nil {
+		if err := auditdb.Tell(ctx, tx, st.db.NewID(), tenant, time.Now().UTC().Truncate(time.Microsecond), operator.Webhook, id.String(), "delete", present.Audited(), nil, nil); err != nil {
 			return err
 		}
 		return st.dropLetters(ctx, tx, &present, dlq.SourceGone, "the webhook was deleted")

@@ -36,15 +36,16 @@ func (r *Result) LetterUpdate(m Moment) *dlq.SourceUpdate {
 }
 
 // Redelivered is what a redelivery tells of the letter of the delivery as it was
-// before; nil: nothing. token is for the retry.
-func Redelivered(before *Delivery, token uuid.UUID) *dlq.SourceUpdate {
+// before; nil: nothing.
+func Redelivered(before *Delivery, m Moment) *dlq.SourceUpdate {
 	if before.Status != Failed || before.IsTest() {
 		return nil
 	}
-	return &dlq.SourceUpdate{Outcome: dlq.RetryStarted, Token: token}
+	return &dlq.SourceUpdate{Outcome: dlq.RetryStarted, Token: m.NewID()}
 }
 
-// letter makes the dead letter of a delivery that was given up, all but its id.
+// letter makes the dead letter of a delivery that was given up: stored when it has none
+// yet.
 func (d *Delivery) letter(m Moment) dlq.Letter {
 	l := dlq.Letter{
 		TenantID: d.TenantID, Source: dlq.FromWebhook, OriginalTopic: letterTopic(d.WebhookID), DedupeKey: d.LetterKey(),
@@ -56,7 +57,7 @@ func (d *Delivery) letter(m Moment) dlq.Letter {
 		l.Failure.Type = "http_" + strconv.Itoa(d.ResponseStatus)
 		l.Failure.Class = classOf(d.ResponseStatus)
 	}
-	return dlq.New(l, uuid.Nil, &dlq.DefaultPolicy, dlq.Moment{Now: m.Now, Jitter: m.Jitter})
+	return dlq.New(l, m.NewID(), &dlq.DefaultPolicy, dlq.Moment{Now: m.Now, Jitter: m.Jitter})
 }
 
 // classOf says whether an endpoint that answers so is likely to do better later.

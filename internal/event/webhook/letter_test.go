@@ -54,6 +54,7 @@ func TestWhatADeliveryTellsOfItsLetter(t *testing.T) {
 			case n.Outcome == dlq.GaveUp:
 				l := n.Letter
 				want := l
+				want.ID, want.RootID = uuid.UUID{9}, uuid.UUID{9}
 				want.Failure.Class, want.Failure.Type, want.Failure.Message = tt.class, tt.kind, r.Delivery.Error
 				want.OriginalTopic, want.DedupeKey = "webhook."+tt.d.WebhookID.String(), "skald:webhook:"+tt.d.ID.String()
 				want.Content.Payload, want.Status, want.NextRetryAt = tt.d.Body, dlq.Pending, nil
@@ -69,12 +70,12 @@ func TestWhatADeliveryTellsOfItsLetter(t *testing.T) {
 func TestOnlyWhatWasGivenUpIsRetriedByARedelivery(t *testing.T) {
 	for _, status := range webhook.Statuses {
 		d := webhook.Delivery{EventID: 7, Status: status}
-		if n := webhook.Redelivered(&d, uuid.UUID{9}); (n != nil) != (status == webhook.Failed) ||
+		if n := webhook.Redelivered(&d, moment); (n != nil) != (status == webhook.Failed) ||
 			n != nil && (n.Outcome != dlq.RetryStarted || n.Token != uuid.UUID{9}) {
 			t.Errorf("%s: %+v", status, n)
 		}
 	}
-	if n := webhook.Redelivered(&webhook.Delivery{Status: webhook.Failed}, uuid.UUID{9}); n != nil {
+	if n := webhook.Redelivered(&webhook.Delivery{Status: webhook.Failed}, moment); n != nil {
 		t.Errorf("a test: %+v", n)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/retry"
 )
 
@@ -40,7 +42,8 @@ type Outcome struct {
 // Moment is what a rule needs of the world.
 type Moment struct {
 	Now    time.Time
-	Jitter float64 // [0,1)
+	Jitter float64          // [0,1)
+	NewID  func() uuid.UUID // UUIDv7
 }
 
 // Result is what an outcome leads to.

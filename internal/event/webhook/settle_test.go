@@ -12,7 +12,7 @@ import (
 
 var (
 	now    = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	moment = webhook.Moment{Now: now, Jitter: 0.5}
+	moment = webhook.Moment{Now: now, Jitter: 0.5, NewID: func() uuid.UUID { return uuid.UUID{9} }}
 )
 
 func subscription(t *testing.T) webhook.Subscription {

@@ -42,14 +42,15 @@ type Log interface {
 	Deliveries(ctx context.Context, tenant, webhookID uuid.UUID, f Filter) (DeliveryPage, error)
 	// Redeliver applies Redeliver to one delivery and returns it. Faults:
 	// NotFound, DeliveryNotFound.
-	Redeliver(ctx context.Context, tenant, webhookID, id uuid.UUID, now time.Time) (Delivery, error)
+	Redeliver(ctx context.Context, tenant, webhookID, id uuid.UUID, m Moment) (Delivery, error)
 	// RedeliverFailed applies Redeliver to Failed deliveries that were created at
 	// or after since, oldest first, at most MaxRedeliver. more: there are others.
 	// Fault: NotFound.
 	RedeliverFailed(
 		ctx context.Context,
 		tenant, webhookID uuid.UUID,
-		since, now time.Time,
+		since time.Time,
+		m Moment,
 	) (count int, more bool, err error)
 }
 

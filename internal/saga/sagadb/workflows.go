@@ -114,7 +114,7 @@ func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow
 		if inline {
 			return nil // it is its saga's, whose events tell of it
 		}
-		return tellWorkflow(ctx, tx, tenant, d.Name, "register", before, now, map[string]any{"version": ver})
+		return tellWorkflow(ctx, tx, st.db.NewID(), tenant, d.Name, "register", before, now, map[string]any{"version": ver})
 	})
 	return ver, created, err
 }
@@ -133,12 +133,12 @@ func auditedWorkflow(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name st
 }
 
 // tellWorkflow records what was done to a workflow, whose head is locked.
-func tellWorkflow(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name, verb string, before any, now time.Time, detail map[string]any) error {
+func tellWorkflow(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, name, verb string, before any, now time.Time, detail map[string]any) error {
 	after, err := auditedWorkflow(ctx, tx, tenant, name)
 	if err != nil {
 		return err
 	}
-	return auditdb.Tell(ctx, tx, tenant, now, operator.Workflow, name, verb, before, after, detail)
+	return auditdb.Tell(ctx, tx, id, tenant, now, operator.Workflow, name, verb, before, after, detail)
 }
 
 var getWorkflow = postgres.OfTenant(`SELECT `+workflowColumns+fromWorkflows+`
@@ -256,7 +256,7 @@ func (st *Workflows) SetEnabled(ctx context.Context, tenant uuid.UUID, name stri
 		if enabled {
 			verb = "enable"
 		}
-		return tellWorkflow(ctx, tx, tenant, name, verb, before, now, nil)
+		return tellWorkflow(ctx, tx, st.db.NewID(), tenant, name, verb, before, now, nil)
 	})
 	switch {
 	case err != nil:

@@ -20,6 +20,11 @@ var deliveries = []contract{
 }
 
 // delivery makes one that is due.
+// hookMoment is what the rules of deliveries need.
+func (f *fixture) hookMoment() webhook.Moment {
+	return webhook.Moment{Now: f.now(), Jitter: 0.5, NewID: newID}
+}
+
 func (f *fixture) delivery(s webhook.Subscription, change ...func(*webhook.Delivery)) webhook.Delivery {
 	at := f.now()
 	d := webhook.Delivery{
@@ -68,7 +73,7 @@ func (f *fixture) claimDeliveries(s webhook.Subscription, limit int) []webhook.D
 // settle stores an outcome and fails unless that is accepted.
 func (f *fixture) settle(d webhook.Delivery, o webhook.Outcome) webhook.Result {
 	f.t.Helper()
-	r, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &d, o, policy, webhook.Moment{Now: f.now(), Jitter: 0.5})
+	r, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &d, o, policy, f.hookMoment())
 	if err != nil || !stored {
 		f.t.Fatalf("settle: stored %v, %v", stored, err)
 	}
@@ -97,7 +102,7 @@ func (f *fixture) giveUp(s webhook.Subscription, d webhook.Delivery) webhook.Res
 	}
 	once := policy
 	once.Retry.MaxAttempts = 1
-	r, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &claimed[0], refused, once, webhook.Moment{Now: f.now()})
+	r, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &claimed[0], refused, once, f.hookMoment())
 	if err != nil || !stored || r.Delivery.Status != webhook.Failed {
 		f.t.Fatalf("settle: stored %v, %v, %+v", stored, err, r.Delivery)
 	}
@@ -178,7 +183,7 @@ func deliveryAgain(f *fixture) {
 	d := f.added(s, 1)[0]
 	f.giveUp(s, d)
 	at := f.now()
-	again, err := f.Env.Webhooks.Redeliver(f.t.Context(), s.TenantID, s.ID, d.ID, at)
+	again, err := f.Env.Webhooks.Redeliver(f.t.Context(), s.TenantID, s.ID, d.ID, webhook.Moment{Now: at, NewID: newID})
 	want := f.stands(d)
 	if diff := cmp.Diff(want, again); err != nil || diff != "" {
 		f.t.Errorf("%v (-read +answered):\n%s", err, diff)
@@ -188,11 +193,11 @@ func deliveryAgain(f *fixture) {
 		f.t.Errorf("after: %+v", want)
 	}
 	f.giveUp(s, d) // a whole round again
-	if _, err := f.Env.Webhooks.Redeliver(f.t.Context(), s.TenantID, s.ID, d.ID, f.now()); err != nil {
+	if _, err := f.Env.Webhooks.Redeliver(f.t.Context(), s.TenantID, s.ID, d.ID, f.hookMoment()); err != nil {
 		f.t.Fatal(err)
 	}
 	claimed := f.claimDeliveries(s, 1)
-	if _, err := f.Env.Webhooks.Redeliver(f.t.Context(), s.TenantID, s.ID, d.ID, f.now()); err != nil {
+	if _, err := f.Env.Webhooks.Redeliver(f.t.Context(), s.TenantID, s.ID, d.ID, f.hookMoment()); err != nil {
 		f.t.Fatal(err)
 	}
 	if more := f.claimDeliveries(s, 1); len(more) != 0 {
@@ -210,7 +215,7 @@ func deliveryAgainFailed(f *fixture) {
 	f.giveUp(s, failed)
 	f.added(s, 1)
 	f.settle(f.claimDeliveries(s, 1)[0], accepted)
-	n, more, err := f.Env.Webhooks.RedeliverFailed(f.t.Context(), s.TenantID, s.ID, since, f.now())
+	n, more, err := f.Env.Webhooks.RedeliverFailed(f.t.Context(), s.TenantID, s.ID, since, f.hookMoment())
 	if n != 1 || more || err != nil {
 		f.t.Errorf("%d, more %v, %v; want 1", n, more, err)
 	}

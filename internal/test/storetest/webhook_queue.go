@@ -226,13 +226,11 @@ func queueLease(f *fixture) {
 	if len(second) != 1 || second[0].Attempt != 2 {
 		f.t.Fatalf("after the lease: %+v", second)
 	}
-	if _, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &first, accepted, policy, webhook.Moment{Now: f.now()}); stored ||
-		err != nil {
+	if _, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &first, accepted, policy, f.hookMoment()); stored || err != nil {
 		f.t.Errorf("the former holder's outcome was stored, %v", err)
 	}
 	f.settle(second[0], accepted)
-	if _, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &second[0], refused, policy, webhook.Moment{Now: f.now()}); stored ||
-		err != nil {
+	if _, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &second[0], refused, policy, f.hookMoment()); stored || err != nil {
 		f.t.Errorf("a second outcome was stored, %v", err)
 	}
 	if d := f.stands(first); d.Status != webhook.Delivered || d.Attempt != 2 {

@@ -165,8 +165,8 @@ func hookForeign(f *fixture) {
 			_, errGet := w.Get(ctx, id.tenant, id.id)
 			_, errOne := w.Delivery(ctx, id.tenant, id.id, d.ID)
 			_, errMany := w.Deliveries(ctx, id.tenant, id.id, webhook.Filter{Limit: 10})
-			_, errAgain := w.Redeliver(ctx, id.tenant, id.id, d.ID, f.now())
-			_, _, errAll := w.RedeliverFailed(ctx, id.tenant, id.id, time.Time{}, f.now())
+			_, errAgain := w.Redeliver(ctx, id.tenant, id.id, d.ID, f.hookMoment())
+			_, _, errAll := w.RedeliverFailed(ctx, id.tenant, id.id, time.Time{}, f.hookMoment())
 			for _, err := range []error{
 				errGet, errOne, errMany, errAgain, errAll,
 				w.Replace(ctx, changed, true), w.Delete(ctx, id.tenant, id.id, 0), w.Add(ctx, added),
@@ -175,13 +175,7 @@ func hookForeign(f *fixture) {
 			}
 			claimed, err := w.Claim(ctx, &changed, f.now().Add(time.Hour), time.Minute, 10)
 			moved, errMoved := w.Enqueue(ctx, &changed, saga.Position{}, saga.Position{TxID: 1}, nil)
-			_, stored, errSettled := w.Settle(
-				ctx,
-				&added,
-				webhook.Outcome{Status: 200},
-				webhook.DefaultPolicy,
-				webhook.Moment{Now: f.now()},
-			)
+			_, stored, errSettled := w.Settle(ctx, &added, webhook.Outcome{Status: 200}, webhook.DefaultPolicy, f.hookMoment())
 			if len(claimed) != 0 || moved || stored || err != nil || errMoved != nil || errSettled != nil {
 				t.Errorf("claimed %d, moved %v, settled %v, %v, %v, %v", len(claimed), moved, stored, err, errMoved, errSettled)
 			}
@@ -190,7 +184,7 @@ func hookForeign(f *fixture) {
 	f.wantHook(s)
 	_, err := w.Delivery(f.t.Context(), s.TenantID, s.ID, newID())
 	f.wantFault(err, fault.NotFound, webhook.CodeDeliveryNotFound)
-	_, err = w.Redeliver(f.t.Context(), s.TenantID, s.ID, newID(), f.now())
+	_, err = w.Redeliver(f.t.Context(), s.TenantID, s.ID, newID(), f.hookMoment())
 	f.wantFault(err, fault.NotFound, webhook.CodeDeliveryNotFound)
 }
 

@@ -1,0 +1,33 @@
+package archtest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// chancy are the stores that still make ids and random numbers themselves.
+var chancy = []string{"internal/jobrun/jobdb"}
+
+// What a store writes is decided before, or by a rule that it calls under its lock:
+// ids and chance come to it with the call, or from postgres.DB.NewID.
+func TestStoresMakeNoIDsAndNoChance(t *testing.T) {
+	stores := map[string]bool{}
+	for _, f := range files(t) {
+		if f.test || !strings.HasSuffix(f.pkg, "db") || !strings.HasPrefix(f.pkg, "internal/") || slices.Contains(chancy, f.pkg) {
+			continue
+		}
+		stores[f.pkg] = true
+		if slices.Contains(f.imports, "math/rand/v2") || slices.Contains(f.imports, "math/rand") {
+			t.Errorf("%s imports math/rand", f.path)
+		}
+		for _, effect := range effects(f.syntax) {
+			if strings.HasPrefix(effect, "uuid.") {
+				t.Errorf("%s has %s", f.path, effect)
+			}
+		}
+	}
+	if len(stores) < 6 {
+		t.Errorf("only these stores were found: %v", stores)
+	}
+}
