@@ -99,7 +99,9 @@ type Choice struct {
 func (r *Redrive) Choose(all []Candidate, keys Keys, ways Ways, n int) (out Choice) {
 	busy := map[Key]bool{}
 	skip := func(c *Candidate, why string) {
-		out.Skipped = append(out.Skipped, Item{Seq: c.Seq, LetterID: c.LetterID, State: ItemSkipped, Detail: why})
+		i := Item{Seq: c.Seq, LetterID: c.LetterID, State: ItemWaiting, Detail: why}
+		i.to(ItemSkipped, ItemRefused)
+		out.Skipped = append(out.Skipped, i)
 	}
 	for i := range all {
 		if len(out.Taken) == n {
@@ -145,15 +147,19 @@ type Verdict struct {
 // Act does what a redrive is for, other than BulkRetry, to one of its letters. One
 // whose status is "" is gone. p is of the letter's topic; needed by BulkRequeue only.
 func (r *Redrive) Act(seq int64, l *Letter, p *Policy, m Moment) Verdict {
-	v := Verdict{Item: Item{Seq: seq, LetterID: l.ID, State: ItemSkipped, UpdatedAt: m.Now}}
+	v := Verdict{Item: Item{Seq: seq, LetterID: l.ID, State: ItemWaiting, UpdatedAt: m.Now}}
+	skipped := func(why string) Verdict {
+		i := v.Item
+		i.to(ItemSkipped, ItemRefused)
+		i.Detail = why
+		return Verdict{Item: i}
+	}
 	var err error
 	switch {
 	case l.Status == "":
-		v.Detail = whyGone
-		return v
+		return skipped(whyGone)
 	case r.Action != BulkRequeue && l.Waited():
-		v.Detail = "a saga waits for it"
-		return v
+		return skipped("a saga waits for it")
 	}
 	switch r.Action {
 	case BulkDiscard:
@@ -168,9 +174,9 @@ func (r *Redrive) Act(seq int64, l *Letter, p *Policy, m Moment) Verdict {
 		panic(fmt.Sprintf("dlq: a redrive with the action %s acts on no letters itself", r.Action))
 	}
 	if err != nil {
-		return Verdict{Item: Item{Seq: seq, LetterID: l.ID, State: ItemSkipped, Detail: fmt.Sprintf("it is %s", l.Status), UpdatedAt: m.Now}}
+		return skipped(fmt.Sprintf("it is %s", l.Status))
 	}
-	v.State = ItemDone
+	v.to(ItemDone, ItemActed)
 	return v
 }
 

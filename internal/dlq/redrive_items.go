@@ -1,6 +1,8 @@
 package dlq
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,6 +26,64 @@ var ItemStates = []ItemState{ItemWaiting, ItemTaken, ItemDone, ItemFailed, ItemS
 
 // Ended tells whether a letter of this state has been tried to the end.
 func (s ItemState) Ended() bool { return s == ItemDone || s == ItemFailed || s == ItemBounced }
+
+// ItemTrigger is what moves an item.
+type ItemTrigger string
+
+// Triggers of items.
+const (
+	ItemChosen  ItemTrigger = "its letter is claimed"
+	ItemRefused ItemTrigger = "nothing can be done with its letter"
+	ItemActed   ItemTrigger = "the bulk action is done to its letter"
+	ItemDriven  ItemTrigger = "the drive of its letter has ended"
+	ItemSettled ItemTrigger = "what became of its letter after its lease is known"
+	ItemBack    ItemTrigger = "its letter came back as another one"
+)
+
+// ItemEdge is one legal move of an item.
+type ItemEdge struct {
+	From, To ItemState
+	On       ItemTrigger
+}
+
+// ItemEdges is the whole life of an item: what is not in it does not happen.
+var ItemEdges = []ItemEdge{
+	{ItemWaiting, ItemTaken, ItemChosen},
+	{ItemWaiting, ItemSkipped, ItemRefused},
+	{ItemWaiting, ItemDone, ItemActed},
+	{ItemTaken, ItemDone, ItemDriven},
+	{ItemTaken, ItemFailed, ItemDriven},
+	{ItemTaken, ItemBounced, ItemDriven},
+	{ItemTaken, ItemSkipped, ItemDriven},
+	{ItemTaken, ItemWaiting, ItemDriven},
+	{ItemTaken, ItemTaken, ItemDriven}, // accepted: its target tells later
+	{ItemTaken, ItemDone, ItemSettled},
+	{ItemTaken, ItemFailed, ItemSettled},
+	{ItemTaken, ItemBounced, ItemSettled},
+	{ItemTaken, ItemWaiting, ItemSettled},
+	{ItemTaken, ItemTaken, ItemSettled}, // it is still on its way
+	{ItemDone, ItemBounced, ItemBack},
+}
+
+// ItemsFrom lists the states that any of these triggers leads away from: stores make
+// their conditions of it.
+func ItemsFrom(on ...ItemTrigger) (from []ItemState) {
+	for _, s := range ItemStates {
+		if slices.ContainsFunc(ItemEdges, func(e ItemEdge) bool { return e.From == s && slices.Contains(on, e.On) }) {
+			from = append(from, s)
+		}
+	}
+	return from
+}
+
+// to moves i over one edge. A move that is not in the table is a bug in the rules,
+// which their tests find; it must never reach a store.
+func (i *Item) to(s ItemState, on ItemTrigger) {
+	if !slices.Contains(ItemEdges, ItemEdge{i.State, s, on}) {
+		panic(fmt.Sprintf("dlq: an item that is %s does not become %s because %s", i.State, s, on))
+	}
+	i.State = s
+}
 
 // Item is one letter of a redrive.
 type Item struct {
@@ -59,21 +119,25 @@ func (a *Attempt) Reach() Reach {
 // resolution that the letter has then: it may have come back already. One that was
 // Accepted stays TAKEN, and is counted when its target has told.
 func (f *Finish) Item(stored Resolution) (Item, Reach) {
-	i := Item{LetterID: f.LetterID, State: ItemFailed, Detail: f.Attempt.Error, UpdatedAt: f.At}
+	i := Item{LetterID: f.LetterID, State: ItemTaken, UpdatedAt: f.At}
 	switch {
 	case f.Status == Retrying:
-		i.State, i.Detail = ItemTaken, ""
+		i.to(ItemTaken, ItemDriven)
 		return i, NotReached
 	case f.Attempt.Outcome == Withdrawn && f.Fault != nil:
 		// Until somebody changes what keeps it, such as a disabled webhook: the redrive
 		// would take it again and again, and never end.
-		i.State, i.Detail = ItemSkipped, f.Fault.Detail
+		i.to(ItemSkipped, ItemDriven)
+		i.Detail = f.Fault.Detail
 	case f.Attempt.Outcome == Withdrawn:
-		i.State, i.Detail = ItemWaiting, ""
+		i.to(ItemWaiting, ItemDriven)
 	case f.Status == Resolved && stored == Bounced:
-		i.State, i.Detail = ItemBounced, ""
+		i.to(ItemBounced, ItemDriven)
 	case f.Status == Resolved:
-		i.State, i.Detail = ItemDone, ""
+		i.to(ItemDone, ItemDriven)
+	default:
+		i.to(ItemFailed, ItemDriven)
+		i.Detail = f.Attempt.Error
 	}
 	return i, f.Attempt.Reach()
 }
@@ -133,16 +197,19 @@ type Lost struct {
 // Settled is what becomes of a lost letter, and how often it was handed over. One
 // that is still on its way stays TAKEN; one that nobody tried to the end waits again.
 func (l *Lost) Settled() (i Item, hands int) {
-	i = Item{Seq: l.Seq, State: ItemWaiting}
+	i = Item{Seq: l.Seq, State: ItemTaken}
 	switch {
 	case l.Status == Retrying:
-		i.State = ItemTaken
+		i.to(ItemTaken, ItemSettled)
 	case l.Status == Resolved && l.Resolution == Bounced && l.Ours:
-		i.State = ItemBounced
+		i.to(ItemBounced, ItemSettled)
 	case l.Status == Resolved && l.Ours && l.Outcome == Acknowledged:
-		i.State = ItemDone
+		i.to(ItemDone, ItemSettled)
 	case l.Ours && (l.Outcome == FailedDrive || l.Outcome == Uncertain):
-		i.State, i.Detail = ItemFailed, l.Error
+		i.to(ItemFailed, ItemSettled)
+		i.Detail = l.Error
+	default:
+		i.to(ItemWaiting, ItemSettled)
 	}
 	hands = max(l.Hands, l.Gone)
 	if i.State.Ended() {

@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -123,4 +124,78 @@ func TestALetterIsCountedOnce(t *testing.T) {
 			t.Fatalf("handed over %d times, and repeated %d times", hands, p.Repeated)
 		}
 	})
+}
+
+// Every edge of items is taken by a rule, or by the statement that the edge makes, and
+// no rule leaves the table: to would panic.
+func TestEveryEdgeOfItemsIsTaken(t *testing.T) {
+	t.Parallel()
+	taken := map[ItemEdge]bool{{ItemDone, ItemBounced, ItemBack}: true, {ItemWaiting, ItemTaken, ItemChosen}: true} // by SQL
+	for _, status := range append(slices.Clone(Statuses), "") {
+		for _, outcome := range []AttemptOutcome{Acknowledged, FailedDrive, Uncertain, Withdrawn, Abandoned} {
+			for _, resolution := range append(slices.Clone(Resolutions), "") {
+				for _, f := range []*fault.Error{nil, fault.New(fault.Conflict, CodeConflict, "kept")} {
+					i, _ := (&Finish{Status: status, Attempt: Attempt{Outcome: outcome}, Fault: f}).Item(resolution)
+					taken[ItemEdge{ItemTaken, i.State, ItemDriven}] = true
+				}
+				for _, ours := range []bool{false, true} {
+					i, _ := (&Lost{Status: status, Outcome: outcome, Resolution: resolution, Ours: ours}).Settled()
+					taken[ItemEdge{ItemTaken, i.State, ItemSettled}] = true
+				}
+			}
+		}
+		for _, action := range []RedriveAction{BulkDiscard, BulkResolve, BulkRequeue, BulkDelete} {
+			v := (&Redrive{Action: action}).Act(1, &Letter{Status: status, MaxRetries: 3}, &DefaultPolicy, Moment{})
+			taken[ItemEdge{ItemWaiting, v.State, map[ItemState]ItemTrigger{ItemSkipped: ItemRefused, ItemDone: ItemActed}[v.State]}] = true
+		}
+	}
+	for _, e := range ItemEdges {
+		if !taken[e] {
+			t.Errorf("nothing takes %+v", e)
+		}
+		delete(taken, e)
+	}
+	for e := range taken {
+		t.Errorf("%+v is not in the table", e)
+	}
+}
+
+func TestAnItemDoesNotLeaveItsTable(t *testing.T) {
+	t.Parallel()
+	for _, from := range ItemStates {
+		for _, to := range ItemStates {
+			for _, on := range []ItemTrigger{ItemChosen, ItemRefused, ItemActed, ItemDriven, ItemSettled, ItemBack, ""} {
+				i := Item{State: from}
+				refused := func() (refused bool) {
+					defer func() { refused = recover() != nil }()
+					i.to(to, on)
+					return false
+				}()
+				if legal := slices.Contains(ItemEdges, ItemEdge{from, to, on}); refused == legal || !refused && i.State != to || refused && i.State != from {
+					t.Errorf("%s to %s on %q: legal is %t, and it became %s", from, to, on, legal, i.State)
+				}
+			}
+		}
+		if from.Ended() && slices.Contains(ItemsFrom(ItemChosen, ItemRefused, ItemActed, ItemDriven, ItemSettled), from) {
+			t.Errorf("%s has ended, and goes on", from)
+		}
+	}
+	if diff := cmp.Diff([]ItemState{ItemWaiting, ItemTaken}, ItemsFrom(ItemSettled, ItemActed)); diff != "" {
+		t.Errorf("where items are settled or acted on (-want +got):\n%s", diff)
+	}
+}
+
+func TestRedrivesFrom(t *testing.T) {
+	t.Parallel()
+	for _, s := range RedriveStates {
+		if active := slices.Contains(RedrivesFrom(BeginRedrive, CompleteRedrive), s); active != (&Redrive{State: s}).Active() {
+			t.Errorf("%s is found as active: %t", s, active)
+		}
+	}
+	if diff := cmp.Diff([]RedriveState{RedriveRunning}, Running); diff != "" {
+		t.Errorf("letters are driven in (-want +got):\n%s", diff)
+	}
+	if from := RedrivesFrom(); from != nil {
+		t.Errorf("nothing leads away from %v", from)
+	}
 }

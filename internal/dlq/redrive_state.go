@@ -82,6 +82,20 @@ func (s RedriveState) after(on RedriveVerb) (RedriveState, bool) {
 	return RedriveEdges[i].To, true
 }
 
+// RedrivesFrom lists the states that any of these verbs leads away from: stores make
+// their conditions of it.
+func RedrivesFrom(on ...RedriveVerb) (from []RedriveState) {
+	for _, s := range RedriveStates {
+		if slices.ContainsFunc(on, func(v RedriveVerb) bool { _, can := s.after(v); return can }) {
+			from = append(from, s)
+		}
+	}
+	return from
+}
+
+// Running is the states in which letters are driven: those in which a redrive may halt.
+var Running = RedrivesFrom(HaltRedrive)
+
 // to moves r over one edge. A move that is not in the table is a bug in the rules,
 // which the test of all pairs finds; it must never reach a store.
 func (r *Redrive) to(on RedriveVerb, now time.Time) {

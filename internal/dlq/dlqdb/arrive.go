@@ -247,12 +247,12 @@ var markBouncedLetters = `
 WITH back AS (
 	UPDATE dlq.dlq_messages m SET resolution = 'BOUNCED', updated_at = clock_timestamp(), version = m.version + 1
 	  FROM (SELECT DISTINCT b.tenant_id, b.id, b.redrive_id FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS b (tenant_id, id, redrive_id)) AS b
-	 WHERE m.tenant_id = b.tenant_id AND m.id = b.id AND ` + Leaves("m.status || ''", dlq.CameBack) + ` AND ` + isOneOf("coalesce(m.resolution, '')", dlq.Returnable) + `
+	 WHERE m.tenant_id = b.tenant_id AND m.id = b.id AND ` + Leaves("m.status || ''", dlq.CameBack) + ` AND ` + IsOneOf("coalesce(m.resolution, '')", dlq.Returnable) + `
 	RETURNING m.tenant_id, m.id, m.redrive_id, b.redrive_id AS told
 ), items AS (
 	UPDATE dlq.dlq_redrive_items i SET state = 'BOUNCED', updated_at = clock_timestamp()
 	  FROM back WHERE back.redrive_id = back.told AND i.redrive_id = back.redrive_id AND i.tenant_id = back.tenant_id
-	   AND i.message_id = back.id AND i.state = 'DONE'
+	   AND i.message_id = back.id AND ` + IsOneOf("i.state", dlq.ItemsFrom(dlq.ItemBack)) + `
 	RETURNING i.tenant_id, i.redrive_id
 )
 UPDATE dlq.dlq_redrives d SET bounced = d.bounced + n.count, updated_at = clock_timestamp()

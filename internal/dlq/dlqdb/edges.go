@@ -10,10 +10,10 @@ import (
 
 // Leaves compares a column with the statuses that any of the triggers leads away
 // from; no letter is of them when there are none.
-func Leaves(column string, on ...dlq.Trigger) string { return isOneOf(column, dlq.From(on...)) }
+func Leaves(column string, on ...dlq.Trigger) string { return IsOneOf(column, dlq.From(on...)) }
 
-// isOneOf compares a column with words.
-func isOneOf[T ~string](column string, words []T) string {
+// IsOneOf compares a column with words; with none, nothing is one of them.
+func IsOneOf[T ~string](column string, words []T) string {
 	switch len(words) {
 	case 0:
 		return "false"

@@ -15,7 +15,6 @@ import (
 
 // What the tests of plans need: the very statements that the stores send.
 const (
-	LostRetries     = lostRetries
 	Parents         = parents
 	MovedColumns    = movedColumns
 	RevisionColumns = revisionColumns
@@ -23,6 +22,7 @@ const (
 )
 
 var (
+	LostRetries      = lostRetries
 	FreedLetters     = freedLetters
 	ClaimDue         = claimDue
 	ColumnsOfLetters = LetterColumns

@@ -167,12 +167,12 @@ func (st *Queue) end(ctx context.Context, lapsed bool, batch []dlq.Finish) ([]Fi
 // under a lease that has not passed, so that this statement sees it: its snapshot is
 // not older than now(). What goes on elsewhere is not lost: a saga that is being
 // undone, a delivery that is being made.
-const lostRetries = `
+var lostRetries = `
 SELECT m.id, m.tenant_id, m.source, m.original_topic, m.retry_count, m.max_retries, m.retry_token, m.attempts, m.revision, m.target,
        coalesce(m.last_retry_at, m.updated_at), clock_timestamp(),
        substr(m.retry_token::text, 15, 1) = '8' AND NOT EXISTS (
 	SELECT 1 FROM dlq.dlq_handovers h WHERE h.tenant_id = m.tenant_id AND m.retry_token = ANY (h.tokens)),
-       (SELECT i.redrive_id FROM dlq.dlq_redrive_items i WHERE i.redrive_id = m.redrive_id AND i.message_id = m.id AND i.state = 'TAKEN'),
+       (SELECT i.redrive_id FROM dlq.dlq_redrive_items i WHERE i.redrive_id = m.redrive_id AND i.message_id = m.id AND ` + IsOneOf("i.state", dlq.ItemsFrom(dlq.ItemSettled)) + `),
        CASE m.source
          WHEN 'SAGA' THEN EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.tenant_id = m.tenant_id AND s.id = m.saga_id AND s.state NOT IN (3, 5, 6, 7, 8))
          WHEN 'WEBHOOK' THEN EXISTS (SELECT 1 FROM saga.webhook_deliveries d

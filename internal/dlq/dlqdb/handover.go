@@ -13,10 +13,10 @@ import (
 )
 
 // noteHandover is one row for each tenant of what goes out together.
-const noteHandover = `
+var noteHandover = `
 INSERT INTO dlq.dlq_handovers (id, tenant_id, tokens)
 SELECT $1, l.tenant_id, array_agg(l.token) FROM unnest($2::uuid[], $3::uuid[]) AS l (tenant_id, token)
- WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM dlq.dlq_redrives d WHERE d.id = $4 AND d.state = 'RUNNING')
+ WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM dlq.dlq_redrives d WHERE d.id = $4 AND ` + IsOneOf("d.state", dlq.Running) + `)
  GROUP BY l.tenant_id`
 
 // HandOver implements dlq.Queue.

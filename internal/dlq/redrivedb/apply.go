@@ -67,10 +67,10 @@ func (a *applying) begin(ctx context.Context, r dlq.Redrive, limit int) (err err
 
 // waitingLetters are the next letters of a redrive, and those of them that are
 // gone. Letters that somebody changes at this moment are left for the next time.
-const waitingLetters = `
+var waitingLetters = `
 WITH waiting AS MATERIALIZED (
 	SELECT i.seq, i.message_id FROM dlq.dlq_redrive_items i
-	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state = 'WAITING' ORDER BY i.seq LIMIT $3
+	 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND ` + waiting("i.state") + ` ORDER BY i.seq LIMIT $3
 ), locked AS MATERIALIZED (
 	SELECT m.id, m.version, m.source, m.original_topic, m.status, m.resolution, m.retry_count, m.max_retries, m.next_retry_at, m.terminal_at,
 	       m.created_at, m.fingerprint, m.error_type, m.root_id
@@ -123,13 +123,13 @@ func (a *applying) apply(ctx context.Context) error {
 }
 
 // applyItems finds items as finishItems does.
-const applyItems = `
+var applyItems = `
 WITH s AS MATERIALIZED (
 	SELECT s.state, s.why, x.place FROM unnest($3::bigint[], $4::text[], $5::text[]) AS s (seq, state, why)
 	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = s.seq OFFSET 0) AS x
 ), moved AS (
 	UPDATE dlq.dlq_redrive_items i SET state = s.state, detail = s.why, updated_at = clock_timestamp()
-	  FROM s WHERE i.ctid = s.place AND i.tenant_id = $1 AND i.state || '' = 'WAITING'
+	  FROM s WHERE i.ctid = s.place AND i.tenant_id = $1 AND ` + waiting("i.state || ''") + `
 	RETURNING i.state
 ), n AS (
 	SELECT count(*) FILTER (WHERE moved.state = 'DONE') AS done, count(*) FILTER (WHERE moved.state = 'SKIPPED') AS skipped FROM moved

@@ -1,9 +1,11 @@
 package redrivedb
 
 // What the tests of plans need: the very statements that the stores send.
-const LockRunning = lockRunning
-
-var ClaimChosen = claimChosen
+var (
+	LockRunning = lockRunning
+	ClaimChosen = claimChosen
+	FinishItems = finishItems
+)
 
 // HotRedriveStatements are what redrives send to the database for every letter, by
 // the names of their files in testdata.

@@ -260,7 +260,7 @@ func (st *Redrives) Change(ctx context.Context, r dlq.Redrive, by operator.Actio
 func (st *Redrives) Active(ctx context.Context, limit int) ([]dlq.Redrive, error) {
 	rows, err := st.db.QueryRead(ctx, `
 		SELECT `+redriveColumns+` FROM dlq.dlq_redrives d
-		 WHERE d.state IN ('PENDING', 'RUNNING') AND (d.state = 'RUNNING' OR d.scheduled_for IS NULL OR d.scheduled_for <= clock_timestamp())
+		 WHERE `+active+` AND (`+running+` OR d.scheduled_for IS NULL OR d.scheduled_for <= clock_timestamp())
 		 ORDER BY d.created_at LIMIT $1`, limit)
 	if err != nil {
 		return nil, fmt.Errorf("find active redrives: %w", err)
@@ -279,7 +279,7 @@ func (st *Redrives) Waits(ctx context.Context, tenant, id uuid.UUID, what string
 	return postgres.Outage("record what a redrive waits for", st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		_, err := tx.ExecContext(ctx, `
 			UPDATE dlq.dlq_redrives SET waiting_for = left($3::text, 300), waiting_at = now(), progress_at = CASE $3::text WHEN '' THEN now() ELSE progress_at END
-			 WHERE tenant_id = $1 AND id = $2 AND state = 'RUNNING'`, tenant, id, what)
+			 WHERE tenant_id = $1 AND id = $2 AND `+dlqdb.IsOneOf("state", dlq.Running), tenant, id, what)
 		return err
 	}))
 }

@@ -29,11 +29,11 @@ const takeWindow = 500
 // of their index, not all of them and sorted. And there are only nested loops: of
 // letters that came just now the planner knows as little, and would rather read
 // all of them once than a few hundred by their places.
-const lockRunning = `
+var lockRunning = `
 SELECT ` + redriveColumns + `, c.at, d.allowance, d.granted_at,
        set_config('enable_bitmapscan', 'off', true) || set_config('enable_hashjoin', 'off', true) || set_config('enable_mergejoin', 'off', true)
   FROM dlq.dlq_redrives d CROSS JOIN (SELECT clock_timestamp() AS at) AS c
- WHERE d.tenant_id = $1 AND d.id = $2 AND d.state = 'RUNNING'
+ WHERE d.tenant_id = $1 AND d.id = $2 AND ` + running + `
    FOR NO KEY UPDATE OF d SKIP LOCKED`
 
 // errNotRunning is told to who finds that a redrive does not run, or that another
@@ -95,7 +95,7 @@ func (t *taking) begin(ctx context.Context, r dlq.Redrive, limit int) (err error
 	}
 	var busy int64
 	if t.r.Bounded() {
-		err := t.tx.GetContext(ctx, &busy, `SELECT count(*) FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state = 'TAKEN'`, r.TenantID, r.ID)
+		err := t.tx.GetContext(ctx, &busy, `SELECT count(*) FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND `+taken("i.state"), r.TenantID, r.ID)
 		if err != nil {
 			return err
 		}
@@ -133,13 +133,13 @@ func (t *taking) look(ctx context.Context) error {
 // waitingItems are the next letters of a redrive, with what keeps them from being
 // taken: the oldest open letter of their key, and whether this redrive will come
 // to that one before.
-const waitingItems = `
+var waitingItems = `
 SELECT i.seq, i.message_id, coalesce(m.status, ''), coalesce(m.original_topic, ''), m.message_key, coalesce(m.target, '{}'),
        CASE WHEN m.ordered THEN (
 	SELECT coalesce((SELECT x.state FROM dlq.dlq_redrive_items x WHERE x.redrive_id = $2 AND x.message_id = o.id), '` + string(dlq.Elsewhere) + `')
 	  FROM dlq.dlq_messages o WHERE ` + dlqdb.OlderOfKey + ` ORDER BY o.seq LIMIT 1) END
   FROM (SELECT w.seq, w.message_id FROM dlq.dlq_redrive_items w
-         WHERE w.tenant_id = $1 AND w.redrive_id = $2 AND w.state = 'WAITING' ORDER BY w.seq LIMIT $3) AS i
+         WHERE w.tenant_id = $1 AND w.redrive_id = $2 AND ` + waiting("w.state") + ` ORDER BY w.seq LIMIT $3) AS i
   LEFT JOIN dlq.dlq_messages m ON m.tenant_id = $1 AND m.id = i.message_id
  ORDER BY i.seq`
 
@@ -266,7 +266,7 @@ func (t *taking) claim(ctx context.Context) ([]dlq.Drive, error) {
 
 // storeTaken notes what was claimed and what was skipped, and takes the claimed
 // from the bucket. It finds items as finishItems does.
-const storeTaken = `
+var storeTaken = `
 WITH chosen AS MATERIALIZED (
 	SELECT x.place FROM unnest($3::bigint[]) AS s (seq)
 	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = s.seq OFFSET 0) AS x
@@ -275,10 +275,10 @@ WITH chosen AS MATERIALIZED (
 	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq = s.seq OFFSET 0) AS x
 ), taken AS (
 	UPDATE dlq.dlq_redrive_items i SET state = 'TAKEN', lease_until = clock_timestamp() + $4 * interval '1 microsecond', updated_at = clock_timestamp()
-	  FROM chosen c WHERE i.ctid = c.place AND i.tenant_id = $1 AND i.state || '' = 'WAITING'
+	  FROM chosen c WHERE i.ctid = c.place AND i.tenant_id = $1 AND ` + waiting("i.state || ''") + `
 ), passed AS (
 	UPDATE dlq.dlq_redrive_items i SET state = 'SKIPPED', detail = r.why, updated_at = clock_timestamp()
-	  FROM refused r WHERE i.ctid = r.place AND i.tenant_id = $1 AND i.state || '' = 'WAITING'
+	  FROM refused r WHERE i.ctid = r.place AND i.tenant_id = $1 AND ` + waiting("i.state || ''") + `
 	RETURNING i.seq
 )
 UPDATE dlq.dlq_redrives d
