@@ -36,7 +36,7 @@ const (
 	ItemRefused ItemTrigger = "nothing can be done with its letter"
 	ItemActed   ItemTrigger = "the bulk action is done to its letter"
 	ItemDriven  ItemTrigger = "the drive of its letter has ended"
-	ItemSettled ItemTrigger = "what became of its letter after its lease is known"
+	ItemSettled ItemTrigger = "the result of its letter is known after its lease"
 	ItemBack    ItemTrigger = "its letter came back as another one"
 )
 

@@ -271,7 +271,8 @@ func (l *deliverer) attempt(ctx context.Context, s *webhook.Subscription, d *web
 	o := l.Send(ctx, s, d)
 	store, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 	defer cancel()
-	r, stored, err := l.Queue.Settle(store, d, o, l.Policy, webhook.Moment{Now: l.Now(), Jitter: rand.Float64(), NewID: l.NewID})
+	m := webhook.Moment{Now: l.Now(), Jitter: rand.Float64(), NewID: l.NewID}
+	r, stored, err := l.Queue.Settle(store, d, o, l.Policy, m)
 	if err != nil { // the lease ends, and it is sent again
 		l.warn(store, "cannot store the outcome of a delivery", err)
 		return false
