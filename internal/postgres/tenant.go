@@ -41,6 +41,25 @@ func (db *DB) ReadTenant(ctx context.Context, tenant uuid.UUID, query string, ro
 	return EachRow(rows, func() error { return row(rows) })
 }
 
+// ReadOne is ReadTenant for a query of which the first row is read; without any the
+// error is missing.
+func (db *DB) ReadOne(
+	ctx context.Context, tenant uuid.UUID, query string, missing error, row func(*sql.Rows) error, args ...any,
+) error {
+	found := false
+	err := db.ReadTenant(ctx, tenant, query, func(rows *sql.Rows) error {
+		if found {
+			return nil
+		}
+		found = true
+		return row(rows)
+	}, args...)
+	if err == nil && !found {
+		return missing
+	}
+	return err
+}
+
 // ListTenant runs any query in the name of tenant and calls row for each row it
 // finds.
 func (db *DB) ListTenant(ctx context.Context, tenant uuid.UUID, query string, row func(*sql.Rows) error, args ...any) error {

@@ -3,7 +3,6 @@ package dlqdb
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,20 +33,12 @@ func scanAnyLetter(db *postgres.DB, row postgres.Scanner, more ...any) (dlq.Lett
 // Get implements dlq.Letters.
 func (st *Letters) Get(ctx context.Context, tenant, id uuid.UUID) (dlq.Letter, error) {
 	var l dlq.Letter
-	found := false
-	err := st.db.ReadTenant(ctx, tenant, getLetter, func(rows *sql.Rows) (err error) {
-		if found {
-			return nil
-		}
+	err := st.db.ReadOne(ctx, tenant, getLetter, dlq.NotFound(id), func(rows *sql.Rows) (err error) {
 		l, err = scanAnyLetter(st.db, rows)
-		found = true
 		return err
 	}, id)
-	switch {
-	case err != nil:
-		return dlq.Letter{}, fmt.Errorf("get dead letter: %w", err)
-	case !found:
-		return dlq.Letter{}, dlq.NotFound(id)
+	if err != nil {
+		return dlq.Letter{}, postgres.Outage("get dead letter", err)
 	}
 	one := []dlq.Letter{l}
 	err = st.lastErrors(ctx, tenant, one)

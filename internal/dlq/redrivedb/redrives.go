@@ -131,15 +131,10 @@ var getRedrive = postgres.OfTenant(`SELECT `+redriveColumns+` FROM dlq.dlq_redri
 
 // Get implements dlq.Redrives.
 func (st *Redrives) Get(ctx context.Context, tenant, id uuid.UUID) (r dlq.Redrive, err error) {
-	found := false
-	err = st.db.ReadTenant(ctx, tenant, getRedrive, func(rows *sql.Rows) (err error) {
+	err = st.db.ReadOne(ctx, tenant, getRedrive, noRedrive(id), func(rows *sql.Rows) (err error) {
 		r, err = scanRedrive(rows)
-		found = true
 		return err
 	}, id)
-	if err == nil && !found {
-		err = noRedrive(id)
-	}
 	return r, postgres.Outage("get redrive", err)
 }
 

@@ -112,15 +112,10 @@ func (st *Definitions) Definition(ctx context.Context, tenant uuid.UUID, idOrNam
 	if id, err := uuid.Parse(idOrName); err == nil && len(idOrName) == 36 {
 		query, arg = definitionOfID, id
 	}
-	found := false
-	err = st.db.ReadTenant(ctx, tenant, query, func(rows *sql.Rows) (err error) {
+	err = st.db.ReadOne(ctx, tenant, query, noDefinition(idOrName), func(rows *sql.Rows) (err error) {
 		d, err = ScanDefinition(rows)
-		found = true
 		return err
 	}, arg)
-	if err == nil && !found {
-		err = noDefinition(idOrName)
-	}
 	return d, postgres.Outage("get job definition", err)
 }
 

@@ -97,15 +97,10 @@ func (st *Fences) ListFences(ctx context.Context, tenant uuid.UUID, after string
 
 // Fence implements jobrun.Fences.
 func (st *Fences) Fence(ctx context.Context, tenant uuid.UUID, key string) (f jobrun.KeyFence, err error) {
-	found := false
-	err = st.db.ReadTenant(ctx, tenant, readFence, func(rows *sql.Rows) (err error) {
-		found = true
+	err = st.db.ReadOne(ctx, tenant, readFence, noFence(), func(rows *sql.Rows) (err error) {
 		f, err = scanFence(rows)
 		return err
 	}, key)
-	if err == nil && !found {
-		return f, noFence()
-	}
 	return f, postgres.Outage("read a fence", err)
 }
 

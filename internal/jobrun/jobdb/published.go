@@ -123,13 +123,12 @@ var getEventDeliveries = postgres.OfTenant(`SELECT d.definition_id, d.run_id, d.
 
 // Event implements jobrun.Events.
 func (st *Events) Event(ctx context.Context, tenant, id uuid.UUID) (e jobrun.PublishedEvent, err error) {
-	found := false
-	err = st.db.ReadTenant(ctx, tenant, getEvent, func(rows *sql.Rows) (err error) {
+	missing := fault.New(fault.NotFound, jobrun.CodeEventNotFound, "there is no event %s", id)
+	err = st.db.ReadOne(ctx, tenant, getEvent, missing, func(rows *sql.Rows) (err error) {
 		e, err = st.db.scanEvent(rows)
-		found = true
 		return err
 	}, id)
-	if err == nil && found {
+	if err == nil {
 		err = st.db.ReadTenant(ctx, tenant, getEventDeliveries, func(rows *sql.Rows) error {
 			var d jobrun.EventDelivery
 			var run, letter uuid.NullUUID
@@ -139,9 +138,6 @@ func (st *Events) Event(ctx context.Context, tenant, id uuid.UUID) (e jobrun.Pub
 			e.Deliveries = append(e.Deliveries, d)
 			return err
 		}, id)
-	}
-	if err == nil && !found {
-		return e, fault.New(fault.NotFound, jobrun.CodeEventNotFound, "there is no event %s", id)
 	}
 	return e, postgres.Outage("get event", err)
 }

@@ -22,15 +22,10 @@ var getRun = postgres.OfTenant(`SELECT `+RunColumns+` FROM jobs.job_runs r WHERE
 // Run implements jobrun.Runs.
 func (st *Jobs) Run(ctx context.Context, tenant, id uuid.UUID) (jobrun.Run, error) {
 	var r jobrun.Run
-	found := false
-	err := st.db.ReadTenant(ctx, tenant, getRun, func(rows *sql.Rows) (err error) {
-		found = true
+	err := st.db.ReadOne(ctx, tenant, getRun, runNotFound(), func(rows *sql.Rows) (err error) {
 		r, err = st.db.ScanRun(rows)
 		return err
 	}, id)
-	if err == nil && !found {
-		err = runNotFound()
-	}
 	return r, postgres.Outage("read job run", err)
 }
 

@@ -44,15 +44,10 @@ var readWorker = postgres.OfTenant(`SELECT `+workerColumns+` FROM jobs.workers w
 
 // Worker implements jobrun.Workers.
 func (st *Workers) Worker(ctx context.Context, tenant, id uuid.UUID) (w jobrun.WorkerProcess, err error) {
-	found := false
-	err = st.db.ReadTenant(ctx, tenant, readWorker, func(rows *sql.Rows) (err error) {
-		found = true
+	err = st.db.ReadOne(ctx, tenant, readWorker, noWorker(), func(rows *sql.Rows) (err error) {
 		w, err = scanWorker(rows)
 		return err
 	}, id)
-	if err == nil && !found {
-		return w, noWorker()
-	}
 	return w, postgres.Outage("read a worker", err)
 }
 

@@ -46,15 +46,10 @@ func (k *kind[T]) create(ctx context.Context, db *jobdb.DB, tenant uuid.UUID, by
 
 // get reads one by a query of OfTenant, with scan.
 func (k *kind[T]) get(ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, query string, scan func(postgres.Scanner) (T, error)) (b T, err error) {
-	found := false
-	err = db.ReadTenant(ctx, tenant, query, func(rows *sql.Rows) (err error) {
+	err = db.ReadOne(ctx, tenant, query, jobrun.NoBulk(k.name), func(rows *sql.Rows) (err error) {
 		b, err = scan(rows)
-		found = true
 		return err
 	}, id)
-	if err == nil && !found {
-		err = jobrun.NoBulk(k.name)
-	}
 	return b, postgres.Outage("get "+k.name, err)
 }
 

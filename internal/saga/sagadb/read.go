@@ -18,17 +18,13 @@ var getSaga = postgres.OfTenant(`SELECT `+sagaColumns+` FROM saga.saga_states s 
 
 // Get implements saga.Store.
 func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, error) {
-	s, found := saga.Saga{}, false
-	err := st.db.ReadTenant(ctx, tenant, getSaga, func(rows *sql.Rows) (err error) {
+	var s saga.Saga
+	err := st.db.ReadOne(ctx, tenant, getSaga, saga.NotFound(id), func(rows *sql.Rows) (err error) {
 		s, err = scanSaga(st.db, rows)
-		found = true
 		return err
 	}, id)
-	switch {
-	case err != nil:
-		return saga.Saga{}, fmt.Errorf("get saga: %w", err)
-	case !found:
-		return saga.Saga{}, saga.NotFound(id)
+	if err != nil {
+		return saga.Saga{}, postgres.Outage("get saga", err)
 	}
 	return s, nil
 }

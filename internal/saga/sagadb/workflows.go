@@ -146,17 +146,13 @@ var getWorkflow = postgres.OfTenant(`SELECT `+workflowColumns+fromWorkflows+`
 
 // Get implements workflow.Store.
 func (st *Workflows) Get(ctx context.Context, tenant uuid.UUID, name string, ver int) (workflow.Registered, error) {
-	r, found := workflow.Registered{}, false
-	err := st.db.ReadTenant(ctx, tenant, getWorkflow, func(rows *sql.Rows) (err error) {
+	var r workflow.Registered
+	err := st.db.ReadOne(ctx, tenant, getWorkflow, workflow.NotFound(name, ver), func(rows *sql.Rows) (err error) {
 		r, err = scanWorkflow(rows)
-		found = true
 		return err
 	}, name, ver)
-	switch {
-	case err != nil:
-		return workflow.Registered{}, fmt.Errorf("get workflow: %w", err)
-	case !found:
-		return workflow.Registered{}, workflow.NotFound(name, ver)
+	if err != nil {
+		return workflow.Registered{}, postgres.Outage("get workflow", err)
 	}
 	return r, nil
 }
