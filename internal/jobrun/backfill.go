@@ -145,8 +145,13 @@ func (b *Backfill) Next(s *schedule.Schedule, n int) []time.Time {
 func (b *Backfill) Run(d *Definition, slot time.Time, s Settings, m Moment) Run {
 	priority := max(-MaxPriority, d.Spec.Priority-backfillPriority)
 	return New(d, Request{
-		Trigger: ByBackfill, Key: BackfillKey(b.ID, slot), ScheduledFor: slot, Priority: &priority, Policy: b.Policy(&d.Spec), BackfillID: b.ID,
-		By: b.Actor,
+		Trigger:      ByBackfill,
+		Key:          BackfillKey(b.ID, slot),
+		ScheduledFor: slot,
+		Priority:     &priority,
+		Policy:       b.Policy(&d.Spec),
+		BackfillID:   b.ID,
+		By:           b.Actor,
 	}, s, m)
 }
 
@@ -194,7 +199,9 @@ func (b *Backfill) NextStep(d *Definition, active, limit int) (BackfillStep, err
 // runs to make, and whether b has changed. b ends when there are no slots left and
 // all of its runs have ended, and is CANCELED when its definition makes no slots any
 // more.
-func (b *Backfill) Take(step *BackfillStep, states map[time.Time]SlotState, d *Definition, s Settings, m Moment) (runs []Run, swept Swept, changed bool) {
+func (b *Backfill) Take(
+	step *BackfillStep, states map[time.Time]SlotState, d *Definition, s Settings, m Moment,
+) (runs []Run, swept Swept, changed bool) {
 	switch {
 	case step.gone:
 		b.end(BulkCanceled, m.Now)

@@ -80,8 +80,16 @@ func (b BuiltIn) Definition(tenant, id uuid.UUID, now time.Time) (Definition, er
 	spec.CommandName, spec.Queue = b.Name, SystemQueue
 	spec.Retry = retry.Policy{MaxAttempts: 2, InitialIntervalMS: 60_000}
 	d := Definition{
-		ID: id, TenantID: tenant, Name: b.Name, Version: 1, SpecVersion: 1, Spec: spec.Complete(), Enabled: true, BuiltIn: true,
-		CreatedAt: now, UpdatedAt: now,
+		ID:          id,
+		TenantID:    tenant,
+		Name:        b.Name,
+		Version:     1,
+		SpecVersion: 1,
+		Spec:        spec.Complete(),
+		Enabled:     true,
+		BuiltIn:     true,
+		CreatedAt:   now,
+		UpdatedAt:   now,
 	}
 	if spec.Schedule != nil {
 		if _, err := CompileSchedule("/schedule", *spec.Schedule); err != nil {

@@ -39,7 +39,8 @@ func (w *WorkerProcess) Room(asks, holds int, s Settings) int {
 
 // CompareTurns orders runs as they are claimed: by priority, then by slot.
 func CompareTurns(a, b *Run) int {
-	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.ScheduledFor.Compare(b.ScheduledFor), bytes.Compare(a.ID[:], b.ID[:]))
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.ScheduledFor.Compare(b.ScheduledFor),
+		bytes.Compare(a.ID[:], b.ID[:]))
 }
 
 // Pool is what claims of a tenant choose from.
@@ -61,7 +62,8 @@ type Pooled struct {
 
 // claimable tells whether r may be given to anybody.
 func (p *Pool) claimable(r *Pooled) bool {
-	return CanMove(r.State, Assigned, Worker) && r.AdmittedAt != nil && !r.Held && r.CancelRequestedAt == nil && p.keyIsFree(&r.Run)
+	return CanMove(r.State, Assigned, Worker) && r.AdmittedAt != nil && !r.Held && r.CancelRequestedAt == nil &&
+		p.keyIsFree(&r.Run)
 }
 
 // keyIsFree tells whether no other run has r's concurrency key.

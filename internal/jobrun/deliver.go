@@ -17,7 +17,14 @@ import (
 
 // DeliveryRetry is how often, and how patiently, an event is delivered to a
 // definition that does not take it (S16). Then it becomes a dead letter.
-var DeliveryRetry = retry.Policy{MaxAttempts: 5, InitialIntervalMS: 1000, MaxIntervalMS: 60_000, Multiplier: 4, Jitter: new(0.2), RetryOn: retry.Classes}
+var DeliveryRetry = retry.Policy{
+	MaxAttempts:       5,
+	InitialIntervalMS: 1000,
+	MaxIntervalMS:     60_000,
+	Multiplier:        4,
+	Jitter:            new(0.2),
+	RetryOn:           retry.Classes,
+}
 
 // Matches tells whether an event is for the trigger: its type, and each value
 // that Match names. A path leads through objects, and by index through arrays;
@@ -102,8 +109,12 @@ func (t *EventTrigger) ArgsOf(e *PublishedEvent) (json.RawMessage, error) {
 // is delivered.
 func EventRequest(e *PublishedEvent, d *Definition, args json.RawMessage) Request {
 	return Request{
-		Trigger: ByEvent, Key: EventKey(e.ID, d.ID), Args: args, EventID: e.ID, CorrelationID: cmp.Or(e.CorrelationID, e.ID.String()),
-		By: e.By,
+		Trigger:       ByEvent,
+		Key:           EventKey(e.ID, d.ID),
+		Args:          args,
+		EventID:       e.ID,
+		CorrelationID: cmp.Or(e.CorrelationID, e.ID.String()),
+		By:            e.By,
 	}
 }
 
@@ -113,7 +124,9 @@ func Undelivered(e *PublishedEvent, d *Definition, args json.RawMessage, why str
 	l := dlq.Letter{
 		TenantID: d.TenantID, Source: dlq.FromJob, OriginalTopic: letterTopic(d.Name),
 		Failure: dlq.Failure{
-			Message: dlq.Storable(fmt.Sprintf("event %s (%s) was rejected: %s", e.ID, e.Type, why), dlq.MaxError), Type: "EVENT_NOT_DELIVERED", Class: dlq.Permanent,
+			Message: dlq.Storable(fmt.Sprintf("event %s (%s) was rejected: %s", e.ID, e.Type, why), dlq.MaxError),
+			Type:    "EVENT_NOT_DELIVERED",
+			Class:   dlq.Permanent,
 		},
 		Content: dlq.Content{Payload: args}, CorrelationID: cmp.Or(e.CorrelationID, e.ID.String()),
 		MaxRetries: dlq.DefaultPolicy.MaxRetries, Target: dlq.Target{Kind: dlq.ToJobRun, Job: d.ID.String()},

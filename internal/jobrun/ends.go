@@ -47,7 +47,15 @@ func (d *decision) end(v verdict) bool {
 		r.FailuresUsed++
 	}
 	d.Final = true
-	d.tell(Event{Kind: endings[v.state], From: from, To: v.state, Epoch: d.epoch(v.by), WorkerID: r.WorkerID, Actor: v.actor, Reason: cmp.Or(v.reason, summary(r.Error))})
+	d.tell(Event{
+		Kind:     endings[v.state],
+		From:     from,
+		To:       v.state,
+		Epoch:    d.epoch(v.by),
+		WorkerID: r.WorkerID,
+		Actor:    v.actor,
+		Reason:   cmp.Or(v.reason, summary(r.Error)),
+	})
 	switch {
 	case v.state == Succeeded:
 		d.updateLetter(dlq.Succeeded)
@@ -66,7 +74,14 @@ var endings = map[State]EventKind{
 }
 
 // DefaultRetry is the policy of a definition that names none: no retry.
-var DefaultRetry = retry.Policy{MaxAttempts: 1, InitialIntervalMS: 10_000, MaxIntervalMS: 600_000, Multiplier: 2, Jitter: new(0.2), RetryOn: retry.Classes}
+var DefaultRetry = retry.Policy{
+	MaxAttempts:       1,
+	InitialIntervalMS: 10_000,
+	MaxIntervalMS:     600_000,
+	Multiplier:        2,
+	Jitter:            new(0.2),
+	RetryOn:           retry.Classes,
+}
 
 // retry adds the row that follows a failure with budget left: a new one, because
 // terminal rows are final (S5, Oban #193).
@@ -156,8 +171,10 @@ func failureOf(r *Run) dlq.Failure {
 		class = dlq.Permanent
 	}
 	return dlq.Failure{
-		Message: dlq.Storable(cmp.Or(r.Error.Message, r.Error.Code), dlq.MaxError), Type: dlq.Storable(r.Error.Code, dlq.MaxWord),
-		Class: class, Stack: dlq.Storable(r.Error.Stack, dlq.MaxStack),
+		Message: dlq.Storable(cmp.Or(r.Error.Message, r.Error.Code), dlq.MaxError),
+		Type:    dlq.Storable(r.Error.Code, dlq.MaxWord),
+		Class:   class,
+		Stack:   dlq.Storable(r.Error.Stack, dlq.MaxStack),
 	}
 }
 

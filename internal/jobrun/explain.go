@@ -27,7 +27,8 @@ const (
 )
 
 // Waitings is everything a run may wait for.
-var Waitings = []Waiting{ForNothing, ForSlot, ForBackoff, ForKey, ForLeader, ForWorker, ForTurn, ForStart, ForEnd, ForConfirmation, ForCancel}
+var Waitings = []Waiting{ForNothing, ForSlot, ForBackoff, ForKey, ForLeader, ForWorker, ForTurn, ForStart, ForEnd,
+	ForConfirmation, ForCancel}
 
 // Situation is a run and what there is around it.
 type Situation struct {
@@ -89,13 +90,17 @@ func (s *Situation) unassigned() Explanation {
 	case s.SagaSuspended:
 		return Explanation{WaitsFor: ForTurn, Summary: fmt.Sprintf("Saga %s is suspended, and its run cannot be claimed until the saga is resumed.", r.SagaID), Since: &r.UpdatedAt}
 	case r.State == Orphaned && r.AvailableAt.After(s.Now):
-		return Explanation{ForBackoff, fmt.Sprintf("It has no worker (%d of %d losses); it may be assigned again at %s.", r.LossesUsed, r.MaxLosses, stamp(r.AvailableAt)), &r.UpdatedAt, &r.AvailableAt, uuid.Nil}
+		return Explanation{ForBackoff, fmt.Sprintf("It has no worker (%d of %d losses); it may be assigned again at %s.",
+			r.LossesUsed, r.MaxLosses, stamp(r.AvailableAt)), &r.UpdatedAt, &r.AvailableAt, uuid.Nil}
 	case r.AvailableAt.After(s.Now) && r.Trigger == ByRetry:
-		return Explanation{ForBackoff, fmt.Sprintf("It is retry %d after %d failures, and due at %s.", r.RetryNumber, r.FailuresUsed, stamp(r.AvailableAt)), &r.CreatedAt, &r.AvailableAt, uuid.Nil}
+		return Explanation{ForBackoff, fmt.Sprintf("It is retry %d after %d failures, and due at %s.", r.RetryNumber,
+			r.FailuresUsed, stamp(r.AvailableAt)), &r.CreatedAt, &r.AvailableAt, uuid.Nil}
 	case r.AvailableAt.After(s.Now):
-		return Explanation{ForSlot, fmt.Sprintf("It is due at %s.", stamp(r.AvailableAt)), &r.CreatedAt, &r.AvailableAt, uuid.Nil}
+		return Explanation{ForSlot, fmt.Sprintf("It is due at %s.", stamp(r.AvailableAt)), &r.CreatedAt, &r.AvailableAt,
+			uuid.Nil}
 	case s.Holder != nil && s.Holder.ID != r.ID:
-		return Explanation{ForKey, fmt.Sprintf("Run %s is %s and has its concurrency key %q; its policy is %s.", s.Holder.ID, s.Holder.State, r.ConcurrencyKey, r.Concurrency), &r.AvailableAt, nil, s.Holder.ID}
+		return Explanation{ForKey, fmt.Sprintf("Run %s is %s and has its concurrency key %q; its policy is %s.",
+			s.Holder.ID, s.Holder.State, r.ConcurrencyKey, r.Concurrency), &r.AvailableAt, nil, s.Holder.ID}
 	case !s.Leader.Alive:
 		return Explanation{WaitsFor: ForLeader, Summary: "The scheduler has no leader, so nothing is assigned; active runs continue.", Since: &s.Leader.ExpiresAt}
 	case r.AdmittedAt == nil:

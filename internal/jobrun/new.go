@@ -95,13 +95,42 @@ func New(d *Definition, a Request, s Settings, m Moment) Run {
 		due = due.Add(time.Duration(m.Jitter * float64(d.Spec.JitterMS) * float64(time.Millisecond)))
 	}
 	r := Run{
-		ID: id, TenantID: d.TenantID, DefinitionID: d.ID, DefinitionName: d.Name, SpecVersion: d.SpecVersion,
-		CommandName: d.Spec.CommandName, Version: 1, State: Pending, Trigger: a.Trigger, ScheduledFor: slot.UTC(), AvailableAt: due.UTC(),
-		Queue: d.Spec.Queue, Priority: d.Spec.Priority, RequiredLabels: Pairs(d.Spec.Requires), Labels: Pairs(d.Spec.Labels, a.Labels),
-		Args: a.Args, IdempotencyKey: a.Key, Concurrency: d.Spec.Concurrency, TimeoutMS: d.Spec.TimeoutMS,
-		MaxLosses: d.Spec.MaxLosses, Continuation: NoDoubt, RootRunID: a.RootRunID, RetryOfRunID: a.RetryOfRunID, RetryNumber: a.RetryNumber,
-		SagaID: a.SagaID, SagaStep: a.SagaStep, SagaAction: a.SagaAction, EventID: a.EventID, LetterID: a.LetterID, BackfillID: a.BackfillID,
-		CorrelationID: a.CorrelationID, TraceID: a.TraceID, CreatedAt: m.Now, UpdatedAt: m.Now, InitiatedBy: a.By, InitiatedAs: a.As,
+		ID:             id,
+		TenantID:       d.TenantID,
+		DefinitionID:   d.ID,
+		DefinitionName: d.Name,
+		SpecVersion:    d.SpecVersion,
+		CommandName:    d.Spec.CommandName,
+		Version:        1,
+		State:          Pending,
+		Trigger:        a.Trigger,
+		ScheduledFor:   slot.UTC(),
+		AvailableAt:    due.UTC(),
+		Queue:          d.Spec.Queue,
+		Priority:       d.Spec.Priority,
+		RequiredLabels: Pairs(d.Spec.Requires),
+		Labels:         Pairs(d.Spec.Labels, a.Labels),
+		Args:           a.Args,
+		IdempotencyKey: a.Key,
+		Concurrency:    d.Spec.Concurrency,
+		TimeoutMS:      d.Spec.TimeoutMS,
+		MaxLosses:      d.Spec.MaxLosses,
+		Continuation:   NoDoubt,
+		RootRunID:      a.RootRunID,
+		RetryOfRunID:   a.RetryOfRunID,
+		RetryNumber:    a.RetryNumber,
+		SagaID:         a.SagaID,
+		SagaStep:       a.SagaStep,
+		SagaAction:     a.SagaAction,
+		EventID:        a.EventID,
+		LetterID:       a.LetterID,
+		BackfillID:     a.BackfillID,
+		CorrelationID:  a.CorrelationID,
+		TraceID:        a.TraceID,
+		CreatedAt:      m.Now,
+		UpdatedAt:      m.Now,
+		InitiatedBy:    a.By,
+		InitiatedAs:    a.As,
 	}
 	r.InitiatedAs = r.Rights()
 	if r.Queue == "" {
@@ -166,8 +195,15 @@ func RerunRequest(r *Run) Request {
 		labels[name] = value
 	}
 	return Request{
-		Trigger: ByHand, Args: r.Args, Priority: &r.Priority, Labels: labels, RootRunID: r.RootRunID, RetryOfRunID: r.ID, RetryNumber: r.RetryNumber + 1,
-		CorrelationID: r.CorrelationID, TraceID: r.TraceID,
+		Trigger:       ByHand,
+		Args:          r.Args,
+		Priority:      &r.Priority,
+		Labels:        labels,
+		RootRunID:     r.RootRunID,
+		RetryOfRunID:  r.ID,
+		RetryNumber:   r.RetryNumber + 1,
+		CorrelationID: r.CorrelationID,
+		TraceID:       r.TraceID,
 	}
 }
 

@@ -203,11 +203,15 @@ type Work interface {
 	// Heartbeat renews the leases whose fence is right and takes them out of doubt,
 	// in one statement (W2). seq lower than the last one changes nothing of the
 	// worker. Fault: Gone (CodeWorkerGone) when it is detached or unknown.
-	Heartbeat(ctx context.Context, tenant, worker uuid.UUID, seq int64, load float64, beats []Beat) (WorkerProcess, []Lease, error)
+	Heartbeat(
+		ctx context.Context, tenant, worker uuid.UUID, seq int64, load float64, beats []Beat,
+	) (WorkerProcess, []Lease, error)
 	// Alive notes that workers live, as a heartbeat does but for what a heartbeat
 	// tells, unless they have said so within fresh: one that is LOST is back. It
 	// returns the state of each; of one that is DETACHED or unknown nothing.
-	Alive(ctx context.Context, tenant uuid.UUID, workers []uuid.UUID, fresh time.Duration) (map[uuid.UUID]WorkerState, error)
+	Alive(
+		ctx context.Context, tenant uuid.UUID, workers []uuid.UUID, fresh time.Duration,
+	) (map[uuid.UUID]WorkerState, error)
 	// Claim assigns runs to a worker that is ACTIVE and whose heartbeat is fresh, under
 	// the present epoch (W3). Without a leader, or for a worker that drains, it gives
 	// none. Fault: Gone.

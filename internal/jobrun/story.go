@@ -13,7 +13,14 @@ func (r *Run) WithPresent(attempts []Attempt) []Attempt {
 	if r.Attempt == 0 || r.AssignedAt == nil || len(attempts) > 0 && attempts[len(attempts)-1].Number >= r.Attempt {
 		return attempts
 	}
-	a := Attempt{Number: r.Attempt, Fence: r.Fence(), FencingSeq: r.FencingSeq, AssignedAt: *r.AssignedAt, StartedAt: r.StartedAt, EndedAt: r.FinishedAt}
+	a := Attempt{
+		Number:     r.Attempt,
+		Fence:      r.Fence(),
+		FencingSeq: r.FencingSeq,
+		AssignedAt: *r.AssignedAt,
+		StartedAt:  r.StartedAt,
+		EndedAt:    r.FinishedAt,
+	}
 	if r.State.Terminal() {
 		a.Outcome, a.Reason = string(r.State), r.Summary()
 	}
@@ -25,7 +32,14 @@ func (r *Run) WithPresent(attempts []Attempt) []Attempt {
 func (r *Run) Story(attempts []Attempt, stored []Event) []Event {
 	story := []Event{{At: r.CreatedAt, Kind: WasCreated, To: Pending, Version: 1, Reason: r.origin()}}
 	for _, a := range r.WithPresent(attempts) {
-		e := Event{At: a.AssignedAt, Kind: WasAssigned, To: Assigned, Attempt: a.Number, Epoch: a.Fence.LeaderEpoch, WorkerID: a.Fence.WorkerID}
+		e := Event{
+			At:       a.AssignedAt,
+			Kind:     WasAssigned,
+			To:       Assigned,
+			Attempt:  a.Number,
+			Epoch:    a.Fence.LeaderEpoch,
+			WorkerID: a.Fence.WorkerID,
+		}
 		if e.From = Pending; a.Number > 1 {
 			e.From = Orphaned
 		}
@@ -38,7 +52,14 @@ func (r *Run) Story(attempts []Attempt, stored []Event) []Event {
 	story = append(story, stored...)
 	if r.State == Succeeded && r.FinishedAt != nil {
 		story = append(story, Event{
-			At: *r.FinishedAt, Kind: WasSucceeded, From: Running, To: Succeeded, Version: r.Version, Attempt: r.Attempt, Epoch: r.LeaderEpoch, WorkerID: r.WorkerID,
+			At:       *r.FinishedAt,
+			Kind:     WasSucceeded,
+			From:     Running,
+			To:       Succeeded,
+			Version:  r.Version,
+			Attempt:  r.Attempt,
+			Epoch:    r.LeaderEpoch,
+			WorkerID: r.WorkerID,
 		})
 	}
 	slices.SortStableFunc(story, func(a, b Event) int { return a.At.Compare(b.At) })

@@ -52,7 +52,14 @@ func (d *decision) leaseExpired(s Settings) {
 		d.orphan(Unconfirmed, s)
 	case r.State == Running && r.Continuation != Confirming && over(r.LeaseExpiresAt, 0, now):
 		d.doubt(s)
-		d.tell(Event{Kind: WasDoubted, From: Running, To: Running, Epoch: d.m.Epoch, WorkerID: r.WorkerID, Reason: LeaseRanOut})
+		d.tell(Event{
+			Kind:     WasDoubted,
+			From:     Running,
+			To:       Running,
+			Epoch:    d.m.Epoch,
+			WorkerID: r.WorkerID,
+			Reason:   LeaseRanOut,
+		})
 	}
 }
 

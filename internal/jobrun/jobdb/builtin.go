@@ -39,7 +39,8 @@ func (st *Definitions) EnsureBuiltIns(ctx context.Context, tenant uuid.UUID, all
 				if err != nil {
 					return fmt.Errorf("encode the spec of a job: %w", err)
 				}
-				if _, err := tx.ExecContext(ctx, ensureBuiltIn, d.ID, tenant, d.Name, d.Spec.Type, d.Spec.CommandName, string(spec), d.LastMaterializedAt, d.NextDueAt); err != nil {
+				if _, err := tx.ExecContext(ctx, ensureBuiltIn, d.ID, tenant, d.Name, d.Spec.Type, d.Spec.CommandName,
+					string(spec), d.LastMaterializedAt, d.NextDueAt); err != nil {
 					return err
 				}
 			}
@@ -99,7 +100,8 @@ func (st *Jobs) Retain(ctx context.Context) (e Expired, err error) {
 	}
 	const batch = 1000
 	for i, count := range []*int64{&e.Events, &e.Claims, &e.Fences, &e.Workers} {
-		days := s.Number([]string{jobrun.EventRetention, jobrun.RunRetentionDays, jobrun.RunRetentionDays, jobrun.RunRetentionDays}[i])
+		days := s.Number([]string{jobrun.EventRetention, jobrun.RunRetentionDays, jobrun.RunRetentionDays,
+			jobrun.RunRetentionDays}[i])
 		for {
 			var n int64
 			gone, err := st.db.ExecByTenant(ctx, retention[i], days, batch)

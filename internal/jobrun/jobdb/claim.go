@@ -186,7 +186,9 @@ func tryClaim(claim func(keyless bool) ([]jobrun.Offer, error)) (offers []jobrun
 	return offers, err
 }
 
-func (st *Jobs) claim(ctx context.Context, a jobrun.ClaimRequest, s jobrun.Settings, keyless bool) ([]jobrun.Offer, error) {
+func (st *Jobs) claim(
+	ctx context.Context, a jobrun.ClaimRequest, s jobrun.Settings, keyless bool,
+) ([]jobrun.Offer, error) {
 	query, args := claimQuery([]jobrun.ClaimRequest{a}, s, keyless)
 	if !a.Start {
 		rows, err := st.db.QueryWrite(ctx, query, args...)
@@ -222,7 +224,11 @@ func (st *Jobs) offers(ctx context.Context, rows *sql.Rows, again bool) (offers 
 		if err != nil {
 			return st.db.PassOver(ctx, err)
 		}
-		offers = append(offers, jobrun.Offer{Run: r, LastCheckpoint: r.Checkpoint, Left: time.Duration(left) * time.Microsecond})
+		offers = append(offers, jobrun.Offer{
+			Run:            r,
+			LastCheckpoint: r.Checkpoint,
+			Left:           time.Duration(left) * time.Microsecond,
+		})
 		return nil
 	})
 	return offers, err
@@ -237,7 +243,8 @@ func (st *Jobs) startOffers(ctx context.Context, tx *sqlx.Tx, offers []jobrun.Of
 		at[offers[i].ID] = &offers[i].Run
 	}
 	rows, err := st.db.QueryIn(ctx, tx, startClaimed.Text,
-		startClaimed.Args(postgres.Values{offers[0].TenantID, offers[0].WorkerID, ids.Parameter(), s.Seconds(jobrun.RunLease).Microseconds()})...)
+		startClaimed.Args(postgres.Values{offers[0].TenantID, offers[0].WorkerID, ids.Parameter(),
+			s.Seconds(jobrun.RunLease).Microseconds()})...)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,9 @@ var claimOfQueue = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 func claimQuery(asks []jobrun.ClaimRequest, s jobrun.Settings, keyless bool) (query string, args []any) {
 	a := &asks[0]
 	bounds := postgres.Values{
-		s.Int(jobrun.MaxRunsPerWorker), s.Seconds(jobrun.HeartbeatTTL).Microseconds(), s.Seconds(jobrun.AssignLease).Microseconds(),
+		s.Int(jobrun.MaxRunsPerWorker),
+		s.Seconds(jobrun.HeartbeatTTL).Microseconds(),
+		s.Seconds(jobrun.AssignLease).Microseconds(),
 		keyless, a.Start,
 	}
 	if len(a.Queues) != 1 {

@@ -107,7 +107,9 @@ var (
 )
 
 // Definition implements jobrun.Definitions. By its id also one that was deleted.
-func (st *Definitions) Definition(ctx context.Context, tenant uuid.UUID, idOrName string) (d jobrun.Definition, err error) {
+func (st *Definitions) Definition(
+	ctx context.Context, tenant uuid.UUID, idOrName string,
+) (d jobrun.Definition, err error) {
 	query, arg := definitionOfName, any(idOrName)
 	if id, err := uuid.Parse(idOrName); err == nil && len(idOrName) == 36 {
 		query, arg = definitionOfID, id

@@ -13,7 +13,9 @@ import (
 
 // ListDefinitions implements jobrun.Definitions. Definitions are few: they are
 // counted to the end.
-func (st *Definitions) ListDefinitions(ctx context.Context, tenant uuid.UUID, f jobrun.DefinitionFilter, p jobrun.Paging) (list []jobrun.Definition, page jobrun.Paged, err error) {
+func (st *Definitions) ListDefinitions(
+	ctx context.Context, tenant uuid.UUID, f jobrun.DefinitionFilter, p jobrun.Paging,
+) (list []jobrun.Definition, page jobrun.Paged, err error) {
 	w := whereDefinitions(tenant, f)
 	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
 		if p.Total {
@@ -22,7 +24,8 @@ func (st *Definitions) ListDefinitions(ctx context.Context, tenant uuid.UUID, f 
 			}
 		}
 		l := NewestFirst{DefinitionColumns, "jobs.job_definitions d", "d.created_at", "d.id"}
-		list, page.More, err = ReadPage(ctx, tx, l, &w, p, func(row postgres.Scanner) (jobrun.Definition, error) { return ScanDefinition(row) })
+		list, page.More, err = ReadPage(ctx, tx, l, &w, p,
+			func(row postgres.Scanner) (jobrun.Definition, error) { return ScanDefinition(row) })
 		return err
 	})
 	return list, page, postgres.Outage("list job definitions", err)

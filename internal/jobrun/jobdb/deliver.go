@@ -113,7 +113,9 @@ func (st *Events) undelivered(ctx context.Context, tx *sqlx.Tx, limit int) (even
 
 // deliveries returns which of events are for which definitions now. Of an event
 // that was tried before, only what has not come off.
-func (st *Events) deliveries(ctx context.Context, tx *sqlx.Tx, events []jobrun.PublishedEvent, now time.Time) ([]delivery, error) {
+func (st *Events) deliveries(
+	ctx context.Context, tx *sqlx.Tx, events []jobrun.PublishedEvent, now time.Time,
+) ([]delivery, error) {
 	var tenants, ids []uuid.UUID
 	for i := range events {
 		tenants, ids = append(tenants, events[i].TenantID), append(ids, events[i].ID)
@@ -181,7 +183,9 @@ func (d *delivery) prepare(s jobrun.Settings, m jobrun.Moment) {
 
 // insert stores the runs of deliveries: all at once, or when the database refuses
 // one of them, each for itself.
-func (st *Events) insert(ctx context.Context, tx *sqlx.Tx, all []delivery) (runs []jobrun.Run, created []bool, err error) {
+func (st *Events) insert(
+	ctx context.Context, tx *sqlx.Tx, all []delivery,
+) (runs []jobrun.Run, created []bool, err error) {
 	var places []int
 	for i := range all {
 		if all[i].err == nil {
@@ -229,7 +233,9 @@ func (st *Events) guarded(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (
 
 // settle notes what has become of deliveries, with a dead letter for each that is
 // given up, and of the events.
-func (st *Events) settle(ctx context.Context, tx *sqlx.Tx, events []jobrun.PublishedEvent, all []delivery, m jobrun.Moment) error {
+func (st *Events) settle(
+	ctx context.Context, tx *sqlx.Tx, events []jobrun.PublishedEvent, all []delivery, m jobrun.Moment,
+) error {
 	var c [9]postgres.BinaryColumn
 	var told []dlqdb.LetterUpdate
 	for i := range all {
@@ -252,7 +258,11 @@ func (st *Events) settle(ctx context.Context, tx *sqlx.Tx, events []jobrun.Publi
 			} else {
 				l := jobrun.Undelivered(d.event, d.to, d.args, why, m)
 				letter = l.ID
-				told = append(told, dlqdb.LetterUpdate{SourceUpdate: &dlq.SourceUpdate{Outcome: dlq.GaveUp, Letter: l}, Tenant: l.TenantID, At: dlq.Moment{Now: m.Now}})
+				told = append(told, dlqdb.LetterUpdate{
+					SourceUpdate: &dlq.SourceUpdate{Outcome: dlq.GaveUp, Letter: l},
+					Tenant:       l.TenantID,
+					At:           dlq.Moment{Now: m.Now},
+				})
 			}
 			c[3].Null()
 			c[5].Text(Shortened(why, jobrun.MaxReason))

@@ -22,7 +22,9 @@ type followers struct {
 // emit stores what r leaves behind with its success, in the transaction of that.
 // Faults of what cannot be made, of which then nothing is: NotFound of a
 // definition, Invalid of arguments.
-func (st *Jobs) emit(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, what []jobrun.Emitted, now time.Time) (f followers, err error) {
+func (st *Jobs) emit(
+	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, what []jobrun.Emitted, now time.Time,
+) (f followers, err error) {
 	if len(what) == 0 {
 		return f, nil
 	}

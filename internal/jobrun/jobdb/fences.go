@@ -83,7 +83,9 @@ var (
 )
 
 // ListFences implements jobrun.Fences.
-func (st *Fences) ListFences(ctx context.Context, tenant uuid.UUID, after string, limit int) (list []jobrun.KeyFence, more bool, err error) {
+func (st *Fences) ListFences(
+	ctx context.Context, tenant uuid.UUID, after string, limit int,
+) (list []jobrun.KeyFence, more bool, err error) {
 	err = st.db.ReadTenant(ctx, tenant, listFences, func(rows *sql.Rows) error {
 		f, err := scanFence(rows)
 		list = append(list, f)
@@ -105,7 +107,9 @@ func (st *Fences) Fence(ctx context.Context, tenant uuid.UUID, key string) (f jo
 }
 
 // ResetFence implements jobrun.Fences.
-func (st *Fences) ResetFence(ctx context.Context, tenant uuid.UUID, key string, did func(jobrun.KeyFence) operator.Action) (f jobrun.KeyFence, err error) {
+func (st *Fences) ResetFence(
+	ctx context.Context, tenant uuid.UUID, key string, did func(jobrun.KeyFence) operator.Action,
+) (f jobrun.KeyFence, err error) {
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		f, err = scanFence(tx.QueryRowContext(ctx, `DELETE FROM jobs.fences f WHERE f.tenant_id = $1 AND f.key = $2 RETURNING `+fenceColumns, tenant, key))
 		switch {

@@ -40,7 +40,8 @@ var theFences = fenceTable.As("f")
 // plan each such batch anew, which costs more than running it.
 func fences(more ...postgres.Params) string {
 	const first = "@f.tenant_id::uuid[]"
-	return strings.Replace(postgres.UnnestNumbered("f", append([]postgres.Params{theFences}, more...)...), first, "(SELECT "+first+")", 1)
+	return strings.Replace(postgres.UnnestNumbered("f", append([]postgres.Params{theFences}, more...)...), first,
+		"(SELECT "+first+")", 1)
 }
 
 // fenced is the condition that r is with whom f says. The state is compared as no
@@ -89,7 +90,9 @@ func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.D
 	}
 	// In the order of their ids, in which all lock runs.
 	slices.SortFunc(plain, func(a, b int) int { return compareIDs(results[a].RunID, results[b].RunID) })
-	_, err := postgres.RetryCollision(func() (struct{}, error) { return struct{}{}, st.succeed(ctx, results, plain, out, settled) })
+	_, err := postgres.RetryCollision(func() (struct{}, error) {
+		return struct{}{}, st.succeed(ctx, results, plain, out, settled)
+	})
 	if err != nil && !postgres.DataError(err) { // what cannot be stored is found one by one
 		return nil, fmt.Errorf("finish job runs: %w", err)
 	}
@@ -107,7 +110,9 @@ func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.D
 func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
 
 // succeed ends those of results whose numbers are plain, and notes which it did.
-func (st *Jobs) succeed(ctx context.Context, results []jobrun.Result, plain []int, out []jobrun.Done, settled []bool) error {
+func (st *Jobs) succeed(
+	ctx context.Context, results []jobrun.Result, plain []int, out []jobrun.Done, settled []bool,
+) error {
 	if len(plain) == 0 {
 		return nil
 	}
@@ -153,7 +158,14 @@ func (st *Jobs) succeed(ctx context.Context, results []jobrun.Result, plain []in
 
 // heldRun is what is known of a run without reading it.
 func heldRun(tenantID, id uuid.UUID, f jobrun.Fence) jobrun.Run {
-	return jobrun.Run{ID: id, TenantID: tenantID, WorkerID: f.WorkerID, Attempt: f.Attempt, LeaseToken: f.LeaseToken, LeaderEpoch: f.LeaderEpoch}
+	return jobrun.Run{
+		ID:          id,
+		TenantID:    tenantID,
+		WorkerID:    f.WorkerID,
+		Attempt:     f.Attempt,
+		LeaseToken:  f.LeaseToken,
+		LeaderEpoch: f.LeaderEpoch,
+	}
 }
 
 // finishOne ends one run with all that follows. What its own fault is, is in Done;

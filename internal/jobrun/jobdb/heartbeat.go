@@ -84,7 +84,9 @@ SELECT w.id, coalesce(n.state, w.state) FROM jobs.workers w LEFT JOIN noted n ON
  WHERE w.tenant_id = $1 AND w.id = ANY ($2::uuid[]) AND w.state <> 'DETACHED'`
 
 // Alive implements jobrun.Work.
-func (st *Jobs) Alive(ctx context.Context, tenant uuid.UUID, workers []uuid.UUID, fresh time.Duration) (map[uuid.UUID]jobrun.WorkerState, error) {
+func (st *Jobs) Alive(
+	ctx context.Context, tenant uuid.UUID, workers []uuid.UUID, fresh time.Duration,
+) (map[uuid.UUID]jobrun.WorkerState, error) {
 	states := make(map[uuid.UUID]jobrun.WorkerState, len(workers))
 	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		rows, err := tx.QueryContext(ctx, workersLive, tenant, pq.Array(workers), fresh.Microseconds())
@@ -107,7 +109,9 @@ const fencedHere = `r.id = f.id AND r.assigned_worker_id = f.worker AND r.attemp
 	   AND r.leader_epoch = f.epoch AND r.state || ''`
 
 // Heartbeat implements jobrun.Work (W2).
-func (st *Jobs) Heartbeat(ctx context.Context, tenant, worker uuid.UUID, seq int64, load float64, beats []jobrun.Beat) (w jobrun.WorkerProcess, leases []jobrun.Lease, err error) {
+func (st *Jobs) Heartbeat(
+	ctx context.Context, tenant, worker uuid.UUID, seq int64, load float64, beats []jobrun.Beat,
+) (w jobrun.WorkerProcess, leases []jobrun.Lease, err error) {
 	settings, err := st.settings(ctx)
 	if err != nil {
 		return w, nil, err
@@ -133,7 +137,9 @@ func (st *Jobs) Heartbeat(ctx context.Context, tenant, worker uuid.UUID, seq int
 
 // renew renews leases in a transaction of the tenant, and says of each beat what
 // came of it.
-func (st *Jobs) renew(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, s jobrun.Settings, beats []jobrun.Beat) ([]jobrun.Lease, error) {
+func (st *Jobs) renew(
+	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, s jobrun.Settings, beats []jobrun.Beat,
+) ([]jobrun.Lease, error) {
 	if len(beats) == 0 {
 		return nil, nil
 	}
@@ -201,7 +207,9 @@ func (st *Jobs) beatContent(tenantID uuid.UUID, b *jobrun.Beat) (progress, check
 var readRuns = `SELECT ` + RunColumns + ` FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[])`
 
 // refuseBeats says why leases were not renewed.
-func (st *Jobs) refuseBeats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, beats []jobrun.Beat, leases []jobrun.Lease) error {
+func (st *Jobs) refuseBeats(
+	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, beats []jobrun.Beat, leases []jobrun.Lease,
+) error {
 	var ids []uuid.UUID
 	for i := range leases {
 		if !leases[i].OK {
@@ -238,11 +246,18 @@ func (st *Jobs) refuseBeats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, 
 			if r.State == jobrun.TimedOut && f.Code == jobrun.CodeConflict { // the worker's own, which it has kept for too long
 				l.Reason = string(jobrun.TimedOut)
 			}
-			if err := st.noteRefusal(ctx, tx, &r, workerCall{tenant, r.ID, beats[i].Fence, jobrun.CallProgress}, refusal); err != nil {
+			if err := st.noteRefusal(ctx, tx, &r, workerCall{tenant, r.ID, beats[i].Fence, jobrun.CallProgress},
+				refusal); err != nil {
 				return err
 			}
 		case (goOn || f != nil) && r.LeaseExpiresAt != nil: // it moved between the two statements, and is still the worker's
-			*l = jobrun.Lease{RunID: r.ID, OK: true, ExpiresAt: *r.LeaseExpiresAt, CancelRequested: r.CancelRequestedAt != nil, Reason: r.CancelReason}
+			*l = jobrun.Lease{
+				RunID:           r.ID,
+				OK:              true,
+				ExpiresAt:       *r.LeaseExpiresAt,
+				CancelRequested: r.CancelRequestedAt != nil,
+				Reason:          r.CancelReason,
+			}
 		}
 	}
 	return nil

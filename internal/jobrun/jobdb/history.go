@@ -26,7 +26,9 @@ func (st *Jobs) Attempts(ctx context.Context, tenant, id uuid.UUID) (attempts []
 }
 
 // attempts reads a run, and its attempts that ended before it.
-func (st *Jobs) attempts(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) (r jobrun.Run, attempts []jobrun.Attempt, err error) {
+func (st *Jobs) attempts(
+	ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID,
+) (r jobrun.Run, attempts []jobrun.Attempt, err error) {
 	rows, err := tx.QueryContext(ctx, `SELECT `+RunColumns+` FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = $2`, tenant, id)
 	if err != nil {
 		return r, nil, err

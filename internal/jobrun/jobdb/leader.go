@@ -55,7 +55,9 @@ SELECT epoch FROM renewed UNION ALL SELECT epoch FROM taken`
 // Acquire implements jobrun.Elections. The connection is one of the leases', whose
 // statements end after two seconds. When it is not known whether a lease was
 // taken, the error says so by being there, and the next call renews it.
-func (st *Elections) Acquire(ctx context.Context, id uuid.UUID, node string, ttl time.Duration) (t jobrun.Term, leads bool, err error) {
+func (st *Elections) Acquire(
+	ctx context.Context, id uuid.UUID, node string, ttl time.Duration,
+) (t jobrun.Term, leads bool, err error) {
 	rows, err := st.db.Query(ctx, st.db.Lease, acquireLeader, []any{id, node, ttl.Microseconds()})
 	if err == nil {
 		err = postgres.EachRow(rows, func() error {

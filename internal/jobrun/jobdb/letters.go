@@ -94,7 +94,9 @@ var errNoJob = errors.New("no such job definition")
 
 // jobByIDOrName reads what a new run of a definition is made of, and the
 // database's time. Fails with errNoJob.
-func jobByIDOrName(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, idOrName string) (d jobrun.Definition, now time.Time, err error) {
+func jobByIDOrName(
+	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, idOrName string,
+) (d jobrun.Definition, now time.Time, err error) {
 	d.TenantID = tenant
 	var spec []byte
 	err = tx.QueryRowContext(ctx, jobOfLetter, tenant, idOrName).Scan(&d.ID, &d.Name, &d.SpecVersion, &spec, &now)

@@ -16,7 +16,9 @@ import (
 )
 
 // ListRuns implements jobrun.Runs.
-func (st *Jobs) ListRuns(ctx context.Context, tenant uuid.UUID, f jobrun.Filter, p jobrun.Paging) (runs []jobrun.Run, page jobrun.Paged, err error) {
+func (st *Jobs) ListRuns(
+	ctx context.Context, tenant uuid.UUID, f jobrun.Filter, p jobrun.Paging,
+) (runs []jobrun.Run, page jobrun.Paged, err error) {
 	query, args := pageOfRuns(tenant, f, p)
 	err = st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
 		r, err := st.db.ScanRun(rows)
@@ -37,7 +39,9 @@ func (st *Jobs) ListRuns(ctx context.Context, tenant uuid.UUID, f jobrun.Filter,
 
 // total counts for a page of so many runs that has been read, as lists of sagas
 // do: what would take long is counted as far as the time allows.
-func (st *Jobs) total(ctx context.Context, tenant uuid.UUID, f jobrun.Filter, p jobrun.Paging, read int, page *jobrun.Paged) error {
+func (st *Jobs) total(
+	ctx context.Context, tenant uuid.UUID, f jobrun.Filter, p jobrun.Paging, read int, page *jobrun.Paged,
+) error {
 	seen := int64(p.Offset + read)
 	if p.After == nil && !page.More && (read > 0 || p.Offset == 0) {
 		page.Total = seen // the page is the last one
@@ -47,7 +51,8 @@ func (st *Jobs) total(ctx context.Context, tenant uuid.UUID, f jobrun.Filter, p 
 	if p.TotalCap == 0 {
 		return st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error { return rows.Scan(&page.Total) }, args...)
 	}
-	err := st.db.Within(ctx, tenant, st.db.CountFor, func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
+	err := st.db.Within(ctx, tenant, st.db.CountFor,
+		func(tx *sqlx.Tx) error { return tx.GetContext(ctx, &page.Total, query, args...) })
 	switch {
 	case postgres.TimedOut(err) && ctx.Err() == nil:
 		if page.Total, page.TotalCapped = seen, true; p.After != nil || read == 0 {
@@ -89,7 +94,9 @@ func countOfRuns(tenant uuid.UUID, f jobrun.Filter, most int64) (query string, a
 // selectRuns returns the queries that together select each run of the filter
 // once, each with tail at its end: as many parts as it takes that an index holds
 // each of them.
-func selectRuns(tenant uuid.UUID, f jobrun.Filter, after *jobrun.Cursor, columns, tail string) (parts []string, args []any) {
+func selectRuns(
+	tenant uuid.UUID, f jobrun.Filter, after *jobrun.Cursor, columns, tail string,
+) (parts []string, args []any) {
 	table := "jobs.job_runs"
 	if f.Label != "" {
 		table = "jobs.tenant_runs"
@@ -187,7 +194,8 @@ func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 		condition string
 		at        time.Time
 	}{
-		{"r.scheduled_for >= ?", f.ScheduledFrom}, {"r.scheduled_for < ?", f.ScheduledTo}, {"r.created_at >= ?", f.CreatedFrom},
+		{"r.scheduled_for >= ?", f.ScheduledFrom}, {"r.scheduled_for < ?", f.ScheduledTo},
+		{"r.created_at >= ?", f.CreatedFrom},
 		{"r.created_at < ?", f.CreatedTo}, {"r.finished_at >= ?", f.FinishedFrom}, {"r.finished_at < ?", f.FinishedTo},
 	} {
 		if !b.at.IsZero() {

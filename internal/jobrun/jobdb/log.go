@@ -40,7 +40,9 @@ SELECT coalesce(max(l.seq), -1) + 1 FROM jobs.job_run_logs l WHERE l.run_id = $1
 // AppendLog implements jobrun.Work (W6). The last lines of a run that has ended
 // are welcome, until its log is elsewhere. Faults besides those of Judge: TooLarge
 // for a chunk or a log, Conflict (CodeLogGap).
-func (st *Jobs) AppendLog(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, c jobrun.LogChunk) (next int, err error) {
+func (st *Jobs) AppendLog(
+	ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, c jobrun.LogChunk,
+) (next int, err error) {
 	if len(c.Body) > jobrun.MaxLogChunk {
 		return 0, fault.New(fault.TooLarge, jobrun.CodeInvalid, "a chunk of a log has at most %d bytes", jobrun.MaxLogChunk)
 	}
@@ -87,9 +89,12 @@ func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobru
 }
 
 // chunk reads a stored chunk; sql.ErrNoRows: it is not there.
-func (st *Jobs) chunk(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, at jobrun.LogPosition) (c jobrun.LogChunk, err error) {
+func (st *Jobs) chunk(
+	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, at jobrun.LogPosition,
+) (c jobrun.LogChunk, err error) {
 	var stored []byte
-	if err := tx.QueryRowContext(ctx, readChunk, r.ID, r.TenantID, at.Attempt, at.Seq).Scan(&c.Stream, &stored); err != nil {
+	row := tx.QueryRowContext(ctx, readChunk, r.ID, r.TenantID, at.Attempt, at.Seq)
+	if err := row.Scan(&c.Stream, &stored); err != nil {
 		return c, err
 	}
 	sealer := st.db.Keys.SealerFor(r.TenantID, r.ID)

@@ -16,7 +16,9 @@ SELECT l.attempt, l.seq, l.at, l.stream, l.body FROM jobs.job_run_logs l
  ORDER BY l.attempt, l.seq LIMIT $5`
 
 // Logs implements jobrun.Runs.
-func (st *Jobs) Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPosition, limit int) (chunks []jobrun.LogChunk, err error) {
+func (st *Jobs) Logs(
+	ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPosition, limit int,
+) (chunks []jobrun.LogChunk, err error) {
 	sealer := st.db.Keys.SealerFor(tenant, id)
 	err = st.db.ListTenant(ctx, tenant, readChunks, func(rows *sql.Rows) error {
 		var c jobrun.LogChunk

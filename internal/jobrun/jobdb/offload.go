@@ -64,7 +64,9 @@ UPDATE jobs.job_runs r SET log_ref = $3, log_sha256 = $4, updated_at = clock_tim
 // Offloaded implements jobrun.Offloading. Whoever appends to a log holds the row
 // of the run, so its chunks are counted after that is locked, by a statement of its
 // own: one that had begun before would not see what was stored meanwhile.
-func (st *Logs) Offloaded(ctx context.Context, tenant, run uuid.UUID, ref string, sum []byte, chunks int, bytes int64) (done bool, err error) {
+func (st *Logs) Offloaded(
+	ctx context.Context, tenant, run uuid.UUID, ref string, sum []byte, chunks int, bytes int64,
+) (done bool, err error) {
 	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
 		r, _, err := st.db.LockRun(ctx, tx, tenant, run)
 		switch {

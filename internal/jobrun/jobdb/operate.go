@@ -16,7 +16,9 @@ import (
 
 // Operate has a run changed as an operator asks; when that changes it, the action
 // is stored with it. nil: no action.
-func (st *Jobs) Operate(ctx context.Context, tenantID, id uuid.UUID, by *operator.Action, in jobrun.Input) (jobrun.Run, error) {
+func (st *Jobs) Operate(
+	ctx context.Context, tenantID, id uuid.UUID, by *operator.Action, in jobrun.Input,
+) (jobrun.Run, error) {
 	c, err := postgres.RetryCollision(func() (c jobrun.Change, err error) {
 		err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
 			r, now, err := st.db.LockRun(ctx, tx, tenantID, id)
@@ -46,7 +48,9 @@ func (st *Jobs) Cancel(ctx context.Context, tenant, id uuid.UUID, force bool, by
 }
 
 // Reassign implements jobrun.Runs.
-func (st *Jobs) Reassign(ctx context.Context, tenant, id uuid.UUID, force bool, by operator.Action) (jobrun.Run, error) {
+func (st *Jobs) Reassign(
+	ctx context.Context, tenant, id uuid.UUID, force bool, by operator.Action,
+) (jobrun.Run, error) {
 	r, err := st.Operate(ctx, tenant, id, &by, jobrun.ReassignRequested{Actor: by.Actor, Reason: by.Reason, Force: force})
 	return r, postgres.Outage("reassign a job run", err)
 }

@@ -54,7 +54,8 @@ func (db *DB) scanEvent(row postgres.Scanner) (e jobrun.PublishedEvent, err erro
 	var key, correlation, by sql.NullString
 	var occurred time.Time
 	var source uuid.NullUUID
-	err = row.Scan(&e.ID, &e.TenantID, &e.Type, &payload, &key, &correlation, &occurred, &source, &e.CreatedAt, &e.ProcessedAt, &by)
+	err = row.Scan(&e.ID, &e.TenantID, &e.Type, &payload, &key, &correlation, &occurred, &source, &e.CreatedAt,
+		&e.ProcessedAt, &by)
 	postgres.UTC(&occurred, &e.CreatedAt, e.ProcessedAt)
 	if err != nil {
 		return e, err
@@ -71,7 +72,9 @@ var errEventsBusy = errors.New("the dedupe key of an event keeps being taken and
 // publishEvent stores an event within tx, whose role sees the tenant: durable
 // with it. Of a dedupe key that counts for window, the event that has it is
 // returned, and created is false. source is the run that emits it; zero: none.
-func (db *DB) publishEvent(ctx context.Context, tx *sqlx.Tx, tenant, source uuid.UUID, e *jobrun.NewEvent, window time.Duration) (stored jobrun.PublishedEvent, created bool, err error) {
+func (db *DB) publishEvent(
+	ctx context.Context, tx *sqlx.Tx, tenant, source uuid.UUID, e *jobrun.NewEvent, window time.Duration,
+) (stored jobrun.PublishedEvent, created bool, err error) {
 	sealer := db.Keys.SealerFor(tenant, e.ID)
 	payload, err := postgres.Seal(&sealer, fieldEventPayload, e.Payload)
 	if err != nil {
@@ -98,7 +101,9 @@ func (db *DB) publishEvent(ctx context.Context, tx *sqlx.Tx, tenant, source uuid
 }
 
 // Publish implements jobrun.Events.
-func (st *Events) Publish(ctx context.Context, tenant uuid.UUID, e jobrun.NewEvent) (stored jobrun.PublishedEvent, created bool, err error) {
+func (st *Events) Publish(
+	ctx context.Context, tenant uuid.UUID, e jobrun.NewEvent,
+) (stored jobrun.PublishedEvent, created bool, err error) {
 	settings, err := st.settings(ctx)
 	if err != nil {
 		return stored, false, err
@@ -143,7 +148,9 @@ func (st *Events) Event(ctx context.Context, tenant, id uuid.UUID) (e jobrun.Pub
 }
 
 // ListEvents implements jobrun.Events.
-func (st *Events) ListEvents(ctx context.Context, tenant uuid.UUID, f jobrun.EventFilter, p jobrun.Paging) (list []jobrun.PublishedEvent, paged jobrun.Paged, err error) {
+func (st *Events) ListEvents(
+	ctx context.Context, tenant uuid.UUID, f jobrun.EventFilter, p jobrun.Paging,
+) (list []jobrun.PublishedEvent, paged jobrun.Paged, err error) {
 	var w postgres.Where
 	w.Add("v.tenant_id = ?", tenant)
 	if f.Type != "" {
@@ -173,7 +180,8 @@ func (st *Events) ListEvents(ctx context.Context, tenant uuid.UUID, f jobrun.Eve
 			}
 			paged.TotalCapped = paged.Total == most
 		}
-		list, paged.More, err = ReadPage(ctx, tx, NewestFirst{jobEventColumns, "jobs.events v", "v.created_at", "v.id"}, &w, p, st.db.scanEvent)
+		list, paged.More, err = ReadPage(ctx, tx, NewestFirst{jobEventColumns, "jobs.events v", "v.created_at", "v.id"}, &w,
+			p, st.db.scanEvent)
 		return err
 	})
 	return list, paged, postgres.Outage("list events", err)

@@ -38,7 +38,9 @@ SELECT ` + RunColumns + `, clock_timestamp() FROM jobs.job_runs r WHERE r.tenant
 
 // LockRun reads a run in tx, of the writers' connections, and locks it; now is
 // the database's clock. Fault: NotFound.
-func (db *DB) LockRun(ctx context.Context, tx *sqlx.Tx, tenantID, id uuid.UUID) (r jobrun.Run, now time.Time, err error) {
+func (db *DB) LockRun(
+	ctx context.Context, tx *sqlx.Tx, tenantID, id uuid.UUID,
+) (r jobrun.Run, now time.Time, err error) {
 	stmt, err := db.PreparedIn(ctx, tx, lockOneRun)
 	if err != nil {
 		return r, now, err
@@ -61,7 +63,9 @@ func (db *DB) runOfKey(ctx context.Context, tx *sqlx.Tx, tenantID uuid.UUID, key
 }
 
 // Create implements jobrun.Runs.
-func (st *Jobs) Create(ctx context.Context, r jobrun.Run, by operator.Action) (stored jobrun.Run, created bool, err error) {
+func (st *Jobs) Create(
+	ctx context.Context, r jobrun.Run, by operator.Action,
+) (stored jobrun.Run, created bool, err error) {
 	_, err = postgres.RetryCollision(func() (struct{}, error) {
 		return struct{}{}, st.db.InWrite(ctx, func(tx *sqlx.Tx) (err error) {
 			stored, created, err = st.create(ctx, tx, r, by)

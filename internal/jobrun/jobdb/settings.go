@@ -125,7 +125,9 @@ func (st *Settings) SettingValues(ctx context.Context) ([]jobrun.SettingValue, i
 }
 
 // ChangeSettings implements jobrun.SettingsStore.
-func (st *Settings) ChangeSettings(ctx context.Context, version int64, values map[string]*float64, by operator.Action) (jobrun.Settings, error) {
+func (st *Settings) ChangeSettings(
+	ctx context.Context, version int64, values map[string]*float64, by operator.Action,
+) (jobrun.Settings, error) {
 	var after jobrun.Settings
 	err := st.db.InRead(ctx, func(tx *sqlx.Tx) (err error) {
 		after, err = changeSettings(ctx, tx, version, values, by)
@@ -137,7 +139,9 @@ func (st *Settings) ChangeSettings(ctx context.Context, version int64, values ma
 	return after, postgres.Outage("change the settings of job runs", err)
 }
 
-func changeSettings(ctx context.Context, tx *sqlx.Tx, version int64, values map[string]*float64, by operator.Action) (jobrun.Settings, error) {
+func changeSettings(
+	ctx context.Context, tx *sqlx.Tx, version int64, values map[string]*float64, by operator.Action,
+) (jobrun.Settings, error) {
 	var present int64
 	if err := tx.GetContext(ctx, &present, `SELECT version FROM jobs.settings_version FOR UPDATE`); err != nil {
 		return jobrun.Settings{}, err

@@ -27,7 +27,9 @@ type workerCall struct {
 // the run in tx and returns it as it is then. Of a call that was carried out
 // before it returns the run as it is, and replayed. A refusal is a fault, and is
 // noted once for each attempt and kind of call (J3).
-func (st *Jobs) decide(ctx context.Context, c workerCall, do func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error)) (r jobrun.Run, replayed bool, err error) {
+func (st *Jobs) decide(
+	ctx context.Context, c workerCall, do func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error),
+) (r jobrun.Run, replayed bool, err error) {
 	type decision struct {
 		run      jobrun.Run
 		replayed bool
@@ -74,18 +76,23 @@ func (st *Jobs) noteRefusal(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c w
 	if f := fault.As(refusal); f != nil {
 		code = f.Code
 	}
-	_, err := tx.ExecContext(ctx, putRefusal, r.ID, r.TenantID, r.Version, min(c.fence.Attempt, maxAttempt), c.fence.LeaderEpoch, c.fence.WorkerID,
+	_, err := tx.ExecContext(ctx, putRefusal, r.ID, r.TenantID, r.Version, min(c.fence.Attempt, maxAttempt),
+		c.fence.LeaderEpoch, c.fence.WorkerID,
 		string(c.call)+": "+code, string(c.call)+": %")
 	return err
 }
 
 // Apply decides what an input makes of a locked run, and writes that.
-func (st *Jobs) Apply(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, now time.Time) (jobrun.Change, error) {
+func (st *Jobs) Apply(
+	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, now time.Time,
+) (jobrun.Change, error) {
 	return st.db.ApplyToRun(ctx, tx, r, in, st.db.At(now))
 }
 
 // ApplyToRun decides at m what an input makes of a locked run, and writes that.
-func (db *DB) ApplyToRun(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, m jobrun.Moment) (jobrun.Change, error) {
+func (db *DB) ApplyToRun(
+	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, m jobrun.Moment,
+) (jobrun.Change, error) {
 	spec, err := db.specOf(ctx, tx, r)
 	if err != nil {
 		return jobrun.Change{}, err
@@ -120,7 +127,9 @@ func (st *Jobs) AckCancel(ctx context.Context, tenant, run uuid.UUID, f jobrun.F
 }
 
 // Release implements jobrun.Work (W9).
-func (st *Jobs) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, reason string) (jobrun.Done, error) {
+func (st *Jobs) Release(
+	ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, reason string,
+) (jobrun.Done, error) {
 	d, err := st.carryOut(ctx, workerCall{tenant, run, f, jobrun.CallRelease}, jobrun.Released{Reason: reason})
 	return d, postgres.Outage("release a job run", err)
 }

@@ -56,7 +56,9 @@ func noWorker() error {
 }
 
 // ListWorkers implements jobrun.Workers.
-func (st *Workers) ListWorkers(ctx context.Context, tenant uuid.UUID, states []jobrun.WorkerState, p jobrun.Paging) (list []jobrun.WorkerProcess, paged jobrun.Paged, err error) {
+func (st *Workers) ListWorkers(
+	ctx context.Context, tenant uuid.UUID, states []jobrun.WorkerState, p jobrun.Paging,
+) (list []jobrun.WorkerProcess, paged jobrun.Paged, err error) {
 	w := postgres.Where{}
 	w.Add("w.tenant_id = ?", tenant)
 	if len(states) > 0 {
@@ -80,14 +82,17 @@ func (st *Workers) ListWorkers(ctx context.Context, tenant uuid.UUID, states []j
 				paged.Total = p.TotalCap
 			}
 		}
-		list, paged.More, err = ReadPage(ctx, tx, NewestFirst{workerColumns, "jobs.workers w", "w.registered_at", "w.id"}, &w, p, scanWorker)
+		list, paged.More, err = ReadPage(ctx, tx, NewestFirst{workerColumns, "jobs.workers w", "w.registered_at", "w.id"},
+			&w, p, scanWorker)
 		return err
 	})
 	return list, paged, postgres.Outage("list workers", err)
 }
 
 // Move implements jobrun.Workers.
-func (st *Workers) Move(ctx context.Context, tenant, id uuid.UUID, to jobrun.WorkerState, by operator.Action) (w jobrun.WorkerProcess, err error) {
+func (st *Workers) Move(
+	ctx context.Context, tenant, id uuid.UUID, to jobrun.WorkerState, by operator.Action,
+) (w jobrun.WorkerProcess, err error) {
 	settings, err := st.settings(ctx)
 	if err != nil {
 		return w, err

@@ -271,7 +271,9 @@ func (st *Sweeps) admitKeys(ctx context.Context, t jobrun.Term, limit int) (jobr
 
 // keysAfter returns those of the next n keys, up to limit, that there is something
 // to decide about, and the last of the n.
-func (st *Sweeps) keysAfter(ctx context.Context, after concurrencyKey, limit int) (page []concurrencyKey, last concurrencyKey, n int, err error) {
+func (st *Sweeps) keysAfter(
+	ctx context.Context, after concurrencyKey, limit int,
+) (page []concurrencyKey, last concurrencyKey, n int, err error) {
 	rows, err := st.db.QueryWrite(ctx, findKeys, limit, after.tenant, after.key)
 	if err != nil {
 		return nil, last, 0, err

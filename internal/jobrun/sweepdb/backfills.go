@@ -53,7 +53,9 @@ var backfills = kind[jobrun.Backfill]{
 }
 
 // CreateBackfill implements jobrun.BulkOperations.
-func (st *Bulks) CreateBackfill(ctx context.Context, b jobrun.Backfill, by operator.Action) (stored jobrun.Backfill, created bool, err error) {
+func (st *Bulks) CreateBackfill(
+	ctx context.Context, b jobrun.Backfill, by operator.Action,
+) (stored jobrun.Backfill, created bool, err error) {
 	created, err = backfills.create(ctx, st.db, b.TenantID, by, `
 			INSERT INTO jobs.backfills (id, tenant_id, definition_id, version, state, from_at, to_at, reprocess, newest_first, max_active, overlap, reason, actor, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (id) DO NOTHING`,
@@ -83,7 +85,9 @@ func (st *Bulks) GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b jobru
 }
 
 // ListBackfills implements jobrun.BulkOperations.
-func (st *Bulks) ListBackfills(ctx context.Context, tenant, definition uuid.UUID, p jobrun.Paging) ([]jobrun.Backfill, jobrun.Paged, error) {
+func (st *Bulks) ListBackfills(
+	ctx context.Context, tenant, definition uuid.UUID, p jobrun.Paging,
+) ([]jobrun.Backfill, jobrun.Paged, error) {
 	var w postgres.Where
 	w.Add("b.tenant_id = ? AND b.definition_id = ?", tenant, definition)
 	return backfills.list(ctx, st.db, tenant, &w, p)
@@ -92,7 +96,9 @@ func (st *Bulks) ListBackfills(ctx context.Context, tenant, definition uuid.UUID
 // CancelBackfill implements jobrun.BulkOperations. The backfill ends first, so that it makes
 // no more runs; when the node dies before those are canceled, canceling it again
 // does.
-func (st *Bulks) CancelBackfill(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (jobrun.Backfill, error) {
+func (st *Bulks) CancelBackfill(
+	ctx context.Context, tenant, id uuid.UUID, by operator.Action,
+) (jobrun.Backfill, error) {
 	b, err := backfills.canceled(ctx, st.db, tenant, id, by)
 	if err != nil {
 		return b, err
@@ -102,7 +108,9 @@ func (st *Bulks) CancelBackfill(ctx context.Context, tenant, id uuid.UUID, by op
 
 // cancelWaiting cancels the runs of a backfill that were not started.
 func (st *Bulks) cancelWaiting(ctx context.Context, tenant, id uuid.UUID, by operator.Action) error {
-	runs, _, err := st.jobs.ListRuns(ctx, tenant, jobrun.Filter{BackfillID: id, States: []jobrun.State{jobrun.Pending, jobrun.Assigned, jobrun.Orphaned}}, jobrun.Paging{Limit: 2 * jobrun.MaxBackfillActive})
+	runs, _, err := st.jobs.ListRuns(ctx, tenant,
+		jobrun.Filter{BackfillID: id, States: []jobrun.State{jobrun.Pending, jobrun.Assigned, jobrun.Orphaned}},
+		jobrun.Paging{Limit: 2 * jobrun.MaxBackfillActive})
 	if err != nil {
 		return err
 	}
@@ -131,7 +139,9 @@ SELECT first.slot, bool_or(run.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPH
  GROUP BY first.slot`
 
 // SlotStates implements jobrun.BulkOperations.
-func (st *Bulks) SlotStates(ctx context.Context, tenant, definition uuid.UUID, slots []time.Time) (states map[time.Time]jobrun.SlotState, err error) {
+func (st *Bulks) SlotStates(
+	ctx context.Context, tenant, definition uuid.UUID, slots []time.Time,
+) (states map[time.Time]jobrun.SlotState, err error) {
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		states, err = readSlots(ctx, tx, tenant, definition, slots)
 		return err
@@ -140,7 +150,9 @@ func (st *Bulks) SlotStates(ctx context.Context, tenant, definition uuid.UUID, s
 }
 
 // readSlots reads what became of slots; those that never had a run are left out.
-func readSlots(ctx context.Context, tx *sqlx.Tx, tenantID, definition uuid.UUID, slots []time.Time) (map[time.Time]jobrun.SlotState, error) {
+func readSlots(
+	ctx context.Context, tx *sqlx.Tx, tenantID, definition uuid.UUID, slots []time.Time,
+) (map[time.Time]jobrun.SlotState, error) {
 	texts := make([]string, len(slots))
 	for i, slot := range slots {
 		texts[i] = slot.UTC().Format(time.RFC3339Nano)

@@ -24,7 +24,9 @@ func (st *Bulks) Backfill(ctx context.Context, t jobrun.Term, s jobrun.Settings,
 }
 
 // backfill makes the next runs of one, in one transaction with how far it has come.
-func (st *Bulks) backfill(ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int) (swept jobrun.Swept, err error) {
+func (st *Bulks) backfill(
+	ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int,
+) (swept jobrun.Swept, err error) {
 	var runs []jobrun.Run
 	var created []bool
 	err = st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
@@ -40,7 +42,8 @@ func (st *Bulks) backfill(ctx context.Context, t jobrun.Term, s jobrun.Settings,
 		// Counted by another statement, which sees what whoever had the lock before has made.
 		var active int
 		var now time.Time
-		if err := tx.QueryRowContext(ctx, `SELECT `+activeOf("$1", "$2")+`, clock_timestamp()`, m.Tenant, m.ID).Scan(&active, &now); err != nil {
+		row := tx.QueryRowContext(ctx, `SELECT `+activeOf("$1", "$2")+`, clock_timestamp()`, m.Tenant, m.ID)
+		if err := row.Scan(&active, &now); err != nil {
 			return err
 		}
 		d, err := jobdb.ScanDefinition(tx.QueryRowContext(ctx, `SELECT `+jobdb.DefinitionColumns+` FROM jobs.job_definitions d WHERE d.tenant_id = $1 AND d.id = $2`, m.Tenant, b.DefinitionID))

@@ -27,7 +27,8 @@ func scanBulk(row postgres.Scanner) (b jobrun.Bulk, err error) {
 	var filter []byte
 	var at *time.Time
 	var id uuid.NullUUID
-	if err := row.Scan(&b.ID, &b.TenantID, &b.Version, &b.Action, &b.State, &filter, &b.Before, &at, &id, &b.Matched, &b.Done, &b.Skipped,
+	if err := row.Scan(&b.ID, &b.TenantID, &b.Version, &b.Action, &b.State, &filter, &b.Before, &at, &id,
+		&b.Matched, &b.Done, &b.Skipped,
 		&b.Reason, &b.Actor, &b.CreatedAt, &b.EndedAt); err != nil {
 		return b, err
 	}
@@ -52,7 +53,9 @@ var bulks = kind[jobrun.Bulk]{
 }
 
 // CreateBulk implements jobrun.BulkOperations.
-func (st *Bulks) CreateBulk(ctx context.Context, b jobrun.Bulk, by operator.Action) (stored jobrun.Bulk, created bool, err error) {
+func (st *Bulks) CreateBulk(
+	ctx context.Context, b jobrun.Bulk, by operator.Action,
+) (stored jobrun.Bulk, created bool, err error) {
 	filter, err := json.Marshal(b.Filter)
 	if err != nil {
 		return b, false, fmt.Errorf("encode filter: %w", err)
@@ -76,7 +79,9 @@ func (st *Bulks) GetBulk(ctx context.Context, tenant, id uuid.UUID) (jobrun.Bulk
 }
 
 // ListBulks implements jobrun.BulkOperations.
-func (st *Bulks) ListBulks(ctx context.Context, tenant uuid.UUID, state jobrun.BulkState, p jobrun.Paging) ([]jobrun.Bulk, jobrun.Paged, error) {
+func (st *Bulks) ListBulks(
+	ctx context.Context, tenant uuid.UUID, state jobrun.BulkState, p jobrun.Paging,
+) ([]jobrun.Bulk, jobrun.Paged, error) {
 	var w postgres.Where
 	w.Add("b.tenant_id = ?", tenant)
 	if state != "" {
@@ -102,7 +107,9 @@ func (st *Bulks) Bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, lim
 
 // bulk deals with the next runs of one, in one transaction with how far it has
 // come. They are found before, as the tenant, whose fence the list needs.
-func (st *Bulks) bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int) (jobrun.Swept, error) {
+func (st *Bulks) bulk(
+	ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int,
+) (jobrun.Swept, error) {
 	b, err := st.GetBulk(ctx, m.Tenant, m.ID)
 	if err != nil || b.State != jobrun.BulkRunning {
 		return jobrun.Swept{}, err
@@ -167,7 +174,9 @@ func putBulk(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk) error {
 
 // dealWith cancels one run or runs it once more. done: it was; not when it was too
 // late, its definition is gone, or its policy forbids it.
-func (st *Bulks) dealWith(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk, id uuid.UUID, s jobrun.Settings) (made *jobrun.Run, done bool, err error) {
+func (st *Bulks) dealWith(
+	ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk, id uuid.UUID, s jobrun.Settings,
+) (made *jobrun.Run, done bool, err error) {
 	r, now, err := st.db.LockRun(ctx, tx, b.TenantID, id)
 	if err != nil {
 		if fault.KindOf(err) == fault.NotFound {

@@ -30,7 +30,9 @@ func newEnding(doing, find string, by ...string) ending {
 
 // run ends what it finds: all in one transaction, or, when something of it cannot
 // be stored, one by one, so that one of them cannot keep the others from ending.
-func (e ending) run(ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int, in jobrun.Input, by ...any) (s jobrun.Swept, err error) {
+func (e ending) run(
+	ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int, in jobrun.Input, by ...any,
+) (s jobrun.Swept, err error) {
 	rows, err := db.QueryWrite(ctx, e.find.Text, e.find.Args(append(postgres.Values{limit}, by...))...)
 	if err != nil {
 		return s, postgres.Outage(e.doing, err)
@@ -52,7 +54,9 @@ func (e ending) run(ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int,
 
 // endRuns does what in says with runs, as the leader, and tells how many it has
 // changed.
-func endRuns(ctx context.Context, db *jobdb.DB, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input) (int, error) {
+func endRuns(
+	ctx context.Context, db *jobdb.DB, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input,
+) (int, error) {
 	n, err := endTogether(ctx, db, t, ids, in)
 	if err == nil || len(ids) == 1 || postgres.Collided(err) || ctx.Err() != nil || fault.As(err) != nil {
 		return n, err
@@ -74,7 +78,9 @@ func endRuns(ctx context.Context, db *jobdb.DB, t jobrun.Term, ids []uuid.UUID, 
 // next round.
 const maxRefused = 10
 
-func endTogether(ctx context.Context, db *jobdb.DB, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input) (n int, err error) {
+func endTogether(
+	ctx context.Context, db *jobdb.DB, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input,
+) (n int, err error) {
 	var list postgres.BinaryColumn
 	for _, id := range ids {
 		list.UUID(id)
@@ -150,7 +156,8 @@ func (st *Sweeps) Lose(ctx context.Context, t jobrun.Term, _ jobrun.Settings, li
 
 // TimeOut implements jobrun.Sweeps.
 func (st *Sweeps) TimeOut(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
-	return endOverdue.run(ctx, st.db, t, limit, jobrun.TimeoutPassed{Settings: s}, s.Seconds(jobrun.TimeoutGrace).Microseconds())
+	return endOverdue.run(ctx, st.db, t, limit, jobrun.TimeoutPassed{Settings: s},
+		s.Seconds(jobrun.TimeoutGrace).Microseconds())
 }
 
 // EndCanceled implements jobrun.Sweeps. Runs that were orphaned meanwhile end at

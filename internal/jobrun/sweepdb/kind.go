@@ -29,7 +29,9 @@ type kind[T any] struct {
 
 // create stores one by insert, which does nothing if its id is there. created is
 // false then.
-func (k *kind[T]) create(ctx context.Context, db *jobdb.DB, tenant uuid.UUID, by operator.Action, insert string, args ...any) (created bool, err error) {
+func (k *kind[T]) create(
+	ctx context.Context, db *jobdb.DB, tenant uuid.UUID, by operator.Action, insert string, args ...any,
+) (created bool, err error) {
 	err = db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		res, err := tx.ExecContext(ctx, insert, args...)
 		if err != nil {
@@ -45,7 +47,9 @@ func (k *kind[T]) create(ctx context.Context, db *jobdb.DB, tenant uuid.UUID, by
 }
 
 // get reads one by a query of OfTenant, with scan.
-func (k *kind[T]) get(ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, query string, scan func(postgres.Scanner) (T, error)) (b T, err error) {
+func (k *kind[T]) get(
+	ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, query string, scan func(postgres.Scanner) (T, error),
+) (b T, err error) {
 	err = db.ReadOne(ctx, tenant, query, jobrun.NoBulk(k.name), func(rows *sql.Rows) (err error) {
 		b, err = scan(rows)
 		return err
@@ -55,7 +59,9 @@ func (k *kind[T]) get(ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, q
 
 // list reads a page of what w selects, newest first. They are few: they are counted
 // to the end.
-func (k *kind[T]) list(ctx context.Context, db *jobdb.DB, tenant uuid.UUID, w *postgres.Where, p jobrun.Paging) (list []T, page jobrun.Paged, err error) {
+func (k *kind[T]) list(
+	ctx context.Context, db *jobdb.DB, tenant uuid.UUID, w *postgres.Where, p jobrun.Paging,
+) (list []T, page jobrun.Paged, err error) {
 	from := k.table + " b"
 	err = db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
 		if p.Total {
@@ -80,7 +86,9 @@ func (k *kind[T]) lock(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) (
 }
 
 // canceled cancels one as its rule says.
-func (k *kind[T]) canceled(ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, by operator.Action) (b T, err error) {
+func (k *kind[T]) canceled(
+	ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, by operator.Action,
+) (b T, err error) {
 	err = db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		if b, err = k.lock(ctx, tx, tenant, id); err != nil {
 			return err
@@ -105,7 +113,9 @@ const bulksAtOnce = 50
 type bulkRef struct{ Tenant, ID uuid.UUID }
 
 // step moves those that are RUNNING on, the oldest first, each by a step of its own.
-func (k *kind[T]) step(ctx context.Context, db *jobdb.DB, one func(bulkRef) (jobrun.Swept, error)) (all jobrun.Swept, err error) {
+func (k *kind[T]) step(
+	ctx context.Context, db *jobdb.DB, one func(bulkRef) (jobrun.Swept, error),
+) (all jobrun.Swept, err error) {
 	list, err := k.running(ctx, db)
 	if err != nil {
 		return all, postgres.Outage("look for "+k.name+"s", err)

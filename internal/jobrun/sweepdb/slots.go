@@ -67,7 +67,9 @@ UPDATE jobs.job_definitions d SET last_materialized_at = greatest(d.last_materia
 RETURNING d.id`
 
 // Materialize implements jobrun.Sweeps.
-func (st *Sweeps) Materialize(ctx context.Context, t jobrun.Term, slots []jobrun.Slot, advances []jobrun.Advance) (made int, err error) {
+func (st *Sweeps) Materialize(
+	ctx context.Context, t jobrun.Term, slots []jobrun.Slot, advances []jobrun.Advance,
+) (made int, err error) {
 	var c [4]postgres.BinaryColumn
 	for i := range advances {
 		a := &advances[i]
@@ -111,7 +113,14 @@ func (st *Sweeps) Materialize(ctx context.Context, t jobrun.Term, slots []jobrun
 			}
 			made++
 			if r.State == jobrun.Skipped {
-				told.Add(r, jobrun.Event{At: r.CreatedAt, Kind: jobrun.WasSkipped, To: jobrun.Skipped, Version: r.Version, Epoch: t.Epoch, Reason: reasons[i]})
+				told.Add(r, jobrun.Event{
+					At:      r.CreatedAt,
+					Kind:    jobrun.WasSkipped,
+					To:      jobrun.Skipped,
+					Version: r.Version,
+					Epoch:   t.Epoch,
+					Reason:  reasons[i],
+				})
 			}
 		}
 		return st.db.PutRunEvents(ctx, tx, &told)

@@ -67,7 +67,9 @@ func newMove(doing, find, change string, by []string, more ...string) move {
 }
 
 // run returns how many rows were changed. more: there may be others.
-func (m move) run(ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int, by []any, more ...any) (jobrun.Swept, error) {
+func (m move) run(
+	ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int, by []any, more ...any,
+) (jobrun.Swept, error) {
 	var s jobrun.Swept
 	ids, n, err := foundIDs(ctx, db, m.find.Text, m.find.Args(append(postgres.Values{limit}, by...))...)
 	if err != nil || n == 0 {
@@ -79,7 +81,9 @@ func (m move) run(ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int, b
 }
 
 // these is run for rows that were found, of which ids is the parameter.
-func (m move) these(ctx context.Context, db *jobdb.DB, t jobrun.Term, ids any, args ...any) (s jobrun.Swept, err error) {
+func (m move) these(
+	ctx context.Context, db *jobdb.DB, t jobrun.Term, ids any, args ...any,
+) (s jobrun.Swept, err error) {
 	args = m.change.Args(append(postgres.Values{ids}, args...))
 	err = db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		rows, err := db.QueryIn(ctx, tx, m.change.Text, args...)
