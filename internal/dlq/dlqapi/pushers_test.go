@@ -1,6 +1,7 @@
 package dlqapi_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,6 +13,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -107,5 +112,34 @@ func TestTheRecordSaysWhoImportedALetter(t *testing.T) {
 	want := []string{"import * importDeadLetters key:admin asked", "push " + id.String() + " importDeadLetters key:admin done"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What is remembered of a topic's policy for a request is a policy, and not that it
+// could not be read: the next message of the topic is refused as well.
+func TestNoMessageIsStoredByAPolicyThatCouldNotBeRead(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	q := newQueue(t, func(c *httpapi.Config) {
+		c.DeadLetters.PolicyOf = func(context.Context, uuid.UUID, string) (dlq.Policy, error) {
+			asked++
+			return dlq.Policy{}, fault.New(fault.Unavailable, rest.CodeUnavailable, "policies cannot be read")
+		}
+	})
+	const message = `{"original_topic":"orders","error_message":"boom","payload":1}`
+	var got client.DeadLetterResults
+	q.Send("POST", "/api/v1/dlq/messages/batch", `{"messages":[`+message+`,`+message+`]}`).Into(&got)
+	for i, r := range got.Results {
+		if r.Status != http.StatusServiceUnavailable || r.ID != nil {
+			t.Errorf("message %d of the batch: %d, id %v", i, r.Status, r.ID)
+		}
+	}
+	if asked != 2 || len(got.Results) != 2 {
+		t.Errorf("the policy was asked for %d times, and there are %d results", asked, len(got.Results))
+	}
+	var list client.DeadLetterList
+	q.Send("GET", letters, "").Into(&list)
+	if len(list.Messages) != 0 {
+		t.Errorf("%d letters were stored", len(list.Messages))
 	}
 }

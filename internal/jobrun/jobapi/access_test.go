@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
@@ -52,6 +53,23 @@ func TestWhoLacksPayloadsReadSeesThatARunIsAndNotWhatIsInIt(t *testing.T) {
 	got := e.Send("GET", path, "", apitest.As("auditor")...).Run(200)
 	if string(got.Args) != `"***"` || got.Error.Message != "shown" || *got.Error.Stack != "***" || got.Labels["l"] != "shown" {
 		t.Errorf("an auditor sees %+v", got)
+	}
+}
+
+// A log cannot be redacted: whoever lacks payloads:read is refused before a stream is taken.
+func TestALogThatIsRefusedHoldsNoStream(t *testing.T) {
+	t.Parallel()
+	e := newJobEdge(t, apitest.Guarded, func(c *httpapi.Config) { c.Limits.MaxStreams = 1 })
+	e.Send("POST", definitions, `{"name":"job","type":"manual","command_name":"report"}`, apitest.As("admin")...).Definition(201)
+	r := e.Send("POST", definitions+"/job/runs", "", apitest.As("operator")...).Run(201)
+	_, offers := e.claim(1, true)
+	e.finish(&offers[0], nil)
+	follow := jobRuns + "/" + r.ID.String() + "/logs?follow=true"
+	for range 2 {
+		e.Send("GET", follow, "", apitest.As("auditor")...).Wants(http.StatusForbidden, "AUTH_FORBIDDEN")
+	}
+	if got := e.Send("GET", follow, "", apitest.As("operator")...); got.Status != http.StatusOK {
+		t.Errorf("after two refusals the log is %d %s", got.Status, got.Body)
 	}
 }
 
