@@ -123,7 +123,7 @@ func (st *Sagas) ListArchived(_ context.Context, tenant uuid.UUID, f saga.Filter
 	defer st.m.mu.Unlock()
 	var all []saga.Archived
 	for _, a := range st.m.archive {
-		if a.Saga.Tenant.ID == tenant && matches(&a.Saga, f) {
+		if a.Saga.Tenant.ID == tenant && f.Matches(&a.Saga) {
 			all = append(all, saga.Archived{Loaded: saga.Loaded{Saga: copySaga(&a.Saga)}, ArchivedAt: a.ArchivedAt})
 		}
 	}

@@ -3,8 +3,6 @@ package memstore
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"reflect"
 	"slices"
 	"time"
 
@@ -19,7 +17,7 @@ func (st *Sagas) List(_ context.Context, tenant uuid.UUID, f saga.Filter) (saga.
 	defer st.m.mu.Unlock()
 	var all []saga.Saga
 	for _, s := range st.m.sagas {
-		if s.Tenant.ID == tenant && matches(s, f) {
+		if s.Tenant.ID == tenant && f.Matches(s) {
 			all = append(all, copySaga(s))
 		}
 	}
@@ -50,53 +48,4 @@ func position(s *saga.Saga, at time.Time, id uuid.UUID) int {
 		return c
 	}
 	return bytes.Compare(s.ID[:], id[:])
-}
-
-func matches(s *saga.Saga, f saga.Filter) bool {
-	is := func(want string, have *string) bool { return want == "" || have != nil && *have == want }
-	return is(f.WorkflowName, &s.WorkflowName) && is(f.InitiatedBy, &s.InitiatedBy) &&
-		is(f.CorrelationID, s.CorrelationID) && is(f.TraceID, s.TraceID) && is(f.BusinessKey, s.BusinessKey) &&
-		(f.States == nil || slices.Contains(f.States, s.State)) &&
-		(f.NeedsAttention == nil || *f.NeedsAttention == s.NeedsAttention) &&
-		(f.Metadata == nil || s.Metadata != nil && contains(decode(s.Metadata), decode(f.Metadata))) &&
-		within(s.CreatedAt, f.CreatedFrom, f.CreatedTo) && within(s.UpdatedAt, f.UpdatedFrom, f.UpdatedTo)
-}
-
-func within(t, from, to time.Time) bool {
-	return (from.IsZero() || !t.Before(from)) && (to.IsZero() || t.Before(to))
-}
-
-func decode(j json.RawMessage) any {
-	var v any
-	_ = json.Unmarshal(j, &v) // canonical JSON: it was checked at the edge
-	return v
-}
-
-// contains is jsonb's @> operator.
-func contains(have, want any) bool {
-	switch w := want.(type) {
-	case map[string]any:
-		h, ok := have.(map[string]any)
-		if !ok {
-			return false
-		}
-		for k, v := range w {
-			if hv, there := h[k]; !there || !contains(hv, v) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		h, ok := have.([]any)
-		if !ok {
-			return false
-		}
-		for _, v := range w {
-			if !slices.ContainsFunc(h, func(hv any) bool { return contains(hv, v) }) {
-				return false
-			}
-		}
-		return true
-	}
-	return reflect.DeepEqual(have, want)
 }

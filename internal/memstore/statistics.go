@@ -18,8 +18,7 @@ func (st *Sagas) Statistics(_ context.Context, tenant uuid.UUID, f saga.Statisti
 	out := saga.Statistics{AsOf: st.m.now()}
 	at := map[string]map[int]int{} // name → version → place in out
 	for _, s := range st.m.sagas {
-		if s.Tenant.ID != tenant || f.WorkflowName != "" && s.WorkflowName != f.WorkflowName ||
-			!within(s.CreatedAt, f.CreatedFrom, f.CreatedTo) {
+		if s.Tenant.ID != tenant || !f.Matches(s) {
 			continue
 		}
 		if at[s.WorkflowName] == nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"maps"
 	"net/url"
 	"time"
 
@@ -25,15 +26,19 @@ const (
 // ListID identifies a list: whose it is, which one, and with which filters.
 type ListID [cursorList]byte
 
-// NewListID returns the id of the list at path with the filters in query.
-func NewListID(tenant uuid.UUID, path string, query url.Values, filters ...string) ListID {
-	chosen := url.Values{}
-	for _, name := range filters {
-		if values, ok := query[name]; ok {
-			chosen[name] = values
-		}
+// notFilters are the query parameters of lists that say which page is read and how
+// it is shown. All others decide what is in the list.
+var notFilters = []string{"page", "page_size", "limit", "cursor", "include", "view"}
+
+// NewListID returns the id of the list at path with the filters in query, which holds
+// nothing but parameters of the operation: the edge has refused what the contract does
+// not have. So a filter that the contract adds belongs to cursors from then on.
+func NewListID(tenant uuid.UUID, path string, query url.Values) ListID {
+	filters := maps.Clone(query)
+	for _, name := range notFilters {
+		delete(filters, name)
 	}
-	sum := sha256.Sum256([]byte(tenant.String() + "\n" + path + "\n" + chosen.Encode()))
+	sum := sha256.Sum256([]byte(tenant.String() + "\n" + path + "\n" + filters.Encode()))
 	return ListID(sum[:cursorList])
 }
 

@@ -2,6 +2,8 @@ package rest
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"net/url"
 	"testing"
 	"time"
 
@@ -84,5 +86,32 @@ func TestACursorComesBackAsItWent(t *testing.T) {
 	}
 	if _, _, err := TimeAndID([]byte("short")); err == nil {
 		t.Error("keys of another shape were accepted")
+	}
+}
+
+func TestEveryFilterBelongsToACursor(t *testing.T) {
+	tenant := uuid.MustParse("00000000-0000-0000-0000-00000000000a")
+	list := func(query string) ListID {
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return NewListID(tenant, "/api/v1/sagas", values)
+	}
+	// Cursors that clients hold were made of this text.
+	sum := sha256.Sum256([]byte("00000000-0000-0000-0000-00000000000a\n/api/v1/sagas\nstate=failed&status=FAILED&status=RUNNING"))
+	if got := list("status=FAILED&status=RUNNING&state=failed"); !bytes.Equal(got[:], sum[:len(got)]) {
+		t.Error("a list is identified by something else than its filters, so that cursors of before do not hold")
+	}
+	plain := list("")
+	for _, shown := range []string{"page=3", "page_size=7", "limit=5", "cursor=abc", "include=total", "view=full"} {
+		if list(shown) != plain {
+			t.Errorf("%s makes it another list", shown)
+		}
+	}
+	for _, filter := range []string{"status=FAILED", "order=asc", "a_filter_of_tomorrow=1"} {
+		if list(filter) == plain {
+			t.Errorf("%s makes it no other list", filter)
+		}
 	}
 }

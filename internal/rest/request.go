@@ -41,11 +41,8 @@ func RequestOf(ctx context.Context) *Request {
 	return ctx.Value(requestKey{}).(*Request)
 }
 
-// List identifies the list a request asks for.
-func (r *Request) List(filters ...string) ListID {
-	query, _ := url.ParseQuery(r.Query) // which the edge has parsed before
-	return NewListID(r.Tenant.ID, r.Path, query, filters...)
-}
+// List identifies the list a request asks for: its path and all its filters.
+func (r *Request) List() ListID { return NewListID(r.Tenant.ID, r.Path, r.Values()) }
 
 // Values is the query, which the edge has parsed before.
 func (r *Request) Values() url.Values {

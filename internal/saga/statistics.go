@@ -15,6 +15,11 @@ type StatisticsFilter struct {
 	CreatedFrom, CreatedTo time.Time
 }
 
+// Matches tells whether a saga of the tenant is counted.
+func (f *StatisticsFilter) Matches(s *Saga) bool {
+	return (f.WorkflowName == "" || s.WorkflowName == f.WorkflowName) && within(s.CreatedAt, f.CreatedFrom, f.CreatedTo)
+}
+
 // Statistics counts a tenant's sagas as they were at one moment.
 type Statistics struct {
 	AsOf time.Time

@@ -2,7 +2,6 @@ package saga
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -80,46 +79,6 @@ const (
 type Loaded struct {
 	Saga Saga
 	Logs []StepLog
-}
-
-// Filter selects sagas; zero fields do not restrict.
-type Filter struct {
-	WorkflowName   string
-	States         []State
-	CorrelationID  string
-	InitiatedBy    string
-	TraceID        string
-	BusinessKey    string
-	Metadata       json.RawMessage // containment (@>)
-	NeedsAttention *bool
-	CreatedFrom    time.Time // inclusive
-	CreatedTo      time.Time // exclusive
-	UpdatedFrom    time.Time // inclusive
-	UpdatedTo      time.Time // exclusive
-
-	Limit  int     // 1..200
-	Offset int     // page mode
-	After  *Cursor // cursor mode; then Offset is 0
-	Total  bool    // count all matches as well
-	// TotalCap is where counting stops; 0: nowhere. Counting all of a few
-	// million takes longer than anybody waits for a list.
-	TotalCap int64
-}
-
-// Cursor is the last row of the page before, at full precision (trap X5).
-type Cursor struct {
-	CreatedAt time.Time
-	ID        uuid.UUID
-}
-
-// Page is one page of sagas.
-type Page struct {
-	Sagas []Saga
-	More  bool
-	Total int64 // when Filter.Total
-	// TotalCapped: counting stopped at Filter.TotalCap or, when that took too
-	// long, before it. There are at least Total, and may be more.
-	TotalCapped bool
 }
 
 // Ownership is who drives what: nodes hold one lease row each, sagas name

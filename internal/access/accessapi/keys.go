@@ -83,7 +83,7 @@ func (s *Handlers) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObj
 	defer cancel()
 	req := rest.RequestOf(ctx)
 	p := in.Params
-	paging, err := s.PagingOf(req.List("active", "tenant_id"), p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func (s *Handlers) ListActions(ctx context.Context, in api.ListActionsRequestObj
 	if err != nil {
 		return nil, err
 	}
-	paging, err := s.PagingOf(req.List("kind", "subject", "actor", "verb", "operation", "request_id", "scope", "from", "to"), p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}

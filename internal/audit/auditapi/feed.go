@@ -201,7 +201,7 @@ func (s *Handlers) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequ
 	defer cancel()
 	p := in.Params
 	req := rest.RequestOf(ctx)
-	list := req.List("event_type", "order")
+	list := req.List()
 	size, after := rest.DefaultPageSize, int64(0)
 	if p.PageSize != nil {
 		size = int(*p.PageSize)

@@ -20,7 +20,7 @@ func (s *Handlers) GetTimeline(ctx context.Context, in api.GetTimelineRequestObj
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, err := s.PagingOf(req.List("correlation_id"), nil, p.PageSize, p.Cursor, nil)
+	paging, err := s.PagingOf(req.List(), nil, p.PageSize, p.Cursor, nil)
 	if err != nil {
 		return nil, err
 	}

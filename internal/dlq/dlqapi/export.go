@@ -26,7 +26,7 @@ func (s *Handlers) ExportDeadLetters(ctx context.Context, in api.ExportDeadLette
 	if err != nil {
 		return nil, err
 	}
-	e := &export{s: s, ctx: ctx, tenant: req.Tenant.ID, list: req.List(letterFilters...), bare: req.Method == http.MethodHead, left: -1}
+	e := &export{s: s, ctx: ctx, tenant: req.Tenant.ID, list: req.List(), bare: req.Method == http.MethodHead, left: -1}
 	e.query = dlq.Query{Filter: f, Oldest: true}
 	if in.Params.Limit != nil {
 		e.left = int(*in.Params.Limit)

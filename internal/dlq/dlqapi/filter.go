@@ -15,14 +15,6 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// letterFilters are the query parameters that decide which letters a list holds.
-var letterFilters = []string{
-	"status", "topic", "fingerprint", "error_type", "error_class", "error_contains", "consumer_group", "key", "key_base64",
-	"header", "payload", "created_from", "created_to", "last_retry_from", "last_retry_to", "retry_count_min", "retry_count_max",
-	"resolution", "generation_min", "source", "saga_id", "job_run_id", "correlation_id", "trace_id", "label", "assignee",
-	"redrive_id", "root_id",
-}
-
 // letterFilter reads the filters that all lists of letters have, whichever of
 // them are there. The contract has checked each by itself. Faults: Malformed;
 // Forbidden when the reader may not know what it filters by.

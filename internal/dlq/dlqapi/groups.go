@@ -16,7 +16,7 @@ func (s *Handlers) ListDeadLetterGroups(ctx context.Context, in api.ListDeadLett
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, err := s.PagingOf(req.List("state", "topic"), p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}

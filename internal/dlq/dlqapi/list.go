@@ -64,7 +64,7 @@ func (s *Handlers) listLetters(ctx context.Context, topic string, p letterPage, 
 		f.Topic = topic
 	}
 	full, oldest := query.Get("view") == "full", query.Get("order") == "asc"
-	paging, err := s.PagingOf(req.List(append(letterFilters, "order")...), p.page, p.size, p.cursor, p.include)
+	paging, err := s.PagingOf(req.List(), p.page, p.size, p.cursor, p.include)
 	if err != nil {
 		return rest.Answer{}, err
 	}

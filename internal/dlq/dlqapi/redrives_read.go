@@ -51,7 +51,7 @@ func (s *Handlers) ListRedrives(ctx context.Context, in api.ListRedrivesRequestO
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, err := s.PagingOf(req.List("state"), p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (s *Handlers) ListRedriveItems(ctx context.Context, in api.ListRedriveItems
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, err := s.PagingOf(req.List("state"), nil, p.PageSize, p.Cursor, nil)
+	paging, err := s.PagingOf(req.List(), nil, p.PageSize, p.Cursor, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (s *Handlers) ListWebhookDeliveries(ctx context.Context, in api.ListWebhook
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, filter, err := s.webhookFilter(req.List("status"), p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, filter, err := s.webhookFilter(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}

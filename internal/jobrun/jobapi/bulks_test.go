@@ -253,6 +253,7 @@ func TestABulkDealsWithWhatFitsItsFilter(t *testing.T) {
 	if len(second.Bulks) != 1 || second.Bulks[0].Action != "CANCEL" || second.Pagination.NextCursor != nil {
 		t.Errorf("the second page of bulks is %+v", second)
 	}
+	e.Send("GET", jobRuns+"/bulk?page_size=1&cursor="+*first.Pagination.NextCursor, "").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
 	e.Send("GET", jobRuns+"/bulk?state=RUNNING", "").Into(&none)
 	if len(none.Bulks) != 0 {
 		t.Errorf("%d bulks are RUNNING", len(none.Bulks))

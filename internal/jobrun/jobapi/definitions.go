@@ -70,7 +70,7 @@ func (s *Handlers) ListJobDefinitions(ctx context.Context, in api.ListJobDefinit
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, jp, err := s.jobPaging(req.List("name", "type", "enabled", "paused", "built_in", "command_name", "label"), p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, jp, err := s.jobPaging(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}

@@ -97,15 +97,12 @@ func (s *Handlers) GetJobEvent(ctx context.Context, in api.GetJobEventRequestObj
 	return rest.Answer{Status: http.StatusOK, Body: toAPIJobEvent(&e)}, nil
 }
 
-// jobEventFilters are the query parameters that decide which events a list holds.
-var jobEventFilters = []string{"event_type", "processed", "correlation_id", "created_from", "created_to"}
-
 // ListJobEvents answers a page of events, newest first.
 func (s *Handlers) ListJobEvents(ctx context.Context, in api.ListJobEventsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, jp, err := s.jobPaging(req.List(jobEventFilters...), p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, jp, err := s.jobPaging(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}

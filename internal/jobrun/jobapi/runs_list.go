@@ -13,18 +13,12 @@ import (
 	"github.com/skald-saga/skald/internal/rest"
 )
 
-// runFilters are the query parameters that decide which runs a list holds.
-var runFilters = []string{
-	"state", "trigger", "definition", "worker", "queue", "label", "correlation_id", "saga_id", "root_run_id", "backfill_id", "error_code",
-	"scheduled_from", "scheduled_to", "created_from", "created_to", "finished_from", "finished_to", "late_by_min",
-}
-
 // ListJobRuns answers a page of runs, newest first.
 func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, jp, err := s.jobPaging(req.List(runFilters...), p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, jp, err := s.jobPaging(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func (s *Handlers) ListWorkers(ctx context.Context, in api.ListWorkersRequestObj
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := rest.RequestOf(ctx), in.Params
-	paging, err := s.PagingOf(req.List("state"), p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}

@@ -19,19 +19,13 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// sagaFilters are the query parameters that decide which sagas a list holds.
-var sagaFilters = []string{
-	"archived", "workflow_name", "status", "state", "correlation_id", "initiated_by", "trace_id", "business_key",
-	"metadata", "needs_attention", "created_from", "created_to", "updated_from", "updated_to",
-}
-
 // ListSagas answers a page of sagas, newest first.
 func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req := rest.RequestOf(ctx)
 	p := in.Params
-	paging, err := s.PagingOf(req.List(sagaFilters...), p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +144,7 @@ func (s *Handlers) ListWorkflows(ctx context.Context, in api.ListWorkflowsReques
 	defer cancel()
 	req := rest.RequestOf(ctx)
 	p := in.Params
-	paging, err := s.PagingOf(req.List("enabled"), p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}

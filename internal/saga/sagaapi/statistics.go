@@ -18,7 +18,7 @@ func (s *Handlers) ListSagaStatistics(ctx context.Context, in api.ListSagaStatis
 	defer cancel()
 	req := rest.RequestOf(ctx)
 	p := in.Params
-	paging, err := s.PagingOf(req.List("workflow_name", "created_from", "created_to"), p.Page, p.PageSize, p.Cursor, p.Include)
+	paging, err := s.PagingOf(req.List(), p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}

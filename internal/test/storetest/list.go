@@ -3,6 +3,7 @@ package storetest
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -145,13 +146,45 @@ func filterCases(f *fixture, all []saga.Saga) []filterCase {
 	}
 }
 
+// textCases are all filters by a text that a saga has too, by each value that is
+// there: a filter that is added is compared with its rule without a case of its own.
+func textCases(all []saga.Saga) []filterCase {
+	var out []filterCase
+	of := reflect.TypeFor[saga.Filter]()
+	for i := range of.NumField() {
+		field := of.Field(i)
+		if field.Type.Kind() != reflect.String {
+			continue
+		}
+		seen := map[string]bool{}
+		for j := range all {
+			value := reflect.Indirect(reflect.ValueOf(&all[j]).Elem().FieldByName(field.Name))
+			if !value.IsValid() || value.String() == "" || seen[value.String()] {
+				continue
+			}
+			seen[value.String()] = true
+			var f saga.Filter
+			reflect.ValueOf(&f).Elem().Field(i).SetString(value.String())
+			out = append(out, filterCase{field.Name + " " + value.String(), f, f.Matches})
+		}
+	}
+	return out
+}
+
 func listFilters(f *fixture) {
 	all := library(f)
-	for _, tt := range filterCases(f, all) {
+	texts := textCases(all)
+	if len(texts) < 5 {
+		f.t.Fatalf("only %d filters by text were found", len(texts))
+	}
+	for _, tt := range append(filterCases(f, all), texts...) {
 		f.t.Run(tt.name, func(t *testing.T) {
 			f := f.in(t)
 			tt.filter.Limit, tt.filter.Total = 200, true
 			want := only(all, tt.keep)
+			if diff := cmp.Diff(ids(want), ids(only(all, tt.filter.Matches))); diff != "" {
+				t.Errorf("sagas that the rule selects (-want +got):\n%s", diff)
+			}
 			page := f.list(tt.filter)
 			if diff := cmp.Diff(want, page.Sagas); diff != "" && (len(want) > 0 || len(page.Sagas) > 0) {
 				t.Errorf("sagas (-want +got):\n%s", diff)

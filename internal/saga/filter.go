@@ -1,0 +1,102 @@
+package saga
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Filter selects sagas; zero fields do not restrict.
+type Filter struct {
+	WorkflowName   string
+	States         []State
+	CorrelationID  string
+	InitiatedBy    string
+	TraceID        string
+	BusinessKey    string
+	Metadata       json.RawMessage // containment (@>)
+	NeedsAttention *bool
+	CreatedFrom    time.Time // inclusive
+	CreatedTo      time.Time // exclusive
+	UpdatedFrom    time.Time // inclusive
+	UpdatedTo      time.Time // exclusive
+
+	Limit  int     // 1..200
+	Offset int     // page mode
+	After  *Cursor // cursor mode; then Offset is 0
+	Total  bool    // count all matches as well
+	// TotalCap is where counting stops; 0: nowhere. Counting all of a few
+	// million takes longer than anybody waits for a list.
+	TotalCap int64
+}
+
+// Matches tells whether f selects a saga of its tenant. This is what the filters mean:
+// a store that asks a database says the same in its language, and the contract of
+// stores compares the two.
+func (f *Filter) Matches(s *Saga) bool {
+	is := func(want string, have *string) bool { return want == "" || have != nil && *have == want }
+	return is(f.WorkflowName, &s.WorkflowName) && is(f.InitiatedBy, &s.InitiatedBy) &&
+		is(f.CorrelationID, s.CorrelationID) && is(f.TraceID, s.TraceID) && is(f.BusinessKey, s.BusinessKey) &&
+		(f.States == nil || slices.Contains(f.States, s.State)) &&
+		(f.NeedsAttention == nil || *f.NeedsAttention == s.NeedsAttention) &&
+		(f.Metadata == nil || s.Metadata != nil && contains(decoded(s.Metadata), decoded(f.Metadata))) &&
+		within(s.CreatedAt, f.CreatedFrom, f.CreatedTo) && within(s.UpdatedAt, f.UpdatedFrom, f.UpdatedTo)
+}
+
+// Cursor is the last row of the page before, at full precision (trap X5).
+type Cursor struct {
+	CreatedAt time.Time
+	ID        uuid.UUID
+}
+
+// Page is one page of sagas.
+type Page struct {
+	Sagas []Saga
+	More  bool
+	Total int64 // when Filter.Total
+	// TotalCapped: counting stopped at Filter.TotalCap or, when that took too
+	// long, before it. There are at least Total, and may be more.
+	TotalCapped bool
+}
+
+func within(t, from, to time.Time) bool {
+	return (from.IsZero() || !t.Before(from)) && (to.IsZero() || t.Before(to))
+}
+
+func decoded(j json.RawMessage) any {
+	var v any
+	_ = json.Unmarshal(j, &v) // canonical JSON: it was checked at the edge
+	return v
+}
+
+// contains is jsonb's @> operator.
+func contains(have, want any) bool {
+	switch w := want.(type) {
+	case map[string]any:
+		h, ok := have.(map[string]any)
+		if !ok {
+			return false
+		}
+		for k, v := range w {
+			if hv, there := h[k]; !there || !contains(hv, v) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		h, ok := have.([]any)
+		if !ok {
+			return false
+		}
+		for _, v := range w {
+			if !slices.ContainsFunc(h, func(hv any) bool { return contains(hv, v) }) {
+				return false
+			}
+		}
+		return true
+	}
+	return reflect.DeepEqual(have, want)
+}
