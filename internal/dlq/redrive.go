@@ -60,8 +60,10 @@ type Redrive struct {
 	TenantID uuid.UUID
 	Version  int64
 
-	Action     RedriveAction
-	State      RedriveState
+	Action RedriveAction
+	State  RedriveState
+	// One that is canceled after a halt keeps it: whoever reads it later sees why it
+	// had stopped. Resuming clears it, and LastHalt stays.
 	HaltReason string
 	IDs        []uuid.UUID     // what it is done to: these,
 	Filter     *Filter         // or what fits this when it begins

@@ -210,3 +210,16 @@ func TestPagesOfARedrivesLetters(t *testing.T) {
 		}
 	}
 }
+
+// Whoever reads a redrive that was given up after a halt sees why it had stopped.
+func TestACanceledRedriveSaysWhyItHadHalted(t *testing.T) { //nolint:paralleltest // another test changes the table
+	halted := Redrive{State: RedriveHalted, HaltReason: "failures", LastHalt: "failures"}
+	canceled, err := halted.Moved(CancelRedrive, "ada", time.Unix(0, 0))
+	if err != nil || canceled.State != RedriveCanceled || canceled.HaltReason != "failures" || canceled.LastHalt != "failures" {
+		t.Errorf("canceled: %+v, %v", canceled, err)
+	}
+	resumed, err := halted.Moved(ResumeRedrive, "ada", time.Unix(0, 0))
+	if err != nil || resumed.HaltReason != "" || resumed.LastHalt != "failures" {
+		t.Errorf("resumed: %+v, %v", resumed, err)
+	}
+}

@@ -1,0 +1,102 @@
+package dlq
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+)
+
+func TestWhatIsBacklog(t *testing.T) {
+	t.Parallel()
+	looked := time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name    string
+		before  time.Time
+		offset  int64
+		written time.Time
+		want    bool
+	}{
+		{"below the end, never looked before", time.Time{}, 9, looked, true},
+		{"at the end, never looked before", time.Time{}, 10, looked.Add(-time.Hour), false},
+		{"below the end, long before the last look", looked, 9, looked.Add(-lookSkew - time.Microsecond), true},
+		{"below the end, as the clocks may differ", looked, 9, looked.Add(-lookSkew), false},
+		{"below the end, after the last look", looked, 9, looked.Add(time.Second), false},
+		{"at the end, long before the last look", looked, 10, looked.Add(-time.Hour), false},
+	} {
+		if got := (Inflow{BacklogEnd: 10, BacklogBefore: tt.before}).Backlog(tt.offset, tt.written); got != tt.want {
+			t.Errorf("%s: backlog is %t", tt.name, got)
+		}
+	}
+}
+
+func TestBacklogIsHeldForAPerson(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC)
+	for _, status := range Statuses {
+		labels := append(make([]string, 0, 4), "a")
+		l := Letter{Status: status, NextRetryAt: &at, Labels: labels}
+		want := l
+		if status == Pending {
+			want.NextRetryAt, want.Labels = nil, []string{"a", LabelBacklog}
+		}
+		if diff := cmp.Diff(want, l.Hold()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", status, diff)
+		}
+		if shared := labels[:2]; shared[1] != "" {
+			t.Errorf("%s: the caller's labels have become %v", status, shared)
+		}
+	}
+}
+
+// Whoever sets nothing changes nothing, and what is set is what is sent: an empty
+// value is one, too.
+func TestAnEditReplacesWhatItNames(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.SampledFrom([][]byte{nil, {}, []byte("a"), []byte("b")})
+		headers := rapid.SampledFrom([][]Header{nil, {}, {{Name: "h"}}, {{Name: "h", Value: []byte{}}}})
+		draw := func(name string) Content {
+			return Content{
+				Key: part.Draw(t, name+" key"), Payload: part.Draw(t, name+" payload"), Headers: headers.Draw(t, name+" headers"),
+			}
+		}
+		stored, edit := draw("stored"), draw("edit")
+		want := edit
+		if want.Key == nil {
+			want.Key = stored.Key
+		}
+		if want.Payload == nil {
+			want.Payload = stored.Payload
+		}
+		if want.Headers == nil {
+			want.Headers = stored.Headers
+		}
+		if diff := cmp.Diff(want, stored.With(edit)); diff != "" {
+			t.Fatalf("edited (-want +got):\n%s", diff)
+		}
+		d := Drive{Letter: Letter{ID: uuid.UUID{1}, RootID: uuid.UUID{1}, Content: stored}, Send: want}
+		if edited := d.EditTag() != ""; edited != !stored.same(want) {
+			t.Fatalf("%+v is sent for %+v, and edited is %t", want, stored, edited)
+		}
+	})
+}
+
+func TestAGivenBackHoldIsSpreadOverOneBackoff(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC)
+	p := DefaultPolicy
+	for failures, most := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
+		for _, spread := range []float64{0, 0.25, 0.5} {
+			want := at.Add(time.Duration(spread * float64(most)))
+			if got := p.Released(failures, at, spread); !got.Equal(want) {
+				t.Errorf("after %d failures, %g of the way: %s, want %s", failures, spread, got, want)
+			}
+		}
+	}
+	if *p.Backoff.Jitter != *DefaultPolicy.Backoff.Jitter {
+		t.Error("the policy has lost its jitter")
+	}
+}
