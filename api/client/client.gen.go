@@ -5553,7 +5553,7 @@ type Redrive struct {
 	Force    bool    `json:"force"`
 	Gathered bool    `json:"gathered"`
 
-	// HaltReason Why it is HALTED: `failures`, `failure_ratio` or `bounce_ratio`.
+	// HaltReason Why it is HALTED: `failures`, `failure_ratio` or `bounce_ratio`. A redrive that is canceled after a halt keeps it; resuming clears it.
 	HaltReason *string `json:"halt_reason,omitempty"`
 
 	// Halts Number of automatic halts.
