@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -93,7 +94,7 @@ func TestTheRecordSaysWhoPushedALetter(t *testing.T) {
 
 func TestTheRecordSaysWhoImportedALetter(t *testing.T) {
 	t.Parallel()
-	e := apitest.NewQueueEdge(t, apitest.Guarded)
+	e := apitest.NewQueueEdge(t, apitest.Guarded, func(c *httpapi.Config) { c.Limits.StreamAge = time.Minute })
 	id := e.Pushed("orders", nowhere(t), `{"n":%d}`, 1, apitest.As("operator")...)[0]
 	export := e.Send("GET", "/api/v1/dlq/export", "", apitest.As("admin")...)
 	if r := e.Send("DELETE", letters+"/"+id.String()+"?reason=moved", "", apitest.As("admin")...); r.Status != http.StatusOK {
