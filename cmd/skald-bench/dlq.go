@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -15,14 +14,7 @@ import (
 func letters(ctx context.Context, args []string, out io.Writer) (err error) {
 	cfg := bench.DLQConfig{Out: out}
 	flags := flag.NewFlagSet("skald-bench dlq", flag.ContinueOnError)
-	flags.StringVar(&cfg.Skald, "skald", "./bin/skald", "server binary to measure")
-	flags.StringVar(
-		&cfg.Dir,
-		"dir",
-		"",
-		"directory for the private PostgreSQL and the server's log, kept (default: a temporary one, removed)",
-	)
-	flags.StringVar(&cfg.DatabaseURL, "database-url", "", "an empty, durable database (default: a private one)")
+	commonFlags(flags, &cfg.Skald, &cfg.Dir, &cfg.DatabaseURL, emptyDatabase)
 	flags.IntVar(&cfg.Records, "records", 400_000, "small records to ingest")
 	flags.IntVar(&cfg.Redriven, "redriven", 100_000, "letters to drive back")
 	flags.IntVar(&cfg.Large, "large", 200, "records of 10 MB")
@@ -34,13 +26,7 @@ func letters(ctx context.Context, args []string, out io.Writer) (err error) {
 			return nil
 		},
 	)
-	flags.Func("server-env", "KEY=VALUE for the server's environment; may be repeated", func(pair string) error {
-		if !strings.Contains(pair, "=") {
-			return errors.New("want KEY=VALUE")
-		}
-		cfg.ServerEnv = append(cfg.ServerEnv, pair)
-		return nil
-	})
+	serverEnvFlag(flags, &cfg.ServerEnv)
 	if err := parse(flags, args); err != nil {
 		return err
 	}

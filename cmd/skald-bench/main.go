@@ -139,19 +139,7 @@ func measure(ctx context.Context, args []string, out io.Writer) (err error) {
 func parseOptions(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("skald-bench", flag.ContinueOnError)
-	flags.StringVar(&o.Skald, "skald", "./bin/skald", "server binary to measure")
-	flags.StringVar(
-		&o.DatabaseURL,
-		"database-url",
-		"",
-		"database to use; it keeps what is written to it (default: a private PostgreSQL for this run)",
-	)
-	flags.StringVar(
-		&o.Dir,
-		"dir",
-		"",
-		"directory for the private PostgreSQL and the server's log, kept (default: a temporary one, removed)",
-	)
+	commonFlags(flags, &o.Skald, &o.Dir, &o.DatabaseURL, keptDatabase)
 	flags.DurationVar(&o.Duration, "duration", 5*time.Second, "how long sagas are created per level")
 	flags.DurationVar(&o.Warmup, "warmup", time.Second, "how long they are created before counting begins")
 	flags.DurationVar(&o.Drain, "drain", 2*time.Minute, "how long the accepted sagas of a level may take to end")
@@ -159,13 +147,7 @@ func parseOptions(args []string) (options, error) {
 	flags.StringVar(&o.jsonFile, "json", "", "file to write the report to")
 	clients := flags.String("clients", "1,16,64,256", "numbers of clients, one level each")
 	modes := flags.String("modes", "submit,wait", "what clients wait for: submit, wait or both")
-	flags.Func("server-env", "KEY=VALUE for the server's environment; may be repeated", func(pair string) error {
-		if !strings.Contains(pair, "=") {
-			return errors.New("want KEY=VALUE")
-		}
-		o.ServerEnv = append(o.ServerEnv, pair)
-		return nil
-	})
+	serverEnvFlag(flags, &o.ServerEnv)
 	if err := parse(flags, args); err != nil {
 		return options{}, err
 	}
@@ -204,4 +186,30 @@ func writeJSON(path string, report *bench.Report) error {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	return nil
+}
+
+// commonFlags adds what every measurement is told: the binary, where its servers keep
+// their files, and the database.
+func commonFlags(flags *flag.FlagSet, skald, dir, url *string, database string) {
+	flags.StringVar(skald, "skald", "./bin/skald", "server binary to measure")
+	flags.StringVar(url, "database-url", "", database)
+	flags.StringVar(dir, "dir", "",
+		"directory for the private PostgreSQL and the servers' logs, kept (default: a temporary one, removed)")
+}
+
+// What a measurement may be told about its database.
+const (
+	emptyDatabase = "an empty, durable database (default: a private one)"
+	keptDatabase  = "database to use; it keeps what is written to it (default: a private PostgreSQL for this run)"
+)
+
+// serverEnvFlag adds settings of the measured servers.
+func serverEnvFlag(flags *flag.FlagSet, env *[]string) {
+	flags.Func("server-env", "KEY=VALUE for the server's environment; may be repeated", func(pair string) error {
+		if !strings.Contains(pair, "=") {
+			return errors.New("want KEY=VALUE")
+		}
+		*env = append(*env, pair)
+		return nil
+	})
 }

@@ -12,19 +12,7 @@ import (
 func read(ctx context.Context, args []string, out io.Writer) error {
 	cfg := bench.ReadConfig{Out: out}
 	flags := flag.NewFlagSet("skald-bench read", flag.ContinueOnError)
-	flags.StringVar(&cfg.Skald, "skald", "./bin/skald", "server binary to measure")
-	flags.StringVar(
-		&cfg.Data.DatabaseURL,
-		"database-url",
-		"",
-		"database to use; it keeps what is written to it (default: a private PostgreSQL for this run)",
-	)
-	flags.StringVar(
-		&cfg.Dir,
-		"dir",
-		"",
-		"directory for the private PostgreSQL and the server's log, kept (default: a temporary one, removed)",
-	)
+	commonFlags(flags, &cfg.Skald, &cfg.Dir, &cfg.Data.DatabaseURL, keptDatabase)
 	flags.IntVar(&cfg.Samples, "samples", 20, "how often each question is asked")
 	flags.IntVar(&cfg.Depth, "depth", 20_000, "rows before a deep cursor")
 	addGenerateFlags(flags, &cfg.Data)
