@@ -121,16 +121,21 @@ func letterCursor(b []byte) (*dlq.Cursor, error) {
 	return &dlq.Cursor{At: at, ID: id}, err
 }
 
+// letterAndPolicy reads a letter and the policy of its topic, which says what of it is
+// shown.
+func (s *Handlers) letterAndPolicy(ctx context.Context, tenant, id uuid.UUID) (l dlq.Letter, p dlq.Policy, err error) {
+	if l, err = s.Letters.Get(ctx, tenant, id); err == nil {
+		p, err = s.PolicyOf(ctx, tenant, l.OriginalTopic)
+	}
+	return l, p, err
+}
+
 // GetDeadLetter answers a letter, live or archived, and what is asked for of it.
 func (s *Handlers) GetDeadLetter(ctx context.Context, in api.GetDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	tenant := rest.RequestOf(ctx).Tenant.ID
-	l, err := s.Letters.Get(ctx, tenant, in.MessageID)
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.PolicyOf(ctx, tenant, l.OriginalTopic)
+	l, p, err := s.letterAndPolicy(ctx, tenant, in.MessageID)
 	if err != nil {
 		return nil, err
 	}
@@ -208,11 +213,7 @@ func (s *Handlers) ListDeadLetterRevisions(ctx context.Context, in api.ListDeadL
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	tenant := rest.RequestOf(ctx).Tenant.ID
-	l, err := s.Letters.Get(ctx, tenant, in.MessageID)
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.PolicyOf(ctx, tenant, l.OriginalTopic)
+	l, p, err := s.letterAndPolicy(ctx, tenant, in.MessageID)
 	if err != nil {
 		return nil, err
 	}

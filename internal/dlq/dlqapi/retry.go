@@ -59,11 +59,7 @@ func (s *Handlers) asItIs(ctx context.Context, err error, l *dlq.Letter) error {
 func (s *Handlers) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (rest.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	after, err := s.Letters.Get(ctx, l.TenantID, l.ID)
-	if err != nil {
-		return rest.Answer{}, err
-	}
-	p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
+	after, p, err := s.letterAndPolicy(ctx, l.TenantID, l.ID)
 	if err != nil {
 		return rest.Answer{}, err
 	}
