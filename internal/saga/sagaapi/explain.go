@@ -65,9 +65,11 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 			}
 		}
 	}
-	x := saga.Explain(&run, f.logs, alive, s.Now())
+	var x saga.Explanation
 	if f.archivedAt != nil {
 		x = saga.ExplainArchived(&run, f.logs, *f.archivedAt, s.Now())
+	} else {
+		x = saga.Explain(&run, f.logs, alive, s.Now())
 	}
 	out := api.SagaExplanation{
 		SagaID: run.ID, Status: api.SagaStatus(run.State.Status()), State: api.SagaState(run.State.String()),
