@@ -62,33 +62,44 @@ type Expired struct {
 // retention deletes a batch each: processed events and their deliveries, answered
 // claims of yesterday, fences that nobody has shown and workers that have been
 // detached for as long as runs are kept.
-var retention = []string{`
+var retention = []struct {
+	// days names the setting of how long it is kept.
+	days string
+	// told is how the record of actions calls what was deleted; "": it is not told of.
+	told string
+	// statement deletes at most $2 rows older than $1 days, and counts them by tenant.
+	statement string
+	// count is where their number is added up.
+	count func(*Expired) *int64
+}{
+	{jobrun.EventRetention, "job_events_deleted", `
 WITH gone AS (
 	DELETE FROM jobs.events v WHERE v.id IN (SELECT id FROM jobs.events WHERE processed_at < now() - $1 * interval '1 day' ORDER BY processed_at LIMIT $2 FOR UPDATE SKIP LOCKED)
 	RETURNING v.id, v.tenant_id
 ), deliveries AS (
 	DELETE FROM jobs.event_deliveries d USING gone WHERE d.event_id = gone.id
 )
-SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, `
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.Events }},
+	// Claims are answers that are kept for a day to be repeated.
+	{jobrun.RunRetentionDays, "", `
 WITH gone AS (
 	DELETE FROM jobs.claims c WHERE c.ctid IN (SELECT ctid FROM jobs.claims WHERE created_at < now() - interval '1 day' AND $1::float8 > 0 LIMIT $2)
 	RETURNING c.tenant_id
 )
-SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, `
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.Claims }},
+	{jobrun.RunRetentionDays, "fences_deleted", `
 WITH gone AS (
 	DELETE FROM jobs.fences f WHERE (f.tenant_id, f.key) IN (SELECT tenant_id, key FROM jobs.fences WHERE checked_at < now() - $1 * interval '1 day' LIMIT $2)
 	RETURNING f.tenant_id
 )
-SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, `
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.Fences }},
+	{jobrun.RunRetentionDays, "workers_deleted", `
 WITH gone AS (
 	DELETE FROM jobs.workers w WHERE w.id IN (SELECT id FROM jobs.workers WHERE state = 'DETACHED' AND detached_at < now() - $1 * interval '1 day' LIMIT $2)
 	RETURNING w.tenant_id
 )
-SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`}
-
-// retained is how the record of actions calls what retention deletes; "": it is not
-// told of. Claims are answers that are kept for a day to be repeated.
-var retained = []string{"job_events_deleted", "", "fences_deleted", "workers_deleted"}
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.Workers }},
+}
 
 // Retain deletes what is kept about job runs and whose time has passed, but for
 // the runs themselves and their logs, which package joblog purges. It stops when
@@ -99,19 +110,18 @@ func (st *Jobs) Retain(ctx context.Context) (e Expired, err error) {
 		return e, err
 	}
 	const batch = 1000
-	for i, count := range []*int64{&e.Events, &e.Claims, &e.Fences, &e.Workers} {
-		days := s.Number([]string{jobrun.EventRetention, jobrun.RunRetentionDays, jobrun.RunRetentionDays,
-			jobrun.RunRetentionDays}[i])
+	for _, r := range retention {
+		days, count := s.Number(r.days), r.count(&e)
 		for {
 			var n int64
-			gone, err := st.db.ExecByTenant(ctx, retention[i], days, batch)
+			gone, err := st.db.ExecByTenant(ctx, r.statement, days, batch)
 			if err != nil {
 				return e, postgres.Outage("delete what has expired", err)
 			}
 			for tenant, of := range gone {
 				n += of
-				if retained[i] != "" {
-					operator.Took(ctx, tenant, retained[i], of)
+				if r.told != "" {
+					operator.Took(ctx, tenant, r.told, of)
 				}
 			}
 			if *count += n; n < batch {
