@@ -4,7 +4,6 @@ import (
 	"database/sql/driver"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -204,23 +203,9 @@ type WireColumn [2]string
 // Arrays is a table of such columns, which are a statement's parameters.
 type Arrays struct{ Names, Values []string }
 
-// Add appends columns whose parameters are numbered from first on, and returns the
-// number after them.
-func (a *Arrays) Add(first int, columns ...WireColumn) (next int) {
-	for i, c := range columns {
-		a.Names, a.Values = append(a.Names, c[0]), append(a.Values, fmt.Sprintf("$%d::%s[]", first+i, c[1]))
-	}
-	return first + len(columns)
-}
-
 // As is the table under a name, for FROM.
 func (a *Arrays) As(name string) string {
 	return "unnest(" + strings.Join(a.Values, ", ") + ") AS " + name + " (" + strings.Join(a.Names, ", ") + ")"
-}
-
-// Numbered is As with each row's place in the batch as column n, from 1 on.
-func (a *Arrays) Numbered(name string) string {
-	return "unnest(" + strings.Join(a.Values, ", ") + ") WITH ORDINALITY AS " + name + " (" + strings.Join(a.Names, ", ") + ", n)"
 }
 
 // Parameters turns columns into a statement's arguments.

@@ -16,26 +16,26 @@ const keyCheck = "envelope:"
 // Then it makes known which key seals from now on, for the nodes that start
 // later. Call it before anything is written.
 func (db *DB) AdmitKeys(ctx context.Context) error {
-	tx, err := db.Read.BeginTxx(ctx, nil)
-	if err == nil {
-		defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+	return db.InRead(ctx, func(tx *sqlx.Tx) error {
 		// One node after the other, or two with different keys would shut each other out.
-		_, err = tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext($1))`, keyCheck)
-	}
-	if err != nil {
-		return fmt.Errorf("read which encryption keys are in use: %w", err)
-	}
-	if err := db.knowAll(ctx, tx); err != nil {
-		return err
-	}
-	if id := db.Keys.Current(); id != "" {
+		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext($1))`, keyCheck); err != nil {
+			return fmt.Errorf("read which encryption keys are in use: %w", err)
+		}
+		if err := db.knowAll(ctx, tx); err != nil {
+			return err
+		}
+		id := db.Keys.Current()
+		if id == "" {
+			return nil
+		}
 		check, _ := db.Keys.Check(id)
-		if _, err := tx.ExecContext(ctx, `
-			INSERT INTO saga.deployment_secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, keyCheck+id, check); err != nil {
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO saga.deployment_secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, keyCheck+id, check)
+		if err != nil {
 			return fmt.Errorf("register the encryption key: %w", err)
 		}
-	}
-	return tx.Commit()
+		return nil
+	})
 }
 
 // knowAll checks that every key that ever sealed is there.
