@@ -11,18 +11,20 @@ call() { # path, body: prints the answer; fails on anything but 2xx, after tries
 }
 worker=$(call workers "{\"name\":\"worker.sh\",\"sdk\":\"bash\",\"pid\":$$,\"max_runs\":1,\"commands\":[\"shout\"]}" | jq -re .worker_id) || exit 1
 held=$(mktemp)          # what is running, for the heartbeats
-echo '[]' > "$held"
+hold() { echo "$1" > "$held.new" && mv "$held.new" "$held"; }  # whole or not at all, for the heartbeats
+hold '[]'
 ( seq=0; while sleep 2; do                                # heartbeats, beside the work
     seq=$((seq + 1))
+    pid=$(cat "$held.pid")                                # before the call: the next run is not to die of this answer
     call "workers/$worker/heartbeat" "{\"seq\":$seq,\"running\":$(cat "$held")}" | jq -e '.leases | all(.ok and (.cancel_requested | not))' > /dev/null ||
-      { [ -f "$held.pid" ] && kill "$(cat "$held.pid")"; }  # gone, lost or to be canceled: stop the work
+      [ -z "$pid" ] || kill "$pid"                        # gone, lost or to be canceled: stop the work
   done ) 2> /dev/null & beats=$!
-trap 'kill $beats; call "workers/$worker/drain" "{}" > /dev/null; rm -f "$held" "$held.pid"' EXIT
+trap 'kill $beats; call "workers/$worker/drain" "{}" > /dev/null; rm -f "$held"*' EXIT
 for ((n = 0; n < ${MAX_RUNS:-1000000000}; )); do
   run=$(call "workers/$worker/claim" '{"slots":1,"wait_ms":20000}' | jq -ce '.runs[0] // empty') || { sleep 1; continue; }
   id=$(jq -r .run_id <<< "$run")
   fence=$(jq -c "{worker_id: \"$worker\", attempt, lease_token, leader_epoch}" <<< "$run")
-  jq -c '[{run_id, attempt, lease_token, leader_epoch}]' <<< "$run" > "$held"
+  hold "$(jq -c '[{run_id, attempt, lease_token, leader_epoch}]' <<< "$run")"
   if call "job-runs/$id/start" "$fence" > /dev/null; then  # a 409 is no right to start
     jq -r .args.line <<< "$run" | tr a-z A-Z > "$held.out" & echo $! > "$held.pid"
     if wait $!; then
@@ -32,5 +34,5 @@ for ((n = 0; n < ${MAX_RUNS:-1000000000}; )); do
       call "job-runs/$id/fail" "$(jq -c '. + {error: {code: "FAILED", message: "tr failed", retryable: true}}' <<< "$fence")" > /dev/null
     fi
   fi
-  echo '[]' > "$held"; rm -f "$held.pid" "$held.out"
+  hold '[]'; rm -f "$held.pid" "$held.out"
 done
